@@ -1,0 +1,46 @@
+"""What a kernel generator is. Generators join through the entry-point group ``opmill.kernel_generators``; the entry is a class or
+function that, called without arguments, gives a ``KernelGenerator``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+from opmill_runtime_cache.plan.model import KernelRef
+from opmill_runtime_cache.store import Store
+
+from ..loops.ir import LoopKernel
+
+GROUP = "opmill.kernel_generators"
+
+
+@dataclass(frozen=True)
+class GeneratorOptions:
+    """What generated code depends on besides the kernel. Hashed whole into the kernel's key.
+
+    ``threads``: how many threads kernels may assume (0: ask at run time). ``precise``: no contraction of a*b+c, no reassociation
+    beyond eager's. ``device``: ``"cpu"``, ``"cuda:0"``."""
+
+    device: str = "cpu"
+    threads: int = 0
+    precise: bool = False
+
+
+@runtime_checkable
+class KernelGenerator(Protocol):
+    """Turns loop kernels into artifacts of the store."""
+
+    name: str
+
+    def claims(self, kernel: LoopKernel, options: GeneratorOptions) -> str | None:
+        """None where the generator takes the kernel; otherwise why not, in a few words. Cheap; called for each kernel."""
+
+    def available(self) -> str | None:
+        """None where kernels can be built on this machine; otherwise the reason (no compiler found, say). Asked once a process."""
+
+    def build(self, kernels: Sequence[LoopKernel], options: GeneratorOptions, store: Store) -> list[KernelRef]:
+        """Builds all kernels, in parallel, taking from the store what is there; refs in the order of ``kernels``.
+
+        Equal kernels (by value, names included; graph-ir hands over canonical names) give the same ref. Raises
+        ``opmill_graph_ir.errors.KernelBuildError`` with the toolchain's message."""

@@ -1,0 +1,1 @@
+"""Loop IR: loops over buffers as immutable data."""

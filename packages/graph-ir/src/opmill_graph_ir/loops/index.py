@@ -1,0 +1,264 @@
+"""Integer index expressions: polynomials over axes and size symbols, with floor division and remainder as atoms.
+
+An ``Index`` is a canonical sum of coefficient times product of atoms, so equal expressions that differ only in the order of
+writing compare equal. This replaces a general algebra system where compile time matters; sizes are non-negative throughout, and
+axes range over ``[0, extent)``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Union
+
+Monomial = tuple["Atom", ...]
+"""Atoms multiplied together, sorted; the empty tuple is 1."""
+
+
+@dataclass(frozen=True)
+class FloorDiv:
+    numerator: "Index"
+    denominator: "Index"
+
+    def __str__(self) -> str:
+        return f"({self.numerator})//({self.denominator})"
+
+
+@dataclass(frozen=True)
+class Mod:
+    numerator: "Index"
+    denominator: "Index"
+
+    def __str__(self) -> str:
+        return f"({self.numerator})%({self.denominator})"
+
+
+Atom = Union[str, FloorDiv, Mod]
+IndexLike = Union["Index", int, str]
+
+
+@dataclass(frozen=True)
+class Index:
+    """``terms`` maps monomials to non-zero integer coefficients, sorted by text. Build with :func:`index`, ``+``, ``-``, ``*``,
+    :func:`floordiv` and :func:`mod`."""
+
+    terms: tuple[tuple[Monomial, int], ...]
+
+    def __add__(self, other: IndexLike) -> "Index":
+        out = dict(self.terms)
+        for monomial, coefficient in index(other).terms:
+            out[monomial] = out.get(monomial, 0) + coefficient
+        return _canonical(out)
+
+    __radd__ = __add__
+
+    def __neg__(self) -> "Index":
+        return Index(tuple((m, -c) for m, c in self.terms))
+
+    def __sub__(self, other: IndexLike) -> "Index":
+        return self + -index(other)
+
+    def __mul__(self, other: IndexLike) -> "Index":
+        out: dict[Monomial, int] = {}
+        for m1, c1 in self.terms:
+            for m2, c2 in index(other).terms:
+                m = tuple(sorted(m1 + m2, key=str))
+                out[m] = out.get(m, 0) + c1 * c2
+        return _canonical(out)
+
+    __rmul__ = __mul__
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash(self.terms)
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    @property
+    def constant(self) -> int | None:
+        """The value, where it does not depend on anything."""
+        if not self.terms:
+            return 0
+        return self.terms[0][1] if len(self.terms) == 1 and not self.terms[0][0] else None
+
+    @cached_property
+    def symbols(self) -> frozenset[str]:
+        """Axes and size symbols that occur anywhere in it."""
+        out: set[str] = set()
+        for monomial, _ in self.terms:
+            for atom in monomial:
+                out |= {atom} if isinstance(atom, str) else atom.numerator.symbols | atom.denominator.symbols
+        return frozenset(out)
+
+    def substitute(self, values: Mapping[str, IndexLike], extents: Mapping[str, int] | None = None) -> "Index":
+        """Replaces symbols; ``extents`` (upper bounds of what remains) let divisions simplify."""
+        if not self.symbols & values.keys():
+            return self
+        total = ZERO
+        for monomial, coefficient in self.terms:
+            product = index(coefficient)
+            for atom in monomial:
+                product = product * _substitute_atom(atom, values, extents or {})
+            total = total + product
+        return total
+
+    def stride_of(self, axis: str) -> "Index | None":
+        """What the value grows by when ``axis`` grows by one; None where that is not the same everywhere."""
+        stride = ZERO
+        for monomial, coefficient in self.terms:
+            if any(not isinstance(a, str) and axis in a.numerator.symbols | a.denominator.symbols for a in monomial):
+                return None
+            if (n := monomial.count(axis)) > 1:
+                return None
+            if n:
+                stride = stride + Index(((tuple(a for a in monomial if a != axis), coefficient),))
+        return stride
+
+    def bounds(self, extents: Mapping[str, int]) -> tuple[int, int] | None:
+        """Smallest and largest value when each symbol ``s`` ranges over ``[0, extents[s])``; None where unknown."""
+        low = high = 0
+        for monomial, coefficient in self.terms:
+            lo, hi = 1, 1
+            for atom in monomial:
+                b = _atom_bounds(atom, extents)
+                if b is None:
+                    return None
+                lo, hi = lo * b[0], hi * b[1]  # atoms are non-negative
+            low += coefficient * (lo if coefficient > 0 else hi)
+            high += coefficient * (hi if coefficient > 0 else lo)
+        return low, high
+
+    def evaluate(self, values: Mapping[str, int]) -> int:
+        total = 0
+        for monomial, coefficient in self.terms:
+            for atom in monomial:
+                if isinstance(atom, str):
+                    coefficient *= values[atom]
+                elif isinstance(atom, FloorDiv):
+                    coefficient *= atom.numerator.evaluate(values) // atom.denominator.evaluate(values)
+                else:
+                    coefficient *= atom.numerator.evaluate(values) % atom.denominator.evaluate(values)
+            total += coefficient
+        return total
+
+    def atoms(self) -> Iterator[Atom]:
+        for monomial, _ in self.terms:
+            yield from monomial
+
+    def __str__(self) -> str:
+        if not self.terms:
+            return "0"
+        parts = []
+        for monomial, coefficient in self.terms:
+            factors = [f"({a})" if not isinstance(a, str) else a for a in monomial]
+            if coefficient != 1 or not factors:
+                factors.insert(0, str(coefficient))
+            parts.append("*".join(factors))
+        return " + ".join(parts)
+
+
+def _canonical(terms: Mapping[Monomial, int]) -> Index:
+    return Index(tuple(sorted(((m, c) for m, c in terms.items() if c), key=lambda t: tuple(map(str, t[0])))))
+
+
+ZERO = Index(())
+ONE = Index((((), 1),))
+
+
+def index(value: IndexLike) -> Index:
+    """An Index from an int, a symbol's name, or an Index."""
+    if isinstance(value, Index):
+        return value
+    if isinstance(value, int):
+        return Index((((), value),)) if value else ZERO
+    return Index((((value,), 1),))
+
+
+def _split(numerator: Index, divisor: int) -> tuple[Index, Index]:
+    """Terms whose coefficient ``divisor`` divides, already divided; and the rest."""
+    whole = {m: c // divisor for m, c in numerator.terms if c % divisor == 0}
+    rest = {m: c for m, c in numerator.terms if c % divisor}
+    return _canonical(whole), _canonical(rest)
+
+
+def floordiv(numerator: IndexLike, denominator: IndexLike, extents: Mapping[str, int] | None = None) -> Index:
+    """``numerator // denominator`` (rounded down). Exact parts are pulled out: (8*i + j)//8 -> i where 0 <= j < 8."""
+    n, d = index(numerator), index(denominator)
+    if n == d:
+        return ONE
+    if (k := d.constant) is not None:
+        if k == 1:
+            return n
+        whole, rest = _split(n, k)
+        if not rest.terms:
+            return whole
+        bounds = rest.bounds(extents or {})
+        if bounds is not None and bounds[0] // k == bounds[1] // k:
+            return whole + bounds[0] // k
+        if (c := n.constant) is not None:
+            return index(c // k)
+        if whole.terms:
+            return whole + Index((((FloorDiv(rest, d),), 1),))
+        if len(n.terms) == 1 and len(n.terms[0][0]) == 1 and n.terms[0][1] == 1:
+            [atom] = n.terms[0][0]
+            if isinstance(atom, FloorDiv) and (k2 := atom.denominator.constant) is not None:
+                return floordiv(atom.numerator, k * k2, extents)  # (x//a)//b -> x//(a*b)
+    elif len(d.terms) == 1 and d.terms[0][1] == 1:
+        whole_terms, rest_terms = {}, {}
+        for monomial, coefficient in n.terms:  # s*i // s -> i
+            left = list(monomial)
+            try:
+                for atom in d.terms[0][0]:
+                    left.remove(atom)
+                whole_terms[tuple(left)] = coefficient
+            except ValueError:
+                rest_terms[monomial] = coefficient
+        if whole_terms:
+            rest_index = _canonical(rest_terms)
+            tail = ZERO if not rest_terms else Index((((FloorDiv(rest_index, d),), 1),))
+            return _canonical(whole_terms) + tail
+    return Index((((FloorDiv(n, d),), 1),))
+
+
+def mod(numerator: IndexLike, denominator: IndexLike, extents: Mapping[str, int] | None = None) -> Index:
+    """``numerator % denominator`` with the sign of the denominator. (8*i + j)%8 -> j where 0 <= j < 8."""
+    n, d = index(numerator), index(denominator)
+    if n == d:
+        return ZERO
+    if (k := d.constant) is not None:
+        if k == 1:
+            return ZERO
+        _, rest = _split(n, k)
+        if (c := rest.constant) is not None:
+            return index(c % k)
+        bounds = rest.bounds(extents or {})
+        if bounds is not None and bounds[0] >= 0 and bounds[1] < k:
+            return rest
+        return Index((((Mod(rest, d),), 1),))
+    whole = floordiv(n, d, extents)
+    if not any(isinstance(a, FloorDiv) for a in whole.atoms()):
+        return n - whole * d
+    return Index((((Mod(n, d),), 1),))
+
+
+def _substitute_atom(atom: Atom, values: Mapping[str, IndexLike], extents: Mapping[str, int]) -> Index:
+    if isinstance(atom, str):
+        return index(values.get(atom, atom))
+    make = floordiv if isinstance(atom, FloorDiv) else mod
+    return make(atom.numerator.substitute(values, extents), atom.denominator.substitute(values, extents), extents)
+
+
+def _atom_bounds(atom: Atom, extents: Mapping[str, int]) -> tuple[int, int] | None:
+    if isinstance(atom, str):
+        return (0, max(extents[atom] - 1, 0)) if atom in extents else None
+    k = atom.denominator.constant
+    b = atom.numerator.bounds(extents)
+    if k is None or k <= 0:
+        return None
+    if isinstance(atom, Mod):
+        return (0, k - 1) if b is None or b[0] < 0 else (0, min(k - 1, b[1]))
+    if b is None or b[0] < 0:
+        return None
+    return b[0] // k, b[1] // k

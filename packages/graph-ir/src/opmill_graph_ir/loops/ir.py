@@ -1,0 +1,193 @@
+"""Loop IR: what a kernel generator is given.
+
+A ``LoopKernel`` is a list of ``Nest``s that run one after the other. A nest iterates its outer ``axes`` (all independent: free to be
+parallelised, split and reordered); at each outer point its ``phases`` run in order. A phase may loop over inner axes of its own,
+accumulate reductions over them, and store. What follows from that:
+
+- a pointwise kernel is one phase without inner axes;
+- a softmax is an outer row and three phases: max over j, sum over j, store over j;
+- a column sum is a phase whose inner axis has the larger stride; the generator may exchange loops, since nothing but the
+  reduction itself orders them.
+
+Names: axes, lets, reduction results and size symbols share one namespace in a kernel. An integer let may be used as a symbol
+inside an ``Index`` (that is how gathers are written). Element types are torch's names (``"float32"``, ``"bool"``).
+Everything here is immutable, compares by value and hashes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal, Union
+
+from .index import Index
+
+
+@dataclass(frozen=True)
+class _Hashed:
+    """Hashes once: expressions share children and are looked up often."""
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash((type(self).__name__, *(getattr(self, f) for f in self.__dataclass_fields__)))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+
+@dataclass(frozen=True)
+class Const(_Hashed):
+    """A constant. Compares by type and text: 0.0 is not -0.0, 1 is not True, NaN is NaN."""
+
+    value: bool | int | float
+    dtype: str
+
+    def _key(self) -> tuple[str, str, str]:
+        return type(self.value).__name__, repr(self.value), self.dtype
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Const) and self._key() == other._key()
+
+    def __hash__(self) -> int:
+        return hash(self._key())
+
+
+@dataclass(frozen=True)
+class IndexValue(_Hashed):
+    """An index expression as a value (``arange``, masks, padding)."""
+
+    index: Index
+    dtype: str
+
+    __hash__ = _Hashed.__hash__
+
+
+@dataclass(frozen=True)
+class Load(_Hashed):
+    """``buffer[index]``, index in elements from the buffer's pointer. With ``mask``, memory is touched only where it is true,
+    and the value is ``other`` elsewhere."""
+
+    buffer: str
+    index: Index
+    dtype: str
+    mask: "Expr | None" = None
+    other: "Const | None" = None
+
+    __hash__ = _Hashed.__hash__
+
+
+@dataclass(frozen=True)
+class Op(_Hashed):
+    """A primitive of :mod:`.primitives` applied to operands; ``dtype`` is the result's. ``cast`` converts as torch's ``to`` does."""
+
+    name: str
+    args: tuple["Expr", ...]
+    dtype: str
+
+    __hash__ = _Hashed.__hash__
+
+
+@dataclass(frozen=True)
+class Ref(_Hashed):
+    """A let or a reduction result by name."""
+
+    name: str
+    dtype: str
+
+    __hash__ = _Hashed.__hash__
+
+
+Expr = Union[Const, IndexValue, Load, Op, Ref]
+
+
+@dataclass(frozen=True)
+class Axis:
+    """Iterates ``name`` over ``[0, extent)``; extent is positive and depends on size symbols alone."""
+
+    name: str
+    extent: Index
+
+
+@dataclass(frozen=True)
+class Let:
+    """Names a value. In a phase without inner axes it is visible to all later phases, else to the rest of its own phase."""
+
+    name: str
+    value: Expr
+
+
+@dataclass(frozen=True)
+class Check:
+    """Where ``condition`` is false the kernel stops and reports the number of this check (its position in the kernel)."""
+
+    condition: Expr
+    error: str
+    message: str
+
+
+@dataclass(frozen=True)
+class Reduction:
+    """Reduces ``value`` over the phase's inner axes; ``names`` are visible in later phases.
+
+    ``op``: ``sum prod max min any all xor`` give one name; ``argmax argmin`` give (value, index: int64 position in the inner
+    iteration space, first one wins, NaN wins over all); ``welford`` gives (mean, m2), m2 the sum of squared distances from the mean.
+    ``dtype`` is the accumulation type. max and min propagate NaN."""
+
+    names: tuple[str, ...]
+    op: str
+    value: Expr
+    dtype: str
+
+
+@dataclass(frozen=True)
+class Store:
+    """``buffer[index] = value`` or, with mode ``"add"``, an atomic ``+=``. The value has the buffer's dtype."""
+
+    buffer: str
+    index: Index
+    value: Expr
+    mode: Literal["set", "add"] = "set"
+
+
+@dataclass(frozen=True)
+class Phase:
+    """Order within one inner point: lets, checks, reductions, stores."""
+
+    axes: tuple[Axis, ...] = ()
+    lets: tuple[Let, ...] = ()
+    checks: tuple[Check, ...] = ()
+    reductions: tuple[Reduction, ...] = ()
+    stores: tuple[Store, ...] = ()
+
+
+@dataclass(frozen=True)
+class Nest:
+    """``origin`` says which user operations it comes from, for comments and profiles."""
+
+    axes: tuple[Axis, ...]
+    phases: tuple[Phase, ...]
+    origin: str = ""
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """A kernel parameter: a pointer to elements of ``dtype``. ``numel`` bounds what the kernel touches (elements).
+
+    Roles: ``in`` read only, ``out`` written before it is read, ``inout`` both. Two parameters may be the same memory only when one
+    is read and the other written at equal indices at each point (in-place); pointers are element-aligned, no more."""
+
+    name: str
+    dtype: str
+    role: Literal["in", "out", "inout"]
+    numel: Index
+    origin: str = ""
+
+
+@dataclass(frozen=True)
+class LoopKernel:
+    """``symbols`` are the size symbols, in the order in which their values are passed."""
+
+    name: str
+    buffers: tuple[Buffer, ...]
+    nests: tuple[Nest, ...]
+    symbols: tuple[str, ...] = ()

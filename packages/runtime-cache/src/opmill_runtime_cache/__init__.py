@@ -1,0 +1,3 @@
+"""The Plan format, its native executor, and the artifact store of opmill."""
+
+from .__about__ import __version__ as __version__

@@ -1,0 +1,1 @@
+"""The Plan: its data model, text form and codec."""
