@@ -1,0 +1,145 @@
+"""The seam between lowering (``ops/``) and scheduling (``schedule/``): an unfused program over named buffers.
+
+Lowering turns each aten operator into nodes of this file, one buffer per value, views folded into the indices of reads.
+Scheduling inlines, fuses and orders the nodes, chooses layouts that are free, and emits loop IR kernels and plan steps.
+
+Reads are by logical position, one ``Index`` a dimension of the buffer, so that fusing a producer into a consumer is a substitution of
+the producer's axes; positions become element offsets only when a kernel is emitted.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal, Union
+
+from opmill_runtime_cache.plan.model import Arg as PlanArg
+
+from .loops.index import Index
+from .loops.ir import Axis, Check, Const, Expr, Let, Reduction, _Hashed
+
+
+@dataclass(frozen=True)
+class Read(_Hashed):
+    """The element of ``buffer`` at ``indices``. Stands where loop IR has a ``Load``; ``mask`` and ``other`` as there."""
+
+    buffer: str
+    indices: tuple[Index, ...]
+    dtype: str
+    mask: Expr | None = None
+    other: Const | None = None
+
+    __hash__ = _Hashed.__hash__
+
+
+@dataclass(frozen=True)
+class BufferInfo:
+    """A tensor of the program. Strides in elements. ``fixed``: the strides are an obligation (inputs, outputs, what an extern operator
+    was promised); otherwise the scheduler may choose others."""
+
+    name: str
+    dtype: str
+    sizes: tuple[Index, ...]
+    strides: tuple[Index, ...]
+    device: str
+    role: Literal["input", "held", "constant", "temporary"]
+    fixed: bool = True
+    origin: str = ""
+
+
+@dataclass(frozen=True)
+class Pointwise:
+    """``buffer[axes] = value`` for each point; one axis a dimension of the buffer, in order. When ``buffer`` is an input, this is a
+    mutation of it (always the last write; the value may read the old contents at the same position)."""
+
+    buffer: str
+    axes: tuple[Axis, ...]
+    value: Expr
+    lets: tuple[Let, ...] = ()
+    checks: tuple[Check, ...] = ()
+    origin: str = ""
+
+
+@dataclass(frozen=True)
+class Reduce:
+    """For each point of ``axes``: the ``reductions`` over ``inner``, then ``buffers[k][axes] = values[k]`` (over reduction names and
+    axes). Dimensions of size one that ``keepdim`` leaves are axes of extent one."""
+
+    buffers: tuple[str, ...]
+    axes: tuple[Axis, ...]
+    inner: tuple[Axis, ...]
+    reductions: tuple[Reduction, ...]
+    values: tuple[Expr, ...]
+    lets: tuple[Let, ...] = ()
+    checks: tuple[Check, ...] = ()
+    origin: str = ""
+
+
+@dataclass(frozen=True)
+class Scatter:
+    """For each point of ``axes``: ``buffer[indices] = value`` (or ``+=`` with mode "add"), after ``buffer`` was initialised from
+    ``base`` (a buffer of the same sizes), or with zeros where ``base`` is None."""
+
+    buffer: str
+    base: str | None
+    axes: tuple[Axis, ...]
+    indices: tuple[Index, ...]
+    value: Expr
+    mode: Literal["set", "add"] = "set"
+    lets: tuple[Let, ...] = ()
+    checks: tuple[Check, ...] = ()
+    origin: str = ""
+
+
+@dataclass(frozen=True)
+class BufferArg:
+    """A buffer as an argument of an extern operator, seen through a strided view (None: as it is)."""
+
+    buffer: str
+    sizes: tuple[Index, ...] | None = None
+    strides: tuple[Index, ...] | None = None
+    offset: Index | None = None
+
+
+@dataclass(frozen=True)
+class Extern:
+    """A torch operator called as it is. ``args``/``kwargs`` hold plan arguments, ``BufferArg``s, Index values, and lists of these.
+
+    ``out_variant`` ("aten::addmm.out"): with ``results`` of one buffer, the operator can write into memory given by the planner, passed
+    as keyword ``out`` (None: call ``op``, which allocates). ``mutates``: buffers that the call writes to."""
+
+    op: str
+    args: tuple[object, ...]
+    kwargs: dict[str, object] = field(default_factory=dict, hash=False)
+    results: tuple[str | None, ...] = ()
+    out_variant: str | None = None
+    mutates: tuple[str, ...] = ()
+    origin: str = ""
+
+
+Node = Union[Pointwise, Reduce, Scatter, Extern]
+
+
+@dataclass(frozen=True)
+class TensorOutput:
+    """A buffer as the user gets it, through a strided view where sizes are given: an output that is a view of an input *is* one."""
+
+    buffer: str
+    sizes: tuple[Index, ...] | None = None
+    strides: tuple[Index, ...] | None = None
+    offset: Index | None = None
+
+
+@dataclass(frozen=True)
+class Lowered:
+    """``inputs`` in call order (held ones included, by role); ``constants`` maps buffers to raw bytes; outputs in the order of the
+    graph: tensors, ints or size expressions, None."""
+
+    nodes: tuple[Node, ...]
+    buffers: dict[str, BufferInfo]
+    inputs: tuple[str, ...]
+    outputs: tuple[TensorOutput | Index | None, ...]
+    constants: dict[str, bytes] = field(default_factory=dict)
+    symbols: tuple[str, ...] = ()
+
+
+ExternArg = Union[PlanArg, BufferArg, Index, tuple]
