@@ -18,8 +18,7 @@ Size = Union[int, str]
 """A size expression."""
 
 DTYPES = (
-    "bool uint8 int8 int16 int32 int64 uint16 uint32 uint64 float16 bfloat16 float32 float64 complex64 complex128 "
-    "float8_e4m3fn float8_e5m2"
+    "bool uint8 int8 int16 int32 int64 uint16 uint32 uint64 float16 bfloat16 float32 float64 complex64 complex128 float8_e4m3fn float8_e5m2"
 ).split()
 """Names of the element types a plan can hold: torch's own names without the prefix ``torch.``."""
 
