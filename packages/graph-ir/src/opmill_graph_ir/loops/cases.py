@@ -1,0 +1,372 @@
+"""Kernels that every generator should handle, with inputs: a shared table for the tests of generators.
+
+Each :class:`Case` holds a kernel and fills its buffers from a seed; compare a generator's result with
+:func:`opmill_graph_ir.loops.evaluate.evaluate` on copies of the same buffers.
+"""
+
+from __future__ import annotations
+
+import math
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import torch
+
+from .index import Index, floordiv, index, mod
+from .ir import Axis, Buffer, Check, Const, Expr, IndexValue, Let, Load, LoopKernel, Nest, Op, Phase, Reduction, Ref, Store
+from .primitives import PRIMITIVES
+
+FLOATS = ("float32", "float64")
+INTEGERS = ("int64", "int32", "int16", "int8", "uint8")
+HALVES = ("bfloat16", "float16")
+
+
+@dataclass(frozen=True)
+class Case:
+    """``ranges``: bounds for the random contents of a buffer (default -3..3; integers -100..100 or 0..100). ``rtol``: tolerance relative
+    to the float64 evaluation, in units of the result type's epsilon. ``expect``: what the kernel returns (a failed check's number)."""
+
+    name: str
+    kernel: LoopKernel
+    sizes: tuple[int, ...] = ()
+    ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    rtol: float = 8.0
+    expect: int = 0
+
+    def buffers(self, seed: int = 0) -> dict[str, torch.Tensor]:
+        """Fresh flat tensors for all parameters; what is only written starts as a marker value."""
+        g = torch.Generator().manual_seed(zlib.crc32(self.name.encode()) + seed)
+        values = dict(zip(self.kernel.symbols, self.sizes, strict=True))
+        return {b.name: self._fill(b, b.numel.evaluate(values), g) for b in self.kernel.buffers}
+
+    def _fill(self, buffer: Buffer, numel: int, g: torch.Generator) -> torch.Tensor:
+        dtype = getattr(torch, buffer.dtype)
+        if buffer.role == "out":
+            return torch.full((numel,), 1, dtype=dtype)
+        if dtype == torch.bool:
+            return torch.rand(numel, generator=g) > 0.5
+        default = (-3, 3) if dtype.is_floating_point else (0, 100) if dtype == torch.uint8 else (-100, 100)
+        low, high = self.ranges.get(buffer.name, default)
+        if dtype.is_floating_point:
+            return (torch.rand(numel, generator=g, dtype=torch.float64) * (high - low) + low).to(dtype)
+        return torch.randint(int(low), int(high) + 1, (numel,), generator=g).to(dtype)
+
+
+def cases() -> list[Case]:
+    """The whole table; names are unique."""
+    makers = (_primitives, _casts, _shapes, _reductions, _fused, _indexing, _whole)
+    return [case for make in makers for case in make()]
+
+
+# ---- building blocks -------------------------------------------------------------------------------------------------------
+
+
+def op(name: str, *args: Expr, dtype: str | None = None) -> Op:
+    """A primitive; the result type follows from the operands where it can."""
+    kind = PRIMITIVES[name].result
+    return Op(name, args, dtype or ("bool" if kind == "bool" else args[-1].dtype))
+
+
+def cast(value: Expr, dtype: str) -> Expr:
+    return value if value.dtype == dtype else Op("cast", (value,), dtype)
+
+
+def axes(**extents: int | str) -> tuple[Axis, ...]:
+    return tuple(Axis(n, index(e)) for n, e in extents.items())
+
+
+def row_major(domain: Sequence[Axis]) -> Index:
+    """The offset of a point of ``domain`` in a contiguous buffer."""
+    total = index(0)
+    for axis in domain:
+        total = total * axis.extent + axis.name
+    return total
+
+
+def numel(domain: Sequence[Axis]) -> Index:
+    return math.prod((a.extent for a in domain), start=index(1))
+
+
+def _map_case(name: str, domain: Sequence[Axis], ins: Mapping[str, str], value: Expr, **kw: object) -> Case:
+    """A pointwise kernel over contiguous buffers: ``ins`` maps names to types, the result goes to ``out``."""
+    buffers = [Buffer(n, d, "in", numel(domain)) for n, d in ins.items()]
+    store = Store("out", row_major(domain), value)
+    kernel = LoopKernel(
+        name, (*buffers, Buffer("out", value.dtype, "out", numel(domain))), (Nest(tuple(domain), (Phase(stores=(store,)),), name),)
+    )
+    return Case(name, kernel, **kw)  # type: ignore[arg-type]
+
+
+# ---- pointwise -------------------------------------------------------------------------------------------------------------
+
+_RANGES: dict[str, tuple[float, float]] = {
+    **dict.fromkeys(["log", "log2", "log10", "sqrt", "rsqrt", "lgamma", "digamma", "pow"], (0.1, 4.0)),
+    **dict.fromkeys(["asin", "acos", "atanh", "erfinv"], (-0.95, 0.95)),
+    **dict.fromkeys(["log1p"], (-0.9, 4.0)),
+    **dict.fromkeys(["acosh"], (1.01, 6.0)),
+    **dict.fromkeys(["shl", "shr"], (0, 5)),
+}
+_SPECIAL = ("lgamma", "digamma", "erfinv", "acosh", "atanh", "asinh", "tan", "erfc", "pow")
+_NO_FLOAT = {"bitand", "bitor", "bitxor", "shl", "shr", "bitnot"}
+_NO_BOOL_RESULT = {"cast", "bitcast", "where", "fma"}
+
+
+def _dtypes_of(name: str) -> tuple[str, ...]:
+    row = PRIMITIVES[name]
+    if name.startswith("logical_"):
+        return ("bool",)
+    if row.floats_only or name in {"isnan", "isinf", "signbit", "fmax", "fmin", "pow"}:
+        return FLOATS
+    if name in _NO_FLOAT:
+        return (*INTEGERS, "bool") if name.startswith("bit") else ("int64", "int32")
+    return (*FLOATS, *INTEGERS)
+
+
+def _primitives() -> Iterator[Case]:
+    domain = axes(i=37)
+    for name, row in PRIMITIVES.items():
+        if name in _NO_BOOL_RESULT:
+            continue
+        for dtype in _dtypes_of(name):
+            if name == "neg" and dtype == "uint8":
+                continue
+            names = ("a", "b", "c")[: row.arity]
+            args = [Load(n, index("i"), dtype) for n in names]
+            ranges = dict.fromkeys(names, _RANGES[name]) if name in _RANGES else {}
+            if name in {"floordiv", "truncdiv", "mod", "fmod"}:
+                ranges = {"b": (1, 9)}
+            rtol = 64.0 if name in _SPECIAL else 8.0
+            yield _map_case(f"{name}_{dtype}", domain, dict.fromkeys(names, dtype), op(name, *args), ranges=ranges, rtol=rtol)
+    for dtype in (*FLOATS, *INTEGERS, "bool"):
+        a, b, m = Load("a", index("i"), dtype), Load("b", index("i"), dtype), Load("m", index("i"), "bool")
+        yield _map_case(f"where_{dtype}", domain, {"m": "bool", "a": dtype, "b": dtype}, op("where", m, a, b))
+    for dtype in FLOATS:
+        args = [Load(n, index("i"), dtype) for n in "abc"]
+        yield _map_case(f"fma_{dtype}", domain, dict.fromkeys("abc", dtype), op("fma", *args), rtol=64.0)
+    yield _map_case("bitcast_float32", domain, {"a": "float32"}, Op("bitcast", (Load("a", index("i"), "float32"),), "int32"))
+
+
+def _casts() -> Iterator[Case]:
+    every = (*FLOATS, *HALVES, *INTEGERS, "bool")
+    for source in every:
+        for target in every:
+            if source != target:
+                ranges = {"a": (0.0, 100.0)} if target == "uint8" else {}
+                value = cast(Load("a", index("i"), source), target)
+                yield _map_case(f"cast_{source}_{target}", axes(i=35), {"a": source}, value, ranges=ranges)
+    for dtype in HALVES:
+        a, b = (cast(Load(n, index("i"), dtype), "float32") for n in "ab")
+        value = cast(op("mul", op("add", a, b), op("tanh", a)), dtype)
+        yield _map_case(f"half_arithmetic_{dtype}", axes(i=101), {"a": dtype, "b": dtype}, value)
+
+
+def _gelu(x: Expr) -> Expr:
+    half, one, root = Const(0.5, x.dtype), Const(1.0, x.dtype), Const(0.7071067811865476, x.dtype)
+    return op("mul", op("mul", half, x), op("add", one, op("erf", op("mul", x, root))))
+
+
+def _shapes() -> Iterator[Case]:
+    for n in (1, 2, 3, 4, 7, 8, 9, 15, 16, 17, 31, 33, 64, 65):
+        yield _map_case(f"tail_{n}", axes(i=n), {"a": "float32"}, _gelu(Load("a", index("i"), "float32")))
+    big = axes(i=70_001)
+    yield _map_case("large_gelu", big, {"a": "float32"}, _gelu(Load("a", index("i"), "float32")))
+    d = axes(i=5, j=6, k=19)
+    a, bias = Load("a", row_major(d), "float32"), Load("b", index("k"), "float32")
+    scale = Load("c", index("i") * 6 + "j", "float32")
+    yield _map_case("broadcast", d, dict.fromkeys("abc", "float32"), op("add", op("mul", a, scale), bias))
+    for rows, columns in ((3, 5), (8, 8), (33, 70), (130, 64)):
+        d = axes(i=rows, j=columns)
+        t = Load("a", index("j") * rows + "i", "float32")
+        yield _map_case(f"transposed_{rows}x{columns}", d, dict.fromkeys("ab", "float32"), op("add", t, Load("b", row_major(d), "float32")))
+    d = axes(i=4, j=9)
+    b = Buffer("a", "float32", "in", index(4 * 18))
+    st = Store("out", row_major(d), Load("a", index("i") * 18 + index("j") * 2 + 1, "float32"))
+    yield Case("strided", LoopKernel("strided", (b, Buffer("out", "float32", "out", index(36))), (Nest(d, (Phase(stores=(st,)),)),)))
+    value = op("mul", Load("a", row_major(d), "float32"), IndexValue(index("i") * 3 - "j", "float32"))
+    yield _map_case("iota", d, {"a": "float32"}, value)
+    yield _map_case("fill", d, {}, Const(2.5, "float32"))
+    yield _map_case(
+        "scalar", (), {"a": "float32", "b": "float32"}, op("sub", Load("a", index(0), "float32"), Load("b", index(0), "float32"))
+    )
+    mixed = op("mul", cast(Load("a", row_major(d), "int64"), "float64"), cast(Load("b", row_major(d), "float32"), "float64"))
+    yield _map_case("mixed_widths", d, {"a": "int64", "b": "float32"}, cast(mixed, "int8"), ranges={"a": (-9, 9), "b": (-9, 9)})
+    d = axes(i="s0", j="s1")
+    k = LoopKernel(
+        "symbolic",
+        (Buffer("a", "float32", "in", numel(d)), Buffer("out", "float32", "out", numel(d))),
+        (Nest(d, (Phase(stores=(Store("out", row_major(d), op("exp", Load("a", row_major(d), "float32"))),)),)),),
+        ("s0", "s1"),
+    )
+    yield Case("symbolic", k, (3, 21))
+
+
+# ---- reductions ------------------------------------------------------------------------------------------------------------
+
+
+def _reduce_case(name: str, outer: Sequence[Axis], inner: Sequence[Axis], where: Index, r: Reduction, size: Index, ins: str) -> Case:
+    outs = [Buffer(f"out{k}", "int64" if k and r.op.startswith("arg") else r.dtype, "out", numel(outer)) for k in range(len(r.names))]
+    stores = tuple(Store(b.name, row_major(outer), Ref(n, b.dtype)) for b, n in zip(outs, r.names, strict=True))
+    phases = (Phase(axes=tuple(inner), reductions=(r,)), Phase(stores=stores))
+    return Case(name, LoopKernel(name, (Buffer("a", ins, "in", size), *outs), (Nest(tuple(outer), phases, name),)), rtol=64.0)
+
+
+_REDUCTIONS = {
+    **{o: (*FLOATS, "int64", "int32") for o in ("sum", "prod", "max", "min")},
+    "any": ("bool",),
+    "all": ("bool",),
+    "xor": ("int64", "bool"),
+    "argmax": (*FLOATS, "int64"),
+    "argmin": (*FLOATS, "int64"),
+    "welford": FLOATS,
+}
+
+
+def _reductions() -> Iterator[Case]:
+    for name, dtypes in _REDUCTIONS.items():
+        names = ("r", "q") if name.startswith("arg") or name == "welford" else ("r",)
+        for dtype in dtypes:
+            shapes = {"row": ((7,), (45,)), "column": ((45,), (7,)), "full": ((), (77,)), "middle": ((3, 10), (6,))}
+            for shape, (outer_sizes, inner_sizes) in shapes.items():
+                outer = axes(**{f"i{k}": n for k, n in enumerate(outer_sizes)})
+                inner = axes(j=inner_sizes[0])
+                where = row_major((*outer, *inner))
+                if shape == "column":
+                    where = row_major((*inner, *outer))
+                elif shape == "middle":
+                    where = row_major((outer[0], *inner, outer[1]))
+                r = Reduction(names, name, Load("a", where, dtype), dtype)
+                case = _reduce_case(f"{name}_{shape}_{dtype}", outer, inner, where, r, numel((*outer, *inner)), dtype)
+                yield Case(case.name, case.kernel, ranges={"a": (-1, 1)} if name == "prod" else {}, rtol=64.0)
+    for shape, outer, inner in (("row", axes(i=70), axes(j=1030)), ("column", axes(i=1030), axes(j=70)), ("full", (), axes(j=72_100))):
+        where = row_major((*outer, *inner)) if shape != "column" else row_major((*inner, *outer))
+        r = Reduction(("r",), "sum", Load("a", where, "float32"), "float32")
+        yield _reduce_case(f"large_sum_{shape}", outer, inner, where, r, numel((*outer, *inner)), "float32")
+    outer, inner = axes(i=4, k=10), axes(j=3, h=12)  # two inner axes, not neighbours in memory
+    where = row_major((outer[0], inner[0], outer[1], inner[1]))
+    half = Reduction(("r",), "sum", cast(Load("a", where, "bfloat16"), "float32"), "float32")
+    yield _reduce_case("sum_two_axes_bfloat16", outer, inner, where, half, index(4 * 3 * 10 * 12), "bfloat16")
+
+
+def _fused() -> Iterator[Case]:
+    for rows, columns in ((5, 33), (64, 700)):
+        yield _softmax(rows, columns)
+        yield _layernorm(rows, columns)
+    i, j = axes(i=6), axes(j=40)
+    where = row_major((*i, *j))
+    a = Load("a", where, "float32")
+    both = (Reduction(("s",), "sum", a, "float32"), Reduction(("m",), "max", op("abs", a), "float32"))
+    last = Store("out", where, op("sub", op("mul", a, Ref("m", "float32")), Ref("s", "float32")))
+    phases = (Phase(axes=j, reductions=both, stores=(Store("copy", where, op("neg", a)),)), Phase(axes=j, stores=(last,)))
+    buffers = tuple(Buffer(n, "float32", "in" if n == "a" else "out", index(240)) for n in ("a", "copy", "out"))
+    yield Case("two_reductions_and_stores", LoopKernel("two", buffers, (Nest(i, phases),)), rtol=64.0)
+
+
+def _softmax(rows: int, columns: int) -> Case:
+    i, j = axes(i=rows), axes(j=columns)
+    where = row_major((*i, *j))
+    exps = op("exp", op("sub", Load("x", where, "float32"), Ref("m", "float32")))
+    phases = (
+        Phase(axes=j, reductions=(Reduction(("m",), "max", Load("x", where, "float32"), "float32"),)),
+        Phase(
+            axes=j,
+            lets=(Let("e", exps),),
+            reductions=(Reduction(("s",), "sum", Ref("e", "float32"), "float32"),),
+            stores=(Store("out", where, Ref("e", "float32")),),
+        ),
+        Phase(axes=j, stores=(Store("out", where, op("div", Load("out", where, "float32"), Ref("s", "float32"))),)),
+    )
+    n = index(rows * columns)
+    kernel = LoopKernel("softmax", (Buffer("x", "float32", "in", n), Buffer("out", "float32", "out", n)), (Nest(i, phases, "softmax"),))
+    return Case(f"softmax_{rows}x{columns}", kernel, rtol=64.0)
+
+
+def _layernorm(rows: int, columns: int) -> Case:
+    i, j = axes(i=rows), axes(j=columns)
+    where = row_major((*i, *j))
+    x = op("add", Load("x", where, "float32"), Load("y", where, "float32"))
+    variance = op("div", Ref("m2", "float32"), Const(float(columns), "float32"))
+    centred = op("sub", x, Ref("mean", "float32"))
+    value = op(
+        "add", op("mul", op("mul", centred, Ref("rstd", "float32")), Load("w", index("j"), "float32")), Load("b", index("j"), "float32")
+    )
+    phases = (
+        Phase(axes=j, reductions=(Reduction(("mean", "m2"), "welford", x, "float32"),)),
+        Phase(lets=(Let("rstd", op("rsqrt", op("add", variance, Const(1e-5, "float32")))),)),
+        Phase(axes=j, stores=(Store("out", where, value),)),
+    )
+    n, w = index(rows * columns), index(columns)
+    buffers = [Buffer(k, "float32", "in", m) for k, m in (("x", n), ("y", n), ("w", w), ("b", w))]
+    kernel = LoopKernel("layernorm", (*buffers, Buffer("out", "float32", "out", n)), (Nest(i, phases, "layer_norm"),))
+    return Case(f"layernorm_{rows}x{columns}", kernel, rtol=64.0)
+
+
+# ---- indexing, masks, checks, in place, many nests -------------------------------------------------------------------------
+
+
+def _indexing() -> Iterator[Case]:
+    i, j = axes(i=9), axes(j=24)
+    where = row_major((*i, *j))
+    raw, n = Load("ids", index("i"), "int64"), Const(50, "int64")
+    wrapped = op("where", op("lt", raw, Const(0, "int64")), op("add", raw, n), raw)
+    good = op("logical_and", op("ge", Ref("row", "int64"), Const(0, "int64")), op("lt", Ref("row", "int64"), n))
+    first = Phase(lets=(Let("row", wrapped),), checks=(Check(good, "IndexError", "index out of range in self"),))
+    table = Load("table", index("row") * 24 + "j", "float32")
+    second = Phase(axes=j, stores=(Store("out", where, op("mul", table, Const(2.0, "float32"))),))
+    buffers = (
+        Buffer("ids", "int64", "in", index(9)),
+        Buffer("table", "float32", "in", index(1200)),
+        Buffer("out", "float32", "out", index(216)),
+    )
+    kernel = LoopKernel("gather", buffers, (Nest(i, (first, second), "embedding"),))
+    yield Case("gather", kernel, ranges={"ids": (-50, 49)})
+    yield Case("gather_out_of_range", kernel, ranges={"ids": (50, 60)}, expect=1)
+    value = Load("table", index("row") * 24 + "j", "float32")
+    flat = Phase(lets=(Let("row", wrapped),), checks=first.checks, stores=(Store("out", where, value),))
+    yield Case("gather_flat", LoopKernel("gather_flat", buffers, (Nest((*i, *j), (flat,)),)), ranges={"ids": (-50, 49)})
+    add = Phase(lets=(Let("row", raw),), stores=(Store("acc", index("row") * 24 + "j", Load("a", where, "float32"), "add"),))
+    scatter = (
+        Buffer("ids", "int64", "in", index(9)),
+        Buffer("a", "float32", "in", index(216)),
+        Buffer("acc", "float32", "inout", index(240)),
+    )
+    yield Case("scatter_add", LoopKernel("scatter_add", scatter, (Nest((*i, *j), (add,)),)), ranges={"ids": (0, 9)}, rtol=64.0)
+
+
+def _whole() -> Iterator[Case]:
+    d = axes(i=6, j=21)
+    inside = op(
+        "logical_and",
+        op("ge", IndexValue(index("j"), "int64"), Const(2, "int64")),
+        op("lt", IndexValue(index("j"), "int64"), Const(19, "int64")),
+    )
+    padded = Load("a", index("i") * 17 + "j" - 2, "float32", inside, Const(-1.5, "float32"))
+    buffers = (Buffer("a", "float32", "in", index(6 * 17)), Buffer("out", "float32", "out", index(126)))
+    yield Case("padded", LoopKernel("padded", buffers, (Nest(d, (Phase(stores=(Store("out", row_major(d), padded),)),)),)))
+    st = Store("a", row_major(d), op("add", Load("a", row_major(d), "float32"), Load("b", index("j"), "float32")))
+    place = (Buffer("a", "float32", "inout", index(126)), Buffer("b", "float32", "in", index(21)))
+    yield Case("in_place", LoopKernel("in_place", place, (Nest(d, (Phase(stores=(st,)),)),)))
+    split = Load("a", floordiv(row_major(d), 7) + mod(row_major(d), 7) * 18, "float32")
+    yield _map_case("division_in_index", d, {"a": "float32"}, split)
+    x = Load("a", row_major(d), "float32")
+    shared = (Let("t", op("tanh", x)),)
+    stores = (
+        Store("out0", row_major(d), op("mul", Ref("t", "float32"), x)),
+        Store("out1", row_major(d), op("gt", Ref("t", "float32"), Const(0.0, "float32"))),
+    )
+    outs = (
+        Buffer("a", "float32", "in", index(126)),
+        Buffer("out0", "float32", "out", index(126)),
+        Buffer("out1", "bool", "out", index(126)),
+    )
+    yield Case("two_outputs", LoopKernel("two_outputs", outs, (Nest(d, (Phase(lets=shared, stores=stores),)),)))
+    e = axes(k=13)
+    other = Nest(e, (Phase(stores=(Store("out2", index("k"), op("exp", Load("c", index("k"), "float64"))),)),), "second")
+    first = Nest(d, (Phase(stores=(Store("out", row_major(d), op("neg", x)),)),), "first")
+    nests = (
+        Buffer("a", "float32", "in", index(126)),
+        Buffer("c", "float64", "in", index(13)),
+        Buffer("out", "float32", "out", index(126)),
+        Buffer("out2", "float64", "out", index(13)),
+    )
+    yield Case("two_nests", LoopKernel("two_nests", nests, (first, other)))
