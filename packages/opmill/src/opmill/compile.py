@@ -1,0 +1,203 @@
+"""``opmill.compile``: what may be compiled, and how each kind of it is wrapped."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import types
+import weakref
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar, overload
+
+import torch
+
+from opmill_bytecode_frontend import CaptureOptions, capture
+
+from .backend import GraphBackend, warn_once
+from .discover import Backend
+from .errors import UsageTypeError
+from .module import is_wrapped, original_of, wrap_module
+from .options import Options
+from .record import Record
+from .settings import Settings, resolve
+
+_F = TypeVar("_F")
+
+# What opmill.compile made and is still alive -> what happened to it. For reset() and explain(); weak, so it keeps nothing alive.
+_live: weakref.WeakKeyDictionary[Any, Record] = weakref.WeakKeyDictionary()
+
+
+@overload
+def compile(
+    model: _F,
+    *,
+    fullgraph: bool = ...,
+    dynamic: bool | None = ...,
+    backend: str | Backend = ...,
+    mode: str | None = ...,
+    options: Mapping[str, Any] | Options | None = ...,
+    disable: bool = ...,
+) -> _F: ...
+@overload
+def compile(
+    model: None = ...,
+    *,
+    fullgraph: bool = ...,
+    dynamic: bool | None = ...,
+    backend: str | Backend = ...,
+    mode: str | None = ...,
+    options: Mapping[str, Any] | Options | None = ...,
+    disable: bool = ...,
+) -> Callable[[_F], _F]: ...
+
+
+def compile(
+    model: Any = None,
+    *,
+    fullgraph: bool = False,
+    dynamic: bool | None = None,
+    backend: str | Backend = "opmill",
+    mode: str | None = None,
+    options: Mapping[str, Any] | Options | None = None,
+    disable: bool = False,
+) -> Any:
+    """Makes a function, method or ``torch.nn.Module`` fast; compiles at its first call. Same arguments as ``torch.compile``.
+
+    Without ``model`` it gives a decorator. A module comes back as a module of the same class that shares its state.
+
+    Args:
+        model: what to compile.
+        fullgraph: raise a numbered error where code cannot be captured, instead of running that part uncompiled.
+        dynamic: True: sizes may change without compiling again; False: never; None: found out when a size changes.
+        backend: ``"opmill"``, ``"eager"``, another name of ``list_backends()``, or
+            ``backend(graph_module, example_inputs) -> callable``.
+        mode: one of ``list_modes()``.
+        options: values for ``list_options()``; a foreign backend gets them as they are.
+        disable: give ``model`` back as it is.
+
+    Raises:
+        TypeError: ``model`` cannot be called.
+        ValueError: unknown mode, option or backend; the message names those there are.
+    """
+    settings = resolve(fullgraph, dynamic, backend, mode, options)
+    if model is None:
+        return functools.partial(_compile, settings=settings, disable=disable)
+    return _compile(model, settings=settings, disable=disable)
+
+
+def _compile(model: Any, *, settings: Settings, disable: bool) -> Any:
+    for kind in type(model).__mro__:
+        wrap = _WRAPPERS.get(kind)
+        if wrap is not None:
+            return model if disable else wrap(model, settings)
+    if not callable(model):
+        raise UsageTypeError(
+            "OM001",
+            f"opmill.compile takes a function, a method or a torch.nn.Module, not {type(model).__name__}",
+            hint="to give options to the decorator, name them: @opmill.compile(fullgraph=True)",
+        )
+    return model if disable else _wrap_callable(model, settings)
+
+
+def _capture(function: Callable[..., Any], settings: Settings) -> Any:
+    record = Record()
+    compiled = capture(
+        function,
+        GraphBackend(settings, record),
+        fullgraph=settings.fullgraph,
+        dynamic=settings.dynamic,
+        options=CaptureOptions(recompile_limit=settings.options.recompile_limit),
+    )
+    _live[compiled] = record
+    return compiled
+
+
+def _wrap_function(function: Any, settings: Settings) -> Any:
+    return _capture(function, settings)
+
+
+def _wrap_method(method: types.MethodType, settings: Settings) -> Any:
+    function = method.__func__
+    if not isinstance(function, types.FunctionType):
+        return _wrap_callable(method, settings)
+    return types.MethodType(_capture(function, settings), method.__self__)
+
+
+def _wrap_descriptor(descriptor: Any, settings: Settings) -> Any:
+    return type(descriptor)(_compile(descriptor.__func__, settings=settings, disable=False))
+
+
+def _wrap_module(module: torch.nn.Module, settings: Settings) -> Any:
+    original = original_of(module)
+    call = types.MethodType(_capture(_call_of(type(original)), settings), original)
+    return wrap_module(original, call, functools.partial(_wrap_module, settings=settings))
+
+
+def _call_of(kind: type[torch.nn.Module]) -> Any:
+    """The function behind ``module(...)``. torch's own ``__call__`` only chooses between an in-place compiled call and ``_call_impl``."""
+    call = kind.__call__
+    return kind._call_impl if call is torch.nn.Module.__call__ else call
+
+
+def _wrap_class(kind: type, settings: Settings) -> Any:
+    """Compiles the calls of every instance, in place, as torch.compile does for a class."""
+    call = kind.__dict__.get("__call__") or getattr(kind, "__call__", None)
+    if issubclass(kind, torch.nn.Module):
+        call = _call_of(kind)
+    if not isinstance(call, types.FunctionType):
+        raise UsageTypeError("OM001", f"class {kind.__qualname__} has no __call__ that could be compiled", hint="compile a method of it")
+    kind.__call__ = _capture(call, settings)  # type: ignore[operator]
+    return kind
+
+
+def _wrap_scripted(scripted: Any, settings: Settings) -> Any:
+    warn_once("OM012", f"{type(scripted).__name__} was already compiled by torch.jit and is left as it is")
+    return scripted
+
+
+def _wrap_callable(call: Any, settings: Settings) -> Any:
+    """A builtin, a partial, an instance with ``__call__``: captured through a function that calls it."""
+    method = getattr(type(call), "__call__", None)
+    if isinstance(method, types.FunctionType):
+        return types.MethodType(_capture(method, settings), call)
+
+    def function(*args: Any, **kwargs: Any) -> Any:
+        return call(*args, **kwargs)
+
+    for name in functools.WRAPPER_ASSIGNMENTS:
+        if hasattr(call, name):
+            setattr(function, name, getattr(call, name))
+    return _capture(function, settings)
+
+
+def _hashable(value: Any) -> bool:
+    return getattr(type(value), "__hash__", None) is not None
+
+
+_WRAPPERS: dict[type, Callable[[Any, Settings], Any]] = {
+    types.FunctionType: _wrap_function,
+    types.MethodType: _wrap_method,
+    staticmethod: _wrap_descriptor,
+    classmethod: _wrap_descriptor,
+    torch.jit.ScriptModule: _wrap_scripted,
+    torch.jit.ScriptFunction: _wrap_scripted,
+    torch.nn.Module: _wrap_module,
+    type: _wrap_class,
+}
+
+
+def reset() -> None:
+    """Forgets everything compiled in this process: the next call of each compiled callable compiles again. Files of the cache stay."""
+    for compiled, record in list(_live.items()):
+        compiled.clear()
+        record.graphs.clear()
+
+
+def record_of(compiled: Any) -> tuple[Any, Record] | None:
+    """The dispatching callable inside what ``compile`` gave, and its record; None for anything else."""
+    if is_wrapped(compiled):
+        compiled = object.__getattribute__(compiled, "__call__")
+    compiled = inspect.unwrap(compiled, stop=lambda each: _hashable(each) and each in _live) if callable(compiled) else compiled
+    compiled = getattr(compiled, "__func__", compiled)
+    record = _live.get(compiled) if _hashable(compiled) else None
+    return None if record is None else (compiled, record)

@@ -1,0 +1,90 @@
+"""What is installed: kernel generators and graph backends, found by entry point. Nothing here knows a generator or backend by name."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any
+
+from .errors import UsageValueError
+from .options import unknown
+
+GENERATORS = "opmill.kernel_generators"
+BACKENDS = "torch_dynamo_backends"
+Backend = Callable[..., Callable[..., Sequence[Any]]]
+
+
+@dataclass(frozen=True)
+class Found:
+    """One kernel generator: its entry-point name, the object (None where it failed to load) and why it cannot be used (None: it can)."""
+
+    name: str
+    generator: Any | None
+    reason: str | None
+
+
+def _entries(group: str) -> dict[str, EntryPoint]:
+    return {entry.name: entry for entry in entry_points(group=group)}
+
+
+def find_generators(names: Sequence[str] | None = None) -> list[Found]:
+    """Every installed kernel generator, or those of ``names`` in that order. Raises ``UsageValueError`` for a name nobody registered."""
+    installed = _entries(GENERATORS)
+    for name in names or ():
+        if name not in installed:
+            raise unknown("OM007", "kernel generator", name, installed)
+    return [_load(installed[name]) for name in (sorted(installed) if names is None else names)]
+
+
+def _load(entry: EntryPoint) -> Found:
+    # A generator from outside may fail in any way; one that cannot be loaded must not take the others with it.
+    try:
+        generator = entry.load()()
+        return Found(entry.name, generator, generator.available())
+    except Exception as error:
+        return Found(entry.name, None, f"{type(error).__name__}: {error}")
+
+
+def list_backends() -> list[str]:
+    """The backend names that can be used without torch's own compiler: ``eager`` and those registered by installed packages."""
+    return sorted({"eager", *_entries(BACKENDS)})
+
+
+def eager(graph_module: Any, example_inputs: Sequence[Any]) -> Callable[..., Any]:
+    """The backend that runs the captured graph as it is."""
+    return graph_module.forward
+
+
+def find_backend(name: str) -> Backend:
+    """The backend registered as ``name``: ``eager``, an entry point, or, asked last, one of torch's own registry.
+
+    Only the last imports torch's compiler. Raises ``UsageValueError`` naming the backends there are."""
+    if name == "eager":
+        return eager
+    entry = _entries(BACKENDS).get(name)
+    if entry is not None:
+        return entry.load()
+    registry = _torch_registry()
+    if registry is None or name not in registry.list_backends(exclude_tags=()):
+        known = {*list_backends(), *(registry.list_backends() if registry else ())}
+        raise unknown("OM008", "backend", name, known)
+    return registry.lookup_backend(name)
+
+
+def _torch_registry() -> Any | None:
+    """torch's own registry of backends. Imported by name: only a user who names one of torch's backends pays for it."""
+    try:
+        return importlib.import_module("torch._dynamo.backends.registry")
+    except ImportError:
+        return None
+
+
+def check_backend(backend: object) -> None:
+    """Raises unless ``backend`` is a callable or a known name."""
+    if isinstance(backend, str):
+        if backend not in list_backends():
+            find_backend(backend)
+    elif not callable(backend):
+        raise UsageValueError("OM008", f"backend must be a name or a callable, not {backend!r}", hint="opmill.list_backends() lists the names")

@@ -1,0 +1,24 @@
+"""Numbered errors and the warning class of opmill. The numbers are stable and listed in ``docs/reference/errors.md``."""
+
+from __future__ import annotations
+
+
+class OpmillError(Exception):
+    """A numbered error: ``code`` is stable; ``hint`` says what to do."""
+
+    def __init__(self, code: str, what: str, *, where: str = "", why: str = "", hint: str = "") -> None:
+        self.code, self.what, self.where, self.why, self.hint = code, what, where, why, hint
+        lines = [f"{code}: {what}", *(f"  {k}: {v}" for k, v in (("where", where), ("why", why), ("hint", hint)) if v)]
+        super().__init__("\n".join(lines))
+
+
+class UsageValueError(OpmillError, ValueError):
+    """An argument has a value that is not known: a mode, an option, a backend."""
+
+
+class UsageTypeError(OpmillError, TypeError):
+    """An argument has the wrong type: something that cannot be called, a mode that is no string."""
+
+
+class OpmillWarning(UserWarning):
+    """The program runs and its results are right, but not as fast as asked: says what fell back, and why."""

@@ -1,0 +1,71 @@
+"""A compiled module: the module's own class, its own state, and another ``__call__``.
+
+The wrapper is an instance of a subclass made for the module's class. It shares the instance dictionary of the module, so
+that parameters, hooks, attributes and ``train()`` are the module's, whichever of the two is asked. ``__call__`` is a slot of the
+subclass: Python's own descriptor hands the call to the compiled callable without a Python frame in between.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+_SLOTS = ("__call__", "_opmill_original", "_opmill_recompile")
+
+
+def wrap_module(module: torch.nn.Module, call: Callable[..., Any], recompile: Callable[[Any], Any]) -> torch.nn.Module:
+    """A module that behaves as ``module`` and is called through ``call``.
+
+    ``recompile(other)`` compiles another module with the same settings; used when the wrapper is copied deeply."""
+    subclass = _compiled_class(type(module))
+    wrapper: torch.nn.Module = object.__new__(subclass)  # not the class's own __new__: that may count or register instances
+    object.__setattr__(wrapper, "__dict__", module.__dict__)
+    for name, value in zip(_SLOTS, (call, module, recompile)):
+        object.__setattr__(wrapper, name, value)
+    return wrapper
+
+
+def original_of(module: Any) -> Any:
+    """The module behind a wrapper; anything else is given back as it is."""
+    return object.__getattribute__(module, "_opmill_original") if is_wrapped(module) else module
+
+
+def is_wrapped(module: Any) -> bool:
+    """Whether ``module`` was made by :func:`wrap_module`."""
+    return "_opmill_original" in type(module).__dict__
+
+
+def _compiled_class(base: type) -> type:
+    # Found among the subclasses, which Python refers to weakly: a table of our own would keep every class alive for ever.
+    for subclass in type.__subclasses__(base):
+        if "_opmill_original" in subclass.__dict__:
+            return subclass
+    namespace = {
+        "__slots__": _SLOTS,
+        "__module__": base.__module__,
+        "__qualname__": base.__qualname__,
+        "__doc__": base.__doc__,
+        "__reduce_ex__": _reduce_ex,
+        "__deepcopy__": _deepcopy,
+        "__copy__": _copy,
+    }
+    made: type = type(base)(base.__name__, (base,), namespace)
+    return made
+
+
+def _reduce_ex(self: Any, protocol: int) -> tuple[Any, ...]:
+    """A pickle holds the module itself: what is loaded needs no opmill, and is compiled again by whoever wants that."""
+    original = original_of(self)
+    reduced: Any = original.__reduce_ex__(protocol)
+    return reduced
+
+
+def _deepcopy(self: Any, memo: dict[int, Any]) -> Any:
+    return object.__getattribute__(self, "_opmill_recompile")(copy.deepcopy(original_of(self), memo))
+
+
+def _copy(self: Any) -> Any:
+    return object.__getattribute__(self, "_opmill_recompile")(copy.copy(original_of(self)))

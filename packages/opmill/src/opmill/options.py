@@ -1,0 +1,118 @@
+"""What a user can choose: :class:`Options`, the modes, and how names are resolved. Options are frozen: they are part of cache keys."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from .errors import UsageTypeError, UsageValueError
+
+
+def _option(default: Any, doc: str) -> Any:
+    return field(default=default, metadata={"doc": doc})
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """Options of ``opmill.compile(options={...})``; ``opmill.list_options()`` prints them with their defaults."""
+
+    recompile_limit: int = _option(8, "how many specialisations of one piece of code are kept before it runs uncompiled")
+    generators: tuple[str, ...] | None = _option(None, "names of the kernel generators that may be used, best first; None: all installed")
+    cache: bool = _option(True, "read and write the cache on disk; False: a private one that ends with the process")
+    cache_dir: str | None = _option(None, "folder of the cache; None: OPMILL_CACHE_DIR or the user's cache folder")
+    precise: bool = _option(False, "kernels round as eager does: no contraction of a*b+c, no other order of sums than eager's")
+    verify: bool = _option(False, "check each intermediate representation between the steps of the compiler (slow)")
+    print_after: tuple[str, ...] = _option((), "print the program after these steps of the compiler, by name; ('all',) for every one")
+    progress: bool | None = _option(None, "show progress while compiling; None: when it takes seconds and stderr is a terminal")
+    suppress_errors: bool = _option(True, "an internal error of the compiler warns and runs the code uncompiled; False: it is raised")
+
+
+MODES: dict[str, dict[str, Any]] = {
+    # name -> options that the mode sets. The names are torch.compile's; on a CPU the last three have nothing to add to the first.
+    "default": {},
+    "reduce-overhead": {},
+    "max-autotune": {},
+    "max-autotune-no-cudagraphs": {},
+}
+
+
+def list_options() -> dict[str, tuple[Any, str]]:
+    """Name -> (default, what it does) of every option."""
+    return {f.name: (f.default, f.metadata["doc"]) for f in fields(Options)}
+
+
+def list_modes() -> list[str]:
+    """The names ``mode=`` accepts."""
+    return list(MODES)
+
+
+def unknown(code: str, kind: str, given: object, known: Iterable[str]) -> UsageValueError:
+    """The error for a name nobody knows: lists those there are and points to the nearest."""
+    names = sorted(known)
+    near = difflib.get_close_matches(str(given), names, n=1)
+    hint = f"did you mean {near[0]!r}?" if near else ""
+    return UsageValueError(code, f"unknown {kind} {given!r}; there are: {', '.join(map(repr, names))}", hint=hint)
+
+
+def resolve_mode(mode: str | None) -> str:
+    """The mode's name; None is ``"default"``. Raises ``UsageValueError`` for an unknown one."""
+    if mode is None:
+        return "default"
+    if not isinstance(mode, str):
+        raise UsageTypeError("OM002", f"mode must be a string, not {type(mode).__name__}", hint=f"one of {', '.join(MODES)}")
+    if mode not in MODES:
+        raise unknown("OM003", "mode", mode, MODES)
+    return mode
+
+
+def resolve_options(mode: str, options: Mapping[str, Any] | Options | None) -> Options:
+    """The mode's options overridden by the given ones. Raises for unknown names and values of the wrong type."""
+    if isinstance(options, Options):
+        return options
+    chosen = {**MODES[mode], **_checked_mapping(options)}
+    known = {f.name: f for f in fields(Options)}
+    for name, value in chosen.items():
+        if name not in known:
+            raise unknown("OM004", "option", name, known)
+        chosen[name] = _checked_value(name, value)
+    return dataclasses.replace(Options(), **chosen)
+
+
+def _checked_mapping(options: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    if options is None:
+        return {}
+    if not isinstance(options, Mapping):
+        raise UsageTypeError("OM005", f"options must be a dict or opmill.Options, not {type(options).__name__}")
+    return options
+
+
+_STRINGS = ("generators", "print_after")
+_KINDS: dict[str, tuple[type, ...]] = {
+    "recompile_limit": (int,),
+    "cache": (bool,),
+    "cache_dir": (str, type(None)),
+    "precise": (bool,),
+    "verify": (bool,),
+    "progress": (bool, type(None)),
+    "suppress_errors": (bool,),
+}
+
+
+def _checked_value(name: str, value: Any) -> Any:
+    if name in _STRINGS:
+        if value is None and name == "generators":
+            return None
+        if isinstance(value, str) or not isinstance(value, Iterable) or not all(isinstance(item, str) for item in value):
+            raise UsageValueError("OM006", f"option {name!r} takes a sequence of names, not {value!r}")
+        return tuple(value)
+    if name == "cache_dir" and hasattr(value, "__fspath__"):
+        value = value.__fspath__()
+    if type(value) not in _KINDS[name]:
+        kinds = " or ".join(kind.__name__ for kind in _KINDS[name])
+        raise UsageValueError("OM006", f"option {name!r} takes {kinds}, not {value!r}")
+    if name == "recompile_limit" and value < 1:
+        raise UsageValueError("OM006", f"option 'recompile_limit' takes a number of at least 1, not {value}")
+    return value

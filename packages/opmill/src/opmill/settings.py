@@ -1,0 +1,48 @@
+"""The arguments of one ``opmill.compile`` call, checked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from .discover import Backend, check_backend
+from .errors import UsageTypeError
+from .options import Options, resolve_mode, resolve_options
+
+NATIVE = "opmill"  # the backend that is this project's own; every other one gets its mode and options as they were given
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Checked arguments. ``foreign`` holds the keyword arguments that a backend other than opmill's is called with."""
+
+    fullgraph: bool
+    dynamic: bool | None
+    backend: str | Backend
+    mode: str
+    options: Options
+    foreign: Mapping[str, Any]
+
+    @property
+    def native(self) -> bool:
+        """Whether graphs go to opmill's own backend."""
+        return self.backend == NATIVE
+
+
+def resolve(fullgraph: object, dynamic: object, backend: object, mode: object, options: Any) -> Settings:
+    """Checks the arguments of ``opmill.compile``. Raises ``UsageTypeError`` or ``UsageValueError`` that names what there is."""
+    if not isinstance(fullgraph, bool):
+        raise UsageTypeError("OM002", f"fullgraph must be True or False, not {fullgraph!r}")
+    if dynamic is not None and not isinstance(dynamic, bool):
+        raise UsageTypeError("OM002", f"dynamic must be True, False or None, not {dynamic!r}")
+    checked_mode = resolve_mode(mode)  # type: ignore[arg-type]
+    check_backend(backend)
+    if backend == NATIVE:
+        return Settings(fullgraph, dynamic, NATIVE, checked_mode, resolve_options(checked_mode, options), {})
+    foreign: dict[str, Any] = {} if mode in (None, "default") else {"mode": mode}
+    if isinstance(options, Options):
+        return Settings(fullgraph, dynamic, backend, checked_mode, options, foreign)  # type: ignore[arg-type]
+    if options:
+        foreign["options"] = dict(options)
+    return Settings(fullgraph, dynamic, backend, checked_mode, resolve_options(checked_mode, None), foreign)  # type: ignore[arg-type]
