@@ -1,0 +1,137 @@
+"""A code object as data: instructions that refer to values, variables and each other instead of indices and offsets."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+
+class Position(NamedTuple):
+    """Where an instruction comes from in the source; ``None`` where the compiler says nothing. Columns are UTF-8 bytes."""
+
+    lineno: int | None = None
+    end_lineno: int | None = None
+    col_offset: int | None = None
+    end_col_offset: int | None = None
+
+
+NOWHERE = Position()
+
+
+@dataclass(eq=False, slots=True)
+class ExceptionHandler:
+    """Where an exception raised by the instructions under it goes.
+
+    The value stack is cut to ``depth`` values, the raising instruction's offset is pushed when ``lasti`` is set, then
+    the exception, and ``target`` runs next.
+    """
+
+    target: Instruction
+    depth: int
+    lasti: bool
+
+
+@dataclass(eq=False, slots=True)
+class Instruction:
+    """One instruction without caches and EXTENDED_ARG; compared by identity, so that jumps can refer to it.
+
+    ``argval`` is the constant, the name, the variable's name (a pair of names for 3.13's super-instructions), the operator
+    (``"+"``, ``"+="``, ``"<"``), or the plain number; ``None`` without an argument and for jumps, whose ``target`` is set.
+    ``flag`` holds the low bits that some versions pack beside a name or operator: LOAD_GLOBAL's "push NULL", LOAD_ATTR's
+    "method", LOAD_SUPER_ATTR's two, COMPARE_OP's mask (3.12) and bool bit 16 (3.13).
+    ``index`` remembers which constant, name or slot was meant, so that duplicates survive; a wrong one is ignored.
+    ``offset`` is the byte offset in the code object that it was decoded from.
+    """
+
+    opname: str
+    argval: Any = None
+    flag: int = 0
+    target: Instruction | None = None
+    position: Position = NOWHERE
+    handler: ExceptionHandler | None = None
+    index: int | None = None
+    offset: int | None = None
+
+    def __repr__(self) -> str:
+        if self.target is not None:
+            return f"<{self.opname} to {self.target.opname}@{self.target.offset} line {self.position.lineno}>"
+        return f"<{self.opname} {self.argval!r}{f' flag={self.flag}' if self.flag else ''} line {self.position.lineno}>"
+
+
+@dataclass(frozen=True, slots=True)
+class ExceptionRange:
+    """The instructions ``start`` (included) to ``end`` (excluded, ``None`` for the end) that one handler covers."""
+
+    start: Instruction
+    end: Instruction | None
+    handler: Instruction
+    depth: int
+    lasti: bool
+
+
+@dataclass(eq=False)
+class Program:
+    """A decoded code object; edit the instructions freely and `assemble` it again.
+
+    ``varnames`` begins with the parameters. Local names that instructions use and it lacks are added by `assemble`.
+    ``stacksize`` is informative: assembling computes it anew.
+    """
+
+    name: str
+    qualname: str
+    filename: str
+    firstlineno: int
+    argcount: int = 0
+    posonlyargcount: int = 0
+    kwonlyargcount: int = 0
+    flags: int = inspect.CO_OPTIMIZED | inspect.CO_NEWLOCALS
+    varnames: list[str] = field(default_factory=list)
+    cellvars: list[str] = field(default_factory=list)
+    freevars: list[str] = field(default_factory=list)
+    consts: list[Any] = field(default_factory=list)
+    names: list[str] = field(default_factory=list)
+    stacksize: int = 0
+    instructions: list[Instruction] = field(default_factory=list)
+
+    @property
+    def parameters(self) -> list[str]:
+        """Names of all parameters in slot order: positional, keyword-only, ``*args``, ``**kwargs``."""
+        return self.varnames[: self.parameter_count]
+
+    @property
+    def parameter_count(self) -> int:
+        """How many slots the parameters take, ``*args`` and ``**kwargs`` counted."""
+        star = bool(self.flags & inspect.CO_VARARGS) + bool(self.flags & inspect.CO_VARKEYWORDS)
+        return self.argcount + self.kwonlyargcount + star
+
+    @property
+    def is_generator(self) -> bool:
+        """Whether calling it makes a generator, a coroutine or an asynchronous generator."""
+        return bool(self.flags & (inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR))
+
+    def exception_ranges(self) -> Iterator[ExceptionRange]:
+        """The exception table, as maximal runs of instructions with one handler."""
+        start: Instruction | None = None
+        current: ExceptionHandler | None = None
+        for instruction in [*self.instructions, None]:
+            handler = instruction.handler if instruction is not None else None
+            if handler is current:
+                continue
+            if current is not None and start is not None:
+                yield ExceptionRange(start, instruction, current.target, current.depth, current.lasti)
+            start, current = instruction, handler
+
+    def __str__(self) -> str:
+        numbers = {id(instruction): number for number, instruction in enumerate(self.instructions)}
+        lines = [f"{self.qualname}({', '.join(self.parameters)})  # {self.filename}:{self.firstlineno}"]
+        for number, instruction in enumerate(self.instructions):
+            argument = "" if instruction.argval is None and instruction.opname != "LOAD_CONST" else f"{instruction.argval!r}"
+            if instruction.target is not None:
+                argument = f"-> {numbers.get(id(instruction.target), '?')}"
+            flag = f" flag={instruction.flag}" if instruction.flag else ""
+            handler = instruction.handler
+            guarded = f"  [{numbers.get(id(handler.target), '?')} depth {handler.depth}{' lasti' * handler.lasti}]" if handler else ""
+            lines.append(f"{number:5} {instruction.opname:28} {argument}{flag}  # {instruction.position.lineno}{guarded}")
+        return "\n".join(lines)
