@@ -2,6 +2,7 @@
 
 from .assemble import assemble as assemble
 from .decode import decode as decode
+from .emitter import Emitter as Emitter
 from .flow import falls_through as falls_through
 from .flow import reachable as reachable
 from .flow import stack_depths as stack_depths
