@@ -1,0 +1,7 @@
+"""Running plans."""
+
+from .kernels import kernel_entry as kernel_entry
+from .native import Executable as Executable
+from .native import bind as bind
+from .reference import ReferenceExecutable as ReferenceExecutable
+from .reference import bind_reference as bind_reference

@@ -1,0 +1,226 @@
+"""The reference executor: a plan, step by step, in plain Python. The native executor is tested against it.
+
+It shares nothing with the native one but the plan: every ``Alloc`` of the arena is a view of one new block, sizes are evaluated when
+met, and operators are called through ``torch.ops``.
+"""
+
+import ctypes
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from ..errors import BindError, PlanInputError
+from ..plan.expr import evaluate
+from ..plan.model import (
+    Alloc,
+    Call,
+    Check,
+    Constant,
+    Define,
+    Free,
+    Item,
+    Launch,
+    Plan,
+    SizeInput,
+    SizeOfStep,
+    SizeOutput,
+    SlotOutput,
+    TensorInput,
+    TensorSpec,
+    View,
+)
+from ..plan.verify import ALIGNMENT, verify
+from ..store import Store
+from .kernels import kernel_entry
+from .names import dtype_of, exception_of
+from .pycall import PythonCall, python_call
+
+_ENTRY = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.POINTER(ctypes.c_void_p), ctypes.POINTER(ctypes.c_int64))
+
+
+class ReferenceExecutable:
+    """A plan bound to held tensors and kernels; calling it with the plan's inputs runs it and returns a tuple of outputs."""
+
+    def __init__(self, plan: Plan, held: Sequence[torch.Tensor], entries: Sequence[int]) -> None:
+        self.plan = plan
+        self.held = list(held)
+        self.kernels = [_ENTRY(address) for address in entries]
+        self.constants = {item.slot: load_constant(item) for item in plan.constants}
+        self.calls: dict[int, PythonCall] = {i: python_call(s) for i, s in enumerate(plan.steps) if type(s) is Call}
+
+    def __call__(self, *inputs: Any) -> tuple[Any, ...]:
+        with torch.no_grad():
+            return _Run(self, inputs).result()
+
+
+class _Run:
+    """One call: the slots and symbols as they stand."""
+
+    def __init__(self, executable: ReferenceExecutable, inputs: Sequence[Any]) -> None:
+        self.executable = executable
+        self.plan = executable.plan
+        self.slots: dict[int, torch.Tensor] = dict(executable.constants)
+        self.values: dict[str, int] = {}
+        self._load(inputs)
+        size = evaluate(self.plan.arena, self.values)
+        block = torch.empty(size + ALIGNMENT, dtype=torch.uint8)
+        start = -block.data_ptr() % ALIGNMENT
+        self.arena = block[start : start + size]
+
+    def _load(self, inputs: Sequence[Any]) -> None:
+        given, held = iter(inputs), iter(self.executable.held)
+        wanted = sum(not (type(item) is TensorInput and item.held) for item in self.plan.inputs)
+        if wanted != len(inputs):
+            raise PlanInputError("RC050", what=f"plan {self.plan.name!r} takes {wanted} inputs, not {len(inputs)}")
+        tensors: list[tuple[TensorInput, torch.Tensor]] = []
+        for item in self.plan.inputs:
+            if type(item) is SizeInput:
+                self.values[item.symbol] = int(next(given))
+                continue
+            tensor = next(held if item.held else given)
+            if not isinstance(tensor, torch.Tensor):
+                raise PlanInputError("RC051", what=f"input {item.name or item.slot!r} must be a tensor, not {type(tensor).__name__}")
+            tensors.append((item, tensor))
+            self.slots[item.slot] = tensor
+        for binding in self.plan.bindings:
+            self.values[binding.symbol] = self.slots[binding.slot].size(binding.dim)
+        for item, tensor in tensors:
+            check_input(item, tensor, self.values)
+
+    def result(self) -> tuple[Any, ...]:
+        for number, step in enumerate(self.plan.steps):
+            _STEPS[type(step)](self, step, number)
+        return tuple(self._output(output) for output in self.plan.outputs)
+
+    def _output(self, output: Any) -> Any:
+        if type(output) is SlotOutput:
+            tensor = self.slots[output.slot]
+            return tensor.clone() if _shares(tensor, self.arena) else tensor
+        return self.size(output.value) if type(output) is SizeOutput else None
+
+    def size(self, size: int | str) -> int:
+        return evaluate(size, self.values)
+
+    def sizes(self, sizes: Sequence[int | str]) -> list[int]:
+        return [self.size(size) for size in sizes]
+
+    def alloc(self, step: Alloc, _: int) -> None:
+        spec = step.spec
+        dtype, sizes, strides = dtype_of(spec.dtype), self.sizes(spec.sizes), self.sizes(spec.strides)
+        if step.offset is None:
+            self.slots[step.slot] = torch.empty_strided(sizes, strides, dtype=dtype, device=spec.device)
+            return
+        offset = self.size(step.offset)
+        if offset % ALIGNMENT or offset + span(sizes, strides) * dtype.itemsize > self.arena.numel():
+            raise BindError("RC037", what=f"slot {step.slot} at byte {offset} does not fit the arena of {self.arena.numel()} bytes")
+        self.slots[step.slot] = over(self.arena, dtype, sizes, strides, self.arena.storage_offset() + offset)
+
+    def view(self, step: View, _: int) -> None:
+        base = self.slots[step.base]
+        dtype = base.dtype if step.dtype is None else dtype_of(step.dtype)
+        sizes, strides, offset = self.sizes(step.sizes), self.sizes(step.strides), self.size(step.offset)
+        if dtype.itemsize == base.dtype.itemsize:
+            start = base.storage_offset() + offset
+            self.slots[step.slot] = (
+                base.as_strided(sizes, strides, start) if dtype == base.dtype else base.view(dtype).as_strided(sizes, strides, start)
+            )
+        else:
+            self.slots[step.slot] = over(base, dtype, sizes, strides, base.storage_offset() * base.dtype.itemsize + offset * dtype.itemsize)
+
+    def launch(self, step: Launch, _: int) -> None:
+        pointers = (ctypes.c_void_p * max(1, len(step.slots)))(*(self.slots[slot].data_ptr() for slot in step.slots))
+        sizes = (ctypes.c_int64 * max(1, len(step.sizes)))(*self.sizes(step.sizes))
+        failed = self.executable.kernels[step.kernel](pointers, sizes)
+        for position in step.writes:
+            torch.autograd.graph.increment_version(self.slots[step.slots[position]])
+        if failed:
+            name, message = step.checks[failed - 1] if 0 < failed <= len(step.checks) else ("RuntimeError", f"kernel returned {failed}")
+            raise exception_of(name)(message)
+
+    def call(self, step: Call, number: int) -> None:
+        call = self.executable.calls[number]
+        results = call.function(*(self.slots[slot] for slot in call.slots), *self.sizes(call.sizes))
+        for slot, tensor in zip(step.results, results, strict=True):
+            if slot is not None:
+                self.slots[slot] = tensor
+
+    def free(self, step: Free, _: int) -> None:
+        for slot in step.slots:
+            del self.slots[slot]
+
+    def check(self, step: Check, _: int) -> None:
+        if not self.size(step.condition):
+            raise exception_of(step.error)(step.message)
+
+    def define(self, step: Define, _: int) -> None:
+        self.values[step.symbol] = self.size(step.value)
+
+    def item(self, step: Item, _: int) -> None:
+        self.values[step.symbol] = int(self.slots[step.slot].item())
+
+    def size_of(self, step: SizeOfStep, _: int) -> None:
+        self.values[step.symbol] = self.slots[step.slot].size(step.dim)
+
+
+_STEPS: dict[type, Callable[[_Run, Any, int], None]] = {
+    Alloc: _Run.alloc,
+    View: _Run.view,
+    Launch: _Run.launch,
+    Call: _Run.call,
+    Free: _Run.free,
+    Check: _Run.check,
+    Define: _Run.define,
+    Item: _Run.item,
+    SizeOfStep: _Run.size_of,
+}
+
+
+def span(sizes: Sequence[int], strides: Sequence[int]) -> int:
+    """Elements from the first to behind the last of a tensor of these sizes and strides."""
+    if 0 in sizes:
+        return 0
+    return 1 + sum((size - 1) * stride for size, stride in zip(sizes, strides, strict=True))
+
+
+def over(block: torch.Tensor, dtype: torch.dtype, sizes: Sequence[int], strides: Sequence[int], byte: int) -> torch.Tensor:
+    """A tensor over ``block``'s storage, starting at its byte ``byte``, a multiple of the element size."""
+    tensor = torch.empty(0, dtype=dtype, device=block.device)
+    return tensor.set_(block.untyped_storage(), byte // dtype.itemsize, tuple(sizes), tuple(strides))
+
+
+def load_constant(item: Constant) -> torch.Tensor:
+    """The tensor of a constant. Raises BindError (RC038) where its bytes do not match its sizes."""
+    dtype, sizes = dtype_of(item.spec.dtype), [evaluate(size, {}) for size in item.spec.sizes]
+    flat = torch.frombuffer(bytearray(item.data), dtype=dtype).clone() if item.data else torch.empty(0, dtype=dtype)
+    if flat.numel() != torch.Size(sizes).numel():
+        raise BindError("RC038", what=f"the constant of slot {item.slot} has {len(item.data)} bytes, which do not fill {sizes} of {dtype}")
+    tensor = torch.empty_strided(sizes, [evaluate(stride, {}) for stride in item.spec.strides], dtype=dtype)
+    return tensor.copy_(flat.view(sizes)).to(item.spec.device)
+
+
+def check_input(item: TensorInput, tensor: torch.Tensor, values: dict[str, int]) -> None:
+    """Raises PlanInputError (RC052) unless ``tensor`` is what the plan assumes: wrong memory would be read otherwise."""
+    sizes = [evaluate(size, values) for size in item.spec.sizes]
+    strides = [evaluate(stride, values) for stride in item.spec.strides]
+    found = (str(tensor.dtype).removeprefix("torch."), list(tensor.shape), list(tensor.stride()), str(tensor.device.type))
+    wanted = (item.spec.dtype, sizes, strides, item.spec.device.partition(":")[0])
+    matters = [n > 1 for n in sizes] if 0 not in sizes else [False] * len(sizes)
+    same = found[:2] == wanted[:2] and found[3] == wanted[3]
+    if not same or any(m and a != b for m, a, b in zip(matters, found[2], strides, strict=True)):
+        text = "{0}{1} strides {2} on {3}"
+        raise PlanInputError("RC052", what=mismatch(item, text.format(*found)), why=f"the plan was compiled for {text.format(*wanted)}")
+
+
+def mismatch(item: TensorInput, found: str) -> str:
+    return f"{'held tensor' if item.held else 'input'} {item.name or item.slot!r} is {found}"
+
+
+def _shares(tensor: torch.Tensor, arena: torch.Tensor) -> bool:
+    return arena.numel() > 0 and tensor.device.type == "cpu" and tensor.untyped_storage().data_ptr() == arena.untyped_storage().data_ptr()
+
+
+def bind_reference(plan: Plan, held: Sequence[torch.Tensor], store: Store) -> ReferenceExecutable:
+    """Binds a plan for the reference executor. Raises PlanError, BindError."""
+    verify(plan)
+    return ReferenceExecutable(plan, held, [kernel_entry(ref, store) for ref in plan.kernels])

@@ -1,0 +1,269 @@
+"""What makes a plan legal: a table of laws, each a generator of complaints, checked over one walk of the plan."""
+
+from collections.abc import Callable, Iterator
+
+from ..errors import PlanError
+from .expr import compile_size, symbols_of
+from .model import (
+    DTYPES,
+    Alloc,
+    Arg,
+    Call,
+    Check,
+    Define,
+    Expr,
+    Free,
+    Item,
+    Launch,
+    ListArg,
+    Plan,
+    Size,
+    SizeInput,
+    SizeOfStep,
+    SizeOutput,
+    Slot,
+    SlotOutput,
+    Step,
+    TensorInput,
+    TensorSpec,
+    View,
+)
+
+ALIGNMENT = 64
+"""Bytes; arena offsets that are constants must be multiples of it."""
+
+
+class _State:
+    """What is defined at one point of the walk."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.live: set[int] = set()
+        self.freed: set[int] = set()
+        self.arena: set[int] = set()  # slots whose memory is the arena
+        self.protected: set[int] = set()  # inputs and constants: never freed memory of the plan
+        self.symbols: set[str] = set()
+        self.early: set[str] = set()  # symbols known before the first step
+
+
+def slots_in(arg: Arg) -> Iterator[int]:
+    """The slots that an argument reads."""
+    if type(arg) is Slot:
+        yield arg.index
+    elif type(arg) is ListArg:
+        for item in arg.items:
+            yield from slots_in(item)
+
+
+def sizes_in(arg: Arg) -> Iterator[Size]:
+    """The size expressions in an argument."""
+    if type(arg) is Expr:
+        yield arg.value
+    elif type(arg) is ListArg:
+        for item in arg.items:
+            yield from sizes_in(item)
+
+
+def args_of(call: Call) -> tuple[Arg, ...]:
+    """Positional and keyword arguments of a call, in order."""
+    return (*call.args, *call.kwargs.values())
+
+
+def _spec_sizes(spec: TensorSpec) -> tuple[Size, ...]:
+    return (*spec.sizes, *spec.strides)
+
+
+READS: dict[type, Callable[..., tuple[int, ...]]] = {
+    Alloc: lambda s: (),
+    View: lambda s: (s.base,),
+    Launch: lambda s: s.slots,
+    Call: lambda s: tuple(i for arg in args_of(s) for i in slots_in(arg)),
+    Free: lambda s: s.slots,
+    Check: lambda s: (),
+    Define: lambda s: (),
+    Item: lambda s: (s.slot,),
+    SizeOfStep: lambda s: (s.slot,),
+}
+"""The slots that a step reads, by its type."""
+
+DEFINES: dict[type, Callable[..., tuple[int, ...]]] = {
+    Alloc: lambda s: (s.slot,),
+    View: lambda s: (s.slot,),
+    Call: lambda s: tuple(slot for slot in s.results if slot is not None),
+}
+"""The slots that a step gives a tensor, by its type; types that define none are absent."""
+
+SIZES: dict[type, Callable[..., tuple[Size, ...]]] = {
+    Alloc: lambda s: (*_spec_sizes(s.spec), *(() if s.offset is None else (s.offset,))),
+    View: lambda s: (*s.sizes, *s.strides, s.offset),
+    Launch: lambda s: s.sizes,
+    Call: lambda s: tuple(size for arg in args_of(s) for size in sizes_in(arg)),
+    Free: lambda s: (),
+    Check: lambda s: (s.condition,),
+    Define: lambda s: (s.value,),
+    Item: lambda s: (),
+    SizeOfStep: lambda s: (),
+}
+"""The size expressions that a step evaluates, by its type."""
+
+
+def _known_sizes(sizes: tuple[Size, ...], symbols: set[str]) -> Iterator[tuple[str, str]]:
+    for size in sizes:
+        compile_size(size)
+        for symbol in sorted(symbols_of(size) - symbols):
+            yield "RC011", f"symbol {symbol!r} in {size!r} is not defined yet"
+
+
+def _known_spec(spec: TensorSpec) -> Iterator[tuple[str, str]]:
+    if spec.dtype not in DTYPES:
+        yield "RC012", f"element type {spec.dtype!r} is not one of {', '.join(DTYPES)}"
+    if len(spec.sizes) != len(spec.strides):
+        yield "RC013", f"{len(spec.sizes)} sizes but {len(spec.strides)} strides"
+
+
+def _reads(step: Step, state: _State) -> Iterator[tuple[str, str]]:
+    for slot in READS[type(step)](step):
+        if slot in state.freed:
+            yield "RC015", f"slot {slot} is used after it was freed"
+        elif slot not in state.live:
+            yield "RC014", f"slot {slot} is used before it is defined"
+
+
+def _definitions(step: Step, state: _State) -> Iterator[tuple[str, str]]:
+    slots = DEFINES.get(type(step), lambda s: ())(step)
+    for number, slot in enumerate(slots):
+        if not 0 <= slot < state.plan.slots:
+            yield "RC016", f"slot {slot} is not among the plan's {state.plan.slots}"
+        if slot in state.live or slot in slots[:number]:
+            yield "RC017", f"slot {slot} is defined again without having been freed"
+
+
+def _step_sizes(step: Step, state: _State) -> Iterator[tuple[str, str]]:
+    yield from _known_sizes(SIZES[type(step)](step), state.symbols)
+
+
+def _alloc(step: Alloc, state: _State) -> Iterator[tuple[str, str]]:
+    yield from _known_spec(step.spec)
+    if isinstance(step.offset, int) and (step.offset < 0 or step.offset % ALIGNMENT):
+        yield "RC018", f"arena offset {step.offset} is not a multiple of {ALIGNMENT}"
+    if isinstance(step.offset, int) and isinstance(state.plan.arena, int) and step.offset > state.plan.arena:
+        yield "RC018", f"arena offset {step.offset} lies behind the arena's end, {state.plan.arena}"
+
+
+def _view(step: View, state: _State) -> Iterator[tuple[str, str]]:
+    if len(step.sizes) != len(step.strides):
+        yield "RC013", f"{len(step.sizes)} sizes but {len(step.strides)} strides"
+    if step.dtype is not None and step.dtype not in DTYPES:
+        yield "RC012", f"element type {step.dtype!r} is not one of {', '.join(DTYPES)}"
+
+
+def _launch(step: Launch, state: _State) -> Iterator[tuple[str, str]]:
+    if not 0 <= step.kernel < len(state.plan.kernels):
+        yield "RC019", f"kernel {step.kernel} is not among the plan's {len(state.plan.kernels)}"
+    for position in step.writes:
+        if not 0 <= position < len(step.slots):
+            yield "RC020", f"written position {position} is not among the launch's {len(step.slots)} slots"
+
+
+def _symbol(step: Define | Item | SizeOfStep, state: _State) -> Iterator[tuple[str, str]]:
+    if not step.symbol.isidentifier():
+        yield "RC021", f"{step.symbol!r} is not a name"
+    if step.symbol in state.symbols:
+        yield "RC022", f"symbol {step.symbol!r} is defined twice"
+
+
+def _free(step: Free, state: _State) -> Iterator[tuple[str, str]]:
+    if len(set(step.slots)) != len(step.slots):
+        yield "RC015", "a slot is freed twice"
+
+
+Law = Callable[..., Iterator[tuple[str, str]]]
+
+LAWS: tuple[tuple[type | None, Law], ...] = (
+    (None, _reads),  # every slot read holds a tensor
+    (None, _definitions),  # slots exist and are filled once between frees
+    (None, _step_sizes),  # every symbol has a value when it is needed
+    (Alloc, _alloc),
+    (View, _view),
+    (Launch, _launch),
+    (Free, _free),
+    (Define, _symbol),
+    (Item, _symbol),
+    (SizeOfStep, _symbol),
+)
+"""The laws that steps obey: (type of step or None for all, law)."""
+
+
+def complaints(plan: Plan) -> Iterator[tuple[str, str, str]]:
+    """(code, where, what) of every law that the plan breaks."""
+    state = _State(plan)
+    yield from _header(plan, state)
+    for number, step in enumerate(plan.steps):
+        where = f"step {number} ({type(step).__name__})"
+        for kind, law in LAWS:
+            if kind is None or type(step) is kind:
+                yield from ((code, where, what) for code, what in law(step, state))
+        _apply(step, state)
+    yield from _outputs(plan, state)
+
+
+def _header(plan: Plan, state: _State) -> Iterator[tuple[str, str, str]]:
+    for item in plan.inputs:
+        if type(item) is SizeInput:
+            if item.symbol in state.symbols:
+                yield "RC022", "inputs", f"symbol {item.symbol!r} is defined twice"
+            state.symbols.add(item.symbol)
+    tensors = [item for item in (*plan.inputs, *plan.constants) if type(item) is not SizeInput]
+    for item in tensors:
+        where = f"{type(item).__name__} of slot {item.slot}"
+        if not 0 <= item.slot < plan.slots:
+            yield "RC016", where, f"slot {item.slot} is not among the plan's {plan.slots}"
+        if item.slot in state.live:
+            yield "RC017", where, f"slot {item.slot} is defined again"
+        state.live.add(item.slot)
+        yield from ((code, where, what) for code, what in _known_spec(item.spec))
+    inputs = {item.slot: item for item in plan.inputs if type(item) is TensorInput}
+    for binding in plan.bindings:
+        where = f"binding of {binding.symbol!r}"
+        spec = inputs[binding.slot].spec if binding.slot in inputs else None
+        if spec is None or not 0 <= binding.dim < len(spec.sizes):
+            yield "RC023", where, f"slot {binding.slot} is no input with a dimension {binding.dim}"
+        if binding.symbol in state.symbols:
+            yield "RC022", where, f"symbol {binding.symbol!r} is defined twice"
+        state.symbols.add(binding.symbol)
+    for item in tensors:
+        where = f"{type(item).__name__} of slot {item.slot}"
+        yield from ((code, where, what) for code, what in _known_sizes(_spec_sizes(item.spec), state.symbols))
+    yield from ((code, "arena", what) for code, what in _known_sizes((plan.arena,), state.symbols))
+
+
+def _apply(step: Step, state: _State) -> None:
+    """Moves the state past one step."""
+    if type(step) is Free:
+        state.live.difference_update(step.slots)
+        state.freed.update(step.slots)
+    for slot in DEFINES.get(type(step), lambda s: ())(step):
+        state.live.add(slot)
+        state.freed.discard(slot)
+        in_arena = (type(step) is Alloc and step.offset is not None) or (type(step) is View and step.base in state.arena)
+        (state.arena.add if in_arena else state.arena.discard)(slot)
+    if type(step) in (Define, Item, SizeOfStep):
+        state.symbols.add(step.symbol)
+
+
+def _outputs(plan: Plan, state: _State) -> Iterator[tuple[str, str, str]]:
+    for number, output in enumerate(plan.outputs):
+        where = f"output {number}"
+        if type(output) is SlotOutput:
+            if output.slot not in state.live:
+                yield "RC014", where, f"slot {output.slot} holds nothing at the end"
+            elif output.slot in state.arena:
+                yield "RC024", where, f"slot {output.slot} lies in the arena, which does not outlive the call"
+        elif type(output) is SizeOutput:
+            yield from ((code, where, what) for code, what in _known_sizes((output.value,), state.symbols))
+
+
+def verify(plan: Plan) -> None:
+    """Raises PlanError for the first law that ``plan`` breaks; `complaints` lists all."""
+    for code, where, what in complaints(plan):
+        raise PlanError(code, what=what, where=f"plan {plan.name!r}, {where}")
