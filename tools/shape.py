@@ -1,0 +1,115 @@
+"""Fails where the tree is hard to read: oversized files and functions, import cycles, imports against the layers.
+
+usage: shape.py [ROOT]. Function-level imports count. Who may import whom among the packages is what their pyproject.toml declares; the
+layers of torch that no package may import are in FORBIDDEN.
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+from workspace import ROOT, Package, packages
+
+FILE_LINES = 600
+FUNCTION_LINES = 100
+FORBIDDEN = ("torch._dynamo", "torch._inductor", "torch._functorch.aot_autograd", "torch._functorch.partitioners")
+
+
+@dataclass(frozen=True)
+class Module:
+    name: str
+    file: Path
+    tree: ast.Module
+    is_package: bool
+
+
+def modules_of(package: Package) -> list[Module]:
+    source = package.folder / "src"
+    found = []
+    for file in sorted(source.rglob("*.py")):
+        parts = file.relative_to(source).with_suffix("").parts
+        is_package = parts[-1] == "__init__"
+        found.append(Module(".".join(parts[:-1] if is_package else parts), file, ast.parse(file.read_text()), is_package))
+    return found
+
+
+def imports_of(module: Module) -> Iterator[tuple[int, str]]:
+    """Line and dotted name of everything a module imports, relative imports resolved; ``from a import b`` gives ``a`` and ``a.b``."""
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:
+                up = module.name.split(".")
+                up = up[: len(up) - node.level + module.is_package]
+                base = ".".join([*up, base] if base else up)
+            yield node.lineno, base
+            yield from ((node.lineno, f"{base}.{alias.name}") for alias in node.names)
+
+
+def sizes(module: Module) -> Iterator[str]:
+    lines = len(module.file.read_text().splitlines())
+    if lines > FILE_LINES:
+        yield f"{module.file}: {lines} lines (at most {FILE_LINES})"
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            length = node.end_lineno - node.lineno + 1  # type: ignore[operator]
+            if length > FUNCTION_LINES:
+                yield f"{module.file}:{node.lineno}: function {node.name} has {length} lines (at most {FUNCTION_LINES})"
+
+
+def layering(module: Module, package: Package, everything: dict[str, Package]) -> Iterator[str]:
+    allowed = {package.module, *(everything[name].module for name in package.needs)}
+    others = {each.module for each in everything.values()} - allowed
+    for line, name in imports_of(module):
+        if name.split(".")[0] in others:
+            yield f"{module.file}:{line}: {package.name} may not import {name.split('.')[0]} (its pyproject.toml does not require it)"
+        if any(name == each or name.startswith(each + ".") for each in FORBIDDEN):
+            yield f"{module.file}:{line}: no package may import {name}"
+
+
+def cycles(modules: list[Module]) -> Iterator[str]:
+    """Every knot of modules that import one another. That a module runs its parents' ``__init__`` first is Python's, not an edge."""
+    known = {module.name for module in modules}
+    graph = {
+        module.name: {name for _, name in imports_of(module) if name in known and not _is_ancestor(name, module.name)} - {module.name}
+        for module in modules
+    }
+    while True:
+        try:
+            TopologicalSorter(graph).prepare()
+            return
+        except CycleError as error:
+            knot = error.args[1]
+            yield "import cycle: " + " -> ".join(reversed(knot))
+            graph[knot[1]].discard(knot[0])
+
+
+def _is_ancestor(name: str, of: str) -> bool:
+    return of.startswith(name + ".")
+
+
+def main() -> int:
+    root = Path(sys.argv[1]).resolve() if sys.argv[1:] else ROOT
+    everything = packages(root)
+    complaints: list[str] = []
+    for package in everything.values():
+        modules = modules_of(package)
+        for module in modules:
+            complaints += sizes(module)
+            complaints += layering(module, package, everything)
+        complaints += cycles(modules)
+    for complaint in dict.fromkeys(complaints):
+        print(complaint.replace(f"{root}/", ""))
+    print(f"shape: {len(everything)} packages, {len(complaints)} complaints")
+    return bool(complaints)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
