@@ -305,15 +305,16 @@ class Emitter:
         self.emit("GET_ITER")
 
     def for_iter(self, label: Instruction) -> None:
-        """``iterator -> iterator, next``; at the end goes forward to ``label``, where `end_for` follows."""
+        """``iterator -> iterator, next``; at the end goes forward to ``label``, placed by `end_for`."""
         self.emit("FOR_ITER", target=label)
 
-    def end_for(self) -> None:
-        """What must follow the label of `for_iter`; the iterator is gone after it."""
+    def end_for(self, label: Instruction) -> None:
+        """Places the label of `for_iter`: the loop ends here and the iterator is gone from the stack."""
         if VERSION >= (3, 12):
-            self.emit("END_FOR")
+            label.opname = "END_FOR"  # the interpreter skips the very instruction that it jumps to
+        self.place(label)
         if VERSION >= (3, 13):
-            self.emit("POP_TOP")
+            self.pop_top()
 
     def return_value(self) -> None:
         """``value ->``, returned."""
