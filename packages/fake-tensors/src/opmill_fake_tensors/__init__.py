@@ -1,3 +1,8 @@
 """Light fake tensors: shapes, strides, dtypes and devices without data."""
 
 from .__about__ import __version__ as __version__
+from .context import FakeContext as FakeContext
+from .errors import DataDependent as DataDependent
+from .errors import FakeTensorError as FakeTensorError
+from .errors import NoFakeKernel as NoFakeKernel
+from .tensor import FakeTensor as FakeTensor

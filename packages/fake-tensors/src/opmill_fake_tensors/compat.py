@@ -1,0 +1,66 @@
+"""Keeps ``torch._dynamo`` from being imported by accident.
+
+Functions that torch decorates with ``torch._compile._disable_dynamo`` (its Python meta kernels among them) import
+``torch._dynamo`` (about two seconds) at their first call, unless the function that they wrap carries ``__dynamo_disable``. We put a
+:class:`_WhenLoaded` there: it runs the function plainly while ``torch._dynamo`` is not loaded, and does what torch would have done
+once somebody else has loaded it.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+
+_MARK = "__dynamo_disable"
+_DECORATED = torch._compile._disable_dynamo(lambda: None).__code__
+
+
+class _WhenLoaded:
+    """Stands for ``torch._dynamo.disable(fn)``."""
+
+    def __init__(self, fn: Callable[..., Any]) -> None:
+        self.fn = fn
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        dynamo = sys.modules.get("torch._dynamo")
+        disable = getattr(dynamo, "disable", None)  # absent while the import of torch._dynamo is still running
+        if disable is None:
+            return self.fn(*args, **kwargs)
+        disabled = disable(self.fn, True, wrapping=False)
+        setattr(self.fn, _MARK, disabled)
+        return disabled(*args, **kwargs)
+
+
+def defuse(fn: object) -> None:
+    """Makes ``fn``, and what it wraps, callable without importing ``torch._dynamo``. Does nothing for other objects."""
+    while (wrapped := getattr(fn, "__dict__", {}).get("__wrapped__")) is not None:
+        if getattr(fn, "__code__", None) is _DECORATED and _MARK not in wrapped.__dict__:
+            setattr(wrapped, _MARK, _WhenLoaded(wrapped))
+        fn = wrapped
+
+
+def _meta_kernel_modules() -> Iterator[Any]:
+    prefixes = ("torch._refs", "torch._decomp", "torch._prims", "torch._meta_registrations")
+    for name, module in list(sys.modules.items()):
+        if name.startswith(prefixes):
+            yield module
+
+
+_done: set[str] = set()
+
+
+def defuse_meta_kernels() -> None:
+    """Defuses every function of the modules that hold torch's Python meta kernels and decompositions, once each."""
+    for module in _meta_kernel_modules():
+        if module.__name__ not in _done:
+            _done.add(module.__name__)
+            for value in list(vars(module).values()):
+                defuse(value)
+    if "tables" not in _done:
+        _done.add("tables")
+        for table in torch._decomp.global_decomposition_table.values():
+            for fn in table.values():
+                defuse(fn)

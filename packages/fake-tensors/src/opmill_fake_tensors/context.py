@@ -1,0 +1,233 @@
+"""Runs operators on fake tensors."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from . import compat
+from .errors import DataDependent, NoFakeKernel
+from .operator import Operator, describe
+from .tensor import ConstantBox, FakeTensor
+
+META = torch.device("meta")
+CPU = torch.device("cpu")
+SMALL = 64
+"""Fakes of at most this many elements may carry their value."""
+
+_LIFTS = ("aten::lift_fresh", "aten::lift", "aten::lift_fresh_copy")
+_wrapper = torch.Tensor._make_wrapper_subclass
+_no_dispatch = torch._C._DisableTorchDispatch
+
+
+class FakeContext(TorchDispatchMode):
+    """Enter it, and factory functions give fakes; operators on fakes give fakes in any case.
+
+    >>> with FakeContext() as ctx:
+    ...     x = ctx.from_tensor(torch.ones(3, 4))
+    ...     (x @ x.t()).shape
+    torch.Size([3, 3])
+
+    Real tensors among the arguments are converted by :meth:`from_tensor`. Raises :class:`DataDependent` and
+    :class:`NoFakeKernel`; errors of wrong use (shapes that do not fit) are torch's own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        compat.defuse_meta_kernels()
+        self._by_id: dict[int, tuple[weakref.ref[torch.Tensor], FakeTensor]] = {}
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # else torch wraps __torch_dispatch__ in what imports torch._dynamo
+
+    @classmethod
+    def is_infra_mode(cls) -> bool:
+        return True
+
+    # ---- making fakes ----------------------------------------------------------------------------------------------
+
+    def from_tensor(self, tensor: torch.Tensor) -> FakeTensor:
+        """A fake like ``tensor``: geometry, device, requires_grad, leaf or not, parameter or not. The same object gives the
+        same fake for as long as both live."""
+        if isinstance(tensor, FakeTensor):
+            return tensor
+        known = self._by_id.get(id(tensor))
+        if known is not None and known[0]() is tensor:
+            return known[1]
+        fake = self._convert(tensor)
+        key = id(tensor)
+        self._by_id[key] = (weakref.ref(tensor, lambda _, k=key, m=self._by_id: m.pop(k, None)), fake)
+        return fake
+
+    def _convert(self, tensor: torch.Tensor) -> FakeTensor:
+        if tensor.layout is not torch.strided:
+            raise NoFakeKernel("from_tensor", f"layout {tensor.layout}")
+        if type(tensor) not in (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer):
+            raise NoFakeKernel("from_tensor", f"tensor subclass {type(tensor).__name__}")
+        with _no_dispatch():
+            offset = tensor.storage_offset()
+            meta = torch.empty_strided(tensor.size(), tensor.stride(), dtype=tensor.dtype, device=META)
+            if offset:
+                numel = tensor.untyped_storage().nbytes() // tensor.element_size()
+                meta = torch.empty(numel, dtype=tensor.dtype, device=META).as_strided(tensor.size(), tensor.stride(), offset)
+            if tensor.is_conj():
+                meta = meta.conj()
+        fake = self.from_meta(meta, tensor.device, requires_grad=tensor.requires_grad)
+        if isinstance(tensor, torch.nn.Parameter):
+            fake._is_param = True
+        elif tensor.requires_grad and not tensor.is_leaf:
+            with torch.enable_grad():
+                fake = fake.view_as(fake)
+        return fake
+
+    def from_meta(self, meta: torch.Tensor, device: torch.device, *, requires_grad: bool = False) -> FakeTensor:
+        """A fake on ``device`` with the geometry of ``meta``, which it keeps."""
+        fake = _wrapper(
+            FakeTensor, meta.size(), meta.stride(), meta.storage_offset(), dtype=meta.dtype, device=device, requires_grad=requires_grad
+        )
+        fake.meta, fake.context, fake._constant, fake._box = meta, self, None, None
+        return fake
+
+    # ---- running operators -----------------------------------------------------------------------------------------
+
+    def __torch_dispatch__(self, func: Any, types: Sequence[type], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None) -> Any:
+        return self.run(func, args, kwargs or {})
+
+    def run(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """What ``func`` gives for these arguments, as fakes."""
+        op = describe(func)
+        if op.packet in _LIFTS and not isinstance(args[0], FakeTensor):
+            return self.lift(args[0])
+        call = _Call(self)
+        metas = [call.take(a) for a in args]
+        meta_kwargs = {k: call.take(v) for k, v in kwargs.items()} if kwargs else {}
+        device = call.place(op, meta_kwargs)
+        if op.data_dependent(metas):
+            return call.from_constants(op, args, kwargs)
+        with _no_dispatch():
+            try:
+                result = op.infer(metas, meta_kwargs)
+            except NotImplementedError as e:
+                raise NoFakeKernel(op.name, str(e).partition("\n")[0]) from None
+        if op.writes:
+            call.forget_written(op, args, kwargs)
+        out = call.wrap(result, device)
+        if call.constants and op.pure:
+            call.attach_constants(op, args, kwargs, out)
+        return out
+
+    def lift(self, fresh: torch.Tensor) -> FakeTensor:
+        """A fake for a tensor that was just made from Python numbers; it carries its value when small."""
+        fake = self._convert(fresh)
+        if fresh.numel() <= SMALL:
+            fake._constant, fake._box = fresh, ConstantBox()
+        return fake
+
+
+class _Call:
+    """One call: what its arguments were, so that results find their device, identity and value."""
+
+    __slots__ = ("constants", "context", "device", "fakes", "zero_dim_cpu")
+
+    def __init__(self, context: FakeContext) -> None:
+        self.context = context
+        self.fakes: dict[int, FakeTensor] = {}
+        self.constants = True
+        self.device: torch.device | None = None
+        self.zero_dim_cpu = False
+
+    def take(self, value: Any) -> Any:
+        """The argument as meta kernels want it."""
+        kind = type(value)
+        if kind is FakeTensor:
+            return self._take_fake(value)
+        if kind is list or kind is tuple:
+            return kind([self.take(v) for v in value])
+        if isinstance(value, torch.Tensor):
+            return self._take_fake(self.context.from_tensor(value))
+        return value
+
+    def _take_fake(self, fake: FakeTensor) -> torch.Tensor:
+        meta = fake.meta
+        self.fakes[id(meta)] = fake
+        box = fake._box
+        if box is None or not box.alive:
+            self.constants = False
+        device = fake.device
+        if self.device is None or self.device != device:
+            if device.type == "cpu" and not meta.dim():
+                self.zero_dim_cpu = True  # such tensors mix with those of any device
+            else:
+                self.device = self.device or device
+        return meta
+
+    def place(self, op: Operator, kwargs: dict[str, Any]) -> torch.device:
+        """The device of the results; ``kwargs`` are changed to ask for meta tensors."""
+        device = self.device or CPU
+        if op.takes_device:
+            wanted = kwargs.get("device")
+            if wanted is not None:
+                device = torch.device(wanted)
+            if wanted is not None or not self.fakes:
+                kwargs["device"] = META
+            kwargs.pop("pin_memory", None)
+        return device
+
+    def wrap(self, result: Any, device: torch.device) -> Any:
+        """Metas as fakes; a meta that was an argument gives that argument again."""
+        if isinstance(result, torch.Tensor):
+            fake = self.fakes.get(id(result))
+            if fake is None:
+                return self.context.from_meta(result, device)
+            if fake.shape != result.shape or fake.stride() != result.stride() or fake.storage_offset() != result.storage_offset():
+                fake.data = self.context.from_meta(result, fake.device)
+            return fake
+        if isinstance(result, (tuple, list)):
+            items = [self.wrap(r, device) for r in result]
+            return type(result)(items) if type(result) in (tuple, list) else tuple(items)
+        return result
+
+    # ---- known values ----------------------------------------------------------------------------------------------
+
+    def forget_written(self, op: Operator, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+        for name in op.writes:
+            position = op.positions[name]
+            target = kwargs.get(name) if position >= len(args) else args[position]
+            for fake in target if isinstance(target, (list, tuple)) else (target,):
+                if isinstance(fake, FakeTensor) and fake._box is not None:
+                    fake._box.alive = False
+
+    def attach_constants(self, op: Operator, args: Sequence[Any], kwargs: Mapping[str, Any], out: Any) -> None:
+        """Computes the value too where all arguments have theirs and the result is small."""
+        if not isinstance(out, FakeTensor) or out.numel() > SMALL or (op.takes_tensors and not self.fakes):
+            return
+        value = self._run_on_constants(op, args, kwargs)
+        box = next(iter(self.fakes.values()))._box if op.aliases and self.fakes else ConstantBox()
+        out._constant, out._box = value, box
+
+    def from_constants(self, op: Operator, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """The result of an operator that needs data: known only where all the data are."""
+        if not self.constants or not self.fakes:
+            raise DataDependent(op.name)
+        value = self._run_on_constants(op, args, kwargs)
+        return self._lift_all(value)
+
+    def _run_on_constants(self, op: Operator, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        on_cpu = {k: CPU if k == "device" and v is not None else _value(v) for k, v in kwargs.items()}
+        with _no_dispatch():
+            return op.func(*map(_value, args), **on_cpu)
+
+    def _lift_all(self, value: Any) -> Any:
+        if isinstance(value, torch.Tensor):
+            return self.context.lift(value)
+        return type(value)(map(self._lift_all, value)) if isinstance(value, (tuple, list)) else value
+
+
+def _value(arg: Any) -> Any:
+    if isinstance(arg, FakeTensor):
+        return arg.constant
+    return type(arg)(map(_value, arg)) if type(arg) in (list, tuple) else arg

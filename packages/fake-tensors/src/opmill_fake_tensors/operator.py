@@ -1,0 +1,117 @@
+"""What is known of an operator: whether it writes, draws random numbers, depends on data, and how its result's shape is found."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from .rules import rules
+
+_EMPTY = "aten::empty aten::empty_like aten::empty_strided aten::new_empty aten::new_empty_strided aten::empty_permuted".split()
+_METADATA_ONLY = "aten::detach_ aten::requires_grad_ aten::_fw_primal aten::retain_grad".split()
+_BOOL = (torch.bool, torch.uint8)
+_MEMO_LIMIT = 20_000
+
+Geometry = tuple[tuple[int, ...], tuple[int, ...], torch.dtype]
+
+_memo: dict[Any, Any] = {}
+"""Results of torch's Python meta kernels as geometry, by operator and arguments: a pure function, remembered."""
+
+
+class Operator:
+    """Facts about one overload. ``writes``: argument names it writes data to; ``pure``: the same arguments give the same value;
+    ``factory``: it may be called without tensors and takes a device."""
+
+    def __init__(self, func: Any) -> None:
+        schema = func._schema
+        self.func = func
+        self.name: str = func.name()
+        self.packet: str = schema.name
+        self.overload: str = schema.overload_name
+        self.base_name = self.packet.partition("::")[2]
+        tags = getattr(func, "tags", ())
+        mutable = schema.is_mutable and self.packet not in _METADATA_ONLY
+        self.writes: tuple[str, ...] = tuple(a.name for a in schema.arguments if a.is_write) if mutable else ()
+        self.positions: dict[str, int] = {a.name: i for i, a in enumerate(schema.arguments)}
+        self.aliases = any(a.alias_info is not None for a in schema.arguments) or any(r.alias_info is not None for r in schema.returns)
+        self.pure = torch.Tag.nondeterministic_seeded not in tags and self.packet not in _EMPTY and not schema.is_mutable
+        self.takes_device = "device" in self.positions
+        self.takes_tensors = any("Tensor" in str(a.type) for a in schema.arguments)
+        self._dynamic = torch.Tag.data_dependent_output in tags or torch.Tag.dynamic_output_shape in tags
+        self._by_index = self.base_name in ("index", "_unsafe_index")
+        self._rule: Callable[..., Any] | None = rules().get(self.packet)
+        self._memoised = not self.aliases and not self.writes and _python_meta_kernel(self.name)
+
+    def data_dependent(self, args: Sequence[Any]) -> bool:
+        """Whether the result cannot be known from shapes."""
+        if not self._dynamic:
+            return False
+        return not self._by_index or any(i is not None and i.dtype in _BOOL for i in args[1])
+
+    def infer(self, args: list[Any], kwargs: dict[str, Any]) -> Any:
+        """The result for meta tensors, as meta tensors."""
+        if self._rule is not None:
+            out = self._rule(self.base_name, self.overload, args, kwargs)
+            if out is not NotImplemented:
+                return out
+        if self._memoised:
+            try:
+                key = (self.name, torch.get_default_dtype(), _key(args), _key(tuple(kwargs.items())))
+            except TypeError:
+                return self.func(*args, **kwargs)
+            known = _memo.get(key)
+            if known is not None:
+                return _make(known)
+            out = self.func(*args, **kwargs)
+            if len(_memo) > _MEMO_LIMIT:
+                _memo.clear()
+            if (geometry := _geometry(out)) is not None:
+                _memo[key] = geometry
+            return out
+        return self.func(*args, **kwargs)
+
+
+@functools.cache
+def describe(func: Any) -> Operator:
+    """The facts, found once an overload."""
+    return Operator(func)
+
+
+def _python_meta_kernel(name: str) -> bool:
+    try:
+        table = torch._C._dispatch_dump_table(name)
+    except RuntimeError:
+        return False
+    line = next((x for x in table.splitlines() if x.startswith("Meta:")), "")
+    return ".py:" in line or "torch._" in line
+
+
+def _key(value: Any) -> Any:
+    """Hashable and exact: 1, 1.0 and True differ, and so do 0.0 and -0.0."""
+    kind = type(value)
+    if isinstance(value, torch.Tensor):
+        if value.is_conj() or value.is_neg():
+            raise TypeError("lazy conjugation")
+        return value.size(), value.stride(), value.dtype
+    if kind is list or kind is tuple:
+        return kind, tuple(map(_key, value))
+    return (kind, repr(value)) if kind is float else (kind, value)
+
+
+def _geometry(out: Any) -> Any:
+    if isinstance(out, torch.Tensor):
+        return None if out.is_conj() or out.is_neg() or out.storage_offset() else (tuple(out.size()), out.stride(), out.dtype)
+    if isinstance(out, (tuple, list)):
+        parts = [_geometry(o) if isinstance(o, torch.Tensor) else o for o in out]
+        return (type(out), parts) if None not in parts and all(isinstance(o, torch.Tensor) for o in out) else None
+    return None
+
+
+def _make(known: Any) -> Any:
+    if len(known) == 3:
+        return torch.empty_strided(known[0], known[1], dtype=known[2], device="meta")
+    kind, parts = known
+    return kind([_make(p) for p in parts])

@@ -1,0 +1,154 @@
+"""Pointwise operators: broadcast sizes, promoted type, strides as TensorIterator lays them out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import torch
+
+from ..strides import broadcast, pointwise
+
+Tensor = torch.Tensor
+_empty = torch.empty_strided
+_META = torch.device("meta")
+
+# Which type the result has. ``promote``: that of all operands, numbers included; ``tensors``: of tensor operands alone;
+# ``float``: promoted, and integers become the default float; ``bool``.
+_NAMES = {
+    "promote": "add sub rsub mul pow remainder fmod maximum minimum fmax fmin clamp clamp_min clamp_max bitwise_and bitwise_or bitwise_xor "
+    "bitwise_left_shift bitwise_right_shift __and__ __or__ __xor__ __lshift__ __rshift__ hypot",
+    "tensors": "abs neg relu sign sgn floor ceil round trunc frac bitwise_not addcmul addcdiv lerp threshold gelu silu leaky_relu elu hardtanh "
+    "hardswish hardsigmoid softplus mish nan_to_num positive",
+    "float": "exp exp2 expm1 log log2 log10 log1p sqrt rsqrt reciprocal sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh erf erfc "
+    "erfinv lgamma digamma sigmoid atan2 xlogy copysign",
+    "bool": "eq ne lt le gt ge logical_and logical_or logical_xor logical_not isnan isposinf isneginf signbit",
+}
+
+
+def _promote_all(values: Sequence[Any]) -> torch.dtype:
+    """Torch's rule for any number of operands: tensors with dimensions, then those without, then numbers; a later class counts
+    only where it is of a higher kind (bool < integer < float < complex)."""
+    classes: list[torch.dtype | None] = [None, None, None]
+    for v in values:
+        if isinstance(v, Tensor):
+            k, dtype = (0 if v.dim() else 1), v.dtype
+        else:
+            k, dtype = 2, torch.result_type(torch.empty((), dtype=torch.bool, device=_META), v)
+        known = classes[k]
+        classes[k] = dtype if known is None else torch.promote_types(known, dtype)
+    out: torch.dtype | None = None
+    for dtype in classes:
+        if dtype is not None and (out is None or _kind(dtype) > _kind(out)):
+            out = dtype if out is None or _kind(dtype) <= _kind(out) else _raise_kind(out, dtype)
+    assert out is not None
+    return out
+
+
+def _kind(dtype: torch.dtype) -> int:
+    if dtype.is_complex:
+        return 3
+    return 2 if dtype.is_floating_point else 0 if dtype is torch.bool else 1
+
+
+def _raise_kind(low: torch.dtype, high: torch.dtype) -> torch.dtype:
+    return torch.promote_types(low, high) if high.is_complex and low.is_floating_point else high
+
+
+def result_type(values: Sequence[Any]) -> torch.dtype:
+    """Type that the operands promote to."""
+    if len(values) == 1:
+        return values[0].dtype
+    if len(values) == 2:
+        return torch.result_type(*values)
+    return _promote_all(values)
+
+
+def _layout(tensors: Sequence[Tensor], dtype: torch.dtype) -> Tensor:
+    first = tensors[0]
+    if len(tensors) == 1 or all(t.size() == first.size() and t.is_contiguous() for t in tensors):
+        sizes = first.size()
+    else:
+        sizes = broadcast([t.size() for t in tensors])
+    return _empty(sizes, pointwise(tuple(sizes), [(tuple(t.size()), t.stride()) for t in tensors]), dtype=dtype, device=_META)
+
+
+def _pointwise(kind: str, name: str, overload: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    tensors = [a for a in args if isinstance(a, Tensor)]
+    if "out" in kwargs or any(t.is_complex() for t in tensors) or not tensors or not _plain(args, kwargs):
+        return NotImplemented
+    if name.endswith("_") and not name.endswith("__"):
+        return _in_place(tensors, overload, args, kwargs)
+    if kind == "tensors":
+        dtype = result_type(tensors)
+    else:
+        dtype = result_type([a for a in args if a is not None and type(a) is not str])
+    if kind == "bool":
+        dtype = torch.bool
+    elif kind == "float" and not dtype.is_floating_point:
+        dtype = torch.get_default_dtype()
+    return _layout(tensors, dtype)
+
+
+_UNCHECKED = {"sub", "rsub"}
+
+
+def _plain(args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
+    """Whether no complex number takes part."""
+    return not any(type(a) is complex for a in args) and not any(type(v) is complex for v in kwargs.values())
+
+
+def _in_place(tensors: Sequence[Tensor], overload: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    first = tensors[0]
+    if any(t.dtype != first.dtype or t.size() != first.size() for t in tensors[1:]) or not first.is_floating_point():
+        return NotImplemented  # torch's kernel knows what it refuses
+    return first
+
+
+def _div(name: str, overload: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    return _pointwise("promote" if kwargs.get("rounding_mode") else "float", name, overload, args, kwargs)
+
+
+def _bool_checks(kind: str, name: str, overload: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """Subtraction, negation and the like are refused for bool: torch's kernel says so."""
+    if any(isinstance(a, Tensor) and a.dtype is torch.bool for a in args):
+        return NotImplemented
+    return _pointwise(kind, name, overload, args, kwargs)
+
+
+def _floats_only(name: str, overload: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    if any(isinstance(a, Tensor) and not a.dtype.is_floating_point for a in args):
+        return NotImplemented
+    return _pointwise("tensors", name, overload, args, kwargs)
+
+
+def _bitwise(kind: str, name: str, overload: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    if any(isinstance(a, float) or isinstance(a, Tensor) and a.dtype.is_floating_point for a in args):
+        return NotImplemented
+    return _pointwise(kind, name, overload, args, kwargs)
+
+
+def _where(name: str, overload: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    if overload != "self" or kwargs:
+        return NotImplemented
+    return _layout(args, result_type(args[1:]))
+
+
+def _rows() -> dict[str, Callable[..., Any]]:
+    out: dict[str, Callable[..., Any]] = {}
+    for kind, names in _NAMES.items():
+        for name in names.split():
+            for suffix in ("", "_"):
+                out[f"aten::{name}{suffix}"] = partial(_pointwise, kind)
+    for name in "gelu silu leaky_relu elu hardswish hardsigmoid softplus mish addcdiv lerp hardtanh threshold".split():
+        out[f"aten::{name}"] = out[f"aten::{name}_"] = _floats_only
+    for name in "sub rsub neg abs sign relu maximum clamp clamp_min clamp_max pow round floor ceil trunc addcmul remainder fmod nan_to_num".split():
+        out[f"aten::{name}"] = partial(_bool_checks, "tensors" if name in _NAMES["tensors"].split() else "promote")
+    for name in _NAMES["promote"].split():
+        if name.startswith(("bitwise", "__")):
+            out[f"aten::{name}"] = partial(_bitwise, "promote")
+    return {**out, "aten::div": _div, "aten::div_": _div, "aten::where": _where}
+
+
+RULES = _rows()

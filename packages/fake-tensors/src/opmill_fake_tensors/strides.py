@@ -1,0 +1,107 @@
+"""The strides that eager gives to results of pointwise operators and of copies."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+Shape = tuple[int, ...]
+
+
+def contiguous(sizes: Sequence[int]) -> Shape:
+    """Row-major strides, in elements."""
+    out = [1] * len(sizes)
+    for d in range(len(sizes) - 2, -1, -1):
+        out[d] = out[d + 1] * max(sizes[d + 1], 1)
+    return tuple(out)
+
+
+def in_order(sizes: Sequence[int], order: Sequence[int]) -> Shape:
+    """Dense strides where ``order`` names the dimensions from the innermost out."""
+    out = [0] * len(sizes)
+    step = 1
+    for d in order:
+        out[d] = step
+        step *= max(sizes[d], 1)
+    return tuple(out)
+
+
+def is_dense(sizes: Sequence[int], strides: Sequence[int]) -> bool:
+    """Whether the elements fill a block of memory without overlap."""
+    step = 1
+    for stride, size in sorted((st, sz) for st, sz in zip(strides, sizes, strict=True) if sz != 1):
+        if stride != step:
+            return False
+        step *= size
+    return True
+
+
+def broadcast(shapes: Sequence[Sequence[int]]) -> Shape:
+    """The common shape; raises ``RuntimeError`` as eager does where there is none."""
+    first = shapes[0]
+    if all(s == first for s in shapes):
+        return tuple(first)
+    ndim = max(map(len, shapes))
+    out = [1] * ndim
+    for shape in shapes:
+        for d, size in enumerate(shape, ndim - len(shape)):
+            if size != 1:
+                if out[d] != 1 and out[d] != size:
+                    raise RuntimeError(
+                        f"The size of tensor a ({out[d]}) must match the size of tensor b ({size}) at non-singleton dimension {d}"
+                    )
+                out[d] = size
+    return tuple(out)
+
+
+def _precedes(a: int, b: int, shape: Shape, operands: Sequence[Shape]) -> int:
+    """Below 0 where dimension ``a`` belongs inside of ``b``, above 0 where outside, 0 where no operand tells."""
+    for strides in operands:
+        sa, sb = strides[a], strides[b]
+        if sa == 0 or sb == 0:
+            continue
+        if sa != sb:
+            return -1 if sa < sb else 1
+        if shape[a] > shape[b]:
+            return 1
+    return 0
+
+
+def _order(shape: Shape, operands: Sequence[Shape]) -> list[int]:
+    """Dimensions from the innermost out, as the first operand that tells has them (insertion sort: ties stay)."""
+    order = list(range(len(shape) - 1, -1, -1))
+    for i in range(1, len(order)):
+        at = i
+        for before in range(i - 1, -1, -1):
+            relation = _precedes(order[before], order[at], shape, operands)
+            if relation > 0:
+                order[before], order[at] = order[at], order[before]
+                at = before
+            elif relation < 0:
+                break
+    return order
+
+
+def pointwise(shape: Shape, operands: Sequence[tuple[Sequence[int], Sequence[int]]]) -> Shape:
+    """Strides of a fresh result of ``shape`` computed from operands given as (sizes, strides)."""
+    dense = contiguous(shape)
+    if all(sizes == shape for sizes, _ in operands):
+        if all(_same_layout(shape, strides, dense) for _, strides in operands):
+            return dense
+        first = tuple(operands[0][1])
+        if all(tuple(strides) == first for _, strides in operands) and is_dense(shape, first):
+            return first
+    padded = []
+    for sizes, strides in operands:
+        lead = len(shape) - len(sizes)
+        padded.append((0,) * lead + tuple(0 if sz == 1 and shape[lead + i] != 1 else st for i, (sz, st) in enumerate(zip(sizes, strides, strict=True))))
+    return in_order(shape, _order(shape, padded))
+
+
+def _same_layout(sizes: Shape, strides: Sequence[int], dense: Shape) -> bool:
+    return all(sz == 1 or st == d for sz, st, d in zip(sizes, strides, dense, strict=True)) or 0 in sizes
+
+
+def like(sizes: Sequence[int], strides: Sequence[int]) -> Shape:
+    """Strides of a copy that preserves the memory format."""
+    sizes, strides = tuple(sizes), tuple(strides)
+    return strides if is_dense(sizes, strides) else pointwise(sizes, [(sizes, strides)])
