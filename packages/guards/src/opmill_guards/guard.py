@@ -5,7 +5,7 @@ Build with the classes below, collect in a :class:`opmill_guards.tree.GuardSet`,
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Callable, Union
 
 from .source import Source
@@ -102,6 +102,8 @@ class ModuleTree:
     modules: tuple[tuple[Source, Any], ...]
     then: tuple["Guard", ...]
     tensors: tuple[TensorMatch, ...] = ()
+    snapshot: Any = field(default=None, repr=False)
+    """Hooks and classes of the modules at capture; taken when the guard is put into a set."""
 
 
 @dataclass(frozen=True, slots=True)

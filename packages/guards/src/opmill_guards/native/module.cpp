@@ -1,6 +1,52 @@
-#define PY_SSIZE_T_CLEAN
-#include <Python.h>
+// The extension module `_native`.
+#include "common.h"
 
-static PyModuleDef module = {PyModuleDef_HEAD_INIT, "_native", nullptr, -1, nullptr, nullptr, nullptr, nullptr, nullptr};
+namespace guards {
 
-PyMODINIT_FUNC PyInit__native() { return PyModule_Create(&module); }
+namespace {
+
+// configure(objects: dict, layout: dict | None, symbols: dict): once, by `probe.py`.
+PyObject* configure(PyObject*, PyObject* args) {
+    PyObject *objects = nullptr, *layout = nullptr, *symbols = nullptr;
+    if (!PyArg_ParseTuple(args, "O!OO!", &PyDict_Type, &objects, &layout, &PyDict_Type, &symbols)) {
+        return nullptr;
+    }
+    const auto take = [&](const char* name) { return Py_XNewRef(PyDict_GetItemString(objects, name)); };
+    environment.module_getattr = take("module_getattr");
+    environment.object_getattribute = take("object_getattribute");
+    environment.deque = reinterpret_cast<PyTypeObject*>(take("deque"));
+    environment.tensor = reinterpret_cast<PyTypeObject*>(take("tensor"));
+    environment.read_property = take("read_property");
+    environment.check_tensor = take("check_tensor");
+    if (!configure_tensors(layout) || !configure_globals(symbols)) {
+        return nullptr;
+    }
+    Py_RETURN_NONE;
+}
+
+PyMethodDef methods[] = {
+    {"configure", configure, METH_VARARGS, nullptr},
+    {"tensor_facts", tensor_facts, METH_O, nullptr},
+    {"global_value", global_value, METH_VARARGS, nullptr},
+    {nullptr, nullptr, 0, nullptr},
+};
+
+PyModuleDef definition = {PyModuleDef_HEAD_INIT, "_native", nullptr, -1, methods, nullptr, nullptr, nullptr, nullptr};
+
+}  // namespace
+
+}  // namespace guards
+
+PyMODINIT_FUNC PyInit__native() {
+    PyObject* module = PyModule_Create(&guards::definition);
+    if (module == nullptr) {
+        return nullptr;
+    }
+    for (PyTypeObject* type : {&guards::TreeType, &guards::ModuleWatchType, &guards::EntryType, &guards::CompiledFunctionType}) {
+        if (PyModule_AddType(module, type) < 0) {
+            Py_DECREF(module);
+            return nullptr;
+        }
+    }
+    return module;
+}

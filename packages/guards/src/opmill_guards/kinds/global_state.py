@@ -1,0 +1,127 @@
+"""Process- and thread-wide switches of torch.
+
+:func:`capture` takes down the switches of ``READERS``. Natively each is one call of a C++ function; torch function modes, where there are
+any, are compared in Python (a default device is such a mode: it is compared by its device, any other mode by identity).
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from .. import probe
+from ..guard import GlobalState
+from ..source import Source
+from .kind import Builder, Kind, Read, short
+
+_AUTOCAST_DEVICES = {"cpu": 0, "cuda": 1, "xpu": 12, "mps": 13}
+
+
+def _torch() -> Any:
+    import torch
+
+    return torch
+
+
+def _autocast(device: str) -> Callable[[], Any]:
+    def read() -> Any:
+        torch = _torch()
+        return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else None
+
+    return read
+
+
+def _function_modes() -> tuple[Any, ...]:
+    torch = _torch()
+    modes = [torch._C._get_function_stack_at(i) for i in range(torch._C._len_torch_function_stack())]
+    context = getattr(sys.modules.get("torch.utils._device"), "DeviceContext", None)
+    return tuple(("device", str(mode.device)) if type(mode) is context else mode for mode in modes)
+
+
+def _function_state() -> int:
+    c = _torch()._C
+    return 2 if c._is_torch_function_all_disabled() else 0 if c._is_torch_function_enabled() else 1
+
+
+def _functorch() -> bool:
+    return _torch()._C._functorch.peek_interpreter_stack() is not None
+
+
+READERS: dict[str, Callable[[], Any]] = {
+    "grad_mode": lambda: _torch().is_grad_enabled(),
+    "inference_mode": lambda: _torch().is_inference_mode_enabled(),
+    **{f"autocast.{device}": _autocast(device) for device in _AUTOCAST_DEVICES},
+    "autocast_cache": lambda: _torch().is_autocast_cache_enabled(),
+    "default_dtype": lambda: _torch().get_default_dtype(),
+    "function_modes": _function_modes,
+    "function_state": _function_state,
+    "dispatch_modes": lambda: _torch()._C._len_torch_dispatch_stack(),
+    "functorch": _functorch,
+    "deterministic": lambda: _torch().are_deterministic_algorithms_enabled(),
+    "deterministic_warn": lambda: _torch().is_deterministic_algorithms_warn_only_enabled(),
+}
+
+
+def capture(*, ignore: tuple[str, ...] = ()) -> GlobalState:
+    """The switches as they are now; ``ignore`` names those that do not matter."""
+    return GlobalState(tuple((name, read()) for name, read in READERS.items() if name not in ignore))
+
+
+def _native(name: str, value: Any) -> list[tuple[str, int, int]] | None:
+    """Native facts that say the same as the switch's value, None where there are none."""
+    facts: list[tuple[str, int, int]] | None = None
+    if name.startswith("autocast."):
+        device = _AUTOCAST_DEVICES[name.removeprefix("autocast.")]
+        facts = [("autocast", device, int(value is not None))]
+        if value is not None:
+            code = probe.dtype_code(value)
+            facts = None if code is None else [*facts, ("autocast_dtype", device, code)]
+    elif name == "default_dtype":
+        code = probe.dtype_code(value)
+        facts = None if code is None else [(name, 0, code)]
+    elif name == "function_modes":
+        facts = [(name, 0, 0)] if value == () else None
+    elif name == "functorch":
+        facts = [("key_included", probe.functorch_key(), int(value))]
+    elif isinstance(value, (bool, int)):
+        facts = [(name, 0, int(value))]
+    return facts if facts is not None and all(probe.has_switch(fact[0]) for fact in facts) else None
+
+
+def _same(found: Any, expected: Any) -> bool:
+    if isinstance(expected, tuple):
+        return len(found) == len(expected) and all(
+            a is b or (isinstance(a, tuple) and isinstance(b, tuple) and a == b) for a, b in zip(found, expected)
+        )
+    return bool(found == expected)
+
+
+def _check(guard: GlobalState, read: Read) -> bool:
+    return all(_same(READERS[name](), value) for name, value in guard.values)
+
+
+def _compile(guard: GlobalState, into: Builder) -> None:
+    facts: list[tuple[str, int, int]] = []
+    for name, value in guard.values:
+        native = _native(name, value)
+        if native is None:
+            into.first("call", lambda _, read=READERS[name], value=value: _same(read(), value))
+        else:
+            facts += native
+    into.first("global", tuple(facts))
+
+
+def _describe(guard: GlobalState, read: Read) -> tuple[str, str]:
+    differences = [(name, value, READERS[name]()) for name, value in guard.values if not _same(READERS[name](), value)]
+    return (
+        ", ".join(f"{name} {short(expected)}" for name, expected, _ in differences),
+        ", ".join(f"{name} {short(found)}" for name, _, found in differences),
+    )
+
+
+def _sources(guard: GlobalState) -> tuple[Source, ...]:
+    return ()
+
+
+KIND = Kind(GlobalState, -1, _check, _compile, _describe, _sources)

@@ -1,0 +1,25 @@
+"""The identity of a value."""
+
+from __future__ import annotations
+
+from ..guard import Is
+from .kind import Builder, Kind, Read, short
+
+
+def _check(guard: Is, read: Read) -> bool:
+    return read(guard.source) is guard.object
+
+
+def _compile(guard: Is, into: Builder) -> None:
+    into.leaf(guard.source, "is", guard.object, KIND.cost)
+
+
+def _describe(guard: Is, read: Read) -> tuple[str, str]:
+    found = read(guard.source)
+    expected_text, found_text = short(guard.object), short(found)
+    if expected_text == found_text:
+        expected_text, found_text = f"{expected_text} at {id(guard.object):#x}", f"{found_text} at {id(found):#x}"
+    return expected_text, found_text
+
+
+KIND = Kind(Is, 0, _check, _compile, _describe)

@@ -1,0 +1,76 @@
+"""What a kind of guard is: how it is checked in Python, compiled for the native tree, and explained."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from ..guard import Guard
+from ..source import Source
+
+Read = Callable[[Source], Any]
+
+
+class Builder(Protocol):
+    """Collects the parts of one native tree."""
+
+    names: tuple[str, ...]
+
+    def leaf(self, source: Source, kind: str, operand: Any, cost: int) -> None:
+        """A check of one value: see ``native/leaves.cpp`` for the kinds and their operands."""
+
+    def first(self, kind: str, operand: Any) -> None:
+        """A check that looks at no source, before all others."""
+
+    def relation(self, kind: str, function: Callable[..., bool] | None, sources: tuple[Source, ...]) -> None:
+        """``same`` or ``distinct`` objects, or ``call``: what the function says of the values."""
+
+    def watch(self, watch: Any) -> None:
+        """A native ``ModuleWatch``, after all others."""
+
+    def add(self, guard: Guard) -> None:
+        """Another guard of the same tree."""
+
+    def nested(self, guards: tuple[Guard, ...]) -> Any:
+        """A native tree of its own over the same locals."""
+
+    def read(self, source: Source, values: tuple[Any, ...]) -> Any:
+        """The value of a source, the locals given in the order of ``names``."""
+
+    def check(self, guard: Guard, values: tuple[Any, ...]) -> bool:
+        """Whether a guard holds, in Python."""
+
+
+def one_source(guard: Any) -> tuple[Source, ...]:
+    return (guard.source,)
+
+
+def unchanged(guard: Any) -> Any:
+    return guard
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One kind of guard. ``cost`` is relative: cheaper ones are checked first.
+
+    ``describe(guard, read)`` gives (expected, found) as text, for a guard that failed and whose sources could be read.
+    ``prepare`` is called once when a set of guards is made, to take down what the guard needs to know of the present.
+    """
+
+    guard: type
+    cost: int
+    check: Callable[[Any, Read], bool]
+    compile: Callable[[Any, Builder], None]
+    describe: Callable[[Any, Read], tuple[str, str]]
+    sources: Callable[[Any], tuple[Source, ...]] = one_source
+    prepare: Callable[[Any], Any] = unchanged
+
+
+def short(value: Any, limit: int = 120) -> str:
+    """``repr`` cut to ``limit`` characters; a failing ``repr`` gives the type's name."""
+    try:
+        text = repr(value)
+    except Exception:
+        text = f"<{type(value).__qualname__}>"
+    return text if len(text) <= limit else text[: limit - 3] + "..."

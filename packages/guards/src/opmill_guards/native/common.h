@@ -1,0 +1,114 @@
+// Shared declarations of the native guard checker. No torch header: torch is reached by probed layouts and dlsym.
+#pragma once
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <utility>
+#include <vector>
+
+namespace guards {
+
+// An owned reference.
+class Ref {
+   public:
+    Ref() = default;
+    explicit Ref(PyObject* owned) : object_(owned) {}
+    Ref(Ref&& other) noexcept : object_(std::exchange(other.object_, nullptr)) {}
+    Ref& operator=(Ref&& other) noexcept {
+        PyObject* old = std::exchange(object_, std::exchange(other.object_, nullptr));
+        Py_XDECREF(old);
+        return *this;
+    }
+    Ref(const Ref&) = delete;
+    Ref& operator=(const Ref&) = delete;
+    ~Ref() { Py_XDECREF(object_); }
+    static Ref borrow(PyObject* borrowed) { return Ref(Py_XNewRef(borrowed)); }
+    PyObject* get() const { return object_; }
+    PyObject* release() { return std::exchange(object_, nullptr); }
+    explicit operator bool() const { return object_ != nullptr; }
+
+   private:
+    PyObject* object_ = nullptr;
+};
+
+// Python objects that the checks compare with; set once by `configure`.
+struct Environment {
+    PyObject* module_getattr = nullptr;     // torch.nn.Module.__getattr__
+    PyObject* object_getattribute = nullptr;  // object.__getattribute__
+    PyTypeObject* deque = nullptr;
+    PyTypeObject* tensor = nullptr;         // torch._C.TensorBase
+    PyObject* read_property = nullptr;      // (tensor, property, dim) -> int, for tensors that are not plain
+    PyObject* check_tensor = nullptr;       // (TensorMatch, value) -> bool, for tensors that are not plain
+};
+extern Environment environment;
+
+// A static type to fill in, as PyVarObject_HEAD_INIT would start it.
+inline PyTypeObject blank_type() {
+    PyTypeObject type{};
+    const PyVarObject head = {PyObject_HEAD_INIT(nullptr) 0};
+    type.ob_base = head;
+    return type;
+}
+
+// --- access.cpp
+enum class Access { Local, Pinned, Attr, InstanceDict, Item, DictKeyAt, TypeOf, Cell, TensorProperty };
+bool access_by_name(const char* name, Access* result);
+// A new reference, or null (an error may be set).
+PyObject* read_attribute(PyObject* object, PyObject* name);
+PyObject* read_item(PyObject* object, PyObject* key);
+PyObject* read_instance_dict(PyObject* object);
+PyObject* read_key_at(PyObject* object, Py_ssize_t position);
+PyObject* read_cell(PyObject* object);
+// Where an object keeps its instance dictionary, null if it has none or keeps it elsewhere.
+PyObject** dict_slot(PyObject* object);
+// The dictionary in that slot when there is one already (inline values are left alone), borrowed.
+PyObject* existing_dict(PyObject* object);
+
+// --- tensor.cpp
+PyObject* read_tensor_property(PyObject* tensor, const char* property, Py_ssize_t dim);
+bool configure_tensors(PyObject* layout);
+PyObject* tensor_facts(PyObject* module, PyObject* tensor);
+struct TensorSpec {
+    PyTypeObject* type = nullptr;
+    PyObject* guard = nullptr;  // the TensorMatch, for the slow way
+    bool native = false;
+    uint16_t dtype = 0;
+    int8_t device[2] = {0, 0};
+    bool any_sizes = true, any_strides = true;
+    std::vector<int64_t> sizes, strides;  // -1: any
+    int requires_grad = -1;
+    bool any_keys = true;
+    uint64_t keys = 0;
+    bool parse(PyObject* description);
+    bool check(PyObject* value) const;
+};
+
+// --- leaves.cpp
+struct Leaf {
+    virtual ~Leaf() = default;
+    // False means failure; an error may be set, and is the caller's to clear.
+    virtual bool check(PyObject* value) const = 0;
+};
+std::unique_ptr<Leaf> make_leaf(PyObject* description);  // null with an error set
+
+// --- globals.cpp
+bool configure_globals(PyObject* symbols);
+PyObject* global_value(PyObject* module, PyObject* args);
+std::unique_ptr<Leaf> make_global_leaf(PyObject* description);
+
+// --- tree.cpp
+extern PyTypeObject TreeType;
+bool tree_check(PyObject* tree, PyObject* const* locals, Py_ssize_t count);
+
+// --- modules.cpp
+extern PyTypeObject ModuleWatchType;
+bool module_watch_check(PyObject* watch, PyObject* const* locals, Py_ssize_t count);
+
+// --- dispatch.cpp
+extern PyTypeObject EntryType;
+extern PyTypeObject CompiledFunctionType;
+
+}  // namespace guards

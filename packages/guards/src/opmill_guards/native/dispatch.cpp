@@ -1,0 +1,390 @@
+// CompiledFunction: a function with specialised variants. A call is bound to the function's locals, the guard tree of each entry looks
+// at them, and the first entry that fits is called with the same arguments. Without one, `on_miss` names the callable to use.
+#include "binding.h"
+
+#include <structmember.h>
+
+namespace guards {
+
+namespace {
+
+struct Entry {
+    PyObject_HEAD
+    PyObject *guards, *tree, *target;
+    Py_ssize_t hits;
+};
+
+struct CompiledFunction {
+    PyObject_HEAD
+    vectorcallfunc vectorcall;
+    PyObject *function, *on_miss, *entries, *dict, *weakrefs;
+    Signature signature;
+    Py_ssize_t recent;  // where the last hit was: looked at first
+    char disabled;
+};
+
+// --- entries
+
+int entry_traverse(PyObject* object, visitproc visit, void* arg) {
+    auto* self = reinterpret_cast<Entry*>(object);
+    Py_VISIT(self->guards);
+    Py_VISIT(self->tree);
+    Py_VISIT(self->target);
+    return 0;
+}
+
+// Only `guards` is cleared: a call in another thread may still use the tree and the target, which function and entries tuple release.
+int entry_clear(PyObject* object) {
+    Py_CLEAR(reinterpret_cast<Entry*>(object)->guards);
+    return 0;
+}
+
+void entry_dealloc(PyObject* object) {
+    auto* self = reinterpret_cast<Entry*>(object);
+    PyObject_GC_UnTrack(object);
+    Py_XDECREF(self->guards);
+    Py_XDECREF(self->tree);
+    Py_XDECREF(self->target);
+    Py_TYPE(object)->tp_free(object);
+}
+
+PyMemberDef entry_members[] = {
+    {"guards", T_OBJECT, offsetof(Entry, guards), READONLY, "the GuardSet"},
+    {"target", T_OBJECT, offsetof(Entry, target), READONLY, "what is called on a hit"},
+    {"tree", T_OBJECT, offsetof(Entry, tree), READONLY, "the native tree"},
+    {"hits", T_PYSSIZET, offsetof(Entry, hits), READONLY, "how often the guards held"},
+    {nullptr, 0, 0, 0, nullptr},
+};
+
+PyTypeObject make_entry_type() {
+    PyTypeObject type = blank_type();
+    type.tp_name = "opmill_guards._native.Entry";
+    type.tp_basicsize = sizeof(Entry);
+    type.tp_dealloc = entry_dealloc;
+    type.tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_DISALLOW_INSTANTIATION;
+    type.tp_traverse = entry_traverse;
+    type.tp_clear = entry_clear;
+    type.tp_members = entry_members;
+    return type;
+}
+
+CompiledFunction* cast(PyObject* object) { return reinterpret_cast<CompiledFunction*>(object); }
+
+// --- calling
+
+// The entry whose guards hold, null without an error if none; `recent` goes first.
+Ref find_entry(CompiledFunction* self, PyObject* const* locals) {
+    const Ref entries = Ref::borrow(self->entries);  // a check may run Python, and entries may be replaced meanwhile
+    if (!entries) {
+        return Ref();
+    }
+    const Py_ssize_t count = PyTuple_GET_SIZE(entries.get()), total = self->signature.total();
+    const Py_ssize_t recent = self->recent < count ? self->recent : 0;
+    for (Py_ssize_t i = 0; i < count; ++i) {
+        const Py_ssize_t position = i == 0 ? recent : i <= recent ? i - 1 : i;
+        auto* entry = reinterpret_cast<Entry*>(PyTuple_GET_ITEM(entries.get(), position));
+        if (tree_check(entry->tree, locals, total)) {
+            self->recent = position;
+            ++entry->hits;
+            return Ref::borrow(reinterpret_cast<PyObject*>(entry));
+        }
+    }
+    return Ref();
+}
+
+Ref ask_on_miss(CompiledFunction* self, PyObject* const* args, Py_ssize_t count, PyObject* keywords) {
+    Ref positional(PyTuple_New(count)), named(PyDict_New());
+    if (!positional || !named) {
+        return Ref();
+    }
+    for (Py_ssize_t i = 0; i < count; ++i) {
+        PyTuple_SET_ITEM(positional.get(), i, Py_NewRef(args[i]));
+    }
+    for (Py_ssize_t i = 0; keywords != nullptr && i < PyTuple_GET_SIZE(keywords); ++i) {
+        if (PyDict_SetItem(named.get(), PyTuple_GET_ITEM(keywords, i), args[count + i]) < 0) {
+            return Ref();
+        }
+    }
+    const Ref on_miss = Ref::borrow(self->on_miss);
+    if (!on_miss) {
+        return Ref::borrow(self->function);
+    }
+    return Ref(PyObject_CallFunctionObjArgs(on_miss.get(), reinterpret_cast<PyObject*>(self), positional.get(), named.get(), nullptr));
+}
+
+PyObject* call(PyObject* object, PyObject* const* args, size_t flagged, PyObject* keywords) {
+    auto* self = cast(object);
+    const Py_ssize_t count = PyVectorcall_NARGS(flagged);
+    const Ref keep = Ref::borrow(object);
+    const Ref function = Ref::borrow(self->function);
+    Ref target;
+    {
+        Locals locals;
+        if (self->disabled || !locals.bind(self->signature, function.get(), args, count, keywords)) {
+            PyErr_Clear();
+            return PyObject_Vectorcall(function.get(), args, flagged, keywords);
+        }
+        if (Ref entry = find_entry(self, locals.values())) {
+            target = Ref::borrow(reinterpret_cast<Entry*>(entry.get())->target);
+        }
+    }
+    if (!target) {
+        target = ask_on_miss(self, args, count, keywords);
+    }
+    return target ? PyObject_Vectorcall(target.get(), args, flagged, keywords) : nullptr;
+}
+
+// --- methods
+
+PyObject* insert(PyObject* object, PyObject* args) {
+    auto* self = cast(object);
+    PyObject *guards = nullptr, *target = nullptr;
+    if (!PyArg_ParseTuple(args, "OO", &guards, &target)) {
+        return nullptr;
+    }
+    if (!PyCallable_Check(target)) {
+        return PyErr_Format(PyExc_TypeError, "the target of an entry must be callable, not %R", target);
+    }
+    Ref tree(PyObject_CallMethod(guards, "native", "(O)", self->signature.names));
+    if (!tree) {
+        return nullptr;
+    }
+    if (!PyObject_TypeCheck(tree.get(), &TreeType)) {
+        return PyErr_Format(PyExc_TypeError, "%R gives no native tree", guards);
+    }
+    auto* entry = reinterpret_cast<Entry*>(EntryType.tp_alloc(&EntryType, 0));
+    if (entry == nullptr) {
+        return nullptr;
+    }
+    Ref result(reinterpret_cast<PyObject*>(entry));
+    entry->guards = Py_NewRef(guards);
+    entry->tree = tree.release();
+    entry->target = Py_NewRef(target);
+    Ref added(PyTuple_Pack(1, result.get()));
+    Ref entries(added ? PySequence_Concat(self->entries, added.get()) : nullptr);
+    if (!entries) {
+        return nullptr;
+    }
+    self->recent = PyTuple_GET_SIZE(entries.get()) - 1;
+    Ref old(std::exchange(self->entries, entries.release()));
+    return result.release();
+}
+
+PyObject* remove(PyObject* object, PyObject* entry) {
+    auto* self = cast(object);
+    Ref kept(PyList_New(0));
+    bool found = false;
+    for (Py_ssize_t i = 0; kept && i < PyTuple_GET_SIZE(self->entries); ++i) {
+        PyObject* other = PyTuple_GET_ITEM(self->entries, i);
+        found = found || other == entry;
+        if (other != entry && PyList_Append(kept.get(), other) < 0) {
+            return nullptr;
+        }
+    }
+    Ref entries(kept ? PyList_AsTuple(kept.get()) : nullptr);
+    if (!entries) {
+        return nullptr;
+    }
+    Ref old(std::exchange(self->entries, entries.release()));
+    return PyBool_FromLong(found);
+}
+
+PyObject* clear(PyObject* object, PyObject*) {
+    Ref empty(PyTuple_New(0));
+    if (!empty) {
+        return nullptr;
+    }
+    Ref old(std::exchange(cast(object)->entries, empty.release()));
+    Py_RETURN_NONE;
+}
+
+// {name: value} of the locals that a call with these arguments has.
+PyObject* bind(PyObject* object, PyObject* args) {
+    auto* self = cast(object);
+    PyObject *positional = nullptr, *named = nullptr;
+    if (!PyArg_ParseTuple(args, "O!O!", &PyTuple_Type, &positional, &PyDict_Type, &named)) {
+        return nullptr;
+    }
+    const Py_ssize_t count = PyTuple_GET_SIZE(positional);
+    std::vector<PyObject*> values(reinterpret_cast<PyTupleObject*>(positional)->ob_item,
+                                  reinterpret_cast<PyTupleObject*>(positional)->ob_item + count);
+    Ref keywords(PyTuple_New(PyDict_GET_SIZE(named)));
+    PyObject *key = nullptr, *value = nullptr;
+    Py_ssize_t cursor = 0;
+    for (Py_ssize_t i = 0; keywords && PyDict_Next(named, &cursor, &key, &value); ++i) {
+        PyTuple_SET_ITEM(keywords.get(), i, Py_NewRef(key));
+        values.push_back(value);
+    }
+    Locals locals;
+    if (!keywords || !locals.bind(self->signature, self->function, values.data(), count,
+                                  PyTuple_GET_SIZE(keywords.get()) > 0 ? keywords.get() : nullptr)) {
+        return PyErr_Occurred() ? nullptr : PyErr_Format(PyExc_TypeError, "the arguments do not fit %R", self->function);
+    }
+    Ref result(PyDict_New());
+    for (Py_ssize_t i = 0; result && i < self->signature.total(); ++i) {
+        if (PyDict_SetItem(result.get(), PyTuple_GET_ITEM(self->signature.names, i), locals.values()[i]) < 0) {
+            return nullptr;
+        }
+    }
+    return result.release();
+}
+
+PyObject* explain_miss(PyObject* object, PyObject* args) {
+    Ref locals(bind(object, args));
+    Ref failures(PyList_New(0));
+    if (!locals || !failures) {
+        return nullptr;
+    }
+    const Ref entries = Ref::borrow(cast(object)->entries);
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(entries.get()); ++i) {
+        auto* entry = reinterpret_cast<Entry*>(PyTuple_GET_ITEM(entries.get(), i));
+        Ref failure(PyObject_CallMethod(entry->guards, "explain", "(O)", locals.get()));
+        if (!failure || (failure.get() != Py_None && PyList_Append(failures.get(), failure.get()) < 0)) {
+            return nullptr;
+        }
+    }
+    return failures.release();
+}
+
+PyObject* get_bound(PyObject* self, PyObject* instance, PyObject*) {
+    return instance == nullptr || instance == Py_None ? Py_NewRef(self) : PyMethod_New(self, instance);
+}
+
+// What the type does not answer, the wrapped function does: __name__, __code__, __defaults__, __annotations__ and the like.
+PyObject* get_attribute(PyObject* object, PyObject* name) {
+    PyObject* result = PyObject_GenericGetAttr(object, name);
+    if (result != nullptr || !PyErr_ExceptionMatches(PyExc_AttributeError)) {
+        return result;
+    }
+    PyErr_Clear();
+    return PyObject_GetAttr(cast(object)->function, name);
+}
+
+template <const char* name>
+PyObject* from_function(PyObject* object, void*) {
+    return PyObject_GetAttrString(cast(object)->function, name);
+}
+constexpr char doc_name[] = "__doc__", module_name[] = "__module__", qualified_name[] = "__qualname__";
+
+PyObject* get_wrapped(PyObject* object, void*) { return Py_NewRef(cast(object)->function); }
+PyObject* get_entries(PyObject* object, void*) { return Py_NewRef(cast(object)->entries); }
+PyObject* repr(PyObject* object) { return PyUnicode_FromFormat("<compiled %R>", cast(object)->function); }
+PyObject* copy(PyObject* object, PyObject*) { return Py_NewRef(object); }
+PyObject* reduce(PyObject* object, PyObject*) { return from_function<qualified_name>(object, nullptr); }
+
+// --- life
+
+PyObject* function_new(PyTypeObject* type, PyObject* args, PyObject* keywords) {
+    static const char* names[] = {"fn", "on_miss", nullptr};
+    PyObject *function = nullptr, *on_miss = nullptr;
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "O!O", const_cast<char**>(names), &PyFunction_Type, &function, &on_miss)) {
+        return nullptr;
+    }
+    if (!PyCallable_Check(on_miss)) {
+        return PyErr_Format(PyExc_TypeError, "on_miss must be callable, not %R", on_miss);
+    }
+    Signature signature;
+    Ref entries(PyTuple_New(0));
+    if (!entries || !signature.read(PyFunction_GET_CODE(function))) {
+        return nullptr;
+    }
+    auto* self = cast(type->tp_alloc(type, 0));
+    if (self == nullptr) {
+        Py_DECREF(signature.names);
+        return nullptr;
+    }
+    self->vectorcall = call;
+    self->function = Py_NewRef(function);
+    self->on_miss = Py_NewRef(on_miss);
+    self->entries = entries.release();
+    self->signature = signature;
+    return reinterpret_cast<PyObject*>(self);
+}
+
+int function_traverse(PyObject* object, visitproc visit, void* arg) {
+    auto* self = cast(object);
+    Py_VISIT(self->function);
+    Py_VISIT(self->on_miss);
+    Py_VISIT(self->entries);
+    Py_VISIT(self->dict);
+    return 0;
+}
+
+int function_clear(PyObject* object) {
+    auto* self = cast(object);
+    Py_CLEAR(self->on_miss);
+    Py_CLEAR(self->dict);
+    Ref empty(PyTuple_New(0));
+    Ref old(std::exchange(self->entries, empty.release()));
+    return 0;
+}
+
+void function_dealloc(PyObject* object) {
+    auto* self = cast(object);
+    PyObject_GC_UnTrack(object);
+    if (self->weakrefs != nullptr) {
+        PyObject_ClearWeakRefs(object);
+    }
+    Py_XDECREF(self->function);
+    Py_XDECREF(self->on_miss);
+    Py_XDECREF(self->entries);
+    Py_XDECREF(self->dict);
+    Py_XDECREF(self->signature.names);
+    Py_TYPE(object)->tp_free(object);
+}
+
+PyMethodDef function_methods[] = {
+    {"insert", insert, METH_VARARGS, "insert(guards, target) -> Entry: target runs whenever the guards hold"},
+    {"remove", remove, METH_O, "remove(entry) -> bool: whether it was there"},
+    {"clear", clear, METH_NOARGS, "Forget all entries."},
+    {"bind", bind, METH_VARARGS, "bind(args, kwargs) -> dict: the locals of such a call; TypeError if they do not fit"},
+    {"explain_miss", explain_miss, METH_VARARGS, "explain_miss(args, kwargs) -> list: of each entry the first guard that fails"},
+    {"__copy__", copy, METH_NOARGS, nullptr},
+    {"__deepcopy__", copy, METH_O, nullptr},
+    {"__reduce__", reduce, METH_NOARGS, nullptr},
+    {nullptr, nullptr, 0, nullptr},
+};
+
+PyMemberDef function_members[] = {
+    {"on_miss", T_OBJECT, offsetof(CompiledFunction, on_miss), READONLY, "called with (compiled, args, kwargs) when no entry fits"},
+    {"disabled", T_BOOL, offsetof(CompiledFunction, disabled), 0, "while true, calls go straight to the function"},
+    {nullptr, 0, 0, 0, nullptr},
+};
+
+PyGetSetDef function_getset[] = {
+    {"entries", get_entries, nullptr, "the entries, oldest first", nullptr},
+    {"__wrapped__", get_wrapped, nullptr, "the function", nullptr},
+    {"__doc__", from_function<doc_name>, nullptr, nullptr, nullptr},
+    {"__module__", from_function<module_name>, nullptr, nullptr, nullptr},
+    {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, nullptr, nullptr},
+    {nullptr, nullptr, nullptr, nullptr, nullptr},
+};
+
+PyTypeObject make_function_type() {
+    PyTypeObject type = blank_type();
+    type.tp_name = "opmill_guards._native.CompiledFunction";
+    type.tp_basicsize = sizeof(CompiledFunction);
+    type.tp_dealloc = function_dealloc;
+    type.tp_vectorcall_offset = offsetof(CompiledFunction, vectorcall);
+    type.tp_call = PyVectorcall_Call;
+    type.tp_repr = repr;
+    type.tp_getattro = get_attribute;
+    type.tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_METHOD_DESCRIPTOR;
+    type.tp_traverse = function_traverse;
+    type.tp_clear = function_clear;
+    type.tp_weaklistoffset = offsetof(CompiledFunction, weakrefs);
+    type.tp_dictoffset = offsetof(CompiledFunction, dict);
+    type.tp_methods = function_methods;
+    type.tp_members = function_members;
+    type.tp_getset = function_getset;
+    type.tp_descr_get = get_bound;
+    type.tp_new = function_new;
+    return type;
+}
+
+}  // namespace
+
+PyTypeObject EntryType = make_entry_type();
+PyTypeObject CompiledFunctionType = make_function_type();
+
+}  // namespace guards

@@ -1,0 +1,133 @@
+// Process- and thread-wide switches of torch, read through the C++ functions that torch's libraries export. `probe.py` looks the
+// symbols up and verifies each against the Python getter; a switch without a verified symbol is read in Python.
+#include "common.h"
+
+namespace guards {
+
+namespace {
+enum Switch {
+    GradMode, InferenceMode, Autocast, AutocastDtype, AutocastCache, DefaultDtype, FunctionModes, FunctionState, DispatchModes, Deterministic,
+    DeterministicWarn, KeyIncluded, SwitchCount,
+};
+constexpr const char* switch_names[SwitchCount] = {
+    "grad_mode", "inference_mode", "autocast", "autocast_dtype", "autocast_cache", "default_dtype", "function_modes", "function_state",
+    "dispatch_modes", "deterministic", "deterministic_warn", "key_included",
+};
+void* functions[SwitchCount];
+void* (*global_context)() = nullptr;
+
+template <class R, class... A>
+R call(Switch which, A... args) {
+    return reinterpret_cast<R (*)(A...)>(functions[which])(args...);
+}
+
+int64_t read(Switch which, int argument) {
+    switch (which) {
+        case GradMode: case InferenceMode: case AutocastCache:
+            return call<bool>(which);
+        case Autocast:
+            return call<bool>(which, static_cast<int8_t>(argument));
+        case AutocastDtype:
+            return call<int8_t>(which, static_cast<int8_t>(argument));
+        case DefaultDtype: case FunctionState:
+            return call<int8_t>(which);
+        case FunctionModes: case DispatchModes:
+            return call<int64_t>(which);
+        case Deterministic: case DeterministicWarn:
+            return call<bool, const void*>(which, global_context());
+        case KeyIncluded:
+            return call<bool>(which, static_cast<uint16_t>(argument));
+        default:
+            return -1;
+    }
+}
+
+int switch_by_name(const char* name) {
+    for (int i = 0; i < SwitchCount; ++i) {
+        if (std::strcmp(switch_names[i], name) == 0) {
+            return i;
+        }
+    }
+    PyErr_Format(PyExc_KeyError, "%s", name);
+    return -1;
+}
+
+struct GlobalLeaf final : Leaf {
+    struct Fact {
+        Switch which;
+        int argument;
+        int64_t expected;
+    };
+    std::vector<Fact> facts;
+    bool check(PyObject*) const override {
+        for (const Fact& fact : facts) {
+            if (read(fact.which, fact.argument) != fact.expected) {
+                return false;
+            }
+        }
+        return true;
+    }
+};
+}  // namespace
+
+// {switch: address}, 0 for one that is not to be used natively.
+bool configure_globals(PyObject* symbols) {
+    PyObject *key = nullptr, *value = nullptr;
+    Py_ssize_t cursor = 0;
+    while (PyDict_Next(symbols, &cursor, &key, &value)) {
+        const char* name = PyUnicode_AsUTF8(key);
+        void* address = PyLong_AsVoidPtr(value);
+        if (name == nullptr || PyErr_Occurred()) {
+            return false;
+        }
+        if (std::strcmp(name, "global_context") == 0) {
+            global_context = reinterpret_cast<void* (*)()>(address);
+            continue;
+        }
+        const int which = switch_by_name(name);
+        if (which < 0) {
+            return false;
+        }
+        functions[which] = address;
+    }
+    return true;
+}
+
+// (switch, argument) -> its value now, for `probe.py` to verify.
+PyObject* global_value(PyObject*, PyObject* args) {
+    const char* name = nullptr;
+    int argument = 0;
+    if (!PyArg_ParseTuple(args, "s|i", &name, &argument)) {
+        return nullptr;
+    }
+    const int which = switch_by_name(name);
+    if (which < 0) {
+        return nullptr;
+    }
+    if (functions[which] == nullptr) {
+        return PyErr_Format(PyExc_KeyError, "%s", name);
+    }
+    return PyLong_FromLongLong(read(static_cast<Switch>(which), argument));
+}
+
+// The operand is a tuple of (switch, argument, expected).
+std::unique_ptr<Leaf> make_global_leaf(PyObject* operand) {
+    auto leaf = std::make_unique<GlobalLeaf>();
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(operand); ++i) {
+        const char* name = nullptr;
+        int argument = 0;
+        long long expected = 0;
+        if (!PyArg_ParseTuple(PyTuple_GET_ITEM(operand, i), "siL", &name, &argument, &expected)) {
+            return nullptr;
+        }
+        const int which = switch_by_name(name);
+        if (which < 0 || functions[which] == nullptr) {
+            PyErr_Format(PyExc_KeyError, "%s", name);
+            return nullptr;
+        }
+        leaf->facts.push_back({static_cast<Switch>(which), argument, expected});
+    }
+    return leaf;
+}
+
+}  // namespace guards

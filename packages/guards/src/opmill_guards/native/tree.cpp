@@ -1,0 +1,289 @@
+// The guard tree: accessors shared as a trie, leaf checks at its nodes, relations between values, watched module trees last.
+#include "common.h"
+
+namespace guards {
+
+namespace {
+
+struct Node {
+    Access access = Access::Local;
+    PyObject* key = nullptr;       // attribute name, item key, pinned object; kept alive by the program
+    const char* property = nullptr;  // of TensorProperty
+    Py_ssize_t index = 0;          // of a local, a key's position, a dimension
+    Py_ssize_t slot = -1;          // where relations find the value
+    std::vector<std::unique_ptr<Leaf>> leaves;
+    std::vector<Node> children;
+};
+
+struct Relation {
+    enum Kind { Same, Distinct, Call } kind = Same;
+    PyObject* function = nullptr;
+    std::vector<Py_ssize_t> slots;
+};
+
+struct Program {
+    std::vector<std::unique_ptr<Leaf>> first;
+    std::vector<Node> roots;
+    Py_ssize_t slots = 0;
+    std::vector<Relation> relations;
+    std::vector<PyObject*> watches;
+};
+
+struct Tree {
+    PyObject_HEAD
+    PyObject* description;
+    Program* program;
+};
+
+struct Call {
+    PyObject* const* locals;
+    Py_ssize_t count;
+    std::vector<Ref> slots;
+};
+
+PyObject* get(const Node& node, PyObject* value, const Call& call) {
+    switch (node.access) {
+        case Access::Local:
+            return node.index < call.count ? Py_XNewRef(call.locals[node.index]) : nullptr;
+        case Access::Pinned:
+            return Py_NewRef(node.key);
+        case Access::Attr:
+            return read_attribute(value, node.key);
+        case Access::InstanceDict:
+            return read_instance_dict(value);
+        case Access::Item:
+            return read_item(value, node.key);
+        case Access::DictKeyAt:
+            return read_key_at(value, node.index);
+        case Access::TypeOf:
+            return Py_NewRef(reinterpret_cast<PyObject*>(Py_TYPE(value)));
+        case Access::Cell:
+            return read_cell(value);
+        case Access::TensorProperty:
+            return read_tensor_property(value, node.property, node.index);
+    }
+    return nullptr;
+}
+
+bool run(const Node& node, PyObject* base, Call& call) {
+    Ref value(get(node, base, call));
+    if (!value) {
+        return false;
+    }
+    for (const auto& leaf : node.leaves) {
+        if (!leaf->check(value.get())) {
+            return false;
+        }
+    }
+    for (const Node& child : node.children) {
+        if (!run(child, value.get(), call)) {
+            return false;
+        }
+    }
+    if (node.slot >= 0) {
+        call.slots[node.slot] = std::move(value);
+    }
+    return true;
+}
+
+bool holds(const Relation& relation, const Call& call) {
+    std::vector<PyObject*> values;
+    values.reserve(relation.slots.size());
+    for (Py_ssize_t slot : relation.slots) {
+        values.push_back(call.slots[slot].get());
+    }
+    switch (relation.kind) {
+        case Relation::Same:
+            return values[0] == values[1];
+        case Relation::Distinct:
+            for (size_t i = 0; i < values.size(); ++i) {
+                for (size_t j = 0; j < i; ++j) {
+                    if (values[i] == values[j]) {
+                        return false;
+                    }
+                }
+            }
+            return true;
+        case Relation::Call: {
+            Ref answer(PyObject_Vectorcall(relation.function, values.data(), values.size(), nullptr));
+            return answer && PyObject_IsTrue(answer.get()) == 1;
+        }
+    }
+    return false;
+}
+
+bool check_program(const Program& program, PyObject* const* locals, Py_ssize_t count) {
+    Call call{locals, count, {}};
+    if (program.slots > 0) {
+        call.slots.resize(program.slots);
+    }
+    for (const auto& leaf : program.first) {
+        if (!leaf->check(Py_None)) {
+            return false;
+        }
+    }
+    for (const Node& root : program.roots) {
+        if (!run(root, nullptr, call)) {
+            return false;
+        }
+    }
+    for (const Relation& relation : program.relations) {
+        if (!holds(relation, call)) {
+            return false;
+        }
+    }
+    for (PyObject* watch : program.watches) {
+        if (!module_watch_check(watch, locals, count)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+bool parse_leaves(PyObject* descriptions, std::vector<std::unique_ptr<Leaf>>* leaves) {
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(descriptions); ++i) {
+        auto leaf = make_leaf(PyTuple_GET_ITEM(descriptions, i));
+        if (!leaf) {
+            return false;
+        }
+        leaves->push_back(std::move(leaf));
+    }
+    return true;
+}
+
+// (accessor, key, index, slot, leaves, children)
+bool parse_node(PyObject* description, Node* node) {
+    const char* access = nullptr;
+    PyObject *leaves = nullptr, *children = nullptr;
+    if (!PyArg_ParseTuple(description, "sOnnO!O!", &access, &node->key, &node->index, &node->slot, &PyTuple_Type, &leaves, &PyTuple_Type,
+                          &children) ||
+        !access_by_name(access, &node->access) || !parse_leaves(leaves, &node->leaves)) {
+        return false;
+    }
+    if (node->access == Access::TensorProperty && (node->property = PyUnicode_AsUTF8(node->key)) == nullptr) {
+        return false;
+    }
+    node->children.resize(PyTuple_GET_SIZE(children));
+    for (size_t i = 0; i < node->children.size(); ++i) {
+        if (!parse_node(PyTuple_GET_ITEM(children, i), &node->children[i])) {
+            return false;
+        }
+    }
+    return true;
+}
+
+// (kind, function or None, slots)
+bool parse_relation(PyObject* description, Relation* relation) {
+    const char* kind = nullptr;
+    PyObject* slots = nullptr;
+    if (!PyArg_ParseTuple(description, "sOO!", &kind, &relation->function, &PyTuple_Type, &slots)) {
+        return false;
+    }
+    relation->kind = std::strcmp(kind, "same") == 0       ? Relation::Same
+                     : std::strcmp(kind, "distinct") == 0 ? Relation::Distinct
+                                                          : Relation::Call;
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(slots); ++i) {
+        relation->slots.push_back(PyLong_AsSsize_t(PyTuple_GET_ITEM(slots, i)));
+    }
+    return !PyErr_Occurred();
+}
+
+// (first leaves, root nodes, slot count, relations, module watches)
+bool parse_program(PyObject* description, Program* program) {
+    PyObject *first = nullptr, *roots = nullptr, *relations = nullptr, *watches = nullptr;
+    if (!PyArg_ParseTuple(description, "O!O!nO!O!", &PyTuple_Type, &first, &PyTuple_Type, &roots, &program->slots, &PyTuple_Type,
+                          &relations, &PyTuple_Type, &watches) ||
+        !parse_leaves(first, &program->first)) {
+        return false;
+    }
+    program->roots.resize(PyTuple_GET_SIZE(roots));
+    for (size_t i = 0; i < program->roots.size(); ++i) {
+        if (!parse_node(PyTuple_GET_ITEM(roots, i), &program->roots[i])) {
+            return false;
+        }
+    }
+    program->relations.resize(PyTuple_GET_SIZE(relations));
+    for (size_t i = 0; i < program->relations.size(); ++i) {
+        if (!parse_relation(PyTuple_GET_ITEM(relations, i), &program->relations[i])) {
+            return false;
+        }
+    }
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(watches); ++i) {
+        PyObject* watch = PyTuple_GET_ITEM(watches, i);
+        if (!PyObject_TypeCheck(watch, &ModuleWatchType)) {
+            PyErr_SetString(PyExc_TypeError, "expected a ModuleWatch");
+            return false;
+        }
+        program->watches.push_back(watch);
+    }
+    return true;
+}
+
+PyObject* tree_new(PyTypeObject* type, PyObject* args, PyObject*) {
+    PyObject* description = nullptr;
+    if (!PyArg_ParseTuple(args, "O!", &PyTuple_Type, &description)) {
+        return nullptr;
+    }
+    auto program = std::make_unique<Program>();
+    if (!parse_program(description, program.get())) {
+        return nullptr;
+    }
+    auto* self = reinterpret_cast<Tree*>(type->tp_alloc(type, 0));
+    if (self != nullptr) {
+        self->description = Py_NewRef(description);
+        self->program = program.release();
+    }
+    return reinterpret_cast<PyObject*>(self);
+}
+
+int tree_traverse(PyObject* object, visitproc visit, void* arg) {
+    Py_VISIT(reinterpret_cast<Tree*>(object)->description);
+    return 0;
+}
+
+// The program borrows from the description: both go together, and only when the tree does (tuples break no cycle by themselves,
+// entries and functions do).
+void tree_dealloc(PyObject* object) {
+    auto* self = reinterpret_cast<Tree*>(object);
+    PyObject_GC_UnTrack(object);
+    delete self->program;
+    Py_XDECREF(self->description);
+    Py_TYPE(object)->tp_free(object);
+}
+
+PyObject* tree_check_method(PyObject* self, PyObject* const* args, Py_ssize_t count) {
+    return PyBool_FromLong(tree_check(self, args, count));
+}
+
+PyMethodDef tree_methods[] = {
+    {"check", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(tree_check_method)), METH_FASTCALL,
+     "check(*locals) -> bool: whether every guard holds for these values of the locals"},
+    {nullptr, nullptr, 0, nullptr},
+};
+
+PyTypeObject make_tree_type() {
+    PyTypeObject type = blank_type();
+    type.tp_name = "opmill_guards._native.Tree";
+    type.tp_basicsize = sizeof(Tree);
+    type.tp_dealloc = tree_dealloc;
+    type.tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC;
+    type.tp_traverse = tree_traverse;
+    type.tp_methods = tree_methods;
+    type.tp_new = tree_new;
+    return type;
+}
+
+}  // namespace
+
+PyTypeObject TreeType = make_tree_type();
+
+// Exceptions in a check count as its failure. An exception that was set before is kept.
+bool tree_check(PyObject* tree, PyObject* const* locals, Py_ssize_t count) {
+    const bool result = check_program(*reinterpret_cast<Tree*>(tree)->program, locals, count);
+    if (!result || PyErr_Occurred()) {
+        PyErr_Clear();
+    }
+    return result;
+}
+
+}  // namespace guards

@@ -1,0 +1,120 @@
+"""Sources and guards in plain Python: the oracle of the native tree, and what explains a failure."""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from collections.abc import Callable, Mapping
+from types import CellType, MappingProxyType
+from typing import Any
+
+from . import source as s
+from .errors import GuardError
+from .guard import Guard
+from .kinds import kind_of
+
+Locals = Mapping[str, Any]
+
+
+class Unreadable(Exception):
+    """The source leads nowhere: an attribute, key or position is missing, or the value is not of the kind the path needs."""
+
+
+def keys_of(value: Any) -> list[Any]:
+    """The keys of a dict in its own order, from the builtin storage."""
+    if isinstance(value, OrderedDict):
+        return list(OrderedDict.__iter__(value))
+    return list(dict.__iter__(value)) if isinstance(value, dict) else list(value)
+
+
+def length_of(value: Any) -> int | None:
+    """``len`` of the builtin storage, None for anything else."""
+    for builtin in (tuple, list, dict, set, frozenset, deque, MappingProxyType):
+        if isinstance(value, builtin):
+            return int(builtin.__len__(value))  # type: ignore[attr-defined]
+    return None
+
+
+def _local(source: s.Local, base: Any, local_values: Locals) -> Any:
+    return local_values[source.name]
+
+
+def _pinned(source: s.Pinned, base: Any, local_values: Locals) -> Any:
+    return source.object
+
+
+def _attr(source: s.Attr, base: Any, local_values: Locals) -> Any:
+    return getattr(base, source.name)
+
+
+def _instance_dict(source: s.InstanceDict, base: Any, local_values: Locals) -> Any:
+    return type.__dict__["__dict__"].__get__(base) if isinstance(base, type) else object.__getattribute__(base, "__dict__")
+
+
+def _item(source: s.Item, base: Any, local_values: Locals) -> Any:
+    for builtin in (dict, tuple, list):
+        if isinstance(base, builtin):
+            return builtin.__getitem__(base, source.key)  # type: ignore[index]
+    if isinstance(base, MappingProxyType):
+        return base[source.key]
+    raise Unreadable(f"{source.base} is a {type(base).__qualname__}, not a dict, tuple or list")
+
+
+def _key_at(source: s.DictKeyAt, base: Any, local_values: Locals) -> Any:
+    if not isinstance(base, (dict, MappingProxyType)) or source.position < 0:
+        raise Unreadable(f"{source.base} is not a dict")
+    return keys_of(base)[source.position]
+
+
+def _type_of(source: s.TypeOf, base: Any, local_values: Locals) -> Any:
+    return type(base)
+
+
+def _cell(source: s.CellContents, base: Any, local_values: Locals) -> Any:
+    if not isinstance(base, CellType):
+        raise Unreadable(f"{source.base} is not a cell")
+    return base.cell_contents
+
+
+def tensor_property(tensor: Any, property: str, dim: int) -> int:
+    """``tensor.size(dim)``, ``tensor.stride(dim)`` or ``tensor.storage_offset()``."""
+    return int(tensor.storage_offset() if property == "storage_offset" else getattr(tensor, property)(dim))
+
+
+def _tensor_property(source: s.TensorProperty, base: Any, local_values: Locals) -> Any:
+    return tensor_property(base, source.property, source.dim)
+
+
+_READERS: dict[type, Callable[..., Any]] = {
+    s.Local: _local,
+    s.Pinned: _pinned,
+    s.Attr: _attr,
+    s.InstanceDict: _instance_dict,
+    s.Item: _item,
+    s.DictKeyAt: _key_at,
+    s.TypeOf: _type_of,
+    s.CellContents: _cell,
+    s.TensorProperty: _tensor_property,
+}
+
+
+def read(source: s.Source, local_values: Locals) -> Any:
+    """The value that ``source`` names, given the function's locals. Raises :class:`Unreadable`."""
+    reader = _READERS.get(type(source))
+    if reader is None:
+        raise GuardError("GU003", what=f"{source!r} is no source", why="there is no reader for its class")
+    base = read(source.base, local_values) if hasattr(source, "base") else None
+    try:
+        return reader(source, base, local_values)
+    except Unreadable:
+        raise
+    except Exception as error:
+        raise Unreadable(f"{source}: {type(error).__name__}: {error}") from error
+
+
+def check(guard: Guard, local_values: Locals) -> bool:
+    """Whether the guard holds. An exception on the way counts as failure."""
+    kind = kind_of(guard)
+    try:
+        return bool(kind.check(guard, lambda source: read(source, local_values)))
+    except Exception:
+        return False

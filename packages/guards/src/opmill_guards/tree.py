@@ -1,0 +1,219 @@
+"""Sets of guards: without repetitions, cheapest first, as a native tree that shares the paths to values, and explained when one fails."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, fields, is_dataclass
+from typing import TYPE_CHECKING, Any
+
+from . import constants, probe, reference
+from . import source as s
+from .errors import GuardError
+from .guard import Guard
+from .kinds import kind_of
+
+if TYPE_CHECKING:
+    from . import _native
+
+_SOURCES = (s.Local, s.Pinned, s.Attr, s.InstanceDict, s.Item, s.DictKeyAt, s.TypeOf, s.CellContents, s.TensorProperty)
+
+
+@dataclass(frozen=True)
+class Failure:
+    """The first guard that did not hold: on what, what it expected, and what it found."""
+
+    guard: Guard
+    source: str
+    expected: str
+    found: str
+
+    def __str__(self) -> str:
+        place = f"{self.source}: " if self.source else ""
+        return f"{place}expected {self.expected}, found {self.found}"
+
+
+def _key(value: Any) -> Any:
+    if type(value) in _SOURCES:
+        return value
+    if isinstance(value, tuple) and type(value) is tuple:
+        return tuple(_key(item) for item in value)
+    if is_dataclass(value) and not isinstance(value, type):
+        return type(value), tuple(_key(getattr(value, f.name)) for f in fields(value))
+    return constants.key(value) if constants.is_constant(value) else id(value)
+
+
+@dataclass
+class _Node:
+    access: str
+    key: Any
+    index: int
+    slot: int = -1
+    leaves: list[tuple[int, str, Any]] = field(default_factory=list)
+    children: list[_Node] = field(default_factory=list)
+
+    def cost(self) -> int:
+        return min([leaf[0] for leaf in self.leaves] + [child.cost() + 1 for child in self.children], default=0)
+
+    def freeze(self) -> tuple[Any, ...]:
+        leaves = tuple((kind, operand) for _, kind, operand in sorted(self.leaves, key=lambda leaf: leaf[0]))
+        children = tuple(child.freeze() for child in sorted(self.children, key=_Node.cost))
+        return self.access, self.key, self.index, self.slot, leaves, children
+
+
+_STEPS: dict[type, Callable[[Any], tuple[str, Any, int]]] = {
+    s.Pinned: lambda source: ("pinned", source.object, 0),
+    s.Attr: lambda source: ("attr", source.name, 0),
+    s.InstanceDict: lambda source: ("dict", None, 0),
+    s.Item: lambda source: ("item", source.key, 0),
+    s.DictKeyAt: lambda source: ("key_at", None, source.position),
+    s.TypeOf: lambda source: ("type", None, 0),
+    s.CellContents: lambda source: ("cell", None, 0),
+    s.TensorProperty: lambda source: ("tensor", source.property, source.dim),
+}
+
+
+class TreeBuilder:
+    """Collects what the kinds compile to, as the description that ``_native.Tree`` takes. See ``kinds/kind.py`` for the methods."""
+
+    def __init__(self, names: tuple[str, ...]) -> None:
+        self.names = names
+        self._nodes: dict[s.Source, _Node] = {}
+        self._roots: list[_Node] = []
+        self._first: list[tuple[str, Any]] = []
+        self._relations: list[tuple[str, Any, tuple[int, ...]]] = []
+        self._watches: list[Any] = []
+        self._slots = 0
+        self._seen: set[Any] = set()
+
+    def _node(self, source: s.Source) -> _Node:
+        node = self._nodes.get(source)
+        if node is not None:
+            return node
+        if isinstance(source, s.Local):
+            if source.name not in self.names:
+                raise GuardError(
+                    "GU002", what=f"no local {source.name!r}", why=f"the function has {', '.join(self.names) or 'no parameters'}."
+                )
+            node = _Node("local", None, self.names.index(source.name))
+            self._roots.append(node)
+        else:
+            step = _STEPS.get(type(source))
+            if step is None:
+                raise GuardError("GU003", what=f"{source!r} is no source", why="there is no accessor for its class")
+            node = _Node(*step(source))
+            (self._roots if isinstance(source, s.Pinned) else self._node(source.base).children).append(node)
+        self._nodes[source] = node
+        return node
+
+    def leaf(self, source: s.Source, kind: str, operand: Any, cost: int) -> None:
+        self._node(source).leaves.append((cost, kind, operand))
+
+    def first(self, kind: str, operand: Any) -> None:
+        self._first.append((kind, operand))
+
+    def relation(self, kind: str, function: Callable[..., bool] | None, sources: tuple[s.Source, ...]) -> None:
+        slots = []
+        for source in sources:
+            node = self._node(source)
+            if node.slot < 0:
+                node.slot = self._slots
+                self._slots += 1
+            slots.append(node.slot)
+        self._relations.append((kind, function, tuple(slots)))
+
+    def watch(self, watch: Any) -> None:
+        self._watches.append(watch)
+
+    def add(self, guard: Guard) -> None:
+        key = _key(guard)
+        if key not in self._seen:
+            self._seen.add(key)
+            kind_of(guard).compile(guard, self)
+
+    def nested(self, guards: tuple[Guard, ...]) -> _native.Tree:
+        builder = TreeBuilder(self.names)
+        for guard in guards:
+            builder.add(guard)
+        return builder.build()
+
+    def read(self, source: s.Source, values: tuple[Any, ...]) -> Any:
+        return reference.read(source, dict(zip(self.names, values)))
+
+    def check(self, guard: Guard, values: tuple[Any, ...]) -> bool:
+        return reference.check(guard, dict(zip(self.names, values)))
+
+    def build(self) -> _native.Tree:
+        from . import _native
+
+        probe.configure()
+        roots = tuple(root.freeze() for root in sorted(self._roots, key=_Node.cost))
+        return _native.Tree((tuple(self._first), roots, self._slots, tuple(self._relations), tuple(self._watches)))
+
+
+class GuardSet:
+    """What one compiled entry relies on. Guards that say the same are kept once; cheap ones go first."""
+
+    def __init__(self, guards: Iterable[Guard]) -> None:
+        unique: dict[Any, Guard] = {}
+        for guard in guards:
+            unique.setdefault(_key(guard), guard)
+        prepared = [kind_of(guard).prepare(guard) for guard in unique.values()]
+        self.guards: tuple[Guard, ...] = tuple(sorted(prepared, key=lambda guard: kind_of(guard).cost))
+
+    def native(self, names: Iterable[str]) -> _native.Tree:
+        """The native tree for a function whose locals at entry are ``names``, in this order. GuardError GU002 for a local not among them.
+        A tree remembers what it saw of modules: each call makes a new one, as of the present."""
+        builder = TreeBuilder(tuple(names))
+        for guard in self.guards:
+            builder.add(guard)
+        return builder.build()
+
+    def check(self, local_values: Mapping[str, Any]) -> bool:
+        """Whether all guards hold, in Python."""
+        return all(reference.check(guard, local_values) for guard in self.guards)
+
+    def explain(self, local_values: Mapping[str, Any]) -> Failure | None:
+        """The first guard that does not hold, None if all do."""
+        for guard in self.guards:
+            if not reference.check(guard, local_values):
+                return _failure(guard, local_values)
+        return None
+
+    def __len__(self) -> int:
+        return len(self.guards)
+
+    def __iter__(self) -> Any:
+        return iter(self.guards)
+
+    def __str__(self) -> str:
+        return "\n".join(describe(guard) for guard in self.guards)
+
+
+def describe(guard: Guard) -> str:
+    """One line that says what the guard holds."""
+    sources = ", ".join(str(source) for source in kind_of(guard).sources(guard))
+    facts = [
+        f"{f.name}={_text(getattr(guard, f.name))}"
+        for f in fields(guard)
+        if f.repr and f.name not in ("source", "other", "sources") and getattr(guard, f.name) is not None
+    ]
+    return f"{type(guard).__name__}({', '.join([sources] * bool(sources) + facts)})"
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, tuple) and len(value) > 8:
+        return f"<{len(value)} of them>"
+    text = value.__qualname__ if isinstance(value, type) else repr(value)
+    return text if len(text) <= 200 else text[:197] + "..."
+
+
+def _failure(guard: Guard, local_values: Mapping[str, Any]) -> Failure:
+    kind = kind_of(guard)
+    where = ", ".join(str(source) for source in kind.sources(guard))
+    try:
+        expected, found = kind.describe(guard, lambda source: reference.read(source, local_values))
+    except reference.Unreadable as error:
+        expected, found = describe(guard), f"nothing there: {error}"
+    except Exception as error:
+        expected, found = describe(guard), f"an error: {type(error).__name__}: {error}"
+    return Failure(guard, where, expected, found)
