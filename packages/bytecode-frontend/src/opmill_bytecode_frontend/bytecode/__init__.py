@@ -17,3 +17,5 @@ from .program import ExceptionRange as ExceptionRange
 from .program import Instruction as Instruction
 from .program import Position as Position
 from .program import Program as Program
+from .program import copy_instructions as copy_instructions
+from .program import split_pairs as split_pairs

@@ -14,6 +14,10 @@ def stack_effect(instruction: Instruction, *, jump: bool = False) -> int:
     opname = PSEUDO.get(instruction.opname, instruction.opname)
     if opname == "RETURN_GENERATOR":
         return 1  # what is sent first; 3.11 and 3.12 do not count it
+    if opname == "PRECALL":
+        return 0  # 3.11 counts the arguments here, but CALL takes them
+    if opname == "CALL":
+        return -1 - instruction.argval
     if opname in HAS_JUMP or instruction.target is not None:
         return dis.stack_effect(_number(opname), 0, jump=jump)
     if opname in HAS_NAME:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .flow import reachable, successors
 from .program import Instruction, Program
-from .versions import HAS_VARIABLE, VERSION
+from .versions import HAS_VARIABLE
 
 # Functions that may read every variable of the frame that calls them.
 _READS_ALL = frozenset({"locals", "vars", "dir", "eval", "exec"})
@@ -31,8 +31,8 @@ def uses_and_kills(instruction: Instruction) -> tuple[tuple[str, ...], tuple[str
 def liveness(program: Program) -> dict[Instruction, frozenset[str]]:
     """The variables (locals, cells, free ones) that may be read from each instruction on, exceptions included.
 
-    All count as live where ``locals()`` and its kin may still be called, and the first parameter where 3.11's
-    zero-argument ``super()`` may.
+    All count as live where ``locals()`` and its kin may still be called, and the first parameter where ``super()`` may, which
+    looks for it in the frame.
     """
     edges = successors(program)
     special = _hidden_uses(program)
@@ -62,13 +62,12 @@ def live_at(program: Program, at: Instruction) -> frozenset[str]:
 
 def _hidden_uses(program: Program) -> dict[Instruction, frozenset[str]]:
     everything = frozenset([*program.varnames, *program.cellvars, *program.freevars])
-    first = frozenset(program.varnames[:1]) if VERSION < (3, 12) and "__class__" in program.freevars else frozenset()
+    first = frozenset(program.varnames[:1]) if "__class__" in program.freevars else frozenset()
     result: dict[Instruction, frozenset[str]] = {}
     for instruction in program.instructions:
-        if instruction.opname not in ("LOAD_GLOBAL", "LOAD_NAME"):
-            continue
-        if instruction.argval in _READS_ALL:
+        opname, value = instruction.opname, instruction.argval
+        if opname in ("LOAD_GLOBAL", "LOAD_NAME") and value in _READS_ALL:
             result[instruction] = everything
-        elif instruction.argval == "super":
+        elif (opname in ("CALL", "PRECALL") and value == 0) or (opname == "LOAD_SUPER_ATTR" and not instruction.flag & 2):
             result[instruction] = first
     return result

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
+
+from .versions import PAIR_HALVES
 
 
 class Position(NamedTuple):
@@ -135,3 +137,30 @@ class Program:
             guarded = f"  [{numbers.get(id(handler.target), '?')} depth {handler.depth}{' lasti' * handler.lasti}]" if handler else ""
             lines.append(f"{number:5} {instruction.opname:28} {argument}{flag}  # {instruction.position.lineno}{guarded}")
         return "\n".join(lines)
+
+
+def copy_instructions(instructions: Iterable[Instruction]) -> dict[Instruction, Instruction]:
+    """Copies instructions and the links among them: original -> copy, in order. Links to others are kept as they are."""
+    copies = {instruction: replace(instruction) for instruction in instructions}
+    handlers: dict[ExceptionHandler, ExceptionHandler] = {}
+    for copy in copies.values():
+        if copy.target is not None:
+            copy.target = copies.get(copy.target, copy.target)
+        if copy.handler is not None:
+            handler = copy.handler
+            if handler not in handlers:
+                handlers[handler] = replace(handler, target=copies.get(handler.target, handler.target))
+            copy.handler = handlers[handler]
+    return copies
+
+
+def split_pairs(program: Program) -> None:
+    """Replaces 3.13's super-instructions by the two that each stands for, in place."""
+    instructions: list[Instruction] = []
+    for instruction in program.instructions:
+        instructions.append(instruction)
+        if isinstance(instruction.argval, tuple) and instruction.opname in PAIR_HALVES:
+            (first, second), (name, other) = PAIR_HALVES[instruction.opname], instruction.argval
+            instruction.opname, instruction.argval, instruction.index = first, name, None
+            instructions.append(replace(instruction, opname=second, argval=other))
+    program.instructions = instructions

@@ -29,7 +29,12 @@ def _names(numbers: list[int]) -> frozenset[str]:
 
 HAS_CONST = _names(dis.hasconst)
 HAS_NAME = _names(dis.hasname)
-PAIR_OPS = frozenset({"LOAD_FAST_LOAD_FAST", "STORE_FAST_LOAD_FAST", "STORE_FAST_STORE_FAST"})
+PAIR_HALVES: dict[str, tuple[str, str]] = {
+    "LOAD_FAST_LOAD_FAST": ("LOAD_FAST", "LOAD_FAST"),
+    "STORE_FAST_LOAD_FAST": ("STORE_FAST", "LOAD_FAST"),
+    "STORE_FAST_STORE_FAST": ("STORE_FAST", "STORE_FAST"),
+}
+PAIR_OPS = frozenset(PAIR_HALVES)
 """3.13 super-instructions: two local variables of four bits each."""
 HAS_VARIABLE = (_names(dis.haslocal) | _names(dis.hasfree)) - PAIR_OPS
 HAS_JUMP = _names(dis.hasjrel)

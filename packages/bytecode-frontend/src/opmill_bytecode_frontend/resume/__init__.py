@@ -1,0 +1,14 @@
+"""Continuing a function from the middle: what a graph break needs. Needs no torch."""
+
+from .leave import emit_leave as emit_leave
+from .leave import leave_at as leave_at
+from .leave import split as split
+from .make import Parameter as Parameter
+from .make import ParameterKind as ParameterKind
+from .make import Resume as Resume
+from .make import closure_of as closure_of
+from .make import make_resume as make_resume
+from .states import Bound as Bound
+from .states import StackKind as StackKind
+from .states import State as State
+from .states import states as states

@@ -1,0 +1,285 @@
+"""Functions that continue another one from the middle."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from types import CodeType
+
+from ..bytecode import Emitter, Instruction, Program, assemble, copy_instructions, decode, live_at, reachable, split_pairs, uses_and_kills
+from ..bytecode.versions import VERSION
+from ..errors import Unsupported
+from .states import Bound, StackKind, State, states
+
+_HAS_DOCSTRING = 0x4000000  # 3.13
+_DROPPED_FLAGS = inspect.CO_VARARGS | inspect.CO_VARKEYWORDS | _HAS_DOCSTRING
+
+
+class ParameterKind(Enum):
+    """What the caller of a resume function passes."""
+
+    LOCAL = "local"
+    """The value of the local variable ``name``."""
+    CELL = "cell"
+    """The cell of ``name`` itself (`Emitter.load_closure`): nested functions go on sharing it."""
+    STACK = "stack"
+    """The value at ``place`` of the stack, counted from the bottom."""
+    HANDLED = "handled"
+    """The exception handled by the handler whose PREVIOUS is at ``place`` of the stack: the PREVIOUS of the next handler
+    inside, or what `sys.exception` returns for the innermost."""
+    EXCEPTION = "exception"
+    """The exception to raise where the original function was."""
+
+
+_PASSED = {StackKind.VALUE: ParameterKind.STACK, StackKind.PREVIOUS: ParameterKind.HANDLED}
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """One positional parameter of a resume function; ``name`` is what the code object calls it."""
+
+    kind: ParameterKind
+    name: str
+    place: int = -1
+
+
+@dataclass(frozen=True)
+class Resume:
+    """A resume function's code and how to call it: one positional argument for each parameter, in order.
+
+    The function must be made with the original function's globals and closure (``code.co_freevars`` is a part of the
+    original's, in its order: see `closure_of`). ``offsets`` maps its instructions' byte offsets to the original's.
+    """
+
+    code: CodeType
+    parameters: tuple[Parameter, ...]
+    stack: tuple[StackKind, ...]
+    offsets: dict[int, int]
+
+    def original_offset(self, offset: int) -> int | None:
+        """Where in the original code an instruction of this one comes from; ``None`` for what restores the state."""
+        return self.offsets.get(offset)
+
+
+def make_resume(
+    program: Program,
+    at: Instruction,
+    *,
+    stack: Sequence[StackKind] | None = None,
+    bound: Iterable[str] | None = None,
+    raising: bool = False,
+    parent: Resume | None = None,
+) -> Resume:
+    """The code that goes on with ``program`` at ``at``, which has not run yet.
+
+    ``stack`` says what is on the value stack (bottom first) and ``bound`` which variables are bound; both are found by
+    analysis when not given, and must be given where they differ from path to path. Variables that are never read again are no
+    parameters. What is under a ``try`` or ``with`` stays under it: an ``__exit__`` is an ordinary stack value, exceptions
+    being handled are handled again. With ``raising``, the code does not run ``at`` but raises its last argument there, for
+    instructions whose exceptions are handled in the function: the handlers then run in the resume function.
+    ``parent`` is the Resume that ``program`` was decoded from, if any, so that ``offsets`` reach the very original.
+
+    Raises Unsupported: FE101 generators and coroutines, FE102 a stack that is not known, FE103 a variable that may or may not
+    be bound, FE104 ``raising`` without a handler, FE105 an instruction that belongs to the one before it.
+    """
+    where = f"{program.filename}:{at.position.lineno}"
+    if program.is_generator:
+        raise Unsupported(
+            "FE101",
+            what=f"a graph break in the generator or coroutine {program.qualname}",
+            why="its frame is suspended and resumed by others and cannot be split in two",
+            hint="move the unsupported operation out of the generator",
+            where=where,
+        )
+    if raising and at.handler is None:
+        raise Unsupported("FE104", what=f"{at.opname} has no handler to raise to", why="the exception leaves the function", where=where)
+    if not raising:
+        _check_place(program, at, where)
+    state = _state(program, at, stack, bound, where)
+    target = at.handler.target if raising and at.handler is not None else at
+    kinds = state.stack[: at.handler.depth] if raising and at.handler is not None else state.stack
+    variables = _variables(program, target, state, where)
+    return _build(program, at, target, kinds, variables, raising, parent)
+
+
+def _check_place(program: Program, at: Instruction, where: str) -> None:
+    """Refuses the places that exist in the code but not between two steps of the interpreter."""
+    number = program.instructions.index(at)
+    before = program.instructions[:number]
+    started = any(instruction.opname == "RESUME" for instruction in before)
+    if not started:
+        why = "the function has not begun to run there"
+    elif any(instruction.opname == "KW_NAMES" for instruction in before[-2:]) and at.opname in ("PRECALL", "CALL"):
+        why = "the names of its keyword arguments are already on their way"
+    elif at.opname == "END_FOR" or (before[-1].opname == "END_FOR" and VERSION >= (3, 13)):
+        why = "loops jump over this instruction"
+    else:
+        return
+    raise Unsupported("FE105", what=f"a graph break before {at.opname}", why=why, hint="break one instruction earlier", where=where)
+
+
+def closure_of(resume: Resume, code: CodeType, closure: tuple | None) -> tuple | None:
+    """The closure for a resume function, from the closure of a function with ``code``."""
+    cells = dict(zip(code.co_freevars, closure or (), strict=True))
+    return tuple(cells[name] for name in resume.code.co_freevars) or None
+
+
+def _state(
+    program: Program, at: Instruction, stack: Sequence[StackKind] | None, bound: Iterable[str] | None, where: str
+) -> State:
+    if stack is None or bound is None:
+        found = states(program).get(at)
+        if found is None:
+            raise Unsupported("FE102", what=f"{at.opname} is never reached", why="nothing is known of the stack there", where=where)
+        stack = found.stack if stack is None else stack
+        known = found.bound if bound is None else {name: Bound.YES for name in bound}
+    else:
+        known = {name: Bound.YES for name in bound}
+    for kind in stack:
+        if kind in (StackKind.MAYBE_NULL, StackKind.PREVIOUS_COPY):
+            raise Unsupported(
+                "FE102",
+                what=f"a graph break with {kind.value} on the stack",
+                why="what must be restored there is not known before the program runs",
+                where=where,
+            )
+    return State(tuple(stack), known)
+
+
+def _variables(program: Program, target: Instruction, state: State, where: str) -> list[str]:
+    """The variables to pass, in the original order of slots: 3.11's ``super()`` looks for the first parameter in the first."""
+    live = live_at(program, target)
+    order = dict.fromkeys([*program.varnames, *program.cellvars, *sorted(live)])
+    free = set(program.freevars) - set(program.varnames)
+    variables = [name for name in order if name in live and name not in free and state.is_bound(name) is not Bound.NO]
+    for name in variables:
+        if state.is_bound(name) is Bound.MAYBE:
+            raise Unsupported(
+                "FE103",
+                what=f"a graph break where the variable {name!r} may be unbound",
+                why="it is read later, and whether it is bound differs from path to path",
+                hint="bind it before the break",
+                where=where,
+            )
+    return variables
+
+
+def _parameters(program: Program, variables: list[str], kinds: Sequence[StackKind], raising: bool) -> list[Parameter]:
+    cells = set(program.cellvars)
+    parameters = [Parameter(ParameterKind.CELL if name in cells else ParameterKind.LOCAL, name) for name in variables]
+    taken = set(variables)
+    for place, kind in enumerate(kinds):
+        if kind in _PASSED:
+            parameters.append(Parameter(_PASSED[kind], _fresh(f".stack{place}", taken), place))
+    if raising:
+        parameters.append(Parameter(ParameterKind.EXCEPTION, _fresh(".exception", taken)))
+    return parameters
+
+
+def _fresh(name: str, taken: set[str]) -> str:
+    while name in taken:
+        name = "." + name
+    taken.add(name)
+    return name
+
+
+def _build(
+    program: Program,
+    at: Instruction,
+    target: Instruction,
+    kinds: Sequence[StackKind],
+    variables: list[str],
+    raising: bool,
+    parent: Resume | None,
+) -> Resume:
+    parameters = _parameters(program, variables, kinds, raising)
+    rest = reachable(program, target)
+    copies = copy_instructions(instruction for instruction in program.instructions if instruction in rest)
+    rest_code = Program(**{**vars(program), "instructions": list(copies.values())})
+    split_pairs(rest_code)  # the slots move, and pairs reach the first 16 only
+    body = rest_code.instructions
+    used = {name for instruction in body for name in (*_named(instruction),)}
+    code = Program(
+        name=program.name,
+        qualname=program.qualname,
+        filename=program.filename,
+        firstlineno=program.firstlineno,
+        argcount=len(parameters),
+        flags=program.flags & ~_DROPPED_FLAGS,
+        varnames=[parameter.name for parameter in parameters],
+        cellvars=[name for name in program.cellvars if name in used or name in variables],
+        # All free variables stay: super() looks for __class__ among them.
+        freevars=list(program.freevars),
+        consts=[None],  # no docstring
+    )
+    emitter = Emitter(at.position)
+    lasti = _Lasti()
+    _restore(emitter, code, parameters, kinds, lasti)
+    if raising and at.handler is not None:
+        emitter.load_fast(parameters[-1].name)
+        # One range with the copies of what the same handler covers: the handler must be theirs, or a copy for this one.
+        emitter.handler = type(at.handler)(copies[at.handler.target], at.handler.depth, at.handler.lasti)
+        emitter.reraise()
+        resumed = emitter.instructions[-1]
+    else:
+        resumed = copies[target]
+        if body[0] is not resumed:
+            emitter.jump(resumed)
+    code.instructions = emitter.instructions + body
+    assembled = assemble(code)
+    layout = decode(assembled)
+    place = {instruction: number for number, instruction in enumerate(code.instructions)}
+    offset_now = [instruction.offset or 0 for instruction in layout.instructions]
+    units = offset_now[place[resumed]] // 2
+    consts = tuple(units if value is lasti else value for value in assembled.co_consts)
+    offsets = {offset_now[place[copy]]: _origin(original, parent) for original, copy in copies.items()}
+    return Resume(
+        assembled.replace(co_consts=consts),
+        tuple(parameters),
+        tuple(kinds),
+        {now: then for now, then in offsets.items() if then is not None},
+    )
+
+
+class _Lasti:
+    """Stands among the constants for the offset where the function was resumed, until that is known."""
+
+
+def _named(instruction: Instruction) -> tuple[str, ...]:
+    uses, kills = uses_and_kills(instruction)
+    return (*uses, *kills, instruction.argval) if instruction.opname == "STORE_CLOSURE" else (*uses, *kills)
+
+
+def _origin(original: Instruction, parent: Resume | None) -> int | None:
+    if original.offset is None or parent is None:
+        return original.offset
+    return parent.original_offset(original.offset)
+
+
+def _restore(
+    emitter: Emitter, code: Program, parameters: Sequence[Parameter], kinds: Sequence[StackKind], lasti: object
+) -> None:
+    """Receives the parameters and puts the value stack back as it was."""
+    cells = [parameter.name for parameter in parameters if parameter.kind is ParameterKind.CELL]
+    emitter.prologue(free=len(code.freevars), resume=False)
+    for name in cells:
+        # MAKE_CELL tells the interpreter (for locals() and super()) that there is a cell; the one passed takes its place.
+        emitter.load_closure(name)
+        emitter.make_cell(name)
+        emitter.store_closure(name)
+    emitter.prologue()
+    names = {parameter.place: parameter.name for parameter in parameters if parameter.place >= 0}
+    for place, kind in enumerate(kinds):
+        match kind:
+            case StackKind.NULL:
+                emitter.push_null()
+            case StackKind.LASTI:
+                emitter.load_const(lasti)
+            case StackKind.PREVIOUS:
+                emitter.load_fast(names[place])
+                emitter.push_exc_info()
+                emitter.pop_top()
+            case _:
+                emitter.load_fast(names[place])
