@@ -1,0 +1,49 @@
+"""What the generator takes, and why it leaves the rest."""
+
+from __future__ import annotations
+
+from opmill_graph_ir.loops.ir import LoopKernel, Op
+
+from . import walk
+from .emit.primitives import LOGICAL, ROWS
+from .emit.types import TYPES
+
+_ANY_TYPE = {"cast", "bitcast", "where"}
+_REDUCTIONS = {"sum", "prod", "max", "min", "any", "all", "xor", "argmax", "argmin", "welford"}
+
+
+def refusal(kernel: LoopKernel) -> str | None:
+    """Why the kernel cannot be built; None where it can."""
+    for buffer in kernel.buffers:
+        if buffer.dtype not in TYPES:
+            return f"element type {buffer.dtype}"
+    for nest in kernel.nests:
+        for phase in nest.phases:
+            for e in walk.expressions(phase):
+                if e.dtype not in TYPES:
+                    return f"element type {e.dtype}"
+                if isinstance(e, Op) and (reason := _op_refusal(e)) is not None:
+                    return reason
+            for r in phase.reductions:
+                if r.op not in _REDUCTIONS:
+                    return f"reduction {r.op}"
+                if r.dtype not in TYPES or TYPES[r.dtype].kind == "raw":
+                    return f"reduction in {r.dtype}"
+    return None
+
+
+def _op_refusal(e: Op) -> str | None:
+    if e.name in LOGICAL:
+        return None
+    if e.name == "bitcast":
+        source, to = TYPES[e.args[0].dtype], TYPES[e.dtype]
+        plain = source.size == to.size and "bool" not in (source.kind, to.kind)
+        return None if plain else f"bitcast from {source.name} to {to.name}"
+    if e.name in _ANY_TYPE:
+        return None
+    row = ROWS.get(e.name)
+    if row is None:
+        return f"primitive {e.name}"
+    if row.text(TYPES[e.args[0].dtype].kind, 1) is None:
+        return f"primitive {e.name} on {e.args[0].dtype}"
+    return None

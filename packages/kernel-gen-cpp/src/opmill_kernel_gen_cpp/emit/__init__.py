@@ -1,0 +1,1 @@
+"""From loop IR's values to C++ text."""

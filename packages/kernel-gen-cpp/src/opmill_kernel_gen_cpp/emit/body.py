@@ -1,0 +1,415 @@
+"""Expressions of a nest as C++ statements: each distinct value is computed once, in the outermost block where it can be."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from opmill_graph_ir.loops.index import Index, index
+from opmill_graph_ir.loops.ir import Check, Const, Expr, IndexValue, Load, Op, Ref, Store
+
+from ..target import Target
+from . import convert, memory
+from .block import Block
+from .convert import Vectors
+from .functions import function, splat
+from .index_text import index_text
+from .needs import Needs
+from .primitives import COMPARISONS, LOGICAL, ROWS
+from .types import SIGNED_OF_SIZE, TYPES
+
+_CALL = re.compile(r"%(\w+)")
+_FLOAT32_OVERFLOW = 3.4028235677973366e38  # from here on, rounding to float32 gives an infinity
+LaneStride = int | str | None
+"""Elements between the addresses of neighbouring lanes: a number, C++ text, or None where it varies."""
+
+
+@dataclass(frozen=True)
+class Value:
+    """C++ text of a value, and whether it is a vector."""
+
+    text: str
+    vector: bool
+
+
+@dataclass(frozen=True)
+class VectorAxis:
+    """The axis that runs along the lanes. ``part``: (name of the number of lanes in use, name of the mask) where not all are."""
+
+    axis: str
+    vectors: Vectors
+    part: tuple[str, str] | None = None
+
+
+class Body:
+    """State of emission inside one nest. ``block`` is the innermost open block; ``copy`` numbers the copies of an unrolled vector loop."""
+
+    def __init__(self, root: Block, needs: Needs, target: Target, extents: Mapping[str, int], volatile: frozenset[str]) -> None:
+        self.root = self.block = root
+        self.needs, self.target, self.extents, self.volatile = needs, target, dict(extents), volatile
+        self.copy = 0
+        self.lanes: VectorAxis | None = None
+        self.names: dict[str, str] = {}
+        self.homes: dict[str, Block] = {}
+        self.lets: dict[str, Expr] = {}
+        self.results: dict[tuple[str, int], tuple[Value, Block]] = {}
+        self._counter = itertools.count()
+        self._depends: dict[Expr, tuple[frozenset[str], bool]] = {}
+
+    # ---- names -----------------------------------------------------------------------------------------------------
+
+    def fresh(self, prefix: str = "t") -> str:
+        return f"{prefix}{next(self._counter)}"
+
+    def bind_axis(self, axis: str, text: str, block: Block) -> None:
+        self.names[axis], self.homes[axis] = text, block
+
+    def depends(self, expr: Expr) -> tuple[frozenset[str], bool]:
+        """Names that a value depends on, lets not resolved; and whether it reads a buffer that the nest also writes."""
+        if (known := self._depends.get(expr)) is not None:
+            return known
+        names: frozenset[str] = frozenset()
+        volatile = False
+        children: tuple[Expr, ...] = ()
+        if isinstance(expr, IndexValue):
+            names = expr.index.symbols
+        elif isinstance(expr, Load):
+            names, volatile = expr.index.symbols, expr.buffer in self.volatile
+            children = (expr.mask,) if expr.mask is not None else ()
+        elif isinstance(expr, Op):
+            children = expr.args
+        elif isinstance(expr, Ref):
+            names = frozenset([expr.name])
+        for child in children:
+            n, v = self.depends(child)
+            names, volatile = names | n, volatile or v
+        self._depends[expr] = names, volatile
+        return names, volatile
+
+    def _name_home(self, name: str) -> Block:
+        if (result := self.results.get((name, self.copy))) is not None:
+            return result[1]
+        if name in self.lets:
+            return self.home(self.lets[name])
+        return self.homes.get(name, self.root)
+
+    def home(self, expr: Expr) -> Block:
+        """The block that a value is computed in."""
+        names, volatile = self.depends(expr)
+        if volatile:
+            return self.block
+        return max((self._name_home(n) for n in names), key=lambda b: b.depth, default=self.root)
+
+    def varies_name(self, name: str) -> bool:
+        """Whether a name differs between lanes."""
+        if self.lanes is None:
+            return False
+        if name == self.lanes.axis:
+            return True
+        if (result := self.results.get((name, self.copy))) is not None:
+            return result[0].vector
+        return name in self.lets and self.varies(self.lets[name])
+
+    def varies(self, expr: Expr) -> bool:
+        return any(self.varies_name(n) for n in self.depends(expr)[0])
+
+    # ---- values ----------------------------------------------------------------------------------------------------
+
+    def value(self, expr: Expr) -> Value:
+        if isinstance(expr, Const):
+            return Value(const_text(expr), False)
+        if isinstance(expr, Ref):
+            return self.named(expr.name)
+        home = self.home(expr)
+        key = (expr, self.copy if self.varies(expr) else -1)
+        if (known := home.memo.get(key)) is not None:
+            return known  # type: ignore[return-value]
+        made = _EMIT[type(expr)](self, expr, home)
+        home.memo[key] = made
+        return made
+
+    def named(self, name: str) -> Value:
+        """A let or a reduction's result."""
+        if (result := self.results.get((name, self.copy))) is not None:
+            return result[0]
+        return self.value(self.lets[name])
+
+    def settle(self, name: str) -> None:
+        """Computes a let here and now: what it reads may be overwritten later."""
+        expr = self.lets[name]
+        self.results[name, self.copy] = self.value(expr), self.home(expr)
+
+    def forget_volatile(self) -> None:
+        """After a store: values read from written buffers are stale."""
+        for key in [k for k in self.block.memo if isinstance(k, tuple) and self.depends(k[0])[1]]:
+            del self.block.memo[key]
+
+    def bind(self, home: Block, text: str, dtype: str, is_vector: bool) -> Value:
+        name = self.fresh()
+        home.add(f"const {convert.value_type(self.needs, dtype, self._vectors(is_vector))} {name} = {text};")
+        return Value(name, is_vector)
+
+    def _vectors(self, is_vector: bool) -> Vectors | None:
+        return self.lanes.vectors if is_vector and self.lanes else None
+
+    def wide(self, expr: Expr) -> str:
+        """The value as a vector."""
+        value = self.value(expr)
+        return value.text if value.vector else self.spread(value.text, expr.dtype, self.home(expr))
+
+    def spread(self, text: str, dtype: str, home: Block) -> str:
+        """A scalar in every lane."""
+        assert self.lanes is not None
+        vectors = self.lanes.vectors
+        short = convert.value_short(dtype, vectors)
+        key = ("spread", text, short, vectors)
+        if key not in home.memo:
+            put = splat(self.needs, short, vectors.lanes)
+            name = self.fresh()
+            scalar = f"{text} ? -1 : 0" if dtype == "bool" else text
+            home.add(f"const {self.needs.vector(short, vectors.lanes)} {name} = {put}({scalar});")
+            home.memo[key] = name
+        return str(home.memo[key])
+
+    # ---- indices ---------------------------------------------------------------------------------------------------
+
+    def index(self, i: Index, lane: str = "") -> str:
+        """An index at lane 0, or at lane ``lane``."""
+        names = dict(self.names)
+        for symbol in i.symbols:
+            if symbol in self.lets or (symbol, self.copy) in self.results:
+                value = self.named(symbol)
+                names[symbol] = f"(long){value.text}[{lane or 0}]" if value.vector else f"(long){value.text}"
+        if lane and self.lanes is not None:
+            names[self.lanes.axis] = f"({self.names[self.lanes.axis]} + {lane})"
+        return index_text(i, names, self.extents, self.needs)
+
+    def lane_stride(self, i: Index) -> LaneStride:
+        if self.lanes is None or not any(self.varies_name(s) for s in i.symbols):
+            return 0
+        axis, lanes = self.lanes.axis, self.lanes.vectors.lanes
+        if any(self.varies_name(s) for s in i.symbols if s != axis):
+            return None
+        stride = i.stride_of(axis)
+        if stride is None:  # i // 64 and i % 64 are even within vectors of 8, which begin at multiples of 8
+            blocks = self.extents.get(axis, 1 << 40) // lanes + 1
+            parts = i.substitute({axis: index("lane block") * lanes + "lane"}, self.extents | {"lane": lanes, "lane block": blocks})
+            stride = parts.stride_of("lane")
+            if stride is None or "lane block" in stride.symbols:
+                return None
+        return stride.constant if stride.constant is not None else self.index(stride)
+
+    # ---- effects ---------------------------------------------------------------------------------------------------
+
+    def check(self, check: Check, number: int) -> None:
+        value = self.value(check.condition)
+        home = self.home(check.condition)
+        if not value.vector:
+            home.add(f"if (!{value.text}) return {number};")
+            return
+        assert self.lanes is not None
+        vectors = self.lanes.vectors
+        every = memory.all_lanes(self.needs, vectors.mask_short(), vectors.lanes)
+        mask = f"{value.text} | ~{self.lanes.part[1]}" if self.lanes.part else value.text
+        self.block.add(f"if (!{every}({mask})) return {number};")
+
+    def store(self, store: Store) -> None:
+        dtype = store.value.dtype
+        stride = self.lane_stride(store.index)
+        value = self.value(store.value)
+        if self.lanes is None or not (value.vector or stride != 0 or (store.mode == "add" and self._inside())):
+            self.block.add(self._assign(f"{store.buffer}[{self.index(store.index)}]", value.text, dtype, store.mode))
+            return
+        vectors, part = self.lanes.vectors, self.lanes.part
+        text = convert.to_memory(self.needs, self.wide(store.value), dtype, vectors)
+        short = convert.memory_short(dtype)
+        if stride == 1 and store.mode == "set":
+            helper = (memory.store_part if part else memory.store)(self.needs, short, vectors.lanes)
+            tail = f", {part[0]}" if part else ""
+            self.block.add(f"{helper}({store.buffer} + {self.index(store.index)}, {text}{tail});")
+            return
+        name = self.fresh()
+        self.block.add(f"const {self.needs.vector(short, vectors.lanes)} {name} = {text};")
+        assign = self._assign(f"{store.buffer}[{self.index(store.index, 'l')}]", f"{name}[l]", dtype, store.mode)
+        self.block.add(f"for (int l = 0; l < {part[0] if part else vectors.lanes}; ++l) {assign}")
+
+    def _inside(self) -> bool:
+        """Whether the vector axis is open here."""
+        return self.lanes is not None and self.lanes.axis in self.names
+
+    def _assign(self, place: str, text: str, dtype: str, mode: str) -> str:
+        if mode == "set":
+            return f"{place} = {text};"
+        if TYPES[dtype].kind == "raw":
+            old, new = (convert.cast(self.needs, t, dtype, "float32", None, self.target) for t in (place, text))
+            return f"{place} = {convert.cast(self.needs, f'{old} + {new}', 'float32', dtype, None, self.target)};"
+        return f"{place} {'|' if dtype == 'bool' else '+'}= {text};"
+
+    def masked(self, mask: str, text: str, otherwise: str, dtype: str) -> str:
+        """A choice by lane mask (of the loop's mask width) between vectors."""
+        assert self.lanes is not None
+        vectors = self.lanes.vectors
+        size = vectors.mask if dtype == "bool" else TYPES[dtype].size
+        return f"({convert.mask_for(self.needs, mask, size, vectors)} ? {text} : {otherwise})"
+
+
+# ---- one function a kind of expression -----------------------------------------------------------------------------------
+
+
+def const_text(c: Const) -> str:
+    """A constant as C++ text, exact."""
+    if c.dtype == "bool":
+        return "true" if c.value else "false"
+    if TYPES[c.dtype].kind == "raw":
+        return half_bits(float(c.value), c.dtype)
+    if TYPES[c.dtype].kind == "float":
+        value, suffix = float(c.value), "f" if c.dtype == "float32" else ""
+        if math.isnan(value):
+            return f"__builtin_nan{suffix}(\"\")"
+        if math.isinf(value) or (c.dtype == "float32" and abs(value) >= _FLOAT32_OVERFLOW):
+            return f"{'-' if value < 0 else ''}__builtin_inf{suffix}()"
+        return f"{float_text(value)}{suffix}"
+    value = int(c.value)
+    if value == -(1 << 63):
+        return "(-0x7fffffffffffffffL - 1)"
+    return f"{value}{'UL' if c.dtype == 'uint64' else 'L' if c.dtype == 'int64' else ''}"
+
+
+def float_text(value: float) -> str:
+    """Decimal where that is short and exact, else hexadecimal."""
+    return repr(value) if value == round(value, 3) and abs(value) < 1e15 else value.hex()
+
+
+def half_bits(value: float, dtype: str) -> str:
+    import torch
+
+    bits = torch.tensor(value, dtype=torch.float64).to(getattr(torch, dtype)).view(torch.int16).item()
+    return f"0x{int(bits) & 0xFFFF:04x}"
+
+
+def _index_value(body: Body, expr: IndexValue, home: Block) -> Value:
+    stride = body.lane_stride(expr.index)
+    if stride == 0:
+        text = convert.cast(body.needs, body.index(expr.index), "int64", expr.dtype, None, body.target)
+        return body.bind(home, text, expr.dtype, False)
+    assert body.lanes is not None
+    vectors = body.lanes.vectors
+    bounds = expr.index.bounds(body.extents)
+    wide = bounds is None or max(map(abs, bounds)) + vectors.lanes >= 1 << 31
+    dtype = "int64" if wide else "int32"
+    short = TYPES[dtype].short
+    if stride is None:
+        name = body.fresh()
+        home.add(f"{body.needs.vector(short, vectors.lanes)} {name};")
+        home.add(f"for (int l = 0; l < {vectors.lanes}; ++l) {name}[l] = {body.index(expr.index, 'l')};")
+        text = name
+    else:
+        c = TYPES[dtype].c
+        put, lanes = splat(body.needs, short, vectors.lanes), memory.iota(body.needs, short, vectors.lanes)
+        text = f"({put}(({c}){body.index(expr.index)}) + {lanes} * ({c})({stride}))"
+    return body.bind(home, convert.cast(body.needs, text, dtype, expr.dtype, vectors, body.target), expr.dtype, True)
+
+
+def _load(body: Body, expr: Load, home: Block) -> Value:
+    stride = body.lane_stride(expr.index)
+    other = expr.other if expr.other is not None else Const(0, expr.dtype)
+    mask = None if expr.mask is None else body.value(expr.mask)
+    if stride == 0 and (mask is None or not mask.vector):
+        text = f"{expr.buffer}[{body.index(expr.index)}]"
+        if mask is not None:
+            text = f"({mask.text} ? {text} : {const_text(other)})"
+        return body.bind(home, convert.from_memory(body.needs, text, expr.dtype, None), expr.dtype, False)
+    assert body.lanes is not None
+    vectors = body.lanes.vectors
+    if mask is None:
+        text = _plain_load(body, expr, stride, home)
+    elif not mask.vector:
+        rest = _spread_in_memory(body, other)
+        if stride is None:
+            text = _lane_load(body, expr, home, f"if ({mask.text}) ", rest)
+        else:
+            text = f"({mask.text} ? {_plain_load(body, expr, stride, home)} : {rest})"
+    else:
+        text = _masked_load(body, expr, stride, mask.text, _spread_in_memory(body, other), home)
+    return body.bind(home, convert.from_memory(body.needs, text, expr.dtype, vectors), expr.dtype, True)
+
+
+def _spread_in_memory(body: Body, const: Const) -> str:
+    assert body.lanes is not None
+    short = convert.memory_short(const.dtype)
+    return f"{splat(body.needs, short, body.lanes.vectors.lanes)}({const_text(const)})"
+
+
+def _plain_load(body: Body, expr: Load, stride: LaneStride, home: Block) -> str:
+    assert body.lanes is not None
+    lanes, part, short = body.lanes.vectors.lanes, body.lanes.part, convert.memory_short(expr.dtype)
+    if stride is None:
+        return _lane_load(body, expr, home, "", "{}")
+    count = f", {part[0]}" if part else ""
+    where = f"{expr.buffer} + {body.index(expr.index)}"
+    if stride == 1:
+        return f"{(memory.load_part if part else memory.load)(body.needs, short, lanes)}({where}{count})"
+    return f"{(memory.strided_part if part else memory.strided)(body.needs, short, lanes)}({where}, {stride}{count})"
+
+
+def _lane_load(body: Body, expr: Load, home: Block, condition: str, start: str) -> str:
+    assert body.lanes is not None
+    lanes, part, short = body.lanes.vectors.lanes, body.lanes.part, convert.memory_short(expr.dtype)
+    name = body.fresh()
+    lane_index = body.index(expr.index, "l")
+    home.add(f"{body.needs.vector(short, lanes)} {name} = {start};")
+    home.add(f"for (int l = 0; l < {part[0] if part else lanes}; ++l) {condition}{name}[l] = {expr.buffer}[{lane_index}];")
+    return name
+
+
+def _masked_load(body: Body, expr: Load, stride: LaneStride, mask: str, other: str, home: Block) -> str:
+    assert body.lanes is not None
+    vectors, part = body.lanes.vectors, body.lanes.part
+    if part:
+        mask = f"({mask} & {part[1]})"
+    if stride is None:
+        lane_mask = body.fresh()
+        home.add(f"const {body.needs.vector(vectors.mask_short(), vectors.lanes)} {lane_mask} = {mask};")
+        return _lane_load(body, expr, home, f"if ({lane_mask}[l]) ", other)
+    helper = memory.masked_load(body.needs, convert.memory_short(expr.dtype), vectors.lanes, vectors.mask_short())
+    return f"{helper}({expr.buffer} + {body.index(expr.index)}, {stride}, {mask}, {other})"
+
+
+def _op(body: Body, expr: Op, home: Block) -> Value:
+    values = [body.value(a) for a in expr.args]
+    is_vector = any(v.vector for v in values)
+    vectors = body._vectors(is_vector)
+    texts = [body.wide(a) for a in expr.args] if is_vector else [v.text for v in values]
+    if expr.name == "where":
+        if not values[0].vector:
+            text = f"({values[0].text} ? {texts[1]} : {texts[2]})"
+        else:
+            text = body.masked(texts[0], texts[1], texts[2], expr.dtype)
+        return body.bind(home, text, expr.dtype, is_vector)
+    source = expr.args[0].dtype
+    if expr.name == "cast":
+        return body.bind(home, convert.cast(body.needs, texts[0], source, expr.dtype, vectors, body.target), expr.dtype, is_vector)
+    if expr.name == "bitcast":
+        return body.bind(home, convert.bitcast(body.needs, texts[0], expr.dtype, vectors), expr.dtype, is_vector)
+    if expr.name in LOGICAL:
+        texts = [convert.cast(body.needs, t, a.dtype, "bool", vectors, body.target) for t, a in zip(texts, expr.args, strict=True)]
+        source = "bool"
+    text = primitive_text(body.needs, expr.name, source, texts, vectors, body.target)
+    if vectors is not None and expr.name in COMPARISONS and source != "bool":
+        text = convert.resize(body.needs, text, SIGNED_OF_SIZE[TYPES[source].size], vectors.mask_short(), vectors)
+    return body.bind(home, text, expr.dtype, is_vector)
+
+
+def primitive_text(needs: Needs, name: str, dtype: str, texts: list[str], vectors: Vectors | None, target: Target) -> str:
+    """A primitive of operands of ``dtype`` applied to texts."""
+    lanes = vectors.lanes if vectors else 1
+    template = ROWS[name].text(TYPES[dtype].kind, lanes)
+    assert template is not None, (name, dtype)
+    text = template.format(*texts)
+    return _CALL.sub(lambda m: function(needs, m[1], TYPES[dtype].short, lanes, target), text)
+
+
+_EMIT = {IndexValue: _index_value, Load: _load, Op: _op}

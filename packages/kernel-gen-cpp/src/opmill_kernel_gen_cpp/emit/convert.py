@@ -1,0 +1,164 @@
+"""Conversions between element types, as torch's ``to`` does them, for scalars and vectors."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..target import Target
+from .needs import Needs
+from .types import C_OF_SHORT, SIGNED_OF_SIZE, TYPES
+
+_BF16_SCALAR = """static inline float load_bf16(unsigned short x) { return __builtin_bit_cast(float, (unsigned)x << 16); }
+static inline unsigned short round_bf16(float x) {
+  const unsigned b = __builtin_bit_cast(unsigned, x);
+  return x != x ? 0x7fc0 : (unsigned short)((b + 0x7fff + ((b >> 16) & 1)) >> 16);
+}"""
+_F16_SCALAR = """static inline float load_f16(unsigned short x) { return (float)__builtin_bit_cast(_Float16, x); }
+static inline unsigned short round_f16(float x) { return __builtin_bit_cast(unsigned short, (_Float16)x); }"""
+
+
+@dataclass(frozen=True)
+class Vectors:
+    """How values of a loop are held: ``lanes`` of every type, and masks of ``mask`` byte integers."""
+
+    lanes: int
+    mask: int
+
+    def mask_short(self) -> str:
+        return SIGNED_OF_SIZE[self.mask]
+
+
+def value_short(dtype: str, vectors: Vectors) -> str:
+    """Element of the vector that holds values of ``dtype``."""
+    return vectors.mask_short() if dtype == "bool" else TYPES[dtype].short
+
+
+def value_type(needs: Needs, dtype: str, vectors: Vectors | None) -> str:
+    """C++ type of a value: a scalar without ``vectors``."""
+    if vectors is None:
+        return "bool" if dtype == "bool" else TYPES[dtype].c
+    return needs.vector(value_short(dtype, vectors), vectors.lanes)
+
+
+def resize(needs: Needs, text: str, short: str, to: str, vectors: Vectors) -> str:
+    """Converts lanes from element ``short`` to ``to`` by value."""
+    if short == to:
+        return text
+    return f"__builtin_convertvector({text}, {needs.vector(to, vectors.lanes)})"
+
+
+def mask_for(needs: Needs, mask: str, size: int, vectors: Vectors) -> str:
+    """A mask whose lanes have ``size`` bytes."""
+    return resize(needs, mask, vectors.mask_short(), SIGNED_OF_SIZE[size], vectors)
+
+
+def cast(needs: Needs, text: str, source: str, to: str, vectors: Vectors | None, target: Target) -> str:
+    """``text`` (a value of ``source``) as ``to``; vectors given: for vectors, else for scalars."""
+    if source == to:
+        return text
+    if TYPES[source].kind == "raw":
+        text = _from_half(needs, text, source, vectors, target)
+        return cast(needs, text, "float32", to, vectors, target)
+    if TYPES[to].kind == "raw":
+        text = cast(needs, text, source, "float32", vectors, target)
+        return _to_half(needs, text, to, vectors, target)
+    return _scalar_cast(text, source, to) if vectors is None else _vector_cast(needs, text, source, to, vectors)
+
+
+def _scalar_cast(text: str, source: str, to: str) -> str:
+    if to == "bool":
+        return f"({text} != 0)"
+    if TYPES[source].kind == "float" and TYPES[to].kind in ("int", "uint") and TYPES[to].size < 4:
+        return f"({TYPES[to].c})(int)({text})"  # by way of int: negative to unsigned is defined
+    if TYPES[source].kind == "float" and TYPES[to].kind == "uint":
+        return f"({TYPES[to].c})(long)({text})"
+    return f"({TYPES[to].c})({text})"
+
+
+def _vector_cast(needs: Needs, text: str, source: str, to: str, vectors: Vectors) -> str:
+    s, t = TYPES[source], TYPES[to]
+    if to == "bool":
+        return resize(needs, f"({text} != 0)", SIGNED_OF_SIZE[s.size], vectors.mask_short(), vectors)
+    if source == "bool":
+        return resize(needs, f"({text} & 1)", vectors.mask_short(), t.short, vectors)
+    if s.kind == "float" and t.kind in ("int", "uint") and t.size < 4:
+        return resize(needs, resize(needs, text, s.short, "i32", vectors), "i32", t.short, vectors)
+    if s.kind == "float" and t.kind == "uint":
+        return resize(needs, resize(needs, text, s.short, "i64", vectors), "i64", t.short, vectors)
+    return resize(needs, text, s.short, t.short, vectors)
+
+
+def _from_half(needs: Needs, text: str, source: str, vectors: Vectors | None, target: Target) -> str:
+    half = "bf16" if source == "bfloat16" else "f16"
+    needs.add(f"scalar {half}", _BF16_SCALAR if half == "bf16" else _F16_SCALAR)
+    if vectors is None:
+        return f"load_{half}({text})"
+    n = vectors.lanes
+    f, u, w = needs.vector("f32", n), needs.vector("u16", n), needs.vector("u32", n)
+    name = f"load_{half}x{n}"
+    if half == "bf16":
+        body = f"return ({f})(__builtin_convertvector(x, {w}) << 16);"
+    elif target.f16c and n == 8:
+        body = f"return __builtin_ia32_vcvtph2ps256(({needs.vector('i16', 8)})x);"
+    elif target.f16c and n == 16:
+        body = f"return __builtin_ia32_vcvtph2ps512_mask(({needs.vector('i16', 16)})x, ({f}){{}}, -1, 4);"
+    else:
+        body = f"{f} r; for (int l = 0; l < {n}; ++l) r[l] = load_f16(x[l]); return r;"
+    needs.add(name, f"static inline {f} {name}({u} x) {{ {body} }}")
+    return f"{name}({text})"
+
+
+def _to_half(needs: Needs, text: str, to: str, vectors: Vectors | None, target: Target) -> str:
+    half = "bf16" if to == "bfloat16" else "f16"
+    needs.add(f"scalar {half}", _BF16_SCALAR if half == "bf16" else _F16_SCALAR)
+    if vectors is None:
+        return f"round_{half}({text})"
+    n = vectors.lanes
+    f, u, w, i = needs.vector("f32", n), needs.vector("u16", n), needs.vector("u32", n), needs.vector("i32", n)
+    name = f"round_{half}x{n}"
+    if half == "bf16":
+        body = (
+            f"const {w} b = ({w})x; const {w} r = (b + 0x7fff + ((b >> 16) & 1)) >> 16;\n"
+            f"  return __builtin_convertvector(x == x ? r : (({w}){{}} + 0x7fc0u), {u});"
+        )
+    elif target.f16c and n == 8:
+        body = f"return ({u})__builtin_ia32_vcvtps2ph256(x, 0);"
+    elif target.f16c and n == 16:
+        body = f"return ({u})__builtin_ia32_vcvtps2ph512_mask(x, 0, ({needs.vector('i16', 16)}){{}}, -1);"
+    else:
+        body = f"{u} r; for (int l = 0; l < {n}; ++l) r[l] = round_f16(x[l]); return r;"
+    del i
+    needs.add(name, f"static inline {u} {name}({f} x) {{ {body} }}")
+    return f"{name}({text})"
+
+
+def bitcast(needs: Needs, text: str, to: str, vectors: Vectors | None) -> str:
+    """The same bits as another type of the same size."""
+    if vectors is None:
+        return f"__builtin_bit_cast({TYPES[to].c}, {text})"
+    return f"({needs.vector(TYPES[to].short, vectors.lanes)})({text})"
+
+
+def memory_short(dtype: str) -> str:
+    """Element as it lies in memory."""
+    return TYPES[dtype].short
+
+
+def from_memory(needs: Needs, text: str, dtype: str, vectors: Vectors | None) -> str:
+    """A value from what memory holds (a bool from its byte)."""
+    if dtype != "bool":
+        return text
+    if vectors is None:
+        return f"({text} != 0)"
+    return resize(needs, f"({text} != 0)", "i8", vectors.mask_short(), vectors)
+
+
+def to_memory(needs: Needs, text: str, dtype: str, vectors: Vectors | None) -> str:
+    """What memory holds of a value."""
+    if dtype != "bool" or vectors is None:
+        return text
+    return resize(needs, f"({text} & 1)", vectors.mask_short(), "u8", vectors)
+
+
+def scalar_c(dtype: str) -> str:
+    return C_OF_SHORT[TYPES[dtype].short][0]

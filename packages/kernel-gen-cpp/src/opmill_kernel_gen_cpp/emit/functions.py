@@ -1,0 +1,229 @@
+"""Helper functions over scalars and vectors: own polynomials, Sleef's and libm's functions, instructions.
+
+``function(needs, name, short, lanes, target)`` gives the name to call, defining it at first need. With one lane it is a scalar function.
+The polynomials were fitted (Lawson's iteration) to float32's precision; tests measure them against float64.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ..target import Target
+from . import isa
+from .needs import Needs
+from .types import C_OF_SHORT, SIGNED_OF_SIZE
+
+
+def function(needs: Needs, name: str, short: str, lanes: int, target: Target) -> str:
+    """The C++ name of function ``name`` over ``lanes`` elements of type ``short``."""
+    full = f"{name}_{short}x{lanes}" if lanes > 1 else f"{name}_{short}"
+    if full not in needs.items:
+        if lanes == 1:
+            text = _scalar(needs, name, short, full)
+        elif (name, short) in POLYNOMIALS:
+            text = POLYNOMIALS[name, short](needs, full, short, lanes, target)
+        else:
+            text = _vector(needs, name, short, lanes, full, target)
+        needs.add(full, text)
+    return full
+
+
+def _scalar(needs: Needs, name: str, short: str, full: str) -> str:
+    c, size = C_OF_SHORT[short]
+    if name in SCALAR_BODIES:
+        parameters, body = SCALAR_BODIES[name]
+        suffix = "f" if short == "f32" else ""
+        limits = {"T": c, "f": suffix, "bits": str(size * 8)}
+        for key, value in limits.items():
+            body = body.replace(f"${key}", value)
+        return f"static inline {c} {full}({', '.join(f'{c} {p}' for p in parameters)}) {{ {body} }}"
+    suffix = "f" if short == "f32" else ""
+    call = f"__builtin_{isa.SCALAR_NAMES.get(name, name)}{suffix}"
+    if name == "fma":
+        return f"static inline {c} {full}({c} x, {c} y, {c} z) {{ return {call}(x, y, z); }}"
+    if name in isa.BINARY:
+        return f"static inline {c} {full}({c} x, {c} y) {{ return {call}(x, y); }}"
+    return f"static inline {c} {full}({c} x) {{ return {call}(x); }}"
+
+
+def _vector(needs: Needs, name: str, short: str, lanes: int, full: str, target: Target) -> str:
+    v = needs.vector(short, lanes)
+    bits = lanes * C_OF_SHORT[short][1] * 8
+    x86 = target.bits >= bits and target.name in ("avx2", "avx512", "sse4")
+    if x86 and (name, short, bits) in isa.BUILTINS and not (name == "fma" and not target.fma):
+        parameters = "xyz" if name == "fma" else "x"
+        return (
+            f"static inline {v} {full}({', '.join(f'{v} {p}' for p in parameters)}) {{ return {isa.BUILTINS[name, short, bits]}; }}"
+        )
+    if target.sleef and bits == target.bits and name in isa.SLEEF_ULP:
+        symbol = f"Sleef_{name}{'f' if short == 'f32' else 'd'}{lanes}_{isa.SLEEF_ULP[name]}{target.sleef}"
+        parameters = "xy" if name in isa.BINARY else "x"
+        needs.add("uses sleef", "")
+        needs.add(symbol, f'extern "C" {v} {symbol}({", ".join([v] * len(parameters))});')
+        return (
+            f"static inline {v} {full}({', '.join(f'{v} {p}' for p in parameters)}) {{ return {symbol}({', '.join(parameters)}); }}"
+        )
+    return _lane_loop(needs, name, short, lanes, full, target)
+
+
+def _lane_loop(needs: Needs, name: str, short: str, lanes: int, full: str, target: Target) -> str:
+    v = needs.vector(short, lanes)
+    one = function(needs, name, short, 1, target)
+    arity = 3 if name == "fma" else 2 if name in isa.BINARY else len(SCALAR_BODIES[name][0]) if name in SCALAR_BODIES else 1
+    parameters = "xyz"[:arity]
+    return (
+        f"static inline {v} {full}({', '.join(f'{v} {p}' for p in parameters)}) {{ {v} r;\n"
+        f"  for (int l = 0; l < {lanes}; ++l) r[l] = {one}({', '.join(f'{p}[l]' for p in parameters)});\n  return r; }}"
+    )
+
+
+# Division by zero and the one overflow of signed division would trap, also in lanes that nobody looks at.
+SCALAR_BODIES: dict[str, tuple[str, str]] = {
+    "ifloordiv": ("xy", "if (y == 0) return 0; if (($T)-1 < 0 && y == ($T)-1) return ($T)(0 - x);"
+                  " $T q = x / y, r = x % y; return ($T)(q - (r != 0 && ((r < 0) != (y < 0))));"),
+    "itruncdiv": ("xy", "if (y == 0) return 0; if (($T)-1 < 0 && y == ($T)-1) return ($T)(0 - x); return ($T)(x / y);"),
+    "imod": ("xy", "if (y == 0 || (($T)-1 < 0 && y == ($T)-1)) return 0; $T r = x % y; return ($T)(r != 0 && ((r < 0) != (y < 0)) ? r + y : r);"),
+    "ifmod": ("xy", "if (y == 0 || (($T)-1 < 0 && y == ($T)-1)) return 0; return ($T)(x % y);"),
+    "ipow": ("xy", "if (y < 0) return x == 1 ? 1 : x == ($T)-1 ? ((y & 1) ? ($T)-1 : 1) : 0;"
+             " $T r = 1; while (y) { if (y & 1) r = ($T)(r * x); x = ($T)(x * x); y = ($T)(y >> 1); } return r;"),
+    "ishl": ("xy", "return y < 0 || y >= $bits ? 0 : ($T)(x << y);"),
+    "ishr": ("xy", "return y < 0 || y >= $bits ? (x < 0 ? ($T)-1 : 0) : ($T)(x >> y);"),
+    "floordiv": ("xy", "if (y == 0) return x / y; $T m = __builtin_fmod$f(x, y), d = (x - m) / y;"
+                 " if (m != 0 && (y < 0) != (m < 0)) d -= 1; if (d == 0) return __builtin_copysign$f(0, x / y);"
+                 " $T q = __builtin_floor$f(d); return d - q > ($T)0.5 ? q + 1 : q;"),
+    "mod": ("xy", "$T m = __builtin_fmod$f(x, y); return m != 0 && (y < 0) != (m < 0) ? m + y : m;"),
+    "sigmoid": ("x", "return 1 / (1 + __builtin_exp$f(-x));"),
+    "abs": ("x", "return __builtin_fabs$f(x);"),
+    "copysign": ("xy", "return __builtin_copysign$f(x, y);"),
+    "sign": ("x", "return ($T)((x > 0) - (x < 0));"),
+}
+
+
+def _fma(needs: Needs, short: str, lanes: int, target: Target) -> str:
+    """A multiply-add for polynomials: fused where that is one instruction, else two operations."""
+    bits = lanes * C_OF_SHORT[short][1] * 8
+    if target.fma and (("fma", short, bits) in isa.BUILTINS) and bits <= target.bits:
+        return function(needs, "fma", short, lanes, target)
+    v = needs.vector(short, lanes)
+    return needs.add(f"madd_{v}", f"static inline {v} madd_{v}({v} x, {v} y, {v} z) {{ return x * y + z; }}")
+
+
+def splat(needs: Needs, short: str, lanes: int) -> str:
+    """x - 0 is x for every x, -0.0 included."""
+    v = needs.vector(short, lanes)
+    c = C_OF_SHORT[short][0]
+    return needs.add(f"splat_{v}", f"static inline {v} splat_{v}({c} x) {{ return x - ({v}){{}}; }}")
+
+
+def _horner(fma: str, variable: str, coefficients: list[float], put: str) -> str:
+    text = f"{put}({coefficients[0].hex()}f)"
+    for c in coefficients[1:]:
+        text = f"{fma}({text}, {variable}, {put}({c.hex()}f))"
+    return text
+
+
+def _f32(text: str) -> list[float]:
+    return [float.fromhex(t) for t in text.split()]
+
+
+# (exp(r) - 1 - r) / r^2 on [-ln2/2, ln2/2], highest degree first
+_EXP = _f32("0x1.a1b73p-13 0x1.6d9894p-10 0x1.11107ep-7 0x1.55547ep-5 0x1.555556p-3 0x1.0p-1")
+# erf(x)/x - 1 in x^2, |x| <= 0.9
+_ERF_SMALL = _f32("0x1.662516p-14 -0x1.acf7f8p-11 0x1.5513f2p-8 -0x1.b8162ap-6 0x1.ce2e6p-4 -0x1.812744p-2 0x1.06eba8p-3")
+# -log(erfc(t))/t, 0.9 <= t <= 3.95
+_ERF_LARGE = _f32("0x1.419de2p-17 -0x1.416142p-12 0x1.d4d38p-9 -0x1.83123cp-6 0x1.b280a2p-4 0x1.453ed8p-1 0x1.20ed9ep+0")
+# (tanh(x)/x - 1)/x^2 in x^2, |x| <= 0.7
+_TANH = _f32("0x1.f28bbap-10 -0x1.029c74p-7 0x1.617fa2p-6 -0x1.b9bae4p-5 0x1.110f4cp-3 -0x1.55555p-2")
+
+
+def _exp_f32(needs: Needs, full: str, short: str, lanes: int, target: Target) -> str:
+    v, i = needs.vector("f32", lanes), needs.vector("i32", lanes)
+    fma, put = _fma(needs, short, lanes, target), splat(needs, short, lanes)
+    p = _horner(fma, "r", _EXP, put)
+    # 2^n in two factors, so that results below the normal range and up to the overflow come out right; comparisons keep NaN
+    return f"""static inline {v} {full}({v} x) {{
+  x = x > 89.0f ? {put}(89.0f) : x;
+  x = x < -104.5f ? {put}(-104.5f) : x;
+  const {v} big = {put}(12582912.0f), shifted = {fma}(x, {put}(0x1.715476p+0f), big), n = shifted - big;
+  const {v} r = {fma}(n, {put}(-0x1.7f7d1cp-20f), {fma}(n, {put}(-0x1.62e4p-1f), x));
+  const {v} p = {fma}({p}, r * r, r) + 1.0f;
+  const {i} k = ({i})shifted - ({i})big, half = k >> 1;
+  return p * ({v})((half + 127) << 23) * ({v})((k - half + 127) << 23);
+}}"""
+
+
+def _sigmoid_f32(needs: Needs, full: str, short: str, lanes: int, target: Target) -> str:
+    v, exp = needs.vector("f32", lanes), function(needs, "exp", short, lanes, target)
+    return f"static inline {v} {full}({v} x) {{ return 1.0f / (1.0f + {exp}(-x)); }}"
+
+
+def _sigmoid_f64(needs: Needs, full: str, short: str, lanes: int, target: Target) -> str:
+    v, exp = needs.vector("f64", lanes), function(needs, "exp", short, lanes, target)
+    return f"static inline {v} {full}({v} x) {{ return 1.0 / (1.0 + {exp}(-x)); }}"
+
+
+def _tanh_f32(needs: Needs, full: str, short: str, lanes: int, target: Target) -> str:
+    v, exp = needs.vector("f32", lanes), function(needs, "exp", short, lanes, target)
+    fma, put = _fma(needs, short, lanes, target), splat(needs, short, lanes)
+    copysign = function(needs, "copysign", short, lanes, target)
+    absolute = function(needs, "abs", short, lanes, target)
+    return f"""static inline {v} {full}({v} x) {{
+  const {v} t = {absolute}(x), s = x * x;
+  const {v} near = {fma}({_horner(fma, "s", _TANH, put)} * s, x, x);
+  const {v} far = {copysign}(1.0f - 2.0f / ({exp}(t + t) + 1.0f), x);
+  return t < 0.625f ? near : far;
+}}"""
+
+
+def _erf_f32(needs: Needs, full: str, short: str, lanes: int, target: Target) -> str:
+    v, exp = needs.vector("f32", lanes), function(needs, "exp", short, lanes, target)
+    fma, put = _fma(needs, short, lanes, target), splat(needs, short, lanes)
+    copysign = function(needs, "copysign", short, lanes, target)
+    absolute = function(needs, "abs", short, lanes, target)
+    return f"""static inline {v} {full}({v} x) {{
+  {v} t = {absolute}(x);
+  t = t > 3.95f ? {put}(3.95f) : t;
+  const {v} s = t * t;
+  const {v} near = {fma}({_horner(fma, "s", _ERF_SMALL, put)}, x, x);
+  const {v} far = {copysign}(1.0f - {exp}(-t * ({_horner(fma, "t", _ERF_LARGE, put)})), x);
+  return t < 0.9f ? near : far;
+}}"""
+
+
+def _abs(needs: Needs, full: str, short: str, lanes: int, target: Target) -> str:
+    v, i = needs.vector(short, lanes), needs.vector(SIGNED_OF_SIZE[C_OF_SHORT[short][1]], lanes)
+    mask = "0x7fffffff" if short == "f32" else "0x7fffffffffffffffL"
+    return f"static inline {v} {full}({v} x) {{ return ({v})(({i})x & {mask}); }}"
+
+
+def _copysign(needs: Needs, full: str, short: str, lanes: int, target: Target) -> str:
+    v, i = needs.vector(short, lanes), needs.vector(SIGNED_OF_SIZE[C_OF_SHORT[short][1]], lanes)
+    mask = "0x7fffffff" if short == "f32" else "0x7fffffffffffffffL"
+    return f"static inline {v} {full}({v} x, {v} y) {{ return ({v})((({i})x & {mask}) | (({i})y & ~{mask})); }}"
+
+
+def _sign(needs: Needs, full: str, short: str, lanes: int, target: Target) -> str:
+    v = needs.vector(short, lanes)
+    return f"static inline {v} {full}({v} x) {{ return __builtin_convertvector((x < 0) - (x > 0), {v}); }}"
+
+
+def _bits(needs: Needs, full: str, short: str, lanes: int, target: Target) -> str:
+    v, i = needs.vector(short, lanes), needs.vector(SIGNED_OF_SIZE[C_OF_SHORT[short][1]], lanes)
+    return f"static inline {i} {full}({v} x) {{ return ({i})x; }}"
+
+
+POLYNOMIALS: dict[tuple[str, str], Callable[[Needs, str, str, int, Target], str]] = {
+    ("exp", "f32"): _exp_f32,
+    ("sigmoid", "f32"): _sigmoid_f32,
+    ("sigmoid", "f64"): _sigmoid_f64,
+    ("tanh", "f32"): _tanh_f32,
+    ("erf", "f32"): _erf_f32,
+    ("sign", "f32"): _sign,
+    ("sign", "f64"): _sign,
+    ("bits", "f32"): _bits,
+    ("bits", "f64"): _bits,
+    ("abs", "f32"): _abs,
+    ("abs", "f64"): _abs,
+    ("copysign", "f32"): _copysign,
+    ("copysign", "f64"): _copysign,
+}

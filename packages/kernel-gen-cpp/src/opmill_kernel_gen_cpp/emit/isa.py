@@ -1,0 +1,40 @@
+"""Instructions by compiler builtin, for one vector register: rows (function, element, bits) -> text. Elsewhere lanes are looped over."""
+
+from __future__ import annotations
+
+_ROUNDING = {"floor": 9, "ceil": 10, "trunc": 11, "round": 8}
+
+BUILTINS: dict[tuple[str, str, int], str] = {
+    ("sqrt", "f32", 128): "__builtin_ia32_sqrtps(x)",
+    ("sqrt", "f64", 128): "__builtin_ia32_sqrtpd(x)",
+    ("sqrt", "f32", 256): "__builtin_ia32_sqrtps256(x)",
+    ("sqrt", "f64", 256): "__builtin_ia32_sqrtpd256(x)",
+    ("sqrt", "f32", 512): "__builtin_ia32_sqrtps512_mask(x, x, -1, 4)",
+    ("sqrt", "f64", 512): "__builtin_ia32_sqrtpd512_mask(x, x, -1, 4)",
+    **{(n, "f32", 128): f"__builtin_ia32_roundps(x, {i})" for n, i in _ROUNDING.items()},
+    **{(n, "f64", 128): f"__builtin_ia32_roundpd(x, {i})" for n, i in _ROUNDING.items()},
+    **{(n, "f32", 256): f"__builtin_ia32_roundps256(x, {i})" for n, i in _ROUNDING.items()},
+    **{(n, "f64", 256): f"__builtin_ia32_roundpd256(x, {i})" for n, i in _ROUNDING.items()},
+    **{(n, "f32", 512): f"__builtin_ia32_rndscaleps_mask(x, {i}, x, -1, 4)" for n, i in _ROUNDING.items()},
+    **{(n, "f64", 512): f"__builtin_ia32_rndscalepd_mask(x, {i}, x, -1, 4)" for n, i in _ROUNDING.items()},
+    ("fma", "f32", 128): "__builtin_ia32_vfmaddps(x, y, z)",
+    ("fma", "f64", 128): "__builtin_ia32_vfmaddpd(x, y, z)",
+    ("fma", "f32", 256): "__builtin_ia32_vfmaddps256(x, y, z)",
+    ("fma", "f64", 256): "__builtin_ia32_vfmaddpd256(x, y, z)",
+    ("fma", "f32", 512): "__builtin_ia32_vfmaddps512_mask(x, y, z, -1, 4)",
+    ("fma", "f64", 512): "__builtin_ia32_vfmaddpd512_mask(x, y, z, -1, 4)",
+}
+
+SCALAR_NAMES = {"round": "rint", "lgamma": "lgamma"}
+"""Where libm's name is not the primitive's."""
+
+SLEEF_ULP = {
+    **dict.fromkeys(
+        "exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh lgamma pow atan2 erf".split(), "u10"
+    ),
+    "erfc": "u15",
+    "hypot": "u05",
+}
+"""Functions taken from Sleef, and the accuracy in the symbol's name."""
+
+BINARY = {"pow", "atan2", "hypot", "fmod", "nextafter"}

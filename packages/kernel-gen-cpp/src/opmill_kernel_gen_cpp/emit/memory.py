@@ -1,0 +1,77 @@
+"""Helpers that move vectors between memory and registers."""
+
+from __future__ import annotations
+
+from .needs import Needs
+from .types import C_OF_SHORT, vector
+
+
+def load(needs: Needs, short: str, lanes: int) -> str:
+    v, c = needs.vector(short, lanes), C_OF_SHORT[short][0]
+    return needs.add(f"load_{v}", f"static inline {v} load_{v}(const {c}* p) {{ return *(const {v}u*)p; }}")
+
+
+def load_part(needs: Needs, short: str, lanes: int) -> str:
+    """The first ``n`` lanes from memory, zeros after them."""
+    v, (c, size) = needs.vector(short, lanes), C_OF_SHORT[short]
+    return needs.add(
+        f"load_part_{v}",
+        f"static inline {v} load_part_{v}(const {c}* p, int n) {{ {v} r = {{}}; __builtin_memcpy(&r, p, n * {size}); return r; }}",
+    )
+
+
+def store(needs: Needs, short: str, lanes: int) -> str:
+    v, c = needs.vector(short, lanes), C_OF_SHORT[short][0]
+    return needs.add(f"store_{v}", f"static inline void store_{v}({c}* p, {v} x) {{ *({v}u*)p = x; }}")
+
+
+def store_part(needs: Needs, short: str, lanes: int) -> str:
+    v, (c, size) = needs.vector(short, lanes), C_OF_SHORT[short]
+    return needs.add(
+        f"store_part_{v}", f"static inline void store_part_{v}({c}* p, {v} x, int n) {{ __builtin_memcpy(p, &x, n * {size}); }}"
+    )
+
+
+def strided(needs: Needs, short: str, lanes: int) -> str:
+    """Lanes ``s`` elements apart."""
+    v, c = needs.vector(short, lanes), C_OF_SHORT[short][0]
+    lanes_text = ", ".join(f"p[{k} * s]" if k else "p[0]" for k in range(lanes))
+    return needs.add(f"strided_{v}", f"static inline {v} strided_{v}(const {c}* p, long s) {{ return ({v}){{{lanes_text}}}; }}")
+
+
+def strided_part(needs: Needs, short: str, lanes: int) -> str:
+    v, c = needs.vector(short, lanes), C_OF_SHORT[short][0]
+    return needs.add(
+        f"strided_part_{v}",
+        f"static inline {v} strided_part_{v}(const {c}* p, long s, int n) {{ {v} r = {{}}; for (int l = 0; l < n; ++l) r[l] = p[l * s]; return r; }}",
+    )
+
+
+def iota(needs: Needs, short: str, lanes: int) -> str:
+    v = needs.vector(short, lanes)
+    return needs.add(f"iota_{v}", f"static const {v} iota_{v} = {{{', '.join(map(str, range(lanes)))}}};")
+
+
+def any_lane(needs: Needs, short: str, lanes: int) -> str:
+    """Whether a mask has any lane set, and (``all_lanes``) all."""
+    v = needs.vector(short, lanes)
+    parts = " | ".join(f"m[{k}]" for k in range(lanes))
+    return needs.add(f"any_{v}", f"static inline bool any_{v}({v} m) {{ return ({parts}) != 0; }}")
+
+
+def all_lanes(needs: Needs, short: str, lanes: int) -> str:
+    v = needs.vector(short, lanes)
+    parts = " & ".join(f"m[{k}]" for k in range(lanes))
+    return needs.add(f"all_{v}", f"static inline bool all_{v}({v} m) {{ return ({parts}) != 0; }}")
+
+
+def masked_load(needs: Needs, short: str, lanes: int, mask: str) -> str:
+    """Touches only lanes whose mask is set; ``o`` elsewhere. Most masks are all true or all false."""
+    v, m, c = needs.vector(short, lanes), vector(mask, lanes), C_OF_SHORT[short][0]
+    every, some = all_lanes(needs, mask, lanes), any_lane(needs, mask, lanes)
+    return needs.add(
+        f"masked_load_{v}",
+        f"static inline {v} masked_load_{v}(const {c}* p, long s, {m} m, {v} o) {{\n"
+        f"  if (s == 1 && {every}(m)) return *(const {v}u*)p;\n  if (!{some}(m)) return o;\n"
+        f"  for (int l = 0; l < {lanes}; ++l) if (m[l]) o[l] = p[l * s];\n  return o; }}",
+    )

@@ -1,0 +1,84 @@
+"""A loop kernel as C++ text."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from opmill_graph_ir.loops.index import Index
+from opmill_graph_ir.loops.ir import LoopKernel
+
+from . import threads
+from .emit.index_text import UNKNOWN, index_text
+from .emit.needs import Needs
+from .nest import write_nest
+from .target import Target
+
+HEADER = "// Generated from loop IR. Vectors are the compiler's own; no header is included."
+
+
+@dataclass(frozen=True)
+class KernelText:
+    """``body`` defines extern "C" function ``entry``; ``prelude`` (name, text) must stand before it."""
+
+    entry: str
+    body: str
+    prelude: tuple[tuple[str, str], ...]
+
+
+def kernel_text(kernel: LoopKernel, entry: str, target: Target) -> KernelText:
+    """The text of a kernel, under the name ``entry``."""
+    needs = Needs()
+    functions, calls, checks = [], [], 0
+    for n, nest in enumerate(kernel.nests):
+        written = write_nest(kernel, nest, f"{entry}_{n}", checks, needs, target)
+        functions.append(written.text)
+        checks += sum(len(p.checks) for p in nest.phases)
+        count = _count(written.count)
+        small = isinstance(count, int) and count * written.cost < 2 * threads.GRAIN
+        serial = any(s.mode == "add" for p in nest.phases for s in p.stores) or count == 1 or small
+        if not serial:
+            needs.add("threads", threads.PRELUDE)
+            grain = max(1, int(threads.GRAIN / max(written.cost, 1e-9)))
+            call = f"run_nest({written.name}, p, s, {written.count}, {grain})"
+        else:
+            call = f"{written.name}(p, s, 0, {written.count})"
+        calls.append(f"  if (const long failed = {call}) return failed;" if nest_checks(nest) else f"  {call};")
+    symbols = [f"  const long {s} = s[{k}];" for k, s in enumerate(kernel.symbols) if any(s in c for c in calls)]
+    main = "\n".join([f'extern "C" long {entry}(void* const* p, const long* s) {{', *symbols, *calls, "  return 0;", "}"])
+    return KernelText(entry, "\n".join([*functions, main]), tuple(needs.items.items()))
+
+
+def nest_checks(nest: object) -> bool:
+    return any(p.checks for p in nest.phases)  # type: ignore[attr-defined]
+
+
+def _count(text: str) -> int | str:
+    """The number of outer points, where it is one."""
+    try:
+        product = 1
+        for factor in text.split(" * "):
+            product *= int(eval_count(factor))
+        return product
+    except ValueError:
+        return text
+
+
+def eval_count(text: str) -> int:
+    """A number, or ((n + m) / k)."""
+    import re
+
+    if m := re.fullmatch(r"\(\((\d+) \+ (\d+)\) / (\d+)\)", text):
+        return (int(m[1]) + int(m[2])) // int(m[3])
+    return int(text)
+
+
+def source(texts: list[KernelText]) -> str:
+    """One translation unit of several kernels."""
+    prelude: dict[str, str] = {}
+    for text in texts:
+        for name, item in text.prelude:
+            prelude.setdefault(name, item)
+    return "\n".join([HEADER, *(t for t in prelude.values() if t), *(t.body for t in texts), ""])
+
+
+__all__ = ["Index", "KernelText", "UNKNOWN", "index_text", "kernel_text", "source"]

@@ -1,0 +1,410 @@
+"""One nest of a loop kernel as a C++ function over a range of its outer points."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from opmill_graph_ir.loops.index import Index, index
+from opmill_graph_ir.loops.ir import Axis, LoopKernel, Nest, Phase
+
+from . import walk
+from .emit import convert, memory, reductions
+from .emit.block import Block
+from .emit.body import Body, VectorAxis
+from .emit.index_text import UNKNOWN, index_text
+from .emit.needs import Needs
+from .emit.types import TYPES
+from .target import Target
+from .vectorize import TILE, Choice, choose
+
+_SPAN = 8192
+"""Points of a vector axis handed out together when it is split for threads."""
+_RUN = 256
+"""Additions in a row before a partial sum is put aside: keeps the rounding error of long sums as small as eager's."""
+
+
+@dataclass(frozen=True)
+class Written:
+    """``text`` defines function ``name``; ``count`` outer points (C++ text), each of work ``cost``."""
+
+    name: str
+    text: str
+    count: str
+    cost: float
+
+
+@dataclass(frozen=True)
+class _Loop:
+    """``count`` iterations (text, and number if known) of ``variable``."""
+
+    variable: str
+    count: str
+    known: int | None
+    axis: str | None = None
+
+
+class NestWriter:
+    """Writes one nest. ``first_check`` is the number of checks in the nests before it."""
+
+    def __init__(self, kernel: LoopKernel, nest: Nest, name: str, first_check: int, needs: Needs, target: Target) -> None:
+        self.kernel, self.nest, self.name, self.needs, self.target = kernel, nest, name, needs, target
+        self.extents = walk.bounds_of(nest, {s: UNKNOWN for s in kernel.symbols})
+        self.choice: Choice = choose(nest, self.extents, target)
+        self.first_check = first_check
+
+    def write(self) -> Written:
+        root = Block()
+        self.body = Body(root, self.needs, self.target, self.extents, walk.written(self.nest))
+        self._parameters(root)
+        loops = self._outer_loops()
+        shared, rest = self._split(loops)
+        block = self._open_shared(root, shared)
+        opened = [block]
+        for loop in rest:
+            block = self._open(block, loop)
+            opened.append(block)
+        self.body.block = block
+        if self.choice.outer is not None:
+            self._vector_loop(self.choice.outer, self.choice.unroll, self._points)
+        else:
+            self._points([0])
+        for b in reversed(opened):
+            if b is not root:
+                b.close()
+        lines = "\n".join("  " + line for line in root.lines)
+        head = f"// {self.nest.origin}\n" if self.nest.origin else ""
+        text = f"{head}static long {self.name}(void* const* p, const long* s, long from, long to) {{\n{lines}\n  return 0;\n}}"
+        count = " * ".join(loop.count for loop in shared) or "1"
+        total = 1.0
+        for axis in self.nest.axes:
+            total *= self.extents[axis.name]
+        known = 1.0
+        for loop in shared:
+            known *= loop.known if loop.known is not None else UNKNOWN
+        return Written(self.name, text, count, self._cost() * total / max(known, 1.0))
+
+    def _cost(self) -> float:
+        """Work of one outer point."""
+        total = 0.0
+        for phase in self.nest.phases:
+            points = 1.0
+            for a in phase.axes:
+                points *= self.extents[a.name]
+            total += points * max(1.0, walk.op_cost(phase) / 4)
+        return total
+
+    def _parameters(self, root: Block) -> None:
+        used = {s.buffer for p in self.nest.phases for s in p.stores}
+        used |= {e.buffer for p in self.nest.phases for e in walk.expressions(p) if hasattr(e, "buffer")}
+        stored = walk.written(self.nest)
+        for k, b in enumerate(self.kernel.buffers):
+            if b.name in used:
+                const = "" if b.name in stored else "const "
+                comment = f"  // {b.origin}" if b.origin else ""
+                root.add(f"{const}{TYPES[b.dtype].c}* const {b.name} = ({const}{TYPES[b.dtype].c}*)p[{k}];{comment}")
+        for k, symbol in enumerate(self.kernel.symbols):
+            root.add(f"const long {symbol} = s[{k}];")
+            self.body.bind_axis(symbol, symbol, root)
+
+    # ---- outer loops -------------------------------------------------------------------------------------------------
+
+    def _text(self, i: Index) -> str:
+        return index_text(i, self.body.names, self.extents, self.needs)
+
+    def _loop(self, axis: Axis) -> _Loop:
+        return _Loop(f"i_{axis.name}", self._text(axis.extent), axis.extent.constant, axis.name)
+
+    def _outer_loops(self) -> list[_Loop]:
+        """Loops around the vector loop, outermost first. Tiles of an axis are a loop of their own."""
+        vector_axis = self.choice.outer
+        loops = [self._loop(a) for a in self.nest.axes if a.name not in (vector_axis, self.choice.tiled)]
+        axes = {a.name: a for a in self.nest.axes}
+        self.spans: dict[str, int] = {}
+        if self.choice.tiled is not None and vector_axis is not None:
+            self.spans = {self.choice.tiled: TILE, vector_axis: 128}
+        elif vector_axis is not None:
+            known = 1.0
+            for loop in loops:
+                known *= self.extents[loop.axis or ""]
+            wide = self.extents[vector_axis]
+            if known < 64 and wide > 1024:
+                step = self.choice.unroll * (self.choice.vectors.lanes if self.choice.vectors else 1)
+                smallest = step if any(p.axes for p in self.nest.phases) else 1024
+                self.spans = {vector_axis: min(max(-(-wide // 64 // step) * step, smallest), _SPAN)}
+        if any(p.axes for p in self.nest.phases) and vector_axis is not None and not self.spans:
+            step = self.choice.unroll * (self.choice.vectors.lanes if self.choice.vectors else 1)
+            if self.extents[vector_axis] > step:
+                self.spans = {vector_axis: step}
+        for name, span in self.spans.items():
+            e = axes[name].extent
+            known_count = None if e.constant is None else -(-e.constant // span)
+            loops.append(_Loop(f"b_{name}", f"(({self._text(e)} + {span - 1}) / {span})", known_count))
+        if self.choice.tiled is not None:
+            loops.append(self._loop(axes[self.choice.tiled]))
+        return loops
+
+    def _split(self, loops: list[_Loop]) -> tuple[list[_Loop], list[_Loop]]:
+        """Leading loops that are shared among threads, as many as give enough pieces; the others are ordinary loops inside."""
+        pieces, n = 1, 0
+        while n < len(loops) and pieces < 64 and not (loops[n].axis is not None and loops[n].axis == self.choice.tiled):
+            pieces *= loops[n].known if loops[n].known is not None else 4
+            n += 1
+        return loops[:n], loops[n:]
+
+    def _open_shared(self, root: Block, loops: list[_Loop]) -> Block:
+        block = root.nested("for (long at = from; at < to; ++at)")
+        if len(loops) == 1:
+            block.add(f"const long {loops[0].variable} = at;")
+        elif loops:
+            block.add("long left = at;")
+            for loop in reversed(loops[1:]):
+                block.add(f"const long {loop.variable} = left % {loop.count};")
+                block.add(f"left /= {loop.count};")
+            block.add(f"const long {loops[0].variable} = left;")
+        for loop in loops:
+            if loop.axis is not None:
+                self.body.bind_axis(loop.axis, loop.variable, block)
+        return block
+
+    def _open(self, block: Block, loop: _Loop) -> Block:
+        begin, end = self._range(loop.axis or "", loop.count)
+        inner = block.nested(f"for (long {loop.variable} = {begin}; {loop.variable} < {end}; ++{loop.variable})")
+        if loop.axis is not None:
+            self.body.bind_axis(loop.axis, loop.variable, inner)
+        else:
+            inner.header = f"for (long {loop.variable} = 0; {loop.variable} < {loop.count}; ++{loop.variable})"
+        return inner
+
+    def _range(self, axis: str, count: str) -> tuple[str, str]:
+        """Where a loop over an axis begins and ends, within its tile if it has one."""
+        span = self.spans.get(axis)
+        if span is None:
+            return "0", count
+        extent = self.extents[axis]
+        if extent < UNKNOWN and extent % span == 0:
+            return f"b_{axis} * {span}", f"(b_{axis} + 1) * {span}"
+        return f"b_{axis} * {span}", f"(b_{axis} * {span} + {span} < {count} ? b_{axis} * {span} + {span} : {count})"
+
+    # ---- the vector loop ---------------------------------------------------------------------------------------------
+
+    def _vector_loop(self, axis: str, copies: int, emit: Callable[[list[int]], None]) -> None:
+        """Runs ``emit`` (given the copies to write) inside loops over ``axis``: whole vectors, then what is left."""
+        assert self.choice.vectors is not None
+        lanes = self.choice.vectors.lanes
+        block, body = self.body.block, self.body
+        owner = next(a for a in (*self.nest.axes, *(a for p in self.nest.phases for a in p.axes)) if a.name == axis)
+        begin, end = self._range(axis, self._text(owner.extent))
+        extent = owner.extent.constant
+        span = self.spans.get(axis) or extent
+        step = lanes * copies
+        whole = extent is not None and span is not None and extent % step == 0 and span % step == 0
+        rest_is_whole = extent is not None and span is not None and extent % lanes == 0 and span % lanes == 0
+        variable = f"i_{axis}"
+        block.add(f"long {variable} = {begin};" if not self._declared(block, variable) else f"{variable} = {begin};")
+        if extent is None or extent >= step:
+            inner = block.nested(f"for (; {variable} + {step} <= {end}; {variable} += {step})")
+            self._vector_copies(inner, axis, variable, copies, None, emit)
+        if not whole:
+            header = f"for (; {variable} < {end}; {variable} += {lanes})"
+            inner = block.nested(header)
+            part = None
+            if not rest_is_whole:
+                n, m = body.fresh("n"), body.fresh("m")
+                short = self.choice.vectors.mask_short()
+                inner.add(f"const int {n} = {end} - {variable} < {lanes} ? (int)({end} - {variable}) : {lanes};")
+                put = f"{memory.iota(self.needs, short, lanes)} < {n}"
+                inner.add(f"const {self.needs.vector(short, lanes)} {m} = {put};")
+                part = (n, m)
+            self._vector_copies(inner, axis, variable, 1, part, emit)
+        body.block = block
+        body.names.pop(axis, None)
+        body.homes.pop(axis, None)
+
+    def _declared(self, block: Block, variable: str) -> bool:
+        key = ("declared", variable)
+        known = key in block.memo
+        block.memo[key] = True
+        return known
+
+    def _vector_copies(
+        self, inner: Block, axis: str, variable: str, copies: int, part: tuple[str, str] | None, emit: Callable[[list[int]], None]
+    ) -> None:
+        body = self.body
+        assert self.choice.vectors is not None
+        outer_lanes = body.lanes
+        body.lanes = VectorAxis(axis, self.choice.vectors, part)
+        body.block = inner
+        body.homes[axis] = inner
+        self._axis_texts = (axis, variable, self.choice.vectors.lanes)
+        emit(list(range(copies)))
+        inner.close()
+        body.lanes = outer_lanes
+        body.copy = 0
+
+    def _select(self, copy: int) -> None:
+        """Lets the body write copy ``copy`` of the unrolled vector loop."""
+        self.body.copy = copy
+        if self.body.lanes is not None:
+            axis, variable, lanes = self._axis_texts
+            self.body.names[axis] = f"({variable} + {copy * lanes})" if copy else variable
+
+    # ---- phases ------------------------------------------------------------------------------------------------------
+
+    def _points(self, copies: list[int]) -> None:
+        """All phases at one outer point (of each copy)."""
+        number = self.first_check
+        self.body.results.clear()
+        for k, phase in enumerate(self.nest.phases):
+            self.body.lets.update({let.name: let.value for let in phase.lets})
+            if phase.axes:
+                self._inner_phase(k, phase, number, copies)
+                for let in phase.lets:
+                    self.body.lets.pop(let.name, None)
+            else:
+                later = frozenset().union(*(walk.names_in(p) for p in self.nest.phases[k + 1 :]))
+                for c in copies:
+                    self._select(c)
+                    self._checks(phase, number)
+                    for let in phase.lets:
+                        if let.name in later:
+                            self.body.settle(let.name)
+                    self._stores(phase)
+            number += len(phase.checks)
+        for phase in self.nest.phases:
+            for let in phase.lets:
+                self.body.lets.pop(let.name, None)
+
+    def _checks(self, phase: Phase, number: int) -> None:
+        for n, check in enumerate(phase.checks):
+            self.body.check(check, number + n + 1)
+
+    def _stores(self, phase: Phase) -> None:
+        for store in phase.stores:  # all values are computed before the first is stored
+            self.body.value(store.value)
+        for store in phase.stores:
+            self.body.store(store)
+        if phase.stores:
+            self.body.forget_volatile()
+
+    def _inner_phase(self, k: int, phase: Phase, number: int, copies: list[int]) -> None:
+        """Loops over inner axes, the vector axis innermost where the phase has one of its own."""
+        body, point = self.body, self.body.block
+        own = self.choice.inner.get(k)
+        axes = [a for a in phase.axes if a.name != own]
+        position = Index(())
+        for a in phase.axes:
+            position = position * a.extent + a.name
+        saved = body.lanes
+        if own is not None:
+            assert self.choice.vectors is not None
+            body.lanes = VectorAxis(own, self.choice.vectors)
+            copies = list(range(self._inner_unroll(phase, own)))
+        totals = {(n, c): self._declare(c, r) for n, r in enumerate(phase.reductions) for c in copies}
+        blocks = []
+        run = self._run_axis(phase, axes, own)
+        partial = dict(totals)
+        for a in axes:
+            if a.name == run:
+                self.spans[a.name] = _RUN
+                blocks.append(body.block.nested(f"for (long b_{a.name} = 0; b_{a.name} * {_RUN} < {self._text(a.extent)}; ++b_{a.name})"))
+                body.block = blocks[-1]
+                partial = {key: self._declare(key[1], acc.reduction) for key, acc in totals.items()}
+            begin, end = self._range(a.name, self._text(a.extent))
+            blocks.append(body.block.nested(f"for (long i_{a.name} = {begin}; i_{a.name} < {end}; ++i_{a.name})"))
+            body.block = blocks[-1]
+            body.bind_axis(a.name, f"i_{a.name}", blocks[-1])
+
+        def emit(these: list[int]) -> None:
+            for c in these:
+                self._select(c)
+                self._checks(phase, number)
+                for n, r in enumerate(phase.reductions):
+                    where = self._position(position) if r.op.startswith("arg") else ""
+                    reductions.update(body, partial[n, c], where)
+                self._stores(phase)
+
+        span_block: Block | None = None
+        if own is not None:
+            if run == own:
+                step = self.choice.vectors.lanes * len(copies) * _RUN  # type: ignore[union-attr]
+                self.spans[own] = step
+                extent = self._text(next(a for a in phase.axes if a.name == own).extent)
+                span_block = body.block.nested(f"for (long b_{own} = 0; b_{own} * {step} < {extent}; ++b_{own})")
+                body.block = span_block
+                partial.update({key: self._declare(key[1], acc.reduction) for key, acc in totals.items()})
+            body.lanes = None
+            self._vector_loop(own, len(copies), emit)
+            body.lanes = VectorAxis(own, self.choice.vectors)  # type: ignore[arg-type]
+            if span_block is not None:
+                self._merge(totals, partial)
+                span_block.close()
+        else:
+            emit(copies)
+        for b in reversed(blocks):
+            body.block = b
+            if b.header.startswith("for (long b_"):
+                self._merge(totals, partial)
+            b.close()
+        body.block = point
+        for a in phase.axes:
+            self.spans.pop(a.name, None)
+            body.homes.pop(a.name, None)
+        self._finish(phase, totals, copies, own)
+        body.lanes = saved
+        if saved is not None:
+            self._axis_texts = (saved.axis, f"i_{saved.axis}", saved.vectors.lanes)
+
+    def _declare(self, copy: int, r: object) -> reductions.Accumulator:
+        self.body.copy = copy
+        return reductions.declare(self.body, r)  # type: ignore[arg-type]
+
+    def _merge(self, totals: dict, partial: dict) -> None:  # type: ignore[type-arg]
+        for key, acc in totals.items():
+            if partial[key] is not acc:
+                reductions.merge(self.body, acc, partial[key])
+
+    def _finish(self, phase: Phase, totals: dict, copies: list[int], own: str | None) -> None:  # type: ignore[type-arg]
+        body = self.body
+        for n in range(len(phase.reductions)):
+            if own is None:
+                for c in copies:
+                    body.copy = c
+                    reductions.publish(body, totals[n, c])
+                continue
+            for c in copies[1:]:
+                reductions.merge(body, totals[n, 0], totals[n, c])
+            body.copy = 0
+            reductions.publish(body, reductions.across_lanes(body, totals[n, 0]))
+
+    def _position(self, position: Index) -> str:
+        """The position in the inner space, as a value of the width that argmax keeps."""
+        from opmill_graph_ir.loops.ir import IndexValue
+
+        vectors = self.body.lanes.vectors if self.body.lanes else None
+        expr = IndexValue(position, reductions.position_type(vectors))
+        return self.body.wide(expr) if vectors else self.body.value(expr).text
+
+    def _inner_unroll(self, phase: Phase, own: str) -> int:
+        if not phase.reductions or walk.op_cost(phase) > 12 or phase.stores:
+            return 1
+        assert self.choice.vectors is not None
+        return 4 if self.extents[own] >= 8 * self.choice.vectors.lanes else 1
+
+    def _run_axis(self, phase: Phase, axes: list[Axis], own: str | None) -> str | None:
+        """The innermost inner axis, where sums over it are long enough to be done in runs."""
+        if not any(r.op in ("sum", "welford") and TYPES[r.dtype].kind == "float" for r in phase.reductions):
+            return None
+        name = own if own is not None else axes[-1].name
+        steps = self.extents[name]
+        if own is not None:
+            assert self.choice.vectors is not None
+            steps //= self.choice.vectors.lanes * self._inner_unroll(phase, own)
+        return name if steps > 2 * _RUN else None
+
+
+def write_nest(kernel: LoopKernel, nest: Nest, name: str, first_check: int, needs: Needs, target: Target) -> Written:
+    return NestWriter(kernel, nest, name, first_check, needs, target).write()
+
+
+__all__ = ["NestWriter", "Written", "convert", "index", "write_nest"]

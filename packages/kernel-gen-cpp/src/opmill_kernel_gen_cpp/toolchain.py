@@ -1,0 +1,95 @@
+"""The system's C++ compiler: found, identified, run."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import subprocess
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from opmill_graph_ir.errors import KernelBuildError
+
+BASE_FLAGS = ("-std=c++17", "-O2", "-shared", "-fPIC", "-fwrapv", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off", "-w")
+"""No -ffast-math: NaN, infinities and signed zero keep their meaning. -fwrapv: integers wrap as torch's do."""
+LINK_FLAGS = ("-nostdlib", "-Wl,--hash-style=gnu")
+"""Everything a kernel calls (libm, OpenMP) is already in the process."""
+STUB = "libtorch_cpu.so"
+TIMEOUT_S = 300
+
+
+@dataclass(frozen=True)
+class Toolchain:
+    """A compiler: its command, and the text by which it is known in keys."""
+
+    command: tuple[str, ...]
+    version: str
+
+    def compile(self, source: str, flags: tuple[str, ...], sleef: bool = False) -> bytes:
+        """The shared object made of ``source``. Raises KernelBuildError with what the compiler said."""
+        with tempfile.TemporaryDirectory(prefix="opmill-cpp-") as folder:
+            text, out = Path(folder, "kernels.cpp"), Path(folder, "kernels.so")
+            text.write_text(source)
+            link = list(LINK_FLAGS)
+            if sleef:
+                link += ["-Wl,--no-as-needed", str(self._stub(folder))]
+            self._run([*self.command, *BASE_FLAGS, *flags, str(text), "-o", str(out), *link])
+            return out.read_bytes()
+
+    def _stub(self, folder: str) -> Path:
+        """An empty library of libtorch_cpu's name: linking it is fast, and at run time the name finds the library that is loaded."""
+        empty, stub = Path(folder, "stub.cpp"), Path(folder, STUB)
+        empty.write_text("")
+        self._run([*self.command, "-shared", "-nostdlib", f"-Wl,-soname,{STUB}", str(empty), "-o", str(stub)])
+        return stub
+
+    def _run(self, command: list[str]) -> None:
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise KernelBuildError("KC002", "the C++ compiler could not be run", where=shlex.join(command[:1]), why=str(error)) from error
+        if done.returncode:
+            raise KernelBuildError(
+                "KC001",
+                "the C++ compiler refused a generated kernel",
+                where=shlex.join(command),
+                why=done.stderr.strip()[:4000] or f"exit status {done.returncode}",
+                hint="this is a bug of the generator, or a compiler older than GCC 12; set CXX to another compiler",
+            )
+
+    def compile_all(self, jobs: list[tuple[str, tuple[str, ...], bool]], workers: int) -> list[bytes]:
+        """Compiles several sources at once, in order of ``jobs``: (source, flags, needs Sleef)."""
+        if len(jobs) == 1:
+            return [self.compile(*jobs[0])]
+        with ThreadPoolExecutor(max_workers=max(1, workers)) as pool:
+            return list(pool.map(lambda job: self.compile(*job), jobs))
+
+
+@lru_cache(maxsize=8)
+def _identify(command: tuple[str, ...], path: str, stamp: tuple[int, int]) -> str:
+    """The compiler's first line about itself; asked again when the file at ``path`` changes."""
+    try:
+        done = subprocess.run([*command, "--version"], capture_output=True, text=True, timeout=30, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"!{error}"
+    return done.stdout.splitlines()[0] if done.returncode == 0 and done.stdout else f"!exit status {done.returncode}"
+
+
+def find() -> Toolchain | str:
+    """The compiler: ``CXX``, else g++, else clang++; or why there is none."""
+    wanted = os.environ.get("CXX")
+    for text in [wanted] if wanted else ["g++", "clang++"]:
+        command = tuple(shlex.split(text or ""))
+        path = shutil.which(command[0]) if command else None
+        if path is None:
+            continue
+        info = os.stat(path)
+        version = _identify(command, path, (info.st_mtime_ns, info.st_size))
+        if not version.startswith("!"):
+            return Toolchain(command, version)
+        return f"the C++ compiler {text} does not run: {version[1:]}"
+    return f"no C++ compiler: {wanted or 'neither g++ nor clang++'} is not on the path"

@@ -1,0 +1,149 @@
+"""Which axis runs along the lanes of vectors, how many lanes there are, how far loops are unrolled and tiled."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from opmill_graph_ir.loops.index import Index
+from opmill_graph_ir.loops.ir import Expr, IndexValue, Load, Nest, Op, Phase, Ref
+
+from . import walk
+from .emit.convert import Vectors
+from .emit.types import TYPES
+from .target import Target
+
+TILE = 16
+"""Rows of a transposed read done together: elements of float32 in a cache line."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """How a nest runs. ``outer``: the vector axis, where it is an outer one; else ``inner`` names one for each phase (None: scalar).
+    ``unroll`` copies of the vector loop's body run together in outer mode; ``tiled``: an outer axis to be tiled for transposed reads."""
+
+    vectors: Vectors | None
+    outer: str | None = None
+    inner: Mapping[int, str] = field(default_factory=dict)
+    unroll: int = 1
+    tiled: str | None = None
+
+
+def choose(nest: Nest, extents: Mapping[str, int], target: Target) -> Choice:
+    """The cheapest choice by a count of memory operations and arithmetic."""
+    vectors = lanes_for(nest, target)
+    if vectors is None or any(s.mode == "add" for p in nest.phases for s in p.stores) or _awkward_reductions(nest, vectors):
+        return Choice(None)
+    lanes = vectors.lanes
+    scalar = sum(_phase_cost(p, None, nest, extents, lanes) for p in nest.phases)
+    best, best_cost = Choice(None), scalar
+    for axis in nest.axes:
+        cost = sum(_phase_cost(p, axis.name, nest, extents, lanes) for p in nest.phases)
+        if cost < best_cost * 0.999 or (cost <= best_cost and best.outer is not None):  # the later axis wins ties
+            best, best_cost = Choice(vectors, axis.name), cost
+    inner: dict[int, str] = {}
+    total = 0.0
+    for n, phase in enumerate(nest.phases):
+        costs = {a.name: _phase_cost(phase, a.name, nest, extents, lanes) for a in phase.axes}
+        plain = _phase_cost(phase, None, nest, extents, lanes)
+        axis_name = min(reversed(costs), key=lambda a: costs[a], default=None)
+        horizontal = 12.0 * len(phase.reductions) / max(_points(phase.axes, extents), 1)
+        points = _points((*nest.axes, *phase.axes), extents)
+        if axis_name is not None and costs[axis_name] + horizontal * points < plain:
+            inner[n] = axis_name
+            total += costs[axis_name] + horizontal * points
+        else:
+            total += plain
+    if inner and total <= best_cost:
+        return Choice(vectors, inner=inner)
+    if best.outer is None:
+        return Choice(None)
+    return Choice(vectors, best.outer, unroll=_unroll(nest, best.outer, extents, lanes), tiled=_tiled(nest, best.outer, extents))
+
+
+def lanes_for(nest: Nest, target: Target) -> Vectors | None:
+    """64-bit values halve the number of lanes. None where the register holds fewer than two."""
+    sizes = {4}
+    varying = {a.name for a in nest.axes} | {a.name for p in nest.phases for a in p.axes}
+    for phase in nest.phases:
+        for e in walk.expressions(phase):
+            if isinstance(e, Op):
+                sizes |= {TYPES[e.dtype].size, *(TYPES[a.dtype].size for a in e.args)} if not _uniform(e, varying) else set()
+            elif isinstance(e, (Load, IndexValue)) and e.index.symbols & varying:
+                sizes.add(TYPES[e.dtype].size)
+        for r in phase.reductions:
+            sizes.add(TYPES[r.dtype].size)
+    mask = max(sizes)
+    lanes = target.bits // 8 // mask
+    return Vectors(lanes, mask) if lanes >= 2 else None
+
+
+def _uniform(e: Expr, varying: set[str]) -> bool:
+    return not any(
+        isinstance(x, Ref) or (isinstance(x, (Load, IndexValue)) and x.index.symbols & varying) for x in walk.inside(e)
+    )
+
+
+def _awkward_reductions(nest: Nest, vectors: Vectors) -> bool:
+    """Positions of argmax are kept in integers as wide as the masks, next to values as wide."""
+    return any(r.op.startswith("arg") and TYPES[r.dtype].size != vectors.mask for p in nest.phases for r in p.reductions)
+
+
+def _points(axes: Iterable[object], extents: Mapping[str, int]) -> float:
+    total = 1.0
+    for a in axes:
+        total *= extents[a.name]  # type: ignore[attr-defined]
+    return total
+
+
+def _lane_kind(i: Index, axis: str, extents: Mapping[str, int], lanes: int) -> int | None:
+    """0, 1, 2 (a constant stride), or None: an index along ``axis``."""
+    if axis not in i.symbols:
+        return 0
+    stride = i.stride_of(axis)
+    if stride is None:
+        parts = i.substitute({axis: Index(((("lane block",), lanes), (("lane",), 1)))}, {**extents, "lane": lanes, "lane block": 1 << 40})
+        stride = parts.stride_of("lane")
+    if stride is None:
+        return None
+    return stride.constant if stride.constant in (0, 1) else 2
+
+
+def _phase_cost(phase: Phase, axis: str | None, nest: Nest, extents: Mapping[str, int], lanes: int) -> float:
+    """Of all points of a phase: accesses, and arithmetic shared by the lanes."""
+    points = _points((*nest.axes, *phase.axes), extents)
+    own = {a.name for a in (*nest.axes, *phase.axes)}
+    ops = walk.op_cost(phase)
+    if axis is None or axis not in own:
+        return points * (ops + sum(1 for _ in walk.indices(phase)))
+    cost = ops / lanes
+    for i, is_store in walk.indices(phase):
+        kind = _lane_kind(i, axis, extents, lanes)
+        cost += {0: 0.1 / lanes if not is_store else 1.0, 1: 1.0 / lanes, 2: 1.0 + 0.1 * is_store, None: 1.5}[kind]
+    extent = extents[axis]
+    return points * cost * (-(-extent // lanes) * lanes / extent)
+
+
+def _unroll(nest: Nest, axis: str, extents: Mapping[str, int], lanes: int) -> int:
+    """Columns are reduced several vectors at a time: whole cache lines, and chains of additions side by side."""
+    if not any(p.reductions for p in nest.phases) or any(walk.op_cost(p) > 24 for p in nest.phases):
+        return 1
+    for copies in (4, 2):
+        if extents[axis] >= copies * lanes:
+            return copies
+    return 1
+
+
+def _tiled(nest: Nest, axis: str, extents: Mapping[str, int]) -> str | None:
+    """An outer axis along which something is contiguous that is strided along ``axis``."""
+    if any(p.axes for p in nest.phases) or extents[axis] < TILE:
+        return None
+    for other in nest.axes:
+        if other.name == axis or extents[other.name] < TILE:
+            continue
+        for phase in nest.phases:
+            for i, _ in walk.indices(phase):
+                along, across = i.stride_of(other.name), i.stride_of(axis)
+                if along is not None and along.constant == 1 and (across is None or across.constant not in (0, 1)):
+                    return other.name
+    return None
