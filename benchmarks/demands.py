@@ -13,7 +13,7 @@ NOISE = 1.03  # two medians of the same program differ by this much on a busy ma
 
 def demands(results: Results) -> list[dict[str, Any]]:
     """Rows {what, seen, least, met, aim, aim_met}; ``met`` and ``aim_met`` are None where nothing was measured to judge by."""
-    return [check(results) for check in (_right, _cold, _warm, _not_slower, _geometric_mean, _call, _imports_cold, _imports_warm)]
+    return [check(results) for check in (_right, _cold, _warm, _not_slower, _geometric_mean, _call, _imports_warm, _imports_cold)]
 
 
 def _row(what: str, seen: str, least: str, met: bool | None, aim: str = "", aim_met: bool | None = None) -> dict[str, Any]:

@@ -13,6 +13,7 @@ import time
 from typing import Any
 
 import torch
+
 import zoo
 
 CALLS = 200

@@ -21,6 +21,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
+
 import zoo
 
 TORCH_MODES = {"torch": None, "torch-reduce-overhead": "reduce-overhead", "torch-max-autotune": "max-autotune"}

@@ -19,11 +19,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import zoo
-from demands import demands
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
+
+import zoo
+from demands import demands
 
 HERE = Path(__file__).resolve().parent
 MARKS = {True: "[green]met[/]", False: "[red]missed[/]", None: ""}

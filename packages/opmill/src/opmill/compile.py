@@ -12,6 +12,7 @@ from typing import Any, TypeVar, overload
 import torch
 
 from opmill_bytecode_frontend import CaptureOptions, capture
+from opmill_guards import CompiledFunction
 
 from .backend import GraphBackend, warn_once
 from .discover import Backend
@@ -116,8 +117,14 @@ def _wrap_function(function: Any, settings: Settings) -> Any:
     return _capture(function, settings)
 
 
+def _wrap_compiled(compiled: Any, settings: Settings) -> Any:
+    return _wrap_function(compiled.__wrapped__, settings)
+
+
 def _wrap_method(method: types.MethodType, settings: Settings) -> Any:
     function = method.__func__
+    if isinstance(function, CompiledFunction):
+        function = function.__wrapped__
     if not isinstance(function, types.FunctionType):
         return _wrap_callable(method, settings)
     return types.MethodType(_capture(function, settings), method.__self__)
@@ -180,6 +187,7 @@ def _hashable(value: Any) -> bool:
 
 _WRAPPERS: dict[type, Callable[[Any, Settings], Any]] = {
     types.FunctionType: _wrap_function,
+    CompiledFunction: _wrap_compiled,
     types.MethodType: _wrap_method,
     staticmethod: _wrap_descriptor,
     classmethod: _wrap_descriptor,
@@ -194,7 +202,7 @@ def reset() -> None:
     """Forgets everything compiled in this process: the next call of each compiled callable compiles again. Files of the cache stay."""
     for compiled, record in list(_live.items()):
         compiled.clear()
-        record.graphs.clear()
+        record.clear()
 
 
 def record_of(compiled: Any) -> tuple[Any, Record] | None:

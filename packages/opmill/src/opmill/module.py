@@ -8,6 +8,7 @@ subclass: Python's own descriptor hands the call to the compiled callable withou
 from __future__ import annotations
 
 import copy
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -58,9 +59,8 @@ def _compiled_class(base: type) -> type:
 
 def _reduce_ex(self: Any, protocol: int) -> tuple[Any, ...]:
     """A pickle holds the module itself: what is loaded needs no opmill, and is compiled again by whoever wants that."""
-    original = original_of(self)
-    reduced: Any = original.__reduce_ex__(protocol)
-    return reduced
+    # "The first of this tuple", in words that pickle can store: the reduction of another object cannot be given as one's own.
+    return operator.itemgetter(0), ((original_of(self),),)
 
 
 def _deepcopy(self: Any, memo: dict[int, Any]) -> Any:

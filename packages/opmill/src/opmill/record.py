@@ -24,11 +24,27 @@ class GraphRecord:
     fallback: str = ""
 
 
+@dataclass(frozen=True)
+class BreakRecord:
+    """Where a graph ended: the number of the reason, what was met, where (``file:line``), why it cannot be captured, what to do."""
+
+    code: str
+    what: str
+    where: str
+    why: str
+    hint: str
+
+    def __str__(self) -> str:
+        lines = [f"{self.code}: {self.what}", *(f"  {k}: {v}" for k, v in (("at", self.where), ("why", self.why), ("hint", self.hint)) if v)]
+        return "\n".join(lines)
+
+
 @dataclass
 class Record:
-    """All graphs compiled for one callable, oldest first."""
+    """All graphs compiled for one callable, and all breaks, oldest first."""
 
     graphs: list[GraphRecord] = field(default_factory=list)
+    breaks: list[BreakRecord] = field(default_factory=list)
     _numbers: itertools.count[int] = field(default_factory=itertools.count)
 
     def next_number(self) -> int:
@@ -37,3 +53,13 @@ class Record:
     def add(self, graph: GraphRecord) -> None:
         self.graphs.append(graph)
         del self.graphs[:-_KEPT]
+
+    def add_break(self, found: BreakRecord) -> None:
+        """Notes a break once, however often its code is compiled again."""
+        if found not in self.breaks:
+            self.breaks.append(found)
+            del self.breaks[:-_KEPT]
+
+    def clear(self) -> None:
+        self.graphs.clear()
+        self.breaks.clear()

@@ -1,0 +1,101 @@
+"""``opmill.explain(f)(*args)``: runs the call and tells what was compiled, where graphs broke and why, and what was assumed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from .compile import compile, record_of
+from .record import BreakRecord, GraphRecord
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """What happened in the compiled callable until now.
+
+    ``graphs``: each graph the backend got. ``breaks``: where capture ended, in the user's source, why, and what to do. ``guards``: for each
+    kept specialisation, what it assumes. ``recompiles``: specialisations beyond the first. ``result``: what the explained call returned."""
+
+    name: str
+    graphs: tuple[GraphRecord, ...]
+    breaks: tuple[BreakRecord, ...]
+    guards: tuple[tuple[str, ...], ...]
+    result: Any
+
+    @property
+    def recompiles(self) -> int:
+        return max(0, len(self.guards) - 1)
+
+    @property
+    def kernels(self) -> int:
+        """How many distinct kernels the graphs launch, as far as the backend tells."""
+        return sum(int(getattr(graph.report, "kernels", 0) or 0) for graph in self.graphs)
+
+    @property
+    def seconds(self) -> float:
+        """Seconds the backend took over all graphs."""
+        return sum(graph.seconds for graph in self.graphs)
+
+    def __str__(self) -> str:
+        from rich.console import Console
+
+        console = Console(width=120, color_system=None)
+        with console.capture() as captured:
+            console.print(self)
+        return captured.get()
+
+    def __rich__(self) -> Any:
+        from rich.console import Group
+        from rich.markup import escape
+        from rich.table import Table
+
+        head = f"[bold]{escape(self.name)}[/]: {len(self.graphs)} graphs, {len(self.breaks)} breaks, {self.recompiles} recompiles"
+        parts: list[Any] = [head]
+        if self.graphs:
+            table = Table(title="graphs", title_justify="left")
+            for column in ("graph", "operators", "inputs", "seconds", "phases", "note"):
+                table.add_column(column)
+            for graph in self.graphs:
+                columns = (str(graph.number), str(graph.operators), str(graph.inputs), f"{graph.seconds:.3f}")
+                table.add_row(*columns, escape(_phases(graph.report)), escape(graph.fallback or graph.where))
+            parts.append(table)
+        parts += [f"[yellow]break[/] {escape(str(each))}" for each in self.breaks]
+        for number, guards in enumerate(self.guards):
+            parts.append(f"specialisation {number} assumes:")
+            parts += [f"  {escape(guard)}" for guard in guards]
+        return Group(*parts)
+
+
+def _phases(report: Any) -> str:
+    """``name seconds`` of each step of the backend, if its report has them."""
+    phases = getattr(report, "phases", None) or getattr(report, "timings", None) or {}
+    pairs = phases.items() if isinstance(phases, Mapping) else phases
+    return ", ".join(f"{name} {seconds:.3f}" for name, seconds in pairs)
+
+
+def explain(model: Any, **arguments: Any) -> Callable[..., Explanation]:
+    """``explain(f, fullgraph=..., ...)(*args)`` calls ``f`` compiled and explains. What ``compile`` gave already is explained as it is."""
+    compiled = model if record_of(model) else compile(model, **arguments)
+
+    def call(*args: Any, **kwargs: Any) -> Explanation:
+        result = compiled(*args, **kwargs)
+        return explanation_of(compiled, result)
+
+    return call
+
+
+def explanation_of(compiled: Any, result: Any = None) -> Explanation:
+    """What happened in ``compiled`` until now, without calling it. Raises TypeError for what ``compile`` did not make."""
+    found = record_of(compiled)
+    if found is None:
+        raise TypeError(f"{compiled!r} was not compiled by opmill")
+    dispatcher, record = found
+    guards = tuple(_guard_lines(entry) for entry in dispatcher.entries)
+    name = getattr(dispatcher, "__qualname__", None) or repr(dispatcher)
+    return Explanation(name, tuple(record.graphs), tuple(record.breaks), guards, result)
+
+
+def _guard_lines(entry: Any) -> tuple[str, ...]:
+    guards = getattr(entry, "guards", None)
+    return tuple(line for line in str(guards).splitlines() if line.strip()) if guards is not None else ()

@@ -1,0 +1,97 @@
+"""Which backend gets the graphs, with what arguments, and what happens when it fails."""
+
+import subprocess
+import sys
+
+import pytest
+import torch
+
+import opmill
+from opmill import discover
+from opmill.backend import warn_once
+
+X = torch.linspace(-2, 2, 6)
+
+
+def square_sum(x):
+    return (x * x + 1).sum()
+
+
+def test_a_callable_gets_graph_and_real_inputs():
+    got = []
+
+    def backend(graph_module, example_inputs):
+        got.append((graph_module, example_inputs))
+        return graph_module.forward
+
+    assert torch.equal(opmill.compile(square_sum, backend=backend)(X), square_sum(X))
+    [(graph_module, inputs)] = got
+    assert isinstance(graph_module, torch.fx.GraphModule) and len(inputs) == 1 and torch.equal(inputs[0], X)
+
+
+def test_a_foreign_backend_gets_mode_and_options_as_given():
+    got = {}
+
+    def backend(graph_module, example_inputs, **keywords):
+        got.update(keywords)
+        return graph_module.forward
+
+    opmill.compile(square_sum, backend=backend, mode="max-autotune", options={"anything": 1})(X)
+    assert got == {"mode": "max-autotune", "options": {"anything": 1}}
+
+
+def test_listed_backends_are_those_of_the_entry_points():
+    assert {"eager", "opmill"} <= set(opmill.list_backends())
+    assert discover.find_backend("eager") is discover.eager
+
+
+def test_a_failing_native_backend_warns_and_runs_the_graph(monkeypatch):
+    def broken(*args, **kwargs):
+        raise RuntimeError("no luck")
+
+    monkeypatch.setattr("opmill.backend._native_compiler", lambda options: broken)
+    warn_once.cache_clear()
+    with pytest.warns(opmill.OpmillWarning, match="OM011.*RuntimeError: no luck"):
+        assert torch.equal(opmill.compile(square_sum)(X), square_sum(X))
+
+
+def test_generators_that_fail_to_load_are_named_with_the_reason(monkeypatch):
+    class Entry:
+        name = "bad"
+
+        def load(self):
+            raise ImportError("its library is missing")
+
+    monkeypatch.setattr(discover, "_entries", lambda group: {"bad": Entry()})
+    [found] = discover.find_generators()
+    assert found.generator is None and found.reason == "ImportError: its library is missing"
+    with pytest.raises(ValueError, match="OM007.*'bad'"):
+        discover.find_generators(["other"])
+
+
+SCRIPT = """
+import sys, warnings, torch
+warnings.simplefilter("ignore")
+before = set(sys.modules)
+import opmill
+model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.GELU()).eval()
+compiled = opmill.compile(model, backend={backend!r})
+with torch.no_grad():
+    x = torch.randn(2, 4)
+    assert torch.allclose(compiled(x), model(x), atol=1e-6)
+print(sorted(name for name in set(sys.modules) - before if name in ("torch._dynamo", "torch._inductor")))
+"""
+
+
+@pytest.mark.parametrize("backend", ["eager", "opmill"])
+def test_torchs_own_compiler_is_not_imported(backend, tmp_path):
+    script = SCRIPT.format(backend=backend)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == "[]"
+
+
+def test_importing_opmill_loads_no_graph_compiler():
+    script = "import sys, opmill; print(sorted(n for n in sys.modules if n in ('torch._dynamo', 'torch._inductor', 'rich', 'opmill_graph_ir.backend')))"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120)
+    assert done.stdout.strip() == "[]", done.stderr

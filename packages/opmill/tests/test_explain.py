@@ -1,0 +1,44 @@
+"""explain() tells of graphs, breaks and guards."""
+
+import pytest
+import torch
+
+import opmill
+from opmill.explain import explanation_of
+
+X = torch.linspace(-2, 2, 6)
+
+
+def branch(x):
+    y = x * 2
+    if y.sum() > 100:
+        return y + 1
+    return y - 1
+
+
+def test_a_whole_graph():
+    told = opmill.explain(lambda x: x * 2 + 1, backend="eager")(X)
+    assert torch.equal(told.result, X * 2 + 1)
+    assert len(told.graphs) == 1 and told.graphs[0].operators == 2 and told.breaks == () and told.recompiles == 0
+    assert "1 graphs, 0 breaks" in str(told)
+
+
+def test_a_break_names_number_line_reason_and_hint():
+    told = opmill.explain(branch, backend="eager")(X)
+    assert torch.equal(told.result, branch(X)) and len(told.graphs) == 2
+    [found] = told.breaks
+    line = branch.__code__.co_firstlineno + 2
+    assert found.code.startswith("FE") and found.where.endswith(f"{__file__.rsplit('/', 1)[-1]}:{line}") and found.why and found.hint
+    assert found.code in str(told)
+
+
+def test_guards_are_listed_and_recompiles_counted():
+    compiled = opmill.compile(lambda x: x + 1, backend="eager", dynamic=False)
+    compiled(X)
+    told = opmill.explain(compiled)(X.reshape(2, 3))
+    assert told.recompiles == 1 and all(told.guards)
+
+
+def test_only_what_was_compiled_can_be_explained():
+    with pytest.raises(TypeError, match="not compiled by opmill"):
+        explanation_of(branch)
