@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
+from types import CellType, FunctionType
 from typing import Any
 
 import torch
@@ -35,11 +36,27 @@ class _WhenLoaded:
 
 
 def defuse(fn: object) -> None:
-    """Makes ``fn``, and what it wraps, callable without importing ``torch._dynamo``. Does nothing for other objects."""
-    while (wrapped := getattr(fn, "__dict__", {}).get("__wrapped__")) is not None:
-        if getattr(fn, "__code__", None) is _DECORATED and _MARK not in wrapped.__dict__:
-            setattr(wrapped, _MARK, _WhenLoaded(wrapped))
-        fn = wrapped
+    """Makes ``fn``, and every function that it wraps, callable without importing ``torch._dynamo``. Does nothing for other objects."""
+    waiting, seen = [fn], set()
+    while waiting:
+        f = waiting.pop()
+        if type(f) is not FunctionType or id(f) in seen:
+            continue
+        seen.add(id(f))
+        closure = f.__closure__ or ()
+        if f.__code__ is _DECORATED:
+            wrapped = next(c for name, cell in zip(f.__code__.co_freevars, closure, strict=True) if name == "fn" for c in [_contents(cell)])
+            if type(wrapped) is FunctionType and _MARK not in wrapped.__dict__:
+                setattr(wrapped, _MARK, _WhenLoaded(wrapped))
+        # decorators keep what they wrap in a cell, not always under __wrapped__
+        waiting += [c for cell in closure if type(c := _contents(cell)) is FunctionType]
+
+
+def _contents(cell: CellType) -> object:
+    try:
+        return cell.cell_contents
+    except ValueError:
+        return None
 
 
 def _meta_kernel_modules() -> Iterator[Any]:
