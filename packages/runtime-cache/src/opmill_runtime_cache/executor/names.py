@@ -1,6 +1,7 @@
 """From the names in a plan to the objects of torch and of Python."""
 
 import builtins
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -43,3 +44,10 @@ def exception_of(name: str) -> type[Exception]:
     """The exception type of that name: Python's or torch's; RuntimeError where there is none."""
     found = getattr(builtins, name, None) or getattr(torch, name.rpartition(".")[2], None)
     return found if isinstance(found, type) and issubclass(found, Exception) else RuntimeError
+
+
+def torch_library(name: str) -> str:
+    """The path of one of torch's own shared libraries (``"torch_cpu"``, ``"torch_python"``)."""
+    folder = os.path.join(os.path.dirname(torch.__file__), "lib")
+    paths = [os.path.join(folder, f"lib{name}.{suffix}") for suffix in ("so", "dylib")]
+    return next((path for path in paths if os.path.exists(path)), paths[0])

@@ -1,17 +1,75 @@
 """Binding a plan to the native executor."""
 
+import threading
+import warnings
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any
 
 import torch
 
-from ..plan.model import Plan
+from .. import _native
+from ..errors import BindError, ExecutorWarning, PlanInputError, RuntimeCacheError
+from ..plan.model import Alloc, Plan, TensorInput
+from ..plan.verify import verify
 from ..store import Store
-from .reference import bind_reference
+from .kernels import kernel_entry
+from .names import torch_library
+from .program import lower
+from .reference import ReferenceExecutable
 
 Executable = Callable[..., tuple[Any, ...]]
 
+DEFAULT_ARENA_BYTES = 2 << 30
+"""Bytes of idle arenas that one executable keeps for later calls; one arena is always kept."""
 
-def bind(plan: Plan, held: Sequence[torch.Tensor], store: Store) -> Executable:
-    """A callable that runs ``plan``: ``executable(*inputs) -> tuple`` in the order of ``plan.outputs``."""
-    return bind_reference(plan, held, store)
+_loading = threading.Lock()
+
+
+def bind(plan: Plan, held: Sequence[torch.Tensor], store: Store, max_arena_bytes: int = DEFAULT_ARENA_BYTES) -> Executable:
+    """A callable that runs ``plan``: ``executable(*inputs) -> tuple`` in the order of ``plan.outputs``.
+
+    ``held`` are the plan's held inputs, in order; the executable keeps the tensor objects and reads their memory anew at each call.
+    Safe to call from many threads at once and from within itself. Raises PlanError for an illegal plan, KernelMissing where the store lacks a
+    kernel (compile it again), BindError for anything else that stands in the way. Calls raise PlanInputError (RC050-RC053) for inputs
+    that are not what the plan was compiled for.
+    """
+    verify(plan)
+    wanted = sum(type(item) is TensorInput and item.held for item in plan.inputs)
+    if wanted != len(held) or not all(isinstance(tensor, torch.Tensor) for tensor in held):
+        raise BindError("RC030", what=f"plan {plan.name!r} holds {wanted} tensors", why=f"it was given {[type(t).__name__ for t in held]}")
+    entries = [kernel_entry(ref, store) for ref in plan.kernels]
+    problem = _load() or _beyond_native(plan)
+    if problem is None:
+        return _native.Executable(lower(plan, held, entries), max_arena_bytes)
+    _warn_once(problem)
+    return ReferenceExecutable(plan, held, entries)
+
+
+@lru_cache(1)
+def _load() -> str | None:
+    """Connects the extension with this process's torch; the reason why it cannot be, or None."""
+    with _loading:
+        names = [torch_library("torch_cpu"), torch_library("torch_python")]
+        tensor = torch.empty(1)
+        missing = _native.load(*names, tensor, tensor._cdata, torch._C.TensorBase, _numbered)
+    return missing and f"torch {torch.__version__} does not offer {missing} to native code"
+
+
+def _beyond_native(plan: Plan) -> str | None:
+    """Why the native executor cannot run this plan, or None."""
+    specs = [item.spec for item in (*plan.inputs, *plan.constants) if hasattr(item, "spec")]
+    specs += [step.spec for step in plan.steps if type(step) is Alloc]
+    devices = sorted({spec.device for spec in specs if spec.device != "cpu"})
+    return f"tensors on {', '.join(devices)} are not supported natively yet" if devices else None
+
+
+def _numbered(code: str, message: str) -> RuntimeCacheError:
+    kind = PlanInputError if code.startswith("RC05") else BindError
+    return kind(code, what=message)
+
+
+@lru_cache(None)
+def _warn_once(problem: str) -> None:
+    message = f"[RC070] plans run in Python, slowly, because {problem}; please report it with the versions of torch and opmill"
+    warnings.warn(message, ExecutorWarning, stacklevel=3)

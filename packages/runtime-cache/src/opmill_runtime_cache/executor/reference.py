@@ -27,7 +27,6 @@ from ..plan.model import (
     SizeOutput,
     SlotOutput,
     TensorInput,
-    TensorSpec,
     View,
 )
 from ..plan.verify import ALIGNMENT, verify

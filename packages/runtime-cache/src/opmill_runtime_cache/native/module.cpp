@@ -1,6 +1,139 @@
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
+#include <structmember.h>
 
-static PyModuleDef module = {PyModuleDef_HEAD_INIT, "_native", nullptr, -1, nullptr, nullptr, nullptr, nullptr, nullptr};
+#include <new>
 
-PyMODINIT_FUNC PyInit__native() { return PyModule_Create(&module); }
+#include "gemm.h"
+#include "run.h"
+
+namespace {
+
+using opmill::api;
+
+struct State {
+  PyObject* tensor_type = nullptr;  // torch.Tensor's base
+  PyObject* numbered = nullptr;     // (code, message) -> exception
+} state;
+
+struct Executable {
+  PyObject_HEAD
+  vectorcallfunc call;
+  PyObject* source;  // the tuple that `program` was read from; it owns every Python object the program uses
+  opmill::Program* program;
+  opmill::Pool* pool;
+};
+
+PyObject* executable_call(PyObject* self, PyObject* const* arguments, size_t flags, PyObject* keywords) {
+  if (keywords && PyTuple_GET_SIZE(keywords)) return PyErr_Format(PyExc_TypeError, "a plan takes no keyword arguments");
+  auto* executable = reinterpret_cast<Executable*>(self);
+  return opmill::run_program(*executable->program, *executable->pool, arguments, PyVectorcall_NARGS(flags), state.tensor_type, state.numbered);
+}
+
+PyObject* executable_new(PyTypeObject* type, PyObject* arguments, PyObject*) {
+  PyObject* source;
+  long long max_bytes;
+  if (!PyArg_ParseTuple(arguments, "O!L", &PyTuple_Type, &source, &max_bytes)) return nullptr;
+  if (!api.wrap) return PyErr_Format(PyExc_RuntimeError, "load() must come first");
+  auto* self = reinterpret_cast<Executable*>(type->tp_alloc(type, 0));
+  if (!self) return nullptr;
+  self->call = executable_call;
+  self->source = Py_NewRef(source);
+  self->program = new opmill::Program;
+  self->pool = new opmill::Pool(max_bytes);
+  if (!opmill::read_program(source, self->program)) {
+    Py_DECREF(self);
+    return nullptr;
+  }
+  return reinterpret_cast<PyObject*>(self);
+}
+
+int executable_traverse(PyObject* object, visitproc visit, void* arg) {
+  auto* self = reinterpret_cast<Executable*>(object);
+  Py_VISIT(Py_TYPE(object));
+  Py_VISIT(self->source);
+  return 0;
+}
+
+void executable_dealloc(PyObject* object) {
+  PyObject_GC_UnTrack(object);
+  auto* self = reinterpret_cast<Executable*>(object);
+  PyTypeObject* type = Py_TYPE(object);
+  if (self->program)
+    for (auto& call : self->program->calls) Py_XDECREF(call.python);
+  delete self->pool;
+  delete self->program;
+  Py_XDECREF(self->source);
+  type->tp_free(object);
+  Py_DECREF(type);
+}
+
+PyObject* executable_arena_bytes(PyObject* self, void*) { return PyLong_FromLongLong(reinterpret_cast<Executable*>(self)->pool->bytes()); }
+PyObject* executable_instances(PyObject* self, void*) { return PyLong_FromSize_t(reinterpret_cast<Executable*>(self)->pool->size()); }
+PyObject* executable_name(PyObject* self, void*) { return PyUnicode_FromString(reinterpret_cast<Executable*>(self)->program->name.c_str()); }
+
+PyGetSetDef executable_properties[] = {
+    {"arena_bytes", executable_arena_bytes, nullptr, "Bytes of the arenas kept for later calls.", nullptr},
+    {"instances", executable_instances, nullptr, "Idle instances kept for later calls.", nullptr},
+    {"name", executable_name, nullptr, "The plan's name.", nullptr},
+    {nullptr, nullptr, nullptr, nullptr, nullptr}};
+
+PyMemberDef executable_members[] = {{"__vectorcalloffset__", T_PYSSIZET, offsetof(Executable, call), READONLY, nullptr},
+                                    {nullptr, 0, 0, 0, nullptr}};
+
+PyType_Slot executable_slots[] = {{Py_tp_new, reinterpret_cast<void*>(executable_new)},
+                                  {Py_tp_dealloc, reinterpret_cast<void*>(executable_dealloc)},
+                                  {Py_tp_traverse, reinterpret_cast<void*>(executable_traverse)},
+                                  {Py_tp_call, reinterpret_cast<void*>(PyVectorcall_Call)},
+                                  {Py_tp_getset, executable_properties},
+                                  {Py_tp_members, executable_members},
+                                  {Py_tp_doc, const_cast<char*>("A plan bound to its held tensors and kernels: executable(*inputs) -> tuple.")},
+                                  {0, nullptr}};
+
+PyType_Spec executable_spec = {"opmill_runtime_cache._native.Executable", sizeof(Executable), 0,
+                               Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_IMMUTABLETYPE,
+                               executable_slots};
+
+// The word of a Python tensor that equals its `_cdata` is its at::Tensor; -1 where there is none.
+long long find_word(PyObject* tensor, unsigned long long cdata, Py_ssize_t size) {
+  auto* words = reinterpret_cast<unsigned long long*>(tensor);
+  for (Py_ssize_t i = sizeof(PyObject) / sizeof(void*); i < static_cast<Py_ssize_t>(size / sizeof(void*)); i++)
+    if (words[i] == cdata) return i;
+  return -1;
+}
+
+PyObject* load(PyObject*, PyObject* arguments) {
+  const char *cpu, *python;
+  PyObject *tensor, *tensor_type, *numbered;
+  unsigned long long cdata;
+  if (!PyArg_ParseTuple(arguments, "ssOKOO", &cpu, &python, &tensor, &cdata, &tensor_type, &numbered)) return nullptr;
+  const long long word = find_word(tensor, cdata, reinterpret_cast<PyTypeObject*>(tensor_type)->tp_basicsize);
+  if (word < 0) return PyUnicode_FromString("the tensor inside a Python tensor");
+  if (const char* missing = opmill::load_torch(cpu, python)) {
+    api.wrap = nullptr;
+    return PyUnicode_FromString(missing);
+  }
+  api.word = word;
+  opmill::load_blas(api.library);
+  Py_XSETREF(state.tensor_type, Py_NewRef(tensor_type));
+  Py_XSETREF(state.numbered, Py_NewRef(numbered));
+  Py_RETURN_NONE;
+}
+
+PyMethodDef methods[] = {{"load", load, METH_VARARGS,
+                          "load(libtorch_cpu, libtorch_python, tensor, its _cdata, tensor base type, (code, message) -> exception)\n\n"
+                          "Finds torch's functions; returns None, or the name of what is missing."},
+                         {nullptr, nullptr, 0, nullptr}};
+
+int add_types(PyObject* module) {
+  PyObject* type = PyType_FromSpec(&executable_spec);
+  return type ? PyModule_AddObject(module, "Executable", type) : -1;
+}
+
+PyModuleDef_Slot module_slots[] = {{Py_mod_exec, reinterpret_cast<void*>(add_types)}, {0, nullptr}};
+
+PyModuleDef definition = {PyModuleDef_HEAD_INIT, "_native", "The native executor of plans.", 0, methods, module_slots, nullptr, nullptr, nullptr};
+
+}  // namespace
+
+PyMODINIT_FUNC PyInit__native() { return PyModuleDef_Init(&definition); }

@@ -1,0 +1,289 @@
+"""From a Plan to the tuple that the native executor reads (``native/program.cpp``).
+
+Slots are renumbered so that each is defined once; size expressions become numbered values, of which those known before the first step
+("early") are computed once for each instance and the others ("late") by steps of their own.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from ..plan.expr import Op, compile_size
+from ..plan.model import (
+    DTYPES,
+    Alloc,
+    Call,
+    Check,
+    Define,
+    Free,
+    Item,
+    Launch,
+    Plan,
+    Size,
+    SizeInput,
+    SizeOfStep,
+    SizeOutput,
+    SlotOutput,
+    TensorInput,
+    View,
+)
+from ..plan.verify import SIZES, args_of, slots_in
+from .names import exception_of, operator_of
+from .pycall import python_call
+from .reference import load_constant
+from .routes import route_of
+
+INPUT, HELD, CONSTANT, ARENA, VIEW, FRESH, RESULT = range(7)
+EVALUATE, DEFINE, LAUNCH, CALL, FREE, CHECK, ITEM, SIZE_OF = range(8)
+_LATE, _SHARES_VERSION = 1, 2
+
+
+class _Lowering:
+    """The state of one lowering."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.values: list[tuple[bool, tuple[int, ...]]] = []
+        self.by_text: dict[Size, int] = {}
+        self.symbols: dict[str, int] = {}
+        self.slots: list[list[Any]] = []
+        self.labels: list[str] = []
+        self.current: dict[int, int] = {}  # the plan's slot -> ours
+        self.steps: list[tuple[Any, ...]] = []
+        self.calls: list[tuple[Any, ...]] = []
+        self.evaluated: set[int] = set()
+
+    def given(self, symbol: str, late: bool) -> int:
+        """A value that is set from outside."""
+        self.values.append((late, ()))
+        self.symbols[symbol] = len(self.values) - 1
+        return self.symbols[symbol]
+
+    def value(self, size: Size) -> int:
+        """The number of a size expression's value."""
+        found = self.by_text.get(size)
+        if found is not None:
+            return found
+        words: list[int] = []
+        late = False
+        for op, operand in compile_size(size):
+            word = self.symbols[str(operand)] if op is Op.LOAD else int(operand)
+            late = late or (op is Op.LOAD and self.values[word][0])
+            words += (int(op), word)
+        self.values.append((late, tuple(words)))
+        self.by_text[size] = len(self.values) - 1
+        return len(self.values) - 1
+
+    def ready(self, size: Size) -> int:
+        """The same, after making sure that a late value is computed before the next step."""
+        number = self.value(size)
+        if self.values[number][0] and self.values[number][1] and number not in self.evaluated:
+            self.evaluated.add(number)
+            self.steps.append((EVALUATE, number))
+        return number
+
+    def is_late(self, numbers: Sequence[int]) -> bool:
+        return any(self.values[number][0] for number in numbers)
+
+    def slot(self, index: int) -> int:
+        return self.current[index]
+
+    def define(self, index: int, label: str, row: list[Any]) -> int:
+        self.slots.append(row)
+        self.labels.append(label)
+        self.current[index] = len(self.slots) - 1
+        return self.current[index]
+
+    def place(
+        self,
+        index: int,
+        kind: int,
+        dtype: str,
+        sizes: Sequence[Size],
+        strides: Sequence[Size],
+        base: int,
+        label: str,
+        offset: int = -1,
+        constant: Any = None,
+    ) -> int:
+        shape = tuple(self.ready(size) for size in sizes), tuple(self.ready(stride) for stride in strides)
+        late = self.is_late((*shape[0], *shape[1], *([offset] if offset >= 0 else [])))
+        row = [kind, DTYPES.index(dtype), *shape, offset, base, len(self.slots), _LATE if late else 0, constant]
+        return self.define(index, label, row)
+
+
+def lower(plan: Plan, held: Sequence[torch.Tensor], entries: Sequence[int]) -> tuple[Any, ...]:
+    """The native program of a verified plan. Raises BindError for operators and names that torch lacks."""
+    state = _Lowering(plan)
+    key = _inputs(state)
+    positions = [
+        state.slot(item.slot) if type(item) is TensorInput else -1 for item in plan.inputs if not (type(item) is TensorInput and item.held)
+    ]
+    held_slots = [state.slot(item.slot) for item in plan.inputs if type(item) is TensorInput and item.held]
+    arena = state.value(plan.arena)
+    for step in plan.steps:
+        if type(step) is not Define:
+            for size in SIZES[type(step)](step):
+                state.ready(size)
+        _STEPS[type(step)](state, step, entries)
+    outputs = tuple(_output(state, output) for output in plan.outputs)
+    return (
+        plan.name,
+        tuple(state.values),
+        key,
+        tuple(tuple(row) for row in state.slots),
+        tuple(positions),
+        tuple(held_slots),
+        tuple(held),
+        tuple(state.labels),
+        arena,
+        tuple(state.steps),
+        tuple(state.calls),
+        outputs,
+    )
+
+
+def _inputs(state: _Lowering) -> tuple[tuple[int, int, int, int], ...]:
+    """Slots of inputs and constants, and the symbols that choose an instance."""
+    key = []
+    where: dict[int, int] = {}
+    called = held = 0
+    for item in state.plan.inputs:
+        if type(item) is SizeInput:
+            key.append((called, 0, 0, state.given(item.symbol, late=False)))
+        elif item.held:
+            where[item.slot] = -1 - held
+            held += 1
+            continue
+        else:
+            where[item.slot] = called
+        called += 1
+    for binding in state.plan.bindings:
+        key.append((-1, where[binding.slot], binding.dim, state.given(binding.symbol, late=False)))
+    for item in state.plan.inputs:
+        if type(item) is TensorInput:
+            label = repr(item.name) if item.name else f"of slot {item.slot}"
+            state.place(
+                item.slot, HELD if item.held else INPUT, item.spec.dtype, item.spec.sizes, item.spec.strides, where[item.slot], label
+            )
+    for item in state.plan.constants:
+        spec = item.spec
+        state.place(
+            item.slot, CONSTANT, spec.dtype, spec.sizes, spec.strides, -1, f"constant of slot {item.slot}", constant=load_constant(item)
+        )
+    return tuple(key)
+
+
+def _alloc(state: _Lowering, step: Alloc, _: Sequence[int]) -> None:
+    kind = FRESH if step.offset is None else ARENA
+    offset = -1 if step.offset is None else state.ready(step.offset)
+    slot = state.place(step.slot, kind, step.spec.dtype, step.spec.sizes, step.spec.strides, -1, f"slot {step.slot}", offset)
+    if kind == FRESH or state.slots[slot][7] & _LATE:
+        state.steps.append((DEFINE, slot))
+
+
+def _view(state: _Lowering, step: View, _: Sequence[int]) -> None:
+    base = state.slot(step.base)
+    row = state.slots[base]
+    dtype = row[1] if step.dtype is None else DTYPES.index(step.dtype)
+    sizes, strides = tuple(state.ready(size) for size in step.sizes), tuple(state.ready(stride) for stride in step.strides)
+    offset = state.ready(step.offset)
+    late = state.is_late((*sizes, *strides, offset)) or row[7] & _LATE
+    new = state.define(step.slot, f"slot {step.slot}", [VIEW, dtype, sizes, strides, offset, base, row[6], _LATE if late else 0, None])
+    if late or state.slots[row[6]][0] != ARENA:
+        state.steps.append((DEFINE, new))
+
+
+def _launch(state: _Lowering, step: Launch, entries: Sequence[int]) -> None:
+    slots = tuple(state.slot(index) for index in step.slots)
+    roots = {state.slots[slots[position]][6] for position in step.writes}
+    bumps = tuple(sorted(root for root in roots if state.slots[root][0] in (INPUT, HELD)))
+    checks = tuple((exception_of(name), message) for name, message in step.checks)
+    state.steps.append((LAUNCH, entries[step.kernel], slots, tuple(state.ready(size) for size in step.sizes), checks, bumps))
+
+
+def _call(state: _Lowering, step: Call, _: Sequence[int]) -> None:
+    python = python_call(step)
+    overload = operator_of(step.op)
+    route = route_of(step, overload, state.ready, state.slot)
+    tensors = tuple(dict.fromkeys(state.slot(slot) for arg in args_of(step) for slot in slots_in(arg)))
+    for slot in _written(step, overload):
+        state.slots[state.slot(slot)][7] |= _SHARES_VERSION
+    slots = tuple(state.slot(slot) for slot in python.slots)
+    values = tuple(state.ready(size) for size in python.sizes)
+    results = []
+    for index in step.results:
+        if index is None:
+            results.append(-1)
+            continue
+        row = [RESULT, -1, None, None, -1, -1, len(state.slots), 0, None]
+        results.append(state.define(index, f"slot {index}, a result of {step.op}", row))
+    name, _, overload_name = step.op.partition(".")
+    state.steps.append((CALL, len(state.calls)))
+    make = _Constant(python.function)
+    state.calls.append(
+        (name, overload_name, route.kind, route.cells, tuple(results), route.returns, tensors, route.shim, route.blas, make, slots, values)
+    )
+
+
+class _Constant:
+    """A callable that returns one thing."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __call__(self) -> Any:
+        return self.value
+
+
+def _written(step: Call, overload: Any) -> list[int]:
+    """The slots that the operator writes, by its schema."""
+    written: list[int] = []
+    for number, argument in enumerate(overload._schema.arguments):
+        if argument.alias_info is None or not argument.alias_info.is_write:
+            continue
+        arg = step.args[number] if number < len(step.args) else step.kwargs.get(argument.name)
+        written += slots_in(arg) if arg is not None else ()
+    return written
+
+
+def _free(state: _Lowering, step: Free, _: Sequence[int]) -> None:
+    state.steps.append((FREE, tuple(state.slot(index) for index in step.slots)))
+
+
+def _check(state: _Lowering, step: Check, _: Sequence[int]) -> None:
+    state.steps.append((CHECK, state.ready(step.condition), ((exception_of(step.error), step.message),)))
+
+
+def _define(state: _Lowering, step: Define, _: Sequence[int]) -> None:
+    state.symbols[step.symbol] = state.ready(step.value)
+
+
+def _item(state: _Lowering, step: Item, _: Sequence[int]) -> None:
+    state.steps.append((ITEM, state.given(step.symbol, late=True), state.slot(step.slot)))
+
+
+def _size_of(state: _Lowering, step: SizeOfStep, _: Sequence[int]) -> None:
+    state.steps.append((SIZE_OF, state.given(step.symbol, late=True), state.slot(step.slot), step.dim))
+
+
+_STEPS: dict[type, Callable[[_Lowering, Any, Sequence[int]], None]] = {
+    Alloc: _alloc,
+    View: _view,
+    Launch: _launch,
+    Call: _call,
+    Free: _free,
+    Check: _check,
+    Define: _define,
+    Item: _item,
+    SizeOfStep: _size_of,
+}
+
+
+def _output(state: _Lowering, output: Any) -> tuple[int, int]:
+    if type(output) is SlotOutput:
+        slot = state.slot(output.slot)
+        state.slots[slot][7] |= _SHARES_VERSION
+        return (0, slot)
+    return (1, state.ready(output.value)) if type(output) is SizeOutput else (2, 0)

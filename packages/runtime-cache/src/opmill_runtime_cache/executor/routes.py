@@ -1,0 +1,247 @@
+"""Which way each operator call goes: a C shim with its exact signature, the dispatcher, or Python. Decided when a plan is bound."""
+
+import ctypes
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import torch
+
+from ..plan.model import Arg, Call, Expr, ListArg, Literal, Named, Slot
+from .names import torch_library
+
+SHIMS: dict[str, tuple[str, str]] = {
+    "aten::mm.out": ("aoti_torch_cpu_mm_out", "TTT>0"),
+    "aten::bmm.out": ("aoti_torch_cpu_bmm_out", "TTT>0"),
+    "aten::addmm.out": ("aoti_torch_cpu_addmm_out", "TTTTFF>0"),
+    "aten::baddbmm.out": ("aoti_torch_cpu_baddbmm_out", "TTTTFF>0"),
+    "aten::add.Tensor": ("aoti_torch_cpu_add_Tensor", "TTF>1"),
+    "aten::add.Scalar": ("aoti_torch_cpu_add_Scalar", "TFF>1"),
+    "aten::mul.Scalar": ("aoti_torch_cpu_mul_Scalar", "TF>1"),
+    "aten::pow.Tensor_Scalar": ("aoti_torch_cpu_pow_Tensor_Scalar", "TF>1"),
+    "aten::pow.Scalar": ("aoti_torch_cpu_pow_Scalar", "FT>1"),
+    "aten::convolution": ("aoti_torch_cpu_convolution", "TTOLLLBLI>1"),
+    "aten::_scaled_dot_product_flash_attention_for_cpu": ("aoti_torch_cpu__scaled_dot_product_flash_attention_for_cpu", "TTTFBOE>2"),
+    "aten::max_pool2d_with_indices": ("aoti_torch_cpu_max_pool2d_with_indices", "TLLLLB>2"),
+    "aten::avg_pool2d": ("aoti_torch_cpu_avg_pool2d", "TLLLBBN>1"),
+    "aten::_adaptive_avg_pool2d": ("aoti_torch_cpu__adaptive_avg_pool2d", "TL>1"),
+}
+"""Shims by operator: (symbol, signature as ``native/shims.cpp`` spells it). Out variants take ``out`` first in C."""
+
+BLAS = {
+    "aten::mm.out": ("self", "mat2"),
+    "aten::bmm.out": ("self", "mat2"),
+    "aten::addmm.out": ("mat1", "mat2"),
+    "aten::baddbmm.out": ("batch1", "batch2"),
+}
+"""Products that BLAS can do: the names of their operands."""
+
+TENSOR, WORD, VALUE, SOME, LIST, TEXT = range(6)
+"""Kinds of cells, as in ``native/shims.h``."""
+
+_LONGEST_SHIM_LIST = 8
+_NUMBERS = (bool, int, float)
+
+
+@dataclass(frozen=True)
+class Route:
+    """How a call goes: ``kind`` 0 dispatcher, 1 Python, 2 shim."""
+
+    kind: int
+    cells: tuple[Any, ...] = ()
+    returns: tuple[int, ...] = ()
+    shim: tuple[str, str] | None = None
+    blas: tuple[Any, ...] | None = None
+
+
+class _Unsupported(Exception):
+    """An argument has no cell; the call goes through Python."""
+
+
+def route_of(call: Call, overload: Any, value_of: Callable[[int | str], int], slot_of: Callable[[int], int]) -> Route:
+    """The route of a call. ``value_of`` and ``slot_of`` number size expressions and slots in the native program."""
+    schema = overload._schema
+    writer = _Cells(value_of, slot_of)
+    try:
+        given = _arguments(call, schema)
+    except _Unsupported:
+        return Route(1)
+    blas = _blas(call, given, slot_of)
+    shim = SHIMS.get(call.op)
+    for build in ((lambda: _shim(schema, given, shim, writer, blas)), (lambda: _dispatched(schema, given, writer, blas))):
+        try:
+            return build()
+        except _Unsupported:
+            continue
+    return Route(1, blas=blas)
+
+
+def _arguments(call: Call, schema: Any) -> dict[str, Any]:
+    """Arguments by name: the plan's, or what the schema says where it gives none (as plain Python values)."""
+    given: dict[str, Any] = {}
+    positional = list(call.args)
+    for argument in schema.arguments:
+        if positional and not argument.kwarg_only:
+            given[argument.name] = positional.pop(0)
+        elif argument.name in call.kwargs:
+            given[argument.name] = call.kwargs[argument.name]
+        elif argument.has_default_value():
+            given[argument.name] = _plain(argument.default_value)
+        else:
+            raise _Unsupported(argument.name)
+    return given
+
+
+def _plain(value: Any) -> Arg:
+    if isinstance(value, (list, tuple)):
+        return ListArg(tuple(_plain(item) for item in value))
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return Literal(value)
+    raise _Unsupported(value)
+
+
+def _dispatched(schema: Any, given: dict[str, Any], writer: "_Cells", blas: Any) -> Route:
+    cells = tuple(writer.cell(given[argument.name], argument.type, str(argument.real_type)) for argument in schema.arguments)
+    returns = []
+    for result in schema.returns:
+        kind = {"Tensor": 0, "List[Tensor]": 1}.get(str(result.type))
+        if kind is None:
+            raise _Unsupported(result)
+        returns.append(kind)
+    return Route(0, cells, tuple(returns), blas=blas)
+
+
+def _shim(schema: Any, given: dict[str, Any], shim: tuple[str, str] | None, writer: "_Cells", blas: Any) -> Route:
+    if shim is None:
+        raise _Unsupported
+    letters = shim[1].partition(">")[0]
+    arguments = sorted(schema.arguments, key=lambda argument: not argument.is_out)  # stable: out first, the rest as they stand
+    if len(letters) != len(arguments):
+        raise _Unsupported
+    cells = tuple(_shim_cell(letter, given[argument.name], argument, writer) for letter, argument in zip(letters, arguments, strict=True))
+    return Route(2, cells, shim=shim, blas=blas)
+
+
+def _shim_cell(letter: str, arg: Arg, argument: Any, writer: "_Cells") -> tuple[int, Any]:
+    if letter == "F" and str(argument.type) == "number":
+        # The shims turn a Scalar into a double: an integer one would change the result's type.
+        if not (type(arg) is Literal and type(arg.value) is float) and not (type(arg) is Literal and argument.name in ("alpha", "beta")):
+            raise _Unsupported
+        if type(arg.value) is bool or abs(arg.value) != 1 and type(arg.value) is not float:
+            raise _Unsupported
+        return (WORD, bits(float(arg.value)))
+    cell = writer.cell(arg, argument.type, str(argument.real_type))
+    if cell[0] == LIST and len(cell[1]) > _LONGEST_SHIM_LIST:
+        raise _Unsupported
+    return cell
+
+
+def _blas(call: Call, given: dict[str, Any], slot_of: Callable[[int], int]) -> tuple[Any, ...] | None:
+    """(out, bias or -1, a, b, beta, alpha) where BLAS may do the product, depending on how its operands lie in memory."""
+    operands = BLAS.get(call.op)
+    if operands is None:
+        return None
+    bias = given["self"] if "self" not in operands else None
+    tensors = [given["out"], *(given[name] for name in operands), *([bias] if bias else [])]
+    factors = [given.get("beta", Literal(0.0)), given.get("alpha", Literal(1.0))]
+    if any(type(t) is not Slot for t in tensors) or any(type(f) is not Literal or type(f.value) not in (int, float) for f in factors):
+        return None
+    out, a, b = (slot_of(t.index) for t in tensors[:3])
+    return (out, slot_of(bias.index) if bias else -1, a, b, float(factors[0].value), float(factors[1].value))
+
+
+def bits(value: float) -> int:
+    """The bits of a double as a signed 64-bit integer."""
+    return struct.unpack("<q", struct.pack("<d", value))[0]
+
+
+_ENUMS: dict[str, Callable[[str], int]] = {
+    "dtype": lambda name: _getter(f"dtype_{name}"),
+    "layout": lambda name: _getter(f"layout_{name}"),
+    "memory_format": lambda name: _getter(f"memory_format_{name}"),
+}
+
+
+@lru_cache(1)
+def _library() -> ctypes.CDLL:
+    return ctypes.CDLL(torch_library("torch_cpu"))
+
+
+def _getter(name: str) -> int:
+    try:
+        return int(getattr(_library(), f"aoti_torch_{name}")())
+    except AttributeError:
+        raise _Unsupported(name) from None
+
+
+def _device(name: str) -> int:
+    if torch.device(name).type != "cpu":
+        raise _Unsupported(name)
+    return 0xFFFFFFFF  # device type 0 in the upper half, index -1 in the lower
+
+
+class _Cells:
+    """Writes arguments as cells, following the types of the schema."""
+
+    def __init__(self, value_of: Callable[[int | str], int], slot_of: Callable[[int], int]) -> None:
+        self.value_of, self.slot_of = value_of, slot_of
+
+    def cell(self, arg: Arg, kind: Any, real: str) -> tuple[int, Any]:
+        name = str(kind)
+        if name.startswith("Optional["):
+            if type(arg) is Literal and arg.value is None:
+                return (WORD, 0)
+            return (SOME, (self.cell(arg, kind.getElementType(), real.removeprefix("Optional[").removesuffix("]")),))
+        if name.startswith("List["):
+            element, inner = kind.getElementType(), real.removeprefix("List[").removesuffix("]")
+            if type(arg) is not ListArg:  # int[2]=1 takes one number for all, how many the type does not tell
+                raise _Unsupported(name)
+            return (LIST, tuple(self.cell(item, element, inner) for item in arg.items))
+        write = _WRITERS.get((name, type(arg)))
+        if write is None:
+            raise _Unsupported(name)
+        return write(self, arg)
+
+    def slot(self, arg: Slot) -> tuple[int, Any]:
+        return (TENSOR, self.slot_of(arg.index))
+
+    def size(self, arg: Expr) -> tuple[int, Any]:
+        return (VALUE, self.value_of(arg.value))
+
+    def integer(self, arg: Literal) -> tuple[int, Any]:
+        if type(arg.value) not in (int, bool):
+            raise _Unsupported(arg)
+        return (WORD, int(arg.value))
+
+    def real(self, arg: Literal) -> tuple[int, Any]:
+        if type(arg.value) not in _NUMBERS:
+            raise _Unsupported(arg)
+        return (WORD, bits(float(arg.value)))
+
+    def text(self, arg: Literal) -> tuple[int, Any]:
+        if type(arg.value) is not str:
+            raise _Unsupported(arg)
+        return (TEXT, arg.value)
+
+    def enum(self, arg: Named) -> tuple[int, Any]:
+        if arg.kind not in _ENUMS:
+            raise _Unsupported(arg)
+        return (WORD, _ENUMS[arg.kind](arg.name))
+
+    def device(self, arg: Named) -> tuple[int, Any]:
+        return (WORD, _device(arg.name))
+
+
+_WRITERS: dict[tuple[str, type], Callable[[_Cells, Any], tuple[int, Any]]] = {
+    ("Tensor", Slot): _Cells.slot,
+    ("int", Expr): _Cells.size,
+    ("int", Literal): _Cells.integer,
+    ("int", Named): _Cells.enum,
+    ("bool", Literal): _Cells.integer,
+    ("float", Literal): _Cells.real,
+    ("str", Literal): _Cells.text,
+    ("Device", Named): _Cells.device,
+}
+"""How an argument becomes a cell, by the schema's type and the argument's."""

@@ -1,0 +1,217 @@
+#include "instance.h"
+
+#include <sys/mman.h>
+
+#include <cstdlib>
+
+namespace opmill {
+
+namespace {
+
+constexpr int64_t kAlignment = 64;
+constexpr int64_t kHugePage = 2 << 20;
+
+char* allocate(int64_t bytes) {
+  const int64_t alignment = bytes >= 2 * kHugePage ? kHugePage : kAlignment;
+  void* block = nullptr;
+  if (posix_memalign(&block, alignment, (bytes + alignment - 1) / alignment * alignment)) return nullptr;
+#ifdef MADV_HUGEPAGE
+  if (alignment == kHugePage) madvise(block, bytes, MADV_HUGEPAGE);
+#endif
+  return static_cast<char*>(block);
+}
+
+bool fail(Failure* failure, PyObject* type, const char* code, std::string message) {
+  *failure = {type, code, std::move(message), true};
+  return false;
+}
+
+bool evaluate_early(const Program& program, Instance& instance, Failure* failure) {
+  for (size_t i = 0; i < program.values.size(); i++) {
+    const Value& value = program.values[i];
+    if (value.late || value.code.empty()) continue;
+    switch (evaluate(value, instance.values.data(), &instance.values[i])) {
+      case Arithmetic::ok: break;
+      case Arithmetic::division_by_zero: return fail(failure, PyExc_ZeroDivisionError, "", "integer division or modulo by zero");
+      case Arithmetic::overflow: return fail(failure, PyExc_OverflowError, "", "a size does not fit 64 bits");
+    }
+  }
+  return true;
+}
+
+int64_t span_of(const std::vector<int64_t>& sizes, const std::vector<int64_t>& strides) {
+  int64_t last = 0;
+  for (size_t i = 0; i < sizes.size(); i++) {
+    if (sizes[i] == 0) return 0;
+    last += (sizes[i] - 1) * strides[i];
+  }
+  return last + 1;
+}
+
+Matrix matrix_of(const Instance& instance, int slot, int64_t batch, bool batched) {
+  const auto &sizes = instance.sizes[slot], &strides = instance.strides[slot];
+  const size_t first = batched ? 1 : 0;
+  return {batch, sizes[first], sizes[first + 1], batched ? strides[0] : 0, strides[first], strides[first + 1]};
+}
+
+// The bias of addmm or baddbmm, broadcast to the output's sizes by zero strides.
+bool broadcast(const Instance& instance, int slot, const Matrix& out, bool batched, Matrix* result) {
+  const auto &sizes = instance.sizes[slot], &strides = instance.strides[slot];
+  const size_t rank = batched ? 3 : 2;
+  if (sizes.size() > rank) return false;
+  int64_t wanted[3] = {out.batch, out.rows, out.columns}, stride[3] = {0, 0, 0};
+  for (size_t i = 0; i < sizes.size(); i++) {
+    const size_t to = 3 - sizes.size() + i;
+    if (sizes[i] != wanted[to] && sizes[i] != 1) return false;
+    stride[to] = sizes[i] == 1 ? 0 : strides[i];
+  }
+  *result = {out.batch, out.rows, out.columns, stride[0], stride[1], stride[2]};
+  return true;
+}
+
+Gemm gemm_of(const Program& program, const Instance& instance, const BlasCall& call) {
+  constexpr int kFloat32 = 11, kFloat64 = 12;
+  const SlotInfo& out = program.slots[call.out];
+  const bool batched = out.sizes.size() == 3;
+  for (int slot : {call.out, call.a, call.b, call.bias}) {
+    if (slot < 0) continue;
+    const SlotInfo& info = program.slots[slot];
+    if (!info.known || info.late || info.dtype != out.dtype || (info.dtype != kFloat32 && info.dtype != kFloat64)) return {};
+    if (slot != call.bias && info.sizes.size() != (batched ? 3u : 2u)) return {};
+  }
+  const int64_t batch = batched ? instance.sizes[call.out][0] : 1;
+  if (batched && (instance.sizes[call.a][0] != batch || instance.sizes[call.b][0] != batch)) return {};
+  const Matrix target = matrix_of(instance, call.out, batch, batched);
+  Matrix bias;
+  if (call.bias >= 0 && !broadcast(instance, call.bias, target, batched, &bias)) return {};
+  return plan_gemm(out.dtype == kFloat64, target, call.bias >= 0 ? &bias : nullptr, matrix_of(instance, call.a, batch, batched),
+                   matrix_of(instance, call.b, batch, batched), call.beta, call.alpha);
+}
+
+void plan_calls(const Program& program, Instance& instance) {
+  for (const CallInfo& call : program.calls) {
+    Gemm gemm;
+    if (call.blas.present) gemm = gemm_of(program, instance, call.blas);
+    if (!gemm.usable)
+      for (int slot : call.tensors) instance.needs_tensor[slot] = 1;
+    instance.gemms.push_back(gemm);
+  }
+  for (const auto& [kind, slot] : program.outputs)
+    if (kind == 0) instance.needs_tensor[slot] = 1;
+  for (const Step& step : program.steps)
+    if (step.kind == StepKind::size_of) instance.needs_tensor[step.b] = 1;
+}
+
+}  // namespace
+
+Instance::~Instance() {
+  for (Handle handle : kept) api.delete_handle(handle);
+  std::free(arena);
+}
+
+bool resolve_slot(const Program& program, Instance& instance, int slot, Failure* failure) {
+  const SlotInfo& info = program.slots[slot];
+  auto& sizes = instance.sizes[slot];
+  auto& strides = instance.strides[slot];
+  sizes.resize(info.sizes.size());
+  strides.resize(info.strides.size());
+  for (size_t i = 0; i < sizes.size(); i++) {
+    sizes[i] = instance.values[info.sizes[i]];
+    strides[i] = instance.values[info.strides[i]];
+    if (sizes[i] < 0 || strides[i] < 0) return fail(failure, nullptr, "RC040", program.labels[slot] + " has a negative size or stride");
+  }
+  if (info.kind == SlotKind::arena) instance.byte_offset[slot] = instance.values[info.offset];
+  if (info.kind == SlotKind::view && info.dtype >= 0)
+    instance.byte_offset[slot] = instance.byte_offset[info.base] + instance.values[info.offset] * dtype_bytes[info.dtype];
+  return true;
+}
+
+bool place(const Program& program, Instance& instance, int slot, Handle* handle, Failure* failure) {
+  const SlotInfo& info = program.slots[slot];
+  const int64_t start = instance.byte_offset[slot];
+  const int64_t end = start + span_of(instance.sizes[slot], instance.strides[slot]) * dtype_bytes[info.dtype];
+  if (start < 0 || end > instance.bytes || (info.kind == SlotKind::arena && start % kAlignment))
+    return fail(failure, nullptr, "RC037",
+                program.labels[slot] + " at byte " + std::to_string(start) + " does not fit the arena of " + std::to_string(instance.bytes) +
+                    " bytes");
+  SlotState& state = instance.slots[slot];
+  state.data = instance.arena + start;
+  state.dtype = info.dtype;
+  if (!instance.needs_tensor[slot]) return true;
+  if (api.from_blob(state.data, instance.sizes[slot].size(), instance.sizes[slot].data(), instance.strides[slot].data(), 0,
+                    dtype_code[info.dtype], 0, 0, handle))
+    return fail(failure, nullptr, "RC039", "torch cannot make a tensor over the arena for " + program.labels[slot]);
+  return true;
+}
+
+std::unique_ptr<Instance> make_instance(const Program& program, const std::vector<int64_t>& key, Failure* failure) {
+  auto instance = std::make_unique<Instance>();
+  const size_t count = program.slots.size();
+  instance->key = key;
+  instance->values.assign(program.values.size(), 0);
+  for (size_t i = 0; i < key.size(); i++) instance->values[program.key[i].value] = key[i];
+  if (!evaluate_early(program, *instance, failure)) return nullptr;
+  instance->slots.resize(count);
+  instance->sizes.resize(count);
+  instance->strides.resize(count);
+  instance->byte_offset.assign(count, 0);
+  instance->needs_tensor.assign(count, 0);
+  for (size_t i = 0; i < count; i++)
+    if (program.slots[i].known && !program.slots[i].late && !resolve_slot(program, *instance, i, failure)) return nullptr;
+  plan_calls(program, *instance);
+  instance->bytes = instance->values[program.arena];
+  if (instance->bytes < 0 || (instance->bytes && !(instance->arena = allocate(instance->bytes)))) {
+    fail(failure, PyExc_MemoryError, "", "cannot allocate an arena of " + std::to_string(instance->bytes) + " bytes");
+    return nullptr;
+  }
+  for (size_t i = 0; i < count; i++) {
+    const SlotInfo& info = program.slots[i];
+    const bool over_arena = info.kind == SlotKind::arena || (info.kind == SlotKind::view && program.slots[info.root].kind == SlotKind::arena);
+    if (over_arena && !info.late) {
+      Handle& handle = instance->slots[i].handle;
+      if (!place(program, *instance, i, &handle, failure)) return nullptr;
+      if (handle) instance->kept.push_back(handle);
+    }
+    if (info.kind == SlotKind::constant) {
+      instance->slots[i].handle = info.constant;
+      instance->slots[i].dtype = info.dtype;
+      if (info.wants_data) api.get_data_ptr(info.constant, &instance->slots[i].data);
+    }
+  }
+  return instance;
+}
+
+std::unique_ptr<Instance> Pool::take(const std::vector<int64_t>& key) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  for (auto it = idle_.begin(); it != idle_.end(); ++it) {
+    if ((*it)->key != key) continue;
+    std::unique_ptr<Instance> found = std::move(*it);
+    idle_.erase(it);
+    bytes_ -= found->bytes;
+    return found;
+  }
+  return nullptr;
+}
+
+void Pool::give(std::unique_ptr<Instance> instance) {
+  std::list<std::unique_ptr<Instance>> dropped;  // destroyed outside the lock
+  std::lock_guard<std::mutex> lock(mutex_);
+  bytes_ += instance->bytes;
+  idle_.push_front(std::move(instance));
+  while (idle_.size() > 1 && (bytes_ > max_bytes_ || idle_.size() > kMaxIdle)) {
+    bytes_ -= idle_.back()->bytes;
+    dropped.splice(dropped.begin(), idle_, std::prev(idle_.end()));
+  }
+}
+
+int64_t Pool::bytes() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return bytes_;
+}
+
+size_t Pool::size() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return idle_.size();
+}
+
+}  // namespace opmill

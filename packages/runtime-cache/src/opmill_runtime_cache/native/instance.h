@@ -1,0 +1,72 @@
+// An instance: everything of a program that is fixed once its sizes are: the arena, the values, tensors over the arena. One call at a time
+// uses an instance; the pool keeps those that are not in use.
+#pragma once
+
+#include <list>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "gemm.h"
+#include "program.h"
+
+namespace opmill {
+
+struct SlotState {
+  void* data = nullptr;
+  Handle handle = nullptr;
+  int dtype = -1;
+  bool owned = false;  // the handle belongs to the running call
+};
+
+struct Instance {
+  Instance() = default;
+  Instance(const Instance&) = delete;
+  Instance& operator=(const Instance&) = delete;
+  ~Instance();
+
+  std::vector<int64_t> key, values;
+  char* arena = nullptr;
+  int64_t bytes = 0;
+  std::vector<SlotState> slots;
+  std::vector<std::vector<int64_t>> sizes, strides;  // by slot, of those known and not late
+  std::vector<int64_t> byte_offset;                  // by slot: from the root's first element (arena: from the arena)
+  std::vector<char> needs_tensor;                    // by slot
+  std::vector<Gemm> gemms;                           // by call
+  std::vector<Handle> kept;                          // handles that live as long as the instance
+  double microseconds = -1;                          // of recent calls
+  uint32_t calls = 0;
+};
+
+// What went wrong, to be raised once the GIL is held.
+struct Failure {
+  PyObject* type = nullptr;  // borrowed; nullptr: a Python exception is already set
+  std::string code, message;
+  bool set = false;
+};
+
+// Builds an instance for the values of the key; nullptr with `failure` filled.
+std::unique_ptr<Instance> make_instance(const Program& program, const std::vector<int64_t>& key, Failure* failure);
+
+// Fills sizes, strides and byte offset of a slot from the values.
+bool resolve_slot(const Program& program, Instance& instance, int slot, Failure* failure);
+
+// Points a slot that lies in the arena at its bytes; `handle` gets a new tensor over them where a step needs one.
+bool place(const Program& program, Instance& instance, int slot, Handle* handle, Failure* failure);
+
+class Pool {
+ public:
+  explicit Pool(int64_t max_bytes) : max_bytes_(max_bytes) {}
+  std::unique_ptr<Instance> take(const std::vector<int64_t>& key);
+  void give(std::unique_ptr<Instance> instance);
+  int64_t bytes();
+  size_t size();
+
+ private:
+  static constexpr size_t kMaxIdle = 64;
+  std::mutex mutex_;
+  std::list<std::unique_ptr<Instance>> idle_;  // most recently used first
+  int64_t max_bytes_, bytes_ = 0;
+};
+
+}  // namespace opmill

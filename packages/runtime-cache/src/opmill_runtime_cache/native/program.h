@@ -1,0 +1,95 @@
+// A plan as the executor wants it: what `executor/program.py` lowers a Plan to. Python objects in here are borrowed from the tuple
+// that the program was read from.
+#pragma once
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "shims.h"
+#include "torch_api.h"
+#include "values.h"
+
+namespace opmill {
+
+enum class SlotKind : int { input, held, constant, arena, view, fresh, result };
+
+struct SlotInfo {
+  SlotKind kind;
+  int dtype;                       // index into DTYPES, -1 where only the tensor itself knows
+  bool known;                      // sizes and strides are known
+  std::vector<int> sizes, strides;  // values
+  int offset;                      // value: bytes in the arena, or elements from the base
+  int base;                        // of a view; position of an input or held tensor
+  int root;                        // the slot whose storage this is
+  bool late;                       // depends on late values
+  bool shares_version;             // a view that must share its base's version counter
+  bool wants_data = false;         // some step reads its data pointer
+  Handle constant = nullptr;
+};
+
+enum class StepKind : int { evaluate, define, launch, call, free, check, item, size_of };
+
+struct FailureText {
+  PyObject* type;
+  std::string message;
+};
+
+struct Step {
+  StepKind kind{};
+  int a = -1, b = -1, c = -1;
+  int64_t (*kernel)(void* const*, const int64_t*) = nullptr;
+  std::vector<int> slots, values, bumps;
+  std::vector<FailureText> failures;
+};
+
+struct BlasCall {
+  bool present = false;
+  int out = -1, bias = -1, a = -1, b = -1;
+  double beta = 0, alpha = 1;
+};
+
+enum class Route : int { dispatcher, python, shim };
+
+struct CallInfo {
+  std::string name, overload;
+  Route route = Route::python;
+  std::vector<Cell> cells;
+  std::vector<int> results;  // slots, -1 for dropped ones
+  std::vector<int> returns;  // per result of the schema: 0 a tensor, 1 a list of tensors
+  std::vector<int> tensors;  // slots of which the call needs a tensor
+  ShimCall shim;
+  BlasCall blas;
+  PyObject* make_python;  // () -> callable(*tensors, *sizes) -> tuple
+  std::vector<int> python_slots, python_values;
+  PyObject* python = nullptr;  // owned; made when first needed
+};
+
+struct KeyPart {
+  int input;  // position of a size input, or -1
+  int tensor, dim;  // position of a call input, or -1 - position of a held tensor
+  int value;
+};
+
+struct Program {
+  std::string name;
+  std::vector<Value> values;
+  std::vector<KeyPart> key;
+  std::vector<SlotInfo> slots;
+  std::vector<int> inputs;       // per call input: its slot, or -1 for a size
+  std::vector<int> held_slots;   // per held tensor
+  std::vector<PyObject*> held;   // borrowed
+  std::vector<std::string> labels;  // per slot: what messages call it
+  int arena = -1;                // value: bytes
+  std::vector<Step> steps;
+  std::vector<CallInfo> calls;
+  std::vector<std::pair<int, int>> outputs;  // (0 slot | 1 value | 2 None, number)
+};
+
+// Reads the tuple of `executor/program.py`; false with a Python exception set.
+bool read_program(PyObject* tuple, Program* program);
+
+}  // namespace opmill

@@ -1,0 +1,419 @@
+#include "run.h"
+
+#include <time.h>
+
+#include <algorithm>
+
+#include "views.h"
+
+namespace opmill {
+
+namespace {
+
+// Above this the GIL is released: giving it up and taking it back costs 0.2 us, more when threads contend.
+constexpr double kReleaseAbove = 30.0;
+
+double now_us() {
+  timespec time;
+  clock_gettime(CLOCK_MONOTONIC, &time);
+  return time.tv_sec * 1e6 + time.tv_nsec * 1e-3;
+}
+
+class NoGrad {
+ public:
+  NoGrad() : was_(api.grad_enabled()) {
+    if (was_) api.set_grad_enabled(false);
+  }
+  ~NoGrad() {
+    if (was_) api.set_grad_enabled(true);
+  }
+
+ private:
+  bool was_;
+};
+
+class Run {
+ public:
+  Run(Program& program, Instance& instance) : program_(program), instance_(instance), slots_(instance.slots) {}
+  ~Run() { drop_all(); }
+
+  bool inputs(PyObject* const* arguments);
+  bool steps(bool release);
+  PyObject* outputs();
+  Failure failure;
+
+ private:
+  bool fail(PyObject* type, const char* code, std::string message) {
+    failure = {type, code, std::move(message), true};
+    return false;
+  }
+  bool accept(int slot, PyObject* tensor, bool held);
+  bool step(const Step& step);
+  bool define(int slot);
+  bool launch(const Step& step);
+  bool call(int number);
+  bool call_python(CallInfo& call);
+  bool take_results(const CallInfo& call, const std::vector<Handle>& results);
+  bool item(int value, int slot);
+  bool arithmetic(int value);
+  bool gemm(const CallInfo& call, const Gemm& gemm);
+  void own(int slot, Handle handle);
+  void drop(int slot);
+  void drop_all();
+  void hold_gil();
+  std::string differs(int slot, Handle handle) const;
+
+  Program& program_;
+  Instance& instance_;
+  std::vector<SlotState>& slots_;
+  std::vector<int> owned_;
+  PyThreadState* released_ = nullptr;
+};
+
+void Run::own(int slot, Handle handle) {
+  slots_[slot].handle = handle;
+  slots_[slot].owned = true;
+  owned_.push_back(slot);
+}
+
+void Run::drop(int slot) {
+  SlotState& state = slots_[slot];
+  if (!state.owned) return;
+  api.delete_handle(state.handle);
+  state = SlotState{};
+}
+
+void Run::drop_all() {
+  for (int slot : owned_) drop(slot);
+  owned_.clear();
+}
+
+void Run::hold_gil() {
+  if (!released_) return;
+  PyEval_RestoreThread(released_);
+  released_ = nullptr;
+}
+
+std::string Run::differs(int slot, Handle handle) const {
+  const SlotInfo& info = program_.slots[slot];
+  int32_t dtype = 0, device = 0;
+  int64_t dim = 0, *sizes = nullptr, *strides = nullptr;
+  if (api.get_dtype(handle, &dtype) || api.get_device_type(handle, &device) || api.get_dim(handle, &dim)) return "a tensor without metadata";
+  if (dtype != dtype_code[info.dtype]) return "of another element type than the plan was compiled for";
+  if (device != 0) return "on another device than the plan was compiled for";
+  const auto &want_sizes = instance_.sizes[slot], &want_strides = instance_.strides[slot];
+  if (dim != static_cast<int64_t>(want_sizes.size())) return "of " + std::to_string(dim) + " dimensions";
+  if (api.get_sizes(handle, &sizes) || api.get_strides(handle, &strides)) return "not a strided tensor";
+  bool empty = false;
+  for (int64_t i = 0; i < dim; i++) {
+    if (sizes[i] != want_sizes[i])
+      return "of size " + std::to_string(sizes[i]) + " in dimension " + std::to_string(i) + ", not " + std::to_string(want_sizes[i]);
+    empty |= sizes[i] == 0;
+  }
+  for (int64_t i = 0; i < dim && !empty; i++)
+    if (sizes[i] != 1 && strides[i] != want_strides[i])
+      return "of stride " + std::to_string(strides[i]) + " in dimension " + std::to_string(i) + ", not " + std::to_string(want_strides[i]);
+  return "";
+}
+
+bool Run::accept(int slot, PyObject* tensor, bool held) {
+  const Handle handle = handle_of(tensor);
+  std::string difference = differs(slot, handle);
+  if (!difference.empty())
+    return fail(nullptr, "RC052", (held ? "held tensor " : "input ") + program_.labels[slot] + " is " + difference);
+  SlotState& state = slots_[slot];
+  state.handle = handle;
+  state.dtype = program_.slots[slot].dtype;
+  if (program_.slots[slot].wants_data && api.get_data_ptr(handle, &state.data))
+    return fail(nullptr, "RC053", program_.labels[slot] + " has no memory of its own");
+  return true;
+}
+
+bool Run::inputs(PyObject* const* arguments) {
+  for (size_t i = 0; i < program_.inputs.size(); i++)
+    if (program_.inputs[i] >= 0 && !accept(program_.inputs[i], arguments[i], false)) return false;
+  for (size_t i = 0; i < program_.held.size(); i++)
+    if (!accept(program_.held_slots[i], program_.held[i], true)) return false;
+  return true;
+}
+
+bool Run::arithmetic(int value) {
+  switch (evaluate(program_.values[value], instance_.values.data(), &instance_.values[value])) {
+    case Arithmetic::division_by_zero: return fail(PyExc_ZeroDivisionError, "", "integer division or modulo by zero");
+    case Arithmetic::overflow: return fail(PyExc_OverflowError, "", "a size does not fit 64 bits");
+    default: return true;
+  }
+}
+
+bool Run::define(int slot) {
+  const SlotInfo& info = program_.slots[slot];
+  SlotState& state = slots_[slot];
+  if (info.late && !resolve_slot(program_, instance_, slot, &failure)) return false;
+  Handle handle = nullptr;
+  if (info.kind == SlotKind::fresh) {
+    const auto& sizes = instance_.sizes[slot];
+    if (api.empty_strided(sizes.size(), sizes.data(), instance_.strides[slot].data(), dtype_code[info.dtype], 0, 0, &handle))
+      return fail(PyExc_RuntimeError, "", "torch cannot allocate " + program_.labels[slot]);
+    own(slot, handle);
+    state.dtype = info.dtype;
+    if (info.wants_data) api.get_data_ptr(handle, &state.data);
+    return true;
+  }
+  if (program_.slots[info.root].kind == SlotKind::arena) {
+    if (!place(program_, instance_, slot, &handle, &failure)) return false;
+    if (handle) own(slot, handle);
+    return true;
+  }
+  const SlotState& root = slots_[info.root];
+  state.dtype = info.dtype >= 0 ? info.dtype : slots_[info.base].dtype;
+  if (state.dtype < 0) return fail(nullptr, "RC041", program_.labels[slot] + " is a view of a tensor of unknown element type");
+  if (info.dtype < 0 || info.late) {
+    const int64_t offset = instance_.values[info.offset] * dtype_bytes[state.dtype];
+    instance_.byte_offset[slot] = instance_.byte_offset[info.base] + offset;
+  }
+  if (info.wants_data) state.data = static_cast<char*>(root.data) + instance_.byte_offset[slot];
+  if (!instance_.needs_tensor[slot]) return true;
+  if (!make_view(program_, instance_, slot, &handle)) return fail(nullptr, "RC042", "torch cannot make the view " + program_.labels[slot]);
+  own(slot, handle);
+  return true;
+}
+
+bool Run::launch(const Step& step) {
+  constexpr size_t kRoom = 32;
+  void* few_pointers[kRoom];
+  int64_t few_sizes[kRoom];
+  std::vector<void*> many_pointers;
+  std::vector<int64_t> many_sizes;
+  void** pointers = few_pointers;
+  int64_t* sizes = few_sizes;
+  if (step.slots.size() > kRoom) many_pointers.resize(step.slots.size()), pointers = many_pointers.data();
+  if (step.values.size() > kRoom) many_sizes.resize(step.values.size()), sizes = many_sizes.data();
+  for (size_t i = 0; i < step.slots.size(); i++) pointers[i] = slots_[step.slots[i]].data;
+  for (size_t i = 0; i < step.values.size(); i++) sizes[i] = instance_.values[step.values[i]];
+  const int64_t failed = step.kernel(pointers, sizes);
+  if (api.bump_version)
+    for (int slot : step.bumps) api.bump_version(slots_[slot].handle);
+  if (failed == 0) return true;
+  if (failed > 0 && failed <= static_cast<int64_t>(step.failures.size()))
+    return fail(step.failures[failed - 1].type, "", step.failures[failed - 1].message);
+  return fail(PyExc_RuntimeError, "", "kernel returned " + std::to_string(failed));
+}
+
+bool Run::gemm(const CallInfo& call, const Gemm& gemm) {
+  const BlasCall& blas = call.blas;
+  run_gemm(gemm, slots_[blas.out].data, blas.bias >= 0 ? slots_[blas.bias].data : nullptr, slots_[blas.a].data, slots_[blas.b].data);
+  const int root = program_.slots[blas.out].root;
+  const SlotKind kind = program_.slots[root].kind;
+  if (api.bump_version && (kind == SlotKind::input || kind == SlotKind::held)) api.bump_version(slots_[root].handle);
+  return true;
+}
+
+bool Run::take_results(const CallInfo& call, const std::vector<Handle>& results) {
+  const bool none_wanted = call.results.empty();  // an out variant returns what it was given
+  if (!none_wanted && results.size() != call.results.size()) {
+    for (Handle handle : results) api.delete_handle(handle);
+    return fail(nullptr, "RC043", call.name + " returned " + std::to_string(results.size()) + " tensors, not " + std::to_string(call.results.size()));
+  }
+  for (size_t i = 0; i < results.size(); i++) {
+    const int slot = none_wanted ? -1 : call.results[i];
+    if (slot < 0) {
+      if (results[i]) api.delete_handle(results[i]);
+      continue;
+    }
+    own(slot, results[i]);
+    int32_t code = -1;
+    int64_t dim = 0;
+    if (!program_.slots[slot].wants_data) continue;
+    if (api.get_dim(results[i], &dim) == 0 && api.get_dtype(results[i], &code) == 0) slots_[slot].dtype = dtype_index(code);
+    api.get_data_ptr(results[i], &slots_[slot].data);
+  }
+  return true;
+}
+
+bool Run::call_python(CallInfo& call) {
+  const bool was_released = released_ != nullptr;
+  hold_gil();
+  auto run = [&]() -> bool {
+    if (!call.python && !(call.python = PyObject_CallNoArgs(call.make_python))) return false;
+    PyObject* arguments = PyTuple_New(call.python_slots.size() + call.python_values.size());
+    if (!arguments) return false;
+    Py_ssize_t next = 0;
+    for (int slot : call.python_slots) {
+      PyObject* tensor = slots_[slot].handle ? static_cast<PyObject*>(api.wrap(slots_[slot].handle)) : Py_NewRef(Py_None);
+      PyTuple_SET_ITEM(arguments, next++, tensor);
+    }
+    for (int value : call.python_values) PyTuple_SET_ITEM(arguments, next++, PyLong_FromLongLong(instance_.values[value]));
+    PyObject* returned = PyErr_Occurred() ? nullptr : PyObject_CallObject(call.python, arguments);
+    Py_DECREF(arguments);
+    if (!returned) return false;
+    std::vector<Handle> results;
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(returned); i++) {
+      Handle copy = nullptr;
+      PyObject* tensor = PyTuple_GET_ITEM(returned, i);
+      if (tensor != Py_None) api.new_handle(handle_of(tensor), &copy);
+      results.push_back(copy);
+    }
+    Py_DECREF(returned);
+    return take_results(call, results);
+  };
+  const bool done = run();
+  if (!done && !failure.set) failure.set = true;  // the Python exception stands
+  if (was_released && done) released_ = PyEval_SaveThread();
+  return done;
+}
+
+bool Run::call(int number) {
+  CallInfo& call = program_.calls[number];
+  if (instance_.gemms[number].usable) return gemm(call, instance_.gemms[number]);
+  if (call.route == Route::python) return call_python(call);
+  constexpr size_t kRoom = 64;
+  Handle few[kRoom];
+  std::vector<Handle> many;
+  Handle* tensors = few;
+  if (slots_.size() > kRoom) many.resize(slots_.size()), tensors = many.data();
+  for (int slot : call.tensors) tensors[slot] = slots_[slot].handle;
+  const CellSource source{tensors, instance_.values.data()};
+  std::vector<Handle> results;
+  const bool done = call.route == Route::shim
+                        ? call.shim.invoke(call.shim.function, call.cells, source, &results) == 0
+                        : call_dispatcher(call.name.c_str(), call.overload.c_str(), call.cells, call.returns, source, &results);
+  // The shims tell no exception type: run it again through Python, which raises the right one.
+  return done ? take_results(call, results) : call_python(call);
+}
+
+bool Run::item(int value, int slot) {
+  const SlotState& state = slots_[slot];
+  if (!state.data || state.dtype < 0) return fail(nullptr, "RC044", program_.labels[slot] + " cannot be read as an integer");
+  switch (state.dtype) {
+    case 0: instance_.values[value] = *static_cast<const uint8_t*>(state.data) != 0; return true;
+    case 1: instance_.values[value] = *static_cast<const uint8_t*>(state.data); return true;
+    case 2: instance_.values[value] = *static_cast<const int8_t*>(state.data); return true;
+    case 3: instance_.values[value] = *static_cast<const int16_t*>(state.data); return true;
+    case 4: instance_.values[value] = *static_cast<const int32_t*>(state.data); return true;
+    case 5: instance_.values[value] = *static_cast<const int64_t*>(state.data); return true;
+    case 6: instance_.values[value] = *static_cast<const uint16_t*>(state.data); return true;
+    case 7: instance_.values[value] = *static_cast<const uint32_t*>(state.data); return true;
+    default: return fail(nullptr, "RC044", program_.labels[slot] + " cannot be read as an integer");
+  }
+}
+
+bool Run::step(const Step& step) {
+  switch (step.kind) {
+    case StepKind::evaluate: return arithmetic(step.a);
+    case StepKind::define: return define(step.a);
+    case StepKind::launch: return launch(step);
+    case StepKind::call: return call(step.a);
+    case StepKind::free:
+      for (int slot : step.slots) drop(slot);
+      return true;
+    case StepKind::check:
+      return instance_.values[step.a] ? true : fail(step.failures[0].type, "", step.failures[0].message);
+    case StepKind::item: return item(step.a, step.b);
+    case StepKind::size_of:
+      if (!slots_[step.b].handle || api.get_size(slots_[step.b].handle, step.c, &instance_.values[step.a]))
+        return fail(nullptr, "RC045", program_.labels[step.b] + " has no dimension " + std::to_string(step.c));
+      return true;
+  }
+  return false;
+}
+
+bool Run::steps(bool release) {
+  const bool timed = (instance_.calls++ & 15) < 2;
+  const double start = timed ? now_us() : 0;
+  if (release) released_ = PyEval_SaveThread();
+  bool done = true;
+  for (size_t i = 0; i < program_.steps.size() && done; i++) done = step(program_.steps[i]);
+  hold_gil();
+  if (timed) {
+    const double spent = now_us() - start;
+    instance_.microseconds = instance_.microseconds < 0 ? spent : std::min(spent, 0.5 * (instance_.microseconds + spent));
+  }
+  return done;
+}
+
+PyObject* Run::outputs() {
+  PyObject* result = PyTuple_New(program_.outputs.size());
+  for (size_t i = 0; result && i < program_.outputs.size(); i++) {
+    const auto [kind, number] = program_.outputs[i];
+    PyObject* output = nullptr;
+    if (kind == 0) {
+      Handle handle = slots_[number].handle, copy = nullptr;
+      void* data = nullptr;
+      const bool call_result = program_.slots[program_.slots[number].root].kind == SlotKind::result;
+      if (handle && call_result && instance_.bytes && api.get_data_ptr(handle, &data) == 0 && data >= instance_.arena &&
+          data < instance_.arena + instance_.bytes)
+        api.clone(handle, &copy);  // an operator returned a view of the arena
+      output = handle ? static_cast<PyObject*>(api.wrap(copy ? copy : handle)) : Py_NewRef(Py_None);
+      if (copy) api.delete_handle(copy);
+    } else {
+      output = kind == 1 ? PyLong_FromLongLong(instance_.values[number]) : Py_NewRef(Py_None);
+    }
+    if (!output) {
+      Py_CLEAR(result);
+      break;
+    }
+    PyTuple_SET_ITEM(result, i, output);
+  }
+  return result;
+}
+
+PyObject* raise(const Failure& failure, PyObject* numbered) {
+  if (PyErr_Occurred()) return nullptr;
+  if (failure.type) {
+    PyErr_SetString(failure.type, failure.message.c_str());
+    return nullptr;
+  }
+  PyObject* error = PyObject_CallFunction(numbered, "ss", failure.code.c_str(), failure.message.c_str());
+  if (error) PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(error)), error);
+  Py_XDECREF(error);
+  return nullptr;
+}
+
+bool read_key(const Program& program, PyObject* const* arguments, std::vector<int64_t>* key) {
+  for (const KeyPart& part : program.key) {
+    int64_t value = 0;
+    if (part.input >= 0) {
+      value = PyLong_AsLongLong(arguments[part.input]);
+      if (value == -1 && PyErr_Occurred()) return false;
+    } else if (api.get_size(handle_of(part.tensor >= 0 ? arguments[part.tensor] : program.held[-1 - part.tensor]), part.dim, &value)) {
+      return PyErr_Format(PyExc_IndexError, "input has no dimension %d", part.dim), false;
+    }
+    key->push_back(value);
+  }
+  return true;
+}
+
+}  // namespace
+
+PyObject* run_program(Program& program, Pool& pool, PyObject* const* arguments, size_t count, PyObject* tensor_type, PyObject* numbered) {
+  Failure failure;
+  if (count != program.inputs.size()) {
+    failure = {nullptr, "RC050", "plan '" + program.name + "' takes " + std::to_string(program.inputs.size()) + " inputs, not " + std::to_string(count), true};
+    return raise(failure, numbered);
+  }
+  for (size_t i = 0; i < count; i++) {
+    if (program.inputs[i] < 0 || PyObject_TypeCheck(arguments[i], reinterpret_cast<PyTypeObject*>(tensor_type))) continue;
+    failure = {nullptr, "RC051", "input " + program.labels[program.inputs[i]] + " must be a tensor, not " + Py_TYPE(arguments[i])->tp_name, true};
+    return raise(failure, numbered);
+  }
+  static thread_local bool threads_ready = false;
+  uint32_t threads;
+  if (!threads_ready) threads_ready = api.get_num_threads(&threads) == 0;  // makes torch set up this thread's OpenMP team
+  std::vector<int64_t> key;
+  if (!program.key.empty() && !read_key(program, arguments, &key)) return nullptr;
+  std::unique_ptr<Instance> instance = pool.take(key);
+  if (!instance && !(instance = make_instance(program, key, &failure))) return raise(failure, numbered);
+  PyObject* result = nullptr;
+  {
+    NoGrad no_grad;
+    Run run(program, *instance);
+    const bool release = instance->microseconds < 0 || instance->microseconds > kReleaseAbove;
+    if (run.inputs(arguments) && run.steps(release)) result = run.outputs();
+    failure = run.failure;
+  }
+  pool.give(std::move(instance));
+  if (!result) return raise(failure, numbered);
+  return result;
+}
+
+}  // namespace opmill

@@ -1,0 +1,43 @@
+// Calls of torch operators: arguments as cells, taken either by a C shim with its exact signature or by the dispatcher.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "torch_api.h"
+
+namespace opmill {
+
+enum class CellKind : int { tensor, word, value, some, list, text };
+
+// One argument. `word` carries integers, bools, torch's enumerations, the bits of doubles, and 0 for None.
+struct Cell {
+  CellKind kind;
+  int64_t word = 0;
+  int index = -1;  // slot or value
+  std::string text;
+  std::vector<Cell> items;
+};
+
+// What the tensors and sizes of one call are read from.
+struct CellSource {
+  const Handle* tensors;  // by slot
+  const int64_t* values;
+};
+
+// Whether the dispatcher took the call; its results, as owned handles, are appended to `results`.
+bool call_dispatcher(const char* name, const char* overload, const std::vector<Cell>& cells, const std::vector<int>& returns,
+                     const CellSource& source, std::vector<Handle>* results);
+
+using Invoker = Status (*)(void* function, const std::vector<Cell>& cells, const CellSource& source, std::vector<Handle>* results);
+
+struct ShimCall {
+  void* function = nullptr;
+  Invoker invoke = nullptr;
+};
+
+// Finds the shim `symbol` and the invoker of `signature` (see shims.cpp); false when either is missing.
+bool find_shim(const char* symbol, const char* signature, ShimCall* shim);
+
+}  // namespace opmill

@@ -1,0 +1,67 @@
+// The C interface of torch, found by name at run time: no torch header is needed to build, and any torch that
+// exports these symbols serves.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace opmill {
+
+struct AtenTensor;
+using Handle = AtenTensor*;  // points to an at::Tensor
+using Status = int32_t;      // 0 is success
+
+struct TorchApi {
+  void* library = nullptr;  // libtorch_cpu, for further look-ups
+
+  // Required.
+  Status (*get_data_ptr)(Handle, void**);
+  Status (*get_dim)(Handle, int64_t*);
+  Status (*get_sizes)(Handle, int64_t**);
+  Status (*get_strides)(Handle, int64_t**);
+  Status (*get_size)(Handle, int64_t, int64_t*);
+  Status (*get_dtype)(Handle, int32_t*);
+  Status (*get_device_type)(Handle, int32_t*);
+  Status (*get_storage_offset)(Handle, int64_t*);
+  Status (*get_storage_size)(Handle, int64_t*);
+  Status (*empty_strided)(int64_t, const int64_t*, const int64_t*, int32_t, int32_t, int32_t, Handle*);
+  Status (*from_blob)(void*, int64_t, const int64_t*, const int64_t*, int64_t, int32_t, int32_t, int32_t, Handle*);
+  Status (*reinterpret)(Handle, int64_t, const int64_t*, const int64_t*, int64_t, Handle*);
+  Status (*view_dtype)(Handle, int32_t, Handle*);
+  Status (*clone)(Handle, Handle*);
+  Status (*new_handle)(Handle, Handle*);
+  Status (*delete_handle)(Handle);
+  bool (*grad_enabled)();
+  void (*set_grad_enabled)(bool);
+  Status (*call_dispatcher)(const char*, const char*, uint64_t*, uint64_t);
+  Status (*new_list)(size_t, void**);
+  Status (*list_push)(void*, uint64_t);
+  Status (*list_size)(void*, size_t*);
+  Status (*list_get)(void*, size_t, uint64_t*);
+  Status (*delete_list)(void*);
+  Status (*get_num_threads)(uint32_t*);
+  uint64_t (*abi_version)();
+
+  // Optional.
+  Status (*new_string)(const char*, size_t, void**) = nullptr;
+  Status (*new_stable_value)(uint64_t**) = nullptr;  // absent before torch 2.13: plain operator new
+  void (*bump_version)(Handle) = nullptr;
+
+  void* (*wrap)(Handle) = nullptr;  // THPVariable_Wrap(const at::TensorBase&) -> new reference
+  int64_t word = 0;                 // index of the word of a Python tensor that is its at::Tensor
+};
+
+extern TorchApi api;
+
+// Fills `api`; returns the name of a missing symbol, or nullptr.
+const char* load_torch(const char* libtorch_cpu, const char* libtorch_python);
+
+// Codes of element types in the order of `plan.model.DTYPES`.
+constexpr int kDtypes = 17;
+extern int32_t dtype_code[kDtypes];  // torch's number
+extern const int64_t dtype_bytes[kDtypes];
+int dtype_index(int32_t code);  // -1 for one that plans do not know
+
+inline Handle handle_of(void* object) { return reinterpret_cast<Handle>(static_cast<void**>(object) + api.word); }
+
+}  // namespace opmill
