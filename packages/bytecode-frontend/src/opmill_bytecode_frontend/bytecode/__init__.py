@@ -18,4 +18,5 @@ from .program import Instruction as Instruction
 from .program import Position as Position
 from .program import Program as Program
 from .program import copy_instructions as copy_instructions
+from .program import pad_ranges as pad_ranges
 from .program import split_pairs as split_pairs

@@ -164,3 +164,22 @@ def split_pairs(program: Program) -> None:
             instruction.opname, instruction.argval, instruction.index = first, name, None
             instructions.append(replace(instruction, opname=second, argval=other))
     program.instructions = instructions
+
+
+def pad_ranges(program: Program) -> None:
+    """Starts the range of every exception handler with a NOP, in place.
+
+    3.13 looks an exception that leaves a called Python function up under the instruction before the call, so a call that is
+    the first instruction of its range is not covered. The compiler never makes such ranges; cutting programs apart does.
+    """
+    instructions: list[Instruction] = []
+    before: ExceptionHandler | None = None
+    for instruction in program.instructions:
+        if instruction.handler is not None and instruction.handler is not before and instruction.opname not in _CALLS_NOTHING:
+            instructions.append(Instruction("NOP", position=instruction.position, handler=instruction.handler))
+        instructions.append(instruction)
+        before = instruction.handler
+    program.instructions = instructions
+
+
+_CALLS_NOTHING = frozenset({"NOP", "PUSH_EXC_INFO", "POP_TOP", "LOAD_FAST", "LOAD_CONST", "STORE_FAST", "LOAD_DEREF", "END_FOR"})

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from types import CodeType, FunctionType
 
-from ..bytecode import Emitter, Instruction, Program, assemble, copy_instructions, decode, reachable, split_pairs
+from ..bytecode import Emitter, Instruction, Program, assemble, copy_instructions, decode, pad_ranges, reachable, split_pairs
 from .make import Parameter, ParameterKind, Resume, closure_of, make_resume
 from .states import StackKind
 
@@ -90,4 +90,5 @@ def leave_at(program: Program, at: Instruction, resume: Resume, function: object
     split_pairs(changed)
     kept = reachable(changed, instructions[0])
     changed.instructions = [instruction for instruction in changed.instructions if instruction in kept]
+    pad_ranges(changed)
     return assemble(changed)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import Enum
 from types import CodeType
 
-from ..bytecode import Emitter, Instruction, Program, assemble, copy_instructions, decode, live_at, reachable, split_pairs, uses_and_kills
+from ..bytecode import Emitter, Instruction, Program, assemble, copy_instructions, decode, live_at, pad_ranges, reachable, split_pairs, uses_and_kills
 from ..bytecode.versions import VERSION
 from ..errors import Unsupported
 from .states import Bound, StackKind, State, states
@@ -228,6 +228,7 @@ def _build(
         if body[0] is not resumed:
             emitter.jump(resumed)
     code.instructions = emitter.instructions + body
+    pad_ranges(code)
     assembled = assemble(code)
     layout = decode(assembled)
     place = {instruction: number for number, instruction in enumerate(code.instructions)}
