@@ -1,0 +1,42 @@
+"""Shared by the tests of all packages together. Every test has a cache folder of its own, and no warning is hidden by an earlier test."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "benchmarks"))  # the builders of real models
+
+
+@pytest.fixture(autouse=True)
+def fresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    from opmill.backend import warn_once
+
+    monkeypatch.setenv("OPMILL_CACHE_DIR", str(tmp_path / "cache"))
+    warn_once.cache_clear()
+    torch.manual_seed(0)
+    yield
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> Callable[..., str]:
+    """Runs Python code in a new process with this test's cache folder; its standard output. Fails with its standard error."""
+
+    def run(code: str, **environment: str) -> str:
+        done = start(code, **environment)
+        out, err = done.communicate(timeout=240)
+        assert done.returncode == 0, err
+        return out
+
+    def start(code: str, **environment: str) -> subprocess.Popen[str]:
+        variables = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parent.parent / "benchmarks"), **environment}
+        return subprocess.Popen([sys.executable, "-c", code], env=variables, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+    run.start = start  # type: ignore[attr-defined]
+    return run
