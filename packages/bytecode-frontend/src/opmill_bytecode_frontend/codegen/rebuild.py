@@ -1,0 +1,274 @@
+"""Expressions that rebuild tracked values after the graph has run; objects are built once, so that identity is kept."""
+
+from __future__ import annotations
+
+import collections
+import functools
+import types
+from typing import Any, Callable
+
+import torch
+
+from ..errors import Unsupported
+from ..values.base import MISSING, BuiltinMethod, Lazy, Value
+from ..values.constant import BuiltinConstantMethod, ConstantValue
+from ..values.functions import BuiltinValue, CellValue, FunctionValue, MethodValue, PartialValue
+from ..values.iterators import STOP, GeneratorValue, ItemsIterator
+from ..values.mapping import DictValue, DictView, SetValue
+from ..values.objects import BoundSlot, ClassValue, ModuleObject, ObjectValue, SuperValue
+from ..values.sequence import ListValue, SliceValue, TupleValue
+from ..values.tensor import TensorMethod, TensorValue
+from .sources import Constants, expression
+
+Builder = Callable[["Rebuilder", Any], str]
+BUILDERS: dict[type, Builder] = {}
+
+
+def rebuilds(*kinds: type) -> Callable[[Builder], Builder]:
+    def add(builder: Builder) -> Builder:
+        for kind in kinds:
+            BUILDERS[kind] = builder
+        return builder
+
+    return add
+
+
+class Rebuilder:
+    """Collects the statements: ``prologue`` reads what existed before anything changes, ``body`` comes after the graph."""
+
+    def __init__(self, vm: Any) -> None:
+        self.vm = vm
+        self.constants = Constants()
+        self.prologue: list[str] = []
+        self.body: list[str] = []
+        self.outputs: list[TensorValue] = []
+        self._sources: dict[Any, str] = {}
+        self._built: dict[int, str] = {}
+        self._keep: list[Any] = []
+        self._count = 0
+
+    def temporary(self, prefix: str = "_v") -> str:
+        self._count += 1
+        return f"{prefix}{self._count}"
+
+    def source(self, source: Any) -> str:
+        """The name of what a source gave when the call began."""
+        text = expression(source, self.constants)
+        if text.isidentifier():
+            return text
+        found = self._sources.get(text)
+        if found is None:
+            found = self._sources[text] = self.temporary("_s")
+            self.prologue.append(f"{found} = {text}")
+        return found
+
+    def expr(self, value: Any) -> str:
+        """The expression of a tracked value (or of one not read yet)."""
+        if type(value) is Lazy:
+            return self.constants.name(value.obj) if value.source is None else self.source(value.source)
+        known = self._built.get(id(value))
+        if known is not None:
+            return known
+        for kind in type(value).__mro__:
+            if kind in BUILDERS:
+                text = BUILDERS[kind](self, value)
+                break
+        else:
+            raise Unsupported("FE070", f"{value.describe()} leaves the captured code", "it cannot be rebuilt")
+        self.remember(value, text)
+        return text
+
+    def remember(self, value: Any, text: str) -> None:
+        self._built[id(value)] = text
+        self._keep.append(value)
+
+    def assign(self, value: Any, text: str) -> str:
+        """Name a new object before its parts are built: it may contain itself."""
+        name = self.temporary()
+        self.body.append(f"{name} = {text}")
+        self.remember(value, name)
+        return name
+
+    def list(self, values: list[Any]) -> str:
+        return ", ".join(self.expr(v) for v in values)
+
+
+@rebuilds(TensorValue)
+def tensor(r: Rebuilder, value: TensorValue) -> str:
+    if value.source is not None:
+        return r.source(value.source)
+    r.outputs.append(value)
+    return f"_g[{len(r.outputs) - 1}]"
+
+
+@rebuilds(ConstantValue, BuiltinValue, ClassValue, ModuleObject)
+def constant(r: Rebuilder, value: Any) -> str:
+    return r.constants.name(value.constant())
+
+
+@rebuilds(TupleValue)
+def tuple_(r: Rebuilder, value: TupleValue) -> str:
+    if value.source is not None:
+        return r.source(value.source)
+    inner = f"({r.list(value.items)}{',' if value.items else ''})"
+    if value.cls is tuple:
+        text = inner
+    elif hasattr(value.cls, "_fields"):
+        text = f"tuple.__new__({r.constants.name(value.cls)}, {inner})"
+    else:
+        text = f"{r.constants.name(value.cls)}({inner})"
+    name = r.temporary()
+    r.body.append(f"{name} = {text}")
+    return name
+
+
+@rebuilds(ListValue)
+def list_(r: Rebuilder, value: ListValue) -> str:
+    if value.source is not None:
+        return r.source(value.source)
+    if issubclass(value.cls, collections.deque):
+        name = r.assign(value, f"{r.constants.name(value.cls)}((), {value.maxlen!r})")
+        r.body.append(f"{name}.extend([{r.list(value.items)}])")
+        return name
+    name = r.assign(value, "[]")
+    if value.items:
+        r.body.append(f"{name}[:] = [{r.list(value.items)}]")
+    return name
+
+
+@rebuilds(DictValue)
+def dict_(r: Rebuilder, value: DictValue) -> str:
+    if value.source is not None:
+        return r.source(value.source)
+    if value.read_only:
+        raise Unsupported("FE070", "a mapping proxy leaves the captured code")
+    factory = f"({r.expr(value.default)})" if value.default is not None else "()"
+    name = r.assign(value, "{}" if value.cls is dict else f"{r.constants.name(value.cls)}{factory}")
+    for key, item in value.items.values():
+        r.body.append(f"{name}[{r.expr(key)}] = {r.expr(item)}")
+    return name
+
+
+@rebuilds(SetValue)
+def set_(r: Rebuilder, value: SetValue) -> str:
+    if value.source is not None:
+        return r.source(value.source)
+    return r.assign(value, f"{r.constants.name(value.cls)}([{r.list(list(value.items.values()))}])")
+
+
+@rebuilds(DictView)
+def view(r: Rebuilder, value: DictView) -> str:
+    return f"{r.expr(value.owner)}.{value.kind}()"
+
+
+@rebuilds(SliceValue)
+def slice_(r: Rebuilder, value: SliceValue) -> str:
+    return f"slice({r.list(list(value.parts))})"
+
+
+@rebuilds(CellValue)
+def cell(r: Rebuilder, value: CellValue) -> str:
+    if value.source is not None:
+        return r.source(value.source)
+    name = r.assign(value, f"{r.constants.name(types.CellType)}()")
+    if value.content is not MISSING:
+        r.body.append(f"{name}.cell_contents = {r.expr(value.content)}")
+    return name
+
+
+@rebuilds(FunctionValue)
+def function(r: Rebuilder, value: FunctionValue) -> str:
+    if value.obj is not None:
+        return r.constants.name(value.obj)
+    cells = "".join(r.expr(c if isinstance(c, CellValue) else r.vm.wrap(c)) + ", " for c in value.closure)
+    defaults = f"({r.list(list(value.defaults))},)" if value.defaults else "None"
+    parts = f"{r.constants.name(value.code)}, {r.constants.name(value.globals)}, {value.name!r}, {defaults}, ({cells})"
+    name = r.assign(value, f"{r.constants.name(types.FunctionType)}({parts})")
+    r.body.append(f"{name}.__qualname__ = {value.qualname!r}")
+    if value.kwdefaults:
+        r.body.append(f"{name}.__kwdefaults__ = {{{', '.join(f'{k!r}: {r.expr(v)}' for k, v in value.kwdefaults.items())}}}")
+    for key, item in value.attrs.items():
+        r.body.append(f"{name}.{key} = {r.expr(item)}")
+    return name
+
+
+@rebuilds(MethodValue)
+def method(r: Rebuilder, value: MethodValue) -> str:
+    if value.source is not None:
+        return r.source(value.source)
+    return f"{r.constants.name(types.MethodType)}({r.expr(value.function)}, {r.expr(value.owner)})"
+
+
+@rebuilds(BuiltinMethod, TensorMethod, BuiltinConstantMethod)
+def builtin_method(r: Rebuilder, value: Any) -> str:
+    return f"{r.expr(value.owner)}.{value.name}"
+
+
+@rebuilds(BoundSlot)
+def bound_slot(r: Rebuilder, value: BoundSlot) -> str:
+    return f"{r.constants.name(functools.partial)}({r.constants.name(value.raw)}, {r.expr(value.owner)})"
+
+
+@rebuilds(PartialValue)
+def partial(r: Rebuilder, value: PartialValue) -> str:
+    if value.source is not None:
+        return r.source(value.source)
+    named = ", ".join(f"{k!r}: {r.expr(v)}" for k, v in value.kwargs.items())
+    parts = [r.expr(value.function), *[r.expr(a) for a in value.args], f"**{{{named}}}"]
+    return r.assign(value, f"{r.constants.name(value.cls)}({', '.join(parts)})")
+
+
+@rebuilds(SuperValue)
+def super_(r: Rebuilder, value: SuperValue) -> str:
+    return f"super({r.constants.name(value.after)}, {r.expr(value.owner)})"
+
+
+@rebuilds(GeneratorValue)
+def generator(r: Rebuilder, value: GeneratorValue) -> str:
+    raise Unsupported("FE070", "a generator leaves the captured code", "its frame exists at capture only", "turn it into a list")
+
+
+@rebuilds(ItemsIterator)
+def items_iterator(r: Rebuilder, value: ItemsIterator) -> str:
+    position = value.position
+    rest = []
+    while (item := value.read(r.vm, position)) is not STOP:
+        rest.append(item)
+        position += 1
+    return r.assign(value, f"iter([{r.list(rest)}])")
+
+
+@rebuilds(ObjectValue)
+def object_(r: Rebuilder, value: ObjectValue) -> str:
+    if value.source is not None:
+        return r.source(value.source)
+    cls = r.constants.name(value.cls)
+    if issubclass(value.cls, BaseException):
+        name = r.assign(value, f"{cls}.__new__({cls}, {r.list(value.args)})")  # type: ignore[attr-defined]
+        r.body.append(f"{name}.args = ({''.join(r.expr(a) + ', ' for a in value.args)})")  # type: ignore[attr-defined]
+    else:
+        base = value.storage.python_type() if value.storage is not None else object
+        name = r.assign(value, f"{r.constants.name(base)}.__new__({cls})")
+    fill_storage(r, value, name)
+    if value.has_dict():
+        for key, item in value.attrs.items.values():
+            r.body.append(f"{name}.__dict__[{r.expr(key)}] = {r.expr(item)}")
+    for slot, item in value.slots.items():
+        if item is not MISSING:
+            r.body.append(f"object.__setattr__({name}, {slot!r}, {r.expr(item)})")
+    return name
+
+
+def fill_storage(r: Rebuilder, value: ObjectValue, name: str) -> None:
+    storage = value.storage
+    if isinstance(storage, DictValue):
+        base = r.constants.name(storage.python_type())
+        for key, item in storage.items.values():
+            r.body.append(f"{base}.__setitem__({name}, {r.expr(key)}, {r.expr(item)})")
+    elif isinstance(storage, ListValue):
+        r.body.append(f"{r.constants.name(storage.cls)}.extend({name}, [{r.list(storage.items)}])")
+    elif isinstance(storage, SetValue):
+        r.body.append(f"set.update({name}, [{r.list(list(storage.items.values()))}])")
+
+
+__all__ = ["Rebuilder", "Value", "torch"]

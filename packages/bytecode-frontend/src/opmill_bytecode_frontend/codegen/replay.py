@@ -1,0 +1,83 @@
+"""Statements that make the recorded changes of pre-existing objects."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..effects import Effects
+from ..values.base import MISSING, Lazy
+from ..values.functions import CellValue
+from ..values.mapping import DictValue, SetValue
+from ..values.objects import ObjectValue
+from ..values.sequence import ListValue
+from .rebuild import Rebuilder
+
+
+def replay(r: Rebuilder, effects: Effects) -> None:
+    """Rebuild all new contents first, then store them: what is stored must not be read again afterwards."""
+    stores: list[str] = []
+    for value in effects.changed:
+        for kind, emit in KINDS.items():
+            if isinstance(value, kind):
+                emit(r, value, stores)
+                break
+    for namespace, name, value in effects.globals.values():
+        where = r.constants.name(namespace)
+        stores.append(f"del {where}[{name!r}]" if value is None else f"{where}[{name!r}] = {r.expr(value)}")
+    for function, args, kwargs in effects.calls:
+        named = "".join(f", {k}={r.expr(v)}" for k, v in kwargs.items())
+        stores.append(f"{r.constants.name(function)}({r.list(args)}{named})")
+    r.body.extend(stores)
+
+
+def replay_list(r: Rebuilder, value: ListValue, stores: list[str]) -> None:
+    target = r.source(value.source)
+    items = f"[{r.list(value.items)}]"
+    if value.cls is list:
+        stores.append(f"list.__setitem__({target}, slice(None), {items})")
+    else:
+        new = r.temporary()
+        r.body.append(f"{new} = {items}")
+        stores += [f"{target}.clear()", f"{target}.extend({new})"]
+
+
+def same_item(before: Any, now: Any) -> bool:
+    if before is now:
+        return True
+    return type(before) is Lazy and type(now) is not Lazy and now.source is not None and (now.source == before.source or now.real() is before.obj)
+
+
+def replay_dict(r: Rebuilder, value: DictValue, stores: list[str]) -> None:
+    target = r.source(value.source)
+    before = value.before or {}
+    deleted = [k for k in before if k not in value.items]
+    kept = [k for k in before if k in value.items]
+    reordered = kept != [k for k in value.items if k in before][: len(kept)] or list(value.items)[: len(kept)] != kept
+    if reordered:
+        stores.append(f"{target}.clear()")
+    else:
+        stores += [f"del {target}[{r.expr(before[k][0])}]" for k in deleted]
+    for hashed, (key, item) in value.items.items():
+        if reordered or hashed not in before or not same_item(before[hashed][1], item):
+            stores.append(f"{target}[{r.expr(key)}] = {r.expr(item)}")
+
+
+def replay_set(r: Rebuilder, value: SetValue, stores: list[str]) -> None:
+    target = r.source(value.source)
+    new = r.temporary()
+    r.body.append(f"{new} = [{r.list(list(value.items.values()))}]")
+    stores += [f"{target}.clear()", f"{target}.update({new})"]
+
+
+def replay_cell(r: Rebuilder, value: CellValue, stores: list[str]) -> None:
+    target = r.source(value.source)
+    stores.append(f"del {target}.cell_contents" if value.content is MISSING else f"{target}.cell_contents = {r.expr(value.content)}")
+
+
+def replay_slots(r: Rebuilder, value: ObjectValue, stores: list[str]) -> None:
+    target = r.source(value.source)
+    for name, item in value.slots.items():
+        stores.append(f"object.__setattr__({target}, {name!r}, {r.expr(item)})")
+
+
+KINDS: dict[type, Any] = {ListValue: replay_list, DictValue: replay_dict, SetValue: replay_set, CellValue: replay_cell, ObjectValue: replay_slots}

@@ -1,0 +1,48 @@
+"""Sources as Python expressions over the compiled function's parameters and its table of constants."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from opmill_guards.source import Attr, CellContents, DictKeyAt, InstanceDict, Item, Local, Pinned, TypeOf
+
+from ..values.constant import LITERALS
+
+
+class Constants:
+    """Objects that the generated text refers to by name: ``c0``, ``c1``, ..."""
+
+    def __init__(self) -> None:
+        self.table: dict[str, Any] = {}
+        self._names: dict[int, str] = {}
+
+    def name(self, obj: Any) -> str:
+        if type(obj) in LITERALS and type(obj) not in (float, complex) and len(repr(obj)) < 60 and obj is not NotImplemented:
+            return repr(obj)
+        found = self._names.get(id(obj))
+        if found is None:
+            found = self._names[id(obj)] = f"_c{len(self.table)}"
+            self.table[found] = obj
+        return found
+
+
+def expression(source: Any, constants: Constants) -> str:
+    """The Python expression that reads a source."""
+    kind = type(source)
+    if kind is Local:
+        return source.name
+    if kind is Pinned:
+        return constants.name(source.object)
+    base = expression(source.base, constants)
+    if kind is Attr:
+        return f"{base}.{source.name}"
+    if kind is InstanceDict:
+        return f"{base}.__dict__"
+    if kind is Item:
+        return f"{base}[{constants.name(source.key)}]"
+    if kind is CellContents:
+        return f"{base}.cell_contents"
+    if kind is DictKeyAt:
+        return f"list({base})[{source.position}]"
+    assert kind is TypeOf, source
+    return f"type({base})"

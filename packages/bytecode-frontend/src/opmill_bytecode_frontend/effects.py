@@ -1,0 +1,28 @@
+"""Changes of objects that existed before the call, kept as data until the graph has run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .values.base import Value
+
+
+class Effects:
+    """``changed``: tracked values of pre-existing objects that differ from them now, in order of first change;
+    ``globals``: (dictionary, name) -> new value or None for deleted; ``calls``: callables to run afterwards with rebuilt arguments
+    (prints, warnings, log records)."""
+
+    def __init__(self) -> None:
+        self.changed: list[Value] = []
+        self.globals: dict[tuple[int, str], tuple[dict[str, Any], str, Value | None]] = {}
+        self.calls: list[tuple[Any, list[Value], dict[str, Value]]] = []
+
+    def mutated(self, value: Value) -> None:
+        if not any(v is value for v in self.changed):
+            self.changed.append(value)
+
+    def store_global(self, namespace: dict[str, Any], name: str, value: Value | None) -> None:
+        self.globals[(id(namespace), name)] = (namespace, name, value)
+
+    def __bool__(self) -> bool:
+        return bool(self.changed or self.globals or self.calls)

@@ -1,0 +1,26 @@
+"""Numbered refusals of the frontend. FE0xx: symbolic interpretation; FE1xx: bytecode, resume functions, frame evaluation."""
+
+from __future__ import annotations
+
+
+class Unsupported(Exception):
+    """Code that cannot be captured: ``code`` (``FE...``), ``what`` was met, ``why`` that stops the capture, ``hint`` for the user,
+    ``where`` (``file:line``). With ``fullgraph=True`` the user sees it; otherwise it leads to a graph break."""
+
+    def __init__(self, code: str, what: str, why: str = "", hint: str = "", where: str = "") -> None:
+        super().__init__(code, what, why, hint, where)
+        self.code = code
+        self.what = what
+        self.why = why
+        self.hint = hint
+        self.where = where
+
+    def __str__(self) -> str:
+        parts = [f"{self.code}: {self.what}"]
+        if self.where:
+            parts.append(f"  at: {self.where}")
+        if self.why:
+            parts.append(f"  why: {self.why}")
+        if self.hint:
+            parts.append(f"  hint: {self.hint}")
+        return "\n".join(parts)

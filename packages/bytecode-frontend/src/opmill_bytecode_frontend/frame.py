@@ -1,0 +1,133 @@
+"""An interpreted frame, and what is prepared once per code object."""
+
+from __future__ import annotations
+
+import inspect
+import types
+import weakref
+from typing import Any
+
+from .bytecode import Instruction, Program, decode
+from .values.base import Lazy, Machine, Value
+from .values.constant import ConstantValue
+from .values.functions import CellValue, FunctionValue
+from .values.mapping import DictValue
+from .values.sequence import TupleValue
+
+
+class Prepared:
+    """A decoded code object with handlers looked up."""
+
+    def __init__(self, code: types.CodeType, handlers: dict[str, Any]) -> None:
+        self.program: Program = decode(code)
+        self.instructions: list[Instruction] = self.program.instructions
+        self.index = {id(ins): i for i, ins in enumerate(self.instructions)}
+        self.handlers = [handlers.get(ins.opname) for ins in self.instructions]
+        self.cells = set(code.co_cellvars) | set(code.co_freevars)
+
+
+_PREPARED: weakref.WeakKeyDictionary[types.CodeType, Prepared] = weakref.WeakKeyDictionary()
+
+
+def prepare(code: types.CodeType, handlers: dict[str, Any]) -> Prepared:
+    """Decoding is cached for as long as the code object lives."""
+    found = _PREPARED.get(code)
+    if found is None or found.program.filename != code.co_filename or found.program.firstlineno != code.co_firstlineno:
+        found = _PREPARED[code] = Prepared(code, handlers)
+    return found
+
+
+class Frame:
+    """Locals, cells, stack and position of one interpreted call."""
+
+    def __init__(self, prepared: Prepared, code: types.CodeType, function: FunctionValue | None, globals_: dict[str, Any], depth: int) -> None:
+        self.prepared = prepared
+        self.code = code
+        self.function = function
+        self.globals = globals_
+        self.depth = depth
+        self.locals: dict[str, Any] = {}
+        self.cells: dict[str, CellValue] = {}
+        self.stack: list[Any] = []
+        self.pc = 0
+        self.kwnames: tuple[str, ...] = ()
+        self.root = False
+        self.yielded: Value | None = None
+
+    def push(self, value: Any) -> None:
+        self.stack.append(value)
+
+    def pop(self) -> Any:
+        return self.stack.pop()
+
+    def popn(self, n: int) -> list[Any]:
+        if n == 0:
+            return []
+        items = self.stack[-n:]
+        del self.stack[-n:]
+        return items
+
+    def jump(self, target: Instruction) -> None:
+        self.pc = self.prepared.index[id(target)]
+
+    @property
+    def line(self) -> int | None:
+        return self.prepared.instructions[max(0, self.pc - 1)].position.lineno
+
+    def where(self) -> str:
+        return f"{self.code.co_filename}:{self.line}"
+
+
+def bind(vm: Machine, fn: FunctionValue, args: list[Value], kwargs: dict[str, Value]) -> dict[str, Any]:
+    """Python's binding of arguments to parameters; raises the program's TypeError."""
+    code = fn.code
+    n = code.co_argcount
+    names = code.co_varnames
+    out: dict[str, Any] = dict(zip(names[:n], args))
+    position = n + code.co_kwonlyargcount
+    if code.co_flags & inspect.CO_VARARGS:
+        out[names[position]] = TupleValue(list(args[n:]))
+        position += 1
+    elif len(args) > n:
+        vm.throw(TypeError, f"{fn.qualname}() takes {n} positional argument{'s' * (n != 1)} but {len(args)} were given")
+    accepted = names[code.co_posonlyargcount : n + code.co_kwonlyargcount]
+    extra: dict[str, Value] = {}
+    for name, value in kwargs.items():
+        if name in accepted:
+            if name in out:
+                vm.throw(TypeError, f"{fn.qualname}() got multiple values for argument {name!r}")
+            out[name] = value
+        else:
+            extra[name] = value
+    if code.co_flags & inspect.CO_VARKEYWORDS:
+        out[names[position]] = DictValue({k: (ConstantValue(k), v) for k, v in extra.items()})
+    elif extra:
+        vm.throw(TypeError, f"{fn.qualname}() got an unexpected keyword argument {next(iter(extra))!r}")
+    _defaults(vm, fn, out)
+    return out
+
+
+def _defaults(vm: Machine, fn: FunctionValue, out: dict[str, Any]) -> None:
+    code = fn.code
+    n = code.co_argcount
+    names = code.co_varnames
+    missing = []
+    first = n - len(fn.defaults)
+    for i, name in enumerate(names[:n]):
+        if name not in out:
+            if i < first:
+                missing.append(name)
+            else:
+                out[name] = _plain(vm, fn.defaults[i - first])
+    if missing:
+        listed = " and ".join(repr(m) for m in missing) if len(missing) < 3 else ", ".join(map(repr, missing[:-1])) + f", and {missing[-1]!r}"
+        vm.throw(TypeError, f"{fn.qualname}() missing {len(missing)} required positional argument{'s' * (len(missing) > 1)}: {listed}")
+    for name in names[n : n + code.co_kwonlyargcount]:
+        if name not in out:
+            if name not in fn.kwdefaults:
+                vm.throw(TypeError, f"{fn.qualname}() missing 1 required keyword-only argument: {name!r}")
+            out[name] = _plain(vm, fn.kwdefaults[name])
+
+
+def _plain(vm: Machine, value: Any) -> Value:
+    return vm.wrap(value.obj, value.source) if type(value) is Lazy else value

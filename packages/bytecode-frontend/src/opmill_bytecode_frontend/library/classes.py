@@ -1,0 +1,393 @@
+"""Calls of classes: builtin constructors, then ``__new__`` and ``__init__`` as the data model has it."""
+
+from __future__ import annotations
+
+import collections
+import enum
+import functools
+import types
+from typing import Any
+
+import torch
+from opmill_guards.source import Pinned
+
+from ..values.base import MISSING, NotConstant, Value
+from ..values.constant import ConstantValue
+from ..values.functions import CellValue, MethodValue, PartialValue
+from ..values.iterators import STOP, ItemsIterator, PythonIterator
+from ..values.mapping import DictValue, SetValue, update_from
+from ..values.objects import ClassValue, ObjectValue, SuperValue, find_in_mro
+from ..values.sequence import ListValue, SliceValue, TupleValue
+from ..values.tensor import TensorValue
+from .dispatch import fold, is_torch, lookup
+from .registry import handles
+
+BUILTIN_NEW = tuple(c.__new__ for c in (object, dict, collections.OrderedDict, list, set, collections.deque, collections.defaultdict, BaseException, Exception))
+MODULE_CONTAINERS = (torch.nn.ModuleList, torch.nn.Sequential, torch.nn.ModuleDict)
+STORAGE: dict[type, Any] = {
+    dict: lambda: DictValue({}),
+    collections.OrderedDict: lambda: DictValue({}, collections.OrderedDict),
+    collections.defaultdict: lambda: DictValue({}, collections.defaultdict),
+    list: lambda: ListValue([]),
+    set: lambda: SetValue({}),
+    collections.deque: lambda: ListValue([], collections.deque),
+}
+
+
+def construct(vm: Any, cls: type, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """``cls(*args, **kwargs)``."""
+    handler = lookup(cls)
+    if handler is not None:
+        return handler(vm, *args, **kwargs)
+    meta_call = find_in_mro(type(cls).__mro__, "__call__")[1]
+    if isinstance(cls, enum.EnumMeta):
+        return vm.wrap(vm.plain(fold(vm, cls, args, kwargs)))
+    if type(meta_call) is types.FunctionType:
+        return vm.call(MethodValue(vm.wrap(meta_call, Pinned(meta_call, "__call__")), vm.wrap(cls)), args, kwargs)
+    if cls in MODULE_CONTAINERS:
+        # A slice of a ModuleList: a container of modules whose identity is guarded may as well be made now, once.
+        made = cls(*[vm.plain(a) for a in args])
+        return vm.wrap(made, Pinned(made, cls.__name__))
+    if issubclass(cls, (torch.nn.Module, torch.Tensor)):
+        vm.unsupported("FE012", f"making a {cls.__qualname__} in captured code", "", "make it outside of the compiled function")
+    if issubclass(cls, BaseException):
+        return make_exception(vm, cls, args, kwargs)
+    if issubclass(cls, tuple):
+        return make_tuple(vm, cls, args, kwargs)
+    owner, new = find_in_mro(cls.__mro__, "__new__")
+    new = new.__func__ if isinstance(new, staticmethod) else new
+    if type(new) is types.FunctionType:
+        made = vm.call(vm.wrap(new, Pinned(new, "__new__")), [vm.wrap(cls), *args], kwargs)
+    elif cls.__flags__ & (1 << 9) and new in BUILTIN_NEW:
+        made = new_object(vm, cls)
+    elif is_torch(cls) and not cls.__flags__ & (1 << 9):
+        return fold(vm, cls, args, kwargs)
+    elif cls.__module__ in ("builtins", "fractions", "decimal", "inspect") or cls in (torch.device, torch.Generator):
+        return fold(vm, cls, args, kwargs)
+    else:
+        vm.unsupported("FE012", f"making a {cls.__module__}.{cls.__qualname__}", "its constructor is implemented in C")
+    if not issubclass(made.python_type(), cls):
+        return made
+    init_owner, init = find_in_mro(made.python_type().__mro__, "__init__")
+    if type(init) is types.FunctionType:
+        vm.call(MethodValue(vm.wrap(init, Pinned(init, f"{cls.__qualname__}.__init__")), made), args, kwargs)
+    elif init is not object.__init__:
+        vm.call_builtin(init, [made, *args], kwargs)
+    elif (args or kwargs) and type(new) is not types.FunctionType:
+        vm.throw(TypeError, f"{cls.__name__}() takes no arguments")
+    return made
+
+
+def new_object(vm: Any, cls: type) -> ObjectValue:
+    """``cls.__new__`` of a class written in Python, on one of the builtin bases that are tracked."""
+    for base in cls.__mro__:
+        if base in STORAGE:
+            return ObjectValue(cls, storage=STORAGE[base]())
+        if not base.__flags__ & (1 << 9) and base is not object:
+            vm.unsupported("FE012", f"making a {cls.__qualname__}", f"its base {base.__qualname__} is implemented in C")
+    return ObjectValue(cls)
+
+
+def make_exception(vm: Any, cls: type, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    made = vm.new_exception(cls, list(args))
+    init = find_in_mro(cls.__mro__, "__init__")[1]
+    if type(init) is types.FunctionType:
+        vm.call(MethodValue(vm.wrap(init, Pinned(init, "__init__")), made), args, kwargs)
+    return made
+
+
+def make_tuple(vm: Any, cls: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    fields = getattr(cls, "_fields", None)
+    if fields is None:
+        if cls.__module__ == "torch.return_types":
+            return TupleValue(vm.unpack(args[0]), cls)
+        vm.unsupported("FE012", f"making a {cls.__qualname__}", "it is a subclass of tuple")
+    values = dict(zip(fields, args)) | kwargs
+    defaults = getattr(cls, "_field_defaults", {})
+    missing = [f for f in fields if f not in values and f not in defaults]
+    if missing or len(args) > len(fields) or set(kwargs) - set(fields):
+        vm.throw(TypeError, f"{cls.__name__}.__new__() got wrong arguments (missing {missing})")
+    return TupleValue([values[f] if f in values else vm.fresh(defaults[f]) for f in fields], cls)
+
+
+@handles(*BUILTIN_NEW)
+def builtin_new(vm: Any, cls: Value, *args: Value, **kwargs: Value) -> Value:
+    plain = cls.constant()
+    return new_object(vm, plain) if plain.__flags__ & (1 << 9) else construct(vm, plain, list(args), kwargs)
+
+
+@handles(tuple.__new__)
+def tuple_new(vm: Any, cls: Value, items: Value = TupleValue([])) -> Value:
+    return TupleValue(vm.unpack(items), cls.constant())
+
+
+@handles(type)
+def type_(vm: Any, value: Value, *rest: Value) -> Value:
+    if rest:
+        vm.unsupported("FE063", "type() with three arguments")
+    return vm.wrap(value.python_type())
+
+
+@handles(super)
+def super_(vm: Any, *args: Value) -> Value:
+    if args:
+        return SuperValue(args[0].constant(), args[1])
+    frame = vm.frame
+    name = frame.code.co_varnames[0]
+    owner = frame.locals.get(name, MISSING)
+    if name in frame.cells:
+        owner = frame.cells[name].get(vm)
+    if not isinstance(owner, Value):
+        owner = vm.wrap(owner.obj, owner.source)
+    return SuperValue(frame.cells["__class__"].get(vm).constant(), owner)
+
+
+@handles(list)
+def list_(vm: Any, items: Value | None = None) -> Value:
+    return ListValue([] if items is None else list(vm.unpack(items)))
+
+
+@handles(tuple)
+def tuple_(vm: Any, items: Value | None = None) -> Value:
+    if isinstance(items, TupleValue) and items.cls is tuple:
+        return items
+    return TupleValue([] if items is None else list(vm.unpack(items)))
+
+
+@handles(torch.Size)
+def size(vm: Any, items: Value = TupleValue([])) -> Value:
+    return TupleValue(list(vm.unpack(items)), torch.Size)
+
+
+@handles(set)
+def set_(vm: Any, items: Value | None = None) -> Value:
+    return SetValue({vm.key(v): v for v in reversed(vm.unpack(items))} if items is not None else {})
+
+
+@handles(frozenset)
+def frozenset_(vm: Any, items: Value | None = None) -> Value:
+    return SetValue({vm.key(v): v for v in vm.unpack(items)} if items is not None else {}, frozenset)
+
+
+@handles(dict)
+def dict_(vm: Any, *args: Value, **kwargs: Value) -> Value:
+    out = DictValue({})
+    out.m_update(vm, *args, **kwargs)
+    return out
+
+
+@handles(collections.OrderedDict)
+def ordered_dict(vm: Any, *args: Value, **kwargs: Value) -> Value:
+    out = DictValue({}, collections.OrderedDict)
+    out.m_update(vm, *args, **kwargs)
+    return out
+
+
+@handles(collections.defaultdict)
+def default_dict(vm: Any, factory: Value = ConstantValue(None), *args: Value, **kwargs: Value) -> Value:
+    out = DictValue({}, collections.defaultdict)
+    out.default = factory
+    out.m_update(vm, *args, **kwargs)
+    return out
+
+
+@handles(collections.deque)
+def deque(vm: Any, items: Value | None = None, maxlen: Value = ConstantValue(None)) -> Value:
+    out = ListValue([], collections.deque, maxlen=maxlen.constant())
+    if items is not None:
+        out.m_extend(vm, items)
+    return out
+
+
+@handles(types.MappingProxyType)
+def mapping_proxy(vm: Any, mapping: Value) -> Value:
+    out = DictValue({}, dict)
+    update_from(vm, out, mapping)
+    out.read_only, out.cls = True, types.MappingProxyType
+    return out
+
+
+@handles(slice)
+def slice_(vm: Any, *args: Value) -> Value:
+    none = ConstantValue(None)
+    parts = [none, args[0], none] if len(args) == 1 else [*args, none][:3]
+    return SliceValue(*parts)
+
+
+@handles(range)
+def range_(vm: Any, *args: Value) -> Value:
+    plain = []
+    for a in args:
+        try:
+            plain.append(a.constant())
+        except NotConstant:
+            index = a.special(vm, "__index__", [])
+            plain.append(index.constant() if index is not None else None)
+    try:
+        return ConstantValue(range(*plain))
+    except Exception as exc:
+        vm.throw_real(exc)
+
+
+@handles(int, float, complex)
+def number(vm: Any, *args: Value, **kwargs: Value) -> Value:
+    vm.unsupported("FE011", "number")
+
+
+def _number(cls: type, dunder: str) -> Any:
+    def convert(vm: Any, *args: Value, **kwargs: Value) -> Value:
+        if len(args) == 1:
+            try:
+                plain = args[0].constant()
+            except NotConstant:
+                for name in (dunder, "__index__"):
+                    result = args[0].special(vm, name, [])
+                    if result is not None:
+                        return result
+                vm.throw(TypeError, f"{cls.__name__}() argument must be a string or a real number, not {args[0].python_type().__name__!r}")
+            try:
+                return ConstantValue(cls(plain))
+            except Exception as exc:
+                vm.throw_real(exc)
+        return fold(vm, cls, list(args), kwargs)
+
+    return convert
+
+
+handles(int)(_number(int, "__int__"))
+handles(float)(_number(float, "__float__"))
+handles(complex)(_number(complex, "__complex__"))
+
+
+@handles(bool)
+def bool_(vm: Any, value: Value = ConstantValue(False)) -> Value:
+    return ConstantValue(vm.truth(value))
+
+
+def text(vm: Any, value: Value, name: str) -> Value:
+    if isinstance(value, (TensorValue,)):
+        vm.unsupported("FE025", "text of a tensor", "it depends on data")
+    if isinstance(value, ObjectValue) and not isinstance(value.real(), enum.Enum):
+        result = value.special(vm, name, [])
+        if result is not None:
+            return result
+    try:
+        plain = vm.plain(value)
+    except NotConstant as exc:
+        vm.unsupported("FE025", f"text of {exc}")
+    return ConstantValue({"__str__": str, "__repr__": repr}[name](plain))
+
+
+@handles(str)
+def str_(vm: Any, *args: Value, **kwargs: Value) -> Value:
+    return text(vm, args[0], "__str__") if len(args) == 1 and not kwargs else fold(vm, str, list(args), kwargs)
+
+
+@handles(repr, ascii)
+def repr_(vm: Any, value: Value) -> Value:
+    return text(vm, value, "__repr__")
+
+
+@handles(format)
+def format_(vm: Any, value: Value, spec: Value = ConstantValue("")) -> Value:
+    if isinstance(value, ObjectValue) and not isinstance(value.real(), enum.Enum):
+        value = text(vm, value, "__str__")
+    if isinstance(value, TensorValue):
+        vm.unsupported("FE025", "text of a tensor", "it depends on data")
+    return fold(vm, format, [value, spec], {})
+
+
+@handles(enumerate)
+def enumerate_(vm: Any, items: Value, start: Value = ConstantValue(0)) -> Value:
+    inner = vm.iterate(items)
+
+    def make(vm: Any) -> Any:
+        i = start.constant()
+        while (item := vm.next(inner)) is not STOP:
+            yield TupleValue([ConstantValue(i), item])
+            i += 1
+
+    return PythonIterator(make, enumerate)
+
+
+@handles(zip)
+def zip_(vm: Any, *iterables: Value, strict: Value = ConstantValue(False)) -> Value:
+    inner = [vm.iterate(v) for v in iterables]
+
+    def make(vm: Any) -> Any:
+        while inner:
+            row = []
+            for i, it in enumerate(inner):
+                item = vm.next(it)
+                if item is STOP:
+                    if vm.truth(strict) and (i > 0 or any(vm.next(o) is not STOP for o in inner[1:])):
+                        vm.throw(ValueError, f"zip() argument {max(i, 1) + (i == 0)} is {'shorter' if i else 'longer'} than argument {max(i, 1)}")
+                    return
+                row.append(item)
+            yield TupleValue(row)
+
+    return PythonIterator(make, zip)
+
+
+@handles(map)
+def map_(vm: Any, fn: Value, *iterables: Value) -> Value:
+    inner = [vm.iterate(v) for v in iterables]
+
+    def make(vm: Any) -> Any:
+        while True:
+            row = []
+            for it in inner:
+                item = vm.next(it)
+                if item is STOP:
+                    return
+                row.append(item)
+            yield vm.call(fn, row, {})
+
+    return PythonIterator(make, map)
+
+
+@handles(filter)
+def filter_(vm: Any, fn: Value, items: Value) -> Value:
+    inner = vm.iterate(items)
+    plain = isinstance(fn, ConstantValue) and fn.value is None
+
+    def make(vm: Any) -> Any:
+        while (item := vm.next(inner)) is not STOP:
+            if vm.truth(item if plain else vm.call(fn, [item], {})):
+                yield item
+
+    return PythonIterator(make, filter)
+
+
+@handles(reversed)
+def reversed_(vm: Any, items: Value) -> Value:
+    result = items.special(vm, "__reversed__", [])
+    if result is not None and not (isinstance(items, ConstantValue)):
+        return result
+    values = vm.unpack(items)[::-1]
+    return ItemsIterator(lambda vm, i: values[i] if i < len(values) else STOP, type(reversed([])))
+
+
+@handles(functools.partial)
+def partial(vm: Any, fn: Value, *args: Value, **kwargs: Value) -> Value:
+    if isinstance(fn, PartialValue):
+        return PartialValue(fn.function, [*fn.args, *args], {**fn.kwargs, **kwargs}, functools.partial)
+    return PartialValue(fn, list(args), kwargs, functools.partial)
+
+
+@handles(types.MethodType)
+def method_type(vm: Any, fn: Value, owner: Value) -> Value:
+    return MethodValue(fn, owner)
+
+
+@handles(types.CellType)
+def cell_type(vm: Any, *content: Value) -> Value:
+    return CellValue(content[0] if content else MISSING)
+
+
+@handles(object)
+def object_(vm: Any) -> Value:
+    return ObjectValue(object)
+
+
+__all__ = ["ClassValue", "construct"]

@@ -1,0 +1,221 @@
+"""Which rule a call of a builtin or of a known Python function follows."""
+
+from __future__ import annotations
+
+import functools
+import types
+from typing import Any
+
+import torch
+
+from ..values.base import MISSING, NotConstant, Value
+from ..values.constant import ConstantValue
+from ..values.functions import MethodValue
+from ..values.mapping import DictValue, DictView, SetValue
+from ..values.objects import ObjectValue
+from ..values.sequence import ListValue, SequenceValue, SliceValue, TupleValue
+from ..values.tensor import TensorValue
+from .registry import HANDLERS, NAMED
+
+#: Python functions of these modules go into the graph as they are when an argument is a tensor.
+GRAPH_MODULES = frozenset("torch.nn.functional torch.functional torch._tensor torch torch.special torch.linalg torch.fft torch.nn.attention".split())
+#: C functions of these modules compute from their arguments alone.
+PURE_MODULES = frozenset("builtins math cmath _operator operator _functools _collections _bisect _struct binascii unicodedata _sre itertools _string".split())
+#: torch functions that change a state of the thread: recorded, and run at capture so that fakes see it.
+STATEFUL = frozenset(
+    "_set_grad_enabled set_autocast_enabled set_autocast_dtype set_autocast_cache_enabled autocast_increment_nesting autocast_decrement_nesting "
+    "clear_autocast_cache set_autocast_cpu_enabled set_autocast_cpu_dtype set_autocast_gpu_dtype manual_seed".split()
+)
+DESCRIPTORS = (types.MethodDescriptorType, types.WrapperDescriptorType, types.ClassMethodDescriptorType)
+VARIABLE_FUNCTIONS = getattr(torch._C, "_VariableFunctions", None)
+
+
+def has_tensor(value: Any, depth: int = 4) -> bool:
+    """Whether a tensor stands among a value's parts."""
+    if type(value) is TensorValue:
+        return True
+    if depth == 0:
+        return False
+    if isinstance(value, SequenceValue):
+        return any(has_tensor(v, depth - 1) for v in value.items)
+    if type(value) is DictValue:
+        return any(has_tensor(v, depth - 1) for _, v in value.items.values())
+    return isinstance(value, SliceValue) and any(has_tensor(v) for v in value.parts)
+
+
+def is_torch(obj: Any) -> bool:
+    module = getattr(obj, "__module__", None)
+    if isinstance(module, str) and module.split(".")[0] == "torch":
+        return True
+    if isinstance(obj, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)):
+        return True
+    owner = getattr(obj, "__self__", None)
+    return owner is not None and (owner is VARIABLE_FUNCTIONS or getattr(owner, "__name__", "").startswith("torch"))
+
+
+def lookup(obj: Any) -> Any:
+    try:
+        return HANDLERS.get(obj)
+    except TypeError:
+        return None
+
+
+def call_builtin(vm: Any, obj: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """Call something implemented in C, or known by identity."""
+    handler = lookup(obj)
+    if handler is not None:
+        return handler(vm, *args, **kwargs)
+    kind = type(obj)
+    if isinstance(obj, DESCRIPTORS):
+        return slot_call(vm, obj, args, kwargs)
+    if is_torch(obj):
+        return torch_call(vm, obj, args, kwargs)
+    if isinstance(obj, functools._lru_cache_wrapper):
+        return vm.call(vm.wrap(obj.__wrapped__), args, kwargs)
+    owner = getattr(obj, "__self__", None)
+    if owner is not None and not isinstance(owner, types.ModuleType) and isinstance(obj, (types.BuiltinFunctionType, types.MethodWrapperType)):
+        if isinstance(owner, type):
+            return fold(vm, obj, args, kwargs)
+        return vm.call(vm.getattr(vm.wrap(owner), obj.__name__), args, kwargs)
+    if getattr(obj, "__module__", None) in PURE_MODULES:
+        return fold(vm, obj, args, kwargs)
+    name = f"{getattr(obj, '__module__', None) or kind.__module__}.{getattr(obj, '__qualname__', None) or kind.__qualname__}"
+    vm.unsupported("FE010", f"call of {name}", "it is implemented in C and not known to be free of side effects")
+
+
+def fold(vm: Any, obj: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """Call a pure function at capture; its arguments must be constants."""
+    try:
+        plain = [vm.plain(a) for a in args]
+        named = {k: vm.plain(v) for k, v in kwargs.items()}
+    except NotConstant as exc:
+        if any(has_tensor(a) for a in args):
+            vm.unsupported("FE011", f"call of {getattr(obj, '__qualname__', obj)} on a tensor", "it is no tensor operation")
+        vm.unsupported("FE011", f"call of {getattr(obj, '__qualname__', obj)} on {exc}", "the argument is not a constant")
+    try:
+        result = obj(*plain, **named)
+    except Exception as exc:
+        vm.throw_real(exc)
+    return vm.fresh(result)
+
+
+def torch_call(vm: Any, obj: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """A torch function: into the graph, or evaluated when no tensor takes part."""
+    name = getattr(obj, "__name__", "")
+    if name in STATEFUL:
+        vm.recorder.graph.call_function(obj, tuple(vm.recorder.lower(a, False) for a in args), {k: vm.recorder.lower(v, False) for k, v in kwargs.items()})
+        return fold(vm, obj, args, kwargs)
+    return vm.recorder.call_function(vm, obj, args, kwargs)
+
+
+def intercepted(vm: Any, fn: Any, args: list[Value], kwargs: dict[str, Value]) -> Value | None:
+    """The result of a Python function that is known; None when it is to be interpreted."""
+    handler = lookup(fn)
+    module = getattr(fn, "__module__", None) or ""
+    if handler is None:
+        handler = NAMED.get(f"{module}.{fn.__qualname__}")
+    if handler is not None:
+        return handler(vm, *args, **kwargs)
+    if module in GRAPH_MODULES and (any(map(has_tensor, args)) or any(map(has_tensor, kwargs.values()))):
+        if fn.__name__ in ("split", "__len__", "__iter__", "__contains__", "__format__", "__repr__") and isinstance(args[0], TensorValue):
+            return args[0].method(vm, fn.__name__, list(args[1:]), kwargs)
+        if vm.recorder.is_operand(TupleValue([*args, *kwargs.values()])):
+            return vm.recorder.call_function(vm, fn, args, kwargs)
+    return None
+
+
+# ---- methods implemented in C, called with their receiver ----------------------------------------------------------
+
+
+def slot_call(vm: Any, obj: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """``cls.method(receiver, ...)`` for methods of builtin classes."""
+    name = obj.__name__
+    receiver, rest = args[0], list(args[1:])
+    if obj.__objclass__ is object:
+        found = OBJECT_SLOTS.get(name)
+        if found is not None:
+            return found(vm, receiver, *rest, **kwargs)
+    if isinstance(receiver, TensorValue):
+        return receiver.method(vm, name, rest, kwargs)
+    if issubclass(obj.__objclass__, type):
+        if name == "__call__":
+            return vm.construct(receiver, rest, kwargs)
+        return fold(vm, obj, args, kwargs)
+    if isinstance(receiver, ObjectValue):
+        if issubclass(obj.__objclass__, BaseException):
+            if name == "__init__":
+                receiver.args = rest  # type: ignore[attr-defined]
+                return ConstantValue(None)
+            return receiver.method(vm, name, rest, kwargs)
+        storage = receiver.storage
+        if storage is not None:
+            if name == "__init__":
+                return init_storage(vm, storage, rest, kwargs)
+            return storage.method(vm, name, rest, kwargs)
+        return fold(vm, obj, args, kwargs) if obj.__objclass__.__module__ in PURE_MODULES else receiver.method(vm, name, rest, kwargs)
+    return receiver.method(vm, name, rest, kwargs)
+
+
+def init_storage(vm: Any, storage: Value, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    if isinstance(storage, DictValue):
+        return storage.m_update(vm, *args, **kwargs)
+    if isinstance(storage, ListValue):
+        return storage.m_extend(vm, args[0]) if args else ConstantValue(None)
+    if isinstance(storage, SetValue):
+        return storage.m_update(vm, *args)
+    return ConstantValue(None)
+
+
+def _object_init(vm: Any, receiver: Value, *args: Value, **kwargs: Value) -> Value:
+    return ConstantValue(None)
+
+
+def _object_setattr(vm: Any, receiver: Any, name: Value, value: Value) -> Value:
+    receiver.generic_setattr(vm, name.constant(), value) if isinstance(receiver, ObjectValue) else receiver.setattr(vm, name.constant(), value)
+    return ConstantValue(None)
+
+
+def _object_delattr(vm: Any, receiver: Any, name: Value) -> Value:
+    if receiver.attrs.lookup(vm, name.constant()) is MISSING:
+        vm.throw(AttributeError, f"{receiver.cls.__name__!r} object has no attribute {name.constant()!r}")
+    return receiver.attrs.m___delitem__(vm, name)
+
+
+def _object_getattribute(vm: Any, receiver: Any, name: Value) -> Value:
+    if isinstance(receiver, ObjectValue):
+        return receiver.generic_getattr(vm, name.constant())
+    return vm.getattr(receiver, name.constant())
+
+
+def _object_eq(vm: Any, receiver: Value, other: Value) -> Value:
+    return ConstantValue(True if vm.is_same(receiver, other) else NotImplemented)
+
+
+def _object_hash(vm: Any, receiver: Value) -> Value:
+    real = receiver.real()
+    if real is MISSING:
+        vm.unsupported("FE024", f"hash of {receiver.describe()}", "it is the address of an object that does not exist yet")
+    return ConstantValue(object.__hash__(real))
+
+
+def _object_text(vm: Any, receiver: Value, *args: Value) -> Value:
+    try:
+        return ConstantValue(format(receiver.constant(), *[a.constant() for a in args]))
+    except NotConstant:
+        vm.unsupported("FE025", f"text of {receiver.describe()}")
+
+
+OBJECT_SLOTS = {
+    "__init__": _object_init,
+    "__setattr__": _object_setattr,
+    "__delattr__": _object_delattr,
+    "__getattribute__": _object_getattribute,
+    "__eq__": _object_eq,
+    "__hash__": _object_hash,
+    "__str__": _object_text,
+    "__repr__": _object_text,
+    "__format__": _object_text,
+    "__init_subclass__": _object_init,
+}
+
+__all__ = ["DictView", "MethodValue", "call_builtin", "intercepted"]

@@ -1,0 +1,31 @@
+"""Registration of handlers for callables that are not interpreted: builtins, C functions, torch functions, some Python ones."""
+
+from __future__ import annotations
+
+from typing import Any, Callable
+
+Handler = Callable[..., Any]
+HANDLERS: dict[Any, Handler] = {}
+NAMED: dict[str, Handler] = {}
+
+
+def handles(*objects: Any) -> Callable[[Handler], Handler]:
+    """The decorated function(vm, *args, **kwargs) stands for calls of these callables."""
+
+    def add(handler: Handler) -> Handler:
+        for obj in objects:
+            HANDLERS[obj] = handler
+        return handler
+
+    return add
+
+
+def named(*names: str) -> Callable[[Handler], Handler]:
+    """As ``handles`` for Python functions by ``module.qualname``, so that they need not be imported."""
+
+    def add(handler: Handler) -> Handler:
+        for name in names:
+            NAMED[name] = handler
+        return handler
+
+    return add

@@ -1,0 +1,101 @@
+"""torch functions that are questions about the capture or the thread, and others that need more than recording."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.overrides
+
+from ..values.base import Value
+from ..values.constant import ConstantValue
+from ..values.iterators import PythonIterator
+from ..values.tensor import TensorValue
+from .dispatch import fold
+from .registry import handles, named
+
+
+@named(
+    "torch.compiler.is_compiling", "torch.compiler.is_dynamo_compiling", "torch._dynamo.external_utils.is_compiling",
+    "torch._utils_internal.is_compiling", "transformers.utils.import_utils.is_torchdynamo_compiling", "transformers.utils.import_utils.is_tracing",
+)  # fmt: skip
+def is_compiling(vm: Any, *args: Value, **kwargs: Value) -> Value:
+    return ConstantValue(True)
+
+
+@named(
+    "torch.compiler.is_exporting", "transformers.utils.import_utils.is_torchdynamo_exporting", "transformers.utils.import_utils.is_jit_tracing",
+    "torch._jit_internal.is_scripting", "torch._C._get_tracing_state", "torch.jit._trace.is_tracing", "torch.onnx.is_in_onnx_export",
+    "transformers.utils.import_utils.is_fx_tracing", "torch.fx._symbolic_trace.is_fx_tracing", "transformers.utils.import_utils.is_torch_fx_proxy",
+    "transformers.utils.generic.is_torch_fx_proxy", "transformers.utils.import_utils.is_cuda_stream_capturing",
+)  # fmt: skip
+@handles(
+    torch._C._get_tracing_state, torch.jit.is_scripting, torch.jit.is_tracing, torch.overrides.has_torch_function,
+    torch.overrides.has_torch_function_unary, torch.overrides.has_torch_function_variadic, torch._C._is_torch_function_mode_enabled,
+)  # fmt: skip
+def is_false(vm: Any, *args: Value, **kwargs: Value) -> Value:
+    return ConstantValue(False)
+
+
+@handles(torch.is_tensor)
+def is_tensor(vm: Any, value: Value) -> Value:
+    return ConstantValue(isinstance(value, TensorValue))
+
+
+@handles(torch.is_floating_point, torch.is_complex, torch.numel)
+def question(vm: Any, value: Value, *args: Value, **kwargs: Value) -> Value:
+    vm.unsupported("FE011", "question about a tensor")
+
+
+for _fn in (torch.is_floating_point, torch.is_complex, torch.numel):
+    handles(_fn)(lambda vm, value=None, *args, _fn=_fn, **kwargs: vm.recorder.evaluate(vm, _fn, [value or kwargs["input"]], {}))
+
+
+@handles(torch._C._log_api_usage_once, torch._assert, torch._C._functorch.maybe_get_level)
+def ignored(vm: Any, *args: Value, **kwargs: Value) -> Value:
+    return ConstantValue(None)
+
+
+@handles(torch._assert)
+def assertion(vm: Any, condition: Value, message: Value) -> Value:
+    if isinstance(condition, TensorValue):
+        return vm.recorder.call_function(vm, torch._assert_async, [condition, message], {})
+    if not vm.truth(condition):
+        vm.throw(AssertionError, message)
+    return ConstantValue(None)
+
+
+def _state(fn: Any) -> None:
+    handles(fn)(lambda vm, *args, **kwargs: fold(vm, fn, list(args), kwargs))
+
+
+for _name in (
+    "is_grad_enabled", "is_inference_mode_enabled", "is_autocast_enabled", "get_autocast_dtype", "is_autocast_cache_enabled", "get_default_dtype",
+    "is_autocast_cpu_enabled", "get_autocast_gpu_dtype", "get_autocast_cpu_dtype", "promote_types", "result_type", "can_cast", "get_num_threads",
+):  # fmt: skip
+    if _name == "result_type":
+        continue
+    if hasattr(torch, _name):
+        _state(getattr(torch, _name))
+
+
+@named("torch.nn.modules.module.Module.parameters", "torch.nn.modules.module.Module.named_parameters_")
+def parameters(vm: Any, module: Value, *args: Value, **kwargs: Value) -> Value | None:
+    return None
+
+
+@named("torch.autograd.function.Function.apply")
+def autograd_function(vm: Any, *args: Value, **kwargs: Value) -> Value:
+    vm.unsupported("FE015", "torch.autograd.Function", "its backward is Python code that the graph cannot hold")
+
+
+@named("torch.utils.checkpoint.checkpoint")
+def checkpoint(vm: Any, function: Value, *args: Value, **kwargs: Value) -> Value:
+    for option in ("use_reentrant", "context_fn", "determinism_check", "debug", "preserve_rng_state", "early_stop"):
+        kwargs.pop(option, None)
+    if torch.is_grad_enabled():
+        vm.unsupported("FE016", "activation checkpointing while gradients are recorded")
+    return vm.call(function, list(args), kwargs)
+
+
+__all__ = ["PythonIterator"]

@@ -1,0 +1,515 @@
+"""The symbolic interpreter: Python's operations over tracked values."""
+
+from __future__ import annotations
+
+import builtins
+import inspect
+import sys
+import types
+from typing import Any, Callable, NoReturn
+
+import torch
+from opmill_guards.guard import Absent, Is, SameObject
+from opmill_guards.source import Attr, InstanceDict, Item, Pinned
+
+from .effects import Effects
+from .errors import Unsupported
+from .frame import Frame, bind, prepare
+from .library import call_builtin, construct, intercepted
+from .opcodes import handlers
+from .opcodes.control import Return, Yield
+from .options import CaptureOptions
+from .recorder import Recorder
+from .tracking import root_is_pinned, tracker
+from .values.base import MISSING, Lazy, NotConstant, Raised, Value
+from .values.constant import LITERALS, ConstantValue
+from .values.functions import BuiltinValue, CellValue, FunctionValue
+from .values.iterators import STOP, GeneratorValue, ItemsIterator, IteratorValue
+from .values.mapping import DictValue, SetValue
+from .values.modules import STORES, ModuleValue
+from .values.objects import ClassValue, ModuleObject, ObjectValue, find_in_mro
+from .values.sequence import ListValue, SequenceValue, TupleValue
+from .values.tensor import TensorValue
+
+BINARY = {
+    "+": "add", "-": "sub", "*": "mul", "/": "truediv", "//": "floordiv", "%": "mod", "**": "pow", "@": "matmul", "<<": "lshift", ">>": "rshift",
+    "&": "and", "|": "or", "^": "xor",
+}  # fmt: skip
+COMPARE = {"<": ("__lt__", "__gt__"), "<=": ("__le__", "__ge__"), "==": ("__eq__", "__eq__"), "!=": ("__ne__", "__ne__"), ">": ("__gt__", "__lt__"), ">=": ("__ge__", "__le__")}
+EXEMPT = {"torch", *sys.stdlib_module_names}
+
+
+class BreakHere(Exception):
+    """The root frame has reached the instruction before which the graph is to end."""
+
+
+def not_implemented(value: Value | None) -> bool:
+    return value is None or (type(value) is ConstantValue and value.value is NotImplemented)
+
+
+class Interpreter:
+    """One capture: frames, guards, effects, the graph. ``break_at``: how many root instructions run before the graph ends."""
+
+    def __init__(self, options: CaptureOptions, break_at: int | None = None) -> None:
+        self.options = options
+        self.break_at = break_at
+        self.recorder = Recorder(self)
+        self.effects = Effects()
+        self.frame: Frame | None = None
+        self.handled: Value | None = None
+        self.known: dict[int, tuple[Any, Value]] = {}
+        self.guards: dict[Any, Any] = {}
+        self.tree_guards: dict[Any, Any] = {}
+        self.tensor_guards: list[Any] = []
+        self.tree_tensors: list[Any] = []
+        self.modules: dict[int, ModuleValue] = {}
+        self.steps = 0
+        self.root_steps = 0
+        self.handlers = handlers()
+
+    # ---- wrapping --------------------------------------------------------------------------------------------------
+
+    def wrap(self, obj: Any, source: Any = None) -> Value:
+        """The tracked value of a Python object; with a source, guards are recorded of what is found there."""
+        kind = type(obj)
+        if kind in LITERALS and (source is None or type(source) is Pinned):
+            return ConstantValue(obj, source)
+        found = self.known.get(id(obj))
+        if found is not None and found[0] is obj:
+            value = found[1]
+            if source is not None and type(source) is not Pinned and source != value.source:
+                if value.source is None or type(value.source) is Pinned or root_is_pinned(value.source):
+                    self.guard(Is(source, obj))
+                else:
+                    self.guard(SameObject(value.source, source))
+            return value
+        value = tracker(kind)(self, obj, source)
+        if kind not in LITERALS and not (type(value) is ConstantValue and source is not None):
+            self.known[id(obj)] = (obj, value)
+        return value
+
+    def fresh(self, obj: Any) -> Value:
+        """The tracked value of something that the capture itself computed: containers are new ones."""
+        kind = type(obj)
+        if kind is tuple or kind is torch.Size:
+            return TupleValue([self.fresh(v) for v in obj], kind)
+        if kind is list:
+            return ListValue([self.fresh(v) for v in obj])
+        if kind is dict:
+            out = DictValue({})
+            for k, v in obj.items():
+                out.store(self, self.fresh(k), self.fresh(v))
+            return out
+        if kind is set or kind is frozenset:
+            values = [self.fresh(v) for v in obj]
+            return SetValue({self.key(v): v for v in values}, kind)
+        if kind in LITERALS:
+            return ConstantValue(obj)
+        if isinstance(obj, tuple) and hasattr(obj, "_fields"):
+            return TupleValue([self.fresh(v) for v in obj], kind)
+        return self.wrap(obj)
+
+    def plain(self, value: Value) -> Any:
+        """The Python object of a value, lists and dicts of constants rebuilt. Raises NotConstant."""
+        if isinstance(value, SequenceValue):
+            items = [self.plain(v) for v in value.values(self)]
+            if issubclass(value.cls, tuple) and hasattr(value.cls, "_fields"):
+                return value.cls(*items)
+            return value.cls(items)
+        if type(value) is DictValue:
+            return {self.plain(k): self.plain(v) for k, v in zip(value.key_values(self), value.all_values(self))}
+        if type(value) is SetValue:
+            return value.cls(self.plain(v) for v in value.items.values())
+        return value.constant()
+
+    # ---- guards ----------------------------------------------------------------------------------------------------
+
+    def guard(self, guard: Any) -> None:
+        source = guard.source if hasattr(guard, "source") else None
+        key = (type(guard), source, getattr(guard, "key", None), getattr(guard, "other", None))
+        where = self.tree_guards if source is not None and self.in_tree(source) else self.guards
+        where.setdefault(key, guard)
+
+    def guard_tensor(self, guard: Any, held: bool) -> None:
+        (self.tree_tensors if held else self.tensor_guards).append(guard)
+
+    def in_tree(self, source: Any) -> bool:
+        """Whether the source reads a dictionary of a tracked module directly: such facts belong to the module tree guard."""
+        if type(source) is not Item:
+            return False
+        base = source.base
+        if type(base) is Item and base.key in STORES:
+            base = base.base
+        return type(base) is InstanceDict and type(base.base) is Pinned and isinstance(base.base.object, torch.nn.Module)
+
+    def use_module(self, module: ModuleValue) -> None:
+        self.modules.setdefault(id(module.obj), module)
+
+    def class_source(self, owner: type, name: str, raw: Any) -> Any:
+        if owner.__module__.split(".")[0] in EXEMPT or issubclass(owner, torch.nn.Module):
+            return Pinned(raw, f"{owner.__qualname__}.{name}")
+        return Item(InstanceDict(Pinned(owner, owner.__qualname__)), name)
+
+    def guard_class(self, owner: type, name: str, raw: Any) -> None:
+        source = self.class_source(owner, name, raw)
+        if type(source) is not Pinned:
+            self.guard(Is(source, raw))
+
+    def read_global(self, namespace: dict[str, Any], name: str, module: Any = None) -> Value:
+        """A name of a module: assigned earlier in the capture, a global, or a builtin."""
+        changed = self.effects.globals.get((id(namespace), name))
+        if changed is not None:
+            if changed[2] is None:
+                self.throw(NameError, f"name {name!r} is not defined")
+            return changed[2]
+        exempt = str(namespace.get("__name__", "")).split(".")[0] in EXEMPT
+        value = namespace.get(name, MISSING)
+        pinned = Pinned(namespace, f"{namespace.get('__name__', '?')}.__dict__")
+        if value is not MISSING:
+            literal = type(value) in LITERALS
+            return self.wrap(value, Pinned(value, name) if exempt and not literal else Item(pinned, name))
+        if module is not None:
+            try:
+                return self.wrap(getattr(module, name))
+            except Exception as exc:
+                self.throw_real(exc)
+        if not exempt:
+            self.guard(Absent(pinned, name))
+        found = getattr(builtins, name, MISSING)
+        if found is MISSING:
+            self.throw(NameError, f"name {name!r} is not defined")
+        return self.wrap(found, Pinned(found, name))
+
+    # ---- errors ----------------------------------------------------------------------------------------------------
+
+    def location(self) -> str:
+        frame = self.frame
+        return f'  File "{frame.code.co_filename}", line {frame.line}, in {frame.code.co_name}' if frame else ""
+
+    def unsupported(self, code: str, what: str, why: str = "", hint: str = "") -> NoReturn:
+        raise Unsupported(code, what, why, hint, self.frame.where() if self.frame else "")
+
+    def throw(self, cls: type[BaseException], *args: Any) -> NoReturn:
+        """Raise an exception in the interpreted program."""
+        raise Raised(self.new_exception(cls, [a if isinstance(a, Value) else self.fresh(a) for a in args]))
+
+    def throw_real(self, exc: BaseException) -> NoReturn:
+        if isinstance(exc, (Unsupported, Raised)):
+            raise exc
+        if not isinstance(exc, Exception):
+            raise exc
+        if isinstance(exc, NotConstant):
+            self.unsupported("FE025", f"{exc} where a constant is needed")
+        raised = self.new_exception(type(exc), [self.fresh(a) if type(a) in LITERALS else ConstantValue(str(a)) for a in exc.args])
+        if isinstance(exc, AttributeError):
+            raised.attrs.store(self, ConstantValue("name"), ConstantValue(exc.name))
+        raise Raised(raised)
+
+    def new_exception(self, cls: type[BaseException], args: list[Value]) -> ObjectValue:
+        return ExceptionObject(cls, args)
+
+    def attempt(self, read: Callable[[], Value], cls: type[BaseException]) -> Value | None:
+        """What ``read`` gives, or None when the program raised ``cls``."""
+        handled = self.handled
+        try:
+            return read()
+        except Raised as raised:
+            if not issubclass(raised.value.python_type(), cls):
+                raise
+            self.handled = handled
+            return None
+
+    # ---- operations ------------------------------------------------------------------------------------------------
+
+    def key(self, value: Value) -> Any:
+        return value.key(self)
+
+    def truth(self, value: Value) -> bool:
+        return value.truth(self)
+
+    def is_same(self, left: Value, right: Value) -> bool:
+        if left is right:
+            return True
+        if type(left) is ConstantValue and type(right) is ConstantValue:
+            a, b = left.value, right.value
+            return a is b or (type(a) is type(b) and type(a) in (int, str, bytes, float) and a == b)
+        a, b = left.real(), right.real()
+        return a is not MISSING and a is b
+
+    def getattr(self, value: Value, name: str) -> Value:
+        return value.getattr(self, name)
+
+    def setattr(self, value: Value, name: str, new: Value) -> None:
+        value.setattr(self, name, new)
+
+    def bind(self, function: Value, owner: Value) -> Value:
+        from .values.functions import MethodValue
+
+        return MethodValue(function, owner)
+
+    def unary(self, name: str, value: Value) -> Value:
+        result = value.special(self, name, [])
+        if not_implemented(result):
+            symbol = {"__neg__": "-", "__pos__": "+", "__invert__": "~"}.get(name, name)
+            self.throw(TypeError, f"bad operand type for unary {symbol}: {value.python_type().__name__!r}")
+        return result  # type: ignore[return-value]
+
+    def binary(self, op: str, left: Value, right: Value) -> Value:
+        """``left op right`` with Python's rules of in-place, plain and reflected methods."""
+        inplace = op.endswith("=")
+        name = BINARY[op.rstrip("=")]
+        if inplace:
+            result = left.special(self, f"__i{name}__", [right])
+            if not not_implemented(result):
+                return result  # type: ignore[return-value]
+        lt, rt = left.python_type(), right.python_type()
+        tries = [(left, f"__{name}__", right), (right, f"__r{name}__", left)]
+        if lt is rt:
+            tries.pop()
+        elif issubclass(rt, lt) or (isinstance(right, TensorValue) and not isinstance(left, TensorValue)):
+            tries.reverse()
+        for owner, method, other in tries:
+            result = owner.special(self, method, [other])
+            if not not_implemented(result):
+                return result  # type: ignore[return-value]
+        self.throw(TypeError, f"unsupported operand type(s) for {op}: {lt.__name__!r} and {rt.__name__!r}")
+
+    def compare(self, op: str, left: Value, right: Value) -> Value:
+        name, reflected = COMPARE[op]
+        lt, rt = left.python_type(), right.python_type()
+        tries = [(left, name, right), (right, reflected, left)]
+        if lt is not rt and issubclass(rt, lt):
+            tries.reverse()
+        for owner, method, other in tries:
+            result = owner.special(self, method, [other])
+            if not not_implemented(result):
+                return result  # type: ignore[return-value]
+        if op in ("==", "!="):
+            if op == "!=":
+                for owner, other in ((left, right), (right, left)):
+                    result = owner.special(self, "__eq__", [other])
+                    if not not_implemented(result):
+                        return ConstantValue(not self.truth(result))  # type: ignore[arg-type]
+            return ConstantValue(self.is_same(left, right) == (op == "=="))
+        self.throw(TypeError, f"{op!r} not supported between instances of {lt.__name__!r} and {rt.__name__!r}")
+
+    def contains(self, container: Value, item: Value) -> bool:
+        if isinstance(container, TensorValue):
+            self.unsupported("FE030", "'in' a tensor", "the answer depends on data")
+        result = container.special(self, "__contains__", [item])
+        if result is not None and not_implemented(result):
+            return any(self.truth(self.compare("==", v, item)) for v in self.unpack(container))
+        if result is not None:
+            return self.truth(result)
+        return any(v is item or self.truth(self.compare("==", v, item)) for v in self.unpack(container))
+
+    def getitem(self, owner: Value, key: Value) -> Value:
+        result = owner.special(self, "__getitem__", [key])
+        if result is None:
+            self.throw(TypeError, f"{owner.python_type().__name__!r} object is not subscriptable")
+        if not_implemented(result):
+            self.unsupported("FE026", f"subscript of {owner.describe()} by {key.describe()}")
+        return result
+
+    def setitem(self, owner: Value, key: Value, value: Value) -> None:
+        if owner.special(self, "__setitem__", [key, value]) is None:
+            self.throw(TypeError, f"{owner.python_type().__name__!r} object does not support item assignment")
+
+    def iterate(self, value: Value) -> Value:
+        return value.iterate(self)
+
+    def next(self, iterator: Value) -> Any:
+        """The next item or STOP."""
+        if isinstance(iterator, IteratorValue):
+            return iterator.next(self)
+        result = self.attempt_next(iterator)
+        return STOP if result is None else result
+
+    def attempt_next(self, iterator: Value) -> Value | None:
+        def read() -> Value:
+            result = iterator.special(self, "__next__", [])
+            if result is None:
+                self.throw(TypeError, f"{iterator.python_type().__name__!r} object is not an iterator")
+            return result
+
+        return self.attempt(read, StopIteration)
+
+    def unpack(self, value: Value) -> list[Value]:
+        if isinstance(value, SequenceValue):
+            return value.values(self)
+        iterator = self.iterate(value)
+        out = []
+        while (item := self.next(iterator)) is not STOP:
+            out.append(item)
+        return out
+
+    def sequence_iterator(self, owner: Value) -> Value:
+        def read(vm: Any, i: int) -> Any:
+            found = self.attempt(lambda: self.getitem(owner, ConstantValue(i)), IndexError)
+            return STOP if found is None else found
+
+        return ItemsIterator(read)
+
+    def fresh_list(self, items: list[Value]) -> Value:
+        return ListValue(items)
+
+    # ---- calls -----------------------------------------------------------------------------------------------------
+
+    def call(self, fn: Value, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        return fn.call(self, args, kwargs)
+
+    def call_builtin(self, obj: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        return call_builtin(self, obj, args, kwargs)
+
+    def construct(self, cls: ClassValue, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        return construct(self, cls.obj, args, kwargs)
+
+    def inline(self, fn: FunctionValue, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        """Call a Python function by interpreting its bytecode (unless the library knows it)."""
+        if fn.obj is not None:
+            known = intercepted(self, fn.obj, args, kwargs)
+            if known is not None:
+                return known
+        depth = self.frame.depth + 1 if self.frame is not None else 0
+        if depth > self.options.max_depth:
+            self.unsupported("FE064", f"call of {fn.qualname}", f"more than {self.options.max_depth} nested calls")
+        frame = self.make_frame(fn, bind(self, fn, args, kwargs), depth)
+        flags = fn.code.co_flags
+        if flags & inspect.CO_GENERATOR:
+            return GeneratorValue(frame, self.advance)
+        if flags & (inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITERABLE_COROUTINE):
+            self.unsupported("FE060", f"asynchronous function {fn.qualname}")
+        return self.run(frame).value
+
+    def make_frame(self, fn: FunctionValue, bound: dict[str, Any], depth: int) -> Frame:
+        prepared = prepare(fn.code, self.handlers)
+        frame = Frame(prepared, fn.code, fn, fn.globals, depth)
+        frame.locals = bound
+        for name in fn.code.co_cellvars:
+            frame.cells[name] = CellValue(bound.get(name, MISSING))
+        for name, cell in zip(fn.code.co_freevars, fn.closure):
+            if not isinstance(cell, CellValue):
+                cell = self.wrap(cell, Pinned(cell, name))
+            frame.cells[name] = cell
+        return frame
+
+    def advance(self, frame: Frame, sent: Value | None, thrown: Value | None) -> tuple[bool, Value]:
+        """Run a generator's frame to its next yield or its end."""
+        if frame.pc > 0:
+            frame.push(sent if sent is not None else ConstantValue(None))
+        caller_handled = self.handled
+        result = self.run(frame, thrown)
+        self.handled = caller_handled
+        return isinstance(result, Yield), result.value
+
+    def run(self, frame: Frame, thrown: Value | None = None) -> Any:
+        """Interpret until the frame returns or yields. Raises Raised for an exception that the frame does not handle."""
+        caller = self.frame
+        self.frame = frame
+        instructions, handlers_ = frame.prepared.instructions, frame.prepared.handlers
+        pending = thrown
+        try:
+            while True:
+                pc = frame.pc
+                ins = instructions[pc if pending is None else max(0, pc - 1)]
+                try:
+                    if pending is not None:
+                        exc, pending = pending, None
+                        raise Raised(exc)
+                    if frame.root:
+                        self.root_step(frame)
+                    handler = handlers_[pc]
+                    if handler is None:
+                        self.unsupported("FE001", f"instruction {ins.opname}")
+                    frame.pc = pc + 1
+                    self.steps += 1
+                    result = handler(self, frame, ins)
+                    if result is not None:
+                        return result
+                except Raised as raised:
+                    if not unwind(frame, ins, raised):
+                        raise
+                except NotConstant as exc:
+                    self.unsupported("FE025", f"{exc} where a constant is needed")
+        except Unsupported as exc:
+            if not exc.where:
+                exc.where = frame.where()
+            raise
+        finally:
+            self.frame = caller
+
+    def root_step(self, frame: Frame) -> None:
+        if self.root_steps == self.break_at:
+            raise BreakHere
+        self.root_steps += 1
+        if self.steps > self.options.max_steps:
+            self.unsupported("FE065", "the loop", f"more than {self.options.max_steps} instructions", "loops on constants are unrolled")
+
+
+def unwind(frame: Frame, ins: Any, raised: Raised) -> bool:
+    """Go to the handler of an exception; False when the frame has none here."""
+    handler = ins.handler
+    if handler is None:
+        return False
+    del frame.stack[handler.depth :]
+    if handler.lasti:
+        frame.push(ConstantValue(frame.pc))
+    frame.push(raised.value)
+    frame.jump(handler.target)
+    return True
+
+
+class ExceptionObject(ObjectValue):
+    """An exception raised or made in captured code."""
+
+    def __init__(self, cls: type[BaseException], args: list[Value]) -> None:
+        super().__init__(cls)
+        self.args = args
+        self.cause: Value | None = None
+
+    def generic_getattr(self, vm: Any, name: str) -> Value:
+        if name == "args":
+            return TupleValue(list(self.args))
+        if name == "value" and issubclass(self.cls, StopIteration):
+            return self.args[0] if self.args else ConstantValue(None)
+        if name in ("__cause__", "__context__"):
+            return self.cause or ConstantValue(None)
+        if name == "__traceback__":
+            return ConstantValue(None)
+        if name == "__suppress_context__":
+            return ConstantValue(self.cause is not None)
+        if name == "with_traceback":
+            from .values.base import BuiltinMethod
+
+            return BuiltinMethod(self, name)
+        return super().generic_getattr(vm, name)
+
+    def generic_setattr(self, vm: Any, name: str, value: Value) -> None:
+        if name in ("__cause__", "__context__", "__traceback__", "__suppress_context__"):
+            if name == "__cause__":
+                self.cause = value
+            return
+        if name == "args":
+            self.args = vm.unpack(value)
+            return
+        super().generic_setattr(vm, name, value)
+
+    def m_with_traceback(self, vm: Any, tb: Value) -> Value:
+        return self
+
+    def m_add_note(self, vm: Any, note: Value) -> Value:
+        return ConstantValue(None)
+
+    def real_exception(self, vm: Any) -> BaseException:
+        return self.cls(*[vm.plain(a) for a in self.args])
+
+    def special(self, vm: Any, name: str, args: list[Value]) -> Value | None:
+        if name in ("__str__", "__repr__") and not isinstance(find_in_mro(self.cls.__mro__, name)[1], types.FunctionType):
+            try:
+                return ConstantValue(getattr(self.real_exception(vm), name)())
+            except NotConstant:
+                vm.unsupported("FE025", "text of an exception with values unknown at capture")
+        return super().special(vm, name, args)
+
+
+__all__ = ["Attr", "BreakHere", "BuiltinValue", "ExceptionObject", "Interpreter", "Lazy", "ModuleObject", "Return"]

@@ -1,0 +1,267 @@
+"""Jumps, loops, calls, returns, generators, making functions."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from ..values.base import MISSING, Raised
+from ..values.constant import ConstantValue
+from ..values.functions import FunctionValue
+from ..values.iterators import STOP, GeneratorValue, IteratorValue
+from ..values.mapping import mapping_of
+from ..values.sequence import ListValue
+from .registry import opcode
+
+
+class Return(Exception):
+    """Not raised: what a handler gives to end the frame with a value."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+
+class Yield:
+    """What a handler gives to suspend the frame."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+
+@opcode("JUMP_FORWARD", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT", "JUMP")
+def jump(vm: Any, frame: Any, ins: Any) -> None:
+    frame.jump(ins.target)
+
+
+@opcode("POP_JUMP_IF_FALSE")
+def pop_jump_if_false(vm: Any, frame: Any, ins: Any) -> None:
+    if not vm.truth(frame.pop()):
+        frame.jump(ins.target)
+
+
+@opcode("POP_JUMP_IF_TRUE")
+def pop_jump_if_true(vm: Any, frame: Any, ins: Any) -> None:
+    if vm.truth(frame.pop()):
+        frame.jump(ins.target)
+
+
+def is_none(value: Any) -> bool:
+    return type(value) is ConstantValue and value.value is None
+
+
+@opcode("POP_JUMP_IF_NONE")
+def pop_jump_if_none(vm: Any, frame: Any, ins: Any) -> None:
+    if is_none(frame.pop()):
+        frame.jump(ins.target)
+
+
+@opcode("POP_JUMP_IF_NOT_NONE")
+def pop_jump_if_not_none(vm: Any, frame: Any, ins: Any) -> None:
+    if not is_none(frame.pop()):
+        frame.jump(ins.target)
+
+
+@opcode("JUMP_IF_TRUE_OR_POP", until=(3, 11))
+def jump_if_true_or_pop(vm: Any, frame: Any, ins: Any) -> None:
+    if vm.truth(frame.stack[-1]):
+        frame.jump(ins.target)
+    else:
+        frame.pop()
+
+
+@opcode("JUMP_IF_FALSE_OR_POP", until=(3, 11))
+def jump_if_false_or_pop(vm: Any, frame: Any, ins: Any) -> None:
+    if not vm.truth(frame.stack[-1]):
+        frame.jump(ins.target)
+    else:
+        frame.pop()
+
+
+@opcode("GET_ITER")
+def get_iter(vm: Any, frame: Any, ins: Any) -> None:
+    frame.push(vm.iterate(frame.pop()))
+
+
+@opcode("FOR_ITER")
+def for_iter(vm: Any, frame: Any, ins: Any) -> None:
+    item = vm.next(frame.stack[-1])
+    if item is not STOP:
+        frame.push(item)
+        return
+    if sys.version_info < (3, 12):
+        frame.pop()
+        frame.jump(ins.target)
+    elif sys.version_info < (3, 13):
+        frame.pop()
+        frame.jump(ins.target)
+        frame.pc += 1  # the target is END_FOR, which pops what was not pushed
+    else:
+        frame.jump(ins.target)
+        frame.pc += 1  # END_FOR; then POP_TOP takes the iterator
+
+
+@opcode("RETURN_VALUE")
+def return_value(vm: Any, frame: Any, ins: Any) -> Any:
+    return Return(frame.pop())
+
+
+@opcode("RETURN_CONST", since=(3, 12))
+def return_const(vm: Any, frame: Any, ins: Any) -> Any:
+    return Return(vm.fresh(ins.argval))
+
+
+@opcode("RETURN_GENERATOR")
+def return_generator(vm: Any, frame: Any, ins: Any) -> Any:
+    frame.push(ConstantValue(None))  # popped by the POP_TOP that follows
+
+
+@opcode("YIELD_VALUE")
+def yield_value(vm: Any, frame: Any, ins: Any) -> Any:
+    return Yield(frame.pop())
+
+
+@opcode("GET_YIELD_FROM_ITER")
+def get_yield_from_iter(vm: Any, frame: Any, ins: Any) -> None:
+    frame.push(vm.iterate(frame.pop()))
+
+
+@opcode("SEND")
+def send(vm: Any, frame: Any, ins: Any) -> None:
+    value = frame.pop()
+    receiver = frame.stack[-1]
+    if isinstance(receiver, GeneratorValue):
+        item = receiver.step(vm, sent=None if is_none(value) else value)
+        returned = receiver.returned if item is STOP and receiver.returned is not MISSING else ConstantValue(None)
+    else:
+        item = vm.next(receiver)
+        returned = ConstantValue(None)
+    if item is not STOP:
+        frame.push(item)
+        return
+    if sys.version_info < (3, 12):
+        frame.stack[-1] = returned
+    else:
+        frame.push(returned)
+    frame.jump(ins.target)
+
+
+@opcode("END_SEND", since=(3, 12))
+def end_send(vm: Any, frame: Any, ins: Any) -> None:
+    value = frame.pop()
+    frame.stack[-1] = value
+
+
+@opcode("ASYNC_GEN_WRAP", "GET_AWAITABLE", "GET_AITER", "GET_ANEXT", "BEFORE_ASYNC_WITH", "END_ASYNC_FOR")
+def asynchronous(vm: Any, frame: Any, ins: Any) -> None:
+    vm.unsupported("FE060", "asynchronous code")
+
+
+@opcode("KW_NAMES", until=(3, 12))
+def kw_names(vm: Any, frame: Any, ins: Any) -> None:
+    frame.kwnames = ins.argval
+
+
+@opcode("CALL")
+def call(vm: Any, frame: Any, ins: Any) -> None:
+    names, frame.kwnames = frame.kwnames, ()
+    do_call(vm, frame, ins.argval or 0, names)
+
+
+@opcode("CALL_KW", since=(3, 13))
+def call_kw(vm: Any, frame: Any, ins: Any) -> None:
+    names = vm.plain(frame.pop())
+    do_call(vm, frame, ins.argval or 0, names)
+
+
+def do_call(vm: Any, frame: Any, count: int, names: tuple[str, ...]) -> None:
+    args = frame.popn(count)
+    second = frame.pop()
+    first = frame.pop()
+    if sys.version_info >= (3, 13):
+        function, receiver = first, second
+    else:
+        function, receiver = (second, MISSING) if first is MISSING else (first, second)
+    if receiver is not MISSING:
+        args.insert(0, receiver)
+    kwargs = {}
+    if names:
+        split = len(args) - len(names)
+        kwargs = dict(zip(names, args[split:]))
+        args = args[:split]
+    frame.push(vm.call(function, args, kwargs))
+
+
+@opcode("CALL_FUNCTION_EX")
+def call_function_ex(vm: Any, frame: Any, ins: Any) -> None:
+    kwargs = {}
+    if (ins.argval or 0) & 1:
+        mapping = mapping_of(frame.pop())
+        if mapping is None:
+            vm.unsupported("FE061", "** of something other than a dict")
+        for key, value in zip(mapping.key_values(vm), mapping.all_values(vm)):
+            kwargs[key.constant()] = value
+    args = vm.unpack(frame.pop())
+    second = frame.pop()
+    first = frame.stack[-1] if frame.stack else None
+    if sys.version_info >= (3, 13):
+        frame.pop()
+        function = first
+        if second is not MISSING:
+            args.insert(0, second)
+    else:
+        function = second
+        if first is MISSING:
+            frame.pop()
+    frame.push(vm.call(function, list(args), kwargs))
+
+
+@opcode("CALL_INTRINSIC_1", since=(3, 12))
+def call_intrinsic_1(vm: Any, frame: Any, ins: Any) -> None:
+    number = ins.argval
+    if number == 3:  # stopiteration_error
+        return
+    if number == 5:  # unary positive
+        frame.push(vm.unary("__pos__", frame.pop()))
+    elif number == 6:  # list to tuple
+        from .containers import list_to_tuple
+
+        list_to_tuple(vm, frame, ins)
+    else:
+        vm.unsupported("FE062", f"intrinsic {number}")
+
+
+@opcode("MAKE_FUNCTION")
+def make_function(vm: Any, frame: Any, ins: Any) -> None:
+    code = frame.pop().constant()
+    flags = (ins.argval or 0) if sys.version_info < (3, 13) else 0
+    closure = tuple(frame.pop().items) if flags & 8 else ()
+    annotations = frame.pop() if flags & 4 else None
+    kwdefaults = {k.constant(): v for k, v in frame.pop().items.values()} if flags & 2 else {}
+    defaults = list(frame.pop().items) if flags & 1 else []
+    frame.push(FunctionValue(code, frame.globals, code.co_name, code.co_qualname, defaults, kwdefaults, closure))
+    del annotations
+
+
+@opcode("SET_FUNCTION_ATTRIBUTE", since=(3, 13))
+def set_function_attribute(vm: Any, frame: Any, ins: Any) -> None:
+    function = frame.pop()
+    value = frame.pop()
+    if ins.argval == 8:
+        function.closure = tuple(value.items)
+    elif ins.argval == 2:
+        function.kwdefaults = {k.constant(): v for k, v in value.items.values()}
+    elif ins.argval == 1:
+        function.defaults = list(value.items)
+    frame.push(function)
+
+
+@opcode("LOAD_BUILD_CLASS")
+def load_build_class(vm: Any, frame: Any, ins: Any) -> None:
+    vm.unsupported("FE063", "a class statement", "classes made in captured code are not tracked", "move the class out of the function")
+
+
+__all__ = ["IteratorValue", "ListValue", "Raised", "Return", "Yield"]

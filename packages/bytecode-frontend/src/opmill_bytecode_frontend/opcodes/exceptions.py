@@ -1,0 +1,98 @@
+"""Raising, handlers, with-blocks."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from ..values.base import Raised
+from ..values.constant import ConstantValue
+from ..values.objects import ClassValue, bind_descriptor, find_in_mro
+from ..values.sequence import TupleValue
+from ..values.base import MISSING
+from .registry import opcode
+
+
+@opcode("RAISE_VARARGS")
+def raise_varargs(vm: Any, frame: Any, ins: Any) -> None:
+    cause = frame.pop() if ins.argval == 2 else None
+    if not ins.argval:
+        if vm.handled is None:
+            vm.throw(RuntimeError, "No active exception to reraise")
+        raise Raised(vm.handled)
+    exc = frame.pop()
+    if isinstance(exc, ClassValue):
+        exc = vm.call(exc, [], {})
+    if not issubclass(exc.python_type(), BaseException):
+        vm.throw(TypeError, "exceptions must derive from BaseException")
+    if cause is not None:
+        exc.cause = cause
+    raise Raised(exc)
+
+
+@opcode("PUSH_EXC_INFO")
+def push_exc_info(vm: Any, frame: Any, ins: Any) -> None:
+    exc = frame.pop()
+    frame.push(vm.handled if vm.handled is not None else ConstantValue(None))
+    frame.push(exc)
+    vm.handled = exc
+
+
+@opcode("POP_EXCEPT")
+def pop_except(vm: Any, frame: Any, ins: Any) -> None:
+    previous = frame.pop()
+    vm.handled = None if isinstance(previous, ConstantValue) else previous
+
+
+@opcode("CHECK_EXC_MATCH")
+def check_exc_match(vm: Any, frame: Any, ins: Any) -> None:
+    wanted = frame.pop()
+    classes = [v.constant() for v in vm.unpack(wanted)] if isinstance(wanted, TupleValue) else [wanted.constant()]
+    frame.push(ConstantValue(issubclass(frame.stack[-1].python_type(), tuple(classes))))
+
+
+@opcode("RERAISE")
+def reraise(vm: Any, frame: Any, ins: Any) -> None:
+    raise Raised(frame.pop())
+
+
+def special_method(vm: Any, value: Any, name: str) -> Any:
+    cls = value.python_type()
+    owner, raw = find_in_mro(cls.__mro__, name)
+    if raw is MISSING:
+        message = f"{cls.__name__!r} object does not support the context manager protocol"
+        vm.throw(TypeError, message + (" (missed __exit__ method)" if name == "__exit__" else ""))
+    if value.find_method(name) is not None:
+        return vm.getattr(value, name)
+    return bind_descriptor(vm, owner, name, raw, value, vm.wrap(cls))
+
+
+@opcode("BEFORE_WITH")
+def before_with(vm: Any, frame: Any, ins: Any) -> None:
+    manager = frame.pop()
+    enter = special_method(vm, manager, "__enter__")
+    frame.push(special_method(vm, manager, "__exit__"))
+    frame.push(vm.call(enter, [], {}))
+
+
+@opcode("WITH_EXCEPT_START")
+def with_except_start(vm: Any, frame: Any, ins: Any) -> None:
+    exc = frame.stack[-1]
+    leave = frame.stack[-4]
+    frame.push(vm.call(leave, [vm.wrap(exc.python_type()), exc, ConstantValue(None)], {}))
+
+
+@opcode("CLEANUP_THROW", since=(3, 12))
+def cleanup_throw(vm: Any, frame: Any, ins: Any) -> None:
+    exc = frame.pop()
+    frame.popn(2)
+    if not issubclass(exc.python_type(), StopIteration):
+        raise Raised(exc)
+    frame.push(ConstantValue(None))
+    frame.push(vm.getattr(exc, "value"))
+
+
+@opcode("SETUP_ANNOTATIONS")
+def setup_annotations(vm: Any, frame: Any, ins: Any) -> None:
+    if sys.version_info:
+        vm.unsupported("FE063", "annotations in a class body")

@@ -1,0 +1,192 @@
+"""Constants, locals, cells, globals, names, stack shuffling."""
+
+from __future__ import annotations
+
+import sys
+import types
+from typing import Any
+
+from ..values.base import MISSING, Lazy
+from ..values.constant import ConstantValue
+from ..values.functions import CellValue
+from .registry import opcode
+
+NULL = MISSING
+
+
+@opcode("RESUME", "NOP", "CACHE", "PRECALL", "MAKE_CELL", "COPY_FREE_VARS", "EXTENDED_ARG", "JUMP_BACKWARD_NO_INTERRUPT_", "NOT_TAKEN")
+def nop(vm: Any, frame: Any, ins: Any) -> None:
+    pass
+
+
+@opcode("LOAD_CONST")
+def load_const(vm: Any, frame: Any, ins: Any) -> None:
+    value = ins.argval
+    kind = type(value)
+    frame.push(vm.fresh(value) if kind is tuple or kind is frozenset or kind is types.CodeType else ConstantValue(value))
+
+
+@opcode("LOAD_FAST", "LOAD_FAST_CHECK")
+def load_fast(vm: Any, frame: Any, ins: Any) -> None:
+    frame.push(read_local(vm, frame, ins.argval))
+
+
+def read_local(vm: Any, frame: Any, name: str) -> Any:
+    value = frame.locals.get(name, MISSING)
+    if value is MISSING:
+        vm.throw(UnboundLocalError, f"cannot access local variable '{name}' where it is not associated with a value")
+    if type(value) is Lazy:
+        value = frame.locals[name] = vm.wrap(value.obj, value.source)
+    return value
+
+
+@opcode("LOAD_FAST_LOAD_FAST")
+def load_fast_twice(vm: Any, frame: Any, ins: Any) -> None:
+    frame.push(read_local(vm, frame, ins.argval[0]))
+    frame.push(read_local(vm, frame, ins.argval[1]))
+
+
+@opcode("LOAD_FAST_AND_CLEAR")
+def load_fast_and_clear(vm: Any, frame: Any, ins: Any) -> None:
+    frame.push(frame.locals.pop(ins.argval, MISSING))
+
+
+@opcode("STORE_FAST")
+def store_fast(vm: Any, frame: Any, ins: Any) -> None:
+    value = frame.pop()
+    if value is MISSING:
+        frame.locals.pop(ins.argval, None)
+    else:
+        frame.locals[ins.argval] = value
+
+
+@opcode("STORE_FAST_LOAD_FAST")
+def store_load(vm: Any, frame: Any, ins: Any) -> None:
+    frame.locals[ins.argval[0]] = frame.pop()
+    frame.push(read_local(vm, frame, ins.argval[1]))
+
+
+@opcode("STORE_FAST_STORE_FAST")
+def store_twice(vm: Any, frame: Any, ins: Any) -> None:
+    frame.locals[ins.argval[0]] = frame.pop()
+    frame.locals[ins.argval[1]] = frame.pop()
+
+
+@opcode("DELETE_FAST")
+def delete_fast(vm: Any, frame: Any, ins: Any) -> None:
+    if frame.locals.pop(ins.argval, MISSING) is MISSING:
+        vm.throw(UnboundLocalError, f"cannot access local variable '{ins.argval}' where it is not associated with a value")
+
+
+@opcode("LOAD_CLOSURE")
+def load_closure(vm: Any, frame: Any, ins: Any) -> None:
+    frame.push(frame.cells[ins.argval])
+
+
+@opcode("STORE_CLOSURE")
+def store_closure(vm: Any, frame: Any, ins: Any) -> None:
+    value = frame.pop()
+    frame.cells[ins.argval] = value if isinstance(value, CellValue) else CellValue(value)
+
+
+@opcode("LOAD_DEREF", "LOAD_CLASSDEREF")
+def load_deref(vm: Any, frame: Any, ins: Any) -> None:
+    value = frame.cells[ins.argval].get(vm)
+    if value is MISSING:
+        vm.throw(NameError, f"cannot access free variable '{ins.argval}' where it is not associated with a value in enclosing scope")
+    if type(value) is Lazy:
+        value = vm.wrap(value.obj, value.source)
+        frame.cells[ins.argval].content = value
+    frame.push(value)
+
+
+@opcode("STORE_DEREF")
+def store_deref(vm: Any, frame: Any, ins: Any) -> None:
+    frame.cells[ins.argval].set(vm, frame.pop())
+
+
+@opcode("DELETE_DEREF")
+def delete_deref(vm: Any, frame: Any, ins: Any) -> None:
+    frame.cells[ins.argval].set(vm, MISSING)
+    frame.cells[ins.argval].obj = None
+
+
+@opcode("LOAD_GLOBAL")
+def load_global(vm: Any, frame: Any, ins: Any) -> None:
+    value = vm.read_global(frame.globals, ins.argval)
+    null_first = sys.version_info < (3, 13)
+    if ins.flag & 1 and null_first:
+        frame.push(NULL)
+    frame.push(value)
+    if ins.flag & 1 and not null_first:
+        frame.push(NULL)
+
+
+@opcode("LOAD_NAME")
+def load_name(vm: Any, frame: Any, ins: Any) -> None:
+    if ins.argval in frame.locals:
+        frame.push(read_local(vm, frame, ins.argval))
+    else:
+        frame.push(vm.read_global(frame.globals, ins.argval))
+
+
+@opcode("STORE_NAME")
+def store_name(vm: Any, frame: Any, ins: Any) -> None:
+    frame.locals[ins.argval] = frame.pop()
+
+
+@opcode("STORE_GLOBAL")
+def store_global(vm: Any, frame: Any, ins: Any) -> None:
+    vm.effects.store_global(frame.globals, ins.argval, frame.pop())
+
+
+@opcode("DELETE_GLOBAL")
+def delete_global(vm: Any, frame: Any, ins: Any) -> None:
+    vm.read_global(frame.globals, ins.argval)
+    vm.effects.store_global(frame.globals, ins.argval, None)
+
+
+@opcode("PUSH_NULL")
+def push_null(vm: Any, frame: Any, ins: Any) -> None:
+    frame.push(NULL)
+
+
+@opcode("POP_TOP", "END_FOR")
+def pop_top(vm: Any, frame: Any, ins: Any) -> None:
+    frame.pop()
+
+
+@opcode("COPY")
+def copy(vm: Any, frame: Any, ins: Any) -> None:
+    frame.push(frame.stack[-ins.argval])
+
+
+@opcode("SWAP")
+def swap(vm: Any, frame: Any, ins: Any) -> None:
+    stack = frame.stack
+    stack[-1], stack[-ins.argval] = stack[-ins.argval], stack[-1]
+
+
+@opcode("LOAD_ASSERTION_ERROR")
+def load_assertion_error(vm: Any, frame: Any, ins: Any) -> None:
+    frame.push(vm.wrap(AssertionError))
+
+
+@opcode("IMPORT_NAME")
+def import_name(vm: Any, frame: Any, ins: Any) -> None:
+    fromlist, level = frame.pop(), frame.pop()
+    globals_ = {k: frame.globals.get(k) for k in ("__name__", "__package__", "__spec__", "__path__") if k in frame.globals}
+    try:
+        module = __import__(ins.argval, globals_, None, vm.plain(fromlist), level.constant())
+    except Exception as exc:
+        vm.throw_real(exc)
+    frame.push(vm.wrap(module))
+
+
+@opcode("IMPORT_FROM")
+def import_from(vm: Any, frame: Any, ins: Any) -> None:
+    module = frame.stack[-1]
+    found = vm.attempt(lambda: vm.getattr(module, ins.argval), AttributeError)
+    if found is None:
+        found = vm.wrap(sys.modules.get(f"{module.constant().__name__}.{ins.argval}"))
+    frame.push(found)

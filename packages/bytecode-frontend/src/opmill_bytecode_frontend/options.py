@@ -1,0 +1,15 @@
+"""Options of a capture; frozen, hashable: part of a cache key as a whole."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class CaptureOptions:
+    """``recompile_limit``: entries of one function before it runs eagerly; ``max_steps``: instructions interpreted in one capture
+    (a loop on constants is unrolled; beyond this it is refused); ``max_depth``: nested inlined calls."""
+
+    recompile_limit: int = 8
+    max_steps: int = 2_000_000
+    max_depth: int = 150

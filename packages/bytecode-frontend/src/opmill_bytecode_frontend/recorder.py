@@ -1,0 +1,184 @@
+"""Records tensor operations as FX nodes and runs each on fakes to know what it gives."""
+
+from __future__ import annotations
+
+import operator
+import re
+from typing import Any
+
+import torch
+from opmill_fake_tensors import FakeContext, FakeTensor
+from opmill_fake_tensors.errors import FakeTensorError
+
+from .errors import Unsupported
+from .values.base import Lazy, Machine, NotConstant, Value
+from .values.constant import ConstantValue
+from .values.mapping import DictValue
+from .values.sequence import ListValue, SequenceValue, SliceValue, TupleValue
+from .values.tensor import TensorValue
+
+#: Python objects that may stand in a graph as arguments.
+PLAIN = (
+    type(None), bool, int, float, complex, str, bytes, type(...), torch.dtype, torch.device, torch.layout, torch.memory_format, torch.Size,
+    torch.Generator, slice,
+)  # fmt: skip
+
+
+class NotGraphable(Exception):
+    """A value cannot be an argument of a graph node."""
+
+
+class Recorder:
+    """The graph being captured. ``inputs``: tensors that become placeholders, in order of first use; ``attributes``: parameters, buffers."""
+
+    def __init__(self, vm: Machine) -> None:
+        self.vm = vm
+        self.graph = torch.fx.Graph()
+        self.context = FakeContext()
+        self.inputs: list[TensorValue] = []
+        self.attributes: dict[str, torch.Tensor] = {}
+        self.by_fake: dict[int, TensorValue] = {}
+        self.anchor: torch.fx.Node | None = None
+        self.operations = 0
+
+    # ---- arguments -------------------------------------------------------------------------------------------------
+
+    def node_of(self, value: TensorValue) -> torch.fx.Node:
+        if value.node is None:
+            value.node = self._input_node(value)
+        return value.node
+
+    def _input_node(self, value: TensorValue) -> torch.fx.Node:
+        name = re.sub(r"\.__dict__|'_modules'|'_parameters'|'_buffers'", "", str(value.source))
+        name = re.sub(r"\W+", "_", name).strip("_") or "tensor"
+        if getattr(value, "held", False):
+            base = name = "p_" + name
+            count = 0
+            while name in self.attributes:
+                count += 1
+                name = f"{base}_{count}"
+            self.attributes[name] = value.obj
+            with self.graph.inserting_before(None):
+                return self.graph.get_attr(name)
+        previous = self.inputs[-1].node if self.inputs else None
+        first = next(iter(self.graph.nodes), None)
+        self.inputs.append(value)
+        if previous is not None:
+            with self.graph.inserting_after(previous):
+                return self.graph.placeholder(name)
+        if first is not None:
+            with self.graph.inserting_before(first):
+                return self.graph.placeholder(name)
+        return self.graph.placeholder(name)
+
+    def is_operand(self, value: Value) -> bool:
+        try:
+            self.lower(value, fakes=True)
+        except NotGraphable:
+            return False
+        return True
+
+    def lower(self, value: Any, fakes: bool) -> Any:
+        """The argument for the graph (nodes) or for the run on fakes."""
+        kind = type(value)
+        if kind is TensorValue:
+            return value.fake if fakes else self.node_of(value)
+        if kind is ConstantValue:
+            if isinstance(value.value, PLAIN) or callable(value.value):
+                return value.value
+            raise NotGraphable(value.describe())
+        if kind is Lazy:
+            return self.lower(self.vm.wrap(value.obj, value.source), fakes)
+        if isinstance(value, SequenceValue):
+            items = [self.lower(v, fakes) for v in value.values(self.vm)]
+            if value.cls in (list, tuple):
+                return value.cls(items)
+            return torch.Size(items) if value.cls is torch.Size and fakes else tuple(items)
+        if kind is DictValue:
+            return {k.constant(): self.lower(v, fakes) for k, v in zip(value.key_values(self.vm), value.all_values(self.vm))}
+        if kind is SliceValue:
+            return slice(*[self.lower(v, fakes) for v in value.parts])
+        try:
+            plain = value.constant()
+        except NotConstant:
+            raise NotGraphable(value.describe()) from None
+        if isinstance(plain, PLAIN) or (callable(plain) and not isinstance(plain, torch.nn.Module)) or isinstance(plain, torch._C._SDPBackend):
+            return plain
+        raise NotGraphable(value.describe())
+
+    # ---- operations ------------------------------------------------------------------------------------------------
+
+    def call_function(self, vm: Machine, target: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        return self._operate(vm, "call_function", target, target, args, kwargs)
+
+    def call_method(self, vm: Machine, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        return self._operate(vm, "call_method", name, getattr(torch.Tensor, name), args, kwargs)
+
+    def attribute(self, vm: Machine, value: TensorValue, name: str) -> Value:
+        """A property of a tensor: a constant (shape, dtype) or a tensor (T, real, data)."""
+        result = getattr(value.fake, name)
+        if isinstance(result, torch.Tensor):
+            node = self.graph.call_function(getattr, (self.node_of(value), name))
+            return self.track(vm, result, node)
+        return vm.fresh(result)
+
+    def evaluate(self, vm: Machine, function: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        """A question about a tensor whose answer is a constant."""
+        plain = [self.lower(a, True) for a in args]
+        named = {k: self.lower(v, True) for k, v in kwargs.items()}
+        return vm.fresh(self._guarded(vm, function, plain, named))
+
+    def _guarded(self, vm: Machine, function: Any, args: Any, kwargs: Any) -> Any:
+        try:
+            return function(*args, **kwargs)
+        except FakeTensorError as exc:
+            hint = "compute it outside of the compiled function, or with tensor operations such as torch.where"
+            raise Unsupported("FE030", f"{getattr(function, '__name__', function)} of a tensor", str(exc), hint) from None
+        except Unsupported:
+            raise
+        except Exception as exc:
+            vm.throw_real(exc)
+
+    def _operate(self, vm: Machine, op: str, target: Any, function: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        name = getattr(target, "__name__", str(target))
+        try:
+            fake_args = [self.lower(a, True) for a in args]
+            fake_kwargs = {k: self.lower(v, True) for k, v in kwargs.items()}
+        except NotGraphable as exc:
+            vm.unsupported("FE034", f"argument of {name}: {exc}", "only tensors, numbers, and lists, tuples, dicts of these go into a graph")
+        with self.context:
+            result = self._guarded(vm, function, fake_args, fake_kwargs)
+        if result is not None and not contains_tensor(result):
+            return vm.fresh(result)
+        node_args = tuple(self.lower(a, False) for a in args)
+        node_kwargs = {k: self.lower(v, False) for k, v in kwargs.items()}
+        node = self.graph.create_node(op, target, node_args, node_kwargs)
+        node.meta["stack_trace"] = vm.location()  # type: ignore[attr-defined]
+        self.operations += 1
+        return self.track(vm, result, node)
+
+    def track(self, vm: Machine, result: Any, node: torch.fx.Node) -> Value:
+        """The tracked value of what an operation gave."""
+        if isinstance(result, torch.Tensor):
+            known = self.by_fake.get(id(result))
+            if known is not None and known.fake is result:
+                return known
+            if type(result) is not FakeTensor and not isinstance(result, FakeTensor):
+                raise Unsupported("FE035", f"{node.target} gave a real tensor", "it escaped the fake tensors")
+            value = TensorValue(result, node)
+            node.meta["val"] = result
+            self.by_fake[id(result)] = value
+            return value
+        if isinstance(result, (tuple, list)):
+            items: list[Any] = []
+            for i, item in enumerate(result):
+                inner = self.graph.call_function(operator.getitem, (node, i)) if contains_tensor(item) else node
+                items.append(self.track(vm, item, inner))
+            return ListValue(items) if isinstance(result, list) else TupleValue(items, type(result))
+        return vm.fresh(result)
+
+
+def contains_tensor(result: Any) -> bool:
+    if isinstance(result, (tuple, list)):
+        return any(contains_tensor(r) for r in result)
+    return isinstance(result, torch.Tensor)

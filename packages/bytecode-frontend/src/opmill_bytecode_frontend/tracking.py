@@ -1,0 +1,269 @@
+"""Which tracked value stands for which Python object: rows by exact type, then along the MRO."""
+
+from __future__ import annotations
+
+import collections
+import enum
+import functools
+import types
+from typing import Any, Callable
+
+import torch
+from opmill_fake_tensors.errors import FakeTensorError
+from opmill_guards.guard import Equals, Is, Length, TensorMatch, TypeIs
+from opmill_guards.source import Attr, Item, Pinned
+
+from .values.base import Lazy, Value
+from .values.constant import LITERALS, ConstantValue
+from .values.functions import BuiltinValue, CellValue, MethodValue, PartialValue, function_value
+from .values.mapping import DictValue, SetValue
+from .values.modules import ModuleValue
+from .values.objects import ClassValue, ModuleObject, ObjectValue
+from .values.sequence import ListValue, SliceValue, TupleValue
+from .values.tensor import TensorValue
+
+Wrapper = Callable[[Any, Any, Any], Value]
+TRACKERS: dict[type, Wrapper] = {}
+
+
+def tracks(*types_: type) -> Callable[[Wrapper], Wrapper]:
+    """A row: values of these types (and of subclasses without a row of their own) are tracked by the decorated function."""
+
+    def add(wrapper: Wrapper) -> Wrapper:
+        for t in types_:
+            TRACKERS[t] = wrapper
+        return wrapper
+
+    return add
+
+
+@functools.lru_cache(maxsize=4096)
+def tracker(kind: type) -> Wrapper:
+    for cls in kind.__mro__:
+        if cls in TRACKERS:
+            return TRACKERS[cls]
+    return TRACKERS[object]
+
+
+def root_is_pinned(source: Any) -> bool:
+    while True:
+        if type(source) is Pinned:
+            return True
+        source = getattr(source, "base", None)
+        if source is None:
+            return False
+
+
+def by_identity(vm: Any, obj: Any, source: Any) -> Any:
+    """Guards that the source gives this very object; from then on it is found as a pinned object."""
+    if source is None:
+        return None
+    if type(source) is not Pinned:
+        vm.guard(Is(source, obj))
+        return Pinned(obj, str(source))
+    return source
+
+
+def by_structure(vm: Any, obj: Any, source: Any) -> Any:
+    """Objects that hang on the arguments are known by their type and what is read of them; others by identity."""
+    if source is None or root_is_pinned(source):
+        return by_identity(vm, obj, source)
+    vm.guard(TypeIs(source, type(obj)))
+    return source
+
+
+@tracks(*LITERALS, torch.dtype, torch.layout, torch.memory_format, torch.device, range, types.CodeType, complex, torch.finfo, torch.iinfo)
+def constant(vm: Any, obj: Any, source: Any) -> Value:
+    if source is not None and type(source) is not Pinned:
+        if obj is None or obj is Ellipsis or isinstance(obj, (bool, types.CodeType)) or type(obj) is type(NotImplemented):
+            vm.guard(Is(source, obj))
+        elif isinstance(obj, (int, float, complex, str, bytes, torch.dtype, torch.device)) and type(obj) in LITERALS + (torch.dtype, torch.device):
+            vm.guard(Equals(source, obj))
+        elif isinstance(obj, range):
+            vm.guard(TypeIs(source, range))
+            for part in ("start", "stop", "step"):
+                vm.guard(Equals(Attr(source, part), getattr(obj, part)))
+        else:
+            vm.guard(Is(source, obj))
+    return ConstantValue(obj, source)
+
+
+@tracks(enum.Enum, torch.Generator, torch._C._SDPBackend)
+def by_name(vm: Any, obj: Any, source: Any) -> Value:
+    return EnumValue(type(obj), obj, by_identity(vm, obj, source) or Pinned(obj, repr(obj))) if isinstance(obj, enum.Enum) else ConstantValue(obj, by_identity(vm, obj, source))
+
+
+class EnumValue(ObjectValue):
+    """An enum member: an object by identity, and the str or int that it may be as well."""
+
+    def find_method(self, name: str) -> Any:
+        return ConstantValue(self.obj).find_method(name)
+
+    def special(self, vm: Any, name: str, args: list[Value]) -> Value | None:
+        return ConstantValue(self.obj).special(vm, name, args)
+
+    def truth(self, vm: Any) -> bool:
+        return bool(self.obj)
+
+    def key(self, vm: Any) -> Any:
+        return self.obj
+
+    def generic_getattr(self, vm: Any, name: str) -> Value:
+        if name in ("value", "name", "_value_", "_name_"):
+            return vm.fresh(getattr(self.obj, name))
+        raw = getattr(type(self.obj), name, None)
+        if callable(raw) and not hasattr(raw, "__code__"):
+            return ConstantValue(self.obj).getattr(vm, name)
+        return super().generic_getattr(vm, name)
+
+
+@tracks(tuple)
+def tuple_(vm: Any, obj: Any, source: Any) -> Value:
+    if source is None or type(source) is Pinned:
+        return TupleValue([Lazy(v, Item(source, i) if source is not None else None) for i, v in enumerate(obj)], type(obj), source, obj)
+    vm.guard(TypeIs(source, type(obj)))
+    vm.guard(Length(source, len(obj)))
+    return TupleValue([Lazy(v, Item(source, i)) for i, v in enumerate(obj)], type(obj), source, obj)
+
+
+@tracks(list, collections.deque)
+def list_(vm: Any, obj: Any, source: Any) -> Value:
+    if type(obj) not in (list, collections.deque):
+        vm.unsupported("FE050", f"an existing {type(obj).__qualname__}", "a subclass of list that exists before the call")
+    source = by_structure(vm, obj, source)
+    if source is not None:
+        vm.guard(Length(source, len(obj)))
+    return ListValue([Lazy(v, Item(source, i)) for i, v in enumerate(obj)], type(obj), source, obj, getattr(obj, "maxlen", None))
+
+
+def dict_items(obj: Any, source: Any, vm: Any) -> dict[Any, Any]:
+    if not isinstance(obj, dict):
+        obj = dict(obj)
+    items = {}
+    for k, v in dict.items(obj):
+        key = ConstantValue(k) if type(k) in LITERALS else vm.wrap(k, Pinned(k, repr(k)[:40]))
+        items[vm.key(key)] = (key, Lazy(v, Item(source, k) if source is not None else None))
+    return items
+
+
+@tracks(dict, types.MappingProxyType)
+def dict_(vm: Any, obj: Any, source: Any) -> Value:
+    source = by_structure(vm, obj, source)
+    builtin = type(obj) in (dict, collections.OrderedDict, collections.defaultdict, collections.Counter, types.MappingProxyType)
+    storage = DictValue(dict_items(obj, source, vm), type(obj) if builtin else dict, source, obj)
+    storage.read_only = isinstance(obj, types.MappingProxyType)
+    if isinstance(obj, collections.defaultdict):
+        storage.default = vm.wrap(obj.default_factory, Attr(source, "default_factory"))
+    if builtin:
+        return storage
+    return ObjectValue(type(obj), obj, source, storage)
+
+
+@tracks(set, frozenset)
+def set_(vm: Any, obj: Any, source: Any) -> Value:
+    pinned = by_identity(vm, obj, source)
+    if pinned is not None and type(obj) is set:
+        expected = frozenset(obj)
+        from opmill_guards.guard import Predicate
+
+        vm.guard(Predicate(pinned, lambda s: s == expected, f"== {set(expected)!r}"))
+    items = {}
+    for v in obj:
+        value = vm.wrap(v, Pinned(v, repr(v)[:40]))
+        items[vm.key(value)] = value
+    return SetValue(items, type(obj), pinned, obj)
+
+
+@tracks(slice)
+def slice_(vm: Any, obj: Any, source: Any) -> Value:
+    parts = [vm.wrap(getattr(obj, n), Attr(source, n) if source is not None else None) for n in ("start", "stop", "step")]
+    if source is not None:
+        vm.guard(TypeIs(source, slice))
+    return SliceValue(*parts)
+
+
+@tracks(types.FunctionType)
+def function(vm: Any, obj: Any, source: Any) -> Value:
+    by_identity(vm, obj, source)
+    return function_value(obj, source)
+
+
+@tracks(types.MethodType)
+def method(vm: Any, obj: Any, source: Any) -> Value:
+    if source is not None and type(source) is not Pinned:
+        vm.guard(TypeIs(source, types.MethodType))
+    base = source if source is not None else Pinned(obj, obj.__qualname__ if hasattr(obj, "__qualname__") else "method")
+    return MethodValue(vm.wrap(obj.__func__, Attr(base, "__func__")), vm.wrap(obj.__self__, Attr(base, "__self__")), source)
+
+
+@tracks(functools.partial)
+def partial(vm: Any, obj: Any, source: Any) -> Value:
+    pinned = by_identity(vm, obj, source) or Pinned(obj, "partial")
+    args = [vm.wrap(a, Item(Attr(pinned, "args"), i)) for i, a in enumerate(obj.args)]
+    kwargs = {k: vm.wrap(v, Item(Attr(pinned, "keywords"), k)) for k, v in obj.keywords.items()}
+    return PartialValue(vm.wrap(obj.func, Attr(pinned, "func")), args, kwargs, type(obj), pinned, obj)
+
+
+@tracks(types.CellType)
+def cell(vm: Any, obj: Any, source: Any) -> Value:
+    return CellValue(obj=obj, source=by_identity(vm, obj, source) or Pinned(obj, "cell"))
+
+
+@tracks(type)
+def class_(vm: Any, obj: Any, source: Any) -> Value:
+    return ClassValue(obj, by_identity(vm, obj, source) or Pinned(obj, obj.__qualname__))
+
+
+@tracks(types.ModuleType)
+def module_object(vm: Any, obj: Any, source: Any) -> Value:
+    return ModuleObject(obj, by_identity(vm, obj, source) or Pinned(obj, obj.__name__))
+
+
+@tracks(
+    types.BuiltinFunctionType, types.WrapperDescriptorType, types.MethodDescriptorType, types.MethodWrapperType, types.ClassMethodDescriptorType,
+    types.GetSetDescriptorType, types.MemberDescriptorType, property, classmethod, staticmethod, functools._lru_cache_wrapper, torch._ops.OpOverload,
+    torch._ops.OpOverloadPacket, torch._ops._OpNamespace, torch._ops._Ops, types.GenericAlias, types.UnionType, super,
+)  # fmt: skip
+def builtin(vm: Any, obj: Any, source: Any) -> Value:
+    return BuiltinValue(obj, by_identity(vm, obj, source) or Pinned(obj, getattr(obj, "__name__", repr(type(obj)))))
+
+
+@tracks(torch.nn.Module)
+def module(vm: Any, obj: Any, source: Any) -> Value:
+    value = ModuleValue(obj, by_identity(vm, obj, source) or Pinned(obj, type(obj).__name__))
+    vm.use_module(value)
+    return value
+
+
+@tracks(torch.Tensor)
+def tensor(vm: Any, obj: Any, source: Any) -> Value:
+    if type(obj) not in (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer):
+        vm.unsupported("FE051", f"tensor of class {type(obj).__qualname__}", "tensor subclasses are not captured")
+    if source is None:
+        source = Pinned(obj, "tensor")
+    try:
+        fake = vm.recorder.context.from_tensor(obj)
+    except FakeTensorError as exc:
+        vm.unsupported("FE051", f"tensor with layout {obj.layout}", str(exc))
+    held = vm.in_tree(source)
+    value = TensorValue(fake, None, type(obj), obj, source)
+    value.held = held  # type: ignore[attr-defined]
+    vm.recorder.by_fake[id(fake)] = value
+    if held:
+        vm.guard(Is(source, obj))
+    keys = torch._C._dispatch_keys(obj).raw_repr()
+    sizes, strides = tuple(obj.shape), tuple(obj.stride())
+    vm.guard_tensor(TensorMatch(source, type(obj), obj.dtype, obj.device, obj.layout, sizes, strides, obj.requires_grad, keys), held)
+    return value
+
+
+@tracks(object)
+def object_(vm: Any, obj: Any, source: Any) -> Value:
+    heap = bool(type(obj).__flags__ & (1 << 9))
+    if callable(obj) and not heap:
+        return builtin(vm, obj, source)
+    if not heap:
+        return BuiltinValue(obj, by_identity(vm, obj, source) or Pinned(obj, repr(type(obj))))
+    if isinstance(obj, (int, float, str, bytes, complex)):
+        return ObjectValue(type(obj), obj, by_identity(vm, obj, source) or Pinned(obj, "object"), ConstantValue(obj))
+    return ObjectValue(type(obj), obj, by_structure(vm, obj, source) or Pinned(obj, type(obj).__qualname__))

@@ -1,0 +1,189 @@
+"""One capture: interpret, end the graph, build the function that runs it."""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+import types
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Callable, Iterator
+
+import torch
+from opmill_guards.guard import AllDistinct, GlobalState, ModuleTree
+from opmill_guards.source import Local, Pinned
+
+from .codegen.rebuild import Rebuilder
+from .codegen.replay import replay
+from .errors import Unsupported
+from .machine import Interpreter
+from .options import CaptureOptions
+from .values.base import Lazy, Value
+from .values.functions import FunctionValue, function_value
+from .values.tensor import TensorValue
+
+_NUMBER = itertools.count()
+
+
+@dataclass
+class Translation:
+    """``target``: the new function (same parameters); ``guards``: when it may be used; ``gm``: the graph (None when empty)."""
+
+    target: Callable[..., Any]
+    guards: list[Any]
+    gm: torch.fx.GraphModule | None
+    text: str
+
+
+@contextmanager
+def thread_state() -> Iterator[None]:
+    """Puts back what interpreted code may have switched: grad mode, autocast, random state."""
+    grad = torch.is_grad_enabled()
+    autocast = [(d, torch.is_autocast_enabled(d), torch.get_autocast_dtype(d)) for d in ("cpu", "cuda")]
+    cache = torch.is_autocast_cache_enabled()
+    rng = torch.random.get_rng_state()
+    try:
+        yield
+    finally:
+        torch._C._set_grad_enabled(grad)
+        for device, enabled, dtype in autocast:
+            torch.set_autocast_enabled(device, enabled)
+            torch.set_autocast_dtype(device, dtype)
+        torch.set_autocast_cache_enabled(cache)
+        torch.random.set_rng_state(rng)
+
+
+def parameters(code: types.CodeType) -> list[str]:
+    count = code.co_argcount + code.co_kwonlyargcount
+    count += bool(code.co_flags & inspect.CO_VARARGS) + bool(code.co_flags & inspect.CO_VARKEYWORDS)
+    return list(code.co_varnames[:count])
+
+
+def interpret(fn: types.FunctionType, bound: dict[str, Any], options: CaptureOptions, break_at: int | None = None) -> tuple[Interpreter, Value]:
+    """Run the function symbolically on the real arguments ``bound``; gives the interpreter and the tracked result."""
+    vm = Interpreter(options, break_at)
+    value = function_value(fn, Pinned(fn, fn.__qualname__))
+    vm.known[id(fn)] = (fn, value)
+    frame = root_frame(vm, value, bound)
+    return vm, vm.run(frame).value
+
+
+def root_frame(vm: Interpreter, value: FunctionValue, bound: dict[str, Any]) -> Any:
+    frame = vm.make_frame(value, {name: Lazy(obj, Local(name)) for name, obj in bound.items()}, 0)
+    frame.root = True
+    return frame
+
+
+def state_guard() -> GlobalState:
+    from opmill_guards.kinds import global_state
+
+    return global_state.capture()
+
+
+def collect_guards(vm: Interpreter, entry_state: GlobalState | None) -> list[Any]:
+    """All that was assumed, one module tree guard for everything read in modules' own dictionaries."""
+    guards = list(vm.guards.values())
+    if entry_state is not None:
+        guards.insert(0, entry_state)
+    if vm.modules:
+        tree = tuple((m.source, m.obj) for m in vm.modules.values())
+        guards.append(ModuleTree(tree, tuple(vm.tree_guards.values()), tuple(vm.tree_tensors)))
+    guards += vm.tensor_guards
+    sources = tuple(v.source for v in vm.recorder.inputs)
+    if len(sources) > 1:
+        guards.append(AllDistinct(sources))
+    return guards
+
+
+def graph_module(vm: Interpreter, outputs: list[TensorValue]) -> torch.fx.GraphModule:
+    """The recorded graph as a module that returns a tuple; unused operations without effects are removed."""
+    graph = vm.recorder.graph
+    graph.output(tuple(vm.recorder.node_of(v) for v in outputs))
+    remove_dead(graph)
+    return torch.fx.GraphModule(dict(vm.recorder.attributes), graph)
+
+
+PURE_TARGETS = {getattr}
+
+
+def remove_dead(graph: torch.fx.Graph) -> None:
+    """Only what reads: parameters never used, tuple items never used. Operations may write, and are left to the backend."""
+    for node in reversed(list(graph.nodes)):
+        if node.users or node.op not in ("get_attr", "call_function"):
+            continue
+        if node.op == "get_attr" or node.target in PURE_TARGETS or getattr(node.target, "__name__", "") == "getitem":
+            graph.erase_node(node)
+
+
+def finish(fn: types.FunctionType, vm: Interpreter, backend: Callable[..., Any], ending: Callable[[Rebuilder], list[str]]) -> tuple[Any, Any, str]:
+    """Compile the graph and the function around it. ``ending`` gives the last statements from the tracked state."""
+    r = Rebuilder(vm)
+    last = ending(r)
+    replay(r, vm.effects)
+    recorder = vm.recorder
+    gm = None
+    lines: list[str] = []
+    if recorder.operations or r.outputs or any(n.op == "call_function" for n in recorder.graph.nodes):
+        gm = graph_module(vm, r.outputs)
+        inputs = [v for v in recorder.inputs]
+        # The names must exist before the text is put together: reading a source adds to the prologue.
+        call = f"_g = _graph({', '.join(r.source(v.source) for v in inputs)})"
+        r.constants.table["_graph"] = backend(gm, [v.obj for v in inputs])
+        lines.append(call)
+    lines = [*r.prologue, *lines, *r.body, *last]
+    target, text = assemble_text(fn, lines, r.constants.table)
+    return target, gm, text
+
+
+def assemble_text(fn: types.FunctionType, lines: list[str], table: dict[str, Any]) -> tuple[Any, str]:
+    """A function with the parameters of ``fn`` and these statements; it prints as what it is."""
+    code = fn.__code__
+    header = signature_text(code)
+    text = f"def {code.co_name if code.co_name.isidentifier() else '_lambda'}({header}):\n" + "".join(f"    {line}\n" for line in lines)
+    filename = f"<opmill {code.co_qualname} {next(_NUMBER)}>"
+    namespace: dict[str, Any] = dict(table)
+    exec(compile(text, filename, "exec"), namespace)
+    target = namespace[code.co_name if code.co_name.isidentifier() else "_lambda"]
+    target.__defaults__ = fn.__defaults__
+    target.__kwdefaults__ = fn.__kwdefaults__
+    target.__qualname__ = fn.__qualname__
+    return target, text
+
+
+def signature_text(code: types.CodeType) -> str:
+    """The parameter list of a code object; defaults are set on the function afterwards."""
+    names = list(code.co_varnames)
+    n, k = code.co_argcount, code.co_kwonlyargcount
+    parts = names[:n]
+    if code.co_posonlyargcount:
+        parts.insert(code.co_posonlyargcount, "/")
+    position = n + k
+    if code.co_flags & inspect.CO_VARARGS:
+        parts.append("*" + names[position])
+        position += 1
+    elif k:
+        parts.append("*")
+    parts += names[n : n + k]
+    if code.co_flags & inspect.CO_VARKEYWORDS:
+        parts.append("**" + names[position])
+    return ", ".join(parts)
+
+
+def bind_real(fn: types.FunctionType, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+    """The real arguments by parameter name; raises TypeError as the call itself would."""
+    signature = inspect.Signature.from_callable(fn, follow_wrapped=False)
+    bound = signature.bind(*args, **kwargs)
+    bound.apply_defaults()
+    return dict(bound.arguments)
+
+
+def translate(fn: types.FunctionType, bound: dict[str, Any], backend: Callable[..., Any], options: CaptureOptions) -> Translation:
+    """The whole function as one graph. Raises Unsupported, or Raised when the function itself raises."""
+    entry_state = state_guard()
+    with thread_state():
+        vm, result = interpret(fn, bound, options)
+    target, gm, text = finish(fn, vm, backend, lambda r: [f"return {r.expr(result)}"])
+    return Translation(target, collect_guards(vm, entry_state), gm, text)
+
+
+__all__ = ["Translation", "Unsupported", "translate"]

@@ -1,0 +1,180 @@
+"""What every tracked value is, and the small protocol by which values reach the interpreter."""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn, Protocol
+
+from opmill_guards.source import Source
+
+MISSING: Any = type("Missing", (), {"__repr__": lambda self: "MISSING", "__slots__": ()})()
+
+
+class NotConstant(Exception):
+    """A tracked value has no Python constant that stands for it."""
+
+
+class Raised(Exception):
+    """A Python exception raised by the interpreted program; ``value`` is the tracked exception object."""
+
+    def __init__(self, value: "Value") -> None:
+        super().__init__(value)
+        self.value = value
+
+
+class Machine(Protocol):
+    """What values may ask of the interpreter."""
+
+    recorder: Any
+    effects: Any
+    frame: Any
+
+    def wrap(self, obj: Any, source: Source | None = None) -> "Value": ...
+    def fresh(self, obj: Any) -> "Value": ...
+    def call(self, fn: "Value", args: list["Value"], kwargs: dict[str, "Value"]) -> "Value": ...
+    def inline(self, fn: Any, args: list["Value"], kwargs: dict[str, "Value"]) -> "Value": ...
+    def guard(self, guard: Any) -> None: ...
+    def unsupported(self, code: str, what: str, why: str = "", hint: str = "") -> NoReturn: ...
+    def throw(self, cls: type[BaseException], *args: Any) -> NoReturn: ...
+    def throw_real(self, exc: BaseException) -> NoReturn: ...
+    def truth(self, value: "Value") -> bool: ...
+    def key(self, value: "Value") -> Any: ...
+    def unpack(self, value: "Value") -> list["Value"]: ...
+    def iterate(self, value: "Value") -> "Value": ...
+    def compare(self, op: str, left: "Value", right: "Value") -> "Value": ...
+    def getattr(self, value: "Value", name: str) -> "Value": ...
+
+
+class Lazy:
+    """A value not looked at yet: nothing is guarded until it is."""
+
+    __slots__ = ("obj", "source")
+
+    def __init__(self, obj: Any, source: Source | None) -> None:
+        self.obj = obj
+        self.source = source
+
+
+class Value:
+    """A tracked value. ``source`` tells where an object that existed before the call is found; None for what the call made.
+
+    The slots of Python's data model are methods here: ``m_<name>`` is the builtin method ``<name>`` of the value's type."""
+
+    source: Source | None = None
+
+    def python_type(self) -> type:
+        """The exact ``type()`` of the value."""
+        raise NotImplementedError(type(self).__name__)
+
+    def constant(self) -> Any:
+        """The Python object that this value certainly is or equals (immutable or compared by identity). Raises NotConstant."""
+        raise NotConstant(type(self).__name__)
+
+    def real(self) -> Any:
+        """The object of before the call that this value stands for, or MISSING."""
+        return MISSING
+
+    def describe(self) -> str:
+        return f"{self.python_type().__qualname__} object"
+
+    def find_method(self, name: str) -> Any:
+        """The implementation of the builtin method ``name`` or None."""
+        return getattr(self, "m_" + name, None)
+
+    def method(self, vm: Machine, name: str, args: list["Value"], kwargs: dict[str, "Value"]) -> "Value":
+        """Call the builtin method ``name``."""
+        found = self.find_method(name)
+        if found is None:
+            vm.unsupported("FE020", f"method {name} of {self.describe()}", "it has no symbolic counterpart")
+        return found(vm, *args, **kwargs)
+
+    def special(self, vm: Machine, name: str, args: list["Value"]) -> "Value | None":
+        """Call the dunder ``name`` looked up on the type; None when the type has none."""
+        found = self.find_method(name)
+        return None if found is None else found(vm, *args)
+
+    def getattr(self, vm: Machine, name: str) -> "Value":
+        cls = self.python_type()
+        if name == "__class__":
+            return vm.wrap(cls)
+        if self.find_method(name) is not None:
+            return BuiltinMethod(self, name)
+        if hasattr(cls, name):
+            raw = getattr(cls, name)
+            if isinstance(raw, (str, int, type(None))):
+                return vm.fresh(raw)
+            return BuiltinMethod(self, name)
+        vm.throw(AttributeError, f"{cls.__name__!r} object has no attribute {name!r}")
+
+    def setattr(self, vm: Machine, name: str, value: "Value") -> None:
+        vm.unsupported("FE021", f"assignment to attribute {name} of {self.describe()}")
+
+    def delattr(self, vm: Machine, name: str) -> None:
+        vm.unsupported("FE021", f"deletion of attribute {name} of {self.describe()}")
+
+    def call(self, vm: Machine, args: list["Value"], kwargs: dict[str, "Value"]) -> "Value":
+        cls = self.python_type()
+        if not hasattr(cls, "__call__"):
+            vm.throw(TypeError, f"{cls.__name__!r} object is not callable")
+        vm.unsupported("FE022", f"call of {self.describe()}", "the callee has no symbolic counterpart")
+
+    def iterate(self, vm: Machine) -> "Value":
+        cls = self.python_type()
+        if hasattr(cls, "__iter__"):
+            vm.unsupported("FE023", f"iteration over {self.describe()}")
+        vm.throw(TypeError, f"{cls.__name__!r} object is not iterable")
+
+    def truth(self, vm: Machine) -> bool:
+        found = self.find_method("__len__")
+        if found is not None:
+            return bool(found(vm).constant())
+        return True
+
+    def key(self, vm: Machine) -> Any:
+        """A hashable that is equal for values that are equal keys."""
+        try:
+            value = self.constant()
+            hash(value)
+            return value
+        except NotConstant:
+            vm.unsupported("FE024", f"hash of {self.describe()}")
+        except TypeError as exc:
+            vm.throw_real(exc)
+
+
+class BuiltinMethod(Value):
+    """A builtin method bound to a tracked value."""
+
+    def __init__(self, owner: Value, name: str) -> None:
+        self.owner = owner
+        self.name = name
+
+    def python_type(self) -> type:
+        return type([].append)
+
+    def describe(self) -> str:
+        return f"method {self.name} of {self.owner.describe()}"
+
+    def call(self, vm: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        return self.owner.method(vm, self.name, args, kwargs)
+
+    def getattr(self, vm: Machine, name: str) -> Value:
+        if name == "__self__":
+            return self.owner
+        if name == "__name__":
+            return vm.fresh(self.name)
+        return super().getattr(vm, name)
+
+
+class IdentityKey:
+    """Key of an object that hashes by identity."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Value) -> None:
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, IdentityKey) and other.value is self.value
+
+    def __hash__(self) -> int:
+        return id(self.value)

@@ -1,0 +1,117 @@
+"""Constants: immutable Python values and objects known by identity (dtypes, devices, enum members, code objects, ...)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .base import Machine, NotConstant, Value
+
+#: Types whose instances are immutable, so that any method of theirs may be called at capture.
+LITERALS = (type(None), bool, int, float, complex, str, bytes, type(...), type(NotImplemented))
+
+
+class ConstantValue(Value):
+    """An immutable Python value; operations on constants are computed at capture by Python itself."""
+
+    def __init__(self, value: Any, source: Any = None) -> None:
+        self.value = value
+        self.source = source
+
+    def __repr__(self) -> str:
+        return f"Constant({self.value!r})"
+
+    def python_type(self) -> type:
+        return type(self.value)
+
+    def constant(self) -> Any:
+        return self.value
+
+    def real(self) -> Any:
+        return self.value
+
+    def describe(self) -> str:
+        return f"{type(self.value).__name__} {self.value!r:.60}"
+
+    def truth(self, vm: Machine) -> bool:
+        try:
+            return bool(self.value)
+        except Exception as exc:
+            vm.throw_real(exc)
+
+    def find_method(self, name: str) -> Any:
+        if not hasattr(type(self.value), name):
+            return None
+
+        def call(vm: Machine, *args: Value, **kwargs: Value) -> Value:
+            return self.method(vm, name, list(args), kwargs)
+
+        return call
+
+    def method(self, vm: Machine, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        if isinstance(self.value, str) and name == "join" and len(args) == 1:
+            plain: list[Any] = [[v.constant() for v in vm.unpack(args[0])]]
+        else:
+            try:
+                plain = [a.constant() for a in args]
+            except NotConstant:
+                if name.startswith("__") and name.endswith("__"):
+                    return ConstantValue(NotImplemented)
+                vm.unsupported("FE025", f"method {name} of {self.describe()} with a value unknown at capture")
+        try:
+            named = {k: v.constant() for k, v in kwargs.items()}
+        except NotConstant:
+            vm.unsupported("FE025", f"method {name} of {self.describe()} with a value unknown at capture")
+        try:
+            result = getattr(self.value, name)(*plain, **named)
+        except Exception as exc:
+            vm.throw_real(exc)
+        return vm.fresh(result)
+
+    def special(self, vm: Machine, name: str, args: list[Value]) -> Value | None:
+        slot = getattr(type(self.value), name, None)
+        if slot is None:
+            return None
+        try:
+            plain = [a.constant() for a in args]
+        except NotConstant:
+            return ConstantValue(NotImplemented)
+        try:
+            return vm.fresh(slot(self.value, *plain))
+        except Exception as exc:
+            vm.throw_real(exc)
+
+    def getattr(self, vm: Machine, name: str) -> Value:
+        try:
+            result = getattr(self.value, name)
+        except Exception as exc:
+            vm.throw_real(exc)
+        if callable(result) and getattr(result, "__self__", None) is self.value and not isinstance(result, type):
+            if hasattr(result, "__func__"):
+                return vm.wrap(result)
+            from_builtin = BuiltinConstantMethod(self, name)
+            return from_builtin
+        return vm.fresh(result)
+
+    def iterate(self, vm: Machine) -> Value:
+        try:
+            items = list(self.value)
+        except Exception as exc:
+            vm.throw_real(exc)
+        return vm.iterate(vm.fresh(items))
+
+
+class BuiltinConstantMethod(Value):
+    """A builtin method of a constant, such as ``"".join``."""
+
+    def __init__(self, owner: ConstantValue, name: str) -> None:
+        self.owner = owner
+        self.name = name
+
+    def python_type(self) -> type:
+        return type(getattr(self.owner.value, self.name))
+
+    def constant(self) -> Any:
+        return getattr(self.owner.value, self.name)
+
+    def call(self, vm: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        return self.owner.method(vm, self.name, args, kwargs)

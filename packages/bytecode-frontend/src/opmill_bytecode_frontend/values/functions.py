@@ -1,0 +1,280 @@
+"""Functions, closure cells, bound methods, partials, and callables implemented in C."""
+
+from __future__ import annotations
+
+import types
+from typing import Any
+
+from opmill_guards.source import Attr, CellContents, Item, Pinned
+
+from .base import MISSING, Lazy, Machine, NotConstant, Value
+from .constant import ConstantValue
+from .mapping import DictValue
+from .sequence import TupleValue
+
+
+class CellValue(Value):
+    """A closure cell; one of before the call reads its contents lazily."""
+
+    def __init__(self, content: Any = MISSING, obj: Any = None, source: Any = None) -> None:
+        self.content = content
+        self.obj = obj
+        self.source = source
+
+    def python_type(self) -> type:
+        return types.CellType
+
+    def real(self) -> Any:
+        return MISSING if self.source is None else self.obj
+
+    def get(self, vm: Machine) -> Any:
+        if self.content is MISSING and self.obj is not None:
+            try:
+                content = self.obj.cell_contents
+            except ValueError:
+                return MISSING
+            self.content = vm.wrap(content, CellContents(self.source))
+        return self.content
+
+    def set(self, vm: Machine, value: Any) -> None:
+        self.content = value
+        if self.source is not None:
+            vm.effects.mutated(self)
+
+    def getattr(self, vm: Machine, name: str) -> Value:
+        if name == "cell_contents":
+            content = self.get(vm)
+            if content is MISSING:
+                vm.throw(ValueError, "Cell is empty")
+            return content
+        return super().getattr(vm, name)
+
+
+class FunctionValue(Value):
+    """A Python function: one of before the call (``obj``), or made in captured code."""
+
+    def __init__(
+        self,
+        code: types.CodeType,
+        globals_: dict[str, Any],
+        name: str,
+        qualname: str = "",
+        defaults: Any = (),
+        kwdefaults: dict[str, Any] | None = None,
+        closure: Any = (),
+        obj: Any = None,
+        source: Any = None,
+        annotations: Any = None,
+    ) -> None:
+        self.code = code
+        self.globals = globals_
+        self.name = name
+        self.qualname = qualname or name
+        self.defaults = defaults
+        self.kwdefaults = kwdefaults or {}
+        self.closure = closure
+        self.obj = obj
+        self.source = source
+        self.annotations = annotations
+        self.attrs: dict[str, Value] = {}
+
+    def __repr__(self) -> str:
+        return f"Function({self.qualname})"
+
+    def python_type(self) -> type:
+        return types.FunctionType
+
+    def constant(self) -> Any:
+        if self.obj is None:
+            raise NotConstant("a function made in captured code")
+        return self.obj
+
+    def real(self) -> Any:
+        return MISSING if self.obj is None else self.obj
+
+    def describe(self) -> str:
+        return f"function {self.qualname}"
+
+    def key(self, vm: Machine) -> Any:
+        return self if self.obj is None else self.obj
+
+    def call(self, vm: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        return vm.inline(self, args, kwargs)
+
+    def getattr(self, vm: Machine, name: str) -> Value:
+        if name in self.attrs:
+            return self.attrs[name]
+        if name == "__get__":
+            return DescriptorGet(self)
+        if self.obj is not None:
+            try:
+                return vm.wrap(getattr(self.obj, name), Attr(self.source, name) if name not in ("__globals__",) else None)
+            except AttributeError as exc:
+                vm.throw_real(exc)
+        known = {"__name__": self.name, "__qualname__": self.qualname, "__module__": self.globals.get("__name__"), "__doc__": None}
+        if name in known:
+            return vm.fresh(known[name])
+        if name == "__code__":
+            return ConstantValue(self.code)
+        if name == "__dict__":
+            return DictValue({k: (ConstantValue(k), v) for k, v in self.attrs.items()})
+        if name == "__defaults__":
+            return TupleValue(list(self.defaults)) if self.defaults else ConstantValue(None)
+        if name == "__kwdefaults__":
+            return DictValue({k: (ConstantValue(k), v) for k, v in self.kwdefaults.items()}) if self.kwdefaults else ConstantValue(None)
+        if name == "__closure__":
+            return TupleValue(list(self.closure)) if self.closure else ConstantValue(None)
+        if name == "__annotations__":
+            return self.annotations or DictValue({})
+        vm.throw(AttributeError, f"'function' object has no attribute {name!r}")
+
+    def setattr(self, vm: Machine, name: str, value: Value) -> None:
+        if self.obj is not None:
+            vm.unsupported("FE021", f"assignment to attribute {name} of {self.describe()}")
+        self.attrs[name] = value
+
+
+def function_value(fn: types.FunctionType, source: Any) -> FunctionValue:
+    """The tracked value of a function of before the call, whose identity is guarded."""
+    pinned = Pinned(fn, fn.__qualname__)
+    defaults = [Lazy(d, Pinned(d, f"default of {fn.__qualname__}")) for d in fn.__defaults__ or ()]
+    kwdefaults = {k: Lazy(d, Pinned(d, f"default {k}")) for k, d in (fn.__kwdefaults__ or {}).items()}
+    value = FunctionValue(fn.__code__, fn.__globals__, fn.__name__, fn.__qualname__, defaults, kwdefaults, fn.__closure__ or (), fn, pinned)
+    return value
+
+
+class DescriptorGet(Value):
+    """``function.__get__``."""
+
+    def __init__(self, function: Value) -> None:
+        self.function = function
+
+    def python_type(self) -> type:
+        return types.MethodWrapperType
+
+    def call(self, vm: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        if isinstance(args[0], ConstantValue) and args[0].value is None:
+            return self.function
+        return MethodValue(self.function, args[0])
+
+
+class MethodValue(Value):
+    """A Python callable bound to a value."""
+
+    def __init__(self, function: Value, owner: Value, source: Any = None) -> None:
+        self.function = function
+        self.owner = owner
+        self.source = source
+
+    def __repr__(self) -> str:
+        return f"Method({self.function!r})"
+
+    def python_type(self) -> type:
+        return types.MethodType
+
+    def describe(self) -> str:
+        return f"method {self.function.describe()}"
+
+    def constant(self) -> Any:
+        owner = self.owner.real()
+        if owner is MISSING:
+            raise NotConstant("method of an object made in captured code")
+        return types.MethodType(self.function.constant(), owner)
+
+    def key(self, vm: Machine) -> Any:
+        return (vm.key(self.function), vm.key(self.owner))
+
+    def call(self, vm: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        return vm.call(self.function, [self.owner, *args], kwargs)
+
+    def getattr(self, vm: Machine, name: str) -> Value:
+        if name == "__func__":
+            return self.function
+        if name == "__self__":
+            return self.owner
+        return vm.getattr(self.function, name)
+
+    def m___eq__(self, vm: Machine, other: Value) -> Value:
+        return ConstantValue(isinstance(other, MethodValue) and other.owner is self.owner and vm.key(other.function) == vm.key(self.function))
+
+
+class PartialValue(Value):
+    """``functools.partial``."""
+
+    def __init__(self, function: Value, args: list[Value], kwargs: dict[str, Value], cls: type, source: Any = None, obj: Any = None) -> None:
+        self.function, self.args, self.kwargs, self.cls, self.source, self.obj = function, args, kwargs, cls, source, obj
+
+    def python_type(self) -> type:
+        return self.cls
+
+    def real(self) -> Any:
+        return MISSING if self.source is None else self.obj
+
+    def key(self, vm: Machine) -> Any:
+        return self if self.obj is None else self.obj
+
+    def call(self, vm: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        return vm.call(self.function, [*self.args, *args], {**self.kwargs, **kwargs})
+
+    def getattr(self, vm: Machine, name: str) -> Value:
+        if name == "func":
+            return self.function
+        if name == "args":
+            return TupleValue(list(self.args))
+        if name == "keywords":
+            return DictValue({k: (ConstantValue(k), v) for k, v in self.kwargs.items()})
+        return super().getattr(vm, name)
+
+
+class BuiltinValue(Value):
+    """A callable or other object known by identity whose behaviour the library of handlers knows (or Python can fold)."""
+
+    def __init__(self, obj: Any, source: Any = None) -> None:
+        self.obj = obj
+        self.source = source
+
+    def __repr__(self) -> str:
+        return f"Builtin({self.obj!r})"
+
+    def python_type(self) -> type:
+        return type(self.obj)
+
+    def constant(self) -> Any:
+        return self.obj
+
+    def real(self) -> Any:
+        return self.obj
+
+    def describe(self) -> str:
+        module = getattr(self.obj, "__module__", None)
+        name = getattr(self.obj, "__qualname__", None) or getattr(self.obj, "__name__", repr(self.obj))
+        return f"{module}.{name}" if module else str(name)
+
+    def truth(self, vm: Machine) -> bool:
+        return bool(self.obj)
+
+    def call(self, vm: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        return vm.call_builtin(self.obj, args, kwargs)  # type: ignore[attr-defined]
+
+    def getattr(self, vm: Machine, name: str) -> Value:
+        if name == "__get__":
+            return DescriptorGet(self)
+        try:
+            return vm.wrap(getattr(self.obj, name), Attr(Pinned(self.obj, self.describe()), name))
+        except Exception as exc:
+            vm.throw_real(exc)
+
+    def special(self, vm: Machine, name: str, args: list[Value]) -> Value | None:
+        slot = getattr(type(self.obj), name, None)
+        if slot is None:
+            return None
+        try:
+            return vm.fresh(slot(self.obj, *[a.constant() for a in args]))
+        except NotConstant:
+            return ConstantValue(NotImplemented)
+        except Exception as exc:
+            vm.throw_real(exc)
+
+
+def item_sources(source: Any, items: Any) -> list[Lazy]:
+    return [Lazy(obj, Item(source, i)) for i, obj in enumerate(items)]

@@ -1,0 +1,127 @@
+"""Iterators: over known items, over other iterators (zip, map, enumerate, ...), counters, generators."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Iterator
+
+from .base import MISSING, Machine, Value
+
+#: What ``next`` of an iterator value gives when it is exhausted.
+STOP: Any = type("Stop", (), {"__repr__": lambda self: "STOP"})()
+
+
+class IteratorValue(Value):
+    """Something with ``__next__``. Subclasses give ``next(vm)``: a value or STOP."""
+
+    kind: type = type(iter([]))
+
+    def python_type(self) -> type:
+        return self.kind
+
+    def next(self, vm: Machine) -> Any:
+        raise NotImplementedError
+
+    def iterate(self, vm: Machine) -> Value:
+        return self
+
+    def truth(self, vm: Machine) -> bool:
+        return True
+
+    def m___iter__(self, vm: Machine) -> Value:
+        return self
+
+    def m___next__(self, vm: Machine) -> Value:
+        result = self.next(vm)
+        if result is STOP:
+            vm.throw(StopIteration)
+        return result
+
+    def remaining(self, vm: Machine) -> list[Value]:
+        out = []
+        while (item := self.next(vm)) is not STOP:
+            out.append(item)
+        return out
+
+
+class ItemsIterator(IteratorValue):
+    """Over a list that may grow while it is iterated (as Python's own list iterator does): ``read(i)`` gives item i or STOP."""
+
+    def __init__(self, read: Callable[[Machine, int], Any], kind: type = type(iter([])), length: Callable[[], int] | None = None) -> None:
+        self.read = read
+        self.kind = kind
+        self.length = length
+        self.position = 0
+
+    def next(self, vm: Machine) -> Any:
+        result = self.read(vm, self.position)
+        if result is not STOP:
+            self.position += 1
+        return result
+
+    def m___length_hint__(self, vm: Machine) -> Value:
+        if self.length is None:
+            vm.unsupported("FE020", "length hint of an iterator")
+        return vm.fresh(max(0, self.length() - self.position))
+
+
+class PythonIterator(IteratorValue):
+    """A composed iterator written as a Python generator over values (zip, map, itertools); ``make(vm)`` starts it."""
+
+    def __init__(self, make: Callable[[Machine], Iterator[Value]], kind: type) -> None:
+        self.make = make
+        self.kind = kind
+        self.running: Iterator[Value] | None = None
+
+    def next(self, vm: Machine) -> Any:
+        if self.running is None:
+            self.running = self.make(vm)
+        return next(self.running, STOP)
+
+
+class GeneratorValue(IteratorValue):
+    """A generator made in captured code: a frame interpreted lazily. ``advance(value or None)`` runs it to its next yield:
+    (True, yielded) or (False, returned)."""
+
+    kind = type((lambda: (yield))())
+
+    def __init__(self, frame: Any, advance: Callable[[Any, Value | None, Value | None], tuple[bool, Value]]) -> None:
+        self.frame = frame
+        self.advance = advance
+        self.finished = False
+        self.returned: Any = MISSING
+
+    def step(self, vm: Machine, sent: Value | None = None, thrown: Value | None = None) -> Any:
+        """The next yielded value, or STOP (then ``returned`` holds the return value)."""
+        if self.finished:
+            return STOP
+        try:
+            yielded, value = self.advance(self.frame, sent, thrown)
+        except BaseException:
+            self.finished = True
+            raise
+        if yielded:
+            return value
+        self.finished = True
+        self.returned = value
+        return STOP
+
+    def next(self, vm: Machine) -> Any:
+        return self.step(vm)
+
+    def m_send(self, vm: Machine, value: Value) -> Value:
+        result = self.step(vm, sent=value)
+        if result is STOP:
+            vm.throw(StopIteration, self.returned)
+        return result
+
+    def m_throw(self, vm: Machine, exc: Value, *rest: Value) -> Value:
+        result = self.step(vm, thrown=exc)
+        if result is STOP:
+            vm.throw(StopIteration, self.returned)
+        return result
+
+    def m_close(self, vm: Machine) -> Value:
+        if not self.finished and self.frame.pc > 0:
+            self.finished = True
+        self.finished = True
+        return vm.fresh(None)

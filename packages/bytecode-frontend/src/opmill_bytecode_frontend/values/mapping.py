@@ -1,0 +1,453 @@
+"""Dictionaries (dict, OrderedDict, defaultdict, Counter, mapping proxies), their views, and sets."""
+
+from __future__ import annotations
+
+import collections
+from typing import Any
+
+from .base import MISSING, Lazy, Machine, NotConstant, Value
+from .constant import ConstantValue
+from .iterators import STOP, ItemsIterator
+from .sequence import TupleValue
+from opmill_guards.guard import Absent, DictKeys
+from opmill_guards.source import Item
+
+
+class DictValue(Value):
+    """Known keys in order. ``items`` maps a hashable key to (key value, value or Lazy). Of a dict that existed before the call only
+    what is looked at is guarded: single items, absence of single keys, or all keys once something depends on them all."""
+
+    def __init__(self, items: dict[Any, tuple[Value, Any]], cls: type = dict, source: Any = None, obj: Any = None) -> None:
+        self.items = items
+        self.cls = cls
+        self.source = source
+        self.obj = obj
+        self.default: Value | None = None
+        self.keys_guarded = source is None
+        self.before = dict(items) if source is not None else None
+        self.read_only = False
+
+    def python_type(self) -> type:
+        return self.cls
+
+    def real(self) -> Any:
+        return MISSING if self.source is None else self.obj
+
+    def guard_keys(self, vm: Machine) -> None:
+        if not self.keys_guarded:
+            self.keys_guarded = True
+            vm.guard(DictKeys(self.source, tuple(self.obj)))
+
+    def lookup(self, vm: Machine, key: Any) -> Any:
+        """The value of a hashable key, or MISSING (then guarded as absent)."""
+        entry = self.items.get(key)
+        if entry is None:
+            if not self.keys_guarded and key not in self.before:  # type: ignore[operator]
+                vm.guard(Absent(self.source, key))
+            return MISSING
+        value = entry[1]
+        if type(value) is Lazy:
+            value = vm.wrap(value.obj, value.source)
+            self.items[key] = (entry[0], value)
+        return value
+
+    def store(self, vm: Machine, key: Value, value: Value) -> None:
+        hashed = vm.key(key)
+        old = self.items.get(hashed)
+        self.items[hashed] = (key if old is None else old[0], value)
+        self.changed(vm)
+
+    def changed(self, vm: Machine) -> None:
+        if self.read_only:
+            vm.throw(TypeError, "'mappingproxy' object does not support item assignment")
+        if self.source is not None:
+            vm.effects.mutated(self)
+
+    def key_values(self, vm: Machine) -> list[Value]:
+        self.guard_keys(vm)
+        return [k for k, _ in self.items.values()]
+
+    def all_values(self, vm: Machine) -> list[Value]:
+        self.guard_keys(vm)
+        return [self.lookup(vm, k) for k in list(self.items)]
+
+    def pairs(self, vm: Machine) -> list[Value]:
+        return [TupleValue([k, v]) for k, v in zip(self.key_values(vm), self.all_values(vm))]
+
+    def iterate(self, vm: Machine) -> Value:
+        self.guard_keys(vm)
+        keys = [k for k, _ in self.items.values()]
+
+        def read(vm: Machine, i: int) -> Any:
+            if len(self.items) != len(keys):
+                vm.throw(RuntimeError, "dictionary changed size during iteration")
+            return keys[i] if i < len(keys) else STOP
+
+        return ItemsIterator(read, type(iter({})))
+
+    def key(self, vm: Machine) -> Any:
+        vm.throw(TypeError, f"unhashable type: {self.cls.__name__!r}")
+
+    def m___iter__(self, vm: Machine) -> Value:
+        return self.iterate(vm)
+
+    def m___len__(self, vm: Machine) -> Value:
+        self.guard_keys(vm)
+        return ConstantValue(len(self.items))
+
+    def m___contains__(self, vm: Machine, key: Value) -> Value:
+        hashed = vm.key(key)
+        if hashed in self.items:
+            self.guard_keys_for_presence(vm, hashed)
+            return ConstantValue(True)
+        return ConstantValue(self.lookup(vm, hashed) is not MISSING)
+
+    def guard_keys_for_presence(self, vm: Machine, key: Any) -> None:
+        """Reading the item guards that it is there (identity or value of what it holds)."""
+        if not self.keys_guarded and type(self.items[key][1]) is Lazy:
+            self.lookup(vm, key)
+
+    def missing(self, vm: Machine, key: Value) -> Value:
+        if self.default is not None and not (isinstance(self.default, ConstantValue) and self.default.value is None):
+            value = vm.call(self.default, [], {})
+            self.store(vm, key, value)
+            return value
+        if self.cls is collections.Counter:
+            return ConstantValue(0)
+        try:
+            plain = key.constant()
+        except NotConstant:
+            vm.unsupported("FE027", "KeyError of a key unknown at capture")
+        vm.throw(KeyError, plain)
+
+    def m___getitem__(self, vm: Machine, key: Value) -> Value:
+        found = self.lookup(vm, vm.key(key))
+        return self.missing(vm, key) if found is MISSING else found
+
+    def m___setitem__(self, vm: Machine, key: Value, value: Value) -> Value:
+        self.store(vm, key, value)
+        return ConstantValue(None)
+
+    def m___delitem__(self, vm: Machine, key: Value) -> Value:
+        self.m_pop(vm, key)
+        return ConstantValue(None)
+
+    def m_get(self, vm: Machine, key: Value, default: Value = ConstantValue(None)) -> Value:
+        found = self.lookup(vm, vm.key(key))
+        return default if found is MISSING else found
+
+    def m_setdefault(self, vm: Machine, key: Value, default: Value = ConstantValue(None)) -> Value:
+        found = self.lookup(vm, vm.key(key))
+        if found is MISSING:
+            self.store(vm, key, default)
+            return default
+        return found
+
+    def m_pop(self, vm: Machine, key: Value, default: Value | None = None) -> Value:
+        hashed = vm.key(key)
+        found = self.lookup(vm, hashed)
+        if found is MISSING:
+            if default is not None:
+                return default
+            vm.throw(KeyError, key.constant())
+        del self.items[hashed]
+        self.changed(vm)
+        return found
+
+    def m_popitem(self, vm: Machine, last: Value = ConstantValue(True)) -> Value:
+        self.guard_keys(vm)
+        if not self.items:
+            vm.throw(KeyError, "popitem(): dictionary is empty")
+        hashed = list(self.items)[-1 if vm.truth(last) else 0]
+        key = self.items[hashed][0]
+        return TupleValue([key, self.m_pop(vm, key)])
+
+    def m_move_to_end(self, vm: Machine, key: Value, last: Value = ConstantValue(True)) -> Value:
+        hashed = vm.key(key)
+        entry = self.items.pop(hashed)
+        self.items[hashed] = entry
+        if not vm.truth(last):
+            rest = {k: v for k, v in self.items.items() if k is not hashed}
+            self.items.clear()
+            self.items[hashed] = entry
+            self.items.update(rest)
+        self.changed(vm)
+        return ConstantValue(None)
+
+    def m_clear(self, vm: Machine) -> Value:
+        self.guard_keys(vm)
+        self.items.clear()
+        self.changed(vm)
+        return ConstantValue(None)
+
+    def m_copy(self, vm: Machine) -> Value:
+        self.all_values(vm)
+        copy = DictValue(dict(self.items), dict if self.read_only else self.cls)
+        copy.default = self.default
+        return copy
+
+    m___copy__ = m_copy
+
+    def m_keys(self, vm: Machine) -> Value:
+        return DictView(self, "keys")
+
+    def m_values(self, vm: Machine) -> Value:
+        return DictView(self, "values")
+
+    def m_items(self, vm: Machine) -> Value:
+        return DictView(self, "items")
+
+    def m_update(self, vm: Machine, *args: Value, **kwargs: Value) -> Value:
+        for arg in args:
+            update_from(vm, self, arg)
+        for name, value in kwargs.items():
+            self.store(vm, ConstantValue(name), value)
+        return ConstantValue(None)
+
+    def m___or__(self, vm: Machine, other: Value) -> Value:
+        if mapping_of(other) is None:
+            return ConstantValue(NotImplemented)
+        copy = self.m_copy(vm)
+        copy.m_update(vm, other)  # type: ignore[attr-defined]
+        return copy
+
+    def m___ior__(self, vm: Machine, other: Value) -> Value:
+        self.m_update(vm, other)
+        return self
+
+    def m___eq__(self, vm: Machine, other: Value) -> Value:
+        theirs = mapping_of(other)
+        if theirs is None:
+            return ConstantValue(NotImplemented)
+        self.guard_keys(vm)
+        theirs.guard_keys(vm)
+        if self.items.keys() != theirs.items.keys():
+            return ConstantValue(False)
+        return ConstantValue(all(vm.truth(vm.compare("==", self.lookup(vm, k), theirs.lookup(vm, k))) for k in list(self.items)))
+
+    def m___ne__(self, vm: Machine, other: Value) -> Value:
+        equal = self.m___eq__(vm, other)
+        return equal if equal.constant() is NotImplemented else ConstantValue(not equal.constant())
+
+    def m___reversed__(self, vm: Machine) -> Value:
+        return vm.iterate(vm.fresh_list(self.key_values(vm)[::-1]))  # type: ignore[attr-defined]
+
+    def getattr(self, vm: Machine, name: str) -> Value:
+        if name == "default_factory" and self.cls is collections.defaultdict:
+            return self.default or ConstantValue(None)
+        return super().getattr(vm, name)
+
+
+def mapping_of(value: Value) -> DictValue | None:
+    """The tracked dictionary in a value: itself, or the storage of an object of a dict subclass."""
+    if isinstance(value, DictValue):
+        return value
+    storage = getattr(value, "storage", None)
+    return storage if isinstance(storage, DictValue) else None
+
+
+def update_from(vm: Machine, target: DictValue, other: Value) -> None:
+    """``dict.update``: from a mapping or from pairs."""
+    mapping = mapping_of(other)
+    if mapping is not None:
+        for key, value in zip(mapping.key_values(vm), mapping.all_values(vm)):
+            target.store(vm, key, value)
+    elif hasattr(other.python_type(), "keys"):
+        keys = vm.unpack(vm.call(vm.getattr(other, "keys"), [], {}))
+        for key in keys:
+            target.store(vm, key, vm.call(vm.getattr(other, "__getitem__"), [key], {}))
+    else:
+        for pair in vm.unpack(other):
+            key, value = vm.unpack(pair)
+            target.store(vm, key, value)
+
+
+class DictView(Value):
+    """``keys()``, ``values()`` or ``items()`` of a tracked dictionary; live."""
+
+    kinds = {"keys": type({}.keys()), "values": type({}.values()), "items": type({}.items())}
+
+    def __init__(self, owner: DictValue, kind: str) -> None:
+        self.owner = owner
+        self.kind = kind
+
+    def python_type(self) -> type:
+        return self.kinds[self.kind]
+
+    def values(self, vm: Machine) -> list[Value]:
+        if self.kind == "keys":
+            return self.owner.key_values(vm)
+        return self.owner.all_values(vm) if self.kind == "values" else self.owner.pairs(vm)
+
+    def iterate(self, vm: Machine) -> Value:
+        items = self.values(vm)
+
+        def read(vm: Machine, i: int) -> Any:
+            if len(self.owner.items) != len(items):
+                vm.throw(RuntimeError, "dictionary changed size during iteration")
+            return items[i] if i < len(items) else STOP
+
+        return ItemsIterator(read, type(iter(self.kinds[self.kind].__iter__ and {}.values())))
+
+    def m___iter__(self, vm: Machine) -> Value:
+        return self.iterate(vm)
+
+    def m___len__(self, vm: Machine) -> Value:
+        return self.owner.m___len__(vm)
+
+    def m___contains__(self, vm: Machine, value: Value) -> Value:
+        if self.kind == "keys":
+            return self.owner.m___contains__(vm, value)
+        return TupleValue(self.values(vm)).m___contains__(vm, value)
+
+    def m___reversed__(self, vm: Machine) -> Value:
+        return TupleValue(self.values(vm)).m___reversed__(vm)
+
+    def as_set(self, vm: Machine) -> "SetValue":
+        return SetValue({vm.key(v): v for v in self.values(vm)})
+
+    def special(self, vm: Machine, name: str, args: list[Value]) -> Value | None:
+        if self.kind != "values" and name in SET_OPERATORS:
+            return self.as_set(vm).special(vm, name, args)
+        return super().special(vm, name, args)
+
+    def m_isdisjoint(self, vm: Machine, other: Value) -> Value:
+        return self.as_set(vm).m_isdisjoint(vm, other)
+
+
+SET_OPERATORS = frozenset({f"__{n}__" for n in ("and", "or", "sub", "xor", "rand", "ror", "rsub", "rxor", "eq", "ne", "lt", "le", "gt", "ge")})
+
+
+class SetValue(Value):
+    """A set or frozenset: hashable key -> value."""
+
+    def __init__(self, items: dict[Any, Value], cls: type = set, source: Any = None, obj: Any = None) -> None:
+        self.items = items
+        self.cls = cls
+        self.source = source
+        self.obj = obj
+        self.before = dict(items) if source is not None else None
+
+    def python_type(self) -> type:
+        return self.cls
+
+    def real(self) -> Any:
+        return MISSING if self.source is None else self.obj
+
+    def constant(self) -> Any:
+        if self.cls is not frozenset:
+            raise NotConstant("set")
+        return frozenset(v.constant() for v in self.items.values())
+
+    def key(self, vm: Machine) -> Any:
+        if self.cls is frozenset:
+            return frozenset(self.items)
+        vm.throw(TypeError, f"unhashable type: {self.cls.__name__!r}")
+
+    def changed(self, vm: Machine) -> Value:
+        if self.source is not None:
+            vm.effects.mutated(self)
+        return ConstantValue(None)
+
+    def iterate(self, vm: Machine) -> Value:
+        # Python iterates a set in hash order: for constants do as it does.
+        items = list(self.items.values())
+        try:
+            if self.obj is not None and self.items.keys() == set(self.obj):
+                items = [self.items[k] for k in self.obj]
+            else:
+                plain = {v.constant(): v for v in items}
+                items = [plain[c] for c in set(plain)]
+        except (NotConstant, TypeError):
+            pass
+        return ItemsIterator(lambda vm, i: items[i] if i < len(items) else STOP, type(iter(set())))
+
+    def m___iter__(self, vm: Machine) -> Value:
+        return self.iterate(vm)
+
+    def m___len__(self, vm: Machine) -> Value:
+        return ConstantValue(len(self.items))
+
+    def m___contains__(self, vm: Machine, value: Value) -> Value:
+        return ConstantValue(vm.key(value) in self.items)
+
+    def m_add(self, vm: Machine, value: Value) -> Value:
+        self.items.setdefault(vm.key(value), value)
+        return self.changed(vm)
+
+    def m_discard(self, vm: Machine, value: Value) -> Value:
+        self.items.pop(vm.key(value), None)
+        return self.changed(vm)
+
+    def m_remove(self, vm: Machine, value: Value) -> Value:
+        if vm.key(value) not in self.items:
+            vm.throw(KeyError, value.constant())
+        return self.m_discard(vm, value)
+
+    def m_clear(self, vm: Machine) -> Value:
+        self.items.clear()
+        return self.changed(vm)
+
+    def m_copy(self, vm: Machine) -> Value:
+        return SetValue(dict(self.items), self.cls)
+
+    def m_update(self, vm: Machine, *others: Value) -> Value:
+        for other in others:
+            self.items.update({k: v for k, v in to_keys(vm, other).items() if k not in self.items})
+        return self.changed(vm)
+
+    def m_union(self, vm: Machine, *others: Value) -> Value:
+        out = SetValue(dict(self.items), self.cls)
+        out.m_update(vm, *others)
+        return out
+
+    def m_intersection(self, vm: Machine, *others: Value) -> Value:
+        keys = [to_keys(vm, o) for o in others]
+        return SetValue({k: v for k, v in self.items.items() if all(k in o for o in keys)}, self.cls)
+
+    def m_difference(self, vm: Machine, *others: Value) -> Value:
+        keys = [to_keys(vm, o) for o in others]
+        return SetValue({k: v for k, v in self.items.items() if not any(k in o for o in keys)}, self.cls)
+
+    def m_symmetric_difference(self, vm: Machine, other: Value) -> Value:
+        theirs = to_keys(vm, other)
+        mine = {k: v for k, v in self.items.items() if k not in theirs}
+        return SetValue(mine | {k: v for k, v in theirs.items() if k not in self.items}, self.cls)
+
+    def m_difference_update(self, vm: Machine, *others: Value) -> Value:
+        self.items = self.m_difference(vm, *others).items  # type: ignore[attr-defined]
+        return self.changed(vm)
+
+    def m_issubset(self, vm: Machine, other: Value) -> Value:
+        return ConstantValue(self.items.keys() <= to_keys(vm, other).keys())
+
+    def m_issuperset(self, vm: Machine, other: Value) -> Value:
+        return ConstantValue(self.items.keys() >= to_keys(vm, other).keys())
+
+    def m_isdisjoint(self, vm: Machine, other: Value) -> Value:
+        return ConstantValue(self.items.keys().isdisjoint(to_keys(vm, other)))
+
+    def special(self, vm: Machine, name: str, args: list[Value]) -> Value | None:
+        if name in SET_OPERATORS:
+            other = args[0]
+            other = other.as_set(vm) if isinstance(other, DictView) and other.kind != "values" else other
+            if not isinstance(other, SetValue):
+                return ConstantValue(NotImplemented)
+            compare = {"__eq__": "__eq__", "__ne__": "__ne__", "__lt__": "__lt__", "__le__": "__le__", "__gt__": "__gt__", "__ge__": "__ge__"}
+            if name in compare:
+                return ConstantValue(getattr(set(self.items), name)(set(other.items)))
+            both = {**other.items, **self.items}
+            keys = getattr(set(self.items), name)(set(other.items))
+            return SetValue({k: v for k, v in both.items() if k in keys}, self.cls)
+        return super().special(vm, name, args)
+
+    def m___ior__(self, vm: Machine, other: Value) -> Value:
+        self.m_update(vm, other)
+        return self
+
+
+def to_keys(vm: Machine, value: Value) -> dict[Any, Value]:
+    if isinstance(value, SetValue):
+        return value.items
+    return {vm.key(v): v for v in vm.unpack(value)}
+__all__ = ["DictValue", "DictView", "SetValue", "mapping_of", "update_from", "Item"]

@@ -1,0 +1,114 @@
+"""``torch.nn.Module``: attribute lookup without running its Python code, calls without hooks go straight to ``forward``."""
+
+from __future__ import annotations
+
+import types
+from typing import Any
+
+import torch
+from opmill_guards.source import InstanceDict, Item, Pinned
+from torch.nn.modules import module as torch_module
+
+from .base import MISSING, Machine, Value
+from .constant import ConstantValue
+from .functions import MethodValue
+from .objects import ObjectValue, bind_descriptor, find_in_mro
+from .mapping import DictValue
+from .base import Lazy
+
+HOOKS = ("_backward_hooks", "_backward_pre_hooks", "_forward_hooks", "_forward_pre_hooks")
+GLOBAL_HOOKS = ("_global_backward_hooks", "_global_backward_pre_hooks", "_global_forward_hooks", "_global_forward_pre_hooks")
+STORES = ("_parameters", "_buffers", "_modules")
+
+
+class ModuleValue(ObjectValue):
+    """A module of before the call. Its identity is guarded by what holds it, its dictionaries by the module tree guard."""
+
+    def __init__(self, obj: torch.nn.Module, source: Any) -> None:
+        super().__init__(type(obj), obj, source)
+        self.tree = True
+
+    def describe(self) -> str:
+        return f"module {self.cls.__qualname__}"
+
+    @property
+    def attrs(self) -> DictValue:
+        if self._attrs is None:
+            source = InstanceDict(self.source)
+            items = {k: (ConstantValue(k), Lazy(v, Item(source, k))) for k, v in self.obj.__dict__.items()}
+            self._attrs = DictValue(items, dict, source, self.obj.__dict__)
+            self._attrs.keys_guarded = True  # by the module tree
+        return self._attrs
+
+    def getattr(self, vm: Machine, name: str) -> Value:
+        if find_in_mro(self.cls.__mro__, "__getattribute__")[0] is not object:
+            return super().getattr(vm, name)
+        fallback = find_in_mro(self.cls.__mro__, "__getattr__")
+        if fallback[0] is not torch.nn.Module:
+            return super().getattr(vm, name)
+        owner, raw = find_in_mro(self.cls.__mro__, name)
+        if raw is not MISSING or name in ("__dict__", "__class__"):
+            if type(raw) is types.FunctionType and name not in self.obj.__dict__ and self._attrs is None:
+                return bind_descriptor(vm, owner, name, raw, self, ConstantValue(None))
+            found = vm.attempt(lambda: self.generic_getattr(vm, name), AttributeError)  # type: ignore[attr-defined]
+            if found is not None:
+                return found
+        else:
+            found = self.own(vm, name)
+            if found is not MISSING:
+                return found
+        for store in STORES:
+            found = self.stored(vm, store, name)
+            if found is not MISSING:
+                return found
+        vm.throw(AttributeError, f"{self.cls.__name__!r} object has no attribute {name!r}")
+
+    def own(self, vm: Machine, name: str) -> Any:
+        """From the instance dictionary, which stays untracked until something writes to it."""
+        if self._attrs is not None:
+            return self._attrs.lookup(vm, name)
+        value = self.obj.__dict__.get(name, MISSING)
+        if value is MISSING:
+            return MISSING
+        if name in STORES or isinstance(value, dict):
+            return self.attrs.lookup(vm, name)
+        return vm.wrap(value, Item(InstanceDict(self.source), name))
+
+    def instance_attribute(self, vm: Machine, name: str) -> Any:
+        return self.own(vm, name)
+
+    def stored(self, vm: Machine, store: str, name: str) -> Any:
+        if self._attrs is not None:
+            entry = self._attrs.items.get(store)
+            if entry is not None and type(entry[1]) is not Lazy:
+                return entry[1].lookup(vm, name)
+        value = self.obj.__dict__[store].get(name, MISSING)
+        if value is MISSING:
+            return MISSING
+        return vm.wrap(value, Item(Item(InstanceDict(self.source), store), name))
+
+    def setattr(self, vm: Machine, name: str, value: Value) -> None:
+        plain = find_in_mro(self.cls.__mro__, "__setattr__")[0] is torch.nn.Module
+        d = self.obj.__dict__
+        special = any(name in d[s] for s in STORES) or issubclass(value.python_type(), (torch.nn.Parameter, torch.nn.Module, torch.nn.Buffer))
+        if plain and not special:
+            self.generic_setattr(vm, name, value)
+        elif plain and name in d["_buffers"] and issubclass(value.python_type(), torch.Tensor):
+            self.getattr(vm, "_buffers").m___setitem__(vm, ConstantValue(name), value)  # type: ignore[attr-defined]
+        else:
+            super().setattr(vm, name, value)
+
+    def has_hooks(self) -> bool:
+        d = self.obj.__dict__
+        return any(d[h] for h in HOOKS) or any(getattr(torch_module, h) for h in GLOBAL_HOOKS)
+
+    def call(self, vm: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        raw = find_in_mro(self.cls.__mro__, "__call__")[1]
+        impl = find_in_mro(self.cls.__mro__, "_call_impl")[1]
+        slow = "_slow_forward" in self.obj.__dict__ or "_call_impl" in self.obj.__dict__
+        if raw is not torch.nn.Module.__call__ or impl is not torch.nn.Module._call_impl or slow:
+            return super().call(vm, args, kwargs)
+        vm.use_module(self)  # type: ignore[attr-defined]
+        if self.obj.__dict__.get("_compiled_call_impl") is None and not self.has_hooks():
+            return vm.call(self.getattr(vm, "forward"), args, kwargs)
+        return vm.call(MethodValue(vm.wrap(impl, Pinned(impl, "_call_impl")), self), args, kwargs)

@@ -1,0 +1,432 @@
+"""Objects of user-defined classes, classes, super objects: attribute lookup as the data model defines it."""
+
+from __future__ import annotations
+
+import types
+from typing import Any
+
+from opmill_guards.source import Attr, InstanceDict, Item, Pinned
+
+from .base import MISSING, IdentityKey, Lazy, Machine, NotConstant, Value
+from .constant import ConstantValue
+from .functions import BuiltinValue, FunctionValue, MethodValue
+from .mapping import DictValue
+from .sequence import ListValue, TupleValue
+
+SLOT_TYPES = (types.WrapperDescriptorType, types.MethodDescriptorType, types.ClassMethodDescriptorType, types.BuiltinFunctionType)
+
+
+def find_in_mro(mro: tuple[type, ...], name: str) -> tuple[Any, Any]:
+    """(class that defines it, raw attribute) or (None, MISSING): what ``_PyType_Lookup`` finds."""
+    for cls in mro:
+        raw = cls.__dict__.get(name, MISSING)
+        if raw is not MISSING:
+            return cls, raw
+    return None, MISSING
+
+
+def read_class(vm: Machine, owner: type, name: str, raw: Any) -> Value:
+    """The tracked value of a raw class attribute; guarded unless the class belongs to torch or Python."""
+    if type(raw) is types.FunctionType or isinstance(raw, (property, staticmethod, classmethod)):
+        vm.guard_class(owner, name, raw)  # type: ignore[attr-defined]
+        return vm.wrap(raw, Pinned(raw, f"{owner.__qualname__}.{name}"))
+    return vm.wrap(raw, vm.class_source(owner, name, raw))  # type: ignore[attr-defined]
+
+
+def bind_descriptor(vm: Machine, owner: type, name: str, raw: Any, instance: Value | None, cls: Value) -> Value:
+    """``raw.__get__(instance, cls)`` for anything found on a class."""
+    kind = type(raw)
+    if kind is types.FunctionType:
+        function = read_class(vm, owner, name, raw)
+        return function if instance is None else MethodValue(function, instance)
+    if kind is staticmethod:
+        vm.guard_class(owner, name, raw)  # type: ignore[attr-defined]
+        return vm.wrap(raw.__func__, Pinned(raw.__func__, f"{owner.__qualname__}.{name}"))
+    if kind is classmethod:
+        vm.guard_class(owner, name, raw)  # type: ignore[attr-defined]
+        return MethodValue(vm.wrap(raw.__func__, Pinned(raw.__func__, f"{owner.__qualname__}.{name}")), cls)
+    if isinstance(raw, property):
+        if instance is None:
+            return vm.wrap(raw, Pinned(raw, name))
+        if raw.fget is None:
+            vm.throw(AttributeError, f"property {name!r} has no getter")
+        vm.guard_class(owner, name, raw)  # type: ignore[attr-defined]
+        return vm.call(vm.wrap(raw.fget, Pinned(raw.fget, name)), [instance], {})
+    if isinstance(raw, SLOT_TYPES) or kind is types.MethodWrapperType:
+        if instance is None or kind is types.BuiltinFunctionType:
+            return BuiltinValue(raw)
+        return BoundSlot(raw, instance)
+    if kind is types.ClassMethodDescriptorType:
+        return BoundSlot(raw, cls)
+    getter = find_in_mro(kind.__mro__, "__get__")[1]
+    if getter is MISSING:
+        return read_class(vm, owner, name, raw)
+    if type(getter) is types.FunctionType:
+        descriptor = vm.wrap(raw, Pinned(raw, f"{owner.__qualname__}.{name}"))
+        function = vm.wrap(getter, Pinned(getter, "__get__"))
+        return vm.call(function, [descriptor, instance if instance is not None else ConstantValue(None), cls], {})
+    real = instance.real() if instance is not None else None
+    if real is MISSING:
+        if kind is types.GetSetDescriptorType or kind is types.MemberDescriptorType:
+            vm.unsupported("FE040", f"attribute {name} of {instance.describe()}")  # type: ignore[union-attr]
+        vm.unsupported("FE041", f"descriptor {kind.__qualname__} for attribute {name}")
+    try:
+        result = raw.__get__(real, None if instance is None else type(real))
+    except Exception as exc:
+        vm.throw_real(exc)
+    source = instance.source if instance is not None else Pinned(owner, owner.__qualname__)
+    return vm.wrap(result, Attr(source, name) if source is not None else Pinned(result, name))
+
+
+class BoundSlot(Value):
+    """A method implemented in C (``object.__init__``, ``dict.update``, ...) bound to a value."""
+
+    def __init__(self, raw: Any, owner: Value) -> None:
+        self.raw = raw
+        self.owner = owner
+
+    def python_type(self) -> type:
+        return types.MethodWrapperType
+
+    def describe(self) -> str:
+        return f"{self.raw!r}"
+
+    def call(self, vm: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        return vm.call_builtin(self.raw, [self.owner, *args], kwargs)  # type: ignore[attr-defined]
+
+    def getattr(self, vm: Machine, name: str) -> Value:
+        if name == "__func__":
+            return BuiltinValue(self.raw)
+        if name == "__self__":
+            return self.owner
+        if name in ("__name__", "__doc__", "__qualname__"):
+            return ConstantValue(getattr(self.raw, name))
+        return super().getattr(vm, name)
+
+
+class ObjectValue(Value):
+    """An instance of a class written in Python, of before the call (``obj``) or made in captured code.
+
+    ``storage`` holds the builtin part of instances of subclasses of dict, list, tuple, ...: a tracked value of its own."""
+
+    def __init__(self, cls: type, obj: Any = None, source: Any = None, storage: Value | None = None) -> None:
+        self.cls = cls
+        self.obj = obj
+        self.source = source
+        self.storage = storage
+        self.slots: dict[str, Value] = {}
+        self._attrs: DictValue | None = None
+
+    def __repr__(self) -> str:
+        return f"Object({self.cls.__name__})"
+
+    def python_type(self) -> type:
+        return self.cls
+
+    def real(self) -> Any:
+        return MISSING if self.source is None else self.obj
+
+    def constant(self) -> Any:
+        if self.source is None:
+            raise NotConstant(f"{self.cls.__name__} made in captured code")
+        return self.obj
+
+    def is_untouched(self) -> bool:
+        return self._attrs is None or not self._attrs_changed()
+
+    def _attrs_changed(self) -> bool:
+        assert self._attrs is not None
+        before = self._attrs.before
+        return before is None or [(k, type(v) is Lazy) for k, (_, v) in self._attrs.items.items()] != [(k, True) for k in before]
+
+    @property
+    def attrs(self) -> DictValue:
+        """The instance dictionary."""
+        if self._attrs is None:
+            if self.source is None:
+                self._attrs = DictValue({})
+            else:
+                source = InstanceDict(self.source)
+                items = {k: (ConstantValue(k), Lazy(v, Item(source, k))) for k, v in self.obj.__dict__.items()}
+                self._attrs = DictValue(items, dict, source, self.obj.__dict__)
+        return self._attrs
+
+    def has_dict(self) -> bool:
+        return self.cls.__dictoffset__ != 0
+
+    # ---- attributes ------------------------------------------------------------------------------------------------
+
+    def getattr(self, vm: Machine, name: str) -> Value:
+        owner, hook = find_in_mro(self.cls.__mro__, "__getattribute__")
+        if type(hook) is types.FunctionType:
+            return self.with_fallback(vm, name, lambda: vm.call(vm.wrap(hook, Pinned(hook, "__getattribute__")), [self, ConstantValue(name)], {}))
+        return self.with_fallback(vm, name, lambda: self.generic_getattr(vm, name))
+
+    def with_fallback(self, vm: Machine, name: str, read: Any) -> Value:
+        fallback = find_in_mro(self.cls.__mro__, "__getattr__")[1]
+        if fallback is MISSING:
+            return read()
+        from_raised = vm.attempt(read, AttributeError)  # type: ignore[attr-defined]
+        if from_raised is not None:
+            return from_raised
+        return vm.call(vm.wrap(fallback, Pinned(fallback, "__getattr__")), [self, ConstantValue(name)], {})
+
+    def instance_attribute(self, vm: Machine, name: str) -> Any:
+        return self.attrs.lookup(vm, name) if self.has_dict() else MISSING
+
+    def generic_getattr(self, vm: Machine, name: str) -> Value:
+        """``object.__getattribute__``."""
+        if name == "__class__":
+            return vm.wrap(self.cls)
+        if name == "__dict__" and self.has_dict():
+            return self.attrs
+        owner, raw = find_in_mro(self.cls.__mro__, name)
+        if raw is not MISSING:
+            if type(raw) is types.MemberDescriptorType:
+                return self.read_slot(vm, name)
+            if hasattr(type(raw), "__set__") or hasattr(type(raw), "__delete__"):
+                return bind_descriptor(vm, owner, name, raw, self, vm.wrap(self.cls))
+        found = self.instance_attribute(vm, name)
+        if found is not MISSING:
+            return found
+        if raw is not MISSING:
+            return bind_descriptor(vm, owner, name, raw, self, vm.wrap(self.cls))
+        vm.throw(AttributeError, f"{self.cls.__name__!r} object has no attribute {name!r}")
+
+    def read_slot(self, vm: Machine, name: str) -> Value:
+        if name in self.slots:
+            found = self.slots[name]
+            if found is not MISSING:
+                return found
+        elif self.source is not None:
+            try:
+                value = getattr(self.obj, name)
+            except AttributeError as exc:
+                vm.throw_real(exc)
+            self.slots[name] = vm.wrap(value, Attr(self.source, name))
+            return self.slots[name]
+        vm.throw(AttributeError, f"{self.cls.__name__!r} object has no attribute {name!r}")
+
+    def setattr(self, vm: Machine, name: str, value: Value) -> None:
+        hook = find_in_mro(self.cls.__mro__, "__setattr__")[1]
+        if type(hook) is types.FunctionType:
+            vm.call(vm.wrap(hook, Pinned(hook, "__setattr__")), [self, ConstantValue(name), value], {})
+        else:
+            self.generic_setattr(vm, name, value)
+
+    def generic_setattr(self, vm: Machine, name: str, value: Value) -> None:
+        """``object.__setattr__``."""
+        raw = find_in_mro(self.cls.__mro__, name)[1]
+        if raw is not MISSING:
+            if isinstance(raw, property):
+                if raw.fset is None:
+                    vm.throw(AttributeError, f"property {name!r} of {self.cls.__name__!r} object has no setter")
+                vm.call(vm.wrap(raw.fset, Pinned(raw.fset, name)), [self, value], {})
+                return
+            if type(raw) is types.MemberDescriptorType:
+                self.slots[name] = value
+                if self.source is not None:
+                    vm.effects.mutated(self)
+                return
+            setter = find_in_mro(type(raw).__mro__, "__set__")[1]
+            if type(setter) is types.FunctionType:
+                vm.call(vm.wrap(setter, Pinned(setter, "__set__")), [vm.wrap(raw, Pinned(raw, name)), self, value], {})
+                return
+            if setter is not MISSING:
+                vm.unsupported("FE041", f"assignment through descriptor {type(raw).__qualname__} {name}")
+        if not self.has_dict():
+            vm.throw(AttributeError, f"{self.cls.__name__!r} object has no attribute {name!r}")
+        self.attrs.store(vm, ConstantValue(name), value)
+
+    def delattr(self, vm: Machine, name: str) -> None:
+        hook = find_in_mro(self.cls.__mro__, "__delattr__")[1]
+        if type(hook) is types.FunctionType:
+            vm.call(vm.wrap(hook, Pinned(hook, "__delattr__")), [self, ConstantValue(name)], {})
+        elif self.has_dict() and self.attrs.lookup(vm, name) is not MISSING:
+            self.attrs.m_pop(vm, ConstantValue(name))
+        else:
+            vm.throw(AttributeError, f"{self.cls.__name__!r} object has no attribute {name!r}")
+
+    # ---- operations ------------------------------------------------------------------------------------------------
+
+    def special(self, vm: Machine, name: str, args: list[Value]) -> Value | None:
+        owner, raw = find_in_mro(self.cls.__mro__, name)
+        if raw is MISSING or raw is None:
+            return None
+        if isinstance(raw, SLOT_TYPES):
+            if self.storage is not None and owner is not object:
+                return self.storage.special(vm, name, args)
+            if name in ("__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__") and owner is object:
+                return ConstantValue(NotImplemented)
+        bound = bind_descriptor(vm, owner, name, raw, self, vm.wrap(self.cls))
+        return vm.call(bound, args, {})
+
+    def call(self, vm: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        owner, raw = find_in_mro(self.cls.__mro__, "__call__")
+        if raw is MISSING:
+            vm.throw(TypeError, f"{self.cls.__name__!r} object is not callable")
+        return vm.call(bind_descriptor(vm, owner, "__call__", raw, self, vm.wrap(self.cls)), args, kwargs)
+
+    def iterate(self, vm: Machine) -> Value:
+        result = self.special(vm, "__iter__", [])
+        if result is not None:
+            return result
+        if find_in_mro(self.cls.__mro__, "__getitem__")[1] is not MISSING:
+            return vm.sequence_iterator(self)  # type: ignore[attr-defined]
+        vm.throw(TypeError, f"{self.cls.__name__!r} object is not iterable")
+
+    def truth(self, vm: Machine) -> bool:
+        result = self.special(vm, "__bool__", [])
+        if result is None:
+            result = self.special(vm, "__len__", [])
+        return True if result is None else vm.truth(result)
+
+    def key(self, vm: Machine) -> Any:
+        owner, raw = find_in_mro(self.cls.__mro__, "__hash__")
+        if raw is None:
+            vm.throw(TypeError, f"unhashable type: {self.cls.__name__!r}")
+        if self.source is not None:
+            try:
+                hash(self.obj)
+            except Exception as exc:
+                vm.throw_real(exc)
+            return self.obj
+        if owner is object:
+            return IdentityKey(self)
+        vm.unsupported("FE024", f"hash of a new {self.cls.__qualname__} that defines __hash__")
+
+
+class ClassValue(Value):
+    """A class that existed before the call."""
+
+    def __init__(self, cls: type, source: Any = None) -> None:
+        self.obj = cls
+        self.source = source
+
+    def __repr__(self) -> str:
+        return f"Class({self.obj.__qualname__})"
+
+    def python_type(self) -> type:
+        return type(self.obj)
+
+    def constant(self) -> Any:
+        return self.obj
+
+    def real(self) -> Any:
+        return self.obj
+
+    def describe(self) -> str:
+        return f"class {self.obj.__module__}.{self.obj.__qualname__}"
+
+    def truth(self, vm: Machine) -> bool:
+        return True
+
+    def call(self, vm: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        return vm.construct(self, args, kwargs)  # type: ignore[attr-defined]
+
+    def getattr(self, vm: Machine, name: str) -> Value:
+        cls = self.obj
+        meta_owner, meta_raw = find_in_mro(type(cls).__mro__, name)
+        if meta_raw is not MISSING and hasattr(type(meta_raw), "__set__"):
+            try:
+                return vm.wrap(getattr(cls, name), Attr(Pinned(cls, cls.__qualname__), name))
+            except Exception as exc:
+                vm.throw_real(exc)
+        owner, raw = find_in_mro(cls.__mro__, name)
+        if raw is not MISSING:
+            if isinstance(raw, (types.MemberDescriptorType, types.GetSetDescriptorType)):
+                return BuiltinValue(raw)
+            return bind_descriptor(vm, owner, name, raw, None, self)
+        if meta_raw is not MISSING:
+            return bind_descriptor(vm, meta_owner, name, meta_raw, self, vm.wrap(type(cls)))
+        try:
+            return vm.wrap(getattr(cls, name), Attr(Pinned(cls, cls.__qualname__), name))
+        except Exception as exc:
+            vm.throw_real(exc)
+
+    def setattr(self, vm: Machine, name: str, value: Value) -> None:
+        vm.unsupported("FE042", f"assignment to class attribute {self.obj.__qualname__}.{name}")
+
+    def special(self, vm: Machine, name: str, args: list[Value]) -> Value | None:
+        cls = self.obj
+        owner, raw = find_in_mro(type(cls).__mro__, name)
+        if name == "__getitem__" and raw is MISSING:
+            hook = find_in_mro(cls.__mro__, "__class_getitem__")[1]
+            if hook is not MISSING:
+                try:
+                    return vm.fresh(cls[args[0].constant()])
+                except NotConstant:
+                    vm.unsupported("FE043", f"subscript of class {cls.__qualname__}")
+        if raw is MISSING:
+            return None
+        if type(raw) is types.FunctionType and type(cls).__module__ != "enum":
+            return vm.call(MethodValue(vm.wrap(raw, Pinned(raw, name)), self), args, {})
+        try:
+            return vm.fresh(raw(cls, *[a.constant() for a in args]))
+        except NotConstant:
+            return ConstantValue(NotImplemented)
+        except Exception as exc:
+            vm.throw_real(exc)
+
+    def iterate(self, vm: Machine) -> Value:
+        try:
+            items = list(self.obj)  # type: ignore[call-overload]
+        except Exception as exc:
+            vm.throw_real(exc)
+        return vm.iterate(vm.fresh(items))
+
+
+class SuperValue(Value):
+    """``super(cls, obj)``."""
+
+    def __init__(self, after: type, owner: Value) -> None:
+        self.after = after
+        self.owner = owner
+
+    def python_type(self) -> type:
+        return super
+
+    def getattr(self, vm: Machine, name: str) -> Value:
+        is_class = isinstance(self.owner, ClassValue) and issubclass(self.owner.obj, self.after)
+        cls = self.owner.obj if is_class else self.owner.python_type()  # type: ignore[attr-defined]
+        mro = cls.__mro__
+        owner, raw = find_in_mro(mro[mro.index(self.after) + 1 :], name)
+        if raw is MISSING:
+            vm.throw(AttributeError, f"'super' object has no attribute {name!r}")
+        class_value = vm.wrap(cls)
+        if is_class:
+            if name == "__new__":
+                return vm.wrap(raw.__func__ if isinstance(raw, staticmethod) else raw)
+            return bind_descriptor(vm, owner, name, raw, None, class_value)
+        if name == "__class__":
+            return vm.wrap(super)
+        return bind_descriptor(vm, owner, name, raw, self.owner, class_value)
+
+
+class ModuleObject(Value):
+    """A Python module (``torch``, ``math``, the user's own)."""
+
+    def __init__(self, obj: types.ModuleType, source: Any = None) -> None:
+        self.obj = obj
+        self.source = source
+
+    def python_type(self) -> type:
+        return type(self.obj)
+
+    def constant(self) -> Any:
+        return self.obj
+
+    def real(self) -> Any:
+        return self.obj
+
+    def describe(self) -> str:
+        return f"module {self.obj.__name__}"
+
+    def getattr(self, vm: Machine, name: str) -> Value:
+        return vm.read_global(self.obj.__dict__, name, self.obj)  # type: ignore[attr-defined]
+
+    def setattr(self, vm: Machine, name: str, value: Value) -> None:
+        vm.effects.store_global(self.obj.__dict__, name, value)
+
+
+__all__ = ["BoundSlot", "ClassValue", "FunctionValue", "ListValue", "ModuleObject", "ObjectValue", "SuperValue", "TupleValue", "find_in_mro"]

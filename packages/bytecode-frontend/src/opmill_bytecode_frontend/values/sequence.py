@@ -1,0 +1,333 @@
+"""Lists, tuples (named tuples, ``torch.Size``, ``torch.return_types``), ranges, slices and deques."""
+
+from __future__ import annotations
+
+import collections
+import functools
+from typing import Any
+
+import torch
+
+from .base import Lazy, Machine, NotConstant, Value
+from .constant import ConstantValue
+from .iterators import STOP, ItemsIterator
+
+
+class SequenceValue(Value):
+    """Known items in order. ``items`` may hold Lazy entries; read them through ``item``."""
+
+    cls: type = list
+
+    def __init__(self, items: list[Any], cls: type | None = None, source: Any = None, obj: Any = None) -> None:
+        self.items = items
+        if cls is not None:
+            self.cls = cls
+        self.source = source
+        self.obj = obj
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({len(self.items)})"
+
+    def python_type(self) -> type:
+        return self.cls
+
+    def item(self, vm: Machine, i: int) -> Value:
+        value = self.items[i]
+        if type(value) is Lazy:
+            value = self.items[i] = vm.wrap(value.obj, value.source)
+        return value
+
+    def values(self, vm: Machine) -> list[Value]:
+        return [self.item(vm, i) for i in range(len(self.items))]
+
+    def make(self, items: list[Any]) -> "SequenceValue":
+        return type(self)(items, None if self.cls is torch.Size else None)
+
+    def iterate(self, vm: Machine) -> Value:
+        def read(vm: Machine, i: int) -> Any:
+            return self.item(vm, i) if i < len(self.items) else STOP
+
+        kind = type(iter(())) if issubclass(self.cls, tuple) else type(iter([]))
+        return ItemsIterator(read, kind, lambda: len(self.items))
+
+    def m___iter__(self, vm: Machine) -> Value:
+        return self.iterate(vm)
+
+    def m___reversed__(self, vm: Machine) -> Value:
+        items = self.values(vm)[::-1]
+        return ItemsIterator(lambda vm, i: items[i] if i < len(items) else STOP, type(reversed([])))
+
+    def m___len__(self, vm: Machine) -> Value:
+        return ConstantValue(len(self.items))
+
+    def index_of(self, vm: Machine, key: Value) -> int:
+        try:
+            i = key.constant()
+        except NotConstant:
+            index = key.special(vm, "__index__", [])
+            if index is None:
+                vm.throw(TypeError, f"{self.cls.__name__} indices must be integers or slices, not {key.python_type().__name__}")
+            i = index.constant()
+        if not hasattr(type(i), "__index__"):
+            vm.throw(TypeError, f"{self.cls.__name__} indices must be integers or slices, not {type(i).__name__}")
+        i = i.__index__()
+        n = len(self.items)
+        if not -n <= i < n:
+            vm.throw(IndexError, f"{'tuple' if issubclass(self.cls, tuple) else 'list'} index out of range")
+        return i + n if i < 0 else i
+
+    def m___getitem__(self, vm: Machine, key: Value) -> Value:
+        if isinstance(key, SliceValue):
+            for i in range(len(self.items)):
+                self.item(vm, i)
+            return self.make(self.items[key.plain(vm)])
+        return self.item(vm, self.index_of(vm, key))
+
+    def m___contains__(self, vm: Machine, value: Value) -> Value:
+        for i in range(len(self.items)):
+            item = self.item(vm, i)
+            if item is value or vm.truth(vm.compare("==", item, value)):
+                return ConstantValue(True)
+        return ConstantValue(False)
+
+    def m_index(self, vm: Machine, value: Value, start: Value | None = None, stop: Value | None = None) -> Value:
+        low = start.constant() if start else 0
+        for i in range(len(self.items))[low : stop.constant() if stop else None]:
+            item = self.item(vm, i)
+            if item is value or vm.truth(vm.compare("==", item, value)):
+                return ConstantValue(i)
+        vm.throw(ValueError, "value is not in list" if self.cls is list else "tuple.index(x): x not in tuple")
+
+    def m_count(self, vm: Machine, value: Value) -> Value:
+        return ConstantValue(sum(vm.truth(vm.compare("==", item, value)) for item in self.values(vm)))
+
+    def m___add__(self, vm: Machine, other: Value) -> Value:
+        base = tuple if issubclass(self.cls, tuple) else list
+        if not isinstance(other, SequenceValue) or not issubclass(other.cls, base):
+            return ConstantValue(NotImplemented)
+        return self.make(self.values(vm) + other.values(vm))
+
+    def m___mul__(self, vm: Machine, other: Value) -> Value:
+        try:
+            count = other.constant()
+        except NotConstant:
+            return ConstantValue(NotImplemented)
+        if not isinstance(count, int):
+            return ConstantValue(NotImplemented)
+        return self.make(self.values(vm) * count)
+
+    m___rmul__ = m___mul__
+
+    def compare_items(self, vm: Machine, op: str, other: Value) -> Value:
+        base = tuple if issubclass(self.cls, tuple) else list
+        if not isinstance(other, SequenceValue) or not issubclass(other.cls, base):
+            return ConstantValue(NotImplemented)
+        mine, theirs = self.values(vm), other.values(vm)
+        if op in ("==", "!=") and len(mine) != len(theirs):
+            return ConstantValue(op == "!=")
+        for left, right in zip(mine, theirs):
+            if left is not right and not vm.truth(vm.compare("==", left, right)):
+                return vm.compare(op, left, right) if op not in ("==", "!=") else ConstantValue(op == "!=")
+        if op in ("==", "!="):
+            return ConstantValue(op == "==")
+        return vm.compare(op, ConstantValue(len(mine)), ConstantValue(len(theirs)))
+
+    def m___eq__(self, vm: Machine, other: Value) -> Value:
+        return self.compare_items(vm, "==", other)
+
+    def m___ne__(self, vm: Machine, other: Value) -> Value:
+        return self.compare_items(vm, "!=", other)
+
+    def m___lt__(self, vm: Machine, other: Value) -> Value:
+        return self.compare_items(vm, "<", other)
+
+    def m___le__(self, vm: Machine, other: Value) -> Value:
+        return self.compare_items(vm, "<=", other)
+
+    def m___gt__(self, vm: Machine, other: Value) -> Value:
+        return self.compare_items(vm, ">", other)
+
+    def m___ge__(self, vm: Machine, other: Value) -> Value:
+        return self.compare_items(vm, ">=", other)
+
+
+class TupleValue(SequenceValue):
+    cls = tuple
+
+    def constant(self) -> Any:
+        plain = [v.obj if type(v) is Lazy else v.constant() for v in self.items]
+        if any(type(v) is Lazy for v in self.items):
+            raise NotConstant("unread items")
+        if self.cls is tuple or self.cls is torch.Size:
+            return self.cls(plain)
+        return self.cls(*plain) if hasattr(self.cls, "_fields") else self.cls(plain)
+
+    def make(self, items: list[Any]) -> SequenceValue:
+        return TupleValue(items, torch.Size if self.cls is torch.Size else tuple)
+
+    def key(self, vm: Machine) -> Any:
+        return tuple(vm.key(v) for v in self.values(vm))
+
+    def getattr(self, vm: Machine, name: str) -> Value:
+        fields = getattr(self.cls, "_fields", None)
+        if fields is not None and name in fields:
+            return self.item(vm, fields.index(name))
+        if self.cls.__module__ == "torch.return_types" and isinstance(getattr(self.cls, name, None), type(torch.return_types.max.values)):
+            names = [n for n in dir(self.cls) if isinstance(getattr(self.cls, n), type(torch.return_types.max.values))]
+            order = sorted(names, key=lambda n: getattr(self.cls, n).__get__(self.cls(range(len(self.items)))))
+            return self.item(vm, order.index(name))
+        if fields is not None and name == "_fields":
+            return vm.fresh(fields)
+        raw = getattr(self.cls, name, None)
+        if self.cls is not tuple and hasattr(raw, "__code__"):
+            return vm.bind(vm.wrap(raw), self)  # type: ignore[attr-defined]
+        if self.cls is not tuple and isinstance(raw, property) and raw.fget is not None:
+            return vm.call(vm.wrap(raw.fget), [self], {})
+        if self.cls is not tuple and hasattr(raw, "__func__"):
+            return vm.wrap(raw)
+        return super().getattr(vm, name)
+
+    def m_numel(self, vm: Machine) -> Value:
+        return ConstantValue(functools.reduce(lambda a, b: a * b, [v.constant() for v in self.values(vm)], 1))
+
+
+class ListValue(SequenceValue):
+    """A list or deque; one that existed before the call is written back by the effects."""
+
+    def __init__(self, items: list[Any], cls: type | None = None, source: Any = None, obj: Any = None, maxlen: int | None = None) -> None:
+        super().__init__(items, cls, source, obj)
+        self.maxlen = maxlen
+        self.before = list(items) if source is not None else None
+
+    def real(self) -> Any:
+        return super().real() if self.source is None else self.obj
+
+    def make(self, items: list[Any]) -> SequenceValue:
+        return ListValue(items, self.cls if issubclass(self.cls, collections.deque) else list, maxlen=self.maxlen)
+
+    def key(self, vm: Machine) -> Any:
+        vm.throw(TypeError, f"unhashable type: {self.cls.__name__!r}")
+
+    def changed(self, vm: Machine) -> Value:
+        if self.maxlen is not None and len(self.items) > self.maxlen:
+            del self.items[: len(self.items) - self.maxlen]
+        if self.source is not None:
+            vm.effects.mutated(self)
+        return ConstantValue(None)
+
+    def m___setitem__(self, vm: Machine, key: Value, value: Value) -> Value:
+        if isinstance(key, SliceValue):
+            self.items[key.plain(vm)] = vm.unpack(value)
+        else:
+            self.items[self.index_of(vm, key)] = value
+        return self.changed(vm)
+
+    def m___delitem__(self, vm: Machine, key: Value) -> Value:
+        del self.items[key.plain(vm) if isinstance(key, SliceValue) else self.index_of(vm, key)]
+        return self.changed(vm)
+
+    def m___iadd__(self, vm: Machine, other: Value) -> Value:
+        self.m_extend(vm, other)
+        return self
+
+    def m___imul__(self, vm: Machine, other: Value) -> Value:
+        self.items *= other.constant()
+        self.changed(vm)
+        return self
+
+    def m_append(self, vm: Machine, value: Value) -> Value:
+        self.items.append(value)
+        return self.changed(vm)
+
+    def m_appendleft(self, vm: Machine, value: Value) -> Value:
+        self.items.insert(0, value)
+        if self.maxlen is not None:
+            del self.items[self.maxlen :]
+        return self.changed(vm)
+
+    def m_extend(self, vm: Machine, other: Value) -> Value:
+        self.items.extend(vm.unpack(other))
+        return self.changed(vm)
+
+    def m_insert(self, vm: Machine, index: Value, value: Value) -> Value:
+        self.items.insert(index.constant(), value)
+        return self.changed(vm)
+
+    def m_pop(self, vm: Machine, index: Value = ConstantValue(-1)) -> Value:
+        if not self.items:
+            vm.throw(IndexError, "pop from empty list" if self.cls is list else "pop from an empty deque")
+        i = self.index_of(vm, index)
+        value = self.item(vm, i)
+        del self.items[i]
+        self.changed(vm)
+        return value
+
+    def m_popleft(self, vm: Machine) -> Value:
+        if not self.items:
+            vm.throw(IndexError, "pop from an empty deque")
+        return self.m_pop(vm, ConstantValue(0))
+
+    def m_remove(self, vm: Machine, value: Value) -> Value:
+        for i in range(len(self.items)):
+            if vm.truth(vm.compare("==", self.item(vm, i), value)):
+                del self.items[i]
+                return self.changed(vm)
+        vm.throw(ValueError, "list.remove(x): x not in list")
+
+    def m_reverse(self, vm: Machine) -> Value:
+        self.items.reverse()
+        return self.changed(vm)
+
+    def m_clear(self, vm: Machine) -> Value:
+        self.items.clear()
+        return self.changed(vm)
+
+    def m_copy(self, vm: Machine) -> Value:
+        return self.make(self.values(vm))
+
+    def m_sort(self, vm: Machine, *, key: Value | None = None, reverse: Value | None = None) -> Value:
+        self.items[:] = sort_values(vm, self.values(vm), key, reverse)
+        return self.changed(vm)
+
+
+def sort_values(vm: Machine, items: list[Value], key: Value | None, reverse: Value | None) -> list[Value]:
+    """``sorted`` over tracked values; compares by ``<`` of the program."""
+    if key is not None and not (isinstance(key, ConstantValue) and key.value is None):
+        keys = [vm.call(key, [v], {}) for v in items]
+    else:
+        keys = items
+
+    def order(left: int, right: int) -> int:
+        if vm.truth(vm.compare("<", keys[left], keys[right])):
+            return -1
+        return 1 if vm.truth(vm.compare("<", keys[right], keys[left])) else 0
+
+    backwards = reverse is not None and vm.truth(reverse)
+    return [items[i] for i in sorted(range(len(items)), key=functools.cmp_to_key(order), reverse=backwards)]
+
+
+class SliceValue(Value):
+    """``slice(start, stop, step)`` whose parts may be tensors."""
+
+    def __init__(self, start: Value, stop: Value, step: Value) -> None:
+        self.parts = (start, stop, step)
+
+    def python_type(self) -> type:
+        return slice
+
+    def constant(self) -> Any:
+        return slice(*[p.constant() for p in self.parts])
+
+    def plain(self, vm: Machine) -> slice:
+        try:
+            return self.constant()
+        except NotConstant:
+            vm.unsupported("FE026", "a slice of a sequence by a value unknown at capture")
+
+    def getattr(self, vm: Machine, name: str) -> Value:
+        if name in ("start", "stop", "step"):
+            return self.parts[("start", "stop", "step").index(name)]
+        return super().getattr(vm, name)
+
+    def m_indices(self, vm: Machine, length: Value) -> Value:
+        return vm.fresh(self.plain(vm).indices(length.constant()))
