@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping
 from types import CellType, MappingProxyType
 from typing import Any
@@ -11,27 +10,13 @@ from . import source as s
 from .errors import GuardError
 from .guard import Guard
 from .kinds import kind_of
+from .storage import keys_of
 
 Locals = Mapping[str, Any]
 
 
 class Unreadable(Exception):
     """The source leads nowhere: an attribute, key or position is missing, or the value is not of the kind the path needs."""
-
-
-def keys_of(value: Any) -> list[Any]:
-    """The keys of a dict in its own order, from the builtin storage."""
-    if isinstance(value, OrderedDict):
-        return list(OrderedDict.__iter__(value))
-    return list(dict.__iter__(value)) if isinstance(value, dict) else list(value)
-
-
-def length_of(value: Any) -> int | None:
-    """``len`` of the builtin storage, None for anything else."""
-    for builtin in (tuple, list, dict, set, frozenset, deque, MappingProxyType):
-        if isinstance(value, builtin):
-            return int(builtin.__len__(value))  # type: ignore[attr-defined]
-    return None
 
 
 def _local(source: s.Local, base: Any, local_values: Locals) -> Any:

@@ -2,25 +2,15 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from types import MappingProxyType
-from typing import Any
-
 from ..guard import DictKeys
+from ..storage import keys_of, length_of
 from .kind import Builder, Kind, Read, short
 
 
-def _keys(value: Any) -> list[Any]:
-    if isinstance(value, OrderedDict):
-        return list(OrderedDict.__iter__(value))
-    if isinstance(value, MappingProxyType):
-        return list(value)
-    return list(dict.__iter__(value))
-
-
 def _check(guard: DictKeys, read: Read) -> bool:
-    found = _keys(read(guard.source))
-    return len(found) == len(guard.keys) and all(a is b or bool(a == b) for a, b in zip(found, guard.keys))
+    value = read(guard.source)
+    found = keys_of(value)
+    return length_of(value) == len(found) == len(guard.keys) and all(a is b or bool(a == b) for a, b in zip(found, guard.keys))
 
 
 def _compile(guard: DictKeys, into: Builder) -> None:
@@ -28,7 +18,7 @@ def _compile(guard: DictKeys, into: Builder) -> None:
 
 
 def _describe(guard: DictKeys, read: Read) -> tuple[str, str]:
-    return f"keys {short(list(guard.keys))}", f"keys {short(_keys(read(guard.source)))}"
+    return f"keys {short(list(guard.keys))}", f"keys {short(keys_of(read(guard.source)))}"
 
 
 KIND = Kind(DictKeys, 3, _check, _compile, _describe)

@@ -41,6 +41,7 @@ struct State {
     Py_ssize_t soft = 0;      // so many of the names are covered by `then`; changes behind the others are for `recheck`
     uint64_t generation = 0;  // of the remembered evidence
     bool stale = false;       // the last full check failed, or a watched dictionary changed
+    bool hard = false;        // something changed that only `recheck` can judge, and it has not yet found it good
     size_t per_module() const { return 1 + PyTuple_GET_SIZE(names); }
 };
 
@@ -244,13 +245,16 @@ bool full_check(State* state, PyObject* const* locals, Py_ssize_t count) {
     // Watchers report what happens from here on through the generation; in 3.11 the words do.
     const uint64_t generation = ++state->generation;
     if (!scanned) {
+        state->hard = true;
         return false;
     }
-    if (!(only_soft && tree_check(state->then, locals, count)) && !recheck(state, locals, count)) {
+    state->hard = state->hard || !only_soft;
+    const bool easily = !state->hard && tree_check(state->then, locals, count);
+    if (!easily && !recheck(state, locals, count)) {
         return false;
     }
     if (state->generation == generation) {
-        state->stale = false;
+        state->stale = state->hard = false;
     }
     return true;
 }
