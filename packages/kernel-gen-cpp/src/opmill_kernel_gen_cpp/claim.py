@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from opmill_graph_ir.loops.ir import LoopKernel, Op
 
 from . import walk
@@ -14,6 +16,9 @@ _REDUCTIONS = {"sum", "prod", "max", "min", "any", "all", "xor", "argmax", "argm
 
 def refusal(kernel: LoopKernel) -> str | None:
     """Why the kernel cannot be built; None where it can."""
+    for name in _names(kernel):
+        if not name.isidentifier() or not name.isascii():
+            return f"name {name!r}"
     for buffer in kernel.buffers:
         if buffer.dtype not in TYPES:
             return f"element type {buffer.dtype}"
@@ -30,6 +35,14 @@ def refusal(kernel: LoopKernel) -> str | None:
                 if r.dtype not in TYPES or TYPES[r.dtype].kind == "raw":
                     return f"reduction in {r.dtype}"
     return None
+
+
+def _names(kernel: LoopKernel) -> Iterator[str]:
+    yield from (b.name for b in kernel.buffers)
+    yield from kernel.symbols
+    for nest in kernel.nests:
+        for axes in (nest.axes, *(p.axes for p in nest.phases)):
+            yield from (a.name for a in axes)
 
 
 def _op_refusal(e: Op) -> str | None:

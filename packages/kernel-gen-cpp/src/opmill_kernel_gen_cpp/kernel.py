@@ -43,7 +43,7 @@ def kernel_text(kernel: LoopKernel, entry: str, target: Target) -> KernelText:
         else:
             call = f"{written.name}(p, s, 0, {written.count})"
         calls.append(f"  if (const long failed = {call}) return failed;" if nest_checks(nest) else f"  {call};")
-    symbols = [f"  const long {s} = s[{k}];" for k, s in enumerate(kernel.symbols) if any(s in c for c in calls)]
+    symbols = [f"  const long s_{name} = s[{k}];" for k, name in enumerate(kernel.symbols) if any(f"s_{name}" in c for c in calls)]
     main = "\n".join([f'extern "C" long {entry}(void* const* p, const long* s) {{', *symbols, *calls, "  return 0;", "}"])
     return KernelText(entry, "\n".join([*functions, main]), tuple(needs.items.items()))
 

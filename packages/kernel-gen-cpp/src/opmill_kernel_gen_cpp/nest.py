@@ -49,7 +49,7 @@ class NestWriter:
 
     def __init__(self, kernel: LoopKernel, nest: Nest, name: str, first_check: int, needs: Needs, target: Target) -> None:
         self.kernel, self.nest, self.name, self.needs, self.target = kernel, nest, name, needs, target
-        self.extents = walk.bounds_of(nest, {s: UNKNOWN for s in kernel.symbols})
+        self.extents = walk.bounds_of(nest, dict.fromkeys(kernel.symbols, UNKNOWN))
         self.choice: Choice = choose(nest, self.extents, target)
         self.first_check = first_check
 
@@ -102,10 +102,10 @@ class NestWriter:
             if b.name in used:
                 const = "" if b.name in stored else "const "
                 comment = f"  // {b.origin}" if b.origin else ""
-                root.add(f"{const}{TYPES[b.dtype].c}* const {b.name} = ({const}{TYPES[b.dtype].c}*)p[{k}];{comment}")
+                root.add(f"{const}{TYPES[b.dtype].c}* const p_{b.name} = ({const}{TYPES[b.dtype].c}*)p[{k}];{comment}")
         for k, symbol in enumerate(self.kernel.symbols):
-            root.add(f"const long {symbol} = s[{k}];")
-            self.body.bind_axis(symbol, symbol, root)
+            root.add(f"const long s_{symbol} = s[{k}];")
+            self.body.bind_axis(symbol, f"s_{symbol}", root)
 
     # ---- outer loops -------------------------------------------------------------------------------------------------
 

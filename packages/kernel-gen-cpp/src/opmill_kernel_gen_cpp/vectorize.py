@@ -79,9 +79,7 @@ def lanes_for(nest: Nest, target: Target) -> Vectors | None:
 
 
 def _uniform(e: Expr, varying: set[str]) -> bool:
-    return not any(
-        isinstance(x, Ref) or (isinstance(x, (Load, IndexValue)) and x.index.symbols & varying) for x in walk.inside(e)
-    )
+    return not any(isinstance(x, Ref) or (isinstance(x, (Load, IndexValue)) and x.index.symbols & varying) for x in walk.inside(e))
 
 
 def _awkward_reductions(nest: Nest, vectors: Vectors) -> bool:

@@ -221,7 +221,7 @@ class Body:
         stride = self.lane_stride(store.index)
         value = self.value(store.value)
         if self.lanes is None or not (value.vector or stride != 0 or (store.mode == "add" and self._inside())):
-            self.block.add(self._assign(f"{store.buffer}[{self.index(store.index)}]", value.text, dtype, store.mode))
+            self.block.add(self._assign(f"p_{store.buffer}[{self.index(store.index)}]", value.text, dtype, store.mode))
             return
         vectors, part = self.lanes.vectors, self.lanes.part
         text = convert.to_memory(self.needs, self.wide(store.value), dtype, vectors)
@@ -229,11 +229,11 @@ class Body:
         if stride == 1 and store.mode == "set":
             helper = (memory.store_part if part else memory.store)(self.needs, short, vectors.lanes)
             tail = f", {part[0]}" if part else ""
-            self.block.add(f"{helper}({store.buffer} + {self.index(store.index)}, {text}{tail});")
+            self.block.add(f"{helper}(p_{store.buffer} + {self.index(store.index)}, {text}{tail});")
             return
         name = self.fresh()
         self.block.add(f"const {self.needs.vector(short, vectors.lanes)} {name} = {text};")
-        assign = self._assign(f"{store.buffer}[{self.index(store.index, 'l')}]", f"{name}[l]", dtype, store.mode)
+        assign = self._assign(f"p_{store.buffer}[{self.index(store.index, 'l')}]", f"{name}[l]", dtype, store.mode)
         self.block.add(f"for (int l = 0; l < {part[0] if part else vectors.lanes}; ++l) {assign}")
 
     def _inside(self) -> bool:
@@ -268,7 +268,7 @@ def const_text(c: Const) -> str:
     if TYPES[c.dtype].kind == "float":
         value, suffix = float(c.value), "f" if c.dtype == "float32" else ""
         if math.isnan(value):
-            return f"__builtin_nan{suffix}(\"\")"
+            return f'__builtin_nan{suffix}("")'
         if math.isinf(value) or (c.dtype == "float32" and abs(value) >= _FLOAT32_OVERFLOW):
             return f"{'-' if value < 0 else ''}__builtin_inf{suffix}()"
         return f"{float_text(value)}{suffix}"
@@ -318,7 +318,7 @@ def _load(body: Body, expr: Load, home: Block) -> Value:
     other = expr.other if expr.other is not None else Const(0, expr.dtype)
     mask = None if expr.mask is None else body.value(expr.mask)
     if stride == 0 and (mask is None or not mask.vector):
-        text = f"{expr.buffer}[{body.index(expr.index)}]"
+        text = f"p_{expr.buffer}[{body.index(expr.index)}]"
         if mask is not None:
             text = f"({mask.text} ? {text} : {const_text(other)})"
         return body.bind(home, convert.from_memory(body.needs, text, expr.dtype, None), expr.dtype, False)
@@ -349,7 +349,7 @@ def _plain_load(body: Body, expr: Load, stride: LaneStride, home: Block) -> str:
     if stride is None:
         return _lane_load(body, expr, home, "", "{}")
     count = f", {part[0]}" if part else ""
-    where = f"{expr.buffer} + {body.index(expr.index)}"
+    where = f"p_{expr.buffer} + {body.index(expr.index)}"
     if stride == 1:
         return f"{(memory.load_part if part else memory.load)(body.needs, short, lanes)}({where}{count})"
     return f"{(memory.strided_part if part else memory.strided)(body.needs, short, lanes)}({where}, {stride}{count})"
@@ -361,7 +361,7 @@ def _lane_load(body: Body, expr: Load, home: Block, condition: str, start: str) 
     name = body.fresh()
     lane_index = body.index(expr.index, "l")
     home.add(f"{body.needs.vector(short, lanes)} {name} = {start};")
-    home.add(f"for (int l = 0; l < {part[0] if part else lanes}; ++l) {condition}{name}[l] = {expr.buffer}[{lane_index}];")
+    home.add(f"for (int l = 0; l < {part[0] if part else lanes}; ++l) {condition}{name}[l] = p_{expr.buffer}[{lane_index}];")
     return name
 
 
@@ -375,7 +375,7 @@ def _masked_load(body: Body, expr: Load, stride: LaneStride, mask: str, other: s
         home.add(f"const {body.needs.vector(vectors.mask_short(), vectors.lanes)} {lane_mask} = {mask};")
         return _lane_load(body, expr, home, f"if ({lane_mask}[l]) ", other)
     helper = memory.masked_load(body.needs, convert.memory_short(expr.dtype), vectors.lanes, vectors.mask_short())
-    return f"{helper}({expr.buffer} + {body.index(expr.index)}, {stride}, {mask}, {other})"
+    return f"{helper}(p_{expr.buffer} + {body.index(expr.index)}, {stride}, {mask}, {other})"
 
 
 def _op(body: Body, expr: Op, home: Block) -> Value:

@@ -52,17 +52,13 @@ def _vector(needs: Needs, name: str, short: str, lanes: int, full: str, target: 
     x86 = target.bits >= bits and target.name in ("avx2", "avx512", "sse4")
     if x86 and (name, short, bits) in isa.BUILTINS and not (name == "fma" and not target.fma):
         parameters = "xyz" if name == "fma" else "x"
-        return (
-            f"static inline {v} {full}({', '.join(f'{v} {p}' for p in parameters)}) {{ return {isa.BUILTINS[name, short, bits]}; }}"
-        )
+        return f"static inline {v} {full}({', '.join(f'{v} {p}' for p in parameters)}) {{ return {isa.BUILTINS[name, short, bits]}; }}"
     if target.sleef and bits == target.bits and name in isa.SLEEF_ULP:
         symbol = f"Sleef_{name}{'f' if short == 'f32' else 'd'}{lanes}_{isa.SLEEF_ULP[name]}{target.sleef}"
         parameters = "xy" if name in isa.BINARY else "x"
         needs.add("uses sleef", "")
         needs.add(symbol, f'extern "C" {v} {symbol}({", ".join([v] * len(parameters))});')
-        return (
-            f"static inline {v} {full}({', '.join(f'{v} {p}' for p in parameters)}) {{ return {symbol}({', '.join(parameters)}); }}"
-        )
+        return f"static inline {v} {full}({', '.join(f'{v} {p}' for p in parameters)}) {{ return {symbol}({', '.join(parameters)}); }}"
     return _lane_loop(needs, name, short, lanes, full, target)
 
 
@@ -79,18 +75,36 @@ def _lane_loop(needs: Needs, name: str, short: str, lanes: int, full: str, targe
 
 # Division by zero and the one overflow of signed division would trap, also in lanes that nobody looks at.
 SCALAR_BODIES: dict[str, tuple[str, str]] = {
-    "ifloordiv": ("xy", "if (y == 0) return 0; if (($T)-1 < 0 && y == ($T)-1) return ($T)(0 - x);"
-                  " $T q = x / y, r = x % y; return ($T)(q - (r != 0 && ((r < 0) != (y < 0))));"),
+    "ifloordiv": (
+        "xy",
+        (
+            "if (y == 0) return 0; if (($T)-1 < 0 && y == ($T)-1) return ($T)(0 - x);"
+            " $T q = x / y, r = x % y; return ($T)(q - (r != 0 && ((r < 0) != (y < 0))));"
+        ),
+    ),
     "itruncdiv": ("xy", "if (y == 0) return 0; if (($T)-1 < 0 && y == ($T)-1) return ($T)(0 - x); return ($T)(x / y);"),
-    "imod": ("xy", "if (y == 0 || (($T)-1 < 0 && y == ($T)-1)) return 0; $T r = x % y; return ($T)(r != 0 && ((r < 0) != (y < 0)) ? r + y : r);"),
+    "imod": (
+        "xy",
+        "if (y == 0 || (($T)-1 < 0 && y == ($T)-1)) return 0; $T r = x % y; return ($T)(r != 0 && ((r < 0) != (y < 0)) ? r + y : r);",
+    ),
     "ifmod": ("xy", "if (y == 0 || (($T)-1 < 0 && y == ($T)-1)) return 0; return ($T)(x % y);"),
-    "ipow": ("xy", "if (y < 0) return x == 1 ? 1 : x == ($T)-1 ? ((y & 1) ? ($T)-1 : 1) : 0;"
-             " $T r = 1; while (y) { if (y & 1) r = ($T)(r * x); x = ($T)(x * x); y = ($T)(y >> 1); } return r;"),
+    "ipow": (
+        "xy",
+        (
+            "if (y < 0) return x == 1 ? 1 : x == ($T)-1 ? ((y & 1) ? ($T)-1 : 1) : 0;"
+            " $T r = 1; while (y) { if (y & 1) r = ($T)(r * x); x = ($T)(x * x); y = ($T)(y >> 1); } return r;"
+        ),
+    ),
     "ishl": ("xy", "return y < 0 || y >= $bits ? 0 : ($T)(x << y);"),
     "ishr": ("xy", "return y < 0 || y >= $bits ? (x < 0 ? ($T)-1 : 0) : ($T)(x >> y);"),
-    "floordiv": ("xy", "if (y == 0) return x / y; $T m = __builtin_fmod$f(x, y), d = (x - m) / y;"
-                 " if (m != 0 && (y < 0) != (m < 0)) d -= 1; if (d == 0) return __builtin_copysign$f(0, x / y);"
-                 " $T q = __builtin_floor$f(d); return d - q > ($T)0.5 ? q + 1 : q;"),
+    "floordiv": (
+        "xy",
+        (
+            "if (y == 0) return x / y; $T m = __builtin_fmod$f(x, y), d = (x - m) / y;"
+            " if (m != 0 && (y < 0) != (m < 0)) d -= 1; if (d == 0) return __builtin_copysign$f(0, x / y);"
+            " $T q = __builtin_floor$f(d); return d - q > ($T)0.5 ? q + 1 : q;"
+        ),
+    ),
     "mod": ("xy", "$T m = __builtin_fmod$f(x, y); return m != 0 && (y < 0) != (m < 0) ? m + y : m;"),
     "sigmoid": ("x", "return 1 / (1 + __builtin_exp$f(-x));"),
     "abs": ("x", "return __builtin_fabs$f(x);"),
@@ -170,8 +184,8 @@ def _tanh_f32(needs: Needs, full: str, short: str, lanes: int, target: Target) -
     return f"""static inline {v} {full}({v} x) {{
   const {v} t = {absolute}(x), s = x * x;
   const {v} near = {fma}({_horner(fma, "s", _TANH, put)} * s, x, x);
-  const {v} far = {copysign}(1.0f - 2.0f / ({exp}(t + t) + 1.0f), x);
-  return t < 0.625f ? near : far;
+  const {v} far = 1.0f - 2.0f / ({exp}(t + t) + 1.0f);
+  return {copysign}(t < 0.625f ? near : far, x);
 }}"""
 
 

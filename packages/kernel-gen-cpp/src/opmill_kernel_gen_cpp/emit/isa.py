@@ -30,7 +30,8 @@ SCALAR_NAMES = {"round": "rint", "lgamma": "lgamma"}
 
 SLEEF_ULP = {
     **dict.fromkeys(
-        "exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh lgamma pow atan2 erf".split(), "u10"
+        "exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh lgamma pow atan2 erf".split(),
+        "u10",
     ),
     "erfc": "u15",
     "hypot": "u05",
