@@ -11,7 +11,8 @@ from typing import Any, TypeVar, overload
 
 import torch
 
-from opmill_bytecode_frontend import CaptureOptions, capture
+from opmill_bytecode_frontend.capture import capture
+from opmill_bytecode_frontend.options import CaptureOptions
 from opmill_guards import CompiledFunction
 
 from .backend import GraphBackend, warn_once

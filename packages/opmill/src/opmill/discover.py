@@ -31,11 +31,17 @@ def _entries(group: str) -> dict[str, EntryPoint]:
 
 def find_generators(names: Sequence[str] | None = None) -> list[Found]:
     """Every installed kernel generator, or those of ``names`` in that order. Raises ``UsageValueError`` for a name nobody registered."""
+    check_generators(names)
     installed = _entries(GENERATORS)
+    return [_load(installed[name]) for name in (sorted(installed) if names is None else names)]
+
+
+def check_generators(names: Sequence[str] | None) -> None:
+    """Raises ``UsageValueError`` for a name nobody registered."""
+    installed = _entries(GENERATORS) if names else {}
     for name in names or ():
         if name not in installed:
             raise unknown("OM007", "kernel generator", name, installed)
-    return [_load(installed[name]) for name in (sorted(installed) if names is None else names)]
 
 
 def _load(entry: EntryPoint) -> Found:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from .discover import Backend, check_backend
+from .discover import Backend, check_backend, check_generators
 from .errors import UsageTypeError
 from .options import Options, resolve_mode, resolve_options
 
@@ -39,7 +39,9 @@ def resolve(fullgraph: object, dynamic: object, backend: object, mode: object, o
     checked_mode = resolve_mode(mode)  # type: ignore[arg-type]
     check_backend(backend)
     if backend == NATIVE:
-        return Settings(fullgraph, dynamic, NATIVE, checked_mode, resolve_options(checked_mode, options), {})
+        checked = resolve_options(checked_mode, options)
+        check_generators(checked.generators)
+        return Settings(fullgraph, dynamic, NATIVE, checked_mode, checked, {})
     foreign: dict[str, Any] = {} if mode in (None, "default") else {"mode": mode}
     if isinstance(options, Options):
         return Settings(fullgraph, dynamic, backend, checked_mode, options, foreign)  # type: ignore[arg-type]
