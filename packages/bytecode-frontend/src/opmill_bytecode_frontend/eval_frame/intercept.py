@@ -1,0 +1,54 @@
+"""The callback that is offered the frames of one thread."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import CodeType, FunctionType, TracebackType
+from typing import Any
+
+from .. import _native
+
+Callback = Callable[[CodeType, FunctionType], "Callable[..., Any] | None"]
+
+
+def set_callback(callback: Callback | None) -> Callback | None:
+    """Sets this thread's callback and returns the one before; what emitted code uses. Prefer `intercept` elsewhere.
+
+    ``callback(code, function)`` is asked for every plain Python function (no generator, coroutine, module or class body) that
+    starts in this thread. It returns what is called with the same arguments instead, or None to run the function as it is; what
+    it raises is raised by the call. While it, or the replacement, runs no frame of the thread is offered.
+    """
+    return _native.set_callback(callback)
+
+
+def skip(code: CodeType, skipped: bool = True) -> None:
+    """Never offers frames of ``code`` (or does again); what they call is still offered."""
+    _native.skip_code(code, skipped)
+
+
+def is_installed() -> bool:
+    """Whether the interpreter evaluates frames through the hook now, because any thread has a callback."""
+    return _native.is_installed()
+
+
+class intercept:  # noqa: N801 - reads as the statement it is used in
+    """``with intercept(callback):`` offers the frames that start in this thread to ``callback``; nests, not shareable.
+
+    ``intercept(None)`` suspends an outer one.
+    """
+
+    def __init__(self, callback: Callback | None) -> None:
+        self._callback = callback
+        self._before: Callback | None = None
+
+    def __enter__(self) -> intercept:
+        self._before = _native.set_callback(self._callback)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None) -> None:
+        _native.set_callback(self._before)
+        self._before = None
+
+
+for _own in (set_callback, skip, is_installed, intercept.__init__, intercept.__enter__, intercept.__exit__):
+    skip(_own.__code__)
