@@ -58,7 +58,7 @@ def disagreement(case: Case, runner: Runner, seed: int = 0) -> str | None:
         exact = want[name].double()
         # relative to the value, and to the largest one for results of cancellation
         largest = float(exact.abs().nan_to_num(0.0, 0.0, 0.0).max()) if exact.numel() else 0.0
-        allowed = case.rtol * torch.finfo(value.dtype).eps * (exact.abs() + largest + 1e-30)
+        allowed = case.rtol * torch.finfo(value.dtype).eps * (exact.abs() + largest + torch.finfo(value.dtype).eps)
         wrong = (value.double() - exact).abs() > allowed
         if bool((wrong & exact.isfinite()).any()):
             return f"{case.name}: {name} is off at {wrong.nonzero().flatten()[:5].tolist()}: {value[wrong][:5]} {exact[wrong][:5]}"

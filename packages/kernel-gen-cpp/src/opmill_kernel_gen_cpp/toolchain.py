@@ -16,8 +16,8 @@ from opmill_graph_ir.errors import KernelBuildError
 
 BASE_FLAGS = ("-std=c++17", "-O2", "-shared", "-fPIC", "-fwrapv", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off", "-w")
 """No -ffast-math: NaN, infinities and signed zero keep their meaning. -fwrapv: integers wrap as torch's do."""
-LINK_FLAGS = ("-nostdlib", "-Wl,--hash-style=gnu")
-"""Everything a kernel calls (libm, OpenMP) is already in the process."""
+LINK_FLAGS = ("-nostdlib", "-Wl,--hash-style=gnu", "-lgcc")
+"""Everything a kernel calls (libm, OpenMP) is already in the process, but for conversions that the processor lacks (libgcc)."""
 STUB = "libtorch_cpu.so"
 TIMEOUT_S = 300
 
