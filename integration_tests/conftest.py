@@ -16,7 +16,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "benchmarks"))  
 
 @pytest.fixture(autouse=True)
 def fresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    from opmill.backend import warn_once
+    from opmill.errors import warn_once
 
     monkeypatch.setenv("OPMILL_CACHE_DIR", str(tmp_path / "cache"))
     warn_once.cache_clear()

@@ -8,7 +8,7 @@ import torch
 
 import opmill
 from opmill import discover
-from opmill.backend import warn_once
+from opmill.errors import warn_once
 
 X = torch.linspace(-2, 2, 6)
 
@@ -49,7 +49,7 @@ def test_a_failing_native_backend_warns_and_runs_the_graph(monkeypatch):
     def broken(*args, **kwargs):
         raise RuntimeError("no luck")
 
-    monkeypatch.setattr("opmill.backend._native_compiler", lambda options: broken)
+    monkeypatch.setattr("opmill.native.native_compiler", lambda options: broken)
     warn_once.cache_clear()
     with pytest.warns(opmill.OpmillWarning, match="OM011.*RuntimeError: no luck"):
         assert torch.equal(opmill.compile(square_sum)(X), square_sum(X))
@@ -92,6 +92,6 @@ def test_torchs_own_compiler_is_not_imported(backend, tmp_path):
 
 
 def test_importing_opmill_loads_no_graph_compiler():
-    script = "import sys, opmill; print(sorted(n for n in sys.modules if n in ('torch._dynamo', 'torch._inductor', 'rich', 'opmill_graph_ir.backend')))"
+    script = "import sys, opmill; print(sorted(n for n in sys.modules if n in ('torch._dynamo', 'torch._inductor', 'rich', 'sympy', 'opmill_graph_ir', 'opmill_bytecode_frontend')))"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120)
     assert done.stdout.strip() == "[]", done.stderr

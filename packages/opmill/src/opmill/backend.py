@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-import atexit
 import functools
 import logging
-import shutil
-import tempfile
 import time
-import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from opmill_runtime_cache.store import Store, default_store
-
-from .discover import Backend, find_backend, find_generators
-from .errors import OpmillWarning
-from .options import Options
+from .discover import Backend, find_backend
+from .errors import warn_once
 from .progress import progress
 from .record import GraphRecord, Record
 from .settings import Settings
@@ -57,42 +50,12 @@ class GraphBackend:
     def _compiler(self) -> Backend:
         settings = self._settings
         if settings.native:
-            return _native_compiler(settings.options)
+            # Not above: graph-ir and the store are most of what there is to import, and a program may never compile anything.
+            from .native import native_compiler
+
+            return native_compiler(settings.options)
         backend = find_backend(settings.backend) if isinstance(settings.backend, str) else settings.backend
         return functools.partial(backend, **settings.foreign) if settings.foreign else backend
-
-
-def _native_compiler(options: Options) -> Backend:
-    # Below the first graph on purpose: graph-ir is the heaviest import there is, and programs that only import opmill do not need it.
-    from opmill_graph_ir.backend import GraphOptions, compile_graph
-
-    graph_options = GraphOptions(precise=options.precise, verify=options.verify, print_after=options.print_after)
-    return functools.partial(compile_graph, options=graph_options, store=open_store(options), generators=usable_generators(options))
-
-
-def open_store(options: Options) -> Store:
-    """The artifact store that the options ask for."""
-    if not options.cache:
-        return _private_store()
-    return default_store() if options.cache_dir is None else Store(options.cache_dir)
-
-
-@functools.cache
-def _private_store() -> Store:
-    """A store that nobody else reads and that goes with the process."""
-    folder = tempfile.mkdtemp(prefix="opmill-")
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    return Store(folder)
-
-
-def usable_generators(options: Options) -> list[Any]:
-    """The kernel generators that can build here. One warning where there is none: torch's own operators are used then."""
-    found = find_generators(options.generators)
-    usable = [each.generator for each in found if each.reason is None]
-    if not usable:
-        reasons = "; ".join(f"{each.name}: {each.reason}" for each in found) or "none is installed (pip install 'opmill[cpp]')"
-        warn_once("OM010", f"no kernel generator can be used, so torch's own operators run instead ({reasons})")
-    return usable
 
 
 def _describe(error: Exception) -> str:
@@ -105,12 +68,6 @@ def _warn_of_fallback(error: Exception, text: str) -> None:
     if code == "OM011":
         text = f"internal error {type(error).__name__}: {text}"
     warn_once(code, f"a graph runs as torch's own operators: {text}")
-
-
-@functools.cache
-def warn_once(code: str, message: str) -> None:
-    """Shows a numbered ``OpmillWarning`` the first time in this process."""
-    warnings.warn(message if message.startswith(code) else f"{code}: {message}", OpmillWarning, stacklevel=3)
 
 
 def _first_line(graph_module: Any) -> str:

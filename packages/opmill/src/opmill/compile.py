@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import inspect
 import types
 import weakref
 from collections.abc import Callable, Mapping
@@ -11,13 +10,9 @@ from typing import Any, TypeVar, overload
 
 import torch
 
-from opmill_bytecode_frontend.capture import capture
-from opmill_bytecode_frontend.options import CaptureOptions
-from opmill_guards import CompiledFunction
-
-from .backend import GraphBackend, warn_once
+from .backend import GraphBackend
 from .discover import Backend
-from .errors import UsageTypeError
+from .errors import UsageTypeError, warn_once
 from .module import is_wrapped, original_of, wrap_module
 from .options import Options
 from .record import Record
@@ -88,6 +83,7 @@ def compile(
 
 
 def _compile(model: Any, *, settings: Settings, disable: bool) -> Any:
+    model = model if disable else _uncompiled(model)
     for kind in type(model).__mro__:
         wrap = _WRAPPERS.get(kind)
         if wrap is not None:
@@ -101,7 +97,20 @@ def _compile(model: Any, *, settings: Settings, disable: bool) -> Any:
     return model if disable else _wrap_callable(model, settings)
 
 
+def _uncompiled(model: Any) -> Any:
+    """The function behind a compiled one, so that compiling twice is compiling once; anything else as it is."""
+    return model.__wrapped__ if _is_live(model) else model
+
+
+def _is_live(value: Any) -> bool:
+    return getattr(type(value), "__hash__", None) is not None and value in _live
+
+
 def _capture(function: Callable[..., Any], settings: Settings) -> Any:
+    # Not above: the frontend is the second heaviest import, and a program may have everything disabled.
+    from opmill_bytecode_frontend.capture import capture
+    from opmill_bytecode_frontend.options import CaptureOptions
+
     record = Record()
     compiled = capture(
         function,
@@ -118,14 +127,8 @@ def _wrap_function(function: Any, settings: Settings) -> Any:
     return _capture(function, settings)
 
 
-def _wrap_compiled(compiled: Any, settings: Settings) -> Any:
-    return _wrap_function(compiled.__wrapped__, settings)
-
-
 def _wrap_method(method: types.MethodType, settings: Settings) -> Any:
-    function = method.__func__
-    if isinstance(function, CompiledFunction):
-        function = function.__wrapped__
+    function = _uncompiled(method.__func__)
     if not isinstance(function, types.FunctionType):
         return _wrap_callable(method, settings)
     return types.MethodType(_capture(function, settings), method.__self__)
@@ -182,13 +185,8 @@ def _wrap_callable(call: Any, settings: Settings) -> Any:
     return _capture(function, settings)
 
 
-def _hashable(value: Any) -> bool:
-    return getattr(type(value), "__hash__", None) is not None
-
-
 _WRAPPERS: dict[type, Callable[[Any, Settings], Any]] = {
     types.FunctionType: _wrap_function,
-    CompiledFunction: _wrap_compiled,
     types.MethodType: _wrap_method,
     staticmethod: _wrap_descriptor,
     classmethod: _wrap_descriptor,
@@ -210,7 +208,5 @@ def record_of(compiled: Any) -> tuple[Any, Record] | None:
     """The dispatching callable inside what ``compile`` gave, and its record; None for anything else."""
     if is_wrapped(compiled):
         compiled = object.__getattribute__(compiled, "__call__")
-    compiled = inspect.unwrap(compiled, stop=lambda each: _hashable(each) and each in _live) if callable(compiled) else compiled
     compiled = getattr(compiled, "__func__", compiled)
-    record = _live.get(compiled) if _hashable(compiled) else None
-    return None if record is None else (compiled, record)
+    return (compiled, _live[compiled]) if _is_live(compiled) else None

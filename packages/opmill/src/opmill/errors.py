@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import functools
+import warnings
+
 
 class OpmillError(Exception):
     """A numbered error: ``code`` is stable; ``hint`` says what to do."""
@@ -22,3 +25,9 @@ class UsageTypeError(OpmillError, TypeError):
 
 class OpmillWarning(UserWarning):
     """The program runs and its results are right, but not as fast as asked: says what fell back, and why."""
+
+
+@functools.cache
+def warn_once(code: str, message: str) -> None:
+    """Shows a numbered ``OpmillWarning`` the first time in this process."""
+    warnings.warn(message if message.startswith(code) else f"{code}: {message}", OpmillWarning, stacklevel=3)

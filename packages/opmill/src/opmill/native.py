@@ -1,0 +1,48 @@
+"""opmill's own backend, made from its parts: graph-ir, the artifact store, and whatever kernel generators are installed."""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import shutil
+import tempfile
+from typing import Any
+
+from opmill_graph_ir.backend import compile_graph
+from opmill_graph_ir.options import GraphOptions
+from opmill_runtime_cache.store import Store, default_store
+
+from .discover import Backend, find_generators
+from .errors import warn_once
+from .options import Options
+
+
+def native_compiler(options: Options) -> Backend:
+    """graph-ir's backend, with the store and the kernel generators that the options ask for."""
+    graph_options = GraphOptions(precise=options.precise, verify=options.verify, print_after=options.print_after)
+    return functools.partial(compile_graph, options=graph_options, store=open_store(options), generators=usable_generators(options))
+
+
+def open_store(options: Options) -> Store:
+    """The artifact store that the options ask for."""
+    if not options.cache:
+        return _private_store()
+    return default_store() if options.cache_dir is None else Store(options.cache_dir)
+
+
+@functools.cache
+def _private_store() -> Store:
+    """A store that nobody else reads and that goes with the process."""
+    folder = tempfile.mkdtemp(prefix="opmill-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return Store(folder)
+
+
+def usable_generators(options: Options) -> list[Any]:
+    """The kernel generators that can build here. One warning where there is none: torch's own operators are used then."""
+    found = find_generators(options.generators)
+    usable = [each.generator for each in found if each.reason is None]
+    if not usable:
+        reasons = "; ".join(f"{each.name}: {each.reason}" for each in found) or "none is installed (pip install 'opmill[cpp]')"
+        warn_once("OM010", f"no kernel generator can be used, so torch's own operators run instead ({reasons})")
+    return usable
