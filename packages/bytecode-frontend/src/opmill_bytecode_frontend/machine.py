@@ -56,6 +56,9 @@ class Interpreter:
         self.recorder = Recorder(self)
         self.effects = Effects()
         self.frame: Frame | None = None
+        self.root: Any = None
+        self.entry_grad_mode = torch.is_grad_enabled()
+        self.entry_autocast = torch.is_autocast_enabled("cpu")
         self.handled: Value | None = None
         self.known: dict[int, tuple[Any, Value]] = {}
         self.guards: dict[Any, Any] = {}
@@ -385,8 +388,6 @@ class Interpreter:
         prepared = prepare(fn.code, self.handlers)
         frame = Frame(prepared, fn.code, fn, fn.globals, depth)
         frame.locals = bound
-        for name in fn.code.co_cellvars:
-            frame.cells[name] = CellValue(bound.get(name, MISSING))
         for name, cell in zip(fn.code.co_freevars, fn.closure):
             if not isinstance(cell, CellValue):
                 cell = self.wrap(cell, Pinned(cell, name))

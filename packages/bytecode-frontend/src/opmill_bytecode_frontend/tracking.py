@@ -206,7 +206,7 @@ def partial(vm: Any, obj: Any, source: Any) -> Value:
 
 @tracks(types.CellType)
 def cell(vm: Any, obj: Any, source: Any) -> Value:
-    return CellValue(obj=obj, source=by_identity(vm, obj, source) or Pinned(obj, "cell"))
+    return CellValue(obj=obj, source=by_structure(vm, obj, source) or Pinned(obj, "cell"))
 
 
 @tracks(type)

@@ -13,13 +13,15 @@ import torch
 from opmill_guards.guard import AllDistinct, GlobalState, ModuleTree
 from opmill_guards.source import Local, Pinned
 
+from . import breaks
 from .codegen.rebuild import Rebuilder
 from .codegen.replay import replay
+from .codegen.sources import parameter_name
 from .errors import Unsupported
-from .machine import Interpreter
+from .machine import BreakHere, Interpreter
 from .options import CaptureOptions
 from .values.base import Lazy, Value
-from .values.functions import FunctionValue, function_value
+from .values.functions import function_value
 from .values.tensor import TensorValue
 
 _NUMBER = itertools.count()
@@ -59,19 +61,16 @@ def parameters(code: types.CodeType) -> list[str]:
     return list(code.co_varnames[:count])
 
 
-def interpret(fn: types.FunctionType, bound: dict[str, Any], options: CaptureOptions, break_at: int | None = None) -> tuple[Interpreter, Value]:
-    """Run the function symbolically on the real arguments ``bound``; gives the interpreter and the tracked result."""
-    vm = Interpreter(options, break_at)
+def interpret(vm: Interpreter, fn: types.FunctionType, bound: dict[str, Any]) -> Value:
+    """Run the function symbolically on the real arguments ``bound``; gives the tracked result."""
+    if fn.__code__.co_flags & (inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR):
+        raise Unsupported("FE060", f"generator or coroutine {fn.__qualname__}", "only plain functions are captured")
     value = function_value(fn, Pinned(fn, fn.__qualname__))
     vm.known[id(fn)] = (fn, value)
-    frame = root_frame(vm, value, bound)
-    return vm, vm.run(frame).value
-
-
-def root_frame(vm: Interpreter, value: FunctionValue, bound: dict[str, Any]) -> Any:
     frame = vm.make_frame(value, {name: Lazy(obj, Local(name)) for name, obj in bound.items()}, 0)
     frame.root = True
-    return frame
+    vm.root = frame
+    return vm.run(frame).value
 
 
 def state_guard() -> GlobalState:
@@ -115,23 +114,39 @@ def remove_dead(graph: torch.fx.Graph) -> None:
             graph.erase_node(node)
 
 
-def finish(fn: types.FunctionType, vm: Interpreter, backend: Callable[..., Any], ending: Callable[[Rebuilder], list[str]]) -> tuple[Any, Any, str]:
-    """Compile the graph and the function around it. ``ending`` gives the last statements from the tracked state."""
+@dataclass
+class Ended:
+    """An interpreted stretch of a function whose result or live state is ready to be rebuilt."""
+
+    vm: Interpreter
+    rebuilder: Rebuilder
+    last: list[str]
+
+
+def end(vm: Interpreter, ending: Callable[[Rebuilder], list[str]]) -> Ended:
+    """Rebuild what leaves the capture. ``ending`` gives the last statements. Runs while the thread's state is the capture's own."""
     r = Rebuilder(vm)
     last = ending(r)
     replay(r, vm.effects)
+    if torch.is_grad_enabled() != vm.entry_grad_mode:
+        r.body.append(f"{r.constants.name(torch._C._set_grad_enabled)}({torch.is_grad_enabled()})")
+    if torch.is_autocast_enabled("cpu") != vm.entry_autocast:
+        raise Unsupported("FE074", "a graph break under autocast", "the function runs eagerly")
+    return Ended(vm, r, last)
+
+
+def finish(fn: types.FunctionType, ended: Ended, backend: Callable[..., Any]) -> tuple[Any, Any, str]:
+    """Compile the graph and the function around it."""
+    vm, r = ended.vm, ended.rebuilder
     recorder = vm.recorder
     gm = None
     lines: list[str] = []
     if recorder.operations or r.outputs or any(n.op == "call_function" for n in recorder.graph.nodes):
         gm = graph_module(vm, r.outputs)
-        inputs = [v for v in recorder.inputs]
-        # The names must exist before the text is put together: reading a source adds to the prologue.
-        call = f"_g = _graph({', '.join(r.source(v.source) for v in inputs)})"
-        r.constants.table["_graph"] = backend(gm, [v.obj for v in inputs])
-        lines.append(call)
-    lines = [*r.prologue, *lines, *r.body, *last]
-    target, text = assemble_text(fn, lines, r.constants.table)
+        # Reading a source adds to the prologue: the names come before the text is put together.
+        lines.append(f"_g = _graph({', '.join(r.source(v.source) for v in recorder.inputs)})")
+        r.constants.table["_graph"] = backend(gm, [v.obj for v in recorder.inputs])
+    target, text = assemble_text(fn, [*r.prologue, *lines, *r.body, *ended.last], r.constants.table)
     return target, gm, text
 
 
@@ -152,7 +167,7 @@ def assemble_text(fn: types.FunctionType, lines: list[str], table: dict[str, Any
 
 def signature_text(code: types.CodeType) -> str:
     """The parameter list of a code object; defaults are set on the function afterwards."""
-    names = list(code.co_varnames)
+    names = [parameter_name(n) for n in code.co_varnames]
     n, k = code.co_argcount, code.co_kwonlyargcount
     parts = names[:n]
     if code.co_posonlyargcount:
@@ -171,18 +186,39 @@ def signature_text(code: types.CodeType) -> str:
 
 def bind_real(fn: types.FunctionType, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
     """The real arguments by parameter name; raises TypeError as the call itself would."""
-    signature = inspect.Signature.from_callable(fn, follow_wrapped=False)
-    bound = signature.bind(*args, **kwargs)
+    code = fn.__code__
+    plain = not code.co_kwonlyargcount and not code.co_flags & (inspect.CO_VARARGS | inspect.CO_VARKEYWORDS)
+    if plain and not kwargs and len(args) == code.co_argcount:
+        return dict(zip(code.co_varnames, args))
+    bound = inspect.Signature.from_callable(fn, follow_wrapped=False).bind(*args, **kwargs)
     bound.apply_defaults()
     return dict(bound.arguments)
 
 
-def translate(fn: types.FunctionType, bound: dict[str, Any], backend: Callable[..., Any], options: CaptureOptions) -> Translation:
-    """The whole function as one graph. Raises Unsupported, or Raised when the function itself raises."""
+def translate(
+    fn: types.FunctionType, bound: dict[str, Any], backend: Callable[..., Any], options: CaptureOptions, context: Any = None
+) -> Translation:
+    """The function as one graph, or its first graph when ``context`` (see capture.py) allows breaks. Raises Unsupported, or Raised
+    when the function itself raises."""
     entry_state = state_guard()
-    with thread_state():
-        vm, result = interpret(fn, bound, options)
-    target, gm, text = finish(fn, vm, backend, lambda r: [f"return {r.expr(result)}"])
+    vm = Interpreter(options)
+    try:
+        with thread_state():
+            result = interpret(vm, fn, bound)
+            ended = end(vm, lambda r: [f"return {r.expr(result)}"])
+    except Unsupported as exc:
+        if context is None or not context.may_break or exc.code in ("FE060", "FE065") or vm.root_steps == 0:
+            raise
+        context.broken(exc)
+        step = vm.root_steps - 1
+        vm = Interpreter(options, step)
+        with thread_state():
+            try:
+                interpret(vm, fn, bound)
+            except BreakHere:
+                pass
+            ended = end(vm, breaks.ending(fn, vm, vm.root, context))
+    target, gm, text = finish(fn, ended, backend)
     return Translation(target, collect_guards(vm, entry_state), gm, text)
 
 

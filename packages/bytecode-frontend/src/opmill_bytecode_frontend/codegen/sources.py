@@ -26,11 +26,16 @@ class Constants:
         return found
 
 
+def parameter_name(name: str) -> str:
+    """The name of a parameter in generated text: resume functions have parameters whose names are no identifiers."""
+    return name if name.isidentifier() else "_arg" + name.replace(".", "_")
+
+
 def expression(source: Any, constants: Constants) -> str:
     """The Python expression that reads a source."""
     kind = type(source)
     if kind is Local:
-        return source.name
+        return parameter_name(source.name)
     if kind is Pinned:
         return constants.name(source.object)
     base = expression(source.base, constants)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import sys
 from typing import Any
 
@@ -261,7 +262,7 @@ def set_function_attribute(vm: Any, frame: Any, ins: Any) -> None:
 
 @opcode("LOAD_BUILD_CLASS")
 def load_build_class(vm: Any, frame: Any, ins: Any) -> None:
-    vm.unsupported("FE063", "a class statement", "classes made in captured code are not tracked", "move the class out of the function")
+    frame.push(vm.wrap(builtins.__build_class__))
 
 
 __all__ = ["IteratorValue", "ListValue", "Raised", "Return", "Yield"]

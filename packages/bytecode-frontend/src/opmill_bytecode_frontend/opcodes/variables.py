@@ -14,7 +14,7 @@ from .registry import opcode
 NULL = MISSING
 
 
-@opcode("RESUME", "NOP", "CACHE", "PRECALL", "MAKE_CELL", "COPY_FREE_VARS", "EXTENDED_ARG", "JUMP_BACKWARD_NO_INTERRUPT_", "NOT_TAKEN")
+@opcode("RESUME", "NOP", "CACHE", "PRECALL", "COPY_FREE_VARS", "EXTENDED_ARG", "JUMP_BACKWARD_NO_INTERRUPT_", "NOT_TAKEN")
 def nop(vm: Any, frame: Any, ins: Any) -> None:
     pass
 
@@ -80,7 +80,15 @@ def delete_fast(vm: Any, frame: Any, ins: Any) -> None:
 
 @opcode("LOAD_CLOSURE")
 def load_closure(vm: Any, frame: Any, ins: Any) -> None:
-    frame.push(frame.cells[ins.argval])
+    if ins.argval in frame.cells:
+        frame.push(frame.cells[ins.argval])
+    else:
+        frame.push(read_local(vm, frame, ins.argval))  # the prologue of a resume function, which is given cells
+
+
+@opcode("MAKE_CELL")
+def make_cell(vm: Any, frame: Any, ins: Any) -> None:
+    frame.cells[ins.argval] = CellValue(frame.locals.pop(ins.argval, MISSING))
 
 
 @opcode("STORE_CLOSURE")
