@@ -1,0 +1,1 @@
+"""Torch-level FX graph to a functional graph of aten operators."""

@@ -1,0 +1,74 @@
+"""Clean-up of the aten graph: copies that copy nothing, common subexpressions, dead code."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from opmill_fake_tensors.operator import describe
+
+from .graph import AtenGraph, Node, OutputTensor, Value, replace_values, values_in
+
+aten = torch.ops.aten
+_IDENTITY = {aten.alias.default, aten.detach.default, aten.lift_fresh.default}
+
+
+def clean(graph: AtenGraph) -> AtenGraph:
+    """The same function with fewer nodes."""
+    _share(graph)
+    _drop_dead(graph)
+    return graph
+
+
+def _share(graph: AtenGraph) -> None:
+    """Equal operators on equal values once; values that are another under a second name, by the first. Values that leave the graph as
+    different tensors stay different."""
+    new: dict[str, str] = {}
+    seen: dict[Any, tuple[str | None, ...]] = {}
+    leaving = {o.value for o in graph.outputs if isinstance(o, OutputTensor)} | set(graph.mutations.values())
+    nodes = []
+    for node in graph.nodes:
+        node.args, node.kwargs = replace_values(node.args, new), replace_values(node.kwargs, new)
+        if node.func in _IDENTITY and node.results[0] not in leaving and isinstance(node.args[0], Value):
+            new[node.results[0]] = node.args[0].name  # type: ignore[index]
+            continue
+        op = describe(node.func)
+        key = _key(node) if op.pure else None
+        if key is not None and not leaving.intersection(r for r in node.results if r):
+            known = seen.setdefault(key, node.results)
+            if known is not node.results:
+                if all(graph.metas[a] == graph.metas[b] for a, b in zip(known, node.results, strict=True) if a and b):
+                    new.update((b, a) for a, b in zip(known, node.results, strict=True) if a and b)
+                    continue
+        nodes.append(node)
+    graph.nodes = nodes
+
+
+def _key(node: Node) -> Any:
+    try:
+        key = (node.func, _freeze(node.args), _freeze(tuple(sorted(node.kwargs.items()))))
+        hash(key)
+    except TypeError:
+        return None
+    return key
+
+
+def _freeze(arg: Any) -> Any:
+    if isinstance(arg, (list, tuple)):
+        return tuple(map(_freeze, arg))
+    return arg if isinstance(arg, Value) else (type(arg), repr(arg))
+
+
+def _drop_dead(graph: AtenGraph) -> None:
+    live = {o.value for o in graph.outputs if isinstance(o, OutputTensor)} | set(graph.mutations.values())
+    kept = []
+    for node in reversed(graph.nodes):
+        op = describe(node.func)
+        effect = op.writes or torch.Tag.nondeterministic_seeded in node.func.tags or not node.results
+        if effect or any(r in live for r in node.results):
+            live.update(v.name for v in values_in((node.args, node.kwargs)))
+            kept.append(node)
+    graph.nodes = kept[::-1]
+    graph.constants = {n: t for n, t in graph.constants.items() if n in live}
+    pairs = [(n, t) for n, t in zip(graph.held, graph.held_tensors, strict=True) if n in live or n in graph.mutations]
+    graph.held, graph.held_tensors = [n for n, _ in pairs], [t for _, t in pairs]

@@ -1,0 +1,107 @@
+"""Runs a torch-level FX graph once over fake tensors and gives the functional aten graph."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from opmill_fake_tensors import FakeTensor
+
+from ..errors import GraphError
+from .clean import clean
+from .graph import AtenGraph, Output, OutputTensor
+from .record import Recorder
+
+
+def functionalize(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> AtenGraph:
+    """The functional aten graph of ``gm`` for inputs like these (tensors; numbers are taken as constants).
+
+    Raises ``GraphError``: GI001 where gradients are needed, GI002 and GI003 where a write cannot be made functional, GI005 where
+    inputs share memory and one is written. Whatever the fakes raise passes through."""
+    if torch.is_grad_enabled() and any(isinstance(x, torch.Tensor) and x.requires_grad for x in example_inputs):
+        raise GraphError("GI001", "gradients are needed", why="an input requires grad", hint="run under torch.no_grad()")
+    names = {id(t): n for n, t in (*gm.named_parameters(remove_duplicate=False), *gm.named_buffers(remove_duplicate=False))}
+    recorder = Recorder(names)
+    grad = torch.is_grad_enabled()
+    try:
+        with recorder:
+            result = _interpret(gm, example_inputs, recorder)
+            graph = _finish(recorder, result, example_inputs)
+    finally:
+        torch.set_grad_enabled(grad)
+    return clean(graph)
+
+
+def _interpret(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], recorder: Recorder) -> Any:
+    env: dict[torch.fx.Node, Any] = {}
+    inputs = iter(example_inputs)
+    look_up = env.__getitem__
+    for node in gm.graph.nodes:
+        recorder.state.origin = _origin(node)
+        if node.op == "placeholder":
+            x = next(inputs)
+            env[node] = recorder.add_input(x) if isinstance(x, torch.Tensor) else x
+            continue
+        args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), look_up)
+        if node.op == "output":
+            return args[0]
+        if node.op == "get_attr":
+            value: Any = gm
+            for part in node.target.split("."):
+                value = getattr(value, part)
+            env[node] = recorder.from_tensor(value) if isinstance(value, torch.Tensor) else value
+        elif node.op == "call_module":
+            env[node] = gm.get_submodule(node.target)(*args, **kwargs)
+        elif node.op == "call_method":
+            env[node] = getattr(args[0], node.target)(*args[1:], **kwargs)
+        else:
+            env[node] = node.target(*args, **kwargs)
+    raise GraphError("GI006", "a graph without an output")
+
+
+def _origin(node: torch.fx.Node) -> str:
+    trace = node.meta.get("stack_trace")
+    if trace:
+        line = next((x for x in reversed(trace.splitlines()) if x.strip().startswith("File ")), "")
+        parts = line.strip().removeprefix("File ").split(", ")
+        if len(parts) >= 2:
+            return f"{parts[0].strip(chr(34))}:{parts[1].removeprefix('line ')}"
+    return node.name
+
+
+def _finish(recorder: Recorder, result: Any, example_inputs: Sequence[Any]) -> AtenGraph:
+    graph = recorder.state.graph
+    items = result if isinstance(result, (list, tuple)) else (result,)
+    bases = {id(t.base): t.base for _, t in recorder.state.tracks.values()}
+    for base in bases.values():
+        if base.outside is not None and base.version:
+            graph.mutations[base.outside] = base.value
+    if graph.mutations:
+        _refuse_shared(graph, example_inputs)
+    graph.outputs = [_output(recorder, item) for item in items]
+    return graph
+
+
+def _refuse_shared(graph: AtenGraph, example_inputs: Sequence[Any]) -> None:
+    tensors = [t for t in (*example_inputs, *graph.held_tensors) if isinstance(t, torch.Tensor)]
+    with torch._C._DisableTorchDispatch():
+        storages = [t.untyped_storage()._cdata for t in tensors]
+    if len(set(storages)) != len(storages):
+        raise GraphError("GI005", "an input that shares memory with another is written", hint="clone it first")
+
+
+def _output(recorder: Recorder, item: Any) -> Output:
+    if isinstance(item, FakeTensor):
+        track = recorder.track(item)
+        base = track.base
+        value = base.outside or base.value
+        root = base.root
+        if not track.chain:
+            return OutputTensor(value)
+        return OutputTensor(value, tuple(item.shape), tuple(item.stride()), item.storage_offset() - root.storage_offset())
+    if isinstance(item, torch.Tensor):
+        return _output(recorder, recorder.from_tensor(item))
+    if item is None or isinstance(item, (bool, int, float)):
+        return item
+    raise GraphError("GI006", f"an output of type {type(item).__name__}")

@@ -1,0 +1,113 @@
+"""The aten graph: values named once, operators without side effects, mutations and aliasing said at the end."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+
+@dataclass(frozen=True)
+class Meta:
+    """What a value looks like; sizes and strides in elements. ``dtype`` by torch's name without prefix."""
+
+    dtype: str
+    sizes: tuple[int, ...]
+    strides: tuple[int, ...]
+    device: str
+
+    def __str__(self) -> str:
+        return f"{self.dtype}[{', '.join(map(str, self.sizes))}]"
+
+
+@dataclass(frozen=True)
+class Value:
+    """A tensor by name. Operators hold values where torch has tensors."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass
+class Node:
+    """``results = func(*args, **kwargs)``; arguments hold ``Value``s, torch constants and lists of these. A result that nobody can
+    name is None."""
+
+    func: Any
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    results: tuple[str | None, ...]
+    origin: str = ""
+
+
+@dataclass(frozen=True)
+class OutputTensor:
+    """A value as the user gets it; with ``sizes``, as a strided view of it (offset in elements)."""
+
+    value: str
+    sizes: tuple[int, ...] | None = None
+    strides: tuple[int, ...] | None = None
+    offset: int = 0
+
+
+Output = OutputTensor | int | float | bool | None
+
+
+@dataclass
+class AtenGraph:
+    """``inputs`` come with each call, in order; ``held`` values are the tensors given when the plan is bound, in the order of
+    ``held_tensors``; ``constants`` belong to the graph. ``mutations`` maps an input or held value to the value it holds after the call."""
+
+    inputs: list[str] = field(default_factory=list)
+    held: list[str] = field(default_factory=list)
+    held_tensors: list[torch.Tensor] = field(default_factory=list)
+    constants: dict[str, torch.Tensor] = field(default_factory=dict)
+    nodes: list[Node] = field(default_factory=list)
+    metas: dict[str, Meta] = field(default_factory=dict)
+    mutations: dict[str, str] = field(default_factory=dict)
+    outputs: list[Output] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        lines = [f"{kind} {n}: {self.metas[n]}" for kind, names in (("input", self.inputs), ("held", self.held)) for n in names]
+        lines += [f"constant {n}: {self.metas[n]}" for n in self.constants]
+        for node in self.nodes:
+            left = ", ".join(f"{r}: {self.metas[r]}" if r else "_" for r in node.results)
+            arguments = [show(a) for a in node.args] + [f"{k}={show(v)}" for k, v in node.kwargs.items()]
+            lines.append(f"{left} = {node.func.name().removeprefix('aten::')}({', '.join(arguments)})" + (f"   # {node.origin}" if node.origin else ""))
+        lines += [f"{target} <- {value}" for target, value in self.mutations.items()]
+        lines.append("return " + ", ".join(_show_output(o) for o in self.outputs))
+        return "\n".join(lines)
+
+
+def show(arg: Any) -> str:
+    """An argument as text."""
+    if isinstance(arg, (list, tuple)):
+        return "[" + ", ".join(map(show, arg)) + "]"
+    return str(arg)
+
+
+def _show_output(out: Output) -> str:
+    if isinstance(out, OutputTensor) and out.sizes is not None:
+        return f"{out.value}.as_strided({list(out.sizes)}, {list(out.strides or ())}, {out.offset})"
+    return out.value if isinstance(out, OutputTensor) else str(out)
+
+
+def values_in(arg: Any) -> list[Value]:
+    """All values in an argument, in order."""
+    if isinstance(arg, Value):
+        return [arg]
+    if isinstance(arg, (list, tuple)):
+        return [v for a in arg for v in values_in(a)]
+    return [v for a in arg.values() for v in values_in(a)] if isinstance(arg, dict) else []
+
+
+def replace_values(arg: Any, new: dict[str, str]) -> Any:
+    """``arg`` with values renamed."""
+    if isinstance(arg, Value):
+        return Value(new.get(arg.name, arg.name))
+    if isinstance(arg, (list, tuple)):
+        return type(arg)(replace_values(a, new) for a in arg)
+    return {k: replace_values(v, new) for k, v in arg.items()} if isinstance(arg, dict) else arg

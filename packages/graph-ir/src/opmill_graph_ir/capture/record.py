@@ -1,0 +1,307 @@
+"""Records aten operators as they run on fake tensors, and makes them functional on the way.
+
+Each memory (the storage of a meta tensor) is a ``_Base`` with a current value. A fake that is a view knows the view operators that
+lead from the base to it. A write through any of them gives the base a new value; the others replay their views when next read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from opmill_fake_tensors import FakeContext, FakeTensor
+from opmill_fake_tensors.operator import describe
+
+from ..errors import GraphError
+from .graph import AtenGraph, Meta, Node, Value, values_in
+from .inverse import INVERSES
+
+aten = torch.ops.aten
+_IGNORED = ("aten::detach_", "aten::requires_grad_", "aten::retain_grad", "aten::_version", "aten::sym_size", "aten::sym_stride")
+_METADATA = "aten::set_ aten::resize_ aten::resize_as_ aten::t_ aten::transpose_ aten::squeeze_ aten::unsqueeze_ aten::as_strided_ aten::swapaxes_".split()
+
+
+@dataclass(frozen=True)
+class _Step:
+    """A view operator in a chain: ``func(tensor, *rest, **kwargs)[item]``."""
+
+    func: Any
+    rest: tuple[Any, ...]
+    kwargs: tuple[tuple[str, Any], ...]
+    item: int | None
+
+
+@dataclass
+class _Base:
+    """A memory: ``value`` is its current content, ``root`` the fake that covers it."""
+
+    value: str
+    root: FakeTensor
+    version: int = 0
+    outside: str | None = None
+
+
+@dataclass
+class _Track:
+    base: _Base
+    chain: tuple[_Step, ...]
+    value: str
+    version: int
+
+
+def meta_of(fake: torch.Tensor) -> Meta:
+    """Geometry of a fake as data."""
+    return Meta(str(fake.dtype).removeprefix("torch."), tuple(fake.shape), tuple(fake.stride()), str(fake.device))
+
+
+@dataclass
+class _State:
+    graph: AtenGraph = field(default_factory=AtenGraph)
+    tracks: dict[int, tuple[FakeTensor, _Track]] = field(default_factory=dict)
+    held: dict[int, FakeTensor] = field(default_factory=dict)
+    origin: str = ""
+    counter: int = 0
+
+
+class Recorder(FakeContext):
+    """A fake context that writes down what it runs. ``names`` gives held tensors readable names, by ``id``."""
+
+    def __init__(self, names: Mapping[int, str] | None = None) -> None:
+        super().__init__()
+        self.state = _State()
+        self.names = names or {}
+
+    # ---- inputs ----------------------------------------------------------------------------------------------------
+
+    def add_input(self, tensor: torch.Tensor) -> FakeTensor:
+        """The next graph input."""
+        fake = super().from_tensor(tensor)
+        name = f"x{len(self.state.graph.inputs)}"
+        self.state.graph.inputs.append(name)
+        return self._own(fake, name, outside=True)
+
+    def from_tensor(self, tensor: torch.Tensor) -> FakeTensor:
+        """A tensor that the graph holds: parameters, buffers, tensors in closures."""
+        if isinstance(tensor, FakeTensor):
+            return tensor
+        known = self.state.held.get(id(tensor))
+        if known is not None:
+            return known
+        if tensor.requires_grad and torch.is_grad_enabled():
+            raise GraphError("GI001", "gradients are needed", why="a tensor the graph holds requires grad", hint="run under torch.no_grad()")
+        graph = self.state.graph
+        fake = super()._convert(tensor)
+        name = "p_" + self.names[id(tensor)].replace(".", "_") if id(tensor) in self.names else f"p{len(graph.held)}"
+        graph.held.append(name)
+        graph.held_tensors.append(tensor)
+        self.state.held[id(tensor)] = fake
+        return self._own(fake, name, outside=True)
+
+    def lift(self, fresh: torch.Tensor) -> FakeTensor:
+        fake = super().lift(fresh)
+        graph = self.state.graph
+        name = f"c{len(graph.constants)}"
+        graph.constants[name] = fresh.detach().clone()
+        return self._own(fake, name)
+
+    def _own(self, fake: FakeTensor, name: str, outside: bool = False) -> FakeTensor:
+        self.state.graph.metas[name] = meta_of(fake)
+        base = _Base(name, fake, outside=name if outside else None)
+        self.state.tracks[id(fake)] = fake, _Track(base, (), name, 0)
+        return fake
+
+    # ---- reading and writing ---------------------------------------------------------------------------------------
+
+    def track(self, fake: FakeTensor) -> _Track:
+        return self.state.tracks[id(fake)][1]
+
+    def value_of(self, fake: FakeTensor) -> Value:
+        """The current value of a fake; views are replayed where their base was written since."""
+        track = self.track(fake)
+        if track.version != track.base.version:
+            track.value = self._replay(track.base, track.chain)[-1][1]
+            track.version = track.base.version
+        return Value(track.value)
+
+    def _replay(self, base: _Base, chain: Sequence[_Step]) -> list[tuple[FakeTensor, str]]:
+        """The fakes and values along the chain, the base's first."""
+        out: list[tuple[FakeTensor, str]] = [(base.root, base.value)]
+        for step in chain:
+            fake, value = out[-1]
+            result = super().run(step.func, (fake, *step.rest), dict(step.kwargs))
+            names = self._emit(step.func, (Value(value), *step.rest), dict(step.kwargs), result)
+            out.append((result if step.item is None else result[step.item], names[step.item or 0]))
+        return out
+
+    def write(self, fake: FakeTensor, value: str) -> None:
+        """Makes ``value`` the content of ``fake``, and so of part of its base."""
+        track = self.track(fake)
+        base = track.base
+        if track.chain:
+            along = self._replay(base, track.chain[:-1])
+            for (outer, outer_value), step in zip(reversed(along), reversed(track.chain), strict=True):
+                inverse = INVERSES.get(step.func.name())
+                if inverse is None:
+                    raise GraphError("GI003", f"a write through a view made by {step.func.name()}", where=self.state.origin)
+                func, args, kwargs = inverse(meta_of(outer), Value(outer_value), Value(value), step.rest, dict(step.kwargs), step.item)
+                result = super().run(func, self._as_fakes(args, {outer_value: outer, value: self._fake_like(value)}), kwargs)
+                [value] = self._emit(func, args, kwargs, result)
+            self.state.graph.metas[value] = meta_of(base.root)
+        base.value, base.version = value, base.version + 1
+        track.value, track.version = (value if not track.chain else track.value), (base.version if not track.chain else track.version)
+
+    def _fake_like(self, value: str) -> FakeTensor:
+        m = self.state.graph.metas[value]
+        meta = torch.empty_strided(m.sizes, m.strides, dtype=getattr(torch, m.dtype), device="meta")
+        return self.from_meta(meta, torch.device(m.device))
+
+    def _as_fakes(self, args: Any, fakes: Mapping[str, FakeTensor]) -> Any:
+        if isinstance(args, Value):
+            return fakes[args.name]
+        return type(args)(self._as_fakes(a, fakes) for a in args) if isinstance(args, (list, tuple)) else args
+
+    # ---- recording -------------------------------------------------------------------------------------------------
+
+    def run(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        op = describe(func)
+        with torch._C._DisableTorchDispatch():
+            args = [self._fakes_in(a) for a in args]
+            kwargs = {k: self._fakes_in(v) for k, v in kwargs.items()}
+        if op.packet in _METADATA:
+            raise GraphError("GI002", f"{func.name()} changes what a tensor is", where=self.state.origin)
+        if op.packet in _IGNORED:
+            return super().run(func, args, kwargs)
+        if op.packet in ("aten::lift_fresh", "aten::lift") and isinstance(args[0], FakeTensor) and id(args[0]) in self.state.tracks:
+            return args[0]
+        if op.writes:
+            return self._run_writing(op, func, args, kwargs)
+        values, named = self._values(args), {k: self._values(v) for k, v in kwargs.items()}
+        result = super().run(func, args, kwargs)
+        if op.aliases and isinstance(args[0] if args else None, FakeTensor) and self._shares(args[0], result):
+            self._record_view(func, args, kwargs, values, named, result)
+        elif self._has_tensors(result):
+            names = self._emit(func, tuple(values), named, result)
+            for fake, name in zip(_tensors(result), (n for n in names if n), strict=True):
+                self._own(fake, name)
+        return result
+
+    def _fakes_in(self, arg: Any) -> Any:
+        if type(arg) is FakeTensor:
+            if id(arg) not in self.state.tracks:
+                raise GraphError("GI004", "a fake tensor from elsewhere", where=self.state.origin)
+            return arg
+        if isinstance(arg, torch.Tensor):
+            return self.from_tensor(arg) if not (arg.dim() == 0 and not isinstance(arg, torch.nn.Parameter) and id(arg) not in self.names) else self._lifted(arg)
+        return type(arg)(map(self._fakes_in, arg)) if type(arg) in (list, tuple) else arg
+
+    def _lifted(self, arg: torch.Tensor) -> FakeTensor:
+        return self.lift(arg) if arg.grad_fn is None and id(arg) not in self.state.held and arg._base is None and arg._version == 0 else self.from_tensor(arg)
+
+    def _values(self, arg: Any) -> Any:
+        if type(arg) is FakeTensor:
+            return self.value_of(arg)
+        return type(arg)(map(self._values, arg)) if type(arg) in (list, tuple) else arg
+
+    def _has_tensors(self, result: Any) -> bool:
+        return bool(_tensors(result))
+
+    @staticmethod
+    def _shares(source: FakeTensor, result: Any) -> bool:
+        first = next(iter(_tensors(result)), None)
+        return first is not None and first.meta.untyped_storage()._cdata == source.meta.untyped_storage()._cdata
+
+    def _record_view(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], values: Any, named: Any, result: Any) -> None:
+        source = self.track(args[0])
+        many = not isinstance(result, torch.Tensor)
+        names = self._emit(func, tuple(values), named, result)
+        for i, (fake, name) in enumerate(zip(_tensors(result), names, strict=True)):
+            step = _Step(func, tuple(args[1:]), tuple(kwargs.items()), i if many else None)
+            self.state.tracks[id(fake)] = fake, _Track(source.base, (*source.chain, step), name, source.base.version)
+
+    def _run_writing(self, op: Any, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        targets = [kwargs[n] if n in kwargs else args[op.positions[n]] for n in op.writes]
+        func_name = op.base_name
+        if func_name == "copy_":
+            value = self._copied(args[0], args[1])
+            result = super().run(func, args, kwargs)
+            self.write(args[0], value)
+            return result
+        functional, call_args, call_kwargs = _functional(op, func, args, kwargs)
+        values, named = self._values(list(call_args)), {k: self._values(v) for k, v in call_kwargs.items()}
+        result = super().run(func, args, kwargs)
+        fakes = super().run(functional, call_args, call_kwargs)
+        names = [n for n in self._emit(functional, tuple(values), named, fakes) if n]
+        written = [t for target in targets for t in (target if isinstance(target, (list, tuple)) else (target,))]
+        if len(names) < len(written):
+            raise GraphError("GI002", f"{func.name()} has no functional form that returns all it writes", where=self.state.origin)
+        for target, name, fake in zip(written, names[-len(written):] if len(names) > len(written) else names, _tensors(fakes), strict=False):
+            self.write(target, self._fitted(name, fake, target))
+        return result
+
+    def _copied(self, target: FakeTensor, source: FakeTensor) -> str:
+        value = self.value_of(source).name
+        fake: FakeTensor = source
+        if fake.shape != target.shape:
+            expanded = super().run(aten.expand.default, (fake, list(target.shape)), {})
+            [value] = self._emit(aten.expand.default, (Value(value), list(target.shape)), {}, expanded)
+            fake = expanded
+        return self._fitted(value, fake, target, always=True)
+
+    def _fitted(self, value: str, fake: FakeTensor, target: FakeTensor, always: bool = False) -> str:
+        """``value`` as a fresh value of the target's type and layout."""
+        if fake.shape != target.shape:
+            raise GraphError("GI002", "a write that changes the size of its target", where=self.state.origin)
+        if fake.dtype != target.dtype:
+            [value] = self._emit(aten._to_copy.default, (Value(value),), {"dtype": target.dtype}, target)
+        elif always:
+            [value] = self._emit(aten.clone.default, (Value(value),), {}, target)
+        else:
+            self.state.graph.metas[value] = meta_of(target)
+        return value
+
+    def _emit(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> list[Any]:
+        """Appends a node; names of its results, None for those that are no tensors."""
+        graph, names = self.state.graph, []
+        for fake in result if isinstance(result, (list, tuple)) else (result,):
+            name = None
+            if isinstance(fake, torch.Tensor):
+                name = f"v{self.state.counter}"
+                self.state.counter += 1
+                graph.metas[name] = meta_of(fake)
+            names.append(name)
+        graph.nodes.append(Node(func, tuple(args), dict(kwargs), tuple(names), self.state.origin))
+        return names
+
+
+def _tensors(result: Any) -> list[FakeTensor]:
+    if isinstance(result, torch.Tensor):
+        return [result]
+    return [r for r in result if isinstance(r, torch.Tensor)] if isinstance(result, (list, tuple)) else []
+
+
+def _functional(op: Any, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, list[Any], dict[str, Any]]:
+    """The operator that returns what ``func`` writes, with its arguments."""
+    namespace, _, name = op.packet.partition("::")
+    packets = getattr(torch.ops, namespace)
+    if "out" in op.overload or "out" in kwargs:
+        kept = {k: v for k, v in kwargs.items() if k not in op.writes}
+        overload = op.overload.removesuffix("out").removesuffix("_") or "default"
+        packet = getattr(packets, name)
+        found = getattr(packet, overload, None) or getattr(packet, "default", None)
+        if found is not None and not found._schema.is_mutable:
+            return found, list(args), kept
+    elif name == "zero_":
+        return aten.zeros_like.default, list(args), {}
+    elif name == "fill_":
+        return aten.fill.Scalar if op.overload == "Scalar" else aten.fill.Tensor, list(args), kwargs
+    elif name.endswith("_"):
+        packet = getattr(packets, name[:-1], None)
+        found = getattr(packet, op.overload or "default", None)
+        if found is not None and not found._schema.is_mutable:
+            return found, list(args), kwargs
+    raise GraphError("GI002", f"{func.name()} writes and has no functional form")
+
+
+__all__ = ["Recorder", "meta_of", "values_in"]
