@@ -119,6 +119,8 @@ void mark_data(Program* program) {
     program->slots[slot].wants_data = true;
     program->slots[program->slots[slot].root].wants_data = true;
   };
+  for (SlotInfo& slot : program->slots)  // views need their root's element type, too
+    if (slot.kind == SlotKind::view) program->slots[slot.root].wants_data = true;
   for (const Step& step : program->steps) {
     if (step.kind == StepKind::launch)
       for (int slot : step.slots) mark(slot);

@@ -1,0 +1,352 @@
+"""The native executor against the reference executor."""
+
+import threading
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from runtime_kernels import kernel
+from runtime_plans import Case, cases, spec
+
+from opmill_runtime_cache import _native
+from opmill_runtime_cache.errors import BindError, KernelMissing, PlanError, PlanInputError
+from opmill_runtime_cache.executor import bind, bind_reference
+from opmill_runtime_cache.plan.model import (
+    Alloc,
+    Call,
+    Check,
+    Constant,
+    Item,
+    KernelRef,
+    Launch,
+    ListArg,
+    Literal,
+    Plan,
+    SizeInput,
+    SizeOf,
+    SizeOfStep,
+    SizeOutput,
+    Slot,
+    SlotOutput,
+    TensorInput,
+    TensorSpec,
+    View,
+)
+
+
+def assert_same(got: tuple, want: tuple) -> None:
+    assert len(got) == len(want)
+    for a, b in zip(got, want, strict=True):
+        if not isinstance(b, torch.Tensor):
+            assert a == b
+            continue
+        torch.testing.assert_close(a, b, equal_nan=True)
+        assert a.stride() == b.stride() and not a.requires_grad
+
+
+@given(cases(), st.integers(1, 4), st.integers(1, 4))
+def test_native_agrees_with_reference(store, case: Case, rows: int, more_rows: int):
+    held = case.held_tensors(0)
+    native, reference = bind(case.plan, held, store), bind_reference(case.plan, held, store)
+    assert isinstance(native, _native.Executable)
+    for seed, count in enumerate((rows, more_rows, rows)):
+        assert_same(native(*case.inputs(count, seed)), reference(*case.inputs(count, seed)))
+
+
+def product_plan(rows="s0", dtype="float32"):
+    """relu(x @ w + b) twice over an arena, x of s0 rows."""
+    matrix = TensorSpec(dtype, (rows, 6), (6, 1))
+    return Plan(
+        "product",
+        5,
+        (
+            TensorInput(0, matrix, name="x"),
+            TensorInput(1, TensorSpec(dtype, (6, 6), (6, 1)), held=True, name="w"),
+            TensorInput(2, TensorSpec(dtype, (6,), (1,)), held=True, name="b"),
+        ),
+        (SlotOutput(4),),
+        (
+            Alloc(3, matrix, 0),
+            Call("aten::addmm.out", (Slot(2), Slot(0), Slot(1)), {"out": Slot(3)}),
+            Call("aten::relu_", (Slot(3),), {}, (None,)),
+            Alloc(4, matrix),
+            Call("aten::addmm.out", (Slot(2), Slot(3), Slot(1)), {"out": Slot(4)}),
+        ),
+        (SizeOf("s0", 0, 0),) if rows == "s0" else (),
+        arena=f"{rows}*48 + 64" if rows == "s0" else 512,
+    )
+
+
+def product(x, w, b):
+    return torch.addmm(b, torch.relu(torch.addmm(b, x, w)), w)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_products_of_each_type(store, dtype):
+    x, w, b = torch.randn(3, 6, dtype=dtype), torch.randn(6, 6, dtype=dtype), torch.randn(6, dtype=dtype)
+    [got] = bind(product_plan(dtype=str(dtype).removeprefix("torch.")), [w, b], store)(x)
+    torch.testing.assert_close(got, product(x, w, b))
+
+
+@pytest.mark.parametrize(
+    "op,shapes,bias",
+    [("bmm", [(3, 4, 5), (3, 5, 2)], None), ("baddbmm", [(3, 4, 5), (3, 5, 2)], (4, 1)), ("baddbmm", [(1, 4, 5), (1, 5, 2)], (1, 4, 2))],
+)
+def test_batched_products(store, op, shapes, bias):
+    tensors = [torch.randn(s) for s in ([bias] if bias else []) + shapes]
+    specs = [TensorSpec("float32", tuple(t.shape), t.stride()) for t in tensors]
+    out = TensorSpec("float32", (shapes[0][0], 4, 2), (8, 2, 1))
+    n = len(tensors)
+    steps = (Alloc(n, out), Call(f"aten::{op}.out", tuple(map(Slot, range(n))), {"out": Slot(n)}))
+    plan = Plan(op, n + 1, tuple(TensorInput(i, s) for i, s in enumerate(specs)), (SlotOutput(n),), steps)
+    torch.testing.assert_close(bind(plan, [], store)(*tensors)[0], getattr(torch, op)(*tensors))
+
+
+def test_nan_in_fresh_memory_does_not_leak_through_beta_zero(store):
+    plan = Plan(
+        "beta",
+        4,
+        (TensorInput(0, spec(2, 2)), TensorInput(1, spec(2, 2)), TensorInput(2, spec(2, 2))),
+        (),
+        (Call("aten::addmm.out", (Slot(0), Slot(1), Slot(1)), {"beta": Literal(0.0), "out": Slot(2)}),),
+    )
+    out = torch.full((2, 2), torch.nan)
+    bind(plan, [], store)(torch.full((2, 2), torch.nan), torch.eye(2), out)
+    assert torch.equal(out, torch.eye(2))
+
+
+def test_held_tensors_are_read_anew(store):
+    w, b, x = torch.randn(6, 6), torch.randn(6), torch.randn(2, 6)
+    run = bind(product_plan(), [w, b], store)
+    run(x)
+    w.mul_(2)
+    torch.testing.assert_close(run(x)[0], product(x, w, b))
+    w.data = torch.randn(6, 6)
+    torch.testing.assert_close(run(x)[0], product(x, w, b))
+    w.data = torch.randn(6, 6).t()
+    with pytest.raises(PlanInputError, match="RC052.*'w'.*stride"):
+        run(x)
+
+
+def test_views_of_held_tensors_follow_the_storage(store):
+    plan = Plan(
+        "view",
+        3,
+        (TensorInput(0, spec(2, 3), held=True),),
+        (SlotOutput(2),),
+        (View(1, 0, (3, 2), (1, 3)), Call("aten::clone", (Slot(1),), {}, (2,))),
+    )
+    w = torch.randn(2, 3)
+    run = bind(plan, [w], store)
+    assert torch.equal(run()[0], w.t())
+    w.data = torch.randn(2, 3)
+    assert torch.equal(run()[0], w.t())
+
+
+def test_arenas_are_not_visible_and_do_not_alias_results(store):
+    run = bind(product_plan(), [torch.eye(6), torch.zeros(6)], store)
+    first = run(torch.ones(4, 6))[0]
+    run(torch.full((4, 6), 5.0))
+    assert torch.equal(first, torch.ones(4, 6))
+    escaping = Plan(
+        "escape",
+        2,
+        (),
+        (SlotOutput(1),),
+        (Alloc(0, spec(2, 2), 0), Call("aten::fill_.Scalar", (Slot(0), Literal(3.0))), Call("aten::t", (Slot(0),), {}, (1,))),
+        arena=64,
+    )
+    for make in (bind, bind_reference):
+        run = make(escaping, [], store)
+        result = run()[0]
+        result.zero_()
+        assert torch.equal(run()[0], torch.full((2, 2), 3.0))
+
+
+def test_instances_are_reused_and_bounded(store):
+    run = bind(product_plan(), [torch.eye(6), torch.zeros(6)], store, max_arena_bytes=1000)
+    for rows in (1, 2, 1, 2):
+        run(torch.ones(rows, 6))
+    assert run.instances == 2
+    run(torch.ones(50, 6))
+    assert run.instances == 1 and run.arena_bytes == 50 * 48 + 64
+
+
+def test_threads(store):
+    w, b = torch.randn(6, 6), torch.randn(6)
+    run = bind(product_plan(), [w, b], store)
+    wrong = []
+
+    def work(seed):
+        generator = torch.Generator().manual_seed(seed)
+        for i in range(60):
+            x = torch.randn(1 + (seed + i) % 3, 6, generator=generator)
+            if not torch.allclose(run(x)[0], product(x, w, b), atol=1e-5):
+                wrong.append((seed, i))
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+def test_reentrance(store):
+    """An operator in Python calls the executable that is running."""
+    library = torch.library.Library("opmill_test", "FRAGMENT")
+    library.define("again(Tensor x, Scalar depth) -> Tensor")
+    plan = Plan(
+        "again",
+        3,
+        (TensorInput(0, spec(2, 2)), SizeInput("n")),
+        (SlotOutput(2),),
+        (
+            Alloc(1, spec(2, 2), 0),
+            Launch(0, (0, 0, 1), (4,), (2,)),
+            Check("n >= 0", "negative"),
+            Call("opmill_test::again", (Slot(1), Literal(1.0)), {}, (2,)),
+        ),
+        kernels=(kernel("add"),),
+        arena=64,
+    )
+    run = bind(plan, [], store)
+    depth = [0]
+
+    def again(x, _):
+        if depth[0] == 3:
+            return x.clone()
+        depth[0] += 1
+        inner = run(x.clone(), 0)[0]
+        return inner + x
+
+    library.impl("again", again, "CompositeExplicitAutograd")
+    try:
+        assert torch.equal(run(torch.ones(2, 2), 0)[0], torch.full((2, 2), 2.0 + 4 + 8 + 16))
+    finally:
+        library._destroy()
+
+
+def test_dynamic_sizes_inside_a_call(store):
+    plan = Plan(
+        "dynamic",
+        4,
+        (TensorInput(0, spec("s0", 2)), TensorInput(3, TensorSpec("int64", (), ()))),
+        (SlotOutput(2), SizeOutput("n*10 + k")),
+        (
+            Call("aten::nonzero", (Slot(0),), {}, (1,)),
+            SizeOfStep("n", 1, 0),
+            Item("k", 3),
+            Alloc(2, TensorSpec("float32", ("n", "k"), ("k", 1))),
+            Call("aten::fill_.Scalar", (Slot(2), Literal(1.0))),
+        ),
+        (SizeOf("s0", 0, 0),),
+    )
+    for make in (bind, bind_reference):
+        run = make(plan, [], store)
+        for x, k in ((torch.tensor([[0.0, 1.0], [2.0, 3.0]]), 2), (torch.zeros(1, 2), 4)):
+            out, number = run(x, torch.tensor(k))
+            assert out.shape == (int((x != 0).sum()), k) and number == int((x != 0).sum()) * 10 + k
+
+
+def test_constants_and_other_widths(store):
+    data = torch.tensor([1.5, -2.0])
+    plan = Plan(
+        "constant",
+        3,
+        (TensorInput(1, TensorSpec("int16", (4,), (1,))),),
+        (SlotOutput(0), SlotOutput(2)),
+        (View(2, 1, (2,), (1,), 0, "float32"),),
+        constants=(Constant(0, TensorSpec("float32", (2,), (1,)), data.numpy().tobytes()),),
+    )
+    for make in (bind, bind_reference):
+        constant, view = make(plan, [], store)(data.view(torch.int16))
+        assert torch.equal(constant, data) and torch.equal(view, data)
+
+
+def test_writes_of_kernels_count_as_versions(store):
+    plan = Plan("bump", 1, (TensorInput(0, spec(2, 2)),), (), (Launch(0, (0, 0), (4, 3), (1,)),), kernels=(kernel("affine"),))
+    for make in (bind, bind_reference):
+        x = torch.ones(2, 2)
+        version = x._version
+        make(plan, [], store)(x)
+        assert torch.equal(x, torch.full((2, 2), 4.0)) and x._version > version
+
+
+def test_gradients_are_not_recorded_and_grad_mode_is_kept(store):
+    w = torch.randn(6, 6, requires_grad=True)
+    x = torch.randn(2, 6, requires_grad=True)
+    [out] = bind(product_plan(), [w, torch.zeros(6)], store)(x)
+    assert not out.requires_grad and torch.is_grad_enabled()
+
+
+def test_errors_of_operators_are_torchs_own(store):
+    plan = Plan(
+        "bad", 2, (TensorInput(0, spec(2, 3)),), (SlotOutput(1),), (Call("aten::view", (Slot(0), ListArg((Literal(5),))), {}, (1,)),)
+    )
+    with pytest.raises(RuntimeError, match=r"shape '\[5\]' is invalid for input of size 6"):
+        bind(plan, [], store)(torch.ones(2, 3))
+    assert torch.is_grad_enabled()
+
+
+def test_checks(store):
+    plan = Plan(
+        "checks",
+        1,
+        (TensorInput(0, spec("s0", 2)),),
+        (SlotOutput(0),),
+        (
+            Check("s0 > 1", "too few rows", "ValueError"),
+            Launch(0, (0,), ("s0*2",), (), (("RuntimeError", "never"), ("IndexError", "index out of range in self"))),
+        ),
+        (SizeOf("s0", 0, 0),),
+        kernels=(kernel("checked"),),
+    )
+    for make in (bind, bind_reference):
+        run = make(plan, [], store)
+        run(torch.ones(2, 2))
+        with pytest.raises(ValueError, match="too few rows"):
+            run(torch.ones(1, 2))
+        with pytest.raises(IndexError, match="index out of range in self"):
+            run(-torch.ones(2, 2))
+
+
+@pytest.mark.parametrize(
+    "inputs,message",
+    [
+        ((), "RC050"),
+        ((1,), "RC051"),
+        ((torch.ones(2, 5),), "RC052"),
+        ((torch.ones(2, 6).double(),), "RC052"),
+        ((torch.ones(6, 2).t(),), "RC052"),
+        ((torch.ones(2, 6, 1),), "RC052"),
+    ],
+)
+def test_inputs_of_the_wrong_kind(store, inputs, message):
+    for make in (bind, bind_reference):
+        with pytest.raises((PlanInputError, IndexError), match=message):
+            make(product_plan(), [torch.eye(6), torch.zeros(6)], store)(*inputs)
+
+
+def test_binding_errors(store):
+    with pytest.raises(BindError, match="RC030"):
+        bind(product_plan(), [torch.eye(6)], store)
+    with pytest.raises(BindError, match="RC036"):
+        bind(Plan("none", 0, (), (), (Call("aten::no_such_thing", ()),)), [], store)
+    missing = Plan("missing", 0, (), (), (Launch(0, ()),), kernels=(KernelRef("cpu", "cpu-so", "0" * 64, "f"),))
+    with pytest.raises(KernelMissing, match="RC031"):
+        bind(missing, [], store)
+    with pytest.raises(BindError, match="RC033"):
+        bind(Plan("entry", 0, (), (), (), kernels=(kernel("nothing"),)), [], store)
+    with pytest.raises(PlanError, match="RC014"):
+        bind(Plan("illegal", 1, (), (SlotOutput(0),), ()), [], store)
+
+
+def test_division_by_zero_in_sizes(store):
+    plan = Plan("zero", 0, (SizeInput("n"),), (SizeOutput("7//n"),), ())
+    for make in (bind, bind_reference):
+        run = make(plan, [], store)
+        assert run(-2) == (-4,)
+        with pytest.raises(ZeroDivisionError):
+            run(0)

@@ -1,0 +1,211 @@
+"""The store: what goes in comes out, whatever happens to the disk or to other processes."""
+
+import errno
+import os
+import subprocess
+import sys
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from opmill_runtime_cache.errors import StoreWarning
+from opmill_runtime_cache.store import Store, default_store, directory, key_of
+
+KEY = key_of("an artifact")
+
+
+def files(store: Store) -> list[Path]:
+    return [path for path in store.root.rglob("*") if path.is_file() and "locks" not in path.parts]
+
+
+def test_put_get_path(tmp_path):
+    store = Store(tmp_path / "cache")
+    assert store.get("cpu-so", KEY) is None and store.path("cpu-so", KEY) is None and not store.contains("cpu-so", KEY)
+    store.put("cpu-so", KEY, b"payload")
+    store.put("plan", KEY, b"")
+    assert store.get("cpu-so", KEY) == b"payload" and store.get("plan", KEY) == b""
+    assert store.path("cpu-so", KEY).read_bytes().startswith(b"payload")
+    assert Store(tmp_path / "cache").get("cpu-so", KEY) == b"payload"
+    store.put("cpu-so", KEY, b"newer")
+    assert store.get("cpu-so", KEY) == b"newer"
+    store.remove("cpu-so", KEY)
+    assert store.get("cpu-so", KEY) is None
+
+
+def test_entries_are_private(tmp_path):
+    store = Store(tmp_path / "cache")
+    store.put("plan", KEY, b"x")
+    assert (store.root / "v1").stat().st_mode & 0o777 == 0o700
+    assert all(path.stat().st_mode & 0o777 == 0o600 for path in files(store))
+
+
+@pytest.mark.parametrize(
+    "kind,key", [("../up", KEY), ("Plan", KEY), ("plan", "../../x"), ("plan", ""), ("plan", "a/b"), ("plan", "a.b"), ("plan", "k\n")]
+)
+def test_names_cannot_leave_the_root(tmp_path, kind, key):
+    with pytest.raises(ValueError):
+        Store(tmp_path).put(kind, key, b"")
+
+
+@given(st.binary(max_size=60), st.data())
+def test_any_damage_makes_an_entry_absent(tmp_path_factory, payload, data):
+    store = Store(tmp_path_factory.mktemp("damage"))
+    [path] = [store.put("plan", KEY, payload)]
+    blob = bytearray(path.read_bytes())
+    how = data.draw(st.sampled_from(["cut", "flip", "grow"]))
+    if how == "cut":
+        blob = blob[: data.draw(st.integers(0, len(blob) - 1))]
+    elif how == "flip":
+        blob[data.draw(st.integers(0, len(blob) - 1))] ^= 1 << data.draw(st.integers(0, 7))
+    else:
+        blob += data.draw(st.binary(min_size=1, max_size=4))
+    path.write_bytes(bytes(blob))
+    with pytest.warns(StoreWarning, match="RC060"):
+        assert store.get("plan", KEY) is None
+    assert not path.exists()
+    store.put("plan", KEY, payload)
+    assert store.get("plan", KEY) == payload
+
+
+def test_an_entry_under_another_name_is_absent(tmp_path):
+    store = Store(tmp_path)
+    path = store.put("plan", KEY, b"mine")
+    other = key_of("another")
+    moved = store.root / "v1" / "plan" / other[:2] / other
+    moved.parent.mkdir(parents=True, exist_ok=True)
+    os.replace(path, moved)
+    with pytest.warns(StoreWarning):
+        assert store.get("plan", other) is None
+
+
+def test_one_warning_for_many_damaged_entries(tmp_path):
+    store = Store(tmp_path)
+    for number in range(3):
+        store.put("plan", key_of(number), b"data").write_bytes(b"bad")
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        assert [store.get("plan", key_of(number)) for number in range(3)] == [None] * 3
+    assert len(caught) == 1
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EROFS, errno.EACCES])
+def test_a_disk_that_cannot_be_written(tmp_path, monkeypatch, code):
+    store = Store(tmp_path)
+    store.put("plan", key_of("before"), b"kept")
+
+    def refuse(path, data):
+        if tmp_path in path.parents:
+            raise OSError(code, os.strerror(code))
+        write(path, data)
+
+    write = directory.write_atomically
+    monkeypatch.setattr(directory, "write_atomically", refuse)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        store.put("plan", KEY, b"one")
+        store.put("plan", key_of(2), b"two")
+        with store.lock("plan", KEY):
+            pass
+    assert [str(warning.message)[:7] for warning in caught] == ["[RC061]"]
+    assert store.get("plan", KEY) == b"one" and store.get("plan", key_of(2)) == b"two" and store.get("plan", key_of("before")) == b"kept"
+    assert store.path("plan", KEY).read_bytes().startswith(b"one")
+
+
+def test_a_root_that_is_a_file(tmp_path):
+    (tmp_path / "file").write_bytes(b"")
+    store = Store(tmp_path / "file")
+    with pytest.warns(StoreWarning, match="RC063"):
+        store.put("plan", KEY, b"x")
+    assert store.get("plan", KEY) == b"x"
+    with store.lock("plan", KEY):
+        pass
+
+
+def test_a_root_of_another_user_is_refused(tmp_path, monkeypatch):
+    Store(tmp_path).put("plan", KEY, b"planted")
+    monkeypatch.setattr(os, "getuid", lambda: 12345)
+    store = Store(tmp_path)
+    with pytest.warns(StoreWarning, match="RC063.*belongs to user"):
+        assert store.get("plan", KEY) is None
+
+
+def test_eviction_drops_what_was_used_longest_ago(tmp_path):
+    store = Store(tmp_path, max_bytes=20_000)
+    for number in range(40):
+        path = store.put("plan", key_of(number), bytes(952))
+        os.utime(path, (1e9 + number, 1e9 + number))
+        store.get("plan", key_of(0))  # used again and again: stays
+    kept = [number for number in range(40) if store.contains("plan", key_of(number))]
+    assert 0 in kept and 39 in kept and 1 not in kept
+    assert sum(path.stat().st_size for path in files(store)) <= 20_000 * 9 // 8
+
+
+def test_abandoned_files_are_swept(tmp_path):
+    store = Store(tmp_path, max_bytes=1000)
+    path = store.put("plan", KEY, b"x")
+    litter = path.with_name(".tmp-left")
+    litter.write_bytes(b"half")
+    os.utime(litter, (1e9, 1e9))
+    store.put("plan", key_of(1), bytes(500))
+    assert not litter.exists()
+
+
+WORKER = """
+import sys, pathlib
+from opmill_runtime_cache.store import Store, key_of
+store, log = Store(sys.argv[1]), pathlib.Path(sys.argv[2])
+for number in range(20):
+    key = key_of(number)
+    with store.lock("plan", key):
+        found = store.get("plan", key)
+        if found is None:
+            with open(log, "a") as file:
+                file.write(f"{number}\\n")
+            store.put("plan", key, bytes([number]) * 5000)
+    assert store.get("plan", key) == bytes([number]) * 5000
+    store.put("shared", key_of("same"), bytes([number]) * 5000)
+    data = store.get("shared", key_of("same"))
+    assert data == data[:1] * 5000
+"""
+
+
+def test_processes_make_each_entry_once_and_never_see_half_of_one(tmp_path):
+    command = [sys.executable, "-W", "error", "-c", WORKER, str(tmp_path / "cache"), str(tmp_path / "log")]
+    workers = [subprocess.Popen(command, stderr=subprocess.PIPE) for _ in range(4)]
+    for worker in workers:
+        _, error = worker.communicate()
+        assert worker.returncode == 0, error.decode()
+    made = (tmp_path / "log").read_text().split()
+    assert sorted(map(int, made)) == list(range(20))
+
+
+def test_a_lock_of_a_crashed_process_is_free(tmp_path):
+    code = "import sys, os\nfrom opmill_runtime_cache.store import Store\nlock = Store(sys.argv[1]).lock('plan', 'k')\nlock.__enter__()\nos._exit(1)"
+    subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=False)
+    with Store(tmp_path, lock_timeout_s=5).lock("plan", "k"):
+        pass
+
+
+@dataclass
+class _Options:
+    width: int
+
+
+def test_keys():
+    assert (
+        key_of("a", 1) == key_of("a", 1)
+        and len({key_of("a", 1), key_of("a", "1"), key_of("a1"), key_of("a", 1.0), key_of(["a", 1]), key_of(b"a", 1)}) == 6
+    )
+    assert key_of({"a": 1, "b": 2}) == key_of({"b": 2, "a": 1})
+    assert key_of(_Options(8)) != key_of(_Options(16))
+    with pytest.raises(TypeError):
+        key_of(object())
+
+
+def test_default_store_follows_the_environment(tmp_path, monkeypatch):
+    monkeypatch.setenv("OPMILL_CACHE_DIR", str(tmp_path / "here"))
+    assert default_store().root == tmp_path / "here" and default_store() is default_store()
