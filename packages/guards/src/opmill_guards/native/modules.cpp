@@ -130,6 +130,16 @@ bool set_dict(State* state, size_t position, PyObject* dict) {
     return true;
 }
 
+// From 3.13 on a dictionary may share its values with the object, and storing an attribute then tells no watcher. Setting an object's
+// dictionary to the one it has gives that dictionary values of its own.
+bool separate_values([[maybe_unused]] PyObject* object, [[maybe_unused]] PyObject* dict) {
+#if PY_VERSION_HEX >= 0x030D0000
+    return PyObject_GenericSetDict(object, dict, nullptr) == 0;
+#else
+    return true;
+#endif
+}
+
 // Remembers the evidence of one module as it is now. False with an error set where that cannot be done.
 bool scan(State* state, size_t module) {
     PyObject* object = state->modules[module];
@@ -140,7 +150,7 @@ bool scan(State* state, size_t module) {
         PyErr_SetString(PyExc_TypeError, "a watched object needs an instance dictionary");
         return false;
     }
-    if (!set_dict(state, first_dict, dict.get())) {
+    if (!separate_values(object, dict.get()) || !set_dict(state, first_dict, dict.get())) {
         return false;
     }
     state->words[first_word] = {as_word(&object->ob_type), pointer_bits(Py_TYPE(object))};
