@@ -147,10 +147,11 @@ def integration(session: nox.Session) -> None:
 
 @nox.session
 def lint(session: nox.Session) -> None:
-    """ruff, and a changelog entry for every version."""
+    """ruff, a changelog entry for every version, every error code in the docs."""
     session.install("-q", *CHECKERS[:1])
     session.run("ruff", "check", ".")
     session.run("python", "tools/changelog_gate.py")
+    session.run("python", "tools/error_codes.py", "--check")
 
 
 @nox.session
