@@ -1,0 +1,164 @@
+"""Reference interpreter of lowered programs: the oracle for lowering, and what schedules are tested against.
+
+Each node becomes a loop kernel over strided memory and runs in ``loops.evaluate``; externs run through torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from opmill_runtime_cache.plan.model import ComplexArg, Literal, Named
+
+from .loops.evaluate import evaluate
+from .loops.index import ZERO, Index, index
+from .loops.ir import Buffer, Check, Expr, Let, Load, LoopKernel, Nest, Op, Phase, Reduction, Store
+from .lowered import BufferArg, BufferInfo, Extern, Lowered, Pointwise, Read, Reduce, Scatter, TensorOutput
+
+
+def run_lowered(program: Lowered, inputs: Sequence[torch.Tensor], *, wide: bool = False) -> list[Any]:
+    """The outputs of ``program``; ``inputs`` in the order of ``program.inputs``, mutated where the program says so.
+
+    With ``wide``, loops compute float32 arithmetic in float64. A failed check raises its error."""
+    memory = dict(zip(program.inputs, inputs, strict=True))
+    for name, data in program.constants.items():
+        info = program.buffers[name]
+        flat = torch.frombuffer(bytearray(data), dtype=getattr(torch, info.dtype)) if data else torch.empty(0, dtype=getattr(torch, info.dtype))
+        memory[name] = flat.reshape(_ints(info.sizes))
+    for node in program.nodes:
+        _NODES[type(node)](node, program, memory, wide)
+    return [_output(o, memory) for o in program.outputs]
+
+
+def _ints(values: Sequence[Index]) -> tuple[int, ...]:
+    return tuple(v.evaluate({}) for v in values)
+
+
+def _allocate(info: BufferInfo, memory: dict[str, torch.Tensor]) -> None:
+    if info.name not in memory:
+        memory[info.name] = torch.empty_strided(_ints(info.sizes), _ints(info.strides), dtype=getattr(torch, info.dtype))
+
+
+def _flat(tensor: torch.Tensor) -> torch.Tensor:
+    """The memory from the tensor's first element on."""
+    span = 1 + sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride(), strict=True)) if tensor.numel() else 0
+    return tensor.as_strided((span,), (1,))
+
+
+# ---- loops ---------------------------------------------------------------------------------------------------------
+
+
+def _offset(info: BufferInfo, position: Sequence[Index], strides: Sequence[int]) -> Index:
+    total = ZERO
+    for p, s in zip(position, strides, strict=True):
+        total = total + p * s
+    return total
+
+
+class _Emit:
+    """Turns reads by position into loads by offset."""
+
+    def __init__(self, program: Lowered, memory: Mapping[str, torch.Tensor]) -> None:
+        self.program, self.memory, self.known = program, memory, {}  # type: ignore[var-annotated]
+
+    def expr(self, e: Expr) -> Expr:
+        if e not in self.known:
+            self.known[e] = self._convert(e)
+        return self.known[e]
+
+    def _convert(self, e: Any) -> Expr:
+        if type(e) is Read:
+            offset = self.offset(e.buffer, e.indices)
+            return Load(e.buffer, offset, e.dtype, None if e.mask is None else self.expr(e.mask), e.other)
+        return Op(e.name, tuple(map(self.expr, e.args)), e.dtype) if type(e) is Op else e
+
+    def offset(self, buffer: str, position: Sequence[Index]) -> Index:
+        return _offset(self.program.buffers[buffer], position, self.memory[buffer].stride())
+
+    def phase(self, node: Any, axes: Any = (), reductions: Sequence[Reduction] = (), stores: Sequence[Store] = (), own: bool = True) -> Phase:
+        lets = tuple(Let(x.name, self.expr(x.value)) for x in node.lets) if own else ()
+        checks = tuple(Check(self.expr(c.condition), c.error, c.message) for c in node.checks) if own else ()
+        reds = tuple(Reduction(r.names, r.op, self.expr(r.value), r.dtype) for r in reductions)
+        return Phase(axes, lets, checks, reds, tuple(stores))
+
+
+def _run(node: Any, phases: Sequence[Phase], memory: Mapping[str, torch.Tensor], program: Lowered, wide: bool) -> None:
+    buffers = tuple(Buffer(n, str(t.dtype).removeprefix("torch."), "inout", index(1)) for n, t in memory.items())
+    kernel = LoopKernel("reference", buffers, (Nest(node.axes, tuple(phases)),))
+    failed = evaluate(kernel, {n: _flat(t) for n, t in memory.items()}, wide=wide)
+    if failed:
+        check = node.checks[failed - 1]
+        raise {"IndexError": IndexError, "RuntimeError": RuntimeError}.get(check.error, RuntimeError)(check.message)
+
+
+def _pointwise(node: Pointwise, program: Lowered, memory: dict[str, torch.Tensor], wide: bool) -> None:
+    _allocate(program.buffers[node.buffer], memory)
+    emit = _Emit(program, memory)
+    store = Store(node.buffer, emit.offset(node.buffer, [index(a.name) for a in node.axes]), emit.expr(node.value))
+    _run(node, [emit.phase(node, stores=[store])], memory, program, wide)
+
+
+def _reduce(node: Reduce, program: Lowered, memory: dict[str, torch.Tensor], wide: bool) -> None:
+    for buffer in node.buffers:
+        _allocate(program.buffers[buffer], memory)
+    emit = _Emit(program, memory)
+    at = [index(a.name) for a in node.axes]
+    stores = [Store(b, emit.offset(b, at), emit.expr(v)) for b, v in zip(node.buffers, node.values, strict=True)]
+    _run(node, [emit.phase(node, node.inner, node.reductions), emit.phase(node, stores=stores, own=False)], memory, program, wide)
+
+
+def _scatter(node: Scatter, program: Lowered, memory: dict[str, torch.Tensor], wide: bool) -> None:
+    _allocate(program.buffers[node.buffer], memory)
+    out = memory[node.buffer]
+    out.zero_() if node.base is None else out.copy_(memory[node.base])
+    emit = _Emit(program, memory)
+    store = Store(node.buffer, emit.offset(node.buffer, node.indices), emit.expr(node.value), node.mode)
+    _run(node, [emit.phase(node, stores=[store])], memory, program, wide)
+
+
+# ---- operators -----------------------------------------------------------------------------------------------------
+
+
+def torch_arg(arg: object, memory: Mapping[str, torch.Tensor]) -> Any:
+    """An argument of an extern operator as torch takes it."""
+    if isinstance(arg, BufferArg):
+        tensor = memory[arg.buffer]
+        if arg.sizes is None:
+            return tensor
+        return tensor.as_strided(_ints(arg.sizes), _ints(arg.strides or ()), tensor.storage_offset() + (arg.offset or ZERO).evaluate({}))
+    if isinstance(arg, tuple):
+        return [torch_arg(a, memory) for a in arg]
+    if isinstance(arg, Named):
+        return torch.device(arg.name) if arg.kind == "device" else getattr(torch, arg.name)
+    if isinstance(arg, Literal):
+        return arg.value
+    return complex(arg.real, arg.imag) if isinstance(arg, ComplexArg) else arg.evaluate({})  # type: ignore[attr-defined]
+
+
+def resolve(name: str) -> Any:
+    """The operator of a full name (``"aten::add.Tensor"``)."""
+    namespace, _, rest = name.partition("::")
+    packet, _, overload = rest.partition(".")
+    return getattr(getattr(getattr(torch.ops, namespace), packet), overload or "default")
+
+
+def _extern(node: Extern, program: Lowered, memory: dict[str, torch.Tensor], wide: bool) -> None:
+    result = resolve(node.op)(*(torch_arg(a, memory) for a in node.args), **{k: torch_arg(v, memory) for k, v in node.kwargs.items()})
+    for name, tensor in zip(node.results, result if isinstance(result, (tuple, list)) else [result], strict=True):
+        if name is not None:
+            info = program.buffers[name]
+            got = (tuple(tensor.shape), str(tensor.dtype).removeprefix("torch."))
+            assert got == (_ints(info.sizes), info.dtype), f"{node.op}: promised {info}, got {got}"
+            strides = [(n, s, t) for n, s, t in zip(tensor.shape, tensor.stride(), _ints(info.strides), strict=True)]
+            assert not tensor.numel() or all(n == 1 or s == t for n, s, t in strides), f"{node.op}: strides {tensor.stride()}, promised {info}"
+            memory[name] = tensor
+
+
+_NODES = {Pointwise: _pointwise, Reduce: _reduce, Scatter: _scatter, Extern: _extern}
+
+
+def _output(out: Any, memory: Mapping[str, torch.Tensor]) -> Any:
+    if isinstance(out, TensorOutput):
+        return torch_arg(BufferArg(out.buffer, out.sizes, out.strides, out.offset), memory)
+    return out.evaluate({}) if isinstance(out, Index) else out

@@ -1,0 +1,172 @@
+"""What lowerings work with: views of buffers to read from, and nodes to write buffers with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..capture.graph import Meta, Node
+from ..loops.index import ONE, ZERO, Index, index
+from ..loops.ir import Axis, Check, Expr, Let, Reduction
+from ..lowered import BufferArg, BufferInfo, Pointwise, Read, Reduce
+from ..lowered import Node as LoweredNode
+from .exprs import cast, wide
+
+Indices = tuple[Index, ...]
+
+
+@dataclass(frozen=True)
+class View:
+    """A tensor as positions of a buffer: the element at ``(v0, v1, ...)`` is the buffer's at ``indices`` (None: the same position)."""
+
+    buffer: str
+    dtype: str
+    sizes: tuple[int, ...]
+    indices: Indices | None = None
+
+    def at(self, position: Sequence[Index], extents: dict[str, int]) -> Indices:
+        """Where in the buffer the element at ``position`` is; ``extents`` bound the names in it."""
+        if self.indices is None:
+            return tuple(position)
+        values = {f"v{k}": p for k, p in enumerate(position)}
+        return tuple(i.substitute(values, extents) for i in self.indices)
+
+
+def view_axes(sizes: Sequence[int]) -> tuple[Indices, dict[str, int]]:
+    """The names ``v0, v1, ...`` of a view's dimensions, and their extents."""
+    return tuple(index(f"v{k}") for k in range(len(sizes))), {f"v{k}": n for k, n in enumerate(sizes)}
+
+
+def positions(axes: Sequence[Axis]) -> Indices:
+    """Axes as index expressions; an axis of extent one is always 0."""
+    return tuple(ZERO if a.extent == ONE else index(a.name) for a in axes)
+
+
+def named_axes(prefix: str, sizes: Sequence[int]) -> tuple[Axis, ...]:
+    return tuple(Axis(f"{prefix}{k}", index(n)) for k, n in enumerate(sizes))
+
+
+@dataclass
+class Context:
+    """The program under construction. ``views`` maps values of the aten graph to what they are now."""
+
+    metas: dict[str, Meta]
+    buffers: dict[str, BufferInfo] = field(default_factory=dict)
+    nodes: list[LoweredNode] = field(default_factory=list)
+    views: dict[str, View] = field(default_factory=dict)
+    fixed: set[str] = field(default_factory=set)
+    origin: str = ""
+    counter: int = 0
+
+    # ---- buffers ---------------------------------------------------------------------------------------------------
+
+    def buffer(self, name: str, meta: Meta, role: Any = "temporary") -> View:
+        """Declares a buffer."""
+        self.buffers[name] = BufferInfo(
+            name, meta.dtype, tuple(map(index, meta.sizes)), tuple(map(index, meta.strides)), meta.device, role, role != "temporary", self.origin
+        )
+        return View(name, meta.dtype, meta.sizes)
+
+    def fresh(self) -> str:
+        self.counter += 1
+        return f"t{self.counter}"
+
+    # ---- reading ---------------------------------------------------------------------------------------------------
+
+    def load(self, view: View, position: Sequence[Index], extents: dict[str, int]) -> Expr:
+        """The element at ``position``, in the type that it is computed in."""
+        return cast(self.read(view, position, extents), wide(view.dtype))
+
+    def read(self, view: View, position: Sequence[Index], extents: dict[str, int]) -> Read:
+        return Read(view.buffer, view.at(position, extents), view.dtype)
+
+    def load_broadcast(self, view: View, position: Sequence[Index], extents: dict[str, int]) -> Expr:
+        """As :meth:`load`, with the view's dimensions broadcast to the last ones of ``position``."""
+        lead = len(position) - len(view.sizes)
+        return self.load(view, [ZERO if n == 1 else p for n, p in zip(view.sizes, position[lead:], strict=True)], extents)
+
+    # ---- writing ---------------------------------------------------------------------------------------------------
+
+    def pointwise(self, name: str | None, meta: Meta, value: Callable[[Indices, dict[str, int]], Expr], *, lets: Sequence[Let] = (), checks: Sequence[Check] = ()) -> View:
+        """A buffer of ``meta`` whose element at each position is ``value(position, extents)``, converted to its type."""
+        name = name or self.fresh()
+        axes = named_axes("i", meta.sizes)
+        view = self.buffer(name, meta)
+        body = cast(value(positions(axes), extents_of(axes)), meta.dtype)
+        self.nodes.append(Pointwise(name, axes, body, tuple(lets), tuple(checks), self.origin))
+        return view
+
+    def reduce(
+        self,
+        outputs: Sequence[tuple[str | None, Meta]],
+        inner: Sequence[int],
+        make: Callable[[Indices, Indices, dict[str, int]], tuple[Sequence[Reduction], Sequence[Expr]]],
+        axes: Sequence[Axis] | None = None,
+    ) -> list[View]:
+        """Buffers computed by reductions over ``inner`` extents: ``make(outer, inner, extents)`` gives reductions and one value each."""
+        outer = tuple(axes) if axes is not None else named_axes("i", outputs[0][1].sizes)
+        loops = named_axes("r", inner)
+        extents = extents_of(outer) | extents_of(loops)
+        reductions, values = make(positions(outer), positions(loops), extents)
+        names = [n or self.fresh() for n, _ in outputs]
+        views = [self.buffer(n, m) for n, (_, m) in zip(names, outputs, strict=True)]
+        casted = tuple(cast(v, m.dtype) for v, (_, m) in zip(values, outputs, strict=True))
+        self.nodes.append(Reduce(tuple(names), outer, loops, tuple(reductions), casted, origin=self.origin))
+        return views
+
+    # ---- arguments of operators that are called as they are --------------------------------------------------------
+
+    def materialise(self, view: View, strides: tuple[int, ...] | None = None) -> View:
+        """The same elements as a buffer of their own."""
+        info = self.buffers[view.buffer]
+        meta = Meta(view.dtype, view.sizes, strides or _contiguous(view.sizes), info.device)
+        out = self.pointwise(None, meta, lambda at, ext: self.read(view, at, ext))
+        self.fixed.add(out.buffer)
+        return out
+
+    def strided(self, view: View, strides: tuple[int, ...] | None = None) -> BufferArg:
+        """``view`` as an extern argument: a strided view of its buffer where it is one, else a copy."""
+        if view.indices is None:
+            self.fixed.add(view.buffer)
+            return BufferArg(view.buffer)
+        geometry = self.geometry(view)
+        if geometry is None:
+            return BufferArg(self.materialise(view, strides).buffer)
+        self.fixed.add(view.buffer)
+        return BufferArg(view.buffer, tuple(map(index, view.sizes)), *geometry)
+
+    def geometry(self, view: View) -> tuple[Indices, Index] | None:
+        """Strides and offset (elements) of ``view`` in its buffer's memory, where it is a strided view of it."""
+        info = self.buffers[view.buffer]
+        names, extents = view_axes(view.sizes)
+        position = view.at(tuple(ZERO if n == 1 else v for v, n in zip(names, view.sizes, strict=True)), extents)
+        total = ZERO
+        for i, stride in zip(position, info.strides, strict=True):
+            total = total + i * stride
+        strides = []
+        for k, n in enumerate(view.sizes):
+            stride = total.stride_of(f"v{k}")
+            if stride is None or stride.symbols:
+                return None
+            strides.append(stride)
+        offset = total.substitute({f"v{k}": 0 for k in range(len(view.sizes))})
+        if offset.constant is None:
+            return None
+        return tuple(strides), offset
+
+
+def extents_of(axes: Sequence[Axis]) -> dict[str, int]:
+    """Extents that are known, by axis."""
+    return {a.name: n for a in axes if (n := a.extent.constant) is not None}
+
+
+def _contiguous(sizes: Sequence[int]) -> tuple[int, ...]:
+    out, step = [], 1
+    for n in reversed(sizes):
+        out.append(step)
+        step *= max(n, 1)
+    return tuple(reversed(out))
+
+
+__all__ = ["Context", "Indices", "Node", "View", "extents_of", "named_axes", "positions", "view_axes"]

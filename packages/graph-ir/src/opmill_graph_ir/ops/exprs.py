@@ -1,0 +1,60 @@
+"""Short ways to write expressions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..loops.index import Index, index
+from ..loops.ir import Const, Expr, IndexValue, Op, Ref
+from ..loops.primitives import PRIMITIVES
+from ..lowered import Read
+
+FLOATS = ("float16", "bfloat16", "float32", "float64")
+INTEGERS = ("uint8", "int8", "int16", "int32", "int64")
+SUPPORTED = frozenset((*FLOATS, *INTEGERS, "bool"))
+LOW = ("float16", "bfloat16")
+
+
+def wide(dtype: str) -> str:
+    """The type in which values of ``dtype`` are computed."""
+    return "float32" if dtype in LOW else dtype
+
+
+def op(name: str, *args: Expr, dtype: str | None = None) -> Expr:
+    """A primitive applied; its result type follows from the operands unless given."""
+    if dtype is None:
+        dtype = "bool" if PRIMITIVES[name].result == "bool" else args[-1].dtype
+    return Op(name, args, dtype)
+
+
+def cast(value: Expr, dtype: str) -> Expr:
+    """``value`` converted as torch's ``to`` does; itself where the type is the same."""
+    if value.dtype == dtype:
+        return value
+    if isinstance(value, IndexValue) and dtype in INTEGERS:
+        return IndexValue(value.index, dtype)
+    return Op("cast", (value,), dtype)
+
+
+def const(value: bool | int | float, dtype: str) -> Const:
+    """A constant of ``dtype``."""
+    if dtype == "bool":
+        return Const(bool(value), dtype)
+    return Const(float(value) if dtype in FLOATS else int(value), dtype)
+
+
+def index_value(i: Index | int, dtype: str = "int64") -> Expr:
+    """An index expression as a value."""
+    i = index(i)
+    return Const(i.constant, dtype) if i.constant is not None else IndexValue(i, dtype)
+
+
+def all_of(conditions: Sequence[Expr]) -> Expr | None:
+    """Their conjunction; None for none."""
+    out: Expr | None = None
+    for c in conditions:
+        out = c if out is None else op("logical_and", out, c)
+    return out
+
+
+__all__ = ["FLOATS", "INTEGERS", "LOW", "SUPPORTED", "Read", "Ref", "all_of", "cast", "const", "index_value", "op", "wide"]

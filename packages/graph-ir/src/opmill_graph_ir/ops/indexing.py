@@ -1,0 +1,236 @@
+"""Reading and writing at computed positions, and putting tensors together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..capture.graph import Node
+from ..loops.index import ZERO, Index, floordiv, index, mod
+from ..loops.ir import Check, Expr, Let, Ref
+from ..lowered import Pointwise, Scatter
+from .context import Context, View, extents_of, named_axes, positions
+from .creation import masked
+from .exprs import all_of, cast, const, index_value, op
+from .rows import Rows
+from .views import slice_bounds
+
+ROWS = Rows()
+
+
+def _meta(ctx: Context, node: Node) -> Any:
+    return ctx.metas[node.results[0] or ""]
+
+
+def _wrapped(name: str, value: Expr, size: int, error: str, message: str, negative: bool) -> tuple[list[Let], list[Check]]:
+    """Lets and checks that make ``name`` a position in a dimension of ``size`` from a value that may count from the end."""
+    raw = Ref(f"{name}_raw", "int64")
+    lets = [Let(raw.name, cast(value, "int64"))]
+    low = op("ge", raw, const(-size if negative else 0, "int64"))
+    checks = [Check(op("logical_and", low, op("lt", raw, const(size, "int64"))), error, message)]
+    at = op("where", op("lt", raw, const(0, "int64")), op("add", raw, const(size, "int64")), raw) if negative else raw
+    lets.append(Let(name, at))
+    return lets, checks
+
+
+def _gathered(ctx: Context, node: Node, make: Any) -> View:
+    """A pointwise buffer with lets and checks of its own: ``make(at, extents) -> (value, lets, checks)``."""
+    name, meta = node.results[0], _meta(ctx, node)
+    axes = named_axes("i", meta.sizes)
+    value, lets, checks = make(positions(axes), extents_of(axes))
+    view = ctx.buffer(name or ctx.fresh(), meta)
+    ctx.nodes.append(Pointwise(view.buffer, axes, cast(value, meta.dtype), tuple(lets), tuple(checks), ctx.origin))
+    return view
+
+
+@ROWS.lowers("embedding")
+def _embedding(ctx: Context, node: Node, weight: View, ids: View, *_: Any) -> Any:
+    if 0 in weight.sizes or 0 in ids.sizes:
+        return NotImplemented
+
+    def make(at: Any, ext: Any) -> Any:
+        lets, checks = _wrapped("g", ctx.read(ids, at[:-1], ext), weight.sizes[0], "IndexError", "index out of range in self", False)
+        return ctx.read(weight, (index("g"), at[-1]), ext), lets, checks
+
+    return _gathered(ctx, node, make)
+
+
+@ROWS.lowers("index_select")
+def _index_select(ctx: Context, node: Node, x: View, dim: int, ids: View) -> Any:
+    if 0 in x.sizes or 0 in ids.sizes or not x.sizes or len(ids.sizes) != 1:
+        return NotImplemented
+    dim %= len(x.sizes)
+
+    def make(at: Any, ext: Any) -> Any:
+        lets, checks = _wrapped("g", ctx.read(ids, at[dim : dim + 1], ext), x.sizes[dim], "IndexError", "index out of range in self", False)
+        return ctx.read(x, (*at[:dim], index("g"), *at[dim + 1 :]), ext), lets, checks
+
+    return _gathered(ctx, node, make)
+
+
+@ROWS.lowers("gather")
+def _gather(ctx: Context, node: Node, x: View, dim: int, ids: View, **_: Any) -> Any:
+    if 0 in x.sizes or 0 in ids.sizes or not x.sizes or len(ids.sizes) != len(x.sizes):
+        return NotImplemented
+    dim %= len(x.sizes)
+    size = x.sizes[dim]
+
+    def make(at: Any, ext: Any) -> Any:
+        message = f"index out of bounds for dimension {dim} with size {size}"
+        lets, checks = _wrapped("g", ctx.read(ids, at, ext), size, "RuntimeError", message, False)
+        return ctx.read(x, (*at[:dim], index("g"), *at[dim + 1 :]), ext), lets, checks
+
+    return _gathered(ctx, node, make)
+
+
+@ROWS.lowers("index.Tensor")
+def _index(ctx: Context, node: Node, x: View, ids: Sequence[View | None]) -> Any:
+    given = [k for k, i in enumerate(ids) if i is not None]
+    tensors: list[View] = [i for i in ids if i is not None]
+    if any(i.dtype not in ("int64", "int32") for i in tensors) or 0 in x.sizes or 0 in _meta(ctx, node).sizes:
+        return NotImplemented
+    rank = max(len(t.sizes) for t in tensors)
+    first = given[0] if given == list(range(given[0], given[-1] + 1)) else 0
+
+    def make(at: Any, ext: Any) -> Any:
+        block, rest = at[first : first + rank], [*at[:first], *at[first + rank :]]
+        lets: list[Let] = []
+        checks: list[Check] = []
+        where: list[Index] = []
+        for d, size in enumerate(x.sizes):
+            tensor = ids[d] if d < len(ids) else None
+            if tensor is None:
+                where.append(rest.pop(0))
+                continue
+            message = f"index is out of bounds for dimension {d} with size {size}"
+            more, bounds = _wrapped(f"g{d}", ctx.load_broadcast(tensor, block, ext), size, "IndexError", message, True)
+            lets, checks = lets + more, checks + bounds
+            where.append(index(f"g{d}"))
+        return ctx.read(x, where, ext), lets, checks
+
+    return _gathered(ctx, node, make)
+
+
+# ---- scatters ------------------------------------------------------------------------------------------------------
+
+
+def _base(ctx: Context, x: View) -> str:
+    """``x`` as a buffer to start from."""
+    return x.buffer if x.indices is None else ctx.materialise(x).buffer
+
+
+@ROWS.lowers("scatter.src scatter.value scatter_add")
+def _scatter(ctx: Context, node: Node, x: View, dim: int, ids: View, src: Any) -> Any:
+    if 0 in x.sizes or 0 in ids.sizes or not x.sizes or len(ids.sizes) != len(x.sizes):
+        return NotImplemented
+    dim %= len(x.sizes)
+    name, meta = node.results[0], _meta(ctx, node)
+    axes = named_axes("i", ids.sizes)
+    at, ext = positions(axes), extents_of(axes)
+    message = f"index out of bounds for dimension {dim} with size {x.sizes[dim]}"
+    lets, checks = _wrapped("g", ctx.read(ids, at, ext), x.sizes[dim], "RuntimeError", message, False)
+    value = cast(ctx.read(src, at, ext), meta.dtype) if isinstance(src, View) else const(src, meta.dtype)
+    mode = "add" if "add" in node.func.name() else "set"
+    if mode == "add" and meta.dtype in ("bool", "float16", "bfloat16"):
+        return NotImplemented
+    base = _base(ctx, x)
+    view = ctx.buffer(name or ctx.fresh(), meta)
+    where = (*at[:dim], index("g"), *at[dim + 1 :])
+    ctx.nodes.append(Scatter(view.buffer, base, axes, where, value, mode, tuple(lets), tuple(checks), ctx.origin))  # type: ignore[arg-type]
+    return view
+
+
+@ROWS.lowers("slice_scatter")
+def _slice_scatter(ctx: Context, node: Node, x: View, src: View, dim: int = 0, start: Any = None, end: Any = None, step: int = 1) -> Any:
+    if 0 in src.sizes or 0 in x.sizes:
+        return _copy(ctx, node, x)
+    dim %= len(x.sizes)
+    first, last = slice_bounds(x.sizes[dim], start, end)
+
+    def value(at: Any, ext: Any) -> Expr:
+        a = at[dim]
+        inside = [op("ge", index_value(a), const(first, "int64"))] if first else []
+        if last < x.sizes[dim]:
+            inside.append(op("lt", index_value(a), const(last, "int64")))
+        if step != 1:
+            inside.append(op("eq", index_value(mod(a - first, step, ext)), const(0, "int64")))
+        return _inside(ctx, x, src, at, (*at[:dim], floordiv(a - first, step, ext), *at[dim + 1 :]), inside, ext)
+
+    return ctx.pointwise(node.results[0], _meta(ctx, node), value)
+
+
+@ROWS.lowers("select_scatter")
+def _select_scatter(ctx: Context, node: Node, x: View, src: View, dim: int, at_: int) -> Any:
+    dim %= len(x.sizes)
+    at_ %= x.sizes[dim]
+
+    def value(at: Any, ext: Any) -> Expr:
+        inside = [op("eq", index_value(at[dim]), const(at_, "int64"))]
+        return _inside(ctx, x, src, at, (*at[:dim], *at[dim + 1 :]), inside, ext)
+
+    return ctx.pointwise(node.results[0], _meta(ctx, node), value)
+
+
+def _inside(ctx: Context, x: View, src: View, at: Any, there: Any, inside: Sequence[Expr], ext: Any) -> Expr:
+    mask = all_of(inside)
+    new = masked(ctx.read(src, there, ext), mask, const(0, src.dtype))
+    return new if mask is None else op("where", mask, new, ctx.read(x, at, ext))
+
+
+def _copy(ctx: Context, node: Node, x: View) -> View:
+    return ctx.pointwise(node.results[0], _meta(ctx, node), lambda at, ext: ctx.read(x, at, ext))
+
+
+# ---- putting together ----------------------------------------------------------------------------------------------
+
+
+@ROWS.lowers("cat")
+def _cat(ctx: Context, node: Node, tensors: Sequence[View], dim: int = 0) -> Any:
+    meta = _meta(ctx, node)
+    parts = [t for t in tensors if t.sizes != (0,) and 0 not in t.sizes]
+    if not parts or len(parts) > 16:
+        return NotImplemented
+    dim %= len(meta.sizes)
+    return _joined(ctx, node, [(t, t.sizes[dim], dim, True) for t in parts])
+
+
+@ROWS.lowers("stack")
+def _stack(ctx: Context, node: Node, tensors: Sequence[View], dim: int = 0) -> Any:
+    meta = _meta(ctx, node)
+    if 0 in meta.sizes or len(tensors) > 16:
+        return NotImplemented
+    return _joined(ctx, node, [(t, 1, dim % len(meta.sizes), False) for t in tensors])
+
+
+def _joined(ctx: Context, node: Node, parts: Sequence[tuple[View, int, int, bool]]) -> View:
+    meta = _meta(ctx, node)
+
+    def value(at: Any, ext: Any) -> Expr:
+        out: Expr | None = None
+        end = meta.sizes[parts[0][2]]
+        for part, size, dim, keep in reversed(parts):
+            start = end - size
+            there = (*at[:dim], at[dim] - start, *at[dim + 1 :]) if keep else (*at[:dim], *at[dim + 1 :])
+            inside = [op("ge", index_value(at[dim]), const(start, "int64"))] if start else []
+            if end < meta.sizes[dim]:
+                inside.append(op("lt", index_value(at[dim]), const(end, "int64")))
+            mine = cast(masked(ctx.read(part, there, ext), all_of(inside), const(0, part.dtype)), meta.dtype)
+            out = mine if out is None else op("where", op("lt", index_value(at[dim]), const(end, "int64")), mine, out)
+            end = start
+        assert out is not None
+        return out
+
+    return ctx.pointwise(node.results[0], meta, value)
+
+
+@ROWS.lowers("repeat")
+def _repeat(ctx: Context, node: Node, x: View, repeats: Sequence[int]) -> Any:
+    meta = _meta(ctx, node)
+    lead = len(meta.sizes) - len(x.sizes)
+    if 0 in meta.sizes:
+        return NotImplemented
+
+    def value(at: Any, ext: Any) -> Expr:
+        return ctx.read(x, [ZERO if n == 1 else mod(at[lead + k], n, ext) for k, n in enumerate(x.sizes)], ext)
+
+    return ctx.pointwise(node.results[0], meta, value)

@@ -1,0 +1,145 @@
+"""Lowers an aten graph to unfused loops over named buffers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import torch
+from opmill_runtime_cache.plan.model import ComplexArg, Literal, Named
+
+from ..capture.graph import AtenGraph, Meta, Node, OutputTensor, Value
+from ..loops.index import index
+from ..loops.ir import Expr
+from ..lowered import Extern, Lowered, Pointwise, TensorOutput
+from .context import Context, View, named_axes, extents_of, positions
+from .exprs import SUPPORTED, cast
+from .rows import all_rows
+
+_OUT = {f"aten::{n}": f"aten::{n}.out" for n in "mm addmm bmm baddbmm".split()}
+
+
+def lower(graph: AtenGraph) -> Lowered:
+    """The loops of ``graph``. Operators without a row become ``Extern``s."""
+    ctx = Context(graph.metas)
+    for names, role in ((graph.inputs, "input"), (graph.held, "held"), (graph.constants, "constant")):
+        for name in names:
+            ctx.views[name] = ctx.buffer(name, graph.metas[name], role)
+    for node in graph.nodes:
+        ctx.origin = f"{node.func.name().removeprefix('aten::')} {node.origin}".strip()
+        _lower_node(ctx, node)
+    outputs = _outputs(ctx, graph)
+    _mutations(ctx, graph)
+    buffers = {n: replace(b, fixed=True) if n in ctx.fixed else b for n, b in ctx.buffers.items()}
+    return Lowered(
+        tuple(ctx.nodes), buffers, (*graph.inputs, *graph.held), outputs, {n: _bytes(t) for n, t in graph.constants.items()}
+    )
+
+
+def _lower_node(ctx: Context, node: Node) -> None:
+    row = all_rows().get(node.func.name())
+    if row is not None and _supported(ctx, node):
+        out = row(ctx, node, *_views(ctx, node.args), **_views(ctx, node.kwargs))
+        if out is not NotImplemented:
+            for name, view in zip(node.results, out if isinstance(out, list) else [out], strict=True):
+                if name is not None and view is not None:
+                    ctx.views[name] = view
+            return
+    _extern(ctx, node)
+
+
+def _supported(ctx: Context, node: Node) -> bool:
+    return all(ctx.metas[n].dtype in SUPPORTED for n in (*(r for r in node.results if r), *_names((node.args, node.kwargs))))
+
+
+def _names(arg: Any) -> list[str]:
+    if isinstance(arg, Value):
+        return [arg.name]
+    items = arg.values() if isinstance(arg, dict) else arg if isinstance(arg, (list, tuple)) else ()
+    return [n for a in items for n in _names(a)]
+
+
+def _views(ctx: Context, arg: Any) -> Any:
+    if isinstance(arg, Value):
+        return ctx.views[arg.name]
+    if isinstance(arg, (list, tuple)):
+        return type(arg)(_views(ctx, a) for a in arg)
+    return {k: _views(ctx, v) for k, v in arg.items()} if isinstance(arg, dict) else arg
+
+
+# ---- operators that are called as they are -------------------------------------------------------------------------
+
+
+def _extern(ctx: Context, node: Node) -> None:
+    args = tuple(_plan_arg(ctx, a) for a in node.args)
+    kwargs = {k: _plan_arg(ctx, v) for k, v in node.kwargs.items()}
+    for name in node.results:
+        if name is not None:
+            ctx.views[name] = ctx.buffer(name, ctx.metas[name])
+            ctx.fixed.add(name)
+    name = node.func.name()
+    ctx.nodes.append(Extern(name, args, kwargs, node.results, _OUT.get(name), (), ctx.origin))
+
+
+def _plan_arg(ctx: Context, arg: Any) -> Any:
+    if isinstance(arg, Value):
+        return ctx.strided(ctx.views[arg.name], ctx.metas[arg.name].strides)
+    if isinstance(arg, (list, tuple)):
+        return tuple(_plan_arg(ctx, a) for a in arg)
+    if isinstance(arg, (torch.dtype, torch.layout, torch.memory_format)):
+        return Named(type(arg).__name__, str(arg).removeprefix("torch."))
+    if isinstance(arg, torch.device):
+        return Named("device", str(arg))
+    return ComplexArg(arg.real, arg.imag) if isinstance(arg, complex) else Literal(arg)
+
+
+# ---- what leaves the graph -----------------------------------------------------------------------------------------
+
+
+def _outputs(ctx: Context, graph: AtenGraph) -> tuple[Any, ...]:
+    """Tensors that leave get a buffer of their own, laid out as eager has it; equal values share it."""
+    homes: dict[str, str] = {n: n for n in (*graph.inputs, *graph.held)}
+    out: list[Any] = []
+    for o in graph.outputs:
+        if not isinstance(o, OutputTensor):
+            out.append(index(o) if isinstance(o, int) and not isinstance(o, bool) else o)
+            continue
+        home = homes.get(o.value) or homes.setdefault(o.value, _home(ctx, o.value, graph.metas[o.value], set(homes.values())))
+        ctx.fixed.add(home)
+        if o.sizes is None:
+            out.append(TensorOutput(home))
+        else:
+            out.append(TensorOutput(home, tuple(map(index, o.sizes)), tuple(map(index, o.strides or ())), index(o.offset)))
+    return tuple(out)
+
+
+def _home(ctx: Context, value: str, meta: Meta, taken: set[str]) -> str:
+    view = ctx.views[value]
+    info = ctx.buffers[view.buffer]
+    laid_out = info.strides == tuple(map(index, meta.strides))
+    if view.indices is None and info.role == "temporary" and laid_out and view.buffer not in taken:
+        return view.buffer
+    return ctx.materialise(view, meta.strides).buffer
+
+
+def _mutations(ctx: Context, graph: AtenGraph) -> None:
+    """Writes to inputs come last. A value that reads another mutated input, or other positions, goes through a buffer of its own."""
+    pending = []
+    for target, value in graph.mutations.items():
+        view = ctx.views[value]
+        if ctx.buffers[view.buffer].role != "temporary":
+            view = ctx.materialise(view)
+        pending.append((target, view))
+    for target, view in pending:
+        axes = named_axes("i", view.sizes)
+        ctx.origin = f"write {target}"
+        body: Expr = cast(ctx.read(view, positions(axes), extents_of(axes)), graph.metas[target].dtype)
+        ctx.nodes.append(Pointwise(target, axes, body, origin=ctx.origin))
+
+
+def _bytes(tensor: torch.Tensor) -> bytes:
+    flat = tensor.contiguous().reshape(-1)
+    return bytes(flat.view(torch.uint8).numpy().tobytes()) if flat.numel() else b""
+
+
+__all__ = ["View", "lower"]

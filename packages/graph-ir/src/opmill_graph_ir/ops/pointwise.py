@@ -1,0 +1,302 @@
+"""Pointwise operators. float16 and bfloat16 are computed in float32, as eager does."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from opmill_fake_tensors.rules.pointwise import result_type
+
+from ..capture.graph import Node
+from ..loops.ir import Expr
+from .context import Context, View
+from .exprs import FLOATS, INTEGERS, cast, const, op, wide
+from .rows import Rows
+
+ROWS = Rows()
+_Fn = Callable[..., Any]
+
+
+def _scalar_type(args: tuple[Any, ...]) -> str:
+    """The type that operands of a comparison are compared in."""
+    operands = []
+    for a in args:
+        if isinstance(a, View):
+            operands.append(torch.empty([1] * min(len(a.sizes), 1), dtype=getattr(torch, a.dtype), device="meta"))
+        elif isinstance(a, (bool, int, float)):
+            operands.append(a)
+    return str(result_type(operands)).removeprefix("torch.")
+
+
+def _row(names: str, *, compare: bool = False, dtypes: tuple[str, ...] = FLOATS + INTEGERS) -> Callable[[_Fn], _Fn]:
+    """The decorated function takes operands as expressions of one type (and numbers as they are, where it asks for them by keyword)."""
+
+    def declare(fn: _Fn) -> _Fn:
+        def lower(ctx: Context, node: Node, *args: Any, **kwargs: Any) -> Any:
+            name = node.results[0]
+            assert name is not None
+            meta = ctx.metas[name]
+            compute = wide(_scalar_type(args)) if compare else wide(meta.dtype)
+            if compute not in dtypes or any(isinstance(a, complex) for a in args):
+                return NotImplemented
+
+            def value(at: Any, ext: Any) -> Expr:
+                def operand(a: Any) -> Any:
+                    if isinstance(a, View):
+                        return cast(ctx.load_broadcast(a, at, ext), compute)
+                    return const(a, compute) if isinstance(a, (bool, int, float)) else a
+
+                return fn(*map(operand, args), **kwargs)
+
+            return ctx.pointwise(name, meta, value)
+
+        ROWS.lowers(names)(lower)
+        return fn
+
+    return declare
+
+
+def _c(x: Expr, value: float) -> Expr:
+    return const(value, x.dtype)
+
+
+# ---- arithmetic ----------------------------------------------------------------------------------------------------
+
+
+@_row("add.Tensor add.Scalar")
+def _add(x: Expr, y: Expr, a: Any = None, *, alpha: Any = 1) -> Expr:
+    return op("add", x, y if alpha == 1 else op("mul", _c(y, alpha), y))
+
+
+@_row("sub.Tensor sub.Scalar")
+def _sub(x: Expr, y: Expr, *, alpha: Any = 1) -> Expr:
+    return op("sub", x, y if alpha == 1 else op("mul", _c(y, alpha), y))
+
+
+@_row("rsub.Tensor rsub.Scalar")
+def _rsub(x: Expr, y: Expr, *, alpha: Any = 1) -> Expr:
+    return op("sub", y, x if alpha == 1 else op("mul", _c(x, alpha), x))
+
+
+@_row("mul.Tensor mul.Scalar")
+def _mul(x: Expr, y: Expr) -> Expr:
+    return op("mul", x, y)
+
+
+@_row("div.Tensor div.Scalar", dtypes=FLOATS)
+def _div(x: Expr, y: Expr) -> Expr:
+    return op("div", x, y)
+
+
+@_row("div.Tensor_mode div.Scalar_mode", dtypes=FLOATS)
+def _div_mode(x: Expr, y: Expr, *, rounding_mode: str | None = None) -> Expr:
+    if rounding_mode is None:
+        return op("div", x, y)
+    return op("trunc", op("div", x, y)) if rounding_mode == "trunc" else op("floordiv", x, y)
+
+
+@_row("remainder.Tensor remainder.Scalar", dtypes=FLOATS)
+def _remainder(x: Expr, y: Expr) -> Expr:
+    return op("mod", x, y)
+
+
+@_row("fmod.Tensor fmod.Scalar", dtypes=FLOATS)
+def _fmod(x: Expr, y: Expr) -> Expr:
+    return op("fmod", x, y)
+
+
+@_row("pow.Tensor_Scalar", dtypes=FLOATS)
+def _pow_scalar(x: Expr, y: Expr) -> Expr:
+    e = y.value  # type: ignore[union-attr]
+    if e == 2:
+        return op("mul", x, x)
+    if e == 3:
+        return op("mul", op("mul", x, x), x)
+    if e in (0.5, -0.5):
+        return op("sqrt" if e > 0 else "rsqrt", x)
+    if e in (-1, -2):
+        return op("div", _c(x, 1), x if e == -1 else op("mul", x, x))
+    return x if e == 1 else op("pow", x, y)
+
+
+@_row("pow.Tensor_Tensor pow.Scalar", dtypes=FLOATS)
+def _pow(x: Expr, y: Expr) -> Expr:
+    return op("pow", x, y)
+
+
+@_row("addcmul", dtypes=FLOATS)
+def _addcmul(x: Expr, a: Expr, b: Expr, *, value: Any = 1) -> Expr:
+    return op("add", x, op("mul", a if value == 1 else op("mul", _c(x, value), a), b))
+
+
+@_row("addcdiv", dtypes=FLOATS)
+def _addcdiv(x: Expr, a: Expr, b: Expr, *, value: Any = 1) -> Expr:
+    return op("add", x, op("div", a if value == 1 else op("mul", _c(x, value), a), b))
+
+
+@_row("lerp.Scalar lerp.Tensor", dtypes=FLOATS)
+def _lerp(x: Expr, y: Expr, w: Expr) -> Expr:
+    d = op("sub", y, x)
+    near = op("add", x, op("mul", w, d))
+    far = op("sub", y, op("mul", d, op("sub", _c(x, 1), w)))
+    return op("where", op("lt", op("abs", w), _c(x, 0.5)), near, far)
+
+
+def _plain(names: str, primitive: str, dtypes: tuple[str, ...]) -> None:
+    _row(names, dtypes=dtypes)(lambda *xs, **_: op(primitive, *xs))
+
+
+for _name in (
+    "exp exp2 expm1 log log2 log10 log1p sqrt rsqrt reciprocal sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh erf erfc erfinv "
+    "lgamma digamma sigmoid floor ceil trunc"
+).split():
+    _plain(_name, _name, FLOATS)
+for _name in "neg abs sign".split():
+    _plain(_name, _name, FLOATS + INTEGERS)
+_plain("round", "round", FLOATS)
+_plain("maximum", "max", FLOATS + INTEGERS)
+_plain("minimum", "min", FLOATS + INTEGERS)
+_plain("fmax", "fmax", FLOATS)
+_plain("fmin", "fmin", FLOATS)
+_plain("atan2", "atan2", FLOATS)
+_plain("copysign.Tensor", "copysign", FLOATS)
+_plain("hypot", "hypot", FLOATS)
+_BITS = (*INTEGERS, "bool")
+for _name in "and or xor".split():
+    _plain(f"bitwise_{_name}.Tensor bitwise_{_name}.Scalar __{_name}__.Tensor __{_name}__.Scalar", f"bit{_name}", _BITS)
+_plain("bitwise_not", "bitnot", INTEGERS)
+
+
+# ---- comparison and logic ------------------------------------------------------------------------------------------
+
+for _name in "eq ne lt le gt ge".split():
+    _row(f"{_name}.Tensor {_name}.Scalar", compare=True, dtypes=FLOATS + _BITS)(lambda x, y, _n=_name: op(_n, x, y))
+_row("isnan", compare=True, dtypes=FLOATS)(lambda x: op("isnan", x))
+
+
+def _truth(x: Expr) -> Expr:
+    return x if x.dtype == "bool" else op("ne", x, _c(x, 0))
+
+
+for _name in "and or xor".split():
+    _row(f"logical_{_name}", compare=True, dtypes=FLOATS + _BITS)(lambda x, y, _n=_name: op(f"logical_{_n}", _truth(x), _truth(y)))
+_row("logical_not bitwise_not", compare=True, dtypes=("bool",))(lambda x: op("logical_not", x))
+_NOT_BOOL = ROWS["aten::bitwise_not"]
+_row("logical_not", compare=True, dtypes=FLOATS + _BITS)(lambda x: op("logical_not", _truth(x)))
+
+
+@ROWS.lowers("bitwise_not")
+def _bitwise_not(ctx: Context, node: Node, x: View) -> Any:
+    if x.dtype == "bool":
+        return _NOT_BOOL(ctx, node, x)
+    return ctx.pointwise(node.results[0], ctx.metas[node.results[0] or ""], lambda at, ext: op("bitnot", ctx.load(x, at, ext)))
+
+
+# ---- selection and conversion --------------------------------------------------------------------------------------
+
+
+@ROWS.lowers("where.self")
+def _where(ctx: Context, node: Node, c: View, x: View, y: View) -> Any:
+    meta = ctx.metas[node.results[0] or ""]
+    if c.dtype != "bool":
+        return NotImplemented
+
+    def value(at: Any, ext: Any) -> Expr:
+        a, b = (cast(ctx.load_broadcast(t, at, ext), meta.dtype) for t in (x, y))
+        return op("where", ctx.load_broadcast(c, at, ext), a, b)
+
+    return ctx.pointwise(node.results[0], meta, value)
+
+
+@ROWS.lowers("masked_fill.Scalar masked_fill.Tensor")
+def _masked_fill(ctx: Context, node: Node, x: View, mask: View, value: Any) -> Any:
+    meta = ctx.metas[node.results[0] or ""]
+    if mask.dtype != "bool":
+        return NotImplemented
+
+    def body(at: Any, ext: Any) -> Expr:
+        new = cast(ctx.load_broadcast(value, at, ext), meta.dtype) if isinstance(value, View) else const(value, meta.dtype)
+        return op("where", ctx.load_broadcast(mask, at, ext), new, cast(ctx.load_broadcast(x, at, ext), meta.dtype))
+
+    return ctx.pointwise(node.results[0], meta, body)
+
+
+@ROWS.lowers("_to_copy clone")
+def _copy(ctx: Context, node: Node, x: View, **kwargs: Any) -> Any:
+    meta = ctx.metas[node.results[0] or ""]
+    if ctx.buffers[x.buffer].device != meta.device:
+        return NotImplemented
+    return ctx.pointwise(node.results[0], meta, lambda at, ext: ctx.read(x, at, ext))
+
+
+@_row("clamp clamp.Tensor")
+def _clamp(x: Expr, lo: Any = None, hi: Any = None, *, min: Any = None, max: Any = None) -> Expr:
+    lo = lo if lo is not None else const(min, x.dtype) if min is not None else None
+    hi = hi if hi is not None else const(max, x.dtype) if max is not None else None
+    x = x if lo is None else op("max", x, lo)
+    return x if hi is None else op("min", x, hi)
+
+
+_row("clamp_min clamp_min.Tensor")(lambda x, y: op("max", x, y))
+_row("clamp_max clamp_max.Tensor")(lambda x, y: op("min", x, y))
+
+
+# ---- activations ---------------------------------------------------------------------------------------------------
+
+_row("relu")(lambda x: op("max", x, _c(x, 0)))
+
+
+@_row("gelu", dtypes=FLOATS)
+def _gelu(x: Expr, *, approximate: str = "none") -> Expr:
+    half = op("mul", _c(x, 0.5), x)
+    if approximate == "tanh":
+        cube = op("mul", op("mul", x, x), x)
+        inner = op("mul", _c(x, math.sqrt(2 / math.pi)), op("add", x, op("mul", _c(x, 0.044715), cube)))
+        return op("mul", half, op("add", _c(x, 1), op("tanh", inner)))
+    return op("mul", half, op("add", _c(x, 1), op("erf", op("mul", x, _c(x, math.sqrt(0.5))))))
+
+
+@_row("silu", dtypes=FLOATS)
+def _silu(x: Expr) -> Expr:
+    return op("div", x, op("add", _c(x, 1), op("exp", op("neg", x))))
+
+
+def _relu6(x: Expr) -> Expr:
+    return op("min", op("max", op("add", x, _c(x, 3)), _c(x, 0)), _c(x, 6))
+
+
+_row("hardsigmoid", dtypes=FLOATS)(lambda x: op("div", _relu6(x), _c(x, 6)))
+_row("hardswish", dtypes=FLOATS)(lambda x: op("div", op("mul", x, _relu6(x)), _c(x, 6)))
+
+
+@_row("hardtanh")
+def _hardtanh(x: Expr, lo: Any = None, hi: Any = None) -> Expr:
+    return op("min", op("max", x, lo or _c(x, -1)), hi or _c(x, 1))
+
+
+@_row("leaky_relu", dtypes=FLOATS)
+def _leaky_relu(x: Expr, slope: Any = None) -> Expr:
+    return op("where", op("gt", x, _c(x, 0)), x, op("mul", x, slope or _c(x, 0.01)))
+
+
+@_row("elu", dtypes=FLOATS)
+def _elu(x: Expr, alpha: Any = None, scale: Any = None, input_scale: Any = None) -> Expr:
+    one = _c(x, 1)
+    alpha, scale, inner = alpha or one, scale or one, input_scale or one
+    negative = op("mul", op("mul", op("expm1", op("mul", x, inner)), alpha), scale)
+    return op("where", op("le", x, _c(x, 0)), negative, op("mul", x, scale))
+
+
+def _softplus_of(x: Expr, beta: Expr, threshold: Expr) -> Expr:
+    scaled = op("mul", x, beta)
+    return op("where", op("gt", scaled, threshold), x, op("div", op("log1p", op("exp", scaled)), beta))
+
+
+@_row("softplus", dtypes=FLOATS)
+def _softplus(x: Expr, beta: Any = None, threshold: Any = None) -> Expr:
+    return _softplus_of(x, beta or _c(x, 1), threshold or _c(x, 20))
+
+
+_row("mish", dtypes=FLOATS)(lambda x: op("mul", x, op("tanh", op("log1p", op("exp", x)))))

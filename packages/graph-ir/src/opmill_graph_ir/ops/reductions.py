@@ -1,0 +1,303 @@
+"""Reductions, softmax and normalisations."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ..capture.graph import Meta, Node
+from ..loops.index import ZERO, Index, index
+from ..loops.ir import Axis, Expr, Reduction, Ref
+from .context import Context, View
+from .exprs import FLOATS, INTEGERS, cast, const, index_value, op, wide
+from .rows import Rows
+
+ROWS = Rows()
+
+
+def _dims(x: View, dim: Any) -> list[int]:
+    if dim is None or (isinstance(dim, (list, tuple)) and not dim):
+        return list(range(len(x.sizes)))
+    return sorted({d % max(len(x.sizes), 1) for d in (dim if isinstance(dim, (list, tuple)) else [dim])} if x.sizes else ())
+
+
+def _full(x: View, dims: Sequence[int], outer: Sequence[Index], inner: Sequence[Index], keepdim: bool) -> list[Index]:
+    """The position in ``x`` from those of the result and of the reduced dimensions."""
+    outs, ins = list(outer), list(inner)
+    position = []
+    for d in range(len(x.sizes)):
+        if d in dims:
+            position.append(ins.pop(0))
+            if keepdim:
+                outs.pop(0)
+        else:
+            position.append(outs.pop(0))
+    return position
+
+
+def _result(ctx: Context, node: Node, k: int = 0) -> tuple[str | None, Meta]:
+    return node.results[k], ctx.metas[node.results[k] or ""]
+
+
+def _reduce(
+    ctx: Context, node: Node, x: View, dim: Any, keepdim: bool, kind: str, dtype: str,
+    prepare: Callable[[Expr], Expr] = lambda e: e, finish: Callable[[Expr, int], Expr] = lambda e, n: e,
+) -> Any:  # fmt: skip
+    dims = _dims(x, dim)
+    sizes = [x.sizes[d] for d in dims]
+    if 0 in x.sizes:
+        return NotImplemented
+
+    def make(outer: Any, inner: Any, ext: Any) -> Any:
+        value = prepare(cast(ctx.load(x, _full(x, dims, outer, inner, keepdim), ext), dtype))
+        return [Reduction(("a",), kind, value, dtype)], [finish(Ref("a", dtype), math.prod(sizes))]
+
+    return ctx.reduce([_result(ctx, node)], sizes, make)[0]
+
+
+@ROWS.lowers("sum sum.dim_IntList")
+def _sum(ctx: Context, node: Node, x: View, dim: Any = None, keepdim: bool = False, **_: Any) -> Any:
+    return _reduce(ctx, node, x, dim, keepdim, "sum", wide(_result(ctx, node)[1].dtype))
+
+
+@ROWS.lowers("mean mean.dim")
+def _mean(ctx: Context, node: Node, x: View, dim: Any = None, keepdim: bool = False, **_: Any) -> Any:
+    dtype = wide(_result(ctx, node)[1].dtype)
+    return _reduce(ctx, node, x, dim, keepdim, "sum", dtype, finish=lambda e, n: op("div", e, const(n, dtype)))
+
+
+@ROWS.lowers("amax amin")
+def _amax(ctx: Context, node: Node, x: View, dim: Any = (), keepdim: bool = False) -> Any:
+    dtype = wide(x.dtype)
+    if dtype == "bool":
+        return NotImplemented
+    return _reduce(ctx, node, x, dim, keepdim, "max" if "amax" in node.func.name() else "min", dtype)
+
+
+@ROWS.lowers("max min")
+def _max(ctx: Context, node: Node, x: View) -> Any:
+    if x.dtype == "bool":
+        return NotImplemented
+    return _reduce(ctx, node, x, None, False, node.func.name().removeprefix("aten::"), wide(x.dtype))
+
+
+@ROWS.lowers("prod prod.dim_int")
+def _prod(ctx: Context, node: Node, x: View, dim: Any = None, keepdim: bool = False, **_: Any) -> Any:
+    return _reduce(ctx, node, x, dim, keepdim, "prod", wide(_result(ctx, node)[1].dtype))
+
+
+@ROWS.lowers("any any.dim any.dims all all.dim all.dims")
+def _any(ctx: Context, node: Node, x: View, dim: Any = None, keepdim: bool = False) -> Any:
+    if _result(ctx, node)[1].dtype != "bool":
+        return NotImplemented
+    kind = "any" if "::any" in node.func.name() else "all"
+    return _reduce(ctx, node, x, dim, keepdim, kind, "bool") if x.dtype == "bool" else _any_of_numbers(ctx, node, x, dim, keepdim, kind)
+
+
+def _any_of_numbers(ctx: Context, node: Node, x: View, dim: Any, keepdim: bool, kind: str) -> Any:
+    dims = _dims(x, dim)
+    if 0 in x.sizes:
+        return NotImplemented
+
+    def make(outer: Any, inner: Any, ext: Any) -> Any:
+        value = ctx.load(x, _full(x, dims, outer, inner, keepdim), ext)
+        return [Reduction(("a",), kind, op("ne", value, const(0, value.dtype)), "bool")], [Ref("a", "bool")]
+
+    return ctx.reduce([_result(ctx, node)], [x.sizes[d] for d in dims], make)[0]
+
+
+@ROWS.lowers("argmax argmin")
+def _argmax(ctx: Context, node: Node, x: View, dim: Any = None, keepdim: bool = False) -> Any:
+    return _arg(ctx, node, x, dim, keepdim, node.func.name().removeprefix("aten::"), [None, 0])
+
+
+@ROWS.lowers("max.dim min.dim")
+def _max_dim(ctx: Context, node: Node, x: View, dim: int, keepdim: bool = False) -> Any:
+    return _arg(ctx, node, x, dim, keepdim, "arg" + node.func.name()[6:9], [0, 1])
+
+
+def _arg(ctx: Context, node: Node, x: View, dim: Any, keepdim: bool, kind: str, which: list[int | None]) -> Any:
+    dims, dtype = _dims(x, dim), wide(x.dtype)
+    if 0 in x.sizes or dtype == "bool":
+        return NotImplemented
+
+    def make(outer: Any, inner: Any, ext: Any) -> Any:
+        value = ctx.load(x, _full(x, dims, outer, inner, keepdim), ext)
+        both: list[Expr] = [Ref("a", dtype), Ref("b", "int64")]
+        return [Reduction(("a", "b"), kind, value, dtype)], [both[k] for k, w in enumerate(which) if w is not None]
+
+    views = ctx.reduce([_result(ctx, node, w) for w in which if w is not None], [x.sizes[d] for d in dims], make)
+    return views if len(views) > 1 else views[0]
+
+
+@ROWS.lowers("var.correction std.correction")
+def _var(ctx: Context, node: Node, x: View, dim: Any = None, *, correction: Any = 1, keepdim: bool = False) -> Any:
+    dims, dtype = _dims(x, dim), wide(x.dtype)
+    n = math.prod(x.sizes[d] for d in dims)
+    left = n - (1 if correction is None else correction)
+    if left <= 0 or 0 in x.sizes:
+        return NotImplemented
+
+    def make(outer: Any, inner: Any, ext: Any) -> Any:
+        value = ctx.load(x, _full(x, dims, outer, inner, keepdim), ext)
+        var = op("div", Ref("m2", dtype), const(left, dtype))
+        return [Reduction(("mean", "m2"), "welford", value, dtype)], [op("sqrt", var) if "::std" in node.func.name() else var]
+
+    return ctx.reduce([_result(ctx, node)], [x.sizes[d] for d in dims], make)[0]
+
+
+@ROWS.lowers("var_mean.correction")
+def _var_mean(ctx: Context, node: Node, x: View, dim: Any = None, *, correction: Any = 1, keepdim: bool = False) -> Any:
+    dims, dtype = _dims(x, dim), wide(x.dtype)
+    left = math.prod(x.sizes[d] for d in dims) - (1 if correction is None else correction)
+    if left <= 0 or 0 in x.sizes:
+        return NotImplemented
+
+    def make(outer: Any, inner: Any, ext: Any) -> Any:
+        value = ctx.load(x, _full(x, dims, outer, inner, keepdim), ext)
+        return [Reduction(("mean", "m2"), "welford", value, dtype)], [op("div", Ref("m2", dtype), const(left, dtype)), Ref("mean", dtype)]
+
+    return ctx.reduce([_result(ctx, node, 0), _result(ctx, node, 1)], [x.sizes[d] for d in dims], make)
+
+
+# ---- softmax -------------------------------------------------------------------------------------------------------
+
+
+def _row_reduce(ctx: Context, x: View, dim: int, dtype: str, kind: str, value: Callable[..., Expr]) -> View:
+    """Reduces dimension ``dim`` (kept with size one) of a function of the position."""
+    sizes = (*x.sizes[:dim], 1, *x.sizes[dim + 1 :])
+    meta = Meta(dtype, sizes, _dense(sizes), ctx.buffers[x.buffer].device)
+
+    def make(outer: Any, inner: Any, ext: Any) -> Any:
+        at = (*outer[:dim], inner[0], *outer[dim + 1 :])
+        return [Reduction(("a",), kind, value(at, ext), dtype)], [Ref("a", dtype)]
+
+    return ctx.reduce([(None, meta)], [x.sizes[dim]], make)[0]
+
+
+def _dense(sizes: Sequence[int]) -> tuple[int, ...]:
+    out, step = [], 1
+    for n in reversed(sizes):
+        out.append(step)
+        step *= max(n, 1)
+    return tuple(reversed(out))
+
+
+@ROWS.lowers("_softmax _log_softmax _safe_softmax")
+def _softmax(ctx: Context, node: Node, x: View, dim: int, half_to_float: Any = False) -> Any:
+    name, meta = _result(ctx, node)
+    if 0 in x.sizes or not x.sizes or x.dtype not in FLOATS or "_safe" in node.func.name():
+        return NotImplemented
+    dim %= len(x.sizes)
+    dtype = wide(x.dtype)
+    top = _row_reduce(ctx, x, dim, dtype, "max", lambda at, ext: ctx.load(x, at, ext))
+
+    def shifted(at: Any, ext: Any) -> Expr:
+        return op("sub", ctx.load(x, at, ext), ctx.load_broadcast(top, at, ext))
+
+    total = _row_reduce(ctx, x, dim, dtype, "sum", lambda at, ext: op("exp", shifted(at, ext)))
+    if "log" in node.func.name():
+        return ctx.pointwise(name, meta, lambda at, ext: op("sub", shifted(at, ext), op("log", ctx.load_broadcast(total, at, ext))))
+    return ctx.pointwise(name, meta, lambda at, ext: op("div", op("exp", shifted(at, ext)), ctx.load_broadcast(total, at, ext)))
+
+
+# ---- normalisations ------------------------------------------------------------------------------------------------
+
+
+def _normalised(ctx: Context, node: Node, x: View, split: int, eps: float) -> tuple[View, View]:
+    """Mean and reciprocal deviation over the dimensions from ``split`` on, which are kept with size one."""
+    dtype = wide(x.dtype)
+    inner = x.sizes[split:]
+    sizes = (*x.sizes[:split], *(1 for _ in inner))
+    meta = Meta(dtype, sizes, _dense(sizes), ctx.buffers[x.buffer].device)
+
+    def make(outer: Any, loops: Any, ext: Any) -> Any:
+        value = ctx.load(x, (*outer[:split], *loops), ext)
+        var = op("div", Ref("m2", dtype), const(math.prod(inner), dtype))
+        values = [Ref("mean", dtype), op("rsqrt", op("add", var, const(eps, dtype)))]
+        return [Reduction(("mean", "m2"), "welford", value, dtype)], values
+
+    mean, rstd = ctx.reduce([(None, meta), (None, meta)], inner, make)
+    return mean, rstd
+
+
+def _renamed(ctx: Context, node: Node, k: int, source: View) -> View | None:
+    """A result that few ask for: a copy, dead where nobody reads it."""
+    from .views import reshape
+
+    name = node.results[k]
+    if name is None or 0 in ctx.metas[name].sizes:
+        return None if name is None else NotImplemented
+    view = reshape(source, ctx.metas[name].sizes)
+    return View(view.buffer, view.dtype, view.sizes, view.indices)
+
+
+@ROWS.lowers("native_layer_norm")
+def _layer_norm(ctx: Context, node: Node, x: View, shape: Sequence[int], weight: Any, bias: Any, eps: float) -> Any:
+    name, meta = _result(ctx, node)
+    if 0 in x.sizes or x.dtype not in FLOATS:
+        return NotImplemented
+    split = len(x.sizes) - len(shape)
+    mean, rstd = _normalised(ctx, node, x, split, eps)
+
+    def value(at: Any, ext: Any) -> Expr:
+        y = op("mul", op("sub", ctx.load(x, at, ext), ctx.load_broadcast(mean, at, ext)), ctx.load_broadcast(rstd, at, ext))
+        if weight is not None:
+            y = op("mul", y, cast(ctx.load_broadcast(weight, at, ext), y.dtype))
+        return y if bias is None else op("add", y, cast(ctx.load_broadcast(bias, at, ext), y.dtype))
+
+    out = ctx.pointwise(name, meta, value)
+    return [out, _renamed(ctx, node, 1, mean), _renamed(ctx, node, 2, rstd)]
+
+
+@ROWS.lowers("native_group_norm")
+def _group_norm(ctx: Context, node: Node, x: View, weight: Any, bias: Any, n: int, c: int, hw: int, groups: int, eps: float) -> Any:
+    from .views import reshape
+
+    name, meta = _result(ctx, node)
+    if 0 in x.sizes or x.dtype not in FLOATS:
+        return NotImplemented
+    mean, rstd = _normalised(ctx, node, reshape(x, (n, groups, c // groups * hw)), 2, eps)
+    per_channel = [reshape(expand_last(v, c // groups), (n, c)) for v in (mean, rstd)]
+
+    def value(at: Any, ext: Any) -> Expr:
+        m, r = (ctx.load(v, at[:2], ext) for v in per_channel)
+        y = op("mul", op("sub", ctx.load(x, at, ext), m), r)
+        if weight is not None:
+            y = op("mul", y, cast(ctx.load(weight, at[1:2], ext), y.dtype))
+        return y if bias is None else op("add", y, cast(ctx.load(bias, at[1:2], ext), y.dtype))
+
+    out = ctx.pointwise(name, meta, value)
+    return [out, _renamed(ctx, node, 1, mean), _renamed(ctx, node, 2, rstd)]
+
+
+def expand_last(x: View, size: int) -> View:
+    """``x``, whose last dimension is one, repeated along it."""
+    sizes = (*x.sizes[:-1], size)
+    axes = tuple(index(f"v{k}") for k in range(len(sizes)))
+    extents = {f"v{k}": n for k, n in enumerate(sizes)}
+    return View(x.buffer, x.dtype, sizes, x.at((*axes[:-1], ZERO), extents))
+
+
+@ROWS.lowers("native_batch_norm _native_batch_norm_legit_no_training")
+def _batch_norm(ctx: Context, node: Node, x: View, weight: Any, bias: Any, mean: Any, var: Any, *rest: Any) -> Any:
+    training, eps = (False, rest[1]) if "no_training" in node.func.name() else (rest[0], rest[2])
+    if training or mean is None or var is None or x.dtype not in FLOATS:
+        return NotImplemented
+    name, meta = _result(ctx, node)
+
+    def value(at: Any, ext: Any) -> Expr:
+        c = at[1:2]
+        y = ctx.load(x, at, ext)
+        m, v = (cast(ctx.load(t, c, ext), y.dtype) for t in (mean, var))
+        scale = op("rsqrt", op("add", v, const(eps, y.dtype)))
+        if weight is not None:
+            scale = op("mul", scale, cast(ctx.load(weight, c, ext), y.dtype))
+        y = op("mul", op("sub", y, m), scale)
+        return y if bias is None else op("add", y, cast(ctx.load(bias, c, ext), y.dtype))
+
+    return [ctx.pointwise(name, meta, value), None, None]
+
+
+__all__ = ["INTEGERS", "ROWS", "Axis", "index_value"]
