@@ -60,8 +60,19 @@ class CppKernelGenerator:
         environment = (__version__, compiler.command, compiler.version, toolchain.BASE_FLAGS, toolchain.LINK_FLAGS, self.target, options)
         return key_of(kernel, *environment)
 
+    def _text(self, kernel: LoopKernel, entry: str) -> KernelText:
+        try:
+            return kernel_text(kernel, entry, self.target)
+        except (AssertionError, LookupError, TypeError, ValueError, AttributeError) as error:
+            raise KernelBuildError(
+                "KC004",
+                f"no text could be written for kernel {kernel.name}",
+                why=f"{type(error).__name__}: {error}",
+                hint="a bug, or invalid loop IR",
+            ) from error
+
     def _make(self, missing: dict[str, LoopKernel], compiler: toolchain.Toolchain, store: Store) -> dict[str, KernelRef]:
-        texts = {key: kernel_text(kernel, f"k_{key[:20]}", self.target) for key, kernel in missing.items()}
+        texts = {key: self._text(kernel, f"k_{key[:20]}") for key, kernel in missing.items()}
         workers = os.process_cpu_count() if hasattr(os, "process_cpu_count") else len(os.sched_getaffinity(0))
         groups = _share(list(texts), {k: len(t.body) for k, t in texts.items()}, workers or 1)
         batches = {key_of(*group): group for group in groups}
