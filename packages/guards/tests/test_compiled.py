@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from opmill_guards import CompiledFunction, GuardSet
 from opmill_guards.guard import Equals, Predicate, TypeIs
 from opmill_guards.source import Local

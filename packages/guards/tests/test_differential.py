@@ -8,6 +8,7 @@ from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from opmill_guards import GuardSet, reference
 from opmill_guards.guard import Absent, AllDistinct, DictKeys, Equals, Is, Length, Predicate, SameObject, SizeRelation, TypeIs
 from opmill_guards.source import Attr, CellContents, DictKeyAt, InstanceDict, Item, Local, Pinned, TypeOf

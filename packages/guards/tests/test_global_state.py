@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 
 torch = pytest.importorskip("torch")
-from opmill_guards import GuardSet, probe  # noqa: E402
-from opmill_guards.kinds import global_state  # noqa: E402
 from torch.overrides import TorchFunctionMode  # noqa: E402
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
+
+from opmill_guards import GuardSet, probe  # noqa: E402
+from opmill_guards.kinds import global_state  # noqa: E402
 
 
 @contextmanager

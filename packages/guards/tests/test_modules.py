@@ -11,11 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 torch = pytest.importorskip("torch")
+from torch import nn  # noqa: E402
+
 from opmill_guards import GuardSet, probe  # noqa: E402
 from opmill_guards.guard import DictKeys, Equals, ModuleTree, TensorMatch  # noqa: E402
 from opmill_guards.kinds.tensor_match import of  # noqa: E402
 from opmill_guards.source import Attr, InstanceDict, Item, Local, Source  # noqa: E402
-from torch import nn  # noqa: E402
 
 
 class Scaled(nn.Module):

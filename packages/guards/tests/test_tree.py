@@ -7,6 +7,7 @@ import sys
 from typing import Any
 
 import pytest
+
 from opmill_guards import GuardError, GuardSet
 from opmill_guards.guard import DictKeys, Equals, Is, Predicate, TypeIs
 from opmill_guards.source import Attr, Item, Local

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from opmill_guards import GuardSet
 from opmill_guards.guard import DictKeys, Equals, Length, ModuleTree, TypeIs
 from opmill_guards.source import Attr, Item, Local

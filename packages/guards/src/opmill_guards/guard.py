@@ -100,7 +100,7 @@ class ModuleTree:
     checked every time (``.data`` can change without any dictionary changing)."""
 
     modules: tuple[tuple[Source, Any], ...]
-    then: tuple["Guard", ...]
+    then: tuple[Guard, ...]
     tensors: tuple[TensorMatch, ...] = ()
     snapshot: Any = field(default=None, repr=False)
     """Hooks and classes of the modules at capture; taken when the guard is put into a set."""

@@ -24,7 +24,7 @@ class Pinned:
     """An object that the guards themselves keep alive, compared by identity. Sound wherever the object is implied by something
     else that is guarded: the globals of a function whose identity is guarded, the cells of its closure, a class by type."""
 
-    __slots__ = ("object", "label")
+    __slots__ = ("label", "object")
 
     def __init__(self, object: Any, label: str) -> None:
         self.object = object
@@ -46,7 +46,7 @@ class Pinned:
 class Attr:
     """``base.name`` by plain lookup (``object.__getattribute__`` semantics of the type are the frontend's to have checked)."""
 
-    base: "Source"
+    base: Source
     name: str
 
     def __str__(self) -> str:
@@ -57,7 +57,7 @@ class Attr:
 class InstanceDict:
     """``base.__dict__``: the object's own dictionary, without running descriptors."""
 
-    base: "Source"
+    base: Source
 
     def __str__(self) -> str:
         return f"{self.base}.__dict__"
@@ -67,7 +67,7 @@ class InstanceDict:
 class Item:
     """``base[key]`` for exact or subclassed tuples, lists (by position) and dicts (by key), reading the builtin storage."""
 
-    base: "Source"
+    base: Source
     key: Any
 
     def __str__(self) -> str:
@@ -78,7 +78,7 @@ class Item:
 class DictKeyAt:
     """The ``position``-th key of a dict in insertion order (for keys that are not constants)."""
 
-    base: "Source"
+    base: Source
     position: int
 
     def __str__(self) -> str:
@@ -87,7 +87,7 @@ class DictKeyAt:
 
 @dataclass(frozen=True, slots=True)
 class TypeOf:
-    base: "Source"
+    base: Source
 
     def __str__(self) -> str:
         return f"type({self.base})"
@@ -97,7 +97,7 @@ class TypeOf:
 class CellContents:
     """What the closure cell ``base`` holds."""
 
-    base: "Source"
+    base: Source
 
     def __str__(self) -> str:
         return f"{self.base}.cell_contents"
@@ -107,7 +107,7 @@ class CellContents:
 class TensorProperty:
     """``size``/``stride`` of one dimension or the ``storage_offset`` of a tensor, as an int."""
 
-    base: "Source"
+    base: Source
     property: str
     dim: int = 0
 

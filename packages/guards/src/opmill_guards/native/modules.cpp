@@ -130,11 +130,15 @@ bool set_dict(State* state, size_t position, PyObject* dict) {
     return true;
 }
 
-// From 3.13 on a dictionary may share its values with the object, and storing an attribute then tells no watcher. Setting an object's
-// dictionary to the one it has gives that dictionary values of its own.
-bool separate_values([[maybe_unused]] PyObject* object, [[maybe_unused]] PyObject* dict) {
+// From 3.13 on a dictionary may share its values with the object, and storing an attribute then tells no watcher. `popitem` gives a
+// dictionary a table of its own (and the item goes back where it was, at the end); objects do not share with such a dictionary.
+bool separate_values([[maybe_unused]] PyObject* dict) {
 #if PY_VERSION_HEX >= 0x030D0000
-    return PyObject_GenericSetDict(object, dict, nullptr) == 0;
+    if (reinterpret_cast<PyDictObject*>(dict)->ma_values == nullptr || PyDict_GET_SIZE(dict) == 0) {
+        return true;
+    }
+    Ref item(PyObject_CallMethod(reinterpret_cast<PyObject*>(&PyDict_Type), "popitem", "O", dict));
+    return item && PyDict_SetItem(dict, PyTuple_GET_ITEM(item.get(), 0), PyTuple_GET_ITEM(item.get(), 1)) == 0;
 #else
     return true;
 #endif
@@ -150,7 +154,7 @@ bool scan(State* state, size_t module) {
         PyErr_SetString(PyExc_TypeError, "a watched object needs an instance dictionary");
         return false;
     }
-    if (!separate_values(object, dict.get()) || !set_dict(state, first_dict, dict.get())) {
+    if (!separate_values(dict.get()) || !set_dict(state, first_dict, dict.get())) {
         return false;
     }
     state->words[first_word] = {as_word(&object->ob_type), pointer_bits(Py_TYPE(object))};
