@@ -72,9 +72,7 @@ class _Tables:
         parameters = program.parameters
         # A local that is a cell too shares one slot; the code constructor merges the two for parameters only, so the
         # slot of any other becomes the cell's.
-        self.varnames = parameters + [
-            name for name in program.varnames[len(parameters) :] if name not in program.cellvars
-        ]
+        self.varnames = parameters + [name for name in program.varnames[len(parameters) :] if name not in program.cellvars]
         self._const_index = {_const_key(value): index for index, value in reversed(list(enumerate(self.consts)))}
         self._name_index = {name: index for index, name in reversed(list(enumerate(self.names)))}
         known = {*self.varnames, *program.cellvars, *program.freevars}

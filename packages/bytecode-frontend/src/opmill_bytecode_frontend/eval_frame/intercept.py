@@ -31,7 +31,7 @@ def is_installed() -> bool:
     return _native.is_installed()
 
 
-class intercept:  # noqa: N801 - reads as the statement it is used in
+class intercept:
     """``with intercept(callback):`` offers the frames that start in this thread to ``callback``; nests, not shareable.
 
     ``intercept(None)`` suspends an outer one.

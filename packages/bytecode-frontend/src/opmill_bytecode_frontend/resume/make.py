@@ -8,7 +8,19 @@ from dataclasses import dataclass
 from enum import Enum
 from types import CodeType
 
-from ..bytecode import Emitter, Instruction, Program, assemble, copy_instructions, decode, live_at, pad_ranges, reachable, split_pairs, uses_and_kills
+from ..bytecode import (
+    Emitter,
+    Instruction,
+    Program,
+    assemble,
+    copy_instructions,
+    decode,
+    live_at,
+    pad_ranges,
+    reachable,
+    split_pairs,
+    uses_and_kills,
+)
 from ..bytecode.versions import VERSION
 from ..errors import Unsupported
 from .states import Bound, StackKind, State, states
@@ -113,6 +125,8 @@ def _check_place(program: Program, at: Instruction, where: str) -> None:
         why = "the function has not begun to run there"
     elif any(instruction.opname == "KW_NAMES" for instruction in before[-2:]) and at.opname in ("PRECALL", "CALL"):
         why = "the names of its keyword arguments are already on their way"
+    elif before[-1].opname == "PRECALL":
+        why = "specialised forms of the instruction before it make the call already"
     elif at.opname == "END_FOR" or (before[-1].opname == "END_FOR" and VERSION >= (3, 13)):
         why = "loops jump over this instruction"
     else:
@@ -126,17 +140,15 @@ def closure_of(resume: Resume, code: CodeType, closure: tuple | None) -> tuple |
     return tuple(cells[name] for name in resume.code.co_freevars) or None
 
 
-def _state(
-    program: Program, at: Instruction, stack: Sequence[StackKind] | None, bound: Iterable[str] | None, where: str
-) -> State:
+def _state(program: Program, at: Instruction, stack: Sequence[StackKind] | None, bound: Iterable[str] | None, where: str) -> State:
     if stack is None or bound is None:
         found = states(program).get(at)
         if found is None:
             raise Unsupported("FE102", what=f"{at.opname} is never reached", why="nothing is known of the stack there", where=where)
         stack = found.stack if stack is None else stack
-        known = found.bound if bound is None else {name: Bound.YES for name in bound}
+        known = found.bound if bound is None else dict.fromkeys(bound, Bound.YES)
     else:
-        known = {name: Bound.YES for name in bound}
+        known = dict.fromkeys(bound, Bound.YES)
     for kind in stack:
         if kind in (StackKind.MAYBE_NULL, StackKind.PREVIOUS_COPY):
             raise Unsupported(
@@ -259,9 +271,7 @@ def _origin(original: Instruction, parent: Resume | None) -> int | None:
     return parent.original_offset(original.offset)
 
 
-def _restore(
-    emitter: Emitter, code: Program, parameters: Sequence[Parameter], kinds: Sequence[StackKind], lasti: object
-) -> None:
+def _restore(emitter: Emitter, code: Program, parameters: Sequence[Parameter], kinds: Sequence[StackKind], lasti: object) -> None:
     """Receives the parameters and puts the value stack back as it was."""
     cells = [parameter.name for parameter in parameters if parameter.kind is ParameterKind.CELL]
     emitter.prologue(free=len(code.freevars), resume=False)

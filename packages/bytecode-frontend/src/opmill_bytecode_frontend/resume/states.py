@@ -50,7 +50,7 @@ _TO_KIND = {Bound.YES: StackKind.VALUE, Bound.NO: StackKind.NULL, Bound.MAYBE: S
 
 def states(program: Program) -> dict[Instruction, State]:
     """The state before every reachable instruction, joined over all paths."""
-    start = State((), {name: Bound.YES for name in [*program.parameters, *program.freevars]})
+    start = State((), dict.fromkeys([*program.parameters, *program.freevars], Bound.YES))
     found: dict[Instruction, State] = {}
     following = dict(zip(program.instructions, program.instructions[1:], strict=False))
     pending = [(program.instructions[0], start)]
@@ -79,9 +79,7 @@ def _join_kinds(one: StackKind, other: StackKind) -> StackKind:
     return StackKind.MAYBE_NULL if one in nulls or other in nulls else StackKind.VALUE
 
 
-def _steps(
-    instruction: Instruction, state: State, following: dict[Instruction, Instruction]
-) -> Iterator[tuple[Instruction, State]]:
+def _steps(instruction: Instruction, state: State, following: dict[Instruction, Instruction]) -> Iterator[tuple[Instruction, State]]:
     handler = instruction.handler
     bound = _bind(instruction, state)
     if handler is not None:
