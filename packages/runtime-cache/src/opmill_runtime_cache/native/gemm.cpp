@@ -29,6 +29,25 @@ void find(void* library, const char* name, F* target) {
   *target = reinterpret_cast<F>(dlsym(library, name));
 }
 
+int (*set_threads)(int) = nullptr;  // MKL's setting for the calling thread; returns the former one
+
+// MKL starts its team even for a product of a microsecond, and the team's barrier costs more than it saves.
+constexpr double kSmall = 1 << 17;  // multiplications
+
+class FewThreads {
+ public:
+  explicit FewThreads(const Gemm& g) : small_(set_threads && static_cast<double>(g.m) * g.n * g.k * g.batch <= kSmall) {
+    if (small_) before_ = set_threads(1);
+  }
+  ~FewThreads() {
+    if (small_) set_threads(before_);
+  }
+
+ private:
+  bool small_;
+  int before_ = 0;
+};
+
 bool fits(int64_t value) { return value > 0 && value <= INT32_MAX; }
 
 // How BLAS (column-major) sees a matrix of (rows, columns): as itself ('N' after swapping roles) or transposed.
@@ -71,6 +90,7 @@ void spread(const Gemm& gemm, T* out, const T* bias) {
 template <class T>
 void run(const Gemm& g, T* out, const T* bias, const T* a, const T* b) {
   if (g.reads_bias && out != bias) spread(g, out, bias);
+  const FewThreads threads(g);
   const T alpha = static_cast<T>(g.alpha), beta = static_cast<T>(g.beta);
   const T* first = g.swapped ? a : b;
   const T* second = g.swapped ? b : a;
@@ -100,6 +120,7 @@ void run(const Gemm& g, T* out, const T* bias, const T* a, const T* b) {
 void load_blas(void* library) {
   find(library, "sgemm_", &Blas<float>::product);
   find(library, "dgemm_", &Blas<double>::product);
+  find(library, "MKL_Set_Num_Threads_Local", &set_threads);
   find(library, "sgemm_batch_", &Blas<float>::batch);
   find(library, "dgemm_batch_", &Blas<double>::batch);
 }
