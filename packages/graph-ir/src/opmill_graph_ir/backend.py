@@ -1,0 +1,227 @@
+"""The driver: an FX graph to a callable that runs a plan, one named step after the other."""
+
+from __future__ import annotations
+
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import lru_cache
+from importlib.metadata import entry_points
+from typing import Any
+
+import msgspec
+import torch
+from opmill_runtime_cache.errors import RuntimeCacheError
+from opmill_runtime_cache.executor.native import bind
+from opmill_runtime_cache.plan.codec import decode, encode
+from opmill_runtime_cache.plan.model import KernelRef, Plan
+from opmill_runtime_cache.store import Store, default_store
+
+from .capture.functionalize import functionalize
+from .capture.graph import AtenGraph
+from .errors import GraphError, KernelBuildError
+from .generator.protocol import GROUP, GeneratorOptions, KernelGenerator
+from .loops.ir import LoopKernel
+from .loops.spec import verify_kernel
+from .options import GraphOptions as GraphOptions
+from .ops.lower import lower
+from .planning.build import build_plan
+from .planning.key import graph_key
+from .planning.operators import lower_to_operators
+from .schedule.memory import plan_memory
+from .schedule.steps import ExternStep, Schedule, schedule
+
+_ARTIFACT = "graph-plan"
+
+
+@dataclass
+class Report:
+    """What compiling one graph did: ``phases`` in seconds, whether the plan came from the store, and how much there is to run."""
+
+    phases: dict[str, float] = field(default_factory=dict)
+    cached: bool = False
+    kernels: int = 0
+    launches: int = 0
+    calls: int = 0
+    arena_bytes: int | str = 0
+    operators_only: str = ""
+    plan: Plan | None = None
+
+    @contextmanager
+    def step(self, name: str) -> Iterator[None]:
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.phases[name] = self.phases.get(name, 0.0) + time.perf_counter() - start
+
+
+class CompiledGraph:
+    """Calls the plan's executable; ``report`` says how it came about, ``plan`` is what runs."""
+
+    __slots__ = ("executable", "plan", "report")
+
+    def __init__(self, executable: Callable[..., tuple[Any, ...]], plan: Plan, report: Report) -> None:
+        self.executable, self.plan, self.report = executable, plan, report
+
+    def __call__(self, *inputs: Any) -> tuple[Any, ...]:
+        return self.executable(*inputs)
+
+
+class _Entry(msgspec.Struct, array_like=True):
+    """What the store keeps of a compiled graph: the plan, and where in the module its held tensors are."""
+
+    plan: bytes
+    held: tuple[str, ...]
+
+
+def compile_graph(
+    gm: torch.fx.GraphModule,
+    example_inputs: Sequence[Any],
+    *,
+    options: GraphOptions = GraphOptions(),  # noqa: B008 (frozen)
+    store: Store | None = None,
+    generators: Sequence[KernelGenerator] | None = None,
+) -> CompiledGraph:
+    """Compiles a torch-level FX graph for inputs like ``example_inputs``. Usable as a torch.compile backend.
+
+    ``generators`` default to what is installed; with none that works, the plan calls torch's own operators. Raises ``GraphError`` where the
+    graph cannot be compiled; the caller then runs ``gm`` itself."""
+    report = Report()
+    store = store if store is not None else default_store()
+    generators = tuple(generators) if generators is not None else installed_generators()
+    with report.step("key"):
+        key = graph_key(gm, example_inputs, options, generators) if options.cache else None
+    if key is not None and (known := _from_store(gm, store, key, report)) is not None:
+        return known
+    with report.step("functionalize"):
+        graph = functionalize(gm, example_inputs)
+        _show("functionalize", graph, options)
+    plan = _compile(graph, options, store, generators, report)
+    if key is not None:
+        _to_store(gm, graph, plan, store, key)
+    with report.step("bind"):
+        executable = bind(plan, graph.held_tensors, store)
+    return CompiledGraph(executable, plan, _counted(report, plan))
+
+
+def _compile(graph: AtenGraph, options: GraphOptions, store: Store, generators: Sequence[KernelGenerator], report: Report) -> Plan:
+    problem = "" if generators else "no kernel generator is available"
+    if not problem:
+        with report.step("lower"):
+            lowered = lower(graph)
+            _show("lower", lowered, options)
+        with report.step("schedule"):
+            program = schedule(lowered, fusion=options.fusion)
+            _show("schedule", program, options)
+        if options.verify:
+            for kernel in program.kernels():
+                verify_kernel(kernel)
+        with report.step("generate"):
+            refs, problem = _generate(program.kernels(), options, store, generators)
+    if problem:
+        report.operators_only = problem
+        _warn_operators(problem)
+        program, refs = Schedule(lowered := lower_to_operators(graph), [], dict(lowered.buffers)), {}
+        program.steps = [ExternStep(n) for n in lowered.nodes]  # type: ignore[arg-type]
+    with report.step("plan"):
+        plan = build_plan("graph", program, plan_memory(program), refs)
+        _show("plan", plan, options)
+    return plan
+
+
+def _generate(
+    kernels: list[LoopKernel], options: GraphOptions, store: Store, generators: Sequence[KernelGenerator]
+) -> tuple[dict[LoopKernel, KernelRef], str]:
+    """Kernels by the first generator that claims each; or why they cannot be had."""
+    settings = GeneratorOptions(precise=options.precise)
+    shares: dict[int, list[LoopKernel]] = {}
+    for kernel in kernels:
+        reasons = [g.claims(kernel, settings) for g in generators]
+        if None not in reasons:
+            return {}, f"kernel {kernel.name}: {'; '.join(str(r) for r in reasons)}"
+        shares.setdefault(reasons.index(None), []).append(kernel)
+    refs: dict[LoopKernel, KernelRef] = {}
+    try:
+        for number, share in shares.items():
+            refs.update(zip(share, generators[number].build(share, settings, store), strict=True))
+    except KernelBuildError as e:
+        return {}, str(e)
+    return refs, ""
+
+
+@lru_cache(1)
+def installed_generators() -> tuple[KernelGenerator, ...]:
+    """The generators of the entry-point group that can build on this machine."""
+    found: list[KernelGenerator] = []
+    for entry in sorted(entry_points(group=GROUP), key=lambda e: e.name):
+        try:
+            generator = entry.load()()
+            if generator.available() is None:
+                found.append(generator)
+        except Exception as e:  # a broken plug-in must not break compiling
+            warnings.warn(f"GI031: kernel generator {entry.name!r} cannot be loaded: {e}", stacklevel=2)
+    return tuple(found)
+
+
+@lru_cache(None)
+def _warn_operators(problem: str) -> None:
+    warnings.warn(f"GI030: torch's own operators run instead of generated kernels\n  why: {problem}", stacklevel=4)
+
+
+def _show(step: str, ir: object, options: GraphOptions) -> None:
+    if step in options.print_after or "all" in options.print_after:
+        print(f"# after {step}\n{ir}\n", file=sys.stderr)
+
+
+def _counted(report: Report, plan: Plan) -> Report:
+    report.kernels, report.arena_bytes, report.plan = len(plan.kernels), plan.arena, plan
+    report.launches = sum(type(s).__name__ == "Launch" for s in plan.steps)
+    report.calls = sum(type(s).__name__ == "Call" for s in plan.steps)
+    return report
+
+
+# ---- whole plans in the store ----------------------------------------------------------------------------------------------
+
+
+def _attribute(gm: torch.fx.GraphModule, path: str) -> torch.Tensor:
+    value: Any = gm
+    for part in path.split("."):
+        value = getattr(value, part)
+    return value
+
+
+def _held_paths(gm: torch.fx.GraphModule, graph: AtenGraph) -> tuple[str, ...] | None:
+    paths = {id(_attribute(gm, str(n.target))): str(n.target) for n in gm.graph.nodes if n.op == "get_attr"}
+    found = [paths.get(id(t)) for t in graph.held_tensors]
+    return None if None in found else tuple(found)  # type: ignore[arg-type]
+
+
+def _to_store(gm: torch.fx.GraphModule, graph: AtenGraph, plan: Plan, store: Store, key: str) -> None:
+    held = _held_paths(gm, graph)
+    if held is not None:
+        store.put(_ARTIFACT, key, msgspec.msgpack.encode(_Entry(encode(plan), held)))
+
+
+def _from_store(gm: torch.fx.GraphModule, store: Store, key: str, report: Report) -> CompiledGraph | None:
+    """The graph's plan from the store, bound; None where it, or one of its kernels, is not there or does not fit."""
+    with report.step("load"):
+        data = store.get(_ARTIFACT, key)
+        if data is None:
+            return None
+        try:
+            entry = msgspec.msgpack.decode(data, type=_Entry)
+            plan = decode(entry.plan)
+            held = [_attribute(gm, path) for path in entry.held]
+            executable = bind(plan, held, store)
+        except (RuntimeCacheError, msgspec.MsgspecError, AttributeError):
+            store.remove(_ARTIFACT, key)
+            return None
+    report.cached = True
+    return CompiledGraph(executable, plan, _counted(report, plan))
+
+
+__all__ = ["CompiledGraph", "GraphError", "GraphOptions", "Report", "compile_graph", "installed_generators"]

@@ -1,0 +1,21 @@
+"""Options of graph-ir. A frozen dataclass: hashed whole, it is part of every cache key."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+STEPS = ("functionalize", "lower", "schedule", "plan")
+"""Names of the steps whose result can be printed, in order."""
+
+
+@dataclass(frozen=True)
+class GraphOptions:
+    """``precise``: no contraction or reassociation beyond eager's. ``fusion``: off gives one kernel per statement. ``verify``: check
+    legality between steps. ``print_after``: names of steps (:data:`STEPS`, or ``"all"``) after which the program is printed to stderr.
+    ``cache``: keep whole plans in the store."""
+
+    precise: bool = False
+    fusion: bool = True
+    verify: bool = False
+    print_after: tuple[str, ...] = ()
+    cache: bool = True

@@ -1,0 +1,189 @@
+"""A schedule as a Plan: slots for buffers and views, allocations, launches, calls, and what to drop when."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from opmill_runtime_cache.plan.model import (
+    Alloc,
+    Arg,
+    Call,
+    Constant,
+    Expr,
+    Free,
+    KernelRef,
+    Launch,
+    ListArg,
+    Literal,
+    NoneOutput,
+    Output,
+    Plan,
+    Size,
+    SizeInput,
+    SizeOf,
+    SizeOutput,
+    Slot,
+    SlotOutput,
+    Step,
+    TensorInput,
+    TensorSpec,
+    View,
+)
+
+from ..errors import GraphError
+from ..loops.index import Index, index
+from ..loops.ir import LoopKernel
+from ..lowered import BufferArg, BufferInfo, TensorOutput
+from ..schedule.memory import Memory
+from ..schedule.steps import ExternStep, KernelStep, Schedule
+
+
+def size(value: Index | int) -> Size:
+    """A size expression of the plan."""
+    i = index(value)
+    return i.constant if i.constant is not None else str(i)
+
+
+def spec(info: BufferInfo) -> TensorSpec:
+    return TensorSpec(info.dtype, tuple(map(size, info.sizes)), tuple(map(size, info.strides)), info.device)
+
+
+def build_plan(name: str, schedule: Schedule, memory: Memory, refs: Mapping[LoopKernel, KernelRef]) -> Plan:
+    """The plan of a schedule whose kernels are built."""
+    builder = _Builder(schedule, memory, refs)
+    for k, step in enumerate(schedule.steps):
+        _ADD[type(step)](builder, step)
+        builder.drop(k)
+    outputs = tuple(builder.output(o) for o in schedule.lowered.outputs)
+    return Plan(
+        name,
+        builder.count,
+        builder.inputs,
+        outputs,
+        tuple(builder.steps),
+        builder.bindings(),
+        builder.constants,
+        tuple(builder.kernels),
+        memory.size,
+    )
+
+
+class _Builder:
+    def __init__(self, schedule: Schedule, memory: Memory, refs: Mapping[LoopKernel, KernelRef]) -> None:
+        self.schedule, self.memory, self.refs = schedule, memory, refs
+        self.steps: list[Step] = []
+        self.slots: dict[str, int] = {}
+        self.views: dict[tuple[object, ...], int] = {}
+        self.kernels: list[KernelRef] = []
+        self.count = 0
+        lowered = schedule.lowered
+        self.escaping = {o.buffer for o in lowered.outputs if type(o) is TensorOutput}
+        self.owned: set[str] = set()
+        self.inputs = tuple(self._input(n) for n in lowered.inputs)
+        self.constants = tuple(Constant(self._define(n), spec(lowered.buffers[n]), data) for n, data in lowered.constants.items())
+
+    # ---- slots -------------------------------------------------------------------------------------------------------------
+
+    def _fresh(self) -> int:
+        self.count += 1
+        return self.count - 1
+
+    def _define(self, buffer: str) -> int:
+        self.slots[buffer] = self._fresh()
+        return self.slots[buffer]
+
+    def _input(self, name: str) -> TensorInput | SizeInput:
+        info = self.schedule.lowered.buffers.get(name)
+        if info is None:
+            return SizeInput(name, name)
+        return TensorInput(self._define(name), spec(info), info.role == "held", name)
+
+    def bindings(self) -> tuple[SizeOf, ...]:
+        """Size symbols that are not inputs themselves, each from the first dimension that shows it."""
+        lowered = self.schedule.lowered
+        found: dict[str, SizeOf] = {}
+        for name in lowered.inputs:
+            if name in lowered.buffers:
+                for dim, extent in enumerate(lowered.buffers[name].sizes):
+                    if str(extent) in lowered.symbols and str(extent) not in lowered.inputs:
+                        found.setdefault(str(extent), SizeOf(str(extent), self.slots[name], dim))
+        return tuple(found.values())
+
+    def slot(self, buffer: str) -> int:
+        """The slot of a buffer, allocated now where it is new."""
+        if buffer not in self.slots:
+            info = self.schedule.buffers[buffer]
+            offset = self.memory.offsets.get(buffer)
+            if offset is None and buffer not in self.escaping:
+                self.owned.add(buffer)
+            self.steps.append(Alloc(self._define(buffer), spec(info), offset, info.origin))
+        return self.slots[buffer]
+
+    def view(self, buffer: str, sizes: Sequence[Index], strides: Sequence[Index], offset: Index | None) -> int:
+        base = self.slot(buffer)
+        geometry = tuple(map(size, sizes)), tuple(map(size, strides)), size(offset if offset is not None else index(0))
+        key = (buffer, *geometry)
+        if key not in self.views:
+            self.views[key] = self._fresh()
+            self.steps.append(View(self.views[key], base, *geometry))
+        return self.views[key]
+
+    # ---- steps -------------------------------------------------------------------------------------------------------------
+
+    def launch(self, step: KernelStep) -> None:
+        slots = tuple(self.slot(b) for b in step.arguments)
+        ref = self.refs[step.kernel]
+        if ref not in self.kernels:
+            self.kernels.append(ref)
+        writes = tuple(k for k, b in enumerate(step.kernel.buffers) if b.role != "in")
+        checks = tuple((c.error, c.message) for n in step.kernel.nests for p in n.phases for c in p.checks)
+        self.steps.append(Launch(self.kernels.index(ref), slots, step.sizes, writes, checks, step.origin))
+
+    def call(self, step: ExternStep) -> None:
+        node = step.node
+        args = tuple(self.arg(a) for a in node.args)
+        kwargs = {k: self.arg(a) for k, a in node.kwargs.items()}
+        if node.out_variant and len(node.results) == 1 and node.results[0] is not None:
+            kwargs["out"] = Slot(self.slot(node.results[0]))
+            self.steps.append(Call(node.out_variant, args, kwargs, (), node.origin))
+            return
+        results = tuple(None if r is None else self._define(r) for r in node.results)
+        self.owned |= {r for r in node.results if r is not None and r not in self.escaping}
+        self.steps.append(Call(node.op, args, kwargs, results, node.origin))
+
+    def arg(self, value: object) -> Arg:
+        """An argument of an operator call; views are made on the way."""
+        if type(value) is BufferArg:
+            if value.sizes is None:
+                return Slot(self.slot(value.buffer))
+            return Slot(self.view(value.buffer, value.sizes, value.strides or (), value.offset))
+        if type(value) is Index:
+            return Literal(value.constant) if value.constant is not None else Expr(str(value))
+        if type(value) in (tuple, list):
+            return ListArg(tuple(self.arg(v) for v in value))  # type: ignore[attr-defined]
+        return value  # type: ignore[return-value]
+
+    def drop(self, position: int) -> None:
+        """Frees tensors that do not live in the arena once nothing needs them any more."""
+        gone = [b for b in sorted(self.owned) if self.memory.last.get(b, position) <= position]
+        if gone:
+            slots = [s for key, s in self.views.items() if key[0] in gone] + [self.slots[b] for b in gone]
+            self.views = {key: s for key, s in self.views.items() if key[0] not in gone}
+            self.owned -= set(gone)
+            self.steps.append(Free(tuple(sorted(slots))))
+
+    # ---- outputs -----------------------------------------------------------------------------------------------------------
+
+    def output(self, out: object) -> Output:
+        if out is None:
+            return NoneOutput()
+        if type(out) is Index:
+            return SizeOutput(size(out))
+        if type(out) is TensorOutput:
+            return SlotOutput(
+                self.slot(out.buffer) if out.sizes is None else self.view(out.buffer, out.sizes, out.strides or (), out.offset)
+            )
+        raise GraphError("GI020", f"an output that is neither a tensor nor a size: {out!r}", hint="return it outside the compiled function")
+
+
+_ADD = {KernelStep: _Builder.launch, ExternStep: _Builder.call}

@@ -1,0 +1,153 @@
+"""The key of a whole graph: equal keys mean that the stored plan does the same as compiling anew.
+
+Everything that compilation looks at is in it: each node with all constants, metadata and sharing of all tensors (parameters by
+metadata alone, since plans hold them; other small tensors by value), options, global modes, versions and the processor. What cannot be named
+soundly (a lambda, a module of the user's) makes the graph uncacheable.
+"""
+
+from __future__ import annotations
+
+import enum
+import operator
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any
+
+import torch
+from opmill_runtime_cache import __version__ as runtime_version
+from opmill_runtime_cache.store import key_of
+
+from ..__about__ import __version__
+from ..options import GraphOptions
+
+_SMALL = 1024
+"""Elements up to which a tensor that is no parameter counts by value."""
+_TRUSTED = ("torch", "_operator", "operator", "builtins", "math")
+
+
+class Uncacheable(Exception):
+    """The graph holds something that has no sound name."""
+
+
+def graph_key(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], options: GraphOptions, generators: Sequence[Any]) -> str | None:
+    """The key, or None where there is none."""
+    try:
+        encoder = _Encoder()
+        nodes = [encoder.node(gm, n) for n in gm.graph.nodes]
+        inputs = [encoder.tensor(x, None) if isinstance(x, torch.Tensor) else encoder.value(x) for x in example_inputs]
+        makers = [_generator(g) for g in generators]
+    except Uncacheable:
+        return None
+    return key_of(
+        "graph",
+        repr(nodes),
+        repr(inputs),
+        repr(replace(options, verify=False, print_after=(), cache=True)),
+        repr(makers),
+        repr(modes()),
+        repr(environment()),
+    )
+
+
+def _generator(generator: Any) -> tuple[str, ...]:
+    package = sys.modules.get(type(generator).__module__.partition(".")[0])
+    return generator.name, type(generator).__module__, str(getattr(package, "__version__", "")), repr(getattr(generator, "target", ""))
+
+
+def modes() -> tuple[object, ...]:
+    """The process-wide switches that change what torch operators mean."""
+    return (
+        torch.is_grad_enabled(),
+        torch.is_inference_mode_enabled(),
+        torch.get_default_dtype(),
+        torch.is_autocast_enabled("cpu"),
+        torch.get_autocast_dtype("cpu"),
+        torch.are_deterministic_algorithms_enabled(),
+        torch.get_float32_matmul_precision(),
+        torch._C._get_mkldnn_enabled(),
+        torch._C._get_flash_sdp_enabled(),
+        torch._C._get_math_sdp_enabled(),
+        torch._C._get_mem_efficient_sdp_enabled(),
+    )
+
+
+@lru_cache(1)
+def environment() -> tuple[str, ...]:
+    """Versions and processor."""
+    return __version__, runtime_version, torch.__version__, sys.version, torch.backends.cpu.get_cpu_capability(), torch.__config__.show()
+
+
+class _Encoder:
+    def __init__(self) -> None:
+        self.nodes: dict[torch.fx.Node, int] = {}
+        self.storages: dict[int, int] = {}
+        self.tensors: dict[int, int] = {}
+
+    def node(self, gm: torch.fx.GraphModule, node: torch.fx.Node) -> tuple[object, ...]:
+        self.nodes[node] = len(self.nodes)
+        if node.op == "placeholder":
+            return ("placeholder",)
+        if node.op == "get_attr":
+            value = operator.attrgetter(str(node.target))(gm)
+            if not isinstance(value, torch.Tensor):
+                raise Uncacheable
+            return "get_attr", node.target, self.tensor(value, _SMALL)
+        if node.op == "call_module":
+            raise Uncacheable
+        target = node.target if node.op in ("call_method", "output") else self.function(node.target)
+        return node.op, target, self.value(node.args), self.value(node.kwargs)
+
+    def tensor(self, t: torch.Tensor, by_value: int | None) -> tuple[object, ...]:
+        if type(t) not in (torch.Tensor, torch.nn.Parameter) or t.layout != torch.strided:
+            raise Uncacheable
+        storage = self.storages.setdefault(t.untyped_storage()._cdata, len(self.storages))
+        same = self.tensors.setdefault(id(t), len(self.tensors))
+        content: object = None
+        if by_value is not None and not isinstance(t, torch.nn.Parameter) and t.numel() <= by_value and t.device.type == "cpu":
+            content = t.detach().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes() if t.numel() else b""
+        return (
+            same, storage, str(t.dtype), tuple(t.shape), t.stride(), t.storage_offset(), str(t.device),
+            type(t).__name__, t.requires_grad, t.is_conj(), t.is_neg(), content,
+        )  # fmt: skip
+
+    def function(self, f: Any) -> str:
+        if isinstance(f, torch._ops.OpOverload):
+            if f.namespace not in ("aten", "prims"):
+                raise Uncacheable
+            return str(f)
+        module, name = getattr(f, "__module__", None) or "", getattr(f, "__qualname__", None) or getattr(f, "__name__", "")
+        if not module and (owner := getattr(f, "__objclass__", None)) is not None:
+            module, name = owner.__module__, f"{owner.__qualname__}.{f.__name__}"
+        if module.partition(".")[0] not in _TRUSTED or "<" in name:
+            raise Uncacheable
+        return f"{module}.{name}:{type(f).__name__}"
+
+    def value(self, v: Any) -> object:
+        """A constant, exactly; nodes by number."""
+        rule = _VALUES.get(type(v))
+        if rule is not None:
+            return rule(self, v)
+        if isinstance(v, enum.Enum):
+            return type(v).__qualname__, v.name
+        if isinstance(v, (list, tuple)):
+            return type(v).__name__, [self.value(x) for x in v]
+        if isinstance(v, dict):
+            return "dict", [(self.value(k), self.value(x)) for k, x in v.items()]
+        raise Uncacheable
+
+
+def _plain(encoder: _Encoder, v: object) -> object:
+    return type(v).__name__, repr(v)
+
+
+_VALUES = {
+    torch.fx.Node: lambda e, v: ("node", e.nodes[v]),
+    float: lambda e, v: ("float", v.hex()),
+    slice: lambda e, v: ("slice", e.value(v.start), e.value(v.stop), e.value(v.step)),
+    **dict.fromkeys(
+        (type(None), bool, int, str, complex, type(Ellipsis), torch.dtype, torch.device, torch.layout, torch.memory_format, torch.Size),
+        _plain,
+    ),
+}

@@ -1,0 +1,54 @@
+"""The plan of last resort: each aten operator called as torch has it. Right wherever capture is; used where no kernel can be built."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from opmill_runtime_cache.plan.model import ComplexArg, Literal, Named
+
+from ..capture.graph import AtenGraph, OutputTensor, Value
+from ..loops.index import index
+from ..lowered import BufferArg, BufferInfo, Extern, Lowered, TensorOutput
+
+
+def lower_to_operators(graph: AtenGraph) -> Lowered:
+    """The graph as extern calls alone."""
+    roles = dict.fromkeys(graph.inputs, "input") | dict.fromkeys(graph.held, "held") | dict.fromkeys(graph.constants, "constant")
+    buffers = {
+        n: BufferInfo(n, m.dtype, tuple(map(index, m.sizes)), tuple(map(index, m.strides)), m.device, roles.get(n, "temporary"))  # type: ignore[arg-type]
+        for n, m in graph.metas.items()
+    }
+    nodes = [
+        Extern(n.func.name(), tuple(_arg(a) for a in n.args), {k: _arg(a) for k, a in n.kwargs.items()}, n.results, None, (), n.origin)
+        for n in graph.nodes
+    ]
+    for target, value in graph.mutations.items():
+        nodes.append(Extern("aten::copy_", (BufferArg(target), BufferArg(value)), {}, (None,), None, (target,), f"write {target}"))
+    constants = {n: _bytes(t) for n, t in graph.constants.items()}
+    return Lowered(tuple(nodes), buffers, (*graph.inputs, *graph.held), tuple(_output(o) for o in graph.outputs), constants)
+
+
+def _arg(arg: Any) -> object:
+    if isinstance(arg, Value):
+        return BufferArg(arg.name)
+    if isinstance(arg, (list, tuple)):
+        return tuple(_arg(a) for a in arg)
+    if isinstance(arg, (torch.dtype, torch.layout, torch.memory_format)):
+        return Named(type(arg).__name__, str(arg).removeprefix("torch."))
+    if isinstance(arg, torch.device):
+        return Named("device", str(arg))
+    return ComplexArg(arg.real, arg.imag) if isinstance(arg, complex) else Literal(arg)
+
+
+def _output(out: object) -> Any:
+    if isinstance(out, OutputTensor):
+        if out.sizes is None:
+            return TensorOutput(out.value)
+        return TensorOutput(out.value, tuple(map(index, out.sizes)), tuple(map(index, out.strides or ())), index(out.offset))
+    return index(out) if type(out) is int else out
+
+
+def _bytes(tensor: torch.Tensor) -> bytes:
+    flat = tensor.detach().contiguous().reshape(-1)
+    return flat.view(torch.uint8).numpy().tobytes() if flat.numel() else b""

@@ -1,0 +1,28 @@
+"""Drops statements whose results nobody reads."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ..lowered import Extern
+from .loop import Loop, Program, Statement, reads_of, writes_of
+
+
+def remove_dead(program: Program) -> None:
+    needed = set(program.outputs)
+    kept: list[Statement] = []
+    for statement in reversed(program.statements):
+        mutated = any(program.buffers[b].role != "temporary" for b in writes_of(statement))
+        unknown = type(statement) is Extern and (statement.mutates or not statement.results)
+        if mutated or unknown or writes_of(statement) & needed:
+            kept.append(_trimmed(statement, needed, program))
+            needed |= reads_of(statement)
+    program.statements = kept[::-1]
+
+
+def _trimmed(statement: Statement, needed: set[str], program: Program) -> Statement:
+    """A loop without the writes of temporaries that nobody reads."""
+    if type(statement) is not Loop or len(statement.writes) == 1:
+        return statement
+    writes = tuple(w for w in statement.writes if w.buffer in needed or program.buffers[w.buffer].role != "temporary")
+    return replace(statement, writes=writes)

@@ -1,0 +1,260 @@
+"""Groups loops into nests that share outer axes.
+
+The one rule of legality: a loop may join a nest when everything it reads of what the nest writes, it reads at the nest's own outer
+point. Reductions over inner axes are then complete before they are read, so softmax, normalisations with their residual sums, and
+plain chains of pointwise loops with several results are all the same case.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field, replace
+
+from ..loops.index import Index, index
+from ..loops.ir import Axis
+from ..lowered import Extern
+from .loop import Loop, Program, Statement, reads_of, writes_of
+from .rewrite import Rewriter
+
+_MIN_PARALLEL = 8
+"""Outer points that a large nest keeps, for threads to share."""
+_SMALL = 16384
+"""Points below which a nest needs no parallelism."""
+
+
+@dataclass
+class Group:
+    """Loops over common outer ``axes``; the other axes of a member are its own. Externs stand alone (``axes`` None)."""
+
+    number: int
+    axes: tuple[Axis, ...] | None
+    members: list[Statement]
+    position: int
+    before: int = 0
+    """Bits of the groups that must run earlier, transitively."""
+    reads: set[str] = field(default_factory=set)
+    writes: set[str] = field(default_factory=set)
+
+    def add(self, statement: Statement, position: int) -> None:
+        self.members.append(statement)
+        self.reads |= reads_of(statement)
+        self.writes |= writes_of(statement)
+        self.position = max(self.position, position)
+
+    def work(self, program: Program) -> int:
+        return max((program.size(m.axes + m.inner) for m in self.members if type(m) is Loop), default=0)
+
+
+def fuse(program: Program) -> list[Group]:
+    """The program as groups in an order that is right."""
+    fuser = _Fuser(program)
+    for position, statement in enumerate(program.statements):
+        fuser.place(statement, position)
+    fuser.join_siblings()
+    return fuser.ordered()
+
+
+class _Fuser:
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.groups: list[Group] = []
+        self.alive: list[bool] = []
+        self.last_write: dict[str, int] = {}
+        self.readers: dict[str, set[int]] = defaultdict(set)
+
+    def place(self, statement: Statement, position: int) -> None:
+        needs = self._predecessors(statement)
+        target = None
+        if type(statement) is Loop and not self._mutates(statement):
+            for number in sorted(self._candidates(statement), reverse=True):
+                if self._join(self.groups[number], statement, needs, position):
+                    target = number
+                    break
+        if target is None:
+            target = len(self.groups)
+            axes = statement.axes if type(statement) is Loop else None
+            group = Group(target, axes, [], position, self._closure(needs))
+            group.add(statement, position)
+            self.groups.append(group)
+            self.alive.append(True)
+        for b in reads_of(statement):
+            self.readers[b].add(target)
+        for b in writes_of(statement):
+            self.last_write[b] = target
+            self.readers[b] = {target}
+
+    def _mutates(self, loop: Loop) -> bool:
+        """Whether the loop writes what others may have read, or writes other than point by point."""
+        return any(
+            w.mode != "set" or w.buffer in self.last_write or self.program.buffers[w.buffer].role != "temporary" or not _plain(w.indices)
+            for w in loop.writes
+        )
+
+    def _predecessors(self, statement: Statement) -> set[int]:
+        needs = {self.last_write[b] for b in reads_of(statement) if b in self.last_write}
+        for b in writes_of(statement):
+            needs |= self.readers[b]
+            if b in self.last_write:
+                needs.add(self.last_write[b])
+        return needs
+
+    def _closure(self, needs: set[int]) -> int:
+        bits = 0
+        for n in needs:
+            bits |= (1 << n) | self.groups[n].before
+        return bits
+
+    def _candidates(self, loop: Loop) -> set[int]:
+        found = {self.last_write[b] for b in loop.read_buffers() if b in self.last_write}
+        return {n for n in found if self.groups[n].axes is not None and not self._is_closed(self.groups[n])}
+
+    def _is_closed(self, group: Group) -> bool:
+        return any(
+            w.mode != "set" or self.program.buffers[w.buffer].role != "temporary" or not _plain(w.indices)
+            for m in group.members
+            for w in m.writes
+        )  # type: ignore[union-attr]
+
+    def _join(self, group: Group, loop: Loop, needs: set[int], position: int) -> bool:
+        others = needs - {group.number}
+        if any(self.groups[n].before >> group.number & 1 for n in others):
+            return False
+        matched = _match(group, loop, self.program)
+        if matched is None or not _worthwhile(group, matched, loop, self.program):
+            return False
+        outer, renamed = matched
+        group.axes = outer
+        group.add(renamed, position)
+        self._extend(group, self._closure(others))
+        return True
+
+    def _extend(self, group: Group, bits: int) -> None:
+        group.before |= bits
+        for other in self.groups:
+            if other.before >> group.number & 1:
+                other.before |= group.before
+
+    def join_siblings(self) -> None:
+        """Groups over equal domains that read the same large buffers and do not depend on each other run as one."""
+        by_read: dict[str, list[int]] = defaultdict(list)
+        for g in self.groups:
+            if g.axes and not self._is_closed(g):
+                for b in g.reads - g.writes:
+                    by_read[b].append(g.number)
+        for numbers in by_read.values():
+            for first, second in zip(numbers, numbers[1:], strict=False):
+                if self.alive[first] and self.alive[second] and first != second:
+                    self._merge(self.groups[first], self.groups[second])
+
+    def _merge(self, first: Group, second: Group) -> None:
+        if first.before >> second.number & 1 or second.before >> first.number & 1:
+            return
+        if [a.extent for a in first.axes or ()] != [a.extent for a in second.axes or ()]:
+            return
+        symbols = {b.name: index(a.name) for a, b in zip(first.axes or (), second.axes or (), strict=True)}
+        moved = [_renamed(m, symbols, first.axes or (), self.program) for m in second.members]  # type: ignore[arg-type]
+        if not _share_a_read(first, moved, self.program):
+            return
+        for m in moved:
+            first.add(m, second.position)
+        self.alive[second.number] = False
+        first.before |= second.before
+        for other in self.groups:
+            if other.before >> second.number & 1 or other.before >> first.number & 1:
+                other.before |= first.before | (1 << first.number)
+
+    def ordered(self) -> list[Group]:
+        """Groups that remain, each after what it needs; otherwise by the place of their last member."""
+        remaining = {g.number: g for g in self.groups if self.alive[g.number]}
+        dead = sum(1 << n for n, alive in enumerate(self.alive) if not alive)
+        out: list[Group] = []
+        done = dead
+        for g in sorted(remaining.values(), key=lambda g: (bin(g.before).count("1") * 0, g.position)):
+            done = _emit(g, remaining, done, out)
+        return out
+
+
+def _emit(group: Group, remaining: dict[int, Group], done: int, out: list[Group]) -> int:
+    """Appends ``group`` after whatever it needs that is not there yet."""
+    if done >> group.number & 1:
+        return done
+    missing = group.before & ~done
+    needed = [g for g in remaining.values() if missing >> g.number & 1]
+    for g in sorted(needed, key=lambda g: (bin(g.before).count("1"), g.position)):
+        done = _emit(g, remaining, done, out)
+    out.append(group)
+    return done | 1 << group.number
+
+
+def _plain(indices: tuple[Index, ...]) -> bool:
+    """Whether each index is one axis, all different, or zero."""
+    names = [str(i) for i in indices if i.constant is None]
+    return all(_axis_name(i) is not None for i in indices if i.constant is None) and len(set(names)) == len(names)
+
+
+def _axis_name(i: Index) -> str | None:
+    if len(i.terms) == 1 and i.terms[0][1] == 1 and len(i.terms[0][0]) == 1 and isinstance(i.terms[0][0][0], str):
+        return i.terms[0][0][0]
+    return None
+
+
+def _match(group: Group, loop: Loop, program: Program) -> tuple[tuple[Axis, ...], Loop] | None:
+    """The outer axes that the nest has once ``loop`` joins, and the loop in their names; None where it cannot join."""
+    outer = {a.name: a for a in group.axes or ()}
+    own = {a.name: a for a in loop.axes}
+    produced = {w.buffer: w.indices for m in group.members for w in m.writes}  # type: ignore[union-attr]
+    mapping: dict[str, str] = {}
+    first = True
+    for read in loop.reads():
+        if read.buffer not in produced:
+            continue
+        pairs = {}
+        for written, at in zip(produced[read.buffer], read.indices, strict=True):
+            o, c = _axis_name(written), _axis_name(at)
+            if o in outer and c in own and outer[o].extent == own[c].extent:
+                pairs[o] = c
+        mapping = pairs if first else {o: c for o, c in mapping.items() if pairs.get(o) == c}
+        first = False
+    if first or len(set(mapping.values())) != len(mapping):
+        return None
+    if loop.reductions and set(mapping.values()) != own.keys():
+        return None
+    if len(mapping) < len(outer) and any(m.reductions for m in group.members):  # type: ignore[union-attr]
+        return None
+    symbols = {c: index(o) for o, c in mapping.items()}
+    axes = tuple(a for a in group.axes or () if a.name in mapping)
+    return axes, _renamed(loop, symbols, axes, program)
+
+
+def _renamed(loop: Loop, symbols: dict[str, Index], outer: tuple[Axis, ...], program: Program) -> Loop:
+    """The loop with outer axes named as in the nest, and standing first."""
+    own = tuple(a for a in loop.axes if a.name not in symbols)
+    taken = {str(s) for s in symbols.values()}
+    new = loop.rewritten(Rewriter(symbols, extents=program.extents), loop.axes, loop.inner)
+    return replace(new, axes=tuple(a for a in outer if a.name in taken) + own)
+
+
+def _worthwhile(group: Group, matched: tuple[tuple[Axis, ...], Loop], loop: Loop, program: Program) -> bool:
+    """Fusing must leave enough outer points for the threads, and repeat nothing."""
+    outer, _ = matched
+    points = program.size(outer)
+    work = max(group.work(program), program.size(loop.axes + loop.inner))
+    if work <= _SMALL:
+        return True
+    return points >= _MIN_PARALLEL
+
+
+def _share_a_read(first: Group, members: list[Loop], program: Program) -> bool:
+    """Whether both read some buffer of the size of the domain, at least in part at the same point."""
+    size = program.size(first.axes or ())
+    ours = {(r.buffer, r.indices) for m in first.members for r in m.reads()}  # type: ignore[union-attr]
+    theirs = {(r.buffer, r.indices) for m in members for r in m.reads()}
+    if any(program.numel(b) * 2 >= size for b, _ in ours & theirs):
+        return True
+    common = {b for b, _ in ours} & {b for b, _ in theirs}
+    reduced = any(m.reductions for m in first.members) and any(m.reductions for m in members)  # type: ignore[union-attr]
+    return reduced and any(program.numel(b) * 2 >= size for b in common)
+
+
+def is_extern(group: Group) -> bool:
+    return type(group.members[0]) is Extern

@@ -1,0 +1,179 @@
+"""Vertical fusion by substitution: a pointwise producer's value takes the place of the reads of its buffer.
+
+A producer is inlined into all its consumers or into none, and only where recomputing is no dearer than storing and loading. Nothing is
+moved across a write to what it reads.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Mapping
+
+from ..loops.index import Index
+from ..loops.ir import Check, Const, Expr, Let, Op, Ref
+from ..lowered import Extern, Read
+from .cost import EXPENSIVE, cost
+from .loop import Loop, Program, Write, reads_of, writes_of
+from .rewrite import Rewriter, under_mask, walk
+
+_CHEAP = 8
+"""Operations that may be repeated by several consumers, where that costs no additional memory traffic."""
+_LARGEST = 160
+"""Nodes in an expression beyond which it grows no further."""
+
+
+def inline(program: Program) -> None:
+    """Inlines until nothing changes, producers before consumers: one pass in program order is enough."""
+    index = _Index(program)
+    for position, producer in enumerate(program.statements):
+        if type(producer) is Loop and (uses := _inlinable(producer, position, index, program)):
+            for user in uses:
+                index.replace(user, _substituted(program.statements[user], producer, program))  # type: ignore[arg-type]
+            index.remove(position)
+    program.statements = [s for s in program.statements if s is not None]
+
+
+class _Index:
+    """Who reads and who writes each buffer, by position in the program; kept up to date."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.readers: dict[str, set[int]] = defaultdict(set)
+        self.writers: dict[str, list[int]] = defaultdict(list)
+        self.extern: set[str] = set()
+        for k, statement in enumerate(program.statements):
+            for b in reads_of(statement):
+                self.readers[b].add(k)
+            for b in writes_of(statement):
+                self.writers[b].append(k)
+            if type(statement) is Extern:
+                self.extern |= reads_of(statement)
+
+    def replace(self, position: int, new: Loop) -> None:
+        for b in reads_of(self.program.statements[position]):
+            self.readers[b].discard(position)
+        self.program.statements[position] = new
+        for b in reads_of(new):
+            self.readers[b].add(position)
+
+    def remove(self, position: int) -> None:
+        statement = self.program.statements[position]
+        for b in reads_of(statement):
+            self.readers[b].discard(position)
+        for b in writes_of(statement):
+            self.writers[b].remove(position)
+        self.program.statements[position] = None  # type: ignore[call-overload]
+
+
+def _inlinable(producer: Loop, position: int, index: _Index, program: Program) -> list[int] | None:
+    """Positions of the consumers to inline ``producer`` into, or None where it stays."""
+    if producer.reductions or len(producer.writes) != 1:
+        return None
+    [write] = producer.writes
+    buffer = write.buffer
+    if write.mode != "set" or not program.is_temporary(buffer) or buffer in index.extern or len(index.writers[buffer]) != 1:
+        return None
+    users = sorted(index.readers[buffer])
+    if not users or users[0] <= position or not _covers_buffer(producer, write, program):
+        return None
+    if any(type(program.statements[u]) is not Loop or _accumulates(program.statements[u], buffer) for u in users):
+        return None
+    last = users[-1]
+    if any(position < w < last for b in reads_of(producer) for w in index.writers[b]):
+        return None
+    return users if _worth(producer, write, users, program) else None
+
+
+def _accumulates(loop: Loop, buffer: str) -> bool:
+    return any(w.buffer == buffer for w in loop.writes)
+
+
+def _covers_buffer(producer: Loop, write: Write, program: Program) -> bool:
+    """Whether the producer's domain is the buffer, one axis a dimension."""
+    names = [a.name for a in producer.axes]
+    plain = [str(i) for i in write.indices if i.constant is None]
+    return plain == names and all(i.constant in (None, 0) for i in write.indices)
+
+
+def _worth(producer: Loop, write: Write, users: list[int], program: Program) -> bool:
+    loops = [program.statements[u] for u in users]
+    uses = [[r for r in loop.reads() if r.buffer == write.buffer] for loop in loops]  # type: ignore[union-attr]
+    count = sum(len({(r.indices, r.mask) for r in found}) for found in uses)
+    if (producer.lets or producer.checks) and any(r.mask is not None for found in uses for r in found):
+        return False
+    if producer.checks and not (count == 1 and _visits_all(uses[0][0], loops[0], producer)):  # type: ignore[arg-type]
+        return False
+    price = cost(*producer.expressions())
+    nodes = sum(1 for _ in walk(*producer.expressions()))
+    numel = max(program.size(producer.axes), 1)
+    repeats = max(program.size(loop.axes + loop.inner) / numel for loop in loops)  # type: ignore[union-attr]
+    if price == 0 and nodes <= 3 and not producer.checks:
+        return True
+    if count > 1 and nodes * count > _LARGEST or any(_nodes(loop) + nodes > 4 * _LARGEST for loop in loops):  # type: ignore[arg-type]
+        return False
+    if count == 1:
+        return repeats <= 1.01 or price <= _CHEAP or (price < EXPENSIVE and repeats <= 4)
+    large = {(r.buffer, r.indices) for r in producer.reads() if program.numel(r.buffer) * 4 > numel}
+    return price <= _CHEAP and len(large) <= 1 and repeats <= math.inf
+
+
+def _nodes(loop: Loop) -> int:
+    return sum(1 for _ in walk(*loop.expressions()))
+
+
+def _visits_all(read: Read, consumer: Loop, producer: Loop) -> bool:
+    """Whether ``consumer`` reads each element of the producer's buffer: its checks then check all there is to check."""
+    extents = {a.name: a.extent for a in consumer.axes + consumer.inner}
+    wanted = [a.extent for a in producer.axes]
+    plain = [str(i) for i in read.indices if i.constant is None]
+    return len(set(plain)) == len(plain) == len(wanted) and all(extents.get(n) == e for n, e in zip(plain, wanted, strict=True))
+
+
+def _substituted(consumer: Loop, producer: Loop, program: Program) -> Loop:
+    """``consumer`` with the producer's value in place of reads of its buffer."""
+    [write] = producer.writes
+    dimensions = [k for k, i in enumerate(write.indices) if i.constant is None]
+    lets: list[Let] = []
+    checks: list[Check] = []
+    done: dict[tuple[Index, ...], Expr] = {}
+
+    def rule(read: Read) -> Expr | None:
+        if read.buffer != write.buffer:
+            return None
+        if read.indices not in done:
+            symbols = {a.name: read.indices[k] for a, k in zip(producer.axes, dimensions, strict=True)}
+            done[read.indices] = _instance(producer, symbols, lets, checks, program)
+        value = done[read.indices]
+        if read.mask is None:
+            return value
+        if type(value) is Const and value == read.other:
+            return value
+        other = read.other if read.other is not None else Const(0, read.dtype)
+        return Op("where", (read.mask, under_mask(value, read.mask), other), read.dtype)
+
+    new = consumer.rewritten(Rewriter(rule=rule), consumer.axes, consumer.inner)
+    return Loop(
+        new.axes, new.writes, new.inner, new.reductions, (*lets, *new.lets), (*checks, *new.checks), _joined(producer.origin, new.origin)
+    )
+
+
+def _instance(producer: Loop, symbols: Mapping[str, Index], lets: list[Let], checks: list[Check], program: Program) -> Expr:
+    """The producer's value at a point, with lets of its own."""
+    symbols = dict(symbols)
+    names: dict[str, Expr] = {}
+    rewriter = Rewriter(symbols, names, None, program.extents)
+    for let in producer.lets:
+        value = rewriter(let.value)
+        fresh = program.fresh_name("v")
+        lets.append(Let(fresh, value))
+        names[let.name] = Ref(fresh, value.dtype)
+        symbols[let.name] = Index((((fresh,), 1),))
+        rewriter = Rewriter(symbols, names, None, program.extents)
+    checks.extend(Check(rewriter(c.condition), c.error, c.message) for c in producer.checks)
+    return rewriter(producer.writes[0].value)
+
+
+def _joined(first: str, second: str) -> str:
+    parts = [p for p in (*first.split("; "), *second.split("; ")) if p]
+    return "; ".join(dict.fromkeys(parts))

@@ -1,0 +1,255 @@
+"""A statement of the program being scheduled: one loop over a domain that writes buffers, or an operator called as it is."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from ..loops.index import Index, index
+from ..loops.ir import Axis, Check, Const, Expr, Let, Reduction, Ref
+from ..lowered import BufferArg, BufferInfo, Extern, Lowered, Node, Pointwise, Read, Reduce, Scatter
+from .rewrite import Rewriter, reads, walk
+
+UNKNOWN = 8192
+"""The extent that costs assume for a size known only at run time."""
+
+
+@dataclass(frozen=True)
+class Write:
+    """``buffer[indices] = value``, at each point of the loop's ``axes`` (after the reductions, where there are any)."""
+
+    buffer: str
+    indices: tuple[Index, ...]
+    value: Expr
+    mode: str = "set"
+
+
+@dataclass(frozen=True)
+class Loop:
+    """At each point of ``axes``: lets, checks (both at each point of ``axes`` and ``inner``), ``reductions`` over ``inner``, writes.
+
+    Axes of extent one do not occur. Names of axes, lets and reductions are unique in the program."""
+
+    axes: tuple[Axis, ...]
+    writes: tuple[Write, ...]
+    inner: tuple[Axis, ...] = ()
+    reductions: tuple[Reduction, ...] = ()
+    lets: tuple[Let, ...] = ()
+    checks: tuple[Check, ...] = ()
+    origin: str = ""
+
+    def expressions(self) -> Iterator[Expr]:
+        yield from (let.value for let in self.lets)
+        yield from (c.condition for c in self.checks)
+        yield from (r.value for r in self.reductions)
+        yield from (w.value for w in self.writes)
+
+    def reads(self) -> list[Read]:
+        return reads(*self.expressions())
+
+    def read_buffers(self) -> set[str]:
+        found = {r.buffer for r in self.reads()}
+        return found | {w.buffer for w in self.writes if w.mode == "add"}
+
+    def written(self) -> set[str]:
+        return {w.buffer for w in self.writes}
+
+    def rewritten(self, rewriter: Rewriter, axes: tuple[Axis, ...], inner: tuple[Axis, ...]) -> Loop:
+        return Loop(
+            axes,
+            tuple(Write(w.buffer, tuple(rewriter.index(i) for i in w.indices), rewriter(w.value), w.mode) for w in self.writes),
+            inner,
+            tuple(Reduction(r.names, r.op, rewriter(r.value), r.dtype) for r in self.reductions),
+            tuple(Let(let.name, rewriter(let.value)) for let in self.lets),
+            tuple(Check(rewriter(c.condition), c.error, c.message) for c in self.checks),
+            self.origin,
+        )
+
+
+Statement = Loop | Extern
+
+
+@dataclass
+class Program:
+    """What scheduling transforms: statements in an order that is right, and the buffers they use. ``extents`` are the constant
+    extents of all axes by name; ``kept`` are buffers whose memory others see (outputs, inputs)."""
+
+    statements: list[Statement]
+    buffers: dict[str, BufferInfo]
+    outputs: set[str]
+    extents: dict[str, int] = field(default_factory=dict)
+    fresh: int = 0
+
+    def fresh_axis(self, extent: Index, prefix: str = "x") -> Axis:
+        self.fresh += 1
+        name = f"{prefix}{self.fresh}"
+        if (n := extent.constant) is not None:
+            self.extents[name] = n
+        return Axis(name, extent)
+
+    def fresh_name(self, prefix: str) -> str:
+        self.fresh += 1
+        return f"{prefix}{self.fresh}"
+
+    def size(self, axes: tuple[Axis, ...]) -> int:
+        """Points of a domain; sizes unknown until run time count as :data:`UNKNOWN`."""
+        return math.prod(a.extent.constant if a.extent.constant is not None else UNKNOWN for a in axes)
+
+    def numel(self, buffer: str) -> int:
+        sizes = self.buffers[buffer].sizes
+        return math.prod(s.constant if s.constant is not None else UNKNOWN for s in sizes)
+
+    def is_temporary(self, buffer: str) -> bool:
+        return self.buffers[buffer].role == "temporary" and buffer not in self.outputs
+
+
+def program_of(lowered: Lowered) -> Program:
+    """The lowered program as statements: axes renamed to be unique, those of extent one dropped, empty loops left out."""
+    outputs = {o.buffer for o in lowered.outputs if hasattr(o, "buffer")}
+    program = Program([], dict(lowered.buffers), outputs)
+    for node in lowered.nodes:
+        program.statements.extend(_STATEMENTS[type(node)](node, program))
+    return program
+
+
+def _renamed(node: Node, axes: tuple[Axis, ...], inner: tuple[Axis, ...], names: tuple[str, ...], program: Program):
+    """Fresh names for a node's axes, lets and reductions: the rewriter, and what remains of both domains."""
+    symbols: dict[str, Index] = {}
+    kept: list[tuple[Axis, ...]] = []
+    for domain in (axes, inner):
+        fresh = []
+        for axis in domain:
+            if axis.extent.constant == 1:
+                symbols[axis.name] = index(0)
+                continue
+            new = program.fresh_axis(axis.extent)
+            symbols[axis.name] = index(new.name)
+            fresh.append(new)
+        kept.append(tuple(fresh))
+    renames = {n: program.fresh_name("v") for n in (*names, *(let.name for let in node.lets))}
+    symbols.update({old: index(new) for old, new in renames.items()})
+    types = {let.name: let.value.dtype for let in node.lets}
+    refs = {old: new for old, new in renames.items()}
+    return symbols, refs, types, kept
+
+
+class _NodeRewriter(Rewriter):
+    """Also renames lets and reduction results by name alone: their references carry the type."""
+
+    def __init__(self, symbols: Mapping[str, Index], refs: Mapping[str, str], extents: Mapping[str, int]) -> None:
+        super().__init__(symbols, {}, None, extents)
+        self.refs = refs
+
+    def __call__(self, expr):
+        if type(expr) is Ref:
+            return Ref(self.refs.get(expr.name, expr.name), expr.dtype)
+        return super().__call__(expr)
+
+
+def _is_empty(axes: tuple[Axis, ...]) -> bool:
+    return any(a.extent.constant == 0 for a in axes)
+
+
+def _positions(axes: tuple[Axis, ...]) -> tuple[Index, ...]:
+    return tuple(index(a.name) for a in axes)
+
+
+def _loop(node, inner, reductions, writes, program: Program) -> Loop | None:
+    if _is_empty(node.axes):
+        return None
+    names = tuple(n for r in reductions for n in r.names)
+    symbols, refs, _, (outer, kept) = _renamed(node, node.axes, inner, names, program)
+    rewriter = _NodeRewriter(symbols, refs, program.extents)
+    loop = Loop(node.axes, writes, inner, reductions, node.lets, node.checks, node.origin).rewritten(rewriter, outer, kept)
+    lets = tuple(Let(refs[let.name], let.value) for let in loop.lets)
+    renamed = tuple(Reduction(tuple(refs[n] for n in r.names), r.op, r.value, r.dtype) for r in loop.reductions)
+    return Loop(outer, loop.writes, kept, renamed, lets, loop.checks, node.origin)
+
+
+def _from_pointwise(node: Pointwise, program: Program) -> Iterator[Statement]:
+    loop = _loop(node, (), (), (Write(node.buffer, _positions(node.axes), node.value),), program)
+    if loop is not None:
+        yield loop
+
+
+def _from_reduce(node: Reduce, program: Program) -> Iterator[Statement]:
+    writes = tuple(Write(b, _positions(node.axes), v) for b, v in zip(node.buffers, node.values, strict=True))
+    if _is_empty(node.inner):
+        neutral = {n: _NEUTRAL[r.op] for r in node.reductions for n in r.names}
+        fill = Rewriter(names={n: Const(_typed(v, r.dtype), r.dtype) for r in node.reductions for n in r.names for v in [neutral[n]]})
+        loop = _loop(
+            Pointwise(node.buffers[0], node.axes, Const(0, "int64"), (), (), node.origin),
+            (),
+            (),
+            tuple(Write(w.buffer, w.indices, fill(w.value)) for w in writes),
+            program,
+        )
+    else:
+        loop = _loop(node, node.inner, node.reductions, writes, program)
+    if loop is not None:
+        yield loop
+
+
+_NEUTRAL = {
+    "sum": 0,
+    "prod": 1,
+    "any": False,
+    "all": True,
+    "xor": 0,
+    "max": -math.inf,
+    "min": math.inf,
+    "welford": math.nan,
+    "argmax": 0,
+    "argmin": 0,
+}
+
+
+def _typed(value: float, dtype: str) -> bool | int | float:
+    if dtype == "bool":
+        return bool(value)
+    return float(value) if dtype.startswith(("float", "bfloat")) else int(value) if math.isfinite(value) else 0
+
+
+def _from_scatter(node: Scatter, program: Program) -> Iterator[Statement]:
+    info = program.buffers[node.buffer]
+    if node.base != node.buffer:
+        axes = tuple(Axis(f"d{k}", s) for k, s in enumerate(info.sizes))
+        value: Expr = Const(_typed(0, info.dtype), info.dtype)
+        if node.base is not None:
+            value = Read(node.base, _positions(axes), info.dtype)  # type: ignore[assignment]
+        yield from _from_pointwise(Pointwise(node.buffer, axes, value, origin=node.origin), program)
+    loop = _loop(node, (), (), (Write(node.buffer, node.indices, node.value, node.mode),), program)
+    if loop is not None:
+        yield loop
+
+
+def _from_extern(node: Extern, program: Program) -> Iterator[Statement]:
+    yield node
+
+
+_STATEMENTS = {Pointwise: _from_pointwise, Reduce: _from_reduce, Scatter: _from_scatter, Extern: _from_extern}
+
+
+def buffer_args(value: object) -> Iterator[BufferArg]:
+    """The buffers among an extern's arguments."""
+    if type(value) is BufferArg:
+        yield value
+    elif type(value) in (tuple, list):
+        for item in value:  # type: ignore[attr-defined]
+            yield from buffer_args(item)
+
+
+def reads_of(statement: Statement) -> set[str]:
+    if type(statement) is Loop:
+        return statement.read_buffers()
+    return {a.buffer for a in buffer_args((*statement.args, *statement.kwargs.values()))} | set(statement.mutates)
+
+
+def writes_of(statement: Statement) -> set[str]:
+    if type(statement) is Loop:
+        return statement.written()
+    return {r for r in statement.results if r is not None} | set(statement.mutates)
+
+
+__all__ = ["Loop", "Program", "Statement", "Write", "buffer_args", "program_of", "reads_of", "walk", "writes_of"]

@@ -1,0 +1,108 @@
+"""Simplifies the axes of a nest: order by strides, neighbours merged where memory allows, so that contiguous work is one loop."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from ..loops.index import Index, index
+from ..loops.ir import Axis, Check, Expr, IndexValue, Let, Load, Nest, Phase, Reduction, Store
+from .rewrite import Rewriter, walk
+
+
+def shape_nest(nest: Nest, extents: dict[str, int]) -> Nest:
+    """The same computation over as few axes as possible."""
+    nest = replace(nest, axes=_by_stride(nest.axes, nest.phases))
+    nest = _merge_outer(nest, extents)
+    return replace(nest, phases=tuple(_shape_phase(p, extents) for p in nest.phases))
+
+
+def expressions(phase: Phase) -> Iterator[Expr]:
+    yield from (let.value for let in phase.lets)
+    yield from (c.condition for c in phase.checks)
+    yield from (r.value for r in phase.reductions)
+    yield from (s.value for s in phase.stores)
+
+
+def indices(phases: tuple[Phase, ...]) -> list[Index]:
+    """Every index expression that occurs, in loads, stores and values."""
+    found: dict[Index, None] = {}
+    for phase in phases:
+        for store in phase.stores:
+            found[store.index] = None
+        for e in walk(*expressions(phase)):
+            if type(e) in (Load, IndexValue):
+                found[e.index] = None
+    return list(found)
+
+
+def map_phase(phase: Phase, rewriter: Rewriter, axes: tuple[Axis, ...]) -> Phase:
+    return Phase(
+        axes,
+        tuple(Let(let.name, rewriter(let.value)) for let in phase.lets),
+        tuple(Check(rewriter(c.condition), c.error, c.message) for c in phase.checks),
+        tuple(Reduction(r.names, r.op, rewriter(r.value), r.dtype) for r in phase.reductions),
+        tuple(Store(s.buffer, rewriter.index(s.index), rewriter(s.value), s.mode) for s in phase.stores),
+    )
+
+
+def _by_stride(axes: tuple[Axis, ...], phases: tuple[Phase, ...]) -> tuple[Axis, ...]:
+    """Axes with larger strides of the first store (of loads, where there is none) further out; the order stays where unknown."""
+    stores = [s.index for p in phases for s in p.stores if any(a.name in s.index.symbols for a in axes)]
+    found = stores or indices(phases)
+    if not found:
+        return axes
+
+    def stride(axis: Axis) -> int:
+        known = [found[0].stride_of(axis.name)] if stores else [i.stride_of(axis.name) for i in found]
+        constants = [s.constant for s in known if s is not None and s.constant is not None]
+        return -max(constants, default=0) if len(constants) == len(known) else -(1 << 62)
+
+    strides = [stride(a) for a in axes]
+    if any(s == -(1 << 62) for s in strides):
+        return axes
+    return tuple(a for _, _, a in sorted(zip(strides, range(len(axes)), axes, strict=True), key=lambda t: t[:2]))
+
+
+def _mergeable(first: Axis, second: Axis, found: list[Index]) -> bool:
+    """Whether ``first`` steps exactly as a whole turn of ``second``, everywhere."""
+    for i in found:
+        if first.name not in i.symbols and second.name not in i.symbols:
+            continue
+        a, b = i.stride_of(first.name), i.stride_of(second.name)
+        if a is None or b is None or a != b * second.extent:
+            return False
+    return True
+
+
+def _merged(axes: tuple[Axis, ...], phases: tuple[Phase, ...], extents: dict[str, int]) -> tuple[tuple[Axis, ...], tuple[Phase, ...]]:
+    found = indices(phases)
+    k = 0
+    while k + 1 < len(axes):
+        first, second = axes[k], axes[k + 1]
+        if not _mergeable(first, second, found):
+            k += 1
+            continue
+        whole = Axis(second.name, first.extent * second.extent)
+        if (n := whole.extent.constant) is not None:
+            extents[whole.name] = n
+        rewriter = Rewriter({first.name: index(0)}, extents=extents)
+        phases = tuple(map_phase(p, rewriter, p.axes) for p in phases)
+        found = indices(phases)
+        axes = (*axes[:k], whole, *axes[k + 2 :])
+        k = max(k - 1, 0)
+    return axes, phases
+
+
+def _merge_outer(nest: Nest, extents: dict[str, int]) -> Nest:
+    axes, phases = _merged(nest.axes, nest.phases, dict(extents))
+    return replace(nest, axes=axes, phases=phases)
+
+
+def _shape_phase(phase: Phase, extents: dict[str, int]) -> Phase:
+    if not phase.axes:
+        return phase
+    ordered = any(r.op.startswith("arg") for r in phase.reductions)  # positions count in the order of the axes
+    axes = phase.axes if ordered else _by_stride(phase.axes, (phase,))
+    axes, (phase,) = _merged(axes, (phase,), dict(extents))
+    return replace(phase, axes=axes)

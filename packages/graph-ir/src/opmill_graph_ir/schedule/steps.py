@@ -1,0 +1,124 @@
+"""The schedule: kernels and operator calls in order, over named buffers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from ..loops.canonical import BufferUse, canonical
+from ..loops.index import ONE, Index, index
+from ..loops.ir import LoopKernel, Nest
+from ..lowered import BufferInfo, Extern, Lowered
+from .dead import remove_dead
+from .emit import emit_nest, outside_reads
+from .fuse import Group, fuse, is_extern
+from .inline import inline
+from .loop import Program, program_of, reads_of, writes_of
+from .shape import shape_nest
+
+_SMALL = 8192
+"""Points of a nest below which its launch is worth sharing with a neighbour."""
+
+
+@dataclass(frozen=True)
+class KernelStep:
+    """A kernel on the program's buffers ``arguments``, and the values of ``sizes`` for its symbols."""
+
+    kernel: LoopKernel
+    arguments: tuple[str, ...]
+    sizes: tuple[str, ...]
+    origin: str = ""
+
+    def reads(self) -> set[str]:
+        return {a for a, b in zip(self.arguments, self.kernel.buffers, strict=True) if b.role != "out"}
+
+    def writes(self) -> set[str]:
+        return {a for a, b in zip(self.arguments, self.kernel.buffers, strict=True) if b.role != "in"}
+
+
+@dataclass(frozen=True)
+class ExternStep:
+    node: Extern
+
+    def reads(self) -> set[str]:
+        return reads_of(self.node)
+
+    def writes(self) -> set[str]:
+        return writes_of(self.node)
+
+
+Step = KernelStep | ExternStep
+
+
+@dataclass
+class Schedule:
+    """Steps in an order that is right. ``buffers``: all that the steps and outputs name."""
+
+    lowered: Lowered
+    steps: list[Step]
+    buffers: dict[str, BufferInfo] = field(default_factory=dict)
+
+    def kernels(self) -> list[LoopKernel]:
+        """Distinct kernels in order of first use."""
+        return list(dict.fromkeys(s.kernel for s in self.steps if type(s) is KernelStep))
+
+    def __str__(self) -> str:
+        lines = []
+        for step in self.steps:
+            if type(step) is KernelStep:
+                lines.append(f"{step.kernel.name}({', '.join(step.arguments)})   # {step.origin}")
+            else:
+                lines.append(f"{', '.join(map(str, step.node.results))} = {step.node.op}(...)   # {step.node.origin}")
+        return "\n".join(lines)
+
+
+def schedule(lowered: Lowered, *, fusion: bool = True) -> Schedule:
+    """Fuses and orders a lowered program. Without ``fusion`` each statement is a kernel of its own (for finding faults)."""
+    program = program_of(lowered)
+    remove_dead(program)
+    if fusion:
+        inline(program)
+        remove_dead(program)
+        groups = fuse(program)
+    else:
+        groups = [Group(k, getattr(s, "axes", None), [s], k, 0, reads_of(s), writes_of(s)) for k, s in enumerate(program.statements)]
+    return Schedule(lowered, _steps(groups, program, fusion), program.buffers)
+
+
+def _steps(groups: Sequence[Group], program: Program, combine: bool) -> list[Step]:
+    needed = outside_reads(list(groups), program)
+    steps: list[Step] = []
+    pending: list[Nest] = []
+    for group, outside in zip(groups, needed, strict=True):
+        if is_extern(group):
+            _flush(pending, steps, program)
+            steps.append(ExternStep(group.members[0]))  # type: ignore[arg-type]
+            continue
+        nest = shape_nest(emit_nest(group, outside, program), program.extents)
+        small = combine and group.work(program) <= _SMALL
+        if not small:
+            _flush(pending, steps, program)
+        pending.append(nest)
+        if not small:
+            _flush(pending, steps, program)
+    _flush(pending, steps, program)
+    return steps
+
+
+def _flush(pending: list[Nest], steps: list[Step], program: Program) -> None:
+    if pending:
+        uses = {n: BufferUse(b.dtype, span(b)) for n, b in program.buffers.items()}
+        made = canonical(pending, uses)
+        origin = "; ".join(dict.fromkeys(o for n in pending for o in n.origin.split("; ") if o))
+        steps.append(KernelStep(made.kernel, made.arguments, made.sizes, origin))
+        pending.clear()
+
+
+def span(info: BufferInfo) -> Index:
+    """Elements from the first to the last that a buffer's layout touches."""
+    if any(s.constant == 0 for s in info.sizes):
+        return index(0)
+    total = ONE
+    for size, stride in zip(info.sizes, info.strides, strict=True):
+        total = total + (size - 1) * stride
+    return total
