@@ -229,7 +229,7 @@ def _encode(opnames: list[str], arguments: list[Any]) -> bytes:
 
 
 def _exception_entries(program: Program, offsets: list[int], end: int) -> list[tuple[int, int, int, int, bool]]:
-    at = {instruction: offset for instruction, offset in zip(program.instructions, offsets, strict=True)}
+    at = dict(zip(program.instructions, offsets, strict=True))
     entries = []
     for span in program.exception_ranges():
         if span.handler not in at:
