@@ -15,7 +15,7 @@ from .discover import Backend
 from .errors import UsageTypeError, warn_once
 from .module import is_wrapped, original_of, wrap_module
 from .options import Options
-from .record import Record
+from .record import BreakRecord, Record
 from .settings import Settings, resolve
 
 _F = TypeVar("_F")
@@ -106,7 +106,7 @@ def _is_live(value: Any) -> bool:
     return getattr(type(value), "__hash__", None) is not None and value in _live
 
 
-def _capture(function: Callable[..., Any], settings: Settings) -> Any:
+def _capture(function: Any, settings: Settings) -> Any:
     # Not above: the frontend is the second heaviest import, and a program may have everything disabled.
     from opmill_bytecode_frontend.capture import capture
     from opmill_bytecode_frontend.options import CaptureOptions
@@ -118,6 +118,7 @@ def _capture(function: Callable[..., Any], settings: Settings) -> Any:
         fullgraph=settings.fullgraph,
         dynamic=settings.dynamic,
         options=CaptureOptions(recompile_limit=settings.options.recompile_limit),
+        on_break=lambda found: record.add_break(BreakRecord(found.code, found.what, found.where, found.why, found.hint)),
     )
     _live[compiled] = record
     return compiled
@@ -161,7 +162,7 @@ def _wrap_class(kind: type, settings: Settings) -> Any:
     call = _call_of(kind) if issubclass(kind, torch.nn.Module) else _call_method(kind)
     if not isinstance(call, types.FunctionType):
         raise UsageTypeError("OM001", f"class {kind.__qualname__} has no __call__ that could be compiled", hint="compile a method of it")
-    kind.__call__ = _capture(call, settings)  # type: ignore[operator]
+    kind.__call__ = _capture(call, settings)  # type: ignore[method-assign]
     return kind
 
 

@@ -41,6 +41,7 @@ def is_wrapped(module: Any) -> bool:
 
 def _compiled_class(base: type) -> type:
     # Found among the subclasses, which Python refers to weakly: a table of our own would keep every class alive for ever.
+    subclass: type
     for subclass in type.__subclasses__(base):
         if "_opmill_original" in subclass.__dict__:
             return subclass
