@@ -137,12 +137,15 @@ def list_(vm: Any, obj: Any, source: Any) -> Value:
 
 
 def dict_items(obj: Any, source: Any, vm: Any) -> dict[Any, Any]:
-    if not isinstance(obj, dict):
+    proxy = not isinstance(obj, dict)
+    if proxy:
         obj = dict(obj)
     items = {}
     for k, v in dict.items(obj):
         key = ConstantValue(k) if type(k) in LITERALS else vm.wrap(k, Pinned(k, repr(k)[:40]))
-        items[vm.key(key)] = (key, Lazy(v, Item(source, k) if source is not None else None))
+        where = Item(source, k) if source is not None else None
+        # Behind a mapping proxy known by identity stand class dictionaries and signatures: taken as they are.
+        items[vm.key(key)] = (key, Lazy(v, Pinned(v, f"{source}[{k!r}]") if proxy and source is not None else where))
     return items
 
 
@@ -152,6 +155,7 @@ def dict_(vm: Any, obj: Any, source: Any) -> Value:
     builtin = type(obj) in (dict, collections.OrderedDict, collections.defaultdict, collections.Counter, types.MappingProxyType)
     storage = DictValue(dict_items(obj, source, vm), type(obj) if builtin else dict, source, obj)
     storage.read_only = isinstance(obj, types.MappingProxyType)
+    storage.keys_guarded |= storage.read_only
     if isinstance(obj, collections.defaultdict):
         storage.default = vm.wrap(obj.default_factory, Attr(source, "default_factory"))
     if builtin:

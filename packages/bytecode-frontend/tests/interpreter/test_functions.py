@@ -1,0 +1,325 @@
+"""Differential: a function against its captured form: result, changed arguments, exception; first call and a second one that hits."""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import copy
+import dataclasses
+import functools
+from typing import Any
+
+import pytest
+import torch
+
+from opmill_bytecode_frontend import Unsupported, capture
+
+
+def same(a: Any, b: Any) -> bool:
+    if isinstance(a, torch.Tensor):
+        return isinstance(b, torch.Tensor) and a.dtype == b.dtype and a.stride() == b.stride() and torch.equal(a, b)
+    if isinstance(a, (list, tuple, collections.deque)):
+        return type(a) is type(b) and len(a) == len(b) and all(map(same, a, b))
+    if isinstance(a, dict):
+        return type(a) is type(b) and list(a) == list(b) and all(same(a[k], b[k]) for k in a)
+    if dataclasses.is_dataclass(a):
+        return type(a) is type(b) and same(vars(a), vars(b))
+    return bool(a == b)
+
+
+@dataclasses.dataclass
+class Pair:
+    left: Any
+    right: int = 3
+
+    def product(self) -> Any:
+        return self.left * self.right
+
+
+Named = collections.namedtuple("Named", "a b")
+
+
+class Vector:
+    def __init__(self, t: Any) -> None:
+        self.t = t
+
+    def __add__(self, other: Any) -> "Vector":
+        return Vector(self.t + (other.t if isinstance(other, Vector) else other))
+
+    __radd__ = __add__
+
+    def __getitem__(self, i: int) -> Any:
+        return self.t[i]
+
+    def __len__(self) -> int:
+        return 4
+
+    @property
+    def total(self) -> Any:
+        return self.t.sum()
+
+
+@contextlib.contextmanager
+def plus_one(n: int) -> Any:
+    yield n + 1
+
+
+def arithmetic(a, b):
+    return a + b * 2 - a[1:, :1]
+
+
+def closures(a, b):
+    def inner(z):
+        return z + a
+
+    return inner(a), [inner(i) for i in (a, b)]
+
+
+def list_argument(a, b, items=None):
+    items = [1, 2] if items is None else items
+    items.append(a + 1)
+    items[0] = 5
+    return len(items), items
+
+
+def generators(a, b):
+    def g(n):
+        for i in range(n):
+            yield a + i
+
+    return sum(g(3)), list(zip(g(2), "ab"))
+
+
+def caught(a, b):
+    try:
+        if a.shape[0] == 4:
+            raise ValueError("bad", 3)
+    except ValueError as e:
+        return a + e.args[1], str(e)
+
+
+def uncaught(a, b):
+    raise KeyError("zz", a.shape[0])
+
+
+def dataclass_made(a, b):
+    p = Pair(a, right=4)
+    p.extra = 7
+    return p.product() + p.extra, p
+
+
+def no_grad(a, b):
+    with torch.no_grad():
+        c = a * 2
+    return c, torch.is_grad_enabled()
+
+
+def context_manager(a, b):
+    with plus_one(3) as k:
+        return a * k
+
+
+def named_tuple(a, b):
+    n = Named(a, 1)
+    return n, n.a + n.b
+
+
+def user_object(a, b):
+    v = 1 + Vector(a) + 2
+    return v[0], len(v), v.total, bool(v)
+
+
+def in_place(a, b):
+    a.add_(1)
+    a[0] = 3
+    c = a.view(-1)
+    c.mul_(2)
+    return c
+
+
+def text(a, b):
+    return f"{a.shape} {a.dtype!r:>20} {3:04d}", sorted([3, 1, 2], key=lambda q: -q), {k: v for k, v in zip("ab", a.shape)}
+
+
+def containers(a, b):
+    d = collections.deque(maxlen=2)
+    d.extend([a, 1, b])
+    e = collections.defaultdict(list)
+    e["q"].append(a)
+    return d, e, collections.OrderedDict(z=1, y=a), {1, 2} | {3}
+
+
+def several_results(a, b):
+    v, i = a.max(dim=0)
+    r = torch.max(a, 1)
+    return v, i, r.values, r.indices, torch.finfo(a.dtype).min
+
+
+def partials(a, b):
+    return functools.partial(torch.add, a)(2), functools.reduce(lambda p, q: p + q, [a, b, a])
+
+
+WHOLE = [
+    arithmetic, closures, list_argument, generators, caught, uncaught, dataclass_made, no_grad, context_manager, named_tuple, user_object, in_place,
+    text, containers, several_results, partials,
+]  # fmt: skip
+
+
+def branch(a, b):
+    c = a * 2
+    c = c + 1 if c.sum() > 0 else c - 1
+    return c * 3
+
+
+def item(a, b):
+    return a * a.sum().item()
+
+
+def in_loop(a, b):
+    for _ in range(3):
+        a = a + a.sum().item()
+    return a
+
+
+def in_with(a, b):
+    with torch.no_grad():
+        c = a * 2
+        s = c.sum().item()
+        c = c + s
+    return c, torch.is_grad_enabled()
+
+
+def in_try(a, b):
+    try:
+        raise ValueError(a.sum().item())
+    except ValueError:
+        return a * 2
+
+
+def break_raises_in_try(a, b):
+    try:
+        c = a + int("x" if a.sum().item() == a.sum().item() else "1")
+    except ValueError as e:
+        return a * 2, str(e)
+    return c
+
+
+def helper(a):
+    c = a + 1
+    return c * 2 if c.sum() > 0 else c * 3
+
+
+def in_callee(a, b):
+    return helper(a * 2) - 1
+
+
+def with_cells(a, b):
+    k = 3
+
+    def f(z):
+        nonlocal k
+        k += 1
+        return z * k
+
+    c = f(a)
+    s = c.sum().item()
+    return f(c) + s, k
+
+
+def while_loop(a, b):
+    i = 0
+    while a.abs().sum() < 100 and i < 20:
+        a = a.abs() * 2
+        i += 1
+    return a, i
+
+
+BROKEN = [branch, item, in_loop, in_with, in_try, break_raises_in_try, in_callee, with_cells, while_loop]
+
+
+def outcome(fn, args):
+    args = copy.deepcopy(args)
+    try:
+        return fn(*args), args
+    except Exception as exc:
+        return (type(exc).__name__, exc.args), args
+
+
+def inputs():
+    generator = torch.Generator().manual_seed(0)
+    return torch.randn(4, 4, generator=generator), torch.randn(4, 4, generator=generator)
+
+
+@pytest.mark.parametrize("fn", WHOLE, ids=lambda f: f.__name__)
+def test_whole(fn):
+    compiled = capture(fn, "eager", fullgraph=True)
+    want = outcome(fn, inputs())
+    assert same(want, outcome(compiled, inputs()))
+    entries = len(compiled.entries)
+    assert same(want, outcome(compiled, inputs()))
+    assert len(compiled.entries) == entries
+
+
+@pytest.mark.parametrize("fn", BROKEN, ids=lambda f: f.__name__)
+def test_broken(fn):
+    breaks = []
+    compiled = capture(fn, "eager", on_break=breaks.append)
+    want = outcome(fn, inputs())
+    assert same(want, outcome(compiled, inputs()))
+    assert same(want, outcome(compiled, inputs()))
+    assert breaks
+
+
+def test_fullgraph_raises_a_numbered_refusal():
+    with pytest.raises(Unsupported, match=r"FE\d+") as caught_:
+        capture(item, "eager", fullgraph=True)(*inputs())
+    assert "test_functions.py" in caught_.value.where
+
+
+def test_captured_function_with_no_trace_after_a_refusal():
+    state = {"n": 0}
+
+    def fn(a):
+        state["n"] += 1
+        return a * a.sum().item()
+
+    with pytest.raises(Unsupported):
+        capture(fn, "eager", fullgraph=True)(inputs()[0])
+    assert state == {"n": 0}
+
+
+class Net(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = torch.nn.ModuleList([torch.nn.Linear(4, 4) for _ in range(3)])
+        self.scale = 2
+
+    def forward(self, x):
+        for layer in self.layers[:2]:
+            x = torch.relu(layer(x))
+        return {"out": x * self.scale}
+
+
+def test_module_changes_are_seen():
+    net = Net()
+    compiled = capture(Net.forward, "eager", fullgraph=True)
+    x = inputs()[0]
+
+    def check():
+        assert same(compiled(net, x), net(x))
+
+    check()
+    net.scale = 3
+    check()
+    net.layers[0].weight = torch.nn.Parameter(torch.ones(4, 4))
+    check()
+    with torch.no_grad():
+        net.layers[1].weight.mul_(2)
+        check()
+    net.layers[0].register_forward_hook(lambda m, i, o: o + 1)
+    check()
+    net.layers[0] = torch.nn.Identity()
+    check()
+    net.double()
+    x = x.double()
+    check()
