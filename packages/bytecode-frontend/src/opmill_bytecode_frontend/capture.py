@@ -8,6 +8,7 @@ import types
 from typing import Any, Callable
 
 import torch
+
 from opmill_guards import CompiledFunction
 from opmill_guards.tree import GuardSet
 

@@ -9,6 +9,7 @@ import types
 from typing import Any, Callable, NoReturn
 
 import torch
+
 from opmill_guards.guard import Absent, Is, SameObject
 from opmill_guards.source import Attr, InstanceDict, Item, Pinned
 

@@ -7,6 +7,7 @@ import re
 from typing import Any
 
 import torch
+
 from opmill_fake_tensors import FakeContext, FakeTensor
 from opmill_fake_tensors.errors import FakeTensorError
 

@@ -9,6 +9,7 @@ import types
 from typing import Any, Callable
 
 import torch
+
 from opmill_fake_tensors.errors import FakeTensorError
 from opmill_guards.guard import Equals, Is, Length, TensorMatch, TypeIs
 from opmill_guards.source import Attr, Item, Pinned

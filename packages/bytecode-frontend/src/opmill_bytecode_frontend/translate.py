@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Callable, Iterator
 
 import torch
+
 from opmill_guards.guard import AllDistinct, GlobalState, ModuleTree
 from opmill_guards.source import Local, Pinned
 

@@ -7,9 +7,9 @@ import pkgutil
 from typing import Any
 
 from . import classes, dispatch
+from .classes import construct as construct
 from .dispatch import call_builtin as call_builtin
 from .dispatch import intercepted as intercepted
-from .classes import construct as construct
 
 for _found in pkgutil.iter_modules(__path__):
     importlib.import_module(f"{__name__}.{_found.name}")

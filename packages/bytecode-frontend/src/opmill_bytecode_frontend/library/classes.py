@@ -9,6 +9,7 @@ import types
 from typing import Any
 
 import torch
+
 from opmill_guards.source import Pinned
 
 from ..values.base import MISSING, NotConstant, Value

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import pkgutil
-import functools
 from typing import Any
 
 from .registry import HANDLERS

@@ -5,11 +5,10 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from ..values.base import Raised
+from ..values.base import MISSING, Raised
 from ..values.constant import ConstantValue
 from ..values.objects import ClassValue, bind_descriptor, find_in_mro
 from ..values.sequence import TupleValue
-from ..values.base import MISSING
 from .registry import opcode
 
 

@@ -16,7 +16,7 @@ class NotConstant(Exception):
 class Raised(Exception):
     """A Python exception raised by the interpreted program; ``value`` is the tracked exception object."""
 
-    def __init__(self, value: "Value") -> None:
+    def __init__(self, value: Value) -> None:
         super().__init__(value)
         self.value = value
 
@@ -28,20 +28,20 @@ class Machine(Protocol):
     effects: Any
     frame: Any
 
-    def wrap(self, obj: Any, source: Source | None = None) -> "Value": ...
-    def fresh(self, obj: Any) -> "Value": ...
-    def call(self, fn: "Value", args: list["Value"], kwargs: dict[str, "Value"]) -> "Value": ...
-    def inline(self, fn: Any, args: list["Value"], kwargs: dict[str, "Value"]) -> "Value": ...
+    def wrap(self, obj: Any, source: Source | None = None) -> Value: ...
+    def fresh(self, obj: Any) -> Value: ...
+    def call(self, fn: Value, args: list[Value], kwargs: dict[str, Value]) -> Value: ...
+    def inline(self, fn: Any, args: list[Value], kwargs: dict[str, Value]) -> Value: ...
     def guard(self, guard: Any) -> None: ...
     def unsupported(self, code: str, what: str, why: str = "", hint: str = "") -> NoReturn: ...
     def throw(self, cls: type[BaseException], *args: Any) -> NoReturn: ...
     def throw_real(self, exc: BaseException) -> NoReturn: ...
-    def truth(self, value: "Value") -> bool: ...
-    def key(self, value: "Value") -> Any: ...
-    def unpack(self, value: "Value") -> list["Value"]: ...
-    def iterate(self, value: "Value") -> "Value": ...
-    def compare(self, op: str, left: "Value", right: "Value") -> "Value": ...
-    def getattr(self, value: "Value", name: str) -> "Value": ...
+    def truth(self, value: Value) -> bool: ...
+    def key(self, value: Value) -> Any: ...
+    def unpack(self, value: Value) -> list[Value]: ...
+    def iterate(self, value: Value) -> Value: ...
+    def compare(self, op: str, left: Value, right: Value) -> Value: ...
+    def getattr(self, value: Value, name: str) -> Value: ...
 
 
 class Lazy:
@@ -80,19 +80,19 @@ class Value:
         """The implementation of the builtin method ``name`` or None."""
         return getattr(self, "m_" + name, None)
 
-    def method(self, vm: Machine, name: str, args: list["Value"], kwargs: dict[str, "Value"]) -> "Value":
+    def method(self, vm: Machine, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
         """Call the builtin method ``name``."""
         found = self.find_method(name)
         if found is None:
             vm.unsupported("FE020", f"method {name} of {self.describe()}", "it has no symbolic counterpart")
         return found(vm, *args, **kwargs)
 
-    def special(self, vm: Machine, name: str, args: list["Value"]) -> "Value | None":
+    def special(self, vm: Machine, name: str, args: list[Value]) -> Value | None:
         """Call the dunder ``name`` looked up on the type; None when the type has none."""
         found = self.find_method(name)
         return None if found is None else found(vm, *args)
 
-    def getattr(self, vm: Machine, name: str) -> "Value":
+    def getattr(self, vm: Machine, name: str) -> Value:
         cls = self.python_type()
         if name == "__class__":
             return vm.wrap(cls)
@@ -105,19 +105,19 @@ class Value:
             return BuiltinMethod(self, name)
         vm.throw(AttributeError, f"{cls.__name__!r} object has no attribute {name!r}")
 
-    def setattr(self, vm: Machine, name: str, value: "Value") -> None:
+    def setattr(self, vm: Machine, name: str, value: Value) -> None:
         vm.unsupported("FE021", f"assignment to attribute {name} of {self.describe()}")
 
     def delattr(self, vm: Machine, name: str) -> None:
         vm.unsupported("FE021", f"deletion of attribute {name} of {self.describe()}")
 
-    def call(self, vm: Machine, args: list["Value"], kwargs: dict[str, "Value"]) -> "Value":
+    def call(self, vm: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:
         cls = self.python_type()
         if not hasattr(cls, "__call__"):
             vm.throw(TypeError, f"{cls.__name__!r} object is not callable")
         vm.unsupported("FE022", f"call of {self.describe()}", "the callee has no symbolic counterpart")
 
-    def iterate(self, vm: Machine) -> "Value":
+    def iterate(self, vm: Machine) -> Value:
         cls = self.python_type()
         if hasattr(cls, "__iter__"):
             vm.unsupported("FE023", f"iteration over {self.describe()}")

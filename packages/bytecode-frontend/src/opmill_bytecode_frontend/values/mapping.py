@@ -5,12 +5,13 @@ from __future__ import annotations
 import collections
 from typing import Any
 
+from opmill_guards.guard import Absent, DictKeys
+from opmill_guards.source import Item
+
 from .base import MISSING, Lazy, Machine, NotConstant, Value
 from .constant import ConstantValue
 from .iterators import STOP, ItemsIterator
 from .sequence import TupleValue
-from opmill_guards.guard import Absent, DictKeys
-from opmill_guards.source import Item
 
 
 class DictValue(Value):
@@ -303,7 +304,7 @@ class DictView(Value):
     def m___reversed__(self, vm: Machine) -> Value:
         return TupleValue(self.values(vm)).m___reversed__(vm)
 
-    def as_set(self, vm: Machine) -> "SetValue":
+    def as_set(self, vm: Machine) -> SetValue:
         return SetValue({vm.key(v): v for v in self.values(vm)})
 
     def special(self, vm: Machine, name: str, args: list[Value]) -> Value | None:

@@ -6,15 +6,15 @@ import types
 from typing import Any
 
 import torch
-from opmill_guards.source import InstanceDict, Item, Pinned
 from torch.nn.modules import module as torch_module
 
-from .base import MISSING, Machine, Value
+from opmill_guards.source import InstanceDict, Item, Pinned
+
+from .base import MISSING, Lazy, Machine, Value
 from .constant import ConstantValue
 from .functions import MethodValue
-from .objects import ObjectValue, bind_descriptor, find_in_mro
 from .mapping import DictValue
-from .base import Lazy
+from .objects import ObjectValue, bind_descriptor, find_in_mro
 
 HOOKS = ("_backward_hooks", "_backward_pre_hooks", "_forward_hooks", "_forward_pre_hooks")
 GLOBAL_HOOKS = ("_global_backward_hooks", "_global_backward_pre_hooks", "_global_forward_hooks", "_global_forward_pre_hooks")

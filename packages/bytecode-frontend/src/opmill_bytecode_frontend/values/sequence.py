@@ -40,8 +40,8 @@ class SequenceValue(Value):
     def values(self, vm: Machine) -> list[Value]:
         return [self.item(vm, i) for i in range(len(self.items))]
 
-    def make(self, items: list[Any]) -> "SequenceValue":
-        return type(self)(items, None if self.cls is torch.Size else None)
+    def make(self, items: list[Any]) -> SequenceValue:
+        return type(self)(items)
 
     def iterate(self, vm: Machine) -> Value:
         def read(vm: Machine, i: int) -> Any:

@@ -6,6 +6,7 @@ import operator
 from typing import Any
 
 import torch
+
 from opmill_guards.source import Attr
 
 from .base import MISSING, Machine, NotConstant, Value
