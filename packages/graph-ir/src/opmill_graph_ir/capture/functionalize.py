@@ -99,6 +99,8 @@ def _output(recorder: Recorder, item: Any) -> Output:
         root = base.root
         if not track.chain:
             return OutputTensor(value)
+        if item.dtype != root.dtype or item.meta.is_conj() or item.meta.is_neg():
+            raise GraphError("GI003", "an output that is a view of another element type")
         return OutputTensor(value, tuple(item.shape), tuple(item.stride()), item.storage_offset() - root.storage_offset())
     if isinstance(item, torch.Tensor):
         return _output(recorder, recorder.from_tensor(item))

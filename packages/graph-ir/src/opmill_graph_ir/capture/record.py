@@ -20,7 +20,9 @@ from .inverse import INVERSES
 
 aten = torch.ops.aten
 _IGNORED = ("aten::detach_", "aten::requires_grad_", "aten::retain_grad", "aten::_version", "aten::sym_size", "aten::sym_stride")
-_METADATA = "aten::set_ aten::resize_ aten::resize_as_ aten::t_ aten::transpose_ aten::squeeze_ aten::unsqueeze_ aten::as_strided_ aten::swapaxes_".split()
+_METADATA = "aten::set_ aten::resize_ aten::resize_as_ aten::as_strided_ aten::swapaxes_".split()
+_RESHAPING = "aten::t_ aten::transpose_ aten::squeeze_ aten::unsqueeze_".split()
+_FUNCTIONAL = {"aten::bernoulli_.float": aten.bernoulli.p, "aten::bernoulli_.Tensor": aten.bernoulli.Tensor}
 
 
 @dataclass(frozen=True)
@@ -171,6 +173,8 @@ class Recorder(FakeContext):
             kwargs = {k: self._fakes_in(v) for k, v in kwargs.items()}
         if op.packet in _METADATA:
             raise GraphError("GI002", f"{func.name()} changes what a tensor is", where=self.state.origin)
+        if op.packet in _RESHAPING:
+            return self._reshape_in_place(op, func, args, kwargs)
         if op.packet in _IGNORED:
             return super().run(func, args, kwargs)
         if op.packet in ("aten::lift_fresh", "aten::lift") and isinstance(args[0], FakeTensor) and id(args[0]) in self.state.tracks:
@@ -219,6 +223,24 @@ class Recorder(FakeContext):
         for i, (fake, name) in enumerate(zip(_tensors(result), names, strict=True)):
             step = _Step(func, tuple(args[1:]), tuple(kwargs.items()), i if many else None)
             self.state.tracks[id(fake)] = fake, _Track(source.base, (*source.chain, step), name, source.base.version)
+
+    def _reshape_in_place(self, op: Any, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        """``x.t_()`` and the like: ``x`` becomes a view of what it was."""
+        target = args[0]
+        track = self.track(target)
+        if track.base.root is target:
+            with torch._C._DisableTorchDispatch():
+                was = target.meta.view_as(target.meta)
+            track.base.root = self.from_meta(was, target.device)
+        packet = getattr(aten, op.base_name.removesuffix("_"))
+        view = getattr(packet, op.overload or "default", None) or packet.int
+        value = self.value_of(target)
+        result = super().run(view, args, kwargs)
+        [name] = self._emit(view, (value, *args[1:]), kwargs, result)
+        super().run(func, args, kwargs)
+        step = _Step(view, tuple(args[1:]), tuple(kwargs.items()), None)
+        self.state.tracks[id(target)] = target, _Track(track.base, (*track.chain, step), name, track.base.version)
+        return target
 
     def _run_writing(self, op: Any, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         targets = [kwargs[n] if n in kwargs else args[op.positions[n]] for n in op.writes]
@@ -284,6 +306,8 @@ def _tensors(result: Any) -> list[FakeTensor]:
 def _functional(op: Any, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, list[Any], dict[str, Any]]:
     """The operator that returns what ``func`` writes, with its arguments."""
     namespace, _, name = op.packet.partition("::")
+    if op.name in _FUNCTIONAL:
+        return _FUNCTIONAL[op.name], [*args, 0.5] if len(args) == 1 and "p" not in kwargs else list(args), kwargs  # p has a default in place only
     packets = getattr(torch.ops, namespace)
     if "out" in op.overload or "out" in kwargs:
         kept = {k: v for k, v in kwargs.items() if k not in op.writes}

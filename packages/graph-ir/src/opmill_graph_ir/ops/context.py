@@ -6,10 +6,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from opmill_runtime_cache.plan.model import Literal, Named
+
 from ..capture.graph import Meta, Node
 from ..loops.index import ONE, ZERO, Index, index
 from ..loops.ir import Axis, Check, Expr, Let, Reduction
-from ..lowered import BufferArg, BufferInfo, Pointwise, Read, Reduce
+from ..lowered import BufferArg, BufferInfo, Extern, Pointwise, Read, Reduce
 from ..lowered import Node as LoweredNode
 from .exprs import cast, wide
 
@@ -58,6 +60,7 @@ class Context:
     fixed: set[str] = field(default_factory=set)
     origin: str = ""
     counter: int = 0
+    used: frozenset[str] = frozenset()
 
     # ---- buffers ---------------------------------------------------------------------------------------------------
 
@@ -93,6 +96,9 @@ class Context:
         name = name or self.fresh()
         axes = named_axes("i", meta.sizes)
         view = self.buffer(name, meta)
+        if 0 in meta.sizes:  # loops have positive extents
+            self.nodes.append(_nothing(name, meta, self.origin))
+            return view
         body = cast(value(positions(axes), extents_of(axes)), meta.dtype)
         self.nodes.append(Pointwise(name, axes, body, tuple(lets), tuple(checks), self.origin))
         return view
@@ -154,6 +160,12 @@ class Context:
         if offset.constant is None:
             return None
         return tuple(strides), offset
+
+
+def _nothing(name: str, meta: Meta, origin: str) -> Extern:
+    sizes, strides = (tuple(map(Literal, x)) for x in (meta.sizes, meta.strides))
+    how = {"dtype": Named("dtype", meta.dtype), "device": Named("device", meta.device)}
+    return Extern("aten::empty_strided", (sizes, strides), how, (name,), origin=origin)
 
 
 def extents_of(axes: Sequence[Axis]) -> dict[str, int]:

@@ -9,6 +9,7 @@ import torch
 from opmill_runtime_cache.plan.model import ComplexArg, Literal, Named
 
 from ..capture.graph import AtenGraph, Meta, Node, OutputTensor, Value
+from ..errors import GraphError
 from ..loops.index import index
 from ..loops.ir import Expr
 from ..lowered import Extern, Lowered, Pointwise, TensorOutput
@@ -17,11 +18,15 @@ from .exprs import SUPPORTED, cast
 from .rows import all_rows
 
 _OUT = {f"aten::{n}": f"aten::{n}.out" for n in "mm addmm bmm baddbmm".split()}
+_UNTRUSTED = ("aten::linalg", "aten::_linalg", "aten::_embedding_bag", "aten::_fft", "aten::geqrf", "aten::ormqr")
+"""Operators whose meta kernels promise strides that the CPU does not keep."""
 
 
 def lower(graph: AtenGraph) -> Lowered:
     """The loops of ``graph``. Operators without a row become ``Extern``s."""
-    ctx = Context(graph.metas)
+    used = {n for node in graph.nodes for n in _names((node.args, node.kwargs))} | set(graph.mutations.values())
+    used |= {o.value for o in graph.outputs if isinstance(o, OutputTensor)}
+    ctx = Context(graph.metas, used=frozenset(used))
     for names, role in ((graph.inputs, "input"), (graph.held, "held"), (graph.constants, "constant")):
         for name in names:
             ctx.views[name] = ctx.buffer(name, graph.metas[name], role)
@@ -71,14 +76,17 @@ def _views(ctx: Context, arg: Any) -> Any:
 
 
 def _extern(ctx: Context, node: Node) -> None:
+    if node.func.name().startswith(_UNTRUSTED):
+        raise GraphError("GI007", f"{node.func.name()}: the layout of its result is not known beforehand", where=node.origin)
+    results = tuple(r if r in ctx.used else None for r in node.results)
     args = tuple(_plan_arg(ctx, a) for a in node.args)
     kwargs = {k: _plan_arg(ctx, v) for k, v in node.kwargs.items()}
-    for name in node.results:
+    for name in results:
         if name is not None:
             ctx.views[name] = ctx.buffer(name, ctx.metas[name])
             ctx.fixed.add(name)
     name = node.func.name()
-    ctx.nodes.append(Extern(name, args, kwargs, node.results, _OUT.get(name), (), ctx.origin))
+    ctx.nodes.append(Extern(name, args, kwargs, results, _OUT.get(name), (), ctx.origin))
 
 
 def _plan_arg(ctx: Context, arg: Any) -> Any:

@@ -12,7 +12,7 @@ from opmill_fake_tensors.rules.pointwise import result_type
 from ..capture.graph import Node
 from ..loops.ir import Expr
 from .context import Context, View
-from .exprs import FLOATS, INTEGERS, cast, const, op, wide
+from .exprs import FLOATS, INTEGERS, LOW, cast, const, op, wide
 from .rows import Rows
 
 ROWS = Rows()
@@ -30,7 +30,7 @@ def _scalar_type(args: tuple[Any, ...]) -> str:
     return str(result_type(operands)).removeprefix("torch.")
 
 
-def _row(names: str, *, compare: bool = False, dtypes: tuple[str, ...] = FLOATS + INTEGERS) -> Callable[[_Fn], _Fn]:
+def _row(names: str, *, compare: bool = False, dtypes: tuple[str, ...] = FLOATS + INTEGERS, low: bool = True) -> Callable[[_Fn], _Fn]:
     """The decorated function takes operands as expressions of one type (and numbers as they are, where it asks for them by keyword)."""
 
     def declare(fn: _Fn) -> _Fn:
@@ -38,6 +38,8 @@ def _row(names: str, *, compare: bool = False, dtypes: tuple[str, ...] = FLOATS 
             name = node.results[0]
             assert name is not None
             meta = ctx.metas[name]
+            if not low and meta.dtype in LOW:
+                return NotImplemented  # eager rounds the quotient to the narrow type first
             compute = wide(_scalar_type(args)) if compare else wide(meta.dtype)
             if compute not in dtypes or any(isinstance(a, complex) for a in args):
                 return NotImplemented
@@ -90,7 +92,7 @@ def _div(x: Expr, y: Expr) -> Expr:
     return op("div", x, y)
 
 
-@_row("div.Tensor_mode div.Scalar_mode", dtypes=FLOATS)
+@_row("div.Tensor_mode div.Scalar_mode", dtypes=FLOATS, low=False)
 def _div_mode(x: Expr, y: Expr, *, rounding_mode: str | None = None) -> Expr:
     if rounding_mode is None:
         return op("div", x, y)

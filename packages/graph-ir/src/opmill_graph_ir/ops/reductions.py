@@ -283,6 +283,8 @@ def expand_last(x: View, size: int) -> View:
 @ROWS.lowers("native_batch_norm _native_batch_norm_legit_no_training")
 def _batch_norm(ctx: Context, node: Node, x: View, weight: Any, bias: Any, mean: Any, var: Any, *rest: Any) -> Any:
     training, eps = (False, rest[1]) if "no_training" in node.func.name() else (rest[0], rest[2])
+    if ctx.used.intersection(r for r in node.results[1:] if r) or 0 in x.sizes:
+        return NotImplemented
     if training or mean is None or var is None or x.dtype not in FLOATS:
         return NotImplemented
     name, meta = _result(ctx, node)

@@ -1,0 +1,65 @@
+"""Fakes report what eager would, know small values, and never import torch._dynamo."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from opmill_fake_tensors import DataDependent, FakeContext
+
+CASES = {
+    "add": lambda x, y: x + y,
+    "add of transposed": lambda x, y: x.t() + y.t(),
+    "promotion": lambda x, y: (x > 0).to(torch.int32) * 2.5,
+    "linear": lambda x, y: torch.nn.functional.linear(x, y, y[:, 0]),
+    "softmax": lambda x, y: torch.softmax(x.t(), 0),
+    "where": lambda x, y: torch.where(x > y, x, 1),
+    "clone of strided": lambda x, y: x[:, ::2].clone(),
+    "conv": lambda x, y: torch.nn.functional.conv2d(x.reshape(1, 4, 2, 2), torch.ones(3, 4, 1, 1)),
+    "attention": lambda x, y: torch.nn.functional.scaled_dot_product_attention(x[None, None], y[None, None], y[None, None]),
+    "index": lambda x, y: x[torch.arange(2)],
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_geometry_as_eager(name: str) -> None:
+    x, y = torch.randn(4, 4), torch.randn(4, 4)
+    expected = CASES[name](x, y)
+    with FakeContext() as ctx:
+        got = CASES[name](ctx.from_tensor(x), ctx.from_tensor(y))
+    assert (got.shape, got.stride(), got.dtype, got.device) == (expected.shape, expected.stride(), expected.dtype, expected.device)
+
+
+@pytest.mark.parametrize("read", [lambda x: x.sum().item(), torch.nonzero, lambda x: bool(x.sum() > 0), lambda x: x.tolist(), lambda x: x[x > 0]])
+def test_data_is_refused(read) -> None:
+    with FakeContext() as ctx, pytest.raises(DataDependent):
+        read(ctx.from_tensor(torch.ones(3)))
+
+
+def test_small_values_are_known_until_written() -> None:
+    with FakeContext():
+        c = torch.tensor([1, 2])
+        view = c[0]
+        assert (view + 1).item() == 2 and torch.arange(4).sum().item() == 6
+        c.add_(1)
+        with pytest.raises(DataDependent):
+            view.item()
+
+
+def test_gradient_flags() -> None:
+    ctx = FakeContext()
+    p = ctx.from_tensor(torch.nn.Parameter(torch.ones(2)))
+    assert isinstance(p, torch.nn.Parameter) and p.is_leaf and (p * 2).requires_grad and not (p * 2).is_leaf
+    assert ctx.from_tensor(torch.ones(2)).requires_grad is False
+
+
+def test_dynamo_is_not_imported() -> None:
+    code = (
+        "import sys, torch, torch.fx\nfrom opmill_fake_tensors import FakeContext\n"
+        "with FakeContext() as c:\n x = c.from_tensor(torch.ones(4, 4)); torch.nn.functional.layer_norm(torch.addmm(x, x, x), (4,)).softmax(-1).cumsum(0)\n"
+        "torch.fx.symbolic_trace(torch.nn.Linear(2, 3))\nassert not {'torch._dynamo', 'torch._inductor'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)

@@ -1,0 +1,85 @@
+"""Writes through views, aliasing of outputs, and refusals."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+
+from opmill_graph_ir.capture.functionalize import functionalize
+from opmill_graph_ir.errors import GraphError
+from opmill_graph_ir.evaluate import run_lowered
+from opmill_graph_ir.ops.lower import lower
+
+
+def module(fn: Callable[..., object], count: int) -> torch.fx.GraphModule:
+    graph = torch.fx.Graph()
+    graph.output(graph.call_function(fn, tuple(graph.placeholder(f"a{k}") for k in range(count))))
+    return torch.fx.GraphModule(torch.nn.Module(), graph)
+
+
+def write_through_transpose(x, y):
+    x.t()[1:].mul_(2)
+    return (x + y,)
+
+
+def write_seen_by_other_views(x, y):
+    z = x.clone()
+    a, b = z[0], z.view(-1)
+    a.add_(y[0])
+    return a, b * 1, z
+
+
+def two_writes(x, y):
+    x[0] = y[1]
+    x.select(1, 2).fill_(7.0)
+    y.copy_(x)
+    return x.sum(), y
+
+
+def in_place_transposition(x, y):
+    z = x * 2
+    z.t_()
+    z[0].zero_()
+    return z, z.t()
+
+
+def out_argument(x, y):
+    z = torch.empty_like(x)
+    torch.add(x, y, out=z)
+    return (z,)
+
+
+@pytest.mark.parametrize("fn", [write_through_transpose, write_seen_by_other_views, two_writes, in_place_transposition, out_argument])
+def test_writes_as_eager(fn: Callable[..., object]) -> None:
+    torch.manual_seed(0)
+    eager = [torch.randn(3, 4), torch.randn(3, 4)]
+    ours = [t.clone() for t in eager]
+    gm = module(fn, 2)
+    with torch.no_grad():
+        graph = functionalize(gm, ours)
+        got = run_lowered(lower(graph), [*ours, *graph.held_tensors])
+        expected = gm(*eager)
+    for a, b in zip([*got, *ours], [*expected, *eager], strict=True):
+        torch.testing.assert_close(a, b, rtol=0, atol=0)
+        assert a.stride() == b.stride()
+
+
+def test_output_that_is_a_view_of_an_input() -> None:
+    x = torch.randn(3, 4)
+    with torch.no_grad():
+        graph = functionalize(module(lambda a: (a.t()[1:],), 1), [x])
+    [view] = run_lowered(lower(graph), [x])
+    assert view.data_ptr() == x[:, 1:].data_ptr() and view.stride() == (1, 4)
+
+
+def test_gradients_are_refused() -> None:
+    with pytest.raises(GraphError, match="GI001"):
+        functionalize(module(lambda a: (a * 2,), 1), [torch.randn(3, requires_grad=True)])
+
+
+def test_written_inputs_that_share_memory_are_refused() -> None:
+    x = torch.randn(4)
+    with torch.no_grad(), pytest.raises(GraphError, match="GI005"):
+        functionalize(module(lambda a, b: (a.add_(b),), 2), [x, x[:]])
