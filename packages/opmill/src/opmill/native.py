@@ -20,7 +20,7 @@ from .options import Options
 def native_compiler(options: Options) -> Backend:
     """graph-ir's backend, with the store and the kernel generators that the options ask for."""
     graph_options = GraphOptions(precise=options.precise, verify=options.verify, print_after=options.print_after)
-    return functools.partial(compile_graph, options=graph_options, store=open_store(options), generators=usable_generators(options))
+    return functools.partial(compile_graph, options=graph_options, store=open_store(options), generators=loaded_generators(options))
 
 
 def open_store(options: Options) -> Store:
@@ -38,11 +38,10 @@ def _private_store() -> Store:
     return Store(folder)
 
 
-def usable_generators(options: Options) -> list[Any]:
-    """The kernel generators that can build here. One warning where there is none: torch's own operators are used then."""
+def loaded_generators(options: Options) -> list[Any]:
+    """The kernel generators that the options allow. graph-ir asks each whether it can build here, and says so where none can."""
     found = find_generators(options.generators)
-    usable = [each.generator for each in found if each.reason is None]
-    if not usable:
-        reasons = "; ".join(f"{each.name}: {each.reason}" for each in found) or "none is installed (pip install 'opmill[cpp]')"
-        warn_once("OM010", f"no kernel generator can be used, so torch's own operators run instead ({reasons})")
-    return usable
+    for each in found:
+        if each.generator is None:
+            warn_once("OM010", f"kernel generator {each.name!r} cannot be loaded: {each.reason}")
+    return [each.generator for each in found if each.generator is not None]
