@@ -184,7 +184,9 @@ class _Call:
             if fake is None:
                 return self.context.from_meta(result, device)
             if fake.shape != result.shape or fake.stride() != result.stride() or fake.storage_offset() != result.storage_offset():
-                fake.data = self.context.from_meta(result, fake.device)
+                like = self.context.from_meta(result, fake.device)
+                with _no_dispatch():
+                    fake.data = like
             return fake
         if isinstance(result, (tuple, list)):
             items = [self.wrap(r, device) for r in result]

@@ -311,11 +311,12 @@ def _functional(op: Any, func: Any, args: Sequence[Any], kwargs: dict[str, Any])
     packets = getattr(torch.ops, namespace)
     if "out" in op.overload or "out" in kwargs:
         kept = {k: v for k, v in kwargs.items() if k not in op.writes}
-        overload = op.overload.removesuffix("out").removesuffix("_") or "default"
         packet = getattr(packets, name)
-        found = getattr(packet, overload, None) or getattr(packet, "default", None)
-        if found is not None and not found._schema.is_mutable:
-            return found, list(args), kept
+        wanted = [(a.name, str(a.type)) for a in func._schema.arguments if not a.is_write]
+        for overload in packet.overloads():
+            found = getattr(packet, overload)
+            if not found._schema.is_mutable and [(a.name, str(a.type)) for a in found._schema.arguments][: len(wanted)] == wanted:
+                return found, list(args), kept
     elif name == "zero_":
         return aten.zeros_like.default, list(args), {}
     elif name == "fill_":
