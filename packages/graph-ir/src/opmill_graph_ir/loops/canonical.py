@@ -6,7 +6,7 @@ everything that does not change what is computed (origins, the names of the prog
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from .index import Index, index
@@ -87,14 +87,15 @@ _EXPR = {
 }
 
 
-def canonical(nests: Sequence[Nest], buffers: Mapping[str, BufferUse]) -> Canonical:
-    """The kernel that runs ``nests`` in order, over the program's ``buffers``."""
+def canonical(nests: Sequence[Nest], use: Callable[[str], BufferUse]) -> Canonical:
+    """The kernel that runs ``nests`` in order, over the program's buffers, of which ``use`` tells."""
     names = _Names()
     out = tuple(_nest(n, names) for n in nests)
     params = []
     for old, new in names.buffers.items():
         role = "in" if old not in names.stored else "inout" if old in names.loaded_first else "out"
-        params.append(Buffer(new, buffers[old].dtype, role, names.at(buffers[old].numel)))  # type: ignore[arg-type]
+        known = use(old)
+        params.append(Buffer(new, known.dtype, role, names.at(known.numel)))  # type: ignore[arg-type]
     kernel = LoopKernel(_title(out), tuple(params), out, tuple(names.symbols.values()))
     return Canonical(kernel, tuple(names.buffers), tuple(names.symbols))
 

@@ -46,10 +46,16 @@ class Index:
     terms: tuple[tuple[Monomial, int], ...]
 
     def __add__(self, other: IndexLike) -> "Index":
+        added = index(other)
+        if not added.terms:
+            return self
+        if not self.terms:
+            return added
         out = dict(self.terms)
-        for monomial, coefficient in index(other).terms:
+        for monomial, coefficient in added.terms:
             out[monomial] = out.get(monomial, 0) + coefficient
-        return _canonical(out)
+        total = _canonical(out)
+        return _recombined(total) if self._has_mod or added._has_mod else total
 
     __radd__ = __add__
 
@@ -60,6 +66,8 @@ class Index:
         return self + -index(other)
 
     def __mul__(self, other: IndexLike) -> "Index":
+        if (k := other if isinstance(other, int) else other.constant if isinstance(other, Index) else None) is not None:
+            return Index(tuple((m, c * k) for m, c in self.terms)) if k else ZERO
         out: dict[Monomial, int] = {}
         for m1, c1 in self.terms:
             for m2, c2 in index(other).terms:
@@ -76,7 +84,11 @@ class Index:
     def __hash__(self) -> int:
         return self._hash
 
-    @property
+    @cached_property
+    def _has_mod(self) -> bool:
+        return any(isinstance(a, Mod) for m, _ in self.terms for a in m)
+
+    @cached_property
     def constant(self) -> int | None:
         """The value, where it does not depend on anything."""
         if not self.terms:
@@ -161,6 +173,22 @@ class Index:
 
 def _canonical(terms: Mapping[Monomial, int]) -> Index:
     return Index(tuple(sorted(((m, c) for m, c in terms.items() if c), key=lambda t: tuple(map(str, t[0])))))
+
+
+def _recombined(total: Index) -> Index:
+    """k*(n//k) + n%k -> n, wherever both halves are there with fitting coefficients."""
+    terms = dict(total.terms)
+    for monomial, coefficient in total.terms:
+        for atom in monomial:
+            if not isinstance(atom, Mod) or (k := atom.denominator.constant) is None:
+                continue
+            rest = list(monomial)
+            rest.remove(atom)
+            partner = tuple(sorted([*rest, FloorDiv(atom.numerator, atom.denominator)], key=str))
+            if terms.get(partner) == coefficient * k and monomial in terms:
+                del terms[partner], terms[monomial]
+                return _canonical(terms) + Index(((tuple(rest), coefficient),)) * atom.numerator
+    return total
 
 
 ZERO = Index(())

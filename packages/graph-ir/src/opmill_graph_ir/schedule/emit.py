@@ -72,9 +72,10 @@ class _Emitter:
     def _add(self, member: Loop) -> None:
         own = tuple(a for a in member.axes if a.name not in self.outer_names)
         axes = member.inner if member.reductions else own
+        after = 0
         if axes and member.checks:
-            member = self._hoisted(member)
-        phase, symbols = self._place(member, axes)
+            member, after = self._hoisted(member)
+        phase, symbols = self._place(member, axes, after)
         draft = self.drafts[phase]
         member = member.rewritten(Rewriter(symbols, extents=self.program.extents), member.axes, member.inner)
         resolve = Rewriter(rule=lambda read: self._resolve(read, phase))
@@ -112,10 +113,11 @@ class _Emitter:
 
     # ---- phases ------------------------------------------------------------------------------------------------------------
 
-    def _place(self, member: Loop, axes: tuple[Axis, ...]) -> tuple[int, dict[str, Index]]:
-        """The phase for a member that loops over ``axes``, and how its axes are called there."""
+    def _place(self, member: Loop, axes: tuple[Axis, ...], after: int) -> tuple[int, dict[str, Index]]:
+        """The phase (``after`` or later) for a member that loops over ``axes``, and how its axes are called there."""
         found = [(self.produced[r.buffer], r) for r in member.reads() if r.buffer in self.produced]
         earliest = max((p.phase for p, _ in found), default=0)
+        earliest = max(earliest, after)
         for k in range(earliest, len(self.drafts)):
             draft = self.drafts[k]
             if bool(draft.axes) != bool(axes) or [a.extent for a in draft.axes] != [a.extent for a in axes]:
@@ -131,8 +133,8 @@ class _Emitter:
         self.drafts.append(_Draft(axes))
         return len(self.drafts) - 1
 
-    def _hoisted(self, member: Loop) -> Loop:
-        """Moves lets and checks that depend on the outer point alone into a phase of their own."""
+    def _hoisted(self, member: Loop) -> tuple[Loop, int]:
+        """Moves lets and checks that depend on the outer point alone into a phase of their own; the rest comes after it."""
         moved: set[str] = set(self.outer_names)
         lets, checks = [], []
         for let in member.lets:
@@ -143,14 +145,13 @@ class _Emitter:
             if _names(check.condition) <= moved and not self._reads_nest(check.condition):
                 checks.append(check)
         if not checks:
-            return member
+            return member, 0
         resolve = Rewriter(rule=lambda read: self._load(read))
         first = self.drafts[self._append(())]
         first.lets.extend(Let(let.name, resolve(let.value)) for let in lets)
         first.checks.extend(Check(resolve(c.condition), c.error, c.message) for c in checks)
         rest = tuple(let for let in member.lets if let not in lets), tuple(c for c in member.checks if c not in checks)
-        self._append(member.inner or tuple(a for a in member.axes if a.name not in self.outer_names))
-        return replace(member, lets=rest[0], checks=rest[1])
+        return replace(member, lets=rest[0], checks=rest[1]), len(self.drafts)
 
     def _reads_nest(self, value: Expr) -> bool:
         return any(r.buffer in self.produced for r in reads(value))

@@ -79,6 +79,7 @@ class Program:
     buffers: dict[str, BufferInfo]
     outputs: set[str]
     extents: dict[str, int] = field(default_factory=dict)
+    symbols: tuple[str, ...] = ()
     fresh: int = 0
 
     def fresh_axis(self, extent: Index, prefix: str = "x") -> Axis:
@@ -107,7 +108,7 @@ class Program:
 def program_of(lowered: Lowered) -> Program:
     """The lowered program as statements: axes renamed to be unique, those of extent one dropped, empty loops left out."""
     outputs = {o.buffer for o in lowered.outputs if hasattr(o, "buffer")}
-    program = Program([], dict(lowered.buffers), outputs)
+    program = Program([], dict(lowered.buffers), outputs, symbols=lowered.symbols)
     for node in lowered.nodes:
         program.statements.extend(_STATEMENTS[type(node)](node, program))
     return program

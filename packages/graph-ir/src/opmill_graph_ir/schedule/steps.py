@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from ..errors import GraphError
 from ..loops.canonical import BufferUse, canonical
 from ..loops.index import ONE, Index, index
 from ..loops.ir import LoopKernel, Nest
@@ -16,6 +17,7 @@ from .inline import inline
 from .loop import Program, program_of, reads_of, writes_of
 from .shape import shape_nest
 
+BUG = "this is a bug of the compiler: please report it"
 _SMALL = 8192
 """Points of a nest below which its launch is worth sharing with a neighbour."""
 
@@ -107,8 +109,9 @@ def _steps(groups: Sequence[Group], program: Program, combine: bool) -> list[Ste
 
 def _flush(pending: list[Nest], steps: list[Step], program: Program) -> None:
     if pending:
-        uses = {n: BufferUse(b.dtype, span(b)) for n, b in program.buffers.items()}
-        made = canonical(pending, uses)
+        made = canonical(pending, lambda name: BufferUse(program.buffers[name].dtype, span(program.buffers[name])))
+        if unknown := set(made.sizes) - set(program.symbols):
+            raise GraphError("GI041", f"names {sorted(unknown)} are used where nothing defines them", where=made.kernel.name, hint=BUG)
         origin = "; ".join(dict.fromkeys(o for n in pending for o in n.origin.split("; ") if o))
         steps.append(KernelStep(made.kernel, made.arguments, made.sizes, origin))
         pending.clear()
