@@ -83,3 +83,13 @@ def test_written_inputs_that_share_memory_are_refused() -> None:
     x = torch.randn(4)
     with torch.no_grad(), pytest.raises(GraphError, match="GI005"):
         functionalize(module(lambda a, b: (a.add_(b),), 2), [x, x[:]])
+
+
+def test_a_tensor_from_outside_is_held_not_copied() -> None:
+    scale = torch.tensor(2.0)
+    x = torch.ones(3)
+    with torch.no_grad():
+        graph = functionalize(module(lambda a: (a * scale,), 1), [x])
+    scale.fill_(5.0)
+    [out] = run_lowered(lower(graph), [x, *graph.held_tensors])
+    assert out.tolist() == [5.0] * 3

@@ -21,6 +21,7 @@ from .inverse import INVERSES
 aten = torch.ops.aten
 _IGNORED = ("aten::detach_", "aten::requires_grad_", "aten::retain_grad", "aten::_version", "aten::sym_size", "aten::sym_stride")
 _METADATA = "aten::set_ aten::resize_ aten::resize_as_ aten::as_strided_ aten::swapaxes_".split()
+_LIFTS = ("aten::lift_fresh", "aten::lift")
 _RESHAPING = "aten::t_ aten::transpose_ aten::squeeze_ aten::unsqueeze_".split()
 _FUNCTIONAL = {"aten::bernoulli_.float": aten.bernoulli.p, "aten::bernoulli_.Tensor": aten.bernoulli.Tensor}
 
@@ -168,6 +169,8 @@ class Recorder(FakeContext):
 
     def run(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         op = describe(func)
+        if op.packet in _LIFTS and not isinstance(args[0], FakeTensor):
+            return self.lift(args[0])
         with torch._C._DisableTorchDispatch():
             args = [self._fakes_in(a) for a in args]
             kwargs = {k: self._fakes_in(v) for k, v in kwargs.items()}
@@ -177,7 +180,7 @@ class Recorder(FakeContext):
             return self._reshape_in_place(op, func, args, kwargs)
         if op.packet in _IGNORED:
             return super().run(func, args, kwargs)
-        if op.packet in ("aten::lift_fresh", "aten::lift") and isinstance(args[0], FakeTensor) and id(args[0]) in self.state.tracks:
+        if op.packet in _LIFTS and isinstance(args[0], FakeTensor) and id(args[0]) in self.state.tracks:
             return args[0]
         if op.writes:
             return self._run_writing(op, func, args, kwargs)
@@ -197,11 +200,8 @@ class Recorder(FakeContext):
                 raise GraphError("GI004", "a fake tensor from elsewhere", where=self.state.origin)
             return arg
         if isinstance(arg, torch.Tensor):
-            return self.from_tensor(arg) if not (arg.dim() == 0 and not isinstance(arg, torch.nn.Parameter) and id(arg) not in self.names) else self._lifted(arg)
+            return self.from_tensor(arg)
         return type(arg)(map(self._fakes_in, arg)) if type(arg) in (list, tuple) else arg
-
-    def _lifted(self, arg: torch.Tensor) -> FakeTensor:
-        return self.lift(arg) if arg.grad_fn is None and id(arg) not in self.state.held and arg._base is None and arg._version == 0 else self.from_tensor(arg)
 
     def _values(self, arg: Any) -> Any:
         if type(arg) is FakeTensor:
