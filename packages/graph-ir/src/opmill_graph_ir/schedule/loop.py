@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ..loops.index import Index, index
-from ..loops.ir import Axis, Check, Const, Expr, Let, Reduction, Ref
+from ..loops.ir import Axis, Check, Const, Expr, Let, Op, Reduction, Ref
 from ..lowered import BufferArg, BufferInfo, Extern, Lowered, Node, Pointwise, Read, Reduce, Scatter
-from .rewrite import Rewriter, reads, walk
+from .rewrite import Rewriter, reads
 
 UNKNOWN = 8192
 """The extent that costs assume for a size known only at run time."""
@@ -130,9 +130,7 @@ def _renamed(node: Node, axes: tuple[Axis, ...], inner: tuple[Axis, ...], names:
         kept.append(tuple(fresh))
     renames = {n: program.fresh_name("v") for n in (*names, *(let.name for let in node.lets))}
     symbols.update({old: index(new) for old, new in renames.items()})
-    types = {let.name: let.value.dtype for let in node.lets}
-    refs = {old: new for old, new in renames.items()}
-    return symbols, refs, types, kept
+    return symbols, renames, kept
 
 
 class _NodeRewriter(Rewriter):
@@ -160,7 +158,7 @@ def _loop(node, inner, reductions, writes, program: Program) -> Loop | None:
     if _is_empty(node.axes):
         return None
     names = tuple(n for r in reductions for n in r.names)
-    symbols, refs, _, (outer, kept) = _renamed(node, node.axes, inner, names, program)
+    symbols, refs, (outer, kept) = _renamed(node, node.axes, inner, names, program)
     rewriter = _NodeRewriter(symbols, refs, program.extents)
     loop = Loop(node.axes, writes, inner, reductions, node.lets, node.checks, node.origin).rewritten(rewriter, outer, kept)
     lets = tuple(Let(refs[let.name], let.value) for let in loop.lets)
@@ -176,20 +174,35 @@ def _from_pointwise(node: Pointwise, program: Program) -> Iterator[Statement]:
 
 def _from_reduce(node: Reduce, program: Program) -> Iterator[Statement]:
     writes = tuple(Write(b, _positions(node.axes), v) for b, v in zip(node.buffers, node.values, strict=True))
-    if _is_empty(node.inner):
-        neutral = {n: _NEUTRAL[r.op] for r in node.reductions for n in r.names}
-        fill = Rewriter(names={n: Const(_typed(v, r.dtype), r.dtype) for r in node.reductions for n in r.names for v in [neutral[n]]})
-        loop = _loop(
-            Pointwise(node.buffers[0], node.axes, Const(0, "int64"), (), (), node.origin),
-            (),
-            (),
-            tuple(Write(w.buffer, w.indices, fill(w.value)) for w in writes),
-            program,
-        )
+    single = all(a.extent.constant == 1 for a in node.inner)
+    if single or _is_empty(node.inner):
+        values: dict[str, Expr] = {}
+        for r in node.reductions:
+            values.update(zip(r.names, _of_one(r) if single else _of_none(r), strict=True))
+        fill = Rewriter({a.name: index(0) for a in node.inner}, values)
+        fixed = Rewriter(names={n: fill(v) for n, v in values.items()})
+        writes = tuple(Write(w.buffer, w.indices, fixed(w.value)) for w in writes)
+        loop = _loop(replace(node, inner=(), reductions=()), (), (), writes, program)
     else:
         loop = _loop(node, node.inner, node.reductions, writes, program)
     if loop is not None:
         yield loop
+
+
+def _of_none(r: Reduction) -> list[Expr]:
+    """What a reduction over nothing gives."""
+    return [
+        Const(_typed(_NEUTRAL[r.op], r.dtype), r.dtype if not (k and r.op.startswith("arg")) else "int64") for k, _ in enumerate(r.names)
+    ]
+
+
+def _of_one(r: Reduction) -> list[Expr]:
+    """What a reduction of a single element gives."""
+    if r.op.startswith("arg"):
+        return [r.value, Const(0, "int64")]
+    if r.op == "welford":
+        return [r.value, Op("sub", (r.value, r.value), r.dtype)]  # NaN where the element is not finite, as eager has it
+    return [r.value]
 
 
 _NEUTRAL = {
@@ -251,6 +264,3 @@ def writes_of(statement: Statement) -> set[str]:
     if type(statement) is Loop:
         return statement.written()
     return {r for r in statement.results if r is not None} | set(statement.mutates)
-
-
-__all__ = ["Loop", "Program", "Statement", "Write", "buffer_args", "program_of", "reads_of", "walk", "writes_of"]
