@@ -47,7 +47,9 @@ def nothing():  # type: ignore[no-untyped-def]
 
 
 FUNCTIONS = [positional, only, star, same_name, nothing]
-ARGUMENTS = st.tuples(st.lists(st.integers(0, 3), max_size=4).map(tuple), st.dictionaries(st.sampled_from("abcdkz"), st.integers(4, 9), max_size=4))
+ARGUMENTS = st.tuples(
+    st.lists(st.integers(0, 3), max_size=4).map(tuple), st.dictionaries(st.sampled_from("abcdkz"), st.integers(4, 9), max_size=4)
+)
 
 
 @settings(derandomize=True, max_examples=400, deadline=None)

@@ -21,7 +21,10 @@ def test_repetitions_are_kept_once() -> None:
 
 def test_equal_but_different_constants_are_two_guards() -> None:
     x = Local("x")
-    assert len(GuardSet([Equals(x, 1), Equals(x, True), Equals(x, 1.0), Equals(x, 0.0), Equals(x, -0.0), Equals(x, (1,)), Equals(x, (True,))])) == 7
+    assert (
+        len(GuardSet([Equals(x, 1), Equals(x, True), Equals(x, 1.0), Equals(x, 0.0), Equals(x, -0.0), Equals(x, (1,)), Equals(x, (True,))]))
+        == 7
+    )
 
 
 def test_cheap_guards_come_first() -> None:
@@ -91,7 +94,11 @@ def test_an_error_in_a_check_is_failure_and_leaves_no_trace() -> None:
 def test_checks_leak_nothing() -> None:
     value = {"a": [object(), 1.5]}
     held = [value, value["a"], value["a"][0]]
-    guards = [TypeIs(Item(Item(Local("x"), "a"), 1), float), Equals(Item(Item(Local("x"), "a"), 1), 1.5), Is(Item(Item(Local("x"), "a"), 0), None)]
+    guards = [
+        TypeIs(Item(Item(Local("x"), "a"), 1), float),
+        Equals(Item(Item(Local("x"), "a"), 1), 1.5),
+        Is(Item(Item(Local("x"), "a"), 0), None),
+    ]
     good, bad = GuardSet(guards[:2]).native(("x",)), GuardSet(guards).native(("x",))
     before = [sys.getrefcount(item) for item in held]
     for _ in range(1000):

@@ -350,3 +350,29 @@ def test_division_by_zero_in_sizes(store):
         assert run(-2) == (-4,)
         with pytest.raises(ZeroDivisionError):
             run(0)
+
+
+@pytest.mark.parametrize("make", [bind, bind_reference])
+def test_a_result_with_other_strides_than_promised_is_laid_out_as_promised(make, store):
+    """The product after the transposition reads by the promised strides."""
+    columns = TensorSpec("float32", (6, 6), (1, 6))
+    steps = (
+        Call("aten::relu", (Slot(0),), {}, (1,), specs=(columns,)),
+        Alloc(2, spec(6, 6)),
+        Call("aten::mm.out", (Slot(1), Slot(1)), {"out": Slot(2)}),
+    )
+    plan = Plan("promise", 3, (TensorInput(0, spec(6, 6)),), (SlotOutput(1), SlotOutput(2)), steps)
+    x = torch.randn(6, 6)
+    relu, product_ = make(plan, [], store)(x)
+    assert relu.stride() == (1, 6) and torch.equal(relu, x.relu())
+    torch.testing.assert_close(product_, x.relu() @ x.relu())
+
+
+@pytest.mark.parametrize("make", [bind, bind_reference])
+@pytest.mark.parametrize("promised", [TensorSpec("float32", (6, 5), (5, 1)), TensorSpec("float64", (6, 6), (6, 1))])
+def test_a_result_of_another_size_or_type_than_promised_is_an_error(make, promised, store):
+    plan = Plan("promise", 2, (TensorInput(0, spec(6, 6)),), (SlotOutput(1),), (Call("aten::relu", (Slot(0),), {}, (1,), specs=(promised,)),))
+    run = make(plan, [], store)
+    for _ in range(2):
+        with pytest.raises(PlanInputError, match="RC056"):
+            run(torch.randn(6, 6))

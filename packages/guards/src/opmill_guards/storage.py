@@ -16,7 +16,8 @@ def keys_of(value: Any) -> list[Any]:
 
 def length_of(value: Any) -> int | None:
     """``len`` of the builtin storage, None for anything else."""
-    for builtin in (tuple, list, dict, set, frozenset, deque, MappingProxyType):
+    builtins: tuple[Any, ...] = (tuple, list, dict, set, frozenset, deque, MappingProxyType)
+    for builtin in builtins:
         if isinstance(value, builtin):
-            return int(builtin.__len__(value))  # type: ignore[attr-defined]
+            return int(builtin.__len__(value))
     return None

@@ -12,6 +12,7 @@ from ..source import Attr, InstanceDict, Item, Pinned, Source, TypeOf
 TABLES = ("_parameters", "_buffers", "_modules")
 HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 _HEAP_TYPE = 1 << 9
+_GENERIC: Any = object.__dict__["__getattribute__"]
 
 
 class Uncovered(Exception):
@@ -85,7 +86,7 @@ class Coverage:
         module = self._module_of(source.base)
         exact, own, name = type(module), vars(module), source.name
         on_class, attribute = _class_attribute(exact, name)
-        if exact.__getattribute__ is not object.__getattribute__ or (on_class and hasattr(type(attribute), "__set__")):
+        if _class_attribute(exact, "__getattribute__")[1] is not _GENERIC or (on_class and hasattr(type(attribute), "__set__")):
             raise Uncovered
         if name in own:
             return own[name]

@@ -11,7 +11,17 @@ from ..guard import SizeRelation
 from ..source import Source
 from .kind import Builder, Kind, Read
 
-_NAMES = {"Max": max, "Min": min, "max": max, "min": min, "abs": abs, "math": math, "floor": math.floor, "ceiling": math.ceil, "ceil": math.ceil}
+_NAMES = {
+    "Max": max,
+    "Min": min,
+    "max": max,
+    "min": min,
+    "abs": abs,
+    "math": math,
+    "floor": math.floor,
+    "ceiling": math.ceil,
+    "ceil": math.ceil,
+}
 
 
 @lru_cache(maxsize=1024)

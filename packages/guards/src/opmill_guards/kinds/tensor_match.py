@@ -22,23 +22,24 @@ def dispatch_keys(tensor: Any) -> int:
     return int(torch._C._dispatch_keys(tensor).raw_repr())
 
 
-def _differences(guard: TensorMatch, value: Any) -> dict[str, tuple[Any, Any]]:
-    if type(value) is not guard.type:
-        return {"type": (guard.type.__qualname__, type(value).__qualname__)}
+def _differences(guard: TensorMatch, tensor: Any) -> dict[str, tuple[Any, Any]]:
+    exact: Any = type(tensor)
+    if exact is not guard.type:
+        return {"type": (guard.type.__qualname__, exact.__qualname__)}
     found: dict[str, tuple[Any, Any]] = {}
     for name in ("dtype", "device", "layout"):
-        if getattr(guard, name) != getattr(value, name):
-            found[name] = getattr(guard, name), getattr(value, name)
+        if getattr(guard, name) != getattr(tensor, name):
+            found[name] = getattr(guard, name), getattr(tensor, name)
     if "layout" in found:
         return found  # not every layout has strides to ask for
-    if not _dims(guard.sizes, tuple(value.shape)):
-        found["sizes"] = guard.sizes, tuple(value.shape)
-    if guard.strides is not None and not _dims(guard.strides, tuple(value.stride())):
-        found["strides"] = guard.strides, tuple(value.stride())
-    if guard.requires_grad is not None and value.requires_grad != guard.requires_grad:
-        found["requires_grad"] = guard.requires_grad, value.requires_grad
-    if guard.dispatch_keys is not None and dispatch_keys(value) != guard.dispatch_keys:
-        found["dispatch_keys"] = hex(guard.dispatch_keys), hex(dispatch_keys(value))
+    if not _dims(guard.sizes, tuple(tensor.shape)):
+        found["sizes"] = guard.sizes, tuple(tensor.shape)
+    if guard.strides is not None and not _dims(guard.strides, tuple(tensor.stride())):
+        found["strides"] = guard.strides, tuple(tensor.stride())
+    if guard.requires_grad is not None and tensor.requires_grad != guard.requires_grad:
+        found["requires_grad"] = guard.requires_grad, tensor.requires_grad
+    if guard.dispatch_keys is not None and dispatch_keys(tensor) != guard.dispatch_keys:
+        found["dispatch_keys"] = hex(guard.dispatch_keys), hex(dispatch_keys(tensor))
     return found
 
 

@@ -26,6 +26,7 @@ from ..plan.model import (
     SizeOutput,
     SlotOutput,
     TensorInput,
+    TensorSpec,
     View,
 )
 from ..plan.verify import SIZES, args_of, slots_in
@@ -167,11 +168,10 @@ def _inputs(state: _Lowering) -> tuple[tuple[int, int, int, int], ...]:
             state.place(
                 item.slot, HELD if item.held else INPUT, item.spec.dtype, item.spec.sizes, item.spec.strides, where[item.slot], label
             )
-    for item in state.plan.constants:
-        spec = item.spec
-        state.place(
-            item.slot, CONSTANT, spec.dtype, spec.sizes, spec.strides, -1, f"constant of slot {item.slot}", constant=load_constant(item)
-        )
+    for constant in state.plan.constants:
+        spec = constant.spec
+        label = f"constant of slot {constant.slot}"
+        state.place(constant.slot, CONSTANT, spec.dtype, spec.sizes, spec.strides, -1, label, constant=load_constant(constant))
     return tuple(key)
 
 
@@ -212,19 +212,22 @@ def _call(state: _Lowering, step: Call, _: Sequence[int]) -> None:
         state.slots[state.slot(slot)][7] |= _SHARES_VERSION
     slots = tuple(state.slot(slot) for slot in python.slots)
     values = tuple(state.ready(size) for size in python.sizes)
-    results = []
-    for index in step.results:
-        if index is None:
-            results.append(-1)
-            continue
-        row = [RESULT, -1, None, None, -1, -1, len(state.slots), 0, None]
-        results.append(state.define(index, f"slot {index}, a result of {step.op}", row))
-    name, _, overload_name = step.op.partition(".")
+    specs = step.specs or (None,) * len(step.results)
+    results = [-1 if index is None else _result(state, step, index, spec) for index, spec in zip(step.results, specs, strict=True)]
+    name, overload_name = step.op.partition(".")[::2]
     state.steps.append((CALL, len(state.calls)))
     make = _Constant(python.function)
     state.calls.append(
         (name, overload_name, route.kind, route.cells, tuple(results), route.returns, tensors, route.shim, route.blas, make, slots, values)
     )
+
+
+def _result(state: _Lowering, step: Call, index: int, spec: TensorSpec | None) -> int:
+    """The slot of a result; what is known of it from the start is checked when it arrives."""
+    label = f"slot {index}, a result of {step.op}"
+    if spec is not None and not state.is_late([state.value(size) for size in (*spec.sizes, *spec.strides)]):
+        return state.place(index, RESULT, spec.dtype, spec.sizes, spec.strides, -1, label)
+    return state.define(index, label, [RESULT, -1, None, None, -1, -1, len(state.slots), 0, None])
 
 
 class _Constant:

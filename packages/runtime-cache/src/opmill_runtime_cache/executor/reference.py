@@ -27,6 +27,7 @@ from ..plan.model import (
     SizeOutput,
     SlotOutput,
     TensorInput,
+    TensorSpec,
     View,
 )
 from ..plan.verify import ALIGNMENT, verify
@@ -113,7 +114,7 @@ class _Run:
         offset = self.size(step.offset)
         if offset % ALIGNMENT or offset + span(sizes, strides) * dtype.itemsize > self.arena.numel():
             raise BindError("RC037", what=f"slot {step.slot} at byte {offset} does not fit the arena of {self.arena.numel()} bytes")
-        self.slots[step.slot] = over(self.arena, dtype, sizes, strides, self.arena.storage_offset() + offset)
+        self.slots[step.slot] = over(self.arena, dtype, sizes, strides, int(self.arena.storage_offset()) + offset)
 
     def view(self, step: View, _: int) -> None:
         base = self.slots[step.base]
@@ -125,7 +126,9 @@ class _Run:
                 base.as_strided(sizes, strides, start) if dtype == base.dtype else base.view(dtype).as_strided(sizes, strides, start)
             )
         else:
-            self.slots[step.slot] = over(base, dtype, sizes, strides, base.storage_offset() * base.dtype.itemsize + offset * dtype.itemsize)
+            self.slots[step.slot] = over(
+                base, dtype, sizes, strides, int(base.storage_offset()) * base.dtype.itemsize + offset * dtype.itemsize
+            )
 
     def launch(self, step: Launch, _: int) -> None:
         pointers = (ctypes.c_void_p * max(1, len(step.slots)))(*(self.slots[slot].data_ptr() for slot in step.slots))
@@ -140,9 +143,20 @@ class _Run:
     def call(self, step: Call, number: int) -> None:
         call = self.executable.calls[number]
         results = call.function(*(self.slots[slot] for slot in call.slots), *self.sizes(call.sizes))
-        for slot, tensor in zip(step.results, results, strict=True):
+        specs = step.specs or (None,) * len(step.results)
+        for slot, tensor, spec in zip(step.results, results, specs, strict=True):
             if slot is not None:
-                self.slots[slot] = tensor
+                self.slots[slot] = tensor if spec is None else self.promised(step, tensor, spec)
+
+    def promised(self, step: Call, tensor: torch.Tensor, spec: TensorSpec) -> torch.Tensor:
+        """The tensor as the plan's other steps assume it. Raises PlanInputError (RC056) for another type or size."""
+        sizes, strides = self.sizes(spec.sizes), self.sizes(spec.strides)
+        if tensor.dtype != dtype_of(spec.dtype) or list(tensor.shape) != sizes:
+            found = f"{tensor.dtype}{list(tensor.shape)}"
+            raise PlanInputError("RC056", what=f"{step.op} returned {found}", why=f"the plan was compiled for {spec.dtype}{sizes}")
+        if tensor.numel() == 0 or all(n == 1 or a == b for n, a, b in zip(sizes, tensor.stride(), strides, strict=True)):
+            return tensor
+        return torch.empty_strided(sizes, strides, dtype=tensor.dtype, device=tensor.device).copy_(tensor)
 
     def free(self, step: Free, _: int) -> None:
         for slot in step.slots:

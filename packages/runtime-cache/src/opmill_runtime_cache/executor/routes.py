@@ -129,7 +129,7 @@ def _shim_cell(letter: str, arg: Arg, argument: Any, writer: "_Cells") -> tuple[
         # The shims turn a Scalar into a double: an integer one would change the result's type.
         if not (type(arg) is Literal and type(arg.value) is float) and not (type(arg) is Literal and argument.name in ("alpha", "beta")):
             raise _Unsupported
-        if type(arg.value) is bool or abs(arg.value) != 1 and type(arg.value) is not float:
+        if type(arg.value) is bool or (abs(arg.value) != 1 and type(arg.value) is not float):
             raise _Unsupported
         return (WORD, bits(float(arg.value)))
     cell = writer.cell(arg, argument.type, str(argument.real_type))

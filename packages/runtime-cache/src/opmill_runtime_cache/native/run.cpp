@@ -54,6 +54,7 @@ class Run {
   bool call(int number);
   bool call_python(CallInfo& call);
   bool take_results(const CallInfo& call, const std::vector<Handle>& results);
+  bool keep_promise(int slot);
   bool item(int value, int slot);
   bool arithmetic(int value);
   bool gemm(const CallInfo& call, const Gemm& gemm);
@@ -221,12 +222,48 @@ bool Run::take_results(const CallInfo& call, const std::vector<Handle>& results)
       continue;
     }
     own(slot, results[i]);
+    if (program_.slots[slot].known && !keep_promise(slot)) {
+      for (size_t rest = i + 1; rest < results.size(); rest++)
+        if (results[rest]) api.delete_handle(results[rest]);
+      return false;
+    }
     int32_t code = -1;
     int64_t dim = 0;
     if (!program_.slots[slot].wants_data) continue;
-    if (api.get_dim(results[i], &dim) == 0 && api.get_dtype(results[i], &code) == 0) slots_[slot].dtype = dtype_index(code);
-    api.get_data_ptr(results[i], &slots_[slot].data);
+    const Handle handle = slots_[slot].handle;
+    if (api.get_dim(handle, &dim) == 0 && api.get_dtype(handle, &code) == 0) slots_[slot].dtype = dtype_index(code);
+    api.get_data_ptr(handle, &slots_[slot].data);
   }
+  return true;
+}
+
+// Fake kernels promise strides that real ones do not always keep: what follows relies on the promise, so such a result is copied.
+bool Run::keep_promise(int slot) {
+  SlotState& state = slots_[slot];
+  int64_t dim = 0, *sizes = nullptr, *strides = nullptr;
+  const auto &want_sizes = instance_.sizes[slot], &want_strides = instance_.strides[slot];
+  const bool strided = api.get_dim(state.handle, &dim) == 0 && api.get_sizes(state.handle, &sizes) == 0 && api.get_strides(state.handle, &strides) == 0;
+  bool same = strided && dim == static_cast<int64_t>(want_sizes.size()), empty = false;
+  for (int64_t i = 0; same && i < dim; i++) same = sizes[i] == want_sizes[i], empty |= sizes[i] == 0;
+  if (const std::string difference = differs(slot, state.handle); difference.empty()) return true;
+  else if (!same) return fail(nullptr, "RC056", program_.labels[slot] + " is " + difference);
+  const SlotInfo& info = program_.slots[slot];
+  int32_t code = 0;
+  if (api.get_dtype(state.handle, &code) || code != dtype_code[info.dtype])
+    return fail(nullptr, "RC056", program_.labels[slot] + " is of another element type than the plan was compiled for");
+  Handle copy = nullptr;
+  if (api.empty_strided(dim, want_sizes.data(), want_strides.data(), code, 0, 0, &copy)) return fail(nullptr, "RC039", "torch cannot allocate " + program_.labels[slot]);
+  const std::vector<Cell> cells = {{CellKind::tensor, 0, 0, {}, {}}, {CellKind::tensor, 0, 1, {}, {}}, {CellKind::word, 0, -1, {}, {}}};
+  const Handle tensors[2] = {copy, state.handle};
+  std::vector<Handle> results;
+  const bool copied = call_dispatcher("aten::copy_", "", cells, {0}, {tensors, nullptr}, &results);
+  for (Handle handle : results) api.delete_handle(handle);
+  if (!copied) {
+    api.delete_handle(copy);
+    return fail(nullptr, "RC056", program_.labels[slot] + " cannot be copied into the strides that the plan was compiled for");
+  }
+  api.delete_handle(state.handle);
+  state.handle = copy;
   return true;
 }
 
@@ -311,7 +348,7 @@ bool Run::step(const Step& step) {
     case StepKind::item: return item(step.a, step.b);
     case StepKind::size_of:
       if (!slots_[step.b].handle || api.get_size(slots_[step.b].handle, step.c, &instance_.values[step.a]))
-        return fail(nullptr, "RC045", program_.labels[step.b] + " has no dimension " + std::to_string(step.c));
+        return fail(nullptr, "RC056", program_.labels[step.b] + " has no dimension " + std::to_string(step.c));
       return true;
   }
   return false;

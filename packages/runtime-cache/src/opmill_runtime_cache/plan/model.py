@@ -10,7 +10,7 @@ Sizes, strides and offsets are *size expressions*: an ``int``, or a ``str`` in P
 
 from __future__ import annotations
 
-from typing import Union
+from typing import Union, final
 
 import msgspec
 
@@ -27,6 +27,7 @@ class _Data(msgspec.Struct, frozen=True, omit_defaults=True, array_like=False):
     pass
 
 
+@final
 class TensorSpec(_Data, frozen=True):
     """What a plan assumes of a tensor: element type, sizes, strides (elements) and device (``"cpu"``, ``"cuda:0"``)."""
 
@@ -36,6 +37,7 @@ class TensorSpec(_Data, frozen=True):
     device: str = "cpu"
 
 
+@final
 class TensorInput(_Data, frozen=True, tag="tensor"):
     """An input tensor. ``held`` inputs (parameters, buffers) are given once, when the plan is bound; the executor keeps
     the tensor object and reads its data pointer anew at each call. Others are passed with each call, in order."""
@@ -46,6 +48,7 @@ class TensorInput(_Data, frozen=True, tag="tensor"):
     name: str = ""
 
 
+@final
 class SizeInput(_Data, frozen=True, tag="size"):
     """An integer passed with each call, bound to ``symbol``."""
 
@@ -53,6 +56,7 @@ class SizeInput(_Data, frozen=True, tag="size"):
     name: str = ""
 
 
+@final
 class SizeOf(_Data, frozen=True):
     """Binds ``symbol`` to the size of dimension ``dim`` of the tensor in ``slot`` before the first step."""
 
@@ -61,6 +65,7 @@ class SizeOf(_Data, frozen=True):
     dim: int
 
 
+@final
 class Constant(_Data, frozen=True):
     """A tensor that belongs to the graph itself: raw contiguous bytes, loaded into ``slot`` when the plan is bound."""
 
@@ -69,6 +74,7 @@ class Constant(_Data, frozen=True):
     data: bytes
 
 
+@final
 class KernelRef(_Data, frozen=True):
     """A generated kernel: the artifact ``(artifact_kind, key)`` of the store, and the entry in it.
 
@@ -87,28 +93,33 @@ class KernelRef(_Data, frozen=True):
 # ---- arguments of operator calls -----------------------------------------------------------------------------------
 
 
+@final
 class Slot(_Data, frozen=True, tag="slot"):
     """The tensor in a slot."""
 
     index: int
 
 
+@final
 class Expr(_Data, frozen=True, tag="expr"):
     """The value of a size expression."""
 
     value: Size
 
 
+@final
 class ListArg(_Data, frozen=True, tag="list"):
-    items: tuple["Arg", ...]
+    items: tuple[Arg, ...]
 
 
+@final
 class Literal(_Data, frozen=True, tag="literal"):
     """A constant: None, bool, int, float or str. Floats keep their bits (infinities, NaN, signed zero)."""
 
-    value: Union[None, bool, int, float, str]
+    value: Union[bool, int, float, str, None]
 
 
+@final
 class Named(_Data, frozen=True, tag="named"):
     """A torch object by kind and name: ``("dtype", "float32")``, ``("device", "cpu")``, ``("layout", "strided")``,
     ``("memory_format", "channels_last")``."""
@@ -117,6 +128,7 @@ class Named(_Data, frozen=True, tag="named"):
     name: str
 
 
+@final
 class ComplexArg(_Data, frozen=True, tag="complex"):
     real: float
     imag: float
@@ -128,6 +140,7 @@ Arg = Union[Slot, Expr, ListArg, Literal, Named, ComplexArg]
 # ---- steps ---------------------------------------------------------------------------------------------------------
 
 
+@final
 class Alloc(_Data, frozen=True, tag="alloc"):
     """Puts an uninitialised tensor into ``slot``: at byte ``offset`` of the call's arena, or, where ``offset`` is None, a
     fresh tensor from torch's allocator (for what outlives the call)."""
@@ -138,6 +151,7 @@ class Alloc(_Data, frozen=True, tag="alloc"):
     origin: str = ""
 
 
+@final
 class View(_Data, frozen=True, tag="view"):
     """Puts a view of ``base``'s storage into ``slot``; ``offset`` (elements) counts from ``base``'s own storage offset.
     ``dtype`` None keeps the base's."""
@@ -150,6 +164,7 @@ class View(_Data, frozen=True, tag="view"):
     dtype: str | None = None
 
 
+@final
 class Launch(_Data, frozen=True, tag="launch"):
     """Runs a kernel on the data pointers of ``slots`` and the values of ``sizes``.
 
@@ -164,25 +179,32 @@ class Launch(_Data, frozen=True, tag="launch"):
     origin: str = ""
 
 
+@final
 class Call(_Data, frozen=True, tag="call"):
     """Calls torch operator ``op`` (``"aten::addmm.out"``, ``"aten::convolution"``) through the dispatcher.
 
     ``results`` name the slots that take the returned tensors; None drops one. Out variants return into slots given as
-    arguments, so their ``results`` are empty. A returned list of tensors is flattened in order."""
+    arguments, so their ``results`` are empty. A returned list of tensors is flattened in order.
+
+    ``specs``, where given, has an entry for each of ``results``: what the plan's other steps assume of that tensor. A result with other
+    strides is copied into those; one of another type or size is an error. None: nothing is assumed."""
 
     op: str
     args: tuple[Arg, ...]
     kwargs: dict[str, Arg] = {}
     results: tuple[int | None, ...] = ()
     origin: str = ""
+    specs: tuple[TensorSpec | None, ...] = ()
 
 
+@final
 class Free(_Data, frozen=True, tag="free"):
     """Drops the references that the slots hold."""
 
     slots: tuple[int, ...]
 
 
+@final
 class Check(_Data, frozen=True, tag="check"):
     """Raises ``error`` with ``message`` unless ``condition`` (a size expression) is non-zero."""
 
@@ -191,6 +213,7 @@ class Check(_Data, frozen=True, tag="check"):
     error: str = "RuntimeError"
 
 
+@final
 class Define(_Data, frozen=True, tag="define"):
     """Binds ``symbol`` to the value of a size expression."""
 
@@ -198,6 +221,7 @@ class Define(_Data, frozen=True, tag="define"):
     value: Size
 
 
+@final
 class Item(_Data, frozen=True, tag="item"):
     """Binds ``symbol`` to the value of the one-element integer or bool tensor in ``slot``."""
 
@@ -205,6 +229,7 @@ class Item(_Data, frozen=True, tag="item"):
     slot: int
 
 
+@final
 class SizeOfStep(_Data, frozen=True, tag="sizeof"):
     """Binds ``symbol`` to a size known only now (the result of ``nonzero``, say)."""
 
@@ -219,18 +244,21 @@ Step = Union[Alloc, View, Launch, Call, Free, Check, Define, Item, SizeOfStep]
 # ---- outputs -------------------------------------------------------------------------------------------------------
 
 
+@final
 class SlotOutput(_Data, frozen=True, tag="slot"):
     """The tensor in a slot."""
 
     slot: int
 
 
+@final
 class SizeOutput(_Data, frozen=True, tag="size"):
     """The value of a size expression, as an int."""
 
     value: Size
 
 
+@final
 class NoneOutput(_Data, frozen=True, tag="none"):
     pass
 
@@ -238,6 +266,7 @@ class NoneOutput(_Data, frozen=True, tag="none"):
 Output = Union[SlotOutput, SizeOutput, NoneOutput]
 
 
+@final
 class Plan(_Data, frozen=True):
     """A compiled graph. ``arena`` is the size in bytes of the block that ``Alloc`` offsets count from; offsets are multiples of
     64. ``inputs`` lists held tensors and call inputs together; a call passes those not held, in order."""

@@ -51,7 +51,7 @@ _ORIGIN = re.compile(r"[^\s\x00-\x1f\x7f\x85\u2028\u2029](?:[^\x00-\x1f\x7f\x85\
 
 
 def _size(size: Size) -> str:
-    if type(size) is int:
+    if isinstance(size, int):
         return str(size)
     bare = _BARE_SIZE.fullmatch(size) and _reads_back(size)
     return size if bare else repr(size)
@@ -118,6 +118,8 @@ def _call(step: Call) -> str:
     arguments = [repr(step.op), *map(_arg, step.args)]
     if step.kwargs:
         arguments.append("**{" + _many(f"{name!r}: {_arg(arg)}" for name, arg in step.kwargs.items()) + "}")
+    if step.specs:
+        arguments.append(f"specs=[{_many('None' if spec is None else _spec(spec) for spec in step.specs)}]")
     results = _many("_" if slot is None else f"t{slot}" for slot in step.results)
     return (f"[{results}] = " if step.results else "") + f"call({_many(arguments)})"
 
@@ -308,13 +310,20 @@ def _read_call(line: _Line) -> Call:
     if isinstance(line.spread, ast.Dict):
         kwargs = {ast.literal_eval(k): line.arg(v) for k, v in zip(line.spread.keys, line.spread.values, strict=True) if k is not None}
     results = tuple(None if name == "_" else _numbered("t", name) for name in line.targets)
-    return Call(ast.literal_eval(line.args[0]), tuple(map(line.arg, line.args[1:])), kwargs, results, line.origin)
+    listed = line.options.get("specs")
+    specs = tuple(line.spec(node) if isinstance(node, ast.Call) else None for node in listed.elts) if isinstance(listed, ast.List) else ()
+    return Call(ast.literal_eval(line.args[0]), tuple(map(line.arg, line.args[1:])), kwargs, results, line.origin, specs)
 
 
 def _read_output(line: _Line, node: ast.expr) -> Output:
     if isinstance(node, ast.Constant):
         return NoneOutput()
     return SizeOutput(line.size(node.args[0])) if isinstance(node, ast.Call) else SlotOutput(line.slot(node))
+
+
+def _read_kernel(line: _Line) -> KernelRef:
+    kind, artifact_kind, key, entry = map(ast.literal_eval, line.args)
+    return KernelRef(kind, artifact_kind, key, entry, line.literal("meta", {}))
 
 
 _LINES: dict[str, tuple[str, Callable[[_Line], Any]]] = {
@@ -330,7 +339,7 @@ _LINES: dict[str, tuple[str, Callable[[_Line], Any]]] = {
         "constants",
         lambda line: Constant(_numbered("t", line.targets[0]), line.spec(line.args[0]), bytes.fromhex(ast.literal_eval(line.args[1]))),
     ),
-    "kernel": ("kernels", lambda line: KernelRef(*map(ast.literal_eval, line.args), meta=line.literal("meta", {}))),
+    "kernel": ("kernels", _read_kernel),
     "alloc": ("steps", _read_alloc),
     "view": ("steps", _read_view),
     "launch": ("steps", _read_launch),
@@ -359,4 +368,5 @@ def parse(text: str) -> Plan:
             ) from None
     if not reader.head or reader.outputs is None:
         raise PlanFormatError("RC004", what="the text is not a whole plan", why="it lacks plan(...) or output(...)")
-    return Plan(**reader.head, **{name: tuple(items) for name, items in reader.parts.items()}, outputs=reader.outputs)
+    parts: dict[str, Any] = {name: tuple(items) for name, items in reader.parts.items()}
+    return Plan(**reader.head, **parts, outputs=reader.outputs)

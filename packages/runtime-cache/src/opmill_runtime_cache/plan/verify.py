@@ -10,6 +10,7 @@ from .model import (
     Arg,
     Call,
     Check,
+    Constant,
     Define,
     Expr,
     Free,
@@ -97,7 +98,10 @@ SIZES: dict[type, Callable[..., tuple[Size, ...]]] = {
     Alloc: lambda s: (*_spec_sizes(s.spec), *(() if s.offset is None else (s.offset,))),
     View: lambda s: (*s.sizes, *s.strides, s.offset),
     Launch: lambda s: s.sizes,
-    Call: lambda s: tuple(size for arg in args_of(s) for size in sizes_in(arg)),
+    Call: lambda s: (
+        *(size for arg in args_of(s) for size in sizes_in(arg)),
+        *(size for spec in s.specs if spec is not None for size in _spec_sizes(spec)),
+    ),
     Free: lambda s: (),
     Check: lambda s: (s.condition,),
     Define: lambda s: (s.value,),
@@ -165,6 +169,14 @@ def _launch(step: Launch, state: _State) -> Iterator[tuple[str, str]]:
             yield "RC020", f"written position {position} is not among the launch's {len(step.slots)} slots"
 
 
+def _call(step: Call, state: _State) -> Iterator[tuple[str, str]]:
+    if step.specs and len(step.specs) != len(step.results):
+        yield "RC026", f"{len(step.specs)} specs for {len(step.results)} results"
+    for spec in step.specs:
+        if spec is not None:
+            yield from _known_spec(spec)
+
+
 def _symbol(step: Define | Item | SizeOfStep, state: _State) -> Iterator[tuple[str, str]]:
     if not step.symbol.isidentifier():
         yield "RC021", f"{step.symbol!r} is not a name"
@@ -186,6 +198,7 @@ LAWS: tuple[tuple[type | None, Law], ...] = (
     (Alloc, _alloc),
     (View, _view),
     (Launch, _launch),
+    (Call, _call),
     (Free, _free),
     (Define, _symbol),
     (Item, _symbol),
@@ -213,15 +226,15 @@ def _header(plan: Plan, state: _State) -> Iterator[tuple[str, str, str]]:
             if item.symbol in state.symbols:
                 yield "RC022", "inputs", f"symbol {item.symbol!r} is defined twice"
             state.symbols.add(item.symbol)
-    tensors = [item for item in (*plan.inputs, *plan.constants) if type(item) is not SizeInput]
-    for item in tensors:
-        where = f"{type(item).__name__} of slot {item.slot}"
-        if not 0 <= item.slot < plan.slots:
-            yield "RC016", where, f"slot {item.slot} is not among the plan's {plan.slots}"
-        if item.slot in state.live:
-            yield "RC017", where, f"slot {item.slot} is defined again"
-        state.live.add(item.slot)
-        yield from ((code, where, what) for code, what in _known_spec(item.spec))
+    tensors: list[TensorInput | Constant] = [*(item for item in plan.inputs if type(item) is TensorInput), *plan.constants]
+    for tensor in tensors:
+        where = f"{type(tensor).__name__} of slot {tensor.slot}"
+        if not 0 <= tensor.slot < plan.slots:
+            yield "RC016", where, f"slot {tensor.slot} is not among the plan's {plan.slots}"
+        if tensor.slot in state.live:
+            yield "RC017", where, f"slot {tensor.slot} is defined again"
+        state.live.add(tensor.slot)
+        yield from ((code, where, what) for code, what in _known_spec(tensor.spec))
     inputs = {item.slot: item for item in plan.inputs if type(item) is TensorInput}
     for binding in plan.bindings:
         where = f"binding of {binding.symbol!r}"
@@ -231,9 +244,9 @@ def _header(plan: Plan, state: _State) -> Iterator[tuple[str, str, str]]:
         if binding.symbol in state.symbols:
             yield "RC022", where, f"symbol {binding.symbol!r} is defined twice"
         state.symbols.add(binding.symbol)
-    for item in tensors:
-        where = f"{type(item).__name__} of slot {item.slot}"
-        yield from ((code, where, what) for code, what in _known_sizes(_spec_sizes(item.spec), state.symbols))
+    for tensor in tensors:
+        where = f"{type(tensor).__name__} of slot {tensor.slot}"
+        yield from ((code, where, what) for code, what in _known_sizes(_spec_sizes(tensor.spec), state.symbols))
     yield from ((code, "arena", what) for code, what in _known_sizes((plan.arena,), state.symbols))
 
 
@@ -247,7 +260,7 @@ def _apply(step: Step, state: _State) -> None:
         state.freed.discard(slot)
         in_arena = (type(step) is Alloc and step.offset is not None) or (type(step) is View and step.base in state.arena)
         (state.arena.add if in_arena else state.arena.discard)(slot)
-    if type(step) in (Define, Item, SizeOfStep):
+    if type(step) is Define or type(step) is Item or type(step) is SizeOfStep:
         state.symbols.add(step.symbol)
 
 

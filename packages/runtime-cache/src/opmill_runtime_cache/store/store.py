@@ -9,7 +9,6 @@ import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeVar
 
 import filelock
 import platformdirs
@@ -19,8 +18,6 @@ from .directory import Damaged, Directory
 from .keys import check_name
 
 DEFAULT_MAX_BYTES = 4 << 30
-
-_T = TypeVar("_T")
 
 
 class Store:
@@ -80,7 +77,7 @@ class Store:
         check_name(kind, key)
         for directory in (self._directory(), self._spare):
             if directory is not None:
-                _or_none(lambda d=directory: d.remove(kind, key))
+                _without_error(directory.remove, kind, key)
 
     @contextmanager
     def lock(self, kind: str, key: str) -> Iterator[None]:
@@ -108,7 +105,6 @@ class Store:
 
     def _find(self, kind: str, key: str) -> tuple[Directory, memoryview | None]:
         check_name(kind, key)
-        directory = self._main
         for directory in (self._directory(), self._spare):
             if directory is None:
                 continue
@@ -151,11 +147,11 @@ class Store:
             warnings.warn(message, StoreWarning, stacklevel=4)
 
 
-def _or_none(action: Callable[[], _T]) -> _T | None:
+def _without_error(action: Callable[[str, str], None], kind: str, key: str) -> None:
     try:
-        return action()
+        action(kind, key)
     except OSError:
-        return None
+        pass
 
 
 def _memory_folder() -> str | None:
