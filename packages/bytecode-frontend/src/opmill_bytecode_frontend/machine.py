@@ -44,6 +44,15 @@ class BreakHere(Exception):
     """The root frame has reached the instruction before which the graph is to end."""
 
 
+def of_module(source: Any) -> bool:
+    """Whether the source starts at a known module: the module tree guard decides by itself which of such facts its evidence implies."""
+    while type(source) is not Pinned:
+        source = getattr(source, "base", None)
+        if source is None:
+            return False
+    return isinstance(source.object, torch.nn.Module)
+
+
 def not_implemented(value: Value | None) -> bool:
     return value is None or (type(value) is ConstantValue and value.value is NotImplemented)
 
@@ -131,14 +140,14 @@ class Interpreter:
     def guard(self, guard: Any) -> None:
         source = guard.source if hasattr(guard, "source") else None
         key = (type(guard), source, getattr(guard, "key", None), getattr(guard, "other", None))
-        where = self.tree_guards if source is not None and self.in_tree(source) else self.guards
+        where = self.tree_guards if source is not None and of_module(source) else self.guards
         where.setdefault(key, guard)
 
     def guard_tensor(self, guard: Any, held: bool) -> None:
         (self.tree_tensors if held else self.tensor_guards).append(guard)
 
     def in_tree(self, source: Any) -> bool:
-        """Whether the source reads a dictionary of a tracked module directly: such facts belong to the module tree guard."""
+        """Whether the source reads a dictionary of a tracked module directly: tensors found there are parts of the graph, no inputs."""
         if type(source) is not Item:
             return False
         base = source.base
@@ -150,7 +159,7 @@ class Interpreter:
         self.modules.setdefault(id(module.obj), module)
 
     def class_source(self, owner: type, name: str, raw: Any) -> Any:
-        if owner.__module__.split(".")[0] in EXEMPT or issubclass(owner, torch.nn.Module):
+        if owner.__module__.split(".")[0] in EXEMPT or issubclass(owner, torch.nn.Module) or name == "__dataclass_fields__":
             return Pinned(raw, f"{owner.__qualname__}.{name}")
         return Item(InstanceDict(Pinned(owner, owner.__qualname__)), name)
 

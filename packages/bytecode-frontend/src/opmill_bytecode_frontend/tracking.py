@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import collections
+import dataclasses
 import enum
 import functools
+import inspect
 import types
 from typing import Any, Callable
 
@@ -12,13 +14,13 @@ import torch
 
 from opmill_fake_tensors.errors import FakeTensorError
 from opmill_guards.guard import Equals, Is, Length, TensorMatch, TypeIs
-from opmill_guards.source import Attr, Item, Pinned
+from opmill_guards.source import Attr, InstanceDict, Item, Pinned
 
 from .values.base import Lazy, Value
 from .values.constant import LITERALS, ConstantValue
 from .values.functions import BuiltinValue, CellValue, MethodValue, PartialValue, function_value
 from .values.mapping import DictValue, SetValue
-from .values.modules import ModuleValue
+from .values.modules import GLOBAL_HOOKS, HOOKS, STORES, ModuleValue
 from .values.objects import ClassValue, ModuleObject, ObjectValue
 from .values.sequence import ListValue, SliceValue, TupleValue
 from .values.tensor import TensorValue
@@ -118,6 +120,24 @@ class EnumValue(ObjectValue):
         return super().generic_getattr(vm, name)
 
 
+class FrozenObject(ObjectValue):
+    """What describes a class or a function and is never changed once made: known by identity, its parts without guards."""
+
+    def read_slot(self, vm: Any, name: str) -> Value:
+        if name not in self.slots:
+            try:
+                value = getattr(self.obj, name)
+            except AttributeError as exc:
+                vm.throw_real(exc)
+            self.slots[name] = vm.wrap(value, Pinned(value, f"{self.source}.{name}"))
+        return self.slots[name]
+
+
+@tracks(dataclasses.Field, inspect.Signature, inspect.Parameter)
+def description(vm: Any, obj: Any, source: Any) -> Value:
+    return FrozenObject(type(obj), obj, by_identity(vm, obj, source) or Pinned(obj, type(obj).__qualname__))
+
+
 @tracks(tuple)
 def tuple_(vm: Any, obj: Any, source: Any) -> Value:
     if source is None or type(source) is Pinned:
@@ -137,8 +157,15 @@ def list_(vm: Any, obj: Any, source: Any) -> Value:
     return ListValue([Lazy(v, Item(source, i)) for i, v in enumerate(obj)], type(obj), source, obj, getattr(obj, "maxlen", None))
 
 
+def keys_are_known(source: Any) -> bool:
+    """Dictionaries whose contents need no guard: fields of a dataclass are fixed when it is made, hooks belong to the module tree."""
+    if type(source) is Pinned:
+        return source.label.endswith("__dataclass_fields__") or source.label in GLOBAL_HOOKS
+    return is_module_table(source) and source.key in HOOKS
+
+
 def dict_items(obj: Any, source: Any, vm: Any) -> dict[Any, Any]:
-    proxy = not isinstance(obj, dict)
+    proxy = not isinstance(obj, dict) or keys_are_known(source)
     if proxy:
         obj = dict(obj)
     items = {}
@@ -150,13 +177,23 @@ def dict_items(obj: Any, source: Any, vm: Any) -> dict[Any, Any]:
     return items
 
 
+def is_module_table(source: Any) -> bool:
+    """Whether the source is one of the dictionaries that a module tree guard watches."""
+    if type(source) is not Item or type(source.base) is not InstanceDict or type(source.base.base) is not Pinned:
+        return False
+    return source.key in STORES + HOOKS and isinstance(source.base.base.object, torch.nn.Module)
+
+
 @tracks(dict, types.MappingProxyType)
 def dict_(vm: Any, obj: Any, source: Any) -> Value:
-    source = by_structure(vm, obj, source)
+    if is_module_table(source):
+        vm.guard(Is(source, obj))  # the path stays: what is found in it is then implied by the module tree
+    else:
+        source = by_structure(vm, obj, source)
     builtin = type(obj) in (dict, collections.OrderedDict, collections.defaultdict, collections.Counter, types.MappingProxyType)
     storage = DictValue(dict_items(obj, source, vm), type(obj) if builtin else dict, source, obj)
     storage.read_only = isinstance(obj, types.MappingProxyType)
-    storage.keys_guarded |= storage.read_only
+    storage.keys_guarded |= storage.read_only or keys_are_known(source)
     if isinstance(obj, collections.defaultdict):
         storage.default = vm.wrap(obj.default_factory, Attr(source, "default_factory"))
     if builtin:

@@ -85,7 +85,7 @@ def collect_guards(vm: Interpreter, entry_state: GlobalState | None) -> list[Any
     guards = list(vm.guards.values())
     if entry_state is not None:
         guards.insert(0, entry_state)
-    if vm.modules:
+    if vm.modules or vm.tree_guards:
         tree = tuple((m.source, m.obj) for m in vm.modules.values())
         guards.append(ModuleTree(tree, tuple(vm.tree_guards.values()), tuple(vm.tree_tensors)))
     guards += vm.tensor_guards
