@@ -149,7 +149,8 @@ class _Builder:
             return
         results = tuple(None if r is None else self._define(r) for r in node.results)
         self.owned |= {r for r in node.results if r is not None and r not in self.escaping}
-        self.steps.append(Call(node.op, args, kwargs, results, node.origin))
+        promised = tuple(None if r is None else spec(self.schedule.buffers[r]) for r in node.results)
+        self.steps.append(Call(node.op, args, kwargs, results, node.origin, promised))
 
     def arg(self, value: object) -> Arg:
         """An argument of an operator call; views are made on the way."""
