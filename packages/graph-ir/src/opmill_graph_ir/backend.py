@@ -14,10 +14,12 @@ from typing import Any
 
 import msgspec
 import torch
+
 from opmill_runtime_cache.errors import RuntimeCacheError
 from opmill_runtime_cache.executor.native import bind
 from opmill_runtime_cache.plan.codec import decode, encode
 from opmill_runtime_cache.plan.model import KernelRef, Plan
+from opmill_runtime_cache.plan.text import render
 from opmill_runtime_cache.store import Store, default_store
 
 from .capture.functionalize import functionalize
@@ -26,8 +28,8 @@ from .errors import GraphError, KernelBuildError
 from .generator.protocol import GROUP, GeneratorOptions, KernelGenerator
 from .loops.ir import LoopKernel
 from .loops.spec import verify_kernel
-from .options import GraphOptions as GraphOptions
 from .ops.lower import lower
+from .options import GraphOptions as GraphOptions
 from .planning.build import build_plan
 from .planning.key import graph_key
 from .planning.operators import lower_to_operators
@@ -129,7 +131,7 @@ def _compile(graph: AtenGraph, options: GraphOptions, store: Store, generators: 
         program.steps = [ExternStep(n) for n in lowered.nodes]  # type: ignore[arg-type]
     with report.step("plan"):
         plan = build_plan("graph", program, plan_memory(program), refs)
-        _show("plan", plan, options)
+        _show("plan", render(plan), options)
     return plan
 
 

@@ -6,12 +6,12 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from random_lowered import Maker, laid_out, run_schedule
+
 from opmill_graph_ir.evaluate import run_lowered
 from opmill_graph_ir.loops.spec import verify_kernel
 from opmill_graph_ir.schedule.memory import plan_memory
 from opmill_graph_ir.schedule.steps import schedule
-
-from random_lowered import Maker, laid_out, run_schedule
 
 
 def _check(seed: int, count: int, fusion: bool) -> None:

@@ -212,7 +212,7 @@ def _reduce_case(name: str, outer: Sequence[Axis], inner: Sequence[Axis], where:
 
 
 _REDUCTIONS = {
-    **{o: (*FLOATS, "int64", "int32") for o in ("sum", "prod", "max", "min")},
+    **dict.fromkeys(("sum", "prod", "max", "min"), (*FLOATS, "int64", "int32")),
     "any": ("bool",),
     "all": ("bool",),
     "xor": ("int64", "bool"),

@@ -18,8 +18,8 @@ Monomial = tuple["Atom", ...]
 
 @dataclass(frozen=True)
 class FloorDiv:
-    numerator: "Index"
-    denominator: "Index"
+    numerator: Index
+    denominator: Index
 
     def __str__(self) -> str:
         return f"({self.numerator})//({self.denominator})"
@@ -27,8 +27,8 @@ class FloorDiv:
 
 @dataclass(frozen=True)
 class Mod:
-    numerator: "Index"
-    denominator: "Index"
+    numerator: Index
+    denominator: Index
 
     def __str__(self) -> str:
         return f"({self.numerator})%({self.denominator})"
@@ -45,7 +45,7 @@ class Index:
 
     terms: tuple[tuple[Monomial, int], ...]
 
-    def __add__(self, other: IndexLike) -> "Index":
+    def __add__(self, other: IndexLike) -> Index:
         added = index(other)
         if not added.terms:
             return self
@@ -59,13 +59,13 @@ class Index:
 
     __radd__ = __add__
 
-    def __neg__(self) -> "Index":
+    def __neg__(self) -> Index:
         return Index(tuple((m, -c) for m, c in self.terms))
 
-    def __sub__(self, other: IndexLike) -> "Index":
+    def __sub__(self, other: IndexLike) -> Index:
         return self + -index(other)
 
-    def __mul__(self, other: IndexLike) -> "Index":
+    def __mul__(self, other: IndexLike) -> Index:
         if (k := other if isinstance(other, int) else other.constant if isinstance(other, Index) else None) is not None:
             return Index(tuple((m, c * k) for m, c in self.terms)) if k else ZERO
         out: dict[Monomial, int] = {}
@@ -104,7 +104,7 @@ class Index:
                 out |= {atom} if isinstance(atom, str) else atom.numerator.symbols | atom.denominator.symbols
         return frozenset(out)
 
-    def substitute(self, values: Mapping[str, IndexLike], extents: Mapping[str, int] | None = None) -> "Index":
+    def substitute(self, values: Mapping[str, IndexLike], extents: Mapping[str, int] | None = None) -> Index:
         """Replaces symbols; ``extents`` (upper bounds of what remains) let divisions simplify."""
         if not self.symbols & values.keys():
             return self
@@ -116,7 +116,7 @@ class Index:
             total = total + product
         return total
 
-    def stride_of(self, axis: str) -> "Index | None":
+    def stride_of(self, axis: str) -> Index | None:
         """What the value grows by when ``axis`` grows by one; None where that is not the same everywhere."""
         stride = ZERO
         for monomial, coefficient in self.terms:

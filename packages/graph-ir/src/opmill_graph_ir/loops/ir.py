@@ -70,8 +70,8 @@ class Load(_Hashed):
     buffer: str
     index: Index
     dtype: str
-    mask: "Expr | None" = None
-    other: "Const | None" = None
+    mask: Expr | None = None
+    other: Const | None = None
 
     __hash__ = _Hashed.__hash__
 
@@ -81,7 +81,7 @@ class Op(_Hashed):
     """A primitive of :mod:`.primitives` applied to operands; ``dtype`` is the result's. ``cast`` converts as torch's ``to`` does."""
 
     name: str
-    args: tuple["Expr", ...]
+    args: tuple[Expr, ...]
     dtype: str
 
     __hash__ = _Hashed.__hash__

@@ -1,8 +1,8 @@
 """The key of a whole graph: equal keys mean that the stored plan does the same as compiling anew.
 
 Everything that compilation looks at is in it: each node with all constants, metadata and sharing of all tensors (parameters by
-metadata alone, since plans hold them; other small tensors by value), options, global modes, versions and the processor. What cannot be named
-soundly (a lambda, a module of the user's) makes the graph uncacheable.
+metadata alone, since plans hold them; other small tensors by value), options, global modes, versions and the processor. What
+cannot be named soundly (a lambda, a module of the user's) makes the graph uncacheable.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from functools import lru_cache
 from typing import Any
 
 import torch
+
 from opmill_runtime_cache import __version__ as runtime_version
 from opmill_runtime_cache.store import key_of
 

@@ -110,7 +110,7 @@ def _worth(producer: Loop, write: Write, users: list[int], program: Program) -> 
     repeats = max(program.size(loop.axes + loop.inner) / numel for loop in loops)  # type: ignore[union-attr]
     if price == 0 and nodes <= 3 and not producer.checks:
         return True
-    if count > 1 and nodes * count > _LARGEST or any(_nodes(loop) + nodes > 4 * _LARGEST for loop in loops):  # type: ignore[arg-type]
+    if (count > 1 and nodes * count > _LARGEST) or any(_nodes(loop) + nodes > 4 * _LARGEST for loop in loops):  # type: ignore[arg-type]
         return False
     if count == 1:
         return repeats <= 1.01 or price <= _CHEAP or (price < EXPENSIVE and repeats <= 4)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from ..loops.index import Index
-from ..loops.ir import LoopKernel, Load
+from ..loops.ir import Load, LoopKernel
 from .rewrite import walk
 from .shape import expressions
 from .steps import KernelStep, Schedule, span

@@ -9,6 +9,7 @@ from ..errors import GraphError
 from ..loops.canonical import BufferUse, canonical
 from ..loops.index import ONE, Index, index
 from ..loops.ir import LoopKernel, Nest
+from ..loops.text import show
 from ..lowered import BufferInfo, Extern, Lowered
 from .dead import remove_dead
 from .emit import emit_nest, outside_reads
@@ -71,7 +72,7 @@ class Schedule:
                 lines.append(f"{step.kernel.name}({', '.join(step.arguments)})   # {step.origin}")
             else:
                 lines.append(f"{', '.join(map(str, step.node.results))} = {step.node.op}(...)   # {step.node.origin}")
-        return "\n".join(lines)
+        return "\n".join([*lines, "", *map(show, self.kernels())])
 
 
 def schedule(lowered: Lowered, *, fusion: bool = True) -> Schedule:

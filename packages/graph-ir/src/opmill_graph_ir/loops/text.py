@@ -1,0 +1,223 @@
+"""Kernels as text, one statement a line, and back: ``parse(show(kernel)) == kernel``.
+
+Expressions are Python expressions: ``add(b0[8*i0 + j0], float32(1.5))``, ``cast.bfloat16(v0)``, ``int64.at(i0)``,
+``b0.where(mask, index, other)`` for a masked load. Floats are written exactly; infinities and NaN in quotes.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+
+from ..errors import GraphError
+from .index import Index, floordiv, index, mod
+from .ir import Axis, Buffer, Check, Const, Expr, IndexValue, Let, Load, LoopKernel, Nest, Op, Phase, Reduction, Ref, Store
+from .primitives import PRIMITIVES
+
+# ---- printing --------------------------------------------------------------------------------------------------------------
+
+
+def show(kernel: LoopKernel) -> str:
+    """The kernel as text."""
+    lines = [f"kernel {kernel.name}({', '.join(kernel.symbols)})"]
+    lines += [f"  {b.role} {b.name}: {b.dtype}[{show_index(b.numel)}]{_comment(b.origin)}" for b in kernel.buffers]
+    for nest in kernel.nests:
+        lines.append(f"nest{_axes(nest.axes)}{_comment(nest.origin)}")
+        for phase in nest.phases:
+            lines.append(f"  phase{_axes(phase.axes)}")
+            lines += [f"    let {let.name} = {show_expr(let.value)}" for let in phase.lets]
+            lines += [f"    check {show_expr(c.condition)}, {c.error!r}, {c.message!r}" for c in phase.checks]
+            lines += [f"    {r.op} {', '.join(r.names)}: {r.dtype} = {show_expr(r.value)}" for r in phase.reductions]
+            lines += [f"    {s.mode} {s.buffer}[{show_index(s.index)}] = {show_expr(s.value)}" for s in phase.stores]
+    return "\n".join(lines) + "\n"
+
+
+def show_index(i: Index) -> str:
+    return str(i)
+
+
+def show_expr(e: Expr) -> str:
+    return _SHOW[type(e)](e)
+
+
+def _axes(axes: tuple[Axis, ...]) -> str:
+    return "".join(f" {a.name}<{show_index(a.extent).replace(' ', '')}" for a in axes)
+
+
+def _comment(text: str) -> str:
+    return f"   # {text}" if text else ""
+
+
+def _show_const(e: Const) -> str:
+    odd = isinstance(e.value, float) and not math.isfinite(e.value)
+    return f"{e.dtype}({str(e.value)!r})" if odd else f"{e.dtype}({e.value!r})"
+
+
+def _show_load(e: Load) -> str:
+    if e.mask is None:
+        return f"{e.buffer}[{show_index(e.index)}]"
+    other = "" if e.other is None else f", {show_expr(e.other)}"
+    return f"{e.buffer}.where({show_expr(e.mask)}, {show_index(e.index)}{other})"
+
+
+def _show_op(e: Op) -> str:
+    typed = "" if e.dtype == _inferred(e.name, e.args) else f".{e.dtype}"
+    return f"{e.name}{typed}({', '.join(map(show_expr, e.args))})"
+
+
+def _inferred(name: str, args: tuple[Expr, ...]) -> str | None:
+    result = PRIMITIVES[name].result if name in PRIMITIVES else "any"
+    return {"bool": "bool", "same": args[-1].dtype if args else None}.get(result)
+
+
+_SHOW = {
+    Const: _show_const,
+    IndexValue: lambda e: f"{e.dtype}.at({show_index(e.index)})",
+    Load: _show_load,
+    Op: _show_op,
+    Ref: lambda e: e.name,
+}
+
+# ---- parsing ---------------------------------------------------------------------------------------------------------------
+
+
+def parse(text: str) -> LoopKernel:
+    """The kernel that ``text`` shows. Raises GraphError GI042 with the line that cannot be read."""
+    parser = _Parser()
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.strip():
+            continue
+        try:
+            parser.line(line)
+        except (SyntaxError, ValueError, KeyError, TypeError, AttributeError) as e:
+            raise GraphError("GI042", f"line {number} of a kernel cannot be read: {line.strip()}", why=str(e)) from e
+    return parser.kernel()
+
+
+class _Parser:
+    def __init__(self) -> None:
+        self.name, self.symbols = "", ()
+        self.buffers: list[Buffer] = []
+        self.dtypes: dict[str, str] = {}
+        self.types: dict[str, str] = {}
+        self.nests: list[tuple[tuple[Axis, ...], list[_Lines], str]] = []
+
+    def kernel(self) -> LoopKernel:
+        nests = tuple(Nest(axes, tuple(p.phase() for p in phases), origin) for axes, phases, origin in self.nests)
+        return LoopKernel(self.name, tuple(self.buffers), nests, self.symbols)
+
+    def line(self, line: str) -> None:
+        head, _, rest = line.strip().partition(" ")
+        if line.startswith("kernel "):
+            self.name, _, symbols = rest.rstrip(")").partition("(")
+            self.symbols = tuple(s for s in symbols.split(", ") if s)
+        elif line.startswith("nest"):
+            rest, _, origin = rest.partition("# ")
+            self.nests.append((self.axes(rest), [], origin.strip()))
+        elif line.startswith("    "):
+            self.statement(head, rest)
+        elif head == "phase":
+            self.nests[-1][1].append(_Lines(self.axes(rest)))
+        else:
+            self.buffer(head, rest)
+
+    def buffer(self, role: str, rest: str) -> None:
+        rest, _, origin = rest.partition("   # ")
+        name, _, kind = rest.partition(": ")
+        dtype, _, numel = kind.partition("[")
+        self.dtypes[name] = dtype
+        self.buffers.append(Buffer(name, dtype, role, self.index(numel.rstrip("]")), origin))  # type: ignore[arg-type]
+
+    def axes(self, text: str) -> tuple[Axis, ...]:
+        return tuple(Axis(name, self.index(extent)) for name, _, extent in (a.partition("<") for a in text.split()))
+
+    def index(self, text: str) -> Index:
+        return self.index_of(ast.parse(text, mode="eval").body)
+
+    def statement(self, head: str, rest: str) -> None:
+        phase = self.nests[-1][1][-1]
+        if head == "let":
+            name, _, value = rest.partition(" = ")
+            expr = self.expr(value)
+            self.types[name] = expr.dtype
+            phase.lets.append(Let(name, expr))
+        elif head == "check":
+            items = ast.parse(f"({rest})", mode="eval").body.elts  # type: ignore[attr-defined]
+            phase.checks.append(Check(self.expr_of(items[0]), items[1].value, items[2].value))
+        elif head in ("set", "add") and "[" in rest.partition(" = ")[0]:
+            target, _, value = rest.partition(" = ")
+            buffer, _, at = target.partition("[")
+            phase.stores.append(Store(buffer, self.index(at.rstrip("]")), self.expr(value), head))  # type: ignore[arg-type]
+        else:
+            left, _, value = rest.partition(" = ")
+            names, _, dtype = left.partition(": ")
+            split = tuple(names.split(", "))
+            phase.reductions.append(Reduction(split, head, self.expr(value), dtype))
+            for k, name in enumerate(split):
+                self.types[name] = "int64" if k and head.startswith("arg") else dtype
+
+    def expr(self, text: str) -> Expr:
+        return self.expr_of(ast.parse(text, mode="eval").body)
+
+    def expr_of(self, node: ast.expr) -> Expr:
+        if isinstance(node, ast.Name):
+            return Ref(node.id, self.types[node.id])
+        if isinstance(node, ast.Subscript):
+            return Load(node.value.id, self.index_of(node.slice), self.dtypes[node.value.id])  # type: ignore[attr-defined]
+        assert isinstance(node, ast.Call)
+        if isinstance(node.func, ast.Attribute):
+            return self.method(node.func.value.id, node.func.attr, node.args)  # type: ignore[attr-defined]
+        name = node.func.id  # type: ignore[attr-defined]
+        if name not in PRIMITIVES:
+            return Const(_constant(node.args[0], name), name)
+        args = tuple(map(self.expr_of, node.args))
+        return Op(name, args, _inferred(name, args) or "")
+
+    def method(self, owner: str, name: str, args: list[ast.expr]) -> Expr:
+        if name == "at":
+            return IndexValue(self.index_of(args[0]), owner)
+        if name == "where":
+            other = self.expr_of(args[2]) if len(args) > 2 else None
+            return Load(owner, self.index_of(args[1]), self.dtypes[owner], self.expr_of(args[0]), other)  # type: ignore[arg-type]
+        return Op(owner, tuple(map(self.expr_of, args)), name)
+
+    def index_of(self, node: ast.expr) -> Index:
+        if isinstance(node, ast.Name):
+            return index(node.id)
+        if isinstance(node, ast.Constant):
+            return index(node.value)  # type: ignore[arg-type]
+        if isinstance(node, ast.UnaryOp):
+            return -self.index_of(node.operand)
+        assert isinstance(node, ast.BinOp)
+        left, right = self.index_of(node.left), self.index_of(node.right)
+        return _BINARY[type(node.op)](left, right)
+
+
+class _Lines:
+    """A phase being read."""
+
+    def __init__(self, axes: tuple[Axis, ...]) -> None:
+        self.axes = axes
+        self.lets: list[Let] = []
+        self.checks: list[Check] = []
+        self.reductions: list[Reduction] = []
+        self.stores: list[Store] = []
+
+    def phase(self) -> Phase:
+        return Phase(self.axes, tuple(self.lets), tuple(self.checks), tuple(self.reductions), tuple(self.stores))
+
+
+def _constant(node: ast.expr, dtype: str) -> bool | int | float:
+    value = ast.literal_eval(node)
+    return float(value) if isinstance(value, str) else value
+
+
+_BINARY = {
+    ast.Add: lambda a, b: a + b,
+    ast.Sub: lambda a, b: a - b,
+    ast.Mult: lambda a, b: a * b,
+    ast.FloorDiv: floordiv,
+    ast.Mod: mod,
+}
+
+__all__ = ["parse", "show", "show_expr", "show_index"]

@@ -1,0 +1,202 @@
+"""The whole way from an FX graph to results, with generated kernels (where a generator is installed) and without."""
+
+import operator
+import warnings
+
+import pytest
+import torch
+
+from opmill_graph_ir.backend import compile_graph, installed_generators
+from opmill_graph_ir.errors import GraphError
+from opmill_graph_ir.options import GraphOptions
+from opmill_runtime_cache.store import Store
+
+F = torch.nn.functional
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    return Store(tmp_path_factory.mktemp("store"))
+
+
+@pytest.fixture(params=["kernels", "operators"])
+def generators(request):
+    if request.param == "operators":
+        return ()
+    if not installed_generators():
+        pytest.skip("no kernel generator is installed")
+    return installed_generators()
+
+
+def compiled(module, inputs, store, generators, **options):
+    gm = module if isinstance(module, torch.fx.GraphModule) else torch.fx.symbolic_trace(module)
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="GI030")
+        return compile_graph(gm, inputs, options=GraphOptions(verify=True, **options), store=store, generators=generators)
+
+
+def same(got, want):
+    assert len(got) == len(want)
+    for g, w in zip(got, want, strict=True):
+        assert g.shape == w.shape and g.stride() == w.stride() and not g.requires_grad
+        torch.testing.assert_close(g, w, rtol=1e-5, atol=1e-5)
+
+
+class Block(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.w = torch.nn.Parameter(torch.randn(16, 24))
+        self.b = torch.nn.Parameter(torch.randn(16))
+        self.g = torch.nn.Parameter(torch.randn(16))
+
+    def forward(self, x, y):
+        h = F.gelu(F.linear(x, self.w, self.b)) + y
+        n = F.layer_norm(h, (16,), self.g, self.b)
+        return torch.softmax(n, -1), n.transpose(0, 1).contiguous(), n.sum(0), h
+
+
+def _softmax_columns(x, y):
+    return torch.softmax(x, 0) * y, (x - x.mean(0, keepdim=True)).abs().amax()
+
+
+def _views(x, y):
+    return x.reshape(4, -1).t() + 1, torch.cat([x, y], 1)[:, 3:9] * 2, F.pad(x, (1, 2)), x[::2].flip(0)
+
+
+def _chains(x, y):
+    a = x + y
+    b = torch.tanh(a)
+    return a, b, b * a + x, b.t() @ a, (a > 0).to(torch.int64).sum(1)
+
+
+def _residual(x, y):
+    for _ in range(6):
+        x = x + F.relu(x * y) / (1 + x.abs().sum(-1, keepdim=True))
+    return (x,)
+
+
+@pytest.mark.parametrize("fusion", [True, False])
+@pytest.mark.parametrize("f", [_softmax_columns, _views, _chains, _residual])
+def test_functions(f, fusion, store, generators):
+    torch.manual_seed(0)
+    inputs = [torch.randn(8, 12), torch.randn(8, 12)]
+    same(compiled(f, inputs, store, generators, fusion=fusion)(*inputs), f(*inputs))
+
+
+def test_module_and_weights_changed_in_place(store, generators):
+    module, inputs = Block(), [torch.randn(8, 24), torch.randn(8, 16)]
+    run = compiled(module, inputs, store, generators)
+    with torch.no_grad():
+        same(run(*inputs), module(*inputs))
+        module.w.mul_(2)
+        same(run(*inputs), module(*inputs))
+
+
+def test_second_time_comes_from_the_store(store, generators):
+    module, inputs = Block(), [torch.randn(5, 24), torch.randn(5, 16)]
+    first, second = compiled(module, inputs, store, generators), compiled(Block(), inputs, store, generators)
+    assert not first.report.cached and second.report.cached
+    fresh = Block()
+    with torch.no_grad():
+        same(compiled(fresh, inputs, store, generators)(*inputs), fresh(*inputs))
+
+
+@pytest.mark.parametrize("change", ["constant", "kwarg", "shape", "dtype", "strides", "same tensor"])
+def test_nothing_stale_comes_from_the_store(change, store, generators):
+    x = torch.randn(6, 6)
+    base = lambda a, b: (torch.clamp(a * 2.0, min=-1.0) + b,)  # noqa: E731
+    other = {
+        "constant": lambda a, b: (torch.clamp(a * 2.0000000000000004e0 * 1.5, min=-1.0) + b,),
+        "kwarg": lambda a, b: (torch.clamp(a * 2.0, max=-1.0) + b,),
+    }.get(change, base)
+    inputs = {
+        "shape": [torch.randn(6, 5), torch.randn(6, 5)],
+        "dtype": [x.double(), x.double()],
+        "strides": [x.t(), torch.randn(6, 6)],
+        "same tensor": [x, x],
+    }.get(change, [x, torch.randn(6, 6)])
+    compiled(base, [x, torch.randn(6, 6)], store, generators)
+    run = compiled(other, inputs, store, generators)
+    assert not run.report.cached
+    same(run(*inputs), other(*inputs))
+
+
+def test_mutation_of_an_input(store, generators):
+    def f(x, y):
+        x.add_(y)
+        x.mul_(2)
+        return (x + 1,)
+
+    inputs = [torch.randn(4, 4), torch.randn(4, 4)]
+    wanted = [t.clone() for t in inputs]
+    want = f(*wanted)
+    got = compiled(f, [t.clone() for t in inputs], store, generators)(*inputs)
+    same(got, want)
+    torch.testing.assert_close(inputs[0], wanted[0])
+
+
+def test_output_that_is_a_view_of_an_input_is_one(store, generators):
+    x = torch.randn(4, 6)
+    [got] = compiled(lambda x: (x.t()[1:],), [x], store, generators)(x)
+    assert got.data_ptr() == x.t()[1:].data_ptr() and got.stride() == (1, 6)
+
+
+def test_results_outlive_later_calls(store, generators):
+    run = compiled(lambda x: (x.exp(), x.exp().sum(0)), [torch.randn(4, 3)], store, generators)
+    x, y = torch.randn(4, 3), torch.randn(4, 3)
+    first = run(x)
+    run(y)
+    same(first, (x.exp(), x.exp().sum(0)))
+
+
+def test_bad_index_raises_as_eager(store, generators):
+    table = torch.randn(5, 4)
+    run = compiled(lambda i, t: (F.embedding(i, t),), [torch.tensor([1, 2]), table], store, generators)
+    same(run(torch.tensor([0, 4]), table), (table[[0, 4]],))
+    with pytest.raises(IndexError):
+        run(torch.tensor([0, 5]), table)
+
+
+def test_gradients_are_refused(store):
+    gm = torch.fx.symbolic_trace(Block())
+    with pytest.raises(GraphError, match="GI001"):
+        compile_graph(gm, [torch.randn(8, 24), torch.randn(8, 16)], store=store, generators=())
+
+
+def test_without_generator_there_is_one_warning(store):
+    gm = torch.fx.symbolic_trace(lambda x: (x.exp() + 12.25,))
+    with torch.no_grad(), pytest.warns(UserWarning, match="GI030"):
+        from opmill_graph_ir import backend
+
+        backend._warn_operators.cache_clear()
+        run = compile_graph(gm, [torch.randn(3)], store=store, generators=())
+    assert run.report.operators_only and run.report.launches == 0
+
+
+def test_damaged_entry_is_compiled_again(tmp_path):
+    store, x = Store(tmp_path), torch.randn(3)
+    f = lambda x: (x.exp() - 1.75,)  # noqa: E731
+    compiled(f, [x], store, ())
+    for path in tmp_path.rglob("*"):
+        if path.is_file():
+            path.write_bytes(path.read_bytes()[:-20])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        run = compiled(f, [x], store, ())
+    assert not run.report.cached
+    same(run(x), f(x))
+
+
+def test_a_lambda_in_the_graph_is_not_cached(store):
+    graph = torch.fx.Graph()
+    x = graph.placeholder("x")
+    graph.output((graph.call_function(lambda v: operator.neg(v), (x,)),))
+    gm = torch.fx.GraphModule({}, graph)
+    for _ in range(2):
+        assert not compiled(gm, [torch.randn(2)], store, ()).report.cached
+
+
+def test_steps_print(store, capsys):
+    compiled(lambda x: (x.sin() + 1,), [torch.randn(3)], store, (), print_after=("functionalize", "plan"), cache=False)
+    shown = capsys.readouterr().err
+    assert "# after functionalize" in shown and "# after plan" in shown and "sin" in shown
