@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 import torch
 
-from opmill_runtime_cache.errors import RuntimeCacheError
+from opmill_runtime_cache.errors import PlanInputError, RuntimeCacheError
 from opmill_runtime_cache.executor.native import bind
 from opmill_runtime_cache.plan.codec import decode, encode
 from opmill_runtime_cache.plan.model import KernelRef, Plan
@@ -64,13 +64,19 @@ class Report:
 class CompiledGraph:
     """Calls the plan's executable; ``report`` says how it came about, ``plan`` is what runs."""
 
-    __slots__ = ("executable", "plan", "report")
+    __slots__ = ("executable", "module", "plan", "report")
 
-    def __init__(self, executable: Callable[..., tuple[Any, ...]], plan: Plan, report: Report) -> None:
-        self.executable, self.plan, self.report = executable, plan, report
+    def __init__(self, executable: Callable[..., tuple[Any, ...]], plan: Plan, report: Report, module: torch.fx.GraphModule) -> None:
+        self.executable, self.plan, self.report, self.module = executable, plan, report, module
 
-    def __call__(self, *inputs: Any) -> tuple[Any, ...]:
-        return self.executable(*inputs)
+    def __call__(self, *inputs: Any) -> Sequence[Any]:
+        try:
+            return self.executable(*inputs)
+        except PlanInputError as error:
+            # An operator returned what its fake kernel did not promise, or a held tensor was given other metadata. Writes to
+            # inputs come last in a plan, so nothing that the module reads has changed yet.
+            _warn_mismatch(str(error))
+            return self.module(*inputs)
 
 
 class _Entry(msgspec.Struct, array_like=True):
@@ -107,7 +113,7 @@ def compile_graph(
         _to_store(gm, graph, plan, store, key)
     with report.step("bind"):
         executable = bind(plan, graph.held_tensors, store)
-    return CompiledGraph(executable, plan, _counted(report, plan))
+    return CompiledGraph(executable, plan, _counted(report, plan), gm)
 
 
 def _compile(graph: AtenGraph, options: GraphOptions, store: Store, generators: Sequence[KernelGenerator], report: Report) -> Plan:
@@ -174,6 +180,11 @@ def _warn_operators(problem: str) -> None:
     warnings.warn(f"GI030: torch's own operators run instead of generated kernels\n  why: {problem}", stacklevel=4)
 
 
+@lru_cache(None)
+def _warn_mismatch(problem: str) -> None:
+    warnings.warn(f"GI032: a graph runs as torch's own operators for a call\n  why: {problem}", stacklevel=4)
+
+
 def _show(step: str, ir: object, options: GraphOptions) -> None:
     if step in options.print_after or "all" in options.print_after:
         print(f"# after {step}\n{ir}\n", file=sys.stderr)
@@ -223,7 +234,7 @@ def _from_store(gm: torch.fx.GraphModule, store: Store, key: str, report: Report
             store.remove(_ARTIFACT, key)
             return None
     report.cached = True
-    return CompiledGraph(executable, plan, _counted(report, plan))
+    return CompiledGraph(executable, plan, _counted(report, plan), gm)
 
 
 __all__ = ["CompiledGraph", "GraphError", "GraphOptions", "Report", "compile_graph", "installed_generators"]
