@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from opmill_graph_ir.loops.index import Index
-from opmill_graph_ir.loops.ir import LoopKernel
+from opmill_graph_ir.loops.ir import LoopKernel, Nest
 
 from . import threads
-from .emit.index_text import UNKNOWN, index_text
 from .emit.needs import Needs
 from .nest import write_nest
 from .target import Target
@@ -48,8 +46,8 @@ def kernel_text(kernel: LoopKernel, entry: str, target: Target) -> KernelText:
     return KernelText(entry, "\n".join([*functions, main]), tuple(needs.items.items()))
 
 
-def nest_checks(nest: object) -> bool:
-    return any(p.checks for p in nest.phases)  # type: ignore[attr-defined]
+def nest_checks(nest: Nest) -> bool:
+    return any(p.checks for p in nest.phases)
 
 
 def _count(text: str) -> int | str:
@@ -80,5 +78,3 @@ def source(texts: list[KernelText]) -> str:
             prelude.setdefault(name, item)
     return "\n".join([HEADER, *(t for t in prelude.values() if t), *(t.body for t in texts), ""])
 
-
-__all__ = ["Index", "KernelText", "UNKNOWN", "index_text", "kernel_text", "source"]

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from opmill_graph_ir.loops.index import Index, index
-from opmill_graph_ir.loops.ir import Axis, LoopKernel, Nest, Phase
+from opmill_graph_ir.loops.index import Index
+from opmill_graph_ir.loops.ir import Axis, IndexValue, LoopKernel, Nest, Phase, Reduction
 
 from . import walk
-from .emit import convert, memory, reductions
+from .emit import memory, reductions
 from .emit.block import Block
 from .emit.body import Body, VectorAxis
 from .emit.index_text import UNKNOWN, index_text
 from .emit.needs import Needs
 from .emit.types import TYPES
+from .prepare.segments import Segment, segments
+from .prepare.simplify import simplified
+from .prepare.statistics import two_passes
 from .target import Target
 from .vectorize import TILE, Choice, choose
 
@@ -22,6 +25,10 @@ _SPAN = 8192
 """Points of a vector axis handed out together when it is split for threads."""
 _RUN = 256
 """Additions in a row before a partial sum is put aside: keeps the rounding error of long sums as small as eager's."""
+
+
+Accumulators = dict[tuple[int, int], reductions.Accumulator]
+"""By (reduction of the phase, copy of the loop)."""
 
 
 @dataclass(frozen=True)
@@ -48,9 +55,13 @@ class NestWriter:
     """Writes one nest. ``first_check`` is the number of checks in the nests before it."""
 
     def __init__(self, kernel: LoopKernel, nest: Nest, name: str, first_check: int, needs: Needs, target: Target) -> None:
-        self.kernel, self.nest, self.name, self.needs, self.target = kernel, nest, name, needs, target
+        self.kernel, self.name, self.needs, self.target = kernel, name, needs, target
         self.extents = walk.bounds_of(nest, dict.fromkeys(kernel.symbols, UNKNOWN))
-        self.choice: Choice = choose(nest, self.extents, target)
+        self.ranges = {n: (0, e if n in kernel.symbols else max(e - 1, 0)) for n, e in self.extents.items()}
+        nest = two_passes(nest, self.extents)
+        self.nest = replace(nest, phases=simplified(nest.phases, self.ranges))
+        self.phases = self.nest.phases
+        self.choice: Choice = choose(self.nest, self.extents, target)
         self.first_check = first_check
 
     def write(self) -> Written:
@@ -189,19 +200,36 @@ class NestWriter:
     # ---- the vector loop ---------------------------------------------------------------------------------------------
 
     def _vector_loop(self, axis: str, copies: int, emit: Callable[[list[int]], None]) -> None:
-        """Runs ``emit`` (given the copies to write) inside loops over ``axis``: whole vectors, then what is left."""
+        """Runs ``emit`` (given the copies to write) inside loops over ``axis``: whole vectors, then what is left; apart for each segment."""
         assert self.choice.vectors is not None
-        lanes = self.choice.vectors.lanes
         block, body = self.body.block, self.body
         owner = next(a for a in (*self.nest.axes, *(a for p in self.nest.phases for a in p.axes)) if a.name == axis)
         begin, end = self._range(axis, self._text(owner.extent))
-        extent = owner.extent.constant
-        span = self.spans.get(axis) or extent
+        extent, span, variable = owner.extent.constant, self.spans.get(axis), f"i_{axis}"
+        block.add(f"long {variable} = {begin};" if not self._declared(block, variable) else f"{variable} = {begin};")
+        parts = [Segment(0, UNKNOWN, self.phases)]
+        if extent is not None and span is None:
+            parts = segments(self.phases, axis, extent, self.choice.vectors.lanes, self.ranges)
+        everywhere = self.phases
+        for part in parts:
+            self.phases = part.phases
+            if len(parts) > 1:
+                self._segment(axis, str(part.end), part.end - part.begin, part.end - part.begin, copies, emit)
+            else:
+                self._segment(axis, end, extent, span or extent, copies, emit)
+        self.phases = everywhere
+        body.block = block
+        body.names.pop(axis, None)
+        body.homes.pop(axis, None)
+
+    def _segment(
+        self, axis: str, end: str, extent: int | None, span: int | None, copies: int, emit: Callable[[list[int]], None]
+    ) -> None:
+        assert self.choice.vectors is not None
+        lanes, variable, block, body = self.choice.vectors.lanes, f"i_{axis}", self.body.block, self.body
         step = lanes * copies
         whole = extent is not None and span is not None and extent % step == 0 and span % step == 0
         rest_is_whole = extent is not None and span is not None and extent % lanes == 0 and span % lanes == 0
-        variable = f"i_{axis}"
-        block.add(f"long {variable} = {begin};" if not self._declared(block, variable) else f"{variable} = {begin};")
         if extent is None or extent >= step:
             inner = block.nested(f"for (; {variable} + {step} <= {end}; {variable} += {step})")
             self._vector_copies(inner, axis, variable, copies, None, emit)
@@ -218,8 +246,6 @@ class NestWriter:
                 part = (n, m)
             self._vector_copies(inner, axis, variable, 1, part, emit)
         body.block = block
-        body.names.pop(axis, None)
-        body.homes.pop(axis, None)
 
     def _declared(self, block: Block, variable: str) -> bool:
         key = ("declared", variable)
@@ -255,14 +281,14 @@ class NestWriter:
         """All phases at one outer point (of each copy)."""
         number = self.first_check
         self.body.results.clear()
-        for k, phase in enumerate(self.nest.phases):
+        for k, phase in enumerate(self.phases):
             self.body.lets.update({let.name: let.value for let in phase.lets})
             if phase.axes:
                 self._inner_phase(k, phase, number, copies)
                 for let in phase.lets:
                     self.body.lets.pop(let.name, None)
             else:
-                later = frozenset().union(*(walk.names_in(p) for p in self.nest.phases[k + 1 :]))
+                later = frozenset().union(*(walk.names_in(p) for p in self.phases[k + 1 :]))
                 for c in copies:
                     self._select(c)
                     self._checks(phase, number)
@@ -316,13 +342,15 @@ class NestWriter:
             body.bind_axis(a.name, f"i_{a.name}", blocks[-1])
 
         def emit(these: list[int]) -> None:
+            here = self.phases[k]  # in the segment that is being written
+            body.lets.update({let.name: let.value for let in here.lets})
             for c in these:
                 self._select(c)
-                self._checks(phase, number)
-                for n, r in enumerate(phase.reductions):
+                self._checks(here, number)
+                for n, r in enumerate(here.reductions):
                     where = self._position(position) if r.op.startswith("arg") else ""
-                    reductions.update(body, partial[n, c], where)
-                self._stores(phase)
+                    reductions.update(body, replace(partial[n, c], reduction=r), where)
+                self._stores(here)
 
         span_block: Block | None = None
         if own is not None:
@@ -355,16 +383,16 @@ class NestWriter:
         if saved is not None:
             self._axis_texts = (saved.axis, f"i_{saved.axis}", saved.vectors.lanes)
 
-    def _declare(self, copy: int, r: object) -> reductions.Accumulator:
+    def _declare(self, copy: int, r: Reduction) -> reductions.Accumulator:
         self.body.copy = copy
-        return reductions.declare(self.body, r)  # type: ignore[arg-type]
+        return reductions.declare(self.body, r)
 
-    def _merge(self, totals: dict, partial: dict) -> None:  # type: ignore[type-arg]
+    def _merge(self, totals: Accumulators, partial: Accumulators) -> None:
         for key, acc in totals.items():
             if partial[key] is not acc:
                 reductions.merge(self.body, acc, partial[key])
 
-    def _finish(self, phase: Phase, totals: dict, copies: list[int], own: str | None) -> None:  # type: ignore[type-arg]
+    def _finish(self, phase: Phase, totals: Accumulators, copies: list[int], own: str | None) -> None:
         body = self.body
         for n in range(len(phase.reductions)):
             if own is None:
@@ -379,8 +407,6 @@ class NestWriter:
 
     def _position(self, position: Index) -> str:
         """The position in the inner space, as a value of the width that argmax keeps."""
-        from opmill_graph_ir.loops.ir import IndexValue
-
         vectors = self.body.lanes.vectors if self.body.lanes else None
         expr = IndexValue(position, reductions.position_type(vectors))
         return self.body.wide(expr) if vectors else self.body.value(expr).text
@@ -406,5 +432,3 @@ class NestWriter:
 def write_nest(kernel: LoopKernel, nest: Nest, name: str, first_check: int, needs: Needs, target: Target) -> Written:
     return NestWriter(kernel, nest, name, first_check, needs, target).write()
 
-
-__all__ = ["NestWriter", "Written", "convert", "index", "write_nest"]

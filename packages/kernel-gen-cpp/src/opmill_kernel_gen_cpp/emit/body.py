@@ -89,8 +89,12 @@ class Body:
         self._depends[expr] = names, volatile
         return names, volatile
 
+    def result(self, name: str) -> tuple[Value, Block] | None:
+        """A finished value and where it stands. Copies of an inner loop share what was finished before it, as copy 0."""
+        return self.results.get((name, self.copy)) or self.results.get((name, 0))
+
     def _name_home(self, name: str) -> Block:
-        if (result := self.results.get((name, self.copy))) is not None:
+        if (result := self.result(name)) is not None:
             return result[1]
         if name in self.lets:
             return self.home(self.lets[name])
@@ -109,7 +113,7 @@ class Body:
             return False
         if name == self.lanes.axis:
             return True
-        if (result := self.results.get((name, self.copy))) is not None:
+        if (result := self.result(name)) is not None:
             return result[0].vector
         return name in self.lets and self.varies(self.lets[name])
 
@@ -133,7 +137,7 @@ class Body:
 
     def named(self, name: str) -> Value:
         """A let or a reduction's result."""
-        if (result := self.results.get((name, self.copy))) is not None:
+        if (result := self.result(name)) is not None:
             return result[0]
         return self.value(self.lets[name])
 
@@ -180,7 +184,7 @@ class Body:
         """An index at lane 0, or at lane ``lane``."""
         names = dict(self.names)
         for symbol in i.symbols:
-            if symbol in self.lets or (symbol, self.copy) in self.results:
+            if symbol in self.lets or self.result(symbol) is not None:
                 value = self.named(symbol)
                 names[symbol] = f"(long){value.text}[{lane or 0}]" if value.vector else f"(long){value.text}"
         if lane and self.lanes is not None:
@@ -205,6 +209,8 @@ class Body:
     # ---- effects ---------------------------------------------------------------------------------------------------
 
     def check(self, check: Check, number: int) -> None:
+        if isinstance(check.condition, Const) and check.condition.value:
+            return
         value = self.value(check.condition)
         home = self.home(check.condition)
         if not value.vector:

@@ -14,6 +14,10 @@ from .needs import Needs
 from .types import C_OF_SHORT, SIGNED_OF_SIZE
 
 
+Emitter = Callable[[Needs, str, str, int, Target], str]
+"""``(needs, full name, element, lanes, target)`` -> the definition."""
+
+
 def function(needs: Needs, name: str, short: str, lanes: int, target: Target) -> str:
     """The C++ name of function ``name`` over ``lanes`` elements of type ``short``."""
     full = f"{name}_{short}x{lanes}" if lanes > 1 else f"{name}_{short}"
@@ -142,12 +146,17 @@ def _f32(text: str) -> list[float]:
 
 # (exp(r) - 1 - r) / r^2 on [-ln2/2, ln2/2], highest degree first
 _EXP = _f32("0x1.a1b73p-13 0x1.6d9894p-10 0x1.11107ep-7 0x1.55547ep-5 0x1.555556p-3 0x1.0p-1")
-# erf(x)/x - 1 in x^2, |x| <= 0.9
-_ERF_SMALL = _f32("0x1.662516p-14 -0x1.acf7f8p-11 0x1.5513f2p-8 -0x1.b8162ap-6 0x1.ce2e6p-4 -0x1.812744p-2 0x1.06eba8p-3")
-# -log(erfc(t))/t, 0.9 <= t <= 3.95
-_ERF_LARGE = _f32("0x1.419de2p-17 -0x1.416142p-12 0x1.d4d38p-9 -0x1.83123cp-6 0x1.b280a2p-4 0x1.453ed8p-1 0x1.20ed9ep+0")
-# (tanh(x)/x - 1)/x^2 in x^2, |x| <= 0.7
-_TANH = _f32("0x1.f28bbap-10 -0x1.029c74p-7 0x1.617fa2p-6 -0x1.b9bae4p-5 0x1.110f4cp-3 -0x1.55555p-2")
+# erf(x)/x and tanh(x)/x as fractions of polynomials in x^2, up to where float32 has nothing but 1
+_ERF = (
+    3.92,
+    _f32("0x1.132888p-19 0x1.2ab8c2p-12 0x1.ed917ep-9 0x1.b01e2ap-5 0x1.85f3fp-3 0x1.20dd74p+0"),
+    _f32("0x1.3f896ep-15 0x1.30c0a4p-10 0x1.ea831p-7 0x1.d3642cp-4 0x1.011024p-1 0x1p+0"),
+)
+_TANH = (
+    9.0,
+    _f32("0x1.cadd68p-27 0x1.59c38cp-16 0x1.ca2c96p-9 0x1.120b2p-3 0x1p+0"),
+    _f32("0x1.a18094p-21 0x1.58863ap-12 0x1.a7f7fcp-6 0x1.de5adap-2 0x1p+0"),
+)
 
 
 def _exp_f32(needs: Needs, full: str, short: str, lanes: int, target: Target) -> str:
@@ -166,18 +175,6 @@ def _exp_f32(needs: Needs, full: str, short: str, lanes: int, target: Target) ->
 }}"""
 
 
-def _exp_bounded_f32(needs: Needs, full: str, short: str, lanes: int, target: Target) -> str:
-    """exp of |x| < 80: no borders to look after."""
-    v, i = needs.vector("f32", lanes), needs.vector("i32", lanes)
-    fma, put = _fma(needs, short, lanes, target), splat(needs, short, lanes)
-    return f"""static inline {v} {full}({v} x) {{
-  const {v} big = {put}(12582912.0f), shifted = {fma}(x, {put}(0x1.715476p+0f), big), n = shifted - big;
-  const {v} r = {fma}(n, {put}(-0x1.7f7d1cp-20f), {fma}(n, {put}(-0x1.62e4p-1f), x));
-  const {v} p = {fma}({_horner(fma, "r", _EXP, put)}, r * r, r) + 1.0f;
-  return ({v})(({i})p + (({i})shifted << 23));
-}}"""
-
-
 def _sigmoid_f32(needs: Needs, full: str, short: str, lanes: int, target: Target) -> str:
     v, exp = needs.vector("f32", lanes), function(needs, "exp", short, lanes, target)
     return f"static inline {v} {full}({v} x) {{ return 1.0f / (1.0f + {exp}(-x)); }}"
@@ -188,32 +185,25 @@ def _sigmoid_f64(needs: Needs, full: str, short: str, lanes: int, target: Target
     return f"static inline {v} {full}({v} x) {{ return 1.0 / (1.0 + {exp}(-x)); }}"
 
 
-def _tanh_f32(needs: Needs, full: str, short: str, lanes: int, target: Target) -> str:
-    v, exp = needs.vector("f32", lanes), function(needs, "exp", short, lanes, target)
-    fma, put = _fma(needs, short, lanes, target), splat(needs, short, lanes)
-    copysign = function(needs, "copysign", short, lanes, target)
-    absolute = function(needs, "abs", short, lanes, target)
-    return f"""static inline {v} {full}({v} x) {{
-  const {v} t = {absolute}(x), s = x * x;
-  const {v} near = {fma}({_horner(fma, "s", _TANH, put)} * s, x, x);
-  const {v} far = 1.0f - 2.0f / ({exp}(t + t) + 1.0f);
-  return {copysign}(t < 0.625f ? near : far, x);
+def _fraction_f32(fit: tuple[float, list[float], list[float]]) -> Emitter:
+    """An odd function that ends in -1 and 1: x P(x^2) / Q(x^2) of x kept within ``fit[0]``. The two polynomials run side by side;
+    comparisons keep NaN."""
+    limit, above, below = fit
+
+    def emit(needs: Needs, full: str, short: str, lanes: int, target: Target) -> str:
+        v = needs.vector("f32", lanes)
+        fma, put = _fma(needs, short, lanes, target), splat(needs, short, lanes)
+        one = f"{put}(1.0f)"
+        return f"""static inline {v} {full}({v} x) {{
+  const {v} most = {put}({limit}f);
+  x = most < x ? most : x;
+  x = -most > x ? -most : x;
+  const {v} s = x * x, y = x * {_horner(fma, "s", above, put)} / {_horner(fma, "s", below, put)};
+  const {v} low = {one} < y ? {one} : y;
+  return -{one} > low ? -{one} : low;
 }}"""
 
-
-def _erf_f32(needs: Needs, full: str, short: str, lanes: int, target: Target) -> str:
-    v, exp = needs.vector("f32", lanes), function(needs, "exp_bounded", short, lanes, target)
-    fma, put = _fma(needs, short, lanes, target), splat(needs, short, lanes)
-    copysign = function(needs, "copysign", short, lanes, target)
-    absolute = function(needs, "abs", short, lanes, target)
-    return f"""static inline {v} {full}({v} x) {{
-  {v} t = {absolute}(x);
-  t = t > 3.95f ? {put}(3.95f) : t;
-  const {v} s = t * t;
-  const {v} near = {fma}({_horner(fma, "s", _ERF_SMALL, put)}, x, x);
-  const {v} far = {copysign}(1.0f - {exp}(-t * ({_horner(fma, "t", _ERF_LARGE, put)})), x);
-  return t < 0.9f ? near : far;
-}}"""
+    return emit
 
 
 def _abs(needs: Needs, full: str, short: str, lanes: int, target: Target) -> str:
@@ -238,13 +228,12 @@ def _bits(needs: Needs, full: str, short: str, lanes: int, target: Target) -> st
     return f"static inline {i} {full}({v} x) {{ return ({i})x; }}"
 
 
-POLYNOMIALS: dict[tuple[str, str], Callable[[Needs, str, str, int, Target], str]] = {
+POLYNOMIALS: dict[tuple[str, str], Emitter] = {
     ("exp", "f32"): _exp_f32,
-    ("exp_bounded", "f32"): _exp_bounded_f32,
     ("sigmoid", "f32"): _sigmoid_f32,
     ("sigmoid", "f64"): _sigmoid_f64,
-    ("tanh", "f32"): _tanh_f32,
-    ("erf", "f32"): _erf_f32,
+    ("tanh", "f32"): _fraction_f32(_TANH),
+    ("erf", "f32"): _fraction_f32(_ERF),
     ("sign", "f32"): _sign,
     ("sign", "f64"): _sign,
     ("bits", "f32"): _bits,
