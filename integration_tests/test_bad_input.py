@@ -10,7 +10,7 @@ def double(x):
     return x * 2
 
 
-@pytest.mark.parametrize("value", [1, "model", None.__class__, [double], torch.ones(2)], ids=repr)
+@pytest.mark.parametrize("value", [1, "model", type(None), [double], torch.ones(2)], ids=["int", "str", "class", "list", "tensor"])
 def test_what_is_not_callable_is_a_type_error(value):
     with pytest.raises(TypeError):
         opmill.compile(value)
