@@ -376,3 +376,17 @@ def test_a_result_of_another_size_or_type_than_promised_is_an_error(make, promis
     for _ in range(2):
         with pytest.raises(PlanInputError, match="RC056"):
             run(torch.randn(6, 6))
+
+
+@pytest.mark.parametrize("make", [bind, bind_reference])
+def test_a_written_input_must_not_share_memory_with_another(make, store):
+    steps = (Call("aten::add_.Scalar", (Slot(0), Literal(1.0)), {}, (None,)), Call("aten::mul.Scalar", (Slot(1), Literal(2.0)), {}, (2,)))
+    plan = Plan("alias", 3, tuple(TensorInput(i, TensorSpec("float32", (4,), (1,))) for i in range(2)), (SlotOutput(2),), steps, exclusive=(0,))
+    run = make(plan, [], store)
+    block = torch.ones(8)
+    assert torch.equal(run(block[:4], block[4:])[0], torch.full((4,), 2.0))
+    for a, b in [(block[:4], block[1:5]), (block[2:6], block[:4]), (block[:4], block[:4])]:
+        before = block.clone()
+        with pytest.raises(PlanInputError, match="RC057"):
+            run(a, b)
+        assert torch.equal(block, before)

@@ -65,6 +65,7 @@ def build_plan(name: str, schedule: Schedule, memory: Memory, refs: Mapping[Loop
         builder.constants,
         tuple(builder.kernels),
         memory.size,
+        tuple(sorted(builder.written & {item.slot for item in builder.inputs if type(item) is TensorInput})),
     )
 
 
@@ -79,6 +80,7 @@ class _Builder:
         lowered = schedule.lowered
         self.escaping = {o.buffer for o in lowered.outputs if type(o) is TensorOutput}
         self.owned: set[str] = set()
+        self.written: set[int] = set()
         self.inputs = tuple(self._input(n) for n in lowered.inputs)
         self.constants = tuple(Constant(self._define(n), spec(lowered.buffers[n]), data) for n, data in lowered.constants.items())
 
@@ -136,6 +138,7 @@ class _Builder:
         if ref not in self.kernels:
             self.kernels.append(ref)
         writes = tuple(k for k, b in enumerate(step.kernel.buffers) if b.role != "in")
+        self.written |= {slots[k] for k in writes}
         checks = tuple((c.error, c.message) for n in step.kernel.nests for p in n.phases for c in p.checks)
         self.steps.append(Launch(self.kernels.index(ref), slots, step.sizes, writes, checks, step.origin))
 
@@ -143,6 +146,7 @@ class _Builder:
         node = step.node
         args = tuple(self.arg(a) for a in node.args)
         kwargs = {k: self.arg(a) for k, a in node.kwargs.items()}
+        self.written |= {self.slot(b) for b in node.mutates}
         if node.out_variant and len(node.results) == 1 and node.results[0] is not None:
             kwargs["out"] = Slot(self.slot(node.results[0]))
             self.steps.append(Call(node.out_variant, args, kwargs, (), node.origin))

@@ -123,6 +123,7 @@ def lower(plan: Plan, held: Sequence[torch.Tensor], entries: Sequence[int]) -> t
     ]
     held_slots = [state.slot(item.slot) for item in plan.inputs if type(item) is TensorInput and item.held]
     arena = state.value(plan.arena)
+    exclusive = [state.slot(index) for index in plan.exclusive]
     for step in plan.steps:
         if type(step) is not Define:
             for size in SIZES[type(step)](step):
@@ -142,6 +143,7 @@ def lower(plan: Plan, held: Sequence[torch.Tensor], entries: Sequence[int]) -> t
         tuple(state.steps),
         tuple(state.calls),
         outputs,
+        tuple(exclusive),
     )
 
 

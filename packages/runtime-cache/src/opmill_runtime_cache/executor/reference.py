@@ -87,6 +87,10 @@ class _Run:
             self.values[binding.symbol] = self.slots[binding.slot].size(binding.dim)
         for item, tensor in tensors:
             check_input(item, tensor, self.values)
+        for slot in self.plan.exclusive:
+            for item, tensor in tensors:
+                if item.slot != slot and _meet(self.slots[slot], tensor):
+                    raise PlanInputError("RC057", what=f"an input that the plan writes shares memory with input {item.name or item.slot!r}")
 
     def result(self) -> tuple[Any, ...]:
         for number, step in enumerate(self.plan.steps):
@@ -227,6 +231,14 @@ def check_input(item: TensorInput, tensor: torch.Tensor, values: dict[str, int])
 
 def mismatch(item: TensorInput, found: str) -> str:
     return f"{'held tensor' if item.held else 'input'} {item.name or item.slot!r} is {found}"
+
+
+def _meet(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """Whether the ranges of memory that two tensors span overlap."""
+    if a.numel() == 0 or b.numel() == 0:
+        return False
+    ends = [t.data_ptr() + span(t.shape, t.stride()) * t.element_size() for t in (a, b)]
+    return a.data_ptr() < ends[1] and b.data_ptr() < ends[0]
 
 
 def _shares(tensor: torch.Tensor, arena: torch.Tensor) -> bool:

@@ -39,15 +39,6 @@ bool evaluate_early(const Program& program, Instance& instance, Failure* failure
   return true;
 }
 
-int64_t span_of(const std::vector<int64_t>& sizes, const std::vector<int64_t>& strides) {
-  int64_t last = 0;
-  for (size_t i = 0; i < sizes.size(); i++) {
-    if (sizes[i] == 0) return 0;
-    last += (sizes[i] - 1) * strides[i];
-  }
-  return last + 1;
-}
-
 Matrix matrix_of(const Instance& instance, int slot, int64_t batch, bool batched) {
   const auto &sizes = instance.sizes[slot], &strides = instance.strides[slot];
   const size_t first = batched ? 1 : 0;
@@ -103,6 +94,15 @@ void plan_calls(const Program& program, Instance& instance) {
 }
 
 }  // namespace
+
+int64_t span_of(const std::vector<int64_t>& sizes, const std::vector<int64_t>& strides) {
+  int64_t last = 0;
+  for (size_t i = 0; i < sizes.size(); i++) {
+    if (sizes[i] == 0) return 0;
+    last += (sizes[i] - 1) * strides[i];
+  }
+  return last + 1;
+}
 
 Instance::~Instance() {
   for (Handle handle : kept) api.delete_handle(handle);

@@ -48,6 +48,9 @@ struct Failure {
 // Builds an instance for the values of the key; nullptr with `failure` filled.
 std::unique_ptr<Instance> make_instance(const Program& program, const std::vector<int64_t>& key, Failure* failure);
 
+// Elements from the first to behind the last of a tensor of these sizes and strides.
+int64_t span_of(const std::vector<int64_t>& sizes, const std::vector<int64_t>& strides);
+
 // Fills sizes, strides and byte offset of a slot from the values.
 bool resolve_slot(const Program& program, Instance& instance, int slot, Failure* failure);
 

@@ -153,7 +153,10 @@ bool read_program(PyObject* tuple, Program* program) {
   each(at(tuple, 9), [&](PyObject* item) { program->steps.push_back(read_step(item)); });
   each(at(tuple, 10), [&](PyObject* item) { program->calls.push_back(read_call(item)); });
   each(at(tuple, 11), [&](PyObject* item) { program->outputs.emplace_back(number(item, 0), number(item, 1)); });
+  program->exclusive = numbers(at(tuple, 12));
   mark_data(program);
+  if (!program->exclusive.empty())
+    for (SlotInfo& slot : program->slots) slot.wants_data |= slot.kind == SlotKind::input || slot.kind == SlotKind::held;
   return !PyErr_Occurred();
 }
 

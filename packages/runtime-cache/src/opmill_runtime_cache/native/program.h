@@ -86,6 +86,7 @@ struct Program {
   int arena = -1;                // value: bytes
   std::vector<Step> steps;
   std::vector<CallInfo> calls;
+  std::vector<int> exclusive;  // slots of inputs whose memory must not meet that of other inputs
   std::vector<std::pair<int, int>> outputs;  // (0 slot | 1 value | 2 None, number)
 };
 

@@ -55,6 +55,7 @@ class Run {
   bool call_python(CallInfo& call);
   bool take_results(const CallInfo& call, const std::vector<Handle>& results);
   bool keep_promise(int slot);
+  bool meet(int a, int b) const;
   bool item(int value, int slot);
   bool arithmetic(int value);
   bool gemm(const CallInfo& call, const Gemm& gemm);
@@ -135,7 +136,19 @@ bool Run::inputs(PyObject* const* arguments) {
     if (program_.inputs[i] >= 0 && !accept(program_.inputs[i], arguments[i], false)) return false;
   for (size_t i = 0; i < program_.held.size(); i++)
     if (!accept(program_.held_slots[i], program_.held[i], true)) return false;
+  for (int slot : program_.exclusive)
+    for (const std::vector<int>* others : {&program_.inputs, &program_.held_slots})
+      for (int other : *others)
+        if (other >= 0 && other != slot && meet(slot, other))
+          return fail(nullptr, "RC057", "an input that the plan writes shares memory with input " + program_.labels[other]);
   return true;
+}
+
+bool Run::meet(int a, int b) const {
+  auto end = [&](int slot) {
+    return static_cast<char*>(slots_[slot].data) + span_of(instance_.sizes[slot], instance_.strides[slot]) * dtype_bytes[program_.slots[slot].dtype];
+  };
+  return slots_[a].data < end(b) && slots_[b].data < end(a) && end(a) != slots_[a].data && end(b) != slots_[b].data;
 }
 
 bool Run::arithmetic(int value) {

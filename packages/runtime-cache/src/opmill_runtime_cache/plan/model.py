@@ -269,7 +269,9 @@ Output = Union[SlotOutput, SizeOutput, NoneOutput]
 @final
 class Plan(_Data, frozen=True):
     """A compiled graph. ``arena`` is the size in bytes of the block that ``Alloc`` offsets count from; offsets are multiples of
-    64. ``inputs`` lists held tensors and call inputs together; a call passes those not held, in order."""
+    64. ``inputs`` lists held tensors and call inputs together; a call passes those not held, in order. ``exclusive`` names the slots of
+    inputs that the plan writes: a call in which the memory of one meets that of another input is refused, since steps were ordered
+    as if it did not."""
 
     name: str
     slots: int
@@ -280,3 +282,4 @@ class Plan(_Data, frozen=True):
     constants: tuple[Constant, ...] = ()
     kernels: tuple[KernelRef, ...] = ()
     arena: Size = 0
+    exclusive: tuple[int, ...] = ()

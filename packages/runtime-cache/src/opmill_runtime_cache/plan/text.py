@@ -164,7 +164,7 @@ def _with_origin(line: str, origin: str) -> str:
 
 def render(plan: Plan) -> str:
     """The plan as text."""
-    lines = [f"plan({plan.name!r}, slots={plan.slots}, arena={_size(plan.arena)})"]
+    lines = [f"plan({plan.name!r}, slots={plan.slots}, arena={_size(plan.arena)}{_options(exclusive=(plan.exclusive, ()))})"]
     lines += map(_input, plan.inputs)
     lines += [f"{binding.symbol} = bind(t{binding.slot}, {binding.dim})" for binding in plan.bindings]
     lines += [f"t{item.slot} = constant({_spec(item.spec)}, {item.data.hex()!r})" for item in plan.constants]
@@ -329,7 +329,12 @@ def _read_kernel(line: _Line) -> KernelRef:
 _LINES: dict[str, tuple[str, Callable[[_Line], Any]]] = {
     "plan": (
         "head",
-        lambda line: {"name": ast.literal_eval(line.args[0]), "slots": line.literal("slots", 0), "arena": line.size(line.options["arena"])},
+        lambda line: {
+            "name": ast.literal_eval(line.args[0]),
+            "slots": line.literal("slots", 0),
+            "arena": line.size(line.options["arena"]),
+            "exclusive": line.literal("exclusive", ()),
+        },
     ),
     "input": ("inputs", _read_tensor),
     "held": ("inputs", _read_tensor),

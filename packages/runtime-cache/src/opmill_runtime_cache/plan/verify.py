@@ -247,6 +247,9 @@ def _header(plan: Plan, state: _State) -> Iterator[tuple[str, str, str]]:
     for tensor in tensors:
         where = f"{type(tensor).__name__} of slot {tensor.slot}"
         yield from ((code, where, what) for code, what in _known_sizes(_spec_sizes(tensor.spec), state.symbols))
+    for slot in plan.exclusive:
+        if slot not in inputs:
+            yield "RC027", "exclusive", f"slot {slot} is no input"
     yield from ((code, "arena", what) for code, what in _known_sizes((plan.arena,), state.symbols))
 
 
