@@ -301,14 +301,15 @@ def format_(vm: Any, value: Value, spec: Value = ConstantValue("")) -> Value:
 @handles(enumerate)
 def enumerate_(vm: Any, items: Value, start: Value = ConstantValue(0)) -> Value:
     inner = vm.iterate(items)
+    i = start.constant()
 
     def make(vm: Any) -> Any:
-        i = start.constant()
+        nonlocal i
         while (item := vm.next(inner)) is not STOP:
-            yield TupleValue([ConstantValue(i), item])
             i += 1
+            yield TupleValue([ConstantValue(i - 1), item])
 
-    return PythonIterator(make, enumerate)
+    return PythonIterator(make, enumerate, lambda: [inner, ConstantValue(i)])
 
 
 @handles(zip)
@@ -327,7 +328,7 @@ def zip_(vm: Any, *iterables: Value, strict: Value = ConstantValue(False)) -> Va
                 row.append(item)
             yield TupleValue(row)
 
-    return PythonIterator(make, zip)
+    return PythonIterator(make, zip, None if vm.truth(strict) else lambda: list(inner))
 
 
 @handles(map)
@@ -344,7 +345,7 @@ def map_(vm: Any, fn: Value, *iterables: Value) -> Value:
                 row.append(item)
             yield vm.call(fn, row, {})
 
-    return PythonIterator(make, map)
+    return PythonIterator(make, map, lambda: [fn, *inner])
 
 
 @handles(filter)
@@ -357,7 +358,7 @@ def filter_(vm: Any, fn: Value, items: Value) -> Value:
             if vm.truth(item if plain else vm.call(fn, [item], {})):
                 yield item
 
-    return PythonIterator(make, filter)
+    return PythonIterator(make, filter, lambda: [fn, inner])
 
 
 @handles(reversed)

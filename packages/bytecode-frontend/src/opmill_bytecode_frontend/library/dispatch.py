@@ -8,6 +8,8 @@ from typing import Any
 
 import torch
 
+from opmill_guards.source import Pinned
+
 from ..values.base import MISSING, NotConstant, Value
 from ..values.constant import ConstantValue
 from ..values.functions import MethodValue
@@ -76,7 +78,7 @@ def call_builtin(vm: Any, obj: Any, args: list[Value], kwargs: dict[str, Value])
     if owner is not None and not isinstance(owner, types.ModuleType) and isinstance(obj, (types.BuiltinFunctionType, types.MethodWrapperType)):
         if isinstance(owner, type):
             return fold(vm, obj, args, kwargs)
-        return vm.call(vm.getattr(vm.wrap(owner), obj.__name__), args, kwargs)
+        return vm.call(vm.getattr(vm.wrap(owner, Pinned(owner, repr(kind))), obj.__name__), args, kwargs)
     if getattr(obj, "__module__", None) in PURE_MODULES:
         return fold(vm, obj, args, kwargs)
     name = f"{getattr(obj, '__module__', None) or kind.__module__}.{getattr(obj, '__qualname__', None) or kind.__qualname__}"

@@ -1,10 +1,9 @@
-"""Builtin functions, operator, functools, itertools."""
+"""Builtin functions, and single functions of the standard library."""
 
 from __future__ import annotations
 
 import builtins
 import functools
-import itertools
 import operator
 from typing import Any
 
@@ -12,11 +11,11 @@ import torch
 
 from ..values.base import MISSING, NotConstant, Value
 from ..values.constant import ConstantValue
-from ..values.functions import BuiltinValue, FunctionValue
+from ..values.functions import BuiltinValue
 from ..values.iterators import STOP, PythonIterator
 from ..values.mapping import DictValue
 from ..values.objects import ClassValue, ObjectValue, find_in_mro
-from ..values.sequence import ListValue, SequenceValue, SliceValue, TupleValue, sort_values
+from ..values.sequence import ListValue, SequenceValue, TupleValue, sort_values
 from ..values.tensor import TensorValue
 from .dispatch import fold
 from .registry import handles, named
@@ -24,7 +23,7 @@ from .registry import handles, named
 NONE = ConstantValue(None)
 
 
-@handles(len, operator.length_hint)
+@handles(len)
 def len_(vm: Any, value: Value, *default: Value) -> Value:
     result = value.special(vm, "__len__", [])
     if result is None:
@@ -246,93 +245,6 @@ def print_(vm: Any, *args: Value, **kwargs: Value) -> Value:
     return NONE
 
 
-_BINARY = {"add": "+", "sub": "-", "mul": "*", "truediv": "/", "floordiv": "//", "mod": "%", "pow": "**", "matmul": "@", "lshift": "<<"}
-_BINARY |= {"rshift": ">>", "and_": "&", "or_": "|", "xor": "^"}
-for _name, _symbol in _BINARY.items():
-    handles(getattr(operator, _name))(functools.partial(lambda vm, a, b, op: vm.binary(op, a, b), op=_symbol))
-    handles(getattr(operator, "i" + _name.rstrip("_")))(functools.partial(lambda vm, a, b, op: vm.binary(op, a, b), op=_symbol + "="))
-for _name, _symbol in {"lt": "<", "le": "<=", "eq": "==", "ne": "!=", "gt": ">", "ge": ">="}.items():
-    handles(getattr(operator, _name))(functools.partial(lambda vm, a, b, op: vm.compare(op, a, b), op=_symbol))
-for _name in ("neg", "pos", "invert"):
-    handles(getattr(operator, _name))(functools.partial(lambda vm, a, name: vm.unary(name, a), name=f"__{_name}__"))
-
-
-@handles(operator.getitem)
-def getitem(vm: Any, owner: Value, key: Value) -> Value:
-    return vm.getitem(owner, key)
-
-
-@handles(operator.setitem)
-def setitem(vm: Any, owner: Value, key: Value, value: Value) -> Value:
-    vm.setitem(owner, key, value)
-    return NONE
-
-
-@handles(operator.contains)
-def contains(vm: Any, owner: Value, item: Value) -> Value:
-    return ConstantValue(vm.contains(owner, item))
-
-
-@handles(operator.is_)
-def is_(vm: Any, left: Value, right: Value) -> Value:
-    return ConstantValue(vm.is_same(left, right))
-
-
-@handles(operator.not_)
-def not_(vm: Any, value: Value) -> Value:
-    return ConstantValue(not vm.truth(value))
-
-
-@handles(operator.truth)
-def truth(vm: Any, value: Value) -> Value:
-    return ConstantValue(vm.truth(value))
-
-
-@handles(operator.index)
-def index(vm: Any, value: Value) -> Value:
-    result = value.special(vm, "__index__", [])
-    if result is None:
-        vm.throw(TypeError, f"{value.python_type().__name__!r} object cannot be interpreted as an integer")
-    return result
-
-
-@handles(operator.itemgetter)
-def itemgetter(vm: Any, *keys: Value) -> Value:
-    return Closure(lambda vm, owner: vm.getitem(owner, keys[0]) if len(keys) == 1 else TupleValue([vm.getitem(owner, k) for k in keys]))
-
-
-@handles(operator.attrgetter)
-def attrgetter(vm: Any, *names: Value) -> Value:
-    def get(vm: Any, owner: Value) -> Value:
-        out = []
-        for name in names:
-            value = owner
-            for part in name.constant().split("."):
-                value = vm.getattr(value, part)
-            out.append(value)
-        return out[0] if len(out) == 1 else TupleValue(out)
-
-    return Closure(get)
-
-
-@handles(operator.methodcaller)
-def methodcaller(vm: Any, name: Value, *args: Value, **kwargs: Value) -> Value:
-    return Closure(lambda vm, owner: vm.call(vm.getattr(owner, name.constant()), list(args), kwargs))
-
-
-class Closure(Value):
-    """A callable that the library makes."""
-
-    def __init__(self, function: Any) -> None:
-        self.function = function
-
-    def python_type(self) -> type:
-        return operator.itemgetter
-
-    def call(self, vm: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        return self.function(vm, *args, **kwargs)
-
-
 @handles(functools.reduce)
 def reduce(vm: Any, fn: Value, items: Value, *initial: Value) -> Value:
     values = [*initial, *vm.unpack(items)]
@@ -342,111 +254,6 @@ def reduce(vm: Any, fn: Value, items: Value, *initial: Value) -> Value:
     for v in values[1:]:
         total = vm.call(fn, [total, v], {})
     return total
-
-
-def _python_iterator(kind: type, make: Any) -> None:
-    handles(kind)(lambda vm, *args, **kwargs: PythonIterator(lambda vm: make(vm, *args, **kwargs), kind))
-
-
-def _chain(vm: Any, *iterables: Value) -> Any:
-    for iterable in iterables:
-        inner = vm.iterate(iterable)
-        while (item := vm.next(inner)) is not STOP:
-            yield item
-
-
-def _islice(vm: Any, items: Value, *limits: Value) -> Any:
-    inner = vm.iterate(items)
-    wanted = iter(range(2**62)[slice(*[v.constant() for v in limits])])
-    position, following = 0, next(wanted, None)
-    while following is not None and (item := vm.next(inner)) is not STOP:
-        if position == following:
-            yield item
-            following = next(wanted, None)
-        position += 1
-
-
-def _product(vm: Any, *iterables: Value, repeat: Value = ConstantValue(1)) -> Any:
-    for row in itertools.product(*[vm.unpack(v) for v in iterables], repeat=repeat.constant()):
-        yield TupleValue(list(row))
-
-
-def _combinations(kind: Any) -> Any:
-    def make(vm: Any, items: Value, *r: Value) -> Any:
-        for row in kind(vm.unpack(items), *[v.constant() for v in r]):
-            yield TupleValue(list(row))
-
-    return make
-
-
-def _repeat(vm: Any, value: Value, *times: Value) -> Any:
-    for _ in range(times[0].constant()) if times else itertools.count():
-        yield value
-
-
-def _count(vm: Any, start: Value = ConstantValue(0), step: Value = ConstantValue(1)) -> Any:
-    value = start
-    while True:
-        yield value
-        value = vm.binary("+", value, step)
-
-
-def _cycle(vm: Any, items: Value) -> Any:
-    values = vm.unpack(items)
-    while values:
-        yield from values
-
-
-def _accumulate(vm: Any, items: Value, func: Value = NONE, *, initial: Value = NONE) -> Any:
-    total = None if isinstance(initial, ConstantValue) and initial.value is None else initial
-    if total is not None:
-        yield total
-    for item in vm.unpack(items):
-        if total is None:
-            total = item
-        else:
-            total = vm.binary("+", total, item) if isinstance(func, ConstantValue) else vm.call(func, [total, item], {})
-        yield total
-
-
-def _starmap(vm: Any, fn: Value, rows: Value) -> Any:
-    inner = vm.iterate(rows)
-    while (row := vm.next(inner)) is not STOP:
-        yield vm.call(fn, vm.unpack(row), {})
-
-
-def _zip_longest(vm: Any, *iterables: Value, fillvalue: Value = NONE) -> Any:
-    for row in itertools.zip_longest(*[vm.unpack(v) for v in iterables], fillvalue=fillvalue):
-        yield TupleValue(list(row))
-
-
-def _takewhile(vm: Any, fn: Value, items: Value) -> Any:
-    inner = vm.iterate(items)
-    while (item := vm.next(inner)) is not STOP and vm.truth(vm.call(fn, [item], {})):
-        yield item
-
-
-def _dropwhile(vm: Any, fn: Value, items: Value) -> Any:
-    inner = vm.iterate(items)
-    while (item := vm.next(inner)) is not STOP and vm.truth(vm.call(fn, [item], {})):
-        pass
-    while item is not STOP:
-        yield item
-        item = vm.next(inner)
-
-
-for _kind, _make in {
-    itertools.chain: _chain, itertools.islice: _islice, itertools.product: _product, itertools.repeat: _repeat, itertools.count: _count,
-    itertools.cycle: _cycle, itertools.accumulate: _accumulate, itertools.starmap: _starmap, itertools.zip_longest: _zip_longest,
-    itertools.takewhile: _takewhile, itertools.dropwhile: _dropwhile, itertools.combinations: _combinations(itertools.combinations),
-    itertools.permutations: _combinations(itertools.permutations), itertools.pairwise: _combinations(itertools.pairwise),
-}.items():  # fmt: skip
-    _python_iterator(_kind, _make)
-
-
-@handles(itertools.chain.from_iterable)
-def chain_from_iterable(vm: Any, iterables: Value) -> Value:
-    return PythonIterator(lambda vm: _chain(vm, *vm.unpack(iterables)), itertools.chain)
 
 
 @named("typing.cast")
@@ -469,16 +276,7 @@ def signature(vm: Any, function: Value, **kwargs: Value) -> Value:
         vm.unsupported("FE014", f"inspect.signature of {function.describe()}")
 
 
-@named("copy.copy")
-def copy_copy(vm: Any, value: Value) -> Value | None:
-    if isinstance(value, (ListValue, DictValue)):
-        return value.m_copy(vm)
-    if isinstance(value, (ConstantValue, TupleValue, FunctionValue, ClassValue)):
-        return value
-    return None
-
-
-@handles(dict.fromkeys)
+@handles(dict.fromkeys, dict.__dict__["fromkeys"])
 def fromkeys(vm: Any, *args: Value) -> Value:
     items = [a for a in args if not isinstance(a, ClassValue)]
     out = DictValue({})
@@ -486,5 +284,3 @@ def fromkeys(vm: Any, *args: Value) -> Value:
         out.store(vm, key, items[1] if len(items) > 1 else NONE)
     return out
 
-
-__all__ = ["SliceValue"]

@@ -52,13 +52,13 @@ class ConstantValue(Value):
             plain: list[Any] = [[v.constant() for v in vm.unpack(args[0])]]
         else:
             try:
-                plain = [a.constant() for a in args]
+                plain = [vm.plain(a) for a in args]
             except NotConstant:
                 if name.startswith("__") and name.endswith("__"):
                     return ConstantValue(NotImplemented)
                 vm.unsupported("FE025", f"method {name} of {self.describe()} with a value unknown at capture")
         try:
-            named = {k: v.constant() for k, v in kwargs.items()}
+            named = {k: vm.plain(v) for k, v in kwargs.items()}
         except NotConstant:
             vm.unsupported("FE025", f"method {name} of {self.describe()} with a value unknown at capture")
         try:
@@ -72,8 +72,10 @@ class ConstantValue(Value):
         if slot is None:
             return None
         try:
-            plain = [a.constant() for a in args]
+            plain = [vm.plain(a) for a in args] if name in ("__mod__", "__contains__") else [a.constant() for a in args]
         except NotConstant:
+            if name == "__mod__" and isinstance(self.value, str):
+                vm.unsupported("FE025", f"formatting {self.value!r:.40} with a value unknown at capture")
             return ConstantValue(NotImplemented)
         try:
             return vm.fresh(slot(self.value, *plain))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import types
 from typing import Any
 
-from opmill_guards.source import Attr, CellContents, Item, Pinned
+from opmill_guards.source import Attr, CellContents, InstanceDict, Item, Pinned
 
 from .base import MISSING, Lazy, Machine, NotConstant, Value
 from .constant import ConstantValue
@@ -203,6 +203,7 @@ class PartialValue(Value):
 
     def __init__(self, function: Value, args: list[Value], kwargs: dict[str, Value], cls: type, source: Any = None, obj: Any = None) -> None:
         self.function, self.args, self.kwargs, self.cls, self.source, self.obj = function, args, kwargs, cls, source, obj
+        self.attrs: dict[str, Value] = {}
 
     def python_type(self) -> type:
         return self.cls
@@ -223,7 +224,16 @@ class PartialValue(Value):
             return TupleValue(list(self.args))
         if name == "keywords":
             return DictValue({k: (ConstantValue(k), v) for k, v in self.kwargs.items()})
+        if name in self.attrs:
+            return self.attrs[name]
+        if self.obj is not None and name in self.obj.__dict__:
+            return vm.wrap(self.obj.__dict__[name], Item(InstanceDict(self.source), name))
         return super().getattr(vm, name)
+
+    def setattr(self, vm: Machine, name: str, value: Value) -> None:
+        if self.obj is not None:
+            return super().setattr(vm, name, value)
+        self.attrs[name] = value
 
 
 class BuiltinValue(Value):

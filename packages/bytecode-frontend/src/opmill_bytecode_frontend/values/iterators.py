@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Callable, Iterator
 
-from .base import MISSING, Machine, Value
+from .base import MISSING, Machine, NotConstant, Raised, Value
 
 #: What ``next`` of an iterator value gives when it is exhausted.
 STOP: Any = type("Stop", (), {"__repr__": lambda self: "STOP"})()
@@ -46,10 +46,14 @@ class IteratorValue(Value):
 class ItemsIterator(IteratorValue):
     """Over a list that may grow while it is iterated (as Python's own list iterator does): ``read(i)`` gives item i or STOP."""
 
-    def __init__(self, read: Callable[[Machine, int], Any], kind: type = type(iter([])), length: Callable[[], int] | None = None) -> None:
+    def __init__(
+        self, read: Callable[[Machine, int], Any], kind: type = type(iter([])), length: Callable[[], int] | None = None, owner: Value | None = None
+    ) -> None:
         self.read = read
         self.kind = kind
         self.length = length
+        self.owner = owner
+        """The list or tuple itself, where the iterator stands for one of Python's own over it."""
         self.position = 0
 
     def next(self, vm: Machine) -> Any:
@@ -65,17 +69,45 @@ class ItemsIterator(IteratorValue):
 
 
 class PythonIterator(IteratorValue):
-    """A composed iterator written as a Python generator over values (zip, map, itertools); ``make(vm)`` starts it."""
+    """A composed iterator written as a Python generator over values (zip, map, itertools); ``make(vm)`` starts it.
+    ``parts()`` gives the arguments of ``kind`` that make the rest of it as it is now."""
 
-    def __init__(self, make: Callable[[Machine], Iterator[Value]], kind: type) -> None:
+    def __init__(self, make: Callable[[Machine], Iterator[Value]], kind: type, parts: Callable[[], list[Value]] | None = None) -> None:
         self.make = make
         self.kind = kind
+        self.parts = parts
         self.running: Iterator[Value] | None = None
 
     def next(self, vm: Machine) -> Any:
         if self.running is None:
             self.running = self.make(vm)
         return next(self.running, STOP)
+
+
+class ExternalIterator(IteratorValue):
+    """An iterator of before the call: taking an item of it changes it, so that only the program itself does that."""
+
+    def __init__(self, obj: Any, source: Any) -> None:
+        self.obj = obj
+        self.source = source
+
+    def python_type(self) -> type:
+        return type(self.obj)
+
+    def real(self) -> Any:
+        return self.obj
+
+    def constant(self) -> Any:
+        raise NotConstant("an iterator")
+
+    def describe(self) -> str:
+        return f"an existing {type(self.obj).__name__}"
+
+    def next(self, vm: Machine) -> Any:
+        vm.unsupported("FE066", f"the next item of {self.describe()}", "the iterator existed before, and would be used up by the capture")
+
+    def find_method(self, name: str) -> Any:
+        return super().find_method(name) if name in ("__iter__", "__next__") else None
 
 
 class GeneratorValue(IteratorValue):
@@ -89,6 +121,8 @@ class GeneratorValue(IteratorValue):
         self.advance = advance
         self.finished = False
         self.returned: Any = MISSING
+        self.origin: Any = None
+        """The call that made it: (function, arguments, keyword arguments)."""
 
     def step(self, vm: Machine, sent: Value | None = None, thrown: Value | None = None) -> Any:
         """The next yielded value, or STOP (then ``returned`` holds the return value)."""
@@ -122,6 +156,13 @@ class GeneratorValue(IteratorValue):
 
     def m_close(self, vm: Machine) -> Value:
         if not self.finished and self.frame.pc > 0:
-            self.finished = True
+            try:
+                result = self.step(vm, thrown=vm.new_exception(GeneratorExit, []))
+            except Raised as raised:
+                if not issubclass(raised.value.python_type(), (GeneratorExit, StopIteration)):
+                    raise
+            else:
+                if result is not STOP:
+                    vm.throw(RuntimeError, "generator ignored GeneratorExit")
         self.finished = True
         return vm.fresh(None)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import types
 from typing import Any
 
 from opmill_guards.source import Attr, InstanceDict, Item, Pinned
 
-from .base import MISSING, IdentityKey, Lazy, Machine, NotConstant, Value
+from .base import MISSING, IdentityKey, Lazy, Machine, NotConstant, ProgramKey, Value
 from .constant import ConstantValue
 from .functions import BuiltinValue, FunctionValue, MethodValue
 from .mapping import DictValue
@@ -58,6 +59,8 @@ def bind_descriptor(vm: Machine, owner: type, name: str, raw: Any, instance: Val
         return BoundSlot(raw, instance)
     if kind is types.ClassMethodDescriptorType:
         return BoundSlot(raw, cls)
+    if kind is functools.cached_property and instance is not None:
+        return read_cached_property(vm, owner, name, raw, instance)
     getter = find_in_mro(kind.__mro__, "__get__")[1]
     if getter is MISSING:
         return read_class(vm, owner, name, raw)
@@ -76,6 +79,19 @@ def bind_descriptor(vm: Machine, owner: type, name: str, raw: Any, instance: Val
         vm.throw_real(exc)
     source = instance.source if instance is not None else Pinned(owner, owner.__qualname__)
     return vm.wrap(result, Attr(source, name) if source is not None else Pinned(result, name))
+
+
+def read_cached_property(vm: Machine, owner: type, name: str, raw: Any, instance: Value) -> Value:
+    """Computed once and stored in the instance dictionary (3.11 holds a lock meanwhile)."""
+    vm.guard_class(owner, name, raw)  # type: ignore[attr-defined]
+    attrs = vm.getattr(instance, "__dict__")
+    key = ConstantValue(raw.attrname)
+    assert isinstance(attrs, DictValue)
+    found = attrs.lookup(vm, raw.attrname)
+    if found is MISSING:
+        found = vm.call(vm.wrap(raw.func, Pinned(raw.func, name)), [instance], {})
+        attrs.store(vm, key, found)
+    return found
 
 
 class BoundSlot(Value):
@@ -285,15 +301,19 @@ class ObjectValue(Value):
         owner, raw = find_in_mro(self.cls.__mro__, "__hash__")
         if raw is None:
             vm.throw(TypeError, f"unhashable type: {self.cls.__name__!r}")
-        if self.source is not None:
-            try:
-                hash(self.obj)
-            except Exception as exc:
-                vm.throw_real(exc)
-            return self.obj
-        if owner is object:
+        if owner is object and self.source is None:
             return IdentityKey(self)
-        vm.unsupported("FE024", f"hash of a new {self.cls.__qualname__} that defines __hash__")
+        if type(raw) is types.FunctionType:
+            hashed = self.special(vm, "__hash__", [])
+            assert hashed is not None
+            return ProgramKey(vm, self, hash(hashed.constant()))
+        if self.source is None:
+            vm.unsupported("FE024", f"hash of a new {self.cls.__qualname__}", "its __hash__ is implemented in C")
+        try:
+            hash(self.obj)
+        except Exception as exc:
+            vm.throw_real(exc)
+        return self.obj
 
 
 class ClassValue(Value):

@@ -48,7 +48,7 @@ class SequenceValue(Value):
             return self.item(vm, i) if i < len(self.items) else STOP
 
         kind = type(iter(())) if issubclass(self.cls, tuple) else type(iter([]))
-        return ItemsIterator(read, kind, lambda: len(self.items))
+        return ItemsIterator(read, kind, lambda: len(self.items), self if self.cls in (list, tuple) else None)
 
     def m___iter__(self, vm: Machine) -> Value:
         return self.iterate(vm)
@@ -194,6 +194,9 @@ class TupleValue(SequenceValue):
 class ListValue(SequenceValue):
     """A list or deque; one that existed before the call is written back by the effects."""
 
+    def find_method(self, name: str) -> Any:
+        return super().find_method(name) if hasattr(self.cls, name) else None
+
     def __init__(self, items: list[Any], cls: type | None = None, source: Any = None, obj: Any = None, maxlen: int | None = None) -> None:
         super().__init__(items, cls, source, obj)
         self.maxlen = maxlen
@@ -266,6 +269,17 @@ class ListValue(SequenceValue):
         if not self.items:
             vm.throw(IndexError, "pop from an empty deque")
         return self.m_pop(vm, ConstantValue(0))
+
+    def m_rotate(self, vm: Machine, n: Value = ConstantValue(1)) -> Value:
+        if self.items:
+            steps = n.constant() % len(self.items)
+            self.items[:] = self.items[len(self.items) - steps :] + self.items[: len(self.items) - steps]
+        return self.changed(vm)
+
+    def m_extendleft(self, vm: Machine, other: Value) -> Value:
+        for value in vm.unpack(other):
+            self.m_appendleft(vm, value)
+        return ConstantValue(None)
 
     def m_remove(self, vm: Machine, value: Value) -> Value:
         for i in range(len(self.items)):

@@ -1,0 +1,143 @@
+"""The operator module."""
+
+from __future__ import annotations
+
+import functools
+import operator
+from typing import Any
+
+from ..values.base import Value
+from ..values.constant import ConstantValue
+from ..values.sequence import TupleValue
+from .registry import handles
+
+NONE = ConstantValue(None)
+_BINARY = {"add": "+", "sub": "-", "mul": "*", "truediv": "/", "floordiv": "//", "mod": "%", "pow": "**", "matmul": "@", "lshift": "<<"}
+_BINARY |= {"rshift": ">>", "and_": "&", "or_": "|", "xor": "^"}
+for _name, _symbol in _BINARY.items():
+    handles(getattr(operator, _name))(functools.partial(lambda vm, a, b, op: vm.binary(op, a, b), op=_symbol))
+    handles(getattr(operator, "i" + _name.rstrip("_")))(functools.partial(lambda vm, a, b, op: vm.binary(op, a, b), op=_symbol + "="))
+for _name, _symbol in {"lt": "<", "le": "<=", "eq": "==", "ne": "!=", "gt": ">", "ge": ">="}.items():
+    handles(getattr(operator, _name))(functools.partial(lambda vm, a, b, op: vm.compare(op, a, b), op=_symbol))
+for _name in ("neg", "pos", "invert"):
+    handles(getattr(operator, _name))(functools.partial(lambda vm, a, name: vm.unary(name, a), name=f"__{_name}__"))
+
+
+@handles(operator.getitem)
+def getitem(vm: Any, owner: Value, key: Value) -> Value:
+    return vm.getitem(owner, key)
+
+
+@handles(operator.setitem)
+def setitem(vm: Any, owner: Value, key: Value, value: Value) -> Value:
+    vm.setitem(owner, key, value)
+    return NONE
+
+
+@handles(operator.contains)
+def contains(vm: Any, owner: Value, item: Value) -> Value:
+    return ConstantValue(vm.contains(owner, item))
+
+
+@handles(operator.is_)
+def is_(vm: Any, left: Value, right: Value) -> Value:
+    return ConstantValue(vm.is_same(left, right))
+
+
+@handles(operator.not_)
+def not_(vm: Any, value: Value) -> Value:
+    return ConstantValue(not vm.truth(value))
+
+
+@handles(operator.truth)
+def truth(vm: Any, value: Value) -> Value:
+    return ConstantValue(vm.truth(value))
+
+
+@handles(operator.index)
+def index(vm: Any, value: Value) -> Value:
+    result = value.special(vm, "__index__", [])
+    if result is None:
+        vm.throw(TypeError, f"{value.python_type().__name__!r} object cannot be interpreted as an integer")
+    return result
+
+
+@handles(operator.itemgetter)
+def itemgetter(vm: Any, *keys: Value) -> Value:
+    return Closure(lambda vm, owner: vm.getitem(owner, keys[0]) if len(keys) == 1 else TupleValue([vm.getitem(owner, k) for k in keys]))
+
+
+@handles(operator.attrgetter)
+def attrgetter(vm: Any, *names: Value) -> Value:
+    def get(vm: Any, owner: Value) -> Value:
+        out = []
+        for name in names:
+            value = owner
+            for part in name.constant().split("."):
+                value = vm.getattr(value, part)
+            out.append(value)
+        return out[0] if len(out) == 1 else TupleValue(out)
+
+    return Closure(get)
+
+
+@handles(operator.methodcaller)
+def methodcaller(vm: Any, name: Value, *args: Value, **kwargs: Value) -> Value:
+    return Closure(lambda vm, owner: vm.call(vm.getattr(owner, name.constant()), list(args), kwargs))
+
+
+class Closure(Value):
+    """A callable that the library makes."""
+
+    def __init__(self, function: Any) -> None:
+        self.function = function
+
+    def python_type(self) -> type:
+        return operator.itemgetter
+
+    def call(self, vm: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        return self.function(vm, *args, **kwargs)
+
+
+@handles(operator.is_not)
+def is_not(vm: Any, left: Value, right: Value) -> Value:
+    return ConstantValue(not vm.is_same(left, right))
+
+
+@handles(operator.concat)
+def concat(vm: Any, left: Value, right: Value) -> Value:
+    return vm.binary("+", left, right)
+
+
+@handles(operator.iconcat)
+def iconcat(vm: Any, left: Value, right: Value) -> Value:
+    return vm.binary("+=", left, right)
+
+
+@handles(operator.delitem)
+def delitem(vm: Any, owner: Value, key: Value) -> Value:
+    if owner.special(vm, "__delitem__", [key]) is None:
+        vm.throw(TypeError, f"{owner.python_type().__name__!r} object doesn't support item deletion")
+    return NONE
+
+
+@handles(operator.countOf)
+def count_of(vm: Any, items: Value, value: Value) -> Value:
+    return ConstantValue(sum(item is value or vm.truth(vm.compare("==", item, value)) for item in vm.unpack(items)))
+
+
+@handles(operator.indexOf)
+def index_of(vm: Any, items: Value, value: Value) -> Value:
+    for i, item in enumerate(vm.unpack(items)):
+        if item is value or vm.truth(vm.compare("==", item, value)):
+            return ConstantValue(i)
+    vm.throw(ValueError, "sequence.index(x): x not in sequence")
+
+
+@handles(operator.length_hint)
+def length_hint(vm: Any, value: Value, default: Value = ConstantValue(0)) -> Value:
+    for name in ("__len__", "__length_hint__"):
+        result = value.special(vm, name, [])
+        if result is not None and not (isinstance(result, ConstantValue) and result.value is NotImplemented):
+            return result
+    return default

@@ -1,0 +1,179 @@
+"""Sets and frozensets."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .base import MISSING, Machine, NotConstant, Value
+from .constant import ConstantValue
+from .iterators import STOP, ItemsIterator
+
+COMPARISONS = frozenset({f"__{n}__" for n in ("eq", "ne", "lt", "le", "gt", "ge")})
+SET_OPERATORS = frozenset({f"__{n}__" for n in ("and", "or", "sub", "xor", "rand", "ror", "rsub", "rxor", "eq", "ne", "lt", "le", "gt", "ge")})
+
+
+class SetValue(Value):
+    """A set or frozenset: hashable key -> value."""
+
+    def __init__(self, items: dict[Any, Value], cls: type = set, source: Any = None, obj: Any = None) -> None:
+        self.items = items
+        self.cls = cls
+        self.source = source
+        self.obj = obj
+        self.before = dict(items) if source is not None else None
+
+    def python_type(self) -> type:
+        return self.cls
+
+    def real(self) -> Any:
+        return MISSING if self.source is None else self.obj
+
+    def constant(self) -> Any:
+        if self.cls is not frozenset:
+            raise NotConstant("set")
+        return frozenset(v.constant() for v in self.items.values())
+
+    def key(self, vm: Machine) -> Any:
+        if self.cls is frozenset:
+            return frozenset(self.items)
+        vm.throw(TypeError, f"unhashable type: {self.cls.__name__!r}")
+
+    def find_method(self, name: str) -> Any:
+        return super().find_method(name) if hasattr(self.cls, name) else None
+
+    def changed(self, vm: Machine) -> Value:
+        if self.source is not None:
+            vm.effects.mutated(self)
+        return ConstantValue(None)
+
+    def iterate(self, vm: Machine) -> Value:
+        # Python iterates a set in hash order: for constants do as it does.
+        items = list(self.items.values())
+        try:
+            if self.obj is not None and self.items.keys() == set(self.obj):
+                items = [self.items[k] for k in self.obj]
+            else:
+                plain = {v.constant(): v for v in items}
+                items = [plain[c] for c in set(plain)]
+        except (NotConstant, TypeError):
+            pass
+        return ItemsIterator(lambda vm, i: items[i] if i < len(items) else STOP, type(iter(set())))
+
+    def m___iter__(self, vm: Machine) -> Value:
+        return self.iterate(vm)
+
+    def m___len__(self, vm: Machine) -> Value:
+        return ConstantValue(len(self.items))
+
+    def m___contains__(self, vm: Machine, value: Value) -> Value:
+        return ConstantValue(vm.key(value) in self.items)
+
+    def m_add(self, vm: Machine, value: Value) -> Value:
+        self.items.setdefault(vm.key(value), value)
+        return self.changed(vm)
+
+    def m_discard(self, vm: Machine, value: Value) -> Value:
+        self.items.pop(vm.key(value), None)
+        return self.changed(vm)
+
+    def m_remove(self, vm: Machine, value: Value) -> Value:
+        if vm.key(value) not in self.items:
+            vm.throw(KeyError, value.constant())
+        return self.m_discard(vm, value)
+
+    def m_clear(self, vm: Machine) -> Value:
+        self.items.clear()
+        return self.changed(vm)
+
+    def m_copy(self, vm: Machine) -> Value:
+        return SetValue(dict(self.items), self.cls)
+
+    def m_update(self, vm: Machine, *others: Value) -> Value:
+        for other in others:
+            self.items.update({k: v for k, v in to_keys(vm, other).items() if k not in self.items})
+        return self.changed(vm)
+
+    def m_union(self, vm: Machine, *others: Value) -> Value:
+        out = SetValue(dict(self.items), self.cls)
+        out.m_update(vm, *others)
+        return out
+
+    def m_intersection(self, vm: Machine, *others: Value) -> Value:
+        keys = [to_keys(vm, o) for o in others]
+        return SetValue({k: v for k, v in self.items.items() if all(k in o for o in keys)}, self.cls)
+
+    def m_difference(self, vm: Machine, *others: Value) -> Value:
+        keys = [to_keys(vm, o) for o in others]
+        return SetValue({k: v for k, v in self.items.items() if not any(k in o for o in keys)}, self.cls)
+
+    def m_symmetric_difference(self, vm: Machine, other: Value) -> Value:
+        theirs = to_keys(vm, other)
+        mine = {k: v for k, v in self.items.items() if k not in theirs}
+        return SetValue(mine | {k: v for k, v in theirs.items() if k not in self.items}, self.cls)
+
+    def m_difference_update(self, vm: Machine, *others: Value) -> Value:
+        self.items = self.m_difference(vm, *others).items  # type: ignore[attr-defined]
+        return self.changed(vm)
+
+    def m_intersection_update(self, vm: Machine, *others: Value) -> Value:
+        self.items = self.m_intersection(vm, *others).items  # type: ignore[attr-defined]
+        return self.changed(vm)
+
+    def m_symmetric_difference_update(self, vm: Machine, other: Value) -> Value:
+        self.items = self.m_symmetric_difference(vm, other).items  # type: ignore[attr-defined]
+        return self.changed(vm)
+
+    def m_pop(self, vm: Machine) -> Value:
+        if not self.items:
+            vm.throw(KeyError, "pop from an empty set")
+        first = vm.unpack(self)[0]
+        self.m_discard(vm, first)
+        return first
+
+    def m_issubset(self, vm: Machine, other: Value) -> Value:
+        return ConstantValue(self.items.keys() <= to_keys(vm, other).keys())
+
+    def m_issuperset(self, vm: Machine, other: Value) -> Value:
+        return ConstantValue(self.items.keys() >= to_keys(vm, other).keys())
+
+    def m_isdisjoint(self, vm: Machine, other: Value) -> Value:
+        return ConstantValue(self.items.keys().isdisjoint(to_keys(vm, other)))
+
+    def special(self, vm: Machine, name: str, args: list[Value]) -> Value | None:
+        if name in SET_OPERATORS:
+            other = args[0]
+            as_set = getattr(other, "as_set", None)  # keys and items of a dictionary
+            other = as_set(vm) if as_set is not None and getattr(other, "kind", "") != "values" else other
+            if not isinstance(other, SetValue):
+                return ConstantValue(NotImplemented)
+            if name in COMPARISONS:
+                return ConstantValue(getattr(set(self.items), name)(set(other.items)))
+            both = {**other.items, **self.items}
+            keys = getattr(set(self.items), name)(set(other.items))
+            return SetValue({k: v for k, v in both.items() if k in keys}, self.cls)
+        return super().special(vm, name, args)
+
+    def in_place(self, vm: Machine, other: Value, update: Any) -> Value:
+        """``|=`` and the like: only another set will do, and frozensets have none."""
+        if self.cls is not set or not issubclass(other.python_type(), (set, frozenset, type({}.keys()), type({}.items()))):
+            return ConstantValue(NotImplemented)
+        update(vm, other)
+        return self
+
+    def m___ior__(self, vm: Machine, other: Value) -> Value:
+        return self.in_place(vm, other, self.m_update)
+
+    def m___iand__(self, vm: Machine, other: Value) -> Value:
+        return self.in_place(vm, other, self.m_intersection_update)
+
+    def m___isub__(self, vm: Machine, other: Value) -> Value:
+        return self.in_place(vm, other, self.m_difference_update)
+
+    def m___ixor__(self, vm: Machine, other: Value) -> Value:
+        return self.in_place(vm, other, self.m_symmetric_difference_update)
+
+
+def to_keys(vm: Machine, value: Value) -> dict[Any, Value]:
+    if isinstance(value, SetValue):
+        return value.items
+    return {vm.key(v): v for v in vm.unpack(value)}
