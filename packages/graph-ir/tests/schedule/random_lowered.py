@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import torch
 
@@ -134,12 +135,23 @@ class Maker:
         self.buffers[result] = BufferInfo(result, "float32", info.sizes, info.strides, "cpu", "temporary")
         self.nodes.append(Extern("aten::neg", (BufferArg(source),), {}, (result,), self.r.choice([None, "aten::neg.out"])))
 
+    def again(self) -> None:
+        """A statement that was there before, under another name."""
+        old = self.r.choice([n for n in self.nodes if type(n) is not Extern] or [None])
+        if old is not None:
+            fresh = {}
+            for name in old.buffers if type(old) is Reduce else (old.buffer,):
+                fresh[name] = f"b{len(self.buffers)}"
+                self.buffers[fresh[name]] = replace(self.buffers[name], name=fresh[name])
+            key = {"buffers": tuple(fresh.values())} if type(old) is Reduce else {"buffer": fresh[old.buffer]}
+            self.nodes.append(replace(old, **key))
+
     def lowered(self, count: int) -> Lowered:
         for _ in range(self.r.randint(1, 3)):
             base = [self.r.choice([1, 2, 3, 4, 6]) for _ in range(self.r.randint(0, 3))]
             self.inputs.append(self.buffer(tuple(base), "input", permuted=True))
         for _ in range(count):
-            self.r.choices([self.pointwise, self.reduce, self.extern], [6, 3, 1])[0]()
+            self.r.choices([self.pointwise, self.reduce, self.extern, self.again], [6, 3, 1, 1])[0]()
         self.pointwise()
         temporaries = [n for n in self.buffers if n not in self.inputs]
         outputs = {temporaries[-1], *self.r.sample(temporaries, min(len(temporaries), self.r.randint(0, 2)))}

@@ -7,6 +7,7 @@ plain chains of pointwise loops with several results are all the same case.
 
 from __future__ import annotations
 
+import itertools
 from collections import defaultdict
 from dataclasses import dataclass, field, replace
 
@@ -142,16 +143,21 @@ class _Fuser:
                 for b in g.reads - g.writes:
                     by_read[b].append(g.number)
         for numbers in by_read.values():
-            for first, second in zip(numbers, numbers[1:], strict=False):
+            for first, second in itertools.pairwise(numbers):
                 if self.alive[first] and self.alive[second] and first != second:
                     self._merge(self.groups[first], self.groups[second])
 
     def _merge(self, first: Group, second: Group) -> None:
         if first.before >> second.number & 1 or second.before >> first.number & 1:
             return
-        if [a.extent for a in first.axes or ()] != [a.extent for a in second.axes or ()]:
+        symbols = _same_domain(first, second) or _outer_domain(first, second)
+        if symbols is None:
+            if _outer_domain(second, first) is not None:
+                self._merge(second, first)
             return
-        symbols = {b.name: index(a.name) for a, b in zip(first.axes or (), second.axes or (), strict=True)}
+        work = max(first.work(self.program), second.work(self.program))
+        if work > _SMALL and self.program.size(first.axes or ()) < _MIN_PARALLEL:
+            return
         moved = [_renamed(m, symbols, first.axes or (), self.program) for m in second.members]  # type: ignore[arg-type]
         if not _share_a_read(first, moved, self.program):
             return
@@ -242,6 +248,31 @@ def _worthwhile(group: Group, matched: tuple[tuple[Axis, ...], Loop], loop: Loop
     if work <= _SMALL:
         return True
     return points >= _MIN_PARALLEL
+
+
+def _same_domain(first: Group, second: Group) -> dict[str, Index] | None:
+    """The second group's axes in terms of the first's, where both have the same outer domain."""
+    ours, theirs = first.axes or (), second.axes or ()
+    if [a.extent for a in ours] != [a.extent for a in theirs]:
+        return None
+    return {b.name: index(a.name) for a, b in zip(ours, theirs, strict=True)}
+
+
+def _outer_domain(first: Group, second: Group) -> dict[str, Index] | None:
+    """The same where the first has reductions and the second, pointwise, adds axes of its own: from what both read."""
+    members: list[Loop] = [m for m in (*first.members, *second.members) if type(m) is Loop]
+    if any(m.reductions or m.axes != second.axes for m in second.members) or not any(m.reductions for m in members):  # type: ignore[union-attr]
+        return None
+    outer = {a.name: a.extent for a in first.axes or ()}
+    own = {a.name: a.extent for a in second.axes or ()}
+    theirs = {r.buffer: r.indices for m in second.members for r in m.reads()}  # type: ignore[union-attr]
+    for m in first.members:
+        for read in m.reads():  # type: ignore[union-attr]
+            pairs = [(_axis_name(a), _axis_name(b)) for a, b in zip(read.indices, theirs.get(read.buffer, ()), strict=False)]
+            found = {c: index(o) for o, c in pairs if o in outer and c in own and outer[o] == own[c]}
+            if len(found) == len(outer):
+                return found
+    return None
 
 
 def _share_a_read(first: Group, members: list[Loop], program: Program) -> bool:

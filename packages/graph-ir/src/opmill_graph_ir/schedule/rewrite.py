@@ -27,6 +27,13 @@ class Rewriter:
         self.symbols, self.names, self.rule, self.extents = symbols or {}, names or {}, rule, extents or {}
         self._memo: dict[Expr | Read, Expr] = {}
 
+    @classmethod
+    def replacing(cls, new: Mapping[Expr, Expr]) -> Rewriter:
+        """Replaces whole sub-expressions."""
+        made = cls()
+        made._memo.update(new)
+        return made
+
     def __call__(self, expr: Expr | Read) -> Expr:
         if (known := self._memo.get(expr)) is None:
             known = self._memo[expr] = self._RULES[type(expr)](self, expr)

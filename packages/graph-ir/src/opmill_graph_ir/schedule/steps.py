@@ -11,11 +11,13 @@ from ..loops.index import ONE, Index, index
 from ..loops.ir import LoopKernel, Nest
 from ..loops.text import show
 from ..lowered import BufferInfo, Extern, Lowered
+from .common import remove_common
 from .dead import remove_dead
 from .emit import emit_nest, outside_reads
 from .fuse import Group, fuse, is_extern
 from .inline import inline
 from .loop import Program, program_of, reads_of, writes_of
+from .reuse import reuse_between_phases
 from .shape import shape_nest
 
 BUG = "this is a bug of the compiler: please report it"
@@ -80,6 +82,7 @@ def schedule(lowered: Lowered, *, fusion: bool = True) -> Schedule:
     program = program_of(lowered)
     remove_dead(program)
     if fusion:
+        remove_common(program)
         inline(program)
         remove_dead(program)
         groups = fuse(program)
@@ -98,6 +101,8 @@ def _steps(groups: Sequence[Group], program: Program, combine: bool) -> list[Ste
             steps.append(ExternStep(group.members[0]))  # type: ignore[arg-type]
             continue
         nest = shape_nest(emit_nest(group, outside, program), program.extents)
+        if combine:
+            nest = reuse_between_phases(nest, program.fresh_name)
         small = combine and group.work(program) <= _SMALL
         if not small:
             _flush(pending, steps, program)
