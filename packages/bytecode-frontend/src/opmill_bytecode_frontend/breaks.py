@@ -11,13 +11,14 @@ import torch
 
 from .bytecode import Instruction
 from .codegen.rebuild import Rebuilder
+from .continuation import Continue, Placed, indent, run_through
 from .errors import Unsupported
 from .frame import Frame
 from .machine import EXEMPT
-from .resume import ParameterKind, Resume, StackKind, closure_of, make_resume, states
+from .resume import Parameter, ParameterKind, Resume, StackKind, closure_of, make_resume, states
 from .values.base import MISSING, Value
 from .values.functions import FunctionValue, MethodValue
-from .values.iterators import IteratorValue
+from .values.iterators import STOP
 from .values.modules import ModuleValue
 
 BINARY_OPS = frozenset("+ - * / // % ** @ << >> & | ^".split())
@@ -32,6 +33,8 @@ class Native:
     pops: int
     results: list[str | None] = field(default_factory=list)
     condition: tuple[str, list[str | None], list[str | None]] | None = None
+    target: Instruction | None = None
+    """Where a branch goes if not to the instruction's own target."""
 
 
 Row = Callable[[Frame, Instruction, Rebuilder, Any], Native]
@@ -195,80 +198,127 @@ def pop_jump(frame: Frame, ins: Instruction, r: Rebuilder, context: Any) -> Nati
     return Native([], 1, condition=(value if ins.opname.endswith("TRUE") else f"not {value}", [], []))
 
 
+@native("FOR_ITER")
+def for_iter(frame: Frame, ins: Instruction, r: Rebuilder, context: Any) -> Native:
+    iterator, item = r.expr(frame.stack[-1]), r.temporary("_r")
+    end = r.constants.name(STOP)
+    # From 3.12 on the loop's end is reached past instructions that take the iterator off: it is never passed on.
+    skipped = {12: 1, 13: 2}.get(sys.version_info[1], 0)
+    instructions = frame.prepared.instructions
+    after = instructions[frame.prepared.index[id(ins.target)] + skipped]
+    return Native([f"{item} = next({iterator}, {end})"], 1, condition=(f"{item} is {end}", [], [iterator, item]), target=after)
+
+
 @native("JUMP_IF_TRUE_OR_POP", "JUMP_IF_FALSE_OR_POP")
 def jump_or_pop(frame: Frame, ins: Instruction, r: Rebuilder, context: Any) -> Native:
     value = r.expr(frame.stack[-1])
     return Native([], 1, condition=(value if "TRUE" in ins.opname else f"not {value}", [value], []))
 
 
-def ending(fn: types.FunctionType, vm: Any, frame: Frame, context: Any) -> Callable[[Rebuilder], list[str]]:
+def ending(fn: types.FunctionType, vm: Any, frame: Frame, context: Any, resumed: bool) -> Callable[[Rebuilder], list[str]]:
     """The last statements of a prefix: the instruction at ``frame.pc`` natively, then the resume function."""
-    program = frame.prepared.program
     at = frame.prepared.instructions[frame.pc]
     row = ROWS.get(at.opname)
     if row is None:
         raise Unsupported("FE071", f"a graph break at {at.opname}", "this instruction cannot be run between two graphs", where=frame.where())
-    if any(isinstance(v, IteratorValue) for v in frame.stack):
-        raise Unsupported("FE072", "a graph break inside a for loop", "the function runs eagerly", where=frame.where())
+    return lambda r: Leaving(fn, vm, frame, context, resumed, r).statements(row(frame, at, r, context))
 
-    def emit(r: Rebuilder) -> list[str]:
-        step = row(frame, at, r, context)
+
+@dataclass
+class Leaving:
+    """Puts together how a prefix ends: the native statements, what its exceptions lead to, the calls of resume functions."""
+
+    fn: types.FunctionType
+    vm: Any
+    frame: Frame
+    context: Any
+    resumed: bool
+    r: Rebuilder
+    assigned: dict[str, str] = field(default_factory=dict)
+    """Variables that the native statements bind, and the names of their values."""
+
+    def statements(self, step: Native) -> list[str]:
+        frame = self.frame
+        at, following = frame.prepared.instructions[frame.pc : frame.pc + 2]
         stack = frame.stack[: len(frame.stack) - step.pops]
-        following = frame.prepared.instructions[frame.pc + 1]
-
-        def leave(target: Instruction, results: list[str | None], raising: bool = False, error: str = "") -> str:
-            kinds = stack_kinds(program, target, [*stack, *[MISSING if x is None else x for x in results]])
-            resume = make_resume(program, target, stack=kinds, bound=bound_names(frame), raising=raising)
-            compiled = context.resumed(fn, resume, program.instructions.index(target), raising)
-            return f"return {r.constants.name(compiled)}({', '.join(arguments(resume, frame, r, stack, results, error))})"
-
-        if step.condition is not None:
+        lines: list[str] = [Placed.at(line, at.position) for line in step.statements]
+        if step.condition is None:
+            following, results, done = self.absorb(following, step)
+            goes_on = [done or self.leave(following, stack, results)]
+        else:
             test, jumped, fell = step.condition
-            assert at.target is not None
-            taken = leave(at.target, jumped)
-            return [*step.statements, f"if {test}:", f"    {taken}", leave(following, fell)]
-        lines = step.statements
-        if at.handler is not None:
-            keep = frame.stack[: at.handler.depth]
-            kinds = stack_kinds(program, at, list(frame.stack))
-            resume = make_resume(program, at, stack=kinds, bound=bound_names(frame), raising=True)
-            compiled = context.resumed(fn, resume, program.instructions.index(at), True)
-            call = f"{r.constants.name(compiled)}({', '.join(arguments(resume, frame, r, keep, [], '_error'))})"
-            lines = ["try:", *[f"    {line}" for line in lines], "except BaseException as _caught:", "    _error = _caught", "else:", "    _error = None"]
-            lines += ["if _error is not None:", f"    return {call}"]
-        return [*lines, leave(following, step.results)]
+            target = step.target or at.target
+            assert target is not None
+            check = self.r.temporary("_t")
+            lines.append(Placed.at(f"{check} = bool({test})", at.position))
+            goes_on = [f"if {check}:", *indent([self.leave(target, stack, jumped)]), self.leave(following, stack, fell)]
+        lines = self.handling(lines)
+        if at.handler is not None and lines:
+            raising = self.leave(at, frame.stack[: at.handler.depth], [], "_error")
+            lines = ["_error = None", "try:", *indent(lines), "except BaseException as _caught:", "    _error = _caught"]
+            lines += ["if _error is not None:", *indent([raising])]
+        return [*lines, *goes_on]
 
-    return emit
+    def absorb(self, following: Instruction, step: Native) -> tuple[Instruction, list[str | None], str]:
+        """What comes next and only moves the result: done here, so that the resume function need not look at the value."""
+        if len(step.results) != 1:
+            return following, step.results, ""
+        [result] = step.results
+        instructions = self.frame.prepared.instructions
+        after = instructions[self.frame.pc + 2] if len(instructions) > self.frame.pc + 2 else following
+        if following.opname == "RETURN_VALUE" and result is not None:
+            return following, step.results, f"return {result}"
+        if following.opname == "POP_TOP":
+            return after, [], ""
+        if following.opname == "STORE_FAST" and result is not None:
+            self.assigned[following.argval] = result
+            return after, [], ""
+        return following, step.results, ""
+
+    def handling(self, lines: list[str]) -> list[str]:
+        """Inside an exception handler the exception is the one being handled for what runs natively as well."""
+        if self.vm.handled is None or not lines:
+            return lines
+        exc = self.r.expr(self.vm.handled)
+        return ["try:", f"    raise {exc}", "except BaseException:", *indent(lines)]
+
+    def leave(self, target: Instruction, stack: list[Any], results: list[str | None], error: str = "") -> str:
+        """The return statement that goes on at ``target``, or that raises ``error`` there."""
+        frame, program = self.frame, self.frame.prepared.program
+        kinds = stack_kinds(program, target, [*stack, *[MISSING if x is None else x for x in results]])
+        resume = make_resume(program, target, stack=kinds, bound=[*frame.locals, *frame.cells, *({} if error else self.assigned)], raising=bool(error))
+        compiled = self.context.resumed(self.fn, resume, program.instructions.index(target), bool(error))
+        passed = [self.argument(p, kinds, stack, results, error) for p in resume.parameters]
+        via = Continue if self.resumed else run_through
+        return f"return {self.r.constants.name(via)}({', '.join([self.r.constants.name(compiled), *passed])})"
+
+    def argument(self, parameter: Parameter, kinds: list[StackKind], stack: list[Any], results: list[str | None], error: str) -> str:
+        """The expression that a resume function is given for one of its parameters."""
+        frame, r, place = self.frame, self.r, parameter.place
+        match parameter.kind:
+            case ParameterKind.LOCAL if parameter.name in self.assigned and not error:
+                return self.assigned[parameter.name]
+            case ParameterKind.LOCAL:
+                return r.expr(frame.locals[parameter.name])
+            case ParameterKind.CELL:
+                return r.expr(frame.cells[parameter.name])
+            case ParameterKind.STACK:
+                return r.expr(stack[place]) if place < len(stack) else str(results[place - len(stack)])
+            case ParameterKind.EXCEPTION:
+                return error
+        inner = next((i for i in range(place + 1, len(kinds)) if kinds[i] is StackKind.PREVIOUS), None)
+        return r.expr(stack[inner] if inner is not None else self.vm.handled)
 
 
-def bound_names(frame: Frame) -> list[str]:
-    return [*frame.locals, *frame.cells]
+HANDLER_KINDS = (StackKind.PREVIOUS, StackKind.PREVIOUS_COPY, StackKind.LASTI)
 
 
 def stack_kinds(program: Any, target: Instruction, stack: list[Any]) -> list[StackKind]:
-    """Kinds of the real stack; inside an exception handler a break is refused."""
+    """Kinds of the real stack. What exception handlers keep there is known by analysis, all else by looking."""
     state = states(program).get(target)
-    if state is not None and any(k in (StackKind.PREVIOUS, StackKind.PREVIOUS_COPY, StackKind.LASTI) for k in state.stack):
-        raise Unsupported("FE073", "a graph break inside an exception handler", "the function runs eagerly")
-    return [StackKind.NULL if v is MISSING else StackKind.VALUE for v in stack]
-
-
-def arguments(resume: Resume, frame: Frame, r: Rebuilder, stack: list[Any], results: list[str | None], error: str) -> list[str]:
-    """What the resume function is called with, one expression for each of its parameters."""
-    out = []
-    for parameter in resume.parameters:
-        if parameter.kind is ParameterKind.LOCAL:
-            out.append(r.expr(frame.locals[parameter.name]))
-        elif parameter.kind is ParameterKind.CELL:
-            out.append(r.expr(frame.cells[parameter.name]))
-        elif parameter.kind is ParameterKind.STACK:
-            place = parameter.place
-            out.append(r.expr(stack[place]) if place < len(stack) else str(results[place - len(stack)]))
-        elif parameter.kind is ParameterKind.EXCEPTION:
-            out.append(error)
-        else:
-            raise Unsupported("FE073", "a graph break inside an exception handler", "the function runs eagerly")
-    return out
+    known = state.stack if state is not None else ()
+    kinds = [StackKind.NULL if v is MISSING else StackKind.VALUE for v in stack]
+    return [k if k in HANDLER_KINDS else found for k, found in zip([*known, *kinds[len(known) :]], kinds)]
 
 
 def resume_function(fn: types.FunctionType, resume: Resume) -> types.FunctionType:

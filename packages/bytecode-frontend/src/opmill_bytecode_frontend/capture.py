@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+import collections
 import logging
 import threading
 import types
+import warnings
 from typing import Any, Callable
 
 import torch
 
 from opmill_guards import CompiledFunction
+from opmill_guards.guard import Equals
+from opmill_guards.source import Local
 from opmill_guards.tree import GuardSet
 
 from .breaks import resume_function
-from .errors import Unsupported
+from .errors import CaptureWarning, Unsupported
 from .options import CaptureOptions
 from .translate import bind_real, translate
 from .values.base import Raised
 
 log = logging.getLogger(__name__)
+#: Misses for the value of a number argument after which graphs no longer depend on it.
+CHANGES = 3
 Backend = Callable[..., Any]
 
 
@@ -59,8 +65,19 @@ class Context:
         """The captured form of a resume function; the same one for the same place and state."""
         key = (fn.__code__, fn.__closure__, place, raising, resume.stack, resume.parameters)
         if key not in self._compiled:
-            self._compiled[key] = CompiledFunction(resume_function(fn, resume), Capture(resume_function(fn, resume), self).on_miss)
+            function = resume_function(fn, resume)
+            self._compiled[key] = CompiledFunction(function, Capture(function, self, resumed=True).on_miss)
         return self._compiled[key]
+
+    def parts(self) -> list[Any]:
+        """The captured forms of callees and resume functions, in the order they were met."""
+        return list(self._compiled.values())
+
+    def forget(self) -> None:
+        with self.lock:
+            for compiled in self.parts():
+                compiled.on_miss.__self__.forget(compiled)
+            self._compiled.clear()
 
     def broken(self, reason: Unsupported) -> None:
         log.debug("graph break: %s", reason)
@@ -71,10 +88,13 @@ class Context:
 class Capture:
     """What happens on a miss of one function."""
 
-    def __init__(self, fn: types.FunctionType, context: Context) -> None:
+    def __init__(self, fn: types.FunctionType, context: Context, resumed: bool = False) -> None:
         self.fn = fn
         self.context = context
+        self.resumed = resumed
         self.eager = False
+        self.varying: frozenset[str] = frozenset()
+        self.changed: collections.Counter[str] = collections.Counter()
 
     def on_miss(self, compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Callable[..., Any]:
         """The callable to run for these arguments; inserted as an entry when it was captured."""
@@ -89,8 +109,10 @@ class Capture:
             if len(compiled.entries) >= context.options.recompile_limit:
                 self._limit(compiled, args, kwargs)
                 return self.fn
+            if context.may_break and compiled.entries:
+                self._note_changes(compiled, args, kwargs)
             try:
-                translation = translate(self.fn, bound, context.backend, context.options, context)
+                translation = translate(self.fn, bound, context.backend, context.options, context, self.resumed, self.varying)
             except Raised:
                 return self.fn  # the function raises: let it do so itself
             except Unsupported as exc:
@@ -110,11 +132,30 @@ class Capture:
             compiled.insert(GuardSet(translation.guards), translation.target)
             return translation.target
 
+    def forget(self, compiled: Any) -> None:
+        compiled.clear()
+        self.eager = False
+
+    def _note_changes(self, compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """A number argument that misses again and again is not assumed any more."""
+        for failure in compiled.explain_miss(args, kwargs)[-1:]:
+            guard = failure.guard
+            if type(guard) is Equals and type(guard.source) is Local and type(guard.value) in (int, float):
+                self.changed[guard.source.name] += 1
+        self.varying = frozenset(name for name, count in self.changed.items() if count >= CHANGES)
+
     def _limit(self, compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        if self.eager:
+            return  # another thread came first
         self.eager = True
-        failures = compiled.explain_miss(args, kwargs)
-        reason = "; ".join(str(f) for f in failures[-1:])
-        log.warning("%s was compiled %d times and runs eagerly from now on. Last reason: %s", self.fn.__qualname__, len(compiled.entries), reason)
+        code = self.fn.__code__
+        lines = [
+            f"FE090: {self.fn.__qualname__} was compiled {len(compiled.entries)} times and runs uncompiled for other arguments from now on",
+            f"  at: {code.co_filename}:{code.co_firstlineno}",
+            *(f"  last reason: {failure}" for failure in compiled.explain_miss(args, kwargs)[-1:]),
+            "  hint: keep what changes from call to call out of the arguments or in tensors, or raise the option recompile_limit",
+        ]
+        warnings.warn("\n".join(lines), CaptureWarning, stacklevel=3)
 
 
 def capture(
@@ -135,3 +176,16 @@ def capture(
         raise TypeError(f"capture() wants a Python function, got {type(fn).__name__}")
     context = Context(find_backend(backend), fullgraph, options or CaptureOptions(), on_translation, on_break)
     return CompiledFunction(fn, Capture(fn, context).on_miss)
+
+
+def parts(compiled: Any) -> list[Any]:
+    """What ``capture`` gave, and the captured forms of the callees and resume functions it came to need: all ``CompiledFunction``."""
+    return [compiled, *compiled.on_miss.__self__.context.parts()]
+
+
+def forget(compiled: Any) -> None:
+    """Makes what ``capture`` gave as it was before its first call; resume functions, callees and having given up are forgotten too."""
+    start = compiled.on_miss.__self__
+    with start.context.lock:
+        start.forget(compiled)
+        start.context.forget()

@@ -21,6 +21,7 @@ from .opcodes import handlers
 from .opcodes.control import Return, Yield
 from .options import CaptureOptions
 from .recorder import Recorder
+from .switches import switches
 from .tracking import root_is_pinned, tracker
 from .values.base import MISSING, Lazy, NotConstant, Raised, Value
 from .values.constant import LITERALS, ConstantValue
@@ -60,15 +61,15 @@ def not_implemented(value: Value | None) -> bool:
 class Interpreter:
     """One capture: frames, guards, effects, the graph. ``break_at``: how many root instructions run before the graph ends."""
 
-    def __init__(self, options: CaptureOptions, break_at: int | None = None) -> None:
+    def __init__(self, options: CaptureOptions, break_at: int | None = None, varying: frozenset[str] = frozenset()) -> None:
         self.options = options
+        self.varying = varying
         self.break_at = break_at
         self.recorder = Recorder(self)
         self.effects = Effects()
         self.frame: Frame | None = None
         self.root: Any = None
-        self.entry_grad_mode = torch.is_grad_enabled()
-        self.entry_autocast = torch.is_autocast_enabled("cpu")
+        self.entry_switches = switches()
         self.handled: Value | None = None
         self.known: dict[int, tuple[Any, Value]] = {}
         self.guards: dict[Any, Any] = {}
@@ -78,6 +79,7 @@ class Interpreter:
         self.modules: dict[int, ModuleValue] = {}
         self.steps = 0
         self.root_steps = 0
+        self.root_trace: list[int] = []
         self.handlers = handlers()
 
     # ---- wrapping --------------------------------------------------------------------------------------------------
@@ -389,7 +391,9 @@ class Interpreter:
         frame = self.make_frame(fn, bind(self, fn, args, kwargs), depth)
         flags = fn.code.co_flags
         if flags & inspect.CO_GENERATOR:
-            return GeneratorValue(frame, self.advance)
+            generator = GeneratorValue(frame, self.advance)
+            generator.origin = (fn, args, kwargs)
+            return generator
         if flags & (inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITERABLE_COROUTINE):
             self.unsupported("FE060", f"asynchronous function {fn.qualname}")
         return self.run(frame).value
@@ -453,6 +457,7 @@ class Interpreter:
         if self.root_steps == self.break_at:
             raise BreakHere
         self.root_steps += 1
+        self.root_trace.append(frame.pc)
         if self.steps > self.options.max_steps:
             self.unsupported("FE065", "the loop", f"more than {self.options.max_steps} instructions", "loops on constants are unrolled")
 

@@ -19,6 +19,7 @@ from opmill_guards.source import Attr, InstanceDict, Item, Pinned
 from .values.base import Lazy, Value
 from .values.constant import LITERALS, ConstantValue
 from .values.functions import BuiltinValue, CellValue, MethodValue, PartialValue, function_value
+from .values.iterators import ExternalIterator
 from .values.mapping import DictValue, SetValue
 from .values.modules import GLOBAL_HOOKS, HOOKS, STORES, ModuleValue
 from .values.objects import ClassValue, ModuleObject, ObjectValue
@@ -261,12 +262,27 @@ def module_object(vm: Any, obj: Any, source: Any) -> Value:
     return ModuleObject(obj, by_identity(vm, obj, source) or Pinned(obj, obj.__name__))
 
 
+BOUND_IN_C = (types.BuiltinFunctionType, types.MethodWrapperType)
+
+
+def bound_builtin(vm: Any, obj: Any, owner: Any, source: Any) -> Value:
+    """A builtin method of an object, made anew by each attribute access: known by its name and its object."""
+    if source is None or type(source) is Pinned:
+        return vm.getattr(vm.wrap(owner, Pinned(owner, repr(type(owner)))), obj.__name__)
+    vm.guard(TypeIs(source, type(obj)))
+    vm.guard(Equals(Attr(source, "__name__"), obj.__name__))
+    return vm.getattr(vm.wrap(owner, Attr(source, "__self__")), obj.__name__)
+
+
 @tracks(
     types.BuiltinFunctionType, types.WrapperDescriptorType, types.MethodDescriptorType, types.MethodWrapperType, types.ClassMethodDescriptorType,
     types.GetSetDescriptorType, types.MemberDescriptorType, property, classmethod, staticmethod, functools._lru_cache_wrapper, torch._ops.OpOverload,
     torch._ops.OpOverloadPacket, torch._ops._OpNamespace, torch._ops._Ops, types.GenericAlias, types.UnionType, super,
 )  # fmt: skip
 def builtin(vm: Any, obj: Any, source: Any) -> Value:
+    owner = getattr(obj, "__self__", None)
+    if type(obj) in BOUND_IN_C and owner is not None and not isinstance(owner, (types.ModuleType, type)):
+        return bound_builtin(vm, obj, owner, source)
     return BuiltinValue(obj, by_identity(vm, obj, source) or Pinned(obj, getattr(obj, "__name__", repr(type(obj)))))
 
 
@@ -302,6 +318,8 @@ def tensor(vm: Any, obj: Any, source: Any) -> Value:
 @tracks(object)
 def object_(vm: Any, obj: Any, source: Any) -> Value:
     heap = bool(type(obj).__flags__ & (1 << 9))
+    if not heap and hasattr(type(obj), "__next__"):
+        return ExternalIterator(obj, by_structure(vm, obj, source) or Pinned(obj, repr(type(obj))))
     if callable(obj) and not heap:
         return builtin(vm, obj, source)
     if not heap:

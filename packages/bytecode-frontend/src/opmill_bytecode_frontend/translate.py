@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import itertools
 import types
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -11,21 +10,24 @@ from typing import Any, Callable, Iterator
 
 import torch
 
-from opmill_guards.guard import AllDistinct, GlobalState, ModuleTree
+from opmill_guards.guard import AllDistinct, GlobalState, ModuleTree, TypeIs
 from opmill_guards.source import Local, Pinned
 
 from . import breaks
 from .codegen.rebuild import Rebuilder
 from .codegen.replay import replay
 from .codegen.sources import parameter_name
+from .continuation import compile_placed, indent
 from .errors import Unsupported
 from .machine import BreakHere, Interpreter
 from .options import CaptureOptions
+from .switches import autocast_nesting, switched, switches
 from .values.base import Lazy, Value
 from .values.functions import function_value
 from .values.tensor import TensorValue
-
-_NUMBER = itertools.count()
+from .values.varying import VaryingNumber
+#: Earlier places of each kind that are tried for a graph break.
+MOST_EARLIER = 3
 
 
 @dataclass
@@ -41,18 +43,18 @@ class Translation:
 @contextmanager
 def thread_state() -> Iterator[None]:
     """Puts back what interpreted code may have switched: grad mode, autocast, random state."""
-    grad = torch.is_grad_enabled()
-    autocast = [(d, torch.is_autocast_enabled(d), torch.get_autocast_dtype(d)) for d in ("cpu", "cuda")]
-    cache = torch.is_autocast_cache_enabled()
+    before = switches()
+    nesting = autocast_nesting()
     rng = torch.random.get_rng_state()
     try:
         yield
     finally:
-        torch._C._set_grad_enabled(grad)
-        for device, enabled, dtype in autocast:
-            torch.set_autocast_enabled(device, enabled)
-            torch.set_autocast_dtype(device, dtype)
-        torch.set_autocast_cache_enabled(cache)
+        for function, *args in switched(switches(), before):
+            function(*args)
+        for _ in range(autocast_nesting() - nesting):
+            torch.autocast_decrement_nesting()
+        for _ in range(nesting - autocast_nesting()):
+            torch.autocast_increment_nesting()
         torch.random.set_rng_state(rng)
 
 
@@ -68,10 +70,18 @@ def interpret(vm: Interpreter, fn: types.FunctionType, bound: dict[str, Any]) ->
         raise Unsupported("FE060", f"generator or coroutine {fn.__qualname__}", "only plain functions are captured")
     value = function_value(fn, Pinned(fn, fn.__qualname__))
     vm.known[id(fn)] = (fn, value)
-    frame = vm.make_frame(value, {name: Lazy(obj, Local(name)) for name, obj in bound.items()}, 0)
+    frame = vm.make_frame(value, {name: argument(vm, name, obj) for name, obj in bound.items()}, 0)
     frame.root = True
     vm.root = frame
     return vm.run(frame).value
+
+
+def argument(vm: Interpreter, name: str, obj: Any) -> Any:
+    """What stands for an argument until it is read."""
+    if name in vm.varying and type(obj) in (int, float):
+        vm.guard(TypeIs(Local(name), type(obj)))
+        return VaryingNumber(obj, Local(name))
+    return Lazy(obj, Local(name))
 
 
 def state_guard() -> GlobalState:
@@ -129,10 +139,8 @@ def end(vm: Interpreter, ending: Callable[[Rebuilder], list[str]]) -> Ended:
     r = Rebuilder(vm)
     last = ending(r)
     replay(r, vm.effects)
-    if torch.is_grad_enabled() != vm.entry_grad_mode:
-        r.body.append(f"{r.constants.name(torch._C._set_grad_enabled)}({torch.is_grad_enabled()})")
-    if torch.is_autocast_enabled("cpu") != vm.entry_autocast:
-        raise Unsupported("FE074", "a graph break under autocast", "the function runs eagerly")
+    for function, *args in switched(vm.entry_switches, switches()):
+        r.body.append(f"{r.constants.name(function)}({', '.join(map(r.constants.name, args))})")
     return Ended(vm, r, last)
 
 
@@ -154,16 +162,15 @@ def finish(fn: types.FunctionType, ended: Ended, backend: Callable[..., Any]) ->
 def assemble_text(fn: types.FunctionType, lines: list[str], table: dict[str, Any]) -> tuple[Any, str]:
     """A function with the parameters of ``fn`` and these statements; it prints as what it is."""
     code = fn.__code__
-    header = signature_text(code)
-    text = f"def {code.co_name if code.co_name.isidentifier() else '_lambda'}({header}):\n" + "".join(f"    {line}\n" for line in lines)
-    filename = f"<opmill {code.co_qualname} {next(_NUMBER)}>"
+    name = code.co_name if code.co_name.isidentifier() else "_lambda"
+    header = f"def {name}({signature_text(code)}):"
     namespace: dict[str, Any] = dict(table)
-    exec(compile(text, filename, "exec"), namespace)
-    target = namespace[code.co_name if code.co_name.isidentifier() else "_lambda"]
+    exec(compile_placed(header, lines, code), namespace)
+    target = namespace[name]
     target.__defaults__ = fn.__defaults__
     target.__kwdefaults__ = fn.__kwdefaults__
     target.__qualname__ = fn.__qualname__
-    return target, text
+    return target, "\n".join([header, *indent(lines), ""])
 
 
 def signature_text(code: types.CodeType) -> str:
@@ -197,12 +204,18 @@ def bind_real(fn: types.FunctionType, args: tuple[Any, ...], kwargs: dict[str, A
 
 
 def translate(
-    fn: types.FunctionType, bound: dict[str, Any], backend: Callable[..., Any], options: CaptureOptions, context: Any = None
+    fn: types.FunctionType,
+    bound: dict[str, Any],
+    backend: Callable[..., Any],
+    options: CaptureOptions,
+    context: Any = None,
+    resumed: bool = False,
+    varying: frozenset[str] = frozenset(),
 ) -> Translation:
-    """The function as one graph, or its first graph when ``context`` (see capture.py) allows breaks. Raises Unsupported, or Raised
-    when the function itself raises."""
+    """The function as one graph, or its first graph when ``context`` (see capture.py) allows breaks. ``resumed``: ``fn`` is a resume
+    function, called by what understands ``Continue``; ``varying``: number arguments whose values are not to be assumed. Raises Unsupported, or Raised when the function itself raises."""
     entry_state = state_guard()
-    vm = Interpreter(options)
+    vm = Interpreter(options, varying=varying)
     try:
         with thread_state():
             result = interpret(vm, fn, bound)
@@ -211,16 +224,36 @@ def translate(
         if context is None or not context.may_break or exc.code in ("FE060", "FE065") or vm.root_steps == 0:
             raise
         context.broken(exc)
-        step = vm.root_steps - 1
-        vm = Interpreter(options, step)
-        with thread_state():
-            try:
-                interpret(vm, fn, bound)
-            except BreakHere:
-                pass
-            ended = end(vm, breaks.ending(fn, vm, vm.root, context))
+        vm, ended = prefix(fn, bound, options, context, resumed, vm, exc)
     target, gm, text = finish(fn, ended, backend)
     return Translation(target, collect_guards(vm, entry_state), gm, text)
+
+
+def prefix(
+    fn: types.FunctionType, bound: dict[str, Any], options: CaptureOptions, context: Any, resumed: bool, failed: Interpreter, reason: Unsupported
+) -> tuple[Interpreter, Ended]:
+    """Everything before the unsupported instruction, or before an earlier one where the state there cannot be handed over."""
+    for step in break_places(failed):
+        vm = Interpreter(options, step, failed.varying)
+        try:
+            with thread_state():
+                try:
+                    interpret(vm, fn, bound)
+                except BreakHere:
+                    pass
+                return vm, end(vm, breaks.ending(fn, vm, vm.root, context, resumed))
+        except Unsupported as exc:
+            reason.__context__ = exc
+    raise reason
+
+
+def break_places(failed: Interpreter) -> list[int]:
+    """Steps of the function before which the graph may end: the failed one, then where loops and with-blocks began, then calls."""
+    last = failed.root_steps - 1
+    opnames = [failed.root.prepared.instructions[pc].opname for pc in failed.root_trace[:last]]
+    entries = [step for step, opname in enumerate(opnames) if opname in ("GET_ITER", "BEFORE_WITH")]
+    calls = [step for step, opname in enumerate(opnames) if opname.startswith("CALL")]
+    return [last, *entries[: -MOST_EARLIER - 1 : -1], *calls[: -MOST_EARLIER - 1 : -1]]
 
 
 __all__ = ["Translation", "Unsupported", "translate"]

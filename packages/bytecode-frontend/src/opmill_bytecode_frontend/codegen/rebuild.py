@@ -13,15 +13,18 @@ from ..errors import Unsupported
 from ..values.base import MISSING, BuiltinMethod, Lazy, Value
 from ..values.constant import BuiltinConstantMethod, ConstantValue
 from ..values.functions import BuiltinValue, CellValue, FunctionValue, MethodValue, PartialValue
-from ..values.iterators import STOP, GeneratorValue, ItemsIterator
+from ..values.iterators import STOP, ExternalIterator, GeneratorValue, ItemsIterator, PythonIterator
 from ..values.mapping import DictValue, DictView, SetValue
 from ..values.objects import BoundSlot, ClassValue, ModuleObject, ObjectValue, SuperValue
 from ..values.sequence import ListValue, SliceValue, TupleValue
 from ..values.tensor import TensorMethod, TensorValue
+from ..values.varying import VaryingNumber
 from .sources import Constants, expression
 
 Builder = Callable[["Rebuilder", Any], str]
 BUILDERS: dict[type, Builder] = {}
+#: Items of an unfinished iterator that are made ahead at most.
+LONGEST = 10_000
 
 
 def rebuilds(*kinds: type) -> Callable[[Builder], Builder]:
@@ -225,17 +228,44 @@ def super_(r: Rebuilder, value: SuperValue) -> str:
 
 @rebuilds(GeneratorValue)
 def generator(r: Rebuilder, value: GeneratorValue) -> str:
-    raise Unsupported("FE070", "a generator leaves the captured code", "its frame exists at capture only", "turn it into a list")
+    if value.frame.pc > 0 or value.finished or value.origin is None:
+        raise Unsupported("FE070", "a running generator leaves the captured code", "its frame exists at capture only", "turn it into a list")
+    function, args, kwargs = value.origin
+    parts = [*[r.expr(a) for a in args], *[f"{k}={r.expr(v)}" for k, v in kwargs.items()]]
+    return r.assign(value, f"{r.expr(function)}({', '.join(parts)})")
 
 
 @rebuilds(ItemsIterator)
 def items_iterator(r: Rebuilder, value: ItemsIterator) -> str:
-    position = value.position
-    rest = []
-    while (item := value.read(r.vm, position)) is not STOP:
+    if value.owner is not None:
+        name = r.assign(value, f"iter({r.expr(value.owner)})")
+        r.body.append(f"{name}.__setstate__({value.position})")
+        return name
+    return remaining(r, value, lambda position: value.read(r.vm, position), value.position)
+
+
+def remaining(r: Rebuilder, value: Any, read: Callable[[int], Any], position: int = 0) -> str:
+    """An iterator over the items that are left. Making them must not run code of the program: it would run too early."""
+    rest: list[Any] = []
+    steps = r.vm.steps
+    while (item := read(position)) is not STOP:
         rest.append(item)
         position += 1
+        if r.vm.steps != steps or len(rest) > LONGEST:
+            raise Unsupported("FE070", f"an unfinished {value.python_type().__name__} leaves the captured code", "what is left of it cannot be made ahead")
     return r.assign(value, f"iter([{r.list(rest)}])")
+
+
+@rebuilds(PythonIterator)
+def python_iterator(r: Rebuilder, value: PythonIterator) -> str:
+    if value.parts is not None:
+        return r.assign(value, f"{r.constants.name(value.kind)}({r.list(value.parts())})")
+    return remaining(r, value, lambda position: value.next(r.vm))
+
+
+@rebuilds(ExternalIterator, VaryingNumber)
+def external(r: Rebuilder, value: Any) -> str:
+    return r.source(value.source)
 
 
 @rebuilds(ObjectValue)
