@@ -77,4 +77,3 @@ def source(texts: list[KernelText]) -> str:
         for name, item in text.prelude:
             prelude.setdefault(name, item)
     return "\n".join([HEADER, *(t for t in prelude.values() if t), *(t.body for t in texts), ""])
-

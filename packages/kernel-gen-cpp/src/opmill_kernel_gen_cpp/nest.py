@@ -222,9 +222,7 @@ class NestWriter:
         body.names.pop(axis, None)
         body.homes.pop(axis, None)
 
-    def _segment(
-        self, axis: str, end: str, extent: int | None, span: int | None, copies: int, emit: Callable[[list[int]], None]
-    ) -> None:
+    def _segment(self, axis: str, end: str, extent: int | None, span: int | None, copies: int, emit: Callable[[list[int]], None]) -> None:
         assert self.choice.vectors is not None
         lanes, variable, block, body = self.choice.vectors.lanes, f"i_{axis}", self.body.block, self.body
         step = lanes * copies
@@ -431,4 +429,3 @@ class NestWriter:
 
 def write_nest(kernel: LoopKernel, nest: Nest, name: str, first_check: int, needs: Needs, target: Target) -> Written:
     return NestWriter(kernel, nest, name, first_check, needs, target).write()
-

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import re
+import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -15,7 +16,7 @@ from ..target import Target
 from . import convert, memory
 from .block import Block
 from .convert import Vectors
-from .functions import function, splat
+from .functions import divided, function, splat
 from .index_text import index_text
 from .needs import Needs
 from .primitives import COMPARISONS, LOGICAL, ROWS
@@ -218,9 +219,9 @@ class Body:
             return
         assert self.lanes is not None
         vectors = self.lanes.vectors
-        every = memory.all_lanes(self.needs, vectors.mask_short(), vectors.lanes)
+        every = memory.all_lanes(self.needs, vectors.mask_short(), vectors.lanes, self.target)
         mask = f"{value.text} | ~{self.lanes.part[1]}" if self.lanes.part else value.text
-        self.block.add(f"if (!{every}({mask})) return {number};")
+        home.add(f"if (!{every}({mask})) return {number};")
 
     def store(self, store: Store) -> None:
         dtype = store.value.dtype
@@ -380,7 +381,7 @@ def _masked_load(body: Body, expr: Load, stride: LaneStride, mask: str, other: s
         lane_mask = body.fresh()
         home.add(f"const {body.needs.vector(vectors.mask_short(), vectors.lanes)} {lane_mask} = {mask};")
         return _lane_load(body, expr, home, f"if ({lane_mask}[l]) ", other)
-    helper = memory.masked_load(body.needs, convert.memory_short(expr.dtype), vectors.lanes, vectors.mask_short())
+    helper = memory.masked_load(body.needs, convert.memory_short(expr.dtype), vectors.lanes, vectors.mask_short(), body.target)
     return f"{helper}(p_{expr.buffer} + {body.index(expr.index)}, {stride}, {mask}, {other})"
 
 
@@ -403,10 +404,26 @@ def _op(body: Body, expr: Op, home: Block) -> Value:
     if expr.name in LOGICAL:
         texts = [convert.cast(body.needs, t, a.dtype, "bool", vectors, body.target) for t, a in zip(texts, expr.args, strict=True)]
         source = "bool"
-    text = primitive_text(body.needs, expr.name, source, texts, vectors, body.target)
+    text = _with_constant(body, expr, texts, vectors) or primitive_text(body.needs, expr.name, source, texts, vectors, body.target)
     if vectors is not None and expr.name in COMPARISONS and source != "bool":
         text = convert.resize(body.needs, text, SIGNED_OF_SIZE[TYPES[source].size], vectors.mask_short(), vectors)
     return body.bind(home, text, expr.dtype, is_vector)
+
+
+def _with_constant(body: Body, expr: Op, texts: list[str], vectors: Vectors | None) -> str | None:
+    """Division by a constant, and the larger or smaller of a value and a constant, are cheaper than their like with two values."""
+    constant = next((a for a in reversed(expr.args) if isinstance(a, Const)), None)
+    if constant is None or TYPES[expr.dtype].kind != "float" or math.isnan(value := float(constant.value)):
+        return None
+    if expr.name in ("max", "min"):  # the constant where it wins, which it never does over NaN
+        c, x = (texts[1], texts[0]) if constant is expr.args[1] else (texts[0], texts[1])
+        name = "larger" if expr.name == "max" else "smaller"
+        return f"{function(body.needs, name, TYPES[expr.dtype].short, vectors.lanes if vectors else 1, body.target)}({c}, {x})"
+    if expr.name != "div" or vectors is None or constant is not expr.args[1]:
+        return None
+    if expr.dtype == "float32":
+        value = struct.unpack("f", struct.pack("f", value))[0] if abs(value) < _FLOAT32_OVERFLOW else math.inf
+    return divided(body.needs, texts[0], value, TYPES[expr.dtype].short, vectors.lanes, body.target)
 
 
 def primitive_text(needs: Needs, name: str, dtype: str, texts: list[str], vectors: Vectors | None, target: Target) -> str:

@@ -6,13 +6,13 @@ The polynomials were fitted (Lawson's iteration) to float32's precision; tests m
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 from ..target import Target
 from . import isa
 from .needs import Needs
 from .types import C_OF_SHORT, SIGNED_OF_SIZE
-
 
 Emitter = Callable[[Needs, str, str, int, Target], str]
 """``(needs, full name, element, lanes, target)`` -> the definition."""
@@ -63,7 +63,46 @@ def _vector(needs: Needs, name: str, short: str, lanes: int, full: str, target: 
         needs.add("uses sleef", "")
         needs.add(symbol, f'extern "C" {v} {symbol}({", ".join([v] * len(parameters))});')
         return f"static inline {v} {full}({', '.join(f'{v} {p}' for p in parameters)}) {{ return {symbol}({', '.join(parameters)}); }}"
+    if target.sleef and 2 * bits == target.bits and name in isa.SLEEF_ULP:
+        return _twice_as_wide(needs, name, short, lanes, full, target)
     return _lane_loop(needs, name, short, lanes, full, target)
+
+
+def _twice_as_wide(needs: Needs, name: str, short: str, lanes: int, full: str, target: Target) -> str:
+    """By the function of twice as many lanes, every lane given twice: next to 64-bit values a float32 fills half a register."""
+    v = needs.vector(short, lanes)
+    wide = function(needs, name, short, 2 * lanes, target)
+    parameters = "xy" if name in isa.BINARY else "x"
+    half = ", ".join(map(str, range(lanes)))
+    doubled = ", ".join(f"__builtin_shufflevector({p}, {p}, {half}, {half})" for p in parameters)
+    return (
+        f"static inline {v} {full}({', '.join(f'{v} {p}' for p in parameters)}) {{\n"
+        f"  const {needs.vector(short, 2 * lanes)} r = {wide}({doubled});\n  return __builtin_shufflevector(r, r, {half}); }}"
+    )
+
+
+def divided(needs: Needs, text: str, divisor: float, short: str, lanes: int, target: Target) -> str | None:
+    """``text / divisor``, exactly, without a division: the quotient by the reciprocal, corrected by its remainder (Markstein). Infinities,
+    NaN and zeros have no remainder to correct by. None where a division must be made."""
+    bits = lanes * C_OF_SHORT[short][1] * 8
+    suffix, most = ("f", 1e30) if short == "f32" else ("", 1e290)
+    if not 1 / most < abs(divisor) < most:
+        return None
+    if math.frexp(abs(divisor))[0] == 0.5:
+        return f"({text} * {splat(needs, short, lanes)}({(1.0 / divisor).hex()}{suffix}))"
+    if not (abs(divisor) > 1 and target.fma and bits <= target.bits and ("fma", short, bits) in isa.BUILTINS):
+        return None
+    v = needs.vector(short, lanes)
+    fma = function(needs, "fma", short, lanes, target)
+    name = needs.add(
+        f"divided_{v}",
+        f"static inline {v} divided_{v}({v} x, {v} by, {v} reciprocal) {{\n"
+        f"  const {v} q = x * reciprocal, left = {fma}(-q, by, x);\n"
+        f"  return (left < 0) | (left > 0) ? {fma}(left, reciprocal, q) : q; }}",
+    )
+    put = splat(needs, short, lanes)
+    one = f"1.0{suffix}"
+    return f"{name}({text}, {put}({divisor.hex()}{suffix}), {put}({one} / {divisor.hex()}{suffix}))"
 
 
 def _lane_loop(needs: Needs, name: str, short: str, lanes: int, full: str, target: Target) -> str:
@@ -112,6 +151,8 @@ SCALAR_BODIES: dict[str, tuple[str, str]] = {
     "mod": ("xy", "$T m = __builtin_fmod$f(x, y); return m != 0 && (y < 0) != (m < 0) ? m + y : m;"),
     "sigmoid": ("x", "return 1 / (1 + __builtin_exp$f(-x));"),
     "abs": ("x", "return __builtin_fabs$f(x);"),
+    "larger": ("xy", "return x > y ? x : y;"),
+    "smaller": ("xy", "return x < y ? x : y;"),
     "copysign": ("xy", "return __builtin_copysign$f(x, y);"),
     "sign": ("x", "return ($T)((x > 0) - (x < 0));"),
 }
@@ -161,12 +202,12 @@ _TANH = (
 
 def _exp_f32(needs: Needs, full: str, short: str, lanes: int, target: Target) -> str:
     v, i = needs.vector("f32", lanes), needs.vector("i32", lanes)
+    larger, smaller = (function(needs, n, short, lanes, target) for n in ("larger", "smaller"))
     fma, put = _fma(needs, short, lanes, target), splat(needs, short, lanes)
     p = _horner(fma, "r", _EXP, put)
     # 2^n in two factors, so that results below the normal range and up to the overflow come out right; comparisons keep NaN
     return f"""static inline {v} {full}({v} x) {{
-  x = x > 89.0f ? {put}(89.0f) : x;
-  x = x < -104.5f ? {put}(-104.5f) : x;
+  x = {larger}({put}(-104.5f), {smaller}({put}(89.0f), x));
   const {v} big = {put}(12582912.0f), shifted = {fma}(x, {put}(0x1.715476p+0f), big), n = shifted - big;
   const {v} r = {fma}(n, {put}(-0x1.7f7d1cp-20f), {fma}(n, {put}(-0x1.62e4p-1f), x));
   const {v} p = {fma}({p}, r * r, r) + 1.0f;
@@ -193,14 +234,13 @@ def _fraction_f32(fit: tuple[float, list[float], list[float]]) -> Emitter:
     def emit(needs: Needs, full: str, short: str, lanes: int, target: Target) -> str:
         v = needs.vector("f32", lanes)
         fma, put = _fma(needs, short, lanes, target), splat(needs, short, lanes)
+        larger, smaller = (function(needs, n, short, lanes, target) for n in ("larger", "smaller"))
         one = f"{put}(1.0f)"
         return f"""static inline {v} {full}({v} x) {{
   const {v} most = {put}({limit}f);
-  x = most < x ? most : x;
-  x = -most > x ? -most : x;
+  x = {larger}(-most, {smaller}(most, x));
   const {v} s = x * x, y = x * {_horner(fma, "s", above, put)} / {_horner(fma, "s", below, put)};
-  const {v} low = {one} < y ? {one} : y;
-  return -{one} > low ? -{one} : low;
+  return {larger}(-{one}, {smaller}({one}, y));
 }}"""
 
     return emit
@@ -216,6 +256,18 @@ def _copysign(needs: Needs, full: str, short: str, lanes: int, target: Target) -
     v, i = needs.vector(short, lanes), needs.vector(SIGNED_OF_SIZE[C_OF_SHORT[short][1]], lanes)
     mask = "0x7fffffff" if short == "f32" else "0x7fffffffffffffffL"
     return f"static inline {v} {full}({v} x, {v} y) {{ return ({v})((({i})x & {mask}) | (({i})y & ~{mask})); }}"
+
+
+def _choice(name: str, sign: str) -> Emitter:
+    """The larger or smaller of two: the second where either is NaN, as the instruction has it."""
+
+    def emit(needs: Needs, full: str, short: str, lanes: int, target: Target) -> str:
+        v, bits = needs.vector(short, lanes), lanes * C_OF_SHORT[short][1] * 8
+        x86 = target.bits >= bits and target.name in ("avx2", "avx512", "sse4")
+        text = isa.BUILTINS[name, short, bits] if x86 and (name, short, bits) in isa.BUILTINS else f"x {sign} y ? x : y"
+        return f"static inline {v} {full}({v} x, {v} y) {{ return {text}; }}"
+
+    return emit
 
 
 def _sign(needs: Needs, full: str, short: str, lanes: int, target: Target) -> str:
@@ -234,6 +286,8 @@ POLYNOMIALS: dict[tuple[str, str], Emitter] = {
     ("sigmoid", "f64"): _sigmoid_f64,
     ("tanh", "f32"): _fraction_f32(_TANH),
     ("erf", "f32"): _fraction_f32(_ERF),
+    **{("larger", short): _choice("larger", ">") for short in ("f32", "f64")},
+    **{("smaller", short): _choice("smaller", "<") for short in ("f32", "f64")},
     ("sign", "f32"): _sign,
     ("sign", "f64"): _sign,
     ("bits", "f32"): _bits,

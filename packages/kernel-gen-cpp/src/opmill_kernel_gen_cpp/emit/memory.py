@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..target import Target
 from .needs import Needs
 from .types import C_OF_SHORT, vector
 
@@ -52,23 +53,41 @@ def iota(needs: Needs, short: str, lanes: int) -> str:
     return needs.add(f"iota_{v}", f"static const {v} iota_{v} = {{{', '.join(map(str, range(lanes)))}}};")
 
 
-def any_lane(needs: Needs, short: str, lanes: int) -> str:
+_SIGNS = {
+    (4, 4): "movmskps((f32x4)m)",
+    (2, 8): "movmskpd((f64x2)m)",
+    (8, 4): "movmskps256((f32x8)m)",
+    (4, 8): "movmskpd256((f64x4)m)",
+}
+"""Sign bits of all lanes by one instruction: (lanes, bytes a lane)."""
+
+
+def _signs(needs: Needs, short: str, lanes: int, target: Target) -> str | None:
+    size = C_OF_SHORT[short][1]
+    if (lanes, size) not in _SIGNS or lanes * size * 8 > target.bits or target.name not in ("avx2", "avx512"):
+        return None
+    needs.vector("f32" if size == 4 else "f64", lanes)
+    return f"__builtin_ia32_{_SIGNS[lanes, size]}"
+
+
+def any_lane(needs: Needs, short: str, lanes: int, target: Target) -> str:
     """Whether a mask has any lane set, and (``all_lanes``) all."""
     v = needs.vector(short, lanes)
-    parts = " | ".join(f"m[{k}]" for k in range(lanes))
-    return needs.add(f"any_{v}", f"static inline bool any_{v}({v} m) {{ return ({parts}) != 0; }}")
+    text = _signs(needs, short, lanes, target) or f"({' | '.join(f'm[{k}]' for k in range(lanes))})"
+    return needs.add(f"any_{v}", f"static inline bool any_{v}({v} m) {{ return {text} != 0; }}")
 
 
-def all_lanes(needs: Needs, short: str, lanes: int) -> str:
+def all_lanes(needs: Needs, short: str, lanes: int, target: Target) -> str:
     v = needs.vector(short, lanes)
-    parts = " & ".join(f"m[{k}]" for k in range(lanes))
-    return needs.add(f"all_{v}", f"static inline bool all_{v}({v} m) {{ return ({parts}) != 0; }}")
+    signs = _signs(needs, short, lanes, target)
+    text = f"{signs} == {(1 << lanes) - 1}" if signs else f"({' & '.join(f'm[{k}]' for k in range(lanes))}) != 0"
+    return needs.add(f"all_{v}", f"static inline bool all_{v}({v} m) {{ return {text}; }}")
 
 
-def masked_load(needs: Needs, short: str, lanes: int, mask: str) -> str:
+def masked_load(needs: Needs, short: str, lanes: int, mask: str, target: Target) -> str:
     """Touches only lanes whose mask is set; ``o`` elsewhere. Most masks are all true or all false."""
     v, m, c = needs.vector(short, lanes), vector(mask, lanes), C_OF_SHORT[short][0]
-    every, some = all_lanes(needs, mask, lanes), any_lane(needs, mask, lanes)
+    every, some = all_lanes(needs, mask, lanes, target), any_lane(needs, mask, lanes, target)
     return needs.add(
         f"masked_load_{v}",
         f"static inline {v} masked_load_{v}(const {c}* p, long s, {m} m, {v} o) {{\n"

@@ -35,9 +35,9 @@ ROWS: dict[str, Row] = {
     "sub": _numbers("({0} - {1})"),
     "mul": _numbers("({0} * {1})"),
     "div": Row(f="({0} / {1})"),
-    # a comparison with NaN is false: x > y ? x : y is one instruction and gives y where either is NaN
-    "max": Row(f="({0} != {0} ? {0} : ({0} > {1} ? {0} : {1}))", i="({0} > {1} ? {0} : {1})"),
-    "min": Row(f="({0} != {0} ? {0} : ({0} < {1} ? {0} : {1}))", i="({0} < {1} ? {0} : {1})"),
+    # a comparison with NaN is false: %larger is one instruction and gives its second operand where either is NaN
+    "max": Row(f="({0} != {0} ? {0} : %larger({0}, {1}))", i="({0} > {1} ? {0} : {1})"),
+    "min": Row(f="({0} != {0} ? {0} : %smaller({0}, {1}))", i="({0} < {1} ? {0} : {1})"),
     "fmax": Row(f="(({0} > {1}) | ({1} != {1}) ? {0} : {1})", i="({0} > {1} ? {0} : {1})"),
     "fmin": Row(f="(({0} < {1}) | ({1} != {1}) ? {0} : {1})", i="({0} < {1} ? {0} : {1})"),
     "floordiv": Row(f="%floordiv({0}, {1})", i="%ifloordiv({0}, {1})"),

@@ -100,7 +100,12 @@ def update(body: Body, acc: Accumulator, position: str) -> None:
             if r.dtype == "bool":
                 start = f"({start} ? -1 : 0)"
             text = body.masked(part, text, f"{splat(needs, convert.value_short(r.dtype, vectors), vectors.lanes)}({start})", r.dtype)
-        body.block.add(f"{acc.variables[0]} = {step(needs, r, acc.variables[0], text, vectors, body.target)};")
+        body.block.add(f"{acc.variables[0]} = {step(needs, r, *_ordered(r, acc.variables[0], text), vectors, body.target)};")
+
+
+def _ordered(r: Reduction, running: str, new: str) -> tuple[str, str]:
+    """max and min test their first operand for NaN: the new value's test is no part of the chain from step to step."""
+    return (new, running) if r.op in ("max", "min") else (running, new)
 
 
 def _true(vectors: Vectors | None) -> str:

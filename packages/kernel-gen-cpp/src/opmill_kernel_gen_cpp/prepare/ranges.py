@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from opmill_graph_ir.loops.index import Index, index
-from opmill_graph_ir.loops.ir import Const, Expr, IndexValue, Load, Op, Ref
+from opmill_graph_ir.loops.ir import Const, Expr, IndexValue, Load, Ref
 
 from ..emit.types import TYPES
 

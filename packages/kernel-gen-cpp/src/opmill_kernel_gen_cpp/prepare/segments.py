@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 from opmill_graph_ir.loops.index import index
 from opmill_graph_ir.loops.ir import Const, IndexValue, Op, Phase
@@ -33,7 +34,7 @@ def segments(phases: tuple[Phase, ...], axis: str, extent: int, lanes: int, rang
     if not cuts or len(cuts) >= _MOST:
         return [Segment(0, extent, phases)]
     edges = [0, *cuts, extent]
-    return [Segment(a, b, simplified(phases, {**ranges, axis: (a, b - 1)})) for a, b in zip(edges, edges[1:], strict=False)]
+    return [Segment(a, b, simplified(phases, {**ranges, axis: (a, b - 1)})) for a, b in pairwise(edges)]
 
 
 def _changes(phases: tuple[Phase, ...], axis: str) -> Iterator[int]:
