@@ -60,6 +60,7 @@ SWITCHES: dict[str, Callable[[], AbstractContextManager[Any]]] = {
     "deterministic": lambda: deterministic(False),
     "deterministic, warning": lambda: deterministic(True),
     "functorch": functorch,
+    "forward differentiation": torch.autograd.forward_ad.dual_level,
 }
 
 

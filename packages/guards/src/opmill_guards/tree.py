@@ -80,7 +80,7 @@ class TreeBuilder:
         self._nodes: dict[s.Source, _Node] = {}
         self._roots: list[_Node] = []
         self._first: list[tuple[str, Any]] = []
-        self._relations: list[tuple[str, Any, tuple[int, ...]]] = []
+        self._relations: list[tuple[str, Any, tuple[int, ...], tuple[int, ...]]] = []
         self._watches: list[Any] = []
         self._slots = 0
         self._seen: set[Any] = set()
@@ -111,7 +111,7 @@ class TreeBuilder:
     def first(self, kind: str, operand: Any) -> None:
         self._first.append((kind, operand))
 
-    def relation(self, kind: str, function: Callable[..., bool] | None, sources: tuple[s.Source, ...]) -> None:
+    def relation(self, kind: str, function: Callable[..., bool] | None, sources: tuple[s.Source, ...], code: tuple[int, ...] = ()) -> None:
         slots = []
         for source in sources:
             node = self._node(source)
@@ -119,7 +119,7 @@ class TreeBuilder:
                 node.slot = self._slots
                 self._slots += 1
             slots.append(node.slot)
-        self._relations.append((kind, function, tuple(slots)))
+        self._relations.append((kind, function, tuple(slots), code))
 
     def watch(self, watch: Any) -> None:
         self._watches.append(watch)

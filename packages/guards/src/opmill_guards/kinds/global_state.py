@@ -1,7 +1,8 @@
 """Process- and thread-wide switches of torch.
 
 :func:`capture` takes down the switches of ``READERS``. Natively each is one call of a C++ function; torch function modes, where there are
-any, are compared in Python (a default device is such a mode: it is compared by its device, any other mode by identity).
+any, are compared in Python (a default device is such a mode: it is compared by its device, any other mode by identity). The level of
+forward-mode differentiation is a global of ``torch.autograd.forward_ad``, which the native tree reads as such.
 """
 
 from __future__ import annotations
@@ -11,8 +12,8 @@ from collections.abc import Callable
 from typing import Any
 
 from .. import probe
-from ..guard import GlobalState
-from ..source import Source
+from ..guard import Equals, GlobalState
+from ..source import Item, Pinned, Source
 from .kind import Builder, Kind, Read, short
 
 _AUTOCAST_DEVICES = {"cpu": 0, "cuda": 1, "xpu": 12, "mps": 13}
@@ -48,6 +49,10 @@ def _functorch() -> bool:
     return _torch()._C._functorch.peek_interpreter_stack() is not None
 
 
+def _forward_level() -> Source:
+    return Item(Pinned(vars(_torch().autograd.forward_ad), "torch.autograd.forward_ad.__dict__"), "_current_level")
+
+
 READERS: dict[str, Callable[[], Any]] = {
     "grad_mode": lambda: _torch().is_grad_enabled(),
     "inference_mode": lambda: _torch().is_inference_mode_enabled(),
@@ -58,6 +63,7 @@ READERS: dict[str, Callable[[], Any]] = {
     "function_state": _function_state,
     "dispatch_modes": lambda: _torch()._C._len_torch_dispatch_stack(),
     "functorch": _functorch,
+    "forward_ad": lambda: _torch().autograd.forward_ad._current_level,
     "deterministic": lambda: _torch().are_deterministic_algorithms_enabled(),
     "deterministic_warn": lambda: _torch().is_deterministic_algorithms_warn_only_enabled(),
 }
@@ -104,6 +110,9 @@ def _check(guard: GlobalState, read: Read) -> bool:
 def _compile(guard: GlobalState, into: Builder) -> None:
     facts: list[tuple[str, int, int]] = []
     for name, value in guard.values:
+        if name == "forward_ad":
+            into.add(Equals(_forward_level(), value))
+            continue
         native = _native(name, value)
         if native is None:
             into.first("call", lambda _, read=READERS[name], value=value: _same(read(), value))

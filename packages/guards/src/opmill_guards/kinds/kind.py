@@ -23,8 +23,9 @@ class Builder(Protocol):
     def first(self, kind: str, operand: Any) -> None:
         """A check that looks at no source, before all others."""
 
-    def relation(self, kind: str, function: Callable[..., bool] | None, sources: tuple[Source, ...]) -> None:
-        """``same`` or ``distinct`` objects, or ``call``: what the function says of the values."""
+    def relation(self, kind: str, function: Callable[..., bool] | None, sources: tuple[Source, ...], code: tuple[int, ...] = ()) -> None:
+        """``same`` or ``distinct`` objects, ``call``: what the function says of the values, or ``sizes``: what ``code`` says of integers,
+        and the function where that cannot tell."""
 
     def watch(self, watch: Any) -> None:
         """A native ``ModuleWatch``, after all others."""

@@ -152,6 +152,30 @@ PyObject* read_key_at(PyObject* object, Py_ssize_t position) {
     return nullptr;
 }
 
+// The version tags of CPython 3.11 to 3.13, whose low eight bits are the watchers' from 3.12 on. Tags are unique among all dictionaries, so an
+// equal one means the same dictionary as well. An OrderedDict can change its order without a new tag. From 3.13 on an object may store
+// into values that it shares with its dictionary.
+uint64_t dict_version(PyObject* object) {
+#if PY_VERSION_HEX < 0x030E0000
+    if (!PyDict_Check(object) || PyODict_Check(object)) {
+        return 0;
+    }
+    const auto* dict = reinterpret_cast<const PyDictObject*>(object);
+#if PY_VERSION_HEX >= 0x030D0000
+    if (dict->ma_values != nullptr) {
+        return 0;
+    }
+#endif
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+    const uint64_t tag = dict->ma_version_tag;
+#pragma GCC diagnostic pop
+    return PY_VERSION_HEX >= 0x030C0000 ? tag >> 8 : tag;
+#else
+    return 0;
+#endif
+}
+
 PyObject* read_cell(PyObject* object) { return PyCell_Check(object) ? PyCell_Get(object) : nullptr; }
 
 }  // namespace guards

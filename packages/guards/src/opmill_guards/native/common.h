@@ -62,6 +62,8 @@ PyObject* read_item(PyObject* object, PyObject* key);
 PyObject* read_instance_dict(PyObject* object);
 PyObject* read_key_at(PyObject* object, Py_ssize_t position);
 PyObject* read_cell(PyObject* object);
+// A number that no dictionary had before and that changes whenever something in this one is rebound; 0 where there is none.
+uint64_t dict_version(PyObject* object);
 // Where an object keeps its instance dictionary, null if it has none or keeps it elsewhere.
 PyObject** dict_slot(PyObject* object);
 // The dictionary in that slot when there is one already (inline values are left alone), borrowed.
@@ -76,14 +78,19 @@ struct TensorSpec {
     PyObject* guard = nullptr;  // the TensorMatch, for the slow way
     bool native = false;
     uint16_t dtype = 0;
-    int8_t device[2] = {0, 0};
-    bool any_sizes = true, any_strides = true;
+    uint16_t device = 0;  // type and index, a byte each, as they lie in memory
+    bool any_sizes = true, any_strides = true, whole = false;
     std::vector<int64_t> sizes, strides;  // -1: any
     int requires_grad = -1;
     bool any_keys = true;
     uint64_t keys = 0;
     bool parse(PyObject* description);
     bool check(PyObject* value) const;
+    bool decide(PyObject* value, bool* holds) const;  // false where Python has to decide; runs none itself
+
+   private:
+    bool same_shape(const char* impl) const;
+    bool fits_shape(const char* impl) const;
 };
 
 // --- leaves.cpp
@@ -91,6 +98,10 @@ struct Leaf {
     virtual ~Leaf() = default;
     // False means failure; an error may be set, and is the caller's to clear.
     virtual bool check(PyObject* value) const = 0;
+    // Whether the answer cannot change as long as the value is this very object.
+    virtual bool settled() const { return false; }
+    // Whether the answer cannot change as long as the value is this very dictionary and nothing in it is rebound.
+    virtual bool settled_in_dict() const { return false; }
 };
 std::unique_ptr<Leaf> make_leaf(PyObject* description);  // null with an error set
 
@@ -98,6 +109,10 @@ std::unique_ptr<Leaf> make_leaf(PyObject* description);  // null with an error s
 bool configure_globals(PyObject* symbols);
 PyObject* global_value(PyObject* module, PyObject* args);
 std::unique_ptr<Leaf> make_global_leaf(PyObject* description);
+
+// --- relations.cpp
+// A relation between integers as (operation, operand) pairs; false where it cannot be decided here.
+bool decide_relation(const std::vector<int64_t>& code, const std::vector<PyObject*>& values, bool* holds);
 
 // --- tree.cpp
 extern PyTypeObject TreeType;

@@ -136,6 +136,23 @@ PyObject* call(PyObject* object, PyObject* const* args, size_t flagged, PyObject
 
 // --- methods
 
+// Puts `change(entries)` in the place of the entries. Making it may run Python (the garbage collector) and so let another thread
+// replace them: then it is made again from theirs, and nothing is lost.
+template <class F>
+bool replace_entries(CompiledFunction* self, F change) {
+    for (;;) {
+        const Ref before = Ref::borrow(self->entries);
+        Ref after(change(before.get()));
+        if (!after) {
+            return false;
+        }
+        if (self->entries == before.get()) {
+            Ref old(std::exchange(self->entries, after.release()));
+            return true;
+        }
+    }
+}
+
 PyObject* insert(PyObject* object, PyObject* args) {
     auto* self = cast(object);
     PyObject *guards = nullptr, *target = nullptr;
@@ -161,32 +178,29 @@ PyObject* insert(PyObject* object, PyObject* args) {
     entry->tree = tree.release();
     entry->target = Py_NewRef(target);
     Ref added(PyTuple_Pack(1, result.get()));
-    Ref entries(added ? PySequence_Concat(self->entries, added.get()) : nullptr);
-    if (!entries) {
+    const auto append = [&](PyObject* entries) { return added ? PySequence_Concat(entries, added.get()) : nullptr; };
+    if (!replace_entries(self, append)) {
         return nullptr;
     }
-    self->recent = PyTuple_GET_SIZE(entries.get()) - 1;
-    Ref old(std::exchange(self->entries, entries.release()));
+    self->recent = PyTuple_GET_SIZE(self->entries) - 1;
     return result.release();
 }
 
 PyObject* remove(PyObject* object, PyObject* entry) {
-    auto* self = cast(object);
-    Ref kept(PyList_New(0));
     bool found = false;
-    for (Py_ssize_t i = 0; kept && i < PyTuple_GET_SIZE(self->entries); ++i) {
-        PyObject* other = PyTuple_GET_ITEM(self->entries, i);
-        found = found || other == entry;
-        if (other != entry && PyList_Append(kept.get(), other) < 0) {
-            return nullptr;
+    const auto without = [&](PyObject* entries) -> PyObject* {
+        found = false;
+        Ref kept(PyList_New(0));
+        for (Py_ssize_t i = 0; kept && i < PyTuple_GET_SIZE(entries); ++i) {
+            PyObject* other = PyTuple_GET_ITEM(entries, i);
+            found = found || other == entry;
+            if (other != entry && PyList_Append(kept.get(), other) < 0) {
+                return nullptr;
+            }
         }
-    }
-    Ref entries(kept ? PyList_AsTuple(kept.get()) : nullptr);
-    if (!entries) {
-        return nullptr;
-    }
-    Ref old(std::exchange(self->entries, entries.release()));
-    return PyBool_FromLong(found);
+        return kept ? PyList_AsTuple(kept.get()) : nullptr;
+    };
+    return replace_entries(cast(object), without) ? PyBool_FromLong(found) : nullptr;
 }
 
 PyObject* clear(PyObject* object, PyObject*) {

@@ -52,24 +52,32 @@ struct TypeLeaf final : Leaf {
     PyObject* type;
     explicit TypeLeaf(PyObject* operand) : type(operand) {}
     bool check(PyObject* value) const override { return reinterpret_cast<PyObject*>(Py_TYPE(value)) == type; }
+    // Objects of classes made by `class`, and modules, may be given another class.
+    bool settled() const override {
+        auto* exact = reinterpret_cast<PyTypeObject*>(type);
+        return PyType_Check(type) && !PyType_HasFeature(exact, Py_TPFLAGS_HEAPTYPE) && !PyType_IsSubtype(exact, &PyModule_Type);
+    }
 };
 
 struct IsLeaf final : Leaf {
     PyObject* object;
     explicit IsLeaf(PyObject* operand) : object(operand) {}
     bool check(PyObject* value) const override { return value == object; }
+    bool settled() const override { return true; }
 };
 
 struct EqualsLeaf final : Leaf {
     PyObject* constant;
     explicit EqualsLeaf(PyObject* operand) : constant(operand) {}
     bool check(PyObject* value) const override { return same_constant(value, constant); }
+    bool settled() const override { return true; }
 };
 
 struct LengthLeaf final : Leaf {
     Py_ssize_t length;
     explicit LengthLeaf(PyObject* operand) : length(PyLong_AsSsize_t(operand)) {}
     bool check(PyObject* value) const override { return length >= 0 && builtin_length(value) == length; }
+    bool settled_in_dict() const override { return true; }
 };
 
 struct DictKeysLeaf final : Leaf {
@@ -82,6 +90,7 @@ struct DictKeysLeaf final : Leaf {
         }
         return PyODict_Check(value) ? check_ordered(value, count) : check_plain(value, count);
     }
+    bool settled_in_dict() const override { return true; }
     bool check_plain(PyObject* value, Py_ssize_t count) const {
         PyObject *key = nullptr, *item = nullptr;
         Py_ssize_t cursor = 0, i = 0;
@@ -109,6 +118,7 @@ struct AbsentLeaf final : Leaf {
     PyObject* key;
     explicit AbsentLeaf(PyObject* operand) : key(operand) {}
     bool check(PyObject* value) const override { return PyDict_Check(value) && PyDict_Contains(value, key) == 0; }
+    bool settled_in_dict() const override { return true; }
 };
 
 struct CallLeaf final : Leaf {

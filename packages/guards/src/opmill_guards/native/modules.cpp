@@ -42,6 +42,7 @@ struct State {
     uint64_t generation = 0;  // of the remembered evidence
     bool stale = false;       // the last full check failed, or a watched dictionary changed
     bool hard = false;        // something changed that only `recheck` can judge, and it has not yet found it good
+    bool hard_event = false;  // a watcher saw such a change since the last full check began
     size_t per_module() const { return 1 + PyTuple_GET_SIZE(names); }
 };
 
@@ -55,9 +56,14 @@ const uint64_t* as_word(const void* address) { return static_cast<const uint64_t
 uint64_t pointer_bits(const void* pointer) { return reinterpret_cast<uintptr_t>(pointer); }
 
 #if WATCHES_DICTS
-// Which states rely on a dictionary. Guarded by the GIL.
-std::unordered_map<PyObject*, std::vector<State*>>& watched() {
-    static std::unordered_map<PyObject*, std::vector<State*>> map;
+struct Reliance {
+    State* state;
+    bool soft;
+    bool operator==(const Reliance& other) const { return state == other.state && soft == other.soft; }
+};
+// Who relies on a dictionary. Guarded by the GIL.
+std::unordered_map<PyObject*, std::vector<Reliance>>& watched() {
+    static std::unordered_map<PyObject*, std::vector<Reliance>> map;
     return map;
 }
 int watcher = -1;
@@ -65,28 +71,29 @@ int watcher = -1;
 int on_dict_event(PyDict_WatchEvent, PyObject* dict, PyObject*, PyObject*) {
     auto found = watched().find(dict);
     if (found != watched().end()) {
-        for (State* state : found->second) {
-            state->stale = true;
-            ++state->generation;
+        for (const Reliance& reliance : found->second) {
+            reliance.state->stale = true;
+            reliance.state->hard_event = reliance.state->hard_event || !reliance.soft;
+            ++reliance.state->generation;
         }
     }
     return 0;
 }
 
-bool watch(State* state, PyObject* dict) {
+bool watch(State* state, PyObject* dict, bool soft) {
     if (watcher < 0 && (watcher = PyDict_AddWatcher(on_dict_event)) < 0) {
         return false;
     }
-    watched()[dict].push_back(state);
+    watched()[dict].push_back({state, soft});
     return PyDict_Watch(watcher, dict) == 0;
 }
 
-void unwatch(State* state, PyObject* dict) {
+void unwatch(State* state, PyObject* dict, bool soft) {
     auto found = watched().find(dict);
     if (found == watched().end()) {
         return;
     }
-    auto position = std::find(found->second.begin(), found->second.end(), state);
+    auto position = std::find(found->second.begin(), found->second.end(), Reliance{state, soft});
     if (position != found->second.end()) {
         found->second.erase(position);
     }
@@ -102,8 +109,8 @@ Word dict_word(PyObject*) {
     return {&zero, 0};
 }
 #else
-bool watch(State*, PyObject*) { return true; }
-void unwatch(State*, PyObject*) {}
+bool watch(State*, PyObject*, bool) { return true; }
+void unwatch(State*, PyObject*, bool) {}
 Word dict_word(PyObject* dict) {
     static const uint64_t zero = 0;
     if (dict == nullptr) {
@@ -114,17 +121,23 @@ Word dict_word(PyObject* dict) {
 }
 #endif
 
+// Whether `then` sees all that may change in the dictionary at this position: a module's own one and the first names.
+bool is_soft(const State* state, size_t position) {
+    return position < state->modules.size() * state->per_module() &&
+           position % state->per_module() <= static_cast<size_t>(state->soft);
+}
+
 bool set_dict(State* state, size_t position, PyObject* dict) {
     PyObject* old = state->dicts[position];
     if (old == dict) {
         return true;
     }
-    if (dict != nullptr && !watch(state, dict)) {
+    if (dict != nullptr && !watch(state, dict, is_soft(state, position))) {
         return false;
     }
     state->dicts[position] = Py_XNewRef(dict);
     if (old != nullptr) {
-        unwatch(state, old);
+        unwatch(state, old, is_soft(state, position));
         Py_DECREF(old);
     }
     return true;
@@ -216,7 +229,7 @@ bool words_hold(const Word* words, size_t count) {
 // Whether what changed is only such as `then` looks at; remembers the evidence as it is now on the way.
 bool rescan(State* state, bool* only_soft) {
     const size_t dicts = state->per_module(), words = dicts + 2, soft = 3 + state->soft;
-    *only_soft = types_hold(state);
+    *only_soft = types_hold(state) && !std::exchange(state->hard_event, false);
     for (size_t module = 0; module < state->modules.size(); ++module) {
         const Word* first = &state->words[module * words];
         const bool hard_holds = words_hold(first, 2) && words_hold(first + soft, words - soft);
@@ -233,7 +246,7 @@ bool rescan(State* state, bool* only_soft) {
         }
     }
     const size_t extra = state->modules.size() * words;
-    *only_soft = *only_soft && !WATCHES_DICTS && words_hold(&state->words[extra], state->words.size() - extra);
+    *only_soft = *only_soft && words_hold(&state->words[extra], state->words.size() - extra);
     for (TypeVersion& known : state->types) {
         known.version = current_version(known.type);
     }
@@ -278,6 +291,13 @@ bool check(State* state, PyObject* const* locals, Py_ssize_t count) {
         return false;
     }
     for (const Pin& pin : state->pins) {
+        bool holds = false;
+        if (pin.spec.decide(pin.tensor, &holds)) {
+            if (!holds) {
+                return false;
+            }
+            continue;
+        }
         const Ref held = Ref::borrow(pin.tensor);  // another thread may put another tensor there while Python runs
         if (!pin.spec.check(held.get())) {
             return false;
@@ -289,10 +309,10 @@ bool check(State* state, PyObject* const* locals, Py_ssize_t count) {
 void clear_state(State* state) {
     std::vector<PyObject*> owned;
     owned.swap(state->dicts);
-    for (PyObject*& dict : owned) {
-        if (dict != nullptr) {
-            unwatch(state, dict);
-            Py_CLEAR(dict);
+    for (size_t i = 0; i < owned.size(); ++i) {
+        if (owned[i] != nullptr) {
+            unwatch(state, owned[i], is_soft(state, i));
+            Py_CLEAR(owned[i]);
         }
     }
     std::vector<Pin> pins;

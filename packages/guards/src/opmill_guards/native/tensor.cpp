@@ -2,6 +2,8 @@
 // where it is unknown, or a tensor is not plain (its class may answer for sizes), the Python check decides.
 #include "common.h"
 
+#include <algorithm>
+
 namespace guards {
 
 namespace {
@@ -156,37 +158,61 @@ bool TensorSpec::parse(PyObject* description) {
     if (native) {
         dtype = static_cast<uint16_t>(PyLong_AsLong(code));
     }
-    device[0] = static_cast<int8_t>(device_type);
-    device[1] = static_cast<int8_t>(device_index);
+    const int8_t place[2] = {static_cast<int8_t>(device_type), static_cast<int8_t>(device_index)};
+    std::memcpy(&device, place, sizeof device);
     requires_grad = grad == Py_None ? -1 : grad == Py_True;
     native = native && (requires_grad < 0 || layout.requires_grad != nullptr);
     any_keys = key_set == Py_None;
     keys = any_keys ? 0 : PyLong_AsUnsignedLongLong(key_set);
-    return !PyErr_Occurred() && read_dims(size_tuple, &any_sizes, &sizes) && read_dims(stride_tuple, &any_strides, &strides);
+    if (PyErr_Occurred() || !read_dims(size_tuple, &any_sizes, &sizes) || !read_dims(stride_tuple, &any_strides, &strides)) {
+        return false;
+    }
+    const auto known = [](const std::vector<int64_t>& dims) {
+        return std::all_of(dims.begin(), dims.end(), [](int64_t dim) { return dim >= 0; });
+    };
+    whole = !any_sizes && !any_strides && sizes.size() == strides.size() && sizes.size() <= inline_dims && known(sizes) && known(strides);
+    return true;
 }
 
-bool TensorSpec::check(PyObject* value) const {
+bool TensorSpec::decide(PyObject* value, bool* holds) const {
     if (Py_TYPE(value) != type) {
-        return false;
+        *holds = false;
+        return true;
     }
     const char* impl = native ? impl_of(value) : nullptr;
     const uint64_t found = impl == nullptr ? 0 : load<uint64_t>(impl, layout.keys);
     if (!is_plain(found)) {
-        PyObject* arguments[] = {guard, value};
-        Ref answer(PyObject_Vectorcall(environment.check_tensor, arguments, 2, nullptr));
-        return answer.get() == Py_True;
-    }
-    if ((!any_keys && found != keys) || load<uint16_t>(impl, layout.dtype) != dtype || std::memcmp(impl + layout.device, device, 2) != 0) {
         return false;
     }
+    *holds = (any_keys || found == keys) && load<uint16_t>(impl, layout.dtype) == dtype && load<uint16_t>(impl, layout.device) == device &&
+             (whole ? same_shape(impl) : fits_shape(impl)) && (requires_grad < 0 || layout.requires_grad(impl) == (requires_grad == 1));
+    return true;
+}
+
+// All sizes and strides are known, and lie in the TensorImpl.
+bool TensorSpec::same_shape(const char* impl) const {
+    uint64_t difference = static_cast<uint64_t>(load<int64_t>(impl, layout.ndim)) ^ sizes.size();
+    for (size_t i = 0; i < sizes.size(); ++i) {
+        difference |= static_cast<uint64_t>(load<int64_t>(impl, layout.sizes + 8 * i) ^ sizes[i]);
+        difference |= static_cast<uint64_t>(load<int64_t>(impl, layout.strides + 8 * i) ^ strides[i]);
+    }
+    return difference == 0;
+}
+
+bool TensorSpec::fits_shape(const char* impl) const {
     const Shape shape = shape_of(impl);
-    if (!any_sizes && (shape.ndim != static_cast<int64_t>(sizes.size()) || !matches(sizes, shape.sizes))) {
-        return false;
+    return (any_sizes || (shape.ndim == static_cast<int64_t>(sizes.size()) && matches(sizes, shape.sizes))) &&
+           (any_strides || (shape.ndim == static_cast<int64_t>(strides.size()) && matches(strides, shape.strides)));
+}
+
+bool TensorSpec::check(PyObject* value) const {
+    bool holds = false;
+    if (decide(value, &holds)) {
+        return holds;
     }
-    if (!any_strides && (shape.ndim != static_cast<int64_t>(strides.size()) || !matches(strides, shape.strides))) {
-        return false;
-    }
-    return requires_grad < 0 || layout.requires_grad(impl) == (requires_grad == 1);
+    PyObject* arguments[] = {guard, value};
+    Ref answer(PyObject_Vectorcall(environment.check_tensor, arguments, 2, nullptr));
+    return answer.get() == Py_True;
 }
 
 }  // namespace guards

@@ -1,6 +1,8 @@
 // The guard tree: accessors shared as a trie, leaf checks at its nodes, relations between values, watched module trees last.
 #include "common.h"
 
+#include <algorithm>
+
 namespace guards {
 
 namespace {
@@ -13,11 +15,16 @@ struct Node {
     Py_ssize_t slot = -1;          // where relations find the value
     std::vector<std::unique_ptr<Leaf>> leaves;
     std::vector<Node> children;
+    bool settled = false;          // an item whose checks hold as long as its dictionary keeps its version
+    bool remembers = false;        // something below need not be looked at again while this dictionary keeps its version
+    mutable uint64_t version = 0;  // at which all of that was found good
+    mutable PyObject* cached = nullptr;  // of an item: the value then, borrowed from the dictionary
 };
 
 struct Relation {
-    enum Kind { Same, Distinct, Call } kind = Same;
+    enum Kind { Same, Distinct, Call, Sizes } kind = Same;
     PyObject* function = nullptr;
+    std::vector<int64_t> code;  // of Sizes: what `decide_relation` takes; `function` where that cannot decide
     std::vector<Py_ssize_t> slots;
 };
 
@@ -65,20 +72,30 @@ PyObject* get(const Node& node, PyObject* value, const Call& call) {
     return nullptr;
 }
 
-bool run(const Node& node, PyObject* base, Call& call) {
-    Ref value(get(node, base, call));
+bool run(const Node& node, Ref value, Call& call) {
     if (!value) {
         return false;
     }
+    const uint64_t version = node.remembers ? dict_version(value.get()) : 0;
+    const bool known = version != 0 && version == node.version;
     for (const auto& leaf : node.leaves) {
-        if (!leaf->check(value.get())) {
+        if (!(known && leaf->settled_in_dict()) && !leaf->check(value.get())) {
             return false;
         }
     }
     for (const Node& child : node.children) {
-        if (!run(child, value.get(), call)) {
+        if (known && child.settled) {
+            continue;
+        }
+        const bool item = child.access == Access::Item;
+        Ref next = known && item ? Ref::borrow(child.cached) : Ref(get(child, value.get(), call));
+        child.cached = item ? next.get() : nullptr;
+        if (!run(child, std::move(next), call)) {
             return false;
         }
+    }
+    if (version != 0 && !known) {  // a check may have run Python: only what was all read under one version counts
+        node.version = dict_version(value.get()) == version ? version : 0;
     }
     if (node.slot >= 0) {
         call.slots[node.slot] = std::move(value);
@@ -104,6 +121,13 @@ bool holds(const Relation& relation, const Call& call) {
                 }
             }
             return true;
+        case Relation::Sizes: {
+            bool result = false;
+            if (decide_relation(relation.code, values, &result)) {
+                return result;
+            }
+            [[fallthrough]];
+        }
         case Relation::Call: {
             Ref answer(PyObject_Vectorcall(relation.function, values.data(), values.size(), nullptr));
             return answer && PyObject_IsTrue(answer.get()) == 1;
@@ -123,7 +147,7 @@ bool check_program(const Program& program, PyObject* const* locals, Py_ssize_t c
         }
     }
     for (const Node& root : program.roots) {
-        if (!run(root, nullptr, call)) {
+        if (!run(root, Ref(get(root, nullptr, call)), call)) {
             return false;
         }
     }
@@ -151,6 +175,25 @@ bool parse_leaves(PyObject* descriptions, std::vector<std::unique_ptr<Leaf>>* le
     return true;
 }
 
+// What a dictionary's version vouches for. Keys that are strings or numbers run no code when they are looked up.
+void settle(Node* node) {
+    const auto is_settled = [](const std::unique_ptr<Leaf>& leaf) { return leaf->settled(); };
+    const auto plain_key = [](const Node& child) {
+        return child.access != Access::Item || PyUnicode_CheckExact(child.key) || PyLong_CheckExact(child.key);
+    };
+    bool any = false;
+    for (Node& child : node->children) {
+        child.settled = child.access == Access::Item && child.children.empty() && child.slot < 0 &&
+                        std::all_of(child.leaves.begin(), child.leaves.end(), is_settled);
+        any = any || child.access == Access::Item;
+    }
+    for (const auto& leaf : node->leaves) {
+        any = any || leaf->settled_in_dict();
+    }
+    // The dictionary of **kwargs is a new one at each call.
+    node->remembers = any && node->access != Access::Local && std::all_of(node->children.begin(), node->children.end(), plain_key);
+}
+
 // (accessor, key, index, slot, leaves, children)
 bool parse_node(PyObject* description, Node* node) {
     const char* access = nullptr;
@@ -169,19 +212,24 @@ bool parse_node(PyObject* description, Node* node) {
             return false;
         }
     }
+    settle(node);
     return true;
 }
 
-// (kind, function or None, slots)
+// (kind, function or None, slots, code)
 bool parse_relation(PyObject* description, Relation* relation) {
     const char* kind = nullptr;
-    PyObject* slots = nullptr;
-    if (!PyArg_ParseTuple(description, "sOO!", &kind, &relation->function, &PyTuple_Type, &slots)) {
+    PyObject *slots = nullptr, *code = nullptr;
+    if (!PyArg_ParseTuple(description, "sOO!O!", &kind, &relation->function, &PyTuple_Type, &slots, &PyTuple_Type, &code)) {
         return false;
     }
     relation->kind = std::strcmp(kind, "same") == 0       ? Relation::Same
                      : std::strcmp(kind, "distinct") == 0 ? Relation::Distinct
+                     : std::strcmp(kind, "sizes") == 0    ? Relation::Sizes
                                                           : Relation::Call;
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(code); ++i) {
+        relation->code.push_back(PyLong_AsLongLong(PyTuple_GET_ITEM(code, i)));
+    }
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(slots); ++i) {
         relation->slots.push_back(PyLong_AsSsize_t(PyTuple_GET_ITEM(slots, i)));
     }
