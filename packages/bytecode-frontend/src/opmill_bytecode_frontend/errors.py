@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 
+class CaptureWarning(UserWarning):
+    """The program runs and its results are right, but a function is not captured any more (FE09x)."""
+
+
 class Unsupported(Exception):
     """Code that cannot be captured: ``code`` (``FE...``), ``what`` was met, ``why`` that stops the capture, ``hint`` for the user,
     ``where`` (``file:line``). With ``fullgraph=True`` the user sees it; otherwise it leads to a graph break."""
