@@ -24,7 +24,7 @@ from opmill_runtime_cache.store import Store, default_store
 
 from .capture.functionalize import functionalize
 from .capture.graph import AtenGraph
-from .errors import GraphError, KernelBuildError
+from .errors import GraphError, GraphWarning, KernelBuildError
 from .generator.protocol import GROUP, GeneratorOptions, KernelGenerator
 from .loops.ir import LoopKernel
 from .loops.spec import verify_kernel
@@ -171,13 +171,13 @@ def installed_generators() -> tuple[KernelGenerator, ...]:
             if generator.available() is None:
                 found.append(generator)
         except Exception as e:  # a broken plug-in must not break compiling
-            warnings.warn(f"GI031: kernel generator {entry.name!r} cannot be loaded: {e}", stacklevel=2)
+            warnings.warn(f"GI031: kernel generator {entry.name!r} cannot be loaded: {e}", GraphWarning, stacklevel=2)
     return tuple(found)
 
 
 @lru_cache(None)
 def _warn_operators(problem: str) -> None:
-    warnings.warn(f"GI030: torch's own operators run instead of generated kernels\n  why: {problem}", stacklevel=4)
+    warnings.warn(f"GI030: torch's own operators run instead of generated kernels\n  why: {problem}", GraphWarning, stacklevel=4)
 
 
 @lru_cache(None)

@@ -14,3 +14,7 @@ class GraphError(Exception):
 
 class KernelBuildError(GraphError):
     """A generated kernel could not be built."""
+
+
+class GraphWarning(UserWarning):
+    """Results are right, but less was compiled than asked: torch's own operators run, or a kernel generator was left out (GI030, GI031)."""

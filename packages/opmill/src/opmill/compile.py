@@ -12,7 +12,7 @@ import torch
 
 from .backend import GraphBackend
 from .discover import Backend
-from .errors import UsageTypeError, warn_once
+from .errors import OpmillWarning, UsageTypeError, warn_once
 from .module import is_wrapped, original_of, wrap_module
 from .options import Options
 from .record import BreakRecord, Record
@@ -109,8 +109,10 @@ def _is_live(value: Any) -> bool:
 def _capture(function: Any, settings: Settings) -> Any:
     # Not above: the frontend is the second heaviest import, and a program may have everything disabled.
     from opmill_bytecode_frontend.capture import capture
+    from opmill_bytecode_frontend.errors import CaptureWarning
     from opmill_bytecode_frontend.options import CaptureOptions
 
+    OpmillWarning.register(CaptureWarning)
     record = Record()
     compiled = capture(
         function,
@@ -200,8 +202,12 @@ _WRAPPERS: dict[type, Callable[[Any, Settings], Any]] = {
 
 def reset() -> None:
     """Forgets everything compiled in this process: the next call of each compiled callable compiles again. Files of the cache stay."""
+    if not _live:
+        return
+    from opmill_bytecode_frontend.capture import forget
+
     for compiled, record in list(_live.items()):
-        compiled.clear()
+        forget(compiled)
         record.clear()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import functools
 import warnings
 
@@ -23,8 +24,11 @@ class UsageTypeError(OpmillError, TypeError):
     """An argument has the wrong type: something that cannot be called, a mode that is no string."""
 
 
-class OpmillWarning(UserWarning):
-    """The program runs and its results are right, but not as fast as asked: says what fell back, and why."""
+class OpmillWarning(UserWarning, metaclass=abc.ABCMeta):
+    """The program runs and its results are right, but not as fast as asked: says what fell back, and why.
+
+    The warning classes of the packages below, which do not know this one, are registered with it where they are first used: one filter
+    for ``OpmillWarning`` is a filter for all of them."""
 
 
 @functools.cache

@@ -11,21 +11,36 @@ from .record import BreakRecord, GraphRecord
 
 
 @dataclass(frozen=True)
+class Part:
+    """One piece of code that was captured by itself: the callable, or what a graph break left of it or made it call. ``guards``: for each
+    kept specialisation, what it assumes."""
+
+    name: str
+    guards: tuple[tuple[str, ...], ...]
+
+
+@dataclass(frozen=True)
 class Explanation:
     """What happened in the compiled callable until now.
 
-    ``graphs``: each graph the backend got. ``breaks``: where capture ended, in the user's source, why, and what to do. ``guards``: for each
-    kept specialisation, what it assumes. ``recompiles``: specialisations beyond the first. ``result``: what the explained call returned."""
+    ``graphs``: each graph the backend got. ``breaks``: where capture ended, in the user's source, why, and what to do. ``parts``: the callable
+    first, then what was captured after graph breaks. ``result``: what the explained call returned."""
 
     name: str
     graphs: tuple[GraphRecord, ...]
     breaks: tuple[BreakRecord, ...]
-    guards: tuple[tuple[str, ...], ...]
+    parts: tuple[Part, ...]
     result: Any
 
     @property
+    def guards(self) -> tuple[tuple[str, ...], ...]:
+        """What each kept specialisation of the callable itself assumes."""
+        return self.parts[0].guards
+
+    @property
     def recompiles(self) -> int:
-        return max(0, len(self.guards) - 1)
+        """Specialisations beyond the first of each part."""
+        return sum(max(0, len(part.guards) - 1) for part in self.parts)
 
     @property
     def kernels(self) -> int:
@@ -61,9 +76,10 @@ class Explanation:
                 table.add_row(*columns, escape(_phases(graph.report)), escape(graph.fallback or graph.where))
             parts.append(table)
         parts += [f"[yellow]break[/] {escape(str(each))}" for each in self.breaks]
-        for number, guards in enumerate(self.guards):
-            parts.append(f"specialisation {number} assumes:")
-            parts += [f"  {escape(guard)}" for guard in guards]
+        for part in self.parts:
+            for number, guards in enumerate(part.guards):
+                parts.append(f"specialisation {number} of {escape(part.name)} assumes:")
+                parts += [f"  {escape(guard)}" for guard in guards]
         return Group(*parts)
 
 
@@ -90,10 +106,15 @@ def explanation_of(compiled: Any, result: Any = None) -> Explanation:
     found = record_of(compiled)
     if found is None:
         raise TypeError(f"{compiled!r} was not compiled by opmill")
+    from opmill_bytecode_frontend.capture import parts
+
     dispatcher, record = found
-    guards = tuple(_guard_lines(entry) for entry in dispatcher.entries)
-    name = getattr(dispatcher, "__qualname__", None) or repr(dispatcher)
-    return Explanation(name, tuple(record.graphs), tuple(record.breaks), guards, result)
+    told = tuple(Part(_name_of(each), tuple(_guard_lines(entry) for entry in each.entries)) for each in parts(dispatcher))
+    return Explanation(told[0].name, tuple(record.graphs), tuple(record.breaks), told, result)
+
+
+def _name_of(compiled: Any) -> str:
+    return getattr(compiled, "__qualname__", None) or repr(compiled)
 
 
 def _guard_lines(entry: Any) -> tuple[str, ...]:

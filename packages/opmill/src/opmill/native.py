@@ -9,16 +9,20 @@ import tempfile
 from typing import Any
 
 from opmill_graph_ir.backend import compile_graph
+from opmill_graph_ir.errors import GraphWarning
 from opmill_graph_ir.options import GraphOptions
+from opmill_runtime_cache.errors import ExecutorWarning, StoreWarning
 from opmill_runtime_cache.store import Store, default_store
 
 from .discover import Backend, find_generators
-from .errors import warn_once
+from .errors import OpmillWarning, warn_once
 from .options import Options
 
 
 def native_compiler(options: Options) -> Backend:
     """graph-ir's backend, with the store and the kernel generators that the options ask for."""
+    for each in (StoreWarning, ExecutorWarning, GraphWarning):
+        OpmillWarning.register(each)
     graph_options = GraphOptions(precise=options.precise, verify=options.verify, print_after=options.print_after)
     return functools.partial(compile_graph, options=graph_options, store=open_store(options), generators=loaded_generators(options))
 
