@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import builtins
+import collections
+import functools
 import inspect
 import sys
+import sysconfig
 import types
 from typing import Any, Callable, NoReturn
 
@@ -39,6 +42,7 @@ BINARY = {
 }  # fmt: skip
 COMPARE = {"<": ("__lt__", "__gt__"), "<=": ("__le__", "__ge__"), "==": ("__eq__", "__eq__"), "!=": ("__ne__", "__ne__"), ">": ("__gt__", "__lt__"), ">=": ("__ge__", "__le__")}
 EXEMPT = {"torch", *sys.stdlib_module_names}
+STANDARD_LIBRARY = sysconfig.get_path("stdlib").replace("\\", "/") + "/"
 
 
 class BreakHere(Exception):
@@ -52,6 +56,13 @@ def of_module(source: Any) -> bool:
         if source is None:
             return False
     return isinstance(source.object, torch.nn.Module)
+
+
+@functools.cache
+def installed(filename: str) -> bool:
+    """Whether code belongs to Python or to an installed package."""
+    path = filename.replace("\\", "/")
+    return path.startswith("<frozen") or any(part in path for part in ("/site-packages/", "/dist-packages/", STANDARD_LIBRARY))
 
 
 def not_implemented(value: Value | None) -> bool:
@@ -132,7 +143,8 @@ class Interpreter:
                 return value.cls(*items)
             return value.cls(items)
         if type(value) is DictValue:
-            return {self.plain(k): self.plain(v) for k, v in zip(value.key_values(self), value.all_values(self))}
+            items = {self.plain(k): self.plain(v) for k, v in zip(value.key_values(self), value.all_values(self))}
+            return collections.OrderedDict(items) if value.cls is collections.OrderedDict else items
         if type(value) is SetValue:
             return value.cls(self.plain(v) for v in value.items.values())
         return value.constant()
@@ -165,10 +177,32 @@ class Interpreter:
             return Pinned(raw, f"{owner.__qualname__}.{name}")
         return Item(InstanceDict(Pinned(owner, owner.__qualname__)), name)
 
+    def guard_function(self, fn: FunctionValue) -> None:
+        """Code and defaults of a function of before the call are still its own. Installed packages do not replace theirs."""
+        if fn.obj is None or installed(fn.code.co_filename):
+            return
+        source = Pinned(fn.obj, fn.qualname)
+        for name in ("__code__", "__defaults__", "__kwdefaults__"):
+            self.guard(Is(Attr(source, name), getattr(fn.obj, name)))
+        for name, value in (fn.obj.__kwdefaults__ or {}).items():
+            self.guard(Is(Item(Attr(source, "__kwdefaults__"), name), value))
+
+    def wrap_cached(self, result: Any) -> Value:
+        """The tracked value of what a cache gives to everyone: constants as such, other objects by identity."""
+        return self.wrap(result, Pinned(result, repr(type(result))))
+
     def guard_class(self, owner: type, name: str, raw: Any) -> None:
         source = self.class_source(owner, name, raw)
         if type(source) is not Pinned:
             self.guard(Is(source, raw))
+
+    def guard_lookup(self, cls: type, owner: type, name: str) -> None:
+        """No class before ``owner`` in the MRO has been given the attribute. Asked of the user's own classes only."""
+        for before in cls.__mro__:
+            if before is owner:
+                return
+            if not issubclass(before, torch.nn.Module) and not installed(getattr(sys.modules.get(before.__module__), "__file__", None) or "<frozen"):
+                self.guard(Absent(InstanceDict(Pinned(before, before.__qualname__)), name))
 
     def read_global(self, namespace: dict[str, Any], name: str, module: Any = None) -> Value:
         """A name of a module: assigned earlier in the capture, a global, or a builtin."""
@@ -182,6 +216,8 @@ class Interpreter:
         pinned = Pinned(namespace, f"{namespace.get('__name__', '?')}.__dict__")
         if value is not MISSING:
             literal = type(value) in LITERALS
+            if exempt and callable(value) and self.may_be_patched(namespace):
+                self.guard(Is(Item(pinned, name), value))
             return self.wrap(value, Pinned(value, name) if exempt and not literal else Item(pinned, name))
         if module is not None:
             try:
@@ -194,6 +230,11 @@ class Interpreter:
         if found is MISSING:
             self.throw(NameError, f"name {name!r} is not defined")
         return self.wrap(found, Pinned(found, name))
+
+    def may_be_patched(self, namespace: dict[str, Any]) -> bool:
+        """Whether a name of torch or the standard library is guarded: those that user code reads, and torch's functional forms."""
+        read_by_user = self.frame is not None and not installed(self.frame.code.co_filename)
+        return read_by_user or namespace.get("__name__") == "torch.nn.functional"
 
     # ---- errors ----------------------------------------------------------------------------------------------------
 
@@ -376,8 +417,8 @@ class Interpreter:
     def call_builtin(self, obj: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
         return call_builtin(self, obj, args, kwargs)
 
-    def construct(self, cls: ClassValue, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        return construct(self, cls.obj, args, kwargs)
+    def construct(self, cls: ClassValue, args: list[Value], kwargs: dict[str, Value], plain: bool = False) -> Value:
+        return construct(self, cls.obj, args, kwargs, plain)
 
     def inline(self, fn: FunctionValue, args: list[Value], kwargs: dict[str, Value]) -> Value:
         """Call a Python function by interpreting its bytecode (unless the library knows it)."""
@@ -399,6 +440,7 @@ class Interpreter:
         return self.run(frame).value
 
     def make_frame(self, fn: FunctionValue, bound: dict[str, Any], depth: int) -> Frame:
+        self.guard_function(fn)
         prepared = prepare(fn.code, self.handlers)
         frame = Frame(prepared, fn.code, fn, fn.globals, depth)
         frame.locals = bound
@@ -419,7 +461,7 @@ class Interpreter:
 
     def run(self, frame: Frame, thrown: Value | None = None) -> Any:
         """Interpret until the frame returns or yields. Raises Raised for an exception that the frame does not handle."""
-        caller = self.frame
+        caller = frame.caller = self.frame
         self.frame = frame
         instructions, handlers_ = frame.prepared.instructions, frame.prepared.handlers
         pending = thrown

@@ -8,6 +8,8 @@ import enum
 import functools
 import inspect
 import types
+import typing
+import weakref
 from typing import Any, Callable
 
 import torch
@@ -191,7 +193,7 @@ def dict_(vm: Any, obj: Any, source: Any) -> Value:
         vm.guard(Is(source, obj))  # the path stays: what is found in it is then implied by the module tree
     else:
         source = by_structure(vm, obj, source)
-    builtin = type(obj) in (dict, collections.OrderedDict, collections.defaultdict, collections.Counter, types.MappingProxyType)
+    builtin = type(obj) in (dict, collections.OrderedDict, collections.defaultdict, types.MappingProxyType)
     storage = DictValue(dict_items(obj, source, vm), type(obj) if builtin else dict, source, obj)
     storage.read_only = isinstance(obj, types.MappingProxyType)
     storage.keys_guarded |= storage.read_only or keys_are_known(source)
@@ -277,11 +279,12 @@ def bound_builtin(vm: Any, obj: Any, owner: Any, source: Any) -> Value:
 @tracks(
     types.BuiltinFunctionType, types.WrapperDescriptorType, types.MethodDescriptorType, types.MethodWrapperType, types.ClassMethodDescriptorType,
     types.GetSetDescriptorType, types.MemberDescriptorType, property, classmethod, staticmethod, functools._lru_cache_wrapper, torch._ops.OpOverload,
-    torch._ops.OpOverloadPacket, torch._ops._OpNamespace, torch._ops._Ops, types.GenericAlias, types.UnionType, super,
+    torch._ops.OpOverloadPacket, torch._ops._OpNamespace, torch._ops._Ops, types.GenericAlias, types.UnionType, super, typing._Final, typing.TypeVar, weakref.ref,
 )  # fmt: skip
 def builtin(vm: Any, obj: Any, source: Any) -> Value:
     owner = getattr(obj, "__self__", None)
-    if type(obj) in BOUND_IN_C and owner is not None and not isinstance(owner, (types.ModuleType, type)):
+    bound = type(obj) in BOUND_IN_C and getattr(obj, "__module__", None) is None  # functions of pybind modules have a module
+    if bound and owner is not None and not isinstance(owner, (types.ModuleType, type)):
         return bound_builtin(vm, obj, owner, source)
     return BuiltinValue(obj, by_identity(vm, obj, source) or Pinned(obj, getattr(obj, "__name__", repr(type(obj)))))
 
@@ -313,6 +316,11 @@ def tensor(vm: Any, obj: Any, source: Any) -> Value:
     sizes, strides = tuple(obj.shape), tuple(obj.stride())
     vm.guard_tensor(TensorMatch(source, type(obj), obj.dtype, obj.device, obj.layout, sizes, strides, obj.requires_grad, keys), held)
     return value
+
+
+@tracks(types.SimpleNamespace)
+def namespace(vm: Any, obj: Any, source: Any) -> Value:
+    return ObjectValue(type(obj), obj, by_structure(vm, obj, source) or Pinned(obj, "namespace"))
 
 
 @tracks(object)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import functools
 import types
+import weakref
 from typing import Any, Callable
 
 import torch
@@ -12,7 +13,7 @@ import torch
 from ..errors import Unsupported
 from ..values.base import MISSING, BuiltinMethod, Lazy, Value
 from ..values.constant import BuiltinConstantMethod, ConstantValue
-from ..values.functions import BuiltinValue, CellValue, FunctionValue, MethodValue, PartialValue
+from ..values.functions import BuiltinValue, CellValue, FunctionValue, MethodValue, PartialValue, WeakReference
 from ..values.iterators import STOP, ExternalIterator, GeneratorValue, ItemsIterator, PythonIterator
 from ..values.mapping import DictValue, DictView, SetValue
 from ..values.objects import BoundSlot, ClassValue, ModuleObject, ObjectValue, SuperValue
@@ -149,6 +150,8 @@ def dict_(r: Rebuilder, value: DictValue) -> str:
     name = r.assign(value, "{}" if value.cls is dict else f"{r.constants.name(value.cls)}{factory}")
     for key, item in value.items.values():
         r.body.append(f"{name}[{r.expr(key)}] = {r.expr(item)}")
+    for attribute, item in value.extra.items():
+        r.body.append(f"{name}.{attribute} = {r.expr(item)}")
     return name
 
 
@@ -221,6 +224,11 @@ def partial(r: Rebuilder, value: PartialValue) -> str:
     return r.assign(value, f"{r.constants.name(value.cls)}({', '.join(parts)})")
 
 
+@rebuilds(WeakReference)
+def weak_reference(r: Rebuilder, value: WeakReference) -> str:
+    return r.assign(value, f"{r.constants.name(weakref.ref)}({r.expr(value.target)})")
+
+
 @rebuilds(SuperValue)
 def super_(r: Rebuilder, value: SuperValue) -> str:
     return f"super({r.constants.name(value.after)}, {r.expr(value.owner)})"
@@ -277,7 +285,7 @@ def object_(r: Rebuilder, value: ObjectValue) -> str:
         name = r.assign(value, f"{cls}.__new__({cls}, {r.list(value.args)})")  # type: ignore[attr-defined]
         r.body.append(f"{name}.args = ({''.join(r.expr(a) + ', ' for a in value.args)})")  # type: ignore[attr-defined]
     else:
-        base = value.storage.python_type() if value.storage is not None else object
+        base = next(c for c in value.cls.__mro__ if not c.__flags__ & (1 << 9))  # object, or the builtin class whose __new__ must be used
         name = r.assign(value, f"{r.constants.name(base)}.__new__({cls})")
     fill_storage(r, value, name)
     if value.has_dict():

@@ -20,7 +20,7 @@ from ..values.mapping import DictValue, SetValue, update_from
 from ..values.objects import ClassValue, ObjectValue, SuperValue, find_in_mro
 from ..values.sequence import ListValue, SliceValue, TupleValue
 from ..values.tensor import TensorValue
-from .dispatch import fold, is_torch, lookup
+from .dispatch import fold, is_torch, lookup, numpy_constant
 from .registry import handles
 
 BUILTIN_NEW = tuple(c.__new__ for c in (object, dict, collections.OrderedDict, list, set, collections.deque, collections.defaultdict, BaseException, Exception))
@@ -35,21 +35,19 @@ STORAGE: dict[type, Any] = {
 }
 
 
-def construct(vm: Any, cls: type, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    """``cls(*args, **kwargs)``."""
+def construct(vm: Any, cls: type, args: list[Value], kwargs: dict[str, Value], plain: bool = False) -> Value:
+    """``cls(*args, **kwargs)``; ``plain``: as ``type.__call__`` does it, whatever the metaclass says."""
     handler = lookup(cls)
     if handler is not None:
         return handler(vm, *args, **kwargs)
     meta_call = find_in_mro(type(cls).__mro__, "__call__")[1]
     if isinstance(cls, enum.EnumMeta):
         return vm.wrap(vm.plain(fold(vm, cls, args, kwargs)))
-    if type(meta_call) is types.FunctionType:
+    if type(meta_call) is types.FunctionType and not plain:
         return vm.call(MethodValue(vm.wrap(meta_call, Pinned(meta_call, "__call__")), vm.wrap(cls)), args, kwargs)
-    if cls in MODULE_CONTAINERS:
-        # A slice of a ModuleList: a container of modules whose identity is guarded may as well be made now, once.
-        made = cls(*[vm.plain(a) for a in args])
-        return vm.wrap(made, Pinned(made, cls.__name__))
-    if issubclass(cls, (torch.nn.Module, torch.Tensor)):
+    if cls in MODULE_CONTAINERS and (container := existing_modules(vm, cls, args)) is not None:
+        return container
+    if issubclass(cls, torch.Tensor):
         vm.unsupported("FE012", f"making a {cls.__qualname__} in captured code", "", "make it outside of the compiled function")
     if issubclass(cls, BaseException):
         return make_exception(vm, cls, args, kwargs)
@@ -65,6 +63,8 @@ def construct(vm: Any, cls: type, args: list[Value], kwargs: dict[str, Value]) -
         return fold(vm, cls, args, kwargs)
     elif cls.__module__ in ("builtins", "fractions", "decimal", "inspect") or cls in (torch.device, torch.Generator):
         return fold(vm, cls, args, kwargs)
+    elif numpy_constant(cls):
+        return fold(vm, cls, args, kwargs)
     else:
         vm.unsupported("FE012", f"making a {cls.__module__}.{cls.__qualname__}", "its constructor is implemented in C")
     if not issubclass(made.python_type(), cls):
@@ -77,6 +77,15 @@ def construct(vm: Any, cls: type, args: list[Value], kwargs: dict[str, Value]) -
     elif (args or kwargs) and type(new) is not types.FunctionType:
         vm.throw(TypeError, f"{cls.__name__}() takes no arguments")
     return made
+
+
+def existing_modules(vm: Any, cls: type, args: list[Value]) -> Value | None:
+    """A slice of a ModuleList: a container of modules whose identity is guarded may as well be made now, once."""
+    try:
+        made = cls(*[vm.plain(a) for a in args])
+    except NotConstant:
+        return None
+    return vm.wrap(made, Pinned(made, cls.__name__))
 
 
 def new_object(vm: Any, cls: type) -> ObjectValue:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import types
+import weakref
 from typing import Any
 
 import torch
@@ -17,12 +18,18 @@ from ..values.mapping import DictValue, DictView, SetValue
 from ..values.objects import ObjectValue
 from ..values.sequence import ListValue, SequenceValue, SliceValue, TupleValue
 from ..values.tensor import TensorValue
-from .registry import HANDLERS, NAMED
+from .notes import call_cached
+from .registry import HANDLERS, NAMED, NAMED_WITH_FUNCTION
 
 #: Python functions of these modules go into the graph as they are when an argument is a tensor.
 GRAPH_MODULES = frozenset("torch.nn.functional torch.functional torch._tensor torch torch.special torch.linalg torch.fft torch.nn.attention".split())
 #: C functions of these modules compute from their arguments alone.
-PURE_MODULES = frozenset("builtins math cmath _operator operator _functools _collections _bisect _struct binascii unicodedata _sre itertools _string".split())
+PURE_MODULES = frozenset("builtins math cmath _operator operator _functools _collections _bisect _struct binascii unicodedata _sre itertools _string posix _json zlib time_".split())
+#: Python functions of these modules compute from their arguments, or ask about the installation: called when all arguments are constants.
+COMPUTING_MODULES = frozenset(
+    "typing typing_extensions re sre_compile sre_parse textwrap string posixpath ntpath genericpath fractions decimal numbers keyword inspect "
+    "importlib.metadata importlib.util packaging platform locale statistics fnmatch glob json difflib shlex urllib base64 hashlib uuid".split()
+)
 #: torch functions that change a state of the thread: recorded, and run at capture so that fakes see it.
 STATEFUL = frozenset(
     "_set_grad_enabled set_autocast_enabled set_autocast_dtype set_autocast_cache_enabled autocast_increment_nesting autocast_decrement_nesting "
@@ -73,7 +80,7 @@ def call_builtin(vm: Any, obj: Any, args: list[Value], kwargs: dict[str, Value])
     if is_torch(obj):
         return torch_call(vm, obj, args, kwargs)
     if isinstance(obj, functools._lru_cache_wrapper):
-        return vm.call(vm.wrap(obj.__wrapped__), args, kwargs)
+        return call_cached(vm, obj, args, kwargs)
     owner = getattr(obj, "__self__", None)
     if owner is not None and not isinstance(owner, types.ModuleType) and isinstance(obj, (types.BuiltinFunctionType, types.MethodWrapperType)):
         if isinstance(owner, type):
@@ -81,8 +88,21 @@ def call_builtin(vm: Any, obj: Any, args: list[Value], kwargs: dict[str, Value])
         return vm.call(vm.getattr(vm.wrap(owner, Pinned(owner, repr(kind))), obj.__name__), args, kwargs)
     if getattr(obj, "__module__", None) in PURE_MODULES:
         return fold(vm, obj, args, kwargs)
+    if owner is None and getattr(obj, "__qualname__", "").split(".")[0] in ("str", "bytes", "float", "int"):
+        return fold(vm, obj, args, kwargs)  # static methods such as str.maketrans
+    if isinstance(obj, weakref.ref):
+        target = obj()
+        return ConstantValue(None) if target is None else vm.wrap(target, Pinned(target, "referent"))
+    if numpy_constant(obj):
+        return fold(vm, obj, args, kwargs)
     name = f"{getattr(obj, '__module__', None) or kind.__module__}.{getattr(obj, '__qualname__', None) or kind.__qualname__}"
     vm.unsupported("FE010", f"call of {name}", "it is implemented in C and not known to be free of side effects")
+
+
+def numpy_constant(obj: Any) -> bool:
+    """A function of numpy; random ones change a state."""
+    module = getattr(obj, "__module__", None) or type(obj).__module__
+    return module.split(".")[0] == "numpy" and "random" not in module
 
 
 def fold(vm: Any, obj: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
@@ -96,6 +116,20 @@ def fold(vm: Any, obj: Any, args: list[Value], kwargs: dict[str, Value]) -> Valu
         vm.unsupported("FE011", f"call of {getattr(obj, '__qualname__', obj)} on {exc}", "the argument is not a constant")
     try:
         result = obj(*plain, **named)
+    except Exception as exc:
+        vm.throw_real(exc)
+    return vm.fresh(result)
+
+
+def fold_library(vm: Any, fn: Any, args: list[Value], kwargs: dict[str, Value]) -> Value | None:
+    """A Python function of a module that only computes: called when all arguments are constants; else None, and it is interpreted."""
+    try:
+        plain = [vm.plain(a) for a in args]
+        named = {k: vm.plain(v) for k, v in kwargs.items()}
+    except NotConstant:
+        return None
+    try:
+        result = fn(*plain, **named)
     except Exception as exc:
         vm.throw_real(exc)
     return vm.fresh(result)
@@ -118,6 +152,10 @@ def intercepted(vm: Any, fn: Any, args: list[Value], kwargs: dict[str, Value]) -
         handler = NAMED.get(f"{module}.{fn.__qualname__}")
     if handler is not None:
         return handler(vm, *args, **kwargs)
+    if f"{module}.{fn.__qualname__}" in NAMED_WITH_FUNCTION:
+        return NAMED_WITH_FUNCTION[f"{module}.{fn.__qualname__}"](vm, fn, *args, **kwargs)
+    if module.split(".")[0] in COMPUTING_MODULES or module in COMPUTING_MODULES:
+        return fold_library(vm, fn, args, kwargs)
     if module in GRAPH_MODULES and (any(map(has_tensor, args)) or any(map(has_tensor, kwargs.values()))):
         if fn.__name__ in ("split", "__len__", "__iter__", "__contains__", "__format__", "__repr__") and isinstance(args[0], TensorValue):
             return args[0].method(vm, fn.__name__, list(args[1:]), kwargs)
@@ -141,7 +179,7 @@ def slot_call(vm: Any, obj: Any, args: list[Value], kwargs: dict[str, Value]) ->
         return receiver.method(vm, name, rest, kwargs)
     if issubclass(obj.__objclass__, type):
         if name == "__call__":
-            return vm.construct(receiver, rest, kwargs)
+            return vm.construct(receiver, rest, kwargs, True)
         return fold(vm, obj, args, kwargs)
     if isinstance(receiver, ObjectValue):
         if issubclass(obj.__objclass__, BaseException):

@@ -239,12 +239,6 @@ def locals_(vm: Any) -> Value:
     return out
 
 
-@handles(print)
-def print_(vm: Any, *args: Value, **kwargs: Value) -> Value:
-    vm.effects.calls.append((builtins.print, list(args), kwargs))
-    return NONE
-
-
 @handles(functools.reduce)
 def reduce(vm: Any, fn: Value, items: Value, *initial: Value) -> Value:
     values = [*initial, *vm.unpack(items)]
@@ -259,11 +253,6 @@ def reduce(vm: Any, fn: Value, items: Value, *initial: Value) -> Value:
 @named("typing.cast")
 def cast(vm: Any, typ: Value, val: Value) -> Value:
     return val
-
-
-@named("warnings.warn", "logging.Logger._log")
-def note(vm: Any, *args: Value, **kwargs: Value) -> Value:
-    return NONE
 
 
 @named("inspect.signature")

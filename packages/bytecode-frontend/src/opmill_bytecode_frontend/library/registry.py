@@ -7,6 +7,7 @@ from typing import Any, Callable
 Handler = Callable[..., Any]
 HANDLERS: dict[Any, Handler] = {}
 NAMED: dict[str, Handler] = {}
+NAMED_WITH_FUNCTION: dict[str, Handler] = {}
 
 
 def handles(*objects: Any) -> Callable[[Handler], Handler]:
@@ -15,6 +16,17 @@ def handles(*objects: Any) -> Callable[[Handler], Handler]:
     def add(handler: Handler) -> Handler:
         for obj in objects:
             HANDLERS[obj] = handler
+        return handler
+
+    return add
+
+
+def receives_function(*names: str) -> Callable[[Handler], Handler]:
+    """As ``named``, for functions made anew by each call of another: the real function is the handler's second argument."""
+
+    def add(handler: Handler) -> Handler:
+        for name in names:
+            NAMED_WITH_FUNCTION[name] = handler
         return handler
 
     return add

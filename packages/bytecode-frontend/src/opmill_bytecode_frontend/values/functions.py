@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import types
+import weakref
 from typing import Any
 
 from opmill_guards.source import Attr, CellContents, InstanceDict, Item, Pinned
@@ -284,6 +285,22 @@ class BuiltinValue(Value):
             return ConstantValue(NotImplemented)
         except Exception as exc:
             vm.throw_real(exc)
+
+
+class WeakReference(Value):
+    """A weak reference made in captured code; what it refers to lives as long as the capture."""
+
+    def __init__(self, target: Value) -> None:
+        self.target = target
+
+    def python_type(self) -> type:
+        return weakref.ref
+
+    def call(self, vm: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        return self.target
+
+    def key(self, vm: Machine) -> Any:
+        return vm.key(self.target)
 
 
 def item_sources(source: Any, items: Any) -> list[Lazy]:

@@ -198,6 +198,7 @@ class ObjectValue(Value):
             return self.attrs
         owner, raw = find_in_mro(self.cls.__mro__, name)
         if raw is not MISSING:
+            vm.guard_lookup(self.cls, owner, name)  # type: ignore[attr-defined]
             if type(raw) is types.MemberDescriptorType:
                 return self.read_slot(vm, name)
             if hasattr(type(raw), "__set__") or hasattr(type(raw), "__delete__"):
@@ -274,6 +275,7 @@ class ObjectValue(Value):
                 return self.storage.special(vm, name, args)
             if name in ("__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__") and owner is object:
                 return ConstantValue(NotImplemented)
+        vm.guard_lookup(self.cls, owner, name)  # type: ignore[attr-defined]
         bound = bind_descriptor(vm, owner, name, raw, self, vm.wrap(self.cls))
         return vm.call(bound, args, {})
 

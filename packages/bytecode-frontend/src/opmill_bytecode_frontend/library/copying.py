@@ -1,0 +1,158 @@
+"""``copy.copy`` and ``copy.deepcopy`` over tracked values."""
+
+from __future__ import annotations
+
+import enum
+import types
+from typing import Any
+
+import torch
+
+from ..values.base import MISSING, Value
+from ..values.constant import ConstantValue
+from ..values.functions import BuiltinValue, FunctionValue
+from ..values.mapping import DictValue
+from ..values.objects import ClassValue, ModuleObject, ObjectValue, find_in_mro
+from ..values.sequence import ListValue, TupleValue
+from ..values.sets import SetValue
+from ..values.tensor import TensorValue
+from .registry import named
+
+#: Values that are their own copies.
+ATOMIC = (ConstantValue, FunctionValue, ClassValue, ModuleObject, BuiltinValue)
+CUSTOM = ("__reduce_ex__", "__reduce__", "__getstate__", "__setstate__", "__getnewargs_ex__", "__getnewargs__")
+
+
+def is_plain(value: ObjectValue) -> bool:
+    """Whether copying goes by the instance's own parts: no method of the protocol is written in Python."""
+    if issubclass(value.cls, (BaseException, torch.nn.Module)) or value.cls.__module__ == "enum":
+        return False
+    return not any(type(find_in_mro(value.cls.__mro__, name)[1]) is types.FunctionType for name in CUSTOM)
+
+
+def slot_names(cls: type) -> list[str]:
+    return [name for c in cls.__mro__ for name, raw in c.__dict__.items() if type(raw) is types.MemberDescriptorType]
+
+
+def copy_object(vm: Any, value: ObjectValue, part: Any) -> ObjectValue:
+    """A new object of the same class; ``part`` copies what it holds."""
+    made = ObjectValue(value.cls)
+    part(value, made)
+    if value.storage is not None:
+        made.storage = part(value.storage)
+    if value.has_dict():
+        for key, item in zip(value.attrs.key_values(vm), value.attrs.all_values(vm)):
+            made.attrs.store(vm, key, part(item))
+    for name in slot_names(value.cls):
+        item = vm.attempt(lambda name=name: value.read_slot(vm, name), AttributeError)
+        if item is not None:
+            made.slots[name] = part(item)
+    return made
+
+
+@named("copy.copy")
+def copy_copy(vm: Any, value: Value) -> Value | None:
+    if isinstance(value, (ListValue, DictValue, SetValue)):
+        return value.m_copy(vm)
+    if isinstance(value, (*ATOMIC, TupleValue)):
+        return value
+    if isinstance(value, ObjectValue):
+        if find_in_mro(value.cls.__mro__, "__copy__")[1] is not MISSING:
+            return value.special(vm, "__copy__", [])
+        if is_plain(value):
+            return copy_object(vm, value, lambda item, made=None: shallow_storage(vm, value, item, made))
+    return None
+
+
+def shallow_storage(vm: Any, owner: ObjectValue, item: Any, made: Any) -> Any:
+    return item.m_copy(vm) if item is owner.storage and hasattr(item, "m_copy") else item
+
+
+@named("copy.deepcopy")
+def copy_deepcopy(vm: Any, value: Value, memo: Value | None = None, *rest: Value) -> Value | None:
+    if memo is not None and not (isinstance(memo, ConstantValue) and memo.value is None):
+        vm.unsupported("FE017", "copy.deepcopy with a memo of the program")
+    return deep(vm, value, {})
+
+
+def deep(vm: Any, value: Value, memo: dict[int, Value]) -> Value:
+    """A deep copy; ``memo``: what was copied already, by identity of the tracked value."""
+    known = memo.get(id(value))
+    if known is not None:
+        return known
+    for kind, rule in RULES.items():
+        if isinstance(value, kind):
+            return rule(vm, value, memo)
+    vm.unsupported("FE017", f"copy.deepcopy of {value.describe()}")
+
+
+def remember(memo: dict[int, Any], value: Value, made: Value) -> None:
+    memo[id(value)] = made
+    memo.setdefault(-1, []).append(value)  # type: ignore[arg-type]  # keeps the original alive, so that its identity stays its own
+
+
+def deep_list(vm: Any, value: ListValue, memo: dict[int, Value]) -> Value:
+    made = value.make([])
+    remember(memo, value, made)
+    made.items.extend(deep(vm, v, memo) for v in value.values(vm))
+    return made
+
+
+def deep_tuple(vm: Any, value: TupleValue, memo: dict[int, Value]) -> Value:
+    old = value.values(vm)
+    items = [deep(vm, v, memo) for v in old]
+    made = value if all(a is b for a, b in zip(old, items)) else TupleValue(items, value.cls)
+    remember(memo, value, made)
+    return made
+
+
+def deep_dict(vm: Any, value: DictValue, memo: dict[int, Value]) -> Value:
+    made = DictValue({}, value.cls)
+    made.default = value.default
+    remember(memo, value, made)
+    for key, item in zip(value.key_values(vm), value.all_values(vm)):
+        made.store(vm, deep(vm, key, memo), deep(vm, item, memo))
+    return made
+
+
+def deep_set(vm: Any, value: SetValue, memo: dict[int, Value]) -> Value:
+    items = [deep(vm, v, memo) for v in vm.unpack(value)]
+    made = SetValue({vm.key(v): v for v in items}, value.cls)
+    remember(memo, value, made)
+    return made
+
+
+def deep_tensor(vm: Any, value: TensorValue, memo: dict[int, Value]) -> Value:
+    if value.fake.requires_grad or value.cls is not torch.Tensor or not value.fake.is_contiguous():
+        vm.unsupported("FE017", f"copy.deepcopy of {value.describe()}", "only plain contiguous tensors without gradients are copied in a graph", "use clone()")
+    made = value.method(vm, "clone", [], {})
+    remember(memo, value, made)
+    return made
+
+
+def deep_object(vm: Any, value: ObjectValue, memo: dict[int, Value]) -> Value:
+    if find_in_mro(value.cls.__mro__, "__deepcopy__")[1] is not MISSING:
+        return value.special(vm, "__deepcopy__", [DictValue({})])  # type: ignore[return-value]
+    if issubclass(value.cls, enum.Enum):
+        return value
+    if not is_plain(value):
+        vm.unsupported("FE017", f"copy.deepcopy of {value.describe()}", "its class says in Python how it is copied")
+
+    def part(item: Any, made: Any = None) -> Any:
+        if made is not None:
+            remember(memo, item, made)
+            return None
+        return deep(vm, item, memo)
+
+    return copy_object(vm, value, part)
+
+
+RULES: dict[type, Any] = {
+    **dict.fromkeys(ATOMIC, lambda vm, value, memo: value),
+    ListValue: deep_list,
+    TupleValue: deep_tuple,
+    DictValue: deep_dict,
+    SetValue: deep_set,
+    TensorValue: deep_tensor,
+    ObjectValue: deep_object,
+}

@@ -1,0 +1,67 @@
+"""The standard library beyond builtins: functools, collections, weakref, types, sys, and modules whose functions only compute."""
+
+from __future__ import annotations
+
+import collections
+import sys
+import types
+import weakref
+from typing import Any
+
+from opmill_guards.guard import Predicate
+from opmill_guards.source import Pinned
+
+from ..values.base import Value
+from ..values.constant import ConstantValue
+from ..values.functions import WeakReference
+from ..values.mapping import DictValue
+from ..values.objects import ObjectValue
+from ..values.sequence import TupleValue
+from .registry import handles, named, receives_function
+
+NONE = ConstantValue(None)
+
+
+@receives_function("functools.singledispatch.<locals>.dispatch")
+def dispatch(vm: Any, fn: Any, cls: Value) -> Value:
+    """The implementation for a class: asked of the real registry, which may grow later."""
+    wanted = cls.constant()
+    found = fn(wanted)
+    vm.guard(Predicate(Pinned(fn, "dispatch"), lambda f: f(wanted) is found, f"({wanted.__name__}) is {found.__name__}"))
+    return vm.wrap(found, Pinned(found, found.__name__))
+
+
+@handles(collections._count_elements)  # type: ignore[attr-defined]
+def count_elements(vm: Any, mapping: Value, items: Value) -> Value:
+    storage = mapping if isinstance(mapping, DictValue) else mapping.storage  # type: ignore[attr-defined]
+    for item in vm.unpack(items):
+        storage.store(vm, item, vm.binary("+", storage.m_get(vm, item, ConstantValue(0)), ConstantValue(1)))
+    return NONE
+
+
+@handles(types.SimpleNamespace)
+def simple_namespace(vm: Any, **kwargs: Value) -> Value:
+    made = ObjectValue(types.SimpleNamespace)
+    for name, value in kwargs.items():
+        made.attrs.store(vm, ConstantValue(name), value)
+    return made
+
+
+@handles(sys.exc_info)
+def exc_info(vm: Any) -> Value:
+    if vm.handled is None:
+        return TupleValue([NONE, NONE, NONE])
+    return TupleValue([vm.wrap(vm.handled.python_type()), vm.handled, NONE])
+
+
+@handles(weakref.ref)
+def weak_reference(vm: Any, target: Value, callback: Value = NONE) -> Value:
+    if not (isinstance(callback, ConstantValue) and callback.value is None):
+        vm.unsupported("FE018", "a weak reference with a callback", "when it runs depends on the life of objects")
+    return WeakReference(target)
+
+
+@named("logging.Logger.isEnabledFor")
+def is_enabled_for(vm: Any, logger: Value, level: Value) -> Value:
+    """The answer as it is now: a changed level is not noticed (levels are set up once)."""
+    return ConstantValue(logger.constant().isEnabledFor(level.constant()))

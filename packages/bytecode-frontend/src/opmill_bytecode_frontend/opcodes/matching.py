@@ -1,0 +1,93 @@
+"""The match statement."""
+
+from __future__ import annotations
+
+import collections.abc
+from typing import Any
+
+from ..values.base import Value
+from ..values.constant import ConstantValue
+from ..values.mapping import DictValue, mapping_of
+from ..values.sequence import TupleValue
+from .registry import opcode
+
+#: Classes whose only positional pattern is the object itself.
+ITSELF = (bool, bytearray, bytes, dict, float, frozenset, int, list, set, str, tuple)
+
+
+@opcode("MATCH_SEQUENCE")
+def match_sequence(vm: Any, frame: Any, ins: Any) -> None:
+    cls = frame.stack[-1].python_type()
+    frame.push(ConstantValue(issubclass(cls, collections.abc.Sequence) and not issubclass(cls, (str, bytes, bytearray))))
+
+
+@opcode("MATCH_MAPPING")
+def match_mapping(vm: Any, frame: Any, ins: Any) -> None:
+    frame.push(ConstantValue(issubclass(frame.stack[-1].python_type(), collections.abc.Mapping)))
+
+
+@opcode("GET_LEN")
+def get_len(vm: Any, frame: Any, ins: Any) -> None:
+    frame.push(frame.stack[-1].special(vm, "__len__", []))
+
+
+@opcode("MATCH_KEYS")
+def match_keys(vm: Any, frame: Any, ins: Any) -> None:
+    keys, subject = frame.stack[-1], frame.stack[-2]
+    frame.push(values_at(vm, subject, vm.unpack(keys)))
+
+
+def values_at(vm: Any, subject: Value, keys: list[Value]) -> Value:
+    """A tuple of what the mapping holds for the keys, or None when one is absent. Nothing is made by ``__missing__``."""
+    mapping = mapping_of(subject)
+    found: list[Value] = []
+    for key in keys:
+        if mapping is not None:
+            if not vm.contains(mapping, key):
+                return ConstantValue(None)
+            found.append(DictValue.m___getitem__(mapping, vm, key))
+            continue
+        absent = vm.fresh_list([])
+        value = vm.call(vm.getattr(subject, "get"), [key, absent], {})
+        if value is absent:
+            return ConstantValue(None)
+        found.append(value)
+    return TupleValue(found)
+
+
+@opcode("MATCH_CLASS")
+def match_class(vm: Any, frame: Any, ins: Any) -> None:
+    names = vm.plain(frame.pop())
+    cls = frame.pop()
+    subject = frame.pop()
+    parts = class_parts(vm, subject, cls, ins.argval or 0, names)
+    frame.push(ConstantValue(None) if parts is None else TupleValue(parts))
+
+
+def class_parts(vm: Any, subject: Value, cls: Value, positional: int, names: tuple[str, ...]) -> list[Value] | None:
+    """The values of the sub-patterns of ``cls(...)``, or None when the subject does not match."""
+    plain = cls.constant()
+    if not vm.truth(vm.call(vm.wrap(isinstance), [subject, cls], {})):
+        return None
+    wanted = list(names)
+    parts: list[Value] = []
+    if positional:
+        allowed = getattr(plain, "__match_args__", None)
+        if allowed is None and issubclass(plain, ITSELF):
+            if positional > 1:
+                vm.throw(TypeError, f"{plain.__name__}() accepts 1 positional sub-pattern ({positional} given)")
+            parts.append(subject)
+        else:
+            allowed = allowed or ()
+            if positional > len(allowed):
+                vm.throw(
+                    TypeError,
+                    f"{plain.__name__}() accepts {len(allowed)} positional sub-pattern{'s' * (len(allowed) != 1)} ({positional} given)",
+                )
+            wanted = [*allowed[:positional], *names]
+    for name in wanted:
+        value = vm.attempt(lambda name=name: vm.getattr(subject, name), AttributeError)
+        if value is None:
+            return None
+        parts.append(value)
+    return parts
