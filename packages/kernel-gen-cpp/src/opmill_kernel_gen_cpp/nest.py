@@ -232,13 +232,15 @@ class NestWriter:
             inner = block.nested(f"for (; {variable} + {step} <= {end}; {variable} += {step})")
             self._vector_copies(inner, axis, variable, copies, None, emit)
         if not whole:
-            header = f"for (; {variable} < {end}; {variable} += {lanes})"
-            inner = block.nested(header)
+            left = extent % step if extent is not None and span == extent else None
+            short_rest = left is not None and left < lanes
+            inner = block.nested("" if short_rest else f"for (; {variable} < {end}; {variable} += {lanes})")
             part = None
             if not rest_is_whole:
                 n, m = body.fresh("n"), body.fresh("m")
                 short = self.choice.vectors.mask_short()
-                inner.add(f"const int {n} = {end} - {variable} < {lanes} ? (int)({end} - {variable}) : {lanes};")
+                count = str(left) if short_rest else f"{end} - {variable} < {lanes} ? (int)({end} - {variable}) : {lanes}"
+                inner.add(f"const int {n} = {count};")
                 put = f"{memory.iota(self.needs, short, lanes)} < {n}"
                 inner.add(f"const {self.needs.vector(short, lanes)} {m} = {put};")
                 part = (n, m)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import itertools
 import math
 import re
-import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from opmill_graph_ir.loops.index import Index, index
 from opmill_graph_ir.loops.ir import Check, Const, Expr, IndexValue, Load, Op, Ref, Store
@@ -16,7 +16,7 @@ from ..target import Target
 from . import convert, memory
 from .block import Block
 from .convert import Vectors
-from .functions import divided, function, splat
+from .functions import function, splat
 from .index_text import index_text
 from .needs import Needs
 from .primitives import COMPARISONS, LOGICAL, ROWS
@@ -234,7 +234,7 @@ class Body:
         text = convert.to_memory(self.needs, self.wide(store.value), dtype, vectors)
         short = convert.memory_short(dtype)
         if stride == 1 and store.mode == "set":
-            helper = (memory.store_part if part else memory.store)(self.needs, short, vectors.lanes)
+            helper = (partial(memory.store_part, target=self.target) if part else memory.store)(self.needs, short, vectors.lanes)
             tail = f", {part[0]}" if part else ""
             self.block.add(f"{helper}(p_{store.buffer} + {self.index(store.index)}, {text}{tail});")
             return
@@ -358,7 +358,7 @@ def _plain_load(body: Body, expr: Load, stride: LaneStride, home: Block) -> str:
     count = f", {part[0]}" if part else ""
     where = f"p_{expr.buffer} + {body.index(expr.index)}"
     if stride == 1:
-        return f"{(memory.load_part if part else memory.load)(body.needs, short, lanes)}({where}{count})"
+        return f"{(partial(memory.load_part, target=body.target) if part else memory.load)(body.needs, short, lanes)}({where}{count})"
     return f"{(memory.strided_part if part else memory.strided)(body.needs, short, lanes)}({where}, {stride}{count})"
 
 
@@ -411,7 +411,7 @@ def _op(body: Body, expr: Op, home: Block) -> Value:
 
 
 def _with_constant(body: Body, expr: Op, texts: list[str], vectors: Vectors | None) -> str | None:
-    """Division by a constant, and the larger or smaller of a value and a constant, are cheaper than their like with two values."""
+    """Division by a power of two is a product; of a value and a constant only one can be NaN."""
     constant = next((a for a in reversed(expr.args) if isinstance(a, Const)), None)
     if constant is None or TYPES[expr.dtype].kind != "float" or math.isnan(value := float(constant.value)):
         return None
@@ -421,9 +421,8 @@ def _with_constant(body: Body, expr: Op, texts: list[str], vectors: Vectors | No
         return f"{function(body.needs, name, TYPES[expr.dtype].short, vectors.lanes if vectors else 1, body.target)}({c}, {x})"
     if expr.name != "div" or vectors is None or constant is not expr.args[1]:
         return None
-    if expr.dtype == "float32":
-        value = struct.unpack("f", struct.pack("f", value))[0] if abs(value) < _FLOAT32_OVERFLOW else math.inf
-    return divided(body.needs, texts[0], value, TYPES[expr.dtype].short, vectors.lanes, body.target)
+    exact = math.frexp(abs(value))[0] == 0.5 and 2.0**-100 < abs(value) < 2.0**100
+    return f"({texts[0]} * {body.wide(Const(1.0 / value, expr.dtype))})" if exact else None
 
 
 def primitive_text(needs: Needs, name: str, dtype: str, texts: list[str], vectors: Vectors | None, target: Target) -> str:

@@ -6,7 +6,6 @@ The polynomials were fitted (Lawson's iteration) to float32's precision; tests m
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 
 from ..target import Target
@@ -79,30 +78,6 @@ def _twice_as_wide(needs: Needs, name: str, short: str, lanes: int, full: str, t
         f"static inline {v} {full}({', '.join(f'{v} {p}' for p in parameters)}) {{\n"
         f"  const {needs.vector(short, 2 * lanes)} r = {wide}({doubled});\n  return __builtin_shufflevector(r, r, {half}); }}"
     )
-
-
-def divided(needs: Needs, text: str, divisor: float, short: str, lanes: int, target: Target) -> str | None:
-    """``text / divisor``, exactly, without a division: the quotient by the reciprocal, corrected by its remainder (Markstein). Infinities,
-    NaN and zeros have no remainder to correct by. None where a division must be made."""
-    bits = lanes * C_OF_SHORT[short][1] * 8
-    suffix, most = ("f", 1e30) if short == "f32" else ("", 1e290)
-    if not 1 / most < abs(divisor) < most:
-        return None
-    if math.frexp(abs(divisor))[0] == 0.5:
-        return f"({text} * {splat(needs, short, lanes)}({(1.0 / divisor).hex()}{suffix}))"
-    if not (abs(divisor) > 1 and target.fma and bits <= target.bits and ("fma", short, bits) in isa.BUILTINS):
-        return None
-    v = needs.vector(short, lanes)
-    fma = function(needs, "fma", short, lanes, target)
-    name = needs.add(
-        f"divided_{v}",
-        f"static inline {v} divided_{v}({v} x, {v} by, {v} reciprocal) {{\n"
-        f"  const {v} q = x * reciprocal, left = {fma}(-q, by, x);\n"
-        f"  return (left < 0) | (left > 0) ? {fma}(left, reciprocal, q) : q; }}",
-    )
-    put = splat(needs, short, lanes)
-    one = f"1.0{suffix}"
-    return f"{name}({text}, {put}({divisor.hex()}{suffix}), {put}({one} / {divisor.hex()}{suffix}))"
 
 
 def _lane_loop(needs: Needs, name: str, short: str, lanes: int, full: str, target: Target) -> str:

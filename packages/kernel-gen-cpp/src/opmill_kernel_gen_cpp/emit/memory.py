@@ -12,13 +12,27 @@ def load(needs: Needs, short: str, lanes: int) -> str:
     return needs.add(f"load_{v}", f"static inline {v} load_{v}(const {c}* p) {{ return *(const {v}u*)p; }}")
 
 
-def load_part(needs: Needs, short: str, lanes: int) -> str:
+_MASKED = {(4, 4): "ps", (2, 8): "pd", (8, 4): "ps256", (4, 8): "pd256"}
+"""Suffix of the instructions that load and store under a mask: (lanes, bytes a lane)."""
+
+
+def _first_lanes(needs: Needs, short: str, lanes: int, target: Target) -> tuple[str, str, str] | None:
+    """Suffix, vector type and mask for the first ``n`` lanes, where there are such instructions."""
+    size = C_OF_SHORT[short][1]
+    if (lanes, size) not in _MASKED or lanes * size * 8 > target.bits or target.name not in ("avx2", "avx512"):
+        return None
+    floats, integers = needs.vector("f32" if size == 4 else "f64", lanes), "i32" if size == 4 else "i64"
+    return _MASKED[lanes, size], floats, f"{iota(needs, integers, lanes)} < n"
+
+
+def load_part(needs: Needs, short: str, lanes: int, target: Target) -> str:
     """The first ``n`` lanes from memory, zeros after them."""
     v, (c, size) = needs.vector(short, lanes), C_OF_SHORT[short]
-    return needs.add(
-        f"load_part_{v}",
-        f"static inline {v} load_part_{v}(const {c}* p, int n) {{ {v} r = {{}}; __builtin_memcpy(&r, p, n * {size}); return r; }}",
-    )
+    if (found := _first_lanes(needs, short, lanes, target)) is not None:
+        text = f"return ({v})__builtin_ia32_maskload{found[0]}((const {found[1]}*)p, {found[2]});"
+    else:
+        text = f"{v} r = {{}}; __builtin_memcpy(&r, p, n * {size}); return r;"
+    return needs.add(f"load_part_{v}", f"static inline {v} load_part_{v}(const {c}* p, int n) {{ {text} }}")
 
 
 def store(needs: Needs, short: str, lanes: int) -> str:
@@ -26,11 +40,12 @@ def store(needs: Needs, short: str, lanes: int) -> str:
     return needs.add(f"store_{v}", f"static inline void store_{v}({c}* p, {v} x) {{ *({v}u*)p = x; }}")
 
 
-def store_part(needs: Needs, short: str, lanes: int) -> str:
+def store_part(needs: Needs, short: str, lanes: int, target: Target) -> str:
     v, (c, size) = needs.vector(short, lanes), C_OF_SHORT[short]
-    return needs.add(
-        f"store_part_{v}", f"static inline void store_part_{v}({c}* p, {v} x, int n) {{ __builtin_memcpy(p, &x, n * {size}); }}"
-    )
+    text = f"__builtin_memcpy(p, &x, n * {size});"
+    if (found := _first_lanes(needs, short, lanes, target)) is not None:  # a call of memcpy otherwise, but for known n
+        text = f"if (__builtin_constant_p(n)) {text} else __builtin_ia32_maskstore{found[0]}(({found[1]}*)p, {found[2]}, ({found[1]})x);"
+    return needs.add(f"store_part_{v}", f"static inline void store_part_{v}({c}* p, {v} x, int n) {{ {text} }}")
 
 
 def strided(needs: Needs, short: str, lanes: int) -> str:
