@@ -258,7 +258,7 @@ def test_constants_and_other_widths(store):
         (TensorInput(1, TensorSpec("int16", (4,), (1,))),),
         (SlotOutput(0), SlotOutput(2)),
         (View(2, 1, (2,), (1,), 0, "float32"),),
-        constants=(Constant(0, TensorSpec("float32", (2,), (1,)), data.numpy().tobytes()),),
+        constants=(Constant(0, TensorSpec("float32", (2,), (1,)), bytes(data.view(torch.uint8).tolist())),),
     )
     for make in (bind, bind_reference):
         constant, view = make(plan, [], store)(data.view(torch.int16))

@@ -9,6 +9,7 @@ import torch
 from opmill_runtime_cache.plan.model import ComplexArg, Literal, Named
 
 from ..capture.graph import AtenGraph, Meta, Node, OutputTensor, Value
+from ..content import content_of
 from ..errors import GraphError
 from ..loops.index import index
 from ..loops.ir import Expr
@@ -37,7 +38,7 @@ def lower(graph: AtenGraph) -> Lowered:
     _mutations(ctx, graph)
     buffers = {n: replace(b, fixed=True) if n in ctx.fixed else b for n, b in ctx.buffers.items()}
     return Lowered(
-        tuple(ctx.nodes), buffers, (*graph.inputs, *graph.held), outputs, {n: _bytes(t) for n, t in graph.constants.items()}
+        tuple(ctx.nodes), buffers, (*graph.inputs, *graph.held), outputs, {n: content_of(t) for n, t in graph.constants.items()}
     )
 
 
@@ -144,10 +145,6 @@ def _mutations(ctx: Context, graph: AtenGraph) -> None:
         body: Expr = cast(ctx.read(view, positions(axes), extents_of(axes)), graph.metas[target].dtype)
         ctx.nodes.append(Pointwise(target, axes, body, origin=ctx.origin))
 
-
-def _bytes(tensor: torch.Tensor) -> bytes:
-    flat = tensor.contiguous().reshape(-1)
-    return bytes(flat.view(torch.uint8).numpy().tobytes()) if flat.numel() else b""
 
 
 __all__ = ["View", "lower"]

@@ -9,6 +9,7 @@ import torch
 from opmill_runtime_cache.plan.model import ComplexArg, Literal, Named
 
 from ..capture.graph import AtenGraph, OutputTensor, Value
+from ..content import content_of
 from ..loops.index import index
 from ..lowered import BufferArg, BufferInfo, Extern, Lowered, TensorOutput
 
@@ -26,7 +27,7 @@ def lower_to_operators(graph: AtenGraph) -> Lowered:
     ]
     for target, value in graph.mutations.items():
         nodes.append(Extern("aten::copy_", (BufferArg(target), BufferArg(value)), {}, (None,), None, (target,), f"write {target}"))
-    constants = {n: _bytes(t) for n, t in graph.constants.items()}
+    constants = {n: content_of(t) for n, t in graph.constants.items()}
     return Lowered(tuple(nodes), buffers, (*graph.inputs, *graph.held), tuple(_output(o) for o in graph.outputs), constants)
 
 
@@ -48,8 +49,3 @@ def _output(out: object) -> Any:
             return TensorOutput(out.value)
         return TensorOutput(out.value, tuple(map(index, out.sizes)), tuple(map(index, out.strides or ())), index(out.offset))
     return index(out) if type(out) is int else out
-
-
-def _bytes(tensor: torch.Tensor) -> bytes:
-    flat = tensor.detach().contiguous().reshape(-1)
-    return flat.view(torch.uint8).numpy().tobytes() if flat.numel() else b""

@@ -1,0 +1,13 @@
+"""The bytes of a tensor's elements. Without NumPy, which torch does not require."""
+
+from __future__ import annotations
+
+import ctypes
+
+import torch
+
+
+def content_of(tensor: torch.Tensor) -> bytes:
+    """The elements of a CPU tensor in row-major order, as they lie in memory."""
+    dense = tensor.detach().contiguous()
+    return ctypes.string_at(dense.data_ptr(), dense.nbytes) if dense.numel() else b""
