@@ -187,6 +187,14 @@ def test_damaged_entry_is_compiled_again(tmp_path):
     same(run(x), f(x))
 
 
+def test_functions_that_functions_made_have_names(store):
+    f = lambda x: (F.max_pool2d(x, 2),)  # noqa: E731
+    runs = [compiled(f, [torch.randn(1, 2, 6, 6)], store, ()) for _ in range(2)]
+    assert [r.report.cached for r in runs] == [False, True]
+    adaptive = compiled(lambda x: (F.adaptive_max_pool2d(x, 2),), [torch.randn(1, 2, 6, 6)], store, ())
+    assert not adaptive.report.cached
+
+
 def test_a_lambda_in_the_graph_is_not_cached(store):
     graph = torch.fx.Graph()
     x = graph.placeholder("x")

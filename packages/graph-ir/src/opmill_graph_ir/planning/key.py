@@ -1,7 +1,7 @@
 """The key of a whole graph: equal keys mean that the stored plan does the same as compiling anew.
 
-Everything that compilation looks at is in it: each node with all constants, metadata and sharing of all tensors (parameters by
-metadata alone, since plans hold them; other small tensors by value), options, global modes, versions and the processor. What
+Everything that compilation looks at is in it: each node with all constants, metadata and sharing of all tensors (never their
+contents: plans hold tensors and read them anew at each call), options, global modes, versions and the processor. What
 cannot be named soundly (a lambda, a module of the user's) makes the graph uncacheable.
 """
 
@@ -13,6 +13,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -23,8 +24,6 @@ from opmill_runtime_cache.store import key_of
 from ..__about__ import __version__
 from ..options import GraphOptions
 
-_SMALL = 1024
-"""Elements up to which a tensor that is no parameter counts by value."""
 _TRUSTED = ("torch", "_operator", "operator", "builtins", "math")
 
 
@@ -37,7 +36,7 @@ def graph_key(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], options: 
     try:
         encoder = _Encoder()
         nodes = [encoder.node(gm, n) for n in gm.graph.nodes]
-        inputs = [encoder.tensor(x, None) if isinstance(x, torch.Tensor) else encoder.value(x) for x in example_inputs]
+        inputs = [encoder.tensor(x) if isinstance(x, torch.Tensor) else encoder.value(x) for x in example_inputs]
         makers = [_generator(g) for g in generators]
     except Uncacheable:
         return None
@@ -54,7 +53,14 @@ def graph_key(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], options: 
 
 def _generator(generator: Any) -> tuple[str, ...]:
     package = sys.modules.get(type(generator).__module__.partition(".")[0])
-    return generator.name, type(generator).__module__, str(getattr(package, "__version__", "")), repr(getattr(generator, "target", ""))
+    target = repr(getattr(generator, "target", ""))
+    return (
+        generator.name,
+        type(generator).__module__,
+        str(getattr(package, "__version__", "")),
+        target,
+        _sources(package.__name__) if package else "",
+    )
 
 
 def modes() -> tuple[object, ...]:
@@ -77,7 +83,18 @@ def modes() -> tuple[object, ...]:
 @lru_cache(1)
 def environment() -> tuple[str, ...]:
     """Versions and processor."""
-    return __version__, runtime_version, torch.__version__, sys.version, torch.backends.cpu.get_cpu_capability(), torch.__config__.show()
+    versions = __version__, runtime_version, torch.__version__, sys.version
+    return *versions, torch.backends.cpu.get_cpu_capability(), torch.__config__.show(), *map(_sources, _PACKAGES)
+
+
+_PACKAGES = ("opmill_graph_ir", "opmill_fake_tensors", "opmill_runtime_cache")
+
+
+def _sources(package: str) -> str:
+    """What tells one state of a package's files from another, so that editing the compiler invalidates its plans."""
+    root = Path(str(sys.modules[package].__file__)).parent
+    stats = [(str(p.relative_to(root)), s.st_size, s.st_mtime_ns) for p in sorted(root.rglob("*.py")) for s in [p.stat()]]
+    return key_of("sources", repr(stats))
 
 
 class _Encoder:
@@ -94,23 +111,20 @@ class _Encoder:
             value = operator.attrgetter(str(node.target))(gm)
             if not isinstance(value, torch.Tensor):
                 raise Uncacheable
-            return "get_attr", node.target, self.tensor(value, _SMALL)
+            return "get_attr", node.target, self.tensor(value)
         if node.op == "call_module":
             raise Uncacheable
         target = node.target if node.op in ("call_method", "output") else self.function(node.target)
         return node.op, target, self.value(node.args), self.value(node.kwargs)
 
-    def tensor(self, t: torch.Tensor, by_value: int | None) -> tuple[object, ...]:
+    def tensor(self, t: torch.Tensor) -> tuple[object, ...]:
         if type(t) not in (torch.Tensor, torch.nn.Parameter) or t.layout != torch.strided:
             raise Uncacheable
         storage = self.storages.setdefault(t.untyped_storage()._cdata, len(self.storages))
         same = self.tensors.setdefault(id(t), len(self.tensors))
-        content: object = None
-        if by_value is not None and not isinstance(t, torch.nn.Parameter) and t.numel() <= by_value and t.device.type == "cpu":
-            content = t.detach().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes() if t.numel() else b""
         return (
             same, storage, str(t.dtype), tuple(t.shape), t.stride(), t.storage_offset(), str(t.device),
-            type(t).__name__, t.requires_grad, t.is_conj(), t.is_neg(), content,
+            type(t).__name__, t.requires_grad, t.is_conj(), t.is_neg(),
         )  # fmt: skip
 
     def function(self, f: Any) -> str:
@@ -121,8 +135,12 @@ class _Encoder:
         module, name = getattr(f, "__module__", None) or "", getattr(f, "__qualname__", None) or getattr(f, "__name__", "")
         if not module and (owner := getattr(f, "__objclass__", None)) is not None:
             module, name = owner.__module__, f"{owner.__qualname__}.{f.__name__}"
-        if module.partition(".")[0] not in _TRUSTED or "<" in name:
+        if module.partition(".")[0] not in _TRUSTED:
             raise Uncacheable
+        if "<" in name:  # made by a function (F.max_pool2d is): what counts is the name that its module gives it
+            name = next((n for n, v in vars(sys.modules.get(module, object)).items() if v is f), "")
+            if not name:
+                raise Uncacheable
         return f"{module}.{name}:{type(f).__name__}"
 
     def value(self, v: Any) -> object:
