@@ -1,38 +1,202 @@
-"""The kernel generator for GPUs, by way of Triton. A skeleton: it is found and answers, and takes no kernel yet."""
+"""The kernel generator for GPUs, by way of Triton."""
 
 from __future__ import annotations
 
-import importlib.util
+import os
 from collections.abc import Sequence
+from contextlib import ExitStack
+from typing import Any
 
 from opmill_graph_ir.errors import KernelBuildError
 from opmill_graph_ir.generator.protocol import GeneratorOptions
+from opmill_graph_ir.loops.index import Index, mod
 from opmill_graph_ir.loops.ir import LoopKernel
 from opmill_runtime_cache.plan.model import KernelRef
-from opmill_runtime_cache.store import Store
+from opmill_runtime_cache.store import Store, key_of
 
-_NOT_YET = "Triton kernels are not implemented yet"
+from . import claim, toolchain
+from .__about__ import __version__
+from .emit.types import TYPES
+from .kernel import LIMIT, KernelText, kernel_text
+from .launch import Arg, Form, LaunchData, Step, encode
+from .nest import Function
+from .pool import Compiled, Pool
+
+ARTIFACT = "cuda-cubin"
+"""Artifact kind of a kernel's cubins, one after the other."""
+NOTE = "cuda-launch"
+"""Artifact kind of the notes that hold a kernel's launch data."""
+OLDEST = 80
+"""The lowest compute capability (times ten) that generated kernels run on: bfloat16, and atomics on it, need it."""
 
 
 class TritonKernelGenerator:
-    """Refuses every kernel, so that the operators run as torch's own. Importing it does not import triton."""
+    """Builds loop kernels with Triton, for the device of the options or for ``arch`` (compute capability times ten; needs no GPU)."""
 
     name = "triton"
 
+    def __init__(self, arch: int | None = None, workers: int | None = None) -> None:
+        self.arch = arch
+        self._pool = Pool(workers or len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
+
     def claims(self, kernel: LoopKernel, options: GeneratorOptions) -> str | None:
-        """Always a reason."""
         if not options.device.startswith("cuda"):
             return f"device {options.device} is not a CUDA device"
-        return _NOT_YET
+        return claim.refusal(kernel)
 
     def available(self) -> str | None:
-        """Always a reason: triton is missing, or the generator is not implemented."""
-        if importlib.util.find_spec("triton") is None:
+        """Why no kernel can be built: triton is missing, or there is no device to build for, or it is too old."""
+        if toolchain.triton_version() is None:
             return "triton is not installed (pip install opmill-kernel-gen-triton[triton])"
-        return _NOT_YET
+        arch = self._target("cuda")
+        return arch if isinstance(arch, str) else None
+
+    def _target(self, device: str) -> int | str:
+        arch = self.arch if self.arch is not None else toolchain.arch_of(device)
+        if isinstance(arch, int) and arch < OLDEST:
+            return f"compute capability {arch // 10}.{arch % 10} is older than {OLDEST // 10}.{OLDEST % 10}"
+        return arch
 
     def build(self, kernels: Sequence[LoopKernel], options: GeneratorOptions, store: Store) -> list[KernelRef]:
-        """Raises KernelBuildError unless there is nothing to build."""
         if not kernels:
             return []
-        raise KernelBuildError("KT001", "a Triton kernel was asked for", why=_NOT_YET, hint="ask claims() first")
+        arch = self._target(options.device)
+        reason = arch if isinstance(arch, str) else None if toolchain.triton_version() else self.available()
+        if reason is not None or isinstance(arch, str):
+            raise KernelBuildError("KT001", "no Triton kernel can be built", why=reason or "", hint="ask available() first")
+        keys = {k: self._key(k, options, arch) for k in dict.fromkeys(kernels)}
+        refs = {key: ref for key in keys.values() if (ref := _known(store, key)) is not None}
+        missing = {key: kernel for kernel, key in keys.items() if key not in refs}
+        if missing:
+            refs.update(self._make(missing, options, arch, store))
+        return [refs[keys[k]] for k in kernels]
+
+    def _key(self, kernel: LoopKernel, options: GeneratorOptions, arch: int) -> str:
+        """The kernel itself is the key, with all that its text and machine code depend on."""
+        return key_of(kernel, __version__, toolchain.triton_version(), toolchain.assembler_version(), arch, options.precise)
+
+    def _make(self, missing: dict[str, LoopKernel], options: GeneratorOptions, arch: int, store: Store) -> dict[str, KernelRef]:
+        refs: dict[str, KernelRef] = {}
+        with ExitStack() as locks:
+            for key in sorted(missing):
+                locks.enter_context(store.lock(ARTIFACT, key))
+            texts = {key: _text(kernel) for key, kernel in missing.items() if (ref := _known(store, key)) is None or refs.update({key: ref})}
+            units: dict[str, dict[str, Any]] = {}
+            for text in texts.values():
+                for function in (f for forms in text.functions for f in forms):
+                    for aligned in alignments(function):
+                        job = job_of(function, arch, aligned, options.precise)
+                        units.setdefault(key_of(job), job)
+            made = dict(zip(units, self._pool.compile_all(list(units.values())), strict=True))
+            for key, text in texts.items():
+                data, artifact = _assemble(missing[key], text, arch, options.precise, made)
+                store.put(ARTIFACT, key, artifact)
+                note = encode(data)
+                store.put(NOTE, key, note.encode())
+                refs[key] = _ref(key, note)
+        return refs
+
+
+def _ref(key: str, note: str) -> KernelRef:
+    return KernelRef("cubin", ARTIFACT, key, f"k_{key[:20]}", {"launch": note})
+
+
+def _known(store: Store, key: str) -> KernelRef | None:
+    """A kernel built before, if its cubins are still there."""
+    note = store.get(NOTE, key)
+    return _ref(key, note.decode()) if note is not None and store.contains(ARTIFACT, key) else None
+
+
+def _text(kernel: LoopKernel) -> KernelText:
+    try:
+        return kernel_text(kernel)
+    except (AssertionError, LookupError, TypeError, ValueError, AttributeError) as error:
+        raise KernelBuildError(
+            "KT004",
+            f"no text could be written for kernel {kernel.name}",
+            why=f"{type(error).__name__}: {error}",
+            hint="a bug, or invalid loop IR",
+        ) from error
+
+
+def alignments(function: Function) -> tuple[bool, ...]:
+    """Forms to compile: for pointers that are multiples of 16 bytes, and for any."""
+    return (True, False) if any(p.kind == "buffer" for p in function.params) else (False,)
+
+
+def job_of(function: Function, arch: int, aligned: bool, precise: bool) -> dict[str, Any]:
+    """What a compiler process is told."""
+    width = "i64" if function.wide else "i32"
+    return {
+        "text": function.text,
+        "name": function.name,
+        "signature": {p.name: p.type or width for p in function.params},
+        "constants": dict(function.constants),
+        "aligned": [k for k, p in enumerate(function.params) if p.kind in ("buffer", "scratch") and aligned],
+        "arch": arch,
+        "warps": function.warps,
+        "precise": precise,
+    }
+
+
+def _assemble(kernel: LoopKernel, text: KernelText, arch: int, precise: bool, made: dict[str, Compiled]) -> tuple[LaunchData, bytes]:
+    """Launch data, and all cubins in one."""
+    artifact = bytearray()
+    places: dict[str, int] = {}
+    scratch, offsets = _scratch(text)
+    steps = []
+    for forms in text.functions:
+        compiled = []
+        for function in forms:
+            for aligned in alignments(function):
+                unit = key_of(job_of(function, arch, aligned, precise))
+                one = made[unit]
+                if unit not in places:
+                    artifact += bytes(-len(artifact) % 64)
+                    places[unit] = len(artifact)
+                    artifact += one.cubin
+                fits = tuple(str(s) for s in text.span) if len(forms) > 1 and not function.wide else ()
+                facts = one.facts
+                compiled.append(
+                    Form(
+                        places[unit], len(one.cubin), facts["entry"], facts["warps"], facts["shared"], 16 if aligned else 1,
+                        64 if function.wide else 32, fits, LIMIT if fits else 0, facts["scratch"], facts["profile"],
+                    )  # fmt: skip
+                )
+        steps.append(Step(_size(forms[0].grid), _args(kernel, forms[0], offsets), tuple(compiled)))
+    checks = sum(len(p.checks) for n in kernel.nests for p in n.phases)
+    return LaunchData(arch, kernel.symbols, tuple(steps), scratch, checks), bytes(artifact)
+
+
+def _args(kernel: LoopKernel, function: Function, offsets: dict[str, int | str]) -> tuple[Arg, ...]:
+    numbers = {b.name: k for k, b in enumerate(kernel.buffers)}
+    out = []
+    for p in function.params:
+        name = p.name.removesuffix("_ptr")
+        if p.kind == "buffer" and name in offsets:
+            out.append(Arg("scratch", 0, offsets[name]))
+        elif p.kind == "buffer":
+            out.append(Arg("buffer", numbers[name]))
+        elif p.kind == "size":
+            out.append(Arg("size", kernel.symbols.index(p.name)))
+        else:
+            out.append(Arg(p.kind))
+    return tuple(out)
+
+
+def _scratch(text: KernelText) -> tuple[int | str, dict[str, int | str]]:
+    """Bytes of scratch, and where each scratch buffer starts."""
+    total: Index = Index(())
+    offsets: dict[str, int | str] = {}
+    for b in text.scratch:
+        offsets[b.name] = _size(total)
+        numel = b.numel * TYPES[b.dtype].size
+        k = numel.constant
+        total = total + (-(-k // 256) * 256 if k is not None else numel + 256 + -1 * mod(numel, 256))
+    return _size(total), offsets
+
+
+
+
+def _size(i: Index) -> int | str:
+    return i.constant if i.constant is not None else str(i)

@@ -1,0 +1,64 @@
+"""What the generator takes, and why it leaves the rest."""
+
+from __future__ import annotations
+
+from opmill_graph_ir.loops.ir import LoopKernel, Nest, Op, Reduction
+
+from . import walk
+from .emit.primitives import ROWS
+from .emit.reductions import OPS
+from .emit.types import TYPES
+
+_ATOMIC = {"float32", "float64", "float16", "bfloat16", "int32", "int64"}
+
+
+def refusal(kernel: LoopKernel) -> str | None:
+    """Why the kernel cannot be built; None where it can."""
+    for name in (*(b.name for b in kernel.buffers), *kernel.symbols):
+        if not name.isidentifier() or not name.isascii():
+            return f"name {name!r}"
+    for buffer in kernel.buffers:
+        if buffer.dtype not in TYPES:
+            return f"element type {buffer.dtype}"
+    return next((reason for nest in kernel.nests if (reason := _nest_refusal(nest)) is not None), None)
+
+
+def _nest_refusal(nest: Nest) -> str | None:
+    for phase in nest.phases:
+        for e in walk.expressions(phase):
+            if e.dtype not in TYPES:
+                return f"element type {e.dtype}"
+            if type(e) is Op and (reason := _op_refusal(e)) is not None:
+                return reason
+        for r in phase.reductions:
+            if (reason := _reduction_refusal(r)) is not None:
+                return reason
+        for s in phase.stores:
+            if s.mode == "add" and s.value.dtype not in _ATOMIC:
+                return f"atomic addition of {s.value.dtype}"
+    return None
+
+
+def _reduction_refusal(r: Reduction) -> str | None:
+    if r.op not in OPS:
+        return f"reduction {r.op}"
+    if r.dtype not in TYPES or TYPES[r.dtype].kind == "half" or (r.op == "welford" and TYPES[r.dtype].kind != "float"):
+        return f"reduction {r.op} in {r.dtype}"
+    if r.op.startswith("arg") and TYPES[r.dtype].kind == "bool":
+        return f"reduction {r.op} in {r.dtype}"
+    return None
+
+
+def _op_refusal(e: Op) -> str | None:
+    if e.name == "bitcast":
+        source, to = TYPES[e.args[0].dtype], TYPES[e.dtype]
+        plain = source.size == to.size and "bool" not in (source.kind, to.kind)
+        return None if plain else f"bitcast from {source.name} to {to.name}"
+    if e.name in ("cast", "where"):
+        return None
+    row = ROWS.get(e.name)
+    if row is None:
+        return f"primitive {e.name}"
+    if row.text(TYPES[e.args[0].dtype].kind) is None:
+        return f"primitive {e.name} on {e.args[0].dtype}"
+    return None

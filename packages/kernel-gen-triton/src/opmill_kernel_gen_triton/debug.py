@@ -1,0 +1,145 @@
+"""Runs generated kernels on CPU tensors with Triton's interpreter, for tests and for looking into a kernel.
+
+The environment variable ``TRITON_INTERPRET=1`` must be set before triton is imported for the first time."""
+
+from __future__ import annotations
+
+import linecache
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+
+from opmill_graph_ir.loops.cases import Case
+from opmill_graph_ir.loops.evaluate import evaluate
+from opmill_graph_ir.loops.ir import LoopKernel
+
+from .kernel import LIMIT, KernelText, kernel_text
+from .nest import HEADER, Function, Param
+
+_NAMES = (
+    "exp exp2 expm1 log log2 log10 log1p rsqrt sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh erf erfc erfinv lgamma "
+    "floor ceil trunc atan2 copysign nextafter hypot fmod pow"
+).split()
+
+
+def interpreting() -> bool:
+    """Whether this process interprets kernels."""
+    return os.environ.get("TRITON_INTERPRET") == "1"
+
+
+def run(kernel: LoopKernel, buffers: Mapping[str, torch.Tensor], sizes: Sequence[int] = (), *, wide: bool = False) -> int:
+    """Runs ``kernel`` on flat tensors by buffer name, as ``evaluate`` does; ``wide`` takes 64-bit indices where there are two forms."""
+    text = kernel_text(kernel)
+    values = dict(zip(kernel.symbols, sizes, strict=True))
+    memory = dict(buffers)
+    for b in text.scratch:
+        memory[b.name] = torch.zeros(b.numel.evaluate(values), dtype=getattr(torch, b.dtype))
+    error = torch.zeros(1, dtype=torch.int32)
+    total = sum(len(p.checks) for n in kernel.nests for p in n.phases)
+    for forms in text.functions:
+        function = forms[-1] if wide else _form(forms, text, values)
+        arguments = [_argument(p, memory, values, error, total) for p in function.params]
+        with _patched():
+            compiled(function)[(function.grid.evaluate(values),)](*arguments, **dict(function.constants))
+    return total + 1 - int(error) if int(error) else 0
+
+
+def _form(forms: tuple[Function, ...], text: KernelText, values: Mapping[str, int]) -> Function:
+    return forms[0] if all(s.evaluate(values) < LIMIT for s in text.span) else forms[-1]
+
+
+def _argument(p: Param, memory: Mapping[str, torch.Tensor], values: Mapping[str, int], error: torch.Tensor, checks: int) -> Any:
+    if p.kind == "buffer":
+        tensor = memory[p.name.removesuffix("_ptr")]
+        return tensor.view(torch.uint8) if tensor.dtype == torch.bool else tensor
+    return {"size": lambda: values[p.name], "error": lambda: error, "check": lambda: checks}[p.kind]()
+
+
+def compiled(function: Function) -> Any:
+    """The function as Triton's interpreter runs it."""
+    file = f"<{function.name}-{hash(function.text)}>"
+    linecache.cache[file] = (len(function.text), None, function.text.splitlines(True), file)
+    space: dict[str, Any] = {"__name__": "generated"}
+    exec(compile(function.text, file, "exec"), space)  # noqa: S102
+    space["libdevice"] = _libdevice()
+    return space[function.name]
+
+
+def disagreement(case: Case, seed: int = 0, **options: bool) -> str | None:
+    """What differs between a case's kernel and the reference interpreter; None where nothing does."""
+    got, want = case.buffers(seed), case.buffers(seed)
+    wide = {n: t.double() if t.dtype == torch.float32 else t for n, t in want.items()}
+    expected = evaluate(case.kernel, wide, case.sizes, wide=True)
+    returned = run(case.kernel, got, case.sizes, **options)
+    if returned != expected or returned != case.expect:
+        return f"{case.name}: returned {returned}, not {expected}"
+    if returned:
+        return None
+    for name, tensor in got.items():
+        if (text := difference(tensor, wide[name], case.rtol)) is not None:
+            return f"{case.name}: {name}: {text}"
+    return None
+
+
+def difference(got: torch.Tensor, want: torch.Tensor, rtol: float) -> str | None:
+    """What is wrong with a result: more than ``rtol`` epsilons off, relative to the value and to the largest one (cancellation)."""
+    if not got.dtype.is_floating_point:
+        return None if torch.equal(got, want.to(got.dtype)) else f"{int((got != want.to(got.dtype)).sum())} of {got.numel()} differ"
+    if not torch.equal(got.isnan(), want.isnan()):
+        return "NaN at other places"
+    exact, eps = want.double(), torch.finfo(got.dtype).eps
+    largest = float(exact.abs().nan_to_num(0.0, 0.0, 0.0).max()) if exact.numel() else 0.0
+    error = (got.double() - exact).abs() / (eps * (exact.abs() + largest + eps))
+    worst = float(error[exact.isfinite()].max()) if exact.isfinite().any() else 0.0
+    if not torch.equal(got[exact.isinf()].double(), exact[exact.isinf()]):
+        return "infinities differ"
+    return None if worst <= rtol else f"error of {worst:.1f} eps"
+
+
+def _libdevice() -> SimpleNamespace:
+    """libdevice by torch's functions on the interpreter's tensors."""
+    own: dict[str, Callable[..., torch.Tensor]] = {"div_rn": torch.div, "sqrt_rn": torch.sqrt, "rint": torch.round}
+    return SimpleNamespace(**{n: _lifted(own.get(n) or getattr(torch, n)) for n in (*_NAMES, *own)})
+
+
+def _lifted(function: Callable[..., torch.Tensor]) -> Callable[..., Any]:
+    import triton.language as tl
+    from triton.runtime.interpreter import TensorHandle
+
+    def call(*args: Any) -> Any:
+        first = next(a for a in args if isinstance(a, tl.core.tensor))
+        tensors = [torch.from_numpy(a.handle.data.copy()) if isinstance(a, tl.core.tensor) else a for a in args]
+        data = function(*tensors).numpy()
+        dtype = first.dtype
+        return tl.core.tensor(TensorHandle(data, dtype), tl.block_type(dtype, list(data.shape)))
+
+    return call
+
+
+@contextmanager
+def _patched() -> Iterator[None]:
+    """The interpreter reduces element by element with any other function than its own: here by halves of the tile."""
+    from triton.runtime.interpreter import ReduceOps
+
+    before = ReduceOps.generic_reduce
+    ReduceOps.generic_reduce = _by_halves
+    try:
+        yield
+    finally:
+        ReduceOps.generic_reduce = before
+
+
+def _by_halves(self: Any, inputs: tuple[Any, ...]) -> list[Any]:
+    import numpy as np
+
+    parts = list(inputs)
+    while parts[0].handle.data.shape[self.axis] > 1:
+        halves = [np.split(p.handle.data, 2, self.axis) for p in parts]
+        low, high = ([self.to_tensor(h[k], p.dtype) for h, p in zip(halves, parts, strict=True)] for k in (0, 1))
+        result = self.combine_fn.fn(*low, *high)
+        parts = list(result) if isinstance(result, tuple) else [result]
+    return [self.to_tensor(p.handle.data.squeeze(self.axis), p.dtype) for p in parts]

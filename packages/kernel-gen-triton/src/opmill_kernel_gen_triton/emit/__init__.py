@@ -1,0 +1,1 @@
+"""From loop IR to Triton text, piece by piece."""

@@ -1,0 +1,222 @@
+"""Values of loop IR as lines of Triton, each computed once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from opmill_graph_ir.loops.index import Index
+from opmill_graph_ir.loops.ir import Const, Expr, IndexValue, Load, Op, Phase, Ref, Store
+
+from .. import walk
+from .helpers import resolve
+from .primitives import ROWS
+from .space import NONE, Dims, Group, Space, Text
+from .types import TYPES, cast, constant, literal
+
+
+@dataclass
+class Lines:
+    """Lines at one depth of indentation."""
+
+    depth: int
+    lines: list[str] = field(default_factory=list)
+
+    def add(self, line: str) -> None:
+        self.lines.append("    " * self.depth + line)
+
+
+@dataclass
+class Body:
+    """Writes values. ``outer`` takes what does not vary along ``r``, ``inner`` the rest (the same lines unless ``r`` is a loop).
+
+    ``groups`` are the tile's dimensions; ``written`` are buffers that the nest writes. ``names`` maps lets, results and symbols to text,
+    ``guards`` are masks of checks that have passed: (text, dims)."""
+
+    rank: int
+    outer: Lines
+    written: frozenset[str]
+    needs: dict[str, None]
+    names: dict[str, Text]
+    values: frozenset[str]
+    stream: frozenset[str] = frozenset()
+    groups: list[Group] = field(default_factory=list)
+    guards: list[tuple[str, Dims]] = field(default_factory=list)
+    count: int = 0
+
+    def __post_init__(self) -> None:
+        self.inner = self.outer
+        self.memo: dict[Expr, Text] = {}
+
+    # ---- places --------------------------------------------------------------------------------------------------------
+
+    @property
+    def space(self) -> Space:
+        return Space(self.groups, self.names, self.needs)
+
+    def fresh(self, prefix: str = "tmp") -> str:
+        self.count += 1
+        return f"{prefix}{self.count - 1}"
+
+    def define(self, name: str, text: str) -> str:
+        """Names an index of the outer dimensions."""
+        self.outer.add(f"{name} = {text}")
+        return name
+
+    def block(self, dims: Dims) -> str:
+        """The shape of a value that varies along ``dims``."""
+        sizes = [f"{g.name.upper()}BLOCK" if g.name in dims else "1" for g in self.groups]
+        return f"[{', '.join(sizes + ['1'] * (self.rank - len(sizes)))}]"
+
+    def put(self, text: str, dims: Dims, movable: bool = True, prefix: str = "tmp") -> Text:
+        lines = self.outer if movable and "r" not in dims else self.inner
+        name = self.fresh(prefix)
+        lines.add(f"{name} = {text}")
+        return Text(name, dims, True)
+
+    def masks(self, dims: Dims) -> list[str]:
+        return [f"{g.name}mask" for g in self.groups if g.masked and g.name in dims]
+
+    def spread(self, value: Text, dims: Dims) -> str:
+        """``value`` broadcast to ``dims``."""
+        return value.text if dims <= value.dims else f"tl.broadcast_to({value.text}, {self.block(dims | value.dims)})"
+
+    # ---- values --------------------------------------------------------------------------------------------------------
+
+    def value(self, expr: Expr) -> Text:
+        if (known := self.memo.get(expr)) is None:
+            known = self.memo[expr] = _VALUES[type(expr)](self, expr)
+        return known
+
+    def settled(self, expr: Expr) -> bool:
+        """Whether it may be computed earlier than written: no buffer in it changes in this nest."""
+        return not any(type(e) is Load and e.buffer in self.written for e in walk.inside(expr))
+
+    def const(self, e: Const, bare: bool = False) -> Text:
+        text = literal(e.value, e.dtype) if bare else None
+        return Text(text or constant(e.value, e.dtype, self.block(NONE)), NONE, True)
+
+    def index_value(self, e: IndexValue) -> Text:
+        if e.index.constant is not None:
+            return self.const(Const(_typed(e.index.constant, e.dtype), e.dtype))
+        at = self.space.index(e.index)
+        return self.put(cast(f"{at.tight}", "int32", e.dtype) if e.dtype != "int32" else f"{at.tight}.to(tl.int32)", at.dims)
+
+    def load(self, e: Load) -> Text:
+        at = self.space.index(e.index)
+        mask = None if e.mask is None else self.value(e.mask)
+        dims = at.dims | (mask.dims if mask else NONE)
+        guards = [(t, d) for t, d in self.guards if e.index.symbols & self.values]
+        dims = dims.union(*(d for _, d in guards))
+        terms = [*([mask.text] if mask else []), *(t for t, _ in guards), *self.masks(dims)]
+        pointer = self.pointer(e.buffer, at, dims) if terms else f"{e.buffer}_ptr + {at.tight}"
+        options = [f"mask={' & '.join(terms)}"] if terms else []
+        if mask is not None:
+            other = e.other if e.other is not None else Const(_typed(0, e.dtype), e.dtype)
+            options.append(f"other={_memory_constant(other, self.block(NONE))}")
+        whole = frozenset(g.name for g in self.groups)
+        if dims != whole and dims:
+            options.append('eviction_policy="evict_last"')
+        elif e.buffer in self.stream:
+            options.append('eviction_policy="evict_first"')
+        text = f"tl.load({', '.join([pointer, *options])})"
+        return self.put(f"{text} != 0" if e.dtype == "bool" else text, dims, self.settled(e), f"{e.buffer}_")
+
+    def pointer(self, buffer: str, at: Text, dims: Dims) -> str:
+        if dims <= at.dims:
+            return f"{buffer}_ptr + {at.tight}"
+        return f"{buffer}_ptr + ({at.tight} + tl.zeros({self.block(dims)}, tl.int32))"
+
+    def op(self, e: Op) -> Text:
+        if e.name == "cast":
+            a = self.value(e.args[0])
+            return self.put(cast(a.tight, e.args[0].dtype, e.dtype), a.dims, self.settled(e))
+        if e.name == "bitcast":
+            a = self.value(e.args[0])
+            return self.put(f"{a.tight}.to({TYPES[e.dtype].tl}, bitcast=True)", a.dims, self.settled(e))
+        if e.name == "where":
+            c, *rest = (self.value(a) for a in e.args)
+            return self.put(f"tl.where({c.text}, {rest[0].text}, {rest[1].text})", c.dims.union(*(v.dims for v in rest)), self.settled(e))
+        row, t = ROWS[e.name], TYPES[e.args[0].dtype]
+        bare = row.bare and not all(type(a) is Const for a in e.args)
+        args = [self.const(a, bare) if type(a) is Const else self.value(a) for a in e.args]
+        template = row.text(t.kind)
+        assert template is not None, f"{e.name} on {t.name}"
+        text = apply(template, t.name, [a.text for a in args], self.block(NONE), self.needs)
+        return self.put(text, NONE.union(*(a.dims for a in args)), self.settled(e))
+
+    def ref(self, e: Ref) -> Text:
+        return self.names[e.name]
+
+    # ---- statements ----------------------------------------------------------------------------------------------------
+
+    def check(self, condition: Expr, number: int, dims: Dims) -> None:
+        """Where it fails, what follows is masked off, and the error word learns the number of the check."""
+        value = self.value(condition)
+        good = Text(self.spread(value, dims), dims)
+        mask = " & ".join([*self.masks(dims), *(t for t, _ in self.guards)])
+        name = self.fresh("passed")
+        self.inner.add(f"{name} = {good.text}")
+        failed = resolve(f"%negate({name})", self.needs)
+        code = f"check_base - {number}" if number else "check_base"
+        self.inner.add(
+            f"tl.atomic_max(error_ptr + tl.zeros({self.block(dims)}, tl.int32), {code}, mask={failed}{' & ' + mask if mask else ''}, sem=\"relaxed\")"
+        )
+        self.guards.append((name, dims))
+
+    def stores(self, stores: Sequence[Store], every: Dims) -> None:
+        """All stores of a phase; ``every``: the dimensions of its points."""
+        ready = [(s, self.space.index(s.index), self.value(s.value)) for s in stores]
+        for s, at, value in ready:
+            dims = at.dims | value.dims | (every if s.mode == "add" else NONE)
+            dims = dims.union(*(d for _, d in self.guards))
+            terms = [*(t for t, _ in self.guards), *self.masks(dims)]
+            text = value.text if s.value.dtype != "bool" else f"{value.tight}.to(tl.uint8)"
+            pointer = self.pointer(s.buffer, at, dims) if at.dims else f"{s.buffer}_ptr + ({at.tight} + tl.zeros({self.block(dims)}, tl.int32))"
+            if not dims <= value.dims and s.mode == "add":
+                text = f"tl.broadcast_to({text}, {self.block(dims)})"
+            mask = [f"mask={' & '.join(terms)}"] if terms else []
+            if s.mode == "add":
+                self.inner.add(f"tl.atomic_add({', '.join([pointer, text, *mask])}, sem=\"relaxed\")")
+            else:
+                self.inner.add(f"tl.store({', '.join([pointer, text, *mask])})")
+        self.forget({s.buffer for s in stores})
+        for s, _, value in ready:
+            if s.mode == "set" and sum(o.buffer == s.buffer for o in stores) == 1 and not s.index.symbols & self.values:
+                self.memo[Load(s.buffer, s.index, s.value.dtype)] = value
+
+    def forget(self, buffers: set[str]) -> None:
+        """Drops what was read from buffers that have changed."""
+        self.memo = {
+            e: v for e, v in self.memo.items() if not any(type(x) is Load and x.buffer in buffers for x in walk.inside(e))
+        }
+
+    def lets(self, phase: Phase) -> None:
+        for let in phase.lets:
+            self.names[let.name] = self.value(let.value)
+
+
+def apply(template: str, dtype: str, args: Sequence[str], shape: str, needs: dict[str, None]) -> str:
+    """A row's text with its operands."""
+    t = TYPES[dtype]
+    named: Mapping[str, object] = {
+        "T": t.tl,
+        "I": f"tl.int{8 * t.size}",
+        "bits": 8 * t.size,
+        "one": constant(1, dtype, shape) if "{one}" in template else "",
+    }
+    return resolve(template.format(*args, **named), needs)
+
+
+def _typed(value: int, dtype: str) -> bool | int | float:
+    return bool(value) if dtype == "bool" else float(value) if TYPES[dtype].kind in ("float", "half") else value
+
+
+def _memory_constant(c: Const, shape: str) -> str:
+    """A constant of the type that memory has."""
+    return constant(int(bool(c.value)), "uint8", shape) if c.dtype == "bool" else constant(c.value, c.dtype, shape)
+
+
+_VALUES = {Const: Body.const, IndexValue: Body.index_value, Load: Body.load, Op: Body.op, Ref: Body.ref}
+
+__all__ = ["Body", "Index", "Lines", "apply"]

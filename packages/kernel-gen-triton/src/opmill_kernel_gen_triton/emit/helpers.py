@@ -1,0 +1,84 @@
+"""Functions that generated kernels call, as text: only what a kernel needs stands before it."""
+
+from __future__ import annotations
+
+import re
+
+HELPERS: dict[str, str] = {
+    "maximum": "(a, b):\n    return tl.where((a > b) | (a != a), a, b)",
+    "minimum": "(a, b):\n    return tl.where((a < b) | (a != a), a, b)",
+    "product": "(a, b):\n    return a * b",
+    "negate": "(a):\n    return a == False  # noqa: E712",
+    "bitnot": "(a):\n    return a ^ (a * 0 - 1)",
+    "int_floordiv": "(a, b):\n    q = a // b\n    return q - ((a % b != 0) & ((a < 0) != (b < 0))).to(q.dtype)",
+    "int_remainder": "(a, b):\n    r = a % b\n    return r + tl.where((r != 0) & ((r < 0) != (b < 0)), b, 0).to(r.dtype)",
+    "index_floordiv": "(a, b):\n    q = a // b\n    return q - (a - q * b < 0).to(q.dtype)",
+    "index_mod": "(a, b):\n    r = a % b\n    return r + (r < 0).to(r.dtype) * b",
+    "remainder": "(a, b):\n    r = libdevice.fmod(a, b)\n    return tl.where((r != 0) & ((r < 0) != (b < 0)), r + b, r)",
+    "floordiv": """(a, b):
+    rest = libdevice.fmod(a, b)
+    quotient = libdevice.div_rn(a - rest, b)
+    quotient = tl.where((rest != 0) & ((rest < 0) != (b < 0)), quotient - 1.0, quotient)
+    whole = libdevice.floor(quotient)
+    whole = tl.where(quotient - whole > 0.5, whole + 1.0, whole)
+    plain = libdevice.div_rn(a, b)
+    whole = tl.where(quotient == 0, libdevice.copysign(plain * 0.0, plain), whole)
+    return tl.where(b == 0, plain, whole)""",
+    "shift_left": "(a, b, bits: tl.constexpr):\n    inside = (b >= 0) & (b < bits)\n    return tl.where(inside, a << tl.where(inside, b, 0).to(a.dtype), 0).to(a.dtype)",
+    "shift_right": "(a, b, bits: tl.constexpr):\n    inside = (b >= 0) & (b < bits)\n    return (a >> tl.where(inside, b, bits - 1).to(a.dtype)).to(a.dtype)",
+    "int_pow": """(base, exponent):
+    result = base * 0 + 1
+    factor = base + exponent * 0
+    left = exponent + base * 0
+    for _ in tl.static_range(6):
+        result = tl.where((left & 1) != 0, result * factor, result).to(base.dtype)
+        factor = (factor * factor).to(base.dtype)
+        left = left >> 1
+    odd = (exponent & 1) != 0
+    inverse = tl.where(base == 1, 1, tl.where(base == -1, tl.where(odd, -1, 1), 0)).to(base.dtype)
+    return tl.where(exponent < 0, inverse, result)""",
+    # reflection below zero, recurrence up to ten, then the asymptotic series
+    "digamma": """(x):
+    pole = x == 0
+    whole = (x < 0) & (x == libdevice.floor(x))
+    below = x < 0
+    turn = x - libdevice.trunc(x)
+    reflected = tl.where(below, libdevice.div_rn(turn * 0 + 3.141592653589793, libdevice.tan(turn * 3.141592653589793)), 0.0)
+    y = tl.where(below, 1.0 - x, x)
+    total = x * 0.0
+    for _ in tl.static_range(10):
+        total = tl.where(y < 10.0, total - libdevice.div_rn(y * 0 + 1.0, y), total)
+        y = tl.where(y < 10.0, y + 1.0, y)
+    z = libdevice.div_rn(y * 0 + 1.0, y * y)
+    series = 0.007575757575757576 - z * (0.021092796092796094 - z * 0.08333333333333333)
+    series = 0.003968253968253968 - z * (0.004166666666666667 - z * series)
+    series = 0.08333333333333333 - z * (0.008333333333333333 - z * series)
+    value = total + libdevice.log(y) - libdevice.div_rn(y * 0 + 0.5, y) - z * series - reflected
+    value = tl.where(whole, float("nan"), value)
+    return tl.where(pole, libdevice.copysign(x * 0 + float("inf"), x * -1.0), value)""",
+    "argmax": """(a, i, b, j):
+    better = (b > a) | ((b != b) & (a == a)) | (((a == b) | ((a != a) & (b != b))) & (j < i))
+    return tl.where(better, b, a), tl.where(better, j, i)""",
+    "argmin": """(a, i, b, j):
+    better = (b < a) | ((b != b) & (a == a)) | (((a == b) | ((a != a) & (b != b))) & (j < i))
+    return tl.where(better, b, a), tl.where(better, j, i)""",
+    "welford": """(mean_a, m2_a, n_a, mean_b, m2_b, n_b):
+    n = n_a + n_b
+    share = tl.where(n_b > 0, n_b / tl.where(n > 0, n, 1.0), 0.0)
+    delta = mean_b - mean_a
+    return mean_a + delta * share, m2_a + m2_b + delta * delta * n_a * share, n""",
+}
+_CALL = re.compile(r"%(\w+)\(")
+
+
+def resolve(text: str, needs: dict[str, None]) -> str:
+    """``text`` with ``%name(`` replaced by calls; the names go into ``needs``."""
+    for name in _CALL.findall(text):
+        if name in HELPERS:
+            needs.setdefault(name)
+    return _CALL.sub(lambda m: f"{m[1]}(" if m[1] in HELPERS else m[0], text)
+
+
+def texts(needs: dict[str, None]) -> str:
+    """The helpers by name, in the order of the table."""
+    return "\n".join(f"@triton.jit\ndef {name}{HELPERS[name]}\n\n" for name in HELPERS if name in needs)

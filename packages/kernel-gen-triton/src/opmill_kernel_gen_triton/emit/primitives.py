@@ -1,0 +1,83 @@
+"""Primitive -> text, one row a primitive.
+
+``{0}``.. are operands, ``{T}`` their type, ``{one}`` a one of that type; ``%name`` is a helper of :mod:`.helpers`. A row may have one text
+for floats, one for integers, one for bools; a primitive without a row for its operands' kind is refused. Functions are libdevice's:
+Triton's own ``exp`` and division trade accuracy for speed, and eager does not.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Row:
+    """Texts for floats, integers and bools. ``bare``: constant operands may be plain Python literals."""
+
+    f: str | None = None
+    i: str | None = None
+    b: str | None = None
+    bare: bool = False
+
+    def text(self, kind: str) -> str | None:
+        """The template for operands of ``kind`` (an ElementType's), or None."""
+        return {"float": self.f, "int": self.i, "uint": self.i, "bool": self.b}.get(kind)
+
+
+def _infix(sign: str, b: str | None = None) -> Row:
+    text = f"({{0}} {sign} {{1}})"
+    return Row(text, text, b, bare=True)
+
+
+ROWS: dict[str, Row] = {
+    "add": _infix("+"),
+    "sub": _infix("-"),
+    "mul": _infix("*"),
+    "div": Row(f="libdevice.div_rn({0}, {1})"),
+    "max": Row(f="%maximum({0}, {1})", i="tl.where({0} > {1}, {0}, {1})"),
+    "min": Row(f="%minimum({0}, {1})", i="tl.where({0} < {1}, {0}, {1})"),
+    "fmax": Row(f="tl.where(({0} > {1}) | ({1} != {1}), {0}, {1})", i="tl.where({0} > {1}, {0}, {1})"),
+    "fmin": Row(f="tl.where(({0} < {1}) | ({1} != {1}), {0}, {1})", i="tl.where({0} < {1}, {0}, {1})"),
+    "floordiv": Row(f="%floordiv({0}, {1})", i="%int_floordiv({0}, {1})"),
+    "truncdiv": Row(f="libdevice.trunc(libdevice.div_rn({0}, {1}))", i="({0} // {1})"),
+    "mod": Row(f="%remainder({0}, {1})", i="%int_remainder({0}, {1})"),
+    "fmod": Row(f="libdevice.fmod({0}, {1})", i="({0} % {1})"),
+    "pow": Row(f="libdevice.pow({0}, {1})", i="%int_pow({0}, {1})"),
+    "bitand": Row(i="({0} & {1})", b="({0} & {1})"),
+    "bitor": Row(i="({0} | {1})", b="({0} | {1})"),
+    "bitxor": Row(i="({0} ^ {1})", b="({0} ^ {1})"),
+    "shl": Row(i="%shift_left({0}, {1}, {bits})"),
+    "shr": Row(i="%shift_right({0}, {1}, {bits})"),
+    "eq": _infix("==", "%negate({0} ^ {1})"),
+    "ne": _infix("!=", "({0} ^ {1})"),
+    "lt": _infix("<", "(%negate({0}) & {1})"),
+    "le": _infix("<=", "(%negate({0}) | {1})"),
+    "gt": _infix(">", "({0} & %negate({1}))"),
+    "ge": _infix(">=", "({0} | %negate({1}))"),
+    # Triton's unary minus is 0 - x, which loses the sign of zero
+    "neg": Row(f="({0} * -1.0)", i="(-{0})"),
+    "abs": Row(f="tl.abs({0})", i="tl.abs({0})"),
+    "sign": Row(f="(({0} > 0).to({T}) - ({0} < 0).to({T}))", i="(({0} > 0).to({T}) - ({0} < 0).to({T}))"),
+    "bitnot": Row(i="%bitnot({0})", b="%negate({0})"),
+    **{
+        name: Row(f=f"libdevice.{name}({{0}})")
+        for name in (
+            "exp exp2 expm1 log log2 log10 log1p rsqrt sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh erf erfc erfinv lgamma "
+            "floor ceil trunc"
+        ).split()
+    },
+    **{name: Row(f=f"libdevice.{name}({{0}}, {{1}})") for name in "atan2 copysign nextafter hypot".split()},
+    "sqrt": Row(f="libdevice.sqrt_rn({0})"),
+    "round": Row(f="libdevice.rint({0})"),
+    "reciprocal": Row(f="libdevice.div_rn({one}, {0})"),
+    "sigmoid": Row(f="libdevice.div_rn({one}, {one} + libdevice.exp(-{0}))"),
+    "digamma": Row(f="%digamma({0})"),
+    "isnan": Row(f="({0} != {0})", i="({0} != {0})"),
+    "isinf": Row(f='(tl.abs({0}) == float("inf"))', i="({0} != {0})"),
+    "signbit": Row(f="({0}.to({I}, bitcast=True) < 0)", i="({0} < 0)"),
+    "logical_not": Row(b="%negate({0})"),
+    "logical_and": Row(b="({0} & {1})"),
+    "logical_or": Row(b="({0} | {1})"),
+    "logical_xor": Row(b="({0} ^ {1})"),
+    "fma": Row(f="({0} * {1} + {2})"),
+}

@@ -1,0 +1,78 @@
+"""Element types in Triton's terms."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class ElementType:
+    """``tl``: type of values; ``pointer``: of a kernel parameter (bools live in memory as bytes); ``kind``: float, half, int, uint or bool."""
+
+    name: str
+    tl: str
+    pointer: str
+    size: int
+    kind: str
+
+
+TYPES: dict[str, ElementType] = {
+    t.name: t
+    for t in (
+        ElementType("float64", "tl.float64", "*fp64", 8, "float"),
+        ElementType("float32", "tl.float32", "*fp32", 4, "float"),
+        ElementType("float16", "tl.float16", "*fp16", 2, "half"),
+        ElementType("bfloat16", "tl.bfloat16", "*bf16", 2, "half"),
+        ElementType("int64", "tl.int64", "*i64", 8, "int"),
+        ElementType("int32", "tl.int32", "*i32", 4, "int"),
+        ElementType("int16", "tl.int16", "*i16", 2, "int"),
+        ElementType("int8", "tl.int8", "*i8", 1, "int"),
+        ElementType("uint8", "tl.uint8", "*u8", 1, "uint"),
+        ElementType("bool", "tl.int1", "*u8", 1, "bool"),
+    )
+}
+
+
+def cast(text: str, source: str, to: str) -> str:
+    """``text`` of type ``source`` converted as torch's ``to`` does: half precision by way of float32, small integers by way of wide ones."""
+    a, b = TYPES[source], TYPES[to]
+    if a == b:
+        return text
+    if a.kind == "half":
+        return cast(f"{text}.to(tl.float32)", "float32", to)
+    if b.kind == "bool":
+        return f"({text} != 0)"
+    if b.kind == "half":
+        return f"{text}.to({b.tl})" if source == "float32" else f"{text}.to(tl.float32).to({b.tl})"
+    if a.kind == "float" and b.kind in ("int", "uint") and b.size < 4:
+        return f"{text}.to({'tl.int64' if b.kind == 'uint' else 'tl.int32'}).to({b.tl})"
+    return f"{text}.to({b.tl})"
+
+
+def literal(value: bool | int | float, dtype: str) -> str | None:
+    """``value`` as a bare Python literal, where Triton takes it for ``dtype`` exactly; None elsewhere."""
+    if dtype == "float32":
+        v = float(value)
+        if v != v:
+            return 'float("nan")'
+        if abs(v) == float("inf"):
+            return f'float("{v}")'
+        return repr(v) if v == 0 and str(v)[0] != "-" or 2.0**-120 <= abs(v) <= 2.0**127 else None
+    if dtype == "int32" and 0 <= int(value) < 2**31:
+        return repr(int(value))
+    return None
+
+
+def constant(value: bool | int | float, dtype: str, shape: str) -> str:
+    """``value`` as a tensor of ``dtype``."""
+    t = TYPES[dtype]
+    if t.kind in ("float", "half"):
+        v = float(value)
+        text = repr(v) if abs(v) < float("inf") else f'float("{v}")'
+    else:
+        text = str(int(value))
+    if t.kind == "bool":
+        return f"(tl.full({shape}, {text}, tl.int32) != 0)"
+    if t.kind == "half":
+        return f"tl.full({shape}, {text}, tl.float32).to({t.tl})"
+    return f"tl.full({shape}, {text}, {t.tl})"

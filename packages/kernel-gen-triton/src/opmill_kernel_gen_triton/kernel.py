@@ -1,0 +1,74 @@
+"""A loop kernel as Triton functions, launched one after the other: one a nest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from opmill_graph_ir.loops.index import Index
+from opmill_graph_ir.loops.ir import Buffer, LoopKernel, Nest, Phase
+
+from .nest import Frame, Function, NestWriter
+from .split import split_nest
+from .tiling import choose
+
+LIMIT = (1 << 31) - (1 << 20)
+"""Sizes below this fit 32-bit indices, tiles that stick out included."""
+
+
+@dataclass(frozen=True)
+class KernelText:
+    """``functions`` in the order of launches, each in one form or, where sizes at run time decide, two: 32-bit indices, then 64-bit.
+    ``scratch`` are buffers that live from one launch to the next. ``span``: the size that decides; see :data:`LIMIT`."""
+
+    functions: tuple[tuple[Function, ...], ...]
+    scratch: tuple[Buffer, ...]
+    span: tuple[Index, ...]
+
+
+def kernel_text(kernel: LoopKernel) -> KernelText:
+    """The text of a kernel."""
+    nests, scratch = _split_all(kernel)
+    frame = (*kernel.buffers, *scratch)
+    functions, checks = [], 0
+    span = tuple(dict.fromkeys(_sizes(kernel)))
+    known = [s.constant for s in span]
+    forms = (False, True) if None in known else (max([k for k in known if k is not None], default=0) >= LIMIT,)
+    for n, nest in enumerate(nests):
+        tiling = choose(nest, kernel.symbols)
+        base = Frame(frame, kernel.symbols, checks)
+        name = f"{kernel.name}_{n}" if len(nests) > 1 else kernel.name
+        functions.append(tuple(NestWriter(base, nest, f"k_{name}", tiling, wide).write() for wide in forms))
+        checks += sum(len(p.checks) for p in nest.phases)
+    return KernelText(tuple(functions), scratch, tuple(s for s in span if s.constant is None))
+
+
+def _split_all(kernel: LoopKernel) -> tuple[list[Nest], tuple[Buffer, ...]]:
+    nests: list[Nest] = []
+    scratch: list[Buffer] = []
+    for n, nest in enumerate(kernel.nests):
+        parts, buffers = split_nest(nest, kernel.symbols, f"part{n}")
+        nests += parts
+        scratch += buffers
+    return nests, tuple(scratch)
+
+
+def _sizes(kernel: LoopKernel) -> Iterator[Index]:
+    """What indices may reach."""
+    for b in kernel.buffers:
+        yield b.numel
+    for nest in kernel.nests:
+        yield _points(nest, None)
+        for phase in nest.phases:
+            if phase.axes:
+                yield _points(nest, phase)
+
+
+def _points(nest: Nest, phase: Phase | None) -> Index:
+    total = Index((((), 1),))
+    for a in (*nest.axes, *(phase.axes if phase else ())):
+        total = total * a.extent
+    return total
+
+
+__all__ = ["KernelText", "LIMIT", "kernel_text"]

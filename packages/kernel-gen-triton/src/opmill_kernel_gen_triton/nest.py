@@ -1,0 +1,247 @@
+"""One nest of a loop kernel as one Triton function."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from opmill_graph_ir.loops.index import Index, floordiv, index
+from opmill_graph_ir.loops.ir import Axis, Buffer, Expr, Nest, Phase, Ref
+
+from . import walk
+from .emit import helpers, reductions
+from .emit.body import Body, Lines
+from .emit.space import Dims, Group, Text
+from .emit.types import TYPES
+from .tiling import Tiling
+
+HEADER = "import triton\nimport triton.language as tl\nfrom triton.language.extra.cuda import libdevice\n\n\n"
+
+
+@dataclass(frozen=True)
+class Param:
+    """A parameter of a function. ``kind``: ``buffer`` (``name`` of one), ``size`` (of a symbol), ``error`` (pointer to the int32 error
+    word) or ``check`` (int32: what a failing check number 0 writes into it). ``type``: Triton's, ``""`` where it is the index type."""
+
+    kind: str
+    name: str
+    type: str
+
+
+@dataclass(frozen=True)
+class Function:
+    """Triton text that defines ``name``; ``constants`` are its compile-time parameters, ``grid`` the number of programs."""
+
+    name: str
+    text: str
+    params: tuple[Param, ...]
+    constants: tuple[tuple[str, int], ...]
+    grid: Index
+    warps: int
+    wide: bool
+
+
+@dataclass(frozen=True)
+class Frame:
+    """What a nest shares with its kernel: all ``buffers``, the size ``symbols``, the number of checks before it."""
+
+    buffers: tuple[Buffer, ...]
+    symbols: tuple[str, ...]
+    first_check: int = 0
+
+
+class NestWriter:
+    """Writes one nest under ``name``. With ``wide``, indices are 64 bits."""
+
+    def __init__(self, frame: Frame, nest: Nest, name: str, tiling: Tiling, wide: bool) -> None:
+        self.frame, self.nest, self.name, self.tiling, self.wide = frame, nest, name, tiling, wide
+        self.lines = Lines(1)
+        self.check_number = frame.first_check
+        self.rank = 2 if any(p.axes for p in nest.phases) or len(tiling.outer) == 2 else 1
+        names = {s: Text(s, frozenset(), True) for s in frame.symbols}
+        values = walk.values_of(nest)
+        self.body = Body(self.rank, self.lines, walk.written(nest), {}, names, values, self._streamed())
+        self.row: tuple[Axis, ...] | None = None
+
+    def write(self) -> Function:
+        checked = any(p.checks for p in self.nest.phases)
+        guarded = checked or walk.indirect(self.nest)
+        if guarded:
+            self.lines.lines += ["    if tl.load(error_ptr) != 0:  # a check has failed: what it protects must not be touched", "        return"]
+        self._outer()
+        for k, phase in enumerate(self.nest.phases):
+            self._barrier(k)
+            self._phase(phase)
+        params = self._params(guarded, checked)
+        constants = tuple((f"{n.upper()}BLOCK", size) for n, size in self.tiling.blocks)
+        signature = ", ".join([*(p.name for p in params), *(f"{n}: tl.constexpr" for n, _ in constants)])
+        code = "\n".join(self.lines.lines) or "    pass"
+        text = f"{HEADER}{helpers.texts(self.body.needs)}@triton.jit\ndef {self.name}({signature}):\n{self._comments()}{code}\n"
+        return Function(self.name, text, params, constants, self._grid(), self.tiling.warps, self.wide)
+
+    # ---- what stands around the phases ---------------------------------------------------------------------------------
+
+    def _comments(self) -> str:
+        used = walk.read(self.nest) | walk.written(self.nest)
+        lines = [f"# {self.nest.origin}"] if self.nest.origin else []
+        sizes = " x ".join(str(a.extent) for a in self.nest.axes) or "1"
+        inner = dict.fromkeys(" x ".join(str(a.extent) for a in p.axes) for p in self.nest.phases if p.axes)
+        lines.append(f"# {sizes} points" + (f", each over {', '.join(inner)}" if inner else ""))
+        for b in self.frame.buffers:
+            if b.name in used:
+                lines.append(f"# {b.name}: {b.role} {b.dtype}[{b.numel}]{'  ' + b.origin if b.origin else ''}")
+        return "".join(f"    {line}\n" for line in lines)
+
+    def _params(self, guarded: bool, checked: bool) -> tuple[Param, ...]:
+        used = walk.read(self.nest) | walk.written(self.nest)
+        out = [Param("buffer", f"{b.name}_ptr", TYPES[b.dtype].pointer) for b in self.frame.buffers if b.name in used]
+        mentioned = {n for a in self.nest.axes for n in a.extent.symbols}.union(*(walk.names_in(p) for p in self.nest.phases))
+        out += [Param("size", s, "") for s in self.frame.symbols if s in mentioned]
+        out += [Param("error", "error_ptr", "*i32")] if guarded else []
+        out += [Param("check", "check_base", "i32")] if checked else []
+        return tuple(out)
+
+    def _grid(self) -> Index:
+        total = index(1)
+        for axes, (_, block) in zip(self.tiling.outer, self.tiling.blocks, strict=False):
+            total = total * _tiles(_extent(axes), block)
+        return total
+
+    def _outer(self) -> None:
+        groups = []
+        for axes, name in zip(self.tiling.outer, ("x",) if len(self.tiling.outer) == 1 else ("y", "x"), strict=True):
+            extent, block = _extent(axes), self.tiling.block(name)
+            masked = extent.constant is None or extent.constant % block != 0
+            groups.append(Group(name, axes, block, masked, self.body.define))
+        self.body.groups = groups
+        pid = "tl.program_id(0).to(tl.int64)" if self.wide else "tl.program_id(0)"
+        if len(groups) == 2:
+            self.lines.add(f"xtiles = {self.body.space.scalar(_tiles(groups[1].extent, groups[1].block))}")
+            places = [f"({pid} // xtiles)", f"({pid} % xtiles)"]
+        else:
+            places = [pid]
+        for k, (group, place) in enumerate(zip(groups, places, strict=True)):
+            if not group.axes:
+                continue
+            along = "" if self.rank == 1 else "[None, :]" if k == 1 else "[:, None]"
+            self.lines.add(f"{group.variable} = {place} * {group.name.upper()}BLOCK + tl.arange(0, {group.name.upper()}BLOCK){along}")
+            if group.masked:
+                self.lines.add(f"{group.name}mask = {group.variable} < {self.body.space.scalar(group.extent)}")
+
+    def _barrier(self, number: int) -> None:
+        """Threads of a program see each other's stores of earlier phases, and do not overwrite what others have yet to read."""
+        before, phase = self.nest.phases[:number], self.nest.phases[number]
+        stored = {s.buffer for p in before for s in p.stores}
+        read = {e.buffer for p in before for e in walk.loads(p)}
+        if stored & {e.buffer for e in walk.loads(phase)} or (stored | read) & {s.buffer for s in phase.stores}:
+            self.lines.add("tl.debug_barrier()")
+
+    def _streamed(self) -> frozenset[str]:
+        """Buffers of large nests that are read in the last phase and never again."""
+        if not self.tiling.looped or len(self.nest.phases) < 2:
+            return frozenset()
+        return frozenset(e.buffer for e in walk.loads(self.nest.phases[-1]))
+
+    # ---- phases --------------------------------------------------------------------------------------------------------
+
+    def _phase(self, phase: Phase) -> None:
+        body = self.body
+        guards = list(body.guards)
+        if not phase.axes:
+            body.groups = [g for g in body.groups if g.name != "r"]
+            self._statements(phase, [], "", frozenset(g.name for g in body.groups))
+            return
+        group = self._row_group(phase)
+        body.groups = [*(g for g in body.groups if g.name != "r"), group]
+        every = frozenset({"x", "r"})
+        if self.tiling.looped:
+            self._loop(phase, group, every)
+        else:
+            if self.row != phase.axes:
+                self._drop_row_values()
+                self._row_index(group, self.lines, None)
+            self.row = phase.axes
+            self._statements(phase, None, body.space.scalar(group.extent), every)
+        body.guards = guards
+
+    def _row_group(self, phase: Phase) -> Group:
+        extent, block = _extent(phase.axes), self.tiling.block("r")
+        masked = extent.constant is None or (extent.constant % block != 0 if self.tiling.looped else extent.constant != block)
+        for g in self.body.groups:
+            if g.name == "r" and self.row == phase.axes:
+                return g
+        return Group("r", phase.axes, block, masked, self._define_inner)
+
+    def _define_inner(self, name: str, text: str) -> str:
+        self.body.inner.add(f"{name} = {text}")
+        return name
+
+    def _row_index(self, group: Group, lines: Lines, start: str | None) -> None:
+        span = f"tl.arange(0, RBLOCK){'.to(tl.int64)' if self.wide else ''}[None, :]"
+        lines.add(f"rindex = {start + ' + ' if start else ''}{span}")
+        if group.masked:
+            lines.add(f"rmask = rindex < {self.body.space.scalar(group.extent)}")
+
+    def _drop_row_values(self) -> None:
+        self.body.memo = {e: v for e, v in self.body.memo.items() if "r" not in v.dims}
+
+    def _loop(self, phase: Phase, group: Group, every: Dims) -> None:
+        body, loop = self.body, Lines(2)
+        self._drop_row_values()
+        accumulators = [reductions.declare(body, r, self.wide) for r in phase.reductions]
+        extent = body.space.scalar(group.extent)
+        body.inner = loop
+        self._row_index(group, loop, "rstart")
+        self._statements(phase, accumulators, extent, every)
+        body.inner = body.outer
+        self.lines.add(f"for rstart in range(0, {extent}, RBLOCK):")
+        self.lines.lines += loop.lines
+        self._drop_row_values()
+        self.row = None
+        for acc in accumulators:
+            reductions.finish(body, acc, self.wide)
+
+    def _statements(self, phase: Phase, accumulators: list[reductions.Accumulator] | None, extent: str, every: Dims) -> None:
+        """Lets, checks, reductions, stores; lets that no check needs come after the checks, which may protect what they read."""
+        body = self.body
+        early = _needed(phase) if phase.checks else {let.name for let in phase.lets}
+        for let in phase.lets:
+            if let.name in early:
+                body.names[let.name] = body.value(let.value)
+        for check in phase.checks:
+            body.check(check.condition, self.check_number, every)
+            self.check_number += 1
+        for let in phase.lets:
+            if let.name not in early:
+                body.names[let.name] = body.value(let.value)
+        if accumulators is None:
+            for r in phase.reductions:
+                reductions.whole(body, r, "rindex", self.wide, extent)
+        else:
+            for acc in accumulators:
+                reductions.update(body, acc, "rindex")
+        body.stores(phase.stores, every)
+
+
+def _needed(phase: Phase) -> set[str]:
+    """Lets that the conditions of checks need."""
+    found: set[str] = set()
+    stack: list[Expr] = [c.condition for c in phase.checks]
+    values = {let.name: let.value for let in phase.lets}
+    while stack:
+        for e in walk.inside(stack.pop()):
+            names = {e.name} if type(e) is Ref else e.index.symbols if hasattr(e, "index") else set()
+            for name in names & values.keys() - found:
+                found.add(name)
+                stack.append(values[name])
+    return found
+
+
+def _extent(axes: tuple[Axis, ...]) -> Index:
+    total = index(1)
+    for a in axes:
+        total = total * a.extent
+    return total
+
+
+def _tiles(extent: Index, block: int) -> Index:
+    return floordiv(extent + (block - 1), block)

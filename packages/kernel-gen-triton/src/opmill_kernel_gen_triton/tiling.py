@@ -1,0 +1,140 @@
+"""How much of a nest one program does: block sizes and warps from a count of memory accesses. No measuring here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from opmill_graph_ir.loops.index import Index
+from opmill_graph_ir.loops.ir import Axis, Nest, Phase
+
+from . import walk
+from .emit.types import TYPES
+
+UNKNOWN = 8192
+"""The value assumed for a size known only at run time."""
+PROCESSORS = 132
+"""Multiprocessors that should have work."""
+_REGISTERS = 65536 // 2
+_TILE = 2048
+
+
+@dataclass(frozen=True)
+class Tiling:
+    """``outer``: the axes behind each outer dimension, slowest first (one group: ``x``; two: ``y``, ``x``; none where the nest is one
+    point). ``blocks`` by dimension. ``looped``: the row is walked in steps of ``blocks["r"]``, else it fits. ``programs``: an estimate."""
+
+    outer: tuple[tuple[Axis, ...], ...]
+    blocks: tuple[tuple[str, int], ...]
+    looped: bool
+    warps: int
+    programs: int
+
+    def block(self, name: str) -> int:
+        return dict(self.blocks)[name]
+
+
+def power_above(n: int) -> int:
+    """The smallest power of two that is at least ``n``."""
+    return 1 << max(n - 1, 0).bit_length()
+
+
+def power_below(n: int) -> int:
+    return 1 << (max(n, 1).bit_length() - 1)
+
+
+def choose(nest: Nest, symbols: Iterable[str]) -> Tiling:
+    """The tiling of a nest."""
+    sizes = dict.fromkeys(symbols, UNKNOWN)
+    inner = [p for p in nest.phases if p.axes]
+    if not inner:
+        return _pointwise(nest, sizes)
+    return _rows(nest, inner, sizes)
+
+
+def _pointwise(nest: Nest, sizes: dict[str, int]) -> Tiling:
+    total = walk.points(nest.axes, sizes)
+    split = _transposed(nest, sizes)
+    if split is not None:
+        groups = (nest.axes[:split], nest.axes[split:])
+        side = 64 if _widest(nest) <= 2 else 32
+        blocks = [("y", min(side, power_above(walk.points(groups[0], sizes)))), ("x", min(side, power_above(walk.points(groups[1], sizes))))]
+        programs = _tiles(walk.points(groups[0], sizes), blocks[0][1]) * _tiles(walk.points(groups[1], sizes), blocks[1][1])
+        return Tiling(groups, tuple(blocks), False, _warps(blocks[0][1] * blocks[1][1]), programs)
+    block = min(1024, max(128, power_below(total // (4 * PROCESSORS)))) if total > 1 else 1
+    block = min(block, power_above(total))
+    return Tiling((nest.axes,), (("x", block),), False, _warps(block), _tiles(total, block))
+
+
+def _rows(nest: Nest, inner: list[Phase], sizes: dict[str, int]) -> Tiling:
+    rows = walk.points(nest.axes, sizes)
+    length = max(walk.points(p.axes, sizes) for p in inner)
+    known = all(a.extent.constant is not None for p in inner for a in p.axes)
+    whole = power_above(length)
+    live = 2 + len({e for p in inner for e in walk.loads(p) if e.index.symbols & {a.name for a in p.axes}})
+    if _along_rows(nest, inner):
+        looped = not known or whole * live > _REGISTERS or whole > 16384
+        r = _TILE if looped else whole
+        x = max(1, min(_TILE // 2 // r, power_below(rows // (2 * PROCESSORS)))) if not looped else 1
+        x = min(x, power_above(rows))
+        warps = min(_warps(x * r), 16) if r < 16384 else 32
+    else:
+        looped = not known or whole > 32
+        x = min(64 if rows >= 64 * PROCESSORS or _widest(nest) <= 2 else 32, power_above(rows))
+        r = min(_TILE // x, whole) if looped else whole
+        looped = looped and (not known or r < length)
+        warps = min(_warps(x * r), 8)
+    return Tiling((nest.axes,), (("x", x), ("r", max(r, 1))), looped, max(warps, 1), _tiles(rows, x))
+
+
+def _warps(elements: int) -> int:
+    """Eight elements a lane."""
+    return max(1, min(16, elements // 256))
+
+
+def _tiles(n: int, block: int) -> int:
+    return -(-n // block)
+
+
+def _widest(nest: Nest) -> int:
+    """Bytes of the largest element in memory that a nest touches."""
+    sizes = [TYPES[e.dtype].size for p in nest.phases for e in walk.loads(p)]
+    sizes += [TYPES[s.value.dtype].size for p in nest.phases for s in p.stores]
+    return max(sizes, default=4)
+
+
+def _unit(i: Index, axis: str) -> bool | None:
+    """Whether an access steps by one element along ``axis``; None where it does not depend on it."""
+    if axis not in i.symbols:
+        return None
+    stride = i.stride_of(axis)
+    return stride is not None and stride.constant == 1
+
+
+def _transposed(nest: Nest, sizes: dict[str, int]) -> int | None:
+    """Where to cut the axes in two dimensions, because some access is contiguous along another axis than the last."""
+    if len(nest.axes) < 2 or nest.axes[-1].extent.evaluate(sizes) < 16:
+        return None
+    last = nest.axes[-1].name
+    for phase in nest.phases:
+        for i in walk.accesses(phase):
+            if _unit(i, last) is not False:
+                continue
+            for k, axis in enumerate(nest.axes[:-1]):
+                if _unit(i, axis.name) and axis.extent.evaluate(sizes) >= 16:
+                    return k + 1
+    return None
+
+
+def _along_rows(nest: Nest, inner: list[Phase]) -> bool:
+    """Whether memory is contiguous along the inner axes rather than the outer ones."""
+    if not nest.axes:
+        return True
+    votes = 0
+    for phase in inner:
+        for i in walk.accesses(phase):
+            if any(_unit(i, a.name) for a in phase.axes):
+                votes += 1
+            elif any(_unit(i, a.name) for a in nest.axes) and i.symbols & {a.name for a in phase.axes}:
+                votes -= 1
+    return votes >= 0

@@ -1,0 +1,95 @@
+"""Walks over the expressions of nests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+
+from opmill_graph_ir.loops.index import Index
+from opmill_graph_ir.loops.ir import Axis, Expr, IndexValue, Load, Nest, Op, Phase, Ref
+
+
+def children(expr: Expr) -> tuple[Expr, ...]:
+    if type(expr) is Op:
+        return expr.args
+    if type(expr) is Load and expr.mask is not None:
+        return (expr.mask,)
+    return ()
+
+
+@lru_cache(maxsize=4096)
+def inside(expr: Expr) -> tuple[Expr, ...]:
+    """The expression and all below it, each once."""
+    seen: dict[Expr, None] = {}
+    stack = [expr]
+    while stack:
+        e = stack.pop()
+        if e not in seen:
+            seen[e] = None
+            stack.extend(children(e))
+    return tuple(seen)
+
+
+def roots(phase: Phase) -> Iterator[Expr]:
+    """The values that a phase computes."""
+    yield from (let.value for let in phase.lets)
+    yield from (check.condition for check in phase.checks)
+    yield from (r.value for r in phase.reductions)
+    yield from (s.value for s in phase.stores)
+
+
+def expressions(phase: Phase) -> dict[Expr, None]:
+    """Every distinct expression of a phase."""
+    return {e: None for root in roots(phase) for e in inside(root)}
+
+
+def loads(phase: Phase) -> list[Load]:
+    return [e for e in expressions(phase) if type(e) is Load]
+
+
+def accesses(phase: Phase) -> list[Index]:
+    """Index of every access of memory."""
+    return [*(e.index for e in loads(phase)), *(s.index for s in phase.stores)]
+
+
+def read(nest: Nest) -> frozenset[str]:
+    return frozenset(e.buffer for p in nest.phases for e in loads(p))
+
+
+def written(nest: Nest) -> frozenset[str]:
+    return frozenset(s.buffer for p in nest.phases for s in p.stores)
+
+
+def names_in(phase: Phase) -> frozenset[str]:
+    """Names (axes, lets, results, symbols) that a phase mentions, extents of its axes included."""
+    out: set[str] = set()
+    for e in expressions(phase):
+        if type(e) is Ref:
+            out.add(e.name)
+        elif type(e) in (Load, IndexValue):
+            out |= e.index.symbols  # type: ignore[union-attr]
+    for s in phase.stores:
+        out |= s.index.symbols
+    for a in phase.axes:
+        out |= a.extent.symbols
+    return frozenset(out)
+
+
+def values_of(nest: Nest) -> frozenset[str]:
+    """Names of lets and results of reductions."""
+    lets = {let.name for p in nest.phases for let in p.lets}
+    return frozenset(lets | {n for p in nest.phases for r in p.reductions for n in r.names})
+
+
+def indirect(nest: Nest) -> bool:
+    """Whether memory is accessed at places that values tell."""
+    values = values_of(nest)
+    return any(i.symbols & values for p in nest.phases for i in accesses(p))
+
+
+def points(axes: tuple[Axis, ...], sizes: Mapping[str, int]) -> int:
+    """Points of a domain, sizes by ``sizes``."""
+    total = 1
+    for a in axes:
+        total *= a.extent.evaluate(sizes)
+    return total
