@@ -37,7 +37,7 @@ def _key(value: Any) -> Any:
         return value
     if isinstance(value, tuple) and type(value) is tuple:
         return tuple(_key(item) for item in value)
-    if is_dataclass(value) and not isinstance(value, type):
+    if is_dataclass(value) and type(value).__module__.partition(".")[0] == __package__:  # guards and their parts, no objects of the user
         return type(value), tuple(_key(getattr(value, f.name)) for f in fields(value))
     return constants.key(value) if constants.is_constant(value) else id(value)
 
