@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from opmill_graph_ir.loops.ir import LoopKernel, Nest
+from opmill_graph_ir.loops.ir import Buffer, LoopKernel, Nest
 
 from . import threads
 from .emit.needs import Needs
+from .emit.types import TYPES
 from .nest import write_nest
+from .prepare.partial import in_parts
 from .target import Target
 
 HEADER = "// Generated from loop IR. Vectors are the compiler's own; no header is included."
@@ -27,8 +29,9 @@ def kernel_text(kernel: LoopKernel, entry: str, target: Target) -> KernelText:
     """The text of a kernel, under the name ``entry``."""
     needs = Needs()
     functions, calls, checks = [], [], 0
-    for n, nest in enumerate(kernel.nests):
-        written = write_nest(kernel, nest, f"{entry}_{n}", checks, needs, target)
+    whole, scratch = in_parts(kernel)
+    for n, nest in enumerate(whole.nests):
+        written = write_nest(whole, nest, f"{entry}_{n}", checks, needs, target)
         functions.append(written.text)
         checks += sum(len(p.checks) for p in nest.phases)
         count = _count(written.count)
@@ -42,8 +45,17 @@ def kernel_text(kernel: LoopKernel, entry: str, target: Target) -> KernelText:
             call = f"{written.name}(p, s, 0, {written.count})"
         calls.append(f"  if (const long failed = {call}) return failed;" if nest_checks(nest) else f"  {call};")
     symbols = [f"  const long s_{name} = s[{k}];" for k, name in enumerate(kernel.symbols) if any(f"s_{name}" in c for c in calls)]
-    main = "\n".join([f'extern "C" long {entry}(void* const* p, const long* s) {{', *symbols, *calls, "  return 0;", "}"])
+    pointers = _with_scratch(len(kernel.buffers), scratch) if scratch else []
+    head = f'extern "C" long {entry}(void* const* {"given" if scratch else "p"}, const long* s) {{'
+    main = "\n".join([head, *pointers, *symbols, *calls, "  return 0;", "}"])
     return KernelText(entry, "\n".join([*functions, main]), tuple(needs.items.items()))
+
+
+def _with_scratch(given: int, scratch: tuple[Buffer, ...]) -> list[str]:
+    """Declares scratch memory on the stack, its pointers after the given ones."""
+    lines = [f"  {TYPES[b.dtype].c} {b.name}[{b.numel.constant}];" for b in scratch]
+    names = [*(f"given[{k}]" for k in range(given)), *(b.name for b in scratch)]
+    return [*lines, f"  void* const p[] = {{{', '.join(names)}}};"]
 
 
 def nest_checks(nest: Nest) -> bool:

@@ -1,0 +1,205 @@
+"""What is rewritten before text is made: each rewriting alone, and built against the reference."""
+
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from opmill_graph_ir.loops.cases import Case, cast, op
+from opmill_graph_ir.loops.index import Index, index, mod
+from opmill_graph_ir.loops.ir import Axis, Buffer, Const, IndexValue, Load, LoopKernel, Nest, Op, Phase, Reduction, Ref, Store
+from opmill_kernel_gen_cpp.debug import Runner, disagreement
+from opmill_kernel_gen_cpp.kernel import kernel_text
+from opmill_kernel_gen_cpp.prepare.partial import in_parts
+from opmill_kernel_gen_cpp.prepare.ranges import bounds, index_bounds
+from opmill_kernel_gen_cpp.prepare.segments import segments
+from opmill_kernel_gen_cpp.prepare.simplify import Simplifier
+from opmill_kernel_gen_cpp.prepare.statistics import two_passes
+from opmill_kernel_gen_cpp.target import AVX2
+
+RANGES = {"i": (0, 63), "j": (3, 9)}
+X, B = Load("x", index("i"), "float32"), Load("b", index("i"), "bool")
+
+
+def at(value: Index | str, dtype: str = "int64") -> IndexValue:
+    return IndexValue(index(value), dtype)
+
+
+def number(value: int) -> Const:
+    return Const(value, "int64")
+
+
+TRUE, FALSE = Const(True, "bool"), Const(False, "bool")
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (op("lt", at("i"), number(64)), TRUE),
+        (op("ge", at("i"), number(64)), FALSE),
+        (op("ge", op("add", at("i"), number(0)), number(0)), TRUE),
+        (op("lt", at("i"), number(32)), op("lt", at("i", "int32"), Const(32, "int32"))),
+        (op("lt", op("mul", at("i"), number(1 << 26)), number(32)), op("lt", op("mul", at("i"), number(1 << 26)), number(32))),
+        (op("where", op("ge", at("i"), number(0)), X, op("neg", X)), X),
+        (op("where", B, op("where", B, X, op("neg", X)), op("exp", X)), op("where", B, X, op("exp", X))),
+        (op("mul", X, Const(1.0, "float32")), X),
+        (op("add", X, Const(0.0, "float32")), op("add", X, Const(0.0, "float32"))),  # not for -0.0
+        (op("mul", X, Const(0.0, "float32")), op("mul", X, Const(0.0, "float32"))),  # not for NaN
+        (cast(at("i"), "float32"), cast(at("i", "int32"), "float32")),
+        (Load("x", index("i"), "float32", op("lt", at("i"), number(99))), X),
+        (Load("x", index("i"), "float32", op("gt", at("i"), number(99)), Const(2.0, "float32")), Const(2.0, "float32")),
+        (op("logical_and", TRUE, B), B),
+        (op("logical_or", TRUE, B), TRUE),
+    ],
+    ids=str,
+)
+def test_rules(before, after) -> None:
+    assert Simplifier(RANGES)(before) == after
+
+
+@settings(max_examples=200, deadline=None, derandomize=True)
+@given(st.integers(-5, 5), st.integers(-5, 5), st.integers(-9, 9), st.sampled_from([1, 2, 5, 7]))
+def test_bounds_hold(a: int, b: int, c: int, k: int) -> None:
+    i = index("i") * a + index("j") * b + c + mod(index("j"), k)
+    found = index_bounds(i, RANGES)
+    values = [i.evaluate({"i": x, "j": y}) for x in range(64) for y in range(3, 10)]
+    if found is not None:
+        assert found[0] <= min(values)
+        assert max(values) <= found[1]
+    twice = bounds(op("abs", op("sub", IndexValue(i, "int64"), number(7))), RANGES, {})
+    if twice is not None:
+        assert all(twice[0] <= abs(v - 7) <= twice[1] for v in values)
+
+
+def _pointwise(value, n: int, reads: dict[str, str]) -> LoopKernel:
+    buffers = (*(Buffer(name, dtype, "in", index(2 * n)) for name, dtype in reads.items()), Buffer("out", value.dtype, "out", index(4 * n)))
+    nest = Nest((Axis("r", index(4)), Axis("i", index(n))), (Phase(stores=(Store("out", index("r") * n + "i", value),)),))
+    return LoopKernel("pointwise", buffers, (nest,))
+
+
+def _halves(n: int, cut: int):
+    """Two parts of a concatenation, as graph-ir writes them."""
+    left = op("lt", at("i"), number(cut))
+    a = Load("a", index("i"), "float32", left)
+    b = Load("b", index("i") - cut, "float32", op("ge", at("i"), number(cut)))
+    return op("where", left, op("neg", a), op("mul", b, Const(3.0, "float32")))
+
+
+def test_parts_of_whole_vectors_have_no_masks() -> None:
+    kernel = _pointwise(_halves(64, 32), 64, {"a": "float32", "b": "float32"})
+    found = segments(kernel.nests[0].phases, "i", 64, 8, {"i": (0, 63), "r": (0, 3)})
+    assert [(s.begin, s.end) for s in found] == [(0, 32), (32, 64)]
+    assert "masked" not in kernel_text(kernel, "k", AVX2).body
+    assert len(segments(kernel.nests[0].phases, "i", 64, 64, {"i": (0, 63)})) == 1
+
+
+def _statistics(rows: int, n: int, dtype: str = "float32", strided: bool = False) -> LoopKernel:
+    place = index("j") * rows + "i" if strided else index("i") * n + "j"
+    stored = Store("copy", place, op("add", Load("a", place, dtype), Const(0.5, dtype)))
+    r = Reduction(("m", "q"), "welford", stored.value, dtype)
+    outs = tuple(Store(name, index("i"), Ref(r, dtype)) for name, r in (("mean", "m"), ("m2", "q")))
+    buffers = (
+        Buffer("a", dtype, "in", index(rows * n)), Buffer("copy", dtype, "out", index(rows * n)),
+        Buffer("mean", dtype, "out", index(rows)), Buffer("m2", dtype, "out", index(rows)),
+    )  # fmt: skip
+    nest = Nest((Axis("i", index(rows)),), (Phase((Axis("j", index(n)),), reductions=(r,), stores=(stored,)), Phase(stores=outs)))
+    return LoopKernel("statistics", buffers, (nest,))
+
+
+def _part(op_name: str, outer: int, n: int, dtype: str = "float32", columns: bool = False) -> LoopKernel:
+    place = index("j") * outer + "i" if columns else index("i") * n + "j"
+    r = Reduction(("r",), op_name, Load("a", place, dtype), dtype)
+    nest = Nest(
+        (Axis("i", index(outer)),), (Phase((Axis("j", index(n)),), reductions=(r,)), Phase(stores=(Store("out", index("i"), Ref("r", dtype)),)))
+    )
+    return LoopKernel("part", (Buffer("a", dtype, "in", index(outer * n)), Buffer("out", dtype, "out", index(outer))), (nest,))
+
+
+PARTS = [_part("sum", 1, 1 << 18), _part("max", 2, 99_990), _part("min", 40, 8192, columns=True), _part("any", 1, 1 << 18, "bool")]
+HALVES = [_pointwise(_halves(n, cut), n, {"a": "float32", "b": "float32"}) for n, cut in ((64, 32), (40, 13), (19, 8), (48, 16))]
+STATISTICS = [_statistics(r, n, d, s) for r, n, d in ((5, 3, "float32"), (9, 768, "float32"), (3, 100, "float64")) for s in (False, True)]
+CAUSAL = [
+    _pointwise(op("where", op("le", at("i"), op("add", at("r"), number(40))), Load("a", index("i"), d), Const(-math.inf, d)), 70, {"a": d})
+    for d in ("float32", "float64")
+]
+
+
+@pytest.fixture(scope="module")
+def runner(store) -> Runner:
+    return Runner([*PARTS, *HALVES, *STATISTICS, *CAUSAL], store)
+
+
+@pytest.mark.parametrize("kernel", [*PARTS, *HALVES, *STATISTICS, *CAUSAL], ids=lambda k: k.name)
+def test_agrees_with_reference(runner: Runner, kernel: LoopKernel) -> None:
+    assert disagreement(Case(kernel.name, kernel, ranges={}, rtol=128.0), runner) is None
+
+
+def test_which_reductions_are_done_in_parts() -> None:
+    assert all(len(in_parts(k)[0].nests) == 2 for k in PARTS)
+    for kernel in (_part("sum", 1, 1000), _part("sum", 4096, 1024), _part("sum", 1, 1_000_003)):
+        assert in_parts(kernel) == (kernel, ())
+
+
+def test_parts_do_not_depend_on_threads(runner: Runner) -> None:
+    before, results = torch.get_num_threads(), []
+    a = torch.randn(1 << 18, generator=torch.Generator().manual_seed(5)) * 1e3
+    try:
+        for threads in (1, 2, 5):
+            torch.set_num_threads(threads)
+            out = torch.zeros(1)
+            runner.run(PARTS[0], {"a": a, "out": out})
+            results.append(out.item())
+    finally:
+        torch.set_num_threads(before)
+    assert len(set(results)) == 1
+
+
+@pytest.mark.parametrize("offset", [0.0, 1e3, 1e6])
+def test_statistics_far_from_zero(runner: Runner, offset: float) -> None:
+    kernel = STATISTICS[2]
+    a = torch.randn(9, 768, generator=torch.Generator().manual_seed(7)) + offset
+    a[3] = offset
+    got = {"a": a.reshape(-1), "copy": torch.zeros(9 * 768), "mean": torch.zeros(9), "m2": torch.zeros(9)}
+    runner.run(kernel, got)
+    exact = (a + 0.5).double()
+    torch.testing.assert_close(got["mean"].double(), exact.mean(1), rtol=3e-7, atol=1e-7)
+    torch.testing.assert_close(got["m2"].double(), exact.var(1, correction=0) * 768, rtol=1e-5, atol=1e-9)
+
+
+@pytest.mark.parametrize("special", [math.nan, math.inf, -math.inf])
+def test_statistics_of_special_values(runner: Runner, special: float) -> None:
+    a = torch.zeros(9, 768)
+    a[4, 5] = special
+    got = {"a": a.reshape(-1), "copy": torch.zeros(9 * 768), "mean": torch.zeros(9), "m2": torch.zeros(9)}
+    runner.run(STATISTICS[2], got)
+    assert torch.equal(got["m2"].isnan(), torch.arange(9) == 4)
+    assert not got["mean"][4].isfinite()
+
+
+def test_statistics_read_what_was_stored() -> None:
+    """The input may be the same memory as the copy: it is not read again."""
+    nest = two_passes(STATISTICS[0].nests[0], {"i": 5, "j": 3})
+    assert [len(p.axes) for p in nest.phases] == [1, 0, 1, 0, 0]
+    assert {e.buffer for e in _loads(nest.phases[2])} == {"copy"}
+
+
+def _loads(phase: Phase) -> list[Load]:
+    out, stack = [], [r.value for r in phase.reductions]
+    while stack:
+        e = stack.pop()
+        out += [e] if isinstance(e, Load) else []
+        stack += e.args if isinstance(e, Op) else ()
+    return out
+
+
+def test_scratch_is_no_parameter() -> None:
+    text = kernel_text(PARTS[0], "k", AVX2).body
+    assert "float scratch_0[" in text
+    assert "given[1]" in text
+    assert "given[2]" not in text
+
+
+def test_positions_do_not_halve_the_lanes() -> None:
+    assert "i64" not in kernel_text(CAUSAL[0], "k", AVX2).body
