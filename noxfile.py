@@ -203,10 +203,11 @@ def _other_python(session: nox.Session, version: str) -> None:
     pip = [str(folder / "bin" / "python"), "-m", "pip", "install", "-q"]
     session.run_install(*pip, *TEST_TOOLS, *(TORCH if with_torch else ()), external=True)
     for package in dict.fromkeys(package for package, _ in selected):
-        names = closure([package.name], PACKAGES) if with_torch else [package.name]
-        session.run_install(*pip, *([] if with_torch else ["--no-deps"]), *(str(PACKAGES[name].folder) for name in names), external=True)
-    for _, path in selected:
-        session.run(str(folder / "bin" / "python"), "-m", "pytest", "-q", "-n2", f"--rootdir={path}", str(path), external=True)
+        folders = (str(PACKAGES[name].folder) for name in closure([package.name], PACKAGES))
+        session.run_install(*pip, *([] if with_torch else ["--no-deps"]), *folders, external=True)
+    for package in dict.fromkeys(package for package, _ in selected):
+        paths = [str(path) for owner, path in selected if owner is package]
+        session.run(str(folder / "bin" / "python"), "-m", "pytest", "-q", "-n2", f"--rootdir={package.folder}", *paths, external=True)
 
 
 for _version in OTHER_PYTHONS:
