@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import warnings
 from typing import Any
 
 from .values.base import Value
@@ -26,3 +28,15 @@ class Effects:
 
     def __bool__(self) -> bool:
         return bool(self.changed or self.globals or self.calls)
+
+
+def warn_at(message: Any, category: type[Warning] | None, filename: str, lineno: int, namespace: dict[str, Any]) -> None:
+    """The warning that a call of ``warnings.warn`` in that line gives, shown as often as that one would be."""
+    registry = namespace.setdefault("__warningregistry__", {})
+    category = type(message) if isinstance(message, Warning) else category or UserWarning
+    warnings.warn_explicit(message, category, filename, lineno, namespace.get("__name__") or "<string>", registry)
+
+
+def log_at(logger: logging.Logger, level: int, msg: Any, args: Any, extra: Any, filename: str, lineno: int, function: str) -> None:
+    """The log record that a call in that line makes."""
+    logger.handle(logger.makeRecord(logger.name, level, filename, lineno, msg, args, None, function, extra))

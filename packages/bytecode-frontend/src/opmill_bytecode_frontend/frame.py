@@ -52,6 +52,7 @@ class Frame:
         self.pc = 0
         self.kwnames: tuple[str, ...] = ()
         self.root = False
+        self.caller: Frame | None = None
         self.yielded: Value | None = None
 
     def push(self, value: Any) -> None:

@@ -18,6 +18,7 @@ from ..values.mapping import DictValue, DictView, SetValue
 from ..values.objects import ObjectValue
 from ..values.sequence import ListValue, SequenceValue, SliceValue, TupleValue
 from ..values.tensor import TensorValue
+from .chance import draw_numpy, numpy_random
 from .notes import call_cached
 from .registry import HANDLERS, NAMED, NAMED_WITH_FUNCTION
 
@@ -93,6 +94,8 @@ def call_builtin(vm: Any, obj: Any, args: list[Value], kwargs: dict[str, Value])
     if isinstance(obj, weakref.ref):
         target = obj()
         return ConstantValue(None) if target is None else vm.wrap(target, Pinned(target, "referent"))
+    if numpy_random(obj):
+        return draw_numpy(vm, obj, args, kwargs)
     if numpy_constant(obj):
         return fold(vm, obj, args, kwargs)
     name = f"{getattr(obj, '__module__', None) or kind.__module__}.{getattr(obj, '__qualname__', None) or kind.__qualname__}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import builtins
+import _thread
 import functools
 import operator
 from typing import Any
@@ -11,10 +11,11 @@ import torch
 
 from ..values.base import MISSING, NotConstant, Value
 from ..values.constant import ConstantValue
-from ..values.functions import BuiltinValue
+from ..values.functions import BuiltinValue, Closure
 from ..values.iterators import STOP, PythonIterator
 from ..values.mapping import DictValue
 from ..values.objects import ClassValue, ObjectValue, find_in_mro
+from ..values.opaque import AddressValue
 from ..values.sequence import ListValue, SequenceValue, TupleValue, sort_values
 from ..values.tensor import TensorValue
 from .dispatch import fold
@@ -200,7 +201,7 @@ def divmod_(vm: Any, left: Value, right: Value) -> Value:
 def id_(vm: Any, value: Value) -> Value:
     real = value.real()
     if real is MISSING or isinstance(value, ConstantValue):
-        vm.unsupported("FE013", "id() of an object made in captured code")
+        return AddressValue(value)
     return ConstantValue(id(real))
 
 
@@ -210,6 +211,34 @@ def hash_(vm: Any, value: Value) -> Value:
     if isinstance(value, TensorValue):
         vm.unsupported("FE024", "hash of a tensor")
     return ConstantValue(hash(key))
+
+
+@handles(_thread.get_ident)
+def get_ident(vm: Any) -> Value:
+    return AddressValue(_thread)
+
+
+@handles(functools.cmp_to_key)
+def cmp_to_key(vm: Any, function: Value) -> Value:
+    return Closure(lambda vm, value: ComparedValue(function, value))
+
+
+class ComparedValue(Value):
+    """A key made by ``functools.cmp_to_key``."""
+
+    def __init__(self, function: Value, value: Value) -> None:
+        self.function = function
+        self.value = value
+
+    def python_type(self) -> type:
+        return type(functools.cmp_to_key(lambda a, b: 0)(0))
+
+    def special(self, vm: Any, name: str, args: list[Value]) -> Value | None:
+        symbol = {"__lt__": "<", "__le__": "<=", "__eq__": "==", "__ne__": "!=", "__gt__": ">", "__ge__": ">="}.get(name)
+        if symbol is None or not isinstance(args[0], ComparedValue):
+            return ConstantValue(NotImplemented)
+        order = vm.call(self.function, [self.value, args[0].value], {})
+        return vm.compare(symbol, order, ConstantValue(0))
 
 
 @handles(vars)
