@@ -112,7 +112,8 @@ def _part(op_name: str, outer: int, n: int, dtype: str = "float32", columns: boo
     place = index("j") * outer + "i" if columns else index("i") * n + "j"
     r = Reduction(("r",), op_name, Load("a", place, dtype), dtype)
     nest = Nest(
-        (Axis("i", index(outer)),), (Phase((Axis("j", index(n)),), reductions=(r,)), Phase(stores=(Store("out", index("i"), Ref("r", dtype)),)))
+        (Axis("i", index(outer)),),
+        (Phase((Axis("j", index(n)),), reductions=(r,)), Phase(stores=(Store("out", index("i"), Ref("r", dtype)),))),
     )
     return LoopKernel("part", (Buffer("a", dtype, "in", index(outer * n)), Buffer("out", dtype, "out", index(outer))), (nest,))
 

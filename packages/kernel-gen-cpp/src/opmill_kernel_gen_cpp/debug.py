@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 
@@ -35,8 +35,13 @@ class Runner:
         return function
 
     def run(self, kernel: LoopKernel, buffers: Mapping[str, torch.Tensor], sizes: Sequence[int] = ()) -> int:
+        return self.bound(kernel, buffers, sizes)()
+
+    def bound(self, kernel: LoopKernel, buffers: Mapping[str, torch.Tensor], sizes: Sequence[int] = ()) -> Callable[[], int]:
+        """A call of the kernel on these tensors, which must stay where they are: for timing."""
         pointers = (ctypes.c_void_p * max(1, len(kernel.buffers)))(*[buffers[b.name].data_ptr() for b in kernel.buffers])
-        return self.entry(self.by_kernel[kernel])(pointers, (ctypes.c_long * max(1, len(sizes)))(*sizes))
+        values, entry = (ctypes.c_long * max(1, len(sizes)))(*sizes), self.entry(self.by_kernel[kernel])
+        return lambda: int(entry(pointers, values))
 
 
 def disagreement(case: Case, runner: Runner, seed: int = 0) -> str | None:
