@@ -93,7 +93,9 @@ def _move(world: World, kind: int, table: int, name: str, value: int) -> None:
 
 
 @settings(max_examples=300, deadline=None, derandomize=True)
-@given(st.lists(NAMES, min_size=1, max_size=3, unique=True), st.lists(st.integers(0, 5), min_size=3, max_size=3), st.lists(MOVES, max_size=12))
+@given(
+    st.lists(NAMES, min_size=1, max_size=3, unique=True), st.lists(st.integers(0, 5), min_size=3, max_size=3), st.lists(MOVES, max_size=12)
+)
 def test_agrees_with_python_after_every_change(names: list[str], kinds: list[int], moves: list[tuple[int, int, str, int]]) -> None:
     world = World()
     guards = world.guards(names, kinds)

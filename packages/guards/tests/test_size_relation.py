@@ -57,6 +57,8 @@ def test_common_relations_need_no_python(expression: str) -> None:
     assert _program(expression) is not None
 
 
-@pytest.mark.parametrize("expression", ["s0/2 == s1", "s0 in (1, 2)", "s0**s1 == 2", "s0 and f(s1)", "s0.real == 1", "(s0 and s1) + 1 == 2"])
+@pytest.mark.parametrize(
+    "expression", ["s0/2 == s1", "s0 in (1, 2)", "s0**s1 == 2", "s0 and f(s1)", "s0.real == 1", "(s0 and s1) + 1 == 2"]
+)
 def test_others_are_left_to_python(expression: str) -> None:
     assert _program(expression) is None

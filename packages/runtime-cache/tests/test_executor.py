@@ -371,7 +371,9 @@ def test_a_result_with_other_strides_than_promised_is_laid_out_as_promised(make,
 @pytest.mark.parametrize("make", [bind, bind_reference])
 @pytest.mark.parametrize("promised", [TensorSpec("float32", (6, 5), (5, 1)), TensorSpec("float64", (6, 6), (6, 1))])
 def test_a_result_of_another_size_or_type_than_promised_is_an_error(make, promised, store):
-    plan = Plan("promise", 2, (TensorInput(0, spec(6, 6)),), (SlotOutput(1),), (Call("aten::relu", (Slot(0),), {}, (1,), specs=(promised,)),))
+    plan = Plan(
+        "promise", 2, (TensorInput(0, spec(6, 6)),), (SlotOutput(1),), (Call("aten::relu", (Slot(0),), {}, (1,), specs=(promised,)),)
+    )
     run = make(plan, [], store)
     for _ in range(2):
         with pytest.raises(PlanInputError, match="RC056"):
@@ -381,7 +383,9 @@ def test_a_result_of_another_size_or_type_than_promised_is_an_error(make, promis
 @pytest.mark.parametrize("make", [bind, bind_reference])
 def test_a_written_input_must_not_share_memory_with_another(make, store):
     steps = (Call("aten::add_.Scalar", (Slot(0), Literal(1.0)), {}, (None,)), Call("aten::mul.Scalar", (Slot(1), Literal(2.0)), {}, (2,)))
-    plan = Plan("alias", 3, tuple(TensorInput(i, TensorSpec("float32", (4,), (1,))) for i in range(2)), (SlotOutput(2),), steps, exclusive=(0,))
+    plan = Plan(
+        "alias", 3, tuple(TensorInput(i, TensorSpec("float32", (4,), (1,))) for i in range(2)), (SlotOutput(2),), steps, exclusive=(0,)
+    )
     run = make(plan, [], store)
     block = torch.ones(8)
     assert torch.equal(run(block[:4], block[4:])[0], torch.full((4,), 2.0))

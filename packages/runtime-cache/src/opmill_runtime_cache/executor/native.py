@@ -50,9 +50,8 @@ def bind(plan: Plan, held: Sequence[torch.Tensor], store: Store, max_arena_bytes
 def _load() -> str | None:
     """Connects the extension with this process's torch; the reason why it cannot be, or None."""
     with _loading:
-        names = [torch_library("torch_cpu"), torch_library("torch_python")]
-        tensor = torch.empty(1)
-        missing = _native.load(*names, tensor, tensor._cdata, torch._C.TensorBase, _numbered)
+        cpu, python, tensor = torch_library("torch_cpu"), torch_library("torch_python"), torch.empty(1)
+        missing = _native.load(cpu, python, tensor, tensor._cdata, torch._C.TensorBase, _numbered)
     return missing and f"torch {torch.__version__} does not offer {missing} to native code"
 
 

@@ -208,7 +208,7 @@ def _launch(state: _Lowering, step: Launch, entries: Sequence[int]) -> None:
 def _call(state: _Lowering, step: Call, _: Sequence[int]) -> None:
     python = python_call(step)
     overload = operator_of(step.op)
-    route = route_of(step, overload, state.ready, state.slot)
+    route = route_of(step, overload, state.ready, state.slot, lambda slot: state.slots[state.slot(slot)][1])
     tensors = tuple(dict.fromkeys(state.slot(slot) for arg in args_of(step) for slot in slots_in(arg)))
     for slot in _written(step, overload):
         state.slots[state.slot(slot)][7] |= _SHARES_VERSION

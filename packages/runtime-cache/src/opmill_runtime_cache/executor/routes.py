@@ -9,7 +9,8 @@ from typing import Any
 
 import torch
 
-from ..plan.model import Arg, Call, Expr, ListArg, Literal, Named, Slot
+from ..plan.model import DTYPES, Arg, Call, Expr, ListArg, Literal, Named, Slot
+from ..plan.verify import args_of, slots_in
 from .names import torch_library
 
 SHIMS: dict[str, tuple[str, str]] = {
@@ -27,6 +28,11 @@ SHIMS: dict[str, tuple[str, str]] = {
     "aten::max_pool2d_with_indices": ("aoti_torch_cpu_max_pool2d_with_indices", "TLLLLB>2"),
     "aten::avg_pool2d": ("aoti_torch_cpu_avg_pool2d", "TLLLBBN>1"),
     "aten::_adaptive_avg_pool2d": ("aoti_torch_cpu__adaptive_avg_pool2d", "TL>1"),
+    "aten::fill_.Scalar": ("aoti_torch_cpu_fill__Scalar", "TF>0"),
+    "mkldnn::_convolution_pointwise": ("aoti_torch_cpu_mkldnn__convolution_pointwise", "TTOLLLISXQ>1"),
+    "mkldnn::_convolution_pointwise.binary": ("aoti_torch_cpu_mkldnn__convolution_pointwise_binary", "TTTOLLLISEQXQ>1"),
+    "mkldnn::_convolution_pointwise_.binary": ("aoti_torch_cpu_mkldnn__convolution_pointwise_binary_", "TTTOLLLISEQXQ>1"),
+    "mkldnn::_linear_pointwise": ("aoti_torch_cpu__linear_pointwise", "TTOSXQ>1"),
 }
 """Shims by operator: (symbol, signature as ``native/shims.cpp`` spells it). Out variants take ``out`` first in C."""
 
@@ -42,7 +48,8 @@ TENSOR, WORD, VALUE, SOME, LIST, TEXT = range(6)
 """Kinds of cells, as in ``native/shims.h``."""
 
 _LONGEST_SHIM_LIST = 8
-_NUMBERS = (bool, int, float)
+_EXACT_IN_DOUBLE = 1 << 53
+_FLOATING = frozenset(DTYPES.index(name) for name in ("float16", "bfloat16", "float32", "float64"))
 
 
 @dataclass(frozen=True)
@@ -60,10 +67,15 @@ class _Unsupported(Exception):
     """An argument has no cell; the call goes through Python."""
 
 
-def route_of(call: Call, overload: Any, value_of: Callable[[int | str], int], slot_of: Callable[[int], int]) -> Route:
-    """The route of a call. ``value_of`` and ``slot_of`` number size expressions and slots in the native program."""
+def route_of(
+    call: Call, overload: Any, value_of: Callable[[int | str], int], slot_of: Callable[[int], int], dtype_of: Callable[[int], int]
+) -> Route:
+    """The route of a call. ``value_of`` and ``slot_of`` number size expressions and slots in the native program; ``dtype_of`` gives the
+    place of a slot's element type in `DTYPES`, -1 where it is known only at run time."""
     schema = overload._schema
-    writer = _Cells(value_of, slot_of)
+    dtypes = {dtype_of(slot) for arg in args_of(call) for slot in slots_in(arg)}
+    floating = None if -1 in dtypes and dtypes <= {-1, *_FLOATING} else bool(dtypes) and dtypes <= _FLOATING
+    writer = _Cells(value_of, slot_of, floating)
     try:
         given = _arguments(call, schema)
     except _Unsupported:
@@ -125,17 +137,42 @@ def _shim(schema: Any, given: dict[str, Any], shim: tuple[str, str] | None, writ
 
 
 def _shim_cell(letter: str, arg: Arg, argument: Any, writer: "_Cells") -> tuple[int, Any]:
-    if letter == "F" and str(argument.type) == "number":
-        # The shims turn a Scalar into a double: an integer one would change the result's type.
-        if not (type(arg) is Literal and type(arg.value) is float) and not (type(arg) is Literal and argument.name in ("alpha", "beta")):
-            raise _Unsupported
-        if type(arg.value) is bool or (abs(arg.value) != 1 and type(arg.value) is not float):
-            raise _Unsupported
-        return (WORD, bits(float(arg.value)))
+    if "number" in str(argument.type):
+        return _SCALARS[letter](arg, writer, argument.name in ("alpha", "beta"))
     cell = writer.cell(arg, argument.type, str(argument.real_type))
     if cell[0] == LIST and len(cell[1]) > _LONGEST_SHIM_LIST:
         raise _Unsupported
     return cell
+
+
+def _scalar(arg: Arg, writer: "_Cells", factor: bool = False) -> tuple[int, Any]:
+    """A Scalar as the double that shims take.
+
+    An integer becomes one only where that changes nothing: among floating-point tensors, within what a double holds exactly. Of a factor
+    that is 1 nothing depends but an error among integers, so there types need not be known.
+    """
+    if type(arg) is Expr and writer.floating:
+        return (VALUE, writer.value_of(arg.value))
+    value = arg.value if type(arg) is Literal else None
+    if type(value) is float:
+        return (WORD, bits(value))
+    if type(value) is int and abs(value) <= _EXACT_IN_DOUBLE and (writer.floating or (factor and value == 1 and writer.floating is None)):
+        return (WORD, bits(float(value)))
+    raise _Unsupported(arg)
+
+
+def _optional_scalar(arg: Arg, writer: "_Cells", factor: bool = False) -> tuple[int, Any]:
+    none = type(arg) is Literal and arg.value is None
+    return (WORD, 0) if none else (SOME, (_scalar(arg, writer, factor),))
+
+
+def _scalar_list(arg: Arg, writer: "_Cells", factor: bool = False) -> tuple[int, Any]:
+    if type(arg) is not ListArg or len(arg.items) > _LONGEST_SHIM_LIST:
+        raise _Unsupported(arg)
+    return (LIST, tuple(_optional_scalar(item, writer) for item in arg.items))
+
+
+_SCALARS = {"F": _scalar, "E": _optional_scalar, "X": _scalar_list}
 
 
 def _blas(call: Call, given: dict[str, Any], slot_of: Callable[[int], int]) -> tuple[Any, ...] | None:
@@ -185,8 +222,9 @@ def _device(name: str) -> int:
 class _Cells:
     """Writes arguments as cells, following the types of the schema."""
 
-    def __init__(self, value_of: Callable[[int | str], int], slot_of: Callable[[int], int]) -> None:
+    def __init__(self, value_of: Callable[[int | str], int], slot_of: Callable[[int], int], floating: bool | None) -> None:
         self.value_of, self.slot_of = value_of, slot_of
+        self.floating = floating  # whether all tensors of the call are floating-point; None: not known
 
     def cell(self, arg: Arg, kind: Any, real: str) -> tuple[int, Any]:
         name = str(kind)
@@ -211,12 +249,12 @@ class _Cells:
         return (VALUE, self.value_of(arg.value))
 
     def integer(self, arg: Literal) -> tuple[int, Any]:
-        if type(arg.value) not in (int, bool):
+        if not isinstance(arg.value, int):
             raise _Unsupported(arg)
         return (WORD, int(arg.value))
 
     def real(self, arg: Literal) -> tuple[int, Any]:
-        if type(arg.value) not in _NUMBERS:
+        if not isinstance(arg.value, (int, float)):
             raise _Unsupported(arg)
         return (WORD, bits(float(arg.value)))
 

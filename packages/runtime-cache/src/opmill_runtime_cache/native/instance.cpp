@@ -106,6 +106,8 @@ int64_t span_of(const std::vector<int64_t>& sizes, const std::vector<int64_t>& s
 
 Instance::~Instance() {
   for (Handle handle : kept) api.delete_handle(handle);
+  for (const HeldView& held : held_views)
+    if (held.view) api.delete_handle(held.view);
   std::free(arena);
 }
 
@@ -156,6 +158,7 @@ std::unique_ptr<Instance> make_instance(const Program& program, const std::vecto
   instance->strides.resize(count);
   instance->byte_offset.assign(count, 0);
   instance->needs_tensor.assign(count, 0);
+  instance->held_views.resize(count);
   for (size_t i = 0; i < count; i++)
     if (program.slots[i].known && !program.slots[i].late && !resolve_slot(program, *instance, i, failure)) return nullptr;
   plan_calls(program, *instance);

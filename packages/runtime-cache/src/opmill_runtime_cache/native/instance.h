@@ -19,6 +19,14 @@ struct SlotState {
   bool owned = false;  // the handle belongs to the running call
 };
 
+// A view of a held tensor, good while that tensor is the same and its memory stays where it was.
+struct HeldView {
+  Handle view = nullptr;  // owned
+  Handle root = nullptr;
+  void* data = nullptr;
+  int64_t storage_bytes = 0;
+};
+
 struct Instance {
   Instance() = default;
   Instance(const Instance&) = delete;
@@ -34,6 +42,7 @@ struct Instance {
   std::vector<char> needs_tensor;                    // by slot
   std::vector<Gemm> gemms;                           // by call
   std::vector<Handle> kept;                          // handles that live as long as the instance
+  std::vector<HeldView> held_views;                  // by slot: views of held tensors, as of the last call that made them
   double microseconds = -1;                          // of recent calls
   uint32_t calls = 0;
 };

@@ -60,6 +60,8 @@ class Run {
   bool arithmetic(int value);
   bool gemm(const CallInfo& call, const Gemm& gemm);
   void own(int slot, Handle handle);
+  bool reuse_view(int slot, const SlotState& root);
+  void keep_view(int slot, const SlotState& root, Handle view);
   void drop(int slot);
   void drop_all();
   void hold_gil();
@@ -187,9 +189,28 @@ bool Run::define(int slot) {
   }
   if (info.wants_data) state.data = static_cast<char*>(root.data) + instance_.byte_offset[slot];
   if (!instance_.needs_tensor[slot]) return true;
+  const bool lasting = program_.slots[info.root].kind == SlotKind::held && !info.late && !info.shares_version && root.data;
+  if (lasting && reuse_view(slot, root)) return true;
   if (!make_view(program_, instance_, slot, &handle)) return fail(nullptr, "RC042", "torch cannot make the view " + program_.labels[slot]);
-  own(slot, handle);
+  lasting ? keep_view(slot, root, handle) : own(slot, handle);
   return true;
+}
+
+bool Run::reuse_view(int slot, const SlotState& root) {
+  const HeldView& held = instance_.held_views[slot];
+  int64_t bytes = 0;
+  if (!held.view || held.root != root.handle || held.data != root.data || api.get_storage_size(root.handle, &bytes) || held.storage_bytes != bytes)
+    return false;
+  slots_[slot].handle = held.view;
+  return true;
+}
+
+void Run::keep_view(int slot, const SlotState& root, Handle view) {
+  HeldView& held = instance_.held_views[slot];
+  if (held.view) api.delete_handle(held.view);
+  held = {view, root.handle, root.data, 0};
+  api.get_storage_size(root.handle, &held.storage_bytes);
+  slots_[slot].handle = view;
 }
 
 bool Run::launch(const Step& step) {

@@ -25,6 +25,10 @@ int64_t integer_of(const Cell& cell, const CellSource& source) {
   return cell.kind == CellKind::value ? source.values[cell.index] : cell.word;
 }
 
+double double_of(const Cell& cell, const CellSource& source) {
+  return cell.kind == CellKind::value ? static_cast<double>(source.values[cell.index]) : as_double(cell.word);
+}
+
 bool is_none(const Cell& cell) { return cell.kind == CellKind::word; }  // of an optional argument
 
 // Each type: what C takes (`As`), and how to make it from a cell; `Room` is what must outlive the call.
@@ -52,14 +56,38 @@ struct B {  // bool
 };
 struct F {  // float, and Scalar, which the shims take as double
   struct Room {};
-  static std::tuple<double> make(const Cell& cell, const CellSource&, Room&) { return {as_double(cell.word)}; }
+  static std::tuple<double> make(const Cell& cell, const CellSource& source, Room&) { return {double_of(cell, source)}; }
 };
-struct E {  // float?
+struct E {  // float? and Scalar?
   struct Room { double value; };
-  static std::tuple<double*> make(const Cell& cell, const CellSource&, Room& room) {
+  static std::tuple<double*> make(const Cell& cell, const CellSource& source, Room& room) {
     if (is_none(cell)) return {nullptr};
-    room.value = as_double(cell.items[0].word);
+    room.value = double_of(cell.items[0], source);
     return {&room.value};
+  }
+};
+struct X {  // Scalar?[]
+  struct Room { double values[8]; const double* items[8]; };
+  static std::tuple<const double**, int64_t> make(const Cell& cell, const CellSource& source, Room& room) {
+    const int64_t count = static_cast<int64_t>(cell.items.size());
+    for (int64_t i = 0; i < count && i < 8; i++) {
+      const bool none = is_none(cell.items[i]);
+      if (!none) room.values[i] = double_of(cell.items[i].items[0], source);
+      room.items[i] = none ? nullptr : &room.values[i];
+    }
+    return {room.items, count};
+  }
+};
+struct S {  // str
+  struct Room {};
+  static std::tuple<const char*> make(const Cell& cell, const CellSource&, Room&) { return {cell.text.c_str()}; }
+};
+struct Q {  // str?
+  struct Room { const char* text; };
+  static std::tuple<const char**> make(const Cell& cell, const CellSource&, Room& room) {
+    if (is_none(cell)) return {nullptr};
+    room.text = cell.items[0].text.c_str();
+    return {&room.text};
   }
 };
 struct N {  // int?
@@ -117,6 +145,10 @@ const std::unordered_map<std::string, Invoker> kInvokers = {
     {"TTTFBOE>2", Invoke<T, T, T, F, B, O, E>::call<2>},          // attention
     {"TLLLLB>2", Invoke<T, L, L, L, L, B>::call<2>},              // max_pool2d_with_indices
     {"TLLLBBN>1", Invoke<T, L, L, L, B, B, N>::call<1>},          // avg_pool2d
+    {"TF>0", Invoke<T, F>::call<0>},                              // fill_
+    {"TTOLLLISXQ>1", Invoke<T, T, O, L, L, L, I, S, X, Q>::call<1>},              // mkldnn convolution with an activation
+    {"TTTOLLLISEQXQ>1", Invoke<T, T, T, O, L, L, L, I, S, E, Q, X, Q>::call<1>},  // and an addend, fresh or in place
+    {"TTOSXQ>1", Invoke<T, T, O, S, X, Q>::call<1>},                              // mkldnn linear with an activation
     {"TL>1", Invoke<T, L>::call<1>},                              // _adaptive_avg_pool2d
 };
 
