@@ -30,7 +30,8 @@ def test_geometry_as_eager(name: str) -> None:
     expected = CASES[name](x, y)
     with FakeContext() as ctx:
         got = CASES[name](ctx.from_tensor(x), ctx.from_tensor(y))
-    assert (got.shape, got.stride(), got.dtype, got.device) == (expected.shape, expected.stride(), expected.dtype, expected.device)
+    strides = [[s for s, n in zip(t.stride(), t.shape, strict=True) if n != 1] for t in (got, expected)]
+    assert (got.shape, got.dtype, got.device) == (expected.shape, expected.dtype, expected.device) and strides[0] == strides[1]
 
 
 @pytest.mark.parametrize("read", [lambda x: x.sum().item(), torch.nonzero, lambda x: bool(x.sum() > 0), lambda x: x.tolist(), lambda x: x[x > 0]])

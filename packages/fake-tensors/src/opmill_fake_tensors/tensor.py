@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import torch
 
 from .errors import DataDependent
 
-if TYPE_CHECKING:
-    from .context import FakeContext
+
+class Runs(Protocol):
+    """What a fake needs of the context that made it."""
+
+    def run(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """What ``func`` gives for these arguments, as fakes."""
+
+    def from_meta(self, meta: torch.Tensor, device: torch.device, *, requires_grad: bool = False) -> FakeTensor:
+        """A fake with the geometry of ``meta``."""
 
 
 class ConstantBox:
@@ -23,13 +30,13 @@ class ConstantBox:
 
 
 class FakeTensor(torch.Tensor):
-    """Sizes, strides, element type and device without data. Made by :class:`FakeContext`, never directly.
+    """Sizes, strides, element type and device without data. Made by a ``FakeContext``, never directly.
 
     ``meta`` is a meta tensor of the same geometry; fakes that alias have metas that share storage. ``context`` made it and
     runs operators on it, inside and outside of ``with context``."""
 
     meta: torch.Tensor
-    context: "FakeContext"
+    context: Runs
     _constant: torch.Tensor | None
     _box: ConstantBox | None
 
@@ -65,7 +72,7 @@ class FakeTensor(torch.Tensor):
         grad = ", requires_grad" if self.requires_grad else ""
         return f"FakeTensor({str(self.dtype).removeprefix('torch.')}{list(self.shape)}, strides={list(self.stride())}, {self.device}{grad})"
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> "FakeTensor":
+    def __deepcopy__(self, memo: dict[int, Any]) -> FakeTensor:
         return self.context.from_meta(self.meta.clone(), self.device, requires_grad=self.requires_grad)
 
 

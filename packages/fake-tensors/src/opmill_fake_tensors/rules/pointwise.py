@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from ..strides import broadcast, pointwise
+from ..strides import broadcast, contiguous, pointwise
 
 Tensor = torch.Tensor
 _empty = torch.empty_strided
@@ -18,11 +18,12 @@ _META = torch.device("meta")
 # ``float``: promoted, and integers become the default float; ``bool``.
 _NAMES = {
     "promote": "add sub rsub mul pow remainder fmod maximum minimum fmax fmin clamp clamp_min clamp_max bitwise_and bitwise_or bitwise_xor "
-    "bitwise_left_shift bitwise_right_shift __and__ __or__ __xor__ __lshift__ __rshift__ hypot",
+    "bitwise_left_shift bitwise_right_shift __and__ __or__ __xor__ __lshift__ __rshift__ hypot "
+    "heaviside logaddexp logaddexp2 nextafter floor_divide",
     "tensors": "abs neg relu sign sgn floor ceil round trunc frac bitwise_not addcmul addcdiv lerp threshold gelu silu leaky_relu elu hardtanh "
-    "hardswish hardsigmoid softplus mish nan_to_num positive",
+    "hardswish hardsigmoid softplus mish nan_to_num positive celu softshrink hardshrink _prelu_kernel",
     "float": "exp exp2 expm1 log log2 log10 log1p sqrt rsqrt reciprocal sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh erf erfc "
-    "erfinv lgamma digamma sigmoid atan2 xlogy copysign",
+    "erfinv lgamma digamma sigmoid atan2 xlogy copysign logit sinc",
     "bool": "eq ne lt le gt ge logical_and logical_or logical_xor logical_not isnan isposinf isneginf signbit",
 }
 
@@ -66,17 +67,19 @@ def result_type(values: Sequence[Any]) -> torch.dtype:
 
 
 def _layout(tensors: Sequence[Tensor], dtype: torch.dtype) -> Tensor:
-    first = tensors[0]
-    if len(tensors) == 1 or all(t.size() == first.size() and t.is_contiguous() for t in tensors):
-        sizes = first.size()
-    else:
+    sizes = tensors[0].size()
+    if all([t.size() == sizes and t.is_contiguous() for t in tensors]):
+        return _empty(sizes, contiguous(sizes), dtype=dtype, device=_META)
+    if len(tensors) > 1:
         sizes = broadcast([t.size() for t in tensors])
     return _empty(sizes, pointwise(tuple(sizes), [(tuple(t.size()), t.stride()) for t in tensors]), dtype=dtype, device=_META)
 
 
 def _pointwise(kind: str, name: str, overload: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     tensors = [a for a in args if isinstance(a, Tensor)]
-    if "out" in kwargs or any(t.is_complex() for t in tensors) or not tensors or not _plain(args, kwargs):
+    if not tensors or any([t.is_complex() for t in tensors]) or any([type(a) is complex for a in args]):
+        return NotImplemented
+    if kwargs and ("out" in kwargs or any([type(v) is complex for v in kwargs.values()])):
         return NotImplemented
     if name.endswith("_") and not name.endswith("__"):
         return _in_place(tensors, overload, args, kwargs)
@@ -89,14 +92,6 @@ def _pointwise(kind: str, name: str, overload: str, args: Sequence[Any], kwargs:
     elif kind == "float" and not dtype.is_floating_point:
         dtype = torch.get_default_dtype()
     return _layout(tensors, dtype)
-
-
-_UNCHECKED = {"sub", "rsub"}
-
-
-def _plain(args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
-    """Whether no complex number takes part."""
-    return not any(type(a) is complex for a in args) and not any(type(v) is complex for v in kwargs.values())
 
 
 def _in_place(tensors: Sequence[Tensor], overload: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
@@ -124,7 +119,7 @@ def _floats_only(name: str, overload: str, args: Sequence[Any], kwargs: dict[str
 
 
 def _bitwise(kind: str, name: str, overload: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-    if any(isinstance(a, float) or isinstance(a, Tensor) and a.dtype.is_floating_point for a in args):
+    if any(isinstance(a, float) or (isinstance(a, Tensor) and a.dtype.is_floating_point) for a in args):
         return NotImplemented
     return _pointwise(kind, name, overload, args, kwargs)
 
@@ -141,7 +136,7 @@ def _rows() -> dict[str, Callable[..., Any]]:
         for name in names.split():
             for suffix in ("", "_"):
                 out[f"aten::{name}{suffix}"] = partial(_pointwise, kind)
-    for name in "gelu silu leaky_relu elu hardswish hardsigmoid softplus mish addcdiv lerp hardtanh threshold".split():
+    for name in "gelu silu leaky_relu elu hardswish hardsigmoid softplus mish addcdiv lerp hardtanh threshold celu softshrink hardshrink _prelu_kernel logaddexp logaddexp2 nextafter".split():
         out[f"aten::{name}"] = out[f"aten::{name}_"] = _floats_only
     for name in "sub rsub neg abs sign relu maximum clamp clamp_min clamp_max pow round floor ceil trunc addcmul remainder fmod nan_to_num".split():
         out[f"aten::{name}"] = partial(_bool_checks, "tensors" if name in _NAMES["tensors"].split() else "promote")

@@ -1,0 +1,107 @@
+"""Convolution, pooling and resizing of images."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from ..table import Rules, channels_last, dense, image
+
+RULES = Rules()
+Tensor = torch.Tensor
+
+
+def _pair(value: Sequence[int], n: int) -> list[int]:
+    return [value[0]] * n if len(value) == 1 else list(value)
+
+
+@RULES.row("convolution")
+def _convolution(
+    overload: str, x: Tensor, w: Tensor, bias: Tensor | None, stride: Any, padding: Any, dilation: Any, transposed: bool, extra: Any, groups: int
+) -> Any:
+    n = w.dim() - 2
+    if overload != "" or n not in (1, 2) or x.dim() != w.dim() or x.dtype != w.dtype or not x.is_floating_point() or transposed:
+        return NotImplemented
+    if 0 in x.size() or 0 in w.size() or groups < 1 or x.size(1) != w.size(1) * groups or w.size(0) % groups:
+        return NotImplemented
+    if bias is not None and (bias.dtype != x.dtype or tuple(bias.size()) != (w.size(0),)):
+        return NotImplemented
+    stride, padding, dilation = _pair(stride, n), _pair(padding, n), _pair(dilation, n)
+    if min(stride) < 1 or min(padding) < 0 or min(dilation) < 1:
+        return NotImplemented
+    space = [(x.size(k + 2) + 2 * padding[k] - dilation[k] * (w.size(k + 2) - 1) - 1) // stride[k] + 1 for k in range(n)]
+    if min(space) < 1:
+        return NotImplemented
+    sizes = (x.size(0), w.size(0), *space)
+    if n == 1:  # computed as images of height one
+        return _flattened(sizes, x, w)
+    return image(sizes, x.dtype, channels_last(x) or channels_last(w))
+
+
+def _flattened(sizes: tuple[int, ...], x: Tensor, w: Tensor) -> Any:
+    x, w = x.unsqueeze(2), w.unsqueeze(2)
+    return image((*sizes[:2], 1, sizes[2]), x.dtype, channels_last(x) or channels_last(w)).squeeze(2)
+
+
+def _pooled(size: int, kernel: int, stride: int, padding: int, dilation: int, ceil: bool) -> int:
+    span = size + 2 * padding - dilation * (kernel - 1) - 1
+    out = (span + (stride - 1 if ceil else 0)) // stride + 1
+    return out - 1 if ceil and (out - 1) * stride >= size + padding else out
+
+
+def _pool(x: Tensor, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil: bool) -> tuple[int, ...] | None:
+    if x.dim() not in (3, 4) or 0 in x.size() or not all(1 <= len(v) <= 2 for v in (kernel, padding, dilation)):
+        return None
+    kernel, padding, dilation = _pair(kernel, 2), _pair(padding, 2), _pair(dilation, 2)
+    stride = _pair(stride, 2) if stride else kernel
+    if min(*kernel, *stride, *dilation) < 1 or any(2 * p > k or p < 0 for p, k in zip(padding, kernel, strict=True)):
+        return None
+    space = [_pooled(n, *of, ceil) for n, *of in zip(x.size()[-2:], kernel, stride, padding, dilation, strict=True)]
+    return (*x.size()[:-2], *space) if min(space) >= 1 else None
+
+
+@RULES.row("max_pool2d_with_indices")
+def _max_pool(overload: str, x: Tensor, kernel: Any, stride: Any = (), padding: Any = (0,), dilation: Any = (1,), ceil_mode: bool = False) -> Any:
+    sizes = _pool(x, kernel, stride, padding, dilation, ceil_mode) if overload == "" else None
+    if sizes is None:
+        return NotImplemented
+    last = channels_last(x)
+    return image(sizes, x.dtype, last), image(sizes, torch.int64, last)
+
+
+@RULES.row("avg_pool2d")
+def _avg_pool(overload: str, x: Tensor, kernel: Any, stride: Any = (), padding: Any = (0,), ceil_mode: bool = False, *_: Any, **__: Any) -> Any:
+    sizes = _pool(x, kernel, stride, padding, (1,), ceil_mode) if overload == "" else None
+    return NotImplemented if sizes is None else image(sizes, x.dtype, channels_last(x))
+
+
+@RULES.row("_adaptive_avg_pool2d")
+def _adaptive(overload: str, x: Tensor, sizes: Any) -> Any:
+    if overload != "" or x.dim() not in (3, 4) or 0 in x.size() or len(sizes) != 2 or min(sizes) < 1 or not x.is_floating_point():
+        return NotImplemented
+    return image((*x.size()[:-2], *sizes), x.dtype, channels_last(x))
+
+
+@RULES.row("upsample_nearest2d upsample_bilinear2d upsample_bicubic2d")
+def _upsample(overload: str, x: Tensor, sizes: Any, *_: Any, **__: Any) -> Any:
+    if overload != "" or x.dim() != 4 or 0 in x.size() or len(sizes) != 2 or min(sizes) < 1:
+        return NotImplemented
+    return image((*x.size()[:2], *sizes), x.dtype, channels_last(x))
+
+
+@RULES.row("constant_pad_nd")
+def _pad(overload: str, x: Tensor, pad: Sequence[int], value: Any = 0) -> Any:
+    rank = x.dim()
+    if overload != "" or len(pad) % 2 or len(pad) > 2 * rank:
+        return NotImplemented
+    sizes = list(x.size())
+    for k in range(len(pad) // 2):
+        sizes[rank - 1 - k] += pad[2 * k] + pad[2 * k + 1]
+    if min(sizes, default=0) < 1:
+        return NotImplemented
+    return image(sizes, x.dtype, channels_last(x)) if any(pad) else NotImplemented
+
+
+__all__ = ["RULES", "dense"]

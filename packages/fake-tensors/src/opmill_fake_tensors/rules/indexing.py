@@ -1,0 +1,191 @@
+"""Gathering, putting together, and tensors made from nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from ..strides import broadcast, contiguous, like
+from ..table import Rules, alike, channels_last, dense, strided
+
+RULES = Rules()
+Tensor = torch.Tensor
+_INTEGERS = (torch.int64, torch.int32)
+
+
+@RULES.row("embedding")
+def _embedding(overload: str, weight: Tensor, ids: Tensor, *_: Any, **__: Any) -> Any:
+    if overload != "" or weight.dim() != 2 or ids.dtype not in _INTEGERS:
+        return NotImplemented
+    return dense((*ids.size(), weight.size(1)), weight.dtype)
+
+
+@RULES.row("index_select")
+def _index_select(overload: str, x: Tensor, dim: int, ids: Tensor) -> Any:
+    if overload != "" or not -x.dim() <= dim < x.dim() or ids.dim() != 1 or ids.dtype not in _INTEGERS:
+        return NotImplemented
+    sizes = list(x.size())
+    sizes[dim] = ids.size(0)
+    return dense(sizes, x.dtype)
+
+
+@RULES.row("gather")
+def _gather(overload: str, x: Tensor, dim: int, ids: Tensor, *, sparse_grad: bool = False) -> Any:
+    if overload != "" or x.dim() != ids.dim() or not x.dim() or not -x.dim() <= dim < x.dim() or ids.dtype is not torch.int64:
+        return NotImplemented
+    if any(i > n for k, (i, n) in enumerate(zip(ids.size(), x.size(), strict=True)) if k != dim % x.dim()):
+        return NotImplemented
+    return dense(ids.size(), x.dtype)
+
+
+@RULES.row("index")
+def _index(overload: str, x: Tensor, ids: Sequence[Tensor | None]) -> Any:
+    given = [k for k, i in enumerate(ids) if i is not None]
+    tensors: list[Any] = [ids[k] for k in given]
+    together = given and given == list(range(given[0], given[-1] + 1))
+    if overload != "Tensor" or not together or any(t.dtype not in _INTEGERS for t in tensors) or len(ids) > x.dim():
+        return NotImplemented
+    if not x.is_contiguous() or not all(t.is_contiguous() for t in tensors) or 0 in x.size():
+        return NotImplemented
+    block = broadcast([tuple(t.size()) for t in tensors])
+    return dense((*x.size()[: given[0]], *block, *x.size()[given[-1] + 1 :]), x.dtype)
+
+
+def _one_type(tensors: Sequence[Tensor]) -> torch.dtype | None:
+    dtype = tensors[0].dtype
+    return dtype if all(t.dtype == dtype for t in tensors) else None
+
+
+@RULES.row("cat")
+def _cat(overload: str, tensors: Sequence[Tensor], dim: int = 0) -> Any:
+    if overload != "" or not tensors or (dtype := _one_type(tensors)) is None:
+        return NotImplemented
+    first = tensors[0].size()
+    rank = len(first)
+    if not rank or not -rank <= dim < rank:
+        return NotImplemented
+    dim %= rank
+    rest = (*first[:dim], *first[dim + 1 :])
+    for t in tensors:
+        n = t.size()
+        if len(n) != rank or (*n[:dim], *n[dim + 1 :]) != rest or n == (0,):
+            return NotImplemented
+    sizes = (*first[:dim], sum(t.size(dim) for t in tensors), *first[dim + 1 :])
+    if any(channels_last(t) for t in tensors):
+        return NotImplemented
+    return dense(sizes, dtype)
+
+
+@RULES.row("stack")
+def _stack(overload: str, tensors: Sequence[Tensor], dim: int = 0) -> Any:
+    if overload != "" or not tensors or (dtype := _one_type(tensors)) is None:
+        return NotImplemented
+    first = tuple(tensors[0].size())
+    if any(tuple(t.size()) != first for t in tensors) or not -len(first) - 1 <= dim <= len(first):
+        return NotImplemented
+    dim %= len(first) + 1
+    sizes = (*first[:dim], len(tensors), *first[dim:])
+    return dense(sizes, dtype) if all(t.is_contiguous() for t in tensors) else NotImplemented
+
+
+@RULES.row("tril triu")
+def _tri(overload: str, x: Tensor, diagonal: int = 0) -> Any:
+    return dense(x.size(), x.dtype) if overload == "" and x.dim() >= 2 else NotImplemented
+
+
+@RULES.row("repeat")
+def _repeat(overload: str, x: Tensor, repeats: Sequence[int]) -> Any:
+    lead = len(repeats) - x.dim()
+    if lead < 0 or min(repeats, default=1) < 0:
+        return NotImplemented
+    return dense([r * n for r, n in zip(repeats, (*(1 for _ in range(lead)), *x.size()), strict=True)], x.dtype)
+
+
+@RULES.row("flip")
+def _flip(overload: str, x: Tensor, dims: Sequence[int]) -> Any:
+    bound = max(x.dim(), 1)
+    ok = all(-bound <= d < bound for d in dims) and len({d % bound for d in dims}) == len(dims)
+    return alike(x) if overload == "" and ok else NotImplemented
+
+
+@RULES.row("masked_fill")
+def _masked_fill(overload: str, x: Tensor, mask: Tensor, value: Any) -> Any:
+    if mask.dtype is not torch.bool or type(value) is complex or (isinstance(value, Tensor) and value.dim()):
+        return NotImplemented
+    if not x.is_floating_point():
+        return NotImplemented  # some values do not fit
+    return dense(broadcast([tuple(x.size()), tuple(mask.size())]), x.dtype)
+
+
+@RULES.row("_unsafe_view")
+def _unsafe_view(overload: str, x: Tensor, sizes: Sequence[int]) -> Any:
+    if overload != "":
+        return NotImplemented
+    view = x.view(sizes)
+    return strided(view.size(), view.stride(), x.dtype)
+
+
+# ---- from nothing --------------------------------------------------------------------------------------------------
+
+
+def _made(sizes: Sequence[int], dtype: torch.dtype | None, layout: Any, memory_format: Any) -> Any:
+    if layout not in (None, torch.strided) or memory_format not in (None, torch.contiguous_format) or min(sizes, default=0) < 0:
+        return NotImplemented
+    return dense(sizes, dtype or torch.get_default_dtype())
+
+
+@RULES.row("zeros ones empty rand randn")
+def _zeros(overload: str, sizes: Sequence[int], *, dtype: Any = None, layout: Any = None, device: Any = None, memory_format: Any = None) -> Any:
+    return _made(sizes, dtype, layout, memory_format) if overload in ("", "memory_format") else NotImplemented
+
+
+@RULES.row("full")
+def _full(overload: str, sizes: Sequence[int], value: Any, *, dtype: Any = None, layout: Any = None, device: Any = None) -> Any:
+    if dtype is None:
+        dtype = {bool: torch.bool, int: torch.int64, float: torch.get_default_dtype()}.get(type(value))
+    return _made(sizes, dtype, layout, None) if dtype is not None and overload == "" else NotImplemented
+
+
+@RULES.row("scalar_tensor")
+def _scalar(overload: str, value: Any, *, dtype: Any = None, layout: Any = None, device: Any = None) -> Any:
+    return _made((), dtype, layout, None) if overload == "" and type(value) is not complex else NotImplemented
+
+
+@RULES.row("zeros_like ones_like empty_like")
+def _zeros_like(overload: str, x: Tensor, *, dtype: Any = None, layout: Any = None, device: Any = None, memory_format: Any = None) -> Any:
+    if overload != "" or layout not in (None, torch.strided) or memory_format not in (None, torch.preserve_format, torch.contiguous_format):
+        return NotImplemented
+    keep = memory_format is not torch.contiguous_format
+    return strided(x.size(), like(x.size(), x.stride()) if keep else contiguous(x.size()), dtype or x.dtype)
+
+
+@RULES.row("full_like")
+def _full_like(overload: str, x: Tensor, value: Any, **kwargs: Any) -> Any:
+    return _zeros_like(overload, x, **kwargs)
+
+
+@RULES.row("fill")
+def _fill(overload: str, x: Tensor, value: Any) -> Any:
+    return alike(x) if overload == "Scalar" and type(value) is not complex else NotImplemented
+
+
+@RULES.row("new_zeros new_ones new_empty")
+def _new(overload: str, x: Tensor, sizes: Sequence[int], *, dtype: Any = None, layout: Any = None, device: Any = None) -> Any:
+    return _made(sizes, dtype or x.dtype, layout, None) if overload == "" else NotImplemented
+
+
+@RULES.row("new_full")
+def _new_full(overload: str, x: Tensor, sizes: Sequence[int], value: Any, **kwargs: Any) -> Any:
+    return _new(overload, x, sizes, **kwargs) if type(value) is not complex else NotImplemented
+
+
+@RULES.row("arange")
+def _arange(overload: str, *bounds: Any, dtype: Any = None, layout: Any = None, device: Any = None, **rest: Any) -> Any:
+    if any(type(b) is not int for b in bounds) or rest or not bounds or layout not in (None, torch.strided):
+        return NotImplemented
+    start, end, step = (0, bounds[0], 1) if len(bounds) == 1 else (*bounds, 1)[:3]
+    if step == 0 or (end - start) * step < 0 or dtype is torch.bool:
+        return NotImplemented
+    return dense(((end - start + step - (1 if step > 0 else -1)) // step,), dtype or torch.int64)

@@ -1,0 +1,55 @@
+"""Matrix products and attention. What does not fit is left to torch's kernels, which say why."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from ..table import Rules, dense, strided
+
+RULES = Rules()
+Tensor = torch.Tensor
+
+
+def _product(a: Tensor, b: Tensor, rank: int) -> tuple[int, ...] | None:
+    """Sizes of ``a @ b``, both of ``rank`` dimensions."""
+    m, n = a.size(), b.size()
+    if len(m) != rank or len(n) != rank or m[-1] != n[-2] or m[:-2] != n[:-2] or a.dtype != b.dtype or a.dtype is torch.bool or a.is_complex():
+        return None
+    return (*m[:-1], n[-1])
+
+
+def _expands(x: Tensor, sizes: tuple[int, ...]) -> bool:
+    lead = len(sizes) - x.dim()
+    return lead >= 0 and all(n in (1, k) for n, k in zip(x.size(), sizes[lead:], strict=True))
+
+
+@RULES.row("mm bmm")
+def _mm(overload: str, a: Tensor, b: Tensor) -> Any:
+    rank = a.dim()
+    sizes = _product(a, b, rank) if overload == "" and rank in (2, 3) and b.dim() == rank else None
+    return NotImplemented if sizes is None else dense(sizes, a.dtype)
+
+
+@RULES.row("addmm baddbmm")
+def _addmm(overload: str, x: Tensor, a: Tensor, b: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Any:
+    rank = a.dim()
+    sizes = _product(a, b, rank) if overload == "" and rank in (2, 3) and b.dim() == rank else None
+    if sizes is None or x.dtype != a.dtype or not _expands(x, sizes) or type(beta) is complex or type(alpha) is complex:
+        return NotImplemented
+    if not a.is_floating_point() and (type(beta) is float or type(alpha) is float):
+        return NotImplemented
+    return dense(sizes, a.dtype)
+
+
+@RULES.row("_scaled_dot_product_flash_attention_for_cpu")
+def _attention(overload: str, q: Tensor, k: Tensor, v: Tensor, *rest: Any, **kwargs: Any) -> Any:
+    if q.dim() != 4 or v.dim() != 4 or k.dim() != 4:
+        return NotImplemented
+    b, h, n, _ = q.size()
+    e = v.size(3)
+    if min(b, h, n, e) < 1:
+        return NotImplemented
+    stats = torch.float64 if q.dtype is torch.float64 else torch.float32
+    return strided((b, h, n, e), (n * h * e, e, h * e, 1), q.dtype), strided((b, h, n), (n * h, 1, h), stats)

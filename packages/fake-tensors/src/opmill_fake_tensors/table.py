@@ -1,0 +1,76 @@
+"""What rule files are written with: a table of rows, and short ways to make meta tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from .strides import contiguous, like
+
+Rule = Callable[..., Any]
+META = torch.device("meta")
+_empty = torch.empty_strided
+
+
+class Rules(dict[str, Rule]):
+    """Rules by operator name without overload."""
+
+    def row(self, names: str) -> Callable[[Rule], Rule]:
+        """Declares that the decorated function answers for these operators (names without ``aten::``). It takes the operator's arguments
+        as the operator does, with ``overload`` before them."""
+
+        def add(fn: Rule) -> Rule:
+            def rule(name: str, overload: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+                return fn(overload, *args, **kwargs)
+
+            self.update({f"aten::{n}": rule for n in names.split()})
+            return fn
+
+        return add
+
+
+def dense(sizes: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
+    """A contiguous result."""
+    return _empty(sizes, contiguous(sizes), dtype=dtype, device=META)
+
+
+def strided(sizes: Sequence[int], strides: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
+    """A result of these strides."""
+    return _empty(sizes, strides, dtype=dtype, device=META)
+
+
+def alike(x: torch.Tensor, dtype: torch.dtype | None = None) -> torch.Tensor:
+    """A result of the sizes and layout of ``x``."""
+    sizes = x.size()
+    return _empty(sizes, like(sizes, x.stride()), dtype=dtype or x.dtype, device=META)
+
+
+def channels_last(x: torch.Tensor) -> bool:
+    """Whether eager takes ``x`` for channels-last: its strides say so, and do not say contiguous as well."""
+    sizes, strides = x.size(), x.stride()
+    rank = len(sizes)
+    if rank not in (4, 5) or strides[1] == 0:
+        return False
+    least = 0
+    for d in (1, *range(rank - 1, 1, -1), 0):
+        if sizes[d] == 0 or strides[d] < least or (d == 0 and least == strides[1]):
+            return False
+        least = strides[d] * sizes[d] if sizes[d] > 1 else strides[d]
+    return True
+
+
+def image(sizes: Sequence[int], dtype: torch.dtype, last: bool) -> torch.Tensor:
+    """A result of images, channels last or contiguous."""
+    if not last:
+        return dense(sizes, dtype)
+    order = (0, *range(2, len(sizes)), 1)
+    inner = contiguous([sizes[d] for d in order])
+    strides = [0] * len(sizes)
+    for d, s in zip(order, inner, strict=True):
+        strides[d] = s
+    return strided(sizes, strides, dtype)
+
+
+__all__ = ["META", "Rule", "Rules", "alike", "channels_last", "dense", "image", "strided"]
