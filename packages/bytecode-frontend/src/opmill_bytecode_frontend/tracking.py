@@ -6,7 +6,9 @@ import collections
 import dataclasses
 import enum
 import functools
+import re
 import inspect
+import re
 import types
 import typing
 import weakref
@@ -15,6 +17,7 @@ from typing import Any, Callable
 import torch
 
 from opmill_fake_tensors.errors import FakeTensorError
+from opmill_guards import CompiledFunction
 from opmill_guards.guard import Equals, Is, Length, TensorMatch, TypeIs
 from opmill_guards.source import Attr, InstanceDict, Item, Pinned
 
@@ -94,7 +97,7 @@ def constant(vm: Any, obj: Any, source: Any) -> Value:
     return ConstantValue(obj, source)
 
 
-@tracks(enum.Enum, torch.Generator, torch._C._SDPBackend)
+@tracks(enum.Enum, torch.Generator, torch._C._SDPBackend, re.Pattern, re.Match)
 def by_name(vm: Any, obj: Any, source: Any) -> Value:
     return EnumValue(type(obj), obj, by_identity(vm, obj, source) or Pinned(obj, repr(obj))) if isinstance(obj, enum.Enum) else ConstantValue(obj, by_identity(vm, obj, source))
 
@@ -231,6 +234,19 @@ def slice_(vm: Any, obj: Any, source: Any) -> Value:
 def function(vm: Any, obj: Any, source: Any) -> Value:
     by_identity(vm, obj, source)
     return function_value(obj, source)
+
+
+class CompiledValue(BuiltinValue):
+    """A compiled function called by captured code: inlined, as the function that it stands for."""
+
+    def call(self, vm: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        wrapped = self.obj.__wrapped__
+        return vm.call(vm.wrap(wrapped, Pinned(wrapped, "__wrapped__")), args, kwargs)
+
+
+@tracks(CompiledFunction)
+def compiled_function(vm: Any, obj: Any, source: Any) -> Value:
+    return CompiledValue(obj, by_identity(vm, obj, source) or Pinned(obj, "compiled function"))
 
 
 @tracks(types.MethodType)

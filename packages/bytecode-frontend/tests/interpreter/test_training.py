@@ -1,0 +1,136 @@
+"""Gradients through captured functions are those of the plain ones; what autograd does outside of tensors' values breaks the graph."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from opmill_bytecode_frontend import Unsupported, capture
+
+
+class Net(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.a = torch.nn.Linear(4, 8)
+        self.norm = torch.nn.BatchNorm1d(8)
+        self.b = torch.nn.Linear(8, 2)
+
+    def forward(self, x):
+        return self.b(torch.tanh(self.norm(self.a(x))))
+
+
+class Square(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x * x
+
+    @staticmethod
+    def backward(ctx, grad):
+        (x,) = ctx.saved_tensors
+        return grad * 3 * x  # not the true derivative: shows whether this code runs
+
+
+def own_function(net, x):
+    return Square.apply(net(x) + 1) * 2
+
+
+def detached(net, x):
+    y = net(x)
+    return y.detach() * 2 + y
+
+
+def partly_without_grad(net, x):
+    with torch.no_grad():
+        scale = net(x).abs().mean()
+    return net(x) * scale
+
+
+def read_in_between(net, x):
+    y = net(x)
+    return y * 2 if y.sum().item() < 1e9 else y
+
+
+def requires_grad_set(net, x):
+    z = (x * 2).detach().requires_grad_()
+    y = net(z).sum()
+    (g,) = torch.autograd.grad(y, z, create_graph=True)
+    return g * 2 + net(x).sum()
+
+
+def inner_step(net, x):
+    loss = net(x).pow(2).sum()
+    loss.backward()
+    with torch.no_grad():
+        for p in net.parameters():
+            p -= 0.01 * p.grad
+    grads = [p.grad.clone() for p in net.parameters()]
+    net.zero_grad()
+    return net(x) + sum(g.sum() for g in grads)
+
+
+def data_written(net, x):
+    net.b.weight.data = net.b.weight.data * 2
+    net.b.bias.data.add_(1)
+    return net(x)
+
+
+def hooked(net, x):
+    y = net(x)
+    y.register_hook(lambda g: g * 5)
+    return y * 2
+
+
+FUNCTIONS = [own_function, detached, partly_without_grad, read_in_between, requires_grad_set, inner_step, data_written, hooked]
+
+
+def train(fn, net, turns=2):
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.05)
+    seen = []
+    for turn in range(turns):
+        x = torch.randn(6, 4, generator=torch.Generator().manual_seed(turn), requires_grad=True)
+        optimizer.zero_grad()
+        y = fn(net, x)
+        (y * y).sum().backward()
+        seen += [y.detach().clone(), x.grad.clone(), *[p.grad.clone() for p in net.parameters()]]
+        optimizer.step()
+    return seen + list(net.state_dict().values())
+
+
+@pytest.mark.parametrize("fn", FUNCTIONS, ids=lambda f: f.__name__)
+def test_gradients_equal_eager(fn):
+    torch.manual_seed(0)
+    state = Net().state_dict()
+    plain, captured = Net(), Net()
+    plain.load_state_dict(state)
+    captured.load_state_dict(state)
+    want, got = train(fn, plain), train(capture(fn, "eager"), captured)
+    for a, b in zip(want, got, strict=True):
+        torch.testing.assert_close(a, b, rtol=0, atol=0)
+
+
+def test_a_training_module_is_one_graph():
+    net = Net()
+    compiled = capture(Net.forward, "eager", fullgraph=True)
+    x = torch.randn(3, 4)
+    compiled(net, x).sum().backward()
+    assert all(p.grad is not None for p in net.parameters())
+
+
+@pytest.mark.parametrize("fn", [requires_grad_set, inner_step, data_written, hooked], ids=lambda f: f.__name__)
+def test_writes_to_autograd_state_are_refused_in_full_graphs(fn):
+    with pytest.raises(Unsupported, match=r"FE0\d\d"):
+        capture(fn, "eager", fullgraph=True)(Net(), torch.randn(3, 4, requires_grad=True))
+
+
+def test_train_and_eval_are_told_apart():
+    net = Net()
+    compiled = capture(Net.forward, "eager", fullgraph=True)
+    x = torch.randn(5, 4)
+    for mode in (True, False, True):
+        net.train(mode)
+        twin = Net().train(mode)
+        twin.load_state_dict(net.state_dict())
+        assert torch.equal(compiled(net, x), twin(x))
+        assert torch.equal(net.norm.running_mean, twin.norm.running_mean)
+        assert net.norm.num_batches_tracked == twin.norm.num_batches_tracked
