@@ -97,7 +97,10 @@ def _from_half(needs: Needs, text: str, source: str, vectors: Vectors | None, ta
     f, u, w = needs.vector("f32", n), needs.vector("u16", n), needs.vector("u32", n)
     name = f"load_{half}x{n}"
     if half == "bf16":
-        body = f"return ({f})(__builtin_convertvector(x, {w}) << 16);"
+        wide = f"__builtin_convertvector(x, {w})"
+        if n == 8 and target.name in ("avx2", "avx512"):  # one instruction, of which GCC makes four
+            wide = f"({w})__builtin_ia32_pmovzxwd256(({needs.vector('i16', 8)})x)"
+        body = f"return ({f})({wide} << 16);"
     elif target.f16c and n == 8:
         body = f"return __builtin_ia32_vcvtph2ps256(({needs.vector('i16', 8)})x);"
     elif target.f16c and n == 16:
@@ -114,12 +117,16 @@ def _to_half(needs: Needs, text: str, to: str, vectors: Vectors | None, target: 
     if vectors is None:
         return f"round_{half}({text})"
     n = vectors.lanes
-    f, u, w, i = needs.vector("f32", n), needs.vector("u16", n), needs.vector("u32", n), needs.vector("i32", n)
+    f, u, w = needs.vector("f32", n), needs.vector("u16", n), needs.vector("u32", n)
     name = f"round_{half}x{n}"
     if half == "bf16":
+        narrow = f"return __builtin_convertvector(y, {u});"
+        if n == 8 and target.name in ("avx2", "avx512"):
+            low, high = (f"({needs.vector('i32', 4)})__builtin_shufflevector(y, y, {k})" for k in ("0, 1, 2, 3", "4, 5, 6, 7"))
+            narrow = f"return ({u})__builtin_ia32_packusdw128({low}, {high});"
         body = (
-            f"const {w} b = ({w})x; const {w} r = (b + 0x7fff + ((b >> 16) & 1)) >> 16;\n"
-            f"  return __builtin_convertvector(x == x ? r : (({w}){{}} + 0x7fc0u), {u});"
+            f"const {w} b = ({w})x, r = b + 0x7fff + ((b >> 16) & 1);\n"
+            f"  const {w} y = (x == x ? r : (({w}){{}} + 0x7fc00000u)) >> 16;\n  {narrow}"
         )
     elif target.f16c and n == 8:
         body = f"return ({u})__builtin_ia32_vcvtps2ph256(x, 0);"
@@ -127,7 +134,6 @@ def _to_half(needs: Needs, text: str, to: str, vectors: Vectors | None, target: 
         body = f"return ({u})__builtin_ia32_vcvtps2ph512_mask(x, 0, ({needs.vector('i16', 16)}){{}}, -1);"
     else:
         body = f"{u} r; for (int l = 0; l < {n}; ++l) r[l] = round_f16(x[l]); return r;"
-    del i
     needs.add(name, f"static inline {u} {name}({f} x) {{ {body} }}")
     return f"{name}({text})"
 

@@ -160,8 +160,8 @@ def _f32(text: str) -> list[float]:
     return [float.fromhex(t) for t in text.split()]
 
 
-# (exp(r) - 1 - r) / r^2 on [-ln2/2, ln2/2], highest degree first
-_EXP = _f32("0x1.a1b73p-13 0x1.6d9894p-10 0x1.11107ep-7 0x1.55547ep-5 0x1.555556p-3 0x1.0p-1")
+# exp(r) on [-ln2/2, ln2/2], highest degree first
+_EXP = _f32("0x1.a1b73p-13 0x1.6d9894p-10 0x1.11107ep-7 0x1.55547ep-5 0x1.555556p-3 0x1.0p-1 0x1.0p+0 0x1.0p+0")
 # erf(x)/x and tanh(x)/x as fractions of polynomials in x^2, up to where float32 has nothing but 1
 _ERF = (
     3.92,
@@ -180,14 +180,14 @@ def _exp_f32(needs: Needs, full: str, short: str, lanes: int, target: Target) ->
     larger, smaller = (function(needs, n, short, lanes, target) for n in ("larger", "smaller"))
     fma, put = _fma(needs, short, lanes, target), splat(needs, short, lanes)
     p = _horner(fma, "r", _EXP, put)
-    # 2^n in two factors, so that results below the normal range and up to the overflow come out right; comparisons keep NaN
+    # Adding ``big`` leaves n + 254 in the lowest bits. 2^n comes in two factors, so that results below the normal range and up to the
+    # overflow are right; shifting their exponents into place drops what stands above. Comparisons keep NaN.
     return f"""static inline {v} {full}({v} x) {{
   x = {larger}({put}(-104.5f), {smaller}({put}(89.0f), x));
-  const {v} big = {put}(12582912.0f), shifted = {fma}(x, {put}(0x1.715476p+0f), big), n = shifted - big;
+  const {v} big = {put}(12583166.0f), shifted = {fma}(x, {put}(0x1.715476p+0f), big), n = shifted - big;
   const {v} r = {fma}(n, {put}(-0x1.7f7d1cp-20f), {fma}(n, {put}(-0x1.62e4p-1f), x));
-  const {v} p = {fma}({p}, r * r, r) + 1.0f;
-  const {i} k = ({i})shifted - ({i})big, half = k >> 1;
-  return p * ({v})((half + 127) << 23) * ({v})((k - half + 127) << 23);
+  const {i} k = ({i})shifted, half = k >> 1;
+  return {p} * ({v})(half << 23) * ({v})((k - half) << 23);
 }}"""
 
 
