@@ -2,6 +2,7 @@
 
 import errno
 import os
+import shutil
 import subprocess
 import sys
 import warnings
@@ -123,6 +124,30 @@ def test_a_root_that_is_a_file(tmp_path):
     assert store.get("plan", KEY) == b"x"
     with store.lock("plan", KEY):
         pass
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A file system of 64 KiB."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    mount = shutil.which("mount")
+    if mount is None or subprocess.run([mount, "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(place)], capture_output=True).returncode:
+        pytest.skip("file systems cannot be mounted here")
+    yield place
+    subprocess.run(["umount", str(place)], check=True)
+
+
+def test_a_disk_that_is_really_full(small_disk):
+    store = Store(small_disk)
+    store.put("plan", key_of(0), b"early")
+    with pytest.warns(StoreWarning, match="RC061.*[Nn]o space") as caught:
+        for number in range(1, 6):
+            store.put("plan", key_of(number), bytes([number]) * 30_000)
+    assert len(caught) == 1
+    assert store.get("plan", key_of(0)) == b"early"
+    assert [store.get("plan", key_of(number)) for number in range(1, 6)] == [bytes([number]) * 30_000 for number in range(1, 6)]
+    assert not [path for path in small_disk.rglob(".tmp-*")]
 
 
 def test_a_root_of_another_user_is_refused(tmp_path, monkeypatch):

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 
 from ..errors import PlanError
 from .expr import compile_size, symbols_of
+from .extent import Extent, meets, place, place_tensor
 from .model import (
     DTYPES,
     Alloc,
@@ -30,6 +31,9 @@ from .model import (
     View,
 )
 
+PRODUCTS = frozenset(f"aten::{name}.out" for name in ("mm", "bmm", "addmm", "baddbmm"))
+"""Operators whose last two arguments are the factors of a matrix product."""
+
 ALIGNMENT = 64
 """Bytes; arena offsets that are constants must be multiples of it."""
 
@@ -43,6 +47,7 @@ class _State:
         self.freed: set[int] = set()
         self.arena: set[int] = set()  # slots whose memory is the arena
         self.protected: set[int] = set()  # inputs and constants: never freed memory of the plan
+        self.memory: dict[int, Extent] = {}  # where the slots lie whose place and size are constants
         self.symbols: set[str] = set()
         self.early: set[str] = set()  # symbols known before the first step
 
@@ -184,6 +189,15 @@ def _symbol(step: Define | Item | SizeOfStep, state: _State) -> Iterator[tuple[s
         yield "RC022", f"symbol {step.symbol!r} is defined twice"
 
 
+def _product(step: Call, state: _State) -> Iterator[tuple[str, str]]:
+    out = step.kwargs.get("out")
+    if step.op not in PRODUCTS or type(out) is not Slot:
+        return
+    for arg in step.args[-2:]:
+        if type(arg) is Slot and meets(out.index, arg.index, state.memory):
+            yield "RC028", f"{step.op} writes slot {out.index} over its operand in slot {arg.index}"
+
+
 def _free(step: Free, state: _State) -> Iterator[tuple[str, str]]:
     if len(set(step.slots)) != len(step.slots):
         yield "RC015", "a slot is freed twice"
@@ -198,6 +212,7 @@ LAWS: tuple[tuple[type | None, Law], ...] = (
     (Alloc, _alloc),
     (View, _view),
     (Launch, _launch),
+    (Call, _product),  # BLAS reads its operands while it writes the product
     (Call, _call),
     (Free, _free),
     (Define, _symbol),
@@ -234,6 +249,7 @@ def _header(plan: Plan, state: _State) -> Iterator[tuple[str, str, str]]:
         if tensor.slot in state.live:
             yield "RC017", where, f"slot {tensor.slot} is defined again"
         state.live.add(tensor.slot)
+        place_tensor(tensor.slot, tensor.spec, state.memory)
         yield from ((code, where, what) for code, what in _known_spec(tensor.spec))
     inputs = {item.slot: item for item in plan.inputs if type(item) is TensorInput}
     for binding in plan.bindings:
@@ -258,6 +274,7 @@ def _apply(step: Step, state: _State) -> None:
     if type(step) is Free:
         state.live.difference_update(step.slots)
         state.freed.update(step.slots)
+    place(step, state.memory)
     for slot in DEFINES.get(type(step), lambda s: ())(step):
         state.live.add(slot)
         state.freed.discard(slot)
