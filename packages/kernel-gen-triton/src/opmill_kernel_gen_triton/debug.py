@@ -18,7 +18,8 @@ from opmill_graph_ir.loops.evaluate import evaluate
 from opmill_graph_ir.loops.ir import LoopKernel
 
 from .kernel import LIMIT, KernelText, kernel_text
-from .nest import HEADER, Function, Param
+from .nest import Function, Param
+from .tiling import Budget
 
 _NAMES = (
     "exp exp2 expm1 log log2 log10 log1p rsqrt sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh erf erfc erfinv lgamma "
@@ -31,9 +32,11 @@ def interpreting() -> bool:
     return os.environ.get("TRITON_INTERPRET") == "1"
 
 
-def run(kernel: LoopKernel, buffers: Mapping[str, torch.Tensor], sizes: Sequence[int] = (), *, wide: bool = False) -> int:
+def run(
+    kernel: LoopKernel, buffers: Mapping[str, torch.Tensor], sizes: Sequence[int] = (), *, wide: bool = False, budget: Budget = Budget()
+) -> int:  # noqa: B008 (frozen)
     """Runs ``kernel`` on flat tensors by buffer name, as ``evaluate`` does; ``wide`` takes 64-bit indices where there are two forms."""
-    text = kernel_text(kernel)
+    text = kernel_text(kernel, budget)
     values = dict(zip(kernel.symbols, sizes, strict=True))
     memory = dict(buffers)
     for b in text.scratch:
@@ -69,18 +72,18 @@ def compiled(function: Function) -> Any:
     return space[function.name]
 
 
-def disagreement(case: Case, seed: int = 0, **options: bool) -> str | None:
+def disagreement(case: Case, seed: int = 0, *, wide: bool = False, budget: Budget = Budget()) -> str | None:  # noqa: B008 (frozen)
     """What differs between a case's kernel and the reference interpreter; None where nothing does."""
     got, want = case.buffers(seed), case.buffers(seed)
-    wide = {n: t.double() if t.dtype == torch.float32 else t for n, t in want.items()}
-    expected = evaluate(case.kernel, wide, case.sizes, wide=True)
-    returned = run(case.kernel, got, case.sizes, **options)
+    exact = {n: t.double() if t.dtype == torch.float32 else t for n, t in want.items()}
+    expected = evaluate(case.kernel, exact, case.sizes, wide=True)
+    returned = run(case.kernel, got, case.sizes, wide=wide, budget=budget)
     if returned != expected or returned != case.expect:
         return f"{case.name}: returned {returned}, not {expected}"
     if returned:
         return None
     for name, tensor in got.items():
-        if (text := difference(tensor, wide[name], case.rtol)) is not None:
+        if (text := difference(tensor, exact[name], case.rtol)) is not None:
             return f"{case.name}: {name}: {text}"
     return None
 

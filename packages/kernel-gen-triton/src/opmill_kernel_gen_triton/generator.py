@@ -21,6 +21,7 @@ from .kernel import LIMIT, KernelText, kernel_text
 from .launch import Arg, Form, LaunchData, Step, encode
 from .nest import Function
 from .pool import Compiled, Pool
+from .tiling import Budget
 
 ARTIFACT = "cuda-cubin"
 """Artifact kind of a kernel's cubins, one after the other."""
@@ -35,8 +36,8 @@ class TritonKernelGenerator:
 
     name = "triton"
 
-    def __init__(self, arch: int | None = None, workers: int | None = None) -> None:
-        self.arch = arch
+    def __init__(self, arch: int | None = None, workers: int | None = None, budget: Budget = Budget()) -> None:  # noqa: B008 (frozen)
+        self.arch, self.budget = arch, budget
         self._pool = Pool(workers or len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
 
     def claims(self, kernel: LoopKernel, options: GeneratorOptions) -> str | None:
@@ -73,14 +74,14 @@ class TritonKernelGenerator:
 
     def _key(self, kernel: LoopKernel, options: GeneratorOptions, arch: int) -> str:
         """The kernel itself is the key, with all that its text and machine code depend on."""
-        return key_of(kernel, __version__, toolchain.triton_version(), toolchain.assembler_version(), arch, options.precise)
+        return key_of(kernel, __version__, toolchain.triton_version(), toolchain.assembler_version(), arch, options.precise, self.budget)
 
     def _make(self, missing: dict[str, LoopKernel], options: GeneratorOptions, arch: int, store: Store) -> dict[str, KernelRef]:
         refs: dict[str, KernelRef] = {}
         with ExitStack() as locks:
             for key in sorted(missing):
                 locks.enter_context(store.lock(ARTIFACT, key))
-            texts = {key: _text(kernel) for key, kernel in missing.items() if (ref := _known(store, key)) is None or refs.update({key: ref})}
+            texts = {key: _text(kernel, self.budget) for key, kernel in missing.items() if (ref := _known(store, key)) is None or refs.update({key: ref})}
             units: dict[str, dict[str, Any]] = {}
             for text in texts.values():
                 for function in (f for forms in text.functions for f in forms):
@@ -107,9 +108,9 @@ def _known(store: Store, key: str) -> KernelRef | None:
     return _ref(key, note.decode()) if note is not None and store.contains(ARTIFACT, key) else None
 
 
-def _text(kernel: LoopKernel) -> KernelText:
+def _text(kernel: LoopKernel, budget: Budget) -> KernelText:
     try:
-        return kernel_text(kernel)
+        return kernel_text(kernel, budget)
     except (AssertionError, LookupError, TypeError, ValueError, AttributeError) as error:
         raise KernelBuildError(
             "KT004",

@@ -6,11 +6,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from opmill_graph_ir.loops.index import Index
-from opmill_graph_ir.loops.ir import Buffer, LoopKernel, Nest, Phase
+from opmill_graph_ir.loops.ir import Buffer, LoopKernel, Nest
 
+from .emit.space import product
 from .nest import Frame, Function, NestWriter
 from .split import split_nest
-from .tiling import choose
+from .tiling import Budget, choose
 
 LIMIT = (1 << 31) - (1 << 20)
 """Sizes below this fit 32-bit indices, tiles that stick out included."""
@@ -26,16 +27,16 @@ class KernelText:
     span: tuple[Index, ...]
 
 
-def kernel_text(kernel: LoopKernel) -> KernelText:
+def kernel_text(kernel: LoopKernel, budget: Budget = Budget()) -> KernelText:  # noqa: B008 (frozen)
     """The text of a kernel."""
-    nests, scratch = _split_all(kernel)
+    nests, scratch = _split_all(kernel, budget)
     frame = (*kernel.buffers, *scratch)
     functions, checks = [], 0
     span = tuple(dict.fromkeys(_sizes(kernel)))
     known = [s.constant for s in span]
     forms = (False, True) if None in known else (max([k for k in known if k is not None], default=0) >= LIMIT,)
     for n, nest in enumerate(nests):
-        tiling = choose(nest, kernel.symbols)
+        tiling = choose(nest, kernel.symbols, budget)
         base = Frame(frame, kernel.symbols, checks)
         name = f"{kernel.name}_{n}" if len(nests) > 1 else kernel.name
         functions.append(tuple(NestWriter(base, nest, f"k_{name}", tiling, wide).write() for wide in forms))
@@ -43,11 +44,11 @@ def kernel_text(kernel: LoopKernel) -> KernelText:
     return KernelText(tuple(functions), scratch, tuple(s for s in span if s.constant is None))
 
 
-def _split_all(kernel: LoopKernel) -> tuple[list[Nest], tuple[Buffer, ...]]:
+def _split_all(kernel: LoopKernel, budget: Budget) -> tuple[list[Nest], tuple[Buffer, ...]]:
     nests: list[Nest] = []
     scratch: list[Buffer] = []
     for n, nest in enumerate(kernel.nests):
-        parts, buffers = split_nest(nest, kernel.symbols, f"part{n}")
+        parts, buffers = split_nest(nest, kernel.symbols, f"part{n}", budget)
         nests += parts
         scratch += buffers
     return nests, tuple(scratch)
@@ -58,17 +59,10 @@ def _sizes(kernel: LoopKernel) -> Iterator[Index]:
     for b in kernel.buffers:
         yield b.numel
     for nest in kernel.nests:
-        yield _points(nest, None)
+        yield product(nest.axes)
         for phase in nest.phases:
             if phase.axes:
-                yield _points(nest, phase)
-
-
-def _points(nest: Nest, phase: Phase | None) -> Index:
-    total = Index((((), 1),))
-    for a in (*nest.axes, *(phase.axes if phase else ())):
-        total = total * a.extent
-    return total
+                yield product((*nest.axes, *phase.axes))
 
 
 __all__ = ["KernelText", "LIMIT", "kernel_text"]

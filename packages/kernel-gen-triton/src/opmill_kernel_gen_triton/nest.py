@@ -10,7 +10,7 @@ from opmill_graph_ir.loops.ir import Axis, Buffer, Expr, Nest, Phase, Ref
 from . import walk
 from .emit import helpers, reductions
 from .emit.body import Body, Lines
-from .emit.space import Dims, Group, Text
+from .emit.space import Dims, Group, Text, product
 from .emit.types import TYPES
 from .tiling import Tiling
 
@@ -103,13 +103,13 @@ class NestWriter:
     def _grid(self) -> Index:
         total = index(1)
         for axes, (_, block) in zip(self.tiling.outer, self.tiling.blocks, strict=False):
-            total = total * _tiles(_extent(axes), block)
+            total = total * _tiles(product(axes), block)
         return total
 
     def _outer(self) -> None:
         groups = []
         for axes, name in zip(self.tiling.outer, ("x",) if len(self.tiling.outer) == 1 else ("y", "x"), strict=True):
-            extent, block = _extent(axes), self.tiling.block(name)
+            extent, block = product(axes), self.tiling.block(name)
             masked = extent.constant is None or extent.constant % block != 0
             groups.append(Group(name, axes, block, masked, self.body.define))
         self.body.groups = groups
@@ -164,7 +164,7 @@ class NestWriter:
         body.guards = guards
 
     def _row_group(self, phase: Phase) -> Group:
-        extent, block = _extent(phase.axes), self.tiling.block("r")
+        extent, block = product(phase.axes), self.tiling.block("r")
         masked = extent.constant is None or (extent.constant % block != 0 if self.tiling.looped else extent.constant != block)
         for g in self.body.groups:
             if g.name == "r" and self.row == phase.axes:
@@ -234,13 +234,6 @@ def _needed(phase: Phase) -> set[str]:
                 found.add(name)
                 stack.append(values[name])
     return found
-
-
-def _extent(axes: tuple[Axis, ...]) -> Index:
-    total = index(1)
-    for a in axes:
-        total = total * a.extent
-    return total
 
 
 def _tiles(extent: Index, block: int) -> Index:

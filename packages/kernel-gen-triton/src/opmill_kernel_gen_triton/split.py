@@ -1,3 +1,233 @@
+"""Splits nests with few long rows over many programs: loop IR to loop IR.
+
+A row is cut into chunks; one launch reduces each chunk into scratch memory, a second one combines the chunks, and phases that walk the
+row again become launches of their own over all its points. Results travel in scratch buffers, one element a row. So a mean over
+everything, a softmax over one long row and a column sum all fill the machine.
+"""
+
 from __future__ import annotations
-def split_nest(nest, symbols, prefix):
-    return [nest], []
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from opmill_graph_ir.loops.index import Index, floordiv, index, mod
+from opmill_graph_ir.loops.ir import Axis, Buffer, Const, Expr, IndexValue, Let, Load, Nest, Op, Phase, Reduction, Ref, Store
+
+from . import walk
+from .emit.reductions import identity
+from .emit.space import product
+from .emit.types import TYPES
+from .tiling import Budget, choose
+
+_UNKNOWN_CHUNKS = 64
+_DTYPES = {"float32", "float64", "int32", "int64", "bool"}
+
+
+def split_nest(nest: Nest, symbols: Iterable[str], prefix: str, budget: Budget) -> tuple[list[Nest], list[Buffer]]:
+    """The nests that do what ``nest`` does, and the scratch buffers (names start with ``prefix``) between them."""
+    chunks = _chunks(nest, tuple(symbols), budget)
+    if chunks < 2:
+        return [nest], []
+    splitter = _Splitter(nest, prefix, chunks)
+    for k in range(len(splitter.phases)):
+        splitter.phase(k)
+    return splitter.nests, splitter.scratch
+
+
+def _chunks(nest: Nest, symbols: tuple[str, ...], budget: Budget) -> int:
+    """Into how many parts rows are cut; 1 where they are not."""
+    phases = [p for p in nest.phases if p.axes]
+    reductions = [r for p in phases for r in p.reductions]
+    if not reductions or any(p.checks for p in nest.phases) or any(r.dtype not in _DTYPES for r in reductions):
+        return 1
+    if len({tuple(a.extent for a in p.axes) for p in phases}) > 1:
+        return 1
+    tiling = choose(nest, symbols, budget)
+    if not tiling.looped or tiling.programs >= budget.processors:
+        return 1
+    length = product(phases[0].axes).constant
+    if length is None:
+        return _UNKNOWN_CHUNKS
+    return _whole_number(length, min(2 * budget.processors // tiling.programs, length // max(budget.chunk // tiling.block("x"), budget.steps)))
+
+
+def _whole_number(length: int, wanted: int) -> int:
+    """``wanted`` or, where there is one not far off, a divisor of ``length``."""
+    near = sorted(range(max(wanted // 2, 2), 2 * wanted + 1), key=lambda k: abs(k - wanted))
+    return next((k for k in near if length % k == 0), wanted)
+
+
+class _Splitter:
+    def __init__(self, nest: Nest, prefix: str, chunks: int) -> None:
+        self.nest, self.prefix = nest, prefix
+        self.nests: list[Nest] = []
+        self.scratch: list[Buffer] = []
+        self.saved: dict[str, str] = {}
+        self.rows = product(nest.axes)
+        self.row = _row_major(nest.axes)
+        self.length = product(next(p.axes for p in nest.phases if p.axes))
+        self.exact = self.length.constant is not None and self.length.constant % chunks == 0
+        self.size = floordiv(self.length + (chunks - 1), chunks)
+        n = self.size.constant
+        self.chunks = chunks if n is None else -(-(self.length.constant or 0) // n)
+        self.phases = nest.phases if self.exact else tuple(q for p in nest.phases for q in _two_passes(p, self.length))
+
+    def phase(self, number: int) -> None:
+        """Adds the nests of one phase."""
+        phase = self.phases[number]
+        later = self._later(number)
+        if not phase.axes:
+            names = [(let.name, let.value.dtype) for let in phase.lets]
+            self._add(self.nest.axes, [phase, self._save(names, later)], phase)
+            return
+        if phase.reductions:
+            self._reduce(phase, later)
+        if phase.stores:
+            self._add((*self.nest.axes, *phase.axes), [Phase((), phase.lets, (), (), phase.stores)], phase)
+
+    def _later(self, number: int) -> frozenset[str]:
+        """Names that the phases after ``number`` mention."""
+        return frozenset().union(*(walk.names_in(p) for p in self.phases[number + 1 :]))
+
+    def _add(self, axes: tuple[Axis, ...], phases: list[Phase], *users: Phase) -> None:
+        """A nest that starts by reading back what its phases need of earlier ones."""
+        mentioned = frozenset().union(*(walk.names_in(p) for p in users))
+        lets = tuple(Let(n, Load(f"{self.prefix}_{n}", self.row, d)) for n, d in self.saved.items() if n in mentioned)
+        own = [p for p in phases if p != Phase()]
+        if own:
+            self.nests.append(Nest(axes, ((Phase(lets=lets), *own) if lets else tuple(own)), self.nest.origin))
+
+    def _buffer(self, name: str, dtype: str, numel: Index) -> str:
+        name = f"{self.prefix}_{name}"
+        self.scratch.append(Buffer(name, dtype, "inout", numel, "scratch"))
+        return name
+
+    def _save(self, names: list[tuple[str, str]], later: frozenset[str]) -> Phase:
+        """Stores what later phases need."""
+        stores = []
+        for name, dtype in names:
+            if name in later:
+                stores.append(Store(self._buffer(name, dtype, self.rows), self.row, Ref(name, dtype)))
+                self.saved[name] = dtype
+        return Phase(stores=tuple(stores))
+
+    def _reduce(self, phase: Phase, later: frozenset[str]) -> None:
+        k, c, q = (Axis(f"{self.prefix}_{n}", index(e)) for n, e in (("k", self.chunks), ("c", self.size), ("q", self.chunks)))
+        place = index(k.name) * self.size + c.name
+        inside = None if self.exact else Op("lt", (IndexValue(place, "int64"), IndexValue(self.length, "int64")), "bool")
+        rewriter = _Rewriter(_unflatten(place, phase.axes), inside)
+        lets = tuple(Let(let.name, rewriter(let.value)) for let in phase.lets)
+        names = {n: (d, self._buffer(f"{n}_parts", d, self.rows * self.chunks)) for r in phase.reductions for n, d in _results(r)}
+        partial = tuple(replace(r, value=_masked(inside, rewriter(r.value), r)) for r in phase.reductions)
+        part = index(k.name) * self.rows + self.row
+        stores = tuple(Store(b, part, self._global(n, d, phase, k)) for n, (d, b) in names.items())
+        self._add((*self.nest.axes, k), [Phase((c,), lets, (), partial), Phase(stores=stores)], phase)
+        there = index(q.name) * self.rows + self.row
+        parts = {n: Load(b, there, d) for n, (d, b) in names.items()}
+        combine = [p for r in phase.reductions for p in self._combine(r, q, parts)]
+        done = self._save([(n, d) for r in phase.reductions for n, d in _results(r)], later)
+        self._add(self.nest.axes, [*combine, done])
+
+    def _global(self, name: str, dtype: str, phase: Phase, k: Axis) -> Expr:
+        """A result of a chunk; positions count from the start of the row."""
+        if not any(r.op.startswith("arg") and r.names[1] == name for r in phase.reductions):
+            return Ref(name, dtype)
+        return Op("add", (Ref(name, dtype), IndexValue(index(k.name) * self.size, dtype)), dtype)
+
+    def _combine(self, r: Reduction, q: Axis, parts: dict[str, Load]) -> list[Phase]:
+        """Phases that make one result of the chunks'."""
+        if r.op.startswith("arg"):
+            value, at = r.names
+            best = f"{self.prefix}_{at}_best"
+            there = index(best) * self.rows + self.row
+            first = Phase((q,), (), (), (Reduction((value, best), r.op, parts[value], r.dtype),))
+            return [first, Phase(lets=(Let(at, Load(parts[at].buffer, there, "int64")),))]
+        if r.op != "welford":
+            return [Phase((q,), (), (), (Reduction(r.names, r.op, parts[r.names[0]], r.dtype),))]
+        mean, m2 = r.names
+        total = f"{self.prefix}_{mean}_sum"
+        average = Op("div", (Ref(total, r.dtype), Const(float(self.chunks), r.dtype)), r.dtype)
+        distance = Op("sub", (parts[mean], Ref(mean, r.dtype)), r.dtype)
+        square = Op("mul", (Op("mul", (distance, distance), r.dtype), IndexValue(self.size, r.dtype)), r.dtype)
+        return [
+            Phase((q,), (), (), (Reduction((total,), "sum", parts[mean], r.dtype),)),
+            Phase(lets=(Let(mean, average),)),
+            Phase((q,), (), (), (Reduction((m2,), "sum", Op("add", (parts[m2], square), r.dtype), r.dtype),)),
+        ]
+
+
+def _results(r: Reduction) -> list[tuple[str, str]]:
+    return [(n, "int64" if k and r.op.startswith("arg") else r.dtype) for k, n in enumerate(r.names)]
+
+
+def _two_passes(phase: Phase, length: Index) -> list[Phase]:
+    """Welford's mean and squares as two sums, each of which chunks of unequal length can share."""
+    found = [r for r in phase.reductions if r.op == "welford"]
+    if not found:
+        return [phase]
+    sums, lets, squares = [], [], []
+    for r in found:
+        mean, m2 = r.names
+        sums.append(Reduction((f"{mean}_sum",), "sum", r.value, r.dtype))
+        lets.append(Let(mean, Op("div", (Ref(f"{mean}_sum", r.dtype), IndexValue(length, r.dtype)), r.dtype)))
+        distance = Op("sub", (r.value, Ref(mean, r.dtype)), r.dtype)
+        squares.append(Reduction((m2,), "sum", Op("mul", (distance, distance), r.dtype), r.dtype))
+    others = tuple(r for r in phase.reductions if r.op != "welford")
+    first = replace(phase, reductions=(*others, *sums), stores=())
+    return [first, Phase(lets=tuple(lets)), replace(phase, checks=(), reductions=tuple(squares))]
+
+
+def _masked(inside: Expr | None, value: Expr, r: Reduction) -> Expr:
+    if inside is None:
+        return value
+    if r.dtype == "bool":
+        start = Const(r.op in ("all", "prod", "min"), "bool")
+    else:
+        start = identity(r.op, r.dtype)
+    return Op("where", (inside, value, start), r.dtype)
+
+
+def _row_major(axes: tuple[Axis, ...]) -> Index:
+    total = index(0)
+    for a in axes:
+        total = total * a.extent + a.name
+    return total
+
+
+def _unflatten(place: Index, axes: tuple[Axis, ...]) -> dict[str, Index]:
+    """The axes of a row by the position in it."""
+    out: dict[str, Index] = {}
+    for a in reversed(axes[1:]):
+        out[a.name] = mod(place, a.extent)
+        place = floordiv(place, a.extent)
+    out[axes[0].name] = place
+    return out
+
+
+class _Rewriter:
+    """Moves expressions to the axes of a chunk; beyond the end of the row nothing is read."""
+
+    def __init__(self, values: dict[str, Index], inside: Expr | None) -> None:
+        self.values, self.inside = values, inside
+        self.memo: dict[Expr, Expr] = {}
+
+    def __call__(self, e: Expr) -> Expr:
+        if e not in self.memo:
+            self.memo[e] = self._rewritten(e)
+        return self.memo[e]
+
+    def _rewritten(self, e: Expr) -> Expr:
+        if type(e) is Op:
+            return Op(e.name, tuple(self(a) for a in e.args), e.dtype)
+        if type(e) is IndexValue:
+            return IndexValue(e.index.substitute(self.values), e.dtype)
+        if type(e) is not Load:
+            return e
+        mask = None if e.mask is None else self(e.mask)
+        if self.inside is not None and e.index.symbols & self.values.keys():
+            mask = self.inside if mask is None else Op("logical_and", (self.inside, mask), "bool")
+        other = e.other
+        if mask is not None and other is None:
+            t = TYPES[e.dtype]
+            other = Const(False if t.kind == "bool" else 0.0 if t.kind in ("float", "half") else 0, e.dtype)
+        return Load(e.buffer, e.index.substitute(self.values), e.dtype, mask, other)

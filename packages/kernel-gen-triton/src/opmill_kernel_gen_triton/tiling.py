@@ -13,10 +13,20 @@ from .emit.types import TYPES
 
 UNKNOWN = 8192
 """The value assumed for a size known only at run time."""
-PROCESSORS = 132
-"""Multiprocessors that should have work."""
-_REGISTERS = 65536 // 2
-_TILE = 2048
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What programs may use. ``processors``: multiprocessors that should have work. ``tile``: elements of a tile that is one of many;
+    ``longest``: elements of a row kept whole; ``values``: of all such rows together (registers). ``chunk``: elements that a program should
+    at least reduce before rows are split, and ``steps`` down columns. Part of every kernel's key."""
+
+    processors: int = 132
+    tile: int = 2048
+    longest: int = 16384
+    values: int = 32768
+    chunk: int = 4096
+    steps: int = 64
 
 
 @dataclass(frozen=True)
@@ -43,16 +53,16 @@ def power_below(n: int) -> int:
     return 1 << (max(n, 1).bit_length() - 1)
 
 
-def choose(nest: Nest, symbols: Iterable[str]) -> Tiling:
+def choose(nest: Nest, symbols: Iterable[str], budget: Budget) -> Tiling:
     """The tiling of a nest."""
     sizes = dict.fromkeys(symbols, UNKNOWN)
     inner = [p for p in nest.phases if p.axes]
     if not inner:
-        return _pointwise(nest, sizes)
-    return _rows(nest, inner, sizes)
+        return _pointwise(nest, sizes, budget)
+    return _rows(nest, inner, sizes, budget)
 
 
-def _pointwise(nest: Nest, sizes: dict[str, int]) -> Tiling:
+def _pointwise(nest: Nest, sizes: dict[str, int], budget: Budget) -> Tiling:
     total = walk.points(nest.axes, sizes)
     split = _transposed(nest, sizes)
     if split is not None:
@@ -61,27 +71,27 @@ def _pointwise(nest: Nest, sizes: dict[str, int]) -> Tiling:
         blocks = [("y", min(side, power_above(walk.points(groups[0], sizes)))), ("x", min(side, power_above(walk.points(groups[1], sizes))))]
         programs = _tiles(walk.points(groups[0], sizes), blocks[0][1]) * _tiles(walk.points(groups[1], sizes), blocks[1][1])
         return Tiling(groups, tuple(blocks), False, _warps(blocks[0][1] * blocks[1][1]), programs)
-    block = min(1024, max(128, power_below(total // (4 * PROCESSORS)))) if total > 1 else 1
+    block = min(budget.tile // 2, max(128, power_below(total // (4 * budget.processors)))) if total > 1 else 1
     block = min(block, power_above(total))
     return Tiling((nest.axes,), (("x", block),), False, _warps(block), _tiles(total, block))
 
 
-def _rows(nest: Nest, inner: list[Phase], sizes: dict[str, int]) -> Tiling:
+def _rows(nest: Nest, inner: list[Phase], sizes: dict[str, int], budget: Budget) -> Tiling:
     rows = walk.points(nest.axes, sizes)
     length = max(walk.points(p.axes, sizes) for p in inner)
     known = all(a.extent.constant is not None for p in inner for a in p.axes)
     whole = power_above(length)
     live = 2 + len({e for p in inner for e in walk.loads(p) if e.index.symbols & {a.name for a in p.axes}})
     if _along_rows(nest, inner):
-        looped = not known or whole * live > _REGISTERS or whole > 16384
-        r = _TILE if looped else whole
-        x = max(1, min(_TILE // 2 // r, power_below(rows // (2 * PROCESSORS)))) if not looped else 1
+        looped = not known or whole * live > budget.values or whole > budget.longest
+        r = budget.tile if looped else whole
+        x = max(1, min(budget.tile // 2 // r, power_below(rows // (2 * budget.processors)))) if not looped else 1
         x = min(x, power_above(rows))
         warps = min(_warps(x * r), 16) if r < 16384 else 32
     else:
         looped = not known or whole > 32
-        x = min(64 if rows >= 64 * PROCESSORS or _widest(nest) <= 2 else 32, power_above(rows))
-        r = min(_TILE // x, whole) if looped else whole
+        x = min(64 if rows >= 64 * budget.processors or _widest(nest) <= 2 else 32, power_above(rows))
+        r = min(budget.tile // x, whole) if looped else whole
         looped = looped and (not known or r < length)
         warps = min(_warps(x * r), 8)
     return Tiling((nest.axes,), (("x", x), ("r", max(r, 1))), looped, max(warps, 1), _tiles(rows, x))

@@ -19,6 +19,14 @@ Dims = frozenset[str]
 NONE: Dims = frozenset()
 
 
+def product(axes: tuple[Axis, ...]) -> Index:
+    """The number of points of a domain."""
+    total = ONE
+    for a in axes:
+        total = total * a.extent
+    return total
+
+
 @dataclass(frozen=True)
 class Text:
     """``text`` of a value that varies along ``dims`` of the tile; ``atomic`` needs no parentheses."""
@@ -50,18 +58,14 @@ class Group:
 
     @property
     def extent(self) -> Index:
-        total = ONE
-        for a in self.axes:
-            total = total * a.extent
-        return total
+        return product(self.axes)
 
     def run(self, first: int, last: int, scalars: Callable[[Index], str]) -> str:
         """The variable that counts through axes ``first`` to ``last`` (inclusive) as one."""
         if first == 0 and last == len(self.axes) - 1:
             return self.variable
         if (first, last) not in self.runs:
-            tail = Group("", self.axes[last + 1 :], 0, False, self.define).extent
-            own = Group("", self.axes[first : last + 1], 0, False, self.define).extent
+            tail, own = product(self.axes[last + 1 :]), product(self.axes[first : last + 1])
             text = self.variable if tail == ONE else f"({self.variable} // {scalars(tail)})"
             if first:
                 text = f"{text} % {scalars(own)}"
