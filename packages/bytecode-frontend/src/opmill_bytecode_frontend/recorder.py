@@ -41,6 +41,8 @@ class Recorder:
         self.by_fake: dict[int, TensorValue] = {}
         self.anchor: torch.fx.Node | None = None
         self.operations = 0
+        self.inference: bool | None = None
+        """What captured code made of inference mode; None: nothing."""
 
     # ---- arguments -------------------------------------------------------------------------------------------------
 

@@ -6,7 +6,6 @@ import collections
 import dataclasses
 import enum
 import functools
-import re
 import inspect
 import re
 import types

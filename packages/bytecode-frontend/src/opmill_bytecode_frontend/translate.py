@@ -26,6 +26,7 @@ from .values.base import Lazy, Value
 from .values.functions import function_value
 from .values.tensor import TensorValue
 from .values.varying import VaryingNumber
+
 #: Earlier places of each kind that are tried for a graph break.
 MOST_EARLIER = 3
 
@@ -136,6 +137,8 @@ class Ended:
 
 def end(vm: Interpreter, ending: Callable[[Rebuilder], list[str]]) -> Ended:
     """Rebuild what leaves the capture. ``ending`` gives the last statements. Runs while the thread's state is the capture's own."""
+    if vm.recorder.inference is not None:
+        raise Unsupported("FE074", "a graph break in inference mode", "the function runs eagerly")
     r = Rebuilder(vm)
     last = ending(r)
     replay(r, vm.effects)

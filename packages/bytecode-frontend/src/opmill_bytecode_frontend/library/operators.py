@@ -8,6 +8,7 @@ from typing import Any
 
 from ..values.base import Value
 from ..values.constant import ConstantValue
+from ..values.functions import Closure
 from ..values.sequence import TupleValue
 from .registry import handles
 
@@ -84,19 +85,6 @@ def attrgetter(vm: Any, *names: Value) -> Value:
 @handles(operator.methodcaller)
 def methodcaller(vm: Any, name: Value, *args: Value, **kwargs: Value) -> Value:
     return Closure(lambda vm, owner: vm.call(vm.getattr(owner, name.constant()), list(args), kwargs))
-
-
-class Closure(Value):
-    """A callable that the library makes."""
-
-    def __init__(self, function: Any) -> None:
-        self.function = function
-
-    def python_type(self) -> type:
-        return operator.itemgetter
-
-    def call(self, vm: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        return self.function(vm, *args, **kwargs)
 
 
 @handles(operator.is_not)

@@ -9,7 +9,6 @@ import torch.overrides
 
 from ..values.base import Value
 from ..values.constant import ConstantValue
-from ..values.iterators import PythonIterator
 from ..values.tensor import TensorValue
 from .dispatch import fold
 from .registry import handles, named
@@ -70,32 +69,8 @@ def _state(fn: Any) -> None:
 
 
 for _name in (
-    "is_grad_enabled", "is_inference_mode_enabled", "is_autocast_enabled", "get_autocast_dtype", "is_autocast_cache_enabled", "get_default_dtype",
-    "is_autocast_cpu_enabled", "get_autocast_gpu_dtype", "get_autocast_cpu_dtype", "promote_types", "result_type", "can_cast", "get_num_threads",
+    "is_grad_enabled", "is_autocast_enabled", "get_autocast_dtype", "is_autocast_cache_enabled", "get_default_dtype",
+    "is_autocast_cpu_enabled", "get_autocast_gpu_dtype", "get_autocast_cpu_dtype", "promote_types", "can_cast", "get_num_threads",
 ):  # fmt: skip
-    if _name == "result_type":
-        continue
     if hasattr(torch, _name):
         _state(getattr(torch, _name))
-
-
-@named("torch.nn.modules.module.Module.parameters", "torch.nn.modules.module.Module.named_parameters_")
-def parameters(vm: Any, module: Value, *args: Value, **kwargs: Value) -> Value | None:
-    return None
-
-
-@named("torch.autograd.function.Function.apply")
-def autograd_function(vm: Any, *args: Value, **kwargs: Value) -> Value:
-    vm.unsupported("FE015", "torch.autograd.Function", "its backward is Python code that the graph cannot hold")
-
-
-@named("torch.utils.checkpoint.checkpoint")
-def checkpoint(vm: Any, function: Value, *args: Value, **kwargs: Value) -> Value:
-    for option in ("use_reentrant", "context_fn", "determinism_check", "debug", "preserve_rng_state", "early_stop"):
-        kwargs.pop(option, None)
-    if torch.is_grad_enabled():
-        vm.unsupported("FE016", "activation checkpointing while gradients are recorded")
-    return vm.call(function, list(args), kwargs)
-
-
-__all__ = ["PythonIterator"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import types
 import weakref
 from typing import Any
@@ -285,6 +286,19 @@ class BuiltinValue(Value):
             return ConstantValue(NotImplemented)
         except Exception as exc:
             vm.throw_real(exc)
+
+
+class Closure(Value):
+    """A callable that the library makes."""
+
+    def __init__(self, function: Any) -> None:
+        self.function = function
+
+    def python_type(self) -> type:
+        return operator.itemgetter
+
+    def call(self, vm: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        return self.function(vm, *args, **kwargs)
 
 
 class WeakReference(Value):

@@ -1,0 +1,59 @@
+"""Numbers that exist only when the program runs: addresses, random numbers. They may be carried, compared by identity, dropped."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .base import Machine, NotConstant, Value
+from .constant import ConstantValue
+
+
+class AddressValue(Value):
+    """``id(obj)`` of an object made in captured code, or the thread's identifier: good as a key, never leaves the capture."""
+
+    def __init__(self, owner: Any) -> None:
+        self.owner = owner
+
+    def python_type(self) -> type:
+        return int
+
+    def describe(self) -> str:
+        return "an address"
+
+    def key(self, vm: Machine) -> Any:
+        return ("address", id(self.owner))
+
+    def m___eq__(self, vm: Machine, other: Value) -> Value:
+        return ConstantValue(isinstance(other, AddressValue) and other.owner is self.owner)
+
+    def m___ne__(self, vm: Machine, other: Value) -> Value:
+        return ConstantValue(not (isinstance(other, AddressValue) and other.owner is self.owner))
+
+    def m___hash__(self, vm: Machine) -> Value:
+        return self
+
+    def truth(self, vm: Machine) -> bool:
+        return True
+
+
+class RandomNumber(Value):
+    """A number that a Python or numpy generator would give. The call itself is replayed as an effect, its result is not known."""
+
+    def __init__(self, name: str, cls: type) -> None:
+        self.name = name
+        self.cls = cls
+
+    def python_type(self) -> type:
+        return self.cls
+
+    def constant(self) -> Any:
+        raise NotConstant(f"a number of {self.name}")
+
+    def describe(self) -> str:
+        return f"a number of {self.name}"
+
+    def truth(self, vm: Machine) -> bool:
+        vm.unsupported("FE019", f"a decision on {self.describe()}", "it is random", "use torch.rand, which the graph holds")
+
+    def special(self, vm: Machine, name: str, args: list[Value]) -> Value | None:
+        vm.unsupported("FE019", f"{name} of {self.describe()}", "it is random", "use torch.rand, which the graph holds")
