@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from opmill_graph_ir.loops.ir import Buffer, LoopKernel, Nest
@@ -75,8 +76,6 @@ def _count(text: str) -> int | str:
 
 def eval_count(text: str) -> int:
     """A number, or ((n + m) / k)."""
-    import re
-
     if m := re.fullmatch(r"\(\((\d+) \+ (\d+)\) / (\d+)\)", text):
         return (int(m[1]) + int(m[2])) // int(m[3])
     return int(text)

@@ -12,6 +12,7 @@ from . import walk
 from .emit import memory, reductions
 from .emit.block import Block
 from .emit.body import Body, VectorAxis
+from .emit.convert import Vectors
 from .emit.index_text import UNKNOWN, index_text
 from .emit.needs import Needs
 from .emit.types import TYPES
@@ -95,6 +96,11 @@ class NestWriter:
             known *= loop.known if loop.known is not None else UNKNOWN
         return Written(self.name, text, count, self._cost() * total / max(known, 1.0))
 
+    def _vectors(self) -> Vectors:
+        """The vectors of a nest that has some."""
+        assert self.choice.vectors is not None
+        return self.choice.vectors
+
     def _cost(self) -> float:
         """Work of one outer point."""
         total = 0.0
@@ -140,11 +146,11 @@ class NestWriter:
                 known *= self.extents[loop.axis or ""]
             wide = self.extents[vector_axis]
             if known < 64 and wide > 1024:
-                step = self.choice.unroll * (self.choice.vectors.lanes if self.choice.vectors else 1)
+                step = self.choice.unroll * self._vectors().lanes
                 smallest = step if any(p.axes for p in self.nest.phases) else 1024
                 self.spans = {vector_axis: min(max(-(-wide // 64 // step) * step, smallest), _SPAN)}
         if any(p.axes for p in self.nest.phases) and vector_axis is not None and not self.spans:
-            step = self.choice.unroll * (self.choice.vectors.lanes if self.choice.vectors else 1)
+            step = self.choice.unroll * self._vectors().lanes
             if self.extents[vector_axis] > step:
                 self.spans = {vector_axis: step}
         for name, span in self.spans.items():
@@ -159,7 +165,8 @@ class NestWriter:
         """Leading loops that are shared among threads, as many as give enough pieces; the others are ordinary loops inside."""
         pieces, n = 1, 0
         while n < len(loops) and pieces < 64 and not (loops[n].axis is not None and loops[n].axis == self.choice.tiled):
-            pieces *= loops[n].known if loops[n].known is not None else 4
+            known = loops[n].known
+            pieces *= 4 if known is None else known
             n += 1
         return loops[:n], loops[n:]
 
@@ -201,7 +208,6 @@ class NestWriter:
 
     def _vector_loop(self, axis: str, copies: int, emit: Callable[[list[int]], None]) -> None:
         """Runs ``emit`` (given the copies to write) inside loops over ``axis``: whole vectors, then what is left; apart for each segment."""
-        assert self.choice.vectors is not None
         block, body = self.body.block, self.body
         owner = next(a for a in (*self.nest.axes, *(a for p in self.nest.phases for a in p.axes)) if a.name == axis)
         begin, end = self._range(axis, self._text(owner.extent))
@@ -209,7 +215,7 @@ class NestWriter:
         block.add(f"long {variable} = {begin};" if not self._declared(block, variable) else f"{variable} = {begin};")
         parts = [Segment(0, UNKNOWN, self.phases)]
         if extent is not None and span is None:
-            parts = segments(self.phases, axis, extent, self.choice.vectors.lanes, self.ranges)
+            parts = segments(self.phases, axis, extent, self._vectors().lanes, self.ranges)
         everywhere = self.phases
         for part in parts:
             self.phases = part.phases
@@ -223,8 +229,7 @@ class NestWriter:
         body.homes.pop(axis, None)
 
     def _segment(self, axis: str, end: str, extent: int | None, span: int | None, copies: int, emit: Callable[[list[int]], None]) -> None:
-        assert self.choice.vectors is not None
-        lanes, variable, block, body = self.choice.vectors.lanes, f"i_{axis}", self.body.block, self.body
+        lanes, variable, block, body = self._vectors().lanes, f"i_{axis}", self.body.block, self.body
         step = lanes * copies
         whole = extent is not None and span is not None and extent % step == 0 and span % step == 0
         rest_is_whole = extent is not None and span is not None and extent % lanes == 0 and span % lanes == 0
@@ -238,7 +243,7 @@ class NestWriter:
             part = None
             if not rest_is_whole:
                 n, m = body.fresh("n"), body.fresh("m")
-                short = self.choice.vectors.mask_short()
+                short = self._vectors().mask_short()
                 count = str(left) if short_rest else f"{end} - {variable} < {lanes} ? (int)({end} - {variable}) : {lanes}"
                 inner.add(f"const int {n} = {count};")
                 put = f"{memory.iota(self.needs, short, lanes)} < {n}"
@@ -257,12 +262,11 @@ class NestWriter:
         self, inner: Block, axis: str, variable: str, copies: int, part: tuple[str, str] | None, emit: Callable[[list[int]], None]
     ) -> None:
         body = self.body
-        assert self.choice.vectors is not None
         outer_lanes = body.lanes
-        body.lanes = VectorAxis(axis, self.choice.vectors, part)
+        body.lanes = VectorAxis(axis, self._vectors(), part)
         body.block = inner
         body.homes[axis] = inner
-        self._axis_texts = (axis, variable, self.choice.vectors.lanes)
+        self._axis_texts = (axis, variable, self._vectors().lanes)
         emit(list(range(copies)))
         inner.close()
         body.lanes = outer_lanes
@@ -323,8 +327,7 @@ class NestWriter:
             position = position * a.extent + a.name
         saved = body.lanes
         if own is not None:
-            assert self.choice.vectors is not None
-            body.lanes = VectorAxis(own, self.choice.vectors)
+            body.lanes = VectorAxis(own, self._vectors())
             copies = list(range(self._inner_unroll(phase, own)))
         totals = {(n, c): self._declare(c, r) for n, r in enumerate(phase.reductions) for c in copies}
         blocks = []
@@ -355,7 +358,7 @@ class NestWriter:
         span_block: Block | None = None
         if own is not None:
             if run == own:
-                step = self.choice.vectors.lanes * len(copies) * _RUN  # type: ignore[union-attr]
+                step = self._vectors().lanes * len(copies) * _RUN
                 self.spans[own] = step
                 extent = self._text(next(a for a in phase.axes if a.name == own).extent)
                 span_block = body.block.nested(f"for (long b_{own} = 0; b_{own} * {step} < {extent}; ++b_{own})")
@@ -363,7 +366,7 @@ class NestWriter:
                 partial.update({key: self._declare(key[1], acc.reduction) for key, acc in totals.items()})
             body.lanes = None
             self._vector_loop(own, len(copies), emit)
-            body.lanes = VectorAxis(own, self.choice.vectors)  # type: ignore[arg-type]
+            body.lanes = VectorAxis(own, self._vectors())
             if span_block is not None:
                 self._merge(totals, partial)
                 span_block.close()
@@ -414,8 +417,7 @@ class NestWriter:
     def _inner_unroll(self, phase: Phase, own: str) -> int:
         if not phase.reductions or walk.op_cost(phase) > 12 or phase.stores:
             return 1
-        assert self.choice.vectors is not None
-        return 4 if self.extents[own] >= 8 * self.choice.vectors.lanes else 1
+        return 4 if self.extents[own] >= 8 * self._vectors().lanes else 1
 
     def _run_axis(self, phase: Phase, axes: list[Axis], own: str | None) -> str | None:
         """The innermost inner axis, where sums over it are long enough to be done in runs."""
@@ -424,8 +426,7 @@ class NestWriter:
         name = own if own is not None else axes[-1].name
         steps = self.extents[name]
         if own is not None:
-            assert self.choice.vectors is not None
-            steps //= self.choice.vectors.lanes * self._inner_unroll(phase, own)
+            steps //= self._vectors().lanes * self._inner_unroll(phase, own)
         return name if steps > 2 * _RUN else None
 
 

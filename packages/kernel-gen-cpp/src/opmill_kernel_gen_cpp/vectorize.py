@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from opmill_graph_ir.loops.index import Index
-from opmill_graph_ir.loops.ir import Expr, IndexValue, Load, Nest, Op, Phase, Ref
+from opmill_graph_ir.loops.ir import Axis, Expr, IndexValue, Load, Nest, Op, Phase, Ref
 
 from . import walk
 from .emit.convert import Vectors
@@ -87,10 +87,10 @@ def _awkward_reductions(nest: Nest, vectors: Vectors) -> bool:
     return any(r.op.startswith("arg") and TYPES[r.dtype].size != vectors.mask for p in nest.phases for r in p.reductions)
 
 
-def _points(axes: Iterable[object], extents: Mapping[str, int]) -> float:
+def _points(axes: Iterable[Axis], extents: Mapping[str, int]) -> float:
     total = 1.0
     for a in axes:
-        total *= extents[a.name]  # type: ignore[attr-defined]
+        total *= extents[a.name]
     return total
 
 

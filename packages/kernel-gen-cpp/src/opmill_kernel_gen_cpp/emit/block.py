@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 
 class Block:
     """Lines between braces. ``memo`` names values already computed here; ``depth`` orders nested blocks."""
@@ -10,7 +12,7 @@ class Block:
         self.parent, self.header = parent, header
         self.depth: int = parent.depth + 1 if parent else 0
         self.lines: list[str] = []
-        self.memo: dict[object, object] = {}
+        self.memo: dict[object, Any] = {}
 
     def add(self, line: str) -> None:
         self.lines.append(line)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import itertools
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
+
+import torch
 
 from opmill_graph_ir.loops.index import Index, index
 from opmill_graph_ir.loops.ir import Check, Const, Expr, IndexValue, Load, Op, Ref, Store
@@ -131,8 +133,8 @@ class Body:
         home = self.home(expr)
         key = (expr, self.copy if self.varies(expr) else -1)
         if (known := home.memo.get(key)) is not None:
-            return known  # type: ignore[return-value]
-        made = _EMIT[type(expr)](self, expr, home)
+            return known
+        made = _emit(self, expr, home)
         home.memo[key] = made
         return made
 
@@ -291,8 +293,6 @@ def float_text(value: float) -> str:
 
 
 def half_bits(value: float, dtype: str) -> str:
-    import torch
-
     bits = torch.tensor(value, dtype=torch.float64).to(getattr(torch, dtype)).view(torch.int16).item()
     return f"0x{int(bits) & 0xFFFF:04x}"
 
@@ -434,4 +434,8 @@ def primitive_text(needs: Needs, name: str, dtype: str, texts: list[str], vector
     return _CALL.sub(lambda m: function(needs, m[1], TYPES[dtype].short, lanes, target), text)
 
 
-_EMIT = {IndexValue: _index_value, Load: _load, Op: _op}
+_EMIT: dict[type, Callable[..., Value]] = {IndexValue: _index_value, Load: _load, Op: _op}
+
+
+def _emit(body: Body, expr: Expr, home: Block) -> Value:
+    return _EMIT[type(expr)](body, expr, home)
