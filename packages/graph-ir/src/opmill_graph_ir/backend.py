@@ -18,12 +18,14 @@ import torch
 from opmill_runtime_cache.errors import PlanInputError, RuntimeCacheError
 from opmill_runtime_cache.executor.native import bind
 from opmill_runtime_cache.plan.codec import decode, encode
-from opmill_runtime_cache.plan.model import KernelRef, Plan
+from opmill_runtime_cache.plan.model import Call, KernelRef, Launch, Plan
 from opmill_runtime_cache.plan.text import render
 from opmill_runtime_cache.store import Store, default_store
 
 from .capture.functionalize import functionalize
 from .capture.graph import AtenGraph
+from .capture.joint import capture_joint, needs_gradients
+from .capture.partition import partition
 from .errors import GraphError, GraphWarning, KernelBuildError
 from .generator.protocol import GROUP, GeneratorOptions, KernelGenerator
 from .loops.ir import LoopKernel
@@ -35,6 +37,7 @@ from .planning.key import graph_key
 from .planning.operators import lower_to_operators
 from .schedule.memory import plan_memory
 from .schedule.steps import ExternStep, Schedule, schedule
+from .training import Layout, TrainingGraph, held_names, layout_of
 
 _ARTIFACT = "graph-plan"
 
@@ -80,10 +83,14 @@ class CompiledGraph:
 
 
 class _Entry(msgspec.Struct, array_like=True):
-    """What the store keeps of a compiled graph: the plan, and where in the module its held tensors are."""
+    """What the store keeps of a compiled graph: the plan, and where in the module its held tensors are; of one with gradients also the
+    plan of its backward, the tensors that autograd is told of, and how the two are joined."""
 
     plan: bytes
     held: tuple[str, ...]
+    backward: bytes = b""
+    known: tuple[str, ...] = ()
+    layout: Layout | None = None
 
 
 def compile_graph(
@@ -105,6 +112,8 @@ def compile_graph(
         key = graph_key(gm, example_inputs, options, generators) if options.cache else None
     if key is not None and (known := _from_store(gm, store, key, report)) is not None:
         return known
+    if needs_gradients(gm, example_inputs):
+        return _compile_training(gm, example_inputs, key, options, store, generators, report)
     with report.step("functionalize"):
         graph = functionalize(gm, example_inputs)
         _show("functionalize", graph, options)
@@ -114,6 +123,33 @@ def compile_graph(
     with report.step("bind"):
         executable = bind(plan, graph.held_tensors, store)
     return CompiledGraph(executable, plan, _counted(report, plan), gm)
+
+
+def _compile_training(
+    gm: torch.fx.GraphModule,
+    example_inputs: Sequence[Any],
+    key: str | None,
+    options: GraphOptions,
+    store: Store,
+    generators: Sequence[KernelGenerator],
+    report: Report,
+) -> CompiledGraph:
+    with report.step("functionalize"):
+        joint = capture_joint(gm, example_inputs)
+        halves = partition(joint)
+        for graph in (halves.forward, halves.backward):
+            _show("functionalize", graph, options)
+    forward, backward = (_compile(graph, options, store, generators, report) for graph in (halves.forward, halves.backward))
+    names, tensors = held_names(joint, halves.forward, halves.backward)
+    layout = layout_of(joint, halves, names)
+    if key is not None:
+        used, held = _held_paths(gm, halves.forward.held_tensors), _held_paths(gm, tensors)
+        if used is not None and held is not None:
+            entry = _Entry(encode(forward), used, encode(backward), held, layout)
+            store.put(_ARTIFACT, key, msgspec.msgpack.encode(entry))
+    with report.step("bind"):
+        run = TrainingGraph(layout, bind(forward, halves.forward.held_tensors, store), bind(backward, [], store), tensors)
+    return CompiledGraph(run, forward, _counted(report, forward, backward), gm)
 
 
 def _compile(graph: AtenGraph, options: GraphOptions, store: Store, generators: Sequence[KernelGenerator], report: Report) -> Plan:
@@ -190,10 +226,11 @@ def _show(step: str, ir: object, options: GraphOptions) -> None:
         print(f"# after {step}\n{ir}\n", file=sys.stderr)
 
 
-def _counted(report: Report, plan: Plan) -> Report:
-    report.kernels, report.arena_bytes, report.plan = len(plan.kernels), plan.arena, plan
-    report.launches = sum(type(s).__name__ == "Launch" for s in plan.steps)
-    report.calls = sum(type(s).__name__ == "Call" for s in plan.steps)
+def _counted(report: Report, *plans: Plan) -> Report:
+    report.plan, report.arena_bytes = plans[0], plans[0].arena
+    report.kernels = sum(len(plan.kernels) for plan in plans)
+    report.launches = sum(type(s) is Launch for plan in plans for s in plan.steps)
+    report.calls = sum(type(s) is Call for plan in plans for s in plan.steps)
     return report
 
 
@@ -207,14 +244,14 @@ def _attribute(gm: torch.fx.GraphModule, path: str) -> torch.Tensor:
     return value
 
 
-def _held_paths(gm: torch.fx.GraphModule, graph: AtenGraph) -> tuple[str, ...] | None:
+def _held_paths(gm: torch.fx.GraphModule, tensors: Sequence[torch.Tensor]) -> tuple[str, ...] | None:
     paths = {id(_attribute(gm, str(n.target))): str(n.target) for n in gm.graph.nodes if n.op == "get_attr"}
-    found = [paths.get(id(t)) for t in graph.held_tensors]
+    found = [paths.get(id(t)) for t in tensors]
     return None if None in found else tuple(found)  # type: ignore[arg-type]
 
 
 def _to_store(gm: torch.fx.GraphModule, graph: AtenGraph, plan: Plan, store: Store, key: str) -> None:
-    held = _held_paths(gm, graph)
+    held = _held_paths(gm, graph.held_tensors)
     if held is not None:
         store.put(_ARTIFACT, key, msgspec.msgpack.encode(_Entry(encode(plan), held)))
 
@@ -229,12 +266,17 @@ def _from_store(gm: torch.fx.GraphModule, store: Store, key: str, report: Report
             entry = msgspec.msgpack.decode(data, type=_Entry)
             plan = decode(entry.plan)
             held = [_attribute(gm, path) for path in entry.held]
-            executable = bind(plan, held, store)
+            executable: Callable[..., Any] = bind(plan, held, store)
+            plans = [plan]
+            if entry.layout is not None:
+                plans.append(decode(entry.backward))
+                known = [_attribute(gm, path) for path in entry.known]
+                executable = TrainingGraph(entry.layout, executable, bind(plans[1], [], store), known)
         except (RuntimeCacheError, msgspec.MsgspecError, AttributeError):
             store.remove(_ARTIFACT, key)
             return None
     report.cached = True
-    return CompiledGraph(executable, plan, _counted(report, plan), gm)
+    return CompiledGraph(executable, plan, _counted(report, *plans), gm)
 
 
 __all__ = ["CompiledGraph", "GraphError", "GraphOptions", "Report", "compile_graph", "installed_generators"]

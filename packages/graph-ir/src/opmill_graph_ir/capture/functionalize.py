@@ -26,14 +26,15 @@ def functionalize(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> At
     grad = torch.is_grad_enabled()
     try:
         with recorder:
-            result = _interpret(gm, example_inputs, recorder)
-            graph = _finish(recorder, result, example_inputs)
+            result = interpret(gm, example_inputs, recorder)
+            graph = finish(recorder, result, example_inputs)
     finally:
         torch.set_grad_enabled(grad)
     return clean(graph)
 
 
-def _interpret(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], recorder: Recorder) -> Any:
+def interpret(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], recorder: Recorder) -> Any:
+    """What ``gm`` returns for fakes of its inputs; the recorder, which must be entered, writes down what ran."""
     env: dict[torch.fx.Node, Any] = {}
     inputs = iter(example_inputs)
     look_up = env.__getitem__
@@ -52,12 +53,18 @@ def _interpret(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], recorder
                 value = getattr(value, part)
             env[node] = recorder.from_tensor(value) if isinstance(value, torch.Tensor) else value
         elif node.op == "call_module":
-            env[node] = gm.get_submodule(node.target)(*args, **kwargs)
+            env[node] = _call_module(gm.get_submodule(node.target), args, kwargs, recorder)
         elif node.op == "call_method":
             env[node] = getattr(args[0], node.target)(*args[1:], **kwargs)
         else:
             env[node] = node.target(*args, **kwargs)
     raise GraphError("GI006", "a graph without an output")
+
+
+def _call_module(module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], recorder: Recorder) -> Any:
+    """The module on fakes of its own tensors, so that autograd sees the fakes too."""
+    tensors = {n: recorder.from_tensor(t) for n, t in (*module.named_parameters(), *module.named_buffers())}
+    return torch.func.functional_call(module, tensors, args, kwargs)
 
 
 def _origin(node: torch.fx.Node) -> str:
@@ -70,7 +77,8 @@ def _origin(node: torch.fx.Node) -> str:
     return node.name
 
 
-def _finish(recorder: Recorder, result: Any, example_inputs: Sequence[Any]) -> AtenGraph:
+def finish(recorder: Recorder, result: Any, example_inputs: Sequence[Any]) -> AtenGraph:
+    """The recorded graph with its outputs and mutations said."""
     graph = recorder.state.graph
     items = result if isinstance(result, (list, tuple)) else (result,)
     bases = {id(t.base): t.base for _, t in recorder.state.tracks.values()}
@@ -78,12 +86,12 @@ def _finish(recorder: Recorder, result: Any, example_inputs: Sequence[Any]) -> A
         if base.outside is not None and base.version:
             graph.mutations[base.outside] = base.value
     if graph.mutations:
-        _refuse_shared(graph, example_inputs)
+        refuse_shared(graph, example_inputs)
     graph.outputs = [_output(recorder, item) for item in items]
     return graph
 
 
-def _refuse_shared(graph: AtenGraph, example_inputs: Sequence[Any]) -> None:
+def refuse_shared(graph: AtenGraph, example_inputs: Sequence[Any]) -> None:
     tensors = [t for t in (*example_inputs, *graph.held_tensors) if isinstance(t, torch.Tensor)]
     with torch._C._DisableTorchDispatch():
         storages = [t.untyped_storage()._cdata for t in tensors]

@@ -71,8 +71,9 @@ class _State:
 class Recorder(FakeContext):
     """A fake context that writes down what it runs. ``names`` gives held tensors readable names, by ``id``."""
 
-    def __init__(self, names: Mapping[int, str] | None = None) -> None:
+    def __init__(self, names: Mapping[int, str] | None = None, *, differentiate: bool = False) -> None:
         super().__init__()
+        self.differentiate = differentiate
         self.state = _State()
         self.names = names or {}
 
@@ -80,10 +81,23 @@ class Recorder(FakeContext):
 
     def add_input(self, tensor: torch.Tensor) -> FakeTensor:
         """The next graph input."""
-        fake = super().from_tensor(tensor)
+        return self.add_fake_input(super().from_tensor(tensor))
+
+    def add_fake_input(self, fake: FakeTensor) -> FakeTensor:
+        """The next graph input, of which there is no real tensor yet."""
         name = f"x{len(self.state.graph.inputs)}"
         self.state.graph.inputs.append(name)
         return self._own(fake, name, outside=True)
+
+    def outside(self) -> dict[str, FakeTensor]:
+        """Fakes of the graph's inputs and held tensors, by name."""
+        return {t.base.outside: fake for fake, t in self.state.tracks.values() if t.base.outside is not None and t.base.root is fake}
+
+    def _convert(self, tensor: torch.Tensor) -> FakeTensor:
+        if self.differentiate and tensor.requires_grad and not tensor.is_leaf:
+            with torch._C._DisableTorchDispatch():
+                tensor = tensor.detach().requires_grad_()  # a leaf of this graph, whatever made it
+        return super()._convert(tensor)
 
     def from_tensor(self, tensor: torch.Tensor) -> FakeTensor:
         """A tensor that the graph holds: parameters, buffers, tensors in closures."""
@@ -92,7 +106,7 @@ class Recorder(FakeContext):
         known = self.state.held.get(id(tensor))
         if known is not None:
             return known
-        if tensor.requires_grad and torch.is_grad_enabled():
+        if tensor.requires_grad and torch.is_grad_enabled() and not self.differentiate:
             raise GraphError("GI001", "gradients are needed", why="a tensor the graph holds requires grad", hint="run under torch.no_grad()")
         graph = self.state.graph
         fake = super()._convert(tensor)

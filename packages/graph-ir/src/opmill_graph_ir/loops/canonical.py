@@ -1,6 +1,6 @@
 """Canonical names: kernels that do the same are equal by value, and so are built once.
 
-Names follow from the order of first use: axes ``i0 i1`` and ``j0 j1`` (inner), lets and reductions ``v0``, buffers ``b0``, kept from
+Names follow from the order of first use: axes ``i0 i1`` and ``j0 j1`` (inner; in a nest one name has one extent), lets and reductions ``v0``, buffers ``b0``, kept from
 everything that does not change what is computed (origins, the names of the program).
 """
 
@@ -40,17 +40,24 @@ class _Names:
         self.read: set[str] = set()
         self.stored: set[str] = set()
         self.loaded_first: set[str] = set()
+        self.extents: dict[str, Index] = {}
 
     def buffer(self, name: str) -> str:
         return self.buffers.setdefault(name, f"b{len(self.buffers)}")
 
     def axes(self, axes: Sequence[Axis], prefix: str) -> tuple[Axis, ...]:
+        """Axes by position; a name that an earlier phase of the nest gave to another extent is passed over."""
         self.memo = {}
-        out = []
-        for k, axis in enumerate(axes):
-            out.append(Axis(f"{prefix}{k}", self.at(axis.extent)))
-        for k, axis in enumerate(axes):
-            self.index[axis.name] = index(f"{prefix}{k}")
+        out: list[Axis] = []
+        number = 0
+        for axis in axes:
+            extent = self.at(axis.extent)
+            while self.extents.setdefault(f"{prefix}{number}", extent) != extent:
+                number += 1
+            out.append(Axis(f"{prefix}{number}", extent))
+            number += 1
+        for axis, new in zip(axes, out, strict=True):
+            self.index[axis.name] = index(new.name)
         return tuple(out)
 
     def value(self, name: str) -> str:
@@ -101,6 +108,7 @@ def canonical(nests: Sequence[Nest], use: Callable[[str], BufferUse]) -> Canonic
 
 
 def _nest(nest: Nest, names: _Names) -> Nest:
+    names.extents = {}
     axes = names.axes(nest.axes, "i")
     phases = tuple(_phase(p, names) for p in nest.phases)
     return Nest(axes, phases, _summary(phases))

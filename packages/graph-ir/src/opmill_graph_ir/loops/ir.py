@@ -9,7 +9,8 @@ accumulate reductions over them, and store. What follows from that:
 - a column sum is a phase whose inner axis has the larger stride; the generator may exchange loops, since nothing but the
   reduction itself orders them.
 
-Names: axes, lets, reduction results and size symbols share one namespace in a kernel. An integer let may be used as a symbol
+Names: axes, lets, reduction results and size symbols share one namespace in a kernel; phases of a nest may use one name for axes of
+their own only where these have one extent. An integer let may be used as a symbol
 inside an ``Index`` (that is how gathers are written). Element types are torch's names (``"float32"``, ``"bool"``).
 Everything here is immutable, compares by value and hashes.
 """

@@ -68,6 +68,10 @@ def _axes(axes: tuple[Axis, ...], scope: _Scope) -> Iterator[str]:
 
 def _nest(nest: Nest, scope: _Scope) -> Iterator[str]:
     yield from _axes(nest.axes, scope)
+    extents: dict[str, Index] = {}
+    for axis in (axis for phase in nest.phases for axis in phase.axes):
+        if extents.setdefault(axis.name, axis.extent) != axis.extent:
+            yield f"axis {axis.name} has two extents in one nest"
     for phase in nest.phases:
         inner = scope.inner()
         yield from _phase(phase, inner)

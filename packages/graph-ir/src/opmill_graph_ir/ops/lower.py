@@ -10,7 +10,6 @@ from opmill_runtime_cache.plan.model import ComplexArg, Literal, Named
 
 from ..capture.graph import AtenGraph, Meta, Node, OutputTensor, Value
 from ..content import content_of
-from ..errors import GraphError
 from ..loops.index import index
 from ..loops.ir import Expr
 from ..lowered import Extern, Lowered, Pointwise, TensorOutput
@@ -19,9 +18,6 @@ from .exprs import SUPPORTED, cast
 from .rows import all_rows
 
 _OUT = {f"aten::{n}": f"aten::{n}.out" for n in "mm addmm bmm baddbmm".split()}
-_UNTRUSTED = ("aten::linalg", "aten::_linalg", "aten::_embedding_bag", "aten::_fft", "aten::geqrf", "aten::ormqr")
-"""Operators whose meta kernels promise strides that the CPU does not keep."""
-
 
 def lower(graph: AtenGraph) -> Lowered:
     """The loops of ``graph``. Operators without a row become ``Extern``s."""
@@ -77,8 +73,6 @@ def _views(ctx: Context, arg: Any) -> Any:
 
 
 def _extern(ctx: Context, node: Node) -> None:
-    if node.func.name().startswith(_UNTRUSTED):
-        raise GraphError("GI007", f"{node.func.name()}: the layout of its result is not known beforehand", where=node.origin)
     results = tuple(r if r in ctx.used else None for r in node.results)
     args = tuple(_plan_arg(ctx, a) for a in node.args)
     kwargs = {k: _plan_arg(ctx, v) for k, v in node.kwargs.items()}

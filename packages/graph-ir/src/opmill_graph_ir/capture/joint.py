@@ -1,0 +1,117 @@
+"""Forward and backward of a torch-level FX graph in one aten graph: autograd itself runs on the fakes while they are recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from opmill_fake_tensors import FakeTensor
+
+from ..errors import GraphError
+from .clean import clean
+from .functionalize import finish, interpret
+from .graph import AtenGraph, Meta, Output, Value
+from .record import Recorder, meta_of
+
+aten = torch.ops.aten
+
+
+@dataclass
+class Joint:
+    """``graph.inputs`` are the call's inputs, then one tangent for each differentiable output; ``graph.outputs`` are the forward's
+    outputs, then one gradient (None: there is none) for each of ``targets``, the inputs and held values that require grad.
+
+    ``differentiable`` holds positions of outputs. The same tensor returned twice has one tangent, at its first position; ``repeated``
+    pairs each later position with the first."""
+
+    graph: AtenGraph
+    inputs: int
+    outputs: int
+    differentiable: tuple[int, ...]
+    repeated: tuple[tuple[int, int], ...]
+    tangents: tuple[Meta, ...]
+    targets: tuple[str, ...]
+
+
+def needs_gradients(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> bool:
+    """Whether eager would record a backward for this graph."""
+    tensors = (*example_inputs, *gm.parameters(), *gm.buffers())
+    return torch.is_grad_enabled() and any(isinstance(t, torch.Tensor) and t.requires_grad for t in tensors)
+
+
+def capture_joint(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Joint:
+    """The joint graph of ``gm`` for inputs like these.
+
+    Raises ``GraphError`` GI001 where a custom autograd node would not mean the same as eager's: outputs that share memory with an input
+    or with one another, and writes to inputs that require grad; and what :func:`functionalize` raises."""
+    names = {id(t): n for n, t in (*gm.named_parameters(remove_duplicate=False), *gm.named_buffers(remove_duplicate=False))}
+    recorder = Recorder(names, differentiate=True)
+    with recorder, torch.enable_grad():
+        result = interpret(gm, example_inputs, recorder)
+        items = list(result) if isinstance(result, (list, tuple)) else [result]
+        _refuse_aliases(recorder, items)
+        first, repeated = _first_positions(items)
+        differentiable = list(first.values())
+        recorder.state.origin = "backward"
+        tangents = [_tangent(recorder, items[k]) for k in differentiable]
+        sources = {name: fake for name, fake in recorder.outside().items() if fake.requires_grad}
+        gradients: Sequence[Any] = [None] * len(sources)
+        if differentiable and sources:
+            outputs = [items[k] for k in differentiable]
+            gradients = torch.autograd.grad(outputs, list(sources.values()), tangents, allow_unused=True)
+        count = len(recorder.state.graph.inputs) - len(tangents)
+        graph = finish(recorder, [*items, *gradients], example_inputs)
+    _layout_gradients(graph, len(items))
+    clean(graph)
+    return Joint(graph, count, len(items), tuple(differentiable), tuple(repeated), tuple(meta_of(t) for t in tangents), tuple(sources))
+
+
+def _first_positions(items: Sequence[Any]) -> tuple[dict[int, int], list[tuple[int, int]]]:
+    first: dict[int, int] = {}
+    repeated = []
+    for position, item in enumerate(items):
+        if isinstance(item, FakeTensor) and item.requires_grad and first.setdefault(id(item), position) != position:
+            repeated.append((position, first[id(item)]))
+    return first, repeated
+
+
+def _tangent(recorder: Recorder, output: FakeTensor) -> FakeTensor:
+    with torch._C._DisableTorchDispatch():
+        like = torch.empty_strided(output.shape, output.stride(), dtype=output.dtype, device="meta")
+    return recorder.add_fake_input(recorder.from_meta(like, output.device))
+
+
+def _refuse_aliases(recorder: Recorder, items: Sequence[Any]) -> None:
+    for fake in recorder.outside().values():
+        if fake.requires_grad and recorder.track(fake).base.version:
+            raise GraphError("GI001", "an input that requires grad is written in place", hint="clone it first")
+    owners: dict[int, int] = {}
+    for item in items:
+        if not (isinstance(item, FakeTensor) and item.requires_grad):
+            continue
+        base = recorder.track(item).base
+        if base.outside is not None:
+            raise GraphError("GI001", "an output that requires grad is an input or a view of one", hint="return it outside the compiled code")
+        if owners.setdefault(id(base), id(item)) != id(item):
+            raise GraphError("GI001", "two outputs that require grad share memory", hint="clone one of them")
+
+
+def _layout_gradients(graph: AtenGraph, first: int) -> None:
+    """A gradient that is a bare input of the graph (a tangent, say) becomes a tensor of its own: eager's are, too."""
+    outside = {*graph.inputs, *graph.held}
+    taken: set[str] = set()
+    for k in range(first, len(graph.outputs)):
+        out: Output = graph.outputs[k]
+        name = getattr(out, "value", None)
+        if name is None or (name not in outside and name not in taken):
+            taken.add(name or "")
+            continue
+        fresh = f"{name}_copy{k}"
+        graph.metas[fresh] = graph.metas[name]
+        node = type(graph.nodes[0]) if graph.nodes else None
+        if node is None:
+            raise GraphError("GI001", "a gradient is one of the inputs")
+        graph.nodes.append(node(aten.clone.default, (Value(name),), {}, (fresh,), "backward"))
+        graph.outputs[k] = type(out)(fresh, out.sizes, out.strides, out.offset)  # type: ignore[union-attr,call-arg]

@@ -1,0 +1,145 @@
+"""Splits a joint graph into a forward and a backward graph, and decides what the forward saves for the backward.
+
+What depends on a tangent is backward. What the forward's outputs need is forward. Of the forward's values that the backward reads, views
+and cheap pointwise values whose operands are at hand anyway are computed again (they fuse into their readers); the others are saved.
+Autograd's formulas read what eager would have saved, so the memory held between the two is at most eager's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import torch
+from opmill_fake_tensors.operator import describe
+
+from .graph import AtenGraph, Node, Output, OutputTensor, values_in
+from .joint import Joint
+
+_CHEAP = frozenset(
+    f"aten::{name}"
+    for name in (
+        "add sub mul div neg abs relu clamp clamp_min clamp_max eq ne lt le gt ge logical_and logical_or logical_not bitwise_not where "
+        "masked_fill sign reciprocal rsqrt sqrt square sigmoid tanh silu gelu hardswish hardsigmoid hardtanh leaky_relu exp pow "
+        "_to_copy clone full zeros ones full_like zeros_like ones_like scalar_tensor arange"
+    ).split()
+)
+
+
+@dataclass
+class Halves:
+    """``forward.outputs`` are the user's outputs, then the saved values that are none of them. ``backward.inputs`` are the tangents, then
+    ``saved`` by name: inputs and held values of the forward, and values that it computed."""
+
+    forward: AtenGraph
+    backward: AtenGraph
+    saved: tuple[str, ...]
+
+
+def partition(joint: Joint) -> Halves:
+    """The two graphs of a joint one."""
+    graph = joint.graph
+    makers = {r: n for n in graph.nodes for r in n.results if r}
+    tangents = graph.inputs[joint.inputs :]
+    late = _depending(graph, tangents)
+    outputs, gradients = graph.outputs[: joint.outputs], graph.outputs[joint.outputs :]
+    roots = [*_values(outputs), *graph.mutations.values()]
+    roots += [r for n in graph.nodes if id(n) not in late and _random(n) for r in n.results if r]
+    forward = _closure(makers, roots)
+    backward, saved = _backward(graph, makers, forward, list(_values(gradients)), set(tangents))
+    known = {o.value: None for o in outputs if isinstance(o, OutputTensor) and o.sizes is None}
+    outside = {*graph.inputs, *graph.held, *graph.constants}
+    extra = [OutputTensor(name) for name in saved if name not in known and name not in outside]
+    first = _graph(graph, [n for n in graph.nodes if id(n) in forward], graph.inputs[: joint.inputs], [*outputs, *extra], graph.held)
+    first.mutations = dict(graph.mutations)
+    second = _graph(graph, [n for n in graph.nodes if id(n) in backward], [*tangents, *saved], list(gradients), [])
+    return Halves(first, second, tuple(saved))
+
+
+def _values(outputs: Iterable[Output]) -> Iterable[str]:
+    return (o.value for o in outputs if isinstance(o, OutputTensor))
+
+
+def _random(node: Node) -> bool:
+    return torch.Tag.nondeterministic_seeded in node.func.tags
+
+
+def _depending(graph: AtenGraph, names: Iterable[str]) -> set[int]:
+    """Nodes that need any of these values, by id."""
+    reached, found = set(names), set()
+    for node in graph.nodes:
+        if any(v.name in reached for v in values_in((node.args, node.kwargs))):
+            found.add(id(node))
+            reached.update(r for r in node.results if r)
+    return found
+
+
+def _closure(makers: dict[str, Node], roots: Iterable[str]) -> set[int]:
+    found: set[int] = set()
+    stack = list(roots)
+    while stack:
+        node = makers.get(stack.pop())
+        if node is not None and id(node) not in found:
+            found.add(id(node))
+            stack += [v.name for v in values_in((node.args, node.kwargs))]
+    return found
+
+
+def _backward(
+    graph: AtenGraph, makers: dict[str, Node], forward: set[int], roots: list[str], tangents: set[str]
+) -> tuple[set[int], list[str]]:
+    """The backward's nodes by id, and the forward values that it takes."""
+    nodes: set[int] = set()
+    needed: dict[str, None] = {}
+    outside = {*graph.inputs, *graph.held} - tangents
+
+    def visit(names: list[str]) -> None:
+        while names:
+            name = names.pop()
+            node = makers.get(name)
+            if name in outside or (node is not None and id(node) in forward and not _is_view(node)):
+                needed.setdefault(name)
+            elif node is not None and id(node) not in nodes:
+                nodes.add(id(node))
+                names += [v.name for v in values_in((node.args, node.kwargs))]
+
+    visit(list(roots))
+    written = set(graph.mutations)  # their contents change when the forward ends
+    for node in graph.nodes:  # in order, so that operands are decided before what is made of them
+        name = node.results[0] if len(node.results) == 1 else None
+        if name not in needed or id(node) not in forward or node.func._schema.name not in _CHEAP:
+            continue
+        operands = {v.name for v in values_in((node.args, node.kwargs))}
+        if not operands & written and all(o in needed or o in graph.constants for o in _through_views(makers, operands)):
+            del needed[name]
+            visit([*operands])
+            nodes.add(id(node))
+    return nodes, list(needed)
+
+
+def _through_views(makers: dict[str, Node], names: Iterable[str]) -> Iterable[str]:
+    for name in names:
+        while name in makers and _is_view(makers[name]):
+            name = values_in(makers[name].args)[0].name
+        yield name
+
+
+def _is_view(node: Node) -> bool:
+    op = describe(node.func)
+    return op.aliases and not op.writes
+
+
+def _graph(joint: AtenGraph, nodes: list[Node], inputs: list[str], outputs: list[Output], held: list[str]) -> AtenGraph:
+    """A graph of some of the joint graph's nodes; held values and constants that it does not read are dropped."""
+    read = {v.name for n in nodes for v in values_in((n.args, n.kwargs))} | set(_values(outputs)) | set(joint.mutations if held else ())
+    pairs = [(h, t) for h, t in zip(joint.held, joint.held_tensors, strict=True) if h in held and h in read]
+    return AtenGraph(
+        inputs,
+        [h for h, _ in pairs],
+        [t for _, t in pairs],
+        {n: t for n, t in joint.constants.items() if n in read},
+        nodes,
+        joint.metas,
+        {},
+        outputs,
+    )
