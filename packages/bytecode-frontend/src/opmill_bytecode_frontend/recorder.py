@@ -7,6 +7,7 @@ import re
 from typing import Any
 
 import torch
+from torch._C._functorch import is_functorch_wrapped_tensor
 
 from opmill_fake_tensors import FakeContext, FakeTensor
 from opmill_fake_tensors.errors import FakeTensorError
@@ -25,6 +26,17 @@ PLAIN = (
 )  # fmt: skip
 
 
+#: Python types that stand for dtypes; their text is no expression.
+DTYPE_OF_TYPE: dict[Any, torch.dtype] = {int: torch.int64, float: torch.float64, bool: torch.bool, complex: torch.complex128}
+
+
+def graph_constant(value: Any) -> Any:
+    """As it may stand in the text of a graph: numbers of numpy as Python's own."""
+    if isinstance(value, (float, complex)) and type(value).__module__ == "numpy":
+        return value.item()  # type: ignore[union-attr]
+    return value
+
+
 class NotGraphable(Exception):
     """A value cannot be an argument of a graph node."""
 
@@ -41,6 +53,8 @@ class Recorder:
         self.by_fake: dict[int, TensorValue] = {}
         self.anchor: torch.fx.Node | None = None
         self.operations = 0
+        self.index_by_tensors = 0
+        """Above 0, subscripts by scalar tensors index instead of becoming numbers (as a torch function mode asks)."""
         self.inference: bool | None = None
         """What captured code made of inference mode; None: nothing."""
 
@@ -88,7 +102,7 @@ class Recorder:
             return value.fake if fakes else self.node_of(value)
         if kind is ConstantValue:
             if isinstance(value.value, PLAIN) or callable(value.value):
-                return value.value
+                return graph_constant(value.value)
             raise NotGraphable(value.describe())
         if kind is Lazy:
             return self.lower(self.vm.wrap(value.obj, value.source), fakes)
@@ -105,6 +119,10 @@ class Recorder:
             plain = value.constant()
         except NotConstant:
             raise NotGraphable(value.describe()) from None
+        if isinstance(plain, type) and plain in DTYPE_OF_TYPE:
+            return DTYPE_OF_TYPE[plain]
+        if type(plain).__module__ == "numpy" and hasattr(plain, "item") and getattr(plain, "ndim", 1) == 0:
+            return plain.item()
         if isinstance(plain, PLAIN) or (callable(plain) and not isinstance(plain, torch.nn.Module)) or isinstance(plain, torch._C._SDPBackend):
             return plain
         raise NotGraphable(value.describe())
@@ -166,7 +184,7 @@ class Recorder:
             known = self.by_fake.get(id(result))
             if known is not None and known.fake is result:
                 return known
-            if type(result) is not FakeTensor and not isinstance(result, FakeTensor):
+            if not isinstance(result, FakeTensor) and not is_functorch_wrapped_tensor(result):
                 raise Unsupported("FE035", f"{node.target} gave a real tensor", "it escaped the fake tensors")
             value = TensorValue(result, node)
             node.meta["val"] = result

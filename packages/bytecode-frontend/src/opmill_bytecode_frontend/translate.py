@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Callable, Iterator
 
 import torch
+from torch._C import _functorch
 
 from opmill_guards.guard import AllDistinct, GlobalState, ModuleTree, TypeIs
 from opmill_guards.source import Local, Pinned
@@ -47,9 +48,12 @@ def thread_state() -> Iterator[None]:
     before = switches()
     nesting = autocast_nesting()
     rng = torch.random.get_rng_state()
+    depth = _functorch.get_dynamic_layer_stack_depth()
     try:
         yield
     finally:
+        if _functorch.get_dynamic_layer_stack_depth() > depth:
+            _functorch.pop_dynamic_layer_stack_and_undo_to_depth(depth)
         for function, *args in switched(switches(), before):
             function(*args)
         for _ in range(autocast_nesting() - nesting):

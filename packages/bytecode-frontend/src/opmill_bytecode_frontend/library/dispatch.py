@@ -161,6 +161,8 @@ def intercepted(vm: Any, fn: Any, args: list[Value], kwargs: dict[str, Value]) -
         return fold_library(vm, fn, args, kwargs)
     if module in GRAPH_MODULES and (any(map(has_tensor, args)) or any(map(has_tensor, kwargs.values()))):
         if fn.__name__ in ("split", "__len__", "__iter__", "__contains__", "__format__", "__repr__") and isinstance(args[0], TensorValue):
+            if "split_size_or_sections" in kwargs:
+                kwargs = {"split_size" if k == "split_size_or_sections" else k: v for k, v in kwargs.items()}
             return args[0].method(vm, fn.__name__, list(args[1:]), kwargs)
         if vm.recorder.is_operand(TupleValue([*args, *kwargs.values()])):
             return vm.recorder.call_function(vm, fn, args, kwargs)

@@ -149,6 +149,9 @@ class GeneratorValue(IteratorValue):
         return result
 
     def m_throw(self, vm: Machine, exc: Value, *rest: Value) -> Value:
+        if not issubclass(exc.python_type(), BaseException):  # the older form: a class, perhaps an instance, perhaps a traceback
+            given = rest[0] if rest and issubclass(rest[0].python_type(), BaseException) else None
+            exc = given if given is not None else vm.call(exc, [v for v in rest[:1] if v.python_type() is not type(None)], {})
         result = self.step(vm, thrown=exc)
         if result is STOP:
             vm.throw(StopIteration, self.returned)

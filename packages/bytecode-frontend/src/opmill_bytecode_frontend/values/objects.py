@@ -376,7 +376,7 @@ class ClassValue(Value):
             hook = find_in_mro(cls.__mro__, "__class_getitem__")[1]
             if hook is not MISSING:
                 try:
-                    return vm.fresh(cls[args[0].constant()])
+                    return vm.fresh(cls[vm.plain(args[0])])
                 except NotConstant:
                     vm.unsupported("FE043", f"subscript of class {cls.__qualname__}")
         if raw is MISSING:

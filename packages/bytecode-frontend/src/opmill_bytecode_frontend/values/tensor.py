@@ -12,7 +12,7 @@ from opmill_guards.source import Attr
 from .base import MISSING, Machine, NotConstant, Value
 from .constant import ConstantValue
 from .iterators import STOP, ItemsIterator
-from .sequence import TupleValue
+from .sequence import ListValue, TupleValue
 
 #: dunder -> (function recorded, operands swapped)
 OPERATORS: dict[str, tuple[Any, bool]] = {}
@@ -98,6 +98,8 @@ class TensorValue(Value):
     def method(self, vm: Machine, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
         if name in REFUSED:
             vm.unsupported("FE033", f"method {name} of a tensor", "it is not part of a graph of tensor operations")
+        if name == "__getitem__" and vm.recorder.index_by_tensors and (indices := tensor_indices(vm, self, args[0])) is not None:
+            return vm.recorder.call_function(vm, torch.ops.aten.index.Tensor, [self, ListValue(list(indices))], {})
         if name in OPERATORS and not kwargs:
             function, swapped = OPERATORS[name]
             return vm.recorder.call_function(vm, function, [*args, self] if swapped else [self, *args], {})
@@ -131,6 +133,20 @@ class TensorValue(Value):
         rows = self.method(vm, "unbind", [ConstantValue(0)], {})
         assert isinstance(rows, TupleValue)
         return ItemsIterator(lambda vm, i: rows.item(vm, i) if i < len(rows.items) else STOP)
+
+
+def tensor_indices(vm: Machine, owner: TensorValue, key: Value) -> list[Value] | None:
+    """The parts of a subscript as tensors; None when one is neither a tensor nor an integer."""
+    parts = key.values(vm) if isinstance(key, TupleValue) else [key]
+    out: list[Value] = []
+    for part in parts:
+        if isinstance(part, ConstantValue) and isinstance(part.value, int):
+            kind = {"dtype": ConstantValue(torch.int64), "device": ConstantValue(owner.fake.device)}
+            part = vm.recorder.call_function(vm, torch.tensor, [part], kind)
+        if not isinstance(part, TensorValue):
+            return None
+        out.append(part)
+    return out
 
 
 class TensorMethod(Value):
