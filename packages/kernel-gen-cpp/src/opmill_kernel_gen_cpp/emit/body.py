@@ -240,6 +240,10 @@ class Body:
             tail = f", {part[0]}" if part else ""
             self.block.add(f"{helper}(p_{store.buffer} + {self.index(store.index)}, {text}{tail});")
             return
+        if stride is not None and stride != 0 and store.mode == "set" and not part:
+            helper = memory.store_strided(self.needs, short, vectors.lanes)
+            self.block.add(f"{helper}(p_{store.buffer} + {self.index(store.index)}, {stride}, {text});")
+            return
         name = self.fresh()
         self.block.add(f"const {self.needs.vector(short, vectors.lanes)} {name} = {text};")
         assign = self._assign(f"p_{store.buffer}[{self.index(store.index, 'l')}]", f"{name}[l]", dtype, store.mode)

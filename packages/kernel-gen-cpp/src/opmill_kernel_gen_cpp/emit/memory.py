@@ -63,6 +63,13 @@ def strided_part(needs: Needs, short: str, lanes: int) -> str:
     )
 
 
+def store_strided(needs: Needs, short: str, lanes: int) -> str:
+    """Lanes to places ``s`` elements apart."""
+    v, c = needs.vector(short, lanes), C_OF_SHORT[short][0]
+    each = " ".join(f"p[{k} * s] = x[{k}];" for k in range(lanes))
+    return needs.add(f"store_strided_{v}", f"static inline void store_strided_{v}({c}* p, long s, {v} x) {{ {each} }}")
+
+
 def iota(needs: Needs, short: str, lanes: int) -> str:
     v = needs.vector(short, lanes)
     return needs.add(f"iota_{v}", f"static const {v} iota_{v} = {{{', '.join(map(str, range(lanes)))}}};")
