@@ -97,7 +97,7 @@ class Interpreter:
 
     def wrap(self, obj: Any, source: Any = None) -> Value:
         """The tracked value of a Python object; with a source, guards are recorded of what is found there."""
-        kind = type(obj)
+        kind: Any = type(obj)
         if kind in LITERALS and (source is None or type(source) is Pinned):
             return ConstantValue(obj, source)
         found = self.known.get(id(obj))
@@ -143,8 +143,8 @@ class Interpreter:
                 return value.cls(*items)
             return value.cls(items)
         if type(value) is DictValue:
-            items = {self.plain(k): self.plain(v) for k, v in zip(value.key_values(self), value.all_values(self))}
-            return collections.OrderedDict(items) if value.cls is collections.OrderedDict else items
+            pairs = {self.plain(k): self.plain(v) for k, v in zip(value.key_values(self), value.all_values(self))}
+            return collections.OrderedDict(pairs) if value.cls is collections.OrderedDict else pairs
         if type(value) is SetValue:
             return value.cls(self.plain(v) for v in value.items.values())
         return value.constant()

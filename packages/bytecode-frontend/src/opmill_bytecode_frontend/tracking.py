@@ -46,7 +46,7 @@ def tracks(*types_: type) -> Callable[[Wrapper], Wrapper]:
 
 
 @functools.lru_cache(maxsize=4096)
-def tracker(kind: type) -> Wrapper:
+def tracker(kind: Any) -> Wrapper:
     for cls in kind.__mro__:
         if cls in TRACKERS:
             return TRACKERS[cls]

@@ -101,10 +101,10 @@ def collect_guards(vm: Interpreter, entry_state: GlobalState | None) -> list[Any
     if entry_state is not None:
         guards.insert(0, entry_state)
     if vm.modules or vm.tree_guards:
-        tree = tuple((m.source, m.obj) for m in vm.modules.values())
+        tree: Any = tuple((m.source, m.obj) for m in vm.modules.values())
         guards.append(ModuleTree(tree, tuple(vm.tree_guards.values()), tuple(vm.tree_tensors)))
     guards += vm.tensor_guards
-    sources = tuple(v.source for v in vm.recorder.inputs)
+    sources: Any = tuple(v.source for v in vm.recorder.inputs)
     if len(sources) > 1:
         guards.append(AllDistinct(sources))
     return guards

@@ -21,9 +21,9 @@ def replay(r: Rebuilder, effects: Effects) -> None:
             if isinstance(value, kind):
                 emit(r, value, stores)
                 break
-    for namespace, name, value in effects.globals.values():
+    for namespace, name, new in effects.globals.values():
         where = r.constants.name(namespace)
-        stores.append(f"del {where}[{name!r}]" if value is None else f"{where}[{name!r}] = {r.expr(value)}")
+        stores.append(f"del {where}[{name!r}]" if new is None else f"{where}[{name!r}] = {r.expr(new)}")
     for function, args, kwargs in effects.calls:
         named = "".join(f", {k}={r.expr(v)}" for k, v in kwargs.items())
         stores.append(f"{r.constants.name(function)}({r.list(args)}{named})")

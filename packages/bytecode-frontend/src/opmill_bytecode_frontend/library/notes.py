@@ -72,7 +72,7 @@ def log(vm: Any, logger: Value, level: Value, msg: Value, args: Value, exc_info:
 
 @handles(functools.lru_cache)
 def lru_cache(vm: Any, *args: Value, **kwargs: Value) -> Value:
-    vm.unsupported("FE010", "functools.lru_cache in captured code", "its cache would be lost with the capture", "decorate the function outside")
+    return vm.unsupported("FE010", "functools.lru_cache in captured code", "its cache would be lost with the capture", "decorate the function outside")
 
 
 def call_cached(vm: Any, obj: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
@@ -88,7 +88,7 @@ def call_cached(vm: Any, obj: Any, args: list[Value], kwargs: dict[str, Value]) 
     except NotConstant:
         raise
     except Exception as exc:
-        vm.throw_real(exc)
+        return vm.throw_real(exc)
     return vm.wrap_cached(result)
 
 
