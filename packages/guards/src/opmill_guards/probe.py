@@ -13,7 +13,7 @@ from collections import deque
 from functools import cache
 from typing import Any
 
-_IMPL_BYTES = 192  # of a TensorImpl, which has 208 in every torch since 2.0
+_IMPL_BYTES = (176, 192)  # looked at of a TensorImpl, whose size differs among versions: more only where less did not suffice
 _INLINE_DIMS = 5
 _DEVICES = {"cpu": 0, "cuda": 1, "xpu": 12, "mps": 13, "meta": 14}
 _PLAIN_KEYS = (
@@ -60,15 +60,15 @@ def _cdata_offset(tensor: Any) -> int:
     return _only([8 * i for i, word in enumerate(words) if word == tensor._cdata])
 
 
-def _impl_words(tensor: Any) -> tuple[int, ...]:
-    return struct.unpack(f"{_IMPL_BYTES // 8}q", _bytes(tensor._cdata, _IMPL_BYTES))
+def _impl_words(tensor: Any, size: int) -> tuple[int, ...]:
+    return struct.unpack(f"{size // 8}q", _bytes(tensor._cdata, size))
 
 
-def _find_shape() -> dict[str, int]:
+def _find_shape(size: int) -> dict[str, int]:
     torch = _torch()
     base = torch.empty_strided((103, 107, 109), (13, 1511, 170003), device="meta")
     tensor = base.as_strided((101, 97, 89), (13, 1511, 170003), 7919)
-    words = _impl_words(tensor)
+    words = _impl_words(tensor, size)
     sizes = _only([i for i in range(1, len(words) - 7) if words[i : i + 3] == (101, 97, 89)])
     if words[sizes - 1] != 3 or words[sizes + _INLINE_DIMS : sizes + _INLINE_DIMS + 3] != (13, 1511, 170003):
         raise LookupError("sizes and strides are not side by side")
@@ -76,17 +76,17 @@ def _find_shape() -> dict[str, int]:
     return {"ndim": 8 * (sizes - 1), "sizes": 8 * sizes, "strides": 8 * (sizes + _INLINE_DIMS), "storage_offset": 8 * offset}
 
 
-def _find_scalars(dtypes: dict[Any, int]) -> dict[str, int]:
+def _find_scalars(dtypes: dict[Any, int], size: int) -> dict[str, int]:
     torch = _torch()
     samples = [torch.empty(2, dtype=dtype, device=device) for dtype in dtypes for device in ("cpu", "meta")]
-    images = [_bytes(sample._cdata, _IMPL_BYTES) for sample in samples]
+    images = [_bytes(sample._cdata, size) for sample in samples]
     keys = [torch._C._dispatch_keys(sample).raw_repr() for sample in samples]
     devices = [struct.pack("bb", _DEVICES[sample.device.type], -1) for sample in samples]
 
     def offset_of(expected: list[bytes], step: int) -> int:
-        size = len(expected[0])
-        places = range(8, _IMPL_BYTES - size, step)
-        return _only([at for at in places if all(image[at : at + size] == e for image, e in zip(images, expected))])
+        width = len(expected[0])
+        places = range(8, size - width + 1, step)
+        return _only([at for at in places if all(image[at : at + width] == e for image, e in zip(images, expected))])
 
     return {
         "keys": offset_of([struct.pack("Q", k) for k in keys], 8),
@@ -165,9 +165,13 @@ def _truth(tensor: Any) -> tuple[Any, ...]:
 
 
 def _find_layout() -> dict[str, int] | None:
+    return next((found for found in map(_find_layout_within, _IMPL_BYTES) if found is not None), None)
+
+
+def _find_layout_within(size: int) -> dict[str, int] | None:
     torch = _torch()
     try:
-        found = {"cdata": _cdata_offset(torch.empty(2)), **_find_shape(), **_find_scalars(_dtypes())}
+        found = {"cdata": _cdata_offset(torch.empty(2)), **_find_shape(size), **_find_scalars(_dtypes(), size)}
         keys, known = 0, torch._C.DispatchKey
         for name in _PLAIN_KEYS:
             keys |= torch._C.DispatchKeySet(getattr(known, name)).raw_repr() if hasattr(known, name) else 0
