@@ -20,9 +20,9 @@ from .inverse import INVERSES
 
 aten = torch.ops.aten
 _IGNORED = ("aten::detach_", "aten::requires_grad_", "aten::retain_grad", "aten::_version", "aten::sym_size", "aten::sym_stride")
-_METADATA = "aten::set_ aten::resize_ aten::resize_as_ aten::as_strided_ aten::swapaxes_".split()
+_METADATA = "aten::set_ aten::resize_ aten::resize_as_ aten::swapaxes_".split()
 _LIFTS = ("aten::lift_fresh", "aten::lift")
-_RESHAPING = "aten::t_ aten::transpose_ aten::squeeze_ aten::unsqueeze_".split()
+_RESHAPING = "aten::t_ aten::transpose_ aten::squeeze_ aten::unsqueeze_ aten::as_strided_".split()
 _FUNCTIONAL = {"aten::bernoulli_.float": aten.bernoulli.p, "aten::bernoulli_.Tensor": aten.bernoulli.Tensor}
 
 
