@@ -81,7 +81,11 @@ class TritonKernelGenerator:
         with ExitStack() as locks:
             for key in sorted(missing):
                 locks.enter_context(store.lock(ARTIFACT, key))
-            texts = {key: _text(kernel, self.budget) for key, kernel in missing.items() if (ref := _known(store, key)) is None or refs.update({key: ref})}
+            texts = {
+                key: _text(kernel, self.budget)
+                for key, kernel in missing.items()
+                if (ref := _known(store, key)) is None or refs.update({key: ref})
+            }
             units: dict[str, dict[str, Any]] = {}
             for text in texts.values():
                 for function in (f for forms in text.functions for f in forms):
@@ -160,8 +164,17 @@ def _assemble(kernel: LoopKernel, text: KernelText, arch: int, precise: bool, ma
                 facts = one.facts
                 compiled.append(
                     Form(
-                        places[unit], len(one.cubin), facts["entry"], facts["warps"], facts["shared"], 16 if aligned else 1,
-                        64 if function.wide else 32, fits, LIMIT if fits else 0, facts["scratch"], facts["profile"],
+                        places[unit],
+                        len(one.cubin),
+                        facts["entry"],
+                        facts["warps"],
+                        facts["shared"],
+                        16 if aligned else 1,
+                        64 if function.wide else 32,
+                        fits,
+                        LIMIT if fits else 0,
+                        facts["scratch"],
+                        facts["profile"],
                     )  # fmt: skip
                 )
         steps.append(Step(_size(forms[0].grid), _args(kernel, forms[0], offsets), tuple(compiled)))
@@ -195,8 +208,6 @@ def _scratch(text: KernelText) -> tuple[int | str, dict[str, int | str]]:
         k = numel.constant
         total = total + (-(-k // 256) * 256 if k is not None else numel + 256 + -1 * mod(numel, 256))
     return _size(total), offsets
-
-
 
 
 def _size(i: Index) -> int | str:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from opmill_graph_ir.loops.index import Index, floordiv, index
-from opmill_graph_ir.loops.ir import Axis, Buffer, Expr, Nest, Phase, Ref
+from opmill_graph_ir.loops.ir import Axis, Buffer, Expr, IndexValue, Let, Load, Nest, Phase, Ref, Store
 
 from . import walk
 from .emit import helpers, reductions
@@ -61,15 +62,21 @@ class NestWriter:
         values = walk.values_of(nest)
         self.body = Body(self.rank, self.lines, walk.written(nest), {}, names, values, self._streamed())
         self.row: tuple[Axis, ...] | None = None
+        self.overwritten: frozenset[Store] = frozenset()
 
     def write(self) -> Function:
         checked = any(p.checks for p in self.nest.phases)
         guarded = checked or walk.indirect(self.nest)
         if guarded:
-            self.lines.lines += ["    if tl.load(error_ptr) != 0:  # a check has failed: what it protects must not be touched", "        return"]
+            self.lines.lines += [
+                "    if tl.load(error_ptr) != 0:  # a check has failed: what it protects must not be touched",
+                "        return",
+            ]
         self._outer()
         for k, phase in enumerate(self.nest.phases):
             self._barrier(k)
+            whole = not self.tiling.looped and len({p.axes for p in self.nest.phases if p.axes}) == 1
+            self.overwritten = _overwritten(self.nest, k) if whole else frozenset()
             self._phase(phase)
         params = self._params(guarded, checked)
         constants = tuple((f"{n.upper()}BLOCK", size) for n, size in self.tiling.blocks)
@@ -203,37 +210,56 @@ class NestWriter:
     def _statements(self, phase: Phase, accumulators: list[reductions.Accumulator] | None, extent: str, every: Dims) -> None:
         """Lets, checks, reductions, stores; lets that no check needs come after the checks, which may protect what they read."""
         body = self.body
-        early = _needed(phase) if phase.checks else {let.name for let in phase.lets}
-        for let in phase.lets:
-            if let.name in early:
-                body.names[let.name] = body.value(let.value)
+        pending = {let.name: let for let in phase.lets}
         for check in phase.checks:
+            for let in _needed(check.condition, pending):
+                body.names[let.name] = body.value(let.value)
+                del pending[let.name]
             body.check(check.condition, self.check_number, every)
             self.check_number += 1
-        for let in phase.lets:
-            if let.name not in early:
-                body.names[let.name] = body.value(let.value)
+        for let in pending.values():
+            body.names[let.name] = body.value(let.value)
         if accumulators is None:
             for r in phase.reductions:
                 reductions.whole(body, r, "rindex", self.wide, extent)
         else:
             for acc in accumulators:
                 reductions.update(body, acc, "rindex")
-        body.stores(phase.stores, every)
+        body.stores(phase.stores, every, self.overwritten)
 
 
-def _needed(phase: Phase) -> set[str]:
-    """Lets that the conditions of checks need."""
+def _needed(condition: Expr, lets: Mapping[str, Let]) -> list[Let]:
+    """Of ``lets`` (in order), those that a condition needs."""
     found: set[str] = set()
-    stack: list[Expr] = [c.condition for c in phase.checks]
-    values = {let.name: let.value for let in phase.lets}
+    stack = [condition]
     while stack:
         for e in walk.inside(stack.pop()):
-            names = {e.name} if type(e) is Ref else e.index.symbols if hasattr(e, "index") else set()
-            for name in names & values.keys() - found:
+            names = {e.name} if type(e) is Ref else e.index.symbols if type(e) in (Load, IndexValue) else set()
+            for name in names & lets.keys() - found:
                 found.add(name)
-                stack.append(values[name])
-    return found
+                stack.append(lets[name].value)
+    return [let for name, let in lets.items() if name in found]
+
+
+def _overwritten(nest: Nest, number: int) -> frozenset[Store]:
+    """Stores of a phase that a later phase does again at the same places, where what reads in between can take the value."""
+    phase, found = nest.phases[number], set()
+    if not phase.axes or any(p.checks for p in nest.phases[number:]):
+        return frozenset()
+    values = walk.values_of(nest)
+    for s in phase.stores:
+        if s.index.symbols & values or sum(t.buffer == s.buffer for t in phase.stores) > 1:
+            continue
+        places = {e.index for p in nest.phases for e in walk.loads(p) if e.buffer == s.buffer}
+        again = any(
+            t.buffer == s.buffer and t.index == s.index for p in nest.phases[number + 1 :] if p.axes == phase.axes for t in p.stores
+        )
+        writes = [t for p in nest.phases for t in p.stores if t.buffer == s.buffer]
+        if again and places <= {s.index} and all(t.mode == "set" and t.index == s.index for t in writes):
+            users = [p for p in nest.phases[number + 1 :] if any(e.buffer == s.buffer for e in walk.loads(p))]
+            if all(p.axes == phase.axes for p in users) and not any(e.mask for p in users for e in walk.loads(p)):
+                found.add(s)
+    return frozenset(found)
 
 
 def _tiles(extent: Index, block: int) -> Index:

@@ -29,8 +29,7 @@ def split_nest(nest: Nest, symbols: Iterable[str], prefix: str, budget: Budget) 
     if chunks < 2:
         return [nest], []
     splitter = _Splitter(nest, prefix, chunks)
-    for k in range(len(splitter.phases)):
-        splitter.phase(k)
+    splitter.run()
     return splitter.nests, splitter.scratch
 
 
@@ -48,7 +47,9 @@ def _chunks(nest: Nest, symbols: tuple[str, ...], budget: Budget) -> int:
     length = product(phases[0].axes).constant
     if length is None:
         return _UNKNOWN_CHUNKS
-    return _whole_number(length, min(2 * budget.processors // tiling.programs, length // max(budget.chunk // tiling.block("x"), budget.steps)))
+    return _whole_number(
+        length, min(2 * budget.processors // tiling.programs, length // max(budget.chunk // tiling.block("x"), budget.steps))
+    )
 
 
 def _whole_number(length: int, wanted: int) -> int:
@@ -72,18 +73,22 @@ class _Splitter:
         self.chunks = chunks if n is None else -(-(self.length.constant or 0) // n)
         self.phases = nest.phases if self.exact else tuple(q for p in nest.phases for q in _two_passes(p, self.length))
 
-    def phase(self, number: int) -> None:
-        """Adds the nests of one phase."""
-        phase = self.phases[number]
-        later = self._later(number)
-        if not phase.axes:
-            names = [(let.name, let.value.dtype) for let in phase.lets]
-            self._add(self.nest.axes, [phase, self._save(names, later)], phase)
-            return
-        if phase.reductions:
-            self._reduce(phase, later)
-        if phase.stores:
-            self._add((*self.nest.axes, *phase.axes), [Phase((), phase.lets, (), (), phase.stores)], phase)
+    def run(self) -> None:
+        """Adds the nests of all phases. Phases without inner axes go along with the launch that ends the reduction before them."""
+        number = 0
+        while number < len(self.phases):
+            phase, end = self.phases[number], number + bool(self.phases[number].axes)
+            while end < len(self.phases) and not self.phases[end].axes:
+                end += 1
+            plain = [p for p in self.phases[number:end] if not p.axes]
+            combined = self._reduce(phase) if phase.reductions else []
+            if phase.axes and phase.stores:  # after the reduction, which may read what they overwrite
+                self._add((*self.nest.axes, *phase.axes), [Phase((), phase.lets, (), (), phase.stores)], replace(phase, reductions=()))
+            names = [(let.name, let.value.dtype) for p in plain for let in p.lets]
+            names += [result for r in phase.reductions for result in _results(r)]
+            if combined or plain:
+                self._add(self.nest.axes, [*combined, *plain, self._save(names, self._later(end - 1))], *plain)
+            number = end
 
     def _later(self, number: int) -> frozenset[str]:
         """Names that the phases after ``number`` mention."""
@@ -111,7 +116,8 @@ class _Splitter:
                 self.saved[name] = dtype
         return Phase(stores=tuple(stores))
 
-    def _reduce(self, phase: Phase, later: frozenset[str]) -> None:
+    def _reduce(self, phase: Phase) -> list[Phase]:
+        """Adds the nest that reduces chunks; gives the phases that combine them."""
         k, c, q = (Axis(f"{self.prefix}_{n}", index(e)) for n, e in (("k", self.chunks), ("c", self.size), ("q", self.chunks)))
         place = index(k.name) * self.size + c.name
         inside = None if self.exact else Op("lt", (IndexValue(place, "int64"), IndexValue(self.length, "int64")), "bool")
@@ -124,9 +130,7 @@ class _Splitter:
         self._add((*self.nest.axes, k), [Phase((c,), lets, (), partial), Phase(stores=stores)], phase)
         there = index(q.name) * self.rows + self.row
         parts = {n: Load(b, there, d) for n, (d, b) in names.items()}
-        combine = [p for r in phase.reductions for p in self._combine(r, q, parts)]
-        done = self._save([(n, d) for r in phase.reductions for n, d in _results(r)], later)
-        self._add(self.nest.axes, [*combine, done])
+        return [p for r in phase.reductions for p in self._combine(r, q, parts)]
 
     def _global(self, name: str, dtype: str, phase: Phase, k: Axis) -> Expr:
         """A result of a chunk; positions count from the start of the row."""

@@ -68,7 +68,10 @@ def _pointwise(nest: Nest, sizes: dict[str, int], budget: Budget) -> Tiling:
     if split is not None:
         groups = (nest.axes[:split], nest.axes[split:])
         side = 64 if _widest(nest) <= 2 else 32
-        blocks = [("y", min(side, power_above(walk.points(groups[0], sizes)))), ("x", min(side, power_above(walk.points(groups[1], sizes))))]
+        blocks = [
+            ("y", min(side, power_above(walk.points(groups[0], sizes)))),
+            ("x", min(side, power_above(walk.points(groups[1], sizes)))),
+        ]
         programs = _tiles(walk.points(groups[0], sizes), blocks[0][1]) * _tiles(walk.points(groups[1], sizes), blocks[1][1])
         return Tiling(groups, tuple(blocks), False, _warps(blocks[0][1] * blocks[1][1]), programs)
     block = min(budget.tile // 2, max(128, power_below(total // (4 * budget.processors)))) if total > 1 else 1

@@ -12,7 +12,10 @@ from pathlib import Path
 @cache
 def triton_version() -> str | None:
     """The installed version, None where there is none."""
-    if importlib.util.find_spec("triton") is None:
+    try:
+        if importlib.util.find_spec("triton") is None:
+            return None
+    except ValueError:  # a module without a spec: someone hides it
         return None
     for name in ("triton", "pytorch-triton", "triton-windows"):
         try:

@@ -47,6 +47,7 @@ class Body:
     def __post_init__(self) -> None:
         self.inner = self.outer
         self.memo: dict[Expr, Text] = {}
+        self.same: dict[tuple[int, str], Text] = {}
 
     # ---- places --------------------------------------------------------------------------------------------------------
 
@@ -70,9 +71,14 @@ class Body:
 
     def put(self, text: str, dims: Dims, movable: bool = True, prefix: str = "tmp") -> Text:
         lines = self.outer if movable and "r" not in dims else self.inner
-        name = self.fresh(prefix)
-        lines.add(f"{name} = {text}")
-        return Text(name, dims, True)
+        known = self.same.get((id(lines), text)) if movable else None
+        if known is not None:
+            return known
+        name = Text(self.fresh(prefix), dims, True)
+        lines.add(f"{name.text} = {text}")
+        if movable:
+            self.same[id(lines), text] = name
+        return name
 
     def masks(self, dims: Dims) -> list[str]:
         return [f"{g.name}mask" for g in self.groups if g.masked and g.name in dims]
@@ -153,31 +159,33 @@ class Body:
     def check(self, condition: Expr, number: int, dims: Dims) -> None:
         """Where it fails, what follows is masked off, and the error word learns the number of the check."""
         value = self.value(condition)
-        good = Text(self.spread(value, dims), dims)
-        mask = " & ".join([*self.masks(dims), *(t for t, _ in self.guards)])
-        name = self.fresh("passed")
-        self.inner.add(f"{name} = {good.text}")
-        failed = resolve(f"%negate({name})", self.needs)
+        live = [*(t for t, _ in self.guards), *self.masks(dims)]
+        failed = resolve(" & ".join([f"%negate({self.spread(value, dims)})", *live]), self.needs)
         code = f"check_base - {number}" if number else "check_base"
-        self.inner.add(
-            f"tl.atomic_max(error_ptr + tl.zeros({self.block(dims)}, tl.int32), {code}, mask={failed}{' & ' + mask if mask else ''}, sem=\"relaxed\")"
-        )
-        self.guards.append((name, dims))
+        self.inner.add(f'tl.atomic_max(error_ptr + tl.zeros({self.block(dims)}, tl.int32), {code}, mask={failed}, sem="relaxed")')
+        passed = " & ".join([value.text, *(t for t, _ in self.guards)])
+        name = self.fresh("passed")
+        self.inner.add(f"{name} = {passed}")
+        self.guards = [(name, dims)]
 
-    def stores(self, stores: Sequence[Store], every: Dims) -> None:
-        """All stores of a phase; ``every``: the dimensions of its points."""
+    def stores(self, stores: Sequence[Store], every: Dims, overwritten: frozenset[Store]) -> None:
+        """All stores of a phase; ``every``: the dimensions of its points. Of ``overwritten`` ones only the value is kept."""
         ready = [(s, self.space.index(s.index), self.value(s.value)) for s in stores]
         for s, at, value in ready:
+            if s in overwritten:
+                continue
             dims = at.dims | value.dims | (every if s.mode == "add" else NONE)
             dims = dims.union(*(d for _, d in self.guards))
             terms = [*(t for t, _ in self.guards), *self.masks(dims)]
             text = value.text if s.value.dtype != "bool" else f"{value.tight}.to(tl.uint8)"
-            pointer = self.pointer(s.buffer, at, dims) if at.dims else f"{s.buffer}_ptr + ({at.tight} + tl.zeros({self.block(dims)}, tl.int32))"
+            pointer = (
+                self.pointer(s.buffer, at, dims) if at.dims else f"{s.buffer}_ptr + ({at.tight} + tl.zeros({self.block(dims)}, tl.int32))"
+            )
             if not dims <= value.dims and s.mode == "add":
                 text = f"tl.broadcast_to({text}, {self.block(dims)})"
             mask = [f"mask={' & '.join(terms)}"] if terms else []
             if s.mode == "add":
-                self.inner.add(f"tl.atomic_add({', '.join([pointer, text, *mask])}, sem=\"relaxed\")")
+                self.inner.add(f'tl.atomic_add({", ".join([pointer, text, *mask])}, sem="relaxed")')
             else:
                 self.inner.add(f"tl.store({', '.join([pointer, text, *mask])})")
         self.forget({s.buffer for s in stores})
@@ -187,9 +195,7 @@ class Body:
 
     def forget(self, buffers: set[str]) -> None:
         """Drops what was read from buffers that have changed."""
-        self.memo = {
-            e: v for e, v in self.memo.items() if not any(type(x) is Load and x.buffer in buffers for x in walk.inside(e))
-        }
+        self.memo = {e: v for e, v in self.memo.items() if not any(type(x) is Load and x.buffer in buffers for x in walk.inside(e))}
 
     def lets(self, phase: Phase) -> None:
         for let in phase.lets:

@@ -177,6 +177,7 @@ def _result(body: Body, name: str, text: str, kept: str, dtype: str, dims: Dims)
 
 def _two_pass(body: Body, r: Reduction, v: Text, masks: list[str], extent: str) -> None:
     """Mean, then squares of distances: both from registers."""
+
     def summed(text: str, dims: Dims) -> str:
         zero = literal(0, r.dtype) or constant(0, r.dtype, body.block(frozenset()))
         return f"tl.sum({f'tl.where({masks[0]}, {text}, {zero})' if masks else text}, 1)[:, None]"

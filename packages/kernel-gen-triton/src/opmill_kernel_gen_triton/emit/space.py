@@ -105,7 +105,7 @@ class Space:
         text = parts[0][0] if parts[0][1] > 0 else f"-{parts[0][0]}"
         for part, sign in parts[1:]:
             text += f" {'+' if sign > 0 else '-'} {part}"
-        return Text(text, frozenset(dims), len(parts) == 1 and parts[0][0].isalnum() and parts[0][1] > 0)
+        return Text(text, frozenset(dims), len(parts) == 1 and (parts[0][0].isidentifier() or parts[0][0].isdigit()) and parts[0][1] > 0)
 
     def scalar(self, i: Index) -> str:
         """A size as text."""

@@ -1,0 +1,57 @@
+"""The shared table of kernels against the reference interpreter: as generated, in loops, split over programs, with 64-bit indices."""
+
+import zlib
+
+import pytest
+
+from opmill_graph_ir.generator.protocol import GeneratorOptions
+from opmill_graph_ir.loops.cases import Case, cases
+from opmill_kernel_gen_triton.debug import disagreement
+from opmill_kernel_gen_triton.generator import TritonKernelGenerator
+from opmill_kernel_gen_triton.tiling import Budget
+
+pytestmark = [pytest.mark.triton, pytest.mark.filterwarnings("ignore")]
+CASES = {c.name: c for c in cases()}
+ROWS = {n: c for n, c in CASES.items() if any(p.axes for x in c.kernel.nests for p in x.phases)}
+LOOPS = Budget(processors=1, tile=64, longest=8, values=8)
+"""Rows do not fit: every reduction is a loop."""
+SPLITS = Budget(processors=1000, tile=64, longest=8, values=8, chunk=8, steps=2)
+"""Machines are large: every reduction is split."""
+BIG = {"softmax_64x700", "layernorm_64x700"}
+
+
+def _sample(table: dict[str, Case], of: int) -> list[Case]:
+    """One case of ``of``, and all that are not of a family of many."""
+    few = ("gather", "scatter", "softmax_5", "layernorm_5", "two_", "padded", "in_place", "symbolic", "transposed", "division", "broadcast")
+    chosen = [c for n, c in table.items() if zlib.crc32(n.encode()) % of == 0 or n.startswith(few)]
+    return [c for c in chosen if c.name not in BIG]
+
+
+def test_claims_everything() -> None:
+    generator = TritonKernelGenerator(90)
+    refused = {c.name: r for c in CASES.values() if (r := generator.claims(c.kernel, GeneratorOptions("cuda:0"))) is not None}
+    assert refused == {}
+
+
+@pytest.mark.parametrize("case", _sample(CASES, 3), ids=lambda c: c.name)
+def test_agrees_with_reference(case: Case) -> None:
+    assert disagreement(case) is None
+
+
+@pytest.mark.parametrize("case", _sample(ROWS, 4), ids=lambda c: c.name)
+@pytest.mark.parametrize("budget", [LOOPS, SPLITS], ids=["loops", "splits"])
+def test_rows_in_other_ways(case: Case, budget: Budget) -> None:
+    assert disagreement(case, seed=1, budget=budget) is None
+
+
+@pytest.mark.parametrize("name", ["symbolic", "softmax_5x33", "gather", "transposed_33x70", "argmax_row_float32", "welford_full_float32"])
+@pytest.mark.parametrize("budget", [Budget(), SPLITS], ids=["plain", "splits"])
+def test_wide_indices(name: str, budget: Budget) -> None:
+    assert disagreement(CASES[name], wide=True, budget=budget) is None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("budget", [Budget(), LOOPS, SPLITS], ids=["plain", "loops", "splits"])
+def test_whole_table(budget: Budget) -> None:
+    table = CASES if budget == Budget() else ROWS
+    assert [d for c in table.values() if (d := disagreement(c, seed=2, budget=budget)) is not None] == []

@@ -1,0 +1,138 @@
+"""Kernels become cubins for compute capability 9.0, without a GPU."""
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from opmill_graph_ir.errors import KernelBuildError
+from opmill_graph_ir.generator.protocol import GeneratorOptions
+from opmill_graph_ir.loops.cases import cases
+from opmill_kernel_gen_triton import generator as module
+from opmill_kernel_gen_triton.generator import ARTIFACT, TritonKernelGenerator
+from opmill_kernel_gen_triton.launch import decode
+from opmill_kernel_gen_triton.pool import Pool
+from opmill_runtime_cache.store import Store
+
+pytestmark = pytest.mark.triton
+CASES = {c.name: c for c in cases()}
+OPTIONS = GeneratorOptions("cuda:0")
+SAMPLE = (
+    "symbolic gather softmax_5x33 layernorm_64x700 large_sum_full argmax_full_float64 welford_column_float32 scatter_add transposed_33x70 "
+    "floordiv_float32 pow_float64 cast_float64_bfloat16 cast_float32_uint8 two_nests padded xor_middle_bool prod_row_int64 digamma_float64"
+).split()
+
+
+@pytest.fixture(scope="module")
+def generator():
+    made = TritonKernelGenerator(90)
+    yield made
+    made._pool.close()
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory) -> Store:
+    return Store(tmp_path_factory.mktemp("store"))
+
+
+@pytest.fixture(scope="module")
+def built(generator, store):
+    kernels = [CASES[n].kernel for n in SAMPLE]
+    return dict(zip(SAMPLE, generator.build(kernels, OPTIONS, store), strict=True))
+
+
+@pytest.mark.parametrize("name", SAMPLE)
+def test_sample(name: str, built, store) -> None:
+    ref, kernel = built[name], CASES[name].kernel
+    artifact, data = store.get(ARTIFACT, ref.key), decode(str(ref.meta["launch"]))
+    assert data.arch == 90 and data.sizes == kernel.symbols
+    assert data.checks == sum(len(p.checks) for n in kernel.nests for p in n.phases)
+    for step in data.steps:
+        assert step.forms[-1].align == 1 and not step.forms[-1].fits, "the last form runs anywhere"
+        for form in step.forms:
+            assert artifact[form.offset : form.offset + 4] == b"\x7fELF"
+            assert form.offset + form.size <= len(artifact) and 1 <= form.warps <= 32 and form.shared <= 227 * 1024
+            assert form.scratch == form.profile == 0
+
+
+def test_forms_and_arguments(built) -> None:
+    [step] = decode(str(built["symbolic"].meta["launch"])).steps
+    assert [(f.align, f.index_bits, f.fits) for f in step.forms] == [(16, 32, ("s0*s1",)), (1, 32, ("s0*s1",)), (16, 64, ()), (1, 64, ())]
+    assert [(a.kind, a.index) for a in step.args] == [("buffer", 0), ("buffer", 1), ("size", 0), ("size", 1)]
+    [step] = decode(str(built["gather"].meta["launch"])).steps
+    assert [a.kind for a in step.args] == ["buffer", "buffer", "buffer", "error", "check"]
+    split = decode(str(built["large_sum_full"].meta["launch"]))
+    assert len(split.steps) == 2 and split.scratch == 256 and {a.kind for a in split.steps[1].args} == {"buffer", "scratch"}
+
+
+def test_built_once(built, generator, store, monkeypatch) -> None:
+    monkeypatch.setattr(Pool, "compile_all", lambda self, jobs: pytest.fail("compiled again"))
+    kernels = [CASES[n].kernel for n in SAMPLE]
+    assert generator.build(kernels[::-1], OPTIONS, store) == [built[n] for n in SAMPLE[::-1]]
+    assert TritonKernelGenerator(90).build(kernels, OPTIONS, store) == list(built.values())
+
+
+def test_equal_kernels_are_compiled_once(generator, tmp_path, monkeypatch) -> None:
+    jobs: list[dict] = []
+    real = Pool.compile_all
+    monkeypatch.setattr(Pool, "compile_all", lambda self, todo: jobs.extend(todo) or real(self, todo))
+    kernel = CASES["tail_9"].kernel
+    first, second = generator.build([kernel, kernel], OPTIONS, Store(tmp_path))
+    assert first == second and len(jobs) == 2  # aligned and not
+
+
+def test_damaged_artifact_is_compiled_again(generator, tmp_path) -> None:
+    store, kernel = Store(tmp_path), CASES["tail_9"].kernel
+    [ref] = generator.build([kernel], OPTIONS, store)
+    path = store.path(ARTIFACT, ref.key)
+    path.write_bytes(path.read_bytes()[:-100])
+    assert generator.build([kernel], OPTIONS, store) == [ref]
+    assert store.get(ARTIFACT, ref.key)[:4] == b"\x7fELF"
+
+
+def test_key_follows_options_target_and_toolchain(generator, monkeypatch) -> None:
+    kernel = CASES["tail_9"].kernel
+    keys = {generator._key(kernel, OPTIONS, 90), generator._key(kernel, OPTIONS, 100)}
+    keys.add(generator._key(kernel, GeneratorOptions("cuda:0", precise=True), 90))
+    monkeypatch.setattr(module.toolchain, "triton_version", lambda: "triton 0")
+    keys.add(generator._key(kernel, OPTIONS, 90))
+    assert len(keys) == 4
+
+
+def test_refused_text_is_a_numbered_error(generator) -> None:
+    job = {"text": "import triton\n@triton.jit\ndef k(a):\n    nonsense(a)\n", "name": "k", "signature": {"a": "*fp32"}, "constants": {}}
+    job |= {"aligned": [], "arch": 90, "warps": 1, "precise": False}
+    with pytest.raises(KernelBuildError, match="KT003") as caught:
+        generator._pool.compile_all([job])
+    assert "nonsense" in str(caught.value)
+
+
+def test_a_killed_worker_is_replaced(generator, tmp_path) -> None:
+    generator.build([CASES["tail_1"].kernel], OPTIONS, Store(tmp_path / "a"))
+    for process in generator._pool._all:
+        process.kill()
+        process.wait()
+    assert generator.build([CASES["tail_1"].kernel], OPTIONS, Store(tmp_path / "b"))
+
+
+def test_workers_end_with_their_parent(tmp_path) -> None:
+    code = (
+        "import os, sys\n"
+        "from opmill_kernel_gen_triton.pool import Pool\n"
+        "p = Pool(1); w = p._take(); print(w.pid, flush=True); os.kill(os.getpid(), 9)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == -signal.SIGKILL
+    pid = int(done.stdout)
+    for _ in range(2000):  # it reads the end of its input, then leaves
+        try:
+            state = open(f"/proc/{pid}/stat").read().rsplit(")", 1)[1].split()[0]
+        except FileNotFoundError:
+            return
+        if state == "Z":
+            return
+        os.sched_yield()
+        subprocess.run(["true"], check=True)
+    pytest.fail("the worker is still there")
