@@ -17,7 +17,7 @@ import torch
 
 from opmill_fake_tensors.errors import FakeTensorError
 from opmill_guards import CompiledFunction
-from opmill_guards.guard import Equals, Is, Length, TensorMatch, TypeIs
+from opmill_guards.guard import Equals, Is, Length, Predicate, TensorMatch, TypeIs
 from opmill_guards.source import Attr, InstanceDict, Item, Pinned
 
 from .values.base import Lazy, Value
@@ -170,15 +170,12 @@ def keys_are_known(source: Any) -> bool:
 
 
 def dict_items(obj: Any, source: Any, vm: Any) -> dict[Any, Any]:
-    proxy = not isinstance(obj, dict) or keys_are_known(source)
-    if proxy:
-        obj = dict(obj)
+    fixed = keys_are_known(source)
     items = {}
     for k, v in dict.items(obj):
         key = ConstantValue(k) if type(k) in LITERALS else vm.wrap(k, Pinned(k, repr(k)[:40]))
         where = Item(source, k) if source is not None else None
-        # Behind a mapping proxy known by identity stand class dictionaries and signatures: taken as they are.
-        items[vm.key(key)] = (key, Lazy(v, Pinned(v, f"{source}[{k!r}]") if proxy and source is not None else where))
+        items[vm.key(key)] = (key, Lazy(v, Pinned(v, f"{source}[{k!r}]") if fixed else where))
     return items
 
 
@@ -189,16 +186,37 @@ def is_module_table(source: Any) -> bool:
     return source.key in STORES + HOOKS and isinstance(source.base.base.object, torch.nn.Module)
 
 
-@tracks(dict, types.MappingProxyType)
+@tracks(types.MappingProxyType)
+def mapping_proxy(vm: Any, obj: Any, source: Any) -> Value:
+    """A view of a dictionary that others may change. That of a class is made anew by each look at it; parameters of signatures are fixed."""
+    if type(source) is Attr and source.name == "__dict__" and type(source.base) is Pinned and isinstance(source.base.object, type):
+        source = InstanceDict(source.base)
+        view = DictValue(dict_items(dict(obj), source, vm), type(obj), source, obj)
+    else:
+        found = dict(obj)
+        if source is not None and type(source) is not Pinned:
+            vm.guard(Predicate(source, lambda now: same_contents(now, found), "has the same contents"))
+        source = by_identity(vm, obj, source) or Pinned(obj, "mapping proxy")
+        items = {k: (vm.wrap(k, Pinned(k, repr(k)[:40])), Lazy(v, Pinned(v, f"{source}[{k!r}]"))) for k, v in found.items()}
+        view = DictValue({vm.key(k): (k, v) for k, v in items.values()}, type(obj), source, obj)
+        view.keys_guarded = True
+    view.read_only = True
+    return view
+
+
+def same_contents(now: Any, found: dict[Any, Any]) -> bool:
+    return len(now) == len(found) and all(key in now and now[key] is value for key, value in found.items())
+
+
+@tracks(dict)
 def dict_(vm: Any, obj: Any, source: Any) -> Value:
     if is_module_table(source):
         vm.guard(Is(source, obj))  # the path stays: what is found in it is then implied by the module tree
     else:
         source = by_structure(vm, obj, source)
-    builtin = type(obj) in (dict, collections.OrderedDict, collections.defaultdict, types.MappingProxyType)
+    builtin = type(obj) in (dict, collections.OrderedDict, collections.defaultdict)
     storage = DictValue(dict_items(obj, source, vm), type(obj) if builtin else dict, source, obj)
-    storage.read_only = isinstance(obj, types.MappingProxyType)
-    storage.keys_guarded |= storage.read_only or keys_are_known(source)
+    storage.keys_guarded |= keys_are_known(source)
     if isinstance(obj, collections.defaultdict):
         storage.default = vm.wrap(obj.default_factory, Attr(source, "default_factory"))
     if builtin:
@@ -211,8 +229,6 @@ def set_(vm: Any, obj: Any, source: Any) -> Value:
     pinned = by_identity(vm, obj, source)
     if pinned is not None and type(obj) is set:
         expected = frozenset(obj)
-        from opmill_guards.guard import Predicate
-
         vm.guard(Predicate(pinned, lambda s: s == expected, f"== {set(expected)!r}"))
     items = {}
     for v in obj:
@@ -343,7 +359,7 @@ def object_(vm: Any, obj: Any, source: Any) -> Value:
     heap = bool(type(obj).__flags__ & (1 << 9))
     if not heap and hasattr(type(obj), "__next__"):
         return ExternalIterator(obj, by_structure(vm, obj, source) or Pinned(obj, repr(type(obj))))
-    if callable(obj) and not heap:
+    if callable(obj) and (not heap or type(obj).__name__ == "cython_function_or_method"):
         return builtin(vm, obj, source)
     if not heap:
         return BuiltinValue(obj, by_identity(vm, obj, source) or Pinned(obj, repr(type(obj))))

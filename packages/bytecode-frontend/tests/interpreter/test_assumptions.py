@@ -210,10 +210,24 @@ def test_mapping_proxy_contents_are_seen():
     proxy = types.MappingProxyType(table)
 
     def fn(x):
-        return x * proxy["k"] + len(vars(Base))
+        return x * proxy["k"]
 
     compiled = capture(fn, "eager", fullgraph=True)
     x = torch.ones(2)
-    assert torch.equal(compiled(x), fn(x))
-    table["k"] = 3
-    assert torch.equal(compiled(x), fn(x))
+    for entries in (1, 2):
+        for _ in range(2):
+            assert torch.equal(compiled(x), fn(x))
+        assert len(compiled.entries) == entries
+        table["k"] = 3
+
+
+def test_dictionaries_of_classes_are_seen(monkeypatch):
+    compiled = capture(lambda x: x * vars(Base)["factor"] + len(vars(Derived)), "eager", fullgraph=True)
+    x = torch.ones(2)
+    size = len(vars(Derived))
+    for _ in range(2):
+        assert torch.equal(compiled(x), x * 3 + size)
+    assert len(compiled.entries) == 1
+    monkeypatch.setattr(Base, "factor", 4)
+    monkeypatch.setattr(Derived, "more", 1, raising=False)
+    assert torch.equal(compiled(x), x * 4 + size + 1)
