@@ -110,7 +110,7 @@ class FakeContext(TorchDispatchMode):
             return call.from_constants(op, args, kwargs)
         with _no_dispatch():
             try:
-                result = op.infer(metas, meta_kwargs)
+                result = op.infer(metas, meta_kwargs, device)
             except NotImplementedError as e:
                 raise NoFakeKernel(op.name, str(e).partition("\n")[0]) from None
         if op.writes:

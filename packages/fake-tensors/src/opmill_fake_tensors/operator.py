@@ -14,6 +14,8 @@ _EMPTY = "aten::empty aten::empty_like aten::empty_strided aten::new_empty aten:
 _METADATA_ONLY = "aten::detach_ aten::requires_grad_ aten::_fw_primal aten::retain_grad".split()
 _BOOL = (torch.bool, torch.uint8)
 _MEMO_LIMIT = 20_000
+_MEASURED = ("aten::linalg", "aten::_linalg", "aten::_embedding_bag", "aten::_fft", "aten::geqrf", "aten::ormqr", "aten::_cdist", "aten::max_unpool")
+"""Operators whose meta kernels promise layouts that the CPU does not keep: what they give is seen by running them once on zeros."""
 
 Geometry = tuple[tuple[int, ...], tuple[int, ...], torch.dtype]
 
@@ -43,7 +45,8 @@ class Operator:
         self._dynamic = torch.Tag.data_dependent_output in tags or torch.Tag.dynamic_output_shape in tags
         self._by_index = self.base_name in ("index", "_unsafe_index")
         self._rule: Callable[..., Any] | None = rules().get(self.packet)
-        self._memoised = not self.aliases and not self.writes and _python_meta_kernel(self.name)
+        self._measured = not self.aliases and not self.writes and self.packet.startswith(_MEASURED)
+        self._memoised = not self.aliases and not self.writes and (self._measured or _python_meta_kernel(self.name))
 
     def data_dependent(self, args: Sequence[Any]) -> bool:
         """Whether the result cannot be known from shapes."""
@@ -51,27 +54,38 @@ class Operator:
             return False
         return not self._by_index or any(i is not None and i.dtype in _BOOL for i in args[1])
 
-    def infer(self, args: list[Any], kwargs: dict[str, Any]) -> Any:
-        """The result for meta tensors, as meta tensors."""
+    def infer(self, args: list[Any], kwargs: dict[str, Any], device: torch.device | None = None) -> Any:
+        """The result for meta tensors, as meta tensors. ``device``: where the result will be."""
         if self._rule is not None:
             out = self._rule(self.base_name, self.overload, args, kwargs)
             if out is not NotImplemented:
                 return out
-        if self._memoised:
-            try:
-                key = (self.name, torch.get_default_dtype(), _key(args), _key(tuple(kwargs.items())))
-            except TypeError:
-                return self.func(*args, **kwargs)
-            known = _memo.get(key)
-            if known is not None:
-                return _make(known)
-            out = self.func(*args, **kwargs)
-            if len(_memo) > _MEMO_LIMIT:
-                _memo.clear()
-            if (geometry := _geometry(out)) is not None:
-                _memo[key] = geometry
-            return out
-        return self.func(*args, **kwargs)
+        if not self._memoised:
+            return self.func(*args, **kwargs)
+        where = device.type if self._measured and device is not None else ""
+        try:
+            key = (self.name, where, torch.get_default_dtype(), _key(args), _key(tuple(kwargs.items())))
+        except TypeError:
+            return self.func(*args, **kwargs)
+        known = _memo.get(key)
+        if known is not None:
+            return _make(known)
+        geometry = self._measure(args, kwargs) if where == "cpu" else None
+        out = _make(geometry) if geometry is not None else self.func(*args, **kwargs)
+        geometry = geometry or _geometry(out)
+        if len(_memo) > _MEMO_LIMIT:
+            _memo.clear()
+        if geometry is not None:
+            _memo[key] = geometry
+        return out
+
+    def _measure(self, args: list[Any], kwargs: dict[str, Any]) -> Any:
+        """The geometry of what the operator gives on zeros; None where it refuses them."""
+        try:
+            out = self.func(*map(_zeros, args), **{k: _zeros(v) for k, v in kwargs.items()})
+        except (RuntimeError, IndexError, NotImplementedError):
+            return None
+        return _geometry(out)
 
 
 @functools.cache
@@ -93,12 +107,19 @@ def _key(value: Any) -> Any:
     """Hashable and exact: 1, 1.0 and True differ, and so do 0.0 and -0.0."""
     kind = type(value)
     if isinstance(value, torch.Tensor):
-        if value.is_conj() or value.is_neg():
-            raise TypeError("lazy conjugation")
-        return value.size(), value.stride(), value.dtype
+        return value.size(), value.stride(), value.dtype, value.is_conj(), value.is_neg()
     if kind is list or kind is tuple:
         return kind, tuple(map(_key, value))
     return (kind, repr(value)) if kind is float else (kind, value)
+
+
+def _zeros(arg: Any) -> Any:
+    if isinstance(arg, torch.Tensor):
+        zeros = torch.empty_strided(arg.size(), arg.stride(), dtype=arg.dtype, device="cpu").zero_()
+        return zeros.conj() if arg.is_conj() else zeros
+    if type(arg) is torch.device:
+        return torch.device("cpu")
+    return type(arg)(map(_zeros, arg)) if type(arg) in (list, tuple) else arg
 
 
 def _geometry(out: Any) -> Any:

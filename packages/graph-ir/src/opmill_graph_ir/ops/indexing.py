@@ -33,7 +33,7 @@ def _wrapped(name: str, value: Expr, size: int, error: str, message: str, negati
     return lets, checks
 
 
-def _gathered(ctx: Context, node: Node, make: Any) -> View:
+def gathered(ctx: Context, node: Node, make: Any) -> View:
     """A pointwise buffer with lets and checks of its own: ``make(at, extents) -> (value, lets, checks)``."""
     name, meta = node.results[0], _meta(ctx, node)
     axes = named_axes("i", meta.sizes)
@@ -52,7 +52,7 @@ def _embedding(ctx: Context, node: Node, weight: View, ids: View, *_: Any) -> An
         lets, checks = _wrapped("g", ctx.read(ids, at[:-1], ext), weight.sizes[0], "IndexError", "index out of range in self", False)
         return ctx.read(weight, (index("g"), at[-1]), ext), lets, checks
 
-    return _gathered(ctx, node, make)
+    return gathered(ctx, node, make)
 
 
 @ROWS.lowers("index_select")
@@ -65,7 +65,7 @@ def _index_select(ctx: Context, node: Node, x: View, dim: int, ids: View) -> Any
         lets, checks = _wrapped("g", ctx.read(ids, at[dim : dim + 1], ext), x.sizes[dim], "IndexError", "index out of range in self", False)
         return ctx.read(x, (*at[:dim], index("g"), *at[dim + 1 :]), ext), lets, checks
 
-    return _gathered(ctx, node, make)
+    return gathered(ctx, node, make)
 
 
 @ROWS.lowers("gather")
@@ -80,7 +80,7 @@ def _gather(ctx: Context, node: Node, x: View, dim: int, ids: View, **_: Any) ->
         lets, checks = _wrapped("g", ctx.read(ids, at, ext), size, "RuntimeError", message, False)
         return ctx.read(x, (*at[:dim], index("g"), *at[dim + 1 :]), ext), lets, checks
 
-    return _gathered(ctx, node, make)
+    return gathered(ctx, node, make)
 
 
 @ROWS.lowers("index.Tensor")
@@ -108,7 +108,7 @@ def _index(ctx: Context, node: Node, x: View, ids: Sequence[View | None]) -> Any
             where.append(index(f"g{d}"))
         return ctx.read(x, where, ext), lets, checks
 
-    return _gathered(ctx, node, make)
+    return gathered(ctx, node, make)
 
 
 # ---- scatters ------------------------------------------------------------------------------------------------------

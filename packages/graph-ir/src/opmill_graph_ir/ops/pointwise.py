@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -30,8 +31,9 @@ def _scalar_type(args: tuple[Any, ...]) -> str:
     return str(result_type(operands)).removeprefix("torch.")
 
 
-def _row(names: str, *, compare: bool = False, dtypes: tuple[str, ...] = FLOATS + INTEGERS, low: bool = True) -> Callable[[_Fn], _Fn]:
-    """The decorated function takes operands as expressions of one type (and numbers as they are, where it asks for them by keyword)."""
+def row(rows: Rows, names: str, *, compare: bool = False, dtypes: tuple[str, ...] = FLOATS + INTEGERS, low: bool = True) -> Callable[[_Fn], _Fn]:
+    """Adds lowerings to ``rows``. ``compare``: operands are computed in the type that they promote to, not in the result's; ``low``: whether
+    float16 and bfloat16 results come from one float32 computation. The decorated function takes operands as expressions of one type (and numbers as they are, where it asks for them by keyword)."""
 
     def declare(fn: _Fn) -> _Fn:
         def lower(ctx: Context, node: Node, *args: Any, **kwargs: Any) -> Any:
@@ -54,10 +56,15 @@ def _row(names: str, *, compare: bool = False, dtypes: tuple[str, ...] = FLOATS 
 
             return ctx.pointwise(name, meta, value)
 
-        ROWS.lowers(names)(lower)
+        rows.lowers(names)(lower)
         return fn
 
     return declare
+
+
+_row = partial(row, ROWS)
+FLOAT_ROWS = Rows()
+"""Division and remainder of floats; those of integers are told apart elsewhere."""
 
 
 def _c(x: Expr, value: float) -> Expr:
@@ -92,19 +99,19 @@ def _div(x: Expr, y: Expr) -> Expr:
     return op("div", x, y)
 
 
-@_row("div.Tensor_mode div.Scalar_mode", dtypes=FLOATS, low=False)
+@row(FLOAT_ROWS, "div.Tensor_mode div.Scalar_mode", dtypes=FLOATS, low=False)
 def _div_mode(x: Expr, y: Expr, *, rounding_mode: str | None = None) -> Expr:
     if rounding_mode is None:
         return op("div", x, y)
     return op("trunc", op("div", x, y)) if rounding_mode == "trunc" else op("floordiv", x, y)
 
 
-@_row("remainder.Tensor remainder.Scalar", dtypes=FLOATS)
+@row(FLOAT_ROWS, "remainder.Tensor remainder.Scalar", dtypes=FLOATS)
 def _remainder(x: Expr, y: Expr) -> Expr:
     return op("mod", x, y)
 
 
-@_row("fmod.Tensor fmod.Scalar", dtypes=FLOATS)
+@row(FLOAT_ROWS, "fmod.Tensor fmod.Scalar", dtypes=FLOATS)
 def _fmod(x: Expr, y: Expr) -> Expr:
     return op("fmod", x, y)
 
