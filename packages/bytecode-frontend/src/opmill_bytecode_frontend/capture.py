@@ -16,8 +16,10 @@ from opmill_guards.guard import Equals
 from opmill_guards.source import Local
 from opmill_guards.tree import GuardSet
 
-from .breaks import resume_function
+from .breaks import resume_function, worth_capturing
 from .errors import CaptureWarning, Unsupported
+from .eval_frame import intercept
+from .machine import installed
 from .options import CaptureOptions
 from .translate import bind_real, translate
 from .values.base import Raised
@@ -51,6 +53,7 @@ class Context:
         self.options = options
         self.on_translation = on_translation
         self.on_break = on_break
+        self.given_up: set[types.CodeType] = set()
         self._compiled: dict[Any, Any] = {}
         self.lock = threading.RLock()
 
@@ -79,6 +82,19 @@ class Context:
                 compiled.on_miss.__self__.forget(compiled)
             self._compiled.clear()
 
+    def offer(self, code: types.CodeType, function: types.FunctionType) -> Callable[..., Any] | None:
+        """What is called instead of a function that a given-up one calls: its captured form, where capturing is of use."""
+        if code in self.given_up or "<locals>" in function.__qualname__ or not worth_capturing(function):
+            return None
+        if installed(code.co_filename) and code.co_name != "forward":
+            return None
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            owner = args[0] if args and isinstance(args[0], torch.nn.Module) else None
+            return self.compiled(function, None if owner is None else id(owner))(*args, **kwargs)
+
+        return call
+
     def broken(self, reason: Unsupported) -> None:
         log.debug("graph break: %s", reason)
         if self.on_break is not None:
@@ -93,13 +109,15 @@ class Capture:
         self.context = context
         self.resumed = resumed
         self.eager = False
+        self.instead: Callable[..., Any] = fn
+        """What runs where the function is not captured."""
         self.varying: frozenset[str] = frozenset()
         self.changed: collections.Counter[str] = collections.Counter()
 
     def on_miss(self, compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Callable[..., Any]:
         """The callable to run for these arguments; inserted as an entry when it was captured."""
         if self.eager:
-            return self.fn
+            return self.instead
         context = self.context
         try:
             bound = bind_real(self.fn, args, kwargs)
@@ -119,14 +137,12 @@ class Capture:
                 if not context.may_break:
                     raise
                 log.debug("%s runs eagerly: %s", self.fn.__qualname__, exc)
-                self.eager = True
-                return self.fn
+                return self._give_up()
             except Exception:
                 if not context.may_break:
                     raise
                 log.warning("internal error while capturing %s; it runs eagerly", self.fn.__qualname__, exc_info=True)
-                self.eager = True
-                return self.fn
+                return self._give_up()
             if context.on_translation is not None:
                 context.on_translation(translation)
             compiled.insert(GuardSet(translation.guards), translation.target)
@@ -135,6 +151,19 @@ class Capture:
     def forget(self, compiled: Any) -> None:
         compiled.clear()
         self.eager = False
+
+    def _give_up(self) -> Callable[..., Any]:
+        """From now on the function runs as it is, and what it calls is captured."""
+        fn, offer = self.fn, self.context.offer
+        self.context.given_up.add(fn.__code__)
+
+        def run(*args: Any, **kwargs: Any) -> Any:
+            with intercept(offer):
+                return fn(*args, **kwargs)
+
+        self.eager = True
+        self.instead = run
+        return run
 
     def _note_changes(self, compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """A number argument that misses again and again is not assumed any more."""

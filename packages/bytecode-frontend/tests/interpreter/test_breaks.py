@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import torch
 
-from opmill_bytecode_frontend import capture
+from opmill_bytecode_frontend import CaptureOptions, capture
 
 
 def same(a: Any, b: Any) -> bool:
@@ -357,3 +357,22 @@ def test_no_trace_of_autocast_after_a_refusal():
     assert torch.autocast_increment_nesting() == nesting
     torch.autocast_decrement_nesting()
     assert copy.copy(torch.is_autocast_enabled("cpu")) is False
+
+
+def step(x, i):
+    return torch.relu(x) * 1.5 - 0.25
+
+
+def long_loop(x):
+    for i in range(40):
+        x = step(x, i)
+    return x
+
+
+def test_what_a_given_up_function_calls_is_captured():
+    translations: list[Any] = []
+    compiled = capture(long_loop, "eager", options=CaptureOptions(max_steps=60), on_translation=translations.append)
+    x = torch.randn(4)
+    for _ in range(3):
+        assert torch.equal(compiled(x), long_loop(x))
+    assert len(translations) == 1 and translations[0].gm is not None
