@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import enum
 import operator
+import os
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -92,9 +92,13 @@ _PACKAGES = ("opmill_graph_ir", "opmill_fake_tensors", "opmill_runtime_cache")
 
 def _sources(package: str) -> str:
     """What tells one state of a package's files from another, so that editing the compiler invalidates its plans."""
-    root = Path(str(sys.modules[package].__file__)).parent
-    stats = [(str(p.relative_to(root)), s.st_size, s.st_mtime_ns) for p in sorted(root.rglob("*.py")) for s in [p.stat()]]
-    return key_of("sources", repr(stats))
+    module = sys.modules[package]
+    # A module that is one file lies among everybody's files: the folder's others say nothing of it.
+    files = [str(module.__file__)]
+    for root in getattr(module, "__path__", ()):
+        files += sorted(os.path.join(folder, name) for folder, _, names in os.walk(root) for name in names if name.endswith(".py"))
+    base = len(os.path.dirname(files[0]))
+    return key_of("sources", repr([(path[base:], s.st_size, s.st_mtime_ns) for path in files for s in [os.stat(path)]]))
 
 
 class _Encoder:
