@@ -24,6 +24,7 @@ from .dispatch import fold, is_torch, lookup, numpy_constant
 from .registry import handles
 
 BUILTIN_NEW = tuple(c.__new__ for c in (object, dict, collections.OrderedDict, list, set, collections.deque, collections.defaultdict, BaseException, Exception))
+ABSTRACT = 1 << 20
 MODULE_CONTAINERS = (torch.nn.ModuleList, torch.nn.Sequential, torch.nn.ModuleDict)
 STORAGE: dict[type, Any] = {
     dict: lambda: DictValue({}),
@@ -53,7 +54,7 @@ def construct(vm: Any, cls: type, args: list[Value], kwargs: dict[str, Value], p
         return make_exception(vm, cls, args, kwargs)
     if issubclass(cls, tuple):
         return make_tuple(vm, cls, args, kwargs)
-    owner, new = find_in_mro(cls.__mro__, "__new__")
+    _owner, new = find_in_mro(cls.__mro__, "__new__")
     new = new.__func__ if isinstance(new, staticmethod) else new
     if type(new) is types.FunctionType:
         made = vm.call(vm.wrap(new, Pinned(new, "__new__")), [vm.wrap(cls), *args], kwargs)
@@ -69,7 +70,7 @@ def construct(vm: Any, cls: type, args: list[Value], kwargs: dict[str, Value], p
         vm.unsupported("FE012", f"making a {cls.__module__}.{cls.__qualname__}", "its constructor is implemented in C")
     if not issubclass(made.python_type(), cls):
         return made
-    init_owner, init = find_in_mro(made.python_type().__mro__, "__init__")
+    _init_owner, init = find_in_mro(made.python_type().__mro__, "__init__")
     if type(init) is types.FunctionType:
         vm.call(MethodValue(vm.wrap(init, Pinned(init, f"{cls.__qualname__}.__init__")), made), args, kwargs)
     elif init is not object.__init__:
@@ -90,6 +91,11 @@ def existing_modules(vm: Any, cls: type, args: list[Value]) -> Value | None:
 
 def new_object(vm: Any, cls: type) -> ObjectValue:
     """``cls.__new__`` of a class written in Python, on one of the builtin bases that are tracked."""
+    if cls.__flags__ & ABSTRACT:
+        try:
+            object.__new__(cls)
+        except TypeError as exc:
+            vm.throw_real(exc)
     for base in cls.__mro__:
         if base in STORAGE:
             return ObjectValue(cls, storage=STORAGE[base]())
@@ -107,7 +113,7 @@ def make_exception(vm: Any, cls: type, args: list[Value], kwargs: dict[str, Valu
 
 
 def make_tuple(vm: Any, cls: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    fields = getattr(cls, "_fields", None)
+    fields: Any = getattr(cls, "_fields", None)
     if fields is None:
         if cls.__module__ == "torch.return_types":
             return TupleValue(vm.unpack(args[0]), cls)
@@ -236,12 +242,12 @@ def range_(vm: Any, *args: Value) -> Value:
     try:
         return ConstantValue(range(*plain))
     except Exception as exc:
-        vm.throw_real(exc)
+        return vm.throw_real(exc)
 
 
 @handles(int, float, complex)
 def number(vm: Any, *args: Value, **kwargs: Value) -> Value:
-    vm.unsupported("FE011", "number")
+    return vm.unsupported("FE011", "number")
 
 
 def _number(cls: type, dunder: str) -> Any:
@@ -301,6 +307,8 @@ def repr_(vm: Any, value: Value) -> Value:
 @handles(format)
 def format_(vm: Any, value: Value, spec: Value = ConstantValue("")) -> Value:
     if isinstance(value, ObjectValue) and not isinstance(value.real(), enum.Enum):
+        if type(find_in_mro(value.cls.__mro__, "__format__")[1]) is types.FunctionType:
+            return vm.call(vm.getattr(vm.wrap(value.cls), "__format__"), [value, spec], {})
         value = text(vm, value, "__str__")
     if isinstance(value, TensorValue):
         vm.unsupported("FE025", "text of a tensor", "it depends on data")

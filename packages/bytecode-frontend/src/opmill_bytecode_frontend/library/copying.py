@@ -64,8 +64,9 @@ def copy_copy(vm: Any, value: Value) -> Value | None:
     return None
 
 
-def shallow_storage(vm: Any, owner: ObjectValue, item: Any, made: Any) -> Any:
-    return item.m_copy(vm) if item is owner.storage and hasattr(item, "m_copy") else item
+def shallow_storage(vm: Any, owner: Any, item: Any, made: Any) -> Any:
+    is_storage = item is owner.storage and hasattr(item, "m_copy")
+    return item.m_copy(vm) if is_storage else item
 
 
 @named("copy.deepcopy")
@@ -83,7 +84,7 @@ def deep(vm: Any, value: Value, memo: dict[int, Value]) -> Value:
     for kind, rule in RULES.items():
         if isinstance(value, kind):
             return rule(vm, value, memo)
-    vm.unsupported("FE017", f"copy.deepcopy of {value.describe()}")
+    return vm.unsupported("FE017", f"copy.deepcopy of {value.describe()}")
 
 
 def remember(memo: dict[int, Any], value: Value, made: Value) -> None:

@@ -99,7 +99,7 @@ def call_builtin(vm: Any, obj: Any, args: list[Value], kwargs: dict[str, Value])
     if numpy_constant(obj):
         return fold(vm, obj, args, kwargs)
     name = f"{getattr(obj, '__module__', None) or kind.__module__}.{getattr(obj, '__qualname__', None) or kind.__qualname__}"
-    vm.unsupported("FE010", f"call of {name}", "it is implemented in C and not known to be free of side effects")
+    return vm.unsupported("FE010", f"call of {name}", "it is implemented in C and not known to be free of side effects")
 
 
 def numpy_constant(obj: Any) -> bool:
@@ -247,7 +247,7 @@ def _object_text(vm: Any, receiver: Value, *args: Value) -> Value:
     try:
         return ConstantValue(format(receiver.constant(), *[a.constant() for a in args]))
     except NotConstant:
-        vm.unsupported("FE025", f"text of {receiver.describe()}")
+        return vm.unsupported("FE025", f"text of {receiver.describe()}")
 
 
 OBJECT_SLOTS = {

@@ -74,7 +74,7 @@ def is_instance(vm: Any, value: Value, cls: Any) -> bool:
             return isinstance(value.obj, cls)
         return issubclass(value.python_type(), cls)
     except Exception as exc:
-        vm.throw_real(exc)
+        return vm.throw_real(exc)
 
 
 def plain_classes(vm: Any, classes: Value) -> Any:
@@ -93,7 +93,7 @@ def issubclass_(vm: Any, cls: Value, classes: Value) -> Value:
     try:
         return ConstantValue(issubclass(cls.constant(), plain_classes(vm, classes)))
     except TypeError as exc:
-        vm.throw_real(exc)
+        return vm.throw_real(exc)
 
 
 @handles(callable)
@@ -291,7 +291,7 @@ def signature(vm: Any, function: Value, **kwargs: Value) -> Value:
     try:
         return vm.wrap(inspect.signature(function.constant(), **{k: v.constant() for k, v in kwargs.items()}))
     except NotConstant:
-        vm.unsupported("FE014", f"inspect.signature of {function.describe()}")
+        return vm.unsupported("FE014", f"inspect.signature of {function.describe()}")
 
 
 @handles(dict.fromkeys, dict.__dict__["fromkeys"])

@@ -119,7 +119,7 @@ def index_of(vm: Any, items: Value, value: Value) -> Value:
     for i, item in enumerate(vm.unpack(items)):
         if item is value or vm.truth(vm.compare("==", item, value)):
             return ConstantValue(i)
-    vm.throw(ValueError, "sequence.index(x): x not in sequence")
+    return vm.throw(ValueError, "sequence.index(x): x not in sequence")
 
 
 @handles(operator.length_hint)

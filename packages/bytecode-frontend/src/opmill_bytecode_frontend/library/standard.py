@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import logging
 import sys
 import types
 import weakref
@@ -59,6 +60,12 @@ def weak_reference(vm: Any, target: Value, callback: Value = NONE) -> Value:
     if not (isinstance(callback, ConstantValue) and callback.value is None):
         vm.unsupported("FE018", "a weak reference with a callback", "when it runs depends on the life of objects")
     return WeakReference(target)
+
+
+@named("logging.getLogger", "logging.Manager.getLogger")
+def get_logger(vm: Any, *args: Value) -> Value:
+    """Loggers are made once and kept: the real one may as well be made now."""
+    return vm.wrap(logging.getLogger(*[vm.plain(a) for a in args[-1:] if isinstance(a, ConstantValue)]))
 
 
 @named("logging.Logger.isEnabledFor")

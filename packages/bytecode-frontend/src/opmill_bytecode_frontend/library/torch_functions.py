@@ -43,7 +43,7 @@ def is_tensor(vm: Any, value: Value) -> Value:
 
 @handles(torch.is_floating_point, torch.is_complex, torch.numel)
 def question(vm: Any, value: Value, *args: Value, **kwargs: Value) -> Value:
-    vm.unsupported("FE011", "question about a tensor")
+    return vm.unsupported("FE011", "question about a tensor")
 
 
 for _fn in (torch.is_floating_point, torch.is_complex, torch.numel):

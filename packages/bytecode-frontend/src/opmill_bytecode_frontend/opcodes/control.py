@@ -202,7 +202,7 @@ def call_function_ex(vm: Any, frame: Any, ins: Any) -> None:
     if (ins.argval or 0) & 1:
         mapping = mapping_of(frame.pop())
         if mapping is None:
-            vm.unsupported("FE061", "** of something other than a dict")
+            raise vm.unsupported("FE061", "** of something other than a dict")
         for key, value in zip(mapping.key_values(vm), mapping.all_values(vm)):
             kwargs[key.constant()] = value
     args = vm.unpack(frame.pop())

@@ -115,7 +115,7 @@ class Value:
 
     def call(self, vm: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:
         cls = self.python_type()
-        if not hasattr(cls, "__call__"):
+        if getattr(cls, "__call__", None) is None:
             vm.throw(TypeError, f"{cls.__name__!r} object is not callable")
         vm.unsupported("FE022", f"call of {self.describe()}", "the callee has no symbolic counterpart")
 

@@ -26,6 +26,7 @@ class ModuleValue(ObjectValue):
 
     def __init__(self, obj: torch.nn.Module, source: Any) -> None:
         super().__init__(type(obj), obj, source)
+        self.source: Any = source
         self.tree = True
 
     def describe(self) -> str:
@@ -35,7 +36,7 @@ class ModuleValue(ObjectValue):
     def attrs(self) -> DictValue:
         if self._attrs is None:
             source = InstanceDict(self.source)
-            items = {k: (ConstantValue(k), Lazy(v, Item(source, k))) for k, v in self.obj.__dict__.items()}
+            items: dict[Any, tuple[Value, Any]] = {k: (ConstantValue(k), Lazy(v, Item(source, k))) for k, v in self.obj.__dict__.items()}
             self._attrs = DictValue(items, dict, source, self.obj.__dict__)
             self._attrs.keys_guarded = True  # by the module tree
         return self._attrs

@@ -173,7 +173,7 @@ class ObjectValue(Value):
     # ---- attributes ------------------------------------------------------------------------------------------------
 
     def getattr(self, vm: Machine, name: str) -> Value:
-        owner, hook = find_in_mro(self.cls.__mro__, "__getattribute__")
+        _owner, hook = find_in_mro(self.cls.__mro__, "__getattribute__")
         if type(hook) is types.FunctionType:
             return self.with_fallback(vm, name, lambda: vm.call(vm.wrap(hook, Pinned(hook, "__getattribute__")), [self, ConstantValue(name)], {}))
         return self.with_fallback(vm, name, lambda: self.generic_getattr(vm, name))
@@ -259,6 +259,14 @@ class ObjectValue(Value):
         hook = find_in_mro(self.cls.__mro__, "__delattr__")[1]
         if type(hook) is types.FunctionType:
             vm.call(vm.wrap(hook, Pinned(hook, "__delattr__")), [self, ConstantValue(name)], {})
+            return
+        raw = find_in_mro(self.cls.__mro__, name)[1]
+        if isinstance(raw, property):
+            if raw.fdel is None:
+                vm.throw(AttributeError, f"property {name!r} of {self.cls.__name__!r} object has no deleter")
+            vm.call(vm.wrap(raw.fdel, Pinned(raw.fdel, name)), [self], {})
+        elif type(raw) is not functools.cached_property and (hasattr(type(raw), "__delete__")):
+            vm.unsupported("FE041", f"deletion through descriptor {type(raw).__qualname__} {name}")
         elif self.has_dict() and self.attrs.lookup(vm, name) is not MISSING:
             self.attrs.m_pop(vm, ConstantValue(name))
         else:
@@ -272,12 +280,22 @@ class ObjectValue(Value):
             return None
         if isinstance(raw, SLOT_TYPES):
             if self.storage is not None and owner is not object:
+                if name == "__getitem__" and isinstance(self.storage, DictValue):
+                    return self.read_item(vm, args[0])
                 return self.storage.special(vm, name, args)
             if name in ("__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__") and owner is object:
                 return ConstantValue(NotImplemented)
         vm.guard_lookup(self.cls, owner, name)  # type: ignore[attr-defined]
         bound = bind_descriptor(vm, owner, name, raw, self, vm.wrap(self.cls))
         return vm.call(bound, args, {})
+
+    def read_item(self, vm: Machine, key: Value) -> Value:
+        """``dict.__getitem__`` of a subclass, which may define ``__missing__``."""
+        assert isinstance(self.storage, DictValue)
+        hook = find_in_mro(self.cls.__mro__, "__missing__")[1]
+        if type(hook) is types.FunctionType and self.storage.lookup(vm, vm.key(key)) is MISSING:
+            return vm.call(MethodValue(vm.wrap(hook, Pinned(hook, "__missing__")), self), [key], {})
+        return self.storage.m___getitem__(vm, key)
 
     def call(self, vm: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:
         owner, raw = find_in_mro(self.cls.__mro__, "__call__")
@@ -371,7 +389,7 @@ class ClassValue(Value):
 
     def special(self, vm: Machine, name: str, args: list[Value]) -> Value | None:
         cls = self.obj
-        owner, raw = find_in_mro(type(cls).__mro__, name)
+        _owner, raw = find_in_mro(type(cls).__mro__, name)
         if name == "__getitem__" and raw is MISSING:
             hook = find_in_mro(cls.__mro__, "__class_getitem__")[1]
             if hook is not MISSING:

@@ -178,7 +178,9 @@ class TupleValue(SequenceValue):
             return self.item(vm, order.index(name))
         if fields is not None and name == "_fields":
             return vm.fresh(fields)
-        raw = getattr(self.cls, name, None)
+        raw = next((c.__dict__[name] for c in self.cls.__mro__ if name in c.__dict__), None)
+        if isinstance(raw, (classmethod, staticmethod)):
+            return vm.getattr(vm.wrap(self.cls), name)
         if self.cls is not tuple and hasattr(raw, "__code__"):
             return vm.bind(vm.wrap(raw), self)  # type: ignore[attr-defined]
         if self.cls is not tuple and isinstance(raw, property) and raw.fget is not None:

@@ -1,0 +1,61 @@
+"""Runs a function plainly and captured, and compares: result, changed arguments, exception."""
+
+from __future__ import annotations
+
+import collections
+import copy
+import dataclasses
+import types
+from typing import Any, Callable
+
+import pytest
+import torch
+
+from opmill_bytecode_frontend import capture
+
+
+def same(a: Any, b: Any) -> bool:
+    if isinstance(a, torch.Tensor):
+        return isinstance(b, torch.Tensor) and a.dtype == b.dtype and a.stride() == b.stride() and torch.equal(a, b)
+    if isinstance(a, (list, tuple, collections.deque)):
+        return type(a) is type(b) and len(a) == len(b) and all(map(same, a, b))
+    if isinstance(a, dict):
+        return type(a) is type(b) and list(a) == list(b) and all(same(a[k], b[k]) for k in a)
+    if dataclasses.is_dataclass(a) or type(a) is types.SimpleNamespace:
+        return type(a) is type(b) and same(vars(a), vars(b))
+    return bool(a == b)
+
+
+def outcome(fn: Any, args: Any) -> Any:
+    args = copy.deepcopy(args)
+    try:
+        return fn(*args), args
+    except Exception as exc:
+        return (type(exc).__name__, exc.args), args
+
+
+def tensors() -> tuple[torch.Tensor, torch.Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    return torch.randn(4, 4, generator=generator), torch.randn(4, 4, generator=generator)
+
+
+def compare(fn: Any) -> None:
+    """``fn(a, b)`` is captured whole, and gives what it gives plainly, on a miss and on a hit."""
+    graphs = []
+
+    def backend(gm: Any, example_inputs: Any) -> Any:
+        graphs.append(gm)
+        return gm.forward
+
+    compiled = capture(fn, backend, fullgraph=True)
+    want = outcome(fn, tensors())
+    assert same(want, outcome(compiled, tensors()))
+    assert graphs
+    assert same(want, outcome(compiled, tensors()))
+    assert len(graphs) == 1
+
+
+@pytest.fixture(scope="session")
+def check() -> Callable[[Any], None]:
+    """``check(fn)``: the captured form of ``fn(a, b)`` does as it does."""
+    return compare

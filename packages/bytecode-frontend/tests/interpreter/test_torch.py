@@ -1,0 +1,121 @@
+"""torch's own Python in captured code: modules and parameters made there, functions without gradients, transforms, modes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from opmill_bytecode_frontend import Unsupported, capture
+
+
+class Square(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, n):
+        ctx.save_for_backward(x)
+        ctx.n = n
+        return x**n
+
+    @staticmethod
+    def backward(ctx, grad):
+        (x,) = ctx.saved_tensors
+        return grad * ctx.n * x, None
+
+
+class Same(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x
+
+    @staticmethod
+    def backward(ctx, grad):
+        return -grad
+
+
+class Scale(nn.Module):
+    def __init__(self, n):
+        super().__init__()
+        self.n = n
+        self.act = nn.SiLU()
+
+    def forward(self, x):
+        return self.act(x) * self.n
+
+
+STACK = nn.ModuleList([nn.Linear(4, 4) for _ in range(3)]).requires_grad_(False)
+NAMED = nn.Sequential(nn.Linear(4, 4), nn.ReLU()).requires_grad_(False)
+SIZE = np.int64(3)
+
+
+def modules_made_inside(a, b):
+    return Scale(3)(a), nn.Sequential(nn.GELU(), nn.ReLU())(a), nn.LayerNorm(4, elementwise_affine=False)(a), nn.CrossEntropyLoss()(a, a.argmax(1))
+
+
+def containers_of_modules(a, b):
+    for m in STACK[1:]:
+        a = m(a)
+    for m in NAMED[:1]:
+        a = m(a)
+    return a, [type(m).__name__ for m in reversed(STACK)]
+
+
+def parameters_made_inside(a, b):
+    with torch.no_grad():
+        p = nn.Parameter(torch.ones(4) * 2)
+        return a * p, isinstance(p, nn.Parameter), p.requires_grad, p.shape
+
+
+def tensor_classes(a, b):
+    return torch.Tensor([1, 2]), torch.LongTensor([3]), torch.FloatTensor(2, 3).shape, a
+
+
+def functions_without_gradients(a, b):
+    same = Same.apply(a)
+    return Square.apply(a, 3), same, same is a
+
+
+def vmapped(a, b):
+    rows = torch.vmap(lambda x, y: (x * y).sum())(a, b)
+    return rows, torch.vmap(lambda x: x + a.sum(), in_dims=1, out_dims=1)(b)
+
+
+def inference(a, b):
+    with torch.inference_mode():
+        c = a * 2
+        inside = torch.is_inference_mode_enabled(), torch.is_grad_enabled()
+    return inside, torch.is_inference_mode_enabled(), torch.is_grad_enabled(), c.sum()
+
+
+def numbers_and_types_as_arguments(a, b):
+    return torch.zeros(2, dtype=int), a * np.float64(2.5), a.reshape(SIZE + 1, 4), a.to(float), torch.functional.split(a, split_size_or_sections=2)
+
+
+PROGRAMS = [
+    modules_made_inside, containers_of_modules, parameters_made_inside, tensor_classes, functions_without_gradients, vmapped, inference,
+    numbers_and_types_as_arguments,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("fn", PROGRAMS, ids=lambda f: f.__name__)
+def test_program(fn, check):
+    check(fn)
+
+
+def test_autograd_function_with_gradients_is_refused():
+    def f(x):
+        return Square.apply(x, 2)
+
+    with pytest.raises(Unsupported, match="FE015"):
+        capture(f, fullgraph=True)(torch.ones(2, requires_grad=True))
+
+
+def test_a_refusal_inside_vmap_leaves_no_level_behind():
+    depth = torch._C._functorch.get_dynamic_layer_stack_depth()
+
+    def f(x):
+        return torch.vmap(lambda r: r * 2 if r.sum() > 0 else r)(x)
+
+    with pytest.raises(Exception, match=r"."):
+        capture(f, fullgraph=True)(torch.ones(2, 2))
+    assert torch._C._functorch.get_dynamic_layer_stack_depth() == depth
