@@ -11,7 +11,8 @@ from opmill_graph_ir.errors import KernelBuildError
 from opmill_graph_ir.generator.protocol import GROUP, GeneratorOptions, KernelGenerator
 from opmill_graph_ir.loops.cases import cases
 from opmill_graph_ir.loops.index import index
-from opmill_graph_ir.loops.ir import Axis, Buffer, Load, LoopKernel, Nest, Op, Phase, Store as Put
+from opmill_graph_ir.loops.ir import Axis, Buffer, Load, LoopKernel, Nest, Op, Phase
+from opmill_graph_ir.loops.ir import Store as Put
 from opmill_kernel_gen_triton.generator import TritonKernelGenerator
 from opmill_kernel_gen_triton.launch import Arg, Form, LaunchData, Step, decode, encode
 from opmill_runtime_cache.store import Store

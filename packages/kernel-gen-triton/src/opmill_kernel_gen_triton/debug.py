@@ -19,7 +19,7 @@ from opmill_graph_ir.loops.ir import LoopKernel
 
 from .kernel import LIMIT, KernelText, kernel_text
 from .nest import Function, Param
-from .tiling import Budget
+from .tiling import DEFAULT, Budget
 
 _NAMES = (
     "exp exp2 expm1 log log2 log10 log1p rsqrt sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh erf erfc erfinv lgamma "
@@ -33,8 +33,8 @@ def interpreting() -> bool:
 
 
 def run(
-    kernel: LoopKernel, buffers: Mapping[str, torch.Tensor], sizes: Sequence[int] = (), *, wide: bool = False, budget: Budget = Budget()
-) -> int:  # noqa: B008 (frozen)
+    kernel: LoopKernel, buffers: Mapping[str, torch.Tensor], sizes: Sequence[int] = (), *, wide: bool = False, budget: Budget = DEFAULT
+) -> int:
     """Runs ``kernel`` on flat tensors by buffer name, as ``evaluate`` does; ``wide`` takes 64-bit indices where there are two forms."""
     text = kernel_text(kernel, budget)
     values = dict(zip(kernel.symbols, sizes, strict=True))
@@ -67,12 +67,12 @@ def compiled(function: Function) -> Any:
     file = f"<{function.name}-{hash(function.text)}>"
     linecache.cache[file] = (len(function.text), None, function.text.splitlines(True), file)
     space: dict[str, Any] = {"__name__": "generated"}
-    exec(compile(function.text, file, "exec"), space)  # noqa: S102
+    exec(compile(function.text, file, "exec"), space)
     space["libdevice"] = _libdevice()
     return space[function.name]
 
 
-def disagreement(case: Case, seed: int = 0, *, wide: bool = False, budget: Budget = Budget()) -> str | None:  # noqa: B008 (frozen)
+def disagreement(case: Case, seed: int = 0, *, wide: bool = False, budget: Budget = DEFAULT) -> str | None:
     """What differs between a case's kernel and the reference interpreter; None where nothing does."""
     got, want = case.buffers(seed), case.buffers(seed)
     exact = {n: t.double() if t.dtype == torch.float32 else t for n, t in want.items()}

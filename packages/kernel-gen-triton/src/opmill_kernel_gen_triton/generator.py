@@ -21,7 +21,7 @@ from .kernel import LIMIT, KernelText, kernel_text
 from .launch import Arg, Form, LaunchData, Step, encode
 from .nest import Function
 from .pool import Compiled, Pool
-from .tiling import Budget
+from .tiling import DEFAULT, Budget
 
 ARTIFACT = "cuda-cubin"
 """Artifact kind of a kernel's cubins, one after the other."""
@@ -36,7 +36,7 @@ class TritonKernelGenerator:
 
     name = "triton"
 
-    def __init__(self, arch: int | None = None, workers: int | None = None, budget: Budget = Budget()) -> None:  # noqa: B008 (frozen)
+    def __init__(self, arch: int | None = None, workers: int | None = None, budget: Budget = DEFAULT) -> None:
         self.arch, self.budget = arch, budget
         self._pool = Pool(workers or len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
 
@@ -175,7 +175,7 @@ def _assemble(kernel: LoopKernel, text: KernelText, arch: int, precise: bool, ma
                         LIMIT if fits else 0,
                         facts["scratch"],
                         facts["profile"],
-                    )  # fmt: skip
+                    )
                 )
         steps.append(Step(_size(forms[0].grid), _args(kernel, forms[0], offsets), tuple(compiled)))
     checks = sum(len(p.checks) for n in kernel.nests for p in n.phases)

@@ -11,7 +11,7 @@ from opmill_graph_ir.loops.ir import Buffer, LoopKernel, Nest
 from .emit.space import product
 from .nest import Frame, Function, NestWriter
 from .split import split_nest
-from .tiling import Budget, choose
+from .tiling import DEFAULT, Budget, choose
 
 LIMIT = (1 << 31) - (1 << 20)
 """Sizes below this fit 32-bit indices, tiles that stick out included."""
@@ -27,7 +27,7 @@ class KernelText:
     span: tuple[Index, ...]
 
 
-def kernel_text(kernel: LoopKernel, budget: Budget = Budget()) -> KernelText:  # noqa: B008 (frozen)
+def kernel_text(kernel: LoopKernel, budget: Budget = DEFAULT) -> KernelText:
     """The text of a kernel."""
     nests, scratch = _split_all(kernel, budget)
     frame = (*kernel.buffers, *scratch)

@@ -42,13 +42,13 @@ def _chunks(nest: Nest, symbols: tuple[str, ...], budget: Budget) -> int:
     if len({tuple(a.extent for a in p.axes) for p in phases}) > 1:
         return 1
     tiling = choose(nest, symbols, budget)
-    if not tiling.looped or tiling.programs >= budget.processors:
+    if not tiling.looped or tiling.programs >= 2 * budget.processors:
         return 1
     length = product(phases[0].axes).constant
     if length is None:
         return _UNKNOWN_CHUNKS
     return _whole_number(
-        length, min(2 * budget.processors // tiling.programs, length // max(budget.chunk // tiling.block("x"), budget.steps))
+        length, min(8 * budget.processors // tiling.programs, length // max(budget.chunk // tiling.block("x"), budget.steps))
     )
 
 
@@ -127,7 +127,7 @@ class _Splitter:
         partial = tuple(replace(r, value=_masked(inside, rewriter(r.value), r)) for r in phase.reductions)
         part = index(k.name) * self.rows + self.row
         stores = tuple(Store(b, part, self._global(n, d, phase, k)) for n, (d, b) in names.items())
-        self._add((*self.nest.axes, k), [Phase((c,), lets, (), partial), Phase(stores=stores)], phase)
+        self._add((k, *self.nest.axes), [Phase((c,), lets, (), partial), Phase(stores=stores)], phase)
         there = index(q.name) * self.rows + self.row
         parts = {n: Load(b, there, d) for n, (d, b) in names.items()}
         return [p for r in phase.reductions for p in self._combine(r, q, parts)]

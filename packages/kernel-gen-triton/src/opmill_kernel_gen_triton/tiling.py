@@ -29,6 +29,9 @@ class Budget:
     steps: int = 64
 
 
+DEFAULT = Budget()
+
+
 @dataclass(frozen=True)
 class Tiling:
     """``outer``: the axes behind each outer dimension, slowest first (one group: ``x``; two: ``y``, ``x``; none where the nest is one

@@ -57,7 +57,7 @@ def literal(value: bool | int | float, dtype: str) -> str | None:
             return 'float("nan")'
         if abs(v) == float("inf"):
             return f'float("{v}")'
-        return repr(v) if v == 0 and str(v)[0] != "-" or 2.0**-120 <= abs(v) <= 2.0**127 else None
+        return repr(v) if (v == 0 and str(v)[0] != "-") or 2.0**-120 <= abs(v) <= 2.0**127 else None
     if dtype == "int32" and 0 <= int(value) < 2**31:
         return repr(int(value))
     return None

@@ -1,0 +1,94 @@
+"""Kernels of real graphs: captured and scheduled by graph-ir, interpreted against the reference, compiled to cubins."""
+
+import warnings
+
+import pytest
+import torch
+from torch import nn
+
+from opmill_graph_ir.backend import compile_graph
+from opmill_graph_ir.errors import KernelBuildError
+from opmill_graph_ir.generator.protocol import GeneratorOptions
+from opmill_graph_ir.loops.cases import Case
+from opmill_graph_ir.loops.ir import LoopKernel
+from opmill_kernel_gen_triton.debug import disagreement
+from opmill_kernel_gen_triton.generator import TritonKernelGenerator
+from opmill_runtime_cache.store import Store
+
+pytestmark = [pytest.mark.triton, pytest.mark.filterwarnings("ignore")]
+
+
+class Block(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed, self.place = nn.Embedding(50, 32), nn.Embedding(16, 32)
+        self.norm, self.up, self.down = nn.LayerNorm(32), nn.Linear(32, 64), nn.Linear(64, 32)
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        x = self.embed(ids) + self.place(torch.arange(16))
+        y = self.norm(x)
+        scores = (y @ y.transpose(1, 2) / 32**0.5).softmax(-1)
+        return self.down(nn.functional.gelu(self.up(self.norm(x + scores @ y)))).mean((0, 1))
+
+
+def _image() -> nn.Module:
+    return nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(8, 8, 1), nn.Hardswish()).eval()
+
+
+GRAPHS = {
+    "block": (Block().eval(), (torch.randint(0, 50, (2, 16)),)),
+    "image": (_image(), (torch.randn(2, 3, 13, 13),)),
+    "mlp": (nn.Sequential(nn.Linear(20, 40), nn.SiLU(), nn.LayerNorm(40), nn.Linear(40, 3), nn.LogSoftmax(-1)), (torch.randn(5, 20),)),
+}
+
+
+class _Collector:
+    """Takes every kernel, and builds none."""
+
+    name = "collector"
+
+    def __init__(self) -> None:
+        self.kernels: list[LoopKernel] = []
+
+    def claims(self, kernel: LoopKernel, options: GeneratorOptions) -> None:
+        return None
+
+    def available(self) -> None:
+        return None
+
+    def build(self, kernels, options, store):
+        self.kernels += list(dict.fromkeys(kernels))
+        raise KernelBuildError("KT000", "collected")
+
+
+def kernels_of(name: str, store: Store) -> list[LoopKernel]:
+    model, inputs = GRAPHS[name]
+    collector = _Collector()
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        compile_graph(torch.fx.symbolic_trace(model), inputs, store=store, generators=[collector])
+    assert collector.kernels
+    return collector.kernels
+
+
+def _ranges(kernel: LoopKernel) -> dict[str, tuple[float, float]]:
+    """Indices that are in range of every table; variances that are positive."""
+    return {b.name: (0, 1) for b in kernel.buffers if b.dtype == "int64"} | {
+        b.name: (0.1, 2.0) for b in kernel.buffers if b.dtype == "float32"
+    }
+
+
+@pytest.mark.parametrize("name", GRAPHS)
+def test_agree_with_reference(name: str, tmp_path) -> None:
+    wrong = [
+        d for k in kernels_of(name, Store(tmp_path)) if (d := disagreement(Case(k.name, k, ranges=_ranges(k), rtol=256.0))) is not None
+    ]
+    assert wrong == []
+
+
+def test_compile_to_cubins(tmp_path) -> None:
+    generator, options, store = TritonKernelGenerator(90), GeneratorOptions("cuda:0"), Store(tmp_path)
+    kernels = kernels_of("block", store)
+    assert [generator.claims(k, options) for k in kernels] == [None] * len(kernels)
+    refs = generator.build(kernels, options, store)
+    assert all(store.get(r.artifact_kind, r.key)[:4] == b"\x7fELF" for r in refs)
