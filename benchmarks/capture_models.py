@@ -45,7 +45,7 @@ def timm_names() -> list[str]:
     for module in timm.list_modules():
         families[module] = timm.list_models(module=module)
     order = ("atto", "femto", "pico", "nano", "tiny", "mini", "small", "18", "_s", "base")
-    rank = lambda name: next((i for i, word in enumerate(order) if word in name), len(order))  # noqa: E731
+    rank = lambda name: next((i for i, word in enumerate(order) if word in name), len(order))
     return sorted(min(models, key=lambda m: (rank(m), len(m), m)) for models in families.values() if models)
 
 
@@ -145,7 +145,7 @@ def build_transformers(name: str) -> tuple[torch.nn.Module, Inputs]:
             torch.manual_seed(0)
             config = shrink(CONFIG_MAPPING[name](), factor, heads)
             config.use_cache = False
-            make = lambda config=config: AutoModel.from_config(copy.deepcopy(config))  # noqa: E731
+            make = lambda config=config: AutoModel.from_config(copy.deepcopy(config))
             with at_most(90):
                 count = parameter_count(make)
                 if count > 60_000_000:

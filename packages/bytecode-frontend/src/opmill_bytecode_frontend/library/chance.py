@@ -32,13 +32,13 @@ for _name, _cls in {"uniform": float, "gauss": float, "normalvariate": float, "r
 
 
 def numpy_random(obj: Any) -> bool:
-    """Whether ``obj`` is a method of numpy's legacy generator that gives one number when asked for no size."""
-    owner = getattr(obj, "__self__", None)
-    known = getattr(obj, "__name__", "") in ("uniform", "rand", "random", "random_sample", "randn", "normal")
-    return known and type(owner).__name__ == "RandomState"
+    """Whether ``obj`` is the function behind a method of numpy's legacy generator (its first argument) that gives one number at a time."""
+    kind, _, name = getattr(obj, "__qualname__", "").partition(".")
+    return kind == "RandomState" and name in ("uniform", "rand", "random", "random_sample", "randn", "normal")
 
 
 def draw_numpy(vm: Any, obj: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    if "size" in kwargs or len(args) > 2 or (args and obj.__name__ not in ("uniform", "normal")):
+    numbers = args[1:]
+    if "size" in kwargs or len(numbers) > 2 or (numbers and obj.__name__ not in ("uniform", "normal")):
         vm.unsupported("FE019", f"an array of numpy.random.{obj.__name__}", "it is random", "use torch.rand, which the graph holds")
     return draw(vm, obj, f"numpy.random.{obj.__name__}", float, args, kwargs)
