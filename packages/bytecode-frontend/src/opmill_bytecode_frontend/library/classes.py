@@ -41,7 +41,8 @@ def construct(vm: Any, cls: type, args: list[Value], kwargs: dict[str, Value], p
     handler = lookup(cls)
     if handler is not None:
         return handler(vm, *args, **kwargs)
-    meta_call = find_in_mro(type(cls).__mro__, "__call__")[1]
+    meta: Any = type(cls)
+    meta_call = find_in_mro(meta.__mro__, "__call__")[1]
     if isinstance(cls, enum.EnumMeta):
         return vm.wrap(vm.plain(fold(vm, cls, args, kwargs)))
     if type(meta_call) is types.FunctionType and not plain:
@@ -291,7 +292,7 @@ def text(vm: Any, value: Value, name: str) -> Value:
         plain = vm.plain(value)
     except NotConstant as exc:
         vm.unsupported("FE025", f"text of {exc}")
-    return ConstantValue({"__str__": str, "__repr__": repr}[name](plain))
+    return ConstantValue(str(plain) if name == "__str__" else repr(plain))
 
 
 @handles(str)

@@ -250,7 +250,7 @@ def _object_text(vm: Any, receiver: Value, *args: Value) -> Value:
         return vm.unsupported("FE025", f"text of {receiver.describe()}")
 
 
-OBJECT_SLOTS = {
+OBJECT_SLOTS: dict[str, Any] = {
     "__init__": _object_init,
     "__setattr__": _object_setattr,
     "__delattr__": _object_delattr,

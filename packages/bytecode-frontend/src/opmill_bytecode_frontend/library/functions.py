@@ -37,7 +37,9 @@ def getattr_(vm: Any, owner: Value, name: Value, *default: Value) -> Value:
     if not default:
         return vm.getattr(owner, name.constant())
     found = vm.attempt(lambda: vm.getattr(owner, name.constant()), AttributeError)
-    return default[0] if found is None else found
+    if found is None:
+        return default[0]
+    return found
 
 
 @handles(hasattr)
