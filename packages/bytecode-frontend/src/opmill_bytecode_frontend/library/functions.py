@@ -28,7 +28,7 @@ NONE = ConstantValue(None)
 def len_(vm: Any, value: Value, *default: Value) -> Value:
     result = value.special(vm, "__len__", [])
     if result is None:
-        vm.throw(TypeError, f"object of type {value.python_type().__name__!r} has no len()")
+        return vm.throw(TypeError, f"object of type {value.python_type().__name__!r} has no len()")
     return result
 
 

@@ -21,7 +21,7 @@ def parameter(vm: Any, data: Value | None = None, requires_grad: Value = Constan
     wanted = vm.truth(requires_grad)
     if wanted and torch.is_grad_enabled():
         vm.unsupported("FE012", "making a parameter while gradients are recorded", "it is a leaf that only the captured code sees", "make it outside")
-    made = data.method(vm, "detach", [], {})
+    made: Any = data.method(vm, "detach", [], {})
     if not isinstance(made, TensorValue):
         vm.throw(TypeError, f"cannot make a parameter of {data.python_type().__name__}")
     made.fake.requires_grad_(wanted)

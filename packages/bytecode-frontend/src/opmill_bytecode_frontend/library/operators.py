@@ -59,7 +59,7 @@ def truth(vm: Any, value: Value) -> Value:
 def index(vm: Any, value: Value) -> Value:
     result = value.special(vm, "__index__", [])
     if result is None:
-        vm.throw(TypeError, f"{value.python_type().__name__!r} object cannot be interpreted as an integer")
+        return vm.throw(TypeError, f"{value.python_type().__name__!r} object cannot be interpreted as an integer")
     return result
 
 

@@ -61,7 +61,7 @@ class Value:
 
     The slots of Python's data model are methods here: ``m_<name>`` is the builtin method ``<name>`` of the value's type."""
 
-    source: Source | None = None
+    source: Any = None  # a Source or None: checked by whoever reads it
 
     def python_type(self) -> type:
         """The exact ``type()`` of the value."""

@@ -163,7 +163,7 @@ class ObjectValue(Value):
                 self._attrs = DictValue({})
             else:
                 source = InstanceDict(self.source)
-                items = {k: (ConstantValue(k), Lazy(v, Item(source, k))) for k, v in self.obj.__dict__.items()}
+                items: dict[Any, tuple[Value, Any]] = {k: (ConstantValue(k), Lazy(v, Item(source, k))) for k, v in self.obj.__dict__.items()}
                 self._attrs = DictValue(items, dict, source, self.obj.__dict__)
         return self._attrs
 
