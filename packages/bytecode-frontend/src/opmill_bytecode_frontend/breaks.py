@@ -14,7 +14,7 @@ from .codegen.rebuild import Rebuilder
 from .continuation import Continue, Placed, indent, run_through
 from .errors import Unsupported
 from .frame import Frame
-from .machine import EXEMPT
+from .machine import EXEMPT, is_disabled
 from .resume import Parameter, ParameterKind, Resume, StackKind, closure_of, make_resume, states
 from .values.base import MISSING, Value
 from .values.functions import FunctionValue, MethodValue
@@ -67,6 +67,10 @@ def callee(value: Value, r: Rebuilder, context: Any) -> str:
 
 
 def worth_capturing(fn: Any) -> bool:
+    if is_disabled(fn):
+        return False
+    if is_disabled(fn):
+        return False
     top = (getattr(fn, "__module__", None) or "").split(".")
     return top[0] not in EXEMPT or top[:3] == ["torch", "nn", "modules"]
 

@@ -19,7 +19,7 @@ from opmill_guards.tree import GuardSet
 from .breaks import resume_function, worth_capturing
 from .errors import CaptureWarning, Unsupported
 from .eval_frame import intercept
-from .machine import installed
+from .machine import installed, is_disabled
 from .options import CaptureOptions
 from .translate import bind_real, translate
 from .values.base import Raised
@@ -81,9 +81,14 @@ class Context:
             for compiled in self.parts():
                 compiled.on_miss.__self__.forget(compiled)
             self._compiled.clear()
+            self.given_up.clear()
 
     def offer(self, code: types.CodeType, function: types.FunctionType) -> Callable[..., Any] | None:
         """What is called instead of a function that a given-up one calls: its captured form, where capturing is of use."""
+        if is_disabled(function):
+            return function  # as a replacement: while it runs nothing that it calls is offered either
+        if is_disabled(function):
+            return function  # as a replacement: then what it calls is not offered either
         if code in self.given_up or "<locals>" in function.__qualname__ or not worth_capturing(function):
             return None
         if installed(code.co_filename) and code.co_name != "forward":
@@ -150,7 +155,9 @@ class Capture:
 
     def forget(self, compiled: Any) -> None:
         compiled.clear()
-        self.eager = False
+        self.eager, self.instead = False, self.fn
+        self.varying = frozenset()
+        self.changed.clear()
 
     def _give_up(self) -> Callable[..., Any]:
         """From now on the function runs as it is, and what it calls is captured."""

@@ -45,6 +45,11 @@ EXEMPT = {"torch", *sys.stdlib_module_names}
 STANDARD_LIBRARY = sysconfig.get_path("stdlib").replace("\\", "/") + "/"
 
 
+def is_disabled(function: Any) -> bool:
+    """Whether a function carries the mark of ``opmill.disable`` or ``torch.compiler.disable``."""
+    return getattr(function, "_torchdynamo_disable", False) is True
+
+
 class BreakHere(Exception):
     """The root frame has reached the instruction before which the graph is to end."""
 
@@ -63,6 +68,11 @@ def installed(filename: str) -> bool:
     """Whether code belongs to Python or to an installed package."""
     path = filename.replace("\\", "/")
     return path.startswith("<frozen") or any(part in path for part in ("/site-packages/", "/dist-packages/", STANDARD_LIBRARY))
+
+
+def is_disabled(function: Any) -> bool:
+    """Whether a function carries the mark of ``opmill.disable`` and ``torch.compiler.disable``."""
+    return getattr(function, "_torchdynamo_disable", False) is True
 
 
 def not_implemented(value: Value | None) -> bool:
@@ -423,9 +433,13 @@ class Interpreter:
     def inline(self, fn: FunctionValue, args: list[Value], kwargs: dict[str, Value]) -> Value:
         """Call a Python function by interpreting its bytecode (unless the library knows it)."""
         if fn.obj is not None:
+            if is_disabled(fn.obj):
+                self.unsupported("FE069", f"call of {fn.qualname}", "it is marked as not to be captured", "call it outside of the compiled function")
             known = intercepted(self, fn.obj, args, kwargs)
             if known is not None:
                 return known
+            if is_disabled(fn.obj):
+                self.unsupported("FE069", f"call of {fn.qualname}", "it is marked as never to be captured", "call it outside of the compiled function")
         depth = self.frame.depth + 1 if self.frame is not None else 0
         if depth > self.options.max_depth:
             self.unsupported("FE064", f"call of {fn.qualname}", f"more than {self.options.max_depth} nested calls")

@@ -376,3 +376,27 @@ def test_what_a_given_up_function_calls_is_captured():
     for _ in range(3):
         assert torch.equal(compiled(x), long_loop(x))
     assert len(translations) == 1 and translations[0].gm is not None
+
+
+def asks(x):
+    return x + (1 if torch.compiler.is_compiling() else 2)
+
+
+def marked(x):
+    return asks(x) * 2
+
+
+marked._torchdynamo_disable = True
+
+
+@pytest.mark.parametrize("steps", [1000, 20], ids=["broken", "given up"])
+def test_disabled_functions_are_called_as_they_are(steps):
+    def fn(x):
+        for _ in range(3):
+            x = marked(x * 2) + 1
+        return x
+
+    x = torch.ones(2)
+    assert torch.equal(capture(fn, "eager", options=CaptureOptions(max_steps=steps))(x), fn(x))
+    with pytest.raises(Exception, match="FE069"):
+        capture(fn, "eager", fullgraph=True)(x)
