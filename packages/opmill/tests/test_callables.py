@@ -132,6 +132,8 @@ def test_a_disabled_function_is_called_as_it_is():
         return plain(x * 2) * 3
 
     assert torch.equal(outer(X), (X * 2 + 1) * 3) and seen == [False]
+    [found] = opmill.explain(outer)(X).breaks
+    assert found.code.startswith("FE") and "plain" in found.what
 
 
 def test_is_compiling_is_true_only_while_captured():
