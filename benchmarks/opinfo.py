@@ -76,7 +76,8 @@ def check(op: Any, sample: Any, backend: bool) -> tuple[str, str]:
         return "crash", f"{type(e).__name__}: {e}"[:200]
     if any(n.func.name().startswith(("aten::empty", "aten::new_empty")) for n in graph.nodes):
         expected = got = []
-    problem = next((p for e, g in zip(expected, got, strict=True) if (p := difference(e, g))), "")
+    precise = in_float64(call, tensors) if any(t.dtype in (torch.bfloat16, torch.float16) for t in expected) else [None] * len(expected)
+    problem = next((p for e, g, r in zip(expected, got, precise, strict=False) if (p := difference(e, g, r))), "")
     problem = problem or next((f"mutated {p}" for e, g in zip(mine, ours, strict=True) if (p := difference(e, g))), "")
     return ("wrong", problem) if problem else ("call", ",".join(calls)) if calls else ("lowered", "")
 
@@ -91,8 +92,17 @@ def run(gm: Any, program: Any, tensors: list[Any], held: list[Any], backend: boo
     return run_lowered(program, [*tensors, *held])
 
 
-def difference(e: torch.Tensor, g: torch.Tensor) -> str:
-    """What is wrong with ``g``; empty where it is as eager's."""
+def in_float64(call: Any, tensors: list[torch.Tensor]) -> list[Any]:
+    """What the operator gives in float64, to judge who is nearer."""
+    values = iter([t.double() if t.is_floating_point() else t.clone() for t in tensors])
+    try:
+        return list(call.target(*(next(values) if isinstance(a, torch.fx.Node) else a for a in call.args)))
+    except Exception:
+        return [None] * 99
+
+
+def difference(e: torch.Tensor, g: torch.Tensor, precise: torch.Tensor | None = None) -> str:
+    """What is wrong with ``g``; empty where it is as eager's, or at most three times as far from a float64 result as eager is."""
     if (e.shape, e.dtype) != (g.shape, g.dtype):
         return f"{g.dtype}{list(g.shape)} for {e.dtype}{list(e.shape)}"
     if e.numel() and any(n != 1 and a != b for n, a, b in zip(e.shape, e.stride(), g.stride(), strict=True)):
@@ -101,6 +111,10 @@ def difference(e: torch.Tensor, g: torch.Tensor) -> str:
     try:
         torch.testing.assert_close(g, e, rtol=rtol, atol=atol, equal_nan=True)
     except AssertionError as error:
+        if precise is not None and precise.shape == e.shape and e.is_floating_point():
+            ours, theirs = ((t.double() - precise.double()).abs().nan_to_num().max() for t in (g, e))
+            if ours <= 3 * theirs:
+                return ""
         return " ".join(str(error).split())[:120]
     return ""
 

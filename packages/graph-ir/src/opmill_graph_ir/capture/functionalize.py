@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+
 from opmill_fake_tensors import FakeTensor
 
 from ..errors import GraphError
 from .clean import clean
-from .graph import AtenGraph, Output, OutputTensor
+from .graph import AtenGraph, Meta, Output, OutputTensor
 from .record import Recorder
 
 
@@ -35,6 +36,15 @@ def functionalize(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> At
 
 def interpret(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], recorder: Recorder) -> Any:
     """What ``gm`` returns for fakes of its inputs; the recorder, which must be entered, writes down what ran."""
+    try:
+        return _interpret(gm, example_inputs, recorder)
+    except RuntimeError as e:
+        if "data is not allocated" in str(e):  # composite operators of torch that read tensors behind the dispatcher's back
+            raise GraphError("GI008", "an operator reads the data of a tensor", where=recorder.state.origin) from None
+        raise
+
+
+def _interpret(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], recorder: Recorder) -> Any:
     env: dict[torch.fx.Node, Any] = {}
     inputs = iter(example_inputs)
     look_up = env.__getitem__
@@ -97,6 +107,19 @@ def refuse_shared(graph: AtenGraph, example_inputs: Sequence[Any]) -> None:
         storages = [t.untyped_storage()._cdata for t in tensors]
     if len(set(storages)) != len(storages):
         raise GraphError("GI005", "an input that shares memory with another is written", hint="clone it first")
+    for name in graph.mutations:
+        if _overlaps_itself(graph.metas[name]):
+            raise GraphError("GI005", "an input whose elements share memory is written", hint="clone it first")
+
+
+def _overlaps_itself(meta: Meta) -> bool:
+    """Whether two positions may be one element in memory: then a write to one shows at the other."""
+    span = 1
+    for stride, size in sorted((st, sz) for st, sz in zip(meta.strides, meta.sizes, strict=True) if sz != 1):
+        if stride < span:
+            return 0 not in meta.sizes
+        span += stride * (size - 1)
+    return False
 
 
 def _output(recorder: Recorder, item: Any) -> Output:

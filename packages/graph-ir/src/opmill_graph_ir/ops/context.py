@@ -121,6 +121,14 @@ class Context:
         self.nodes.append(Reduce(tuple(names), outer, loops, tuple(reductions), casted, origin=self.origin))
         return views
 
+    def allocated(self, name: str | None, meta: Meta) -> View:
+        """A buffer that nothing is written to yet."""
+        name = name or self.fresh()
+        view = self.buffer(name, meta)
+        self.nodes.append(_nothing(name, meta, self.origin))
+        self.fixed.add(name)
+        return view
+
     # ---- arguments of operators that are called as they are --------------------------------------------------------
 
     def materialise(self, view: View, strides: tuple[int, ...] | None = None) -> View:
@@ -151,7 +159,7 @@ class Context:
         for i, stride in zip(position, info.strides, strict=True):
             total = total + i * stride
         strides = []
-        for k, n in enumerate(view.sizes):
+        for k in range(len(view.sizes)):
             stride = total.stride_of(f"v{k}")
             if stride is None or stride.symbols:
                 return None

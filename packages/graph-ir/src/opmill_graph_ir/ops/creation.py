@@ -34,7 +34,8 @@ def _ones(ctx: Context, node: Node, *_: Any, **__: Any) -> Any:
 
 @ROWS.lowers("empty.memory_format empty_like new_empty empty_strided new_empty_strided empty_permuted")
 def _empty(ctx: Context, node: Node, *_: Any, **__: Any) -> Any:
-    return _fill(ctx, node, 0)
+    name = node.results[0]
+    return ctx.allocated(name, ctx.metas[name or ""])
 
 
 @ROWS.lowers("full full_like new_full fill.Scalar")
@@ -110,3 +111,22 @@ def _pad(ctx: Context, node: Node, x: View, pad: Sequence[int], value: Any = 0) 
 def masked(read: Any, mask: Expr | None, other: Any) -> Expr:
     """``read`` where ``mask`` holds; memory is not touched elsewhere."""
     return read if mask is None else type(read)(read.buffer, read.indices, read.dtype, mask, other)
+
+
+@ROWS.lowers("linspace")
+def _linspace(ctx: Context, node: Node, start: Any, end: Any, steps: int, **_: Any) -> Any:
+    meta = ctx.metas[node.results[0] or ""]
+    if meta.dtype not in ("float32", "float64") or steps < 2 or isinstance(start, complex) or isinstance(end, complex):
+        return NotImplemented
+    if not all(isinstance(v, (int, float)) for v in (start, end)):
+        return NotImplemented
+    dtype = meta.dtype
+    step = op("div", op("sub", const(end, dtype), const(start, dtype)), const(steps - 1, dtype))
+
+    def value(at: Any, ext: Any) -> Expr:
+        i = index_value(at[0])
+        low = op("add", const(start, dtype), op("mul", step, cast(i, dtype)))
+        high = op("sub", const(end, dtype), op("mul", step, cast(index_value(-at[0] + (steps - 1)), dtype)))
+        return op("where", op("lt", i, const(steps // 2, "int64")), low, high)
+
+    return ctx.pointwise(node.results[0], meta, value)

@@ -181,6 +181,61 @@ def _copy(ctx: Context, node: Node, x: View) -> View:
     return ctx.pointwise(node.results[0], _meta(ctx, node), lambda at, ext: ctx.read(x, at, ext))
 
 
+@ROWS.lowers("index_fill.int_Scalar index_fill.int_Tensor index_copy index_add")
+def _index_write(ctx: Context, node: Node, x: View, dim: int, ids: View, src: Any, *, alpha: Any = 1) -> Any:
+    kind = node.func.name().split("_")[-1] if "fill" not in node.func.name() else "fill"
+    meta = _meta(ctx, node)
+    if 0 in x.sizes or 0 in ids.sizes or not x.sizes or len(ids.sizes) != 1 or isinstance(src, complex) or alpha != 1:
+        return NotImplemented
+    if (kind == "add" and meta.dtype in ("bool", "float16", "bfloat16")) or (kind == "copy" and len(src.sizes) != len(x.sizes)):
+        return NotImplemented
+    dim %= len(x.sizes)
+    size = x.sizes[dim]
+    axes = named_axes("i", (*x.sizes[:dim], ids.sizes[0], *x.sizes[dim + 1 :]))
+    at, ext = positions(axes), extents_of(axes)
+    negative = kind == "fill"
+    error = "RuntimeError" if kind == "add" else "IndexError"
+    message = {"add": "index out of range in self", "fill": f"index out of range in self, dimension {dim} with size {size}"}.get(kind, f"index_copy_(): index out of bounds for size {size}")
+    lets, checks = _wrapped("g", ctx.read(ids, at[dim : dim + 1], ext), size, error, message, negative)
+    value = const(src, meta.dtype) if not isinstance(src, View) else cast(ctx.read(src, at if src.sizes else (), ext), meta.dtype)
+    base = _base(ctx, x)
+    view = ctx.buffer(node.results[0] or ctx.fresh(), meta)
+    where = (*at[:dim], index("g"), *at[dim + 1 :])
+    mode = "add" if kind == "add" else "set"
+    ctx.nodes.append(Scatter(view.buffer, base, axes, where, value, mode, tuple(lets), tuple(checks), ctx.origin))  # type: ignore[arg-type]
+    return view
+
+
+@ROWS.lowers("index_put")
+def _index_put(ctx: Context, node: Node, x: View, ids: Sequence[View | None], src: View, accumulate: bool = False) -> Any:
+    meta = _meta(ctx, node)
+    given = [k for k, i in enumerate(ids) if i is not None]
+    tensors: list[View] = [i for i in ids if i is not None]
+    if 0 in x.sizes or 0 in src.sizes or not tensors or any(i.dtype not in ("int64", "int32") or 0 in i.sizes for i in tensors):
+        return NotImplemented
+    if given != list(range(given[0], given[-1] + 1)) or (accumulate and meta.dtype in ("bool", "float16", "bfloat16")):
+        return NotImplemented
+    rank, first = max(len(t.sizes) for t in tensors), given[0]
+    block = [max(t.sizes[len(t.sizes) - rank + k] for t in tensors if len(t.sizes) - rank + k >= 0) for k in range(rank)]
+    axes = named_axes("i", (*x.sizes[:first], *block, *x.sizes[given[-1] + 1 :]))
+    at, ext = positions(axes), extents_of(axes)
+    lets: list[Let] = []
+    checks: list[Check] = []
+    where = list(at[:first])
+    for d in given:
+        message = f"index is out of bounds for dimension {d} with size {x.sizes[d]}"
+        more, bounds = _wrapped(f"g{d}", ctx.load_broadcast(tensors[d - first], at[first : first + rank], ext), x.sizes[d], "IndexError", message, True)
+        lets, checks = lets + more, checks + bounds
+        where.append(index(f"g{d}"))
+    where += at[first + rank :]
+    value = cast(ctx.load_broadcast(src, at, ext), meta.dtype)
+    base = _base(ctx, x)
+    view = ctx.buffer(node.results[0] or ctx.fresh(), meta)
+    mode = "add" if accumulate else "set"
+    ctx.nodes.append(Scatter(view.buffer, base, axes, tuple(where), value, mode, tuple(lets), tuple(checks), ctx.origin))  # type: ignore[arg-type]
+    return view
+
+
 # ---- putting together ----------------------------------------------------------------------------------------------
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
 from dataclasses import replace
 from typing import Any
 
 import torch
+
+from opmill_fake_tensors.operator import describe
 from opmill_runtime_cache.plan.model import ComplexArg, Literal, Named
 
 from ..capture.graph import AtenGraph, Meta, Node, OutputTensor, Value
@@ -13,14 +16,14 @@ from ..content import content_of
 from ..loops.index import index
 from ..loops.ir import Expr
 from ..lowered import Extern, Lowered, Pointwise, TensorOutput
-from .context import Context, View, named_axes, extents_of, positions
+from .context import Context, View, extents_of, named_axes, positions
 from .exprs import SUPPORTED, cast
 from .rows import all_rows
 
 _OUT = {f"aten::{n}": f"aten::{n}.out" for n in "mm addmm bmm baddbmm".split()}
 
-def lower(graph: AtenGraph) -> Lowered:
-    """The loops of ``graph``. Operators without a row become ``Extern``s."""
+def lower(graph: AtenGraph, calls: Set[str] = frozenset()) -> Lowered:
+    """The loops of ``graph``. Operators without a row become ``Extern``s, and so do those whose origin is among ``calls``."""
     used = {n for node in graph.nodes for n in _names((node.args, node.kwargs))} | set(graph.mutations.values())
     used |= {o.value for o in graph.outputs if isinstance(o, OutputTensor)}
     ctx = Context(graph.metas, used=frozenset(used))
@@ -29,7 +32,10 @@ def lower(graph: AtenGraph) -> Lowered:
             ctx.views[name] = ctx.buffer(name, graph.metas[name], role)
     for node in graph.nodes:
         ctx.origin = f"{node.func.name().removeprefix('aten::')} {node.origin}".strip()
-        _lower_node(ctx, node)
+        if ctx.origin in calls:
+            _extern(ctx, node)
+        else:
+            _lower_node(ctx, node)
     outputs = _outputs(ctx, graph)
     _mutations(ctx, graph)
     buffers = {n: replace(b, fixed=True) if n in ctx.fixed else b for n, b in ctx.buffers.items()}
@@ -47,7 +53,18 @@ def _lower_node(ctx: Context, node: Node) -> None:
                 if name is not None and view is not None:
                     ctx.views[name] = view
             return
-    _extern(ctx, node)
+    if not _empty(ctx, node):
+        _extern(ctx, node)
+
+
+def _empty(ctx: Context, node: Node) -> bool:
+    """Whether the results have no elements: memory alone is made then."""
+    wanted = [r for r in node.results if r is not None and r in ctx.used]
+    if not wanted or any(0 not in ctx.metas[r].sizes for r in wanted) or not describe(node.func).pure:
+        return False
+    for name in wanted:
+        ctx.views[name] = ctx.allocated(name, ctx.metas[name])
+    return True
 
 
 def _supported(ctx: Context, node: Node) -> bool:

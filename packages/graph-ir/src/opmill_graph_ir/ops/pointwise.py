@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 import torch
+
 from opmill_fake_tensors.rules.pointwise import result_type
 
 from ..capture.graph import Node

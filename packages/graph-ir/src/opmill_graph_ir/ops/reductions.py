@@ -14,15 +14,17 @@ from .exprs import FLOATS, INTEGERS, cast, const, index_value, op, wide
 from .rows import Rows
 
 ROWS = Rows()
+_OF_NOTHING = {"sum": 0, "prod": 1, "any": False, "all": True}
+"""What reductions of no elements give."""
 
 
-def _dims(x: View, dim: Any) -> list[int]:
+def dims_of(x: View, dim: Any) -> list[int]:
     if dim is None or (isinstance(dim, (list, tuple)) and not dim):
         return list(range(len(x.sizes)))
     return sorted({d % max(len(x.sizes), 1) for d in (dim if isinstance(dim, (list, tuple)) else [dim])} if x.sizes else ())
 
 
-def _full(x: View, dims: Sequence[int], outer: Sequence[Index], inner: Sequence[Index], keepdim: bool) -> list[Index]:
+def full_position(x: View, dims: Sequence[int], outer: Sequence[Index], inner: Sequence[Index], keepdim: bool) -> list[Index]:
     """The position in ``x`` from those of the result and of the reduced dimensions."""
     outs, ins = list(outer), list(inner)
     position = []
@@ -40,17 +42,20 @@ def _result(ctx: Context, node: Node, k: int = 0) -> tuple[str | None, Meta]:
     return node.results[k], ctx.metas[node.results[k] or ""]
 
 
-def _reduce(
+def reduced(
     ctx: Context, node: Node, x: View, dim: Any, keepdim: bool, kind: str, dtype: str,
-    prepare: Callable[[Expr], Expr] = lambda e: e, finish: Callable[[Expr, int], Expr] = lambda e, n: e,
+    prepare: Callable[[Expr], Expr] = lambda e: e, finish: Callable[[Expr, int], Expr] = lambda e, n: e, source: str | None = None,
 ) -> Any:  # fmt: skip
-    dims = _dims(x, dim)
+    """One reduction over dimensions, accumulated in ``dtype``, of what ``prepare`` makes of an element (in ``source``, else in ``dtype``)."""
+    dims = dims_of(x, dim)
     sizes = [x.sizes[d] for d in dims]
     if 0 in x.sizes:
-        return NotImplemented
+        if kind not in _OF_NOTHING:
+            return NotImplemented
+        return ctx.pointwise(*_result(ctx, node), lambda at, ext: finish(const(_OF_NOTHING[kind], dtype), 0))
 
     def make(outer: Any, inner: Any, ext: Any) -> Any:
-        value = prepare(cast(ctx.load(x, _full(x, dims, outer, inner, keepdim), ext), dtype))
+        value = prepare(cast(ctx.load(x, full_position(x, dims, outer, inner, keepdim), ext), source or dtype))
         return [Reduction(("a",), kind, value, dtype)], [finish(Ref("a", dtype), math.prod(sizes))]
 
     return ctx.reduce([_result(ctx, node)], sizes, make)[0]
@@ -70,13 +75,13 @@ def reduce_all(ctx: Context, node: Node, sizes: Sequence[int], value: Callable[[
 
 @ROWS.lowers("sum sum.dim_IntList")
 def _sum(ctx: Context, node: Node, x: View, dim: Any = None, keepdim: bool = False, **_: Any) -> Any:
-    return _reduce(ctx, node, x, dim, keepdim, "sum", wide(_result(ctx, node)[1].dtype))
+    return reduced(ctx, node, x, dim, keepdim, "sum", wide(_result(ctx, node)[1].dtype))
 
 
 @ROWS.lowers("mean mean.dim")
 def _mean(ctx: Context, node: Node, x: View, dim: Any = None, keepdim: bool = False, **_: Any) -> Any:
     dtype = wide(_result(ctx, node)[1].dtype)
-    return _reduce(ctx, node, x, dim, keepdim, "sum", dtype, finish=lambda e, n: op("div", e, const(n, dtype)))
+    return reduced(ctx, node, x, dim, keepdim, "sum", dtype, finish=lambda e, n: op("div", e, const(n, dtype)))
 
 
 @ROWS.lowers("amax amin")
@@ -84,19 +89,19 @@ def _amax(ctx: Context, node: Node, x: View, dim: Any = (), keepdim: bool = Fals
     dtype = wide(x.dtype)
     if dtype == "bool":
         return NotImplemented
-    return _reduce(ctx, node, x, dim, keepdim, "max" if "amax" in node.func.name() else "min", dtype)
+    return reduced(ctx, node, x, dim, keepdim, "max" if "amax" in node.func.name() else "min", dtype)
 
 
 @ROWS.lowers("max min")
 def _max(ctx: Context, node: Node, x: View) -> Any:
     if x.dtype == "bool":
         return NotImplemented
-    return _reduce(ctx, node, x, None, False, node.func.name().removeprefix("aten::"), wide(x.dtype))
+    return reduced(ctx, node, x, None, False, node.func.name().removeprefix("aten::"), wide(x.dtype))
 
 
 @ROWS.lowers("prod prod.dim_int")
 def _prod(ctx: Context, node: Node, x: View, dim: Any = None, keepdim: bool = False, **_: Any) -> Any:
-    return _reduce(ctx, node, x, dim, keepdim, "prod", wide(_result(ctx, node)[1].dtype))
+    return reduced(ctx, node, x, dim, keepdim, "prod", wide(_result(ctx, node)[1].dtype))
 
 
 @ROWS.lowers("any any.dim any.dims all all.dim all.dims")
@@ -104,16 +109,16 @@ def _any(ctx: Context, node: Node, x: View, dim: Any = None, keepdim: bool = Fal
     if _result(ctx, node)[1].dtype != "bool":
         return NotImplemented
     kind = "any" if "::any" in node.func.name() else "all"
-    return _reduce(ctx, node, x, dim, keepdim, kind, "bool") if x.dtype == "bool" else _any_of_numbers(ctx, node, x, dim, keepdim, kind)
+    return reduced(ctx, node, x, dim, keepdim, kind, "bool") if x.dtype == "bool" else _any_of_numbers(ctx, node, x, dim, keepdim, kind)
 
 
 def _any_of_numbers(ctx: Context, node: Node, x: View, dim: Any, keepdim: bool, kind: str) -> Any:
-    dims = _dims(x, dim)
+    dims = dims_of(x, dim)
     if 0 in x.sizes:
         return NotImplemented
 
     def make(outer: Any, inner: Any, ext: Any) -> Any:
-        value = ctx.load(x, _full(x, dims, outer, inner, keepdim), ext)
+        value = ctx.load(x, full_position(x, dims, outer, inner, keepdim), ext)
         return [Reduction(("a",), kind, op("ne", value, const(0, value.dtype)), "bool")], [Ref("a", "bool")]
 
     return ctx.reduce([_result(ctx, node)], [x.sizes[d] for d in dims], make)[0]
@@ -130,12 +135,12 @@ def _max_dim(ctx: Context, node: Node, x: View, dim: int, keepdim: bool = False)
 
 
 def _arg(ctx: Context, node: Node, x: View, dim: Any, keepdim: bool, kind: str, which: list[int | None]) -> Any:
-    dims, dtype = _dims(x, dim), wide(x.dtype)
+    dims, dtype = dims_of(x, dim), wide(x.dtype)
     if 0 in x.sizes or dtype == "bool":
         return NotImplemented
 
     def make(outer: Any, inner: Any, ext: Any) -> Any:
-        value = ctx.load(x, _full(x, dims, outer, inner, keepdim), ext)
+        value = ctx.load(x, full_position(x, dims, outer, inner, keepdim), ext)
         both: list[Expr] = [Ref("a", dtype), Ref("b", "int64")]
         return [Reduction(("a", "b"), kind, value, dtype)], [both[k] for k, w in enumerate(which) if w is not None]
 
@@ -143,32 +148,36 @@ def _arg(ctx: Context, node: Node, x: View, dim: Any, keepdim: bool, kind: str, 
     return views if len(views) > 1 else views[0]
 
 
+def _spread(node: Node, var: Expr) -> Expr:
+    return op("sqrt", var) if "::std" in node.func.name() else var
+
+
 @ROWS.lowers("var.correction std.correction")
 def _var(ctx: Context, node: Node, x: View, dim: Any = None, *, correction: Any = 1, keepdim: bool = False) -> Any:
-    dims, dtype = _dims(x, dim), wide(x.dtype)
+    dims, dtype = dims_of(x, dim), wide(x.dtype)
     n = math.prod(x.sizes[d] for d in dims)
     left = n - (1 if correction is None else correction)
     if left <= 0 or 0 in x.sizes:
         return NotImplemented
 
     def make(outer: Any, inner: Any, ext: Any) -> Any:
-        value = ctx.load(x, _full(x, dims, outer, inner, keepdim), ext)
+        value = ctx.load(x, full_position(x, dims, outer, inner, keepdim), ext)
         var = op("div", Ref("m2", dtype), const(left, dtype))
-        return [Reduction(("mean", "m2"), "welford", value, dtype)], [op("sqrt", var) if "::std" in node.func.name() else var]
+        return [Reduction(("mean", "m2"), "welford", value, dtype)], [_spread(node, var)]
 
     return ctx.reduce([_result(ctx, node)], [x.sizes[d] for d in dims], make)[0]
 
 
-@ROWS.lowers("var_mean.correction")
+@ROWS.lowers("var_mean.correction std_mean.correction")
 def _var_mean(ctx: Context, node: Node, x: View, dim: Any = None, *, correction: Any = 1, keepdim: bool = False) -> Any:
-    dims, dtype = _dims(x, dim), wide(x.dtype)
+    dims, dtype = dims_of(x, dim), wide(x.dtype)
     left = math.prod(x.sizes[d] for d in dims) - (1 if correction is None else correction)
     if left <= 0 or 0 in x.sizes:
         return NotImplemented
 
     def make(outer: Any, inner: Any, ext: Any) -> Any:
-        value = ctx.load(x, _full(x, dims, outer, inner, keepdim), ext)
-        return [Reduction(("mean", "m2"), "welford", value, dtype)], [op("div", Ref("m2", dtype), const(left, dtype)), Ref("mean", dtype)]
+        value = ctx.load(x, full_position(x, dims, outer, inner, keepdim), ext)
+        return [Reduction(("mean", "m2"), "welford", value, dtype)], [_spread(node, op("div", Ref("m2", dtype), const(left, dtype))), Ref("mean", dtype)]
 
     return ctx.reduce([_result(ctx, node, 0), _result(ctx, node, 1)], [x.sizes[d] for d in dims], make)
 
@@ -242,7 +251,9 @@ def _renamed(ctx: Context, node: Node, k: int, source: View) -> View | None:
     if name is None or 0 in ctx.metas[name].sizes:
         return None if name is None else NotImplemented
     view = reshape(source, ctx.metas[name].sizes)
-    return View(view.buffer, view.dtype, view.sizes, view.indices)
+    if view.dtype != ctx.metas[name].dtype:
+        return ctx.pointwise(name, ctx.metas[name], lambda at, ext: ctx.read(view, at, ext)) if name in ctx.used else view
+    return view
 
 
 @ROWS.lowers("native_layer_norm")

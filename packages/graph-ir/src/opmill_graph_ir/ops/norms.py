@@ -1,0 +1,112 @@
+"""Norms, log-sum-exp, counts and traces."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from ..capture.graph import Meta, Node
+from ..loops.index import index
+from ..loops.ir import Expr, Reduction, Ref
+from .context import Context, View
+from .exprs import FLOATS, INTEGERS, cast, const, op, wide
+from .reductions import dims_of, full_position, reduced
+from .rows import Rows
+
+ROWS = Rows()
+
+
+@ROWS.lowers("logsumexp")
+def _logsumexp(ctx: Context, node: Node, x: View, dim: Any, keepdim: bool = False) -> Any:
+    dtype, dims = wide(x.dtype), dims_of(x, dim)
+    if x.dtype not in FLOATS or 0 in x.sizes or not dims:
+        return NotImplemented
+    sizes = tuple(1 if d in dims else n for d, n in enumerate(x.sizes))
+    meta = Meta(dtype, sizes, _dense(sizes), ctx.buffers[x.buffer].device)
+    inner = [x.sizes[d] for d in dims]
+
+    def biggest(outer: Any, loops: Any, ext: Any) -> Any:
+        value = ctx.load(x, full_position(x, dims, outer, loops, True), ext)
+        top = Ref("a", dtype)
+        return [Reduction(("a",), "max", value, dtype)], [op("where", op("isinf", top), const(0, dtype), top)]
+
+    top = ctx.reduce([(None, meta)], inner, biggest)[0]
+    name, out = node.results[0], ctx.metas[node.results[0] or ""]
+
+    def make(outer: Any, loops: Any, ext: Any) -> Any:
+        at = full_position(x, dims, outer, loops, keepdim)
+        shift = ctx.load_broadcast(top, at, ext)
+        outside = ctx.load(top, [index(0) if d in dims else p for d, p in enumerate(at)], ext)
+        value = op("exp", op("sub", ctx.load(x, at, ext), shift))
+        return [Reduction(("a",), "sum", value, dtype)], [op("add", op("log", Ref("a", dtype)), outside)]
+
+    return ctx.reduce([(name, out)], inner, make)[0]
+
+
+def _dense(sizes: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(math.prod(sizes[k + 1 :]) for k in range(len(sizes)))
+
+
+@ROWS.lowers("linalg_vector_norm")
+def _vector_norm(ctx: Context, node: Node, x: View, ord: Any = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
+    compute = wide(ctx.metas[node.results[0] or ""].dtype)
+    if compute not in FLOATS or x.dtype not in FLOATS or dtype is not None or 0 in x.sizes:
+        return NotImplemented
+    if ord in (math.inf, -math.inf):
+        return reduced(ctx, node, x, dim, keepdim, "max" if ord > 0 else "min", compute, lambda e: op("abs", e))
+    if ord == 0:
+        return reduced(ctx, node, x, dim, keepdim, "sum", compute, lambda e: cast(op("ne", e, const(0, compute)), compute))
+    if ord == 1:
+        return reduced(ctx, node, x, dim, keepdim, "sum", compute, lambda e: op("abs", e))
+    if ord == 2:
+        return reduced(ctx, node, x, dim, keepdim, "sum", compute, lambda e: op("mul", e, e), lambda e, n: op("sqrt", e))
+    power = const(ord, compute)
+    return reduced(
+        ctx, node, x, dim, keepdim, "sum", compute, lambda e: op("pow", op("abs", e), power), lambda e, n: op("pow", e, const(1.0 / ord, compute))
+    )
+
+
+@ROWS.lowers("count_nonzero count_nonzero.dim_IntList")
+def _count(ctx: Context, node: Node, x: View, dim: Any = None) -> Any:
+    dtype = wide(x.dtype)
+
+    def one(e: Expr) -> Expr:
+        return cast(e if e.dtype == "bool" else op("ne", e, const(0, dtype)), "int64")
+
+    return NotImplemented if 0 in x.sizes else reduced(ctx, node, x, dim, False, "sum", "int64", one, source=dtype)
+
+
+@ROWS.lowers("nansum")
+def _nansum(ctx: Context, node: Node, x: View, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
+    compute = wide(ctx.metas[node.results[0] or ""].dtype)
+    if x.dtype not in FLOATS or compute not in FLOATS or 0 in x.sizes:
+        return NotImplemented
+    return reduced(ctx, node, x, dim, keepdim, "sum", compute, lambda e: op("where", op("isnan", e), const(0, compute), e))
+
+
+@ROWS.lowers("trace")
+def _trace(ctx: Context, node: Node, x: View) -> Any:
+    n = min(x.sizes)
+    meta = ctx.metas[node.results[0] or ""]
+    dtype = wide(meta.dtype)
+    if not n:
+        return NotImplemented
+
+    def make(outer: Any, inner: Any, ext: Any) -> Any:
+        return [Reduction(("a",), "sum", cast(ctx.load(x, (inner[0], inner[0]), ext), dtype), dtype)], [Ref("a", dtype)]
+
+    return ctx.reduce([(node.results[0], meta)], [n], make)[0]
+
+
+@ROWS.lowers("aminmax")
+def _aminmax(ctx: Context, node: Node, x: View, *, dim: Any = None, keepdim: bool = False) -> Any:
+    dtype, dims = wide(x.dtype), dims_of(x, dim)
+    if 0 in x.sizes or x.dtype not in FLOATS + INTEGERS or not x.sizes:
+        return NotImplemented
+
+    def make(outer: Any, inner: Any, ext: Any) -> Any:
+        value = ctx.load(x, full_position(x, dims, outer, inner, keepdim), ext)
+        both = [Reduction(("a",), "min", value, dtype), Reduction(("b",), "max", value, dtype)]
+        return both, [Ref("a", dtype), Ref("b", dtype)]
+
+    return ctx.reduce([(n, ctx.metas[n or ""]) for n in node.results], [x.sizes[d] for d in dims], make)
