@@ -1,0 +1,68 @@
+"""NaN, infinities, signed zeros and extreme integers in what the generator writes itself (not libdevice), against torch eager."""
+
+import math
+
+import pytest
+import torch
+
+from opmill_graph_ir.loops.arithmetic import apply, torch_dtype
+from opmill_graph_ir.loops.index import index
+from opmill_graph_ir.loops.ir import Axis, Buffer, Load, LoopKernel, Nest, Op, Phase, Reduction, Ref, Store
+from opmill_graph_ir.loops.primitives import PRIMITIVES
+from opmill_kernel_gen_triton.debug import run
+
+pytestmark = [pytest.mark.triton, pytest.mark.filterwarnings("ignore")]
+FLOATS = [0.0, -0.0, 1.0, -1.0, 0.5, -2.5, 3.5, math.nan, math.inf, -math.inf, 1e30, -1e30, 100.0]
+OWN = "max min fmax fmin floordiv mod eq ne lt le gt ge neg abs sign isnan isinf signbit reciprocal".split()
+
+
+def _compare(name: str, a: torch.Tensor, b: torch.Tensor, dtype: str) -> None:
+    result = "bool" if PRIMITIVES[name].result == "bool" else dtype
+    n, arity = a.numel(), PRIMITIVES[name].arity
+    value = Op(name, tuple(Load(x, index("i"), dtype) for x in "ab"[:arity]), result)
+    buffers = (*(Buffer(x, dtype, "in", index(n)) for x in "ab"[:arity]), Buffer("out", result, "out", index(n)))
+    kernel = LoopKernel(name, buffers, (Nest((Axis("i", index(n)),), (Phase(stores=(Store("out", index("i"), value),)),)),))
+    out = torch.zeros(n, dtype=torch_dtype(result))
+    assert run(kernel, {"a": a, "b": b, "out": out}) == 0
+    want = apply(name, [a, b][:arity], torch_dtype(result))
+    torch.testing.assert_close(out, want, rtol=0, atol=0, equal_nan=True)
+    if name in ("neg", "abs", "sign", "reciprocal"):
+        assert torch.equal(torch.signbit(out)[~out.isnan()], torch.signbit(want)[~out.isnan()])
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("name", OWN)
+def test_floats_like_eager(name: str, dtype: str) -> None:
+    a = torch.tensor(FLOATS, dtype=torch_dtype(dtype))
+    _compare(name, a.repeat_interleave(len(FLOATS)), a.repeat(len(FLOATS)), dtype)
+
+
+@pytest.mark.parametrize("dtype", ["int64", "int32", "int8", "uint8"])
+@pytest.mark.parametrize("name", ["floordiv", "mod", "truncdiv", "fmod", "max", "bitnot", "shl", "shr", "sign"])
+def test_integers_like_eager(name: str, dtype: str) -> None:
+    info = torch.iinfo(torch_dtype(dtype))
+    values = sorted({info.min, info.min + 1, 0, 1, 2, 7, info.max} | ({-1, -7} if info.min else set()))
+    a = torch.tensor(values, dtype=torch_dtype(dtype))
+    b = torch.tensor([1, 2, 3, 7] if name in ("shl", "shr") or not info.min else [1, 2, 7, -2, -7], dtype=a.dtype)
+    _compare(name, a.repeat_interleave(b.numel()), b.repeat(a.numel()), dtype)
+
+
+@pytest.mark.parametrize("name", ["max", "min", "sum", "argmax", "argmin"])
+@pytest.mark.parametrize("n", [1, 5, 23])
+def test_reductions_of_special_values(name: str, n: int) -> None:
+    names = ("r", "q") if name.startswith("arg") else ("r",)
+    r = Reduction(names, name, Load("a", index("i") * n + "j", "float32"), "float32")
+    outs = [Buffer("out", "float32", "out", index(3))] + ([Buffer("at", "int64", "out", index(3))] if len(names) == 2 else [])
+    stores = tuple(Store(b.name, index("i"), Ref(x, b.dtype)) for b, x in zip(outs, names, strict=True))
+    phases = (Phase((Axis("j", index(n)),), reductions=(r,)), Phase(stores=stores))
+    kernel = LoopKernel(name, (Buffer("a", "float32", "in", index(3 * n)), *outs), (Nest((Axis("i", index(3)),), phases),))
+    for special in (math.nan, math.inf, -math.inf):
+        a = torch.randn(3, n, generator=torch.Generator().manual_seed(n))
+        a[1, n // 2] = a[1, n - 1] = special
+        a[2, :] = special
+        out, at = torch.zeros(3), torch.zeros(3, dtype=torch.int64)
+        run(kernel, {"a": a.reshape(-1), "out": out, "at": at})
+        want = {"max": a.amax(1), "argmax": a.amax(1), "min": a.amin(1), "argmin": a.amin(1), "sum": a.sum(1)}[name]
+        torch.testing.assert_close(out, want, equal_nan=True, rtol=1e-4, atol=1e-6)
+        if name.startswith("arg"):
+            assert torch.equal(at, getattr(a, name)(1))
