@@ -69,8 +69,6 @@ def callee(value: Value, r: Rebuilder, context: Any) -> str:
 def worth_capturing(fn: Any) -> bool:
     if is_disabled(fn):
         return False
-    if is_disabled(fn):
-        return False
     top = (getattr(fn, "__module__", None) or "").split(".")
     return top[0] not in EXEMPT or top[:3] == ["torch", "nn", "modules"]
 

@@ -87,8 +87,6 @@ class Context:
         """What is called instead of a function that a given-up one calls: its captured form, where capturing is of use."""
         if is_disabled(function):
             return function  # as a replacement: while it runs nothing that it calls is offered either
-        if is_disabled(function):
-            return function  # as a replacement: then what it calls is not offered either
         if code in self.given_up or "<locals>" in function.__qualname__ or not worth_capturing(function):
             return None
         if installed(code.co_filename) and code.co_name != "forward":

@@ -70,11 +70,6 @@ def installed(filename: str) -> bool:
     return path.startswith("<frozen") or any(part in path for part in ("/site-packages/", "/dist-packages/", STANDARD_LIBRARY))
 
 
-def is_disabled(function: Any) -> bool:
-    """Whether a function carries the mark of ``opmill.disable`` and ``torch.compiler.disable``."""
-    return getattr(function, "_torchdynamo_disable", False) is True
-
-
 def not_implemented(value: Value | None) -> bool:
     return value is None or (type(value) is ConstantValue and value.value is NotImplemented)
 
@@ -438,8 +433,6 @@ class Interpreter:
             known = intercepted(self, fn.obj, args, kwargs)
             if known is not None:
                 return known
-            if is_disabled(fn.obj):
-                self.unsupported("FE069", f"call of {fn.qualname}", "it is marked as never to be captured", "call it outside of the compiled function")
         depth = self.frame.depth + 1 if self.frame is not None else 0
         if depth > self.options.max_depth:
             self.unsupported("FE064", f"call of {fn.qualname}", f"more than {self.options.max_depth} nested calls")
