@@ -148,7 +148,7 @@ def _compile_training(
             entry = _Entry(encode(forward), used, encode(backward), held, layout)
             store.put(_ARTIFACT, key, msgspec.msgpack.encode(entry))
     with report.step("bind"):
-        run = TrainingGraph(layout, bind(forward, halves.forward.held_tensors, store), bind(backward, [], store), tensors)
+        run = TrainingGraph(layout, bind(forward, halves.forward.held_tensors, store), bind(backward, [], store), tensors, gm)
     return CompiledGraph(run, forward, _counted(report, forward, backward), gm)
 
 
@@ -271,7 +271,7 @@ def _from_store(gm: torch.fx.GraphModule, store: Store, key: str, report: Report
             if entry.layout is not None:
                 plans.append(decode(entry.backward))
                 known = [_attribute(gm, path) for path in entry.known]
-                executable = TrainingGraph(entry.layout, executable, bind(plans[1], [], store), known)
+                executable = TrainingGraph(entry.layout, executable, bind(plans[1], [], store), known, gm)
         except (RuntimeCacheError, msgspec.MsgspecError, AttributeError):
             store.remove(_ARTIFACT, key)
             return None

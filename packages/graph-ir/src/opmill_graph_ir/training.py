@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
 import torch
 
-from .capture.graph import AtenGraph, Meta, OutputTensor
+from opmill_runtime_cache.errors import PlanInputError
+
+from .capture.graph import AtenGraph, Meta, OutputTensor, values_in
 from .capture.joint import Joint
 from .capture.partition import Halves
+from .errors import GraphError
 
 Executable = Callable[..., Sequence[Any]]
 
@@ -20,6 +24,7 @@ class Tangent(msgspec.Struct, frozen=True):
 
     output: int
     dtype: str
+    device: str
     sizes: tuple[int, ...]
     strides: tuple[int, ...]
 
@@ -27,14 +32,24 @@ class Tangent(msgspec.Struct, frozen=True):
 class Layout(msgspec.Struct, frozen=True):
     """How two plans are joined. ``saved`` says where each tensor that the backward takes is found after the forward: ``("input", i)``,
     ``("held", j)`` or ``("output", k)``. ``targets`` says for whom each gradient is, ``("input", i)`` or ``("held", j)``; ``held`` numbers
-    count in ``held``, paths of the module's tensors."""
+    count in ``held``, paths of the module's tensors.
+
+    ``strides`` are those of the saved tensors (elements).
+    ``reach`` holds the tangents that each gradient is made of (numbers in ``tangents``): where none of them comes, there is no gradient.
+    ``aliases`` names outputs of the forward plan that share memory with an input, a held tensor or another output. ``written`` are
+    inputs and held tensors that the forward writes. ``replayable``: the module may run once more and give the same."""
 
     inputs: int
     outputs: int
     tangents: tuple[Tangent, ...]
     repeated: tuple[tuple[int, int], ...]
     saved: tuple[tuple[str, int], ...]
+    strides: tuple[tuple[int, ...], ...]
     targets: tuple[tuple[str, int], ...]
+    reach: tuple[tuple[int, ...], ...]
+    aliases: tuple[tuple[int, str, int], ...]
+    written: tuple[tuple[str, int], ...]
+    replayable: bool
 
 
 def layout_of(joint: Joint, halves: Halves, held: Sequence[str]) -> Layout:
@@ -48,72 +63,182 @@ def layout_of(joint: Joint, halves: Halves, held: Sequence[str]) -> Layout:
             places.setdefault(out.value, ("output", k))
     tangents = tuple(_tangent(k, meta) for k, meta in zip(joint.differentiable, joint.tangents, strict=True))
     saved = tuple(places[name] for name in halves.saved)
-    return Layout(joint.inputs, joint.outputs, tangents, joint.repeated, saved, tuple(places[name] for name in joint.targets))
+    targets = tuple(places[name] for name in joint.targets)
+    aliases = tuple(_aliases(joint, halves, places))
+    strides = tuple(graph.metas[name].strides for name in halves.saved)
+    written = tuple(places[name] for name in graph.mutations)
+    return Layout(
+        inputs=joint.inputs, outputs=joint.outputs, tangents=tangents, repeated=joint.repeated, saved=saved, strides=strides,
+        targets=targets, reach=_reach(joint), aliases=aliases, written=written, replayable=joint.replayable,
+    )  # fmt: skip
 
 
 def _tangent(output: int, meta: Meta) -> Tangent:
-    return Tangent(output, meta.dtype, meta.sizes, meta.strides)
+    return Tangent(output, meta.dtype, meta.device, meta.sizes, meta.strides)
+
+
+def _reach(joint: Joint) -> tuple[tuple[int, ...], ...]:
+    """The tangents that each gradient depends on."""
+    reach: dict[str, frozenset[int]] = {name: frozenset((k,)) for k, name in enumerate(joint.graph.inputs[joint.inputs :])}
+    none: frozenset[int] = frozenset()
+    for node in joint.graph.nodes:
+        found = none.union(*(reach.get(v.name, none) for v in values_in((node.args, node.kwargs))))
+        reach.update((r, found) for r in node.results if r)
+    gradients = joint.graph.outputs[joint.outputs :]
+    return tuple(tuple(sorted(reach.get(o.value, none))) if isinstance(o, OutputTensor) else () for o in gradients)
+
+
+def _aliases(joint: Joint, halves: Halves, places: dict[str, tuple[str, int]]) -> list[tuple[int, str, int]]:
+    """Which forward outputs share memory with what: they must also share its version, or a write that spoils the backward goes unseen."""
+    outputs = halves.forward.outputs
+    leaders = {name: place for name, place in places.items() if place[0] != "output"}
+    order = [*joint.differentiable, *range(len(outputs))]
+    found = []
+    for k in dict.fromkeys(order):
+        out = outputs[k]
+        if not isinstance(out, OutputTensor) or any(k == later for later, _ in joint.repeated):
+            continue
+        leader = leaders.setdefault(out.value, ("output", k))
+        if leader != ("output", k) and (out.sizes is not None or leader[0] == "output"):
+            found.append((k, *leader))
+    return found
 
 
 def held_names(joint: Joint, *graphs: AtenGraph) -> tuple[list[str], list[torch.Tensor]]:
     """Held values that the graphs read, are saved, or get a gradient, with their tensors."""
     tensors = dict(zip(joint.graph.held, joint.graph.held_tensors, strict=True))
-    wanted = {name for graph in graphs for name in (*graph.held, *graph.inputs)} | set(joint.targets)
+    wanted = {name for graph in graphs for name in (*graph.held, *graph.inputs)} | {*joint.targets, *joint.graph.mutations}
     names = [name for name in tensors if name in wanted]
     return names, [tensors[name] for name in names]
 
 
 class TrainingGraph:
-    """Calls the forward plan as an autograd node whose backward is the backward plan."""
+    """Calls the forward plan as an autograd node whose backward is the backward plan. ``module`` runs where a gradient is differentiated."""
 
-    __slots__ = ("backward", "forward", "held", "layout")
+    __slots__ = ("backward", "forward", "held", "layout", "module")
 
-    def __init__(self, layout: Layout, forward: Executable, backward: Executable, held: Sequence[torch.Tensor]) -> None:
-        self.layout, self.forward, self.backward, self.held = layout, forward, backward, tuple(held)
+    def __init__(
+        self, layout: Layout, forward: Executable, backward: Executable, held: Sequence[torch.Tensor], module: torch.fx.GraphModule
+    ) -> None:
+        self.layout, self.forward, self.backward, self.held, self.module = layout, forward, backward, tuple(held), module
 
     def __call__(self, *inputs: Any) -> Sequence[Any]:
-        if not self.layout.tangents:
+        layout = self.layout
+        if not layout.tangents:
             return self.forward(*inputs)
-        outputs = list(_Node.apply(self, *inputs, *self.held))  # type: ignore[no-untyped-call]
-        for position, first in self.layout.repeated:
+        outputs: list[Any] = []
+        returned = _Node.apply(self, outputs, *inputs, *self.held)  # type: ignore[no-untyped-call]
+        del outputs[layout.outputs :]
+        for tangent, output in zip(layout.tangents, returned, strict=True):
+            outputs[tangent.output] = output
+        for position, first in layout.repeated:
             outputs[position] = outputs[first]
         return outputs
 
 
 class _Node(torch.autograd.Function):
-    """``apply(graph, *inputs, *held)``. Differentiating twice raises: the second derivative of a plan is not known."""
+    """``apply(graph, outputs, *inputs, *held)`` returns the differentiable outputs, and puts all into the list ``outputs``: autograd wraps
+    what it returns, and the others shall be just what the plan gave."""
 
     @staticmethod
-    def forward(ctx: Any, graph: TrainingGraph, *tensors: Any) -> tuple[Any, ...]:
+    def forward(ctx: Any, graph: TrainingGraph, outputs: list[Any], *tensors: Any) -> tuple[Any, ...]:
         layout = graph.layout
-        outputs = list(graph.forward(*tensors[: layout.inputs]))
+        outputs += graph.forward(*tensors[: layout.inputs])
         sources = {"input": tensors, "held": graph.held, "output": outputs}
+        for tangent in layout.tangents:
+            if outputs[tangent.output]._is_view():  # autograd forbids writes to views that come out of a custom node
+                outputs[tangent.output] = outputs[tangent.output].detach()
+        for kind, k in layout.written:
+            torch.autograd.graph.increment_version(sources[kind][k])  # plans write behind autograd's back
+        for k, kind, leader in layout.aliases:
+            outputs[k] = _sharing(outputs[k], sources[kind][leader])
         ctx.save_for_backward(*(sources[kind][k] for kind, k in layout.saved))
-        returned = outputs[: layout.outputs]
-        for position, _ in layout.repeated:
-            returned[position] = None
-        differentiable = {t.output for t in layout.tangents}
-        ctx.mark_non_differentiable(*(o for k, o in enumerate(returned) if k not in differentiable and isinstance(o, torch.Tensor)))
         ctx.set_materialize_grads(False)
         ctx.graph = graph
-        return tuple(returned)
+        ctx.inputs = [_reference(t) for t in tensors[: layout.inputs]]
+        ctx.versions = _versions(tensors)
+        return tuple(outputs[t.output] for t in layout.tangents)
 
     @staticmethod
-    @torch.autograd.function.once_differentiable  # type: ignore[untyped-decorator]
     def backward(ctx: Any, *gradients: Any) -> tuple[Any, ...]:
         layout: Layout = ctx.graph.layout
-        tangents = [_laid_out(gradients[t.output], t) for t in layout.tangents]
-        found = ctx.graph.backward(*tangents, *ctx.saved_tensors)
-        result: list[Any] = [None] * (1 + layout.inputs + len(ctx.graph.held))
-        for (kind, k), gradient in zip(layout.targets, found, strict=True):
-            result[1 + k + (layout.inputs if kind == "held" else 0)] = gradient
+        saved = ctx.saved_tensors
+        if torch.is_grad_enabled():
+            found = _differentiable(ctx, gradients)
+        else:
+            found = _run_backward(ctx.graph, list(map(_laid_out, gradients, layout.tangents)), saved)
+        result: list[Any] = [None] * (2 + layout.inputs + len(ctx.graph.held))
+        for (kind, k), gradient, reach in zip(layout.targets, found, layout.reach, strict=True):
+            if not reach or any(gradients[t] is not None for t in reach):
+                result[2 + k + (layout.inputs if kind == "held" else 0)] = gradient
         return tuple(result)
+
+
+def _run_backward(graph: TrainingGraph, tangents: list[torch.Tensor], saved: Sequence[torch.Tensor]) -> Sequence[Any]:
+    try:
+        return graph.backward(*tangents, *saved)
+    except PlanInputError:
+        # Hooks on saved tensors may bring them back laid out otherwise.
+        pairs = zip(saved, graph.layout.strides, strict=True)
+        return graph.backward(*tangents, *(t if t.stride() == strides else _with_strides(t, strides) for t, strides in pairs))
+
+
+def _with_strides(t: torch.Tensor, strides: tuple[int, ...]) -> torch.Tensor:
+    return torch.empty_strided(t.shape, strides, dtype=t.dtype, device=t.device).copy_(t)
 
 
 def _laid_out(gradient: torch.Tensor | None, tangent: Tangent) -> torch.Tensor:
     """The gradient of an output in the layout that the plan reads; zeros where none came."""
     dtype = getattr(torch, tangent.dtype)
-    if gradient is not None and gradient.stride() == tangent.strides and gradient.dtype == dtype and not gradient.is_neg():
-        return gradient
-    laid = torch.empty_strided(tangent.sizes, tangent.strides, dtype=dtype)
+    if gradient is not None and gradient.stride() == tangent.strides and gradient.dtype == dtype:
+        if not gradient.is_neg() and not gradient.is_conj():
+            return gradient
+    laid = torch.empty_strided(tangent.sizes, tangent.strides, dtype=dtype, device=tangent.device)
     return laid.zero_() if gradient is None else laid.copy_(gradient)
+
+
+def _sharing(view: torch.Tensor, leader: torch.Tensor) -> torch.Tensor:
+    """``view``, of ``leader``'s memory, such that a write to either is seen as one to both."""
+    with torch.enable_grad():
+        base = leader.detach() if leader.requires_grad else leader
+        return base.as_strided(view.shape, view.stride(), view.storage_offset())
+
+
+# ---- second derivatives --------------------------------------------------------------------------------------------------
+
+
+def _reference(value: Any) -> Any:
+    return weakref.ref(value) if isinstance(value, torch.Tensor) else lambda: value
+
+
+def _versions(tensors: Sequence[Any]) -> int:
+    """Changes with every write to one of the tensors."""
+    return sum([t._version for t in tensors if isinstance(t, torch.Tensor)])
+
+
+def _differentiable(ctx: Any, gradients: Sequence[torch.Tensor | None]) -> Sequence[torch.Tensor | None]:
+    """The gradients as eager computes them, so that they can be differentiated: the module runs again.
+
+    Raises ``GraphError`` GI007 where that would not be what ran before."""
+    graph: TrainingGraph = ctx.graph
+    layout = graph.layout
+    inputs = [reference() for reference in ctx.inputs]
+    for (kind, k), tensor in zip(layout.saved, ctx.saved_tensors, strict=True):
+        if kind == "input":
+            inputs[k] = tensor
+    lost = any(t is None for t in inputs)
+    if not layout.replayable or lost or _versions((*inputs, *graph.held)) != ctx.versions:
+        why = "random numbers, writes or autocast inside it" if not layout.replayable else "an input is gone or was written in place since"
+        raise GraphError("GI007", "a compiled graph cannot be differentiated twice", why=why, hint="leave this part uncompiled")
+    # Each use stands for itself: an input may have been made from another, or from a parameter.
+    own = [t.view_as(t) if isinstance(t, torch.Tensor) and t.requires_grad else t for t in inputs]
+    held = [t.view_as(t) for t in graph.held]
+    aliases = {id(t): alias for t, alias in zip(graph.held, held, strict=True)}
+    everything = [*graph.module.named_parameters(remove_duplicate=False), *graph.module.named_buffers(remove_duplicate=False)]
+    replaced = {n: aliases[id(t)] for n, t in everything if id(t) in aliases}
+    result = torch.func.functional_call(graph.module, replaced, tuple(own), tie_weights=False)
+    items = list(result) if isinstance(result, (list, tuple)) else [result]
+    pairs = [(items[t.output], g) for t, g in zip(layout.tangents, gradients, strict=True) if g is not None]
+    sources = {"input": own, "held": held}
+    wanted = [sources[kind][k] for kind, k in layout.targets]
+    return torch.autograd.grad([o for o, _ in pairs], wanted, [g for _, g in pairs], create_graph=True, allow_unused=True)

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+
 from opmill_fake_tensors import FakeTensor
 
 from ..errors import GraphError
 from .clean import clean
 from .functionalize import finish, interpret
-from .graph import AtenGraph, Meta, Output, Value
+from .graph import AtenGraph, Meta, Node, Output, Value
 from .record import Recorder, meta_of
 
 aten = torch.ops.aten
@@ -24,7 +25,7 @@ class Joint:
     outputs, then one gradient (None: there is none) for each of ``targets``, the inputs and held values that require grad.
 
     ``differentiable`` holds positions of outputs. The same tensor returned twice has one tangent, at its first position; ``repeated``
-    pairs each later position with the first."""
+    pairs each later position with the first. ``replayable``: run again, the graph gives the same and changes nothing."""
 
     graph: AtenGraph
     inputs: int
@@ -33,6 +34,7 @@ class Joint:
     repeated: tuple[tuple[int, int], ...]
     tangents: tuple[Meta, ...]
     targets: tuple[str, ...]
+    replayable: bool
 
 
 def needs_gradients(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> bool:
@@ -64,8 +66,24 @@ def capture_joint(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Jo
         count = len(recorder.state.graph.inputs) - len(tangents)
         graph = finish(recorder, [*items, *gradients], example_inputs)
     _layout_gradients(graph, len(items))
+    _forget_running_statistics(graph)
     clean(graph)
-    return Joint(graph, count, len(items), tuple(differentiable), tuple(repeated), tuple(meta_of(t) for t in tangents), tuple(sources))
+    metas = tuple(meta_of(t) for t in tangents)
+    replayable = not graph.mutations and not any(map(is_random, graph.nodes)) and not torch.is_autocast_enabled("cpu")
+    replayable = replayable and not torch.is_autocast_enabled("cuda")
+    return Joint(graph, count, len(items), tuple(differentiable), tuple(repeated), metas, tuple(sources), replayable)
+
+
+def is_random(node: Node) -> bool:
+    """Whether the operator draws random numbers."""
+    return torch.Tag.nondeterministic_seeded in node.func.tags
+
+
+def _forget_running_statistics(graph: AtenGraph) -> None:
+    """The backward of a batch norm in training takes running statistics and does not read them."""
+    for node in graph.nodes:
+        if node.func is aten.native_batch_norm_backward.default and node.args[7] is True:
+            node.args = (*node.args[:3], None, None, *node.args[5:])
 
 
 def _first_positions(items: Sequence[Any]) -> tuple[dict[int, int], list[tuple[int, int]]]:
@@ -79,7 +97,7 @@ def _first_positions(items: Sequence[Any]) -> tuple[dict[int, int], list[tuple[i
 
 def _tangent(recorder: Recorder, output: FakeTensor) -> FakeTensor:
     with torch._C._DisableTorchDispatch():
-        like = torch.empty_strided(output.shape, output.stride(), dtype=output.dtype, device="meta")
+        like = torch.empty_like(output.meta)  # dense where the output overlaps itself
     return recorder.add_fake_input(recorder.from_meta(like, output.device))
 
 
@@ -110,8 +128,5 @@ def _layout_gradients(graph: AtenGraph, first: int) -> None:
             continue
         fresh = f"{name}_copy{k}"
         graph.metas[fresh] = graph.metas[name]
-        node = type(graph.nodes[0]) if graph.nodes else None
-        if node is None:
-            raise GraphError("GI001", "a gradient is one of the inputs")
-        graph.nodes.append(node(aten.clone.default, (Value(name),), {}, (fresh,), "backward"))
+        graph.nodes.append(Node(aten.clone.default, (Value(name),), {}, (fresh,), "backward"))
         graph.outputs[k] = type(out)(fresh, out.sizes, out.strides, out.offset)  # type: ignore[union-attr,call-arg]

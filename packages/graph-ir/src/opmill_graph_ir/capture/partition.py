@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-import torch
 from opmill_fake_tensors.operator import describe
 
+from ..errors import GraphError
 from .graph import AtenGraph, Node, Output, OutputTensor, values_in
-from .joint import Joint
+from .joint import Joint, is_random
 
 _CHEAP = frozenset(
     f"aten::{name}"
@@ -44,7 +44,7 @@ def partition(joint: Joint) -> Halves:
     late = _depending(graph, tangents)
     outputs, gradients = graph.outputs[: joint.outputs], graph.outputs[joint.outputs :]
     roots = [*_values(outputs), *graph.mutations.values()]
-    roots += [r for n in graph.nodes if id(n) not in late and _random(n) for r in n.results if r]
+    roots += [r for n in graph.nodes if id(n) not in late and is_random(n) for r in n.results if r]
     forward = _closure(makers, roots)
     backward, saved = _backward(graph, makers, forward, list(_values(gradients)), set(tangents))
     known = {o.value: None for o in outputs if isinstance(o, OutputTensor) and o.sizes is None}
@@ -58,10 +58,6 @@ def partition(joint: Joint) -> Halves:
 
 def _values(outputs: Iterable[Output]) -> Iterable[str]:
     return (o.value for o in outputs if isinstance(o, OutputTensor))
-
-
-def _random(node: Node) -> bool:
-    return torch.Tag.nondeterministic_seeded in node.func.tags
 
 
 def _depending(graph: AtenGraph, names: Iterable[str]) -> set[int]:
@@ -110,10 +106,13 @@ def _backward(
         if name not in needed or id(node) not in forward or node.func._schema.name not in _CHEAP:
             continue
         operands = {v.name for v in values_in((node.args, node.kwargs))}
-        if not operands & written and all(o in needed or o in graph.constants for o in _through_views(makers, operands)):
+        bases = set(_through_views(makers, operands))
+        if not bases & written and all(o in needed or o in graph.constants for o in bases):
             del needed[name]
             visit([*operands])
             nodes.add(id(node))
+    if spoiled := written.intersection(needed):
+        raise GraphError("GI001", f"the backward needs what {min(spoiled)} held before it was written", hint="clone it first")
     return nodes, list(needed)
 
 

@@ -1,0 +1,378 @@
+"""Gradients of compiled modules against eager's: which there are, their values, and when there are errors instead."""
+
+import gc
+
+import pytest
+import torch
+
+from opmill_graph_ir.errors import GraphError
+
+F = torch.nn.functional
+
+
+def grads(module, inputs=()):
+    return [p.grad for p in module.parameters()] + [x.grad for x in inputs if isinstance(x, torch.Tensor) and x.is_floating_point()]
+
+
+def backward_of_sum(call, module, inputs):
+    out = call(*inputs)
+    outs = out if isinstance(out, (tuple, list)) else (out,)
+    sum(o.float().pow(2).sum() for o in outs if o.requires_grad).backward()
+    return [*outs, *grads(module, inputs), *module.buffers()]
+
+
+class Of(torch.nn.Module):
+    """``fn(self, *inputs)`` with parameters ``w`` (4, 4), ``b`` (4,)."""
+
+    def __init__(self, fn):
+        super().__init__()
+        self.fn = fn
+        self.w = torch.nn.Parameter(torch.randn(4, 4))
+        self.b = torch.nn.Parameter(torch.randn(4))
+        self.register_buffer("s", torch.ones(4))
+
+    def forward(self, x):
+        return self.fn(self, x)
+
+
+class Of2(Of):
+    def forward(self, x, y):
+        return self.fn(self, x, y)
+
+
+class Tied(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.emb = torch.nn.Embedding(10, 4)
+        self.out = torch.nn.Linear(4, 10, bias=False)
+        self.out.weight = self.emb.weight
+
+    def forward(self, ids):
+        return self.out(torch.tanh(self.emb(ids)))
+
+
+def conv_net():
+    return torch.nn.Sequential(
+        torch.nn.Conv2d(3, 6, 3, padding=1), torch.nn.BatchNorm2d(6), torch.nn.ReLU(), torch.nn.MaxPool2d(2), torch.nn.Flatten(), torch.nn.Linear(96, 5)
+    )
+
+
+def mixed(m, x):
+    a, b = F.gelu(x @ m.w + m.b).chunk(2, -1)
+    return F.softmax(a * torch.sigmoid(b), -1).unsqueeze(0) + F.layer_norm(x, (4,), m.b, None)[..., :2]
+
+
+X = torch.linspace(-2, 2, 12).reshape(3, 4)
+XG = X.clone().requires_grad_()
+IDS = torch.tensor([[1, 2, 2], [0, 9, 1]])
+CASES = {
+    "linear": (lambda: torch.nn.Linear(4, 4), XG),
+    "mlp": (lambda: torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.GELU(), torch.nn.LayerNorm(8), torch.nn.Linear(8, 2)), XG),
+    "parameters only": (lambda: torch.nn.Linear(4, 4), X),
+    "conv and batch norm": (conv_net, torch.randn(2, 3, 8, 8, generator=torch.Generator().manual_seed(1)).requires_grad_()),
+    "dropout": (lambda: torch.nn.Sequential(torch.nn.Linear(4, 32), torch.nn.Dropout(0.3), torch.nn.Tanh()), XG),
+    "tied": (Tied, IDS),
+    "unused parameter": (lambda: Of(lambda m, x: x * m.b), XG),
+    "unused input": (lambda: Of2(lambda m, x, y: x * m.b), XG, XG.detach().clone().requires_grad_()),
+    "integer input": (lambda: Of2(lambda m, x, y: (x * m.b) * y), XG, torch.arange(12).reshape(3, 4)),
+    "integer output": (lambda: Of(lambda m, x: ((x * m.b).exp(), x.argmax(1), x > 0)), XG),
+    "detached output": (lambda: Of(lambda m, x: (x * m.b, (x.exp() * 2).detach())), XG),
+    "same output twice": (lambda: Of(lambda m, x: [o for t in [(x * m.b).sin()] for o in (t, t)]), XG),
+    "loss inside": (lambda: Of2(lambda m, x, y: F.cross_entropy(x @ m.w, y)), XG, torch.tensor([1, 0, 3])),
+    "mse inside": (lambda: Of2(lambda m, x, y: F.mse_loss(x @ m.w, y)), XG, torch.ones(3, 4)),
+    "view of a computed value": (lambda: Of(lambda m, x: (x * m.b).exp().t()), XG),
+    "expanded output": (lambda: Of(lambda m, x: (x * m.b)[:1].expand(3, 4)), XG),
+    "overlapping output": (lambda: Of(lambda m, x: (x * m.b).flatten().unfold(0, 4, 2)), XG),
+    "mixed": (lambda: Of(mixed), XG),
+    "reductions": (lambda: Of(lambda m, x: x.std(0) + x.mean(0) * m.b.prod() + torch.logsumexp(x @ m.w, 0) + x.amax(0)), XG),
+    "indexing": (lambda: Of(lambda m, x: torch.cat([x[1:, ::2], x[0][None, :2] * m.w[:1, 1:3]]) + x.flip(0)[:, 1:3]), XG),
+    "written inside": (lambda: Of(lambda m, x: (x * m.b).mul_(2).add_(m.w[0])), XG),
+    "buffer written": (lambda: Of(lambda m, x: (x * m.b) + m.s.mul_(0.5).sum() * 0), XG),
+    "bfloat16": (lambda: torch.nn.Linear(4, 4).to(torch.bfloat16), X.bfloat16().requires_grad_()),
+    "scalar": (lambda: Of(lambda m, x: x.sum() * m.b[0]), XG),
+    "empty": (lambda: Of(lambda m, x: x * m.b), torch.zeros(0, 4, requires_grad=True)),
+    "non-contiguous input": (lambda: Of(lambda m, x: F.silu(x @ m.w)), torch.randn(4, 3).t().requires_grad_()),
+    "expanded input": (lambda: Of(lambda m, x: F.silu(x @ m.w)), torch.ones(1, 4).expand(3, 4)),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_as_eager(case, twins):
+    make, *inputs = CASES[case]
+    twins(make(), *inputs).same(backward_of_sum, *inputs)
+
+
+def test_no_gradient_where_no_tangent_comes(twins):
+    pair = twins(Of(lambda m, x: (x * m.b, (x @ m.w).sin())), XG)
+
+    def use(k):
+        def run(call, module, inputs):
+            call(*inputs)[k].sum().backward()
+            return grads(module, inputs)
+
+        return run
+
+    pair.same(use(0), XG)
+    assert pair.module.w.grad is None and pair.module.b.grad is not None
+    pair.same(use(1), XG)
+
+
+def test_retained_accumulated_and_freed(twins):
+    def use(call, module, inputs):
+        out = call(*inputs)
+        loss = out.exp().sum()
+        loss.backward(retain_graph=True)
+        loss.backward()
+        call(*inputs).sum().backward()
+        with pytest.raises(RuntimeError, match="backward through the graph a second time"):
+            loss.backward()
+        return grads(module, inputs)
+
+    twins(Of(lambda m, x: torch.tanh(x @ m.w) * m.b), XG).same(use, XG)
+
+
+def test_gradients_of_some_inputs(twins):
+    def use(call, module, inputs):
+        out = call(*inputs)
+        tangent = torch.arange(12.0).reshape(4, 3).t()  # laid out otherwise than the output
+        [gx] = torch.autograd.grad(out, inputs[:1], tangent, retain_graph=True)
+        gw, gb = torch.autograd.grad(out, [module.w, module.b], torch.ones(()).expand(3, 4))
+        return [gx, gw, gb]
+
+    twins(Of(lambda m, x: torch.tanh(x @ m.w) * m.b), XG).same(use, XG)
+
+
+def test_called_twice_before_backward(twins):
+    def use(call, module, inputs):
+        first, second = call(inputs[0]), call(inputs[0] * 2)
+        (first * second).sum().backward()
+        return [first, second, *grads(module, inputs)]
+
+    twins(Of(lambda m, x: torch.tanh(torch.exp(x) @ m.w) * m.b), XG).same(use, XG)
+
+
+def test_training_steps_then_inference(twins):
+    def use(call, module, inputs):
+        optimizer = torch.optim.AdamW(module.parameters(), lr=0.1)
+        losses = []
+        for _ in range(3):
+            optimizer.zero_grad()
+            loss = call(*inputs).pow(2).mean()
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.detach())
+        with torch.no_grad():
+            return [*losses, call(*inputs), *module.parameters()]
+
+    twins(Of(lambda m, x: F.gelu(x @ m.w) + m.b), X).same(use, X)
+
+
+def test_hooks(twins):
+    def use(call, module, inputs):
+        seen = []
+        inputs[0].register_hook(lambda g: seen.append(g) or g * 2)
+        module.w.register_hook(lambda g: g * 3)
+        module.b.register_post_accumulate_grad_hook(lambda p: seen.append(p.grad.clone()))
+        out = call(*inputs)
+        out.register_hook(lambda g: g + 1)
+        out.retain_grad()
+        out.sum().backward()
+        return [*sorted(seen, key=torch.Tensor.dim), out.grad, *grads(module, inputs)]
+
+    twins(Of(lambda m, x: torch.tanh(x @ m.w) * m.b), XG).same(use, XG)
+
+
+def test_frozen_parameter(twins):
+    module = Of(lambda m, x: torch.tanh(x @ m.w) * m.b)
+    module.w.requires_grad_(False)
+    pair = twins(module, X)
+    pair.same(backward_of_sum, X)
+    assert pair.module.w.grad is None
+
+
+def test_input_that_is_computed_from_a_parameter(twins):
+    def use(call, module, inputs):
+        call(inputs[0] * module.b).sum().backward()
+        return grads(module, inputs)
+
+    twins(Of(lambda m, x: torch.tanh(x @ m.w) * m.b), XG).same(use, XG)
+
+
+# ---- writes between forward and backward ---------------------------------------------------------------------------
+
+
+def raises_as_eager(pair, spoil, *inputs):
+    def use(call, module, given):
+        out = call(*given)
+        with torch.no_grad():
+            spoil(out, module, given)
+        outs = out if isinstance(out, (tuple, list)) else (out,)
+        try:
+            sum(o.sum() for o in outs if o.requires_grad).backward()
+        except RuntimeError as error:
+            return [str(error).partition(":")[0]]
+        return grads(module, given)
+
+    want, got = pair.run(use, *inputs)
+    assert isinstance(want[0], str), "eager does not mind"
+    assert got == want
+
+
+SPOILED = {
+    "an input": (lambda m, x: x @ m.w, lambda out, m, given: given[0].add_(1)),
+    "a parameter": (lambda m, x: x @ m.w, lambda out, m, given: m.w.add_(1)),
+    "an output": (lambda m, x: (x * m.b).exp(), lambda out, m, given: out.add_(1)),
+    "a view of what is saved": (lambda m, x: (x * m.b).exp().t(), lambda out, m, given: out.add_(1)),
+    "a detached output": (lambda m, x: [o for t in [(x * m.b).exp()] for o in (t, t.detach())], lambda out, m, given: out[1].add_(1)),
+    "a detached view": (lambda m, x: [o for t in [(x * m.b).exp()] for o in (t.sum(), t.detach()[0])], lambda out, m, given: out[1].add_(1)),
+    "a detached input": (lambda m, x: (x @ m.w, x.detach()), lambda out, m, given: out[1].add_(1)),
+    "a view of a buffer": (lambda m, x: (x * m.b * m.s, m.s[:2]), lambda out, m, given: out[1].add_(1)),
+}
+
+
+@pytest.mark.parametrize("what", SPOILED)
+def test_written_between_forward_and_backward(what, twins):
+    fn, spoil = SPOILED[what]
+    raises_as_eager(twins(Of(fn), XG), spoil, XG)
+
+
+# ---- outputs that share memory -------------------------------------------------------------------------------------
+
+
+def test_outputs_without_gradient_share_memory_as_in_eager(twins):
+    def use(call, module, inputs):
+        x, y = inputs
+        out, part, detached = call(x, y)
+        with torch.no_grad():
+            y.fill_(7)
+        shared = part.data_ptr() == y[1].data_ptr(), detached.data_ptr() == x.data_ptr()
+        part.requires_grad_()  # as any leaf
+        return [out, part, *shared]
+
+    twins(Of2(lambda m, x, y: (x * m.b, y[1], x.detach())), XG, X).same(use, XG, X)
+
+
+ALIASES = {
+    "an input": lambda m, x: (x, x * m.b),
+    "a view of an input": lambda m, x: (x[0], x * m.b),
+    "a parameter": lambda m, x: (m.w, x * m.b),
+    "two views of one value": lambda m, x: (x * m.b).chunk(2),
+}
+
+
+@pytest.mark.parametrize("what", ALIASES)
+def test_differentiable_aliases_are_right_or_refused(what, twins):
+    module = Of(ALIASES[what])
+    try:
+        pair = twins(module, XG)
+    except GraphError as error:
+        assert error.code == "GI001"
+        return
+    pair.same(backward_of_sum, XG)
+
+
+# ---- the second derivative -----------------------------------------------------------------------------------------
+
+
+def penalty(call, module, inputs):
+    out = call(*inputs)
+    [g] = torch.autograd.grad(out.sum(), inputs[:1], create_graph=True)
+    (out.sum() + g.pow(2).sum()).backward()
+    return [out, g, *grads(module, inputs)]
+
+
+def test_gradient_penalty(twins):
+    pair = twins(Of(lambda m, x: torch.tanh(x @ m.w) * m.b), XG)
+    pair.same(penalty, XG)
+    pair.same(lambda c, m, i: penalty(lambda x: c(x.exp()), m, i), XG)  # of an input that has a history
+
+
+def test_gradient_penalty_through_an_input_made_of_a_parameter(twins):
+    def use(call, module, inputs):
+        h = inputs[0] * module.b
+        out = call(h)
+        gh, gb = torch.autograd.grad(out.sum(), [h, module.b], create_graph=True)
+        (gh.pow(2).sum() + gb.pow(2).sum()).backward()
+        return [gh, gb, *grads(module, inputs)]
+
+    twins(Of(lambda m, x: torch.tanh(x @ m.w) * m.b), XG).same(use, XG)
+
+
+def test_third_derivative(twins):
+    def use(call, module, inputs):
+        g = call(*inputs).sum()
+        for _ in range(3):
+            [g] = torch.autograd.grad(g.sum(), inputs, create_graph=True)
+        return [g]
+
+    twins(Of(lambda m, x: torch.tanh(x @ m.w) * m.b), XG).same(use, XG)
+
+
+@pytest.mark.parametrize("what", ["random", "gone", "written"])
+def test_a_second_derivative_that_would_be_wrong_is_an_error(what, twins):
+    fn = (lambda m, x: F.dropout(x @ m.w)) if what == "random" else (lambda m, x: torch.tanh(x + 1) * m.b + m.w[0])
+    pair = twins(Of(fn), XG)
+    x = XG.detach().clone().requires_grad_()
+    out = pair.call(x * 1)
+    gc.collect()
+    if what == "written":
+        kept = x * 1
+        out = pair.call(kept)
+        with torch.no_grad():
+            pair.module.w.add_(1)
+    with pytest.raises(GraphError, match="GI007"):
+        torch.autograd.grad(out.sum(), [pair.module.b if what != "random" else pair.module.w], create_graph=True)
+
+
+# ---- torch's own machinery around a graph --------------------------------------------------------------------------
+
+
+def test_checkpoint(twins):
+    from torch.utils.checkpoint import checkpoint
+
+    def use(call, module, inputs):
+        out = checkpoint(lambda x: call(x.sin()), inputs[0], use_reentrant=False)
+        out.pow(2).sum().backward()
+        return [out, *grads(module, inputs)]
+
+    twins(torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Tanh(), torch.nn.Dropout(0.5)), XG).same(use, XG)
+
+
+def test_autocast(twins):
+    module = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.GELU(), torch.nn.Linear(8, 4), torch.nn.Softmax(-1))
+    with torch.autocast("cpu", torch.bfloat16):
+        pair = twins(module, XG)
+
+    def use(call, module, inputs):
+        with torch.autocast("cpu", torch.bfloat16):
+            out = call(*inputs)
+        out.float().pow(2).sum().backward()
+        return [out.float().bfloat16(), *(g.bfloat16() for g in grads(module, inputs))]
+
+    pair.same(use, XG)
+
+
+def test_saved_on_another_layout(twins):
+    """Hooks may give back saved tensors laid out otherwise."""
+
+    def use(call, module, inputs):
+        with torch.autograd.graph.saved_tensors_hooks(lambda t: t.detach().numpy().copy(), torch.from_numpy):
+            out = call(*inputs)
+        out.sum().backward()
+        return grads(module, inputs)
+
+    x = torch.randn(4, 3).t().requires_grad_()
+    twins(Of(lambda m, x: torch.tanh(x @ m.w.t()) * m.b), x).same(use, x)
+
+
+def test_a_buffer_written_by_the_graph_counts_as_written(twins):
+    def use(call, module, inputs):
+        before = inputs[0] * module.b * module.s  # saves s
+        out = call(*inputs)
+        try:
+            before.sum().backward()
+        except RuntimeError as error:
+            return [str(error).partition(":")[0]]
+        return [out]
+
+    twins(Of(lambda m, x: (x * m.b) + m.s.mul_(0.5).sum() * 0), XG).same(use, XG)
