@@ -31,8 +31,9 @@ def test_not_available_without_a_device() -> None:
     assert "riton" in TritonKernelGenerator().available() or "CUDA" in TritonKernelGenerator().available()
 
 
+@pytest.mark.triton
 def test_old_devices_are_refused() -> None:
-    assert "7.5" in (TritonKernelGenerator(75).available() or "triton is not installed 7.5")
+    assert "7.5" in (TritonKernelGenerator(75).available() or "")
 
 
 def _kernel(value) -> LoopKernel:

@@ -234,7 +234,7 @@ def _needed(condition: Expr, lets: Mapping[str, Let]) -> list[Let]:
     stack = [condition]
     while stack:
         for e in walk.inside(stack.pop()):
-            names = {e.name} if type(e) is Ref else e.index.symbols if type(e) in (Load, IndexValue) else set()
+            names = {e.name} if type(e) is Ref else e.index.symbols if type(e) is Load or type(e) is IndexValue else set()
             for name in names & lets.keys() - found:
                 found.add(name)
                 stack.append(lets[name].value)

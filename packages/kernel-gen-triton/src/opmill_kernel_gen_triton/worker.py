@@ -70,10 +70,10 @@ def main() -> None:
     os.dup2(2, 1)  # what compilers print must not get between answers
     with tempfile.TemporaryDirectory(prefix="opmill-triton-") as folder:
         os.environ.update(TRITON_CACHE_DIR=folder, TRITON_DISABLE_LINE_INFO="1", TRITON_INTERPRET="0")
-        source = sys.stdin.buffer.raw
+        source = sys.stdin.buffer.fileno()
         pending = b""
         while select.select([source], [], [], IDLE_S)[0]:
-            data = os.read(source.fileno(), 1 << 16)
+            data = os.read(source, 1 << 16)
             if not data:
                 return
             pending += data

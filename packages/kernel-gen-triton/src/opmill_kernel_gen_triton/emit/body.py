@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from opmill_graph_ir.loops.index import Index
@@ -223,6 +223,6 @@ def _memory_constant(c: Const, shape: str) -> str:
     return constant(int(bool(c.value)), "uint8", shape) if c.dtype == "bool" else constant(c.value, c.dtype, shape)
 
 
-_VALUES = {Const: Body.const, IndexValue: Body.index_value, Load: Body.load, Op: Body.op, Ref: Body.ref}
+_VALUES: dict[type, Callable[..., Text]] = {Const: Body.const, IndexValue: Body.index_value, Load: Body.load, Op: Body.op, Ref: Body.ref}
 
 __all__ = ["Body", "Index", "Lines", "apply"]
