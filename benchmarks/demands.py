@@ -35,7 +35,7 @@ def _right(results: Results) -> dict[str, Any]:
 
 
 def _is_right(row: dict[str, Any]) -> bool:
-    return "failed" not in row and row["error"] <= 3 * max(row["eager_error"], 1e-9)
+    return "failed" not in row and not row.get("not_compiled") and row["error"] <= 3 * max(row["eager_error"], 1e-9)
 
 
 def _against_torch(results: Results, phase: str, key: str) -> dict[str, float]:

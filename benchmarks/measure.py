@@ -74,6 +74,16 @@ def compile_with(compiler: str, model: torch.nn.Module, fullgraph: bool) -> Any:
     return opmill.compile(model, fullgraph=fullgraph)
 
 
+def not_compiled(compiled: Any) -> list[str]:
+    """Why graphs of what opmill compiled run as torch's own operators; empty where generated kernels run. Breaks count."""
+    from opmill.explain import explanation_of
+
+    told = explanation_of(compiled)
+    reasons = [graph.fallback or graph.report.operators_only for graph in told.graphs]
+    reasons += [f"graph {graph.number} has no kernel" for graph in told.graphs if not graph.fallback and not graph.report.kernels]
+    return [*map(str, told.breaks), *filter(None, reasons)] if told.graphs else ["nothing was captured"]
+
+
 def steady(ours: Call, eager: Call, seconds: float) -> tuple[float, float]:
     """Median milliseconds of a call of each, taken in turns of several calls."""
     times: tuple[list[float], list[float]] = ([], [])
@@ -107,11 +117,14 @@ def measure(name: str, compiler: str, fullgraph: bool, seconds: float, reference
 
     before = set(sys.modules)
     start = time.perf_counter()
-    ours = caller(compile_with(compiler, model, fullgraph))
+    compiled = compile_with(compiler, model, fullgraph)
+    ours = caller(compiled)
     outputs = ours()
     result["first_s"] = time.perf_counter() - start
     outputs = [tensor.clone() for tensor in outputs]
     result["imported"] = sorted({"torch._dynamo", "torch._inductor"} & (set(sys.modules) - before))
+    if compiler == "opmill":
+        result["not_compiled"] = not_compiled(compiled)
     result["difference"] = distance(outputs, expected)
     result["layout_kept"] = [(t.dtype, t.stride()) for t in outputs] == [(t.dtype, t.stride()) for t in expected]
     if reference:

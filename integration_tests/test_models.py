@@ -5,7 +5,7 @@ import torch
 
 import opmill
 import zoo
-from measure import distance, in_double, tensors_of
+from measure import distance, in_double, not_compiled, tensors_of
 
 SMALL = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 128, "vocab_size": 200}
 MODELS = {
@@ -32,7 +32,7 @@ def test_captured_whole_and_right(name):
         expected = model(*args, **kwargs)
         first, second = compiled(*args, **kwargs), compiled(*args, **kwargs)
         exact = tensors_of(in_double(model)(*in_double(args), **in_double(kwargs)))
-    assert type(first) is type(expected)
+    assert type(first) is type(expected) and not_compiled(compiled) == []
     bound = 3 * max(distance(tensors_of(expected), exact), 1e-7)
     for found in (first, second):
         assert [tensor.dtype for tensor in tensors_of(found)] == [tensor.dtype for tensor in tensors_of(expected)]
