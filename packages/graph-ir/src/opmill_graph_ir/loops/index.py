@@ -84,6 +84,9 @@ class Index:
     def __hash__(self) -> int:
         return self._hash
 
+    def __getstate__(self) -> dict[str, object]:
+        return {k: v for k, v in self.__dict__.items() if k != "_hash"}  # hashes of strings differ from process to process
+
     @cached_property
     def _has_mod(self) -> bool:
         return any(isinstance(a, Mod) for m, _ in self.terms for a in m)

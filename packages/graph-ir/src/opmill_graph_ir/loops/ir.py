@@ -35,6 +35,9 @@ class _Hashed:
     def __hash__(self) -> int:
         return self._hash
 
+    def __getstate__(self) -> dict[str, object]:
+        return {k: v for k, v in self.__dict__.items() if k != "_hash"}  # hashes of strings differ from process to process
+
 
 @dataclass(frozen=True)
 class Const(_Hashed):
