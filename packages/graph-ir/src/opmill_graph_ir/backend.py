@@ -18,7 +18,7 @@ import torch
 from opmill_runtime_cache.errors import PlanInputError, RuntimeCacheError
 from opmill_runtime_cache.executor.native import bind
 from opmill_runtime_cache.plan.codec import decode, encode
-from opmill_runtime_cache.plan.model import Call, KernelRef, Launch, Plan
+from opmill_runtime_cache.plan.model import Call, Launch, Plan
 from opmill_runtime_cache.plan.text import render
 from opmill_runtime_cache.store import Store, default_store
 
@@ -26,13 +26,13 @@ from .capture.functionalize import functionalize
 from .capture.graph import AtenGraph
 from .capture.joint import capture_joint, needs_gradients
 from .capture.partition import partition
-from .errors import GraphError, GraphWarning, KernelBuildError
+from .errors import GraphError, GraphWarning
 from .generator.protocol import GROUP, GeneratorOptions, KernelGenerator
-from .loops.ir import LoopKernel
 from .loops.spec import verify_kernel
 from .ops.lower import lower
 from .options import GraphOptions as GraphOptions
 from .planning.build import build_plan
+from .planning.kernels import generate, origins_behind
 from .planning.key import graph_key
 from .planning.operators import lower_to_operators
 from .schedule.memory import plan_memory
@@ -44,7 +44,9 @@ _ARTIFACT = "graph-plan"
 
 @dataclass
 class Report:
-    """What compiling one graph did: ``phases`` in seconds, whether the plan came from the store, and how much there is to run."""
+    """What compiling one graph did: ``phases`` in seconds, whether the plan came from the store, and how much there is to run.
+
+    ``operators_only``: why the whole graph is made of torch's own operators; ``calls_instead``: why some of it is."""
 
     phases: dict[str, float] = field(default_factory=dict)
     cached: bool = False
@@ -53,6 +55,7 @@ class Report:
     calls: int = 0
     arena_bytes: int | str = 0
     operators_only: str = ""
+    calls_instead: tuple[str, ...] = ()
     plan: Plan | None = None
 
     @contextmanager
@@ -153,10 +156,12 @@ def _compile_training(
 
 
 def _compile(graph: AtenGraph, options: GraphOptions, store: Store, generators: Sequence[KernelGenerator], report: Report) -> Plan:
-    problem = "" if generators else "no kernel generator is available"
-    if not problem:
+    problem, reason = "" if generators else "no kernel generator is available", ""
+    calls: frozenset[str] = frozenset()
+    settings = GeneratorOptions(precise=options.precise)
+    while not problem:
         with report.step("lower"):
-            lowered = lower(graph)
+            lowered = lower(graph, calls)
             _show("lower", lowered, options)
         with report.step("schedule"):
             program = schedule(lowered, fusion=options.fusion)
@@ -165,7 +170,15 @@ def _compile(graph: AtenGraph, options: GraphOptions, store: Store, generators: 
             for kernel in program.kernels():
                 verify_kernel(kernel)
         with report.step("generate"):
-            refs, problem = _generate(program.kernels(), options, store, generators)
+            refs, refused = generate(program.kernels(), settings, store, generators)
+        if not refused:
+            problem = reason if not refs else ""
+            break
+        more = origins_behind(refused, program, lowered, settings, store, generators) - calls
+        reason = next(iter(refused.values()))
+        report.calls_instead = (*report.calls_instead, reason)
+        calls |= more
+        problem = "" if more else reason
     if problem:
         report.operators_only = problem
         _warn_operators(problem)
@@ -175,26 +188,6 @@ def _compile(graph: AtenGraph, options: GraphOptions, store: Store, generators: 
         plan = build_plan("graph", program, plan_memory(program), refs)
         _show("plan", render(plan), options)
     return plan
-
-
-def _generate(
-    kernels: list[LoopKernel], options: GraphOptions, store: Store, generators: Sequence[KernelGenerator]
-) -> tuple[dict[LoopKernel, KernelRef], str]:
-    """Kernels by the first generator that claims each; or why they cannot be had."""
-    settings = GeneratorOptions(precise=options.precise)
-    shares: dict[int, list[LoopKernel]] = {}
-    for kernel in kernels:
-        reasons = [g.claims(kernel, settings) for g in generators]
-        if None not in reasons:
-            return {}, f"kernel {kernel.name}: {'; '.join(str(r) for r in reasons)}"
-        shares.setdefault(reasons.index(None), []).append(kernel)
-    refs: dict[LoopKernel, KernelRef] = {}
-    try:
-        for number, share in shares.items():
-            refs.update(zip(share, generators[number].build(share, settings, store), strict=True))
-    except KernelBuildError as e:
-        return {}, str(e)
-    return refs, ""
 
 
 @lru_cache(1)

@@ -7,7 +7,6 @@ import pytest
 import torch
 
 from opmill_graph_ir.backend import compile_graph, installed_generators
-from opmill_graph_ir.errors import GraphError
 from opmill_graph_ir.options import GraphOptions
 from opmill_runtime_cache.store import Store
 
@@ -155,12 +154,6 @@ def test_bad_index_raises_as_eager(store, generators):
     same(run(torch.tensor([0, 4]), table), (table[[0, 4]],))
     with pytest.raises(IndexError):
         run(torch.tensor([0, 5]), table)
-
-
-def test_gradients_are_refused(store):
-    gm = torch.fx.symbolic_trace(Block())
-    with pytest.raises(GraphError, match="GI001"):
-        compile_graph(gm, [torch.randn(8, 24), torch.randn(8, 16)], store=store, generators=())
 
 
 def test_without_generator_there_is_one_warning(store):

@@ -85,6 +85,12 @@ def test_written_inputs_that_share_memory_are_refused() -> None:
         functionalize(module(lambda a, b: (a.add_(b),), 2), [x, x[:]])
 
 
+def test_written_inputs_that_overlap_themselves_are_refused() -> None:
+    x = torch.zeros(1).expand(3)
+    with torch.no_grad(), pytest.raises(GraphError, match="GI005"):
+        functionalize(module(lambda a: (a[:1].add_(1),), 1), [x])
+
+
 def test_a_tensor_from_outside_is_held_not_copied() -> None:
     scale = torch.tensor(2.0)
     x = torch.ones(3)

@@ -94,10 +94,11 @@ def _sources(package: str) -> str:
     """What tells one state of a package's files from another, so that editing the compiler invalidates its plans."""
     module = sys.modules[package]
     # A module that is one file lies among everybody's files: the folder's others say nothing of it.
-    files = [str(module.__file__)]
-    for root in getattr(module, "__path__", ()):
+    paths = list(getattr(module, "__path__", ()))
+    files = [module.__file__] if module.__file__ else []
+    for root in paths:
         files += sorted(os.path.join(folder, name) for folder, _, names in os.walk(root) for name in names if name.endswith(".py"))
-    base = len(os.path.dirname(files[0]))
+    base = len(os.path.dirname(files[0])) if files else 0
     return key_of("sources", repr([(path[base:], s.st_size, s.st_mtime_ns) for path in files for s in [os.stat(path)]]))
 
 

@@ -1,0 +1,49 @@
+"""Where a generator does not take a kernel, or cannot build it, only the operators behind it are torch's own."""
+
+import pytest
+import torch
+
+from opmill_graph_ir.backend import compile_graph, installed_generators
+from opmill_graph_ir.errors import KernelBuildError
+from opmill_graph_ir.loops.text import show
+from opmill_runtime_cache.store import Store
+
+
+class Picky:
+    """The installed generator, without one primitive: refused at once, or when it is built."""
+
+    name = "picky"
+
+    def __init__(self, primitive: str, late: bool) -> None:
+        self.inner, self.primitive, self.late = installed_generators()[0], primitive, late
+
+    def available(self):
+        return None
+
+    def claims(self, kernel, options):
+        return "no" if not self.late and self.primitive in show(kernel) else self.inner.claims(kernel, options)
+
+    def build(self, kernels, options, store):
+        if any(self.primitive in show(k) for k in kernels):
+            raise KernelBuildError("XX001", "cannot")
+        return self.inner.build(kernels, options, store)
+
+
+def _f(x, y):
+    a = torch.tanh(x) * y
+    return torch.erf(a + 1).sum(-1), a, torch.softmax(y, -1)
+
+
+@pytest.mark.skipif(not installed_generators(), reason="no kernel generator is installed")
+@pytest.mark.parametrize("late", [False, True])
+@pytest.mark.parametrize(("primitive", "whole"), [("erf(", False), ("no such thing", False), ("set", True)])
+def test_only_what_cannot_be_built_is_called(primitive, whole, late, tmp_path, recwarn):
+    inputs = [torch.randn(6, 40), torch.randn(6, 40)]
+    with torch.no_grad():
+        run = compile_graph(torch.fx.symbolic_trace(_f), inputs, store=Store(tmp_path), generators=[Picky(primitive, late)])
+        for g, w in zip(run(*inputs), _f(*inputs), strict=True):
+            torch.testing.assert_close(g, w)
+    assert bool(run.report.operators_only) == whole
+    assert (run.report.launches > 0) != whole
+    if primitive == "erf(":
+        assert run.report.calls == 1
