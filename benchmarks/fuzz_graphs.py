@@ -1,0 +1,200 @@
+"""Random programs through the whole compiler, against eager: values, types, shapes, strides, shared memory, written inputs.
+
+``python benchmarks/fuzz_graphs.py [--seed 0] [--count 1000] [--batch 40] [--only SEED] [--show]``
+
+Kernels of a batch of programs are built together. A disagreement is printed with the program's source and its seed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import operator
+import tempfile
+import time
+import traceback
+import warnings
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+from random_graphs import Program, copied, is_float, key, random_program
+
+from opmill_fake_tensors import FakeTensorError
+from opmill_graph_ir.backend import CompiledGraph, compile_graph, installed_generators
+from opmill_graph_ir.capture.functionalize import functionalize
+from opmill_graph_ir.errors import GraphError
+from opmill_graph_ir.generator.protocol import GeneratorOptions
+from opmill_graph_ir.loops.ir import LoopKernel
+from opmill_graph_ir.ops.lower import lower
+from opmill_graph_ir.options import GraphOptions
+from opmill_graph_ir.schedule.steps import schedule
+from opmill_runtime_cache.store import Store
+
+RTOL = {torch.float64: 1e-10, torch.float32: 2e-5, torch.bfloat16: 2e-2, torch.float16: 3e-3}
+
+
+class _Proxy(torch.fx.Proxy):
+    def __setitem__(self, at: object, value: object) -> None:
+        self.tracer.create_proxy("call_function", operator.setitem, (self, at, value), {})
+
+
+class _Tracer(torch.fx.Tracer):
+    """Also records assignments to items."""
+
+    def proxy(self, node: torch.fx.Node) -> torch.fx.Proxy:
+        return _Proxy(node, self)
+
+
+def graph_of(program: Program) -> torch.fx.GraphModule:
+    tracer = _Tracer()
+    graph = tracer.trace(program.function())
+    return torch.fx.GraphModule(tracer.root, graph)
+
+
+@dataclass
+class Verdict:
+    """``kind``: "right", "operators" (right without kernels), "refused", "crash" or "wrong"."""
+
+    program: Program
+    kind: str
+    detail: str = ""
+
+
+def kernels_of(program: Program) -> list[LoopKernel]:
+    """The kernels that a program needs; none where it is refused."""
+    try:
+        gm = graph_of(program)
+        return schedule(lower(functionalize(gm, copied(program.inputs)))).kernels()
+    except Exception:
+        return []
+
+
+def prepare(programs: Sequence[Program], store: Store) -> None:
+    """Builds the kernels of many programs together."""
+    settings = GeneratorOptions()
+    for generator in installed_generators()[:1]:
+        wanted = list(dict.fromkeys(k for p in programs for k in kernels_of(p)))
+        claimed = [k for k in wanted if generator.claims(k, settings) is None]
+        try:
+            generator.build(claimed, settings, store)
+        except Exception:
+            for kernel in claimed:
+                try:
+                    generator.build([kernel], settings, store)
+                except Exception:
+                    continue
+
+
+def check(program: Program, store: Store) -> Verdict:
+    """Compiles a program and compares a run of it with eager's."""
+    theirs, ours = copied(program.inputs), copied(program.inputs)
+    eager = program.function()
+    want = eager(*theirs)
+    try:
+        gm = graph_of(program)
+        run = compile_graph(gm, ours, options=GraphOptions(verify=True, cache=False), store=store)
+    except (GraphError, FakeTensorError) as e:
+        bug = isinstance(e, GraphError) and any(n in str(e) for n in ("GI040", "GI041"))
+        return Verdict(program, "crash" if bug else "refused", str(e).splitlines()[0][:200])
+    except Exception:
+        return Verdict(program, "crash", traceback.format_exc(limit=-4))
+    try:
+        got = run(*ours)
+        again = run(*copied(program.inputs))
+    except Exception:
+        return Verdict(program, "crash", traceback.format_exc(limit=-4))
+    exact = _exact(program)
+    for k, (g, w) in enumerate(zip(got, want, strict=True)):
+        if problem := _layout(g, w, ours, theirs) or _values(g, w, exact and exact[0][k]) or _values(again[k], w, exact and exact[0][k]):
+            return Verdict(program, "wrong", f"output {k}: {problem}")
+    for k, (g, w) in enumerate(zip(ours, theirs, strict=True)):
+        if problem := _values(g, w, exact and exact[1][k]):
+            return Verdict(program, "wrong", f"input {k} afterwards: {problem}")
+    return Verdict(program, "operators" if isinstance(run, CompiledGraph) and run.report.operators_only else "right")
+
+
+def _exact(program: Program) -> tuple[Sequence[torch.Tensor], Sequence[torch.Tensor]] | None:
+    inputs = copied(program.inputs, torch.float64)
+    try:
+        return program.function(torch.float64)(*inputs), inputs
+    except Exception:
+        return None
+
+
+def _layout(g: torch.Tensor, w: torch.Tensor, ours: list[torch.Tensor], theirs: list[torch.Tensor]) -> str:
+    if (g.dtype, g.shape) != (w.dtype, w.shape):
+        return f"{g.dtype}{list(g.shape)} instead of {w.dtype}{list(w.shape)}"
+    if _strides(g) != _strides(w):
+        return f"strides {g.stride()} instead of {w.stride()} of sizes {list(w.shape)}"
+    shared = [key(g) == key(o) for o in ours], [key(w) == key(t) for t in theirs]
+    if shared[0] != shared[1]:
+        return f"shares memory with inputs {shared[0]} instead of {shared[1]}"
+    if any(shared[0]) and g.storage_offset() != w.storage_offset():
+        return f"offset {g.storage_offset()} instead of {w.storage_offset()}"
+    return ""
+
+
+def _strides(x: torch.Tensor) -> tuple[int, ...]:
+    """Strides that mean something."""
+    return tuple(s for n, s in zip(x.shape, x.stride(), strict=True) if n != 1) if x.numel() else ()
+
+
+def _values(g: torch.Tensor, w: torch.Tensor, exact: torch.Tensor | None) -> str:
+    if not is_float(w):
+        return "" if torch.equal(g, w) else f"{g.flatten()[:8].tolist()} instead of {w.flatten()[:8].tolist()}"
+    mine, eager = g.double(), w.double()
+    finite = eager.isfinite() & mine.isfinite()
+    largest = float(eager[finite].abs().max()) if bool(finite.any()) else 0.0
+    slack = 0.0
+    if exact is not None and exact.shape == w.shape:
+        off = (exact.double() - eager)[finite].abs()
+        slack = 4 * float(off[off.isfinite()].max()) if bool(off.isfinite().any()) else 0.0
+    allowed = RTOL[w.dtype] * (largest + eager.abs()) + slack + 1e-30
+    wrong = ((mine - eager).abs() > allowed) & finite
+    other = ~finite & ~((mine == eager) | (mine.isnan() & eager.isnan()))
+    bad = wrong | other
+    if not bool(bad.any()):
+        return ""
+    return f"at {bad.nonzero()[:3].tolist()}: {mine[bad][:5].tolist()} instead of {eager[bad][:5].tolist()} (allowed {slack:.2g})"
+
+
+def verdicts(seeds: Sequence[int], store: Store, batch: int = 40) -> Iterator[Verdict]:
+    """Checks the programs of ``seeds``."""
+    for start in range(0, len(seeds), batch):
+        programs = [random_program(s) for s in seeds[start : start + batch]]
+        prepare(programs, store)
+        for program in programs:
+            yield check(program, store)
+
+
+def main() -> int:
+    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments.add_argument("--seed", type=int, default=0)
+    arguments.add_argument("--count", type=int, default=1000)
+    arguments.add_argument("--batch", type=int, default=40)
+    arguments.add_argument("--only", type=int, help="one seed")
+    arguments.add_argument("--show", action="store_true", help="print the programs that are refused, too")
+    options = arguments.parse_args()
+    torch.set_grad_enabled(False)
+    warnings.simplefilter("ignore")
+    seeds = [options.only] if options.only is not None else list(range(options.seed, options.seed + options.count))
+    counts: Counter[str] = Counter()
+    refusals: Counter[str] = Counter()
+    start = time.perf_counter()
+    with tempfile.TemporaryDirectory() as folder:
+        for v in verdicts(seeds, Store(folder), options.batch):
+            counts[v.kind] += 1
+            if v.kind == "refused":
+                refusals[v.detail[:90]] += 1
+            if v.kind in ("crash", "wrong") or options.show or options.only is not None:
+                inputs = "".join(f"#   {x.dtype} {list(x.shape)} {x.stride()}\n" for x in v.program.inputs)
+                print(f"---- seed {v.program.seed}: {v.kind}: {v.detail}\n{inputs}{v.program.source}", flush=True)
+    for detail, number in refusals.most_common(12):
+        print(f"{number:5} {detail}")
+    print(f"{dict(counts)} in {time.perf_counter() - start:.0f} s")
+    return int(counts["crash"] + counts["wrong"] > 0)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

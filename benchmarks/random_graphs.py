@@ -1,0 +1,352 @@
+"""Random tensor programs as Python source: operators of many families over inputs of many layouts, types and sizes.
+
+A program is made statement by statement and run eagerly on the way, so that shapes fit. Operators that jump (comparisons, rounding,
+sorting) are only given values that every implementation computes to the last bit: otherwise two right answers may differ.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+FLOATS = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
+INTS = (torch.int64, torch.int32, torch.uint8, torch.int8, torch.int16)
+DTYPES = (*[torch.float32] * 8, torch.float64, torch.bfloat16, torch.bfloat16, torch.float16, torch.int64, torch.int64, torch.int32, torch.uint8, torch.bool)
+SPECIAL = (float("nan"), float("inf"), float("-inf"), 0.0, -0.0, 1e15, 1e-30)
+SMOOTH = (
+    "torch.tanh exp sigmoid F.gelu F.silu torch.sin torch.cos torch.erf log1p torch.expm1 rsqrt torch.log F.softplus F.mish F.elu torch.atan "
+    "torch.log_softmax(-1) torch.softmax(0) torch.softmax(-1) F.layer_norm torch.reciprocal torch.exp2 F.logsigmoid torch.erfc"
+).split()
+EXACT = "neg abs relu F.relu6 F.hardtanh torch.square clone contiguous F.leaky_relu".split()
+JUMPS = "torch.floor torch.ceil torch.round torch.trunc torch.sign torch.isnan torch.isfinite torch.logical_not".split()
+BINARY = "add sub mul".split()
+JUMPING_BINARY = "torch.lt torch.ge torch.eq torch.ne torch.maximum torch.minimum torch.remainder torch.fmod torch.floor_divide torch.logical_and torch.fmax torch.where".split()
+
+
+@dataclass
+class Program:
+    """``source`` defines ``program(a0, a1, ...)``; ``inputs`` are given to it."""
+
+    source: str
+    inputs: list[torch.Tensor]
+    seed: int
+
+    def function(self, dtype: torch.dtype | None = None) -> Callable[..., Any]:
+        """The function; with ``dtype``, all its casts to floats go to that type."""
+        text = self.source
+        if dtype is not None:
+            for f in FLOATS:
+                text = text.replace(f"({f})", f"({dtype})").replace(f"={f}", f"={dtype}")
+        names: dict[str, Any] = {"torch": torch, "F": torch.nn.functional}
+        exec(text, names)
+        return names["program"]  # type: ignore[no-any-return]
+
+
+@dataclass
+class Maker:
+    r: random.Random
+    env: dict[str, torch.Tensor] = field(default_factory=dict)
+    lines: list[str] = field(default_factory=list)
+    inexact: set[int] = field(default_factory=set)
+    count: int = 0
+
+    # ---- values ------------------------------------------------------------------------------------------------------------
+
+    def input(self, generator: torch.Generator) -> torch.Tensor:
+        """A tensor of any type and layout."""
+        r = self.r
+        sizes = [r.choice([1, 2, 3, 4, 5, 8, 17, 33]) for _ in range(r.choice([0, 1, 2, 2, 2, 3, 3, 4]))]
+        if r.random() < 0.04 and sizes:
+            sizes[r.randrange(len(sizes))] = 0
+        if r.random() < 0.5 and self.env:
+            sizes = list(r.choice(list(self.env.values())).shape)
+        dtype = r.choice(DTYPES)
+        kind = r.choices(["plain", "transposed", "strided", "expanded", "overlapping"], [10, 4, 2, 1, 0.5])[0]
+        if kind == "transposed" and len(sizes) > 1:
+            order = r.sample(range(len(sizes)), len(sizes))
+            x = filled([sizes[k] for k in order], dtype, r, generator)
+            return x.permute([order.index(k) for k in range(len(sizes))])
+        if kind == "strided" and sizes:
+            x = filled([n * 2 + 1 for n in sizes], dtype, r, generator)
+            return x[tuple(slice(1, 2 * n + 1, 2) for n in sizes)]
+        if kind == "expanded" and sizes:
+            k = r.randrange(len(sizes))
+            return filled([*sizes[:k], 1, *sizes[k + 1 :]], dtype, r, generator).expand(sizes)
+        if kind == "overlapping" and len(sizes) == 2 and 0 not in sizes:
+            return filled([sum(sizes)], dtype, r, generator).as_strided(sizes, (1, 1))
+        return filled(sizes, dtype, r, generator)
+
+    def pick(self, want: Callable[[torch.Tensor], bool] = lambda x: True) -> str | None:
+        names = [n for n, x in self.env.items() if want(x)]
+        near = names[-4:] if self.r.random() < 0.6 else names
+        return self.r.choice(near) if near else None
+
+    def is_exact(self, *names: str) -> bool:
+        return all(key(self.env[n]) not in self.inexact for n in names)
+
+    def emit(self, text: str, sources: list[str], exact: bool = True) -> bool:
+        """Runs ``text`` as the next statement; False where torch refuses it."""
+        name = f"t{self.count}"
+        names = {"torch": torch, "F": torch.nn.functional, **self.env}
+        try:
+            value = eval(text, names)
+        except (RuntimeError, TypeError, ValueError, IndexError, NotImplementedError, AttributeError):
+            return False
+        if not isinstance(value, torch.Tensor) or value.numel() > 4000 or value.is_complex() or value.is_quantized:
+            return False
+        self.count += 1
+        self.env[name] = value
+        self.lines.append(f"{name} = {text}")
+        if not (exact and self.is_exact(*sources)) and value.dtype in FLOATS:
+            self.inexact.add(key(value))
+        return True
+
+    def do(self, text: str, target: str, sources: list[str], exact: bool = True) -> bool:
+        """Runs a statement that writes to ``target``."""
+        before = self.env[target].clone()
+        names = {"torch": torch, "F": torch.nn.functional, **self.env}
+        try:
+            exec(text, names)
+        except (RuntimeError, TypeError, ValueError, IndexError, NotImplementedError):
+            self.env[target].copy_(before) if not is_overlapping(self.env[target]) else None
+            return False
+        self.lines.append(text)
+        if not (exact and self.is_exact(*sources)):
+            self.inexact.add(key(self.env[target]))
+        return True
+
+    # ---- families of operators ---------------------------------------------------------------------------------------------
+
+    def unary(self) -> None:
+        x = self.pick(is_float)
+        if x is None:
+            return
+        f = self.r.choice(SMOOTH + EXACT + (JUMPS if self.is_exact(x) else []))
+        arguments = {"F.layer_norm": f"F.layer_norm({x}, {x}.shape[-1:])", "torch.softmax(-1)": f"torch.softmax({x}, -1)"}
+        text = f"{f.removesuffix('(-1)').removesuffix('(0)')}({x}, {f[-3:-1].strip('(')})" if f.endswith(")") else f"{f}({x})"
+        if "." not in f:
+            text = f"{x}.{f}()"
+        self.emit(arguments.get(f, text), [x], exact=f not in SMOOTH)
+
+    def binary(self) -> None:
+        x = self.pick()
+        if x is None:
+            return
+        y = self.pick(lambda v: can_broadcast(v, self.env[x])) or x
+        exact = self.is_exact(x, y)
+        f = self.r.choice(BINARY * 4 + ["torch.div", "torch.atan2", "torch.pow"] + (JUMPING_BINARY if exact else []))
+        if self.r.random() < 0.2:
+            y = self.r.choice(["2", "0.5", "-1.25", "3", "0"])
+        sources = [x, *([y] if y in self.env else [])]
+        if f == "torch.where":
+            c = self.pick(lambda v: v.dtype == torch.bool and can_broadcast(v, self.env[x]))
+            if c is not None:
+                self.emit(f"torch.where({c}, {x}, {y})", sources)
+            return
+        text = f"{f}({x}, {y})" if f.startswith("torch") else f"{x}.{f}({y})"
+        if f == "torch.div" and exact and self.r.random() < 0.3:
+            text = f"torch.div({x}, {y}, rounding_mode={self.r.choice(['floor', 'trunc'])!r})"
+        self.emit(text, sources, exact=f not in ("torch.atan2", "torch.pow"))
+
+    def cast(self) -> None:
+        x = self.pick()
+        if x is None:
+            return
+        to = self.r.choice(DTYPES)
+        if to not in FLOATS and self.env[x].dtype in FLOATS:
+            if not self.is_exact(x):
+                return
+            self.emit(f"torch.nan_to_num({x}, 0.0, 1.0, -1.0).clamp(0, 100).to({to})", [x])
+            return
+        self.emit(f"{x}.to({to})", [x])
+
+    def view(self) -> None:
+        x = self.pick(lambda v: v.dim() > 0)
+        if x is None:
+            return
+        r, v = self.r, self.env[x]
+        d = r.randrange(v.dim())
+        n = v.shape[d]
+        a = r.randint(0, max(n - 1, 0))
+        order = r.sample(range(v.dim()), v.dim())
+        other = r.randrange(v.dim())
+        factor = next((f for f in (2, 3, 4, 5) if n % f == 0 and n), 1)
+        split = [*v.shape[:d], n // factor, factor, *v.shape[d + 1 :]]
+        choices = [
+            f"{x}.permute({order})", f"{x}.transpose({d}, {other})", f"{x}.reshape({split})", f"{x}.reshape(-1)", f"{x}.flatten()",
+            f"{x}.unsqueeze({d})", f"{x}.squeeze()", f"{x}.select({d}, {a})", f"{x}.narrow({d}, {a}, {r.randint(0, n - a)})",
+            f"{x}[{', '.join([':'] * d + [f'{a}::{r.randint(1, 3)}'])}]", f"{x}.flip({d})", f"{x}.roll({r.randint(0, 5)}, {d})",
+            f"{x}.unsqueeze(0).expand(3, {', '.join(['-1'] * v.dim())})", f"{x}.repeat({', '.join(['1'] * d + ['2'] + ['1'] * (v.dim() - d - 1))})",
+            f"{x}.view({split})", f"{x}.unfold({d}, {min(2, n)}, 1)", f"{x}.movedim({d}, 0)", f"{x}[..., None]", f"{x}.chunk(2, {d})[-1]",
+            f"{x}.split({factor}, {d})[0]", f"{x}.diagonal()", f"torch.tril({x})", f"F.pad({x}, ({r.randint(-1, 2)}, {r.randint(0, 3)}))",
+            f"{x}.repeat_interleave(2, {d})", f"{x}.swapaxes({d}, -1).contiguous()", f"{x}.unbind({d})[0]", f"{x}.movedim(-1, {d}).flatten({min(d, 1)})",
+        ]  # fmt: skip
+        self.emit(r.choice(choices), [x])
+
+    def reduce(self) -> None:
+        x = self.pick(lambda v: v.dim() > 0)
+        if x is None:
+            return
+        r, v = self.r, self.env[x]
+        d = r.choice([*range(v.dim())])
+        dims = sorted(r.sample(range(v.dim()), r.randint(1, v.dim())))
+        keep = r.random() < 0.5
+        smooth = [
+            f"{x}.sum({dims}, keepdim={keep})", f"{x}.mean({dims}, keepdim={keep})", f"{x}.sum()", f"{x}.var({dims}, keepdim={keep})",
+            f"{x}.prod({d})", f"{x}.std({d})", f"torch.logsumexp({x}, {dims})", f"{x}.cumsum({d})", f"torch.linalg.vector_norm({x}, 2, {dims})",
+            f"torch.softmax({x}, {d})", f"torch.log_softmax({x}, {d})", f"{x} - {x}.mean({d}, keepdim=True)", f"{x}.norm(dim={d})",
+        ]  # fmt: skip
+        exact = [f"{x}.amax({dims}, keepdim={keep})", f"{x}.amin({dims})", f"{x}.max()", f"{x}.max({d})[0]", f"{x}.min({d}, {keep})[0]"]
+        jumps = [f"{x}.argmax({d})", f"{x}.max({d})[1]", f"{x}.any({d})", f"{x}.all()", f"{x}.argmin()", f"{x}.sort({d}, stable=True)[0]", f"{x}.sort({d}, stable=True)[1]", f"({x} != 0).sum({d})", f"{x}.cummax({d})[0]", f"torch.topk({x}, 1, {d})[0]"]  # fmt: skip
+        text = r.choice(smooth * 2 + exact * 2 + (jumps if self.is_exact(x) else []))
+        self.emit(text, [x], exact=text not in smooth or v.dtype not in FLOATS)
+
+    def several(self) -> None:
+        x = self.pick(lambda v: v.dim() > 0)
+        if x is None:
+            return
+        shape = self.env[x].shape
+        y = self.pick(lambda v: v.shape == shape) or x
+        z = self.pick(lambda v: v.shape == shape) or x
+        d = self.r.randrange(len(shape))
+        f = self.r.choice(["torch.cat", "torch.cat", "torch.stack"])
+        self.emit(f"{f}([{', '.join([x, y, z][: self.r.randint(1, 3)])}], {d})", [x, y, z])
+
+    def product(self) -> None:
+        x = self.pick(lambda v: v.dim() >= 2 and is_float(v))
+        if x is None:
+            return
+        v = self.env[x]
+        y = self.pick(lambda w: w.dtype == v.dtype and w.dim() >= 1 and w.shape[0 if w.dim() == 1 else -2] == v.shape[-1])
+        if y is not None and self.r.random() < 0.6:
+            self.emit(f"{x} @ {y}", [x, y], exact=False)
+        else:
+            self.emit(self.r.choice([f"{x} @ {x}.transpose(-1, -2)", f"F.linear({x}, {x}.reshape(-1, {v.shape[-1]})[:3])"]), [x], exact=False)
+
+    def indexing(self) -> None:
+        x = self.pick(lambda v: v.dim() > 0 and 0 not in v.shape)
+        i = self.pick(lambda v: v.dtype in (torch.int64, torch.int32))
+        if x is None or i is None:
+            return
+        v, w = self.env[x], self.env[i]
+        d = self.r.randrange(v.dim())
+        n = v.shape[d]
+        choices = [
+            f"{x}.index_select({d}, {i}.reshape(-1) % {n})", f"{x}[{i} % {v.shape[0]}]", f"F.embedding({i} % {v.shape[0]}, {x})",
+            f"{x}[{', '.join([':'] * d + [f'{i} % {n}'])}]", f"{x}.take({i} % {v.numel()})",
+            f"{x}.index_add({d}, {i}.reshape(-1)[:{n}] % {n}, {x}.narrow({d}, 0, min({n}, {w.numel()})))",
+            f"{x}.index_put(({i}.reshape(-1)[:1] % {v.shape[0]},), {x}[:1])",
+        ]  # fmt: skip
+        if v.dim() == w.dim():
+            choices += [f"{x}.gather({d}, {i} % {n})"] * 2 + [f"{x}.scatter({d}, {i} % {n}, 2)"]
+        self.emit(self.r.choice(choices), [x], exact=False)
+
+    def masks(self) -> None:
+        x = self.pick()
+        if x is None:
+            return
+        m = self.pick(lambda v: v.dtype == torch.bool and can_broadcast(v, self.env[x]))
+        if m is None:
+            self.emit(f"{x} != 0", [x]) if self.is_exact(x) else None
+            return
+        value = self.r.choice(["0", "1"] if not is_float(self.env[x]) else ["0.0", "-1.5", "float('-inf')"])
+        self.emit(f"{x}.masked_fill({m}, {value})", [x])
+
+    def creation(self) -> None:
+        n = self.r.choice([1, 3, 5, 8])
+        x = self.pick()
+        like = [f"torch.zeros_like({x})", f"torch.full_like({x}, 1)", f"{x}.new_ones({n})"] if x else []
+        self.emit(self.r.choice([f"torch.arange({n})", f"torch.ones({n}, 2)", f"torch.eye({n})", f"torch.linspace(0, 1, {n})", *like]), [])
+
+    def write(self) -> None:
+        x = self.pick(lambda v: not is_overlapping(v))
+        if x is None:
+            return
+        r, v = self.r, self.env[x]
+        y = self.pick(lambda w: can_broadcast(w, v) and w.dtype == v.dtype) or x
+        number = r.choice(["2", "0", "1"])
+        choices = [f"{x}.add_({y})", f"{x}.mul_({y})", f"{x}.copy_({y})", f"{x}.mul_({number})", f"{x}.fill_({number})", f"{x}.zero_()", f"{x}.clamp_(min=0)"]
+        if v.dim():
+            d = r.randrange(v.dim())
+            a = r.randint(0, max(v.shape[d] - 1, 0))
+            part = f"{x}.select({d}, {a})"
+            at = ", ".join([":"] * d + [f"{a}:"])
+            choices += [f"{part}.mul_({number})", f"{part}.copy_({part} + 1)", f"{x}[{at}] = {number}", f"{x}[{at}].add_({number})"]
+            choices += [f"{x}.transpose(0, {d}).add_({number})", f"{x}.view(-1)[::2].fill_({number})", f"{x}[{at}] += {number}", f"{x}.neg_()"]
+        if is_float(v):
+            choices += [f"{x}.relu_()", f"{x}.sigmoid_()"]
+        text = r.choice(choices)
+        self.do(text, x, [x, y], exact="sigmoid" not in text)
+
+    # ---- programs ----------------------------------------------------------------------------------------------------------
+
+    def program(self, seed: int, count: int, inputs: int) -> Program:
+        generator = torch.Generator().manual_seed(seed)
+        for k in range(inputs):
+            self.env[f"a{k}"] = self.input(generator)
+        if self.r.random() < 0.05:
+            self.env[f"a{inputs}"] = self.r.choice(list(self.env.values()))[...]
+        names = list(self.env)
+        given = copied([self.env[n] for n in names])
+        steps = [self.unary, self.binary, self.cast, self.view, self.reduce, self.several, self.product, self.indexing, self.masks, self.creation, self.write]
+        for _ in range(count):
+            self.r.choices(steps, [6, 7, 2, 7, 4, 2, 1, 1.5, 1, 0.7, 2.5])[0]()
+        made = [n for n in self.env if n not in names]
+        outputs = dict.fromkeys([*made[-1:], *self.r.sample(made, min(len(made), self.r.randint(0, 3)))])
+        if self.r.random() < 0.1:
+            outputs[self.r.choice(names)] = None
+        body = "\n".join(f"    {line}" for line in [*self.lines, f"return ({''.join(f'{o}, ' for o in outputs)})"])
+        return Program(f"def program({', '.join(names)}):\n{body}\n", given, seed)
+
+
+def random_program(seed: int, count: int | None = None) -> Program:
+    """The program of a seed, of about ``count`` statements."""
+    r = random.Random(seed)
+    return Maker(r).program(seed, count if count is not None else r.randint(1, 14), r.randint(1, 3))
+
+
+def filled(sizes: list[int], dtype: torch.dtype, r: random.Random, generator: torch.Generator) -> torch.Tensor:
+    if dtype == torch.bool:
+        return torch.rand(sizes, generator=generator) < 0.5
+    if dtype not in FLOATS:
+        return torch.randint(0 if dtype == torch.uint8 else -9, 10, sizes, generator=generator).to(dtype)
+    x = (torch.randn(sizes, generator=generator) * 2).to(dtype)
+    if r.random() < 0.1 and x.numel():
+        for _ in range(3):
+            x.view(-1)[r.randrange(x.numel())] = r.choice(SPECIAL)
+    return x
+
+
+def key(x: torch.Tensor) -> int:
+    return int(x.untyped_storage()._cdata)
+
+
+def is_float(x: torch.Tensor) -> bool:
+    return x.dtype in FLOATS
+
+
+def is_overlapping(x: torch.Tensor) -> bool:
+    return any(s == 0 and n > 1 for n, s in zip(x.shape, x.stride(), strict=True)) or (x.dim() == 2 and x.stride() == (1, 1) and x.numel() > 1)
+
+
+def can_broadcast(x: torch.Tensor, to: torch.Tensor) -> bool:
+    try:
+        return torch.broadcast_shapes(x.shape, to.shape) == to.shape
+    except RuntimeError:
+        return False
+
+
+def copied(tensors: list[torch.Tensor], dtype: torch.dtype | None = None) -> list[torch.Tensor]:
+    """Copies in the same layout that share memory as the originals do; with ``dtype``, floats as that type."""
+    done: dict[int, torch.Tensor] = {}
+    out = []
+    for t in tensors:
+        if key(t) not in done:
+            whole = torch.empty(0, dtype=t.dtype).set_(t.untyped_storage())
+            done[key(t)] = whole.to(dtype) if dtype is not None and is_float(t) else whole.clone()
+        out.append(done[key(t)].as_strided(t.shape, t.stride(), t.storage_offset()))
+    return out
