@@ -89,7 +89,7 @@ def _call(results: Results) -> dict[str, Any]:
     if ours is None:
         return _row(what, "not measured", f"{CALL_US:g} us", None, f"{CALL_AIM_US:g} us")
     theirs = results["mlp"].get("torch", {}).get("warm", {}).get("steady_ms")
-    least = 1e3 * theirs / 4 if theirs else CALL_US
+    least = min(1e3 * theirs / 4, CALL_US) if theirs else CALL_US  # a busy machine slows torch.compile's call more than ours
     seen = f"{1e3 * ours:.1f} us" + (f" (torch.compile {1e3 * theirs:.0f})" if theirs else "")
     return _row(what, seen, f"{least:.0f} us", 1e3 * ours <= least, f"{CALL_AIM_US:g} us", 1e3 * ours <= CALL_AIM_US)
 
