@@ -15,12 +15,16 @@ def _seed():
     torch.manual_seed(0)
 
 
+class _Tracer(torch.fx.Tracer):
+    proxy_buffer_attributes = True
+
+
 class Twins:
     """A module in eager and, with equal parameters, compiled (plans of torch's operators: any environment has them)."""
 
     def __init__(self, module, *inputs, generators=()):
         self.eager, self.module = module, copy.deepcopy(module)
-        self.gm = torch.fx.symbolic_trace(self.module)
+        self.gm = torch.fx.GraphModule(self.module, _Tracer().trace(self.module))
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="GI030")
             options = GraphOptions(verify=True, cache=False)
