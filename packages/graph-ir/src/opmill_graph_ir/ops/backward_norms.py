@@ -1,0 +1,120 @@
+"""Backward operators of softmax and of the normalisations: reductions, then pointwise."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ..capture.graph import Meta, Node
+from ..loops.ir import Expr, Reduction, Ref
+from .context import Context, View
+from .exprs import FLOATS, cast, const, op, wide
+from .rows import Rows
+
+ROWS = Rows()
+_Values = Callable[[Any, Any], Sequence[Expr]]
+"""Expressions from a position in the full space and the extents of its axes."""
+
+
+def _sums(ctx: Context, device: str, sizes: Sequence[int], dims: Sequence[int], dtype: str, count: int, values: _Values) -> list[View]:
+    """``count`` sums over ``dims``, which are kept with size one."""
+    kept = tuple(1 if d in dims else n for d, n in enumerate(sizes))
+    strides = tuple(math.prod(kept[d + 1 :]) for d in range(len(kept)))
+    meta = Meta(dtype, kept, strides, device)
+    names = [f"s{k}" for k in range(count)]
+
+    def make(outer: Any, inner: Any, ext: Any) -> Any:
+        loops = list(inner)
+        at = tuple(loops.pop(0) if d in dims else outer[d] for d in range(len(sizes)))
+        reductions = [Reduction((n,), "sum", v, dtype) for n, v in zip(names, values(at, ext), strict=True)]
+        return reductions, [Ref(n, dtype) for n in names]
+
+    return ctx.reduce([(None, meta)] * count, [sizes[d] for d in dims], make)
+
+
+# ---- softmax -----------------------------------------------------------------------------------------------------------------
+
+
+@ROWS.lowers("_softmax_backward_data _log_softmax_backward_data")
+def _softmax(ctx: Context, node: Node, grad: View, y: View, dim: int, _dtype: Any) -> Any:
+    meta = ctx.metas[node.results[0] or ""]
+    if not y.sizes or 0 in y.sizes or meta.dtype not in FLOATS:
+        return NotImplemented
+    dim %= len(y.sizes)
+    dtype = wide(y.dtype)
+    log = "log" in node.func.name()
+
+    def term(at: Any, ext: Any) -> Expr:
+        g = cast(ctx.load(grad, at, ext), dtype)
+        return g if log else op("mul", g, ctx.load(y, at, ext))
+
+    [total] = _sums(ctx, meta.device, y.sizes, [dim], dtype, 1, lambda at, ext: [term(at, ext)])
+
+    def value(at: Any, ext: Any) -> Expr:
+        g, out, s = cast(ctx.load(grad, at, ext), dtype), ctx.load(y, at, ext), ctx.load_broadcast(total, at, ext)
+        if log:
+            return op("sub", g, op("mul", op("exp", out), s))
+        return op("mul", out, op("sub", g, s))
+
+    return ctx.pointwise(node.results[0], meta, value)
+
+
+# ---- normalisations ----------------------------------------------------------------------------------------------------------
+
+
+def _sum_result(ctx: Context, node: Node, k: int, sizes: Sequence[int], dims: Sequence[int], dtype: str, value: Callable[..., Expr]) -> View:
+    """Result ``k``: the sum of ``value`` over ``dims`` of the full space."""
+    from_name = node.results[k]
+    meta = ctx.metas[from_name or ""]
+
+    def make(outer: Any, inner: Any, ext: Any) -> Any:
+        left, loops = list(outer), list(inner)
+        at = tuple(loops.pop(0) if d in dims else left.pop(0) for d in range(len(sizes)))
+        return [Reduction(("a",), "sum", value(at, ext), dtype)], [Ref("a", dtype)]
+
+    return ctx.reduce([(from_name, meta)], [sizes[d] for d in dims], make)[0]
+
+
+def _wanted(ctx: Context, node: Node) -> list[bool]:
+    return [r is not None and r in ctx.used for r in node.results]
+
+
+@ROWS.lowers("native_layer_norm_backward")
+def _layer_norm(ctx: Context, node: Node, grad: View, x: View, shape: Sequence[int], mean: View, rstd: View, weight: Any, bias: Any, mask: Any) -> Any:
+    split = len(x.sizes) - len(shape)
+    if 0 in x.sizes or x.dtype not in FLOATS or not split:
+        return NotImplemented
+    dtype = wide(x.dtype)
+    inner, outer = range(split, len(x.sizes)), range(split)
+    n = const(math.prod(x.sizes[split:]), dtype)
+
+    def parts(at: Any, ext: Any) -> tuple[Expr, Expr, Expr]:
+        """The gradient, the normalised input and the reciprocal deviation."""
+        g, m, r = (cast(ctx.load_broadcast(v, at, ext), dtype) for v in (grad, mean, rstd))
+        return g, op("mul", op("sub", ctx.load(x, at, ext), m), r), r
+
+    def scaled(g: Expr, at: Any, ext: Any) -> Expr:
+        return g if weight is None else op("mul", g, cast(ctx.load_broadcast(weight, at, ext), dtype))
+
+    def terms(at: Any, ext: Any) -> list[Expr]:
+        g, h, _ = parts(at, ext)
+        return [scaled(g, at, ext), op("mul", scaled(g, at, ext), h)]
+
+    wanted = _wanted(ctx, node)
+    out: list[View | None] = [None, None, None]
+    if wanted[0]:
+        meta = ctx.metas[node.results[0] or ""]
+        total, along = _sums(ctx, meta.device, x.sizes, inner, dtype, 2, terms)
+
+        def value(at: Any, ext: Any) -> Expr:
+            g, h, r = parts(at, ext)
+            a, b = (op("div", ctx.load_broadcast(s, at, ext), n) for s in (total, along))
+            return op("mul", r, op("sub", op("sub", scaled(g, at, ext), a), op("mul", h, b)))
+
+        out[0] = ctx.pointwise(node.results[0], meta, value)
+    if wanted[1]:
+        out[1] = _sum_result(ctx, node, 1, x.sizes, outer, dtype, lambda at, ext: op("mul", *parts(at, ext)[:2]))
+    if wanted[2]:
+        out[2] = _sum_result(ctx, node, 2, x.sizes, outer, dtype, lambda at, ext: parts(at, ext)[0])
+    return out
