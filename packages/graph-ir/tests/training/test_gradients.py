@@ -338,6 +338,16 @@ def test_checkpoint(twins):
     twins(torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Tanh(), torch.nn.Dropout(0.5)), XG).same(use, XG)
 
 
+def test_compiled_inside_a_checkpoint(twins):
+    """The checkpoint's hooks see what the compiled graph saves, not what is saved while it is compiled."""
+    seen = []
+    with torch.autograd.graph.saved_tensors_hooks(lambda t: seen.append(t) or t, lambda t: t):
+        pair = twins(Of(lambda m, x: torch.tanh(x @ m.w) * m.b), XG)
+        assert not seen
+        pair.call(XG)
+    assert seen
+
+
 def test_autocast(twins):
     module = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.GELU(), torch.nn.Linear(8, 4), torch.nn.Softmax(-1))
     with torch.autocast("cpu", torch.bfloat16):
