@@ -15,7 +15,8 @@ from opmill_runtime_cache.store import Store
 
 fuzz_graphs = pytest.importorskip("fuzz_graphs")
 
-FIRST, COUNT = 100_000, 120
+fuzz_schedules = pytest.importorskip("fuzz_schedules")
+FIRST, COUNT = 200_000, 80
 
 
 @pytest.fixture
@@ -30,3 +31,7 @@ def test_random_programs(inference: None, tmp_path: Path) -> None:
     bad = [f"seed {v.program.seed}: {v.kind}: {v.detail}\n{v.program.source}" for v in found if v.kind in ("crash", "wrong")]
     assert not bad, "\n".join(bad)
     assert sum(v.kind == "right" for v in found) > COUNT * 0.9, "most programs must be compiled to kernels"
+
+
+def test_fused_kernels_of_random_programs(inference: None, tmp_path: Path) -> None:
+    assert not list(fuzz_schedules.problems(range(60), Store(tmp_path)))

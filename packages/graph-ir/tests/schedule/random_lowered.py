@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from dataclasses import replace
 
 import torch
@@ -26,7 +27,8 @@ def contiguous(sizes: tuple[int, ...]) -> tuple[int, ...]:
 class Maker:
     """Builds a program from a random source: broadcasts, permutations, slices, reshapes, padding, reductions, copies by torch."""
 
-    def __init__(self, r: random.Random) -> None:
+    def __init__(self, r: random.Random, extents: Sequence[int] = (1, 2, 3, 4, 6)) -> None:
+        self.extents = extents
         self.r, self.nodes, self.buffers, self.inputs = r, [], {}, []
 
     def buffer(self, sizes: tuple[int, ...], role: str = "temporary", permuted: bool = False) -> str:
@@ -148,7 +150,7 @@ class Maker:
 
     def lowered(self, count: int) -> Lowered:
         for _ in range(self.r.randint(1, 3)):
-            base = [self.r.choice([1, 2, 3, 4, 6]) for _ in range(self.r.randint(0, 3))]
+            base = [self.r.choice(self.extents) for _ in range(self.r.randint(0, 3))]
             self.inputs.append(self.buffer(tuple(base), "input", permuted=True))
         for _ in range(count):
             self.r.choices([self.pointwise, self.reduce, self.extern, self.again], [6, 3, 1, 1])[0]()
