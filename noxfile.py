@@ -142,6 +142,15 @@ def integration(session: nox.Session) -> None:
     run_pytest(session, "--rootdir=integration_tests", "integration_tests")
 
 
+@nox.session
+def opinfo(session: nox.Session) -> None:
+    """Every operator of torch's sample database through capture and lowering, against eager; ``-- --backend`` with generated kernels."""
+    install_wheels(session, list(PACKAGES))
+    session.install("-q", "expecttest")
+    arguments = session.posargs or ["--json", "opinfo.json"]
+    session.run("python", "benchmarks/opinfo.py", *arguments, env={"OPMILL_CACHE_DIR": str(Path(session.create_tmp()) / "cache")})
+
+
 # --- checks -------------------------------------------------------------------------------------------------------------------------
 
 

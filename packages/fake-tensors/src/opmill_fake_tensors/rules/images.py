@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from ..table import Rules, channels_last, dense, image
+from ..table import Rules, channels_last, image
 
 RULES = Rules()
 Tensor = torch.Tensor
@@ -58,7 +58,7 @@ def _pool(x: Tensor, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil
     stride = _pair(stride, 2) if stride else kernel
     if min(*kernel, *stride, *dilation) < 1 or any(2 * p > k or p < 0 for p, k in zip(padding, kernel, strict=True)):
         return None
-    space = [_pooled(n, *of, ceil) for n, *of in zip(x.size()[-2:], kernel, stride, padding, dilation, strict=True)]
+    space = [_pooled(x.size(k - 2), kernel[k], stride[k], padding[k], dilation[k], ceil) for k in range(2)]
     return (*x.size()[:-2], *space) if min(space) >= 1 else None
 
 
@@ -103,5 +103,3 @@ def _pad(overload: str, x: Tensor, pad: Sequence[int], value: Any = 0) -> Any:
         return NotImplemented
     return image(sizes, x.dtype, channels_last(x)) if any(pad) else NotImplemented
 
-
-__all__ = ["RULES", "dense"]

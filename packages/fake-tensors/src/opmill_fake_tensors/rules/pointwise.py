@@ -68,7 +68,7 @@ def result_type(values: Sequence[Any]) -> torch.dtype:
 
 def _layout(tensors: Sequence[Tensor], dtype: torch.dtype) -> Tensor:
     sizes = tensors[0].size()
-    if all([t.size() == sizes and t.is_contiguous() for t in tensors]):
+    if all(t.size() == sizes and t.is_contiguous() for t in tensors):
         return _empty(sizes, contiguous(sizes), dtype=dtype, device=_META)
     if len(tensors) > 1:
         sizes = broadcast([t.size() for t in tensors])
@@ -77,9 +77,9 @@ def _layout(tensors: Sequence[Tensor], dtype: torch.dtype) -> Tensor:
 
 def _pointwise(kind: str, name: str, overload: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     tensors = [a for a in args if isinstance(a, Tensor)]
-    if not tensors or any([t.is_complex() for t in tensors]) or any([type(a) is complex for a in args]):
+    if not tensors or any(t.is_complex() for t in tensors) or any(type(a) is complex for a in args):
         return NotImplemented
-    if kwargs and ("out" in kwargs or any([type(v) is complex for v in kwargs.values()])):
+    if kwargs and ("out" in kwargs or any(type(v) is complex for v in kwargs.values())):
         return NotImplemented
     if name.endswith("_") and not name.endswith("__"):
         return _in_place(tensors, overload, args, kwargs)

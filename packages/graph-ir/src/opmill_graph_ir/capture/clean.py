@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+
 from opmill_fake_tensors.operator import describe
 
 from .graph import AtenGraph, Node, OutputTensor, Value, replace_values, values_in

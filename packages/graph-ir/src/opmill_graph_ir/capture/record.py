@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+
 from opmill_fake_tensors import FakeContext, FakeTensor
 from opmill_fake_tensors.operator import describe
 
@@ -165,7 +166,8 @@ class Recorder(FakeContext):
                 func, args, kwargs = inverse(meta_of(outer), Value(outer_value), Value(value), step.rest, dict(step.kwargs), step.item)
                 result = super().run(func, self._as_fakes(args, {outer_value: outer, value: self._fake_like(value)}), kwargs)
                 [value] = self._emit(func, args, kwargs, result)
-            self.state.graph.metas[value] = meta_of(base.root)
+            if self.state.graph.metas[value] != meta_of(base.root):
+                [value] = self._emit(aten.clone.default, (Value(value),), {}, base.root)
         base.value, base.version = value, base.version + 1
         track.value, track.version = (value if not track.chain else track.value), (base.version if not track.chain else track.version)
 
@@ -291,7 +293,7 @@ class Recorder(FakeContext):
             raise GraphError("GI002", "a write that changes the size of its target", where=self.state.origin)
         if fake.dtype != target.dtype:
             [value] = self._emit(aten._to_copy.default, (Value(value),), {"dtype": target.dtype}, target)
-        elif always:
+        elif always or fake.stride() != target.stride():
             [value] = self._emit(aten.clone.default, (Value(value),), {}, target)
         else:
             self.state.graph.metas[value] = meta_of(target)

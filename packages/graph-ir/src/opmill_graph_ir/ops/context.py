@@ -81,7 +81,8 @@ class Context:
         """The element at ``position``, in the type that it is computed in."""
         return cast(self.read(view, position, extents), wide(view.dtype))
 
-    def read(self, view: View, position: Sequence[Index], extents: dict[str, int]) -> Read:
+    def read(self, view: View, position: Sequence[Index], extents: dict[str, int]) -> Any:
+        """The element at ``position`` as it is stored: a ``Read``, which stands where expressions have loads."""
         return Read(view.buffer, view.at(position, extents), view.dtype)
 
     def load_broadcast(self, view: View, position: Sequence[Index], extents: dict[str, int]) -> Expr:

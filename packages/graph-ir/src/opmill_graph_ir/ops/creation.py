@@ -108,7 +108,7 @@ def _pad(ctx: Context, node: Node, x: View, pad: Sequence[int], value: Any = 0) 
     return ctx.pointwise(node.results[0], meta, body)
 
 
-def masked(read: Any, mask: Expr | None, other: Any) -> Expr:
+def masked(read: Any, mask: Expr | None, other: Any) -> Any:
     """``read`` where ``mask`` holds; memory is not touched elsewhere."""
     return read if mask is None else type(read)(read.buffer, read.indices, read.dtype, mask, other)
 

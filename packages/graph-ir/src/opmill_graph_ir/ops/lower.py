@@ -15,12 +15,14 @@ from ..capture.graph import AtenGraph, Meta, Node, OutputTensor, Value
 from ..content import content_of
 from ..loops.index import index
 from ..loops.ir import Expr
-from ..lowered import Extern, Lowered, Pointwise, TensorOutput
+from ..lowered import BufferArg, Extern, Lowered, Pointwise, TensorOutput
 from .context import Context, View, extents_of, named_axes, positions
 from .exprs import SUPPORTED, cast
 from .rows import all_rows
 
 _OUT = {f"aten::{n}": f"aten::{n}.out" for n in "mm addmm bmm baddbmm".split()}
+_COPIES = ("aten::clone", "aten::_to_copy")
+
 
 def lower(graph: AtenGraph, calls: Set[str] = frozenset()) -> Lowered:
     """The loops of ``graph``. Operators without a row become ``Extern``s, and so do those whose origin is among ``calls``."""
@@ -90,6 +92,11 @@ def _views(ctx: Context, arg: Any) -> Any:
 
 
 def _extern(ctx: Context, node: Node) -> None:
+    if node.func.name() in _COPIES and (target := node.results[0]) is not None:
+        source = _plan_arg(ctx, node.args[0])  # into memory of the promised layout: what the operator itself chooses may differ
+        ctx.views[target] = ctx.allocated(target, ctx.metas[target])
+        ctx.nodes.append(Extern("aten::copy_", (BufferArg(target), source), {}, (None,), None, (target,), ctx.origin))
+        return
     results = tuple(r if r in ctx.used else None for r in node.results)
     args = tuple(_plan_arg(ctx, a) for a in node.args)
     kwargs = {k: _plan_arg(ctx, v) for k, v in node.kwargs.items()}
