@@ -74,7 +74,7 @@ def statement(draw: Any, depth: int, loop: bool) -> list[str]:
 
     simple = {
         0: lambda: [f"{draw(NAMES)} = {draw(tensor())}"],
-        1: lambda: [f"{draw(st.sampled_from(NUMBERS))} = {draw(number())}"],
+        1: lambda: [f"{draw(st.sampled_from(NUMBERS))} = ({draw(number())}) % 97"],
         2: lambda: [f"{draw(NAMES)} {draw(st.sampled_from(['+=', '-=', '*=']))} {draw(tensor(1))}"],
         3: lambda: [f"{draw(NAMES)}.{draw(st.sampled_from(['add_', 'mul_']))}({draw(number())})"],
         4: lambda: [f"l.append({draw(st.one_of(tensor(), number()))})"],
@@ -94,8 +94,8 @@ def statement(draw: Any, depth: int, loop: bool) -> list[str]:
         16: lambda: [f"for i, x in enumerate([{draw(tensor(1))}, {draw(number())}]):", "    t = t + x * i", *block(True)],
         17: lambda: ["try:", *block(), "except ValueError as e:", "    l.append(str(e))", *block(), *(["finally:", *block(False)] if draw(st.booleans()) else [])],
         18: lambda: ["with torch.no_grad():", *block()],
-        19: lambda: [f"for x in numbers({draw(number())}):", "    m = m + x", *block(True)],
-        20: lambda: ["turns = 0", f"while turns < 5 and {draw(condition())}:", "    turns += 1", *block(True)],
+        19: lambda: [f"for x in numbers({draw(number())}):", "    m = (m + x) % 97", *block(True)],
+        20: lambda: [f"turns{depth} = 0", f"while turns{depth} < 5 and ({draw(condition())}):", f"    turns{depth} += 1", *block(True)],
         21: lambda: ["with Suppress(l):", *block()],
         22: lambda: [f"for key in [k for k in d if k != {draw(SMALL)}][:3]:", *block(True)],
     }
