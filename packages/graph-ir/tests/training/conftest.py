@@ -1,13 +1,18 @@
 """Modules compiled with their backward, and eager twins to compare with."""
 
 import copy
+import sys
 import warnings
+from pathlib import Path
 
 import pytest
 import torch
 
 from opmill_graph_ir.backend import compile_graph
 from opmill_graph_ir.options import GraphOptions
+
+
+sys.path.insert(0, str(Path(__file__).parent))  # the cases beside these tests, whatever import mode pytest runs in
 
 
 @pytest.fixture(autouse=True)

@@ -1,0 +1,56 @@
+"""What is held between forward and backward: at most what eager holds."""
+
+import pytest
+import torch
+from training_cases import CASES, Of
+
+F = torch.nn.functional
+
+
+class Block(torch.nn.Module):
+    """A transformer's layer."""
+
+    def __init__(self, width=16, heads=4):
+        super().__init__()
+        self.heads = heads
+        self.norms = torch.nn.ModuleList(torch.nn.LayerNorm(width) for _ in range(2))
+        self.qkv, self.out = torch.nn.Linear(width, 3 * width), torch.nn.Linear(width, width)
+        self.up, self.down = torch.nn.Linear(width, 4 * width), torch.nn.Linear(4 * width, width)
+
+    def forward(self, x):
+        qkv = self.qkv(self.norms[0](x)).view(2, 8, 3, self.heads, 4)
+        q, k, v = (qkv[:, :, n].transpose(1, 2) for n in range(3))
+        p = torch.softmax(q @ k.transpose(-1, -2) / 2, -1)
+        x = x + self.out((p @ v).transpose(1, 2).reshape(2, 8, 16))
+        return x + self.down(F.gelu(self.up(self.norms[1](x))))
+
+
+def saved_bytes(call, module, inputs):
+    """Bytes of the memories that the backward holds and that are neither parameters nor inputs."""
+    known = {t.untyped_storage().data_ptr() for t in (*module.parameters(), *module.buffers(), *inputs)}
+    found = {}
+
+    def pack(t):
+        storage = t.untyped_storage()
+        if storage.data_ptr() not in known:
+            found[storage.data_ptr()] = t, storage.nbytes()
+        return t
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda t: t):
+        out = call(*inputs)
+    return [sum(n for _, n in found.values()), out][:1]
+
+
+MODULES = {
+    "block": (Block, torch.randn(2, 8, 16)),
+    "mask and scale": (lambda: Of(lambda m, x: F.relu(x @ m.w) * 3 + torch.where(x > 0, x, m.b)), torch.randn(3, 4)),
+    **{name: CASES[name] for name in ("mlp", "conv and batch norm", "dropout", "mixed", "tied", "loss inside", "view of a computed value")},
+}
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_at_most_eagers(name, twins):
+    make, *inputs = MODULES[name]
+    [want], [got] = twins(make(), *inputs).run(saved_bytes, *inputs)
+    assert got <= want
+    assert got or not want
