@@ -11,7 +11,6 @@ import torch
 from opmill_graph_ir.backend import compile_graph
 from opmill_graph_ir.options import GraphOptions
 
-
 sys.path.insert(0, str(Path(__file__).parent))  # the cases beside these tests, whatever import mode pytest runs in
 
 
