@@ -191,10 +191,11 @@ def test_no_trap_on_integer_division_by_zero(store) -> None:
         assert out[2].item() == third
 
 
+@pytest.mark.parametrize("name", ["neg", "abs"])
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int64"])
-def test_negative_constants_can_be_negated(store, dtype) -> None:
+def test_negative_constants_can_be_negated(store, dtype, name) -> None:
     value = Const(-1.5 if dtype.startswith("float") else -3, dtype)
-    stores = (Store("out", index("i"), Op("neg", (value,), dtype)),)
+    stores = (Store("out", index("i"), Op(name, (value,), dtype)),)
     kernel = LoopKernel("negate", (Buffer("out", dtype, "out", index(9)),), (Nest((Axis("i", index(9)),), (Phase(stores=stores),)),))
     out = {"out": torch.zeros(9, dtype=getattr(torch, dtype))}
     assert Runner([kernel], store).run(kernel, out) == 0
