@@ -149,7 +149,8 @@ class _Node(torch.autograd.Function):
             if outputs[tangent.output]._is_view():  # autograd forbids writes to views that come out of a custom node
                 outputs[tangent.output] = outputs[tangent.output].detach()
         for kind, k in layout.written:
-            torch.autograd.graph.increment_version(sources[kind][k])  # plans write behind autograd's back
+            if not sources[kind][k].is_inference():
+                torch.autograd.graph.increment_version(sources[kind][k])  # plans write behind autograd's back
         for k, kind, leader in layout.aliases:
             outputs[k] = _sharing(outputs[k], sources[kind][leader])
         ctx.save_for_backward(*(sources[kind][k] for kind, k in layout.saved))
@@ -213,7 +214,7 @@ def _reference(value: Any) -> Any:
 
 def _versions(tensors: Sequence[Any]) -> int:
     """Changes with every write to one of the tensors."""
-    return sum([t._version for t in tensors if isinstance(t, torch.Tensor)])
+    return sum([t._version for t in tensors if isinstance(t, torch.Tensor) and not t.is_inference()])
 
 
 def _differentiable(ctx: Any, gradients: Sequence[torch.Tensor | None]) -> Sequence[torch.Tensor | None]:

@@ -312,3 +312,14 @@ def test_a_buffer_written_by_the_graph_counts_as_written(twins):
         return [out]
 
     twins(Of(lambda m, x: (x * m.b) + m.s.mul_(0.5).sum() * 0), XG).same(use, XG)
+
+
+def test_an_input_made_in_inference_mode(twins):
+    def use(call, module, inputs):
+        with torch.inference_mode():
+            x = inputs[0] * 2
+        out = call(x)
+        out.sum().backward()
+        return [out, *grads(module)]
+
+    twins(Of(lambda m, x: x + m.b), X).same(use, X)
