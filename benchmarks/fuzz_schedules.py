@@ -25,7 +25,7 @@ from opmill_kernel_gen_cpp.debug import Runner, disagreement
 from opmill_runtime_cache.store import Store
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "packages/graph-ir/tests/schedule"))
-from random_lowered import Maker 
+from random_lowered import Maker
 
 SIZES = ([1, 2, 3, 4, 6], [1, 2, 8, 16], [1, 5, 17, 33], [4, 8, 40], [1, 9, 100])
 

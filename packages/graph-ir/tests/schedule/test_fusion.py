@@ -105,3 +105,15 @@ def test_live_buffers_do_not_overlap():
         for b in placed:
             lives = a[2] < b[3] and b[2] < a[3]
             assert a is b or not lives or a[1] <= b[0] or b[1] <= a[0]
+
+
+def test_random_numbers_are_drawn_in_order_and_all():
+    def f(x):
+        a = torch.bernoulli(x)
+        torch.bernoulli(x, 0.25)  # nobody reads it, but it moves the generator on
+        y = x.exp()
+        b = torch.bernoulli(x, 0.5)
+        return (torch.multinomial(y, 2) + 1, b.sum() + a, y * b)
+
+    s = made(f, torch.rand(8, 8))
+    assert [step.node.op.partition(".")[0] for step in s.steps if type(step) is not KernelStep] == ["aten::bernoulli"] * 3 + ["aten::multinomial"]

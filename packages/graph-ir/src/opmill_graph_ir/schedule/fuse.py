@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from ..loops.index import Index, index
 from ..loops.ir import Axis
 from ..lowered import Extern
+from .effects import draws
 from .loop import Loop, Program, Statement, reads_of, writes_of
 from .rewrite import Rewriter
 
@@ -61,6 +62,7 @@ class _Fuser:
         self.groups: list[Group] = []
         self.alive: list[bool] = []
         self.last_write: dict[str, int] = {}
+        self.last_draw: int | None = None
         self.readers: dict[str, set[int]] = defaultdict(set)
 
     def place(self, statement: Statement, position: int) -> None:
@@ -78,6 +80,8 @@ class _Fuser:
             group.add(statement, position)
             self.groups.append(group)
             self.alive.append(True)
+        if draws(statement):
+            self.last_draw = target
         for b in reads_of(statement):
             self.readers[b].add(target)
         for b in writes_of(statement):
@@ -97,6 +101,8 @@ class _Fuser:
             needs |= self.readers[b]
             if b in self.last_write:
                 needs.add(self.last_write[b])
+        if draws(statement) and self.last_draw is not None:
+            needs.add(self.last_draw)
         return needs
 
     def _closure(self, needs: set[int]) -> int:
