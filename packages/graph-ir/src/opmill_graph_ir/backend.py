@@ -72,7 +72,7 @@ class CompiledGraph:
 
     __slots__ = ("executable", "module", "plan", "report")
 
-    def __init__(self, executable: Callable[..., tuple[Any, ...]], plan: Plan, report: Report, module: torch.fx.GraphModule) -> None:
+    def __init__(self, executable: Callable[..., Sequence[Any]], plan: Plan, report: Report, module: torch.fx.GraphModule) -> None:
         self.executable, self.plan, self.report, self.module = executable, plan, report, module
 
     def __call__(self, *inputs: Any) -> Sequence[Any]:

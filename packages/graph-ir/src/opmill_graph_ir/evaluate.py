@@ -5,10 +5,11 @@ Each node becomes a loop kernel over strided memory and runs in ``loops.evaluate
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
+
 from opmill_runtime_cache.plan.model import ComplexArg, Literal, Named
 
 from .loops.evaluate import evaluate
@@ -155,7 +156,7 @@ def _extern(node: Extern, program: Lowered, memory: dict[str, torch.Tensor], wid
             memory[name] = tensor
 
 
-_NODES = {Pointwise: _pointwise, Reduce: _reduce, Scatter: _scatter, Extern: _extern}
+_NODES: dict[type, Callable[..., None]] = {Pointwise: _pointwise, Reduce: _reduce, Scatter: _scatter, Extern: _extern}
 
 
 def _output(out: Any, memory: Mapping[str, torch.Tensor]) -> Any:

@@ -15,20 +15,8 @@ from typing import Literal, Union
 from opmill_runtime_cache.plan.model import Arg as PlanArg
 
 from .loops.index import Index
-from .loops.ir import Axis, Check, Const, Expr, Let, Reduction, _Hashed
-
-
-@dataclass(frozen=True)
-class Read(_Hashed):
-    """The element of ``buffer`` at ``indices``. Stands where loop IR has a ``Load``; ``mask`` and ``other`` as there."""
-
-    buffer: str
-    indices: tuple[Index, ...]
-    dtype: str
-    mask: Expr | None = None
-    other: Const | None = None
-
-    __hash__ = _Hashed.__hash__
+from .loops.ir import Axis, Check, Expr, Let, Reduction
+from .loops.ir import Read as Read
 
 
 @dataclass(frozen=True)

@@ -73,7 +73,7 @@ def _interpret(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], recorder
 
 def _call_module(module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], recorder: Recorder) -> Any:
     """The module on fakes of its own tensors, so that autograd sees the fakes too."""
-    tensors = {n: recorder.from_tensor(t) for n, t in (*module.named_parameters(), *module.named_buffers())}
+    tensors: dict[str, torch.Tensor] = {n: recorder.from_tensor(t) for n, t in (*module.named_parameters(), *module.named_buffers())}
     return torch.func.functional_call(module, tensors, args, kwargs)
 
 
@@ -132,7 +132,7 @@ def _output(recorder: Recorder, item: Any) -> Output:
             return OutputTensor(value)
         if item.dtype != root.dtype or item.meta.is_conj() or item.meta.is_neg():
             raise GraphError("GI003", "an output that is a view of another element type")
-        return OutputTensor(value, tuple(item.shape), tuple(item.stride()), item.storage_offset() - root.storage_offset())
+        return OutputTensor(value, tuple(item.shape), tuple(item.stride()), int(item.storage_offset() - root.storage_offset()))
     if isinstance(item, torch.Tensor):
         return _output(recorder, recorder.from_tensor(item))
     if item is None or isinstance(item, (bool, int, float)):

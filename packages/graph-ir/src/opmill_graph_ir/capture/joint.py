@@ -14,7 +14,7 @@ from opmill_fake_tensors import FakeTensor
 from ..errors import GraphError
 from .clean import clean
 from .functionalize import finish, interpret
-from .graph import AtenGraph, Meta, Node, Output, Value
+from .graph import AtenGraph, Meta, Node, Output, OutputTensor, Value
 from .record import Recorder, meta_of
 
 aten = torch.ops.aten
@@ -137,11 +137,13 @@ def _layout_gradients(graph: AtenGraph, first: int) -> None:
     taken: set[str] = set()
     for k in range(first, len(graph.outputs)):
         out: Output = graph.outputs[k]
-        name = getattr(out, "value", None)
-        if name is None or (name not in outside and name not in taken):
-            taken.add(name or "")
+        if not isinstance(out, OutputTensor):
+            continue
+        name = out.value
+        if name not in outside and name not in taken:
+            taken.add(name)
             continue
         fresh = f"{name}_copy{k}"
         graph.metas[fresh] = graph.metas[name]
         graph.nodes.append(Node(aten.clone.default, (Value(name),), {}, (fresh,), "backward"))
-        graph.outputs[k] = type(out)(fresh, out.sizes, out.strides, out.offset)  # type: ignore[union-attr,call-arg]
+        graph.outputs[k] = OutputTensor(fresh, out.sizes, out.strides, out.offset)

@@ -314,9 +314,9 @@ class Recorder(FakeContext):
 
 
 def _tensors(result: Any) -> list[FakeTensor]:
-    if isinstance(result, torch.Tensor):
+    if isinstance(result, FakeTensor):
         return [result]
-    return [r for r in result if isinstance(r, torch.Tensor)] if isinstance(result, (list, tuple)) else []
+    return [r for r in result if isinstance(r, FakeTensor)] if isinstance(result, (list, tuple)) else []
 
 
 def _functional(op: Any, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, list[Any], dict[str, Any]]:

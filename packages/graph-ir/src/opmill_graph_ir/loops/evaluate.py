@@ -7,7 +7,7 @@ tensors, an index counts elements from their start, as a pointer would.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -136,7 +136,7 @@ def _ref(expr: Ref, grid: _Grid) -> torch.Tensor:
     return grid.values[expr.name]
 
 
-_VALUES = {Const: _const, IndexValue: _index_value, Load: _load, Op: _op, Ref: _ref}
+_VALUES: dict[type, Callable[..., torch.Tensor]] = {Const: _const, IndexValue: _index_value, Load: _load, Op: _op, Ref: _ref}
 
 
 def _store(store: Store, offsets: torch.Tensor, value: torch.Tensor, grid: _Grid) -> None:

@@ -81,6 +81,20 @@ class Load(_Hashed):
 
 
 @dataclass(frozen=True)
+class Read(_Hashed):
+    """The element of ``buffer`` at ``indices``, one a dimension: what stands for a ``Load`` in a program that is not scheduled yet (see
+    ``lowered.py``). No kernel holds one."""
+
+    buffer: str
+    indices: tuple[Index, ...]
+    dtype: str
+    mask: Expr | None = None
+    other: Const | None = None
+
+    __hash__ = _Hashed.__hash__
+
+
+@dataclass(frozen=True)
 class Op(_Hashed):
     """A primitive of :mod:`.primitives` applied to operands; ``dtype`` is the result's. ``cast`` converts as torch's ``to`` does."""
 
@@ -101,7 +115,7 @@ class Ref(_Hashed):
     __hash__ = _Hashed.__hash__
 
 
-Expr = Union[Const, IndexValue, Load, Op, Ref]
+Expr = Union[Const, IndexValue, Load, Read, Op, Ref]
 
 
 @dataclass(frozen=True)

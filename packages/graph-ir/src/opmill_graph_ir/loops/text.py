@@ -96,7 +96,8 @@ def parse(text: str) -> LoopKernel:
 
 class _Parser:
     def __init__(self) -> None:
-        self.name, self.symbols = "", ()
+        self.name = ""
+        self.symbols: tuple[str, ...] = ()
         self.buffers: list[Buffer] = []
         self.dtypes: dict[str, str] = {}
         self.types: dict[str, str] = {}

@@ -161,10 +161,10 @@ class Context:
             total = total + i * stride
         strides = []
         for k in range(len(view.sizes)):
-            stride = total.stride_of(f"v{k}")
-            if stride is None or stride.symbols:
+            found = total.stride_of(f"v{k}")
+            if found is None or found.symbols:
                 return None
-            strides.append(stride)
+            strides.append(found)
         offset = total.substitute({f"v{k}": 0 for k in range(len(view.sizes))})
         if offset.constant is None:
             return None
@@ -173,7 +173,7 @@ class Context:
 
 def _nothing(name: str, meta: Meta, origin: str) -> Extern:
     sizes, strides = (tuple(map(Literal, x)) for x in (meta.sizes, meta.strides))
-    how = {"dtype": Named("dtype", meta.dtype), "device": Named("device", meta.device)}
+    how: dict[str, object] = {"dtype": Named("dtype", meta.dtype), "device": Named("device", meta.device)}
     return Extern("aten::empty_strided", (sizes, strides), how, (name,), origin=origin)
 
 

@@ -23,7 +23,7 @@ _Fn = Callable[..., Any]
 
 def _scalar_type(args: tuple[Any, ...]) -> str:
     """The type that operands of a comparison are compared in."""
-    operands = []
+    operands: list[Any] = []
     for a in args:
         if isinstance(a, View):
             operands.append(torch.empty([1] * min(len(a.sizes), 1), dtype=getattr(torch, a.dtype), device="meta"))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from opmill_runtime_cache.plan.model import (
     Alloc,
@@ -191,4 +191,4 @@ class _Builder:
         raise GraphError("GI020", f"an output that is neither a tensor nor a size: {out!r}", hint="return it outside the compiled function")
 
 
-_ADD = {KernelStep: _Builder.launch, ExternStep: _Builder.call}
+_ADD: dict[type, Callable[..., None]] = {KernelStep: _Builder.launch, ExternStep: _Builder.call}

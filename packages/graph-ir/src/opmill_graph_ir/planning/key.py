@@ -11,7 +11,7 @@ import enum
 import operator
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any
@@ -137,7 +137,8 @@ class _Encoder:
             if f.namespace not in ("aten", "prims"):
                 raise Uncacheable
             return str(f)
-        module, name = getattr(f, "__module__", None) or "", getattr(f, "__qualname__", None) or getattr(f, "__name__", "")
+        module: str = getattr(f, "__module__", None) or ""
+        name: str = getattr(f, "__qualname__", None) or getattr(f, "__name__", "") or ""
         if not module and (owner := getattr(f, "__objclass__", None)) is not None:
             module, name = owner.__module__, f"{owner.__qualname__}.{f.__name__}"
         if module.partition(".")[0] not in _TRUSTED:
@@ -166,7 +167,7 @@ def _plain(encoder: _Encoder, v: object) -> object:
     return type(v).__name__, repr(v)
 
 
-_VALUES = {
+_VALUES: dict[type, Callable[[_Encoder, Any], object]] = {
     torch.fx.Node: lambda e, v: ("node", e.nodes[v]),
     float: lambda e, v: ("float", v.hex()),
     slice: lambda e, v: ("slice", e.value(v.start), e.value(v.stop), e.value(v.step)),

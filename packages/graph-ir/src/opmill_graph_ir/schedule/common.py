@@ -17,16 +17,16 @@ from .rewrite import Rewriter
 def remove_common(program: Program) -> None:
     """Keeps the first of equal loops; where a later one writes an output, the first writes that instead."""
     writers: dict[str, int] = {}
-    for s in program.statements:
-        for b in writes_of(s):
+    for each in program.statements:
+        for b in writes_of(each):
             writers[b] = writers.get(b, 0) + 1
     written = set(writers)
     pure = {b for b, n in writers.items() if n == 1 and program.buffers[b].role == "temporary"}
     seen: dict[object, int] = {}
     renamed: dict[str, str] = {}
     kept: list[Statement | None] = []
-    for s in program.statements:
-        s = _with_names(s, renamed)
+    for statement in program.statements:
+        s = _with_names(statement, renamed)
         key = _key(s, program, pure, written) if type(s) is Loop else None
         if key is None or key not in seen:
             if key is not None:
@@ -82,8 +82,8 @@ def _with_names(s: Statement | None, names: dict[str, str], writes: bool = False
     """The statement reading (and, with ``writes``, writing) buffers by their new names."""
     if not names or s is None or not (reads_of(s) | (writes_of(s) if writes else set())) & names.keys():
         return s
-    if type(s) is Extern:
-        return replace(s, args=_args(s.args, names), kwargs={k: _args(v, names) for k, v in s.kwargs.items()})
+    if isinstance(s, Extern):
+        return replace(s, args=tuple(_args(a, names) for a in s.args), kwargs={k: _args(v, names) for k, v in s.kwargs.items()})
     rewriter = Rewriter(rule=lambda r: replace(r, buffer=names[r.buffer]) if r.buffer in names else None)
     new = s.rewritten(rewriter, s.axes, s.inner)
     if writes:

@@ -119,8 +119,9 @@ class _Fuser:
         return any(
             w.mode != "set" or self.program.buffers[w.buffer].role != "temporary" or not _plain(w.indices)
             for m in group.members
+            if isinstance(m, Loop)
             for w in m.writes
-        )  # type: ignore[union-attr]
+        )
 
     def _join(self, group: Group, loop: Loop, needs: set[int], position: int) -> bool:
         others = needs - {group.number}

@@ -14,7 +14,7 @@ from ..loops.index import Index
 from ..loops.ir import Check, Const, Expr, Let, Op, Ref
 from ..lowered import Extern, Read
 from .cost import EXPENSIVE, cost
-from .loop import Loop, Program, Write, reads_of, writes_of
+from .loop import Loop, Program, Statement, Write, reads_of, writes_of
 from .rewrite import Rewriter, under_mask, walk
 
 _CHEAP = 8
@@ -77,7 +77,7 @@ def _inlinable(producer: Loop, position: int, index: _Index, program: Program) -
     users = sorted(index.readers[buffer])
     if not users or users[0] <= position or not _covers_buffer(producer, write, program):
         return None
-    if any(type(program.statements[u]) is not Loop or _accumulates(program.statements[u], buffer) for u in users):
+    if any(_accumulates(program.statements[u], buffer) for u in users):
         return None
     last = users[-1]
     if any(position < w < last for b in reads_of(producer) for w in index.writers[b]):
@@ -85,8 +85,9 @@ def _inlinable(producer: Loop, position: int, index: _Index, program: Program) -
     return users if _worth(producer, write, users, program) else None
 
 
-def _accumulates(loop: Loop, buffer: str) -> bool:
-    return any(w.buffer == buffer for w in loop.writes)
+def _accumulates(user: Statement, buffer: str) -> bool:
+    """Whether a reader is no loop, or writes to what it reads."""
+    return not isinstance(user, Loop) or any(w.buffer == buffer for w in user.writes)
 
 
 def _covers_buffer(producer: Loop, write: Write, program: Program) -> bool:

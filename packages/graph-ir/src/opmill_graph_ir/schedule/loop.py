@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from ..loops.index import Index, index
 from ..loops.ir import Axis, Check, Const, Expr, Let, Op, Reduction, Ref
-from ..lowered import BufferArg, BufferInfo, Extern, Lowered, Node, Pointwise, Read, Reduce, Scatter
+from ..lowered import BufferArg, BufferInfo, Extern, Lowered, Pointwise, Read, Reduce, Scatter, TensorOutput
 from .rewrite import Rewriter, reads
 
 UNKNOWN = 8192
@@ -107,14 +107,16 @@ class Program:
 
 def program_of(lowered: Lowered) -> Program:
     """The lowered program as statements: axes renamed to be unique, those of extent one dropped, empty loops left out."""
-    outputs = {o.buffer for o in lowered.outputs if hasattr(o, "buffer")}
+    outputs = {o.buffer for o in lowered.outputs if isinstance(o, TensorOutput)}
     program = Program([], dict(lowered.buffers), outputs, symbols=lowered.symbols)
     for node in lowered.nodes:
         program.statements.extend(_STATEMENTS[type(node)](node, program))
     return program
 
 
-def _renamed(node: Node, axes: tuple[Axis, ...], inner: tuple[Axis, ...], names: tuple[str, ...], program: Program):
+def _renamed(
+    node: Pointwise | Reduce | Scatter, axes: tuple[Axis, ...], inner: tuple[Axis, ...], names: tuple[str, ...], program: Program
+) -> tuple[dict[str, Index], dict[str, str], list[tuple[Axis, ...]]]:
     """Fresh names for a node's axes, lets and reductions: the rewriter, and what remains of both domains."""
     symbols: dict[str, Index] = {}
     kept: list[tuple[Axis, ...]] = []
@@ -140,7 +142,7 @@ class _NodeRewriter(Rewriter):
         super().__init__(symbols, {}, None, extents)
         self.refs = refs
 
-    def __call__(self, expr):
+    def __call__(self, expr: Expr) -> Expr:
         if type(expr) is Ref:
             return Ref(self.refs.get(expr.name, expr.name), expr.dtype)
         return super().__call__(expr)
@@ -154,7 +156,9 @@ def _positions(axes: tuple[Axis, ...]) -> tuple[Index, ...]:
     return tuple(index(a.name) for a in axes)
 
 
-def _loop(node, inner, reductions, writes, program: Program) -> Loop | None:
+def _loop(
+    node: Pointwise | Reduce | Scatter, inner: tuple[Axis, ...], reductions: tuple[Reduction, ...], writes: tuple[Write, ...], program: Program
+) -> Loop | None:
     if _is_empty(node.axes):
         return None
     names = tuple(n for r in reductions for n in r.names)
@@ -242,7 +246,7 @@ def _from_extern(node: Extern, program: Program) -> Iterator[Statement]:
     yield node
 
 
-_STATEMENTS = {Pointwise: _from_pointwise, Reduce: _from_reduce, Scatter: _from_scatter, Extern: _from_extern}
+_STATEMENTS: dict[type, Callable[..., Iterable[Statement]]] = {Pointwise: _from_pointwise, Reduce: _from_reduce, Scatter: _from_scatter, Extern: _from_extern}
 
 
 def buffer_args(value: object) -> Iterator[BufferArg]:
@@ -255,12 +259,12 @@ def buffer_args(value: object) -> Iterator[BufferArg]:
 
 
 def reads_of(statement: Statement) -> set[str]:
-    if type(statement) is Loop:
+    if isinstance(statement, Loop):
         return statement.read_buffers()
     return {a.buffer for a in buffer_args((*statement.args, *statement.kwargs.values()))} | set(statement.mutates)
 
 
 def writes_of(statement: Statement) -> set[str]:
-    if type(statement) is Loop:
+    if isinstance(statement, Loop):
         return statement.written()
     return {r for r in statement.results if r is not None} | set(statement.mutates)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from ..loops.index import Index
 from ..loops.ir import Load, LoopKernel
+from ..lowered import TensorOutput
 from .rewrite import walk
 from .shape import expressions
 from .steps import KernelStep, Schedule, span
@@ -33,13 +34,13 @@ class Memory:
 def plan_memory(schedule: Schedule) -> Memory:
     """Places every temporary of known size that a kernel or an out variant writes."""
     memory = Memory()
-    outputs = {o.buffer for o in schedule.lowered.outputs if hasattr(o, "buffer")}
+    outputs = {o.buffer for o in schedule.lowered.outputs if isinstance(o, TensorOutput)}
     placed: list[str] = []
     for k, step in enumerate(schedule.steps):
         for b in step.reads() | step.writes():
             memory.first.setdefault(b, k)
             memory.last[b] = k
-        ours = type(step) is KernelStep or bool(step.node.out_variant)
+        ours = isinstance(step, KernelStep) or bool(step.node.out_variant)
         for b in sorted(step.writes()):
             info = schedule.buffers[b]
             if ours and memory.first[b] == k and info.role == "temporary" and b not in outputs and span(info).constant is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from typing import ClassVar
 
 from ..loops.index import Index
 from ..loops.ir import Const, Expr, IndexValue, Load, Op, Ref
@@ -70,7 +71,7 @@ class Rewriter:
         mask = None if expr.mask is None else self(expr.mask)
         return Load(expr.buffer, self.index(expr.index), expr.dtype, mask, expr.other)
 
-    _RULES = {Const: _const, IndexValue: _index_value, Op: _op, Ref: _ref, Read: _read, Load: _load}
+    _RULES: ClassVar[dict[type, Callable[..., Expr]]] = {Const: _const, IndexValue: _index_value, Op: _op, Ref: _ref, Read: _read, Load: _load}
 
 
 def walk(*roots: Expr | Read) -> Iterator[Expr | Read]:
@@ -85,7 +86,7 @@ def walk(*roots: Expr | Read) -> Iterator[Expr | Read]:
         yield expr
         if type(expr) is Op:
             stack.extend(expr.args)
-        elif type(expr) in (Read, Load) and expr.mask is not None:
+        elif isinstance(expr, (Read, Load)) and expr.mask is not None:
             stack.append(expr.mask)
 
 

@@ -31,7 +31,7 @@ def indices(phases: tuple[Phase, ...]) -> list[Index]:
         for store in phase.stores:
             found[store.index] = None
         for e in walk(*expressions(phase)):
-            if type(e) in (Load, IndexValue):
+            if isinstance(e, (Load, IndexValue)):
                 found[e.index] = None
     return list(found)
 

@@ -70,7 +70,7 @@ class Schedule:
     def __str__(self) -> str:
         lines = []
         for step in self.steps:
-            if type(step) is KernelStep:
+            if isinstance(step, KernelStep):
                 lines.append(f"{step.kernel.name}({', '.join(step.arguments)})   # {step.origin}")
             else:
                 lines.append(f"{', '.join(map(str, step.node.results))} = {step.node.op}(...)   # {step.node.origin}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from opmill_graph_ir.loops.index import Index, index
-from opmill_graph_ir.loops.ir import Const, Expr, IndexValue, Load, Ref
+from opmill_graph_ir.loops.ir import Const, Expr, IndexValue, Op, Ref
 
 from ..emit.types import TYPES
 
@@ -68,7 +68,7 @@ def _unlimited(expr: Expr, ranges: Ranges, lets: Mapping[str, Expr]) -> Bounds |
         return index_bounds(expr.index, ranges)
     if isinstance(expr, Ref):
         return bounds(lets[expr.name], ranges, lets) if expr.name in lets else None
-    if isinstance(expr, Load) or expr.name not in _RULES:
+    if not isinstance(expr, Op) or expr.name not in _RULES:
         return None
     known = [bounds(a, ranges, lets) for a in expr.args]
     if any(k is None for k in known):
