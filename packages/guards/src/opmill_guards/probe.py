@@ -244,8 +244,8 @@ def configure() -> bool:
     if torch is None or not hasattr(torch, "nn"):
         _native.configure(objects, None, {})
         return False
-    from .kinds.tensor_match import holds
     from .reference import tensor_property
+    from .tensor_facts import holds
 
     objects |= {
         "module_getattr": torch.nn.Module.__dict__["__getattr__"],
