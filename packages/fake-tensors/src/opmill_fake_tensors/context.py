@@ -59,8 +59,8 @@ class FakeContext(TorchDispatchMode):
         if known is not None and known[0]() is tensor:
             return known[1]
         fake = self._convert(tensor)
-        key = id(tensor)
-        self._by_id[key] = (weakref.ref(tensor, lambda _, k=key, m=self._by_id: m.pop(k, None)), fake)
+        key, by_id = id(tensor), self._by_id  # what is called back keeps neither the tensor nor the context
+        by_id[key] = (weakref.ref(tensor, lambda _: by_id.pop(key, None)), fake)
         return fake
 
     def _convert(self, tensor: torch.Tensor) -> FakeTensor:
@@ -81,7 +81,7 @@ class FakeContext(TorchDispatchMode):
             fake._is_param = True
         elif tensor.requires_grad and not tensor.is_leaf:
             with torch.enable_grad():
-                fake = fake.view_as(fake)
+                fake = fake.view_as(fake)  # type: ignore[assignment]
         return fake
 
     def from_meta(self, meta: torch.Tensor, device: torch.device, *, requires_grad: bool = False) -> FakeTensor:

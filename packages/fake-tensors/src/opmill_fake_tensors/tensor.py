@@ -40,10 +40,12 @@ class FakeTensor(torch.Tensor):
     _constant: torch.Tensor | None
     _box: ConstantBox | None
 
-    __torch_function__ = torch._C._disabled_torch_function_impl
+    __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]
 
     @classmethod
-    def __torch_dispatch__(cls, func: Any, types: Sequence[type], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None) -> Any:
+    def __torch_dispatch__(  # type: ignore[override]
+        cls, func: Any, types: Sequence[type], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
         fake = _first_fake((args, kwargs))
         assert fake is not None
         return fake.context.run(func, args, kwargs or {})
@@ -68,7 +70,7 @@ class FakeTensor(torch.Tensor):
     def data_ptr(self) -> int:
         raise DataDependent("aten::data_ptr")
 
-    def __repr__(self, *, tensor_contents: object = None) -> str:
+    def __repr__(self, *, tensor_contents: object = None) -> str:  # type: ignore[override]
         grad = ", requires_grad" if self.requires_grad else ""
         return f"FakeTensor({str(self.dtype).removeprefix('torch.')}{list(self.shape)}, strides={list(self.stride())}, {self.device}{grad})"
 

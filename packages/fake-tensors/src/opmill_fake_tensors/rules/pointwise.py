@@ -40,9 +40,9 @@ def _promote_all(values: Sequence[Any]) -> torch.dtype:
         known = classes[k]
         classes[k] = dtype if known is None else torch.promote_types(known, dtype)
     out: torch.dtype | None = None
-    for dtype in classes:
-        if dtype is not None and (out is None or _kind(dtype) > _kind(out)):
-            out = dtype if out is None or _kind(dtype) <= _kind(out) else _raise_kind(out, dtype)
+    for found in classes:
+        if found is not None and (out is None or _kind(found) > _kind(out)):
+            out = found if out is None or _kind(found) <= _kind(out) else _raise_kind(out, found)
     assert out is not None
     return out
 
@@ -67,7 +67,7 @@ def result_type(values: Sequence[Any]) -> torch.dtype:
 
 
 def _layout(tensors: Sequence[Tensor], dtype: torch.dtype) -> Tensor:
-    sizes = tensors[0].size()
+    sizes: tuple[int, ...] = tensors[0].size()
     if all(t.size() == sizes and t.is_contiguous() for t in tensors):
         return _empty(sizes, contiguous(sizes), dtype=dtype, device=_META)
     if len(tensors) > 1:

@@ -16,9 +16,10 @@ Tensor = torch.Tensor
 def _sizes(x: Tensor, dim: Any, keepdim: bool) -> tuple[int, ...] | None:
     """Sizes after reducing ``dim`` (a number, a list, None or nothing: all); None where it does not fit."""
     rank = x.dim()
-    if dim is None or (type(dim) is not int and not dim):
+    single = type(dim) is int
+    if dim is None or (not single and not dim):
         return (1,) * rank if keepdim else ()
-    dims = (dim,) if type(dim) is int else tuple(dim)
+    dims = (dim,) if single else tuple(dim)
     bound = max(rank, 1)
     if any(not -bound <= d < bound for d in dims):
         return None
