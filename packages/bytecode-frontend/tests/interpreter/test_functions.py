@@ -43,7 +43,7 @@ class Vector:
     def __init__(self, t: Any) -> None:
         self.t = t
 
-    def __add__(self, other: Any) -> "Vector":
+    def __add__(self, other: Any) -> Vector:
         return Vector(self.t + (other.t if isinstance(other, Vector) else other))
 
     __radd__ = __add__

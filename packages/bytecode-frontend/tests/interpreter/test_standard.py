@@ -71,7 +71,7 @@ class Manager:
 
 def strings(a, b):
     m = re.match(r"(\w)(\d)", "a1")
-    return "ab".translate(str.maketrans("a", "z")), re.sub(r"\d+", "N", "a12b"), m.group(2), f"{1}{[2][0]}", "%s-%d" % ("a", 3), a + 1
+    return "ab".translate(str.maketrans("a", "z")), re.sub(r"\d+", "N", "a12b"), m.group(2), f"{1}{[2][0]}", "%s-%d" % ("a", 3), a + 1  # noqa: UP031
 
 
 def counters(a, b):
@@ -153,7 +153,7 @@ def weak(a, b):
 
 
 def types_at_run_time(a, b):
-    return typing.get_args(typing.Optional[int]), typing.cast(int, "a"), list[int], a + 1
+    return typing.get_args(typing.Optional[int]), typing.cast(int, "a"), list[int], a + 1  # noqa: UP045
 
 
 PROGRAMS = [

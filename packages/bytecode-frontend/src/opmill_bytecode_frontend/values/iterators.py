@@ -6,6 +6,8 @@ from typing import Any, Callable, Iterator
 
 from .base import MISSING, Machine, NotConstant, Raised, Value
 
+_LIST_ITERATOR: type = type(iter([]))
+
 #: What ``next`` of an iterator value gives when it is exhausted.
 STOP: Any = type("Stop", (), {"__repr__": lambda self: "STOP"})()
 
@@ -13,7 +15,7 @@ STOP: Any = type("Stop", (), {"__repr__": lambda self: "STOP"})()
 class IteratorValue(Value):
     """Something with ``__next__``. Subclasses give ``next(vm)``: a value or STOP."""
 
-    kind: type = type(iter([]))
+    kind: type = _LIST_ITERATOR
 
     def python_type(self) -> type:
         return self.kind
@@ -47,7 +49,7 @@ class ItemsIterator(IteratorValue):
     """Over a list that may grow while it is iterated (as Python's own list iterator does): ``read(i)`` gives item i or STOP."""
 
     def __init__(
-        self, read: Callable[[Machine, int], Any], kind: type = type(iter([])), length: Callable[[], int] | None = None, owner: Value | None = None
+        self, read: Callable[[Machine, int], Any], kind: type = _LIST_ITERATOR, length: Callable[[], int] | None = None, owner: Value | None = None
     ) -> None:
         self.read = read
         self.kind = kind

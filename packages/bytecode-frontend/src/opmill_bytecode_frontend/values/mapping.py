@@ -303,7 +303,7 @@ class DictView(Value):
                 vm.throw(RuntimeError, "dictionary changed size during iteration")
             return items[i] if i < len(items) else STOP
 
-        return ItemsIterator(read, type(iter(self.kinds[self.kind].__iter__ and {}.values())))
+        return ItemsIterator(read, type(iter({}.values())))
 
     def m___iter__(self, vm: Machine) -> Value:
         return self.iterate(vm)

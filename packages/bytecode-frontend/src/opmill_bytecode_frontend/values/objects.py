@@ -366,7 +366,8 @@ class ClassValue(Value):
 
     def getattr(self, vm: Machine, name: str) -> Value:
         cls = self.obj
-        meta_owner, meta_raw = find_in_mro(type(cls).__mro__, name)
+        metaclass: type = type(cls)
+        meta_owner, meta_raw = find_in_mro(metaclass.__mro__, name)
         if meta_raw is not MISSING and hasattr(type(meta_raw), "__set__"):
             try:
                 return vm.wrap(getattr(cls, name), Attr(Pinned(cls, cls.__qualname__), name))
@@ -388,7 +389,7 @@ class ClassValue(Value):
         vm.unsupported("FE042", f"assignment to class attribute {self.obj.__qualname__}.{name}")
 
     def special(self, vm: Machine, name: str, args: list[Value]) -> Value | None:
-        cls = self.obj
+        cls: Any = self.obj
         _owner, raw = find_in_mro(type(cls).__mro__, name)
         if name == "__getitem__" and raw is MISSING:
             hook = find_in_mro(cls.__mro__, "__class_getitem__")[1]
