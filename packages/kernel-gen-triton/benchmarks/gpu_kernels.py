@@ -20,8 +20,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-
 from launcher import Launcher
+
 from opmill_graph_ir.generator.protocol import GeneratorOptions
 from opmill_graph_ir.loops import ir
 from opmill_graph_ir.loops.cases import Case, axes, cases, cast, numel, op, row_major
