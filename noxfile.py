@@ -92,7 +92,7 @@ def install_wheels(session: nox.Session, names: list[str]) -> None:
 
 
 def run_pytest(session: nox.Session, *arguments: str) -> None:
-    environment = {"OPMILL_CACHE_DIR": str(Path(session.create_tmp()) / "cache"), "OMP_NUM_THREADS": "2"}
+    environment = {"OPMILL_CACHE_DIR": str(Path(session.create_tmp()) / "cache"), "OMP_NUM_THREADS": "2", "OMP_WAIT_POLICY": "passive"}
     session.run("python", "-m", "pytest", "-q", "-n2", "--dist=worksteal", *arguments, *session.posargs, env=environment)
 
 
