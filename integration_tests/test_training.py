@@ -171,7 +171,6 @@ def test_checkpoint_around_what_is_compiled():
     same(step, requires_grad=True)
 
 
-@pytest.mark.xfail(strict=True, reason="the frontend's own fakes are seen by the checkpoint's hooks on saved tensors")
 def test_compiled_while_a_checkpoint_records():
     same(checkpointed, requires_grad=True)
 

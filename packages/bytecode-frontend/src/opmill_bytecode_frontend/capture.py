@@ -11,6 +11,7 @@ from typing import Any, Callable
 
 import torch
 
+from opmill_fake_tensors import no_hooks_on_saved_tensors
 from opmill_guards import CompiledFunction
 from opmill_guards.guard import Equals
 from opmill_guards.source import Local
@@ -133,7 +134,8 @@ class Capture:
             if context.may_break and compiled.entries:
                 self._note_changes(compiled, args, kwargs)
             try:
-                translation = translate(self.fn, bound, context.backend, context.options, context, self.resumed, self.varying)
+                with no_hooks_on_saved_tensors():
+                    translation = translate(self.fn, bound, context.backend, context.options, context, self.resumed, self.varying)
             except Raised:
                 return self.fn  # the function raises: let it do so itself
             except Unsupported as exc:

@@ -5,4 +5,5 @@ from .context import FakeContext as FakeContext
 from .errors import DataDependent as DataDependent
 from .errors import FakeTensorError as FakeTensorError
 from .errors import NoFakeKernel as NoFakeKernel
+from .hooks import no_hooks_on_saved_tensors as no_hooks_on_saved_tensors
 from .tensor import FakeTensor as FakeTensor

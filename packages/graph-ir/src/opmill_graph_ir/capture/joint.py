@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
-from opmill_fake_tensors import FakeTensor
+from opmill_fake_tensors import FakeTensor, no_hooks_on_saved_tensors
 
 from ..errors import GraphError
 from .clean import clean
@@ -51,7 +50,7 @@ def capture_joint(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Jo
     or with one another, and writes to inputs that require grad; and what :func:`functionalize` raises."""
     names = {id(t): n for n, t in (*gm.named_parameters(remove_duplicate=False), *gm.named_buffers(remove_duplicate=False))}
     recorder = Recorder(names, differentiate=True)
-    with recorder, torch.enable_grad(), _no_hooks_on_saved_tensors():
+    with recorder, torch.enable_grad(), no_hooks_on_saved_tensors():
         result = interpret(gm, example_inputs, recorder)
         items = list(result) if isinstance(result, (list, tuple)) else [result]
         _refuse_aliases(recorder, items)
@@ -85,20 +84,6 @@ def _forget_running_statistics(graph: AtenGraph) -> None:
     for node in graph.nodes:
         if node.func is aten.native_batch_norm_backward.default and node.args[7] is True:
             node.args = (*node.args[:3], None, None, *node.args[5:])
-
-
-@contextmanager
-def _no_hooks_on_saved_tensors() -> Iterator[None]:
-    """Hooks that the caller set (checkpointing does) are for its own tensors, not for the fakes of a graph under construction."""
-    taken = []
-    while (hooks := torch._C._autograd._top_saved_tensors_default_hooks(False)) is not None:
-        torch._C._autograd._pop_saved_tensors_default_hooks()
-        taken.append(hooks)
-    try:
-        yield
-    finally:
-        for hooks in reversed(taken):
-            torch._C._autograd._push_saved_tensors_default_hooks(*hooks)
 
 
 def _first_positions(items: Sequence[Any]) -> tuple[dict[int, int], list[tuple[int, int]]]:
