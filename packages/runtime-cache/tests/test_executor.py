@@ -2,6 +2,7 @@
 
 import threading
 
+import msgspec
 import pytest
 import torch
 from hypothesis import given
@@ -12,11 +13,13 @@ from runtime_plans import Case, cases, spec
 from opmill_runtime_cache import _native
 from opmill_runtime_cache.errors import BindError, KernelMissing, PlanError, PlanInputError
 from opmill_runtime_cache.executor import bind, bind_reference
+from opmill_runtime_cache.plan import parse, render, verify
 from opmill_runtime_cache.plan.model import (
     Alloc,
     Call,
     Check,
     Constant,
+    Define,
     Item,
     KernelRef,
     Launch,
@@ -170,7 +173,30 @@ def test_instances_are_reused_and_bounded(store):
         run(torch.ones(rows, 6))
     assert run.instances == 2
     run(torch.ones(50, 6))
-    assert run.instances == 1 and run.arena_bytes == 50 * 48 + 64
+    assert run.instances == 3 and run.arena_bytes == 50 * 48 + 64
+
+
+def test_sizes_take_turns_with_one_arena(store):
+    run = bind(product_plan(), [torch.eye(6), torch.zeros(6)], store)
+    for rows in (3, 40, 7, 40, 3, 41, 1, 7):
+        x = torch.randn(rows, 6)
+        torch.testing.assert_close(run(x)[0], torch.relu(x))
+    assert run.instances == 5 and run.arena_bytes == 41 * 48 + 64
+
+
+def test_the_arena_may_be_as_large_as_leading_definitions_say(store):
+    plan = product_plan()
+    text = [Define("rows", "s0 + 1"), Define("bytes", "max(rows*48, 64) + 64")]
+    defined = msgspec.structs.replace(plan, steps=(*text, *plan.steps), arena="bytes")
+    assert parse(render(defined)) == defined
+    for make in (bind, bind_reference):
+        run = make(defined, [torch.eye(6), torch.zeros(6)], store)
+        for rows in (2, 9, 1):
+            x = torch.randn(rows, 6)
+            torch.testing.assert_close(run(x)[0], torch.relu(x))
+    late = msgspec.structs.replace(plan, steps=(plan.steps[0], *text, *plan.steps[1:]), arena="bytes")
+    with pytest.raises(PlanError, match="RC011"):
+        verify(late)
 
 
 def test_threads(store):

@@ -122,13 +122,13 @@ def lower(plan: Plan, held: Sequence[torch.Tensor], entries: Sequence[int]) -> t
         state.slot(item.slot) if type(item) is TensorInput else -1 for item in plan.inputs if not (type(item) is TensorInput and item.held)
     ]
     held_slots = [state.slot(item.slot) for item in plan.inputs if type(item) is TensorInput and item.held]
-    arena = state.value(plan.arena)
     exclusive = [state.slot(index) for index in plan.exclusive]
     for step in plan.steps:
         if type(step) is not Define:
             for size in SIZES[type(step)](step):
                 state.ready(size)
         _STEPS[type(step)](state, step, entries)
+    arena = state.value(plan.arena)
     outputs = tuple(_output(state, output) for output in plan.outputs)
     return (
         plan.name,

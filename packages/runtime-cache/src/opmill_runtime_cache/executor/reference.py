@@ -30,7 +30,7 @@ from ..plan.model import (
     TensorSpec,
     View,
 )
-from ..plan.verify import ALIGNMENT, verify
+from ..plan.verify import ALIGNMENT, leading_definitions, verify
 from ..store import Store
 from .kernels import kernel_entry
 from .names import dtype_of, exception_of
@@ -63,10 +63,7 @@ class _Run:
         self.slots: dict[int, torch.Tensor] = dict(executable.constants)
         self.values: dict[str, int] = {}
         self._load(inputs)
-        size = evaluate(self.plan.arena, self.values)
-        block = torch.empty(size + ALIGNMENT, dtype=torch.uint8)
-        start = -block.data_ptr() % ALIGNMENT
-        self.arena = block[start : start + size]
+        self.arena = torch.empty(0, dtype=torch.uint8)
 
     def _load(self, inputs: Sequence[Any]) -> None:
         given, held = iter(inputs), iter(self.executable.held)
@@ -93,9 +90,18 @@ class _Run:
                     raise PlanInputError("RC057", what=f"an input that the plan writes shares memory with input {item.name or item.slot!r}")
 
     def result(self) -> tuple[Any, ...]:
+        head = leading_definitions(self.plan)
         for number, step in enumerate(self.plan.steps):
+            if number == head:
+                self._make_arena()
             _STEPS[type(step)](self, step, number)
         return tuple(self._output(output) for output in self.plan.outputs)
+
+    def _make_arena(self) -> None:
+        size = evaluate(self.plan.arena, self.values)
+        block = torch.empty(size + ALIGNMENT, dtype=torch.uint8)
+        start = -block.data_ptr() % ALIGNMENT
+        self.arena = block[start : start + size]
 
     def _output(self, output: Any) -> Any:
         if type(output) is SlotOutput:

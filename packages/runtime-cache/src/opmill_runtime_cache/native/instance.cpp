@@ -2,6 +2,8 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
+#include <atomic>
 #include <cstdlib>
 
 namespace opmill {
@@ -10,16 +12,7 @@ namespace {
 
 constexpr int64_t kAlignment = 64;
 constexpr int64_t kHugePage = 2 << 20;
-
-char* allocate(int64_t bytes) {
-  const int64_t alignment = bytes >= 2 * kHugePage ? kHugePage : kAlignment;
-  void* block = nullptr;
-  if (posix_memalign(&block, alignment, (bytes + alignment - 1) / alignment * alignment)) return nullptr;
-#ifdef MADV_HUGEPAGE
-  if (alignment == kHugePage) madvise(block, bytes, MADV_HUGEPAGE);
-#endif
-  return static_cast<char*>(block);
-}
+constexpr uint64_t kNoBlock = ~uint64_t{0};  // stands for the block of an empty arena
 
 bool fail(Failure* failure, PyObject* type, const char* code, std::string message) {
   *failure = {type, code, std::move(message), true};
@@ -104,11 +97,27 @@ int64_t span_of(const std::vector<int64_t>& sizes, const std::vector<int64_t>& s
   return last + 1;
 }
 
+Block::~Block() { std::free(data); }
+
+std::unique_ptr<Block> Block::allocate(int64_t bytes) {
+  static std::atomic<uint64_t> count{0};
+  const int64_t alignment = bytes >= 2 * kHugePage ? kHugePage : kAlignment;
+  void* data = nullptr;
+  if (posix_memalign(&data, alignment, (bytes + alignment - 1) / alignment * alignment)) return nullptr;
+#ifdef MADV_HUGEPAGE
+  if (alignment == kHugePage) madvise(data, bytes, MADV_HUGEPAGE);
+#endif
+  auto block = std::make_unique<Block>();
+  block->data = static_cast<char*>(data);
+  block->bytes = bytes;
+  block->number = ++count;
+  return block;
+}
+
 Instance::~Instance() {
   for (Handle handle : kept) api.delete_handle(handle);
   for (const HeldView& held : held_views)
     if (held.view) api.delete_handle(held.view);
-  std::free(arena);
 }
 
 bool resolve_slot(const Program& program, Instance& instance, int slot, Failure* failure) {
@@ -137,7 +146,7 @@ bool place(const Program& program, Instance& instance, int slot, Handle* handle,
                 program.labels[slot] + " at byte " + std::to_string(start) + " does not fit the arena of " + std::to_string(instance.bytes) +
                     " bytes");
   SlotState& state = instance.slots[slot];
-  state.data = instance.arena + start;
+  state.data = instance.block ? instance.block->data + start : nullptr;
   state.dtype = info.dtype;
   if (!instance.needs_tensor[slot]) return true;
   if (api.from_blob(state.data, instance.sizes[slot].size(), instance.sizes[slot].data(), instance.strides[slot].data(), 0,
@@ -163,47 +172,96 @@ std::unique_ptr<Instance> make_instance(const Program& program, const std::vecto
     if (program.slots[i].known && !program.slots[i].late && !resolve_slot(program, *instance, i, failure)) return nullptr;
   plan_calls(program, *instance);
   instance->bytes = instance->values[program.arena];
-  if (instance->bytes < 0 || (instance->bytes && !(instance->arena = allocate(instance->bytes)))) {
+  if (instance->bytes < 0) {
     fail(failure, PyExc_MemoryError, "", "cannot allocate an arena of " + std::to_string(instance->bytes) + " bytes");
     return nullptr;
   }
   for (size_t i = 0; i < count; i++) {
     const SlotInfo& info = program.slots[i];
-    const bool over_arena = info.kind == SlotKind::arena || (info.kind == SlotKind::view && program.slots[info.root].kind == SlotKind::arena);
-    if (over_arena && !info.late) {
-      Handle& handle = instance->slots[i].handle;
-      if (!place(program, *instance, i, &handle, failure)) return nullptr;
-      if (handle) instance->kept.push_back(handle);
-    }
-    if (info.kind == SlotKind::constant) {
-      instance->slots[i].handle = info.constant;
-      instance->slots[i].dtype = info.dtype;
-      if (info.wants_data) api.get_data_ptr(info.constant, &instance->slots[i].data);
-    }
+    if (info.kind != SlotKind::constant) continue;
+    instance->slots[i].handle = info.constant;
+    instance->slots[i].dtype = info.dtype;
+    if (info.wants_data) api.get_data_ptr(info.constant, &instance->slots[i].data);
   }
   return instance;
 }
 
+bool settle(const Program& program, Instance& instance, Failure* failure) {
+  const uint64_t number = instance.block ? instance.block->number : kNoBlock;
+  if (instance.placed_on == number) return true;
+  for (Handle handle : instance.kept) api.delete_handle(handle);
+  instance.kept.clear();
+  instance.placed_on = 0;
+  for (size_t i = 0; i < program.slots.size(); i++) {
+    const SlotInfo& info = program.slots[i];
+    const bool over_arena = info.kind == SlotKind::arena || (info.kind == SlotKind::view && program.slots[info.root].kind == SlotKind::arena);
+    if (!over_arena || info.late) continue;
+    Handle& handle = instance.slots[i].handle;
+    handle = nullptr;
+    if (!place(program, instance, i, &handle, failure)) return false;
+    if (handle) instance.kept.push_back(handle);
+  }
+  instance.placed_on = number;
+  return true;
+}
+
 std::unique_ptr<Instance> Pool::take(const std::vector<int64_t>& key) {
   std::lock_guard<std::mutex> lock(mutex_);
+  auto best = idle_.end();
   for (auto it = idle_.begin(); it != idle_.end(); ++it) {
     if ((*it)->key != key) continue;
-    std::unique_ptr<Instance> found = std::move(*it);
-    idle_.erase(it);
-    bytes_ -= found->bytes;
-    return found;
+    const bool settled = !(*it)->bytes || find((*it)->placed_on) != blocks_.end();
+    if (settled || best == idle_.end()) best = it;
+    if (settled) break;
   }
-  return nullptr;
+  if (best == idle_.end()) return nullptr;
+  std::unique_ptr<Instance> found = std::move(*best);
+  idle_.erase(best);
+  return found;
+}
+
+Pool::Blocks::iterator Pool::find(uint64_t number) {
+  return std::find_if(blocks_.begin(), blocks_.end(), [&](const std::unique_ptr<Block>& block) { return block->number == number; });
+}
+
+std::unique_ptr<Block> Pool::remove(Blocks::iterator at) {
+  std::unique_ptr<Block> block = std::move(*at);
+  blocks_.erase(at);
+  bytes_ -= block->bytes;
+  return block;
+}
+
+bool Pool::provide(Instance& instance, Failure* failure) {
+  if (!instance.bytes) return true;
+  std::unique_ptr<Block> small;  // freed before a larger one is made
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    auto found = find(instance.placed_on);
+    if (found == blocks_.end())
+      found = std::find_if(blocks_.begin(), blocks_.end(), [&](const std::unique_ptr<Block>& block) { return block->bytes >= instance.bytes; });
+    if (found != blocks_.end())
+      instance.block = remove(found);
+    else if (!blocks_.empty())
+      small = remove(blocks_.begin());
+  }
+  small.reset();
+  if (!instance.block) instance.block = Block::allocate(instance.bytes);
+  return instance.block || fail(failure, PyExc_MemoryError, "", "cannot allocate an arena of " + std::to_string(instance.bytes) + " bytes");
 }
 
 void Pool::give(std::unique_ptr<Instance> instance) {
-  std::list<std::unique_ptr<Instance>> dropped;  // destroyed outside the lock
+  std::list<std::unique_ptr<Instance>> dropped;  // destroyed outside the lock, as are the blocks
+  Blocks freed;
   std::lock_guard<std::mutex> lock(mutex_);
-  bytes_ += instance->bytes;
+  if (instance->block) {
+    bytes_ += instance->block->bytes;
+    blocks_.push_front(std::move(instance->block));
+  }
   idle_.push_front(std::move(instance));
-  while (idle_.size() > 1 && (bytes_ > max_bytes_ || idle_.size() > kMaxIdle)) {
-    bytes_ -= idle_.back()->bytes;
-    dropped.splice(dropped.begin(), idle_, std::prev(idle_.end()));
+  if (idle_.size() > kMaxIdle) dropped.splice(dropped.begin(), idle_, std::prev(idle_.end()));
+  while (blocks_.size() > 1 && bytes_ > max_bytes_) {
+    bytes_ -= blocks_.back()->bytes;
+    freed.splice(freed.begin(), blocks_, std::prev(blocks_.end()));
   }
 }
 

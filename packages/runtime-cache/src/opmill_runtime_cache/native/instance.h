@@ -1,5 +1,6 @@
-// An instance: everything of a program that is fixed once its sizes are: the arena, the values, tensors over the arena. One call at a time
-// uses an instance; the pool keeps those that are not in use.
+// An instance: everything of a program that is fixed once its sizes are: the values, where slots lie, tensors over the arena. One call at
+// a time uses an instance, with a block of memory for its arena; the pool keeps instances and blocks that are not in use. Instances of
+// different sizes take turns with one block, so that memory grows with the largest call and not with the number of sizes.
 #pragma once
 
 #include <list>
@@ -27,6 +28,19 @@ struct HeldView {
   int64_t storage_bytes = 0;
 };
 
+// Memory for arenas.
+struct Block {
+  static std::unique_ptr<Block> allocate(int64_t bytes);  // nullptr where there is none
+  Block() = default;
+  Block(const Block&) = delete;
+  Block& operator=(const Block&) = delete;
+  ~Block();
+
+  char* data = nullptr;
+  int64_t bytes = 0;
+  uint64_t number = 0;  // never used twice
+};
+
 struct Instance {
   Instance() = default;
   Instance(const Instance&) = delete;
@@ -34,14 +48,15 @@ struct Instance {
   ~Instance();
 
   std::vector<int64_t> key, values;
-  char* arena = nullptr;
-  int64_t bytes = 0;
+  int64_t bytes = 0;             // of the arena
+  std::unique_ptr<Block> block;  // while a call runs
+  uint64_t placed_on = 0;        // number of the block that slots and tensors point into
   std::vector<SlotState> slots;
   std::vector<std::vector<int64_t>> sizes, strides;  // by slot, of those known and not late
   std::vector<int64_t> byte_offset;                  // by slot: from the root's first element (arena: from the arena)
   std::vector<char> needs_tensor;                    // by slot
   std::vector<Gemm> gemms;                           // by call
-  std::vector<Handle> kept;                          // handles that live as long as the instance
+  std::vector<Handle> kept;                          // tensors over the block
   std::vector<HeldView> held_views;                  // by slot: views of held tensors, as of the last call that made them
   double microseconds = -1;                          // of recent calls
   uint32_t calls = 0;
@@ -63,21 +78,31 @@ int64_t span_of(const std::vector<int64_t>& sizes, const std::vector<int64_t>& s
 // Fills sizes, strides and byte offset of a slot from the values.
 bool resolve_slot(const Program& program, Instance& instance, int slot, Failure* failure);
 
+// Points what lies in the arena into the instance's block, unless it does already.
+bool settle(const Program& program, Instance& instance, Failure* failure);
+
 // Points a slot that lies in the arena at its bytes; `handle` gets a new tensor over them where a step needs one.
 bool place(const Program& program, Instance& instance, int slot, Handle* handle, Failure* failure);
 
 class Pool {
  public:
   explicit Pool(int64_t max_bytes) : max_bytes_(max_bytes) {}
+  // An idle instance of these sizes, rather one whose block is idle too; nullptr where there is none.
   std::unique_ptr<Instance> take(const std::vector<int64_t>& key);
+  // Gives the instance a block that is large enough; false with `failure` filled.
+  bool provide(Instance& instance, Failure* failure);
   void give(std::unique_ptr<Instance> instance);
   int64_t bytes();
   size_t size();
 
  private:
+  using Blocks = std::list<std::unique_ptr<Block>>;
   static constexpr size_t kMaxIdle = 64;
+  std::unique_ptr<Block> remove(Blocks::iterator at);
+  Blocks::iterator find(uint64_t number);
   std::mutex mutex_;
-  std::list<std::unique_ptr<Instance>> idle_;  // most recently used first
+  std::list<std::unique_ptr<Instance>> idle_;  // most recently used first, as are the blocks
+  Blocks blocks_;
   int64_t max_bytes_, bytes_ = 0;
 };
 

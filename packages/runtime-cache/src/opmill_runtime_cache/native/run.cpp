@@ -411,8 +411,8 @@ PyObject* Run::outputs() {
       Handle handle = slots_[number].handle, copy = nullptr;
       void* data = nullptr;
       const bool call_result = program_.slots[program_.slots[number].root].kind == SlotKind::result;
-      if (handle && call_result && instance_.bytes && api.get_data_ptr(handle, &data) == 0 && data >= instance_.arena &&
-          data < instance_.arena + instance_.bytes)
+      if (handle && call_result && instance_.block && api.get_data_ptr(handle, &data) == 0 && data >= instance_.block->data &&
+          data < instance_.block->data + instance_.block->bytes)
         api.clone(handle, &copy);  // an operator returned a view of the arena
       output = handle ? static_cast<PyObject*>(api.wrap(copy ? copy : handle)) : Py_NewRef(Py_None);
       if (copy) api.delete_handle(copy);
@@ -475,7 +475,7 @@ PyObject* run_program(Program& program, Pool& pool, PyObject* const* arguments, 
   std::unique_ptr<Instance> instance = pool.take(key);
   if (!instance && !(instance = make_instance(program, key, &failure))) return raise(failure, numbered);
   PyObject* result = nullptr;
-  {
+  if (pool.provide(*instance, &failure) && settle(program, *instance, &failure)) {
     NoGrad no_grad;
     Run run(program, *instance);
     const bool release = instance->microseconds < 0 || instance->microseconds > kReleaseAbove;

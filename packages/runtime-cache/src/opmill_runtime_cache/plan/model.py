@@ -269,7 +269,7 @@ Output = Union[SlotOutput, SizeOutput, NoneOutput]
 @final
 class Plan(_Data, frozen=True):
     """A compiled graph. ``arena`` is the size in bytes of the block that ``Alloc`` offsets count from; offsets are multiples of
-    64. ``inputs`` lists held tensors and call inputs together; a call passes those not held, in order. ``exclusive`` names the slots of
+    64. It may use what ``Define`` steps bind that come before all others. ``inputs`` lists held tensors and call inputs together; a call passes those not held, in order. ``exclusive`` names the slots of
     inputs that the plan writes: a call in which the memory of one meets that of another input is refused, since steps were ordered
     as if it did not."""
 

@@ -266,7 +266,13 @@ def _header(plan: Plan, state: _State) -> Iterator[tuple[str, str, str]]:
     for slot in plan.exclusive:
         if slot not in inputs:
             yield "RC027", "exclusive", f"slot {slot} is no input"
-    yield from ((code, "arena", what) for code, what in _known_sizes((plan.arena,), state.symbols))
+    defined = {str(step.symbol) for step in plan.steps[: leading_definitions(plan)]}  # type: ignore[union-attr]
+    yield from ((code, "arena", what) for code, what in _known_sizes((plan.arena,), state.symbols | defined))
+
+
+def leading_definitions(plan: Plan) -> int:
+    """How many steps at the start are ``Define``s: what they bind is known before the arena is made."""
+    return next((k for k, step in enumerate(plan.steps) if type(step) is not Define), len(plan.steps))
 
 
 def _apply(step: Step, state: _State) -> None:
