@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from opmill_guards import CompiledFunction, GuardSet
+from opmill_guards import CompiledFunction, GuardSet, TailCall, finish
 from opmill_guards.guard import Equals, Predicate, TypeIs
 from opmill_guards.source import Local
 
@@ -264,3 +264,51 @@ def test_cycles_are_collected() -> None:
     reference = make()
     gc.collect()
     assert reference() is None
+
+
+def counting_down(compiled: Any) -> Any:
+    def target(n: int, frames: list[int]) -> Any:
+        frame, depth = sys._getframe(), 0
+        while frame is not None:
+            frame, depth = frame.f_back, depth + 1  # type: ignore[assignment]
+        frames.append(depth)
+        if n < 0:
+            raise ValueError("below")
+        return TailCall(compiled[0], n - 1, frames) if n else "done"
+
+    return target
+
+
+def test_tail_calls_neither_nest_nor_show_in_tracebacks() -> None:
+    def start(n, frames):  # type: ignore[no-untyped-def]
+        raise AssertionError
+
+    later: list[Any] = []
+    target = counting_down(later)
+    later.append(CompiledFunction(start, lambda *_: target, tail=True))
+    first = CompiledFunction(start, lambda *_: target)
+    frames: list[int] = []
+    assert first(3000, frames) == "done"
+    assert len(frames) == 3001 and len(set(frames)) == 1
+    assert isinstance(later[0](1, []), TailCall) and finish(later[0](5, [])) == "done"
+
+    def endless(n, frames):  # type: ignore[no-untyped-def]
+        return TailCall(later[0], -1, frames)
+
+    with pytest.raises(ValueError) as caught:
+        CompiledFunction(start, lambda *_: endless)(0, [])
+    assert [entry.name for entry in caught.traceback][1:] == ["target"]
+    with pytest.raises(TypeError):
+        TailCall()  # type: ignore[call-arg]
+
+
+def test_tail_calls_are_collected() -> None:
+    class Thing:
+        pass
+
+    thing: Any = Thing()
+    thing.tail = TailCall(print, thing)
+    gone = weakref.ref(thing)
+    del thing
+    gc.collect()
+    assert gone() is None

@@ -126,4 +126,10 @@ bool module_watch_check(PyObject* watch, PyObject* const* locals, Py_ssize_t cou
 extern PyTypeObject EntryType;
 extern PyTypeObject CompiledFunctionType;
 
+// --- tail.cpp
+extern PyTypeObject TailCallType;
+// Makes the calls that a result asks for until one gives something else. Takes the reference; null is passed through.
+PyObject* finish(PyObject* result);
+PyObject* finish_given(PyObject* module, PyObject* result);
+
 }  // namespace guards

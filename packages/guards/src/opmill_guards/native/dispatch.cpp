@@ -21,6 +21,7 @@ struct CompiledFunction {
     Signature signature;
     Py_ssize_t recent;  // where the last hit was: looked at first
     char disabled;
+    char tail;  // whether its caller makes the calls that a TailCall asks for
 };
 
 // --- entries
@@ -131,7 +132,8 @@ PyObject* call(PyObject* object, PyObject* const* args, size_t flagged, PyObject
     if (!target) {
         target = ask_on_miss(self, args, count, keywords);
     }
-    return target ? PyObject_Vectorcall(target.get(), args, flagged, keywords) : nullptr;
+    PyObject* result = target ? PyObject_Vectorcall(target.get(), args, flagged, keywords) : nullptr;
+    return self->tail ? result : finish(result);
 }
 
 // --- methods
@@ -289,9 +291,10 @@ PyObject* reduce(PyObject* object, PyObject*) { return from_function<qualified_n
 // --- life
 
 PyObject* function_new(PyTypeObject* type, PyObject* args, PyObject* keywords) {
-    static const char* names[] = {"fn", "on_miss", nullptr};
+    static const char* names[] = {"fn", "on_miss", "tail", nullptr};
     PyObject *function = nullptr, *on_miss = nullptr;
-    if (!PyArg_ParseTupleAndKeywords(args, keywords, "O!O", const_cast<char**>(names), &PyFunction_Type, &function, &on_miss)) {
+    int tail = 0;
+    if (!PyArg_ParseTupleAndKeywords(args, keywords, "O!O|p", const_cast<char**>(names), &PyFunction_Type, &function, &on_miss, &tail)) {
         return nullptr;
     }
     if (!PyCallable_Check(on_miss)) {
@@ -312,6 +315,7 @@ PyObject* function_new(PyTypeObject* type, PyObject* args, PyObject* keywords) {
     self->on_miss = Py_NewRef(on_miss);
     self->entries = entries.release();
     self->signature = signature;
+    self->tail = static_cast<char>(tail);
     return reinterpret_cast<PyObject*>(self);
 }
 

@@ -28,6 +28,7 @@ PyMethodDef methods[] = {
     {"configure", configure, METH_VARARGS, nullptr},
     {"tensor_facts", tensor_facts, METH_O, nullptr},
     {"global_value", global_value, METH_VARARGS, nullptr},
+    {"finish", finish_given, METH_O, "finish(result): what it is in the end, after the calls that a TailCall asks for"},
     {nullptr, nullptr, 0, nullptr},
 };
 
@@ -42,7 +43,8 @@ PyMODINIT_FUNC PyInit__native() {
     if (module == nullptr) {
         return nullptr;
     }
-    for (PyTypeObject* type : {&guards::TreeType, &guards::ModuleWatchType, &guards::EntryType, &guards::CompiledFunctionType}) {
+    for (PyTypeObject* type : {&guards::TreeType, &guards::ModuleWatchType, &guards::EntryType, &guards::CompiledFunctionType,
+                               &guards::TailCallType}) {
         if (PyModule_AddType(module, type) < 0) {
             Py_DECREF(module);
             return nullptr;
