@@ -119,15 +119,16 @@ class TensorOutput:
 
 @dataclass(frozen=True)
 class Lowered:
-    """``inputs`` in call order (held ones included, by role); ``constants`` maps buffers to raw bytes; outputs in the order of the
-    graph: tensors, ints or size expressions, None."""
+    """``inputs`` in call order (held ones included, by role): buffers and size symbols; ``constants`` maps buffers to raw bytes; outputs in
+    the order of the graph: tensors, ints or size expressions, None. ``symbols`` are the size symbols with their values in the captured
+    call, by which costs are guessed; None for those that are known only while the program runs."""
 
     nodes: tuple[Node, ...]
     buffers: dict[str, BufferInfo]
     inputs: tuple[str, ...]
     outputs: tuple[TensorOutput | Index | None, ...]
     constants: dict[str, bytes] = field(default_factory=dict)
-    symbols: tuple[str, ...] = ()
+    symbols: dict[str, int | None] = field(default_factory=dict)
 
 
 ExternArg = Union[PlanArg, BufferArg, Index, tuple]

@@ -9,6 +9,7 @@ from opmill_runtime_cache.plan.model import (
     Arg,
     Call,
     Constant,
+    Define,
     Expr,
     Free,
     KernelRef,
@@ -51,6 +52,7 @@ def spec(info: BufferInfo) -> TensorSpec:
 def build_plan(name: str, schedule: Schedule, memory: Memory, refs: Mapping[LoopKernel, KernelRef]) -> Plan:
     """The plan of a schedule whose kernels are built."""
     builder = _Builder(schedule, memory, refs)
+    builder.steps += [Define(symbol, text) for symbol, text in memory.definitions.items()]
     for k, step in enumerate(schedule.steps):
         _ADD[type(step)](builder, step)
         builder.drop(k)

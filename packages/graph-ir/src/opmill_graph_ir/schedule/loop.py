@@ -12,7 +12,7 @@ from ..lowered import BufferArg, BufferInfo, Extern, Lowered, Pointwise, Read, R
 from .rewrite import Rewriter, reads
 
 UNKNOWN = 8192
-"""The extent that costs assume for a size known only at run time."""
+"""The value that costs assume for a symbol of which no call has told yet."""
 
 
 @dataclass(frozen=True)
@@ -72,21 +72,20 @@ Statement = Loop | Extern
 
 @dataclass
 class Program:
-    """What scheduling transforms: statements in an order that is right, and the buffers they use. ``extents`` are the constant
-    extents of all axes by name; ``kept`` are buffers whose memory others see (outputs, inputs)."""
+    """What scheduling transforms: statements in an order that is right, and the buffers they use. ``outputs`` are buffers whose memory
+    others see; ``extents`` those of all axes by name; ``symbols`` the size symbols with their values in the captured call."""
 
     statements: list[Statement]
     buffers: dict[str, BufferInfo]
     outputs: set[str]
-    extents: dict[str, int] = field(default_factory=dict)
-    symbols: tuple[str, ...] = ()
+    extents: dict[str, int | Index] = field(default_factory=dict)
+    symbols: dict[str, int | None] = field(default_factory=dict)
     fresh: int = 0
 
     def fresh_axis(self, extent: Index, prefix: str = "x") -> Axis:
         self.fresh += 1
         name = f"{prefix}{self.fresh}"
-        if (n := extent.constant) is not None:
-            self.extents[name] = n
+        self.extents[name] = extent if (n := extent.constant) is None else n
         return Axis(name, extent)
 
     def fresh_name(self, prefix: str) -> str:
@@ -94,12 +93,17 @@ class Program:
         return f"{prefix}{self.fresh}"
 
     def size(self, axes: tuple[Axis, ...]) -> int:
-        """Points of a domain; sizes unknown until run time count as :data:`UNKNOWN`."""
-        return math.prod(a.extent.constant if a.extent.constant is not None else UNKNOWN for a in axes)
+        """Points of a domain, in the captured call."""
+        return math.prod(self.guess(a.extent) for a in axes)
 
     def numel(self, buffer: str) -> int:
-        sizes = self.buffers[buffer].sizes
-        return math.prod(s.constant if s.constant is not None else UNKNOWN for s in sizes)
+        return math.prod(map(self.guess, self.buffers[buffer].sizes))
+
+    def guess(self, size: Index) -> int:
+        """A size in the captured call: costs may follow it, meaning may not."""
+        if (known := size.constant) is None:
+            known = size.evaluate({s: UNKNOWN if (hint := self.symbols[s]) is None else hint for s in size.symbols})
+        return known
 
     def is_temporary(self, buffer: str) -> bool:
         return self.buffers[buffer].role == "temporary" and buffer not in self.outputs
@@ -138,7 +142,7 @@ def _renamed(
 class _NodeRewriter(Rewriter):
     """Also renames lets and reduction results by name alone: their references carry the type."""
 
-    def __init__(self, symbols: Mapping[str, Index], refs: Mapping[str, str], extents: Mapping[str, int]) -> None:
+    def __init__(self, symbols: Mapping[str, Index], refs: Mapping[str, str], extents: Mapping[str, int | Index]) -> None:
         super().__init__(symbols, {}, None, extents)
         self.refs = refs
 

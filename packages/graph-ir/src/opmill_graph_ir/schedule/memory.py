@@ -1,10 +1,15 @@
-"""Where temporaries live: offsets in one arena, by lifetime, and results that take over the memory of an operand that ends there."""
+"""Where temporaries live: offsets in one arena, by lifetime, and results that take over the memory of an operand that ends there.
+
+Where sizes are symbols, buffers are stacked as the sizes of the captured call suggest; each offset then is the end of the highest of what
+lies below, for any sizes.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from ..loops.index import Index
+from ..loops.index import Index, floordiv, index
 from ..loops.ir import Load, LoopKernel
 from ..lowered import TensorOutput
 from .rewrite import walk
@@ -23,18 +28,21 @@ ITEMSIZE = {
 
 @dataclass
 class Memory:
-    """``offsets``: byte offset of each arena buffer; ``size``: of the arena; ``first``/``last``: steps of first and last use."""
+    """``offsets``: byte offset of each arena buffer, ``size``: of the arena, both numbers or plan expressions; ``definitions``: symbols
+    that these use, in order; ``first``/``last``: steps of first and last use."""
 
-    offsets: dict[str, int] = field(default_factory=dict)
-    size: int = 0
+    offsets: dict[str, int | str] = field(default_factory=dict)
+    size: int | str = 0
+    definitions: dict[str, str] = field(default_factory=dict)
     first: dict[str, int] = field(default_factory=dict)
     last: dict[str, int] = field(default_factory=dict)
 
 
 def plan_memory(schedule: Schedule) -> Memory:
-    """Places every temporary of known size that a kernel or an out variant writes."""
+    """Places every temporary whose size is known when the call begins and that a kernel or an out variant writes."""
     memory = Memory()
     outputs = {o.buffer for o in schedule.lowered.outputs if isinstance(o, TensorOutput)}
+    early = {name for name, hint in schedule.lowered.symbols.items() if hint is not None}
     placed: list[str] = []
     for k, step in enumerate(schedule.steps):
         for b in step.reads() | step.writes():
@@ -43,16 +51,28 @@ def plan_memory(schedule: Schedule) -> Memory:
         ours = isinstance(step, KernelStep) or bool(step.node.out_variant)
         for b in sorted(step.writes()):
             info = schedule.buffers[b]
-            if ours and memory.first[b] == k and info.role == "temporary" and b not in outputs and span(info).constant is not None:
+            if ours and memory.first[b] == k and info.role == "temporary" and b not in outputs and span(info).symbols <= early:
                 placed.append(b)
     roots = _in_place(schedule, placed, memory)
     _assign(schedule, placed, roots, memory)
     return memory
 
 
-def _bytes(schedule: Schedule, buffer: str) -> int:
+def _bytes(schedule: Schedule, buffer: str) -> Index:
     info = schedule.buffers[buffer]
-    return -(-(span(info).constant or 0) * ITEMSIZE[info.dtype] // ALIGNMENT) * ALIGNMENT
+    return floordiv(span(info) * ITEMSIZE[info.dtype] + (ALIGNMENT - 1), ALIGNMENT) * ALIGNMENT
+
+
+def _size(schedule: Schedule, buffer: str, memory: Memory) -> Index:
+    """The same, never below zero for any sizes."""
+    size = _bytes(schedule, buffer)
+    return size if _is_sum(size) else _defined(f"max({size}, 0)", memory)
+
+
+def _is_sum(value: Index) -> bool:
+    """Whether nothing is subtracted in it."""
+    parts = (part for atom in value.atoms() if not isinstance(atom, str) for part in (atom.numerator, atom.denominator))
+    return all(c >= 0 for _, c in value.terms) and all(map(_is_sum, parts))
 
 
 def _in_place(schedule: Schedule, placed: list[str], memory: Memory) -> dict[str, str]:
@@ -106,17 +126,61 @@ def _assign(schedule: Schedule, placed: list[str], root: dict[str, str], memory:
         r = root[b]
         start, end = lives.get(r, (memory.first[b], memory.last[b]))
         lives[r] = min(start, memory.first[b]), max(end, memory.last[b])
+    hints = {name: hint for name, hint in schedule.lowered.symbols.items() if hint is not None}
+    sizes = {r: _size(schedule, r, memory) for r in lives}
+    guessed = {r: max(_bytes(schedule, r).evaluate(hints), ALIGNMENT) for r in lives}
     at: dict[str, tuple[int, int]] = {}
-    for r in sorted(lives, key=lambda r: (-_bytes(schedule, r), lives[r], r)):
-        size = max(_bytes(schedule, r), ALIGNMENT)
+    below: dict[str, set[str]] = {}
+    for r in sorted(lives, key=lambda r: (-guessed[r], lives[r], r)):
         start, end = lives[r]
-        busy = sorted(at[o] for o in at if lives[o][0] <= end and start <= lives[o][1])
+        busy = sorted((at[o], o) for o in at if lives[o][0] <= end and start <= lives[o][1])
         offset = 0
-        for low, high in busy:
-            if offset + size <= low:
+        for (low, high), _ in busy:
+            if offset + guessed[r] <= low:
                 break
             offset = max(offset, high)
-        at[r] = offset, offset + size
-        memory.size = max(memory.size, offset + size)
+        at[r] = offset, offset + guessed[r]
+        below[r] = {o for (_, high), o in busy if high <= offset}
+        for (low, _), o in busy:
+            if low >= at[r][1]:
+                below[o].add(r)
+    ends = _stacked(sizes, below, at, memory)
     for b in placed:
-        memory.offsets[b] = at[root[b]][0]
+        memory.offsets[b] = ends[root[b]]
+
+
+def _stacked(sizes: Mapping[str, Index], below: Mapping[str, set[str]], at: Mapping[str, tuple[int, int]], memory: Memory) -> dict[str, int | str]:
+    """Offsets by what lies below; fills in the size of the arena and the definitions that both need."""
+    if all(size.constant is not None for size in sizes.values()):
+        memory.size = max((high for _, high in at.values()), default=0)
+        return {r: low for r, (low, _) in at.items()}
+    offsets: dict[str, Index] = {}
+    for r in sorted(at, key=lambda r: (at[r], r)):
+        nearest = below[r] - set().union(*(below[o] for o in below[r]))
+        offsets[r] = _highest([offsets[o] + sizes[o] for o in sorted(nearest)], memory)
+    covered = set().union(*below.values())
+    memory.size = _text(_highest([offsets[r] + sizes[r] for r in sorted(offsets) if r not in covered], memory))
+    return {r: _text(offset) for r, offset in offsets.items()}
+
+
+def _highest(ends: list[Index], memory: Memory) -> Index:
+    """The largest of some sizes, as an expression; a new definition where it is not one of them for sure."""
+    different = list(dict.fromkeys(ends))
+    constants = [c for e in different if (c := e.constant) is not None]
+    moving = [e for e in different if e.constant is None]
+    if not moving:
+        return index(max(constants, default=0))
+    if len(moving) == 1 and not constants:
+        return moving[0]
+    return _defined(f"max({', '.join([*map(str, moving), *([str(max(constants))] if constants else [])])})", memory)
+
+
+def _defined(text: str, memory: Memory) -> Index:
+    """The symbol that stands for a plan expression."""
+    name = next((n for n, known in memory.definitions.items() if known == text), f"m{len(memory.definitions)}")
+    memory.definitions[name] = text
+    return index(name)
+
+
+def _text(value: Index) -> int | str:
+    return value.constant if value.constant is not None else str(value)

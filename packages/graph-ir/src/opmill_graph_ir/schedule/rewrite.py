@@ -23,7 +23,7 @@ class Rewriter:
         symbols: Mapping[str, Index] | None = None,
         names: Mapping[str, Expr] | None = None,
         rule: ReadRule | None = None,
-        extents: Mapping[str, int] | None = None,
+        extents: Mapping[str, int | Index] | None = None,
     ) -> None:
         self.symbols, self.names, self.rule, self.extents = symbols or {}, names or {}, rule, extents or {}
         self._memo: dict[Expr | Read, Expr] = {}

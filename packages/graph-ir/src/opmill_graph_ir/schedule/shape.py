@@ -10,7 +10,7 @@ from ..loops.ir import Axis, Check, Expr, IndexValue, Let, Load, Nest, Phase, Re
 from .rewrite import Rewriter, walk
 
 
-def shape_nest(nest: Nest, extents: dict[str, int]) -> Nest:
+def shape_nest(nest: Nest, extents: dict[str, int | Index]) -> Nest:
     """The same computation over as few axes as possible."""
     nest = replace(nest, axes=_by_stride(nest.axes, nest.phases))
     nest = _merge_outer(nest, extents)
@@ -75,7 +75,7 @@ def _mergeable(first: Axis, second: Axis, found: list[Index]) -> bool:
     return True
 
 
-def _merged(axes: tuple[Axis, ...], phases: tuple[Phase, ...], extents: dict[str, int]) -> tuple[tuple[Axis, ...], tuple[Phase, ...]]:
+def _merged(axes: tuple[Axis, ...], phases: tuple[Phase, ...], extents: dict[str, int | Index]) -> tuple[tuple[Axis, ...], tuple[Phase, ...]]:
     found = indices(phases)
     k = 0
     while k + 1 < len(axes):
@@ -84,8 +84,7 @@ def _merged(axes: tuple[Axis, ...], phases: tuple[Phase, ...], extents: dict[str
             k += 1
             continue
         whole = Axis(second.name, first.extent * second.extent)
-        if (n := whole.extent.constant) is not None:
-            extents[whole.name] = n
+        extents[whole.name] = whole.extent if (n := whole.extent.constant) is None else n
         rewriter = Rewriter({first.name: index(0)}, extents=extents)
         phases = tuple(map_phase(p, rewriter, p.axes) for p in phases)
         found = indices(phases)
@@ -94,12 +93,12 @@ def _merged(axes: tuple[Axis, ...], phases: tuple[Phase, ...], extents: dict[str
     return axes, phases
 
 
-def _merge_outer(nest: Nest, extents: dict[str, int]) -> Nest:
+def _merge_outer(nest: Nest, extents: dict[str, int | Index]) -> Nest:
     axes, phases = _merged(nest.axes, nest.phases, dict(extents))
     return replace(nest, axes=axes, phases=phases)
 
 
-def _shape_phase(phase: Phase, extents: dict[str, int]) -> Phase:
+def _shape_phase(phase: Phase, extents: dict[str, int | Index]) -> Phase:
     if not phase.axes:
         return phase
     ordered = any(r.op.startswith("arg") for r in phase.reductions)  # positions count in the order of the axes
