@@ -1,5 +1,7 @@
 """Backward operators as loops against eager's own operators."""
 
+import operator
+
 import pytest
 import torch
 
@@ -12,23 +14,27 @@ aten = torch.ops.aten
 EDGES = torch.tensor([-3.0, 3.0, 0.0, -1.0, 1.0, 6.0, float("inf"), float("nan")])
 
 
-def check(func, args, kwargs=None, *, loops=True, rtol=None):
+def lowered(func, args, kwargs=None, *, picked=None):
+    """The program of one call, and what it gives. ``picked``: which results leave the graph (None: the only one)."""
     graph, nodes = torch.fx.Graph(), []
     tensors = [a for a in args if isinstance(a, torch.Tensor)]
     for a in args:
         nodes.append(graph.placeholder(f"a{len(nodes)}") if isinstance(a, torch.Tensor) else a)
     result = graph.call_function(func, tuple(nodes), kwargs or {})
+    graph.output([result] if picked is None else [graph.call_function(operator.getitem, (result, k)) for k in picked])
+    with torch.no_grad():
+        program = lower(functionalize(torch.fx.GraphModule(torch.nn.Module(), graph), tensors))
+        return program, run_lowered(program, tensors)
+
+
+def check(func, args, kwargs=None, *, loops=True, picked=None):
+    """``picked``: how many of the results leave the graph (None: all)."""
     with torch.no_grad():
         want = func(*args, **(kwargs or {}))
-        many = isinstance(want, tuple)
-        picked = [k for k, w in enumerate(want) if w is not None] if many else []
-        import operator
-
-        graph.output([graph.call_function(operator.getitem, (result, k)) for k in picked] if many else [result])
-        program = lower(functionalize(torch.fx.GraphModule(torch.nn.Module(), graph), tensors))
-        got = run_lowered(program, tensors)
-    assert loops != any(isinstance(n, Extern) and "backward" in n.op for n in program.nodes)
-    for g, w in zip(got, [want[k] for k in picked] if many else [want], strict=True):
+    numbers = [k for k, w in enumerate(want) if w is not None][:picked] if isinstance(want, tuple) else None
+    program, got = lowered(func, args, kwargs, picked=numbers)
+    assert loops != any(isinstance(n, Extern) and n.op.partition(".")[0] == func._qualified_op_name for n in program.nodes)
+    for g, w in zip(got, [want] if numbers is None else [want[k] for k in numbers], strict=True):
         assert (g.shape, g.dtype) == (w.shape, w.dtype)
         tolerance = {"rtol": 1.6e-2, "atol": 1e-2} if w.dtype is torch.bfloat16 else {"rtol": 1e-5, "atol": 1e-5}
         torch.testing.assert_close(g, w, equal_nan=True, **tolerance)
@@ -109,3 +115,54 @@ def test_layer_norm(affine, shape, dtype):
     w, b = (torch.randn(shape).to(dtype), torch.randn(shape).to(dtype)) if affine else (None, None)
     _, mean, rstd = aten.native_layer_norm(x, shape, w, b, 1e-5)
     check(aten.native_layer_norm_backward, (g, x, list(shape), mean, rstd, w, b, [True, affine, affine]))
+
+
+@pytest.mark.parametrize("reduction", [0, 1, 2])
+def test_nll_loss(reduction, dtype):
+    x, target = torch.randn(5, 7).to(dtype), torch.tensor([0, 6, -100, 3, 3])
+    for weight in (None, torch.rand(7).to(dtype)):
+        check(aten.nll_loss_forward, (x, target, weight, reduction, -100), picked=1 if reduction == 0 else 2)
+        check(aten.nll_loss_forward, (x, target.fill_(-100), weight, reduction, -100), picked=1)
+    check(aten.nll_loss_forward, (x[0], torch.tensor(3), None, reduction, -100), picked=1)
+    if dtype is torch.float32:
+        check(aten.nll_loss2d_forward, (torch.randn(2, 3, 4, 5), torch.randint(0, 3, (2, 4, 5)), None, reduction, 1), picked=1)
+
+
+def test_a_target_that_is_no_class():
+    for target in (7, -1):
+        with pytest.raises(IndexError, match="out of bounds"):
+            torch.nn.functional.nll_loss(torch.randn(2, 7), torch.tensor([0, target]))
+        with pytest.raises(IndexError, match="out of bounds"):
+            lowered(aten.nll_loss_forward, (torch.randn(2, 7), torch.tensor([0, target]), None, 1, -100), picked=[0])
+
+
+def test_safe_softmax(dtype):
+    x = torch.randn(3, 5).to(dtype)
+    x[1] = -float("inf")
+    x[2, 2:] = -float("inf")
+    check(aten._safe_softmax, (x, -1))
+    check(aten._safe_softmax, (x, 0))
+
+
+@pytest.mark.parametrize("affine", [True, False])
+@pytest.mark.parametrize("shape", [(4, 3, 2, 2), (6, 3), (2, 3, 5)])
+@pytest.mark.parametrize("training", [True, False])
+def test_batch_norm(training, shape, affine, dtype):
+    if dtype is torch.bfloat16:
+        pytest.skip("statistics in another type are eager's alone")
+    x, g = torch.randn(shape).to(dtype), torch.randn(shape).to(dtype)
+    w, b, mean, var = (torch.rand(3).to(dtype) + 0.1 for _ in range(4))
+    if not affine:
+        w = b = None
+    check(aten._native_batch_norm_legit_functional, (x, w, b, mean, var, training, 0.2, 1e-3), picked=None if training else 1)
+    _, center, rstd = aten.native_batch_norm(x, w, b, mean.clone(), var.clone(), training, 0.1, 1e-3)
+    stats = (None, None, center, rstd) if training else (mean, var, center, rstd)
+    check(aten.native_batch_norm_backward, (g, x, w, *stats, training, 1e-3, [True, affine, affine]))
+
+
+@pytest.mark.parametrize("affine", [True, False])
+def test_group_norm(affine, dtype):
+    x, g = torch.randn(2, 6, 3, 2).to(dtype), torch.randn(2, 6, 3, 2).to(dtype)
+    w, b = (torch.randn(6).to(dtype), torch.randn(6).to(dtype)) if affine else (None, None)
+    _, mean, rstd = aten.native_group_norm(x, w, b, 2, 6, 6, 3, 1e-5)
+    check(aten.native_group_norm_backward, (g, x, mean, rstd, w, 2, 6, 6, 3, [True, affine, affine]))

@@ -200,6 +200,8 @@ class Recorder(FakeContext):
             return args[0]
         if op.writes:
             return self._run_writing(op, func, args, kwargs)
+        if func is aten.native_batch_norm.default and args[5] and args[3] is not None:
+            return self._run_batch_norm(args)
         values, named = self._values(args), {k: self._values(v) for k, v in kwargs.items()}
         result = super().run(func, args, kwargs)
         if op.aliases and isinstance(args[0] if args else None, FakeTensor) and self._shares(args[0], result):
@@ -277,6 +279,19 @@ class Recorder(FakeContext):
         for target, name, fake in zip(written, names[-len(written):] if len(names) > len(written) else names, _tensors(fakes), strict=False):
             self.write(target, self._fitted(name, fake, target))
         return result
+
+    def _run_batch_norm(self, args: Sequence[Any]) -> Any:
+        """A batch norm in training moves the running statistics on, though its schema does not say so."""
+        functional = aten._native_batch_norm_legit_functional.default
+        values = tuple(self._values(list(args)))
+        results = super().run(aten.native_batch_norm.default, args, {})
+        moved = [self.from_meta(torch.empty_like(t.meta), t.device) for t in args[3:5]]
+        names = self._emit(functional, values, {}, (*results, *moved))
+        for fake, name in zip(results, names, strict=False):
+            self._own(fake, name)
+        for target, name, fake in zip(args[3:5], names[3:], moved, strict=True):
+            self.write(target, self._fitted(name, fake, target))
+        return results
 
     def _copied(self, target: FakeTensor, source: FakeTensor) -> str:
         value = self.value_of(source).name

@@ -11,6 +11,7 @@ from ..loops.ir import Expr, Reduction, Ref
 from .context import Context, View
 from .exprs import FLOATS, cast, const, op, wide
 from .rows import Rows
+from .views import reshape
 
 ROWS = Rows()
 _Values = Callable[[Any, Any], Sequence[Expr]]
@@ -117,4 +118,52 @@ def _layer_norm(ctx: Context, node: Node, grad: View, x: View, shape: Sequence[i
         out[1] = _sum_result(ctx, node, 1, x.sizes, outer, dtype, lambda at, ext: op("mul", *parts(at, ext)[:2]))
     if wanted[2]:
         out[2] = _sum_result(ctx, node, 2, x.sizes, outer, dtype, lambda at, ext: parts(at, ext)[0])
+    return out
+
+
+@ROWS.lowers("native_group_norm_backward")
+def _group_norm(
+    ctx: Context, node: Node, grad: View, x: View, mean: View, rstd: View, weight: Any, n: int, c: int, hw: int, groups: int, mask: Any
+) -> Any:
+    """As layer norm over [N, groups, C / groups * HW], the weight by channel."""
+    if 0 in x.sizes or x.dtype not in FLOATS:
+        return NotImplemented
+    dtype, width = wide(x.dtype), c // groups
+    sizes = (n, groups, width, hw)
+    g4, x4 = reshape(grad, sizes), reshape(x, sizes)
+    by_group = [reshape(v, (n, groups, 1, 1)) for v in (mean, rstd)]
+    by_channel = None if weight is None else reshape(weight, (1, groups, width, 1))
+    count = const(width * hw, dtype)
+
+    def parts(at: Any, ext: Any) -> tuple[Expr, Expr, Expr]:
+        """The gradient, the normalised input and the reciprocal deviation."""
+        g, m, r = (cast(ctx.load_broadcast(v, at, ext), dtype) for v in (g4, *by_group))
+        return g, op("mul", op("sub", ctx.load(x4, at, ext), m), r), r
+
+    def scaled(g: Expr, at: Any, ext: Any) -> Expr:
+        return g if by_channel is None else op("mul", g, cast(ctx.load_broadcast(by_channel, at, ext), dtype))
+
+    def terms(at: Any, ext: Any) -> list[Expr]:
+        g, h, _ = parts(at, ext)
+        return [scaled(g, at, ext), op("mul", scaled(g, at, ext), h)]
+
+    wanted = _wanted(ctx, node)
+    out: list[View | None] = [None, None, None]
+    if wanted[0]:
+        meta = ctx.metas[node.results[0] or ""]
+        total, along = _sums(ctx, meta.device, sizes, (2, 3), dtype, 2, terms)
+        dense = Meta(meta.dtype, sizes, tuple(math.prod(sizes[k + 1 :]) for k in range(4)), meta.device)
+
+        def value(at: Any, ext: Any) -> Expr:
+            g, h, r = parts(at, ext)
+            a, b = (op("div", ctx.load_broadcast(s, at, ext), count) for s in (total, along))
+            return op("mul", r, op("sub", op("sub", scaled(g, at, ext), a), op("mul", h, b)))
+
+        flat = reshape(ctx.pointwise(None, dense, value), x.sizes)
+        out[0] = ctx.pointwise(node.results[0], meta, lambda at, ext: ctx.read(flat, at, ext))
+    for k, term in ((1, lambda at, ext: op("mul", *parts(at, ext)[:2])), (2, lambda at, ext: parts(at, ext)[0])):
+        if wanted[k]:
+            [sums] = _sums(ctx, ctx.metas[node.results[k] or ""].device, sizes, (0, 3), dtype, 1, lambda at, ext, t=term: [t(at, ext)])  # type: ignore[misc]
+            view = reshape(sums, (c,))
+            out[k] = ctx.pointwise(node.results[k], ctx.metas[node.results[k] or ""], lambda at, ext, v=view: ctx.load(v, at, ext))  # type: ignore[misc]
     return out

@@ -206,9 +206,9 @@ def _dense(sizes: Sequence[int]) -> tuple[int, ...]:
 
 
 @ROWS.lowers("_softmax _log_softmax _safe_softmax")
-def _softmax(ctx: Context, node: Node, x: View, dim: int, half_to_float: Any = False) -> Any:
+def _softmax(ctx: Context, node: Node, x: View, dim: int, *_: Any, **__: Any) -> Any:
     name, meta = _result(ctx, node)
-    if 0 in x.sizes or not x.sizes or x.dtype not in FLOATS or "_safe" in node.func.name():
+    if 0 in x.sizes or not x.sizes or x.dtype not in FLOATS or meta.dtype != x.dtype:
         return NotImplemented
     dim %= len(x.sizes)
     dtype = wide(x.dtype)
@@ -220,7 +220,14 @@ def _softmax(ctx: Context, node: Node, x: View, dim: int, half_to_float: Any = F
     total = _row_reduce(ctx, x, dim, dtype, "sum", lambda at, ext: op("exp", shifted(at, ext)))
     if "log" in node.func.name():
         return ctx.pointwise(name, meta, lambda at, ext: op("sub", shifted(at, ext), op("log", ctx.load_broadcast(total, at, ext))))
-    return ctx.pointwise(name, meta, lambda at, ext: op("div", op("exp", shifted(at, ext)), ctx.load_broadcast(total, at, ext)))
+    if "_safe" not in node.func.name():
+        return ctx.pointwise(name, meta, lambda at, ext: op("div", op("exp", shifted(at, ext)), ctx.load_broadcast(total, at, ext)))
+
+    def or_zero(at: Any, ext: Any) -> Expr:
+        nothing = op("eq", ctx.load_broadcast(top, at, ext), const(-math.inf, dtype))
+        return op("where", nothing, const(0, dtype), op("div", op("exp", shifted(at, ext)), ctx.load_broadcast(total, at, ext)))
+
+    return ctx.pointwise(name, meta, or_zero)
 
 
 # ---- normalisations ------------------------------------------------------------------------------------------------
@@ -301,28 +308,6 @@ def expand_last(x: View, size: int) -> View:
     axes = tuple(index(f"v{k}") for k in range(len(sizes)))
     extents = {f"v{k}": n for k, n in enumerate(sizes)}
     return View(x.buffer, x.dtype, sizes, x.at((*axes[:-1], ZERO), extents))
-
-
-@ROWS.lowers("native_batch_norm _native_batch_norm_legit_no_training")
-def _batch_norm(ctx: Context, node: Node, x: View, weight: Any, bias: Any, mean: Any, var: Any, *rest: Any) -> Any:
-    training, eps = (False, rest[1]) if "no_training" in node.func.name() else (rest[0], rest[2])
-    if ctx.used.intersection(r for r in node.results[1:] if r) or 0 in x.sizes:
-        return NotImplemented
-    if training or mean is None or var is None or x.dtype not in FLOATS:
-        return NotImplemented
-    name, meta = _result(ctx, node)
-
-    def value(at: Any, ext: Any) -> Expr:
-        c = at[1:2]
-        y = ctx.load(x, at, ext)
-        m, v = (cast(ctx.load(t, c, ext), y.dtype) for t in (mean, var))
-        scale = op("rsqrt", op("add", v, const(eps, y.dtype)))
-        if weight is not None:
-            scale = op("mul", scale, cast(ctx.load(weight, c, ext), y.dtype))
-        y = op("mul", op("sub", y, m), scale)
-        return y if bias is None else op("add", y, cast(ctx.load(bias, c, ext), y.dtype))
-
-    return [ctx.pointwise(name, meta, value), None, None]
 
 
 __all__ = ["INTEGERS", "ROWS", "Axis", "index_value"]
