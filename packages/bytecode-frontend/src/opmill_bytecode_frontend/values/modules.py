@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch.nn.modules import module as torch_module
 
+from opmill_guards.guard import Absent
 from opmill_guards.source import InstanceDict, Item, Pinned
 
 from .base import MISSING, Lazy, Machine, Value
@@ -38,7 +39,6 @@ class ModuleValue(ObjectValue):
             source = InstanceDict(self.source)
             items: dict[Any, tuple[Value, Any]] = {k: (ConstantValue(k), Lazy(v, Item(source, k))) for k, v in self.obj.__dict__.items()}
             self._attrs = DictValue(items, dict, source, self.obj.__dict__)
-            self._attrs.keys_guarded = True  # by the module tree
         return self._attrs
 
     def getattr(self, vm: Machine, name: str) -> Value:
@@ -49,7 +49,7 @@ class ModuleValue(ObjectValue):
             return super().getattr(vm, name)
         owner, raw = find_in_mro(self.cls.__mro__, name)
         if raw is not MISSING or name in ("__dict__", "__class__"):
-            if type(raw) is types.FunctionType and name not in self.obj.__dict__ and self._attrs is None:
+            if type(raw) is types.FunctionType and self.own(vm, name) is MISSING and self._attrs is None:
                 return bind_descriptor(vm, owner, name, raw, self, ConstantValue(None))
             found = vm.attempt(lambda: self.generic_getattr(vm, name), AttributeError)  # type: ignore[attr-defined]
             if found is not None:
@@ -62,6 +62,8 @@ class ModuleValue(ObjectValue):
             found = self.stored(vm, store, name)
             if found is not MISSING:
                 return found
+        for store in STORES:
+            vm.guard(Absent(Item(InstanceDict(self.source), store), name))
         vm.throw(AttributeError, f"{self.cls.__name__!r} object has no attribute {name!r}")
 
     def own(self, vm: Machine, name: str) -> Any:
@@ -70,6 +72,7 @@ class ModuleValue(ObjectValue):
             return self._attrs.lookup(vm, name)
         value = self.obj.__dict__.get(name, MISSING)
         if value is MISSING:
+            vm.guard(Absent(InstanceDict(self.source), name))
             return MISSING
         if name in STORES or isinstance(value, dict):
             return self.attrs.lookup(vm, name)
