@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
+from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from . import compat
 from .errors import DataDependent, NoFakeKernel
 from .operator import Operator, describe
+from .symbolic import any_symbolic, fixed_sizes, python_kernel, symbolic_meta
+from .symbols import Index, Sizes
 from .tensor import ConstantBox, FakeTensor
 
 META = torch.device("meta")
@@ -33,11 +37,22 @@ class FakeContext(TorchDispatchMode):
     torch.Size([3, 3])
 
     Real tensors among the arguments are converted by :meth:`from_tensor`. Raises :class:`DataDependent` and
-    :class:`NoFakeKernel`; errors of wrong use (shapes that do not fit) are torch's own."""
+    :class:`NoFakeKernel`; errors of wrong use (shapes that do not fit) are torch's own.
 
-    def __init__(self) -> None:
+    With an environment of ``sizes``, dimensions may be symbolic (``torch.SymInt``): what operators compare is decided by the sizes at hand and
+    recorded there.
+
+    >>> with FakeContext(Sizes()) as ctx:
+    ...     x = ctx.from_tensor(torch.ones(3, 4), {0: None})
+    ...     (x @ x.t()).shape, (x[:2] + 1).shape, ctx.sizes.decisions
+    (torch.Size([s0, s0]), torch.Size([2, 4]), [])
+    """
+
+    def __init__(self, sizes: Sizes | None = None) -> None:
         super().__init__()
         compat.defuse_meta_kernels()
+        self.sizes = sizes
+        self._python_dispatcher: list[Any] = []
         self._by_id: dict[int, tuple[weakref.ref[torch.Tensor], FakeTensor]] = {}
 
     @classmethod
@@ -48,30 +63,48 @@ class FakeContext(TorchDispatchMode):
     def is_infra_mode(cls) -> bool:
         return True
 
+    def __enter__(self) -> FakeContext:
+        if self.sizes is not None:
+            # torch's composite operators read sizes as integers in C++ and have Python twins that do not
+            self._python_dispatcher.append(torch._C._EnablePythonDispatcher())
+            self._python_dispatcher[-1].__enter__()
+        return super().__enter__()  # type: ignore[no-any-return]
+
+    def __exit__(self, *exc: Any) -> None:
+        super().__exit__(*exc)
+        if self.sizes is not None:
+            self._python_dispatcher.pop().__exit__(*exc)
+
     # ---- making fakes ----------------------------------------------------------------------------------------------
 
-    def from_tensor(self, tensor: torch.Tensor) -> FakeTensor:
+    def from_tensor(self, tensor: torch.Tensor, symbolic: Mapping[int, Index | None] | None = None, label: str = "x") -> FakeTensor:
         """A fake like ``tensor``: geometry, device, requires_grad, leaf or not, parameter or not. The same object gives the
-        same fake for as long as both live."""
+        same fake for as long as both live. ``symbolic``: dimensions of any size from 2 on, by number, each with its symbol in ``sizes`` or None
+        for a new one; ``label`` is the tensor in the user's words."""
         if isinstance(tensor, FakeTensor):
             return tensor
         known = self._by_id.get(id(tensor))
         if known is not None and known[0]() is tensor:
             return known[1]
-        fake = self._convert(tensor)
+        fake = self._convert(tensor, symbolic, label)
         key, by_id = id(tensor), self._by_id  # what is called back keeps neither the tensor nor the context
         by_id[key] = (weakref.ref(tensor, lambda _: by_id.pop(key, None)), fake)
         return fake
 
-    def _convert(self, tensor: torch.Tensor) -> FakeTensor:
+    def _convert(self, tensor: torch.Tensor, symbolic: Mapping[int, Index | None] | None = None, label: str = "") -> FakeTensor:
         if tensor.layout is not torch.strided:
             raise NoFakeKernel("from_tensor", f"layout {tensor.layout}")
         if type(tensor) not in (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer):
             raise NoFakeKernel("from_tensor", f"tensor subclass {type(tensor).__name__}")
         with _no_dispatch():
             offset = tensor.storage_offset()
-            meta = torch.empty_strided(tensor.size(), tensor.stride(), dtype=tensor.dtype, device=META)
-            if offset:
+            if symbolic:
+                if self.sizes is None:
+                    raise ValueError("symbolic dimensions need FakeContext(sizes)")
+                meta = symbolic_meta(tensor, symbolic, self.sizes, label)
+            else:
+                meta = torch.empty_strided(tensor.size(), tensor.stride(), dtype=tensor.dtype, device=META)
+            if offset and not symbolic:
                 numel = tensor.untyped_storage().nbytes() // tensor.element_size()
                 meta = torch.empty(numel, dtype=tensor.dtype, device=META).as_strided(tensor.size(), tensor.stride(), offset)
             if tensor.is_conj():
@@ -108,17 +141,63 @@ class FakeContext(TorchDispatchMode):
         device = call.place(op, meta_kwargs)
         if op.data_dependent(metas):
             return call.from_constants(op, args, kwargs)
-        with _no_dispatch():
-            try:
-                result = op.infer(metas, meta_kwargs, device)
-            except NotImplementedError as e:
-                raise NoFakeKernel(op.name, str(e).partition("\n")[0]) from None
+        symbolic = self.sizes is not None and any_symbolic((metas, *meta_kwargs.values()))
+        if symbolic:
+            result = self._by_row(op, metas, meta_kwargs)
+            if result is NotImplemented and (kernel := python_kernel(op.func)) is not None:
+                return self._by_kernel(op, kernel, args, kwargs)
+            if result is NotImplemented:
+                result = self._by_fixed_sizes(op, metas, meta_kwargs, device)
+        else:
+            result = self._infer(op, metas, meta_kwargs, device)
         if op.writes:
             call.forget_written(op, args, kwargs)
         out = call.wrap(result, device)
-        if call.constants and op.pure:
+        if call.constants and op.pure and not symbolic:
             call.attach_constants(op, args, kwargs, out)
         return out
+
+    def _infer(self, op: Operator, metas: list[Any], kwargs: dict[str, Any], device: torch.device) -> Any:
+        with _no_dispatch():
+            try:
+                return op.infer(metas, kwargs, device)
+            except NotImplementedError as e:
+                raise NoFakeKernel(op.name, str(e).partition("\n")[0]) from None
+
+    # ---- symbolic sizes --------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def _deciding(self, op: Operator) -> Iterator[None]:
+        """What is decided meanwhile is decided for this operator, or for the one whose kernel calls it."""
+        assert self.sizes is not None
+        outermost = not self.sizes.operator
+        self.sizes.operator = self.sizes.operator or op.name
+        try:
+            yield
+        finally:
+            if outermost:
+                self.sizes.operator = ""
+
+    def _by_row(self, op: Operator, metas: list[Any], kwargs: dict[str, Any]) -> Any:
+        """By this package's rules; NotImplemented where they do not tell."""
+        with self._deciding(op), _no_dispatch(), torch._C._DisablePythonDispatcher():
+            return op.by_row(metas, kwargs, symbolic=True)
+
+    def _by_kernel(self, op: Operator, kernel: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """By the operators that torch's Python kernel is made of, each of which comes back here."""
+        fake_args = pytree.tree_map_only(torch.Tensor, self.from_tensor, tuple(args))
+        fake_kwargs = pytree.tree_map_only(torch.Tensor, self.from_tensor, dict(kwargs))
+        with self._deciding(op), self, torch._C._AutoDispatchBelowAutograd():
+            return kernel(*fake_args, **fake_kwargs)
+
+    def _by_fixed_sizes(self, op: Operator, metas: list[Any], kwargs: dict[str, Any], device: torch.device) -> Any:
+        """By torch's meta kernel in C++, which wants integers: the sizes of this operator's arguments are assumed."""
+        if op.aliases and not op.writes:
+            raise NoFakeKernel(op.name, "it gives a view of a tensor with symbolic sizes")
+        with self._deciding(op), _no_dispatch(), torch._C._DisablePythonDispatcher():
+            plain, replaced = fixed_sizes((metas, kwargs))
+            result = self._infer(op, *plain, device)
+        return pytree.tree_map_only(torch.Tensor, lambda t: replaced.get(id(t), t), result)
 
     def lift(self, fresh: torch.Tensor) -> FakeTensor:
         """A fake for a tensor that was just made from Python numbers; it carries its value when small."""

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from .rules import rules
+from .rules import rules, symbolic_rules
 
 _EMPTY = "aten::empty aten::empty_like aten::empty_strided aten::new_empty aten::new_empty_strided aten::empty_permuted".split()
 _METADATA_ONLY = "aten::detach_ aten::requires_grad_ aten::_fw_primal aten::retain_grad".split()
@@ -45,6 +45,7 @@ class Operator:
         self._dynamic = torch.Tag.data_dependent_output in tags or torch.Tag.dynamic_output_shape in tags
         self._by_index = self.base_name in ("index", "_unsafe_index")
         self._rule: Callable[..., Any] | None = rules().get(self.packet)
+        self._symbolic_rule: Callable[..., Any] | None = symbolic_rules().get(self.packet)
         self._measured = not self.aliases and not self.writes and self.packet.startswith(_MEASURED)
         self._memoised = not self.aliases and not self.writes and (self._measured or _python_meta_kernel(self.name))
 
@@ -54,12 +55,19 @@ class Operator:
             return False
         return not self._by_index or any(i is not None and i.dtype in _BOOL for i in args[1])
 
-    def infer(self, args: list[Any], kwargs: dict[str, Any], device: torch.device | None = None) -> Any:
-        """The result for meta tensors, as meta tensors. ``device``: where the result will be."""
-        if self._rule is not None:
-            out = self._rule(self.base_name, self.overload, args, kwargs)
+    def by_row(self, args: list[Any], kwargs: dict[str, Any], *, symbolic: bool = False) -> Any:
+        """What this package's rules say, as meta tensors; NotImplemented where they do not."""
+        if symbolic and self._symbolic_rule is not None:
+            out = self._symbolic_rule(self.base_name, self.overload, args, kwargs)
             if out is not NotImplemented:
                 return out
+        return NotImplemented if self._rule is None else self._rule(self.base_name, self.overload, args, kwargs)
+
+    def infer(self, args: list[Any], kwargs: dict[str, Any], device: torch.device | None = None) -> Any:
+        """The result for meta tensors, as meta tensors. ``device``: where the result will be."""
+        out = self.by_row(args, kwargs)
+        if out is not NotImplemented:
+            return out
         if not self._memoised:
             return self.func(*args, **kwargs)
         where = device.type if self._measured and device is not None else ""

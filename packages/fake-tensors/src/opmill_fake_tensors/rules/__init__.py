@@ -1,7 +1,8 @@
 """Shape rules written as rows, one family a file; what has no row goes to torch's meta kernels.
 
 Torch's Python meta kernels cost 50 to 400 us a call; a row costs about 5. A row takes the arguments with meta tensors for tensors and
-gives meta tensors, or ``NotImplemented`` where torch's own kernel shall answer.
+gives meta tensors, or ``NotImplemented`` where torch's own kernel shall answer. Sizes may be symbolic (``torch.SymInt``): a row computes
+with them as with integers, and what it compares is decided and recorded by their environment.
 """
 
 from __future__ import annotations
@@ -18,7 +19,17 @@ Rule = Callable[..., Any]
 @functools.cache
 def rules() -> Mapping[str, Rule]:
     """All rows, by name of the operator without overload (``"aten::add"``). Each file of this folder has a dict ``RULES``."""
+    return _collected("RULES")
+
+
+@functools.cache
+def symbolic_rules() -> Mapping[str, Rule]:
+    """Rows for symbolic sizes alone, from the dicts ``SYMBOLIC`` that some files have: torch's kernels answer them in C++ for integers."""
+    return _collected("SYMBOLIC")
+
+
+def _collected(table: str) -> dict[str, Rule]:
     out: dict[str, Rule] = {}
     for info in pkgutil.iter_modules(__path__):
-        out.update(importlib.import_module(f"{__name__}.{info.name}").RULES)
+        out.update(getattr(importlib.import_module(f"{__name__}.{info.name}"), table, {}))
     return out

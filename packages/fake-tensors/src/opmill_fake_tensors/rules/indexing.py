@@ -9,6 +9,7 @@ import torch
 
 from ..strides import broadcast, contiguous, like
 from ..table import Rules, alike, channels_last, dense, strided
+from ..views import inferred, strides_of_view
 
 RULES = Rules()
 Tensor = torch.Tensor
@@ -123,8 +124,9 @@ def _masked_fill(overload: str, x: Tensor, mask: Tensor, value: Any) -> Any:
 def _unsafe_view(overload: str, x: Tensor, sizes: Sequence[int]) -> Any:
     if overload != "":
         return NotImplemented
-    view = x.view(sizes)
-    return strided(view.size(), view.stride(), x.dtype)
+    wanted = inferred(sizes, x.numel())
+    strides = strides_of_view(x.size(), x.stride(), wanted)
+    return NotImplemented if strides is None else strided(wanted, strides, x.dtype)
 
 
 # ---- from nothing --------------------------------------------------------------------------------------------------
@@ -144,7 +146,7 @@ def _zeros(overload: str, sizes: Sequence[int], *, dtype: Any = None, layout: An
 @RULES.row("full")
 def _full(overload: str, sizes: Sequence[int], value: Any, *, dtype: Any = None, layout: Any = None, device: Any = None) -> Any:
     if dtype is None:
-        dtype = {bool: torch.bool, int: torch.int64, float: torch.get_default_dtype()}.get(type(value))
+        dtype = {bool: torch.bool, int: torch.int64, torch.SymInt: torch.int64, float: torch.get_default_dtype()}.get(type(value))
     return _made(sizes, dtype, layout, None) if dtype is not None and overload == "" else NotImplemented
 
 
@@ -183,7 +185,7 @@ def _new_full(overload: str, x: Tensor, sizes: Sequence[int], value: Any, **kwar
 
 @RULES.row("arange")
 def _arange(overload: str, *bounds: Any, dtype: Any = None, layout: Any = None, device: Any = None, **rest: Any) -> Any:
-    if any(type(b) is not int for b in bounds) or rest or not bounds or layout not in (None, torch.strided):
+    if any(type(b) not in (int, torch.SymInt) for b in bounds) or rest or not bounds or layout not in (None, torch.strided):
         return NotImplemented
     start, end, step = (0, bounds[0], 1) if len(bounds) == 1 else (*bounds, 1)[:3]
     if step == 0 or (end - start) * step < 0 or dtype is torch.bool:

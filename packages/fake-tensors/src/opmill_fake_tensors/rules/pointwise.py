@@ -57,8 +57,12 @@ def _raise_kind(low: torch.dtype, high: torch.dtype) -> torch.dtype:
     return torch.promote_types(low, high) if high.is_complex and low.is_floating_point else high
 
 
+_STANDS_FOR: dict[type, Any] = {torch.SymInt: 1, torch.SymFloat: 1.0, torch.SymBool: True}
+
+
 def result_type(values: Sequence[Any]) -> torch.dtype:
     """Type that the operands promote to."""
+    values = [_STANDS_FOR.get(type(v), v) for v in values]
     if len(values) == 1:
         return values[0].dtype
     if len(values) == 2:

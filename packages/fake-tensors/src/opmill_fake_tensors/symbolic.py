@@ -1,0 +1,86 @@
+"""Tensors with symbolic sizes: how their fakes are laid out, and operators whose results no row gives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+
+from .symbols import Index, Sizes, index, sym_int
+
+META = torch.device("meta")
+
+
+def symbolic_meta(tensor: torch.Tensor, symbolic: Mapping[int, Index | None], sizes: Sizes, label: str = "x") -> torch.Tensor:
+    """A meta tensor of the rank, type and hints of ``tensor`` whose dimensions in ``symbolic`` are these symbols (None: a new one).
+
+    Strides that are products of sizes and inner strides, as far as the numbers tell, are written so. Others stay numbers."""
+    lengths = [index(n) for n in tensor.shape]
+    for dim, symbol in symbolic.items():
+        lengths[dim] = sizes.new(tensor.size(dim), origin=f"{label}.size({dim})") if symbol is None else symbol
+    strides = stride_expressions(tensor.shape, tensor.stride(), lengths)
+    shape, steps = [sym_int(sizes, n) for n in lengths], [sym_int(sizes, s) for s in strides]
+    meta = torch.empty_strided(shape, steps, dtype=tensor.dtype, device=META)
+    offset = tensor.storage_offset()
+    return torch.as_strided(meta, shape, steps, offset) if offset else meta
+
+
+def stride_expressions(shape: Sequence[int], strides: Sequence[int], lengths: Sequence[Index]) -> list[Index]:
+    """The strides as products of ``lengths`` where they are those of neighbours in memory."""
+    out: list[Index] = [index(s) for s in strides]
+    before: list[int] = []
+    for d in sorted(range(len(shape)), key=lambda d: (strides[d], -d)):
+        for inner in reversed(before):
+            if strides[inner] > 0 and strides[d] == strides[inner] * shape[inner]:
+                out[d] = out[inner] * lengths[inner]
+                break
+        before.append(d)
+    return out
+
+
+def any_symbolic(args: Sequence[Any]) -> bool:
+    """Whether sizes of a meta tensor, or a number, are symbolic."""
+    for a in args:
+        if isinstance(a, torch.Tensor):
+            if a._has_symbolic_sizes_strides:  # type: ignore[attr-defined]
+                return True
+        elif isinstance(a, (list, tuple)):
+            if any_symbolic(a):
+                return True
+        elif isinstance(a, (torch.SymInt, torch.SymFloat, torch.SymBool)):
+            return True
+    return False
+
+
+def fixed_sizes(values: Any) -> tuple[Any, dict[int, torch.Tensor]]:
+    """Nested arguments with integers for symbolic numbers and tensors of integer sizes for others: their values are assumed from now on.
+    Also the meta tensor that each such tensor stands for, by ``id``."""
+    stands_for: dict[int, torch.Tensor] = {}
+
+    def fix(value: Any) -> Any:
+        if isinstance(value, torch.Tensor):
+            if not value._has_symbolic_sizes_strides:  # type: ignore[attr-defined]
+                return value
+            plain = torch.empty_strided([int(n) for n in value.size()], [int(n) for n in value.stride()], dtype=value.dtype, device=META)
+            stands_for[id(plain)] = value
+            return plain
+        kind = type(value)
+        if kind in (list, tuple):
+            return kind(map(fix, value))
+        if kind is dict:
+            return {k: fix(v) for k, v in value.items()}
+        convert = _CONVERT.get(kind)
+        return value if convert is None else convert(value)
+
+    return fix(values), stands_for
+
+
+_CONVERT: dict[type, Callable[[Any], Any]] = {torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool}
+
+
+def python_kernel(func: Any) -> Callable[..., Any] | None:
+    """Torch's own meaning of an operator in Python, which takes symbolic sizes: its meta kernel or its decomposition."""
+    from torch._decomp import decomposition_table, meta_table
+
+    return meta_table.get(func) or decomposition_table.get(func)

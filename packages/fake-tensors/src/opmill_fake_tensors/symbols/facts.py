@@ -1,0 +1,106 @@
+"""What ranges of symbols imply about an expression."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from .index import Atom, Index, Mod, Monomial
+
+Bound = int | None
+"""None: unbounded."""
+
+
+@dataclass(frozen=True, slots=True)
+class Relation:
+    """``expr == 0``, ``expr != 0`` or ``expr >= 0`` over the integers."""
+
+    expr: Index
+    kind: Literal["==", "!=", ">="]
+
+    def negated(self) -> Relation:
+        if self.kind == ">=":
+            return Relation(-self.expr - 1, ">=")
+        return Relation(self.expr, "!=" if self.kind == "==" else "==")
+
+    def holds(self, values: Mapping[str, int]) -> bool:
+        """Its truth where symbols have these values."""
+        value = self.expr.evaluate(values)
+        return value >= 0 if self.kind == ">=" else (value == 0) == (self.kind == "==")
+
+    def __str__(self) -> str:
+        """As a Python expression, negative terms on the other side."""
+        left = Index(tuple((m, c) for m, c in self.expr.terms if c > 0))
+        right = Index(tuple((m, -c) for m, c in self.expr.terms if c < 0))
+        return f"{left} {self.kind} {right}"
+
+
+def bounds(expr: Index, ranges: Mapping[str, tuple[int, Bound]]) -> tuple[Bound, Bound]:
+    """Limits of ``expr`` where each symbol ``s`` lies in ``ranges[s]`` (both ends included, the low one >= 0).
+
+    Each atom is written as its least value plus a rest >= 0; in the polynomial of the rests, terms of one sign bound that side. Exact
+    for what sizes are made of (products and sums), a sound bound for the others."""
+    shifted: dict[Monomial, int] = {}
+    tops: dict[Atom, Bound] = {}
+    for monomial, coefficient in expr.terms:
+        partial: dict[Monomial, int] = {(): coefficient}
+        for atom in monomial:
+            low, high = _atom_bounds(atom, ranges)
+            if low is None:
+                return None, None
+            tops[atom] = None if high is None else high - low
+            grown = {tuple(sorted((*m, atom), key=str)): c for m, c in partial.items()}
+            if low:
+                for m, c in partial.items():
+                    grown[m] = grown.get(m, 0) + c * low
+            partial = grown
+        for m, c in partial.items():
+            shifted[m] = shifted.get(m, 0) + c
+    constant = shifted.pop((), 0)
+    ends: list[Bound] = [constant, constant]
+    for m, c in shifted.items():
+        side = c > 0
+        known, top = ends[side], [tops[a] for a in m]
+        if c and known is not None:
+            ends[side] = None if None in top else known + c * math.prod(t for t in top if t is not None)
+    return ends[0], ends[1]
+
+
+def _atom_bounds(atom: Atom, ranges: Mapping[str, tuple[int, Bound]]) -> tuple[Bound, Bound]:
+    if isinstance(atom, str):
+        return ranges.get(atom, (0, None))
+    low, high = bounds(atom.numerator, ranges)
+    least, most = bounds(atom.denominator, ranges)
+    if least is None or least < 1:
+        return None, None
+    if isinstance(atom, Mod):
+        top = None if most is None else most - 1
+        if low is not None and low >= 0 and high is not None:
+            top = high if top is None else min(top, high)
+        return 0, top
+    if low is None or low < 0:
+        return None, None
+    return (0 if most is None else low // most), (None if high is None else high // least)
+
+
+def never_zero(expr: Index) -> bool:
+    """Whether no integers make it zero, because the coefficients of all symbols have a factor that the constant lacks."""
+    constant = 0
+    factors = []
+    for monomial, coefficient in expr.terms:
+        if monomial:
+            factors.append(coefficient)
+        else:
+            constant = coefficient
+    return bool(constant) and (not factors or constant % math.gcd(*factors) != 0)
+
+
+def reduced(expr: Index, *, inequality: bool) -> Index:
+    """``expr`` divided by the common factor of its symbols' coefficients: the same zeros, and as an inequality the same truth."""
+    factors = [c for m, c in expr.terms if m]
+    factor = math.gcd(*factors) if factors else 0
+    if factor <= 1 or (not inequality and any(c % factor for _, c in expr.terms)):
+        return expr
+    return Index(tuple((m, c // factor) for m, c in expr.terms if c // factor))  # a constant is rounded down: 2*s - 5 >= 0 is s - 3 >= 0

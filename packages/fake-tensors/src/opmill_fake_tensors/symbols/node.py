@@ -1,0 +1,465 @@
+"""What stands inside ``torch.SymInt``, ``SymFloat`` and ``SymBool``: torch computes with it by calling methods by name.
+
+The protocol is torch's (``c10::SymNodeImpl`` and its Python half). Truth is decided by the sizes of the captured call and recorded in the
+environment; ``int()`` fixes the value."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from ..errors import DataDependent
+from . import layouts
+from .facts import Relation
+from .index import Index, floordiv, index, mod
+from .real import Operand, Real, rounded_down, rounded_up
+from .sizes import Sizes
+
+
+class Node:
+    """Shared by the three kinds. ``sizes`` is the environment that its symbols belong to."""
+
+    __slots__ = ("sizes",)
+    sizes: Sizes
+
+    def is_int(self) -> bool:
+        return False
+
+    def is_float(self) -> bool:
+        return False
+
+    def is_bool(self) -> bool:
+        return False
+
+    def is_nested_int(self) -> bool:
+        return False
+
+    def nested_int(self) -> None:
+        return None
+
+    def is_symbolic(self) -> bool:
+        return True
+
+    def maybe_as_int(self) -> int | None:
+        return None
+
+    def maybe_as_float(self) -> float | None:
+        return None
+
+    def maybe_as_bool(self) -> bool | None:
+        return None
+
+    def clone(self) -> Node:
+        return self
+
+    def wrap_int(self, value: int) -> SizeNode:
+        return SizeNode(self.sizes, index(int(value)))
+
+    def wrap_float(self, value: float) -> FloatNode:
+        return FloatNode(self.sizes, value)
+
+    def wrap_bool(self, value: bool) -> TruthNode:
+        return TruthNode(self.sizes, value)
+
+    def str(self) -> str:
+        return str(self)
+
+    def _graph_repr(self) -> str:
+        return str(self)
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+class TruthNode(Node):
+    """A condition on sizes: known, or a relation that is decided when somebody needs to know."""
+
+    __slots__ = ("condition",)
+
+    def __init__(self, sizes: Sizes, condition: bool | Relation) -> None:
+        self.sizes, self.condition = sizes, condition
+
+    def __str__(self) -> str:
+        return str(self.condition)
+
+    def is_bool(self) -> bool:
+        return True
+
+    def has_hint(self) -> bool:
+        return isinstance(self.condition, bool) or self.sizes.has_hint(self.condition.expr)
+
+    @property
+    def hint(self) -> bool | None:
+        if isinstance(self.condition, bool):
+            return self.condition
+        if not self.has_hint():
+            return None
+        return self.condition.holds({name: s.hint or 0 for name, s in self.sizes.symbols.items()})
+
+    def known(self) -> bool | None:
+        return self.condition if isinstance(self.condition, bool) else self.sizes.known(self.condition)
+
+    def is_constant(self) -> bool:
+        return isinstance(self.condition, bool)
+
+    def maybe_as_bool(self) -> bool | None:
+        return self.condition if isinstance(self.condition, bool) else None
+
+    def bool_(self) -> bool:
+        return self.condition if isinstance(self.condition, bool) else self.sizes.decide(self.condition)
+
+    def guard_bool(self, file: str = "", line: int = 0) -> bool:
+        return self.bool_()
+
+    guard_size_oblivious = guard_bool
+
+    def expect_true(self, file: str = "", line: int = 0) -> bool:
+        return self.condition if isinstance(self.condition, bool) else self.sizes.expect(self.condition)
+
+    def statically_known_true(self, file: str = "", line: int = 0) -> bool:
+        return self.known() is True
+
+    def guard_or_false(self, file: str = "", line: int = 0) -> bool:
+        return self.bool_() if self.has_hint() else self.known() is True
+
+    def guard_or_true(self, file: str = "", line: int = 0) -> bool:
+        return self.bool_() if self.has_hint() else self.known() is not False
+
+    def sym_not(self) -> TruthNode:
+        return TruthNode(self.sizes, not self.condition if isinstance(self.condition, bool) else self.condition.negated())
+
+    def sym_and(self, other: TruthNode) -> TruthNode:
+        return other if self.bool_() else self.wrap_bool(False)
+
+    def sym_or(self, other: TruthNode) -> TruthNode:
+        return self.wrap_bool(True) if self.bool_() else other
+
+    def sym_ite(self, then: Node, otherwise: Node) -> Node:
+        return then if self.bool_() else otherwise
+
+    def eq(self, other: TruthNode) -> TruthNode:
+        return self.wrap_bool(self.bool_() == other.bool_())
+
+    def ne(self, other: TruthNode) -> TruthNode:
+        return self.wrap_bool(self.bool_() != other.bool_())
+
+    def sym_float(self) -> FloatNode:
+        return self.wrap_float(float(self.bool_()))
+
+    def int_(self) -> int:
+        return int(self.bool_())
+
+    and_ = bitwise_and = sym_and
+    or_ = bitwise_or = sym_or
+
+
+class SizeNode(Node):
+    """An integer expression over size symbols."""
+
+    __slots__ = ("_expr",)
+
+    def __init__(self, sizes: Sizes, expr: Index) -> None:
+        self.sizes, self._expr = sizes, expr
+
+    def __str__(self) -> str:
+        return str(self.expr)
+
+    @property
+    def expr(self) -> Index:
+        """In terms of symbols that no decision has tied to others."""
+        return self.sizes.simplify(self._expr)
+
+    @property
+    def hint(self) -> int | None:
+        return self.sizes.hint(self._expr) if self.has_hint() else None
+
+    def is_int(self) -> bool:
+        return True
+
+    def has_hint(self) -> bool:
+        return self.sizes.has_hint(self._expr)
+
+    def is_constant(self) -> bool:
+        return self.expr.constant is not None
+
+    def maybe_as_int(self) -> int | None:
+        return self.expr.constant
+
+    def int_(self) -> int:
+        return self.sizes.value(self._expr)
+
+    def guard_int(self, file: str = "", line: int = 0) -> int:
+        return self.sizes.value(self._expr)
+
+    # ---- arithmetic ------------------------------------------------------------------------------------------------
+
+    def _make(self, expr: Index) -> SizeNode:
+        return SizeNode(self.sizes, expr)
+
+    def add(self, other: SizeNode) -> SizeNode:
+        return self._make(self.expr + other.expr)
+
+    def sub(self, other: SizeNode) -> SizeNode:
+        return self._make(self.expr - other.expr)
+
+    def mul(self, other: SizeNode) -> SizeNode:
+        return self._make(self.expr * other.expr)
+
+    def neg(self) -> SizeNode:
+        return self._make(-self.expr)
+
+    def pos(self) -> SizeNode:
+        return self
+
+    def abs(self) -> SizeNode:
+        return self if self._at_least(index(0)) else self.neg()
+
+    def sym_sum(self, args: Sequence[SizeNode]) -> SizeNode:
+        total = index(0)
+        for node in args:
+            total = total + node.expr
+        return self._make(total)
+
+    def int_floordiv(self, other: SizeNode) -> SizeNode:
+        return self._divided(other, floordiv)
+
+    def mod(self, other: SizeNode) -> SizeNode:
+        return self._divided(other, mod)
+
+    floordiv = int_floordiv
+
+    def _divided(self, other: SizeNode, function: Callable[[Index, Index], Index]) -> SizeNode:
+        a, b = self.expr, other.expr
+        if self.sizes.decide(Relation(b, "==")):
+            raise ZeroDivisionError("integer division or modulo by zero" if function is floordiv else "integer modulo by zero")
+        if self.sizes.decide(Relation(b - 1, ">=")):
+            return self._make(function(a, b))
+        result = function(-a, -b)
+        return self._make(-result if function is mod else result)
+
+    def pow_by_natural(self, other: SizeNode) -> SizeNode:
+        exponent = other.int_()
+        if exponent > 8:
+            return self.wrap_int(self.int_() ** exponent)
+        result = index(1)
+        for _ in range(exponent):
+            result = result * self.expr
+        return self._make(result)
+
+    def lshift(self, other: SizeNode) -> SizeNode:
+        return self._make(self.expr * (1 << other.int_()))
+
+    def rshift(self, other: SizeNode) -> SizeNode:
+        return self._make(floordiv(self.expr, 1 << other.int_()))
+
+    def bitwise_and(self, other: SizeNode) -> SizeNode:
+        return self.wrap_int(self.int_() & other.int_())
+
+    def bitwise_or(self, other: SizeNode) -> SizeNode:
+        return self.wrap_int(self.int_() | other.int_())
+
+    def bitwise_xor(self, other: SizeNode) -> SizeNode:
+        return self.wrap_int(self.int_() ^ other.int_())
+
+    and_, or_ = bitwise_and, bitwise_or
+
+    def sym_min(self, other: SizeNode) -> SizeNode:
+        return other if self._at_least(other.expr) else self
+
+    def sym_max(self, other: SizeNode) -> SizeNode:
+        return self if self._at_least(other.expr) else other
+
+    def _at_least(self, other: Index) -> bool:
+        return self.sizes.decide(Relation(self.expr - other, ">="))
+
+    def sym_float(self) -> FloatNode:
+        return FloatNode(self.sizes, Real("float", (self.expr,)))
+
+    def int_truediv(self, other: SizeNode) -> FloatNode:
+        if self.sizes.decide(Relation(other.expr, "==")):
+            raise ZeroDivisionError("division by zero")
+        return FloatNode(self.sizes, Real("truediv", (self.expr, other.expr)))
+
+    truediv = int_truediv
+
+    def sym_int(self) -> SizeNode:
+        return self
+
+    ceil = floor = trunc = sym_int
+
+    def round(self, ndigits: int | None = None) -> SizeNode:
+        return self
+
+    def is_integer(self) -> TruthNode:
+        return self.wrap_bool(True)
+
+    # ---- comparison ------------------------------------------------------------------------------------------------
+
+    def _truth(self, expr: Index, kind: Any) -> TruthNode:
+        relation = Relation(expr, kind)
+        known = self.sizes.known(relation)
+        return TruthNode(self.sizes, relation if known is None else known)
+
+    def eq(self, other: SizeNode) -> TruthNode:
+        return self._truth(self.expr - other.expr, "==")
+
+    def ne(self, other: SizeNode) -> TruthNode:
+        return self._truth(self.expr - other.expr, "!=")
+
+    def ge(self, other: SizeNode) -> TruthNode:
+        return self._truth(self.expr - other.expr, ">=")
+
+    def le(self, other: SizeNode) -> TruthNode:
+        return self._truth(other.expr - self.expr, ">=")
+
+    def gt(self, other: SizeNode) -> TruthNode:
+        return self._truth(self.expr - other.expr - 1, ">=")
+
+    def lt(self, other: SizeNode) -> TruthNode:
+        return self._truth(other.expr - self.expr - 1, ">=")
+
+
+class FloatNode(Node):
+    """A float computed from sizes. What needs its value assumes the sizes it was computed from."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, sizes: Sizes, value: Real | float) -> None:
+        self.sizes, self.value = sizes, value
+
+    def __str__(self) -> str:
+        return str(self.value)
+
+    @property
+    def hint(self) -> float | None:
+        if isinstance(self.value, Real):
+            return self.value.evaluate({name: self.sizes.hint(name) for name in self.value.symbols}) if self.has_hint() else None
+        return self.value
+
+    def is_float(self) -> bool:
+        return True
+
+    def has_hint(self) -> bool:
+        return not isinstance(self.value, Real) or all(self.sizes.symbols[name].hint is not None for name in self.value.symbols)
+
+    def is_constant(self) -> bool:
+        return self.maybe_as_float() is not None
+
+    def maybe_as_float(self) -> float | None:
+        if isinstance(self.value, Real):
+            known = {name: self.sizes.simplify(index(name)).constant for name in self.value.symbols}
+            return None if None in known.values() else self.value.evaluate(known)  # type: ignore[arg-type, no-any-return]
+        return self.value
+
+    def guard_float(self, file: str = "", line: int = 0) -> float:
+        if isinstance(self.value, Real):
+            return float(self.value.evaluate({name: self.sizes.value(index(name)) for name in self.value.symbols}))
+        return self.value
+
+    def int_(self) -> int:
+        return int(self.guard_float())
+
+    def _apply(self, op: str, *others: FloatNode) -> FloatNode:
+        return FloatNode(self.sizes, Real(op, (self.value, *(o.value for o in others))))
+
+    def _rounded(self, exact: Callable[[Real], Index | None], plain: Callable[[float], int]) -> SizeNode:
+        found = exact(self.value) if isinstance(self.value, Real) else None
+        return SizeNode(self.sizes, found) if found is not None else self.wrap_int(plain(self.guard_float()))
+
+    def floor(self) -> SizeNode:
+        return self._rounded(rounded_down, math.floor)
+
+    def ceil(self) -> SizeNode:
+        return self._rounded(rounded_up, math.ceil)
+
+    def trunc(self) -> SizeNode:
+        return self._rounded(rounded_down if self.hint is not None and self.hint >= 0 and self._never_negative() else lambda _: None, math.trunc)
+
+    sym_int = trunc
+
+    def _never_negative(self) -> bool:
+        low = rounded_down(self.value) if isinstance(self.value, Real) else None
+        return low is not None and self.sizes.known(Relation(low, ">=")) is True
+
+    def round(self, ndigits: int | None = None) -> Node:
+        result = round(self.guard_float(), ndigits)
+        return self.wrap_int(result) if ndigits is None else self.wrap_float(result)
+
+    def is_integer(self) -> TruthNode:
+        return self.wrap_bool(self.guard_float().is_integer())
+
+    def sym_float(self) -> FloatNode:
+        return self
+
+    def pos(self) -> FloatNode:
+        return self
+
+
+def _float_method(op: str) -> Callable[..., FloatNode]:
+    return lambda self, *others: self._apply(op, *others)
+
+
+def _float_comparison(name: str) -> Callable[[FloatNode, FloatNode], TruthNode]:
+    return lambda self, other: self.wrap_bool(getattr(self.guard_float(), f"__{name}__")(other.guard_float()))
+
+
+_OPERATIONS = {
+    "add": "add", "sub": "sub", "mul": "mul", "mod": "mod", "neg": "neg", "abs": "abs", "float_pow": "pow", "pow": "pow", "float_truediv": "truediv",
+    "truediv": "truediv", "floordiv": "floordiv", "int_floordiv": "floordiv",
+    **{f"sym_{f}": f for f in "sqrt cos cosh sin sinh tan tanh asin acos atan log2".split()},
+}  # fmt: skip
+for _name, _op in _OPERATIONS.items():
+    setattr(FloatNode, _name, _float_method(_op))
+for _name in ("eq", "ne", "lt", "le", "gt", "ge"):
+    setattr(FloatNode, _name, _float_comparison(_name))
+FloatNode.sym_min = lambda self, other: other if self.guard_float() > other.guard_float() else self  # type: ignore[attr-defined]
+FloatNode.sym_max = lambda self, other: self if self.guard_float() > other.guard_float() else other  # type: ignore[attr-defined]
+
+
+def _layout_question(answer: Callable[[Sequence[Any], Sequence[Any]], bool]) -> Any:
+    def method(self: SizeNode, sizes: Sequence[SizeNode], strides: Sequence[SizeNode]) -> TruthNode:
+        return self.wrap_bool(answer([sym_int(self.sizes, n.expr) for n in sizes], [sym_int(self.sizes, n.expr) for n in strides]))
+
+    return method
+
+
+for _name, _answer in layouts.QUESTIONS.items():
+    setattr(SizeNode, _name, _layout_question(_answer))
+SizeNode.is_non_overlapping_and_dense_indicator = (  # type: ignore[attr-defined]
+    lambda self, sizes, strides: self.wrap_int(self.is_non_overlapping_and_dense(sizes, strides).bool_())
+)
+
+
+# ---- between Python's integers and expressions ---------------------------------------------------------------------
+
+
+def sym_int(sizes: Sizes, expr: Index) -> Any:
+    """The expression as an ``int`` where it is constant, as a ``torch.SymInt`` otherwise."""
+    constant = sizes.simplify(expr).constant
+    return torch.SymInt(SizeNode(sizes, expr)) if constant is None else constant
+
+
+def is_symbolic(value: Any) -> bool:
+    """Whether it is an integer of an environment of ours."""
+    return type(value) is torch.SymInt and type(value.node) is SizeNode
+
+
+def index_of(value: Any) -> Index:
+    """An ``int`` or a ``torch.SymInt`` of ours as an expression. Raises TypeError for others."""
+    if isinstance(value, int):
+        return index(int(value))
+    if is_symbolic(value):
+        return value.node.expr  # type: ignore[no-any-return]
+    raise TypeError(f"{value!r} is no integer of a size environment")
+
+
+def sizes_of(value: Any) -> Sizes | None:
+    """The environment of a ``SymInt``, ``SymFloat`` or ``SymBool`` of ours."""
+    node = getattr(value, "node", None)
+    return node.sizes if isinstance(node, Node) else None
+
+
+__all__ = ["DataDependent", "FloatNode", "Node", "Operand", "SizeNode", "TruthNode", "index_of", "is_symbolic", "sizes_of", "sym_int"]

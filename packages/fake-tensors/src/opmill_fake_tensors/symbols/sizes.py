@@ -1,0 +1,215 @@
+"""An environment of size symbols: their ranges, the sizes seen at capture, and what was assumed about them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from ..errors import DataDependent
+from .facts import Bound, Relation, bounds, never_zero, reduced
+from .index import Index, IndexLike, index
+
+
+@dataclass(frozen=True, slots=True)
+class Symbol:
+    """A size that is not fixed. ``hint``: its value in the call that was captured; None for one that depends on data. ``low`` and ``high``
+    (included; None: no limit) are part of what a compiled program relies on. ``origin`` says in the user's words where it came from."""
+
+    name: str
+    hint: int | None
+    low: int = 2
+    high: int | None = None
+    origin: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """Something assumed of the sizes, true of the hints. ``operator`` and ``where``: what asked, and the user's line."""
+
+    relation: Relation
+    operator: str = ""
+    where: str = ""
+
+    def __str__(self) -> str:
+        reason = " at ".join(part for part in (self.operator, self.where) if part)
+        return f"{self.relation}" + (f"   # {reason}" if reason else "")
+
+
+class Sizes:
+    """Size symbols and what was decided about them.
+
+    A program that was compiled under an environment is right for every assignment of its symbols that lies in their ranges and
+    satisfies all ``decisions``, and for no other. ``where`` is asked for the user's line whenever a decision is recorded.
+
+    >>> sizes = Sizes()
+    >>> n = sizes.new(8, origin="x.size(0)")
+    >>> sizes.decide(Relation(n - 4, ">=")), sizes.decide(Relation(n - 1, ">="))
+    (True, True)
+    >>> [str(d.relation) for d in sizes.decisions]        # the second follows from the range
+    ['s0 >= 4']
+    """
+
+    def __init__(self, where: Callable[[], str] | None = None) -> None:
+        self.symbols: dict[str, Symbol] = {}
+        self.decisions: list[Decision] = []
+        self.asserted: list[Decision] = []
+        """What the program must check when it runs, because the sizes depend on data."""
+        self.where = where
+        self.operator = ""
+        """What is being run; named in decisions."""
+        self._ranges: dict[str, tuple[int, Bound]] = {}
+        self._replaced: dict[str, Index] = {}
+        self._facts: list[Relation] = []
+        self._simplified: dict[Index, Index] = {}
+
+    # ---- symbols ---------------------------------------------------------------------------------------------------
+
+    def new(self, hint: int | None, *, low: int = 2, high: int | None = None, origin: str = "", name: str | None = None) -> Index:
+        """A new symbol as an expression. ``low`` must not be negative. Raises ValueError where the hint is out of the range."""
+        name = name or f"{'u' if hint is None else 's'}{len(self.symbols)}"
+        if name in self.symbols or low < 0 or (hint is not None and (hint < low or (high is not None and hint > high))):
+            raise ValueError(f"size symbol {name} = {hint} in [{low}, {high}]")
+        self.symbols[name] = Symbol(name, hint, low, high, origin)
+        self._ranges[name] = (low, high)
+        return index(name)
+
+    def hint(self, expr: IndexLike) -> int:
+        """The value in the captured call. Raises DataDependent where there is none."""
+        expr = self.simplify(index(expr))
+        values: dict[str, int] = {}
+        for name in expr.symbols:
+            hint = self.symbols[name].hint
+            if hint is None:
+                raise DataDependent(self.operator or "size", f"it needs the value of {expr}, where {name} depends on data")
+            values[name] = hint
+        return expr.evaluate(values)
+
+    def has_hint(self, expr: Index) -> bool:
+        return all(self.symbols[name].hint is not None for name in self.simplify(expr).symbols)
+
+    def simplify(self, expr: Index) -> Index:
+        """The expression in terms of symbols that no decision has tied to others."""
+        if not self._replaced or not expr.symbols & self._replaced.keys():
+            return expr
+        known = self._simplified.get(expr)
+        if known is None:
+            known = self._simplified[expr] = expr.substitute(self._replaced)
+        return known
+
+    def bounds(self, expr: Index) -> tuple[Bound, Bound]:
+        """Limits of an expression by the ranges of its symbols, None where there is none."""
+        return bounds(self.simplify(expr), self._ranges)
+
+    # ---- decisions -------------------------------------------------------------------------------------------------
+
+    def known(self, relation: Relation) -> bool | None:
+        """Its truth where ranges and earlier decisions imply it; None where they do not."""
+        relation = self._reduced(relation)
+        if relation.kind == "!=":
+            equal = self._equal_zero(relation.expr)
+            return None if equal is None else not equal
+        return self._equal_zero(relation.expr) if relation.kind == "==" else self._non_negative(relation.expr)
+
+    def decide(self, relation: Relation) -> bool:
+        """Its truth in the captured call; recorded unless it was known. Raises DataDependent where a symbol has no hint."""
+        relation = self._reduced(relation)
+        known = self.known(relation)
+        if known is not None:
+            return known
+        truth = self.hint(relation.expr) >= 0 if relation.kind == ">=" else (self.hint(relation.expr) == 0) == (relation.kind == "==")
+        self._record(relation if truth else relation.negated(), self.decisions)
+        return truth
+
+    def expect(self, relation: Relation) -> bool:
+        """As :meth:`decide`; where data decide, it is taken to be true and listed in ``asserted``."""
+        relation = self._reduced(relation)
+        known = self.known(relation)
+        if known is not None or self.has_hint(relation.expr):
+            return self.decide(relation)
+        self._record(relation, self.asserted)
+        return True
+
+    def value(self, expr: Index) -> int:
+        """Its value in the captured call, from now on assumed."""
+        simple = self.simplify(expr)
+        if (constant := simple.constant) is not None:
+            return constant
+        hint = self.hint(simple)
+        self.decide(Relation(simple - hint, "=="))
+        return hint
+
+    def _reduced(self, relation: Relation) -> Relation:
+        return Relation(reduced(self.simplify(relation.expr), inequality=relation.kind == ">="), relation.kind)
+
+    def _equal_zero(self, expr: Index) -> bool | None:
+        if (constant := expr.constant) is not None:
+            return constant == 0
+        for fact in self._facts:
+            if fact.kind != ">=" and fact.expr in (expr, -expr):
+                return fact.kind == "=="
+        if never_zero(expr) or self._non_negative(expr - 1) or self._non_negative(-expr - 1):
+            return False
+        return True if bounds(expr, self._ranges) == (0, 0) else None
+
+    def _non_negative(self, expr: Index) -> bool | None:
+        low, high = bounds(expr, self._ranges)
+        if low is not None and low >= 0:
+            return True
+        if high is not None and high < 0:
+            return False
+        for fact in self._facts:
+            if fact.kind != ">=":
+                continue
+            if (least := bounds(expr - fact.expr, self._ranges)[0]) is not None and least >= 0:
+                return True
+            if (most := bounds(expr + fact.expr, self._ranges)[1]) is not None and most < 0:
+                return False
+        return None
+
+    def _record(self, relation: Relation, into: list[Decision]) -> None:
+        into.append(Decision(relation, self.operator, self.where() if self.where is not None else ""))
+        if relation.kind == "==" and self._solve(relation.expr):
+            self._facts = [self._reduced(fact) for fact in self._facts]
+        else:
+            self._facts.append(relation)
+
+    def _solve(self, expr: Index) -> bool:
+        """Ties the youngest symbol that the equation determines to the others; False where there is none."""
+        order = list(self.symbols)
+        for name in sorted(expr.symbols, key=order.index, reverse=True):
+            stride = expr.stride_of(name)
+            if stride is None or stride.constant not in (1, -1):
+                continue
+            solution = (expr.substitute({name: 0})) * -stride.constant  # type: ignore[operator]
+            if not self._may_replace(name, solution):
+                continue
+            self._narrow(name, solution)
+            one = {name: solution}
+            self._replaced = {k: v.substitute(one) for k, v in self._replaced.items()} | one
+            self._simplified.clear()
+            return True
+        return False
+
+    def _may_replace(self, name: str, solution: Index) -> bool:
+        """Expressions in divisions must not become negative: a symbol is replaced only by what is never so. Data never decide the rest."""
+        low, _ = bounds(solution, self._ranges)
+        backed = self.symbols[name].hint is None or all(self.symbols[s].hint is not None for s in solution.symbols)
+        return backed and low is not None and low >= 0
+
+    def _narrow(self, name: str, solution: Index) -> None:
+        """The range of the symbol holds for what replaces it as well."""
+        low, high = self._ranges[name]
+        [*others] = solution.symbols
+        if len(others) == 1 and solution == index(others[0]):
+            least, most = self._ranges[others[0]]
+            tops = [t for t in (high, most) if t is not None]
+            self._ranges[others[0]] = max(low, least), min(tops) if tops else None
+        elif others:
+            self._facts.append(Relation(solution - low, ">="))
+            if high is not None:
+                self._facts.append(Relation(index(high) - solution, ">="))
+
+    def holds(self, values: Mapping[str, int]) -> bool:
+        """Whether what was compiled under this environment is right for these sizes."""
+        inside = all(s.low <= values[s.name] and (s.high is None or values[s.name] <= s.high) for s in self.symbols.values() if s.hint is not None)
+        return inside and all(d.relation.holds(values) for d in self.decisions)
