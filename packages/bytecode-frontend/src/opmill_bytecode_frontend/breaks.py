@@ -1,247 +1,118 @@
-"""Graph breaks: the unsupported instruction runs natively, a resume function goes on after it."""
+"""Graph breaks: an unsupported instruction runs natively, and each frame on the stack goes on after it in a resume function.
+
+The function that ran the graph stays on the stack as the outermost frame until the frames inside have ended; these are short functions
+("stubs") with the names and lines of the user's, so that tracebacks and ``sys._getframe`` show what they would show."""
 
 from __future__ import annotations
 
-import sys
 import types
 from dataclasses import dataclass, field
-from typing import Any, Callable
+from typing import Any
 
 import torch
 
-from .bytecode import Instruction
-from .codegen.rebuild import Rebuilder
-from .continuation import Continue, Placed, indent, run_through
+from opmill_guards import TailCall, finish
+
+from .bytecode import Instruction, Program
+from .codegen.stubs import Expressions, Passed
+from .continuation import Placed, indent
 from .errors import Unsupported
 from .frame import Frame
-from .machine import EXEMPT, is_disabled
+from .natives import ROWS, Native
 from .resume import Parameter, ParameterKind, Resume, StackKind, closure_of, make_resume, states
-from .values.base import MISSING, Value
-from .values.functions import FunctionValue, MethodValue
-from .values.iterators import STOP
+from .values.base import MISSING, Lazy, Value
 from .values.modules import ModuleValue
 
-BINARY_OPS = frozenset("+ - * / // % ** @ << >> & | ^".split())
+
+@dataclass(frozen=True)
+class Body:
+    """The function that a frame runs, as far as its resume functions need it. One made in captured code has no closure yet: its resume
+    functions are given the cells."""
+
+    program: Program
+    code: types.CodeType
+    globals: dict[str, Any]
+    closure: tuple[Any, ...] | None
+    name: str
+
+    @property
+    def key(self) -> Any:
+        return self.code, tuple(map(id, self.closure or ())), id(self.globals)  # the resume function keeps the cells that it reads
+
+    def resume(self, resume: Resume) -> types.FunctionType:
+        closure = closure_of(resume, self.code, self.closure) if self.closure is not None else None
+        return types.FunctionType(resume.code, self.globals, self.name, None, closure)
 
 
-@dataclass
-class Native:
-    """The broken instruction as Python statements; ``results`` are pushed (None is a NULL). A branch gives ``condition`` instead:
-    (expression, results when it jumps, results when it falls through)."""
-
-    statements: list[str]
-    pops: int
-    results: list[str | None] = field(default_factory=list)
-    condition: tuple[str, list[str | None], list[str | None]] | None = None
-    target: Instruction | None = None
-    """Where a branch goes if not to the instruction's own target."""
+def body_of(frame: Frame) -> Body:
+    function, program = frame.function, frame.prepared.program
+    assert function is not None
+    if function.obj is not None:
+        return Body(program, function.code, function.globals, function.obj.__closure__ or (), function.obj.__name__)
+    if "__class__" in program.freevars:
+        raise Unsupported("FE075", "a graph break in a method of a class made in captured code", "super() looks for its class in the closure")
+    cells = Program(**{**vars(program), "cellvars": [*program.cellvars, *program.freevars], "freevars": []})
+    return Body(cells, function.code, function.globals, None, function.name)
 
 
-Row = Callable[[Frame, Instruction, Rebuilder, Any], Native]
-ROWS: dict[str, Row] = {}
+@dataclass(frozen=True)
+class Site:
+    """A frame on the stack at a break. ``at``: the instruction that it is at, an index; ``handled``: the exception that it handles there."""
+
+    frame: Frame
+    at: int
+    handled: Value | None
+
+    @property
+    def program(self) -> Program:
+        return self.frame.prepared.program
+
+    @property
+    def handles(self) -> bool:
+        """Whether it is this frame itself that handles an exception."""
+        return self.handled is not None and self.handled is not self.frame.entered
 
 
-def native(*opnames: str) -> Callable[[Row], Row]:
-    def add(row: Row) -> Row:
-        for name in opnames:
-            ROWS[name] = row
-        return row
-
-    return add
-
-
-def callee(value: Value, r: Rebuilder, context: Any) -> str:
-    """The expression of what is called: a plain Python function is captured by itself."""
-    if isinstance(value, FunctionValue) and value.obj is not None and worth_capturing(value.obj):
-        return r.constants.name(context.compiled(value.obj))
-    if isinstance(value, MethodValue) and isinstance(value.function, FunctionValue) and value.function.obj is not None:
-        if worth_capturing(value.function.obj):
-            compiled = context.compiled(value.function.obj, id(value.owner.real()) if isinstance(value.owner, ModuleValue) else None)
-            return f"{r.constants.name(types.MethodType)}({r.constants.name(compiled)}, {r.expr(value.owner)})"
-    if isinstance(value, ModuleValue) and not value.has_hooks() and type(value.obj).__call__ is torch.nn.Module.__call__:
-        forward = type(value.obj).forward
-        if isinstance(forward, types.FunctionType) and "forward" not in value.obj.__dict__ and worth_capturing(forward):
-            compiled = context.compiled(forward, id(value.obj))
-            return r.constants.name(types.MethodType(compiled, value.obj))
-    return r.expr(value)
+def stack_of(vm: Any) -> list[Site]:
+    """The frames on the stack where the interpreter stopped, outermost first."""
+    frame = vm.stopped
+    found = [Site(frame, frame.pc, vm.handled)]
+    while frame.caller is not None:
+        inner, frame = frame, frame.caller
+        found.append(Site(frame, frame.pc - 1, inner.entered))
+    return found[::-1]
 
 
-def worth_capturing(fn: Any) -> bool:
-    if is_disabled(fn):
-        return False
-    top = (getattr(fn, "__module__", None) or "").split(".")
-    return top[0] not in EXEMPT or top[:3] == ["torch", "nn", "modules"]
-
-
-@native("CALL", "CALL_KW")
-def call(frame: Frame, ins: Instruction, r: Rebuilder, context: Any) -> Native:
-    stack = list(frame.stack)
-    count, pops, names = ins.argval or 0, 2, frame.kwnames
-    if ins.opname == "CALL_KW":
-        names, pops = stack.pop().constant(), 3
-    args = stack[len(stack) - count :]
-    first, second = stack[len(stack) - count - 2 : len(stack) - count]
-    if sys.version_info >= (3, 13):
-        function, receiver = first, second
-    else:
-        function, receiver = (second, MISSING) if first is MISSING else (first, second)
-    if receiver is not MISSING:
-        args.insert(0, receiver)
-    split = len(args) - len(names)
-    parts = [r.expr(a) for a in args[:split]] + [f"{k}={r.expr(v)}" for k, v in zip(names, args[split:])]
-    result = r.temporary("_r")
-    return Native([f"{result} = {callee(function, r, context)}({', '.join(parts)})"], pops + count, [result])
-
-
-@native("CALL_FUNCTION_EX")
-def call_function_ex(frame: Frame, ins: Instruction, r: Rebuilder, context: Any) -> Native:
-    stack = list(frame.stack)
-    named = f", **{r.expr(stack.pop())}" if (ins.argval or 0) & 1 else ""
-    args = r.expr(stack.pop())
-    if sys.version_info >= (3, 13):
-        stack.pop()
-    function = stack.pop()
-    pops = len(frame.stack) - len(stack)
-    if sys.version_info < (3, 13) and stack and stack[-1] is MISSING:
-        pops += 1
-    result = r.temporary("_r")
-    return Native([f"{result} = {callee(function, r, context)}(*{args}{named})"], pops, [result])
-
-
-def operation(pops: int, template: str) -> Row:
-    """A row for an instruction that is one expression over the values it pops, lowest first."""
-
-    def row(frame: Frame, ins: Instruction, r: Rebuilder, context: Any) -> Native:
-        values = [r.expr(v) for v in frame.stack[-pops:]]
+def statements(sites: list[Site], context: Any, r: Expressions) -> list[str]:
+    """What the outermost of the frames still does: run its instruction, or the frames inside; then its resume function goes on."""
+    site, inner = sites[0], sites[1:]
+    if inner:
+        passed = Passed(r)
+        lines = statements(inner, context, passed)
         result = r.temporary("_r")
-        return Native([f"{result} = {template.format(*values, arg=ins.argval)}"], pops, [result])
-
-    return row
-
-
-def statement(pops: int, template: str) -> Row:
-    """A row for an instruction that is one statement and pushes nothing."""
-
-    def row(frame: Frame, ins: Instruction, r: Rebuilder, context: Any) -> Native:
-        return Native([template.format(*[r.expr(v) for v in frame.stack[-pops:]], arg=ins.argval)], pops)
-
-    return row
-
-
-ROWS |= {
-    "COMPARE_OP": operation(2, "{0} {arg} {1}"),
-    "UNARY_NEGATIVE": operation(1, "-{0}"),
-    "UNARY_POSITIVE": operation(1, "+{0}"),
-    "UNARY_INVERT": operation(1, "~{0}"),
-    "UNARY_NOT": operation(1, "not {0}"),
-    "TO_BOOL": operation(1, "bool({0})"),
-    "BINARY_SUBSCR": operation(2, "{0}[{1}]"),
-    "BINARY_SLICE": operation(3, "{0}[{1}:{2}]"),
-    "GET_ITER": operation(1, "iter({0})"),
-    "STORE_SUBSCR": statement(3, "{1}[{2}] = {0}"),
-    "DELETE_SUBSCR": statement(2, "del {0}[{1}]"),
-    "STORE_ATTR": statement(2, "{1}.{arg} = {0}"),
-    "DELETE_ATTR": statement(1, "del {0}.{arg}"),
-}
-
-
-@native("BINARY_OP")
-def binary_op(frame: Frame, ins: Instruction, r: Rebuilder, context: Any) -> Native:
-    left, right = [r.expr(v) for v in frame.stack[-2:]]
-    result = r.temporary("_r")
-    if ins.argval in BINARY_OPS:
-        return Native([f"{result} = {left} {ins.argval} {right}"], 2, [result])
-    return Native([f"{result} = {left}", f"{result} {ins.argval} {right}"], 2, [result])
-
-
-@native("CONTAINS_OP")
-def contains_op(frame: Frame, ins: Instruction, r: Rebuilder, context: Any) -> Native:
-    item, container = [r.expr(v) for v in frame.stack[-2:]]
-    result = r.temporary("_r")
-    return Native([f"{result} = {item} {'not in' if ins.argval else 'in'} {container}"], 2, [result])
-
-
-@native("LOAD_ATTR", "LOAD_METHOD")
-def load_attr(frame: Frame, ins: Instruction, r: Rebuilder, context: Any) -> Native:
-    result = r.temporary("_r")
-    pushed: list[str | None] = [result]
-    if ins.opname == "LOAD_METHOD" or ins.flag & 1:
-        pushed = [result, None] if sys.version_info >= (3, 13) else [None, result]
-    return Native([f"{result} = {r.expr(frame.stack[-1])}.{ins.argval}"], 1, pushed)
-
-
-@native("FORMAT_VALUE")
-def format_value(frame: Frame, ins: Instruction, r: Rebuilder, context: Any) -> Native:
-    flags = ins.argval or 0
-    pops = 2 if flags & 4 else 1
-    value = r.expr(frame.stack[-pops])
-    spec = r.expr(frame.stack[-1]) if flags & 4 else "''"
-    convert = {0: "{}", 1: "str({})", 2: "repr({})", 3: "ascii({})"}[flags & 3].format(value)
-    result = r.temporary("_r")
-    return Native([f"{result} = format({convert}, {spec})"], pops, [result])
-
-
-@native("BEFORE_WITH")
-def before_with(frame: Frame, ins: Instruction, r: Rebuilder, context: Any) -> Native:
-    manager = r.expr(frame.stack[-1])
-    leave, entered = r.temporary("_r"), r.temporary("_r")
-    return Native([f"{leave} = {manager}.__exit__", f"{entered} = {manager}.__enter__()"], 1, [leave, entered])
-
-
-@native("UNPACK_SEQUENCE")
-def unpack_sequence(frame: Frame, ins: Instruction, r: Rebuilder, context: Any) -> Native:
-    names = [r.temporary("_r") for _ in range(ins.argval)]
-    return Native([f"[{', '.join(names)}] = {r.expr(frame.stack[-1])}"], 1, list(reversed(names)))
-
-
-@native("POP_JUMP_IF_TRUE", "POP_JUMP_IF_FALSE")
-def pop_jump(frame: Frame, ins: Instruction, r: Rebuilder, context: Any) -> Native:
-    value = r.expr(frame.stack[-1])
-    return Native([], 1, condition=(value if ins.opname.endswith("TRUE") else f"not {value}", [], []))
-
-
-@native("FOR_ITER")
-def for_iter(frame: Frame, ins: Instruction, r: Rebuilder, context: Any) -> Native:
-    iterator, item = r.expr(frame.stack[-1]), r.temporary("_r")
-    end = r.constants.name(STOP)
-    # From 3.12 on the loop's end is reached past instructions that take the iterator off: it is never passed on.
-    skipped = {12: 1, 13: 2}.get(sys.version_info[1], 0)
-    instructions = frame.prepared.instructions
-    after = instructions[frame.prepared.index[id(ins.target)] + skipped]
-    return Native([f"{item} = next({iterator}, {end})"], 1, condition=(f"{item} is {end}", [], [iterator, item]), target=after)
-
-
-@native("JUMP_IF_TRUE_OR_POP", "JUMP_IF_FALSE_OR_POP")
-def jump_or_pop(frame: Frame, ins: Instruction, r: Rebuilder, context: Any) -> Native:
-    value = r.expr(frame.stack[-1])
-    return Native([], 1, condition=(value if "TRUE" in ins.opname else f"not {value}", [value], []))
-
-
-def ending(fn: types.FunctionType, vm: Any, frame: Frame, context: Any, resumed: bool) -> Callable[[Rebuilder], list[str]]:
-    """The last statements of a prefix: the instruction at ``frame.pc`` natively, then the resume function."""
-    at = frame.prepared.instructions[frame.pc]
-    row = ROWS.get(at.opname)
-    if row is None:
-        raise Unsupported("FE071", f"a graph break at {at.opname}", "this instruction cannot be run between two graphs", where=frame.where())
-    return lambda r: Leaving(fn, vm, frame, context, resumed, r).statements(row(frame, at, r, context))
+        step = Native([f"{result} = {r.constants.name(finish)}({passed.define(inner[0].frame.code, lines)})"], 0, [result])
+    else:
+        at = site.program.instructions[site.at]
+        row = ROWS.get(at.opname)
+        if row is None:
+            raise Unsupported("FE071", f"a graph break at {at.opname}", "this instruction cannot be run between two graphs", where=site.frame.where())
+        step = row(site.frame, at, r, context)
+    return Leaving(site, r, context).statements(step)
 
 
 @dataclass
 class Leaving:
-    """Puts together how a prefix ends: the native statements, what its exceptions lead to, the calls of resume functions."""
+    """Puts together how a frame goes on: the native statements, what their exceptions lead to, the calls of resume functions."""
 
-    fn: types.FunctionType
-    vm: Any
-    frame: Frame
+    site: Site
+    r: Expressions
     context: Any
-    resumed: bool
-    r: Rebuilder
     assigned: dict[str, str] = field(default_factory=dict)
     """Variables that the native statements bind, and the names of their values."""
 
     def statements(self, step: Native) -> list[str]:
-        frame = self.frame
-        at, following = frame.prepared.instructions[frame.pc : frame.pc + 2]
+        frame = self.site.frame
+        at, following = self.site.program.instructions[self.site.at : self.site.at + 2]
         stack = frame.stack[: len(frame.stack) - step.pops]
         lines: list[str] = [Placed.at(line, at.position) for line in step.statements]
         if step.condition is None:
@@ -266,37 +137,61 @@ class Leaving:
         if len(step.results) != 1:
             return following, step.results, ""
         [result] = step.results
-        instructions = self.frame.prepared.instructions
-        after = instructions[self.frame.pc + 2] if len(instructions) > self.frame.pc + 2 else following
+        instructions = self.site.program.instructions
+        after = instructions[self.site.at + 2] if len(instructions) > self.site.at + 2 else following
         if following.opname == "RETURN_VALUE" and result is not None:
             return following, step.results, f"return {result}"
         if following.opname == "POP_TOP":
-            return after, [], ""
+            return after, [], self.returned_constant(after)
         if following.opname == "STORE_FAST" and result is not None:
             self.assigned[following.argval] = result
             return after, [], ""
         return following, step.results, ""
 
+    def returned_constant(self, after: Instruction) -> str:
+        """The return statement where nothing else is left to do."""
+        if after.opname == "RETURN_CONST":
+            return f"return {self.r.constants.name(after.argval)}"
+        instructions = self.site.program.instructions
+        last = instructions[instructions.index(after) + 1 :][:1]
+        if after.opname == "LOAD_CONST" and last and last[0].opname == "RETURN_VALUE":
+            return f"return {self.r.constants.name(after.argval)}"
+        return ""
+
     def handling(self, lines: list[str]) -> list[str]:
         """Inside an exception handler the exception is the one being handled for what runs natively as well."""
-        if self.vm.handled is None or not lines:
+        if not self.site.handles or not lines:
             return lines
-        exc = self.r.expr(self.vm.handled)
+        exc = self.r.expr(self.site.handled)
         return ["try:", f"    raise {exc}", "except BaseException:", *indent(lines)]
 
     def leave(self, target: Instruction, stack: list[Any], results: list[str | None], error: str = "") -> str:
         """The return statement that goes on at ``target``, or that raises ``error`` there."""
-        frame, program = self.frame, self.frame.prepared.program
-        kinds = stack_kinds(program, target, [*stack, *[MISSING if x is None else x for x in results]])
-        resume = make_resume(program, target, stack=kinds, bound=[*frame.locals, *frame.cells, *({} if error else self.assigned)], raising=bool(error))
-        compiled = self.context.resumed(self.fn, resume, program.instructions.index(target), bool(error))
+        frame, body = self.site.frame, body_of(self.site.frame)
+        kinds = stack_kinds(body.program, target, [*stack, *[MISSING if x is None else x for x in results]])
+        bound = [*frame.locals, *frame.cells, *({} if error else self.assigned)]
+        resume = make_resume(body.program, target, stack=kinds, bound=bound, raising=bool(error))
+        place = body.program.instructions.index(target)
+        compiled = self.context.resumed(body, resume, (place, bool(error), *self.modules(resume, stack)))
         passed = [self.argument(p, kinds, stack, results, error) for p in resume.parameters]
-        via = Continue if self.resumed else run_through
-        return f"return {self.r.constants.name(via)}({', '.join([self.r.constants.name(compiled), *passed])})"
+        return f"return {self.r.constants.name(TailCall)}({', '.join([self.r.constants.name(compiled), *passed])})"
+
+    def modules(self, resume: Resume, stack: list[Any]) -> tuple[int, ...]:
+        """Modules among what is handed over: graphs hold their parameters, so that each has a resume function with entries of its own."""
+        frame, found = self.site.frame, []
+        for parameter in resume.parameters:
+            value: Any = None
+            if parameter.kind is ParameterKind.LOCAL and parameter.name not in self.assigned:
+                value = frame.locals[parameter.name]
+            elif parameter.kind is ParameterKind.STACK and parameter.place < len(stack):
+                value = stack[parameter.place]
+            if type(value) is ModuleValue or (type(value) is Lazy and isinstance(value.obj, torch.nn.Module)):
+                found.append(id(value.obj))
+        return tuple(found)
 
     def argument(self, parameter: Parameter, kinds: list[StackKind], stack: list[Any], results: list[str | None], error: str) -> str:
         """The expression that a resume function is given for one of its parameters."""
-        frame, r, place = self.frame, self.r, parameter.place
+        frame, r, place = self.site.frame, self.r, parameter.place
         match parameter.kind:
             case ParameterKind.LOCAL if parameter.name in self.assigned and not error:
                 return self.assigned[parameter.name]
@@ -309,7 +204,7 @@ class Leaving:
             case ParameterKind.EXCEPTION:
                 return error
         inner = next((i for i in range(place + 1, len(kinds)) if kinds[i] is StackKind.PREVIOUS), None)
-        return r.expr(stack[inner] if inner is not None else self.vm.handled)
+        return r.expr(stack[inner] if inner is not None else self.site.handled)
 
 
 HANDLER_KINDS = (StackKind.PREVIOUS, StackKind.PREVIOUS_COPY, StackKind.LASTI)
@@ -321,7 +216,3 @@ def stack_kinds(program: Any, target: Instruction, stack: list[Any]) -> list[Sta
     known = state.stack if state is not None else ()
     kinds = [StackKind.NULL if v is MISSING else StackKind.VALUE for v in stack]
     return [k if k in HANDLER_KINDS else found for k, found in zip([*known, *kinds[len(known) :]], kinds)]
-
-
-def resume_function(fn: types.FunctionType, resume: Resume) -> types.FunctionType:
-    return types.FunctionType(resume.code, fn.__globals__, fn.__name__, None, closure_of(resume, fn.__code__, fn.__closure__))

@@ -17,11 +17,13 @@ from opmill_guards.guard import Equals
 from opmill_guards.source import Local
 from opmill_guards.tree import GuardSet
 
-from .breaks import resume_function, worth_capturing
+from .breaks import Body
 from .errors import CaptureWarning, Unsupported
 from .eval_frame import intercept
 from .machine import installed, is_disabled
+from .natives import worth_capturing
 from .options import CaptureOptions
+from .resume import Resume
 from .translate import bind_real, translate
 from .values.base import Raised
 
@@ -65,12 +67,12 @@ class Context:
             self._compiled[key] = CompiledFunction(fn, Capture(fn, self).on_miss)
         return self._compiled[key]
 
-    def resumed(self, fn: types.FunctionType, resume: Any, place: int, raising: bool) -> Any:
+    def resumed(self, body: Body, resume: Resume, place: Any) -> Any:
         """The captured form of a resume function; the same one for the same place and state."""
-        key = (fn.__code__, fn.__closure__, place, raising, resume.stack, resume.parameters)
+        key = (body.key, place, resume.stack, resume.parameters)
         if key not in self._compiled:
-            function = resume_function(fn, resume)
-            self._compiled[key] = CompiledFunction(function, Capture(function, self, resumed=True).on_miss)
+            function = body.resume(resume)
+            self._compiled[key] = CompiledFunction(function, Capture(function, self).on_miss, tail=True)
         return self._compiled[key]
 
     def parts(self) -> list[Any]:
@@ -108,10 +110,9 @@ class Context:
 class Capture:
     """What happens on a miss of one function."""
 
-    def __init__(self, fn: types.FunctionType, context: Context, resumed: bool = False) -> None:
+    def __init__(self, fn: types.FunctionType, context: Context) -> None:
         self.fn = fn
         self.context = context
-        self.resumed = resumed
         self.eager = False
         self.instead: Callable[..., Any] = fn
         """What runs where the function is not captured."""
@@ -135,7 +136,7 @@ class Capture:
                 self._note_changes(compiled, args, kwargs)
             try:
                 with no_hooks_on_saved_tensors():
-                    translation = translate(self.fn, bound, context.backend, context.options, context, self.resumed, self.varying)
+                    translation = translate(self.fn, bound, context.backend, context.options, context, self.varying)
             except Raised:
                 return self.fn  # the function raises: let it do so itself
             except Unsupported as exc:

@@ -9,7 +9,7 @@ class CaptureWarning(UserWarning):
 
 class Unsupported(Exception):
     """Code that cannot be captured: ``code`` (``FE...``), ``what`` was met, ``why`` that stops the capture, ``hint`` for the user,
-    ``where`` (``file:line``). With ``fullgraph=True`` the user sees it; otherwise it leads to a graph break."""
+    ``where`` (``file:line``), ``stack``: (file, line, function) of the frames being captured there, innermost first. With ``fullgraph=True`` the user sees it; otherwise it leads to a graph break."""
 
     def __init__(self, code: str, what: str, why: str = "", hint: str = "", where: str = "") -> None:
         super().__init__(code, what, why, hint, where)
@@ -18,6 +18,7 @@ class Unsupported(Exception):
         self.why = why
         self.hint = hint
         self.where = where
+        self.stack: tuple[tuple[str, int, str], ...] = ()
 
     def __str__(self) -> str:
         parts = [f"{self.code}: {self.what}"]

@@ -51,8 +51,14 @@ class Frame:
         self.stack: list[Any] = []
         self.pc = 0
         self.kwnames: tuple[str, ...] = ()
-        self.root = False
         self.caller: Frame | None = None
+        self.calling: Any = None
+        """The function whose result will be that of the instruction being run, as it is."""
+        self.has_places = False
+        """Whether the graph may end inside this frame: how each frame on the stack goes on afterwards is known."""
+        self.place = 0
+        self.entered: Value | None = None
+        """The exception being handled when the frame began."""
         self.yielded: Value | None = None
 
     def push(self, value: Any) -> None:
@@ -70,6 +76,11 @@ class Frame:
 
     def jump(self, target: Instruction) -> None:
         self.pc = self.prepared.index[id(target)]
+
+    def calls(self, function: FunctionValue) -> bool:
+        """Whether this is the call that the instruction being run stands for, rather than one made on the way. True once."""
+        calling, self.calling = self.calling, None
+        return calling is not None and (calling is function or calling is function.obj)
 
     @property
     def line(self) -> int | None:

@@ -51,7 +51,7 @@ def is_disabled(function: Any) -> bool:
 
 
 class BreakHere(Exception):
-    """The root frame has reached the instruction before which the graph is to end."""
+    """The instruction is reached before which the graph is to end."""
 
 
 def of_module(source: Any) -> bool:
@@ -75,7 +75,10 @@ def not_implemented(value: Value | None) -> bool:
 
 
 class Interpreter:
-    """One capture: frames, guards, effects, the graph. ``break_at``: how many root instructions run before the graph ends."""
+    """One capture: frames, guards, effects, the graph. ``break_at``: how many places are passed before the graph ends.
+
+    A *place* is an instruction that the graph may end before: one of the root frame, or of a frame whose result goes straight to the
+    instruction of a frame with places. ``trace``: frame and index of each place passed; ``stopped``: the frame where the graph ended."""
 
     def __init__(self, options: CaptureOptions, break_at: int | None = None, varying: frozenset[str] = frozenset()) -> None:
         self.options = options
@@ -84,7 +87,6 @@ class Interpreter:
         self.recorder = Recorder(self)
         self.effects = Effects()
         self.frame: Frame | None = None
-        self.root: Any = None
         self.entry_switches = switches()
         self.handled: Value | None = None
         self.known: dict[int, tuple[Any, Value]] = {}
@@ -94,8 +96,8 @@ class Interpreter:
         self.tree_tensors: list[Any] = []
         self.modules: dict[int, ModuleValue] = {}
         self.steps = 0
-        self.root_steps = 0
-        self.root_trace: list[int] = []
+        self.trace: list[tuple[Frame, int]] = []
+        self.stopped: Any = None
         self.handlers = handlers()
 
     # ---- wrapping --------------------------------------------------------------------------------------------------
@@ -427,6 +429,7 @@ class Interpreter:
 
     def inline(self, fn: FunctionValue, args: list[Value], kwargs: dict[str, Value]) -> Value:
         """Call a Python function by interpreting its bytecode (unless the library knows it)."""
+        direct = self.frame is not None and self.frame.calls(fn)
         if fn.obj is not None:
             if is_disabled(fn.obj):
                 self.unsupported("FE069", f"call of {fn.qualname}", "it is marked as not to be captured", "call it outside of the compiled function")
@@ -444,6 +447,7 @@ class Interpreter:
             return generator
         if flags & (inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITERABLE_COROUTINE):
             self.unsupported("FE060", f"asynchronous function {fn.qualname}")
+        frame.has_places = direct and self.options.nested_breaks and self.frame.has_places  # type: ignore[union-attr]
         return self.run(frame).value
 
     def make_frame(self, fn: FunctionValue, bound: dict[str, Any], depth: int) -> Frame:
@@ -470,6 +474,7 @@ class Interpreter:
         """Interpret until the frame returns or yields. Raises Raised for an exception that the frame does not handle."""
         caller = frame.caller = self.frame
         self.frame = frame
+        frame.entered = self.handled
         instructions, handlers_ = frame.prepared.instructions, frame.prepared.handlers
         pending = thrown
         try:
@@ -480,8 +485,8 @@ class Interpreter:
                     if pending is not None:
                         exc, pending = pending, None
                         raise Raised(exc)
-                    if frame.root:
-                        self.root_step(frame)
+                    if frame.has_places:
+                        self.pass_place(frame)
                     handler = handlers_[pc]
                     if handler is None:
                         self.unsupported("FE001", f"instruction {ins.opname}")
@@ -498,15 +503,17 @@ class Interpreter:
         except Unsupported as exc:
             if not exc.where:
                 exc.where = frame.where()
+            exc.stack += ((frame.code.co_filename, frame.line or 0, frame.code.co_name),)
             raise
         finally:
             self.frame = caller
 
-    def root_step(self, frame: Frame) -> None:
-        if self.root_steps == self.break_at:
+    def pass_place(self, frame: Frame) -> None:
+        if len(self.trace) == self.break_at:
+            self.stopped = frame
             raise BreakHere
-        self.root_steps += 1
-        self.root_trace.append(frame.pc)
+        frame.place = len(self.trace)
+        self.trace.append((frame, frame.pc))
         if self.steps > self.options.max_steps:
             self.unsupported("FE065", "the loop", f"more than {self.options.max_steps} instructions", "loops on constants are unrolled")
 

@@ -258,6 +258,9 @@ class CompiledValue(BuiltinValue):
         wrapped = self.obj.__wrapped__
         return vm.call(vm.wrap(wrapped, Pinned(wrapped, "__wrapped__")), args, kwargs)
 
+    def callee(self) -> Any:
+        return self.obj.__wrapped__
+
 
 @tracks(CompiledFunction)
 def compiled_function(vm: Any, obj: Any, source: Any) -> Value:

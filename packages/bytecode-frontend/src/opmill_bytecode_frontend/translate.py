@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import types
 from contextlib import contextmanager
@@ -17,10 +18,11 @@ from opmill_guards.source import Local, Pinned
 from . import breaks
 from .codegen.rebuild import Rebuilder
 from .codegen.replay import replay
-from .codegen.sources import parameter_name
-from .continuation import compile_placed, indent
+from .codegen.sources import Constants, parameter_name
+from .continuation import define, indent
 from .errors import Unsupported
 from .machine import BreakHere, Interpreter
+from .natives import is_users
 from .options import CaptureOptions
 from .switches import autocast_nesting, switched, switches
 from .values.base import Lazy, Value
@@ -76,8 +78,7 @@ def interpret(vm: Interpreter, fn: types.FunctionType, bound: dict[str, Any]) ->
     value = function_value(fn, Pinned(fn, fn.__qualname__))
     vm.known[id(fn)] = (fn, value)
     frame = vm.make_frame(value, {name: argument(vm, name, obj) for name, obj in bound.items()}, 0)
-    frame.root = True
-    vm.root = frame
+    frame.has_places = True
     return vm.run(frame).value
 
 
@@ -162,22 +163,23 @@ def finish(fn: types.FunctionType, ended: Ended, backend: Callable[..., Any]) ->
         # Reading a source adds to the prologue: the names come before the text is put together.
         lines.append(f"_g = _graph({', '.join(r.source(v.source) for v in recorder.inputs)})")
         r.constants.table["_graph"] = backend(gm, [v.obj for v in recorder.inputs])
-    target, text = assemble_text(fn, [*r.prologue, *lines, *r.body, *ended.last], r.constants.table)
+    target, text = assemble_text(fn, [*r.prologue, *lines, *r.body, *ended.last], r.constants)
     return target, gm, text
 
 
-def assemble_text(fn: types.FunctionType, lines: list[str], table: dict[str, Any]) -> tuple[Any, str]:
+def assemble_text(fn: types.FunctionType, lines: list[str], constants: Constants) -> tuple[Any, str]:
     """A function with the parameters of ``fn`` and these statements; it prints as what it is."""
     code = fn.__code__
-    name = code.co_name if code.co_name.isidentifier() else "_lambda"
-    header = f"def {name}({signature_text(code)}):"
-    namespace: dict[str, Any] = dict(table)
-    exec(compile_placed(header, lines, code), namespace)
-    target = namespace[name]
+    namespace: dict[str, Any] = dict(constants.table)
+    for name, stub in constants.stubs.items():
+        namespace[name] = define(name, ", ".join(stub.parameters), stub.lines, stub.code, namespace)
+    target = define("_main", signature_text(code), lines, code, namespace)
     target.__defaults__ = fn.__defaults__
     target.__kwdefaults__ = fn.__kwdefaults__
     target.__qualname__ = fn.__qualname__
-    return target, "\n".join([header, *indent(lines), ""])
+    texts = [(name, ", ".join(stub.parameters), stub.lines) for name, stub in constants.stubs.items()]
+    shown = [(f"{code.co_name}", signature_text(code), lines), *texts]
+    return target, "\n".join("\n".join([f"def {name}({parameters}):", *indent(body), ""]) for name, parameters, body in shown)
 
 
 def signature_text(code: types.CodeType) -> str:
@@ -216,11 +218,9 @@ def translate(
     backend: Callable[..., Any],
     options: CaptureOptions,
     context: Any = None,
-    resumed: bool = False,
     varying: frozenset[str] = frozenset(),
 ) -> Translation:
-    """The function as one graph, or its first graph when ``context`` (see capture.py) allows breaks. ``resumed``: ``fn`` is a resume
-    function, called by what understands ``Continue``; ``varying``: number arguments whose values are not to be assumed. Raises Unsupported, or Raised when the function itself raises."""
+    """The function as one graph, or its first graph when ``context`` (see capture.py) allows breaks. ``varying``: number arguments whose values are not to be assumed. Raises Unsupported, or Raised when the function itself raises."""
     entry_state = state_guard()
     vm = Interpreter(options, varying=varying)
     try:
@@ -228,39 +228,50 @@ def translate(
             result = interpret(vm, fn, bound)
             ended = end(vm, lambda r: [f"return {r.expr(result)}"])
     except Unsupported as exc:
-        if context is None or not context.may_break or exc.code in ("FE060", "FE065") or vm.root_steps == 0:
+        if context is None or not context.may_break or exc.code == "FE065" or not vm.trace:
             raise
         context.broken(exc)
-        vm, ended = prefix(fn, bound, options, context, resumed, vm, exc)
+        vm, ended = prefix(fn, bound, options, context, vm, exc)
     target, gm, text = finish(fn, ended, backend)
     return Translation(target, collect_guards(vm, entry_state), gm, text)
 
 
 def prefix(
-    fn: types.FunctionType, bound: dict[str, Any], options: CaptureOptions, context: Any, resumed: bool, failed: Interpreter, reason: Unsupported
+    fn: types.FunctionType, bound: dict[str, Any], options: CaptureOptions, context: Any, failed: Interpreter, reason: Unsupported
 ) -> tuple[Interpreter, Ended]:
     """Everything before the unsupported instruction, or before an earlier one where the state there cannot be handed over."""
-    for step in break_places(failed):
-        vm = Interpreter(options, step, failed.varying)
+    for place in break_places(failed):
+        vm = Interpreter(options, place, failed.varying)
         try:
             with thread_state():
                 try:
                     interpret(vm, fn, bound)
                 except BreakHere:
                     pass
-                return vm, end(vm, breaks.ending(fn, vm, vm.root, context, resumed))
+                return vm, end(vm, functools.partial(breaks.statements, breaks.stack_of(vm), context))
         except Unsupported as exc:
             reason.__context__ = exc
     raise reason
 
 
 def break_places(failed: Interpreter) -> list[int]:
-    """Steps of the function before which the graph may end: the failed one, then where loops and with-blocks began, then calls."""
-    last = failed.root_steps - 1
-    opnames = [failed.root.prepared.instructions[pc].opname for pc in failed.root_trace[:last]]
-    entries = [step for step, opname in enumerate(opnames) if opname in ("GET_ITER", "BEFORE_WITH")]
-    calls = [step for step, opname in enumerate(opnames) if opname.startswith("CALL")]
-    return [last, *entries[: -MOST_EARLIER - 1 : -1], *calls[: -MOST_EARLIER - 1 : -1]]
+    """Places before which the graph may end: the failed instruction, the calls that led to it, then where loops and with-blocks on the
+    stack began, then calls. Inside of code of Python or torch itself nothing is gained by it."""
+    frame: Any = failed.trace[-1][0]
+    stack = []
+    while frame is not None:
+        stack.append(frame)
+        frame = frame.caller
+    while len(stack) > 1 and not is_users(stack[0].globals.get("__name__") or ""):
+        del stack[0]
+    sites = [frame.place for frame in stack]
+    passed = [
+        (number, frame.prepared.instructions[pc].opname) for number, (frame, pc) in enumerate(failed.trace[: sites[0]]) if frame in stack
+    ]
+    entries = [number for number, opname in passed if opname in ("GET_ITER", "BEFORE_WITH")]
+    calls = [number for number, opname in passed if opname.startswith("CALL") and number not in sites]
+    chosen = [*sites[:MOST_EARLIER], sites[-1], *entries[: -MOST_EARLIER - 1 : -1], *calls[: -MOST_EARLIER - 1 : -1]]
+    return list(dict.fromkeys(chosen))
 
 
 __all__ = ["Translation", "Unsupported", "translate"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import types
+from dataclasses import dataclass
 from typing import Any
 
 from opmill_guards.source import Attr, CellContents, DictKeyAt, InstanceDict, Item, Local, Pinned, TypeOf
@@ -9,11 +11,21 @@ from opmill_guards.source import Attr, CellContents, DictKeyAt, InstanceDict, It
 from ..values.constant import LITERALS
 
 
+@dataclass(frozen=True)
+class Stub:
+    """A function beside the generated one: its statements stand for instructions of ``code``, whose name and file it shows."""
+
+    code: types.CodeType
+    parameters: list[str]
+    lines: list[str]
+
+
 class Constants:
-    """Objects that the generated text refers to by name: ``c0``, ``c1``, ..."""
+    """Objects that the generated text refers to by name: ``c0``, ``c1``, ...; ``stubs``: functions that it refers to, made with it."""
 
     def __init__(self) -> None:
         self.table: dict[str, Any] = {}
+        self.stubs: dict[str, Stub] = {}
         self._names: dict[int, str] = {}
 
     def name(self, obj: Any) -> str:
@@ -24,6 +36,11 @@ class Constants:
             found = self._names[id(obj)] = f"_c{len(self.table)}"
             self.table[found] = obj
         return found
+
+    def define(self, code: types.CodeType, parameters: list[str], lines: list[str]) -> str:
+        name = f"_f{len(self.stubs)}"
+        self.stubs[name] = Stub(code, parameters, lines)
+        return name
 
 
 def parameter_name(name: str) -> str:

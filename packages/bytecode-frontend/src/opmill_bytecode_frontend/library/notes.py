@@ -33,7 +33,7 @@ def print_(vm: Any, *args: Value, **kwargs: Value) -> Value:
 def place(vm: Any, level: int) -> tuple[Any, int]:
     """The interpreted frame so many calls up from the running one (1: itself), and how many are left beyond the first of all."""
     frame = vm.frame
-    while level > 1 and not frame.root and frame.caller is not None:
+    while level > 1 and frame.caller is not None:
         frame, level = frame.caller, level - 1
     return frame, level - 1
 
@@ -60,9 +60,9 @@ def log(vm: Any, logger: Value, level: Value, msg: Value, args: Value, exc_info:
     if vm.truth(kw.pop("stack_info", rest[0] if rest else NONE)) or vm.truth(exc_info):
         vm.unsupported("FE068", "a log record with a traceback or the stack", "it would show the generated code")
     frame = vm.frame
-    while frame.caller is not None and not frame.root and frame.code.co_filename == logging._srcfile:
+    while frame.caller is not None and frame.code.co_filename == logging._srcfile:
         frame = frame.caller
-    while stacklevel > 1 and frame.caller is not None and not frame.root:
+    while stacklevel > 1 and frame.caller is not None:
         frame, stacklevel = frame.caller, stacklevel - 1
     at = [ConstantValue(frame.code.co_filename), ConstantValue(frame.line), ConstantValue(frame.code.co_name)]
     words = TupleValue([said(vm, a) if not isinstance(a, TupleValue) else a for a in vm.unpack(args)])

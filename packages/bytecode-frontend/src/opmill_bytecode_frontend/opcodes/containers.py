@@ -50,7 +50,7 @@ def build_const_key_map(vm: Any, frame: Any, ins: Any) -> None:
 @opcode("LIST_APPEND")
 def list_append(vm: Any, frame: Any, ins: Any) -> None:
     value = frame.pop()
-    frame.stack[-ins.argval].items.append(value)
+    frame.stack[-ins.argval].m_append(vm, value)
 
 
 @opcode("SET_ADD")
@@ -69,7 +69,7 @@ def map_add(vm: Any, frame: Any, ins: Any) -> None:
 @opcode("LIST_EXTEND")
 def list_extend(vm: Any, frame: Any, ins: Any) -> None:
     value = frame.pop()
-    frame.stack[-ins.argval].items.extend(vm.unpack(value))
+    frame.stack[-ins.argval].m_extend(vm, value)
 
 
 @opcode("SET_UPDATE")

@@ -193,6 +193,7 @@ def do_call(vm: Any, frame: Any, count: int, names: tuple[str, ...]) -> None:
         split = len(args) - len(names)
         kwargs = dict(zip(names, args[split:]))
         args = args[:split]
+    frame.calling = function.callee()
     frame.push(vm.call(function, args, kwargs))
 
 
@@ -217,6 +218,7 @@ def call_function_ex(vm: Any, frame: Any, ins: Any) -> None:
         function = second
         if first is MISSING:
             frame.pop()
+    frame.calling = function.callee()
     frame.push(vm.call(function, list(args), kwargs))
 
 

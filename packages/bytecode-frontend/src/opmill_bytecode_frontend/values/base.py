@@ -119,6 +119,10 @@ class Value:
             vm.throw(TypeError, f"{cls.__name__!r} object is not callable")
         vm.unsupported("FE022", f"call of {self.describe()}", "the callee has no symbolic counterpart")
 
+    def callee(self) -> Any:
+        """The Python function whose result a call gives as it is, with nothing run before or after it; None where there is none."""
+        return None
+
     def iterate(self, vm: Machine) -> Value:
         cls = self.python_type()
         if hasattr(cls, "__iter__"):

@@ -103,6 +103,9 @@ class FunctionValue(Value):
     def call(self, vm: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:
         return vm.inline(self, args, kwargs)
 
+    def callee(self) -> Any:
+        return self
+
     def getattr(self, vm: Machine, name: str) -> Value:
         if name in self.attrs:
             return self.attrs[name]
@@ -189,6 +192,9 @@ class MethodValue(Value):
     def call(self, vm: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:
         return vm.call(self.function, [self.owner, *args], kwargs)
 
+    def callee(self) -> Any:
+        return self.function.callee()
+
     def getattr(self, vm: Machine, name: str) -> Value:
         if name == "__func__":
             return self.function
@@ -218,6 +224,9 @@ class PartialValue(Value):
 
     def call(self, vm: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:
         return vm.call(self.function, [*self.args, *args], {**self.kwargs, **kwargs})
+
+    def callee(self) -> Any:
+        return self.function.callee()
 
     def getattr(self, vm: Machine, name: str) -> Value:
         if name == "func":

@@ -106,13 +106,32 @@ class ModuleValue(ObjectValue):
         d = self.obj.__dict__
         return any(d[h] for h in HOOKS) or any(getattr(torch_module, h) for h in GLOBAL_HOOKS)
 
-    def call(self, vm: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    def has_own_call(self) -> bool:
+        """Whether a call is another one than that of ``torch.nn.Module``."""
         raw = find_in_mro(self.cls.__mro__, "__call__")[1]
         impl = find_in_mro(self.cls.__mro__, "_call_impl")[1]
         slow = "_slow_forward" in self.obj.__dict__ or "_call_impl" in self.obj.__dict__
-        if raw is not torch.nn.Module.__call__ or impl is not torch.nn.Module._call_impl or slow:
+        return raw is not torch.nn.Module.__call__ or impl is not torch.nn.Module._call_impl or slow
+
+    def goes_to_forward(self) -> bool:
+        return self.obj.__dict__.get("_compiled_call_impl") is None and not self.has_hooks()
+
+    def call(self, vm: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        if self.has_own_call():
             return super().call(vm, args, kwargs)
         vm.use_module(self)  # type: ignore[attr-defined]
-        if self.obj.__dict__.get("_compiled_call_impl") is None and not self.has_hooks():
+        if self.goes_to_forward():
             return vm.call(self.getattr(vm, "forward"), args, kwargs)
+        impl = torch.nn.Module._call_impl
         return vm.call(MethodValue(vm.wrap(impl, Pinned(impl, "_call_impl")), self), args, kwargs)
+
+    def callee(self) -> Any:
+        mro = self.cls.__mro__
+        if self.has_own_call():
+            return super().callee()
+        if not self.goes_to_forward():
+            return torch.nn.Module._call_impl
+        if find_in_mro(mro, "__getattribute__")[0] is not object or find_in_mro(mro, "__getattr__")[0] is not torch.nn.Module:
+            return None
+        forward = find_in_mro(mro, "forward")[1]
+        return forward if type(forward) is types.FunctionType and "forward" not in self.obj.__dict__ and self._attrs is None else None

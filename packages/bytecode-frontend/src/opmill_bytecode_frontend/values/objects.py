@@ -303,6 +303,10 @@ class ObjectValue(Value):
             vm.throw(TypeError, f"{self.cls.__name__!r} object is not callable")
         return vm.call(bind_descriptor(vm, owner, "__call__", raw, self, vm.wrap(self.cls)), args, kwargs)
 
+    def callee(self) -> Any:
+        raw = find_in_mro(self.cls.__mro__, "__call__")[1]
+        return raw if type(raw) is types.FunctionType else None
+
     def iterate(self, vm: Machine) -> Value:
         result = self.special(vm, "__iter__", [])
         if result is not None:

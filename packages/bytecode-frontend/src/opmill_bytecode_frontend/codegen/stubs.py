@@ -1,0 +1,41 @@
+"""Expressions inside the functions that stand for the inner frames of a graph break."""
+
+from __future__ import annotations
+
+import types
+from typing import Any, Protocol
+
+from ..values.constant import ConstantValue
+from .sources import Constants
+
+
+class Expressions(Protocol):
+    """Where statements get the expressions of tracked values from."""
+
+    constants: Constants
+
+    def expr(self, value: Any) -> str: ...
+    def temporary(self, prefix: str = "_v") -> str: ...
+
+
+class Passed:
+    """Inside a stub: values are made outside, by ``outer``, and passed in as parameters; constants are shared."""
+
+    def __init__(self, outer: Expressions) -> None:
+        self.outer = outer
+        self.constants = outer.constants
+        self._names: dict[str, str] = {}
+
+    def expr(self, value: Any) -> str:
+        text = self.outer.expr(value)
+        if type(value) is ConstantValue or text in self.constants.table:
+            return text
+        return self._names.setdefault(text, f"_p{len(self._names)}")
+
+    def temporary(self, prefix: str = "_v") -> str:
+        return self.outer.temporary(prefix)
+
+    def define(self, code: types.CodeType, lines: list[str]) -> str:
+        """The stub with these statements, in the name and place of ``code``; gives the expression that calls it."""
+        name = self.constants.define(code, list(self._names.values()), lines)
+        return f"{name}({', '.join(self._names)})"

@@ -1,0 +1,217 @@
+"""Instructions as Python statements: how an unsupported one runs natively between two graphs."""
+
+from __future__ import annotations
+
+import sys
+import types
+from dataclasses import dataclass, field
+from typing import Any, Callable
+
+import torch
+
+from .bytecode import Instruction
+from .codegen.stubs import Expressions
+from .frame import Frame
+from .machine import EXEMPT, is_disabled
+from .values.base import MISSING, Value
+from .values.functions import FunctionValue, MethodValue
+from .values.iterators import STOP
+from .values.modules import ModuleValue
+
+BINARY_OPS = frozenset("+ - * / // % ** @ << >> & | ^".split())
+
+
+@dataclass
+class Native:
+    """The broken instruction as Python statements; ``results`` are pushed (None is a NULL). A branch gives ``condition`` instead:
+    (expression, results when it jumps, results when it falls through)."""
+
+    statements: list[str]
+    pops: int
+    results: list[str | None] = field(default_factory=list)
+    condition: tuple[str, list[str | None], list[str | None]] | None = None
+    target: Instruction | None = None
+    """Where a branch goes if not to the instruction's own target."""
+
+
+Row = Callable[[Frame, Instruction, Expressions, Any], Native]
+ROWS: dict[str, Row] = {}
+
+
+def native(*opnames: str) -> Callable[[Row], Row]:
+    def add(row: Row) -> Row:
+        for name in opnames:
+            ROWS[name] = row
+        return row
+
+    return add
+
+
+def callee(value: Value, r: Expressions, context: Any) -> str:
+    """The expression of what is called: a plain Python function is captured by itself."""
+    if isinstance(value, FunctionValue) and value.obj is not None and worth_capturing(value.obj):
+        return r.constants.name(context.compiled(value.obj))
+    if isinstance(value, MethodValue) and isinstance(value.function, FunctionValue) and value.function.obj is not None:
+        if worth_capturing(value.function.obj):
+            compiled = context.compiled(value.function.obj, id(value.owner.real()) if isinstance(value.owner, ModuleValue) else None)
+            return f"{r.constants.name(types.MethodType)}({r.constants.name(compiled)}, {r.expr(value.owner)})"
+    if isinstance(value, ModuleValue) and not value.has_hooks() and type(value.obj).__call__ is torch.nn.Module.__call__:
+        forward = type(value.obj).forward
+        if isinstance(forward, types.FunctionType) and "forward" not in value.obj.__dict__ and worth_capturing(forward):
+            compiled = context.compiled(forward, id(value.obj))
+            return r.constants.name(types.MethodType(compiled, value.obj))
+    return r.expr(value)
+
+
+def worth_capturing(fn: Any) -> bool:
+    return not is_disabled(fn) and is_users(getattr(fn, "__module__", None) or "")
+
+
+def is_users(module: str) -> bool:
+    """Whether functions of a module may run a program's own operations: not those of Python and torch, but for torch's modules."""
+    top = module.split(".")
+    return top[0] not in EXEMPT or top[:3] == ["torch", "nn", "modules"]
+
+
+@native("CALL", "CALL_KW")
+def call(frame: Frame, ins: Instruction, r: Expressions, context: Any) -> Native:
+    stack = list(frame.stack)
+    count, pops, names = ins.argval or 0, 2, frame.kwnames
+    if ins.opname == "CALL_KW":
+        names, pops = stack.pop().constant(), 3
+    args = stack[len(stack) - count :]
+    first, second = stack[len(stack) - count - 2 : len(stack) - count]
+    if sys.version_info >= (3, 13):
+        function, receiver = first, second
+    else:
+        function, receiver = (second, MISSING) if first is MISSING else (first, second)
+    if receiver is not MISSING:
+        args.insert(0, receiver)
+    split = len(args) - len(names)
+    parts = [r.expr(a) for a in args[:split]] + [f"{k}={r.expr(v)}" for k, v in zip(names, args[split:])]
+    result = r.temporary("_r")
+    return Native([f"{result} = {callee(function, r, context)}({', '.join(parts)})"], pops + count, [result])
+
+
+@native("CALL_FUNCTION_EX")
+def call_function_ex(frame: Frame, ins: Instruction, r: Expressions, context: Any) -> Native:
+    stack = list(frame.stack)
+    named = f", **{r.expr(stack.pop())}" if (ins.argval or 0) & 1 else ""
+    args = r.expr(stack.pop())
+    if sys.version_info >= (3, 13):
+        stack.pop()
+    function = stack.pop()
+    pops = len(frame.stack) - len(stack)
+    if sys.version_info < (3, 13) and stack and stack[-1] is MISSING:
+        pops += 1
+    result = r.temporary("_r")
+    return Native([f"{result} = {callee(function, r, context)}(*{args}{named})"], pops, [result])
+
+
+def operation(pops: int, template: str) -> Row:
+    """A row for an instruction that is one expression over the values it pops, lowest first."""
+
+    def row(frame: Frame, ins: Instruction, r: Expressions, context: Any) -> Native:
+        values = [r.expr(v) for v in frame.stack[-pops:]]
+        result = r.temporary("_r")
+        return Native([f"{result} = {template.format(*values, arg=ins.argval)}"], pops, [result])
+
+    return row
+
+
+def statement(pops: int, template: str) -> Row:
+    """A row for an instruction that is one statement and pushes nothing."""
+
+    def row(frame: Frame, ins: Instruction, r: Expressions, context: Any) -> Native:
+        return Native([template.format(*[r.expr(v) for v in frame.stack[-pops:]], arg=ins.argval)], pops)
+
+    return row
+
+
+ROWS |= {
+    "COMPARE_OP": operation(2, "{0} {arg} {1}"),
+    "UNARY_NEGATIVE": operation(1, "-{0}"),
+    "UNARY_POSITIVE": operation(1, "+{0}"),
+    "UNARY_INVERT": operation(1, "~{0}"),
+    "UNARY_NOT": operation(1, "not {0}"),
+    "TO_BOOL": operation(1, "bool({0})"),
+    "BINARY_SUBSCR": operation(2, "{0}[{1}]"),
+    "BINARY_SLICE": operation(3, "{0}[{1}:{2}]"),
+    "GET_ITER": operation(1, "iter({0})"),
+    "STORE_SUBSCR": statement(3, "{1}[{2}] = {0}"),
+    "DELETE_SUBSCR": statement(2, "del {0}[{1}]"),
+    "STORE_ATTR": statement(2, "{1}.{arg} = {0}"),
+    "DELETE_ATTR": statement(1, "del {0}.{arg}"),
+}
+
+
+@native("BINARY_OP")
+def binary_op(frame: Frame, ins: Instruction, r: Expressions, context: Any) -> Native:
+    left, right = [r.expr(v) for v in frame.stack[-2:]]
+    result = r.temporary("_r")
+    if ins.argval in BINARY_OPS:
+        return Native([f"{result} = {left} {ins.argval} {right}"], 2, [result])
+    return Native([f"{result} = {left}", f"{result} {ins.argval} {right}"], 2, [result])
+
+
+@native("CONTAINS_OP")
+def contains_op(frame: Frame, ins: Instruction, r: Expressions, context: Any) -> Native:
+    item, container = [r.expr(v) for v in frame.stack[-2:]]
+    result = r.temporary("_r")
+    return Native([f"{result} = {item} {'not in' if ins.argval else 'in'} {container}"], 2, [result])
+
+
+@native("LOAD_ATTR", "LOAD_METHOD")
+def load_attr(frame: Frame, ins: Instruction, r: Expressions, context: Any) -> Native:
+    result = r.temporary("_r")
+    pushed: list[str | None] = [result]
+    if ins.opname == "LOAD_METHOD" or ins.flag & 1:
+        pushed = [result, None] if sys.version_info >= (3, 13) else [None, result]
+    return Native([f"{result} = {r.expr(frame.stack[-1])}.{ins.argval}"], 1, pushed)
+
+
+@native("FORMAT_VALUE")
+def format_value(frame: Frame, ins: Instruction, r: Expressions, context: Any) -> Native:
+    flags = ins.argval or 0
+    pops = 2 if flags & 4 else 1
+    value = r.expr(frame.stack[-pops])
+    spec = r.expr(frame.stack[-1]) if flags & 4 else "''"
+    convert = {0: "{}", 1: "str({})", 2: "repr({})", 3: "ascii({})"}[flags & 3].format(value)
+    result = r.temporary("_r")
+    return Native([f"{result} = format({convert}, {spec})"], pops, [result])
+
+
+@native("BEFORE_WITH")
+def before_with(frame: Frame, ins: Instruction, r: Expressions, context: Any) -> Native:
+    manager = r.expr(frame.stack[-1])
+    leave, entered = r.temporary("_r"), r.temporary("_r")
+    return Native([f"{leave} = {manager}.__exit__", f"{entered} = {manager}.__enter__()"], 1, [leave, entered])
+
+
+@native("UNPACK_SEQUENCE")
+def unpack_sequence(frame: Frame, ins: Instruction, r: Expressions, context: Any) -> Native:
+    names = [r.temporary("_r") for _ in range(ins.argval)]
+    return Native([f"[{', '.join(names)}] = {r.expr(frame.stack[-1])}"], 1, list(reversed(names)))
+
+
+@native("POP_JUMP_IF_TRUE", "POP_JUMP_IF_FALSE")
+def pop_jump(frame: Frame, ins: Instruction, r: Expressions, context: Any) -> Native:
+    value = r.expr(frame.stack[-1])
+    return Native([], 1, condition=(value if ins.opname.endswith("TRUE") else f"not {value}", [], []))
+
+
+@native("FOR_ITER")
+def for_iter(frame: Frame, ins: Instruction, r: Expressions, context: Any) -> Native:
+    iterator, item = r.expr(frame.stack[-1]), r.temporary("_r")
+    end = r.constants.name(STOP)
+    # From 3.12 on the loop's end is reached past instructions that take the iterator off: it is never passed on.
+    skipped = {12: 1, 13: 2}.get(sys.version_info[1], 0)
+    instructions = frame.prepared.instructions
+    after = instructions[frame.prepared.index[id(ins.target)] + skipped]
+    return Native([f"{item} = next({iterator}, {end})"], 1, condition=(f"{item} is {end}", [], [iterator, item]), target=after)
+
+
+@native("JUMP_IF_TRUE_OR_POP", "JUMP_IF_FALSE_OR_POP")
+def jump_or_pop(frame: Frame, ins: Instruction, r: Expressions, context: Any) -> Native:
+    value = r.expr(frame.stack[-1])
+    return Native([], 1, condition=(value if "TRUE" in ins.opname else f"not {value}", [value], []))
