@@ -17,6 +17,7 @@ from opmill_runtime_cache.plan.model import Arg as PlanArg
 from .loops.index import Index
 from .loops.ir import Axis, Check, Expr, Let, Reduction
 from .loops.ir import Read as Read
+from .loops.ir import StoreMode
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,7 @@ class Reduce:
 
 @dataclass(frozen=True)
 class Scatter:
-    """For each point of ``axes``: ``buffer[indices] = value`` (or ``+=`` with mode "add"), after ``buffer`` was initialised from
+    """For each point of ``axes``: ``buffer[indices] = value`` (with another mode: combined with what is there, as a ``Store`` does it), after ``buffer`` was initialised from
     ``base`` (a buffer of the same sizes), or with zeros where ``base`` is None."""
 
     buffer: str
@@ -72,7 +73,7 @@ class Scatter:
     axes: tuple[Axis, ...]
     indices: tuple[Index, ...]
     value: Expr
-    mode: Literal["set", "add"] = "set"
+    mode: StoreMode = "set"
     lets: tuple[Let, ...] = ()
     checks: tuple[Check, ...] = ()
     origin: str = ""

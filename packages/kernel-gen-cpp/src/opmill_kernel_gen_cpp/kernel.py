@@ -37,7 +37,7 @@ def kernel_text(kernel: LoopKernel, entry: str, target: Target) -> KernelText:
         checks += sum(len(p.checks) for p in nest.phases)
         count = _count(written.count)
         small = isinstance(count, int) and count * written.cost < 2 * threads.GRAIN
-        serial = any(s.mode == "add" for p in nest.phases for s in p.stores) or count == 1 or small
+        serial = any(s.mode != "set" for p in nest.phases for s in p.stores) or count == 1 or small
         if not serial:
             needs.add("threads", threads.PRELUDE)
             grain = max(1, int(threads.GRAIN / max(written.cost, 1e-9)))

@@ -32,7 +32,7 @@ class Choice:
 def choose(nest: Nest, extents: Mapping[str, int], target: Target) -> Choice:
     """The cheapest choice by a count of memory operations and arithmetic."""
     vectors = lanes_for(nest, target)
-    if vectors is None or any(s.mode == "add" for p in nest.phases for s in p.stores) or _awkward_reductions(nest, vectors):
+    if vectors is None or any(s.mode != "set" for p in nest.phases for s in p.stores) or _awkward_reductions(nest, vectors):
         return Choice(None)
     lanes = vectors.lanes
     scalar = sum(_phase_cost(p, None, nest, extents, lanes) for p in nest.phases)

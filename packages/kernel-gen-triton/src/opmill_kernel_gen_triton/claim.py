@@ -34,6 +34,8 @@ def _nest_refusal(nest: Nest) -> str | None:
             if (reason := _reduction_refusal(r)) is not None:
                 return reason
         for s in phase.stores:
+            if s.mode not in ("set", "add"):
+                return f"atomic {s.mode}"
             if s.mode == "add" and s.value.dtype not in _ATOMIC:
                 return f"atomic addition of {s.value.dtype}"
     return None

@@ -129,7 +129,7 @@ def _phase(phase: Phase, names: _Names) -> Phase:
     stores = []
     for s, value in values:
         names.stored.add(s.buffer)
-        if s.mode == "add":
+        if s.mode != "set":
             names.loaded_first.add(s.buffer)
         stores.append(Store(names.buffer(s.buffer), names.at(s.index), value, s.mode))
     done = tuple(Reduction(tuple(names.value(n) for n in r.names), r.op, v, r.dtype) for r, v in reductions)

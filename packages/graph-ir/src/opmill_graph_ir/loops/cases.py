@@ -331,6 +331,21 @@ def _indexing() -> Iterator[Case]:
         Buffer("acc", "float32", "inout", index(240)),
     )
     yield Case("scatter_add", LoopKernel("scatter_add", scatter, (Nest((*i, *j), (add,)),)), ranges={"ids": (0, 9)}, rtol=64.0)
+    yield from _combining_stores()
+
+
+def _combining_stores() -> Iterator[Case]:
+    """Many points of one place, under each mode and kind of element."""
+    d = axes(i=53)
+    modes = {"add": (*FLOATS, *HALVES, "int64", "bool"), **dict.fromkeys(("mul", "max", "min"), (*FLOATS, *HALVES, "int32", "bool"))}
+    for mode, dtypes in modes.items():
+        for dtype in dtypes:
+            lets = (Let("row", Load("ids", index("i"), "int64")),)
+            store = Store("acc", index("row"), Load("a", index("i"), dtype), mode)  # type: ignore[arg-type]
+            buffers = (Buffer("ids", "int64", "in", index(53)), Buffer("a", dtype, "in", index(53)), Buffer("acc", dtype, "inout", index(9)))
+            kernel = LoopKernel("combine", buffers, (Nest(d, (Phase(lets=lets, stores=(store,)),)),))
+            bound = {"ids": (0, 8), **({"a": (-1.5, 1.5)} if mode == "mul" and dtype.startswith(("float", "bfloat")) else {})}
+            yield Case(f"combine_{mode}_{dtype}", kernel, ranges=bound, rtol=64.0)
 
 
 def _whole() -> Iterator[Case]:

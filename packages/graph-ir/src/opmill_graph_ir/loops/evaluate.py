@@ -142,10 +142,24 @@ _VALUES: dict[type, Callable[..., torch.Tensor]] = {Const: _const, IndexValue: _
 def _store(store: Store, offsets: torch.Tensor, value: torch.Tensor, grid: _Grid) -> None:
     memory = grid.buffers[store.buffer]
     offsets, value = offsets.expand(grid.shape).reshape(-1), value.expand(grid.shape).reshape(-1).to(memory.dtype)
-    if store.mode == "add":
-        memory.index_put_((offsets,), value, accumulate=True)
-    else:
+    if store.mode == "set":
         memory[offsets] = value
+    else:
+        _COMBINE[store.mode](memory, offsets, value)
+
+
+def _combined(reduce: str) -> Callable[..., object]:
+    def combine(memory: torch.Tensor, offsets: torch.Tensor, value: torch.Tensor) -> None:
+        if memory.dtype == torch.bool:
+            narrow = memory.to(torch.uint8)
+            memory.copy_(narrow.scatter_reduce_(0, offsets, value.to(torch.uint8), {"sum": "amax", "prod": "amin"}.get(reduce, reduce)))
+        else:
+            memory.scatter_reduce_(0, offsets, value, reduce)
+
+    return combine
+
+
+_COMBINE = {"add": _combined("sum"), "mul": _combined("prod"), "max": _combined("amax"), "min": _combined("amin")}
 
 
 def _reduce(reduction: Reduction, grid: _Grid, outer: int) -> dict[str, torch.Tensor]:

@@ -157,14 +157,18 @@ class Reduction:
     dtype: str
 
 
+StoreMode = Literal["set", "add", "mul", "max", "min"]
+
+
 @dataclass(frozen=True)
 class Store:
-    """``buffer[index] = value`` or, with mode ``"add"``, an atomic ``+=``. The value has the buffer's dtype."""
+    """``buffer[index] = value``; with another mode, what is there combined with the value, each point in turn: ``add`` (bools: or),
+    ``mul`` (bools: and), ``max`` and ``min`` (NaN stays). The value has the buffer's dtype."""
 
     buffer: str
     index: Index
     value: Expr
-    mode: Literal["set", "add"] = "set"
+    mode: StoreMode = "set"
 
 
 @dataclass(frozen=True)

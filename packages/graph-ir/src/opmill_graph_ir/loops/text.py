@@ -145,7 +145,7 @@ class _Parser:
         elif head == "check":
             items = ast.parse(f"({rest})", mode="eval").body.elts  # type: ignore[attr-defined]
             phase.checks.append(Check(self.expr_of(items[0]), items[1].value, items[2].value))
-        elif head in ("set", "add") and "[" in rest.partition(" = ")[0]:
+        elif head in ("set", "add", "mul", "max", "min") and "[" in rest.partition(" = ")[0]:
             target, _, value = rest.partition(" = ")
             buffer, _, at = target.partition("[")
             phase.stores.append(Store(buffer, self.index(at.rstrip("]")), self.expr(value), head))  # type: ignore[arg-type]

@@ -60,9 +60,9 @@ def diagonal(x: View, sizes: Sequence[int], offset: int, dim1: int, dim2: int) -
 
 @ROWS.lowers("unfold")
 def _unfold(ctx: Context, node: Node, x: View, dim: int, size: int, step: int) -> Any:
-    if not x.sizes:
-        return NotImplemented
     sizes = ctx.metas[node.results[0] or ""].sizes
+    if not x.sizes:
+        return reshape(x, sizes)
     axes, extents = view_axes(sizes)
     dim %= len(x.sizes)
     position = list(axes[:-1])
@@ -150,7 +150,7 @@ def _diagonal_scatter(ctx: Context, node: Node, x: View, src: View, offset: int 
 @ROWS.lowers("reflection_pad1d reflection_pad2d reflection_pad3d replication_pad1d replication_pad2d replication_pad3d")
 def _pad(ctx: Context, node: Node, x: View, pad: Sequence[int]) -> Any:
     meta = ctx.metas[node.results[0] or ""]
-    if 0 in x.sizes or 0 in meta.sizes or min(pad) < 0:
+    if 0 in x.sizes or 0 in meta.sizes:
         return NotImplemented
     reflect = "reflection" in node.func.name()
 

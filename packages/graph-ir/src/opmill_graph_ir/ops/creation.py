@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..capture.graph import Node
+from ..loops.index import Index
 from ..loops.ir import Expr
 from .context import Context, View
-from .exprs import FLOATS, INTEGERS, all_of, cast, const, index_value, op
+from .exprs import FLOATS, INTEGERS, all_of, cast, const, index_value, known_order, op
 from .rows import Rows
 
 ROWS = Rows()
@@ -62,7 +63,7 @@ def _fill_tensor(ctx: Context, node: Node, x: View, value: View) -> Any:
 def _arange(ctx: Context, node: Node, *bounds: Any, **_: Any) -> Any:
     start, step = (bounds[0] if len(bounds) > 1 else 0), (bounds[2] if len(bounds) > 2 else 1)
     meta = ctx.metas[node.results[0] or ""]
-    if not isinstance(start, int) or not isinstance(step, int) or meta.dtype not in INTEGERS + FLOATS:
+    if not isinstance(start, (int, Index)) or not isinstance(step, (int, Index)) or meta.dtype not in INTEGERS + FLOATS:
         return NotImplemented
     return ctx.pointwise(node.results[0], meta, lambda at, ext: cast(index_value(at[0] * step + start), meta.dtype))
 
@@ -88,8 +89,10 @@ def _tri(ctx: Context, node: Node, x: View, diagonal: int = 0) -> Any:
 @ROWS.lowers("constant_pad_nd")
 def _pad(ctx: Context, node: Node, x: View, pad: Sequence[int], value: Any = 0) -> Any:
     meta = ctx.metas[node.results[0] or ""]
-    if isinstance(value, complex) or 0 in x.sizes:
+    if isinstance(value, complex):
         return NotImplemented
+    if 0 in x.sizes:
+        return _fill(ctx, node, value)
     before = [0] * len(x.sizes)
     for k in range(len(pad) // 2):
         before[len(x.sizes) - 1 - k] = pad[2 * k]
@@ -97,9 +100,9 @@ def _pad(ctx: Context, node: Node, x: View, pad: Sequence[int], value: Any = 0) 
     def body(at: Any, ext: Any) -> Expr:
         inside, position = [], []
         for k, (a, n) in enumerate(zip(at, x.sizes, strict=True)):
-            if before[k] > 0:
+            if not known_order(before[k], 0):
                 inside.append(op("ge", index_value(a), const(before[k], "int64")))
-            if before[k] + n < meta.sizes[k]:
+            if not known_order(meta.sizes[k], before[k] + n):
                 inside.append(op("lt", index_value(a), const(before[k] + n, "int64")))
             position.append(a - before[k])
         read = ctx.read(x, position, ext)

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
-from ..capture.graph import Node
+from ..capture.graph import Meta, Node
 from ..loops.index import ZERO, Index, floordiv, index, mod
 from ..loops.ir import Check, Expr, Let, Ref
 from ..lowered import Pointwise, Scatter
 from .context import Context, View, extents_of, named_axes, positions
 from .creation import masked
-from .exprs import all_of, cast, const, index_value, op
+from .exprs import FLOATS, INTEGERS, all_of, cast, const, index_value, known_order, op, wide
 from .rows import Rows
-from .views import slice_bounds
+from .views import on_vectors, reshape, slice_bounds
 
 ROWS = Rows()
 
@@ -56,8 +58,10 @@ def _embedding(ctx: Context, node: Node, weight: View, ids: View, *_: Any) -> An
 
 
 @ROWS.lowers("index_select")
+@on_vectors
 def _index_select(ctx: Context, node: Node, x: View, dim: int, ids: View) -> Any:
-    if 0 in x.sizes or 0 in ids.sizes or not x.sizes or len(ids.sizes) != 1:
+    ids = ids if ids.sizes else reshape(ids, (1,))
+    if 0 in x.sizes or 0 in ids.sizes:
         return NotImplemented
     dim %= len(x.sizes)
 
@@ -69,6 +73,7 @@ def _index_select(ctx: Context, node: Node, x: View, dim: int, ids: View) -> Any
 
 
 @ROWS.lowers("gather")
+@on_vectors
 def _gather(ctx: Context, node: Node, x: View, dim: int, ids: View, **_: Any) -> Any:
     if 0 in x.sizes or 0 in ids.sizes or not x.sizes or len(ids.sizes) != len(x.sizes):
         return NotImplemented
@@ -120,8 +125,11 @@ def _base(ctx: Context, x: View) -> str:
 
 
 @ROWS.lowers("scatter.src scatter.value scatter_add")
+@on_vectors
 def _scatter(ctx: Context, node: Node, x: View, dim: int, ids: View, src: Any) -> Any:
-    if 0 in x.sizes or 0 in ids.sizes or not x.sizes or len(ids.sizes) != len(x.sizes):
+    if 0 in x.sizes or 0 in ids.sizes or isinstance(src, complex):
+        return NotImplemented if isinstance(src, complex) else _copy(ctx, node, x)
+    if len(ids.sizes) != len(x.sizes):
         return NotImplemented
     dim %= len(x.sizes)
     name, meta = node.results[0], _meta(ctx, node)
@@ -129,10 +137,8 @@ def _scatter(ctx: Context, node: Node, x: View, dim: int, ids: View, src: Any) -
     at, ext = positions(axes), extents_of(axes)
     message = f"index out of bounds for dimension {dim} with size {x.sizes[dim]}"
     lets, checks = _wrapped("g", ctx.read(ids, at, ext), x.sizes[dim], "RuntimeError", message, False)
-    value = cast(ctx.read(src, at, ext), meta.dtype) if isinstance(src, View) else const(src, meta.dtype)
+    value = cast(ctx.read(src, _same_place(at, src), ext), meta.dtype) if isinstance(src, View) else const(src, meta.dtype)
     mode = "add" if "add" in node.func.name() else "set"
-    if mode == "add" and meta.dtype in ("bool", "float16", "bfloat16"):
-        return NotImplemented
     base = _base(ctx, x)
     view = ctx.buffer(name or ctx.fresh(), meta)
     where = (*at[:dim], index("g"), *at[dim + 1 :])
@@ -145,12 +151,12 @@ def _slice_scatter(ctx: Context, node: Node, x: View, src: View, dim: int = 0, s
     if 0 in src.sizes or 0 in x.sizes:
         return _copy(ctx, node, x)
     dim %= len(x.sizes)
-    first, last = slice_bounds(x.sizes[dim], start, end)
+    first, last = slice_bounds(ctx, x.sizes[dim], start, end)
 
     def value(at: Any, ext: Any) -> Expr:
         a = at[dim]
         inside = [op("ge", index_value(a), const(first, "int64"))] if first else []
-        if last < x.sizes[dim]:
+        if not known_order(x.sizes[dim], last):
             inside.append(op("lt", index_value(a), const(last, "int64")))
         if step != 1:
             inside.append(op("eq", index_value(mod(a - first, step, ext)), const(0, "int64")))
@@ -182,13 +188,15 @@ def _copy(ctx: Context, node: Node, x: View) -> View:
 
 
 @ROWS.lowers("index_fill.int_Scalar index_fill.int_Tensor index_copy index_add")
+@on_vectors
 def _index_write(ctx: Context, node: Node, x: View, dim: int, ids: View, src: Any, *, alpha: Any = 1) -> Any:
     kind = node.func.name().split("_")[-1] if "fill" not in node.func.name() else "fill"
     meta = _meta(ctx, node)
-    if 0 in x.sizes or 0 in ids.sizes or not x.sizes or len(ids.sizes) != 1 or isinstance(src, complex) or alpha != 1:
+    ids = ids if ids.sizes else reshape(ids, (1,))
+    if isinstance(src, complex) or (kind == "copy" and len(src.sizes) != len(x.sizes)) or (alpha != 1 and meta.dtype not in FLOATS + INTEGERS):
         return NotImplemented
-    if (kind == "add" and meta.dtype in ("bool", "float16", "bfloat16")) or (kind == "copy" and len(src.sizes) != len(x.sizes)):
-        return NotImplemented
+    if 0 in x.sizes or 0 in ids.sizes:
+        return _copy(ctx, node, x)
     dim %= len(x.sizes)
     size = x.sizes[dim]
     axes = named_axes("i", (*x.sizes[:dim], ids.sizes[0], *x.sizes[dim + 1 :]))
@@ -197,7 +205,9 @@ def _index_write(ctx: Context, node: Node, x: View, dim: int, ids: View, src: An
     error = "RuntimeError" if kind == "add" else "IndexError"
     message = {"add": "index out of range in self", "fill": f"index out of range in self, dimension {dim} with size {size}"}.get(kind, f"index_copy_(): index out of bounds for size {size}")
     lets, checks = _wrapped("g", ctx.read(ids, at[dim : dim + 1], ext), size, error, message, negative)
-    value = const(src, meta.dtype) if not isinstance(src, View) else cast(ctx.read(src, at if src.sizes else (), ext), meta.dtype)
+    value = const(src, meta.dtype) if not isinstance(src, View) else cast(ctx.read(src, _same_place(at, src), ext), meta.dtype)
+    if alpha != 1:
+        value = cast(op("mul", cast(value, wide(meta.dtype)), const(alpha, wide(meta.dtype))), meta.dtype)
     base = _base(ctx, x)
     view = ctx.buffer(node.results[0] or ctx.fresh(), meta)
     where = (*at[:dim], index("g"), *at[dim + 1 :])
@@ -206,14 +216,19 @@ def _index_write(ctx: Context, node: Node, x: View, dim: int, ids: View, src: An
     return view
 
 
-@ROWS.lowers("index_put")
+def _same_place(at: Sequence[Index], src: View) -> Sequence[Index]:
+    """``at`` in a source that may have a single element and no dimensions, or only one."""
+    return at if len(src.sizes) == len(at) else [ZERO] * len(src.sizes)
+
+
+@ROWS.lowers("index_put _index_put_impl")
 def _index_put(ctx: Context, node: Node, x: View, ids: Sequence[View | None], src: View, accumulate: bool = False) -> Any:
     meta = _meta(ctx, node)
     given = [k for k, i in enumerate(ids) if i is not None]
     tensors: list[View] = [i for i in ids if i is not None]
     if 0 in x.sizes or 0 in src.sizes or not tensors or any(i.dtype not in ("int64", "int32") or 0 in i.sizes for i in tensors):
         return NotImplemented
-    if given != list(range(given[0], given[-1] + 1)) or (accumulate and meta.dtype in ("bool", "float16", "bfloat16")):
+    if given != list(range(given[0], given[-1] + 1)):
         return NotImplemented
     rank, first = max(len(t.sizes) for t in tensors), given[0]
     block = [max(t.sizes[len(t.sizes) - rank + k] for t in tensors if len(t.sizes) - rank + k >= 0) for k in range(rank)]
@@ -243,7 +258,7 @@ def _index_put(ctx: Context, node: Node, x: View, ids: Sequence[View | None], sr
 def _cat(ctx: Context, node: Node, tensors: Sequence[View], dim: int = 0) -> Any:
     meta = _meta(ctx, node)
     parts = [t for t in tensors if t.sizes != (0,) and 0 not in t.sizes]
-    if not parts or len(parts) > 16:
+    if not parts:
         return NotImplemented
     dim %= len(meta.sizes)
     return _joined(ctx, node, [(t, t.sizes[dim], dim, True) for t in parts])
@@ -252,13 +267,40 @@ def _cat(ctx: Context, node: Node, tensors: Sequence[View], dim: int = 0) -> Any
 @ROWS.lowers("stack")
 def _stack(ctx: Context, node: Node, tensors: Sequence[View], dim: int = 0) -> Any:
     meta = _meta(ctx, node)
-    if 0 in meta.sizes or len(tensors) > 16:
+    if 0 in meta.sizes:
         return NotImplemented
     return _joined(ctx, node, [(t, 1, dim % len(meta.sizes), False) for t in tensors])
 
 
+_MOST_CHOICES = 16
+"""Parts that are chosen from at each position; of more, groups are put together first."""
+
+
 def _joined(ctx: Context, node: Node, parts: Sequence[tuple[View, int, int, bool]]) -> View:
     meta = _meta(ctx, node)
+    if len(parts) > _MOST_CHOICES:
+        return _joined(ctx, node, _grouped(ctx, node, parts))
+    return _chosen(ctx, node.results[0], meta, parts)
+
+
+def _grouped(ctx: Context, node: Node, parts: Sequence[tuple[View, int, int, bool]]) -> list[tuple[View, int, int, bool]]:
+    meta, dim, out = _meta(ctx, node), parts[0][2], []
+    size = max(-(-len(parts) // _MOST_CHOICES), 2)
+    for k in range(0, len(parts), size):
+        group = parts[k : k + size]
+        length = sum(p[1] for p in group)
+        sizes = (*meta.sizes[:dim], length, *meta.sizes[dim + 1 :])
+        out.append((_chosen(ctx, None, dense(meta, sizes), group), length, dim, True))
+    return out
+
+
+def dense(meta: Meta, sizes: Sequence[int]) -> Meta:
+    """A contiguous tensor of other sizes."""
+    return replace(meta, sizes=tuple(sizes), strides=tuple(math.prod(sizes[k + 1 :]) for k in range(len(sizes))))
+
+
+def _chosen(ctx: Context, name: str | None, meta: Meta, parts: Sequence[tuple[View, int, int, bool]]) -> View:
+    """Each position from the part that it is in."""
 
     def value(at: Any, ext: Any) -> Expr:
         out: Expr | None = None
@@ -266,8 +308,8 @@ def _joined(ctx: Context, node: Node, parts: Sequence[tuple[View, int, int, bool
         for part, size, dim, keep in reversed(parts):
             start = end - size
             there = (*at[:dim], at[dim] - start, *at[dim + 1 :]) if keep else (*at[:dim], *at[dim + 1 :])
-            inside = [op("ge", index_value(at[dim]), const(start, "int64"))] if start else []
-            if end < meta.sizes[dim]:
+            inside = [op("ge", index_value(at[dim]), const(start, "int64"))] if not known_order(start, 0) else []
+            if not known_order(meta.sizes[dim], end):
                 inside.append(op("lt", index_value(at[dim]), const(end, "int64")))
             mine = cast(masked(ctx.read(part, there, ext), all_of(inside), const(0, part.dtype)), meta.dtype)
             out = mine if out is None else op("where", op("lt", index_value(at[dim]), const(end, "int64")), mine, out)
@@ -275,7 +317,7 @@ def _joined(ctx: Context, node: Node, parts: Sequence[tuple[View, int, int, bool
         assert out is not None
         return out
 
-    return ctx.pointwise(node.results[0], meta, value)
+    return ctx.pointwise(name, meta, value)
 
 
 @ROWS.lowers("repeat")

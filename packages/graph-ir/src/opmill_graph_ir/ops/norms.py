@@ -8,25 +8,27 @@ from typing import Any
 from ..capture.graph import Meta, Node
 from ..loops.index import index
 from ..loops.ir import Expr, Reduction, Ref
-from .context import Context, View
+from .context import Context, View, contiguous
 from .exprs import FLOATS, INTEGERS, cast, const, op, wide
 from .reductions import dims_of, full_position, reduced
 from .rows import Rows
+from .views import on_vectors
 
 ROWS = Rows()
 
 
 @ROWS.lowers("logsumexp")
+@on_vectors
 def _logsumexp(ctx: Context, node: Node, x: View, dim: Any, keepdim: bool = False) -> Any:
-    dtype, dims = wide(x.dtype), dims_of(x, dim)
-    if x.dtype not in FLOATS or 0 in x.sizes or not dims:
-        return NotImplemented
+    dtype, dims = wide(ctx.metas[node.results[0] or ""].dtype), dims_of(x, dim)
+    if 0 in x.sizes:
+        return ctx.pointwise(node.results[0], ctx.metas[node.results[0] or ""], lambda at, ext: const(-math.inf, dtype))
     sizes = tuple(1 if d in dims else n for d, n in enumerate(x.sizes))
-    meta = Meta(dtype, sizes, _dense(sizes), ctx.buffers[x.buffer].device)
+    meta = Meta(dtype, sizes, contiguous(sizes), ctx.buffers[x.buffer].device)
     inner = [x.sizes[d] for d in dims]
 
     def biggest(outer: Any, loops: Any, ext: Any) -> Any:
-        value = ctx.load(x, full_position(x, dims, outer, loops, True), ext)
+        value = cast(ctx.load(x, full_position(x, dims, outer, loops, True), ext), dtype)
         top = Ref("a", dtype)
         return [Reduction(("a",), "max", value, dtype)], [op("where", op("isinf", top), const(0, dtype), top)]
 
@@ -37,14 +39,10 @@ def _logsumexp(ctx: Context, node: Node, x: View, dim: Any, keepdim: bool = Fals
         at = full_position(x, dims, outer, loops, keepdim)
         shift = ctx.load_broadcast(top, at, ext)
         outside = ctx.load(top, [index(0) if d in dims else p for d, p in enumerate(at)], ext)
-        value = op("exp", op("sub", ctx.load(x, at, ext), shift))
+        value = op("exp", op("sub", cast(ctx.load(x, at, ext), dtype), shift))
         return [Reduction(("a",), "sum", value, dtype)], [op("add", op("log", Ref("a", dtype)), outside)]
 
     return ctx.reduce([(name, out)], inner, make)[0]
-
-
-def _dense(sizes: tuple[int, ...]) -> tuple[int, ...]:
-    return tuple(math.prod(sizes[k + 1 :]) for k in range(len(sizes)))
 
 
 @ROWS.lowers("linalg_vector_norm")
@@ -99,9 +97,10 @@ def _trace(ctx: Context, node: Node, x: View) -> Any:
 
 
 @ROWS.lowers("aminmax")
+@on_vectors
 def _aminmax(ctx: Context, node: Node, x: View, *, dim: Any = None, keepdim: bool = False) -> Any:
     dtype, dims = wide(x.dtype), dims_of(x, dim)
-    if 0 in x.sizes or x.dtype not in FLOATS + INTEGERS or not x.sizes:
+    if 0 in x.sizes or x.dtype not in FLOATS + INTEGERS:
         return NotImplemented
 
     def make(outer: Any, inner: Any, ext: Any) -> Any:

@@ -75,8 +75,10 @@ def _c(x: Expr, value: float) -> Expr:
 # ---- arithmetic ----------------------------------------------------------------------------------------------------
 
 
-@_row("add.Tensor add.Scalar")
+@_row("add.Tensor add.Scalar", dtypes=(*FLOATS, *INTEGERS, "bool"))
 def _add(x: Expr, y: Expr, a: Any = None, *, alpha: Any = 1) -> Expr:
+    if x.dtype == "bool":
+        return op("logical_or", x, y) if alpha else x
     return op("add", x, y if alpha == 1 else op("mul", _c(y, alpha), y))
 
 
@@ -90,9 +92,9 @@ def _rsub(x: Expr, y: Expr, *, alpha: Any = 1) -> Expr:
     return op("sub", y, x if alpha == 1 else op("mul", _c(x, alpha), x))
 
 
-@_row("mul.Tensor mul.Scalar")
+@_row("mul.Tensor mul.Scalar", dtypes=(*FLOATS, *INTEGERS, "bool"))
 def _mul(x: Expr, y: Expr) -> Expr:
-    return op("mul", x, y)
+    return op("logical_and" if x.dtype == "bool" else "mul", x, y)
 
 
 @_row("div.Tensor div.Scalar", dtypes=FLOATS)
@@ -171,7 +173,7 @@ _plain("minimum", "min", FLOATS + INTEGERS)
 _plain("fmax", "fmax", FLOATS)
 _plain("fmin", "fmin", FLOATS)
 _plain("atan2", "atan2", FLOATS)
-_plain("copysign.Tensor", "copysign", FLOATS)
+_plain("copysign.Tensor copysign.Scalar", "copysign", FLOATS)
 _plain("hypot", "hypot", FLOATS)
 _BITS = (*INTEGERS, "bool")
 for _name in "and or xor".split():

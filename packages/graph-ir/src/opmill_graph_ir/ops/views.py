@@ -3,52 +3,54 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import wraps
 from typing import Any
 
 from ..capture.graph import Node
-from ..loops.index import ZERO, Index, floordiv, index, mod
-from .context import Context, Indices, View, view_axes
+from ..loops.index import ONE, ZERO, Index, floordiv, index, mod
+from .context import Context, Extents, Indices, Size, View, view_axes
 from .rows import Rows
 
 ROWS = Rows()
 
 
-def compose(source: View, sizes: Sequence[int], position: Sequence[Index], extents: dict[str, int]) -> View:
+def compose(source: View, sizes: Sequence[Size], position: Sequence[Index], extents: Extents) -> View:
     """The view of ``sizes`` whose element at (v0, v1, ...) is ``source``'s at ``position``."""
     return View(source.buffer, source.dtype, tuple(sizes), source.at(position, extents))
 
 
-def _sizes(ctx: Context, node: Node, k: int = 0) -> tuple[int, ...]:
+def _sizes(ctx: Context, node: Node, k: int = 0) -> tuple[Size, ...]:
     name = node.results[k]
     assert name is not None
     return ctx.metas[name].sizes
 
 
-def reshape(source: View, sizes: Sequence[int]) -> View:
+def reshape(source: View, sizes: Sequence[Size]) -> View:
     """The same elements in row-major order under other sizes."""
     axes, extents = view_axes(sizes)
     return compose(source, sizes, unflatten(axes, sizes, source.sizes, extents), extents)
 
 
-def unflatten(axes: Sequence[Index], new: Sequence[int], old: Sequence[int], extents: dict[str, int]) -> Indices:
+def _groups(new: Sequence[Size], old: Sequence[Size]) -> Iterator[tuple[range, range]]:
+    """The smallest runs of dimensions that certainly have equally many elements, in order."""
+    i = j = 0
+    while i < len(new) or j < len(old):
+        ends = [(a, b) for a in range(min(i + 1, len(new)), len(new) + 1) for b in range(min(j + 1, len(old)), len(old) + 1)]
+        equal = (e for e in sorted(ends, key=sum) if math.prod(new[i : e[0]]) == math.prod(old[j : e[1]]))
+        a, b = next(equal, (len(new), len(old)))
+        yield range(i, a), range(j, b)
+        i, j = a, b
+
+
+def unflatten(axes: Sequence[Index], new: Sequence[Size], old: Sequence[Size], extents: Extents) -> Indices:
     """Positions under ``old`` sizes of positions ``axes`` under ``new`` sizes, dimensions matched in the smallest groups."""
     if 0 in new:
         return tuple(ZERO for _ in old)
     out: list[Index] = []
-    i = j = 0
-    while i < len(new) or j < len(old):
-        group_new, group_old = [i] if i < len(new) else [], [j] if j < len(old) else []
-        i, j = i + len(group_new), j + len(group_old)
-        a, b = math.prod(new[k] for k in group_new), math.prod(old[k] for k in group_old)
-        while a != b:
-            if a < b:
-                group_new.append(i)
-                a, i = a * new[i], i + 1
-            else:
-                group_old.append(j)
-                b, j = b * old[j], j + 1
-        linear, step = ZERO, 1
+    for group_new, group_old in _groups(new, old):
+        linear, step = ZERO, ONE
         for k in reversed(group_new):
             linear, step = linear + axes[k] * step, step * new[k]
         rest, outer = linear, []
@@ -58,6 +60,31 @@ def unflatten(axes: Sequence[Index], new: Sequence[int], old: Sequence[int], ext
             rest = floordiv(rest, old[k], extents)
         out += reversed(outer)
     return tuple(out)
+
+
+def on_vectors(lower: Callable[..., Any]) -> Callable[..., Any]:
+    """Operators along a dimension take tensors without any as if they had one of size one: so does the lowering made here."""
+
+    @wraps(lower)
+    def lowered(ctx: Context, node: Node, x: Any, *args: Any, **kwargs: Any) -> Any:
+        if not isinstance(x, View) or x.sizes:
+            return lower(ctx, node, x, *args, **kwargs)
+        if any(ctx.metas[n].sizes for n in node.results if n is not None):
+            return NotImplemented
+
+        def as_vector(a: Any) -> Any:
+            return reshape(a, (1,)) if isinstance(a, View) and not a.sizes else a
+
+        names = {n: f"{n}_vector" for n in node.results if n is not None}
+        ctx.metas |= {new: replace(ctx.metas[n], sizes=(1,), strides=(1,)) for n, new in names.items()}
+        ctx.used |= {new for n, new in names.items() if n in ctx.used}
+        inner = replace(node, results=tuple(names.get(n or "") for n in node.results))
+        out = lower(ctx, inner, *map(as_vector, (x, *args)), **{k: as_vector(v) for k, v in kwargs.items()})
+        if isinstance(out, list):
+            return [None if v is None else reshape(v, ()) for v in out]
+        return out if out is NotImplemented else reshape(out, ())
+
+    return lowered
 
 
 @ROWS.lowers("view reshape _unsafe_view _reshape_alias unsqueeze squeeze squeeze.dim squeeze.dims _reshape_copy")
@@ -101,7 +128,7 @@ def _expand(ctx: Context, node: Node, x: View, *_: Any, **__: Any) -> Any:
     return compose(x, sizes, [ZERO if n == 1 else axes[lead + k] for k, n in enumerate(x.sizes)], extents)
 
 
-def sliced(x: View, dim: int, start: int, size: int, step: int = 1) -> View:
+def sliced(x: View, dim: int, start: Size, size: Size, step: int = 1) -> View:
     """``size`` positions of ``dim`` from ``start`` on."""
     sizes = list(x.sizes)
     sizes[dim] = size
@@ -111,29 +138,41 @@ def sliced(x: View, dim: int, start: int, size: int, step: int = 1) -> View:
     return compose(x, sizes, position, extents)
 
 
-def slice_bounds(size: int, start: int | None, end: int | None) -> tuple[int, int]:
-    start, end, _ = slice(start, end).indices(size)
-    return start, max(end, start)
+def slice_bounds(ctx: Context, size: Size, start: Size | None, end: Size | None) -> tuple[Size, Size]:
+    """Where a slice of a dimension begins and ends, as Python has it."""
+    first = _clamped(ctx, 0 if start is None else start, size)
+    last = size if end is None else _clamped(ctx, end, size)
+    return first, last if ctx.at_least(last, first) else first
+
+
+def _clamped(ctx: Context, at: Size, size: Size) -> Size:
+    """A bound of a slice, which may count from the end, within ``[0, size]``."""
+    if not ctx.at_least(at, 0):
+        at = at + size
+        return at if ctx.at_least(at, 0) else 0
+    return at if ctx.at_least(size, at) else size
 
 
 @ROWS.lowers("slice.Tensor")
 def _slice(ctx: Context, node: Node, x: View, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1) -> Any:
     dim %= len(x.sizes)
-    first, _ = slice_bounds(x.sizes[dim], start, end)
+    first, _ = slice_bounds(ctx, x.sizes[dim], start, end)
     return sliced(x, dim, first, _sizes(ctx, node)[dim], step)
 
 
-def selected(x: View, dim: int, at: int) -> View:
+def selected(x: View, dim: int, at: Size) -> View:
     """``x`` without dimension ``dim``, taken at one position."""
     dim %= len(x.sizes)
     sizes = x.sizes[:dim] + x.sizes[dim + 1 :]
     axes, extents = view_axes(sizes)
-    return compose(x, sizes, (*axes[:dim], index(at % x.sizes[dim]), *axes[dim:]), extents)
+    if isinstance(at, int) and at < 0:
+        at = at + x.sizes[dim]
+    return compose(x, sizes, (*axes[:dim], index(at), *axes[dim:]), extents)
 
 
 @ROWS.lowers("select.int")
-def _select(ctx: Context, node: Node, x: View, dim: int, at: int) -> Any:
-    return selected(x, dim, at)
+def _select(ctx: Context, node: Node, x: View, dim: int, at: Size) -> Any:
+    return selected(x, dim, at if ctx.at_least(at, 0) else at + x.sizes[dim])
 
 
 @ROWS.lowers("split.Tensor split_with_sizes")
@@ -159,12 +198,32 @@ def _flip(ctx: Context, node: Node, x: View, dims: Sequence[int]) -> Any:
     return _own(ctx, node, compose(x, x.sizes, position, extents))
 
 
+@ROWS.lowers("rot90")
+def _rot90(ctx: Context, node: Node, x: View, k: int = 1, dims: Sequence[int] = (0, 1)) -> Any:
+    axes, extents = view_axes(_sizes(ctx, node))
+    a, b = (d % len(x.sizes) for d in dims)
+    position = list(axes)
+    last = {d: index(x.sizes[d] - 1) for d in (a, b)}
+    if k % 4 == 1:
+        position[a], position[b] = axes[b], last[b] - axes[a]
+    elif k % 4 == 2:
+        position[a], position[b] = last[a] - axes[a], last[b] - axes[b]
+    elif k % 4 == 3:
+        position[a], position[b] = last[a] - axes[b], axes[a]
+    return _own(ctx, node, compose(x, _sizes(ctx, node), position, extents))
+
+
 @ROWS.lowers("roll")
 def _roll(ctx: Context, node: Node, x: View, shifts: Any, dims: Any = ()) -> Any:
     shifts = [shifts] if isinstance(shifts, int) else list(shifts)
     dims = [dims] if isinstance(dims, int) else list(dims)
-    if not dims or 0 in x.sizes:
+    if 0 in x.sizes:
         return NotImplemented
+    if not dims:  # as if it were flat
+        flat = reshape(x, (math.prod(x.sizes),))
+        axes, extents = view_axes(flat.sizes)
+        position = [mod(axes[0] + (-sum(shifts)) % flat.sizes[0], flat.sizes[0], extents)]
+        return _own(ctx, node, reshape(compose(flat, flat.sizes, position, extents), x.sizes))
     axes, extents = view_axes(x.sizes)
     position = list(axes)
     for d, s in zip(dims, shifts, strict=True):

@@ -94,7 +94,7 @@ class _Emitter:
         draft = self.drafts[phase]
         value = resolve(write.value)
         target = self._offset(write.buffer, write.indices)
-        if write.mode == "add" or self.program.buffers[write.buffer].role != "temporary":
+        if write.mode != "set" or self.program.buffers[write.buffer].role != "temporary":
             draft.stores.append(Store(write.buffer, target, value, write.mode))  # type: ignore[arg-type]
             self.kept.add(write.buffer)
             return

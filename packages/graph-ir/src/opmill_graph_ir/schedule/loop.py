@@ -50,7 +50,7 @@ class Loop:
 
     def read_buffers(self) -> set[str]:
         found = {r.buffer for r in self.reads()}
-        return found | {w.buffer for w in self.writes if w.mode == "add"}
+        return found | {w.buffer for w in self.writes if w.mode != "set"}
 
     def written(self) -> set[str]:
         return {w.buffer for w in self.writes}

@@ -229,7 +229,7 @@ class Body:
         dtype = store.value.dtype
         stride = self.lane_stride(store.index)
         value = self.value(store.value)
-        if self.lanes is None or not (value.vector or stride != 0 or (store.mode == "add" and self._inside())):
+        if self.lanes is None or not (value.vector or stride != 0 or (store.mode != "set" and self._inside())):
             self.block.add(self._assign(f"p_{store.buffer}[{self.index(store.index)}]", value.text, dtype, store.mode))
             return
         vectors, part = self.lanes.vectors, self.lanes.part
@@ -258,8 +258,10 @@ class Body:
             return f"{place} = {text};"
         if TYPES[dtype].kind == "raw":
             old, new = (convert.cast(self.needs, t, dtype, "float32", None, self.target) for t in (place, text))
-            return f"{place} = {convert.cast(self.needs, f'{old} + {new}', 'float32', dtype, None, self.target)};"
-        return f"{place} {'|' if dtype == 'bool' else '+'}= {text};"
+            return f"{place} = {convert.cast(self.needs, _COMBINED[mode].format(old, new), 'float32', dtype, None, self.target)};"
+        if dtype == "bool":
+            return f"{place} {'|' if mode in ('add', 'max') else '&'}= {text};"
+        return f"{place} = {_COMBINED[mode].format(place, text)};"
 
     def masked(self, mask: str, text: str, otherwise: str, dtype: str) -> str:
         """A choice by lane mask (of the loop's mask width) between vectors."""
@@ -267,6 +269,15 @@ class Body:
         vectors = self.lanes.vectors
         size = vectors.mask if dtype == "bool" else TYPES[dtype].size
         return f"({convert.mask_for(self.needs, mask, size, vectors)} ? {text} : {otherwise})"
+
+
+_COMBINED = {
+    "add": "({0} + {1})",
+    "mul": "({0} * {1})",
+    "max": "({0} != {0} || {0} > {1} ? {0} : {1})",
+    "min": "({0} != {0} || {0} < {1} ? {0} : {1})",
+}
+"""How a store combines what is there with a value."""
 
 
 # ---- one function a kind of expression -----------------------------------------------------------------------------------
