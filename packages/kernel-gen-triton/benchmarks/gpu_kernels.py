@@ -15,12 +15,11 @@ import math
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from launcher import Launcher
 
 from opmill_graph_ir.generator.protocol import GeneratorOptions
 from opmill_graph_ir.loops import ir
@@ -30,10 +29,34 @@ from opmill_graph_ir.loops.index import index
 from opmill_kernel_gen_triton.debug import difference
 from opmill_kernel_gen_triton.generator import TritonKernelGenerator
 from opmill_kernel_gen_triton.tiling import Budget
+from opmill_runtime_cache.executor import cuda
+from opmill_runtime_cache.executor.kernels import CudaKernel, kernel_entry
+from opmill_runtime_cache.plan.model import KernelRef
 from opmill_runtime_cache.store import Store
 
 SPLITS = Budget(processors=1000, tile=64, longest=8, values=8, chunk=8, steps=2)
 OPTIONS = GeneratorOptions("cuda:0")
+
+
+class Launcher:
+    """Runs built kernels of a store on tensors by buffer name."""
+
+    def __init__(self, store: Store) -> None:
+        self.store, self.error = store, torch.zeros(1, dtype=torch.int32, device="cuda")
+        self.loaded: dict[str, CudaKernel] = {}
+
+    def run(self, kernel: ir.LoopKernel, ref: KernelRef, buffers: Mapping[str, torch.Tensor], sizes: Sequence[int] = ()) -> int:
+        """Waits; 0, or 1 + the number of the check that failed."""
+        return cuda.run(self._entry(ref), 0, [buffers[b.name].data_ptr() for b in kernel.buffers], sizes)
+
+    def start(self, kernel: ir.LoopKernel, ref: KernelRef, buffers: Mapping[str, torch.Tensor]) -> torch.Tensor:
+        """The scratch block, which must outlive what runs."""
+        return cuda.start(self._entry(ref), 0, [buffers[b.name].data_ptr() for b in kernel.buffers], (), self.error)
+
+    def _entry(self, ref: KernelRef) -> CudaKernel:
+        if ref.key not in self.loaded:
+            self.loaded[ref.key] = kernel_entry(ref, self.store)  # type: ignore[assignment]
+        return self.loaded[ref.key]
 
 
 # ---- correctness -------------------------------------------------------------------------------------------------------------------
@@ -54,13 +77,13 @@ def check_cases(every: int) -> list[str]:
     return wrong
 
 
-def disagreement(launcher: Launcher, case: Case, ref: object, shift: int) -> str | None:
+def disagreement(launcher: Launcher, case: Case, ref: KernelRef, shift: int) -> str | None:
     """``shift``: elements by which every buffer is moved from where the allocator put it."""
     host, exact = case.buffers(), case.buffers()
     exact = {n: t.double() if t.dtype == torch.float32 else t for n, t in exact.items()}
     expected = evaluate(case.kernel, exact, case.sizes, wide=True)
     memory = {n: torch.cat([t.new_zeros(shift), t]).cuda()[shift:] for n, t in host.items()}
-    code = launcher.run(case.kernel, ref, memory, case.sizes)  # type: ignore[arg-type]
+    code = launcher.run(case.kernel, ref, memory, case.sizes)
     if code != expected:
         return f"{case.name}: returned {code}, not {expected}"
     if code:

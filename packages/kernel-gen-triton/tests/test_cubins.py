@@ -12,8 +12,8 @@ from opmill_graph_ir.generator.protocol import GeneratorOptions
 from opmill_graph_ir.loops.cases import cases
 from opmill_kernel_gen_triton import generator as module
 from opmill_kernel_gen_triton.generator import ARTIFACT, TritonKernelGenerator
-from opmill_kernel_gen_triton.launch import decode
 from opmill_kernel_gen_triton.pool import Pool
+from opmill_runtime_cache.plan.launch import decode
 from opmill_runtime_cache.store import Store
 
 pytestmark = pytest.mark.triton

@@ -14,7 +14,7 @@ from opmill_graph_ir.loops.index import index
 from opmill_graph_ir.loops.ir import Axis, Buffer, Load, LoopKernel, Nest, Op, Phase
 from opmill_graph_ir.loops.ir import Store as Put
 from opmill_kernel_gen_triton.generator import TritonKernelGenerator
-from opmill_kernel_gen_triton.launch import Arg, Form, LaunchData, Step, decode, encode
+from opmill_runtime_cache.plan.launch import Arg, Form, LaunchData, Step, decode, encode
 from opmill_runtime_cache.store import Store
 
 KERNEL = cases()[0].kernel

@@ -11,6 +11,7 @@ from opmill_graph_ir.errors import KernelBuildError
 from opmill_graph_ir.generator.protocol import GeneratorOptions
 from opmill_graph_ir.loops.index import Index, mod
 from opmill_graph_ir.loops.ir import LoopKernel
+from opmill_runtime_cache.plan.launch import Arg, Form, LaunchData, Step, encode
 from opmill_runtime_cache.plan.model import KernelRef
 from opmill_runtime_cache.store import Store, key_of
 
@@ -18,7 +19,6 @@ from . import claim, toolchain
 from .__about__ import __version__
 from .emit.types import TYPES
 from .kernel import LIMIT, KernelText, kernel_text
-from .launch import Arg, Form, LaunchData, Step, encode
 from .nest import Function
 from .pool import Compiled, Pool
 from .tiling import DEFAULT, Budget

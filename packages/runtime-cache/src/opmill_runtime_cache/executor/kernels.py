@@ -1,10 +1,14 @@
-"""Generated kernels in this process: from an artifact of the store to the address of its entry."""
+"""Generated kernels in this process: from an artifact of the store to what an executor can start."""
 
 import ctypes
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
+
+import msgspec
 
 from ..errors import BindError, KernelMissing
+from ..plan.launch import LaunchData, decode
 from ..plan.model import KernelRef
 from ..store import Store
 
@@ -12,8 +16,21 @@ _libraries: dict[tuple[str, str], ctypes.CDLL] = {}
 _loading = threading.Lock()
 
 
-def kernel_entry(ref: KernelRef, store: Store) -> int:
-    """The address of the entry of a generated kernel.
+@dataclass(frozen=True)
+class CudaKernel:
+    """A GPU kernel: ``data`` says how to launch it, ``cubins`` is its machine code. ``name`` tells kernels apart in a process."""
+
+    name: str
+    data: LaunchData
+    cubins: bytes
+
+
+Entry = int | CudaKernel
+"""The address of a kernel's entry, or a GPU kernel."""
+
+
+def kernel_entry(ref: KernelRef, store: Store) -> Entry:
+    """A generated kernel, ready to be started.
 
     Shared objects stay loaded for the life of the process, one load for each key. Raises KernelMissing (RC031) where the store lacks the
     artifact or it was damaged, BindError (RC032, RC033, RC034) for an artifact that cannot be loaded or lacks the entry.
@@ -42,16 +59,36 @@ def _load_cpu(ref: KernelRef, store: Store) -> int:
 def _open(ref: KernelRef, store: Store) -> ctypes.CDLL:
     path = store.path(ref.artifact_kind, ref.key)
     if path is None:
-        raise KernelMissing(
-            "RC031", what=f"kernel {ref.artifact_kind}/{ref.key} is not in the store", where=repr(store), hint="compile again"
-        )
+        raise _missing(ref, store)
     try:
         return ctypes.CDLL(str(path))
     except OSError as error:
-        raise BindError(
-            "RC032", what=f"kernel {ref.artifact_kind}/{ref.key} cannot be loaded", why=str(error), hint="compile again"
-        ) from None
+        raise _unloadable(ref, str(error)) from None
 
 
-LOADERS: dict[str, Callable[[KernelRef, Store], int]] = {"cpu": _load_cpu}
-"""How kernels of each kind become addresses."""
+def _load_cubin(ref: KernelRef, store: Store) -> CudaKernel:
+    cubins = store.get(ref.artifact_kind, ref.key)
+    if cubins is None:
+        raise _missing(ref, store)
+    try:
+        data = decode(str(ref.meta.get("launch", "")))
+    except msgspec.MsgspecError as error:
+        raise _unloadable(ref, f"launch data: {error}") from None
+    forms = [form for step in data.steps for form in step.forms]
+    if any(form.scratch or form.profile for form in forms):
+        raise _unloadable(ref, "it takes memory that no launcher gives")
+    if any(form.offset + form.size > len(cubins) for form in forms):
+        raise _unloadable(ref, "launch data and machine code do not belong together")
+    return CudaKernel(f"{ref.artifact_kind}/{ref.key}", data, cubins)
+
+
+def _missing(ref: KernelRef, store: Store) -> KernelMissing:
+    return KernelMissing("RC031", what=f"kernel {ref.artifact_kind}/{ref.key} is not in the store", where=repr(store), hint="compile again")
+
+
+def _unloadable(ref: KernelRef, why: str) -> BindError:
+    return BindError("RC032", what=f"kernel {ref.artifact_kind}/{ref.key} cannot be loaded", why=why, hint="compile again")
+
+
+LOADERS: dict[str, Callable[[KernelRef, Store], Entry]] = {"cpu": _load_cpu, "cubin": _load_cubin}
+"""How kernels of each kind are made ready."""

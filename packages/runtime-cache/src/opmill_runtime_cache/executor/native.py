@@ -13,7 +13,8 @@ from ..errors import BindError, ExecutorWarning, PlanInputError, RuntimeCacheErr
 from ..plan.model import Alloc, Plan, TensorInput
 from ..plan.verify import verify
 from ..store import Store
-from .kernels import kernel_entry
+from . import cuda
+from .kernels import CudaKernel, kernel_entry
 from .names import torch_library
 from .program import lower
 from .reference import ReferenceExecutable
@@ -40,6 +41,8 @@ def bind(plan: Plan, held: Sequence[torch.Tensor], store: Store, max_arena_bytes
         raise BindError("RC030", what=f"plan {plan.name!r} holds {wanted} tensors", why=f"it was given {[type(t).__name__ for t in held]}")
     entries = [kernel_entry(ref, store) for ref in plan.kernels]
     problem = _load() or _beyond_native(plan)
+    if any(isinstance(entry, CudaKernel) for entry in entries) and (missing := _load_cuda()) is not None:
+        raise BindError("RC046", what="GPU kernels cannot be run here", why=missing, hint="install NVIDIA's driver, or a torch built with CUDA")
     if problem is None:
         return _native.Executable(lower(plan, held, entries), max_arena_bytes)
     _warn_once(problem)
@@ -55,12 +58,19 @@ def _load() -> str | None:
     return missing and f"torch {torch.__version__} does not offer {missing} to native code"
 
 
+@lru_cache(1)
+def _load_cuda() -> str | None:
+    """Connects the extension with the GPU driver and torch's streams; the reason why it cannot be, or None."""
+    with _loading:
+        return _native.load_cuda(cuda.DRIVER, cuda.TORCH)
+
+
 def _beyond_native(plan: Plan) -> str | None:
     """Why the native executor cannot run this plan, or None."""
     specs = [item.spec for item in (*plan.inputs, *plan.constants) if hasattr(item, "spec")]
     specs += [step.spec for step in plan.steps if type(step) is Alloc]
-    devices = sorted({spec.device for spec in specs if spec.device != "cpu"})
-    return f"tensors on {', '.join(devices)} are not supported natively yet" if devices else None
+    devices = sorted({spec.device for spec in specs if spec.device.partition(":")[0] not in ("cpu", "cuda")})
+    return f"tensors on {', '.join(devices)} are not supported natively" if devices else None
 
 
 def _numbered(code: str, message: str) -> RuntimeCacheError:

@@ -4,7 +4,7 @@ Slots are renumbered so that each is defined once; size expressions become numbe
 ("early") are computed once for each instance and the others ("late") by steps of their own.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -30,13 +30,16 @@ from ..plan.model import (
     View,
 )
 from ..plan.verify import SIZES, args_of, slots_in
+from .kernels import CudaKernel, Entry
 from .names import exception_of, operator_of
 from .pycall import python_call
 from .reference import load_constant
 from .routes import route_of
 
 INPUT, HELD, CONSTANT, ARENA, VIEW, FRESH, RESULT = range(7)
-EVALUATE, DEFINE, LAUNCH, CALL, FREE, CHECK, ITEM, SIZE_OF = range(8)
+EVALUATE, DEFINE, LAUNCH, CALL, FREE, CHECK, ITEM, SIZE_OF, LAUNCH_CUDA = range(9)
+CPU, UNKNOWN = -1, -2
+"""Devices that are no CUDA device's number."""
 _LATE, _SHARES_VERSION = 1, 2
 
 
@@ -47,6 +50,7 @@ class _Lowering:
         self.plan = plan
         self.values: list[tuple[bool, tuple[int, ...]]] = []
         self.by_text: dict[Size, int] = {}
+        self.alarms: list[tuple[type[Exception], str]] = []
         self.symbols: dict[str, int] = {}
         self.slots: list[list[Any]] = []
         self.labels: list[str] = []
@@ -61,24 +65,25 @@ class _Lowering:
         self.symbols[symbol] = len(self.values) - 1
         return self.symbols[symbol]
 
-    def value(self, size: Size) -> int:
-        """The number of a size expression's value."""
-        found = self.by_text.get(size)
+    def value(self, size: Size, symbols: Mapping[str, int] | None = None) -> int:
+        """The number of a size expression's value; ``symbols``: what a kernel calls the values of its launch."""
+        found = self.by_text.get(size) if symbols is None else None
         if found is not None:
             return found
         words: list[int] = []
         late = False
         for op, operand in compile_size(size):
-            word = self.symbols[str(operand)] if op is Op.LOAD else int(operand)
+            word = (self.symbols if symbols is None else symbols)[str(operand)] if op is Op.LOAD else int(operand)
             late = late or (op is Op.LOAD and self.values[word][0])
             words += (int(op), word)
         self.values.append((late, tuple(words)))
-        self.by_text[size] = len(self.values) - 1
+        if symbols is None:
+            self.by_text[size] = len(self.values) - 1
         return len(self.values) - 1
 
-    def ready(self, size: Size) -> int:
+    def ready(self, size: Size, symbols: Mapping[str, int] | None = None) -> int:
         """The same, after making sure that a late value is computed before the next step."""
-        number = self.value(size)
+        number = self.value(size, symbols)
         if self.values[number][0] and self.values[number][1] and number not in self.evaluated:
             self.evaluated.add(number)
             self.steps.append((EVALUATE, number))
@@ -107,14 +112,21 @@ class _Lowering:
         label: str,
         offset: int = -1,
         constant: Any = None,
+        device: str = "cpu",
     ) -> int:
         shape = tuple(self.ready(size) for size in sizes), tuple(self.ready(stride) for stride in strides)
         late = self.is_late((*shape[0], *shape[1], *([offset] if offset >= 0 else [])))
-        row = [kind, DTYPES.index(dtype), *shape, offset, base, len(self.slots), _LATE if late else 0, constant]
+        row = [kind, DTYPES.index(dtype), *shape, offset, base, len(self.slots), _LATE if late else 0, constant, device_number(device)]
         return self.define(index, label, row)
 
 
-def lower(plan: Plan, held: Sequence[torch.Tensor], entries: Sequence[int]) -> tuple[Any, ...]:
+def device_number(name: str) -> int:
+    """A CUDA device's number, -1 for the CPU."""
+    device = torch.device(name)
+    return CPU if device.type == "cpu" else device.index or 0
+
+
+def lower(plan: Plan, held: Sequence[torch.Tensor], entries: Sequence[Entry]) -> tuple[Any, ...]:
     """The native program of a verified plan. Raises BindError for operators and names that torch lacks."""
     state = _Lowering(plan)
     key = _inputs(state)
@@ -144,6 +156,9 @@ def lower(plan: Plan, held: Sequence[torch.Tensor], entries: Sequence[int]) -> t
         tuple(state.calls),
         outputs,
         tuple(exclusive),
+        device_number(plan.device),
+        tuple(state.alarms),
+        exception_of("torch.OutOfMemoryError"),
     )
 
 
@@ -168,47 +183,82 @@ def _inputs(state: _Lowering) -> tuple[tuple[int, int, int, int], ...]:
         if type(item) is TensorInput:
             label = repr(item.name) if item.name else f"of slot {item.slot}"
             state.place(
-                item.slot, HELD if item.held else INPUT, item.spec.dtype, item.spec.sizes, item.spec.strides, where[item.slot], label
-            )
+                item.slot, HELD if item.held else INPUT, item.spec.dtype, item.spec.sizes, item.spec.strides, where[item.slot], label,
+                device=item.spec.device,
+            )  # fmt: skip
     for constant in state.plan.constants:
         spec = constant.spec
         label = f"constant of slot {constant.slot}"
-        state.place(constant.slot, CONSTANT, spec.dtype, spec.sizes, spec.strides, -1, label, constant=load_constant(constant))
+        data = load_constant(constant)
+        state.place(constant.slot, CONSTANT, spec.dtype, spec.sizes, spec.strides, -1, label, constant=data, device=spec.device)
     return tuple(key)
 
 
-def _alloc(state: _Lowering, step: Alloc, _: Sequence[int]) -> None:
+def _alloc(state: _Lowering, step: Alloc, _: Sequence[Entry]) -> None:
     kind = FRESH if step.offset is None else ARENA
     offset = -1 if step.offset is None else state.ready(step.offset)
-    slot = state.place(step.slot, kind, step.spec.dtype, step.spec.sizes, step.spec.strides, -1, f"slot {step.slot}", offset)
+    slot = state.place(step.slot, kind, step.spec.dtype, step.spec.sizes, step.spec.strides, -1, f"slot {step.slot}", offset, device=step.spec.device)
     if kind == FRESH or state.slots[slot][7] & _LATE:
         state.steps.append((DEFINE, slot))
 
 
-def _view(state: _Lowering, step: View, _: Sequence[int]) -> None:
+def _view(state: _Lowering, step: View, _: Sequence[Entry]) -> None:
     base = state.slot(step.base)
     row = state.slots[base]
     dtype = row[1] if step.dtype is None else DTYPES.index(step.dtype)
     sizes, strides = tuple(state.ready(size) for size in step.sizes), tuple(state.ready(stride) for stride in step.strides)
     offset = state.ready(step.offset)
     late = state.is_late((*sizes, *strides, offset)) or row[7] & _LATE
-    new = state.define(step.slot, f"slot {step.slot}", [VIEW, dtype, sizes, strides, offset, base, row[6], _LATE if late else 0, None])
+    new = state.define(step.slot, f"slot {step.slot}", [VIEW, dtype, sizes, strides, offset, base, row[6], _LATE if late else 0, None, row[9]])
     if late or state.slots[row[6]][0] != ARENA:
         state.steps.append((DEFINE, new))
 
 
-def _launch(state: _Lowering, step: Launch, entries: Sequence[int]) -> None:
+def _launch(state: _Lowering, step: Launch, entries: Sequence[Entry]) -> None:
     slots = tuple(state.slot(index) for index in step.slots)
     roots = {state.slots[slots[position]][6] for position in step.writes}
     bumps = tuple(sorted(root for root in roots if state.slots[root][0] in (INPUT, HELD)))
     checks = tuple((exception_of(name), message) for name, message in step.checks)
-    state.steps.append((LAUNCH, entries[step.kernel], slots, tuple(state.ready(size) for size in step.sizes), checks, bumps))
+    values = tuple(state.ready(size) for size in step.sizes)
+    entry = entries[step.kernel]
+    if type(entry) is CudaKernel:
+        _launch_cuda(state, entry, slots, values, checks, bumps)
+    else:
+        state.steps.append((LAUNCH, entry, slots, values, checks, bumps))
 
 
-def _call(state: _Lowering, step: Call, _: Sequence[int]) -> None:
+CUDA_ARGS = ("buffer", "scratch", "size", "error", "check")
+"""Kinds of arguments, as in ``native/cuda.h``."""
+
+
+def _launch_cuda(state: _Lowering, kernel: CudaKernel, slots: tuple[int, ...], values: tuple[int, ...], checks: tuple[Any, ...], bumps: Any) -> None:
+    """Launches of a GPU kernel. Checks are numbered in the whole plan; see ``plan/launch.py`` for what a failing one writes."""
+    data = kernel.data
+    symbols = dict(zip(data.sizes, values, strict=True))
+    devices = {state.slots[slot][9] for slot in slots} - {UNKNOWN}
+    first = len(state.alarms)
+    launches = []
+    for launch in data.steps:
+        args = [
+            (CUDA_ARGS.index(a.kind), a.index, state.ready(a.value, symbols) if a.kind == "scratch" else -1) for a in launch.args
+        ]
+        forms = [
+            (
+                f"{kernel.name}@{form.offset}", kernel.cubins[form.offset : form.offset + form.size], form.entry, form.warps, form.shared,
+                form.align, form.index_bits, tuple(state.ready(size, symbols) for size in form.fits), form.limit,
+            )
+            for form in launch.forms
+        ]  # fmt: skip
+        launches.append((state.ready(launch.grid, symbols), tuple(args), tuple(forms)))
+    scratch = state.ready(data.scratch, symbols)
+    state.alarms += checks
+    state.steps.append((LAUNCH_CUDA, max(devices, default=0), slots, values, bumps, scratch, first, tuple(launches)))
+
+
+def _call(state: _Lowering, step: Call, _: Sequence[Entry]) -> None:
     python = python_call(step)
     overload = operator_of(step.op)
-    route = route_of(step, overload, state.ready, state.slot, lambda slot: state.slots[state.slot(slot)][1])
+    route = route_of(step, overload, state.ready, state.slot, lambda slot: state.slots[state.slot(slot)][1], _on_cuda(state, step))
     tensors = tuple(dict.fromkeys(state.slot(slot) for arg in args_of(step) for slot in slots_in(arg)))
     for slot in _written(step, overload):
         state.slots[state.slot(slot)][7] |= _SHARES_VERSION
@@ -224,12 +274,18 @@ def _call(state: _Lowering, step: Call, _: Sequence[int]) -> None:
     )
 
 
+def _on_cuda(state: _Lowering, step: Call) -> bool:
+    """Whether all tensors of a call lie on CUDA devices, as far as is known."""
+    devices = {state.slots[state.slot(slot)][9] for arg in args_of(step) for slot in slots_in(arg)}
+    return bool(devices - {UNKNOWN}) and CPU not in devices
+
+
 def _result(state: _Lowering, step: Call, index: int, spec: TensorSpec | None) -> int:
     """The slot of a result; what is known of it from the start is checked when it arrives."""
     label = f"slot {index}, a result of {step.op}"
     if spec is not None and not state.is_late([state.value(size) for size in (*spec.sizes, *spec.strides)]):
-        return state.place(index, RESULT, spec.dtype, spec.sizes, spec.strides, -1, label)
-    return state.define(index, label, [RESULT, -1, None, None, -1, -1, len(state.slots), 0, None])
+        return state.place(index, RESULT, spec.dtype, spec.sizes, spec.strides, -1, label, device=spec.device)
+    return state.define(index, label, [RESULT, -1, None, None, -1, -1, len(state.slots), 0, None, UNKNOWN])
 
 
 class _Constant:
@@ -253,27 +309,27 @@ def _written(step: Call, overload: Any) -> list[int]:
     return written
 
 
-def _free(state: _Lowering, step: Free, _: Sequence[int]) -> None:
+def _free(state: _Lowering, step: Free, _: Sequence[Entry]) -> None:
     state.steps.append((FREE, tuple(state.slot(index) for index in step.slots)))
 
 
-def _check(state: _Lowering, step: Check, _: Sequence[int]) -> None:
+def _check(state: _Lowering, step: Check, _: Sequence[Entry]) -> None:
     state.steps.append((CHECK, state.ready(step.condition), ((exception_of(step.error), step.message),)))
 
 
-def _define(state: _Lowering, step: Define, _: Sequence[int]) -> None:
+def _define(state: _Lowering, step: Define, _: Sequence[Entry]) -> None:
     state.symbols[step.symbol] = state.ready(step.value)
 
 
-def _item(state: _Lowering, step: Item, _: Sequence[int]) -> None:
+def _item(state: _Lowering, step: Item, _: Sequence[Entry]) -> None:
     state.steps.append((ITEM, state.given(step.symbol, late=True), state.slot(step.slot)))
 
 
-def _size_of(state: _Lowering, step: SizeOfStep, _: Sequence[int]) -> None:
+def _size_of(state: _Lowering, step: SizeOfStep, _: Sequence[Entry]) -> None:
     state.steps.append((SIZE_OF, state.given(step.symbol, late=True), state.slot(step.slot), step.dim))
 
 
-_STEPS: dict[type, Callable[[_Lowering, Any, Sequence[int]], None]] = {
+_STEPS: dict[type, Callable[[_Lowering, Any, Sequence[Entry]], None]] = {
     Alloc: _alloc,
     View: _view,
     Launch: _launch,

@@ -32,7 +32,8 @@ from ..plan.model import (
 )
 from ..plan.verify import ALIGNMENT, leading_definitions, verify
 from ..store import Store
-from .kernels import kernel_entry
+from . import cuda
+from .kernels import CudaKernel, Entry, kernel_entry
 from .names import dtype_of, exception_of
 from .pycall import PythonCall, python_call
 
@@ -42,10 +43,10 @@ _ENTRY = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.POINTER(ctypes.c_void_p), ctype
 class ReferenceExecutable:
     """A plan bound to held tensors and kernels; calling it with the plan's inputs runs it and returns a tuple of outputs."""
 
-    def __init__(self, plan: Plan, held: Sequence[torch.Tensor], entries: Sequence[int]) -> None:
+    def __init__(self, plan: Plan, held: Sequence[torch.Tensor], entries: Sequence[Entry]) -> None:
         self.plan = plan
         self.held = list(held)
-        self.kernels = [_ENTRY(address) for address in entries]
+        self.kernels = [entry if isinstance(entry, CudaKernel) else _ENTRY(entry) for entry in entries]
         self.constants = {item.slot: load_constant(item) for item in plan.constants}
         self.calls: dict[int, PythonCall] = {i: python_call(s) for i, s in enumerate(plan.steps) if type(s) is Call}
 
@@ -99,7 +100,7 @@ class _Run:
 
     def _make_arena(self) -> None:
         size = evaluate(self.plan.arena, self.values)
-        block = torch.empty(size + ALIGNMENT, dtype=torch.uint8)
+        block = torch.empty(size + ALIGNMENT, dtype=torch.uint8, device=self.plan.device)
         start = -block.data_ptr() % ALIGNMENT
         self.arena = block[start : start + size]
 
@@ -141,9 +142,13 @@ class _Run:
             )
 
     def launch(self, step: Launch, _: int) -> None:
-        pointers = (ctypes.c_void_p * max(1, len(step.slots)))(*(self.slots[slot].data_ptr() for slot in step.slots))
-        sizes = (ctypes.c_int64 * max(1, len(step.sizes)))(*self.sizes(step.sizes))
-        failed = self.executable.kernels[step.kernel](pointers, sizes)
+        kernel, tensors = self.executable.kernels[step.kernel], [self.slots[slot] for slot in step.slots]
+        addresses, values = [t.data_ptr() for t in tensors], self.sizes(step.sizes)
+        if isinstance(kernel, CudaKernel):
+            failed = cuda.run(kernel, tensors[0].device.index or 0, addresses, values)
+        else:
+            pointers = (ctypes.c_void_p * max(1, len(addresses)))(*addresses)
+            failed = kernel(pointers, (ctypes.c_int64 * max(1, len(values)))(*values))
         for position in step.writes:
             torch.autograd.graph.increment_version(self.slots[step.slots[position]])
         if failed:
@@ -248,7 +253,7 @@ def _meet(a: torch.Tensor, b: torch.Tensor) -> bool:
 
 
 def _shares(tensor: torch.Tensor, arena: torch.Tensor) -> bool:
-    return arena.numel() > 0 and tensor.device.type == "cpu" and tensor.untyped_storage().data_ptr() == arena.untyped_storage().data_ptr()
+    return arena.numel() > 0 and tensor.untyped_storage().data_ptr() == arena.untyped_storage().data_ptr()
 
 
 def bind_reference(plan: Plan, held: Sequence[torch.Tensor], store: Store) -> ReferenceExecutable:

@@ -1,6 +1,7 @@
 """Which way each operator call goes: a C shim with its exact signature, the dispatcher, or Python. Decided when a plan is bound."""
 
 import ctypes
+import os
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -36,6 +37,18 @@ SHIMS: dict[str, tuple[str, str]] = {
 }
 """Shims by operator: (symbol, signature as ``native/shims.cpp`` spells it). Out variants take ``out`` first in C."""
 
+CUDA_SHIMS: dict[str, tuple[str, str]] = {
+    "aten::_scaled_dot_product_flash_attention": ("aoti_torch_cuda__scaled_dot_product_flash_attention", "TTTFBBE>9"),
+    "aten::_scaled_dot_product_efficient_attention": ("aoti_torch_cuda__scaled_dot_product_efficient_attention", "TTTOBFBE>4"),
+    "aten::_scaled_dot_product_cudnn_attention": ("aoti_torch_cuda__scaled_dot_product_cudnn_attention", "TTTOBFBBE>9"),
+    **{
+        op: (symbol.replace("_cpu_", "_cuda_", 1), signature)
+        for op, (symbol, signature) in SHIMS.items()
+        if op.startswith("aten::") and not op.endswith("_for_cpu")
+    },
+}
+"""The same for tensors on GPUs."""
+
 BLAS = {
     "aten::mm.out": ("self", "mat2"),
     "aten::bmm.out": ("self", "mat2"),
@@ -68,10 +81,15 @@ class _Unsupported(Exception):
 
 
 def route_of(
-    call: Call, overload: Any, value_of: Callable[[int | str], int], slot_of: Callable[[int], int], dtype_of: Callable[[int], int]
+    call: Call,
+    overload: Any,
+    value_of: Callable[[int | str], int],
+    slot_of: Callable[[int], int],
+    dtype_of: Callable[[int], int],
+    on_cuda: bool = False,
 ) -> Route:
     """The route of a call. ``value_of`` and ``slot_of`` number size expressions and slots in the native program; ``dtype_of`` gives the
-    place of a slot's element type in `DTYPES`, -1 where it is known only at run time."""
+    place of a slot's element type in `DTYPES`, -1 where it is known only at run time. ``on_cuda``: all its tensors lie on GPUs."""
     schema = overload._schema
     dtypes = {dtype_of(slot) for arg in args_of(call) for slot in slots_in(arg)}
     floating = None if -1 in dtypes and dtypes <= {-1, *_FLOATING} else bool(dtypes) and dtypes <= _FLOATING
@@ -80,14 +98,23 @@ def route_of(
         given = _arguments(call, schema)
     except _Unsupported:
         return Route(1)
-    blas = _blas(call, given, slot_of)
-    shim = SHIMS.get(call.op)
+    blas = None if on_cuda else _blas(call, given, slot_of)
+    shim = _cuda_shim(call.op) if on_cuda else SHIMS.get(call.op)
     for build in ((lambda: _shim(schema, given, shim, writer, blas)), (lambda: _dispatched(schema, given, writer, blas))):
         try:
             return build()
         except _Unsupported:
             continue
     return Route(1, blas=blas)
+
+
+@lru_cache(None)
+def _cuda_shim(op: str) -> tuple[str, str] | None:
+    """The shim of an operator on GPUs, where this torch has it: torch offers fewer of them there."""
+    shim = CUDA_SHIMS.get(op)
+    if shim is None or not os.path.exists(torch_library("torch_cuda")):
+        return None
+    return shim if hasattr(ctypes.CDLL(torch_library("torch_cuda")), shim[0]) else None
 
 
 def _arguments(call: Call, schema: Any) -> dict[str, Any]:
@@ -118,7 +145,7 @@ def _dispatched(schema: Any, given: dict[str, Any], writer: "_Cells", blas: Any)
     cells = tuple(writer.cell(given[argument.name], argument.type, str(argument.real_type)) for argument in schema.arguments)
     returns = []
     for result in schema.returns:
-        kind = {"Tensor": 0, "List[Tensor]": 1}.get(str(result.type))
+        kind = {"Tensor": 0, "List[Tensor]": 1, "int": 2}.get(str(result.type))
         if kind is None:
             raise _Unsupported(result)
         returns.append(kind)
@@ -133,7 +160,8 @@ def _shim(schema: Any, given: dict[str, Any], shim: tuple[str, str] | None, writ
     if len(letters) != len(arguments):
         raise _Unsupported
     cells = tuple(_shim_cell(letter, given[argument.name], argument, writer) for letter, argument in zip(letters, arguments, strict=True))
-    return Route(2, cells, shim=shim, blas=blas)
+    returns = tuple(2 if str(result.type) == "int" else 0 for result in schema.returns)
+    return Route(2, cells, returns, shim, blas)
 
 
 def _shim_cell(letter: str, arg: Arg, argument: Any, writer: "_Cells") -> tuple[int, Any]:
@@ -213,10 +241,15 @@ def _getter(name: str) -> int:
         raise _Unsupported(name) from None
 
 
+_DEVICE_TYPES = {"cpu": 0, "cuda": 1}
+
+
 def _device(name: str) -> int:
-    if torch.device(name).type != "cpu":
+    """The device type in the upper half, the index in the lower; -1 stands for none."""
+    device = torch.device(name)
+    if device.type not in _DEVICE_TYPES:
         raise _Unsupported(name)
-    return 0xFFFFFFFF  # device type 0 in the upper half, index -1 in the lower
+    return _DEVICE_TYPES[device.type] << 32 | (0xFFFFFFFF if device.index is None else device.index)
 
 
 class _Cells:

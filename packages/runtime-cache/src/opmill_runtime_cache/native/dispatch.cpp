@@ -71,6 +71,10 @@ bool call_dispatcher(const char* name, const char* overload, const std::vector<C
     if (!stable_value(cells[i], source, &stack[i])) return false;
   if (api.call_dispatcher(name, overload, stack, api.abi_version())) return false;
   for (size_t i = 0; i < returns.size(); i++) {
+    if (returns[i] == kIntegerResult) {
+      results->push_back(nullptr);
+      continue;
+    }
     if (returns[i] == 0) {
       results->push_back(as_handle(stack[i]));
       continue;

@@ -60,7 +60,7 @@ Gemm gemm_of(const Program& program, const Instance& instance, const BlasCall& c
   for (int slot : {call.out, call.a, call.b, call.bias}) {
     if (slot < 0) continue;
     const SlotInfo& info = program.slots[slot];
-    if (!info.known || info.late || info.dtype != out.dtype || (info.dtype != kFloat32 && info.dtype != kFloat64)) return {};
+    if (!info.known || info.late || info.device != -1 || info.dtype != out.dtype || (info.dtype != kFloat32 && info.dtype != kFloat64)) return {};
     if (slot != call.bias && info.sizes.size() != (batched ? 3u : 2u)) return {};
   }
   const int64_t batch = batched ? instance.sizes[call.out][0] : 1;
@@ -83,7 +83,7 @@ void plan_calls(const Program& program, Instance& instance) {
   for (const auto& [kind, slot] : program.outputs)
     if (kind == 0) instance.needs_tensor[slot] = 1;
   for (const Step& step : program.steps)
-    if (step.kind == StepKind::size_of) instance.needs_tensor[step.b] = 1;
+    if (step.kind == StepKind::size_of || (step.kind == StepKind::item && program.slots[step.b].device != -1)) instance.needs_tensor[step.b] = 1;
 }
 
 }  // namespace
@@ -97,9 +97,26 @@ int64_t span_of(const std::vector<int64_t>& sizes, const std::vector<int64_t>& s
   return last + 1;
 }
 
-Block::~Block() { std::free(data); }
+Block::~Block() { tensor ? void(api.delete_handle(tensor)) : std::free(data); }
 
-std::unique_ptr<Block> Block::allocate(int64_t bytes) {
+namespace {
+
+std::unique_ptr<Block> on_gpu(int64_t bytes, int device) {
+  constexpr int kBytes = 1;  // uint8
+  const int64_t one = 1;
+  auto block = std::make_unique<Block>();
+  void* data = nullptr;
+  if (api.empty_strided(1, &bytes, &one, dtype_code[kBytes], kCuda, device, &block->tensor) || api.get_data_ptr(block->tensor, &data)) return nullptr;
+  block->data = static_cast<char*>(data);
+  block->bytes = bytes;
+  block->number = reinterpret_cast<uint64_t>(data);
+  return block;
+}
+
+}  // namespace
+
+std::unique_ptr<Block> Block::allocate(int64_t bytes, int device) {
+  if (device >= 0) return on_gpu(bytes, device);
   static std::atomic<uint64_t> count{0};
   const int64_t alignment = bytes >= 2 * kHugePage ? kHugePage : kAlignment;
   void* data = nullptr;
@@ -150,7 +167,7 @@ bool place(const Program& program, Instance& instance, int slot, Handle* handle,
   state.dtype = info.dtype;
   if (!instance.needs_tensor[slot]) return true;
   if (api.from_blob(state.data, instance.sizes[slot].size(), instance.sizes[slot].data(), instance.strides[slot].data(), 0,
-                    dtype_code[info.dtype], 0, 0, handle))
+                    dtype_code[info.dtype], device_type(program.device), device_index(program.device), handle))
     return fail(failure, nullptr, "RC039", "torch cannot make a tensor over the arena for " + program.labels[slot]);
   return true;
 }
@@ -231,8 +248,15 @@ std::unique_ptr<Block> Pool::remove(Blocks::iterator at) {
   return block;
 }
 
-bool Pool::provide(Instance& instance, Failure* failure) {
+bool Pool::provide(const Program& program, Instance& instance, Failure* failure) {
   if (!instance.bytes) return true;
+  auto missing = [&](PyObject* type) {
+    return fail(failure, type, "", "cannot allocate the " + std::to_string(instance.bytes) + " bytes that plan '" + program.name + "' works in");
+  };
+  if (program.device >= 0) {
+    instance.block = Block::allocate(instance.bytes, program.device);
+    return instance.block || missing(program.out_of_memory);
+  }
   std::unique_ptr<Block> small;  // freed before a larger one is made
   {
     std::lock_guard<std::mutex> lock(mutex_);
@@ -245,14 +269,15 @@ bool Pool::provide(Instance& instance, Failure* failure) {
       small = remove(blocks_.begin());
   }
   small.reset();
-  if (!instance.block) instance.block = Block::allocate(instance.bytes);
-  return instance.block || fail(failure, PyExc_MemoryError, "", "cannot allocate an arena of " + std::to_string(instance.bytes) + " bytes");
+  if (!instance.block) instance.block = Block::allocate(instance.bytes, program.device);
+  return instance.block || missing(PyExc_MemoryError);
 }
 
 void Pool::give(std::unique_ptr<Instance> instance) {
   std::list<std::unique_ptr<Instance>> dropped;  // destroyed outside the lock, as are the blocks
   Blocks freed;
   std::lock_guard<std::mutex> lock(mutex_);
+  if (instance->block && instance->block->tensor) instance->block.reset();
   if (instance->block) {
     bytes_ += instance->block->bytes;
     blocks_.push_front(std::move(instance->block));

@@ -28,9 +28,10 @@ struct HeldView {
   int64_t storage_bytes = 0;
 };
 
-// Memory for arenas.
+// Memory for arenas. On a GPU it comes from torch's allocator and goes back there after each call: that one knows of streams, and other
+// programs share it. It mostly gives the same address again, which is then the block's number.
 struct Block {
-  static std::unique_ptr<Block> allocate(int64_t bytes);  // nullptr where there is none
+  static std::unique_ptr<Block> allocate(int64_t bytes, int device);  // nullptr where there is none
   Block() = default;
   Block(const Block&) = delete;
   Block& operator=(const Block&) = delete;
@@ -38,7 +39,8 @@ struct Block {
 
   char* data = nullptr;
   int64_t bytes = 0;
-  uint64_t number = 0;  // never used twice
+  uint64_t number = 0;  // never used twice, or on a GPU the address
+  Handle tensor = nullptr;
 };
 
 struct Instance {
@@ -90,7 +92,7 @@ class Pool {
   // An idle instance of these sizes, rather one whose block is idle too; nullptr where there is none.
   std::unique_ptr<Instance> take(const std::vector<int64_t>& key);
   // Gives the instance a block that is large enough; false with `failure` filled.
-  bool provide(Instance& instance, Failure* failure);
+  bool provide(const Program& program, Instance& instance, Failure* failure);
   void give(std::unique_ptr<Instance> instance);
   int64_t bytes();
   size_t size();

@@ -22,12 +22,25 @@ struct Executable {
   PyObject* source;  // the tuple that `program` was read from; it owns every Python object the program uses
   opmill::Program* program;
   opmill::Pool* pool;
+  opmill::CudaAlarm* alarm;
 };
+
+// The word that kernels report failed checks in, where some kernel takes it.
+bool make_alarm(const opmill::Program& program, opmill::CudaAlarm* alarm) {
+  for (const opmill::Step& step : program.steps)
+    for (const opmill::CudaLaunch& launch : step.launches)
+      for (const opmill::CudaArg& arg : launch.args) {
+        if (arg.kind != opmill::CudaArgKind::error || alarm->word) continue;
+        const std::string problem = alarm->make(program.cuda);
+        if (!problem.empty()) return PyErr_Format(PyExc_RuntimeError, "%s", problem.c_str()), false;
+      }
+  return true;
+}
 
 PyObject* executable_call(PyObject* self, PyObject* const* arguments, size_t flags, PyObject* keywords) {
   if (keywords && PyTuple_GET_SIZE(keywords)) return PyErr_Format(PyExc_TypeError, "a plan takes no keyword arguments");
   auto* executable = reinterpret_cast<Executable*>(self);
-  return opmill::run_program(*executable->program, *executable->pool, arguments, PyVectorcall_NARGS(flags), state.tensor_type, state.numbered);
+  return opmill::run_program(*executable->program, *executable->pool, *executable->alarm, arguments, PyVectorcall_NARGS(flags), state.tensor_type, state.numbered);
 }
 
 PyObject* executable_new(PyTypeObject* type, PyObject* arguments, PyObject*) {
@@ -41,7 +54,8 @@ PyObject* executable_new(PyTypeObject* type, PyObject* arguments, PyObject*) {
   self->source = Py_NewRef(source);
   self->program = new opmill::Program;
   self->pool = new opmill::Pool(max_bytes);
-  if (!opmill::read_program(source, self->program)) {
+  self->alarm = new opmill::CudaAlarm;
+  if (!opmill::read_program(source, self->program) || !make_alarm(*self->program, self->alarm)) {
     Py_DECREF(self);
     return nullptr;
   }
@@ -61,6 +75,7 @@ void executable_dealloc(PyObject* object) {
   PyTypeObject* type = Py_TYPE(object);
   if (self->program)
     for (auto& call : self->program->calls) Py_XDECREF(call.python);
+  delete self->alarm;
   delete self->pool;
   delete self->program;
   Py_XDECREF(self->source);
@@ -120,7 +135,18 @@ PyObject* load(PyObject*, PyObject* arguments) {
   Py_RETURN_NONE;
 }
 
-PyMethodDef methods[] = {{"load", load, METH_VARARGS,
+PyObject* load_cuda(PyObject*, PyObject* arguments) {
+  const char *driver, *torch_cuda;
+  if (!PyArg_ParseTuple(arguments, "ss", &driver, &torch_cuda)) return nullptr;
+  const std::string problem = opmill::load_cuda(driver, torch_cuda);
+  if (problem.empty()) Py_RETURN_NONE;
+  return PyUnicode_FromString(problem.c_str());
+}
+
+PyMethodDef methods[] = {{"load_cuda", load_cuda, METH_VARARGS,
+                          "load_cuda(driver library, libtorch_cuda)\n\n"
+                          "Finds the driver's functions and torch's current stream; returns None, or why it cannot."},
+                         {"load", load, METH_VARARGS,
                           "load(libtorch_cpu, libtorch_python, tensor, its _cdata, tensor base type, (code, message) -> exception)\n\n"
                           "Finds torch's functions; returns None, or the name of what is missing."},
                          {nullptr, nullptr, 0, nullptr}};

@@ -1,5 +1,6 @@
 #include "program.h"
 
+#include <algorithm>
 #include <cstring>
 
 namespace opmill {
@@ -64,7 +65,31 @@ SlotInfo read_slot(PyObject* tuple) {
   slot.late = number(tuple, 7) & 1;
   slot.shares_version = number(tuple, 7) & 2;
   if (at(tuple, 8) != Py_None) slot.constant = handle_of(at(tuple, 8));
+  slot.device = number(tuple, 9);
   return slot;
+}
+
+CudaForm read_form(PyObject* tuple, int device) {
+  CudaForm form;
+  char* image = nullptr;
+  Py_ssize_t bytes = 0;
+  if (PyBytes_AsStringAndSize(at(tuple, 1), &image, &bytes)) return form;
+  form.warps = number(tuple, 3);
+  form.shared = number(tuple, 4);
+  form.align = number(tuple, 5);
+  form.index_bits = number(tuple, 6);
+  form.fits = numbers(at(tuple, 7));
+  form.limit = integer(at(tuple, 8));
+  form.function = cuda_function(text(at(tuple, 0)), image, bytes, text(at(tuple, 2)), form.shared, device);
+  return form;
+}
+
+CudaLaunch read_launch(PyObject* tuple, int device) {
+  CudaLaunch launch;
+  launch.grid = number(tuple, 0);
+  each(at(tuple, 1), [&](PyObject* item) { launch.args.push_back({static_cast<CudaArgKind>(number(item, 0)), number(item, 1), number(item, 2)}); });
+  each(at(tuple, 2), [&](PyObject* item) { launch.forms.push_back(read_form(item, device)); });
+  return launch;
 }
 
 Step read_step(PyObject* tuple) {
@@ -77,6 +102,15 @@ Step read_step(PyObject* tuple) {
       step.values = numbers(at(tuple, 3));
       step.failures = failures(at(tuple, 4));
       step.bumps = numbers(at(tuple, 5));
+      break;
+    case StepKind::launch_cuda:
+      step.a = number(tuple, 1);
+      step.slots = numbers(at(tuple, 2));
+      step.values = numbers(at(tuple, 3));
+      step.bumps = numbers(at(tuple, 4));
+      step.b = number(tuple, 5);
+      step.c = number(tuple, 6);
+      each(at(tuple, 7), [&](PyObject* item) { step.launches.push_back(read_launch(item, std::max(step.a, 0))); });
       break;
     case StepKind::free: step.slots = numbers(at(tuple, 1)); break;
     case StepKind::check:
@@ -122,7 +156,7 @@ void mark_data(Program* program) {
   for (SlotInfo& slot : program->slots)  // views need their root's element type, too
     if (slot.kind == SlotKind::view) program->slots[slot.root].wants_data = true;
   for (const Step& step : program->steps) {
-    if (step.kind == StepKind::launch)
+    if (step.kind == StepKind::launch || step.kind == StepKind::launch_cuda)
       for (int slot : step.slots) mark(slot);
     if (step.kind == StepKind::item) mark(step.b);
   }
@@ -154,6 +188,15 @@ bool read_program(PyObject* tuple, Program* program) {
   each(at(tuple, 10), [&](PyObject* item) { program->calls.push_back(read_call(item)); });
   each(at(tuple, 11), [&](PyObject* item) { program->outputs.emplace_back(number(item, 0), number(item, 1)); });
   program->exclusive = numbers(at(tuple, 12));
+  program->device = number(tuple, 13);
+  program->alarms = failures(at(tuple, 14));
+  program->out_of_memory = at(tuple, 15);
+  for (Step& step : program->steps)  // until here the number of the launch's first check
+    if (step.kind == StepKind::launch_cuda) step.c = static_cast<int>(program->alarms.size()) - step.c;
+  for (const SlotInfo& slot : program->slots)
+    if (program->cuda < 0) program->cuda = slot.device;
+  for (const Step& step : program->steps)
+    if (program->cuda < 0 && step.kind == StepKind::launch_cuda) program->cuda = std::max(step.a, 0);
   mark_data(program);
   if (!program->exclusive.empty())
     for (SlotInfo& slot : program->slots) slot.wants_data |= slot.kind == SlotKind::input || slot.kind == SlotKind::held;

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "cuda.h"
 #include "shims.h"
 #include "torch_api.h"
 #include "values.h"
@@ -27,11 +28,12 @@ struct SlotInfo {
   int root;                        // the slot whose storage this is
   bool late;                       // depends on late values
   bool shares_version;             // a view that must share its base's version counter
+  int device = -1;                 // CUDA device, -1 for the CPU, -2 where only the tensor itself knows
   bool wants_data = false;         // some step reads its data pointer
   Handle constant = nullptr;
 };
 
-enum class StepKind : int { evaluate, define, launch, call, free, check, item, size_of };
+enum class StepKind : int { evaluate, define, launch, call, free, check, item, size_of, launch_cuda };
 
 struct FailureText {
   PyObject* type;
@@ -44,6 +46,7 @@ struct Step {
   int64_t (*kernel)(void* const*, const int64_t*) = nullptr;
   std::vector<int> slots, values, bumps;
   std::vector<FailureText> failures;
+  std::vector<CudaLaunch> launches;  // of a launch on CUDA device `a` (-1: memory of the CPU, that device 0 reaches); `b`: value, bytes of scratch; `c`: what a failing first check reports
 };
 
 struct BlasCall {
@@ -59,7 +62,7 @@ struct CallInfo {
   Route route = Route::python;
   std::vector<Cell> cells;
   std::vector<int> results;  // slots, -1 for dropped ones
-  std::vector<int> returns;  // per result of the schema: 0 a tensor, 1 a list of tensors
+  std::vector<int> returns;  // per result of the schema: 0 a tensor, 1 a list of tensors, 2 an integer
   std::vector<int> tensors;  // slots of which the call needs a tensor
   ShimCall shim;
   BlasCall blas;
@@ -86,6 +89,10 @@ struct Program {
   int arena = -1;                // value: bytes
   std::vector<Step> steps;
   std::vector<CallInfo> calls;
+  int device = -1;             // of the arena
+  int cuda = -1;               // the first CUDA device there is
+  std::vector<FailureText> alarms;  // what kernels on it may report, in the order of the steps; the first is reported by the largest number
+  PyObject* out_of_memory = nullptr;  // borrowed; the type that is raised when there is no more memory on a device
   std::vector<int> exclusive;  // slots of inputs whose memory must not meet that of other inputs
   std::vector<std::pair<int, int>> outputs;  // (0 slot | 1 value | 2 None, number)
 };

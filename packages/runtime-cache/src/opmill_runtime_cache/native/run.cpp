@@ -34,7 +34,8 @@ class NoGrad {
 
 class Run {
  public:
-  Run(Program& program, Instance& instance) : program_(program), instance_(instance), slots_(instance.slots) {}
+  Run(Program& program, Instance& instance, CudaAlarm& alarm)
+      : program_(program), instance_(instance), alarm_(alarm), slots_(instance.slots), stream_(program.cuda >= 0 ? cuda_stream(program.cuda) : nullptr) {}
   ~Run() { drop_all(); }
 
   bool inputs(PyObject* const* arguments);
@@ -51,6 +52,8 @@ class Run {
   bool step(const Step& step);
   bool define(int slot);
   bool launch(const Step& step);
+  bool launch_cuda(const Step& step);
+  bool start(const Step& step, const CudaLaunch& launch, char* scratch);
   bool call(int number);
   bool call_python(CallInfo& call);
   bool take_results(const CallInfo& call, const std::vector<Handle>& results);
@@ -69,7 +72,9 @@ class Run {
 
   Program& program_;
   Instance& instance_;
+  CudaAlarm& alarm_;
   std::vector<SlotState>& slots_;
+  void* stream_;
   std::vector<int> owned_;
   PyThreadState* released_ = nullptr;
 };
@@ -104,7 +109,9 @@ std::string Run::differs(int slot, Handle handle) const {
   int64_t dim = 0, *sizes = nullptr, *strides = nullptr;
   if (api.get_dtype(handle, &dtype) || api.get_device_type(handle, &device) || api.get_dim(handle, &dim)) return "a tensor without metadata";
   if (dtype != dtype_code[info.dtype]) return "of another element type than the plan was compiled for";
-  if (device != 0) return "on another device than the plan was compiled for";
+  int32_t number = 0;
+  if (device != device_type(info.device) || (info.device >= 0 && (api.get_device_index(handle, &number) || number != info.device)))
+    return "on another device than the plan was compiled for";
   const auto &want_sizes = instance_.sizes[slot], &want_strides = instance_.strides[slot];
   if (dim != static_cast<int64_t>(want_sizes.size())) return "of " + std::to_string(dim) + " dimensions";
   if (api.get_sizes(handle, &sizes) || api.get_strides(handle, &strides)) return "not a strided tensor";
@@ -168,8 +175,9 @@ bool Run::define(int slot) {
   Handle handle = nullptr;
   if (info.kind == SlotKind::fresh) {
     const auto& sizes = instance_.sizes[slot];
-    if (api.empty_strided(sizes.size(), sizes.data(), instance_.strides[slot].data(), dtype_code[info.dtype], 0, 0, &handle))
-      return fail(PyExc_RuntimeError, "", "torch cannot allocate " + program_.labels[slot]);
+    if (api.empty_strided(sizes.size(), sizes.data(), instance_.strides[slot].data(), dtype_code[info.dtype], device_type(info.device),
+                          device_index(info.device), &handle))
+      return fail(info.device < 0 ? PyExc_RuntimeError : program_.out_of_memory, "", "torch cannot allocate " + program_.labels[slot]);
     own(slot, handle);
     state.dtype = info.dtype;
     if (info.wants_data) api.get_data_ptr(handle, &state.data);
@@ -234,6 +242,55 @@ bool Run::launch(const Step& step) {
   return fail(PyExc_RuntimeError, "", "kernel returned " + std::to_string(failed));
 }
 
+bool Run::launch_cuda(const Step& step) {
+  const int64_t bytes = instance_.values[step.b], one = 1;
+  Handle block = nullptr;  // back to torch's allocator at the end: what runs after this on the stream may have it
+  void* scratch = nullptr;
+  if (bytes && (api.empty_strided(1, &bytes, &one, dtype_code[1], device_type(step.a), device_index(step.a), &block) || api.get_data_ptr(block, &scratch)))
+    return fail(program_.out_of_memory, "", "cannot allocate the " + std::to_string(bytes) + " bytes that a kernel works in");
+  bool done = true;
+  for (size_t i = 0; i < step.launches.size() && done; i++) done = start(step, step.launches[i], static_cast<char*>(scratch));
+  if (block) api.delete_handle(block);
+  if (api.bump_version)
+    for (int slot : step.bumps) api.bump_version(slots_[slot].handle);
+  return done;
+}
+
+bool Run::start(const Step& step, const CudaLaunch& launch, char* scratch) {
+  const int64_t grid = instance_.values[launch.grid];
+  if (grid <= 0) return true;
+  constexpr size_t kRoom = 64;
+  const size_t count = launch.args.size() + 2;  // and two pointers that Triton's kernels take for themselves
+  uint64_t few[kRoom], pointers = 0;
+  void* few_parameters[kRoom];
+  std::vector<uint64_t> many;
+  std::vector<void*> many_parameters;
+  uint64_t* words = few;
+  void** parameters = few_parameters;
+  if (count > kRoom) many.resize(count), many_parameters.resize(count), words = many.data(), parameters = many_parameters.data();
+  for (size_t i = 0; i < launch.args.size(); i++) {
+    const CudaArg& arg = launch.args[i];
+    switch (arg.kind) {
+      case CudaArgKind::buffer: pointers |= words[i] = reinterpret_cast<uint64_t>(slots_[step.slots[arg.index]].data); break;
+      case CudaArgKind::scratch: words[i] = reinterpret_cast<uint64_t>(scratch) + instance_.values[arg.value]; break;
+      case CudaArgKind::size: words[i] = static_cast<uint64_t>(instance_.values[step.values[arg.index]]); break;  // its low half is the int32
+      case CudaArgKind::error: words[i] = reinterpret_cast<uint64_t>(alarm_.word); break;
+      case CudaArgKind::check: words[i] = static_cast<uint64_t>(step.c); break;
+    }
+  }
+  words[count - 2] = words[count - 1] = 0;
+  for (size_t i = 0; i < count; i++) parameters[i] = &words[i];
+  for (const CudaForm& form : launch.forms) {
+    bool fits = (pointers & (form.align - 1)) == 0;
+    for (size_t i = 0; i < form.fits.size() && fits; i++) fits = instance_.values[form.fits[i]] < form.limit;
+    if (!fits) continue;
+    void* stream = step.a < 0 || step.a == program_.cuda ? stream_ : cuda_stream(step.a);
+    const std::string problem = cuda_launch(form.function, grid, 32 * form.warps, form.shared, stream, parameters);
+    return problem.empty() || fail(nullptr, "RC048", problem);
+  }
+  return fail(nullptr, "RC047", "no form of a kernel takes these sizes");
+}
+
 bool Run::gemm(const CallInfo& call, const Gemm& gemm) {
   const BlasCall& blas = call.blas;
   run_gemm(gemm, slots_[blas.out].data, blas.bias >= 0 ? slots_[blas.bias].data : nullptr, slots_[blas.a].data, slots_[blas.b].data);
@@ -286,7 +343,7 @@ bool Run::keep_promise(int slot) {
   if (api.get_dtype(state.handle, &code) || code != dtype_code[info.dtype])
     return fail(nullptr, "RC056", program_.labels[slot] + " is of another element type than the plan was compiled for");
   Handle copy = nullptr;
-  if (api.empty_strided(dim, want_sizes.data(), want_strides.data(), code, 0, 0, &copy)) return fail(nullptr, "RC039", "torch cannot allocate " + program_.labels[slot]);
+  if (api.empty_strided(dim, want_sizes.data(), want_strides.data(), code, device_type(info.device), device_index(info.device), &copy)) return fail(nullptr, "RC039", "torch cannot allocate " + program_.labels[slot]);
   const std::vector<Cell> cells = {{CellKind::tensor, 0, 0, {}, {}}, {CellKind::tensor, 0, 1, {}, {}}, {CellKind::word, 0, -1, {}, {}}};
   const Handle tensors[2] = {copy, state.handle};
   std::vector<Handle> results;
@@ -321,7 +378,7 @@ bool Run::call_python(CallInfo& call) {
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(returned); i++) {
       Handle copy = nullptr;
       PyObject* tensor = PyTuple_GET_ITEM(returned, i);
-      if (tensor != Py_None) api.new_handle(handle_of(tensor), &copy);
+      if (!PyLong_Check(tensor) && tensor != Py_None) api.new_handle(handle_of(tensor), &copy);
       results.push_back(copy);
     }
     Py_DECREF(returned);
@@ -345,15 +402,22 @@ bool Run::call(int number) {
   for (int slot : call.tensors) tensors[slot] = slots_[slot].handle;
   const CellSource source{tensors, instance_.values.data()};
   std::vector<Handle> results;
-  const bool done = call.route == Route::shim
+  bool done = call.route == Route::shim
                         ? call.shim.invoke(call.shim.function, call.cells, source, &results) == 0
                         : call_dispatcher(call.name.c_str(), call.overload.c_str(), call.cells, call.returns, source, &results);
+  if (done && call.route == Route::shim)
+    for (size_t i = 0; i < call.returns.size() && i < results.size(); i++)
+      if (call.returns[i] == kIntegerResult) results[i] = nullptr;
   // The shims tell no exception type: run it again through Python, which raises the right one.
   return done ? take_results(call, results) : call_python(call);
 }
 
 bool Run::item(int value, int slot) {
   const SlotState& state = slots_[slot];
+  if (program_.slots[slot].device != -1) {
+    if (state.handle && api.item(state.handle, &instance_.values[value]) == 0) return true;
+    return fail(nullptr, "RC044", program_.labels[slot] + " cannot be read as an integer");
+  }
   if (!state.data || state.dtype < 0) return fail(nullptr, "RC044", program_.labels[slot] + " cannot be read as an integer");
   switch (state.dtype) {
     case 0: instance_.values[value] = *static_cast<const uint8_t*>(state.data) != 0; return true;
@@ -373,6 +437,7 @@ bool Run::step(const Step& step) {
     case StepKind::evaluate: return arithmetic(step.a);
     case StepKind::define: return define(step.a);
     case StepKind::launch: return launch(step);
+    case StepKind::launch_cuda: return launch_cuda(step);
     case StepKind::call: return call(step.a);
     case StepKind::free:
       for (int slot : step.slots) drop(slot);
@@ -394,6 +459,8 @@ bool Run::steps(bool release) {
   if (release) released_ = PyEval_SaveThread();
   bool done = true;
   for (size_t i = 0; i < program_.steps.size() && done; i++) done = step(program_.steps[i]);
+  if (done && !program_.alarms.empty())
+    if (const std::string problem = alarm_.watch(stream_); !problem.empty()) done = fail(nullptr, "RC048", problem);
   hold_gil();
   if (timed) {
     const double spent = now_us() - start;
@@ -456,7 +523,7 @@ bool read_key(const Program& program, PyObject* const* arguments, std::vector<in
 
 }  // namespace
 
-PyObject* run_program(Program& program, Pool& pool, PyObject* const* arguments, size_t count, PyObject* tensor_type, PyObject* numbered) {
+PyObject* run_program(Program& program, Pool& pool, CudaAlarm& alarm, PyObject* const* arguments, size_t count, PyObject* tensor_type, PyObject* numbered) {
   Failure failure;
   if (count != program.inputs.size()) {
     failure = {nullptr, "RC050", "plan '" + program.name + "' takes " + std::to_string(program.inputs.size()) + " inputs, not " + std::to_string(count), true};
@@ -467,6 +534,12 @@ PyObject* run_program(Program& program, Pool& pool, PyObject* const* arguments, 
     failure = {nullptr, "RC051", "input " + program.labels[program.inputs[i]] + " must be a tensor, not " + Py_TYPE(arguments[i])->tp_name, true};
     return raise(failure, numbered);
   }
+  if (alarm.seen && *alarm.seen) {
+    const size_t number = program.alarms.size() - static_cast<size_t>(*alarm.seen);
+    if (number >= program.alarms.size()) failure = {PyExc_RuntimeError, "", "a kernel reported an unknown check", true};
+    else failure = {program.alarms[number].type, "", program.alarms[number].message + " (in an earlier call, whose results are lost)", true};
+    return raise(failure, numbered);
+  }
   static thread_local bool threads_ready = false;
   uint32_t threads;
   if (!threads_ready) threads_ready = api.get_num_threads(&threads) == 0;  // makes torch set up this thread's OpenMP team
@@ -475,9 +548,9 @@ PyObject* run_program(Program& program, Pool& pool, PyObject* const* arguments, 
   std::unique_ptr<Instance> instance = pool.take(key);
   if (!instance && !(instance = make_instance(program, key, &failure))) return raise(failure, numbered);
   PyObject* result = nullptr;
-  if (pool.provide(*instance, &failure) && settle(program, *instance, &failure)) {
+  if (pool.provide(program, *instance, &failure) && settle(program, *instance, &failure)) {
     NoGrad no_grad;
-    Run run(program, *instance);
+    Run run(program, *instance, alarm);
     const bool release = instance->microseconds < 0 || instance->microseconds > kReleaseAbove;
     if (run.inputs(arguments) && run.steps(release)) result = run.outputs();
     failure = run.failure;

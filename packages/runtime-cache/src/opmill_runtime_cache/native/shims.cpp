@@ -1,6 +1,8 @@
 // Invokers of torch's C shims. A signature is a string of one letter per argument; each letter is a type below, which says how
-// it appears in the C signature. Results come last in C, as pointers to handles.
+// it appears in the C signature. Results come last in C, as pointers to handles (or to integers, which fill the same word).
 #include "shims.h"
+
+#include "cuda.h"
 
 #include <dlfcn.h>
 
@@ -150,6 +152,9 @@ const std::unordered_map<std::string, Invoker> kInvokers = {
     {"TTTOLLLISEQXQ>1", Invoke<T, T, T, O, L, L, L, I, S, E, Q, X, Q>::call<1>},  // and an addend, fresh or in place
     {"TTOSXQ>1", Invoke<T, T, O, S, X, Q>::call<1>},                              // mkldnn linear with an activation
     {"TL>1", Invoke<T, L>::call<1>},                              // _adaptive_avg_pool2d
+    {"TTTFBBE>9", Invoke<T, T, T, F, B, B, E>::call<9>},          // flash attention: of its results two are integers
+    {"TTTOBFBE>4", Invoke<T, T, T, O, B, F, B, E>::call<4>},      // memory-efficient attention
+    {"TTTOBFBBE>9", Invoke<T, T, T, O, B, F, B, B, E>::call<9>},  // cuDNN's attention
 };
 
 }  // namespace
@@ -157,6 +162,7 @@ const std::unordered_map<std::string, Invoker> kInvokers = {
 bool find_shim(const char* symbol, const char* signature, ShimCall* shim) {
   const auto found = kInvokers.find(signature);
   void* function = dlsym(api.library, symbol);
+  if (!function && cuda_library()) function = dlsym(cuda_library(), symbol);
   if (found == kInvokers.end() || !function) return false;
   *shim = {function, found->second};
   return true;

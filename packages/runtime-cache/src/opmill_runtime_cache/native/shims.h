@@ -26,6 +26,8 @@ struct CellSource {
   const int64_t* values;
 };
 
+constexpr int kIntegerResult = 2;  // among the kinds of results: of no use to a plan
+
 // Whether the dispatcher took the call; its results, as owned handles, are appended to `results`.
 bool call_dispatcher(const char* name, const char* overload, const std::vector<Cell>& cells, const std::vector<int>& returns,
                      const CellSource& source, std::vector<Handle>* results);

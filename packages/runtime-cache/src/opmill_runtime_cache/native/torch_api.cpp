@@ -45,6 +45,8 @@ const char* load_torch(const char* libtorch_cpu, const char* libtorch_python) {
       {&api.get_size, "aoti_torch_get_size", true},
       {&api.get_dtype, "aoti_torch_get_dtype", true},
       {&api.get_device_type, "aoti_torch_get_device_type", true},
+      {&api.get_device_index, "aoti_torch_get_device_index", true},
+      {&api.item, "aoti_torch_item_int64", true},
       {&api.get_storage_offset, "aoti_torch_get_storage_offset", true},
       {&api.get_storage_size, "aoti_torch_get_storage_size", true},
       {&api.empty_strided, "aoti_torch_empty_strided", true},

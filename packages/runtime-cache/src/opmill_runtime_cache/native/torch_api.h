@@ -22,6 +22,7 @@ struct TorchApi {
   Status (*get_size)(Handle, int64_t, int64_t*);
   Status (*get_dtype)(Handle, int32_t*);
   Status (*get_device_type)(Handle, int32_t*);
+  Status (*get_device_index)(Handle, int32_t*);
   Status (*get_storage_offset)(Handle, int64_t*);
   Status (*get_storage_size)(Handle, int64_t*);
   Status (*empty_strided)(int64_t, const int64_t*, const int64_t*, int32_t, int32_t, int32_t, Handle*);
@@ -40,6 +41,7 @@ struct TorchApi {
   Status (*list_get)(void*, size_t, uint64_t*);
   Status (*delete_list)(void*);
   Status (*get_num_threads)(uint32_t*);
+  Status (*item)(Handle, int64_t*);  // waits for the device
   uint64_t (*abi_version)();
 
   // Optional.
@@ -61,6 +63,10 @@ constexpr int kDtypes = 17;
 extern int32_t dtype_code[kDtypes];  // torch's number
 extern const int64_t dtype_bytes[kDtypes];
 int dtype_index(int32_t code);  // -1 for one that plans do not know
+
+constexpr int32_t kCpu = 0, kCuda = 1;  // torch's numbers of device types
+inline int32_t device_type(int device) { return device < 0 ? kCpu : kCuda; }
+inline int32_t device_index(int device) { return device < 0 ? 0 : device; }
 
 inline Handle handle_of(void* object) { return reinterpret_cast<Handle>(static_cast<void**>(object) + api.word); }
 

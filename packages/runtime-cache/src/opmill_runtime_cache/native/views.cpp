@@ -19,9 +19,18 @@ bool as_strided(Handle base, const std::vector<int64_t>& sizes, const std::vecto
   return true;
 }
 
+bool viewed_as(Handle base, int dtype, int device, Handle* result) {
+  if (device == -1) return api.view_dtype(base, dtype_code[dtype], result) == 0;
+  const std::vector<Cell> cells = {{CellKind::tensor, 0, 0, {}, {}}, {CellKind::word, dtype_code[dtype], -1, {}, {}}};
+  std::vector<Handle> results;
+  if (!call_dispatcher("aten::view", "dtype", cells, {0}, {&base, nullptr}, &results)) return false;
+  *result = results[0];
+  return true;
+}
+
 // `base` read as elements of another width: all of its storage from its first element on, flat.
-bool retyped(Handle base, int from, int to, Handle* result) {
-  if (dtype_bytes[from] == dtype_bytes[to]) return api.view_dtype(base, dtype_code[to], result) == 0;
+bool retyped(Handle base, int from, int to, int device, Handle* result) {
+  if (dtype_bytes[from] == dtype_bytes[to]) return viewed_as(base, to, device, result);
   int64_t storage = 0, offset = 0;
   if (api.get_storage_size(base, &storage) || api.get_storage_offset(base, &offset)) return false;
   int64_t count = storage / dtype_bytes[from] - offset;
@@ -30,9 +39,9 @@ bool retyped(Handle base, int from, int to, Handle* result) {
   const int64_t one = 1;
   Handle flat = nullptr;
   if (api.reinterpret(base, 1, &count, &one, 0, &flat)) return false;
-  const Status status = api.view_dtype(flat, dtype_code[to], result);
+  const bool done = viewed_as(flat, to, device, result);
   api.delete_handle(flat);
-  return status == 0;
+  return done;
 }
 
 }  // namespace
@@ -46,7 +55,7 @@ bool make_view(const Program& program, const Instance& instance, int slot, Handl
   Handle base = root.handle, temporary = nullptr;
   if (!base || root.dtype < 0) return false;
   if (root.dtype != dtype) {
-    if (!retyped(base, root.dtype, dtype, &temporary)) return false;
+    if (!retyped(base, root.dtype, dtype, info.device, &temporary)) return false;
     base = temporary;
   }
   bool made;

@@ -80,7 +80,7 @@ class KernelRef(_Data, frozen=True):
 
     ``kind`` is ``"cpu"`` (a shared object; entry has the C signature
     ``int64_t entry(void* const* pointers, const int64_t* sizes)`` and returns 0 or 1 + the number of the failed check)
-    or ``"cubin"``. ``meta`` is what a launcher of that kind needs besides (block sizes, shared memory, ...).
+    or ``"cubin"`` (see ``launch.py``). ``meta`` is what a launcher of that kind needs besides (block sizes, shared memory, ...).
     """
 
     kind: str
@@ -271,7 +271,7 @@ class Plan(_Data, frozen=True):
     """A compiled graph. ``arena`` is the size in bytes of the block that ``Alloc`` offsets count from; offsets are multiples of
     64. It may use what ``Define`` steps bind that come before all others. ``inputs`` lists held tensors and call inputs together; a call passes those not held, in order. ``exclusive`` names the slots of
     inputs that the plan writes: a call in which the memory of one meets that of another input is refused, since steps were ordered
-    as if it did not."""
+    as if it did not. ``device`` is where the arena lies; allocations with an offset are on it."""
 
     name: str
     slots: int
@@ -283,3 +283,4 @@ class Plan(_Data, frozen=True):
     kernels: tuple[KernelRef, ...] = ()
     arena: Size = 0
     exclusive: tuple[int, ...] = ()
+    device: str = "cpu"

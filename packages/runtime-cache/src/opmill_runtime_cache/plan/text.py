@@ -164,7 +164,8 @@ def _with_origin(line: str, origin: str) -> str:
 
 def render(plan: Plan) -> str:
     """The plan as text."""
-    lines = [f"plan({plan.name!r}, slots={plan.slots}, arena={_size(plan.arena)}{_options(exclusive=(plan.exclusive, ()))})"]
+    options = _options(exclusive=(plan.exclusive, ()), device=(repr(plan.device), "'cpu'"))
+    lines = [f"plan({plan.name!r}, slots={plan.slots}, arena={_size(plan.arena)}{options})"]
     lines += map(_input, plan.inputs)
     lines += [f"{binding.symbol} = bind(t{binding.slot}, {binding.dim})" for binding in plan.bindings]
     lines += [f"t{item.slot} = constant({_spec(item.spec)}, {item.data.hex()!r})" for item in plan.constants]
@@ -334,6 +335,7 @@ _LINES: dict[str, tuple[str, Callable[[_Line], Any]]] = {
             "slots": line.literal("slots", 0),
             "arena": line.size(line.options["arena"]),
             "exclusive": line.literal("exclusive", ()),
+            "device": line.literal("device", "cpu"),
         },
     ),
     "input": ("inputs", _read_tensor),

@@ -155,6 +155,8 @@ def _alloc(step: Alloc, state: _State) -> Iterator[tuple[str, str]]:
     yield from _known_spec(step.spec)
     if isinstance(step.offset, int) and (step.offset < 0 or step.offset % ALIGNMENT):
         yield "RC018", f"arena offset {step.offset} is not a multiple of {ALIGNMENT}"
+    if step.offset is not None and step.spec.device != state.plan.device:
+        yield "RC025", f"a tensor on {step.spec.device} in an arena on {state.plan.device}"
     if isinstance(step.offset, int) and isinstance(state.plan.arena, int) and step.offset > state.plan.arena:
         yield "RC018", f"arena offset {step.offset} lies behind the arena's end, {state.plan.arena}"
 

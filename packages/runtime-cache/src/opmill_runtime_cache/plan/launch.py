@@ -1,4 +1,4 @@
-"""What a launcher needs to run a kernel: the data in ``KernelRef.meta["launch"]`` (JSON), and in it where the cubins are.
+"""What a launcher needs to run a GPU kernel: the data in ``KernelRef.meta["launch"]`` (JSON), and in it where the cubins are.
 
 The artifact is the kernel's cubins one after the other; a :class:`Form` says which bytes are its own. A launcher, for each step in order,
 takes the first form that fits and starts ``grid`` programs of ``32 * warps`` threads with the arguments of the step, then the two scratch
@@ -7,17 +7,16 @@ symbols (``sizes`` names them in the order of ``Launch.sizes``).
 
 Failed checks: ``error`` is an int32 in device memory, 0 before the plan. With ``n`` checks numbered in a whole plan, a launch whose
 first check has number ``k`` passes ``n - k`` as ``check``; the word then holds ``n`` minus the number of the first check that failed.
-Kernels return at once where it is not 0, so that nothing a check protects is touched; the host looks at it when it synchronises.
+Kernels return at once where it is not 0, so that nothing a check protects is touched.
 """
 
 from __future__ import annotations
 
 import msgspec
 
-VERSION = 1
+from .model import Size
 
-Size = int | str
-"""A size expression of plans."""
+VERSION = 1
 
 
 class Arg(msgspec.Struct, frozen=True, array_like=True):
@@ -72,5 +71,8 @@ def encode(data: LaunchData) -> str:
 
 
 def decode(text: str) -> LaunchData:
-    """Raises msgspec.ValidationError for what is no launch data."""
-    return msgspec.json.decode(text, type=LaunchData)
+    """Raises msgspec.ValidationError for what is no launch data of this version."""
+    data = msgspec.json.decode(text, type=LaunchData)
+    if data.version != VERSION:
+        raise msgspec.ValidationError(f"launch data of version {data.version}, not {VERSION}")
+    return data

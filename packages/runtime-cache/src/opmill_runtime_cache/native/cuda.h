@@ -1,0 +1,63 @@
+// GPU kernels through the driver API, found at run time: nothing of CUDA is needed to build or to import this package.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace opmill {
+
+// One compiled form of a kernel (`plan/launch.py`, Form): loaded once a process and device, however many programs name it.
+struct CudaFunction;
+
+// What a launch needs of it. `image` is borrowed and must live until the first launch is done.
+struct CudaForm {
+  CudaFunction* function = nullptr;
+  int warps = 1, shared = 0, align = 1, index_bits = 32;
+  std::vector<int> fits;  // values that must be below `limit`
+  int64_t limit = 0;
+};
+
+enum class CudaArgKind : int { buffer, scratch, size, error, check };
+
+struct CudaArg {
+  CudaArgKind kind;
+  int index = -1;  // of a buffer in the launch's slots, of a size in its values
+  int value = -1;  // of scratch: where it starts, a value
+};
+
+struct CudaLaunch {
+  int grid = -1;  // value
+  std::vector<CudaArg> args;
+  std::vector<CudaForm> forms;
+};
+
+// Finds libcuda, and in `torch_library` (libtorch_cuda, already loaded) torch's current stream; the reason why not, or "".
+std::string load_cuda(const char* driver, const char* torch_library);
+void* cuda_library();  // libtorch_cuda, or nullptr
+
+CudaFunction* cuda_function(const std::string& name, const char* image, size_t bytes, const std::string& entry, int shared, int device);
+
+// torch's current stream of a device.
+void* cuda_stream(int device);
+
+// Starts `grid` programs of `threads` threads with `parameters`; what went wrong, or "". The device's context is current meanwhile.
+std::string cuda_launch(CudaFunction* function, int64_t grid, int threads, int shared, void* stream, void** parameters);
+
+// The word that kernels put failed checks into, of one executable on one device. `word` is device memory and 0 until then; once it is not, the
+// watch that runs behind the kernels copies it to `seen`, which the host reads without waiting, and stops the device, as a failed
+// assertion of torch's own kernels does: nothing that was computed from unchecked indices can be read.
+struct CudaAlarm {
+  void* word = nullptr;
+  volatile int32_t* seen = nullptr;
+  std::string make(int device);
+  std::string watch(void* stream);
+  ~CudaAlarm();
+
+ private:
+  void* seen_on_device_ = nullptr;
+  CudaFunction* function_ = nullptr;
+  int device_ = -1;
+};
+
+}  // namespace opmill

@@ -1,0 +1,201 @@
+"""Launches of GPU kernels by the native executor, on a driver that runs C functions."""
+
+import shutil
+import subprocess
+import threading
+
+import pytest
+import torch
+from runtime_driver import DRIVER, KERNELS, Arg, FakeDriver, LaunchStep
+
+from opmill_runtime_cache import _native
+from opmill_runtime_cache.errors import BindError, KernelMissing, PlanError
+from opmill_runtime_cache.executor import bind, cuda, native
+from opmill_runtime_cache.plan import parse
+from opmill_runtime_cache.plan.launch import LaunchData, decode, encode
+from opmill_runtime_cache.plan.model import Alloc, KernelRef, Launch, Plan, SizeOf, SlotOutput, TensorInput, TensorSpec
+from opmill_runtime_cache.store import Store
+
+pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="a process has one driver, and here is a real one")
+
+
+@pytest.fixture(scope="session")
+def driver(tmp_path_factory):
+    compiler = shutil.which("g++") or shutil.which("c++")
+    if compiler is None:
+        pytest.skip("no C++ compiler")
+    folder = tmp_path_factory.mktemp("driver")
+    for name, source in (("driver", "#include <cstdarg>\n" + DRIVER), ("kernels", KERNELS)):
+        (folder / f"{name}.cpp").write_text(source)
+        command = [compiler, "-O1", "-shared", "-fPIC", "-w", "-o", str(folder / f"{name}.so"), str(folder / f"{name}.cpp"), "-ldl"]
+        subprocess.run(command, check=True)
+    assert "no NVIDIA driver" in (_native.load_cuda("/nowhere/libcuda.so", cuda.TORCH) or "")
+    made = FakeDriver(folder / "driver.so", folder / "kernels.so")
+    cuda.DRIVER = cuda.TORCH = made.path
+    native._load_cuda.cache_clear()
+    return made
+
+
+@pytest.fixture
+def fake(driver):
+    driver.history()
+    driver.fail(0)
+    return driver
+
+
+@pytest.fixture
+def cubins(tmp_path):
+    return Store(tmp_path)
+
+
+def elementwise(kernel, *, slots=(0, 1)) -> Plan:
+    """``out = kernel(x)`` of any length."""
+    spec = TensorSpec("float32", ("s0",), (1,))
+    return Plan(
+        "p", 2, (TensorInput(0, spec),), (SlotOutput(1),), (Alloc(1, spec), Launch(0, slots, ("s0",), (1,))), (SizeOf("s0", 0, 0),),
+        kernels=(kernel,),
+    )  # fmt: skip
+
+
+ARGS = (Arg("buffer", 0), Arg("buffer", 1), Arg("size", 0))
+
+
+@pytest.mark.parametrize("length", [1, 16, 17, 100])
+def test_the_grid_follows_the_sizes(fake, cubins, length):
+    kernel = fake.kernel(cubins, LaunchStep("(n + 15) // 16", ARGS, (fake.form("twice"),)), sizes=("n",))
+    run = bind(elementwise(kernel), [], cubins)
+    x = torch.arange(length, dtype=torch.float32)
+    assert torch.equal(run(x)[0], 2 * x)
+    assert f"launch {-(-length // 16)} 128 0 stream 100" in fake.history()
+
+
+def test_nothing_is_launched_for_no_elements(fake, cubins):
+    kernel = fake.kernel(cubins, LaunchStep("(n + 15) // 16", ARGS, (fake.form("twice"),)), sizes=("n",))
+    assert bind(elementwise(kernel), [], cubins)(torch.empty(0))[0].shape == (0,)
+    assert not any(line.startswith("launch") for line in fake.history())
+
+
+def test_forms_are_chosen_by_alignment_and_by_size(fake, cubins):
+    forms = (
+        fake.form("twice", align=16, warps=1, fits=("n",), limit=1000),
+        fake.form("twice", warps=2, fits=("n",), limit=1000),
+        fake.form("twice_wide", warps=3, index_bits=64),
+    )
+    kernel = fake.kernel(cubins, LaunchStep("(n + 15) // 16", ARGS, forms), sizes=("n",))
+    run = bind(elementwise(kernel), [], cubins)
+    for x, warps in ((torch.ones(32), 1), (torch.ones(33)[1:], 2), (torch.ones(2000), 3)):
+        assert torch.equal(run(x)[0], 2 * x)
+        assert any(line.split()[2] == str(32 * warps) for line in fake.history() if line.startswith("launch"))
+
+
+def test_no_form_fits(fake, cubins):
+    kernel = fake.kernel(cubins, LaunchStep(1, ARGS, (fake.form("twice", fits=("n",), limit=10),)), sizes=("n",))
+    run = bind(elementwise(kernel), [], cubins)
+    with pytest.raises(BindError, match="RC047"):
+        run(torch.ones(10))
+    assert torch.equal(run(torch.ones(9))[0], torch.full((9,), 2.0))
+
+
+def test_launches_share_scratch_memory(fake, cubins):
+    steps = (
+        LaunchStep(1, (Arg("buffer", 0), Arg("scratch", 0, "256 * (n // 4)")), (fake.form("store"),)),
+        LaunchStep(1, (Arg("scratch", 0, "256 * (n // 4)"), Arg("buffer", 1)), (fake.form("fetch"),)),
+    )
+    kernel = fake.kernel(cubins, *steps, sizes=("n",), scratch="256 * (n // 4) + 4")
+    run = bind(elementwise(kernel), [], cubins)
+    assert run(torch.tensor([1.0, 2.0, 3.0, 4.0]))[0][0] == 10
+
+
+def test_modules_are_loaded_once_and_large_shared_memory_is_asked_for(fake, cubins):
+    kernel = fake.kernel(cubins, LaunchStep(1, ARGS, (fake.form("twice", shared=100_000),)), sizes=("n",))
+    for _ in range(2):
+        run = bind(elementwise(kernel), [], cubins)
+        run(torch.ones(4))
+        run(torch.ones(5))
+    lines = fake.history()
+    assert lines.count("load") == 1 and lines.count("attribute 8 100000") == 1
+
+
+def test_threads_without_a_context_get_one_for_the_launch(fake, cubins):
+    kernel = fake.kernel(cubins, LaunchStep(1, ARGS, (fake.form("twice"),)), sizes=("n",))
+    run = bind(elementwise(kernel), [], cubins)
+    thread = threading.Thread(target=run, args=(torch.ones(4),))
+    thread.start()
+    thread.join()
+    lines = [line for line in fake.history() if line in ("push", "pop") or line.startswith("launch")]
+    assert [line.split()[0] for line in lines] == ["push", "launch", "pop"]
+
+
+def test_more_arguments_than_usual(fake, cubins):
+    spec = TensorSpec("float32", (1,), (1,))
+    args = tuple(Arg("buffer", k) for k in range(81))
+    kernel = fake.kernel(cubins, LaunchStep(1, args, (fake.form("many"),)))
+    plan = Plan(
+        "p", 81, tuple(TensorInput(k, spec) for k in range(80)), (SlotOutput(80),), (Alloc(80, spec), Launch(0, tuple(range(81)), (), (80,))),
+        kernels=(kernel,),
+    )  # fmt: skip
+    assert bind(plan, [], cubins)(*(torch.tensor([float(k)]) for k in range(80)))[0] == sum(range(80))
+
+
+def checked(fake, cubins) -> Plan:
+    """Two launches with one check each."""
+    step = LaunchStep(1, (Arg("buffer", 0), Arg("error"), Arg("check")), (fake.form("positive"),))
+    kernel = fake.kernel(cubins, step, checks=1)
+    spec = TensorSpec("float32", (1,), (1,))
+    launches = tuple(Launch(0, (k,), checks=((name, f"input {k} is negative"),)) for k, name in enumerate(("IndexError", "ValueError")))
+    return Plan("p", 2, (TensorInput(0, spec), TensorInput(1, spec)), (), launches, kernels=(kernel,))
+
+
+@pytest.mark.parametrize("bad, error", [((-1, 1), IndexError), ((1, -1), ValueError), ((-1, -1), IndexError)])
+def test_a_failed_check_stops_the_device_and_names_itself(fake, cubins, bad, error):
+    run = bind(checked(fake, cubins), [], cubins)
+    good = torch.ones(1), torch.ones(1)
+    run(*good)
+    run(*good)
+    assert "trap" not in fake.history()
+    run(*(torch.tensor([float(x)]) for x in bad))
+    assert "trap" in fake.history()
+    with pytest.raises(error, match="is negative.*earlier call"):
+        run(*good)
+
+
+def test_errors_of_the_driver(fake, cubins):
+    run = bind(elementwise(fake.kernel(cubins, LaunchStep(1, ARGS, (fake.form("twice", warps=5),)), sizes=("n",))), [], cubins)
+    fake.fail(701)
+    with pytest.raises(BindError, match="RC048.*cuLaunchKernel failed: CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES, made up.*twice"):
+        run(torch.ones(4))
+    fake.fail(0)
+    assert torch.equal(run(torch.ones(4))[0], torch.full((4,), 2.0))
+
+
+def test_machine_code_that_the_driver_refuses(fake, cubins):
+    step = LaunchStep(1, ARGS, (fake.form("twice", size=3),))
+    run = bind(elementwise(fake.kernel(cubins, step, image=b"junk", sizes=("n",))), [], cubins)
+    with pytest.raises(BindError, match="RC048.*cuModuleLoadData"):
+        run(torch.ones(4))
+
+
+def test_kernels_that_cannot_be_bound(fake, cubins):
+    form = fake.form("twice")
+    missing = KernelRef("cubin", "cuda-cubin", "0" * 64, "k", {"launch": encode(LaunchData(90, (), ()))})
+    with pytest.raises(KernelMissing, match="RC031"):
+        bind(elementwise(missing), [], cubins)
+    for ref in (
+        fake.kernel(cubins, LaunchStep(1, ARGS, (fake.form("twice", scratch=8),)), sizes=("n",)),
+        fake.kernel(cubins, LaunchStep(1, ARGS, (fake.form("twice", offset=1),)), sizes=("n",)),
+        fake.kernel(cubins, LaunchStep(1, ARGS, (form,)), sizes=("n",), version=99),
+    ):
+        with pytest.raises(BindError, match="RC032"):
+            bind(elementwise(ref), [], cubins)
+
+
+def test_launch_data_comes_back():
+    data = LaunchData(90, ("n",), (LaunchStep("n // 2", ARGS, ()),), "4 * n", 2)
+    assert decode(encode(data)) == data
+
+
+def test_the_arena_has_one_device():
+    text = "plan('p', slots=1, arena=64, device='cuda:0')\nt0 = alloc(float32[4](1), at=0)\noutput()\n"
+    with pytest.raises(PlanError, match="RC025"):
+        bind(parse(text), [], Store("/nowhere"))
+    assert parse(text.replace("(1)", "(1, device='cuda:0')")).device == "cuda:0"
