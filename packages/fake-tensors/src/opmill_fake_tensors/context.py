@@ -141,15 +141,17 @@ class FakeContext(TorchDispatchMode):
         device = call.place(op, meta_kwargs)
         if op.data_dependent(metas):
             return call.from_constants(op, args, kwargs)
-        symbolic = self.sizes is not None and any_symbolic((metas, *meta_kwargs.values()))
-        if symbolic:
-            result = self._by_row(op, metas, meta_kwargs)
-            if result is NotImplemented and (kernel := python_kernel(op.func)) is not None:
+        symbolic = False
+        if self.sizes is None:
+            result = self._infer(op, metas, meta_kwargs, device)
+        else:
+            symbolic = any_symbolic((metas, *meta_kwargs.values()))
+            result = self._by_row(op, metas, meta_kwargs) if symbolic else NotImplemented
+            if result is NotImplemented and (kernel := python_kernel(op.func, symbolic)) is not None:
                 return self._by_kernel(op, kernel, args, kwargs)
             if result is NotImplemented:
-                result = self._by_fixed_sizes(op, metas, meta_kwargs, device)
-        else:
-            result = self._infer(op, metas, meta_kwargs, device)
+                with torch._C._DisablePythonDispatcher():  # kernels in C++ are faster, and whole
+                    result = (self._by_fixed_sizes if symbolic else self._infer)(op, metas, meta_kwargs, device)
         if op.writes:
             call.forget_written(op, args, kwargs)
         out = call.wrap(result, device)
@@ -187,14 +189,14 @@ class FakeContext(TorchDispatchMode):
         """By the operators that torch's Python kernel is made of, each of which comes back here."""
         fake_args = pytree.tree_map_only(torch.Tensor, self.from_tensor, tuple(args))
         fake_kwargs = pytree.tree_map_only(torch.Tensor, self.from_tensor, dict(kwargs))
-        with self._deciding(op), self, torch._C._AutoDispatchBelowAutograd():
+        with self._deciding(op), self:
             return kernel(*fake_args, **fake_kwargs)
 
     def _by_fixed_sizes(self, op: Operator, metas: list[Any], kwargs: dict[str, Any], device: torch.device) -> Any:
         """By torch's meta kernel in C++, which wants integers: the sizes of this operator's arguments are assumed."""
         if op.aliases and not op.writes:
             raise NoFakeKernel(op.name, "it gives a view of a tensor with symbolic sizes")
-        with self._deciding(op), _no_dispatch(), torch._C._DisablePythonDispatcher():
+        with self._deciding(op), _no_dispatch():
             plain, replaced = fixed_sizes((metas, kwargs))
             result = self._infer(op, *plain, device)
         return pytree.tree_map_only(torch.Tensor, lambda t: replaced.get(id(t), t), result)

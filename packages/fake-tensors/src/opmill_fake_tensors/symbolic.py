@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -79,8 +80,18 @@ def fixed_sizes(values: Any) -> tuple[Any, dict[int, torch.Tensor]]:
 _CONVERT: dict[type, Callable[[Any], Any]] = {torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool}
 
 
-def python_kernel(func: Any) -> Callable[..., Any] | None:
-    """Torch's own meaning of an operator in Python, which takes symbolic sizes: its meta kernel or its decomposition."""
+@functools.cache
+def python_kernel(func: Any, symbolic: bool) -> Callable[..., Any] | None:
+    """What an operator is made of, in terms of others: for any sizes where it is composite, and torch's meta kernel or decomposition in Python
+    for symbolic ones."""
+    if func._can_decompose() and not _has_meta_kernel(func):
+        return func.decompose  # type: ignore[no-any-return]
+    if not symbolic:
+        return None
     from torch._decomp import decomposition_table, meta_table
 
     return meta_table.get(func) or decomposition_table.get(func)
+
+
+def _has_meta_kernel(func: Any) -> bool:
+    return torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), "Meta")

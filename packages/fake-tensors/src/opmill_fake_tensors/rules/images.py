@@ -32,7 +32,7 @@ def _convolution(
     if min(stride) < 1 or min(padding) < 0 or min(dilation) < 1:
         return NotImplemented
     space = [(x.size(k + 2) + 2 * padding[k] - dilation[k] * (w.size(k + 2) - 1) - 1) // stride[k] + 1 for k in range(n)]
-    if min(space) < 1:
+    if any(n < 1 for n in space):
         return NotImplemented
     sizes = (x.size(0), w.size(0), *space)
     if n == 1:  # computed as images of height one
@@ -59,7 +59,7 @@ def _pool(x: Tensor, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil
     if min(*kernel, *stride, *dilation) < 1 or any(2 * p > k or p < 0 for p, k in zip(padding, kernel, strict=True)):
         return None
     space = [_pooled(x.size(k - 2), kernel[k], stride[k], padding[k], dilation[k], ceil) for k in range(2)]
-    return (*x.size()[:-2], *space) if min(space) >= 1 else None
+    return (*x.size()[:-2], *space) if all(n >= 1 for n in space) else None
 
 
 @RULES.row("max_pool2d_with_indices")
@@ -79,14 +79,14 @@ def _avg_pool(overload: str, x: Tensor, kernel: Any, stride: Any = (), padding: 
 
 @RULES.row("_adaptive_avg_pool2d")
 def _adaptive(overload: str, x: Tensor, sizes: Any) -> Any:
-    if overload != "" or x.dim() not in (3, 4) or 0 in x.size() or len(sizes) != 2 or min(sizes) < 1 or not x.is_floating_point():
+    if overload != "" or x.dim() not in (3, 4) or 0 in x.size() or len(sizes) != 2 or any(n < 1 for n in sizes) or not x.is_floating_point():
         return NotImplemented
     return image((*x.size()[:-2], *sizes), x.dtype, channels_last(x))
 
 
 @RULES.row("upsample_nearest2d upsample_bilinear2d upsample_bicubic2d")
 def _upsample(overload: str, x: Tensor, sizes: Any, *_: Any, **__: Any) -> Any:
-    if overload != "" or x.dim() != 4 or 0 in x.size() or len(sizes) != 2 or min(sizes) < 1:
+    if overload != "" or x.dim() != 4 or 0 in x.size() or len(sizes) != 2 or any(n < 1 for n in sizes):
         return NotImplemented
     return image((*x.size()[:2], *sizes), x.dtype, channels_last(x))
 
@@ -99,7 +99,7 @@ def _pad(overload: str, x: Tensor, pad: Sequence[int], value: Any = 0) -> Any:
     sizes = list(x.size())
     for k in range(len(pad) // 2):
         sizes[rank - 1 - k] += pad[2 * k] + pad[2 * k + 1]
-    if min(sizes, default=0) < 1:
+    if not sizes or any(n < 1 for n in sizes):
         return NotImplemented
     return image(sizes, x.dtype, channels_last(x)) if any(pad) else NotImplemented
 

@@ -99,7 +99,7 @@ def _tri(overload: str, x: Tensor, diagonal: int = 0) -> Any:
 @RULES.row("repeat")
 def _repeat(overload: str, x: Tensor, repeats: Sequence[int]) -> Any:
     lead = len(repeats) - x.dim()
-    if lead < 0 or min(repeats, default=1) < 0:
+    if lead < 0 or any(r < 0 for r in repeats):
         return NotImplemented
     return dense([r * n for r, n in zip(repeats, (*(1 for _ in range(lead)), *x.size()), strict=True)], x.dtype)
 
@@ -133,7 +133,7 @@ def _unsafe_view(overload: str, x: Tensor, sizes: Sequence[int]) -> Any:
 
 
 def _made(sizes: Sequence[int], dtype: torch.dtype | None, layout: Any, memory_format: Any) -> Any:
-    if layout not in (None, torch.strided) or memory_format not in (None, torch.contiguous_format) or min(sizes, default=0) < 0:
+    if layout not in (None, torch.strided) or memory_format not in (None, torch.contiguous_format) or any(n < 0 for n in sizes):
         return NotImplemented
     return dense(sizes, dtype or torch.get_default_dtype())
 

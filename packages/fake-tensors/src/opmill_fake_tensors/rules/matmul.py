@@ -49,7 +49,7 @@ def _attention(overload: str, q: Tensor, k: Tensor, v: Tensor, *rest: Any, **kwa
         return NotImplemented
     b, h, n, _ = q.size()
     e = v.size(3)
-    if min(b, h, n, e) < 1:
+    if any(size < 1 for size in (b, h, n, e)):
         return NotImplemented
     stats = torch.float64 if q.dtype is torch.float64 else torch.float32
     return strided((b, h, n, e), (n * h * e, e, h * e, 1), q.dtype), strided((b, h, n), (n * h, 1, h), stats)

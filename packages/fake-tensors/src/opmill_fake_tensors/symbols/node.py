@@ -346,7 +346,7 @@ class FloatNode(Node):
         return not isinstance(self.value, Real) or all(self.sizes.symbols[name].hint is not None for name in self.value.symbols)
 
     def is_constant(self) -> bool:
-        return self.maybe_as_float() is not None
+        return False  # torch unwraps constant integers and truths only
 
     def maybe_as_float(self) -> float | None:
         if isinstance(self.value, Real):

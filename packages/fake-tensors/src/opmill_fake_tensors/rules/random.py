@@ -1,0 +1,34 @@
+"""Random numbers drawn into tensors of symbolic sizes; others are asked of torch's kernels, which also check what they are given."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from ..table import Rules, alike
+
+RULES: dict[str, Callable[..., Any]] = {}
+SYMBOLIC = Rules()
+Tensor = torch.Tensor
+
+
+@SYMBOLIC.row("bernoulli_ uniform_ normal_ random_ exponential_ log_normal_ cauchy_ geometric_")
+def _fill(overload: str, x: Tensor, *_: Any, **__: Any) -> Any:
+    return x
+
+
+@SYMBOLIC.row("native_dropout")
+def _dropout(overload: str, x: Tensor, p: float, train: Any) -> Any:
+    return (alike(x), alike(x, torch.bool)) if overload == "" and 0 <= p <= 1 else NotImplemented
+
+
+@SYMBOLIC.row("bernoulli")
+def _bernoulli(overload: str, x: Tensor, *_: Any, **__: Any) -> Any:
+    return alike(x) if x.is_floating_point() else NotImplemented
+
+
+@SYMBOLIC.row("rand_like randn_like")
+def _like(overload: str, x: Tensor, *, dtype: Any = None, memory_format: Any = None, **__: Any) -> Any:
+    return alike(x, dtype) if memory_format in (None, torch.preserve_format) else NotImplemented
