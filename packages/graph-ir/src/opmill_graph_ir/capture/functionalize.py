@@ -8,22 +8,24 @@ from typing import Any
 import torch
 
 from opmill_fake_tensors import FakeTensor
+from opmill_fake_tensors.symbols import Sizes
 
 from ..errors import GraphError
 from .clean import clean
 from .graph import AtenGraph, Meta, Output, OutputTensor
 from .record import Recorder
+from .sizes import environment_of, recorded, size_of, traced, unify
 
 
 def functionalize(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> AtenGraph:
-    """The functional aten graph of ``gm`` for inputs like these (tensors; numbers are taken as constants).
+    """The functional aten graph of ``gm`` for inputs like these (tensors, fakes, symbolic sizes).
 
     Raises ``GraphError``: GI001 where gradients are needed, GI002 and GI003 where a write cannot be made functional, GI005 where
-    inputs share memory and one is written. Whatever the fakes raise passes through."""
+    inputs share memory and one is written, GI009 for an input that is neither a tensor nor a symbolic size. Whatever the fakes raise passes through."""
     if torch.is_grad_enabled() and any(isinstance(x, torch.Tensor) and x.requires_grad for x in example_inputs):
         raise GraphError("GI001", "gradients are needed", why="an input requires grad", hint="run under torch.no_grad()")
     names = {id(t): n for n, t in (*gm.named_parameters(remove_duplicate=False), *gm.named_buffers(remove_duplicate=False))}
-    recorder = Recorder(names)
+    recorder = Recorder(names, sizes=environment_of(example_inputs))
     grad = torch.is_grad_enabled()
     try:
         with recorder:
@@ -52,7 +54,7 @@ def _interpret(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], recorder
         recorder.state.origin = _origin(node)
         if node.op == "placeholder":
             x = next(inputs)
-            env[node] = recorder.add_input(x) if isinstance(x, torch.Tensor) else x
+            env[node] = recorder.add_input(x) if isinstance(x, torch.Tensor) else recorder.add_size(x)
             continue
         args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), look_up)
         if node.op == "output":
@@ -98,6 +100,7 @@ def finish(recorder: Recorder, result: Any, example_inputs: Sequence[Any]) -> At
     if graph.mutations:
         refuse_shared(graph, example_inputs)
     graph.outputs = [_output(recorder, item) for item in items]
+    unify(graph)
     return graph
 
 
@@ -108,14 +111,15 @@ def refuse_shared(graph: AtenGraph, example_inputs: Sequence[Any]) -> None:
     if len(set(storages)) != len(storages):
         raise GraphError("GI005", "an input that shares memory with another is written", hint="clone it first")
     for name in graph.mutations:
-        if _overlaps_itself(graph.metas[name]):
+        if _overlaps_itself(graph.metas[name], graph.sizes):
             raise GraphError("GI005", "an input whose elements share memory is written", hint="clone it first")
 
 
-def _overlaps_itself(meta: Meta) -> bool:
+def _overlaps_itself(meta: Meta, environment: Sizes | None) -> bool:
     """Whether two positions may be one element in memory: then a write to one shows at the other."""
     span = 1
-    for stride, size in sorted((st, sz) for st, sz in zip(meta.strides, meta.sizes, strict=True) if sz != 1):
+    sizes, strides = traced(meta.sizes, environment), traced(meta.strides, environment)
+    for stride, size in sorted((st, sz) for st, sz in zip(strides, sizes, strict=True) if sz != 1):
         if stride < span:
             return 0 not in meta.sizes
         span += stride * (size - 1)
@@ -132,9 +136,12 @@ def _output(recorder: Recorder, item: Any) -> Output:
             return OutputTensor(value)
         if item.dtype != root.dtype or item.meta.is_conj() or item.meta.is_neg():
             raise GraphError("GI003", "an output that is a view of another element type")
-        return OutputTensor(value, tuple(item.shape), tuple(item.stride()), int(item.storage_offset() - root.storage_offset()))
+        sizes, strides = tuple(map(size_of, item.shape)), tuple(map(size_of, item.stride()))
+        return OutputTensor(value, sizes, strides, size_of(item.storage_offset() - root.storage_offset()))
     if isinstance(item, torch.Tensor):
         return _output(recorder, recorder.from_tensor(item))
     if item is None or isinstance(item, (bool, int, float)):
         return item
+    if isinstance(item, (torch.SymInt, torch.SymFloat, torch.SymBool)):
+        return recorded(item)  # type: ignore[no-any-return]
     raise GraphError("GI006", f"an output of type {type(item).__name__}")

@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Union
 
 import torch
+
+from opmill_fake_tensors.symbols import Index, Sizes
+
+Size = Union[int, Index]
+"""A size, stride or offset: a number, or an expression over size symbols that is none. Comparing it with ``==`` tells whether it is certainly
+the same; an order that it does not tell raises ``SizeUnknown``."""
 
 
 @dataclass(frozen=True)
@@ -13,8 +19,8 @@ class Meta:
     """What a value looks like; sizes and strides in elements. ``dtype`` by torch's name without prefix."""
 
     dtype: str
-    sizes: tuple[int, ...]
-    strides: tuple[int, ...]
+    sizes: tuple[Size, ...]
+    strides: tuple[Size, ...]
     device: str
 
     def __str__(self) -> str:
@@ -33,7 +39,7 @@ class Value:
 
 @dataclass
 class Node:
-    """``results = func(*args, **kwargs)``; arguments hold ``Value``s, torch constants and lists of these. A result that nobody can
+    """``results = func(*args, **kwargs)``; arguments hold ``Value``s, sizes, torch constants and lists of these. A result that nobody can
     name is None."""
 
     func: Any
@@ -48,18 +54,19 @@ class OutputTensor:
     """A value as the user gets it; with ``sizes``, as a strided view of it (offset in elements)."""
 
     value: str
-    sizes: tuple[int, ...] | None = None
-    strides: tuple[int, ...] | None = None
-    offset: int = 0
+    sizes: tuple[Size, ...] | None = None
+    strides: tuple[Size, ...] | None = None
+    offset: Size = 0
 
 
-Output = OutputTensor | int | float | bool | None
+Output = OutputTensor | Index | int | float | bool | None
 
 
 @dataclass
 class AtenGraph:
-    """``inputs`` come with each call, in order; ``held`` values are the tensors given when the plan is bound, in the order of
-    ``held_tensors``; ``constants`` belong to the graph. ``mutations`` maps an input or held value to the value it holds after the call."""
+    """``inputs`` come with each call, in order: tensors, and size symbols (of which ``metas`` says nothing); ``held`` values are the tensors given when the plan is bound, in the order of
+    ``held_tensors``; ``constants`` belong to the graph. ``mutations`` maps an input or held value to the value it holds after the call. ``sizes`` is the
+    environment of its size symbols, None where all sizes are numbers."""
 
     inputs: list[str] = field(default_factory=list)
     held: list[str] = field(default_factory=list)
@@ -69,9 +76,14 @@ class AtenGraph:
     metas: dict[str, Meta] = field(default_factory=dict)
     mutations: dict[str, str] = field(default_factory=dict)
     outputs: list[Output] = field(default_factory=list)
+    sizes: Sizes | None = None
+
+    def symbols(self) -> dict[str, int | None]:
+        """The size symbols with their values in the captured call; None for those that depend on data."""
+        return {} if self.sizes is None else {name: symbol.hint for name, symbol in self.sizes.symbols.items()}
 
     def __str__(self) -> str:
-        lines = [f"{kind} {n}: {self.metas[n]}" for kind, names in (("input", self.inputs), ("held", self.held)) for n in names]
+        lines = [f"{kind} {n}: {self.metas.get(n, 'a size')}" for kind, names in (("input", self.inputs), ("held", self.held)) for n in names]
         lines += [f"constant {n}: {self.metas[n]}" for n in self.constants]
         for node in self.nodes:
             left = ", ".join(f"{r}: {self.metas[r]}" if r else "_" for r in node.results)

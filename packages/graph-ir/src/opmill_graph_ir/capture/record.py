@@ -14,10 +14,12 @@ import torch
 
 from opmill_fake_tensors import FakeContext, FakeTensor
 from opmill_fake_tensors.operator import describe
+from opmill_fake_tensors.symbols import Index, Sizes
 
 from ..errors import GraphError
 from .graph import AtenGraph, Meta, Node, Value, values_in
 from .inverse import INVERSES
+from .sizes import recorded, size_of, traced
 
 aten = torch.ops.aten
 _IGNORED = ("aten::detach_", "aten::requires_grad_", "aten::retain_grad", "aten::_version", "aten::sym_size", "aten::sym_stride")
@@ -57,6 +59,12 @@ class _Track:
 
 def meta_of(fake: torch.Tensor) -> Meta:
     """Geometry of a fake as data."""
+    sizes, strides = tuple(map(size_of, fake.shape)), tuple(map(size_of, fake.stride()))
+    return Meta(str(fake.dtype).removeprefix("torch."), sizes, strides, str(fake.device))
+
+
+def _torch_meta_of(fake: torch.Tensor) -> Meta:
+    """The same with sizes as torch takes them."""
     return Meta(str(fake.dtype).removeprefix("torch."), tuple(fake.shape), tuple(fake.stride()), str(fake.device))
 
 
@@ -67,22 +75,47 @@ class _State:
     held: dict[int, FakeTensor] = field(default_factory=dict)
     origin: str = ""
     counter: int = 0
+    inside: int = 0
+    """How many of torch's kernels in Python are running: what they call is no part of the program."""
 
 
 class Recorder(FakeContext):
-    """A fake context that writes down what it runs. ``names`` gives held tensors readable names, by ``id``."""
+    """A fake context that writes down what it runs. ``names`` gives held tensors readable names, by ``id``; ``sizes`` is the environment
+    of the inputs' symbols."""
 
-    def __init__(self, names: Mapping[int, str] | None = None, *, differentiate: bool = False) -> None:
-        super().__init__()
+    def __init__(self, names: Mapping[int, str] | None = None, *, differentiate: bool = False, sizes: Sizes | None = None) -> None:
+        super().__init__(sizes)
         self.differentiate = differentiate
-        self.state = _State()
+        self.state = _State(AtenGraph(sizes=sizes))
         self.names = names or {}
+        if sizes is not None:
+            sizes.where = self._where
+
+    def _where(self) -> str:
+        return self.state.origin
 
     # ---- inputs ----------------------------------------------------------------------------------------------------
 
     def add_input(self, tensor: torch.Tensor) -> FakeTensor:
-        """The next graph input."""
+        """The next graph input, like this tensor or this fake."""
+        if isinstance(tensor, FakeTensor):
+            with torch._C._DisableTorchDispatch():
+                meta = torch.empty_strided(tensor.size(), tensor.stride(), dtype=tensor.dtype, device="meta")
+                if (offset := tensor.storage_offset()) != 0:
+                    meta = meta.as_strided(tensor.size(), tensor.stride(), offset)
+            return self.add_fake_input(self.from_meta(meta, tensor.device, requires_grad=tensor.requires_grad))
         return self.add_fake_input(super().from_tensor(tensor))
+
+    def add_size(self, size: Any) -> Any:
+        """The next graph input, a symbolic size; one that is a symbol is known by it. Raises GI009 for other values: which of them mattered
+        could not be told to anybody."""
+        inputs = self.state.graph.inputs
+        if not isinstance(size, torch.SymInt):
+            raise GraphError("GI009", f"an input of type {type(size).__name__}", hint="pass a tensor, or let it be a constant of the graph")
+        symbol = str(size_of(size))
+        known = self.sizes is not None and symbol in self.sizes.symbols and symbol not in inputs
+        inputs.append(symbol if known else f"n{len(inputs)}")
+        return size
 
     def add_fake_input(self, fake: FakeTensor) -> FakeTensor:
         """The next graph input, of which there is no real tensor yet."""
@@ -94,13 +127,13 @@ class Recorder(FakeContext):
         """Fakes of the graph's inputs and held tensors, by name."""
         return {t.base.outside: fake for fake, t in self.state.tracks.values() if t.base.outside is not None and t.base.root is fake}
 
-    def _convert(self, tensor: torch.Tensor) -> FakeTensor:
+    def _convert(self, tensor: torch.Tensor, symbolic: Mapping[int, Index | None] | None = None, label: str = "") -> FakeTensor:
         if self.differentiate and tensor.requires_grad and not tensor.is_leaf:
             with torch._C._DisableTorchDispatch():
                 tensor = tensor.detach().requires_grad_()  # a leaf of this graph, whatever made it
-        return super()._convert(tensor)
+        return super()._convert(tensor, symbolic, label)
 
-    def from_tensor(self, tensor: torch.Tensor) -> FakeTensor:
+    def from_tensor(self, tensor: torch.Tensor, symbolic: Mapping[int, Index | None] | None = None, label: str = "x") -> FakeTensor:
         """A tensor that the graph holds: parameters, buffers, tensors in closures."""
         if isinstance(tensor, FakeTensor):
             return tensor
@@ -163,7 +196,7 @@ class Recorder(FakeContext):
                 inverse = INVERSES.get(step.func.name())
                 if inverse is None:
                     raise GraphError("GI003", f"a write through a view made by {step.func.name()}", where=self.state.origin)
-                func, args, kwargs = inverse(meta_of(outer), Value(outer_value), Value(value), step.rest, dict(step.kwargs), step.item)
+                func, args, kwargs = inverse(_torch_meta_of(outer), Value(outer_value), Value(value), step.rest, dict(step.kwargs), step.item)
                 result = super().run(func, self._as_fakes(args, {outer_value: outer, value: self._fake_like(value)}), kwargs)
                 [value] = self._emit(func, args, kwargs, result)
             if self.state.graph.metas[value] != meta_of(base.root):
@@ -173,7 +206,9 @@ class Recorder(FakeContext):
 
     def _fake_like(self, value: str) -> FakeTensor:
         m = self.state.graph.metas[value]
-        meta = torch.empty_strided(m.sizes, m.strides, dtype=getattr(torch, m.dtype), device="meta")
+        sizes, strides = traced(m.sizes, self.sizes), traced(m.strides, self.sizes)
+        with torch._C._DisableTorchDispatch():
+            meta = torch.empty_strided(sizes, strides, dtype=getattr(torch, m.dtype), device="meta")
         return self.from_meta(meta, torch.device(m.device))
 
     def _as_fakes(self, args: Any, fakes: Mapping[str, FakeTensor]) -> Any:
@@ -184,6 +219,8 @@ class Recorder(FakeContext):
     # ---- recording -------------------------------------------------------------------------------------------------
 
     def run(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        if self.state.inside:
+            return super().run(func, args, kwargs)
         op = describe(func)
         if op.packet in _LIFTS and not isinstance(args[0], FakeTensor):
             return self.lift(args[0])
@@ -211,6 +248,13 @@ class Recorder(FakeContext):
             for fake, name in zip(_tensors(result), (n for n in names if n), strict=True):
                 self._own(fake, name)
         return result
+
+    def _by_kernel(self, *args: Any) -> Any:
+        self.state.inside += 1
+        try:
+            return super()._by_kernel(*args)
+        finally:
+            self.state.inside -= 1
 
     def _fakes_in(self, arg: Any) -> Any:
         if type(arg) is FakeTensor:
@@ -308,7 +352,7 @@ class Recorder(FakeContext):
             raise GraphError("GI002", "a write that changes the size of its target", where=self.state.origin)
         if fake.dtype != target.dtype:
             [value] = self._emit(aten._to_copy.default, (Value(value),), {"dtype": target.dtype}, target)
-        elif always or fake.stride() != target.stride():
+        elif always or meta_of(fake).strides != meta_of(target).strides:
             [value] = self._emit(aten.clone.default, (Value(value),), {}, target)
         else:
             self.state.graph.metas[value] = meta_of(target)
@@ -324,7 +368,7 @@ class Recorder(FakeContext):
                 self.state.counter += 1
                 graph.metas[name] = meta_of(fake)
             names.append(name)
-        graph.nodes.append(Node(func, tuple(args), dict(kwargs), tuple(names), self.state.origin))
+        graph.nodes.append(Node(func, recorded(tuple(args)), {k: recorded(v) for k, v in kwargs.items()}, tuple(names), self.state.origin))
         return names
 
 

@@ -11,7 +11,7 @@ from ..loops.index import floordiv, mod
 from ..loops.ir import Const, Expr
 from .context import Context, View
 from .creation import masked
-from .exprs import FLOATS, all_of, cast, const, index_value, op, wide
+from .exprs import FLOATS, all_of, cast, const, index_value, known_order, op, wide
 from .rows import Rows
 from .views import slice_bounds
 
@@ -158,12 +158,12 @@ def _slice(ctx: Context, node: Node, grad: View, sizes: Sequence[int], dim: int,
     if 0 in grad.sizes or 0 in meta.sizes:
         return NotImplemented
     dim %= len(sizes)
-    first, last = slice_bounds(sizes[dim], start, end)
+    first, last = slice_bounds(ctx, sizes[dim], start, end)
 
     def value(at: Any, ext: Any) -> Expr:
         a = at[dim]
         inside = [op("ge", index_value(a), const(first, "int64"))] if first else []
-        if last < sizes[dim]:
+        if not known_order(sizes[dim], last):
             inside.append(op("lt", index_value(a), const(last, "int64")))
         if step != 1:
             inside.append(op("eq", index_value(mod(a - first, step, ext)), const(0, "int64")))

@@ -6,9 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from opmill_fake_tensors.symbols import Relation, Sizes
 from opmill_runtime_cache.plan.model import Literal, Named
 
-from ..capture.graph import Meta, Node
+from ..capture.graph import Meta, Node, Size
 from ..loops.index import ONE, ZERO, Index, index
 from ..loops.ir import Axis, Check, Expr, Let, Reduction
 from ..lowered import BufferArg, BufferInfo, Extern, Pointwise, Read, Reduce
@@ -16,6 +17,8 @@ from ..lowered import Node as LoweredNode
 from .exprs import cast, wide
 
 Indices = tuple[Index, ...]
+Extents = dict[str, Size]
+"""Bounds of names in indices: each ranges over ``[0, extent)``."""
 
 
 @dataclass(frozen=True)
@@ -24,10 +27,10 @@ class View:
 
     buffer: str
     dtype: str
-    sizes: tuple[int, ...]
+    sizes: tuple[Size, ...]
     indices: Indices | None = None
 
-    def at(self, position: Sequence[Index], extents: dict[str, int]) -> Indices:
+    def at(self, position: Sequence[Index], extents: Extents) -> Indices:
         """Where in the buffer the element at ``position`` is; ``extents`` bound the names in it."""
         if self.indices is None:
             return tuple(position)
@@ -35,7 +38,7 @@ class View:
         return tuple(i.substitute(values, extents) for i in self.indices)
 
 
-def view_axes(sizes: Sequence[int]) -> tuple[Indices, dict[str, int]]:
+def view_axes(sizes: Sequence[Size]) -> tuple[Indices, Extents]:
     """The names ``v0, v1, ...`` of a view's dimensions, and their extents."""
     return tuple(index(f"v{k}") for k in range(len(sizes))), {f"v{k}": n for k, n in enumerate(sizes)}
 
@@ -45,7 +48,7 @@ def positions(axes: Sequence[Axis]) -> Indices:
     return tuple(ZERO if a.extent == ONE else index(a.name) for a in axes)
 
 
-def named_axes(prefix: str, sizes: Sequence[int]) -> tuple[Axis, ...]:
+def named_axes(prefix: str, sizes: Sequence[Size]) -> tuple[Axis, ...]:
     return tuple(Axis(f"{prefix}{k}", index(n)) for k, n in enumerate(sizes))
 
 
@@ -60,7 +63,11 @@ class Context:
     fixed: set[str] = field(default_factory=set)
     origin: str = ""
     counter: int = 0
+    sizes: Sizes | None = None
     used: frozenset[str] = frozenset()
+
+    def __post_init__(self) -> None:
+        self.symbols = {} if self.sizes is None else dict.fromkeys(self.sizes.symbols)
 
     # ---- buffers ---------------------------------------------------------------------------------------------------
 
@@ -77,22 +84,22 @@ class Context:
 
     # ---- reading ---------------------------------------------------------------------------------------------------
 
-    def load(self, view: View, position: Sequence[Index], extents: dict[str, int]) -> Expr:
+    def load(self, view: View, position: Sequence[Index], extents: Extents) -> Expr:
         """The element at ``position``, in the type that it is computed in."""
         return cast(self.read(view, position, extents), wide(view.dtype))
 
-    def read(self, view: View, position: Sequence[Index], extents: dict[str, int]) -> Any:
+    def read(self, view: View, position: Sequence[Index], extents: Extents) -> Any:
         """The element at ``position`` as it is stored: a ``Read``, which stands where expressions have loads."""
         return Read(view.buffer, view.at(position, extents), view.dtype)
 
-    def load_broadcast(self, view: View, position: Sequence[Index], extents: dict[str, int]) -> Expr:
+    def load_broadcast(self, view: View, position: Sequence[Index], extents: Extents) -> Expr:
         """As :meth:`load`, with the view's dimensions broadcast to the last ones of ``position``."""
         lead = len(position) - len(view.sizes)
         return self.load(view, [ZERO if n == 1 else p for n, p in zip(view.sizes, position[lead:], strict=True)], extents)
 
     # ---- writing ---------------------------------------------------------------------------------------------------
 
-    def pointwise(self, name: str | None, meta: Meta, value: Callable[[Indices, dict[str, int]], Expr], *, lets: Sequence[Let] = (), checks: Sequence[Check] = ()) -> View:
+    def pointwise(self, name: str | None, meta: Meta, value: Callable[[Indices, Extents], Expr], *, lets: Sequence[Let] = (), checks: Sequence[Check] = ()) -> View:
         """A buffer of ``meta`` whose element at each position is ``value(position, extents)``, converted to its type."""
         name = name or self.fresh()
         axes = named_axes("i", meta.sizes)
@@ -107,8 +114,8 @@ class Context:
     def reduce(
         self,
         outputs: Sequence[tuple[str | None, Meta]],
-        inner: Sequence[int],
-        make: Callable[[Indices, Indices, dict[str, int]], tuple[Sequence[Reduction], Sequence[Expr]]],
+        inner: Sequence[Size],
+        make: Callable[[Indices, Indices, Extents], tuple[Sequence[Reduction], Sequence[Expr]]],
         axes: Sequence[Axis] | None = None,
     ) -> list[View]:
         """Buffers computed by reductions over ``inner`` extents: ``make(outer, inner, extents)`` gives reductions and one value each."""
@@ -132,15 +139,15 @@ class Context:
 
     # ---- arguments of operators that are called as they are --------------------------------------------------------
 
-    def materialise(self, view: View, strides: tuple[int, ...] | None = None) -> View:
+    def materialise(self, view: View, strides: tuple[Size, ...] | None = None) -> View:
         """The same elements as a buffer of their own."""
         info = self.buffers[view.buffer]
-        meta = Meta(view.dtype, view.sizes, strides or _contiguous(view.sizes), info.device)
+        meta = Meta(view.dtype, view.sizes, strides or contiguous(view.sizes), info.device)
         out = self.pointwise(None, meta, lambda at, ext: self.read(view, at, ext))
         self.fixed.add(out.buffer)
         return out
 
-    def strided(self, view: View, strides: tuple[int, ...] | None = None) -> BufferArg:
+    def strided(self, view: View, strides: tuple[Size, ...] | None = None) -> BufferArg:
         """``view`` as an extern argument: a strided view of its buffer where it is one, else a copy."""
         if view.indices is None:
             self.fixed.add(view.buffer)
@@ -162,32 +169,44 @@ class Context:
         strides = []
         for k in range(len(view.sizes)):
             found = total.stride_of(f"v{k}")
-            if found is None or found.symbols:
+            if found is None or not self.fixed_in_call(found):
                 return None
             strides.append(found)
         offset = total.substitute({f"v{k}": 0 for k in range(len(view.sizes))})
-        if offset.constant is None:
-            return None
-        return tuple(strides), offset
+        return (tuple(strides), offset) if self.fixed_in_call(offset) else None
+
+    def fixed_in_call(self, value: Index) -> bool:
+        """Whether it is made of sizes alone."""
+        return value.symbols <= self.symbols.keys()
+
+    def at_least(self, value: Size, low: Size) -> bool:
+        """``value >= low`` in this call; where that depends on sizes, it is from now on assumed to be as it is."""
+        difference = index(value) - low
+        if (known := difference.constant) is not None:
+            return known >= 0
+        assert self.sizes is not None
+        return self.sizes.decide(Relation(difference, ">="))
 
 
 def _nothing(name: str, meta: Meta, origin: str) -> Extern:
-    sizes, strides = (tuple(map(Literal, x)) for x in (meta.sizes, meta.strides))
+    sizes, strides = (tuple(n if isinstance(n, Index) else Literal(n) for n in x) for x in (meta.sizes, meta.strides))
     how: dict[str, object] = {"dtype": Named("dtype", meta.dtype), "device": Named("device", meta.device)}
     return Extern("aten::empty_strided", (sizes, strides), how, (name,), origin=origin)
 
 
-def extents_of(axes: Sequence[Axis]) -> dict[str, int]:
-    """Extents that are known, by axis."""
-    return {a.name: n for a in axes if (n := a.extent.constant) is not None}
+def extents_of(axes: Sequence[Axis]) -> Extents:
+    """Extents by axis."""
+    return {a.name: a.extent if (n := a.extent.constant) is None else n for a in axes}
 
 
-def _contiguous(sizes: Sequence[int]) -> tuple[int, ...]:
-    out, step = [], 1
+def contiguous(sizes: Sequence[Size]) -> tuple[Size, ...]:
+    """Row-major strides."""
+    out: list[Size] = []
+    step: Size = 1
     for n in reversed(sizes):
         out.append(step)
-        step *= max(n, 1)
+        step = step * (n or 1)
     return tuple(reversed(out))
 
 
-__all__ = ["Context", "Indices", "Node", "View", "extents_of", "named_axes", "positions", "view_axes"]
+__all__ = ["Context", "Extents", "Indices", "Node", "Size", "View", "contiguous", "extents_of", "named_axes", "positions", "view_axes"]

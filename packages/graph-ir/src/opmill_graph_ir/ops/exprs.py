@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from ..loops.index import Index, index
 from ..loops.ir import Const, Expr, IndexValue, Op, Ref
@@ -36,8 +37,10 @@ def cast(value: Expr, dtype: str) -> Expr:
     return Op("cast", (value,), dtype)
 
 
-def const(value: bool | int | float, dtype: str) -> Const:
-    """A constant of ``dtype``."""
+def const(value: bool | int | float | Index, dtype: str) -> Any:
+    """A constant of ``dtype``; a size that is no number, converted to it (not where the IR wants a :class:`Const`)."""
+    if isinstance(value, Index):
+        return cast(index_value(value), dtype)
     if dtype == "bool":
         return Const(bool(value), dtype)
     return Const(float(value) if dtype in FLOATS else int(value), dtype)
@@ -57,4 +60,10 @@ def all_of(conditions: Sequence[Expr]) -> Expr | None:
     return out
 
 
-__all__ = ["FLOATS", "INTEGERS", "LOW", "SUPPORTED", "Read", "Ref", "all_of", "cast", "const", "index_value", "op", "wide"]
+def known_order(low: Index | int, high: Index | int) -> bool | None:
+    """Whether ``low <= high``; None where that depends on sizes."""
+    difference = (index(high) - low).constant
+    return None if difference is None else difference >= 0
+
+
+__all__ = ["FLOATS", "INTEGERS", "LOW", "SUPPORTED", "Read", "Ref", "all_of", "cast", "const", "index_value", "known_order", "op", "wide"]

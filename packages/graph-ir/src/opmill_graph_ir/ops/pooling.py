@@ -11,7 +11,7 @@ from ..loops.index import Index, floordiv, index
 from ..loops.ir import Expr, Let, Reduction, Ref
 from .context import Context, View
 from .creation import masked
-from .exprs import FLOATS, all_of, cast, const, index_value, op, wide
+from .exprs import FLOATS, all_of, cast, const, index_value, known_order, op, wide
 from .indexing import gathered
 from .rows import Rows
 
@@ -33,7 +33,7 @@ def _window(x: View, outer: Sequence[Index], inner: Sequence[Index], stride: Any
         last = (sizes[lead + k] - 1) * stride[k] + (kernel[k] - 1) * dilation[k] - padding[k]
         if padding[k]:
             inside.append(op("ge", index_value(at), const(0, "int64")))
-        if last >= size:
+        if not known_order(last, size - 1):
             inside.append(op("lt", index_value(at), const(size, "int64")))
         position.append(at)
     return position, all_of(inside)
@@ -82,7 +82,7 @@ def _avg_pool(
         assert total is not None
         return cast(total, dtype)
 
-    whole = not any(padding) and all((m - 1) * s + k <= size for m, s, k, size in zip(meta.sizes[-n:], stride, kernel, x.sizes[-n:], strict=True))
+    whole = not any(padding) and all(known_order((m - 1) * s + k, size) for m, s, k, size in zip(meta.sizes[-n:], stride, kernel, x.sizes[-n:], strict=True))
 
     def make(outer: Any, inner: Any, ext: Any) -> Any:
         position, inside = _window(x, outer, inner, stride, padding, ones, meta.sizes, kernel)

@@ -9,7 +9,7 @@ from typing import Any
 from ..capture.graph import Meta, Node
 from ..loops.index import ZERO, Index, index
 from ..loops.ir import Axis, Expr, Reduction, Ref
-from .context import Context, View
+from .context import Context, View, contiguous
 from .exprs import FLOATS, INTEGERS, cast, const, index_value, op, wide
 from .rows import Rows
 
@@ -188,21 +188,13 @@ def _var_mean(ctx: Context, node: Node, x: View, dim: Any = None, *, correction:
 def _row_reduce(ctx: Context, x: View, dim: int, dtype: str, kind: str, value: Callable[..., Expr]) -> View:
     """Reduces dimension ``dim`` (kept with size one) of a function of the position."""
     sizes = (*x.sizes[:dim], 1, *x.sizes[dim + 1 :])
-    meta = Meta(dtype, sizes, _dense(sizes), ctx.buffers[x.buffer].device)
+    meta = Meta(dtype, sizes, contiguous(sizes), ctx.buffers[x.buffer].device)
 
     def make(outer: Any, inner: Any, ext: Any) -> Any:
         at = (*outer[:dim], inner[0], *outer[dim + 1 :])
         return [Reduction(("a",), kind, value(at, ext), dtype)], [Ref("a", dtype)]
 
     return ctx.reduce([(None, meta)], [x.sizes[dim]], make)[0]
-
-
-def _dense(sizes: Sequence[int]) -> tuple[int, ...]:
-    out, step = [], 1
-    for n in reversed(sizes):
-        out.append(step)
-        step *= max(n, 1)
-    return tuple(reversed(out))
 
 
 @ROWS.lowers("_softmax _log_softmax _safe_softmax")
@@ -238,7 +230,7 @@ def _normalised(ctx: Context, node: Node, x: View, split: int, eps: float) -> tu
     dtype = wide(x.dtype)
     inner = x.sizes[split:]
     sizes = (*x.sizes[:split], *(1 for _ in inner))
-    meta = Meta(dtype, sizes, _dense(sizes), ctx.buffers[x.buffer].device)
+    meta = Meta(dtype, sizes, contiguous(sizes), ctx.buffers[x.buffer].device)
 
     def make(outer: Any, loops: Any, ext: Any) -> Any:
         value = ctx.load(x, (*outer[:split], *loops), ext)

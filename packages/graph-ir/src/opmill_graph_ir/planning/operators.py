@@ -10,7 +10,7 @@ from opmill_runtime_cache.plan.model import ComplexArg, Literal, Named
 
 from ..capture.graph import AtenGraph, OutputTensor, Value
 from ..content import content_of
-from ..loops.index import index
+from ..loops.index import Index, index
 from ..lowered import BufferArg, BufferInfo, Extern, Lowered, TensorOutput
 
 
@@ -28,7 +28,7 @@ def lower_to_operators(graph: AtenGraph) -> Lowered:
     for target, value in graph.mutations.items():
         nodes.append(Extern("aten::copy_", (BufferArg(target), BufferArg(value)), {}, (None,), None, (target,), f"write {target}"))
     constants = {n: content_of(t) for n, t in graph.constants.items()}
-    return Lowered(tuple(nodes), buffers, (*graph.inputs, *graph.held), tuple(_output(o) for o in graph.outputs), constants)
+    return Lowered(tuple(nodes), buffers, (*graph.inputs, *graph.held), tuple(_output(o) for o in graph.outputs), constants, graph.symbols())
 
 
 def _arg(arg: Any) -> object:
@@ -36,6 +36,8 @@ def _arg(arg: Any) -> object:
         return BufferArg(arg.name)
     if isinstance(arg, (list, tuple)):
         return tuple(_arg(a) for a in arg)
+    if isinstance(arg, Index):
+        return arg
     if isinstance(arg, (torch.dtype, torch.layout, torch.memory_format)):
         return Named(type(arg).__name__, str(arg).removeprefix("torch."))
     if isinstance(arg, torch.device):

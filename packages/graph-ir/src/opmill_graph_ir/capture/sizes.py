@@ -1,0 +1,111 @@
+"""Sizes between the two worlds of a capture: ``torch.SymInt`` while operators run on fakes, expressions in the graph."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import torch
+
+from opmill_fake_tensors import FakeTensor
+from opmill_fake_tensors.symbols import Index, Sizes, index_of, sizes_of, sym_int
+
+from .graph import AtenGraph, Meta, Node, Output, OutputTensor, Size
+
+_SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
+
+
+def size_of(value: Any) -> Size:
+    """An ``int`` or a ``torch.SymInt`` as a size."""
+    if type(value) is torch.SymInt:
+        return _plain(index_of(value))
+    return int(value)
+
+
+def _plain(value: Index) -> Size:
+    return value if (known := value.constant) is None else known
+
+
+def recorded(arg: Any) -> Any:
+    """An argument of an operator as a graph has it. A symbolic float or truth value is assumed to be what it is."""
+    kind = type(arg)
+    if kind is torch.SymInt:
+        return size_of(arg)
+    if kind is torch.SymFloat:
+        return float(arg)
+    if kind is torch.SymBool:
+        return bool(arg)
+    return kind(map(recorded, arg)) if kind in (list, tuple) else tuple(map(recorded, arg)) if kind is torch.Size else arg
+
+
+def traced(arg: Any, sizes: Sizes | None) -> Any:
+    """The reverse: sizes as torch takes them."""
+    if isinstance(arg, Index):
+        assert sizes is not None
+        return sym_int(sizes, arg)
+    return type(arg)(traced(a, sizes) for a in arg) if type(arg) in (list, tuple) else arg
+
+
+def environment_of(values: Iterable[Any]) -> Sizes | None:
+    """The environment of the symbols in these inputs (fakes, SymInts); None where there are none."""
+    for value in values:
+        found = sizes_of(value)
+        if found is None and isinstance(value, FakeTensor):
+            found = next((s for n in (*value.shape, *value.stride()) if (s := sizes_of(n)) is not None), None)
+        if found is not None:
+            return found
+    return None
+
+
+def example_values(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> list[Any]:
+    """What each placeholder stands for: the symbolic value that its maker noted, else the example itself."""
+    places = [n for n in gm.graph.nodes if n.op == "placeholder"]
+    if len(places) != len(example_inputs):
+        return list(example_inputs)
+    noted = (n.meta.get("example_value") for n in places)
+    return [v if _is_symbolic(v) else x for v, x in zip(noted, example_inputs, strict=True)]
+
+
+def _is_symbolic(value: Any) -> bool:
+    if isinstance(value, torch.Tensor):
+        return value._has_symbolic_sizes_strides  # type: ignore[attr-defined, no-any-return]
+    return isinstance(value, _SYMBOLIC)
+
+
+# ---- equal sizes under one name ------------------------------------------------------------------------------------------
+
+
+def unify(graph: AtenGraph) -> None:
+    """Writes all sizes in terms of symbols that no decision of the capture has tied to others."""
+    sizes = graph.sizes
+    if sizes is None:
+        return
+    graph.metas = {name: _meta(meta, sizes) for name, meta in graph.metas.items()}
+    graph.nodes = [Node(n.func, _args(n.args, sizes), _args(n.kwargs, sizes), n.results, n.origin) for n in graph.nodes]
+    graph.outputs = [_output(o, sizes) for o in graph.outputs]
+
+
+def _simple(value: Any, sizes: Sizes) -> Any:
+    return _plain(sizes.simplify(value)) if isinstance(value, Index) else value
+
+
+def _meta(meta: Meta, sizes: Sizes) -> Meta:
+    if all(type(n) is int for n in (*meta.sizes, *meta.strides)):
+        return meta
+    return Meta(meta.dtype, tuple(_simple(n, sizes) for n in meta.sizes), tuple(_simple(n, sizes) for n in meta.strides), meta.device)
+
+
+def _args(arg: Any, sizes: Sizes) -> Any:
+    if isinstance(arg, (list, tuple)):
+        return type(arg)(_args(a, sizes) for a in arg)
+    return {k: _args(a, sizes) for k, a in arg.items()} if isinstance(arg, Mapping) else _simple(arg, sizes)
+
+
+def _output(out: Output, sizes: Sizes) -> Output:
+    if not isinstance(out, OutputTensor) or out.sizes is None:
+        return _simple(out, sizes)  # type: ignore[no-any-return]
+    strides = tuple(_simple(n, sizes) for n in out.strides or ())
+    return OutputTensor(out.value, tuple(_simple(n, sizes) for n in out.sizes), strides, _simple(out.offset, sizes))
+
+
+__all__ = ["environment_of", "example_values", "recorded", "size_of", "traced", "unify"]
