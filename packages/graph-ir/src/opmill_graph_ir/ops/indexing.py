@@ -24,7 +24,7 @@ def _meta(ctx: Context, node: Node) -> Any:
     return ctx.metas[node.results[0] or ""]
 
 
-def _wrapped(name: str, value: Expr, size: int, error: str, message: str, negative: bool) -> tuple[list[Let], list[Check]]:
+def wrapped(name: str, value: Expr, size: int, error: str, message: str, negative: bool) -> tuple[list[Let], list[Check]]:
     """Lets and checks that make ``name`` a position in a dimension of ``size`` from a value that may count from the end."""
     raw = Ref(f"{name}_raw", "int64")
     lets = [Let(raw.name, cast(value, "int64"))]
@@ -51,7 +51,7 @@ def _embedding(ctx: Context, node: Node, weight: View, ids: View, *_: Any) -> An
         return NotImplemented
 
     def make(at: Any, ext: Any) -> Any:
-        lets, checks = _wrapped("g", ctx.read(ids, at[:-1], ext), weight.sizes[0], "IndexError", "index out of range in self", False)
+        lets, checks = wrapped("g", ctx.read(ids, at[:-1], ext), weight.sizes[0], "IndexError", "index out of range in self", False)
         return ctx.read(weight, (index("g"), at[-1]), ext), lets, checks
 
     return gathered(ctx, node, make)
@@ -66,7 +66,7 @@ def _index_select(ctx: Context, node: Node, x: View, dim: int, ids: View) -> Any
     dim %= len(x.sizes)
 
     def make(at: Any, ext: Any) -> Any:
-        lets, checks = _wrapped("g", ctx.read(ids, at[dim : dim + 1], ext), x.sizes[dim], "IndexError", "index out of range in self", False)
+        lets, checks = wrapped("g", ctx.read(ids, at[dim : dim + 1], ext), x.sizes[dim], "IndexError", "index out of range in self", False)
         return ctx.read(x, (*at[:dim], index("g"), *at[dim + 1 :]), ext), lets, checks
 
     return gathered(ctx, node, make)
@@ -82,7 +82,7 @@ def _gather(ctx: Context, node: Node, x: View, dim: int, ids: View, **_: Any) ->
 
     def make(at: Any, ext: Any) -> Any:
         message = f"index out of bounds for dimension {dim} with size {size}"
-        lets, checks = _wrapped("g", ctx.read(ids, at, ext), size, "RuntimeError", message, False)
+        lets, checks = wrapped("g", ctx.read(ids, at, ext), size, "RuntimeError", message, False)
         return ctx.read(x, (*at[:dim], index("g"), *at[dim + 1 :]), ext), lets, checks
 
     return gathered(ctx, node, make)
@@ -108,7 +108,7 @@ def _index(ctx: Context, node: Node, x: View, ids: Sequence[View | None]) -> Any
                 where.append(rest.pop(0))
                 continue
             message = f"index is out of bounds for dimension {d} with size {size}"
-            more, bounds = _wrapped(f"g{d}", ctx.load_broadcast(tensor, block, ext), size, "IndexError", message, True)
+            more, bounds = wrapped(f"g{d}", ctx.load_broadcast(tensor, block, ext), size, "IndexError", message, True)
             lets, checks = lets + more, checks + bounds
             where.append(index(f"g{d}"))
         return ctx.read(x, where, ext), lets, checks
@@ -136,7 +136,7 @@ def _scatter(ctx: Context, node: Node, x: View, dim: int, ids: View, src: Any) -
     axes = named_axes("i", ids.sizes)
     at, ext = positions(axes), extents_of(axes)
     message = f"index out of bounds for dimension {dim} with size {x.sizes[dim]}"
-    lets, checks = _wrapped("g", ctx.read(ids, at, ext), x.sizes[dim], "RuntimeError", message, False)
+    lets, checks = wrapped("g", ctx.read(ids, at, ext), x.sizes[dim], "RuntimeError", message, False)
     value = cast(ctx.read(src, _same_place(at, src), ext), meta.dtype) if isinstance(src, View) else const(src, meta.dtype)
     mode = "add" if "add" in node.func.name() else "set"
     base = _base(ctx, x)
@@ -204,7 +204,7 @@ def _index_write(ctx: Context, node: Node, x: View, dim: int, ids: View, src: An
     negative = kind == "fill"
     error = "RuntimeError" if kind == "add" else "IndexError"
     message = {"add": "index out of range in self", "fill": f"index out of range in self, dimension {dim} with size {size}"}.get(kind, f"index_copy_(): index out of bounds for size {size}")
-    lets, checks = _wrapped("g", ctx.read(ids, at[dim : dim + 1], ext), size, error, message, negative)
+    lets, checks = wrapped("g", ctx.read(ids, at[dim : dim + 1], ext), size, error, message, negative)
     value = const(src, meta.dtype) if not isinstance(src, View) else cast(ctx.read(src, _same_place(at, src), ext), meta.dtype)
     if alpha != 1:
         value = cast(op("mul", cast(value, wide(meta.dtype)), const(alpha, wide(meta.dtype))), meta.dtype)
@@ -239,7 +239,7 @@ def _index_put(ctx: Context, node: Node, x: View, ids: Sequence[View | None], sr
     where = list(at[:first])
     for d in given:
         message = f"index is out of bounds for dimension {d} with size {x.sizes[d]}"
-        more, bounds = _wrapped(f"g{d}", ctx.load_broadcast(tensors[d - first], at[first : first + rank], ext), x.sizes[d], "IndexError", message, True)
+        more, bounds = wrapped(f"g{d}", ctx.load_broadcast(tensors[d - first], at[first : first + rank], ext), x.sizes[d], "IndexError", message, True)
         lets, checks = lets + more, checks + bounds
         where.append(index(f"g{d}"))
     where += at[first + rank :]

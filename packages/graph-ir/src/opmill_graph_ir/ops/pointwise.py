@@ -21,7 +21,7 @@ ROWS = Rows()
 _Fn = Callable[..., Any]
 
 
-def _scalar_type(args: tuple[Any, ...]) -> str:
+def promoted(*args: Any) -> str:
     """The type that operands of a comparison are compared in."""
     operands: list[Any] = []
     for a in args:
@@ -43,7 +43,7 @@ def row(rows: Rows, names: str, *, compare: bool = False, dtypes: tuple[str, ...
             meta = ctx.metas[name]
             if not low and meta.dtype in LOW:
                 return NotImplemented  # eager rounds the quotient to the narrow type first
-            compute = wide(_scalar_type(args)) if compare else wide(meta.dtype)
+            compute = wide(promoted(*args)) if compare else wide(meta.dtype)
             if compute not in dtypes or any(isinstance(a, complex) for a in args):
                 return NotImplemented
 

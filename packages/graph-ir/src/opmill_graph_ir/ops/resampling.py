@@ -1,0 +1,267 @@
+"""Images read between their points: at positions from a grid, by cubic interpolation, smoothed before they are made smaller."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from ..capture.graph import Node
+from ..loops.index import index
+from ..loops.ir import Expr, Let, Reduction, Ref
+from .context import Context, View
+from .creation import masked
+from .exprs import FLOATS, all_of, cast, const, index_value, op, wide
+from .indexing import dense, gathered
+from .rows import Rows
+
+ROWS = Rows()
+_BILINEAR, _NEAREST, _BICUBIC = 0, 1, 2
+_ZEROS, _BORDER, _REFLECTION = 0, 1, 2
+
+
+def _c(x: Expr, value: float) -> Expr:
+    return const(value, x.dtype)
+
+
+def _clip(x: Expr, low: float, high: float) -> Expr:
+    return op("min", op("max", x, _c(x, low)), _c(x, high))
+
+
+# ---- grids -----------------------------------------------------------------------------------------------------------------
+
+
+def _unnormalised(x: Expr, size: int, align: bool) -> Expr:
+    """From -1..1 to positions: the centres of the corner points, or their outer edges."""
+    if align:
+        return op("mul", op("div", op("add", x, _c(x, 1)), _c(x, 2)), _c(x, size - 1))
+    return op("div", op("sub", op("mul", op("add", x, _c(x, 1)), _c(x, size)), _c(x, 1)), _c(x, 2))
+
+
+def _reflected(x: Expr, size: int, align: bool) -> Expr:
+    """Mirrored at the centres or edges of the outer points until it is inside."""
+    low, span = (0.0, size - 1.0) if align else (-0.5, float(size))
+    if span <= 0:
+        return _c(x, 0)
+    distance = op("abs", op("sub", x, _c(x, low)))
+    rest = op("fmod", distance, _c(x, span))
+    flips = op("floor", op("div", distance, _c(x, span)))
+    even = op("eq", op("fmod", flips, _c(x, 2)), _c(x, 0))
+    return op("where", even, op("add", rest, _c(x, low)), op("add", op("sub", _c(x, span), rest), _c(x, low)))
+
+
+def _padded(x: Expr, size: int, padding: int, align: bool) -> Expr:
+    if padding == _REFLECTION:
+        x = _reflected(x, size, align)
+    return x if padding == _ZEROS else _clip(x, 0, size - 1)
+
+
+class _Corners:
+    """Reads of an image at positions that are lets; what lies outside is zero."""
+
+    def __init__(self, ctx: Context, x: View, lead: Sequence[Any], ext: Any) -> None:
+        self.ctx, self.x, self.lead, self.ext = ctx, x, lead, ext
+        self.lets: list[Let] = []
+
+    def let(self, name: str, value: Expr) -> Ref:
+        self.lets.append(Let(name, value))
+        return Ref(name, value.dtype)
+
+    def place(self, name: str, position: Expr, size: int) -> tuple[Expr, str]:
+        """Whether a whole-numbered float position is inside, and the name of a position that surely is."""
+        inside = op("logical_and", op("ge", position, _c(position, 0)), op("lt", position, _c(position, size)))
+        self.let(name, cast(op("where", inside, position, _c(position, 0)), "int64"))
+        return inside, name
+
+    def read(self, places: Sequence[tuple[Expr, str]], dtype: str) -> Expr:
+        read = self.ctx.read(self.x, (*self.lead, *(index(n) for _, n in places)), self.ext)
+        return cast(masked(read, all_of([inside for inside, _ in places]), const(0, self.x.dtype)), dtype)
+
+
+@ROWS.lowers("grid_sampler_2d grid_sampler_3d _grid_sampler_2d_cpu_fallback")
+def _grid_sampler(ctx: Context, node: Node, x: View, grid: View, mode: int, padding: int, align: bool) -> Any:
+    n = len(x.sizes) - 2
+    dtype = wide(x.dtype)
+    if 0 in x.sizes or 0 in ctx.metas[node.results[0] or ""].sizes or x.dtype not in FLOATS or (mode == _BICUBIC and n != 2):
+        return NotImplemented
+    spaces = x.sizes[2:]
+
+    def make(at: Any, ext: Any) -> Any:
+        corners = _Corners(ctx, x, at[:2], ext)
+        raw = []
+        for k in range(n):  # the last coordinate of the grid is the first dimension of space
+            coordinate = cast(ctx.load(grid, (at[0], *at[2:], index(n - 1 - k)), ext), dtype)
+            raw.append(corners.let(f"u{k}", _unnormalised(coordinate, spaces[k], align)))
+        value = _AT_GRID[mode](corners, raw, spaces, padding, align, dtype)
+        return value, corners.lets, []
+
+    return gathered(ctx, node, make)
+
+
+def _nearest_of_grid(corners: _Corners, raw: Sequence[Expr], spaces: Sequence[int], padding: int, align: bool, dtype: str) -> Expr:
+    points = [op("round", _padded(u, n, padding, align)) for u, n in zip(raw, spaces, strict=True)]
+    return corners.read([corners.place(f"g{k}", p, n) for k, (p, n) in enumerate(zip(points, spaces, strict=True))], dtype)
+
+
+def _linear_of_grid(corners: _Corners, raw: Sequence[Expr], spaces: Sequence[int], padding: int, align: bool, dtype: str) -> Expr:
+    sides = []
+    for k, (u, n) in enumerate(zip(raw, spaces, strict=True)):
+        point = corners.let(f"x{k}", _padded(u, n, padding, align))
+        low = corners.let(f"f{k}", op("floor", point))
+        high = op("add", low, _c(low, 1))
+        weight = corners.let(f"w{k}", op("sub", point, low))
+        near, far = corners.place(f"a{k}", low, n), corners.place(f"b{k}", high, n)
+        sides.append(((near, op("sub", _c(weight, 1), weight)), (far, weight)))
+    return _weighted(corners, sides, dtype)
+
+
+def _weighted(corners: _Corners, sides: Sequence[Sequence[tuple[tuple[Expr, str], Expr]]], dtype: str) -> Expr:
+    """The sum over one choice a dimension of the product of weights and the point."""
+    total: Expr | None = None
+
+    def visit(k: int, places: list[tuple[Expr, str]], weight: Expr | None) -> None:
+        nonlocal total
+        if k == len(sides):
+            assert weight is not None
+            term = op("mul", corners.read(places, dtype), weight)
+            total = term if total is None else op("add", total, term)
+            return
+        for place, w in sides[k]:
+            visit(k + 1, [*places, place], w if weight is None else op("mul", weight, w))
+
+    visit(0, [], None)
+    assert total is not None
+    return total
+
+
+def _cubic_weights(t: Expr, a: float = -0.75) -> list[Expr]:
+    """Keys' cubic convolution at distances t+1, t, 1-t, 2-t."""
+
+    def near(x: Expr) -> Expr:
+        inner = op("sub", op("mul", _c(x, a + 2), x), _c(x, a + 3))
+        return op("add", op("mul", op("mul", inner, x), x), _c(x, 1))
+
+    def far(x: Expr) -> Expr:
+        inner = op("add", op("mul", op("sub", op("mul", _c(x, a), x), _c(x, 5 * a)), x), _c(x, 8 * a))
+        return op("sub", op("mul", inner, x), _c(x, 4 * a))
+
+    one = _c(t, 1)
+    other = op("sub", one, t)
+    return [far(op("add", t, one)), near(t), near(other), far(op("add", other, one))]
+
+
+def _cubic_of_grid(corners: _Corners, raw: Sequence[Expr], spaces: Sequence[int], padding: int, align: bool, dtype: str) -> Expr:
+    sides = []
+    for k, (u, n) in enumerate(zip(raw, spaces, strict=True)):
+        low = corners.let(f"f{k}", op("floor", u))
+        t = corners.let(f"w{k}", op("sub", u, low))
+        side = []
+        for j, weight in enumerate(_cubic_weights(t)):
+            point = _padded(op("add", low, _c(low, j - 1)), n, padding, align)
+            side.append((corners.place(f"g{k}_{j}", point, n), corners.let(f"c{k}_{j}", weight)))
+        sides.append(side)
+    return _weighted(corners, sides, dtype)
+
+
+_AT_GRID: dict[int, Callable[..., Expr]] = {_BILINEAR: _linear_of_grid, _NEAREST: _nearest_of_grid, _BICUBIC: _cubic_of_grid}
+
+
+# ---- cubic interpolation ---------------------------------------------------------------------------------------------------
+
+
+def _ratio(size: int, out: int, scale: Any, align: bool) -> float:
+    if align:
+        return (size - 1) / (out - 1) if out > 1 else 0.0
+    return 1.0 / scale if scale is not None and scale > 0 else size / out
+
+
+@ROWS.lowers("upsample_bicubic2d")
+def _bicubic(ctx: Context, node: Node, x: View, sizes: Sequence[int], align: bool, *scales: Any) -> Any:
+    dtype = wide(x.dtype)
+    if 0 in x.sizes or 0 in sizes or x.dtype not in FLOATS:
+        return NotImplemented
+    scales = (*scales, None, None)[:2]
+
+    def make(at: Any, ext: Any) -> Any:
+        corners = _Corners(ctx, x, at[:2], ext)
+        sides = []
+        for k in range(2):
+            size, o = x.sizes[2 + k], cast(index_value(at[2 + k]), dtype)
+            ratio = const(_ratio(size, sizes[k], scales[k], align), dtype)
+            half = const(0.5, dtype)
+            u = op("mul", o, ratio) if align else op("sub", op("mul", op("add", o, half), ratio), half)
+            low = corners.let(f"f{k}", op("floor", u))
+            t = corners.let(f"w{k}", op("sub", u, low))
+            side = []
+            for j, weight in enumerate(_cubic_weights(t)):
+                point = op("add", cast(low, "int64"), const(j - 1, "int64"))
+                corners.let(f"g{k}_{j}", op("min", op("max", point, const(0, "int64")), const(size - 1, "int64")))
+                side.append((f"g{k}_{j}", corners.let(f"c{k}_{j}", weight)))
+            sides.append(side)
+        rows: Expr | None = None
+        for y, wy in sides[0]:
+            row: Expr | None = None
+            for z, wz in sides[1]:
+                term = op("mul", cast(ctx.read(x, (*at[:2], index(y), index(z)), ext), dtype), wz)
+                row = term if row is None else op("add", row, term)
+            assert row is not None
+            rows = op("mul", row, wy) if rows is None else op("add", rows, op("mul", row, wy))
+        return rows, corners.lets, []
+
+    return gathered(ctx, node, make)
+
+
+# ---- with smoothing --------------------------------------------------------------------------------------------------------
+
+
+def _triangle(x: Expr) -> Expr:
+    x = op("abs", x)
+    return op("where", op("lt", x, _c(x, 1)), op("sub", _c(x, 1), x), _c(x, 0))
+
+
+def _cubic(x: Expr, a: float = -0.5) -> Expr:
+    x = op("abs", x)
+    near = op("add", op("mul", op("mul", op("sub", op("mul", _c(x, a + 2), x), _c(x, a + 3)), x), x), _c(x, 1))
+    far = op("mul", op("sub", op("mul", op("add", op("mul", op("sub", x, _c(x, 5)), x), _c(x, 8)), x), _c(x, 4)), _c(x, a))
+    return op("where", op("lt", x, _c(x, 1)), near, op("where", op("lt", x, _c(x, 2)), far, _c(x, 0)))
+
+
+@ROWS.lowers("_upsample_bilinear2d_aa _upsample_bicubic2d_aa")
+def _smoothed(ctx: Context, node: Node, x: View, sizes: Sequence[int], align: bool, *scales: Any) -> Any:
+    """Each dimension in turn, the last first: a weighted mean over the support of the filter, which grows as the image shrinks."""
+    meta = ctx.metas[node.results[0] or ""]
+    kernel, support = (_triangle, 1.0) if "bilinear" in node.func.name() else (_cubic, 2.0)
+    if 0 in x.sizes or 0 in sizes or x.dtype not in FLOATS:
+        return NotImplemented
+    scales = (*scales, None, None)[:2]
+    current = x
+    for d in (3, 2):
+        size, out = current.sizes[d], sizes[d - 2]
+        ratio = _ratio(size, out, scales[d - 2], align)
+        current = _filtered(ctx, node.results[0] if d == 2 else None, meta, current, d, out, ratio, kernel, support)
+    return current
+
+
+def _filtered(ctx: Context, name: str | None, meta: Any, x: View, dim: int, out: int, ratio: float, kernel: Callable[[Expr], Expr], support: float) -> View:
+    size, dtype = x.sizes[dim], wide(x.dtype)
+    reach, shrink = support * max(ratio, 1.0), 1.0 / max(ratio, 1.0)
+    target = meta if name is not None else dense(meta, (*x.sizes[:dim], out, *x.sizes[dim + 1 :]))
+    if name is None:
+        target = replace(target, dtype=dtype)
+
+    # inner positions may not depend on outer ones by a float: the sum runs over the whole dimension, with zero weights outside
+    def over(outer: Any, inner: Any, ext: Any) -> Any:
+        o = cast(index_value(outer[dim]), dtype)
+        half = const(0.5, dtype)
+        centre = op("mul", const(ratio, dtype), op("add", o, half))
+        j = index_value(inner[0])
+        first = op("max", cast(op("add", op("sub", centre, const(reach, dtype)), half), "int64"), const(0, "int64"))
+        last = cast(op("add", op("add", centre, const(reach, dtype)), half), "int64")
+        inside = op("logical_and", op("ge", j, first), op("lt", j, last))
+        weight = kernel(op("mul", op("add", op("sub", cast(j, dtype), centre), half), const(shrink, dtype)))
+        weight = op("where", inside, weight, const(0, dtype))
+        value = ctx.load(x, (*outer[:dim], inner[0], *outer[dim + 1 :]), ext)
+        sums = [Reduction(("a",), "sum", op("mul", weight, value), dtype), Reduction(("b",), "sum", weight, dtype)]
+        return sums, [op("div", Ref("a", dtype), Ref("b", dtype))]
+
+    return ctx.reduce([(name, target)], [size], over)[0]
