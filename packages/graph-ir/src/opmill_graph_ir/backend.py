@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 import torch
 
+from opmill_fake_tensors.symbols import Sizes
 from opmill_runtime_cache.errors import PlanInputError, RuntimeCacheError
 from opmill_runtime_cache.executor.native import bind
 from opmill_runtime_cache.plan.codec import decode, encode
@@ -22,15 +23,18 @@ from opmill_runtime_cache.plan.model import Call, Launch, Plan
 from opmill_runtime_cache.plan.text import render
 from opmill_runtime_cache.store import Store, default_store
 
+from .capture.foreign import ForeignSizes, has_foreign_sizes
 from .capture.functionalize import functionalize
 from .capture.graph import AtenGraph
 from .capture.joint import capture_joint, needs_gradients
 from .capture.partition import partition
+from .capture.sizes import environment_of, example_values
 from .errors import GraphError, GraphWarning
 from .generator.protocol import GROUP, GeneratorOptions, KernelGenerator
 from .loops.spec import verify_kernel
 from .ops.lower import lower
 from .options import GraphOptions as GraphOptions
+from .planning.assumptions import Assumed, assume, assumptions_of, fits
 from .planning.build import build_plan
 from .planning.kernels import generate, origins_behind
 from .planning.key import graph_key
@@ -86,11 +90,13 @@ class CompiledGraph:
 
 
 class _Entry(msgspec.Struct, array_like=True):
-    """What the store keeps of a compiled graph: the plan, and where in the module its held tensors are; of one with gradients also the
+    """What the store keeps of a compiled graph: the plan, where in the module its held tensors are, and what it assumes of symbolic sizes; of
+    one with gradients also the
     plan of its backward, the tensors that autograd is told of, and how the two are joined."""
 
     plan: bytes
     held: tuple[str, ...]
+    assumed: tuple[Assumed, ...] = ()
     backward: bytes = b""
     known: tuple[str, ...] = ()
     layout: Layout | None = None
@@ -106,14 +112,33 @@ def compile_graph(
 ) -> CompiledGraph:
     """Compiles a torch-level FX graph for inputs like ``example_inputs``. Usable as a torch.compile backend.
 
+    Inputs may be symbolic, fakes and sizes of an environment (or noted so as ``example_value`` of their placeholders): what is then
+    assumed of their symbols is recorded in that environment, and the caller guards it.
+
     ``generators`` default to what is installed; with none that works, the plan calls torch's own operators. Raises ``GraphError`` where the
     graph cannot be compiled; the caller then runs ``gm`` itself."""
+    values = example_values(gm, example_inputs)
+    if has_foreign_sizes(values):
+        foreign = ForeignSizes()
+        compiled = _compile_for(gm, foreign.ours(values), options, store, generators)
+        foreign.give_back()
+        return compiled
+    return _compile_for(gm, values, options, store, generators)
+
+
+def _compile_for(
+    gm: torch.fx.GraphModule,
+    example_inputs: Sequence[Any],
+    options: GraphOptions,
+    store: Store | None,
+    generators: Sequence[KernelGenerator] | None,
+) -> CompiledGraph:
     report = Report()
     store = store if store is not None else default_store()
     generators = tuple(generators) if generators is not None else installed_generators()
     with report.step("key"):
         key = graph_key(gm, example_inputs, options, generators) if options.cache else None
-    if key is not None and (known := _from_store(gm, store, key, report)) is not None:
+    if key is not None and (known := _from_store(gm, store, key, report, environment_of(example_inputs))) is not None:
         return known
     if needs_gradients(gm, example_inputs):
         return _compile_training(gm, example_inputs, key, options, store, generators, report)
@@ -148,7 +173,7 @@ def _compile_training(
     if key is not None:
         used, held = _held_paths(gm, halves.forward.held_tensors), _held_paths(gm, tensors)
         if used is not None and held is not None:
-            entry = _Entry(encode(forward), used, encode(backward), held, layout)
+            entry = _Entry(encode(forward), used, (), encode(backward), held, layout)
             store.put(_ARTIFACT, key, msgspec.msgpack.encode(entry))
     with report.step("bind"):
         run = TrainingGraph(layout, bind(forward, halves.forward.held_tensors, store), bind(backward, [], store), tensors, gm)
@@ -170,7 +195,7 @@ def _compile(graph: AtenGraph, options: GraphOptions, store: Store, generators: 
             for kernel in program.kernels():
                 verify_kernel(kernel)
         with report.step("generate"):
-            refs, refused = generate(program.kernels(), settings, store, generators)
+            refs, refused = generate(program.wanted(), settings, store, generators)
         if not refused:
             problem = reason if not refs else ""
             break
@@ -244,12 +269,12 @@ def _held_paths(gm: torch.fx.GraphModule, tensors: Sequence[torch.Tensor]) -> tu
 
 
 def _to_store(gm: torch.fx.GraphModule, graph: AtenGraph, plan: Plan, store: Store, key: str) -> None:
-    held = _held_paths(gm, graph.held_tensors)
-    if held is not None:
-        store.put(_ARTIFACT, key, msgspec.msgpack.encode(_Entry(encode(plan), held)))
+    held, assumed = _held_paths(gm, graph.held_tensors), assumptions_of(graph.sizes)
+    if held is not None and assumed is not None:
+        store.put(_ARTIFACT, key, msgspec.msgpack.encode(_Entry(encode(plan), held, assumed)))
 
 
-def _from_store(gm: torch.fx.GraphModule, store: Store, key: str, report: Report) -> CompiledGraph | None:
+def _from_store(gm: torch.fx.GraphModule, store: Store, key: str, report: Report, sizes: Sizes | None) -> CompiledGraph | None:
     """The graph's plan from the store, bound; None where it, or one of its kernels, is not there or does not fit."""
     with report.step("load"):
         data = store.get(_ARTIFACT, key)
@@ -257,6 +282,8 @@ def _from_store(gm: torch.fx.GraphModule, store: Store, key: str, report: Report
             return None
         try:
             entry = msgspec.msgpack.decode(data, type=_Entry)
+            if not fits(sizes, entry.assumed):
+                return None
             plan = decode(entry.plan)
             held = [_attribute(gm, path) for path in entry.held]
             executable: Callable[..., Any] = bind(plan, held, store)
@@ -268,6 +295,7 @@ def _from_store(gm: torch.fx.GraphModule, store: Store, key: str, report: Report
         except (RuntimeCacheError, msgspec.MsgspecError, AttributeError):
             store.remove(_ARTIFACT, key)
             return None
+    assume(sizes, entry.assumed)
     report.cached = True
     return CompiledGraph(executable, plan, _counted(report, *plans), gm)
 

@@ -40,6 +40,11 @@ class TritonKernelGenerator:
         self.arch, self.budget = arch, budget
         self._pool = Pool(workers or len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
 
+    @property
+    def target(self) -> tuple[object, ...]:
+        """What kernels are built with and for, besides this package: part of the keys of whole plans."""
+        return toolchain.triton_version(), toolchain.assembler_version(), self.arch or toolchain.architectures(), self.budget
+
     def claims(self, kernel: LoopKernel, options: GeneratorOptions) -> str | None:
         if not options.device.startswith("cuda"):
             return f"device {options.device} is not a CUDA device"

@@ -38,6 +38,15 @@ def assembler_version() -> str:
     return hashlib.sha256(repr(facts).encode()).hexdigest()[:16]
 
 
+@cache
+def architectures() -> tuple[int, ...]:
+    """Compute capability times ten of every device that torch sees."""
+    import torch
+
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    return tuple(10 * major + minor for major, minor in map(torch.cuda.get_device_capability, range(count)))
+
+
 def arch_of(device: str) -> int | str:
     """Compute capability times ten of a device (``"cuda:0"``), or why it is not known."""
     import torch

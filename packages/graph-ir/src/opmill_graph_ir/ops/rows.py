@@ -33,6 +33,6 @@ def all_rows() -> Mapping[str, Lowering]:
     package = __name__.rpartition(".")[0]
     out: dict[str, Lowering] = {}
     for info in pkgutil.iter_modules(importlib.import_module(package).__path__):
-        if info.name not in ("rows", "context", "lower", "exprs"):
+        if info.name not in ("rows", "context", "devices", "lower", "exprs"):
             out.update(importlib.import_module(f"{package}.{info.name}").ROWS)
     return out

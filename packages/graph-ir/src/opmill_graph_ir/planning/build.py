@@ -49,7 +49,7 @@ def spec(info: BufferInfo) -> TensorSpec:
     return TensorSpec(info.dtype, tuple(map(size, info.sizes)), tuple(map(size, info.strides)), info.device)
 
 
-def build_plan(name: str, schedule: Schedule, memory: Memory, refs: Mapping[LoopKernel, KernelRef]) -> Plan:
+def build_plan(name: str, schedule: Schedule, memory: Memory, refs: Mapping[tuple[LoopKernel, str], KernelRef]) -> Plan:
     """The plan of a schedule whose kernels are built."""
     builder = _Builder(schedule, memory, refs)
     builder.steps += [Define(symbol, text) for symbol, text in memory.definitions.items()]
@@ -68,11 +68,12 @@ def build_plan(name: str, schedule: Schedule, memory: Memory, refs: Mapping[Loop
         tuple(builder.kernels),
         memory.size,
         tuple(sorted(builder.written & {item.slot for item in builder.inputs if type(item) is TensorInput})),
+        memory.device,
     )
 
 
 class _Builder:
-    def __init__(self, schedule: Schedule, memory: Memory, refs: Mapping[LoopKernel, KernelRef]) -> None:
+    def __init__(self, schedule: Schedule, memory: Memory, refs: Mapping[tuple[LoopKernel, str], KernelRef]) -> None:
         self.schedule, self.memory, self.refs = schedule, memory, refs
         self.steps: list[Step] = []
         self.slots: dict[str, int] = {}
@@ -136,7 +137,7 @@ class _Builder:
 
     def launch(self, step: KernelStep) -> None:
         slots = tuple(self.slot(b) for b in step.arguments)
-        ref = self.refs[step.kernel]
+        ref = self.refs[step.kernel, step.device]
         if ref not in self.kernels:
             self.kernels.append(ref)
         writes = tuple(k for k, b in enumerate(step.kernel.buffers) if b.role != "in")

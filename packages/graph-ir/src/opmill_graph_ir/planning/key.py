@@ -18,10 +18,12 @@ from typing import Any
 
 import torch
 
+from opmill_fake_tensors import FakeTensor
 from opmill_runtime_cache import __version__ as runtime_version
 from opmill_runtime_cache.store import key_of
 
 from ..__about__ import __version__
+from ..capture.sizes import environment_of, size_of
 from ..options import GraphOptions
 
 _TRUSTED = ("torch", "_operator", "operator", "builtins", "math")
@@ -36,7 +38,7 @@ def graph_key(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], options: 
     try:
         encoder = _Encoder()
         nodes = [encoder.node(gm, n) for n in gm.graph.nodes]
-        inputs = [encoder.tensor(x) if isinstance(x, torch.Tensor) else encoder.value(x) for x in example_inputs]
+        inputs = [encoder.input(x) for x in example_inputs]
         makers = [_generator(g) for g in generators]
     except Uncacheable:
         return None
@@ -71,6 +73,9 @@ def modes() -> tuple[object, ...]:
         torch.get_default_dtype(),
         torch.is_autocast_enabled("cpu"),
         torch.get_autocast_dtype("cpu"),
+        torch.is_autocast_enabled("cuda"),
+        torch.get_autocast_dtype("cuda"),
+        torch._C._get_cudnn_sdp_enabled(),
         torch.are_deterministic_algorithms_enabled(),
         torch.get_float32_matmul_precision(),
         torch._C._get_mkldnn_enabled(),
@@ -131,6 +136,23 @@ class _Encoder:
             same, storage, str(t.dtype), tuple(t.shape), t.stride(), t.storage_offset(), str(t.device),
             type(t).__name__, t.requires_grad, t.is_conj(), t.is_neg(),
         )  # fmt: skip
+
+    def input(self, x: Any) -> object:
+        """A tensor, a constant, or what is symbolic: its expressions and the ranges of their symbols, not the sizes at hand."""
+        if isinstance(x, FakeTensor):
+            numbers = [size_of(n) for n in (*x.shape, *x.stride(), x.storage_offset())]
+            facts = str(x.dtype), str(x.device), x.requires_grad, x.is_leaf, x.is_conj(), x.is_neg(), type(x).__name__
+            return "fake", *map(str, numbers), self._ranges(x), facts
+        if isinstance(x, torch.SymInt):
+            return "size", str(size_of(x)), self._ranges(x)
+        return self.tensor(x) if isinstance(x, torch.Tensor) else self.value(x)
+
+    def _ranges(self, x: Any) -> object:
+        sizes = environment_of([x])
+        symbols = [] if sizes is None else sizes.symbols.values()
+        if any(s.hint is None for s in symbols):
+            raise Uncacheable
+        return [(s.name, s.low, s.high) for s in symbols]
 
     def function(self, f: Any) -> str:
         if isinstance(f, torch._ops.OpOverload):

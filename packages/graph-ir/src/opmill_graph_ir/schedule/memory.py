@@ -28,12 +28,13 @@ ITEMSIZE = {
 
 @dataclass
 class Memory:
-    """``offsets``: byte offset of each arena buffer, ``size``: of the arena, both numbers or plan expressions; ``definitions``: symbols
+    """``offsets``: byte offset of each arena buffer, ``size``: of the arena, both numbers or plan expressions; on ``device``. ``definitions``: symbols
     that these use, in order; ``first``/``last``: steps of first and last use."""
 
     offsets: dict[str, int | str] = field(default_factory=dict)
     size: int | str = 0
     definitions: dict[str, str] = field(default_factory=dict)
+    device: str = "cpu"
     first: dict[str, int] = field(default_factory=dict)
     last: dict[str, int] = field(default_factory=dict)
 
@@ -53,9 +54,17 @@ def plan_memory(schedule: Schedule) -> Memory:
             info = schedule.buffers[b]
             if ours and memory.first[b] == k and info.role == "temporary" and b not in outputs and span(info).symbols <= early:
                 placed.append(b)
+    memory.device = _busiest(schedule, placed)
+    placed = [b for b in placed if schedule.buffers[b].device == memory.device]
     roots = _in_place(schedule, placed, memory)
     _assign(schedule, placed, roots, memory)
     return memory
+
+
+def _busiest(schedule: Schedule, placed: list[str]) -> str:
+    """The device of most temporaries: it has the arena, and what lies elsewhere is allocated one by one."""
+    devices = [schedule.buffers[b].device for b in placed]
+    return max(sorted(set(devices)), key=devices.count, default="cpu")
 
 
 def _bytes(schedule: Schedule, buffer: str) -> Index:

@@ -27,12 +27,13 @@ _SMALL = 8192
 
 @dataclass(frozen=True)
 class KernelStep:
-    """A kernel on the program's buffers ``arguments``, and the values of ``sizes`` for its symbols."""
+    """A kernel on the program's buffers ``arguments``, all on ``device``, and the values of ``sizes`` for its symbols."""
 
     kernel: LoopKernel
     arguments: tuple[str, ...]
     sizes: tuple[str, ...]
     origin: str = ""
+    device: str = "cpu"
 
     def reads(self) -> set[str]:
         return {a for a, b in zip(self.arguments, self.kernel.buffers, strict=True) if b.role != "out"}
@@ -66,6 +67,10 @@ class Schedule:
     def kernels(self) -> list[LoopKernel]:
         """Distinct kernels in order of first use."""
         return list(dict.fromkeys(s.kernel for s in self.steps if type(s) is KernelStep))
+
+    def wanted(self) -> list[tuple[LoopKernel, str]]:
+        """Distinct kernels, each with the device that it runs on."""
+        return list(dict.fromkeys((s.kernel, s.device) for s in self.steps if type(s) is KernelStep))
 
     def __str__(self) -> str:
         lines = []
@@ -104,7 +109,7 @@ def _steps(groups: Sequence[Group], program: Program, combine: bool) -> list[Ste
         if combine:
             nest = reuse_between_phases(nest, program.fresh_name)
         small = combine and group.work(program) <= _SMALL
-        if not small:
+        if not small or (pending and _device(nest, program) != _device(pending[0], program)):
             _flush(pending, steps, program)
         pending.append(nest)
         if not small:
@@ -119,8 +124,14 @@ def _flush(pending: list[Nest], steps: list[Step], program: Program) -> None:
         if unknown := set(made.sizes) - set(program.symbols):
             raise GraphError("GI041", f"names {sorted(unknown)} are used where nothing defines them", where=made.kernel.name, hint=BUG)
         origin = "; ".join(dict.fromkeys(o for n in pending for o in n.origin.split("; ") if o))
-        steps.append(KernelStep(made.kernel, made.arguments, made.sizes, origin))
+        steps.append(KernelStep(made.kernel, made.arguments, made.sizes, origin, _device(pending[0], program)))
         pending.clear()
+
+
+def _device(nest: Nest, program: Program) -> str:
+    """Where a nest's buffers are."""
+    written = next((s.buffer for p in nest.phases for s in p.stores), None)
+    return "cpu" if written is None else program.buffers[written].device
 
 
 def span(info: BufferInfo) -> Index:
