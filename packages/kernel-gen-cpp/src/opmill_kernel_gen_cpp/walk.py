@@ -3,53 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from functools import lru_cache
 
 from opmill_graph_ir.loops.index import Index
 from opmill_graph_ir.loops.ir import Expr, IndexValue, Load, LoopKernel, Nest, Op, Phase
+from opmill_graph_ir.loops.walk import children as children
+from opmill_graph_ir.loops.walk import expressions as expressions
+from opmill_graph_ir.loops.walk import inside as inside
+from opmill_graph_ir.loops.walk import roots as roots
+from opmill_graph_ir.loops.walk import written as written
 
 TRANSCENDENTAL = frozenset(
     "exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh erf erfc lgamma sigmoid pow atan2 "
     "hypot fmod mod floordiv".split()
 )
-
-
-def children(expr: Expr) -> tuple[Expr, ...]:
-    if isinstance(expr, Op):
-        return expr.args
-    if isinstance(expr, Load) and expr.mask is not None:
-        return (expr.mask,)
-    return ()
-
-
-@lru_cache(maxsize=4096)
-def inside(expr: Expr) -> tuple[Expr, ...]:
-    """The expression and all below it, each once."""
-    seen: dict[Expr, None] = {}
-    stack = [expr]
-    while stack:
-        e = stack.pop()
-        if e not in seen:
-            seen[e] = None
-            stack.extend(children(e))
-    return tuple(seen)
-
-
-def roots(phase: Phase) -> Iterator[Expr]:
-    """The values that a phase computes."""
-    for let in phase.lets:
-        yield let.value
-    for check in phase.checks:
-        yield check.condition
-    for reduction in phase.reductions:
-        yield reduction.value
-    for store in phase.stores:
-        yield store.value
-
-
-def expressions(phase: Phase) -> dict[Expr, None]:
-    """Every distinct expression of a phase."""
-    return {e: None for root in roots(phase) for e in inside(root)}
 
 
 def indices(phase: Phase) -> Iterator[tuple[Index, bool]]:
@@ -59,10 +25,6 @@ def indices(phase: Phase) -> Iterator[tuple[Index, bool]]:
             yield e.index, False
     for store in phase.stores:
         yield store.index, True
-
-
-def written(nest: Nest) -> frozenset[str]:
-    return frozenset(s.buffer for p in nest.phases for s in p.stores)
 
 
 def all_expressions(kernel: LoopKernel) -> Iterator[Expr]:

@@ -2,45 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from functools import lru_cache
+from collections.abc import Mapping
 
 from opmill_graph_ir.loops.index import Index
-from opmill_graph_ir.loops.ir import Axis, Expr, IndexValue, Load, Nest, Op, Phase, Ref
-
-
-def children(expr: Expr) -> tuple[Expr, ...]:
-    if type(expr) is Op:
-        return expr.args
-    if type(expr) is Load and expr.mask is not None:
-        return (expr.mask,)
-    return ()
-
-
-@lru_cache(maxsize=4096)
-def inside(expr: Expr) -> tuple[Expr, ...]:
-    """The expression and all below it, each once."""
-    seen: dict[Expr, None] = {}
-    stack = [expr]
-    while stack:
-        e = stack.pop()
-        if e not in seen:
-            seen[e] = None
-            stack.extend(children(e))
-    return tuple(seen)
-
-
-def roots(phase: Phase) -> Iterator[Expr]:
-    """The values that a phase computes."""
-    yield from (let.value for let in phase.lets)
-    yield from (check.condition for check in phase.checks)
-    yield from (r.value for r in phase.reductions)
-    yield from (s.value for s in phase.stores)
-
-
-def expressions(phase: Phase) -> dict[Expr, None]:
-    """Every distinct expression of a phase."""
-    return {e: None for root in roots(phase) for e in inside(root)}
+from opmill_graph_ir.loops.ir import Axis, IndexValue, Load, Nest, Phase, Ref
+from opmill_graph_ir.loops.walk import children as children
+from opmill_graph_ir.loops.walk import expressions as expressions
+from opmill_graph_ir.loops.walk import inside as inside
+from opmill_graph_ir.loops.walk import roots as roots
+from opmill_graph_ir.loops.walk import written as written
 
 
 def loads(phase: Phase) -> list[Load]:
@@ -54,10 +24,6 @@ def accesses(phase: Phase) -> list[Index]:
 
 def read(nest: Nest) -> frozenset[str]:
     return frozenset(e.buffer for p in nest.phases for e in loads(p))
-
-
-def written(nest: Nest) -> frozenset[str]:
-    return frozenset(s.buffer for p in nest.phases for s in p.stores)
 
 
 def names_in(phase: Phase) -> frozenset[str]:

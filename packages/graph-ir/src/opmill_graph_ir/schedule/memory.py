@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 
 from ..loops.index import Index, floordiv, index
 from ..loops.ir import Load, LoopKernel
+from ..loops.walk import roots
 from ..lowered import TensorOutput
 from .rewrite import walk
-from .shape import expressions
 from .steps import KernelStep, Schedule, span
 
 ALIGNMENT = 64
@@ -125,7 +125,7 @@ def same_points(kernel: LoopKernel, written: str, read: str) -> bool:
 
 def _loads(kernel: LoopKernel, buffer: str) -> list[tuple[int, Index]]:
     [nest] = kernel.nests
-    return [(k, e.index) for k, p in enumerate(nest.phases) for e in walk(*expressions(p)) if type(e) is Load and e.buffer == buffer]
+    return [(k, e.index) for k, p in enumerate(nest.phases) for e in walk(*roots(p)) if type(e) is Load and e.buffer == buffer]
 
 
 def _assign(schedule: Schedule, placed: list[str], root: dict[str, str], memory: Memory) -> None:

@@ -11,9 +11,10 @@ from dataclasses import replace
 
 from ..loops.index import Index, index
 from ..loops.ir import Axis, Expr, Let, Load, Nest, Op, Phase, Ref, Store
+from ..loops.walk import roots
 from .cost import EXPENSIVE, op_cost
 from .rewrite import Rewriter, walk
-from .shape import expressions, map_phase
+from .shape import map_phase
 
 
 def reuse_between_phases(nest: Nest, fresh_name: Callable[[str], str]) -> Nest:
@@ -35,8 +36,8 @@ def _shared(first: Phase, second: Phase) -> Expr | None:
         return None
     own = {let.name for p in (first, second) for let in p.lets}
     rename = Rewriter(_renamed(first.axes, second.axes))
-    ours = {rename(e) for e in walk(*expressions(first)) if _is_dear(e)}
-    common = [e for e in walk(*expressions(second)) if _is_dear(e) and e in ours and not _refs(e) & own]
+    ours = {rename(e) for e in walk(*roots(first)) if _is_dear(e)}
+    common = [e for e in walk(*roots(second)) if _is_dear(e) and e in ours and not _refs(e) & own]
     return max(common, key=lambda e: sum(1 for _ in walk(e)), default=None)
 
 
@@ -57,7 +58,7 @@ def _home(value: Expr, later: int, phases: list[Phase], outer: tuple[Axis, ...])
     """A store of the later phase whose memory nothing else in the nest touches, of one element a point."""
     axes = {a.name for a in (*outer, *phases[later].axes)}
     touched = [s.buffer for p in phases for s in p.stores]
-    loaded = {e.buffer for p in phases for e in walk(*expressions(p)) if type(e) is Load}
+    loaded = {e.buffer for p in phases for e in walk(*roots(p)) if type(e) is Load}
     for s in phases[later].stores:
         if (
             s.mode == "set"

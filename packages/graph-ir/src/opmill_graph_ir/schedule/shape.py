@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 from ..loops.index import Index, index
-from ..loops.ir import Axis, Check, Expr, IndexValue, Let, Load, Nest, Phase, Reduction, Store
+from ..loops.ir import Axis, Check, IndexValue, Let, Load, Nest, Phase, Reduction, Store
+from ..loops.walk import roots
 from .rewrite import Rewriter, walk
 
 
@@ -17,20 +17,13 @@ def shape_nest(nest: Nest, extents: dict[str, int | Index]) -> Nest:
     return replace(nest, phases=tuple(_shape_phase(p, extents) for p in nest.phases))
 
 
-def expressions(phase: Phase) -> Iterator[Expr]:
-    yield from (let.value for let in phase.lets)
-    yield from (c.condition for c in phase.checks)
-    yield from (r.value for r in phase.reductions)
-    yield from (s.value for s in phase.stores)
-
-
 def indices(phases: tuple[Phase, ...]) -> list[Index]:
     """Every index expression that occurs, in loads, stores and values."""
     found: dict[Index, None] = {}
     for phase in phases:
         for store in phase.stores:
             found[store.index] = None
-        for e in walk(*expressions(phase)):
+        for e in walk(*roots(phase)):
             if isinstance(e, (Load, IndexValue)):
                 found[e.index] = None
     return list(found)
@@ -75,7 +68,9 @@ def _mergeable(first: Axis, second: Axis, found: list[Index]) -> bool:
     return True
 
 
-def _merged(axes: tuple[Axis, ...], phases: tuple[Phase, ...], extents: dict[str, int | Index]) -> tuple[tuple[Axis, ...], tuple[Phase, ...]]:
+def _merged(
+    axes: tuple[Axis, ...], phases: tuple[Phase, ...], extents: dict[str, int | Index]
+) -> tuple[tuple[Axis, ...], tuple[Phase, ...]]:
     found = indices(phases)
     k = 0
     while k + 1 < len(axes):
