@@ -94,6 +94,11 @@ def parse(text: str) -> LoopKernel:
     return parser.kernel()
 
 
+def parse_index(text: str) -> Index:
+    """The expression that ``str`` shows. Raises SyntaxError."""
+    return _Parser().index(text)
+
+
 class _Parser:
     def __init__(self) -> None:
         self.name = ""

@@ -14,6 +14,8 @@ from .context import Context, Extents, Indices, Size, View, view_axes
 from .rows import Rows
 
 ROWS = Rows()
+_FAR = 1 << 62
+"""An end of a slice that no size reaches."""
 
 
 def compose(source: View, sizes: Sequence[Size], position: Sequence[Index], extents: Extents) -> View:
@@ -150,7 +152,7 @@ def _clamped(ctx: Context, at: Size, size: Size) -> Size:
     if not ctx.at_least(at, 0):
         at = at + size
         return at if ctx.at_least(at, 0) else 0
-    return at if ctx.at_least(size, at) else size
+    return size if isinstance(at, int) and at >= _FAR or not ctx.at_least(size, at) else at
 
 
 @ROWS.lowers("slice.Tensor")
