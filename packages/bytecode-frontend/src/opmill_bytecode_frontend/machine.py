@@ -30,7 +30,7 @@ from .values.base import MISSING, Lazy, NotConstant, Raised, Value
 from .values.constant import LITERALS, ConstantValue
 from .values.functions import BuiltinValue, CellValue, FunctionValue
 from .values.iterators import STOP, GeneratorValue, ItemsIterator, IteratorValue
-from .values.mapping import DictValue, SetValue
+from .values.mapping import DictValue, Names, SetValue
 from .values.modules import STORES, ModuleValue
 from .values.objects import ClassValue, ModuleObject, ObjectValue, find_in_mro
 from .values.sequence import ListValue, SequenceValue, TupleValue
@@ -90,6 +90,8 @@ class Interpreter:
         self.entry_switches = switches()
         self.handled: Value | None = None
         self.known: dict[int, tuple[Any, Value]] = {}
+        self.overridden: dict[Any, type] = {}
+        """Sources of containers whose class has a ``__getitem__`` of its own, and the builtin class whose one reads them."""
         self.guards: dict[Any, Any] = {}
         self.tree_guards: dict[Any, Any] = {}
         self.tensor_guards: list[Any] = []
@@ -160,7 +162,7 @@ class Interpreter:
 
     def guard(self, guard: Any) -> None:
         source = guard.source if hasattr(guard, "source") else None
-        key = (type(guard), source, getattr(guard, "key", None), getattr(guard, "other", None))
+        key = (type(guard), source, getattr(guard, "key", None), getattr(guard, "other", None), getattr(guard, "label", None))
         where = self.tree_guards if source is not None and of_module(source) else self.guards
         where.setdefault(key, guard)
 
@@ -237,6 +239,15 @@ class Interpreter:
         if found is MISSING:
             self.throw(NameError, f"name {name!r} is not defined")
         return self.wrap(found, Pinned(found, name))
+
+    def names(self, namespace: dict[str, Any]) -> Value:
+        """The dictionary of a module's names."""
+        found = self.known.get(id(namespace))
+        if found is None or found[0] is not namespace:
+            source = Pinned(namespace, f"{namespace.get('__name__', '?')}.__dict__")
+            items: dict[Any, Any] = {k: (ConstantValue(k), Lazy(v, Item(source, k))) for k, v in namespace.items()}
+            found = self.known[id(namespace)] = (namespace, Names(items, dict, source, namespace))
+        return found[1]
 
     def may_be_patched(self, namespace: dict[str, Any]) -> bool:
         """Whether a name of torch or the standard library is guarded: those that user code reads, and torch's functional forms."""

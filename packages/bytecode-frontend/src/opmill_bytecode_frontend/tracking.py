@@ -26,7 +26,7 @@ from .values.functions import BuiltinValue, CellValue, MethodValue, PartialValue
 from .values.iterators import ExternalIterator
 from .values.mapping import DictValue, SetValue
 from .values.modules import GLOBAL_HOOKS, HOOKS, STORES, ModuleValue
-from .values.objects import ClassValue, ModuleObject, ObjectValue
+from .values.objects import ClassValue, ModuleObject, ObjectValue, builtin_base, find_in_mro
 from .values.sequence import ListValue, SliceValue, TupleValue
 from .values.tensor import TensorValue
 
@@ -104,6 +104,9 @@ def by_name(vm: Any, obj: Any, source: Any) -> Value:
 class EnumValue(ObjectValue):
     """An enum member: an object by identity, and the str or int that it may be as well."""
 
+    def constant(self) -> Any:
+        return self.obj
+
     def find_method(self, name: str) -> Any:
         return ConstantValue(self.obj).find_method(name)
 
@@ -127,6 +130,9 @@ class EnumValue(ObjectValue):
 
 class FrozenObject(ObjectValue):
     """What describes a class or a function and is never changed once made: known by identity, its parts without guards."""
+
+    def constant(self) -> Any:
+        return self.obj
 
     def read_slot(self, vm: Any, name: str) -> Value:
         if name not in self.slots:
@@ -154,12 +160,20 @@ def tuple_(vm: Any, obj: Any, source: Any) -> Value:
 
 @tracks(list, collections.deque)
 def list_(vm: Any, obj: Any, source: Any) -> Value:
-    if type(obj) not in (list, collections.deque):
-        vm.unsupported("FE050", f"an existing {type(obj).__qualname__}", "a subclass of list that exists before the call")
     source = by_structure(vm, obj, source)
     if source is not None:
         vm.guard(Length(source, len(obj)))
-    return ListValue([Lazy(v, Item(source, i)) for i, v in enumerate(obj)], type(obj), source, obj, getattr(obj, "maxlen", None))
+    base = builtin_base(type(obj))
+    items = [Lazy(v, Item(source, i)) for i, v in enumerate(base.__iter__(obj))]
+    storage = ListValue(items, base, source, obj, getattr(obj, "maxlen", None))
+    return storage if type(obj) is base else with_storage(vm, obj, source, storage)
+
+
+def with_storage(vm: Any, obj: Any, source: Any, storage: Value) -> ObjectValue:
+    """An object of a class written in Python on a builtin container."""
+    if type(find_in_mro(type(obj).__mro__, "__getitem__")[1]) is types.FunctionType:
+        vm.overridden[source] = builtin_base(type(obj))
+    return ObjectValue(type(obj), obj, source, storage)
 
 
 def keys_are_known(source: Any) -> bool:
@@ -214,14 +228,12 @@ def dict_(vm: Any, obj: Any, source: Any) -> Value:
         vm.guard(Is(source, obj))  # the path stays: what is found in it is then implied by the module tree
     else:
         source = by_structure(vm, obj, source)
-    builtin = type(obj) in (dict, collections.OrderedDict, collections.defaultdict)
-    storage = DictValue(dict_items(obj, source, vm), type(obj) if builtin else dict, source, obj)
+    base = builtin_base(type(obj))
+    storage = DictValue(dict_items(obj, source, vm), base, source, obj)
     storage.keys_guarded |= keys_are_known(source)
     if isinstance(obj, collections.defaultdict):
         storage.default = vm.wrap(obj.default_factory, Attr(source, "default_factory"))
-    if builtin:
-        return storage
-    return ObjectValue(type(obj), obj, source, storage)
+    return storage if type(obj) is base else with_storage(vm, obj, source, storage)
 
 
 @tracks(set, frozenset)
@@ -231,10 +243,12 @@ def set_(vm: Any, obj: Any, source: Any) -> Value:
         expected = frozenset(obj)
         vm.guard(Predicate(pinned, lambda s: s == expected, f"== {set(expected)!r}"))
     items = {}
-    for v in obj:
+    base = builtin_base(type(obj))
+    for v in base.__iter__(obj):
         value = vm.wrap(v, Pinned(v, repr(v)[:40]))
         items[vm.key(value)] = value
-    return SetValue(items, type(obj), pinned, obj)
+    storage = SetValue(items, base, pinned, obj)
+    return storage if type(obj) is base else with_storage(vm, obj, pinned, storage)
 
 
 @tracks(slice)
@@ -279,8 +293,8 @@ def method(vm: Any, obj: Any, source: Any) -> Value:
 def partial(vm: Any, obj: Any, source: Any) -> Value:
     pinned = by_identity(vm, obj, source) or Pinned(obj, "partial")
     args = [vm.wrap(a, Item(Attr(pinned, "args"), i)) for i, a in enumerate(obj.args)]
-    kwargs = {k: vm.wrap(v, Item(Attr(pinned, "keywords"), k)) for k, v in obj.keywords.items()}
-    return PartialValue(vm.wrap(obj.func, Attr(pinned, "func")), args, kwargs, type(obj), pinned, obj)
+    keywords = vm.wrap(obj.keywords, Attr(pinned, "keywords"))
+    return PartialValue(vm.wrap(obj.func, Attr(pinned, "func")), args, keywords, type(obj), pinned, obj)
 
 
 @tracks(types.CellType)

@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+import functools
+import logging
+import math
+import operator
+import os
+import tempfile
+import uuid
 from typing import Any, Callable
 
 import pytest
@@ -123,6 +130,128 @@ def attributes_that_getattr_gave(compiled):
     module.inner = torch.nn.Linear(4, 2)
     yield run(tensor())
 
+class Number:
+    """An object that C functions ask for its value."""
+
+    def __init__(self, value):
+        self.value = value
+
+    def __int__(self):
+        return self.value
+
+    __index__ = __trunc__ = __len__ = __hash__ = __int__
+
+    def __float__(self):
+        return float(self.value)
+
+    def __eq__(self, other):
+        return isinstance(other, Number) and self.value == other.value
+
+    def __str__(self):
+        return f"N{self.value}"
+
+    def __iter__(self):
+        return iter(range(self.value))
+
+
+ASKED = [
+    "int(o)", "float(o)", "complex(o)", "math.floor(o)", "math.sqrt(o)", "'%s' % o", "'{}'.format(o)", "'{0.value}'.format(o)", "f'{o}'", "[5, 6, 7, 8, 9][o]",
+    "range(o)", "bytes(o)", "'a' * int(o)", "x[:int(o)]", "x[o]", "torch.full((2,), float(o))", "hex(o)", "chr(o)", "round(2.34567, o)", "'%d' % o", "int(str(int(o)))",
+    "torch.tensor([int(i) for i in o])", "torch.zeros(o.value)", "operator.index(o)", "operator.attrgetter('value')(o)", "hash(o)", "len(o)", "sum(o)",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", ASKED)
+def test_functions_in_c_ask_objects_that_change(text: str) -> None:
+    run = eval(f"lambda x, o: ({text}, x + 1)", {"math": math, "operator": operator, "torch": torch})
+
+    def results(fn: Callable[..., Any]) -> Any:
+        number = Number(2)
+        yield fn(tensor(), number)
+        number.value = 3
+        yield fn(tensor(), number)
+        yield fn(tensor(), Number(1))
+
+    assert same(list(results(capture(run, "eager"))), list(results(run)))
+
+
+@scenario
+def keywords_of_a_partial(compiled):
+    partial = functools.partial(lambda x, a, **more: (x * a, more), a=2)
+    run = compiled(lambda x: (partial(x), partial.keywords))
+    yield run(tensor())
+    partial.keywords["a"] = 10
+    yield run(tensor())
+    partial.keywords["b"] = 3
+    yield run(tensor())
+
+
+@scenario
+def levels_of_a_logger(compiled):
+    said = []
+    logger = logging.Logger("levels")
+    logger.manager = logging.getLogger().manager
+    logger.addFilter(lambda record: said.append(record.getMessage()))
+
+    @compiled
+    def run(x):
+        logger.info("informed")
+        logger.error("failed")
+        return x + 1
+
+    for level in ("INFO", "ERROR", "CRITICAL", "INFO"):
+        logger.setLevel(level)
+        yield run(tensor())
+    yield said
+
+
+@scenario
+def classes_registered_with_a_single_dispatch(compiled):
+    chosen = functools.singledispatch(lambda value: "object")
+    chosen.register(int, lambda value: "int")
+    run = compiled(lambda x: (chosen(1), chosen("s"), chosen(x), x + 1))
+    yield run(tensor())
+    chosen.register(str, lambda value: "str")
+    yield run(tensor())
+    chosen.register(torch.Tensor, lambda value: "tensor")
+    yield run(tensor())
+
+
+@scenario
+def files_and_directories(compiled):
+    folder = tempfile.mkdtemp()
+    path = os.path.join(folder, "file")
+    run = compiled(lambda x: (os.path.exists(path), os.path.basename(path), x + 1))
+    for _ in range(3):
+        yield run(tensor())
+        open(path, "w").close()
+    os.remove(path)
+    yield run(tensor())
+    os.rmdir(folder)
+
+
+@scenario
+def random_names(compiled):
+    run = compiled(lambda x: (str(uuid.uuid4()), x + 1))
+    yield run(tensor())[0] != run(tensor())[0]
+
+
+@scenario
+def names_of_a_module_through_its_dictionary(compiled):
+    @compiled
+    def run(x, step):
+        global MADE
+        if step == 0:
+            MADE = x * 2
+        if step == 1:
+            del MADE
+        if step == 2:
+            globals()["MADE"] = x
+        return "MADE" in globals(), globals().get("MADE"), x + 1
+
+    for step in (0, 1, 2, 3, 1):
+        yield run(tensor(), step)
+
 
 @pytest.mark.parametrize("run", SCENARIOS, ids=lambda run: run.__name__)
 def test_what_changed_since_the_last_call_is_seen(run: Callable[[Any], Any]) -> None:
@@ -131,3 +260,53 @@ def test_what_changed_since_the_last_call_is_seen(run: Callable[[Any], Any]) -> 
     torch.manual_seed(0)
     got = list(run(lambda fn: capture(fn, "eager")))
     assert same(got, want)
+
+
+class Wrapping(dict):
+    changes: list[Any] = []
+
+    def __getitem__(self, key):
+        return ("read", dict.__getitem__(self, key))
+
+    def __setitem__(self, key, value):
+        self.changes.append(key)
+        dict.__setitem__(self, key, value)
+
+    def __delitem__(self, key):
+        self.changes.append(("deleted", key))
+        dict.__delitem__(self, key)
+
+
+class Listing(list):
+    def append(self, value):
+        super().append(("appended", value))
+
+    def __getitem__(self, i):
+        return ("read", super().__getitem__(i))
+
+
+class Choosing(set):
+    def add(self, value):
+        super().add(value * 2)
+
+
+def test_containers_with_methods_of_their_own() -> None:
+    """Their methods run once, when the program calls them: not again when changes are stored, nor when parts are read for the graph."""
+
+    def run(x, d, items, chosen):
+        d["a"] = 1
+        dict.__setitem__(d, "b", x)
+        del d["q"]
+        items.append(x)
+        chosen.add(3)
+        return d["a"], d.get("t") + x, list(d.items()), items[0], list.__getitem__(items, 1) + x, len(items), 6 in chosen, sorted(chosen)
+
+    def outcome(fn: Callable[..., Any]) -> Any:
+        Wrapping.changes.clear()
+        d, items, chosen = Wrapping(q=1, t=tensor()), Listing([1, tensor()]), Choosing({1})
+        results = fn(tensor(), d, items, chosen)
+        return results, dict(d.items()), list(items), sorted(chosen), list(Wrapping.changes)
+
+    compiled = capture(run, "eager")
+    for _ in range(2):
+        assert same(outcome(compiled), outcome(run))

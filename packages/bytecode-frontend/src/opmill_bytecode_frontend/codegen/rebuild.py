@@ -57,7 +57,7 @@ class Rebuilder:
 
     def source(self, source: Any) -> str:
         """The name of what a source gave when the call began."""
-        text = expression(source, self.constants)
+        text = expression(source, self.constants, self.vm.overridden)
         if text.isidentifier():
             return text
         found = self._sources.get(text)
@@ -219,7 +219,7 @@ def bound_slot(r: Rebuilder, value: BoundSlot) -> str:
 def partial(r: Rebuilder, value: PartialValue) -> str:
     if value.source is not None:
         return r.source(value.source)
-    named = ", ".join(f"{k!r}: {r.expr(v)}" for k, v in value.kwargs.items())
+    named = ", ".join(f"{r.expr(k)}: {r.expr(v)}" for k, v in value.keywords.items.values())
     parts = [r.expr(value.function), *[r.expr(a) for a in value.args], f"**{{{named}}}"]
     return r.assign(value, f"{r.constants.name(value.cls)}({', '.join(parts)})")
 

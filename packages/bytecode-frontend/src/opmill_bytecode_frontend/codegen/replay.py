@@ -8,7 +8,7 @@ from ..effects import Effects
 from ..values.base import MISSING, Lazy
 from ..values.functions import CellValue
 from ..values.mapping import DictValue, SetValue
-from ..values.objects import ObjectValue
+from ..values.objects import ObjectValue, builtin_base
 from ..values.sequence import ListValue
 from .rebuild import Rebuilder
 
@@ -38,7 +38,8 @@ def replay_list(r: Rebuilder, value: ListValue, stores: list[str]) -> None:
     else:
         new = r.temporary()
         r.body.append(f"{new} = {items}")
-        stores += [f"{target}.clear()", f"{target}.extend({new})"]
+        base = r.constants.name(value.cls)
+        stores += [f"{base}.clear({target})", f"{base}.extend({target}, {new})"]
 
 
 def same_item(before: Any, now: Any) -> bool:
@@ -53,20 +54,21 @@ def replay_dict(r: Rebuilder, value: DictValue, stores: list[str]) -> None:
     deleted = [k for k in before if k not in value.items]
     kept = [k for k in before if k in value.items]
     reordered = kept != [k for k in value.items if k in before][: len(kept)] or list(value.items)[: len(kept)] != kept
+    base = r.constants.name(builtin_base(type(value.obj)))  # a subclass may have methods of its own, which have run already
     if reordered:
-        stores.append(f"{target}.clear()")
+        stores.append(f"{base}.clear({target})")
     else:
-        stores += [f"del {target}[{r.expr(before[k][0])}]" for k in deleted]
+        stores += [f"{base}.__delitem__({target}, {r.expr(before[k][0])})" for k in deleted]
     for hashed, (key, item) in value.items.items():
         if reordered or hashed not in before or not same_item(before[hashed][1], item):
-            stores.append(f"{target}[{r.expr(key)}] = {r.expr(item)}")
+            stores.append(f"{base}.__setitem__({target}, {r.expr(key)}, {r.expr(item)})")
 
 
 def replay_set(r: Rebuilder, value: SetValue, stores: list[str]) -> None:
     target = r.source(value.source)
     new = r.temporary()
     r.body.append(f"{new} = [{r.list(list(value.items.values()))}]")
-    stores += [f"{target}.clear()", f"{target}.update({new})"]
+    stores += [f"set.clear({target})", f"set.update({target}, {new})"]
 
 
 def replay_cell(r: Rebuilder, value: CellValue, stores: list[str]) -> None:

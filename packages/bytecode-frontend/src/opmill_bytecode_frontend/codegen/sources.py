@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import types
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from opmill_guards.source import Attr, CellContents, DictKeyAt, InstanceDict, Item, Local, Pinned, TypeOf
@@ -48,18 +49,21 @@ def parameter_name(name: str) -> str:
     return name if name.isidentifier() else "_arg" + name.replace(".", "_")
 
 
-def expression(source: Any, constants: Constants) -> str:
-    """The Python expression that reads a source."""
+def expression(source: Any, constants: Constants, overridden: Any = MappingProxyType({})) -> str:
+    """The Python expression that reads a source. ``overridden``: sources of objects whose class has a
+    ``__getitem__`` of its own, and the builtin class whose one is meant."""
     kind = type(source)
     if kind is Local:
         return parameter_name(source.name)
     if kind is Pinned:
         return constants.name(source.object)
-    base = expression(source.base, constants)
+    base = expression(source.base, constants, overridden)
     if kind is Attr:
         return f"{base}.{source.name}"
     if kind is InstanceDict:
         return f"{base}.__dict__"
+    if kind is Item and source.base in overridden:
+        return f"{constants.name(overridden[source.base])}.__getitem__({base}, {constants.name(source.key)})"
     if kind is Item:
         return f"{base}[{constants.name(source.key)}]"
     if kind is CellContents:

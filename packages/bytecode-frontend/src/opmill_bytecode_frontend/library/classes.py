@@ -18,7 +18,7 @@ from ..values.functions import CellValue, MethodValue, PartialValue
 from ..values.iterators import STOP, ItemsIterator, PythonIterator
 from ..values.mapping import DictValue, SetValue, update_from
 from ..values.objects import ClassValue, ObjectValue, SuperValue, find_in_mro
-from ..values.sequence import ListValue, SliceValue, TupleValue
+from ..values.sequence import ListValue, SequenceValue, SliceValue, TupleValue
 from ..values.tensor import TensorValue
 from .dispatch import fold, is_torch, lookup, numpy_constant
 from .registry import handles
@@ -84,10 +84,24 @@ def construct(vm: Any, cls: type, args: list[Value], kwargs: dict[str, Value], p
 def existing_modules(vm: Any, cls: type, args: list[Value]) -> Value | None:
     """A slice of a ModuleList: a container of modules whose identity is guarded may as well be made now, once."""
     try:
-        made = cls(*[vm.plain(a) for a in args])
+        made = cls(*[known_modules(vm, a) for a in args])
     except NotConstant:
         return None
     return vm.wrap(made, Pinned(made, cls.__name__))
+
+
+def known_modules(vm: Any, value: Value) -> Any:
+    """The modules of before the call in an argument of a container. Raises NotConstant where there is something else."""
+    if isinstance(value, SequenceValue):
+        return [known_modules(vm, v) for v in value.values(vm)]
+    if isinstance(value, DictValue):
+        return collections.OrderedDict(zip(map(vm.plain, value.key_values(vm)), [known_modules(vm, v) for v in value.all_values(vm)]))
+    if isinstance(value, ConstantValue):
+        return value.value
+    real = value.real()
+    if not isinstance(real, torch.nn.Module):
+        raise NotConstant(value.describe())
+    return real
 
 
 def new_object(vm: Any, cls: type) -> ObjectValue:
@@ -251,16 +265,16 @@ def number(vm: Any, *args: Value, **kwargs: Value) -> Value:
     return vm.unsupported("FE011", "number")
 
 
-def _number(cls: type, dunder: str) -> Any:
+def _number(cls: Any, *dunders: str) -> Any:
     def convert(vm: Any, *args: Value, **kwargs: Value) -> Value:
         if len(args) == 1:
             try:
                 plain = args[0].constant()
             except NotConstant:
-                for name in (dunder, "__index__"):
+                for name in dunders:
                     result = args[0].special(vm, name, [])
                     if result is not None:
-                        return result
+                        return ConstantValue(cls(result.value)) if isinstance(result, ConstantValue) else result
                 vm.throw(TypeError, f"{cls.__name__}() argument must be a string or a real number, not {args[0].python_type().__name__!r}")
             try:
                 return ConstantValue(cls(plain))
@@ -271,9 +285,9 @@ def _number(cls: type, dunder: str) -> Any:
     return convert
 
 
-handles(int)(_number(int, "__int__"))
-handles(float)(_number(float, "__float__"))
-handles(complex)(_number(complex, "__complex__"))
+handles(int)(_number(int, "__int__", "__index__", "__trunc__"))
+handles(float)(_number(float, "__float__", "__index__"))
+handles(complex)(_number(complex, "__complex__", "__float__", "__index__"))
 
 
 @handles(bool)
@@ -390,9 +404,9 @@ def reversed_(vm: Any, items: Value) -> Value:
 
 @handles(functools.partial)
 def partial(vm: Any, fn: Value, *args: Value, **kwargs: Value) -> Value:
-    if isinstance(fn, PartialValue):
-        return PartialValue(fn.function, [*fn.args, *args], {**fn.kwargs, **kwargs}, functools.partial)
-    return PartialValue(fn, list(args), kwargs, functools.partial)
+    inner = fn if isinstance(fn, PartialValue) else PartialValue(fn, [], DictValue({}), functools.partial)
+    keywords = {**inner.bound_keywords(vm), **kwargs}
+    return PartialValue(inner.function, [*inner.args, *args], DictValue({k: (ConstantValue(k), v) for k, v in keywords.items()}), functools.partial)
 
 
 @handles(types.MethodType)

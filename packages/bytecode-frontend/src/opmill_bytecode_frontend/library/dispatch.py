@@ -25,11 +25,11 @@ from .registry import HANDLERS, NAMED, NAMED_WITH_FUNCTION
 #: Python functions of these modules go into the graph as they are when an argument is a tensor.
 GRAPH_MODULES = frozenset("torch.nn.functional torch.functional torch._tensor torch torch.special torch.linalg torch.fft torch.nn.attention".split())
 #: C functions of these modules compute from their arguments alone.
-PURE_MODULES = frozenset("builtins math cmath _operator operator _functools _collections _bisect _struct binascii unicodedata _sre itertools _string posix _json zlib time_".split())
+PURE_MODULES = frozenset("builtins math cmath _operator operator _functools _collections _bisect _struct binascii unicodedata _sre itertools _string _json zlib".split())
 #: Python functions of these modules compute from their arguments, or ask about the installation: called when all arguments are constants.
 COMPUTING_MODULES = frozenset(
-    "typing typing_extensions re sre_compile sre_parse textwrap string posixpath ntpath genericpath fractions decimal numbers keyword inspect "
-    "importlib.metadata importlib.util packaging platform locale statistics fnmatch glob json difflib shlex urllib base64 hashlib uuid".split()
+    "typing typing_extensions re sre_compile sre_parse textwrap string fractions decimal numbers keyword importlib.metadata importlib.util packaging platform "
+    "statistics fnmatch json difflib shlex urllib.parse base64 hashlib".split()
 )
 #: torch functions that change a state of the thread: recorded, and run at capture so that fakes see it.
 STATEFUL = frozenset(
@@ -243,11 +243,18 @@ def _object_hash(vm: Any, receiver: Value) -> Value:
     return ConstantValue(object.__hash__(real))
 
 
-def _object_text(vm: Any, receiver: Value, *args: Value) -> Value:
-    try:
-        return ConstantValue(format(receiver.constant(), *[a.constant() for a in args]))
-    except NotConstant:
-        return vm.unsupported("FE025", f"text of {receiver.describe()}")
+def _object_repr(vm: Any, receiver: Value) -> Value:
+    return vm.unsupported("FE025", f"text of {receiver.describe()}", "it tells the address of the object")
+
+
+def _object_str(vm: Any, receiver: Value) -> Value:
+    return receiver.special(vm, "__repr__", []) or _object_repr(vm, receiver)
+
+
+def _object_format(vm: Any, receiver: Value, spec: Value) -> Value:
+    if spec.constant():
+        vm.throw(TypeError, f"unsupported format string passed to {receiver.python_type().__name__}.__format__")
+    return receiver.special(vm, "__str__", []) or _object_str(vm, receiver)
 
 
 OBJECT_SLOTS: dict[str, Any] = {
@@ -257,9 +264,9 @@ OBJECT_SLOTS: dict[str, Any] = {
     "__getattribute__": _object_getattribute,
     "__eq__": _object_eq,
     "__hash__": _object_hash,
-    "__str__": _object_text,
-    "__repr__": _object_text,
-    "__format__": _object_text,
+    "__str__": _object_str,
+    "__repr__": _object_repr,
+    "__format__": _object_format,
     "__init_subclass__": _object_init,
 }
 

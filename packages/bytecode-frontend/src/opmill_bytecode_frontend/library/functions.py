@@ -5,6 +5,7 @@ from __future__ import annotations
 import _thread
 import functools
 import operator
+import os
 from typing import Any
 
 import torch
@@ -257,7 +258,7 @@ def dir_(vm: Any, value: Value) -> Value:
 
 @handles(globals)
 def globals_(vm: Any) -> Value:
-    return vm.wrap(vm.frame.globals)
+    return vm.names(vm.frame.globals)
 
 
 @handles(locals)
@@ -284,6 +285,14 @@ def reduce(vm: Any, fn: Value, items: Value, *initial: Value) -> Value:
 @named("typing.cast")
 def cast(vm: Any, typ: Value, val: Value) -> Value:
     return val
+
+
+@handles(os.fspath)
+def fspath(vm: Any, path: Value) -> Value:
+    """Texts are their own paths, and other objects are asked for theirs."""
+    if isinstance(path, ConstantValue):
+        return fold(vm, os.fspath, [path], {})
+    return path.special(vm, "__fspath__", []) or vm.throw(TypeError, f"expected str, bytes or os.PathLike object, not {path.python_type().__name__}")
 
 
 @named("inspect.signature")

@@ -12,7 +12,7 @@ from typing import Any
 from opmill_guards.guard import Predicate
 from opmill_guards.source import Pinned
 
-from ..values.base import Value
+from ..values.base import MISSING, Value
 from ..values.constant import ConstantValue
 from ..values.functions import WeakReference
 from ..values.mapping import DictValue
@@ -70,5 +70,9 @@ def get_logger(vm: Any, *args: Value) -> Value:
 
 @named("logging.Logger.isEnabledFor")
 def is_enabled_for(vm: Any, logger: Value, level: Value) -> Value:
-    """The answer as it is now: a changed level is not noticed (levels are set up once)."""
-    return ConstantValue(logger.constant().isEnabledFor(level.constant()))
+    asked, wanted = logger.real(), level.constant()
+    if asked is MISSING:
+        vm.unsupported("FE010", "a logger made in captured code")
+    answer = asked.isEnabledFor(wanted)
+    vm.guard(Predicate(Pinned(asked, f"logger {asked.name}"), lambda now: now.isEnabledFor(wanted) == answer, f"isEnabledFor({wanted}) == {answer}"))
+    return ConstantValue(answer)

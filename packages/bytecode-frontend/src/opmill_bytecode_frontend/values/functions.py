@@ -209,8 +209,8 @@ class MethodValue(Value):
 class PartialValue(Value):
     """``functools.partial``."""
 
-    def __init__(self, function: Value, args: list[Value], kwargs: dict[str, Value], cls: type, source: Any = None, obj: Any = None) -> None:
-        self.function, self.args, self.kwargs, self.cls, self.source, self.obj = function, args, kwargs, cls, source, obj
+    def __init__(self, function: Value, args: list[Value], keywords: DictValue, cls: type, source: Any = None, obj: Any = None) -> None:
+        self.function, self.args, self.keywords, self.cls, self.source, self.obj = function, args, keywords, cls, source, obj
         self.attrs: dict[str, Value] = {}
 
     def python_type(self) -> type:
@@ -223,7 +223,11 @@ class PartialValue(Value):
         return self if self.obj is None else self.obj
 
     def call(self, vm: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        return vm.call(self.function, [*self.args, *args], {**self.kwargs, **kwargs})
+        return vm.call(self.function, [*self.args, *args], {**self.bound_keywords(vm), **kwargs})
+
+    def bound_keywords(self, vm: Machine) -> dict[str, Value]:
+        """The keyword arguments as they are now: the dictionary may be changed."""
+        return {k.constant(): v for k, v in zip(self.keywords.key_values(vm), self.keywords.all_values(vm))}
 
     def callee(self) -> Any:
         return self.function.callee()
@@ -234,7 +238,7 @@ class PartialValue(Value):
         if name == "args":
             return TupleValue(list(self.args))
         if name == "keywords":
-            return DictValue({k: (ConstantValue(k), v) for k, v in self.kwargs.items()})
+            return self.keywords
         if name in self.attrs:
             return self.attrs[name]
         if self.obj is not None and name in self.obj.__dict__:

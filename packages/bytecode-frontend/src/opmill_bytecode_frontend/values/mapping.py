@@ -254,6 +254,40 @@ class DictValue(Value):
         self.extra[name] = value
 
 
+class Names(DictValue):
+    """The dictionary of a module's names, which captured code also assigns to by statements."""
+
+    def assigned(self, vm: Machine, name: Any) -> Any:
+        """What was assigned to the name in captured code: (value or None when deleted,), or None."""
+        found = vm.effects.globals.get((id(self.obj), name))
+        return None if found is None else (found[2],)
+
+    def lookup(self, vm: Machine, key: Any) -> Any:
+        new = self.assigned(vm, key)
+        return super().lookup(vm, key) if new is None else MISSING if new[0] is None else new[0]
+
+    def m___contains__(self, vm: Machine, key: Value) -> Value:
+        return ConstantValue(self.lookup(vm, vm.key(key)) is not MISSING)
+
+    def store(self, vm: Machine, key: Value, value: Value) -> None:
+        vm.effects.store_global(self.obj, key.constant(), value)
+
+    def m_pop(self, vm: Machine, key: Value, default: Value | None = None) -> Value:
+        found = self.lookup(vm, vm.key(key))
+        if found is MISSING:
+            return super().m_pop(vm, key, default)
+        vm.effects.store_global(self.obj, key.constant(), None)
+        return found
+
+    def guard_keys(self, vm: Machine) -> None:
+        if any(namespace is self.obj for namespace, _, _ in vm.effects.globals.values()):
+            vm.unsupported("FE020", "the names of a module", "captured code has assigned to some of them")
+        super().guard_keys(vm)
+
+    def changed(self, vm: Machine) -> None:
+        vm.unsupported("FE020", "a change of the dictionary of a module")
+
+
 def mapping_of(value: Value) -> DictValue | None:
     """The tracked dictionary in a value: itself, or the storage of an object of a dict subclass."""
     if isinstance(value, DictValue):
@@ -282,6 +316,7 @@ class DictView(Value):
     """``keys()``, ``values()`` or ``items()`` of a tracked dictionary; live."""
 
     kinds = {"keys": type({}.keys()), "values": type({}.values()), "items": type({}.items())}
+    iterators: dict[str, type] = {"keys": type(iter({}.keys())), "values": type(iter({}.values())), "items": type(iter({}.items()))}
 
     def __init__(self, owner: DictValue, kind: str) -> None:
         self.owner = owner
@@ -303,7 +338,7 @@ class DictView(Value):
                 vm.throw(RuntimeError, "dictionary changed size during iteration")
             return items[i] if i < len(items) else STOP
 
-        return ItemsIterator(read, type(iter({}.values())))
+        return ItemsIterator(read, self.iterators[self.kind])
 
     def m___iter__(self, vm: Machine) -> Value:
         return self.iterate(vm)
@@ -331,4 +366,4 @@ class DictView(Value):
         return self.as_set(vm).m_isdisjoint(vm, other)
 
 
-__all__ = ["SET_OPERATORS", "DictValue", "DictView", "SetValue", "mapping_of", "update_from"]
+__all__ = ["SET_OPERATORS", "DictValue", "DictView", "Names", "SetValue", "mapping_of", "update_from"]

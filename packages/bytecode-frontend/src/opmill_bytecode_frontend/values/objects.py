@@ -26,6 +26,11 @@ def find_in_mro(mro: tuple[type, ...], name: str) -> tuple[Any, Any]:
     return None, MISSING
 
 
+def builtin_base(cls: type) -> Any:
+    """The class implemented in C that a class comes from."""
+    return next(base for base in cls.__mro__ if not base.__flags__ & (1 << 9))
+
+
 def read_class(vm: Machine, owner: type, name: str, raw: Any) -> Value:
     """The tracked value of a raw class attribute; guarded unless the class belongs to torch or Python."""
     if type(raw) is types.FunctionType or isinstance(raw, (property, staticmethod, classmethod)):
@@ -143,9 +148,10 @@ class ObjectValue(Value):
         return MISSING if self.source is None else self.obj
 
     def constant(self) -> Any:
-        if self.source is None:
-            raise NotConstant(f"{self.cls.__name__} made in captured code")
-        return self.obj
+        """Only what can never change is: what a function of C computes from another object depends on its attributes."""
+        if self.source is not None and isinstance(self.storage, ConstantValue):
+            return self.obj
+        raise NotConstant(f"an object of class {self.cls.__qualname__}")
 
     def is_untouched(self) -> bool:
         return self._attrs is None or not self._attrs_changed()
@@ -468,6 +474,8 @@ class ModuleObject(Value):
         return f"module {self.obj.__name__}"
 
     def getattr(self, vm: Machine, name: str) -> Value:
+        if name == "__dict__":
+            return vm.names(self.obj.__dict__)  # type: ignore[attr-defined]
         return vm.read_global(self.obj.__dict__, name, self.obj)  # type: ignore[attr-defined]
 
     def setattr(self, vm: Machine, name: str, value: Value) -> None:
