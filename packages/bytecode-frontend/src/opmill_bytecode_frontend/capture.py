@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import collections
 import logging
 import threading
 import types
@@ -13,8 +12,6 @@ import torch
 
 from opmill_fake_tensors import no_hooks_on_saved_tensors
 from opmill_guards import CompiledFunction
-from opmill_guards.guard import Equals
-from opmill_guards.source import Local
 from opmill_guards.tree import GuardSet
 
 from .breaks import Body
@@ -24,12 +21,11 @@ from .machine import installed, is_disabled
 from .natives import worth_capturing
 from .options import CaptureOptions
 from .resume import Resume
-from .translate import bind_real, translate
+from .translate import Translation, bind_real, translate
 from .values.base import Raised
+from .varying import Seen
 
 log = logging.getLogger(__name__)
-#: Misses for the value of a number argument after which graphs no longer depend on it.
-CHANGES = 3
 Backend = Callable[..., Any]
 
 
@@ -50,12 +46,17 @@ def find_backend(backend: str | Backend) -> Backend:
 class Context:
     """What the captures of one function and of its resume functions and callees share."""
 
-    def __init__(self, backend: Backend, fullgraph: bool, options: CaptureOptions, on_translation: Any, on_break: Any) -> None:
+    def __init__(
+        self, backend: Backend, fullgraph: bool, options: CaptureOptions, on_translation: Any, on_break: Any, dynamic: bool | None = None
+    ) -> None:
         self.backend = backend
+        self.dynamic = dynamic
         self.may_break = not fullgraph
         self.options = options
         self.on_translation = on_translation
         self.on_break = on_break
+        self.stand_in: Callable[[Any], Any] = getattr(backend, "stand_in", lambda function: None)
+        """The backend may have something to run instead of a function that code between graphs calls."""
         self.given_up: set[types.CodeType] = set()
         self._compiled: dict[Any, Any] = {}
         self.lock = threading.RLock()
@@ -88,6 +89,8 @@ class Context:
 
     def offer(self, code: types.CodeType, function: types.FunctionType) -> Callable[..., Any] | None:
         """What is called instead of a function that a given-up one calls: its captured form, where capturing is of use."""
+        if (instead := self.stand_in(function)) is not None:
+            return instead  # type: ignore[no-any-return]
         if is_disabled(function):
             return function  # as a replacement: while it runs nothing that it calls is offered either
         if code in self.given_up or "<locals>" in function.__qualname__ or not worth_capturing(function):
@@ -116,8 +119,7 @@ class Capture:
         self.eager = False
         self.instead: Callable[..., Any] = fn
         """What runs where the function is not captured."""
-        self.varying: frozenset[str] = frozenset()
-        self.changed: collections.Counter[str] = collections.Counter()
+        self.seen = Seen(context.dynamic)
 
     def on_miss(self, compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Callable[..., Any]:
         """The callable to run for these arguments; inserted as an entry when it was captured."""
@@ -132,11 +134,11 @@ class Capture:
             if len(compiled.entries) >= context.options.recompile_limit:
                 self._limit(compiled, args, kwargs)
                 return self.fn
-            if context.may_break and compiled.entries:
-                self._note_changes(compiled, args, kwargs)
+            if compiled.entries:
+                self.seen.note(compiled.entries, compiled.bind(args, kwargs))
             try:
                 with no_hooks_on_saved_tensors():
-                    translation = translate(self.fn, bound, context.backend, context.options, context, self.varying)
+                    translation = self._translate(bound)
             except Raised:
                 return self.fn  # the function raises: let it do so itself
             except Unsupported as exc:
@@ -157,8 +159,7 @@ class Capture:
     def forget(self, compiled: Any) -> None:
         compiled.clear()
         self.eager, self.instead = False, self.fn
-        self.varying = frozenset()
-        self.changed.clear()
+        self.seen = Seen(self.context.dynamic)
 
     def _give_up(self) -> Callable[..., Any]:
         """From now on the function runs as it is, and what it calls is captured."""
@@ -173,13 +174,19 @@ class Capture:
         self.instead = run
         return run
 
-    def _note_changes(self, compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        """A number argument that misses again and again is not assumed any more."""
-        for failure in compiled.explain_miss(args, kwargs)[-1:]:
-            guard = failure.guard
-            if type(guard) is Equals and type(guard.source) is Local and type(guard.value) in (int, float):
-                self.changed[guard.source.name] += 1
-        self.varying = frozenset(name for name, count in self.changed.items() if count >= CHANGES)
+    def _translate(self, bound: dict[str, Any]) -> Translation:
+        """The function for these arguments; with fixed sizes where symbolic ones lead nowhere."""
+        context, varying = self.context, self.seen.varying()
+        try:
+            return translate(self.fn, bound, context.backend, context.options, context, varying)
+        except Raised:
+            raise
+        except Exception:
+            if varying.nothing or not self.seen.has_symbols():
+                raise
+            log.debug("%s is captured with fixed sizes", self.fn.__qualname__, exc_info=True)
+            self.seen.static = True
+            return translate(self.fn, bound, context.backend, context.options, context, self.seen.varying())
 
     def _limit(self, compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if self.eager:
@@ -207,11 +214,12 @@ def capture(
 ) -> Any:
     """A function that runs ``fn`` by graphs compiled with ``backend(gm, example_inputs) -> callable``.
 
-    ``fullgraph``: raise :class:`Unsupported` where the graph would break. ``dynamic`` is accepted; sizes are static so far.
+    ``fullgraph``: raise :class:`Unsupported` where the graph would break. ``dynamic``: True: sizes and ints of the
+    arguments are symbolic from the start; False: never; None: those that were different at another call.
     ``on_translation(translation)`` and ``on_break(unsupported)`` are told of each capture and of each graph break."""
     if not isinstance(fn, types.FunctionType):
         raise TypeError(f"capture() wants a Python function, got {type(fn).__name__}")
-    context = Context(find_backend(backend), fullgraph, options or CaptureOptions(), on_translation, on_break)
+    context = Context(find_backend(backend), fullgraph, options or CaptureOptions(), on_translation, on_break, dynamic)
     return CompiledFunction(fn, Capture(fn, context).on_miss)
 
 

@@ -93,7 +93,7 @@ class NestWriter:
             total *= self.extents[axis.name]
         known = 1.0
         for loop in shared:
-            known *= loop.known if loop.known is not None else UNKNOWN
+            known *= loop.known if loop.known is not None else UNKNOWN / self.spans.get(loop.variable.removeprefix("b_"), 1)
         return Written(self.name, text, count, self._cost() * total / max(known, 1.0))
 
     def _vectors(self) -> Vectors:
@@ -199,8 +199,8 @@ class NestWriter:
         span = self.spans.get(axis)
         if span is None:
             return "0", count
-        extent = self.extents[axis]
-        if extent < UNKNOWN and extent % span == 0:
+        extent = next((a.extent.constant for a in self.nest.axes if a.name == axis), None)
+        if extent is not None and extent % span == 0:
             return f"b_{axis} * {span}", f"(b_{axis} + 1) * {span}"
         return f"b_{axis} * {span}", f"(b_{axis} * {span} + {span} < {count} ? b_{axis} * {span} + {span} : {count})"
 

@@ -46,6 +46,14 @@ class GraphBackend:
         log.info("graph %d: %d operators in %.3f s%s", number, operators, seconds, f", not compiled: {fallback}" if fallback else "")
         return runner
 
+    def stand_in(self, function: Any) -> Callable[..., Any] | None:
+        """What runs instead of ``function`` where code between graphs calls it; None: the function itself."""
+        if not self._settings.native or not getattr(function, "hooked", False):  # torch marks the ``step`` of optimizers so
+            return None
+        from .native import native_stand_in
+
+        return native_stand_in(function, self._settings.options)  # type: ignore[no-any-return]
+
     @functools.cached_property
     def _compiler(self) -> Backend:
         settings = self._settings

@@ -127,10 +127,23 @@ def _capture(function: Any, settings: Settings) -> Any:
 
 
 def _wrap_function(function: Any, settings: Settings) -> Any:
-    return _capture(function, settings)
+    step = _optimizer_step(function, settings)
+    return _capture(function, settings) if step is None else step
+
+
+def _optimizer_step(step: Any, settings: Settings) -> Any:
+    """The compiled ``step`` of an optimizer; None for anything else."""
+    function = getattr(step, "__func__", step)
+    if not settings.native or not (getattr(function, "hooked", False) or getattr(function, "_wrapped_by_lr_sched", False)):
+        return None
+    from .native import native_step
+
+    return native_step(step, settings.options)
 
 
 def _wrap_method(method: types.MethodType, settings: Settings) -> Any:
+    if (step := _optimizer_step(method, settings)) is not None:
+        return step
     function = _uncompiled(method.__func__)
     if not isinstance(function, types.FunctionType):
         return _wrap_callable(method, settings)

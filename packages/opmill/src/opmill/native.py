@@ -10,6 +10,8 @@ from typing import Any
 
 from opmill_graph_ir.backend import compile_graph
 from opmill_graph_ir.errors import GraphWarning
+from opmill_graph_ir.generator.protocol import GeneratorOptions
+from opmill_graph_ir.optimizers.step import CompiledStep, has_rule, optimizer_of, stand_in
 from opmill_graph_ir.options import GraphOptions
 from opmill_runtime_cache.errors import ExecutorWarning, StoreWarning
 from opmill_runtime_cache.store import Store, default_store
@@ -25,6 +27,22 @@ def native_compiler(options: Options) -> Backend:
         OpmillWarning.register(each)
     graph_options = GraphOptions(precise=options.precise, verify=options.verify, print_after=options.print_after)
     return functools.partial(compile_graph, options=graph_options, store=open_store(options), generators=loaded_generators(options))
+
+
+def native_step(step: Any, options: Options) -> Any:
+    """The ``step`` of an optimizer with its arithmetic compiled; None where ``step`` is something else or torch's own must do."""
+    optimizer = optimizer_of(step)
+    return None if optimizer is None else CompiledStep(optimizer, *_step_parts(options))
+
+
+def native_stand_in(function: Any, options: Options) -> Any:
+    """What runs instead of ``function`` between graphs: the compiled step for an optimizer's ``step``; None for anything else."""
+    return stand_in(function, *_step_parts(options)) if has_rule(function) else None
+
+
+def _step_parts(options: Options) -> tuple[GeneratorOptions, Store, list[Any]]:
+    generators = [g for g in loaded_generators(options) if g.available() is None]
+    return GeneratorOptions(precise=options.precise), open_store(options), generators
 
 
 def open_store(options: Options) -> Store:

@@ -1,0 +1,101 @@
+"""Optimizer steps through ``opmill.compile`` with generated kernels, alone and inside a compiled training step."""
+
+import copy
+
+import pytest
+import torch
+
+import opmill
+
+O = torch.optim
+CASES = {
+    "sgd": (O.SGD, {"lr": 0.1}),
+    "nesterov": (O.SGD, {"lr": 0.1, "momentum": 0.9, "nesterov": True, "weight_decay": 0.1}),
+    "amsgrad": (O.Adam, {"lr": 0.1, "amsgrad": True, "weight_decay": 0.1}),
+    "adamw": (O.AdamW, {"lr": 0.1}),
+    "adamw, foreach": (O.AdamW, {"lr": 0.1, "foreach": True}),
+    "adagrad": (O.Adagrad, {"lr": 0.1, "lr_decay": 0.2}),
+    "rmsprop": (O.RMSprop, {"lr": 0.01, "centered": True, "momentum": 0.9}),
+    "adadelta": (O.Adadelta, {"lr": 0.1}),  # has no rule
+}
+X, Y = torch.linspace(-2, 2, 96).reshape(16, 6).sin(), torch.arange(16) % 3
+
+
+def net():
+    torch.manual_seed(0)
+    return torch.nn.Sequential(torch.nn.Linear(6, 300), torch.nn.GELU(), torch.nn.Linear(300, 3))
+
+
+def loss_of(model):
+    return torch.nn.functional.cross_entropy(model(X), Y)
+
+
+def train(model, optimizer):
+    optimizer.zero_grad()
+    loss = loss_of(model)
+    loss.backward()
+    torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    optimizer.step()
+    return loss.detach()
+
+
+def step_alone(model, optimizer):
+    update = opmill.compile(optimizer.step)
+
+    def run():
+        optimizer.zero_grad()
+        loss = loss_of(model)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        update()
+        return loss.detach()
+
+    return run
+
+
+def whole(model, optimizer):
+    compiled = opmill.compile(train)
+    return lambda: compiled(model, optimizer)
+
+
+@pytest.mark.parametrize("how", [step_alone, whole])
+@pytest.mark.parametrize("case", CASES)
+def test_as_eager(case, how):
+    kind, settings = CASES[case]
+    eager = net()
+    ours = copy.deepcopy(eager)
+    theirs, mine = kind(eager.parameters(), **settings), kind(ours.parameters(), **settings)
+    run = how(ours, mine)
+    rates = [O.lr_scheduler.ExponentialLR(o, 0.8) for o in (theirs, mine)]
+    for _ in range(4):
+        torch.testing.assert_close(run(), train(eager, theirs), rtol=1e-4, atol=1e-5)
+        for rate in rates:
+            rate.step()
+    for p, q in zip(ours.parameters(), eager.parameters(), strict=True):
+        torch.testing.assert_close(p, q, rtol=1e-4, atol=1e-4)
+        assert mine.state[p].keys() == theirs.state[q].keys()
+
+
+def test_a_parameter_that_is_replaced_or_cast():
+    model = net()
+    optimizer = O.SGD(model.parameters(), lr=1.0)
+    update = opmill.compile(optimizer.step)
+    for change in (lambda w: None, lambda w: setattr(w, "data", w.data.t().contiguous().t()), lambda w: setattr(w, "data", w.data.double())):
+        weight = model[0].weight
+        weight.grad = None
+        change(weight)
+        weight.grad = torch.ones_like(weight)
+        before = weight.detach().clone()
+        update()
+        torch.testing.assert_close(weight.detach(), before - 1)
+
+
+def test_writes_are_seen_by_autograd():
+    weight = torch.nn.Parameter(torch.ones(3))
+    optimizer = O.SGD([weight], lr=1.0)
+    update = opmill.compile(optimizer.step)
+    loss = weight.pow(2).sum()
+    loss.backward(retain_graph=True)
+    update()
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        loss.backward()

@@ -1,0 +1,1 @@
+"""Optimizer steps as fused kernels."""
