@@ -32,15 +32,18 @@ from .values.functions import BuiltinValue, CellValue, FunctionValue
 from .values.iterators import STOP, GeneratorValue, ItemsIterator, IteratorValue
 from .values.mapping import DictValue, Names, SetValue
 from .values.modules import STORES, ModuleValue
+from .values.number import symbolic_number
 from .values.objects import ClassValue, ModuleObject, ObjectValue, find_in_mro
 from .values.sequence import ListValue, SequenceValue, TupleValue
 from .values.tensor import TensorValue
+from .varying import Varying
 
 BINARY = {
     "+": "add", "-": "sub", "*": "mul", "/": "truediv", "//": "floordiv", "%": "mod", "**": "pow", "@": "matmul", "<<": "lshift", ">>": "rshift",
     "&": "and", "|": "or", "^": "xor",
 }  # fmt: skip
 COMPARE = {"<": ("__lt__", "__gt__"), "<=": ("__le__", "__ge__"), "==": ("__eq__", "__eq__"), "!=": ("__ne__", "__ne__"), ">": ("__gt__", "__lt__"), ">=": ("__ge__", "__le__")}
+SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 EXEMPT = {"torch", *sys.stdlib_module_names}
 STANDARD_LIBRARY = sysconfig.get_path("stdlib").replace("\\", "/") + "/"
 
@@ -80,9 +83,9 @@ class Interpreter:
     A *place* is an instruction that the graph may end before: one of the root frame, or of a frame whose result goes straight to the
     instruction of a frame with places. ``trace``: frame and index of each place passed; ``stopped``: the frame where the graph ended."""
 
-    def __init__(self, options: CaptureOptions, break_at: int | None = None, varying: frozenset[str] = frozenset()) -> None:
+    def __init__(self, options: CaptureOptions, break_at: int | None = None, varying: Varying | None = None) -> None:
         self.options = options
-        self.varying = varying
+        self.varying = varying or Varying()
         self.break_at = break_at
         self.recorder = Recorder(self)
         self.effects = Effects()
@@ -140,6 +143,8 @@ class Interpreter:
             return SetValue({self.key(v): v for v in values}, kind)
         if kind in LITERALS:
             return ConstantValue(obj)
+        if kind in SYMBOLIC:
+            return symbolic_number(obj)
         if isinstance(obj, tuple) and hasattr(obj, "_fields"):
             return TupleValue([self.fresh(v) for v in obj], kind)
         return self.wrap(obj)
@@ -531,6 +536,8 @@ class Interpreter:
 
 def unwind(frame: Frame, ins: Any, raised: Raised) -> bool:
     """Go to the handler of an exception; False when the frame has none here."""
+    if isinstance(raised.value, ExceptionObject):
+        raised.value.raised_at.setdefault(id(frame), ins.position)
     handler = ins.handler
     if handler is None:
         return False
@@ -549,6 +556,8 @@ class ExceptionObject(ObjectValue):
         super().__init__(cls)
         self.args = args
         self.cause: Value | None = None
+        self.raised_at: dict[int, Any] = {}
+        """By the frame's identity: where in its code the exception was raised or came through."""
 
     def generic_getattr(self, vm: Any, name: str) -> Value:
         if name == "args":

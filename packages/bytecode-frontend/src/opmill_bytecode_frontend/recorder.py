@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 import re
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -11,11 +12,15 @@ from torch._C._functorch import is_functorch_wrapped_tensor
 
 from opmill_fake_tensors import FakeContext, FakeTensor
 from opmill_fake_tensors.errors import FakeTensorError
+from opmill_fake_tensors.symbols import Index, index, sym_int
+from opmill_guards.source import TensorProperty
 
 from .errors import Unsupported
+from .numbers import Numbers
 from .values.base import Lazy, Machine, NotConstant, Value
 from .values.constant import ConstantValue
 from .values.mapping import DictValue
+from .values.number import SymbolicNumber
 from .values.sequence import ListValue, SequenceValue, SliceValue, TupleValue
 from .values.tensor import TensorValue
 
@@ -48,7 +53,8 @@ class Recorder:
         self.vm = vm
         self.graph = torch.fx.Graph()
         self.context = FakeContext()
-        self.inputs: list[TensorValue] = []
+        self.numbers = Numbers(self.graph, lambda: vm.frame.where() if vm.frame is not None else "")
+        self.inputs: list[TensorValue | SymbolicNumber] = []
         self.attributes: dict[str, torch.Tensor] = {}
         self.by_fake: dict[int, TensorValue] = {}
         self.anchor: torch.fx.Node | None = None
@@ -60,12 +66,59 @@ class Recorder:
 
     # ---- arguments -------------------------------------------------------------------------------------------------
 
-    def node_of(self, value: TensorValue) -> torch.fx.Node:
+    # ---- symbolic sizes --------------------------------------------------------------------------------------------
+
+    def fake_of(self, obj: torch.Tensor, source: Any, limits: Mapping[int, Any], moving: frozenset[int]) -> Any:
+        """The fake of an input whose dimensions in ``limits`` are symbolic. ``moving``: dimensions whose strides are not assumed either."""
+        if not limits:
+            return self.context.from_tensor(obj)
+        sizes = self.context.sizes = self.numbers.sizes
+        symbols = {d: sizes.new(obj.size(d), low=own.low, high=own.high, origin=f"{source}.size({d})") for d, own in limits.items()}
+        known = len(sizes.symbols)
+        fake = self.context.from_tensor(obj, symbols, str(source), moving)
+        for d, symbol in symbols.items():
+            self._name(symbol, TensorProperty(source, "size", d))
+        for name in list(sizes.symbols)[known:]:
+            d = int(sizes.symbols[name].origin.rpartition("(")[2].rstrip(")"))
+            self._name(index(name), TensorProperty(source, "stride", d))
+        return fake
+
+    def _name(self, symbol: Index, source: Any) -> None:
+        [name] = symbol.symbols
+        self.numbers.sources[name] = source
+
+    def own_symbols(self, value: TensorValue) -> None:
+        """The symbols of a new input are read from it."""
+        for name, source in self.numbers.sources.items():
+            if name not in self.numbers.owners and isinstance(source, TensorProperty) and source.base == value.source:
+                self.numbers.owners[name] = value
+
+    def number_input(self, source: Any, value: int) -> SymbolicNumber:
+        """An int argument whose value is not assumed."""
+        found = self.numbers.by_source.get(source)
+        if found is None:
+            self.context.sizes = self.numbers.sizes
+            symbol = self.numbers.sizes.new(value, origin=str(source))
+            found = self.numbers.by_source[source] = SymbolicNumber(sym_int(self.numbers.sizes, symbol), source, value)
+            self._name(symbol, source)
+            self.numbers.owners.update(dict.fromkeys(symbol.symbols, found))
+        return found
+
+    def examples(self) -> list[Any]:
+        """What stands for the inputs when the backend compiles: the tensors themselves; fakes and symbolic ints where sizes are symbolic."""
+        if self.context.sizes is None:
+            return [v.obj for v in self.inputs]
+        out = [v.fake if isinstance(v, TensorValue) else v.number for v in self.inputs]
+        for value, example in zip(self.inputs, out):
+            value.node.meta["example_value"] = example
+        return out
+
+    def node_of(self, value: TensorValue | SymbolicNumber) -> torch.fx.Node:
         if value.node is None:
             value.node = self._input_node(value)
         return value.node
 
-    def _input_node(self, value: TensorValue) -> torch.fx.Node:
+    def _input_node(self, value: TensorValue | SymbolicNumber) -> torch.fx.Node:
         name = re.sub(r"\.__dict__|'_modules'|'_parameters'|'_buffers'", "", str(value.source))
         name = re.sub(r"\W+", "_", name).strip("_") or "tensor"
         if getattr(value, "held", False):
@@ -74,7 +127,7 @@ class Recorder:
             while name in self.attributes:
                 count += 1
                 name = f"{base}_{count}"
-            self.attributes[name] = value.obj
+            self.attributes[name] = value.obj  # type: ignore[assignment]
             with self.graph.inserting_before(None):
                 return self.graph.get_attr(name)
         previous = self.inputs[-1].node if self.inputs else None
@@ -104,6 +157,8 @@ class Recorder:
             if isinstance(value.value, PLAIN) or callable(value.value):
                 return graph_constant(value.value)
             raise NotGraphable(value.describe())
+        if kind is SymbolicNumber:
+            return value.number if fakes else self.numbers.node(value.number, self.node_of)
         if kind is Lazy:
             return self.lower(self.vm.wrap(value.obj, value.source), fakes)
         if isinstance(value, SequenceValue):

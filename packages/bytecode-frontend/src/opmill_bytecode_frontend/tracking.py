@@ -82,6 +82,9 @@ def by_structure(vm: Any, obj: Any, source: Any) -> Any:
 
 @tracks(*LITERALS, torch.dtype, torch.layout, torch.memory_format, torch.device, range, types.CodeType, complex, torch.finfo, torch.iinfo)
 def constant(vm: Any, obj: Any, source: Any) -> Value:
+    if type(obj) is int and source is not None and vm.varying.is_int(source, obj):
+        vm.guard(TypeIs(source, int))
+        return vm.recorder.number_input(source, obj)
     if source is not None and type(source) is not Pinned:
         if obj is None or obj is Ellipsis or isinstance(obj, (bool, types.CodeType)) or type(obj) is type(NotImplemented):
             vm.guard(Is(source, obj))
@@ -350,11 +353,12 @@ def tensor(vm: Any, obj: Any, source: Any) -> Value:
         vm.unsupported("FE051", f"tensor of class {type(obj).__qualname__}", "tensor subclasses are not captured")
     if source is None:
         source = Pinned(obj, "tensor")
+    held = vm.in_tree(source)
+    limits = {} if held else vm.varying.dimensions(source, obj)
     try:
-        fake = vm.recorder.context.from_tensor(obj)
+        fake = vm.recorder.fake_of(obj, source, limits, vm.varying.strides.get(source, frozenset()))
     except FakeTensorError as exc:
         vm.unsupported("FE051", f"tensor with layout {obj.layout}", str(exc))
-    held = vm.in_tree(source)
     value = TensorValue(fake, None, type(obj), obj, source)
     value.held = held  # type: ignore[attr-defined]
     vm.recorder.by_fake[id(fake)] = value
@@ -362,6 +366,12 @@ def tensor(vm: Any, obj: Any, source: Any) -> Value:
         vm.guard(Is(source, obj))
     keys = torch._C._dispatch_keys(obj).raw_repr()
     sizes, strides = tuple(obj.shape), tuple(obj.stride())
+    if limits:
+        vm.recorder.own_symbols(value)
+        sizes, strides = (tuple(n if type(n) is int else None for n in numbers) for numbers in (fake.shape, fake.stride()))
+        for d, stride in enumerate(fake.stride()):
+            if strides[d] is None:
+                vm.recorder.numbers.assume_stride(source, d, stride)
     vm.guard_tensor(TensorMatch(source, type(obj), obj.dtype, obj.device, obj.layout, sizes, strides, obj.requires_grad, keys), held)
     return value
 

@@ -29,6 +29,7 @@ from .values.base import Lazy, Value
 from .values.functions import function_value
 from .values.tensor import TensorValue
 from .values.varying import VaryingNumber
+from .varying import Varying
 
 #: Earlier places of each kind that are tried for a graph break.
 MOST_EARLIER = 3
@@ -84,8 +85,8 @@ def interpret(vm: Interpreter, fn: types.FunctionType, bound: dict[str, Any]) ->
 
 def argument(vm: Interpreter, name: str, obj: Any) -> Any:
     """What stands for an argument until it is read."""
-    if name in vm.varying and type(obj) in (int, float):
-        vm.guard(TypeIs(Local(name), type(obj)))
+    if type(obj) is float and name in vm.varying.floats:
+        vm.guard(TypeIs(Local(name), float))
         return VaryingNumber(obj, Local(name))
     return Lazy(obj, Local(name))
 
@@ -105,7 +106,8 @@ def collect_guards(vm: Interpreter, entry_state: GlobalState | None) -> list[Any
         tree: Any = tuple((m.source, m.obj) for m in vm.modules.values())
         guards.append(ModuleTree(tree, tuple(vm.tree_guards.values()), tuple(vm.tree_tensors)))
     guards += vm.tensor_guards
-    sources: Any = tuple(v.source for v in vm.recorder.inputs)
+    guards += vm.recorder.numbers.guards()
+    sources: Any = tuple(v.source for v in vm.recorder.inputs if isinstance(v, TensorValue))
     if len(sources) > 1:
         guards.append(AllDistinct(sources))
     return guards
@@ -127,7 +129,7 @@ def remove_dead(graph: torch.fx.Graph) -> None:
     for node in reversed(list(graph.nodes)):
         if node.users or node.op not in ("get_attr", "call_function"):
             continue
-        if node.op == "get_attr" or node.target in PURE_TARGETS or getattr(node.target, "__name__", "") == "getitem":
+        if node.op == "get_attr" or node.target in PURE_TARGETS or node.meta.get("number") or getattr(node.target, "__name__", "") == "getitem":
             graph.erase_node(node)
 
 
@@ -162,7 +164,7 @@ def finish(fn: types.FunctionType, ended: Ended, backend: Callable[..., Any]) ->
         gm = graph_module(vm, r.outputs)
         # Reading a source adds to the prologue: the names come before the text is put together.
         lines.append(f"_g = _graph({', '.join(r.source(v.source) for v in recorder.inputs)})")
-        r.constants.table["_graph"] = backend(gm, [v.obj for v in recorder.inputs])
+        r.constants.table["_graph"] = backend(gm, recorder.examples())
     target, text = assemble_text(fn, [*r.prologue, *lines, *r.body, *ended.last], r.constants)
     return target, gm, text
 
@@ -218,9 +220,10 @@ def translate(
     backend: Callable[..., Any],
     options: CaptureOptions,
     context: Any = None,
-    varying: frozenset[str] = frozenset(),
+    varying: Varying | None = None,
 ) -> Translation:
-    """The function as one graph, or its first graph when ``context`` (see capture.py) allows breaks. ``varying``: number arguments whose values are not to be assumed. Raises Unsupported, or Raised when the function itself raises."""
+    """The function as one graph, or its first graph when ``context`` (see capture.py) allows breaks. ``varying``: sizes and numbers that are
+    not to be assumed. Raises Unsupported, or Raised when the function itself raises."""
     entry_state = state_guard()
     vm = Interpreter(options, varying=varying)
     try:

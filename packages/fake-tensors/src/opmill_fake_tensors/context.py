@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -77,21 +77,26 @@ class FakeContext(TorchDispatchMode):
 
     # ---- making fakes ----------------------------------------------------------------------------------------------
 
-    def from_tensor(self, tensor: torch.Tensor, symbolic: Mapping[int, Index | None] | None = None, label: str = "x") -> FakeTensor:
+    def from_tensor(
+        self, tensor: torch.Tensor, symbolic: Mapping[int, Index | None] | None = None, label: str = "x", moving: Collection[int] = ()
+    ) -> FakeTensor:
         """A fake like ``tensor``: geometry, device, requires_grad, leaf or not, parameter or not. The same object gives the
         same fake for as long as both live. ``symbolic``: dimensions of any size from 2 on, by number, each with its symbol in ``sizes`` or None
-        for a new one; ``label`` is the tensor in the user's words."""
+        for a new one; ``label`` is the tensor in the user's words. ``moving``: dimensions whose strides, where they are no products of sizes, are symbols
+        of their own."""
         if isinstance(tensor, FakeTensor):
             return tensor
         known = self._by_id.get(id(tensor))
         if known is not None and known[0]() is tensor:
             return known[1]
-        fake = self._convert(tensor, symbolic, label)
+        fake = self._convert(tensor, symbolic, label, moving)
         key, by_id = id(tensor), self._by_id  # what is called back keeps neither the tensor nor the context
         by_id[key] = (weakref.ref(tensor, lambda _: by_id.pop(key, None)), fake)
         return fake
 
-    def _convert(self, tensor: torch.Tensor, symbolic: Mapping[int, Index | None] | None = None, label: str = "") -> FakeTensor:
+    def _convert(
+        self, tensor: torch.Tensor, symbolic: Mapping[int, Index | None] | None = None, label: str = "", moving: Collection[int] = ()
+    ) -> FakeTensor:
         if tensor.layout is not torch.strided:
             raise NoFakeKernel("from_tensor", f"layout {tensor.layout}")
         if type(tensor) not in (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer):
@@ -101,7 +106,7 @@ class FakeContext(TorchDispatchMode):
             if symbolic:
                 if self.sizes is None:
                     raise ValueError("symbolic dimensions need FakeContext(sizes)")
-                meta = symbolic_meta(tensor, symbolic, self.sizes, label)
+                meta = symbolic_meta(tensor, symbolic, self.sizes, label, moving)
             else:
                 meta = torch.empty_strided(tensor.size(), tensor.stride(), dtype=tensor.dtype, device=META)
             if offset and not symbolic:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -13,14 +13,19 @@ from .symbols import Index, Sizes, index, sym_int
 META = torch.device("meta")
 
 
-def symbolic_meta(tensor: torch.Tensor, symbolic: Mapping[int, Index | None], sizes: Sizes, label: str = "x") -> torch.Tensor:
+def symbolic_meta(
+    tensor: torch.Tensor, symbolic: Mapping[int, Index | None], sizes: Sizes, label: str = "x", moving: Collection[int] = ()
+) -> torch.Tensor:
     """A meta tensor of the rank, type and hints of ``tensor`` whose dimensions in ``symbolic`` are these symbols (None: a new one).
 
-    Strides that are products of sizes and inner strides, as far as the numbers tell, are written so. Others stay numbers."""
+    Strides that are products of sizes and inner strides, as far as the numbers tell, are written so. Others stay numbers, but those of ``moving``, which are symbols."""
     lengths = [index(n) for n in tensor.shape]
     for dim, symbol in symbolic.items():
         lengths[dim] = sizes.new(tensor.size(dim), origin=f"{label}.size({dim})") if symbol is None else symbol
     strides = stride_expressions(tensor.shape, tensor.stride(), lengths)
+    for dim in moving:
+        if strides[dim].constant is not None and tensor.stride(dim) >= 2 and tensor.size(dim) != 1:
+            strides[dim] = sizes.new(tensor.stride(dim), origin=f"{label}.stride({dim})")
     shape, steps = [sym_int(sizes, n) for n in lengths], [sym_int(sizes, s) for s in strides]
     meta = torch.empty_strided(shape, steps, dtype=tensor.dtype, device=META)
     offset = tensor.storage_offset()

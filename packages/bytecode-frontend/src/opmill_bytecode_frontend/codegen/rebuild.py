@@ -17,6 +17,7 @@ from ..values.functions import BuiltinValue, CellValue, FunctionValue, MethodVal
 from ..values.iterators import STOP, ExternalIterator, GeneratorValue, ItemsIterator, PythonIterator
 from ..values.mapping import DictValue, DictView, SetValue
 from ..values.objects import BoundSlot, ClassValue, ModuleObject, ObjectValue, SuperValue
+from ..values.number import SymbolicNumber
 from ..values.sequence import ListValue, SliceValue, TupleValue
 from ..values.tensor import TensorMethod, TensorValue
 from ..values.varying import VaryingNumber
@@ -269,6 +270,11 @@ def python_iterator(r: Rebuilder, value: PythonIterator) -> str:
     if value.parts is not None:
         return r.assign(value, f"{r.constants.name(value.kind)}({r.list(value.parts())})")
     return remaining(r, value, lambda position: value.next(r.vm))
+
+
+@rebuilds(SymbolicNumber)
+def number(r: Rebuilder, value: SymbolicNumber) -> str:
+    return r.vm.recorder.numbers.text(value.number, r.source, r.constants.name)
 
 
 @rebuilds(ExternalIterator, VaryingNumber)

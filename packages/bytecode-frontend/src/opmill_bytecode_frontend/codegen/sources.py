@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from opmill_guards.source import Attr, CellContents, DictKeyAt, InstanceDict, Item, Local, Pinned, TypeOf
+from opmill_guards.source import Attr, CellContents, DictKeyAt, InstanceDict, Item, Local, Pinned, TensorProperty, TypeOf
 
 from ..values.constant import LITERALS
 
@@ -70,5 +70,7 @@ def expression(source: Any, constants: Constants, overridden: Any = MappingProxy
         return f"{base}.cell_contents"
     if kind is DictKeyAt:
         return f"list({base})[{source.position}]"
+    if kind is TensorProperty:
+        return f"{base}.{source.property}({source.dim})"
     assert kind is TypeOf, source
     return f"type({base})"

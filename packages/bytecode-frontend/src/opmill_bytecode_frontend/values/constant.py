@@ -71,6 +71,8 @@ class ConstantValue(Value):
         slot = getattr(type(self.value), name, None)
         if slot is None:
             return None
+        if type(self.value) in (int, float, bool) and any(a.symbolic for a in args):
+            return ConstantValue(NotImplemented)  # the other operand knows
         try:
             plain = [vm.plain(a) for a in args] if name in ("__mod__", "__contains__") else [a.constant() for a in args]
         except NotConstant:

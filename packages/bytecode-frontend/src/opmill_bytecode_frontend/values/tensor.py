@@ -109,7 +109,7 @@ class TensorValue(Value):
         if name == "__len__":
             if self.fake.dim() == 0:
                 vm.throw(TypeError, "len() of a 0-d tensor")
-            return ConstantValue(self.fake.shape[0])
+            return vm.fresh(self.fake.shape[0])
         if name == "__hash__":
             vm.unsupported("FE024", "hash of a tensor")
         if name == "__iter__":

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from math import gcd
 from typing import NoReturn, Union
 
 Monomial = tuple["Atom", ...]
@@ -242,6 +243,24 @@ def _split(numerator: Index, divisor: int) -> tuple[Index, Index]:
     return _canonical(whole), _canonical(rest)
 
 
+def _reduced(numerator: Index, denominator: Index) -> tuple[Index, Index, Index]:
+    """Both without the factor, a product of sizes, that all their terms have in common; and that factor."""
+    if not numerator.terms:
+        return numerator, denominator, ONE
+    monomials = [m for m, _ in (*numerator.terms, *denominator.terms)]
+    common: list[Atom] = []
+    for atom in monomials[0]:
+        if all(_without(m, (*common, atom)) is not None for m in monomials):
+            common.append(atom)
+    factor = gcd(*(c for _, c in (*numerator.terms, *denominator.terms)))
+    if not common and factor == 1:
+        return numerator, denominator, ONE
+    whole = tuple(common)
+    parts = (Index(tuple((_without(m, whole) or (), c // factor) for m, c in i.terms)) for i in (numerator, denominator))
+    n, d = (_canonical(dict(p.terms)) for p in parts)
+    return n, d, Index(((whole, factor),))
+
+
 def _degree(monomial: Monomial) -> tuple[int, tuple[str, ...]]:
     return len(monomial), tuple(map(str, monomial))
 
@@ -293,6 +312,8 @@ def floordiv(numerator: IndexLike, denominator: IndexLike, extents: Extents | No
     n, d = index(numerator), index(denominator)
     if n == d:
         return ONE
+    if d.constant is None:
+        n, d, _ = _reduced(n, d)
     if (k := d.constant) is not None:
         if k == 1:
             return n
@@ -323,6 +344,10 @@ def mod(numerator: IndexLike, denominator: IndexLike, extents: Extents | None = 
     n, d = index(numerator), index(denominator)
     if n == d:
         return ZERO
+    if d.constant is None:
+        n, d, factor = _reduced(n, d)
+        if factor != ONE:
+            return mod(n, d, extents) * factor
     if (k := d.constant) is not None:
         if k == 1:
             return ZERO

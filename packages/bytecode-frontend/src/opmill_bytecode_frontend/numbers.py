@@ -1,0 +1,143 @@
+"""Symbolic sizes in a capture: where each symbol is found at a call, as node of the graph, as Python text, as guard."""
+
+from __future__ import annotations
+
+import operator
+import re
+from typing import Any
+
+import torch
+
+from opmill_fake_tensors.symbols import FloorDiv, Index, Sizes, index_of
+from opmill_fake_tensors.symbols.real import FUNCTIONS, Real
+from opmill_guards.guard import SizeRelation
+from opmill_guards.source import Source, TensorProperty
+
+from .values.number import SymbolicNumber
+
+
+class Numbers:
+    """Size symbols of one capture and their sources."""
+
+    def __init__(self, graph: torch.fx.Graph, where: Any) -> None:
+        self.graph = graph
+        self.sizes = Sizes(where)
+        self.sources: dict[str, Source] = {}
+        self.owners: dict[str, Any] = {}
+        """Symbol -> the tensor whose size it is, or the number argument itself."""
+        self.by_source: dict[Source, SymbolicNumber] = {}
+        self.strides: list[SizeRelation] = []
+        self._nodes: dict[Any, Any] = {}
+
+    # ---- nodes of the graph ----------------------------------------------------------------------------------------
+
+    def node(self, number: Any, node_of: Any) -> Any:
+        """A symbolic number as argument of a node: made of the inputs' sizes by Python's operators. ``node_of`` gives the input's node."""
+        if type(number) is torch.SymFloat:
+            return self._real(number.node.value, node_of)
+        return self._index(index_of(number), node_of)
+
+    def _index(self, expr: Index, node_of: Any) -> Any:
+        expr = self.sizes.simplify(expr)
+        if (constant := expr.constant) is not None:
+            return constant
+        if expr in self._nodes:
+            return self._nodes[expr]
+        total: Any = None
+        for monomial, coefficient in expr.terms:
+            product: Any = coefficient if not monomial else None
+            for atom in monomial:
+                factor = self._atom(atom, node_of)
+                product = factor if product is None else self._call(operator.mul, product, factor)
+            if monomial and coefficient != 1:
+                product = self._call(operator.mul, product, coefficient)
+            total = product if total is None else self._call(operator.add, total, product)
+        self._nodes[expr] = total
+        return total
+
+    def _atom(self, atom: Any, node_of: Any) -> Any:
+        if isinstance(atom, str):
+            return self._symbol(atom, node_of)
+        function = operator.floordiv if isinstance(atom, FloorDiv) else operator.mod
+        return self._call(function, self._index(atom.numerator, node_of), self._index(atom.denominator, node_of))
+
+    def _symbol(self, name: str, node_of: Any) -> Any:
+        known = self._nodes.get(name)
+        if known is None:
+            source, owner = self.sources[name], self.owners[name]
+            known = node_of(owner)
+            if isinstance(source, TensorProperty):
+                known = self._made(torch.ops.aten.sym_size.int if source.property == "size" else torch.ops.aten.sym_stride.int, (known, source.dim))
+            self._nodes[name] = known
+        return known
+
+    def _real(self, value: Any, node_of: Any) -> Any:
+        if isinstance(value, Index):
+            return self._index(value, node_of)
+        if not isinstance(value, Real):
+            return value
+        return self._call(FUNCTIONS[value.op], *(self._real(a, node_of) for a in value.args))
+
+    def _call(self, function: Any, *args: Any) -> Any:
+        if not any(isinstance(a, torch.fx.Node) for a in args):
+            return function(*args)
+        return self._made(function, args)
+
+    def _made(self, function: Any, args: tuple[Any, ...]) -> torch.fx.Node:
+        """Numbers stand right behind the inputs: they are those of the call, whatever is written to the inputs later."""
+        key = function, args
+        if key not in self._nodes:
+            inputs = [n for n in self.graph.nodes if n.op == "placeholder" or n.meta.get("number")]
+            with self.graph.inserting_after(inputs[-1]):
+                node = self.graph.call_function(function, args)
+            node.meta["number"] = True
+            self._nodes[key] = node
+        return self._nodes[key]
+
+    # ---- Python text -----------------------------------------------------------------------------------------------
+
+    def text(self, number: Any, read: Any, name_of: Any) -> str:
+        """Python that computes the number from sources, which ``read`` turns into text; ``name_of`` names other objects."""
+        if type(number) is torch.SymFloat:
+            return self._real_text(number.node.value, read, name_of)
+        return self._index_text(index_of(number), read)
+
+    def _index_text(self, expr: Index, read: Any) -> str:
+        expr = self.sizes.simplify(expr)
+        return "(" + re.sub(r"\b[su]\d+\b", lambda found: read(self.sources[found.group()]), str(expr)) + ")"
+
+    def _real_text(self, value: Any, read: Any, name_of: Any) -> str:
+        if isinstance(value, Index):
+            return self._index_text(value, read)
+        if not isinstance(value, Real):
+            return str(name_of(value))
+        return f"{name_of(FUNCTIONS[value.op])}({', '.join(self._real_text(a, read, name_of) for a in value.args)})"
+
+    # ---- guards ----------------------------------------------------------------------------------------------------
+
+    def guards(self) -> list[SizeRelation]:
+        """What was assumed of the sizes, by the capture and by the backend."""
+        out = [self._guard(f"{name} >= {symbol.low}") for name, symbol in self.sizes.symbols.items() if name in self.sources]
+        out += [self._guard(f"{name} <= {symbol.high}") for name, symbol in self.sizes.symbols.items() if symbol.high is not None]
+        return [*out, *(self._guard(str(decision.relation)) for decision in self.sizes.decisions), *self.strides]
+
+    def assume_stride(self, source: Source, dim: int, stride: Any) -> None:
+        """The stride is this expression of the sizes."""
+        expr = self.sizes.simplify(index_of(stride))
+        self.strides.append(self._guard(f"stride == {expr}", stride=TensorProperty(source, "stride", dim)))
+
+    def _guard(self, text: str, **others: Source) -> SizeRelation:
+        names: dict[str, str] = {}
+        sources: list[Source] = []
+
+        def rename(found: re.Match[str]) -> str:
+            name = found.group()
+            if name not in names:
+                names[name] = f"s{len(sources)}"
+                sources.append(others[name] if name in others else self.sources[name])
+            return names[name]
+
+        return SizeRelation(re.sub(r"\b(?:[su]\d+|stride)\b", rename, text), tuple(sources))
+
+
+__all__ = ["Numbers"]

@@ -1,0 +1,125 @@
+"""Ints and floats computed from sizes that are not assumed: expressions over size symbols."""
+
+from __future__ import annotations
+
+import math
+import operator
+from typing import Any, Callable
+
+import torch
+
+from .base import MISSING, Machine, Value
+from .constant import ConstantValue
+from .sequence import TupleValue
+
+UNARY: dict[str, Callable[[Any], Any]] = {
+    "__neg__": operator.neg, "__pos__": operator.pos, "__abs__": abs, "__index__": lambda n: n, "__int__": lambda n: n if is_int(n) else math.trunc(n),
+    "__float__": torch.sym_float, "__floor__": math.floor, "__ceil__": math.ceil, "__trunc__": math.trunc, "__invert__": lambda n: -n - 1,
+}  # fmt: skip
+ARITHMETIC = ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow")
+COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
+BINARY: dict[str, Callable[[Any, Any], Any]] = {f"__{name}__": getattr(operator, name) for name in (*ARITHMETIC, *COMPARISONS)}
+REFLECTED = {f"__r{name}__": f"__{name}__" for name in ARITHMETIC}
+FLOATS_EXACTLY = frozenset(f"__{name}__" for name in ("add", "sub", "mul", "truediv", "pow"))
+"""Operations whose symbolic form computes with floats what Python computes."""
+
+
+def is_int(number: Any) -> bool:
+    return isinstance(number, (int, torch.SymInt))
+
+
+class SymbolicNumber(Value):
+    """``number``: a ``torch.SymInt`` or ``torch.SymFloat``. What needs its value assumes it; the environment of sizes records that."""
+
+    symbolic = True
+
+    def __init__(self, number: Any, source: Any = None, obj: Any = None) -> None:
+        self.number = number
+        self.source = source
+        self.obj = obj
+        self.node: Any = None
+
+    def __repr__(self) -> str:
+        return f"Number({self.number})"
+
+    def python_type(self) -> type:
+        return int if type(self.number) is torch.SymInt else float
+
+    def constant(self) -> Any:
+        return int(self.number) if type(self.number) is torch.SymInt else self.number.node.guard_float()
+
+    def real(self) -> Any:
+        return MISSING
+
+    def describe(self) -> str:
+        return f"the number {self.source or self.number}"
+
+    def truth(self, vm: Machine) -> bool:
+        return bool(self.number != 0)
+
+    def key(self, vm: Machine) -> Any:
+        return self.constant()
+
+    def special(self, vm: Machine, name: str, args: list[Value]) -> Value | None:
+        if name == "__bool__":
+            return ConstantValue(self.truth(vm))
+        if name in UNARY and not args and (name != "__invert__" or is_int(self.number)):
+            return self._computed(vm, name, UNARY[name], self.number)
+        operation = REFLECTED.get(name, name)
+        if operation not in BINARY:
+            return self._as_constant(vm, name, args)
+        other = operand(args[0])
+        if other is None:
+            return ConstantValue(NotImplemented)
+        if not (is_int(self.number) and is_int(other)) and operation not in FLOATS_EXACTLY:
+            return self._as_constant(vm, name, args)
+        pair = (other, self.number) if name in REFLECTED else (self.number, other)
+        return self._computed(vm, name, BINARY[operation], *pair)
+
+    def _computed(self, vm: Machine, name: str, function: Callable[..., Any], *operands: Any) -> Value:
+        try:
+            return vm.fresh(function(*operands))
+        except (ZeroDivisionError, OverflowError, ValueError) as exc:
+            vm.throw_real(exc)
+
+    def _as_constant(self, vm: Machine, name: str, args: list[Value]) -> Value | None:
+        plain = [ConstantValue(a.constant()) if isinstance(a, SymbolicNumber) else a for a in args]
+        return ConstantValue(self.constant()).special(vm, name, plain)
+
+    def find_method(self, name: str) -> Any:
+        if not hasattr(self.python_type(), name):
+            return None
+        return lambda vm, *args, **kwargs: self.method(vm, name, list(args), kwargs)
+
+    def method(self, vm: Machine, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        if name in BINARY or name in REFLECTED or name in UNARY or name == "__divmod__":
+            if name == "__divmod__":
+                return TupleValue([self.method(vm, "__floordiv__", args, {}), self.method(vm, "__mod__", args, {})])
+            result = self.special(vm, name, args)
+            assert result is not None
+            return result
+        return ConstantValue(self.constant()).method(vm, name, args, kwargs)
+
+    def getattr(self, vm: Machine, name: str) -> Value:
+        if name in ("real", "numerator") and is_int(self.number):
+            return self
+        if name == "__class__" or callable(getattr(self.python_type(), name, None)):
+            return super().getattr(vm, name)
+        return ConstantValue(self.constant()).getattr(vm, name)
+
+
+def operand(value: Value) -> Any:
+    """The number that a value is, symbolic or not; None for what is no real number."""
+    if isinstance(value, SymbolicNumber):
+        return value.number
+    if type(value) is ConstantValue and type(value.value) in (int, float, bool):
+        return int(value.value) if type(value.value) is bool else value.value
+    return None
+
+
+def symbolic_number(found: Any) -> Value:
+    """The tracked value of what torch computed from sizes: a truth is decided, a number that is known a constant."""
+    if type(found) is torch.SymBool:
+        return ConstantValue(bool(found))
+    known = found.node.maybe_as_int() if type(found) is torch.SymInt else found.node.maybe_as_float()
+    return SymbolicNumber(found) if known is None else ConstantValue(known)

@@ -1,0 +1,134 @@
+"""Which sizes and numbers a capture does not assume, and how that is learned: static first, what changed is symbolic from then on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from opmill_guards import reference
+from opmill_guards.guard import Equals, TensorMatch
+from opmill_guards.source import Local, Source
+
+SMALLEST = 2
+"""Sizes 0 and 1 are always assumed: they broadcast, or hold nothing."""
+CHANGES = 3
+"""Misses for the value of a float argument after which graphs no longer depend on it."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """The range of a symbolic dimension, ends included."""
+
+    low: int = SMALLEST
+    high: int | None = None
+
+
+@dataclass(frozen=True)
+class Varying:
+    """What one capture does not assume. ``everything``: all sizes and ints of the arguments; ``nothing``: no marks of tensors either.
+    ``sizes`` and ``strides``: dimensions that were different at several calls; ``ints``: sources of such ints; ``floats``: names of such arguments."""
+
+    everything: bool = False
+    nothing: bool = False
+    sizes: Mapping[Source, frozenset[int]] = field(default_factory=dict)
+    strides: Mapping[Source, frozenset[int]] = field(default_factory=dict)
+    ints: frozenset[Source] = frozenset()
+    floats: frozenset[str] = frozenset()
+
+    def dimensions(self, source: Source, tensor: torch.Tensor) -> dict[int, Limits]:
+        """The dimensions of an input that are symbolic."""
+        if self.nothing:
+            return {}
+        marks = tensor.__dict__
+        chosen = set(range(tensor.dim())) if self.everything else set(self.sizes.get(source, ()))
+        for name in ("_dynamo_dynamic_indices", "_dynamo_weak_dynamic_indices", "_dynamo_unbacked_indices"):
+            chosen |= marks.get(name, set())
+        chosen -= marks.get("_dynamo_static_indices", set())
+        limits = {each.dim: Limits(max(each.min or 0, SMALLEST), each.max) for each in marks.get("_dynamo_dynamic_range", ())}
+        found = {d: limits.get(d, Limits()) for d in sorted(chosen) if d < tensor.dim()}
+        return {d: own for d, own in found.items() if own.low <= tensor.size(d) and (own.high is None or tensor.size(d) <= own.high)}
+
+    def is_int(self, source: Source, value: int) -> bool:
+        """Whether an int found at ``source`` is symbolic."""
+        return not self.nothing and value >= SMALLEST and (source in self.ints or (self.everything and from_argument(source)))
+
+
+def from_argument(source: Any) -> bool:
+    """Whether a source starts at an argument of the call."""
+    while type(source) is not Local:
+        source = getattr(source, "base", None)
+        if source is None:
+            return False
+    return True
+
+
+class Seen:
+    """What was different at the calls of one function so far."""
+
+    def __init__(self, dynamic: bool | None) -> None:
+        self.dynamic = dynamic
+        self.sizes: dict[Source, set[int]] = {}
+        self.strides: dict[Source, set[int]] = {}
+        self.ints: set[Source] = set()
+        self.floats: dict[str, int] = {}
+        self.static = False
+        """A capture with symbolic sizes failed: there is none any more."""
+
+    def has_symbols(self) -> bool:
+        """Whether a capture may have had symbolic sizes by what was seen or asked for."""
+        return bool(self.dynamic or self.sizes or self.strides or self.ints)
+
+    def varying(self) -> Varying:
+        """What the next capture does not assume."""
+        floats = frozenset(name for name, count in self.floats.items() if count >= CHANGES)
+        if self.static or self.dynamic is False:
+            return Varying(nothing=True, floats=floats)
+        sizes = {source: frozenset(dims) for source, dims in self.sizes.items()}
+        strides = {source: frozenset(dims) for source, dims in self.strides.items()}
+        return Varying(bool(self.dynamic), False, sizes, strides, frozenset(self.ints), floats)
+
+    def note(self, entries: Iterable[Any], values: Mapping[str, Any]) -> None:
+        """A call with these arguments fits no entry: what differs from what each of them assumes is not assumed again."""
+        floats: set[str] = set()
+        for entry in entries:
+            for guard in entry.guards:
+                if type(guard) is TensorMatch:
+                    self._note_tensor(guard, values)
+                elif type(guard) is Equals and type(guard.value) in (int, float):
+                    self._note_number(guard, values, floats)
+        for name in floats:
+            self.floats[name] = self.floats.get(name, 0) + 1
+
+    def _note_tensor(self, guard: TensorMatch, values: Mapping[str, Any]) -> None:
+        tensor = value_of(guard.source, values)
+        if not isinstance(tensor, torch.Tensor) or guard.sizes is None or tensor.dim() != len(guard.sizes) or tensor.dtype != guard.dtype:
+            return
+        changed = {d for d, n in enumerate(guard.sizes) if n is not None and n != tensor.size(d)}
+        if changed:
+            self.sizes.setdefault(guard.source, set()).update(changed)
+        if guard.strides is not None and tensor.layout is torch.strided:
+            moved = {d for d, n in enumerate(guard.strides) if n is not None and n != tensor.stride(d)}
+            self.strides.setdefault(guard.source, set()).update(moved)
+
+    def _note_number(self, guard: Equals, values: Mapping[str, Any], floats: set[str]) -> None:
+        now = value_of(guard.source, values)
+        if type(now) is not type(guard.value) or now == guard.value or not from_argument(guard.source):
+            return
+        if type(now) is int:
+            self.ints.add(guard.source)
+        elif type(guard.source) is Local:
+            floats.add(guard.source.name)
+
+
+def value_of(source: Source, values: Mapping[str, Any]) -> Any:
+    """What a source gives for these arguments; None where it leads nowhere."""
+    try:
+        return reference.read(source, values)
+    except reference.Unreadable:
+        return None
+
+
+__all__ = ["Limits", "Seen", "Varying", "from_argument"]
