@@ -8,10 +8,9 @@ from typing import Any
 from ..capture.graph import Node
 from ..loops.ir import Check, Const, Expr, Let, Ref
 from .context import Context, View
-from .exprs import FLOATS, INTEGERS, LOW, cast, const, op, wide
+from .exprs import FLOATS, INTEGERS, cast, const, op
 from .indexing import gathered
 from .pointwise import FLOAT_ROWS, row
-from .reductions import reduce_all
 from .rows import Rows
 from .views import sliced
 
@@ -59,7 +58,7 @@ def _prelu(x: Expr, w: Expr) -> Expr:
     return _pick(op("gt", x, _c(x, 0)), x, op("mul", w, x))
 
 
-def _log_sigmoid(x: Expr) -> Expr:
+def log_sigmoid(x: Expr) -> Expr:
     return op("sub", op("min", x, _c(x, 0)), op("log1p", op("exp", op("neg", op("abs", x)))))
 
 
@@ -67,7 +66,7 @@ def _log_sigmoid(x: Expr) -> Expr:
 def _log_sigmoid_forward(ctx: Context, node: Node, x: View) -> Any:
     if x.dtype not in FLOATS or node.results[1] in ctx.used:
         return NotImplemented
-    return [ctx.pointwise(node.results[0], ctx.metas[node.results[0] or ""], lambda at, ext: _log_sigmoid(ctx.load(x, at, ext))), None]
+    return [ctx.pointwise(node.results[0], ctx.metas[node.results[0] or ""], lambda at, ext: log_sigmoid(ctx.load(x, at, ext))), None]
 
 
 @ROWS.lowers("glu")
@@ -161,73 +160,6 @@ def _nan_to_num_of(ctx: Context, node: Node, x: View, nan: Any = None, posinf: A
     if x.dtype not in FLOATS:
         return NotImplemented
     return _NAN_TO_NUM(ctx, node, x, nan, posinf, neginf, limit=_LARGEST[x.dtype])
-
-
-# ---- losses by element ---------------------------------------------------------------------------------------------
-
-
-def _reduced_loss(ctx: Context, node: Node, tensors: list[Any], reduction: int, fn: Any) -> Any:
-    """``fn`` of the broadcast tensors; kept (0), averaged (1) or summed (2)."""
-    shape = _broadcast([t.sizes for t in tensors if t is not None])
-    meta = ctx.metas[node.results[0] or ""]
-    dtype = wide(meta.dtype)
-    if dtype not in FLOATS or 0 in shape or (reduction and meta.dtype in LOW):
-        return NotImplemented
-
-    def value(at: Any, ext: Any) -> Expr:
-        return fn(*(None if t is None else cast(ctx.load_broadcast(t, at, ext), dtype) for t in tensors))
-
-    if not reduction:
-        return ctx.pointwise(node.results[0], meta, value)
-    return reduce_all(ctx, node, shape, value, dtype, mean=reduction == 1)
-
-
-def _broadcast(shapes: list[tuple[int, ...]]) -> tuple[int, ...]:
-    rank = max(map(len, shapes))
-    padded = [(1,) * (rank - len(s)) + s for s in shapes]
-    return tuple(next((n for n in column if n != 1), 1) for column in zip(*padded, strict=True))
-
-
-@ROWS.lowers("mse_loss")
-def _mse(ctx: Context, node: Node, x: View, y: View, reduction: int = 1) -> Any:
-    return _reduced_loss(ctx, node, [x, y], reduction, lambda a, b: op("mul", op("sub", a, b), op("sub", a, b)))
-
-
-@ROWS.lowers("smooth_l1_loss")
-def _smooth_l1(ctx: Context, node: Node, x: View, y: View, reduction: int = 1, beta: float = 1.0) -> Any:
-    def fn(a: Expr, b: Expr) -> Expr:
-        d = op("abs", op("sub", a, b))
-        near = op("div", op("mul", op("mul", d, d), _c(a, 0.5)), _c(a, beta)) if beta else d
-        return _pick(op("lt", d, _c(a, beta)), near, op("sub", d, _c(a, 0.5 * beta)))
-
-    return _reduced_loss(ctx, node, [x, y], reduction, fn)
-
-
-@ROWS.lowers("huber_loss")
-def _huber(ctx: Context, node: Node, x: View, y: View, reduction: int = 1, delta: float = 1.0) -> Any:
-    def fn(a: Expr, b: Expr) -> Expr:
-        d = op("abs", op("sub", a, b))
-        near = op("mul", op("mul", _c(a, 0.5), d), d)
-        return _pick(op("le", d, _c(a, delta)), near, op("mul", _c(a, delta), op("sub", d, _c(a, 0.5 * delta))))
-
-    return _reduced_loss(ctx, node, [x, y], reduction, fn)
-
-
-@ROWS.lowers("soft_margin_loss")
-def _soft_margin(ctx: Context, node: Node, x: View, y: View, reduction: int = 1) -> Any:
-    return _reduced_loss(ctx, node, [x, y], reduction, lambda a, b: op("log1p", op("exp", op("mul", op("neg", b), a))))
-
-
-@ROWS.lowers("binary_cross_entropy_with_logits")
-def _bce_logits(ctx: Context, node: Node, x: View, y: View, weight: Any = None, pos: Any = None, reduction: int = 1) -> Any:
-    def fn(a: Expr, t: Expr, w: Any, p: Any) -> Expr:
-        scaled: Expr = _log_sigmoid(a)
-        if p is not None:
-            scaled = op("mul", op("add", op("mul", op("sub", p, _c(a, 1)), t), _c(a, 1)), scaled)
-        loss = op("sub", op("mul", op("sub", _c(a, 1), t), a), scaled)
-        return loss if w is None else op("mul", loss, w)
-
-    return _reduced_loss(ctx, node, [x, y, weight, pos], reduction, fn)
 
 
 # ---- division of integers ------------------------------------------------------------------------------------------

@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..capture.graph import Node
-from ..loops.index import Index
 from ..loops.ir import Expr
 from .context import Context, View
-from .exprs import FLOATS, INTEGERS, all_of, cast, const, index_value, known_order, op
+from .exprs import all_of, cast, const, index_value, known_order, op
 from .rows import Rows
 
 ROWS = Rows()
@@ -59,15 +58,6 @@ def _fill_tensor(ctx: Context, node: Node, x: View, value: View) -> Any:
     return ctx.pointwise(node.results[0], ctx.metas[node.results[0] or ""], lambda at, ext: ctx.read(value, (), ext))
 
 
-@ROWS.lowers("arange arange.start arange.start_step")
-def _arange(ctx: Context, node: Node, *bounds: Any, **_: Any) -> Any:
-    start, step = (bounds[0] if len(bounds) > 1 else 0), (bounds[2] if len(bounds) > 2 else 1)
-    meta = ctx.metas[node.results[0] or ""]
-    if not isinstance(start, (int, Index)) or not isinstance(step, (int, Index)) or meta.dtype not in INTEGERS + FLOATS:
-        return NotImplemented
-    return ctx.pointwise(node.results[0], meta, lambda at, ext: cast(index_value(at[0] * step + start), meta.dtype))
-
-
 @ROWS.lowers("eye eye.m")
 def _eye(ctx: Context, node: Node, *_: Any, **__: Any) -> Any:
     meta = ctx.metas[node.results[0] or ""]
@@ -114,22 +104,3 @@ def _pad(ctx: Context, node: Node, x: View, pad: Sequence[int], value: Any = 0) 
 def masked(read: Any, mask: Expr | None, other: Any) -> Any:
     """``read`` where ``mask`` holds; memory is not touched elsewhere."""
     return read if mask is None else type(read)(read.buffer, read.indices, read.dtype, mask, other)
-
-
-@ROWS.lowers("linspace")
-def _linspace(ctx: Context, node: Node, start: Any, end: Any, steps: int, **_: Any) -> Any:
-    meta = ctx.metas[node.results[0] or ""]
-    if meta.dtype not in ("float32", "float64") or steps < 2 or isinstance(start, complex) or isinstance(end, complex):
-        return NotImplemented
-    if not all(isinstance(v, (int, float)) for v in (start, end)):
-        return NotImplemented
-    dtype = meta.dtype
-    step = op("div", op("sub", const(end, dtype), const(start, dtype)), const(steps - 1, dtype))
-
-    def value(at: Any, ext: Any) -> Expr:
-        i = index_value(at[0])
-        low = op("add", const(start, dtype), op("mul", step, cast(i, dtype)))
-        high = op("sub", const(end, dtype), op("mul", step, cast(index_value(-at[0] + (steps - 1)), dtype)))
-        return op("where", op("lt", i, const(steps // 2, "int64")), low, high)
-
-    return ctx.pointwise(node.results[0], meta, value)

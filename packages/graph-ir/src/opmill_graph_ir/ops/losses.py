@@ -24,12 +24,11 @@ def _nll_loss(ctx: Context, node: Node, x: View, target: View, weight: Any, redu
     kept = (*x.sizes[:dim], *x.sizes[dim + 1 :])
     if x.dtype not in FLOATS or target.dtype != "int64" or 0 in x.sizes or target.sizes != kept:
         return NotImplemented
-    if reduction == 0 and node.results[1] in ctx.used:
-        return NotImplemented
     dtype, results = wide(x.dtype), [(r, ctx.metas[r or ""]) for r in node.results]
     picked, weights = _picked(ctx, x, target, weight, dim, ignored)
     if reduction == 0:
-        return [ctx.pointwise(*results[0], lambda at, ext: ctx.load(picked, at, ext)), None]
+        losses = ctx.pointwise(*results[0], lambda at, ext: ctx.load(picked, at, ext))
+        return [losses, ctx.pointwise(*results[1], lambda at, ext: const(0, dtype))]
     scalar = Meta(dtype, (), (), ctx.buffers[x.buffer].device)
 
     def make(outer: Any, inner: Any, ext: Any) -> Any:

@@ -45,23 +45,33 @@ def _logsumexp(ctx: Context, node: Node, x: View, dim: Any, keepdim: bool = Fals
     return ctx.reduce([(name, out)], inner, make)[0]
 
 
+def powers(p: float, dtype: str) -> tuple[str, Any, Any]:
+    """How a norm of order ``p`` is reduced: the kind, what is done to an element, and to the result."""
+    if p in (math.inf, -math.inf):
+        return "max" if p > 0 else "min", lambda e: op("abs", e), lambda e: e
+    if p == 0:
+        return "sum", lambda e: cast(op("ne", e, const(0, dtype)), dtype), lambda e: e
+    if p == 1:
+        return "sum", lambda e: op("abs", e), lambda e: e
+    if p == 2:
+        return "sum", lambda e: op("mul", e, e), lambda e: op("sqrt", e)
+    return "sum", lambda e: op("pow", op("abs", e), const(p, dtype)), lambda e: op("pow", e, const(1.0 / p, dtype))
+
+
 @ROWS.lowers("linalg_vector_norm")
 def _vector_norm(ctx: Context, node: Node, x: View, ord: Any = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
+    return NotImplemented if dtype is not None else normed(ctx, node, x, ord, dim, keepdim)
+
+
+def normed(ctx: Context, node: Node, x: View, p: Any, dim: Any, keepdim: bool) -> Any:
+    """The norm of order ``p`` over dimensions."""
     compute = wide(ctx.metas[node.results[0] or ""].dtype)
-    if compute not in FLOATS or x.dtype not in FLOATS or dtype is not None or 0 in x.sizes:
+    if compute not in FLOATS or x.dtype not in FLOATS or (0 in x.sizes and p < 0):
         return NotImplemented
-    if ord in (math.inf, -math.inf):
-        return reduced(ctx, node, x, dim, keepdim, "max" if ord > 0 else "min", compute, lambda e: op("abs", e))
-    if ord == 0:
-        return reduced(ctx, node, x, dim, keepdim, "sum", compute, lambda e: cast(op("ne", e, const(0, compute)), compute))
-    if ord == 1:
-        return reduced(ctx, node, x, dim, keepdim, "sum", compute, lambda e: op("abs", e))
-    if ord == 2:
-        return reduced(ctx, node, x, dim, keepdim, "sum", compute, lambda e: op("mul", e, e), lambda e, n: op("sqrt", e))
-    power = const(ord, compute)
-    return reduced(
-        ctx, node, x, dim, keepdim, "sum", compute, lambda e: op("pow", op("abs", e), power), lambda e, n: op("pow", e, const(1.0 / ord, compute))
-    )
+    if 0 in x.sizes:
+        return ctx.pointwise(node.results[0], ctx.metas[node.results[0] or ""], lambda at, ext: const(0, compute))
+    kind, prepare, finish = powers(float(p), compute)
+    return reduced(ctx, node, x, dim, keepdim, kind, compute, prepare, lambda e, n: finish(e))
 
 
 @ROWS.lowers("count_nonzero count_nonzero.dim_IntList")
