@@ -22,7 +22,7 @@ aten = torch.ops.aten
 @dataclass
 class Joint:
     """``graph.inputs`` are the call's inputs, then one tangent for each differentiable output; ``graph.outputs`` are the forward's
-    outputs, then one gradient (None: there is none) for each of ``targets``, the inputs and held values that require grad.
+    outputs, then one gradient for each of ``targets``, the inputs and held values that have one.
 
     ``differentiable`` holds positions of outputs. The same tensor returned twice has one tangent, at its first position; ``repeated``
     pairs each later position with the first. ``replayable``: run again, the graph gives the same and changes nothing."""
@@ -59,10 +59,13 @@ def capture_joint(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Jo
         recorder.state.origin = "backward"
         tangents = [_tangent(recorder, items[k]) for k in differentiable]
         sources = {name: fake for name, fake in recorder.outside().items() if fake.requires_grad}
-        gradients: Sequence[Any] = [None] * len(sources)
+        targets: list[str] = []
+        gradients: list[Any] = []
         if differentiable and sources:
             outputs = [items[k] for k in differentiable]
-            gradients = torch.autograd.grad(outputs, list(sources.values()), tangents, allow_unused=True)
+            found = torch.autograd.grad(outputs, list(sources.values()), tangents, allow_unused=True)
+            pairs = [(name, g) for name, g in zip(sources, found, strict=True) if g is not None]
+            targets, gradients = [name for name, _ in pairs], [g for _, g in pairs]
         count = len(recorder.state.graph.inputs) - len(tangents)
         graph = finish(recorder, [*items, *gradients], example_inputs)
     _layout_gradients(graph, len(items))
@@ -71,7 +74,7 @@ def capture_joint(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Jo
     metas = tuple(meta_of(t) for t in tangents)
     replayable = not graph.mutations and not any(map(is_random, graph.nodes)) and not torch.is_autocast_enabled("cpu")
     replayable = replayable and not torch.is_autocast_enabled("cuda")
-    return Joint(graph, count, len(items), tuple(differentiable), tuple(repeated), metas, tuple(sources), replayable)
+    return Joint(graph, count, len(items), tuple(differentiable), tuple(repeated), metas, tuple(targets), replayable)
 
 
 def is_random(node: Node) -> bool:

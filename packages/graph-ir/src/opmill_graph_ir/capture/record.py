@@ -14,7 +14,7 @@ import torch
 
 from opmill_fake_tensors import FakeContext, FakeTensor
 from opmill_fake_tensors.operator import describe
-from opmill_fake_tensors.symbols import Index, Sizes
+from opmill_fake_tensors.symbols import Sizes
 
 from ..errors import GraphError
 from .graph import AtenGraph, Meta, Node, Value, values_in
@@ -127,13 +127,13 @@ class Recorder(FakeContext):
         """Fakes of the graph's inputs and held tensors, by name."""
         return {t.base.outside: fake for fake, t in self.state.tracks.values() if t.base.outside is not None and t.base.root is fake}
 
-    def _convert(self, tensor: torch.Tensor, symbolic: Mapping[int, Index | None] | None = None, label: str = "") -> FakeTensor:
+    def _convert(self, tensor: torch.Tensor, *symbolic: Any) -> FakeTensor:
         if self.differentiate and tensor.requires_grad and not tensor.is_leaf:
             with torch._C._DisableTorchDispatch():
                 tensor = tensor.detach().requires_grad_()  # a leaf of this graph, whatever made it
-        return super()._convert(tensor, symbolic, label)
+        return super()._convert(tensor, *symbolic)
 
-    def from_tensor(self, tensor: torch.Tensor, symbolic: Mapping[int, Index | None] | None = None, label: str = "x") -> FakeTensor:
+    def from_tensor(self, tensor: torch.Tensor, *symbolic: Any, **more: Any) -> FakeTensor:
         """A tensor that the graph holds: parameters, buffers, tensors in closures."""
         if isinstance(tensor, FakeTensor):
             return tensor

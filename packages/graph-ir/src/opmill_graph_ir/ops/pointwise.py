@@ -12,7 +12,8 @@ import torch
 from opmill_fake_tensors.rules.pointwise import result_type
 
 from ..capture.graph import Node
-from ..loops.ir import Expr
+from ..loops.index import Index
+from ..loops.ir import Const, Expr
 from .context import Context, View
 from .exprs import FLOATS, INTEGERS, LOW, cast, const, op, wide
 from .rows import Rows
@@ -27,8 +28,8 @@ def promoted(*args: Any) -> str:
     for a in args:
         if isinstance(a, View):
             operands.append(torch.empty([1] * min(len(a.sizes), 1), dtype=getattr(torch, a.dtype), device="meta"))
-        elif isinstance(a, (bool, int, float)):
-            operands.append(a)
+        elif isinstance(a, (bool, int, float, Index)):
+            operands.append(1 if isinstance(a, Index) else a)
     return str(result_type(operands)).removeprefix("torch.")
 
 
@@ -51,7 +52,7 @@ def row(rows: Rows, names: str, *, compare: bool = False, dtypes: tuple[str, ...
                 def operand(a: Any) -> Any:
                     if isinstance(a, View):
                         return cast(ctx.load_broadcast(a, at, ext), compute)
-                    return const(a, compute) if isinstance(a, (bool, int, float)) else a
+                    return const(a, compute) if isinstance(a, (bool, int, float, Index)) else a
 
                 return fn(*map(operand, args), **kwargs)
 
@@ -121,7 +122,7 @@ def _fmod(x: Expr, y: Expr) -> Expr:
 
 @_row("pow.Tensor_Scalar", dtypes=FLOATS)
 def _pow_scalar(x: Expr, y: Expr) -> Expr:
-    e = y.value  # type: ignore[union-attr]
+    e = y.value if isinstance(y, Const) else None
     if e == 2:
         return op("mul", x, x)
     if e == 3:
