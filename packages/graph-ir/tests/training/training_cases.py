@@ -57,6 +57,7 @@ CASES = {
     "dropout": (lambda: torch.nn.Sequential(torch.nn.Linear(4, 32), torch.nn.Dropout(0.3), torch.nn.Tanh()), XG),
     "tied": (Tied, IDS),
     "unused parameter": (lambda: Of(lambda m, x: x * m.b), XG),
+    "parameter used for nothing": (lambda: Of(lambda m, x: (x * m.b, m.w.exp().sum())[0]), XG),
     "unused input": (lambda: Of2(lambda m, x, y: x * m.b), XG, XG.detach().clone().requires_grad_()),
     "integer input": (lambda: Of2(lambda m, x, y: (x * m.b) * y), XG, torch.arange(12).reshape(3, 4)),
     "integer output": (lambda: Of(lambda m, x: ((x * m.b).exp(), x.argmax(1), x > 0)), XG),
