@@ -15,9 +15,8 @@ from typing import Literal, Union
 from opmill_runtime_cache.plan.model import Arg as PlanArg
 
 from .loops.index import Index
-from .loops.ir import Axis, Check, Expr, Let, Reduction
+from .loops.ir import Axis, Check, Expr, Let, Reduction, StoreMode
 from .loops.ir import Read as Read
-from .loops.ir import StoreMode
 
 
 @dataclass(frozen=True)
@@ -110,12 +109,14 @@ Node = Union[Pointwise, Reduce, Scatter, Extern]
 
 @dataclass(frozen=True)
 class TensorOutput:
-    """A buffer as the user gets it, through a strided view where sizes are given: an output that is a view of an input *is* one."""
+    """A buffer as the user gets it, through a strided view where sizes are given: an output that is a view of an input *is* one.
+    ``detached``: one that does not require grad, though the input does."""
 
     buffer: str
     sizes: tuple[Index, ...] | None = None
     strides: tuple[Index, ...] | None = None
     offset: Index | None = None
+    detached: bool = False
 
 
 @dataclass(frozen=True)

@@ -43,6 +43,15 @@ def test_no_gradient_where_no_tangent_comes(twins):
     pair.same(use(1), XG)
 
 
+def test_nothing_but_detached(twins):
+    def use(call, module, inputs):
+        whole, part, b = call(*inputs)
+        assert not (whole.requires_grad or part.requires_grad or b.requires_grad)
+        return [whole, part, b]
+
+    twins(Of(lambda m, x: (x.detach(), x.detach()[1:], m.b.detach())), XG).same(use, XG)
+
+
 def test_retained_accumulated_and_freed(twins):
     def use(call, module, inputs):
         out = call(*inputs)

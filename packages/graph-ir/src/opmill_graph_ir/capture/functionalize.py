@@ -66,11 +66,19 @@ def _interpret(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], recorder
             env[node] = recorder.from_tensor(value) if isinstance(value, torch.Tensor) else value
         elif node.op == "call_module":
             env[node] = _call_module(gm.get_submodule(node.target), args, kwargs, recorder)
+        elif node.target == "item" and (number := _noted_float(node)) is not None:
+            env[node] = number
         elif node.op == "call_method":
             env[node] = getattr(args[0], node.target)(*args[1:], **kwargs)
         else:
             env[node] = node.target(*args, **kwargs)
     raise GraphError("GI006", "a graph without an output")
+
+
+def _noted_float(node: torch.fx.Node) -> float | None:
+    """The number that torch's own tracer passes as a tensor of one element; it guards it when asked for it."""
+    noted = node.meta.get("example_value")
+    return float(noted) if isinstance(noted, torch.SymFloat) and noted.node.has_hint() else None
 
 
 def _call_module(module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], recorder: Recorder) -> Any:
@@ -137,7 +145,8 @@ def _output(recorder: Recorder, item: Any) -> Output:
         if item.dtype != root.dtype or item.meta.is_conj() or item.meta.is_neg():
             raise GraphError("GI003", "an output that is a view of another element type")
         sizes, strides = tuple(map(size_of, item.shape)), tuple(map(size_of, item.stride()))
-        return OutputTensor(value, sizes, strides, size_of(item.storage_offset() - root.storage_offset()))
+        detached = base.outside is not None and root.requires_grad and not item.requires_grad
+        return OutputTensor(value, sizes, strides, size_of(item.storage_offset() - root.storage_offset()), detached)
     if isinstance(item, torch.Tensor):
         return _output(recorder, recorder.from_tensor(item))
     if item is None or isinstance(item, (bool, int, float)):

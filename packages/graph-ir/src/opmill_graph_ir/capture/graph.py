@@ -51,12 +51,14 @@ class Node:
 
 @dataclass(frozen=True)
 class OutputTensor:
-    """A value as the user gets it; with ``sizes``, as a strided view of it (offset in elements)."""
+    """A value as the user gets it; with ``sizes``, as a strided view of it (offset in elements). ``detached``: the value requires grad,
+    and this view of it does not."""
 
     value: str
     sizes: tuple[Size, ...] | None = None
     strides: tuple[Size, ...] | None = None
     offset: Size = 0
+    detached: bool = False
 
 
 Output = OutputTensor | Index | int | float | bool | None

@@ -105,7 +105,7 @@ def _output(out: Output, sizes: Sizes) -> Output:
     if not isinstance(out, OutputTensor) or out.sizes is None:
         return _simple(out, sizes)  # type: ignore[no-any-return]
     strides = tuple(_simple(n, sizes) for n in out.strides or ())
-    return OutputTensor(out.value, tuple(_simple(n, sizes) for n in out.sizes), strides, _simple(out.offset, sizes))
+    return OutputTensor(out.value, tuple(_simple(n, sizes) for n in out.sizes), strides, _simple(out.offset, sizes), out.detached)
 
 
 __all__ = ["environment_of", "example_values", "recorded", "size_of", "traced", "unify"]

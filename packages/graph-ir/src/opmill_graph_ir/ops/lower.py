@@ -13,12 +13,13 @@ from opmill_runtime_cache.plan.model import ComplexArg, Literal, Named
 
 from ..capture.graph import AtenGraph, Meta, Node, OutputTensor, Value
 from ..content import content_of
-from ..loops.index import index
+from ..loops.index import Index, SizeUnknown, index
 from ..loops.ir import Expr
 from ..lowered import BufferArg, Extern, Lowered, Pointwise, TensorOutput
 from .context import Context, View, extents_of, named_axes, positions
+from .devices import gathered
 from .exprs import SUPPORTED, cast
-from .rows import all_rows
+from .rows import Lowering, all_rows
 
 _OUT = {f"aten::{n}": f"aten::{n}.out" for n in "mm addmm bmm baddbmm".split()}
 _COPIES = ("aten::clone", "aten::_to_copy")
@@ -28,9 +29,9 @@ def lower(graph: AtenGraph, calls: Set[str] = frozenset()) -> Lowered:
     """The loops of ``graph``. Operators without a row become ``Extern``s, and so do those whose origin is among ``calls``."""
     used = {n for node in graph.nodes for n in _names((node.args, node.kwargs))} | set(graph.mutations.values())
     used |= {o.value for o in graph.outputs if isinstance(o, OutputTensor)}
-    ctx = Context(graph.metas, used=frozenset(used))
+    ctx = Context(graph.metas, sizes=graph.sizes, used=frozenset(used))
     for names, role in ((graph.inputs, "input"), (graph.held, "held"), (graph.constants, "constant")):
-        for name in names:
+        for name in filter(graph.metas.__contains__, names):
             ctx.views[name] = ctx.buffer(name, graph.metas[name], role)
     for node in graph.nodes:
         ctx.origin = f"{node.func.name().removeprefix('aten::')} {node.origin}".strip()
@@ -42,14 +43,19 @@ def lower(graph: AtenGraph, calls: Set[str] = frozenset()) -> Lowered:
     _mutations(ctx, graph)
     buffers = {n: replace(b, fixed=True) if n in ctx.fixed else b for n, b in ctx.buffers.items()}
     return Lowered(
-        tuple(ctx.nodes), buffers, (*graph.inputs, *graph.held), outputs, {n: content_of(t) for n, t in graph.constants.items()}
+        tuple(ctx.nodes),
+        buffers,
+        (*graph.inputs, *graph.held),
+        outputs,
+        {n: content_of(t) for n, t in graph.constants.items()},
+        graph.symbols(),
     )
 
 
 def _lower_node(ctx: Context, node: Node) -> None:
     row = all_rows().get(node.func.name())
     if row is not None and _supported(ctx, node):
-        out = row(ctx, node, *_views(ctx, node.args), **_views(ctx, node.kwargs))
+        out = _tried(row, ctx, node)
         if out is not NotImplemented:
             for name, view in zip(node.results, out if isinstance(out, list) else [out], strict=True):
                 if name is not None and view is not None:
@@ -57,6 +63,17 @@ def _lower_node(ctx: Context, node: Node) -> None:
             return
     if not _empty(ctx, node):
         _extern(ctx, node)
+
+
+def _tried(row: Lowering, ctx: Context, node: Node) -> Any:
+    """What the row makes of the node; NotImplemented also where it needs the value of a size that is no number."""
+    before = len(ctx.nodes)
+    try:
+        operands = gathered(ctx, node, (_views(ctx, node.args), _views(ctx, node.kwargs)))
+        return operands if operands is NotImplemented else row(ctx, node, *operands[0], **operands[1])
+    except SizeUnknown:
+        del ctx.nodes[before:]
+        return NotImplemented
 
 
 def _empty(ctx: Context, node: Node) -> bool:
@@ -113,6 +130,8 @@ def _plan_arg(ctx: Context, arg: Any) -> Any:
         return ctx.strided(ctx.views[arg.name], ctx.metas[arg.name].strides)
     if isinstance(arg, (list, tuple)):
         return tuple(_plan_arg(ctx, a) for a in arg)
+    if isinstance(arg, Index):
+        return arg
     if isinstance(arg, (torch.dtype, torch.layout, torch.memory_format)):
         return Named(type(arg).__name__, str(arg).removeprefix("torch."))
     if isinstance(arg, torch.device):
@@ -129,14 +148,14 @@ def _outputs(ctx: Context, graph: AtenGraph) -> tuple[Any, ...]:
     out: list[Any] = []
     for o in graph.outputs:
         if not isinstance(o, OutputTensor):
-            out.append(index(o) if isinstance(o, int) and not isinstance(o, bool) else o)
+            out.append(index(o) if isinstance(o, (int, Index)) and not isinstance(o, bool) else o)
             continue
         home = homes.get(o.value) or homes.setdefault(o.value, _home(ctx, o.value, graph.metas[o.value], set(homes.values())))
         ctx.fixed.add(home)
         if o.sizes is None:
             out.append(TensorOutput(home))
         else:
-            out.append(TensorOutput(home, tuple(map(index, o.sizes)), tuple(map(index, o.strides or ())), index(o.offset)))
+            out.append(TensorOutput(home, tuple(map(index, o.sizes)), tuple(map(index, o.strides or ())), index(o.offset), o.detached))
     return tuple(out)
 
 
@@ -162,7 +181,6 @@ def _mutations(ctx: Context, graph: AtenGraph) -> None:
         ctx.origin = f"write {target}"
         body: Expr = cast(ctx.read(view, positions(axes), extents_of(axes)), graph.metas[target].dtype)
         ctx.nodes.append(Pointwise(target, axes, body, origin=ctx.origin))
-
 
 
 __all__ = ["View", "lower"]

@@ -188,10 +188,13 @@ class _Builder:
         if type(out) is Index:
             return SizeOutput(size(out))
         if type(out) is TensorOutput:
-            return SlotOutput(
-                self.slot(out.buffer) if out.sizes is None else self.view(out.buffer, out.sizes, out.strides or (), out.offset)
-            )
+            slot = self.slot(out.buffer) if out.sizes is None else self.view(out.buffer, out.sizes, out.strides or (), out.offset)
+            return SlotOutput(self._detached(slot) if out.detached else slot)
         raise GraphError("GI020", f"an output that is neither a tensor nor a size: {out!r}", hint="return it outside the compiled function")
+
+    def _detached(self, slot: int) -> int:
+        self.steps.append(Call("aten::detach", (Slot(slot),), {}, (self._fresh(),)))
+        return self.count - 1
 
 
 _ADD: dict[type, Callable[..., None]] = {KernelStep: _Builder.launch, ExternStep: _Builder.call}
