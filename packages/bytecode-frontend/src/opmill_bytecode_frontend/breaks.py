@@ -89,8 +89,9 @@ def statements(sites: list[Site], context: Any, r: Expressions) -> list[str]:
     if inner:
         passed = Passed(r)
         lines = statements(inner, context, passed)
+        called = passed.define(inner[0].frame.code, inner[0].frame.globals, lines)
         result = r.temporary("_r")
-        step = Native([f"{result} = {r.constants.name(finish)}({passed.define(inner[0].frame.code, lines)})"], 0, [result])
+        step = Native([f"{result} = {r.constants.name(finish)}({called})"], 0, [result])
     else:
         at = site.program.instructions[site.at]
         row = ROWS.get(at.opname)
@@ -163,7 +164,10 @@ class Leaving:
         if not self.site.handles or not lines:
             return lines
         exc = self.r.expr(self.site.handled)
-        return ["try:", f"    raise {exc}", "except BaseException:", *indent(lines)]
+        position = getattr(self.site.handled, "raised_at", {}).get(id(self.site.frame))
+        kept = [f"    if _raised is not None: {exc}.__traceback__ = _raised"]  # this is not where it was raised
+        raising = [f"_raised = {exc}.__traceback__", "try:", Placed.at(f"    raise {exc}", position)]
+        return [*raising, "except BaseException:", *kept, *indent(lines)]
 
     def leave(self, target: Instruction, stack: list[Any], results: list[str | None], error: str = "") -> str:
         """The return statement that goes on at ``target``, or that raises ``error`` there."""

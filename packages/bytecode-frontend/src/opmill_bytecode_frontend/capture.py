@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import logging
 import threading
 import types
@@ -23,9 +24,11 @@ from .options import CaptureOptions
 from .resume import Resume
 from .translate import Translation, bind_real, translate
 from .values.base import Raised
-from .varying import Seen
+from .varying import Seen, Varying
 
 log = logging.getLogger(__name__)
+#: For how many modules among its arguments one function is compiled: that often the limit for one of them.
+MOST_MODULES = 32
 Backend = Callable[..., Any]
 
 
@@ -119,7 +122,15 @@ class Capture:
         self.eager = False
         self.instead: Callable[..., Any] = fn
         """What runs where the function is not captured."""
-        self.seen = Seen(context.dynamic)
+        self.seen = Seen(context.dynamic, context.may_break)
+        self.compiled_for: collections.Counter[tuple[int, ...]] = collections.Counter()
+        """How many entries there are for the same modules among the arguments: graphs hold their parameters."""
+        self.warned: set[tuple[int, ...]] = set()
+
+    def is_full(self, compiled: Any, modules: tuple[int, ...]) -> bool:
+        """Whether as many entries were made as the limit allows. Each module has its own, as if it were called by itself."""
+        limit = self.context.options.recompile_limit
+        return self.compiled_for[modules] >= limit or len(compiled.entries) >= MOST_MODULES * limit
 
     def on_miss(self, compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Callable[..., Any]:
         """The callable to run for these arguments; inserted as an entry when it was captured."""
@@ -131,8 +142,9 @@ class Capture:
         except TypeError:
             return self.fn
         with context.lock:
-            if len(compiled.entries) >= context.options.recompile_limit:
-                self._limit(compiled, args, kwargs)
+            modules = tuple(id(value) for value in bound.values() if isinstance(value, torch.nn.Module))
+            if self.is_full(compiled, modules):
+                self._limit(compiled, modules, args, kwargs)
                 return self.fn
             if compiled.entries:
                 self.seen.note(compiled.entries, compiled.bind(args, kwargs))
@@ -154,12 +166,15 @@ class Capture:
             if context.on_translation is not None:
                 context.on_translation(translation)
             compiled.insert(GuardSet(translation.guards), translation.target)
+            self.compiled_for[modules] += 1
             return translation.target
 
     def forget(self, compiled: Any) -> None:
         compiled.clear()
         self.eager, self.instead = False, self.fn
-        self.seen = Seen(self.context.dynamic)
+        self.seen = Seen(self.context.dynamic, self.context.may_break)
+        self.compiled_for.clear()
+        self.warned.clear()
 
     def _give_up(self) -> Callable[..., Any]:
         """From now on the function runs as it is, and what it calls is captured."""
@@ -185,13 +200,15 @@ class Capture:
             if varying.nothing or not self.seen.has_symbols():
                 raise
             log.debug("%s is captured with fixed sizes", self.fn.__qualname__, exc_info=True)
+            fixed = translate(self.fn, bound, context.backend, context.options, context, Varying(nothing=True, opaque=varying.opaque))
             self.seen.static = True
-            return translate(self.fn, bound, context.backend, context.options, context, self.seen.varying())
+            return fixed
 
-    def _limit(self, compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        if self.eager:
-            return  # another thread came first
-        self.eager = True
+    def _limit(self, compiled: Any, modules: tuple[int, ...], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        if self.eager or modules in self.warned:
+            return
+        self.eager = not modules
+        self.warned.add(modules)
         code = self.fn.__code__
         lines = [
             f"FE090: {self.fn.__qualname__} was compiled {len(compiled.entries)} times and runs uncompiled for other arguments from now on",

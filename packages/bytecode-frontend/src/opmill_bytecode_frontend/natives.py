@@ -11,13 +11,16 @@ import torch
 
 from .bytecode import Instruction
 from .codegen.stubs import Expressions
+from .errors import Unsupported
 from .frame import Frame
 from .machine import EXEMPT, is_disabled
 from .values.base import MISSING, Value
-from .values.functions import FunctionValue, MethodValue
+from .values.functions import BuiltinValue, FunctionValue, MethodValue
 from .values.iterators import STOP
 from .values.modules import ModuleValue
 
+#: Functions that read the frame of their caller when they are given fewer arguments.
+READS_FRAME = {locals: 1, vars: 1, dir: 1, eval: 3, exec: 3}
 BINARY_OPS = frozenset("+ - * / // % ** @ << >> & | ^".split())
 
 
@@ -87,6 +90,8 @@ def call(frame: Frame, ins: Instruction, r: Expressions, context: Any) -> Native
         function, receiver = (second, MISSING) if first is MISSING else (first, second)
     if receiver is not MISSING:
         args.insert(0, receiver)
+    if isinstance(function, BuiltinValue) and len(args) < READS_FRAME.get(function.obj, 0):
+        raise Unsupported("FE071", f"a graph break at a call of {function.describe()}", "it reads the variables of its caller", where=frame.where())
     split = len(args) - len(names)
     parts = [r.expr(a) for a in args[:split]] + [f"{k}={r.expr(v)}" for k, v in zip(names, args[split:])]
     result = r.temporary("_r")

@@ -85,8 +85,8 @@ def interpret(vm: Interpreter, fn: types.FunctionType, bound: dict[str, Any]) ->
 
 def argument(vm: Interpreter, name: str, obj: Any) -> Any:
     """What stands for an argument until it is read."""
-    if type(obj) is float and name in vm.varying.floats:
-        vm.guard(TypeIs(Local(name), float))
+    if name in vm.varying.opaque and type(obj) in (int, float):
+        vm.guard(TypeIs(Local(name), type(obj)))
         return VaryingNumber(obj, Local(name))
     return Lazy(obj, Local(name))
 
@@ -172,10 +172,9 @@ def finish(fn: types.FunctionType, ended: Ended, backend: Callable[..., Any]) ->
 def assemble_text(fn: types.FunctionType, lines: list[str], constants: Constants) -> tuple[Any, str]:
     """A function with the parameters of ``fn`` and these statements; it prints as what it is."""
     code = fn.__code__
-    namespace: dict[str, Any] = dict(constants.table)
-    for name, stub in constants.stubs.items():
-        namespace[name] = define(name, ", ".join(stub.parameters), stub.lines, stub.code, namespace)
-    target = define("_main", signature_text(code), lines, code, namespace)
+    for name, stub in constants.stubs.items():  # each refers to those before
+        constants.table[name] = define(", ".join(stub.parameters), stub.lines, stub.code, stub.globals, constants.table)
+    target = define(signature_text(code), lines, code, fn.__globals__, constants.table)
     target.__defaults__ = fn.__defaults__
     target.__kwdefaults__ = fn.__kwdefaults__
     target.__qualname__ = fn.__qualname__

@@ -14,9 +14,10 @@ from ..values.constant import LITERALS
 
 @dataclass(frozen=True)
 class Stub:
-    """A function beside the generated one: its statements stand for instructions of ``code``, whose name and file it shows."""
+    """A function beside the generated one: its statements stand for instructions of ``code``, whose name and file it shows; ``globals``: those of its frames."""
 
     code: types.CodeType
+    globals: dict[str, Any]
     parameters: list[str]
     lines: list[str]
 
@@ -38,9 +39,9 @@ class Constants:
             self.table[found] = obj
         return found
 
-    def define(self, code: types.CodeType, parameters: list[str], lines: list[str]) -> str:
+    def define(self, stub: Stub) -> str:
         name = f"_f{len(self.stubs)}"
-        self.stubs[name] = Stub(code, parameters, lines)
+        self.stubs[name] = stub
         return name
 
 

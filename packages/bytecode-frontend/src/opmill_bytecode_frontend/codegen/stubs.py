@@ -6,7 +6,7 @@ import types
 from typing import Any, Protocol
 
 from ..values.constant import ConstantValue
-from .sources import Constants
+from .sources import Constants, Stub
 
 
 class Expressions(Protocol):
@@ -35,7 +35,7 @@ class Passed:
     def temporary(self, prefix: str = "_v") -> str:
         return self.outer.temporary(prefix)
 
-    def define(self, code: types.CodeType, lines: list[str]) -> str:
+    def define(self, code: types.CodeType, globals_: dict[str, Any], lines: list[str]) -> str:
         """The stub with these statements, in the name and place of ``code``; gives the expression that calls it."""
-        name = self.constants.define(code, list(self._names.values()), lines)
+        name = self.constants.define(Stub(code, globals_, list(self._names.values()), lines))
         return f"{name}({', '.join(self._names)})"

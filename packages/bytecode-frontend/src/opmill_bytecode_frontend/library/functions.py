@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from ..values.base import MISSING, NotConstant, Value
+from ..values.base import MISSING, Lazy, NotConstant, Value
 from ..values.constant import ConstantValue
 from ..values.functions import BuiltinValue, Closure
 from ..values.iterators import STOP, PythonIterator
@@ -263,11 +263,11 @@ def globals_(vm: Any) -> Value:
 
 @handles(locals)
 def locals_(vm: Any) -> Value:
-    frame = vm.frame
-    names = [n for n in frame.code.co_varnames if n in frame.locals]
-    from ..opcodes.variables import read_local
-
-    out = DictValue({n: (ConstantValue(n), read_local(vm, frame, n)) for n in names})
+    frame, out = vm.frame, DictValue({})
+    for name in dict.fromkeys([*frame.code.co_varnames, *frame.code.co_cellvars, *frame.code.co_freevars]):
+        value = frame.cells[name].get(vm) if name in frame.cells else frame.locals.get(name, MISSING)
+        if value is not MISSING:
+            out.store(vm, ConstantValue(name), vm.wrap(value.obj, value.source) if type(value) is Lazy else value)
     return out
 
 

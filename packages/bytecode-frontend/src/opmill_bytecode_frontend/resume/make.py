@@ -230,7 +230,7 @@ def _build(
     lasti = _Lasti()
     _restore(emitter, code, parameters, kinds, lasti)
     if raising and at.handler is not None:
-        emitter.load_fast(parameters[-1].name)
+        _take(emitter, parameters[-1].name)
         # One range with the copies of what the same handler covers: the handler must be theirs, or a copy for this one.
         emitter.handler = type(at.handler)(copies[at.handler.target], at.handler.depth, at.handler.lasti)
         emitter.reraise()
@@ -289,8 +289,14 @@ def _restore(emitter: Emitter, code: Program, parameters: Sequence[Parameter], k
             case StackKind.LASTI:
                 emitter.load_const(lasti)
             case StackKind.PREVIOUS:
-                emitter.load_fast(names[place])
+                _take(emitter, names[place])
                 emitter.push_exc_info()
                 emitter.pop_top()
             case _:
-                emitter.load_fast(names[place])
+                _take(emitter, names[place])
+
+
+def _take(emitter: Emitter, name: str) -> None:
+    """Pushes a parameter that is no variable of the original function, and unbinds it: ``locals()`` must not show it."""
+    emitter.load_fast(name)
+    emitter.delete_fast(name)

@@ -1,0 +1,304 @@
+"""Graph breaks inside functions that captured code calls: every frame on the stack goes on, none is given up.
+
+Random call trees are compared with the plain run: result, order of what was logged, exception, and the functions and lines of its traceback."""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+import traceback
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from opmill_bytecode_frontend import CaptureOptions, capture
+from opmill_bytecode_frontend.capture import parts
+
+DEPTH = 4
+
+
+class Noting:
+    """A context manager in Python that says what happens and suppresses KeyError."""
+
+    def __init__(self, log: list[Any]) -> None:
+        self.log = log
+
+    def __enter__(self) -> Noting:
+        self.log.append("in")
+        return self
+
+    def __exit__(self, kind: Any, value: Any, tb: Any) -> bool:
+        self.log.append(kind.__name__ if kind else None)
+        return kind is KeyError
+
+
+class Layer(torch.nn.Module):
+    """A module whose forward is one of the random functions."""
+
+    def __init__(self, function: Any) -> None:
+        super().__init__()
+        self.function = function
+        self.weight = torch.nn.Parameter(torch.full((3,), 1.5))
+
+    def forward(self, x: Any, log: list[Any], k: int = 0) -> Any:
+        return self.function(x * self.weight, log, k=k)
+
+
+# --- random call trees --------------------------------------------------------------------------------------------------------------
+
+
+@st.composite
+def value(draw: Any, level: int) -> str:
+    """A tensor; a call of a function one level down among others."""
+    kind = draw(st.integers(0, 9 if level else 4))
+    inner = f"f{level - 1}"
+    return {
+        0: lambda: "x",
+        1: lambda: f"(x + {draw(st.integers(-2, 3))})",
+        2: lambda: "(x * k).relu()",
+        3: lambda: "(x - item(x))",
+        4: lambda: "(x * scale)",
+        5: lambda: f"{inner}(x, log)",
+        6: lambda: f"({inner}(x, log, k=k + 1) - x)",
+        7: lambda: f"{inner}(*(x + 1, log), **dict(k=2))",
+        8: lambda: f"layer{level - 1}(x, log)",
+        9: lambda: f"functools.partial({inner}, k=1)(x, log)",
+    }[kind]()
+
+
+@st.composite
+def statement(draw: Any, level: int, depth: int, loop: bool) -> list[str]:
+    def block(inside: bool = loop) -> list[str]:
+        return ["    " + line for _ in range(draw(st.integers(1, 2))) for line in draw(statement(level, depth - 1, inside))]
+
+    simple = {
+        0: lambda: [f"x = {draw(value(level))}"],
+        1: lambda: [f"x = {draw(value(level))} + {draw(value(level))}"],
+        2: lambda: ["log.append(item(x))"],
+        3: lambda: [f"log.append(({draw(st.integers(0, 9))}, k))"],
+        4: lambda: [f"if k > 0: raise {draw(st.sampled_from(['ValueError', 'KeyError']))}(k)"],
+        5: lambda: [f"if k > 1: {draw(st.sampled_from(['break', 'continue'])) if loop else 'return x'}"],
+        6: lambda: ["bump(item(x))"],
+        7: lambda: ["x = twice(x)"],
+        8: lambda: [f"x = [{draw(value(level))} + i for i in range(2)][-1]"],
+        9: lambda: ["x.add_(1)", "k += 1"],
+        10: lambda: ["log.append(sorted(locals()))"],
+        11: lambda: [f"x = max([x, {draw(value(level))}], key=lambda z: z.sum().item())"],
+        12: lambda: [f"raise RuntimeError({draw(st.integers(0, 9))})"],
+    }
+    nested = {
+        13: lambda: [f"for i in range({draw(st.integers(1, 3))}):", *block(True)],
+        14: lambda: ["try:", *block(), "except ValueError as e:", "    log.append((str(e), type(e.__context__).__name__))", *block()],
+        15: lambda: ["try:", *block(), "finally:", "    log.append('finally')", *block(False)],
+        16: lambda: ["with Noting(log):", *block()],
+        17: lambda: ["with torch.no_grad():", *block(), "log.append(torch.is_grad_enabled())"],
+        18: lambda: ["if x.sum() > 0:", *block(), "else:", *block()],
+        19: lambda: ["try:", *block(), "except KeyError:", *block(), "    raise"],
+        20: lambda: ["for z in pairs(x):", "    x = x + z", *block(True)],
+    }
+    choices = {**simple, **nested} if depth else simple
+    return choices[draw(st.sampled_from(sorted(choices)))]()
+
+
+HELPERS = {
+    "bump": """    def bump(by):
+        nonlocal scale
+        log.append(by)
+        scale = scale + 1
+        return item(x) + scale
+""",
+    "twice": """    def twice(z, n=2):
+        z = z * 2 + item(z) / 100
+        return twice(z, n - 1) if n else z + scale
+""",
+    "pairs": """    def pairs(z):
+        yield z
+        log.append('pair')
+        yield z * 2
+""",
+}
+
+
+@st.composite
+def trees(draw: Any) -> str:
+    text = "def item(z):\n    return round(z.sum().item(), 3)\n"
+    for level in range(DEPTH):
+        lines = [line for _ in range(draw(st.integers(1, 3))) for line in draw(statement(level, 2, False))]
+        body = "".join(f"    {line}\n" for line in lines) + "    return x + scale\n"
+        helpers = [text for name, text in HELPERS.items() if f"{name}(" in body]
+        text += "".join([f"def f{level}(x, log, k=0):\n    scale = 2.0\n", *helpers, body])
+        text += f"layer{level} = Layer(f{level})\n"
+    return text
+
+
+# --- comparing ----------------------------------------------------------------------------------------------------------------------
+
+FILE = "<tree>"
+
+
+def same(a: Any, b: Any) -> bool:
+    if isinstance(a, torch.Tensor):
+        return isinstance(b, torch.Tensor) and a.requires_grad == b.requires_grad and torch.equal(a.detach().nan_to_num(), b.detach().nan_to_num())
+    if isinstance(a, (list, tuple)):
+        return type(a) is type(b) and len(a) == len(b) and all(map(same, a, b))
+    return bool(type(a) is type(b) and (a == b or a != a))
+
+
+def outcome(fn: Any) -> Any:
+    x = torch.tensor([1.0, -2.0, 0.5])
+    log: list[Any] = []
+    lines: list[Any] = []
+    try:
+        result = fn(x, log)
+    except Exception as exc:
+        lines = [(f.name, f.lineno) for f in traceback.extract_tb(exc.__traceback__) if f.filename in (FILE, __file__)][1:]
+        result = (type(exc).__name__, str(exc), type(exc.__context__).__name__)
+    return (result, x, log, torch.is_grad_enabled()), lines
+
+
+def follows(lines: Any, want: Any) -> bool:
+    """Whether a traceback shows the right frames: those that an exception passed while code was captured may be missing."""
+    rest = iter(want)
+    return lines[:1] == want[:1] and all(line in rest for line in lines)
+
+
+def compare(text: str) -> None:
+    namespace: dict[str, Any] = {"torch": torch, "functools": functools, "Noting": Noting, "Layer": Layer}
+    exec(compile(text, FILE, "exec"), namespace)
+    plain = namespace[f"f{DEPTH - 1}"]
+    want, want_lines = outcome(plain)
+    for options in (CaptureOptions(), CaptureOptions(nested_breaks=False)):
+        compiled = capture(plain, "eager", options=options)
+        for _ in range(2):
+            got, lines = outcome(compiled)
+            assert same(got, want) and follows(lines, want_lines), f"{text}\n{options}\nwant {want} {want_lines}\ngot  {got} {lines}"
+
+
+@pytest.mark.filterwarnings("ignore")
+@settings(
+    max_examples=int(os.environ.get("OPMILL_FUZZ", "40")), deadline=None, derandomize="OPMILL_FUZZ" not in os.environ, database=None,
+    suppress_health_check=list(HealthCheck),
+)  # fmt: skip
+@given(trees())
+def test_random_call_trees(text: str) -> None:
+    compare(text)
+
+
+# --- what is in which graph ---------------------------------------------------------------------------------------------------------
+
+
+def lowest(x: Any) -> Any:
+    x = x * 3
+    x = x + x.sum().item()
+    return x - 4
+
+
+def middle(x: Any, log: Any) -> Any:
+    y = x.exp()
+    z = lowest(y + 1)
+    return z * y
+
+
+def top(x: Any, log: Any) -> Any:
+    y = x.sin()
+    return middle(y, log).cos() + y
+
+
+def graphs_of(fn: Any, **options: Any) -> list[list[str]]:
+    translations: list[Any] = []
+    compiled = capture(fn, "eager", on_translation=translations.append, options=CaptureOptions(**options))
+    x = torch.tensor([0.1, 0.2])
+    assert torch.equal(compiled(x, []), fn(x, []))
+    assert torch.equal(compiled(x, []), fn(x, []))
+    return [[str(getattr(n.target, "__name__", n.target)) for n in t.gm.graph.nodes if n.op.startswith("call")] for t in translations if t.gm]
+
+
+def test_what_comes_before_the_break_is_one_graph() -> None:
+    assert graphs_of(top) == [["sin", "exp", "add", "mul", "sum"], ["add", "sub"], ["mul"], ["cos", "add"]]
+    assert graphs_of(top, nested_breaks=False) == [["sin"], ["exp", "add"], ["mul", "sum"], ["add", "sub"], ["mul"], ["cos", "add"]]
+
+
+def test_a_loop_in_a_callee_shares_its_resume_functions() -> None:
+    def inner(x, n):
+        for i in range(n):
+            x = x + x.sum().item()
+        return x
+
+    def fn(x, log):
+        for _ in range(3):
+            x = inner(x * 2, 20)
+        return x
+
+    assert len(graphs_of(fn)) < 20
+
+
+class Stage(torch.nn.Module):
+    def __init__(self, n: int) -> None:
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.full((2,), float(n)))
+
+    def forward(self, x: Any) -> Any:
+        x = x * self.weight
+        x = x + x.sum().item()
+        return x * self.weight
+
+
+@pytest.mark.filterwarnings("error")
+def test_more_modules_than_the_recompile_limit() -> None:
+    stages = torch.nn.ModuleList([Stage(n) for n in range(12)])
+
+    def fn(x, log):
+        for stage in stages:
+            x = stage(x) / 100
+        return x
+
+    compiled = capture(fn, "eager", options=CaptureOptions(recompile_limit=4))
+    x = torch.ones(2)
+    for _ in range(3):
+        assert torch.equal(compiled(x, []), fn(x, []))
+    assert max(len(part.entries) for part in parts(compiled)) <= 2 * len(stages)
+    with torch.no_grad():
+        stages[7].weight.add_(1)
+        stages[8].weight = torch.nn.Parameter(torch.ones(2))
+    assert torch.equal(compiled(x, []), fn(x, []))
+
+
+def test_the_frames_of_a_break_are_told() -> None:
+    found: list[Any] = []
+    capture(top, "eager", on_break=found.append)(torch.ones(2), [])
+    [broken] = found
+    assert [(os.path.basename(file), name) for file, _line, name in broken.stack] == [
+        (os.path.basename(__file__), name) for name in ("lowest", "middle", "top")
+    ]
+    assert [line for _file, line, _name in broken.stack] == [fn.__code__.co_firstlineno + 2 for fn in (lowest, middle, top)]
+
+
+def test_callers_are_seen_from_inside() -> None:
+    def names() -> list[str]:
+        frame, found = sys._getframe(1), []
+        while frame is not None and len(found) < 3:
+            if frame.f_code.co_filename == __file__:
+                found.append((frame.f_code.co_name, frame.f_globals is globals()))
+            frame = frame.f_back  # type: ignore[assignment]
+        return found
+
+    def inner(x, log):
+        x = x + x.sum().item()
+        log.append(list(map(NATIVE, [names])))
+        return x
+
+    def fn(x, log):
+        return inner(x, log) + 1
+
+    want: list[Any] = []
+    got: list[Any] = []
+    fn(torch.ones(2), want)
+    capture(fn, "eager")(torch.ones(2), got)
+    assert got == want
+
+
+NATIVE = functools.lru_cache(maxsize=0)(lambda f: f())
