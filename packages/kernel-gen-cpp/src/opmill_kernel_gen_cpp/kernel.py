@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from opmill_graph_ir.loops.ir import Buffer, LoopKernel, Nest
 
 from . import threads
+from .contract.match import contraction_of
+from .contract.write import write_contraction
 from .emit.needs import Needs
 from .emit.types import TYPES
 from .nest import write_nest
@@ -30,26 +32,41 @@ def kernel_text(kernel: LoopKernel, entry: str, target: Target) -> KernelText:
     """The text of a kernel, under the name ``entry``."""
     needs = Needs()
     functions, calls, checks = [], [], 0
-    whole, scratch = in_parts(kernel)
+    whole, scratch = in_parts(kernel, lambda nest: contraction_of(nest, kernel, target) is not None)
     for n, nest in enumerate(whole.nests):
-        written = write_nest(whole, nest, f"{entry}_{n}", checks, needs, target)
-        functions.append(written.text)
+        function, call = _function(whole, nest, f"{entry}_{n}", checks, needs, target)
+        functions.append(function)
+        calls.append(call)
         checks += sum(len(p.checks) for p in nest.phases)
-        count = _count(written.count)
-        small = isinstance(count, int) and count * written.cost < 2 * threads.GRAIN
-        serial = any(s.mode != "set" for p in nest.phases for s in p.stores) or count == 1 or small
-        if not serial:
-            needs.add("threads", threads.PRELUDE)
-            grain = max(1, int(threads.GRAIN / max(written.cost, 1e-9)))
-            call = f"run_nest({written.name}, p, s, {written.count}, {grain})"
-        else:
-            call = f"{written.name}(p, s, 0, {written.count})"
-        calls.append(f"  if (const long failed = {call}) return failed;" if nest_checks(nest) else f"  {call};")
     symbols = [f"  const long s_{name} = s[{k}];" for k, name in enumerate(kernel.symbols) if any(f"s_{name}" in c for c in calls)]
     pointers = _with_scratch(len(kernel.buffers), scratch) if scratch else []
     head = f'extern "C" long {entry}(void* const* {"given" if scratch else "p"}, const long* s) {{'
     main = "\n".join([head, *pointers, *symbols, *calls, "  return 0;", "}"])
     return KernelText(entry, "\n".join([*functions, main]), tuple(needs.items.items()))
+
+
+def _function(kernel: LoopKernel, nest: Nest, name: str, checks: int, needs: Needs, target: Target) -> tuple[str, str]:
+    """The function that runs a nest, and the statement that calls it."""
+    if (found := contraction_of(nest, kernel, target)) is not None:
+
+        def ordinary(of: LoopKernel, inner: Nest, called: str) -> tuple[str, str, str]:
+            made = write_nest(of, inner, called, checks, needs, target)
+            return made.name, made.text, made.count
+
+        product = write_contraction(kernel, nest, found, name, needs, target, ordinary)
+        return product.text, f"  {_call(product.name, str(product.count), product.count, product.cost, needs)};"
+    written = write_nest(kernel, nest, name, checks, needs, target)
+    serial = any(s.mode == "add" for p in nest.phases for s in p.stores)
+    call = _call(written.name, written.count, 1 if serial else _count(written.count), written.cost, needs)
+    return written.text, f"  if (const long failed = {call}) return failed;" if nest_checks(nest) else f"  {call};"
+
+
+def _call(name: str, count: str, known: int | str, cost: float, needs: Needs) -> str:
+    """Runs all ``count`` units, shared among threads where that pays; ``known`` is their number where it is one (1: never shared)."""
+    if known == 1 or (isinstance(known, int) and known * cost < 2 * threads.GRAIN):
+        return f"{name}(p, s, 0, {count})"
+    needs.add("threads", threads.PRELUDE)
+    return f"run_nest({name}, p, s, {count}, {max(1, int(threads.GRAIN / max(cost, 1e-9)))})"
 
 
 def _with_scratch(given: int, scratch: tuple[Buffer, ...]) -> list[str]:

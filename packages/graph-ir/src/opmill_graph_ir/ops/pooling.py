@@ -18,11 +18,11 @@ from .rows import Rows
 ROWS = Rows()
 
 
-def _many(value: Any, n: int) -> tuple[int, ...]:
+def many(value: Any, n: int) -> tuple[int, ...]:
     return tuple(value) * (n // len(value))
 
 
-def _window(x: View, outer: Sequence[Index], inner: Sequence[Index], stride: Any, padding: Any, dilation: Any, sizes: Any, kernel: Any) -> tuple[list[Index], Expr | None]:
+def window(x: View, outer: Sequence[Index], inner: Sequence[Index], stride: Any, padding: Any, dilation: Any, sizes: Any, kernel: Any) -> tuple[list[Index], Expr | None]:
     """The position in ``x`` of an element of a window, and whether it is inside."""
     n = len(inner)
     lead = len(x.sizes) - n
@@ -45,12 +45,12 @@ def _max_pool(ctx: Context, node: Node, x: View, kernel: Any, stride: Any = (), 
     name, meta = node.results[0], ctx.metas[node.results[0] or ""]
     if x.dtype not in FLOATS or 0 in x.sizes or 0 in meta.sizes or node.results[1] in ctx.used:
         return NotImplemented
-    kernel, padding, dilation = _many(kernel, n), _many(padding, n), _many(dilation, n)
-    stride = _many(stride, n) if stride else kernel
+    kernel, padding, dilation = many(kernel, n), many(padding, n), many(dilation, n)
+    stride = many(stride, n) if stride else kernel
     dtype = wide(x.dtype)
 
     def make(outer: Any, inner: Any, ext: Any) -> Any:
-        position, inside = _window(x, outer, inner, stride, padding, dilation, meta.sizes, kernel)
+        position, inside = window(x, outer, inner, stride, padding, dilation, meta.sizes, kernel)
         value = cast(masked(ctx.read(x, position, ext), inside, const(-math.inf, x.dtype)), dtype)
         return [Reduction(("a",), "max", value, dtype)], [Ref("a", dtype)]
 
@@ -63,8 +63,8 @@ def _avg_pool(
 ) -> Any:  # fmt: skip
     n = 2 if "2d" in node.func.name() else 3
     name, meta = node.results[0], ctx.metas[node.results[0] or ""]
-    kernel, padding = _many(kernel, n), _many(padding, n)
-    stride = _many(stride, n) if stride else kernel
+    kernel, padding = many(kernel, n), many(padding, n)
+    stride = many(stride, n) if stride else kernel
     if x.dtype not in FLOATS or 0 in x.sizes or 0 in meta.sizes:
         return NotImplemented
     dtype, ones = wide(x.dtype), (1,) * n
@@ -85,7 +85,7 @@ def _avg_pool(
     whole = not any(padding) and all(known_order((m - 1) * s + k, size) for m, s, k, size in zip(meta.sizes[-n:], stride, kernel, x.sizes[-n:], strict=True))
 
     def make(outer: Any, inner: Any, ext: Any) -> Any:
-        position, inside = _window(x, outer, inner, stride, padding, ones, meta.sizes, kernel)
+        position, inside = window(x, outer, inner, stride, padding, ones, meta.sizes, kernel)
         value = cast(masked(ctx.read(x, position, ext), inside, const(0, x.dtype)), dtype)
         by = const(divisor_override or math.prod(kernel), dtype) if divisor_override or whole else count(outer)
         return [Reduction(("a",), "sum", value, dtype)], [op("div", Ref("a", dtype), by)]

@@ -16,6 +16,7 @@ from ..loops.ir import Axis
 from ..lowered import Extern
 from .effects import draws
 from .loop import Loop, Program, Statement, reads_of, writes_of
+from .product import is_product
 from .rewrite import Rewriter
 
 _MIN_PARALLEL = 8
@@ -127,8 +128,8 @@ class _Fuser:
         others = needs - {group.number}
         if any(self.groups[n].before >> group.number & 1 for n in others):
             return False
-        matched = _match(group, loop, self.program)
-        if matched is None or not _worthwhile(group, matched, loop, self.program):
+        matched = None if is_product(loop) else _match(group, loop, self.program)
+        if matched is None or not _keeps_product(group, matched) or not _worthwhile(group, matched, loop, self.program):
             return False
         outer, renamed = matched
         group.axes = outer
@@ -155,7 +156,7 @@ class _Fuser:
                     self._merge(self.groups[first], self.groups[second])
 
     def _merge(self, first: Group, second: Group) -> None:
-        if first.before >> second.number & 1 or second.before >> first.number & 1:
+        if first.before >> second.number & 1 or second.before >> first.number & 1 or _has_product(first) or _has_product(second):
             return
         symbols = _same_domain(first, second) or _outer_domain(first, second)
         if symbols is None:
@@ -245,6 +246,16 @@ def _renamed(loop: Loop, symbols: dict[str, Index], outer: tuple[Axis, ...], pro
     taken = {str(s) for s in symbols.values()}
     new = loop.rewritten(Rewriter(symbols, extents=program.extents), loop.axes, loop.inner)
     return replace(new, axes=tuple(a for a in outer if a.name in taken) + own)
+
+
+def _has_product(group: Group) -> bool:
+    return any(type(m) is Loop and is_product(m) for m in group.members)
+
+
+def _keeps_product(group: Group, matched: tuple[tuple[Axis, ...], Loop]) -> bool:
+    """What joins a product is done point by point."""
+    outer, loop = matched
+    return not _has_product(group) or (not loop.reductions and loop.axes == outer == group.axes)
 
 
 def _worthwhile(group: Group, matched: tuple[tuple[Axis, ...], Loop], loop: Loop, program: Program) -> bool:

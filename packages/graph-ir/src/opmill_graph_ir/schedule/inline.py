@@ -15,6 +15,7 @@ from ..loops.ir import Check, Const, Expr, Let, Op, Ref
 from ..lowered import Extern, Read
 from .cost import EXPENSIVE, cost
 from .loop import Loop, Program, Statement, Write, reads_of, writes_of
+from .product import is_product
 from .rewrite import Rewriter, under_mask, walk
 
 _CHEAP = 8
@@ -77,17 +78,17 @@ def _inlinable(producer: Loop, position: int, index: _Index, program: Program) -
     users = sorted(index.readers[buffer])
     if not users or users[0] <= position or not _covers_buffer(producer, write, program):
         return None
-    if any(_accumulates(program.statements[u], buffer) for u in users):
+    if any(_must_read(program.statements[u], buffer) for u in users):
         return None
     last = users[-1]
     if any(position < w < last for b in reads_of(producer) for w in index.writers[b]):
         return None
-    return users if _worth(producer, write, users, program) else None
+    return users if _worth(producer, write, users, position, index) else None
 
 
-def _accumulates(user: Statement, buffer: str) -> bool:
-    """Whether a reader is no loop, or writes to what it reads."""
-    return not isinstance(user, Loop) or any(w.buffer == buffer for w in user.writes)
+def _must_read(user: Statement, buffer: str) -> bool:
+    """Whether a reader is no loop, writes to what it reads, or reads each element many times, from memory."""
+    return not isinstance(user, Loop) or any(w.buffer == buffer for w in user.writes) or is_product(user)
 
 
 def _covers_buffer(producer: Loop, write: Write, program: Program) -> bool:
@@ -97,7 +98,8 @@ def _covers_buffer(producer: Loop, write: Write, program: Program) -> bool:
     return plain == names and all(i.constant in (None, 0) for i in write.indices)
 
 
-def _worth(producer: Loop, write: Write, users: list[int], program: Program) -> bool:
+def _worth(producer: Loop, write: Write, users: list[int], position: int, index: _Index) -> bool:
+    program = index.program
     loops = [program.statements[u] for u in users]
     uses = [[r for r in loop.reads() if r.buffer == write.buffer] for loop in loops]  # type: ignore[union-attr]
     count = sum(len({(r.indices, r.mask) for r in found}) for found in uses)
@@ -113,10 +115,18 @@ def _worth(producer: Loop, write: Write, users: list[int], program: Program) -> 
         return True
     if (count > 1 and nodes * count > _LARGEST) or any(_nodes(loop) + nodes > 4 * _LARGEST for loop in loops):  # type: ignore[arg-type]
         return False
+    if repeats > 1.01 and _follows_product(producer, position, index):
+        return False
     if count == 1:
         return repeats <= 1.01 or price <= _CHEAP or (price < EXPENSIVE and repeats <= 4)
     large = {(r.buffer, r.indices) for r in producer.reads() if program.numel(r.buffer) * 4 > numel}
     return price <= _CHEAP and len(large) <= 1 and repeats <= math.inf
+
+
+def _follows_product(producer: Loop, position: int, index: _Index) -> bool:
+    """Whether the producer can be done where a product's sums are at hand, for nothing."""
+    before = {w for r in producer.reads() if r.mask is None for w in index.writers[r.buffer] if w < position}
+    return any(type(s := index.program.statements[w]) is Loop and is_product(s) and [a.extent for a in s.axes] == [a.extent for a in producer.axes] for w in before)
 
 
 def _nodes(loop: Loop) -> int:

@@ -5,7 +5,7 @@ The parts depend on the shape alone, so that results are bitwise the same for an
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from opmill_graph_ir.loops.index import Index, index
@@ -20,12 +20,13 @@ _MOST_PARTS = 64
 _SPLIT = {"sum", "prod", "max", "min", "any", "all", "xor"}
 
 
-def in_parts(kernel: LoopKernel) -> tuple[LoopKernel, tuple[Buffer, ...]]:
-    """The kernel with such reductions split, and the scratch buffers (last among its buffers) that it needs for them."""
+def in_parts(kernel: LoopKernel, whole: Callable[[Nest], bool] = lambda nest: False) -> tuple[LoopKernel, tuple[Buffer, ...]]:
+    """The kernel with such reductions split, and the scratch buffers (last among its buffers) that it needs for them. Nests that are
+    ``whole`` stay as they are."""
     nests: list[Nest] = []
     scratch: list[Buffer] = []
     for nest in kernel.nests:
-        plan = _plan(nest)
+        plan = None if whole(nest) else _plan(nest)
         if plan is None:
             nests.append(nest)
         else:

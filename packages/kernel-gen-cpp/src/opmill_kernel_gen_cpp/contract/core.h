@@ -1,0 +1,173 @@
+// Sums of products over windows: convolutions, and whatever has their form. One copy serves all shapes of a translation unit.
+//
+// out[m, p] = sum over k of a[m, k] * b[k, p]: k runs over (channel, tap line, tap column), p over the output points, and b[k, p] is the
+// element that tap k of the window at p covers, or zero outside. Rows of b are laid out in scratch, a block of points at a time; a is read
+// where it lies, one element for a vector of points, so that nothing is kept between calls and nothing can be stale.
+// The blocking is that of Goto and van de Geijn, "Anatomy of high-performance matrix multiplication" (2008): a panel of b in the
+// first-level cache, the block in the second.
+//
+// Before this text stand: `lanes` as the macro CONTRACT_LANES, the vector type `cvec`, its unaligned twin `cvecu`, and contract_fma(x, y, z).
+
+struct contraction {
+  long rows, row_step;                                    // of a, and the elements between two
+  long channels, tap_lines, tap_columns;                  // k, contiguous in a
+  long height, width, channel_step, line_step;            // of b's source, whose lines are contiguous
+  long stride_h, stride_w, dilation_h, dilation_w, pad_h, pad_w;
+  long images, image_step, out_lines, out_width;          // the points
+  long block_lines, block_columns;                        // points of a block: several whole lines, or a part of one
+  long channels_a_pass, rows_a_pass, pitch;               // pitch: elements between rows of scratch
+  long staged_lines, staged_width, direct;                // direct: rows of b are read where they lie
+};
+
+// Called with s = {image, first row, rows, first point, points}; the sums lie in the last pointer, `pitch` elements a row.
+typedef void (*contract_finish)(void* const* p, const long* s);
+
+enum { CONTRACT_GROUP = 12 };  // rows that are handed to threads together
+
+template <int R, int V>
+static __attribute__((noinline)) void contract_tile(const float* a, long lda, const float* b, long ldb, float* c, long ldc, long depth, bool add) {
+  cvec sum[R][V];
+#pragma GCC unroll 16
+  for (int r = 0; r < R; ++r)
+#pragma GCC unroll 16
+    for (int v = 0; v < V; ++v) sum[r][v] = cvec{};
+  for (long k = 0; k < depth; ++k, b += ldb) {
+    cvec x[V];
+#pragma GCC unroll 16
+    for (int v = 0; v < V; ++v) x[v] = *(const cvecu*)(b + v * CONTRACT_LANES);
+#pragma GCC unroll 16
+    for (int r = 0; r < R; ++r) {
+      const cvec w = contract_splat(a[r * lda + k]);
+#pragma GCC unroll 16
+      for (int v = 0; v < V; ++v) sum[r][v] = contract_fma(w, x[v], sum[r][v]);
+    }
+  }
+#pragma GCC unroll 16
+  for (int r = 0; r < R; ++r)
+#pragma GCC unroll 16
+    for (int v = 0; v < V; ++v) {
+      cvecu* const to = (cvecu*)(c + r * ldc + v * CONTRACT_LANES);
+      *to = add ? *to + sum[r][v] : sum[r][v];
+    }
+}
+
+struct contract_operands { const float* a; long lda; const float* b; long ldb; float* c; long ldc, depth; bool add; };
+
+// Rows [m, last) for V vectors of points from vector v on, as long as whole tiles of R rows fit. Returns the first row left.
+template <int R, int V>
+static long contract_rows(const contract_operands& o, long m, long last, long v) {
+  for (; m + R <= last; m += R)
+    contract_tile<R, V>(o.a + m * o.lda, o.lda, o.b + v * CONTRACT_LANES, o.ldb, o.c + m * o.ldc + v * CONTRACT_LANES, o.ldc, o.depth, o.add);
+  return m;
+}
+
+// Tiles have about twelve sums: enough to hide the latency of the additions, few enough for sixteen registers.
+static void contract_product(const contract_operands& o, long rows, long vectors) {
+  for (long first = 0; first < rows; first += 128) {
+    const long last = first + 128 < rows ? first + 128 : rows, count = last - first;
+    for (long v = 0, take; v < vectors; v += take) {
+      const long left = vectors - v;
+      take = left == 1 ? 1 : left == 2 || left == 4 ? 2 : 3;
+      if (take == 3) {
+        contract_rows<1, 3>(o, contract_rows<4, 3>(o, first, last, v), last, v);
+      } else if (take == 2) {
+        const long sixes = count % 6 == 2 && count > 2 ? last - 8 : last;  // two tiles of four rather than one of two
+        contract_rows<1, 2>(o, contract_rows<4, 2>(o, contract_rows<6, 2>(o, first, sixes, v), last, v), last, v);
+      } else {
+        contract_rows<1, 1>(o, contract_rows<8, 1>(o, first, last, v), last, v);
+      }
+    }
+  }
+}
+
+static inline void contract_copy(float* to, const float* from, long count) {
+  long i = 0;
+  for (; i + CONTRACT_LANES <= count; i += CONTRACT_LANES) *(cvecu*)(to + i) = *(const cvecu*)(from + i);
+  for (; i < count; ++i) to[i] = from[i];
+}
+
+static inline void contract_zero(float* to, long count) {
+  for (long i = 0; i < count; ++i) to[i] = 0;
+}
+
+// One line of the source with its padding, columns of equal remainder by stride_w side by side: taps then read consecutive elements.
+static void contract_stage_line(const contraction& d, float* to, const float* line, long column, long count) {
+  for (long rest = 0; rest < d.stride_w; ++rest, to += d.staged_width) {
+    const long at = column * d.stride_w - d.pad_w + rest;  // column of the source that to[0] stands for
+    long begin = at < 0 ? (-at + d.stride_w - 1) / d.stride_w : 0;
+    long end = at >= d.width ? 0 : (d.width - at + d.stride_w - 1) / d.stride_w;
+    if (end > count) end = count;
+    if (begin > end || !line) begin = end = line ? end : 0;
+    contract_zero(to, begin);
+    if (d.stride_w == 1) contract_copy(to + begin, line + at + begin, end - begin);
+    else for (long i = begin; i < end; ++i) to[i] = line[at + i * d.stride_w];
+    contract_zero(to + end, count - end);
+  }
+}
+
+struct contract_block { const float* x; long line, lines, column, columns, points; };
+
+// Rows of b for some channels, by way of `staged`. Copies are of whole vectors: what one writes too much the next overwrites.
+static void contract_rows_of_b(const contraction& d, const contract_block& k, long channel, long channels, float* staged, float* b) {
+  const long lines = (k.lines - 1) * d.stride_h + (d.tap_lines - 1) * d.dilation_h + 1;
+  const long count = k.columns + (d.tap_columns - 1) * d.dilation_w / d.stride_w + 1, line_size = d.stride_w * d.staged_width;
+  const long vectors = (k.points + CONTRACT_LANES - 1) / CONTRACT_LANES * CONTRACT_LANES;
+  for (long c = channel; c < channel + channels; ++c) {
+    for (long n = 0; n < lines; ++n) {
+      if (d.tap_lines == 1 && n % d.stride_h) continue;
+      const long at = k.line * d.stride_h - d.pad_h + n;
+      contract_stage_line(d, staged + n * line_size, at < 0 || at >= d.height ? nullptr : k.x + c * d.channel_step + at * d.line_step, k.column, count);
+    }
+    for (long h = 0; h < d.tap_lines; ++h)
+      for (long w = 0; w < d.tap_columns; ++w, b += d.pitch) {
+        const float* from = staged + h * d.dilation_h * line_size + w * d.dilation_w % d.stride_w * d.staged_width + w * d.dilation_w / d.stride_w;
+        float* to = b;
+        for (long n = 0; n < k.lines; ++n, from += d.stride_h * line_size, to += k.columns)
+          for (long i = 0; i < k.columns; i += CONTRACT_LANES) *(cvecu*)(to + i) = *(const cvecu*)(from + i);
+        contract_zero(b + k.points, vectors - k.points);
+      }
+  }
+}
+
+// Rows [first, last) at the points of one block.
+static void contract_run_block(const contraction& d, const float* a, const contract_block& k, long first, long last, float* staged, float* b, float* sums) {
+  const long taps = d.tap_lines * d.tap_columns, vectors = (k.points + CONTRACT_LANES - 1) / CONTRACT_LANES;
+  for (long c = 0; c < d.channels; c += d.channels_a_pass) {
+    const long channels = c + d.channels_a_pass < d.channels ? d.channels_a_pass : d.channels - c;
+    contract_operands o = {a + first * d.row_step + c * taps, d.row_step, b, d.pitch, sums, d.pitch, channels * taps, c > 0};
+    if (d.direct && k.points % CONTRACT_LANES == 0) {
+      o.b = k.x + c * d.channel_step + k.line * d.line_step + k.column;
+      o.ldb = d.channel_step;
+    } else {
+      contract_rows_of_b(d, k, c, channels, staged, b);
+    }
+    contract_product(o, last - first, vectors);
+  }
+}
+
+// Units [from, to): groups of rows, all groups of one block of points before the next.
+static void contract(const contraction& d, const float* a, const float* x, void* const* p, long pointers, contract_finish finish, long from, long to) {
+  const long groups = (d.rows + CONTRACT_GROUP - 1) / CONTRACT_GROUP, across = (d.out_width + d.block_columns - 1) / d.block_columns;
+  const long down = (d.out_lines + d.block_lines - 1) / d.block_lines, blocks = across * down;
+  float* const staged = (float*)__builtin_alloca_with_align(sizeof(float) * (d.staged_lines * d.stride_w * d.staged_width + 2 * CONTRACT_LANES), 512);
+  float* const b = (float*)__builtin_alloca_with_align(sizeof(float) * (d.channels_a_pass * d.tap_lines * d.tap_columns * d.pitch + 2 * CONTRACT_LANES), 512);
+  float* const sums = (float*)__builtin_alloca_with_align(sizeof(float) * d.rows_a_pass * d.pitch, 512);
+  void** const all = (void**)__builtin_alloca(sizeof(void*) * (pointers + 1));
+  for (long i = 0; i < pointers; ++i) all[i] = p[i];
+  all[pointers] = sums;
+  while (from < to) {
+    const long block = from / groups, group = from % groups, taken = groups - group < to - from ? groups - group : to - from;
+    const long image = block / blocks, line = block % blocks / across * d.block_lines, column = block % across * d.block_columns;
+    contract_block k = {x + image * d.image_step, line, d.out_lines - line < d.block_lines ? d.out_lines - line : d.block_lines, column,
+                        d.out_width - column < d.block_columns ? d.out_width - column : d.block_columns, 0};
+    k.points = k.lines * k.columns;
+    const long end = (group + taken) * CONTRACT_GROUP < d.rows ? (group + taken) * CONTRACT_GROUP : d.rows;
+    for (long m = group * CONTRACT_GROUP; m < end; m += d.rows_a_pass) {
+      const long last = m + d.rows_a_pass < end ? m + d.rows_a_pass : end;
+      contract_run_block(d, a, k, m, last, staged, b, sums);
+      const long s[] = {image, m, last - m, line * d.out_width + column, k.points};
+      finish(all, s);
+    }
+    from += taken;
+  }
+}

@@ -1,0 +1,96 @@
+"""A contraction as C++: a description of its shape for ``core.h``, and what follows the sums as an ordinary nest over one block."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+
+from opmill_graph_ir.loops.index import Index, floordiv, index, mod
+from opmill_graph_ir.loops.ir import Axis, Buffer, Expr, Load, LoopKernel, Nest
+from opmill_graph_ir.schedule.rewrite import Rewriter
+from opmill_graph_ir.schedule.shape import map_phase
+
+from ..emit.functions import function, splat
+from ..emit.needs import Needs
+from ..target import Target
+from .blocks import Blocks, blocks_of
+from .match import Contraction
+from .window import places
+
+GROUP = 12
+"""Rows that are handed to threads together, as in ``core.h``."""
+_IMAGE, _ROW, _ROWS, _POINT, _POINTS = symbols = tuple(f"contract_{n}" for n in ("image", "row", "rows", "point", "points"))
+_AT = "contract_at"
+_SUMS = "contract_sums"
+
+
+@dataclass(frozen=True)
+class Text:
+    """``text`` defines function ``name`` over ``count`` units, each of work ``cost`` (about in cycles of a vector lane)."""
+
+    name: str
+    text: str
+    count: int
+    cost: float
+
+
+NestText = Callable[[LoopKernel, Nest, str], tuple[str, str, str]]
+"""Writes an ordinary nest: (name, text, count)."""
+
+
+def write_contraction(kernel: LoopKernel, nest: Nest, found: Contraction, name: str, needs: Needs, target: Target, write: NestText) -> Text:
+    """The function of a nest that is a contraction; ``write`` writes the part after the sums."""
+    lanes = target.bits // 32
+    blocks = blocks_of(found, lanes)
+    _core(needs, lanes, target)
+    inner_kernel, inner = _finish(kernel, nest, found, blocks)
+    finish, finish_text, count = write(inner_kernel, inner, f"{name}_finish")
+    positions = {b.name: k for k, b in enumerate(kernel.buffers)}
+    fields = ", ".join(f".{key} = {value}" for key, value in blocks.fields.items())
+    bind = "".join(f"  const long s_{s} = s[{k}];\n" for k, s in enumerate(symbols) if f"s_{s}" in count)
+    text = (
+        f"{finish_text}\n"
+        f"static void {name}_at(void* const* p, const long* s) {{\n{bind}  {finish}(p, s, 0, {count});\n}}\n"
+        f"static long {name}(void* const* p, const long* s, long from, long to) {{\n"
+        f"  static const contraction d = {{{fields}}};\n"
+        f"  const float* const a = (const float*)p[{positions[found.a]}] + {found.a_offset};\n"
+        f"  const float* const x = (const float*)p[{positions[found.b]}] + {found.window.offset};\n"
+        f"  contract(d, a, x, p, {len(kernel.buffers)}, {name}_at, from, to);\n  return 0;\n}}"
+    )
+    units = -(-found.rows // GROUP) * blocks.count
+    work = found.rows * found.window.images * found.window.lines.points * found.window.columns.points * blocks.depth / 4
+    return Text(name, text, units, work / units)
+
+
+def _core(needs: Needs, lanes: int, target: Target) -> None:
+    vector = needs.vector("f32", lanes)
+    fma, put = function(needs, "fma", "f32", lanes, target), splat(needs, "f32", lanes)
+    names = f"#define CONTRACT_LANES {lanes}\n#define contract_fma {fma}\n#define contract_splat {put}\ntypedef {vector} cvec;\ntypedef {vector}u cvecu;\n"
+    needs.add("contraction", names + _text())
+
+
+@cache
+def _text() -> str:
+    return Path(__file__).with_name("core.h").read_text()
+
+
+def _finish(kernel: LoopKernel, nest: Nest, found: Contraction, blocks: Blocks) -> tuple[LoopKernel, Nest]:
+    """The phases after the sums, over one block: rows and points counted from the block's first, sums read from scratch."""
+    row, at = Axis(found.row.name, index(_ROWS)), Axis(_AT, index(_POINTS))
+    point = index(_POINT) + _AT
+    places: dict[str, Index] = {found.row.name: index(_ROW) + found.row.name}
+    image, line, column = places(found.points)
+    if image is not None:
+        places[image.name] = index(_IMAGE)
+    if line is not None:
+        places[line.name] = floordiv(point, column.extent)
+        point = mod(point, column.extent)
+    places[column.name] = point
+    sums = Load(_SUMS, index(row.name) * blocks.pitch + _AT, "float32")
+    values: dict[str, Expr] = {found.result: sums}
+    rewrite = Rewriter(places, values)
+    phases = tuple(map_phase(p, rewrite, ()) for p in found.rest)
+    scratch = Buffer(_SUMS, "float32", "in", index(0))
+    return replace(kernel, buffers=(*kernel.buffers, scratch), symbols=symbols), Nest((row, at), phases, nest.origin)

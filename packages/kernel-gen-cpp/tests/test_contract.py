@@ -1,0 +1,234 @@
+"""Convolutions as blocked products: recognised whatever their shape, right at every border, the same for any number of threads."""
+
+import random
+from dataclasses import dataclass
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from opmill_graph_ir.capture.functionalize import functionalize
+from opmill_graph_ir.loops.evaluate import evaluate
+from opmill_graph_ir.loops.index import index
+from opmill_graph_ir.loops.ir import Axis, Buffer, Const, IndexValue, Load, LoopKernel, Nest, Op, Phase, Reduction, Ref
+from opmill_graph_ir.loops.ir import Store as IrStore
+from opmill_graph_ir.ops.lower import lower
+from opmill_graph_ir.schedule.steps import KernelStep, schedule
+from opmill_kernel_gen_cpp.contract.match import contraction_of
+from opmill_kernel_gen_cpp.contract.window import window_of
+from opmill_kernel_gen_cpp.debug import Runner
+from opmill_kernel_gen_cpp.target import AVX2, AVX512, SSE, host
+
+needs_fma = pytest.mark.skipif(not host().fma, reason="products are written for processors with fused multiply-add")
+
+
+def _relu_of_sum(y, scale, other):
+    return torch.relu(y * scale[:, None, None] + other)
+
+
+def _twice(y, scale, other):
+    return y + scale[:, None, None], torch.sigmoid(y) * other
+
+
+EPILOGUES = {"none": lambda y, scale, other: y, "residual": _relu_of_sum, "two": _twice}
+
+
+@dataclass(frozen=True)
+class Conv:
+    x: tuple[int, ...]
+    w: tuple[int, ...]
+    stride: tuple[int, int] = (1, 1)
+    padding: tuple[int, int] = (0, 0)
+    dilation: tuple[int, int] = (1, 1)
+    epilogue: str = "none"
+
+    def __call__(self, x, w, bias, scale, other):
+        y = F.conv2d(x, w, bias, self.stride, self.padding, self.dilation)
+        out = EPILOGUES[self.epilogue](y, scale, other)
+        return out if isinstance(out, tuple) else (out,)
+
+    def inputs(self, seed: int = 0) -> list[torch.Tensor]:
+        g = torch.Generator().manual_seed(seed)
+        out = F.conv2d(torch.empty(self.x, device="meta"), torch.empty(self.w, device="meta"), None, self.stride, self.padding, self.dilation)
+        rows = self.w[0]
+        return [torch.randn(s, generator=g) for s in (self.x, self.w, (rows,), (rows,), tuple(out.shape))]
+
+    def step(self) -> KernelStep:
+        with torch.no_grad():
+            program = schedule(lower(functionalize(torch.fx.symbolic_trace(_Module(self)), self.inputs())))
+        [step] = program.steps
+        assert isinstance(step, KernelStep), "the convolution was left to torch"
+        return step
+
+
+class _Module(torch.nn.Module):
+    def __init__(self, conv: Conv) -> None:
+        super().__init__()
+        self.conv = conv
+
+    def forward(self, x, w, bias, scale, other):
+        return self.conv(x, w, bias, scale, other)
+
+
+def _random(seed: int) -> Conv:
+    r = random.Random(seed)
+    taps = r.choice([(1, 1), (1, 1), (3, 3), (3, 3), (5, 5), (7, 7), (2, 2), (1, 3), (5, 1)])
+    stride = r.choice([(1, 1), (1, 1), (2, 2), (2, 1), (3, 3)])
+    dilation = r.choice([(1, 1), (1, 1), (1, 1), (2, 2), (1, 3)])
+    padding = tuple(r.randint(0, t) for t in taps)
+    size = [max(r.randint(4, 40), d * (t - 1) + 1) for d, t in zip(dilation, taps, strict=True)]
+    if r.random() < 0.2:
+        size[1] = r.randint(230, 600)
+    points = [(n + 2 * p - d * (t - 1) - 1) // s + 1 for n, p, d, t, s in zip(size, padding, dilation, taps, stride, strict=True)]
+    channels, images = r.randint(1, 40), r.choice([1, 1, 2, 3])
+    least = -(-(1 << 15) // (channels * taps[0] * taps[1] * points[0] * points[1]))
+    rows = max(r.randint(4, 50), least, 4)
+    if points[0] * points[1] < 16:
+        return _random(seed + 1000)
+    return Conv((images, channels, *size), (rows, channels, *taps), stride, padding, dilation, r.choice(list(EPILOGUES)))
+
+
+SHAPES = [
+    Conv((1, 64, 14, 14), (64, 64, 3, 3), padding=(1, 1), epilogue="residual"),
+    Conv((1, 3, 40, 40), (16, 3, 7, 7), (2, 2), (3, 3)),
+    Conv((1, 300, 7, 7), (70, 300, 1, 1), epilogue="residual"),
+    Conv((2, 40, 9, 31), (26, 40, 1, 1)),
+    Conv((1, 3, 64, 64), (48, 3, 16, 16), (16, 16)),
+    Conv((1, 8, 4, 900), (8, 8, 1, 9), padding=(0, 4), epilogue="two"),
+    Conv((1, 700, 5, 5), (13, 700, 3, 3), padding=(1, 1)),
+    Conv((1, 4, 5, 5), (1200, 4, 3, 3), padding=(1, 1)),
+    *(_random(seed) for seed in range(44)),
+]
+
+
+@pytest.fixture(scope="module")
+def steps() -> dict[Conv, KernelStep]:
+    return {c: c.step() for c in SHAPES}
+
+
+@pytest.fixture(scope="module")
+def runner(steps, store) -> Runner:
+    return Runner(list(dict.fromkeys(s.kernel for s in steps.values())), store)
+
+
+def _run(conv: Conv, step: KernelStep, runner: Runner) -> list[torch.Tensor]:
+    given = dict(zip(("x0", "x1", "x2", "x3", "x4"), conv.inputs(), strict=True))
+    buffers, out = {}, []
+    for parameter, argument in zip(step.kernel.buffers, step.arguments, strict=True):
+        if argument in given:
+            buffers[parameter.name] = given[argument].flatten()
+        else:
+            buffers[parameter.name] = torch.full((parameter.numel.constant,), float("nan"))
+            out.append((argument, buffers[parameter.name]))
+    assert runner.run(step.kernel, buffers) == 0
+    return [b for _, b in sorted(out)]
+
+
+@needs_fma
+def test_every_shape_is_recognised(steps) -> None:
+    missed = [c for c, s in steps.items() if any(contraction_of(n, s.kernel, host()) is None for n in s.kernel.nests)]
+    assert missed == []
+
+
+@pytest.mark.parametrize("group", range(4))
+def test_right_at_every_point(steps, runner, group: int) -> None:
+    wrong = []
+    for conv in SHAPES[group::4]:
+        want = conv(*(t.double() for t in conv.inputs()))
+        got = _run(conv, steps[conv], runner)
+        values = sorted(float(t.sum()) for t in want)
+        assert len(got) == len(values)
+        for out in got:
+            near = min(want, key=lambda t, out=out: float((t.flatten() - out.double()).abs().nan_to_num(1e9).max()))
+            error = (near.flatten() - out.double()).abs().nan_to_num(float("inf")).max() / near.abs().max()
+            if error > 2e-6:
+                wrong.append((conv, float(error)))
+    assert wrong == []
+
+
+def test_the_same_for_any_number_of_threads(steps, runner) -> None:
+    threads = torch.get_num_threads()
+    try:
+        results = []
+        for count in (1, 2, 5):
+            torch.set_num_threads(count)
+            results.append([t for c in SHAPES[:8] for t in _run(c, steps[c], runner)])
+    finally:
+        torch.set_num_threads(threads)
+    for others in results[1:]:
+        assert all(torch.equal(a, b) for a, b in zip(results[0], others, strict=True))
+
+
+def test_infinities_and_nan_stay_in_their_windows(steps, runner) -> None:
+    conv = SHAPES[3]
+    inputs = conv.inputs()
+    inputs[0][1, 5, 3, 7], inputs[0][0, 2, 8, 30] = float("inf"), float("nan")
+    object.__setattr__(conv, "inputs", lambda seed=0: inputs)
+    try:
+        [got] = _run(conv, steps[conv], runner)
+    finally:
+        object.__delattr__(conv, "inputs")
+    want = conv(*inputs)[0].flatten()
+    assert torch.equal(got.isnan(), want.isnan()) and torch.equal(got.isinf(), want.isinf())
+
+
+# ---- what is a contraction, and what is not --------------------------------------------------------------------------------
+
+
+def _product(mask_value: float = 0.0, scale: int = 1, op: str = "sum", with_symbol: bool = False) -> LoopKernel:
+    """out[m, p] = sum over j of w[m, j] * x[j, p + j % 1], the columns of x from 1 on only."""
+    i, p, j = index("i0"), index("i1"), index("j0")
+    inside = Op("ge", (IndexValue(p - 1, "int64"), Const(0, "int64")), "bool")
+    value = Op("mul", (Load("w", i * 64 + j * scale, "float32"), Load("x", j * 70 + p - 1, "float32", inside, Const(mask_value, "float32"))), "float32")
+    sums = Phase((Axis("j0", index(64 // scale)),), reductions=(Reduction(("v0",), op, value, "float32"),))
+    store = Phase(stores=(IrStore("out", i * 70 + p, Ref("v0", "float32")),))
+    rows = index("s0") if with_symbol else index(16)
+    buffers = (
+        Buffer("w", "float32", "in", index(16 * 64)), Buffer("x", "float32", "in", index(64 * 70)), Buffer("out", "float32", "out", index(16 * 70)),
+    )  # fmt: skip
+    return LoopKernel("product", buffers, (Nest((Axis("i0", rows), Axis("i1", index(70))), (sums, store)),), ("s0",) if with_symbol else ())
+
+
+def _is_contraction(kernel: LoopKernel, target=AVX2) -> bool:
+    return contraction_of(kernel.nests[0], kernel, target) is not None
+
+
+def test_only_what_has_the_form_is_taken() -> None:
+    assert _is_contraction(_product()) and _is_contraction(_product(), AVX512)
+    assert not _is_contraction(_product(), SSE), "without fused multiply-add"
+    assert not _is_contraction(_product(mask_value=1.0)), "what is outside is not zero"
+    assert not _is_contraction(_product(scale=2)), "rows with gaps"
+    assert not _is_contraction(_product(op="max"))
+    assert not _is_contraction(_product(with_symbol=True)), "sizes that are not known"
+
+
+@needs_fma
+@pytest.mark.parametrize("kernel", [_product(), _product(1.0), _product(scale=2)], ids=["form", "ones outside", "gaps"])
+def test_agrees_with_the_reference_whether_taken_or_not(kernel: LoopKernel, store) -> None:
+    g = torch.Generator().manual_seed(5)
+    got = {b.name: torch.randn(b.numel.constant, generator=g) for b in kernel.buffers}
+    want = {k: v.double() for k, v in got.items()}
+    assert Runner([kernel], store).run(kernel, got) == evaluate(kernel, want, (), wide=True) == 0
+    assert (got["out"] - want["out"]).abs().max() <= 1e-6 * want["out"].abs().max()
+
+
+def test_a_window_is_read_off_index_and_mask() -> None:
+    n, line, column, c, h, w = (index(a) for a in ("n", "y", "x", "c", "h", "w"))
+    rows, columns = line * 2 + h * 3 - 4, column * 2 + w - 1
+
+    def bound(i, op, limit):
+        return Op(op, (IndexValue(i, "int64"), Const(limit, "int64")), "bool")
+
+    conditions = [bound(rows, "ge", 0), bound(rows, "lt", 20), bound(columns, "ge", 0), bound(columns, "lt", 30)]
+    mask = conditions[0]
+    for each in conditions[1:]:
+        mask = Op("logical_and", (mask, each), "bool")
+    load = Load("x", n * 6000 + c * 600 + rows * 30 + columns, "float32", mask, Const(0.0, "float32"))
+    points = [Axis("n", index(2)), Axis("y", index(10)), Axis("x", index(15))]
+    taps = [Axis("c", index(10)), Axis("h", index(3)), Axis("w", index(2))]
+    found = window_of(load, points, taps)
+    assert found is not None and found.offset == 0 and (found.image_step, found.channel_step, found.line_step) == (6000, 600, 30)
+    assert (found.lines.stride, found.lines.dilation, found.lines.pad, found.lines.size) == (2, 3, 4, 20)
+    assert (found.columns.stride, found.columns.dilation, found.columns.pad, found.columns.size) == (2, 1, 1, 30)
+    mixed = Op("logical_and", (mask, bound(rows + columns, "ge", 0)), "bool")
+    assert window_of(Load("x", load.index, "float32", mixed, load.other), points, taps) is None
