@@ -80,17 +80,17 @@ def _finish(kernel: LoopKernel, nest: Nest, found: Contraction, blocks: Blocks) 
     """The phases after the sums, over one block: rows and points counted from the block's first, sums read from scratch."""
     row, at = Axis(found.row.name, index(_ROWS)), Axis(_AT, index(_POINTS))
     point = index(_POINT) + _AT
-    places: dict[str, Index] = {found.row.name: index(_ROW) + found.row.name}
+    moved: dict[str, Index] = {found.row.name: index(_ROW) + found.row.name}
     image, line, column = places(found.points)
     if image is not None:
-        places[image.name] = index(_IMAGE)
+        moved[image.name] = index(_IMAGE)
     if line is not None:
-        places[line.name] = floordiv(point, column.extent)
+        moved[line.name] = floordiv(point, column.extent)
         point = mod(point, column.extent)
-    places[column.name] = point
+    moved[column.name] = point
     sums = Load(_SUMS, index(row.name) * blocks.pitch + _AT, "float32")
     values: dict[str, Expr] = {found.result: sums}
-    rewrite = Rewriter(places, values)
+    rewrite = Rewriter(moved, values)
     phases = tuple(map_phase(p, rewrite, ()) for p in found.rest)
     scratch = Buffer(_SUMS, "float32", "in", index(0))
     return replace(kernel, buffers=(*kernel.buffers, scratch), symbols=symbols), Nest((row, at), phases, nest.origin)
