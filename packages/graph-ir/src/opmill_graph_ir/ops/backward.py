@@ -113,6 +113,67 @@ def _elu(ctx: Context, node: Node, grad: View, alpha: float, scale: float, input
     return _pointwise(ctx, node, [grad, x], value)
 
 
+@ROWS.lowers("softplus_backward")
+def _softplus(ctx: Context, node: Node, grad: View, x: View, beta: float, threshold: float) -> Any:
+    def value(g: Expr, x: Expr) -> Expr:
+        z = op("exp", op("mul", x, _c(x, beta)))
+        slope = op("div", op("mul", g, z), op("add", z, _c(x, 1)))
+        return op("where", op("gt", op("mul", x, _c(x, beta)), _c(x, threshold)), g, slope)
+
+    return _pointwise(ctx, node, [grad, x], value)
+
+
+@ROWS.lowers("hardshrink_backward softshrink_backward")
+def _shrink(ctx: Context, node: Node, grad: View, x: View, limit: float) -> Any:
+    def value(g: Expr, x: Expr) -> Expr:
+        inside = op("logical_and", op("ge", x, _c(x, -limit)), op("le", x, _c(x, limit)))
+        return op("where", inside, _c(x, 0), g)
+
+    return _pointwise(ctx, node, [grad, x], value)
+
+
+@ROWS.lowers("mish_backward")
+def _mish(ctx: Context, node: Node, grad: View, x: View) -> Any:
+    def value(g: Expr, x: Expr) -> Expr:
+        t = op("tanh", op("log1p", op("exp", x)))
+        slope = op("mul", op("mul", x, op("sigmoid", x)), op("sub", _c(x, 1), op("mul", t, t)))
+        return op("mul", g, op("add", t, slope))
+
+    return _pointwise(ctx, node, [grad, x], value)
+
+
+@ROWS.lowers("logit_backward")
+def _logit(ctx: Context, node: Node, grad: View, x: View, eps: float | None = None) -> Any:
+    def value(g: Expr, x: Expr) -> Expr:
+        low, high, outside = (0.0, 1.0, math.nan) if eps is None else (eps, 1 - eps, 0.0)
+        inside = op("logical_and", op("ge", x, _c(x, low)), op("le", x, _c(x, high)))
+        return op("where", inside, op("div", g, op("mul", x, op("sub", _c(x, 1), x))), _c(x, outside))
+
+    return _pointwise(ctx, node, [grad, x], value)
+
+
+@ROWS.lowers("_prelu_kernel_backward")
+def _prelu(ctx: Context, node: Node, grad: View, x: View, weight: View) -> Any:
+    first, second = (ctx.metas[r or ""] for r in node.results)
+    dtype = wide(first.dtype)
+    if dtype not in FLOATS:
+        return NotImplemented
+
+    def parts(at: Any, ext: Any) -> tuple[Expr, Expr, Expr]:
+        g, a, w = (cast(ctx.load_broadcast(v, at, ext), dtype) for v in (grad, x, weight))
+        return g, a, w
+
+    def of_input(at: Any, ext: Any) -> Expr:
+        g, a, w = parts(at, ext)
+        return op("where", op("gt", a, _c(a, 0)), g, op("mul", w, g))
+
+    def of_weight(at: Any, ext: Any) -> Expr:
+        g, a, _ = parts(at, ext)
+        return op("where", op("gt", a, _c(a, 0)), _c(a, 0), op("mul", a, g))
+
+    return [ctx.pointwise(node.results[0], first, of_input), ctx.pointwise(node.results[1], second, of_weight)]
+
+
 @ROWS.lowers("native_dropout_backward")
 def _dropout(ctx: Context, node: Node, grad: View, mask: View, scale: float) -> Any:
     return _pointwise(ctx, node, [grad, mask], lambda g, m: op("mul", op("mul", g, m), _c(g, scale)))

@@ -57,6 +57,23 @@ def _embedding(ctx: Context, node: Node, weight: View, ids: View, *_: Any) -> An
     return gathered(ctx, node, make)
 
 
+@ROWS.lowers("embedding_dense_backward")
+def _embedding_backward(ctx: Context, node: Node, grad: View, ids: View, rows: int, padding: int, by_frequency: bool) -> Any:
+    meta = _meta(ctx, node)
+    if by_frequency or 0 in grad.sizes or meta.dtype not in FLOATS:
+        return NotImplemented
+    axes = named_axes("i", grad.sizes)
+    at, ext = positions(axes), extents_of(axes)
+    lets = [Let("g", cast(ctx.read(ids, at[:-1], ext), "int64"))]
+    kept: Expr = ctx.read(grad, at, ext)
+    if padding >= 0:
+        kept = op("where", op("ne", Ref("g", "int64"), const(padding, "int64")), kept, const(0, grad.dtype))
+    wider = replace(meta, dtype=wide(meta.dtype))
+    total = ctx.buffer(node.results[0] if wider == meta and node.results[0] else ctx.fresh(), wider)
+    ctx.nodes.append(Scatter(total.buffer, None, axes, (index("g"), at[-1]), cast(kept, wider.dtype), "add", tuple(lets), (), ctx.origin))
+    return total if wider == meta else ctx.pointwise(node.results[0], meta, lambda at, ext: ctx.read(total, at, ext))
+
+
 @ROWS.lowers("index_select")
 @on_vectors
 def _index_select(ctx: Context, node: Node, x: View, dim: int, ids: View) -> Any:

@@ -39,24 +39,6 @@ def window(x: View, outer: Sequence[Index], inner: Sequence[Index], stride: Any,
     return position, all_of(inside)
 
 
-@ROWS.lowers("max_pool2d_with_indices max_pool3d_with_indices")
-def _max_pool(ctx: Context, node: Node, x: View, kernel: Any, stride: Any = (), padding: Any = (0,), dilation: Any = (1,), ceil_mode: bool = False) -> Any:
-    n = 2 if "2d" in node.func.name() else 3
-    name, meta = node.results[0], ctx.metas[node.results[0] or ""]
-    if x.dtype not in FLOATS or 0 in x.sizes or 0 in meta.sizes or node.results[1] in ctx.used:
-        return NotImplemented
-    kernel, padding, dilation = many(kernel, n), many(padding, n), many(dilation, n)
-    stride = many(stride, n) if stride else kernel
-    dtype = wide(x.dtype)
-
-    def make(outer: Any, inner: Any, ext: Any) -> Any:
-        position, inside = window(x, outer, inner, stride, padding, dilation, meta.sizes, kernel)
-        value = cast(masked(ctx.read(x, position, ext), inside, const(-math.inf, x.dtype)), dtype)
-        return [Reduction(("a",), "max", value, dtype)], [Ref("a", dtype)]
-
-    return [ctx.reduce([(name, meta)], kernel, make)[0], None]
-
-
 @ROWS.lowers("avg_pool2d avg_pool3d")
 def _avg_pool(
     ctx: Context, node: Node, x: View, kernel: Any, stride: Any = (), padding: Any = (0,), ceil_mode: bool = False, count_include_pad: bool = True, divisor_override: Any = None

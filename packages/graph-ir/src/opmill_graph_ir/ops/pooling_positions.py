@@ -1,0 +1,295 @@
+"""Pooling that remembers where the largest elements are, pooling to a given size, and what gives gradients back to windows.
+
+Backward operators gather: each element of the input looks at the windows that it is in, of which there are few. So nothing is
+written twice, and the loops can be shared among threads."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ..capture.graph import Meta, Node
+from ..loops.index import Index, floordiv
+from ..loops.ir import Expr, Reduction, Ref
+from .context import Context, View
+from .creation import masked
+from .exprs import FLOATS, all_of, cast, const, index_value, op, wide
+from .pooling import many, window
+from .rows import Rows
+
+ROWS = Rows()
+
+
+def _meta(ctx: Context, node: Node, k: int = 0) -> Meta:
+    return ctx.metas[node.results[k] or ""]
+
+
+def _decoded(flat: Expr, sizes: Sequence[int]) -> list[Expr]:
+    """A row-major position as one a dimension."""
+    out = []
+    for n in reversed(sizes[1:]):
+        out.append(op("mod", flat, const(n, "int64")))
+        flat = op("floordiv", flat, const(n, "int64"))
+    return [flat, *reversed(out)]
+
+
+def _flat(positions: Sequence[Expr], sizes: Sequence[int]) -> Expr:
+    total = positions[0]
+    for p, n in zip(positions[1:], sizes[1:], strict=True):
+        total = op("add", op("mul", total, const(n, "int64")), p)
+    return total
+
+
+# ---- the largest of a window and its place ---------------------------------------------------------------------------------
+
+
+def largest(ctx: Context, node: Node, x: View, kernel: Any, stride: Any, padding: Any, dilation: Any) -> Any:
+    """Windows' maxima, and where in the plane of the input they are."""
+    n, meta = len(kernel), _meta(ctx, node)
+    dtype, spaces = wide(x.dtype), x.sizes[-n:]
+
+    def make(outer: Any, inner: Any, ext: Any) -> Any:
+        position, inside = window(x, outer, inner, stride, padding, dilation, meta.sizes, kernel)
+        value = cast(masked(ctx.read(x, position, ext), inside, const(-math.inf, x.dtype)), dtype)
+        places = []
+        for k, offset in enumerate(_decoded(Ref("b", "int64"), kernel)):
+            start = index_value(outer[len(outer) - n + k] * stride[k] - padding[k])
+            at = op("add", start, op("mul", offset, const(dilation[k], "int64")))
+            before = op("lt", at, const(0, "int64"))  # nothing but -inf: the first place inside
+            places.append(op("where", before, op("mod", at, const(dilation[k], "int64")), at) if padding[k] else at)
+        return [Reduction(("a", "b"), "argmax", value, dtype)], [Ref("a", dtype), _flat(places, spaces)]
+
+    return ctx.reduce([(r, _meta(ctx, node, k)) for k, r in enumerate(node.results)], kernel, make)
+
+
+@ROWS.lowers("max_pool2d_with_indices max_pool3d_with_indices")
+def _max_pool(ctx: Context, node: Node, x: View, kernel: Any, stride: Any = (), padding: Any = (0,), dilation: Any = (1,), ceil_mode: bool = False) -> Any:
+    n, meta = 2 if "2d" in node.func.name() else 3, _meta(ctx, node)
+    if x.dtype not in FLOATS or 0 in x.sizes or 0 in meta.sizes:
+        return NotImplemented
+    kernel, padding, dilation = many(kernel, n), many(padding, n), many(dilation, n)
+    stride, dtype = many(stride, n) if stride else kernel, wide(x.dtype)
+    if node.results[1] in ctx.used:
+        return largest(ctx, node, x, kernel, stride, padding, dilation)
+
+    def make(outer: Any, inner: Any, ext: Any) -> Any:
+        position, inside = window(x, outer, inner, stride, padding, dilation, meta.sizes, kernel)
+        value = cast(masked(ctx.read(x, position, ext), inside, const(-math.inf, x.dtype)), dtype)
+        return [Reduction(("a",), "max", value, dtype)], [Ref("a", dtype)]
+
+    return [ctx.reduce([(node.results[0], meta)], kernel, make)[0], None]
+
+
+@ROWS.lowers("adaptive_max_pool2d adaptive_max_pool3d")
+def _adaptive_max(ctx: Context, node: Node, x: View, sizes: Sequence[int]) -> Any:
+    n, lead = len(sizes), len(x.sizes) - len(sizes)
+    if 0 in x.sizes or 0 in sizes or x.dtype not in FLOATS:
+        return NotImplemented
+    spaces, dtype = x.sizes[lead:], wide(x.dtype)
+    spans = [_longest(s, o) for s, o in zip(spaces, sizes, strict=True)]
+
+    def make(outer: Any, inner: Any, ext: Any) -> Any:
+        position, inside, starts = list(outer[:lead]), [], []
+        for k in range(n):
+            o = outer[lead + k]
+            start, end = floordiv(o * spaces[k], sizes[k], ext), floordiv(o * spaces[k] + spaces[k] + sizes[k] - 1, sizes[k], ext)
+            starts.append(start)
+            position.append(start + inner[k])
+            inside.append(op("lt", index_value(start + inner[k]), index_value(end)))
+        value = cast(masked(ctx.read(x, position, ext), all_of(inside), const(-math.inf, x.dtype)), dtype)
+        places = [op("add", index_value(s), p) for s, p in zip(starts, _decoded(Ref("b", "int64"), spans), strict=True)]
+        return [Reduction(("a", "b"), "argmax", value, dtype)], [Ref("a", dtype), _flat(places, spaces)]
+
+    return ctx.reduce([(r, _meta(ctx, node, k)) for k, r in enumerate(node.results)], spans, make)
+
+
+def _longest(size: int, out: int) -> int:
+    """The longest of the spans that pooling ``size`` to ``out`` makes."""
+    return max(-(-(o + 1) * size // out) - o * size // out for o in range(out))
+
+
+# ---- which windows an element is in ----------------------------------------------------------------------------------------
+
+
+def _windows(at: Index, size: int, kernel: int, stride: int, padding: int, dilation: int, ext: Any) -> tuple[Index, int]:
+    """The first window (it may be before the first there is) that position ``at`` of a dimension can be in, and how many can follow."""
+    reach = (kernel - 1) * dilation + 1
+    shift = -(-(reach + stride) // stride)  # keeps what is divided from being negative
+    first = floordiv(at + padding - reach + stride + shift * stride, stride, ext) - shift
+    return first, -(-reach // stride)
+
+
+def _gathered(
+    ctx: Context, node: Node, meta: Meta, spaces: Sequence[int], counts: Sequence[int], term: Callable[[Any, Any, Any], Expr]
+) -> View:  # fmt: skip
+    """The gradient of an input: a sum over the windows of each element."""
+    dtype = wide(meta.dtype)
+
+    def make(outer: Any, inner: Any, ext: Any) -> Any:
+        return [Reduction(("a",), "sum", term(outer, inner, ext), dtype)], [Ref("a", dtype)]
+
+    return ctx.reduce([(node.results[0], meta)], counts, make)[0]
+
+
+def _from_windows(ctx: Context, grad: View, at: Sequence[Index], where: Sequence[Index], ext: Any, dtype: str, also: Callable[[Any], list[Expr]]) -> Expr:
+    """The gradient of a window, 0 where there is none; ``also`` gives further conditions from a mask that is safe to read under."""
+    n = len(where)
+    inside = []
+    for w, size in zip(where, grad.sizes[-n:], strict=True):
+        inside += [op("ge", index_value(w), const(0, "int64")), op("lt", index_value(w), const(size, "int64"))]
+    mask = all_of(inside)
+    conditions = also(mask)
+    return cast(masked(ctx.read(grad, (*at, *where), ext), all_of([*inside, *conditions]), const(0, grad.dtype)), dtype)
+
+
+@ROWS.lowers("max_pool2d_with_indices_backward max_pool3d_with_indices_backward")
+def _max_backward(ctx: Context, node: Node, grad: View, x: View, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool, ids: View) -> Any:
+    n, meta = 2 if "2d" in node.func.name() else 3, _meta(ctx, node)
+    if meta.dtype not in FLOATS or 0 in x.sizes or 0 in grad.sizes:
+        return NotImplemented
+    kernel, padding, dilation = many(kernel, n), many(padding, n), many(dilation, n)
+    stride = many(stride, n) if stride else kernel
+    lead, spaces = len(x.sizes) - n, x.sizes[-n:]
+    counts = [_windows(Index(()), s, k, t, p, d, {})[1] for s, k, t, p, d in zip(spaces, kernel, stride, padding, dilation, strict=True)]
+
+    def term(outer: Any, inner: Any, ext: Any) -> Expr:
+        at = outer[lead:]
+        parts = zip(at, spaces, kernel, stride, padding, dilation, inner, strict=True)
+        where = [_windows(a, s, k, t, p, d, ext)[0] + j for a, s, k, t, p, d, j in parts]
+        mine = _flat([index_value(a) for a in at], spaces)
+
+        def chosen(mask: Any) -> list[Expr]:
+            place = masked(ctx.read(ids, (*outer[:lead], *where), ext), mask, const(-1, "int64"))
+            return [op("eq", place, mine)]
+
+        return _from_windows(ctx, grad, outer[:lead], where, ext, wide(meta.dtype), chosen)
+
+    return _gathered(ctx, node, meta, spaces, counts, term)
+
+
+@ROWS.lowers("avg_pool2d_backward avg_pool3d_backward")
+def _avg_backward(ctx: Context, node: Node, grad: View, x: View, kernel: Any, stride: Any, padding: Any, ceil_mode: bool, whole: bool, divisor: Any) -> Any:
+    n, meta = 2 if "2d" in node.func.name() else 3, _meta(ctx, node)
+    dtype = wide(meta.dtype)
+    if meta.dtype not in FLOATS or 0 in x.sizes or 0 in grad.sizes:
+        return NotImplemented
+    kernel, padding = many(kernel, n), many(padding, n)
+    stride = many(stride, n) if stride else kernel
+    lead, spaces = len(x.sizes) - n, x.sizes[-n:]
+    counts = [_windows(Index(()), s, k, t, p, 1, {})[1] for s, k, t, p in zip(spaces, kernel, stride, padding, strict=True)]
+
+    def term(outer: Any, inner: Any, ext: Any) -> Expr:
+        parts = zip(outer[lead:], spaces, kernel, stride, padding, inner, strict=True)
+        where = [_windows(a, s, k, t, p, 1, ext)[0] + j for a, s, k, t, p, j in parts]
+
+        def covers(mask: Any) -> list[Expr]:
+            starts = [w * t - p for w, t, p in zip(where, stride, padding, strict=True)]
+            return [op("le", index_value(s), index_value(a)) for s, a in zip(starts, outer[lead:], strict=True)]
+
+        g = _from_windows(ctx, grad, outer[:lead], where, ext, dtype, covers)
+        size: Expr = const(divisor, "int64") if divisor else const(1, "int64")
+        if not divisor:
+            for w, k, t, p, s in zip(where, kernel, stride, padding, spaces, strict=True):
+                start = index_value(w * t - p)
+                end = op("min", op("add", start, const(k, "int64")), const(s + p, "int64"))
+                if not whole:
+                    start, end = op("max", start, const(0, "int64")), op("min", end, const(s, "int64"))
+                size = op("mul", size, op("sub", end, start))
+        return op("div", g, cast(op("max", size, const(1, "int64")) if not divisor else size, dtype))
+
+    return _gathered(ctx, node, meta, spaces, counts, term)
+
+
+def _adaptive_windows(at: Index, size: int, out: int, ext: Any) -> tuple[Index, int]:
+    """The first window of adaptive pooling that a position is in, and how many any is in at most."""
+    most = max(-(-(y + 1) * out // size) - y * out // size for y in range(size))
+    return floordiv(at * out, size, ext), most
+
+
+def _adaptive_backward(ctx: Context, node: Node, grad: View, x: View, ids: View | None) -> Any:
+    n = 2 if "2d" in node.func.name() else 3
+    meta, lead = _meta(ctx, node), len(x.sizes) - n
+    dtype = wide(meta.dtype)
+    spaces, sizes = x.sizes[lead:], grad.sizes[lead:]
+    if meta.dtype not in FLOATS or 0 in x.sizes or 0 in grad.sizes:
+        return NotImplemented
+    counts = [_adaptive_windows(Index(()), s, o, {})[1] for s, o in zip(spaces, sizes, strict=True)]
+
+    def term(outer: Any, inner: Any, ext: Any) -> Expr:
+        at = outer[lead:]
+        where = [_adaptive_windows(a, s, o, ext)[0] + j for a, s, o, j in zip(at, spaces, sizes, inner, strict=True)]
+        starts = [floordiv(w * s, o, ext) for w, s, o in zip(where, spaces, sizes, strict=True)]
+        ends = [floordiv(w * s + s + o - 1, o, ext) for w, s, o in zip(where, spaces, sizes, strict=True)]
+
+        def covers(mask: Any) -> list[Expr]:
+            if ids is None:
+                return [op("le", index_value(s), index_value(a)) for s, a in zip(starts, at, strict=True)]
+            place = masked(ctx.read(ids, (*outer[:lead], *where), ext), mask, const(-1, "int64"))
+            return [op("eq", place, _flat([index_value(a) for a in at], spaces))]
+
+        g = _from_windows(ctx, grad, outer[:lead], where, ext, dtype, covers)
+        if ids is not None:
+            return g
+        size: Expr = const(1, "int64")
+        for s, e in zip(starts, ends, strict=True):
+            size = op("mul", size, index_value(e - s))
+        return op("div", g, cast(size, dtype))
+
+    return _gathered(ctx, node, meta, spaces, counts, term)
+
+
+@ROWS.lowers("_adaptive_avg_pool2d_backward _adaptive_avg_pool3d_backward")
+def _adaptive_avg_backward(ctx: Context, node: Node, grad: View, x: View) -> Any:
+    return _adaptive_backward(ctx, node, grad, x, None)
+
+
+@ROWS.lowers("adaptive_max_pool2d_backward adaptive_max_pool3d_backward")
+def _adaptive_max_backward(ctx: Context, node: Node, grad: View, x: View, ids: View) -> Any:
+    return _adaptive_backward(ctx, node, grad, x, ids)
+
+
+# ---- sums of what windows hold ---------------------------------------------------------------------------------------------
+
+
+@ROWS.lowers("col2im")
+def _col2im(ctx: Context, node: Node, x: View, sizes: Sequence[int], kernel: Any, dilation: Any, padding: Any, stride: Any) -> Any:
+    meta = _meta(ctx, node)
+    if meta.dtype not in FLOATS or 0 in x.sizes or 0 in meta.sizes:
+        return NotImplemented
+    kernel, dilation, padding, stride = (many(v, 2) for v in (kernel, dilation, padding, stride))
+    blocks = [(s + 2 * p - d * (k - 1) - 1) // t + 1 for s, k, d, p, t in zip(sizes, kernel, dilation, padding, stride, strict=True)]
+    dtype = wide(meta.dtype)
+
+    def make(outer: Any, inner: Any, ext: Any) -> Any:
+        where, inside = [], []
+        for k in range(2):
+            raw = outer[len(outer) - 2 + k] + padding[k] - inner[k] * dilation[k]
+            shift = -(-(kernel[k] * dilation[k]) // stride[k])
+            block = floordiv(raw + shift * stride[k], stride[k], ext) - shift
+            where.append(block)
+            inside += [op("eq", index_value(block * stride[k]), index_value(raw)), op("ge", index_value(block), const(0, "int64"))]
+            inside.append(op("lt", index_value(block), const(blocks[k], "int64")))
+        channel = (outer[-3] * kernel[0] + inner[0]) * kernel[1] + inner[1]
+        read = ctx.read(x, (*outer[:-3], channel, where[0] * blocks[1] + where[1]), ext)
+        return [Reduction(("a",), "sum", cast(masked(read, all_of(inside), const(0, x.dtype)), dtype), dtype)], [Ref("a", dtype)]
+
+    return ctx.reduce([(node.results[0], meta)], kernel, make)[0]
+
+
+@ROWS.lowers("unfold_backward")
+def _unfold_backward(ctx: Context, node: Node, grad: View, sizes: Sequence[int], dim: int, size: int, step: int) -> Any:
+    meta = _meta(ctx, node)
+    if meta.dtype not in FLOATS or 0 in grad.sizes or 0 in meta.sizes or not sizes:
+        return NotImplemented
+    dim, dtype = dim % len(sizes), wide(meta.dtype)
+
+    def make(outer: Any, inner: Any, ext: Any) -> Any:
+        raw, shift = outer[dim] - inner[0], -(-size // step)
+        block = floordiv(raw + shift * step, step, ext) - shift
+        inside = [op("eq", index_value(block * step), index_value(raw)), op("ge", index_value(block), const(0, "int64"))]
+        inside.append(op("lt", index_value(block), const(grad.sizes[dim], "int64")))
+        read = ctx.read(grad, (*outer[:dim], block, *outer[dim + 1 :], inner[0]), ext)
+        return [Reduction(("a",), "sum", cast(masked(read, all_of(inside), const(0, grad.dtype)), dtype), dtype)], [Ref("a", dtype)]
+
+    return ctx.reduce([(node.results[0], meta)], [size], make)[0]
