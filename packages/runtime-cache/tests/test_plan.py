@@ -177,6 +177,7 @@ LAWS = {
     "RC019": whole([Launch(0, ())]),
     "RC020": whole([Launch(0, (), writes=(0,))], kernels=(KernelRef("cpu", "a", "b", "c"),)),
     "RC022": whole(inputs=(SizeInput("a"), SizeInput("a"))),
+    "RC029": whole([Alloc(0, TensorSpec("float32", (1,), (1,), "meta"))]),
     "RC024": whole([Alloc(0, spec(1, 1), 0)], outputs=(SlotOutput(0),), arena=64),
 }
 

@@ -98,7 +98,7 @@ def route_of(
         given = _arguments(call, schema)
     except _Unsupported:
         return Route(1)
-    blas = None if on_cuda else _blas(call, given, slot_of)
+    blas = _blas(call, given, slot_of)
     shim = _cuda_shim(call.op) if on_cuda else SHIMS.get(call.op)
     for build in ((lambda: _shim(schema, given, shim, writer, blas)), (lambda: _dispatched(schema, given, writer, blas))):
         try:

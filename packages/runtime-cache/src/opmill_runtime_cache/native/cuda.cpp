@@ -54,6 +54,7 @@ std::string described(const char* what, Result code) {
 
 // The context that torch uses on a device, kept for the life of the process; nullptr with `problem` filled.
 Context context_of(int device, std::string* problem) {
+  if (!driver.ready) return *problem = "the GPU driver is not loaded", nullptr;
   std::lock_guard<std::mutex> lock(mutex);
   Context& context = contexts[device];
   if (context) return context;
@@ -62,26 +63,6 @@ Context context_of(int device, std::string* problem) {
   else if (Result failed = driver.primary_retain(&context, handle)) *problem = described("cuDevicePrimaryCtxRetain", failed);
   return context;
 }
-
-// Makes a device's context current where another one is, or none (in a thread that has not used CUDA yet).
-class InContext {
- public:
-  InContext(int device, std::string* problem) {
-    Context wanted = context_of(device, problem), current = nullptr;
-    if (!wanted) return;
-    driver.context_current(&current);
-    if (current == wanted) return;
-    if (Result code = driver.context_push(wanted)) *problem = described("cuCtxPushCurrent", code);
-    else pushed_ = true;
-  }
-  ~InContext() {
-    Context popped = nullptr;
-    if (pushed_) driver.context_pop(&popped);
-  }
-
- private:
-  bool pushed_ = false;
-};
 
 // Compiled by the driver when first used. Parameters: the word, and where to copy it.
 const char* const kWatch = R"(
@@ -108,6 +89,20 @@ done:
 )";
 
 }  // namespace
+
+CudaContext::CudaContext(int device, std::string* problem) {
+  Context wanted = context_of(device, problem), current = nullptr;
+  if (!wanted) return;
+  driver.context_current(&current);
+  if (current == wanted) return;
+  if (Result code = driver.context_push(wanted)) *problem = described("cuCtxPushCurrent", code);
+  else pushed_ = true;
+}
+
+CudaContext::~CudaContext() {
+  Context popped = nullptr;
+  if (pushed_) driver.context_pop(&popped);
+}
 
 struct CudaFunction {
   std::string entry, image;
@@ -195,7 +190,7 @@ void* cuda_stream(int device) {
 std::string cuda_launch(CudaFunction* function, int64_t grid, int threads, int shared, void* stream, void** parameters) {
   if (grid > INT32_MAX) return "a grid of " + std::to_string(grid) + " programs is too large";
   std::string problem;
-  InContext context(function->device, &problem);
+  CudaContext context(function->device, &problem);
   if (problem.empty() && !function->function) problem = function->load();
   if (!problem.empty()) return problem;
   const Result code = driver.launch(function->function, static_cast<unsigned>(grid), 1, 1, static_cast<unsigned>(threads), 1, 1,
@@ -205,7 +200,7 @@ std::string cuda_launch(CudaFunction* function, int64_t grid, int threads, int s
 
 std::string CudaAlarm::make(int device) {
   std::string problem;
-  InContext context(device, &problem);
+  CudaContext context(device, &problem);
   if (!problem.empty()) return problem;
   uint64_t address = 0, mapped = 0;
   void* host = nullptr;
@@ -230,7 +225,7 @@ std::string CudaAlarm::watch(void* stream) {
 CudaAlarm::~CudaAlarm() {
   if (!word || device_ < 0) return;
   std::string problem;
-  InContext context(device_, &problem);
+  CudaContext context(device_, &problem);
   if (!problem.empty()) return;
   driver.memory_free(reinterpret_cast<uint64_t>(word));  // waits for what is running
   driver.host_free(const_cast<int32_t*>(seen));

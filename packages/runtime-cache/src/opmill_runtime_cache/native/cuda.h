@@ -7,6 +7,18 @@
 
 namespace opmill {
 
+// Makes a device's context current where another one is, or none (in a thread that has not used CUDA yet), until it goes.
+class CudaContext {
+ public:
+  CudaContext(int device, std::string* problem);
+  CudaContext(const CudaContext&) = delete;
+  CudaContext& operator=(const CudaContext&) = delete;
+  ~CudaContext();
+
+ private:
+  bool pushed_ = false;
+};
+
 // One compiled form of a kernel (`plan/launch.py`, Form): loaded once a process and device, however many programs name it.
 struct CudaFunction;
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdlib>
+#include <map>
 
 namespace opmill {
 
@@ -72,11 +73,51 @@ Gemm gemm_of(const Program& program, const Instance& instance, const BlasCall& c
                    matrix_of(instance, call.b, batch, batched), call.beta, call.alpha);
 }
 
+// Products on GPUs that were planned, by everything that their plan depends on.
+using CudaGemms = std::map<std::vector<int64_t>, std::shared_ptr<CudaGemm>>;
+
+// bfloat16 and float16 only: how float32 is multiplied is a switch of torch that may change between calls.
+std::shared_ptr<CudaGemm> cuda_gemm_of(const Program& program, const Instance& instance, const BlasCall& call, CudaGemms& known) {
+  constexpr int kFloat16 = 9, kBfloat16 = 10;
+  const SlotInfo& out = program.slots[call.out];
+  const bool batched = out.sizes.size() == 3;
+  if (call.alpha != 1 || (call.bias >= 0 && call.beta != 1)) return nullptr;
+  for (int slot : {call.out, call.a, call.b, call.bias}) {
+    if (slot < 0) continue;
+    const SlotInfo& info = program.slots[slot];
+    if (!info.known || info.late || info.device < 0 || info.device != out.device || info.dtype != out.dtype) return nullptr;
+    if (info.dtype != kFloat16 && info.dtype != kBfloat16) return nullptr;
+    if (slot != call.bias && info.sizes.size() != (batched ? 3u : 2u)) return nullptr;
+  }
+  const int64_t batch = batched ? instance.sizes[call.out][0] : 1;
+  if (batched && (instance.sizes[call.a][0] != batch || instance.sizes[call.b][0] != batch)) return nullptr;
+  const Matrix target = matrix_of(instance, call.out, batch, batched), a = matrix_of(instance, call.a, batch, batched),
+               b = matrix_of(instance, call.b, batch, batched);
+  Matrix bias{};
+  if (call.bias >= 0 && !broadcast(instance, call.bias, target, batched, &bias)) return nullptr;
+  std::vector<int64_t> key = {out.dtype, out.device, call.bias};
+  key[2] = call.bias >= 0;
+  for (const Matrix* m : {&target, &a, &b, static_cast<const Matrix*>(&bias)})
+    key.insert(key.end(), {m->batch, m->rows, m->columns, m->batch_stride, m->row_stride, m->column_stride});
+  const auto found = known.find(key);
+  if (found != known.end()) return found->second;
+  std::string problem;
+  CudaContext context(out.device, &problem);
+  std::shared_ptr<CudaGemm> made;
+  if (problem.empty()) made = CudaGemm::plan(out.device, out.dtype == kFloat16, target, call.bias >= 0 ? &bias : nullptr, a, b);
+  return known[key] = made;
+}
+
 void plan_calls(const Program& program, Instance& instance) {
+  CudaGemms known;
   for (const CallInfo& call : program.calls) {
     Gemm gemm;
-    if (call.blas.present) gemm = gemm_of(program, instance, call.blas);
-    if (!gemm.usable)
+    std::shared_ptr<CudaGemm> on_gpu;
+    if (call.blas.present && call.route != Route::python && program.slots[call.blas.out].device >= 0) on_gpu = cuda_gemm_of(program, instance, call.blas, known);
+    else if (call.blas.present) gemm = gemm_of(program, instance, call.blas);
+    if (on_gpu) instance.workspace = std::max(instance.workspace, on_gpu->workspace_bytes());
+    instance.cuda_gemms.push_back(on_gpu);
+    if (!gemm.usable && !on_gpu)
       for (int slot : call.tensors) instance.needs_tensor[slot] = 1;
     instance.gemms.push_back(gemm);
   }

@@ -8,6 +8,7 @@
 #include <mutex>
 #include <vector>
 
+#include "cublas.h"
 #include "gemm.h"
 #include "program.h"
 
@@ -58,6 +59,8 @@ struct Instance {
   std::vector<int64_t> byte_offset;                  // by slot: from the root's first element (arena: from the arena)
   std::vector<char> needs_tensor;                    // by slot
   std::vector<Gemm> gemms;                           // by call
+  std::vector<std::shared_ptr<CudaGemm>> cuda_gemms;  // by call; products of one geometry share one
+  size_t workspace = 0;                              // bytes that the largest of them wants
   std::vector<Handle> kept;                          // tensors over the block
   std::vector<HeldView> held_views;                  // by slot: views of held tensors, as of the last call that made them
   double microseconds = -1;                          // of recent calls

@@ -36,7 +36,10 @@ class Run {
  public:
   Run(Program& program, Instance& instance, CudaAlarm& alarm)
       : program_(program), instance_(instance), alarm_(alarm), slots_(instance.slots), stream_(program.cuda >= 0 ? cuda_stream(program.cuda) : nullptr) {}
-  ~Run() { drop_all(); }
+  ~Run() {
+    drop_all();
+    if (workspace_) api.delete_handle(workspace_);
+  }
 
   bool inputs(PyObject* const* arguments);
   bool steps(bool release);
@@ -62,6 +65,9 @@ class Run {
   bool item(int value, int slot);
   bool arithmetic(int value);
   bool gemm(const CallInfo& call, const Gemm& gemm);
+  bool cuda_gemm(const CallInfo& call, CudaGemm& gemm);
+  bool shim_on_blobs(const CallInfo& call);
+  void written(int slot);
   void own(int slot, Handle handle);
   bool reuse_view(int slot, const SlotState& root);
   void keep_view(int slot, const SlotState& root, Handle view);
@@ -76,6 +82,8 @@ class Run {
   std::vector<SlotState>& slots_;
   void* stream_;
   std::vector<int> owned_;
+  Handle workspace_ = nullptr;  // of matrix products; the next one in the stream may have it
+  void* workspace_data_ = nullptr;
   PyThreadState* released_ = nullptr;
 };
 
@@ -294,9 +302,52 @@ bool Run::start(const Step& step, const CudaLaunch& launch, char* scratch) {
 bool Run::gemm(const CallInfo& call, const Gemm& gemm) {
   const BlasCall& blas = call.blas;
   run_gemm(gemm, slots_[blas.out].data, blas.bias >= 0 ? slots_[blas.bias].data : nullptr, slots_[blas.a].data, slots_[blas.b].data);
-  const int root = program_.slots[blas.out].root;
+  written(blas.out);
+  return true;
+}
+
+void Run::written(int slot) {
+  const int root = program_.slots[slot].root;
   const SlotKind kind = program_.slots[root].kind;
   if (api.bump_version && (kind == SlotKind::input || kind == SlotKind::held)) api.bump_version(slots_[root].handle);
+}
+
+bool Run::cuda_gemm(const CallInfo& call, CudaGemm& gemm) {
+  const BlasCall& blas = call.blas;
+  void *out = slots_[blas.out].data, *bias = blas.bias >= 0 ? slots_[blas.bias].data : nullptr, *a = slots_[blas.a].data, *b = slots_[blas.b].data;
+  const uint64_t all = reinterpret_cast<uint64_t>(out) | reinterpret_cast<uint64_t>(bias) | reinterpret_cast<uint64_t>(a) | reinterpret_cast<uint64_t>(b);
+  const int device = program_.slots[blas.out].device;
+  if (device != program_.cuda || all % CudaGemm::kAlignment) return shim_on_blobs(call);
+  if (instance_.workspace && !workspace_) {
+    const int64_t bytes = static_cast<int64_t>(instance_.workspace), one = 1;
+    if (api.empty_strided(1, &bytes, &one, dtype_code[1], kCuda, device, &workspace_) || api.get_data_ptr(workspace_, &workspace_data_))
+      return fail(program_.out_of_memory, "", "cannot allocate the " + std::to_string(bytes) + " bytes that matrix products work in");
+  }
+  std::string problem;
+  CudaContext context(device, &problem);
+  if (!problem.empty() || !gemm.run(out, bias, a, b, workspace_data_, stream_)) return shim_on_blobs(call);
+  written(blas.out);
+  return true;
+}
+
+// A product by torch's operator, on tensors made for this call alone.
+bool Run::shim_on_blobs(const CallInfo& call) {
+  std::vector<Handle> tensors(slots_.size()), made, results;
+  bool done = true;
+  for (int slot : call.tensors) {
+    const SlotInfo& info = program_.slots[slot];
+    const auto& sizes = instance_.sizes[slot];
+    done = done && api.from_blob(slots_[slot].data, sizes.size(), sizes.data(), instance_.strides[slot].data(), 0, dtype_code[info.dtype],
+                                 device_type(info.device), device_index(info.device), &tensors[slot]) == 0;
+    if (tensors[slot]) made.push_back(tensors[slot]);
+  }
+  const CellSource source{tensors.data(), instance_.values.data()};
+  if (done && call.route == Route::shim) done = call.shim.invoke(call.shim.function, call.cells, source, &results) == 0;
+  else if (done) done = call_dispatcher(call.name.c_str(), call.overload.c_str(), call.cells, call.returns, source, &results);
+  for (Handle handle : results) api.delete_handle(handle);
+  for (Handle handle : made) api.delete_handle(handle);
+  if (!done) return fail(nullptr, "RC045", "torch cannot compute " + call.name + " of tensors that lie so");
+  written(call.blas.out);
   return true;
 }
 
@@ -393,6 +444,7 @@ bool Run::call_python(CallInfo& call) {
 bool Run::call(int number) {
   CallInfo& call = program_.calls[number];
   if (instance_.gemms[number].usable) return gemm(call, instance_.gemms[number]);
+  if (instance_.cuda_gemms[number]) return cuda_gemm(call, *instance_.cuda_gemms[number]);
   if (call.route == Route::python) return call_python(call);
   constexpr size_t kRoom = 64;
   Handle few[kRoom];

@@ -116,6 +116,9 @@ SIZES: dict[type, Callable[..., tuple[Size, ...]]] = {
 """The size expressions that a step evaluates, by its type."""
 
 
+_DEVICES = ("cpu", "cuda")
+
+
 def _known_sizes(sizes: tuple[Size, ...], symbols: set[str]) -> Iterator[tuple[str, str]]:
     for size in sizes:
         compile_size(size)
@@ -128,6 +131,8 @@ def _known_spec(spec: TensorSpec) -> Iterator[tuple[str, str]]:
         yield "RC012", f"element type {spec.dtype!r} is not one of {', '.join(DTYPES)}"
     if len(spec.sizes) != len(spec.strides):
         yield "RC013", f"{len(spec.sizes)} sizes but {len(spec.strides)} strides"
+    if spec.device.partition(":")[0] not in _DEVICES:
+        yield "RC029", f"device {spec.device!r} is neither a processor nor a CUDA device"
 
 
 def _reads(step: Step, state: _State) -> Iterator[tuple[str, str]]:
