@@ -123,6 +123,7 @@ class Capture:
         self.instead: Callable[..., Any] = fn
         """What runs where the function is not captured."""
         self.seen = Seen(context.dynamic, context.may_break)
+        self.raised = 0
         self.compiled_for: collections.Counter[tuple[int, ...]] = collections.Counter()
         """How many entries there are for the same modules among the arguments: graphs hold their parameters."""
         self.warned: set[tuple[int, ...]] = set()
@@ -151,8 +152,8 @@ class Capture:
             try:
                 with no_hooks_on_saved_tensors():
                     translation = self._translate(bound)
-            except Raised:
-                return self.fn  # the function raises: let it do so itself
+            except Raised as raised:
+                return self._raises(raised)
             except Unsupported as exc:
                 if not context.may_break:
                     raise
@@ -163,6 +164,8 @@ class Capture:
                     raise
                 log.warning("internal error while capturing %s; it runs eagerly", self.fn.__qualname__, exc_info=True)
                 return self._give_up()
+            for fixed in translation.fixed:
+                warnings.warn(f"FE091: a size marked as dynamic is not: {fixed}", CaptureWarning, stacklevel=2)
             if context.on_translation is not None:
                 context.on_translation(translation)
             compiled.insert(GuardSet(translation.guards), translation.target)
@@ -175,6 +178,12 @@ class Capture:
         self.seen = Seen(self.context.dynamic, self.context.may_break)
         self.compiled_for.clear()
         self.warned.clear()
+
+    def _raises(self, raised: Raised) -> Callable[..., Any]:
+        """The function raises for these arguments, and no graph can end before: it does so itself, in the end without being captured first."""
+        self.raised += 1
+        log.debug("%s raises %s and runs eagerly", self.fn.__qualname__, raised.value.describe())
+        return self._give_up() if self.raised > self.context.options.recompile_limit else self.fn
 
     def _give_up(self) -> Callable[..., Any]:
         """From now on the function runs as it is, and what it calls is captured."""

@@ -27,6 +27,8 @@ class Numbers:
         """Symbol -> the tensor whose size it is, or the number argument itself."""
         self.by_source: dict[Source, SymbolicNumber] = {}
         self.strides: list[SizeRelation] = []
+        self.asked: list[Index] = []
+        """Symbols of dimensions that the program itself marked as changing."""
         self._nodes: dict[Any, Any] = {}
 
     # ---- nodes of the graph ----------------------------------------------------------------------------------------
@@ -119,14 +121,25 @@ class Numbers:
         """What was assumed of the sizes, by the capture and by the backend."""
         out = [self._guard(f"{name} >= {symbol.low}") for name, symbol in self.sizes.symbols.items() if name in self.sources]
         out += [self._guard(f"{name} <= {symbol.high}") for name, symbol in self.sizes.symbols.items() if symbol.high is not None]
-        return [*out, *(self._guard(str(decision.relation)) for decision in self.sizes.decisions), *self.strides]
+        decided = [self._guard(str(d.relation), " at ".join(part for part in (d.operator, d.where) if part)) for d in self.sizes.decisions]
+        return [*out, *decided, *self.strides]
+
+    def fixed(self) -> list[str]:
+        """Dimensions marked as changing whose size had to be assumed all the same, and why."""
+        out = []
+        for symbol in self.asked:
+            if self.sizes.simplify(symbol).constant is not None:
+                reason = next(d for d in self.sizes.decisions if d.relation.kind == "==" and symbol.symbols <= d.relation.expr.symbols)
+                [name] = symbol.symbols
+                out.append(f"{self.sources[name]} is assumed: {reason}")
+        return out
 
     def assume_stride(self, source: Source, dim: int, stride: Any) -> None:
         """The stride is this expression of the sizes."""
         expr = self.sizes.simplify(index_of(stride))
         self.strides.append(self._guard(f"stride == {expr}", stride=TensorProperty(source, "stride", dim)))
 
-    def _guard(self, text: str, **others: Source) -> SizeRelation:
+    def _guard(self, text: str, reason: str = "", **others: Source) -> SizeRelation:
         names: dict[str, str] = {}
         sources: list[Source] = []
 
@@ -137,7 +150,7 @@ class Numbers:
                 sources.append(others[name] if name in others else self.sources[name])
             return names[name]
 
-        return SizeRelation(re.sub(r"\b(?:[su]\d+|stride)\b", rename, text), tuple(sources))
+        return SizeRelation(re.sub(r"\b(?:[su]\d+|stride)\b", rename, text), tuple(sources), reason)
 
 
 __all__ = ["Numbers"]

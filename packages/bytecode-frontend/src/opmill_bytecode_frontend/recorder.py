@@ -78,6 +78,7 @@ class Recorder:
         fake = self.context.from_tensor(obj, symbols, str(source), moving)
         for d, symbol in symbols.items():
             self._name(symbol, TensorProperty(source, "size", d))
+        self.numbers.asked += [symbols[d] for d, own in limits.items() if own.asked]
         for name in list(sizes.symbols)[known:]:
             d = int(sizes.symbols[name].origin.rpartition("(")[2].rstrip(")"))
             self._name(index(name), TensorProperty(source, "stride", d))

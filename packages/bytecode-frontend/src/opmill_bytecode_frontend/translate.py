@@ -7,7 +7,7 @@ import inspect
 import types
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Callable, Iterator
+from typing import Any, Callable, Iterator, Sequence
 
 import torch
 from torch._C import _functorch
@@ -25,7 +25,7 @@ from .machine import BreakHere, Interpreter
 from .natives import is_users
 from .options import CaptureOptions
 from .switches import autocast_nesting, switched, switches
-from .values.base import Lazy, Value
+from .values.base import Lazy, Raised, Value
 from .values.functions import function_value
 from .values.tensor import TensorValue
 from .values.varying import VaryingNumber
@@ -43,6 +43,8 @@ class Translation:
     guards: list[Any]
     gm: torch.fx.GraphModule | None
     text: str
+    fixed: Sequence[str] = ()
+    """Sizes marked as dynamic that are assumed, and why."""
 
 
 @contextmanager
@@ -222,7 +224,8 @@ def translate(
     varying: Varying | None = None,
 ) -> Translation:
     """The function as one graph, or its first graph when ``context`` (see capture.py) allows breaks. ``varying``: sizes and numbers that are
-    not to be assumed. Raises Unsupported, or Raised when the function itself raises."""
+    not to be assumed. Where the function raises, the instruction that does so ends the graph. Raises Unsupported, or Raised where the function
+    raises and cannot be left before."""
     entry_state = state_guard()
     vm = Interpreter(options, varying=varying)
     try:
@@ -233,16 +236,21 @@ def translate(
         if context is None or not context.may_break or exc.code == "FE065" or not vm.trace:
             raise
         context.broken(exc)
-        vm, ended = prefix(fn, bound, options, context, vm, exc)
+        vm, ended = prefix(fn, bound, options, context, vm, vm.trace[-1][0].place, exc)
+    except Raised as raised:
+        origin = vm.origins.get(id(raised.value))
+        if context is None or origin is None:
+            raise
+        vm, ended = prefix(fn, bound, options, context, vm, origin[1], raised)
     target, gm, text = finish(fn, ended, backend)
-    return Translation(target, collect_guards(vm, entry_state), gm, text)
+    return Translation(target, collect_guards(vm, entry_state), gm, text, vm.recorder.numbers.fixed())
 
 
 def prefix(
-    fn: types.FunctionType, bound: dict[str, Any], options: CaptureOptions, context: Any, failed: Interpreter, reason: Unsupported
+    fn: types.FunctionType, bound: dict[str, Any], options: CaptureOptions, context: Any, failed: Interpreter, last: int, reason: Unsupported | Raised
 ) -> tuple[Interpreter, Ended]:
-    """Everything before the unsupported instruction, or before an earlier one where the state there cannot be handed over."""
-    for place in break_places(failed):
+    """Everything before place ``last`` of the failed attempt, or before an earlier one where the state there cannot be handed over."""
+    for place in break_places(failed, last):
         vm = Interpreter(options, place, failed.varying)
         try:
             with thread_state():
@@ -251,22 +259,22 @@ def prefix(
                 except BreakHere:
                     pass
                 return vm, end(vm, functools.partial(breaks.statements, breaks.stack_of(vm), context))
-        except Unsupported as exc:
+        except (Unsupported, Raised) as exc:
             reason.__context__ = exc
     raise reason
 
 
-def break_places(failed: Interpreter) -> list[int]:
-    """Places before which the graph may end: the failed instruction, the calls that led to it, then where loops and with-blocks on the
-    stack began, then calls. Inside of code of Python or torch itself nothing is gained by it."""
-    frame: Any = failed.trace[-1][0]
+def break_places(failed: Interpreter, last: int) -> list[int]:
+    """Places before which the graph may end: place ``last``, the calls that led to it, then where loops and with-blocks on the stack began,
+    then calls. Inside of code of Python or torch itself nothing is gained by it."""
+    frame: Any = failed.trace[last][0]
     stack = []
     while frame is not None:
         stack.append(frame)
         frame = frame.caller
     while len(stack) > 1 and not is_users(stack[0].globals.get("__name__") or ""):
         del stack[0]
-    sites = [frame.place for frame in stack]
+    sites = places_of(stack, failed.trace, last)
     passed = [
         (number, frame.prepared.instructions[pc].opname) for number, (frame, pc) in enumerate(failed.trace[: sites[0]]) if frame in stack
     ]
@@ -274,6 +282,12 @@ def break_places(failed: Interpreter) -> list[int]:
     calls = [number for number, opname in passed if opname.startswith("CALL") and number not in sites]
     chosen = [*sites[:MOST_EARLIER], sites[-1], *entries[: -MOST_EARLIER - 1 : -1], *calls[: -MOST_EARLIER - 1 : -1]]
     return list(dict.fromkeys(chosen))
+
+
+def places_of(stack: list[Any], trace: list[Any], last: int) -> list[int]:
+    """At which place each frame on the stack was when place ``last`` was reached."""
+    latest = {id(frame): number for number, (frame, _pc) in enumerate(trace[: last + 1])}
+    return [latest[id(frame)] for frame in stack]
 
 
 __all__ = ["Translation", "Unsupported", "translate"]

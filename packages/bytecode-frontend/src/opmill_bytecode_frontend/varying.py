@@ -9,34 +9,36 @@ from typing import Any
 import torch
 
 from opmill_guards import reference
-from opmill_guards.guard import Equals, TensorMatch
+from opmill_guards.guard import Equals, SizeRelation, TensorMatch
 from opmill_guards.source import Local, Source
 
 SMALLEST = 2
 """Sizes 0 and 1 are always assumed: they broadcast, or hold nothing."""
 CHANGES = 3
-"""Misses for the value of a float argument after which graphs no longer depend on it."""
+"""Misses for the value of a number argument (of an int: for one that had to be assumed again) after which graphs no longer depend on it."""
 
 
 @dataclass(frozen=True)
 class Limits:
-    """The range of a symbolic dimension, ends included."""
+    """The range of a symbolic dimension, ends included. ``asked``: the program itself marked it."""
 
     low: int = SMALLEST
     high: int | None = None
+    asked: bool = False
 
 
 @dataclass(frozen=True)
 class Varying:
     """What one capture does not assume. ``everything``: all sizes and ints of the arguments; ``nothing``: no marks of tensors either.
-    ``sizes`` and ``strides``: dimensions that were different at several calls; ``ints``: sources of such ints; ``floats``: names of such arguments."""
+    ``sizes`` and ``strides``: dimensions that were different at several calls; ``ints``: sources of such ints; ``opaque``: names of number
+    arguments that graphs do not depend on at all."""
 
     everything: bool = False
     nothing: bool = False
     sizes: Mapping[Source, frozenset[int]] = field(default_factory=dict)
     strides: Mapping[Source, frozenset[int]] = field(default_factory=dict)
     ints: frozenset[Source] = frozenset()
-    floats: frozenset[str] = frozenset()
+    opaque: frozenset[str] = frozenset()
 
     def dimensions(self, source: Source, tensor: torch.Tensor) -> dict[int, Limits]:
         """The dimensions of an input that are symbolic."""
@@ -44,11 +46,11 @@ class Varying:
             return {}
         marks = tensor.__dict__
         chosen = set(range(tensor.dim())) if self.everything else set(self.sizes.get(source, ()))
-        for name in ("_dynamo_dynamic_indices", "_dynamo_weak_dynamic_indices", "_dynamo_unbacked_indices"):
-            chosen |= marks.get(name, set())
         chosen -= marks.get("_dynamo_static_indices", set())
-        limits = {each.dim: Limits(max(each.min or 0, SMALLEST), each.max) for each in marks.get("_dynamo_dynamic_range", ())}
-        found = {d: limits.get(d, Limits()) for d in sorted(chosen) if d < tensor.dim()}
+        chosen |= marks.get("_dynamo_weak_dynamic_indices", set())
+        asked = marks.get("_dynamo_dynamic_indices", set()) | marks.get("_dynamo_unbacked_indices", set())
+        limits = {each.dim: Limits(max(each.min or 0, SMALLEST), each.max, True) for each in marks.get("_dynamo_dynamic_range", ()) if each.dim in asked}
+        found = {d: limits.get(d, Limits(asked=d in asked)) for d in sorted(chosen | asked) if d < tensor.dim()}
         return {d: own for d, own in found.items() if own.low <= tensor.size(d) and (own.high is None or tensor.size(d) <= own.high)}
 
     def is_int(self, source: Source, value: int) -> bool:
@@ -68,12 +70,14 @@ def from_argument(source: Any) -> bool:
 class Seen:
     """What was different at the calls of one function so far."""
 
-    def __init__(self, dynamic: bool | None) -> None:
+    def __init__(self, dynamic: bool | None, may_break: bool) -> None:
         self.dynamic = dynamic
+        self.may_break = may_break
         self.sizes: dict[Source, set[int]] = {}
         self.strides: dict[Source, set[int]] = {}
         self.ints: set[Source] = set()
-        self.floats: dict[str, int] = {}
+        self.numbers: dict[str, int] = {}
+        """How often the value of an argument led to another capture."""
         self.static = False
         """A capture with symbolic sizes failed: there is none any more."""
 
@@ -83,24 +87,26 @@ class Seen:
 
     def varying(self) -> Varying:
         """What the next capture does not assume."""
-        floats = frozenset(name for name, count in self.floats.items() if count >= CHANGES)
+        opaque = frozenset(name for name, count in self.numbers.items() if count >= CHANGES and self.may_break)
         if self.static or self.dynamic is False:
-            return Varying(nothing=True, floats=floats)
+            return Varying(nothing=True, opaque=opaque)
         sizes = {source: frozenset(dims) for source, dims in self.sizes.items()}
         strides = {source: frozenset(dims) for source, dims in self.strides.items()}
-        return Varying(bool(self.dynamic), False, sizes, strides, frozenset(self.ints), floats)
+        return Varying(bool(self.dynamic), False, sizes, strides, frozenset(self.ints), opaque)
 
     def note(self, entries: Iterable[Any], values: Mapping[str, Any]) -> None:
         """A call with these arguments fits no entry: what differs from what each of them assumes is not assumed again."""
-        floats: set[str] = set()
+        missed: set[str] = set()
         for entry in entries:
             for guard in entry.guards:
                 if type(guard) is TensorMatch:
                     self._note_tensor(guard, values)
                 elif type(guard) is Equals and type(guard.value) in (int, float):
-                    self._note_number(guard, values, floats)
-        for name in floats:
-            self.floats[name] = self.floats.get(name, 0) + 1
+                    self._note_number(guard, values, missed)
+                elif type(guard) is SizeRelation and type(guard.sources[0]) is Local and guard.expression.startswith("s0 == "):
+                    missed |= set() if reference.check(guard, values) else {guard.sources[0].name}
+        for name in missed:
+            self.numbers[name] = self.numbers.get(name, 0) + 1
 
     def _note_tensor(self, guard: TensorMatch, values: Mapping[str, Any]) -> None:
         tensor = value_of(guard.source, values)
@@ -113,14 +119,14 @@ class Seen:
             moved = {d for d, n in enumerate(guard.strides) if n is not None and n != tensor.stride(d)}
             self.strides.setdefault(guard.source, set()).update(moved)
 
-    def _note_number(self, guard: Equals, values: Mapping[str, Any], floats: set[str]) -> None:
+    def _note_number(self, guard: Equals, values: Mapping[str, Any], missed: set[str]) -> None:
         now = value_of(guard.source, values)
         if type(now) is not type(guard.value) or now == guard.value or not from_argument(guard.source):
             return
-        if type(now) is int:
+        if type(now) is int and now >= SMALLEST and self.dynamic is not False:
             self.ints.add(guard.source)
         elif type(guard.source) is Local:
-            floats.add(guard.source.name)
+            missed.add(guard.source.name)
 
 
 def value_of(source: Source, values: Mapping[str, Any]) -> Any:

@@ -199,12 +199,14 @@ class FakeContext(TorchDispatchMode):
 
     def _by_fixed_sizes(self, op: Operator, metas: list[Any], kwargs: dict[str, Any], device: torch.device) -> Any:
         """By torch's meta kernel in C++, which wants integers: the sizes of this operator's arguments are assumed."""
-        if op.aliases and not op.writes:
+        if op.gives_views:
             raise NoFakeKernel(op.name, "it gives a view of a tensor with symbolic sizes")
         with self._deciding(op), _no_dispatch():
             plain, replaced = fixed_sizes((metas, kwargs))
             result = self._infer(op, *plain, device)
-        return pytree.tree_map_only(torch.Tensor, lambda t: replaced.get(id(t), t), result)
+        if any(plain.shape != kept.shape for plain, kept in replaced.values()):
+            raise NoFakeKernel(op.name, "it resizes a tensor with symbolic sizes")
+        return pytree.tree_map_only(torch.Tensor, lambda t: replaced[id(t)][1] if id(t) in replaced else t, result)
 
     def lift(self, fresh: torch.Tensor) -> FakeTensor:
         """A fake for a tensor that was just made from Python numbers; it carries its value when small."""

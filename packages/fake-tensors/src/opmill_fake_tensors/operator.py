@@ -39,6 +39,7 @@ class Operator:
         self.writes: tuple[str, ...] = tuple(a.name for a in schema.arguments if a.is_write) if mutable else ()
         self.positions: dict[str, int] = {a.name: i for i, a in enumerate(schema.arguments)}
         self.aliases = any(a.alias_info is not None for a in schema.arguments) or any(r.alias_info is not None for r in schema.returns)
+        self.gives_views = torch.Tag.inplace_view in tags or (self.aliases and not self.writes)
         self.pure = torch.Tag.nondeterministic_seeded not in tags and self.packet not in _EMPTY and not schema.is_mutable
         self.takes_device = "device" in self.positions
         self.takes_tensors = any("Tensor" in str(a.type) for a in schema.arguments)

@@ -35,10 +35,15 @@ def is_dense(sizes: Sequence[int], strides: Sequence[int]) -> bool:
     return True
 
 
+def same(a: Sequence[int], b: Sequence[int]) -> bool:
+    """Whether two shapes are equal. (Python compares tuples of unequal length by items as well, which would decide symbolic ones.)"""
+    return len(a) == len(b) and all(m is n or m == n for m, n in zip(a, b, strict=True))
+
+
 def broadcast(shapes: Sequence[Sequence[int]]) -> Shape:
     """The common shape; raises ``RuntimeError`` as eager does where there is none."""
     first = shapes[0]
-    if all(s == first for s in shapes):
+    if all(same(s, first) for s in shapes):
         return tuple(first)
     ndim = max(map(len, shapes))
     out = [1] * ndim
@@ -84,11 +89,11 @@ def _order(shape: Shape, operands: Sequence[Shape]) -> list[int]:
 def pointwise(shape: Shape, operands: Sequence[tuple[Sequence[int], Sequence[int]]]) -> Shape:
     """Strides of a fresh result of ``shape`` computed from operands given as (sizes, strides)."""
     dense = contiguous(shape)
-    if all(sizes == shape for sizes, _ in operands):
+    if all(same(sizes, shape) for sizes, _ in operands):
         if all(_same_layout(shape, strides, dense) for _, strides in operands):
             return dense
         first = tuple(operands[0][1])
-        if all(tuple(strides) == first for _, strides in operands) and is_dense(shape, first):
+        if all(same(strides, first) for _, strides in operands) and is_dense(shape, first):
             return first
     padded = []
     for sizes, strides in operands:

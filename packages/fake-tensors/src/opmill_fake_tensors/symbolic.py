@@ -59,17 +59,17 @@ def any_symbolic(args: Sequence[Any]) -> bool:
     return False
 
 
-def fixed_sizes(values: Any) -> tuple[Any, dict[int, torch.Tensor]]:
+def fixed_sizes(values: Any) -> tuple[Any, dict[int, tuple[torch.Tensor, torch.Tensor]]]:
     """Nested arguments with integers for symbolic numbers and tensors of integer sizes for others: their values are assumed from now on.
-    Also the meta tensor that each such tensor stands for, by ``id``."""
-    stands_for: dict[int, torch.Tensor] = {}
+    Also each such tensor and the one that it stands for, by the ``id`` of the first."""
+    stands_for: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
 
     def fix(value: Any) -> Any:
         if isinstance(value, torch.Tensor):
             if not value._has_symbolic_sizes_strides:  # type: ignore[attr-defined]
                 return value
             plain = torch.empty_strided([int(n) for n in value.size()], [int(n) for n in value.stride()], dtype=value.dtype, device=META)
-            stands_for[id(plain)] = value
+            stands_for[id(plain)] = plain, value
             return plain
         kind = type(value)
         if kind in (list, tuple):

@@ -116,10 +116,12 @@ class GlobalState:
 
 @dataclass(frozen=True, slots=True)
 class SizeRelation:
-    """A Python expression over integer sources, named ``s0``, ``s1``, ... in ``expression`` in the order of ``sources``, is true."""
+    """A Python expression over integer sources, named ``s0``, ``s1``, ... in ``expression`` in the order of ``sources``, is true.
+    ``reason`` says who relies on it; two relations that differ in it alone are one."""
 
     expression: str
     sources: tuple[Source, ...]
+    reason: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -38,7 +38,7 @@ def _key(value: Any) -> Any:
     if isinstance(value, tuple) and type(value) is tuple:
         return tuple(_key(item) for item in value)
     if is_dataclass(value) and type(value).__module__.partition(".")[0] == __package__:  # guards and their parts, no objects of the user
-        return type(value), tuple(_key(getattr(value, f.name)) for f in fields(value))
+        return type(value), tuple(_key(getattr(value, f.name)) for f in fields(value) if f.compare)
     return constants.key(value) if constants.is_constant(value) else id(value)
 
 
@@ -195,9 +195,13 @@ def describe(guard: Guard) -> str:
     facts = [
         f"{f.name}={_text(getattr(guard, f.name))}"
         for f in fields(guard)
-        if f.repr and f.name not in ("source", "other", "sources") and getattr(guard, f.name) is not None
+        if f.repr and f.name not in ("source", "other", "sources") and not _is_empty(getattr(guard, f.name))
     ]
     return f"{type(guard).__name__}({', '.join([sources] * bool(sources) + facts)})"
+
+
+def _is_empty(value: Any) -> bool:
+    return value is None or (isinstance(value, str) and not value)
 
 
 def _text(value: Any) -> str:

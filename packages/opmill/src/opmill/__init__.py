@@ -11,5 +11,7 @@ from .explain import explain as explain
 from .options import Options as Options
 from .options import list_modes as list_modes
 from .options import list_options as list_options
+from .sizes import mark_dynamic as mark_dynamic
+from .sizes import mark_static as mark_static
 from .tracing import disable as disable
 from .tracing import is_compiling as is_compiling

@@ -16,8 +16,8 @@ from ..values.constant import BuiltinConstantMethod, ConstantValue
 from ..values.functions import BuiltinValue, CellValue, FunctionValue, MethodValue, PartialValue, WeakReference
 from ..values.iterators import STOP, ExternalIterator, GeneratorValue, ItemsIterator, PythonIterator
 from ..values.mapping import DictValue, DictView, SetValue
-from ..values.objects import BoundSlot, ClassValue, ModuleObject, ObjectValue, SuperValue
 from ..values.number import SymbolicNumber
+from ..values.objects import BoundSlot, ClassValue, ModuleObject, ObjectValue, SuperValue
 from ..values.sequence import ListValue, SliceValue, TupleValue
 from ..values.tensor import TensorMethod, TensorValue
 from ..values.varying import VaryingNumber

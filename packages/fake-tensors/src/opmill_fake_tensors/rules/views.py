@@ -53,6 +53,17 @@ def _as_strided(overload: str, x: Tensor, sizes: Sequence[int], strides: Sequenc
     return _view(x, sizes, strides, offset)
 
 
+def _in_place(name: str) -> None:
+    """``x.t_()`` is ``x`` with the sizes and strides of ``x.t()``."""
+    rule = SYMBOLIC[f"aten::{name}"]
+
+    def in_place(base_name: str, overload: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        view = rule(name, "int" if name == "transpose" else overload, args, kwargs)
+        return view if view is NotImplemented else args[0].as_strided_(view.size(), view.stride(), view.storage_offset())
+
+    SYMBOLIC[f"aten::{name}_"] = in_place
+
+
 @SYMBOLIC.row("detach alias lift_fresh")
 def _alias(overload: str, x: Tensor) -> Any:
     return _view(x, x.size(), x.stride())
@@ -217,3 +228,7 @@ def _unfold(overload: str, x: Tensor, dim: int, size: int, step: int) -> Any:
     inner = strides[dim]
     sizes[dim], strides[dim] = (sizes[dim] - size) // step + 1, inner * step
     return _view(x, [*sizes, size], [*strides, inner])
+
+
+for _name in ("as_strided", "t", "transpose", "squeeze", "unsqueeze"):
+    _in_place(_name)

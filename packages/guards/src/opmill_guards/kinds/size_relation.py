@@ -132,7 +132,8 @@ def _compile(guard: SizeRelation, into: Builder) -> None:
 
 
 def _describe(guard: SizeRelation, read: Read) -> tuple[str, str]:
-    return guard.expression, ", ".join(f"s{i} = {source} = {read(source)}" for i, source in enumerate(guard.sources))
+    because = f" ({guard.reason})" if guard.reason else ""
+    return guard.expression + because, ", ".join(f"s{i} = {source} = {read(source)}" for i, source in enumerate(guard.sources))
 
 
 KIND = Kind(SizeRelation, 30, _check, _compile, _describe, _sources)
