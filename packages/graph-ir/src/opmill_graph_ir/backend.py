@@ -44,6 +44,7 @@ from .schedule.steps import ExternStep, Schedule, schedule
 from .training import Layout, TrainingGraph, held_names, layout_of
 
 _ARTIFACT = "graph-plan"
+_DEVICES = ("cpu", "cuda")
 
 
 @dataclass
@@ -181,6 +182,8 @@ def _compile_training(
 
 
 def _compile(graph: AtenGraph, options: GraphOptions, store: Store, generators: Sequence[KernelGenerator], report: Report) -> Plan:
+    if elsewhere := next((m.device for m in graph.metas.values() if m.device.partition(":")[0] not in _DEVICES), ""):
+        raise GraphError("GI012", f"a tensor on {elsewhere}", why="plans run on processors and CUDA devices")
     problem, reason = "" if generators else "no kernel generator is available", ""
     calls: frozenset[str] = frozenset()
     settings = GeneratorOptions(precise=options.precise)

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from opmill_graph_ir.backend import compile_graph, installed_generators
+from opmill_graph_ir.errors import GraphError
 from opmill_graph_ir.options import GraphOptions
 from opmill_runtime_cache.store import Store
 
@@ -118,6 +119,14 @@ def test_nothing_stale_comes_from_the_store(change, store, generators):
     run = compiled(other, inputs, store, generators)
     assert not run.report.cached
     same(run(*inputs), other(*inputs))
+
+
+def test_default_device_is_part_of_the_key(store, generators):
+    f = lambda x: (torch.ones(3) + 1,)  # noqa: E731
+    x = torch.randn(3)
+    same(compiled(f, [x], store, generators)(x), f(x))
+    with torch.device("meta"), pytest.raises(GraphError, match="GI012"):
+        compiled(f, [x], store, generators)
 
 
 def test_mutation_of_an_input(store, generators):

@@ -17,6 +17,7 @@ from functools import lru_cache
 from typing import Any
 
 import torch
+from torch.utils._device import DeviceContext
 
 from opmill_fake_tensors import FakeTensor
 from opmill_runtime_cache import __version__ as runtime_version
@@ -40,6 +41,7 @@ def graph_key(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], options: 
         nodes = [encoder.node(gm, n) for n in gm.graph.nodes]
         inputs = [encoder.input(x) for x in example_inputs]
         makers = [_generator(g) for g in generators]
+        switches = modes()
     except Uncacheable:
         return None
     return key_of(
@@ -48,7 +50,7 @@ def graph_key(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], options: 
         repr(inputs),
         repr(replace(options, verify=False, print_after=(), cache=True)),
         repr(makers),
-        repr(modes()),
+        repr(switches),
         repr(environment()),
     )
 
@@ -66,11 +68,12 @@ def _generator(generator: Any) -> tuple[str, ...]:
 
 
 def modes() -> tuple[object, ...]:
-    """The process-wide switches that change what torch operators mean."""
+    """The process-wide switches that change what torch operators mean. Raises ``Uncacheable`` where a mode of the user's is active."""
     return (
         torch.is_grad_enabled(),
         torch.is_inference_mode_enabled(),
         torch.get_default_dtype(),
+        tuple(map(_function_mode, range(torch._C._len_torch_function_stack()))),
         torch.is_autocast_enabled("cpu"),
         torch.get_autocast_dtype("cpu"),
         torch.is_autocast_enabled("cuda"),
@@ -83,6 +86,14 @@ def modes() -> tuple[object, ...]:
         torch._C._get_math_sdp_enabled(),
         torch._C._get_mem_efficient_sdp_enabled(),
     )
+
+
+def _function_mode(level: int) -> str:
+    """A default device; what any other mode does has no name."""
+    mode = torch._C._get_function_stack_at(level)
+    if type(mode) is not DeviceContext:
+        raise Uncacheable(type(mode).__qualname__)
+    return str(mode.device)
 
 
 @lru_cache(1)
