@@ -23,6 +23,22 @@ def test_a_whole_graph():
     assert "1 graphs, 0 breaks" in str(told)
 
 
+def inner(x):  # type: ignore[no-untyped-def]
+    return x + x.sum().item()
+
+
+def outer(x):  # type: ignore[no-untyped-def]
+    return inner(x * 2) + 1
+
+
+def test_a_break_names_the_calls_that_led_to_it() -> None:
+    told = opmill.explain(outer, backend="eager")(torch.ones(2))
+    assert f"called at: {__file__}:{outer.__code__.co_firstlineno + 1} in outer" in str(told.breaks[0])
+    assert len(told.graphs) == 3
+    apart = opmill.explain(outer, backend="eager", options=opmill.Options(nested_breaks=False))(torch.ones(2))
+    assert len(apart.graphs) == 4
+
+
 def test_a_break_names_number_line_reason_and_hint():
     told = opmill.explain(branch, backend="eager")(X)
     assert torch.equal(told.result, branch(X)) and len(told.graphs) == 2

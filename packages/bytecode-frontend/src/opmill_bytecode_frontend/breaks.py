@@ -113,11 +113,13 @@ class Leaving:
 
     def statements(self, step: Native) -> list[str]:
         frame = self.site.frame
-        at, following = self.site.program.instructions[self.site.at : self.site.at + 2]
+        at, *after = self.site.program.instructions[self.site.at : self.site.at + 2]
         stack = frame.stack[: len(frame.stack) - step.pops]
         lines: list[str] = [Placed.at(line, at.position) for line in step.statements]
-        if step.condition is None:
-            following, results, done = self.absorb(following, step)
+        if step.ends:
+            goes_on = []
+        elif step.condition is None:
+            following, results, done = self.absorb(after[0], step)
             goes_on = [done or self.leave(following, stack, results)]
         else:
             test, jumped, fell = step.condition
@@ -125,7 +127,7 @@ class Leaving:
             assert target is not None
             check = self.r.temporary("_t")
             lines.append(Placed.at(f"{check} = bool({test})", at.position))
-            goes_on = [f"if {check}:", *indent([self.leave(target, stack, jumped)]), self.leave(following, stack, fell)]
+            goes_on = [f"if {check}:", *indent([self.leave(target, stack, jumped)]), self.leave(after[0], stack, fell)]
         lines = self.handling(lines)
         if at.handler is not None and lines:
             raising = self.leave(at, frame.stack[: at.handler.depth], [], "_error")

@@ -103,6 +103,7 @@ class Interpreter:
         self.steps = 0
         self.trace: list[tuple[Frame, int]] = []
         self.stopped: Any = None
+        self.origins: dict[int, tuple[Value, int]] = {}
         self.handlers = handlers()
 
     # ---- wrapping --------------------------------------------------------------------------------------------------
@@ -512,6 +513,7 @@ class Interpreter:
                     if result is not None:
                         return result
                 except Raised as raised:
+                    self.note_origin(frame, raised.value)
                     if not unwind(frame, ins, raised):
                         raise
                 except NotConstant as exc:
@@ -523,6 +525,13 @@ class Interpreter:
             raise
         finally:
             self.frame = caller
+
+    def note_origin(self, frame: Frame | None, exc: Value) -> None:
+        """Remembers the place where an exception came up first."""
+        while frame is not None and not frame.has_places:
+            frame = frame.caller
+        if frame is not None:
+            self.origins.setdefault(id(exc), (exc, frame.place))
 
     def pass_place(self, frame: Frame) -> None:
         if len(self.trace) == self.break_at:

@@ -35,6 +35,8 @@ class Native:
     condition: tuple[str, list[str | None], list[str | None]] | None = None
     target: Instruction | None = None
     """Where a branch goes if not to the instruction's own target."""
+    ends: bool = False
+    """Whether nothing comes after the statements: they raise."""
 
 
 Row = Callable[[Frame, Instruction, Expressions, Any], Native]
@@ -157,6 +159,14 @@ def binary_op(frame: Frame, ins: Instruction, r: Expressions, context: Any) -> N
     if ins.argval in BINARY_OPS:
         return Native([f"{result} = {left} {ins.argval} {right}"], 2, [result])
     return Native([f"{result} = {left}", f"{result} {ins.argval} {right}"], 2, [result])
+
+
+@native("RAISE_VARARGS")
+def raise_varargs(frame: Frame, ins: Instruction, r: Expressions, context: Any) -> Native:
+    if not ins.argval:
+        raise Unsupported("FE071", "a graph break at a bare raise", "the exception came up earlier", where=frame.where())
+    parts = [r.expr(value) for value in frame.stack[-ins.argval :]]
+    return Native([f"raise {' from '.join(parts)}"], ins.argval, ends=True)
 
 
 @native("CONTAINS_OP")

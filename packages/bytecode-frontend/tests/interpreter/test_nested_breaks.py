@@ -188,6 +188,104 @@ def test_random_call_trees(text: str) -> None:
     compare(text)
 
 
+# --- functions that raise -----------------------------------------------------------------------------------------------------------
+
+
+def check_divisor(k: Any, log: Any) -> Any:
+    log.append(k)
+    if k == 0:
+        raise ValueError("zero", k) from KeyError("why")
+    return 10 // k
+
+
+def raises_below(x, log, k=0):
+    y = x * 2
+    log.append("before")
+    return y * check_divisor(k, log)
+
+
+def raises_in_an_operation(x, log):
+    log.append(1)
+    return x.sin() @ torch.ones(7, 7)
+
+
+def raises_in_a_builtin(x, log):
+    y = x + 1
+    for n in [2, 1, 0]:
+        y = y + 1 // n
+    return y
+
+
+def raises_in_a_handler(x, log):
+    try:
+        check_divisor(0, log)
+    except ValueError:
+        log.append(x + 1)
+        raise KeyError("other")  # noqa: B904
+
+
+def raises_again(x, log):
+    try:
+        check_divisor(0, log)
+    finally:
+        log.append(x + 1)
+
+
+def raises_in_a_generator(x, log):
+    def numbers():
+        yield 1
+        raise IndexError("end")
+
+    source = numbers()
+    next(source)
+    log.append(abs(1) + abs(2) + abs(3) + abs(4))
+    return x * next(source)
+
+
+def raises_what_it_is_given(x, log):
+    x = x + 1
+    raise GIVEN
+
+
+GIVEN = OverflowError("given")
+
+
+@pytest.mark.parametrize("fullgraph", [False, True])
+@pytest.mark.parametrize(
+    "fn", [raises_below, raises_in_an_operation, raises_in_a_builtin, raises_in_a_handler, raises_again, raises_what_it_is_given], ids=lambda f: f.__name__
+)
+def test_functions_that_raise_are_captured_once(fn: Any, fullgraph: bool) -> None:
+    translations: list[Any] = []
+    breaks: list[Any] = []
+    compiled = capture(fn, "eager", fullgraph=fullgraph, on_translation=translations.append, on_break=breaks.append)
+    want = outcome(fn)
+    GIVEN.__traceback__ = None
+    assert want[0][0][0] != torch.Tensor
+    for turn in range(3):
+        got = outcome(compiled)
+        GIVEN.__traceback__ = None
+        assert same(got[0], want[0]) and got[1] == want[1], (got, want)
+        if turn == 0:
+            before = len(translations)
+    assert len(translations) == before
+    assert not breaks
+
+
+def test_what_cannot_be_left_in_time_is_given_up() -> None:
+    translations: list[Any] = []
+    compiled = capture(raises_in_a_generator, "eager", on_translation=translations.append)
+    for _ in range(12):
+        assert same(outcome(compiled)[0], outcome(raises_in_a_generator)[0])
+    assert compiled.on_miss.__self__.eager
+
+
+def test_causes_are_kept() -> None:
+    for fn in (check_divisor, capture(check_divisor, "eager"), capture(lambda k, log: check_divisor(k, log), "eager")):
+        with pytest.raises(ValueError) as caught:
+            fn(0, [])
+        assert repr(caught.value.__cause__) == "KeyError('why')"
+
+
 # --- what is in which graph ---------------------------------------------------------------------------------------------------------
 
 

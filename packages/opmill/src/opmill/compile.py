@@ -119,8 +119,8 @@ def _capture(function: Any, settings: Settings) -> Any:
         GraphBackend(settings, record),
         fullgraph=settings.fullgraph,
         dynamic=settings.dynamic,
-        options=CaptureOptions(recompile_limit=settings.options.recompile_limit),
-        on_break=lambda found: record.add_break(BreakRecord(found.code, found.what, found.where, found.why, found.hint)),
+        options=CaptureOptions(recompile_limit=settings.options.recompile_limit, nested_breaks=settings.options.nested_breaks),
+        on_break=lambda found: record.add_break(BreakRecord(found.code, found.what, found.where, found.why, found.hint, found.stack)),
     )
     _live[compiled] = record
     return compiled

@@ -20,6 +20,7 @@ class Options:
     """Options of ``opmill.compile(options={...})``; ``opmill.list_options()`` prints them with their defaults."""
 
     recompile_limit: int = _option(8, "how many specialisations of one piece of code are kept before it runs uncompiled")
+    nested_breaks: bool = _option(True, "graphs may end inside functions that the compiled one calls; False: they end before the call")
     generators: tuple[str, ...] | None = _option(None, "names of the kernel generators that may be used, best first; None: all installed")
     cache: bool = _option(True, "read and write the cache on disk; False: a private one that ends with the process")
     cache_dir: str | None = _option(None, "folder of the cache; None: OPMILL_CACHE_DIR or the user's cache folder")
@@ -92,6 +93,7 @@ def _checked_mapping(options: Mapping[str, Any] | None) -> Mapping[str, Any]:
 _STRINGS = ("generators", "print_after")
 _KINDS: dict[str, tuple[type, ...]] = {
     "recompile_limit": (int,),
+    "nested_breaks": (bool,),
     "cache": (bool,),
     "cache_dir": (str, type(None)),
     "precise": (bool,),

@@ -26,16 +26,20 @@ class GraphRecord:
 
 @dataclass(frozen=True)
 class BreakRecord:
-    """Where a graph ended: the number of the reason, what was met, where (``file:line``), why it cannot be captured, what to do."""
+    """Where a graph ended: the number of the reason, what was met, where (``file:line``), why it cannot be captured, what to do; ``stack``:
+    (file, line, function) of the user's frames that were being captured, innermost first."""
 
     code: str
     what: str
     where: str
     why: str
     hint: str
+    stack: tuple[tuple[str, int, str], ...] = ()
 
     def __str__(self) -> str:
         lines = [f"{self.code}: {self.what}", *(f"  {k}: {v}" for k, v in (("at", self.where), ("why", self.why), ("hint", self.hint)) if v)]
+        if len(self.stack) > 1:
+            lines += [f"  {'called at' if number else 'in'}: {file}:{line} in {name}" for number, (file, line, name) in enumerate(self.stack)]
         return "\n".join(lines)
 
 
