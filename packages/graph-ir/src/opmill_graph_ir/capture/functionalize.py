@@ -11,6 +11,7 @@ from opmill_fake_tensors import FakeTensor
 from opmill_fake_tensors.symbols import Sizes
 
 from ..errors import GraphError
+from .attention import PREPARED
 from .clean import clean
 from .graph import AtenGraph, Meta, Output, OutputTensor
 from .record import Recorder
@@ -71,6 +72,8 @@ def _interpret(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], recorder
         elif node.op == "call_method":
             env[node] = getattr(args[0], node.target)(*args[1:], **kwargs)
         else:
+            if (prepare := PREPARED.get(node.target)) is not None:
+                args, kwargs = prepare(args, kwargs)
             env[node] = node.target(*args, **kwargs)
     raise GraphError("GI006", "a graph without an output")
 

@@ -65,6 +65,8 @@ class Context:
     counter: int = 0
     sizes: Sizes | None = None
     used: frozenset[str] = frozenset()
+    leaving: frozenset[str] = frozenset()
+    """Values that leave the graph."""
 
     def __post_init__(self) -> None:
         self.symbols = {} if self.sizes is None else dict.fromkeys(self.sizes.symbols)

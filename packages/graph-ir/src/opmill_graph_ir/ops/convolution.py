@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from ..capture.graph import Node
+from ..loops.index import index
 from ..loops.ir import Expr, Reduction, Ref
-from .context import Context, View
+from .channels_last import on_gpu
+from .context import Context, View, contiguous
 from .creation import masked
 from .exprs import const, op
 from .pooling import many, window
@@ -26,20 +29,26 @@ _FEWEST = 16
 def _convolution(
     ctx: Context, node: Node, x: View, weight: View, bias: View | None, stride: Any, padding: Any, dilation: Any, transposed: bool, output_padding: Any, groups: int
 ) -> Any:  # fmt: skip
+    if ctx.buffers[x.buffer].device != "cpu":
+        return on_gpu(ctx, node, x, weight, bias, stride, padding, dilation, transposed, output_padding, groups)
     name, meta = node.results[0], ctx.metas[node.results[0] or ""]
-    n = len(x.sizes) - 2
-    if transposed or groups != 1 or n not in (1, 2) or not all(_is_plain(ctx, v) for v in (x, weight)) or not _is_contiguous(meta.sizes, meta.strides):
+    n, apart = len(x.sizes) - 2, groups > 1  # apart: each channel for itself
+    if transposed or n not in (1, 2) or (apart and not groups == x.sizes[1] == weight.sizes[0]) or not _is_known(ctx, x, weight):
         return NotImplemented
+    if not _is_contiguous(ctx, weight) or not (_is_contiguous(ctx, x) or _relaid(ctx, x, False)):
+        return NotImplemented
+    meta = replace(meta, strides=contiguous(meta.sizes))
     kernel, points = weight.sizes[2:], math.prod(meta.sizes[2:])
     dot = points == math.prod(kernel) == math.prod(x.sizes[2:]) == 1
     if weight.sizes[0] < 4 or (points < _FEWEST and not dot):
         return NotImplemented
+    _relaid(ctx, x, True)
     stride, padding, dilation = many(stride, n), many(padding, n), many(dilation, n)
 
     def make(outer: Any, inner: Any, ext: Any) -> Any:
         image, row, *at = outer
         channel, *taps = inner
-        position, inside = window(x, (image, channel, *at), taps, stride, padding, dilation, meta.sizes, kernel)
+        position, inside = window(x, (image, row if apart else channel, *at), taps, stride, padding, dilation, meta.sizes, kernel)
         value = masked(ctx.read(x, position, ext), inside, const(0.0, x.dtype))
         product = op("mul", ctx.read(weight, (row, channel, *taps), ext), value)
         total: Expr = Ref("a", x.dtype)
@@ -48,18 +57,30 @@ def _convolution(
     return ctx.reduce([(name, meta)], weight.sizes[1:], make)[0]
 
 
-def _is_plain(ctx: Context, view: View) -> bool:
-    """Whether a tensor is float32 on a CPU, of known sizes, and contiguous."""
-    info = ctx.buffers[view.buffer]
-    strides = tuple(s.constant for s in info.strides)
-    return view.indices is None and view.dtype == "float32" and info.device == "cpu" and _is_contiguous(view.sizes, strides)
+def _is_known(ctx: Context, *views: View) -> bool:
+    """Whether tensors are float32 on a CPU, of sizes that are known and positive."""
+    return all(
+        v.dtype == "float32" and ctx.buffers[v.buffer].device == "cpu" and all(type(n) is int and n > 0 for n in v.sizes) for v in views
+    )
 
 
-def _is_contiguous(sizes: Sequence[Any], strides: Sequence[Any]) -> bool:
-    """Whether elements follow each other, in sizes that are known and positive."""
-    expected = 1
-    for size, stride in zip(reversed(sizes), reversed(strides), strict=True):
-        if type(size) is not int or size < 1 or (size > 1 and stride != expected):
-            return False
-        expected *= size
+def _is_contiguous(ctx: Context, view: View) -> bool:
+    strides = [s.constant for s in ctx.buffers[view.buffer].strides]
+    return view.indices is None and _equal(view.sizes, strides, contiguous(view.sizes))
+
+
+def _equal(sizes: Sequence[Any], first: Sequence[Any], second: Sequence[Any]) -> bool:
+    return all(n == 1 or a == b for n, a, b in zip(sizes, first, second, strict=True))
+
+
+def _relaid(ctx: Context, view: View, now: bool) -> bool:
+    """Whether ``view`` is all of a tensor of the graph's own, its dimensions in some order, that may be laid out so that the view is
+    contiguous; ``now`` does that."""
+    info, names = ctx.buffers[view.buffer], [f"v{k}" for k in range(len(view.sizes))]
+    order = names if view.indices is None else [str(i) for i in view.indices]
+    if info.role != "temporary" or view.buffer in ctx.fixed or sorted(order) != names:
+        return False
+    if now:
+        wanted = dict(zip(names, contiguous(view.sizes), strict=True))
+        ctx.buffers[view.buffer] = replace(info, strides=tuple(index(wanted[name]) for name in order))
     return True

@@ -6,16 +6,14 @@ from collections.abc import Set
 from dataclasses import replace
 from typing import Any
 
-import torch
-
 from opmill_fake_tensors.operator import describe
-from opmill_runtime_cache.plan.model import ComplexArg, Literal, Named
 
 from ..capture.graph import AtenGraph, Meta, Node, OutputTensor, Value
 from ..content import content_of
 from ..loops.index import Index, SizeUnknown, index
 from ..loops.ir import Expr
 from ..lowered import BufferArg, Extern, Lowered, Pointwise, TensorOutput
+from .arguments import plan_argument
 from .context import Context, View, extents_of, named_axes, positions
 from .devices import gathered
 from .exprs import SUPPORTED, cast
@@ -28,8 +26,9 @@ _COPIES = ("aten::clone", "aten::_to_copy")
 def lower(graph: AtenGraph, calls: Set[str] = frozenset()) -> Lowered:
     """The loops of ``graph``. Operators without a row become ``Extern``s, and so do those whose origin is among ``calls``."""
     used = {n for node in graph.nodes for n in _names((node.args, node.kwargs))} | set(graph.mutations.values())
-    used |= {o.value for o in graph.outputs if isinstance(o, OutputTensor)}
-    ctx = Context(graph.metas, sizes=graph.sizes, used=frozenset(used))
+    leaving = frozenset(o.value for o in graph.outputs if isinstance(o, OutputTensor))
+    used |= leaving
+    ctx = Context(graph.metas, sizes=graph.sizes, used=frozenset(used), leaving=leaving)
     for names, role in ((graph.inputs, "input"), (graph.held, "held"), (graph.constants, "constant")):
         for name in filter(graph.metas.__contains__, names):
             ctx.views[name] = ctx.buffer(name, graph.metas[name], role)
@@ -110,33 +109,19 @@ def _views(ctx: Context, arg: Any) -> Any:
 
 def _extern(ctx: Context, node: Node) -> None:
     if node.func.name() in _COPIES and (target := node.results[0]) is not None:
-        source = _plan_arg(ctx, node.args[0])  # into memory of the promised layout: what the operator itself chooses may differ
+        source = plan_argument(ctx, node.args[0])  # into memory of the promised layout: what the operator itself chooses may differ
         ctx.views[target] = ctx.allocated(target, ctx.metas[target])
         ctx.nodes.append(Extern("aten::copy_", (BufferArg(target), source), {}, (None,), None, (target,), ctx.origin))
         return
     results = tuple(r if r in ctx.used else None for r in node.results)
-    args = tuple(_plan_arg(ctx, a) for a in node.args)
-    kwargs = {k: _plan_arg(ctx, v) for k, v in node.kwargs.items()}
+    args = tuple(plan_argument(ctx, a) for a in node.args)
+    kwargs = {k: plan_argument(ctx, v) for k, v in node.kwargs.items()}
     for name in results:
         if name is not None:
             ctx.views[name] = ctx.buffer(name, ctx.metas[name])
             ctx.fixed.add(name)
     name = node.func.name()
     ctx.nodes.append(Extern(name, args, kwargs, results, _OUT.get(name), (), ctx.origin))
-
-
-def _plan_arg(ctx: Context, arg: Any) -> Any:
-    if isinstance(arg, Value):
-        return ctx.strided(ctx.views[arg.name], ctx.metas[arg.name].strides)
-    if isinstance(arg, (list, tuple)):
-        return tuple(_plan_arg(ctx, a) for a in arg)
-    if isinstance(arg, Index):
-        return arg
-    if isinstance(arg, (torch.dtype, torch.layout, torch.memory_format)):
-        return Named(type(arg).__name__, str(arg).removeprefix("torch."))
-    if isinstance(arg, torch.device):
-        return Named("device", str(arg))
-    return ComplexArg(arg.real, arg.imag) if isinstance(arg, complex) else Literal(arg)
 
 
 # ---- what leaves the graph -----------------------------------------------------------------------------------------
