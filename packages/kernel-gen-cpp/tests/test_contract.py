@@ -41,15 +41,19 @@ class Conv:
     padding: tuple[int, int] = (0, 0)
     dilation: tuple[int, int] = (1, 1)
     epilogue: str = "none"
+    groups: int = 1
+
+    def window(self) -> tuple[object, ...]:
+        return self.stride, self.padding, self.dilation, self.groups
 
     def __call__(self, x, w, bias, scale, other):
-        y = F.conv2d(x, w, bias, self.stride, self.padding, self.dilation)
+        y = F.conv2d(x, w, bias, *self.window())
         out = EPILOGUES[self.epilogue](y, scale, other)
         return out if isinstance(out, tuple) else (out,)
 
     def inputs(self, seed: int = 0) -> list[torch.Tensor]:
         g = torch.Generator().manual_seed(seed)
-        out = F.conv2d(torch.empty(self.x, device="meta"), torch.empty(self.w, device="meta"), None, self.stride, self.padding, self.dilation)
+        out = F.conv2d(torch.empty(self.x, device="meta"), torch.empty(self.w, device="meta"), None, *self.window())
         rows = self.w[0]
         return [torch.randn(s, generator=g) for s in (self.x, self.w, (rows,), (rows,), tuple(out.shape))]
 
@@ -85,6 +89,9 @@ def _random(seed: int) -> Conv:
     rows = max(r.randint(4, 50), least, 4)
     if points[0] * points[1] < 16:
         return _random(seed + 1000)
+    if seed % 3 == 0 and taps != (1, 1):
+        rows = max(8, -(-(1 << 15) // (taps[0] * taps[1] * points[0] * points[1])))
+        return Conv((images, rows, *size), (rows, 1, *taps), stride, padding, dilation, r.choice(list(EPILOGUES)), rows)
     return Conv((images, channels, *size), (rows, channels, *taps), stride, padding, dilation, r.choice(list(EPILOGUES)))
 
 
@@ -97,6 +104,11 @@ SHAPES = [
     Conv((1, 8, 4, 900), (8, 8, 1, 9), padding=(0, 4), epilogue="two"),
     Conv((1, 700, 5, 5), (13, 700, 3, 3), padding=(1, 1)),
     Conv((1, 4, 5, 5), (1200, 4, 3, 3), padding=(1, 1)),
+    Conv((1, 40, 56, 56), (40, 1, 7, 7), padding=(3, 3), groups=40, epilogue="residual"),
+    Conv((2, 96, 7, 7), (96, 1, 5, 5), padding=(2, 2), groups=96),
+    Conv((1, 16, 20, 112), (16, 1, 3, 3), (2, 2), (1, 1), groups=16, epilogue="two"),
+    Conv((1, 8, 12, 700), (8, 1, 3, 3), padding=(1, 1), groups=8),
+    *(Conv((1, 64, 9, n), (64, 1, 3, 3), padding=(1, 1), groups=64) for n in (17, 25, 40, 41, 47, 66, 90)),
     *(_random(seed) for seed in range(44)),
 ]
 

@@ -44,6 +44,34 @@ def test_lowered() -> None:
     assert _calls(lambda x, w: (F.conv1d(x, w, stride=2),), torch.randn(2, 8, 40), torch.randn(8, 8, 5)) == []
 
 
+def test_each_channel_alone() -> None:
+    assert _calls(lambda x, w: (F.conv2d(x, w, groups=8),), X, torch.randn(8, 1, 3, 3)) == []
+
+    def block(x, w, other):
+        return (torch.relu(F.conv2d(torch.sigmoid(x), w, padding=1, groups=8)) + other,)
+
+    program = _program(block, X, torch.randn(8, 1, 3, 3), X)
+    assert [[len(n.phases) for n in k.nests] for k in program.kernels()] == [[1], [2]], "what comes before is stored, what follows is fused"
+
+
+def test_tensors_in_between_are_laid_out_for_it() -> None:
+    """A norm over channels leaves them last; the convolution has the norm write them first. What leaves the graph is as eager has it."""
+    w = torch.randn(8, 8, 1, 1)
+
+    def block(x, w):
+        return (F.conv2d(F.layer_norm(x.permute(0, 2, 3, 1), (8,)).permute(0, 3, 1, 2), w),)
+
+    program = _program(block, X, w)
+    product = next(s for s in program.steps if "convolution" in s.origin)
+    [read] = [a for a, b in zip(product.arguments, product.kernel.buffers, strict=True) if b.role == "in" and program.buffers[a].role == "temporary"]
+    assert [s.constant for s in program.buffers[read].strides] == [8 * 144, 12, 1, 144]
+    with torch.no_grad():
+        got = compile_graph(torch.fx.symbolic_trace(block), [X, w], options=GraphOptions(cache=False))(X, w)[0]
+        want = block(X, w)[0]
+    assert got.stride() == want.stride()
+    torch.testing.assert_close(got, want)
+
+
 def test_what_follows_joins_and_what_comes_before_is_stored() -> None:
     def block(x, w, scale, other):
         y = torch.relu(x * 2 + 1)

@@ -107,17 +107,23 @@ static void contract_stage_line(const contraction& d, float* to, const float* li
 
 struct contract_block { const float* x; long line, lines, column, columns, points; };
 
-// Rows of b for some channels, by way of `staged`. Copies are of whole vectors: what one writes too much the next overwrites.
-static void contract_rows_of_b(const contraction& d, const contract_block& k, long channel, long channels, float* staged, float* b) {
+// The lines of one channel that a block's windows cover, with their padding.
+static void contract_stage(const contraction& d, const contract_block& k, long channel, float* staged) {
   const long lines = (k.lines - 1) * d.stride_h + (d.tap_lines - 1) * d.dilation_h + 1;
   const long count = k.columns + (d.tap_columns - 1) * d.dilation_w / d.stride_w + 1, line_size = d.stride_w * d.staged_width;
-  const long vectors = (k.points + CONTRACT_LANES - 1) / CONTRACT_LANES * CONTRACT_LANES;
+  const float* const x = k.x + channel * d.channel_step;
+  for (long n = 0; n < lines; ++n) {
+    if (d.tap_lines == 1 && n % d.stride_h) continue;
+    const long at = k.line * d.stride_h - d.pad_h + n;
+    contract_stage_line(d, staged + n * line_size, at < 0 || at >= d.height ? nullptr : x + at * d.line_step, k.column, count);
+  }
+}
+
+// Rows of b for some channels, by way of `staged`. Copies are of whole vectors: what one writes too much the next overwrites.
+static void contract_rows_of_b(const contraction& d, const contract_block& k, long channel, long channels, float* staged, float* b) {
+  const long line_size = d.stride_w * d.staged_width, vectors = (k.points + CONTRACT_LANES - 1) / CONTRACT_LANES * CONTRACT_LANES;
   for (long c = channel; c < channel + channels; ++c) {
-    for (long n = 0; n < lines; ++n) {
-      if (d.tap_lines == 1 && n % d.stride_h) continue;
-      const long at = k.line * d.stride_h - d.pad_h + n;
-      contract_stage_line(d, staged + n * line_size, at < 0 || at >= d.height ? nullptr : k.x + c * d.channel_step + at * d.line_step, k.column, count);
-    }
+    contract_stage(d, k, c, staged);
     for (long h = 0; h < d.tap_lines; ++h)
       for (long w = 0; w < d.tap_columns; ++w, b += d.pitch) {
         const float* from = staged + h * d.dilation_h * line_size + w * d.dilation_w % d.stride_w * d.staged_width + w * d.dilation_w / d.stride_w;
@@ -135,7 +141,8 @@ static void contract_run_block(const contraction& d, const float* a, const contr
   for (long c = 0; c < d.channels; c += d.channels_a_pass) {
     const long channels = c + d.channels_a_pass < d.channels ? d.channels_a_pass : d.channels - c;
     contract_operands o = {a + first * d.row_step + c * taps, d.row_step, b, d.pitch, sums, d.pitch, channels * taps, c > 0};
-    if (d.direct && k.points % CONTRACT_LANES == 0) {
+    // A last vector may reach into the next channel; after the last one there is no memory to reach into.
+    if (d.direct && (k.points % CONTRACT_LANES == 0 || c + channels < d.channels)) {
       o.b = k.x + c * d.channel_step + k.line * d.line_step + k.column;
       o.ldb = d.channel_step;
     } else {
@@ -149,7 +156,7 @@ static void contract_run_block(const contraction& d, const float* a, const contr
 static void contract(const contraction& d, const float* a, const float* x, void* const* p, long pointers, contract_finish finish, long from, long to) {
   const long groups = (d.rows + CONTRACT_GROUP - 1) / CONTRACT_GROUP, across = (d.out_width + d.block_columns - 1) / d.block_columns;
   const long down = (d.out_lines + d.block_lines - 1) / d.block_lines, blocks = across * down;
-  float* const staged = (float*)__builtin_alloca_with_align(sizeof(float) * (d.staged_lines * d.stride_w * d.staged_width + 2 * CONTRACT_LANES), 512);
+  float* const staged = (float*)__builtin_alloca_with_align(sizeof(float) * (d.staged_lines * d.stride_w * d.staged_width + 8 * CONTRACT_LANES), 512);
   float* const b = (float*)__builtin_alloca_with_align(sizeof(float) * (d.channels_a_pass * d.tap_lines * d.tap_columns * d.pitch + 2 * CONTRACT_LANES), 512);
   float* const sums = (float*)__builtin_alloca_with_align(sizeof(float) * d.rows_a_pass * d.pitch, 512);
   void** const all = (void**)__builtin_alloca(sizeof(void*) * (pointers + 1));

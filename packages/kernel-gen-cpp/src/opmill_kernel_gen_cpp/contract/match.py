@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from opmill_graph_ir.loops.index import index
 from opmill_graph_ir.loops.ir import Axis, IndexValue, Load, LoopKernel, Nest, Op, Phase
 
 from .. import walk
@@ -19,7 +20,7 @@ _MOST_TAPS = 1 << 12
 @dataclass(frozen=True)
 class Contraction:
     """``sums[m, p] = sum of a[m, k] * b[k, p]``: rows ``m`` along ``row``, points ``p`` along ``points`` (image, line, column; the
-    innermost last), then the other phases at each point."""
+    innermost last), then the other phases at each point. With ``b_row_step`` each row has a ``b`` of its own, so many elements further."""
 
     row: Axis
     points: tuple[Axis, ...]
@@ -30,6 +31,7 @@ class Contraction:
     window: Window
     result: str
     rest: tuple[Phase, ...]
+    b_row_step: int = 0
 
     @property
     def rows(self) -> int:
@@ -85,15 +87,17 @@ def _matched(nest: Nest, phase: Phase, a: Load, b: Load) -> Contraction | None:
         return None
     rows = [x for x in nest.axes if x.name in at_a]
     points = tuple(x for x in nest.axes if x.name not in at_a)
-    if len(rows) != 1 or rows[0].name in at_b or any(x.name not in at_b for x in points):
+    if len(rows) != 1 or any(x.name not in at_b for x in points):
         return None
-    taps = _in_order(phase.axes, at_a)
-    if taps is None or at_a[rows[0].name] < 0:
+    [row] = rows
+    taps, apart = _in_order(phase.axes, at_a), at_b.get(row.name, 0)
+    if taps is None or at_a[row.name] < 0 or apart < 0:
         return None
-    window = window_of(b, points, taps)
+    window = window_of(replace(b, index=b.index - index(row.name) * apart), points, taps, channels=not apart)
     if window is None:
         return None
-    return Contraction(rows[0], points, a.buffer, at_a.get("", 0), at_a[rows[0].name], b.buffer, window, phase.reductions[0].names[0], nest.phases[1:])
+    result = phase.reductions[0].names[0]
+    return Contraction(row, points, a.buffer, at_a.get("", 0), at_a[row.name], b.buffer, window, result, nest.phases[1:], apart)
 
 
 def _in_order(axes: tuple[Axis, ...], at: Line) -> tuple[Axis, ...] | None:

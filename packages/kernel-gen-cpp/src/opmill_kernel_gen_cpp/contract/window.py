@@ -53,9 +53,9 @@ def linear(i: Index) -> Line | None:
     return out
 
 
-def window_of(load: Load, points: Sequence[Axis], taps: Sequence[Axis]) -> Window | None:
+def window_of(load: Load, points: Sequence[Axis], taps: Sequence[Axis], channels: bool = True) -> Window | None:
     """The window that ``load`` moves over ``points`` (image, line, column; those that there are, outermost first), its taps over ``taps``
-    (channel, line, column). None where it has another form."""
+    (channel unless there are none, line, column). None where it has another form."""
     at, bounds = linear(load.index), _bounds(load)
     if at is None or bounds is None or not 1 <= len(points) <= 3 or not 1 <= len(taps) <= 3:
         return None
@@ -63,6 +63,10 @@ def window_of(load: Load, points: Sequence[Axis], taps: Sequence[Axis]) -> Windo
         return None
     image, line, column = places(points)
     channel, tap_line, tap_column = _taps(taps, line, column, at, bounds)
+    if not channels and channel is not None:
+        if tap_line is not None:
+            return None
+        channel, tap_line = None, channel
     vertical = [b for b in bounds if _mentions(b, line, tap_line)]
     horizontal = [b for b in bounds if _mentions(b, column, tap_column)]
     if len(vertical) + len(horizontal) != len(bounds) or any(b in vertical for b in horizontal):

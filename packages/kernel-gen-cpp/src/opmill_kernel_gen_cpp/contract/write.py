@@ -15,7 +15,7 @@ from opmill_graph_ir.schedule.shape import map_phase
 from ..emit.functions import function, splat
 from ..emit.needs import Needs
 from ..target import Target
-from .blocks import Blocks, blocks_of
+from .blocks import Blocks, blocks_of, stencil_blocks_of
 from .match import Contraction
 from .window import places
 
@@ -43,8 +43,9 @@ NestText = Callable[[LoopKernel, Nest, str], tuple[str, str, str]]
 def write_contraction(kernel: LoopKernel, nest: Nest, found: Contraction, name: str, needs: Needs, target: Target, write: NestText) -> Text:
     """The function of a nest that is a contraction; ``write`` writes the part after the sums."""
     lanes = target.bits // 32
-    blocks = blocks_of(found, lanes)
-    _core(needs, lanes, target)
+    apart = found.b_row_step > 0
+    blocks = stencil_blocks_of(found, lanes) if apart else blocks_of(found, lanes)
+    _core(needs, lanes, target, apart)
     inner_kernel, inner = _finish(kernel, nest, found, blocks)
     finish, finish_text, count = write(inner_kernel, inner, f"{name}_finish")
     positions = {b.name: k for k, b in enumerate(kernel.buffers)}
@@ -57,23 +58,25 @@ def write_contraction(kernel: LoopKernel, nest: Nest, found: Contraction, name: 
         f"  static const contraction d = {{{fields}}};\n"
         f"  const float* const a = (const float*)p[{positions[found.a]}] + {found.a_offset};\n"
         f"  const float* const x = (const float*)p[{positions[found.b]}] + {found.window.offset};\n"
-        f"  contract(d, a, x, p, {len(kernel.buffers)}, {name}_at, from, to);\n  return 0;\n}}"
+        f"  {'stencil' if apart else 'contract'}(d, a, x, p, {len(kernel.buffers)}, {name}_at, from, to);\n  return 0;\n}}"
     )
-    units = -(-found.rows // GROUP) * blocks.count
+    units = (found.rows if apart else -(-found.rows // GROUP)) * blocks.count
     work = found.rows * found.window.images * found.window.lines.points * found.window.columns.points * blocks.depth / 4
     return Text(name, text, units, work / units)
 
 
-def _core(needs: Needs, lanes: int, target: Target) -> None:
+def _core(needs: Needs, lanes: int, target: Target, apart: bool) -> None:
     vector = needs.vector("f32", lanes)
     fma, put = function(needs, "fma", "f32", lanes, target), splat(needs, "f32", lanes)
     names = f"#define CONTRACT_LANES {lanes}\n#define contract_fma {fma}\n#define contract_splat {put}\ntypedef {vector} cvec;\ntypedef {vector}u cvecu;\n"
-    needs.add("contraction", names + _text())
+    needs.add("contraction", names + _text("core.h"))
+    if apart:
+        needs.add("stencil", _text("stencil.h"))
 
 
 @cache
-def _text() -> str:
-    return Path(__file__).with_name("core.h").read_text()
+def _text(name: str) -> str:
+    return Path(__file__).with_name(name).read_text()
 
 
 def _finish(kernel: LoopKernel, nest: Nest, found: Contraction, blocks: Blocks) -> tuple[LoopKernel, Nest]:
