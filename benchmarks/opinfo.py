@@ -37,6 +37,8 @@ from torch.utils import _pytree as pytree
 DTYPES = "float32 float64 bfloat16 float16 int64 bool complex64"
 KINDS = ("lowered", "library", "bare", "call", "refused", "wrong", "crash")
 LOOSE = {torch.bfloat16: (1.6e-2, 8e-3), torch.float16: (2e-3, 2e-3), torch.float32: (2e-5, 2e-5), torch.complex64: (2e-5, 2e-5), torch.float64: (1e-9, 1e-9)}
+EAGER_IS_OFF = {f"special.bessel_{n}": 1e-6 for n in ("j0", "j1", "y0", "y1")}
+"""Operators that are wrong by so much in eager's float64."""
 NARROW = (torch.bfloat16, torch.float16)
 SEED = 42
 """The one that torch's samples of random operators set while they run: only tracing sees that."""
@@ -108,7 +110,7 @@ def check(op: Any, sample: Any, how: How) -> Outcome:
         return Outcome("refused", str(e).partition("\n")[0][:140])
     except Exception as e:
         return Outcome("crash", f"{type(e).__name__}: {e}"[:200])
-    problem = "" if any(n.startswith(("aten::empty", "aten::new_empty")) for n in nodes) else compare(gm, tensors, expected, got, backward)
+    problem = "" if any(n.startswith(("aten::empty", "aten::new_empty")) for n in nodes) else compare(gm, tensors, expected, got, backward, EAGER_IS_OFF.get(name_of(op), 0.0))
     problem = problem or next((f"mutated {p}" for e, g in zip(mine, ours, strict=True) if (p := difference(e.detach(), g.detach()))), "")
     if problem:
         return Outcome("wrong", problem, calls)
@@ -191,7 +193,7 @@ def compiled(gm: Any, tensors: list[Any], how: How, backward: bool) -> tuple[Any
 # ---- judging ---------------------------------------------------------------------------------------------------------------
 
 
-def compare(gm: Any, tensors: list[torch.Tensor], expected: list[Any], got: list[Any], backward: bool) -> str:
+def compare(gm: Any, tensors: list[torch.Tensor], expected: list[Any], got: list[Any], backward: bool, off: float) -> str:
     """What is wrong with the results; empty where nothing is."""
     if [e is None for e in expected] != [g is None for g in got]:
         return f"gradients {[g is not None for g in got]} for {[e is not None for e in expected]}"
@@ -199,7 +201,7 @@ def compare(gm: Any, tensors: list[torch.Tensor], expected: list[Any], got: list
     expected = [e if k < outputs or e is None else e.contiguous() for k, e in enumerate(expected)]
     got = [g if k < outputs or g is None else g.contiguous() for k, g in enumerate(got)]
     pairs = [(e, g, k) for k, (e, g) in enumerate(zip(expected, got, strict=True)) if e is not None]
-    if not (problem := next((p for e, g, _ in pairs if (p := difference(e, g))), "")):
+    if not (problem := next((p for e, g, _ in pairs if (p := difference(e, g, off=off))), "")):
         return ""
     try:
         with torch.random.fork_rng():
@@ -210,14 +212,14 @@ def compare(gm: Any, tensors: list[torch.Tensor], expected: list[Any], got: list
     return next((p for e, g, k in pairs if (p := difference(e, g, precise[k]))), "")
 
 
-def difference(e: torch.Tensor, g: torch.Tensor, precise: torch.Tensor | None = None) -> str:
+def difference(e: torch.Tensor, g: torch.Tensor, precise: torch.Tensor | None = None, off: float = 0.0) -> str:
     """What is wrong with ``g``; empty where it is as eager's, or at most three times as far from a float64 result as eager is (where
     eager is exact: its last place)."""
     if (e.shape, e.dtype) != (g.shape, g.dtype):
         return f"{g.dtype}{list(g.shape)} for {e.dtype}{list(e.shape)}"
     if e.numel() and any(n != 1 and a != b for n, a, b in zip(e.shape, e.stride(), g.stride(), strict=True)):
         return f"strides {g.stride()} for {e.stride()} of {list(e.shape)}"
-    rtol, atol = LOOSE.get(e.dtype, (0, 0))
+    rtol, atol = (max(tolerance, off) for tolerance in LOOSE.get(e.dtype, (0, 0)))
     try:
         torch.testing.assert_close(g, e, rtol=rtol, atol=atol, equal_nan=True)
     except AssertionError as error:
