@@ -13,8 +13,9 @@ from ..loops.index import Index, floordiv, index
 from ..loops.ir import Load, LoopKernel
 from ..loops.walk import roots
 from ..lowered import TensorOutput
+from .effects import gives_views
 from .rewrite import walk
-from .steps import KernelStep, Schedule, span
+from .steps import ExternStep, KernelStep, Schedule, span
 
 ALIGNMENT = 64
 ITEMSIZE = {
@@ -54,6 +55,11 @@ def plan_memory(schedule: Schedule) -> Memory:
             info = schedule.buffers[b]
             if ours and memory.first[b] == k and info.role == "temporary" and b not in outputs and span(info).symbols <= early:
                 placed.append(b)
+    for step in reversed(schedule.steps):
+        if isinstance(step, ExternStep) and gives_views(step.node):  # what a view shows lives as long as the view
+            ends = max((memory.last[b] for b in step.writes()), default=0)
+            for b in step.reads():
+                memory.last[b] = max(memory.last[b], ends)
     memory.device = _busiest(schedule, placed)
     placed = [b for b in placed if schedule.buffers[b].device == memory.device]
     roots = _in_place(schedule, placed, memory)
