@@ -46,9 +46,28 @@ class Program:
         return names["program"]  # type: ignore[no-any-return]
 
 
+class Text(int):
+    """A number with its own way to be written."""
+
+    text: str
+
+    def __new__(cls, text: str, value: int = 0) -> Text:
+        made = super().__new__(cls, value)
+        made.text = text
+        return made
+
+    def __str__(self) -> str:
+        return self.text
+
+    def __format__(self, spec: str) -> str:
+        return self.text
+
+
 @dataclass
 class Maker:
     r: random.Random
+    symbolic: bool = False
+    """Whether sizes are mostly written as the sizes of tensors, so that the program means the same for other inputs."""
     env: dict[str, torch.Tensor] = field(default_factory=dict)
     lines: list[str] = field(default_factory=list)
     inexact: set[int] = field(default_factory=set)
@@ -176,9 +195,13 @@ class Maker:
         other = r.randrange(v.dim())
         factor = next((f for f in (2, 3, 4, 5) if n % f == 0 and n), 1)
         split = [*v.shape[:d], n // factor, factor, *v.shape[d + 1 :]]
+        if self.symbolic:
+            own = [f"{x}.shape[{k}]" if n > 1 and r.random() < 0.7 else str(n) for k, n in enumerate(v.shape)]
+            split = Text(f"[{', '.join([*own[:d], r.choice([f'{own[d]} // {factor}', '-1']), str(factor), *own[d + 1 :]])}]")
+            n = Text(own[d], n)
         choices = [
             f"{x}.permute({order})", f"{x}.transpose({d}, {other})", f"{x}.reshape({split})", f"{x}.reshape(-1)", f"{x}.flatten()",
-            f"{x}.unsqueeze({d})", f"{x}.squeeze()", f"{x}.select({d}, {a})", f"{x}.narrow({d}, {a}, {r.randint(0, n - a)})",
+            f"{x}.unsqueeze({d})", f"{x}.squeeze()", f"{x}.select({d}, {a})", f"{x}.narrow({d}, {a}, {r.randint(0, n - a)})" if not self.symbolic else f"{x}.narrow({d}, {min(a, 1)}, {n} - 1)",
             f"{x}[{', '.join([':'] * d + [f'{a}::{r.randint(1, 3)}'])}]", f"{x}.flip({d})", f"{x}.roll({r.randint(0, 5)}, {d})",
             f"{x}.unsqueeze(0).expand(3, {', '.join(['-1'] * v.dim())})", f"{x}.repeat({', '.join(['1'] * d + ['2'] + ['1'] * (v.dim() - d - 1))})",
             f"{x}.view({split})", f"{x}.unfold({d}, {min(2, n)}, 1)", f"{x}.movedim({d}, 0)", f"{x}[..., None]", f"{x}.chunk(2, {d})[-1]",
@@ -303,10 +326,10 @@ class Maker:
         return Program(f"def program({', '.join(names)}):\n{body}\n", given, seed)
 
 
-def random_program(seed: int, count: int | None = None) -> Program:
+def random_program(seed: int, count: int | None = None, symbolic: bool = False) -> Program:
     """The program of a seed, of about ``count`` statements."""
     r = random.Random(seed)
-    return Maker(r).program(seed, count if count is not None else r.randint(1, 14), r.randint(1, 3))
+    return Maker(r, symbolic).program(seed, count if count is not None else r.randint(1, 14), r.randint(1, 3))
 
 
 def filled(sizes: list[int], dtype: torch.dtype, r: random.Random, generator: torch.Generator) -> torch.Tensor:

@@ -130,7 +130,8 @@ class NestWriter:
         return index_text(i, self.body.names, self.extents, self.needs)
 
     def _loop(self, axis: Axis) -> _Loop:
-        return _Loop(f"i_{axis.name}", self._text(axis.extent), axis.extent.constant, axis.name)
+        count = self._text(axis.extent)
+        return _Loop(f"i_{axis.name}", f"({count})" if " " in count else count, axis.extent.constant, axis.name)
 
     def _outer_loops(self) -> list[_Loop]:
         """Loops around the vector loop, outermost first. Tiles of an axis are a loop of their own."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from ..strides import contiguous, like
+from ..strides import broadcast, contiguous, like
 
 _META = torch.device("meta")
 
@@ -40,7 +40,7 @@ def _fills(name: str, overload: str, args: Sequence[Any], kwargs: dict[str, Any]
 
 def _copy(name: str, overload: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     target, source = args[:2]
-    if target.size() != source.size():
+    if broadcast((target.size(), source.size())) != tuple(target.size()):
         source.expand(target.size())  # raises as eager does
     return target
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from math import gcd
-from typing import NoReturn, Union
+from typing import ClassVar, NoReturn, Union
 
 Monomial = tuple["Atom", ...]
 """Atoms multiplied together, sorted; the empty tuple is 1."""
@@ -51,6 +51,9 @@ class Index:
     :func:`floordiv` and :func:`mod`."""
 
     terms: tuple[tuple[Monomial, int], ...]
+
+    free_symbols: ClassVar[frozenset[str]] = frozenset()
+    """Torch's kernels in Python look here for symbols of theirs."""
 
     def __add__(self, other: IndexLike) -> Index:
         added = index(other)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 import torch
 
-from .index import Index, floordiv, index, mod
+from .index import Index, IndexLike, floordiv, index, mod
 from .ir import Axis, Buffer, Check, Const, Expr, IndexValue, Let, Load, LoopKernel, Nest, Op, Phase, Reduction, Ref, Store
 from .primitives import PRIMITIVES
 
@@ -55,7 +55,7 @@ class Case:
 
 def cases() -> list[Case]:
     """The whole table; names are unique."""
-    makers = (_primitives, _casts, _shapes, _reductions, _fused, _indexing, _whole)
+    makers = (_primitives, _casts, _shapes, _reductions, _symbolic, _fused, _indexing, _whole)
     return [case for make in makers for case in make()]
 
 
@@ -191,14 +191,50 @@ def _shapes() -> Iterator[Case]:
     )
     mixed = op("mul", cast(Load("a", row_major(d), "int64"), "float64"), cast(Load("b", row_major(d), "float32"), "float64"))
     yield _map_case("mixed_widths", d, {"a": "int64", "b": "float32"}, cast(mixed, "int8"), ranges={"a": (-9, 9), "b": (-9, 9)})
-    d = axes(i="s0", j="s1")
-    k = LoopKernel(
-        "symbolic",
-        (Buffer("a", "float32", "in", numel(d)), Buffer("out", "float32", "out", numel(d))),
-        (Nest(d, (Phase(stores=(Store("out", row_major(d), op("exp", Load("a", row_major(d), "float32"))),)),)),),
-        ("s0", "s1"),
+
+
+# ---- symbolic sizes --------------------------------------------------------------------------------------------------------
+
+_EXTENTS: dict[str, tuple[IndexLike, ...]] = {
+    "plain": ("s0", "s1"),
+    "multiple": (index("s0") * 2, "s1"),
+    "half": ("s0", index("s1") * 3, floordiv("s1", 2)),
+    "less": (index("s0") - 1, "s1", 3),
+    "product": (4, index("s0") * "s1", "s1"),
+}
+_SIZES = ((2, 2), (3, 21), (40, 5), (1, 1), (2, 300))
+
+
+def _symbolic() -> Iterator[Case]:
+    """Extents that are expressions: pointwise, transposed, and reduced over the last or the first axis; also none and few points."""
+    for name, extents in _EXTENTS.items():
+        d = tuple(Axis(f"i{k}", index(e)) for k, e in enumerate(extents))
+        x = Load("a", row_major(d), "float32")
+        kernels = {
+            "map": _over(d, Phase(stores=(Store("out", row_major(d), op("mul", op("exp", x), IndexValue(index("s1") - "i1", "float32"))),))),
+            "turn": _over(d, Phase(stores=(Store("out", row_major(d[::-1]), op("neg", x)),))),
+            "rows": _over(d[:-1], *_softmax_over(d[-1:], x, row_major(d)), whole=d),
+            "columns": _over(d[1:], *_softmax_over(d[:1], x, row_major(d)), whole=d),
+        }
+        for kind, kernel in kernels.items():
+            for s0, s1 in _SIZES:
+                if kind in ("map", "turn") or min(e.extent.evaluate({"s0": s0, "s1": s1}) for e in d) > 0:
+                    yield Case(f"symbolic_{name}_{kind}_{s0}_{s1}", kernel, (s0, s1), rtol=64.0)
+
+
+def _over(outer: Sequence[Axis], *phases: Phase, whole: Sequence[Axis] | None = None) -> LoopKernel:
+    buffers = [Buffer(n, "float32", role, numel(whole or outer)) for n, role in (("a", "in"), ("out", "out"))]  # type: ignore[arg-type]
+    return LoopKernel("symbolic", tuple(buffers), (Nest(tuple(outer), phases),), ("s0", "s1"))
+
+
+def _softmax_over(inner: Sequence[Axis], x: Expr, at: Index) -> tuple[Phase, ...]:
+    top, total = Ref("top", "float32"), Ref("total", "float32")
+    e = op("exp", op("sub", x, top))
+    return (
+        Phase(tuple(inner), reductions=(Reduction(("top",), "max", x, "float32"),)),
+        Phase(tuple(inner), reductions=(Reduction(("total",), "sum", e, "float32"),)),
+        Phase(tuple(inner), stores=(Store("out", at, op("div", e, total)),)),
     )
-    yield Case("symbolic", k, (3, 21))
 
 
 # ---- reductions ------------------------------------------------------------------------------------------------------------

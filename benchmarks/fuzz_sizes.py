@@ -1,0 +1,231 @@
+"""Random programs compiled for symbolic sizes at one set of sizes, and run at others, against eager.
+
+``python benchmarks/fuzz_sizes.py [--seed 0] [--count 1000] [--batch 40] [--only SEED]``
+
+Some dimensions of the inputs are symbols. What the compiler assumed of them is asked for: a run at sizes that satisfy it must give what eager
+gives, and at the sizes of the capture it must be satisfied.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import tempfile
+import time
+import traceback
+import warnings
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from fuzz_graphs import RTOL, Verdict, _strides, _values, graph_of
+from opmill_fake_tensors import FakeContext, FakeTensorError
+from opmill_fake_tensors.symbols import Index, Sizes, index
+from opmill_graph_ir.backend import compile_graph, installed_generators
+from opmill_graph_ir.capture.functionalize import functionalize
+from opmill_graph_ir.errors import GraphError
+from opmill_graph_ir.generator.protocol import GeneratorOptions
+from opmill_graph_ir.loops.ir import LoopKernel
+from opmill_graph_ir.ops.lower import lower
+from opmill_graph_ir.options import GraphOptions
+from opmill_graph_ir.schedule.steps import schedule
+from opmill_runtime_cache.store import Store
+from random_graphs import Program, copied, filled, random_program
+
+CHOICES = (2, 3, 4, 5, 6, 7, 8, 9, 12, 15, 16, 17, 24, 31, 33, 40)
+
+
+@dataclass
+class Symbolic:
+    """A program with symbols for some sizes of its inputs: ``symbols[k][d]`` names that of dimension ``d`` of input ``k``."""
+
+    program: Program
+    symbols: list[dict[int, str]]
+    hints: dict[str, int]
+
+    def captured(self) -> tuple[Sizes, list[Any]]:
+        """An environment, and inputs to compile with."""
+        sizes = Sizes()
+        for name, hint in self.hints.items():
+            sizes.new(hint, name=name)
+        context = FakeContext(sizes)
+        made = []
+        for x, own in zip(copied(self.program.inputs), self.symbols, strict=True):
+            made.append(context.from_tensor(x, {d: index(n) for d, n in own.items()}) if own else x)
+        return sizes, made
+
+    def inputs(self, values: dict[str, int], fakes: Sequence[Any], seed: int) -> list[torch.Tensor]:
+        """Real inputs of these sizes, laid out as the captured ones."""
+        r, generator = random.Random(seed), torch.Generator().manual_seed(seed)
+        out = []
+        for x, own, fake in zip(copied(self.program.inputs), self.symbols, fakes, strict=True):
+            if not own:
+                out.append(x)
+                continue
+            shape = [values[own[d]] if d in own else n for d, n in enumerate(x.shape)]
+            strides = [_value(s, values) for s in fake.stride()]
+            span = 1 + sum((n - 1) * s for n, s in zip(shape, strides, strict=True))
+            out.append(filled([max(span, 0)], x.dtype, r, generator).as_strided(shape, strides))
+        return out
+
+
+def _value(n: Any, values: dict[str, int]) -> int:
+    return int(n.node.expr.evaluate(values)) if isinstance(n, torch.SymInt) else int(n)
+
+
+def symbolic_program(seed: int) -> Symbolic:
+    """The program of a seed, some of its sizes symbols; equal sizes may share one."""
+    program = random_program(seed, symbolic=True)
+    r = random.Random(seed + 1)
+    by_size: dict[int, list[str]] = {}
+    hints: dict[str, int] = {}
+    symbols: list[dict[int, str]] = []
+    storages = [x.untyped_storage()._cdata for x in program.inputs]
+    for x in program.inputs:
+        own: dict[int, str] = {}
+        alone = storages.count(x.untyped_storage()._cdata) == 1
+        for d, n in enumerate(x.shape):
+            if alone and n >= 2 and x.stride(d) > 0 and r.random() < 0.7:
+                known = by_size.setdefault(n, [])
+                if not known or r.random() < 0.3:
+                    known.append(f"s{len(hints)}")
+                    hints[known[-1]] = n
+                own[d] = r.choice(known)
+        symbols.append(own)
+    return Symbolic(program, symbols, hints)
+
+
+def kernels_of(made: Symbolic) -> list[LoopKernel]:
+    """The kernels that a program needs; none where it is refused."""
+    try:
+        _, inputs = made.captured()
+        return schedule(lower(functionalize(graph_of(made.program), inputs))).kernels()
+    except Exception:
+        return []
+
+
+def prepare(programs: Sequence[Symbolic], store: Store) -> None:
+    """Builds the kernels of many programs together."""
+    settings = GeneratorOptions()
+    for generator in installed_generators()[:1]:
+        wanted = list(dict.fromkeys(k for p in programs for k in kernels_of(p)))
+        claimed = [k for k in wanted if generator.claims(k, settings) is None]
+        try:
+            generator.build(claimed, settings, store)
+        except Exception:
+            for kernel in claimed:
+                try:
+                    generator.build([kernel], settings, store)
+                except Exception:
+                    continue
+
+
+def check(made: Symbolic, store: Store) -> Verdict:
+    """Compiles a program and compares runs of it with eager's. ``detail`` of a right one: at how many sizes it ran."""
+    program = made.program
+    sizes, fakes = made.captured()
+    try:
+        run = compile_graph(graph_of(program), fakes, options=GraphOptions(verify=True, cache=False), store=store)
+    except (GraphError, FakeTensorError) as e:
+        bug = isinstance(e, GraphError) and any(n in str(e) for n in ("GI040", "GI041"))
+        return Verdict(program, "crash" if bug else "refused", str(e).splitlines()[0][:200])
+    except Exception:
+        return Verdict(program, "crash", traceback.format_exc(limit=-4))
+    if not sizes.holds(made.hints):
+        return Verdict(program, "wrong", f"the sizes at hand break {[str(d) for d in sizes.decisions]}")
+    ran = 0
+    for values in [made.hints, *_others(made, sizes)]:
+        problem = _difference(made, run.executable, values, fakes)
+        if problem:
+            said = "; ".join(map(str, sizes.decisions))
+            return Verdict(program, "wrong", f"{problem}\n#   at {values}, compiled at {made.hints}, symbols {made.symbols}, assuming {said}")
+        ran += 1
+    return Verdict(program, "operators" if run.report.operators_only else "right", str(ran - 1))
+
+
+def _others(made: Symbolic, sizes: Sizes, count: int = 3) -> Iterator[dict[str, int]]:
+    """Other sizes that satisfy what was assumed."""
+    r = random.Random(made.program.seed + 2)
+    tied = {n: r for n, r in ((n, sizes.simplify(index(n))) for n in made.hints) if r != index(n)}
+    for _ in range(60):
+        values = {n: r.choice(CHOICES) for n in made.hints}
+        values.update({n: by.evaluate(values) for n, by in tied.items() if isinstance(by, Index)})
+        if sizes.holds(values):
+            yield values
+            count -= 1
+            if not count:
+                return
+
+
+def _difference(made: Symbolic, run: Any, values: dict[str, int], fakes: Sequence[Any]) -> str:
+    theirs, ours = (made.inputs(values, fakes, made.program.seed) for _ in range(2))
+    exact_inputs = copied(copied(theirs), torch.float64)
+    try:
+        want = made.program.function()(*theirs)
+    except Exception:
+        return ""  # numbers in the program do not fit these sizes
+    try:
+        exact = made.program.function(torch.float64)(*exact_inputs)
+    except Exception:
+        exact = None
+    try:
+        got = run(*ours)
+    except Exception:
+        return "crash: " + traceback.format_exc(limit=-3)
+    for k, (g, w) in enumerate(zip(got, want, strict=True)):
+        if (g.dtype, g.shape) != (w.dtype, w.shape) or _strides(g) != _strides(w):
+            return f"output {k}: {g.dtype}{list(g.shape)} {g.stride()} instead of {w.dtype}{list(w.shape)} {w.stride()}"
+        if found := _values(g, w, None if exact is None else exact[k]):
+            return f"output {k}: {found}"
+    for k, (g, w) in enumerate(zip(ours, theirs, strict=True)):
+        if found := _values(g, w, None if exact is None else exact_inputs[k]):
+            return f"input {k} afterwards: {found}"
+    return ""
+
+
+def verdicts(seeds: Sequence[int], store: Store, batch: int = 40) -> Iterator[Verdict]:
+    """Checks the programs of ``seeds``."""
+    for start in range(0, len(seeds), batch):
+        programs = [symbolic_program(s) for s in seeds[start : start + batch]]
+        prepare(programs, store)
+        for program in programs:
+            yield check(program, store)
+
+
+def main() -> int:
+    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments.add_argument("--seed", type=int, default=0)
+    arguments.add_argument("--count", type=int, default=1000)
+    arguments.add_argument("--batch", type=int, default=40)
+    arguments.add_argument("--only", type=int, help="one seed")
+    options = arguments.parse_args()
+    torch.set_grad_enabled(False)
+    warnings.simplefilter("ignore")
+    seeds = [options.only] if options.only is not None else list(range(options.seed, options.seed + options.count))
+    counts: Counter[str] = Counter()
+    refusals: Counter[str] = Counter()
+    sizes = 0
+    start = time.perf_counter()
+    with tempfile.TemporaryDirectory() as folder:
+        for v in verdicts(seeds, Store(folder), options.batch):
+            counts[v.kind] += 1
+            if v.kind == "refused":
+                refusals[v.detail[:90]] += 1
+            elif v.kind in ("crash", "wrong") or options.only is not None:
+                inputs = "".join(f"#   {x.dtype} {list(x.shape)} {x.stride()}\n" for x in v.program.inputs)
+                print(f"---- seed {v.program.seed}: {v.kind}: {v.detail}\n{inputs}{v.program.source}", flush=True)
+            if v.kind in ("right", "operators"):
+                sizes += int(v.detail)
+    for detail, number in refusals.most_common(12):
+        print(f"{number:5} {detail}")
+    print(f"{dict(counts)}, {sizes} runs at other sizes, in {time.perf_counter() - start:.0f} s")
+    return int(counts["crash"] + counts["wrong"] > 0)
+
+
+__all__ = ["RTOL", "Symbolic", "symbolic_program", "verdicts"]
+
+if __name__ == "__main__":
+    raise SystemExit(main())
