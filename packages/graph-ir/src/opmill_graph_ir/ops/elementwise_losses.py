@@ -11,7 +11,7 @@ from ..loops.ir import Check, Const, Expr, Let, Reduction, Ref
 from ..lowered import Reduce
 from .activations import log_sigmoid
 from .context import Context, View, extents_of, named_axes, positions
-from .exprs import FLOATS, LOW, cast, const, op, wide
+from .exprs import FLOATS, cast, const, op, wide
 from .rows import Rows
 
 ROWS = Rows()
@@ -30,7 +30,7 @@ def reduced_loss(
     shape = _broadcast([t.sizes for t in tensors if t is not None])
     meta = ctx.metas[node.results[0] or ""]
     dtype = wide(meta.dtype)
-    if dtype not in FLOATS or 0 in shape or (reduction and meta.dtype in LOW):
+    if dtype not in FLOATS or 0 in shape:
         return NotImplemented
     axes = named_axes("i" if reduction == _KEPT else "r", shape)
     at, ext = positions(axes), extents_of(axes)

@@ -120,7 +120,7 @@ def _fmod(x: Expr, y: Expr) -> Expr:
     return op("fmod", x, y)
 
 
-@_row("pow.Tensor_Scalar", dtypes=FLOATS)
+@_row("pow.Tensor_Scalar")
 def _pow_scalar(x: Expr, y: Expr) -> Expr:
     e = y.value if isinstance(y, Const) else None
     if e == 2:
@@ -134,12 +134,12 @@ def _pow_scalar(x: Expr, y: Expr) -> Expr:
     return x if e == 1 else op("pow", x, y)
 
 
-@_row("pow.Tensor_Tensor pow.Scalar", dtypes=FLOATS)
+@_row("pow.Tensor_Tensor pow.Scalar")
 def _pow(x: Expr, y: Expr) -> Expr:
     return op("pow", x, y)
 
 
-@_row("addcmul", dtypes=FLOATS)
+@_row("addcmul")
 def _addcmul(x: Expr, a: Expr, b: Expr, *, value: Any = 1) -> Expr:
     return op("add", x, op("mul", a if value == 1 else op("mul", _c(x, value), a), b))
 
@@ -162,17 +162,16 @@ def _plain(names: str, primitive: str, dtypes: tuple[str, ...]) -> None:
 
 
 for _name in (
-    "exp exp2 expm1 log log2 log10 log1p sqrt rsqrt reciprocal sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh erf erfc erfinv "
-    "lgamma digamma sigmoid floor ceil trunc"
+    "exp exp2 expm1 log log2 log10 log1p sqrt rsqrt reciprocal sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh erf erfc "
+    "lgamma sigmoid"
 ).split():
     _plain(_name, _name, FLOATS)
+for _name in "floor ceil trunc round".split():  # whole numbers stay as they are
+    _row(_name)(lambda x, _n=_name: op(_n, x) if x.dtype in FLOATS else x)
 for _name in "neg abs sign".split():
     _plain(_name, _name, FLOATS + INTEGERS)
-_plain("round", "round", FLOATS)
-_plain("maximum", "max", FLOATS + INTEGERS)
-_plain("minimum", "min", FLOATS + INTEGERS)
-_plain("fmax", "fmax", FLOATS)
-_plain("fmin", "fmin", FLOATS)
+for _name, _many, _bool in (("maximum", "max", "logical_or"), ("minimum", "min", "logical_and"), ("fmax", "fmax", "logical_or"), ("fmin", "fmin", "logical_and")):
+    _row(_name, dtypes=(*FLOATS, *INTEGERS, "bool"))(lambda x, y, _n=_many, _b=_bool: op(_b if x.dtype == "bool" else _n, x, y))
 _plain("atan2", "atan2", FLOATS)
 _plain("copysign.Tensor copysign.Scalar", "copysign", FLOATS)
 _plain("hypot", "hypot", FLOATS)
@@ -180,6 +179,10 @@ _BITS = (*INTEGERS, "bool")
 for _name in "and or xor".split():
     _plain(f"bitwise_{_name}.Tensor bitwise_{_name}.Scalar __{_name}__.Tensor __{_name}__.Scalar", f"bit{_name}", _BITS)
 _plain("bitwise_not", "bitnot", INTEGERS)
+for _name, _sign in (("left", "shl"), ("right", "shr")):
+    _dunder = f"__{_sign[2]}shift__"
+    _names = [f"{_n}.{_o}" for _n in (f"bitwise_{_name}_shift", _dunder) for _o in ("Tensor", "Scalar", "Tensor_Scalar")]
+    _plain(" ".join(_names), _sign, INTEGERS)
 
 
 # ---- comparison and logic ------------------------------------------------------------------------------------------

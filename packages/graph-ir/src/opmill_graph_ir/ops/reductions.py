@@ -12,6 +12,7 @@ from ..loops.ir import Axis, Expr, Reduction, Ref
 from .context import Context, View, contiguous
 from .exprs import FLOATS, INTEGERS, cast, const, index_value, op, wide
 from .rows import Rows
+from .views import on_vectors, reshape
 
 ROWS = Rows()
 _OF_NOTHING = {"sum": 0, "prod": 1, "any": False, "all": True}
@@ -86,17 +87,18 @@ def _mean(ctx: Context, node: Node, x: View, dim: Any = None, keepdim: bool = Fa
 
 @ROWS.lowers("amax amin")
 def _amax(ctx: Context, node: Node, x: View, dim: Any = (), keepdim: bool = False) -> Any:
-    dtype = wide(x.dtype)
+    return reduced(ctx, node, x, dim, keepdim, _kind("amax" in node.func.name(), x.dtype), wide(x.dtype))
+
+
+def _kind(largest: bool, dtype: str) -> str:
     if dtype == "bool":
-        return NotImplemented
-    return reduced(ctx, node, x, dim, keepdim, "max" if "amax" in node.func.name() else "min", dtype)
+        return "any" if largest else "all"
+    return "max" if largest else "min"
 
 
 @ROWS.lowers("max min")
 def _max(ctx: Context, node: Node, x: View) -> Any:
-    if x.dtype == "bool":
-        return NotImplemented
-    return reduced(ctx, node, x, None, False, node.func.name().removeprefix("aten::"), wide(x.dtype))
+    return reduced(ctx, node, x, None, False, _kind("::max" in node.func.name(), x.dtype), wide(x.dtype))
 
 
 @ROWS.lowers("prod prod.dim_int")
@@ -135,12 +137,12 @@ def _max_dim(ctx: Context, node: Node, x: View, dim: int, keepdim: bool = False)
 
 
 def _arg(ctx: Context, node: Node, x: View, dim: Any, keepdim: bool, kind: str, which: list[int | None]) -> Any:
-    dims, dtype = dims_of(x, dim), wide(x.dtype)
-    if 0 in x.sizes or dtype == "bool":
+    dims, dtype = dims_of(x, dim), wide(x.dtype).replace("bool", "uint8")
+    if 0 in x.sizes:
         return NotImplemented
 
     def make(outer: Any, inner: Any, ext: Any) -> Any:
-        value = ctx.load(x, full_position(x, dims, outer, inner, keepdim), ext)
+        value = cast(ctx.load(x, full_position(x, dims, outer, inner, keepdim), ext), dtype)
         both: list[Expr] = [Ref("a", dtype), Ref("b", "int64")]
         return [Reduction(("a", "b"), kind, value, dtype)], [both[k] for k, w in enumerate(which) if w is not None]
 
@@ -152,13 +154,17 @@ def _spread(node: Node, var: Expr) -> Expr:
     return op("sqrt", var) if "::std" in node.func.name() else var
 
 
+def _degrees(x: View, dims: Sequence[int], correction: Any) -> Any:
+    """Degrees of freedom: with none left, the variance is a division by zero."""
+    return max(math.prod(x.sizes[d] for d in dims) - (1 if correction is None else correction), 0)
+
+
 @ROWS.lowers("var.correction std.correction")
 def _var(ctx: Context, node: Node, x: View, dim: Any = None, *, correction: Any = 1, keepdim: bool = False) -> Any:
     dims, dtype = dims_of(x, dim), wide(x.dtype)
-    n = math.prod(x.sizes[d] for d in dims)
-    left = n - (1 if correction is None else correction)
-    if left <= 0 or 0 in x.sizes:
-        return NotImplemented
+    if 0 in x.sizes:
+        return ctx.pointwise(*_result(ctx, node), lambda at, ext: const(math.nan, dtype))
+    left = _degrees(x, dims, correction)
 
     def make(outer: Any, inner: Any, ext: Any) -> Any:
         value = ctx.load(x, full_position(x, dims, outer, inner, keepdim), ext)
@@ -171,9 +177,9 @@ def _var(ctx: Context, node: Node, x: View, dim: Any = None, *, correction: Any 
 @ROWS.lowers("var_mean.correction std_mean.correction")
 def _var_mean(ctx: Context, node: Node, x: View, dim: Any = None, *, correction: Any = 1, keepdim: bool = False) -> Any:
     dims, dtype = dims_of(x, dim), wide(x.dtype)
-    left = math.prod(x.sizes[d] for d in dims) - (1 if correction is None else correction)
-    if left <= 0 or 0 in x.sizes:
-        return NotImplemented
+    if 0 in x.sizes:
+        return [ctx.pointwise(*_result(ctx, node, k), lambda at, ext: const(math.nan, dtype)) for k in range(2)]
+    left = _degrees(x, dims, correction)
 
     def make(outer: Any, inner: Any, ext: Any) -> Any:
         value = ctx.load(x, full_position(x, dims, outer, inner, keepdim), ext)
@@ -198,6 +204,7 @@ def _row_reduce(ctx: Context, x: View, dim: int, dtype: str, kind: str, value: C
 
 
 @ROWS.lowers("_softmax _log_softmax _safe_softmax")
+@on_vectors
 def _softmax(ctx: Context, node: Node, x: View, dim: int, *_: Any, **__: Any) -> Any:
     name, meta = _result(ctx, node)
     if 0 in x.sizes or not x.sizes or x.dtype not in FLOATS or meta.dtype != x.dtype:
@@ -244,8 +251,6 @@ def _normalised(ctx: Context, node: Node, x: View, split: int, eps: float) -> tu
 
 def _renamed(ctx: Context, node: Node, k: int, source: View) -> View | None:
     """A result that few ask for: a copy, dead where nobody reads it."""
-    from .views import reshape
-
     name = node.results[k]
     if name is None or 0 in ctx.metas[name].sizes:
         return None if name is None else NotImplemented
@@ -275,8 +280,6 @@ def _layer_norm(ctx: Context, node: Node, x: View, shape: Sequence[int], weight:
 
 @ROWS.lowers("native_group_norm")
 def _group_norm(ctx: Context, node: Node, x: View, weight: Any, bias: Any, n: int, c: int, hw: int, groups: int, eps: float) -> Any:
-    from .views import reshape
-
     name, meta = _result(ctx, node)
     if 0 in x.sizes or x.dtype not in FLOATS:
         return NotImplemented

@@ -71,20 +71,18 @@ def on_vectors(lower: Callable[..., Any]) -> Callable[..., Any]:
     def lowered(ctx: Context, node: Node, x: Any, *args: Any, **kwargs: Any) -> Any:
         if not isinstance(x, View) or x.sizes:
             return lower(ctx, node, x, *args, **kwargs)
-        if any(ctx.metas[n].sizes for n in node.results if n is not None):
-            return NotImplemented
 
         def as_vector(a: Any) -> Any:
             return reshape(a, (1,)) if isinstance(a, View) and not a.sizes else a
 
-        names = {n: f"{n}_vector" for n in node.results if n is not None}
+        names = {n: f"{n}_vector" for n in node.results if n is not None and not ctx.metas[n].sizes}
         ctx.metas |= {new: replace(ctx.metas[n], sizes=(1,), strides=(1,)) for n, new in names.items()}
         ctx.used |= {new for n, new in names.items() if n in ctx.used}
-        inner = replace(node, results=tuple(names.get(n or "") for n in node.results))
+        inner = replace(node, results=tuple(names.get(n or "", n) for n in node.results))
         out = lower(ctx, inner, *map(as_vector, (x, *args)), **{k: as_vector(v) for k, v in kwargs.items()})
-        if isinstance(out, list):
-            return [None if v is None else reshape(v, ()) for v in out]
-        return out if out is NotImplemented else reshape(out, ())
+        if out is NotImplemented or not names:
+            return out
+        return [None if v is None else reshape(v, ()) for v in out] if isinstance(out, list) else reshape(out, ())
 
     return lowered
 
@@ -152,7 +150,7 @@ def _clamped(ctx: Context, at: Size, size: Size) -> Size:
     if not ctx.at_least(at, 0):
         at = at + size
         return at if ctx.at_least(at, 0) else 0
-    return size if isinstance(at, int) and at >= _FAR or not ctx.at_least(size, at) else at
+    return size if (isinstance(at, int) and at >= _FAR) or not ctx.at_least(size, at) else at
 
 
 @ROWS.lowers("slice.Tensor")
