@@ -175,7 +175,7 @@ def _divided(ctx: Context, node: Node, x: Any, y: Any, primitive: str) -> Any:
         return NotImplemented
 
     def make(at: Any, ext: Any) -> Any:
-        a, b = (o if isinstance(o, Const) else cast(ctx.load_broadcast(o, at, ext), meta.dtype) for o in operands)
+        a, b = (cast(ctx.load_broadcast(o, at, ext), meta.dtype) if isinstance(o, View) else o for o in operands)
         if isinstance(b, Const):
             return op(primitive, a, b), [], []
         lets = [Let("d", b)]

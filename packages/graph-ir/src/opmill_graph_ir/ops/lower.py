@@ -10,7 +10,7 @@ from opmill_fake_tensors.operator import describe
 
 from ..capture.graph import AtenGraph, Meta, Node, OutputTensor, Value
 from ..content import content_of
-from ..loops.index import Index, SizeUnknown, index
+from ..loops.index import Index, index
 from ..loops.ir import Expr
 from ..lowered import BufferArg, Extern, Lowered, Pointwise, TensorOutput
 from .arguments import plan_argument
@@ -70,7 +70,9 @@ def _tried(row: Lowering, ctx: Context, node: Node) -> Any:
     try:
         operands = gathered(ctx, node, (_views(ctx, node.args), _views(ctx, node.kwargs)))
         return operands if operands is NotImplemented else row(ctx, node, *operands[0], **operands[1])
-    except SizeUnknown:
+    except (TypeError, AttributeError):  # SizeUnknown, or another thing that can be done with numbers alone
+        if ctx.sizes is None:
+            raise
         del ctx.nodes[before:]
         return NotImplemented
 
