@@ -19,7 +19,8 @@ struct contraction {
   long staged_lines, staged_width, direct;                // direct: rows of b are read where they lie
 };
 
-// Called with s = {image, first row, rows, first point, points}; the sums lie in the last pointer, `pitch` elements a row.
+// Called with s = {image, first row, rows, first point, points, points of an image, pitch}; the sums lie in the last pointer, `pitch`
+// elements a row.
 typedef void (*contract_finish)(void* const* p, const long* s);
 
 enum { CONTRACT_GROUP = 12 };  // rows that are handed to threads together
@@ -172,7 +173,7 @@ static void contract(const contraction& d, const float* a, const float* x, void*
     for (long m = group * CONTRACT_GROUP; m < end; m += d.rows_a_pass) {
       const long last = m + d.rows_a_pass < end ? m + d.rows_a_pass : end;
       contract_run_block(d, a, k, m, last, staged, b, sums);
-      const long s[] = {image, m, last - m, line * d.out_width + column, k.points};
+      const long s[] = {image, m, last - m, line * d.out_width + column, k.points, d.out_lines * d.out_width, d.pitch};
       finish(all, s);
     }
     from += taken;

@@ -71,7 +71,7 @@ static void stencil(const contraction& d, const float* a, const float* x, void* 
         const contract_block k = {x + image * d.image_step + row * d.channel_step, line, lines, column, columns, lines * columns};
         contract_stage(d, k, 0, staged);
         stencil_sums(d, a + row * d.row_step, staged, sums, lines, columns);
-        const long s[] = {image, row, 1, line * d.out_width + column, lines * columns};
+        const long s[] = {image, row, 1, line * d.out_width + column, lines * columns, d.out_lines * d.out_width, d.pitch};
         finish(all, s);
       }
     }

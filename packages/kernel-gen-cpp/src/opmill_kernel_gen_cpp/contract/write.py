@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import hashlib
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
-from opmill_graph_ir.loops.index import Index, floordiv, index, mod
+from opmill_graph_ir.loops.index import ZERO, Index, floordiv, index, mod
 from opmill_graph_ir.loops.ir import Axis, Buffer, Expr, Load, LoopKernel, Nest
 from opmill_graph_ir.schedule.rewrite import Rewriter
 from opmill_graph_ir.schedule.shape import map_phase
@@ -15,13 +16,15 @@ from opmill_graph_ir.schedule.shape import map_phase
 from ..emit.functions import function, splat
 from ..emit.needs import Needs
 from ..target import Target
-from .blocks import Blocks, blocks_of, stencil_blocks_of
+from .blocks import blocks_of, stencil_blocks_of
 from .match import Contraction
 from .window import places
 
 GROUP = 12
 """Rows that are handed to threads together, as in ``core.h``."""
-_IMAGE, _ROW, _ROWS, _POINT, _POINTS = symbols = tuple(f"contract_{n}" for n in ("image", "row", "rows", "point", "points"))
+_IMAGE, _ROW, _ROWS, _POINT, _POINTS, _PLANE, _PITCH = symbols = tuple(
+    f"contract_{n}" for n in ("image", "row", "rows", "point", "points", "plane", "pitch")
+)
 _AT = "contract_at"
 _SUMS = "contract_sums"
 
@@ -46,13 +49,12 @@ def write_contraction(kernel: LoopKernel, nest: Nest, found: Contraction, name: 
     apart = found.b_row_step > 0
     blocks = stencil_blocks_of(found, lanes) if apart else blocks_of(found, lanes)
     _core(needs, lanes, target, apart)
-    inner_kernel, inner = _finish(kernel, nest, found, blocks)
-    finish, finish_text, count = write(inner_kernel, inner, f"{name}_finish")
+    inner_kernel, inner = _finish(kernel, nest, found)
+    finish, count = _shared(*write(inner_kernel, inner, "finish"), needs)
     positions = {b.name: k for k, b in enumerate(kernel.buffers)}
     fields = ", ".join(f".{key} = {value}" for key, value in blocks.fields.items())
     bind = "".join(f"  const long s_{s} = s[{k}];\n" for k, s in enumerate(symbols) if f"s_{s}" in count)
     text = (
-        f"{finish_text}\n"
         f"static void {name}_at(void* const* p, const long* s) {{\n{bind}  {finish}(p, s, 0, {count});\n}}\n"
         f"static long {name}(void* const* p, const long* s, long from, long to) {{\n"
         f"  static const contraction d = {{{fields}}};\n"
@@ -63,6 +65,13 @@ def write_contraction(kernel: LoopKernel, nest: Nest, found: Contraction, name: 
     units = (found.rows if apart else -(-found.rows // GROUP)) * blocks.count
     work = found.rows * found.window.images * found.window.lines.points * found.window.columns.points * blocks.depth / 4
     return Text(name, text, units, work / units)
+
+
+def _shared(name: str, text: str, count: str, needs: Needs) -> tuple[str, str]:
+    """What follows the sums, once for all contractions of a build where it is the same."""
+    own = f"{name}_{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+    needs.add(own, text.replace(f" {name}(", f" {own}("))
+    return own, count
 
 
 def _core(needs: Needs, lanes: int, target: Target, apart: bool) -> None:
@@ -79,7 +88,20 @@ def _text(name: str) -> str:
     return Path(__file__).with_name(name).read_text()
 
 
-def _finish(kernel: LoopKernel, nest: Nest, found: Contraction, blocks: Blocks) -> tuple[LoopKernel, Nest]:
+class _InBlock(Rewriter):
+    """Moves what follows the sums into a block. Steps of whole planes go by name, so that shapes share one text."""
+
+    def __init__(self, symbols: Mapping[str, Index], values: Mapping[str, Expr], plane: int) -> None:
+        super().__init__(symbols, values)
+        self.plane = plane
+
+    def index(self, index: Index) -> Index:
+        moved = super().index(index)
+        named = {(tuple(sorted((*m, _PLANE), key=str)) if c == self.plane and m else m): (1 if c == self.plane and m else c) for m, c in moved.terms}
+        return sum((Index(((m, c),)) for m, c in named.items()), ZERO)
+
+
+def _finish(kernel: LoopKernel, nest: Nest, found: Contraction) -> tuple[LoopKernel, Nest]:
     """The phases after the sums, over one block: rows and points counted from the block's first, sums read from scratch."""
     row, at = Axis(found.row.name, index(_ROWS)), Axis(_AT, index(_POINTS))
     point = index(_POINT) + _AT
@@ -91,9 +113,8 @@ def _finish(kernel: LoopKernel, nest: Nest, found: Contraction, blocks: Blocks) 
         moved[line.name] = floordiv(point, column.extent)
         point = mod(point, column.extent)
     moved[column.name] = point
-    sums = Load(_SUMS, index(row.name) * blocks.pitch + _AT, "float32")
-    values: dict[str, Expr] = {found.result: sums}
-    rewrite = Rewriter(moved, values)
+    sums = Load(_SUMS, index(row.name) * _PITCH + _AT, "float32")
+    rewrite = _InBlock(moved, {found.result: sums}, found.window.lines.points * found.window.columns.points)
     phases = tuple(map_phase(p, rewrite, ()) for p in found.rest)
     scratch = Buffer(_SUMS, "float32", "in", index(0))
     return replace(kernel, buffers=(*kernel.buffers, scratch), symbols=symbols), Nest((row, at), phases, nest.origin)
