@@ -8,7 +8,6 @@ import functools
 import inspect
 import sys
 import sysconfig
-import types
 from typing import Any, Callable, NoReturn
 
 import torch
@@ -28,12 +27,13 @@ from .switches import switches
 from .tracking import root_is_pinned, tracker
 from .values.base import MISSING, Lazy, NotConstant, Raised, Value
 from .values.constant import LITERALS, ConstantValue
+from .values.exceptions import ExceptionObject
 from .values.functions import BuiltinValue, CellValue, FunctionValue
 from .values.iterators import STOP, GeneratorValue, ItemsIterator, IteratorValue
 from .values.mapping import DictValue, Names, SetValue
 from .values.modules import STORES, ModuleValue
 from .values.number import symbolic_number
-from .values.objects import ClassValue, ModuleObject, ObjectValue, find_in_mro
+from .values.objects import ClassValue, ModuleObject
 from .values.sequence import ListValue, SequenceValue, TupleValue
 from .values.tensor import TensorValue
 from .varying import Varying
@@ -271,7 +271,8 @@ class Interpreter:
 
     def throw(self, cls: type[BaseException], *args: Any) -> NoReturn:
         """Raise an exception in the interpreted program."""
-        raise Raised(self.new_exception(cls, [a if isinstance(a, Value) else self.fresh(a) for a in args]))
+        raised = self.new_exception(cls, [a if isinstance(a, Value) else self.fresh(a) for a in args])
+        raise Raised(raised.raised_while(self.handled))
 
     def throw_real(self, exc: BaseException) -> NoReturn:
         if isinstance(exc, (Unsupported, Raised)):
@@ -283,9 +284,9 @@ class Interpreter:
         raised = self.new_exception(type(exc), [self.fresh(a) if type(a) in LITERALS else ConstantValue(str(a)) for a in exc.args])
         if isinstance(exc, AttributeError):
             raised.attrs.store(self, ConstantValue("name"), ConstantValue(exc.name))
-        raise Raised(raised)
+        raise Raised(raised.raised_while(self.handled))
 
-    def new_exception(self, cls: type[BaseException], args: list[Value]) -> ObjectValue:
+    def new_exception(self, cls: type[BaseException], args: list[Value]) -> ExceptionObject:
         return ExceptionObject(cls, args)
 
     def attempt(self, read: Callable[[], Value], cls: type[BaseException]) -> Value | None:
@@ -556,61 +557,6 @@ def unwind(frame: Frame, ins: Any, raised: Raised) -> bool:
     frame.push(raised.value)
     frame.jump(handler.target)
     return True
-
-
-class ExceptionObject(ObjectValue):
-    """An exception raised or made in captured code."""
-
-    def __init__(self, cls: type[BaseException], args: list[Value]) -> None:
-        super().__init__(cls)
-        self.args = args
-        self.cause: Value | None = None
-        self.raised_at: dict[int, Any] = {}
-        """By the frame's identity: where in its code the exception was raised or came through."""
-
-    def generic_getattr(self, vm: Any, name: str) -> Value:
-        if name == "args":
-            return TupleValue(list(self.args))
-        if name == "value" and issubclass(self.cls, StopIteration):
-            return self.args[0] if self.args else ConstantValue(None)
-        if name in ("__cause__", "__context__"):
-            return self.cause or ConstantValue(None)
-        if name == "__traceback__":
-            return ConstantValue(None)
-        if name == "__suppress_context__":
-            return ConstantValue(self.cause is not None)
-        if name == "with_traceback":
-            from .values.base import BuiltinMethod
-
-            return BuiltinMethod(self, name)
-        return super().generic_getattr(vm, name)
-
-    def generic_setattr(self, vm: Any, name: str, value: Value) -> None:
-        if name in ("__cause__", "__context__", "__traceback__", "__suppress_context__"):
-            if name == "__cause__":
-                self.cause = value
-            return
-        if name == "args":
-            self.args = vm.unpack(value)
-            return
-        super().generic_setattr(vm, name, value)
-
-    def m_with_traceback(self, vm: Any, tb: Value) -> Value:
-        return self
-
-    def m_add_note(self, vm: Any, note: Value) -> Value:
-        return ConstantValue(None)
-
-    def real_exception(self, vm: Any) -> BaseException:
-        return self.cls(*[vm.plain(a) for a in self.args])
-
-    def special(self, vm: Any, name: str, args: list[Value]) -> Value | None:
-        if name in ("__str__", "__repr__") and not isinstance(find_in_mro(self.cls.__mro__, name)[1], types.FunctionType):
-            try:
-                return ConstantValue(getattr(self.real_exception(vm), name)())
-            except NotConstant:
-                vm.unsupported("FE025", "text of an exception with values unknown at capture")
-        return super().special(vm, name, args)
 
 
 __all__ = ["Attr", "BreakHere", "BuiltinValue", "ExceptionObject", "Interpreter", "Lazy", "ModuleObject", "Return"]

@@ -5,13 +5,17 @@ from __future__ import annotations
 import collections
 import copy
 import dataclasses
+import sys
 import types
+from pathlib import Path
 from typing import Any, Callable
 
 import pytest
 import torch
 
 from opmill_bytecode_frontend import capture
+
+sys.path.insert(0, str(Path(__file__).parent))  # what writes programs, beside these tests
 
 
 def same(a: Any, b: Any) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import collections
-import functools
 import types
 import weakref
 from typing import Any, Callable
@@ -213,7 +212,8 @@ def builtin_method(r: Rebuilder, value: Any) -> str:
 
 @rebuilds(BoundSlot)
 def bound_slot(r: Rebuilder, value: BoundSlot) -> str:
-    return f"{r.constants.name(functools.partial)}({r.constants.name(value.raw)}, {r.expr(value.owner)})"
+    owner = r.expr(value.owner)
+    return f"{r.constants.name(value.raw)}.__get__({f'None, {owner}' if type(value.raw) is types.ClassMethodDescriptorType else owner})"
 
 
 @rebuilds(PartialValue)
@@ -290,6 +290,11 @@ def object_(r: Rebuilder, value: ObjectValue) -> str:
     if issubclass(value.cls, BaseException):
         name = r.assign(value, f"{cls}.__new__({cls}, {r.list(value.args)})")  # type: ignore[attr-defined]
         r.body.append(f"{name}.args = ({''.join(r.expr(a) + ', ' for a in value.args)})")  # type: ignore[attr-defined]
+        for link, other in (("__context__", value.context), ("__cause__", value.cause)):  # type: ignore[attr-defined]
+            if other is not None:
+                r.body.append(f"{name}.{link} = {r.expr(other)}")
+        if value.suppress:  # type: ignore[attr-defined]
+            r.body.append(f"{name}.__suppress_context__ = True")
     else:
         base = next(c for c in value.cls.__mro__ if not c.__flags__ & (1 << 9))  # object, or the builtin class whose __new__ must be used
         name = r.assign(value, f"{r.constants.name(base)}.__new__({cls})")

@@ -25,8 +25,8 @@ def raise_varargs(vm: Any, frame: Any, ins: Any) -> None:
     if not issubclass(exc.python_type(), BaseException):
         vm.throw(TypeError, "exceptions must derive from BaseException")
     if cause is not None:
-        exc.cause = cause
-    raise Raised(exc)
+        vm.setattr(exc, "__cause__", vm.call(cause, [], {}) if isinstance(cause, ClassValue) else cause)
+    raise Raised(exc.raised_while(vm.handled))
 
 
 @opcode("PUSH_EXC_INFO")

@@ -125,6 +125,10 @@ class Value:
         """The Python function whose result a call gives as it is, with nothing run before or after it; None where there is none."""
         return None
 
+    def raised_while(self, handled: Value | None) -> Value:
+        """The exception that this is, raised while ``handled`` is handled."""
+        return self
+
     def iterate(self, vm: Machine) -> Value:
         cls = self.python_type()
         if hasattr(cls, "__iter__"):

@@ -128,6 +128,8 @@ class GeneratorValue(IteratorValue):
 
     def step(self, vm: Machine, sent: Value | None = None, thrown: Value | None = None) -> Any:
         """The next yielded value, or STOP (then ``returned`` holds the return value)."""
+        if sent is not None and self.frame.pc == 0 and not self.finished and sent.python_type() is not type(None):
+            vm.throw(TypeError, "can't send non-None value to a just-started generator")
         if self.finished:
             return STOP
         try:

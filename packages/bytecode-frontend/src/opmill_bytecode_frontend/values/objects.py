@@ -58,12 +58,12 @@ def bind_descriptor(vm: Machine, owner: type, name: str, raw: Any, instance: Val
             vm.throw(AttributeError, f"property {name!r} has no getter")
         vm.guard_class(owner, name, raw)  # type: ignore[attr-defined]
         return vm.call(vm.wrap(raw.fget, Pinned(raw.fget, name)), [instance], {})
+    if kind is types.ClassMethodDescriptorType:
+        return BoundSlot(raw, cls)
     if isinstance(raw, SLOT_TYPES) or kind is types.MethodWrapperType:
         if instance is None or kind is types.BuiltinFunctionType:
             return BuiltinValue(raw)
         return BoundSlot(raw, instance)
-    if kind is types.ClassMethodDescriptorType:
-        return BoundSlot(raw, cls)
     if kind is functools.cached_property and instance is not None:
         return read_cached_property(vm, owner, name, raw, instance)
     getter = find_in_mro(kind.__mro__, "__get__")[1]
