@@ -111,6 +111,22 @@ def test_images(data: Any) -> None:
     check(lambda x: F.batch_norm(x, torch.ones(sizes[1]), torch.ones(sizes[1])), x)
 
 
+@pytest.mark.parametrize("order", list(itertools.permutations(range(4))))
+def test_attention_keeps_the_layout_of_its_query(order: tuple[int, ...]) -> None:
+    sizes = (2, 3, 5, 4)
+    x = torch.ones([sizes[d] for d in order]).permute([order.index(d) for d in range(4)])
+    if x.stride(3) == 1:
+        check(lambda q: F.scaled_dot_product_attention(q, q, q), x)
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations(range(3))))
+def test_one_dimensional_convolution(order: tuple[int, ...]) -> None:
+    x, w = torch.ones(2, 8, 7), torch.ones(3, 8, 2)
+    x, w = (torch.empty([t.shape[d] for d in order]).permute([order.index(d) for d in range(3)]) for t in (x, w))
+    check(lambda x: F.conv1d(x, torch.ones(3, 8, 2)), x)
+    check(lambda w: F.conv1d(torch.ones(2, 8, 7), w), w)
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int64], ids=str)
 def test_torch_samples(dtype: torch.dtype) -> None:
     pytest.importorskip("expecttest", reason="torch's operator database needs it")

@@ -24,6 +24,13 @@ SMALL = 64
 """Fakes of at most this many elements may carry their value."""
 
 _LIFTS = ("aten::lift_fresh", "aten::lift", "aten::lift_fresh_copy")
+_ASKED: dict[str, Callable[[torch.Tensor], Any]] = {
+    "aten::size": lambda x: [int(n) for n in x.shape],
+    "aten::stride": lambda x: [int(n) for n in x.stride()],
+    "aten::numel": lambda x: int(x.numel()),
+    "aten::storage_offset": lambda x: int(x.storage_offset()),
+}
+"""Questions of torch's C++ about a tensor with symbolic sizes: it wants integers, which are assumed from then on."""
 _wrapper = torch.Tensor._make_wrapper_subclass
 _no_dispatch = torch._C._DisableTorchDispatch
 
@@ -42,8 +49,9 @@ class FakeContext(TorchDispatchMode):
     With an environment of ``sizes``, dimensions may be symbolic (``torch.SymInt``): what operators compare is decided by the sizes at hand and
     recorded there.
 
+    >>> real = torch.ones(3, 4)
     >>> with FakeContext(Sizes()) as ctx:
-    ...     x = ctx.from_tensor(torch.ones(3, 4), {0: None})
+    ...     x = ctx.from_tensor(real, {0: None})
     ...     (x @ x.t()).shape, (x[:2] + 1).shape, ctx.sizes.decisions
     (torch.Size([s0, s0]), torch.Size([2, 4]), [])
     """
@@ -85,6 +93,8 @@ class FakeContext(TorchDispatchMode):
         for a new one; ``label`` is the tensor in the user's words. ``moving``: dimensions whose strides, where they are no products of sizes, are symbols
         of their own."""
         if isinstance(tensor, FakeTensor):
+            if symbolic:
+                raise ValueError("a fake keeps the sizes that it was made with")
             return tensor
         known = self._by_id.get(id(tensor))
         if known is not None and known[0]() is tensor:
@@ -138,6 +148,8 @@ class FakeContext(TorchDispatchMode):
     def run(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """What ``func`` gives for these arguments, as fakes."""
         op = describe(func)
+        if op.packet in _ASKED:
+            return _ASKED[op.packet](args[0])
         if op.packet in _LIFTS and not isinstance(args[0], FakeTensor):
             return self.lift(args[0])
         call = _Call(self)
@@ -202,8 +214,8 @@ class FakeContext(TorchDispatchMode):
         if op.gives_views:
             raise NoFakeKernel(op.name, "it gives a view of a tensor with symbolic sizes")
         with self._deciding(op), _no_dispatch():
-            plain, replaced = fixed_sizes((metas, kwargs))
-            result = self._infer(op, *plain, device)
+            (plain_args, plain_kwargs), replaced = fixed_sizes((metas, kwargs))
+            result = self._infer(op, plain_args, plain_kwargs, device)
         if any(plain.shape != kept.shape for plain, kept in replaced.values()):
             raise NoFakeKernel(op.name, "it resizes a tensor with symbolic sizes")
         return pytree.tree_map_only(torch.Tensor, lambda t: replaced[id(t)][1] if id(t) in replaced else t, result)

@@ -35,14 +35,9 @@ def _convolution(
     if any(n < 1 for n in space):
         return NotImplemented
     sizes = (x.size(0), w.size(0), *space)
-    if n == 1:  # computed as images of height one
-        return _flattened(sizes, x, w)
+    if n == 1:  # computed as images of height one, of a contiguous input
+        return image((*sizes[:2], 1, sizes[2]), x.dtype, channels_last(w.unsqueeze(2))).squeeze(2)
     return image(sizes, x.dtype, channels_last(x) or channels_last(w))
-
-
-def _flattened(sizes: tuple[int, ...], x: Tensor, w: Tensor) -> Any:
-    x, w = x.unsqueeze(2), w.unsqueeze(2)
-    return image((*sizes[:2], 1, sizes[2]), x.dtype, channels_last(x) or channels_last(w)).squeeze(2)
 
 
 def _pooled(size: int, kernel: int, stride: int, padding: int, dilation: int, ceil: bool) -> int:

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from ..strides import broadcast, contiguous, like
+from ..strides import broadcast, contiguous, like, same
 from ..table import Rules, alike, channels_last, dense, strided
 from ..views import inferred, strides_of_view
 
@@ -52,6 +52,32 @@ def _index(overload: str, x: Tensor, ids: Sequence[Tensor | None]) -> Any:
         return NotImplemented
     block = broadcast([tuple(t.size()) for t in tensors])
     return dense((*x.size()[: given[0]], *block, *x.size()[given[-1] + 1 :]), x.dtype)
+
+
+SYMBOLIC = Rules()
+
+
+@SYMBOLIC.row("index_put _unsafe_index_put")
+def _index_put(overload: str, x: Tensor, ids: Sequence[Tensor | None], values: Tensor, accumulate: bool = False) -> Any:
+    """The values must broadcast to what the indices select."""
+    given = [k for k, i in enumerate(ids) if i is not None]
+    tensors: list[Any] = [ids[k] for k in given]
+    if not given or len(ids) > x.dim() or any(t.dtype not in _INTEGERS for t in tensors):
+        return NotImplemented
+    block = broadcast([tuple(t.size()) for t in tensors])
+    rest = [n for k, n in enumerate(x.size()) if k not in given]
+    lead = given[0] if given == list(range(given[0], given[-1] + 1)) else 0
+    selected = (*rest[:lead], *block, *rest[lead:])
+    if values.dtype != x.dtype or not same(broadcast([selected, values.size()]), selected):
+        return NotImplemented
+    return alike(x)
+
+
+def _index_put_in_place(overload: str, x: Tensor, *args: Any) -> Any:
+    return NotImplemented if _index_put(overload, x, *args) is NotImplemented else x
+
+
+SYMBOLIC.row("index_put_")(_index_put_in_place)
 
 
 def _one_type(tensors: Sequence[Tensor]) -> torch.dtype | None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from ..strides import like
 from ..table import Rules, dense, strided
 
 RULES = Rules()
@@ -43,13 +44,27 @@ def _addmm(overload: str, x: Tensor, a: Tensor, b: Tensor, *, beta: Any = 1, alp
     return dense(sizes, a.dtype)
 
 
+@RULES.row("mv")
+def _mv(overload: str, a: Tensor, v: Tensor) -> Any:
+    if a.dim() != 2 or v.dim() != 1 or a.dtype != v.dtype or a.dtype is torch.bool or a.is_complex() or a.size(1) != v.size(0):
+        return NotImplemented
+    return dense((a.size(0),), a.dtype)
+
+
+@RULES.row("addmv")
+def _addmv(overload: str, x: Tensor, a: Tensor, v: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Any:
+    out = _mv("", a, v)
+    fits = out is not NotImplemented and x.dtype == a.dtype and a.is_floating_point() and _expands(x, tuple(out.size()))
+    return out if fits and overload == "" and type(beta) is not complex and type(alpha) is not complex else NotImplemented
+
+
 @RULES.row("_scaled_dot_product_flash_attention_for_cpu")
 def _attention(overload: str, q: Tensor, k: Tensor, v: Tensor, *rest: Any, **kwargs: Any) -> Any:
     if q.dim() != 4 or v.dim() != 4 or k.dim() != 4:
         return NotImplemented
     b, h, n, _ = q.size()
     e = v.size(3)
-    if any(size < 1 for size in (b, h, n, e)):
+    if any(size < 1 for size in (b, h, n, e)) or e != q.size(3):
         return NotImplemented
     stats = torch.float64 if q.dtype is torch.float64 else torch.float32
-    return strided((b, h, n, e), (n * h * e, e, h * e, 1), q.dtype), strided((b, h, n), (n * h, 1, h), stats)
+    return strided((b, h, n, e), like(q.size(), q.stride()), q.dtype), strided((b, h, n), (n * h, 1, h), stats)

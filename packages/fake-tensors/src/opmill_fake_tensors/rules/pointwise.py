@@ -86,7 +86,7 @@ def _pointwise(kind: str, name: str, overload: str, args: Sequence[Any], kwargs:
     if kwargs and ("out" in kwargs or any(type(v) is complex for v in kwargs.values())):
         return NotImplemented
     if name.endswith("_") and not name.endswith("__"):
-        return _in_place(tensors, overload, args, kwargs)
+        return _in_place(kind, name, tensors, args)
     if kind == "tensors":
         dtype = result_type(tensors)
     else:
@@ -98,11 +98,18 @@ def _pointwise(kind: str, name: str, overload: str, args: Sequence[Any], kwargs:
     return _layout(tensors, dtype)
 
 
-def _in_place(tensors: Sequence[Tensor], overload: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+def _in_place(kind: str, name: str, tensors: Sequence[Tensor], args: Sequence[Any]) -> Any:
+    """The target itself, where the result fits into it; torch's kernel knows what it refuses."""
     first = tensors[0]
-    if any(t.dtype != first.dtype or t.size() != first.size() for t in tensors[1:]) or not first.is_floating_point():
-        return NotImplemented  # torch's kernel knows what it refuses
+    if first is not args[0] or (kind == "float" and not first.is_floating_point()) or (first.dtype is torch.bool and not name.startswith(_OF_BOOLS)):
+        return NotImplemented
+    dtype = first.dtype if kind == "bool" else result_type(tensors if kind == "tensors" else [a for a in args if a is not None and type(a) is not str])
+    if not torch.can_cast(dtype, first.dtype) or not same(broadcast([t.size() for t in tensors]), first.size()):
+        return NotImplemented
     return first
+
+
+_OF_BOOLS = ("bitwise_and", "bitwise_or", "bitwise_xor", "logical", "eq", "ne")
 
 
 def _div(name: str, overload: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:

@@ -130,6 +130,8 @@ def _group_norm(overload: str, x: Tensor, weight: Any, bias: Any, n: int, c: int
     dtype = _statistics_type(x, weight)
     if dtype is None or overload != "" or x.numel() != n * c * hw or groups <= 0 or c % groups or not x.numel():
         return NotImplemented
+    if any(p is not None and (p.dim() != 1 or p.size(0) != c) for p in (weight, bias)):
+        return NotImplemented
     return image(x.size(), x.dtype, channels_last(x)), dense((n, groups), dtype), dense((n, groups), dtype)
 
 

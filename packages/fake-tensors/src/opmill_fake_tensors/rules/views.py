@@ -10,7 +10,8 @@ from typing import Any
 
 import torch
 
-from ..table import Rules
+from ..strides import same
+from ..table import Rules, alike
 from ..views import inferred, strides_of_view
 
 RULES: dict[str, Callable[..., Any]] = {}
@@ -18,7 +19,7 @@ SYMBOLIC = Rules()
 Tensor = torch.Tensor
 
 
-def _view(x: Tensor, sizes: Sequence[int], strides: Sequence[int], offset: int | None = None) -> Tensor:
+def _view(x: Tensor, sizes: Sequence[int], strides: Sequence[int], offset: Any = None) -> Tensor:
     return torch.as_strided(x, tuple(sizes), tuple(strides), x.storage_offset() if offset is None else offset)
 
 
@@ -50,6 +51,11 @@ def _reshape_alias(overload: str, x: Tensor, sizes: Sequence[int], strides: Sequ
 
 @SYMBOLIC.row("as_strided")
 def _as_strided(overload: str, x: Tensor, sizes: Sequence[int], strides: Sequence[int], offset: Any = None) -> Any:
+    if all(n != 0 for n in sizes):
+        at = x.storage_offset() if offset is None else offset
+        end = at + sum((n - 1) * s for n, s in zip(sizes, strides, strict=True)) + 1
+        if end > x.untyped_storage().nbytes() // x.element_size():
+            raise RuntimeError(f"setStorage: sizes {list(sizes)}, strides {list(strides)}, storage offset {at} are out of bounds for the storage")
     return _view(x, sizes, strides, offset)
 
 
@@ -228,6 +234,28 @@ def _unfold(overload: str, x: Tensor, dim: int, size: int, step: int) -> Any:
     inner = strides[dim]
     sizes[dim], strides[dim] = (sizes[dim] - size) // step + 1, inner * step
     return _view(x, [*sizes, size], [*strides, inner])
+
+
+@SYMBOLIC.row("slice_scatter")
+def _slice_scatter(overload: str, x: Tensor, part: Tensor, dim: int = 0, start: Any = None, end: Any = None, step: int = 1) -> Any:
+    return _scattered(x, part, _slice("Tensor", x, dim, start, end, step))
+
+
+@SYMBOLIC.row("select_scatter")
+def _select_scatter(overload: str, x: Tensor, part: Tensor, dim: int, at: int) -> Any:
+    return _scattered(x, part, _select("int", x, dim, at))
+
+
+@SYMBOLIC.row("diagonal_scatter")
+def _diagonal_scatter(overload: str, x: Tensor, part: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Any:
+    view = _diagonal("", x, offset, dim1, dim2)
+    return view if view is NotImplemented else _scattered(x, part, view)
+
+
+def _scattered(x: Tensor, part: Tensor, view: Tensor) -> Any:
+    if not same(part.size(), view.size()):
+        raise RuntimeError(f"expected src to have a size equal to the slice of self. src size = {list(part.size())}, slice size = {list(view.size())}")
+    return alike(x)
 
 
 for _name in ("as_strided", "t", "transpose", "squeeze", "unsqueeze"):

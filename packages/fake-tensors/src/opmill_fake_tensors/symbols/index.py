@@ -219,7 +219,10 @@ def _recombined(total: Index) -> Index:
             [(factors, k)] = atom.denominator.terms
             rest = list(monomial)
             rest.remove(atom)
-            partner = tuple(sorted([*rest, *factors, FloorDiv(atom.numerator, atom.denominator)], key=str))
+            quotient = floordiv(atom.numerator, atom.denominator).terms  # of n = x//a it is x//(a*k)
+            if len(quotient) != 1 or quotient[0][1] != 1:
+                continue
+            partner = tuple(sorted([*rest, *factors, *quotient[0][0]], key=str))
             if terms.get(partner) == coefficient * k and monomial in terms:
                 del terms[partner], terms[monomial]
                 return _canonical(terms) + Index(((tuple(rest), coefficient),)) * atom.numerator
@@ -296,7 +299,7 @@ def _is_below(value: Index, limit: Index, extents: Extents) -> bool:
     sizes = limit.symbols.union(*(e.symbols for e in extents.values() if isinstance(e, Index))) - extents.keys()
     low, high = ZERO, ZERO
     for monomial, coefficient in value.terms:
-        term: Index | None = Index((((), coefficient),))
+        term = Index((((), coefficient),))
         moves = False
         for atom in monomial:
             if not isinstance(atom, str):

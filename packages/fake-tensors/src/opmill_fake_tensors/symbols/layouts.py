@@ -42,8 +42,11 @@ def is_channels_last_strides(sizes: Sequence[Any], strides: Sequence[Any]) -> bo
 
 def is_non_overlapping_and_dense(sizes: Sequence[Any], strides: Sequence[Any]) -> bool:
     """Whether the elements fill a block of memory in some order of the dimensions."""
-    kept = [d for d in range(len(sizes)) if sizes[d] != 1]
-    order = sorted(kept, key=functools.cmp_to_key(lambda a, b: 0 if strides[a] == strides[b] else -1 if strides[a] < strides[b] else 1))
+
+    def by_stride(a: int, b: int) -> int:
+        return 0 if strides[a] == strides[b] else -1 if strides[a] < strides[b] else 1
+
+    order = sorted((d for d in range(len(sizes)) if sizes[d] != 1), key=functools.cmp_to_key(by_stride))
     return any(n == 0 for n in sizes) or _filled(sizes, strides, order)
 
 

@@ -5,6 +5,7 @@ environment; ``int()`` fixes the value."""
 
 from __future__ import annotations
 
+import builtins
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -64,14 +65,10 @@ class Node:
     def wrap_bool(self, value: bool) -> TruthNode:
         return TruthNode(self.sizes, value)
 
-    def str(self) -> str:
-        return str(self)
+    def str(self) -> builtins.str:
+        return builtins.str(self)
 
-    def _graph_repr(self) -> str:
-        return str(self)
-
-    def __repr__(self) -> str:
-        return str(self)
+    _graph_repr = __repr__ = str
 
 
 class TruthNode(Node):
@@ -183,7 +180,7 @@ class SizeNode(Node):
         return self.sizes.has_hint(self._expr)
 
     def is_constant(self) -> bool:
-        return self.expr.constant is not None
+        return self._expr.constant is not None  # as it was made: torch replaces such a number by an int at once, and no other later
 
     def maybe_as_int(self) -> int | None:
         return self.expr.constant
@@ -386,7 +383,7 @@ class FloatNode(Node):
 
     def round(self, ndigits: int | None = None) -> Node:
         result = round(self.guard_float(), ndigits)
-        return self.wrap_int(result) if ndigits is None else self.wrap_float(result)
+        return self.wrap_int(int(result)) if ndigits is None else self.wrap_float(result)
 
     def is_integer(self) -> TruthNode:
         return self.wrap_bool(self.guard_float().is_integer())
