@@ -17,6 +17,7 @@ import torch
 
 from opmill_fake_tensors.symbols import Sizes
 from opmill_runtime_cache.errors import PlanInputError, RuntimeCacheError
+from opmill_runtime_cache.executor.graphs import bind_graphed
 from opmill_runtime_cache.executor.native import bind
 from opmill_runtime_cache.plan.codec import decode, encode
 from opmill_runtime_cache.plan.model import Call, Launch, Plan
@@ -139,7 +140,7 @@ def _compile_for(
     generators = tuple(generators) if generators is not None else installed_generators()
     with report.step("key"):
         key = graph_key(gm, example_inputs, options, generators) if options.cache else None
-    if key is not None and (known := _from_store(gm, store, key, report, environment_of(example_inputs))) is not None:
+    if key is not None and (known := _from_store(gm, store, key, report, environment_of(example_inputs), options)) is not None:
         return known
     if needs_gradients(gm, example_inputs):
         return _compile_training(gm, example_inputs, key, options, store, generators, report)
@@ -150,7 +151,7 @@ def _compile_for(
     if key is not None:
         _to_store(gm, graph, plan, store, key)
     with report.step("bind"):
-        executable = bind(plan, graph.held_tensors, store)
+        executable = _binder(options)(plan, graph.held_tensors, store)
     return CompiledGraph(executable, plan, _counted(report, plan), gm)
 
 
@@ -173,11 +174,13 @@ def _compile_training(
     layout = layout_of(joint, halves, names)
     if key is not None:
         used, held = _held_paths(gm, halves.forward.held_tensors), _held_paths(gm, tensors)
-        if used is not None and held is not None:
-            entry = _Entry(encode(forward), used, (), encode(backward), held, layout)
+        assumed = assumptions_of(joint.graph.sizes)
+        if used is not None and held is not None and assumed is not None:
+            entry = _Entry(encode(forward), used, assumed, encode(backward), held, layout)
             store.put(_ARTIFACT, key, msgspec.msgpack.encode(entry))
     with report.step("bind"):
-        run = TrainingGraph(layout, bind(forward, halves.forward.held_tensors, store), bind(backward, [], store), tensors, gm)
+        bound = _binder(options)
+        run = TrainingGraph(layout, bound(forward, halves.forward.held_tensors, store), bound(backward, [], store), tensors, gm)
     return CompiledGraph(run, forward, _counted(report, forward, backward), gm)
 
 
@@ -216,6 +219,10 @@ def _compile(graph: AtenGraph, options: GraphOptions, store: Store, generators: 
         plan = build_plan("graph", program, plan_memory(program), refs)
         _show("plan", render(plan), options)
     return plan
+
+
+def _binder(options: GraphOptions) -> Callable[..., Callable[..., Any]]:
+    return bind_graphed if options.cuda_graphs else bind
 
 
 @lru_cache(1)
@@ -277,7 +284,7 @@ def _to_store(gm: torch.fx.GraphModule, graph: AtenGraph, plan: Plan, store: Sto
         store.put(_ARTIFACT, key, msgspec.msgpack.encode(_Entry(encode(plan), held, assumed)))
 
 
-def _from_store(gm: torch.fx.GraphModule, store: Store, key: str, report: Report, sizes: Sizes | None) -> CompiledGraph | None:
+def _from_store(gm: torch.fx.GraphModule, store: Store, key: str, report: Report, sizes: Sizes | None, options: GraphOptions) -> CompiledGraph | None:
     """The graph's plan from the store, bound; None where it, or one of its kernels, is not there or does not fit."""
     with report.step("load"):
         data = store.get(_ARTIFACT, key)
@@ -289,12 +296,13 @@ def _from_store(gm: torch.fx.GraphModule, store: Store, key: str, report: Report
                 return None
             plan = decode(entry.plan)
             held = [_attribute(gm, path) for path in entry.held]
-            executable: Callable[..., Any] = bind(plan, held, store)
+            bound = _binder(options)
+            executable: Callable[..., Any] = bound(plan, held, store)
             plans = [plan]
             if entry.layout is not None:
                 plans.append(decode(entry.backward))
                 known = [_attribute(gm, path) for path in entry.known]
-                executable = TrainingGraph(entry.layout, executable, bind(plans[1], [], store), known, gm)
+                executable = TrainingGraph(entry.layout, executable, bound(plans[1], [], store), known, gm)
         except (RuntimeCacheError, msgspec.MsgspecError, AttributeError):
             store.remove(_ARTIFACT, key)
             return None

@@ -12,10 +12,11 @@ STEPS = ("functionalize", "lower", "schedule", "plan")
 class GraphOptions:
     """``precise``: no contraction or reassociation beyond eager's. ``fusion``: off gives one kernel per statement. ``verify``: check
     legality between steps. ``print_after``: names of steps (:data:`STEPS`, or ``"all"``) after which the program is printed to stderr.
-    ``cache``: keep whole plans in the store."""
+    ``cache``: keep whole plans in the store. ``cuda_graphs``: replay plans on GPUs as CUDA graphs."""
 
     precise: bool = False
     fusion: bool = True
     verify: bool = False
     print_after: tuple[str, ...] = ()
     cache: bool = True
+    cuda_graphs: bool = False

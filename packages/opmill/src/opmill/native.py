@@ -25,7 +25,7 @@ def native_compiler(options: Options) -> Backend:
     """graph-ir's backend, with the store and the kernel generators that the options ask for."""
     for each in (StoreWarning, ExecutorWarning, GraphWarning):
         OpmillWarning.register(each)
-    graph_options = GraphOptions(precise=options.precise, verify=options.verify, print_after=options.print_after)
+    graph_options = GraphOptions(precise=options.precise, verify=options.verify, print_after=options.print_after, cuda_graphs=options.cuda_graphs)
     return functools.partial(compile_graph, options=graph_options, store=open_store(options), generators=loaded_generators(options))
 
 

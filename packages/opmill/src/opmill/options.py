@@ -27,6 +27,7 @@ class Options:
     precise: bool = _option(False, "kernels round as eager does: no contraction of a*b+c, no other order of sums than eager's")
     verify: bool = _option(False, "check each intermediate representation between the steps of the compiler (slow)")
     print_after: tuple[str, ...] = _option((), "print the program after these steps of the compiler, by name; ('all',) for every one")
+    cuda_graphs: bool = _option(False, "replay what runs on a GPU as CUDA graphs; the modes 'reduce-overhead' and 'max-autotune' set it")
     progress: bool | None = _option(None, "show progress while compiling; None: when it takes seconds and stderr is a terminal")
     suppress_errors: bool = _option(True, "an internal error of the compiler warns and runs the code uncompiled; False: it is raised")
 
@@ -34,8 +35,8 @@ class Options:
 MODES: dict[str, dict[str, Any]] = {
     # name -> options that the mode sets. The names are torch.compile's; on a CPU the last three have nothing to add to the first.
     "default": {},
-    "reduce-overhead": {},
-    "max-autotune": {},
+    "reduce-overhead": {"cuda_graphs": True},
+    "max-autotune": {"cuda_graphs": True},
     "max-autotune-no-cudagraphs": {},
 }
 
@@ -98,6 +99,7 @@ _KINDS: dict[str, tuple[type, ...]] = {
     "cache_dir": (str, type(None)),
     "precise": (bool,),
     "verify": (bool,),
+    "cuda_graphs": (bool,),
     "progress": (bool, type(None)),
     "suppress_errors": (bool,),
 }

@@ -48,7 +48,7 @@ def graph_key(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], options: 
         "graph",
         repr(nodes),
         repr(inputs),
-        repr(replace(options, verify=False, print_after=(), cache=True)),
+        repr(replace(options, verify=False, print_after=(), cache=True, cuda_graphs=False)),
         repr(makers),
         repr(switches),
         repr(environment()),

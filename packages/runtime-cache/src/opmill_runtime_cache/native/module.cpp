@@ -87,6 +87,45 @@ PyObject* executable_arena_bytes(PyObject* self, void*) { return PyLong_FromLong
 PyObject* executable_instances(PyObject* self, void*) { return PyLong_FromSize_t(reinterpret_cast<Executable*>(self)->pool->size()); }
 PyObject* executable_name(PyObject* self, void*) { return PyUnicode_FromString(reinterpret_cast<Executable*>(self)->program->name.c_str()); }
 
+// Runs the plan with its results in memory that the caller gives.
+PyObject* executable_into(PyObject* self, PyObject* arguments) {
+  PyObject *inputs, *outputs;
+  if (!PyArg_ParseTuple(arguments, "O!O!", &PyTuple_Type, &inputs, &PyTuple_Type, &outputs)) return nullptr;
+  auto* executable = reinterpret_cast<Executable*>(self);
+  std::vector<PyObject*> items;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(inputs); i++) items.push_back(PyTuple_GET_ITEM(inputs, i));
+  return opmill::run_program(*executable->program, *executable->pool, *executable->alarm, items.data(), items.size(), state.tensor_type,
+                             state.numbered, outputs);
+}
+
+// Changes when the memory of a held tensor does.
+PyObject* executable_held_at(PyObject* self, PyObject*) {
+  uint64_t mixed = 14695981039346656037u;
+  for (PyObject* tensor : reinterpret_cast<Executable*>(self)->program->held) {
+    void* data = nullptr;
+    api.get_data_ptr(opmill::handle_of(tensor), &data);
+    mixed = (mixed ^ reinterpret_cast<uint64_t>(data)) * 1099511628211u;
+  }
+  return PyLong_FromUnsignedLongLong(mixed);
+}
+
+// Notes a write to every held tensor that the plan writes, for autograd.
+PyObject* executable_touch_held(PyObject* self, PyObject*) {
+  const opmill::Program& program = *reinterpret_cast<Executable*>(self)->program;
+  if (!api.bump_version) Py_RETURN_NONE;
+  for (const opmill::Step& step : program.steps)
+    for (int slot : step.bumps)
+      for (size_t i = 0; i < program.held_slots.size(); i++)
+        if (program.held_slots[i] == slot) api.bump_version(opmill::handle_of(program.held[i]));
+  Py_RETURN_NONE;
+}
+
+PyMethodDef executable_methods[] = {
+    {"into", executable_into, METH_VARARGS, "into(inputs, outputs) -> tuple: a call whose results lie in the given tensors where the plan would allocate them."},
+    {"held_at", executable_held_at, METH_NOARGS, "A number that changes when the memory of a held tensor does."},
+    {"touch_held", executable_touch_held, METH_NOARGS, "Notes a write to the held tensors that the plan writes."},
+    {nullptr, nullptr, 0, nullptr}};
+
 PyGetSetDef executable_properties[] = {
     {"arena_bytes", executable_arena_bytes, nullptr, "Bytes of the arenas kept for later calls.", nullptr},
     {"instances", executable_instances, nullptr, "Idle instances kept for later calls.", nullptr},
@@ -102,6 +141,7 @@ PyType_Slot executable_slots[] = {{Py_tp_new, reinterpret_cast<void*>(executable
                                   {Py_tp_call, reinterpret_cast<void*>(PyVectorcall_Call)},
                                   {Py_tp_getset, executable_properties},
                                   {Py_tp_members, executable_members},
+                                  {Py_tp_methods, executable_methods},
                                   {Py_tp_doc, const_cast<char*>("A plan bound to its held tensors and kernels: executable(*inputs) -> tuple.")},
                                   {0, nullptr}};
 
@@ -143,7 +183,35 @@ PyObject* load_cuda(PyObject*, PyObject* arguments) {
   return PyUnicode_FromString(problem.c_str());
 }
 
-PyMethodDef methods[] = {{"load_cuda", load_cuda, METH_VARARGS,
+// New tensors over the memory of those in a list; what is no tensor stays.
+PyObject* aliases(PyObject*, PyObject* list) {
+  if (!PyList_Check(list)) return PyErr_Format(PyExc_TypeError, "aliases() takes a list");
+  PyObject* result = PyTuple_New(PyList_GET_SIZE(list));
+  for (Py_ssize_t i = 0; result && i < PyList_GET_SIZE(list); i++) {
+    PyObject* item = PyList_GET_ITEM(list, i);
+    if (!PyObject_TypeCheck(item, reinterpret_cast<PyTypeObject*>(state.tensor_type))) {
+      PyTuple_SET_ITEM(result, i, Py_NewRef(item));
+      continue;
+    }
+    opmill::Handle handle = opmill::handle_of(item), alias = nullptr;
+    int64_t dim = 0, offset = 0, *sizes = nullptr, *strides = nullptr;
+    PyObject* made = nullptr;
+    if (!api.get_dim(handle, &dim) && !api.get_sizes(handle, &sizes) && !api.get_strides(handle, &strides) &&
+        !api.reinterpret(handle, dim, sizes, strides, offset, &alias)) {
+      made = static_cast<PyObject*>(api.wrap(alias));
+      api.delete_handle(alias);
+    }
+    if (!made) {
+      Py_DECREF(result);
+      return PyErr_Occurred() ? nullptr : PyErr_Format(PyExc_RuntimeError, "torch cannot make a view of a tensor");
+    }
+    PyTuple_SET_ITEM(result, i, made);
+  }
+  return result;
+}
+
+PyMethodDef methods[] = {{"aliases", aliases, METH_O, "aliases(list) -> tuple: new tensors over the memory of those in the list; what is no tensor stays."},
+                         {"load_cuda", load_cuda, METH_VARARGS,
                           "load_cuda(driver library, libtorch_cuda)\n\n"
                           "Finds the driver's functions and torch's current stream; returns None, or why it cannot."},
                          {"load", load, METH_VARARGS,

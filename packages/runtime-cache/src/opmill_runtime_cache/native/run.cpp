@@ -42,6 +42,7 @@ class Run {
   }
 
   bool inputs(PyObject* const* arguments);
+  void give(PyObject* outputs);
   bool steps(bool release);
   PyObject* outputs();
   Failure failure;
@@ -82,6 +83,7 @@ class Run {
   std::vector<SlotState>& slots_;
   void* stream_;
   std::vector<int> owned_;
+  std::vector<Handle> given_;   // by slot, or empty
   Handle workspace_ = nullptr;  // of matrix products; the next one in the stream may have it
   void* workspace_data_ = nullptr;
   PyThreadState* released_ = nullptr;
@@ -132,6 +134,8 @@ std::string Run::differs(int slot, Handle handle) const {
   for (int64_t i = 0; i < dim && !empty; i++)
     if (sizes[i] != 1 && strides[i] != want_strides[i])
       return "of stride " + std::to_string(strides[i]) + " in dimension " + std::to_string(i) + ", not " + std::to_string(want_strides[i]);
+  void* data = nullptr;
+  if (info.wants_data && !empty && (api.get_data_ptr(handle, &data) || !data)) return "a tensor without memory";
   return "";
 }
 
@@ -161,6 +165,15 @@ bool Run::inputs(PyObject* const* arguments) {
   return true;
 }
 
+void Run::give(PyObject* outputs) {
+  given_.resize(slots_.size());
+  for (size_t i = 0; i < program_.outputs.size() && static_cast<Py_ssize_t>(i) < PyTuple_GET_SIZE(outputs); i++) {
+    PyObject* tensor = PyTuple_GET_ITEM(outputs, i);
+    const auto [kind, slot] = program_.outputs[i];
+    if (kind == 0 && tensor != Py_None && program_.slots[slot].kind == SlotKind::fresh) given_[slot] = handle_of(tensor);
+  }
+}
+
 bool Run::meet(int a, int b) const {
   auto end = [&](int slot) {
     return static_cast<char*>(slots_[slot].data) + span_of(instance_.sizes[slot], instance_.strides[slot]) * dtype_bytes[program_.slots[slot].dtype];
@@ -183,7 +196,8 @@ bool Run::define(int slot) {
   Handle handle = nullptr;
   if (info.kind == SlotKind::fresh) {
     const auto& sizes = instance_.sizes[slot];
-    if (api.empty_strided(sizes.size(), sizes.data(), instance_.strides[slot].data(), dtype_code[info.dtype], device_type(info.device),
+    if (!given_.empty() && given_[slot]) api.new_handle(given_[slot], &handle);
+    if (!handle && api.empty_strided(sizes.size(), sizes.data(), instance_.strides[slot].data(), dtype_code[info.dtype], device_type(info.device),
                           device_index(info.device), &handle))
       return fail(info.device < 0 ? PyExc_RuntimeError : program_.out_of_memory, "", "torch cannot allocate " + program_.labels[slot]);
     own(slot, handle);
@@ -575,7 +589,8 @@ bool read_key(const Program& program, PyObject* const* arguments, std::vector<in
 
 }  // namespace
 
-PyObject* run_program(Program& program, Pool& pool, CudaAlarm& alarm, PyObject* const* arguments, size_t count, PyObject* tensor_type, PyObject* numbered) {
+PyObject* run_program(Program& program, Pool& pool, CudaAlarm& alarm, PyObject* const* arguments, size_t count, PyObject* tensor_type, PyObject* numbered,
+                      PyObject* given) {
   Failure failure;
   if (count != program.inputs.size()) {
     failure = {nullptr, "RC050", "plan '" + program.name + "' takes " + std::to_string(program.inputs.size()) + " inputs, not " + std::to_string(count), true};
@@ -604,6 +619,7 @@ PyObject* run_program(Program& program, Pool& pool, CudaAlarm& alarm, PyObject* 
     NoGrad no_grad;
     Run run(program, *instance, alarm);
     const bool release = instance->microseconds < 0 || instance->microseconds > kReleaseAbove;
+    if (given) run.give(given);
     if (run.inputs(arguments) && run.steps(release)) result = run.outputs();
     failure = run.failure;
   }

@@ -5,7 +5,9 @@
 
 namespace opmill {
 
-// Runs the program on inputs; a new tuple of outputs, or nullptr with a Python exception set. Called with the GIL.
-PyObject* run_program(Program& program, Pool& pool, CudaAlarm& alarm, PyObject* const* arguments, size_t count, PyObject* tensor_type, PyObject* error_types);
+// Runs the program on inputs; a new tuple of outputs, or nullptr with a Python exception set. Called with the GIL. `given`, a tuple as long as
+// the outputs, may hold tensors that take the place of those that the program would allocate for its outputs.
+PyObject* run_program(Program& program, Pool& pool, CudaAlarm& alarm, PyObject* const* arguments, size_t count, PyObject* tensor_type, PyObject* error_types,
+                      PyObject* given = nullptr);
 
 }  // namespace opmill

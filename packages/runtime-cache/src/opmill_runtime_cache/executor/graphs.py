@@ -1,0 +1,262 @@
+"""Plans replayed as CUDA graphs: what the host does in a call shrinks to copying the inputs that moved and one launch.
+
+A graph is recorded once a call has run plainly a few times, for each set of sizes. It reads its inputs from memory of its own, which a call
+fills first, except those that another graph keeps its results in: these it reads where they are. Held tensors are read where they
+are, and where one has moved a new graph is recorded. Results lie in memory of the graph, too, and are given out as
+new tensors over it; a graph is replayed only when nobody holds such a tensor any more. Until then another recording takes its place, and when
+there are several of these the call runs plainly, so that no tensor that was given out ever changes.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+import warnings
+import weakref
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+import torch
+
+from .. import _native
+from ..errors import ExecutorWarning
+from ..plan.model import Alloc, Call, Constant, Item, Named, Plan, SizeInput, SizeOfStep, TensorInput
+from ..store import Store
+from .native import DEFAULT_ARENA_BYTES, bind
+
+WARM_UP = 2
+"""Calls that run plainly before one is recorded: libraries of the device set themselves up in them."""
+RECORDINGS = 4
+"""Graphs for one set of sizes, each with results of its own."""
+SIZES = 16
+"""Sets of sizes that are recorded; calls with further ones run plainly."""
+
+_shared: set[int] = set()
+"""Storages of graphs' results, by address."""
+_replaying = threading.RLock()
+"""Graphs work in the same memory, and results are handed out by looking at who holds them: one thread at a time."""
+_stream: dict[int, torch.cuda.Stream] = {}
+"""By device, where the last graph runs: the next one waits for it, on whatever stream it is."""
+
+
+def bind_graphed(plan: Plan, held: Sequence[torch.Tensor], store: Store, max_arena_bytes: int = DEFAULT_ARENA_BYTES) -> Callable[..., tuple[Any, ...]]:
+    """As ``bind``, replayed as CUDA graphs where the plan allows it. A plan without a GPU is bound as always; another that cannot be
+    recorded too, with a warning that says why (RC071-RC073)."""
+    executable = bind(plan, held, store, max_arena_bytes)
+    if not any(device.startswith("cuda") for device in _devices(plan)) or not isinstance(executable, _native.Executable):
+        return executable
+    reason = not_recordable(plan)
+    if reason is not None:
+        _warn("RC071", f"plan {plan.name!r} is not recorded as a CUDA graph: {reason}")
+        return executable
+    return GraphedExecutable(plan, held, executable)
+
+
+def not_recordable(plan: Plan) -> str | None:
+    """Why a plan cannot be a CUDA graph; None where it can."""
+    devices = sorted(_devices(plan))
+    if len(devices) > 1:
+        return f"it uses {' and '.join(devices)}"
+    step = next((s for s in plan.steps if type(s) in (Item, SizeOfStep)), None)
+    if step is not None:
+        return "sizes in it depend on data"
+    return None
+
+
+def _devices(plan: Plan) -> set[str]:
+    specs = [item.spec for item in (*plan.inputs, *plan.constants) if isinstance(item, (TensorInput, Constant))]
+    specs += [step.spec for step in plan.steps if type(step) is Alloc]
+    calls = [step for step in plan.steps if type(step) is Call]
+    named = {arg.name for call in calls for arg in (*call.args, *call.kwargs.values()) if type(arg) is Named and arg.kind == "device"}
+    return {spec.device for spec in specs} | named | {spec.device for call in calls for spec in call.specs if spec is not None}
+
+
+@dataclass(eq=False)
+class _Recording:
+    """A recorded graph. ``inputs``: the tensors that it reads, None for numbers and for those at ``fixed``, which must lie where they lay."""
+
+    graph: Any
+    inputs: list[torch.Tensor | None]
+    fixed: dict[int, int]
+    outputs: list[Any]
+    held_at: int
+    storages: list[tuple[int, int]] = field(default_factory=list)
+    """The storages of the outputs by address, and how many hold each while nobody else does."""
+
+    def idle(self) -> bool:
+        """Whether nobody holds its results."""
+        return all(_users(s) <= own for s, own in self.storages)
+
+    def takes(self, inputs: Sequence[Any], held_at: int) -> bool:
+        """Whether it may run for these inputs."""
+        return (
+            self.held_at == held_at
+            and all(inputs[k].data_ptr() == address for k, address in self.fixed.items())
+            and all(t is None or (t.shape == x.shape and t.dtype is x.dtype) for t, x in zip(self.inputs, inputs, strict=True))
+        )
+
+
+class GraphedExecutable:
+    """Calls ``executable``, and replays what it did where that is safe."""
+
+    def __init__(self, plan: Plan, held: Sequence[torch.Tensor], executable: _native.Executable) -> None:
+        self.plan, self.held, self.executable = plan, tuple(held), executable
+        given = [item for item in plan.inputs if not (isinstance(item, TensorInput) and item.held)]
+        written = set(plan.exclusive)
+        self.written = [k for k, item in enumerate(given) if isinstance(item, TensorInput) and item.slot in written]
+        self.sized = [k for k, item in enumerate(given) if isinstance(item, SizeInput) or any(isinstance(n, str) for n in item.spec.sizes)]
+        self.numbers = [k for k, item in enumerate(given) if isinstance(item, SizeInput)]
+        self.device = next((torch.device(d).index or 0 for d in sorted(_devices(plan)) if d.startswith("cuda")), -1)
+        self.calls: dict[tuple[Any, ...], int] = {}
+        self.recordings: dict[tuple[Any, ...], list[_Recording]] = {}
+        self.refused = False
+
+    def __call__(self, *inputs: Any) -> tuple[Any, ...]:
+        if self.refused or _capturing():
+            return self.executable(*inputs)
+        key = tuple(inputs[k] if k in self.numbers else inputs[k].shape for k in self.sized)
+        with _replaying, torch.no_grad():
+            recordings = self.recordings.get(key)
+            if recordings is None:
+                return self._first_calls(key, inputs)
+            held_at = self.executable.held_at()
+            for recording in recordings:
+                if recording.takes(inputs, held_at) and recording.idle():
+                    return self._replay(recording, inputs)
+            recordings[:] = [r for r in recordings if r.held_at == held_at or not r.idle()]
+            if len(recordings) >= RECORDINGS:
+                _warn("RC073", f"results of plan {self.plan.name!r} are kept from call to call, so that it runs without a CUDA graph")
+                return self.executable(*inputs)
+            return self._record(recordings, inputs, held_at)
+
+    def _first_calls(self, key: tuple[Any, ...], inputs: Sequence[Any]) -> tuple[Any, ...]:
+        if len(self.recordings) >= SIZES:
+            _warn("RC072", f"plan {self.plan.name!r} was called with more than {SIZES} sets of sizes; further ones run without a CUDA graph")
+            return self.executable(*inputs)
+        self.calls[key] = self.calls.get(key, 0) + 1
+        if self.calls[key] >= WARM_UP:
+            self.recordings[key] = []
+        return self.executable(*inputs)
+
+    def _replay(self, recording: _Recording, inputs: Sequence[Any]) -> tuple[Any, ...]:
+        own = recording.inputs
+        _in_order(self.device)
+        for tensor, given in zip(own, inputs, strict=True):
+            if tensor is not None:
+                tensor.copy_(given)
+        recording.graph.replay()
+        for k in self.written:
+            inputs[k].copy_(own[k])
+        self.executable.touch_held()
+        return _native.aliases(recording.outputs)
+
+    def _record(self, recordings: list[_Recording], inputs: Sequence[Any], held_at: int) -> tuple[Any, ...]:
+        """Runs plainly, and records the same with the results where this run has put them."""
+        results = self.executable(*inputs)
+        try:
+            self._refuse_shared(inputs, results)
+            recording = self._recorded(inputs, results, held_at)
+        except RuntimeError as error:
+            self.refused = True
+            _warn("RC071", f"plan {self.plan.name!r} is not recorded as a CUDA graph: {str(error).splitlines()[0]}")
+            return results
+        recordings.append(recording)
+        return _native.aliases(recording.outputs)
+
+    def _recorded(self, inputs: Sequence[Any], results: Sequence[Any], held_at: int) -> _Recording:
+        own, fixed = self._own_inputs(inputs)
+        read, wanted = tuple(own), tuple(results)
+
+        def run() -> None:
+            for given, made in zip(wanted, self.executable.into(read, wanted), strict=True):
+                if isinstance(given, torch.Tensor) and given.data_ptr() != made.data_ptr():
+                    given.copy_(made)  # an operator made it: it lies in memory that graphs share
+
+        _in_order(self.device)
+        graph = capture(run)
+        kept = [t if isinstance(t, torch.Tensor) and k not in fixed else None for k, t in enumerate(own)]
+        tensors = [t for t in results if isinstance(t, torch.Tensor)]
+        storages = {_storage_of(t) for t in tensors}
+        recording = _Recording(graph, kept, fixed, list(results), held_at, [(s, _users(s)) for s in storages])
+        _shared.update(storages)
+        weakref.finalize(recording, _shared.difference_update, storages)
+        return recording
+
+    def _own_inputs(self, inputs: Sequence[Any]) -> tuple[list[Any], dict[int, int]]:
+        """What the graph reads: memory of its own, or the inputs themselves where a graph keeps them (and where they lie)."""
+        own: list[Any] = list(inputs)
+        fixed: dict[int, int] = {}
+        for k, tensor in enumerate(inputs):
+            if not isinstance(tensor, torch.Tensor):
+                continue
+            if _storage_of(tensor) in _shared and k not in self.written:
+                fixed[k] = tensor.data_ptr()
+            else:
+                own[k] = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=tensor.device)
+                own[k].copy_(tensor)
+        return own, fixed
+
+    def _refuse_shared(self, inputs: Sequence[Any], results: Sequence[Any]) -> None:
+        inside = {_storage_of(t) for t in (*inputs, *self.held) if isinstance(t, torch.Tensor)}
+        if any(isinstance(t, torch.Tensor) and _storage_of(t) in inside for t in results):
+            raise RuntimeError("a result shares memory with an input or a parameter")
+
+
+def capture(run: Callable[[], None]) -> Any:
+    """What ``run`` starts on the GPU, as a graph with a method ``replay``."""
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, pool=_pool(), capture_error_mode="thread_local"):
+        run()
+    return graph
+
+
+@lru_cache(1)
+def _storage_word() -> int:
+    """Which word of torch's tensor object points to its storage. Raises RuntimeError."""
+    tensor = torch.empty(1)
+    words = (ctypes.c_uint64 * 16).from_address(tensor._cdata)
+    found = [k for k, word in enumerate(words) if word == tensor.untyped_storage()._cdata]
+    if not found:
+        raise RuntimeError(f"torch {torch.__version__} keeps the storage of a tensor where it is not looked for")
+    return found[0]
+
+
+def _storage_of(tensor: torch.Tensor) -> int:
+    """The address of a tensor's storage. Asking torch would make a Python object that counts as a holder from then on."""
+    return ctypes.c_uint64.from_address(tensor._cdata + 8 * _storage_word()).value
+
+
+def _users(storage: int) -> int:
+    return int(torch._C._storage_Use_Count(storage))  # type: ignore[attr-defined]
+
+
+def _capturing() -> bool:
+    """Whether the caller records a graph of its own."""
+    return torch.cuda.is_available() and torch.cuda.is_current_stream_capturing()
+
+
+def _in_order(device: int) -> None:
+    """Lets what comes next on the current stream wait for the last graph."""
+    if device < 0:
+        return
+    last = _stream.get(device)
+    if last is None or last.cuda_stream != torch._C._cuda_getCurrentRawStream(device):
+        current = _stream[device] = torch.cuda.current_stream(device)
+        if last is not None:
+            current.wait_stream(last)
+
+
+@lru_cache(None)
+def _pool() -> Any:
+    """The memory that graphs share: they run one after the other, and nothing in it outlives a replay."""
+    return torch.cuda.graph_pool_handle()
+
+
+@lru_cache(None)
+def _warn(code: str, text: str) -> None:
+    warnings.warn(f"[{code}] {text}", ExecutorWarning, stacklevel=4)
+
+
+__all__ = ["GraphedExecutable", "bind_graphed", "not_recordable"]

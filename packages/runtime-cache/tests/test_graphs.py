@@ -1,0 +1,188 @@
+"""Which calls are replayed, and that no tensor that was given out ever changes. The graphs are functions here: recording is replaced."""
+
+import itertools
+import warnings
+
+import pytest
+import torch
+from runtime_kernels import kernel
+
+from opmill_runtime_cache.errors import ExecutorWarning
+from opmill_runtime_cache.executor import bind, graphs
+from opmill_runtime_cache.plan import parse
+from opmill_runtime_cache.plan.model import Alloc, Launch, Plan, SizeOf, SlotOutput, TensorInput, TensorSpec
+
+SPEC = TensorSpec("float32", (4,), (1,))
+
+
+class Recorded:
+    """A graph that runs what it was recorded from."""
+
+    def __init__(self, run) -> None:
+        self.run, self.replays = run, 0
+
+    def replay(self) -> None:
+        self.replays += 1
+        self.run()
+
+
+@pytest.fixture
+def recorded(monkeypatch):
+    """All graphs that a test records."""
+    found: list[Recorded] = []
+    monkeypatch.setattr(graphs, "capture", lambda run: found.append(Recorded(run)) or found[-1])
+    graphs._warn.cache_clear()
+    return found
+
+
+def graphed(plan: Plan, held, store) -> graphs.GraphedExecutable:
+    return graphs.GraphedExecutable(plan, held, bind(plan, held, store))
+
+
+def addition(held: bool) -> Plan:
+    """``out = a + b``; with ``held``, b is."""
+    steps = (Alloc(2, SPEC), Launch(0, (0, 1, 2), ("4",), (2,)))
+    return Plan("p", 3, (TensorInput(0, SPEC), TensorInput(1, SPEC, held)), (SlotOutput(2),), steps, kernels=(kernel("add"),))
+
+
+def test_calls_are_replayed_after_warming_up(recorded, store):
+    run = graphed(addition(False), [], store)
+    for k in range(10):
+        a, b = torch.randn(4), torch.randn(4)
+        assert torch.equal(run(a, b)[0], a + b)
+        assert len(recorded) == (k >= graphs.WARM_UP)
+    assert recorded[0].replays == 10 - graphs.WARM_UP - 1
+
+
+@pytest.mark.parametrize("view", [lambda t: t, lambda t: t[1:3], lambda t: t.detach(), lambda t: t.untyped_storage()])
+def test_results_that_are_kept_do_not_change(recorded, store, view):
+    run = graphed(addition(False), [], store)
+    kept, wanted = [], []
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        for k in range(12):
+            a = torch.full((4,), float(k))
+            kept.append(view(run(a, a)[0]))
+            wanted.append(view(a + a))
+    for x, y in zip(kept, wanted, strict=True):
+        assert list(x) == list(y)
+    assert len(recorded) == graphs.RECORDINGS
+    assert [w.category for w in found] == [ExecutorWarning] and "RC073" in str(found[0].message)
+    del x, kept
+    a = torch.ones(4)
+    assert torch.equal(run(a, a)[0], a + a)
+    replays = sum(r.replays for r in recorded)
+    assert replays == 1 or (replays == 0 and isinstance(wanted[0], torch.UntypedStorage))  # torch keeps a storage's Python object for good
+
+
+def test_results_in_turns_need_two_graphs(recorded, store):
+    run = graphed(addition(False), [], store)
+    out = None
+    for k in range(20):
+        before, expected = out, None if out is None else out.clone()
+        out = run(torch.full((4,), float(k)), torch.ones(4))[0]
+        assert before is None or torch.equal(before, expected)
+        assert torch.equal(out, torch.full((4,), k + 1.0))
+    assert len(recorded) == 2
+
+
+def test_parameters_are_read_where_they_are(recorded, store):
+    weight = torch.ones(4)
+    run = graphed(addition(True), [weight], store)
+    a = torch.randn(4)
+    for _ in range(5):
+        run(a)
+    weight.mul_(3)
+    assert torch.equal(run(a)[0], a + 3)
+    weight.data = torch.full((4,), 7.0)
+    assert torch.equal(run(a)[0], a + 7)
+    assert torch.equal(run(a)[0], a + 7)
+    assert len(recorded) == 2 and len(run.recordings[()]) == 1
+
+
+def test_inputs_that_are_written_are_written(recorded, store):
+    steps = (Launch(0, (0, 0), ("4", "2"), (1,)), Alloc(1, SPEC), Launch(0, (0, 1), ("4", "1"), (1,)))
+    plan = Plan("p", 2, (TensorInput(0, SPEC),), (SlotOutput(1),), steps, kernels=(kernel("affine"),), exclusive=(0,))
+    run = graphed(plan, [], store)
+    x = torch.ones(4)
+    expected = 1.0
+    for _ in range(8):
+        version = x._version
+        out = run(x)[0]
+        expected = 2 * expected + 1
+        assert torch.equal(x, torch.full((4,), expected)) and torch.equal(out, x + 1) and x._version > version
+
+
+def test_sizes_are_recorded_apart(recorded, store):
+    spec = TensorSpec("float32", ("s0",), (1,))
+    plan = Plan(
+        "p", 2, (TensorInput(0, spec),), (SlotOutput(1),), (Alloc(1, spec), Launch(0, (0, 1), ("s0", "3"), (1,))), (SizeOf("s0", 0, 0),),
+        kernels=(kernel("affine"),),
+    )  # fmt: skip
+    run = graphed(plan, [], store)
+    with pytest.warns(ExecutorWarning, match="RC072"):
+        for _, n in itertools.product(range(6), range(1, graphs.SIZES + 3)):
+            x = torch.randn(n)
+            assert torch.allclose(run(x)[0], 3 * x + 1)
+    assert len(recorded) == graphs.SIZES
+
+
+def test_what_a_graph_gives_another_reads_in_place(recorded, store):
+    first, second = graphed(addition(False), [], store), graphed(addition(False), [], store)
+    for k in range(12):
+        a = torch.full((4,), float(k))
+        middle = first(a, a)[0]
+        assert torch.equal(second(middle, a)[0], 3 * a)
+        if k == 8:
+            kept = middle
+    assert torch.equal(kept, torch.full((4,), 16.0))
+    assert all(list(r.fixed) == [0] for r in second.recordings[()])
+
+
+def test_results_that_are_inputs_are_not_recorded(recorded, store):
+    run = graphed(parse("plan('p', slots=1, arena=0)\nt0 = input(float32[4](1), name='x')\noutput(t0)\n"), [], store)
+    x = torch.ones(4)
+    with pytest.warns(ExecutorWarning, match="RC071.*shares memory"):
+        for _ in range(5):
+            assert run(x)[0] is x
+    assert not recorded
+
+
+def test_a_graph_that_cannot_be_recorded(monkeypatch, store):
+    graphs._warn.cache_clear()
+
+    def refuse(run) -> None:
+        raise RuntimeError("operation not permitted when stream is capturing\nand more")
+
+    monkeypatch.setattr(graphs, "capture", refuse)
+    run = graphed(addition(False), [], store)
+    a = torch.ones(4)
+    with pytest.warns(ExecutorWarning, match="RC071.*not permitted"):
+        for _ in range(5):
+            assert torch.equal(run(a, a)[0], a + a)
+
+
+def test_gradients_stay_outside(recorded, store):
+    run = graphed(addition(False), [], store)
+    a = torch.ones(4, requires_grad=True)
+    for _ in range(6):
+        out = run(a, a)[0]
+        assert not out.requires_grad and torch.equal(out, torch.full((4,), 2.0))
+
+
+def test_other_shapes_are_refused_as_ever(recorded, store):
+    run = graphed(addition(False), [], store)
+    for _ in range(5):
+        run(torch.ones(4), torch.ones(4))
+    for bad in (torch.ones(1), torch.ones(4, dtype=torch.float64)):
+        with pytest.raises(TypeError, match="RC052"):
+            run(bad, torch.ones(4))
+
+
+def test_plans_that_have_no_graph(store):
+    plan = addition(False)
+    assert not isinstance(graphs.bind_graphed(plan, [], store), graphs.GraphedExecutable)
+    text = "plan('p', slots=2, arena=0)\nt0 = input(int64[()](device='cuda:0'), name='x')\ns0 = item(t0)\noutput(t0)\n"
+    assert "depend on data" in (graphs.not_recordable(parse(text)) or "")
+    mixed = "plan('p', slots=2, arena=0)\nt0 = input(float32[4](1, device='cuda:0'), name='x')\nt1 = alloc(float32[4](1))\noutput(t1)\n"
+    assert "cpu and cuda:0" in (graphs.not_recordable(parse(mixed)) or "")
