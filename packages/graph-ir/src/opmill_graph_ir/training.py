@@ -3,30 +3,33 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 import torch
 
 from opmill_runtime_cache.errors import PlanInputError
+from opmill_runtime_cache.plan.expr import evaluate
+from opmill_runtime_cache.plan.model import Size
 
 from .capture.graph import AtenGraph, Meta, OutputTensor, values_in
 from .capture.joint import Joint
 from .capture.partition import Halves
 from .errors import GraphError
+from .planning.build import size
 
 Executable = Callable[..., Sequence[Any]]
 
 
 class Tangent(msgspec.Struct, frozen=True):
-    """What the backward plan takes for one differentiable output."""
+    """What the backward plan takes for one differentiable output. Sizes and strides may be expressions over ``Layout.symbols``."""
 
     output: int
     dtype: str
     device: str
-    sizes: tuple[int, ...]
-    strides: tuple[int, ...]
+    sizes: tuple[Size, ...]
+    strides: tuple[Size, ...]
 
 
 class Layout(msgspec.Struct, frozen=True):
@@ -34,7 +37,7 @@ class Layout(msgspec.Struct, frozen=True):
     ``("held", j)`` or ``("output", k)``. ``targets`` says for whom each gradient is, ``("input", i)`` or ``("held", j)``; ``held`` numbers
     count in ``held``, paths of the module's tensors.
 
-    ``strides`` are those of the saved tensors (elements).
+    ``strides`` are those of the saved tensors (elements). ``symbols`` are the sizes that the forward returns last and the backward takes last.
     ``reach`` holds the tangents that each gradient is made of (numbers in ``tangents``): where none of them comes, there is no gradient.
     ``aliases`` names outputs of the forward plan that share memory with an input, a held tensor or another output. ``written`` are
     inputs and held tensors that the forward writes. ``replayable``: the module may run once more and give the same."""
@@ -44,12 +47,13 @@ class Layout(msgspec.Struct, frozen=True):
     tangents: tuple[Tangent, ...]
     repeated: tuple[tuple[int, int], ...]
     saved: tuple[tuple[str, int], ...]
-    strides: tuple[tuple[int, ...], ...]
+    strides: tuple[tuple[Size, ...], ...]
     targets: tuple[tuple[str, int], ...]
     reach: tuple[tuple[int, ...], ...]
     aliases: tuple[tuple[int, str, int], ...]
     written: tuple[tuple[str, int], ...]
     replayable: bool
+    symbols: tuple[str, ...] = ()
 
 
 def layout_of(joint: Joint, halves: Halves, held: Sequence[str]) -> Layout:
@@ -65,16 +69,16 @@ def layout_of(joint: Joint, halves: Halves, held: Sequence[str]) -> Layout:
     saved = tuple(places[name] for name in halves.saved)
     targets = tuple(places[name] for name in joint.targets)
     aliases = tuple(_aliases(joint, halves, places))
-    strides = tuple(graph.metas[name].strides for name in halves.saved)
+    strides = tuple(tuple(map(size, graph.metas[name].strides)) for name in halves.saved)
     written = tuple(places[name] for name in graph.mutations)
     return Layout(
         inputs=joint.inputs, outputs=joint.outputs, tangents=tangents, repeated=joint.repeated, saved=saved, strides=strides,
-        targets=targets, reach=_reach(joint), aliases=aliases, written=written, replayable=joint.replayable,
+        targets=targets, reach=_reach(joint), aliases=aliases, written=written, replayable=joint.replayable, symbols=halves.sizes,
     )  # fmt: skip
 
 
 def _tangent(output: int, meta: Meta) -> Tangent:
-    return Tangent(output, meta.dtype, meta.device, meta.sizes, meta.strides)
+    return Tangent(output, meta.dtype, meta.device, tuple(map(size, meta.sizes)), tuple(map(size, meta.strides)))
 
 
 def _reach(joint: Joint) -> tuple[tuple[int, ...], ...]:
@@ -158,6 +162,7 @@ class _Node(torch.autograd.Function):
         ctx.graph = graph
         ctx.inputs = [_reference(t) for t in tensors[: layout.inputs]]
         ctx.versions = _versions(tensors)
+        ctx.sizes = outputs[len(outputs) - len(layout.symbols) :]
         return tuple(outputs[t.output] for t in layout.tangents)
 
     @staticmethod
@@ -167,7 +172,9 @@ class _Node(torch.autograd.Function):
         if torch.is_grad_enabled():
             found = _differentiable(ctx, gradients)
         else:
-            found = _run_backward(ctx.graph, list(map(_laid_out, gradients, layout.tangents)), saved)
+            values = dict(zip(layout.symbols, ctx.sizes, strict=True))
+            tangents = [_laid_out(g, t, values) for g, t in zip(gradients, layout.tangents, strict=True)]
+            found = _run_backward(ctx.graph, tangents, saved, values)
         result: list[Any] = [None] * (2 + layout.inputs + len(ctx.graph.held))
         for (kind, k), gradient, reach in zip(layout.targets, found, layout.reach, strict=True):
             if not reach or any(gradients[t] is not None for t in reach):
@@ -175,26 +182,31 @@ class _Node(torch.autograd.Function):
         return tuple(result)
 
 
-def _run_backward(graph: TrainingGraph, tangents: list[torch.Tensor], saved: Sequence[torch.Tensor]) -> Sequence[Any]:
+def _run_backward(graph: TrainingGraph, tangents: list[torch.Tensor], saved: Sequence[torch.Tensor], sizes: Mapping[str, int]) -> Sequence[Any]:
     try:
-        return graph.backward(*tangents, *saved)
+        return graph.backward(*tangents, *saved, *sizes.values())
     except PlanInputError:
         # Hooks on saved tensors may bring them back laid out otherwise.
-        pairs = zip(saved, graph.layout.strides, strict=True)
-        return graph.backward(*tangents, *(t if t.stride() == strides else _with_strides(t, strides) for t, strides in pairs))
+        pairs = zip(saved, (_numbers(strides, sizes) for strides in graph.layout.strides), strict=True)
+        laid = (t if t.stride() == strides else _with_strides(t, strides) for t, strides in pairs)
+        return graph.backward(*tangents, *laid, *sizes.values())
+
+
+def _numbers(values: tuple[Size, ...], sizes: Mapping[str, int]) -> tuple[int, ...]:
+    return tuple(evaluate(v, sizes) for v in values) if sizes else values  # type: ignore[return-value]
 
 
 def _with_strides(t: torch.Tensor, strides: tuple[int, ...]) -> torch.Tensor:
     return torch.empty_strided(t.shape, strides, dtype=t.dtype, device=t.device).copy_(t)
 
 
-def _laid_out(gradient: torch.Tensor | None, tangent: Tangent) -> torch.Tensor:
+def _laid_out(gradient: torch.Tensor | None, tangent: Tangent, sizes: Mapping[str, int]) -> torch.Tensor:
     """The gradient of an output in the layout that the plan reads; zeros where none came."""
-    dtype = getattr(torch, tangent.dtype)
-    if gradient is not None and gradient.stride() == tangent.strides and gradient.dtype == dtype:
+    dtype, strides = getattr(torch, tangent.dtype), _numbers(tangent.strides, sizes)
+    if gradient is not None and gradient.stride() == strides and gradient.dtype == dtype:
         if not gradient.is_neg() and not gradient.is_conj():
             return gradient
-    laid = torch.empty_strided(tangent.sizes, tangent.strides, dtype=dtype, device=tangent.device)
+    laid = torch.empty_strided(_numbers(tangent.sizes, sizes), strides, dtype=dtype, device=tangent.device)
     return laid.zero_() if gradient is None else laid.copy_(gradient)
 
 

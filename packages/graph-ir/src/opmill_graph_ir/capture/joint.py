@@ -9,12 +9,14 @@ from typing import Any
 import torch
 
 from opmill_fake_tensors import FakeTensor, no_hooks_on_saved_tensors
+from opmill_fake_tensors.strides import like as strides_like
 
 from ..errors import GraphError
 from .clean import clean
 from .functionalize import finish, interpret
 from .graph import AtenGraph, Meta, Node, Output, OutputTensor, Value
-from .record import Recorder, meta_of
+from .record import Recorder
+from .sizes import environment_of
 
 aten = torch.ops.aten
 
@@ -49,7 +51,7 @@ def capture_joint(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Jo
     Raises ``GraphError`` GI001 where a custom autograd node would not mean the same as eager's: outputs that share memory with an input
     or with one another, and writes to inputs that require grad; and what :func:`functionalize` raises."""
     names = {id(t): n for n, t in (*gm.named_parameters(remove_duplicate=False), *gm.named_buffers(remove_duplicate=False))}
-    recorder = Recorder(names, differentiate=True)
+    recorder = Recorder(names, differentiate=True, sizes=environment_of(example_inputs))
     with recorder, torch.enable_grad(), no_hooks_on_saved_tensors():
         result = interpret(gm, example_inputs, recorder)
         items = list(result) if isinstance(result, (list, tuple)) else [result]
@@ -71,7 +73,7 @@ def capture_joint(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Jo
     _layout_gradients(graph, len(items))
     _forget_running_statistics(graph)
     clean(graph)
-    metas = tuple(meta_of(t) for t in tangents)
+    metas = tuple(graph.metas[name] for name in graph.inputs[count:])
     replayable = not graph.mutations and not any(map(is_random, graph.nodes)) and not torch.is_autocast_enabled("cpu")
     replayable = replayable and not torch.is_autocast_enabled("cuda")
     return Joint(graph, count, len(items), tuple(differentiable), tuple(repeated), metas, tuple(targets), replayable)
@@ -99,8 +101,9 @@ def _first_positions(items: Sequence[Any]) -> tuple[dict[int, int], list[tuple[i
 
 
 def _tangent(recorder: Recorder, output: FakeTensor) -> FakeTensor:
+    sizes = output.size()
     with torch._C._DisableTorchDispatch():
-        like = torch.empty_like(output.meta)  # dense where the output overlaps itself
+        like = torch.empty_strided(sizes, strides_like(sizes, output.stride()), dtype=output.dtype, device="meta")  # dense where the output overlaps itself
     return recorder.add_fake_input(recorder.from_meta(like, output.device))
 
 

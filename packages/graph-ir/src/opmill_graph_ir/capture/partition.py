@@ -11,10 +11,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from opmill_fake_tensors.operator import describe
+from opmill_fake_tensors.symbols import index
 
 from ..errors import GraphError
 from .graph import AtenGraph, Node, Output, OutputTensor, values_in
 from .joint import Joint, is_random
+from .sizes import symbols_in
 
 _CHEAP = frozenset(
     f"aten::{name}"
@@ -29,11 +31,13 @@ _CHEAP = frozenset(
 @dataclass
 class Halves:
     """``forward.outputs`` are the user's outputs, then the saved values that are none of them. ``backward.inputs`` are the tangents, then
-    ``saved`` by name: inputs and held values of the forward, and values that it computed."""
+    ``saved`` by name: inputs and held values of the forward, and values that it computed; then ``sizes``, the symbols that the backward uses,
+    which the forward returns last."""
 
     forward: AtenGraph
     backward: AtenGraph
     saved: tuple[str, ...]
+    sizes: tuple[str, ...] = ()
 
 
 def partition(joint: Joint) -> Halves:
@@ -53,7 +57,10 @@ def partition(joint: Joint) -> Halves:
     first = _graph(graph, [n for n in graph.nodes if id(n) in forward], graph.inputs[: joint.inputs], [*outputs, *extra], graph.held)
     first.mutations = dict(graph.mutations)
     second = _graph(graph, [n for n in graph.nodes if id(n) in backward], [*tangents, *saved], list(gradients), [])
-    return Halves(first, second, tuple(saved))
+    sizes = symbols_in(second)
+    first.outputs += map(index, sizes)
+    second.inputs += sizes
+    return Halves(first, second, tuple(saved), tuple(sizes))
 
 
 def _values(outputs: Iterable[Output]) -> Iterable[str]:
@@ -141,4 +148,5 @@ def _graph(joint: AtenGraph, nodes: list[Node], inputs: list[str], outputs: list
         joint.metas,
         {},
         outputs,
+        joint.sizes,
     )

@@ -72,6 +72,29 @@ def _is_symbolic(value: Any) -> bool:
     return isinstance(value, _SYMBOLIC)
 
 
+def symbols_in(graph: AtenGraph) -> list[str]:
+    """The size symbols that a graph uses, in the order of their environment."""
+    if graph.sizes is None:
+        return []
+    names = [*graph.inputs, *graph.held, *(r for n in graph.nodes for r in n.results if r)]
+    metas = [graph.metas[n] for n in names if n in graph.metas]
+    numbers = [n for m in metas for n in (*m.sizes, *m.strides)]
+    numbers += [i for n in graph.nodes for i in _numbers((n.args, n.kwargs))] + [i for o in graph.outputs for i in _numbers_of_output(o)]
+    used = frozenset[str]().union(*(n.symbols for n in numbers if isinstance(n, Index)))
+    return [name for name in graph.sizes.symbols if name in used]
+
+
+def _numbers(arg: Any) -> list[Index]:
+    if isinstance(arg, Index):
+        return [arg]
+    items = arg.values() if isinstance(arg, dict) else arg if isinstance(arg, (list, tuple)) else ()
+    return [i for a in items for i in _numbers(a)]
+
+
+def _numbers_of_output(out: Output) -> list[Index]:
+    return _numbers((*(out.sizes or ()), *(out.strides or ()), out.offset) if isinstance(out, OutputTensor) else out)
+
+
 # ---- equal sizes under one name ------------------------------------------------------------------------------------------
 
 
@@ -108,4 +131,4 @@ def _output(out: Output, sizes: Sizes) -> Output:
     return OutputTensor(out.value, tuple(_simple(n, sizes) for n in out.sizes), strides, _simple(out.offset, sizes), out.detached)
 
 
-__all__ = ["environment_of", "example_values", "recorded", "size_of", "traced", "unify"]
+__all__ = ["environment_of", "example_values", "recorded", "size_of", "symbols_in", "traced", "unify"]
