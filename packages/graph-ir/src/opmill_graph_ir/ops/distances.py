@@ -10,10 +10,11 @@ from ..loops.ir import Let, Reduction, Ref
 from ..lowered import Reduce
 from .context import Context, View, extents_of, named_axes, positions
 from .exprs import FLOATS, cast, const, index_value, op, wide
-from .indexing import dense
+from .indexing import dense, wrapped
 from .norms import normed, powers
 from .reductions import full_position
 from .rows import Rows
+from .scatters import written
 
 ROWS = Rows()
 
@@ -111,3 +112,27 @@ def _pdist(ctx: Context, node: Node, x: View, p: float = 2.0) -> Any:
     total = Reduction(("a",), kind, prepare(op("sub", a, b)), x.dtype)
     ctx.nodes.append(Reduce((view.buffer,), outer, inner, (total,), (finish(Ref("a", x.dtype)),), lets, (), ctx.origin))
     return view
+
+
+@ROWS.lowers("embedding_renorm")
+def _embedding_renorm(ctx: Context, node: Node, weight: View, ids: View, most: float, p: float) -> Any:
+    """Rows that are named and longer than ``most`` are scaled down to it."""
+    meta = _meta(ctx, node)
+    if weight.dtype not in ("float32", "float64") or 0 in weight.sizes or 0 in ids.sizes:
+        return NotImplemented
+    dtype, rows = weight.dtype, weight.sizes[0]
+    axes = named_axes("i", ids.sizes)
+    at, ext = positions(axes), extents_of(axes)
+    lets, checks = wrapped("g", ctx.read(ids, at, ext), rows, "IndexError", "index out of range in self", False)
+    named = written(ctx, None, dense(meta, (rows,)), None, axes, [index("g")], const(1, dtype), "set", lets, checks)
+    kind, prepare, finish = powers(p, dtype)
+
+    def make(outer: Any, inner: Any, ext: Any) -> Any:
+        n = finish(Ref("a", dtype))
+        scale = op("div", const(most, dtype), op("add", n, const(1e-7, dtype)))
+        long = op("logical_and", op("gt", n, const(most, dtype)), op("ne", ctx.read(named, outer, ext), const(0, dtype)))
+        value = prepare(ctx.load(weight, (outer[0], *inner), ext))
+        return [Reduction(("a",), kind, value, dtype)], [op("where", long, scale, const(1, dtype))]
+
+    factors = ctx.reduce([(None, dense(meta, (rows,)))], weight.sizes[1:], make)[0]
+    return ctx.pointwise(node.results[0], meta, lambda at, ext: op("mul", ctx.load(weight, at, ext), ctx.load(factors, at[:1], ext)))

@@ -243,29 +243,49 @@ def _index_put(ctx: Context, node: Node, x: View, ids: Sequence[View | None], sr
     meta = _meta(ctx, node)
     given = [k for k, i in enumerate(ids) if i is not None]
     tensors: list[View] = [i for i in ids if i is not None]
+    if len(tensors) == 1 and tensors[0].dtype == "bool" and all(n == 1 for n in src.sizes) and 0 not in x.sizes:
+        return _masked_put(ctx, node, x, tensors[0], given[0], src, accumulate)
     if 0 in x.sizes or 0 in src.sizes or not tensors or any(i.dtype not in ("int64", "int32") or 0 in i.sizes for i in tensors):
         return NotImplemented
-    if given != list(range(given[0], given[-1] + 1)):
-        return NotImplemented
-    rank, first = max(len(t.sizes) for t in tensors), given[0]
+    rank, first = max(len(t.sizes) for t in tensors), given[0] if given == list(range(given[0], given[-1] + 1)) else 0
     block = [max(t.sizes[len(t.sizes) - rank + k] for t in tensors if len(t.sizes) - rank + k >= 0) for k in range(rank)]
-    axes = named_axes("i", (*x.sizes[:first], *block, *x.sizes[given[-1] + 1 :]))
+    rest = [n for d, n in enumerate(x.sizes) if d not in given]
+    axes = named_axes("i", (*rest[:first], *block, *rest[first:]))
     at, ext = positions(axes), extents_of(axes)
     lets: list[Let] = []
     checks: list[Check] = []
-    where = list(at[:first])
-    for d in given:
-        message = f"index is out of bounds for dimension {d} with size {x.sizes[d]}"
-        more, bounds = wrapped(f"g{d}", ctx.load_broadcast(tensors[d - first], at[first : first + rank], ext), x.sizes[d], "IndexError", message, True)
+    left, named = [*at[:first], *at[first + rank :]], dict(zip(given, tensors, strict=True))
+    where: list[Index] = []
+    for d, size in enumerate(x.sizes):
+        if d not in named:
+            where.append(left.pop(0))
+            continue
+        message = f"index is out of bounds for dimension {d} with size {size}"
+        more, bounds = wrapped(f"g{d}", ctx.load_broadcast(named[d], at[first : first + rank], ext), size, "IndexError", message, True)
         lets, checks = lets + more, checks + bounds
         where.append(index(f"g{d}"))
-    where += at[first + rank :]
     value = cast(ctx.load_broadcast(src, at, ext), meta.dtype)
     base = _base(ctx, x)
     view = ctx.buffer(node.results[0] or ctx.fresh(), meta)
     mode = "add" if accumulate else "set"
     ctx.nodes.append(Scatter(view.buffer, base, axes, tuple(where), value, mode, tuple(lets), tuple(checks), ctx.origin))  # type: ignore[arg-type]
     return view
+
+
+def _masked_put(ctx: Context, node: Node, x: View, mask: View, first: int, src: View, accumulate: bool) -> View:
+    """One value wherever ``mask``, over the dimensions from ``first`` on, holds."""
+    meta = _meta(ctx, node)
+
+    def value(at: Any, ext: Any) -> Expr:
+        new = cast(ctx.load(src, [ZERO] * len(src.sizes), ext), meta.dtype)
+        old: Expr = ctx.read(x, at, ext)
+        if accumulate:
+            dtype = wide(meta.dtype)
+            total = op("logical_or" if dtype == "bool" else "add", cast(old, dtype), cast(new, dtype))
+            new = cast(total, meta.dtype)
+        return op("where", ctx.load(mask, at[first : first + len(mask.sizes)], ext), new, old)
+
+    return ctx.pointwise(node.results[0], meta, value)
 
 
 # ---- putting together ----------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Rows that are neither arithmetic nor activations: parts of floats, rounding to places, outer products."""
+"""Rows that are neither arithmetic nor activations: parts of floats, rounding to places, products of vectors."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import math
 from typing import Any
 
 from ..capture.graph import Node
-from ..loops.ir import Expr, Op
+from ..loops.index import index, mod
+from ..loops.ir import Expr, Op, Reduction, Ref
 from .context import Context, View
 from .exprs import FLOATS, INTEGERS, cast, const, op, wide
 from .pointwise import row
@@ -86,3 +87,44 @@ def _frexp(ctx: Context, node: Node, x: View) -> Any:
 
     names = node.results
     return [ctx.pointwise(n, ctx.metas[n or ""], lambda at, ext, k=k: cast(parts(at, ext)[k], ctx.metas[names[k] or ""].dtype)) for k, n in enumerate(names)]
+
+
+# ---- products of vectors ---------------------------------------------------------------------------------------------------
+
+
+@ROWS.lowers("dot vdot")
+def _dot(ctx: Context, node: Node, a: View, b: View) -> Any:
+    meta = ctx.metas[node.results[0] or ""]
+    dtype = wide(meta.dtype)
+    if dtype not in FLOATS + INTEGERS:
+        return NotImplemented
+    if 0 in a.sizes:
+        return ctx.pointwise(node.results[0], meta, lambda at, ext: const(0, dtype))
+
+    def make(outer: Any, inner: Any, ext: Any) -> Any:
+        product = op("mul", ctx.load(a, inner, ext), ctx.load(b, inner, ext))
+        return [Reduction(("a",), "sum", product, dtype)], [Ref("a", dtype)]
+
+    return ctx.reduce([(node.results[0], meta)], a.sizes, make)[0]
+
+
+@ROWS.lowers("linalg_cross")
+def _cross(ctx: Context, node: Node, a: View, b: View, *, dim: int = -1) -> Any:
+    """Each component from the two that follow it, cyclically."""
+    meta = ctx.metas[node.results[0] or ""]
+    dtype, dim = wide(meta.dtype), dim % len(meta.sizes)
+    if dtype not in FLOATS + INTEGERS or 0 in meta.sizes:
+        return NotImplemented
+    rank = len(meta.sizes)
+    sides = [reshape(v, (1,) * (rank - len(v.sizes)) + tuple(v.sizes)) for v in (a, b)]
+
+    def value(at: Any, ext: Any) -> Expr:
+        def component(v: View, ahead: int) -> Expr:
+            place = [index(0) if n == 1 else p for n, p in zip(v.sizes, at, strict=True)]
+            place[dim] = mod(at[dim] + ahead, 3, ext)
+            return ctx.load(v, place, ext)
+
+        x, y = sides
+        return op("sub", op("mul", component(x, 1), component(y, 2)), op("mul", component(x, 2), component(y, 1)))
+
+    return ctx.pointwise(node.results[0], meta, value)

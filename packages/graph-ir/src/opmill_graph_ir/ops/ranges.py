@@ -58,7 +58,8 @@ def _spaced(ctx: Context, node: Node, start: Any, end: Any, steps: int, finish: 
 def _arange(ctx: Context, node: Node, *bounds: Any, **_: Any) -> Any:
     start, step = (bounds[0] if len(bounds) > 1 else 0), (bounds[2] if len(bounds) > 2 else 1)
     meta = ctx.metas[node.results[0] or ""]
-    if any(isinstance(v, (bool, complex)) for v in (start, step)) or meta.dtype not in INTEGERS + FLOATS:
+    start, step = (int(v) if isinstance(v, bool) else v for v in (start, step))
+    if any(isinstance(v, complex) for v in (start, step)) or meta.dtype not in INTEGERS + FLOATS:
         return NotImplemented
     if all(isinstance(v, (int, Index)) for v in (start, step)):
         return ctx.pointwise(node.results[0], meta, lambda at, ext: cast(index_value(at[0] * step + start), meta.dtype))

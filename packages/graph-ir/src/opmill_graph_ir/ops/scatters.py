@@ -9,11 +9,11 @@ from typing import Any
 
 from ..capture.graph import Meta, Node
 from ..loops.index import Index, floordiv, index, mod
-from ..loops.ir import Axis, Check, Const, Expr, Let, Ref, StoreMode
+from ..loops.ir import Axis, Check, Expr, Let, Reduction, Ref, StoreMode
 from ..lowered import Scatter
 from .context import Context, View, extents_of, named_axes, positions
 from .exprs import FLOATS, INTEGERS, cast, const, op, wide
-from .indexing import gathered, wrapped
+from .indexing import dense, gathered, wrapped
 from .rows import Rows
 from .views import compose, on_vectors, reshape, view_axes
 
@@ -205,15 +205,33 @@ def expanded(x: View, axes: Sequence[Axis]) -> View:
 # ---- counting --------------------------------------------------------------------------------------------------------------
 
 
+def _bounds(ctx: Context, scalar: Meta, x: View) -> tuple[Expr, Expr]:
+    """The least and the largest element, moved apart by one each where they are equal."""
+
+    def make(outer: Any, inner: Any, ext: Any) -> Any:
+        value = ctx.load(x, inner, ext)
+        low, high = Ref("a", x.dtype), Ref("b", x.dtype)
+        apart = op("where", op("eq", low, high), const(1, x.dtype), const(0, x.dtype))
+        both = [Reduction(("a",), "min", value, x.dtype), Reduction(("b",), "max", value, x.dtype)]
+        return both, [op("sub", low, apart), op("add", high, apart)]
+
+    if not x.sizes:
+        x = reshape(x, (1,))
+    low, high = ctx.reduce([(None, scalar)] * 2, x.sizes, make)
+    return ctx.load(low, (), {}), ctx.load(high, (), {})
+
+
 @ROWS.lowers("histc")
 def _histc(ctx: Context, node: Node, x: View, bins: int = 100, low: Any = 0, high: Any = 0) -> Any:
-    """Counts elements in equal spans from ``low`` to ``high``; equal bounds stand for those of the data, or one around them."""
+    """Counts elements in equal spans from ``low`` to ``high``; equal bounds stand for those of the data, and these for one around them."""
     meta, dtype = _meta(ctx, node), x.dtype
-    if dtype not in ("float32", "float64") or 0 in x.sizes or low == high or low > high:
+    if dtype not in ("float32", "float64") or 0 in x.sizes or low > high:
         return NotImplemented
     axes = named_axes("i", x.sizes)
     value = ctx.read(x, positions(axes), extents_of(axes))
     first, last = const(low, dtype), const(high, dtype)
+    if low == high:
+        first, last = _bounds(ctx, dense(meta, ()), x)
     inside = op("logical_and", op("ge", value, first), op("le", value, last))
     share = op("mul", op("div", op("sub", value, first), op("sub", last, first)), const(bins, dtype))
     place = op("min", op("max", cast(op("where", inside, share, const(0, dtype)), "int64"), const(0, "int64")), const(bins - 1, "int64"))
@@ -221,4 +239,4 @@ def _histc(ctx: Context, node: Node, x: View, bins: int = 100, low: Any = 0, hig
     return written(ctx, node.results[0], meta, None, axes, [index("g")], one, "add", [Let("g", place)])
 
 
-__all__ = ["ROWS", "Const", "expanded", "unflattened", "written"]
+__all__ = ["ROWS", "expanded", "unflattened", "written"]
