@@ -330,6 +330,24 @@ def sending(a, b):
     return out, list(outer())
 
 
+def ended(a, b):
+    def counted(n):
+        for _ in range(n):
+            yield a
+        return n if n else None
+
+    def ends(generator):
+        found = []
+        for _ in range(4):
+            try:
+                found.append(next(generator))
+            except StopIteration as e:
+                found.append((e.value, e.args))
+        return found
+
+    return ends(counted(2)), ends(counted(0)), a + b
+
+
 def throwing(a, b):
     out = [a * 2]
 
@@ -417,7 +435,7 @@ def set_in_place(a, b):
 
 PROGRAMS = [
     metaclasses, slots, data_model, ordering, inheritance, enums, records, matching, walrus, star_arguments, sending, throwing, closing_runs_finally,
-    exceptions, set_in_place,
+    exceptions, set_in_place, ended,
 ]  # fmt: skip
 
 

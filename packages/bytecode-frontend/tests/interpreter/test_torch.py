@@ -91,9 +91,22 @@ def numbers_and_types_as_arguments(a, b):
     return torch.zeros(2, dtype=int), a * np.float64(2.5), a.reshape(SIZE + 1, 4), a.to(float), torch.functional.split(a, split_size_or_sections=2)
 
 
+def derivatives(a, b):
+    def cubes(t):
+        return (t**3 * b[0]).sum()
+
+    value, pull = torch.func.vjp(torch.cos, a)
+    per_row = torch.vmap(torch.func.grad(cubes))(a)
+    return value, pull(b), torch.func.jvp(torch.sin, (a,), (b,)), torch.func.hessian(cubes)(a[0]), torch.func.jacrev(cubes)(a[1]), per_row
+
+
+def derivative_of_a_derivative(a, b):
+    return torch.func.grad(lambda t: torch.func.grad(lambda u: (u**4).sum())(t).sum())(a) + b
+
+
 PROGRAMS = [
     modules_made_inside, containers_of_modules, parameters_made_inside, tensor_classes, functions_without_gradients, vmapped, inference,
-    numbers_and_types_as_arguments,
+    numbers_and_types_as_arguments, derivatives, derivative_of_a_derivative,
 ]  # fmt: skip
 
 
@@ -108,6 +121,21 @@ def test_autograd_function_with_gradients_is_refused():
 
     with pytest.raises(Unsupported, match="FE015"):
         capture(f, fullgraph=True)(torch.ones(2, requires_grad=True))
+
+
+def test_print_inside_a_derivative(capsys):
+    def f(x):
+        def loud(t):
+            print("inside", t.dim())
+            return (t**2).sum()
+
+        return torch.func.jvp(loud, (x,), (x,)), torch.func.vjp(loud, x)[1](torch.ones(()))
+
+    x = torch.arange(3.0)
+    for _ in range(2):
+        torch.testing.assert_close(capture(f)(x), f(x))
+        out = capsys.readouterr().out.split()
+        assert out[: len(out) // 2] == out[len(out) // 2 :] != []
 
 
 def test_a_refusal_inside_vmap_leaves_no_level_behind():

@@ -81,7 +81,14 @@ def hooked(net, x):
     return y * 2
 
 
-FUNCTIONS = [own_function, detached, partly_without_grad, read_in_between, requires_grad_set, inner_step, data_written, hooked]
+def retained(net, x):
+    y = net(x) * 2
+    y.retain_grad()
+    y.pow(2).sum().backward(retain_graph=True)
+    return y.grad + y
+
+
+FUNCTIONS = [own_function, detached, partly_without_grad, read_in_between, requires_grad_set, inner_step, data_written, hooked, retained]
 
 
 def train(fn, net, turns=2):

@@ -33,6 +33,14 @@ _ASKED: dict[str, Callable[[torch.Tensor], Any]] = {
 """Questions of torch's C++ about a tensor with symbolic sizes: it wants integers, which are assumed from then on."""
 _wrapper = torch.Tensor._make_wrapper_subclass
 _no_dispatch = torch._C._DisableTorchDispatch
+_LEVELS = torch._C.DispatchKeySet(torch._C.DispatchKey.FuncTorchDynamicLayerFrontMode) | torch._C.DispatchKeySet(
+    torch._C.DispatchKey.FuncTorchDynamicLayerBackMode
+)
+
+
+def _no_levels() -> Any:
+    """Inside a function transform: what is made is no tensor of its level."""
+    return torch._C._ExcludeDispatchKeyGuard(_LEVELS)
 
 
 class FakeContext(TorchDispatchMode):
@@ -111,7 +119,7 @@ class FakeContext(TorchDispatchMode):
             raise NoFakeKernel("from_tensor", f"layout {tensor.layout}")
         if type(tensor) not in (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer):
             raise NoFakeKernel("from_tensor", f"tensor subclass {type(tensor).__name__}")
-        with _no_dispatch():
+        with _no_dispatch(), _no_levels():
             offset = tensor.storage_offset()
             if symbolic:
                 if self.sizes is None:
@@ -142,7 +150,9 @@ class FakeContext(TorchDispatchMode):
 
     # ---- running operators -----------------------------------------------------------------------------------------
 
-    def __torch_dispatch__(self, func: Any, types: Sequence[type], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None) -> Any:
+    def __torch_dispatch__(
+        self, func: Any, types: Sequence[type], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
         return self.run(func, args, kwargs or {})
 
     def run(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:

@@ -9,15 +9,17 @@ from torch._C import _functorch
 
 from ..values.base import Value
 from ..values.constant import ConstantValue
+from ..values.sequence import SequenceValue
 from .registry import handles, named
 
 NONE = ConstantValue(None)
 
 
-def recorded(vm: Any, function: Any, args: list[Value]) -> Value:
+def recorded(vm: Any, function: Any, args: list[Value], kwargs: dict[str, Value] | None = None) -> Value:
     """Put a step that returns a constant into the graph, and take it now, so that what follows sees it."""
-    vm.recorder.graph.call_function(function, tuple(vm.recorder.lower(a, False) for a in args))
-    return vm.fresh(function(*[vm.plain(a) for a in args]))
+    lower, named = vm.recorder.lower, kwargs or {}
+    vm.recorder.graph.call_function(function, tuple(lower(a, False) for a in args), {k: lower(v, False) for k, v in named.items()})
+    return vm.fresh(function(*[vm.plain(a) for a in args], **{k: vm.plain(v) for k, v in named.items()}))
 
 
 @named("torch._functorch.predispatch._vmap_increment_nesting")
@@ -30,6 +32,42 @@ def increment_nesting(vm: Any, batch_size: Value, randomness: Value) -> Value:
 @handles(_functorch._vmap_decrement_nesting)
 def decrement_nesting(vm: Any) -> Value:
     return recorded(vm, _functorch._vmap_decrement_nesting, [])
+
+
+def wrapped(value: Value) -> bool:
+    """Whether a tensor is one of a level of function transforms."""
+    fake = getattr(value, "fake", None)
+    return isinstance(fake, torch.Tensor) and _functorch.is_functorch_wrapped_tensor(fake)
+
+
+def stepwise(function: Any) -> None:
+    """``function`` moves between torch's levels: a step of the graph."""
+
+    @handles(function)
+    def step(vm: Any, *args: Value, **kwargs: Value) -> Value:
+        return recorded(vm, function, [*args], kwargs)
+
+
+for _step in (
+    _functorch._grad_increment_nesting,
+    _functorch._grad_decrement_nesting,
+    _functorch._jvp_increment_nesting,
+    _functorch._jvp_decrement_nesting,
+    _functorch.set_inplace_requires_grad_allowed,
+    torch._C._enter_dual_level,
+    torch._C._exit_dual_level,
+    torch._C._set_fwd_grad_enabled,
+):
+    stepwise(_step)
+
+
+@named("torch.autograd.grad")
+def derivative(vm: Any, *args: Value, **kwargs: Value) -> Value | None:
+    """Of what function transforms made, the graph itself holds all there is to differentiate."""
+    outputs = args[0].values(vm) if isinstance(args[0], SequenceValue) else args[:1]
+    if not (_functorch.get_dynamic_layer_stack_depth() or any(map(wrapped, outputs))):
+        return None
+    return vm.recorder.call_function(vm, torch.autograd.grad, list(args), kwargs)
 
 
 @named("torch._functorch.predispatch._add_batch_dim")
@@ -74,6 +112,5 @@ def get_unwrapped(vm: Any, tensor: Value) -> Value:
 
 
 @handles(_functorch.is_batchedtensor, _functorch.is_functorch_wrapped_tensor)
-def is_wrapped(vm: Any, value: Any) -> Value:
-    fake = getattr(value, "fake", None)
-    return ConstantValue(isinstance(fake, torch.Tensor) and _functorch.is_functorch_wrapped_tensor(fake))
+def is_wrapped(vm: Any, value: Value) -> Value:
+    return ConstantValue(wrapped(value))

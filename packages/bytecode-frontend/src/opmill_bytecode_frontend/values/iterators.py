@@ -131,6 +131,7 @@ class GeneratorValue(IteratorValue):
         if sent is not None and self.frame.pc == 0 and not self.finished and sent.python_type() is not type(None):
             vm.throw(TypeError, "can't send non-None value to a just-started generator")
         if self.finished:
+            self.returned = MISSING  # only the first to come to the end is told
             return STOP
         try:
             yielded, value = self.advance(self.frame, sent, thrown)
@@ -146,20 +147,23 @@ class GeneratorValue(IteratorValue):
     def next(self, vm: Machine) -> Any:
         return self.step(vm)
 
-    def m_send(self, vm: Machine, value: Value) -> Value:
-        result = self.step(vm, sent=value)
+    def not_stopped(self, vm: Machine, result: Any) -> Value:
         if result is STOP:
-            vm.throw(StopIteration, self.returned)
-        return result
+            silent = self.returned is MISSING or self.returned.python_type() is type(None)
+            vm.throw(StopIteration, *(() if silent else (self.returned,)))
+        return result  # type: ignore[no-any-return]
+
+    def m_send(self, vm: Machine, value: Value) -> Value:
+        return self.not_stopped(vm, self.step(vm, sent=value))
+
+    def m___next__(self, vm: Machine) -> Value:
+        return self.not_stopped(vm, self.step(vm))
 
     def m_throw(self, vm: Machine, exc: Value, *rest: Value) -> Value:
         if not issubclass(exc.python_type(), BaseException):  # the older form: a class, perhaps an instance, perhaps a traceback
             given = rest[0] if rest and issubclass(rest[0].python_type(), BaseException) else None
             exc = given if given is not None else vm.call(exc, [v for v in rest[:1] if v.python_type() is not type(None)], {})
-        result = self.step(vm, thrown=exc)
-        if result is STOP:
-            vm.throw(StopIteration, self.returned)
-        return result
+        return self.not_stopped(vm, self.step(vm, thrown=exc))
 
     def m_close(self, vm: Machine) -> Value:
         if not self.finished and self.frame.pc > 0:

@@ -69,9 +69,11 @@ class TensorValue(Value):
         if name == "__class__":
             return vm.wrap(self.cls)
         if name in ("grad", "_grad"):
-            if self.obj is not None and self.obj.is_leaf:
-                return vm.wrap(self.obj.grad, Attr(self.source, name))
-            return ConstantValue(None)
+            if self.obj is None:
+                return ConstantValue(None)
+            if not self.obj.is_leaf:
+                vm.unsupported("FE031", "the gradient of a tensor that is no leaf", "whether one is retained belongs to the object, not to its value")
+            return vm.wrap(self.obj.grad, Attr(self.source, name))
         if self.obj is not None and name in self.obj.__dict__:
             return vm.wrap(self.obj.__dict__[name], Attr(self.source, name))
         if name in ("grad_fn", "_backward_hooks", "__dict__", "_version", "_base"):

@@ -22,7 +22,7 @@ def _fill(ctx: Context, node: Node, number: Any) -> Any:
     return ctx.pointwise(name, meta, lambda at, ext: const(number, meta.dtype))
 
 
-@ROWS.lowers("zeros zeros_like new_zeros")
+@ROWS.lowers("zeros zeros_like new_zeros _efficientzerotensor")
 def _zeros(ctx: Context, node: Node, *_: Any, **__: Any) -> Any:
     return _fill(ctx, node, 0)
 
