@@ -187,6 +187,18 @@ def test_an_equation_decided_unites_the_symbols(store, generators):
         run.executable(x, torch.randn(7, 3))
 
 
+def test_a_size_decided_to_be_one_is_broadcast(store, generators):
+    """Also where the equation cannot be solved for a symbol."""
+    captured = Captured([(2, "a", 4)], {"a": 2})
+
+    def last_half(x):
+        return x + x.log1p().chunk(2, 1)[-1].cumsum(2)
+
+    run = compiled(last_half, captured, store, generators)
+    x = torch.rand(2, 2, 4)
+    same(run.executable(x), last_half(x))
+
+
 def test_temporaries_share_an_arena_that_grows(store, generators):
     captured = Captured([("a", 64), (64, 64)], {"a": 8})
 

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from opmill_fake_tensors import FakeTensor
-from opmill_fake_tensors.symbols import Index, Sizes, index_of, sizes_of, sym_int
+from opmill_fake_tensors.symbols import Index, Relation, Sizes, index_of, sizes_of, sym_int
 
 from .graph import AtenGraph, Meta, Node, Output, OutputTensor, Size
 
@@ -99,32 +99,48 @@ def _numbers_of_output(out: Output) -> list[Index]:
 
 
 def unify(graph: AtenGraph) -> None:
-    """Writes all sizes in terms of symbols that no decision of the capture has tied to others."""
-    sizes = graph.sizes
-    if sizes is None:
+    """Writes all sizes in terms of symbols that no decision of the capture has tied to others, and as numbers where it has decided them."""
+    if graph.sizes is None:
         return
+    sizes = _Simplifier(graph.sizes)
     graph.metas = {name: _meta(meta, sizes) for name, meta in graph.metas.items()}
     graph.nodes = [Node(n.func, _args(n.args, sizes), _args(n.kwargs, sizes), n.results, n.origin) for n in graph.nodes]
     graph.outputs = [_output(o, sizes) for o in graph.outputs]
 
 
-def _simple(value: Any, sizes: Sizes) -> Any:
-    return _plain(sizes.simplify(value)) if isinstance(value, Index) else value
+class _Simplifier(dict[Index, Size]):
+    """Expressions as they are known to be, each found once."""
+
+    def __init__(self, sizes: Sizes) -> None:
+        self.sizes = sizes
+
+    def __missing__(self, value: Index) -> Size:
+        simple = _plain(self.sizes.simplify(value))
+        if isinstance(simple, Index) and self.sizes.has_hint(simple):
+            number = self.sizes.hint(simple)
+            if self.sizes.known(Relation(simple - number, "==")):
+                simple = number
+        self[value] = simple
+        return simple
 
 
-def _meta(meta: Meta, sizes: Sizes) -> Meta:
+def _simple(value: Any, sizes: _Simplifier) -> Any:
+    return sizes[value] if isinstance(value, Index) else value
+
+
+def _meta(meta: Meta, sizes: _Simplifier) -> Meta:
     if all(type(n) is int for n in (*meta.sizes, *meta.strides)):
         return meta
     return Meta(meta.dtype, tuple(_simple(n, sizes) for n in meta.sizes), tuple(_simple(n, sizes) for n in meta.strides), meta.device)
 
 
-def _args(arg: Any, sizes: Sizes) -> Any:
+def _args(arg: Any, sizes: _Simplifier) -> Any:
     if isinstance(arg, (list, tuple)):
         return type(arg)(_args(a, sizes) for a in arg)
     return {k: _args(a, sizes) for k, a in arg.items()} if isinstance(arg, Mapping) else _simple(arg, sizes)
 
 
-def _output(out: Output, sizes: Sizes) -> Output:
+def _output(out: Output, sizes: _Simplifier) -> Output:
     if not isinstance(out, OutputTensor) or out.sizes is None:
         return _simple(out, sizes)  # type: ignore[no-any-return]
     strides = tuple(_simple(n, sizes) for n in out.strides or ())
