@@ -55,6 +55,11 @@ def exc_info(vm: Any) -> Value:
     return TupleValue([vm.wrap(vm.handled.python_type()), vm.handled, NONE])
 
 
+@handles(sys.exception)
+def exception(vm: Any) -> Value:
+    return NONE if vm.handled is None else vm.handled
+
+
 @handles(weakref.ref)
 def weak_reference(vm: Any, target: Value, callback: Value = NONE) -> Value:
     if not (isinstance(callback, ConstantValue) and callback.value is None):

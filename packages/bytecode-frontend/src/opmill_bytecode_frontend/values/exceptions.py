@@ -22,6 +22,8 @@ class ExceptionObject(ObjectValue):
         self.suppress = False
         self.raised_at: dict[int, Any] = {}
         """By the frame's identity: where in its code the exception was raised or came through."""
+        self.part_of: Value | None = None
+        """The group that this one was split from."""
 
     def raised_while(self, handled: Value | None) -> ExceptionObject:
         """The exception, raised while another one is handled: that becomes its context."""
@@ -39,6 +41,10 @@ class ExceptionObject(ObjectValue):
             return TupleValue(list(self.args))
         if name == "value" and issubclass(self.cls, StopIteration):
             return self.args[0] if self.args else ConstantValue(None)
+        if name == "message" and issubclass(self.cls, BaseExceptionGroup):
+            return self.args[0]
+        if name == "exceptions" and issubclass(self.cls, BaseExceptionGroup):
+            return TupleValue(vm.unpack(self.args[1]))
         if name in ("__cause__", "__context__"):
             return (self.cause if name == "__cause__" else self.context) or ConstantValue(None)
         if name == "__traceback__":
