@@ -17,4 +17,4 @@ class KernelBuildError(GraphError):
 
 
 class GraphWarning(UserWarning):
-    """Results are right, but less was compiled than asked: torch's own operators run, or a kernel generator was left out (GI030, GI031)."""
+    """Results are right, but less was compiled than asked: torch's own operators run, or a kernel generator was left out (GI030 to GI033)."""

@@ -1,0 +1,136 @@
+"""Training steps by eager, torch.compile and opmill side by side: loss, backward and AdamW, every model in processes of its own.
+
+usage: training.py [MODEL...] [--compilers torch,opmill] [--seconds S] [--timeout S] [--output FILE]
+Each compiler starts with empty caches. Prints one table and whether each demand is met; writes everything measured as JSON.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from train_one import MODELS
+
+HERE = Path(__file__).resolve().parent
+NOISE = 1.03
+Results = dict[str, dict[str, dict[str, Any]]]  # model -> compiler -> what train_one.py printed
+
+
+def run(model: str, compiler: str, seconds: float, timeout: float) -> dict[str, Any]:
+    """Two processes of train_one.py, the second for memory. ``{"failed": why}`` where one gave no result."""
+    found: dict[str, Any] = {}
+    with tempfile.TemporaryDirectory(prefix="bench-") as cache:
+        environment = {**os.environ, "TORCHINDUCTOR_CACHE_DIR": f"{cache}/torch", "OPMILL_CACHE_DIR": f"{cache}/opmill"}
+        for more in ([], ["--memory"]):
+            if compiler == "eager" and not more:
+                continue
+            command = [sys.executable, str(HERE / "train_one.py"), model, compiler, "--seconds", str(seconds), *more]
+            try:
+                done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=timeout)
+            except subprocess.TimeoutExpired:
+                return {"failed": f"no result after {timeout:.0f} s"}
+            lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
+            if done.returncode or not lines:
+                reason = (done.stderr.strip() or f"exit status {done.returncode}").splitlines()
+                return {"failed": reason[-1][:300], "stderr": "\n".join(reason[-40:])}
+            found |= json.loads(lines[-1])
+    return found
+
+
+def sweep(models: list[str], compilers: list[str], seconds: float, timeout: float, console: Console) -> Results:
+    results: Results = {}
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True) as progress:
+        task = progress.add_task("", total=len(models) * len(compilers))
+        for model in models:
+            for compiler in compilers:
+                progress.update(task, description=f"{model} {compiler}")
+                found = results.setdefault(model, {})[compiler] = run(model, compiler, seconds, timeout)
+                progress.advance(task)
+                if "failed" in found:
+                    progress.console.print(f"[red]{model} {compiler}: {found['failed']}[/]")
+    return results
+
+
+def show(results: Results, console: Console) -> None:
+    table = Table(title="a training step: loss + backward + AdamW, milliseconds", title_justify="left")
+    for name in ("model", "compiler", "cold s", "step", "eager", "speed", "loss", "backward", "optimizer", "error", "eager's", "peak MB"):
+        table.add_column(name, justify="left" if name in ("model", "compiler") else "right")
+    for model, rows in results.items():
+        for compiler, row in rows.items():
+            if "failed" in row:
+                table.add_row(model, compiler, "[red]failed[/]")
+                continue
+            timed = [f"{row[k]:.3g}" if k in row else "" for k in ("first_s", "steady_ms", "eager_ms")]
+            speed = f"{row['eager_ms'] / row['steady_ms']:.2f}x" if "steady_ms" in row else ""
+            parts = [f"{a:.3g}/{b:.3g}" for a, b in zip(row.get("parts_ms", ()), row.get("eager_parts_ms", ()))] or [""] * 3
+            errors = [f"{row[k]:.2g}" if k in row else "" for k in ("error", "eager_error")]
+            table.add_row(model, compiler, *timed, speed, *parts, *errors, f"{row['peak_mb']:.0f}")
+        table.add_section()
+    console.print(table)
+
+
+def demands(results: Results) -> list[tuple[str, str, bool]]:
+    """(what is asked, what was seen, whether it is met), of the models where all compilers gave a result."""
+    rows = {m: r for m, r in results.items() if all("failed" not in x for x in r.values())}
+    out = [("every model trains", f"{len(rows)} of {len(results)}", len(rows) == len(results))]
+    ours = {m: r["opmill"] for m, r in rows.items() if "opmill" in r}
+    theirs = {m: r["torch"] for m, r in rows.items() if "torch" in r}
+    eager = {m: r["eager"] for m, r in rows.items() if "eager" in r}
+
+    def worst(what: str, ratios: dict[str, float], limit: float) -> None:
+        if ratios:
+            model = max(ratios, key=lambda m: ratios[m])
+            out.append((what, f"{ratios[model]:.2f} ({model})", ratios[model] <= limit))
+
+    worst("gradients: at most 3x eager's error", {m: r["error"] / max(r["eager_error"], 1e-9) for m, r in ours.items()}, 3.0)
+    worst("never slower than eager", {m: r["steady_ms"] / r["eager_ms"] for m, r in ours.items()}, NOISE)
+    both = ours.keys() & theirs.keys()
+    worst("cold: at most 1/4 of torch.compile's time", {m: ours[m]["first_s"] / theirs[m]["first_s"] for m in both}, 0.25)
+    if both:
+        speeds = [theirs[m]["steady_ms"] / theirs[m]["eager_ms"] / (ours[m]["steady_ms"] / ours[m]["eager_ms"]) for m in both]
+        mean = math.exp(sum(map(math.log, speeds)) / len(speeds))
+        out.append(("torch.compile's speed in geometric mean", f"{mean:.2f}x", mean >= 1))
+    worst("peak memory: at most eager's", {m: ours[m]["peak_mb"] / max(eager[m]["peak_mb"], 1) for m in ours.keys() & eager.keys()}, NOISE)
+    worst("peak memory: at most torch.compile's", {m: ours[m]["peak_mb"] / max(theirs[m]["peak_mb"], 1) for m in both}, NOISE)
+    return out
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("models", nargs="*", help=f"of: {', '.join(MODELS)} (default: all)")
+    parser.add_argument("--compilers", default="eager,torch,opmill", help="comma-separated; eager is timed beside each of the others")
+    parser.add_argument("--seconds", type=float, default=4.0, help="how long steady state is measured")
+    parser.add_argument("--timeout", type=float, default=900.0, help="seconds one process may take")
+    parser.add_argument("--output", type=Path, default=Path("bench-results") / "training.json")
+    chosen = parser.parse_args()
+    missing = sorted(set(chosen.models) - set(MODELS))
+    if missing:
+        parser.error(f"unknown models {', '.join(missing)}; there are: {', '.join(MODELS)}")
+    console = Console(width=None if sys.stdout.isatty() else 160)
+    results = sweep(chosen.models or list(MODELS), chosen.compilers.split(","), chosen.seconds, chosen.timeout, console)
+    show(results, console)
+    rows = demands(results)
+    table = Table("demand", "seen", "", title="What is asked for", title_justify="left")
+    for what, seen, met in rows:
+        table.add_row(what, seen, "[green]met[/]" if met else "[red]missed[/]")
+    console.print(table)
+    chosen.output.parent.mkdir(parents=True, exist_ok=True)
+    chosen.output.write_text(json.dumps({"results": results, "demands": rows}, indent=1))
+    console.print(f"written to {chosen.output}")
+    return not all(met for *_, met in rows)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
