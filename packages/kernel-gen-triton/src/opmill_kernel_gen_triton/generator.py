@@ -1,11 +1,11 @@
-"""The kernel generator for GPUs, by way of Triton."""
+"""The kernel generator for GPUs, by way of Triton. What writes kernels is imported when one is made: plans from the store need none of it."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Sequence
 from contextlib import ExitStack
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from opmill_graph_ir.errors import KernelBuildError
 from opmill_graph_ir.generator.protocol import GeneratorOptions
@@ -15,13 +15,15 @@ from opmill_runtime_cache.plan.launch import Arg, Form, LaunchData, Step, encode
 from opmill_runtime_cache.plan.model import KernelRef
 from opmill_runtime_cache.store import Store, key_of
 
-from . import claim, toolchain
+from . import toolchain
 from .__about__ import __version__
 from .emit.types import TYPES
-from .kernel import LIMIT, KernelText, kernel_text
-from .nest import Function
 from .pool import Compiled, Pool
 from .tiling import DEFAULT, Budget
+
+if TYPE_CHECKING:
+    from .kernel import KernelText
+    from .nest import Function
 
 ARTIFACT = "cuda-cubin"
 """Artifact kind of a kernel's cubins, one after the other."""
@@ -48,7 +50,9 @@ class TritonKernelGenerator:
     def claims(self, kernel: LoopKernel, options: GeneratorOptions) -> str | None:
         if not options.device.startswith("cuda"):
             return f"device {options.device} is not a CUDA device"
-        return claim.refusal(kernel)
+        from .claim import refusal
+
+        return refusal(kernel)
 
     def available(self) -> str | None:
         """Why no kernel can be built: triton is missing, or there is no device to build for, or it is too old."""
@@ -118,6 +122,8 @@ def _known(store: Store, key: str) -> KernelRef | None:
 
 
 def _text(kernel: LoopKernel, budget: Budget) -> KernelText:
+    from .kernel import kernel_text
+
     try:
         return kernel_text(kernel, budget)
     except (AssertionError, LookupError, TypeError, ValueError, AttributeError) as error:
@@ -151,6 +157,8 @@ def job_of(function: Function, arch: int, aligned: bool, precise: bool) -> dict[
 
 def _assemble(kernel: LoopKernel, text: KernelText, arch: int, precise: bool, made: dict[str, Compiled]) -> tuple[LaunchData, bytes]:
     """Launch data, and all cubins in one."""
+    from .kernel import LIMIT
+
     artifact = bytearray()
     places: dict[str, int] = {}
     scratch, offsets = _scratch(text)
