@@ -267,6 +267,8 @@ def number(vm: Any, *args: Value, **kwargs: Value) -> Value:
 
 def _number(cls: Any, *dunders: str) -> Any:
     def convert(vm: Any, *args: Value, **kwargs: Value) -> Value:
+        if len(args) == 1 and args[0].symbolic and cls is not complex:
+            return args[0].special(vm, dunders[0], [])  # type: ignore[return-value]
         if len(args) == 1:
             try:
                 plain = args[0].constant()

@@ -187,6 +187,8 @@ def abs_(vm: Any, value: Value) -> Value:
 def round_(vm: Any, value: Value, *digits: Value) -> Value:
     if isinstance(value, TensorValue):
         return value.method(vm, "round", [], {"decimals": digits[0]} if digits else {})
+    if value.symbolic and value.python_type() is int and not digits:
+        return value
     return fold(vm, round, [value, *digits], {})
 
 

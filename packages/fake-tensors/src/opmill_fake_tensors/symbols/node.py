@@ -400,7 +400,12 @@ def _float_method(op: str) -> Callable[..., FloatNode]:
 
 
 def _float_comparison(name: str) -> Callable[[FloatNode, FloatNode], TruthNode]:
-    return lambda self, other: self.wrap_bool(getattr(self.guard_float(), f"__{name}__")(other.guard_float()))
+    def compare(self: FloatNode, other: FloatNode) -> TruthNode:
+        if name in ("ge", "lt") and other.value == 0 and self._never_negative():  # what torch asks of the base of a power
+            return self.wrap_bool(name == "ge")
+        return self.wrap_bool(getattr(self.guard_float(), f"__{name}__")(other.guard_float()))
+
+    return compare
 
 
 _OPERATIONS = {
