@@ -119,6 +119,28 @@ def test_attention_keeps_the_layout_of_its_query(order: tuple[int, ...]) -> None
         check(lambda q: F.scaled_dot_product_attention(q, q, q), x)
 
 
+@settings(max_examples=150, deadline=None, derandomize=True)
+@given(st.data())
+def test_indexing_by_tensors_of_any_layout(data: Any) -> None:
+    x = _permuted(data, (3, 4, 5, 2)[: data.draw(st.integers(1, 4))])
+    shape = data.draw(st.sampled_from([(2,), (4, 3), (2, 1, 3), (5, 1)]))
+    ids: list[Any] = [slice(None)] * x.dim()
+    for d in data.draw(st.sets(st.integers(0, x.dim() - 1), min_size=1)):
+        ids[d] = (_permuted(data, shape[data.draw(st.integers(0, len(shape) - 1)) :]) % x.shape[d]).long()
+    check(lambda x: x[tuple(ids)], x)
+
+
+def _permuted(data: Any, sizes: tuple[int, ...]) -> torch.Tensor:
+    """Ones, stored in any order of the dimensions."""
+    order = data.draw(st.permutations(range(len(sizes))))
+    return torch.ones([sizes[d] for d in order]).permute([order.index(d) for d in range(len(sizes))])
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations(range(3))))
+def test_layout_of_log_sigmoid(order: tuple[int, ...]) -> None:
+    check(F.logsigmoid, torch.ones([(2, 3, 4)[d] for d in order]).permute([order.index(d) for d in range(3)]))
+
+
 @pytest.mark.parametrize("order", list(itertools.permutations(range(3))))
 def test_one_dimensional_convolution(order: tuple[int, ...]) -> None:
     x, w = torch.ones(2, 8, 7), torch.ones(3, 8, 2)

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from ..strides import broadcast, contiguous, like, same
+from ..strides import broadcast, contiguous, like, pointwise, same
 from ..table import Rules, alike, channels_last, dense, strided
 from ..views import inferred, strides_of_view
 
@@ -45,13 +45,23 @@ def _gather(overload: str, x: Tensor, dim: int, ids: Tensor, *, sparse_grad: boo
 def _index(overload: str, x: Tensor, ids: Sequence[Tensor | None]) -> Any:
     given = [k for k, i in enumerate(ids) if i is not None]
     tensors: list[Any] = [ids[k] for k in given]
-    together = given and given == list(range(given[0], given[-1] + 1))
-    if overload != "Tensor" or not together or any(t.dtype not in _INTEGERS for t in tensors) or len(ids) > x.dim():
-        return NotImplemented
-    if not x.is_contiguous() or not all(t.is_contiguous() for t in tensors) or 0 in x.size():
+    if overload != "Tensor" or not given or any(t.dtype not in _INTEGERS for t in tensors) or len(ids) > x.dim() or 0 in x.size():
         return NotImplemented
     block = broadcast([tuple(t.size()) for t in tensors])
-    return dense((*x.size()[: given[0]], *block, *x.size()[given[-1] + 1 :]), x.dtype)
+    first = given[0] if given == list(range(given[0], given[-1] + 1)) else 0
+    rest = [d for d in range(x.dim()) if d not in given]
+    before, after = rest[:first], rest[first:]
+    shape = (*(x.size(d) for d in before), *block, *(x.size(d) for d in after))
+    if x.is_contiguous() and all(t.is_contiguous() for t in tensors):
+        return dense(shape, x.dtype)
+    # what is computed point by point: the source stands still along the indices' dimensions, and these along the source's
+    source = (*(x.stride(d) for d in before), *(0 for _ in block), *(x.stride(d) for d in after))
+    operands = [(shape, source)]
+    for t in tensors:
+        ones = (1,) * (len(block) - t.dim())
+        sizes = (*(1 for _ in before), *ones, *t.size(), *(1 for _ in after))
+        operands.append((sizes, (*(0 for _ in before), *ones, *t.stride(), *(0 for _ in after))))
+    return strided(shape, pointwise(shape, operands), x.dtype)
 
 
 SYMBOLIC = Rules()
