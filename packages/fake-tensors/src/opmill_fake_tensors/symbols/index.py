@@ -108,26 +108,26 @@ class Index:
     __lt__ = __le__ = __gt__ = __ge__ = __truediv__ = __rtruediv__ = __pow__ = __rpow__ = __divmod__ = __rdivmod__ = _unknown
     __int__ = __index__ = __float__ = __abs__ = __round__ = __trunc__ = __floor__ = __ceil__ = _unknown
 
-    @cached_property
-    def _hash(self) -> int:
-        return hash(self.terms)
-
     def __hash__(self) -> int:
-        return self._hash
+        known: int | None = self.__dict__.get("_hash")
+        if known is None:
+            known = self.__dict__["_hash"] = hash(self.terms)
+        return known
 
     def __getstate__(self) -> dict[str, object]:
         return {k: v for k, v in self.__dict__.items() if k != "_hash"}  # hashes of strings differ from process to process
 
-    @cached_property
+    @property
     def _has_mod(self) -> bool:
-        return any(isinstance(a, Mod) for m, _ in self.terms for a in m)
+        return any(type(a) is Mod for m, _ in self.terms for a in m)
 
-    @cached_property
+    @property
     def constant(self) -> int | None:
         """The value, where it does not depend on anything."""
-        if not self.terms:
+        terms = self.terms
+        if not terms:
             return 0
-        return self.terms[0][1] if len(self.terms) == 1 and not self.terms[0][0] else None
+        return terms[0][1] if not terms[0][0] and len(terms) == 1 else None
 
     @cached_property
     def symbols(self) -> frozenset[str]:

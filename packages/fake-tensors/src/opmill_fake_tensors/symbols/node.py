@@ -57,7 +57,10 @@ class Node:
         return self
 
     def wrap_int(self, value: int) -> SizeNode:
-        return SizeNode(self.sizes, index(int(value)))
+        known = self.sizes.numbers.get(value)
+        if known is None or type(value) is bool:
+            known = self.sizes.numbers[int(value)] = SizeNode(self.sizes, index(int(value)))
+        return known  # type: ignore[no-any-return]
 
     def wrap_float(self, value: float) -> FloatNode:
         return FloatNode(self.sizes, value)
@@ -167,7 +170,7 @@ class SizeNode(Node):
     @property
     def expr(self) -> Index:
         """In terms of symbols that no decision has tied to others."""
-        return self.sizes.simplify(self._expr)
+        return self.sizes.simplify(self._expr) if self.sizes.tied else self._expr
 
     @property
     def hint(self) -> int | None:
@@ -295,28 +298,44 @@ class SizeNode(Node):
 
     # ---- comparison ------------------------------------------------------------------------------------------------
 
-    def _truth(self, expr: Index, kind: Any) -> TruthNode:
-        relation = Relation(expr, kind)
-        known = self.sizes.known(relation)
-        return TruthNode(self.sizes, relation if known is None else known)
+    def _compared(self, other: SizeNode, kind: str) -> TruthNode:
+        key = kind, self.expr, other.expr
+        known = self.sizes.compared.get(key)
+        if known is None:
+            relation = _RELATIONS[kind](*key[1:])
+            known = self.sizes.known(relation)
+            if known is None:
+                return TruthNode(self.sizes, relation)
+            self.sizes.compared[key] = known
+        return TruthNode(self.sizes, known)
 
     def eq(self, other: SizeNode) -> TruthNode:
-        return self._truth(self.expr - other.expr, "==")
+        return self._compared(other, "eq")
 
     def ne(self, other: SizeNode) -> TruthNode:
-        return self._truth(self.expr - other.expr, "!=")
+        return self._compared(other, "ne")
 
     def ge(self, other: SizeNode) -> TruthNode:
-        return self._truth(self.expr - other.expr, ">=")
+        return self._compared(other, "ge")
 
     def le(self, other: SizeNode) -> TruthNode:
-        return self._truth(other.expr - self.expr, ">=")
+        return self._compared(other, "le")
 
     def gt(self, other: SizeNode) -> TruthNode:
-        return self._truth(self.expr - other.expr - 1, ">=")
+        return self._compared(other, "gt")
 
     def lt(self, other: SizeNode) -> TruthNode:
-        return self._truth(other.expr - self.expr - 1, ">=")
+        return self._compared(other, "lt")
+
+
+_RELATIONS: dict[str, Callable[[Index, Index], Relation]] = {
+    "eq": lambda a, b: Relation(a - b, "=="),
+    "ne": lambda a, b: Relation(a - b, "!="),
+    "ge": lambda a, b: Relation(a - b, ">="),
+    "le": lambda a, b: Relation(b - a, ">="),
+    "gt": lambda a, b: Relation(a - b - 1, ">="),
+    "lt": lambda a, b: Relation(b - a - 1, ">="),
+}
 
 
 class FloatNode(Node):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from ..errors import DataDependent
 from .facts import Bound, Relation, bounds, never_zero, reduced
@@ -58,8 +59,15 @@ class Sizes:
         self.operator = ""
         """What is being run; named in decisions."""
         self._ranges: dict[str, tuple[int, Bound]] = {}
+        self.numbers: dict[int, Any] = {}
+        """Nodes of constants, made once."""
+        self.compared: dict[Any, bool] = {}
+        """Comparisons of two expressions that are known: none is ever taken back."""
+        self.tied = False
+        """Whether any symbol is tied to others."""
         self._replaced: dict[str, Index] = {}
         self._facts: list[Relation] = []
+        self._known: dict[Relation, bool | None] = {}
         self._simplified: dict[Index, Index] = {}
 
     # ---- symbols ---------------------------------------------------------------------------------------------------
@@ -104,6 +112,13 @@ class Sizes:
 
     def known(self, relation: Relation) -> bool | None:
         """Its truth where ranges and earlier decisions imply it; None where they do not."""
+        try:
+            return self._known[relation]
+        except KeyError:
+            found = self._known[relation] = self._prove(relation)
+            return found
+
+    def _prove(self, relation: Relation) -> bool | None:
         relation = self._reduced(relation)
         if relation.kind == "!=":
             equal = self._equal_zero(relation.expr)
@@ -167,6 +182,7 @@ class Sizes:
         return None
 
     def _record(self, relation: Relation, into: list[Decision]) -> None:
+        self._known = {known: truth for known, truth in self._known.items() if truth is not None}
         into.append(Decision(relation, self.operator, self.where() if self.where is not None else ""))
         if relation.kind == "==" and self._solve(relation.expr):
             self._facts = [self._reduced(fact) for fact in self._facts]
@@ -187,6 +203,7 @@ class Sizes:
             one = {name: solution}
             self._replaced = {k: v.substitute(one) for k, v in self._replaced.items()} | one
             self._simplified.clear()
+            self.tied = True
             return True
         return False
 
