@@ -29,10 +29,10 @@ DEFAULT = ("bert_s", "gpt2_s", "llama_s", "t5_s", "resnet18", "mobilenet_v3", "v
 
 
 def sizes_of(kwargs: dict[str, Any], count: int) -> list[tuple[int, int]]:
-    """(batch, length) pairs, small and large; of images, the batch alone varies."""
+    """(batch, length) pairs, small and large, the second of both another than the first; of images, the batch alone varies."""
     chosen = random.Random(0)
-    lengths = [chosen.choice([8, 16, 31, 47, 64, 96, 100, 128, 160]) if kwargs else 0 for _ in range(count)]
-    return [(chosen.choice([2, 3, 4, 5, 6, 8, 12, 16]), length) for length in lengths]
+    lengths = [8, 31, 64, 96, 160, 16, 47, 100, 128]
+    return [(chosen.choice([2, 4, 6, 12]) + k % 2, lengths[k % len(lengths)] if kwargs else 0) for k in range(count)]
 
 
 def inputs_of(args: tuple[Any, ...], kwargs: dict[str, Any], batch: int, length: int) -> tuple[tuple[Any, ...], dict[str, Any]]:

@@ -13,7 +13,7 @@ from runtime_plans import Case, cases, spec
 from opmill_runtime_cache import _native
 from opmill_runtime_cache.errors import BindError, KernelMissing, PlanError, PlanInputError
 from opmill_runtime_cache.executor import bind, bind_reference
-from opmill_runtime_cache.plan import parse, render, verify
+from opmill_runtime_cache.plan import decode, encode, parse, render, verify
 from opmill_runtime_cache.plan.model import (
     Alloc,
     Call,
@@ -197,6 +197,23 @@ def test_the_arena_may_be_as_large_as_leading_definitions_say(store):
     late = msgspec.structs.replace(plan, steps=(plan.steps[0], *text, *plan.steps[1:]), arena="bytes")
     with pytest.raises(PlanError, match="RC011"):
         verify(late)
+
+
+def test_strides_may_be_bound_as_sizes_are(store):
+    spaced = TensorSpec("float32", ("s0", 3), ("s1", 1))
+    plan = Plan(
+        "spaced", 2, (TensorInput(0, spaced, name="x"),), (SlotOutput(1), SizeOutput("s1")),
+        (Call("aten::mul.Scalar", (Slot(0), Literal(2.0)), {}, (1,)),), (SizeOf("s0", 0, 0), SizeOf("s1", 0, 0, stride=True)),
+    )  # fmt: skip
+    assert parse(render(plan)) == plan and decode(encode(plan)) == plan
+    for make in (bind, bind_reference):
+        run = make(plan, [], store)
+        for rows, step in ((2, 3), (5, 7), (2, 9)):
+            x = torch.randn(rows, step)[:, :3]
+            got, stride = run(x)
+            assert torch.equal(got, x * 2) and stride == step
+        with pytest.raises(IndexError if make is bind else Exception):
+            run(torch.tensor(1.0))
 
 
 def test_threads(store):

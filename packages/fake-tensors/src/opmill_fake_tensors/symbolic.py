@@ -27,9 +27,15 @@ def symbolic_meta(
         if strides[dim].constant is not None and tensor.stride(dim) >= 2 and tensor.size(dim) != 1:
             strides[dim] = sizes.new(tensor.stride(dim), origin=f"{label}.stride({dim})")
     shape, steps = [sym_int(sizes, n) for n in lengths], [sym_int(sizes, s) for s in strides]
-    meta = torch.empty_strided(shape, steps, dtype=tensor.dtype, device=META)
-    offset = tensor.storage_offset()
-    return torch.as_strided(meta, shape, steps, offset) if offset else meta
+    return meta_tensor(shape, steps, tensor.storage_offset(), tensor.dtype)
+
+
+def meta_tensor(shape: Sequence[Any], strides: Sequence[Any], offset: Any, dtype: torch.dtype) -> torch.Tensor:
+    """A meta tensor of this geometry, in a storage that it fits into."""
+    if offset == 0:
+        return torch.empty_strided(tuple(shape), tuple(strides), dtype=dtype, device=META)
+    end = offset + 1 + sum((n - 1) * s for n, s in zip(shape, strides, strict=True))
+    return torch.as_strided(torch.empty((end,), dtype=dtype, device=META), tuple(shape), tuple(strides), offset)
 
 
 def stride_expressions(shape: Sequence[int], strides: Sequence[int], lengths: Sequence[Index]) -> list[Index]:

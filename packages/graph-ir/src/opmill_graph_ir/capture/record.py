@@ -14,6 +14,7 @@ import torch
 
 from opmill_fake_tensors import FakeContext, FakeTensor
 from opmill_fake_tensors.operator import describe
+from opmill_fake_tensors.symbolic import meta_tensor
 from opmill_fake_tensors.symbols import Sizes
 
 from ..errors import GraphError
@@ -100,9 +101,7 @@ class Recorder(FakeContext):
         """The next graph input, like this tensor or this fake."""
         if isinstance(tensor, FakeTensor):
             with torch._C._DisableTorchDispatch():
-                meta = torch.empty_strided(tensor.size(), tensor.stride(), dtype=tensor.dtype, device="meta")
-                if (offset := tensor.storage_offset()) != 0:
-                    meta = meta.as_strided(tensor.size(), tensor.stride(), offset)
+                meta = meta_tensor(tensor.size(), tensor.stride(), tensor.storage_offset(), tensor.dtype)
             return self.add_fake_input(self.from_meta(meta, tensor.device, requires_grad=tensor.requires_grad))
         return self.add_fake_input(super().from_tensor(tensor))
 
@@ -227,6 +226,8 @@ class Recorder(FakeContext):
         with torch._C._DisableTorchDispatch():
             args = [self._fakes_in(a) for a in args]
             kwargs = {k: self._fakes_in(v) for k, v in kwargs.items()}
+        if op.packet == "aten::view_as_real" and args[0].meta.is_conj():
+            raise GraphError("GI003", "a view of a conjugated tensor as real numbers", where=self.state.origin)
         if op.packet in _METADATA:
             raise GraphError("GI002", f"{func.name()} changes what a tensor is", where=self.state.origin)
         if op.packet in _RESHAPING:

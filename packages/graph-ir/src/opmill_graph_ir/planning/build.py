@@ -19,7 +19,6 @@ from opmill_runtime_cache.plan.model import (
     NoneOutput,
     Output,
     Plan,
-    Size,
     SizeInput,
     SizeOf,
     SizeOutput,
@@ -37,12 +36,7 @@ from ..loops.ir import LoopKernel
 from ..lowered import BufferArg, BufferInfo, TensorOutput
 from ..schedule.memory import Memory
 from ..schedule.steps import ExternStep, KernelStep, Schedule
-
-
-def size(value: Index | int) -> Size:
-    """A size expression of the plan."""
-    i = index(value)
-    return i.constant if i.constant is not None else str(i)
+from .size import size
 
 
 def spec(info: BufferInfo) -> TensorSpec:
@@ -104,14 +98,15 @@ class _Builder:
         return TensorInput(self._define(name), spec(info), info.role == "held", name)
 
     def bindings(self) -> tuple[SizeOf, ...]:
-        """Size symbols that are not inputs themselves, each from the first dimension that shows it."""
+        """Size symbols that are not inputs themselves, each from the first dimension whose size, or else stride, shows it."""
         lowered = self.schedule.lowered
         found: dict[str, SizeOf] = {}
-        for name in lowered.inputs:
-            if name in lowered.buffers:
-                for dim, extent in enumerate(lowered.buffers[name].sizes):
+        tensors = [lowered.buffers[name] for name in lowered.inputs if name in lowered.buffers]
+        for stride in (False, True):
+            for info in tensors:
+                for dim, extent in enumerate(info.strides if stride else info.sizes):
                     if str(extent) in lowered.symbols and str(extent) not in lowered.inputs:
-                        found.setdefault(str(extent), SizeOf(str(extent), self.slots[name], dim))
+                        found.setdefault(str(extent), SizeOf(str(extent), self.slots[info.name], dim, stride))
         return tuple(found.values())
 
     def slot(self, buffer: str) -> int:

@@ -178,7 +178,8 @@ def _inputs(state: _Lowering) -> tuple[tuple[int, int, int, int], ...]:
             where[item.slot] = called
         called += 1
     for binding in state.plan.bindings:
-        key.append((-1, where[binding.slot], binding.dim, state.given(binding.symbol, late=False)))
+        dim = -1 - binding.dim if binding.stride else binding.dim
+        key.append((-1, where[binding.slot], dim, state.given(binding.symbol, late=False)))
     for item in state.plan.inputs:
         if type(item) is TensorInput:
             label = repr(item.name) if item.name else f"of slot {item.slot}"

@@ -82,7 +82,8 @@ class _Run:
             tensors.append((item, tensor))
             self.slots[item.slot] = tensor
         for binding in self.plan.bindings:
-            self.values[binding.symbol] = self.slots[binding.slot].size(binding.dim)
+            tensor = self.slots[binding.slot]
+            self.values[binding.symbol] = tensor.stride(binding.dim) if binding.stride else tensor.size(binding.dim)
         for item, tensor in tensors:
             check_input(item, tensor, self.values)
         for slot in self.plan.exclusive:

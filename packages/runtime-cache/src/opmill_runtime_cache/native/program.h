@@ -73,7 +73,7 @@ struct CallInfo {
 
 struct KeyPart {
   int input;  // position of a size input, or -1
-  int tensor, dim;  // position of a call input, or -1 - position of a held tensor
+  int tensor, dim;  // position of a call input, or -1 - position of a held tensor; its size in `dim`, or its stride in -1 - `dim`
   int value;
 };
 

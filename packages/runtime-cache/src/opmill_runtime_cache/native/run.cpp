@@ -579,8 +579,13 @@ bool read_key(const Program& program, PyObject* const* arguments, std::vector<in
     if (part.input >= 0) {
       value = PyLong_AsLongLong(arguments[part.input]);
       if (value == -1 && PyErr_Occurred()) return false;
-    } else if (api.get_size(handle_of(part.tensor >= 0 ? arguments[part.tensor] : program.held[-1 - part.tensor]), part.dim, &value)) {
-      return PyErr_Format(PyExc_IndexError, "input has no dimension %d", part.dim), false;
+    } else {
+      const Handle tensor = handle_of(part.tensor >= 0 ? arguments[part.tensor] : program.held[-1 - part.tensor]);
+      const int dim = part.dim < 0 ? -1 - part.dim : part.dim;
+      int64_t rank = 0, *strides = nullptr;
+      if (api.get_dim(tensor, &rank) || dim >= rank || (part.dim < 0 ? api.get_strides(tensor, &strides) : api.get_size(tensor, dim, &value)))
+        return PyErr_Format(PyExc_IndexError, "input has no dimension %d", dim), false;
+      if (part.dim < 0) value = strides[dim];
     }
     key->push_back(value);
   }

@@ -58,11 +58,13 @@ class SizeInput(_Data, frozen=True, tag="size"):
 
 @final
 class SizeOf(_Data, frozen=True):
-    """Binds ``symbol`` to the size of dimension ``dim`` of the tensor in ``slot`` before the first step."""
+    """Binds ``symbol`` to the size (or with ``stride`` the stride, in elements) of dimension ``dim`` of the tensor in ``slot`` before the
+    first step."""
 
     symbol: str
     slot: int
     dim: int
+    stride: bool = False
 
 
 @final

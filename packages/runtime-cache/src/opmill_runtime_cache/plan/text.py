@@ -167,7 +167,7 @@ def render(plan: Plan) -> str:
     options = _options(exclusive=(plan.exclusive, ()), device=(repr(plan.device), "'cpu'"))
     lines = [f"plan({plan.name!r}, slots={plan.slots}, arena={_size(plan.arena)}{options})"]
     lines += map(_input, plan.inputs)
-    lines += [f"{binding.symbol} = bind(t{binding.slot}, {binding.dim})" for binding in plan.bindings]
+    lines += [f"{binding.symbol} = bind(t{binding.slot}, {binding.dim}{', stride=True' * binding.stride})" for binding in plan.bindings]
     lines += [f"t{item.slot} = constant({_spec(item.spec)}, {item.data.hex()!r})" for item in plan.constants]
     for number, ref in enumerate(plan.kernels):
         lines.append(f"k{number} = kernel({ref.kind!r}, {ref.artifact_kind!r}, {ref.key!r}, {ref.entry!r}{_options(meta=(ref.meta, {}))})")
@@ -341,7 +341,10 @@ _LINES: dict[str, tuple[str, Callable[[_Line], Any]]] = {
     "input": ("inputs", _read_tensor),
     "held": ("inputs", _read_tensor),
     "size_input": ("inputs", lambda line: SizeInput(line.targets[0], line.literal("name", ""))),
-    "bind": ("bindings", lambda line: SizeOf(line.targets[0], line.slot(line.args[0]), ast.literal_eval(line.args[1]))),
+    "bind": (
+        "bindings",
+        lambda line: SizeOf(line.targets[0], line.slot(line.args[0]), ast.literal_eval(line.args[1]), line.literal("stride", False)),
+    ),
     "constant": (
         "constants",
         lambda line: Constant(_numbered("t", line.targets[0]), line.spec(line.args[0]), bytes.fromhex(ast.literal_eval(line.args[1]))),
