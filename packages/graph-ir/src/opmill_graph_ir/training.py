@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -39,6 +39,8 @@ class Layout(msgspec.Struct, frozen=True):
 
     ``strides`` are those of the saved tensors (elements). ``symbols`` are the sizes that the forward returns last and the backward takes last.
     ``reach`` holds the tangents that each gradient is made of (numbers in ``tangents``): where none of them comes, there is no gradient.
+    ``derived`` are outputs that are made as views of an input, a held tensor or another output (or are it: True), such that autograd knows; the last
+    outputs are memories that such views share, one for each of ``bases``, an output that is a view of it.
     ``aliases`` names outputs of the forward plan that share memory with an input, a held tensor or another output. ``written`` are
     inputs and held tensors that the forward writes. ``replayable``: the module may run once more and give the same."""
 
@@ -54,6 +56,8 @@ class Layout(msgspec.Struct, frozen=True):
     written: tuple[tuple[str, int], ...]
     replayable: bool
     symbols: tuple[str, ...] = ()
+    derived: tuple[tuple[int, str, int, bool], ...] = ()
+    bases: tuple[int, ...] = ()
 
 
 def layout_of(joint: Joint, halves: Halves, held: Sequence[str]) -> Layout:
@@ -74,6 +78,7 @@ def layout_of(joint: Joint, halves: Halves, held: Sequence[str]) -> Layout:
     return Layout(
         inputs=joint.inputs, outputs=joint.outputs, tangents=tangents, repeated=joint.repeated, saved=saved, strides=strides,
         targets=targets, reach=_reach(joint), aliases=aliases, written=written, replayable=joint.replayable, symbols=halves.sizes,
+        derived=tuple(_derived(joint, halves, places)), bases=joint.bases,
     )  # fmt: skip
 
 
@@ -90,6 +95,14 @@ def _reach(joint: Joint) -> tuple[tuple[int, ...], ...]:
         reach.update((r, found) for r in node.results if r)
     gradients = joint.graph.outputs[joint.outputs :]
     return tuple(tuple(sorted(reach.get(o.value, none))) if isinstance(o, OutputTensor) else () for o in gradients)
+
+
+def _derived(joint: Joint, halves: Halves, places: dict[str, tuple[str, int]]) -> Iterator[tuple[int, str, int, bool]]:
+    """Positions of derived outputs, with what each is a view of, and whether it is just that."""
+    for k in joint.derived:
+        out = halves.forward.outputs[k]
+        assert isinstance(out, OutputTensor)
+        yield k, *places[out.value], out.sizes is None
 
 
 def _aliases(joint: Joint, halves: Halves, places: dict[str, tuple[str, int]]) -> list[tuple[int, str, int]]:
@@ -128,16 +141,28 @@ class TrainingGraph:
 
     def __call__(self, *inputs: Any) -> Sequence[Any]:
         layout = self.layout
-        if not layout.tangents:
-            return self.forward(*inputs)
         outputs: list[Any] = []
-        returned = _Node.apply(self, outputs, *inputs, *self.held)  # type: ignore[no-untyped-call]
+        if layout.tangents:
+            returned = _Node.apply(self, outputs, *inputs, *self.held)  # type: ignore[no-untyped-call]
+            for tangent, output in zip(layout.tangents, returned, strict=True):
+                outputs[tangent.output] = output
+        else:
+            outputs += self.forward(*inputs)
         del outputs[layout.outputs :]
-        for tangent, output in zip(layout.tangents, returned, strict=True):
-            outputs[tangent.output] = output
+        sources = {"input": inputs, "held": self.held, "output": outputs}
+        for position, kind, k, whole in layout.derived:
+            base = sources[kind][k]
+            outputs[position] = base if whole else _view_of(base, outputs[position])
         for position, first in layout.repeated:
             outputs[position] = outputs[first]
+        del outputs[layout.outputs - len(layout.bases) :]
         return outputs
+
+
+def _view_of(base: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
+    """The view of ``base`` that ``like`` shows, known to autograd."""
+    with torch.enable_grad():
+        return base.as_strided(like.shape, like.stride(), like.storage_offset())
 
 
 class _Node(torch.autograd.Function):
@@ -251,6 +276,7 @@ def _differentiable(ctx: Any, gradients: Sequence[torch.Tensor | None]) -> Seque
     replaced = {n: aliases[id(t)] for n, t in everything if id(t) in aliases}
     result = torch.func.functional_call(graph.module, replaced, tuple(own), tie_weights=False)
     items = list(result) if isinstance(result, (list, tuple)) else [result]
+    items += [items[k]._base for k in layout.bases]
     pairs = [(items[t.output], g) for t, g in zip(layout.tangents, gradients, strict=True) if g is not None]
     sources = {"input": own, "held": held}
     wanted = [sources[kind][k] for kind, k in layout.targets]

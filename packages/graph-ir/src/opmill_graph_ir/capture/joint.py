@@ -27,7 +27,10 @@ class Joint:
     outputs, then one gradient for each of ``targets``, the inputs and held values that have one.
 
     ``differentiable`` holds positions of outputs. The same tensor returned twice has one tangent, at its first position; ``repeated``
-    pairs each later position with the first. ``replayable``: run again, the graph gives the same and changes nothing."""
+    pairs each later position with the first. ``derived`` are positions of outputs that are inputs, held values or views of these or of
+    another output: they are made after the graph has run, as views that autograd knows. Where views share a memory that is itself no
+    output, it is one more: ``bases`` has a position of a view of each, and ``outputs`` counts them. ``replayable``: run again, the graph
+    gives the same and changes nothing."""
 
     graph: AtenGraph
     inputs: int
@@ -37,6 +40,8 @@ class Joint:
     tangents: tuple[Meta, ...]
     targets: tuple[str, ...]
     replayable: bool
+    derived: tuple[int, ...] = ()
+    bases: tuple[int, ...] = ()
 
 
 def needs_gradients(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> bool:
@@ -48,15 +53,18 @@ def needs_gradients(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> 
 def capture_joint(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Joint:
     """The joint graph of ``gm`` for inputs like these.
 
-    Raises ``GraphError`` GI001 where a custom autograd node would not mean the same as eager's: outputs that share memory with an input
-    or with one another, and writes to inputs that require grad; and what :func:`functionalize` raises."""
+    Raises ``GraphError`` GI001 where a custom autograd node would not mean the same as eager's: writes to inputs that require grad, and
+    outputs that share memory though autograd does not know; and what :func:`functionalize` raises."""
     names = {id(t): n for n, t in (*gm.named_parameters(remove_duplicate=False), *gm.named_buffers(remove_duplicate=False))}
     recorder = Recorder(names, differentiate=True, sizes=environment_of(example_inputs))
     with recorder, torch.enable_grad(), no_hooks_on_saved_tensors():
         result = interpret(gm, example_inputs, recorder)
         items = list(result) if isinstance(result, (list, tuple)) else [result]
-        _refuse_aliases(recorder, items)
+        _refuse_writes(recorder)
+        derived, bases = _derive(recorder, items)
         first, repeated = _first_positions(items)
+        for position in derived:
+            first.pop(id(items[position]), None)
         differentiable = list(first.values())
         recorder.state.origin = "backward"
         tangents = [_tangent(recorder, items[k]) for k in differentiable]
@@ -76,7 +84,9 @@ def capture_joint(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Jo
     metas = tuple(graph.metas[name] for name in graph.inputs[count:])
     replayable = not graph.mutations and not any(map(is_random, graph.nodes)) and not torch.is_autocast_enabled("cpu")
     replayable = replayable and not torch.is_autocast_enabled("cuda")
-    return Joint(graph, count, len(items), tuple(differentiable), tuple(repeated), metas, tuple(targets), replayable)
+    return Joint(
+        graph, count, len(items), tuple(differentiable), tuple(repeated), metas, tuple(targets), replayable, tuple(derived), tuple(bases)
+    )
 
 
 def is_random(node: Node) -> bool:
@@ -107,19 +117,39 @@ def _tangent(recorder: Recorder, output: FakeTensor) -> FakeTensor:
     return recorder.add_fake_input(recorder.from_meta(like, output.device))
 
 
-def _refuse_aliases(recorder: Recorder, items: Sequence[Any]) -> None:
+def _refuse_writes(recorder: Recorder) -> None:
     for fake in recorder.outside().values():
         if fake.requires_grad and recorder.track(fake).base.version:
             raise GraphError("GI001", "an input that requires grad is written in place", hint="clone it first")
-    owners: dict[int, int] = {}
-    for item in items:
+
+
+def _derive(recorder: Recorder, items: list[Any]) -> tuple[list[int], list[int]]:
+    """``Joint.derived`` and ``Joint.bases``; the memories that views share are appended to ``items``."""
+    derived: list[int] = []
+    bases: list[int] = []
+    groups: dict[int, list[int]] = {}
+    for position, item in enumerate(items):
         if not (isinstance(item, FakeTensor) and item.requires_grad):
             continue
         base = recorder.track(item).base
-        if base.outside is not None:
-            raise GraphError("GI001", "an output that requires grad is an input or a view of one", hint="return it outside the compiled code")
-        if owners.setdefault(id(base), id(item)) != id(item):
+        if base.outside is None:
+            groups.setdefault(id(base), []).append(position)
+        elif item is base.root or item._base is base.root:
+            derived.append(position)
+        else:
+            raise GraphError("GI001", "an output that requires grad shares memory with an input", hint="clone it first")
+    for positions in groups.values():
+        root = recorder.track(items[positions[0]]).base.root
+        if len({id(items[k]) for k in positions}) == 1:
+            continue
+        if not root.requires_grad or any(items[k] is not root and items[k]._base is not root for k in positions):
             raise GraphError("GI001", "two outputs that require grad share memory", hint="clone one of them")
+        views = [k for k in positions if items[k] is not root]
+        if len(views) == len(positions):
+            items.append(root)
+            bases.append(views[0])
+        derived += views
+    return sorted(derived), bases
 
 
 def _layout_gradients(graph: AtenGraph, first: int) -> None:
