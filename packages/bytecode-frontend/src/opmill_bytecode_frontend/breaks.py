@@ -13,6 +13,7 @@ import torch
 
 from opmill_guards import TailCall, finish
 
+from ._native import set_callback
 from .bytecode import Instruction, Program
 from .codegen.stubs import Expressions, Passed
 from .continuation import Placed, indent
@@ -128,7 +129,7 @@ class Leaving:
             check = self.r.temporary("_t")
             lines.append(Placed.at(f"{check} = bool({test})", at.position))
             goes_on = [f"if {check}:", *indent([self.leave(target, stack, jumped)]), self.leave(after[0], stack, fell)]
-        lines = self.handling(lines)
+        lines = self.handling(self.offering(lines) if step.offers else lines)
         if at.handler is not None and lines:
             raising = self.leave(at, frame.stack[: at.handler.depth], [], "_error")
             lines = ["_error = None", "try:", *indent(lines), "except BaseException as _caught:", "    _error = _caught"]
@@ -170,6 +171,11 @@ class Leaving:
         kept = [f"    if _raised is not None: {exc}.__traceback__ = _raised"]  # this is not where it was raised
         raising = [f"_raised = {exc}.__traceback__", "try:", Placed.at(f"    raise {exc}", position)]
         return [*raising, "except BaseException:", *kept, *indent(lines)]
+
+    def offering(self, lines: list[str]) -> list[str]:
+        """While the lines run, functions that they call are captured."""
+        hook = self.r.constants.name(set_callback)
+        return [f"_before = {hook}({self.r.constants.name(self.context.offer)})", "try:", *indent(lines), "finally:", f"    {hook}(_before)"]
 
     def leave(self, target: Instruction, stack: list[Any], results: list[str | None], error: str = "") -> str:
         """The return statement that goes on at ``target``, or that raises ``error`` there."""

@@ -50,7 +50,14 @@ class Context:
     """What the captures of one function and of its resume functions and callees share."""
 
     def __init__(
-        self, backend: Backend, fullgraph: bool, options: CaptureOptions, on_translation: Any, on_break: Any, dynamic: bool | None = None
+        self,
+        backend: Backend,
+        fullgraph: bool,
+        options: CaptureOptions,
+        on_translation: Any,
+        on_break: Any,
+        dynamic: bool | None = None,
+        on_recapture: Any = None,
     ) -> None:
         self.backend = backend
         self.dynamic = dynamic
@@ -58,6 +65,7 @@ class Context:
         self.options = options
         self.on_translation = on_translation
         self.on_break = on_break
+        self.on_recapture = on_recapture
         self.stand_in: Callable[[Any], Any] = getattr(backend, "stand_in", lambda function: None)
         """The backend may have something to run instead of a function that code between graphs calls."""
         self.given_up: set[types.CodeType] = set()
@@ -91,21 +99,18 @@ class Context:
             self.given_up.clear()
 
     def offer(self, code: types.CodeType, function: types.FunctionType) -> Callable[..., Any] | None:
-        """What is called instead of a function that a given-up one calls: its captured form, where capturing is of use."""
+        """What is called instead of a function that code which runs as it is calls: its captured form, where capturing is of use."""
         if (instead := self.stand_in(function)) is not None:
             return instead  # type: ignore[no-any-return]
         if is_disabled(function):
             return function  # as a replacement: while it runs nothing that it calls is offered either
-        if code in self.given_up or "<locals>" in function.__qualname__ or not worth_capturing(function):
+        made = function.__module__ is None or "<locals>" in function.__qualname__  # by a program that may make many
+        if code in self.given_up or made or not worth_capturing(function):
             return None
         if installed(code.co_filename) and code.co_name != "forward":
             return None
 
-        def call(*args: Any, **kwargs: Any) -> Any:
-            owner = args[0] if args and isinstance(args[0], torch.nn.Module) else None
-            return self.compiled(function, None if owner is None else id(owner))(*args, **kwargs)
-
-        return call
+        return self.compiled(function)  # type: ignore[no-any-return]
 
     def broken(self, reason: Unsupported) -> None:
         log.debug("graph break: %s", reason)
@@ -149,6 +154,8 @@ class Capture:
                 return self.fn
             if compiled.entries:
                 self.seen.note(compiled.entries, compiled.bind(args, kwargs))
+                if context.on_recapture is not None:
+                    context.on_recapture(self.fn, compiled.explain_miss(args, kwargs))
             try:
                 with no_hooks_on_saved_tensors():
                     translation = self._translate(bound)
@@ -237,15 +244,17 @@ def capture(
     options: CaptureOptions | None = None,
     on_translation: Any = None,
     on_break: Any = None,
+    on_recapture: Any = None,
 ) -> Any:
     """A function that runs ``fn`` by graphs compiled with ``backend(gm, example_inputs) -> callable``.
 
     ``fullgraph``: raise :class:`Unsupported` where the graph would break. ``dynamic``: True: sizes and ints of the
     arguments are symbolic from the start; False: never; None: those that were different at another call.
-    ``on_translation(translation)`` and ``on_break(unsupported)`` are told of each capture and of each graph break."""
+    ``on_translation(translation)`` and ``on_break(unsupported)`` are told of each capture and of each graph break;
+    ``on_recapture(function, failures)`` when a call fits no entry: why, of each entry the first guard that does not hold."""
     if not isinstance(fn, types.FunctionType):
         raise TypeError(f"capture() wants a Python function, got {type(fn).__name__}")
-    context = Context(find_backend(backend), fullgraph, options or CaptureOptions(), on_translation, on_break, dynamic)
+    context = Context(find_backend(backend), fullgraph, options or CaptureOptions(), on_translation, on_break, dynamic, on_recapture)
     return CompiledFunction(fn, Capture(fn, context).on_miss)
 
 

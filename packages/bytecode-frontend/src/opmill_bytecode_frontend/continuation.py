@@ -7,6 +7,8 @@ import builtins
 import types
 from typing import Any
 
+from .eval_frame import skip
+
 
 class Placed(str):
     """A statement that stands for an instruction of the user's code: ``position`` is shown in tracebacks."""
@@ -41,6 +43,7 @@ def define(parameters: str, lines: list[str], code: types.CodeType, globals_: di
     exec(compile(maker, code.co_filename, "exec"), namespace)
     made = namespace["_make"](**bound)
     own = made.__code__.replace(co_name=code.co_name, co_qualname=code.co_qualname)
+    skip(own)
     return types.FunctionType(own, globals_, code.co_name, None, made.__closure__)
 
 

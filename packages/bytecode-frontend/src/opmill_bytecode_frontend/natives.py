@@ -15,9 +15,12 @@ from .errors import Unsupported
 from .frame import Frame
 from .machine import EXEMPT, is_disabled
 from .values.base import MISSING, Value
-from .values.functions import BuiltinValue, FunctionValue, MethodValue
+from .values.exceptions import ExceptionObject
+from .values.functions import BuiltinValue, FunctionValue, MethodValue, PartialValue
 from .values.iterators import STOP
 from .values.modules import ModuleValue
+from .values.objects import ObjectValue
+from .values.sequence import SequenceValue
 
 #: Functions that read the frame of their caller when they are given fewer arguments.
 READS_FRAME = {locals: 1, vars: 1, dir: 1, eval: 3, exec: 3}
@@ -37,6 +40,8 @@ class Native:
     """Where a branch goes if not to the instruction's own target."""
     ends: bool = False
     """Whether nothing comes after the statements: they raise."""
+    offers: bool = False
+    """Whether the functions that the statements call are offered to be captured."""
 
 
 Row = Callable[[Frame, Instruction, Expressions, Any], Native]
@@ -68,6 +73,17 @@ def callee(value: Value, r: Expressions, context: Any) -> str:
     return r.expr(value)
 
 
+def may_call_back(function: Value, args: list[Any]) -> bool:
+    """Whether a call that runs natively may run functions of the program: ones among its arguments, or ones that what is called knows.
+    What a disabled function calls is not captured either."""
+    if isinstance(function, MethodValue):
+        return may_call_back(function.function, [function.owner, *args])
+    if isinstance(function, FunctionValue):
+        return function.obj is None or not (is_disabled(function.obj) or worth_capturing(function.obj))
+    kinds = (FunctionValue, MethodValue, PartialValue, ObjectValue)
+    return isinstance(function, ObjectValue) or any(isinstance(value, kinds) and type(value) is not ExceptionObject for value in args)
+
+
 def worth_capturing(fn: Any) -> bool:
     return not is_disabled(fn) and is_users(getattr(fn, "__module__", None) or "")
 
@@ -97,14 +113,14 @@ def call(frame: Frame, ins: Instruction, r: Expressions, context: Any) -> Native
     split = len(args) - len(names)
     parts = [r.expr(a) for a in args[:split]] + [f"{k}={r.expr(v)}" for k, v in zip(names, args[split:])]
     result = r.temporary("_r")
-    return Native([f"{result} = {callee(function, r, context)}({', '.join(parts)})"], pops + count, [result])
+    return Native([f"{result} = {callee(function, r, context)}({', '.join(parts)})"], pops + count, [result], offers=may_call_back(function, args))
 
 
 @native("CALL_FUNCTION_EX")
 def call_function_ex(frame: Frame, ins: Instruction, r: Expressions, context: Any) -> Native:
     stack = list(frame.stack)
     named = f", **{r.expr(stack.pop())}" if (ins.argval or 0) & 1 else ""
-    args = r.expr(stack.pop())
+    args = stack.pop()
     if sys.version_info >= (3, 13):
         stack.pop()
     function = stack.pop()
@@ -112,7 +128,9 @@ def call_function_ex(frame: Frame, ins: Instruction, r: Expressions, context: An
     if sys.version_info < (3, 13) and stack and stack[-1] is MISSING:
         pops += 1
     result = r.temporary("_r")
-    return Native([f"{result} = {callee(function, r, context)}(*{args}{named})"], pops, [result])
+    given = list(args.items) if isinstance(args, SequenceValue) else []
+    called = f"{callee(function, r, context)}(*{r.expr(args)}{named})"
+    return Native([f"{result} = {called}"], pops, [result], offers=may_call_back(function, given))
 
 
 def operation(pops: int, template: str) -> Row:

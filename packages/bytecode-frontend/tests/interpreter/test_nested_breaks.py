@@ -12,11 +12,13 @@ from typing import Any
 
 import pytest
 import torch
+import torch.utils.checkpoint
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from opmill_bytecode_frontend import CaptureOptions, capture
 from opmill_bytecode_frontend.capture import parts
+from opmill_bytecode_frontend.eval_frame import set_callback
 
 DEPTH = 4
 
@@ -180,7 +182,7 @@ def compare(text: str) -> None:
 
 @pytest.mark.filterwarnings("ignore")
 @settings(
-    max_examples=int(os.environ.get("OPMILL_FUZZ", "40")), deadline=None, derandomize="OPMILL_FUZZ" not in os.environ, database=None,
+    max_examples=int(os.environ.get("OPMILL_FUZZ", "25")), deadline=None, derandomize="OPMILL_FUZZ" not in os.environ, database=None,
     suppress_health_check=list(HealthCheck),
 )  # fmt: skip
 @given(trees())
@@ -284,6 +286,78 @@ def test_causes_are_kept() -> None:
         with pytest.raises(ValueError) as caught:
             fn(0, [])
         assert repr(caught.value.__cause__) == "KeyError('why')"
+
+
+# --- functions called by code that runs natively ------------------------------------------------------------------------------------
+
+
+def weigh(z: Any) -> Any:
+    return (z * 2).sum() - 1
+
+
+class Weigher:
+    def weigh(self, z: Any) -> Any:
+        return (z * 3).sum()
+
+
+@functools.lru_cache(maxsize=None)  # noqa: UP033
+def kept(n: int) -> Any:
+    return weigh(torch.ones(n))
+
+
+@torch.no_grad()
+def without_gradients(z: Any) -> Any:
+    return weigh(z) * 2
+
+
+def sorts(x, log):
+    items = [x * 3, x, x * 2]
+    items.sort(key=weigh)
+    return max(items, key=Weigher().weigh) + functools.reduce(lambda a, b: a + weigh(b), items)
+
+
+def asks_a_cache(x, log):
+    log.append(kept(len(log) + 3).item())
+    return x + 1
+
+
+def calls_through_torch(x, log):
+    y = torch.utils.checkpoint.checkpoint(weigh, x.requires_grad_(), use_reentrant=True)
+    return y.detach() + without_gradients(x)
+
+
+def calls_through_a_thread(x, log):
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(weigh, x).result() + 1
+
+
+def raises_below_native_code(x, log):
+    return sorted([x, 2], key=fails_for_numbers)
+
+
+def fails_for_numbers(z):
+    return z.sum().item()
+
+
+@pytest.mark.parametrize("fn", [sorts, asks_a_cache, calls_through_torch, calls_through_a_thread, raises_below_native_code], ids=lambda f: f.__name__)
+def test_what_native_code_calls_is_right(fn: Any) -> None:
+    compiled = capture(fn, "eager")
+    for _ in range(3):
+        kept.cache_clear()
+        want = outcome(fn)
+        kept.cache_clear()
+        got = outcome(compiled)
+        assert same(got[0], want[0]) and got[1] == want[1], (got, want)
+    assert set_callback(None) is None
+
+
+def test_what_native_code_calls_is_captured() -> None:
+    for fn in (sorts, raises_below_native_code):
+        compiled = capture(fn, "eager")
+        outcome(compiled)
+        assert any(part.__wrapped__ in (weigh, fails_for_numbers) for part in parts(compiled)), fn
 
 
 # --- what is in which graph ---------------------------------------------------------------------------------------------------------

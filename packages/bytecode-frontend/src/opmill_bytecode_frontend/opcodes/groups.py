@@ -21,8 +21,8 @@ def check_group_match(vm: Any, frame: Any, ins: Any) -> None:
     if any(issubclass(c, BaseExceptionGroup) for c in classes):
         vm.throw(TypeError, "catching ExceptionGroup with except* is not allowed. Use except instead.")
     matched, rest = split(vm, exc, classes)
-    if matched is exc and not is_group(exc):
-        matched = group(vm, exc, ConstantValue(""), [exc])
+    if matched is not None and matched is exc and not is_group(exc):
+        matched = group(vm, exc, ConstantValue(""), [matched])
     frame.push(rest or NONE)
     frame.push(matched or NONE)
     if matched is not None:
