@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import torch
@@ -14,10 +14,12 @@ from opmill_runtime_cache.plan.expr import evaluate
 from opmill_runtime_cache.plan.model import Size
 
 from .capture.graph import AtenGraph, Meta, OutputTensor, values_in
-from .capture.joint import Joint
-from .capture.partition import Halves
 from .errors import GraphError
-from .planning.build import size
+from .planning.size import size
+
+if TYPE_CHECKING:
+    from .capture.joint import Joint
+    from .capture.partition import Halves
 
 Executable = Callable[..., Sequence[Any]]
 

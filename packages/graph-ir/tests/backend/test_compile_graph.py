@@ -1,6 +1,8 @@
 """The whole way from an FX graph to results, with generated kernels (where a generator is installed) and without."""
 
 import operator
+import subprocess
+import sys
 import warnings
 
 import pytest
@@ -168,9 +170,9 @@ def test_bad_index_raises_as_eager(store, generators):
 def test_without_generator_there_is_one_warning(store):
     gm = torch.fx.symbolic_trace(lambda x: (x.exp() + 12.25,))
     with torch.no_grad(), pytest.warns(UserWarning, match="GI030"):
-        from opmill_graph_ir import backend
+        from opmill_graph_ir import compiling
 
-        backend._warn_operators.cache_clear()
+        compiling._warn_operators.cache_clear()
         run = compile_graph(gm, [torch.randn(3)], store=store, generators=())
     assert run.report.operators_only and run.report.launches == 0
 
@@ -210,3 +212,25 @@ def test_steps_print(store, capsys):
     compiled(lambda x: (x.sin() + 1,), [torch.randn(3)], store, (), print_after=("functionalize", "plan"), cache=False)
     shown = capsys.readouterr().err
     assert "# after functionalize" in shown and "# after plan" in shown and "sin" in shown
+
+
+def test_a_stored_plan_needs_no_compiler_modules(tmp_path):
+    """A second process imports neither what captures and lowers nor what writes kernels."""
+    script = """
+import sys, torch
+from opmill_graph_ir.backend import compile_graph
+from opmill_runtime_cache.store import Store
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.ones(8, 8))
+    def forward(self, x):
+        return (torch.nn.functional.gelu(x @ self.weight),)
+with torch.no_grad():
+    run = compile_graph(torch.fx.symbolic_trace(Net()), [torch.ones(4, 8)], store=Store(sys.argv[1]))
+    run(torch.ones(4, 8))
+parts = ("opmill_graph_ir.ops.lower", "opmill_graph_ir.schedule", "opmill_graph_ir.capture.record", "opmill_graph_ir.compiling")
+print(run.report.cached, *[n for n in sys.modules if n.startswith(parts) or (n.startswith("opmill_kernel_gen") and n.endswith((".kernel", ".nest")))])
+"""
+    seen = [subprocess.run([sys.executable, "-c", script, str(tmp_path)], capture_output=True, text=True, check=True).stdout.split() for _ in range(2)]
+    assert seen[0][0] == "False" and seen[1] == ["True"]

@@ -7,7 +7,7 @@ import torch
 
 from opmill_graph_ir.loops.evaluate import evaluate
 from opmill_graph_ir.loops.spec import verify_kernel
-from opmill_graph_ir.optimizers import step as module
+from opmill_graph_ir.optimizers import update as module
 from opmill_graph_ir.optimizers.kernels import update_kernel
 from opmill_graph_ir.optimizers.rules import RULES
 from opmill_graph_ir.optimizers.step import CompiledStep, has_rule, optimizer_of, stand_in

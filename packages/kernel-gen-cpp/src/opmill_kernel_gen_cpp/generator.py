@@ -4,10 +4,10 @@ importing it is a good part of a warm start."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from opmill_graph_ir.errors import KernelBuildError
 from opmill_graph_ir.generator.protocol import GeneratorOptions
-from opmill_graph_ir.loops.ir import LoopKernel
 from opmill_runtime_cache.plan.model import KernelRef
 from opmill_runtime_cache.store import Store, key_of
 
@@ -15,6 +15,9 @@ from . import toolchain
 from .__about__ import __version__
 from .names import ARTIFACT, INDEX
 from .target import Target, host
+
+if TYPE_CHECKING:
+    from opmill_graph_ir.loops.ir import LoopKernel
 
 
 class CppKernelGenerator:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from opmill_graph_ir.errors import KernelBuildError
 from opmill_graph_ir.generator.protocol import GeneratorOptions
 from opmill_graph_ir.loops.index import Index, mod
-from opmill_graph_ir.loops.ir import LoopKernel
 from opmill_runtime_cache.plan.launch import Arg, Form, LaunchData, Step, encode
 from opmill_runtime_cache.plan.model import KernelRef
 from opmill_runtime_cache.store import Store, key_of
@@ -22,6 +21,8 @@ from .pool import Compiled, Pool
 from .tiling import DEFAULT, Budget
 
 if TYPE_CHECKING:
+    from opmill_graph_ir.loops.ir import LoopKernel
+
     from .kernel import KernelText
     from .nest import Function
 

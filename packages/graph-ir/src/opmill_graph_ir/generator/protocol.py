@@ -5,12 +5,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from opmill_runtime_cache.plan.model import KernelRef
 from opmill_runtime_cache.store import Store
 
-from ..loops.ir import LoopKernel
+if TYPE_CHECKING:
+    from ..loops.ir import LoopKernel
 
 GROUP = "opmill.kernel_generators"
 

@@ -8,7 +8,7 @@ import types
 import weakref
 from collections.abc import Callable, Sequence
 from itertools import chain
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -18,7 +18,9 @@ from opmill_runtime_cache.store import Store
 from ..errors import KernelBuildError
 from ..generator.protocol import GeneratorOptions, KernelGenerator
 from .rules import RULES, Rule
-from .update import Entry, build_update, fits
+
+if TYPE_CHECKING:
+    from .update import Entry
 
 _FALSE = ("differentiable", "has_complex", "has_sparse_grad", "fused")
 _ABSENT = ("grad_scale", "found_inf")
@@ -156,6 +158,8 @@ class _Made:
     """What was built for the tensors of one parameter group. Those that no kernel can walk are left to torch's function."""
 
     def __init__(self, site: _Site, flags: frozenset[str], lists: dict[str, list[Any]]) -> None:
+        from .update import build_update, fits
+
         self.site, self.flags = site, flags
         self.known = {n: list(ts) for n, ts in lists.items() if n != "grad"}
         entries: list[Entry] = [dict(zip(lists, ts, strict=True)) for ts in zip(*lists.values(), strict=True)]

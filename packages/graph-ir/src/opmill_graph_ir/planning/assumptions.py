@@ -6,8 +6,6 @@ import msgspec
 
 from opmill_fake_tensors.symbols import Relation, Sizes
 
-from ..loops.text import parse_index
-
 
 class Assumed(msgspec.Struct, frozen=True, array_like=True):
     """``expression kind 0`` holds; ``operator`` and ``where`` asked for it."""
@@ -28,6 +26,8 @@ def assumptions_of(sizes: Sizes | None) -> tuple[Assumed, ...] | None:
 
 
 def _relation(assumed: Assumed) -> Relation:
+    from ..loops.text import parse_index
+
     return Relation(parse_index(assumed.expression), assumed.kind)  # type: ignore[arg-type]
 
 
