@@ -55,6 +55,19 @@ def test_guards_are_listed_and_recompiles_counted():
     assert told.recompiles == 1 and all(told.guards)
 
 
+def test_the_assumption_that_led_to_a_recompile_is_told() -> None:
+    def rows(x):  # type: ignore[no-untyped-def]
+        return x * 2 if x.shape[0] > 3 else x
+
+    compiled = opmill.compile(rows, backend="eager", dynamic=True)
+    compiled(torch.ones(5, 2))
+    told = opmill.explain(compiled)(torch.ones(3, 2))
+    line = rows.__code__.co_firstlineno + 1
+    [found] = told.reasons
+    assert found.function.endswith("rows") and f"expected s0 >= 4 ({__file__}:{line}), found s0 = x.size(0) = 3" in found.reasons[0]
+    assert "recompile" in str(told)
+
+
 def test_only_what_was_compiled_can_be_explained():
     with pytest.raises(TypeError, match="not compiled by opmill"):
         explanation_of(branch)

@@ -99,18 +99,21 @@ class Context:
             self.given_up.clear()
 
     def offer(self, code: types.CodeType, function: types.FunctionType) -> Callable[..., Any] | None:
-        """What is called instead of a function that code which runs as it is calls: its captured form, where capturing is of use."""
+        """What is called instead of a function that a given-up one calls: its captured form, where capturing is of use."""
         if (instead := self.stand_in(function)) is not None:
             return instead  # type: ignore[no-any-return]
         if is_disabled(function):
             return function  # as a replacement: while it runs nothing that it calls is offered either
-        made = function.__module__ is None or "<locals>" in function.__qualname__  # by a program that may make many
-        if code in self.given_up or made or not worth_capturing(function):
+        if code in self.given_up or "<locals>" in function.__qualname__ or not worth_capturing(function):
             return None
         if installed(code.co_filename) and code.co_name != "forward":
             return None
 
-        return self.compiled(function)  # type: ignore[no-any-return]
+        def call(*args: Any, **kwargs: Any) -> Any:
+            owner = args[0] if args and isinstance(args[0], torch.nn.Module) else None
+            return self.compiled(function, None if owner is None else id(owner))(*args, **kwargs)
+
+        return call
 
     def broken(self, reason: Unsupported) -> None:
         log.debug("graph break: %s", reason)

@@ -121,6 +121,7 @@ def _capture(function: Any, settings: Settings) -> Any:
         dynamic=settings.dynamic,
         options=CaptureOptions(recompile_limit=settings.options.recompile_limit, nested_breaks=settings.options.nested_breaks),
         on_break=lambda found: record.add_break(BreakRecord(found.code, found.what, found.where, found.why, found.hint, found.stack)),
+        on_recapture=record.add_recompile,
     )
     _live[compiled] = record
     return compiled

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .compile import compile, record_of
-from .record import BreakRecord, GraphRecord
+from .record import BreakRecord, GraphRecord, RecompileRecord
 
 
 @dataclass(frozen=True)
@@ -24,13 +24,15 @@ class Explanation:
     """What happened in the compiled callable until now.
 
     ``graphs``: each graph the backend got. ``breaks``: where capture ended, in the user's source, why, and what to do. ``parts``: the callable
-    first, then what was captured after graph breaks. ``result``: what the explained call returned."""
+    first, then what was captured after graph breaks. ``result``: what the explained call returned. ``reasons``: why calls were compiled
+    again."""
 
     name: str
     graphs: tuple[GraphRecord, ...]
     breaks: tuple[BreakRecord, ...]
     parts: tuple[Part, ...]
     result: Any
+    reasons: tuple[RecompileRecord, ...] = ()
 
     @property
     def guards(self) -> tuple[tuple[str, ...], ...]:
@@ -76,6 +78,7 @@ class Explanation:
                 table.add_row(*columns, escape(_phases(graph.report)), escape(graph.fallback or graph.where))
             parts.append(table)
         parts += [f"[yellow]break[/] {escape(str(each))}" for each in self.breaks]
+        parts += [f"[yellow]recompile[/] {escape(str(each))}" for each in self.reasons]
         for part in self.parts:
             for number, guards in enumerate(part.guards):
                 parts.append(f"specialisation {number} of {escape(part.name)} assumes:")
@@ -110,7 +113,7 @@ def explanation_of(compiled: Any, result: Any = None) -> Explanation:
 
     dispatcher, record = found
     told = tuple(Part(_name_of(each), tuple(_guard_lines(entry) for entry in each.entries)) for each in parts(dispatcher))
-    return Explanation(told[0].name, tuple(record.graphs), tuple(record.breaks), told, result)
+    return Explanation(told[0].name, tuple(record.graphs), tuple(record.breaks), told, result, tuple(record.recompiles))
 
 
 def _name_of(compiled: Any) -> str:

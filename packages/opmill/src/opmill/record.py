@@ -43,12 +43,25 @@ class BreakRecord:
         return "\n".join(lines)
 
 
+@dataclass(frozen=True)
+class RecompileRecord:
+    """A call that no specialisation was made for: of which function, and for each specialisation, the latest first, what it assumes that did
+    not hold (``x.size(0): expected s0 >= 4 (...), found ...``)."""
+
+    function: str
+    reasons: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return "\n".join([f"{self.function} is compiled again:", *(f"  {reason}" for reason in self.reasons)])
+
+
 @dataclass
 class Record:
-    """All graphs compiled for one callable, and all breaks, oldest first."""
+    """All graphs compiled for one callable, all breaks, and why it was compiled again, oldest first."""
 
     graphs: list[GraphRecord] = field(default_factory=list)
     breaks: list[BreakRecord] = field(default_factory=list)
+    recompiles: list[RecompileRecord] = field(default_factory=list)
     _numbers: itertools.count[int] = field(default_factory=itertools.count)
 
     def next_number(self) -> int:
@@ -64,6 +77,12 @@ class Record:
             self.breaks.append(found)
             del self.breaks[:-_KEPT]
 
+    def add_recompile(self, function: Any, failures: Any) -> None:
+        """Notes why a call fits no specialisation of ``function``."""
+        self.recompiles.append(RecompileRecord(function.__qualname__, tuple(str(failure) for failure in failures[::-1])))
+        del self.recompiles[:-_KEPT]
+
     def clear(self) -> None:
+        self.recompiles.clear()
         self.graphs.clear()
         self.breaks.clear()
