@@ -60,6 +60,12 @@ FOUND = {
     finally:
         t = t + t.sum().item()
 """,
+    "an exception whose class sets its arguments after a break": """
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(logged(l, "stack"))
+        l.append(abs(1 + o))
+        raise Stop(a.sum().item())
+""",
     "the cause of an exception that leaves": """
     try:
         raise Stop(n) from KeyError(1)

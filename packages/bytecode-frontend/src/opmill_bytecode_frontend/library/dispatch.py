@@ -189,6 +189,8 @@ def slot_call(vm: Any, obj: Any, args: list[Value], kwargs: dict[str, Value]) ->
     if isinstance(receiver, ObjectValue):
         if issubclass(obj.__objclass__, BaseException):
             if name == "__init__":
+                if receiver.source is not None:
+                    vm.unsupported("FE020", f"method __init__ of {receiver.describe()}", "the exception was made before the call")
                 receiver.args = rest  # type: ignore[attr-defined]
                 return ConstantValue(None)
             return receiver.method(vm, name, rest, kwargs)

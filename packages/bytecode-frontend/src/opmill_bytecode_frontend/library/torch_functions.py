@@ -14,6 +14,9 @@ from .dispatch import fold
 from .registry import handles, named
 
 
+NONE = ConstantValue(None)
+
+
 @named(
     "torch.compiler.is_compiling", "torch.compiler.is_dynamo_compiling", "torch._dynamo.external_utils.is_compiling",
     "torch._utils_internal.is_compiling", "transformers.utils.import_utils.is_torchdynamo_compiling", "transformers.utils.import_utils.is_tracing",
@@ -53,6 +56,20 @@ for _fn in (torch.is_floating_point, torch.is_complex, torch.numel):
 @handles(torch._C._log_api_usage_once, torch._assert, torch._C._functorch.maybe_get_level)
 def ignored(vm: Any, *args: Value, **kwargs: Value) -> Value:
     return ConstantValue(None)
+
+
+@named("torch._check_tensor_all")
+def check_tensor_all(vm: Any, condition: Value, message: Value = NONE) -> Value:
+    """Checked when the graph runs. What a message that is computed would say is not known now."""
+    if not isinstance(condition, TensorValue) or condition.fake.dtype is not torch.bool:
+        vm.unsupported("FE011", "torch._check_tensor_all of something other than a tensor of bools")
+    text = "Expected cond to be True, but got False"
+    if not isinstance(message, ConstantValue):
+        said = vm.call(message, [], {})
+        text = said.value if isinstance(said, ConstantValue) else text
+    checked = condition.method(vm, "all", [], {})
+    vm.recorder.graph.call_function(torch._assert_async, (vm.recorder.node_of(checked), str(text)))
+    return NONE
 
 
 @handles(torch._assert)

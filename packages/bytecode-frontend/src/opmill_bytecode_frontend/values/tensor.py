@@ -34,7 +34,6 @@ REFUSED = frozenset(
     "backward register_hook register_post_accumulate_grad_hook retain_grad storage untyped_storage data_ptr numpy __array__ "
     "share_memory_ pin_memory __dlpack__ cpu_offload".split()
 )
-DATA_DEPENDENT = frozenset("item tolist __bool__ __int__ __float__ __index__ __complex__ __contains__".split())
 
 
 class TensorValue(Value):
@@ -118,6 +117,8 @@ class TensorValue(Value):
             return self.iterate(vm)
         if name in ("size", "dim", "stride", "numel", "nelement", "ndimension", "is_floating_point", "element_size", "storage_offset"):
             return vm.recorder.evaluate(vm, getattr(self.fake, name), args, kwargs)
+        if name == "tolist":
+            vm.unsupported("FE030", "tolist of a tensor", "the result depends on data")
         if name == "type" and not args and not kwargs:
             return ConstantValue(self.fake.type())
         return vm.recorder.call_method(vm, name, [self, *args], kwargs)
