@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from opmill_fake_tensors import FakeTensor
+from opmill_fake_tensors import FakeTensor, FakeTensorError
 from opmill_fake_tensors.symbols import Sizes
 
 from ..errors import GraphError
@@ -44,7 +44,10 @@ def interpret(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], recorder:
     except RuntimeError as e:
         if "data is not allocated" in str(e):  # composite operators of torch that read tensors behind the dispatcher's back
             raise GraphError("GI008", "an operator reads the data of a tensor", where=recorder.state.origin) from None
-        raise
+        if isinstance(e, FakeTensorError):
+            raise
+        why = f"{type(e).__name__}: {e}"  # eager may fail as well, and then says so itself
+        raise GraphError("GI013", "an operator fails on tensors without data", where=recorder.state.origin, why=why) from e
 
 
 def _interpret(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], recorder: Recorder) -> Any:

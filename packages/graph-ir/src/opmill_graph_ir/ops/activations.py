@@ -64,9 +64,15 @@ def log_sigmoid(x: Expr) -> Expr:
 
 @ROWS.lowers("log_sigmoid_forward")
 def _log_sigmoid_forward(ctx: Context, node: Node, x: View) -> Any:
-    if x.dtype not in FLOATS or node.results[1] in ctx.used:
+    """With what the backward wants: exp(-abs(x)), which has no elements on other devices than the CPU."""
+    first, second = (ctx.metas[r or ""] for r in node.results)
+    wanted = node.results[1] in ctx.used
+    if x.dtype not in FLOATS or (wanted and len(second.sizes) != len(first.sizes)):
         return NotImplemented
-    return [ctx.pointwise(node.results[0], ctx.metas[node.results[0] or ""], lambda at, ext: log_sigmoid(ctx.load(x, at, ext))), None]
+    out = ctx.pointwise(node.results[0], first, lambda at, ext: log_sigmoid(ctx.load(x, at, ext)))
+    if not wanted:
+        return [out, None]
+    return [out, ctx.pointwise(node.results[1], second, lambda at, ext: op("exp", op("neg", op("abs", ctx.load(x, at, ext)))))]
 
 
 @ROWS.lowers("glu")

@@ -234,6 +234,22 @@ def _slice(ctx: Context, node: Node, grad: View, sizes: Sequence[int], dim: int,
     return ctx.pointwise(node.results[0], meta, value)
 
 
+@ROWS.lowers("diagonal_backward")
+def _diagonal(ctx: Context, node: Node, grad: View, sizes: Sequence[int], offset: int, dim1: int, dim2: int) -> Any:
+    meta = ctx.metas[node.results[0] or ""]
+    if 0 in grad.sizes or 0 in meta.sizes:
+        return NotImplemented
+    dim1, dim2 = dim1 % len(sizes), dim2 % len(sizes)
+
+    def value(at: Any, ext: Any) -> Expr:
+        rest = [p for d, p in enumerate(at) if d not in (dim1, dim2)]
+        along = at[dim1] if offset >= 0 else at[dim2]
+        inside = [op("eq", index_value(at[dim1] + offset), index_value(at[dim2])), op("lt", index_value(along), const(grad.sizes[-1], "int64"))]
+        return _or_zero(ctx, grad, (*rest, along), inside, ext)
+
+    return ctx.pointwise(node.results[0], meta, value)
+
+
 @ROWS.lowers("select_backward")
 def _select(ctx: Context, node: Node, grad: View, sizes: Sequence[int], dim: int, position: int) -> Any:
     meta = ctx.metas[node.results[0] or ""]

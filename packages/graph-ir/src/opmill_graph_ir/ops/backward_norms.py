@@ -68,6 +68,8 @@ def _sum_result(ctx: Context, node: Node, k: int, sizes: Sequence[int], dims: Se
     """Result ``k``: the sum of ``value`` over ``dims`` of the full space."""
     from_name = node.results[k]
     meta = ctx.metas[from_name or ""]
+    if not dims:
+        return ctx.pointwise(from_name, meta, value)
 
     def make(outer: Any, inner: Any, ext: Any) -> Any:
         left, loops = list(outer), list(inner)
@@ -84,7 +86,7 @@ def _wanted(ctx: Context, node: Node) -> list[bool]:
 @ROWS.lowers("native_layer_norm_backward")
 def _layer_norm(ctx: Context, node: Node, grad: View, x: View, shape: Sequence[int], mean: View, rstd: View, weight: Any, bias: Any, mask: Any) -> Any:
     split = len(x.sizes) - len(shape)
-    if 0 in x.sizes or x.dtype not in FLOATS or not split:
+    if 0 in x.sizes or x.dtype not in FLOATS:
         return NotImplemented
     dtype = wide(x.dtype)
     inner, outer = range(split, len(x.sizes)), range(split)

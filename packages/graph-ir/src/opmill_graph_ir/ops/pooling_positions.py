@@ -10,9 +10,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..capture.graph import Meta, Node
-from ..loops.index import Index, floordiv
-from ..loops.ir import Expr, Reduction, Ref
-from .context import Context, View
+from ..loops.index import Index, floordiv, index
+from ..loops.ir import Expr, Let, Reduction, Ref
+from ..lowered import Reduce
+from .context import Context, View, extents_of, named_axes, positions
 from .creation import masked
 from .exprs import FLOATS, all_of, cast, const, index_value, op, wide
 from .pooling import many, window
@@ -293,3 +294,51 @@ def _unfold_backward(ctx: Context, node: Node, grad: View, sizes: Sequence[int],
         return [Reduction(("a",), "sum", cast(masked(read, all_of(inside), const(0, grad.dtype)), dtype), dtype)], [Ref("a", dtype)]
 
     return ctx.reduce([(node.results[0], meta)], [size], make)[0]
+
+
+# ---- padding ---------------------------------------------------------------------------------------------------------------
+
+
+@ROWS.lowers(" ".join(f"{kind}_pad{n}d_backward" for kind in ("reflection", "replication") for n in (1, 2, 3)))
+def _pad_backward(ctx: Context, node: Node, grad: View, x: View, pad: Sequence[int]) -> Any:
+    """Each element from where it went: its own place and its images behind the ends (reflected: one each; repeated: those of the ends)."""
+    meta, n, lead = _meta(ctx, node), len(pad) // 2, len(x.sizes) - len(pad) // 2
+    reflected, dtype = "reflection" in node.func.name(), wide(meta.dtype)
+    if meta.dtype not in FLOATS or 0 in x.sizes or 0 in grad.sizes:
+        return NotImplemented
+    before = [pad[2 * (n - 1 - k)] for k in range(n)]
+    after = [pad[2 * (n - 1 - k) + 1] for k in range(n)]
+    counts = [3 if reflected else 1 + max(b, 0) + max(a, 0) for b, a in zip(before, after, strict=True)]
+
+    def term(outer: Any, inner: Any, ext: Any) -> Expr:
+        where, inside = list(outer[:lead]), []
+        for k in range(n):
+            at, size, out, j = index_value(outer[lead + k]), x.sizes[lead + k], grad.sizes[lead + k], index_value(inner[k])
+            own = op("add", at, const(before[k], "int64"))
+            if reflected:
+                low, high = op("sub", const(before[k], "int64"), at), op("sub", const(2 * (size - 1) + before[k], "int64"), at)
+                place = op("where", op("eq", j, const(0, "int64")), own, op("where", op("eq", j, const(1, "int64")), low, high))
+                low_is_new = op("logical_or", op("ne", j, const(1, "int64")), op("gt", at, const(0, "int64")))
+                high_is_new = op("logical_or", op("ne", j, const(2, "int64")), op("lt", at, const(size - 1, "int64")))
+                inside += [low_is_new, high_is_new]
+            else:
+                front = max(before[k], 0)
+                first = op("logical_and", op("ge", j, const(1, "int64")), op("le", j, const(front, "int64")))
+                behind = op("gt", j, const(front, "int64"))
+                step = op("where", first, op("neg", j), op("where", behind, op("sub", j, const(front, "int64")), const(0, "int64")))
+                place = op("add", own, step)
+                at_start = op("logical_or", op("logical_not", first), op("eq", at, const(0, "int64")))
+                at_end = op("logical_or", op("logical_not", behind), op("eq", at, const(size - 1, "int64")))
+                inside += [at_start, at_end]
+            inside += [op("ge", place, const(0, "int64")), op("lt", place, const(out, "int64"))]
+            lets.append(Let(f"q{k}", op("min", op("max", place, const(0, "int64")), const(out - 1, "int64"))))
+            where.append(index(f"q{k}"))
+        return cast(masked(ctx.read(grad, where, ext), all_of(inside), const(0, grad.dtype)), dtype)
+
+    lets: list[Let] = []
+    axes, loops = named_axes("i", meta.sizes), named_axes("r", counts)
+    value = term(positions(axes), positions(loops), extents_of(axes) | extents_of(loops))
+    view = ctx.buffer(node.results[0] or ctx.fresh(), meta)
+    total = Reduction(("a",), "sum", value, dtype)
+    ctx.nodes.append(Reduce((view.buffer,), axes, loops, (total,), (cast(Ref("a", dtype), meta.dtype),), tuple(lets), (), ctx.origin))
+    return view
