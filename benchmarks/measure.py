@@ -5,7 +5,8 @@ COMPILER: eager, torch (torch.compile), torch-reduce-overhead, torch-max-autotun
 
 What it prints: ``first_s``: the first call, compiling included (wrapping the model, and importing the compiler, count: a user waits for
 them); ``steady_ms`` and ``eager_ms``: medians of calls taken in turns, so that both see the same machine; ``error`` and
-``eager_error``: largest distance to a run in float64, relative to the largest value of each output; ``imported``: which of
+``eager_error``: largest distance to a run in float64, relative to the largest value of each output; ``phases_ms``: where opmill's compiling
+spent its time; ``imported``: which of
 torch's own compiler modules were imported by compiling and the first call (transformers may have imported them before by itself).
 """
 
@@ -84,6 +85,17 @@ def not_compiled(compiled: Any) -> list[str]:
     return [*map(str, told.breaks), *filter(None, reasons)] if told.graphs else ["nothing was captured"]
 
 
+def phases(compiled: Any) -> dict[str, float]:
+    """Milliseconds that opmill spent in each phase of compiling, over all graphs."""
+    from opmill.explain import explanation_of
+
+    total: dict[str, float] = {}
+    for graph in explanation_of(compiled).graphs:
+        for name, seconds in getattr(graph.report, "phases", {}).items():
+            total[name] = round(total.get(name, 0.0) + 1e3 * seconds, 1)
+    return total
+
+
 def steady(ours: Call, eager: Call, seconds: float) -> tuple[float, float]:
     """Median milliseconds of a call of each, taken in turns of several calls."""
     times: tuple[list[float], list[float]] = ([], [])
@@ -125,6 +137,7 @@ def measure(name: str, compiler: str, fullgraph: bool, seconds: float, reference
     result["imported"] = sorted({"torch._dynamo", "torch._inductor"} & (set(sys.modules) - before))
     if compiler == "opmill":
         result["not_compiled"] = not_compiled(compiled)
+        result["phases_ms"] = phases(compiled)
     result["difference"] = distance(outputs, expected)
     result["layout_kept"] = [(t.dtype, t.stride()) for t in outputs] == [(t.dtype, t.stride()) for t in expected]
     if reference:
