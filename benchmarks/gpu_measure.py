@@ -3,6 +3,7 @@
 usage: gpu_measure.py steady MODEL [COMPILER...] [--dtype bfloat16] [--seconds S] [--no-profile]
        gpu_measure.py train MODEL [COMPILER...] ...
        gpu_measure.py first MODEL COMPILER [--dtype bfloat16]
+       gpu_measure.py bandwidth any [COMPILER...]
 
 COMPILER: eager, torch, torch-reduce-overhead, opmill, opmill-reduce-overhead; by default all. ``steady`` and ``train`` take every compiler in
 turns, so that all see the same machine: ``ms`` is the median wall time of calls in a row, the device waited for at the end of each
@@ -15,16 +16,18 @@ from __future__ import annotations
 import argparse
 import collections
 import copy
+import functools
 import json
 import statistics
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 
 import zoo
+from gpu_bandwidth import Program, programs
 from measure import distance, in_double, tensors_of
 
 COMPILERS = ("eager", "torch", "torch-reduce-overhead", "opmill", "opmill-reduce-overhead")
@@ -205,10 +208,61 @@ def first(options: argparse.Namespace) -> dict[str, Any]:
     return {"model": options.model, "what": "first", "compiler": compiler, "first_s": time.perf_counter() - start, "imported": imported}
 
 
+def copy_bandwidth() -> float:
+    """Bytes a second that a large copy reads and writes."""
+    block = torch.empty(1 << 31, dtype=torch.uint8, device="cuda")
+    target = torch.empty_like(block)
+    return 2 * block.numel() / _seconds(lambda: target.copy_(block))
+
+
+def _seconds(run: Callable[[], object], repeats: int = 10) -> float:
+    """The median of several runs, by events of the device."""
+    for _ in range(3):
+        run()
+    times = []
+    for _ in range(repeats):
+        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        start.record()
+        run()
+        end.record()
+        end.synchronize()
+        times.append(start.elapsed_time(end) / 1e3)
+    return statistics.median(times)
+
+
+def bandwidth(options: argparse.Namespace) -> dict[str, Any]:
+    copied, rows = copy_bandwidth(), []
+    for program in programs():
+        row = {"name": program.name, "dtype": program.dtype, "copy": copied, **_rates(program, options.compilers or ("eager", "torch", "opmill"))}
+        rows.append({**row, "of_copy": row.get("opmill", 0.0) / copied})
+        print(json.dumps(rows[-1]), file=sys.stderr, flush=True)
+        torch.cuda.empty_cache()
+    return {"what": "bandwidth", "rows": rows}
+
+
+@torch.no_grad()
+def _rates(program: Program, compilers: Sequence[str]) -> dict[str, Any]:
+    """Bytes a second by compiler, and how far results are from the first one's."""
+    row: dict[str, Any] = {}
+    inputs = program.inputs()
+    expected = None
+    for compiler in compilers:
+        try:
+            run = compiled(compiler, program.function)
+            found = run(*inputs).reshape(-1)[: 1 << 20].float()
+            expected = found if expected is None else expected
+            if not program.random:
+                row[f"{compiler}_differs"] = float((found - expected).abs().max())
+            row[compiler] = program.bytes / _seconds(functools.partial(run, *inputs))
+        except Exception as error:
+            row["failed"] = f"{compiler}: {type(error).__name__}: {error}"[:300]
+    return row
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("steady", "train", "first"))
-    parser.add_argument("model", choices=sorted(MODELS))
+    parser.add_argument("what", choices=("steady", "train", "first", "bandwidth"))
+    parser.add_argument("model", choices=[*sorted(MODELS), "any"])
     parser.add_argument("compilers", nargs="*", choices=[*COMPILERS, []])
     parser.add_argument("--dtype", default="bfloat16")
     parser.add_argument("--seconds", type=float, default=1.0)
@@ -216,7 +270,8 @@ def main() -> None:
     options = parser.parse_args()
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
     makers = {"steady": inference, "train": training}
-    result = first(options) if options.what == "first" else steady(options, makers[options.what])
+    alone = {"first": first, "bandwidth": bandwidth}
+    result = alone[options.what](options) if options.what in alone else steady(options, makers[options.what])
     print(json.dumps(result), flush=True)
 
 

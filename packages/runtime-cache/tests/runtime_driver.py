@@ -64,11 +64,12 @@ int cuModuleGetFunction(void** out, void* module, const char* name) {
   return *out ? 0 : 500;
 }
 int cuFuncSetAttribute(void*, int attribute, int value) { note("attribute %d %d", attribute, value); return 0; }
-int cuLaunchKernel(void* f, unsigned x, unsigned y, unsigned z, unsigned a, unsigned b, unsigned c, unsigned shared, void* stream, void** p, void**) {
+struct Config { unsigned x, y, z, a, b, c, shared; void *stream, *attributes; unsigned count; };
+int cuLaunchKernelEx(const Config* config, void* f, void** p, void**) {
   if (fail_with) return fail_with;
-  if (y != 1 || z != 1 || b != 1 || c != 1 || !current) return 1;
-  if (f != (void*)watch) note("launch %u %u %u stream %ld", x, a, shared, (long)stream);
-  return ((int (*)(unsigned, unsigned, unsigned, void**))f)(x, a, shared, p);
+  if (config->y != 1 || config->z != 1 || config->b != 1 || config->c != 1 || config->count || !current) return 1;
+  if (f != (void*)watch) note("launch %u %u %u stream %ld", config->x, config->a, config->shared, (long)config->stream);
+  return ((int (*)(unsigned, unsigned, unsigned, void**))f)(config->x, config->a, config->shared, p);
 }
 int cuMemAlloc_v2(uint64_t* out, size_t bytes) { *out = (uint64_t)malloc(bytes); return 0; }
 int cuMemFree_v2(uint64_t p) { free((void*)p); return 0; }

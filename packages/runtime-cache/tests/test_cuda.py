@@ -162,7 +162,7 @@ def test_a_failed_check_stops_the_device_and_names_itself(fake, cubins, bad, err
 def test_errors_of_the_driver(fake, cubins):
     run = bind(elementwise(fake.kernel(cubins, LaunchStep(1, ARGS, (fake.form("twice", warps=5),)), sizes=("n",))), [], cubins)
     fake.fail(701)
-    with pytest.raises(BindError, match="RC048.*cuLaunchKernel failed: CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES, made up.*twice"):
+    with pytest.raises(BindError, match="RC048.*cuLaunchKernelEx failed: CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES, made up.*twice"):
         run(torch.ones(4))
     fake.fail(0)
     assert torch.equal(run(torch.ones(4))[0], torch.full((4,), 2.0))

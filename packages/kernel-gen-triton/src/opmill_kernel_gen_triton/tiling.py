@@ -30,6 +30,8 @@ class Budget:
 
 
 DEFAULT = Budget()
+_WINDOW = 32
+"""Elements of a row that is short beside the rows, as those of pooling are."""
 
 
 @dataclass(frozen=True)
@@ -94,6 +96,11 @@ def _rows(nest: Nest, inner: list[Phase], sizes: dict[str, int], budget: Budget)
         x = max(1, min(budget.tile // 2 // r, power_below(rows // (2 * budget.processors)))) if not looped else 1
         x = min(x, power_above(rows))
         warps = min(_warps(x * r), 16) if r < 16384 else 32
+    elif known and length <= _WINDOW and rows >= 64 * budget.processors:
+        # A window: its few elements one after the other, each for many neighbours at once.
+        looped, r = True, 1
+        x = min(budget.tile // 2, max(128, power_below(rows // (4 * budget.processors))))
+        warps = _warps(x)
     else:
         looped = not known or whole > 32
         x = min(64 if rows >= 64 * budget.processors or _widest(nest) <= 2 else 32, power_above(rows))

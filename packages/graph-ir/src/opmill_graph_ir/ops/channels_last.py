@@ -5,33 +5,39 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from opmill_runtime_cache.plan.model import Literal
+
 from ..capture.graph import Node
 from ..loops.index import index
 from ..lowered import BufferArg, Extern
 from .arguments import plan_argument
 from .context import Context, View
+from .exprs import op
 
 _HALF = ("float16", "bfloat16")
 
 
-def on_gpu(ctx: Context, node: Node, x: View, weight: View, *rest: Any) -> Any:
-    """The convolution with all its tensors channels last; NotImplemented where that does not apply.
+def on_gpu(ctx: Context, node: Node, x: View, weight: View, bias: View | None, *rest: Any) -> Any:
+    """The convolution with all its tensors channels last, its bias added by what follows; NotImplemented where that does not apply.
 
     What is seen outside keeps eager's layout: an operand that leaves the graph would have to be kept in both."""
     [name] = node.results
     meta = ctx.metas[name or ""]
     known = all(type(n) is int for v in (x, weight) for n in v.sizes) and len(x.sizes) == 4
-    if name is None or not known or meta.dtype not in _HALF or not meta.device.startswith("cuda") or rest[4]:
+    if name is None or not known or meta.dtype not in _HALF or not meta.device.startswith("cuda") or rest[3]:
         return NotImplemented
     if any(v.name in ctx.leaving for v in node.args[:1]) or name in ctx.leaving:
         return NotImplemented
     operands = [_laid_out(ctx, v) for v in (x, weight)]
-    sizes = meta.sizes
-    view = ctx.buffer(name, replace(meta, strides=_strides(sizes)))
-    ctx.fixed.add(name)
-    args = (*operands, *(plan_argument(ctx, a) for a in node.args[2:]))
-    ctx.nodes.append(Extern(node.func.name(), args, {}, (name,), None, (), ctx.origin))
-    return view
+    laid = replace(meta, strides=_strides(meta.sizes))
+    result = name if bias is None else ctx.fresh()
+    view = ctx.buffer(result, laid)
+    ctx.fixed.add(result)
+    args = (*operands, Literal(None), *(plan_argument(ctx, a) for a in node.args[3:]))
+    ctx.nodes.append(Extern(node.func.name(), args, {}, (result,), None, (), ctx.origin))
+    if bias is None:
+        return view
+    return ctx.pointwise(name, laid, lambda at, ext: op("add", ctx.load(view, at, ext), ctx.load(bias, at[1:2], ext)))
 
 
 def _strides(sizes: tuple[Any, ...]) -> tuple[int, ...]:

@@ -18,6 +18,14 @@ constexpr int kMaxDynamicShared = 8;        // CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHA
 constexpr int kWithoutAttribute = 48 << 10;  // dynamic shared memory that every kernel may use
 constexpr unsigned kMappedPortable = 3;      // CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP
 
+// The first fields of CUlaunchConfig; no attributes are given.
+struct LaunchConfig {
+  unsigned grid_x, grid_y, grid_z, block_x, block_y, block_z, shared;
+  void* stream;
+  void* attributes;
+  unsigned attribute_count;
+};
+
 struct Driver {
   Result (*init)(unsigned) = nullptr;
   Result (*device_get)(int*, int) = nullptr;
@@ -28,7 +36,7 @@ struct Driver {
   Result (*module_load)(void**, const void*) = nullptr;
   Result (*module_function)(void**, void*, const char*) = nullptr;
   Result (*function_attribute)(void*, int, int) = nullptr;
-  Result (*launch)(void*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void*, void**, void**) = nullptr;
+  Result (*launch)(const LaunchConfig*, void*, void**, void**) = nullptr;
   Result (*memory_allocate)(uint64_t*, size_t) = nullptr;
   Result (*memory_free)(uint64_t) = nullptr;
   Result (*memory_set)(uint64_t, unsigned, size_t) = nullptr;
@@ -143,7 +151,7 @@ std::string load_cuda(const char* library, const char* torch_library) {
       {&driver.module_load, "cuModuleLoadData"},
       {&driver.module_function, "cuModuleGetFunction"},
       {&driver.function_attribute, "cuFuncSetAttribute"},
-      {&driver.launch, "cuLaunchKernel"},
+      {&driver.launch, "cuLaunchKernelEx"},
       {&driver.memory_allocate, "cuMemAlloc_v2"},
       {&driver.memory_free, "cuMemFree_v2"},
       {&driver.memory_set, "cuMemsetD32_v2"},
@@ -193,9 +201,9 @@ std::string cuda_launch(CudaFunction* function, int64_t grid, int threads, int s
   CudaContext context(function->device, &problem);
   if (problem.empty() && !function->function) problem = function->load();
   if (!problem.empty()) return problem;
-  const Result code = driver.launch(function->function, static_cast<unsigned>(grid), 1, 1, static_cast<unsigned>(threads), 1, 1,
-                                    static_cast<unsigned>(shared), stream, parameters, nullptr);
-  return code ? described("cuLaunchKernel", code) + " (kernel " + function->entry + ")" : "";
+  const LaunchConfig config = {static_cast<unsigned>(grid), 1, 1, static_cast<unsigned>(threads), 1, 1, static_cast<unsigned>(shared), stream, nullptr, 0};
+  const Result code = driver.launch(&config, function->function, parameters, nullptr);
+  return code ? described("cuLaunchKernelEx", code) + " (kernel " + function->entry + ")" : "";
 }
 
 std::string CudaAlarm::make(int device) {
