@@ -215,8 +215,8 @@ class Capture:
             return translate(self.fn, bound, context.backend, context.options, context, varying)
         except Raised:
             raise
-        except Exception:
-            if varying.nothing or not self.seen.has_symbols():
+        except Exception as exc:
+            if varying.nothing or (isinstance(exc, Unsupported) and not self.seen.has_symbols()):
                 raise
             log.debug("%s is captured with fixed sizes", self.fn.__qualname__, exc_info=True)
             fixed = translate(self.fn, bound, context.backend, context.options, context, Varying(nothing=True, opaque=varying.opaque))

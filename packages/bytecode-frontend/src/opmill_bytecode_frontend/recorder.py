@@ -12,7 +12,7 @@ from torch._C._functorch import is_functorch_wrapped_tensor
 
 from opmill_fake_tensors import FakeContext, FakeTensor
 from opmill_fake_tensors.errors import FakeTensorError
-from opmill_fake_tensors.symbols import Index, index, sym_int
+from opmill_fake_tensors.symbols import Index, index, index_of, sym_int
 from opmill_guards.source import TensorProperty
 
 from .errors import Unsupported
@@ -104,6 +104,15 @@ class Recorder:
             self._name(symbol, source)
             self.numbers.owners.update(dict.fromkeys(symbol.symbols, found))
         return found
+
+    def complete_inputs(self) -> None:
+        """Makes an input of whatever the sizes of an input are computed from, where the program tied the two together."""
+        if self.context.sizes is None:
+            return
+        for value in self.inputs:  # grows meanwhile
+            numbers = [value.number] if isinstance(value, SymbolicNumber) else [*value.fake.shape, *value.fake.stride()]
+            for name in set().union(*(index_of(n).symbols for n in numbers)):
+                self.node_of(self.numbers.owners[name])
 
     def examples(self) -> list[Any]:
         """What stands for the inputs when the backend compiles: the tensors themselves; fakes and symbolic ints where sizes are symbolic."""

@@ -118,6 +118,7 @@ def collect_guards(vm: Interpreter, entry_state: GlobalState | None) -> list[Any
 def graph_module(vm: Interpreter, outputs: list[TensorValue]) -> torch.fx.GraphModule:
     """The recorded graph as a module that returns a tuple; unused operations without effects are removed."""
     graph = vm.recorder.graph
+    vm.recorder.complete_inputs()
     graph.output(tuple(vm.recorder.node_of(v) for v in outputs))
     remove_dead(graph)
     return torch.fx.GraphModule(dict(vm.recorder.attributes), graph)

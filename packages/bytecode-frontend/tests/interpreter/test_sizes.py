@@ -165,6 +165,17 @@ def test_ints_that_change_are_inputs() -> None:
         same(compiled(x, n, False), scaled(x, n, False))
 
 
+def test_a_size_tied_to_a_number_brings_the_number_along() -> None:
+    def fn(x, k):
+        return x * 2 if x.shape[0] == k + 3 else x * 3
+
+    compiled, graphs = counted(fn, dynamic=True)
+    for n, k in ((7, 4), (8, 5), (8, 6), (9, 6)):
+        same(compiled(torch.ones(n, 2), k), fn(torch.ones(n, 2), k))
+    [size, number] = graphs[0][1]
+    assert {str(size.shape[0]), str(number)} in ({"3 + s2", "s2"}, {"s0", "-3 + s0"})
+
+
 def test_a_loop_needs_its_count() -> None:
     def loop(x, n):
         for i in range(n):

@@ -33,8 +33,8 @@ class GraphBackend:
             try:
                 runner = self._compiler(graph_module, example_inputs)
             except Exception as error:
-                if not (self._settings.native and self._settings.options.suppress_errors):
-                    raise
+                if not (self._settings.native and self._settings.options.suppress_errors) or any(map(_is_symbolic, example_inputs)):
+                    raise  # with symbolic sizes: the frontend tries again with those of this call
                 fallback = _describe(error)
                 _warn_of_fallback(error, fallback)
                 runner = graph_module.forward
@@ -64,6 +64,10 @@ class GraphBackend:
             return native_compiler(settings.options)
         backend = find_backend(settings.backend) if isinstance(settings.backend, str) else settings.backend
         return functools.partial(backend, **settings.foreign) if settings.foreign else backend
+
+
+def _is_symbolic(example: Any) -> bool:
+    return not hasattr(example, "shape") or any(type(n) is not int for n in example.shape)
 
 
 def _describe(error: Exception) -> str:
