@@ -286,6 +286,30 @@ def test_writes_to_inputs_of_any_size(store, generators):
         same(ours, tuple(theirs))
 
 
+def test_gradients_at_other_sizes(store, generators):
+    """Sizes are named as an environment names them: rows must not confuse them with names of their own."""
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.GELU(), torch.nn.LayerNorm(16), torch.nn.Softmax(-1), torch.nn.Linear(16, 4))
+    sizes = Sizes()
+    context, moving = FakeContext(sizes), {0: sizes.new(2), 1: sizes.new(3)}
+    example = context.from_tensor(torch.randn(2, 3, 8, requires_grad=True), moving)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="GI030")
+        run = compile_graph(torch.fx.symbolic_trace(model), [example], options=GraphOptions(verify=True), store=store, generators=generators)
+    assert not sizes.decisions
+    for rows, columns in itertools.product((2, 5, 17), (3, 8)):
+        found = []
+        x = torch.randn(rows, columns, 8)
+        for call in (model, lambda t: run(t)[0]):
+            model.zero_grad()
+            leaf = x.clone().requires_grad_()
+            call(leaf).square().mean().backward()
+            found.append([leaf.grad, *(p.grad.clone() for p in model.parameters())])
+        for theirs, ours in zip(*found, strict=True):
+            torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-6)
+            assert ours.stride() == theirs.stride()
+
+
 def test_symbols_by_name_are_those_of_the_environment():
     sizes = Sizes()
     assert str(sizes.new(4)) == "s0" and sizes.hint(index("s0") * 2) == 8

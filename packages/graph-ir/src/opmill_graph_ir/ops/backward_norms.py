@@ -23,7 +23,7 @@ def _sums(ctx: Context, device: str, sizes: Sequence[int], dims: Sequence[int], 
     kept = tuple(1 if d in dims else n for d, n in enumerate(sizes))
     strides = tuple(math.prod(kept[d + 1 :]) for d in range(len(kept)))
     meta = Meta(dtype, kept, strides, device)
-    names = [f"s{k}" for k in range(count)]
+    names = [f"a{k}" for k in range(count)]
 
     def make(outer: Any, inner: Any, ext: Any) -> Any:
         loops = list(inner)

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
+from ..errors import GraphError
 from ..loops.index import Index, index
 from ..loops.ir import Axis, Check, Const, Expr, Let, Op, Reduction, Ref
 from ..lowered import BufferArg, BufferInfo, Extern, Lowered, Pointwise, Read, Reduce, Scatter, TensorOutput
@@ -134,8 +135,11 @@ def _renamed(
             symbols[axis.name] = index(new.name)
             fresh.append(new)
         kept.append(tuple(fresh))
-    renames = {n: program.fresh_name("v") for n in (*names, *(let.name for let in node.lets))}
-    symbols.update({old: index(new) for old, new in renames.items()})
+    lets = tuple(let.name for let in node.lets)
+    if clash := program.symbols.keys() & {*symbols, *lets}:
+        raise GraphError("GI041", f"{sorted(clash)} name both sizes and values of a loop", where=node.origin, hint="this is a bug of the compiler")
+    renames = {n: program.fresh_name("v") for n in (*names, *lets)}
+    symbols.update({old: index(new) for old, new in renames.items() if old not in program.symbols})  # results of reductions are no indices
     return symbols, renames, kept
 
 
