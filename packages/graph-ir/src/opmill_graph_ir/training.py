@@ -182,8 +182,9 @@ class _Node(torch.autograd.Function):
         for kind, k in layout.written:
             if not sources[kind][k].is_inference():
                 torch.autograd.graph.increment_version(sources[kind][k])  # plans write behind autograd's back
+        tracked = {t.output for t in layout.tangents}
         for k, kind, leader in layout.aliases:
-            outputs[k] = _sharing(outputs[k], sources[kind][leader])
+            outputs[k] = _sharing(outputs[k], sources[kind][leader], kind == "output" and leader in tracked)
         ctx.save_for_backward(*(sources[kind][k] for kind, k in layout.saved))
         ctx.set_materialize_grads(False)
         ctx.graph = graph
@@ -237,10 +238,11 @@ def _laid_out(gradient: torch.Tensor | None, tangent: Tangent, sizes: Mapping[st
     return laid.zero_() if gradient is None else laid.copy_(gradient)
 
 
-def _sharing(view: torch.Tensor, leader: torch.Tensor) -> torch.Tensor:
-    """``view``, of ``leader``'s memory, such that a write to either is seen as one to both."""
+def _sharing(view: torch.Tensor, leader: torch.Tensor, tracked: bool) -> torch.Tensor:
+    """``view``, of ``leader``'s memory, such that a write to either is seen as one to both. ``tracked``: autograd will know the leader as
+    a result of the graph, and shall not know the view as one."""
     with torch.enable_grad():
-        base = leader.detach() if leader.requires_grad else leader
+        base = leader.detach() if leader.requires_grad or tracked else leader
         return base.as_strided(view.shape, view.stride(), view.storage_offset())
 
 

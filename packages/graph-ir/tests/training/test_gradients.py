@@ -52,6 +52,21 @@ def test_nothing_but_detached(twins):
     twins(Of(lambda m, x: (x.detach(), x.detach()[1:], m.b.detach())), XG).same(use, XG)
 
 
+def test_a_result_and_the_same_detached(twins):
+    def use(call, module, inputs):
+        y, whole, part = call(*inputs)
+        assert y.requires_grad and not whole.requires_grad and not part.requires_grad
+        whole.mul_(2)
+        y.sum().backward()
+        return [y.detach(), whole, part, *grads(module, inputs)]
+
+    def f(m, x):
+        y = x @ m.w + m.b
+        return y, y.detach(), y.detach()[1:]
+
+    twins(Of(f), XG).same(use, XG)
+
+
 def test_retained_accumulated_and_freed(twins):
     def use(call, module, inputs):
         out = call(*inputs)
