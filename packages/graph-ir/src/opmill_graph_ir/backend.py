@@ -15,7 +15,6 @@ import torch
 
 from opmill_fake_tensors.symbols import Sizes
 from opmill_runtime_cache.errors import PlanInputError, RuntimeCacheError
-from opmill_runtime_cache.executor.graphs import bind_graphed
 from opmill_runtime_cache.executor.native import bind
 from opmill_runtime_cache.plan.codec import decode, encode
 from opmill_runtime_cache.plan.model import Plan
@@ -123,7 +122,11 @@ def _compile_for(
 
 
 def _binder(options: GraphOptions) -> Callable[..., Callable[..., Any]]:
-    return bind_graphed if options.cuda_graphs else bind
+    if not options.cuda_graphs:
+        return bind
+    from opmill_runtime_cache.executor.graphs import bind_graphed
+
+    return bind_graphed
 
 
 @lru_cache(1)

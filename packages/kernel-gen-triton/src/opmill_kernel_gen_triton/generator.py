@@ -16,9 +16,9 @@ from opmill_runtime_cache.store import Store, key_of
 
 from . import toolchain
 from .__about__ import __version__
+from .budget import DEFAULT, Budget
 from .emit.types import TYPES
 from .pool import Compiled, Pool
-from .tiling import DEFAULT, Budget
 
 if TYPE_CHECKING:
     from opmill_graph_ir.loops.ir import LoopKernel

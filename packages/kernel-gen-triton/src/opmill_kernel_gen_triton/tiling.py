@@ -9,27 +9,14 @@ from opmill_graph_ir.loops.index import Index
 from opmill_graph_ir.loops.ir import Axis, Nest, Phase
 
 from . import walk
+from .budget import DEFAULT as DEFAULT
+from .budget import Budget as Budget
 from .emit.types import TYPES
 
 UNKNOWN = 8192
 """The value assumed for a size known only at run time."""
 
 
-@dataclass(frozen=True)
-class Budget:
-    """What programs may use. ``processors``: multiprocessors that should have work. ``tile``: elements of a tile that is one of many;
-    ``longest``: elements of a row kept whole; ``values``: of all such rows together (registers). ``chunk``: elements that a program should
-    at least reduce before rows are split, and ``steps`` down columns. Part of every kernel's key."""
-
-    processors: int = 132
-    tile: int = 2048
-    longest: int = 16384
-    values: int = 32768
-    chunk: int = 4096
-    steps: int = 64
-
-
-DEFAULT = Budget()
 _WINDOW = 32
 """Elements of a row that is short beside the rows, as those of pooling are."""
 

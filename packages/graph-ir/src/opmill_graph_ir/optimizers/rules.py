@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from .values import Number
+if TYPE_CHECKING:
+    from .values import Number
 
-Numbers = Mapping[str, Number]
-Update = Callable[[Numbers, Numbers, Set[str]], dict[str, Number]]
+Numbers = Mapping[str, "Number"]
+Update = Callable[[Numbers, Numbers, Set[str]], dict[str, "Number"]]
 
 
 @dataclass(frozen=True)

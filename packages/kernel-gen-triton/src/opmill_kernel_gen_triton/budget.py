@@ -1,0 +1,22 @@
+"""What programs may use: apart from tiling, so that knowing a generator does not mean importing it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What programs may use. ``processors``: multiprocessors that should have work. ``tile``: elements of a tile that is one of many;
+    ``longest``: elements of a row kept whole; ``values``: of all such rows together (registers). ``chunk``: elements that a program should
+    at least reduce before rows are split, and ``steps`` down columns. Part of every kernel's key."""
+
+    processors: int = 132
+    tile: int = 2048
+    longest: int = 16384
+    values: int = 32768
+    chunk: int = 4096
+    steps: int = 64
+
+
+DEFAULT = Budget()
