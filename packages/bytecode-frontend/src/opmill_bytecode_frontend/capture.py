@@ -7,7 +7,7 @@ import logging
 import threading
 import types
 import warnings
-from typing import Any, Callable
+from typing import Any, Callable, Iterable, Iterator
 
 import torch
 
@@ -17,7 +17,7 @@ from opmill_guards.tree import GuardSet
 
 from .breaks import Body
 from .errors import CaptureWarning, Unsupported
-from .eval_frame import intercept
+from .eval_frame import intercept, skip
 from .machine import installed, is_disabled
 from .natives import worth_capturing
 from .options import CaptureOptions
@@ -44,6 +44,15 @@ def find_backend(backend: str | Backend) -> Backend:
     if backend == "eager":
         return eager_backend
     raise ValueError(f"unknown backend {backend!r}; there are: 'eager', or a callable backend(gm, example_inputs)")
+
+
+def modules_among(values: Iterable[Any]) -> Iterator[int]:
+    """The identities of modules among arguments, and in tuples of them (the items of ``enumerate``, ``zip``, ``dict.items``)."""
+    for value in values:
+        if isinstance(value, torch.nn.Module):
+            yield id(value)
+        elif type(value) is tuple:
+            yield from modules_among(value)
 
 
 class Context:
@@ -99,21 +108,18 @@ class Context:
             self.given_up.clear()
 
     def offer(self, code: types.CodeType, function: types.FunctionType) -> Callable[..., Any] | None:
-        """What is called instead of a function that a given-up one calls: its captured form, where capturing is of use."""
+        """What is called instead of a function that code which runs as it is calls: its captured form, where capturing is of use."""
         if (instead := self.stand_in(function)) is not None:
             return instead  # type: ignore[no-any-return]
         if is_disabled(function):
             return function  # as a replacement: while it runs nothing that it calls is offered either
-        if code in self.given_up or "<locals>" in function.__qualname__ or not worth_capturing(function):
+        made = function.__module__ is None or "<locals>" in function.__qualname__  # by a program that may make many
+        if code in self.given_up or made or not worth_capturing(function):
             return None
         if installed(code.co_filename) and code.co_name != "forward":
             return None
 
-        def call(*args: Any, **kwargs: Any) -> Any:
-            owner = args[0] if args and isinstance(args[0], torch.nn.Module) else None
-            return self.compiled(function, None if owner is None else id(owner))(*args, **kwargs)
-
-        return call
+        return self.compiled(function)  # type: ignore[no-any-return]
 
     def broken(self, reason: Unsupported) -> None:
         log.debug("graph break: %s", reason)
@@ -142,16 +148,20 @@ class Capture:
         return self.compiled_for[modules] >= limit or len(compiled.entries) >= MOST_MODULES * limit
 
     def on_miss(self, compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Callable[..., Any]:
-        """The callable to run for these arguments; inserted as an entry when it was captured."""
+        """The callable to run for these arguments; inserted as an entry when it was captured. The capture itself is not offered to others."""
         if self.eager:
             return self.instead
+        with intercept(None):
+            return self._target(compiled, args, kwargs)
+
+    def _target(self, compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Callable[..., Any]:
         context = self.context
         try:
             bound = bind_real(self.fn, args, kwargs)
         except TypeError:
             return self.fn
         with context.lock:
-            modules = tuple(id(value) for value in bound.values() if isinstance(value, torch.nn.Module))
+            modules = tuple(modules_among(bound.values()))
             if self.is_full(compiled, modules):
                 self._limit(compiled, modules, args, kwargs)
                 return self.fn
@@ -236,6 +246,9 @@ class Capture:
             "  hint: keep what changes from call to call out of the arguments or in tensors, or raise the option recompile_limit",
         ]
         warnings.warn("\n".join(lines), CaptureWarning, stacklevel=3)
+
+
+skip(Capture.on_miss.__code__)
 
 
 def capture(

@@ -89,8 +89,10 @@ def worth_capturing(fn: Any) -> bool:
 
 
 def is_users(module: str) -> bool:
-    """Whether functions of a module may run a program's own operations: not those of Python and torch, but for torch's modules."""
+    """Whether functions of a module may run a program's own operations: not those of Python, torch and opmill, but for torch's modules."""
     top = module.split(".")
+    if top[0].startswith("opmill_"):
+        return False
     return top[0] not in EXEMPT or top[:3] == ["torch", "nn", "modules"]
 
 
