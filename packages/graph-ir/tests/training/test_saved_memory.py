@@ -54,3 +54,20 @@ def test_at_most_eagers(name, twins):
     [want], [got] = twins(make(), *inputs).run(saved_bytes, *inputs)
     assert got <= want
     assert got or not want
+
+
+def test_what_two_saved_values_come_from_is_saved_instead(twins):
+    module = Of(lambda m, x: [t.exp() * t.tanh() for t in [x @ m.w]][0])
+    [want], [got] = twins(module, torch.randn(64, 4)).run(saved_bytes, torch.randn(64, 4))
+    assert got == 64 * 4 * 4 < want  # the product, not both of its functions
+
+
+def test_random_numbers_are_not_drawn_again(twins):
+    pair = twins(Of(lambda m, x: F.dropout(x * m.b, 0.5) * m.s), torch.ones(64, 4))
+
+    def use(call, module, inputs):
+        out = call(*inputs)
+        out.sum().backward()
+        return [out, module.b.grad]
+
+    pair.same(use, torch.ones(64, 4))

@@ -1,20 +1,24 @@
 """Splits a joint graph into a forward and a backward graph, and decides what the forward saves for the backward.
 
 What depends on a tangent is backward. What the forward's outputs need is forward. Of the forward's values that the backward reads, views
-and cheap pointwise values whose operands are at hand anyway are computed again (they fuse into their readers); the others are saved.
+and cheap pointwise values may be computed again (they fuse into their readers); what is saved is chosen so that it has the fewest bytes.
 Autograd's formulas read what eager would have saved, so the memory held between the two is at most eager's.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
+
+import torch
 
 from opmill_fake_tensors.operator import describe
 from opmill_fake_tensors.symbols import index
 
 from ..errors import GraphError
-from .graph import AtenGraph, Node, Output, OutputTensor, values_in
+from .cut import INFINITE, Network
+from .graph import AtenGraph, Meta, Node, Output, OutputTensor, values_in
 from .joint import Joint, is_random
 from .sizes import symbols_in
 
@@ -26,6 +30,8 @@ _CHEAP = frozenset(
         "_to_copy clone full zeros ones full_like zeros_like ones_like scalar_tensor arange"
     ).split()
 )
+_UNKNOWN = 8192
+"""What a size that depends on data counts as."""
 
 
 @dataclass
@@ -50,7 +56,7 @@ def partition(joint: Joint) -> Halves:
     roots = [*_values(outputs), *graph.mutations.values()]
     roots += [r for n in graph.nodes if id(n) not in late and is_random(n) for r in n.results if r]
     forward = _closure(makers, roots)
-    backward, saved = _backward(graph, makers, forward, list(_values(gradients)), set(tangents))
+    backward, saved = _backward(graph, makers, forward, list(_values(gradients)), set(tangents), outputs)
     known = {o.value: None for o in outputs if isinstance(o, OutputTensor) and o.sizes is None}
     outside = {*graph.inputs, *graph.held, *graph.constants}
     extra = [OutputTensor(name) for name in saved if name not in known and name not in outside]
@@ -89,38 +95,64 @@ def _closure(makers: dict[str, Node], roots: Iterable[str]) -> set[int]:
 
 
 def _backward(
-    graph: AtenGraph, makers: dict[str, Node], forward: set[int], roots: list[str], tangents: set[str]
+    graph: AtenGraph, makers: dict[str, Node], forward: set[int], roots: list[str], tangents: set[str], leaving: Sequence[Output]
 ) -> tuple[set[int], list[str]]:
-    """The backward's nodes by id, and the forward values that it takes."""
-    nodes: set[int] = set()
-    needed: dict[str, None] = {}
-    outside = {*graph.inputs, *graph.held} - tangents
-
-    def visit(names: list[str]) -> None:
-        while names:
-            name = names.pop()
-            node = makers.get(name)
-            if name in outside or (node is not None and id(node) in forward and not _is_view(node)):
-                needed.setdefault(name)
-            elif node is not None and id(node) not in nodes:
-                nodes.add(id(node))
-                names += [v.name for v in values_in((node.args, node.kwargs))]
-
-    visit(list(roots))
-    written = set(graph.mutations)  # their contents change when the forward ends
-    for node in graph.nodes:  # in order, so that operands are decided before what is made of them
-        name = node.results[0] if len(node.results) == 1 else None
-        if name not in needed or id(node) not in forward or node.func._schema.name not in _CHEAP:
-            continue
-        operands = {v.name for v in values_in((node.args, node.kwargs))}
-        bases = set(_through_views(makers, operands))
-        if not bases & written and all(o in needed or o in graph.constants for o in bases):
-            del needed[name]
-            visit([*operands])
-            nodes.add(id(node))
-    if spoiled := written.intersection(needed):
+    """The backward's nodes by id, and the forward values that it takes. ``leaving``: the outputs of the forward."""
+    outside = {*graph.inputs, *graph.held, *graph.constants} - tangents
+    _, needed = _reading(makers, roots, {r for n in graph.nodes if id(n) in forward and not _is_view(n) for r in n.results if r} | outside)
+    free = {*graph.held, *graph.constants, *_values(leaving), *outside.intersection(needed)}
+    saved = _cheapest(graph, makers, needed, free) | outside
+    nodes, taken = _reading(makers, roots, saved)
+    if spoiled := set(graph.mutations).intersection(taken):
         raise GraphError("GI001", f"the backward needs what {min(spoiled)} held before it was written", hint="clone it first")
-    return nodes, list(needed)
+    return nodes, [name for name in taken if name not in graph.constants]
+
+
+def _reading(makers: dict[str, Node], roots: list[str], known: Set[str]) -> tuple[set[int], list[str]]:
+    """The nodes, by id, that make ``roots`` from values that are ``known``, and those of these that they take."""
+    nodes: set[int] = set()
+    taken: dict[str, None] = {}
+    names = list(roots)
+    while names:
+        name = names.pop()
+        node = makers.get(name)
+        if name in known:
+            taken.setdefault(name)
+        elif node is not None and id(node) not in nodes:
+            nodes.add(id(node))
+            names += [v.name for v in values_in((node.args, node.kwargs))]
+    return nodes, list(taken)
+
+
+def _cheapest(graph: AtenGraph, makers: dict[str, Node], needed: list[str], free: Set[str]) -> set[str]:
+    """The values to save so that all that are needed can be had, of the fewest bytes: a minimum cut between what cannot be computed
+    again and what is needed, each value an edge as wide as it is large. What is ``free`` is there anyway; an input is
+    where the backward reads it in any case, or it would live longer for our sake."""
+    network, seen, stack = Network(), set(needed), list(needed)
+    written, symbols = set(graph.mutations), graph.symbols()  # contents of what is written change when the forward ends
+    for name in needed:
+        network.add((name, True), "needed", INFINITE)
+    while stack:
+        name = stack.pop()
+        node = makers.get(name)
+        network.add((name, False), (name, True), 0 if name in free else max(_bytes(graph.metas[name], symbols), 1))
+        bases = list(_through_views(makers, (v.name for v in values_in((node.args, node.kwargs))))) if node is not None else []
+        again = node is not None and len(node.results) == 1 and node.func._schema.name in _CHEAP and not written.intersection(bases)
+        if not again:
+            network.add("given", (name, False), INFINITE)
+            continue
+        for base in bases:
+            network.add((base, True), (name, False), INFINITE)
+            if base not in seen:
+                seen.add(base)
+                stack.append(base)
+    behind = network.sink_side("given", "needed")
+    return {name for name in seen if (name, True) in behind and (name, False) not in behind}
+
+
+def _bytes(meta: Meta, symbols: Mapping[str, int | None]) -> int:
+    sizes = (n if isinstance(n, int) else n.evaluate({s: symbols[s] or _UNKNOWN for s in n.symbols}) for n in meta.sizes)
+    return int(getattr(torch, meta.dtype).itemsize * math.prod(sizes))
 
 
 def _through_views(makers: dict[str, Node], names: Iterable[str]) -> Iterable[str]:
