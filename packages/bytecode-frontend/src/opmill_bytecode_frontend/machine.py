@@ -73,6 +73,13 @@ def installed(filename: str) -> bool:
     return path.startswith("<frozen") or any(part in path for part in ("/site-packages/", "/dist-packages/", STANDARD_LIBRARY))
 
 
+def is_users(cls: type) -> bool:
+    """Whether a class is neither a module, whose class the module tree guards, nor a part of Python or of an installed package."""
+    if issubclass(cls, torch.nn.Module):
+        return False
+    return not installed(getattr(sys.modules.get(cls.__module__), "__file__", None) or "<frozen")
+
+
 def not_implemented(value: Value | None) -> bool:
     return value is None or (type(value) is ConstantValue and value.value is NotImplemented)
 
@@ -212,11 +219,13 @@ class Interpreter:
             self.guard(Is(source, raw))
 
     def guard_lookup(self, cls: type, owner: type, name: str) -> None:
-        """No class before ``owner`` in the MRO has been given the attribute. Asked of the user's own classes only."""
+        """The MRO is the same, and no class before ``owner`` in it has been given the attribute. Asked of the user's own classes only."""
+        if is_users(cls):
+            self.guard(Is(Attr(Pinned(cls, cls.__qualname__), "__mro__"), cls.__mro__))
         for before in cls.__mro__:
             if before is owner:
                 return
-            if not issubclass(before, torch.nn.Module) and not installed(getattr(sys.modules.get(before.__module__), "__file__", None) or "<frozen"):
+            if is_users(before):
                 self.guard(Absent(InstanceDict(Pinned(before, before.__qualname__)), name))
 
     def read_global(self, namespace: dict[str, Any], name: str, module: Any = None) -> Value:

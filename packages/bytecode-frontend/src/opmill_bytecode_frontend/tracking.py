@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import array
 import collections
 import dataclasses
 import enum
@@ -22,7 +23,7 @@ from opmill_guards.source import Attr, InstanceDict, Item, Pinned
 
 from .values.base import Lazy, Value
 from .values.constant import LITERALS, ConstantValue
-from .values.functions import BuiltinValue, CellValue, MethodValue, PartialValue, function_value
+from .values.functions import BuiltinValue, CellValue, ChangingValue, MethodValue, PartialValue, function_value
 from .values.iterators import ExternalIterator
 from .values.mapping import DictValue, SetValue
 from .values.modules import GLOBAL_HOOKS, HOOKS, STORES, ModuleValue
@@ -340,6 +341,11 @@ def builtin(vm: Any, obj: Any, source: Any) -> Value:
     return BuiltinValue(obj, by_identity(vm, obj, source) or Pinned(obj, getattr(obj, "__name__", repr(type(obj)))))
 
 
+@tracks(bytearray, memoryview, array.array)
+def changing(vm: Any, obj: Any, source: Any) -> Value:
+    return ChangingValue(obj, by_identity(vm, obj, source) or Pinned(obj, type(obj).__qualname__))
+
+
 @tracks(torch.nn.Module)
 def module(vm: Any, obj: Any, source: Any) -> Value:
     value = ModuleValue(obj, by_identity(vm, obj, source) or Pinned(obj, type(obj).__name__))
@@ -388,8 +394,12 @@ def object_(vm: Any, obj: Any, source: Any) -> Value:
         return ExternalIterator(obj, by_structure(vm, obj, source) or Pinned(obj, repr(type(obj))))
     if callable(obj) and (not heap or type(obj).__name__ == "cython_function_or_method"):
         return builtin(vm, obj, source)
+    if not heap and source is not None and type(obj).__module__ == "numpy" and type(obj).__name__ == "ndarray":
+        return changing(vm, obj, source)
     if not heap:
         return BuiltinValue(obj, by_identity(vm, obj, source) or Pinned(obj, repr(type(obj))))
     if isinstance(obj, (int, float, str, bytes, complex)):
         return ObjectValue(type(obj), obj, by_identity(vm, obj, source) or Pinned(obj, "object"), ConstantValue(obj))
-    return ObjectValue(type(obj), obj, by_structure(vm, obj, source) or Pinned(obj, type(obj).__qualname__))
+    source = by_structure(vm, obj, source) or Pinned(obj, type(obj).__qualname__)
+    vm.guard(TypeIs(source, type(obj)))
+    return ObjectValue(type(obj), obj, source)

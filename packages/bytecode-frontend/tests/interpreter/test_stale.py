@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import array
 import functools
 import logging
 import math
@@ -251,6 +252,62 @@ def names_of_a_module_through_its_dictionary(compiled):
 
     for step in (0, 1, 2, 3, 1):
         yield run(tensor(), step)
+
+
+class First:
+    def method(self, x):
+        return x + 1
+
+
+class Second:
+    def method(self, x):
+        return x + 2
+
+
+@scenario
+def the_class_of_an_object(compiled):
+    held = First()
+    run = compiled(lambda x: (held.method(x), type(held).__name__, isinstance(held, Second)))
+    yield run(tensor())
+    held.__class__ = Second
+    yield run(tensor())
+
+
+@scenario
+def the_bases_of_a_class(compiled):
+    class Derived(First):
+        pass
+
+    held = Derived()
+    run = compiled(lambda x: held.method(x))
+    yield run(tensor())
+    Derived.__bases__ = (Second,)
+    yield run(tensor())
+
+
+@scenario
+def the_content_of_buffers(compiled):
+    raw, numbers = bytearray(b"abc"), array.array("i", [1, 2])
+    run = compiled(lambda x: (x * len(raw), raw[0], numbers[1] * x, sum(numbers), bytes(raw), bool(raw)))
+    yield run(tensor())
+    raw[0] = 100
+    raw.append(1)
+    numbers[1] = 50
+    yield run(tensor())
+
+
+@scenario
+def writes_into_a_buffer(compiled):
+    raw = bytearray(b"abc")
+
+    @compiled
+    def run(x):
+        raw[0] = raw[0] + 1
+        return x * raw[0]
+
+    yield run(tensor())
+    yield run(tensor())
+    yield bytes(raw)
 
 
 @pytest.mark.parametrize("run", SCENARIOS, ids=lambda run: run.__name__)

@@ -107,7 +107,7 @@ def tensor(r: Rebuilder, value: TensorValue) -> str:
 
 @rebuilds(ConstantValue, BuiltinValue, ClassValue, ModuleObject)
 def constant(r: Rebuilder, value: Any) -> str:
-    return r.constants.name(value.constant())
+    return r.constants.name(value.real())
 
 
 @rebuilds(TupleValue)

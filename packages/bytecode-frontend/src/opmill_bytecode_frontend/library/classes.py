@@ -275,6 +275,8 @@ def _number(cls: Any, *dunders: str) -> Any:
             except NotConstant:
                 for name in dunders:
                     result = args[0].special(vm, name, [])
+                    if result is not None and not isinstance(result, ConstantValue) and not issubclass(result.python_type(), cls):
+                        vm.unsupported("FE011", f"{cls.__name__}() of a number unknown at capture")
                     if result is not None:
                         return ConstantValue(cls(result.value)) if isinstance(result, ConstantValue) else result
                 vm.throw(TypeError, f"{cls.__name__}() argument must be a string or a real number, not {args[0].python_type().__name__!r}")

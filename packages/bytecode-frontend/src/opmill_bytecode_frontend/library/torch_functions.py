@@ -13,7 +13,6 @@ from ..values.tensor import TensorValue
 from .dispatch import fold
 from .registry import handles, named
 
-
 NONE = ConstantValue(None)
 
 

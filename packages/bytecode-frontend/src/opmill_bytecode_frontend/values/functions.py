@@ -301,6 +301,21 @@ class BuiltinValue(Value):
             vm.throw_real(exc)
 
 
+class ChangingValue(BuiltinValue):
+    """An object of a class of C whose content may change from call to call (``bytearray``, an array): known by identity alone."""
+
+    def constant(self) -> Any:
+        raise NotConstant(f"the content of a {type(self.obj).__qualname__}")
+
+    def refuse(self, vm: Machine, *args: Any) -> Any:
+        vm.unsupported("FE020", f"a look into a {type(self.obj).__qualname__}", "its content may be another at the next call", "pass a tensor or a tuple")
+
+    truth = iterate = refuse
+
+    def special(self, vm: Machine, name: str, args: list[Value]) -> Value | None:
+        return None if getattr(type(self.obj), name, None) is None else self.refuse(vm)
+
+
 class Closure(Value):
     """A callable that the library makes."""
 
