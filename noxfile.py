@@ -198,13 +198,14 @@ def _interpreter(version: str) -> str | None:
 
 
 def _other_python(session: nox.Session, version: str) -> None:
-    """On another Python: with ``-- torch``, every package's tests; otherwise the tests that need no torch (torch's wheel for that
-    Python may be a download of gigabytes)."""
+    """On another Python: with ``-- torch``, every package's tests (or those of the packages named after it); otherwise the tests that need
+    no torch (torch's wheel for that Python may be a download of gigabytes)."""
     python = _interpreter(version)
     if python is None:
         session.skip(f"there is no Python {version} here")
     with_torch = "torch" in session.posargs
-    selected = [(package, package.folder / path) for package in PACKAGES.values() for path in (["tests"] if with_torch else package.torch_free)]
+    named = [PACKAGES[name] for name in session.posargs if name != "torch"] or PACKAGES.values()
+    selected = [(package, package.folder / path) for package in named for path in (["tests"] if with_torch else package.torch_free)]
     selected = [(package, path) for package, path in selected if path.exists()]
     folder = ROOT / ".nox" / f"python-{version}"
     shutil.rmtree(folder, ignore_errors=True)
@@ -214,6 +215,8 @@ def _other_python(session: nox.Session, version: str) -> None:
     for package in dict.fromkeys(package for package, _ in selected):
         folders = (str(PACKAGES[name].folder) for name in closure([package.name], PACKAGES))
         session.run_install(*pip, *([] if with_torch else ["--no-deps"]), *folders, external=True)
+        if with_torch and package.test_needs:
+            session.run_install(*pip, *package.test_needs, external=True)
     for package in dict.fromkeys(package for package, _ in selected):
         paths = [str(path) for owner, path in selected if owner is package]
         session.run(str(folder / "bin" / "python"), "-m", "pytest", "-q", "-n2", f"--rootdir={package.folder}", *paths, external=True)
@@ -223,7 +226,7 @@ for _version in OTHER_PYTHONS:
 
     @nox.session(name=f"tests-{_version}", venv_backend="none")
     def other_python(session: nox.Session, _version: str = _version) -> None:
-        """The tests that need no torch on another Python (``-- torch``: all)."""
+        """The tests that need no torch on another Python; ``-- torch`` all, ``-- torch opmill-guards`` those of one package."""
         _other_python(session, _version)
 
 
