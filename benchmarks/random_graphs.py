@@ -19,9 +19,10 @@ DTYPES = (*[torch.float32] * 8, torch.float64, torch.bfloat16, torch.bfloat16, t
 SPECIAL = (float("nan"), float("inf"), float("-inf"), 0.0, -0.0, 1e15, 1e-30)
 SMOOTH = (
     "torch.tanh exp sigmoid F.gelu F.silu torch.sin torch.cos torch.erf log1p torch.expm1 rsqrt torch.log F.softplus F.mish F.elu torch.atan "
-    "torch.log_softmax(-1) torch.softmax(0) torch.softmax(-1) F.layer_norm torch.reciprocal torch.exp2 F.logsigmoid torch.erfc"
+    "torch.log_softmax(-1) torch.softmax(0) torch.softmax(-1) F.layer_norm torch.reciprocal torch.exp2 F.logsigmoid torch.erfc torch.i0 "
+    "torch.special.bessel_j0 torch.special.i1e torch.special.erfcx torch.special.log_ndtr torch.digamma torch.deg2rad torch.special.entr"
 ).split()
-EXACT = "neg abs relu F.relu6 F.hardtanh torch.square clone contiguous F.leaky_relu".split()
+EXACT = "neg abs relu torch.angle torch.nan_to_num F.relu6 F.hardtanh torch.square clone contiguous F.leaky_relu".split()
 JUMPS = "torch.floor torch.ceil torch.round torch.trunc torch.sign torch.isnan torch.isfinite torch.logical_not".split()
 BINARY = "add sub mul".split()
 JUMPING_BINARY = "torch.lt torch.ge torch.eq torch.ne torch.maximum torch.minimum torch.remainder torch.fmod torch.floor_divide torch.logical_and torch.fmax torch.where".split()
@@ -268,6 +269,49 @@ class Maker:
             choices += [f"{x}.gather({d}, {i} % {n})"] * 2 + [f"{x}.scatter({d}, {i} % {n}, 2)"]
         self.emit(self.r.choice(choices), [x], exact=False)
 
+    def scatters(self) -> None:
+        """Writes at positions that may repeat, under modes whose result does not depend on their order."""
+        x = self.pick(lambda v: v.dim() > 0 and 0 not in v.shape and v.dtype is not torch.bool)
+        if x is None:
+            return
+        v, r = self.env[x], self.r
+        d = r.randrange(v.dim())
+        n = v.shape[d]
+        ids = torch.arange(n).mul(r.choice([1, 2, 3])).remainder(n).tolist()
+        along = f"torch.tensor({ids})"
+        whole = f"{along}.reshape({[-1 if k == d else 1 for k in range(v.dim())]}).expand({x}.shape)"
+        mode = r.choice(["amax", "amin", "sum", "prod", "mean"] if is_float(v) else ["amax", "amin", "sum"])
+        self_too = r.random() < 0.5
+        source = f"{x}.flip({d})"
+        choices = [
+            f"{x}.scatter_reduce({d}, {whole}, {source}, {mode!r}, include_self={self_too})", f"{x}.index_fill({d}, {along}, 1)",
+            f"{x}.index_reduce({d}, {along}, {source}, {mode.replace('sum', 'prod')!r}, include_self={self_too})",
+            f"{x}.index_add({d}, {along}, {source}, alpha=2)", f"torch.take({x}, {along})", f"{x}.take_along_dim({whole}, {d})",
+            f"torch.bucketize({x}, torch.tensor([-1.0, 0.0, 0.5, 2.0]), right={self_too})", f"torch.isin({x}, torch.tensor([0, 1, 2], dtype={x}.dtype))",
+        ]  # fmt: skip
+        text = r.choice(choices)
+        if ("bucketize" in text or "isin" in text) and not self.is_exact(x):
+            return
+        self.emit(text, [x], exact="amax" in text or "amin" in text or "take" in text or "fill" in text)
+
+    def images(self) -> None:
+        x = self.pick(lambda v: v.dim() in (3, 4) and v.dtype in (torch.float32, torch.float64) and 0 not in v.shape and min(v.shape[-2:]) > 2)
+        if x is None:
+            return
+        r = self.r
+        k, s, p = r.randint(1, 3), r.randint(1, 2), r.choice([0, 0, 1])
+        smooth = [
+            f"F.avg_pool2d({x}, {k}, {s}, {min(p, k // 2)}, ceil_mode={r.random() < 0.3}, count_include_pad={r.random() < 0.5})",
+            f"F.adaptive_avg_pool2d({x}, ({r.randint(1, 5)}, {r.randint(1, 5)}))",
+            f"F.interpolate({x}.reshape(1, -1, {self.env[x].shape[-2]}, {self.env[x].shape[-1]}), size=({r.randint(1, 7)}, {r.randint(1, 7)}), mode={r.choice(['bilinear', 'bicubic'])!r}, antialias={r.random() < 0.3})",
+        ]  # fmt: skip
+        exact = [
+            f"F.max_pool2d({x}, {k}, {s}, {min(p, k // 2)}, ceil_mode={r.random() < 0.3})", f"F.adaptive_max_pool2d({x}, ({r.randint(1, 3)}, {r.randint(1, 5)}))",
+            f"F.pad({x}, (1, {r.randint(0, 2)}, 0, 1), mode={r.choice(['reflect', 'replicate', 'circular'])!r})", f"torch.rot90({x}, {r.randint(1, 3)}, (-1, -2))",
+        ]  # fmt: skip
+        text = r.choice(smooth + exact * 2)
+        self.emit(text, [x], exact=text in exact)
+
     def masks(self) -> None:
         x = self.pick()
         if x is None:
@@ -315,9 +359,9 @@ class Maker:
             self.env[f"a{inputs}"] = self.r.choice(list(self.env.values()))[...]
         names = list(self.env)
         given = copied([self.env[n] for n in names])
-        steps = [self.unary, self.binary, self.cast, self.view, self.reduce, self.several, self.product, self.indexing, self.masks, self.creation, self.write]
+        steps = [self.unary, self.binary, self.cast, self.view, self.reduce, self.several, self.product, self.indexing, self.masks, self.creation, self.write, self.scatters, self.images]
         for _ in range(count):
-            self.r.choices(steps, [6, 7, 2, 7, 4, 2, 1, 1.5, 1, 0.7, 2.5])[0]()
+            self.r.choices(steps, [6, 7, 2, 7, 4, 2, 1, 1.5, 1, 0.7, 2.5, 1.5, 1])[0]()
         made = [n for n in self.env if n not in names]
         outputs = dict.fromkeys([*made[-1:], *self.r.sample(made, min(len(made), self.r.randint(0, 3)))])
         if self.r.random() < 0.1:

@@ -14,7 +14,10 @@ _EMPTY = "aten::empty aten::empty_like aten::empty_strided aten::new_empty aten:
 _METADATA_ONLY = "aten::detach_ aten::requires_grad_ aten::_fw_primal aten::retain_grad".split()
 _BOOL = (torch.bool, torch.uint8)
 _MEMO_LIMIT = 20_000
-_MEASURED = ("aten::linalg", "aten::_linalg", "aten::_embedding_bag", "aten::_fft", "aten::geqrf", "aten::ormqr", "aten::_cdist", "aten::max_unpool", "aten::log_sigmoid_forward")
+_MEASURED = tuple(
+    f"aten::{n}"
+    for n in "linalg _linalg _embedding_bag _fft geqrf ormqr _cdist max_unpool log_sigmoid_forward nonzero_static isin".split()
+)
 """Operators whose meta kernels promise layouts that the CPU does not keep: what they give is seen by running them once on zeros."""
 
 Geometry = tuple[tuple[int, ...], tuple[int, ...], torch.dtype]

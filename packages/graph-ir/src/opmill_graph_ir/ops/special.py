@@ -84,8 +84,8 @@ def _grown(value: Expr, x: Expr) -> Expr:
 
 _special("special_i0e")(_i0e)
 _special("special_i1e")(_i1e)
-_special("i0 special_i0 special_modified_bessel_i0")(lambda x: _pick(op("isinf", x), op("abs", x), _grown(_i0e(x), x)))
-_special("special_i1 special_modified_bessel_i1")(lambda x: _pick(op("isinf", x), x, _grown(_i1e(x), x)))
+_special("i0 special_i0 special_modified_bessel_i0")(lambda x: _grown(_i0e(x), x))
+_special("special_i1 special_modified_bessel_i1")(lambda x: _grown(_i1e(x), x))
 
 
 def _k(x: Expr, order: int, scaled: bool) -> Expr:
@@ -144,7 +144,7 @@ def _j1_near(a: Expr) -> Expr:
 def _j0(x: Expr) -> Expr:
     a = op("abs", x)
     value = _pick(op("le", a, _c(x, 8)), _j0_near(_near(a)), _waves(a, 0)[0])
-    return _pick(op("isinf", x), _c(x, 0), _pick(op("isnan", x), x, value))
+    return _pick(op("isnan", x), x, value)
 
 
 @_special("special_bessel_j1")
@@ -152,12 +152,12 @@ def _j1(x: Expr) -> Expr:
     a = op("abs", x)
     value = _pick(op("le", a, _c(x, 8)), _j1_near(_near(a)), _waves(a, 1)[0])
     value = _pick(op("lt", x, _c(x, 0)), op("neg", value), value)
-    return _pick(op("isinf", x), _c(x, 0), _pick(op("isnan", x), x, value))
+    return _pick(op("isnan", x), x, value)
 
 
 def _second_kind(x: Expr, near: Expr, far: Expr) -> Expr:
     value = _pick(op("le", x, _c(x, 8)), near, far)
-    value = _pick(op("eq", x, _c(x, 0)), _c(x, -math.inf), _pick(op("eq", x, _c(x, math.inf)), _c(x, 0), value))
+    value = _pick(op("eq", x, _c(x, 0)), _c(x, -math.inf), value)
     return _pick(op("lt", x, _c(x, 0)), _c(x, math.nan), _pick(op("isnan", x), x, value))
 
 
@@ -249,8 +249,8 @@ def _ndtri(p: Expr) -> Expr:
 
 
 def _turn(x: Expr) -> Expr:
-    """The part of x after the point, which sines and tangents of pi x depend on, in -1..1."""
-    return op("sub", x, op("trunc", x))
+    """How far x is from the nearest whole number, which tangents of pi x depend on (exact: next to a pole that is all that counts)."""
+    return op("sub", x, op("round", x))
 
 
 @_special("digamma special_digamma special_psi")
@@ -345,7 +345,8 @@ def _polygamma_of(n: int, x: Expr) -> Expr:
     mirrored = op("sub", value if n % 2 == 0 else op("neg", value), slope)
     value = _pick(left, mirrored, value)
     pole = op("logical_and", op("le", x, _c(x, 0)), op("eq", x, op("floor", x)))
-    return _pick(pole, _c(x, math.inf if n % 2 else -math.inf), value)
+    value = _pick(pole, _c(x, math.inf if n % 2 else -math.inf), value)
+    return _pick(op("eq", x, _c(x, math.inf)), _c(x, math.nan), value)  # as eager's series has it
 
 
 _BY_ORDER = Rows()
