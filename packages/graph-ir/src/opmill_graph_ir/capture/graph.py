@@ -19,8 +19,9 @@ class Meta:
     """What a value looks like; sizes and strides in elements. ``dtype`` by torch's name without prefix."""
 
     dtype: str
-    sizes: tuple[Size, ...]
-    strides: tuple[Size, ...]
+    sizes: tuple[Any, ...]
+    strides: tuple[Any, ...]
+    """Both of type ``Size``."""
     device: str
 
     def __str__(self) -> str:

@@ -27,7 +27,8 @@ class View:
 
     buffer: str
     dtype: str
-    sizes: tuple[Size, ...]
+    sizes: tuple[Any, ...]
+    """Of type ``Size``; untyped, since rows are written for numbers and left where only a number does."""
     indices: Indices | None = None
 
     def at(self, position: Sequence[Index], extents: Extents) -> Indices:

@@ -177,11 +177,12 @@ def _select(ctx: Context, node: Node, x: View, dim: int, at: Size) -> Any:
 
 @ROWS.lowers("split.Tensor split_with_sizes")
 def _split(ctx: Context, node: Node, x: View, _: Any, dim: int = 0) -> Any:
-    out, start = [], 0
+    out: list[View] = []
+    start: Size = 0
     for k in range(len(node.results)):
         size = _sizes(ctx, node, k)[dim]
         out.append(sliced(x, dim % len(x.sizes), start, size))
-        start += size
+        start = start + size
     return out
 
 
