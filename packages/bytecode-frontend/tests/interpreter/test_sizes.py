@@ -102,8 +102,8 @@ def test_twenty_sizes_are_captured_at_most_twice(fn: Any, dynamic: Any) -> None:
     for n in SIZES:
         x = torch.randn(n, 8)
         same(compiled(x), fn(x))
-    some_slice_has_one_row = fn in (containers, called)
-    assert len(compiled.entries) <= (1 if dynamic else 2) + some_slice_has_one_row, [str(e.guards) for e in compiled.entries]
+    one_row, compares = fn is called, 4 * (fn is containers)
+    assert len(compiled.entries) <= (1 if dynamic else 2) + one_row + compares, [str(e.guards) for e in compiled.entries]
 
 
 def test_a_branch_is_captured_once_for_each_way_it_goes() -> None:
@@ -174,6 +174,56 @@ def test_a_size_tied_to_a_number_brings_the_number_along() -> None:
         same(compiled(torch.ones(n, 2), k), fn(torch.ones(n, 2), k))
     [size, number] = graphs[0][1]
     assert {str(size.shape[0]), str(number)} in ({"3 + s2", "s2"}, {"s0", "-3 + s0"})
+
+
+ONES = {
+    "tensor": lambda x: torch.tensor(x.shape[0]),
+    "tensor of a type": lambda x: torch.as_tensor(x.shape[0] * 2, dtype=torch.float32),
+    "full": lambda x: torch.full((2,), x.shape[0]),
+    "reflected": lambda x: (2 * x.shape[0] + x, 1 - x.shape[0], 2.5 * x.shape[0], 7 // x.shape[0], 100 % x.shape[0], True + x.shape[0], 3 < x.shape[0]),
+    "powers": lambda x: (x ** x.shape[0], x.std() * x.shape[0] ** -0.5),
+    "scalars": lambda x: (x.clamp(max=x.shape[0]), torch.add(x, x, alpha=x.shape[0]), torch.where(x > 0, x.shape[0], 0.5), x == x.shape[0], x % x.shape[0]),
+    "types": lambda x: (x.long() * x.shape[0] / 2, (x > 0) * x.shape[0], x.half() * (x.shape[0] / 2), x.int() + x.shape[0], x.sum() * (x.shape[0] / 3)),
+    "types without dimensions": lambda x: (x.long().sum() * (x.shape[0] / 3), x.sum().long() + x.shape[0], x.half().sum() * x.shape[0]),
+    "items": lambda x: (x[x.shape[0] - 1], x[-x.shape[0] // 2 :], x[: x.shape[0] // 2 * 2].view(-1, 2), x[:, None].expand(-1, x.shape[0])),
+    "product": lambda x: (math.prod(x.shape), torch.numel(x), divmod(x.shape[0], 2)),
+    "fills": lambda x: (x.clone().fill_(x.shape[0]), x.masked_fill(x > 0, x.shape[0]), torch.nn.functional.pad(x, (0, 80 - x.shape[0]))),
+    "orders": lambda x: (x.roll(x.shape[0] // 2, 0), x.topk(x.shape[0] - 1).values, x.unfold(0, 2, 1), torch.triu(x * x[:, None], x.shape[0] - 2)),
+}
+
+
+@pytest.mark.parametrize("name", ONES)
+def test_one_capture_serves(name: str) -> None:
+    compiled, graphs = counted(ONES[name], dynamic=True)
+    for n in (5, 6, 7, 9, 64):
+        x = torch.linspace(-2, 2, n)
+        same(compiled(x), ONES[name](x))
+    assert len(compiled.entries) == 1 and len(graphs) <= 1
+
+
+ASSUMED = {
+    "text": lambda x: f"{x.shape} {x.shape[0]:>4}",
+    "key": lambda x: {x.shape[0]: 1}[x.shape[0]],
+    "count": lambda x: [0] * x.shape[0],
+    "bits": lambda x: x.shape[0] & 3,
+    "power": lambda x: 2 ** x.shape[0],
+    "list": lambda x: torch.tensor([x.shape[0], 2]),
+    "new": lambda x: x.new_tensor(x.shape[0]),
+    "logarithm": lambda x: math.log(x.shape[0]),
+    "item": lambda x: torch.full((), x.shape[0]).item(),
+    "hash": lambda x: hash(x.shape[0]),
+    "steps": lambda x: torch.linspace(0, 1, x.shape[0]),
+    "probability": lambda x: torch.nn.functional.dropout(x, 1.0 / x.shape[0], training=False),
+    "classes": lambda x: torch.nn.functional.one_hot(torch.tensor([0, 1]), x.shape[0]),
+}
+
+
+@pytest.mark.parametrize("name", ASSUMED)
+def test_what_needs_the_value_assumes_it(name: str) -> None:
+    compiled = capture(ASSUMED[name], "eager", dynamic=True)
+    for n in (5, 6, 5, 7):
+        x = torch.linspace(-2, 2, n)
+        same(compiled(x), ASSUMED[name](x))
 
 
 def test_a_loop_needs_its_count() -> None:

@@ -72,7 +72,8 @@ class ConstantValue(Value):
         if slot is None:
             return None
         if type(self.value) in (int, float, bool) and any(a.symbolic for a in args):
-            return ConstantValue(NotImplemented)  # the other operand knows
+            reflected = f"__r{name[2:]}"  # asked here: Python does not where both are of one type
+            return args[0].special(vm, reflected, [self]) if hasattr(int, reflected) else ConstantValue(NotImplemented)
         try:
             plain = [vm.plain(a) for a in args] if name in ("__mod__", "__contains__") else [a.constant() for a in args]
         except NotConstant:

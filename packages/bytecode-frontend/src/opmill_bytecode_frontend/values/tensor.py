@@ -99,6 +99,8 @@ class TensorValue(Value):
     def method(self, vm: Machine, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
         if name in REFUSED:
             vm.unsupported("FE033", f"method {name} of a tensor", "it is not part of a graph of tensor operations")
+        if name == "__getitem__" and args[0].symbolic:
+            return vm.recorder.call_function(vm, torch.select, [self, ConstantValue(0), args[0]], {})
         if name == "__getitem__" and vm.recorder.index_by_tensors and (indices := tensor_indices(vm, self, args[0])) is not None:
             return vm.recorder.call_function(vm, torch.ops.aten.index.Tensor, [self, ListValue(list(indices))], {})
         if name in OPERATORS and not kwargs:

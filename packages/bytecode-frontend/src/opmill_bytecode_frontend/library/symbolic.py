@@ -1,0 +1,51 @@
+"""Rounding, roots, products and tensors of numbers that are computed from sizes; of others they are computed at capture."""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import Any
+
+import torch
+
+from ..values.base import Value
+from ..values.constant import ConstantValue
+from ..values.number import SymbolicNumber
+from ..values.sequence import TupleValue
+from .dispatch import fold
+from .registry import handles
+
+
+def _by_slot(vm: Any, value: Value, function: Any, slot: str) -> Value:
+    result = value.special(vm, slot, []) if value.symbolic else None
+    return fold(vm, function, [value], {}) if result is None else result
+
+
+for _name in ("floor", "ceil", "trunc"):
+    handles(getattr(math, _name))(functools.partial(_by_slot, function=getattr(math, _name), slot=f"__{_name}__"))
+
+
+@handles(math.sqrt)
+def square_root(vm: Any, value: Value) -> Value:
+    if isinstance(value, SymbolicNumber) and vm.truth(vm.compare(">=", value, vm.fresh(0))):
+        return vm.fresh(torch._sym_sqrt(value.number))  # type: ignore[attr-defined]
+    return fold(vm, math.sqrt, [value], {})
+
+
+@handles(math.prod)
+def product(vm: Any, items: Value, *, start: Value = ConstantValue(1)) -> Value:
+    total = start
+    for item in vm.unpack(items):
+        total = vm.binary("*", total, item)
+    return total
+
+
+def _tensor_of(vm: Any, data: Value, function: Any, **kwargs: Value) -> Value:
+    """These functions want the number itself; ``torch.full`` makes the same tensor of any."""
+    if data.symbolic and kwargs.keys() <= {"dtype", "device"}:
+        return vm.recorder.call_function(vm, torch.full, [TupleValue([]), data], kwargs)
+    return vm.recorder.call_function(vm, function, [data], kwargs)
+
+
+for _function in (torch.tensor, torch.as_tensor):
+    handles(_function)(functools.partial(_tensor_of, function=_function))
