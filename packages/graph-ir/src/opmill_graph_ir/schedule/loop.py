@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from ..errors import GraphError
 from ..loops.index import Index, index
@@ -46,12 +47,19 @@ class Loop:
         yield from (r.value for r in self.reductions)
         yield from (w.value for w in self.writes)
 
-    def reads(self) -> list[Read]:
-        return reads(*self.expressions())
+    def reads(self) -> tuple[Read, ...]:
+        return self._reads
+
+    @cached_property
+    def _reads(self) -> tuple[Read, ...]:
+        return tuple(reads(*self.expressions()))
 
     def read_buffers(self) -> set[str]:
-        found = {r.buffer for r in self.reads()}
-        return found | {w.buffer for w in self.writes if w.mode != "set"}
+        return set(self._read_buffers)
+
+    @cached_property
+    def _read_buffers(self) -> frozenset[str]:
+        return frozenset({r.buffer for r in self._reads} | {w.buffer for w in self.writes if w.mode != "set"})
 
     def written(self) -> set[str]:
         return {w.buffer for w in self.writes}
