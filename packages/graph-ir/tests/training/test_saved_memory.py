@@ -4,6 +4,9 @@ import pytest
 import torch
 from training_cases import CASES, Of
 
+from opmill_graph_ir.capture.joint import capture_joint
+from opmill_graph_ir.capture.partition import partition
+
 F = torch.nn.functional
 
 
@@ -71,3 +74,23 @@ def test_random_numbers_are_not_drawn_again(twins):
         return [out, module.b.grad]
 
     pair.same(use, torch.ones(64, 4))
+
+
+def test_what_is_computed_again_is_so_right_before_its_reader():
+    class Chain(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layers = torch.nn.ModuleList(torch.nn.Linear(4, 4) for _ in range(5))
+
+        def forward(self, x):
+            for layer in self.layers:
+                x = F.gelu(layer(x))
+            return x
+
+    module = Chain()
+    halves = partition(capture_joint(torch.fx.symbolic_trace(module), [torch.randn(3, 4)]))
+    order = [n.func._schema.name.removeprefix("aten::") for n in halves.backward.nodes]
+    places = [k for k, name in enumerate(order) if name == "gelu"]
+    assert len(places) == 4  # the last one is the output
+    grads = [k for k, name in enumerate(order) if name == "gelu_backward"]
+    assert all(before < again < after for before, again, after in zip(grads, places, grads[1:], strict=False))

@@ -62,7 +62,7 @@ def partition(joint: Joint) -> Halves:
     extra = [OutputTensor(name) for name in saved if name not in known and name not in outside]
     first = _graph(graph, [n for n in graph.nodes if id(n) in forward], graph.inputs[: joint.inputs], [*outputs, *extra], graph.held)
     first.mutations = dict(graph.mutations)
-    second = _graph(graph, [n for n in graph.nodes if id(n) in backward], [*tangents, *saved], list(gradients), [])
+    second = _graph(graph, _just_in_time(graph, makers, backward, late), [*tangents, *saved], list(gradients), [])
     sizes = symbols_in(second)
     first.outputs += map(index, sizes)
     second.inputs += sizes
@@ -153,6 +153,25 @@ def _cheapest(graph: AtenGraph, makers: dict[str, Node], needed: list[str], free
 def _bytes(meta: Meta, symbols: Mapping[str, int | None]) -> int:
     sizes = (n if isinstance(n, int) else n.evaluate({s: symbols[s] or _UNKNOWN for s in n.symbols}) for n in meta.sizes)
     return int(getattr(torch, meta.dtype).itemsize * math.prod(sizes))
+
+
+def _just_in_time(graph: AtenGraph, makers: dict[str, Node], chosen: set[int], late: set[int]) -> list[Node]:
+    """The chosen nodes in an order that is right, what is computed again right before it is first read: it lives for short."""
+    out: list[Node] = []
+    done: set[int] = set()
+    for node in [n for n in graph.nodes if id(n) in chosen and id(n) in late] + [n for n in graph.nodes if id(n) in chosen]:
+        stack = [node]
+        while stack:
+            found = (makers.get(v.name) for v in values_in((stack[-1].args, stack[-1].kwargs)))
+            missing = [n for n in found if n is not None and id(n) in chosen and id(n) not in done]
+            if missing:
+                stack += missing[:1]
+                continue
+            top = stack.pop()
+            if id(top) not in done:
+                done.add(id(top))
+                out.append(top)
+    return out
 
 
 def _through_views(makers: dict[str, Node], names: Iterable[str]) -> Iterable[str]:
