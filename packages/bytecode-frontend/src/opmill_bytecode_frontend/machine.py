@@ -323,6 +323,8 @@ class Interpreter:
         if type(left) is ConstantValue and type(right) is ConstantValue:
             a, b = left.value, right.value
             return a is b or (type(a) is type(b) and type(a) in (int, str, bytes, float) and a == b)
+        if left.symbolic or right.symbolic:  # numbers are their values, as for constants
+            return left.python_type() is right.python_type() and self.truth(self.compare("==", left, right))
         a, b = left.real(), right.real()
         return a is not MISSING and a is b
 

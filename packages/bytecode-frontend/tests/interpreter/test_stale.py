@@ -207,6 +207,22 @@ def levels_of_a_logger(compiled):
 
 
 @scenario
+def numbers_in_a_log_record(compiled):
+    said = []
+    logger = logging.Logger("numbers")
+    logger.addFilter(lambda record: said.append(record.getMessage()))
+
+    @compiled
+    def run(x, n):
+        logger.error("%d and %s", n, n + 1)
+        return x + 1, (n + 1) is (1 + n), n is None
+
+    for n in (1, 2, 3, 3):
+        yield run(tensor(), n)
+    yield said
+
+
+@scenario
 def classes_registered_with_a_single_dispatch(compiled):
     chosen = functools.singledispatch(lambda value: "object")
     chosen.register(int, lambda value: "int")

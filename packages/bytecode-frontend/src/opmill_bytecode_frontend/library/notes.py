@@ -21,7 +21,7 @@ NONE = ConstantValue(None)
 
 def said(vm: Any, value: Value) -> Value:
     """A value as it is said: text as of now, since the object may be changed before the words come out."""
-    return value if isinstance(value, ConstantValue) else vm.call(vm.wrap(str), [value], {})
+    return value if isinstance(value, ConstantValue) or value.symbolic else vm.call(vm.wrap(str), [value], {})
 
 
 @handles(print)
