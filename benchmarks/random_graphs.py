@@ -20,7 +20,7 @@ SPECIAL = (float("nan"), float("inf"), float("-inf"), 0.0, -0.0, 1e15, 1e-30)
 SMOOTH = (
     "torch.tanh exp sigmoid F.gelu F.silu torch.sin torch.cos torch.erf log1p torch.expm1 rsqrt torch.log F.softplus F.mish F.elu torch.atan "
     "torch.log_softmax(-1) torch.softmax(0) torch.softmax(-1) F.layer_norm torch.reciprocal torch.exp2 F.logsigmoid torch.erfc torch.i0 "
-    "torch.special.bessel_j0 torch.special.i1e torch.special.erfcx torch.special.log_ndtr torch.digamma torch.deg2rad torch.special.entr"
+    "torch.special.spherical_bessel_j0 torch.special.i1e torch.special.erfcx torch.special.log_ndtr torch.digamma torch.deg2rad torch.special.entr"
 ).split()
 EXACT = "neg abs relu torch.angle torch.nan_to_num F.relu6 F.hardtanh torch.square clone contiguous F.leaky_relu".split()
 JUMPS = "torch.floor torch.ceil torch.round torch.trunc torch.sign torch.isnan torch.isfinite torch.logical_not".split()

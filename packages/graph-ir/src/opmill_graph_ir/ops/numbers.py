@@ -85,8 +85,11 @@ def _frexp(ctx: Context, node: Node, x: View) -> Any:
         shift = op("where", small, const(half + mantissa + 1, integer), const(half, integer))
         return op("where", keeps, value, fraction), op("where", keeps, const(0, integer), op("sub", raw, shift))
 
-    names = node.results
-    return [ctx.pointwise(n, ctx.metas[n or ""], lambda at, ext, k=k: cast(parts(at, ext)[k], ctx.metas[names[k] or ""].dtype)) for k, n in enumerate(names)]
+    def part(k: int) -> View:
+        meta = ctx.metas[node.results[k] or ""]
+        return ctx.pointwise(node.results[k], meta, lambda at, ext: cast(parts(at, ext)[k], meta.dtype))
+
+    return [part(0), part(1)]
 
 
 # ---- products of vectors ---------------------------------------------------------------------------------------------------

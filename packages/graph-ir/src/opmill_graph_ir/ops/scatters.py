@@ -11,7 +11,7 @@ from ..capture.graph import Meta, Node
 from ..loops.index import Index, floordiv, index, mod
 from ..loops.ir import Axis, Check, Expr, Let, Reduction, Ref, StoreMode
 from ..lowered import Scatter
-from .context import Context, View, extents_of, named_axes, positions
+from .context import Context, Extents, View, extents_of, named_axes, positions
 from .exprs import FLOATS, INTEGERS, cast, const, op, wide
 from .indexing import dense, gathered, wrapped
 from .rows import Rows
@@ -107,7 +107,7 @@ def _index_reduce(ctx: Context, node: Node, x: View, dim: int, ids: View, src: V
 # ---- in the flat tensor ----------------------------------------------------------------------------------------------------
 
 
-def unflattened(position: Index, sizes: Sequence[int], extents: dict[str, int]) -> list[Index]:
+def unflattened(position: Index, sizes: Sequence[int], extents: Extents) -> list[Index]:
     """The position under ``sizes`` of a row-major one."""
     out: list[Index] = []
     for n in reversed(sizes):
