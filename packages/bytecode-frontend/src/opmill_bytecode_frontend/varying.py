@@ -113,6 +113,8 @@ class Seen:
         if not isinstance(tensor, torch.Tensor) or guard.sizes is None or tensor.dim() != len(guard.sizes) or tensor.dtype != guard.dtype:
             return
         changed = {d for d, n in enumerate(guard.sizes) if n is not None and n != tensor.size(d)}
+        if changed and not guard.dtype.is_floating_point and not guard.dtype.is_complex:
+            changed = set(range(tensor.dim()))  # tokens and masks have no features: where one size changes, so will the others
         if changed:
             self.sizes.setdefault(guard.source, set()).update(changed)
         if guard.strides is not None and tensor.layout is torch.strided:

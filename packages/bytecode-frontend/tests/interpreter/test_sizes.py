@@ -239,6 +239,15 @@ def test_a_loop_needs_its_count() -> None:
             same(compiled(torch.ones(2), n), loop(torch.ones(2), n))
 
 
+def test_all_sizes_of_tokens_change_together() -> None:
+    table = torch.randn(10, 4)
+    compiled, graphs = counted(lambda ids: torch.nn.functional.embedding(ids, table).sum(1) / ids.shape[0])
+    for sizes in ((3, 5), (3, 7), (4, 7), (8, 2), (6, 9)):
+        ids = torch.ones(sizes, dtype=torch.long)
+        same(compiled(ids), compiled.__wrapped__(ids))
+    assert len(graphs) == 2
+
+
 def test_never_dynamic() -> None:
     compiled, graphs = counted(arithmetic, dynamic=False)
     for n in (3, 4, 5, 6):
