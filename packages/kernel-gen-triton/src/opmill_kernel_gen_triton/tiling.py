@@ -66,9 +66,10 @@ def _pointwise(nest: Nest, sizes: dict[str, int], budget: Budget) -> Tiling:
         ]
         programs = _tiles(walk.points(groups[0], sizes), blocks[0][1]) * _tiles(walk.points(groups[1], sizes), blocks[1][1])
         return Tiling(groups, tuple(blocks), False, _warps(blocks[0][1] * blocks[1][1]), programs)
-    block = min(budget.tile // 2, max(128, power_below(total // (4 * budget.processors)))) if total > 1 else 1
+    largest = budget.tile if _widest(nest) <= 2 else budget.tile // 2
+    block = min(largest, max(128, power_below(total // (4 * budget.processors)))) if total > 1 else 1
     block = min(block, power_above(total))
-    return Tiling((nest.axes,), (("x", block),), False, _warps(block), _tiles(total, block))
+    return Tiling((nest.axes,), (("x", block),), False, _warps(block, nest), _tiles(total, block))
 
 
 def _rows(nest: Nest, inner: list[Phase], sizes: dict[str, int], budget: Budget) -> Tiling:
@@ -82,7 +83,7 @@ def _rows(nest: Nest, inner: list[Phase], sizes: dict[str, int], budget: Budget)
         r = budget.tile if looped else whole
         x = max(1, min(budget.tile // 2 // r, power_below(rows // (2 * budget.processors)))) if not looped else 1
         x = min(x, power_above(rows))
-        warps = min(_warps(x * r), 16) if r < 16384 else 32
+        warps = min(_warps(x * r, nest), 16) if r < 16384 else 32
     elif known and length <= _WINDOW and rows >= 64 * budget.processors:
         # A window: its few elements one after the other, each for many neighbours at once.
         looped, r = True, 1
@@ -97,9 +98,10 @@ def _rows(nest: Nest, inner: list[Phase], sizes: dict[str, int], budget: Budget)
     return Tiling((nest.axes,), (("x", x), ("r", max(r, 1))), looped, max(warps, 1), _tiles(rows, x))
 
 
-def _warps(elements: int) -> int:
-    """Eight elements a lane."""
-    return max(1, min(16, elements // 256))
+def _warps(elements: int, nest: Nest | None = None) -> int:
+    """Eight elements a lane, or sixteen of half precision: two loads of 16 bytes under way hide what one does not."""
+    lane = 16 if nest is not None and elements >= 2048 and _widest(nest) <= 2 else 8
+    return max(1, min(16, elements // (32 * lane)))
 
 
 def _tiles(n: int, block: int) -> int:

@@ -14,7 +14,7 @@ def _with_rows(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any
     mask = kwargs.get("attn_mask", args[3] if len(args) > 3 else None)
     if not isinstance(mask, torch.Tensor) or mask.device.type != "cuda" or mask.dim() < 2 or mask.requires_grad or mask.stride(-1) == 1:
         return args, kwargs
-    laid = mask.contiguous()
+    laid = torch.ops.aten.clone.default(mask, memory_format=torch.contiguous_format)
     if "attn_mask" in kwargs:
         return args, {**kwargs, "attn_mask": laid}
     return (*args[:3], laid, *args[4:]), kwargs

@@ -1,0 +1,208 @@
+"""Graphs on GPUs, compiled without one: fakes say that their tensors are there, and a generator that builds nothing takes the kernels."""
+
+import pytest
+import torch
+
+from opmill_fake_tensors import FakeContext
+from opmill_graph_ir.capture.attention import PREPARED
+from opmill_graph_ir.capture.functionalize import functionalize
+from opmill_graph_ir.generator.protocol import GeneratorOptions
+from opmill_graph_ir.loops.spec import verify_kernel
+from opmill_graph_ir.ops.lower import lower
+from opmill_graph_ir.planning.build import build_plan
+from opmill_graph_ir.planning.kernels import generate
+from opmill_graph_ir.schedule.memory import plan_memory
+from opmill_graph_ir.schedule.steps import schedule
+from opmill_runtime_cache.plan.model import Alloc, Call, KernelRef, Launch, Plan, Slot
+from opmill_runtime_cache.plan.verify import verify
+from opmill_runtime_cache.store import Store
+
+F = torch.nn.functional
+GPU = "cuda:0"
+
+
+class Builder:
+    """A generator for one kind of device."""
+
+    def __init__(self, device: str) -> None:
+        self.name = self.device = device
+        self.asked: list[str] = []
+
+    def claims(self, kernel, options):
+        return None if options.device.startswith(self.device) else f"not a {self.device}"
+
+    def available(self):
+        return None
+
+    def build(self, kernels, options, store):
+        self.asked += [options.device] * len(kernels)
+        return [KernelRef(self.device, "none", f"{options.device} {kernel.name} {hash(kernel)}", "k") for kernel in kernels]
+
+
+CONTEXT = FakeContext()
+
+
+def on_gpu(*sizes: int, dtype: torch.dtype = torch.bfloat16, device: str = GPU) -> torch.Tensor:
+    return CONTEXT.from_meta(torch.empty(*sizes, dtype=dtype, device="meta"), torch.device(device))
+
+
+def convolution(x, weight, bias=None, padding=0, stride=1):
+    return torch.ops.aten.convolution.default(x, weight, bias, [stride] * 2, [padding] * 2, [1, 1], False, [0, 0], 1)
+
+
+def planned(function, *inputs, generators=None) -> Plan:
+    """The plan of a function, legal by the laws of plans."""
+
+    class Module(torch.nn.Module):
+        def forward(self, *args):
+            return function(*args)
+
+    tracer = torch.fx.Tracer()
+    graph = tracer.trace(torch.fx.symbolic_trace(_with_arity(function, len(inputs))))
+    module = torch.fx.GraphModule(Module(), graph)
+    with torch.no_grad():
+        program = schedule(lower(functionalize(module, list(inputs))))
+    for kernel in program.kernels():
+        verify_kernel(kernel)
+    generators = generators or [Builder("cpu"), Builder("cuda")]
+    refs, refused = generate(program.wanted(), GeneratorOptions(), Store("/nowhere"), generators)
+    assert not refused
+    plan = build_plan("p", program, plan_memory(program), refs)
+    verify(plan)
+    return plan
+
+
+def _with_arity(function, count: int):
+    names = ", ".join(f"x{k}" for k in range(count))
+    return eval(f"lambda {names}: function({names})", {"function": function})
+
+
+def calls(plan: Plan, op: str) -> list[Call]:
+    return [step for step in plan.steps if type(step) is Call and step.op == op]
+
+
+def test_kernels_are_built_for_the_device_of_their_buffers():
+    cpu, gpu = Builder("cpu"), Builder("cuda")
+    plan = planned(lambda x, y: ((x + 1).relu(), (y + 1).relu()), on_gpu(64, 64), torch.randn(64, 64), generators=[cpu, gpu])
+    assert gpu.asked == [GPU] and cpu.asked == ["cpu"]
+    assert [k.kind for k in plan.kernels] in (["cuda", "cpu"], ["cpu", "cuda"]) and len([s for s in plan.steps if type(s) is Launch]) == 2
+
+
+def test_equal_kernels_on_two_devices_are_two():
+    gpu = Builder("cuda")
+    inputs = (on_gpu(64, 64), on_gpu(64, 64, device="cuda:1"))
+    plan = planned(lambda x, y: ((x + 1).relu(), (y + 1).relu()), *inputs, generators=[gpu])
+    assert sorted(gpu.asked) == [GPU, "cuda:1"] and len(plan.kernels) == 2
+
+
+def test_small_loops_share_a_kernel_on_one_device_only():
+    plan = planned(lambda x, y, z: (x + 1, y.sum(0), z * 2), on_gpu(8, 8), torch.randn(8, 8), on_gpu(4, 4))
+    assert {k.kind for k in plan.kernels} == {"cpu", "cuda"}
+
+
+def test_a_device_that_no_generator_takes():
+    with torch.no_grad():
+        program = schedule(lower(functionalize(torch.fx.symbolic_trace(lambda x: x + 1), [on_gpu(8)])))
+    refs, refused = generate(program.wanted(), GeneratorOptions(), Store("/nowhere"), [Builder("cpu")])
+    assert not refs and [device for _, device in refused] == [GPU]
+
+
+def test_the_arena_lies_where_most_temporaries_are():
+    plan = planned(lambda x, w: torch.mm(torch.mm(x, w).relu(), w).relu(), on_gpu(64, 64), on_gpu(64, 64))
+    assert plan.device == GPU and plan.arena > 0
+    assert all(step.spec.device == GPU for step in plan.steps if type(step) is Alloc)
+
+
+def test_temporaries_elsewhere_are_allocated_one_by_one():
+    def function(x, w, a, b):
+        return torch.mm(torch.mm(x, w).relu(), w).relu(), torch.mm(torch.mm(a, b).relu(), b)
+
+    plan = planned(function, on_gpu(64, 64), on_gpu(64, 64), torch.randn(8, 8), torch.randn(8, 8))
+    assert plan.device in (GPU, "cpu")
+    assert all(step.spec.device == plan.device for step in plan.steps if type(step) is Alloc and step.offset is not None)
+    assert any(step.spec.device != plan.device for step in plan.steps if type(step) is Alloc)
+
+
+def test_scalars_of_the_cpu_are_copied_once():
+    plan = planned(lambda x, s: x * s + s, on_gpu(64, 64), torch.tensor(2.0))
+    copies = calls(plan, "aten::copy_")
+    assert len(copies) in (1, 2) and len([s for s in plan.steps if type(s) is Launch]) == 1
+
+
+def test_copies_between_devices_are_calls():
+    plan = planned(lambda x: (x + 1).to("cpu") * 2, on_gpu(64, 64))
+    [copy] = calls(plan, "aten::copy_")
+    assert {k.kind for k in plan.kernels} == {"cpu", "cuda"} and type(copy.args[0]) is Slot
+
+
+# ---- convolutions ----------------------------------------------------------------------------------------------------------
+
+
+def strides_of(plan: Plan) -> list[tuple[int, ...]]:
+    """Of the results of convolutions."""
+    return [spec.strides for call in calls(plan, "aten::convolution") for spec in call.specs if spec is not None]
+
+
+def test_convolutions_of_half_precision_work_channels_last():
+    def function(x, v, w):
+        y = convolution(x, v, padding=1).relu()
+        return (convolution(y, w, padding=1) + y).mean((2, 3))
+
+    plan = planned(function, on_gpu(2, 8, 16, 16), on_gpu(8, 8, 3, 3), on_gpu(8, 8, 3, 3))
+    assert strides_of(plan) == [(2048, 1, 128, 8)] * 2
+    launches = [step for step in plan.steps if type(step) is Launch]
+    assert len(launches) <= 5  # the input and two weights laid out, the activation, the mean: nothing is copied between
+
+
+@pytest.mark.parametrize(
+    "inputs",
+    [
+        (on_gpu(2, 8, 16, 16, dtype=torch.float32), on_gpu(8, 8, 3, 3, dtype=torch.float32)),
+        (on_gpu(2, 8, 16), on_gpu(8, 8, 3)),
+    ],
+)
+def test_other_convolutions_stay(inputs):
+    dims = inputs[0].dim() - 2
+
+    def function(x, w):
+        return torch.ops.aten.convolution.default(x, w, None, [1] * dims, [1] * dims, [1] * dims, False, [0] * dims, 1).relu()
+
+    [strides] = strides_of(planned(function, *inputs))
+    assert strides[-1] == 1
+
+
+def test_results_keep_the_layout_of_eager():
+    plan = planned(lambda x, w: convolution(x, w, padding=1).relu(), on_gpu(2, 8, 16, 16), on_gpu(8, 8, 3, 3))
+    assert strides_of(plan) == [(2048, 1, 128, 8)]
+    [output] = [s for s in plan.steps if type(s) is Alloc and s.slot == plan.outputs[0].slot]
+    assert output.spec.strides == (2048, 256, 16, 1)
+
+
+def test_what_leaves_beside_is_not_laid_out_anew():
+    def function(x, w):
+        y = x.relu()
+        return convolution(y, w, padding=1).mean((2, 3)), y
+
+    [strides] = strides_of(planned(function, on_gpu(2, 8, 16, 16), on_gpu(8, 8, 3, 3)))
+    assert strides == (2048, 256, 16, 1)
+
+
+def test_biases_join_what_follows():
+    plan = planned(lambda x, w, b: convolution(x, w, b).relu().mean((2, 3)), on_gpu(2, 8, 16, 16), on_gpu(8, 8, 1, 1), on_gpu(8))
+    [call] = calls(plan, "aten::convolution")
+    assert len(call.args) == 9 and type(call.args[2]) is not Slot
+
+
+# ---- attention -------------------------------------------------------------------------------------------------------------
+
+
+def test_masks_get_rows():
+    prepare = PREPARED[F.scaled_dot_product_attention]
+    with CONTEXT:
+        q, mask = on_gpu(2, 4, 16, 8), on_gpu(2, 1, 1, 1).expand(2, 1, 16, 16)
+        for args, kwargs in (((q, q, q, mask), {}), ((q, q, q), {"attn_mask": mask, "scale": 1.0})):
+            new, named = prepare(args, kwargs)
+            laid = named["attn_mask"] if "attn_mask" in named else new[3]
+            assert laid.stride() == (256, 256, 16, 1) and len(new) == len(args) and named.keys() == kwargs.keys()
+        for same in (on_gpu(2, 1, 16, 16), None, torch.ones(1).expand(16, 16)):
+            assert prepare((q, q, q), {"attn_mask": same})[1]["attn_mask"] is same
