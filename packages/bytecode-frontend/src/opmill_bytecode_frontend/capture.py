@@ -185,7 +185,7 @@ class Capture:
                 log.warning("internal error while capturing %s; it runs eagerly", self.fn.__qualname__, exc_info=True)
                 return self._give_up()
             for fixed in translation.fixed:
-                warnings.warn(f"FE091: a size marked as dynamic is not: {fixed}", CaptureWarning, stacklevel=2)
+                warnings.warn(f"FE091: a size marked as dynamic is not: {fixed}", CaptureWarning, stacklevel=3)
             if context.on_translation is not None:
                 context.on_translation(translation)
             compiled.insert(GuardSet(translation.guards), translation.target)
@@ -245,7 +245,7 @@ class Capture:
             *(f"  last reason: {failure}" for failure in compiled.explain_miss(args, kwargs)[-1:]),
             "  hint: keep what changes from call to call out of the arguments or in tensors, or raise the option recompile_limit",
         ]
-        warnings.warn("\n".join(lines), CaptureWarning, stacklevel=3)
+        warnings.warn("\n".join(lines), CaptureWarning, stacklevel=4)
 
 
 skip(Capture.on_miss.__code__)

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from opmill_bytecode_frontend import CaptureOptions, capture
 from opmill_bytecode_frontend.capture import parts
+from opmill_bytecode_frontend.errors import CaptureWarning
 from opmill_bytecode_frontend.eval_frame import set_callback
 
 DEPTH = 4
@@ -453,6 +454,14 @@ def test_more_modules_than_the_recompile_limit() -> None:
         stages[7].weight.add_(1)
         stages[8].weight = torch.nn.Parameter(torch.ones(2))
     assert torch.equal(compiled(x, []), fn(x, []))
+
+
+def test_the_limit_warns_at_the_call() -> None:
+    compiled = capture(lambda x, log: x * len(log), "eager", options=CaptureOptions(recompile_limit=1))
+    compiled(torch.ones(2), [1])
+    with pytest.warns(CaptureWarning, match="FE090") as caught:
+        compiled(torch.ones(2), [1, 2])
+    assert caught[0].filename == __file__
 
 
 def test_the_frames_of_a_break_are_told() -> None:
