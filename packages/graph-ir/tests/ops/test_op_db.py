@@ -71,7 +71,12 @@ OPS = (
     "nn.functional.max_pool2d nn.functional.avg_pool2d nn.functional.adaptive_avg_pool2d nn.functional.interpolate.nearest nn.functional.interpolate.bilinear "
     "nn.functional.pad.reflect nn.functional.pad.replicate nn.functional.pixel_shuffle nn.functional.pixel_unshuffle nn.functional.unfold diag_embed diagonal_copy "
     "diagonal_scatter logsumexp linalg.vector_norm count_nonzero nansum trace aminmax std_mean linspace index_add index_fill index_copy index_put "
-    "native_layer_norm fft.rfft2 linalg.svd linalg.inv tensor_split"
+    "native_layer_norm fft.rfft2 linalg.svd linalg.inv tensor_split "
+    "angle ldexp frexp round.decimals_3 addr nextafter rot90 put take scatter_reduce.amin index_reduce.mean histc bucketize searchsorted isin "
+    "nn.functional.max_unpool2d nn.functional.interpolate.bicubic _upsample_bilinear2d_aa nn.functional.adaptive_max_pool2d "
+    "nn.functional.nll_loss nn.functional.cross_entropy nn.functional.binary_cross_entropy nn.functional.multi_margin_loss nn.functional.multilabel_margin_loss "
+    "logspace as_strided_copy as_strided_scatter narrow_copy block_diag _chunk_cat dist cdist nn.functional.pdist renorm dot max.reduction_with_dim "
+    "bitwise_left_shift float_power special.i1 special.ndtri special.erfcx digamma mvlgamma.mvlgamma_p_3 erfinv"
 ).split()
 
 

@@ -90,3 +90,20 @@ def test_every_operator_has_one_row() -> None:
     for info in pkgutil.iter_modules(families.__path__):
         for name in getattr(importlib.import_module(f"{families.__name__}.{info.name}"), "ROWS", {}):
             assert seen.setdefault(name, info.name) == info.name, f"{name} is in {seen[name]} and in {info.name}"
+
+
+@pytest.mark.parametrize("dtype", [*FLOATS, *INTEGERS], ids=str)
+def test_products_of_vectors(as_loops: Run, dtype: torch.dtype) -> None:
+    a, b = numbers(dtype, 4, 3), numbers(dtype, 1, 3)
+    torch.testing.assert_close(as_loops(torch.linalg.cross, a, b)[0], torch.linalg.cross(a, b))
+    torch.testing.assert_close(as_loops(lambda a, b: a[0].dot(b[0]), a, b)[0], a[0].dot(b[0]))
+
+
+def test_one_value_under_a_mask(as_loops: Run) -> None:
+    x = torch.randn(3, 4, 5)
+    for first, mask in ((0, x[:, :, 0] > 0), (1, x[0, :, 0] > 0)):
+        at = [None] * first + [mask]
+        for accumulate in (False, True):
+            want = torch.ops.aten.index_put(x, at, torch.tensor(2.5), accumulate)
+            got = as_loops(lambda x, m, f=first, a=accumulate: torch.ops.aten.index_put(x, [None] * f + [m], torch.full((), 2.5), a), x, mask)
+            assert torch.equal(got[0], want)
