@@ -107,6 +107,16 @@ def images(x):
     return F.max_pool2d(y, 2), F.adaptive_avg_pool2d(x, 1), F.avg_pool2d(y, 3, 2, 1), F.max_pool2d(y, 3, 1, 1), y.mean((2, 3))
 
 
+WIDE, APART, POINT = torch.randn(16, 8, 3, 3), torch.randn(8, 1, 5, 5), torch.randn(12, 8, 1, 1)
+
+
+def convolutions(x):
+    """Large enough to be blocked products; images counted by a symbol."""
+    y = torch.relu(F.conv2d(x, WIDE, padding=1) + 1)
+    z = F.conv2d(x, WIDE, stride=2, dilation=2)
+    return y, F.max_pool2d(z, 2), F.silu(F.conv2d(x, APART, padding=2, groups=8)), F.conv2d(x, POINT) * x.shape[0], F.conv1d(x[:, :, 0], WIDE[:, :, 0])
+
+
 def triangle(x):
     n = x.shape[0]
     i = torch.arange(n)
@@ -148,6 +158,7 @@ CASES = {
     "broadcast": Case(broadcast, [("a", "b"), ("a", "b")], {"a": 4, "b": 4}),
     "slices": Case(slices, [("a", "b")], {"a": 6, "b": 5}, None),
     "batches of images": Case(images, [("a", 3, 16, 16)], {"a": 4}),
+    "convolutions": Case(convolutions, [("a", 8, 20, 20)], {"a": 4}),
     "sizes of images": Case(images, [("a", 3, "b", "b")], {"a": 4, "b": 16}, None),
     "triangle": Case(triangle, [("a", 8)], {"a": 5}),
     "reshaped": Case(reshaped, [("a", "b")], {"a": 5, "b": 4}),

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from opmill_fake_tensors import FakeContext, FakeTensor
+from opmill_fake_tensors.symbolic import meta_tensor
 from opmill_fake_tensors.symbols import Index, Sizes, floordiv, index, mod, sym_int
 
 from ..errors import GraphError
@@ -32,10 +33,9 @@ class ForeignSizes:
         if not isinstance(value, torch.Tensor) or isinstance(value, FakeTensor) or not value._has_symbolic_sizes_strides:  # type: ignore[attr-defined]
             return value
         sizes, strides = ([self._value(n) if isinstance(n, torch.SymInt) else n for n in ns] for ns in (value.shape, value.stride()))
+        offset = value.storage_offset()
         with torch._C._DisableTorchDispatch():
-            meta = torch.empty_strided(sizes, strides, dtype=value.dtype, device="meta")
-        if value.storage_offset() != 0:
-            raise GraphError("GI011", "an input of symbolic size that begins inside its memory", hint="clone it first")
+            meta = meta_tensor(sizes, strides, self._value(offset), value.dtype)
         return self.context.from_meta(meta, value.device, requires_grad=value.requires_grad)
 
     def expression(self, value: torch.SymInt) -> Index:

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from ..capture.graph import Node
-from ..loops.index import index
+from ..loops.index import Index, index
 from ..loops.ir import Expr, Reduction, Ref
 from .channels_last import on_gpu
 from .context import Context, View, contiguous
@@ -58,10 +58,10 @@ def _convolution(
 
 
 def _is_known(ctx: Context, *views: View) -> bool:
-    """Whether tensors are float32 on a CPU, of sizes that are known and positive."""
-    return all(
-        v.dtype == "float32" and ctx.buffers[v.buffer].device == "cpu" and all(type(n) is int and n > 0 for n in v.sizes) for v in views
-    )
+    """Whether tensors are float32 on a CPU, of sizes that are known and positive; how many images there are may depend on the call."""
+    x = views[0]
+    sizes = [n for v in views for n in (v.sizes[1:] if v is x and type(x.sizes[0]) is Index else v.sizes)]
+    return all(v.dtype == "float32" and ctx.buffers[v.buffer].device == "cpu" for v in views) and all(type(n) is int and n > 0 for n in sizes)
 
 
 def _is_contiguous(ctx: Context, view: View) -> bool:

@@ -52,7 +52,8 @@ def contraction_of(nest: Nest, kernel: LoopKernel, target: Target) -> Contractio
             points = w.lines.points * w.columns.points
             work = found.rows * points * w.images * w.channels * w.lines.taps * w.columns.taps
             fits = w.lines.taps * w.columns.taps <= _MOST_TAPS
-            return found if fits and points >= lanes and found.rows >= 4 and work >= _LEAST_WORK else None
+            known = all(a.extent.constant is not None for a in (found.row, *found.points[-2:]))
+            return found if fits and known and points >= lanes and found.rows >= 4 and work >= _LEAST_WORK else None
     return None
 
 
@@ -68,9 +69,10 @@ def _is_one_sum(nest: Nest) -> bool:
 
 
 def _is_static(nest: Nest, kernel: LoopKernel) -> bool:
-    """Whether no size symbol occurs, and nothing is read that the nest itself writes in another place."""
+    """Whether no size symbol occurs but as the number of images, and nothing is read that the nest itself writes in another place."""
     symbols = set(kernel.symbols)
-    if any(a.extent.constant is None for a in (*nest.axes, *nest.phases[0].axes)):
+    moving = [a for a in nest.axes if a.extent.constant is None]
+    if len(moving) > 1 or any(str(a.extent) not in symbols for a in moving) or any(a.extent.constant is None for a in nest.phases[0].axes):
         return False
     for phase in nest.phases:
         if any(i.symbols & symbols for i, _ in walk.indices(phase)):

@@ -30,6 +30,7 @@ class Window:
     """What is read: steps in elements of the source, columns being next to each other. ``offset``: of the first line's first column."""
 
     images: int
+    """1 where a size symbol tells how many there are."""
     image_step: int
     channels: int
     channel_step: int
@@ -86,7 +87,7 @@ def places(points: Sequence[Axis]) -> tuple[Axis | None, Axis | None, Axis]:
 
 
 def _extent(axis: Axis | None) -> int:
-    return 1 if axis is None else axis.extent.constant or 0
+    return 1 if axis is None or (n := axis.extent.constant) is None else n
 
 
 def _step(axis: Axis | None, at: Line) -> int:

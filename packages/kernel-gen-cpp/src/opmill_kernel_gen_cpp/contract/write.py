@@ -35,7 +35,7 @@ class Text:
 
     name: str
     text: str
-    count: int
+    count: int | str
     cost: float
 
 
@@ -52,19 +52,22 @@ def write_contraction(kernel: LoopKernel, nest: Nest, found: Contraction, name: 
     inner_kernel, inner = _finish(kernel, nest, found)
     finish, count = _shared(*write(inner_kernel, inner, "finish"), needs)
     positions = {b.name: k for k, b in enumerate(kernel.buffers)}
-    fields = ", ".join(f".{key} = {value}" for key, value in blocks.fields.items())
+    image = places(found.points)[0]
+    symbol = str(image.extent) if image is not None and image.extent.constant is None else None
+    values = blocks.fields if symbol is None else blocks.fields | {"images": f"s[{kernel.symbols.index(symbol)}]"}
+    fields = ", ".join(f".{key} = {value}" for key, value in values.items())
     bind = "".join(f"  const long s_{s} = s[{k}];\n" for k, s in enumerate(symbols) if f"s_{s}" in count)
     text = (
         f"static void {name}_at(void* const* p, const long* s) {{\n{bind}  {finish}(p, s, 0, {count});\n}}\n"
         f"static long {name}(void* const* p, const long* s, long from, long to) {{\n"
-        f"  static const contraction d = {{{fields}}};\n"
+        f"  {'static ' * (symbol is None)}const contraction d = {{{fields}}};\n"
         f"  const float* const a = (const float*)p[{positions[found.a]}] + {found.a_offset};\n"
         f"  const float* const x = (const float*)p[{positions[found.b]}] + {found.window.offset};\n"
         f"  {'stencil' if apart else 'contract'}(d, a, x, p, {len(kernel.buffers)}, {name}_at, from, to);\n  return 0;\n}}"
     )
     units = (found.rows if apart else -(-found.rows // GROUP)) * blocks.count
     work = found.rows * found.window.images * found.window.lines.points * found.window.columns.points * blocks.depth / 4
-    return Text(name, text, units, work / units)
+    return Text(name, text, units if symbol is None else f"{units} * s_{symbol}", work / units)
 
 
 def _shared(name: str, text: str, count: str, needs: Needs) -> tuple[str, str]:
