@@ -134,6 +134,17 @@ def _pow_scalar(x: Expr, y: Expr) -> Expr:
     return x if e == 1 else op("pow", x, y)
 
 
+_POWER = ROWS["aten::pow.Tensor_Scalar"]
+
+
+@ROWS.lowers("pow.Tensor_Scalar")
+def _pow_number(ctx: Context, node: Node, x: View, exponent: Any) -> Any:
+    """Negative powers of whole numbers are an error, and eager's to raise."""
+    if ctx.metas[node.results[0] or ""].dtype in INTEGERS and isinstance(exponent, int) and exponent < 0:
+        return NotImplemented
+    return _POWER(ctx, node, x, exponent)
+
+
 @_row("pow.Tensor_Tensor pow.Scalar")
 def _pow(x: Expr, y: Expr) -> Expr:
     return op("pow", x, y)
