@@ -223,6 +223,13 @@ def numbers_in_a_log_record(compiled):
 
 
 @scenario
+def numbers_that_change_beside_floats(compiled):
+    run = compiled(lambda x, n: (x + 1, n == 3.0, 3.0 == n, n < 2.5, n // 2.0, 7.5 % n, n != 3.0))
+    for n in (1, 2, 3, 4, 3):
+        yield run(tensor(), n)
+
+
+@scenario
 def classes_registered_with_a_single_dispatch(compiled):
     chosen = functools.singledispatch(lambda value: "object")
     chosen.register(int, lambda value: "int")

@@ -71,9 +71,10 @@ class SymbolicNumber(Value):
         other = operand(args[0])
         if other is None:
             return ConstantValue(NotImplemented)
-        if not (is_int(self.number) and is_int(other)) and operation not in FLOATS_EXACTLY:
-            return self._as_constant(vm, name, args)
-        pair = (other, self.number) if name in REFLECTED else (self.number, other)
+        mine = self.number
+        if not (is_int(mine) and is_int(other)) and operation not in FLOATS_EXACTLY:
+            mine, other = self.constant(), args[0].constant()  # by the operator: neither number's own method knows the other kind
+        pair = (other, mine) if name in REFLECTED else (mine, other)
         return self._computed(vm, name, BINARY[operation], *pair)
 
     def _computed(self, vm: Machine, name: str, function: Callable[..., Any], *operands: Any) -> Value:
