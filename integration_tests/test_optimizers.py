@@ -58,7 +58,11 @@ def whole(model, optimizer):
     return lambda: compiled(model, optimizer)
 
 
-@pytest.mark.parametrize("how", [step_alone, whole])
+def closed_over(model, optimizer):
+    return opmill.compile(lambda: train(model, optimizer))
+
+
+@pytest.mark.parametrize("how", [step_alone, whole, closed_over])
 @pytest.mark.parametrize("case", CASES)
 def test_as_eager(case, how):
     kind, settings = CASES[case]

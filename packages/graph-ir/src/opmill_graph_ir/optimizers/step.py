@@ -42,7 +42,8 @@ def optimizer_of(step: object) -> torch.optim.Optimizer | None:
 
 def has_rule(step: Any) -> bool:
     """Whether ``step``, as a class of ``torch.optim`` has it, calls a function that there is a rule for."""
-    return bool(getattr(step, "hooked", False) and _functions(_innermost(step)))
+    around = getattr(step, "_wrapped_by_lr_sched", False)  # a scheduler's function around the method of one optimizer
+    return bool(getattr(step, "hooked", False) and not around and _functions(_innermost(step)))
 
 
 def _innermost(function: Any) -> Any:
