@@ -24,6 +24,8 @@ from .vectorize import TILE, Choice, choose
 
 _SPAN = 8192
 """Points of a vector axis handed out together when it is split for threads."""
+_TYPICAL = 256
+"""The extent of a size symbol where the work of a nest is guessed: what is small is not worth other threads."""
 _RUN = 256
 """Additions in a row before a partial sum is put aside: keeps the rounding error of long sums as small as eager's."""
 
@@ -90,10 +92,10 @@ class NestWriter:
         count = " * ".join(loop.count for loop in shared) or "1"
         total = 1.0
         for axis in self.nest.axes:
-            total *= self.extents[axis.name]
+            total *= self._guess(axis)
         known = 1.0
         for loop in shared:
-            known *= loop.known if loop.known is not None else UNKNOWN / self.spans.get(loop.variable.removeprefix("b_"), 1)
+            known *= loop.known if loop.known is not None else _TYPICAL / self.spans.get(loop.variable.removeprefix("b_"), 1)
         return Written(self.name, text, count, self._cost() * total / max(known, 1.0))
 
     def _vectors(self) -> Vectors:
@@ -101,13 +103,17 @@ class NestWriter:
         assert self.choice.vectors is not None
         return self.choice.vectors
 
+    @staticmethod
+    def _guess(axis: Axis) -> int:
+        return _TYPICAL if (n := axis.extent.constant) is None else n
+
     def _cost(self) -> float:
         """Work of one outer point."""
         total = 0.0
         for phase in self.nest.phases:
             points = 1.0
             for a in phase.axes:
-                points *= self.extents[a.name]
+                points *= self._guess(a)
             total += points * max(1.0, walk.op_cost(phase) / 4)
         return total
 
