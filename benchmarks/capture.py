@@ -255,9 +255,8 @@ def main() -> None:
     from rich.progress import Progress
 
     sys.path.insert(0, str(HERE))
-    from capture_models import names
-
     import opmill  # noqa: F401 -- imported once, before the processes of the models are forked
+    from capture_models import names
 
     if "torch" in options.compilers:
         import torch._dynamo  # noqa: F401
