@@ -3,11 +3,15 @@
 import zlib
 
 import pytest
+import torch
 
 from opmill_graph_ir.generator.protocol import GeneratorOptions
-from opmill_graph_ir.loops.cases import Case, cases
-from opmill_kernel_gen_triton.debug import disagreement
+from opmill_graph_ir.loops import ir
+from opmill_graph_ir.loops.cases import Case, axes, cases, op
+from opmill_graph_ir.loops.index import index
+from opmill_kernel_gen_triton.debug import disagreement, run
 from opmill_kernel_gen_triton.generator import TritonKernelGenerator
+from opmill_kernel_gen_triton.kernel import kernel_text
 from opmill_kernel_gen_triton.tiling import Budget
 
 pytestmark = [pytest.mark.triton, pytest.mark.filterwarnings("ignore")]
@@ -50,6 +54,30 @@ def test_rows_in_other_ways(case: Case, budget: Budget) -> None:
 @pytest.mark.parametrize("budget", [Budget(), SPLITS], ids=["plain", "splits"])
 def test_wide_indices(name: str, budget: Budget) -> None:
     assert disagreement(CASES[name], wide=True, budget=budget) is None
+
+
+def picked(rows: int, columns: int) -> ir.LoopKernel:
+    """The sum of ``x[r, t[r]]``, with a check of each ``t[r]``."""
+    r = axes(j=rows)
+    lets = (ir.Let("t", ir.Load("t", index("j"), "int64")),)
+    check = ir.Check(op("lt", ir.Ref("t", "int64"), ir.Const(columns, "int64")), "IndexError", "out of bounds")
+    total = ir.Reduction(("s",), "sum", ir.Load("x", index("j") * columns + index("t"), "float32"), "float32")
+    store = ir.Store("out", index(0), ir.Ref("s", "float32"))
+    phases = (ir.Phase(r, lets=lets, checks=(check,), reductions=(total,)), ir.Phase(stores=(store,)))
+    inputs = (ir.Buffer("x", "float32", "in", index(rows * columns)), ir.Buffer("t", "int64", "in", index(rows)))
+    return ir.LoopKernel("picked", (*inputs, ir.Buffer("out", "float32", "out", index(1))), (ir.Nest((), phases, "picked"),))
+
+
+@pytest.mark.parametrize("rows, launches", [(1024, 2), (1021, 1)])
+def test_rows_with_checks_are_split(rows: int, launches: int) -> None:
+    budget = Budget(chunk=128, steps=4, longest=64, values=64, tile=64)
+    kernel = picked(rows, 8)
+    assert len(kernel_text(kernel, budget).functions) == launches
+    x, t, out = torch.randn(rows * 8), torch.randint(0, 8, (rows,)), torch.zeros(1)
+    assert run(kernel, {"x": x, "t": t, "out": out}, budget=budget) == 0
+    torch.testing.assert_close(out[0], x.view(rows, 8)[torch.arange(rows), t].sum())
+    t[rows // 2] = 8
+    assert run(kernel, {"x": x, "t": t, "out": out}, budget=budget) == 1
 
 
 @pytest.mark.slow

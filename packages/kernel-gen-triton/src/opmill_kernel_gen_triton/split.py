@@ -37,7 +37,8 @@ def _chunks(nest: Nest, symbols: tuple[str, ...], budget: Budget) -> int:
     """Into how many parts rows are cut; 1 where they are not."""
     phases = [p for p in nest.phases if p.axes]
     reductions = [r for p in phases for r in p.reductions]
-    if not reductions or any(p.checks for p in nest.phases) or any(r.dtype not in _DTYPES for r in reductions):
+    checked = [p for p in nest.phases if p.checks]
+    if not reductions or not all(map(_checks_with_chunks, checked)) or any(r.dtype not in _DTYPES for r in reductions):
         return 1
     if len({tuple(a.extent for a in p.axes) for p in phases}) > 1:
         return 1
@@ -46,10 +47,15 @@ def _chunks(nest: Nest, symbols: tuple[str, ...], budget: Budget) -> int:
         return 1
     length = product(phases[0].axes).constant
     if length is None:
-        return _UNKNOWN_CHUNKS
-    return _whole_number(
-        length, min(8 * budget.processors // tiling.programs, length // max(budget.chunk // tiling.block("x"), budget.steps))
-    )
+        return 1 if checked else _UNKNOWN_CHUNKS
+    wanted = min(8 * budget.processors // tiling.programs, length // max(budget.chunk // tiling.block("x"), budget.steps))
+    chunks = _whole_number(length, wanted)
+    return chunks if not checked or (chunks > 1 and length % chunks == 0) else 1
+
+
+def _checks_with_chunks(phase: Phase) -> bool:
+    """Whether the checks of a phase can be made by the launch that reduces chunks: it does nothing else, each point is visited once."""
+    return bool(phase.axes and phase.reductions) and not phase.stores
 
 
 def _whole_number(length: int, wanted: int) -> int:
@@ -127,7 +133,8 @@ class _Splitter:
         partial = tuple(replace(r, value=_masked(inside, rewriter(r.value), r)) for r in phase.reductions)
         part = index(k.name) * self.rows + self.row
         stores = tuple(Store(b, part, self._global(n, d, phase, k)) for n, (d, b) in names.items())
-        self._add((k, *self.nest.axes), [Phase((c,), lets, (), partial), Phase(stores=stores)], phase)
+        checks = tuple(replace(check, condition=rewriter(check.condition)) for check in phase.checks)
+        self._add((k, *self.nest.axes), [Phase((c,), lets, checks, partial), Phase(stores=stores)], phase)
         there = index(q.name) * self.rows + self.row
         parts = {n: Load(b, there, d) for n, (d, b) in names.items()}
         return [p for r in phase.reductions for p in self._combine(r, q, parts)]

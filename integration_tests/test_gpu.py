@@ -1,0 +1,140 @@
+"""Programs on a GPU against eager: values, layouts, streams, memory, CUDA graphs."""
+
+import threading
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+import opmill
+from opmill.compile import record_of
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU")
+MODES = ["default", "reduce-overhead"]
+
+
+def made(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+    return torch.randn(shape, device="cuda").to(dtype)
+
+
+def picked(high: int, *shape: int) -> torch.Tensor:
+    return torch.randint(0, high, shape, device="cuda")
+
+
+PROGRAMS = {
+    "pointwise": (lambda x, y: (F.gelu(x) * y + 1).tanh(), lambda d: (made(64, 300, dtype=d), made(300, dtype=d))),
+    "softmax": (lambda x: x.softmax(-1), lambda d: (made(64, 1000, dtype=d),)),
+    "layer norm": (lambda x, w: F.layer_norm(x, (768,), w), lambda d: (made(64, 768, dtype=d), made(768, dtype=d))),
+    "linear": (lambda x, w, b: F.linear(x, w, b).relu(), lambda d: (made(64, 96, dtype=d), made(32, 96, dtype=d), made(32, dtype=d))),
+    "misaligned": (lambda x, w: x[1:] @ w, lambda d: (made(65, 33, dtype=d), made(33, 17, dtype=d))),
+    "attention": (lambda q: F.scaled_dot_product_attention(q, q, q, is_causal=True), lambda d: (made(2, 4, 128, 64, dtype=d),)),
+    "convolution": (
+        lambda x, v, w, b: F.max_pool2d(F.conv2d(F.conv2d(x, v, b, padding=1).relu(), w, padding=1).relu(), 2),
+        lambda d: (made(4, 3, 32, 32, dtype=d), made(32, 3, 3, 3, dtype=d), made(16, 32, 3, 3, dtype=d), made(32, dtype=d)),
+    ),
+    "embedding": (lambda i, w: F.embedding(i, w).sum(1), lambda d: (picked(100, 8, 16), made(100, 64, dtype=d))),
+    "cross entropy": (lambda x, t: F.cross_entropy(x, t), lambda d: (made(8192, 64, dtype=d), picked(64, 8192))),
+    "scalar of the CPU": (lambda x, s: x * s + s, lambda d: (made(64, 300, dtype=d), torch.tensor(2.5))),
+    "both devices": (lambda x: (x + 1).cpu() * 2, lambda d: (made(7, 30, dtype=d),)),
+    "long rows": (lambda x: x.sum(1), lambda d: (made(4, 1_000_000, dtype=d),)),
+    "transposed": (lambda x, y: x.t() + y, lambda d: (made(300, 500, dtype=d), made(500, 300, dtype=d))),
+}
+
+
+def distance(a: torch.Tensor, b: torch.Tensor) -> float:
+    return float((a.double().cpu() - b.double().cpu()).abs().max() / b.double().cpu().abs().max().clamp_min(1e-30))
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.filterwarnings("ignore")
+def test_agrees_with_eager(name, dtype, mode):
+    torch.manual_seed(0)
+    function, inputs = PROGRAMS[name][0], PROGRAMS[name][1](dtype)
+    exact = function(*(t.double() if t.is_floating_point() else t for t in inputs))
+    compiled = opmill.compile(function, mode=mode)
+    with torch.no_grad():
+        eager = function(*inputs)
+        kept = [compiled(*inputs) for _ in range(8)]
+    for found in kept:
+        assert (found.dtype, found.stride(), found.device) == (eager.dtype, eager.stride(), eager.device)
+        assert distance(found, exact) <= 3 * distance(eager, exact) + 1e-6
+    assert all(not graph.fallback for graph in record_of(compiled)[1].graphs)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_training(mode):
+    model = torch.nn.Sequential(torch.nn.Linear(64, 128), torch.nn.GELU(), torch.nn.LayerNorm(128), torch.nn.Linear(128, 10)).cuda()
+    compiled = opmill.compile(model, mode=mode)
+    for _ in range(6):
+        x, target = made(32, 64), picked(10, 32)
+        grads = []
+        for run in (compiled, model):
+            model.zero_grad()
+            F.cross_entropy(run(x), target).backward()
+            grads.append([p.grad.clone() for p in model.parameters()])
+        assert all(distance(a, b) < 1e-4 for a, b in zip(*grads, strict=True))
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_streams_and_threads(mode):
+    compiled, x = opmill.compile(lambda x: (x @ x).softmax(-1).sum(0), mode=mode), made(512, 512)
+    wrong = []
+
+    def work() -> None:
+        stream = torch.cuda.Stream()
+        stream.wait_stream(torch.cuda.default_stream())
+        with torch.no_grad(), torch.cuda.stream(stream):
+            for k in range(30):
+                scale = 1 + k / 30
+                found = compiled(x * scale)
+                wanted = ((x * scale) @ (x * scale)).softmax(-1).sum(0)
+                stream.synchronize()
+                if distance(found, wanted) > 1e-4:
+                    wrong.append(k)
+
+    with torch.no_grad():
+        for _ in range(4):
+            compiled(x)
+    torch.cuda.synchronize()
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_weights_that_change_are_seen(mode):
+    model = torch.nn.Linear(8, 8).cuda().bfloat16()
+    compiled, x = opmill.compile(model, mode=mode), made(4, 8, dtype=torch.bfloat16)
+    with torch.no_grad():
+        for step in range(8):
+            model.weight.mul_(1.5) if step % 2 else setattr(model.weight, "data", made(8, 8, dtype=torch.bfloat16))
+            assert distance(compiled(x), model(x)) < 0.02
+
+
+def test_a_model_that_moves():
+    model = torch.nn.Linear(8, 8)
+    compiled = opmill.compile(model)
+    with torch.no_grad():
+        for device in ("cuda", "cpu", "cuda"):
+            model.to(device)
+            x = torch.randn(2, 8, device=device)
+            assert distance(compiled(x), model(x)) < 1e-5
+
+
+def test_memory_that_runs_out_and_comes_back():
+    free, _ = torch.cuda.mem_get_info()
+    count = free // 40
+    compiled = opmill.compile(lambda x: torch.cat([x, x * 2, x * 3]))
+    x = torch.ones(count, device="cuda")
+    hog = torch.empty(free - 4 * count - 2 * 4 * count, dtype=torch.uint8, device="cuda")
+    with torch.no_grad():
+        with pytest.raises(torch.OutOfMemoryError):
+            compiled(x)
+        del hog
+        torch.cuda.empty_cache()
+        assert compiled(x)[-1] == 3
