@@ -35,6 +35,8 @@ SIZES = 16
 
 _shared: set[int] = set()
 """Storages of graphs' results, by address."""
+_first: list[Any] = []
+"""One graph that is never dropped: torch forgets the memory that graphs share with the last of them, and then refuses its name."""
 _replaying = threading.RLock()
 """Graphs work in the same memory, and results are handed out by looking at who holds them: one thread at a time."""
 _stream: dict[int, torch.cuda.Stream] = {}
@@ -209,6 +211,8 @@ def capture(run: Callable[[], None]) -> Any:
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph, pool=_pool(), capture_error_mode="thread_local"):
         run()
+    if not _first:
+        _first.append(graph)
     return graph
 
 
