@@ -14,13 +14,37 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from opmill_runtime_cache.errors import StoreWarning
-from opmill_runtime_cache.store import Store, default_store, directory, key_of
+from opmill_runtime_cache.store import Store, default_store, directory, key_of, sources_of
 
 KEY = key_of("an artifact")
 
 
 def files(store: Store) -> list[Path]:
     return [path for path in store.root.rglob("*") if path.is_file() and "locks" not in path.parts]
+
+
+def test_a_changed_source_is_another_key(tmp_path, monkeypatch):
+    package = tmp_path / "edited_package"
+    (package / "inner").mkdir(parents=True)
+    for file in ("__init__.py", "inner/part.py", "inner/template.h", "notes.txt"):
+        (package / file).write_text("1\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    __import__("edited_package")
+
+    def key():
+        sources_of.cache_clear()
+        return sources_of("edited_package")
+
+    first = key()
+    assert key() == first
+    (package / "notes.txt").write_text("no source\n")
+    assert key() == first
+    seen = {first}
+    for file in ("inner/part.py", "inner/template.h"):
+        (package / file).write_text("another\n")
+        seen.add(key())
+    assert len(seen) == 3
+    del sys.modules["edited_package"]
 
 
 def test_put_get_path(tmp_path):

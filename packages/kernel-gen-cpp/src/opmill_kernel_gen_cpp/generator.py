@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from opmill_graph_ir.errors import KernelBuildError
 from opmill_graph_ir.generator.protocol import GeneratorOptions
 from opmill_runtime_cache.plan.model import KernelRef
-from opmill_runtime_cache.store import Store, key_of
+from opmill_runtime_cache.store import Store, key_of, sources_of
 
 from . import toolchain
 from .__about__ import __version__
@@ -57,7 +57,7 @@ class CppKernelGenerator:
 
     def _key(self, kernel: LoopKernel, options: GeneratorOptions, compiler: toolchain.Toolchain) -> str:
         """The kernel itself is the key, with all that its text and machine code depend on."""
-        environment = (__version__, compiler.command, compiler.version, toolchain.BASE_FLAGS, toolchain.LINK_FLAGS, self.target, options)
+        environment = (__version__, sources_of(__package__), compiler.command, compiler.version, toolchain.BASE_FLAGS, toolchain.LINK_FLAGS, self.target, options)
         return key_of(kernel, *environment)
 
 

@@ -12,7 +12,7 @@ from opmill_graph_ir.generator.protocol import GeneratorOptions
 from opmill_graph_ir.loops.index import Index, mod
 from opmill_runtime_cache.plan.launch import Arg, Form, LaunchData, Step, encode
 from opmill_runtime_cache.plan.model import KernelRef
-from opmill_runtime_cache.store import Store, key_of
+from opmill_runtime_cache.store import Store, key_of, sources_of
 
 from . import toolchain
 from .__about__ import __version__
@@ -84,7 +84,8 @@ class TritonKernelGenerator:
 
     def _key(self, kernel: LoopKernel, options: GeneratorOptions, arch: int) -> str:
         """The kernel itself is the key, with all that its text and machine code depend on."""
-        return key_of(kernel, __version__, toolchain.triton_version(), toolchain.assembler_version(), arch, options.precise, self.budget)
+        versions = __version__, sources_of(__package__), toolchain.triton_version(), toolchain.assembler_version()
+        return key_of(kernel, versions, arch, options.precise, self.budget)
 
     def _make(self, missing: dict[str, LoopKernel], options: GeneratorOptions, arch: int, store: Store) -> dict[str, KernelRef]:
         refs: dict[str, KernelRef] = {}

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import enum
 import operator
-import os
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -21,7 +20,7 @@ from torch.utils._device import DeviceContext
 
 from opmill_fake_tensors import FakeTensor
 from opmill_runtime_cache import __version__ as runtime_version
-from opmill_runtime_cache.store import key_of
+from opmill_runtime_cache.store import key_of, sources_of
 
 from ..__about__ import __version__
 from ..capture.sizes import environment_of, size_of
@@ -63,7 +62,7 @@ def _generator(generator: Any) -> tuple[str, ...]:
         type(generator).__module__,
         str(getattr(package, "__version__", "")),
         target,
-        _sources(package.__name__) if package else "",
+        sources_of(package.__name__) if package else "",
     )
 
 
@@ -100,22 +99,10 @@ def _function_mode(level: int) -> str:
 def environment() -> tuple[str, ...]:
     """Versions and processor."""
     versions = __version__, runtime_version, torch.__version__, sys.version
-    return *versions, torch.backends.cpu.get_cpu_capability(), torch.__config__.show(), *map(_sources, _PACKAGES)
+    return *versions, torch.backends.cpu.get_cpu_capability(), torch.__config__.show(), *map(sources_of, _PACKAGES)
 
 
 _PACKAGES = ("opmill_graph_ir", "opmill_fake_tensors", "opmill_runtime_cache")
-
-
-def _sources(package: str) -> str:
-    """What tells one state of a package's files from another, so that editing the compiler invalidates its plans."""
-    module = sys.modules[package]
-    # A module that is one file lies among everybody's files: the folder's others say nothing of it.
-    paths = list(getattr(module, "__path__", ()))
-    files = [module.__file__] if module.__file__ else []
-    for root in paths:
-        files += sorted(os.path.join(folder, name) for folder, _, names in os.walk(root) for name in names if name.endswith(".py"))
-    base = len(os.path.dirname(files[0])) if files else 0
-    return key_of("sources", repr([(path[base:], s.st_size, s.st_mtime_ns) for path in files for s in [os.stat(path)]]))
 
 
 class _Encoder:

@@ -1,7 +1,10 @@
 """Content-addressed keys."""
 
+import functools
 import hashlib
+import os
 import re
+import sys
 from typing import Any
 
 import msgspec
@@ -18,6 +21,19 @@ def key_of(*parts: Any) -> str:
     the order of dict keys and of sets does not matter. Raises TypeError for anything else.
     """
     return hashlib.sha256(_ENCODER.encode(parts)).hexdigest()
+
+
+@functools.cache
+def sources_of(package: str) -> str:
+    """A key for the state of an imported package's Python files (names, sizes, times of change): what is made by other code is made anew.
+    Of a module that is one file, that file alone."""
+    module = sys.modules[package]
+    roots = list(getattr(module, "__path__", ()))
+    files = [module.__file__] if module.__file__ else []
+    for root in roots:
+        files += sorted(os.path.join(folder, name) for folder, _, names in os.walk(root) for name in names if name.endswith((".py", ".h")))
+    base = len(os.path.dirname(files[0])) if files else 0
+    return key_of(package, [(path[base:], found.st_size, found.st_mtime_ns) for path in files for found in [os.stat(path)]])
 
 
 def check_name(kind: str, key: str) -> None:
