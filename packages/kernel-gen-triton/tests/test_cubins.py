@@ -20,7 +20,7 @@ pytestmark = pytest.mark.triton
 CASES = {c.name: c for c in cases()}
 OPTIONS = GeneratorOptions("cuda:0")
 SAMPLE = (
-    "symbolic gather softmax_5x33 layernorm_64x700 large_sum_full argmax_full_float64 welford_column_float32 scatter_add transposed_33x70 "
+    "symbolic_plain_map_3_21 gather softmax_5x33 layernorm_64x700 large_sum_full argmax_full_float64 welford_column_float32 scatter_add transposed_33x70 "
     "floordiv_float32 pow_float64 cast_float64_bfloat16 cast_float32_uint8 two_nests padded xor_middle_bool prod_row_int64 digamma_float64"
 ).split()
 
@@ -58,7 +58,7 @@ def test_sample(name: str, built, store) -> None:
 
 
 def test_forms_and_arguments(built) -> None:
-    [step] = decode(str(built["symbolic"].meta["launch"])).steps
+    [step] = decode(str(built["symbolic_plain_map_3_21"].meta["launch"])).steps
     assert [(f.align, f.index_bits, f.fits) for f in step.forms] == [(16, 32, ("s0*s1",)), (1, 32, ("s0*s1",)), (16, 64, ()), (1, 64, ())]
     assert [(a.kind, a.index) for a in step.args] == [("buffer", 0), ("buffer", 1), ("size", 0), ("size", 1)]
     [step] = decode(str(built["gather"].meta["launch"])).steps

@@ -17,10 +17,11 @@ from .types import TYPES, cast, constant, literal
 
 @dataclass
 class Lines:
-    """Lines at one depth of indentation."""
+    """Lines at one depth of indentation; ``same`` are the values computed in them, by text."""
 
     depth: int
     lines: list[str] = field(default_factory=list)
+    same: dict[str, Text] = field(default_factory=dict)
 
     def add(self, line: str) -> None:
         self.lines.append("    " * self.depth + line)
@@ -47,7 +48,6 @@ class Body:
     def __post_init__(self) -> None:
         self.inner = self.outer
         self.memo: dict[Expr, Text] = {}
-        self.same: dict[tuple[int, str], Text] = {}
 
     # ---- places --------------------------------------------------------------------------------------------------------
 
@@ -71,13 +71,13 @@ class Body:
 
     def put(self, text: str, dims: Dims, movable: bool = True, prefix: str = "tmp") -> Text:
         lines = self.outer if movable and "r" not in dims else self.inner
-        known = self.same.get((id(lines), text)) if movable else None
+        known = lines.same.get(text) if movable else None
         if known is not None:
             return known
         name = Text(self.fresh(prefix), dims, True)
         lines.add(f"{name.text} = {text}")
         if movable:
-            self.same[id(lines), text] = name
+            lines.same[text] = name
         return name
 
     def masks(self, dims: Dims) -> list[str]:
