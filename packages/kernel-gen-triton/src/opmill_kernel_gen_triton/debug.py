@@ -125,15 +125,22 @@ def _lifted(function: Callable[..., torch.Tensor]) -> Callable[..., Any]:
 
 @contextmanager
 def _patched() -> Iterator[None]:
-    """The interpreter reduces element by element with any other function than its own: here by halves of the tile."""
-    from triton.runtime.interpreter import ReduceOps
+    """The interpreter reduces element by element with any other function than its own: here by halves of the tile. And it takes the truth
+    of a scalar comparison for a number when it spreads it over a tile."""
+    from triton.runtime.interpreter import InterpreterBuilder, ReduceOps
 
-    before = ReduceOps.generic_reduce
-    ReduceOps.generic_reduce = _by_halves
+    reduced, spread = ReduceOps.generic_reduce, InterpreterBuilder.create_splat
+
+    def spread_as_it_is(self: Any, kind: Any, scalar: Any) -> Any:
+        result = spread(self, kind, scalar)
+        result.data = result.data.astype(scalar.data.dtype, copy=False)
+        return result
+
+    ReduceOps.generic_reduce, InterpreterBuilder.create_splat = _by_halves, spread_as_it_is
     try:
         yield
     finally:
-        ReduceOps.generic_reduce = before
+        ReduceOps.generic_reduce, InterpreterBuilder.create_splat = reduced, spread
 
 
 def _by_halves(self: Any, inputs: tuple[Any, ...]) -> list[Any]:
