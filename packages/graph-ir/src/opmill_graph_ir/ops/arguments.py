@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -15,10 +17,19 @@ from .context import Context
 
 def plan_argument(ctx: Context, arg: Any) -> Any:
     """``arg`` for an operator that is called as it is; tensors laid out as capture promised."""
+    return call_argument(arg, partial(_laid_out, ctx))
+
+
+def _laid_out(ctx: Context, value: Value) -> object:
+    return ctx.strided(ctx.views[value.name], ctx.metas[value.name].strides)
+
+
+def call_argument(arg: Any, tensor: Callable[[Value], object]) -> Any:
+    """``arg`` as plans write it; ``tensor`` says what stands for a value of the graph."""
     if isinstance(arg, Value):
-        return ctx.strided(ctx.views[arg.name], ctx.metas[arg.name].strides)
+        return tensor(arg)
     if isinstance(arg, (list, tuple)):
-        return tuple(plan_argument(ctx, a) for a in arg)
+        return tuple(call_argument(a, tensor) for a in arg)
     if isinstance(arg, Index):
         return arg
     if isinstance(arg, (torch.dtype, torch.layout, torch.memory_format)):
@@ -28,4 +39,4 @@ def plan_argument(ctx: Context, arg: Any) -> Any:
     return ComplexArg(arg.real, arg.imag) if isinstance(arg, complex) else Literal(arg)
 
 
-__all__ = ["plan_argument"]
+__all__ = ["call_argument", "plan_argument"]

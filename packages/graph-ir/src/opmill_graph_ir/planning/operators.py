@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
-
-from opmill_runtime_cache.plan.model import ComplexArg, Literal, Named
-
-from ..capture.graph import AtenGraph, OutputTensor, Value
+from ..capture.graph import AtenGraph, OutputTensor
 from ..content import content_of
-from ..loops.index import Index, index
+from ..loops.index import index
 from ..lowered import BufferArg, BufferInfo, Extern, Lowered, TensorOutput
+from ..ops.arguments import call_argument
 
 
 def lower_to_operators(graph: AtenGraph) -> Lowered:
@@ -32,17 +29,7 @@ def lower_to_operators(graph: AtenGraph) -> Lowered:
 
 
 def _arg(arg: Any) -> object:
-    if isinstance(arg, Value):
-        return BufferArg(arg.name)
-    if isinstance(arg, (list, tuple)):
-        return tuple(_arg(a) for a in arg)
-    if isinstance(arg, Index):
-        return arg
-    if isinstance(arg, (torch.dtype, torch.layout, torch.memory_format)):
-        return Named(type(arg).__name__, str(arg).removeprefix("torch."))
-    if isinstance(arg, torch.device):
-        return Named("device", str(arg))
-    return ComplexArg(arg.real, arg.imag) if isinstance(arg, complex) else Literal(arg)
+    return call_argument(arg, lambda value: BufferArg(value.name))
 
 
 def _output(out: object) -> Any:
