@@ -182,9 +182,9 @@ class _Node(torch.autograd.Function):
         for kind, k in layout.written:
             if not sources[kind][k].is_inference():
                 torch.autograd.graph.increment_version(sources[kind][k])  # plans write behind autograd's back
-        tracked = {t.output for t in layout.tangents}
         for k, kind, leader in layout.aliases:
-            outputs[k] = _sharing(outputs[k], sources[kind][leader], kind == "output" and leader in tracked)
+            tracked = kind == "output" and any(t.output == leader for t in layout.tangents)
+            outputs[k] = _sharing(outputs[k], sources[kind][leader], tracked)
         ctx.save_for_backward(*(sources[kind][k] for kind, k in layout.saved))
         ctx.set_materialize_grads(False)
         ctx.graph = graph
