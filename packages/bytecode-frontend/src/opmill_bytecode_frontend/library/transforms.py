@@ -15,23 +15,11 @@ from .registry import handles, named
 NONE = ConstantValue(None)
 
 
-def recorded(vm: Any, function: Any, args: list[Value], kwargs: dict[str, Value] | None = None) -> Value:
+def recorded(vm: Any, function: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """Put a step that returns a constant into the graph, and take it now, so that what follows sees it."""
-    lower, named = vm.recorder.lower, kwargs or {}
-    vm.recorder.graph.call_function(function, tuple(lower(a, False) for a in args), {k: lower(v, False) for k, v in named.items()})
-    return vm.fresh(function(*[vm.plain(a) for a in args], **{k: vm.plain(v) for k, v in named.items()}))
-
-
-@named("torch._functorch.predispatch._vmap_increment_nesting")
-@handles(_functorch._vmap_increment_nesting)
-def increment_nesting(vm: Any, batch_size: Value, randomness: Value) -> Value:
-    return recorded(vm, _functorch._vmap_increment_nesting, [batch_size, randomness])
-
-
-@named("torch._functorch.predispatch._vmap_decrement_nesting")
-@handles(_functorch._vmap_decrement_nesting)
-def decrement_nesting(vm: Any) -> Value:
-    return recorded(vm, _functorch._vmap_decrement_nesting, [])
+    lower = vm.recorder.lower
+    vm.recorder.graph.call_function(function, tuple(lower(a, False) for a in args), {k: lower(v, False) for k, v in kwargs.items()})
+    return vm.fresh(function(*[vm.plain(a) for a in args], **{k: vm.plain(v) for k, v in kwargs.items()}))
 
 
 def wrapped(value: Value) -> bool:
@@ -40,14 +28,18 @@ def wrapped(value: Value) -> bool:
     return isinstance(fake, torch.Tensor) and _functorch.is_functorch_wrapped_tensor(fake)
 
 
-def stepwise(function: Any) -> None:
+def stepwise(function: Any) -> Any:
     """``function`` moves between torch's levels: a step of the graph."""
 
     @handles(function)
     def step(vm: Any, *args: Value, **kwargs: Value) -> Value:
         return recorded(vm, function, [*args], kwargs)
 
+    return step
 
+
+named("torch._functorch.predispatch._vmap_increment_nesting")(stepwise(_functorch._vmap_increment_nesting))
+named("torch._functorch.predispatch._vmap_decrement_nesting")(stepwise(_functorch._vmap_decrement_nesting))
 for _step in (
     _functorch._grad_increment_nesting,
     _functorch._grad_decrement_nesting,
