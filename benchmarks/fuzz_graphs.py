@@ -14,8 +14,10 @@ import time
 import traceback
 import warnings
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 import torch
 
@@ -61,21 +63,19 @@ class Verdict:
     detail: str = ""
 
 
-def kernels_of(program: Program) -> list[LoopKernel]:
+def kernels_of(gm: Callable[[], torch.fx.GraphModule], inputs: Callable[[], Sequence[Any]]) -> list[LoopKernel]:
     """The kernels that a program needs; none where it is refused."""
     try:
-        gm = graph_of(program)
-        return schedule(lower(functionalize(gm, copied(program.inputs)))).kernels()
+        return schedule(lower(functionalize(gm(), inputs()))).kernels()
     except Exception:
         return []
 
 
-def prepare(programs: Sequence[Program], store: Store) -> None:
+def prepare(kernels: Iterable[LoopKernel], store: Store) -> None:
     """Builds the kernels of many programs together."""
     settings = GeneratorOptions()
     for generator in installed_generators()[:1]:
-        wanted = list(dict.fromkeys(k for p in programs for k in kernels_of(p)))
-        claimed = [k for k in wanted if generator.claims(k, settings) is None]
+        claimed = [k for k in dict.fromkeys(kernels) if generator.claims(k, settings) is None]
         try:
             generator.build(claimed, settings, store)
         except Exception:
@@ -163,7 +163,7 @@ def verdicts(seeds: Sequence[int], store: Store, batch: int = 40) -> Iterator[Ve
     """Checks the programs of ``seeds``."""
     for start in range(0, len(seeds), batch):
         programs = [random_program(s) for s in seeds[start : start + batch]]
-        prepare(programs, store)
+        prepare((k for p in programs for k in kernels_of(partial(graph_of, p), partial(copied, p.inputs))), store)
         for program in programs:
             yield check(program, store)
 

@@ -17,21 +17,17 @@ import warnings
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
 
-from fuzz_graphs import RTOL, Verdict, _strides, _values, graph_of
+from fuzz_graphs import RTOL, Verdict, _strides, _values, graph_of, kernels_of, prepare
 from opmill_fake_tensors import FakeContext, FakeTensorError
 from opmill_fake_tensors.symbols import Index, Sizes, index
-from opmill_graph_ir.backend import compile_graph, installed_generators
-from opmill_graph_ir.capture.functionalize import functionalize
+from opmill_graph_ir.backend import compile_graph
 from opmill_graph_ir.errors import GraphError
-from opmill_graph_ir.generator.protocol import GeneratorOptions
-from opmill_graph_ir.loops.ir import LoopKernel
-from opmill_graph_ir.ops.lower import lower
 from opmill_graph_ir.options import GraphOptions
-from opmill_graph_ir.schedule.steps import schedule
 from opmill_runtime_cache.store import Store
 from random_graphs import Program, copied, filled, random_program
 
@@ -96,31 +92,6 @@ def symbolic_program(seed: int) -> Symbolic:
                 own[d] = r.choice(known)
         symbols.append(own)
     return Symbolic(program, symbols, hints)
-
-
-def kernels_of(made: Symbolic) -> list[LoopKernel]:
-    """The kernels that a program needs; none where it is refused."""
-    try:
-        _, inputs = made.captured()
-        return schedule(lower(functionalize(graph_of(made.program), inputs))).kernels()
-    except Exception:
-        return []
-
-
-def prepare(programs: Sequence[Symbolic], store: Store) -> None:
-    """Builds the kernels of many programs together."""
-    settings = GeneratorOptions()
-    for generator in installed_generators()[:1]:
-        wanted = list(dict.fromkeys(k for p in programs for k in kernels_of(p)))
-        claimed = [k for k in wanted if generator.claims(k, settings) is None]
-        try:
-            generator.build(claimed, settings, store)
-        except Exception:
-            for kernel in claimed:
-                try:
-                    generator.build([kernel], settings, store)
-                except Exception:
-                    continue
 
 
 def check(made: Symbolic, store: Store) -> Verdict:
@@ -190,7 +161,7 @@ def verdicts(seeds: Sequence[int], store: Store, batch: int = 40) -> Iterator[Ve
     """Checks the programs of ``seeds``."""
     for start in range(0, len(seeds), batch):
         programs = [symbolic_program(s) for s in seeds[start : start + batch]]
-        prepare(programs, store)
+        prepare((k for p in programs for k in kernels_of(partial(graph_of, p.program), lambda p=p: p.captured()[1])), store)
         for program in programs:
             yield check(program, store)
 
