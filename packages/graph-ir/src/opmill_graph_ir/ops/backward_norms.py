@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from ..capture.graph import Meta, Node
@@ -83,6 +84,42 @@ def _wanted(ctx: Context, node: Node) -> list[bool]:
     return [r is not None and r in ctx.used for r in node.results]
 
 
+@dataclass(frozen=True)
+class _Normalised:
+    """Gradients through ``(x - mean) * rstd * weight``; all but ``x`` are broadcast to its space."""
+
+    ctx: Context
+    dtype: str
+    grad: View
+    x: View
+    mean: View
+    rstd: View
+    weight: View | None
+
+    def parts(self, at: Any, ext: Any) -> tuple[Expr, Expr, Expr]:
+        """The gradient, the normalised input and the reciprocal deviation."""
+        g, m, r = (cast(self.ctx.load_broadcast(v, at, ext), self.dtype) for v in (self.grad, self.mean, self.rstd))
+        return g, op("mul", op("sub", self.ctx.load(self.x, at, ext), m), r), r
+
+    def scaled(self, g: Expr, at: Any, ext: Any) -> Expr:
+        return g if self.weight is None else op("mul", g, cast(self.ctx.load_broadcast(self.weight, at, ext), self.dtype))
+
+    def terms(self, at: Any, ext: Any) -> list[Expr]:
+        """What is summed over the normalised dimensions: the scaled gradient, and that along the normalised input."""
+        g, h, _ = self.parts(at, ext)
+        return [self.scaled(g, at, ext), op("mul", self.scaled(g, at, ext), h)]
+
+    def gradient(self, sums: Sequence[View], count: Expr) -> Callable[[Any, Any], Expr]:
+        """That of ``x``, from the sums of both terms over ``count`` elements."""
+
+        def value(at: Any, ext: Any) -> Expr:
+            g, h, r = self.parts(at, ext)
+            a, b = (op("div", self.ctx.load_broadcast(s, at, ext), count) for s in sums)
+            return op("mul", r, op("sub", op("sub", self.scaled(g, at, ext), a), op("mul", h, b)))
+
+        return value
+
+
 @ROWS.lowers("native_layer_norm_backward")
 def _layer_norm(ctx: Context, node: Node, grad: View, x: View, shape: Sequence[int], mean: View, rstd: View, weight: Any, bias: Any, mask: Any) -> Any:
     split = len(x.sizes) - len(shape)
@@ -91,35 +128,17 @@ def _layer_norm(ctx: Context, node: Node, grad: View, x: View, shape: Sequence[i
     dtype = wide(x.dtype)
     inner, outer = range(split, len(x.sizes)), range(split)
     n = const(math.prod(x.sizes[split:]), dtype)
-
-    def parts(at: Any, ext: Any) -> tuple[Expr, Expr, Expr]:
-        """The gradient, the normalised input and the reciprocal deviation."""
-        g, m, r = (cast(ctx.load_broadcast(v, at, ext), dtype) for v in (grad, mean, rstd))
-        return g, op("mul", op("sub", ctx.load(x, at, ext), m), r), r
-
-    def scaled(g: Expr, at: Any, ext: Any) -> Expr:
-        return g if weight is None else op("mul", g, cast(ctx.load_broadcast(weight, at, ext), dtype))
-
-    def terms(at: Any, ext: Any) -> list[Expr]:
-        g, h, _ = parts(at, ext)
-        return [scaled(g, at, ext), op("mul", scaled(g, at, ext), h)]
-
+    norm = _Normalised(ctx, dtype, grad, x, mean, rstd, weight)
     wanted = _wanted(ctx, node)
     out: list[View | None] = [None, None, None]
     if wanted[0]:
         meta = ctx.metas[node.results[0] or ""]
-        total, along = _sums(ctx, meta.device, x.sizes, inner, dtype, 2, terms)
-
-        def value(at: Any, ext: Any) -> Expr:
-            g, h, r = parts(at, ext)
-            a, b = (op("div", ctx.load_broadcast(s, at, ext), n) for s in (total, along))
-            return op("mul", r, op("sub", op("sub", scaled(g, at, ext), a), op("mul", h, b)))
-
-        out[0] = ctx.pointwise(node.results[0], meta, value)
+        sums = _sums(ctx, meta.device, x.sizes, inner, dtype, 2, norm.terms)
+        out[0] = ctx.pointwise(node.results[0], meta, norm.gradient(sums, n))
     if wanted[1]:
-        out[1] = _sum_result(ctx, node, 1, x.sizes, outer, dtype, lambda at, ext: op("mul", *parts(at, ext)[:2]))
+        out[1] = _sum_result(ctx, node, 1, x.sizes, outer, dtype, lambda at, ext: op("mul", *norm.parts(at, ext)[:2]))
     if wanted[2]:
-        out[2] = _sum_result(ctx, node, 2, x.sizes, outer, dtype, lambda at, ext: parts(at, ext)[0])
+        out[2] = _sum_result(ctx, node, 2, x.sizes, outer, dtype, lambda at, ext: norm.parts(at, ext)[0])
     return out
 
 
@@ -133,37 +152,19 @@ def _group_norm(
     dtype, width = wide(x.dtype), c // groups
     sizes = (n, groups, width, hw)
     g4, x4 = reshape(grad, sizes), reshape(x, sizes)
-    by_group = [reshape(v, (n, groups, 1, 1)) for v in (mean, rstd)]
+    mean4, rstd4 = (reshape(v, (n, groups, 1, 1)) for v in (mean, rstd))
     by_channel = None if weight is None else reshape(weight, (1, groups, width, 1))
     count = const(width * hw, dtype)
-
-    def parts(at: Any, ext: Any) -> tuple[Expr, Expr, Expr]:
-        """The gradient, the normalised input and the reciprocal deviation."""
-        g, m, r = (cast(ctx.load_broadcast(v, at, ext), dtype) for v in (g4, *by_group))
-        return g, op("mul", op("sub", ctx.load(x4, at, ext), m), r), r
-
-    def scaled(g: Expr, at: Any, ext: Any) -> Expr:
-        return g if by_channel is None else op("mul", g, cast(ctx.load_broadcast(by_channel, at, ext), dtype))
-
-    def terms(at: Any, ext: Any) -> list[Expr]:
-        g, h, _ = parts(at, ext)
-        return [scaled(g, at, ext), op("mul", scaled(g, at, ext), h)]
-
+    norm = _Normalised(ctx, dtype, g4, x4, mean4, rstd4, by_channel)
     wanted = _wanted(ctx, node)
     out: list[View | None] = [None, None, None]
     if wanted[0]:
         meta = ctx.metas[node.results[0] or ""]
-        total, along = _sums(ctx, meta.device, sizes, (2, 3), dtype, 2, terms)
+        totals = _sums(ctx, meta.device, sizes, (2, 3), dtype, 2, norm.terms)
         dense = Meta(meta.dtype, sizes, tuple(math.prod(sizes[k + 1 :]) for k in range(4)), meta.device)
-
-        def value(at: Any, ext: Any) -> Expr:
-            g, h, r = parts(at, ext)
-            a, b = (op("div", ctx.load_broadcast(s, at, ext), count) for s in (total, along))
-            return op("mul", r, op("sub", op("sub", scaled(g, at, ext), a), op("mul", h, b)))
-
-        flat = reshape(ctx.pointwise(None, dense, value), x.sizes)
+        flat = reshape(ctx.pointwise(None, dense, norm.gradient(totals, count)), x.sizes)
         out[0] = ctx.pointwise(node.results[0], meta, lambda at, ext: ctx.read(flat, at, ext))
-    for k, term in ((1, lambda at, ext: op("mul", *parts(at, ext)[:2])), (2, lambda at, ext: parts(at, ext)[0])):
+    for k, term in ((1, lambda at, ext: op("mul", *norm.parts(at, ext)[:2])), (2, lambda at, ext: norm.parts(at, ext)[0])):
         if wanted[k]:
             [sums] = _sums(ctx, ctx.metas[node.results[k] or ""].device, sizes, (0, 3), dtype, 1, lambda at, ext, t=term: [t(at, ext)])  # type: ignore[misc]
             view = reshape(sums, (c,))
