@@ -20,7 +20,7 @@ from .continuation import Placed, indent
 from .errors import Unsupported
 from .frame import Frame
 from .natives import ROWS, Native
-from .resume import Parameter, ParameterKind, Resume, StackKind, closure_of, make_resume, states
+from .resume import Parameter, ParameterKind, Resume, StackKind, State, closure_of, make_resume
 from .values.base import MISSING, Lazy, Value
 from .values.modules import ModuleValue
 
@@ -180,10 +180,13 @@ class Leaving:
     def leave(self, target: Instruction, stack: list[Any], results: list[str | None], error: str = "") -> str:
         """The return statement that goes on at ``target``, or that raises ``error`` there."""
         frame, body = self.site.frame, body_of(self.site.frame)
-        kinds = stack_kinds(body.program, target, [*stack, *[MISSING if x is None else x for x in results]])
-        bound = [*frame.locals, *frame.cells, *({} if error else self.assigned)]
-        resume = make_resume(body.program, target, stack=kinds, bound=bound, raising=bool(error))
-        place = body.program.instructions.index(target)
+        kinds = stack_kinds(frame.prepared.states.get(target), [*stack, *[MISSING if x is None else x for x in results]])
+        bound = dict.fromkeys([*frame.locals, *frame.cells, *({} if error else self.assigned)])
+        place = frame.prepared.index[id(target)]
+        key = (body.closure is None, place, bool(error), tuple(kinds), frozenset(bound))
+        resume = frame.prepared.resumes.get(key)
+        if resume is None:
+            resume = frame.prepared.resumes[key] = make_resume(body.program, target, stack=kinds, bound=bound, raising=bool(error))
         compiled = self.context.resumed(body, resume, (place, bool(error), *self.modules(resume, stack)))
         passed = [self.argument(p, kinds, stack, results, error) for p in resume.parameters]
         return f"return {self.r.constants.name(TailCall)}({', '.join([self.r.constants.name(compiled), *passed])})"
@@ -222,9 +225,8 @@ class Leaving:
 HANDLER_KINDS = (StackKind.PREVIOUS, StackKind.PREVIOUS_COPY, StackKind.LASTI)
 
 
-def stack_kinds(program: Any, target: Instruction, stack: list[Any]) -> list[StackKind]:
+def stack_kinds(state: State | None, stack: list[Any]) -> list[StackKind]:
     """Kinds of the real stack. What exception handlers keep there is known by analysis, all else by looking."""
-    state = states(program).get(target)
     known = state.stack if state is not None else ()
     kinds = [StackKind.NULL if v is MISSING else StackKind.VALUE for v in stack]
     return [k if k in HANDLER_KINDS else found for k, found in zip([*known, *kinds[len(known) :]], kinds)]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import types
 import weakref
 from typing import Any
 
 from .bytecode import Instruction, Program, decode
+from .resume import Resume, State, states
 from .values.base import Lazy, Machine, Value
 from .values.constant import ConstantValue
 from .values.functions import CellValue, FunctionValue
@@ -24,6 +26,13 @@ class Prepared:
         self.index = {id(ins): i for i, ins in enumerate(self.instructions)}
         self.handlers = [handlers.get(ins.opname) for ins in self.instructions]
         self.cells = set(code.co_cellvars) | set(code.co_freevars)
+        self.resumes: dict[Any, Resume] = {}
+        """Resume functions made so far, by place and state."""
+
+    @functools.cached_property
+    def states(self) -> dict[Instruction, State]:
+        """The state of the stack before each instruction."""
+        return states(self.program)
 
 
 _PREPARED: weakref.WeakKeyDictionary[types.CodeType, Prepared] = weakref.WeakKeyDictionary()
@@ -60,6 +69,10 @@ class Frame:
         self.entered: Value | None = None
         """The exception being handled when the frame began."""
         self.yielded: Value | None = None
+        self.outer: Value | None = None
+        """Of a generator: the exception that its caller handles, and ..."""
+        self.handled: Value | None = None
+        """... the one that it is itself in the midst of handling while it is suspended."""
 
     def push(self, value: Any) -> None:
         self.stack.append(value)
@@ -76,6 +89,12 @@ class Frame:
 
     def jump(self, target: Instruction) -> None:
         self.pc = self.prepared.index[id(target)]
+
+    def delegate(self) -> Any:
+        """The iterator that a suspended generator delegates to (``yield from``), or None."""
+        following = self.prepared.instructions[self.pc]
+        delegates = self.pc > 0 and following.opname == "RESUME" and (following.argval or 0) & 3 == 2
+        return self.stack[-1] if delegates else None
 
     def calls(self, function: FunctionValue) -> bool:
         """Whether this is the call that the instruction being run stands for, rather than one made on the way. True once."""

@@ -67,10 +67,15 @@ def _meta_kernel_modules() -> Iterator[Any]:
 
 
 _done: set[str] = set()
+_modules_seen = [0]
 
 
 def defuse_meta_kernels() -> None:
-    """Defuses every function of the modules that hold torch's Python meta kernels and decompositions, once each."""
+    """Defuses every function of the modules that hold torch's Python meta kernels and decompositions, once each. Called at each capture: a look
+    at all modules (a millisecond) only where there are others than before."""
+    if _modules_seen[0] == len(sys.modules):
+        return
+    _modules_seen[0] = len(sys.modules)
     for module in _meta_kernel_modules():
         if module.__name__ not in _done:
             _done.add(module.__name__)

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import functools
+import operator
+from collections.abc import Iterable
+
 from .flow import reachable, successors
 from .program import Instruction, Program
 from .versions import HAS_VARIABLE
@@ -34,30 +38,52 @@ def liveness(program: Program) -> dict[Instruction, frozenset[str]]:
     All count as live where ``locals()`` and its kin may still be called, and the first parameter where ``super()`` may, which
     looks for it in the frame.
     """
-    edges = successors(program)
-    special = _hidden_uses(program)
-    live: dict[Instruction, frozenset[str]] = {instruction: frozenset() for instruction in program.instructions}
-    facts = {instruction: tuple(map(frozenset, uses_and_kills(instruction))) for instruction in program.instructions}
-    changed = True
-    while changed:
-        changed = False
-        for instruction in reversed(program.instructions):
-            after: frozenset[str] = frozenset().union(*(live[successor] for successor in edges[instruction]))
-            uses, kills = facts[instruction]
-            before = (after - kills) | uses | special.get(instruction, frozenset())
-            if instruction.handler is not None:
-                before |= live[instruction.handler.target]
-            if before != live[instruction]:
-                live[instruction] = before
-                changed = True
-    return live
+    names, live = _live_sets(program)
+    return {instruction: _named(names, live[instruction]) for instruction in program.instructions}
 
 
 def live_at(program: Program, at: Instruction) -> frozenset[str]:
     """`liveness` at one instruction, looking only at what runs from there on."""
     rest = reachable(program, at)
     part = Program(**{**vars(program), "instructions": [i for i in program.instructions if i in rest]})
-    return liveness(part)[at]
+    names, live = _live_sets(part)
+    return _named(names, live[at])
+
+
+def _named(names: dict[str, int], mask: int) -> frozenset[str]:
+    return frozenset(name for name, bit in names.items() if mask & bit)
+
+
+def _live_sets(program: Program) -> tuple[dict[str, int], dict[Instruction, int]]:
+    """The bit of each variable, and the set of live ones before each instruction."""
+    names: dict[str, int] = {}
+
+    def mask(variables: Iterable[str]) -> int:
+        return functools.reduce(operator.or_, (names.setdefault(name, 1 << len(names)) for name in variables), 0)
+
+    edges = successors(program)
+    special = _hidden_uses(program)
+    facts = []
+    for instruction in reversed(program.instructions):
+        uses, kills = uses_and_kills(instruction)
+        handler = instruction.handler.target if instruction.handler is not None else None
+        reads = mask(uses) | mask(special.get(instruction, ()))
+        facts.append((instruction, edges[instruction], handler, reads, ~mask(kills)))
+    live: dict[Instruction, int] = dict.fromkeys(program.instructions, 0)
+    changed = True
+    while changed:
+        changed = False
+        for instruction, following, handler, reads, kept in facts:
+            after = 0
+            for successor in following:
+                after |= live[successor]
+            before = after & kept | reads
+            if handler is not None:
+                before |= live[handler]
+            if before != live[instruction]:
+                live[instruction] = before
+                changed = True
+    return names, live
 
 
 def _hidden_uses(program: Program) -> dict[Instruction, frozenset[str]]:

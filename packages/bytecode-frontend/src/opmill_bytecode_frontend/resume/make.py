@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from types import CodeType
 
@@ -23,7 +23,7 @@ from ..bytecode import (
 )
 from ..bytecode.versions import VERSION
 from ..errors import Unsupported
-from .states import Bound, StackKind, State, states
+from .states import Bound, StackKind, State, known_state, states
 
 _HAS_DOCSTRING = 0x4000000  # 3.13
 _DROPPED_FLAGS = inspect.CO_VARARGS | inspect.CO_VARKEYWORDS | _HAS_DOCSTRING
@@ -146,9 +146,9 @@ def _state(program: Program, at: Instruction, stack: Sequence[StackKind] | None,
         if found is None:
             raise Unsupported("FE102", what=f"{at.opname} is never reached", why="nothing is known of the stack there", where=where)
         stack = found.stack if stack is None else stack
-        known = found.bound if bound is None else dict.fromkeys(bound, Bound.YES)
+        state = replace(found, stack=tuple(stack)) if bound is None else known_state(stack, bound)
     else:
-        known = dict.fromkeys(bound, Bound.YES)
+        state = known_state(stack, bound)
     for kind in stack:
         if kind in (StackKind.MAYBE_NULL, StackKind.PREVIOUS_COPY):
             raise Unsupported(
@@ -157,7 +157,7 @@ def _state(program: Program, at: Instruction, stack: Sequence[StackKind] | None,
                 why="what must be restored there is not known before the program runs",
                 where=where,
             )
-    return State(tuple(stack), known)
+    return state
 
 
 def _variables(program: Program, target: Instruction, state: State, where: str) -> list[str]:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+import functools
+import heapq
+import operator
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 from enum import Enum
 
 from ..bytecode import Instruction, Program, falls_through, stack_effect
@@ -32,44 +35,74 @@ class Bound(Enum):
     MAYBE = "bound on some paths"
 
 
+class Names:
+    """The places of variables in the bit sets of one program's states, given in the order of asking."""
+
+    def __init__(self) -> None:
+        self.bits: dict[str, int] = {}
+
+    def bit(self, name: str) -> int:
+        return self.bits.setdefault(name, 1 << len(self.bits))
+
+    def mask(self, names: Iterable[str]) -> int:
+        return functools.reduce(operator.or_, map(self.bit, names), 0)
+
+
 @dataclass(frozen=True, slots=True)
 class State:
-    """The frame before an instruction: stack from the bottom up, and each variable's `Bound` (absent: NO)."""
+    """The frame before an instruction: stack from the bottom up; bit sets of the variables that are bound on some path and on every path."""
 
     stack: tuple[StackKind, ...]
-    bound: dict[str, Bound]
+    some: int
+    every: int
+    names: Names = field(compare=False)
 
     def is_bound(self, name: str) -> Bound:
         """Whether the slot of ``name`` is filled."""
-        return self.bound.get(name, Bound.NO)
+        bit = self.names.bits.get(name, 0)
+        if not self.some & bit:
+            return Bound.NO
+        return Bound.YES if self.every & bit else Bound.MAYBE
 
 
-_TO_BOUND = {StackKind.NULL: Bound.NO, StackKind.MAYBE_NULL: Bound.MAYBE}
+def known_state(stack: Iterable[StackKind], bound: Iterable[str]) -> State:
+    """The state with just these variables bound."""
+    names = Names()
+    mask = names.mask(bound)
+    return State(tuple(stack), mask, mask, names)
+
+
 _TO_KIND = {Bound.YES: StackKind.VALUE, Bound.NO: StackKind.NULL, Bound.MAYBE: StackKind.MAYBE_NULL}
 
 
 def states(program: Program) -> dict[Instruction, State]:
-    """The state before every reachable instruction, joined over all paths."""
-    start = State((), dict.fromkeys([*program.parameters, *program.freevars], Bound.YES))
-    found: dict[Instruction, State] = {}
-    following = dict(zip(program.instructions, program.instructions[1:], strict=False))
-    pending = [(program.instructions[0], start)]
+    """The state before every reachable instruction, joined over all paths. Instructions are looked at in order, so that what a loop does not
+    change is looked at twice."""
+    names = Names()
+    entry = names.mask([*program.parameters, *program.freevars])
+    number = {instruction: place for place, instruction in enumerate(program.instructions)}
+    found: list[State | None] = [None] * len(number)
+    found[0] = State((), entry, entry, names)
+    pending = [0]
     while pending:
-        instruction, arriving = pending.pop()
-        known = found.get(instruction)
-        state = arriving if known is None else _join(known, arriving)
-        if state == known:
+        place = heapq.heappop(pending)
+        if pending and pending[0] == place:
             continue
-        found[instruction] = state
-        pending += _steps(instruction, state, following)
-    return found
+        for target, arriving in _steps(program.instructions, place, found[place]):  # type: ignore[arg-type]
+            reached = target if isinstance(target, int) else number[target]
+            if reached == len(found):
+                continue
+            known = found[reached]
+            state = arriving if known is None else _join(known, arriving)
+            if state != known:
+                found[reached] = state
+                heapq.heappush(pending, reached)
+    return {instruction: state for instruction, state in zip(program.instructions, found) if state is not None}
 
 
 def _join(one: State, other: State) -> State:
-    stack = tuple(_join_kinds(a, b) for a, b in zip(one.stack, other.stack, strict=False))
-    names = one.bound.keys() | other.bound.keys()
-    bound = {name: a if (a := one.is_bound(name)) is other.is_bound(name) else Bound.MAYBE for name in names}
-    return State(stack, bound)
+    stack = one.stack if one.stack == other.stack else tuple(_join_kinds(a, b) for a, b in zip(one.stack, other.stack, strict=False))
+    return State(stack, one.some | other.some, one.every & other.every, one.names)
 
 
 def _join_kinds(one: StackKind, other: StackKind) -> StackKind:
@@ -79,35 +112,43 @@ def _join_kinds(one: StackKind, other: StackKind) -> StackKind:
     return StackKind.MAYBE_NULL if one in nulls or other in nulls else StackKind.VALUE
 
 
-def _steps(instruction: Instruction, state: State, following: dict[Instruction, Instruction]) -> Iterator[tuple[Instruction, State]]:
+def _steps(instructions: list[Instruction], place: int, state: State) -> Iterator[tuple[Instruction | int, State]]:
+    """What may run next, an instruction or the number of one, and the state there."""
+    instruction = instructions[place]
     handler = instruction.handler
-    bound = _bind(instruction, state)
+    after = _bind(instruction, state)
     if handler is not None:
         extra = (StackKind.LASTI, StackKind.VALUE) if handler.lasti else (StackKind.VALUE,)
         # The instruction may raise before or after it binds.
-        joined = _join(State((), state.bound), State((), bound)).bound
-        yield handler.target, State(state.stack[: handler.depth] + extra, joined)
+        yield handler.target, State(state.stack[: handler.depth] + extra, state.some | after.some, state.every & after.every, state.names)
     if instruction.target is not None:
-        yield instruction.target, State(_push(instruction, state, jump=True), bound)
-    if falls_through(instruction) and instruction in following:
-        yield following[instruction], State(_push(instruction, state, jump=False), bound)
+        yield instruction.target, State(_push(instruction, state, jump=True), after.some, after.every, state.names)
+    if falls_through(instruction):
+        yield place + 1, State(_push(instruction, state, jump=False), after.some, after.every, state.names)
 
 
-def _bind(instruction: Instruction, state: State) -> dict[str, Bound]:
+def _bind(instruction: Instruction, state: State) -> State:
+    """The variables after an instruction; the stack is that of before."""
     opname, name, stack = instruction.opname, instruction.argval, state.stack
     match opname:
         case "STORE_FAST" | "STORE_CLOSURE":
-            return {**state.bound, name: _TO_BOUND.get(stack[-1], Bound.YES)}
+            return _stored(state, name, stack[-1])
         case "DELETE_FAST" | "LOAD_FAST_AND_CLEAR":
-            return {**state.bound, name: Bound.NO}
+            return _stored(state, name, StackKind.NULL)
         case "MAKE_CELL":
-            return {**state.bound, name: Bound.YES}
+            return _stored(state, name, StackKind.VALUE)
         case "STORE_FAST_LOAD_FAST":
-            return {**state.bound, name[0]: _TO_BOUND.get(stack[-1], Bound.YES)}
+            return _stored(state, name[0], stack[-1])
         case "STORE_FAST_STORE_FAST":
-            first = {name[0]: _TO_BOUND.get(stack[-1], Bound.YES)}
-            return {**state.bound, **first, name[1]: _TO_BOUND.get(stack[-2], Bound.YES)}
-    return state.bound
+            return _stored(_stored(state, name[0], stack[-1]), name[1], stack[-2])
+    return state
+
+
+def _stored(state: State, name: str, kind: StackKind) -> State:
+    bit = state.names.bit(name)
+    some = state.some & ~bit if kind is StackKind.NULL else state.some | bit
+    every = state.every & ~bit if kind in (StackKind.NULL, StackKind.MAYBE_NULL) else state.every | bit
+    return State(state.stack, some, every, state.names)
 
 
 _CALLS = frozenset({"CALL", "CALL_KW", "CALL_FUNCTION_EX"})
