@@ -12,6 +12,7 @@ from typing import Any, Callable, Iterable, Iterator
 import torch
 
 from opmill_fake_tensors import no_hooks_on_saved_tensors
+from opmill_fake_tensors.collector import collector_paused
 from opmill_guards import CompiledFunction
 from opmill_guards.tree import GuardSet
 
@@ -151,7 +152,7 @@ class Capture:
         """The callable to run for these arguments; inserted as an entry when it was captured. The capture itself is not offered to others."""
         if self.eager:
             return self.instead
-        with intercept(None):
+        with intercept(None), collector_paused():
             return self._target(compiled, args, kwargs)
 
     def _target(self, compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Callable[..., Any]:
