@@ -24,7 +24,7 @@ from .. import _native
 from ..errors import ExecutorWarning
 from ..plan.model import Alloc, Call, Constant, Item, Named, Plan, SizeInput, SizeOfStep, TensorInput
 from ..store import Store
-from .native import DEFAULT_ARENA_BYTES, bind
+from .native import bind
 
 WARM_UP = 2
 """Calls that run plainly before one is recorded: libraries of the device set themselves up in them."""
@@ -43,10 +43,10 @@ _stream: dict[int, torch.cuda.Stream] = {}
 """By device, where the last graph runs: the next one waits for it, on whatever stream it is."""
 
 
-def bind_graphed(plan: Plan, held: Sequence[torch.Tensor], store: Store, max_arena_bytes: int = DEFAULT_ARENA_BYTES) -> Callable[..., tuple[Any, ...]]:
+def bind_graphed(plan: Plan, held: Sequence[torch.Tensor], store: Store) -> Callable[..., tuple[Any, ...]]:
     """As ``bind``, replayed as CUDA graphs where the plan allows it. A plan without a GPU is bound as always; another that cannot be
     recorded too, with a warning that says why (RC071-RC073)."""
-    executable = bind(plan, held, store, max_arena_bytes)
+    executable = bind(plan, held, store)
     if not any(device.startswith("cuda") for device in _devices(plan)) or not isinstance(executable, _native.Executable):
         return executable
     reason = not_recordable(plan)
@@ -132,6 +132,12 @@ class GraphedExecutable:
                 _warn("RC073", f"results of plan {self.plan.name!r} are kept from call to call, so that it runs without a CUDA graph")
                 return self.executable(*inputs)
             return self._record(recordings, inputs, held_at)
+
+    def take(self, inputs: list[Any]) -> tuple[Any, ...]:
+        """A call that empties the list of its inputs."""
+        given = tuple(inputs)
+        inputs.clear()
+        return self(*given)
 
     def _first_calls(self, key: tuple[Any, ...], inputs: Sequence[Any]) -> tuple[Any, ...]:
         if len(self.recordings) >= SIZES:

@@ -21,16 +21,14 @@ from .reference import ReferenceExecutable
 
 Executable = Callable[..., tuple[Any, ...]]
 
-DEFAULT_ARENA_BYTES = 2 << 30
-"""Bytes of idle arenas that one executable keeps for later calls; one arena is always kept."""
-
 _loading = threading.Lock()
 
 
-def bind(plan: Plan, held: Sequence[torch.Tensor], store: Store, max_arena_bytes: int = DEFAULT_ARENA_BYTES) -> Executable:
+def bind(plan: Plan, held: Sequence[torch.Tensor], store: Store) -> Executable:
     """A callable that runs ``plan``: ``executable(*inputs) -> tuple`` in the order of ``plan.outputs``.
 
     ``held`` are the plan's held inputs, in order; the executable keeps the tensor objects and reads their memory anew at each call.
+    ``executable.take(list)`` is a call that empties the list of its inputs and drops each as soon as the plan is done with it.
     Safe to call from many threads at once and from within itself. Raises PlanError for an illegal plan, KernelMissing where the store lacks a
     kernel (compile it again), BindError for anything else that stands in the way. Calls raise PlanInputError (RC050-RC053) for inputs
     that are not what the plan was compiled for.
@@ -44,7 +42,7 @@ def bind(plan: Plan, held: Sequence[torch.Tensor], store: Store, max_arena_bytes
     if any(isinstance(entry, CudaKernel) for entry in entries) and (missing := _load_cuda()) is not None:
         raise BindError("RC046", what="GPU kernels cannot be run here", why=missing, hint="install NVIDIA's driver, or a torch built with CUDA")
     if problem is None:
-        return _native.Executable(lower(plan, held, entries), max_arena_bytes)
+        return _native.Executable(lower(plan, held, entries))
     _warn_once(problem)
     return ReferenceExecutable(plan, held, entries)
 

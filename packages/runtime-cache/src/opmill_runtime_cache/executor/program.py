@@ -29,7 +29,7 @@ from ..plan.model import (
     TensorSpec,
     View,
 )
-from ..plan.verify import SIZES, args_of, slots_in
+from ..plan.verify import READS, SIZES, args_of, slots_in
 from .kernels import CudaKernel, Entry
 from .names import exception_of, operator_of
 from .pycall import python_call
@@ -135,13 +135,17 @@ def lower(plan: Plan, held: Sequence[torch.Tensor], entries: Sequence[Entry]) ->
     ]
     held_slots = [state.slot(item.slot) for item in plan.inputs if type(item) is TensorInput and item.held]
     exclusive = [state.slot(index) for index in plan.exclusive]
+    used: dict[int, int] = {}  # by root, the step that uses it last
     for step in plan.steps:
         if type(step) is not Define:
             for size in SIZES[type(step)](step):
                 state.ready(size)
         _STEPS[type(step)](state, step, entries)
+        used.update((state.slots[state.slot(slot)][6], len(state.steps) - 1) for slot in READS[type(step)](step))
     arena = state.value(plan.arena)
     outputs = tuple(_output(state, output) for output in plan.outputs)
+    leaving = {state.slots[number][6] for kind, number in outputs if kind == 0}
+    last = {slot: used[slot] for slot in positions if slot in used and slot not in leaving}
     return (
         plan.name,
         tuple(state.values),
@@ -159,7 +163,17 @@ def lower(plan: Plan, held: Sequence[torch.Tensor], entries: Sequence[Entry]) ->
         device_number(plan.device),
         tuple(state.alarms),
         exception_of("torch.OutOfMemoryError"),
+        _releases(state, last),
     )
+
+
+def _releases(state: _Lowering, last: Mapping[int, int]) -> tuple[tuple[int, tuple[int, ...]], ...]:
+    """Steps after which inputs are not needed any more, in order, with their slots and those of views of them."""
+    found: dict[int, list[int]] = {}
+    for slot, row in enumerate(state.slots):
+        if row[6] in last:
+            found.setdefault(last[row[6]], []).append(slot)
+    return tuple((step, tuple(slots)) for step, slots in sorted(found.items()))
 
 
 def _inputs(state: _Lowering) -> tuple[tuple[int, int, int, int], ...]:

@@ -263,12 +263,75 @@ bool settle(const Program& program, Instance& instance, Failure* failure) {
   return true;
 }
 
+Arenas& Arenas::shared() {
+  static Arenas* arenas = new Arenas;  // never destroyed: plans may end after it would be
+  return *arenas;
+}
+
+Arenas::Blocks::iterator Arenas::find(uint64_t number) {
+  return std::find_if(blocks_.begin(), blocks_.end(), [&](const std::unique_ptr<Block>& block) { return block->number == number; });
+}
+
+std::unique_ptr<Block> Arenas::remove(Blocks::iterator at) {
+  std::unique_ptr<Block> block = std::move(*at);
+  blocks_.erase(at);
+  bytes_ -= block->bytes;
+  return block;
+}
+
+bool Arenas::has(uint64_t number) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return find(number) != blocks_.end();
+}
+
+std::unique_ptr<Block> Arenas::take(uint64_t number, int64_t bytes) {
+  std::unique_ptr<Block> small;  // freed before a larger one is made
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    auto found = find(number);
+    if (found == blocks_.end())
+      for (auto it = blocks_.begin(); it != blocks_.end(); ++it)
+        if ((*it)->bytes >= bytes && (found == blocks_.end() || (*it)->bytes < (*found)->bytes)) found = it;
+    if (found != blocks_.end()) return remove(found);
+    if (!blocks_.empty()) small = remove(blocks_.begin());
+  }
+  small.reset();
+  return Block::allocate(bytes, -1);
+}
+
+void Arenas::give(std::unique_ptr<Block> block) {
+  Blocks freed;  // destroyed outside the lock
+  std::lock_guard<std::mutex> lock(mutex_);
+  bytes_ += block->bytes;
+  blocks_.push_front(std::move(block));
+  while (blocks_.size() > 1 && bytes_ > kMaxBytes) freed.push_back(remove(std::prev(blocks_.end())));
+}
+
+void Arenas::want(int64_t before, int64_t now) {
+  Blocks freed;
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (before) wanted_.erase(wanted_.find(before));
+  if (now) wanted_.insert(now);
+  if (now >= before) return;
+  const int64_t most = wanted_.empty() ? 0 : *wanted_.rbegin();
+  for (auto it = blocks_.begin(); it != blocks_.end();) {
+    const auto next = std::next(it);
+    if ((*it)->bytes > most) freed.push_back(remove(it));
+    it = next;
+  }
+}
+
+int64_t Arenas::bytes() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return bytes_;
+}
+
 std::unique_ptr<Instance> Pool::take(const std::vector<int64_t>& key) {
   std::lock_guard<std::mutex> lock(mutex_);
   auto best = idle_.end();
   for (auto it = idle_.begin(); it != idle_.end(); ++it) {
     if ((*it)->key != key) continue;
-    const bool settled = !(*it)->bytes || find((*it)->placed_on) != blocks_.end();
+    const bool settled = !(*it)->bytes || Arenas::shared().has((*it)->placed_on);
     if (settled || best == idle_.end()) best = it;
     if (settled) break;
   }
@@ -278,62 +341,33 @@ std::unique_ptr<Instance> Pool::take(const std::vector<int64_t>& key) {
   return found;
 }
 
-Pool::Blocks::iterator Pool::find(uint64_t number) {
-  return std::find_if(blocks_.begin(), blocks_.end(), [&](const std::unique_ptr<Block>& block) { return block->number == number; });
-}
-
-std::unique_ptr<Block> Pool::remove(Blocks::iterator at) {
-  std::unique_ptr<Block> block = std::move(*at);
-  blocks_.erase(at);
-  bytes_ -= block->bytes;
-  return block;
-}
-
 bool Pool::provide(const Program& program, Instance& instance, Failure* failure) {
   if (!instance.bytes) return true;
-  auto missing = [&](PyObject* type) {
-    return fail(failure, type, "", "cannot allocate the " + std::to_string(instance.bytes) + " bytes that plan '" + program.name + "' works in");
-  };
   if (program.device >= 0) {
     instance.block = Block::allocate(instance.bytes, program.device);
-    return instance.block || missing(program.out_of_memory);
+  } else {
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      if (instance.bytes > largest_) Arenas::shared().want(largest_, instance.bytes), largest_ = instance.bytes;
+    }
+    instance.block = Arenas::shared().take(instance.placed_on, instance.bytes);
   }
-  std::unique_ptr<Block> small;  // freed before a larger one is made
-  {
-    std::lock_guard<std::mutex> lock(mutex_);
-    auto found = find(instance.placed_on);
-    if (found == blocks_.end())
-      found = std::find_if(blocks_.begin(), blocks_.end(), [&](const std::unique_ptr<Block>& block) { return block->bytes >= instance.bytes; });
-    if (found != blocks_.end())
-      instance.block = remove(found);
-    else if (!blocks_.empty())
-      small = remove(blocks_.begin());
-  }
-  small.reset();
-  if (!instance.block) instance.block = Block::allocate(instance.bytes, program.device);
-  return instance.block || missing(PyExc_MemoryError);
+  return instance.block || fail(failure, program.device >= 0 ? program.out_of_memory : PyExc_MemoryError, "",
+                                "cannot allocate the " + std::to_string(instance.bytes) + " bytes that plan '" + program.name + "' works in");
 }
 
 void Pool::give(std::unique_ptr<Instance> instance) {
-  std::list<std::unique_ptr<Instance>> dropped;  // destroyed outside the lock, as are the blocks
-  Blocks freed;
+  if (instance->block && !instance->block->tensor) Arenas::shared().give(std::move(instance->block));
+  instance->block.reset();
+  std::list<std::unique_ptr<Instance>> dropped;  // destroyed outside the lock
   std::lock_guard<std::mutex> lock(mutex_);
-  if (instance->block && instance->block->tensor) instance->block.reset();
-  if (instance->block) {
-    bytes_ += instance->block->bytes;
-    blocks_.push_front(std::move(instance->block));
-  }
   idle_.push_front(std::move(instance));
   if (idle_.size() > kMaxIdle) dropped.splice(dropped.begin(), idle_, std::prev(idle_.end()));
-  while (blocks_.size() > 1 && bytes_ > max_bytes_) {
-    bytes_ -= blocks_.back()->bytes;
-    freed.splice(freed.begin(), blocks_, std::prev(blocks_.end()));
-  }
 }
 
-int64_t Pool::bytes() {
+int64_t Pool::largest() {
   std::lock_guard<std::mutex> lock(mutex_);
-  return bytes_;
+  return largest_;
 }
 
 size_t Pool::size() {

@@ -1,11 +1,11 @@
 // An instance: everything of a program that is fixed once its sizes are: the values, where slots lie, tensors over the arena. One call at
-// a time uses an instance, with a block of memory for its arena; the pool keeps instances and blocks that are not in use. Instances of
-// different sizes take turns with one block, so that memory grows with the largest call and not with the number of sizes.
+// a time uses an instance, with a block of memory for its arena; a pool keeps the instances that are not in use, and the process such blocks.
 #pragma once
 
 #include <list>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <vector>
 
 #include "cublas.h"
@@ -89,26 +89,47 @@ bool settle(const Program& program, Instance& instance, Failure* failure);
 // Points a slot that lies in the arena at its bytes; `handle` gets a new tensor over them where a step needs one.
 bool place(const Program& program, Instance& instance, int slot, Handle* handle, Failure* failure);
 
+// The process's memory for arenas that no call uses. Plans that run one after the other work in the same memory, the forward and the backward of
+// a model for one: there is as much of it as the largest needs that run at once, while its plan lives.
+class Arenas {
+ public:
+  static Arenas& shared();
+  // The block of that number if it is idle, else the smallest that is large enough, else a new one; nullptr where there is none.
+  std::unique_ptr<Block> take(uint64_t number, int64_t bytes);
+  void give(std::unique_ptr<Block> block);
+  bool has(uint64_t number);
+  // A plan that wants `now` bytes, and wanted `before`, lives; with no bytes any more, it is gone.
+  void want(int64_t before, int64_t now);
+  int64_t bytes();
+
+ private:
+  using Blocks = std::list<std::unique_ptr<Block>>;
+  static constexpr int64_t kMaxBytes = int64_t{2} << 30;  // kept beyond the first block
+  Blocks::iterator find(uint64_t number);
+  std::unique_ptr<Block> remove(Blocks::iterator at);
+  std::mutex mutex_;
+  Blocks blocks_;  // most recently used first
+  int64_t bytes_ = 0;
+  std::multiset<int64_t> wanted_;
+};
+
+// The idle instances of one program.
 class Pool {
  public:
-  explicit Pool(int64_t max_bytes) : max_bytes_(max_bytes) {}
+  ~Pool() { Arenas::shared().want(largest_, 0); }
   // An idle instance of these sizes, rather one whose block is idle too; nullptr where there is none.
   std::unique_ptr<Instance> take(const std::vector<int64_t>& key);
   // Gives the instance a block that is large enough; false with `failure` filled.
   bool provide(const Program& program, Instance& instance, Failure* failure);
   void give(std::unique_ptr<Instance> instance);
-  int64_t bytes();
+  int64_t largest();
   size_t size();
 
  private:
-  using Blocks = std::list<std::unique_ptr<Block>>;
   static constexpr size_t kMaxIdle = 64;
-  std::unique_ptr<Block> remove(Blocks::iterator at);
-  Blocks::iterator find(uint64_t number);
   std::mutex mutex_;
-  std::list<std::unique_ptr<Instance>> idle_;  // most recently used first, as are the blocks
-  Blocks blocks_;
-  int64_t max_bytes_, bytes_ = 0;
+  std::list<std::unique_ptr<Instance>> idle_;  // most recently used first
+  int64_t largest_ = 0;                        // bytes that an instance wanted
 };
 
 }  // namespace opmill

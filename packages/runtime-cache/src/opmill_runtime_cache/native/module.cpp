@@ -45,15 +45,14 @@ PyObject* executable_call(PyObject* self, PyObject* const* arguments, size_t fla
 
 PyObject* executable_new(PyTypeObject* type, PyObject* arguments, PyObject*) {
   PyObject* source;
-  long long max_bytes;
-  if (!PyArg_ParseTuple(arguments, "O!L", &PyTuple_Type, &source, &max_bytes)) return nullptr;
+  if (!PyArg_ParseTuple(arguments, "O!", &PyTuple_Type, &source)) return nullptr;
   if (!api.wrap) return PyErr_Format(PyExc_RuntimeError, "load() must come first");
   auto* self = reinterpret_cast<Executable*>(type->tp_alloc(type, 0));
   if (!self) return nullptr;
   self->call = executable_call;
   self->source = Py_NewRef(source);
   self->program = new opmill::Program;
-  self->pool = new opmill::Pool(max_bytes);
+  self->pool = new opmill::Pool;
   self->alarm = new opmill::CudaAlarm;
   if (!opmill::read_program(source, self->program) || !make_alarm(*self->program, self->alarm)) {
     Py_DECREF(self);
@@ -83,7 +82,7 @@ void executable_dealloc(PyObject* object) {
   Py_DECREF(type);
 }
 
-PyObject* executable_arena_bytes(PyObject* self, void*) { return PyLong_FromLongLong(reinterpret_cast<Executable*>(self)->pool->bytes()); }
+PyObject* executable_arena_bytes(PyObject* self, void*) { return PyLong_FromLongLong(reinterpret_cast<Executable*>(self)->pool->largest()); }
 PyObject* executable_instances(PyObject* self, void*) { return PyLong_FromSize_t(reinterpret_cast<Executable*>(self)->pool->size()); }
 PyObject* executable_name(PyObject* self, void*) { return PyUnicode_FromString(reinterpret_cast<Executable*>(self)->program->name.c_str()); }
 
@@ -96,6 +95,15 @@ PyObject* executable_into(PyObject* self, PyObject* arguments) {
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(inputs); i++) items.push_back(PyTuple_GET_ITEM(inputs, i));
   return opmill::run_program(*executable->program, *executable->pool, *executable->alarm, items.data(), items.size(), state.tensor_type,
                              state.numbered, outputs);
+}
+
+// Runs the plan on inputs that are the call's own.
+PyObject* executable_take(PyObject* self, PyObject* list) {
+  if (!PyList_Check(list)) return PyErr_Format(PyExc_TypeError, "take() takes a list");
+  auto* executable = reinterpret_cast<Executable*>(self);
+  PyObject* const* items = reinterpret_cast<PyListObject*>(list)->ob_item;
+  return opmill::run_program(*executable->program, *executable->pool, *executable->alarm, items, PyList_GET_SIZE(list), state.tensor_type,
+                             state.numbered, nullptr, list);
 }
 
 // Changes when the memory of a held tensor does.
@@ -122,12 +130,13 @@ PyObject* executable_touch_held(PyObject* self, PyObject*) {
 
 PyMethodDef executable_methods[] = {
     {"into", executable_into, METH_VARARGS, "into(inputs, outputs) -> tuple: a call whose results lie in the given tensors where the plan would allocate them."},
+    {"take", executable_take, METH_O, "take(inputs: list) -> tuple: a call that empties the list and lets each tensor go after the step that uses it last."},
     {"held_at", executable_held_at, METH_NOARGS, "A number that changes when the memory of a held tensor does."},
     {"touch_held", executable_touch_held, METH_NOARGS, "Notes a write to the held tensors that the plan writes."},
     {nullptr, nullptr, 0, nullptr}};
 
 PyGetSetDef executable_properties[] = {
-    {"arena_bytes", executable_arena_bytes, nullptr, "Bytes of the arenas kept for later calls.", nullptr},
+    {"arena_bytes", executable_arena_bytes, nullptr, "Bytes of the largest arena that a call has worked in.", nullptr},
     {"instances", executable_instances, nullptr, "Idle instances kept for later calls.", nullptr},
     {"name", executable_name, nullptr, "The plan's name.", nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr}};
@@ -210,7 +219,10 @@ PyObject* aliases(PyObject*, PyObject* list) {
   return result;
 }
 
-PyMethodDef methods[] = {{"aliases", aliases, METH_O, "aliases(list) -> tuple: new tensors over the memory of those in the list; what is no tensor stays."},
+PyObject* idle_arena_bytes(PyObject*, PyObject*) { return PyLong_FromLongLong(opmill::Arenas::shared().bytes()); }
+
+PyMethodDef methods[] = {{"idle_arena_bytes", idle_arena_bytes, METH_NOARGS, "Bytes that the process keeps for the arenas of later calls."},
+                         {"aliases", aliases, METH_O, "aliases(list) -> tuple: new tensors over the memory of those in the list; what is no tensor stays."},
                          {"load_cuda", load_cuda, METH_VARARGS,
                           "load_cuda(driver library, libtorch_cuda)\n\n"
                           "Finds the driver's functions and torch's current stream; returns None, or why it cannot."},

@@ -191,6 +191,7 @@ bool read_program(PyObject* tuple, Program* program) {
   program->device = number(tuple, 13);
   program->alarms = failures(at(tuple, 14));
   program->out_of_memory = at(tuple, 15);
+  each(at(tuple, 16), [&](PyObject* item) { program->releases.emplace_back(number(item, 0), numbers(at(item, 1))); });
   for (Step& step : program->steps)  // until here the number of the launch's first check
     if (step.kind == StepKind::launch_cuda) step.c = static_cast<int>(program->alarms.size()) - step.c;
   for (const SlotInfo& slot : program->slots)

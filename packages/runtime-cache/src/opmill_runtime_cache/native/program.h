@@ -95,6 +95,7 @@ struct Program {
   PyObject* out_of_memory = nullptr;  // borrowed; the type that is raised when there is no more memory on a device
   std::vector<int> exclusive;  // slots of inputs whose memory must not meet that of other inputs
   std::vector<std::pair<int, int>> outputs;  // (0 slot | 1 value | 2 None, number)
+  std::vector<std::pair<int, std::vector<int>>> releases;  // steps in order, with slots of inputs (and views of them) that none after them uses
 };
 
 // Reads the tuple of `executor/program.py`; false with a Python exception set.

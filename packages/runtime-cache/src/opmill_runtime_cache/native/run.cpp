@@ -43,7 +43,8 @@ class Run {
 
   bool inputs(PyObject* const* arguments);
   void give(PyObject* outputs);
-  bool steps(bool release);
+  void take(PyObject* list);
+  bool steps(bool without_gil);
   PyObject* outputs();
   Failure failure;
 
@@ -84,6 +85,7 @@ class Run {
   void* stream_;
   std::vector<int> owned_;
   std::vector<Handle> given_;   // by slot, or empty
+  bool taken_ = false;          // the inputs are ours
   Handle workspace_ = nullptr;  // of matrix products; the next one in the stream may have it
   void* workspace_data_ = nullptr;
   PyThreadState* released_ = nullptr;
@@ -172,6 +174,16 @@ void Run::give(PyObject* outputs) {
     const auto [kind, slot] = program_.outputs[i];
     if (kind == 0 && tensor != Py_None && program_.slots[slot].kind == SlotKind::fresh) given_[slot] = handle_of(tensor);
   }
+}
+
+// The inputs belong to the call from here on; the list is emptied. Tensors are let go with their last step.
+void Run::take(PyObject* list) {
+  taken_ = true;
+  for (int slot : program_.inputs) {
+    Handle mine = nullptr;
+    if (slot >= 0 && api.new_handle(slots_[slot].handle, &mine) == 0) own(slot, mine);
+  }
+  PyList_SetSlice(list, 0, PyList_GET_SIZE(list), nullptr);
 }
 
 bool Run::meet(int a, int b) const {
@@ -519,12 +531,17 @@ bool Run::step(const Step& step) {
   return false;
 }
 
-bool Run::steps(bool release) {
+bool Run::steps(bool without_gil) {
   const bool timed = (instance_.calls++ & 15) < 2;
   const double start = timed ? now_us() : 0;
-  if (release) released_ = PyEval_SaveThread();
+  if (without_gil) released_ = PyEval_SaveThread();
   bool done = true;
-  for (size_t i = 0; i < program_.steps.size() && done; i++) done = step(program_.steps[i]);
+  size_t release = 0;
+  for (size_t i = 0; i < program_.steps.size() && done; i++) {
+    done = step(program_.steps[i]);
+    for (; taken_ && release < program_.releases.size() && program_.releases[release].first <= static_cast<int>(i); release++)
+      for (int slot : program_.releases[release].second) drop(slot);
+  }
   if (done && !program_.alarms.empty())
     if (const std::string problem = alarm_.watch(stream_); !problem.empty()) done = fail(nullptr, "RC048", problem);
   hold_gil();
@@ -595,7 +612,7 @@ bool read_key(const Program& program, PyObject* const* arguments, std::vector<in
 }  // namespace
 
 PyObject* run_program(Program& program, Pool& pool, CudaAlarm& alarm, PyObject* const* arguments, size_t count, PyObject* tensor_type, PyObject* numbered,
-                      PyObject* given) {
+                      PyObject* given, PyObject* taken) {
   Failure failure;
   if (count != program.inputs.size()) {
     failure = {nullptr, "RC050", "plan '" + program.name + "' takes " + std::to_string(program.inputs.size()) + " inputs, not " + std::to_string(count), true};
@@ -625,7 +642,9 @@ PyObject* run_program(Program& program, Pool& pool, CudaAlarm& alarm, PyObject* 
     Run run(program, *instance, alarm);
     const bool release = instance->microseconds < 0 || instance->microseconds > kReleaseAbove;
     if (given) run.give(given);
-    if (run.inputs(arguments) && run.steps(release)) result = run.outputs();
+    const bool accepted = run.inputs(arguments);
+    if (accepted && taken) run.take(taken);
+    if (accepted && run.steps(release)) result = run.outputs();
     failure = run.failure;
   }
   pool.give(std::move(instance));
