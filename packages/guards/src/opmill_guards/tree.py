@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from typing import TYPE_CHECKING, Any
@@ -32,13 +33,23 @@ class Failure:
         return f"{place}expected {self.expected}, found {self.found}"
 
 
+_OWN = f"{__package__}."
+
+
+@functools.cache
+def _compared(cls: type) -> tuple[str, ...] | None:
+    """The fields by which guards and their parts differ."""
+    return tuple(f.name for f in fields(cls) if f.compare) if is_dataclass(cls) else None
+
+
 def _key(value: Any) -> Any:
-    if type(value) in _SOURCES:
+    cls = type(value)
+    if cls in _SOURCES:
         return value
-    if isinstance(value, tuple) and type(value) is tuple:
-        return tuple(_key(item) for item in value)
-    if is_dataclass(value) and type(value).__module__.partition(".")[0] == __package__:  # guards and their parts, no objects of the user
-        return type(value), tuple(_key(getattr(value, f.name)) for f in fields(value) if f.compare)
+    if cls is tuple:
+        return tuple([_key(item) for item in value])
+    if cls.__module__.startswith(_OWN) and (names := _compared(cls)) is not None:  # guards and their parts, no objects of the user
+        return cls, tuple([_key(getattr(value, name)) for name in names])
     return constants.key(value) if constants.is_constant(value) else id(value)
 
 
