@@ -41,10 +41,11 @@ def bind(plan: Plan, held: Sequence[torch.Tensor], store: Store) -> Executable:
     problem = _load() or _beyond_native(plan)
     if any(isinstance(entry, CudaKernel) for entry in entries) and (missing := _load_cuda()) is not None:
         raise BindError("RC046", what="GPU kernels cannot be run here", why=missing, hint="install NVIDIA's driver, or a torch built with CUDA")
+    bodies = [bind(body, [], store) for body in plan.bodies]
     if problem is None:
-        return _native.Executable(lower(plan, held, entries))
+        return _native.Executable(lower(plan, held, entries, bodies))
     _warn_once(problem)
-    return ReferenceExecutable(plan, held, entries)
+    return ReferenceExecutable(plan, held, entries, bodies)
 
 
 @lru_cache(1)

@@ -30,11 +30,12 @@ from ..plan.model import (
     View,
 )
 from ..plan.verify import READS, SIZES, args_of, slots_in
+from .control import Body
 from .kernels import CudaKernel, Entry
 from .names import exception_of, operator_of
 from .pycall import python_call
 from .reference import load_constant
-from .routes import route_of
+from .routes import Route, route_of
 
 INPUT, HELD, CONSTANT, ARENA, VIEW, FRESH, RESULT = range(7)
 EVALUATE, DEFINE, LAUNCH, CALL, FREE, CHECK, ITEM, SIZE_OF, LAUNCH_CUDA = range(9)
@@ -46,8 +47,8 @@ _LATE, _SHARES_VERSION = 1, 2
 class _Lowering:
     """The state of one lowering."""
 
-    def __init__(self, plan: Plan) -> None:
-        self.plan = plan
+    def __init__(self, plan: Plan, bodies: Sequence[Body]) -> None:
+        self.plan, self.bodies = plan, bodies
         self.values: list[tuple[bool, tuple[int, ...]]] = []
         self.by_text: dict[Size, int] = {}
         self.alarms: list[tuple[type[Exception], str]] = []
@@ -126,9 +127,9 @@ def device_number(name: str) -> int:
     return CPU if device.type == "cpu" else device.index or 0
 
 
-def lower(plan: Plan, held: Sequence[torch.Tensor], entries: Sequence[Entry]) -> tuple[Any, ...]:
-    """The native program of a verified plan. Raises BindError for operators and names that torch lacks."""
-    state = _Lowering(plan)
+def lower(plan: Plan, held: Sequence[torch.Tensor], entries: Sequence[Entry], bodies: Sequence[Body] = ()) -> tuple[Any, ...]:
+    """The native program of a verified plan; ``bodies`` are the executables of the plans that it runs. Raises BindError for operators and names that torch lacks."""
+    state = _Lowering(plan, bodies)
     key = _inputs(state)
     positions = [
         state.slot(item.slot) if type(item) is TensorInput else -1 for item in plan.inputs if not (type(item) is TensorInput and item.held)
@@ -271,11 +272,12 @@ def _launch_cuda(state: _Lowering, kernel: CudaKernel, slots: tuple[int, ...], v
 
 
 def _call(state: _Lowering, step: Call, _: Sequence[Entry]) -> None:
-    python = python_call(step)
-    overload = operator_of(step.op)
-    route = route_of(step, overload, state.ready, state.slot, lambda slot: state.slots[state.slot(slot)][1], _on_cuda(state, step))
+    python = python_call(step, state.bodies)
+    overload = None if step.bodies else operator_of(step.op)
+    dtype = lambda slot: state.slots[state.slot(slot)][1]
+    route = Route(1) if step.bodies else route_of(step, overload, state.ready, state.slot, dtype, _on_cuda(state, step))
     tensors = tuple(dict.fromkeys(state.slot(slot) for arg in args_of(step) for slot in slots_in(arg)))
-    for slot in _written(step, overload):
+    for slot in () if overload is None else _written(step, overload):
         state.slots[state.slot(slot)][7] |= _SHARES_VERSION
     slots = tuple(state.slot(slot) for slot in python.slots)
     values = tuple(state.ready(size) for size in python.sizes)

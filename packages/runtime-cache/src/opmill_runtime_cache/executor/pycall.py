@@ -1,12 +1,13 @@
 """Operator calls of a plan as Python functions: the route that can always be taken."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from ..plan.model import Arg, Call, ComplexArg, Expr, ListArg, Literal, Named, Size, Slot
+from .control import Body, control_of
 from .names import named, operator_of
 
 
@@ -64,14 +65,15 @@ _TEXT: dict[type, Callable[[_Writer, Any], str]] = {
 }
 
 
-def python_call(call: Call) -> PythonCall:
-    """``call`` as a Python function. Raises BindError for operators and names that torch lacks."""
+def python_call(call: Call, bodies: Sequence[Body] = ()) -> PythonCall:
+    """``call`` as a Python function; ``bodies`` are the executables of the plan's. Raises BindError for operators and names that torch lacks."""
     writer = _Writer()
     arguments = [writer.text(arg) for arg in call.args]
     arguments += [f"{name}={writer.text(arg)}" for name, arg in call.kwargs.items()]
     parameters = [f"t{i}" for i in range(len(writer.slots))] + [f"n{i}" for i in range(len(writer.sizes))]
     count = len(call.results)
-    scope = {"op": operator_of(call.op), "flat": _flatten, **writer.constants}
+    operator = control_of(call.op, [bodies[number] for number in call.bodies]) if call.bodies else operator_of(call.op)
+    scope = {"op": operator, "flat": _flatten, **writer.constants}
     function = eval(f"lambda {', '.join(parameters)}: flat(op({', '.join(arguments)}), {count})", scope)
     return PythonCall(tuple(writer.slots), tuple(writer.sizes), function)
 

@@ -33,6 +33,7 @@ from ..plan.model import (
 from ..plan.verify import ALIGNMENT, leading_definitions, verify
 from ..store import Store
 from . import cuda
+from .control import Body
 from .kernels import CudaKernel, Entry, kernel_entry
 from .names import dtype_of, exception_of
 from .pycall import PythonCall, python_call
@@ -43,12 +44,12 @@ _ENTRY = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.POINTER(ctypes.c_void_p), ctype
 class ReferenceExecutable:
     """A plan bound to held tensors and kernels; calling it with the plan's inputs runs it and returns a tuple of outputs."""
 
-    def __init__(self, plan: Plan, held: Sequence[torch.Tensor], entries: Sequence[Entry]) -> None:
+    def __init__(self, plan: Plan, held: Sequence[torch.Tensor], entries: Sequence[Entry], bodies: Sequence[Body] = ()) -> None:
         self.plan = plan
         self.held = list(held)
         self.kernels = [entry if isinstance(entry, CudaKernel) else _ENTRY(entry) for entry in entries]
         self.constants = {item.slot: load_constant(item) for item in plan.constants}
-        self.calls: dict[int, PythonCall] = {i: python_call(s) for i, s in enumerate(plan.steps) if type(s) is Call}
+        self.calls: dict[int, PythonCall] = {i: python_call(s, bodies) for i, s in enumerate(plan.steps) if type(s) is Call}
 
     def __call__(self, *inputs: Any) -> tuple[Any, ...]:
         with torch.no_grad():
@@ -267,4 +268,5 @@ def _shares(tensor: torch.Tensor, arena: torch.Tensor) -> bool:
 def bind_reference(plan: Plan, held: Sequence[torch.Tensor], store: Store) -> ReferenceExecutable:
     """Binds a plan for the reference executor. Raises PlanError, BindError."""
     verify(plan)
-    return ReferenceExecutable(plan, held, [kernel_entry(ref, store) for ref in plan.kernels])
+    bodies = [bind_reference(body, [], store) for body in plan.bodies]
+    return ReferenceExecutable(plan, held, [kernel_entry(ref, store) for ref in plan.kernels], bodies)

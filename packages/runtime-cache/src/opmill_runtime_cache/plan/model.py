@@ -189,7 +189,9 @@ class Call(_Data, frozen=True, tag="call"):
     arguments, so their ``results`` are empty. A returned list of tensors is flattened in order.
 
     ``specs``, where given, has an entry for each of ``results``: what the plan's other steps assume of that tensor. A result with other
-    strides is copied into those; one of another type or size is an error. None: nothing is assumed."""
+    strides is copied into those; one of another type or size is an error. None: nothing is assumed.
+
+    ``bodies``: the plans, by number in ``Plan.bodies``, that a control operator (``executor/control.py``) runs."""
 
     op: str
     args: tuple[Arg, ...]
@@ -197,6 +199,7 @@ class Call(_Data, frozen=True, tag="call"):
     results: tuple[int | None, ...] = ()
     origin: str = ""
     specs: tuple[TensorSpec | None, ...] = ()
+    bodies: tuple[int, ...] = ()
 
 
 @final
@@ -273,7 +276,8 @@ class Plan(_Data, frozen=True):
     """A compiled graph. ``arena`` is the size in bytes of the block that ``Alloc`` offsets count from; offsets are multiples of
     64. It may use what ``Define`` steps bind that come before all others. ``inputs`` lists held tensors and call inputs together; a call passes those not held, in order. ``exclusive`` names the slots of
     inputs that the plan writes: a call in which the memory of one meets that of another input is refused, since steps were ordered
-    as if it did not. ``device`` is where the arena lies; allocations with an offset are on it."""
+    as if it did not. ``device`` is where the arena lies; allocations with an offset are on it. ``bodies`` are plans without held inputs that steps
+    of this one run."""
 
     name: str
     slots: int
@@ -286,3 +290,4 @@ class Plan(_Data, frozen=True):
     arena: Size = 0
     exclusive: tuple[int, ...] = ()
     device: str = "cpu"
+    bodies: tuple[Plan, ...] = ()

@@ -120,6 +120,8 @@ def _call(step: Call) -> str:
         arguments.append("**{" + _many(f"{name!r}: {_arg(arg)}" for name, arg in step.kwargs.items()) + "}")
     if step.specs:
         arguments.append(f"specs=[{_many('None' if spec is None else _spec(spec) for spec in step.specs)}]")
+    if step.bodies:
+        arguments.append(f"bodies={step.bodies}")
     results = _many("_" if slot is None else f"t{slot}" for slot in step.results)
     return (f"[{results}] = " if step.results else "") + f"call({_many(arguments)})"
 
@@ -156,6 +158,10 @@ def _input(item: TensorInput | SizeInput) -> str:
     return f"t{item.slot} = {'held' if item.held else 'input'}({_spec(item.spec)}{name})"
 
 
+_INDENT = "    "
+"""Before the lines of a plan inside of another."""
+
+
 def _with_origin(line: str, origin: str) -> str:
     if not origin:
         return line
@@ -171,6 +177,8 @@ def render(plan: Plan) -> str:
     lines += [f"t{item.slot} = constant({_spec(item.spec)}, {item.data.hex()!r})" for item in plan.constants]
     for number, ref in enumerate(plan.kernels):
         lines.append(f"k{number} = kernel({ref.kind!r}, {ref.artifact_kind!r}, {ref.key!r}, {ref.entry!r}{_options(meta=(ref.meta, {}))})")
+    for number, body in enumerate(plan.bodies):
+        lines += [f"b{number} = body()", *(_INDENT + line for line in render(body).splitlines())]
     lines += [_with_origin(_STEPS[type(step)](step), getattr(step, "origin", "")) for step in plan.steps]
     lines.append(f"output({_many(_OUTPUTS[type(output)](output) for output in plan.outputs)})")
     return "\n".join(lines) + "\n"
@@ -265,7 +273,7 @@ class _Reader:
 
     def __init__(self) -> None:
         self.head: dict[str, Any] = {}
-        self.parts: dict[str, list[Any]] = {"inputs": [], "bindings": [], "constants": [], "kernels": [], "steps": []}
+        self.parts: dict[str, list[Any]] = {"inputs": [], "bindings": [], "constants": [], "kernels": [], "bodies": [], "steps": []}
         self.outputs: tuple[Output, ...] | None = None
 
     def line(self, line: _Line) -> None:
@@ -313,7 +321,8 @@ def _read_call(line: _Line) -> Call:
     results = tuple(None if name == "_" else _numbered("t", name) for name in line.targets)
     listed = line.options.get("specs")
     specs = tuple(line.spec(node) if isinstance(node, ast.Call) else None for node in listed.elts) if isinstance(listed, ast.List) else ()
-    return Call(ast.literal_eval(line.args[0]), tuple(map(line.arg, line.args[1:])), kwargs, results, line.origin, specs)
+    args = tuple(map(line.arg, line.args[1:]))
+    return Call(ast.literal_eval(line.args[0]), args, kwargs, results, line.origin, specs, line.literal("bodies", ()))
 
 
 def _read_output(line: _Line, node: ast.expr) -> Output:
@@ -350,6 +359,7 @@ _LINES: dict[str, tuple[str, Callable[[_Line], Any]]] = {
         lambda line: Constant(_numbered("t", line.targets[0]), line.spec(line.args[0]), bytes.fromhex(ast.literal_eval(line.args[1]))),
     ),
     "kernel": ("kernels", _read_kernel),
+    "body": ("bodies", lambda line: []),
     "alloc": ("steps", _read_alloc),
     "view": ("steps", _read_view),
     "launch": ("steps", _read_launch),
@@ -371,6 +381,9 @@ def parse(text: str) -> Plan:
         if not line.strip() or line.lstrip().startswith("#"):
             continue
         try:
+            if line.startswith(_INDENT):
+                reader.parts["bodies"][-1].append(line.removeprefix(_INDENT))
+                continue
             reader.line(_Line(line.strip()))
         except (SyntaxError, ValueError, AttributeError, KeyError, IndexError, TypeError, AssertionError, struct.error) as error:
             raise PlanFormatError(
@@ -378,5 +391,6 @@ def parse(text: str) -> Plan:
             ) from None
     if not reader.head or reader.outputs is None:
         raise PlanFormatError("RC004", what="the text is not a whole plan", why="it lacks plan(...) or output(...)")
+    reader.parts["bodies"] = [parse("\n".join(lines)) for lines in reader.parts["bodies"]]
     parts: dict[str, Any] = {name: tuple(items) for name, items in reader.parts.items()}
     return Plan(**reader.head, **parts, outputs=reader.outputs)

@@ -181,6 +181,14 @@ def _launch(step: Launch, state: _State) -> Iterator[tuple[str, str]]:
             yield "RC020", f"written position {position} is not among the launch's {len(step.slots)} slots"
 
 
+def _bodies(step: Call, state: _State) -> Iterator[tuple[str, str]]:
+    for number in step.bodies:
+        if not 0 <= number < len(state.plan.bodies):
+            yield "RC054", f"body {number} is not among the plan's {len(state.plan.bodies)}"
+        elif any(type(item) is TensorInput and item.held for item in state.plan.bodies[number].inputs):
+            yield "RC055", f"body {number} holds tensors, which nobody gives it"
+
+
 def _call(step: Call, state: _State) -> Iterator[tuple[str, str]]:
     if step.specs and len(step.specs) != len(step.results):
         yield "RC026", f"{len(step.specs)} specs for {len(step.results)} results"
@@ -221,6 +229,7 @@ LAWS: tuple[tuple[type | None, Law], ...] = (
     (Launch, _launch),
     (Call, _product),  # BLAS reads its operands while it writes the product
     (Call, _call),
+    (Call, _bodies),
     (Free, _free),
     (Define, _symbol),
     (Item, _symbol),
@@ -232,6 +241,8 @@ LAWS: tuple[tuple[type | None, Law], ...] = (
 def complaints(plan: Plan) -> Iterator[tuple[str, str, str]]:
     """(code, where, what) of every law that the plan breaks."""
     state = _State(plan)
+    for number, body in enumerate(plan.bodies):
+        yield from ((code, f"body {number}, {where}", what) for code, where, what in complaints(body))
     yield from _header(plan, state)
     for number, step in enumerate(plan.steps):
         where = f"step {number} ({type(step).__name__})"
