@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 import torch
 
+from opmill_fake_tensors.collector import collector_paused
 from opmill_fake_tensors.symbols import Sizes
 from opmill_runtime_cache.errors import PlanInputError, RuntimeCacheError
 from opmill_runtime_cache.executor.native import bind
@@ -28,7 +29,8 @@ from .options import GraphOptions as GraphOptions
 from .planning.assumptions import Assumed, assume, assumptions_of, fits
 from .planning.key import graph_key
 from .report import Report as Report
-from .training import Layout, TrainingGraph
+from .staged import StagedBackward
+from .training import Layout, TrainingGraph, target_positions
 
 _ARTIFACT = "graph-plan"
 
@@ -53,13 +55,12 @@ class CompiledGraph:
 
 class _Entry(msgspec.Struct, array_like=True):
     """What the store keeps of a compiled graph: the plan, where in the module its held tensors are, and what it assumes of symbolic sizes; of
-    one with gradients also the
-    plan of its backward, the tensors that autograd is told of, and how the two are joined."""
+    one with gradients also the plans of its backward, the tensors that autograd is told of, and how the two are joined."""
 
     plan: bytes
     held: tuple[str, ...]
     assumed: tuple[Assumed, ...] = ()
-    backward: bytes = b""
+    backward: tuple[bytes, ...] = ()
     known: tuple[str, ...] = ()
     layout: Layout | None = None
 
@@ -80,12 +81,13 @@ def compile_graph(
     ``generators`` default to what is installed; with none that works, the plan calls torch's own operators. Raises ``GraphError`` where the
     graph cannot be compiled; the caller then runs ``gm`` itself."""
     values = example_values(gm, example_inputs)
-    if has_foreign_sizes(values):
+    with collector_paused():
+        if not has_foreign_sizes(values):
+            return _compile_for(gm, values, options, store, generators)
         foreign = ForeignSizes()
         compiled = _compile_for(gm, foreign.ours(values), options, store, generators)
         foreign.give_back()
         return compiled
-    return _compile_for(gm, values, options, store, generators)
 
 
 def _compile_for(
@@ -106,19 +108,34 @@ def _compile_for(
 
     if needs_gradients(gm, example_inputs):
         trained = compile_training(gm, example_inputs, options, store, generators, report)
-        forward, backward = trained.plans
+        forward, *backwards = trained.plans
         if key is not None:
-            _to_store(gm, trained.held, forward, trained.assumed, store, key, (encode(backward), trained.known, trained.layout))
+            _to_store(gm, trained.held, forward, trained.assumed, store, key, (backwards, trained.known, trained.layout))
         with report.step("bind"):
-            bound = _binder(options)
-            run = TrainingGraph(trained.layout, bound(forward, trained.held, store), bound(backward, [], store), trained.known, gm)
-        return CompiledGraph(run, forward, report.counted(forward, backward), gm)
+            run = _training_graph(gm, trained.layout, trained.plans, trained.held, trained.known, store, options)
+        return CompiledGraph(run, forward, report.counted(*trained.plans), gm)
     graph, plan = compile_inference(gm, example_inputs, options, store, generators, report)
     if key is not None:
         _to_store(gm, graph.held_tensors, plan, assumptions_of(graph.sizes), store, key)
     with report.step("bind"):
         executable = _binder(options)(plan, graph.held_tensors, store)
     return CompiledGraph(executable, plan, report.counted(plan), gm)
+
+
+def _training_graph(
+    gm: torch.fx.GraphModule,
+    layout: Layout,
+    plans: Sequence[Plan],
+    held: Sequence[torch.Tensor],
+    known: Sequence[torch.Tensor],
+    store: Store,
+    options: GraphOptions,
+) -> TrainingGraph:
+    """The plans of a graph and its backward, bound and joined. ``held``: tensors of the forward, ``known``: those that autograd is told of."""
+    bind_plan = _binder(options)
+    forward, *backwards = (bind_plan(plan, held if plan is plans[0] else [], store) for plan in plans)
+    backward = StagedBackward(layout.stages, backwards, target_positions(layout), plans[-1].device) if layout.stages else backwards[0]
+    return TrainingGraph(layout, forward, backward, known, gm)
 
 
 def _binder(options: GraphOptions) -> Callable[..., Callable[..., Any]]:
@@ -171,7 +188,7 @@ def _to_store(
     assumed: Any,
     store: Store,
     key: str,
-    training: tuple[bytes, Sequence[torch.Tensor], Layout] | None = None,
+    training: tuple[Sequence[Plan], Sequence[torch.Tensor], Layout] | None = None,
 ) -> None:
     """Keeps what was compiled, where its held tensors can be found in ``gm`` again. ``training``: the backward, what autograd is told of, layout."""
     held = _held_paths(gm, tensors)
@@ -179,10 +196,10 @@ def _to_store(
         return
     entry = _Entry(encode(plan), held, assumed)
     if training is not None:
-        backward, known, layout = training
+        backwards, known, layout = training
         if (paths := _held_paths(gm, known)) is None:
             return
-        entry = _Entry(encode(plan), held, assumed, backward, paths, layout)
+        entry = _Entry(encode(plan), held, assumed, tuple(map(encode, backwards)), paths, layout)
     store.put(_ARTIFACT, key, msgspec.msgpack.encode(entry))
 
 
@@ -198,13 +215,12 @@ def _from_store(gm: torch.fx.GraphModule, store: Store, key: str, report: Report
                 return None
             plan = decode(entry.plan)
             held = [_attribute(gm, path) for path in entry.held]
-            bound = _binder(options)
-            executable: Callable[..., Any] = bound(plan, held, store)
-            plans = [plan]
+            plans = [plan, *map(decode, entry.backward)]
             if entry.layout is not None:
-                plans.append(decode(entry.backward))
                 known = [_attribute(gm, path) for path in entry.known]
-                executable = TrainingGraph(entry.layout, executable, bound(plans[1], [], store), known, gm)
+                executable: Callable[..., Any] = _training_graph(gm, entry.layout, plans, held, known, store, options)
+            else:
+                executable = _binder(options)(plan, held, store)
         except (RuntimeCacheError, msgspec.MsgspecError, AttributeError):
             store.remove(_ARTIFACT, key)
             return None

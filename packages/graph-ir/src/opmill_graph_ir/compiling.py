@@ -32,6 +32,7 @@ from .planning.operators import lower_to_operators
 from .report import Report, show
 from .schedule.memory import plan_memory
 from .schedule.steps import ExternStep, Schedule, schedule
+from .stages import split
 from .training import Layout, held_names, layout_of
 
 _DEVICES = ("cpu", "cuda")
@@ -39,9 +40,9 @@ _DEVICES = ("cpu", "cuda")
 
 @dataclass(frozen=True)
 class Trained:
-    """``plans``: forward and backward. ``held``: the tensors that the forward holds, ``known``: those that autograd is told of."""
+    """``plans``: forward and the backward's, in order. ``held``: the tensors that the forward holds, ``known``: those that autograd is told of."""
 
-    plans: tuple[Plan, Plan]
+    plans: tuple[Plan, ...]
     held: list[torch.Tensor]
     known: list[torch.Tensor]
     layout: Layout
@@ -65,12 +66,14 @@ def compile_training(
     with report.step("functionalize"):
         joint = capture_joint(gm, inputs)
         halves = partition(joint)
-        for graph in (halves.forward, halves.backward):
+        stages, graphs = split(halves, joint.targets, options.bucket_bytes) if options.bucket_bytes else ([], [])
+        graphs = [halves.forward, *(graphs or [halves.backward])]
+        for graph in graphs:
             show("functionalize", graph, options)
-    forward, backward = (compile_plan(graph, options, store, generators, report) for graph in (halves.forward, halves.backward))
+    plans = tuple(compile_plan(graph, options, store, generators, report) for graph in graphs)
     names, tensors = held_names(joint, halves.forward, halves.backward)
-    layout = layout_of(joint, halves, names)
-    return Trained((forward, backward), halves.forward.held_tensors, tensors, layout, assumptions_of(joint.graph.sizes))
+    layout = layout_of(joint, halves, names, stages)
+    return Trained(plans, halves.forward.held_tensors, tensors, layout, assumptions_of(joint.graph.sizes))
 
 
 def compile_plan(graph: AtenGraph, options: GraphOptions, store: Store, generators: Sequence[KernelGenerator], report: Report) -> Plan:

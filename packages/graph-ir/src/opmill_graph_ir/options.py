@@ -12,7 +12,8 @@ STEPS = ("functionalize", "lower", "schedule", "plan")
 class GraphOptions:
     """``precise``: no contraction or reassociation beyond eager's. ``fusion``: off gives one kernel per statement. ``verify``: check
     legality between steps. ``print_after``: names of steps (:data:`STEPS`, or ``"all"``) after which the program is printed to stderr.
-    ``cache``: keep whole plans in the store. ``cuda_graphs``: replay plans on GPUs as CUDA graphs."""
+    ``cache``: keep whole plans in the store. ``cuda_graphs``: replay plans on GPUs as CUDA graphs. ``bucket_bytes``: a backward
+    hands out gradients whenever it has about so many bytes of them, for those who send them while the rest runs; 0: all at its end."""
 
     precise: bool = False
     fusion: bool = True
@@ -20,3 +21,4 @@ class GraphOptions:
     print_after: tuple[str, ...] = ()
     cache: bool = True
     cuda_graphs: bool = False
+    bucket_bytes: int = 0

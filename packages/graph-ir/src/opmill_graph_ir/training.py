@@ -16,6 +16,7 @@ from opmill_runtime_cache.plan.model import Size
 from .capture.graph import AtenGraph, Meta, OutputTensor, values_in
 from .errors import GraphError
 from .planning.size import size
+from .staged import Stage, StagedBackward
 
 if TYPE_CHECKING:
     from .capture.joint import Joint
@@ -42,7 +43,8 @@ class Layout(msgspec.Struct, frozen=True):
     ``strides`` are those of the saved tensors (elements). ``symbols`` are the sizes that the forward returns last and the backward takes last.
     ``reach`` holds the tangents that each gradient is made of (numbers in ``tangents``): where none of them comes, there is no gradient.
     ``derived`` are outputs that are made as views of an input, a held tensor or another output (or are it: True), such that autograd knows; the last
-    outputs are memories that such views share, one for each of ``bases``, an output that is a view of it.
+    outputs are memories that such views share, one for each of ``bases``, an output that is a view of it. ``stages``: those of a backward in several
+    plans.
     ``aliases`` names outputs of the forward plan that share memory with an input, a held tensor or another output. ``written`` are
     inputs and held tensors that the forward writes. ``replayable``: the module may run once more and give the same."""
 
@@ -60,9 +62,10 @@ class Layout(msgspec.Struct, frozen=True):
     symbols: tuple[str, ...] = ()
     derived: tuple[tuple[int, str, int, bool], ...] = ()
     bases: tuple[int, ...] = ()
+    stages: tuple[Stage, ...] = ()
 
 
-def layout_of(joint: Joint, halves: Halves, held: Sequence[str]) -> Layout:
+def layout_of(joint: Joint, halves: Halves, held: Sequence[str], stages: Sequence[Stage] = ()) -> Layout:
     """The layout of a partitioned graph; ``held`` names all held values that either half or autograd needs, in order."""
     graph = joint.graph
     places = {name: ("held", j) for j, name in enumerate(held)}
@@ -80,7 +83,7 @@ def layout_of(joint: Joint, halves: Halves, held: Sequence[str]) -> Layout:
     return Layout(
         inputs=joint.inputs, outputs=joint.outputs, tangents=tangents, repeated=joint.repeated, saved=saved, strides=strides,
         targets=targets, reach=_reach(joint), aliases=aliases, written=written, replayable=joint.replayable, symbols=halves.sizes,
-        derived=tuple(_derived(joint, halves, places)), bases=joint.bases,
+        derived=tuple(_derived(joint, halves, places)), bases=joint.bases, stages=tuple(stages),
     )  # fmt: skip
 
 
@@ -132,20 +135,29 @@ def held_names(joint: Joint, *graphs: AtenGraph) -> tuple[list[str], list[torch.
 
 
 class TrainingGraph:
-    """Calls the forward plan as an autograd node whose backward is the backward plan. ``module`` runs where a gradient is differentiated."""
+    """Calls the forward plan as an autograd node whose backward is the backward plan; with ``layout.stages`` a chain of nodes. ``module`` runs where
+    a gradient is differentiated."""
 
-    __slots__ = ("backward", "forward", "held", "layout", "module")
+    __slots__ = ("backward", "forward", "held", "layout", "module", "staged")
 
     def __init__(
-        self, layout: Layout, forward: Executable, backward: Executable, held: Sequence[torch.Tensor], module: torch.fx.GraphModule
+        self,
+        layout: Layout,
+        forward: Executable,
+        backward: Executable | StagedBackward,
+        held: Sequence[torch.Tensor],
+        module: torch.fx.GraphModule,
     ) -> None:
-        self.layout, self.forward, self.backward, self.held, self.module = layout, forward, backward, tuple(held), module
+        self.layout, self.forward, self.held, self.module = layout, forward, tuple(held), module
+        self.backward: Any = backward
+        self.staged = backward if isinstance(backward, StagedBackward) else None
 
     def __call__(self, *inputs: Any) -> Sequence[Any]:
         layout = self.layout
         outputs: list[Any] = []
         if layout.tangents:
-            returned = _Node.apply(self, outputs, *inputs, *self.held)  # type: ignore[no-untyped-call]
+            token = (self.staged.token((*inputs, *self.held)),) if self.staged is not None else ()
+            returned = _Node.apply(self, outputs, *inputs, *self.held, *token)  # type: ignore[no-untyped-call]
             for tangent, output in zip(layout.tangents, returned, strict=True):
                 outputs[tangent.output] = output
         else:
@@ -196,28 +208,43 @@ class _Node(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Any) -> tuple[Any, ...]:
         layout: Layout = ctx.graph.layout
+        staged: StagedBackward | None = ctx.graph.staged
         saved = ctx.saved_tensors
+        present = [not reach or any(gradients[t] is not None for t in reach) for reach in layout.reach]
+        token: tuple[Any, ...] = () if staged is None else (None,)
         if torch.is_grad_enabled():
             found = _differentiable(ctx, gradients)
         else:
             values = dict(zip(layout.symbols, ctx.sizes, strict=True))
             tangents = [_laid_out(g, t, values) for g, t in zip(gradients, layout.tangents, strict=True)]
-            found = _run_backward(ctx.graph, tangents, saved, values)
+            if staged is None:
+                found = _run_backward(ctx.graph, tangents, saved, values)
+            else:
+                found, passed_on = staged.begin([*tangents, *_as_saved(layout, saved, values)], ctx.sizes, present)
+                token = (passed_on,)
         result: list[Any] = [None] * (2 + layout.inputs + len(ctx.graph.held))
-        for (kind, k), gradient, reach in zip(layout.targets, found, layout.reach, strict=True):
-            if not reach or any(gradients[t] is not None for t in reach):
-                result[2 + k + (layout.inputs if kind == "held" else 0)] = gradient
-        return tuple(result)
+        for position, gradient, wanted in zip(target_positions(layout), found, present, strict=True):
+            if wanted:
+                result[2 + position] = gradient
+        return (*result, *token)
 
 
 def _run_backward(graph: TrainingGraph, tangents: list[torch.Tensor], saved: Sequence[torch.Tensor], sizes: Mapping[str, int]) -> Sequence[Any]:
     try:
         return graph.backward(*tangents, *saved, *sizes.values())
     except PlanInputError:
-        # Hooks on saved tensors may bring them back laid out otherwise.
-        pairs = zip(saved, (_numbers(strides, sizes) for strides in graph.layout.strides), strict=True)
-        laid = (t if t.stride() == strides else _with_strides(t, strides) for t, strides in pairs)
-        return graph.backward(*tangents, *laid, *sizes.values())
+        return graph.backward(*tangents, *_as_saved(graph.layout, saved, sizes), *sizes.values())
+
+
+def target_positions(layout: Layout) -> list[int]:
+    """Where each gradient's tensor stands among the inputs and held tensors."""
+    return [k + (layout.inputs if kind == "held" else 0) for kind, k in layout.targets]
+
+
+def _as_saved(layout: Layout, saved: Sequence[torch.Tensor], sizes: Mapping[str, int]) -> Iterator[torch.Tensor]:
+    """The saved tensors as the plans take them: hooks may bring them back laid out otherwise."""
+    pairs = zip(saved, (_numbers(strides, sizes) for strides in layout.strides), strict=True)
+    return (t if t.stride() == strides else _with_strides(t, strides) for t, strides in pairs)
 
 
 def _numbers(values: tuple[Size, ...], sizes: Mapping[str, int]) -> tuple[int, ...]:

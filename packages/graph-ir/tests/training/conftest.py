@@ -26,12 +26,12 @@ class _Tracer(torch.fx.Tracer):
 class Twins:
     """A module in eager and, with equal parameters, compiled (plans of torch's operators: any environment has them)."""
 
-    def __init__(self, module, *inputs, generators=()):
+    def __init__(self, module, *inputs, generators=(), bucket_bytes=0):
         self.eager, self.module = module, copy.deepcopy(module)
         self.gm = torch.fx.GraphModule(self.module, _Tracer().trace(self.module))
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="GI030")
-            options = GraphOptions(verify=True, cache=False)
+            options = GraphOptions(verify=True, cache=False, bucket_bytes=bucket_bytes)
             self.compiled = compile_graph(self.gm, [fresh(x) for x in inputs], options=options, generators=generators)
 
     def run(self, use, *inputs, seed=3):

@@ -6,7 +6,10 @@ import atexit
 import functools
 import shutil
 import tempfile
+from dataclasses import replace
 from typing import Any
+
+from torch.nn.parallel import DistributedDataParallel
 
 from opmill_graph_ir.backend import compile_graph
 from opmill_graph_ir.errors import GraphWarning
@@ -26,7 +29,18 @@ def native_compiler(options: Options) -> Backend:
     for each in (StoreWarning, ExecutorWarning, GraphWarning):
         OpmillWarning.register(each)
     graph_options = GraphOptions(precise=options.precise, verify=options.verify, print_after=options.print_after, cuda_graphs=options.cuda_graphs)
-    return functools.partial(compile_graph, options=graph_options, store=open_store(options), generators=loaded_generators(options))
+    compile_with = functools.partial(compile_graph, store=open_store(options), generators=loaded_generators(options))
+
+    def compiler(graph_module: Any, example_inputs: Any) -> Any:
+        return compile_with(graph_module, example_inputs, options=replace(graph_options, bucket_bytes=_bucket_bytes()))
+
+    return compiler
+
+
+def _bucket_bytes() -> int:
+    """How many bytes of gradients are sent at a time, where DistributedDataParallel runs what is being compiled; else 0."""
+    sender = DistributedDataParallel._active_ddp_module  # set while its forward runs
+    return 0 if sender is None else int(sender.bucket_bytes_cap)
 
 
 def native_step(step: Any, options: Options) -> Any:
