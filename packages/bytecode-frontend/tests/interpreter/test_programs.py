@@ -72,6 +72,17 @@ FOUND = {
     finally:
         m = int(t.sum().item())
 """,
+    "an attribute is given what it was at the capture, and not at another call": """
+    o.k = Base.factor
+""",
+    "a variable that nested functions share and that nothing was assigned to": """
+    try:
+        del m
+        t = t + t.sum().item()
+        m += 1
+    except UnboundLocalError as e:
+        l.append(str(e))
+""",
 }
 
 

@@ -43,9 +43,8 @@ def replay_list(r: Rebuilder, value: ListValue, stores: list[str]) -> None:
 
 
 def same_item(before: Any, now: Any) -> bool:
-    if before is now:
-        return True
-    return type(before) is Lazy and type(now) is not Lazy and now.source is not None and (now.source == before.source or now.real() is before.obj)
+    """Whether an item is what it was, wherever the guards hold: nothing is known of one that was not looked at but where it is found."""
+    return before is now or (type(before) is Lazy and now.source is not None and now.source == before.source)
 
 
 def replay_dict(r: Rebuilder, value: DictValue, stores: list[str]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import types
-from typing import Any
+from typing import Any, NoReturn
 
 from ..values.base import MISSING, Lazy
 from ..values.constant import ConstantValue
@@ -101,11 +101,17 @@ def store_closure(vm: Any, frame: Any, ins: Any) -> None:
 def load_deref(vm: Any, frame: Any, ins: Any) -> None:
     value = frame.cells[ins.argval].get(vm)
     if value is MISSING:
-        vm.throw(NameError, f"cannot access free variable '{ins.argval}' where it is not associated with a value in enclosing scope")
+        unbound(vm, frame, ins.argval)
     if type(value) is Lazy:
         value = vm.wrap(value.obj, value.source)
         frame.cells[ins.argval].content = value
     frame.push(value)
+
+
+def unbound(vm: Any, frame: Any, name: str) -> NoReturn:
+    if name in frame.code.co_freevars:
+        vm.throw(NameError, f"cannot access free variable '{name}' where it is not associated with a value in enclosing scope")
+    vm.throw(UnboundLocalError, f"cannot access local variable '{name}' where it is not associated with a value")
 
 
 @opcode("STORE_DEREF")
@@ -115,6 +121,8 @@ def store_deref(vm: Any, frame: Any, ins: Any) -> None:
 
 @opcode("DELETE_DEREF")
 def delete_deref(vm: Any, frame: Any, ins: Any) -> None:
+    if frame.cells[ins.argval].get(vm) is MISSING:
+        unbound(vm, frame, ins.argval)
     frame.cells[ins.argval].set(vm, MISSING)
     frame.cells[ins.argval].obj = None
 
