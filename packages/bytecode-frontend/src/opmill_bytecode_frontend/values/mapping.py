@@ -58,6 +58,8 @@ class DictValue(Value):
         if type(value) is Lazy:
             value = vm.wrap(value.obj, value.source)
             self.items[key] = (entry[0], value)
+            if self.before is not None and self.before.get(key) is entry:
+                self.before[key] = self.items[key]  # looked at, and guarded: storing it again changes nothing
         return value
 
     def store(self, vm: Machine, key: Value, value: Value) -> None:
