@@ -209,7 +209,7 @@ class _Node(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Any) -> tuple[Any, ...]:
         layout: Layout = ctx.graph.layout
         staged: StagedBackward | None = ctx.graph.staged
-        saved = ctx.saved_tensors
+        saved = list(ctx.saved_tensors)
         present = [not reach or any(gradients[t] is not None for t in reach) for reach in layout.reach]
         token: tuple[Any, ...] = () if staged is None else (None,)
         if torch.is_grad_enabled():
@@ -217,6 +217,8 @@ class _Node(torch.autograd.Function):
         else:
             values = dict(zip(layout.symbols, ctx.sizes, strict=True))
             tangents = [_laid_out(g, t, values) for g, t in zip(gradients, layout.tangents, strict=True)]
+            if _CAN_LET_GO and not torch._C._autograd._get_current_graph_task_keep_graph():
+                ctx.maybe_clear_saved_tensors()
             if staged is None:
                 found = _run_backward(ctx.graph, tangents, saved, values)
             else:
@@ -229,11 +231,21 @@ class _Node(torch.autograd.Function):
         return (*result, *token)
 
 
-def _run_backward(graph: TrainingGraph, tangents: list[torch.Tensor], saved: Sequence[torch.Tensor], sizes: Mapping[str, int]) -> Sequence[Any]:
+_CAN_LET_GO = hasattr(torch._C._FunctionBase, "maybe_clear_saved_tensors")
+"""Whether this torch can drop saved tensors before their backward ends."""
+
+
+def _run_backward(graph: TrainingGraph, tangents: list[torch.Tensor], saved: list[torch.Tensor], sizes: Mapping[str, int]) -> Sequence[Any]:
+    """The gradients. ``saved`` is emptied: the plan drops what it has used, and where autograd has let go of it, too, its memory is free."""
+    given = [*tangents, *saved, *sizes.values()]
+    saved.clear()
     try:
-        return graph.backward(*tangents, *saved, *sizes.values())
+        return graph.backward.take(given)  # type: ignore[no-any-return]
     except PlanInputError:
-        return graph.backward(*tangents, *_as_saved(graph.layout, saved, sizes), *sizes.values())
+        if not given:
+            raise
+        given[len(tangents) : len(given) - len(sizes)] = _as_saved(graph.layout, given[len(tangents) : len(given) - len(sizes)], sizes)
+        return graph.backward.take(given)  # type: ignore[no-any-return]
 
 
 def target_positions(layout: Layout) -> list[int]:

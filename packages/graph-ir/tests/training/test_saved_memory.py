@@ -94,3 +94,23 @@ def test_what_is_computed_again_is_so_right_before_its_reader():
     assert len(places) == 4  # the last one is the output
     grads = [k for k, name in enumerate(order) if name == "gelu_backward"]
     assert all(before < again < after for before, again, after in zip(grads, places, grads[1:], strict=False))
+
+
+@pytest.mark.parametrize("retain", [False, True])
+def test_what_is_saved_belongs_to_the_backward_that_runs_last(twins, retain):
+    pair = twins(Of(lambda m, x: torch.tanh(torch.exp(x @ m.w) @ m.w) * m.b), torch.randn(3, 4))
+    graph, holders = pair.compiled.executable, []
+
+    class Watched:
+        def __init__(self, backward):
+            self.backward = backward
+
+        def take(self, given):
+            holders.append([t._use_count() for t in given[1:] if not t.requires_grad])
+            return self.backward.take(given)
+
+    graph.backward = Watched(graph.backward)
+    out = pair.call(torch.randn(3, 4))
+    out.sum().backward(retain_graph=retain)
+    [counts] = holders
+    assert len(counts) >= 2 and all((count > 1) == retain for count in counts)
