@@ -369,6 +369,7 @@ class Writer:
     def __init__(self, choices: Random) -> None:
         self.choices = choices
         self.depth = 0
+        self.loops = 0
 
     def expression(self, kind: str) -> str:
         """An expression of a kind; the deeper it stands, the simpler."""
@@ -419,7 +420,8 @@ class Writer:
                 return [f"if {self.expression('c')}: {self.fill(self.choices.choice(LEAVING))}"]
             return [line.removeprefix("    ") if k else line for k, line in enumerate(self.fill(self.choices.choice(SIMPLE)).split("\n"))]
         lines = []
-        for line in self.choices.choice(BLOCKS).split("\n"):
+        self.loops += 1
+        for line in self.choices.choice(BLOCKS).replace("turns", f"turns{self.loops}").split("\n"):  # no loop counts for another
             if line in ("{block}", "{loop}", "{risky}"):
                 lines += self.block(depth, loop or line == "{loop}", line == "{risky}")
             else:
