@@ -1,6 +1,6 @@
 """Every operator of torch's sample database through capture and lowering, against eager.
 
-``python benchmarks/opinfo.py [--dtypes float32,int64] [--ops add,cat] [--samples 8] [--processes 2] [--backward] [--backend] [--json out.json]``
+``python benchmarks/opinfo.py [--dtypes float32,int64] [--ops add,cat] [--part 1/8] [--samples 8] [--processes 2] [--backward] [--backend] [--json out.json]``
 
 What an operator is counted as is the worst of its samples:
 
@@ -287,6 +287,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--dtypes", default=DTYPES.replace(" ", ","))
     parser.add_argument("--ops", default="", help="names of the database, or parts of them")
+    parser.add_argument("--part", default="1/1", help="k/n: the k-th of n parts of the operators")
     parser.add_argument("--samples", type=int, default=1000, help="at most so many samples an operator")
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--backend", action="store_true")
@@ -301,6 +302,8 @@ def main() -> int:
     names = sorted({name_of(o) for o in op_db})
     if options.ops:
         names = [n for n in names if any(part in n for part in options.ops.split(","))]
+    part, parts = map(int, options.part.split("/"))
+    names = names[part - 1 :: parts]
     shards = [names[k :: options.processes * 4] for k in range(options.processes * 4)]
     how = How(options.backend, options.backward)
     jobs = [(d, shard, options.samples, how, options.seed) for d in options.dtypes.split(",") for shard in shards if shard]

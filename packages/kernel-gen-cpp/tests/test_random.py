@@ -43,6 +43,21 @@ def value_of(draw, leaves: list[ir.Expr]) -> ir.Expr:
 
 
 @st.composite
+def scan_of(draw, value: ir.Expr, outer: tuple[ir.Axis, ...], inner: tuple[ir.Axis, ...], place: Index, span: int):
+    """A scan in any direction with something made of it, stored along the axis from the inside or the outside."""
+    kind = draw(st.sampled_from(("sum", "argmin", "logaddexp", "affine")))
+    n = inner[0].extent.constant
+    at = place * n + "j0" if draw(st.booleans()) else place + index("j0") * span
+    scan = ir.Scan(("r", "q") if kind == "argmin" else ("r",), kind, (value,) if kind != "affine" else (op("tanh", value), value), "float32", draw(st.booleans()))
+    outs = [ir.Buffer("out", "float32", "out", index(span * n))]
+    stores = [ir.Store("out", at, op("tanh", ir.Ref("r", "float32")))]
+    if kind == "argmin":
+        outs.append(ir.Buffer("out1", "int64", "out", index(span * n)))
+        stores.append(ir.Store("out1", at, ir.Ref("q", "int64")))
+    return outs, (ir.Phase(inner, scans=(scan,), stores=tuple(stores)),)
+
+
+@st.composite
 def kernels(draw) -> ir.LoopKernel:
     outer = tuple(ir.Axis(f"i{k}", index(draw(st.sampled_from(SIZES)))) for k in range(draw(st.integers(0, 3))))
     inner = tuple(ir.Axis(f"j{k}", index(draw(st.sampled_from(SIZES)))) for k in range(draw(st.integers(0, 2))))
@@ -51,7 +66,9 @@ def kernels(draw) -> ir.LoopKernel:
     place, span = index(0), 1
     for axis in draw(st.permutations(list(outer))):
         place, span = place + Index(((((axis.name,)), span),)), span * axis.extent.constant
-    if inner:
+    if len(inner) == 1 and draw(st.booleans()):
+        outs, phases = draw(scan_of(value, outer, inner, place, span))
+    elif inner:
         kind = draw(st.sampled_from(("sum", "max", "min", "argmax", "welford")))
         names = ("r", "q") if kind in ("argmax", "welford") else ("r",)
         reduction = ir.Reduction(names, kind, value, "float32")

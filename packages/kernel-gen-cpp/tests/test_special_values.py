@@ -7,7 +7,7 @@ import torch
 
 from opmill_graph_ir.loops.arithmetic import apply, torch_dtype
 from opmill_graph_ir.loops.index import index
-from opmill_graph_ir.loops.ir import Axis, Buffer, Const, Load, LoopKernel, Nest, Op, Phase, Reduction, Ref, Store
+from opmill_graph_ir.loops.ir import Axis, Buffer, Const, Load, LoopKernel, Nest, Op, Phase, Reduction, Ref, Scan, Store
 from opmill_graph_ir.loops.primitives import PRIMITIVES
 from opmill_kernel_gen_cpp.claim import refusal
 from opmill_kernel_gen_cpp.debug import Runner
@@ -74,7 +74,7 @@ TABLE = _table()
 
 @pytest.fixture(scope="module")
 def runner(store) -> Runner:
-    return Runner([k for k, _ in TABLE.values()] + [ACCURACY[n] for n in ACCURACY] + list(REDUCERS.values()), store)
+    return Runner([k for k, _ in TABLE.values()] + [ACCURACY[n] for n in ACCURACY] + [*REDUCERS.values(), *SCANNERS.values()], store)
 
 
 def _agrees(name: str, got: torch.Tensor, want: torch.Tensor) -> bool:
@@ -156,6 +156,40 @@ def test_reductions_of_special_values(runner: Runner, name: str) -> None:
             torch.testing.assert_close(out, want, equal_nan=True, rtol=1e-4, atol=1e-6)
             if short.startswith("arg"):
                 assert torch.equal(at, getattr(a, short)(1))
+
+
+SCANS = ("sum", "prod", "logaddexp", "argmax", "argmin")
+EAGER = {"sum": torch.cumsum, "prod": torch.cumprod, "logaddexp": torch.logcumsumexp, "argmax": torch.cummax, "argmin": torch.cummin}
+
+
+def _scanner(name: str, n: int, along_rows: bool) -> LoopKernel:
+    """Ten scans of ``n`` points, next to each other or one after the other."""
+    at = index("i") * n + "j" if along_rows else index("j") * 10 + "i"
+    names = ("r", "q") if name.startswith("arg") else ("r",)
+    outs = [Buffer("out", "float32", "out", index(10 * n))] + ([Buffer("at", "int64", "out", index(10 * n))] if len(names) == 2 else [])
+    stores = tuple(Store(b.name, at, Ref(x, b.dtype)) for b, x in zip(outs, names, strict=True))
+    phase = Phase((Axis("j", index(n)),), stores=stores, scans=(Scan(names, name, (Load("a", at, "float32"),), "float32"),))
+    return LoopKernel(f"scan_{name}{n}", (Buffer("a", "float32", "in", index(10 * n)), *outs), (Nest((Axis("i", index(10)),), (phase,)),))
+
+
+SCANNERS = {(name, n, rows): _scanner(name, n, rows) for name in SCANS for n in (2, 8, 21) for rows in (True, False)}
+
+
+@pytest.mark.parametrize("key", sorted(SCANNERS), ids=str)
+def test_scans_of_special_values(runner: Runner, key: tuple[str, int, bool]) -> None:
+    name, n, rows = key
+    generator = torch.Generator().manual_seed(n)
+    for special in (NAN, INF, -INF, -0.0):
+        a = torch.randint(-2, 3, (10, n), generator=generator).float()  # equal values are many
+        a[1, 0] = a[2, n // 2] = a[3, n - 1] = a[4, 0] = a[4, n - 1] = special
+        a[5, :] = special
+        memory = (a if rows else a.t()).contiguous()
+        out, at = torch.zeros_like(memory), torch.zeros(memory.shape, dtype=torch.int64)
+        runner.run(SCANNERS[key], {"a": memory, "out": out, "at": at})
+        want = EAGER[name](a, -1)
+        values, places = want if name.startswith("arg") else (want, None)
+        torch.testing.assert_close(out if rows else out.t(), values, equal_nan=True, rtol=1e-5, atol=1e-6)
+        assert places is None or torch.equal(at if rows else at.t(), places)
 
 
 def test_constants_are_exact(store) -> None:

@@ -6,6 +6,7 @@ Each node becomes a loop kernel over strided memory and runs in ``loops.evaluate
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -14,8 +15,8 @@ from opmill_runtime_cache.plan.model import ComplexArg, Literal, Named
 
 from .loops.evaluate import evaluate
 from .loops.index import ZERO, Index, index
-from .loops.ir import Buffer, Check, Expr, Let, Load, LoopKernel, Nest, Op, Phase, Reduction, Store
-from .lowered import BufferArg, BufferInfo, Extern, Lowered, Pointwise, Read, Reduce, Scatter, TensorOutput
+from .loops.ir import Buffer, Check, Expr, Let, Load, LoopKernel, Nest, Op, Phase, Reduction, Scan, Store
+from .lowered import BufferArg, BufferInfo, Cumulate, Extern, Lowered, Pointwise, Read, Reduce, Scatter, TensorOutput
 
 
 def run_lowered(program: Lowered, inputs: Sequence[torch.Tensor], *, wide: bool = False) -> list[Any]:
@@ -109,6 +110,18 @@ def _reduce(node: Reduce, program: Lowered, memory: dict[str, torch.Tensor], wid
     _run(node, [emit.phase(node, node.inner, node.reductions), emit.phase(node, stores=stores, own=False)], memory, program, wide)
 
 
+def _cumulate(node: Cumulate, program: Lowered, memory: dict[str, torch.Tensor], wide: bool) -> None:
+    for buffer in node.buffers:
+        _allocate(program.buffers[buffer], memory)
+    emit = _Emit(program, memory)
+    at = [index(a.name) for a in node.axes]
+    stores = [Store(b, emit.offset(b, at), emit.expr(v)) for b, v in zip(node.buffers, node.values, strict=True)]
+    scans = tuple(Scan(s.names, s.op, tuple(map(emit.expr, s.values)), s.dtype, s.reverse) for s in node.scans)
+    outer = tuple(a for k, a in enumerate(node.axes) if k != node.along)
+    phase = replace(emit.phase(node, (node.axes[node.along],), stores=stores), scans=scans)
+    _run(replace(node, axes=outer), [phase], memory, program, wide)
+
+
 def _scatter(node: Scatter, program: Lowered, memory: dict[str, torch.Tensor], wide: bool) -> None:
     _allocate(program.buffers[node.buffer], memory)
     out = memory[node.buffer]
@@ -156,7 +169,7 @@ def _extern(node: Extern, program: Lowered, memory: dict[str, torch.Tensor], wid
             memory[name] = tensor
 
 
-_NODES: dict[type, Callable[..., None]] = {Pointwise: _pointwise, Reduce: _reduce, Scatter: _scatter, Extern: _extern}
+_NODES: dict[type, Callable[..., None]] = {Pointwise: _pointwise, Reduce: _reduce, Cumulate: _cumulate, Scatter: _scatter, Extern: _extern}
 
 
 def _output(out: Any, memory: Mapping[str, torch.Tensor]) -> Any:

@@ -15,7 +15,7 @@ from typing import Literal, Union
 from opmill_runtime_cache.plan.model import Arg as PlanArg
 
 from .loops.index import Index
-from .loops.ir import Axis, Check, Expr, Let, Reduction, StoreMode
+from .loops.ir import Axis, Check, Expr, Let, Reduction, Scan, StoreMode
 from .loops.ir import Read as Read
 
 
@@ -56,6 +56,20 @@ class Reduce:
     axes: tuple[Axis, ...]
     inner: tuple[Axis, ...]
     reductions: tuple[Reduction, ...]
+    values: tuple[Expr, ...]
+    lets: tuple[Let, ...] = ()
+    checks: tuple[Check, ...] = ()
+    origin: str = ""
+
+
+@dataclass(frozen=True)
+class Cumulate:
+    """The ``scans`` along axis number ``along``, separately for each point of the others; then ``buffers[k][axes] = values[k]`` at every point."""
+
+    buffers: tuple[str, ...]
+    axes: tuple[Axis, ...]
+    along: int
+    scans: tuple[Scan, ...]
     values: tuple[Expr, ...]
     lets: tuple[Let, ...] = ()
     checks: tuple[Check, ...] = ()
@@ -104,7 +118,7 @@ class Extern:
     origin: str = ""
 
 
-Node = Union[Pointwise, Reduce, Scatter, Extern]
+Node = Union[Pointwise, Reduce, Cumulate, Scatter, Extern]
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,8 @@ import torch
 
 from opmill_graph_ir.loops.evaluate import evaluate as run_kernel
 from opmill_graph_ir.loops.index import Index, floordiv, index, mod
-from opmill_graph_ir.loops.ir import Axis, Const, Expr, IndexValue, Op, Reduction, Ref
-from opmill_graph_ir.lowered import BufferArg, BufferInfo, Extern, Lowered, Pointwise, Read, Reduce, TensorOutput
+from opmill_graph_ir.loops.ir import Axis, Const, Expr, IndexValue, Op, Reduction, Ref, Scan
+from opmill_graph_ir.lowered import BufferArg, BufferInfo, Cumulate, Extern, Lowered, Pointwise, Read, Reduce, TensorOutput
 from opmill_graph_ir.schedule.memory import ITEMSIZE, Memory
 from opmill_graph_ir.schedule.steps import KernelStep, Schedule, span
 
@@ -130,6 +130,21 @@ class Maker:
         values = tuple(Op("tanh", (Ref(n, "float32"),), "float32") for n in names)
         self.nodes.append(Reduce(results, axes, inner, (r,), values, origin=f"op{len(self.nodes)}"))
 
+    def cumulate(self) -> None:
+        sizes = self.shape()
+        if not sizes:
+            return
+        axes = self.axes(sizes)
+        value = self.expression(self.at(axes), sizes)
+        op = self.r.choice(["sum", "argmax", "logaddexp", "affine"])
+        values = (value,) if op != "affine" else (Op("tanh", (value,), "float32"), value)
+        s = Scan(("m", "q") if op == "argmax" else ("m",), op, values, "float32", self.r.random() < 0.5)
+        results = [Ref("m", "float32")]
+        if op == "argmax":
+            results.append(Op("cast", (Ref("q", "int64"),), "float32"))
+        node = Cumulate(tuple(self.buffer(sizes) for _ in results), axes, self.r.randrange(len(sizes)), (s,), tuple(results), origin=f"op{len(self.nodes)}")
+        self.nodes.append(node)
+
     def extern(self) -> None:
         source = self.r.choice(list(self.buffers))
         result = self.buffer(self.sizes(source))
@@ -142,10 +157,11 @@ class Maker:
         old = self.r.choice([n for n in self.nodes if type(n) is not Extern] or [None])
         if old is not None:
             fresh = {}
-            for name in old.buffers if type(old) is Reduce else (old.buffer,):
+            many = type(old) in (Reduce, Cumulate)
+            for name in old.buffers if many else (old.buffer,):
                 fresh[name] = f"b{len(self.buffers)}"
                 self.buffers[fresh[name]] = replace(self.buffers[name], name=fresh[name])
-            key = {"buffers": tuple(fresh.values())} if type(old) is Reduce else {"buffer": fresh[old.buffer]}
+            key = {"buffers": tuple(fresh.values())} if many else {"buffer": fresh[old.buffer]}
             self.nodes.append(replace(old, **key))
 
     def lowered(self, count: int) -> Lowered:
@@ -153,7 +169,7 @@ class Maker:
             base = [self.r.choice(self.extents) for _ in range(self.r.randint(0, 3))]
             self.inputs.append(self.buffer(tuple(base), "input", permuted=True))
         for _ in range(count):
-            self.r.choices([self.pointwise, self.reduce, self.extern, self.again], [6, 3, 1, 1])[0]()
+            self.r.choices([self.pointwise, self.reduce, self.cumulate, self.extern, self.again], [6, 3, 2, 1, 1])[0]()
         self.pointwise()
         temporaries = [n for n in self.buffers if n not in self.inputs]
         outputs = {temporaries[-1], *self.r.sample(temporaries, min(len(temporaries), self.r.randint(0, 2)))}

@@ -28,7 +28,7 @@ def _check(seed: int, count: int, fusion: bool) -> None:
         torch.testing.assert_close(g, w.as_subclass(torch.Tensor), rtol=1e-4, atol=1e-4, equal_nan=True)
 
 
-@settings(max_examples=150, derandomize=True, deadline=None)
+@settings(max_examples=200, derandomize=True, deadline=None)
 @given(st.integers(0, 1 << 30), st.integers(1, 14))
 def test_fused_program_computes_the_same(seed, count):
     _check(seed, count, fusion=True)

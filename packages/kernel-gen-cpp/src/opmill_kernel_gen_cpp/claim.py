@@ -8,6 +8,7 @@ from opmill_graph_ir.loops.ir import LoopKernel, Op
 
 from . import walk
 from .emit.primitives import LOGICAL, ROWS
+from .emit.scans import FLOATS_ONLY, OPS
 from .emit.types import TYPES
 
 _ANY_TYPE = {"cast", "bitcast", "where"}
@@ -34,6 +35,10 @@ def refusal(kernel: LoopKernel) -> str | None:
                     return f"reduction {r.op}"
                 if r.dtype not in TYPES or TYPES[r.dtype].kind == "raw":
                     return f"reduction in {r.dtype}"
+            for s in phase.scans:
+                kinds = ("float",) if s.op in FLOATS_ONLY else ("float", "int", "uint")
+                if s.op not in OPS or s.dtype not in TYPES or TYPES[s.dtype].kind not in kinds:
+                    return f"scan {s.op} in {s.dtype}"
     return None
 
 

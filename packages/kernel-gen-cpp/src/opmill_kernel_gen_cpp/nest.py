@@ -9,7 +9,7 @@ from opmill_graph_ir.loops.index import Index
 from opmill_graph_ir.loops.ir import Axis, IndexValue, LoopKernel, Nest, Phase, Reduction
 
 from . import walk
-from .emit import memory, reductions
+from .emit import memory, reductions, scans
 from .emit.block import Block
 from .emit.body import Body, VectorAxis
 from .emit.convert import Vectors
@@ -249,15 +249,17 @@ class NestWriter:
             inner = block.nested("" if short_rest else f"for (; {variable} < {end}; {variable} += {lanes})")
             part = None
             if not rest_is_whole:
-                n, m = body.fresh("n"), body.fresh("m")
-                short = self._vectors().mask_short()
-                count = str(left) if short_rest else f"{end} - {variable} < {lanes} ? (int)({end} - {variable}) : {lanes}"
-                inner.add(f"const int {n} = {count};")
-                put = f"{memory.iota(self.needs, short, lanes)} < {n}"
-                inner.add(f"const {self.needs.vector(short, lanes)} {m} = {put};")
-                part = (n, m)
+                part = self._part(inner, str(left) if short_rest else f"{end} - {variable} < {lanes} ? (int)({end} - {variable}) : {lanes}")
             self._vector_copies(inner, axis, variable, 1, part, emit)
         body.block = block
+
+    def _part(self, block: Block, count: str) -> tuple[str, str]:
+        """Names of the number of lanes in use, and of their mask."""
+        n, m = self.body.fresh("n"), self.body.fresh("m")
+        short, lanes = self._vectors().mask_short(), self._vectors().lanes
+        block.add(f"const int {n} = {count};")
+        block.add(f"const {self.needs.vector(short, lanes)} {m} = {memory.iota(self.needs, short, lanes)} < {n};")
+        return n, m
 
     def _declared(self, block: Block, variable: str) -> bool:
         key = ("declared", variable)
@@ -295,7 +297,7 @@ class NestWriter:
         for k, phase in enumerate(self.phases):
             self.body.lets.update({let.name: let.value for let in phase.lets})
             if phase.axes:
-                self._inner_phase(k, phase, number, copies)
+                (self._scan_phase if phase.scans else self._inner_phase)(k, phase, number, copies)
                 for let in phase.lets:
                     self.body.lets.pop(let.name, None)
             else:
@@ -392,6 +394,76 @@ class NestWriter:
         body.lanes = saved
         if saved is not None:
             self._axis_texts = (saved.axis, f"i_{saved.axis}", saved.vectors.lanes)
+
+    def _scan_phase(self, k: int, phase: Phase, number: int, copies: list[int]) -> None:
+        """Goes along the axis in order: point by point, copies of the vector loop around it side by side, or a vector of points at a time."""
+        body, point = self.body, self.body.block
+        if (own := self.choice.inner.get(k)) is not None:
+            self._scan_vectors(k, own, number)
+            return
+        phase = self.phases[k]
+        [axis] = phase.axes
+        variable, last = f"i_{axis.name}", f"{self._text(axis.extent)} - 1"
+        back = phase.scans[0].reverse
+        running = {}
+        for c in copies:
+            self._select(c)
+            running[c] = [scans.declare(body, s) for s in phase.scans]
+        header = f"long {variable} = {last}; {variable} >= 0; --{variable}" if back else f"long {variable} = 0; {variable} <= {last}; ++{variable}"
+        body.block = point.nested(f"for ({header})")
+        body.bind_axis(axis.name, variable, body.block)
+        for c in copies:
+            self._select(c)
+            self._checks(phase, number)
+            for each in running[c]:
+                scans.step(body, each, variable, f"({last})" if back else "0")
+            self._stores(phase)
+        body.block.close()
+        body.block = point
+        body.homes.pop(axis.name, None)
+        body.names.pop(axis.name, None)
+        self._forget_scans(phase)
+
+    def _scan_vectors(self, k: int, own: str, number: int) -> None:
+        body, point, saved = self.body, self.body.block, self.body.lanes
+        body.lanes = None
+        phase = self.phases[k]
+        running = [scans.declare(body, s) for s in phase.scans]
+        first = f"({self._text(phase.axes[0].extent)} - 1)" if phase.scans[0].reverse else "0"
+
+        def emit(_: list[int]) -> None:
+            phase = self.phases[k]  # in the segment that is being written
+            body.lets.update({let.name: let.value for let in phase.lets})
+            self._select(0)
+            self._checks(phase, number)
+            for each, scan in zip(running, phase.scans, strict=True):
+                scans.step_lanes(body, replace(each, scan=scan), f"i_{own}", first)
+            self._stores(phase)
+
+        (self._vector_loop_back if running[0].scan.reverse else self._vector_loop)(own, 1, emit)
+        body.block, body.lanes = point, saved
+        self._forget_scans(self.phases[k])
+
+    def _vector_loop_back(self, axis: str, copies: int, emit: Callable[[list[int]], None]) -> None:
+        """The vector loop from the end: the part that is left over first."""
+        block, body, lanes, variable = self.body.block, self.body, self._vectors().lanes, f"i_{axis}"
+        extent = next(a.extent for p in self.phases for a in p.axes if a.name == axis)
+        count = self._text(extent)
+        left = None if extent.constant is None else extent.constant % lanes
+        block.add(f"long {variable} = ({count}) / {lanes} * {lanes};" if not self._declared(block, variable) else f"{variable} = ({count}) / {lanes} * {lanes};")
+        if left != 0:
+            inner = block.nested(f"if ({variable} < {count})")
+            self._vector_copies(inner, axis, variable, 1, self._part(inner, f"(int)({count} - {variable})" if left is None else str(left)), emit)
+        inner = block.nested(f"for ({variable} -= {lanes}; {variable} >= 0; {variable} -= {lanes})")
+        self._vector_copies(inner, axis, variable, 1, None, emit)
+        body.block = block
+        body.names.pop(axis, None)
+        body.homes.pop(axis, None)
+
+    def _forget_scans(self, phase: Phase) -> None:
+        """Results of scans are seen in their phase alone."""
+        for key in [key for key in self.body.results if any(key[0] in s.names for s in phase.scans)]:
+            del self.body.results[key]
 
     def _declare(self, copy: int, r: Reduction) -> reductions.Accumulator:
         self.body.copy = copy

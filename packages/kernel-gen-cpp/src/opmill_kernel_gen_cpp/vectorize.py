@@ -71,8 +71,7 @@ def lanes_for(nest: Nest, target: Target) -> Vectors | None:
                 sizes |= {TYPES[e.dtype].size, *(TYPES[a.dtype].size for a in e.args)} if not _uniform(e, varying) else set()
             elif isinstance(e, (Load, IndexValue)) and e.index.symbols & varying:
                 sizes.add(TYPES[e.dtype].size)
-        for r in phase.reductions:
-            sizes.add(TYPES[r.dtype].size)
+        sizes |= {TYPES[r.dtype].size for r in phase.reductions} | {TYPES[s.dtype].size for s in phase.scans}
     mask = max(sizes)
     lanes = target.bits // 8 // mask
     return Vectors(lanes, mask) if lanes >= 2 else None
@@ -84,7 +83,8 @@ def _uniform(e: Expr, varying: set[str]) -> bool:
 
 def _awkward_reductions(nest: Nest, vectors: Vectors) -> bool:
     """Positions of argmax are kept in integers as wide as the masks, next to values as wide."""
-    return any(r.op.startswith("arg") and TYPES[r.dtype].size != vectors.mask for p in nest.phases for r in p.reductions)
+    kept = {(r.op, r.dtype) for p in nest.phases for r in p.reductions} | {(s.op, s.dtype) for p in nest.phases for s in p.scans}
+    return any(op.startswith("arg") and TYPES[dtype].size != vectors.mask for op, dtype in kept)
 
 
 def _points(axes: Iterable[Axis], extents: Mapping[str, int]) -> float:
@@ -115,16 +115,18 @@ def _phase_cost(phase: Phase, axis: str | None, nest: Nest, extents: Mapping[str
     if axis is None or axis not in own:
         return points * (ops + sum(1 for _ in walk.indices(phase)))
     cost = ops / lanes
+    if phase.scans:  # along the scan lanes wait for each other; rows of one column each are far apart in memory
+        cost += sum(1.0 if s.op in ("sum", "prod") else 30.0 if s.op == "logaddexp" else 12.0 for s in phase.scans) if axis == phase.axes[0].name else 0.0
     for i, is_store in walk.indices(phase):
         kind = _lane_kind(i, axis, extents, lanes)
-        cost += {0: 0.1 / lanes if not is_store else 1.0, 1: 1.0 / lanes, 2: 1.0 + 0.1 * is_store, None: 1.5}[kind]
+        cost += {0: 0.1 / lanes if not is_store else 1.0, 1: 1.0 / lanes, 2: (3.0 if phase.scans else 1.0) + 0.1 * is_store, None: 1.5}[kind]
     extent = extents[axis]
     return points * cost * (-(-extent // lanes) * lanes / extent)
 
 
 def _unroll(nest: Nest, axis: str, extents: Mapping[str, int], lanes: int) -> int:
     """Columns are reduced several vectors at a time: whole cache lines, and chains of additions side by side."""
-    if not any(p.reductions for p in nest.phases) or any(walk.op_cost(p) > 24 for p in nest.phases):
+    if not any(p.reductions or p.scans for p in nest.phases) or any(walk.op_cost(p) > 24 for p in nest.phases):
         return 1
     for copies in (4, 2):
         if extents[axis] >= copies * lanes:

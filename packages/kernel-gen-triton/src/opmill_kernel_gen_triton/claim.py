@@ -33,6 +33,8 @@ def _nest_refusal(nest: Nest) -> str | None:
         for r in phase.reductions:
             if (reason := _reduction_refusal(r)) is not None:
                 return reason
+        if phase.scans:
+            return f"scan {phase.scans[0].op}"
         for s in phase.stores:
             if s.mode not in ("set", "add"):
                 return f"atomic {s.mode}"

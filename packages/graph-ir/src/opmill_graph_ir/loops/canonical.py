@@ -10,7 +10,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from .index import Index, index
-from .ir import Axis, Buffer, Check, Const, Expr, IndexValue, Let, Load, LoopKernel, Nest, Op, Phase, Reduction, Ref, Store
+from .ir import Axis, Buffer, Check, Const, Expr, IndexValue, Let, Load, LoopKernel, Nest, Op, Phase, Reduction, Ref, Scan, Store
+from .walk import roots
 
 
 @dataclass(frozen=True)
@@ -125,6 +126,10 @@ def _phase(phase: Phase, names: _Names) -> Phase:
     for r in phase.reductions:
         value = names.expr(r.value)
         reductions.append((r, value))
+    scans = []
+    for scan in phase.scans:
+        operands = tuple(map(names.expr, scan.values))
+        scans.append(Scan(tuple(map(names.value, scan.names)), scan.op, operands, scan.dtype, scan.reverse))
     values = [(s, names.expr(s.value)) for s in phase.stores]
     stores = []
     for s, value in values:
@@ -133,13 +138,13 @@ def _phase(phase: Phase, names: _Names) -> Phase:
             names.loaded_first.add(s.buffer)
         stores.append(Store(names.buffer(s.buffer), names.at(s.index), value, s.mode))
     done = tuple(Reduction(tuple(names.value(n) for n in r.names), r.op, v, r.dtype) for r, v in reductions)
-    return Phase(axes, tuple(lets), checks, done, tuple(stores))
+    return Phase(axes, tuple(lets), checks, done, tuple(stores), tuple(scans))
 
 
 def _ops(phase: Phase) -> dict[str, None]:
     """Names of what a phase does, dear operations before cheap ones, reductions first."""
-    found: dict[str, None] = dict.fromkeys(r.op for r in phase.reductions)
-    stack: list[Expr] = [*(let.value for let in phase.lets), *(r.value for r in phase.reductions), *(s.value for s in phase.stores)]
+    found: dict[str, None] = dict.fromkeys((*(r.op for r in phase.reductions), *(f"scan_{s.op}" for s in phase.scans)))
+    stack: list[Expr] = list(roots(phase))
     seen: set[Expr] = set()
     while stack:
         e = stack.pop(0)

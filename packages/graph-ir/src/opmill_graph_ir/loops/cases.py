@@ -9,12 +9,12 @@ from __future__ import annotations
 import math
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 
 from .index import Index, IndexLike, floordiv, index, mod
-from .ir import Axis, Buffer, Check, Const, Expr, IndexValue, Let, Load, LoopKernel, Nest, Op, Phase, Reduction, Ref, Store
+from .ir import Axis, Buffer, Check, Const, Expr, IndexValue, Let, Load, LoopKernel, Nest, Op, Phase, Reduction, Ref, Scan, Store
 from .primitives import PRIMITIVES
 
 FLOATS = ("float32", "float64")
@@ -55,7 +55,7 @@ class Case:
 
 def cases() -> list[Case]:
     """The whole table; names are unique."""
-    makers = (_primitives, _casts, _shapes, _reductions, _symbolic, _fused, _indexing, _whole)
+    makers = (_primitives, _casts, _shapes, _reductions, _scans, _symbolic, _fused, _indexing, _whole)
     return [case for make in makers for case in make()]
 
 
@@ -282,6 +282,44 @@ def _reductions() -> Iterator[Case]:
     where = row_major((outer[0], inner[0], outer[1], inner[1]))
     half = Reduction(("r",), "sum", cast(Load("a", where, "bfloat16"), "float32"), "float32")
     yield _reduce_case("sum_two_axes_bfloat16", outer, inner, where, half, index(4 * 3 * 10 * 12), "bfloat16")
+
+
+_SCANS = {
+    **dict.fromkeys(("sum", "prod"), (*FLOATS, "int64", "int32")),
+    **dict.fromkeys(("logaddexp", "affine"), FLOATS),
+    **dict.fromkeys(("argmax", "argmin"), (*FLOATS, "int64", "int32", "uint8")),
+}
+
+
+def _scans() -> Iterator[Case]:
+    for name, dtypes in _SCANS.items():
+        for dtype in dtypes:
+            shapes = {"row": ((7,), (45,)), "column": ((45,), (7,)), "one": ((), (300,)), "middle": ((3, 10), (6,)), "rows": ((33,), (2100,))}
+            for shape, (outer_sizes, [n]) in shapes.items():
+                if shape == "rows" and name == "prod":
+                    continue
+                outer, j = axes(**{f"i{k}": m for k, m in enumerate(outer_sizes)}), axes(j=n)
+                order = {"column": (*j, *outer), "middle": (*outer[:1], *j, *outer[1:])}.get(shape, (*outer, *j))
+                yield _scan_case(f"scan_{name}_{shape}_{dtype}", name, outer, j, row_major(order), dtype, reverse=shape in ("row", "rows", "middle"))
+    d, j = axes(i="s0"), axes(j="s1")
+    for s0, s1 in _SIZES:
+        case = _scan_case(f"scan_symbolic_{s0}_{s1}", "sum", d, j, row_major((*d, *j)), "float32", reverse=False)
+        yield Case(case.name, replace(case.kernel, symbols=("s0", "s1")), (s0, s1), rtol=64.0)
+
+
+def _scan_case(name: str, op_name: str, outer: Sequence[Axis], j: Sequence[Axis], at: Index, dtype: str, *, reverse: bool) -> Case:
+    """What runs along ``j``, and something made of it at each point."""
+    names = ("r", "q") if op_name.startswith("arg") else ("r",)
+    loads = tuple(Load(n, at, dtype) for n in "ab")[: 2 if op_name == "affine" else 1]
+    kept: Expr = Ref("r", dtype)
+    stores = [Store("out", at, kept), Store("more", at, op("sub", kept, loads[0]))]
+    stores += [Store("where", at, Ref("q", "int64"))] if len(names) > 1 else []
+    buffers = [Buffer(x.buffer, dtype, "in", numel((*outer, *j))) for x in loads]
+    buffers += [Buffer(s.buffer, s.value.dtype, "out", numel((*outer, *j))) for s in stores]
+    phases = (Phase(axes=tuple(j), scans=(Scan(names, op_name, loads, dtype, reverse),), stores=tuple(stores)),)
+    bound = (-3.0, 3.0) if op_name.startswith("arg") else (0.5, 1.25) if op_name == "prod" else (-1.0, 1.0)
+    ranges = {} if dtype == "int64" else dict.fromkeys("ab", (0, 3) if dtype == "uint8" else bound)
+    return Case(name, LoopKernel(name, tuple(buffers), (Nest(tuple(outer), phases, op_name),)), ranges=ranges, rtol=256.0)
 
 
 def _fused() -> Iterator[Case]:

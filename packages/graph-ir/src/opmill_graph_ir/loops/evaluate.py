@@ -14,7 +14,7 @@ import torch
 
 from .arithmetic import apply, torch_dtype
 from .index import FloorDiv, Index
-from .ir import Axis, Const, Expr, IndexValue, Let, Load, LoopKernel, Nest, Op, Reduction, Ref, Store
+from .ir import Axis, Const, Expr, IndexValue, Let, Load, LoopKernel, Nest, Op, Reduction, Ref, Scan, Store
 
 
 @dataclass
@@ -58,6 +58,8 @@ def _run_nest(nest: Nest, buffers: Mapping[str, torch.Tensor], sizes: Mapping[st
                 return number + i + 1
         number += len(phase.checks)
         reduced = [_reduce(r, grid, len(outer)) for r in phase.reductions]
+        for scan in phase.scans:
+            grid.values.update(_scan(scan, grid))
         stores = [(s, _offsets(s.index, grid), _value(s.value, grid)) for s in phase.stores]
         for store, offsets, value in stores:
             _store(store, offsets, value, grid)
@@ -192,6 +194,39 @@ REDUCERS = {
     "argmax": lambda r, d: (r.amax(-1), _first(r, r.amax(-1, keepdim=True))),
     "argmin": lambda r, d: (r.amin(-1), _first(r, r.amin(-1, keepdim=True))),
     "welford": _welford,
+}
+
+
+def _scan(scan: Scan, grid: _Grid) -> dict[str, torch.Tensor]:
+    """Results at every point of the grid; its last dimension is the one that is gone along."""
+    dtype = torch_dtype(scan.dtype, grid.wide)
+    rows = [_value(v, grid).expand(grid.shape).to(dtype) for v in scan.values]
+    n = grid.shape[-1]
+    if scan.reverse:
+        rows = [r.flip(-1) for r in rows]
+    results = SCANNERS[scan.op](*rows)
+    if scan.reverse:
+        results = tuple(r.flip(-1) for r in results)
+        results = (results[0], *(n - 1 - r for r in results[1:]))
+    return dict(zip(scan.names, (r.to(dtype) if k == 0 else r for k, r in enumerate(results)), strict=True))
+
+
+def _affine(factor: torch.Tensor, term: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    state = term[..., 0]
+    out = [state]
+    for k in range(1, term.shape[-1]):
+        state = factor[..., k] * state + term[..., k]
+        out.append(state)
+    return (torch.stack(out, -1),)
+
+
+SCANNERS: dict[str, Callable[..., tuple[torch.Tensor, ...]]] = {
+    "sum": lambda r: (r.cumsum(-1),),
+    "prod": lambda r: (r.cumprod(-1),),
+    "logaddexp": lambda r: (r.logcumsumexp(-1),),
+    "affine": _affine,
+    "argmax": lambda r: tuple(torch.cummax(r, -1)),
+    "argmin": lambda r: tuple(torch.cummin(r, -1)),
 }
 
 

@@ -2,14 +2,15 @@
 
 A ``LoopKernel`` is a list of ``Nest``s that run one after the other. A nest iterates its outer ``axes`` (all independent: free to be
 parallelised, split and reordered); at each outer point its ``phases`` run in order. A phase may loop over inner axes of its own,
-accumulate reductions over them, and store. What follows from that:
+accumulate reductions over them or scan along one of them, and store. What follows from that:
 
 - a pointwise kernel is one phase without inner axes;
 - a softmax is an outer row and three phases: max over j, sum over j, store over j;
 - a column sum is a phase whose inner axis has the larger stride; the generator may exchange loops, since nothing but the
-  reduction itself orders them.
+  reduction itself orders them;
+- a running sum is a phase whose one inner axis is gone through in order.
 
-Names: axes, lets, reduction results and size symbols share one namespace in a kernel; phases of a nest may use one name for axes of
+Names: axes, lets, results of reductions and scans and size symbols share one namespace in a kernel; phases of a nest may use one name for axes of
 their own only where these have one extent. An integer let may be used as a symbol
 inside an ``Index`` (that is how gathers are written). Element types are torch's names (``"float32"``, ``"bool"``).
 Everything here is immutable, compares by value and hashes.
@@ -107,7 +108,7 @@ class Op(_Hashed):
 
 @dataclass(frozen=True)
 class Ref(_Hashed):
-    """A let or a reduction result by name."""
+    """A let, or a result of a reduction or a scan, by name."""
 
     name: str
     dtype: str
@@ -157,6 +158,22 @@ class Reduction:
     dtype: str
 
 
+@dataclass(frozen=True)
+class Scan:
+    """Goes along the one inner axis of its phase in order (``reverse``: from the end); at each point ``names`` hold the result up to and
+    including it, for later scans and the stores of the phase.
+
+    ``op``: ``sum prod logaddexp`` of one value; ``affine`` of two (factor, term), ``s = factor * s + term`` (at the first point: the term); each gives one name.
+    ``argmax argmin`` give (value, position: int64 along the axis), the last visited of equals, NaN wins over all. ``dtype`` is the
+    type of the values and of what is kept."""
+
+    names: tuple[str, ...]
+    op: str
+    values: tuple[Expr, ...]
+    dtype: str
+    reverse: bool = False
+
+
 StoreMode = Literal["set", "add", "mul", "max", "min"]
 
 
@@ -173,13 +190,14 @@ class Store:
 
 @dataclass(frozen=True)
 class Phase:
-    """Order within one inner point: lets, checks, reductions, stores."""
+    """Order within one inner point: lets, checks, reductions, scans, stores. Scans stand in phases of one inner axis and without reductions."""
 
     axes: tuple[Axis, ...] = ()
     lets: tuple[Let, ...] = ()
     checks: tuple[Check, ...] = ()
     reductions: tuple[Reduction, ...] = ()
     stores: tuple[Store, ...] = ()
+    scans: tuple[Scan, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,8 @@ from .primitives import PRIMITIVES
 
 _ARITHMETIC_FREE = ("float16", "bfloat16")
 _REDUCTION_NAMES = {"argmax": 2, "argmin": 2, "welford": 2}
+_SCANS = {"sum": (1, 1), "prod": (1, 1), "logaddexp": (1, 1), "affine": (1, 2), "argmax": (2, 1), "argmin": (2, 1)}
+"""How many names and values a scan has."""
 _REDUCTIONS = ("sum", "prod", "max", "min", "any", "all", "xor", "argmax", "argmin", "welford")
 
 
@@ -102,6 +104,7 @@ def _phase(phase: Phase, scope: _Scope) -> Iterator[str]:
             yield f"reduction {r.names} of {r.value.dtype} accumulates in {r.dtype}"
         if not phase.axes:
             yield f"reduction {r.names} over nothing"
+    yield from _scans(phase, scope)
     for s in phase.stores:
         buffer = scope.buffers.get(s.buffer)
         yield from _value(s.value, scope)
@@ -111,6 +114,22 @@ def _phase(phase: Phase, scope: _Scope) -> Iterator[str]:
         elif buffer.dtype != s.value.dtype:
             yield f"store of {s.value.dtype} to {s.buffer} of {buffer.dtype}"
     scope.stored.update(s.buffer for s in phase.stores)
+
+
+def _scans(phase: Phase, scope: _Scope) -> Iterator[str]:
+    if not phase.scans:
+        return
+    if len(phase.axes) != 1 or phase.reductions or len({s.reverse for s in phase.scans}) > 1:
+        yield f"scans {[s.names for s in phase.scans]} do not stand alone along one axis, in one direction"
+    for s in phase.scans:
+        if (len(s.names), len(s.values)) != _SCANS.get(s.op):
+            yield f"scan {s.op} with {len(s.names)} names and {len(s.values)} values"
+        for v in s.values:
+            yield from _value(v, scope)
+            if v.dtype != s.dtype:
+                yield f"scan {s.names} of {v.dtype} is kept in {s.dtype}"
+        for k, name in enumerate(s.names):
+            scope.values[name] = "int64" if k else s.dtype
 
 
 def _index(i: Index, scope: _Scope, where: str) -> Iterator[str]:

@@ -11,7 +11,7 @@ import math
 
 from ..errors import GraphError
 from .index import Index, floordiv, index, mod
-from .ir import Axis, Buffer, Check, Const, Expr, IndexValue, Let, Load, LoopKernel, Nest, Op, Phase, Reduction, Ref, Store
+from .ir import Axis, Buffer, Check, Const, Expr, IndexValue, Let, Load, LoopKernel, Nest, Op, Phase, Reduction, Ref, Scan, Store
 from .primitives import PRIMITIVES
 
 # ---- printing --------------------------------------------------------------------------------------------------------------
@@ -28,6 +28,7 @@ def show(kernel: LoopKernel) -> str:
             lines += [f"    let {let.name} = {show_expr(let.value)}" for let in phase.lets]
             lines += [f"    check {show_expr(c.condition)}, {c.error!r}, {c.message!r}" for c in phase.checks]
             lines += [f"    {r.op} {', '.join(r.names)}: {r.dtype} = {show_expr(r.value)}" for r in phase.reductions]
+            lines += [f"    scan.{_direction(s)}{s.op} {', '.join(s.names)}: {s.dtype} = {'; '.join(map(show_expr, s.values))}" for s in phase.scans]
             lines += [f"    {s.mode} {s.buffer}[{show_index(s.index)}] = {show_expr(s.value)}" for s in phase.stores]
     return "\n".join(lines) + "\n"
 
@@ -38,6 +39,10 @@ def show_index(i: Index) -> str:
 
 def show_expr(e: Expr) -> str:
     return _SHOW[type(e)](e)
+
+
+def _direction(scan: Scan) -> str:
+    return "back." if scan.reverse else ""
 
 
 def _axes(axes: tuple[Axis, ...]) -> str:
@@ -155,12 +160,20 @@ class _Parser:
             buffer, _, at = target.partition("[")
             phase.stores.append(Store(buffer, self.index(at.rstrip("]")), self.expr(value), head))  # type: ignore[arg-type]
         else:
-            left, _, value = rest.partition(" = ")
-            names, _, dtype = left.partition(": ")
-            split = tuple(names.split(", "))
-            phase.reductions.append(Reduction(split, head, self.expr(value), dtype))
-            for k, name in enumerate(split):
-                self.types[name] = "int64" if k and head.startswith("arg") else dtype
+            self.running(phase, head, rest)
+
+    def running(self, phase: _Lines, head: str, rest: str) -> None:
+        """A reduction or a scan."""
+        left, _, value = rest.partition(" = ")
+        listed, _, dtype = left.partition(": ")
+        names = tuple(listed.split(", "))
+        *how, op = head.split(".")
+        if how:
+            phase.scans.append(Scan(names, op, tuple(map(self.expr, value.split("; "))), dtype, "back" in how))
+        else:
+            phase.reductions.append(Reduction(names, op, self.expr(value), dtype))
+        for k, name in enumerate(names):
+            self.types[name] = "int64" if k and op.startswith("arg") else dtype
 
     def expr(self, text: str) -> Expr:
         return self.expr_of(ast.parse(text, mode="eval").body)
@@ -207,10 +220,11 @@ class _Lines:
         self.lets: list[Let] = []
         self.checks: list[Check] = []
         self.reductions: list[Reduction] = []
+        self.scans: list[Scan] = []
         self.stores: list[Store] = []
 
     def phase(self) -> Phase:
-        return Phase(self.axes, tuple(self.lets), tuple(self.checks), tuple(self.reductions), tuple(self.stores))
+        return Phase(self.axes, tuple(self.lets), tuple(self.checks), tuple(self.reductions), tuple(self.stores), tuple(self.scans))
 
 
 def _constant(node: ast.expr, dtype: str) -> bool | int | float:

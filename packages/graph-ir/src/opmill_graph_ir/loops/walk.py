@@ -35,6 +35,7 @@ def roots(phase: Phase) -> Iterator[Expr]:
     yield from (let.value for let in phase.lets)
     yield from (check.condition for check in phase.checks)
     yield from (r.value for r in phase.reductions)
+    yield from (v for s in phase.scans for v in s.values)
     yield from (s.value for s in phase.stores)
 
 

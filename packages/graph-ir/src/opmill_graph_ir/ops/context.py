@@ -11,8 +11,8 @@ from opmill_runtime_cache.plan.model import Literal, Named
 
 from ..capture.graph import Meta, Node, Size
 from ..loops.index import ONE, ZERO, Index, index
-from ..loops.ir import Axis, Check, Expr, Let, Reduction
-from ..lowered import BufferArg, BufferInfo, Extern, Pointwise, Read, Reduce
+from ..loops.ir import Axis, Check, Expr, Let, Reduction, Scan
+from ..lowered import BufferArg, BufferInfo, Cumulate, Extern, Pointwise, Read, Reduce
 from ..lowered import Node as LoweredNode
 from .exprs import cast, wide
 
@@ -130,6 +130,18 @@ class Context:
         views = [self.buffer(n, m) for n, (_, m) in zip(names, outputs, strict=True)]
         casted = tuple(cast(v, m.dtype) for v, (_, m) in zip(values, outputs, strict=True))
         self.nodes.append(Reduce(tuple(names), outer, loops, tuple(reductions), casted, origin=self.origin))
+        return views
+
+    def cumulate(
+        self, outputs: Sequence[tuple[str | None, Meta]], along: int, make: Callable[[Indices, Extents], tuple[Sequence[Scan], Sequence[Expr]]]
+    ) -> list[View]:
+        """Buffers of equal sizes computed by scans along dimension ``along``: ``make(position, extents)`` gives scans and one value each."""
+        axes = named_axes("i", outputs[0][1].sizes)
+        scans, values = make(positions(axes), extents_of(axes))
+        names = [n or self.fresh() for n, _ in outputs]
+        views = [self.buffer(n, m) for n, (_, m) in zip(names, outputs, strict=True)]
+        casted = tuple(cast(v, m.dtype) for v, (_, m) in zip(values, outputs, strict=True))
+        self.nodes.append(Cumulate(tuple(names), axes, along, tuple(scans), casted, origin=self.origin))
         return views
 
     def allocated(self, name: str | None, meta: Meta) -> View:

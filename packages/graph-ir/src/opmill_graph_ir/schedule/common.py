@@ -66,12 +66,16 @@ def _key(loop: Loop, program: Program, pure: set[str], written: set[str]) -> obj
     for k, r in enumerate(loop.reductions):
         for position, name in enumerate(r.names):
             refs[name] = Ref(f"r{k}.{position}", "int64" if position and r.op.startswith("arg") else r.dtype)
+    for k, s in enumerate(loop.scans):
+        for position, name in enumerate(s.names):
+            refs[name] = Ref(f"s{k}.{position}", "int64" if position else s.dtype)
     named = loop.rewritten(Rewriter(symbols, refs), (), ())
     layouts = tuple(_layout(program.buffers[w.buffer]) for w in loop.writes)
     values = tuple((w.indices, w.value, w.mode) for w in named.writes)
     reductions = tuple((r.op, r.value, r.dtype) for r in named.reductions)
+    scans = tuple((s.op, s.values, s.dtype, s.reverse) for s in named.scans)
     extents = tuple(a.extent for a in loop.axes), tuple(a.extent for a in loop.inner)
-    return extents, layouts, values, reductions, tuple(let.value for let in named.lets)
+    return extents, layouts, values, reductions, scans, tuple(let.value for let in named.lets)
 
 
 def _layout(info: BufferInfo) -> tuple[object, ...]:

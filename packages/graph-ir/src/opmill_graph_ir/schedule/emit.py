@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from ..loops.index import Index, index
-from ..loops.ir import Axis, Check, Expr, IndexValue, Let, Load, Nest, Phase, Reduction, Ref, Store
+from ..loops.ir import Axis, Check, Const, Expr, IndexValue, Let, Load, Nest, Op, Phase, Reduction, Ref, Scan, Store
 from ..lowered import Read
 from .cost import EXPENSIVE, cost
 from .fuse import Group
@@ -29,6 +29,16 @@ class _Draft:
     checks: list[Check] = field(default_factory=list)
     reductions: list[Reduction] = field(default_factory=list)
     stores: list[Store] = field(default_factory=list)
+    scans: list[Scan] = field(default_factory=list)
+
+    def takes(self, member: Loop) -> bool:
+        """Whether a member over the same axes may be done here. Lets come before checks, and may not touch what these protect; both come
+        before scans, which stand without reductions and go in one direction."""
+        if self.checks or (member.checks and self.lets):
+            return False
+        if self.scans and (member.lets or member.checks or member.reductions):
+            return False
+        return not member.scans or not (self.reductions or any(s.reverse != member.scans[0].reverse for s in self.scans))
 
 
 @dataclass(frozen=True)
@@ -60,7 +70,7 @@ class _Emitter:
         for member in self.group.members:
             self._add(member)  # type: ignore[arg-type]
         phases = tuple(
-            Phase(d.axes, tuple(d.lets), tuple(d.checks), tuple(d.reductions), tuple(s for s in d.stores if self._is_stored(s)))
+            Phase(d.axes, tuple(d.lets), tuple(d.checks), tuple(d.reductions), tuple(s for s in d.stores if self._is_stored(s)), tuple(d.scans))
             for d in self.drafts
         )
         origins = dict.fromkeys(o for m in self.group.members for o in m.origin.split("; ") if o)
@@ -71,7 +81,7 @@ class _Emitter:
 
     def _add(self, member: Loop) -> None:
         own = tuple(a for a in member.axes if a.name not in self.outer_names)
-        axes = member.inner if member.reductions else own
+        axes = member.inner or own
         after = 0
         if axes and member.checks:
             member, after = self._hoisted(member)
@@ -83,12 +93,14 @@ class _Emitter:
         draft.checks.extend(Check(resolve(c.condition), c.error, c.message) for c in member.checks)
         if member.checks and not axes:
             phase = self._append(())  # what the checks protect comes after them
+        for scan in member.scans:
+            draft.scans.append(replace(scan, values=tuple(map(resolve, scan.values))))
         if member.reductions:
             draft.reductions.extend(Reduction(r.names, r.op, resolve(r.value), r.dtype) for r in member.reductions)
             phase = self._outer_phase(phase + 1)
             resolve = Rewriter(rule=lambda read: self._resolve(read, phase))
         for write in member.writes:
-            self._write(write, phase, resolve, not own)
+            self._write(write, phase, resolve, not (own or member.scans))
 
     def _write(self, write: Write, phase: int, resolve: Rewriter, outer: bool) -> None:
         draft = self.drafts[phase]
@@ -98,7 +110,7 @@ class _Emitter:
             draft.stores.append(Store(write.buffer, target, value, write.mode))  # type: ignore[arg-type]
             self.kept.add(write.buffer)
             return
-        if type(value) is not Ref and not draft.checks:
+        if type(value) is not Ref and not draft.checks and not draft.scans:
             name = self.program.fresh_name("v")
             draft.lets.append(Let(name, value))
             value = Ref(name, value.dtype)
@@ -122,8 +134,8 @@ class _Emitter:
             draft = self.drafts[k]
             if bool(draft.axes) != bool(axes) or [a.extent for a in draft.axes] != [a.extent for a in axes]:
                 continue
-            if draft.checks or (member.checks and draft.lets):
-                continue  # lets come before checks, and may not touch what these protect
+            if not draft.takes(member):
+                continue
             symbols = {a.name: index(b.name) for a, b in zip(axes, draft.axes, strict=True)}
             if all(self._visible(p, r, k, symbols) for p, r in found):
                 return k, symbols
@@ -175,9 +187,8 @@ class _Emitter:
         produced = self.produced.get(read.buffer)
         if produced is None:
             return self._load(read)
-        here = read.indices == produced.write.indices and read.mask is None
-        if here and (produced.outer or produced.phase == phase):
-            return produced.ref
+        if read.indices == produced.write.indices and (produced.outer or produced.phase == phase):
+            return produced.ref if read.mask is None else Op("where", (read.mask, produced.ref, _other(read)), read.dtype)
         if read.buffer not in self.needed and read.mask is None and (again := self._again(produced, read, phase)) is not None:
             return again
         self.kept.add(read.buffer)
@@ -205,6 +216,13 @@ class _Emitter:
         return Load(read.buffer, self._offset(read.buffer, read.indices), read.dtype, mask, read.other)
 
 
+def _other(read: Read) -> Const:
+    """What a masked read gives where memory is not touched."""
+    if read.other is not None:
+        return read.other
+    return Const(False if read.dtype == "bool" else 0.0 if read.dtype.startswith(("float", "bfloat")) else 0, read.dtype)
+
+
 def _uses_lets(value: Expr) -> bool:
     """Whether the value needs names that live in its own phase alone."""
     return any(type(e) is Ref for e in walk(value)) or any(n.startswith("v") for n in _names(value))
@@ -228,7 +246,7 @@ def _checked_axes(group: Group) -> tuple[Axis, ...]:
     members = [m for m in group.members if type(m) is Loop]
     checked = [m for m in members if m.checks]
     outer = group.axes or ()
-    if not checked or any(m.reductions or m.axes != outer for m in members):
+    if not checked or any(m.inner or m.axes != outer for m in members):
         return outer
     used: set[str] = set()
     for m in checked:

@@ -231,9 +231,9 @@ def _match(group: Group, loop: Loop, program: Program) -> tuple[tuple[Axis, ...]
         first = False
     if first or len(set(mapping.values())) != len(mapping):
         return None
-    if loop.reductions and set(mapping.values()) != own.keys():
+    if loop.inner and set(mapping.values()) != own.keys():
         return None
-    if len(mapping) < len(outer) and any(m.reductions for m in group.members):  # type: ignore[union-attr]
+    if len(mapping) < len(outer) and any(m.inner for m in group.members):  # type: ignore[union-attr]
         return None
     symbols = {c: index(o) for o, c in mapping.items()}
     axes = tuple(a for a in group.axes or () if a.name in mapping)
@@ -255,7 +255,7 @@ def _has_product(group: Group) -> bool:
 def _keeps_product(group: Group, matched: tuple[tuple[Axis, ...], Loop]) -> bool:
     """What joins a product is done point by point."""
     outer, loop = matched
-    return not _has_product(group) or (not loop.reductions and loop.axes == outer == group.axes)
+    return not _has_product(group) or (not loop.inner and loop.axes == outer == group.axes)
 
 
 def _worthwhile(group: Group, matched: tuple[tuple[Axis, ...], Loop], loop: Loop, program: Program) -> bool:
@@ -279,7 +279,7 @@ def _same_domain(first: Group, second: Group) -> dict[str, Index] | None:
 def _outer_domain(first: Group, second: Group) -> dict[str, Index] | None:
     """The same where the first has reductions and the second, pointwise, adds axes of its own: from what both read."""
     members: list[Loop] = [m for m in (*first.members, *second.members) if type(m) is Loop]
-    if any(m.reductions or m.axes != second.axes for m in second.members) or not any(m.reductions for m in members):  # type: ignore[union-attr]
+    if any(m.inner or m.axes != second.axes for m in second.members) or not any(m.reductions for m in members):  # type: ignore[union-attr]
         return None
     outer = {a.name: a.extent for a in first.axes or ()}
     own = {a.name: a.extent for a in second.axes or ()}

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Mapping
+from dataclasses import replace
 
 from ..loops.index import Index
 from ..loops.ir import Check, Const, Expr, Let, Op, Ref
@@ -69,7 +70,7 @@ class _Index:
 
 def _inlinable(producer: Loop, position: int, index: _Index, program: Program) -> list[int] | None:
     """Positions of the consumers to inline ``producer`` into, or None where it stays."""
-    if producer.reductions or len(producer.writes) != 1:
+    if producer.reductions or producer.scans or len(producer.writes) != 1:
         return None
     [write] = producer.writes
     buffer = write.buffer
@@ -164,9 +165,7 @@ def _substituted(consumer: Loop, producer: Loop, program: Program) -> Loop:
         return Op("where", (read.mask, under_mask(value, read.mask), other), read.dtype)
 
     new = consumer.rewritten(Rewriter(rule=rule), consumer.axes, consumer.inner)
-    return Loop(
-        new.axes, new.writes, new.inner, new.reductions, (*lets, *new.lets), (*checks, *new.checks), _joined(producer.origin, new.origin)
-    )
+    return replace(new, lets=(*lets, *new.lets), checks=(*checks, *new.checks), origin=_joined(producer.origin, new.origin))
 
 
 def _instance(producer: Loop, symbols: Mapping[str, Index], lets: list[Let], checks: list[Check], program: Program) -> Expr:

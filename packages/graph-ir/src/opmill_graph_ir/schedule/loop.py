@@ -9,8 +9,8 @@ from functools import cached_property
 
 from ..errors import GraphError
 from ..loops.index import Index, index
-from ..loops.ir import Axis, Check, Const, Expr, Let, Op, Reduction, Ref
-from ..lowered import BufferArg, BufferInfo, Extern, Lowered, Pointwise, Read, Reduce, Scatter, TensorOutput
+from ..loops.ir import Axis, Check, Const, Expr, Let, Op, Reduction, Ref, Scan
+from ..lowered import BufferArg, BufferInfo, Cumulate, Extern, Lowered, Pointwise, Read, Reduce, Scatter, TensorOutput
 from .rewrite import Rewriter, reads
 
 UNKNOWN = 8192
@@ -29,7 +29,8 @@ class Write:
 
 @dataclass(frozen=True)
 class Loop:
-    """At each point of ``axes``: lets, checks (both at each point of ``axes`` and ``inner``), ``reductions`` over ``inner``, writes.
+    """At each point of ``axes``: lets, checks (both at each point of ``axes`` and ``inner``), ``reductions`` over ``inner``, writes; or ``scans``
+    along the one axis of ``inner``, and writes at each point of both.
 
     Axes of extent one do not occur. Names of axes, lets and reductions are unique in the program."""
 
@@ -40,11 +41,13 @@ class Loop:
     lets: tuple[Let, ...] = ()
     checks: tuple[Check, ...] = ()
     origin: str = ""
+    scans: tuple[Scan, ...] = ()
 
     def expressions(self) -> Iterator[Expr]:
         yield from (let.value for let in self.lets)
         yield from (c.condition for c in self.checks)
         yield from (r.value for r in self.reductions)
+        yield from (v for s in self.scans for v in s.values)
         yield from (w.value for w in self.writes)
 
     def reads(self) -> tuple[Read, ...]:
@@ -73,6 +76,7 @@ class Loop:
             tuple(Let(let.name, rewriter(let.value)) for let in self.lets),
             tuple(Check(rewriter(c.condition), c.error, c.message) for c in self.checks),
             self.origin,
+            tuple(replace(s, values=tuple(map(rewriter, s.values))) for s in self.scans),
         )
 
 
@@ -128,9 +132,9 @@ def program_of(lowered: Lowered) -> Program:
 
 
 def _renamed(
-    node: Pointwise | Reduce | Scatter, axes: tuple[Axis, ...], inner: tuple[Axis, ...], names: tuple[str, ...], program: Program
+    node: Pointwise | Reduce | Cumulate | Scatter, axes: tuple[Axis, ...], inner: tuple[Axis, ...], names: tuple[str, ...], program: Program
 ) -> tuple[dict[str, Index], dict[str, str], list[tuple[Axis, ...]]]:
-    """Fresh names for a node's axes, lets and reductions: the rewriter, and what remains of both domains."""
+    """Fresh names for a node's axes, lets and results: the rewriter, and what remains of both domains."""
     symbols: dict[str, Index] = {}
     kept: list[tuple[Axis, ...]] = []
     for domain in (axes, inner):
@@ -173,17 +177,19 @@ def _positions(axes: tuple[Axis, ...]) -> tuple[Index, ...]:
 
 
 def _loop(
-    node: Pointwise | Reduce | Scatter, inner: tuple[Axis, ...], reductions: tuple[Reduction, ...], writes: tuple[Write, ...], program: Program
+    node: Pointwise | Reduce | Cumulate | Scatter, inner: tuple[Axis, ...], reductions: tuple[Reduction, ...], writes: tuple[Write, ...], program: Program,
+    scans: tuple[Scan, ...] = (),
 ) -> Loop | None:
     if _is_empty(node.axes):
         return None
-    names = tuple(n for r in reductions for n in r.names)
+    names = (*(n for r in reductions for n in r.names), *(n for s in scans for n in s.names))
     symbols, refs, (outer, kept) = _renamed(node, node.axes, inner, names, program)
     rewriter = _NodeRewriter(symbols, refs, program.extents)
-    loop = Loop(node.axes, writes, inner, reductions, node.lets, node.checks, node.origin).rewritten(rewriter, outer, kept)
+    loop = Loop(node.axes, writes, inner, reductions, node.lets, node.checks, node.origin, scans).rewritten(rewriter, outer, kept)
     lets = tuple(Let(refs[let.name], let.value) for let in loop.lets)
     renamed = tuple(Reduction(tuple(refs[n] for n in r.names), r.op, r.value, r.dtype) for r in loop.reductions)
-    return Loop(outer, loop.writes, kept, renamed, lets, loop.checks, node.origin)
+    running = tuple(replace(s, names=tuple(refs[n] for n in s.names)) for s in loop.scans)
+    return Loop(outer, loop.writes, kept, renamed, lets, loop.checks, node.origin, running)
 
 
 def _from_pointwise(node: Pointwise, program: Program) -> Iterator[Statement]:
@@ -245,6 +251,23 @@ def _typed(value: float, dtype: str) -> bool | int | float:
     return float(value) if dtype.startswith(("float", "bfloat")) else int(value) if math.isfinite(value) else 0
 
 
+def _from_cumulate(node: Cumulate, program: Program) -> Iterator[Statement]:
+    writes = tuple(Write(b, _positions(node.axes), v) for b, v in zip(node.buffers, node.values, strict=True))
+    along = node.axes[node.along]
+    node = replace(node, axes=tuple(a for k, a in enumerate(node.axes) if k != node.along))
+    if along.extent.constant == 1:  # the first point of a scan is the value itself
+        values: dict[str, Expr] = {}
+        for s in node.scans:
+            first = Rewriter(names=values)
+            values.update(zip(s.names, (first(s.values[-1]), Const(0, "int64")), strict=False))
+        fixed = Rewriter(names=values)
+        loop = _loop(node, (along,), (), tuple(replace(w, value=fixed(w.value)) for w in writes), program)
+    else:
+        loop = None if _is_empty((along,)) else _loop(node, (along,), (), writes, program, node.scans)
+    if loop is not None:
+        yield loop
+
+
 def _from_scatter(node: Scatter, program: Program) -> Iterator[Statement]:
     info = program.buffers[node.buffer]
     if node.base != node.buffer:
@@ -262,7 +285,7 @@ def _from_extern(node: Extern, program: Program) -> Iterator[Statement]:
     yield node
 
 
-_STATEMENTS: dict[type, Callable[..., Iterable[Statement]]] = {Pointwise: _from_pointwise, Reduce: _from_reduce, Scatter: _from_scatter, Extern: _from_extern}
+_STATEMENTS: dict[type, Callable[..., Iterable[Statement]]] = {Pointwise: _from_pointwise, Reduce: _from_reduce, Cumulate: _from_cumulate, Scatter: _from_scatter, Extern: _from_extern}
 
 
 def buffer_args(value: object) -> Iterator[BufferArg]:

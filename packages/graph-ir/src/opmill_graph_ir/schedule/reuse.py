@@ -34,7 +34,7 @@ def _shared(first: Phase, second: Phase) -> Expr | None:
     """The dearest value of ``second``, in its names, that ``first`` computes at the same inner point."""
     if not first.axes or first.checks or [a.extent for a in first.axes] != [a.extent for a in second.axes]:
         return None
-    own = {let.name for p in (first, second) for let in p.lets}
+    own = {let.name for p in (first, second) for let in p.lets} | {n for p in (first, second) for s in p.scans for n in s.names}
     rename = Rewriter(_renamed(first.axes, second.axes))
     ours = {rename(e) for e in walk(*roots(first)) if _is_dear(e)}
     common = [e for e in walk(*roots(second)) if _is_dear(e) and e in ours and not _refs(e) & own]

@@ -11,6 +11,7 @@ from ..loops.index import ONE, Index, index
 from ..loops.ir import LoopKernel, Nest
 from ..loops.text import show
 from ..lowered import BufferInfo, Extern, Lowered
+from .backward_scans import turn_scans
 from .common import remove_common
 from .dead import remove_dead
 from .emit import emit_nest, outside_reads
@@ -90,6 +91,7 @@ def schedule(lowered: Lowered, *, fusion: bool = True) -> Schedule:
         remove_common(program)
         inline(program)
         remove_dead(program)
+        turn_scans(program)
         groups = fuse(program)
     else:
         groups = [Group(k, getattr(s, "axes", None), [s], k, 0, reads_of(s), writes_of(s)) for k, s in enumerate(program.statements)]

@@ -109,6 +109,7 @@ class Simplifier:
             checks=tuple(replace(c, condition=self(c.condition)) for c in phase.checks),
             reductions=tuple(replace(r, value=self(r.value)) for r in phase.reductions),
             stores=tuple(replace(s, value=self(s.value)) for s in phase.stores),
+            scans=tuple(replace(s, values=tuple(map(self, s.values))) for s in phase.scans),
         )
 
     def __call__(self, expr: Expr) -> Expr:

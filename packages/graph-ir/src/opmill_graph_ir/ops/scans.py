@@ -1,0 +1,54 @@
+"""Running sums, products, maxima and log-sums as scans of the loop IR."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..capture.graph import Meta, Node
+from ..loops.ir import Ref, Scan
+from .context import Context, View
+from .exprs import cast, wide
+from .rows import Rows
+from .views import on_vectors
+
+ROWS = Rows()
+_KIND = {"cumsum": "sum", "cumprod": "prod", "logcumsumexp": "logaddexp"}
+
+
+def _result(ctx: Context, node: Node, k: int = 0) -> tuple[str | None, Meta]:
+    return node.results[k], ctx.metas[node.results[k] or ""]
+
+
+def _kept(meta: Meta) -> str:
+    """The type that running values are kept in: float64 for float32 on CPUs, as in eager."""
+    dtype = wide(meta.dtype)
+    return "float64" if meta.dtype == "float32" and meta.device == "cpu" else dtype
+
+
+@ROWS.lowers("cumsum cumprod logcumsumexp")
+@on_vectors
+def _running(ctx: Context, node: Node, x: View, dim: int, *, dtype: Any = None) -> Any:
+    name, meta = _result(ctx, node)
+    if 0 in x.sizes or meta.dtype == "bool":
+        return NotImplemented
+    kind, kept = _KIND[node.func.name().removeprefix("aten::")], _kept(meta)
+
+    def make(at: Any, ext: Any) -> Any:
+        value = cast(cast(ctx.load(x, at, ext), meta.dtype), kept)  # converted to the result's type before anything is added
+        return [Scan(("a",), kind, (value,), kept)], [Ref("a", kept)]
+
+    return ctx.cumulate([(name, meta)], dim % len(x.sizes), make)[0]
+
+
+@ROWS.lowers("cummax cummin")
+@on_vectors
+def _extreme(ctx: Context, node: Node, x: View, dim: int) -> Any:
+    kind = {"cummax": "argmax", "cummin": "argmin"}[node.func.name().removeprefix("aten::")]
+    if 0 in x.sizes:
+        return NotImplemented
+    kept = wide(x.dtype).replace("bool", "uint8")
+
+    def make(at: Any, ext: Any) -> Any:
+        return [Scan(("a", "b"), kind, (cast(ctx.load(x, at, ext), kept),), kept)], [Ref("a", kept), Ref("b", "int64")]
+
+    return ctx.cumulate([_result(ctx, node, 0), _result(ctx, node, 1)], dim % len(x.sizes), make)
