@@ -20,13 +20,14 @@ from .errors import Unsupported
 from .frame import Frame, bind, prepare
 from .library import call_builtin, construct, intercepted
 from .opcodes import handlers
-from .opcodes.control import Return, Yield
+from .opcodes.control import Return, Yield, throw_into
 from .options import CaptureOptions
 from .recorder import Recorder
 from .switches import switches
 from .tracking import root_is_pinned, tracker
 from .values.base import MISSING, Lazy, NotConstant, Raised, Value
 from .values.constant import LITERALS, ConstantValue
+from .values.deques import DequeValue
 from .values.exceptions import ExceptionObject
 from .values.functions import BuiltinValue, CellValue, FunctionValue
 from .values.iterators import STOP, GeneratorValue, ItemsIterator, IteratorValue
@@ -163,9 +164,11 @@ class Interpreter:
             items = [self.plain(v) for v in value.values(self)]
             if issubclass(value.cls, tuple) and hasattr(value.cls, "_fields"):
                 return value.cls(*items)
-            return value.cls(items)
+            return value.cls(items, value.maxlen) if isinstance(value, DequeValue) else value.cls(items)
         if type(value) is DictValue:
             pairs = {self.plain(k): self.plain(v) for k, v in zip(value.key_values(self), value.all_values(self))}
+            if value.cls is collections.defaultdict:
+                return collections.defaultdict(None if value.default is None else self.plain(value.default), pairs)
             return collections.OrderedDict(pairs) if value.cls is collections.OrderedDict else pairs
         if type(value) is SetValue:
             return value.cls(self.plain(v) for v in value.items.values())
@@ -492,12 +495,30 @@ class Interpreter:
 
     def advance(self, frame: Frame, sent: Value | None, thrown: Value | None) -> tuple[bool, Value]:
         """Run a generator's frame to its next yield or its end."""
-        if frame.pc > 0:
-            frame.push(sent if sent is not None else ConstantValue(None))
         caller_handled = self.handled
-        result = self.run(frame, thrown)
-        self.handled = caller_handled
+        try:
+            if thrown is not None and (inner := frame.delegate()) is not None:
+                item, thrown = throw_into(self, frame, inner, thrown)
+                if item is not None:
+                    return True, item
+            elif frame.pc > 0:
+                frame.push(sent if sent is not None else ConstantValue(None))
+            frame.outer = caller_handled
+            self.handled = frame.handled or caller_handled
+            thrown = thrown and thrown.raised_while(self.handled)
+            result = self.run(frame, thrown)
+            frame.handled = None if self.handled is caller_handled else self.handled
+        except Raised as raised:
+            if not issubclass(raised.value.python_type(), StopIteration):
+                raise
+            error = self.new_exception(RuntimeError, [ConstantValue("generator raised StopIteration")])
+            error.cause = error.context = raised.value
+            error.suppress = True
+            raise Raised(error) from None
+        finally:
+            self.handled = caller_handled
         return isinstance(result, Yield), result.value
+
 
     def run(self, frame: Frame, thrown: Value | None = None) -> Any:
         """Interpret until the frame returns or yields. Raises Raised for an exception that the frame does not handle."""

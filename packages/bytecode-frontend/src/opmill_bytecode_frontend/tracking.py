@@ -23,6 +23,7 @@ from opmill_guards.source import Attr, InstanceDict, Item, Pinned
 
 from .values.base import Lazy, Value
 from .values.constant import LITERALS, ConstantValue
+from .values.deques import DequeValue
 from .values.functions import BuiltinValue, CellValue, ChangingValue, MethodValue, PartialValue, function_value
 from .values.iterators import ExternalIterator
 from .values.mapping import DictValue, SetValue
@@ -148,7 +149,7 @@ class FrozenObject(ObjectValue):
         return self.slots[name]
 
 
-@tracks(dataclasses.Field, inspect.Signature, inspect.Parameter)
+@tracks(dataclasses.Field, inspect.Signature, inspect.Parameter, *([torch.distributed.ProcessGroup] if torch.distributed.is_available() else []))
 def description(vm: Any, obj: Any, source: Any) -> Value:
     return FrozenObject(type(obj), obj, by_identity(vm, obj, source) or Pinned(obj, type(obj).__qualname__))
 
@@ -169,7 +170,7 @@ def list_(vm: Any, obj: Any, source: Any) -> Value:
         vm.guard(Length(source, len(obj)))
     base = builtin_base(type(obj))
     items = [Lazy(v, Item(source, i)) for i, v in enumerate(base.__iter__(obj))]
-    storage = ListValue(items, base, source, obj, getattr(obj, "maxlen", None))
+    storage = ListValue(items, base, source, obj) if base is list else DequeValue(items, source, obj, obj.maxlen)
     return storage if type(obj) is base else with_storage(vm, obj, source, storage)
 
 

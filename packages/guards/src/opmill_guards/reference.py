@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Mapping
 from types import CellType, MappingProxyType
 from typing import Any
@@ -36,12 +37,12 @@ def _instance_dict(source: s.InstanceDict, base: Any, local_values: Locals) -> A
 
 
 def _item(source: s.Item, base: Any, local_values: Locals) -> Any:
-    for builtin in (dict, tuple, list):
+    for builtin in (dict, tuple, list, deque):
         if isinstance(base, builtin):
             return builtin.__getitem__(base, source.key)  # type: ignore[index]
     if isinstance(base, MappingProxyType):
         return base[source.key]
-    raise Unreadable(f"{source.base} is a {type(base).__qualname__}, not a dict, tuple or list")
+    raise Unreadable(f"{source.base} is a {type(base).__qualname__}, not a dict, tuple, list or deque")
 
 
 def _key_at(source: s.DictKeyAt, base: Any, local_values: Locals) -> Any:

@@ -65,7 +65,7 @@ class InstanceDict:
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """``base[key]`` for exact or subclassed tuples, lists (by position) and dicts (by key), reading the builtin storage."""
+    """``base[key]`` for exact or subclassed tuples, lists, deques (by position) and dicts (by key), reading the builtin storage."""
 
     base: Source
     key: Any

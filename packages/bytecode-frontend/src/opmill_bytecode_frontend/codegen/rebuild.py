@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import collections
 import types
 import weakref
 from typing import Any, Callable
@@ -12,6 +11,7 @@ import torch
 from ..errors import Unsupported
 from ..values.base import MISSING, BuiltinMethod, Lazy, Value
 from ..values.constant import BuiltinConstantMethod, ConstantValue
+from ..values.deques import DequeValue
 from ..values.functions import BuiltinValue, CellValue, FunctionValue, MethodValue, PartialValue, WeakReference
 from ..values.iterators import STOP, ExternalIterator, GeneratorValue, ItemsIterator, PythonIterator
 from ..values.mapping import DictValue, DictView, SetValue
@@ -130,13 +130,18 @@ def tuple_(r: Rebuilder, value: TupleValue) -> str:
 def list_(r: Rebuilder, value: ListValue) -> str:
     if value.source is not None:
         return r.source(value.source)
-    if issubclass(value.cls, collections.deque):
-        name = r.assign(value, f"{r.constants.name(value.cls)}((), {value.maxlen!r})")
-        r.body.append(f"{name}.extend([{r.list(value.items)}])")
-        return name
     name = r.assign(value, "[]")
     if value.items:
         r.body.append(f"{name}[:] = [{r.list(value.items)}]")
+    return name
+
+
+@rebuilds(DequeValue)
+def deque(r: Rebuilder, value: DequeValue) -> str:
+    if value.source is not None:
+        return r.source(value.source)
+    name = r.assign(value, f"{r.constants.name(value.cls)}((), {value.maxlen!r})")
+    r.body.append(f"{name}.extend([{r.list(value.items)}])")
     return name
 
 
@@ -193,6 +198,8 @@ def function(r: Rebuilder, value: FunctionValue) -> str:
     r.body.append(f"{name}.__qualname__ = {value.qualname!r}")
     if value.kwdefaults:
         r.body.append(f"{name}.__kwdefaults__ = {{{', '.join(f'{k!r}: {r.expr(v)}' for k, v in value.kwdefaults.items())}}}")
+    if value.annotations is not None:
+        r.body.append(f"{name}.__annotations__ = {r.expr(value.annotated())}")
     for key, item in value.attrs.items():
         r.body.append(f"{name}.{key} = {r.expr(item)}")
     return name
@@ -247,8 +254,8 @@ def generator(r: Rebuilder, value: GeneratorValue) -> str:
 @rebuilds(ItemsIterator)
 def items_iterator(r: Rebuilder, value: ItemsIterator) -> str:
     if value.owner is not None:
-        name = r.assign(value, f"iter({r.expr(value.owner)})")
-        r.body.append(f"{name}.__setstate__({value.position})")
+        name = r.assign(value, f"iter({'()' if value.finished and value.kind is type(iter(())) else [] if value.finished else r.expr(value.owner)})")
+        r.body.append(f"next({name}, None)" if value.finished else f"{name}.__setstate__({value.position})")
         return name
     return remaining(r, value, lambda position: value.read(r.vm, position), value.position)
 
@@ -314,6 +321,8 @@ def fill_storage(r: Rebuilder, value: ObjectValue, name: str) -> None:
         base = r.constants.name(storage.python_type())
         for key, item in storage.items.values():
             r.body.append(f"{base}.__setitem__({name}, {r.expr(key)}, {r.expr(item)})")
+    elif isinstance(storage, DequeValue):
+        r.body.append(f"{r.constants.name(storage.cls)}.__init__({name}, [{r.list(storage.items)}], {storage.maxlen})")
     elif isinstance(storage, ListValue):
         r.body.append(f"{r.constants.name(storage.cls)}.extend({name}, [{r.list(storage.items)}])")
     elif isinstance(storage, SetValue):

@@ -14,11 +14,13 @@ from opmill_guards.source import Pinned
 
 from ..values.base import MISSING, NotConstant, Value
 from ..values.constant import ConstantValue
+from ..values.deques import DequeValue
 from ..values.functions import CellValue, MethodValue, PartialValue
 from ..values.iterators import STOP, ItemsIterator, PythonIterator
 from ..values.mapping import DictValue, SetValue, update_from
 from ..values.objects import ClassValue, ObjectValue, SuperValue, find_in_mro
 from ..values.sequence import ListValue, SequenceValue, SliceValue, TupleValue
+from ..values.sets import to_keys
 from ..values.tensor import TensorValue
 from .dispatch import fold, is_torch, lookup, numpy_constant
 from .registry import handles
@@ -32,7 +34,7 @@ STORAGE: dict[type, Any] = {
     collections.defaultdict: lambda: DictValue({}, collections.defaultdict),
     list: lambda: ListValue([]),
     set: lambda: SetValue({}),
-    collections.deque: lambda: ListValue([], collections.deque),
+    collections.deque: lambda: DequeValue([]),
 }
 
 
@@ -111,6 +113,8 @@ def new_object(vm: Any, cls: type) -> ObjectValue:
             object.__new__(cls)
         except TypeError as exc:
             vm.throw_real(exc)
+    if find_in_mro(cls.__mro__, "__del__")[1] is not MISSING:
+        vm.unsupported("FE012", f"making a {cls.__qualname__}", "its __del__ runs when the last reference goes, which a capture does not see")
     for base in cls.__mro__:
         if base in STORAGE:
             return ObjectValue(cls, storage=STORAGE[base]())
@@ -192,12 +196,14 @@ def size(vm: Any, items: Value = TupleValue([])) -> Value:
 
 @handles(set)
 def set_(vm: Any, items: Value | None = None) -> Value:
-    return SetValue({vm.key(v): v for v in reversed(vm.unpack(items))} if items is not None else {})
+    return SetValue(dict(to_keys(vm, items)) if items is not None else {})
 
 
 @handles(frozenset)
 def frozenset_(vm: Any, items: Value | None = None) -> Value:
-    return SetValue({vm.key(v): v for v in vm.unpack(items)} if items is not None else {}, frozenset)
+    if isinstance(items, SetValue) and items.cls is frozenset:
+        return items
+    return SetValue(dict(to_keys(vm, items)) if items is not None else {}, frozenset)
 
 
 @handles(dict)
@@ -224,7 +230,7 @@ def default_dict(vm: Any, factory: Value = ConstantValue(None), *args: Value, **
 
 @handles(collections.deque)
 def deque(vm: Any, items: Value | None = None, maxlen: Value = ConstantValue(None)) -> Value:
-    out = ListValue([], collections.deque, maxlen=maxlen.constant())
+    out = DequeValue([], maxlen=maxlen.constant())
     if items is not None:
         out.m_extend(vm, items)
     return out

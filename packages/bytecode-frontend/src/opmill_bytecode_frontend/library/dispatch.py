@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import functools
 import types
 import weakref
@@ -13,9 +14,10 @@ from opmill_guards.source import Pinned
 
 from ..values.base import MISSING, NotConstant, Value
 from ..values.constant import ConstantValue
+from ..values.deques import DequeValue
 from ..values.functions import MethodValue
-from ..values.mapping import DictValue, DictView, SetValue
-from ..values.objects import ObjectValue
+from ..values.mapping import DictValue, DictView, SetValue, mapping_of
+from ..values.objects import OF_OWN_CLASS, ObjectValue
 from ..values.sequence import ListValue, SequenceValue, SliceValue, TupleValue
 from ..values.tensor import TensorValue
 from .chance import draw_numpy, numpy_random
@@ -198,18 +200,49 @@ def slot_call(vm: Any, obj: Any, args: list[Value], kwargs: dict[str, Value]) ->
         if storage is not None:
             if name == "__init__":
                 return init_storage(vm, storage, rest, kwargs)
+            if (obj.__objclass__, name) in OF_OWN_CLASS:
+                return of_own_class(vm, receiver, storage, name, rest)
             return storage.method(vm, name, rest, kwargs)
         return fold(vm, obj, args, kwargs) if obj.__objclass__.__module__ in PURE_MODULES else receiver.method(vm, name, rest, kwargs)
     return receiver.method(vm, name, rest, kwargs)
 
 
+def of_own_class(vm: Any, receiver: ObjectValue, storage: Any, name: str, args: list[Value]) -> Value:
+    """``copy``, ``|``, ``+`` and ``*`` of OrderedDict, defaultdict and deque: a new object made by the receiver's class, then updated."""
+    if isinstance(storage, DictValue):
+        if args and mapping_of(args[0]) is None:
+            return ConstantValue(NotImplemented)
+        first = args[0] if name == "__ror__" else receiver
+        given = [storage.default or ConstantValue(None), first] if storage.cls is collections.defaultdict else [first]
+        made = vm.call(vm.wrap(receiver.cls), given, {})
+        if args:
+            vm.call(vm.getattr(made, "update"), [receiver if name == "__ror__" else args[0]], {})
+        return made  # type: ignore[no-any-return]
+    made = vm.call(vm.wrap(receiver.cls), [receiver] if storage.maxlen is None else [receiver, ConstantValue(storage.maxlen)], {})
+    if name == "__add__":
+        vm.call(vm.getattr(made, "extend"), args, {})
+    elif args:
+        vm.call(vm.getattr(made, "__imul__"), args, {})
+    return made  # type: ignore[no-any-return]
+
+
 def init_storage(vm: Any, storage: Value, args: list[Value], kwargs: dict[str, Value]) -> Value:
     if isinstance(storage, DictValue):
         return storage.m_update(vm, *args, **kwargs)
-    if isinstance(storage, ListValue):
-        return storage.m_extend(vm, args[0]) if args else ConstantValue(None)
-    if isinstance(storage, SetValue):
-        return storage.m_update(vm, *args)
+    if not isinstance(storage, (ListValue, SetValue)):
+        return ConstantValue(None)
+    if isinstance(storage, DequeValue):
+        given = dict(zip(("iterable", "maxlen"), args)) | kwargs
+        storage.maxlen = given["maxlen"].constant() if "maxlen" in given else None
+        args, kwargs = [given["iterable"]] if "iterable" in given else [], {}
+    if kwargs:
+        vm.throw(TypeError, f"{storage.cls.__name__}() takes no keyword arguments")
+    if len(args) > 1:
+        vm.throw(TypeError, f"{storage.cls.__name__} expected at most 1 argument, got {len(args)}")
+    new = vm.unpack(args[0]) if args else []  # before the old content goes
+    if storage.items:
+        storage.m_clear(vm)
+    storage.m_extend(vm, ListValue(new)) if isinstance(storage, ListValue) else storage.m_update(vm, ListValue(new))
     return ConstantValue(None)
 
 

@@ -309,9 +309,10 @@ def signature(vm: Any, function: Value, **kwargs: Value) -> Value:
 
 @handles(dict.fromkeys, dict.__dict__["fromkeys"])
 def fromkeys(vm: Any, *args: Value) -> Value:
-    items = [a for a in args if not isinstance(a, ClassValue)]
-    out = DictValue({})
-    for key in vm.unpack(items[0]):
-        out.store(vm, key, items[1] if len(items) > 1 else NONE)
-    return out
+    cls = args[0].constant() if isinstance(args[0], ClassValue) else dict
+    keys, *default = args[1:] if isinstance(args[0], ClassValue) else args
+    out = DictValue({}) if cls is dict else vm.call(args[0], [], {})
+    for key in vm.unpack(keys):
+        vm.setitem(out, key, default[0] if default else NONE)
+    return out  # type: ignore[no-any-return]
 

@@ -64,6 +64,8 @@ def exception(vm: Any) -> Value:
 def weak_reference(vm: Any, target: Value, callback: Value = NONE) -> Value:
     if not (isinstance(callback, ConstantValue) and callback.value is None):
         vm.unsupported("FE018", "a weak reference with a callback", "when it runs depends on the life of objects")
+    if target.real() is MISSING:
+        vm.unsupported("FE018", "a weak reference to an object made in captured code", "when that object goes is not seen by a capture")
     return WeakReference(target)
 
 

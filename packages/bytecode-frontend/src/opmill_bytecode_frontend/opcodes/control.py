@@ -138,8 +138,7 @@ def send(vm: Any, frame: Any, ins: Any) -> None:
         item = receiver.step(vm, sent=None if is_none(value) else value)
         returned = receiver.returned if item is STOP and receiver.returned is not MISSING else ConstantValue(None)
     else:
-        item = vm.next(receiver)
-        returned = ConstantValue(None)
+        item, returned = send_to(vm, receiver, value)
     if item is not STOP:
         frame.push(item)
         return
@@ -148,6 +147,46 @@ def send(vm: Any, frame: Any, ins: Any) -> None:
     else:
         frame.push(returned)
     frame.jump(ins.target)
+
+
+def send_to(vm: Any, receiver: Any, value: Any) -> tuple[Any, Any]:
+    """(next item, None), or (STOP, the value that the iterator returned)."""
+    if isinstance(receiver, IteratorValue) and is_none(value):
+        return receiver.next(vm), ConstantValue(None)
+    handled = vm.handled
+    try:
+        return vm.call(vm.getattr(receiver, "__next__"), [], {}) if is_none(value) else vm.call(vm.getattr(receiver, "send"), [value], {}), None
+    except Raised as raised:
+        if not issubclass(raised.value.python_type(), StopIteration):
+            raise
+        vm.handled = handled
+        return STOP, vm.getattr(raised.value, "value")
+
+
+def throw_into(vm: Any, frame: Any, inner: Any, exc: Any) -> tuple[Any, Any]:
+    """An exception thrown into a generator that delegates to ``inner`` (PEP 380): (item that inner yields, None), or (None, exception
+    to be raised in the generator, None where the delegation is over and the generator goes on after it)."""
+    handled, leaves = vm.handled, issubclass(exc.python_type(), GeneratorExit)
+    method = vm.attempt(lambda: vm.getattr(inner, "close" if leaves else "throw"), AttributeError)
+    if method is None:
+        return None, exc
+    try:
+        item = inner.step(vm, thrown=exc) if isinstance(inner, GeneratorValue) and not leaves else vm.call(method, [] if leaves else [exc], {})
+        if leaves:
+            return None, exc
+        if item is not STOP:
+            return item, None
+        returned = inner.returned
+    except Raised as raised:
+        vm.handled = handled
+        if leaves or not issubclass(raised.value.python_type(), StopIteration):
+            return None, raised.value
+        returned = vm.getattr(raised.value, "value")
+    if sys.version_info >= (3, 12):
+        return None, vm.new_exception(StopIteration, [returned])  # CLEANUP_THROW takes it
+    frame.stack[-1] = returned
+    frame.jump(frame.prepared.instructions[frame.pc - 2].target)
+    return None, None
 
 
 @opcode("END_SEND", since=(3, 12))
@@ -245,8 +284,7 @@ def make_function(vm: Any, frame: Any, ins: Any) -> None:
     annotations = frame.pop() if flags & 4 else None
     kwdefaults = {k.constant(): v for k, v in frame.pop().items.values()} if flags & 2 else {}
     defaults = list(frame.pop().items) if flags & 1 else []
-    frame.push(FunctionValue(code, frame.globals, code.co_name, code.co_qualname, defaults, kwdefaults, closure))
-    del annotations
+    frame.push(FunctionValue(code, frame.globals, code.co_name, code.co_qualname, defaults, kwdefaults, closure, annotations=annotations))
 
 
 @opcode("SET_FUNCTION_ATTRIBUTE", since=(3, 13))
@@ -259,6 +297,8 @@ def set_function_attribute(vm: Any, frame: Any, ins: Any) -> None:
         function.kwdefaults = {k.constant(): v for k, v in value.items.values()}
     elif ins.argval == 1:
         function.defaults = list(value.items)
+    elif ins.argval == 4:
+        function.annotations = value
     frame.push(function)
 
 
@@ -267,4 +307,4 @@ def load_build_class(vm: Any, frame: Any, ins: Any) -> None:
     frame.push(vm.wrap(builtins.__build_class__))
 
 
-__all__ = ["IteratorValue", "ListValue", "Raised", "Return", "Yield"]
+__all__ = ["IteratorValue", "ListValue", "Raised", "Return", "Yield", "throw_into"]

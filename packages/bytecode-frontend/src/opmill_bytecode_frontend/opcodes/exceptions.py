@@ -32,7 +32,7 @@ def raise_varargs(vm: Any, frame: Any, ins: Any) -> None:
 @opcode("PUSH_EXC_INFO")
 def push_exc_info(vm: Any, frame: Any, ins: Any) -> None:
     exc = frame.pop()
-    frame.push(vm.handled if vm.handled is not None else ConstantValue(None))
+    frame.push(vm.handled if vm.handled is not frame.outer else ConstantValue(None))
     frame.push(exc)
     vm.handled = exc
 
@@ -40,7 +40,7 @@ def push_exc_info(vm: Any, frame: Any, ins: Any) -> None:
 @opcode("POP_EXCEPT")
 def pop_except(vm: Any, frame: Any, ins: Any) -> None:
     previous = frame.pop()
-    vm.handled = None if isinstance(previous, ConstantValue) else previous
+    vm.handled = frame.outer if isinstance(previous, ConstantValue) else previous
 
 
 @opcode("CHECK_EXC_MATCH")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import types
 from typing import Any, NoReturn, Protocol
 
 from opmill_guards.source import Source
@@ -106,6 +107,8 @@ class Value:
             raw = getattr(cls, name)
             if isinstance(raw, (str, int, type(None))):
                 return vm.fresh(raw)
+            if isinstance(raw, (types.GetSetDescriptorType, types.MemberDescriptorType, property)):
+                vm.unsupported("FE020", f"attribute {name} of {self.describe()}", "it has no symbolic counterpart")
             return BuiltinMethod(self, name)
         vm.throw(AttributeError, f"{cls.__name__!r} object has no attribute {name!r}")
 
@@ -178,22 +181,35 @@ class BuiltinMethod(Value):
 
 
 class ProgramKey:
-    """Key of an object whose class defines ``__hash__`` or ``__eq__`` in Python: compares as the program does."""
+    """Key of an object whose class defines ``__hash__`` or ``__eq__`` in Python: compares as the program does, with each other key once."""
 
-    __slots__ = ("hash", "value", "vm")
+    __slots__ = ("answers", "hash", "value", "vm")
 
     def __init__(self, vm: Machine, value: Value, hash_: int) -> None:
         self.vm = vm
         self.value = value
         self.hash = hash_
+        self.answers: dict[int, tuple[object, bool]] = {}
+        """By the identity of a key that this one was compared with. One operation on a dictionary may look a key up more than once."""
 
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, ProgramKey):
-            return False
-        return other.value is self.value or self.vm.truth(self.vm.compare("==", self.value, other.value))
+        if isinstance(other, ProgramKey) and other.value is self.value:
+            return True
+        found = self.answers.get(id(other))
+        if found is None:
+            equal = self.vm.truth(self.vm.compare("==", self.value, key_value(self.vm, other)))
+            found = self.answers[id(other)] = (other, equal)
+        return found[1]
 
     def __hash__(self) -> int:
         return self.hash
+
+
+def key_value(vm: Machine, key: Any) -> Value:
+    """The tracked value that a key was made of, or an equal one."""
+    if isinstance(key, (ProgramKey, IdentityKey)):
+        return key.value
+    return key if isinstance(key, Value) else vm.wrap(key)
 
 
 class IdentityKey:

@@ -78,6 +78,7 @@ class FunctionValue(Value):
         self.obj = obj
         self.source = source
         self.annotations = annotations
+        """Of a new function: a tuple of names and values in turn, and the dictionary of them once somebody has asked for it."""
         self.attrs: dict[str, Value] = {}
 
     def __repr__(self) -> str:
@@ -130,8 +131,15 @@ class FunctionValue(Value):
         if name == "__closure__":
             return TupleValue(list(self.closure)) if self.closure else ConstantValue(None)
         if name == "__annotations__":
-            return self.annotations or DictValue({})
+            return self.annotated()
         vm.throw(AttributeError, f"'function' object has no attribute {name!r}")
+
+    def annotated(self) -> DictValue:
+        """``__annotations__`` of a function made in captured code."""
+        if not isinstance(self.annotations, DictValue):
+            given = [] if self.annotations is None else self.annotations.items
+            self.annotations = DictValue({k.constant(): (k, v) for k, v in zip(given[::2], given[1::2])})
+        return self.annotations
 
     def setattr(self, vm: Machine, name: str, value: Value) -> None:
         if self.obj is not None:

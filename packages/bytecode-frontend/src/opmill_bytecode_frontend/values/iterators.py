@@ -57,17 +57,20 @@ class ItemsIterator(IteratorValue):
         self.owner = owner
         """The list or tuple itself, where the iterator stands for one of Python's own over it."""
         self.position = 0
+        self.finished = False
 
     def next(self, vm: Machine) -> Any:
-        result = self.read(vm, self.position)
+        """Once at its end an iterator stays there, also where the list has grown since."""
+        result = STOP if self.finished else self.read(vm, self.position)
         if result is not STOP:
             self.position += 1
+        self.finished = result is STOP
         return result
 
     def m___length_hint__(self, vm: Machine) -> Value:
         if self.length is None:
             vm.unsupported("FE020", "length hint of an iterator")
-        return vm.fresh(max(0, self.length() - self.position))
+        return vm.fresh(0 if self.finished else max(0, self.length() - self.position))
 
 
 class PythonIterator(IteratorValue):
@@ -146,6 +149,11 @@ class GeneratorValue(IteratorValue):
 
     def next(self, vm: Machine) -> Any:
         return self.step(vm)
+
+    def getattr(self, vm: Machine, name: str) -> Value:
+        if name in ("__name__", "__qualname__") and self.origin is not None:
+            return self.origin[0].getattr(vm, name)  # type: ignore[no-any-return]
+        return super().getattr(vm, name)
 
     def not_stopped(self, vm: Machine, result: Any) -> Value:
         if result is STOP:

@@ -30,6 +30,8 @@ class DictValue(Value):
         self.keys_guarded = source is None
         self.before = dict(items) if source is not None else None
         self.read_only = False
+        self.version = 0
+        """How often it was changed."""
         self.extra: dict[str, Value] = {}
         """Attributes set on a new OrderedDict."""
 
@@ -63,7 +65,10 @@ class DictValue(Value):
         return value
 
     def store(self, vm: Machine, key: Value, value: Value) -> None:
-        hashed = vm.key(key)
+        self.put(vm, vm.key(key), key, value)
+
+    def put(self, vm: Machine, hashed: Any, key: Value, value: Value) -> None:
+        """``store`` with the hashable of the key at hand."""
         old = self.items.get(hashed)
         self.items[hashed] = (key if old is None else old[0], value)
         self.changed(vm)
@@ -71,6 +76,7 @@ class DictValue(Value):
     def changed(self, vm: Machine) -> None:
         if self.read_only:
             vm.throw(TypeError, "'mappingproxy' object does not support item assignment")
+        self.version += 1
         if self.source is not None:
             vm.effects.mutated(self)
 
@@ -86,15 +92,24 @@ class DictValue(Value):
         return [TupleValue([k, v]) for k, v in zip(self.key_values(vm), self.all_values(vm))]
 
     def iterate(self, vm: Machine) -> Value:
+        return self.walk(vm, lambda vm, key: self.items[key][0], type(iter({})))
+
+    def walk(self, vm: Machine, give: Any, kind: type) -> Value:
+        """An iterator that gives ``give(vm, key)`` and sees changes as Python's own does: it walks a dictionary with the same history."""
         self.guard_keys(vm)
-        keys = [k for k, _ in self.items.values()]
+        inner = iter(self.items)
+        order, version = list(self.items), self.version
 
         def read(vm: Machine, i: int) -> Any:
-            if len(self.items) != len(keys):
-                vm.throw(RuntimeError, "dictionary changed size during iteration")
-            return keys[i] if i < len(keys) else STOP
+            if self.cls is collections.OrderedDict and version != self.version and order != list(self.items):
+                vm.throw(RuntimeError, "OrderedDict mutated during iteration")
+            try:
+                key = next(inner, STOP)
+            except RuntimeError as exc:
+                vm.throw_real(exc)
+            return STOP if key is STOP else give(vm, key)
 
-        return ItemsIterator(read, type(iter({})))
+        return ItemsIterator(read, kind)
 
     def key(self, vm: Machine) -> Any:
         vm.throw(TypeError, f"unhashable type: {self.cls.__name__!r}")
@@ -148,9 +163,10 @@ class DictValue(Value):
         return default if found is MISSING else found
 
     def m_setdefault(self, vm: Machine, key: Value, default: Value = ConstantValue(None)) -> Value:
-        found = self.lookup(vm, vm.key(key))
+        hashed = vm.key(key)
+        found = self.lookup(vm, hashed)
         if found is MISSING:
-            self.store(vm, key, default)
+            self.put(vm, hashed, key, default)
             return default
         return found
 
@@ -222,6 +238,15 @@ class DictValue(Value):
         copy.m_update(vm, other)  # type: ignore[attr-defined]
         return copy
 
+    def m___ror__(self, vm: Machine, other: Value) -> Value:
+        if mapping_of(other) is None:
+            return ConstantValue(NotImplemented)
+        copy = DictValue({}, self.cls)
+        copy.default = self.default
+        copy.m_update(vm, other)
+        copy.m_update(vm, self)
+        return copy
+
     def m___ior__(self, vm: Machine, other: Value) -> Value:
         self.m_update(vm, other)
         return self
@@ -271,7 +296,7 @@ class Names(DictValue):
     def m___contains__(self, vm: Machine, key: Value) -> Value:
         return ConstantValue(self.lookup(vm, vm.key(key)) is not MISSING)
 
-    def store(self, vm: Machine, key: Value, value: Value) -> None:
+    def put(self, vm: Machine, hashed: Any, key: Value, value: Value) -> None:
         vm.effects.store_global(self.obj, key.constant(), value)
 
     def m_pop(self, vm: Machine, key: Value, default: Value | None = None) -> Value:
@@ -298,10 +323,17 @@ def mapping_of(value: Value) -> DictValue | None:
     return storage if isinstance(storage, DictValue) else None
 
 
+def reads_as_dict(cls: type) -> bool:
+    """Whether a copy of a mapping may be taken of its items: no class in Python has put methods of its own before them."""
+    own = [c.__dict__ for c in cls.__mro__ if c.__flags__ & (1 << 9)]
+    names = ("__iter__", "keys", "__getitem__") if issubclass(cls, collections.OrderedDict) else ("__iter__",)
+    return not any(name in d for d in own for name in names)
+
+
 def update_from(vm: Machine, target: DictValue, other: Value) -> None:
     """``dict.update``: from a mapping or from pairs."""
     mapping = mapping_of(other)
-    if mapping is not None:
+    if mapping is not None and reads_as_dict(other.python_type()):
         for key, value in zip(mapping.key_values(vm), mapping.all_values(vm)):
             target.store(vm, key, value)
     elif hasattr(other.python_type(), "keys"):
@@ -333,14 +365,13 @@ class DictView(Value):
         return self.owner.all_values(vm) if self.kind == "values" else self.owner.pairs(vm)
 
     def iterate(self, vm: Machine) -> Value:
-        items = self.values(vm)
+        def give(vm: Machine, key: Any) -> Value:
+            if self.kind == "keys":
+                return self.owner.items[key][0]
+            value = self.owner.lookup(vm, key)
+            return value if self.kind == "values" else TupleValue([self.owner.items[key][0], value])  # type: ignore[no-any-return]
 
-        def read(vm: Machine, i: int) -> Any:
-            if len(self.owner.items) != len(items):
-                vm.throw(RuntimeError, "dictionary changed size during iteration")
-            return items[i] if i < len(items) else STOP
-
-        return ItemsIterator(read, self.iterators[self.kind])
+        return self.owner.walk(vm, give, self.iterators[self.kind])
 
     def m___iter__(self, vm: Machine) -> Value:
         return self.iterate(vm)

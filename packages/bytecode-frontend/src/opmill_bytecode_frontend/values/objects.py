@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import functools
 import types
 from typing import Any
@@ -15,6 +16,12 @@ from .mapping import DictValue
 from .sequence import ListValue, TupleValue
 
 SLOT_TYPES = (types.WrapperDescriptorType, types.MethodDescriptorType, types.ClassMethodDescriptorType, types.BuiltinFunctionType)
+
+#: Methods of builtin containers whose result is of the class of the object they are called on.
+OF_OWN_CLASS = frozenset(
+    [(cls, name) for cls in (collections.OrderedDict, collections.defaultdict) for name in ("copy", "__copy__", "__or__", "__ror__")]
+    + [(collections.deque, name) for name in ("copy", "__copy__", "__add__", "__mul__", "__rmul__")]
+)
 
 
 def find_in_mro(mro: tuple[type, ...], name: str) -> tuple[Any, Any]:
@@ -205,6 +212,9 @@ class ObjectValue(Value):
         owner, raw = find_in_mro(self.cls.__mro__, name)
         if raw is not MISSING:
             vm.guard_lookup(self.cls, owner, name)  # type: ignore[attr-defined]
+            described = type(raw) in (types.MemberDescriptorType, types.GetSetDescriptorType)
+            if described and self.storage is not None and self.storage.python_type() is owner:
+                return self.storage.getattr(vm, name)
             if type(raw) is types.MemberDescriptorType:
                 return self.read_slot(vm, name)
             if hasattr(type(raw), "__set__") or hasattr(type(raw), "__delete__"):
@@ -285,7 +295,7 @@ class ObjectValue(Value):
         if raw is MISSING or raw is None:
             return None
         if isinstance(raw, SLOT_TYPES):
-            if self.storage is not None and owner is not object:
+            if self.storage is not None and owner is not object and (owner, name) not in OF_OWN_CLASS:
                 if name == "__getitem__" and isinstance(self.storage, DictValue):
                     return self.read_item(vm, args[0])
                 return self.storage.special(vm, name, args)

@@ -1,10 +1,9 @@
-"""Lists, tuples (named tuples, ``torch.Size``, ``torch.return_types``), ranges, slices and deques."""
+"""Lists, tuples (named tuples, ``torch.Size``, ``torch.return_types``) and slices."""
 
 from __future__ import annotations
 
-import collections
 import functools
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 
@@ -31,6 +30,10 @@ class SequenceValue(Value):
     def python_type(self) -> type:
         return self.cls
 
+    def family(self) -> type:
+        """The builtin class that this one compares with and is concatenated to."""
+        return tuple if issubclass(self.cls, tuple) else type(self).cls
+
     def item(self, vm: Machine, i: int) -> Value:
         value = self.items[i]
         if type(value) is Lazy:
@@ -54,8 +57,12 @@ class SequenceValue(Value):
         return self.iterate(vm)
 
     def m___reversed__(self, vm: Machine) -> Value:
-        items = self.values(vm)[::-1]
-        return ItemsIterator(lambda vm, i: items[i] if i < len(items) else STOP, type(reversed([])))
+        last = len(self.items) - 1
+
+        def read(vm: Machine, i: int) -> Any:
+            return self.item(vm, last - i) if 0 <= last - i < len(self.items) else STOP
+
+        return ItemsIterator(read, type(reversed([])) if issubclass(self.cls, list) else reversed)
 
     def m___len__(self, vm: Machine) -> Value:
         return ConstantValue(len(self.items))
@@ -73,14 +80,16 @@ class SequenceValue(Value):
         i = i.__index__()
         n = len(self.items)
         if not -n <= i < n:
-            vm.throw(IndexError, f"{'tuple' if issubclass(self.cls, tuple) else 'list'} index out of range")
+            vm.throw(IndexError, f"{self.family().__name__} index out of range")
         return i + n if i < 0 else i
 
     def m___getitem__(self, vm: Machine, key: Value) -> Value:
         if isinstance(key, SliceValue):
             for i in range(len(self.items)):
                 self.item(vm, i)
-            return self.make(self.items[key.plain(vm)])
+            where = key.plain(vm)
+            whole = self.cls is tuple and where.indices(len(self.items)) == (0, len(self.items), 1)
+            return self if whole else self.make(self.items[where])
         return self.item(vm, self.index_of(vm, key))
 
     def m___contains__(self, vm: Machine, value: Value) -> Value:
@@ -96,14 +105,22 @@ class SequenceValue(Value):
             item = self.item(vm, i)
             if item is value or vm.truth(vm.compare("==", item, value)):
                 return ConstantValue(i)
-        vm.throw(ValueError, "value is not in list" if self.cls is list else "tuple.index(x): x not in tuple")
+        if self.family() is tuple:
+            vm.throw(ValueError, "tuple.index(x): x not in tuple")
+        self.is_not_in(vm, value)
+
+    def is_not_in(self, vm: Machine, value: Value) -> NoReturn:
+        try:
+            text = f"{vm.plain(value)!r} is not in {self.family().__name__}"
+        except NotConstant:
+            vm.unsupported("FE025", f"a search for {value.describe()}, which is not there", "the error tells its text")
+        vm.throw(ValueError, text)
 
     def m_count(self, vm: Machine, value: Value) -> Value:
         return ConstantValue(sum(vm.truth(vm.compare("==", item, value)) for item in self.values(vm)))
 
     def m___add__(self, vm: Machine, other: Value) -> Value:
-        base = tuple if issubclass(self.cls, tuple) else list
-        if not isinstance(other, SequenceValue) or not issubclass(other.cls, base):
+        if not isinstance(other, SequenceValue) or not issubclass(other.cls, self.family()):
             return ConstantValue(NotImplemented)
         return self.make(self.values(vm) + other.values(vm))
 
@@ -114,23 +131,24 @@ class SequenceValue(Value):
             return ConstantValue(NotImplemented)
         if not isinstance(count, int):
             return ConstantValue(NotImplemented)
-        return self.make(self.values(vm) * count)
+        return self if count == 1 and self.cls is tuple else self.make(self.values(vm) * count)
 
     m___rmul__ = m___mul__
 
     def compare_items(self, vm: Machine, op: str, other: Value) -> Value:
-        base = tuple if issubclass(self.cls, tuple) else list
-        if not isinstance(other, SequenceValue) or not issubclass(other.cls, base):
+        if not isinstance(other, SequenceValue) or not issubclass(other.cls, self.family()):
             return ConstantValue(NotImplemented)
-        mine, theirs = self.values(vm), other.values(vm)
-        if op in ("==", "!=") and len(mine) != len(theirs):
+        if op in ("==", "!=") and len(self.items) != len(other.items):
             return ConstantValue(op == "!=")
-        for left, right in zip(mine, theirs):
+        i = 0
+        while i < len(self.items) and i < len(other.items):  # a comparison may change either
+            left, right = self.item(vm, i), other.item(vm, i)
             if left is not right and not vm.truth(vm.compare("==", left, right)):
-                return vm.compare(op, left, right) if op not in ("==", "!=") else ConstantValue(op == "!=")
-        if op in ("==", "!="):
-            return ConstantValue(op == "==")
-        return vm.compare(op, ConstantValue(len(mine)), ConstantValue(len(theirs)))
+                break
+            i += 1
+        if i >= len(self.items) or i >= len(other.items):
+            return vm.compare(op, ConstantValue(len(self.items)), ConstantValue(len(other.items)))
+        return vm.compare(op, self.item(vm, i), other.item(vm, i)) if op not in ("==", "!=") else ConstantValue(op == "!=")
 
     def m___eq__(self, vm: Machine, other: Value) -> Value:
         return self.compare_items(vm, "==", other)
@@ -194,35 +212,36 @@ class TupleValue(SequenceValue):
 
 
 class ListValue(SequenceValue):
-    """A list or deque; one that existed before the call is written back by the effects."""
+    """A list; one that existed before the call is written back by the effects."""
 
     def find_method(self, name: str) -> Any:
         return super().find_method(name) if hasattr(self.cls, name) else None
 
-    def __init__(self, items: list[Any], cls: type | None = None, source: Any = None, obj: Any = None, maxlen: int | None = None) -> None:
+    def __init__(self, items: list[Any], cls: type | None = None, source: Any = None, obj: Any = None) -> None:
         super().__init__(items, cls, source, obj)
-        self.maxlen = maxlen
         self.before = list(items) if source is not None else None
 
     def real(self) -> Any:
         return super().real() if self.source is None else self.obj
 
     def make(self, items: list[Any]) -> SequenceValue:
-        return ListValue(items, self.cls if issubclass(self.cls, collections.deque) else list, maxlen=self.maxlen)
+        return ListValue(items)
 
     def key(self, vm: Machine) -> Any:
         vm.throw(TypeError, f"unhashable type: {self.cls.__name__!r}")
 
     def changed(self, vm: Machine) -> Value:
-        if self.maxlen is not None and len(self.items) > self.maxlen:
-            del self.items[: len(self.items) - self.maxlen]
         if self.source is not None:
             vm.effects.mutated(self)
         return ConstantValue(None)
 
     def m___setitem__(self, vm: Machine, key: Value, value: Value) -> Value:
         if isinstance(key, SliceValue):
-            self.items[key.plain(vm)] = vm.unpack(value)
+            where, new = key.plain(vm), list(vm.unpack(value))
+            try:
+                self.items[where] = new
+            except ValueError as exc:
+                vm.throw_real(exc)
         else:
             self.items[self.index_of(vm, key)] = value
         return self.changed(vm)
@@ -236,18 +255,18 @@ class ListValue(SequenceValue):
         return self
 
     def m___imul__(self, vm: Machine, other: Value) -> Value:
-        self.items *= other.constant()
+        try:
+            count = other.constant()
+        except NotConstant:
+            return ConstantValue(NotImplemented)
+        if not isinstance(count, int):
+            return ConstantValue(NotImplemented)
+        self.items *= count
         self.changed(vm)
         return self
 
     def m_append(self, vm: Machine, value: Value) -> Value:
         self.items.append(value)
-        return self.changed(vm)
-
-    def m_appendleft(self, vm: Machine, value: Value) -> Value:
-        self.items.insert(0, value)
-        if self.maxlen is not None:
-            del self.items[self.maxlen :]
         return self.changed(vm)
 
     def m_extend(self, vm: Machine, other: Value) -> Value:
@@ -260,35 +279,21 @@ class ListValue(SequenceValue):
 
     def m_pop(self, vm: Machine, index: Value = ConstantValue(-1)) -> Value:
         if not self.items:
-            vm.throw(IndexError, "pop from empty list" if self.cls is list else "pop from an empty deque")
+            vm.throw(IndexError, "pop from empty list" if self.family() is list else "pop from an empty deque")
         i = self.index_of(vm, index)
         value = self.item(vm, i)
         del self.items[i]
         self.changed(vm)
         return value
 
-    def m_popleft(self, vm: Machine) -> Value:
-        if not self.items:
-            vm.throw(IndexError, "pop from an empty deque")
-        return self.m_pop(vm, ConstantValue(0))
-
-    def m_rotate(self, vm: Machine, n: Value = ConstantValue(1)) -> Value:
-        if self.items:
-            steps = n.constant() % len(self.items)
-            self.items[:] = self.items[len(self.items) - steps :] + self.items[: len(self.items) - steps]
-        return self.changed(vm)
-
-    def m_extendleft(self, vm: Machine, other: Value) -> Value:
-        for value in vm.unpack(other):
-            self.m_appendleft(vm, value)
-        return ConstantValue(None)
-
     def m_remove(self, vm: Machine, value: Value) -> Value:
         for i in range(len(self.items)):
             if vm.truth(vm.compare("==", self.item(vm, i), value)):
                 del self.items[i]
                 return self.changed(vm)
-        vm.throw(ValueError, "list.remove(x): x not in list")
+        if self.family() is list:
+            vm.throw(ValueError, "list.remove(x): x not in list")
+        self.is_not_in(vm, value)
 
     def m_reverse(self, vm: Machine) -> Value:
         self.items.reverse()

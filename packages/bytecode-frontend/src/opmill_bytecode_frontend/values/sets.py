@@ -57,7 +57,13 @@ class SetValue(Value):
                 items = [plain[c] for c in set(plain)]
         except (NotConstant, TypeError):
             pass
-        return ItemsIterator(lambda vm, i: items[i] if i < len(items) else STOP, type(iter(set())))
+
+        def read(vm: Machine, i: int) -> Any:
+            if len(self.items) != len(items):
+                vm.throw(RuntimeError, "Set changed size during iteration")
+            return items[i] if i < len(items) else STOP
+
+        return ItemsIterator(read, type(iter(set())))
 
     def m___iter__(self, vm: Machine) -> Value:
         return self.iterate(vm)
@@ -86,7 +92,7 @@ class SetValue(Value):
         return self.changed(vm)
 
     def m_copy(self, vm: Machine) -> Value:
-        return SetValue(dict(self.items), self.cls)
+        return self if self.cls is frozenset else SetValue(dict(self.items), self.cls)
 
     def m_update(self, vm: Machine, *others: Value) -> Value:
         for other in others:
@@ -174,6 +180,13 @@ class SetValue(Value):
 
 
 def to_keys(vm: Machine, value: Value) -> dict[Any, Value]:
+    """The values by their keys. Sets and dictionaries know the keys of theirs: hashes are not asked for again."""
     if isinstance(value, SetValue):
         return value.items
-    return {vm.key(v): v for v in vm.unpack(value)}
+    if hasattr(value, "key_values"):
+        value.key_values(vm)
+        return {k: v for k, (v, _) in value.items.items()}  # type: ignore[attr-defined]
+    out: dict[Any, Value] = {}
+    for v in vm.unpack(value):
+        out.setdefault(vm.key(v), v)
+    return out

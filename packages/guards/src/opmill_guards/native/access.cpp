@@ -124,6 +124,14 @@ PyObject* read_item(PyObject* object, PyObject* key) {
     if (PyList_Check(object)) {
         return sequence_item(reinterpret_cast<PyListObject*>(object)->ob_item, PyList_GET_SIZE(object), key);
     }
+    if (environment.deque != nullptr && PyObject_TypeCheck(object, environment.deque)) {
+        Py_ssize_t index = PyNumber_AsSsize_t(key, PyExc_IndexError);
+        if (index == -1 && PyErr_Occurred()) {
+            return nullptr;
+        }
+        index += index < 0 ? Py_SIZE(object) : 0;
+        return index < 0 || index >= Py_SIZE(object) ? nullptr : environment.deque->tp_as_sequence->sq_item(object, index);
+    }
     return nullptr;
 }
 

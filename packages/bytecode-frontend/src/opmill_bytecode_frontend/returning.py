@@ -1,0 +1,158 @@
+"""How an instruction goes on once a frame that it called has ended: what a graph break inside of that frame does afterwards.
+
+An opcode handler tells its frame which function it is about to call, and how what that function returns becomes the instruction's result
+(``Frame.expects``). Where nothing is told, the graph cannot end inside the callee, and the instruction is run natively as a whole."""
+
+from __future__ import annotations
+
+import operator
+import types
+from dataclasses import dataclass, field
+from typing import Any, Callable
+
+from .values.base import MISSING, Value
+from .values.iterators import STOP
+from .values.objects import ObjectValue, find_in_mro
+
+
+@dataclass
+class Native:
+    """An instruction, or what is left of it, as Python statements; ``results`` are pushed (None is a NULL). A branch gives ``condition`` instead:
+    (expression, results when it jumps, results when it falls through)."""
+
+    statements: list[str]
+    pops: int
+    results: list[str | None] = field(default_factory=list)
+    condition: tuple[str, list[str | None], list[str | None]] | None = None
+    target: Any = None
+    """Where a branch goes if not to the instruction's own target."""
+    ends: bool = False
+    """Whether nothing comes after the statements: they raise."""
+    offers: bool = False
+    """Whether the functions that the statements call are offered to be captured."""
+
+
+Returned = Callable[[Any, Any, Any, str], Native]
+"""(the frame that called, its instruction, the expressions there, the expression that runs the callee to its end) -> the rest of the instruction."""
+
+
+def method_of(value: Value, name: str) -> Any:
+    """The Python function that the data model calls for ``name`` on an object of a class written in Python, or None."""
+    found = find_in_mro(value.cls.__mro__, name)[1] if isinstance(value, ObjectValue) else None
+    return found if type(found) is types.FunctionType else None
+
+
+def pushed(frame: Any, ins: Any, r: Any, called: str) -> Native:
+    """The result is pushed as it is."""
+    result = r.temporary("_r")
+    return Native([f"{result} = {called}"], 0, [result])
+
+
+def dropped(frame: Any, ins: Any, r: Any, called: str) -> Native:
+    """The result is of no interest."""
+    return Native([called], 0)
+
+
+def tested(frame: Any, ins: Any, r: Any, called: str) -> Native:
+    """The truth of the result is pushed."""
+    result = r.temporary("_r")
+    return Native([f"{result} = bool({called})"], 0, [result])
+
+
+@dataclass(frozen=True)
+class Made:
+    """``__init__`` has ended: the object is pushed."""
+
+    made: Value
+
+    def __call__(self, frame: Any, ins: Any, r: Any, called: str) -> Native:
+        return Native([f"{r.constants.name(check_init)}({called})"], 0, [r.expr(self.made)])
+
+
+def check_init(result: Any) -> None:
+    """What a class does with the result of ``__init__``."""
+    if result is not None:
+        raise TypeError(f"__init__() should return None, not {type(result).__name__!r}")
+
+
+@dataclass(frozen=True)
+class Attribute:
+    """A getter has ended: its result is pushed, beside the NULL that calls want."""
+
+    null: bool | None
+    """Whether a NULL is pushed before (True) or after (False) it; None: none is."""
+
+    def __call__(self, frame: Any, ins: Any, r: Any, called: str) -> Native:
+        result = r.temporary("_r")
+        results: dict[bool | None, list[str | None]] = {None: [result], True: [None, result], False: [result, None]}
+        return Native([f"{result} = {called}"], 0, results[self.null])
+
+
+@dataclass(frozen=True)
+class Operated:
+    """The method of an operator has ended: where it gave NotImplemented the ``others`` follow, (of the left operand?, name)."""
+
+    op: str
+    left: Value
+    right: Value
+    others: tuple[tuple[bool, str], ...]
+
+    def __call__(self, frame: Any, ins: Any, r: Any, called: str) -> Native:
+        result = r.temporary("_r")
+        parts = f"{self.op!r}, {r.expr(self.left)}, {r.expr(self.right)}, {self.others!r}"
+        return Native([f"{result} = {called}", f"if {result} is NotImplemented: {result} = {r.constants.name(operate)}({parts})"], 0, [result])
+
+
+def operate(op: str, left: Any, right: Any, others: tuple[tuple[bool, str], ...]) -> Any:
+    """What an operator does when the first method that it tried gave NotImplemented."""
+    if op in IN_PLACE:
+        return IN_PLACE[op](left, right)
+    for is_left, name in others:
+        owner, other = (left, right) if is_left else (right, left)
+        method = getattr(type(owner), name, None)
+        if method is not None and (result := method(owner, other)) is not NotImplemented:
+            return result
+    if op in ("==", "!="):
+        return (left is right) == (op == "==")
+    kinds = f"{type(left).__name__!r} and {type(right).__name__!r}"
+    if op in ("<", "<=", ">", ">="):
+        raise TypeError(f"{op!r} not supported between instances of {kinds}")
+    raise TypeError(f"unsupported operand type(s) for {'** or pow()' if op == '**' else op}: {kinds}")
+
+
+IN_PLACE: dict[str, Any] = {
+    "+=": operator.add, "-=": operator.sub, "*=": operator.mul, "/=": operator.truediv, "//=": operator.floordiv, "%=": operator.mod, "**=": operator.pow,
+    "@=": operator.matmul, "<<=": operator.lshift, ">>=": operator.rshift, "&=": operator.and_, "|=": operator.or_, "^=": operator.xor,
+}  # fmt: skip
+
+
+def iterated(frame: Any, ins: Any, r: Any, called: str) -> Native:
+    """``__iter__`` has ended: what it gave is an iterator."""
+    result = r.temporary("_r")
+    return Native([f"{result} = {called}", f"{r.constants.name(check_iterator)}({result})"], 0, [result])
+
+
+def check_iterator(result: Any) -> None:
+    """What ``iter`` does with the result of ``__iter__``."""
+    if not hasattr(type(result), "__next__"):
+        raise TypeError(f"iter() returned non-iterator of type {type(result).__name__!r}")
+
+
+def stepped(frame: Any, ins: Any, r: Any, called: str) -> Native:
+    """``__next__`` has ended, with an item or with StopIteration."""
+    item, end = r.temporary("_r"), r.constants.name(STOP)
+    lines = ["try:", f"    {item} = {called}", "except StopIteration:", f"    {item} = {end}"]
+    return turn(frame, ins, r, lines, item, end)
+
+
+def turn(frame: Any, ins: Any, r: Any, statements: list[str], item: str, end: str) -> Native:
+    """The branch of FOR_ITER: the iterator stays on the stack under the item, or the loop ends."""
+    import sys
+
+    skipped = {12: 1, 13: 2}.get(sys.version_info[1], 0)
+    instructions = frame.prepared.instructions
+    after = instructions[frame.prepared.index[id(ins.target)] + skipped]
+    return Native(statements, 1, condition=(f"{item} is {end}", [], [r.expr(frame.stack[-1]), item]), target=after)
+
+
+__all__ = ["MISSING", "Attribute", "Made", "Native", "Operated", "Returned", "dropped", "iterated", "method_of", "operate", "pushed", "stepped", "tested", "turn"]

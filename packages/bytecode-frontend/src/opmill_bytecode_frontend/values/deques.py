@@ -1,0 +1,106 @@
+"""``collections.deque``."""
+
+from __future__ import annotations
+
+import collections
+from typing import Any
+
+from .base import Machine, NotConstant, Value
+from .constant import ConstantValue
+from .iterators import STOP, ItemsIterator
+from .sequence import ListValue, SequenceValue, SliceValue
+
+ITERATOR: type = type(iter(collections.deque()))
+REVERSED: type = type(reversed(collections.deque()))
+
+
+class DequeValue(ListValue):
+    """A deque, perhaps of bounded length."""
+
+    cls = collections.deque
+
+    def __init__(self, items: list[Any], source: Any = None, obj: Any = None, maxlen: int | None = None) -> None:
+        super().__init__(items if maxlen is None else items[max(0, len(items) - maxlen) :], None, source, obj)
+        self.maxlen = maxlen
+        self.version = 0
+        """How often items were added, taken or moved."""
+
+    def make(self, items: list[Any]) -> SequenceValue:
+        return DequeValue(items, maxlen=self.maxlen)
+
+    def changed(self, vm: Machine) -> Value:
+        self.version += 1
+        if self.maxlen is not None and len(self.items) > self.maxlen:
+            del self.items[: len(self.items) - self.maxlen]
+        return super().changed(vm)
+
+    def walk(self, kind: type, position: Any) -> Value:
+        """An iterator that gives the item at ``position(i)`` and notices changes."""
+        version = self.version
+
+        def read(vm: Machine, i: int) -> Any:
+            if version != self.version and i < len(self.items) + (version != self.version):
+                vm.throw(RuntimeError, "deque mutated during iteration")
+            return self.item(vm, position(i)) if i < len(self.items) else STOP
+
+        return ItemsIterator(read, kind)
+
+    def iterate(self, vm: Machine) -> Value:
+        return self.walk(ITERATOR, lambda i: i)
+
+    def m___reversed__(self, vm: Machine) -> Value:
+        return self.walk(REVERSED, lambda i: len(self.items) - 1 - i)
+
+    def index_of(self, vm: Machine, key: Value) -> int:
+        if isinstance(key, SliceValue):
+            vm.throw(TypeError, "sequence index must be integer, not 'slice'")
+        return super().index_of(vm, key)
+
+    def m___getitem__(self, vm: Machine, key: Value) -> Value:
+        return self.item(vm, self.index_of(vm, key))
+
+    def m___setitem__(self, vm: Machine, key: Value, value: Value) -> Value:
+        self.items[self.index_of(vm, key)] = value
+        return super().changed(vm)
+
+    def m___delitem__(self, vm: Machine, key: Value) -> Value:
+        del self.items[self.index_of(vm, key)]
+        return self.changed(vm)
+
+    def m___add__(self, vm: Machine, other: Value) -> Value:
+        if not isinstance(other, DequeValue):
+            vm.throw(TypeError, f'can only concatenate deque (not "{other.python_type().__name__}") to deque')
+        return super().m___add__(vm, other)
+
+    def m_appendleft(self, vm: Machine, value: Value) -> Value:
+        self.items.insert(0, value)
+        if self.maxlen is not None:
+            del self.items[self.maxlen :]
+        return self.changed(vm)
+
+    def m_extendleft(self, vm: Machine, other: Value) -> Value:
+        for value in list(vm.unpack(other)):
+            self.m_appendleft(vm, value)
+        return ConstantValue(None)
+
+    def m_insert(self, vm: Machine, index: Value, value: Value) -> Value:
+        if self.maxlen is not None and len(self.items) >= self.maxlen:
+            vm.throw(IndexError, "deque already at its maximum size")
+        return super().m_insert(vm, index, value)
+
+    def m_popleft(self, vm: Machine) -> Value:
+        if not self.items:
+            vm.throw(IndexError, "pop from an empty deque")
+        return self.m_pop(vm, ConstantValue(0))
+
+    def m_rotate(self, vm: Machine, n: Value = ConstantValue(1)) -> Value:
+        if self.items:
+            steps = n.constant() % len(self.items)
+            self.items[:] = self.items[len(self.items) - steps :] + self.items[: len(self.items) - steps]
+        return self.changed(vm)
+
+    def getattr(self, vm: Machine, name: str) -> Value:
+        return ConstantValue(self.maxlen) if name == "maxlen" else super().getattr(vm, name)
+
+
+__all__ = ["DequeValue", "NotConstant"]

@@ -1,0 +1,278 @@
+"""Builtin containers and generators at their edges: changes during iteration, exceptions and their arguments, classes of results, identity."""
+
+from __future__ import annotations
+
+from collections import OrderedDict, defaultdict, deque
+
+import pytest
+import torch
+
+from opmill_bytecode_frontend import capture
+
+
+class Ordered(OrderedDict):
+    pass
+
+
+class Defaults(defaultdict):
+    pass
+
+
+class Queue(deque):
+    pass
+
+
+class Items(list):
+    pass
+
+
+class Doubled(dict):
+    def __setitem__(self, key, value):
+        dict.__setitem__(self, key, value * 2)
+
+
+class Reversed(dict):
+    def keys(self):
+        return reversed(list(dict.keys(self)))
+
+    __iter__ = keys
+
+
+class Counting:
+    """Compares by identity, and counts."""
+
+    def __init__(self):
+        self.hashed = self.compared = 0
+
+    def __hash__(self):
+        self.hashed += 1
+        return 42
+
+    def __eq__(self, other):
+        self.compared += 1
+        return self is other
+
+
+class Unequal:
+    def __hash__(self):
+        return 1
+
+    def __eq__(self, other):
+        raise KeyError(3)
+
+
+class Sending:
+    def __init__(self):
+        self.n = 0
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        self.n += 1
+        if self.n > 2:
+            raise StopIteration(42)
+        return self.n
+
+    def send(self, value):
+        return ("sent", value)
+
+
+def tried(*actions):
+    out = []
+    for action in actions:
+        try:
+            out.append(action())
+        except Exception as exc:
+            out.append((type(exc), exc.args))
+    return out
+
+
+def walking(a, b):
+    def replace_key():
+        d = {0: 0}
+        for _ in d:
+            del d[0]
+            d[0] = 0
+
+    def grow():
+        d = {0: 0}
+        for k, _ in d.items():
+            d[k + 1] = 0
+
+    def reorder():
+        d = OrderedDict(a=1, b=2)
+        for k in d:
+            d.move_to_end(k)
+
+    def grow_set():
+        s = {1}
+        for _ in s:
+            s.add(5)
+
+    def grow_deque():
+        q = deque([1])
+        for _ in q:
+            q.append(2)
+
+    return tried(replace_key, grow, reorder, grow_set, grow_deque), a + 1
+
+
+def iterators(a, b):
+    items = [1]
+    done = iter(items)
+    list(done)
+    items.append(3)
+    backwards = reversed(items)
+    items.pop()
+    return list(done), list(backwards), list(reversed(deque([1, 2]))), a + 1
+
+
+def keys_of_the_program(a, b):
+    first, second = Counting(), Counting()
+    d = {first: 5}
+    d.setdefault(second, 1)
+    return first.hashed, second.hashed, first.compared + second.compared, set(d) == {first, second}, tried(lambda: {Unequal(): 1} == {1: 1}), a + 1
+
+
+def classes_of_results(a, b):
+    o, d, q = Ordered([(1, 2)]), Defaults(list, {1: [2]}), Queue([1, 2, 3], 3)
+    made = [o.copy(), o | {3: 4}, {5: 6} | o, d.copy(), d | {}, {} | defaultdict(int), q.copy(), q + deque([3]), q * 2, Doubled.fromkeys("xy", 2), dict.fromkeys([1])]
+    return [type(v) for v in made], [list(v) for v in made], d.copy().default_factory, q.copy().maxlen, dict(Reversed(a=1, b=2)), a + 1
+
+
+def bounded(a, b):
+    q = deque([1, 2, 3], maxlen=3)
+    out = tried(lambda: q.insert(0, 5), lambda: q[0:1], lambda: q + [1], lambda: q.remove(9), lambda: q.index(9), lambda: q == [1, 2, 3], lambda: q == deque([1, 2, 3]))
+    q *= 2
+    q.rotate(1)
+    q.extendleft([7, 8])
+    return out, q, q.maxlen, repr(q), Queue([1, 2], 1).maxlen, a + 1
+
+
+def refused(a, b):
+    items = [1, 2, 3, 4]
+
+    def stretch():
+        items[::2] = [1]
+
+    again = Items([1])
+    again.__init__([5, 6])
+    actions = [lambda: Items(sequence=1), lambda: Items(1, 2), lambda: items.index(7), lambda: items[5], lambda: a.shape[3:][3], stretch]
+    return tried(*actions), list(again), repr(defaultdict(int, {1: 2})), a + 1
+
+
+def identities(a, b):
+    t, f = (1, 2), frozenset([1])
+    return t[:] is t, t * 1 is t, tuple(t) is t, frozenset(f) is f, f.copy() is f, a + 1
+
+
+def changed_while_compared(a, b):
+    class_of = []
+
+    class_of.append([1] == [1])
+    return [1, 2] < [1, 3], [1, 2] <= [1, 2], (1,) < (1, 2), class_of, a + 1
+
+
+def annotations(a, b):
+    def g(x: int, *, y: str = "x") -> float: ...
+
+    g.__annotations__["z"] = 1
+    return sorted(g.__annotations__), a + 1
+
+
+def log_of(log):
+    try:
+        while True:
+            try:
+                log.append((yield 1))
+            except KeyError:
+                log.append("key")
+                yield 5
+            except ValueError:
+                return 7
+    finally:
+        log.append("end")
+
+
+def delegating(a, b):
+    log = []
+
+    def outer():
+        log.append((yield from log_of(log)))
+        yield 9
+
+    g = outer()
+    next(g)
+    log += [g.send(3), g.throw(KeyError("x")), next(g), g.throw(ValueError())]
+    g.close()
+    h = outer()
+    next(h)
+    h.close()
+    return log, a + 1
+
+
+def sending_to_other_iterators(a, b):
+    def outer():
+        yield ("returned", (yield from Sending()))
+
+    g = outer()
+    return [next(g), g.send(5), next(g), next(g)], a + 1
+
+
+def stop_iteration_inside(a, b):
+    def g():
+        yield 1
+        raise StopIteration(3)
+
+    return tried(lambda: list(g())), a + 1
+
+
+def contexts_of_exceptions(a, b):
+    def g():
+        try:
+            raise KeyError("a")
+        except KeyError:
+            yield 1
+            raise IndexError
+
+    out = []
+    first, second = g(), g()
+    next(first), next(second)
+    try:
+        first.throw(ValueError)
+    except ValueError as exc:
+        out.append(repr(exc.__context__))
+    try:
+        raise TypeError
+    except TypeError:
+        try:
+            next(second)
+        except IndexError as exc:
+            out += [repr(exc.__context__), repr(exc.__context__.__context__)]
+    return out, a + 1
+
+
+PROGRAMS = [
+    walking, iterators, keys_of_the_program, classes_of_results, bounded, refused, identities, changed_while_compared, annotations, delegating,
+    sending_to_other_iterators, stop_iteration_inside, contexts_of_exceptions,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("fn", PROGRAMS, ids=lambda f: f.__name__)
+def test_program(fn, check):
+    check(fn)
+
+
+def test_the_content_of_a_deque_is_guarded():
+    graphs = []
+
+    def backend(gm, example_inputs):
+        graphs.append(gm)
+        return gm.forward
+
+    compiled = capture(lambda q, x: x + q[0], backend, fullgraph=True)
+    x = torch.ones(2)
+    for first, count in ((1, 1), (1, 1), (5, 2), (1, 2)):
+        assert torch.equal(compiled(Queue([first, 2]), x), x + first)
+        assert len(graphs) == count
