@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import weakref
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -15,7 +16,7 @@ from . import compat
 from .errors import DataDependent, NoFakeKernel
 from .operator import Operator, describe
 from .symbolic import any_symbolic, fixed_sizes, python_kernel, symbolic_meta
-from .symbols import Index, Sizes
+from .symbols import Index, Relation, Sizes, index_of, sym_int
 from .tensor import ConstantBox, FakeTensor
 
 META = torch.device("meta")
@@ -62,12 +63,25 @@ class FakeContext(TorchDispatchMode):
     ...     x = ctx.from_tensor(real, {0: None})
     ...     (x @ x.t()).shape, (x[:2] + 1).shape, ctx.sizes.decisions
     (torch.Size([s0, s0]), torch.Size([2, 4]), [])
+
+    With an environment for ``data``, sizes that only data tell are new symbols of it, which becomes the environment of ``sizes`` then.
+
+    >>> with FakeContext(data=Sizes()) as ctx:
+    ...     torch.ones(4).nonzero().shape, ctx.sizes
+    (torch.Size([4, 1]), None)
+    >>> with FakeContext(data=Sizes()) as ctx:
+    ...     x = ctx.from_tensor(real)
+    ...     x[x > 0].shape
+    torch.Size([u0])
     """
 
-    def __init__(self, sizes: Sizes | None = None) -> None:
+    def __init__(self, sizes: Sizes | None = None, data: Sizes | None = None) -> None:
         super().__init__()
         compat.defuse_meta_kernels()
         self.sizes = sizes
+        self.data = data
+        self._counts: dict[tuple[int, str], tuple[torch.Tensor, Any]] = {}
+        """What was counted in which meta: the same until something is written."""
         self._python_dispatcher: list[Any] = []
         self._by_id: dict[int, tuple[weakref.ref[torch.Tensor], FakeTensor]] = {}
 
@@ -80,16 +94,22 @@ class FakeContext(TorchDispatchMode):
         return True
 
     def __enter__(self) -> FakeContext:
-        if self.sizes is not None:
-            # torch's composite operators read sizes as integers in C++ and have Python twins that do not
-            self._python_dispatcher.append(torch._C._EnablePythonDispatcher())
-            self._python_dispatcher[-1].__enter__()
+        self._python_dispatcher.append(None)
+        self.settle()
         return super().__enter__()  # type: ignore[no-any-return]
 
     def __exit__(self, *exc: Any) -> None:
         super().__exit__(*exc)
-        if self.sizes is not None:
-            self._python_dispatcher.pop().__exit__(*exc)
+        if (guard := self._python_dispatcher.pop()) is not None:
+            guard.__exit__(*exc)
+
+    def settle(self) -> None:
+        """Between two operators, while the context is entered: makes torch ready for symbolic sizes where the last one gave the first."""
+        if self.sizes is not None and self._python_dispatcher[-1] is None:
+            # torch's composite operators read sizes as integers in C++ and have Python twins that do not
+            guard = torch._C._EnablePythonDispatcher()
+            guard.__enter__()
+            self._python_dispatcher[-1] = guard
 
     # ---- making fakes ----------------------------------------------------------------------------------------------
 
@@ -166,8 +186,14 @@ class FakeContext(TorchDispatchMode):
         metas = [call.take(a) for a in args]
         meta_kwargs = {k: call.take(v) for k, v in kwargs.items()} if kwargs else {}
         device = call.place(op, meta_kwargs)
+        if op.writes:
+            self._counts.clear()
         if op.data_dependent(metas):
-            return call.from_constants(op, args, kwargs)
+            if call.constants and call.fakes:
+                return call.from_constants(op, args, kwargs)
+            if op.func._can_decompose():
+                return self._by_kernel(op, op.func.decompose, args, kwargs)
+            return call.wrap(self._counted(op, metas, meta_kwargs), device)
         symbolic = False
         if self.sizes is None:
             result = self._infer(op, metas, meta_kwargs, device)
@@ -192,6 +218,33 @@ class FakeContext(TorchDispatchMode):
                 return op.infer(metas, kwargs, device)
             except NotImplementedError as e:
                 raise NoFakeKernel(op.name, str(e).partition("\n")[0]) from None
+
+    # ---- sizes that only data tell ----------------------------------------------------------------------------------
+
+    def _counted(self, op: Operator, metas: list[Any], kwargs: dict[str, Any]) -> Any:
+        """The result, with a new symbol for what only data tell. Raises DataDependent where nobody wants such, or no row knows the operator."""
+        if self.data is None or op.counted is None:
+            raise DataDependent(op.name)
+        self.sizes = self.sizes or self.data
+        with self._deciding(op), _no_dispatch(), torch._C._DisablePythonDispatcher():
+            result = op.counted(op.base_name, op.overload, (functools.partial(self._fresh, op), *metas), kwargs)
+        if result is NotImplemented:
+            raise DataDependent(op.name)
+        return result
+
+    def _fresh(self, op: Operator, low: int, high: Any, of: torch.Tensor | None = None) -> Any:
+        key = id(of), "number" if op.base_name == "_local_scalar_dense" else "count"
+        if of is not None and key in self._counts:
+            return self._counts[key][1]
+        assert self.sizes is not None
+        where = self.sizes.where() if self.sizes.where is not None else ""
+        symbol = self.sizes.new(None, low=low, high=high if type(high) is int else None, origin=f"{op.name} at {where}" if where else op.name)
+        if type(high) is torch.SymInt:
+            self.sizes.learn(Relation(index_of(high) - symbol, ">="))
+        fresh = sym_int(self.sizes, symbol)
+        if of is not None:
+            self._counts[key] = of, fresh
+        return fresh
 
     # ---- symbolic sizes --------------------------------------------------------------------------------------------
 
@@ -322,9 +375,7 @@ class _Call:
         out._constant, out._box = value, box
 
     def from_constants(self, op: Operator, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        """The result of an operator that needs data: known only where all the data are."""
-        if not self.constants or not self.fakes:
-            raise DataDependent(op.name)
+        """The result of an operator that needs data, which are all known."""
         value = self._run_on_constants(op, args, kwargs)
         return self._lift_all(value)
 

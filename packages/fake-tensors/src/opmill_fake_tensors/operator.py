@@ -8,10 +8,11 @@ from typing import Any
 
 import torch
 
-from .rules import rules, symbolic_rules
+from .rules import counted_rules, rules, symbolic_rules
 
 _EMPTY = "aten::empty aten::empty_like aten::empty_strided aten::new_empty aten::new_empty_strided aten::empty_permuted".split()
 _METADATA_ONLY = "aten::detach_ aten::requires_grad_ aten::_fw_primal aten::retain_grad".split()
+_EXCHANGING = ("_c10d_functional", "c10d_functional", "_dtensor::")
 _BOOL = (torch.bool, torch.uint8)
 _MEMO_LIMIT = 20_000
 _MEASURED = tuple(
@@ -28,7 +29,7 @@ _memo: dict[Any, Any] = {}
 
 class Operator:
     """Facts about one overload. ``writes``: argument names it writes data to; ``pure``: the same arguments give the same value;
-    ``factory``: it may be called without tensors and takes a device."""
+    ``factory``: it may be called without tensors and takes a device; ``exchanges``: it talks to other processes."""
 
     def __init__(self, func: Any) -> None:
         schema = func._schema
@@ -43,13 +44,18 @@ class Operator:
         self.positions: dict[str, int] = {a.name: i for i, a in enumerate(schema.arguments)}
         self.aliases = any(a.alias_info is not None for a in schema.arguments) or any(r.alias_info is not None for r in schema.returns)
         self.gives_views = torch.Tag.inplace_view in tags or (self.aliases and not self.writes)
-        self.pure = torch.Tag.nondeterministic_seeded not in tags and self.packet not in _EMPTY and not schema.is_mutable
+        self.exchanges = self.packet.startswith(_EXCHANGING)
+        self.pure = (
+            torch.Tag.nondeterministic_seeded not in tags and self.packet not in _EMPTY and not schema.is_mutable and not self.exchanges
+        )
         self.takes_device = "device" in self.positions
         self.takes_tensors = any("Tensor" in str(a.type) for a in schema.arguments)
         self._dynamic = torch.Tag.data_dependent_output in tags or torch.Tag.dynamic_output_shape in tags
         self._by_index = self.base_name in ("index", "_unsafe_index")
         self._rule: Callable[..., Any] | None = rules().get(self.packet)
         self._symbolic_rule: Callable[..., Any] | None = symbolic_rules().get(self.packet)
+        self.counted: Callable[..., Any] | None = counted_rules().get(self.packet)
+        """The row of one whose result has sizes that only data tell, or is such a number."""
         self._measured = not self.aliases and not self.writes and self.packet.startswith(_MEASURED)
         self._memoised = not self.aliases and not self.writes and (self._measured or _python_meta_kernel(self.name))
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from .symbols.asking import positive, surely, typically
+
 Shape = tuple[int, ...]
 
 
@@ -11,7 +13,7 @@ def contiguous(sizes: Sequence[int]) -> Shape:
     """Row-major strides, in elements."""
     out = [1] * len(sizes)
     for d in range(len(sizes) - 2, -1, -1):
-        out[d] = out[d + 1] * max(sizes[d + 1], 1)
+        out[d] = out[d + 1] * positive(sizes[d + 1])
     return tuple(out)
 
 
@@ -21,23 +23,23 @@ def in_order(sizes: Sequence[int], order: Sequence[int]) -> Shape:
     step = 1
     for d in order:
         out[d] = step
-        step *= max(sizes[d], 1)
+        step *= positive(sizes[d])
     return tuple(out)
 
 
 def is_dense(sizes: Sequence[int], strides: Sequence[int]) -> bool:
     """Whether the elements fill a block of memory without overlap."""
     step = 1
-    for stride, size in sorted((st, sz) for st, sz in zip(strides, sizes, strict=True) if sz != 1):
-        if stride != step:
+    for stride, size in sorted((st, sz) for st, sz in zip(strides, sizes, strict=True) if not typically(sz == 1)):
+        if not typically(stride == step):
             return False
         step *= size
     return True
 
 
 def same(a: Sequence[int], b: Sequence[int]) -> bool:
-    """Whether two shapes are equal. (Python compares tuples of unequal length by items as well, which would decide symbolic ones.)"""
-    return len(a) == len(b) and all(m is n or m == n for m, n in zip(a, b, strict=True))
+    """Whether two shapes are surely equal. (Python compares tuples of unequal length by items as well, which would decide symbolic ones.)"""
+    return len(a) == len(b) and all(m is n or surely(m == n) for m, n in zip(a, b, strict=True))
 
 
 def broadcast(shapes: Sequence[Sequence[int]]) -> Shape:
@@ -49,7 +51,9 @@ def broadcast(shapes: Sequence[Sequence[int]]) -> Shape:
     out = [1] * ndim
     for shape in shapes:
         for d, size in enumerate(shape, ndim - len(shape)):
-            if size != 1:
+            if surely(out[d] == 1):
+                out[d] = size
+            elif not surely(size == 1) and not same((size,), (out[d],)) and size != 1:
                 if out[d] != 1 and out[d] != size:
                     raise RuntimeError(
                         f"The size of tensor a ({out[d]}) must match the size of tensor b ({size}) at non-singleton dimension {d}"
@@ -62,11 +66,11 @@ def _precedes(a: int, b: int, shape: Shape, operands: Sequence[Shape]) -> int:
     """Below 0 where dimension ``a`` belongs inside of ``b``, above 0 where outside, 0 where no operand tells."""
     for strides in operands:
         sa, sb = strides[a], strides[b]
-        if sa == 0 or sb == 0:
+        if typically(sa == 0) or typically(sb == 0):
             continue
-        if sa != sb:
-            return -1 if sa < sb else 1
-        if shape[a] > shape[b]:
+        if not typically(sa == sb):
+            return -1 if typically(sa < sb) else 1
+        if surely(shape[a] > shape[b]):
             return 1
     return 0
 
@@ -98,12 +102,12 @@ def pointwise(shape: Shape, operands: Sequence[tuple[Sequence[int], Sequence[int
     padded = []
     for sizes, strides in operands:
         lead = len(shape) - len(sizes)
-        padded.append((0,) * lead + tuple(0 if sz == 1 and shape[lead + i] != 1 else st for i, (sz, st) in enumerate(zip(sizes, strides, strict=True))))
+        padded.append((0,) * lead + tuple(0 if typically(sz == 1) and not typically(shape[lead + i] == 1) else st for i, (sz, st) in enumerate(zip(sizes, strides, strict=True))))
     return in_order(shape, _order(shape, padded))
 
 
 def _same_layout(sizes: Shape, strides: Sequence[int], dense: Shape) -> bool:
-    return all(sz == 1 or st == d for sz, st, d in zip(sizes, strides, dense, strict=True)) or 0 in sizes
+    return all(typically(sz == 1) or typically(st == d) for sz, st, d in zip(sizes, strides, dense, strict=True)) or any(typically(n == 0) for n in sizes)
 
 
 def like(sizes: Sequence[int], strides: Sequence[int]) -> Shape:

@@ -28,6 +28,12 @@ def symbolic_rules() -> Mapping[str, Rule]:
     return _collected("SYMBOLIC")
 
 
+@functools.cache
+def counted_rules() -> Mapping[str, Rule]:
+    """Rows of operators whose results have sizes that only data tell, from the dicts ``COUNTED``."""
+    return _collected("COUNTED")
+
+
 def _collected(table: str) -> dict[str, Rule]:
     out: dict[str, Rule] = {}
     for info in pkgutil.iter_modules(__path__):

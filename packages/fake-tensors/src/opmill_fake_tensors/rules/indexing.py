@@ -8,7 +8,9 @@ from typing import Any
 import torch
 
 from ..strides import broadcast, contiguous, like, pointwise, same
-from ..table import Rules, alike, channels_last, dense, strided
+from ..symbols.asking import demanded, known_from_data, surely
+from ..symbols.layouts import in_rows
+from ..table import Rules, alike, channels_last, dense, image, strided
 from ..views import inferred, strides_of_view
 
 RULES = Rules()
@@ -36,7 +38,7 @@ def _index_select(overload: str, x: Tensor, dim: int, ids: Tensor) -> Any:
 def _gather(overload: str, x: Tensor, dim: int, ids: Tensor, *, sparse_grad: bool = False) -> Any:
     if overload != "" or x.dim() != ids.dim() or not x.dim() or not -x.dim() <= dim < x.dim() or ids.dtype is not torch.int64:
         return NotImplemented
-    if any(i > n for k, (i, n) in enumerate(zip(ids.size(), x.size(), strict=True)) if k != dim % x.dim()):
+    if not all(i is n or demanded(i <= n) for k, (i, n) in enumerate(zip(ids.size(), x.size(), strict=True)) if k != dim % x.dim()):
         return NotImplemented
     return dense(ids.size(), x.dtype)
 
@@ -45,14 +47,14 @@ def _gather(overload: str, x: Tensor, dim: int, ids: Tensor, *, sparse_grad: boo
 def _index(overload: str, x: Tensor, ids: Sequence[Tensor | None]) -> Any:
     given = [k for k, i in enumerate(ids) if i is not None]
     tensors: list[Any] = [ids[k] for k in given]
-    if overload != "Tensor" or not given or any(t.dtype not in _INTEGERS for t in tensors) or len(ids) > x.dim() or 0 in x.size():
+    if overload != "Tensor" or not given or any(t.dtype not in _INTEGERS for t in tensors) or len(ids) > x.dim() or any(surely(n == 0) for n in x.size()):
         return NotImplemented
     block = broadcast([tuple(t.size()) for t in tensors])
     first = given[0] if given == list(range(given[0], given[-1] + 1)) else 0
     rest = [d for d in range(x.dim()) if d not in given]
     before, after = rest[:first], rest[first:]
     shape = (*(x.size(d) for d in before), *block, *(x.size(d) for d in after))
-    if x.is_contiguous() and all(t.is_contiguous() for t in tensors):
+    if in_rows(x) and all(in_rows(t) for t in tensors):
         return dense(shape, x.dtype)
     # what is computed point by point: the source stands still along the indices' dimensions, and these along the source's
     source = (*(x.stride(d) for d in before), *(0 for _ in block), *(x.stride(d) for d in after))
@@ -83,6 +85,17 @@ def _index_put(overload: str, x: Tensor, ids: Sequence[Tensor | None], values: T
     return alike(x)
 
 
+@SYMBOLIC.row("constant_pad_nd")
+def _pad(overload: str, x: Tensor, pad: Sequence[int], value: Any = 0) -> Any:
+    """By numbers that only data tell."""
+    if not any(known_from_data(n) for n in (*pad, *x.size())) or len(pad) % 2 or len(pad) > 2 * x.dim():
+        return NotImplemented
+    sizes = list(x.size())
+    for k in range(len(pad) // 2):
+        sizes[-1 - k] = sizes[-1 - k] + pad[2 * k] + pad[2 * k + 1]
+    return image(sizes, x.dtype, channels_last(x)) if all(demanded(n >= 0) for n in sizes) else NotImplemented
+
+
 def _index_put_in_place(overload: str, x: Tensor, *args: Any) -> Any:
     return NotImplemented if _index_put(overload, x, *args) is NotImplemented else x
 
@@ -107,7 +120,7 @@ def _cat(overload: str, tensors: Sequence[Tensor], dim: int = 0) -> Any:
     rest = (*first[:dim], *first[dim + 1 :])
     for t in tensors:
         n = t.size()
-        if len(n) != rank or (*n[:dim], *n[dim + 1 :]) != rest or n == (0,):
+        if len(n) != rank or (rank == 1 and surely(n[0] == 0)) or not all(a is b or demanded(a == b) for a, b in zip((*n[:dim], *n[dim + 1 :]), rest, strict=True)):
             return NotImplemented
     sizes = (*first[:dim], sum(t.size(dim) for t in tensors), *first[dim + 1 :])
     if any(channels_last(t) for t in tensors):
@@ -120,11 +133,11 @@ def _stack(overload: str, tensors: Sequence[Tensor], dim: int = 0) -> Any:
     if overload != "" or not tensors or (dtype := _one_type(tensors)) is None:
         return NotImplemented
     first = tuple(tensors[0].size())
-    if any(tuple(t.size()) != first for t in tensors) or not -len(first) - 1 <= dim <= len(first):
+    if not all(a is b or demanded(a == b) for t in tensors for a, b in zip(t.size(), first, strict=True)) or not -len(first) - 1 <= dim <= len(first):
         return NotImplemented
     dim %= len(first) + 1
     sizes = (*first[:dim], len(tensors), *first[dim:])
-    return dense(sizes, dtype) if all(t.is_contiguous() for t in tensors) else NotImplemented
+    return dense(sizes, dtype) if all(in_rows(t) for t in tensors) else NotImplemented
 
 
 @RULES.row("tril triu")
@@ -169,7 +182,7 @@ def _unsafe_view(overload: str, x: Tensor, sizes: Sequence[int]) -> Any:
 
 
 def _made(sizes: Sequence[int], dtype: torch.dtype | None, layout: Any, memory_format: Any) -> Any:
-    if layout not in (None, torch.strided) or memory_format not in (None, torch.contiguous_format) or any(n < 0 for n in sizes):
+    if layout not in (None, torch.strided) or memory_format not in (None, torch.contiguous_format) or not all(demanded(n >= 0) for n in sizes):
         return NotImplemented
     return dense(sizes, dtype or torch.get_default_dtype())
 
@@ -177,6 +190,14 @@ def _made(sizes: Sequence[int], dtype: torch.dtype | None, layout: Any, memory_f
 @RULES.row("zeros ones empty rand randn")
 def _zeros(overload: str, sizes: Sequence[int], *, dtype: Any = None, layout: Any = None, device: Any = None, memory_format: Any = None) -> Any:
     return _made(sizes, dtype, layout, memory_format) if overload in ("", "memory_format") else NotImplemented
+
+
+@RULES.row("empty_strided new_empty_strided")
+def _empty_strided(overload: str, *args: Any, dtype: Any = None, layout: Any = None, device: Any = None, pin_memory: Any = None) -> Any:
+    *like_, sizes, strides = args
+    dtype = dtype or (like_[0].dtype if like_ else torch.get_default_dtype())
+    fits = layout in (None, torch.strided) and len(sizes) == len(strides) and all(surely(n >= 0) for n in (*sizes, *strides))
+    return strided(sizes, strides, dtype) if fits else NotImplemented
 
 
 @RULES.row("full")
@@ -224,6 +245,6 @@ def _arange(overload: str, *bounds: Any, dtype: Any = None, layout: Any = None, 
     if any(type(b) not in (int, torch.SymInt) for b in bounds) or rest or not bounds or layout not in (None, torch.strided):
         return NotImplemented
     start, end, step = (0, bounds[0], 1) if len(bounds) == 1 else (*bounds, 1)[:3]
-    if step == 0 or (end - start) * step < 0 or dtype is torch.bool:
+    if step == 0 or not demanded((end - start) * step >= 0) or dtype is torch.bool:
         return NotImplemented
     return dense(((end - start + step - (1 if step > 0 else -1)) // step,), dtype or torch.int64)

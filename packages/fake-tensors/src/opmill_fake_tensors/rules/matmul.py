@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from ..strides import like
+from ..symbols.asking import demanded, surely
 from ..table import Rules, dense, strided
 
 RULES = Rules()
@@ -16,14 +17,16 @@ Tensor = torch.Tensor
 def _product(a: Tensor, b: Tensor, rank: int) -> tuple[int, ...] | None:
     """Sizes of ``a @ b``, both of ``rank`` dimensions."""
     m, n = a.size(), b.size()
-    if len(m) != rank or len(n) != rank or m[-1] != n[-2] or m[:-2] != n[:-2] or a.dtype != b.dtype or a.dtype is torch.bool or a.is_complex():
+    if len(m) != rank or len(n) != rank or a.dtype != b.dtype or a.dtype is torch.bool or a.is_complex():
+        return None
+    if not all(p is q or demanded(p == q) for p, q in zip((m[-1], *m[:-2]), (n[-2], *n[:-2]), strict=True)):
         return None
     return (*m[:-1], n[-1])
 
 
 def _expands(x: Tensor, sizes: tuple[int, ...]) -> bool:
     lead = len(sizes) - x.dim()
-    return lead >= 0 and all(n in (1, k) for n, k in zip(x.size(), sizes[lead:], strict=True))
+    return lead >= 0 and all(surely(n == 1) or n is k or demanded(n == k) for n, k in zip(x.size(), sizes[lead:], strict=True))
 
 
 @RULES.row("mm bmm")
@@ -46,7 +49,7 @@ def _addmm(overload: str, x: Tensor, a: Tensor, b: Tensor, *, beta: Any = 1, alp
 
 @RULES.row("mv")
 def _mv(overload: str, a: Tensor, v: Tensor) -> Any:
-    if a.dim() != 2 or v.dim() != 1 or a.dtype != v.dtype or a.dtype is torch.bool or a.is_complex() or a.size(1) != v.size(0):
+    if a.dim() != 2 or v.dim() != 1 or a.dtype != v.dtype or a.dtype is torch.bool or a.is_complex() or not demanded(a.size(1) == v.size(0)):
         return NotImplemented
     return dense((a.size(0),), a.dtype)
 
@@ -64,7 +67,7 @@ def _attention(overload: str, q: Tensor, k: Tensor, v: Tensor, *rest: Any, **kwa
         return NotImplemented
     b, h, n, _ = q.size()
     e = v.size(3)
-    if any(size < 1 for size in (b, h, n, e)) or e != q.size(3):
+    if not all(surely(size >= 1) for size in (b, h, n, e)) or not demanded(e == q.size(3)):
         return NotImplemented
     stats = torch.float64 if q.dtype is torch.float64 else torch.float32
     return strided((b, h, n, e), like(q.size(), q.stride()), q.dtype), strided((b, h, n), (n * h, 1, h), stats)

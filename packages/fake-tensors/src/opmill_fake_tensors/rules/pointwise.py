@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from ..strides import broadcast, contiguous, pointwise, same
+from ..symbols.layouts import in_rows
 
 Tensor = torch.Tensor
 _empty = torch.empty_strided
@@ -72,7 +73,7 @@ def result_type(values: Sequence[Any]) -> torch.dtype:
 
 def _layout(tensors: Sequence[Tensor], dtype: torch.dtype) -> Tensor:
     sizes: tuple[int, ...] = tensors[0].size()
-    if all(same(t.size(), sizes) and t.is_contiguous() for t in tensors):
+    if all(same(t.size(), sizes) and in_rows(t) for t in tensors):
         return _empty(sizes, contiguous(sizes), dtype=dtype, device=_META)
     if len(tensors) > 1:
         sizes = broadcast([t.size() for t in tensors])

@@ -7,6 +7,8 @@ from typing import Any
 
 import torch
 
+from ..strides import same
+from ..symbols.asking import demanded, surely
 from ..table import Rules, alike, channels_last, dense, image
 
 RULES = Rules()
@@ -42,6 +44,14 @@ def _summed(x: Tensor, dtype: torch.dtype | None) -> torch.dtype:
     return dtype or (x.dtype if x.is_floating_point() or x.is_complex() else torch.int64)
 
 
+def _reduces_something(x: Tensor, dim: Any) -> bool:
+    """Whether no dimension is empty; of sizes that only data tell, those that are reduced must not be."""
+    rank = x.dim()
+    listed: Sequence[int] = () if dim is None else (dim,) if isinstance(dim, int) else dim
+    dims = {d % max(rank, 1) for d in listed} or None
+    return not any(surely(n == 0) for n in x.size()) and all(demanded(n != 0) for d, n in enumerate(x.size()) if dims is None or d in dims)
+
+
 @RULES.row("sum nansum")
 def _sum(overload: str, x: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: torch.dtype | None = None) -> Any:
     return _reduced(x, dim, keepdim, _summed(x, dtype)) if overload in ("", "dim_IntList") else NotImplemented
@@ -60,17 +70,17 @@ def _mean(overload: str, x: Tensor, dim: Any = None, keepdim: bool = False, *, d
 
 @RULES.row("amax amin")
 def _amax(overload: str, x: Tensor, dim: Any = (), keepdim: bool = False) -> Any:
-    return NotImplemented if 0 in x.size() or x.is_complex() else _reduced(x, dim, keepdim, x.dtype)
+    return NotImplemented if x.is_complex() or not _reduces_something(x, dim) else _reduced(x, dim, keepdim, x.dtype)
 
 
 @RULES.row("argmax argmin")
 def _argmax(overload: str, x: Tensor, dim: Any = None, keepdim: bool = False) -> Any:
-    return NotImplemented if 0 in x.size() or x.is_complex() or x.dtype is torch.bool else _reduced(x, dim, keepdim, torch.int64)
+    return NotImplemented if x.is_complex() or x.dtype is torch.bool or not _reduces_something(x, dim) else _reduced(x, dim, keepdim, torch.int64)
 
 
 @RULES.row("max min")
 def _max(overload: str, x: Tensor, dim: Any = None, keepdim: bool = False) -> Any:
-    if 0 in x.size() or x.is_complex() or overload not in ("", "dim"):
+    if x.is_complex() or overload not in ("", "dim") or not _reduces_something(x, dim):
         return NotImplemented
     return _reduced(x, None, False, x.dtype) if overload == "" else _reduced(x, dim, keepdim, x.dtype, torch.int64)
 
@@ -118,8 +128,8 @@ def _statistics_type(x: Tensor, weight: Tensor | None) -> torch.dtype | None:
 @RULES.row("native_layer_norm")
 def _layer_norm(overload: str, x: Tensor, shape: Sequence[int], weight: Tensor | None, bias: Tensor | None, eps: float) -> Any:
     dtype, split = _statistics_type(x, weight), x.dim() - len(shape)
-    fits = all(p is None or tuple(p.size()) == tuple(shape) for p in (weight, bias))
-    if dtype is None or split < 0 or not shape or tuple(x.size()[split:]) != tuple(shape) or not fits or _statistics_type(x, bias) is None:
+    fits = all(p is None or same(p.size(), shape) for p in (weight, bias))
+    if dtype is None or split < 0 or not shape or not same(x.size()[split:], shape) or not fits or _statistics_type(x, bias) is None:
         return NotImplemented
     sizes = (*x.size()[:split], *(1 for _ in shape))
     return dense(x.size(), x.dtype), dense(sizes, dtype), dense(sizes, dtype)
@@ -138,7 +148,7 @@ def _group_norm(overload: str, x: Tensor, weight: Any, bias: Any, n: int, c: int
 @RULES.row("native_batch_norm")
 def _batch_norm(overload: str, x: Tensor, weight: Any, bias: Any, mean: Any, var: Any, training: bool, momentum: float, eps: float) -> Any:
     dtype = _statistics_type(x, weight if weight is not None else mean)
-    if overload != "" or dtype is None or x.dim() < 2 or not x.numel() or (not training and (mean is None or var is None)):
+    if overload != "" or dtype is None or x.dim() < 2 or not demanded(x.numel() != 0) or (not training and (mean is None or var is None)):
         return NotImplemented
     saved = (x.size(1),) if training else (0,)
     return image(x.size(), x.dtype, channels_last(x)), dense(saved, dtype), dense(saved, dtype)
@@ -156,7 +166,7 @@ def _batch_norm_legit(overload: str, x: Tensor, weight: Any, bias: Any, *rest: A
 @RULES.row("topk")
 def _topk(overload: str, x: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
     rank = x.dim()
-    if overload != "" or not rank or not -rank <= dim < rank or not 0 <= k <= x.size(dim):
+    if overload != "" or not rank or not -rank <= dim < rank or not (demanded(k >= 0) and demanded(k <= x.size(dim))):
         return NotImplemented
     sizes = list(x.size())
     sizes[dim] = k

@@ -10,7 +10,8 @@ from typing import Any
 
 import torch
 
-from ..strides import same
+from ..symbols import index_of, sym_int
+from ..symbols.asking import demanded, known_from_data, surely
 from ..table import Rules, alike
 from ..views import inferred, strides_of_view
 
@@ -51,7 +52,7 @@ def _reshape_alias(overload: str, x: Tensor, sizes: Sequence[int], strides: Sequ
 
 @SYMBOLIC.row("as_strided")
 def _as_strided(overload: str, x: Tensor, sizes: Sequence[int], strides: Sequence[int], offset: Any = None) -> Any:
-    if all(n != 0 for n in sizes):
+    if not any(known_from_data(n) for n in (*sizes, *strides)) and all(n != 0 for n in sizes):
         at = x.storage_offset() if offset is None else offset
         end = at + sum((n - 1) * s for n, s in zip(sizes, strides, strict=True)) + 1
         if end > x.untyped_storage().nbytes() // x.element_size():
@@ -87,9 +88,9 @@ def _expand(overload: str, x: Tensor, sizes: Sequence[int], *, implicit: bool = 
                 raise RuntimeError("expand: -1 is not allowed in a leading, non-existing dimension")
             continue
         own, step = x.size(d - lead), x.stride(d - lead)
-        if (type(n) is int and n == -1) or n is own or own == n:
+        if (type(n) is int and n == -1) or n is own or surely(own == n):
             out[d], strides[d] = own, step
-        elif own != 1:
+        elif not surely(own == 1) and own != 1:
             raise RuntimeError(f"The expanded size of the tensor ({n}) must match the existing size ({own}) at non-singleton dimension {d}.")
     return _view(x, out, strides)
 
@@ -132,7 +133,7 @@ def _unsqueeze(overload: str, x: Tensor, dim: int) -> Any:
 @SYMBOLIC.row("squeeze")
 def _squeeze(overload: str, x: Tensor, dim: Any = None) -> Any:
     dims = range(x.dim()) if dim is None else [_dim(d, x.dim()) for d in (dim if isinstance(dim, (list, tuple)) else [dim])]
-    kept = [d for d in range(x.dim()) if d not in dims or x.size(d) != 1]
+    kept = [d for d in range(x.dim()) if d not in dims or x.size(d) != 1]  # how many dimensions are left must be known
     return _view(x, [x.size(d) for d in kept], [x.stride(d) for d in kept])
 
 
@@ -144,11 +145,21 @@ def _select(overload: str, x: Tensor, dim: int, at: int) -> Any:
         raise IndexError("select() cannot be applied to a 0-dim tensor.")
     dim = _dim(dim, x.dim())
     size = x.size(dim)
-    if at >= size or at < -size:
+    if not (demanded(at < size) and demanded(at >= -size)):
         raise IndexError(f"select(): index {at} out of range for tensor of size {list(x.size())} at dimension {dim}")
-    at = at + size if at < 0 else at
+    if not known_from_data(at):
+        at = at + size if at < 0 else at
+    elif not surely(at >= 0):
+        at = _derived(at, "{0} + ({0} < 0)*({1})", size)
     kept = [d for d in range(x.dim()) if d != dim]
     return _view(x, [x.size(d) for d in kept], [x.stride(d) for d in kept], x.storage_offset() + at * x.stride(dim))
+
+
+def _derived(unknown: Any, text: str, *sizes: Any) -> Any:
+    """The size that an expression of others gives, the first of which only data tell; at most the last one."""
+    environment = unknown.node.sizes
+    symbol = environment.derived(text.format(*(f"({index_of(n)})" for n in (unknown, *sizes))), at_most=index_of(sizes[-1]))
+    return sym_int(environment, symbol)
 
 
 def _clamped(at: Any, size: int, default: Any) -> Any:
@@ -157,10 +168,31 @@ def _clamped(at: Any, size: int, default: Any) -> Any:
         return default
     if type(at) is int and at == sys.maxsize:
         return size
+    if known_from_data(at) or known_from_data(size):
+        if surely(at >= 0):
+            return at if surely(at <= size) else size if surely(at >= size) else _derived_of(at, size, "min({0}, {1})")
+        return _derived_of(at, size, "min(max({0} + ({0} < 0)*{1}, 0), {1})")
     if at < 0:
         at = at + size
         return 0 if at < 0 else at
     return at if at is size or at <= size else size
+
+
+def _derived_of(at: Any, size: Any, text: str) -> Any:
+    return _derived(at, text, size) if known_from_data(at) else _derived(size, text.replace("{0}", "{2}").replace("{1}", "{0}").replace("{2}", "{1}"), at, size)
+
+
+def _length(start: Any, end: Any, step: Any) -> Any:
+    """Of a slice whose bounds lie inside."""
+    if not known_from_data(start) and not known_from_data(end):
+        return 0 if end < start else end - start if type(step) is int and step == 1 else (end - start + step - 1) // step
+    if not surely(end >= start):
+        pair = (start, end) if known_from_data(start) else (end, start)
+        texts = ("max({1} - {0}, 0)", "max({0} - {1}, 0)")
+        length = _derived(pair[0], texts[pair[0] is end], pair[1], end)
+    else:
+        length = end - start
+    return length if type(step) is int and step == 1 else (length + step - 1) // step
 
 
 @SYMBOLIC.row("slice")
@@ -175,7 +207,7 @@ def _slice(overload: str, x: Tensor, dim: int = 0, start: Any = None, end: Any =
     size = x.size(dim)
     start, end = _clamped(start, size, 0), _clamped(end, size, size)
     sizes, strides = list(x.size()), list(x.stride())
-    sizes[dim] = 0 if end < start else end - start if type(step) is int and step == 1 else (end - start + step - 1) // step
+    sizes[dim] = _length(start, end, step)
     strides[dim] = strides[dim] * step
     return _view(x, sizes, strides, x.storage_offset() + start * x.stride(dim))
 
@@ -194,7 +226,7 @@ def _split(overload: str, x: Tensor, size: Any, dim: int = 0) -> Any:
 @SYMBOLIC.row("split_with_sizes")
 def _split_sizes(overload: str, x: Tensor, sizes: Sequence[int], dim: int = 0) -> Any:
     whole = x.size(_dim(dim, x.dim()))
-    if sum(sizes) != whole:
+    if not demanded(sum(sizes) == whole) or not all(demanded(n >= 0) for n in sizes):
         raise RuntimeError(
             f"split_with_sizes expects split_sizes to sum exactly to {whole} (input tensor's size at dimension {dim}), but got split_sizes={list(sizes)}"
         )
@@ -253,7 +285,7 @@ def _diagonal_scatter(overload: str, x: Tensor, part: Tensor, offset: int = 0, d
 
 
 def _scattered(x: Tensor, part: Tensor, view: Tensor) -> Any:
-    if not same(part.size(), view.size()):
+    if part.dim() != view.dim() or not all(a is b or demanded(a == b) for a, b in zip(part.size(), view.size(), strict=True)):
         raise RuntimeError(f"expected src to have a size equal to the slice of self. src size = {list(part.size())}, slice size = {list(view.size())}")
     return alike(x)
 

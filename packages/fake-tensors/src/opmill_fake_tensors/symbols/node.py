@@ -114,7 +114,11 @@ class TruthNode(Node):
     def guard_bool(self, file: str = "", line: int = 0) -> bool:
         return self.bool_()
 
-    guard_size_oblivious = guard_bool
+    def guard_size_oblivious(self, file: str = "", line: int = 0) -> bool:
+        if isinstance(self.condition, bool) or self.has_hint():
+            return self.bool_()
+        typical = self.sizes.typical(self.condition)
+        return self.bool_() if typical is None else typical
 
     def expect_true(self, file: str = "", line: int = 0) -> bool:
         return self.condition if isinstance(self.condition, bool) else self.sizes.expect(self.condition)
@@ -132,10 +136,19 @@ class TruthNode(Node):
         return TruthNode(self.sizes, not self.condition if isinstance(self.condition, bool) else self.condition.negated())
 
     def sym_and(self, other: TruthNode) -> TruthNode:
-        return other if self.bool_() else self.wrap_bool(False)
+        return self._joined(other, True)
 
     def sym_or(self, other: TruthNode) -> TruthNode:
-        return self.wrap_bool(True) if self.bool_() else other
+        return self._joined(other, False)
+
+    def _joined(self, other: TruthNode, going_on: bool) -> TruthNode:
+        """What the first alone does not tell (it is ``going_on``), the second does; nobody, where only data tell of the first."""
+        known = self.bool_() if self.has_hint() else self.known()
+        if known is None:
+            if other.known() is (not going_on):
+                return other
+            return Undecided(self.sizes, (self, other), all if going_on else any)
+        return other if known is going_on else self
 
     def sym_ite(self, then: Node, otherwise: Node) -> Node:
         return then if self.bool_() else otherwise
@@ -154,6 +167,48 @@ class TruthNode(Node):
 
     and_ = bitwise_and = sym_and
     or_ = bitwise_or = sym_or
+
+
+class Undecided(TruthNode):
+    """Conditions joined of which only data tell. Whether it holds whatever they are can be asked, no more."""
+
+    __slots__ = ("join", "parts")
+
+    def __init__(self, sizes: Sizes, parts: tuple[TruthNode, ...], join: Callable[..., bool]) -> None:
+        super().__init__(sizes, False)
+        self.parts, self.join = parts, join
+
+    def __str__(self) -> str:
+        return f"{self.join.__name__}({', '.join(map(str, self.parts))})"
+
+    def has_hint(self) -> bool:
+        return False
+
+    def known(self) -> bool | None:
+        found = [p.known() for p in self.parts]
+        sure, possible = (self.join(x is True for x in found), self.join(x is not False for x in found))
+        return sure if sure == possible else None
+
+    def is_constant(self) -> bool:
+        return False
+
+    def maybe_as_bool(self) -> bool | None:
+        return None
+
+    def bool_(self) -> bool:
+        known = self.known()
+        if known is None:
+            raise DataDependent(self.sizes.operator or "size", f"it asks whether {self}, of which only data tell")
+        return known
+
+    def guard_size_oblivious(self, file: builtins.str = "", line: int = 0) -> bool:
+        return self.join(p.guard_size_oblivious() for p in self.parts)
+
+    def expect_true(self, file: builtins.str = "", line: int = 0) -> bool:
+        return self.bool_() if self.join is any else all(p.expect_true() for p in self.parts)
+
+    def sym_not(self) -> TruthNode:
+        return Undecided(self.sizes, tuple(p.sym_not() for p in self.parts), any if self.join is all else all)
 
 
 class SizeNode(Node):
@@ -233,6 +288,8 @@ class SizeNode(Node):
 
     def _divided(self, other: SizeNode, function: Callable[[Index, Index], Index]) -> SizeNode:
         a, b = self.expr, other.expr
+        if any((low := self.sizes.bounds(index(name))[0]) is None or low < 0 for name in a.symbols | b.symbols):
+            raise DataDependent(self.sizes.operator or "size", f"it divides {a} by {b}, which data may make negative")
         if self.sizes.decide(Relation(b, "==")):
             raise ZeroDivisionError("integer division or modulo by zero" if function is floordiv else "integer modulo by zero")
         if self.sizes.decide(Relation(b - 1, ">=")):
@@ -267,10 +324,25 @@ class SizeNode(Node):
     and_, or_ = bitwise_and, bitwise_or
 
     def sym_min(self, other: SizeNode) -> SizeNode:
+        if (derived := self._of_data("min", other)) is not None:
+            return derived
         return other if self._at_least(other.expr) else self
 
     def sym_max(self, other: SizeNode) -> SizeNode:
+        if (derived := self._of_data("max", other)) is not None:
+            return derived
         return self if self._at_least(other.expr) else other
+
+    def _of_data(self, name: builtins.str, other: SizeNode) -> SizeNode | None:
+        """The least or largest of both where only data tell which it is."""
+        difference = self.expr - other.expr
+        if self.sizes.has_hint(difference) or self.sizes.known(Relation(difference, ">=")) is not None:
+            return None
+        lows = [self.sizes.bounds(n.expr)[0] for n in (self, other)]
+        found = self.sizes.derived(f"{name}({self.expr}, {other.expr})", low=min(-(1 << 63) if low is None else low for low in lows))
+        for each in (self, other):
+            self.sizes.learn(Relation((each.expr - found) * (1 if name == "min" else -1), ">="))
+        return self._make(found)
 
     def _at_least(self, other: Index) -> bool:
         return self.sizes.decide(Relation(self.expr - other, ">="))

@@ -14,13 +14,15 @@ from .index import Index, IndexLike, index
 @dataclass(frozen=True, slots=True)
 class Symbol:
     """A size that is not fixed. ``hint``: its value in the call that was captured; None for one that depends on data. ``low`` and ``high``
-    (included; None: no limit) are part of what a compiled program relies on. ``origin`` says in the user's words where it came from."""
+    (included; None: no limit) are part of what a compiled program relies on. ``origin`` says in the user's words where it came from. ``definition``:
+    what it is where earlier symbols tell, in Python with ``min``, ``max`` and truths as 0 and 1."""
 
     name: str
     hint: int | None
     low: int = 2
     high: int | None = None
     origin: str = ""
+    definition: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +67,7 @@ class Sizes:
         """Comparisons of two expressions that are known: none is ever taken back."""
         self.tied = False
         """Whether any symbol is tied to others."""
+        self._derived: dict[str, Index] = {}
         self._replaced: dict[str, Index] = {}
         self._facts: list[Relation] = []
         self._known: dict[Relation, bool | None] = {}
@@ -73,13 +76,26 @@ class Sizes:
     # ---- symbols ---------------------------------------------------------------------------------------------------
 
     def new(self, hint: int | None, *, low: int = 2, high: int | None = None, origin: str = "", name: str | None = None) -> Index:
-        """A new symbol as an expression. ``low`` must not be negative. Raises ValueError where the hint is out of the range."""
+        """A new symbol as an expression. ``low`` must not be negative, but for a number (no size) that depends on data. Raises ValueError where
+        the hint is out of the range."""
         name = name or f"{'u' if hint is None else 's'}{len(self.symbols)}"
-        if name in self.symbols or low < 0 or (hint is not None and (hint < low or (high is not None and hint > high))):
+        if name in self.symbols or (low < 0 and hint is not None) or (hint is not None and (hint < low or (high is not None and hint > high))):
             raise ValueError(f"size symbol {name} = {hint} in [{low}, {high}]")
         self.symbols[name] = Symbol(name, hint, low, high, origin)
         self._ranges[name] = (low, high)
         return index(name)
+
+    def derived(self, definition: str, *, low: int = 0, at_most: IndexLike | None = None) -> Index:
+        """The symbol of what other sizes that depend on data give, the same one for the same text. ``low`` and ``at_most`` hold by construction."""
+        known = self._derived.get(definition)
+        if known is None:
+            name = f"u{len(self.symbols)}"
+            self.symbols[name] = Symbol(name, None, low, None, definition, definition)
+            self._ranges[name] = (low, None)
+            known = self._derived[definition] = index(name)
+            if at_most is not None:
+                self.learn(Relation(index(at_most) - known, ">="))
+        return known
 
     def hint(self, expr: IndexLike) -> int:
         """The value in the captured call. Raises DataDependent where there is none."""
@@ -144,6 +160,24 @@ class Sizes:
         self._record(relation, self.asserted)
         return True
 
+    def typical(self, relation: Relation) -> bool | None:
+        """Its truth where all sizes that depend on data are 2 at least; None where that does not tell either. Nothing is assumed by it."""
+        known = self.known(relation)
+        if known is not None:
+            return known
+        grown = {n: (max(self._ranges[n][0], 2), self._ranges[n][1]) for n in self.data()}
+        expr = self.simplify(relation.expr)
+        low, high = bounds(expr, self._ranges | {n: (low, None if high is None else max(high, low)) for n, (low, high) in grown.items()})
+        above, below = low is not None and low >= 0, high is not None and high < 0
+        if relation.kind == ">=":
+            return True if above else False if below else None
+        apart = (low is not None and low > 0) or below
+        return (relation.kind == "!=") if apart else None
+
+    def data(self) -> list[str]:
+        """The symbols that depend on data."""
+        return [name for name, symbol in self.symbols.items() if symbol.hint is None]
+
     def value(self, expr: Index) -> int:
         """Its value in the captured call, from now on assumed."""
         simple = self.simplify(expr)
@@ -152,6 +186,12 @@ class Sizes:
         hint = self.hint(simple)
         self.decide(Relation(simple - hint, "=="))
         return hint
+
+    def learn(self, relation: Relation) -> None:
+        """The relation holds by the way its symbols are made."""
+        relation = self._reduced(relation)
+        if self.known(relation) is None:
+            self._record(relation, [])
 
     def _reduced(self, relation: Relation) -> Relation:
         return Relation(reduced(self.simplify(relation.expr), inequality=relation.kind == ">="), relation.kind)
@@ -186,8 +226,28 @@ class Sizes:
         into.append(Decision(relation, self.operator, self.where() if self.where is not None else ""))
         if relation.kind == "==" and self._solve(relation.expr):
             self._facts = [self._reduced(fact) for fact in self._facts]
-        else:
+        elif not self._narrowed(relation):
             self._facts.append(relation)
+
+    def _narrowed(self, relation: Relation) -> bool:
+        """Whether the relation is but a limit of one symbol that depends on data: its range says so from then on."""
+        parts = dict(relation.expr.terms)
+        constant = parts.pop((), 0)
+        [(atoms, sign), *more] = parts.items()
+        if more or len(atoms) != 1 or sign not in (1, -1) or not isinstance(name := atoms[0], str) or self.symbols[name].hint is not None:
+            return False
+        low, high = self._ranges[name]
+        if relation.kind == "!=":
+            if (-constant if sign > 0 else constant) != low:
+                return False
+            self._ranges[name] = low + 1, high
+        elif relation.kind == "==":
+            self._ranges[name] = -constant * sign, -constant * sign
+        elif sign > 0:
+            self._ranges[name] = max(low, -constant), high
+        else:
+            self._ranges[name] = low, constant if high is None else min(high, constant)
+        return True
 
     def _solve(self, expr: Index) -> bool:
         """Ties the youngest symbol that the equation determines to the others; False where there is none."""
