@@ -156,13 +156,29 @@ def weighted(output: torch.Tensor) -> torch.Tensor:
     return (flat * weights).sum()
 
 
+@dataclass(frozen=True)
+class Interpreted:
+    """A lowered program as what a plan is to its callers."""
+
+    program: Any
+    held: Sequence[torch.Tensor]
+
+    def __call__(self, *inputs: Any) -> Any:
+        from opmill_graph_ir.evaluate import run_lowered
+
+        return run_lowered(self.program, [*(t.detach() for t in inputs if isinstance(t, torch.Tensor)), *self.held])
+
+    def take(self, inputs: list[Any]) -> Any:
+        """As a call; the plan would let go of what it has used."""
+        return self(*inputs)
+
+
 def compiled(gm: Any, tensors: list[Any], how: How, backward: bool) -> tuple[Any, list[str], tuple[str, ...], bool]:
     """What to call instead of ``gm``; names of the aten operators that were captured and of those that are called; whether loops are left."""
     from opmill_graph_ir.backend import compile_graph
     from opmill_graph_ir.capture.functionalize import functionalize
     from opmill_graph_ir.capture.joint import capture_joint
     from opmill_graph_ir.capture.partition import partition
-    from opmill_graph_ir.evaluate import run_lowered
     from opmill_graph_ir.lowered import Extern
     from opmill_graph_ir.ops.lower import lower
     from opmill_graph_ir.training import TrainingGraph, held_names, layout_of
@@ -181,13 +197,10 @@ def compiled(gm: Any, tensors: list[Any], how: How, backward: bool) -> tuple[Any
     if how.backend:
         return compile_graph(gm, tensors), nodes, calls, loops
 
-    def runs(k: int, held: Sequence[torch.Tensor]) -> Any:
-        return lambda *inputs: run_lowered(programs[k], [*(t.detach() for t in inputs if isinstance(t, torch.Tensor)), *held])
-
     if not backward:
-        return runs(0, graphs[0].held_tensors), nodes, calls, loops
+        return Interpreted(programs[0], graphs[0].held_tensors), nodes, calls, loops
     names, held = held_names(joint, *graphs)
-    return TrainingGraph(layout_of(joint, halves, names), runs(0, graphs[0].held_tensors), runs(1, []), held, gm), nodes, calls, loops
+    return TrainingGraph(layout_of(joint, halves, names), Interpreted(programs[0], graphs[0].held_tensors), Interpreted(programs[1], []), held, gm), nodes, calls, loops
 
 
 # ---- judging ---------------------------------------------------------------------------------------------------------------

@@ -65,3 +65,12 @@ def test_dynamo_is_not_imported() -> None:
         "torch.fx.symbolic_trace(torch.nn.Linear(2, 3))\nassert not {'torch._dynamo', 'torch._inductor'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
+
+
+def test_results_written_to_tensors_given() -> None:
+    a, b = torch.ones(3, 4), torch.ones(4, 5)
+    with FakeContext() as ctx:
+        x, y, out = (ctx.from_tensor(t) for t in (a, b, torch.empty(5, 3).t()))
+        assert torch.mm(x, y, out=out) is out
+        assert out.stride() == (1, 3)
+        assert torch.add(x, 1, out=torch.empty(3, 4)).shape == (3, 4)

@@ -66,7 +66,9 @@ class Operator:
         return not self._by_index or any(i is not None and i.dtype in _BOOL for i in args[1])
 
     def by_row(self, args: list[Any], kwargs: dict[str, Any], *, symbolic: bool = False) -> Any:
-        """What this package's rules say, as meta tensors; NotImplemented where they do not."""
+        """What this package's rules say, as meta tensors; NotImplemented where they do not, and for results that are written to tensors given."""
+        if "out" in kwargs:
+            return NotImplemented
         if symbolic and self._symbolic_rule is not None:
             out = self._symbolic_rule(self.base_name, self.overload, args, kwargs)
             if out is not NotImplemented:

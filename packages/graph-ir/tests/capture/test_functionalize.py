@@ -99,3 +99,22 @@ def test_a_tensor_from_outside_is_held_not_copied() -> None:
     scale.fill_(5.0)
     [out] = run_lowered(lower(graph), [x, *graph.held_tensors])
     assert out.tolist() == [5.0] * 3
+
+
+def test_a_view_of_another_type_of_what_nobody_else_sees() -> None:
+    x = torch.randn(3, 4)
+
+    def parts(a):
+        z = torch.complex(a, -a)
+        return z.imag.t(), (z * 2).conj(), a + 1
+
+    with torch.no_grad():
+        graph = functionalize(module(parts, 1), [x])
+    for got, want in zip(run_lowered(lower(graph), [x]), parts(x), strict=True):
+        assert torch.equal(got, want) and got.stride() == want.stride()
+
+
+def test_views_of_another_type_that_share_memory_are_refused() -> None:
+    for fn in (lambda a: (torch.view_as_real(a),), lambda a: (lambda z: (z.real, z.imag))(a * 2)):
+        with torch.no_grad(), pytest.raises(GraphError, match="GI003"):
+            functionalize(module(fn, 1), [torch.ones(3, dtype=torch.complex64)])

@@ -74,6 +74,8 @@ CASES = {
     "written inside": (lambda: Of(lambda m, x: (x * m.b).mul_(2).add_(m.w[0])), XG),
     "buffer written": (lambda: Of(lambda m, x: (x * m.b) + m.s.mul_(0.5).sum() * 0), XG),
     "bfloat16": (lambda: torch.nn.Linear(4, 4).to(torch.bfloat16), X.bfloat16().requires_grad_()),
+    "real parts": (lambda: Of(lambda m, x: torch.fft.hfft(x * m.b).abs() + torch.fft.rfft(x, n=10).real), XG),
+    "complex numbers made and taken apart": (lambda: Of(lambda m, x: torch.view_as_real(torch.complex(x, x * m.b) * (1 + 2j))), XG),
     "scalar": (lambda: Of(lambda m, x: x.sum() * m.b[0]), XG),
     "empty": (lambda: Of(lambda m, x: x * m.b), torch.zeros(0, 4, requires_grad=True)),
     "non-contiguous input": (lambda: Of(lambda m, x: F.silu(x @ m.w)), torch.randn(4, 3).t().requires_grad_()),

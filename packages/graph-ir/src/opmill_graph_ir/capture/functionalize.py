@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -113,7 +114,8 @@ def finish(recorder: Recorder, result: Any, example_inputs: Sequence[Any]) -> At
             graph.mutations[base.outside] = base.value
     if graph.mutations:
         refuse_shared(graph, example_inputs)
-    graph.outputs = [_output(recorder, item) for item in items]
+    uses = Counter(id(recorder.track(i).base) for i in items if isinstance(i, FakeTensor))
+    graph.outputs = [_output(recorder, item, uses) for item in items]
     unify(graph)
     return graph
 
@@ -140,7 +142,8 @@ def _overlaps_itself(meta: Meta, environment: Sizes | None) -> bool:
     return False
 
 
-def _output(recorder: Recorder, item: Any) -> Output:
+def _output(recorder: Recorder, item: Any, uses: Mapping[int, int]) -> Output:
+    """``uses``: how many outputs lie in a memory, by the identity of its base."""
     if isinstance(item, FakeTensor):
         track = recorder.track(item)
         base = track.base
@@ -149,12 +152,14 @@ def _output(recorder: Recorder, item: Any) -> Output:
         if not track.chain:
             return OutputTensor(value)
         if item.dtype != root.dtype or item.meta.is_conj() or item.meta.is_neg():
-            raise GraphError("GI003", "an output that is a view of another element type")
+            if base.outside is not None or uses[id(base)] > 1:
+                raise GraphError("GI003", "an output that is a view of another element type")
+            return OutputTensor(recorder.value_of(item).name)  # nobody sees that it is a view
         sizes, strides = tuple(map(size_of, item.shape)), tuple(map(size_of, item.stride()))
         detached = base.outside is not None and root.requires_grad and not item.requires_grad
         return OutputTensor(value, sizes, strides, size_of(item.storage_offset() - root.storage_offset()), detached)
     if isinstance(item, torch.Tensor):
-        return _output(recorder, recorder.from_tensor(item))
+        return _output(recorder, recorder.from_tensor(item), uses)
     if item is None or isinstance(item, (bool, int, float)):
         return item
     if isinstance(item, (torch.SymInt, torch.SymFloat, torch.SymBool)):

@@ -75,7 +75,7 @@ def capture_joint(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Jo
             outputs = [items[k] for k in differentiable]
             found = torch.autograd.grad(outputs, list(sources.values()), tangents, allow_unused=True)
             pairs = [(name, g) for name, g in zip(sources, found, strict=True) if g is not None]
-            targets, gradients = [name for name, _ in pairs], [g for _, g in pairs]
+            targets, gradients = [name for name, _ in pairs], [_as_stored(recorder, g) for _, g in pairs]
         count = len(recorder.state.graph.inputs) - len(tangents)
         graph = finish(recorder, [*items, *gradients], example_inputs)
     _layout_gradients(graph, len(items))
@@ -108,6 +108,13 @@ def _first_positions(items: Sequence[Any]) -> tuple[dict[int, int], list[tuple[i
         if isinstance(item, FakeTensor) and item.requires_grad and first.setdefault(id(item), position) != position:
             repeated.append((position, first[id(item)]))
     return first, repeated
+
+
+def _as_stored(recorder: Recorder, gradient: FakeTensor) -> FakeTensor:
+    """A gradient that is a view of another element type, or conjugated: as a tensor of its own."""
+    root = recorder.track(gradient).base.root
+    plain = gradient.dtype == root.dtype and not gradient.meta.is_conj() and not gradient.meta.is_neg()
+    return gradient if plain else gradient.clone()
 
 
 def _tangent(recorder: Recorder, output: FakeTensor) -> FakeTensor:
