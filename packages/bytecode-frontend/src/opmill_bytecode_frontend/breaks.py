@@ -19,8 +19,9 @@ from .codegen.stubs import Expressions, Passed
 from .continuation import Placed, indent
 from .errors import Unsupported
 from .frame import Frame
-from .natives import ROWS, Native
+from .natives import ROWS, runs_code
 from .resume import Parameter, ParameterKind, Resume, StackKind, State, closure_of, make_resume
+from .returning import Native
 from .values.base import MISSING, Lazy, Value
 from .values.modules import ModuleValue
 
@@ -90,15 +91,17 @@ def statements(sites: list[Site], context: Any, r: Expressions) -> list[str]:
     if inner:
         passed = Passed(r)
         lines = statements(inner, context, passed)
-        called = passed.define(inner[0].frame.code, inner[0].frame.globals, lines)
-        result = r.temporary("_r")
-        step = Native([f"{result} = {r.constants.name(finish)}({called})"], 0, [result])
+        callee = inner[0].frame
+        called = f"{r.constants.name(finish)}({passed.define(callee.code, callee.globals, lines)})"
+        step = callee.returned(site.frame, site.program.instructions[site.at], r, called)
     else:
         at = site.program.instructions[site.at]
         row = ROWS.get(at.opname)
         if row is None:
             raise Unsupported("FE071", f"a graph break at {at.opname}", "this instruction cannot be run between two graphs", where=site.frame.where())
         step = row(site.frame, at, r, context)
+        if not at.opname.startswith("CALL"):
+            step.offers = any(map(runs_code, site.frame.stack[len(site.frame.stack) - step.pops :]))
     return Leaving(site, r, context).statements(step)
 
 

@@ -62,7 +62,11 @@ class Frame:
         self.kwnames: tuple[str, ...] = ()
         self.caller: Frame | None = None
         self.calling: Any = None
-        """The function whose result will be that of the instruction being run, as it is."""
+        """The function that the instruction being run is about to call, ..."""
+        self.goes_on: Any = None
+        """... how that instruction goes on with its result (`returning.Returned`), ..."""
+        self.returned: Any = None
+        """... and how the caller's instruction goes on with the result of this frame."""
         self.has_places = False
         """Whether the graph may end inside this frame: how each frame on the stack goes on afterwards is known."""
         self.place = 0
@@ -96,10 +100,19 @@ class Frame:
         delegates = self.pc > 0 and following.opname == "RESUME" and (following.argval or 0) & 3 == 2
         return self.stack[-1] if delegates else None
 
+    def expects(self, function: Any, goes_on: Any) -> None:
+        """The instruction being run will call ``function`` next, and nothing is left of it but ``goes_on`` when that has ended; None: no such call."""
+        self.calling, self.goes_on = function, goes_on
+
     def calls(self, function: FunctionValue) -> bool:
-        """Whether this is the call that the instruction being run stands for, rather than one made on the way. True once."""
+        """Whether this is the call that the instruction being run expects, rather than one made on the way. True once."""
         calling, self.calling = self.calling, None
         return calling is not None and (calling is function or calling is function.obj)
+
+    def makes(self, cls: type) -> bool:
+        """Whether the instruction being run is a call of this class. True once."""
+        calling, self.calling = self.calling, None
+        return calling is cls
 
     @property
     def line(self) -> int | None:

@@ -21,6 +21,7 @@ from .frame import Frame, bind, prepare
 from .library import call_builtin, construct, intercepted
 from .opcodes import handlers
 from .opcodes.control import Return, Yield, throw_into
+from .operating import Operators, not_implemented
 from .options import CaptureOptions
 from .recorder import Recorder
 from .switches import switches
@@ -39,11 +40,6 @@ from .values.sequence import ListValue, SequenceValue, TupleValue
 from .values.tensor import TensorValue
 from .varying import Varying
 
-BINARY = {
-    "+": "add", "-": "sub", "*": "mul", "/": "truediv", "//": "floordiv", "%": "mod", "**": "pow", "@": "matmul", "<<": "lshift", ">>": "rshift",
-    "&": "and", "|": "or", "^": "xor",
-}  # fmt: skip
-COMPARE = {"<": ("__lt__", "__gt__"), "<=": ("__le__", "__ge__"), "==": ("__eq__", "__eq__"), "!=": ("__ne__", "__ne__"), ">": ("__gt__", "__lt__"), ">=": ("__ge__", "__le__")}
 SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 EXEMPT = {"torch", *sys.stdlib_module_names}
 STANDARD_LIBRARY = sysconfig.get_path("stdlib").replace("\\", "/") + "/"
@@ -81,11 +77,7 @@ def is_users(cls: type) -> bool:
     return not installed(getattr(sys.modules.get(cls.__module__), "__file__", None) or "<frozen")
 
 
-def not_implemented(value: Value | None) -> bool:
-    return value is None or (type(value) is ConstantValue and value.value is NotImplemented)
-
-
-class Interpreter:
+class Interpreter(Operators):
     """One capture: frames, guards, effects, the graph. ``break_at``: how many places are passed before the graph ends.
 
     A *place* is an instruction that the graph may end before: one of the root frame, or of a frame whose result goes straight to the
@@ -286,6 +278,12 @@ class Interpreter:
         raised = self.new_exception(cls, [a if isinstance(a, Value) else self.fresh(a) for a in args])
         raise Raised(raised.raised_while(self.handled))
 
+    def no_attribute(self, owner: Value, name: str, message: str) -> NoReturn:
+        """Raise the AttributeError of a lookup, which tells the object and the name."""
+        raised = self.new_exception(AttributeError, [ConstantValue(message)])
+        raised.fields.update(name=ConstantValue(name), obj=owner)
+        raise Raised(raised.raised_while(self.handled))
+
     def throw_real(self, exc: BaseException) -> NoReturn:
         if isinstance(exc, (Unsupported, Raised)):
             raise exc
@@ -295,7 +293,9 @@ class Interpreter:
             self.unsupported("FE025", f"{exc} where a constant is needed")
         raised = self.new_exception(type(exc), [self.fresh(a) if type(a) in LITERALS else ConstantValue(str(a)) for a in exc.args])
         if isinstance(exc, AttributeError):
-            raised.attrs.store(self, ConstantValue("name"), ConstantValue(exc.name))
+            raised.fields["name"] = ConstantValue(exc.name)
+        if isinstance(exc, NameError):
+            raised.fields["name"] = ConstantValue(exc.name)
         raise Raised(raised.raised_while(self.handled))
 
     def new_exception(self, cls: type[BaseException], args: list[Value]) -> ExceptionObject:
@@ -325,7 +325,11 @@ class Interpreter:
             return True
         if type(left) is ConstantValue and type(right) is ConstantValue:
             a, b = left.value, right.value
-            return a is b or (type(a) is type(b) and type(a) in (int, str, bytes, float) and a == b)
+            if a is b or type(a) is not type(b) or type(a) not in (int, str, bytes, float) or a != b:
+                return a is b
+            if left.source is not None or right.source is not None:
+                self.unsupported("FE028", f"identity of equal {type(a).__name__} objects", "only their values are known", "compare with ==")
+            return False
         if left.symbolic or right.symbolic:  # numbers are their values, as for constants
             return left.python_type() is right.python_type() and self.truth(self.compare("==", left, right))
         a, b = left.real(), right.real()
@@ -341,52 +345,6 @@ class Interpreter:
         from .values.functions import MethodValue
 
         return MethodValue(function, owner)
-
-    def unary(self, name: str, value: Value) -> Value:
-        result = value.special(self, name, [])
-        if not_implemented(result):
-            symbol = {"__neg__": "-", "__pos__": "+", "__invert__": "~"}.get(name, name)
-            self.throw(TypeError, f"bad operand type for unary {symbol}: {value.python_type().__name__!r}")
-        return result  # type: ignore[return-value]
-
-    def binary(self, op: str, left: Value, right: Value) -> Value:
-        """``left op right`` with Python's rules of in-place, plain and reflected methods."""
-        inplace = op.endswith("=")
-        name = BINARY[op.rstrip("=")]
-        if inplace:
-            result = left.special(self, f"__i{name}__", [right])
-            if not not_implemented(result):
-                return result  # type: ignore[return-value]
-        lt, rt = left.python_type(), right.python_type()
-        tries = [(left, f"__{name}__", right), (right, f"__r{name}__", left)]
-        if lt is rt:
-            tries.pop()
-        elif issubclass(rt, lt) or (isinstance(right, TensorValue) and not isinstance(left, TensorValue)):
-            tries.reverse()
-        for owner, method, other in tries:
-            result = owner.special(self, method, [other])
-            if not not_implemented(result):
-                return result  # type: ignore[return-value]
-        self.throw(TypeError, f"unsupported operand type(s) for {op}: {lt.__name__!r} and {rt.__name__!r}")
-
-    def compare(self, op: str, left: Value, right: Value) -> Value:
-        name, reflected = COMPARE[op]
-        lt, rt = left.python_type(), right.python_type()
-        tries = [(left, name, right), (right, reflected, left)]
-        if lt is not rt and issubclass(rt, lt):
-            tries.reverse()
-        for owner, method, other in tries:
-            result = owner.special(self, method, [other])
-            if not not_implemented(result):
-                return result  # type: ignore[return-value]
-        if op in ("==", "!="):
-            if op == "!=":
-                for owner, other in ((left, right), (right, left)):
-                    result = owner.special(self, "__eq__", [other])
-                    if not not_implemented(result):
-                        return ConstantValue(not self.truth(result))  # type: ignore[arg-type]
-            return ConstantValue(self.is_same(left, right) == (op == "=="))
-        self.throw(TypeError, f"{op!r} not supported between instances of {lt.__name__!r} and {rt.__name__!r}")
 
     def contains(self, container: Value, item: Value) -> bool:
         if isinstance(container, TensorValue):
@@ -479,7 +437,8 @@ class Interpreter:
             return generator
         if flags & (inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITERABLE_COROUTINE):
             self.unsupported("FE060", f"asynchronous function {fn.qualname}")
-        frame.has_places = direct and self.options.nested_breaks and self.frame.has_places  # type: ignore[union-attr]
+        if direct and self.options.nested_breaks and self.frame.has_places:  # type: ignore[union-attr]
+            frame.has_places, frame.returned = True, self.frame.goes_on  # type: ignore[union-attr]
         return self.run(frame).value
 
     def make_frame(self, fn: FunctionValue, bound: dict[str, Any], depth: int) -> Frame:

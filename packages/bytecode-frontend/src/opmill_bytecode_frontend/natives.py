@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import types
-from dataclasses import dataclass, field
 from typing import Any, Callable
 
 import torch
@@ -14,34 +13,21 @@ from .codegen.stubs import Expressions
 from .errors import Unsupported
 from .frame import Frame
 from .machine import EXEMPT, is_disabled
+from .returning import Native, turn
 from .values.base import MISSING, Value
 from .values.exceptions import ExceptionObject
 from .values.functions import BuiltinValue, FunctionValue, MethodValue, PartialValue
-from .values.iterators import STOP
+from .values.iterators import STOP, ExternalIterator, GeneratorValue
 from .values.modules import ModuleValue
-from .values.objects import ObjectValue
+from .values.objects import ClassValue, ObjectValue
 from .values.sequence import SequenceValue
 
 #: Functions that read the frame of their caller when they are given fewer arguments.
 READS_FRAME = {locals: 1, vars: 1, dir: 1, eval: 3, exec: 3}
+#: Iterators of C that run nothing of the program.
+EMPTY: list[Any] = [[], (), range(0), {}, {}.values(), {}.items(), set(), "", b""]
+PLAIN_ITERATORS = frozenset(type(iter(kind)) for kind in EMPTY)
 BINARY_OPS = frozenset("+ - * / // % ** @ << >> & | ^".split())
-
-
-@dataclass
-class Native:
-    """The broken instruction as Python statements; ``results`` are pushed (None is a NULL). A branch gives ``condition`` instead:
-    (expression, results when it jumps, results when it falls through)."""
-
-    statements: list[str]
-    pops: int
-    results: list[str | None] = field(default_factory=list)
-    condition: tuple[str, list[str | None], list[str | None]] | None = None
-    target: Instruction | None = None
-    """Where a branch goes if not to the instruction's own target."""
-    ends: bool = False
-    """Whether nothing comes after the statements: they raise."""
-    offers: bool = False
-    """Whether the functions that the statements call are offered to be captured."""
 
 
 Row = Callable[[Frame, Instruction, Expressions, Any], Native]
@@ -80,8 +66,16 @@ def may_call_back(function: Value, args: list[Any]) -> bool:
         return may_call_back(function.function, [function.owner, *args])
     if isinstance(function, FunctionValue):
         return function.obj is None or not (is_disabled(function.obj) or worth_capturing(function.obj))
-    kinds = (FunctionValue, MethodValue, PartialValue, ObjectValue)
-    return isinstance(function, ObjectValue) or any(isinstance(value, kinds) and type(value) is not ExceptionObject for value in args)
+    made = isinstance(function, ClassValue) and is_users(function.obj.__module__)
+    return made or isinstance(function, (ObjectValue, GeneratorValue)) or any(map(runs_code, args))
+
+
+def runs_code(value: Any) -> bool:
+    """Whether an operand may have functions of the program that an operation on it runs."""
+    if isinstance(value, ExternalIterator):
+        return type(value.obj) not in PLAIN_ITERATORS
+    kinds = (FunctionValue, MethodValue, PartialValue, ObjectValue, GeneratorValue, ModuleValue)
+    return isinstance(value, kinds) and type(value) is not ExceptionObject
 
 
 def worth_capturing(fn: Any) -> bool:
@@ -239,11 +233,7 @@ def pop_jump(frame: Frame, ins: Instruction, r: Expressions, context: Any) -> Na
 def for_iter(frame: Frame, ins: Instruction, r: Expressions, context: Any) -> Native:
     iterator, item = r.expr(frame.stack[-1]), r.temporary("_r")
     end = r.constants.name(STOP)
-    # From 3.12 on the loop's end is reached past instructions that take the iterator off: it is never passed on.
-    skipped = {12: 1, 13: 2}.get(sys.version_info[1], 0)
-    instructions = frame.prepared.instructions
-    after = instructions[frame.prepared.index[id(ins.target)] + skipped]
-    return Native([f"{item} = next({iterator}, {end})"], 1, condition=(f"{item} is {end}", [], [iterator, item]), target=after)
+    return turn(frame, ins, r, [f"{item} = next({iterator}, {end})"], item, end)
 
 
 @native("JUMP_IF_TRUE_OR_POP", "JUMP_IF_FALSE_OR_POP")

@@ -12,6 +12,7 @@ import torch
 
 from opmill_guards.source import Pinned
 
+from ..returning import Made
 from ..values.base import MISSING, NotConstant, Value
 from ..values.constant import ConstantValue
 from ..values.deques import DequeValue
@@ -40,6 +41,7 @@ STORAGE: dict[type, Any] = {
 
 def construct(vm: Any, cls: type, args: list[Value], kwargs: dict[str, Value], plain: bool = False) -> Value:
     """``cls(*args, **kwargs)``; ``plain``: as ``type.__call__`` does it, whatever the metaclass says."""
+    direct = vm.frame is not None and vm.frame.makes(cls)
     handler = lookup(cls)
     if handler is not None:
         return handler(vm, *args, **kwargs)
@@ -75,6 +77,8 @@ def construct(vm: Any, cls: type, args: list[Value], kwargs: dict[str, Value], p
         return made
     _init_owner, init = find_in_mro(made.python_type().__mro__, "__init__")
     if type(init) is types.FunctionType:
+        if direct:
+            vm.frame.expects(init, Made(made))
         vm.call(MethodValue(vm.wrap(init, Pinned(init, f"{cls.__qualname__}.__init__")), made), args, kwargs)
     elif init is not object.__init__:
         vm.call_builtin(init, [made, *args], kwargs)
@@ -125,6 +129,10 @@ def new_object(vm: Any, cls: type) -> ObjectValue:
 
 def make_exception(vm: Any, cls: type, args: list[Value], kwargs: dict[str, Value]) -> Value:
     made = vm.new_exception(cls, list(args))
+    if kwargs and type(find_in_mro(cls.__mro__, "__init__")[1]) is not types.FunctionType:
+        if not issubclass(cls, (AttributeError, NameError, ImportError)) or set(kwargs) - {"name", "obj", "path"}:
+            vm.throw(TypeError, f"{cls.__name__}() takes no keyword arguments")
+        made.fields.update(kwargs)
     init = find_in_mro(cls.__mro__, "__init__")[1]
     if type(init) is types.FunctionType:
         vm.call(MethodValue(vm.wrap(init, Pinned(init, "__init__")), made), args, kwargs)

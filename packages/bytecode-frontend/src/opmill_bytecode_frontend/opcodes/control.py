@@ -6,6 +6,7 @@ import builtins
 import sys
 from typing import Any
 
+from ..returning import iterated, pushed, stepped
 from ..values.base import MISSING, Raised
 from ..values.constant import ConstantValue
 from ..values.functions import FunctionValue
@@ -84,11 +85,14 @@ def jump_if_false_or_pop(vm: Any, frame: Any, ins: Any) -> None:
 
 @opcode("GET_ITER")
 def get_iter(vm: Any, frame: Any, ins: Any) -> None:
-    frame.push(vm.iterate(frame.pop()))
+    value = frame.pop()
+    vm.expect(value, "__iter__", iterated)
+    frame.push(vm.iterate(value))
 
 
 @opcode("FOR_ITER")
 def for_iter(vm: Any, frame: Any, ins: Any) -> None:
+    vm.expect(frame.stack[-1], "__next__", stepped)
     item = vm.next(frame.stack[-1])
     if item is not STOP:
         frame.push(item)
@@ -232,7 +236,7 @@ def do_call(vm: Any, frame: Any, count: int, names: tuple[str, ...]) -> None:
         split = len(args) - len(names)
         kwargs = dict(zip(names, args[split:]))
         args = args[:split]
-    frame.calling = function.callee()
+    frame.expects(function.callee(), pushed)
     frame.push(vm.call(function, args, kwargs))
 
 
@@ -257,7 +261,7 @@ def call_function_ex(vm: Any, frame: Any, ins: Any) -> None:
         function = second
         if first is MISSING:
             frame.pop()
-    frame.calling = function.callee()
+    frame.expects(function.callee(), pushed)
     frame.push(vm.call(function, list(args), kwargs))
 
 

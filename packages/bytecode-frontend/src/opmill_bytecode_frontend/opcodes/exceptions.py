@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+from ..returning import pushed
 from ..values.base import MISSING, Raised
 from ..values.constant import ConstantValue
 from ..values.objects import ClassValue, bind_descriptor, find_in_mro
@@ -71,6 +72,7 @@ def before_with(vm: Any, frame: Any, ins: Any) -> None:
     manager = frame.pop()
     enter = special_method(vm, manager, "__enter__")
     frame.push(special_method(vm, manager, "__exit__"))
+    vm.expect(manager, "__enter__", pushed)
     frame.push(vm.call(enter, [], {}))
 
 
@@ -78,6 +80,7 @@ def before_with(vm: Any, frame: Any, ins: Any) -> None:
 def with_except_start(vm: Any, frame: Any, ins: Any) -> None:
     exc = frame.stack[-1]
     leave = frame.stack[-4]
+    frame.expects(leave.callee(), pushed)
     frame.push(vm.call(leave, [vm.wrap(exc.python_type()), exc, ConstantValue(None)], {}))
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+from ..returning import Attribute, dropped, method_of, pushed
 from ..values.base import MISSING
 from ..values.constant import ConstantValue
-from ..values.objects import SuperValue
+from ..values.objects import ObjectValue, SuperValue, find_in_mro
 from ..values.sequence import SliceValue
 from .registry import opcode
 
@@ -16,13 +17,15 @@ from .registry import opcode
 def binary_op(vm: Any, frame: Any, ins: Any) -> None:
     right = frame.pop()
     left = frame.pop()
-    frame.push(vm.binary(ins.argval, left, right))
+    frame.push(vm.binary(ins.argval, left, right, direct=True))
 
 
 @opcode("UNARY_NEGATIVE", "UNARY_POSITIVE", "UNARY_INVERT")
 def unary(vm: Any, frame: Any, ins: Any) -> None:
     name = {"UNARY_NEGATIVE": "__neg__", "UNARY_POSITIVE": "__pos__", "UNARY_INVERT": "__invert__"}[ins.opname]
-    frame.push(vm.unary(name, frame.pop()))
+    value = frame.pop()
+    vm.expect(value, name, pushed)
+    frame.push(vm.unary(name, value))
 
 
 @opcode("UNARY_NOT")
@@ -39,8 +42,9 @@ def to_bool(vm: Any, frame: Any, ins: Any) -> None:
 def compare_op(vm: Any, frame: Any, ins: Any) -> None:
     right = frame.pop()
     left = frame.pop()
-    result = vm.compare(ins.argval, left, right)
-    if sys.version_info >= (3, 13) and ins.flag & 16:
+    truth = sys.version_info >= (3, 13) and ins.flag & 16
+    result = vm.compare(ins.argval, left, right, direct=not truth)
+    if truth:
         result = ConstantValue(vm.truth(result))
     frame.push(result)
 
@@ -59,9 +63,19 @@ def contains_op(vm: Any, frame: Any, ins: Any) -> None:
     frame.push(ConstantValue(vm.contains(container, item) != bool(ins.argval)))
 
 
+def read_attribute(vm: Any, frame: Any, owner: Any, name: str, null: bool) -> Any:
+    """The attribute. A graph may end inside of the getter of a property whose exceptions nobody else has an answer to."""
+    getter = None
+    if isinstance(owner, ObjectValue) and method_of(owner, "__getattr__") is None and method_of(owner, "__getattribute__") is None:
+        raw = find_in_mro(owner.cls.__mro__, name)[1]
+        getter = raw.fget if isinstance(raw, property) else None
+    frame.expects(getter, Attribute(sys.version_info < (3, 13) if null else None))
+    return vm.getattr(owner, name)
+
+
 @opcode("LOAD_ATTR")
 def load_attr(vm: Any, frame: Any, ins: Any) -> None:
-    value = vm.getattr(frame.pop(), ins.argval)
+    value = read_attribute(vm, frame, frame.pop(), ins.argval, bool(ins.flag & 1))
     if not ins.flag & 1:
         frame.push(value)
     elif sys.version_info < (3, 13):
@@ -74,7 +88,7 @@ def load_attr(vm: Any, frame: Any, ins: Any) -> None:
 
 @opcode("LOAD_METHOD")
 def load_method(vm: Any, frame: Any, ins: Any) -> None:
-    value = vm.getattr(frame.pop(), ins.argval)
+    value = read_attribute(vm, frame, frame.pop(), ins.argval, True)
     frame.push(MISSING)
     frame.push(value)
 
@@ -96,6 +110,11 @@ def load_super_attr(vm: Any, frame: Any, ins: Any) -> None:
 @opcode("STORE_ATTR")
 def store_attr(vm: Any, frame: Any, ins: Any) -> None:
     owner = frame.pop()
+    setter = method_of(owner, "__setattr__")
+    if setter is None and isinstance(owner, ObjectValue):
+        raw = find_in_mro(owner.cls.__mro__, ins.argval)[1]
+        setter = raw.fset if isinstance(raw, property) else None
+    frame.expects(setter, dropped)
     vm.setattr(owner, ins.argval, frame.pop())
 
 
@@ -107,13 +126,16 @@ def delete_attr(vm: Any, frame: Any, ins: Any) -> None:
 @opcode("BINARY_SUBSCR")
 def binary_subscr(vm: Any, frame: Any, ins: Any) -> None:
     key = frame.pop()
-    frame.push(vm.getitem(frame.pop(), key))
+    owner = frame.pop()
+    vm.expect(owner, "__getitem__", pushed)
+    frame.push(vm.getitem(owner, key))
 
 
 @opcode("STORE_SUBSCR")
 def store_subscr(vm: Any, frame: Any, ins: Any) -> None:
     key = frame.pop()
     owner = frame.pop()
+    vm.expect(owner, "__setitem__", dropped)
     vm.setitem(owner, key, frame.pop())
 
 
@@ -121,6 +143,7 @@ def store_subscr(vm: Any, frame: Any, ins: Any) -> None:
 def delete_subscr(vm: Any, frame: Any, ins: Any) -> None:
     key = frame.pop()
     owner = frame.pop()
+    vm.expect(owner, "__delitem__", dropped)
     if owner.special(vm, "__delitem__", [key]) is None:
         vm.throw(TypeError, f"{owner.python_type().__name__!r} object doesn't support item deletion")
 

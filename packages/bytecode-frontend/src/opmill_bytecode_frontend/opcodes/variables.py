@@ -111,7 +111,7 @@ def load_deref(vm: Any, frame: Any, ins: Any) -> None:
 def unbound(vm: Any, frame: Any, name: str) -> NoReturn:
     if name in frame.code.co_freevars:
         vm.throw(NameError, f"cannot access free variable '{name}' where it is not associated with a value in enclosing scope")
-    vm.throw(UnboundLocalError, f"cannot access local variable '{name}' where it is not associated with a value")
+    raise vm.throw(UnboundLocalError, f"cannot access local variable '{name}' where it is not associated with a value")
 
 
 @opcode("STORE_DEREF")

@@ -224,7 +224,7 @@ class ObjectValue(Value):
             return found
         if raw is not MISSING:
             return bind_descriptor(vm, owner, name, raw, self, vm.wrap(self.cls))
-        vm.throw(AttributeError, f"{self.cls.__name__!r} object has no attribute {name!r}")
+        vm.no_attribute(self, name, f"{self.cls.__name__!r} object has no attribute {name!r}")
 
     def read_slot(self, vm: Machine, name: str) -> Value:
         if name in self.slots:
@@ -238,7 +238,7 @@ class ObjectValue(Value):
                 vm.throw_real(exc)
             self.slots[name] = vm.wrap(value, Attr(self.source, name))
             return self.slots[name]
-        vm.throw(AttributeError, f"{self.cls.__name__!r} object has no attribute {name!r}")
+        vm.no_attribute(self, name, f"{self.cls.__name__!r} object has no attribute {name!r}")
 
     def setattr(self, vm: Machine, name: str, value: Value) -> None:
         hook = find_in_mro(self.cls.__mro__, "__setattr__")[1]
@@ -268,7 +268,7 @@ class ObjectValue(Value):
             if setter is not MISSING:
                 vm.unsupported("FE041", f"assignment through descriptor {type(raw).__qualname__} {name}")
         if not self.has_dict():
-            vm.throw(AttributeError, f"{self.cls.__name__!r} object has no attribute {name!r}")
+            vm.no_attribute(self, name, f"{self.cls.__name__!r} object has no attribute {name!r}")
         self.attrs.store(vm, ConstantValue(name), value)
 
     def delattr(self, vm: Machine, name: str) -> None:
@@ -286,7 +286,7 @@ class ObjectValue(Value):
         elif self.has_dict() and self.attrs.lookup(vm, name) is not MISSING:
             self.attrs.m_pop(vm, ConstantValue(name))
         else:
-            vm.throw(AttributeError, f"{self.cls.__name__!r} object has no attribute {name!r}")
+            vm.no_attribute(self, name, f"{self.cls.__name__!r} object has no attribute {name!r}")
 
     # ---- operations ------------------------------------------------------------------------------------------------
 
@@ -326,6 +326,8 @@ class ObjectValue(Value):
     def iterate(self, vm: Machine) -> Value:
         result = self.special(vm, "__iter__", [])
         if result is not None:
+            if not hasattr(result.python_type(), "__next__"):
+                vm.throw(TypeError, f"iter() returned non-iterator of type {result.python_type().__name__!r}")
             return result
         if find_in_mro(self.cls.__mro__, "__getitem__")[1] is not MISSING:
             return vm.sequence_iterator(self)  # type: ignore[attr-defined]
@@ -383,6 +385,9 @@ class ClassValue(Value):
 
     def call(self, vm: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:
         return vm.construct(self, args, kwargs)  # type: ignore[attr-defined]
+
+    def callee(self) -> Any:
+        return self.obj
 
     def getattr(self, vm: Machine, name: str) -> Value:
         cls = self.obj
@@ -453,7 +458,7 @@ class SuperValue(Value):
         mro = cls.__mro__
         owner, raw = find_in_mro(mro[mro.index(self.after) + 1 :], name)
         if raw is MISSING:
-            vm.throw(AttributeError, f"'super' object has no attribute {name!r}")
+            vm.no_attribute(self, name, f"'super' object has no attribute {name!r}")
         class_value = vm.wrap(cls)
         if is_class:
             if name == "__new__":

@@ -1,0 +1,106 @@
+"""Python's operators over tracked values: which method of which operand is tried, and what comes after it."""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+from .returning import Operated, method_of
+from .values.base import Value
+from .values.constant import ConstantValue
+from .values.objects import find_in_mro
+from .values.tensor import TensorValue
+
+BINARY = {
+    "+": "add", "-": "sub", "*": "mul", "/": "truediv", "//": "floordiv", "%": "mod", "**": "pow", "@": "matmul", "<<": "lshift", ">>": "rshift",
+    "&": "and", "|": "or", "^": "xor",
+}  # fmt: skip
+COMPARE = {"<": ("__lt__", "__gt__"), "<=": ("__le__", "__ge__"), "==": ("__eq__", "__eq__"), "!=": ("__ne__", "__ne__"), ">": ("__gt__", "__lt__"), ">=": ("__ge__", "__le__")}
+
+
+def overrides(cls: type, base: type, name: str) -> bool:
+    """Whether a subclass has a method of its own for ``name``."""
+    return issubclass(cls, base) and find_in_mro(cls.__mro__, name)[1] is not find_in_mro(base.__mro__, name)[1]
+
+
+def not_implemented(value: Value | None) -> bool:
+    return value is None or (type(value) is ConstantValue and value.value is NotImplemented)
+
+
+class Operators:
+    """The part of the interpreter that runs operators."""
+
+    frame: Any
+
+    def throw(self, cls: type[BaseException], *args: Any) -> NoReturn:
+        raise NotImplementedError
+
+    def truth(self, value: Value) -> bool:
+        raise NotImplementedError
+
+    def is_same(self, left: Value, right: Value) -> bool:
+        raise NotImplementedError
+
+    def unary(self, name: str, value: Value) -> Value:
+        vm: Any = self
+        result = value.special(vm, name, [])
+        if not_implemented(result):
+            symbol = {"__neg__": "-", "__pos__": "+", "__invert__": "~"}.get(name, name)
+            self.throw(TypeError, f"bad operand type for unary {symbol}: {value.python_type().__name__!r}")
+        return result  # type: ignore[return-value]
+
+    def expect(self, owner: Value, name: str, goes_on: Any) -> None:
+        """The instruction being run calls a method of the data model next: see ``Frame.expects``."""
+        if self.frame is not None:
+            self.frame.expects(method_of(owner, name), goes_on)
+
+    def expect_operator(self, op: str, left: Value, right: Value, tries: list[Any], number: int) -> None:
+        """As ``expect``, for try ``number`` of an operator."""
+        owner, name, _other = tries[number]
+        self.expect(owner, name, Operated(op, left, right, tuple((o is left, n) for o, n, _ in tries[number + 1 :])))
+
+    def binary(self, op: str, left: Value, right: Value, direct: bool = False) -> Value:
+        """``left op right`` with Python's rules of in-place, plain and reflected methods. ``direct``: it is the whole of an instruction."""
+        vm: Any = self
+        inplace = op.endswith("=")
+        name = BINARY[op.rstrip("=")]
+        if inplace:
+            if direct:
+                self.expect_operator(op, left, right, [(left, f"__i{name}__", right)], 0)
+            result = left.special(vm, f"__i{name}__", [right])
+            if not not_implemented(result):
+                return result  # type: ignore[return-value]
+        lt, rt = left.python_type(), right.python_type()
+        tries = [(left, f"__{name}__", right), (right, f"__r{name}__", left)]
+        if lt is rt:
+            tries.pop()
+        elif overrides(rt, lt, f"__r{name}__") or (isinstance(right, TensorValue) and not isinstance(left, TensorValue)):
+            tries.reverse()
+        for number, (owner, method, other) in enumerate(tries):
+            if direct:
+                self.expect_operator(op.rstrip("="), left, right, tries, number)
+            result = owner.special(vm, method, [other])
+            if not not_implemented(result):
+                return result  # type: ignore[return-value]
+        self.throw(TypeError, f"unsupported operand type(s) for {op}: {lt.__name__!r} and {rt.__name__!r}")
+
+    def compare(self, op: str, left: Value, right: Value, direct: bool = False) -> Value:
+        vm: Any = self
+        name, reflected = COMPARE[op]
+        lt, rt = left.python_type(), right.python_type()
+        tries = [(left, name, right), (right, reflected, left)]
+        if lt is not rt and issubclass(rt, lt):
+            tries.reverse()
+        for number, (owner, method, other) in enumerate(tries):
+            if direct:
+                self.expect_operator(op, left, right, tries, number)
+            result = owner.special(vm, method, [other])
+            if not not_implemented(result):
+                return result  # type: ignore[return-value]
+        if op in ("==", "!="):
+            if op == "!=":
+                for owner, other in ((left, right), (right, left)):
+                    result = owner.special(vm, "__eq__", [other])
+                    if not not_implemented(result):
+                        return ConstantValue(not self.truth(result))  # type: ignore[arg-type]
+            return ConstantValue(self.is_same(left, right) == (op == "=="))
+        self.throw(TypeError, f"{op!r} not supported between instances of {lt.__name__!r} and {rt.__name__!r}")
