@@ -64,7 +64,7 @@ def test_forms_and_arguments(built) -> None:
     [step] = decode(str(built["gather"].meta["launch"])).steps
     assert [a.kind for a in step.args] == ["buffer", "buffer", "buffer", "error", "check"]
     split = decode(str(built["large_sum_full"].meta["launch"]))
-    assert len(split.steps) == 2 and split.scratch == 256 and {a.kind for a in split.steps[1].args} == {"buffer", "scratch"}
+    assert len(split.steps) == 2 and split.scratch == 512 and {a.kind for a in split.steps[1].args} == {"buffer", "scratch"}
 
 
 def test_built_once(built, generator, store, monkeypatch) -> None:
@@ -115,6 +115,14 @@ def test_a_killed_worker_is_replaced(generator, tmp_path) -> None:
         process.kill()
         process.wait()
     assert generator.build([CASES["tail_1"].kernel], OPTIONS, Store(tmp_path / "b"))
+
+
+def test_workers_stay_for_the_next_build(generator, tmp_path) -> None:
+    names = ("tail_1", "tail_2", "tail_3", "tail_4")
+    generator.build([CASES[n].kernel for n in names], OPTIONS, Store(tmp_path / "a"))
+    before = list(generator._pool._all)
+    generator.build([CASES[n].kernel for n in names], OPTIONS, Store(tmp_path / "b"))
+    assert generator._pool._all == before and all(p.poll() is None for p in before)
 
 
 def test_workers_end_with_their_parent(tmp_path) -> None:

@@ -9,14 +9,16 @@ from dataclasses import dataclass
 class Budget:
     """What programs may use. ``processors``: multiprocessors that should have work. ``tile``: elements of a tile that is one of many;
     ``longest``: elements of a row kept whole; ``values``: of all such rows together (registers). ``chunk``: elements that a program should
-    at least reduce before rows are split, and ``steps`` down columns. Part of every kernel's key."""
+    at least reduce before rows are split, and ``steps`` down columns. ``lane``: bytes of a row that a thread takes where there are many rows.
+    Part of every kernel's key."""
 
     processors: int = 132
     tile: int = 2048
     longest: int = 16384
-    values: int = 32768
-    chunk: int = 4096
+    values: int = 49152
+    chunk: int = 1024
     steps: int = 64
+    lane: int = 64
 
 
 DEFAULT = Budget()

@@ -7,6 +7,7 @@ from opmill_graph_ir.loops.ir import LoopKernel, Nest, Op, Reduction
 from . import walk
 from .emit.primitives import ROWS
 from .emit.reductions import OPS
+from .emit.scans import COMBINE, FLOATS_ONLY
 from .emit.types import TYPES
 
 _ATOMIC = {"float32", "float64", "float16", "bfloat16", "int32", "int64"}
@@ -33,8 +34,10 @@ def _nest_refusal(nest: Nest) -> str | None:
         for r in phase.reductions:
             if (reason := _reduction_refusal(r)) is not None:
                 return reason
-        if phase.scans:
-            return f"scan {phase.scans[0].op}"
+        for scan in phase.scans:
+            kinds = ("float",) if scan.op in FLOATS_ONLY else ("float", "int", "uint")
+            if scan.op not in COMBINE or scan.dtype not in TYPES or TYPES[scan.dtype].kind not in kinds:
+                return f"scan {scan.op} in {scan.dtype}"
         for s in phase.stores:
             if s.mode not in ("set", "add"):
                 return f"atomic {s.mode}"

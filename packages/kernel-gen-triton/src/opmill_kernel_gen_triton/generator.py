@@ -93,7 +93,7 @@ class TritonKernelGenerator:
             for key in sorted(missing):
                 locks.enter_context(store.lock(ARTIFACT, key))
             texts = {
-                key: _text(kernel, self.budget)
+                key: _text(kernel, self.budget, options.precise)
                 for key, kernel in missing.items()
                 if (ref := _known(store, key)) is None or refs.update({key: ref})
             }
@@ -123,11 +123,11 @@ def _known(store: Store, key: str) -> KernelRef | None:
     return _ref(key, note.decode()) if note is not None and store.contains(ARTIFACT, key) else None
 
 
-def _text(kernel: LoopKernel, budget: Budget) -> KernelText:
+def _text(kernel: LoopKernel, budget: Budget, precise: bool) -> KernelText:
     from .kernel import kernel_text
 
     try:
-        return kernel_text(kernel, budget)
+        return kernel_text(kernel, budget, precise)
     except (AssertionError, LookupError, TypeError, ValueError, AttributeError) as error:
         raise KernelBuildError(
             "KT004",

@@ -11,7 +11,7 @@ from opmill_graph_ir.loops.ir import Buffer, LoopKernel, Nest
 from .emit.space import product
 from .nest import Frame, Function, NestWriter
 from .split import split_nest
-from .tiling import DEFAULT, Budget, choose
+from .tiling import DEFAULT, Budget, choose, rounds
 
 LIMIT = (1 << 31) - (1 << 20)
 """Sizes below this fit 32-bit indices, tiles that stick out included."""
@@ -27,8 +27,8 @@ class KernelText:
     span: tuple[Index, ...]
 
 
-def kernel_text(kernel: LoopKernel, budget: Budget = DEFAULT) -> KernelText:
-    """The text of a kernel."""
+def kernel_text(kernel: LoopKernel, budget: Budget = DEFAULT, precise: bool = False) -> KernelText:
+    """The text of a kernel; ``precise``: eager's functions, whatever the values are rounded to."""
     nests, scratch = _split_all(kernel, budget)
     frame = (*kernel.buffers, *scratch)
     functions, checks = [], 0
@@ -37,7 +37,7 @@ def kernel_text(kernel: LoopKernel, budget: Budget = DEFAULT) -> KernelText:
     forms = (False, True) if None in known else (max([k for k in known if k is not None], default=0) >= LIMIT,)
     for n, nest in enumerate(nests):
         tiling = choose(nest, kernel.symbols, budget)
-        base = Frame(frame, kernel.symbols, checks)
+        base = Frame(frame, kernel.symbols, checks, not precise and rounds(nest))
         name = f"{kernel.name}_{n}" if len(nests) > 1 else kernel.name
         functions.append(tuple(NestWriter(base, nest, f"k_{name}", tiling, wide).write() for wide in forms))
         checks += sum(len(p.checks) for p in nest.phases)

@@ -9,7 +9,7 @@ from opmill_graph_ir.loops.index import Index, floordiv, index
 from opmill_graph_ir.loops.ir import Axis, Buffer, Expr, IndexValue, Let, Load, Nest, Phase, Ref, Store
 
 from . import walk
-from .emit import helpers, reductions
+from .emit import helpers, reductions, scans
 from .emit.body import Body, Lines
 from .emit.space import Dims, Group, Text, product
 from .emit.types import TYPES
@@ -43,11 +43,13 @@ class Function:
 
 @dataclass(frozen=True)
 class Frame:
-    """What a nest shares with its kernel: all ``buffers``, the size ``symbols``, the number of checks before it."""
+    """What a nest shares with its kernel: all ``buffers``, the size ``symbols``, the number of checks before it. ``quick``: functions need be
+    right only to what half precision shows."""
 
     buffers: tuple[Buffer, ...]
     symbols: tuple[str, ...]
     first_check: int = 0
+    quick: bool = False
 
 
 class NestWriter:
@@ -60,8 +62,9 @@ class NestWriter:
         self.rank = 2 if any(p.axes for p in nest.phases) or len(tiling.outer) == 2 else 1
         names = {s: Text(s, frozenset(), True) for s in frame.symbols}
         values = walk.values_of(nest)
-        self.body = Body(self.rank, self.lines, walk.written(nest), {}, names, values, self._streamed())
+        self.body = Body(self.rank, self.lines, walk.written(nest), {}, names, values, frame.quick)
         self.row: tuple[Axis, ...] | None = None
+        self.carried: list[scans.Carried] = []
         self.overwritten: frozenset[Store] = frozenset()
 
     def write(self) -> Function:
@@ -142,16 +145,20 @@ class NestWriter:
         if stored & {e.buffer for e in walk.loads(phase)} or (stored | read) & {s.buffer for s in phase.stores}:
             self.lines.add("tl.debug_barrier()")
 
-    def _streamed(self) -> frozenset[str]:
-        """Buffers of large nests that are read in the last phase and never again."""
-        if not self.tiling.looped or len(self.nest.phases) < 2:
+    def _streamed(self, phase: Phase) -> frozenset[str]:
+        """Buffers of large nests that this phase, the last one, reads once and nobody again."""
+        axes = {a.name for a in (*self.nest.axes, *phase.axes)}
+        if not self.tiling.looped or len(self.nest.phases) < 2 or phase is not self.nest.phases[-1]:
             return frozenset()
-        return frozenset(e.buffer for e in walk.loads(self.nest.phases[-1]))
+        found = {e.buffer: e for e in walk.loads(phase)}
+        times = [e.buffer for e in dict.fromkeys(walk.loads(phase))]
+        return frozenset(b for b, e in found.items() if times.count(b) == 1 and axes <= e.index.symbols)
 
     # ---- phases --------------------------------------------------------------------------------------------------------
 
     def _phase(self, phase: Phase) -> None:
         body = self.body
+        body.stream = self._streamed(phase)
         guards = list(body.guards)
         if not phase.axes:
             body.groups = [g for g in body.groups if g.name != "r"]
@@ -195,15 +202,22 @@ class NestWriter:
         body, loop = self.body, Lines(2)
         self._drop_row_values()
         accumulators = [reductions.declare(body, r, self.wide) for r in phase.reductions]
+        self.carried = [scans.declare(body, s, self.wide) for s in phase.scans]
         extent = body.space.scalar(group.extent)
         body.inner = loop
+        if phase.scans and phase.scans[0].reverse:
+            loop.add(f"rstart = ({extent} + RBLOCK - 1) // RBLOCK * RBLOCK - RBLOCK - rback")
+        if phase.scans:
+            loop.add(f"rfirst = {'rback' if phase.scans[0].reverse else 'rstart'} == 0")
         self._row_index(group, loop, "rstart")
         self._statements(phase, accumulators, extent, every)
         body.inner = body.outer
-        self.lines.add(f"for rstart in range(0, {extent}, RBLOCK):")
+        counter = "rback" if phase.scans and phase.scans[0].reverse else "rstart"
+        self.lines.add(f"for {counter} in range(0, {extent}, RBLOCK):")
         self.lines.lines += loop.lines
         self._drop_row_values()
         self.row = None
+        self.carried = []
         for acc in accumulators:
             reductions.finish(body, acc, self.wide)
 
@@ -225,6 +239,8 @@ class NestWriter:
         else:
             for acc in accumulators:
                 reductions.update(body, acc, "rindex")
+        for carried in self.carried if self.tiling.looped else [scans.Carried(s, ()) for s in phase.scans]:
+            scans.step(body, carried, self.wide, f"({extent} - 1)")
         body.stores(phase.stores, every, self.overwritten)
 
 

@@ -38,7 +38,7 @@ def _chunks(nest: Nest, symbols: tuple[str, ...], budget: Budget) -> int:
     phases = [p for p in nest.phases if p.axes]
     reductions = [r for p in phases for r in p.reductions]
     checked = [p for p in nest.phases if p.checks]
-    if not reductions or not all(map(_checks_with_chunks, checked)) or any(r.dtype not in _DTYPES for r in reductions):
+    if not reductions or any(p.scans for p in phases) or not all(map(_checks_with_chunks, checked)) or any(r.dtype not in _DTYPES for r in reductions):
         return 1
     if len({tuple(a.extent for a in p.axes) for p in phases}) > 1:
         return 1

@@ -83,7 +83,9 @@ def _rows(nest: Nest, inner: list[Phase], sizes: dict[str, int], budget: Budget)
         r = budget.tile if looped else whole
         x = max(1, min(budget.tile // 2 // r, power_below(rows // (2 * budget.processors)))) if not looped else 1
         x = min(x, power_above(rows))
-        warps = min(_warps(x * r, nest), 16) if r < 16384 else 32
+        many = rows >= 32 * budget.processors and x * r >= 2048 and live <= 4
+        warps = x * r * _widest(nest) // (32 * budget.lane) if many else _warps(x * r, nest)
+        warps = min(power_below(warps), 16) if r < 16384 else 32
     elif known and length <= _WINDOW and rows >= 64 * budget.processors:
         # A window: its few elements one after the other, each for many neighbours at once.
         looped, r = True, 1
@@ -109,10 +111,14 @@ def _tiles(n: int, block: int) -> int:
 
 
 def _widest(nest: Nest) -> int:
-    """Bytes of the largest element in memory that a nest touches."""
-    sizes = [TYPES[e.dtype].size for p in nest.phases for e in walk.loads(p)]
-    sizes += [TYPES[s.value.dtype].size for p in nest.phases for s in p.stores]
-    return max(sizes, default=4)
+    """Bytes of the largest element among those that a nest moves most of."""
+    return max((TYPES[dtype].size for dtype in walk.moved(nest)), default=4)
+
+
+def rounds(nest: Nest) -> bool:
+    """Whether what the nest moves is half precision: float32 is then only what it computes in."""
+    kinds = {TYPES[dtype].kind for dtype in walk.moved(nest)}
+    return "half" in kinds and "float" not in kinds
 
 
 def _unit(i: Index, axis: str) -> bool | None:

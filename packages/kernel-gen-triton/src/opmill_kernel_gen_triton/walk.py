@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from opmill_graph_ir.loops.index import Index
 from opmill_graph_ir.loops.ir import Axis, IndexValue, Load, Nest, Phase, Ref
@@ -42,15 +42,26 @@ def names_in(phase: Phase) -> frozenset[str]:
 
 
 def values_of(nest: Nest) -> frozenset[str]:
-    """Names of lets and results of reductions."""
+    """Names of lets and results of reductions and scans."""
     lets = {let.name for p in nest.phases for let in p.lets}
-    return frozenset(lets | {n for p in nest.phases for r in p.reductions for n in r.names})
+    results = {n for p in nest.phases for r in (*p.reductions, *p.scans) for n in r.names}
+    return frozenset(lets | results)
 
 
 def indirect(nest: Nest) -> bool:
     """Whether memory is accessed at places that values tell."""
     values = values_of(nest)
     return any(i.symbols & values for p in nest.phases for i in accesses(p))
+
+
+def moved(nest: Nest) -> Iterator[str]:
+    """Element types of accesses of the nest's size: those that move along the inner axes or, where there are none, along all outer ones."""
+    inner = {a.name for p in nest.phases for a in p.axes}
+    outer = {a.name for a in nest.axes if a.extent.constant != 1}
+    for p in nest.phases:
+        for i, dtype in (*((e.index, e.dtype) for e in loads(p)), *((s.index, s.value.dtype) for s in p.stores)):
+            if i.symbols & inner or (not inner and outer <= i.symbols):
+                yield dtype
 
 
 def points(axes: tuple[Axis, ...], sizes: Mapping[str, int]) -> int:

@@ -1,12 +1,11 @@
 """A compiler process: reads jobs, a JSON object a line, from its standard input; writes for each a line of JSON, then the cubin's bytes.
 
-It ends when its parent does (end of input; where the system can, a signal too) and after a while without work. Imports neither torch
+It ends when its parent does (end of input; at work, by watching for it) and after a while without work. Imports neither torch
 nor opmill packages beside this file's own, so that it starts fast. Nothing is kept on disk: the store is the only cache.
 """
 
 from __future__ import annotations
 
-import ctypes
 import importlib.util
 import json
 import os
@@ -14,11 +13,13 @@ import select
 import signal
 import sys
 import tempfile
+import threading
+import time
 from pathlib import Path
 from typing import Any, BinaryIO
 
 IDLE_S = 120.0
-_SET_PARENT_DEATH_SIGNAL = 1
+_WATCH_S = 1.0
 
 
 def compile_job(job: dict[str, Any], folder: Path) -> tuple[dict[str, Any], bytes]:
@@ -61,11 +62,17 @@ def _answer(line: bytes, folder: Path, out: BinaryIO) -> None:
     out.flush()
 
 
+def _watch(parent: int) -> None:
+    """Leaves once the parent is gone. Linux's own signal for that would come when the thread ends that started this process."""
+    while os.getppid() == parent:
+        time.sleep(_WATCH_S)
+    os._exit(1)
+
+
 def main() -> None:
     """Serves jobs until there are no more."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGKILL, 0, 0, 0)
+    threading.Thread(target=_watch, args=(os.getppid(),), daemon=True).start()
     out = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what compilers print must not get between answers
     with tempfile.TemporaryDirectory(prefix="opmill-triton-") as folder:

@@ -14,6 +14,9 @@ from .primitives import ROWS
 from .space import NONE, Dims, Group, Space, Text
 from .types import TYPES, cast, constant, literal
 
+_COMPARISONS = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
+_OPPOSITE = {"eq": "ne", "ne": "eq", "lt": "ge", "ge": "lt", "gt": "le", "le": "gt"}
+
 
 @dataclass
 class Lines:
@@ -31,7 +34,7 @@ class Lines:
 class Body:
     """Writes values. ``outer`` takes what does not vary along ``r``, ``inner`` the rest (the same lines unless ``r`` is a loop).
 
-    ``groups`` are the tile's dimensions; ``written`` are buffers that the nest writes. ``names`` maps lets, results and symbols to text,
+    ``groups`` are the tile's dimensions; ``written`` are buffers that the nest writes; ``quick`` allows quick functions. ``names`` maps lets, results and symbols to text,
     ``guards`` are masks of checks that have passed: (text, dims)."""
 
     rank: int
@@ -40,6 +43,7 @@ class Body:
     needs: dict[str, None]
     names: dict[str, Text]
     values: frozenset[str]
+    quick: bool = False
     stream: frozenset[str] = frozenset()
     groups: list[Group] = field(default_factory=list)
     guards: list[tuple[str, Dims]] = field(default_factory=list)
@@ -141,15 +145,32 @@ class Body:
             a = self.value(e.args[0])
             return self.put(f"{a.tight}.to({TYPES[e.dtype].tl}, bitcast=True)", a.dims, self.settled(e))
         if e.name == "where":
-            c, *rest = (self.value(a) for a in e.args)
+            condition, *branches = e.args
+            c, *rest = self.value(condition), *(self.value(_settled_by(condition, k == 0, a)) for k, a in enumerate(branches))
             return self.put(f"tl.where({c.text}, {rest[0].text}, {rest[1].text})", c.dims.union(*(v.dims for v in rest)), self.settled(e))
+        if e.name in _COMPARISONS and (short := self.compared(e)) is not None:
+            return short
         row, t = ROWS[e.name], TYPES[e.args[0].dtype]
+        quick = self.quick and t.name == "float32"
         bare = row.bare and not all(type(a) is Const for a in e.args)
         args = [self.const(a, bare) if type(a) is Const else self.value(a) for a in e.args]
-        template = row.text(t.kind)
+        if e.name == "div" and quick and args[1].dims < args[0].dims:  # one division for all that is divided by it
+            inverse = self.put(f"1.0 / {args[1].tight}", args[1].dims, self.settled(e.args[1]))
+            return self.put(f"{args[0].tight} * {inverse.text}", args[0].dims, self.settled(e))
+        template = row.text(t.kind, quick)
         assert template is not None, f"{e.name} on {t.name}"
         text = apply(template, t.name, [a.text for a in args], self.block(NONE), self.needs)
         return self.put(text, NONE.union(*(a.dims for a in args)), self.settled(e))
+
+    def compared(self, e: Op) -> Text | None:
+        """A place compared with a small number, in the type of indices rather than the wider one of values."""
+        place, bound = e.args
+        if type(place) is not IndexValue or type(bound) is not Const or place.index.constant is not None:
+            return None
+        if place.dtype != "int64" or not -(1 << 31) < bound.value < 1 << 31:
+            return None
+        at = self.space.index(place.index)
+        return self.put(f"({at.tight} {_COMPARISONS[e.name]} {int(bound.value)})", at.dims) if at.dims else None
 
     def ref(self, e: Ref) -> Text:
         return self.names[e.name]
@@ -200,6 +221,24 @@ class Body:
     def lets(self, phase: Phase) -> None:
         for let in phase.lets:
             self.names[let.name] = self.value(let.value)
+
+
+def _settled_by(condition: Expr, holds: bool, value: Expr) -> Expr:
+    """What ``value`` is where the condition is known to hold, or not to: of a choice by the same condition, that side."""
+    while type(value) is Op and value.name == "where":
+        other = value.args[0]
+        if other == condition:
+            value = value.args[1 if holds else 2]
+        elif _opposite(other, condition):
+            value = value.args[2 if holds else 1]
+        else:
+            break
+    return value
+
+
+def _opposite(a: Expr, b: Expr) -> bool:
+    """Whether one of two comparisons of integers holds just where the other does not."""
+    return type(a) is Op and type(b) is Op and _OPPOSITE.get(a.name) == b.name and a.args == b.args and TYPES[a.args[0].dtype].kind == "int"
 
 
 def apply(template: str, dtype: str, args: Sequence[str], shape: str, needs: dict[str, None]) -> str:

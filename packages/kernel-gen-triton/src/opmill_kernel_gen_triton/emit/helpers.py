@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 HELPERS: dict[str, str] = {
-    "maximum": "(a, b):\n    return tl.where((a > b) | (a != a), a, b)",
-    "minimum": "(a, b):\n    return tl.where((a < b) | (a != a), a, b)",
+    "maximum": "(a, b):\n    return tl.maximum(a, b, propagate_nan=tl.PropagateNan.ALL)",
+    "minimum": "(a, b):\n    return tl.minimum(a, b, propagate_nan=tl.PropagateNan.ALL)",
     "product": "(a, b):\n    return a * b",
     "negate": "(a):\n    return a == False  # noqa: E712",
     "bitnot": "(a):\n    return a ^ (a * 0 - 1)",
@@ -62,6 +62,18 @@ HELPERS: dict[str, str] = {
     "argmin": """(a, i, b, j):
     better = (b < a) | ((b != b) & (a == a)) | (((a == b) | ((a != a) & (b != b))) & (j < i))
     return tl.where(better, b, a), tl.where(better, j, i)""",
+    "plus": "(a, b):\n    return a + b",
+    "logaddexp": """(a, b):
+    top = maximum(a, b)
+    gap = minimum(a, b) - top
+    small = tl.exp(gap)
+    above = 1.0 + small
+    rest = above - 1.0
+    log1p = tl.where(rest == 0.0, small, tl.log(above) * (small / tl.where(rest == 0.0, 1.0, rest)))
+    return tl.where((gap != gap) & (top == top), top, top + log1p)""",
+    "affine": "(factor_a, term_a, factor_b, term_b):\n    return factor_a * factor_b, factor_b * term_a + term_b",
+    "last_max": "(a, i, b, j):\n    take = (b >= a) | (b != b)\n    return tl.where(take, b, a), tl.where(take, j, i)",
+    "last_min": "(a, i, b, j):\n    take = (b <= a) | (b != b)\n    return tl.where(take, b, a), tl.where(take, j, i)",
     "welford": """(mean_a, m2_a, n_a, mean_b, m2_b, n_b):
     n = n_a + n_b
     share = tl.where(n_b > 0, n_b / tl.where(n > 0, n, 1.0), 0.0)

@@ -2,7 +2,8 @@
 
 ``{0}``.. are operands, ``{T}`` their type, ``{one}`` a one of that type; ``%name`` is a helper of :mod:`.helpers`. A row may have one text
 for floats, one for integers, one for bools; a primitive without a row for its operands' kind is refused. Functions are libdevice's:
-Triton's own ``exp`` and division trade accuracy for speed, and eager does not.
+Triton's own ``exp`` and division trade accuracy for speed, and eager does not. Where a nest moves nothing wider than half precision, they
+are right to a few thousandths of what its values are rounded to, and a row may have a ``quick`` text for that.
 """
 
 from __future__ import annotations
@@ -12,16 +13,18 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Row:
-    """Texts for floats, integers and bools. ``bare``: constant operands may be plain Python literals."""
+    """Texts for floats, integers and bools. ``quick``: for float32 where a few units in its last place do not matter. ``bare``: constant
+    operands may be plain Python literals."""
 
     f: str | None = None
     i: str | None = None
     b: str | None = None
     bare: bool = False
+    quick: str | None = None
 
-    def text(self, kind: str) -> str | None:
+    def text(self, kind: str, quick: bool = False) -> str | None:
         """The template for operands of ``kind`` (an ElementType's), or None."""
-        return {"float": self.f, "int": self.i, "uint": self.i, "bool": self.b}.get(kind)
+        return {"float": (self.quick if quick else None) or self.f, "int": self.i, "uint": self.i, "bool": self.b}.get(kind)
 
 
 def _infix(sign: str, b: str | None = None) -> Row:
@@ -33,7 +36,7 @@ ROWS: dict[str, Row] = {
     "add": _infix("+"),
     "sub": _infix("-"),
     "mul": _infix("*"),
-    "div": Row(f="libdevice.div_rn({0}, {1})"),
+    "div": Row(f="libdevice.div_rn({0}, {1})", quick="({0} / {1})"),
     "max": Row(f="%maximum({0}, {1})", i="tl.where({0} > {1}, {0}, {1})"),
     "min": Row(f="%minimum({0}, {1})", i="tl.where({0} < {1}, {0}, {1})"),
     "fmax": Row(f="tl.where(({0} > {1}) | ({1} != {1}), {0}, {1})", i="tl.where({0} > {1}, {0}, {1})"),
@@ -62,15 +65,17 @@ ROWS: dict[str, Row] = {
     **{
         name: Row(f=f"libdevice.{name}({{0}})")
         for name in (
-            "exp exp2 expm1 log log2 log10 log1p rsqrt sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh erf erfc erfinv lgamma "
+            "expm1 log log2 log10 log1p rsqrt sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh erf erfc erfinv lgamma "
             "floor ceil trunc"
         ).split()
     },
+    "exp": Row(f="libdevice.exp({0})", quick="tl.exp({0})"),
+    "exp2": Row(f="libdevice.exp2({0})", quick="tl.exp2({0})"),
     **{name: Row(f=f"libdevice.{name}({{0}}, {{1}})") for name in "atan2 copysign nextafter hypot".split()},
     "sqrt": Row(f="libdevice.sqrt_rn({0})"),
     "round": Row(f="libdevice.rint({0})"),
-    "reciprocal": Row(f="libdevice.div_rn({one}, {0})"),
-    "sigmoid": Row(f="libdevice.div_rn({one}, {one} + libdevice.exp(-{0}))"),
+    "reciprocal": Row(f="libdevice.div_rn({one}, {0})", quick="({one} / {0})"),
+    "sigmoid": Row(f="libdevice.div_rn({one}, {one} + libdevice.exp(-{0}))", quick="({one} / ({one} + tl.exp(-{0})))"),
     "digamma": Row(f="%digamma({0})"),
     "isnan": Row(f="({0} != {0})", i="({0} != {0})"),
     "isinf": Row(f='(tl.abs({0}) == float("inf"))', i="({0} != {0})"),

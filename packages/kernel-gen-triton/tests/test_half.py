@@ -1,0 +1,79 @@
+"""Kernels that move half precision compute with quick functions: as near to float64 as what they are rounded to allows."""
+
+import pytest
+import torch
+
+from opmill_graph_ir.loops.cases import Case, axes, cast, op, row_major
+from opmill_graph_ir.loops.index import index
+from opmill_graph_ir.loops.ir import Buffer, Const, Expr, Load, LoopKernel, Nest, Phase, Reduction, Ref, Store
+from opmill_kernel_gen_triton.debug import disagreement
+from opmill_kernel_gen_triton.kernel import kernel_text
+
+pytestmark = [pytest.mark.triton, pytest.mark.filterwarnings("ignore")]
+ROWS, COLUMNS = 7, 130
+
+
+def softmax(loaded: str, stored: str) -> LoopKernel:
+    i, j = axes(i=ROWS), axes(j=COLUMNS)
+    where = row_major((*i, *j))
+    x: Expr = Load("x", where, loaded)
+    x = x if loaded == "float32" else cast(x, "float32")
+    e = op("exp", op("sub", x, Ref("top", "float32")))
+    value = op("div", e, Ref("total", "float32"))
+    phases = (
+        Phase(j, reductions=(Reduction(("top",), "max", x, "float32"),)),
+        Phase(j, reductions=(Reduction(("total",), "sum", e, "float32"),)),
+        Phase(j, stores=(Store("out", where, value if stored == "float32" else cast(value, stored)),)),
+    )
+    n = index(ROWS * COLUMNS)
+    return LoopKernel("softmax", (Buffer("x", loaded, "in", n), Buffer("out", stored, "out", n)), (Nest(i, phases),))
+
+
+def text(kernel: LoopKernel, precise: bool = False) -> str:
+    [[function]] = kernel_text(kernel, precise=precise).functions
+    return function.text
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_right_to_a_rounding(dtype: str) -> None:
+    assert disagreement(Case("half", softmax(dtype, dtype), rtol=1.1, ranges={"x": (-30, 30)})) is None
+
+
+def test_only_where_half_precision_is_all_that_moves() -> None:
+    assert "libdevice.exp" not in text(softmax("bfloat16", "bfloat16"))
+    for kernel in (softmax("float32", "float32"), softmax("bfloat16", "float32"), softmax("float32", "float16")):
+        assert "libdevice.exp" in text(kernel) and "div_rn" in text(kernel)
+    assert "libdevice.exp" in text(softmax("bfloat16", "bfloat16"), precise=True)
+
+
+@pytest.mark.parametrize("name", ["maximum", "minimum"])
+def test_extrema_keep_nan(name: str) -> None:
+    kernel = softmax("float32", "float32")
+    case = Case("nan", kernel, rtol=64.0)
+    x = case.buffers(0)["x"]
+    x[3] = float("nan")
+    from opmill_graph_ir.loops.evaluate import evaluate
+    from opmill_kernel_gen_triton.debug import run
+
+    got, want = ({"x": x.clone(), "out": torch.zeros_like(x)} for _ in range(2))
+    run(kernel, got)
+    evaluate(kernel, want, ())
+    assert torch.equal(got["out"].isnan(), want["out"].isnan()) and got["out"][:COLUMNS].isnan().all()
+
+
+def test_choices_by_a_known_condition_are_made_once() -> None:
+    d = axes(i=64)
+    first = op("lt", op_at(), Const(32, "int64"))
+    a, b = Load("a", index("i"), "float32"), Load("b", index("i"), "float32")
+    inner = op("where", op("ge", op_at(), Const(32, "int64")), b, a)
+    value = op("where", first, op("where", first, a, b), inner)
+    n = index(64)
+    kernel = LoopKernel("choice", (Buffer("a", "float32", "in", n), Buffer("b", "float32", "in", n), Buffer("out", "float32", "out", n)), (Nest(d, (Phase(stores=(Store("out", index("i"), value),)),)),))
+    assert text(kernel).count("tl.where") == 1 and "int64" not in text(kernel)
+    assert disagreement(Case("choice", kernel)) is None
+
+
+def op_at() -> Expr:
+    from opmill_graph_ir.loops.ir import IndexValue
+
+    return IndexValue(index("i"), "int64")
