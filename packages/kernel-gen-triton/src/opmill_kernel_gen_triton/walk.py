@@ -44,8 +44,8 @@ def names_in(phase: Phase) -> frozenset[str]:
 def values_of(nest: Nest) -> frozenset[str]:
     """Names of lets and results of reductions and scans."""
     lets = {let.name for p in nest.phases for let in p.lets}
-    results = {n for p in nest.phases for r in (*p.reductions, *p.scans) for n in r.names}
-    return frozenset(lets | results)
+    reduced = {n for p in nest.phases for r in p.reductions for n in r.names}
+    return frozenset(lets | reduced | {n for p in nest.phases for s in p.scans for n in s.names})
 
 
 def indirect(nest: Nest) -> bool:
