@@ -228,7 +228,7 @@ class Interpreter(Operators):
         changed = self.effects.globals.get((id(namespace), name))
         if changed is not None:
             if changed[2] is None:
-                self.throw(NameError, f"name {name!r} is not defined")
+                self.no_name(name)
             return changed[2]
         exempt = str(namespace.get("__name__", "")).split(".")[0] in EXEMPT
         value = namespace.get(name, MISSING)
@@ -247,7 +247,7 @@ class Interpreter(Operators):
             self.guard(Absent(pinned, name))
         found = getattr(builtins, name, MISSING)
         if found is MISSING:
-            self.throw(NameError, f"name {name!r} is not defined")
+            self.no_name(name)
         return self.wrap(found, Pinned(found, name))
 
     def names(self, namespace: dict[str, Any]) -> Value:
@@ -282,6 +282,11 @@ class Interpreter(Operators):
         """Raise the AttributeError of a lookup, which tells the object and the name."""
         raised = self.new_exception(AttributeError, [ConstantValue(message)])
         raised.fields.update(name=ConstantValue(name), obj=owner)
+        raise Raised(raised.raised_while(self.handled))
+
+    def no_name(self, name: str) -> NoReturn:
+        raised = self.new_exception(NameError, [ConstantValue(f"name {name!r} is not defined")])
+        raised.fields["name"] = ConstantValue(name)
         raise Raised(raised.raised_while(self.handled))
 
     def throw_real(self, exc: BaseException) -> NoReturn:
@@ -464,7 +469,7 @@ class Interpreter(Operators):
                 frame.push(sent if sent is not None else ConstantValue(None))
             frame.outer = caller_handled
             self.handled = frame.handled or caller_handled
-            thrown = thrown and thrown.raised_while(self.handled)
+            thrown = thrown and thrown.raised_while(frame.handled)
             result = self.run(frame, thrown)
             frame.handled = None if self.handled is caller_handled else self.handled
         except Raised as raised:

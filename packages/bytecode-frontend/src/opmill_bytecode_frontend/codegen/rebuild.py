@@ -200,8 +200,10 @@ def function(r: Rebuilder, value: FunctionValue) -> str:
         r.body.append(f"{name}.__kwdefaults__ = {{{', '.join(f'{k!r}: {r.expr(v)}' for k, v in value.kwdefaults.items())}}}")
     if value.annotations is not None:
         r.body.append(f"{name}.__annotations__ = {r.expr(value.annotated())}")
-    for key, item in value.attrs.items():
-        r.body.append(f"{name}.{key} = {r.expr(item)}")
+    for attribute, item in value.known.items():
+        r.body.append(f"{name}.{attribute} = {r.expr(item)}")
+    for key, item in value.attrs.items.values():
+        r.body.append(f"{name}.__dict__[{r.expr(key)}] = {r.expr(item)}")
     return name
 
 
@@ -296,7 +298,12 @@ def object_(r: Rebuilder, value: ObjectValue) -> str:
     cls = r.constants.name(value.cls)
     if issubclass(value.cls, BaseException):
         name = r.assign(value, f"{cls}.__new__({cls}, {r.list(value.args)})")  # type: ignore[attr-defined]
+        base: Any = next(c for c in value.cls.__mro__ if not c.__flags__ & (1 << 9))
+        if base.__init__ is not BaseException.__init__:  # fills in what the class keeps beside the arguments
+            r.body.append(f"{r.constants.name(base)}.__init__({name}, {r.list(value.args)})")  # type: ignore[attr-defined]
         r.body.append(f"{name}.args = ({''.join(r.expr(a) + ', ' for a in value.args)})")  # type: ignore[attr-defined]
+        for field, item in value.fields.items():  # type: ignore[attr-defined]
+            r.body.append(f"{name}.{field} = {r.expr(item)}")
         for link, other in (("__context__", value.context), ("__cause__", value.cause)):  # type: ignore[attr-defined]
             if other is not None:
                 r.body.append(f"{name}.{link} = {r.expr(other)}")

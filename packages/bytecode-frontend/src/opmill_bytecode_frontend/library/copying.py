@@ -54,7 +54,7 @@ def copy_object(vm: Any, value: ObjectValue, part: Any) -> ObjectValue:
 def copy_copy(vm: Any, value: Value) -> Value | None:
     if isinstance(value, (ListValue, DictValue, SetValue)):
         return value.m_copy(vm)
-    if isinstance(value, (*ATOMIC, TupleValue)):
+    if isinstance(value, (*ATOMIC, TupleValue)) or issubclass(value.python_type(), enum.Enum):
         return value
     if isinstance(value, ObjectValue):
         if find_in_mro(value.cls.__mro__, "__copy__")[1] is not MISSING:
@@ -132,10 +132,10 @@ def deep_tensor(vm: Any, value: TensorValue, memo: dict[int, Value]) -> Value:
 
 
 def deep_object(vm: Any, value: ObjectValue, memo: dict[int, Value]) -> Value:
-    if find_in_mro(value.cls.__mro__, "__deepcopy__")[1] is not MISSING:
-        return value.special(vm, "__deepcopy__", [DictValue({})])  # type: ignore[return-value]
     if issubclass(value.cls, enum.Enum):
         return value
+    if find_in_mro(value.cls.__mro__, "__deepcopy__")[1] is not MISSING:
+        return value.special(vm, "__deepcopy__", [DictValue({})])  # type: ignore[return-value]
     if not is_plain(value):
         vm.unsupported("FE017", f"copy.deepcopy of {value.describe()}", "its class says in Python how it is copied")
 

@@ -6,6 +6,7 @@ import _thread
 import functools
 import operator
 import os
+import types
 from typing import Any
 
 import torch
@@ -14,7 +15,7 @@ from ..values.base import MISSING, Lazy, NotConstant, Value
 from ..values.constant import ConstantValue
 from ..values.functions import BuiltinValue, Closure
 from ..values.iterators import STOP, PythonIterator
-from ..values.mapping import DictValue
+from ..values.mapping import DictValue, SetValue
 from ..values.objects import ClassValue, ObjectValue, find_in_mro
 from ..values.opaque import AddressValue
 from ..values.sequence import ListValue, SequenceValue, TupleValue, sort_values
@@ -212,10 +213,30 @@ def id_(vm: Any, value: Value) -> Value:
 
 @handles(hash)
 def hash_(vm: Any, value: Value) -> Value:
-    key = vm.key(value)
+    vm.key(value)  # what has none raises here
     if isinstance(value, TensorValue):
         vm.unsupported("FE024", "hash of a tensor")
-    return ConstantValue(hash(key))
+    return ConstantValue(hash(Hashed(vm, value)))
+
+
+class Hashed:
+    """Has the hash that the program's value has."""
+
+    def __init__(self, vm: Any, value: Value) -> None:
+        if isinstance(value, TupleValue):
+            self.hash = hash(tuple(Hashed(vm, v) for v in value.values(vm)))
+        elif isinstance(value, SetValue):
+            self.hash = hash(frozenset(Hashed(vm, v) for v in value.items.values()))
+        elif isinstance(value, ObjectValue) and type(find_in_mro(value.cls.__mro__, "__hash__")[1]) is types.FunctionType:
+            self.hash = hash(value.key(vm))
+        else:
+            real = value.real()
+            if real is MISSING:
+                vm.unsupported("FE024", f"hash of {value.describe()}", "it is the address of an object that does not exist yet")
+            self.hash = hash(real)
+
+    def __hash__(self) -> int:
+        return self.hash
 
 
 @handles(_thread.get_ident)

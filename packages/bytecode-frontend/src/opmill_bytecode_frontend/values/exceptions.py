@@ -20,6 +20,8 @@ class ExceptionObject(ObjectValue):
         self.cause: Value | None = None
         self.context: Value | None = None
         self.suppress = False
+        self.fields: dict[str, Value] = {}
+        """What its class keeps beside the arguments: the name of an AttributeError, the path of an ImportError."""
         self.raised_at: dict[int, Any] = {}
         """By the frame's identity: where in its code the exception was raised or came through."""
         self.part_of: Value | None = None
@@ -53,7 +55,23 @@ class ExceptionObject(ObjectValue):
             return ConstantValue(self.suppress)
         if name == "with_traceback":
             return BuiltinMethod(self, name)
+        if name in self.fields:
+            return self.fields[name]
+        owner, raw = find_in_mro(self.cls.__mro__, name)
+        if isinstance(raw, (types.MemberDescriptorType, types.GetSetDescriptorType)) and owner.__module__ == "builtins" and name != "__dict__":
+            return self.field_of_class(vm, name)
         return super().generic_getattr(vm, name)
+
+    def field_of_class(self, vm: Any, name: str) -> Value:
+        """What the class implemented in C makes of the arguments: asked of such an exception."""
+        base = next(c for c in self.cls.__mro__ if c.__module__ == "builtins")
+        try:
+            made = base(*[vm.plain(a) for a in self.args])
+            return vm.fresh(getattr(made, name))  # type: ignore[no-any-return]
+        except NotConstant:
+            return vm.unsupported("FE040", f"attribute {name} of {self.describe()}", "an argument of the exception is unknown at capture")  # type: ignore[no-any-return]
+        except Exception as exc:
+            return vm.throw_real(exc)  # type: ignore[no-any-return]
 
     def generic_setattr(self, vm: Any, name: str, value: Value) -> None:
         if name in ("__cause__", "__context__", "__traceback__", "__suppress_context__"):
@@ -65,6 +83,9 @@ class ExceptionObject(ObjectValue):
             return
         if name == "args":
             self.args = vm.unpack(value)
+            return
+        if isinstance(find_in_mro(self.cls.__mro__, name)[1], (types.MemberDescriptorType, types.GetSetDescriptorType)):
+            self.fields[name] = value
             return
         super().generic_setattr(vm, name, value)
 

@@ -79,7 +79,10 @@ class FunctionValue(Value):
         self.source = source
         self.annotations = annotations
         """Of a new function: a tuple of names and values in turn, and the dictionary of them once somebody has asked for it."""
-        self.attrs: dict[str, Value] = {}
+        self.attrs = DictValue({})
+        """``__dict__`` of a function made in captured code."""
+        self.known: dict[str, Value] = {}
+        """What was assigned to its ``__name__``, ``__doc__`` and the like."""
 
     def __repr__(self) -> str:
         return f"Function({self.qualname})"
@@ -108,22 +111,22 @@ class FunctionValue(Value):
         return self
 
     def getattr(self, vm: Machine, name: str) -> Value:
-        if name in self.attrs:
-            return self.attrs[name]
         if name == "__get__":
             return DescriptorGet(self)
+        if name in self.known:
+            return self.known[name]
         if self.obj is not None:
             try:
                 return vm.wrap(getattr(self.obj, name), Attr(self.source, name) if name not in ("__globals__",) else None)
             except AttributeError as exc:
                 vm.throw_real(exc)
-        known = {"__name__": self.name, "__qualname__": self.qualname, "__module__": self.globals.get("__name__"), "__doc__": None}
+        known = {"__name__": self.name, "__qualname__": self.qualname, "__module__": self.globals.get("__name__"), "__doc__": self.doc()}
         if name in known:
             return vm.fresh(known[name])
         if name == "__code__":
             return ConstantValue(self.code)
         if name == "__dict__":
-            return DictValue({k: (ConstantValue(k), v) for k, v in self.attrs.items()})
+            return self.attrs
         if name == "__defaults__":
             return TupleValue(list(self.defaults)) if self.defaults else ConstantValue(None)
         if name == "__kwdefaults__":
@@ -132,7 +135,15 @@ class FunctionValue(Value):
             return TupleValue(list(self.closure)) if self.closure else ConstantValue(None)
         if name == "__annotations__":
             return self.annotated()
-        vm.throw(AttributeError, f"'function' object has no attribute {name!r}")
+        found = self.attrs.lookup(vm, name)
+        if found is MISSING:
+            vm.no_attribute(self, name, f"'function' object has no attribute {name!r}")
+        return found  # type: ignore[no-any-return]
+
+    def doc(self) -> Any:
+        """The text that the function's code begins with. (3.13 marks its presence, before it is the first constant or that is None.)"""
+        first = self.code.co_consts[0] if self.code.co_consts else None
+        return first if isinstance(first, str) else None
 
     def annotated(self) -> DictValue:
         """``__annotations__`` of a function made in captured code."""
@@ -144,7 +155,19 @@ class FunctionValue(Value):
     def setattr(self, vm: Machine, name: str, value: Value) -> None:
         if self.obj is not None:
             vm.unsupported("FE021", f"assignment to attribute {name} of {self.describe()}")
-        self.attrs[name] = value
+        if name in ("__code__", "__defaults__", "__kwdefaults__", "__closure__", "__globals__", "__dict__", "__type_params__"):
+            vm.unsupported("FE021", f"assignment to {name} of a function made in captured code")
+        if name == "__annotations__":
+            self.annotations = value
+        elif (name.startswith("__") and hasattr(types.FunctionType, name)) or name == "__module__":
+            self.known[name] = value
+        else:
+            self.attrs.store(vm, ConstantValue(name), value)
+
+    def delattr(self, vm: Machine, name: str) -> None:
+        if self.obj is not None or self.attrs.lookup(vm, name) is MISSING:
+            super().delattr(vm, name)
+        self.attrs.m_pop(vm, ConstantValue(name))
 
 
 def function_value(fn: types.FunctionType, source: Any) -> FunctionValue:
@@ -290,7 +313,7 @@ class BuiltinValue(Value):
         return vm.call_builtin(self.obj, args, kwargs)  # type: ignore[attr-defined]
 
     def getattr(self, vm: Machine, name: str) -> Value:
-        if name == "__get__":
+        if name == "__get__" and isinstance(self.obj, (types.MethodDescriptorType, types.WrapperDescriptorType)):
             return DescriptorGet(self)
         try:
             return vm.wrap(getattr(self.obj, name), Attr(Pinned(self.obj, self.describe()), name))

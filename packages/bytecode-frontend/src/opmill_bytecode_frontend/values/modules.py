@@ -64,7 +64,7 @@ class ModuleValue(ObjectValue):
                 return found
         for store in STORES:
             vm.guard(Absent(Item(InstanceDict(self.source), store), name))
-        vm.throw(AttributeError, f"{self.cls.__name__!r} object has no attribute {name!r}")
+        vm.no_attribute(self, name, f"{self.cls.__name__!r} object has no attribute {name!r}")
 
     def own(self, vm: Machine, name: str) -> Any:
         """From the instance dictionary, which stays untracked until something writes to it."""

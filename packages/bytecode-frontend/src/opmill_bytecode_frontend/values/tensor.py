@@ -81,7 +81,7 @@ class TensorValue(Value):
             vm.unsupported("FE031", f"attribute {name} of a tensor", "it belongs to the tensor object, not to its value")
         raw = getattr(torch.Tensor, name, MISSING)
         if raw is MISSING:
-            vm.throw(AttributeError, f"{self.cls.__name__!r} object has no attribute {name!r}")
+            vm.no_attribute(self, name, f"{self.cls.__name__!r} object has no attribute {name!r}")
         if callable(raw):
             return TensorMethod(self, name)
         return vm.recorder.attribute(vm, self, name)

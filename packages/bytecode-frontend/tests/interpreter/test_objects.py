@@ -1,0 +1,158 @@
+"""Exceptions, functions and other objects as the program sees them: attributes, contexts, identity, hashes, copies."""
+
+from __future__ import annotations
+
+import collections
+import copy
+import enum
+import functools
+import operator
+from contextlib import ExitStack, contextmanager
+
+import pytest
+import torch
+
+from opmill_bytecode_frontend import capture
+
+
+class Color(enum.Enum):
+    R = 1
+
+
+class Plain:
+    pass
+
+
+class Chained(collections.ChainMap):
+    def __ror__(self, other):
+        return super().__ror__(other)
+
+
+def decorated(f):
+    @functools.wraps(f)
+    def wrapper(*args):
+        "text of the wrapper"
+        return f(*args)
+
+    wrapper.extra = 5
+    return wrapper
+
+
+@contextmanager
+def raising(exc):
+    try:
+        yield
+    finally:
+        raise exc
+
+
+def functions_have_dictionaries(a, b):
+    def g(x):
+        "text"
+        return x
+
+    g.foo = 3
+    h = decorated(g)
+    return h.foo, h.__doc__, h.__name__, h.__wrapped__ is g, h.extra, sorted(h.__dict__), g.__doc__, a + 1
+
+
+def errors_tell_what_they_are_about(a, b):
+    out = []
+    for f in (lambda: Plain().blech, lambda: (1).foo, lambda: super(Plain, Plain()).zz, lambda: nosuch, lambda: len.foo, lambda: [].foo):  # noqa: F821
+        try:
+            f()
+        except (AttributeError, NameError) as exc:
+            out.append((exc.args, exc.name))
+    for made in (
+        ImportError("m", name="n", path="p"), SystemExit(3), OSError(2, "no", "file"), UnicodeDecodeError("utf8", b"x", 0, 1, "r"), StopIteration(4),
+        SyntaxError("m", ("f", 3, 4, "text")),
+    ):  # fmt: skip
+        fields = [getattr(made, n, None) for n in ("name", "path", "msg", "code", "errno", "strerror", "filename", "encoding", "start", "value", "lineno", "text")]
+        out.append((type(made), made.args, fields))
+    try:
+        Plain().x
+    except AttributeError as exc:
+        out.append(type(exc.obj))
+    return out, a + 1
+
+
+def contexts_through_managers(a, b):
+    made = [Exception(i) for i in range(5)]
+    try:
+        with ExitStack() as stack:
+            for i in (4, 3, 2):
+                stack.enter_context(raising(made[i]))
+            raise made[1]
+    except Exception as exc:
+        chain = [exc]
+        while chain[-1].__context__ is not None:
+            chain.append(chain[-1].__context__)
+        return [made.index(e) for e in chain], a + 1
+
+
+def identities_and_hashes(a, b):
+    first = "xyz"
+    second = first[:1] + "yz"
+    same = hash((1, "a")) == hash((1, "a")), hash(frozenset([1])) == hash(frozenset([1])), copy.copy(Color.R) is Color.R, copy.deepcopy([Color.R])[0] is Color.R
+    return first is second, operator.is_(first, second), first == second, same, a + 1
+
+
+def functions_that_change_arguments(a, b):
+    counted = collections.OrderedDict()
+    collections._count_elements(counted, "abca")
+    return counted, collections.Counter("abca"), a + 1
+
+
+def reflected_methods_come_first_where_overridden(a, b):
+    return [type(v) for v in (Chained() | collections.ChainMap(), collections.ChainMap() | Chained(), collections.ChainMap() | {}, {} | Chained())], a + 1
+
+
+PROGRAMS = [
+    functions_have_dictionaries, errors_tell_what_they_are_about, contexts_through_managers, identities_and_hashes, reflected_methods_come_first_where_overridden,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("fn", PROGRAMS, ids=lambda f: f.__name__)
+def test_program(fn, check):
+    check(fn)
+
+
+def test_what_changes_its_arguments_is_not_computed_ahead():
+    x = torch.ones(2)
+    compiled = capture(functions_that_change_arguments, "eager")
+    for _ in range(2):
+        assert compiled(x, x)[:2] == functions_that_change_arguments(x, x)[:2]
+
+
+def test_executed_code_runs_with_the_program():
+    ran = []
+
+    def f(x):
+        names = {"ran": ran}
+        exec("y = 5; ran.append(y)", names)
+        return x + names["y"]
+
+    compiled = capture(f, "eager")
+    for calls in (1, 2):
+        assert torch.equal(compiled(torch.ones(2)), torch.full((2,), 6.0))
+        assert len(ran) == calls
+
+
+def test_an_error_that_leaves_keeps_what_it_is_about():
+    def f(x):
+        try:
+            return Plain().blech + x
+        except AttributeError as exc:
+            return exc
+
+    exc = capture(f, "eager", fullgraph=True)(torch.ones(2))
+    assert exc.name == "blech" and type(exc.obj) is Plain
+
+
+def test_hashes_of_new_objects_are_addresses():
+    def f(x):
+        p = Plain()
+        return x + 1, p, hash(p), hash((p, 1))
+
+    _, p, alone, inside = capture(f, "eager")(torch.ones(2))
+    assert alone == hash(p) and inside == hash((p, 1))
