@@ -139,6 +139,11 @@ class FrozenObject(ObjectValue):
     def constant(self) -> Any:
         return self.obj
 
+    def generic_getattr(self, vm: Any, name: str) -> Value:
+        raw = find_in_mro(self.cls.__mro__, name)[1]
+        getter = raw.fget if isinstance(raw, property) else None  # of C++ classes: written in C
+        return self.read_slot(vm, name) if type(getter) is types.BuiltinFunctionType else super().generic_getattr(vm, name)
+
     def read_slot(self, vm: Any, name: str) -> Value:
         if name not in self.slots:
             try:

@@ -18,6 +18,7 @@ def clean(graph: AtenGraph) -> AtenGraph:
     """The same function with fewer nodes."""
     _share(graph)
     _drop_dead(graph)
+    _wait_late(graph)
     return graph
 
 
@@ -60,12 +61,34 @@ def _freeze(arg: Any) -> Any:
     return arg if isinstance(arg, Value) else (type(arg), repr(arg))
 
 
+def _wait_late(graph: AtenGraph) -> None:
+    """Waits for other processes come right before what reads the tensor, so that what does not is computed meanwhile."""
+    waits = {node.results[0]: node for node in graph.nodes if node.func.name() == "_c10d_functional::wait_tensor"}
+    if not waits:
+        return
+    nodes: list[Node] = []
+
+    def wait(node: Node) -> None:
+        for value in values_in((node.args, node.kwargs)):
+            if (before := waits.pop(value.name, None)) is not None:
+                wait(before)
+                nodes.append(before)
+
+    for node in graph.nodes:
+        if node.results and node.results[0] in waits:
+            continue
+        wait(node)
+        nodes.append(node)
+    rest = list(waits.values())
+    graph.nodes = [*nodes, *rest]
+
+
 def _drop_dead(graph: AtenGraph) -> None:
     live = {o.value for o in graph.outputs if isinstance(o, OutputTensor)} | set(graph.mutations.values())
     kept = []
     for node in reversed(graph.nodes):
         op = describe(node.func)
-        effect = op.writes or torch.Tag.nondeterministic_seeded in node.func.tags or not node.results
+        effect = op.writes or op.exchanges or torch.Tag.nondeterministic_seeded in node.func.tags or not node.results or node.binds
         if effect or any(r in live for r in node.results):
             live.update(v.name for v in values_in((node.args, node.kwargs)))
             kept.append(node)

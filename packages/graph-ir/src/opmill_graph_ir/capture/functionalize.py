@@ -110,7 +110,7 @@ def finish(recorder: Recorder, result: Any, example_inputs: Sequence[Any]) -> At
     items = result if isinstance(result, (list, tuple)) else (result,)
     bases = {id(t.base): t.base for _, t in recorder.state.tracks.values()}
     for base in bases.values():
-        if base.outside is not None and base.version:
+        if base.outside is not None and base.written:
             graph.mutations[base.outside] = base.value
     if graph.mutations:
         refuse_shared(graph, example_inputs)

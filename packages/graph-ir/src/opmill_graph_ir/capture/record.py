@@ -42,12 +42,13 @@ class _Step:
 
 @dataclass
 class _Base:
-    """A memory: ``value`` is its current content, ``root`` the fake that covers it."""
+    """A memory: ``value`` is its current content, ``root`` the fake that covers it. ``version`` counts its values; ``written``: one came by a write."""
 
     value: str
     root: FakeTensor
     version: int = 0
     outside: str | None = None
+    written: bool = False
 
 
 @dataclass
@@ -200,7 +201,7 @@ class Recorder(FakeContext):
                 [value] = self._emit(func, args, kwargs, result)
             if self.state.graph.metas[value] != meta_of(base.root):
                 [value] = self._emit(aten.clone.default, (Value(value),), {}, base.root)
-        base.value, base.version = value, base.version + 1
+        base.value, base.version, base.written = value, base.version + 1, True
         track.value, track.version = (value if not track.chain else track.value), (base.version if not track.chain else track.version)
 
     def _fake_like(self, value: str) -> FakeTensor:
@@ -241,6 +242,8 @@ class Recorder(FakeContext):
         if func is aten.native_batch_norm.default and args[5] and args[3] is not None:
             return self._run_batch_norm(args)
         values, named = self._values(args), {k: self._values(v) for k, v in kwargs.items()}
+        if op.packet == "_c10d_functional::wait_tensor":
+            return self._wait(args[0])
         result = super().run(func, args, kwargs)
         if op.aliases and isinstance(args[0] if args else None, FakeTensor) and self._shares(args[0], result):
             self._record_view(func, args, kwargs, values, named, result)
@@ -336,7 +339,16 @@ class Recorder(FakeContext):
             self._own(fake, name)
         for target, name, fake in zip(args[3:5], names[3:], moved, strict=True):
             self.write(target, self._fitted(name, fake, target))
+            if op.exchanges:
+                self._wait(target)  # its copy into the target would not wait
         return results
+
+    def _wait(self, fake: FakeTensor) -> FakeTensor:
+        """Waiting gives the tensor itself; whatever reads its memory from now on, reads what has arrived."""
+        base = self.track(fake).base
+        [base.value] = self._emit(torch.ops._c10d_functional.wait_tensor.default, (Value(base.value),), {}, base.root)
+        base.version += 1
+        return fake
 
     def _copied(self, target: FakeTensor, source: FakeTensor) -> str:
         value = self.value_of(source).name

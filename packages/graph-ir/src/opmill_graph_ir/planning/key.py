@@ -154,7 +154,7 @@ class _Encoder:
 
     def function(self, f: Any) -> str:
         if isinstance(f, torch._ops.OpOverload):
-            if f.namespace not in ("aten", "prims"):
+            if f.namespace not in ("aten", "prims", "_c10d_functional"):
                 raise Uncacheable
             return str(f)
         module: str = getattr(f, "__module__", None) or ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ..lowered import Extern
-from .effects import draws
+from .effects import in_order
 from .loop import Loop, Program, Statement, reads_of, writes_of
 
 
@@ -14,7 +14,7 @@ def remove_dead(program: Program) -> None:
     kept: list[Statement] = []
     for statement in reversed(program.statements):
         mutated = any(program.buffers[b].role != "temporary" for b in writes_of(statement))
-        unknown = type(statement) is Extern and (statement.mutates or not statement.results or draws(statement))
+        unknown = type(statement) is Extern and (statement.mutates or not statement.results or statement.binds or in_order(statement))
         if mutated or unknown or writes_of(statement) & needed:
             kept.append(_trimmed(statement, needed, program))
             needed |= reads_of(statement)

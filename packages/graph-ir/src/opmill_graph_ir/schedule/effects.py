@@ -1,4 +1,5 @@
-"""Which operators do more than their results say: those that draw random numbers move the generator on, and views share memory."""
+"""Which operators do more than their results say: those that draw random numbers move the generator on, those that exchange tensors with other
+processes must find these ready, and views share memory."""
 
 from __future__ import annotations
 
@@ -13,15 +14,21 @@ from ..lowered import Extern
 from .loop import Statement
 
 
-def draws(statement: Statement) -> bool:
-    """Whether the statement takes numbers from the random generator: it is then neither dropped nor moved across another."""
-    return type(statement) is Extern and _draws(statement.op)
+def in_order(statement: Statement) -> bool:
+    """Whether the statement takes numbers from the random generator, or exchanges tensors: it is then neither dropped nor moved across another."""
+    return type(statement) is Extern and (_draws(statement.op) or exchanges(statement))
 
 
 def gives_views(node: Extern) -> bool:
     """Whether the results may lie in the memory of an argument."""
     found = _operator(node.op)
     return found is not None and describe(found).gives_views
+
+
+def exchanges(node: Extern) -> bool:
+    """Whether other processes take part: arguments are read, and what a wait gives is written, while later steps run."""
+    found = _operator(node.op)
+    return found is not None and describe(found).exchanges
 
 
 @lru_cache(None)

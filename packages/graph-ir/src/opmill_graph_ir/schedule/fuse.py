@@ -14,7 +14,8 @@ from dataclasses import dataclass, field, replace
 from ..loops.index import Index, index
 from ..loops.ir import Axis
 from ..lowered import Extern
-from .effects import draws
+from .effects import in_order
+from .late import bound_by, needed_by
 from .loop import Loop, Program, Statement, reads_of, writes_of
 from .product import is_product
 from .rewrite import Rewriter
@@ -63,7 +64,7 @@ class _Fuser:
         self.groups: list[Group] = []
         self.alive: list[bool] = []
         self.last_write: dict[str, int] = {}
-        self.last_draw: int | None = None
+        self.last_in_order: int | None = None
         self.readers: dict[str, set[int]] = defaultdict(set)
 
     def place(self, statement: Statement, position: int) -> None:
@@ -81,8 +82,9 @@ class _Fuser:
             group.add(statement, position)
             self.groups.append(group)
             self.alive.append(True)
-        if draws(statement):
-            self.last_draw = target
+        if in_order(statement):
+            self.last_in_order = target
+        self.bound.update(dict.fromkeys(bound_by(statement), target))
         for b in reads_of(statement):
             self.readers[b].add(target)
         for b in writes_of(statement):
@@ -102,8 +104,12 @@ class _Fuser:
             needs |= self.readers[b]
             if b in self.last_write:
                 needs.add(self.last_write[b])
-        if draws(statement) and self.last_draw is not None:
-            needs.add(self.last_draw)
+        if in_order(statement) and self.last_in_order is not None:
+            needs.add(self.last_in_order)
+        if self.bound:
+            needs |= {self.bound[name] for name in needed_by(statement, self.program) if name in self.bound}
+            if any(self.program.buffers[b].role != "temporary" for b in writes_of(statement)):
+                needs |= set(self.bound.values())  # inputs are written when all that is demanded of sizes was checked
         return needs
 
     def _closure(self, needs: set[int]) -> int:

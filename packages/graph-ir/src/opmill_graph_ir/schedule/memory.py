@@ -13,7 +13,7 @@ from ..loops.index import Index, floordiv, index
 from ..loops.ir import Load, LoopKernel
 from ..loops.walk import roots
 from ..lowered import TensorOutput
-from .effects import gives_views
+from .effects import exchanges, gives_views
 from .rewrite import walk
 from .steps import ExternStep, KernelStep, Schedule, span
 
@@ -44,6 +44,7 @@ def plan_memory(schedule: Schedule) -> Memory:
     """Places every temporary whose size is known when the call begins and that a kernel or an out variant writes."""
     memory = Memory()
     outputs = {o.buffer for o in schedule.lowered.outputs if isinstance(o, TensorOutput)}
+    lasting = {b for s in schedule.steps if isinstance(s, ExternStep) and exchanges(s.node) for b in s.reads()}
     early = {name for name, hint in schedule.lowered.symbols.items() if hint is not None}
     placed: list[str] = []
     for k, step in enumerate(schedule.steps):
@@ -53,7 +54,7 @@ def plan_memory(schedule: Schedule) -> Memory:
         ours = isinstance(step, KernelStep) or bool(step.node.out_variant)
         for b in sorted(step.writes()):
             info = schedule.buffers[b]
-            if ours and memory.first[b] == k and info.role == "temporary" and b not in outputs and span(info).symbols <= early:
+            if ours and memory.first[b] == k and info.role == "temporary" and b not in outputs | lasting and span(info).symbols <= early:
                 placed.append(b)
     for step in reversed(schedule.steps):
         if isinstance(step, ExternStep) and gives_views(step.node):  # what a view shows lives as long as the view

@@ -1,0 +1,243 @@
+"""What two processes run together: each compares its compiled results with eager's and writes one line a program. Run by test_distributed.py:
+``python distributed_programs.py RANK WORLD STORE [BACKEND]``."""
+
+import sys
+import traceback
+from typing import Any
+
+import torch
+import torch.distributed as dist
+import torch.distributed._functional_collectives as functional
+import torch.nn.functional as F
+from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import allreduce_hook
+from torch.nn.parallel import DistributedDataParallel
+
+import opmill
+from opmill.compile import record_of
+
+STEPS = 4
+DEVICE = torch.device("cpu")
+
+
+def net(seed: int = 1) -> torch.nn.Module:
+    torch.manual_seed(seed)
+    layers = [torch.nn.Linear(32, 64), torch.nn.GELU(), torch.nn.LayerNorm(64), torch.nn.Linear(64, 64), torch.nn.ReLU(), torch.nn.Linear(64, 4)]
+    return torch.nn.Sequential(*layers).to(DEVICE)
+
+
+class Branching(torch.nn.Module):
+    """A parameter without a gradient in some steps, on some ranks; a print in the middle breaks the graph."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.odd, self.last = torch.nn.Linear(32, 32), torch.nn.Linear(32, 32), torch.nn.Linear(32, 4)
+
+    def forward(self, x: torch.Tensor, odd: bool) -> torch.Tensor:
+        x = self.first(x).relu()
+        torch._assert(x.shape[0] > 0, "rows")
+        if odd:
+            x = self.odd(x)
+        print(end="")
+        return self.last(x)
+
+
+def train(model: Any, parameters: list[torch.Tensor], *, odd: bool = False, quiet: bool = False) -> list[torch.Tensor]:
+    optimizer = torch.optim.SGD(parameters, 0.1, momentum=0.9)
+    torch.manual_seed(dist.get_rank())
+    for step in range(STEPS):
+        x, target = torch.randn(8, 32).to(DEVICE), torch.randint(0, 4, (8,)).to(DEVICE)
+        given = (x, bool((step + dist.get_rank()) % 2)) if odd else (x,)
+        optimizer.zero_grad()
+        if quiet and step % 2:
+            with model.no_sync():
+                F.cross_entropy(model(*given), target).backward()
+        F.cross_entropy(model(*given), target).backward()
+        optimizer.step()
+    return [p.detach().clone() for p in parameters]
+
+
+def data_parallel(outer: bool, make: Any = net, odd: bool = False, quiet: bool = True, **options: Any) -> str:
+    """Weights after some steps against those of eager's DistributedDataParallel."""
+    trained = []
+    for compiled in (False, True):
+        model = make().to(DEVICE)
+        inside = opmill.compile(model) if compiled and not outer else model
+        parallel = DistributedDataParallel(inside, device_ids=[DEVICE] if DEVICE.type == "cuda" else None, bucket_cap_mb=0.005, **options)
+        trained.append(train(opmill.compile(parallel) if compiled and outer else parallel, list(model.parameters()), odd=odd, quiet=quiet))
+    return differences(*trained)
+
+
+def differences(wanted: Any, found: Any) -> str:
+    pairs = list(zip(wanted, found, strict=True))
+    worst = max(float((a.double() - b.double()).abs().max()) for a, b in pairs)
+    return "" if worst < 2e-5 else f"differs by {worst}"
+
+
+def gradients_come_early() -> str:
+    """The first bucket is on its way before the last gradient is made."""
+    model = net()
+    compiled = opmill.compile(model)
+    parallel = DistributedDataParallel(compiled, device_ids=[DEVICE] if DEVICE.type == "cuda" else None, bucket_cap_mb=0.005)
+    order: list[str] = []
+    for name, parameter in model.named_parameters():
+        parameter.register_post_accumulate_grad_hook(lambda p, name=name: order.append(name))
+
+    def hook(state: Any, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
+        order.append(f"bucket {bucket.index()}")
+        return allreduce_hook(state, bucket)
+
+    parallel.register_comm_hook(None, hook)
+    for _ in range(3):
+        order.clear()
+        parallel(torch.randn(8, 32).to(DEVICE)).sum().backward()
+    first = order.index("bucket 0")
+    return "" if first < len(order) - 3 and not order[-1].startswith("5") and any(n[0].isdigit() for n in order[first:]) else str(order)
+
+
+def agree(function: Any, graphs: int | None = None, fullgraph: bool = False) -> str:
+    compiled = opmill.compile(function, fullgraph=fullgraph)
+    torch.manual_seed(dist.get_rank())
+    found = ""
+    with torch.no_grad():
+        for _ in range(3):
+            x = torch.randn(4, 4).to(DEVICE)
+            y = x.clone()
+            wanted, got = function(x), compiled(y)
+            found = found or differences([wanted, x], [got, y])
+    record = record_of(compiled)
+    assert record is not None
+    if graphs is not None and len(record[1].graphs) != graphs:
+        found += f" {len(record[1].graphs)} graphs, {[str(b) for b in record[1].breaks]}"
+    return found + "".join(g.fallback for g in record[1].graphs)
+
+
+def world() -> Any:
+    return dist.group.WORLD
+
+
+def all_reduce(x: torch.Tensor) -> torch.Tensor:
+    return functional.all_reduce(x * 2, "sum", world()) + 1
+
+
+def all_gather(x: torch.Tensor) -> torch.Tensor:
+    return functional.all_gather_tensor(x.sin(), 0, world()).cos()
+
+
+def reduce_scatter(x: torch.Tensor) -> torch.Tensor:
+    return functional.reduce_scatter_tensor(x.sin(), "sum", 0, world()) * 3
+
+
+def all_to_all(x: torch.Tensor) -> torch.Tensor:
+    return functional.all_to_all_single(x.exp(), None, None, world()) * 2
+
+
+def several(x: torch.Tensor) -> torch.Tensor:
+    a = functional.all_reduce(x * 2, "sum", world())
+    b = functional.all_reduce(x.t() * 3, "max", world())
+    functional.all_reduce(x * 5, "sum", world())
+    h = (x.sin() + 1).softmax(-1) @ x
+    return functional.broadcast(a + b.t(), 1, world()) + h
+
+
+def raw(x: torch.Tensor) -> torch.Tensor:
+    space, name = torch.ops._c10d_functional, world().group_name
+    y = x * 3
+    space.wait_tensor(space.all_reduce_(y, "sum", name))
+    h = space.all_gather_into_tensor(x.cos(), dist.get_world_size(), name)
+    z = (x + 1).exp().sum(0)
+    return space.wait_tensor(h) + z + y.sum()
+
+
+def plain(x: torch.Tensor) -> torch.Tensor:
+    y = x * 2
+    dist.all_reduce(y)
+    z = y + 1
+    parts = [torch.empty_like(x) for _ in range(dist.get_world_size())]
+    dist.all_gather(parts, z * (dist.get_rank() + 1))
+    return torch.cat(parts) * 2
+
+
+def plain_async(x: torch.Tensor) -> torch.Tensor:
+    y = x * 2
+    work = dist.all_reduce(y, async_op=True)
+    z = x.sin()
+    work.wait()
+    dist.barrier()
+    return y + z
+
+
+def plain_broadcast(x: torch.Tensor) -> torch.Tensor:
+    dist.broadcast(x, 0)
+    return x + dist.get_rank()
+
+
+def gradients_through_an_exchange() -> str:
+    import torch.distributed.nn.functional as through
+
+    def loss(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        return (through.all_reduce((x @ w).sin()) * x).sum()
+
+    compiled, grads = opmill.compile(loss), []
+    for run in (loss, compiled):
+        torch.manual_seed(dist.get_rank())
+        x, w = torch.randn(4, 4).to(DEVICE), torch.randn(4, 4).to(DEVICE).requires_grad_()
+        run(x, w).backward()
+        grads.append([w.grad])
+    return differences(*grads)
+
+
+def sharded() -> str:
+    """FSDP: parameters are there only while they are used."""
+    from torch.distributed.fsdp import fully_shard
+
+    trained = []
+    for compiled in (False, True):
+        model = net()
+        for part in model:
+            if isinstance(part, torch.nn.Linear):
+                fully_shard(part)
+        fully_shard(model)
+        call = opmill.compile(model) if compiled else model
+        trained.append([p.full_tensor() if hasattr(p, "full_tensor") else p for p in train(call, list(model.parameters()))])
+    return differences(*trained)
+
+
+PROGRAMS: dict[str, Any] = {
+    "ddp, compiled outside": lambda: data_parallel(True),
+    "ddp, compiled inside": lambda: data_parallel(False),
+    "ddp, gradients as views of buckets": lambda: data_parallel(False, gradient_as_bucket_view=True),
+    "ddp, static graph": lambda: data_parallel(True, quiet=False, static_graph=True),
+    "ddp, unused parameters": lambda: data_parallel(False, Branching, odd=True, quiet=False, find_unused_parameters=True),
+    "ddp, gradients come early": gradients_come_early,
+    "all_reduce": lambda: agree(all_reduce, 1, True),
+    "all_gather": lambda: agree(all_gather, 1, True),
+    "reduce_scatter": lambda: agree(reduce_scatter, 1, True),
+    "all_to_all": lambda: agree(all_to_all, 1, True),
+    "several": lambda: agree(several, 1, True),
+    "raw": lambda: agree(raw, 1, True),
+    "plain": lambda: agree(plain),
+    "plain, asynchronous": lambda: agree(plain_async),
+    "plain broadcast": lambda: agree(plain_broadcast),
+    "gradients through an exchange": gradients_through_an_exchange,
+    "fsdp": sharded,
+}
+
+
+def main(rank: int, size: int, store: str, backend: str = "gloo") -> None:
+    global DEVICE
+    if backend == "nccl":
+        torch.cuda.set_device(rank)
+        DEVICE = torch.device("cuda", rank)
+    dist.init_process_group(backend, store=dist.FileStore(store, size), rank=rank, world_size=size)
+    for name, program in PROGRAMS.items():
+        opmill.reset()
+        try:
+            found = program()
+        except Exception:
+            found = traceback.format_exc().strip().replace("\n", " | ")
+        print(f"{name}: {found or 'right'}", flush=True)
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), int(sys.argv[2]), *sys.argv[3:])

@@ -1,0 +1,40 @@
+"""Several processes: DistributedDataParallel, fully sharded parameters, exchanges in compiled code; against eager in the same processes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+import torch.distributed as dist
+
+PROGRAMS = Path(__file__).with_name("distributed_programs.py")
+
+
+def together(folder: Path, backend: str, size: int = 2) -> list[str]:
+    """What each process says of each program."""
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo", "OPMILL_CACHE_DIR": str(folder / "cache")}
+    commands = [[sys.executable, str(PROGRAMS), str(rank), str(size), str(folder / "store"), backend] for rank in range(size)]
+    running = [subprocess.Popen(c, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for c in commands]
+    try:
+        said = [process.communicate(timeout=300) for process in running]
+    finally:
+        for process in running:
+            process.kill()
+    assert all(process.returncode == 0 for process in running), [err[-2000:] for _, err in said]
+    return [line for out, _ in said for line in out.splitlines()]
+
+
+@pytest.mark.skipif(not dist.is_available() or not dist.is_gloo_available(), reason="needs gloo")
+def test_two_processes(tmp_path: Path) -> None:
+    lines = together(tmp_path, "gloo")
+    assert lines and not [line for line in lines if not line.endswith(": right")]
+
+
+@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two NVIDIA GPUs")
+def test_two_devices(tmp_path: Path) -> None:
+    lines = together(tmp_path, "nccl")
+    assert lines and not [line for line in lines if not line.endswith(": right")]
