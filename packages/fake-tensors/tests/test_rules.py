@@ -194,3 +194,15 @@ with torch.no_grad(), FakeContext() as c:
 assert not {'sympy', 'torch._dynamo', 'torch._inductor'} & set(sys.modules), [m for m in ('sympy', 'torch._dynamo') if m in sys.modules]
 """
     subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
+
+
+@pytest.mark.parametrize("other", [True, torch.tensor([True, False])])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bool])
+def test_subtraction_of_bools_is_refused_as_torch_does(dtype: torch.dtype, other: object) -> None:
+    x = torch.ones(2, dtype=dtype)
+    for subtract in (torch.Tensor.sub, torch.Tensor.sub_, torch.rsub):
+        with pytest.raises(RuntimeError) as refused:
+            subtract(x.clone(), other)
+        with FakeContext() as context, pytest.raises(RuntimeError) as found:
+            subtract(context.from_tensor(x), context.from_tensor(other) if isinstance(other, torch.Tensor) else other)
+        assert str(found.value) == str(refused.value)

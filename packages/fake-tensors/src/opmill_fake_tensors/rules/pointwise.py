@@ -124,6 +124,17 @@ def _bool_checks(kind: str, name: str, overload: str, args: Sequence[Any], kwarg
     return _pointwise(kind, name, overload, args, kwargs)
 
 
+def _sub(kind: str, name: str, overload: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """Torch refuses subtraction of bools in its kernels, not where sizes and types are found."""
+    bools = [a.dtype is torch.bool if isinstance(a, Tensor) else type(a) is bool for a in args[:2]]
+    if any(bools):
+        which = "two bool tensors is not supported. Use the `^` or `logical_xor()` operator" if all(bools) else (
+            "a bool tensor is not supported. If you are trying to invert a mask, use the `~` or `logical_not()` operator"
+        )
+        raise RuntimeError(f"Subtraction, the `-` operator, with {which} instead.")
+    return _pointwise(kind, name, overload, args, kwargs)
+
+
 def _floats_only(name: str, overload: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     if any(isinstance(a, Tensor) and not a.dtype.is_floating_point for a in args):
         return NotImplemented
@@ -150,7 +161,9 @@ def _rows() -> dict[str, Callable[..., Any]]:
                 out[f"aten::{name}{suffix}"] = partial(_pointwise, kind)
     for name in "gelu silu leaky_relu elu hardswish hardsigmoid softplus mish addcdiv lerp hardtanh threshold celu softshrink hardshrink _prelu_kernel logaddexp logaddexp2 nextafter".split():
         out[f"aten::{name}"] = out[f"aten::{name}_"] = _floats_only
-    for name in "sub rsub neg abs sign relu maximum clamp clamp_min clamp_max pow round floor ceil trunc addcmul remainder fmod nan_to_num".split():
+    for name in ("sub", "sub_", "rsub"):
+        out[f"aten::{name}"] = partial(_sub, "promote")
+    for name in "neg abs sign relu maximum clamp clamp_min clamp_max pow round floor ceil trunc addcmul remainder fmod nan_to_num".split():
         out[f"aten::{name}"] = partial(_bool_checks, "tensors" if name in _NAMES["tensors"].split() else "promote")
     for name in _NAMES["promote"].split():
         if name.startswith(("bitwise", "__")):
