@@ -75,6 +75,9 @@ FOUND = {
     "an attribute is given what it was at the capture, and not at another call": """
     o.k = Base.factor
 """,
+    "a dictionary that grows while a comprehension walks it": """
+    l.append([k for k in d if k != d.setdefault(m, 3)])
+""",
     "a variable that nested functions share and that nothing was assigned to": """
     try:
         del m

@@ -49,13 +49,20 @@ class ItemsIterator(IteratorValue):
     """Over a list that may grow while it is iterated (as Python's own list iterator does): ``read(i)`` gives item i or STOP."""
 
     def __init__(
-        self, read: Callable[[Machine, int], Any], kind: type = _LIST_ITERATOR, length: Callable[[], int] | None = None, owner: Value | None = None
+        self,
+        read: Callable[[Machine, int], Any],
+        kind: type = _LIST_ITERATOR,
+        length: Callable[[], int] | None = None,
+        owner: Value | None = None,
+        walks: tuple[Any, Value] | None = None,
     ) -> None:
         self.read = read
         self.kind = kind
         self.length = length
         self.owner = owner
         """The list or tuple itself, where the iterator stands for one of Python's own over it."""
+        self.walks = walks
+        """Of an iterator over a dictionary or a view of one: (the dictionary, what was asked for an iterator)."""
         self.position = 0
         self.finished = False
 

@@ -92,10 +92,11 @@ class DictValue(Value):
         return [TupleValue([k, v]) for k, v in zip(self.key_values(vm), self.all_values(vm))]
 
     def iterate(self, vm: Machine) -> Value:
-        return self.walk(vm, lambda vm, key: self.items[key][0], type(iter({})))
+        return self.walk(vm, lambda vm, key: self.items[key][0], type(iter({})), self)
 
-    def walk(self, vm: Machine, give: Any, kind: type) -> Value:
-        """An iterator that gives ``give(vm, key)`` and sees changes as Python's own does: it walks a dictionary with the same history."""
+    def walk(self, vm: Machine, give: Any, kind: type, of: Value) -> Value:
+        """An iterator over ``of`` (this dictionary or a view of it) that gives ``give(vm, key)`` and sees changes as Python's own does: it walks
+        a dictionary with the same history."""
         self.guard_keys(vm)
         inner = iter(self.items)
         order, version = list(self.items), self.version
@@ -109,7 +110,7 @@ class DictValue(Value):
                 vm.throw_real(exc)
             return STOP if key is STOP else give(vm, key)
 
-        return ItemsIterator(read, kind)
+        return ItemsIterator(read, kind, walks=(self, of))
 
     def key(self, vm: Machine) -> Any:
         vm.throw(TypeError, f"unhashable type: {self.cls.__name__!r}")
@@ -259,7 +260,7 @@ class DictValue(Value):
         theirs.guard_keys(vm)
         if self.items.keys() != theirs.items.keys():
             return ConstantValue(False)
-        return ConstantValue(all(vm.truth(vm.compare("==", self.lookup(vm, k), theirs.lookup(vm, k))) for k in list(self.items)))
+        return ConstantValue(all(vm.equal(self.lookup(vm, k), theirs.lookup(vm, k)) for k in list(self.items)))
 
     def m___ne__(self, vm: Machine, other: Value) -> Value:
         equal = self.m___eq__(vm, other)
@@ -371,7 +372,7 @@ class DictView(Value):
             value = self.owner.lookup(vm, key)
             return value if self.kind == "values" else TupleValue([self.owner.items[key][0], value])  # type: ignore[no-any-return]
 
-        return self.owner.walk(vm, give, self.iterators[self.kind])
+        return self.owner.walk(vm, give, self.iterators[self.kind], self)
 
     def m___iter__(self, vm: Machine) -> Value:
         return self.iterate(vm)
