@@ -259,7 +259,25 @@ def items_iterator(r: Rebuilder, value: ItemsIterator) -> str:
         name = r.assign(value, f"iter({'()' if value.finished and value.kind is type(iter(())) else [] if value.finished else r.expr(value.owner)})")
         r.body.append(f"next({name}, None)" if value.finished else f"{name}.__setstate__({value.position})")
         return name
+    if value.walks is not None and not value.finished:
+        return walking(r, value, *value.walks)
     return remaining(r, value, lambda position: value.read(r.vm, position), value.position)
+
+
+def walking(r: Rebuilder, value: ItemsIterator, table: DictValue, of: Value) -> str:
+    """A real iterator over a dictionary, which sees how that changes later. What was captured may not have changed its size."""
+    if any(changed is table for changed in r.vm.effects.changed) and list(table.items) != list(table.before or ()):
+        raise Unsupported("FE070", f"an iterator over a changed {table.cls.__name__} leaves the captured code", "its changes come after the iterator is made")
+    name = r.assign(value, f"iter({r.expr(of)})")
+    if value.position:
+        r.body.append(f"{r.constants.name(go_ahead)}({name}, {value.position})")
+    return name
+
+
+def go_ahead(iterator: Any, steps: int) -> None:
+    """Takes ``steps`` items of an iterator."""
+    for _ in range(steps):
+        next(iterator)
 
 
 def remaining(r: Rebuilder, value: Any, read: Callable[[int], Any], position: int = 0) -> str:
