@@ -25,12 +25,13 @@ from .capture.foreign import ForeignSizes, has_foreign_sizes
 from .capture.sizes import environment_of, example_values
 from .errors import GraphError, GraphWarning
 from .generator.protocol import GROUP, KernelGenerator
+from .layout import Layout, target_positions
 from .options import GraphOptions as GraphOptions
 from .planning.assumptions import Assumed, assume, assumptions_of, fits
 from .planning.key import graph_key
 from .report import Report as Report
 from .staged import StagedBackward
-from .training import Layout, TrainingGraph, target_positions
+from .training import TrainingGraph
 
 _ARTIFACT = "graph-plan"
 
@@ -80,6 +81,7 @@ def compile_graph(
 
     ``generators`` default to what is installed; with none that works, the plan calls torch's own operators. Raises ``GraphError`` where the
     graph cannot be compiled; the caller then runs ``gm`` itself."""
+    _refuse_transforms()
     values = example_values(gm, example_inputs)
     with collector_paused():
         if not has_foreign_sizes(values):
@@ -88,6 +90,13 @@ def compile_graph(
         compiled = _compile_for(gm, foreign.ours(values), options, store, generators)
         foreign.give_back()
         return compiled
+
+
+def _refuse_transforms() -> None:
+    """Plans know neither tangents nor levels of ``torch.func`` that their inputs carry."""
+    if torch.autograd.forward_ad._current_level >= 0 or torch._C._functorch.peek_interpreter_stack() is not None:
+        what = "a graph inside forward-mode differentiation or a transform of torch.func"
+        raise GraphError("GI011", what, hint="compile the function that calls the transform")
 
 
 def _compile_for(

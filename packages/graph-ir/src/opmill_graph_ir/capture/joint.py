@@ -16,6 +16,7 @@ from .clean import clean
 from .functionalize import finish, interpret
 from .graph import AtenGraph, Meta, Node, Output, OutputTensor, Value
 from .record import Recorder
+from .replay import Replay, replay_of
 from .sizes import environment_of
 
 aten = torch.ops.aten
@@ -29,8 +30,8 @@ class Joint:
     ``differentiable`` holds positions of outputs. The same tensor returned twice has one tangent, at its first position; ``repeated``
     pairs each later position with the first. ``derived`` are positions of outputs that are inputs, held values or views of these or of
     another output: they are made after the graph has run, as views that autograd knows. Where views share a memory that is itself no
-    output, it is one more: ``bases`` has a position of a view of each, and ``outputs`` counts them. ``replayable``: run again, the graph
-    gives the same and changes nothing."""
+    output, it is one more: ``bases`` has a position of a view of each, and ``outputs`` counts them. ``replay``: what it
+    takes to run the graph again."""
 
     graph: AtenGraph
     inputs: int
@@ -39,7 +40,7 @@ class Joint:
     repeated: tuple[tuple[int, int], ...]
     tangents: tuple[Meta, ...]
     targets: tuple[str, ...]
-    replayable: bool
+    replay: Replay
     derived: tuple[int, ...] = ()
     bases: tuple[int, ...] = ()
 
@@ -82,10 +83,8 @@ def capture_joint(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Jo
     _forget_running_statistics(graph)
     clean(graph)
     metas = tuple(graph.metas[name] for name in graph.inputs[count:])
-    replayable = not graph.mutations and not any(map(is_random, graph.nodes)) and not torch.is_autocast_enabled("cpu")
-    replayable = replayable and not torch.is_autocast_enabled("cuda")
     return Joint(
-        graph, count, len(items), tuple(differentiable), tuple(repeated), metas, tuple(targets), replayable, tuple(derived), tuple(bases)
+        graph, count, len(items), tuple(differentiable), tuple(repeated), metas, tuple(targets), replay_of(graph), tuple(derived), tuple(bases)
     )
 
 

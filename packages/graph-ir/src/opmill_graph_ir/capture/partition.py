@@ -126,16 +126,17 @@ def _reading(makers: dict[str, Node], roots: list[str], known: Set[str]) -> tupl
 
 def _cheapest(graph: AtenGraph, makers: dict[str, Node], needed: list[str], free: Set[str]) -> set[str]:
     """The values to save so that all that are needed can be had, of the fewest bytes: a minimum cut between what cannot be computed
-    again and what is needed, each value an edge as wide as it is large. What is ``free`` is there anyway; an input is
-    where the backward reads it in any case, or it would live longer for our sake."""
-    network, seen, stack = Network(), set(needed), list(needed)
+    again and what is needed, each value an edge as wide as it is large; of two as large an input is taken, which need not be written. What
+    is ``free`` is there anyway; an input is where the backward reads it in any case, or it would live longer for our sake."""
+    network, seen, stack, given = Network(), set(needed), list(needed), set(graph.inputs)
     written, symbols = set(graph.mutations), graph.symbols()  # contents of what is written change when the forward ends
     for name in needed:
         network.add((name, True), "needed", INFINITE)
     while stack:
         name = stack.pop()
         node = makers.get(name)
-        network.add((name, False), (name, True), 0 if name in free else max(_bytes(graph.metas[name], symbols), 1))
+        width = 2 * max(_bytes(graph.metas[name], symbols), 1) - (name in given)
+        network.add((name, False), (name, True), 0 if name in free else width)
         bases = list(_through_views(makers, (v.name for v in values_in((node.args, node.kwargs))))) if node is not None else []
         again = node is not None and len(node.results) == 1 and node.func._schema.name in _CHEAP and not written.intersection(bases)
         if not again:

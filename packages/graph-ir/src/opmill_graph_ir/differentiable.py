@@ -1,0 +1,110 @@
+"""Gradients that can be differentiated: they are eager's, of the module run again on what it ran on before."""
+
+from __future__ import annotations
+
+import contextlib
+import weakref
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from .errors import GraphError
+from .layout import Layout
+
+
+@dataclass(slots=True)
+class Past:
+    """What a call leaves for running it again. ``inputs``: references; those that are saved are not taken from here. ``before``: copies of
+    what it was to write. ``generator``: the state of the CPU's, where numbers were drawn from it. ``versions`` changes with every write."""
+
+    inputs: list[Any]
+    before: list[torch.Tensor]
+    generator: torch.Tensor | None
+    versions: int = 0
+
+    @staticmethod
+    def of(layout: Layout, tensors: Sequence[Any], held: Sequence[torch.Tensor]) -> Past:
+        """Before the call. ``tensors`` are its inputs, then ``held``."""
+        sources = {"input": tensors, "held": held}
+        return Past(
+            [weakref.ref(t) if isinstance(t, torch.Tensor) else t for t in tensors[: layout.inputs]],
+            [sources[kind][k].clone() for kind, k in layout.before],
+            torch.get_rng_state() if layout.replay.random else None,
+        )
+
+
+def versions_of(layout: Layout, inputs: Sequence[Any], held: Sequence[torch.Tensor]) -> int:
+    """Changes with every write to a tensor that the graph itself does not write."""
+    found = sum([t._version for t in (*inputs, *held) if isinstance(t, torch.Tensor) and not t.is_inference()])
+    sources = {"input": inputs, "held": held}
+    return found - sum([t._version for t in (sources[kind][k] for kind, k in layout.written) if not t.is_inference()])
+
+
+def again(
+    layout: Layout,
+    module: torch.fx.GraphModule,
+    held: Sequence[torch.Tensor],
+    past: Past,
+    saved: Sequence[torch.Tensor],
+    gradients: Sequence[torch.Tensor | None],
+) -> Sequence[torch.Tensor | None]:
+    """The gradients for ``layout.targets``. ``saved`` are the tensors that autograd kept, as ``layout.saved`` says.
+
+    Raises ``GraphError`` GI007 where running the module again would not be what ran before."""
+    inputs = [t() if isinstance(t, weakref.ref) else t for t in past.inputs]
+    for (kind, k), tensor in zip(layout.saved, saved, strict=True):
+        if kind == "input":
+            inputs[k] = tensor
+    problem = layout.replay.obstacle
+    if not problem and any(t is None for t in inputs):
+        problem = "an input is gone"
+    if not problem and versions_of(layout, inputs, held) != past.versions:
+        problem = "an input or a parameter was written in place since"
+    if problem:
+        raise GraphError("GI007", "a compiled graph cannot be differentiated twice", why=problem, hint="leave this part uncompiled")
+    with torch.enable_grad():  # each use stands for itself: an input may have been made from another, or from a parameter
+        own = [t.view_as(t) if isinstance(t, torch.Tensor) and t.requires_grad else t for t in inputs]
+        kept: list[Any] = [t.view_as(t) for t in held]
+        sources: dict[str, list[Any]] = {"input": own, "held": kept}
+        wanted = [sources[kind][k] for kind, k in layout.targets]
+        for kind, k in layout.written:
+            sources[kind][k] = sources[kind][k].clone()
+        for (kind, k), tensor in zip(layout.before, past.before, strict=True):
+            sources[kind][k] = tensor.clone()
+        items = _run(module, own, held, kept, layout, past)
+    items += [items[k]._base for k in layout.bases]
+    pairs = [(items[t.output], g) for t, g in zip(layout.tangents, gradients, strict=True) if g is not None]
+    outputs, tangents = [o for o, _ in pairs], [g for _, g in pairs]
+    return torch.autograd.grad(outputs, wanted, tangents, create_graph=torch.is_grad_enabled(), allow_unused=True)
+
+
+def _run(
+    module: torch.fx.GraphModule, inputs: Sequence[Any], held: Sequence[torch.Tensor], stand_ins: Sequence[torch.Tensor], layout: Layout, past: Past
+) -> list[Any]:
+    aliases = {id(t): alias for t, alias in zip(held, stand_ins, strict=True)}
+    everything = [*module.named_parameters(remove_duplicate=False), *module.named_buffers(remove_duplicate=False)]
+    replaced = {name: aliases[id(t)] for name, t in everything if id(t) in aliases}
+    with _as_captured(layout, past):
+        result = torch.func.functional_call(module, replaced, tuple(inputs), tie_weights=False)
+    return list(result) if isinstance(result, (list, tuple)) else [result]
+
+
+@contextlib.contextmanager
+def _as_captured(layout: Layout, past: Past) -> Iterator[None]:
+    """With autocast as it was, and the numbers that were drawn."""
+    cast = dict(layout.replay.autocast)
+    now = torch.get_rng_state() if past.generator is not None else None
+    with contextlib.ExitStack() as stack:
+        for device in ("cpu", "cuda"):
+            if device in cast or torch.is_autocast_enabled(device):
+                dtype = getattr(torch, cast[device]) if device in cast else None
+                stack.enter_context(torch.autocast(device, dtype, enabled=device in cast, cache_enabled=False))
+        try:
+            if past.generator is not None:
+                torch.set_rng_state(past.generator)
+            yield
+        finally:
+            if now is not None:
+                torch.set_rng_state(now)
