@@ -1,17 +1,19 @@
 """Random programs over Python's features, as text: ``program(Random)`` gives one, ``outcomes`` what several calls of it do.
 
-A program is a function of two tensors, a list, a dictionary, a number, an object, a module and an iterator. It is written by choosing from rows
+A program is a function of two tensors, a list, a dictionary, numbers, an object, a module and an iterator. It is written by choosing from rows
 (``EXPRESSIONS`` by kind, ``STATEMENTS``), each of which may ask for others. It may fail: then the exception is what is compared.
 """
 
 from __future__ import annotations
 
+import bisect
 import collections
 import contextlib
 import copy
 import dataclasses
 import enum
 import functools
+import heapq
 import io
 import itertools
 import math
@@ -172,6 +174,80 @@ class Box(Base):
         return f"Box({self.k})"
 
 
+class Asking(Base):
+    """Its methods ask tensors for numbers: graphs break while they run."""
+
+    def __init__(self, x: Any) -> None:
+        super().__init__(2)
+        self.x = x * 2
+        self.y = self.x + round(self.x.sum().item(), 2)
+
+    def asked(self) -> Any:
+        self.shared.append(self.k)
+        self.k += 1
+        return round(self.x.sum().item(), 2) % 5
+
+    @property
+    def tripled(self) -> Any:
+        return self.y * 3 - self.asked()
+
+    @tripled.setter
+    def tripled(self, value: Any) -> None:
+        self.y = self.y + self.asked() * value
+
+    def __add__(self, other: Any) -> Any:
+        return self.y + self.asked() + other if not isinstance(other, int) else NotImplemented
+
+    def __rmul__(self, other: Any) -> Any:
+        return self.asked() * other + self.y
+
+    def __sub__(self, other: Any) -> Any:
+        return NotImplemented if self.asked() > 2 else self.y - other
+
+    def __rsub__(self, other: Any) -> Any:
+        return other - self.y * self.asked()
+
+    def __getitem__(self, key: Any) -> Any:
+        return self.y * key + self.asked() if key < 3 else self.y[key]
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        self.y = self.y + key * self.asked() + value
+
+    def __iter__(self) -> Any:
+        return iter([self.y, self.x + self.asked()])
+
+    def __enter__(self) -> Any:
+        super().__enter__()
+        return self.y + self.asked()
+
+    def __exit__(self, kind: Any, value: Any, traceback: Any) -> bool:
+        self.y = self.y - self.asked()
+        return super().__exit__(kind, value, traceback)
+
+    def __bool__(self) -> bool:
+        return self.asked() > 2
+
+    def __lt__(self, other: Any) -> Any:
+        return self.asked() < other.asked()
+
+
+class Steps:
+    """An iterator in Python whose steps break graphs."""
+
+    def __init__(self, x: Any, upto: int) -> None:
+        self.x, self.left = x, upto % 4
+
+    def __iter__(self) -> Steps:
+        return self
+
+    def __next__(self) -> Any:
+        self.left -= 1
+        if self.left < 0 or self.x.sum().item() > 50:
+            raise StopIteration
+        self.x = self.x * 2
+        return self.x + 1
+
+
 class Table(dict):
     def __missing__(self, key: Any) -> Any:
         self[key] = 7
@@ -265,11 +341,22 @@ def counting(n: int, log: list[Any]) -> Any:
     return "done"
 
 
+def pulling(x: Any, n: int, log: list[Any]) -> Any:
+    """A generator with breaks in its body."""
+    try:
+        for i in range(n % 4):
+            x = x * 2 + i
+            log.append(round(x.sum().item(), 1))
+            yield x - 1
+    finally:
+        log.append("pulled")
+
+
 def namespace() -> dict[str, Any]:
     """New globals of a program."""
     used = (
         collections, contextlib, copy, functools, itertools, math, operator, torch, Point, Pair, Color, Base, Box, Table, Stop, logged, deco, fib, kind,
-        opaque, helper, counting,
+        opaque, helper, counting, Asking, Steps, pulling, heapq, bisect,
     )  # fmt: skip
     return {"__name__": "program", **{thing.__name__: thing for thing in used}, "F": torch.nn.functional, "SCALE": 2, "LOG": [], "TABLE": {"a": 1, "b": [2]}}
 
@@ -289,6 +376,8 @@ EXPRESSIONS: dict[str, list[str]] = {
         "opaque({t})", "[q for q in ({t}, {t})][{i} % 2]", "dict(z={t})['z']", "next(iter([{t}]))", "copy.copy({t})", "{t} * SCALE", "{t}.roll({i})", "torch.arange(4) * {n} + {t}",
         "getattr({t}, 'neg')()", "operator.add({t}, {n})", "({t}, {t})[{i} % 2]", "(w := {t})", "net.layers[{i} % 3]({t})", "{t}.chunk(2)[{i} % 2].repeat(2)", "{t}.detach()",
         "sum(itertools.islice(itertools.repeat({t}), 2))", "[*map(torch.sin, [{t}])][0]", "{t}.double().float()", "{t}.expand(2, 4)[1]", "torch.nan_to_num({t} / {t})",
+        "Asking({t}).tripled", "(Asking({t}) + {t})", "(Asking({t}) + {n})", "({n} * Asking({t}))", "(Asking({t}) - {n})", "({t} - Asking({t}))", "Asking({t})[{i}]", "sum(Steps({t}, {i}), {t})", "sum(Asking({t}), {t})",
+        "min([Asking({t}), Asking({t})]).y", "(Asking({t}) or Asking({t})).y", "sum(pulling({t}, {n}, l), {t})", "[*pulling({t}, 2, l)][-1]", "next(pulling({t}, 1, l))", "({t} * {f})", "({t} + {f})", "torch.full_like({t}, {f})",
     ],
     "n": [
         "{i}", "n", "m", "{i}", "len(l)", "len(d)", "({n} + {n})", "({n} * {n})", "({n} - {n})", "({n} // {n})", "({n} % {n})", "{t}.shape[0]", "int({t}.sum().item() * 4) % 7",
@@ -297,12 +386,15 @@ EXPRESSIONS: dict[str, list[str]] = {
         "int({c})", "abs({n})", "({n}) ** 2 % 50", "math.floor({n} / 2)", "len({s})", "{s}.count('a')", "(lambda: {n})()", "[5, 6, 7][o]", "ord({s}[:1] or 'z')", "Color.BLUE.value",
         "len(set([{n}, {n}]))", "collections.Counter({s})['a']", "{t}.dim()", "{t}.numel()", "sorted([{n}, {n}])[0]", "int('7') + {n}", "~{n}", "({n} & 3)", "({n} << 1) % 31", "-{n}",
         "len([q for q in l if not isinstance(q, str)])", "hash(({i}, 'a')) == hash(({i}, 'a'))", "divmod({n}, 3)[1]", "round({n} / 3)", "math.prod([2, {n}]) % 91", "Box.made({n}).k", "o[0]",
-        "getattr(o, 'absent' + str({i}), {n})", "(n := {n})", "Base.factor", "len(net.layers)", "sum(1 for _ in net.parameters())", "len(list(zip(l, d)))",
+        "heapq.nsmallest(1, [{n}, {n}])[0]", "bisect.bisect([1, 3, 5], {n})", "int({f}) % 7", "getattr(o, 'absent' + str({i}), {n})", "(n := {n})", "Base.factor", "len(net.layers)", "sum(1 for _ in net.parameters())", "len(list(zip(l, d)))",
     ],
     "c": [
-        "{n} < {n}", "n > 1", "{t}.sum() > {i}", "{n} == {n}", "not {n}", "n in (1, 2)", "n > 0 and {t}.max() > 0 or {n}", "{n} in o", "o == Box({n})", "o < Box({n})", "isinstance({n}, int)",
+        "{n} < {n}", "n > 1", "{t}.sum() > {i}", "{n} == {n}", "not {n}", "n in (1, 2)", "n > 0 and {t}.max() > 0 or {n}", "{n} in o", "o == Box({n})", "r < {f}", "r == {f}", "{f} > 1", "o < Box({n})", "isinstance({n}, int)",
         "isinstance({t}, torch.Tensor)", "{s} < 'b'", "'a' in {s}", "any(q > {n} for q in [1, 2])", "all([{n}, {n}])", "Color.RED is Color(1)", "hasattr(o, '_zz')", "callable({n})", "bool(l)", "{n} is None",
         "d.get({n}) is not None", "'t' in d", "{t} is {v}", "torch.is_grad_enabled()", "{t}.dtype == torch.float32", "0 <= {n} < 5", "kind({n}) == 'int'", "{n} != {n}", "net.training", "o",
+    ],
+    "f": [
+        "r", "0.5", "float({n})", "(r + {n})", "(r * {f})", "(r - {f})", "-r", "abs({f})", "max(r, {f})", "round({f}, 1)", "({n} / 4)", "math.sqrt(abs({f}))", "math.tanh({f})", "min({f}, 1.5)", "({f} if {c} else r)", "r ** 2", "{f} % 3",
     ],
     "s": [
         "'abc'", "'a'", "'b'", "str({n})", "f'{{{n}}}-{{{n}!r:>4}}'", "'%s/%d' % ({s}, {n})", "{s} + {s}[:1]", "'{{}}'.format({n})", "','.join(map(str, [{n}, {n}]))", "{s}.upper()", "{s}.replace('a', 'b')[:9]", "str(o)",
@@ -331,13 +423,15 @@ SIMPLE = [
     "first, *rest = {l} or [0]\n    l.append(len(rest))", "s = {s}\n    l.append(s[::-1])", "s = set(range({i}))\n    s.add({n})\n    s -= {{1}}\n    l.append(sorted(s))", "x = {t}; x.requires_grad_(False); t = x * 2",
     "def local(q, *, k={n}, **kw):\n        return q * k + len(kw)\n    t = local({t}, z=1)", "def outer(q):\n        total = q\n        def add(r):\n            nonlocal total\n            total = total + r\n            return total\n        return add\n    add = outer({t})\n    add({n})\n    t = add({t})",
     "it = iter(l)\n    l.append(sum(1 for _ in it))", "import math as mm\n    m = mm.floor({n})", "h = [inner, helper]\n    t = h[{i} % 2]({t})", "t = deco(helper)({t}, {n})", "with torch.no_grad(): t = net({t})", "t = (net if {c} else o)({t})",
-    "t = torch.stack([t, *[q for q in l if isinstance(q, torch.Tensor)][:2]]).mean(0)", "a, b = b, a", "a.copy_({t})", "b.zero_()", "t = a.view(2, 2)[0].repeat(2)",
+    "t = torch.stack([t, *[q for q in l if isinstance(q, torch.Tensor)][:2]]).mean(0)", "a, b = b, a", "a.copy_({t})", "q = Asking({t})\n    q.tripled = {n}\n    t = q.y", "q = Asking({t})\n    q[{i}] = {t}\n    t = q.y + q.k", "q = pulling({t}, {n}, l)\n    t = next(q, t)\n    {v} = {t}\n    t = t + sum(q)", "r = {f}", "r += {n}", "r = r * {f}", "l.append({f})",
+    "heapq.heappush(q := [1, 4, 6], {n})\n    m = q[0] + heapq.heappop(q)", "q = pulling({t}, {n}, l)\n    t = next(q, t)\n    del q", "q = pulling({t}, 3, l)\n    next(q)\n    {v} = {t}\n    q.close()", "q = sorted([Box({n}), Box({n}), Box(1)])\n    m = q[0].k",
+    "class Local(Base):\n        k, other = 4, {n}\n        def step(self, x):\n            return super().step(x) + self.other\n    t = Local({n}).step(t)", "b.zero_()", "t = a.view(2, 2)[0].repeat(2)",
 ]  # fmt: skip
 LEAVING = ["return t, {n}", "raise ValueError({n})", "raise KeyError({s})", "raise Stop({n})", "raise Stop({n}, {n}) from ValueError({i})", "1 / 0", "l[99]", "d['nowhere']", "None.attribute", "t + torch.ones(3)", "int('x')"]
 #: Blocks: head lines, with {block} for a body.
 BLOCKS = [
     "if {c}:\n{block}", "if {c}:\n{block}\nelse:\n{block}", "if {c}:\n{block}\nelif {c}:\n{block}\nelse:\n{block}", "for i in range({i}):\n{loop}", "for i, x in enumerate([{t}, {n}]):\n    t = t + x * i\n{loop}",
-    "for i in range({i}):\n{loop}\nelse:\n{block}", "for k in [k for k in d if k != {n}][:3]:\n{loop}", "for x in counting({n}, l):\n    m = (m + x) % 97\n{loop}", "for q in {l}:\n    l.append(str(type(q).__name__))\n{loop}", "for q in o:\n{loop}",
+    "for i in range({i}):\n{loop}\nelse:\n{block}", "for k in [k for k in d if k != {n}][:3]:\n{loop}", "for q in Steps({t}, {i}):\n    t = t + q\n{loop}", "for q in pulling({t}, {n}, l):\n    t = t + q\n{loop}", "with Asking({t}) as q:\n    t = t + q\n{risky}", "for x in counting({n}, l):\n    m = (m + x) % 97\n{loop}", "for q in {l}:\n    l.append(str(type(q).__name__))\n{loop}", "for q in o:\n{loop}",
     "turns = 0\nwhile turns < 4 and ({c}):\n    turns += 1\n{loop}", "turns = 0\nwhile (turns := turns + 1) < {i}:\n{loop}\nelse:\n{block}", "try:\n{risky}\nexcept ValueError as e:\n    l.append(str(e))\n{block}", "try:\n{risky}\nfinally:\n{block}",
     "try:\n{risky}\nexcept (KeyError, IndexError) as e:\n    l.append(type(e).__name__)\nexcept Stop as e:\n    m = e.code\n    l.append(e.args[1:])\nelse:\n{block}\nfinally:\n    l.append('f')", "try:\n{risky}\nexcept Exception as e:\n    l.append(repr(e)[:40])\n    raise RuntimeError({s}) from e",
     "try:\n{risky}\nexcept ZeroDivisionError:\n{block}\n    raise", "with torch.no_grad():\n{block}", "with o:\n{risky}", "with o as same, logged(l, {s}) as count:\n    m = count\n{risky}", "with contextlib.suppress(KeyError, ZeroDivisionError):\n{risky}", "with contextlib.ExitStack() as stack:\n    stack.enter_context(logged(l, 'stack'))\n    stack.callback(l.append, {n})\n{risky}",
@@ -345,7 +439,7 @@ BLOCKS = [
     "match Point({t}, {n}):\n    case Point(k=1):\n        m = 1\n    case Point(x=q, k=k):\n        t = q + k", "match d:\n    case {{'t': q, **r}}:\n        m = len(r)\n    case _:\n        m = 2", "for x, y in zip([{t}, {t}], {l}):\n    t = t + x\n{loop}", "for j in range({i}):\n    for k in range({i}):\n        if {c}: {leave_loop}\n        t = t + k\n{loop}",
 ]  # fmt: skip
 HEAD = """
-def program(a, b, l, d, n, o, net, source, table):
+def program(a, b, l, d, n, o, net, source, table, r=0.5):
     global SCALE
     m, t = 1, a + b
     def inner(z):
@@ -359,7 +453,7 @@ def program(a, b, l, d, n, o, net, source, table):
         SCALE += 1
         return SCALE
 """
-FOOT = """    return a, t, n, m, l[:3], {**d}, torch.is_grad_enabled(), SCALE
+FOOT = """    return a, t, n, m, l[:3], {**d}, torch.is_grad_enabled(), SCALE, r
 """
 
 
@@ -489,7 +583,7 @@ def outcomes(make: Callable[[Any], Any], text: str) -> list[Any]:
         said = io.StringIO()
         with contextlib.redirect_stdout(said):
             try:
-                result = function(a, b, items, d, n, box, net, source, table)
+                result = function(a, b, items, d, n, box, net, source, table, n / 4 + turn % 2)
             except Exception as error:
                 result = type(error).__name__, str(error), type(error.__context__).__name__, type(error.__cause__).__name__
             finally:
