@@ -23,15 +23,15 @@ from .capture.partition import partition
 from .errors import GraphError, GraphWarning
 from .generator.protocol import GeneratorOptions, KernelGenerator
 from .loops.spec import verify_kernel
-from .ops.lower import lower
 from .options import GraphOptions
 from .planning.assumptions import assumptions_of
 from .planning.build import build_plan
 from .planning.kernels import generate, origins_behind
 from .planning.operators import lower_to_operators
+from .repeats.program import scheduled
 from .report import Report, show
 from .schedule.memory import plan_memory
-from .schedule.steps import ExternStep, Schedule, schedule
+from .schedule.steps import ExternStep, Schedule
 from .stages import split
 from .training import Layout, held_names, layout_of
 
@@ -84,12 +84,7 @@ def compile_plan(graph: AtenGraph, options: GraphOptions, store: Store, generato
     calls: frozenset[str] = frozenset()
     settings = GeneratorOptions(precise=options.precise)
     while not problem:
-        with report.step("lower"):
-            lowered = lower(graph, calls)
-            show("lower", lowered, options)
-        with report.step("schedule"):
-            program = schedule(lowered, fusion=options.fusion)
-            show("schedule", program, options)
+        lowered, program = scheduled(graph, calls, options, report)
         if options.verify:
             for kernel in program.kernels():
                 verify_kernel(kernel)

@@ -1,0 +1,1 @@
+"""Blocks that a graph repeats (the layers of a transformer) are lowered and scheduled once."""

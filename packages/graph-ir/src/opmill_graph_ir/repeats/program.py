@@ -1,0 +1,55 @@
+"""A graph's schedule, with its repeated blocks lowered and scheduled once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence, Set
+
+from ..capture.graph import AtenGraph
+from ..lowered import Lowered
+from ..ops.lower import lower
+from ..options import GraphOptions
+from ..report import Report, show
+from ..schedule.steps import Schedule, schedule
+from .extend import extend
+from .find import find
+from .shorten import Shortened, shorten
+
+
+def scheduled(graph: AtenGraph, calls: Set[str], options: GraphOptions, report: Report) -> tuple[Lowered, Schedule]:
+    """The program that was lowered (of the graph without the blocks that the schedule repeats), and the schedule of all. Operators whose origin is among
+    ``calls`` are called as torch's."""
+    with report.step("repeats"):
+        found = cuts(graph) if options.fusion else []
+    while True:
+        with report.step("lower"):
+            lowered = lower(found[-1].graph if found else graph, calls, exact=options.numerics == "eager")
+            show("lower", lowered, options)
+        with report.step("schedule"):
+            program = schedule(lowered, fusion=options.fusion)
+        with report.step("repeats"):
+            whole, done = _extended(program, found)
+        if whole is not None:
+            show("schedule", whole, options)
+            return lowered, whole
+        del found[-1 - done :]  # that one does not repeat once it is scheduled
+
+
+def cuts(graph: AtenGraph) -> list[Shortened]:
+    """The graph shortened at its longest repetition, this again at its longest, and so on."""
+    found: list[Shortened] = []
+    while (repeats := find(graph)) is not None and (cut := shorten(graph, repeats)) is not None:
+        found.append(cut)
+        graph = cut.graph
+    return found
+
+
+def _extended(program: Schedule, found: Sequence[Shortened]) -> tuple[Schedule | None, int]:
+    """The schedule with all blocks, the last cut undone first; None where one cannot be undone, and how many could."""
+    for done, cut in enumerate(reversed(found)):
+        if (whole := extend(program, cut)) is None:
+            return None, done
+        program = whole
+    return program, len(found)
+
+
+__all__ = ["cuts", "scheduled"]
