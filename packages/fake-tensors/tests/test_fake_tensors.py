@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from opmill_fake_tensors import DataDependent, FakeContext
+from opmill_fake_tensors.symbols import Sizes
 
 CASES = {
     "add": lambda x, y: x + y,
@@ -74,3 +75,13 @@ def test_results_written_to_tensors_given() -> None:
         assert torch.mm(x, y, out=out) is out
         assert out.stride() == (1, 3)
         assert torch.add(x, 1, out=torch.empty(3, 4)).shape == (3, 4)
+
+
+@pytest.mark.parametrize("sizes", [None, Sizes()], ids=["numbers", "symbols"])
+def test_numbers_under_levels_of_vmap(sizes):
+    """Torch makes tensors of them, and hands these over as numbers again."""
+    x = torch.randn(3, 4)
+    with torch.no_grad(), FakeContext(sizes) as ctx:
+        fake = ctx.from_tensor(x, {0: None} if sizes is not None else None)
+        out = torch.vmap(torch.vmap(lambda r: torch.tanh(r / 20) * 20))(fake)
+    assert out.shape == fake.shape and out.dtype == x.dtype

@@ -32,6 +32,7 @@ _ASKED: dict[str, Callable[[torch.Tensor], Any]] = {
     "aten::storage_offset": lambda x: int(x.storage_offset()),
 }
 """Questions of torch's C++ about a tensor with symbolic sizes: it wants integers, which are assumed from then on."""
+_NUMBERS = (int, float, bool, complex)
 _wrapper = torch.Tensor._make_wrapper_subclass
 _no_dispatch = torch._C._DisableTorchDispatch
 _LEVELS = torch._C.DispatchKeySet(torch._C.DispatchKey.FuncTorchDynamicLayerFrontMode) | torch._C.DispatchKeySet(
@@ -173,6 +174,10 @@ class FakeContext(TorchDispatchMode):
     def __torch_dispatch__(
         self, func: Any, types: Sequence[type], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
+        if args and type(args[0]) in _NUMBERS and describe(func).wants_tensor:
+            with _no_dispatch(), _no_levels():  # torch unwraps tensors that were made of numbers
+                number = torch.tensor(args[0])
+            args = (self.lift(number), *args[1:])
         return self.run(func, args, kwargs or {})
 
     def run(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:

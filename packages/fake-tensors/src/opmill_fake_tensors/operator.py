@@ -29,7 +29,8 @@ _memo: dict[Any, Any] = {}
 
 class Operator:
     """Facts about one overload. ``writes``: argument names it writes data to; ``pure``: the same arguments give the same value;
-    ``factory``: it may be called without tensors and takes a device; ``exchanges``: it talks to other processes."""
+    ``factory``: it may be called without tensors and takes a device; ``exchanges``: it talks to other processes;
+    ``wants_tensor``: its first argument is a tensor."""
 
     def __init__(self, func: Any) -> None:
         schema = func._schema
@@ -48,6 +49,7 @@ class Operator:
         self.pure = (
             torch.Tag.nondeterministic_seeded not in tags and self.packet not in _EMPTY and not schema.is_mutable and not self.exchanges
         )
+        self.wants_tensor = bool(schema.arguments) and str(schema.arguments[0].type) == "Tensor"
         self.takes_device = "device" in self.positions
         self.takes_tensors = any("Tensor" in str(a.type) for a in schema.arguments)
         self._dynamic = torch.Tag.data_dependent_output in tags or torch.Tag.dynamic_output_shape in tags

@@ -15,6 +15,7 @@ from opmill_runtime_cache.plan.model import Plan
 from opmill_runtime_cache.plan.text import render
 from opmill_runtime_cache.store import Store
 
+from .capture.control import bodies_of
 from .capture.functionalize import functionalize
 from .capture.graph import AtenGraph
 from .capture.joint import capture_joint
@@ -80,6 +81,7 @@ def compile_plan(graph: AtenGraph, options: GraphOptions, store: Store, generato
     """The plan of an aten graph. Raises ``GraphError`` (GI012) for tensors on a device that no plan runs on."""
     if elsewhere := next((m.device for m in graph.metas.values() if m.device.partition(":")[0] not in _DEVICES), ""):
         raise GraphError("GI012", f"a tensor on {elsewhere}", why="plans run on processors and CUDA devices")
+    bodies = {id(body): compile_plan(body, options, store, generators, report) for body in bodies_of(graph)}
     problem, reason = "" if generators else "no kernel generator is available", ""
     calls: frozenset[str] = frozenset()
     settings = GeneratorOptions(precise=options.precise)
@@ -104,7 +106,7 @@ def compile_plan(graph: AtenGraph, options: GraphOptions, store: Store, generato
         program, refs = Schedule(lowered := lower_to_operators(graph), [], dict(lowered.buffers)), {}
         program.steps = [ExternStep(n) for n in lowered.nodes]  # type: ignore[arg-type]
     with report.step("plan"):
-        plan = build_plan("graph", program, plan_memory(program), refs)
+        plan = build_plan("graph", program, plan_memory(program), refs, bodies)
         show("plan", render(plan), options)
     return plan
 

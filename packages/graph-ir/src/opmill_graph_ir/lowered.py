@@ -10,7 +10,7 @@ the producer's axes; positions become element offsets only when a kernel is emit
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal, Union
+from typing import Any, Literal, Union
 
 from opmill_runtime_cache.plan.model import Arg as PlanArg
 
@@ -107,7 +107,8 @@ class Extern:
     """A torch operator called as it is. ``args``/``kwargs`` hold plan arguments, ``BufferArg``s, Index values, and lists of these.
 
     ``out_variant`` ("aten::addmm.out"): with ``results`` of one buffer, the operator can write into memory given by the planner, passed
-    as keyword ``out`` (None: call ``op``, which allocates). ``mutates``: buffers that the call writes to."""
+    as keyword ``out`` (None: call ``op``, which allocates). ``mutates``: buffers that the call writes to. ``bodies``: the aten graphs that a
+    control operator runs; ``draws``: whether they take random numbers."""
 
     op: str
     args: tuple[object, ...]
@@ -116,6 +117,8 @@ class Extern:
     out_variant: str | None = None
     mutates: tuple[str, ...] = ()
     origin: str = ""
+    bodies: tuple[Any, ...] = ()
+    draws: bool = False
 
 
 Node = Union[Pointwise, Reduce, Cumulate, Scatter, Extern]

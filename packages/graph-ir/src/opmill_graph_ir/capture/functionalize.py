@@ -15,6 +15,7 @@ from ..errors import GraphError
 from .attention import PREPARED
 from .clean import clean
 from .graph import AtenGraph, Meta, Output, OutputTensor
+from .higher_order import ROWS, Run
 from .record import Recorder
 from .sizes import environment_of, recorded, size_of, traced, unify
 
@@ -52,14 +53,21 @@ def interpret(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], recorder:
 
 
 def _interpret(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], recorder: Recorder) -> Any:
+    inputs = [recorder.add_input(x) if isinstance(x, torch.Tensor) else recorder.add_size(x) for x in example_inputs]
+    return _call_graph(gm, inputs, recorder)
+
+
+def _call_graph(gm: Any, args: Sequence[Any], recorder: Recorder) -> Any:
+    """What a graph module, or another function, gives for fakes."""
+    if not isinstance(gm, torch.fx.GraphModule):
+        return gm(*args)
     env: dict[torch.fx.Node, Any] = {}
-    inputs = iter(example_inputs)
+    inputs = iter(args)
     look_up = env.__getitem__
     for node in gm.graph.nodes:
         recorder.state.origin = _origin(node)
         if node.op == "placeholder":
-            x = next(inputs)
-            env[node] = recorder.add_input(x) if isinstance(x, torch.Tensor) else recorder.add_size(x)
+            env[node] = next(inputs)
             continue
         args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), look_up)
         if node.op == "output":
@@ -75,6 +83,8 @@ def _interpret(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], recorder
             env[node] = number
         elif node.op == "call_method":
             env[node] = getattr(args[0], node.target)(*args[1:], **kwargs)
+        elif isinstance(node.target, torch._ops.HigherOrderOperator) and (row := ROWS.get(node.target.name())) is not None:
+            env[node] = row(Run(recorder, _call_graph), *args, **kwargs)
         else:
             if (prepare := PREPARED.get(node.target)) is not None:
                 args, kwargs = prepare(args, kwargs)
@@ -88,10 +98,10 @@ def _noted_float(node: torch.fx.Node) -> float | None:
     return float(noted) if isinstance(noted, torch.SymFloat) and noted.node.has_hint() else None
 
 
-def _call_module(module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], recorder: Recorder) -> Any:
+def _call_module(module: torch.nn.Module, args: Sequence[Any], kwargs: dict[str, Any], recorder: Recorder) -> Any:
     """The module on fakes of its own tensors, so that autograd sees the fakes too."""
     tensors: dict[str, torch.Tensor] = {n: recorder.from_tensor(t) for n, t in (*module.named_parameters(), *module.named_buffers())}
-    return torch.func.functional_call(module, tensors, args, kwargs)
+    return torch.func.functional_call(module, tensors, tuple(args), kwargs)
 
 
 def _origin(node: torch.fx.Node) -> str:

@@ -205,7 +205,10 @@ class Recorder(FakeContext):
         track.value, track.version = (value if not track.chain else track.value), (base.version if not track.chain else track.version)
 
     def _fake_like(self, value: str) -> FakeTensor:
-        m = self.state.graph.metas[value]
+        return self.fake_of(self.state.graph.metas[value])
+
+    def fake_of(self, m: Meta) -> FakeTensor:
+        """A fake of this geometry, which no operator has made yet."""
         sizes, strides = traced(m.sizes, self.sizes), traced(m.strides, self.sizes)
         with torch._C._DisableTorchDispatch():
             meta = torch.empty_strided(sizes, strides, dtype=getattr(torch, m.dtype), device="meta")
@@ -216,7 +219,25 @@ class Recorder(FakeContext):
             return fakes[args.name]
         return type(args)(self._as_fakes(a, fakes) for a in args) if isinstance(args, (list, tuple)) else args
 
+    def copy_of(self, fake: FakeTensor, like: Meta) -> FakeTensor:
+        """What ``fake`` holds now, in memory of its own laid out as ``like`` says."""
+        copy = self.fake_of(like)
+        self.record(aten.clone.default, [fake], [copy])
+        return copy
+
+    def row_of(self, fake: FakeTensor) -> FakeTensor:
+        """A fake like a row of ``fake``, which no operator has made."""
+        meta = meta_of(fake)
+        row = self.fake_of(Meta(meta.dtype, meta.sizes[1:], meta.strides[1:], meta.device))
+        return row.requires_grad_(fake.requires_grad)  # type: ignore[return-value]
+
     # ---- recording -------------------------------------------------------------------------------------------------
+
+    def record(self, func: Any, args: Sequence[Any], results: Sequence[FakeTensor]) -> None:
+        """Writes down an operator that is none of torch's; ``results`` are fakes of what it gives, tensors in memory of their own."""
+        names = self._emit(func, tuple(map(self._values, args)), {}, tuple(results))
+        for fake, name in zip(results, names, strict=True):
+            self._own(fake, name)
 
     def run(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         if self.state.inside:
@@ -237,13 +258,13 @@ class Recorder(FakeContext):
             return super().run(func, args, kwargs)
         if op.packet in _LIFTS and isinstance(args[0], FakeTensor) and id(args[0]) in self.state.tracks:
             return args[0]
+        if op.packet == "_c10d_functional::wait_tensor":
+            return self._wait(args[0])
         if op.writes:
             return self._run_writing(op, func, args, kwargs)
         if func is aten.native_batch_norm.default and args[5] and args[3] is not None:
             return self._run_batch_norm(args)
         values, named = self._values(args), {k: self._values(v) for k, v in kwargs.items()}
-        if op.packet == "_c10d_functional::wait_tensor":
-            return self._wait(args[0])
         result = super().run(func, args, kwargs)
         if op.aliases and isinstance(args[0] if args else None, FakeTensor) and self._shares(args[0], result):
             self._record_view(func, args, kwargs, values, named, result)
@@ -326,7 +347,16 @@ class Recorder(FakeContext):
             raise GraphError("GI002", f"{func.name()} has no functional form that returns all it writes", where=self.state.origin)
         for target, name, fake in zip(written, names[-len(written):] if len(names) > len(written) else names, _tensors(fakes), strict=False):
             self.write(target, self._fitted(name, fake, target))
+            if op.exchanges:
+                self._wait(target)  # its copy into the target would not wait
         return result
+
+    def _wait(self, fake: FakeTensor) -> FakeTensor:
+        """Waiting gives the tensor itself; whatever reads its memory from now on, reads what has arrived."""
+        base = self.track(fake).base
+        [base.value] = self._emit(torch.ops._c10d_functional.wait_tensor.default, (Value(base.value),), {}, base.root)
+        base.version += 1
+        return fake
 
     def _run_batch_norm(self, args: Sequence[Any]) -> Any:
         """A batch norm in training moves the running statistics on, though its schema does not say so."""
@@ -339,16 +369,7 @@ class Recorder(FakeContext):
             self._own(fake, name)
         for target, name, fake in zip(args[3:5], names[3:], moved, strict=True):
             self.write(target, self._fitted(name, fake, target))
-            if op.exchanges:
-                self._wait(target)  # its copy into the target would not wait
         return results
-
-    def _wait(self, fake: FakeTensor) -> FakeTensor:
-        """Waiting gives the tensor itself; whatever reads its memory from now on, reads what has arrived."""
-        base = self.track(fake).base
-        [base.value] = self._emit(torch.ops._c10d_functional.wait_tensor.default, (Value(base.value),), {}, base.root)
-        base.version += 1
-        return fake
 
     def _copied(self, target: FakeTensor, source: FakeTensor) -> str:
         value = self.value_of(source).name

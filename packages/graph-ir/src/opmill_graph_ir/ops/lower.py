@@ -8,6 +8,7 @@ from typing import Any
 
 from opmill_fake_tensors.operator import describe
 
+from ..capture.control import ControlOperator
 from ..capture.graph import AtenGraph, Meta, Node, OutputTensor, Value
 from ..content import content_of
 from ..loops.index import Index, index
@@ -123,7 +124,8 @@ def _extern(ctx: Context, node: Node) -> None:
             ctx.views[name] = ctx.buffer(name, ctx.metas[name])
             ctx.fixed.add(name)
     name = node.func.name()
-    ctx.nodes.append(Extern(name, args, kwargs, results, _OUT.get(name), (), ctx.origin))
+    bodies = node.func.bodies if isinstance(node.func, ControlOperator) else ()
+    ctx.nodes.append(Extern(name, args, kwargs, results, _OUT.get(name), (), ctx.origin, bodies, bool(bodies and node.func.tags)))
 
 
 # ---- what leaves the graph -----------------------------------------------------------------------------------------

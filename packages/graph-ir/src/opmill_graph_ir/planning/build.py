@@ -43,9 +43,11 @@ def spec(info: BufferInfo) -> TensorSpec:
     return TensorSpec(info.dtype, tuple(map(size, info.sizes)), tuple(map(size, info.strides)), info.device)
 
 
-def build_plan(name: str, schedule: Schedule, memory: Memory, refs: Mapping[tuple[LoopKernel, str], KernelRef]) -> Plan:
-    """The plan of a schedule whose kernels are built."""
-    builder = _Builder(schedule, memory, refs)
+def build_plan(
+    name: str, schedule: Schedule, memory: Memory, refs: Mapping[tuple[LoopKernel, str], KernelRef], bodies: Mapping[int, Plan] | None = None
+) -> Plan:
+    """The plan of a schedule whose kernels are built; ``bodies`` are the plans of the graphs that its steps run, by ``id``."""
+    builder = _Builder(schedule, memory, refs, bodies or {})
     builder.steps += [Define(symbol, text) for symbol, text in memory.definitions.items()]
     for k, step in enumerate(schedule.steps):
         _ADD[type(step)](builder, step)
@@ -63,12 +65,16 @@ def build_plan(name: str, schedule: Schedule, memory: Memory, refs: Mapping[tupl
         memory.size,
         tuple(sorted(builder.written & {item.slot for item in builder.inputs if type(item) is TensorInput})),
         memory.device,
+        tuple(builder.bodies),
     )
 
 
 class _Builder:
-    def __init__(self, schedule: Schedule, memory: Memory, refs: Mapping[tuple[LoopKernel, str], KernelRef]) -> None:
-        self.schedule, self.memory, self.refs = schedule, memory, refs
+    def __init__(
+        self, schedule: Schedule, memory: Memory, refs: Mapping[tuple[LoopKernel, str], KernelRef], plans: Mapping[int, Plan]
+    ) -> None:
+        self.schedule, self.memory, self.refs, self.plans = schedule, memory, refs, plans
+        self.bodies: list[Plan] = []
         self.steps: list[Step] = []
         self.slots: dict[str, int] = {}
         self.views: dict[tuple[object, ...], int] = {}
@@ -152,7 +158,9 @@ class _Builder:
         results = tuple(None if r is None else self._define(r) for r in node.results)
         self.owned |= {r for r in node.results if r is not None and r not in self.escaping}
         promised = tuple(None if r is None else spec(self.schedule.buffers[r]) for r in node.results)
-        self.steps.append(Call(node.op, args, kwargs, results, node.origin, promised))
+        bodies = tuple(range(len(self.bodies), len(self.bodies) + len(node.bodies)))
+        self.bodies += [self.plans[id(body)] for body in node.bodies]
+        self.steps.append(Call(node.op, args, kwargs, results, node.origin, promised, bodies))
 
     def arg(self, value: object) -> Arg:
         """An argument of an operator call; views are made on the way."""

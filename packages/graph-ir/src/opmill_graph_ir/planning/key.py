@@ -117,6 +117,8 @@ class _Encoder:
             return ("placeholder",)
         if node.op == "get_attr":
             value = operator.attrgetter(str(node.target))(gm)
+            if isinstance(value, torch.fx.GraphModule):  # what a higher-order operator runs
+                return "graph", node.target, [self.node(value, n) for n in value.graph.nodes]
             if not isinstance(value, torch.Tensor):
                 raise Uncacheable
             return "get_attr", node.target, self.tensor(value)
@@ -157,6 +159,8 @@ class _Encoder:
             if f.namespace not in ("aten", "prims", "_c10d_functional"):
                 raise Uncacheable
             return str(f)
+        if isinstance(f, torch._ops.HigherOrderOperator):
+            return f"higher order: {f.name()}"
         module: str = getattr(f, "__module__", None) or ""
         name: str = getattr(f, "__qualname__", None) or getattr(f, "__name__", "") or ""
         if not module and (owner := getattr(f, "__objclass__", None)) is not None:

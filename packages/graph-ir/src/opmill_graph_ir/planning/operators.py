@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..capture.control import ControlOperator
 from ..capture.graph import AtenGraph, OutputTensor
 from ..content import content_of
 from ..loops.index import index
@@ -19,7 +20,10 @@ def lower_to_operators(graph: AtenGraph) -> Lowered:
         for n, m in graph.metas.items()
     }
     nodes = [
-        Extern(n.func.name(), tuple(_arg(a) for a in n.args), {k: _arg(a) for k, a in n.kwargs.items()}, n.results, None, (), n.origin)
+        Extern(
+            n.func.name(), tuple(_arg(a) for a in n.args), {k: _arg(a) for k, a in n.kwargs.items()}, n.results, None, (), n.origin,
+            n.func.bodies if isinstance(n.func, ControlOperator) else (),
+        )
         for n in graph.nodes
     ]
     for target, value in graph.mutations.items():

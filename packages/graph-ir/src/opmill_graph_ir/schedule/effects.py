@@ -16,7 +16,7 @@ from .loop import Statement
 
 def in_order(statement: Statement) -> bool:
     """Whether the statement takes numbers from the random generator, or exchanges tensors: it is then neither dropped nor moved across another."""
-    return type(statement) is Extern and (_draws(statement.op) or exchanges(statement))
+    return type(statement) is Extern and (statement.draws or _draws(statement.op) or exchanges(statement))
 
 
 def gives_views(node: Extern) -> bool:

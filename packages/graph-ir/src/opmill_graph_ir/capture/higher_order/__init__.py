@@ -1,0 +1,17 @@
+"""Higher-order operators: functions of torch whose arguments are graphs. Families are files, found by folder.
+
+A row is ``row(run, *args, **kwargs)`` with the operator's own arguments, graphs as modules; it gives what the operator gives. Operators
+without a row are called as they are."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+
+from .registry import ROWS as ROWS
+from .registry import Run as Run
+
+for _found in pkgutil.iter_modules(__path__):
+    importlib.import_module(f"{__name__}.{_found.name}")
+
+__all__ = ["ROWS", "Run"]

@@ -1,0 +1,45 @@
+"""Operators whose graph runs once, where it stands."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from .registry import Run, row
+
+
+@row("wrap", "strict_mode", "invoke_subgraph_inline", "wrap_activation_checkpoint", "tag_activation_checkpoint")
+def wrapped(run: Run, function: Any, *args: Any, **options: Any) -> Any:
+    """What the backward keeps and what it computes again is the partition's to decide: it keeps what is least."""
+    return run.inline(function, *args)
+
+
+@row("invoke_subgraph")
+def invoke_subgraph(run: Run, function: Any, _name: str, *args: Any) -> Any:
+    return run.inline(function, *args)
+
+
+@row("wrap_with_set_grad_enabled")
+def with_grad_mode(run: Run, enabled: bool, function: Any, *args: Any) -> Any:
+    with torch.set_grad_enabled(enabled):
+        return run.inline(function, *args)
+
+
+@row("wrap_with_autocast")
+def with_autocast(run: Run, device: str, dtype: Any, enabled: bool, cache: Any, function: Any, *args: Any) -> Any:
+    with torch.autocast(device, dtype, enabled, cache):
+        return run.inline(function, *args)
+
+
+@row("hints_wrapper")
+def hinted(run: Run, function: Any, args: Any, kwargs: Any, hints: Any = None) -> Any:
+    return run.inline(function, *args)
+
+
+@row("associative_scan")
+def associative_scan(run: Run, combine: Any, xs: Any, additional: Any = ()) -> Any:
+    """In as many sweeps over halves as the number of rows has digits, as eager does it."""
+    from torch._higher_order_ops.associative_scan import generic_associative_scan
+
+    return tuple(generic_associative_scan(lambda *args: run.inline(combine, *args), list(xs), additional_inputs=tuple(additional)))
