@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cmp_to_key
 
 from .symbols.asking import positive, surely, typically
 
@@ -27,10 +28,18 @@ def in_order(sizes: Sequence[int], order: Sequence[int]) -> Shape:
     return tuple(out)
 
 
+def _by_stride(a: tuple[int, int], b: tuple[int, int]) -> int:
+    k = 0 if typically(a[0] == b[0]) else 1
+    return -1 if typically(a[k] < b[k]) else 0 if typically(a[k] == b[k]) else 1
+
+
+_BY_STRIDE = cmp_to_key(_by_stride)
+
+
 def is_dense(sizes: Sequence[int], strides: Sequence[int]) -> bool:
     """Whether the elements fill a block of memory without overlap."""
     step = 1
-    for stride, size in sorted((st, sz) for st, sz in zip(strides, sizes, strict=True) if not typically(sz == 1)):
+    for stride, size in sorted(((st, sz) for st, sz in zip(strides, sizes, strict=True) if not typically(sz == 1)), key=_BY_STRIDE):
         if not typically(stride == step):
             return False
         step *= size

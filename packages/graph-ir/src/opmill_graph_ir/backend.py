@@ -15,7 +15,7 @@ import torch
 
 from opmill_fake_tensors.collector import collector_paused
 from opmill_fake_tensors.symbols import Sizes
-from opmill_runtime_cache.errors import PlanInputError, RuntimeCacheError
+from opmill_runtime_cache.errors import PlanInputError, RuntimeCacheError, SizeCheckFailed
 from opmill_runtime_cache.executor.native import bind
 from opmill_runtime_cache.plan.codec import decode, encode
 from opmill_runtime_cache.plan.model import Plan
@@ -52,6 +52,10 @@ class CompiledGraph:
             # inputs come last in a plan, so nothing that the module reads has changed yet.
             _warn_mismatch(str(error))
             return self.module(*inputs)
+        except SizeCheckFailed as error:
+            result = self.module.forward(*inputs)  # which most likely refuses as well, and says so as eager does
+            _warn_mismatch(str(error))
+            return result  # type: ignore[no-any-return]
 
 
 class _Entry(msgspec.Struct, array_like=True):
@@ -201,7 +205,7 @@ def _to_store(
 ) -> None:
     """Keeps what was compiled, where its held tensors can be found in ``gm`` again. ``training``: the backward, what autograd is told of, layout."""
     held = _held_paths(gm, tensors)
-    if held is None or assumed is None:
+    if held is None:
         return
     entry = _Entry(encode(plan), held, assumed)
     if training is not None:

@@ -117,6 +117,8 @@ class Extern:
     out_variant: str | None = None
     mutates: tuple[str, ...] = ()
     origin: str = ""
+    binds: tuple[tuple[str, str | None, int], ...] = ()
+    """Size symbols that it makes known: sizes of results (buffer, dimension), or the number that it reads (None)."""
     bodies: tuple[Any, ...] = ()
     draws: bool = False
 
@@ -148,6 +150,10 @@ class Lowered:
     outputs: tuple[TensorOutput | Index | None, ...]
     constants: dict[str, bytes] = field(default_factory=dict)
     symbols: dict[str, int | None] = field(default_factory=dict)
+    definitions: dict[str, str] = field(default_factory=dict)
+    """Symbols that follow from others which only data tell, as plan expressions, in order."""
+    checks: tuple[tuple[str, str], ...] = ()
+    """Plan conditions on such symbols that must hold, with what is said where they do not."""
 
 
 ExternArg = Union[PlanArg, BufferArg, Index, tuple]

@@ -37,6 +37,10 @@ class PlanInputError(RuntimeCacheError, TypeError):
     """A call passes inputs that the plan does not take (RC050-RC059)."""
 
 
+class SizeCheckFailed(RuntimeError):
+    """A size that only data tell is not what the plan was compiled for; the message has the number RC059. Nothing was written to inputs yet."""
+
+
 class StoreWarning(UserWarning):
     """The store goes on without what it warns of: a damaged entry, a full or read-only disk (RC060-RC069)."""
 

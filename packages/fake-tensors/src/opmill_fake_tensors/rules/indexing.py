@@ -85,6 +85,34 @@ def _index_put(overload: str, x: Tensor, ids: Sequence[Tensor | None], values: T
     return alike(x)
 
 
+@SYMBOLIC.row("scatter scatter_add")
+def _scatter(overload: str, x: Tensor, dim: int, ids: Tensor, src: Any, **more: Any) -> Any:
+    """Of tensors with sizes that only data tell; of others torch's own kernel knows more."""
+    tensors = [t for t in (x, ids, src) if isinstance(t, Tensor)]
+    if not any(known_from_data(n) for t in tensors for n in t.size()) or more or ids.dtype is not torch.int64 or not x.dim():
+        return NotImplemented
+    if any(t.dim() != x.dim() for t in tensors) or not -x.dim() <= dim < x.dim() or (isinstance(src, Tensor) and src.dtype != x.dtype):
+        return NotImplemented
+    fits = all(i is n or demanded(i <= n) for d, (i, n) in enumerate(zip(ids.size(), x.size(), strict=True)) if d != dim % x.dim())
+    if isinstance(src, Tensor):
+        fits = fits and all(i is n or demanded(i <= n) for i, n in zip(ids.size(), src.size(), strict=True))
+    return alike(x) if fits else NotImplemented
+
+
+@SYMBOLIC.row("index_add index_copy")
+def _index_add(overload: str, x: Tensor, dim: int, ids: Tensor, src: Tensor, **more: Any) -> Any:
+    if overload != "" or ids.dim() != 1 or ids.dtype not in _INTEGERS or src.dim() != x.dim() or src.dtype != x.dtype or not x.dim():
+        return NotImplemented
+    wanted = [*x.size()]
+    wanted[dim] = ids.size(0)
+    return alike(x) if all(a is b or demanded(a == b) for a, b in zip(src.size(), wanted, strict=True)) else NotImplemented
+
+
+@SYMBOLIC.row("nll_loss_backward")
+def _nll_loss_backward(overload: str, grad: Tensor, x: Tensor, *_: Any) -> Any:
+    return dense(x.size(), x.dtype) if overload == "" and x.dim() in (1, 2) else NotImplemented
+
+
 @SYMBOLIC.row("constant_pad_nd")
 def _pad(overload: str, x: Tensor, pad: Sequence[int], value: Any = 0) -> Any:
     """By numbers that only data tell."""

@@ -161,18 +161,28 @@ class Sizes:
         return True
 
     def typical(self, relation: Relation) -> bool | None:
-        """Its truth where all sizes that depend on data are 2 at least; None where that does not tell either. Nothing is assumed by it."""
+        """Its truth where all sizes that depend on data are 2 at least; where that does not tell, at one example of them, but that no two are
+        equal. None where it is not of sizes. Nothing is assumed by it."""
         known = self.known(relation)
         if known is not None:
             return known
-        grown = {n: (max(self._ranges[n][0], 2), self._ranges[n][1]) for n in self.data()}
+        ranges: dict[str, tuple[int, Bound]] = {}
+        for name in self.data():
+            low, high = self._ranges[name]
+            ranges[name] = max(low, 2), None if high is None else max(low, 2, high)
         expr = self.simplify(relation.expr)
-        low, high = bounds(expr, self._ranges | {n: (low, None if high is None else max(high, low)) for n, (low, high) in grown.items()})
-        above, below = low is not None and low >= 0, high is not None and high < 0
+        low_, high_ = bounds(expr, self._ranges | ranges)
+        if relation.kind == ">=" and (low_ is None or low_ < 0) and (high_ is None or high_ >= 0):
+            low_ = high_ = expr.evaluate({name: self._example(name, ranges) for name in expr.symbols})
         if relation.kind == ">=":
-            return True if above else False if below else None
-        apart = (low is not None and low > 0) or below
-        return (relation.kind == "!=") if apart else None
+            return low_ is not None and low_ >= 0
+        return relation.kind == "!="
+
+    def _example(self, name: str, ranges: Mapping[str, tuple[int, Bound]]) -> int:
+        if (hint := self.symbols[name].hint) is not None:
+            return hint
+        low, high = ranges[name]
+        return max(low, 16) if high is None else min(max(low, 16), high)
 
     def data(self) -> list[str]:
         """The symbols that depend on data."""

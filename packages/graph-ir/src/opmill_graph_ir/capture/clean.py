@@ -35,7 +35,7 @@ def _share(graph: AtenGraph) -> None:
             new[node.results[0]] = node.args[0].name  # type: ignore[index]
             continue
         op = describe(node.func)
-        key = _key(node) if op.pure else None
+        key = _key(node) if op.pure and not node.binds else None
         if key is not None and not leaving.intersection(r for r in node.results if r):
             known = seen.setdefault(key, node.results)
             if known is not node.results:

@@ -66,6 +66,7 @@ def _call_graph(gm: Any, args: Sequence[Any], recorder: Recorder) -> Any:
     look_up = env.__getitem__
     for node in gm.graph.nodes:
         recorder.state.origin = _origin(node)
+        recorder.settle()
         if node.op == "placeholder":
             env[node] = next(inputs)
             continue

@@ -48,6 +48,8 @@ class Node:
     kwargs: dict[str, Any]
     results: tuple[str | None, ...]
     origin: str = ""
+    binds: tuple[tuple[str, int | None, int], ...] = ()
+    """Size symbols that the node makes known: each with the result and the dimension that show it, or None where it is the number that the node reads."""
 
 
 @dataclass(frozen=True)

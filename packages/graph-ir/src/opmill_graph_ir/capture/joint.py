@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from opmill_fake_tensors import FakeTensor, no_hooks_on_saved_tensors
+from opmill_fake_tensors.operator import describe
 from opmill_fake_tensors.strides import like as strides_like
 
 from ..errors import GraphError
@@ -88,9 +89,9 @@ def capture_joint(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Jo
     )
 
 
-def is_random(node: Node) -> bool:
-    """Whether the operator draws random numbers."""
-    return torch.Tag.nondeterministic_seeded in node.func.tags
+def moves_on(node: Node) -> bool:
+    """Whether the operator changes what its results do not show: it draws random numbers, or takes part in an exchange with other processes."""
+    return torch.Tag.nondeterministic_seeded in node.func.tags or describe(node.func).exchanges
 
 
 def _forget_running_statistics(graph: AtenGraph) -> None:
@@ -125,7 +126,7 @@ def _tangent(recorder: Recorder, output: FakeTensor) -> FakeTensor:
 
 def _refuse_writes(recorder: Recorder) -> None:
     for fake in recorder.outside().values():
-        if fake.requires_grad and recorder.track(fake).base.version:
+        if fake.requires_grad and recorder.track(fake).base.written:
             raise GraphError("GI001", "an input that requires grad is written in place", hint="clone it first")
 
 

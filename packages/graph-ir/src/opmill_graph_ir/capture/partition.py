@@ -19,8 +19,8 @@ from opmill_fake_tensors.symbols import index
 from ..errors import GraphError
 from .cut import INFINITE, Network
 from .graph import AtenGraph, Meta, Node, Output, OutputTensor, values_in
-from .joint import Joint, is_random
-from .sizes import symbols_in
+from .joint import Joint, moves_on
+from .sizes import roots_of, sizes_behind, symbols_in
 
 _CHEAP = frozenset(
     f"aten::{name}"
@@ -49,13 +49,14 @@ class Halves:
 def partition(joint: Joint) -> Halves:
     """The two graphs of a joint one."""
     graph = joint.graph
-    makers = {r: n for n in graph.nodes for r in n.results if r}
+    makers = {r: n for n in graph.nodes for r in (*n.results, *_bound(n)) if r}
     tangents = graph.inputs[joint.inputs :]
     late = _depending(graph, tangents)
     outputs, gradients = graph.outputs[: joint.outputs], graph.outputs[joint.outputs :]
     roots = [*_values(outputs), *graph.mutations.values()]
-    roots += [r for n in graph.nodes if id(n) not in late and is_random(n) for r in n.results if r]
-    forward = _closure(makers, roots)
+    roots += [r for n in graph.nodes if id(n) not in late and moves_on(n) for r in n.results if r]
+    roots += [symbol for n in graph.nodes if id(n) not in late for symbol in _bound(n)]
+    forward = _closure(graph, makers, roots)
     backward, saved = _backward(graph, makers, forward, list(_values(gradients)), set(tangents), outputs)
     known = {o.value: None for o in outputs if isinstance(o, OutputTensor) and o.sizes is None}
     outside = {*graph.inputs, *graph.held, *graph.constants}
@@ -63,10 +64,20 @@ def partition(joint: Joint) -> Halves:
     first = _graph(graph, [n for n in graph.nodes if id(n) in forward], graph.inputs[: joint.inputs], [*outputs, *extra], graph.held)
     first.mutations = dict(graph.mutations)
     second = _graph(graph, _just_in_time(graph, makers, backward, late), [*tangents, *saved], list(gradients), [])
-    sizes = symbols_in(second)
+    own = {symbol for n in second.nodes for symbol in _bound(n)}
+    sizes = [name for name in symbols_in(second) if not roots_of([name], graph.sizes) & own]
     first.outputs += map(index, sizes)
     second.inputs += sizes
     return Halves(first, second, tuple(saved), tuple(sizes))
+
+
+def _bound(node: Node) -> list[str]:
+    return [symbol for symbol, _, _ in node.binds]
+
+
+def _needs(node: Node, graph: AtenGraph) -> list[str]:
+    """What must be known before the node runs: values, and sizes that only data tell."""
+    return [*(v.name for v in values_in((node.args, node.kwargs))), *sizes_behind(node, graph)]
 
 
 def _values(outputs: Iterable[Output]) -> Iterable[str]:
@@ -77,20 +88,20 @@ def _depending(graph: AtenGraph, names: Iterable[str]) -> set[int]:
     """Nodes that need any of these values, by id."""
     reached, found = set(names), set()
     for node in graph.nodes:
-        if any(v.name in reached for v in values_in((node.args, node.kwargs))):
+        if any(name in reached for name in _needs(node, graph)):
             found.add(id(node))
-            reached.update(r for r in node.results if r)
+            reached.update(r for r in (*node.results, *_bound(node)) if r)
     return found
 
 
-def _closure(makers: dict[str, Node], roots: Iterable[str]) -> set[int]:
+def _closure(graph: AtenGraph, makers: dict[str, Node], roots: Iterable[str]) -> set[int]:
     found: set[int] = set()
     stack = list(roots)
     while stack:
         node = makers.get(stack.pop())
         if node is not None and id(node) not in found:
             found.add(id(node))
-            stack += [v.name for v in values_in((node.args, node.kwargs))]
+            stack += _needs(node, graph)
     return found
 
 
@@ -99,16 +110,18 @@ def _backward(
 ) -> tuple[set[int], list[str]]:
     """The backward's nodes by id, and the forward values that it takes. ``leaving``: the outputs of the forward."""
     outside = {*graph.inputs, *graph.held, *graph.constants} - tangents
-    _, needed = _reading(makers, roots, {r for n in graph.nodes if id(n) in forward and not _is_view(n) for r in n.results if r} | outside)
+    given = {symbol for n in graph.nodes if id(n) in forward for symbol in _bound(n)}  # the forward returns these
+    makers = {name: node for name, node in makers.items() if name not in given}
+    _, needed = _reading(graph, makers, roots, {r for n in graph.nodes if id(n) in forward and not _is_view(n) for r in n.results if r} | outside)
     free = {*graph.held, *graph.constants, *_values(leaving), *outside.intersection(needed)}
     saved = _cheapest(graph, makers, needed, free) | outside
-    nodes, taken = _reading(makers, roots, saved)
+    nodes, taken = _reading(graph, makers, roots, saved)
     if spoiled := set(graph.mutations).intersection(taken):
         raise GraphError("GI001", f"the backward needs what {min(spoiled)} held before it was written", hint="clone it first")
     return nodes, [name for name in taken if name not in graph.constants]
 
 
-def _reading(makers: dict[str, Node], roots: list[str], known: Set[str]) -> tuple[set[int], list[str]]:
+def _reading(graph: AtenGraph, makers: dict[str, Node], roots: list[str], known: Set[str]) -> tuple[set[int], list[str]]:
     """The nodes, by id, that make ``roots`` from values that are ``known``, and those of these that they take."""
     nodes: set[int] = set()
     taken: dict[str, None] = {}
@@ -120,7 +133,7 @@ def _reading(makers: dict[str, Node], roots: list[str], known: Set[str]) -> tupl
             taken.setdefault(name)
         elif node is not None and id(node) not in nodes:
             nodes.add(id(node))
-            names += [v.name for v in values_in((node.args, node.kwargs))]
+            names += _needs(node, graph)
     return nodes, list(taken)
 
 
@@ -163,7 +176,7 @@ def _just_in_time(graph: AtenGraph, makers: dict[str, Node], chosen: set[int], l
     for node in [n for n in graph.nodes if id(n) in chosen and id(n) in late] + [n for n in graph.nodes if id(n) in chosen]:
         stack = [node]
         while stack:
-            found = (makers.get(v.name) for v in values_in((stack[-1].args, stack[-1].kwargs)))
+            found = (makers.get(name) for name in _needs(stack[-1], graph))
             missing = [n for n in found if n is not None and id(n) in chosen and id(n) not in done]
             if missing:
                 stack += missing[:1]

@@ -20,7 +20,7 @@ from opmill_fake_tensors.symbols import Sizes
 from ..errors import GraphError
 from .graph import AtenGraph, Meta, Node, Value, values_in
 from .inverse import INVERSES
-from .sizes import recorded, size_of, traced
+from .sizes import recorded, size_of, traced, unbound
 
 aten = torch.ops.aten
 _IGNORED = ("aten::detach_", "aten::requires_grad_", "aten::retain_grad", "aten::_version", "aten::sym_size", "aten::sym_stride")
@@ -77,6 +77,8 @@ class _State:
     held: dict[int, FakeTensor] = field(default_factory=dict)
     origin: str = ""
     counter: int = 0
+    bound: set[str] = field(default_factory=set)
+    """Symbols that depend on data and that a node of the graph makes known."""
     inside: int = 0
     """How many of torch's kernels in Python are running: what they call is no part of the program."""
 
@@ -86,12 +88,12 @@ class Recorder(FakeContext):
     of the inputs' symbols."""
 
     def __init__(self, names: Mapping[int, str] | None = None, *, differentiate: bool = False, sizes: Sizes | None = None) -> None:
-        super().__init__(sizes)
+        super().__init__(sizes, data=sizes or Sizes())
         self.differentiate = differentiate
         self.state = _State(AtenGraph(sizes=sizes))
         self.names = names or {}
-        if sizes is not None:
-            sizes.where = self._where
+        assert self.data is not None
+        self.data.where = self._where
 
     def _where(self) -> str:
         return self.state.origin
@@ -243,6 +245,9 @@ class Recorder(FakeContext):
         if self.state.inside:
             return super().run(func, args, kwargs)
         op = describe(func)
+        if op.packet == "aten::item":
+            func = aten._local_scalar_dense.default
+            op = describe(func)
         if op.packet in _LIFTS and not isinstance(args[0], FakeTensor):
             return self.lift(args[0])
         with torch._C._DisableTorchDispatch():
@@ -272,7 +277,15 @@ class Recorder(FakeContext):
             names = self._emit(func, tuple(values), named, result)
             for fake, name in zip(_tensors(result), (n for n in names if n), strict=True):
                 self._own(fake, name)
+        elif type(result) is torch.SymInt and op.counted is not None:
+            self._emit_number(func, tuple(values), str(size_of(result)))
         return result
+
+    def _emit_number(self, func: Any, args: tuple[Any, ...], symbol: str) -> None:
+        """A node that reads a number, which is a symbol from then on."""
+        if symbol not in self.state.bound:
+            self.state.bound.add(symbol)
+            self.state.graph.nodes.append(Node(func, args, {}, (), self.state.origin, ((symbol, None, 0),)))
 
     def _by_kernel(self, *args: Any) -> Any:
         self.state.inside += 1
@@ -402,7 +415,10 @@ class Recorder(FakeContext):
                 self.state.counter += 1
                 graph.metas[name] = meta_of(fake)
             names.append(name)
-        graph.nodes.append(Node(func, recorded(tuple(args)), {k: recorded(v) for k, v in kwargs.items()}, tuple(names), self.state.origin))
+        binds = tuple(unbound((graph.metas.get(name) if name else None for name in names), self.state.bound, self.sizes))
+        self.state.bound.update(symbol for symbol, _, _ in binds)
+        graph.nodes.append(Node(func, recorded(tuple(args)), {k: recorded(v) for k, v in kwargs.items()}, tuple(names), self.state.origin, binds))
+        graph.sizes = self.sizes
         return names
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
 
 from opmill_fake_tensors import FakeTensor
-from opmill_fake_tensors.symbols import Index, Relation, Sizes, index_of, sizes_of, sym_int
+from opmill_fake_tensors.symbols import Decision, Index, Relation, Sizes, index_of, sizes_of, sym_int
 
 from .graph import AtenGraph, Meta, Node, Output, OutputTensor, Size
 
@@ -95,6 +96,60 @@ def _numbers_of_output(out: Output) -> list[Index]:
     return _numbers((*(out.sizes or ()), *(out.strides or ()), out.offset) if isinstance(out, OutputTensor) else out)
 
 
+def unbound(metas: Iterable[Meta | None], bound: Collection[str], environment: Sizes | None) -> Iterator[tuple[str, int, int]]:
+    """Symbols that depend on data and are sizes of these results, each with where it shows first."""
+    if environment is None:
+        return
+    found = set(bound)
+    for k, meta in enumerate(metas):
+        for dim, size in enumerate(meta.sizes if meta is not None else ()):
+            known = environment.symbols.get(name := str(size)) if isinstance(size, Index) else None
+            if known is not None and known.hint is None and not known.definition and name not in found:
+                found.add(name)
+                yield name, k, dim
+
+
+def roots_of(names: Iterable[str], environment: Sizes | None) -> set[str]:
+    """The symbols that depend on data which some symbols are, or are computed from."""
+    found: set[str] = set()
+    stack = list(names)
+    while stack and environment is not None:
+        symbol = environment.symbols.get(stack.pop())
+        if symbol is None or symbol.hint is not None:
+            continue
+        if symbol.definition:
+            stack += _NAME.findall(symbol.definition)
+        else:
+            found.add(symbol.name)
+    return found
+
+
+def sizes_behind(node: Node, graph: AtenGraph) -> set[str]:
+    """Symbols that depend on data, made known by other nodes, that the node or the layout of its results uses."""
+    if graph.sizes is None or not graph.sizes.data():
+        return set()
+    metas = [graph.metas[r] for r in node.results if r]
+    used = {s for i in (*_numbers((node.args, node.kwargs)), *_numbers([(m.sizes, m.strides) for m in metas])) for s in i.symbols}
+    return roots_of(used, graph.sizes) - {symbol for symbol, _, _ in node.binds}
+
+
+def late_sizes(environment: Sizes | None) -> tuple[dict[str, str], tuple[tuple[str, str], ...]]:
+    """What follows from sizes that only data tell, and what is demanded of them, as conditions of a plan and messages."""
+    if environment is None:
+        return {}, ()
+    definitions = {name: symbol.definition for name, symbol in environment.symbols.items() if symbol.definition}
+    return definitions, tuple(dict.fromkeys((f"({d.relation.expr}) {d.relation.kind} 0", _demand(d, environment)) for d in environment.asserted))
+
+
+def _demand(decision: Decision, environment: Sizes) -> str:
+    names = sorted(decision.relation.expr.symbols)
+    origins = (f"{name} is {environment.symbols[name].origin}" for name in names if environment.symbols[name].hint is None)
+    asked = " at ".join(part for part in (decision.operator, decision.where) if part) or "the program"
+    return f"[RC059] {decision.relation} does not hold; asked by {asked}; {', '.join(origins)}"
+
+
+_NAME = re.compile(r"[A-Za-z_]\w*")
+
 # ---- equal sizes under one name ------------------------------------------------------------------------------------------
 
 
@@ -104,7 +159,7 @@ def unify(graph: AtenGraph) -> None:
         return
     sizes = _Simplifier(graph.sizes)
     graph.metas = {name: _meta(meta, sizes) for name, meta in graph.metas.items()}
-    graph.nodes = [Node(n.func, _args(n.args, sizes), _args(n.kwargs, sizes), n.results, n.origin) for n in graph.nodes]
+    graph.nodes = [Node(n.func, _args(n.args, sizes), _args(n.kwargs, sizes), n.results, n.origin, n.binds) for n in graph.nodes]
     graph.outputs = [_output(o, sizes) for o in graph.outputs]
 
 
@@ -147,4 +202,4 @@ def _output(out: Output, sizes: _Simplifier) -> Output:
     return OutputTensor(out.value, tuple(_simple(n, sizes) for n in out.sizes), strides, _simple(out.offset, sizes), out.detached)
 
 
-__all__ = ["environment_of", "example_values", "recorded", "size_of", "symbols_in", "traced", "unify"]
+__all__ = ["environment_of", "example_values", "late_sizes", "recorded", "size_of", "roots_of", "sizes_behind", "symbols_in", "traced", "unbound", "unify"]

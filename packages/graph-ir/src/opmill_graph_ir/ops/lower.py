@@ -6,10 +6,12 @@ from collections.abc import Set
 from dataclasses import replace
 from typing import Any
 
+from opmill_fake_tensors import DataDependent
 from opmill_fake_tensors.operator import describe
 
 from ..capture.control import ControlOperator
 from ..capture.graph import AtenGraph, Meta, Node, OutputTensor, Value
+from ..capture.sizes import late_sizes
 from ..content import content_of
 from ..loops.index import Index, index
 from ..loops.ir import Expr
@@ -17,6 +19,7 @@ from ..lowered import BufferArg, Extern, Lowered, Pointwise, TensorOutput
 from .arguments import plan_argument
 from .context import Context, View, extents_of, named_axes, positions
 from .devices import gathered
+from .exactness import as_eager
 from .exprs import SUPPORTED, cast
 from .rows import Lowering, all_rows
 
@@ -24,18 +27,19 @@ _OUT = {f"aten::{n}": f"aten::{n}.out" for n in "mm addmm bmm baddbmm".split()}
 _COPIES = ("aten::clone", "aten::_to_copy")
 
 
-def lower(graph: AtenGraph, calls: Set[str] = frozenset()) -> Lowered:
-    """The loops of ``graph``. Operators without a row become ``Extern``s, and so do those whose origin is among ``calls``."""
+def lower(graph: AtenGraph, calls: Set[str] = frozenset(), *, exact: bool = False) -> Lowered:
+    """The loops of ``graph``. Operators without a row become ``Extern``s, and so do those whose origin is among ``calls`` and,
+    with ``exact``, those whose loops would round otherwise than eager."""
     used = {n for node in graph.nodes for n in _names((node.args, node.kwargs))} | set(graph.mutations.values())
     leaving = frozenset(o.value for o in graph.outputs if isinstance(o, OutputTensor))
-    used |= leaving
-    ctx = Context(graph.metas, sizes=graph.sizes, used=frozenset(used), leaving=leaving)
+    used |= leaving | {node.results[k] for node in graph.nodes for _, k, _ in node.binds if k is not None}  # type: ignore[misc]
+    ctx = Context(graph.metas, sizes=graph.sizes, used=frozenset(used), leaving=leaving, exact=exact)
     for names, role in ((graph.inputs, "input"), (graph.held, "held"), (graph.constants, "constant")):
         for name in filter(graph.metas.__contains__, names):
             ctx.views[name] = ctx.buffer(name, graph.metas[name], role)
     for node in graph.nodes:
         ctx.origin = f"{node.func.name().removeprefix('aten::')} {node.origin}".strip()
-        if ctx.origin in calls:
+        if ctx.origin in calls or node.binds:
             _extern(ctx, node)
         else:
             _lower_node(ctx, node)
@@ -49,13 +53,18 @@ def lower(graph: AtenGraph, calls: Set[str] = frozenset()) -> Lowered:
         outputs,
         {n: content_of(t) for n, t in graph.constants.items()},
         graph.symbols(),
+        *late_sizes(graph.sizes),
     )
 
 
 def _lower_node(ctx: Context, node: Node) -> None:
     row = all_rows().get(node.func.name())
     if row is not None and _supported(ctx, node):
+        before = len(ctx.nodes)
         out = _tried(row, ctx, node)
+        if out is not NotImplemented and ctx.exact and not as_eager(node, ctx.nodes[before:]):
+            out = NotImplemented
+            del ctx.nodes[before:]
         if out is not NotImplemented:
             for name, view in zip(node.results, out if isinstance(out, list) else [out], strict=True):
                 if name is not None and view is not None:
@@ -74,6 +83,9 @@ def _tried(row: Lowering, ctx: Context, node: Node) -> Any:
     except (TypeError, AttributeError):  # SizeUnknown, or another thing that can be done with numbers alone
         if ctx.sizes is None:
             raise
+        del ctx.nodes[before:]
+        return NotImplemented
+    except DataDependent:
         del ctx.nodes[before:]
         return NotImplemented
 
@@ -124,8 +136,9 @@ def _extern(ctx: Context, node: Node) -> None:
             ctx.views[name] = ctx.buffer(name, ctx.metas[name])
             ctx.fixed.add(name)
     name = node.func.name()
+    binds = tuple((symbol, None if k is None else results[k], dim) for symbol, k, dim in node.binds)
     bodies = node.func.bodies if isinstance(node.func, ControlOperator) else ()
-    ctx.nodes.append(Extern(name, args, kwargs, results, _OUT.get(name), (), ctx.origin, bodies, bool(bodies and node.func.tags)))
+    ctx.nodes.append(Extern(name, args, kwargs, results, _OUT.get(name), (), ctx.origin, binds, bodies, bool(bodies and node.func.tags)))
 
 
 # ---- what leaves the graph -----------------------------------------------------------------------------------------

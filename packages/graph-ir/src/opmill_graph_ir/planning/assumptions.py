@@ -16,12 +16,10 @@ class Assumed(msgspec.Struct, frozen=True, array_like=True):
     where: str = ""
 
 
-def assumptions_of(sizes: Sizes | None) -> tuple[Assumed, ...] | None:
-    """Everything decided so far; None where something depends on data, which no other call can be asked about."""
+def assumptions_of(sizes: Sizes | None) -> tuple[Assumed, ...]:
+    """Everything decided so far. What is demanded of sizes that only data tell is in the plan."""
     if sizes is None:
         return ()
-    if sizes.asserted or any(symbol.hint is None for symbol in sizes.symbols.values()):
-        return None
     return tuple(Assumed(str(d.relation.expr), d.relation.kind, d.operator, d.where) for d in sizes.decisions)
 
 

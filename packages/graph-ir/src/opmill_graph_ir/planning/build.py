@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 
+from opmill_runtime_cache.plan.expr import symbols_of
 from opmill_runtime_cache.plan.model import (
     Alloc,
     Arg,
     Call,
+    Check,
     Constant,
     Define,
     Expr,
     Free,
+    Item,
     KernelRef,
     Launch,
     ListArg,
@@ -21,6 +24,7 @@ from opmill_runtime_cache.plan.model import (
     Plan,
     SizeInput,
     SizeOf,
+    SizeOfStep,
     SizeOutput,
     Slot,
     SlotOutput,
@@ -84,6 +88,8 @@ class _Builder:
         self.escaping = {o.buffer for o in lowered.outputs if type(o) is TensorOutput}
         self.owned: set[str] = set()
         self.written: set[int] = set()
+        self.known = {name for name, hint in lowered.symbols.items() if hint is not None} | set(lowered.inputs)
+        self.definitions, self.checks = dict(lowered.definitions), list(lowered.checks)
         self.inputs = tuple(self._input(n) for n in lowered.inputs)
         self.constants = tuple(Constant(self._define(n), spec(lowered.buffers[n]), data) for n, data in lowered.constants.items())
 
@@ -148,6 +154,13 @@ class _Builder:
 
     def call(self, step: ExternStep) -> None:
         node = step.node
+        if node.binds and not node.results:
+            [(symbol, _, _)], [tensor] = node.binds, node.args
+            slot = self.arg(tensor)
+            assert type(slot) is Slot
+            self.steps.append(Item(symbol, slot.index))
+            self.learned({symbol})
+            return
         args = tuple(self.arg(a) for a in node.args)
         kwargs = {k: self.arg(a) for k, a in node.kwargs.items()}
         self.written |= {self.slot(b) for b in node.mutates}
@@ -157,10 +170,30 @@ class _Builder:
             return
         results = tuple(None if r is None else self._define(r) for r in node.results)
         self.owned |= {r for r in node.results if r is not None and r not in self.escaping}
-        promised = tuple(None if r is None else spec(self.schedule.buffers[r]) for r in node.results)
+        promised: tuple[TensorSpec | None, ...] = tuple(None if r is None else spec(self.schedule.buffers[r]) for r in node.results)
+        if node.binds:
+            promised = ()  # its sizes are known only when it has run
         bodies = tuple(range(len(self.bodies), len(self.bodies) + len(node.bodies)))
         self.bodies += [self.plans[id(body)] for body in node.bodies]
         self.steps.append(Call(node.op, args, kwargs, results, node.origin, promised, bodies))
+        at = dict(zip(node.results, results, strict=True))
+        self.steps += [SizeOfStep(symbol, slot, dim) for symbol, buffer, dim in node.binds if (slot := at[buffer]) is not None]
+        self.learned({symbol for symbol, _, _ in node.binds})
+
+    def learned(self, symbols: Set[str]) -> None:
+        """Defines what follows from symbols that are known now, and checks what is demanded of them."""
+        if not symbols:
+            return
+        self.known |= symbols
+        while ready := [name for name, text in self.definitions.items() if symbols_of(text) <= self.known]:
+            for name in ready:
+                text = self.definitions.pop(name)
+                if name not in self.known:
+                    self.known.add(name)
+                    self.steps.append(Define(name, text))
+        for condition, message in [c for c in self.checks if symbols_of(c[0]) <= self.known]:
+            self.checks.remove((condition, message))
+            self.steps.append(Check(condition, message, "SizeCheckFailed"))
 
     def arg(self, value: object) -> Arg:
         """An argument of an operator call; views are made on the way."""

@@ -150,9 +150,7 @@ class _Encoder:
     def _ranges(self, x: Any) -> object:
         sizes = environment_of([x])
         symbols = [] if sizes is None else sizes.symbols.values()
-        if any(s.hint is None for s in symbols):
-            raise Uncacheable
-        return [(s.name, s.low, s.high) for s in symbols]
+        return [(s.name, s.low, s.high) for s in symbols if s.hint is not None]
 
     def function(self, f: Any) -> str:
         if isinstance(f, torch._ops.OpOverload):

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..capture.graph import AtenGraph, Node, OutputTensor
+from ..capture.sizes import late_sizes
 from ..capture.control import ControlOperator
-from ..capture.graph import AtenGraph, OutputTensor
 from ..content import content_of
 from ..loops.index import index
 from ..lowered import BufferArg, BufferInfo, Extern, Lowered, TensorOutput
@@ -20,16 +21,21 @@ def lower_to_operators(graph: AtenGraph) -> Lowered:
         for n, m in graph.metas.items()
     }
     nodes = [
-        Extern(
-            n.func.name(), tuple(_arg(a) for a in n.args), {k: _arg(a) for k, a in n.kwargs.items()}, n.results, None, (), n.origin,
-            n.func.bodies if isinstance(n.func, ControlOperator) else (),
-        )
+        Extern(n.func.name(), tuple(_arg(a) for a in n.args), {k: _arg(a) for k, a in n.kwargs.items()}, n.results, None, (), n.origin, _binds(n), _bodies(n))
         for n in graph.nodes
     ]
     for target, value in graph.mutations.items():
         nodes.append(Extern("aten::copy_", (BufferArg(target), BufferArg(value)), {}, (None,), None, (target,), f"write {target}"))
     constants = {n: content_of(t) for n, t in graph.constants.items()}
-    return Lowered(tuple(nodes), buffers, (*graph.inputs, *graph.held), tuple(_output(o) for o in graph.outputs), constants, graph.symbols())
+    return Lowered(tuple(nodes), buffers, (*graph.inputs, *graph.held), tuple(_output(o) for o in graph.outputs), constants, graph.symbols(), *late_sizes(graph.sizes))
+
+
+def _binds(node: Node) -> tuple[tuple[str, str | None, int], ...]:
+    return tuple((symbol, None if k is None else node.results[k], dim) for symbol, k, dim in node.binds)
+
+
+def _bodies(node: Node) -> tuple[AtenGraph, ...]:
+    return node.func.bodies if isinstance(node.func, ControlOperator) else ()
 
 
 def _arg(arg: Any) -> object:

@@ -66,6 +66,8 @@ class _Fuser:
         self.last_write: dict[str, int] = {}
         self.last_in_order: int | None = None
         self.readers: dict[str, set[int]] = defaultdict(set)
+        self.bound: dict[str, int] = {}
+        """Size symbols that only data tell, and the operators that make them known."""
 
     def place(self, statement: Statement, position: int) -> None:
         needs = self._predecessors(statement)

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from ..errors import BindError
+from ..errors import BindError, SizeCheckFailed
 
 NAMED: dict[str, Callable[[str], Any]] = {
     "dtype": lambda name: getattr(torch, name),
@@ -41,7 +41,9 @@ def operator_of(name: str) -> Any:
 
 
 def exception_of(name: str) -> type[Exception]:
-    """The exception type of that name: Python's or torch's; RuntimeError where there is none."""
+    """The exception type of that name: Python's, torch's or SizeCheckFailed; RuntimeError where there is none."""
+    if name == SizeCheckFailed.__name__:
+        return SizeCheckFailed
     found = getattr(builtins, name, None) or getattr(torch, name.rpartition(".")[2], None)
     return found if isinstance(found, type) and issubclass(found, Exception) else RuntimeError
 

@@ -298,9 +298,9 @@ def _on_cuda(state: _Lowering, step: Call) -> bool:
 
 
 def _result(state: _Lowering, step: Call, index: int, spec: TensorSpec | None) -> int:
-    """The slot of a result; what is known of it from the start is checked when it arrives."""
+    """The slot of a result; what is known of it is checked when it arrives."""
     label = f"slot {index}, a result of {step.op}"
-    if spec is not None and not state.is_late([state.value(size) for size in (*spec.sizes, *spec.strides)]):
+    if spec is not None:
         return state.place(index, RESULT, spec.dtype, spec.sizes, spec.strides, -1, label, device=spec.device)
     return state.define(index, label, [RESULT, -1, None, None, -1, -1, len(state.slots), 0, None, UNKNOWN])
 

@@ -390,7 +390,8 @@ bool Run::take_results(const CallInfo& call, const std::vector<Handle>& results)
       continue;
     }
     own(slot, results[i]);
-    if (program_.slots[slot].known && !keep_promise(slot)) {
+    const SlotInfo& info = program_.slots[slot];
+    if (info.known && ((info.late && !resolve_slot(program_, instance_, slot, &failure)) || !keep_promise(slot))) {
       for (size_t rest = i + 1; rest < results.size(); rest++)
         if (results[rest]) api.delete_handle(results[rest]);
       return false;
