@@ -1,6 +1,6 @@
 """Training steps by eager, torch.compile and opmill side by side: loss, backward and AdamW, every model in processes of its own.
 
-usage: training.py [MODEL...] [--compilers torch,opmill] [--seconds S] [--timeout S] [--output FILE]
+usage: training.py [MODEL...] [--compilers torch,opmill] [--seconds S] [--timeout S] [--output FILE] [--keep]
 Each compiler starts with empty caches. Prints one table and whether each demand is met; writes everything measured as JSON.
 """
 
@@ -114,12 +114,15 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=4.0, help="how long steady state is measured")
     parser.add_argument("--timeout", type=float, default=900.0, help="seconds one process may take")
     parser.add_argument("--output", type=Path, default=Path("bench-results") / "training.json")
+    parser.add_argument("--keep", action="store_true", help="what the output file has of other models and compilers stays in it, and is shown")
     chosen = parser.parse_args()
     missing = sorted(set(chosen.models) - set(MODELS))
     if missing:
         parser.error(f"unknown models {', '.join(missing)}; there are: {', '.join(MODELS)}")
     console = Console(width=None if sys.stdout.isatty() else 160)
-    results = sweep(chosen.models or list(MODELS), chosen.compilers.split(","), chosen.seconds, chosen.timeout, console)
+    found = sweep(chosen.models or list(MODELS), chosen.compilers.split(","), chosen.seconds, chosen.timeout, console)
+    known: Results = json.loads(chosen.output.read_text())["results"] if chosen.keep and chosen.output.exists() else {}
+    results = {model: {**known.get(model, {}), **found.get(model, {})} for model in (*known, *(m for m in found if m not in known))}
     show(results, console)
     rows = demands(results)
     table = Table("demand", "seen", "", title="What is asked for", title_justify="left")

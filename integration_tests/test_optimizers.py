@@ -80,6 +80,55 @@ def test_as_eager(case, how):
         assert mine.state[p].keys() == theirs.state[q].keys()
 
 
+OTHERS = {
+    "adafactor": (O.Adafactor, {"lr": 0.05}),
+    "adamax": (O.Adamax, {"lr": 0.05, "weight_decay": 0.1}),
+    "asgd": (O.ASGD, {"lr": 0.1}),
+    "nadam": (O.NAdam, {"lr": 0.05, "decoupled_weight_decay": True, "weight_decay": 0.1, "maximize": True}),
+    "radam": (O.RAdam, {"lr": 0.05, "foreach": True}),
+    "rprop": (O.Rprop, {"lr": 0.01}),
+    "muon": (O.Muon, {"lr": 0.05}),
+    "a rate that is a tensor": (O.Adam, {"lr": torch.tensor(0.05)}),
+    "fused": (O.AdamW, {"lr": 0.05, "fused": True}),
+}
+"""Optimizers that no rule is needed for: torch's own code, compiled where it can be."""
+
+
+@pytest.mark.parametrize("case", OTHERS)
+def test_every_other_one(case):
+    kind, settings = OTHERS[case]
+    torch.manual_seed(0)
+    eager = torch.nn.Sequential(torch.nn.Linear(6, 30, bias=False), torch.nn.Tanh(), torch.nn.Linear(30, 3, bias=False))
+    ours = copy.deepcopy(eager)
+    theirs, mine = kind(eager.parameters(), **settings), kind(ours.parameters(), **settings)
+    compiled = opmill.compile(train)
+    for _ in range(4):
+        torch.testing.assert_close(compiled(ours, mine), train(eager, theirs), rtol=1e-4, atol=1e-5)
+    for p, q in zip(ours.parameters(), eager.parameters(), strict=True):
+        torch.testing.assert_close(p, q, rtol=1e-4, atol=1e-5)
+        assert mine.state[p].keys() == theirs.state[q].keys()
+
+
+def test_sparse_gradients():
+    torch.manual_seed(0)
+    eager = torch.nn.EmbeddingBag(10, 4, sparse=True, mode="sum")
+    ours = copy.deepcopy(eager)
+    ids = torch.tensor([[1, 2, 2], [0, 9, 1]])
+
+    def step(model, optimizer):
+        optimizer.zero_grad()
+        model(ids).square().sum().backward()
+        optimizer.step()
+
+    theirs, mine = O.SparseAdam(eager.parameters()), O.SparseAdam(ours.parameters())
+    compiled = opmill.compile(step)
+    for _ in range(3):
+        step(eager, theirs)
+        compiled(ours, mine)
+    assert ours.weight.grad.is_sparse
+    torch.testing.assert_close(ours.weight, eager.weight)
+
+
 def test_a_parameter_that_is_replaced_or_cast():
     model = net()
     optimizer = O.SGD(model.parameters(), lr=1.0)
