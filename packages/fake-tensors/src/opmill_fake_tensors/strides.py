@@ -29,8 +29,7 @@ def in_order(sizes: Sequence[int], order: Sequence[int]) -> Shape:
 
 
 def _by_stride(a: tuple[int, int], b: tuple[int, int]) -> int:
-    k = 0 if typically(a[0] == b[0]) else 1
-    return -1 if typically(a[k] < b[k]) else 0 if typically(a[k] == b[k]) else 1
+    return 0 if typically(a[0] == b[0]) else -1 if typically(a[0] < b[0]) else 1
 
 
 _BY_STRIDE = cmp_to_key(_by_stride)
