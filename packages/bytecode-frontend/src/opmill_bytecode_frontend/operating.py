@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NoReturn
 
 from .returning import Operated, method_of
-from .values.base import Value
+from .values.base import MISSING, Value
 from .values.constant import ConstantValue
 from .values.objects import find_in_mro
 from .values.tensor import TensorValue
@@ -81,7 +81,14 @@ class Operators:
             result = owner.special(vm, method, [other])
             if not not_implemented(result):
                 return result  # type: ignore[return-value]
-        self.throw(TypeError, f"unsupported operand type(s) for {op}: {lt.__name__!r} and {rt.__name__!r}")
+        self.throw(TypeError, f"unsupported operand type(s) for {'** or pow()' if op == '**' else op}: {lt.__name__!r} and {rt.__name__!r}")
+
+    def equal(self, left: Value, right: Value) -> bool:
+        """Whether containers take two items for the same: identical or equal."""
+        if left is right:
+            return True
+        a, b = left.real(), right.real()
+        return (a is not MISSING and a is b) or self.truth(self.compare("==", left, right))
 
     def compare(self, op: str, left: Value, right: Value, direct: bool = False) -> Value:
         vm: Any = self

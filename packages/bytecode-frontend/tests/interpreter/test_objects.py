@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import copy
+import dataclasses
 import enum
 import functools
 import operator
@@ -156,3 +157,68 @@ def test_hashes_of_new_objects_are_addresses():
 
     _, p, alone, inside = capture(f, "eager")(torch.ones(2))
     assert alone == hash(p) and inside == hash((p, 1))
+
+
+class Number(int):
+    pass
+
+
+class Row(tuple):
+    scale = None
+
+
+def test_attributes_of_tuples_and_numbers_of_own_classes():
+    row, number = Row((1, 2)), Number(3)
+    number.notes = [1]
+
+    def f(x):
+        return x + (row.scale or 1), copy.deepcopy(number)
+
+    compiled = capture(f, "eager")
+    for scale in (None, 5, 6):
+        row.scale = scale
+        y, copied = compiled(torch.zeros(2))
+        assert torch.equal(y, torch.full((2,), float(scale or 1)))
+        assert copied.notes == [1] and copied.notes is not number.notes
+    del row.scale
+    assert torch.equal(compiled(torch.zeros(2))[0], torch.ones(2))
+
+
+def bases_and_counts(a, b):
+    nan = float("nan")
+    return int("101", base=2), int("7", 8), [nan].count(nan), nan in [nan], [float("nan")].count(nan), [nan] == [nan], {1: nan} == {1: nan}, a + 1
+
+
+@dataclasses.dataclass
+class Point:
+    x: int
+    y: int
+
+
+def faulty_patterns(a, b):
+    out = []
+    key = "k"
+
+    class Keys:
+        one = two = "k"
+
+    try:
+        match Point(1, 2):
+            case Point(1, x=2):
+                out.append("matched")
+    except TypeError as exc:
+        out.append(exc.args)
+    try:
+        match {"k": 1}:
+            case {Keys.one: _, Keys.two: _}:
+                out.append("matched")
+    except ValueError as exc:
+        out.append(exc.args)
+    return out, key, a + 1
+
+
+def test_patterns_that_name_a_part_twice():
+    x = torch.ones(2)
+    assert capture(faulty_patterns, "eager")(x, x)[0] == faulty_patterns(x, x)[0]
+    compare_whole = capture(bases_and_counts, "eager", fullgraph=True)
+    assert compare_whole(x, x)[:-1] == bases_and_counts(x, x)[:-1]

@@ -179,8 +179,17 @@ def type_(vm: Any, value: Value, *rest: Value) -> Value:
 @handles(super)
 def super_(vm: Any, *args: Value) -> Value:
     if args:
-        return SuperValue(args[0].constant(), args[1])
+        if len(args) != 2 or not isinstance(args[0], ClassValue):
+            vm.unsupported("FE010", "super() with other than a class and an object")
+        given = args[1].constant() if isinstance(args[1], ClassValue) else args[1].python_type()
+        if not issubclass(given, args[0].obj) and not issubclass(args[1].python_type(), args[0].obj):
+            vm.throw(TypeError, "super(type, obj): obj must be an instance or subtype of type")
+        return SuperValue(args[0].obj, args[1])
     frame = vm.frame
+    if not frame.code.co_argcount:
+        vm.throw(RuntimeError, "super(): no arguments")
+    if "__class__" not in frame.cells:
+        vm.throw(RuntimeError, "super(): __class__ cell not found")
     name = frame.code.co_varnames[0]
     owner = frame.locals.get(name, MISSING)
     if name in frame.cells:
@@ -286,9 +295,9 @@ def number(vm: Any, *args: Value, **kwargs: Value) -> Value:
 
 def _number(cls: Any, *dunders: str) -> Any:
     def convert(vm: Any, *args: Value, **kwargs: Value) -> Value:
-        if len(args) == 1 and args[0].symbolic and cls is not complex:
+        if len(args) == 1 and not kwargs and args[0].symbolic and cls is not complex:
             return args[0].special(vm, dunders[0], [])  # type: ignore[return-value]
-        if len(args) == 1:
+        if len(args) == 1 and not kwargs:
             try:
                 plain = args[0].constant()
             except NotConstant:
@@ -298,6 +307,8 @@ def _number(cls: Any, *dunders: str) -> Any:
                         vm.unsupported("FE011", f"{cls.__name__}() of a number unknown at capture")
                     if result is not None:
                         return ConstantValue(cls(result.value)) if isinstance(result, ConstantValue) else result
+                if not isinstance(args[0], ObjectValue) or args[0].storage is not None:
+                    vm.unsupported("FE011", f"{cls.__name__}() of {args[0].describe()}")
                 vm.throw(TypeError, f"{cls.__name__}() argument must be a string or a real number, not {args[0].python_type().__name__!r}")
             try:
                 return ConstantValue(cls(plain))

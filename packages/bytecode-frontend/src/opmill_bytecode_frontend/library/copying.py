@@ -10,7 +10,7 @@ import torch
 
 from ..values.base import MISSING, Value
 from ..values.constant import ConstantValue
-from ..values.functions import BuiltinValue, FunctionValue
+from ..values.functions import BuiltinValue, ChangingValue, FunctionValue
 from ..values.mapping import DictValue
 from ..values.objects import ClassValue, ModuleObject, ObjectValue, find_in_mro
 from ..values.sequence import ListValue, TupleValue
@@ -20,6 +20,15 @@ from .registry import named
 
 #: Values that are their own copies.
 ATOMIC = (ConstantValue, FunctionValue, ClassValue, ModuleObject, BuiltinValue)
+
+
+def is_atomic(value: Value) -> bool:
+    """Numbers of classes written in Python have attributes, and say themselves how they are copied."""
+    if isinstance(value, ChangingValue) or (isinstance(value, ConstantValue) and getattr(type(value.value), "__dictoffset__", 0)):
+        return False
+    return isinstance(value, ATOMIC)
+
+
 CUSTOM = ("__reduce_ex__", "__reduce__", "__getstate__", "__setstate__", "__getnewargs_ex__", "__getnewargs__")
 
 
@@ -54,8 +63,10 @@ def copy_object(vm: Any, value: ObjectValue, part: Any) -> ObjectValue:
 def copy_copy(vm: Any, value: Value) -> Value | None:
     if isinstance(value, (ListValue, DictValue, SetValue)):
         return value.m_copy(vm)
-    if isinstance(value, (*ATOMIC, TupleValue)) or issubclass(value.python_type(), enum.Enum):
+    if is_atomic(value) or isinstance(value, TupleValue) or issubclass(value.python_type(), enum.Enum):
         return value
+    if isinstance(value, (ConstantValue, ChangingValue)):
+        vm.unsupported("FE017", f"copy.copy of {value.describe()}")
     if isinstance(value, ObjectValue):
         if find_in_mro(value.cls.__mro__, "__copy__")[1] is not MISSING:
             return value.special(vm, "__copy__", [])
@@ -81,6 +92,8 @@ def deep(vm: Any, value: Value, memo: dict[int, Value]) -> Value:
     known = memo.get(id(value))
     if known is not None:
         return known
+    if is_atomic(value):
+        return value
     for kind, rule in RULES.items():
         if isinstance(value, kind):
             return rule(vm, value, memo)
@@ -149,7 +162,6 @@ def deep_object(vm: Any, value: ObjectValue, memo: dict[int, Value]) -> Value:
 
 
 RULES: dict[type, Any] = {
-    **dict.fromkeys(ATOMIC, lambda vm, value, memo: value),
     ListValue: deep_list,
     TupleValue: deep_tuple,
     DictValue: deep_dict,

@@ -29,7 +29,7 @@ GRAPH_MODULES = frozenset("torch.nn.functional torch.functional torch._tensor to
 #: C functions of these modules compute from their arguments alone.
 PURE_MODULES = frozenset("builtins math cmath _operator operator _functools _collections _bisect _struct binascii unicodedata _sre itertools _string _json zlib".split())
 #: Functions among them that do something else.
-NOT_FOLDED = (exec, eval, input, open, breakpoint, __import__)
+NOT_FOLDED = (exec, eval, compile, input, open, breakpoint, __import__)
 CHANGEABLE = (list, dict, set, collections.deque, collections.OrderedDict, collections.defaultdict)
 #: Python functions of these modules compute from their arguments, or ask about the installation: called when all arguments are constants.
 COMPUTING_MODULES = frozenset(
@@ -124,12 +124,13 @@ def fold(vm: Any, obj: Any, args: list[Value], kwargs: dict[str, Value]) -> Valu
         vm.unsupported("FE011", f"call of {getattr(obj, '__qualname__', obj)} on {exc}", "the argument is not a constant")
     if obj in NOT_FOLDED:
         vm.unsupported("FE010", f"call of {obj.__qualname__}", "it does more than compute")
-    before = [list(p) for p in plain if type(p) in CHANGEABLE]
+    given = [p for p in (*plain, *named.values()) if type(p) in CHANGEABLE]
+    before = [list(p) for p in given]
     try:
         result = obj(*plain, **named)
     except Exception as exc:
         vm.throw_real(exc)
-    if before != [list(p) for p in plain if type(p) in CHANGEABLE]:
+    if before != [list(p) for p in given]:
         vm.unsupported("FE011", f"call of {getattr(obj, '__qualname__', obj)}", "it changes an argument")
     return vm.fresh(result)
 

@@ -111,13 +111,13 @@ def delitem(vm: Any, owner: Value, key: Value) -> Value:
 
 @handles(operator.countOf)
 def count_of(vm: Any, items: Value, value: Value) -> Value:
-    return ConstantValue(sum(item is value or vm.truth(vm.compare("==", item, value)) for item in vm.unpack(items)))
+    return ConstantValue(sum(vm.equal(item, value) for item in vm.unpack(items)))
 
 
 @handles(operator.indexOf)
 def index_of(vm: Any, items: Value, value: Value) -> Value:
     for i, item in enumerate(vm.unpack(items)):
-        if item is value or vm.truth(vm.compare("==", item, value)):
+        if vm.equal(item, value):
             return ConstantValue(i)
     return vm.throw(ValueError, "sequence.index(x): x not in sequence")
 

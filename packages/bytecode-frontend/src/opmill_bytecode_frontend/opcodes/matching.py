@@ -41,7 +41,12 @@ def values_at(vm: Any, subject: Value, keys: list[Value]) -> Value:
     """A tuple of what the mapping holds for the keys, or None when one is absent. Nothing is made by ``__missing__``."""
     mapping = mapping_of(subject)
     found: list[Value] = []
+    seen: set[Any] = set()
     for key in keys:
+        hashed = vm.key(key)
+        if hashed in seen:
+            vm.throw(ValueError, f"mapping pattern checks duplicate key ({vm.plain(key)!r})")
+        seen.add(hashed)
         if mapping is not None:
             if not vm.contains(mapping, key):
                 return ConstantValue(None)
@@ -73,6 +78,8 @@ def class_parts(vm: Any, subject: Value, cls: Value, positional: int, names: tup
     parts: list[Value] = []
     if positional:
         allowed = getattr(plain, "__match_args__", None)
+        if allowed is not None and type(allowed) is not tuple:
+            vm.throw(TypeError, f"{plain.__name__}.__match_args__ must be a tuple (got {type(allowed).__name__})")
         if allowed is None and issubclass(plain, ITSELF):
             if positional > 1:
                 vm.throw(TypeError, f"{plain.__name__}() accepts 1 positional sub-pattern ({positional} given)")
@@ -85,7 +92,11 @@ def class_parts(vm: Any, subject: Value, cls: Value, positional: int, names: tup
                     f"{plain.__name__}() accepts {len(allowed)} positional sub-pattern{'s' * (len(allowed) != 1)} ({positional} given)",
                 )
             wanted = [*allowed[:positional], *names]
-    for name in wanted:
+    for i, name in enumerate(wanted):
+        if type(name) is not str:
+            vm.throw(TypeError, f"__match_args__ elements must be strings (got {type(name).__name__})")
+        if name in wanted[:i]:
+            vm.throw(TypeError, f"{plain.__name__}() got multiple sub-patterns for attribute {name!r}")
         value = vm.attempt(lambda name=name: vm.getattr(subject, name), AttributeError)
         if value is None:
             return None

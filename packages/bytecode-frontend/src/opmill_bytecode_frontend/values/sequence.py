@@ -7,6 +7,9 @@ from typing import Any, NoReturn
 
 import torch
 
+from opmill_guards.guard import Absent
+from opmill_guards.source import InstanceDict, Item
+
 from .base import Lazy, Machine, NotConstant, Value
 from .constant import ConstantValue
 from .iterators import STOP, ItemsIterator
@@ -95,7 +98,7 @@ class SequenceValue(Value):
     def m___contains__(self, vm: Machine, value: Value) -> Value:
         for i in range(len(self.items)):
             item = self.item(vm, i)
-            if item is value or vm.truth(vm.compare("==", item, value)):
+            if vm.equal(item, value):
                 return ConstantValue(True)
         return ConstantValue(False)
 
@@ -103,7 +106,7 @@ class SequenceValue(Value):
         low = start.constant() if start else 0
         for i in range(len(self.items))[low : stop.constant() if stop else None]:
             item = self.item(vm, i)
-            if item is value or vm.truth(vm.compare("==", item, value)):
+            if vm.equal(item, value):
                 return ConstantValue(i)
         if self.family() is tuple:
             vm.throw(ValueError, "tuple.index(x): x not in tuple")
@@ -117,7 +120,7 @@ class SequenceValue(Value):
         vm.throw(ValueError, text)
 
     def m_count(self, vm: Machine, value: Value) -> Value:
-        return ConstantValue(sum(vm.truth(vm.compare("==", item, value)) for item in self.values(vm)))
+        return ConstantValue(sum(vm.equal(item, value) for item in self.values(vm)))
 
     def m___add__(self, vm: Machine, other: Value) -> Value:
         if not isinstance(other, SequenceValue) or not issubclass(other.cls, self.family()):
@@ -143,7 +146,7 @@ class SequenceValue(Value):
         i = 0
         while i < len(self.items) and i < len(other.items):  # a comparison may change either
             left, right = self.item(vm, i), other.item(vm, i)
-            if left is not right and not vm.truth(vm.compare("==", left, right)):
+            if not vm.equal(left, right):
                 break
             i += 1
         if i >= len(self.items) or i >= len(other.items):
@@ -190,6 +193,10 @@ class TupleValue(SequenceValue):
         fields = getattr(self.cls, "_fields", None)
         if fields is not None and name in fields:
             return self.item(vm, fields.index(name))
+        if self.cls.__dictoffset__:
+            own = self.own_attribute(vm, name)
+            if own is not None:
+                return own
         if self.cls.__module__ == "torch.return_types" and isinstance(getattr(self.cls, name, None), type(torch.return_types.max.values)):
             names = [n for n in dir(self.cls) if isinstance(getattr(self.cls, n), type(torch.return_types.max.values))]
             order = sorted(names, key=lambda n: getattr(self.cls, n).__get__(self.cls(range(len(self.items)))))
@@ -206,6 +213,16 @@ class TupleValue(SequenceValue):
         if self.cls is not tuple and hasattr(raw, "__func__"):
             return vm.wrap(raw)
         return super().getattr(vm, name)
+
+    def own_attribute(self, vm: Machine, name: str) -> Value | None:
+        """What the instance's own dictionary has of an attribute of an object of a class derived from tuple."""
+        if self.source is None or any(hasattr(c.__dict__.get(n), "__code__") for c in self.cls.__mro__ for n in ("__getattribute__", "__getattr__")):
+            return None
+        where = InstanceDict(self.source)
+        if name in self.obj.__dict__:
+            return vm.wrap(self.obj.__dict__[name], Item(where, name))
+        vm.guard(Absent(where, name))
+        return None
 
     def m_numel(self, vm: Machine) -> Value:
         return ConstantValue(functools.reduce(lambda a, b: a * b, [v.constant() for v in self.values(vm)], 1))
@@ -288,7 +305,7 @@ class ListValue(SequenceValue):
 
     def m_remove(self, vm: Machine, value: Value) -> Value:
         for i in range(len(self.items)):
-            if vm.truth(vm.compare("==", self.item(vm, i), value)):
+            if vm.equal(self.item(vm, i), value):
                 del self.items[i]
                 return self.changed(vm)
         if self.family() is list:
