@@ -59,6 +59,28 @@ BINARY = [torch.add, torch.mul, torch.maximum, torch.eq, torch.logical_and, torc
 UNARY = [torch.exp, torch.relu, F.gelu, F.silu, torch.neg, lambda x: x * 2, lambda x: x + 1.5, torch.logical_not, lambda x: x.clone(), lambda x: x.half(), torch.zeros_like]
 
 
+MIXING = [torch.add, torch.sub, torch.mul, torch.eq, torch.logical_and, torch.true_divide, torch.atan2, torch.xlogy, lambda a, b: torch.where(a > 0, a, b)]
+
+
+@settings(max_examples=150, deadline=None, derandomize=True)
+@given(st.data())
+def test_expanded_operands_of_another_type(data: Any) -> None:
+    """What a CPU's loops convert first is dense then, and tells a layout that an expanded tensor does not."""
+    sizes = data.draw(st.lists(st.sampled_from([2, 3]), min_size=1, max_size=4))
+    operands = []
+    for _ in range(2):
+        held = [n if data.draw(st.booleans()) else 1 for n in sizes]
+        operands.append(data.draw(tensors(held, (torch.float32, torch.float64, torch.int64))).expand(sizes))
+    check(data.draw(st.sampled_from(MIXING)), *operands)
+
+
+@pytest.mark.parametrize("mode", ["replicate", "reflect"])
+def test_padding_keeps_channels_last(mode: str) -> None:
+    for x in (torch.ones(2, 3, 4, 5), torch.ones(2, 3, 4, 5, 4)):
+        for memory_format in (torch.contiguous_format, torch.channels_last if x.dim() == 4 else torch.channels_last_3d):
+            check(lambda x: F.pad(x, (1, 1) * (x.dim() - 2), mode), x.contiguous(memory_format=memory_format))
+
+
 @settings(max_examples=80, deadline=None, derandomize=True)
 @given(broadcastable(), st.sampled_from(BINARY), st.sampled_from(UNARY))
 def test_pointwise(operands: tuple[torch.Tensor, ...], binary: Any, unary: Any) -> None:

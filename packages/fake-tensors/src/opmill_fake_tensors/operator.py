@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from .rules import counted_rules, rules, symbolic_rules
+from .rules.pointwise import CONVERTING, converted
 
 _EMPTY = "aten::empty aten::empty_like aten::empty_strided aten::new_empty aten::new_empty_strided aten::empty_permuted".split()
 _METADATA_ONLY = "aten::detach_ aten::requires_grad_ aten::_fw_primal aten::retain_grad".split()
@@ -17,7 +18,7 @@ _BOOL = (torch.bool, torch.uint8)
 _MEMO_LIMIT = 20_000
 _MEASURED = tuple(
     f"aten::{n}"
-    for n in "linalg _linalg _embedding_bag _fft geqrf ormqr _cdist max_unpool log_sigmoid_forward nonzero_static isin".split()
+    for n in "linalg _linalg _embedding_bag _fft geqrf ormqr _cdist max_unpool log_sigmoid_forward nonzero_static isin replication_pad reflection_pad".split()
 )
 """Operators whose meta kernels promise layouts that the CPU does not keep: what they give is seen by running them once on zeros."""
 
@@ -54,10 +55,12 @@ class Operator:
         self.takes_tensors = any("Tensor" in str(a.type) for a in schema.arguments)
         self._dynamic = torch.Tag.data_dependent_output in tags or torch.Tag.dynamic_output_shape in tags
         self._by_index = self.base_name in ("index", "_unsafe_index")
-        self._rule: Callable[..., Any] | None = rules().get(self.packet)
+        self._rule: Callable[..., Any] | None = getattr(func, "opmill_shapes", None) or rules().get(self.packet)
+        """A row of this package, or one that whoever defined the operator put on it."""
         self._symbolic_rule: Callable[..., Any] | None = symbolic_rules().get(self.packet)
         self.counted: Callable[..., Any] | None = counted_rules().get(self.packet)
         """The row of one whose result has sizes that only data tell, or is such a number."""
+        self._converts = self.base_name in CONVERTING and not self.writes
         self._measured = not self.aliases and not self.writes and self.packet.startswith(_MEASURED)
         self._memoised = not self.aliases and not self.writes and (self._measured or _python_meta_kernel(self.name))
 
@@ -79,6 +82,8 @@ class Operator:
 
     def infer(self, args: list[Any], kwargs: dict[str, Any], device: torch.device | None = None) -> Any:
         """The result for meta tensors, as meta tensors. ``device``: where the result will be."""
+        if self._converts and device is not None and device.type == "cpu":
+            args = converted(self.base_name, args)
         out = self.by_row(args, kwargs)
         if out is not NotImplemented:
             return out

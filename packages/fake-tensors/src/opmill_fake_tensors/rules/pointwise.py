@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from ..strides import broadcast, contiguous, pointwise, same
+from ..strides import broadcast, contiguous, is_dense, like, pointwise, same
 from ..symbols.layouts import in_rows
 
 Tensor = torch.Tensor
@@ -27,6 +27,30 @@ _NAMES = {
     "erfinv lgamma digamma sigmoid atan2 xlogy copysign logit sinc",
     "bool": "eq ne lt le gt ge logical_and logical_or logical_xor logical_not isnan isposinf isneginf signbit",
 }
+
+
+_TO_FLOAT = frozenset("div true_divide atan2 xlogy copysign".split())
+CONVERTING = _TO_FLOAT | frozenset((_NAMES["promote"] + " eq ne lt le gt ge logical_and logical_or logical_xor addcmul addcdiv where").split())
+"""Operators of several tensors that torch computes in their common type."""
+
+
+def converted(name: str, args: list[Any]) -> list[Any]:
+    """The operands as a CPU's loops see them: those of another than the common type are copies, and copies of expanded tensors are dense."""
+    first = 1 if name == "where" else 0
+    tensors = [a for a in args[first:] if isinstance(a, Tensor)]
+    if len(tensors) < 2 or any(t.is_complex() for t in tensors):
+        return args
+    to_float = name in _TO_FLOAT and not any(t.is_floating_point() for t in tensors)
+    if not to_float and all(t.dtype is tensors[0].dtype for t in tensors):
+        return args
+    common = torch.get_default_dtype() if to_float else result_type([a for a in args[first:] if a is not None and type(a) is not str])
+    return [*args[:first], *(_copy(a, common) if isinstance(a, Tensor) else a for a in args[first:])]
+
+
+def _copy(x: Tensor, dtype: torch.dtype) -> Tensor:
+    if x.dtype is dtype or is_dense(x.size(), x.stride()):
+        return x
+    return _empty(x.size(), like(x.size(), x.stride()), dtype=x.dtype, device=_META)
 
 
 def _promote_all(values: Sequence[Any]) -> torch.dtype:

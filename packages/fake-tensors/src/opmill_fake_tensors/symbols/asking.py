@@ -23,7 +23,7 @@ def demanded(condition: Any) -> bool:
     if type(condition) is bool:
         return condition
     node = condition.node
-    return node.bool_() if node.has_hint() else node.expect_true()  # type: ignore[no-any-return]
+    return node.bool_() if node.has_hint() else node.demand()  # type: ignore[no-any-return]
 
 
 def positive(size: Any) -> Any:

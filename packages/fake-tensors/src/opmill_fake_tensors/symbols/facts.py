@@ -38,7 +38,7 @@ class Relation:
 
 
 def bounds(expr: Index, ranges: Mapping[str, tuple[int, Bound]]) -> tuple[Bound, Bound]:
-    """Limits of ``expr`` where each symbol ``s`` lies in ``ranges[s]`` (both ends included, the low one >= 0).
+    """Limits of ``expr`` where each symbol ``s`` lies in ``ranges[s]`` (both ends included).
 
     Each atom is written as its least value plus a rest >= 0; in the polynomial of the rests, terms of one sign bound that side. Exact
     for what sizes are made of (products and sums), a sound bound for the others."""
@@ -80,9 +80,12 @@ def _atom_bounds(atom: Atom, ranges: Mapping[str, tuple[int, Bound]]) -> tuple[B
         if low is not None and low >= 0 and high is not None:
             top = high if top is None else min(top, high)
         return 0, top
-    if low is None or low < 0:
+    if low is None:
         return None, None
-    return (0 if most is None else low // most), (None if high is None else high // least)
+    bottom = low // least if low < 0 else 0 if most is None else low // most
+    if high is None:
+        return bottom, None
+    return bottom, high // least if high >= 0 else -1 if most is None else high // most
 
 
 def never_zero(expr: Index) -> bool:

@@ -120,8 +120,13 @@ class TruthNode(Node):
         typical = self.sizes.typical(self.condition)
         return self.bool_() if typical is None else typical
 
-    def expect_true(self, file: str = "", line: int = 0) -> bool:
+    def demand(self) -> bool:
+        """Whether it holds; where only data tell, it is taken to, and checked when the program runs."""
         return self.condition if isinstance(self.condition, bool) else self.sizes.expect(self.condition)
+
+    def expect_true(self, file: str = "", line: int = 0) -> bool:
+        """Torch's kernels expect more than what eager demands: that a size is not 1, say. So this demands nothing."""
+        return self.bool_()
 
     def statically_known_true(self, file: str = "", line: int = 0) -> bool:
         return self.known() is True
@@ -204,8 +209,8 @@ class Undecided(TruthNode):
     def guard_size_oblivious(self, file: builtins.str = "", line: int = 0) -> bool:
         return self.join(p.guard_size_oblivious() for p in self.parts)
 
-    def expect_true(self, file: builtins.str = "", line: int = 0) -> bool:
-        return self.bool_() if self.join is any else all(p.expect_true() for p in self.parts)
+    def demand(self) -> bool:
+        return self.bool_() if self.join is any else all(p.demand() for p in self.parts)
 
     def sym_not(self) -> TruthNode:
         return Undecided(self.sizes, tuple(p.sym_not() for p in self.parts), any if self.join is all else all)

@@ -104,7 +104,9 @@ class Sizes:
         for name in expr.symbols:
             hint = self.symbols[name].hint
             if hint is None:
-                raise DataDependent(self.operator or "size", f"it needs the value of {expr}, where {name} depends on data")
+                origin = self.symbols[name].origin
+                why = f"it needs the value of {expr}, where {name} depends on data" + (f": {origin}" if origin else "")
+                raise DataDependent(self.operator or "size", why)
             values[name] = hint
         return expr.evaluate(values)
 
