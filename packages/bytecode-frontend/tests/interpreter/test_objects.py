@@ -217,6 +217,59 @@ def faulty_patterns(a, b):
     return out, key, a + 1
 
 
+class Proxy:
+    def __init__(self, obj):
+        self.__obj = obj
+
+    def __getattribute__(self, name):
+        return object.__getattribute__(self, name) if name.startswith("_Proxy__") else getattr(self.__obj, name)
+
+
+class Setting:
+    def __set__(self, obj, value):
+        obj.__dict__["held"] = value
+
+
+SETTING = Setting()
+
+
+class Holder:
+    held = SETTING
+
+
+class Answering:
+    def __init__(self):
+        return 10
+
+
+PROXY = Proxy(Plain())
+
+
+def protocols(a, b):
+    holder = Holder()
+    before = holder.held is SETTING
+    holder.held = 42
+    try:
+        Answering()
+    except TypeError as exc:
+        text = exc.args
+    return [isinstance(p, c) for p in (Proxy(Plain()), PROXY) for c in (Plain, Proxy, int)], before, holder.held, text, a + 1
+
+
+def long_ranges(a, b):
+    total = 0
+    for i in range(10**13):
+        total += i
+        if i > 5:
+            break
+    return total, list(zip(range(10**12), "abc")), next(iter(range(10**15))), [type(iter(v)) for v in (range(3), "a", b"a")], list(b"ab"), a + 1
+
+
+@pytest.mark.parametrize("fn", [protocols, long_ranges], ids=lambda f: f.__name__)
+def test_data_model(fn, check):
+    check(fn)
+
+
 def test_patterns_that_name_a_part_twice():
     x = torch.ones(2)
     assert capture(faulty_patterns, "eager")(x, x)[0] == faulty_patterns(x, x)[0]

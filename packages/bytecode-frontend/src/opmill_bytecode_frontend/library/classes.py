@@ -79,7 +79,9 @@ def construct(vm: Any, cls: type, args: list[Value], kwargs: dict[str, Value], p
     if type(init) is types.FunctionType:
         if direct:
             vm.frame.expects(init, Made(made))
-        vm.call(MethodValue(vm.wrap(init, Pinned(init, f"{cls.__qualname__}.__init__")), made), args, kwargs)
+        given = vm.call(MethodValue(vm.wrap(init, Pinned(init, f"{cls.__qualname__}.__init__")), made), args, kwargs)
+        if given.python_type() is not type(None):
+            vm.throw(TypeError, f"__init__() should return None, not {given.python_type().__name__!r}")
     elif init is not object.__init__:
         vm.call_builtin(init, [made, *args], kwargs)
     elif (args or kwargs) and type(new) is not types.FunctionType:

@@ -72,6 +72,9 @@ def is_instance(vm: Any, value: Value, cls: Any) -> bool:
             if isinstance(cls, type) and issubclass(cls, torch.nn.Parameter):
                 return issubclass(value.cls, cls)
             return isinstance(value.fake, cls) if real is MISSING else isinstance(real, cls)
+        if isinstance(value, ObjectValue) and says_its_class(value.cls):
+            said = vm.getattr(value, "__class__").constant()
+            return issubclass(value.cls, cls) or issubclass(said, cls)
         if real is not MISSING and not isinstance(value, BuiltinValue):
             return isinstance(real, cls)
         if isinstance(value, BuiltinValue):
@@ -79,6 +82,12 @@ def is_instance(vm: Any, value: Value, cls: Any) -> bool:
         return issubclass(value.python_type(), cls)
     except Exception as exc:
         return vm.throw_real(exc)
+
+
+def says_its_class(cls: type) -> bool:
+    """Whether ``__class__`` of an instance is an answer of its own: that of a proxy."""
+    hook = find_in_mro(cls.__mro__, "__getattribute__")[1]
+    return isinstance(find_in_mro(cls.__mro__, "__class__")[1], property) or type(hook) is types.FunctionType
 
 
 def plain_classes(vm: Any, classes: Value) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from .base import Machine, NotConstant, Value
+from .iterators import STOP, ItemsIterator
 
 #: Types whose instances are immutable, so that any method of theirs may be called at capture.
 LITERALS = (type(None), bool, int, float, complex, str, bytes, type(...), type(NotImplemented))
@@ -98,6 +99,9 @@ class ConstantValue(Value):
         return vm.fresh(result)
 
     def iterate(self, vm: Machine) -> Value:
+        if isinstance(self.value, (range, str, bytes)):  # item by item: a range may be longer than memory
+            value = self.value
+            return ItemsIterator(lambda vm, i: vm.fresh(value[i]) if i < len(value) else STOP, type(iter(value)))
         try:
             items = list(self.value)
         except Exception as exc:

@@ -187,6 +187,8 @@ class ObjectValue(Value):
 
     def getattr(self, vm: Machine, name: str) -> Value:
         _owner, hook = find_in_mro(self.cls.__mro__, "__getattribute__")
+        if type(hook) not in (types.FunctionType, types.WrapperDescriptorType):
+            vm.unsupported("FE041", f"attribute {name} of {self.describe()}", "its __getattribute__ is no function")
         if type(hook) is types.FunctionType:
             return self.with_fallback(vm, name, lambda: vm.call(vm.wrap(hook, Pinned(hook, "__getattribute__")), [self, ConstantValue(name)], {}))
         return self.with_fallback(vm, name, lambda: self.generic_getattr(vm, name))
@@ -217,7 +219,7 @@ class ObjectValue(Value):
                 return self.storage.getattr(vm, name)
             if type(raw) is types.MemberDescriptorType:
                 return self.read_slot(vm, name)
-            if hasattr(type(raw), "__set__") or hasattr(type(raw), "__delete__"):
+            if hasattr(type(raw), "__get__") and (hasattr(type(raw), "__set__") or hasattr(type(raw), "__delete__")):
                 return bind_descriptor(vm, owner, name, raw, self, vm.wrap(self.cls))
         found = self.instance_attribute(vm, name)
         if found is not MISSING:
@@ -244,6 +246,8 @@ class ObjectValue(Value):
         hook = find_in_mro(self.cls.__mro__, "__setattr__")[1]
         if type(hook) is types.FunctionType:
             vm.call(vm.wrap(hook, Pinned(hook, "__setattr__")), [self, ConstantValue(name), value], {})
+        elif getattr(hook, "__name__", "") != "__setattr__":
+            vm.unsupported("FE041", f"assignment to attribute {name} of {self.describe()}", "its __setattr__ is no function")
         else:
             self.generic_setattr(vm, name, value)
 
