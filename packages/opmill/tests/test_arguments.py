@@ -48,7 +48,7 @@ def test_arguments_of_the_wrong_type(arguments):
 
 @pytest.mark.parametrize(
     "options",
-    [{"recompile_limit": 0}, {"recompile_limit": True}, {"precise": "yes"}, {"generators": "cpp"}, {"generators": [1]}, {"cache_dir": 3}],
+    [{"recompile_limit": 0}, {"recompile_limit": True}, {"numerics": "exact"}, {"generators": "cpp"}, {"generators": [1]}, {"cache_dir": 3}],
 )
 def test_values_of_options_are_checked(options):
     with pytest.raises(ValueError, match="OM006"):
@@ -84,5 +84,5 @@ def test_any_other_option_name_is_refused(name):
 
 
 def test_options_are_hashable_and_equal_by_value():
-    one, other = (resolve_options("default", {"print_after": ["lower"], "precise": True}) for _ in range(2))
+    one, other = (resolve_options("default", {"print_after": ["lower"], "numerics": "eager"}) for _ in range(2))
     assert one == other and hash(one) == hash(other) and one != opmill.Options()

@@ -84,7 +84,7 @@ def compile_plan(graph: AtenGraph, options: GraphOptions, store: Store, generato
     bodies = {id(body): compile_plan(body, options, store, generators, report) for body in bodies_of(graph)}
     problem, reason = "" if generators else "no kernel generator is available", ""
     calls: frozenset[str] = frozenset()
-    settings = GeneratorOptions(precise=options.precise)
+    settings = GeneratorOptions(precise=options.numerics == "eager")
     while not problem:
         lowered, program = scheduled(graph, calls, options, report)
         if options.verify:

@@ -6,7 +6,7 @@ import dataclasses
 import difflib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import Any, Literal
 
 from .errors import UsageTypeError, UsageValueError
 
@@ -24,7 +24,9 @@ class Options:
     generators: tuple[str, ...] | None = _option(None, "names of the kernel generators that may be used, best first; None: all installed")
     cache: bool = _option(True, "read and write the cache on disk; False: a private one that ends with the process")
     cache_dir: str | None = _option(None, "folder of the cache; None: OPMILL_CACHE_DIR or the user's cache folder")
-    precise: bool = _option(False, "kernels round as eager does: no contraction of a*b+c, no other order of sums than eager's")
+    numerics: Literal["default", "eager"] = _option(
+        "default", "'eager': eager's results bit for bit on processors, sums and library functions being torch's own calls; 'default': as exact, and faster"
+    )
     verify: bool = _option(False, "check each intermediate representation between the steps of the compiler (slow)")
     print_after: tuple[str, ...] = _option((), "print the program after these steps of the compiler, by name; ('all',) for every one")
     cuda_graphs: bool = _option(False, "replay what runs on a GPU as CUDA graphs; the modes 'reduce-overhead' and 'max-autotune' set it")
@@ -91,13 +93,14 @@ def _checked_mapping(options: Mapping[str, Any] | None) -> Mapping[str, Any]:
     return options
 
 
+NUMERICS = ("default", "eager")
 _STRINGS = ("generators", "print_after")
 _KINDS: dict[str, tuple[type, ...]] = {
     "recompile_limit": (int,),
     "nested_breaks": (bool,),
     "cache": (bool,),
     "cache_dir": (str, type(None)),
-    "precise": (bool,),
+    "numerics": (str,),
     "verify": (bool,),
     "cuda_graphs": (bool,),
     "progress": (bool, type(None)),
@@ -117,6 +120,8 @@ def _checked_value(name: str, value: Any) -> Any:
     if type(value) not in _KINDS[name]:
         kinds = " or ".join(kind.__name__ for kind in _KINDS[name])
         raise UsageValueError("OM006", f"option {name!r} takes {kinds}, not {value!r}")
+    if name == "numerics" and value not in NUMERICS:
+        raise UsageValueError("OM006", f"option 'numerics' takes one of {', '.join(NUMERICS)}, not {value!r}")
     if name == "recompile_limit" and value < 1:
         raise UsageValueError("OM006", f"option 'recompile_limit' takes a number of at least 1, not {value}")
     return value

@@ -110,7 +110,7 @@ def _first_positions(items: Sequence[Any]) -> tuple[dict[int, int], list[tuple[i
     return first, repeated
 
 
-def _as_stored(recorder: Recorder, gradient: FakeTensor) -> FakeTensor:
+def _as_stored(recorder: Recorder, gradient: Any) -> Any:
     """A gradient that is a view of another element type, or conjugated: as a tensor of its own."""
     root = recorder.track(gradient).base.root
     plain = gradient.dtype == root.dtype and not gradient.meta.is_conj() and not gradient.meta.is_neg()

@@ -68,6 +68,8 @@ class Context:
     used: frozenset[str] = frozenset()
     leaving: frozenset[str] = frozenset()
     """Values that leave the graph."""
+    exact: bool = False
+    """Whether loops round exactly as eager does."""
 
     def __post_init__(self) -> None:
         self.symbols = {} if self.sizes is None else dict.fromkeys(self.sizes.symbols)

@@ -62,7 +62,7 @@ def _lower_node(ctx: Context, node: Node) -> None:
     if row is not None and _supported(ctx, node):
         before = len(ctx.nodes)
         out = _tried(row, ctx, node)
-        if out is not NotImplemented and ctx.exact and not as_eager(node, ctx.nodes[before:]):
+        if out is not NotImplemented and ctx.exact and not as_eager(node, ctx.nodes[before:], ctx.metas):
             out = NotImplemented
             del ctx.nodes[before:]
         if out is not NotImplemented:
