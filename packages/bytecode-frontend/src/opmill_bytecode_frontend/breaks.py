@@ -5,7 +5,6 @@ The function that ran the graph stays on the stack as the outermost frame until 
 
 from __future__ import annotations
 
-import types
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,47 +13,17 @@ import torch
 from opmill_guards import TailCall, finish
 
 from ._native import set_callback
+from .bodies import Going, going_on
 from .bytecode import Instruction, Program
 from .codegen.stubs import Expressions, Passed
 from .continuation import Placed, indent
 from .errors import Unsupported
 from .frame import Frame
 from .natives import ROWS, runs_code
-from .resume import Parameter, ParameterKind, Resume, StackKind, State, closure_of, make_resume
+from .resume import Parameter, ParameterKind, Resume
 from .returning import Native
 from .values.base import MISSING, Lazy, Value
 from .values.modules import ModuleValue
-
-
-@dataclass(frozen=True)
-class Body:
-    """The function that a frame runs, as far as its resume functions need it. One made in captured code has no closure yet: its resume
-    functions are given the cells."""
-
-    program: Program
-    code: types.CodeType
-    globals: dict[str, Any]
-    closure: tuple[Any, ...] | None
-    name: str
-
-    @property
-    def key(self) -> Any:
-        return self.code, tuple(map(id, self.closure or ())), id(self.globals)  # the resume function keeps the cells that it reads
-
-    def resume(self, resume: Resume) -> types.FunctionType:
-        closure = closure_of(resume, self.code, self.closure) if self.closure is not None else None
-        return types.FunctionType(resume.code, self.globals, self.name, None, closure)
-
-
-def body_of(frame: Frame) -> Body:
-    function, program = frame.function, frame.prepared.program
-    assert function is not None
-    if function.obj is not None:
-        return Body(program, function.code, function.globals, function.obj.__closure__ or (), function.obj.__name__)
-    if "__class__" in program.freevars:
-        raise Unsupported("FE075", "a graph break in a method of a class made in captured code", "super() looks for its class in the closure")
-    cells = Program(**{**vars(program), "cellvars": [*program.cellvars, *program.freevars], "freevars": []})
-    return Body(cells, function.code, function.globals, None, function.name)
 
 
 @dataclass(frozen=True)
@@ -182,16 +151,12 @@ class Leaving:
 
     def leave(self, target: Instruction, stack: list[Any], results: list[str | None], error: str = "") -> str:
         """The return statement that goes on at ``target``, or that raises ``error`` there."""
-        frame, body = self.site.frame, body_of(self.site.frame)
-        kinds = stack_kinds(frame.prepared.states.get(target), [*stack, *[MISSING if x is None else x for x in results]])
+        frame = self.site.frame
         bound = dict.fromkeys([*frame.locals, *frame.cells, *({} if error else self.assigned)])
+        going = going_on(frame, target, [*stack, *[MISSING if x is None else x for x in results]], bound, bool(error))
         place = frame.prepared.index[id(target)]
-        key = (body.closure is None, place, bool(error), tuple(kinds), frozenset(bound))
-        resume = frame.prepared.resumes.get(key)
-        if resume is None:
-            resume = frame.prepared.resumes[key] = make_resume(body.program, target, stack=kinds, bound=bound, raising=bool(error))
-        compiled = self.context.resumed(body, resume, (place, bool(error), *self.modules(resume, stack)))
-        passed = [self.argument(p, kinds, stack, results, error) for p in resume.parameters]
+        compiled = self.context.resumed(going.body, going.resume, (place, bool(error), *self.modules(going.resume, stack)))
+        passed = [self.argument(p, going, stack, results, error) for p in going.resume.parameters]
         return f"return {self.r.constants.name(TailCall)}({', '.join([self.r.constants.name(compiled), *passed])})"
 
     def modules(self, resume: Resume, stack: list[Any]) -> tuple[int, ...]:
@@ -207,7 +172,7 @@ class Leaving:
                 found.append(id(value.obj))
         return tuple(found)
 
-    def argument(self, parameter: Parameter, kinds: list[StackKind], stack: list[Any], results: list[str | None], error: str) -> str:
+    def argument(self, parameter: Parameter, going: Going, stack: list[Any], results: list[str | None], error: str) -> str:
         """The expression that a resume function is given for one of its parameters."""
         frame, r, place = self.site.frame, self.r, parameter.place
         match parameter.kind:
@@ -221,15 +186,5 @@ class Leaving:
                 return r.expr(stack[place]) if place < len(stack) else str(results[place - len(stack)])
             case ParameterKind.EXCEPTION:
                 return error
-        inner = next((i for i in range(place + 1, len(kinds)) if kinds[i] is StackKind.PREVIOUS), None)
+        inner = going.handler_inside(place)
         return r.expr(stack[inner] if inner is not None else self.site.handled)
-
-
-HANDLER_KINDS = (StackKind.PREVIOUS, StackKind.PREVIOUS_COPY, StackKind.LASTI)
-
-
-def stack_kinds(state: State | None, stack: list[Any]) -> list[StackKind]:
-    """Kinds of the real stack. What exception handlers keep there is known by analysis, all else by looking."""
-    known = state.stack if state is not None else ()
-    kinds = [StackKind.NULL if v is MISSING else StackKind.VALUE for v in stack]
-    return [k if k in HANDLER_KINDS else found for k, found in zip([*known, *kinds[len(known) :]], kinds)]

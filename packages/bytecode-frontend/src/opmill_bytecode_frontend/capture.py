@@ -7,6 +7,7 @@ import logging
 import threading
 import types
 import warnings
+from dataclasses import replace
 from typing import Any, Callable, Iterable, Iterator
 
 import torch
@@ -16,7 +17,7 @@ from opmill_fake_tensors.collector import collector_paused
 from opmill_guards import CompiledFunction
 from opmill_guards.tree import GuardSet
 
-from .breaks import Body
+from .bodies import Body
 from .errors import CaptureWarning, Unsupported
 from .eval_frame import intercept, skip
 from .machine import installed, is_disabled
@@ -36,6 +37,9 @@ Backend = Callable[..., Any]
 def eager_backend(gm: torch.fx.GraphModule, example_inputs: list[Any]) -> Any:
     """Runs the graph as it is."""
     return gm.forward
+
+
+eager_backend.sizes_of_data = True  # type: ignore[attr-defined]
 
 
 def find_backend(backend: str | Backend) -> Backend:
@@ -72,6 +76,8 @@ class Context:
         self.backend = backend
         self.dynamic = dynamic
         self.may_break = not fullgraph
+        self.sizes_of_data: bool = getattr(backend, "sizes_of_data", False)
+        """Whether the backend takes graphs whose sizes only data tell; others get what comes before and behind such operators."""
         self.options = options
         self.on_translation = on_translation
         self.on_break = on_break
@@ -222,6 +228,15 @@ class Capture:
     def _translate(self, bound: dict[str, Any]) -> Translation:
         """The function for these arguments; with fixed sizes where symbolic ones lead nowhere."""
         context, varying = self.context, self.seen.varying()
+        if context.sizes_of_data:
+            try:
+                return translate(self.fn, bound, context.backend, context.options, context, replace(varying, data=True))
+            except Raised:
+                raise
+            except Exception as exc:
+                if not context.may_break and isinstance(exc, Unsupported) and not self.seen.has_symbols():
+                    raise
+                log.debug("%s is captured without sizes that only data tell", self.fn.__qualname__, exc_info=True)
         try:
             return translate(self.fn, bound, context.backend, context.options, context, varying)
         except Raised:

@@ -9,15 +9,18 @@ class CaptureWarning(UserWarning):
 
 class Unsupported(Exception):
     """Code that cannot be captured: ``code`` (``FE...``), ``what`` was met, ``why`` that stops the capture, ``hint`` for the user,
-    ``where`` (``file:line``), ``stack``: (file, line, function) of the frames being captured there, innermost first. With ``fullgraph=True`` the user sees it; otherwise it leads to a graph break."""
+    ``where`` (``file:line``), ``stack``: (file, line, function) of the frames being captured there, innermost first; ``place``: the place of the
+    capture that the graph should end before, where that is not the latest. With ``fullgraph=True`` the user sees it; otherwise it leads to a
+    graph break."""
 
-    def __init__(self, code: str, what: str, why: str = "", hint: str = "", where: str = "") -> None:
+    def __init__(self, code: str, what: str, why: str = "", hint: str = "", where: str = "", place: int | None = None) -> None:
         super().__init__(code, what, why, hint, where)
         self.code = code
         self.what = what
         self.why = why
         self.hint = hint
         self.where = where
+        self.place = place
         self.stack: tuple[tuple[str, int, str], ...] = ()
 
     def __str__(self) -> str:

@@ -12,6 +12,7 @@ from typing import Any, Callable, NoReturn
 
 import torch
 
+from opmill_fake_tensors import DataDependent
 from opmill_guards.guard import Absent, Is, SameObject
 from opmill_guards.source import Attr, InstanceDict, Item, Pinned
 
@@ -41,7 +42,7 @@ from .values.tensor import TensorValue
 from .varying import Varying
 
 SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
-EXEMPT = {"torch", *sys.stdlib_module_names}
+EXEMPT = {"torch", "triton", *sys.stdlib_module_names}
 STANDARD_LIBRARY = sysconfig.get_path("stdlib").replace("\\", "/") + "/"
 
 
@@ -104,7 +105,19 @@ class Interpreter(Operators):
         self.trace: list[tuple[Frame, int]] = []
         self.stopped: Any = None
         self.origins: dict[int, tuple[Value, int]] = {}
+        self.generators: list[tuple[GeneratorValue, int]] = []
+        """Those that were made, and the place where."""
         self.handlers = handlers()
+
+    def let_go(self) -> None:
+        """Forget the objects of the call when all is written: what a capture is made of refers to itself, and would keep them until the
+        collector comes."""
+        own: list[Any] = [self.trace, self.known, self.origins, self.generators, self.recorder.inputs, self.recorder.by_fake, self.effects.changed]
+        for frame, _ in self.trace:
+            own += [frame.locals, frame.cells, frame.stack]
+        for held in own:
+            held.clear()
+        self.stopped = self.handled = None
 
     # ---- wrapping --------------------------------------------------------------------------------------------------
 
@@ -284,6 +297,12 @@ class Interpreter(Operators):
         raised.fields.update(name=ConstantValue(name), obj=owner)
         raise Raised(raised.raised_while(self.handled))
 
+    def of_error(self, arg: Any) -> Value:
+        """An argument of an exception that Python itself raised at capture."""
+        if type(arg) is tuple:
+            return TupleValue([self.of_error(a) for a in arg])
+        return self.fresh(arg) if type(arg) in LITERALS else self.wrap(arg, Pinned(arg, "argument of an exception"))
+
     def no_name(self, name: str) -> NoReturn:
         raised = self.new_exception(NameError, [ConstantValue(f"name {name!r} is not defined")])
         raised.fields["name"] = ConstantValue(name)
@@ -296,7 +315,7 @@ class Interpreter(Operators):
             raise exc
         if isinstance(exc, NotConstant):
             self.unsupported("FE025", f"{exc} where a constant is needed")
-        raised = self.new_exception(type(exc), [self.fresh(a) if type(a) in LITERALS else ConstantValue(str(a)) for a in exc.args])
+        raised = self.new_exception(type(exc), [self.of_error(a) for a in exc.args])
         if isinstance(exc, AttributeError):
             raised.fields["name"] = ConstantValue(exc.name)
         if isinstance(exc, NameError):
@@ -356,10 +375,10 @@ class Interpreter(Operators):
             self.unsupported("FE030", "'in' a tensor", "the answer depends on data")
         result = container.special(self, "__contains__", [item])
         if result is not None and not_implemented(result):
-            return any(self.truth(self.compare("==", v, item)) for v in self.unpack(container))
+            return any(self.equal(v, item) for v in self.unpack(container))
         if result is not None:
             return self.truth(result)
-        return any(v is item or self.truth(self.compare("==", v, item)) for v in self.unpack(container))
+        return any(self.equal(v, item) for v in self.unpack(container))
 
     def getitem(self, owner: Value, key: Value) -> Value:
         result = owner.special(self, "__getitem__", [key])
@@ -439,6 +458,7 @@ class Interpreter(Operators):
         if flags & inspect.CO_GENERATOR:
             generator = GeneratorValue(frame, self.advance)
             generator.origin = (fn, args, kwargs)
+            self.generators.append((generator, self.place()))
             return generator
         if flags & (inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITERABLE_COROUTINE):
             self.unsupported("FE060", f"asynchronous function {fn.qualname}")
@@ -515,6 +535,9 @@ class Interpreter(Operators):
                         raise
                 except NotConstant as exc:
                     self.unsupported("FE025", f"{exc} where a constant is needed")
+                except DataDependent as exc:
+                    hint = "torch._check(...) may say what is known of it; or compute it outside of the compiled function"
+                    self.unsupported("FE037", "a number that only data tell is needed", str(exc), hint)
         except Unsupported as exc:
             if not exc.where:
                 exc.where = frame.where()
@@ -522,6 +545,13 @@ class Interpreter(Operators):
             raise
         finally:
             self.frame = caller
+
+    def place(self) -> int:
+        """The latest place of the innermost frame that has places."""
+        frame = self.frame
+        while frame is not None and not frame.has_places:
+            frame = frame.caller
+        return frame.place if frame is not None else 0
 
     def note_origin(self, frame: Frame | None, exc: Value) -> None:
         """Remembers the place where an exception came up first."""

@@ -21,6 +21,7 @@ from .codegen.replay import replay
 from .codegen.sources import Constants, parameter_name
 from .continuation import define, indent
 from .errors import Unsupported
+from .frame import Frame
 from .machine import BreakHere, Interpreter
 from .natives import is_users
 from .options import CaptureOptions
@@ -74,15 +75,15 @@ def parameters(code: types.CodeType) -> list[str]:
     return list(code.co_varnames[:count])
 
 
-def interpret(vm: Interpreter, fn: types.FunctionType, bound: dict[str, Any]) -> Value:
-    """Run the function symbolically on the real arguments ``bound``; gives the tracked result."""
+def interpret(vm: Interpreter, fn: types.FunctionType, bound: dict[str, Any]) -> tuple[Value, Frame]:
+    """Run the function symbolically on the real arguments ``bound``; gives the tracked result, and the frame at its end."""
     if fn.__code__.co_flags & (inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR):
         raise Unsupported("FE060", f"generator or coroutine {fn.__qualname__}", "only plain functions are captured")
     value = function_value(fn, Pinned(fn, fn.__qualname__))
     vm.known[id(fn)] = (fn, value)
     frame = vm.make_frame(value, {name: argument(vm, name, obj) for name, obj in bound.items()}, 0)
     frame.has_places = True
-    return vm.run(frame).value
+    return vm.run(frame).value, frame
 
 
 def argument(vm: Interpreter, name: str, obj: Any) -> Any:
@@ -121,7 +122,9 @@ def graph_module(vm: Interpreter, outputs: list[TensorValue]) -> torch.fx.GraphM
     vm.recorder.complete_inputs()
     graph.output(tuple(vm.recorder.node_of(v) for v in outputs))
     remove_dead(graph)
-    return torch.fx.GraphModule(dict(vm.recorder.attributes), graph)
+    gm = torch.fx.GraphModule(dict(vm.recorder.attributes), graph)
+    gm.meta["sizes of data"] = bool(vm.recorder.numbers.late)
+    return gm
 
 
 PURE_TARGETS = {getattr}
@@ -132,7 +135,7 @@ def remove_dead(graph: torch.fx.Graph) -> None:
     for node in reversed(list(graph.nodes)):
         if node.users or node.op not in ("get_attr", "call_function"):
             continue
-        if node.op == "get_attr" or node.target in PURE_TARGETS or node.meta.get("number") or getattr(node.target, "__name__", "") == "getitem":
+        if node.op == "get_attr" or node.target in PURE_TARGETS or node.meta.get("number") or "late number" in node.meta or getattr(node.target, "__name__", "") == "getitem":
             graph.erase_node(node)
 
 
@@ -145,16 +148,29 @@ class Ended:
     last: list[str]
 
 
-def end(vm: Interpreter, ending: Callable[[Rebuilder], list[str]]) -> Ended:
-    """Rebuild what leaves the capture. ``ending`` gives the last statements. Runs while the thread's state is the capture's own."""
+def end(vm: Interpreter, ending: Callable[[Rebuilder], list[str]], root: Frame | None = None) -> Ended:
+    """Rebuild what leaves the capture. ``ending`` gives the last statements; ``root``: the function's frame where it has ended. Runs while the thread's state is the capture's own."""
     if vm.recorder.inference is not None:
         raise Unsupported("FE074", "a graph break in inference mode", "the function runs eagerly")
     r = Rebuilder(vm)
     last = ending(r)
     replay(r, vm.effects)
+    keep_generators(vm, r, root)
     for function, *args in switched(vm.entry_switches, switches()):
         r.body.append(f"{r.constants.name(function)}({', '.join(map(r.constants.name, args))})")
     return Ended(vm, r, last)
+
+
+def keep_generators(vm: Interpreter, r: Rebuilder, root: Frame | None) -> None:
+    """Generators that are suspended in a try or with block when nobody has them any more run the end of it. Where that is when the function
+    ends (``root``: its frame, at its end) they are made for it."""
+    for generator, place in vm.generators:
+        if not generator.is_guarded() or generator in r.unfinished:
+            continue
+        if root is None or not any(value is generator for value in root.locals.values()):
+            why = "its finally and with blocks run when it is dropped, which a capture does not see"
+            raise Unsupported("FE076", f"the generator {generator.origin[0].qualname} is dropped half-way", why, "run it to its end, or close it", place=place)
+        r.expr(generator)
 
 
 def finish(fn: types.FunctionType, ended: Ended, backend: Callable[..., Any]) -> tuple[Any, Any, str]:
@@ -228,31 +244,56 @@ def translate(
     not to be assumed. Where the function raises, the instruction that does so ends the graph. Raises Unsupported, or Raised where the function
     raises and cannot be left before."""
     entry_state = state_guard()
+    attempts: list[Interpreter] = []
+    try:
+        vm, ended = attempt(fn, bound, options, context, varying, attempts)
+        target, gm, text = finish(fn, ended, backend)
+        return Translation(target, collect_guards(vm, entry_state), gm, text, vm.recorder.numbers.fixed())
+    finally:
+        for vm in attempts:
+            vm.let_go()
+
+
+def attempt(
+    fn: types.FunctionType, bound: dict[str, Any], options: CaptureOptions, context: Any, varying: Varying | None, attempts: list[Interpreter]
+) -> tuple[Interpreter, Ended]:
+    """The function to its end, or to where it cannot go on. ``attempts``: all interpreters that came to be."""
     vm = Interpreter(options, varying=varying)
+    attempts.append(vm)
     try:
         with thread_state():
-            result = interpret(vm, fn, bound)
-            ended = end(vm, lambda r: [f"return {r.expr(result)}"])
+            result, root = interpret(vm, fn, bound)
+            return vm, end(vm, lambda r: [f"return {r.expr(result)}"], root)
     except Unsupported as exc:
         if context is None or not context.may_break or exc.code == "FE065" or not vm.trace:
             raise
-        context.broken(exc)
-        vm, ended = prefix(fn, bound, options, context, vm, vm.trace[-1][0].place, exc)
+        context.broken(without_frames(exc))
+        return prefix(fn, bound, options, context, attempts, exc.place if exc.place is not None else vm.trace[-1][0].place, exc)
     except Raised as raised:
         origin = vm.origins.get(id(raised.value))
         if context is None or origin is None:
             raise
-        vm, ended = prefix(fn, bound, options, context, vm, origin[1], raised)
-    target, gm, text = finish(fn, ended, backend)
-    return Translation(target, collect_guards(vm, entry_state), gm, text, vm.recorder.numbers.fixed())
+        return prefix(fn, bound, options, context, attempts, origin[1], raised)
+
+
+def without_frames(error: Any) -> Any:
+    """The error for whoever wants to keep it: not with all that the capture knows."""
+    link = error
+    while link is not None and link.__traceback__ is not None:
+        link.__traceback__ = None
+        link = link.__context__
+    return error
 
 
 def prefix(
-    fn: types.FunctionType, bound: dict[str, Any], options: CaptureOptions, context: Any, failed: Interpreter, last: int, reason: Unsupported | Raised
+    fn: types.FunctionType, bound: dict[str, Any], options: CaptureOptions, context: Any, attempts: list[Interpreter], last: int, reason: Unsupported | Raised
 ) -> tuple[Interpreter, Ended]:
     """Everything before place ``last`` of the failed attempt, or before an earlier one where the state there cannot be handed over."""
-    for place in break_places(failed, last):
+    failed = attempts[-1]
+    places = break_places(failed, last)
+    for place in places:
         vm = Interpreter(options, place, failed.varying)
+        attempts.append(vm)
         try:
             with thread_state():
                 try:
@@ -261,7 +302,9 @@ def prefix(
                     pass
                 return vm, end(vm, functools.partial(breaks.statements, breaks.stack_of(vm), context))
         except (Unsupported, Raised) as exc:
-            reason.__context__ = exc
+            reason.__context__ = without_frames(exc)
+            if isinstance(exc, Unsupported) and exc.place is not None and exc.place not in places:
+                places.append(exc.place)
     raise reason
 
 

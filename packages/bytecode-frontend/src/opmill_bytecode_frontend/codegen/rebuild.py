@@ -8,14 +8,18 @@ from typing import Any, Callable
 
 import torch
 
+from ..bodies import suspended
+from opmill_fake_tensors.symbols import index, sym_int
+
 from ..errors import Unsupported
 from ..values.base import MISSING, BuiltinMethod, Lazy, Value
 from ..values.constant import BuiltinConstantMethod, ConstantValue
 from ..values.deques import DequeValue
 from ..values.functions import BuiltinValue, CellValue, FunctionValue, MethodValue, PartialValue, WeakReference
 from ..values.iterators import STOP, ExternalIterator, GeneratorValue, ItemsIterator, PythonIterator
+from ..values.launcher import KernelLauncher
 from ..values.mapping import DictValue, DictView, SetValue
-from ..values.number import SymbolicNumber
+from ..values.number import SymbolicNumber, UndecidedTruth
 from ..values.objects import BoundSlot, ClassValue, ModuleObject, ObjectValue, SuperValue
 from ..values.sequence import ListValue, SliceValue, TupleValue
 from ..values.tensor import TensorMethod, TensorValue
@@ -45,7 +49,9 @@ class Rebuilder:
         self.constants = Constants()
         self.prologue: list[str] = []
         self.body: list[str] = []
-        self.outputs: list[TensorValue] = []
+        self.outputs: list[TensorValue | SymbolicNumber] = []
+        self.unfinished: list[Any] = []
+        """Generators met so far that were suspended."""
         self._sources: dict[Any, str] = {}
         self._built: dict[int, str] = {}
         self._keep: list[Any] = []
@@ -239,6 +245,11 @@ def weak_reference(r: Rebuilder, value: WeakReference) -> str:
     return r.assign(value, f"{r.constants.name(weakref.ref)}({r.expr(value.target)})")
 
 
+@rebuilds(KernelLauncher)
+def kernel_launcher(r: Rebuilder, value: KernelLauncher) -> str:
+    return r.assign(value, f"{r.expr(value.kernel)}[{r.expr(value.grid)}]")
+
+
 @rebuilds(SuperValue)
 def super_(r: Rebuilder, value: SuperValue) -> str:
     return f"super({r.constants.name(value.after)}, {r.expr(value.owner)})"
@@ -246,11 +257,26 @@ def super_(r: Rebuilder, value: SuperValue) -> str:
 
 @rebuilds(GeneratorValue)
 def generator(r: Rebuilder, value: GeneratorValue) -> str:
-    if value.frame.pc > 0 or value.finished or value.origin is None:
-        raise Unsupported("FE070", "a running generator leaves the captured code", "its frame exists at capture only", "turn it into a list")
     function, args, kwargs = value.origin
+    if value.frame.pc > 0 and not value.finished:
+        if value in r.unfinished:
+            raise Unsupported("FE070", "a running generator leaves the captured code", "it refers to itself", "turn it into a list")
+        r.unfinished.append(value)
+        made, given = suspended(value.frame, value.frame.handled)
+        parts = [r.constants.name(made), *[r.expr(ConstantValue(None) if a is None else a) for a in given]]
+        return r.assign(value, f"{r.constants.name(begun)}({', '.join(parts)})")
     parts = [*[r.expr(a) for a in args], *[f"{k}={r.expr(v)}" for k, v in kwargs.items()]]
-    return r.assign(value, f"{r.expr(function)}({', '.join(parts)})")
+    name = r.assign(value, f"{r.expr(function)}({', '.join(parts)})")
+    if value.finished:
+        r.body.append(f"{name}.close()")
+    return name
+
+
+def begun(function: Any, *args: Any) -> Any:
+    """A generator that has come to its first yield."""
+    made = function(*args)
+    next(made)
+    return made
 
 
 @rebuilds(ItemsIterator)
@@ -299,9 +325,22 @@ def python_iterator(r: Rebuilder, value: PythonIterator) -> str:
     return remaining(r, value, lambda position: value.next(r.vm))
 
 
-@rebuilds(SymbolicNumber)
-def number(r: Rebuilder, value: SymbolicNumber) -> str:
-    return r.vm.recorder.numbers.text(value.number, r.source, r.constants.name)
+@rebuilds(SymbolicNumber, UndecidedTruth)
+def number(r: Rebuilder, value: SymbolicNumber | UndecidedTruth) -> str:
+    numbers = r.vm.recorder.numbers
+    return numbers.text(value.number, lambda name: r.source(numbers.sources[name]) if name in numbers.sources else late_number(r, name), r.constants.name)
+
+
+def late_number(r: Rebuilder, name: str) -> str:
+    """A number that the graph reads from data: one of its outputs."""
+    for position, known in enumerate(r.outputs):
+        if isinstance(known, SymbolicNumber) and known.source == name:
+            return f"_g[{position}]"
+    numbers = r.vm.recorder.numbers
+    output = SymbolicNumber(sym_int(numbers.sizes, index(name)), name)
+    output.node = numbers.node(output.number, r.vm.recorder.node_of)
+    r.outputs.append(output)
+    return f"_g[{len(r.outputs) - 1}]"
 
 
 @rebuilds(ExternalIterator, VaryingNumber)

@@ -26,6 +26,7 @@ from ..errors import Unsupported
 from .states import Bound, StackKind, State, known_state, states
 
 _HAS_DOCSTRING = 0x4000000  # 3.13
+_COROUTINE = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 _DROPPED_FLAGS = inspect.CO_VARARGS | inspect.CO_VARKEYWORDS | _HAS_DOCSTRING
 
 
@@ -82,22 +83,24 @@ def make_resume(
     stack: Sequence[StackKind] | None = None,
     bound: Iterable[str] | None = None,
     raising: bool = False,
+    keep: Iterable[str] = (),
     parent: Resume | None = None,
 ) -> Resume:
     """The code that goes on with ``program`` at ``at``, which has not run yet.
 
     ``stack`` says what is on the value stack (bottom first) and ``bound`` which variables are bound; both are found by
     analysis when not given, and must be given where they differ from path to path. Variables that are never read again are no
-    parameters. What is under a ``try`` or ``with`` stays under it: an ``__exit__`` is an ordinary stack value, exceptions
+    parameters, but for those to ``keep``. What is under a ``try`` or ``with`` stays under it: an ``__exit__`` is an ordinary stack value, exceptions
     being handled are handled again. With ``raising``, the code does not run ``at`` but raises its last argument there, for
     instructions whose exceptions are handled in the function: the handlers then run in the resume function.
+    A generator goes on at a YIELD_VALUE only: what the function then makes is a generator that yields there first.
     ``parent`` is the Resume that ``program`` was decoded from, if any, so that ``offsets`` reach the very original.
 
-    Raises Unsupported: FE101 generators and coroutines, FE102 a stack that is not known, FE103 a variable that may or may not
+    Raises Unsupported: FE101 coroutines, and generators elsewhere, FE102 a stack that is not known, FE103 a variable that may or may not
     be bound, FE104 ``raising`` without a handler, FE105 an instruction that belongs to the one before it.
     """
     where = f"{program.filename}:{at.position.lineno}"
-    if program.is_generator:
+    if program.flags & _COROUTINE or (program.is_generator and at.opname != "YIELD_VALUE"):
         raise Unsupported(
             "FE101",
             what=f"a graph break in the generator or coroutine {program.qualname}",
@@ -112,7 +115,7 @@ def make_resume(
     state = _state(program, at, stack, bound, where)
     target = at.handler.target if raising and at.handler is not None else at
     kinds = state.stack[: at.handler.depth] if raising and at.handler is not None else state.stack
-    variables = _variables(program, target, state, where)
+    variables = _variables(program, target, state, where, frozenset(keep))
     return _build(program, at, target, kinds, variables, raising, parent)
 
 
@@ -160,9 +163,9 @@ def _state(program: Program, at: Instruction, stack: Sequence[StackKind] | None,
     return state
 
 
-def _variables(program: Program, target: Instruction, state: State, where: str) -> list[str]:
+def _variables(program: Program, target: Instruction, state: State, where: str, keep: frozenset[str]) -> list[str]:
     """The variables to pass, in the original order of slots: 3.11's ``super()`` looks for the first parameter in the first."""
-    live = live_at(program, target)
+    live = live_at(program, target) | keep
     order = dict.fromkeys([*program.varnames, *program.cellvars, *sorted(live)])
     free = set(program.freevars) - set(program.varnames)
     variables = [name for name in order if name in live and name not in free and state.is_bound(name) is not Bound.NO]
@@ -280,6 +283,9 @@ def _restore(emitter: Emitter, code: Program, parameters: Sequence[Parameter], k
         emitter.load_closure(name)
         emitter.make_cell(name)
         emitter.store_closure(name)
+    if code.is_generator:
+        emitter.emit("RETURN_GENERATOR")
+        emitter.pop_top()
     emitter.prologue()
     names = {parameter.place: parameter.name for parameter in parameters if parameter.place >= 0}
     for place, kind in enumerate(kinds):

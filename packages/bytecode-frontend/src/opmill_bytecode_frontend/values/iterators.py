@@ -157,6 +157,14 @@ class GeneratorValue(IteratorValue):
     def next(self, vm: Machine) -> Any:
         return self.step(vm)
 
+    def is_guarded(self) -> bool:
+        """Whether it is suspended inside of a try or with block: Python runs the end of that when the generator is dropped."""
+        if self.finished or self.frame.pc == 0:
+            return False
+        handler = self.frame.prepared.instructions[self.frame.pc - 1].handler
+        # From 3.12 on every generator is inside of a handler that turns StopIteration into RuntimeError.
+        return handler is not None and handler.target.opname != "CALL_INTRINSIC_1"
+
     def getattr(self, vm: Machine, name: str) -> Value:
         if name in ("__name__", "__qualname__") and self.origin is not None:
             return self.origin[0].getattr(vm, name)  # type: ignore[no-any-return]

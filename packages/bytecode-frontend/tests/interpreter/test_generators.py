@@ -1,0 +1,198 @@
+"""Generators that captured code begins: handed over half-way to what comes after a break, and dropped half-way."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from typing import Any
+
+import pytest
+import torch
+
+from opmill_bytecode_frontend import capture
+
+
+def pulling(x: Any, n: int, log: list[Any]) -> Any:
+    turns = 0
+    try:
+        for i in range(n):
+            x = x * 2 + i
+            log.append(i)
+            got = yield x - 1
+            turns += 1
+            if got:
+                log.append(got)
+    except KeyError as exc:
+        log.append(repr(exc))
+        yield x * 0
+    finally:
+        log.append(("end", turns))
+    return "done"
+
+
+def delegating(x: Any, log: list[Any]) -> Any:
+    log.append((yield from pulling(x, 3, log)))
+    yield x
+
+
+def handling(x: Any, log: list[Any]) -> Any:
+    try:
+        raise ValueError(1)
+    except ValueError as exc:
+        yield x
+        log.append(repr(exc))
+    yield x + 1
+
+
+def broken_loop(x: Any, log: list[Any]) -> Any:
+    for q in pulling(x, 3, log):
+        x = x + q
+        log.append(x.sum().item())
+    return x
+
+
+def left_in_the_loop(x: Any, log: list[Any]) -> Any:
+    for q in pulling(x, 3, log):
+        x = x + q
+        if x.sum().item() > 3:
+            break
+    return x
+
+
+def returned(x: Any, log: list[Any]) -> Any:
+    g = pulling(x, 3, log)
+    return next(g) + x, [*g], log
+
+
+def sent_and_thrown(x: Any, log: list[Any]) -> Any:
+    g = delegating(x, log)
+    y = next(g)
+    x.sum().item()
+    y = y + g.send(5)
+    y = y + g.throw(KeyError(3))
+    return y, [*g]
+
+
+def closed(x: Any, log: list[Any]) -> Any:
+    g = pulling(x, 3, log)
+    y = next(g)
+    x.sum().item()
+    g.close()
+    log.append("closed")
+    return y
+
+
+def expression(x: Any, log: list[Any]) -> Any:
+    g = (x * i + len(log) for i in range(4) if not log.append(i))
+    y = next(g)
+    x.sum().item()
+    return y + sum(g)
+
+
+def finished(x: Any, log: list[Any]) -> Any:
+    g = pulling(x, 1, log)
+    y = [*g]
+    x.sum().item()
+    return y, next(g, 7)
+
+
+def in_a_handler(x: Any, log: list[Any]) -> Any:
+    g = handling(x, log)
+    y = next(g)
+    x.sum().item()
+    return y + next(g)
+
+
+def dropped_at_the_end(x: Any, log: list[Any]) -> Any:
+    g = pulling(x, 3, log)
+    y = next(g) + 1
+    log.append("body")
+    return y
+
+
+def dropped_at_once(x: Any, log: list[Any]) -> Any:
+    y = next(pulling(x, 3, log))
+    log.append("body")
+    return y + 1
+
+
+def dropped_inside(x: Any, log: list[Any]) -> Any:
+    y = dropped_at_the_end(x, log)
+    log.append("outside")
+    return y + 1
+
+
+def dropped_after_a_break(x: Any, log: list[Any]) -> Any:
+    g = pulling(x, 3, log)
+    y = next(g)
+    x.sum().item()
+    log.append("body")
+    return y + 1
+
+
+FUNCTIONS = [
+    broken_loop, left_in_the_loop, returned, sent_and_thrown, closed, expression, finished, in_a_handler, dropped_at_the_end, dropped_at_once,
+    dropped_inside, dropped_after_a_break,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("fn", FUNCTIONS, ids=lambda fn: fn.__name__)
+def test_generators_do_what_they_do_in_the_plain_function(fn: Any) -> None:
+    def outcome(how: Any) -> str:
+        log: list[Any] = []
+        result = how(torch.tensor([1.0, 2.0]), log)
+        return repr((result, log))
+
+    compiled = capture(fn, "eager")
+    assert [outcome(fn)] * 3 == [outcome(fn), outcome(compiled), outcome(compiled)]
+
+
+def test_a_generator_leaves_as_a_generator() -> None:
+    def begun(x: Any) -> Any:
+        log: list[Any] = []
+        g = pulling(x, 2, log)
+        next(g)
+        return g, log
+
+    g, log = capture(begun, "eager", fullgraph=True)(torch.ones(2))
+    assert (g.__name__, g.__qualname__, log) == ("pulling", "pulling", [0])
+    assert g.send("sent").tolist() == [4.0, 4.0] and log == [0, "sent", 1]
+    del g
+    assert log[-1] == ("end", 1)
+
+
+def test_a_loop_over_a_generator_is_captured_around_its_break() -> None:
+    graphs: list[Any] = []
+
+    def backend(gm: Any, example_inputs: Any) -> Any:
+        graphs.append(gm)
+        return gm.forward
+
+    capture(broken_loop, backend)(torch.ones(2), [])
+    assert "mul" in graphs[0].code and len(graphs) <= 3  # the first turn, generator and body; the body of all others
+
+
+def test_a_capture_keeps_nothing_of_its_call() -> None:
+    class Thing:
+        def __init__(self, x: Any) -> None:
+            self.x = x
+
+    def broken(x: Any, thing: Any) -> Any:
+        y = x + 1
+        y.sum().item()
+        return y + thing.x
+
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        for fn in (lambda x, thing: x + thing.x, broken):
+            reasons: list[Any] = []
+            x = torch.ones(2)
+            thing = Thing(x)
+            capture(fn, "eager", on_break=reasons.append)(x, thing)
+            held = weakref.ref(x), weakref.ref(thing)
+            del x, thing
+            assert [r() for r in held] == [None, None]
+    finally:
+        if enabled:
+            gc.enable()
