@@ -36,13 +36,13 @@ class Program:
     inputs: list[torch.Tensor]
     seed: int
 
-    def function(self, dtype: torch.dtype | None = None) -> Callable[..., Any]:
-        """The function; with ``dtype``, all its casts to floats go to that type."""
+    def function(self, dtype: torch.dtype | None = None, namespace: Any = torch) -> Callable[..., Any]:
+        """The function; with ``dtype``, all its casts to floats go to that type. ``namespace`` stands for torch."""
         text = self.source
         if dtype is not None:
             for f in FLOATS:
                 text = text.replace(f"({f})", f"({dtype})").replace(f"={f}", f"={dtype}")
-        names: dict[str, Any] = {"torch": torch, "F": torch.nn.functional}
+        names: dict[str, Any] = {"torch": namespace, "F": torch.nn.functional}
         exec(text, names)
         return names["program"]  # type: ignore[no-any-return]
 
@@ -303,7 +303,7 @@ class Maker:
         smooth = [
             f"F.avg_pool2d({x}, {k}, {s}, {min(p, k // 2)}, ceil_mode={r.random() < 0.3}, count_include_pad={r.random() < 0.5})",
             f"F.adaptive_avg_pool2d({x}, ({r.randint(1, 5)}, {r.randint(1, 5)}))",
-            f"F.interpolate({x}.reshape(1, -1, {self.env[x].shape[-2]}, {self.env[x].shape[-1]}), size=({r.randint(1, 7)}, {r.randint(1, 7)}), mode={r.choice(['bilinear', 'bicubic'])!r}, antialias={r.random() < 0.3})",
+            f"F.interpolate({x}.reshape(1, -1, {self.env[x].shape[-2]}, {self.env[x].shape[-1]}), size=({r.randint(1, 7)}, {r.randint(2, 7)}), mode={r.choice(['bilinear', 'bicubic'])!r}, antialias={r.random() < 0.3})",
         ]  # fmt: skip
         exact = [
             f"F.max_pool2d({x}, {k}, {s}, {min(p, k // 2)}, ceil_mode={r.random() < 0.3})", f"F.adaptive_max_pool2d({x}, ({r.randint(1, 3)}, {r.randint(1, 5)}))",

@@ -234,3 +234,15 @@ print(run.report.cached, *[n for n in sys.modules if n.startswith(parts) or (n.s
 """
     seen = [subprocess.run([sys.executable, "-c", script, str(tmp_path)], capture_output=True, text=True, check=True).stdout.split() for _ in range(2)]
     assert seen[0][0] == "False" and seen[1] == ["True"]
+
+
+def test_a_search_at_computed_positions(store, generators):
+    """A value with steps of its own is not computed at a position that the reader itself computes and checks."""
+    table, at = torch.tensor([-1.0, 0.0, 0.5, 2.0]), torch.tensor([0, 3, 2, -1])
+
+    def f(x):
+        found = torch.bucketize(x, table)
+        return (torch.take(found, at), found.flatten()[at] + 1)
+
+    x = torch.randn(5, 2)
+    same(compiled(f, [x], store, generators)(x), f(x))

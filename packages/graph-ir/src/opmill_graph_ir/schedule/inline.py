@@ -23,6 +23,8 @@ _CHEAP = 8
 """Operations that may be repeated by several consumers, where that costs no additional memory traffic."""
 _LARGEST = 160
 """Nodes in an expression beyond which it grows no further."""
+_DEEPEST = 80
+"""Operations one inside the other beyond which an expression is no deeper: walks over it call themselves. Its parts stay in one nest."""
 
 
 def inline(program: Program) -> None:
@@ -104,7 +106,7 @@ def _worth(producer: Loop, write: Write, users: list[int], position: int, index:
     loops = [program.statements[u] for u in users]
     uses = [[r for r in loop.reads() if r.buffer == write.buffer] for loop in loops]  # type: ignore[union-attr]
     count = sum(len({(r.indices, r.mask) for r in found}) for found in uses)
-    if (producer.lets or producer.checks) and any(r.mask is not None for found in uses for r in found):
+    if (producer.lets or producer.checks) and any(_is_conditional(r, loop) for loop, found in zip(loops, uses, strict=True) for r in found):  # type: ignore[arg-type]
         return False
     if producer.checks and not (count == 1 and _visits_all(uses[0][0], loops[0], producer)):  # type: ignore[arg-type]
         return False
@@ -116,6 +118,8 @@ def _worth(producer: Loop, write: Write, users: list[int], position: int, index:
         return True
     if (count > 1 and nodes * count > _LARGEST) or any(_nodes(loop) + nodes > 4 * _LARGEST for loop in loops):  # type: ignore[arg-type]
         return False
+    if nodes > _DEEPEST and _depth(producer) > _DEEPEST:
+        return False
     if repeats > 1.01 and _follows_product(producer, position, index):
         return False
     if count == 1:
@@ -124,10 +128,30 @@ def _worth(producer: Loop, write: Write, users: list[int], position: int, index:
     return price <= _CHEAP and len(large) <= 1 and repeats <= math.inf
 
 
+def _is_conditional(read: Read, loop: Loop) -> bool:
+    """Whether lets and checks that stand before all others would look where nothing says that there is something: under a mask, or at a position that the
+    loop computes itself."""
+    return read.mask is not None or any(i.symbols & {let.name for let in loop.lets} for i in read.indices)
+
+
 def _follows_product(producer: Loop, position: int, index: _Index) -> bool:
     """Whether the producer can be done where a product's sums are at hand, for nothing."""
     before = {w for r in producer.reads() if r.mask is None for w in index.writers[r.buffer] if w < position}
     return any(type(s := index.program.statements[w]) is Loop and is_product(s) and [a.extent for a in s.axes] == [a.extent for a in producer.axes] for w in before)
+
+
+def _depth(loop: Loop) -> int:
+    """Operations one inside the other in the loop's values."""
+    found: dict[Expr | Read, int] = {}
+    stack = list(loop.expressions())
+    while stack:
+        e = stack[-1]
+        inner = e.args if type(e) is Op else ()
+        if missing := [a for a in inner if a not in found]:
+            stack += missing
+            continue
+        found[stack.pop()] = 1 + max((found[a] for a in inner), default=0)
+    return max(found.values(), default=0)
 
 
 def _nodes(loop: Loop) -> int:
