@@ -62,7 +62,8 @@ def expression(source: Any, constants: Constants, overridden: Any = MappingProxy
     if kind is Attr:
         return f"{base}.{source.name}"
     if kind is InstanceDict:
-        return f"{base}.__dict__"
+        plain = type(source.base) is Pinned and type(getattr(type(source.base.object), "__getattribute__", None)) is types.WrapperDescriptorType
+        return f"{base}.__dict__" if plain else f"object.__getattribute__({base}, '__dict__')"  # a proxy's own lookup may give another
     if kind is Item and source.base in overridden:
         return f"{constants.name(overridden[source.base])}.__getitem__({base}, {constants.name(source.key)})"
     if kind is Item:

@@ -176,8 +176,9 @@ class ObjectValue(Value):
                 self._attrs = DictValue({})
             else:
                 source = InstanceDict(self.source)
-                items: dict[Any, tuple[Value, Any]] = {k: (ConstantValue(k), Lazy(v, Item(source, k))) for k, v in self.obj.__dict__.items()}
-                self._attrs = DictValue(items, dict, source, self.obj.__dict__)
+                table = object.__getattribute__(self.obj, "__dict__")  # whatever the class's own lookup says
+                items: dict[Any, tuple[Value, Any]] = {k: (ConstantValue(k), Lazy(v, Item(source, k))) for k, v in table.items()}
+                self._attrs = DictValue(items, dict, source, table)
         return self._attrs
 
     def has_dict(self) -> bool:
