@@ -51,6 +51,16 @@ def test_one_kernel(name):
     assert launches(s) == 1, str(s)
 
 
+def test_a_long_chain_is_one_kernel():
+    def f(x):
+        for _ in range(400):
+            x = torch.sin(x) * 0.5
+        return x
+
+    [step] = made(f, X).steps
+    assert [b.role for b in step.kernel.buffers] == ["in", "out"]
+
+
 def test_softmax_takes_each_exponential_once():
     [kernel] = made(lambda x: (torch.softmax(x, -1),), X).kernels()
     assert show(kernel).count("exp(") == 1

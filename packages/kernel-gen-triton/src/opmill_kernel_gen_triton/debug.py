@@ -5,6 +5,7 @@ The environment variable ``TRITON_INTERPRET=1`` must be set before triton is imp
 from __future__ import annotations
 
 import linecache
+import operator
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -105,7 +106,7 @@ def difference(got: torch.Tensor, want: torch.Tensor, rtol: float) -> str | None
 
 def _libdevice() -> SimpleNamespace:
     """libdevice by torch's functions on the interpreter's tensors."""
-    own: dict[str, Callable[..., torch.Tensor]] = {"div_rn": torch.div, "sqrt_rn": torch.sqrt, "rint": torch.round}
+    own: dict[str, Callable[..., torch.Tensor]] = {"fast_dividef": operator.truediv, "fast_expf": torch.exp, "div_rn": torch.div, "sqrt_rn": torch.sqrt, "rint": torch.round}
     return SimpleNamespace(**{n: _lifted(own.get(n) or getattr(torch, n)) for n in (*_NAMES, *own)})
 
 

@@ -37,7 +37,7 @@ def kernel_text(kernel: LoopKernel, budget: Budget = DEFAULT, precise: bool = Fa
     forms = (False, True) if None in known else (max([k for k in known if k is not None], default=0) >= LIMIT,)
     for n, nest in enumerate(nests):
         tiling = choose(nest, kernel.symbols, budget)
-        base = Frame(frame, kernel.symbols, checks, not precise and rounds(nest))
+        base = Frame(frame, kernel.symbols, checks, precise, not precise and rounds(nest))
         name = f"{kernel.name}_{n}" if len(nests) > 1 else kernel.name
         functions.append(tuple(NestWriter(base, nest, f"k_{name}", tiling, wide).write() for wide in forms))
         checks += sum(len(p.checks) for p in nest.phases)

@@ -43,12 +43,13 @@ class Function:
 
 @dataclass(frozen=True)
 class Frame:
-    """What a nest shares with its kernel: all ``buffers``, the size ``symbols``, the number of checks before it. ``quick``: functions need be
-    right only to what half precision shows."""
+    """What a nest shares with its kernel: all ``buffers``, the size ``symbols``, the number of checks before it. ``precise``: values are
+    rounded wherever eager rounds them; ``quick``: functions need be right only to what half precision shows."""
 
     buffers: tuple[Buffer, ...]
     symbols: tuple[str, ...]
     first_check: int = 0
+    precise: bool = False
     quick: bool = False
 
 
@@ -62,7 +63,7 @@ class NestWriter:
         self.rank = 2 if any(p.axes for p in nest.phases) or len(tiling.outer) == 2 else 1
         names = {s: Text(s, frozenset(), True) for s in frame.symbols}
         values = walk.values_of(nest)
-        self.body = Body(self.rank, self.lines, walk.written(nest), {}, names, values, frame.quick)
+        self.body = Body(self.rank, self.lines, walk.written(nest), {}, names, values, frame.precise, frame.quick)
         self.row: tuple[Axis, ...] | None = None
         self.carried: list[scans.Carried] = []
         self.overwritten: frozenset[Store] = frozenset()
@@ -132,8 +133,9 @@ class NestWriter:
         for k, (group, place) in enumerate(zip(groups, places, strict=True)):
             if not group.axes:
                 continue
-            along = "" if self.rank == 1 else "[None, :]" if k == 1 else "[:, None]"
-            self.lines.add(f"{group.variable} = {place} * {group.name.upper()}BLOCK + tl.arange(0, {group.name.upper()}BLOCK){along}")
+            group.along = "" if self.rank == 1 else "[None, :]" if k == 1 else "[:, None]"
+            group.start = f"{place} * {group.name.upper()}BLOCK"
+            self.lines.add(f"{group.variable} = {group.start} + tl.arange(0, {group.name.upper()}BLOCK){group.along}")
             if group.masked:
                 self.lines.add(f"{group.name}mask = {group.variable} < {self.body.space.scalar(group.extent)}")
 
@@ -191,6 +193,7 @@ class NestWriter:
 
     def _row_index(self, group: Group, lines: Lines, start: str | None) -> None:
         span = f"tl.arange(0, RBLOCK){'.to(tl.int64)' if self.wide else ''}[None, :]"
+        group.start, group.along = start or "0", "[None, :]"
         lines.add(f"rindex = {start + ' + ' if start else ''}{span}")
         if group.masked:
             lines.add(f"rmask = rindex < {self.body.space.scalar(group.extent)}")
@@ -219,7 +222,7 @@ class NestWriter:
         self.row = None
         self.carried = []
         for acc in accumulators:
-            reductions.finish(body, acc, self.wide)
+            reductions.finish(body, acc, self.wide, extent)
 
     def _statements(self, phase: Phase, accumulators: list[reductions.Accumulator] | None, extent: str, every: Dims) -> None:
         """Lets, checks, reductions, stores; lets that no check needs come after the checks, which may protect what they read."""

@@ -83,8 +83,9 @@ def _rows(nest: Nest, inner: list[Phase], sizes: dict[str, int], budget: Budget)
         r = budget.tile if looped else whole
         x = max(1, min(budget.tile // 2 // r, power_below(rows // (2 * budget.processors)))) if not looped else 1
         x = min(x, power_above(rows))
-        many = rows >= 32 * budget.processors and x * r >= 2048 and live <= 4
-        warps = x * r * _widest(nest) // (32 * budget.lane) if many else _warps(x * r, nest)
+        lane = budget.lane if live <= 4 else budget.lane // 2 if live <= 8 else budget.lane // 4
+        many = rows >= 32 * budget.processors and x * r >= 2048
+        warps = x * r * _widest(nest) // (32 * lane) if many else _warps(x * r, nest)
         warps = min(power_below(warps), 16) if r < 16384 else 32
     elif known and length <= _WINDOW and rows >= 64 * budget.processors:
         # A window: its few elements one after the other, each for many neighbours at once.

@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 
 import torch
 
+from .random import philox
+
 
 def torch_dtype(name: str, wide: bool = False) -> torch.dtype:
     """The torch element type of a loop IR type; with ``wide``, float32 is computed as float64."""
@@ -62,6 +64,7 @@ ROWS: dict[str, Callable[..., torch.Tensor]] = {
     "logical_or": torch.logical_or,
     "logical_xor": torch.logical_xor,
     "where": torch.where,
+    "philox": philox,
     "fma": lambda a, b, c: torch.addcmul(c, a, b),
     **{
         name: getattr(torch, name)

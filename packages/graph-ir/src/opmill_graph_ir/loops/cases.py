@@ -55,7 +55,7 @@ class Case:
 
 def cases() -> list[Case]:
     """The whole table; names are unique."""
-    makers = (_primitives, _casts, _shapes, _reductions, _scans, _symbolic, _fused, _indexing, _whole)
+    makers = (_primitives, _random, _casts, _shapes, _reductions, _scans, _symbolic, _fused, _indexing, _whole)
     return [case for make in makers for case in make()]
 
 
@@ -109,7 +109,7 @@ _RANGES: dict[str, tuple[float, float]] = {
 }
 _SPECIAL = ("lgamma", "digamma", "erfinv", "acosh", "atanh", "asinh", "tan", "erfc", "pow")
 _NO_FLOAT = {"bitand", "bitor", "bitxor", "shl", "shr", "bitnot"}
-_NO_BOOL_RESULT = {"cast", "bitcast", "where", "fma"}
+_NO_BOOL_RESULT = {"cast", "bitcast", "where", "fma", "philox"}
 
 
 def _dtypes_of(name: str) -> tuple[str, ...]:
@@ -145,6 +145,35 @@ def _primitives() -> Iterator[Case]:
         args = [Load(n, index("i"), dtype) for n in "abc"]
         yield _map_case(f"fma_{dtype}", domain, dict.fromkeys("abc", dtype), op("fma", *args), rtol=64.0)
     yield _map_case("bitcast_float32", domain, {"a": "float32"}, Op("bitcast", (Load("a", index("i"), "float32"),), "int32"))
+
+
+def _random() -> Iterator[Case]:
+    """Random words in a row, from the middle of a sequence, every other one, turned, and along rows."""
+
+    def case(name: str, domain: Sequence[Axis], place: Index, **kw: object) -> Case:
+        word = Op("philox", (Load("key", index(1), "int64"), IndexValue(place, "int64")), "int32")
+        buffers = (Buffer("key", "int64", "in", index(2)), Buffer("out", "int32", "out", numel(domain)))
+        kernel = LoopKernel(name, buffers, (Nest(tuple(domain), (Phase(stores=(Store("out", row_major(domain), word),)),), name),))
+        return Case(name, kernel, ranges={"key": (-(2**40), 2**40)}, **kw)  # type: ignore[arg-type]
+
+    d = axes(i=6, j=52)
+    yield case("philox_flat", d, row_major(d))
+    yield case("philox_middle", d, row_major(d) + 8)
+    yield case("philox_odd_start", d, row_major(d) + 3)
+    yield case("philox_every_other", d, row_major(d) * 2)
+    yield case("philox_turned", d, index("j") * 6 + "i")
+    odd = axes(i=6, j=51)
+    yield case("philox_odd_rows", odd, row_major(odd))
+    i, j = axes(i=6), axes(j=52)
+    key = Load("key", index(0), "int64")
+    word = Op("philox", (key, IndexValue(index("i") * 52 + "j", "int64")), "int32")
+    number = op("add", op("mul", cast(word, "float32"), Const(2.0**-32, "float32")), Const(0.5, "float32"))
+    phases = (
+        Phase(j, reductions=(Reduction(("total",), "sum", number, "float32"),)),
+        Phase(j, stores=(Store("out", row_major((*i, *j)), op("div", number, Ref("total", "float32"))),)),
+    )
+    buffers = (Buffer("key", "int64", "in", index(1)), Buffer("out", "float32", "out", index(6 * 52)))
+    yield Case("philox_rows", LoopKernel("philox_rows", buffers, (Nest(i, phases),)), ranges={"key": (-(2**40), 2**40)}, rtol=64.0)
 
 
 def _casts() -> Iterator[Case]:

@@ -7,29 +7,28 @@ from typing import Any
 
 from opmill_runtime_cache.plan.model import Literal
 
-from ..capture.graph import Node
+from ..capture.channels_last import HALF, strides_of
+from ..capture.graph import Meta, Node, Value
 from ..loops.index import index
+from ..loops.ir import Reduction, Ref
 from ..lowered import BufferArg, Extern
 from .arguments import plan_argument
 from .context import Context, View
-from .exprs import op
-
-_HALF = ("float16", "bfloat16")
+from .exprs import op, wide
 
 
 def on_gpu(ctx: Context, node: Node, x: View, weight: View, bias: View | None, *rest: Any) -> Any:
     """The convolution with all its tensors channels last, its bias added by what follows; NotImplemented where that does not apply.
 
-    What is seen outside keeps eager's layout: an operand that leaves the graph would have to be kept in both."""
+    What is seen outside keeps its layout: an operand that leaves the graph would have to be kept in both."""
     [name] = node.results
     meta = ctx.metas[name or ""]
-    known = all(type(n) is int for v in (x, weight) for n in v.sizes) and len(x.sizes) == 4
-    if name is None or not known or meta.dtype not in _HALF or not meta.device.startswith("cuda") or rest[3]:
+    if name is None or not _applies(meta, x, weight) or rest[3] or _stays_otherwise(ctx, node.args[0], x):
         return NotImplemented
-    if any(v.name in ctx.leaving for v in node.args[:1]) or name in ctx.leaving:
+    if name in ctx.leaving and meta.strides != strides_of(meta.sizes):
         return NotImplemented
     operands = [_laid_out(ctx, v) for v in (x, weight)]
-    laid = replace(meta, strides=_strides(meta.sizes))
+    laid = replace(meta, strides=strides_of(meta.sizes))
     result = name if bias is None else ctx.fresh()
     view = ctx.buffer(result, laid)
     ctx.fixed.add(result)
@@ -40,18 +39,60 @@ def on_gpu(ctx: Context, node: Node, x: View, weight: View, bias: View | None, *
     return ctx.pointwise(name, laid, lambda at, ext: op("add", ctx.load(view, at, ext), ctx.load(bias, at[1:2], ext)))
 
 
-def _strides(sizes: tuple[Any, ...]) -> tuple[int, ...]:
-    _, c, h, w = sizes
-    return h * w * c, 1, w * c, c
+def backward_on_gpu(ctx: Context, node: Node, grad: View, x: View, weight: View, *rest: Any) -> Any:
+    """Its gradients likewise; that of the bias is a sum beside it."""
+    meta = ctx.metas[node.args[0].name]
+    if not _applies(meta, grad, x, weight) or rest[4] or any(_stays_otherwise(ctx, a, v) for a, v in zip(node.args, (grad, x), strict=False)):
+        return NotImplemented
+    names = [r if r in ctx.used else None for r in node.results]
+    views: list[View | None] = [None, None, None]
+    for k, name in enumerate(names[:2]):
+        if name is not None:
+            own = ctx.metas[name]
+            window = own.sizes[2:] == (1, 1)  # then the layouts are one
+            views[k] = ctx.buffer(name, own if window and k == 1 else replace(own, strides=strides_of(own.sizes)))
+            ctx.fixed.add(name)
+    if any(names[:2]):
+        operands = [_laid_out(ctx, v) for v in (grad, x, weight)]
+        wanted = (Literal(names[0] is not None), Literal(names[1] is not None), Literal(False))
+        args = (*operands, Literal(None), *(plan_argument(ctx, a) for a in node.args[4:10]), wanted)
+        ctx.nodes.append(Extern(node.func.name(), args, {}, (names[0], names[1], None), None, (), ctx.origin))
+    if names[2] is not None:
+        views[2] = _summed(ctx, names[2], grad)
+    return views
+
+
+def _summed(ctx: Context, name: str, grad: View) -> View:
+    dtype = wide(grad.dtype)
+    n, _, h, w = grad.sizes
+
+    def sums(outer: Any, inner: Any, ext: Any) -> Any:
+        return [Reduction(("a",), "sum", ctx.load(grad, (inner[0], outer[0], *inner[1:]), ext), dtype)], [Ref("a", dtype)]
+
+    return ctx.reduce([(name, ctx.metas[name])], [n, h, w], sums)[0]
+
+
+def _applies(meta: Meta, *views: View) -> bool:
+    known = all(type(n) is int for v in views for n in v.sizes) and all(len(v.sizes) == 4 for v in views)
+    return known and meta.dtype in HALF and meta.device.startswith("cuda") and all(0 not in v.sizes for v in views)
+
+
+def _stays_otherwise(ctx: Context, value: Value, view: View) -> bool:
+    """Whether the operand leaves the graph in another layout."""
+    return value.name in ctx.leaving and not _lies_so(ctx, view)
+
+
+def _lies_so(ctx: Context, view: View) -> bool:
+    found = ctx.geometry(view)
+    wanted = strides_of(view.sizes)
+    return found is not None and all(n == 1 or s.constant == w for n, s, w in zip(view.sizes, found[0], wanted, strict=True))
 
 
 def _laid_out(ctx: Context, view: View) -> BufferArg:
     """The tensor channels last: as it lies, by laying out anew what the graph computes itself, or as a copy."""
-    wanted = _strides(view.sizes)
-    info = ctx.buffers[view.buffer]
-    found = ctx.geometry(view)
-    if found is not None and all(n == 1 or s.constant == w for n, s, w in zip(view.sizes, found[0], wanted, strict=True)):
+    if _lies_so(ctx, view):
         return ctx.strided(view)
+    info, wanted = ctx.buffers[view.buffer], strides_of(view.sizes)
     if view.indices is None and info.role == "temporary" and view.buffer not in ctx.fixed:
         ctx.buffers[view.buffer] = replace(info, strides=tuple(map(index, wanted)))
         ctx.fixed.add(view.buffer)
@@ -59,4 +100,4 @@ def _laid_out(ctx: Context, view: View) -> BufferArg:
     return BufferArg(ctx.materialise(view, wanted).buffer)
 
 
-__all__ = ["on_gpu"]
+__all__ = ["backward_on_gpu", "on_gpu"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -68,6 +68,10 @@ class Context:
     used: frozenset[str] = frozenset()
     leaving: frozenset[str] = frozenset()
     """Values that leave the graph."""
+    readers: Mapping[str, int] = field(default_factory=dict)
+    """How many times each value is read, or leaves the graph."""
+    seeds: dict[str, tuple[View, int]] = field(default_factory=dict)
+    """By device: where random sequences begin, and how many of these are taken."""
     exact: bool = False
     """Whether loops round exactly as eager does."""
 

@@ -9,6 +9,7 @@ _COSTS = {
     **dict.fromkeys("cast bitcast".split(), 0),
     **dict.fromkeys("sqrt rsqrt div reciprocal floordiv truncdiv mod fmod".split(), 4),
     **dict.fromkeys("exp exp2 expm1 log log2 log10 log1p sigmoid tanh erf erfc pow sin cos tan".split(), 20),
+    "philox": 40,
     **dict.fromkeys("asin acos atan sinh cosh asinh acosh atanh erfinv lgamma digamma atan2 hypot nextafter".split(), 40),
 }
 EXPENSIVE = 20

@@ -11,6 +11,7 @@ from opmill_graph_ir.loops.ir import Const, Expr, IndexValue, Load, Op, Phase, R
 from .. import walk
 from .helpers import resolve
 from .primitives import ROWS
+from .random import philox
 from .space import NONE, Dims, Group, Space, Text
 from .types import TYPES, cast, constant, literal
 
@@ -34,7 +35,8 @@ class Lines:
 class Body:
     """Writes values. ``outer`` takes what does not vary along ``r``, ``inner`` the rest (the same lines unless ``r`` is a loop).
 
-    ``groups`` are the tile's dimensions; ``written`` are buffers that the nest writes; ``quick`` allows quick functions. ``names`` maps lets, results and symbols to text,
+    ``groups`` are the tile's dimensions; ``written`` are buffers that the nest writes; ``quick`` allows quick functions, and unless ``precise``
+    what is computed in float32 is rounded only where it is stored. ``names`` maps lets, results and symbols to text,
     ``guards`` are masks of checks that have passed: (text, dims)."""
 
     rank: int
@@ -43,6 +45,7 @@ class Body:
     needs: dict[str, None]
     names: dict[str, Text]
     values: frozenset[str]
+    precise: bool = False
     quick: bool = False
     stream: frozenset[str] = frozenset()
     groups: list[Group] = field(default_factory=list)
@@ -139,6 +142,8 @@ class Body:
 
     def op(self, e: Op) -> Text:
         if e.name == "cast":
+            if not self.precise and (kept := _rounded(e)) is not None:
+                return self.value(kept)
             a = self.value(e.args[0])
             return self.put(cast(a.tight, e.args[0].dtype, e.dtype), a.dims, self.settled(e))
         if e.name == "bitcast":
@@ -148,11 +153,16 @@ class Body:
             condition, *branches = e.args
             c, *rest = self.value(condition), *(self.value(_settled_by(condition, k == 0, a)) for k, a in enumerate(branches))
             return self.put(f"tl.where({c.text}, {rest[0].text}, {rest[1].text})", c.dims.union(*(v.dims for v in rest)), self.settled(e))
+        if e.name == "philox":
+            return philox(self, e)
         if e.name in _COMPARISONS and (short := self.compared(e)) is not None:
             return short
         row, t = ROWS[e.name], TYPES[e.args[0].dtype]
         quick = self.quick and t.name == "float32"
         bare = row.bare and not all(type(a) is Const for a in e.args)
+        if e.name == "add" and quick and (erf := _one_plus_erf(e)) is not None:
+            inner = self.value(erf)
+            return self.put(resolve(f"%one_plus_erf({inner.text})", self.needs), inner.dims, self.settled(e))
         args = [self.const(a, bare) if type(a) is Const else self.value(a) for a in e.args]
         if e.name == "div" and quick and args[1].dims < args[0].dims:  # one division for all that is divided by it
             inverse = self.put(f"1.0 / {args[1].tight}", args[1].dims, self.settled(e.args[1]))
@@ -234,6 +244,26 @@ def _settled_by(condition: Expr, holds: bool, value: Expr) -> Expr:
         else:
             break
     return value
+
+
+def _rounded(e: Op) -> Expr | None:
+    """A value that is rounded to half precision and widened again, as it is without that."""
+    inner = e.args[0]
+    if e.dtype != "float32" or type(inner) is not Op or TYPES[inner.dtype].kind != "half":
+        return None
+    if inner.name == "cast":
+        return inner.args[0] if inner.args[0].dtype == "float32" else None
+    if inner.name != "where":
+        return None
+    condition, *branches = inner.args
+    return Op("where", (condition, *(Const(b.value, "float32") if type(b) is Const else Op("cast", (b,), "float32") for b in branches)), "float32")
+
+
+def _one_plus_erf(e: Op) -> Expr | None:
+    """x of ``1 + erf(x)``, the dear part of a gelu."""
+    ones = [a for a in e.args if a == Const(1.0, "float32")]
+    erfs = [a.args[0] for a in e.args if type(a) is Op and a.name == "erf"]
+    return erfs[0] if len(ones) == len(erfs) == 1 else None
 
 
 def _opposite(a: Expr, b: Expr) -> bool:

@@ -37,6 +37,12 @@ HELPERS: dict[str, str] = {
     odd = (exponent & 1) != 0
     inverse = tl.where(base == 1, 1, tl.where(base == -1, tl.where(odd, -1, 1), 0)).to(base.dtype)
     return tl.where(exponent < 0, inverse, result)""",
+    # Abramowitz, Stegun: Handbook of mathematical functions, 7.1.26: 1.5e-7 off at most
+    "one_plus_erf": """(x):
+    y = tl.abs(x)
+    t = libdevice.fast_dividef(1.0, 1.0 + 0.3275911 * y)
+    tail = t * (0.254829592 + t * (-0.284496736 + t * (1.421413741 + t * (-1.453152027 + t * 1.061405429)))) * libdevice.fast_expf(-y * y)
+    return tl.where(x < 0, tail, 2.0 - tail)""",
     # reflection below zero, recurrence up to ten, then the asymptotic series
     "digamma": """(x):
     pole = x == 0
@@ -56,6 +62,30 @@ HELPERS: dict[str, str] = {
     value = total + libdevice.log(y) - libdevice.div_rn(y * 0 + 0.5, y) - z * series - reflected
     value = tl.where(whole, float("nan"), value)
     return tl.where(pole, libdevice.copysign(x * 0 + float("inf"), x * -1.0), value)""",
+    # Salmon, Moraes, Dror, Shaw: Parallel random numbers: as easy as 1, 2, 3 (2011); ten rounds of four words
+    "philox": """(key, at):
+    a = at.to(tl.uint32)
+    b = a * 0
+    if at.dtype.primitive_bitwidth == 64:
+        b = (at >> 32).to(tl.uint32)
+    c = a * 0
+    d = a * 0
+    k = key.to(tl.uint32)
+    m = (key >> 32).to(tl.uint32)
+    for _ in tl.static_range(10):
+        p = a.to(tl.uint64) * 0xD2511F53
+        q = c.to(tl.uint64) * 0xCD9E8D57
+        a = (q >> 32).to(tl.uint32) ^ b ^ k
+        b = q.to(tl.uint32)
+        c = (p >> 32).to(tl.uint32) ^ d ^ m
+        d = p.to(tl.uint32)
+        k = k + 0x9E3779B9
+        m = m + 0xBB67AE85
+    return a.to(tl.int32, bitcast=True), b.to(tl.int32, bitcast=True), c.to(tl.int32, bitcast=True), d.to(tl.int32, bitcast=True)""",
+    "philox_word": """(key, at):
+    a, b, c, d = philox(key, at // 4)
+    k = at % 4
+    return tl.where(k == 0, a, tl.where(k == 1, b, tl.where(k == 2, c, d)))""",
     "argmax": """(a, i, b, j):
     better = (b > a) | ((b != b) & (a == a)) | (((a == b) | ((a != a) & (b != b))) & (j < i))
     return tl.where(better, b, a), tl.where(better, j, i)""",

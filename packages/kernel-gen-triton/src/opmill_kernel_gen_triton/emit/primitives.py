@@ -69,13 +69,13 @@ ROWS: dict[str, Row] = {
             "floor ceil trunc"
         ).split()
     },
-    "exp": Row(f="libdevice.exp({0})", quick="tl.exp({0})"),
+    "exp": Row(f="libdevice.exp({0})", quick="libdevice.fast_expf({0})"),
     "exp2": Row(f="libdevice.exp2({0})", quick="tl.exp2({0})"),
     **{name: Row(f=f"libdevice.{name}({{0}}, {{1}})") for name in "atan2 copysign nextafter hypot".split()},
     "sqrt": Row(f="libdevice.sqrt_rn({0})"),
     "round": Row(f="libdevice.rint({0})"),
     "reciprocal": Row(f="libdevice.div_rn({one}, {0})", quick="({one} / {0})"),
-    "sigmoid": Row(f="libdevice.div_rn({one}, {one} + libdevice.exp(-{0}))", quick="({one} / ({one} + tl.exp(-{0})))"),
+    "sigmoid": Row(f="libdevice.div_rn({one}, {one} + libdevice.exp(-{0}))", quick="libdevice.fast_dividef({one}, {one} + libdevice.fast_expf(-{0}))"),
     "digamma": Row(f="%digamma({0})"),
     "isnan": Row(f="({0} != {0})", i="({0} != {0})"),
     "isinf": Row(f='(tl.abs({0}) == float("inf"))', i="({0} != {0})"),
@@ -84,5 +84,6 @@ ROWS: dict[str, Row] = {
     "logical_and": Row(b="({0} & {1})"),
     "logical_or": Row(b="({0} | {1})"),
     "logical_xor": Row(b="({0} ^ {1})"),
+    "philox": Row(i="%philox_word({0}, {1})"),
     "fma": Row(f="({0} * {1} + {2})"),
 }

@@ -95,9 +95,8 @@ def declare(body: Body, r: Reduction, wide: bool) -> Accumulator:
         names.append(f"{names[0]}_at")
         body.outer.add(f"{names[1]} = {constant((1 << (63 if wide else 31)) - 1, 'int64' if wide else 'int32', shape)}")
     elif op == "welford":
-        for part in ("m2", "n"):
-            names.append(f"{names[0]}_{part}")
-            body.outer.add(f"{names[-1]} = {constant(0, dtype, shape)}")
+        names.append(f"{names[0]}_m2")
+        body.outer.add(f"{names[1]} = {constant(0, dtype, shape)}")
     return Accumulator(r, op, dtype, tuple(names))
 
 
@@ -108,10 +107,10 @@ def update(body: Body, acc: Accumulator, position: str) -> None:
     lines, a = body.inner, acc.variables
     if op == "welford":
         lines.add(f"{a[0]}_v = {body.spread(v, ROW)}")
-        count = f"{a[2]} + {masks[0] + '.to(' + TYPES[dtype].tl + ')' if masks else '1.0'}"
-        lines.add(f"{a[2]} = {count}")
+        steps = f"{constant(1, dtype, body.block(frozenset()))} + rstart // RBLOCK"  # each step adds one element a lane
+        lines.add(f"{a[0]}_share = 1.0 / ({steps})")
         lines.add(f"{a[0]}_d = {a[0]}_v - {a[0]}")
-        step = f"{a[0]} + {a[0]}_d / {a[2]}"
+        step = f"{a[0]} + {a[0]}_d * {a[0]}_share"
         lines.add(f"{a[0]} = {f'tl.where({masks[0]}, {step}, {a[0]})' if masks else step}")
         square = f"{a[1]} + {a[0]}_d * ({a[0]}_v - {a[0]})"
         lines.add(f"{a[1]} = {f'tl.where({masks[0]}, {square}, {a[1]})' if masks else square}")
@@ -127,8 +126,13 @@ def update(body: Body, acc: Accumulator, position: str) -> None:
         lines.add(f"{a[0]} = {_combined(body, op, dtype, a[0], text)}")
 
 
-def finish(body: Body, acc: Accumulator, wide: bool) -> None:
-    """The end across the tile, after the loop."""
+def finish(body: Body, acc: Accumulator, wide: bool, extent: str) -> None:
+    """The end across the tile, after the loop over ``extent`` elements."""
+    if acc.op == "welford":
+        name = f"{acc.variables[0]}_n"
+        count = f"(({extent} - tl.arange(0, RBLOCK)[None, :] + (RBLOCK - 1)) // RBLOCK).to({TYPES[acc.dtype].tl})"
+        body.outer.add(f"{name} = tl.broadcast_to({count}, {body.block(ROW)})")
+        acc = Accumulator(acc.reduction, acc.op, acc.dtype, (*acc.variables, name))
     _publish(body, acc, RESULT, wide)
 
 

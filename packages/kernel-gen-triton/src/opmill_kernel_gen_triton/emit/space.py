@@ -43,13 +43,16 @@ class Text:
 @dataclass
 class Group:
     """One dimension of the tile: ``name``, its ``axes`` (the last one fastest), ``block`` elements, ``masked`` where the extent is no
-    multiple of it. ``define`` writes a line where the dimension is known and returns its variable."""
+    multiple of it. ``define`` writes a line where the dimension is known and returns its variable. ``start``: text of a tile's first position,
+    ``along``: of the subscript that spreads its positions along the dimension."""
 
     name: str
     axes: tuple[Axis, ...]
     block: int
     masked: bool
     define: Callable[[str, str], str]
+    start: str = "0"
+    along: str = ""
     runs: dict[tuple[int, int], str] = field(default_factory=dict)
 
     @property

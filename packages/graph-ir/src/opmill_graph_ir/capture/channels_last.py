@@ -1,0 +1,80 @@
+"""Layouts of images between convolutions: in training what the forward saves and the backward computes lies as cuDNN's kernels want it.
+
+Only half precision on GPUs: cuDNN has no other kernels for it, and would copy each operand and result back and forth. What the user sees keeps
+eager's layout, and so does what any operator reads that is not listed here; a program that asks for strides was told eager's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from opmill_fake_tensors.operator import describe
+
+from .graph import AtenGraph, Meta, Node, OutputTensor, values_in
+
+HALF = ("float16", "bfloat16")
+_CONVOLUTIONS = {"aten::convolution": (1, 6), "aten::convolution_backward": (2, 7)}
+"""Operators, with how many of their first operands are images, and the place of ``transposed``; of their results the first one is an image."""
+_ALIKE = frozenset(
+    f"aten::{name}"
+    for name in (
+        "_native_batch_norm_legit_functional _native_batch_norm_legit _native_batch_norm_legit_no_training native_batch_norm "
+        "native_batch_norm_backward relu threshold_backward add sub mul div neg where clamp clamp_min maximum minimum _to_copy "
+        "max_pool2d_with_indices max_pool2d_with_indices_backward avg_pool2d avg_pool2d_backward native_dropout native_dropout_backward "
+        "sigmoid sigmoid_backward silu silu_backward gelu gelu_backward tanh tanh_backward hardswish hardswish_backward hardsigmoid "
+        "hardsigmoid_backward hardtanh hardtanh_backward leaky_relu leaky_relu_backward elu elu_backward cat"
+    ).split()
+)
+"""Operators that are as good with all their images laid out so."""
+
+
+def strides_of(sizes: tuple[int, ...]) -> tuple[int, ...]:
+    """Strides of images [N, C, H, W] with the channels innermost."""
+    _, c, h, w = sizes
+    return h * w * c, 1, w * c, c
+
+
+def lay_out(graph: AtenGraph) -> None:
+    """Rewrites the layout of the images that convolutions read and write, and of those in the same operators as these."""
+    nodes = [(node, names) for node in graph.nodes if (names := _images(graph, node))]
+    if not any(node.func._schema.name in _CONVOLUTIONS for node, _ in nodes):
+        return
+    chosen: set[str] = set()
+    size = -1
+    while len(chosen) > size:
+        size = len(chosen)
+        for node, names in nodes:
+            if node.func._schema.name in _CONVOLUTIONS or not chosen.isdisjoint(names):
+                chosen.update(names)
+    kept = {*graph.inputs, *graph.held, *graph.constants, *(o.value for o in graph.outputs if isinstance(o, OutputTensor))}
+    kept.update(r for node in graph.nodes if _shares(node) for r in node.results if r)
+    for name in chosen - kept:
+        meta = graph.metas[name]
+        graph.metas[name] = replace(meta, strides=strides_of(meta.sizes))
+
+
+def _images(graph: AtenGraph, node: Node) -> list[str]:
+    """The images among operands and results of an operator that has a say here."""
+    name = node.func._schema.name
+    if name in _CONVOLUTIONS:
+        operands, transposed = _CONVOLUTIONS[name]
+        names = [v.name for v in values_in(node.args[:operands])] + [r for r in node.results[:1] if r]
+        ours = all(_is_image(graph.metas[n]) and graph.metas[n].dtype in HALF for n in names)
+        return names if ours and node.args[transposed] is False else []
+    if name not in _ALIKE:
+        return []
+    names = [v.name for v in values_in((node.args, node.kwargs))] + [r for r in node.results if r]
+    return [n for n in names if _is_image(graph.metas[n])]
+
+
+def _is_image(meta: Meta) -> bool:
+    return len(meta.sizes) == 4 and meta.device.startswith("cuda") and all(type(n) is int and n > 0 for n in meta.sizes)
+
+
+def _shares(node: Node) -> bool:
+    """Whether results lie in the memory of an operand: their layout follows from that."""
+    op = describe(node.func)
+    return op.aliases or node.func._schema.name == "aten::_unsafe_view"
+
+
+__all__ = ["HALF", "lay_out", "strides_of"]
