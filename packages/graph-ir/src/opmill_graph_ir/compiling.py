@@ -15,6 +15,7 @@ from opmill_runtime_cache.plan.model import Plan
 from opmill_runtime_cache.plan.text import render
 from opmill_runtime_cache.store import Store
 
+from .capture.channels_last import lay_out
 from .capture.control import bodies_of
 from .capture.functionalize import functionalize
 from .capture.graph import AtenGraph
@@ -66,6 +67,7 @@ def compile_training(
     """Forward and backward of ``gm``, captured together and split."""
     with report.step("functionalize"):
         joint = capture_joint(gm, inputs)
+        lay_out(joint.graph)
         halves = partition(joint)
         stages, graphs = split(halves, joint.targets, options.bucket_bytes) if options.bucket_bytes else ([], [])
         graphs = [halves.forward, *(graphs or [halves.backward])]
