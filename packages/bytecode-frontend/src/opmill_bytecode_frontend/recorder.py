@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import torch
@@ -17,6 +17,7 @@ from opmill_guards.source import TensorProperty
 
 from .errors import Unsupported
 from .numbers import Numbers
+from .regions import Region
 from .values.base import Lazy, Machine, NotConstant, Value
 from .values.constant import ConstantValue
 from .values.mapping import DictValue
@@ -51,11 +52,15 @@ class Recorder:
 
     def __init__(self, vm: Machine) -> None:
         self.vm = vm
-        self.graph = torch.fx.Graph()
+        self.main = torch.fx.Graph()
+        self.regions: list[Region] = []
+        """Graphs inside of the graph that are being recorded, the innermost last."""
         self.context = FakeContext()
-        self.numbers = Numbers(self.graph, lambda: vm.frame.where() if vm.frame is not None else "")
+        self.numbers = Numbers(self.main, lambda: vm.frame.where() if vm.frame is not None else "")
         self.inputs: list[TensorValue | SymbolicNumber] = []
-        self.attributes: dict[str, torch.Tensor] = {}
+        self.attributes: dict[str, Any] = {}
+        self.fakes: dict[torch.fx.Node, Any] = {}
+        """Of nodes that bodies have read from outside, the tensors that they stand for."""
         self.by_fake: dict[int, TensorValue] = {}
         self.anchor: torch.fx.Node | None = None
         self.operations = 0
@@ -64,7 +69,34 @@ class Recorder:
         self.inference: bool | None = None
         """What captured code made of inference mode; None: nothing."""
 
-    # ---- arguments -------------------------------------------------------------------------------------------------
+    # ---- graphs inside of the graph --------------------------------------------------------------------------------
+
+    @property
+    def graph(self) -> torch.fx.Graph:
+        """Where operations are recorded now."""
+        return self.regions[-1].graph if self.regions else self.main
+
+    def here(self, node: torch.fx.Node) -> torch.fx.Node:
+        """What stands for a node where operations are recorded now."""
+        graphs = [self.main, *(region.graph for region in self.regions)]
+        depth = next((k for k, graph in enumerate(graphs) if node.graph is graph), None)
+        if depth is None:
+            self.vm.unsupported("FE082", "a tensor that left a branch or a loop", "only what it returns does", "return it")
+        for region in self.regions[depth:]:
+            node = region.lift(node)
+        return node
+
+    def fakes_of(self, nodes: Iterable[torch.fx.Node]) -> list[Any]:
+        """The tensors among what nodes of the graph being recorded stand for."""
+        found = [self.fakes.get(node) for node in nodes]
+        return [fake for fake in found if fake is not None]
+
+    def hold(self, name: str, module: Any) -> torch.fx.Node:
+        """The node that gives ``module``, held by the graph that is being recorded."""
+        held = self.regions[-1].attributes if self.regions else self.attributes
+        name = f"{name}_{len(held)}"
+        held[name] = module
+        return self.graph.get_attr(name)
 
     # ---- symbolic sizes --------------------------------------------------------------------------------------------
 
@@ -124,6 +156,19 @@ class Recorder:
         return out
 
     def node_of(self, value: TensorValue | SymbolicNumber) -> torch.fx.Node:
+        node = self.outside_node_of(value)
+        if not self.regions and node.graph is self.main:
+            return node
+        here = self.here(node)
+        if isinstance(value, TensorValue) and here is not node:
+            for region in self.regions:  # whoever holds the bodies asks what they took from outside
+                node = region.lifted.get(node, node)
+                self.fakes[node] = value.fake
+            self.fakes[self.outside_node_of(value)] = value.fake
+        return here
+
+    def outside_node_of(self, value: TensorValue | SymbolicNumber) -> torch.fx.Node:
+        """The node where the value was made; inputs belong to the outermost graph."""
         if value.node is None:
             value.node = self._input_node(value)
         return value.node
@@ -138,18 +183,18 @@ class Recorder:
                 count += 1
                 name = f"{base}_{count}"
             self.attributes[name] = value.obj  # type: ignore[assignment]
-            with self.graph.inserting_before(None):
-                return self.graph.get_attr(name)
+            with self.main.inserting_before(None):
+                return self.main.get_attr(name)
         previous = self.inputs[-1].node if self.inputs else None
-        first = next(iter(self.graph.nodes), None)
+        first = next(iter(self.main.nodes), None)
         self.inputs.append(value)
         if previous is not None:
-            with self.graph.inserting_after(previous):
-                return self.graph.placeholder(name)
+            with self.main.inserting_after(previous):
+                return self.main.placeholder(name)
         if first is not None:
-            with self.graph.inserting_before(first):
-                return self.graph.placeholder(name)
-        return self.graph.placeholder(name)
+            with self.main.inserting_before(first):
+                return self.main.placeholder(name)
+        return self.main.placeholder(name)
 
     def is_operand(self, value: Value) -> bool:
         try:
@@ -168,7 +213,7 @@ class Recorder:
                 return graph_constant(value.value)
             raise NotGraphable(value.describe())
         if kind is SymbolicNumber:
-            return value.number if fakes else self.numbers.node(value.number, self.node_of)
+            return value.number if fakes else self._number_node(value)
         if kind is Lazy:
             return self.lower(self.vm.wrap(value.obj, value.source), fakes)
         if isinstance(value, SequenceValue):
@@ -191,6 +236,10 @@ class Recorder:
         if isinstance(plain, PLAIN) or (callable(plain) and not isinstance(plain, torch.nn.Module)) or isinstance(plain, torch._C._SDPBackend):
             return plain
         raise NotGraphable(value.describe())
+
+    def _number_node(self, value: SymbolicNumber) -> Any:
+        node = self.numbers.node(value.number, self.outside_node_of)
+        return self.here(node) if isinstance(node, torch.fx.Node) else node
 
     # ---- operations ------------------------------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from opmill_bytecode_frontend import Unsupported, capture
+from opmill_bytecode_frontend import capture
 
 
 class Square(torch.autograd.Function):
@@ -113,14 +113,6 @@ PROGRAMS = [
 @pytest.mark.parametrize("fn", PROGRAMS, ids=lambda f: f.__name__)
 def test_program(fn, check):
     check(fn)
-
-
-def test_autograd_function_with_gradients_is_refused():
-    def f(x):
-        return Square.apply(x, 2)
-
-    with pytest.raises(Unsupported, match="FE015"):
-        capture(f, fullgraph=True)(torch.ones(2, requires_grad=True))
 
 
 def test_print_inside_a_derivative(capsys):

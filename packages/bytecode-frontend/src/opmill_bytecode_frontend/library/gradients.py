@@ -1,30 +1,39 @@
-"""``torch.autograd.Function`` where no gradient is recorded, inference mode, checkpointing."""
+"""``torch.autograd.Function``, inference mode, checkpointing."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
+from torch._C import _functorch
+from torch._functorch.autograd_function import autograd_function_apply
+from torch._higher_order_ops.wrap import tag_activation_checkpoint
 
 from opmill_guards.source import Pinned
 
-from ..values.base import Value
+from ..regions import Region
+from ..values.base import NotConstant, Value
 from ..values.constant import ConstantValue
 from ..values.functions import BuiltinValue
 from ..values.sequence import SequenceValue, TupleValue
 from ..values.tensor import TensorValue
+from .bodies import flat, input_like, like, outputs, recording
 from .registry import handles, named
 
+NONE = ConstantValue(None)
 SET_GRAD = torch._C._set_grad_enabled
 
 
 class ForwardContext:
-    """What ``forward`` of a ``torch.autograd.Function`` gets as ``ctx`` when nothing will be differentiated."""
+    """What ``forward`` and ``backward`` of a ``torch.autograd.Function`` get as ``ctx``."""
 
     def __init__(self, needs_input_grad: tuple[bool, ...]) -> None:
         self.needs_input_grad = needs_input_grad
         self.saved_tensors: tuple[Any, ...] = ()
         self.dirty: tuple[Any, ...] = ()
+        self.fixed: tuple[Any, ...] = ()
 
     def save_for_backward(self, *tensors: Any) -> None:
         self.saved_tensors = tensors
@@ -35,10 +44,10 @@ class ForwardContext:
         self.dirty = tensors
 
     def mark_non_differentiable(self, *tensors: Any) -> None:
-        """Nothing is."""
+        self.fixed = tensors
 
     def set_materialize_grads(self, value: bool) -> None:
-        """There are none."""
+        """Gradients that nobody computed are zeros in any case."""
 
 
 @named("torch.autograd.function.Function.apply")
@@ -46,21 +55,83 @@ def autograd_function(vm: Any, cls: Value, *args: Value, **kwargs: Value) -> Val
     """Inlined where gradients are not recorded: forward is then all there is."""
     tensors = [a for a in args if isinstance(a, TensorValue)]
     if torch.is_grad_enabled() and any(t.fake.requires_grad for t in tensors):
-        vm.unsupported("FE015", "torch.autograd.Function", "its backward is Python code that the graph cannot hold", "call it under no_grad")
-    plain = cls.constant()
-    grad = torch.is_grad_enabled()
-    if grad:
-        vm.call(BuiltinValue(SET_GRAD), [ConstantValue(False)], {})
-    context = vm.call(vm.wrap(ForwardContext, Pinned(ForwardContext, "ForwardContext")), [vm.fresh((False,) * len(args))], {})
-    separate = plain.setup_context is not torch.autograd.function._SingleLevelFunction.setup_context
-    forward = vm.getattr(cls, "forward")
-    result = vm.call(forward, list(args) if separate else [context, *args], kwargs)
-    if grad:
-        vm.call(BuiltinValue(SET_GRAD), [ConstantValue(True)], {})
+        return with_backward(vm, cls, args, kwargs, tensors)
+    with grad_mode(vm, False):
+        _, result = run_forward(vm, cls, args, kwargs, (False,) * len(args))
+    return result
+
+
+@contextmanager
+def grad_mode(vm: Any, enabled: bool) -> Iterator[None]:
+    """The graph's own and that of the capture."""
+    before = torch.is_grad_enabled()
+    if before != enabled:
+        vm.call(BuiltinValue(SET_GRAD), [ConstantValue(enabled)], {})
+    yield
+    if before != enabled:
+        vm.call(BuiltinValue(SET_GRAD), [ConstantValue(before)], {})
+
+
+def run_forward(vm: Any, cls: Value, args: Sequence[Value], kwargs: dict[str, Value], wanted: tuple[bool, ...]) -> tuple[Value, Value]:
+    """The context and the result of ``forward``. ``wanted``: which arguments need gradients."""
+    context = vm.call(vm.wrap(ForwardContext, Pinned(ForwardContext, "ForwardContext")), [vm.fresh(wanted)], {})
+    separate = cls.constant().setup_context is not torch.autograd.function._SingleLevelFunction.setup_context
+    result = vm.call(vm.getattr(cls, "forward"), list(args) if separate else [context, *args], kwargs)
+    if separate and any(wanted):
+        vm.call(vm.getattr(cls, "setup_context"), [context, TupleValue(list(args)), result], {})
+    tensors = [a for a in args if isinstance(a, TensorValue)]
     dirty = vm.unpack(vm.getattr(context, "dirty"))
     if isinstance(result, SequenceValue) and result.cls is tuple:
-        return TupleValue([passed_through(vm, v, tensors, dirty) for v in result.values(vm)])
-    return passed_through(vm, result, tensors, dirty)
+        return context, TupleValue([passed_through(vm, v, tensors, dirty) for v in result.values(vm)])
+    return context, passed_through(vm, result, tensors, dirty)
+
+
+def with_backward(vm: Any, cls: Value, args: Sequence[Value], kwargs: dict[str, Value], tensors: Sequence[TensorValue]) -> Value:
+    """Forward and backward as two graphs of an operator: what the backward reads of the forward, the forward returns for it."""
+    recorder = vm.recorder
+    if kwargs or len(set(map(id, tensors))) != len(tensors) or _functorch.get_dynamic_layer_stack_depth():
+        vm.unsupported("FE015", "torch.autograd.Function", "with keywords, a tensor that is passed twice, or inside a function transform")
+    nodes = [recorder.node_of(t) for t in tensors]
+    wanted = tuple(isinstance(a, TensorValue) and a.fake.requires_grad for a in args)
+    forward, backward = Region(), Region()
+    with recording(vm, forward), grad_mode(vm, False):
+        for node in nodes:
+            forward.lift(node)
+        context, result = run_forward(vm, cls, args, {}, wanted)
+        results, rebuild, _ = flat(vm, result)
+        with recording(vm, backward):
+            gradients = run_backward(vm, cls, context, result, results, len(args))
+            returned: list[Any] = [
+                recorder.node_of(g) if isinstance(g, TensorValue) else None for g, a in zip(gradients, args, strict=True) if isinstance(a, TensorValue)
+            ]
+        marked = {name: vm.unpack(vm.getattr(context, name)) for name in ("fixed", "dirty")}
+        places = {name: [k for k, t in enumerate(results) if any(t is v for v in values)] for name, values in marked.items()}
+        out: Any = tuple(recorder.node_of(t) for t in results)
+    single = isinstance(result, TensorValue)
+    inputs, saved = list(forward.lifted), list(backward.lifted)
+    forward.take(inputs)
+    returned += [None] * (len(inputs) - len(nodes))  # closures get none, as in eager
+    halves = forward.module((out[0] if single else out, tuple(saved))), backward.module(returned[0] if len(returned) == 1 else tuple(returned))
+    options: dict[str, Any] = {"non_differentiable_idx": places["fixed"], "saved_for_backward_idx": list(range(len(saved)))}
+    if places["dirty"]:
+        options["dirty_idx"] = places["dirty"]
+    held = [recorder.hold(name, half) for name, half in zip(("forward", "backward"), halves, strict=True)]
+    node = recorder.graph.call_function(autograd_function_apply, (*held, *inputs), options)
+    made = outputs(vm, node, [t.fake for t in results], [t.fake for t in tensors], [results[k].fake for k in places["fixed"]], single=single)
+    return rebuild(iter(made))
+
+
+def run_backward(vm: Any, cls: Value, context: Value, result: Value, results: Sequence[TensorValue], count: int) -> list[Value]:
+    """The gradients, one for each of ``count`` arguments, in the region being recorded."""
+    region = vm.recorder.regions[-1]
+    given = iter([input_like(vm, region, like(vm, t.fake, requires_grad=False), "tangent") for t in results])
+    tangents = [next(given) if isinstance(v, TensorValue) else NONE for v in (result.values(vm) if isinstance(result, TupleValue) else [result])]
+    found = vm.call(vm.getattr(cls, "backward"), [context, *tangents], {})
+    gradients = list(vm.unpack(found)) if isinstance(found, SequenceValue) else [found]
+    if len(gradients) != count:
+        name = cls.constant().__name__
+        vm.throw(RuntimeError, f"function {name}Backward returned an incorrect number of gradients (expected {count}, got {len(gradients)})")
+    return gradients
 
 
 def passed_through(vm: Any, result: Value, inputs: list[TensorValue], dirty: list[Value]) -> Value:
@@ -95,9 +166,23 @@ def is_inference_mode_enabled(vm: Any) -> Value:
 
 @named("torch.utils.checkpoint.checkpoint")
 def checkpoint(vm: Any, function: Value, *args: Value, **kwargs: Value) -> Value:
-    for option in ("use_reentrant", "context_fn", "determinism_check", "debug", "preserve_rng_state", "early_stop"):
+    reentrant = kwargs.pop("use_reentrant", NONE)
+    for option in ("context_fn", "determinism_check", "debug", "preserve_rng_state", "early_stop"):
         kwargs.pop(option, None)
-    if torch.is_grad_enabled():
-        vm.unsupported("FE016", "activation checkpointing while gradients are recorded")
-    return vm.call(function, list(args), kwargs)
+    if not torch.is_grad_enabled():
+        return vm.call(function, list(args), kwargs)  # type: ignore[no-any-return]
+    if vm.truth(reentrant) and not any(isinstance(a, TensorValue) and a.fake.requires_grad for a in args):
+        vm.unsupported("FE016", "reentrant activation checkpointing", "no argument requires grad: nothing inside would get a gradient")
+    region, recorder = Region(), vm.recorder
+    with recording(vm, region):
+        result = vm.call(function, list(args), kwargs)
+        try:
+            results, rebuild, _ = flat(vm, result)
+        except NotConstant as exc:
+            vm.unsupported("FE016", "activation checkpointing", f"the function returns {exc}")
+        out = [recorder.node_of(t) for t in results]
+    common = list(region.lifted)
+    held = recorder.hold("checkpointed", region.module(tuple(out)))
+    node = recorder.graph.call_function(tag_activation_checkpoint, (held, *common), {"use_reentrant": False})
+    return rebuild(iter(outputs(vm, node, [t.fake for t in results], recorder.fakes_of(common))))
 

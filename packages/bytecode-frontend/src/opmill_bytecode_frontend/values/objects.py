@@ -11,6 +11,7 @@ from opmill_guards.source import Attr, InstanceDict, Item, Pinned
 
 from .base import MISSING, IdentityKey, Lazy, Machine, NotConstant, ProgramKey, Value
 from .constant import ConstantValue
+from .deferred import standing_in
 from .functions import BuiltinValue, FunctionValue, MethodValue
 from .mapping import DictValue
 from .sequence import ListValue, TupleValue
@@ -496,6 +497,8 @@ class ModuleObject(Value):
     def getattr(self, vm: Machine, name: str) -> Value:
         if name == "__dict__":
             return vm.names(self.obj.__dict__)  # type: ignore[attr-defined]
+        if (other := standing_in(self.obj.__name__, name)) is not None:
+            return vm.wrap(other, Pinned(other, name))
         return vm.read_global(self.obj.__dict__, name, self.obj)  # type: ignore[attr-defined]
 
     def setattr(self, vm: Machine, name: str, value: Value) -> None:
