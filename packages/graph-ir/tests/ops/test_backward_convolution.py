@@ -1,0 +1,40 @@
+"""Gradients of convolutions of each channel for itself: computed channels last, given as eager lays them out."""
+
+import pytest
+import torch
+
+from opmill_graph_ir.backend import GraphOptions, compile_graph
+from opmill_graph_ir.capture.joint import capture_joint
+from opmill_graph_ir.capture.partition import partition
+from opmill_graph_ir.lowered import Extern
+from opmill_graph_ir.ops.lower import lower
+
+CASES = {  # options of the convolution, input, whether its images are laid out anew
+    "3x3": ({"kernel_size": 3, "padding": 1}, torch.randn(2, 6, 9, 7), True),
+    "with a step": ({"kernel_size": (3, 5), "stride": 2, "padding": (1, 2), "bias": False}, torch.randn(2, 6, 9, 8), True),
+    "spread": ({"kernel_size": 3, "dilation": 2}, torch.randn(1, 6, 9, 9), True),
+    "channels last already": ({"kernel_size": 3}, torch.randn(2, 6, 8, 8).contiguous(memory_format=torch.channels_last), False),
+    "groups of two": ({"kernel_size": 3, "groups": 3}, torch.randn(2, 6, 8, 8), False),
+    "double": ({"kernel_size": 3, "dtype": torch.float64}, torch.randn(2, 6, 8, 8, dtype=torch.float64), False),
+}
+
+
+@pytest.mark.filterwarnings("ignore:GI030")
+@pytest.mark.parametrize("name", CASES)
+def test_gradients(name: str) -> None:
+    options, x, anew = CASES[name]
+    torch.manual_seed(0)
+    module = torch.nn.Sequential(torch.nn.Tanh(), torch.nn.Conv2d(6, 6, **{"groups": 6, **options}), torch.nn.Tanh())
+    found = []
+    compiled = compile_graph(torch.fx.symbolic_trace(module), [x.clone().requires_grad_()], options=GraphOptions(cache=False, verify=True), generators=())
+    for call in (module, lambda x: compiled(x)[0]):
+        module.zero_grad()
+        given = x.clone(memory_format=torch.preserve_format).requires_grad_()
+        call(given).square().sum().backward()
+        found.append([given.grad, *(p.grad for p in module.parameters())])
+    for want, got in zip(*found, strict=True):
+        torch.testing.assert_close(got, want)
+        assert got.stride() == want.stride()
+    backward = lower(partition(capture_joint(torch.fx.symbolic_trace(module), [x.clone().requires_grad_()])).backward)
+    [call] = [n for n in backward.nodes if isinstance(n, Extern) and n.op == "aten::convolution_backward"]
+    assert (backward.buffers[call.args[0].buffer].strides[1].constant == 1) == (anew or name.startswith("channels last"))
