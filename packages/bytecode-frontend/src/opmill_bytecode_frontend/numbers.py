@@ -8,7 +8,8 @@ from typing import Any
 
 import torch
 
-from opmill_fake_tensors.symbols import FloorDiv, Index, Sizes, index_of
+from opmill_fake_tensors import DataDependent
+from opmill_fake_tensors.symbols import FloorDiv, Index, Relation, Sizes, index, index_of
 from opmill_fake_tensors.symbols.real import FUNCTIONS, Real
 from opmill_guards.guard import SizeRelation
 from opmill_guards.source import Source, TensorProperty
@@ -29,7 +30,42 @@ class Numbers:
         self.strides: list[SizeRelation] = []
         self.asked: list[Index] = []
         """Symbols of dimensions that the program itself marked as changing."""
+        self.late: dict[str, torch.fx.Node] = {}
+        """Symbols that only data tell, and the node that reads each: an item, a size of what an operator gave."""
         self._nodes: dict[Any, Any] = {}
+
+    # ---- sizes that only data tell ---------------------------------------------------------------------------------
+
+    def unbound(self) -> set[str]:
+        """Symbols of that kind which nothing reads yet."""
+        return {name for name in self.sizes.data() if name not in self.late}
+
+    def bind_number(self, number: torch.SymInt, node: torch.fx.Node) -> None:
+        """A number that ``node`` reads from a tensor."""
+        self.late.setdefault(str(index_of(number)), node)
+
+    def bind_sizes(self, shape: Any, node: torch.fx.Node, node_of: Any) -> None:
+        """Symbols that the sizes of what ``node`` gives tell."""
+        unbound = self.unbound()
+        for d, size in enumerate(shape if unbound else ()):
+            expr = index_of(size)
+            names = expr.symbols & unbound
+            if len(names) != 1:
+                continue
+            [name] = names
+            stride = expr.stride_of(name)
+            if stride is not None and (sign := stride.constant) in (1, -1):
+                number = self._after(torch.ops.aten.sym_size.int, (node, d))
+                rest = self._index(expr - index(name) * sign, node_of)
+                if not isinstance(rest, int) or rest:
+                    number = self._after(operator.sub, (number, rest))
+                self.late[name] = number if sign == 1 else self._after(operator.neg, (number,))
+                unbound.discard(name)
+
+    def _after(self, function: Any, args: tuple[Any, ...]) -> torch.fx.Node:
+        node = self.graph.call_function(function, args)
+        node.meta["late number"] = True
+        return node
 
     # ---- nodes of the graph ----------------------------------------------------------------------------------------
 
@@ -38,6 +74,11 @@ class Numbers:
         if type(number) is torch.SymFloat:
             return self._real(number.node.value, node_of)
         return self._index(index_of(number), node_of)
+
+    def condition(self, relation: Relation, node_of: Any) -> Any:
+        """A relation as argument of a node."""
+        compare = {"==": operator.eq, "!=": operator.ne, ">=": operator.ge}[relation.kind]
+        return self._call(compare, self._index(relation.expr, node_of), 0)
 
     def _index(self, expr: Index, node_of: Any) -> Any:
         expr = self.sizes.simplify(expr)
@@ -64,7 +105,9 @@ class Numbers:
         return self._call(function, self._index(atom.numerator, node_of), self._index(atom.denominator, node_of))
 
     def _symbol(self, name: str, node_of: Any) -> Any:
-        known = self._nodes.get(name)
+        known = self.late.get(name) or self._nodes.get(name)
+        if known is None and name not in self.sources:
+            raise DataDependent("size", f"{name} is {self.sizes.symbols[name].origin}, which no result shows")
         if known is None:
             source, owner = self.sources[name], self.owners[name]
             known = node_of(owner)
@@ -88,6 +131,8 @@ class Numbers:
     def _made(self, function: Any, args: tuple[Any, ...]) -> torch.fx.Node:
         """Numbers stand right behind the inputs: they are those of the call, whatever is written to the inputs later."""
         key = function, args
+        if key not in self._nodes and any(isinstance(a, torch.fx.Node) and (a in self.late.values() or "late number" in a.meta) for a in args):
+            self._nodes[key] = self._after(function, args)
         if key not in self._nodes:
             inputs = [n for n in self.graph.nodes if n.op == "placeholder" or n.meta.get("number")]
             with self.graph.inserting_after(inputs[-1]):
@@ -99,14 +144,17 @@ class Numbers:
     # ---- Python text -----------------------------------------------------------------------------------------------
 
     def text(self, number: Any, read: Any, name_of: Any) -> str:
-        """Python that computes the number from sources, which ``read`` turns into text; ``name_of`` names other objects."""
+        """Python that computes the number, or the truth, from its symbols, which ``read`` turns into text; ``name_of`` names other objects."""
         if type(number) is torch.SymFloat:
             return self._real_text(number.node.value, read, name_of)
+        if type(number) is torch.SymBool:
+            relation = number.node.condition
+            return f"({self._index_text(relation.expr, read)} {relation.kind} 0)"
         return self._index_text(index_of(number), read)
 
     def _index_text(self, expr: Index, read: Any) -> str:
         expr = self.sizes.simplify(expr)
-        return "(" + re.sub(r"\b[su]\d+\b", lambda found: read(self.sources[found.group()]), str(expr)) + ")"
+        return "(" + re.sub(r"\b[su]\d+\b", lambda found: read(found.group()), str(expr)) + ")"
 
     def _real_text(self, value: Any, read: Any, name_of: Any) -> str:
         if isinstance(value, Index):
@@ -120,7 +168,7 @@ class Numbers:
     def guards(self) -> list[SizeRelation]:
         """What was assumed of the sizes, by the capture and by the backend."""
         out = [self._guard(f"{name} >= {symbol.low}") for name, symbol in self.sizes.symbols.items() if name in self.sources]
-        out += [self._guard(f"{name} <= {symbol.high}") for name, symbol in self.sizes.symbols.items() if symbol.high is not None]
+        out += [self._guard(f"{name} <= {symbol.high}") for name, symbol in self.sizes.symbols.items() if symbol.high is not None and name in self.sources]
         decided = [self._guard(str(d.relation), " at ".join(part for part in (d.operator, d.where) if part)) for d in self.sizes.decisions]
         return [*out, *decided, *self.strides]
 

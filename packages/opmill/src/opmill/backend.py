@@ -33,7 +33,7 @@ class GraphBackend:
             try:
                 runner = self._compiler(graph_module, example_inputs)
             except Exception as error:
-                if not (self._settings.native and self._settings.options.suppress_errors) or any(map(_is_symbolic, example_inputs)):
+                if not (self._settings.native and self._settings.options.suppress_errors) or _may_try_again(graph_module, example_inputs):
                     raise  # with symbolic sizes: the frontend tries again with those of this call
                 fallback = _describe(error)
                 _warn_of_fallback(error, fallback)
@@ -45,6 +45,11 @@ class GraphBackend:
         )
         log.info("graph %d: %d operators in %.3f s%s", number, operators, seconds, f", not compiled: {fallback}" if fallback else "")
         return runner
+
+    @property
+    def sizes_of_data(self) -> bool:
+        """Whether graphs may have sizes that only data tell."""
+        return self._settings.native
 
     def stand_in(self, function: Any) -> Callable[..., Any] | None:
         """What runs instead of ``function`` where code between graphs calls it; None: the function itself."""
@@ -64,6 +69,11 @@ class GraphBackend:
             return native_compiler(settings.options)
         backend = find_backend(settings.backend) if isinstance(settings.backend, str) else settings.backend
         return functools.partial(backend, **settings.foreign) if settings.foreign else backend
+
+
+def _may_try_again(graph_module: Any, example_inputs: Sequence[Any]) -> bool:
+    """Whether the frontend has another way: with the sizes of this call, or with graphs that end where only data tell a size."""
+    return any(map(_is_symbolic, example_inputs)) or bool(graph_module.meta.get("sizes of data"))
 
 
 def _is_symbolic(example: Any) -> bool:

@@ -10,10 +10,10 @@ import torch
 
 from ..values.base import Value
 from ..values.constant import ConstantValue
-from ..values.number import SymbolicNumber
+from ..values.number import SymbolicNumber, UndecidedTruth
 from ..values.sequence import TupleValue
 from .dispatch import fold
-from .registry import handles
+from .registry import handles, named
 
 
 def _by_slot(vm: Any, value: Value, function: Any, slot: str) -> Value:
@@ -49,3 +49,30 @@ def _tensor_of(vm: Any, data: Value, function: Any, **kwargs: Value) -> Value:
 
 for _function in (torch.tensor, torch.as_tensor):
     handles(_function)(functools.partial(_tensor_of, function=_function))
+
+
+NOTHING = ConstantValue(None)
+EXPECTED = "Expected cond to be True, but got False. (Could this error message be improved? If so, please report an enhancement request to PyTorch.)"
+
+
+@named("torch._check_with")
+def check(vm: Any, error: Value, condition: Value, message: Value = ConstantValue(None)) -> Value:
+    """A condition on sizes that only data tell is demanded: checked when the graph runs."""
+    undecided = condition.number if isinstance(condition, UndecidedTruth) else None
+    if undecided is None and vm.truth(condition):
+        return NOTHING
+    said = message if isinstance(message, ConstantValue) else vm.call(message, [], {})
+    text = EXPECTED if not isinstance(said, ConstantValue) or said.value is None else str(said.value)
+    if undecided is None:
+        return vm.throw(error.constant(), text)
+    vm.recorder.demand(vm, undecided.node.condition, text, error.constant().__name__)
+    return NOTHING
+
+
+@named("torch._check_is_size")
+def check_is_size(vm: Any, size: Value, message: Value = ConstantValue(None), *, max: Value = ConstantValue(None)) -> Value:
+    error = vm.wrap(RuntimeError)
+    check(vm, error, vm.compare(">=", size, ConstantValue(0)), message)
+    if not isinstance(max, ConstantValue) or max.value is not None:
+        check(vm, error, vm.compare("<=", size, max), message)
+    return NOTHING

@@ -8,6 +8,8 @@ from typing import Any, Callable
 
 import torch
 
+from opmill_fake_tensors.symbols import Relation
+
 from .base import MISSING, Machine, Value
 from .constant import ConstantValue
 from .sequence import TupleValue
@@ -55,7 +57,7 @@ class SymbolicNumber(Value):
         return f"the number {self.source or self.number}"
 
     def truth(self, vm: Machine) -> bool:
-        return bool(self.number != 0)
+        return vm.truth(vm.fresh(self.number != 0))
 
     def key(self, vm: Machine) -> Any:
         return self.constant()
@@ -109,6 +111,39 @@ class SymbolicNumber(Value):
         return ConstantValue(self.constant()).getattr(vm, name)
 
 
+class UndecidedTruth(Value):
+    """A condition on sizes that only data tell: it may leave the capture, and ``torch._check`` may demand it."""
+
+    def __init__(self, number: torch.SymBool) -> None:
+        self.number = number
+
+    def python_type(self) -> type:
+        return bool
+
+    def describe(self) -> str:
+        return f"the condition {self.number}"
+
+    def real(self) -> Any:
+        return MISSING
+
+    def truth(self, vm: Machine) -> bool:
+        names = sorted(self.number.node.condition.expr.symbols)
+        symbols = vm.recorder.numbers.sizes.symbols
+        origins = "; ".join(f"{name} is {symbols[name].origin}" for name in names if symbols[name].hint is None)
+        hint = "torch._check(condition) demands it and goes on; torch.where chooses without deciding"
+        vm.unsupported("FE037", f"a decision on {self.number}", f"only data tell: {origins}", hint)
+
+    def key(self, vm: Machine) -> Any:
+        return self.truth(vm)
+
+    def special(self, vm: Machine, name: str, args: list[Value]) -> Value | None:
+        self.truth(vm)
+        return None
+
+    def find_method(self, name: str) -> Any:
+        return (lambda vm, *args, **kwargs: self.truth(vm)) if hasattr(bool, name) else None
+
+
 def operand(value: Value) -> Any:
     """The number that a value is, symbolic or not; None for what is no real number."""
     if isinstance(value, SymbolicNumber):
@@ -121,6 +156,8 @@ def operand(value: Value) -> Any:
 def symbolic_number(found: Any) -> Value:
     """The tracked value of what torch computed from sizes: a truth is decided, a number that is known a constant."""
     if type(found) is torch.SymBool:
+        if not found.node.has_hint() and found.node.known() is None and isinstance(found.node.condition, Relation):
+            return UndecidedTruth(found)
         return ConstantValue(bool(found))
     known = found.node.maybe_as_int() if type(found) is torch.SymInt else found.node.maybe_as_float()
     return SymbolicNumber(found) if known is None else ConstantValue(known)

@@ -4,7 +4,10 @@ The conditions are ``bool`` or ``torch.SymBool`` of an environment of ours. Thos
 
 from __future__ import annotations
 
+import builtins
 from typing import Any
+
+import torch
 
 
 def typically(condition: Any) -> bool:
@@ -34,3 +37,10 @@ def positive(size: Any) -> Any:
 def known_from_data(size: Any) -> bool:
     """Whether only data tell this size."""
     return type(size) is not int and not size.node.has_hint()
+
+
+def check(condition: bool | torch.SymBool, text: str, error: str) -> None:
+    """What stands in a graph for ``torch._check``: raises the builtin exception ``error`` where the condition does not hold; demands it of
+    sizes that only data tell."""
+    if not demanded(condition):
+        raise getattr(builtins, error)(text)

@@ -10,6 +10,7 @@ import torch
 
 from opmill_fake_tensors import FakeTensor, FakeTensorError
 from opmill_fake_tensors.symbols import Sizes
+from opmill_fake_tensors.symbols.asking import demanded
 
 from ..errors import GraphError
 from .attention import PREPARED
@@ -86,6 +87,8 @@ def _call_graph(gm: Any, args: Sequence[Any], recorder: Recorder) -> Any:
             env[node] = getattr(args[0], node.target)(*args[1:], **kwargs)
         elif isinstance(node.target, torch._ops.HigherOrderOperator) and (row := ROWS.get(node.target.name())) is not None:
             env[node] = row(Run(recorder, _call_graph), *args, **kwargs)
+        elif node.target is torch._check:
+            demanded(args[0])
         else:
             if (prepare := PREPARED.get(node.target)) is not None:
                 args, kwargs = prepare(args, kwargs)

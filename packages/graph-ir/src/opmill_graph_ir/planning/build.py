@@ -156,9 +156,9 @@ class _Builder:
         node = step.node
         if node.binds and not node.results:
             [(symbol, _, _)], [tensor] = node.binds, node.args
-            slot = self.arg(tensor)
-            assert type(slot) is Slot
-            self.steps.append(Item(symbol, slot.index))
+            read = self.arg(tensor)
+            assert type(read) is Slot
+            self.steps.append(Item(symbol, read.index))
             self.learned({symbol})
             return
         args = tuple(self.arg(a) for a in node.args)

@@ -26,7 +26,7 @@ from ..__about__ import __version__
 from ..capture.sizes import environment_of, size_of
 from ..options import GraphOptions
 
-_TRUSTED = ("torch", "_operator", "operator", "builtins", "math")
+_TRUSTED = ("torch", "_operator", "operator", "builtins", "math", "opmill_fake_tensors")
 
 
 class Uncacheable(Exception):

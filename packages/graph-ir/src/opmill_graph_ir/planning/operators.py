@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..capture.control import ControlOperator
 from ..capture.graph import AtenGraph, Node, OutputTensor
 from ..capture.sizes import late_sizes
-from ..capture.control import ControlOperator
 from ..content import content_of
 from ..loops.index import index
 from ..lowered import BufferArg, BufferInfo, Extern, Lowered, TensorOutput
