@@ -26,7 +26,7 @@ def _convolution_backward(ctx: Context, node: Node, gradient: View, x: View, wei
         return NotImplemented
     operands = (*(_channels_last(ctx, v) for v in (gradient, x)), *(plan_argument(ctx, a) for a in node.args[2:]))
     results = tuple(r if r in ctx.used else None for r in node.results)
-    views = []
+    views: list[View | None] = []
     for name in results:
         if name is None:
             views.append(None)
