@@ -65,7 +65,8 @@ def may_call_back(function: Value, args: list[Any]) -> bool:
     if isinstance(function, MethodValue):
         return may_call_back(function.function, [function.owner, *args])
     if isinstance(function, FunctionValue):
-        return function.obj is None or not (is_disabled(function.obj) or worth_capturing(function.obj))
+        launches = (getattr(function.obj, "__module__", None) or "").startswith("triton.")  # of kernels, whose Python is no program
+        return function.obj is None or not (launches or is_disabled(function.obj) or worth_capturing(function.obj))
     made = isinstance(function, ClassValue) and is_users(function.obj.__module__)
     return made or isinstance(function, (ObjectValue, GeneratorValue)) or any(map(runs_code, args))
 

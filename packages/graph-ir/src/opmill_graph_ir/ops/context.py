@@ -70,6 +70,8 @@ class Context:
     """Values that leave the graph."""
     readers: Mapping[str, int] = field(default_factory=dict)
     """How many times each value is read, or leaves the graph."""
+    heirs: dict[str, str] = field(default_factory=dict)
+    """Values that an operator wrote into the memory of another value, which nobody reads any more: that buffer."""
     seeds: dict[str, tuple[View, int]] = field(default_factory=dict)
     """By device: where random sequences begin, and how many of these are taken."""
     exact: bool = False

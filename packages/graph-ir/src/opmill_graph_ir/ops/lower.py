@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Set
 from dataclasses import replace
 from typing import Any
@@ -21,6 +22,7 @@ from .context import Context, View, extents_of, named_axes, positions
 from .devices import gathered
 from .exactness import as_eager
 from .exprs import SUPPORTED, cast
+from .in_place import write_in_place
 from .rows import Lowering, all_rows
 
 _OUT = {f"aten::{n}": f"aten::{n}.out" for n in "mm addmm bmm baddbmm".split()}
@@ -30,10 +32,11 @@ _COPIES = ("aten::clone", "aten::_to_copy")
 def lower(graph: AtenGraph, calls: Set[str] = frozenset(), *, exact: bool = False) -> Lowered:
     """The loops of ``graph``. Operators without a row become ``Extern``s, and so do those whose origin is among ``calls`` and,
     with ``exact``, those whose loops would round otherwise than eager."""
-    used = {n for node in graph.nodes for n in _names((node.args, node.kwargs))} | set(graph.mutations.values())
+    readers = Counter(n for node in graph.nodes for n in _names((node.args, node.kwargs))) + Counter(graph.mutations.values())
+    readers.update(o.value for o in graph.outputs if isinstance(o, OutputTensor))
     leaving = frozenset(o.value for o in graph.outputs if isinstance(o, OutputTensor))
-    used |= leaving | {node.results[k] for node in graph.nodes for _, k, _ in node.binds if k is not None}  # type: ignore[misc]
-    ctx = Context(graph.metas, sizes=graph.sizes, used=frozenset(used), leaving=leaving, exact=exact)
+    used = set(readers) | {name for node in graph.nodes for _, k, _ in node.binds if k is not None and (name := node.results[k]) is not None}
+    ctx = Context(graph.metas, sizes=graph.sizes, used=frozenset(used), leaving=leaving, readers=readers, exact=exact)
     for names, role in ((graph.inputs, "input"), (graph.held, "held"), (graph.constants, "constant")):
         for name in filter(graph.metas.__contains__, names):
             ctx.views[name] = ctx.buffer(name, graph.metas[name], role)
@@ -70,7 +73,7 @@ def _lower_node(ctx: Context, node: Node) -> None:
                 if name is not None and view is not None:
                     ctx.views[name] = view
             return
-    if not _empty(ctx, node):
+    if not _empty(ctx, node) and not write_in_place(ctx, node):
         _extern(ctx, node)
 
 

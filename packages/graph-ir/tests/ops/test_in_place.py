@@ -1,0 +1,112 @@
+"""Operators of others that write to their arguments: called on the memory itself where nobody else reads it, on a copy elsewhere."""
+
+import pytest
+import torch
+
+from opmill_graph_ir.backend import compile_graph
+from opmill_graph_ir.options import GraphOptions
+from opmill_runtime_cache.plan.model import Call, Launch
+
+_LIBRARY = torch.library.Library("opmill_test_in_place", "FRAGMENT")
+_LIBRARY.define("double_(Tensor x, Tensor(a!) out, SymInt[] n) -> ()")
+_LIBRARY.define("double(Tensor x, Tensor out, SymInt[] n) -> Tensor")
+
+
+def _double(x, out, n):
+    assert list(n) == list(x.shape)
+    out.copy_(2 * x + out)
+
+
+for _key in ("CPU", "Meta"):
+    _LIBRARY.impl("double_", _double if _key == "CPU" else lambda x, out, n: None, _key)
+    _LIBRARY.impl("double", (lambda x, out, n: out + 2 * x) if _key == "CPU" else (lambda x, out, n: torch.empty_like(out)), _key)
+double_ = torch.ops.opmill_test_in_place.double_
+
+
+class Of(torch.nn.Module):
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+
+    def forward(self, x):
+        return self.function(x)
+
+
+def fresh(x):
+    y = torch.zeros_like(x)
+    double_(x, y, [4, 6])
+    return (y + 1,)
+
+
+def read_before_too(x):
+    y = x.sin()
+    z = y + 1
+    double_(x, y, [4, 6])
+    return y, z, y * z
+
+
+def the_input(x):
+    z = x * 3
+    double_(z, x, [4, 6])
+    return (x + z,)
+
+
+def a_view(x):
+    y = x.new_ones(8, 6)
+    double_(x, y[2:6], [4, 6])
+    return (y,)
+
+
+def again_and_again(x):
+    y = torch.zeros_like(x)
+    for _ in range(3):
+        double_(y + x, y, [4, 6])
+    return (y,)
+
+
+def a_returned_value(x):
+    y = x.cos()
+    w = y.clone()
+    double_(x, w, [4, 6])
+    return y, w
+
+
+def complex_numbers(x):
+    y = torch.complex(x, x)
+    z = y * 2
+    double_(y, z, [4, 6])
+    return (torch.view_as_real(z),)
+
+
+PROGRAMS = [fresh, read_before_too, the_input, a_view, again_and_again, a_returned_value, complex_numbers]
+
+
+@pytest.mark.parametrize("function", PROGRAMS, ids=lambda f: f.__name__)
+@pytest.mark.parametrize("fusion", [True, False])
+def test_as_eager(function, fusion):
+    x = torch.randn(4, 6)
+    with torch.no_grad():
+        run = compile_graph(torch.fx.symbolic_trace(Of(function)), [x], options=GraphOptions(cache=False, verify=True, fusion=fusion))
+        for _ in range(2):
+            a = torch.randn(4, 6)
+            b = a.clone()
+            for found, wanted in zip((*run(a), a), (*function(b), b), strict=True):
+                torch.testing.assert_close(found, wanted)
+
+
+def plan_of(function):
+    with torch.no_grad():
+        return compile_graph(torch.fx.symbolic_trace(Of(function)), [torch.randn(4, 6)], options=GraphOptions(cache=False)).plan
+
+
+def test_nothing_is_copied_where_nobody_else_reads():
+    def three_times(x):
+        y = torch.zeros_like(x)
+        for _ in range(3):
+            double_(x, y, [4, 6])
+        return (y,)
+
+    steps = [s for s in plan_of(three_times).steps if type(s) in (Call, Launch)]
+    written = [s.args[1].index for s in steps if type(s) is Call and s.op == "opmill_test_in_place::double_"]
+    assert len(written) == 3 and len(set(written)) == 1
+    assert len(steps) <= 5
