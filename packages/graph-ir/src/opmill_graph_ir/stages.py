@@ -14,7 +14,7 @@ import torch
 from opmill_fake_tensors.operator import describe
 
 from .capture.graph import AtenGraph, Node, Output, OutputTensor, values_in
-from .capture.joint import is_random
+from .capture.joint import moves_on
 from .capture.partition import Halves
 from .staged import Stage
 
@@ -23,7 +23,7 @@ def split(halves: Halves, targets: Sequence[str], bucket_bytes: int) -> tuple[li
     """The backward in stages that give at least ``bucket_bytes`` of gradients each, but the last. ``targets``: for whom each gradient is, by name.
     One stage alone is said by two empty lists."""
     graph = halves.backward
-    if any(is_random(node) or not _is_plain(node) for node in graph.nodes):
+    if any(moves_on(node) or not _is_plain(node) for node in graph.nodes):
         return [], []  # what moves a state stays in one plan, in order
     ends = _ends(graph, targets, bucket_bytes)
     return _cut(graph, ends, len(halves.sizes)) if len(ends) > 1 else ([], [])

@@ -131,5 +131,5 @@ def test_random_numbers_in_a_backward_keep_it_whole(monkeypatch):
     joint = capture_joint(gm, [X])
     halves = partition(joint)
     assert len(split(halves, joint.targets, 1)[0]) > 1
-    monkeypatch.setattr("opmill_graph_ir.stages.is_random", lambda node: True)
+    monkeypatch.setattr("opmill_graph_ir.stages.moves_on", lambda node: True)
     assert split(halves, joint.targets, 1) == ([], [])
