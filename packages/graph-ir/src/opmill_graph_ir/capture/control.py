@@ -22,6 +22,7 @@ class ControlOperator:
 
     kind: str
     bodies: tuple[AtenGraph, ...]
+    _overloadname = ""
 
     def name(self) -> str:
         return f"opmill::{self.kind}"
