@@ -265,7 +265,15 @@ def long_ranges(a, b):
     return total, list(zip(range(10**12), "abc")), next(iter(range(10**15))), [type(iter(v)) for v in (range(3), "a", b"a")], list(b"ab"), a + 1
 
 
-@pytest.mark.parametrize("fn", [protocols, long_ranges], ids=lambda f: f.__name__)
+def equality_of_bound_methods(a, b):
+    x, y = [1], [1]
+    return x.append == x.append, x.append == y.append, x.append != x.append, "a".join == "a".join, x.append == x.pop, PLAIN.append == x.append, a + 1
+
+
+PLAIN = [1]
+
+
+@pytest.mark.parametrize("fn", [protocols, long_ranges, equality_of_bound_methods], ids=lambda f: f.__name__)
 def test_data_model(fn, check):
     check(fn)
 

@@ -28,6 +28,7 @@ class Machine(Protocol):
     recorder: Any
     effects: Any
     frame: Any
+    varying: Any
 
     def wrap(self, obj: Any, source: Source | None = None) -> Value: ...
     def fresh(self, obj: Any) -> Value: ...
@@ -41,6 +42,7 @@ class Machine(Protocol):
     def throw_real(self, exc: BaseException) -> NoReturn: ...
     def new_exception(self, cls: type[BaseException], args: list[Value]) -> Value: ...
     def truth(self, value: Value) -> bool: ...
+    def is_same(self, left: Value, right: Value) -> bool: ...
     def key(self, value: Value) -> Any: ...
     def unpack(self, value: Value) -> list[Value]: ...
     def iterate(self, value: Value) -> Value: ...
@@ -173,6 +175,13 @@ class BuiltinMethod(Value):
 
     def call(self, vm: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:
         return self.owner.method(vm, self.name, args, kwargs)
+
+    def special(self, vm: Machine, name: str, args: list[Value]) -> Value | None:
+        if name not in ("__eq__", "__ne__"):
+            return super().special(vm, name, args)
+        other = args[0]
+        same = type(other) is type(self) and other.name == self.name and vm.is_same(other.owner, self.owner)  # type: ignore[attr-defined]
+        return vm.fresh(same == (name == "__eq__"))
 
     def getattr(self, vm: Machine, name: str) -> Value:
         if name == "__self__":

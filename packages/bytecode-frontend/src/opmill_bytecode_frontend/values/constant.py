@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .base import Machine, NotConstant, Value
+from .base import BuiltinMethod, Machine, NotConstant, Value
 from .iterators import STOP, ItemsIterator
 
 #: Types whose instances are immutable, so that any method of theirs may be called at capture.
@@ -109,18 +109,13 @@ class ConstantValue(Value):
         return vm.iterate(vm.fresh(items))
 
 
-class BuiltinConstantMethod(Value):
+class BuiltinConstantMethod(BuiltinMethod):
     """A builtin method of a constant, such as ``"".join``."""
 
-    def __init__(self, owner: ConstantValue, name: str) -> None:
-        self.owner = owner
-        self.name = name
+    owner: ConstantValue
 
     def python_type(self) -> type:
         return type(getattr(self.owner.value, self.name))
 
     def constant(self) -> Any:
         return getattr(self.owner.value, self.name)
-
-    def call(self, vm: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        return self.owner.method(vm, self.name, args, kwargs)

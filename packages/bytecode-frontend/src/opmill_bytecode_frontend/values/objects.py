@@ -502,6 +502,9 @@ class ModuleObject(Value):
         return vm.read_global(self.obj.__dict__, name, self.obj)  # type: ignore[attr-defined]
 
     def setattr(self, vm: Machine, name: str, value: Value) -> None:
+        cls = type(self.obj)
+        if cls.__setattr__ is not types.ModuleType.__setattr__ or hasattr(type(find_in_mro(cls.__mro__, name)[1]), "__set__"):
+            vm.unsupported("FE021", f"assignment to attribute {name} of {self.describe()}")
         vm.effects.store_global(self.obj.__dict__, name, value)
 
 
