@@ -4,8 +4,8 @@ a graph whose plan is in the store needs none of it."""
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
@@ -73,7 +73,7 @@ def compile_training(
         graphs = [halves.forward, *(graphs or [halves.backward])]
         for graph in graphs:
             show("functionalize", graph, options)
-    plans = tuple(compile_plan(graph, options, store, generators, report) for graph in graphs)
+    plans = tuple(compile_plans(graphs, options, store, generators, report))
     names, tensors = held_names(joint, halves.forward, halves.backward)
     layout = layout_of(joint, halves, names, stages)
     return Trained(plans, halves.forward.held_tensors, tensors, layout, assumptions_of(joint.graph.sizes))
@@ -81,31 +81,78 @@ def compile_training(
 
 def compile_plan(graph: AtenGraph, options: GraphOptions, store: Store, generators: Sequence[KernelGenerator], report: Report) -> Plan:
     """The plan of an aten graph. Raises ``GraphError`` (GI012) for tensors on a device that no plan runs on."""
-    if elsewhere := next((m.device for m in graph.metas.values() if m.device.partition(":")[0] not in _DEVICES), ""):
-        raise GraphError("GI012", f"a tensor on {elsewhere}", why="plans run on processors and CUDA devices")
-    bodies = {id(body): compile_plan(body, options, store, generators, report) for body in bodies_of(graph)}
-    problem, reason = "" if generators else "no kernel generator is available", ""
-    calls: frozenset[str] = frozenset()
+    [plan] = compile_plans([graph], options, store, generators, report)
+    return plan
+
+
+def compile_plans(
+    graphs: Sequence[AtenGraph], options: GraphOptions, store: Store, generators: Sequence[KernelGenerator], report: Report
+) -> list[Plan]:
+    """The plans of several graphs, whose kernels are built together: compilers start once, and share the work out evenly."""
+    for graph in graphs:
+        if elsewhere := next((m.device for m in graph.metas.values() if m.device.partition(":")[0] not in _DEVICES), ""):
+            raise GraphError("GI012", f"a tensor on {elsewhere}", why="plans run on processors and CUDA devices")
+    inner = [body for graph in graphs for body in bodies_of(graph)]
+    bodies = {id(body): plan for body, plan in zip(inner, compile_plans(inner, options, store, generators, report) if inner else (), strict=True)}
     settings = GeneratorOptions(precise=options.numerics == "eager")
-    while not problem:
-        lowered, program = scheduled(graph, calls, options, report)
-        if options.verify:
-            for kernel in program.kernels():
-                verify_kernel(kernel)
+    drafts = [_Draft(graph, problem="" if generators else "no kernel generator is available") for graph in graphs]
+    while open_ones := [draft for draft in drafts if not draft.done and not draft.problem]:
+        for draft in open_ones:
+            draft.schedule(options, report)
         with report.step("generate"):
-            refs, refused = generate(program.wanted(), settings, store, generators)
+            refs, refused = generate(list(dict.fromkeys(w for d in open_ones for w in d.wanted())), settings, store, generators)
+        for draft in open_ones:
+            own = {w: refused[w] for w in draft.wanted() if w in refused}
+            behind = origins_behind(own, draft.program, draft.lowered, settings, store, generators) if own else frozenset()
+            draft.take(refs, own, behind, report)
+    return [_planned(draft, options, bodies, report) for draft in drafts]
+
+
+@dataclass
+class _Draft:
+    """A graph on its way to a plan. ``calls``: origins of operators that are left to torch, for ``reason``; ``problem``: why all are."""
+
+    graph: AtenGraph
+    problem: str
+    lowered: Any = None
+    program: Any = None
+    refs: dict[Any, Any] = field(default_factory=dict)
+    calls: frozenset[str] = frozenset()
+    reason: str = ""
+    done: bool = False
+
+    def schedule(self, options: GraphOptions, report: Report) -> None:
+        if self.program is not None:
+            return
+        self.lowered, self.program = scheduled(self.graph, self.calls, options, report)
+        if options.verify:
+            for kernel in self.program.kernels():
+                verify_kernel(kernel)
+
+    def wanted(self) -> Sequence[Any]:
+        return self.program.wanted()  # type: ignore[no-any-return]
+
+    def take(self, refs: Mapping[Any, Any], refused: Mapping[Any, str], behind: frozenset[str], report: Report) -> None:
+        """Goes on with the kernels that were built, ``refs``, or leaves to torch what is behind those of its own that were not."""
         if not refused:
-            problem = reason if not refs else ""
-            break
-        more = origins_behind(refused, program, lowered, settings, store, generators) - calls
-        reason = next(iter(refused.values()))
-        report.calls_instead = (*report.calls_instead, reason)
-        calls |= more
-        problem = "" if more else reason
-    if problem:
-        report.operators_only = problem
-        _warn_operators(problem)
-        program, refs = Schedule(lowered := lower_to_operators(graph), [], dict(lowered.buffers)), {}
+            self.refs = {w: refs[w] for w in self.wanted() if w in refs}
+            self.done = len(self.refs) == len(set(self.wanted()))  # else another's kernel was refused before any was built
+            self.problem = self.reason if self.done and not self.refs else ""
+            return
+        more = behind - self.calls
+        self.reason = next(iter(refused.values()))
+        report.calls_instead = (*report.calls_instead, self.reason)
+        self.calls |= more
+        self.problem = "" if more else self.reason
+        self.program = None
+
+
+def _planned(draft: _Draft, options: GraphOptions, bodies: Mapping[int, Plan], report: Report) -> Plan:
+    program, refs = draft.program, draft.refs
+    if draft.problem:
+        report.operators_only = draft.problem
+        _warn_operators(draft.problem)
+        program, refs = Schedule(lowered := lower_to_operators(draft.graph), [], dict(lowered.buffers)), {}
         program.steps = [ExternStep(n) for n in lowered.nodes]  # type: ignore[arg-type]
     with report.step("plan"):
         plan = build_plan("graph", program, plan_memory(program), refs, bodies)

@@ -47,3 +47,27 @@ def test_only_what_cannot_be_built_is_called(primitive, whole, late, tmp_path, r
     assert (run.report.launches > 0) != whole
     if primitive == "erf(":
         assert run.report.calls == 1
+
+
+@pytest.mark.skipif(not installed_generators(), reason="no kernel generator is installed")
+@pytest.mark.parametrize("late", [False, True])
+@pytest.mark.parametrize(("primitive", "whole"), [("erf(", False), ("exp(", False), ("no such thing", False), ("set", True)])
+def test_forward_and_backward(primitive, whole, late, tmp_path, recwarn):
+    """Their kernels are built together, and what one of them lacks the other need not do without."""
+    picky = Picky(primitive, late)
+    built, build = [], picky.build
+    picky.build = lambda kernels, *rest: built.append(len(kernels)) or build(kernels, *rest)
+    found = []
+    given = [torch.randn(6, 40), torch.randn(6, 40)]
+    run = compile_graph(torch.fx.symbolic_trace(_f), [t.clone().requires_grad_() for t in given], store=Store(tmp_path), generators=[picky])
+    for call in (_f, run):
+        inputs = [t.clone().requires_grad_() for t in given]
+        outs = call(*inputs)
+        sum(o.square().mean() for o in outs).backward()
+        found.append([*outs, *(t.grad for t in inputs)])
+    for want, got in zip(*found, strict=True):
+        torch.testing.assert_close(got, want)
+    assert bool(run.report.operators_only) == whole
+    assert (run.report.launches > 0) != whole
+    if primitive == "no such thing":
+        assert len(built) == 1
