@@ -100,6 +100,8 @@ class Interpreter(Operators):
         self.tree_guards: dict[Any, Any] = {}
         self.tensor_guards: list[Any] = []
         self.tree_tensors: list[Any] = []
+        self.relations: list[Any] = []
+        """Outcomes of comparisons of floats that are not assumed."""
         self.modules: dict[int, ModuleValue] = {}
         self.steps = 0
         self.trace: list[tuple[Frame, int]] = []

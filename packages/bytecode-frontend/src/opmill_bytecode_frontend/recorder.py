@@ -12,7 +12,8 @@ from torch._C._functorch import is_functorch_wrapped_tensor
 
 from opmill_fake_tensors import FakeContext, FakeTensor
 from opmill_fake_tensors.errors import FakeTensorError
-from opmill_fake_tensors.symbols import Index, index, index_of, sym_int
+from opmill_fake_tensors.symbols import Index, Relation, index, index_of, sym_int
+from opmill_fake_tensors.symbols.asking import check
 from opmill_guards.source import TensorProperty
 
 from .errors import Unsupported
@@ -20,6 +21,7 @@ from .numbers import Numbers
 from .regions import Region
 from .values.base import Lazy, Machine, NotConstant, Value
 from .values.constant import ConstantValue
+from .values.floating import FloatNumber
 from .values.mapping import DictValue
 from .values.number import SymbolicNumber
 from .values.sequence import ListValue, SequenceValue, SliceValue, TupleValue
@@ -43,6 +45,16 @@ def graph_constant(value: Any) -> Any:
     return value
 
 
+ARITHMETIC = ("add", "sub", "mul", "truediv")
+COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
+IN_PLACE = frozenset([*(getattr(operator, f"i{name}") for name in ARITHMETIC), "add_", "sub_", "mul_", "div_"])
+WITH_SCALARS = IN_PLACE | {
+    *(getattr(operator, name) for name in ARITHMETIC + COMPARISONS), *(getattr(torch, name) for name in ("add", "sub", "mul", "div", *COMPARISONS)),
+    "add", "sub", "mul", "div", *COMPARISONS,
+}  # fmt: skip
+"""Operations of two operands that take a tensor for a number, and compute the same with it."""
+
+
 class NotGraphable(Exception):
     """A value cannot be an argument of a graph node."""
 
@@ -55,13 +67,17 @@ class Recorder:
         self.main = torch.fx.Graph()
         self.regions: list[Region] = []
         """Graphs inside of the graph that are being recorded, the innermost last."""
-        self.context = FakeContext()
         self.numbers = Numbers(self.main, lambda: vm.frame.where() if vm.frame is not None else "")
+        self.context = FakeContext(data=self.numbers.sizes if vm.varying.data else None)
+        self.counts: bool = vm.varying.data
+        """Whether numbers and sizes that only data tell may be symbols."""
         self.inputs: list[TensorValue | SymbolicNumber] = []
         self.attributes: dict[str, Any] = {}
         self.fakes: dict[torch.fx.Node, Any] = {}
         """Of nodes that bodies have read from outside, the tensors that they stand for."""
         self.by_fake: dict[int, TensorValue] = {}
+        self.scalars: dict[str, TensorValue] = {}
+        """Inputs that stand for floats, by how these are computed."""
         self.anchor: torch.fx.Node | None = None
         self.operations = 0
         self.index_by_tensors = 0
@@ -143,12 +159,12 @@ class Recorder:
             return
         for value in self.inputs:  # grows meanwhile
             numbers = [value.number] if isinstance(value, SymbolicNumber) else [*value.fake.shape, *value.fake.stride()]
-            for name in set().union(*(index_of(n).symbols for n in numbers)):
+            for name in set().union(*(index_of(n).symbols for n in numbers)) & self.numbers.owners.keys():
                 self.node_of(self.numbers.owners[name])
 
     def examples(self) -> list[Any]:
         """What stands for the inputs when the backend compiles: the tensors themselves; fakes and symbolic ints where sizes are symbolic."""
-        if self.context.sizes is None:
+        if self.context.sizes is None or not self.numbers.sources:
             return [v.obj for v in self.inputs]
         out = [v.fake if isinstance(v, TensorValue) else v.number for v in self.inputs]
         for value, example in zip(self.inputs, out):
@@ -185,6 +201,8 @@ class Recorder:
             self.attributes[name] = value.obj  # type: ignore[assignment]
             with self.main.inserting_before(None):
                 return self.main.get_attr(name)
+        if isinstance(value, TensorValue) and value.scalar is not None:
+            name = f"{name}_{len(self.inputs)}"  # several may be computed from one argument
         previous = self.inputs[-1].node if self.inputs else None
         first = next(iter(self.main.nodes), None)
         self.inputs.append(value)
@@ -197,6 +215,8 @@ class Recorder:
         return self.main.placeholder(name)
 
     def is_operand(self, value: Value) -> bool:
+        if type(value) is FloatNumber:
+            return True
         try:
             self.lower(value, fakes=True)
         except NotGraphable:
@@ -268,13 +288,50 @@ class Recorder:
             return function(*args, **kwargs)
         except FakeTensorError as exc:
             hint = "compute it outside of the compiled function, or with tensor operations such as torch.where"
+            if self.numbers.late:
+                hint += "; torch._check(...) may say what is known of a size"
             raise Unsupported("FE030", f"{getattr(function, '__name__', function)} of a tensor", str(exc), hint) from None
         except Unsupported:
             raise
         except Exception as exc:
+            exc.args = tuple(a.replace("'FakeTensor'", "'Tensor'") if isinstance(a, str) else a for a in exc.args)
             vm.throw_real(exc)
 
+    # ---- floats that are not assumed -----------------------------------------------------------------------------------
+
+    def with_scalars(self, target: Any, args: list[Value]) -> list[Value]:
+        """Floats that are not assumed as tensors without dimensions, where torch computes the same with those as with Python's floats."""
+        if len(args) == 2 and target in WITH_SCALARS:
+            numbers = [i for i, a in enumerate(args) if type(a) is FloatNumber]
+            if len(numbers) == 1 and type(tensor := args[1 - numbers[0]]) is TensorValue and tensor.fake.device.type == "cpu":
+                in_place = numbers == [1] and target in IN_PLACE
+                scalar = self.scalar_for(args[numbers[0]], tensor.fake, in_place)
+                return [scalar if i in numbers else a for i, a in enumerate(args)] if scalar is not None else args
+        return args
+
+    def scalar_for(self, number: Any, fake: torch.Tensor, in_place: bool) -> TensorValue | None:
+        """The tensor that stands for a float beside ``fake``: of the type that the two have together, where its own would count."""
+        floating = fake.is_floating_point()
+        if fake.is_complex() or (in_place and not floating) or (fake.dim() == 0 and fake.dtype in (torch.float16, torch.bfloat16)):
+            return None
+        scalar = self.scalar_input(number)
+        if floating and (fake.dim() or fake.dtype is torch.float64):
+            return scalar
+        dtype = fake.dtype if floating else torch.get_default_dtype()
+        return self.call_method(self.vm, "to", [scalar, ConstantValue(dtype)], {})  # type: ignore[return-value]
+
+    def scalar_input(self, number: Any) -> TensorValue:
+        known = self.scalars.get(repr(number))
+        if known is None:
+            tensor = torch.scalar_tensor(number.value, dtype=torch.float64)
+            known = self.scalars[repr(number)] = TensorValue(self.context.from_tensor(tensor), None, torch.Tensor, tensor, next(iter(number.sources)))
+            known.scalar = number
+            self.by_fake[id(known.fake)] = known
+        return known
+
     def _operate(self, vm: Machine, op: str, target: Any, function: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        if not kwargs:
+            args = self.with_scalars(target, args)
         name = getattr(target, "__name__", str(target))
         try:
             fake_args = [self.lower(a, True) for a in args]
@@ -283,14 +340,25 @@ class Recorder:
             vm.unsupported("FE034", f"argument of {name}: {exc}", "only tensors, numbers, and lists, tuples, dicts of these go into a graph")
         with self.context:
             result = self._guarded(vm, function, fake_args, fake_kwargs)
-        if result is not None and not contains_tensor(result):
+        read = type(result) is torch.SymInt and str(index_of(result)) in self.numbers.unbound()
+        if result is not None and not contains_tensor(result) and not read:
             return vm.fresh(result)
         node_args = tuple(self.lower(a, False) for a in args)
         node_kwargs = {k: self.lower(v, False) for k, v in kwargs.items()}
         node = self.graph.create_node(op, target, node_args, node_kwargs)
         node.meta["stack_trace"] = vm.location()  # type: ignore[attr-defined]
         self.operations += 1
+        if read:
+            self.numbers.bind_number(result, node)
         return self.track(vm, result, node)
+
+    def demand(self, vm: Machine, relation: Relation, text: str, error: str) -> None:
+        """What the program says of sizes that only data tell: checked when the graph runs, with this error where it does not hold."""
+        condition = self.numbers.condition(relation, self.node_of)
+        self.numbers.sizes.expect(relation)
+        node = self.graph.call_function(check, (condition, text, error))
+        node.meta["stack_trace"] = vm.location()  # type: ignore[attr-defined]
+        self.operations += 1
 
     def track(self, vm: Machine, result: Any, node: torch.fx.Node) -> Value:
         """The tracked value of what an operation gave."""
@@ -302,6 +370,8 @@ class Recorder:
                 raise Unsupported("FE035", f"{node.target} gave a real tensor", "it escaped the fake tensors")
             value = TensorValue(result, node)
             node.meta["val"] = result
+            if self.context.sizes is not None:
+                self.numbers.bind_sizes(result.shape, node, self.node_of)
             self.by_fake[id(result)] = value
             return value
         if isinstance(result, (tuple, list)):

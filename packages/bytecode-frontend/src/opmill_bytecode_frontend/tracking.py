@@ -24,7 +24,8 @@ from opmill_guards.source import Attr, InstanceDict, Item, Pinned
 from .values.base import Lazy, Value
 from .values.constant import LITERALS, ConstantValue
 from .values.deques import DequeValue
-from .values.functions import BuiltinValue, CellValue, ChangingValue, MethodValue, PartialValue, function_value
+from .values.floating import float_of
+from .values.functions import BuiltinValue, CellValue, ChangingValue, Closure, MethodValue, PartialValue, function_value
 from .values.iterators import ExternalIterator
 from .values.mapping import DictValue, SetValue
 from .values.modules import GLOBAL_HOOKS, HOOKS, STORES, ModuleValue
@@ -82,11 +83,21 @@ def by_structure(vm: Any, obj: Any, source: Any) -> Any:
     return source
 
 
+def changing_number(vm: Any, obj: Any, source: Any) -> Value | None:
+    """An int or float whose value is not assumed."""
+    if type(obj) is int and vm.varying.is_int(source, obj):
+        vm.guard(TypeIs(source, int))
+        return vm.recorder.number_input(source, obj)  # type: ignore[no-any-return]
+    if type(obj) is float and vm.varying.is_float(source):
+        vm.guard(TypeIs(source, float))
+        return float_of(vm, obj, source)
+    return None
+
+
 @tracks(*LITERALS, torch.dtype, torch.layout, torch.memory_format, torch.device, range, types.CodeType, complex, torch.finfo, torch.iinfo)
 def constant(vm: Any, obj: Any, source: Any) -> Value:
-    if type(obj) is int and source is not None and vm.varying.is_int(source, obj):
-        vm.guard(TypeIs(source, int))
-        return vm.recorder.number_input(source, obj)
+    if source is not None and type(obj) in (int, float) and (number := changing_number(vm, obj, source)) is not None:
+        return number
     if source is not None and type(source) is not Pinned:
         if obj is None or obj is Ellipsis or isinstance(obj, (bool, types.CodeType)) or type(obj) is type(NotImplemented):
             vm.guard(Is(source, obj))
@@ -141,8 +152,8 @@ class FrozenObject(ObjectValue):
 
     def generic_getattr(self, vm: Any, name: str) -> Value:
         raw = find_in_mro(self.cls.__mro__, name)[1]
-        getter = raw.fget if isinstance(raw, property) else None  # of C++ classes: written in C
-        return self.read_slot(vm, name) if type(getter) is types.BuiltinFunctionType else super().generic_getattr(vm, name)
+        of_cpp = isinstance(raw, property) and not isinstance(raw.fget, types.FunctionType)
+        return self.read_slot(vm, name) if of_cpp else super().generic_getattr(vm, name)
 
     def read_slot(self, vm: Any, name: str) -> Value:
         if name not in self.slots:
@@ -154,9 +165,25 @@ class FrozenObject(ObjectValue):
         return self.slots[name]
 
 
-@tracks(dataclasses.Field, inspect.Signature, inspect.Parameter, *([torch.distributed.ProcessGroup] if torch.distributed.is_available() else []))
+@tracks(dataclasses.Field, inspect.Signature, inspect.Parameter)
 def description(vm: Any, obj: Any, source: Any) -> Value:
     return FrozenObject(type(obj), obj, by_identity(vm, obj, source) or Pinned(obj, type(obj).__qualname__))
+
+
+class ProcessGroupValue(FrozenObject):
+    """What it says of itself never changes; what it does is no part of a graph."""
+
+    def generic_getattr(self, vm: Any, name: str) -> Value:
+        if name in ("size", "rank", "name"):
+            return Closure(lambda vm, *args: vm.fresh(getattr(self.obj, name)(*(a.constant() for a in args))))
+        return super().generic_getattr(vm, name)
+
+
+if torch.distributed.is_available():
+
+    @tracks(torch.distributed.ProcessGroup)
+    def process_group(vm: Any, obj: Any, source: Any) -> Value:
+        return ProcessGroupValue(type(obj), obj, by_identity(vm, obj, source) or Pinned(obj, "process group"))
 
 
 @tracks(tuple)

@@ -109,14 +109,15 @@ def collect_guards(vm: Interpreter, entry_state: GlobalState | None) -> list[Any
         tree: Any = tuple((m.source, m.obj) for m in vm.modules.values())
         guards.append(ModuleTree(tree, tuple(vm.tree_guards.values()), tuple(vm.tree_tensors)))
     guards += vm.tensor_guards
+    guards += vm.relations
     guards += vm.recorder.numbers.guards()
-    sources: Any = tuple(v.source for v in vm.recorder.inputs if isinstance(v, TensorValue))
+    sources: Any = tuple(v.source for v in vm.recorder.inputs if isinstance(v, TensorValue) and v.scalar is None)
     if len(sources) > 1:
         guards.append(AllDistinct(sources))
     return guards
 
 
-def graph_module(vm: Interpreter, outputs: list[TensorValue]) -> torch.fx.GraphModule:
+def graph_module(vm: Interpreter, outputs: list[Any]) -> torch.fx.GraphModule:
     """The recorded graph as a module that returns a tuple; unused operations without effects are removed."""
     graph = vm.recorder.graph
     vm.recorder.complete_inputs()
@@ -182,7 +183,7 @@ def finish(fn: types.FunctionType, ended: Ended, backend: Callable[..., Any]) ->
     if recorder.operations or r.outputs or any(n.op == "call_function" for n in recorder.graph.nodes):
         gm = graph_module(vm, r.outputs)
         # Reading a source adds to the prologue: the names come before the text is put together.
-        lines.append(f"_g = _graph({', '.join(r.source(v.source) for v in recorder.inputs)})")
+        lines.append(f"_g = _graph({', '.join(map(r.input, recorder.inputs))})")
         r.constants.table["_graph"] = backend(gm, recorder.examples())
     target, text = assemble_text(fn, [*r.prologue, *lines, *r.body, *ended.last], r.constants)
     return target, gm, text

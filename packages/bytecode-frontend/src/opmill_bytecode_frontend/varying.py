@@ -30,7 +30,7 @@ class Limits:
 @dataclass(frozen=True)
 class Varying:
     """What one capture does not assume. ``everything``: all sizes and ints of the arguments; ``nothing``: no marks of tensors either.
-    ``sizes`` and ``strides``: dimensions that were different at several calls; ``ints``: sources of such ints; ``opaque``: names of number
+    ``sizes`` and ``strides``: dimensions that were different at several calls; ``ints``, ``floats``: sources of such numbers; ``opaque``: names of number
     arguments that graphs do not depend on at all."""
 
     everything: bool = False
@@ -38,7 +38,10 @@ class Varying:
     sizes: Mapping[Source, frozenset[int]] = field(default_factory=dict)
     strides: Mapping[Source, frozenset[int]] = field(default_factory=dict)
     ints: frozenset[Source] = frozenset()
+    floats: frozenset[Source] = frozenset()
     opaque: frozenset[str] = frozenset()
+    data: bool = False
+    """Whether sizes that only data tell may be symbols."""
 
     def dimensions(self, source: Source, tensor: torch.Tensor) -> dict[int, Limits]:
         """The dimensions of an input that are symbolic."""
@@ -56,6 +59,11 @@ class Varying:
     def is_int(self, source: Source, value: int) -> bool:
         """Whether an int found at ``source`` is symbolic."""
         return not self.nothing and value >= SMALLEST and (source in self.ints or (self.everything and from_argument(source)))
+
+
+    def is_float(self, source: Source) -> bool:
+        """Whether a float found at ``source`` is symbolic."""
+        return not self.nothing and (source in self.floats or (self.everything and from_argument(source)))
 
 
 def from_argument(source: Any) -> bool:
@@ -76,6 +84,7 @@ class Seen:
         self.sizes: dict[Source, set[int]] = {}
         self.strides: dict[Source, set[int]] = {}
         self.ints: set[Source] = set()
+        self.floats: set[Source] = set()
         self.numbers: dict[str, int] = {}
         """How often the value of an argument led to another capture."""
         self.static = False
@@ -83,7 +92,7 @@ class Seen:
 
     def has_symbols(self) -> bool:
         """Whether a capture may have had symbolic sizes by what was seen or asked for."""
-        return bool(self.dynamic or self.sizes or self.strides or self.ints)
+        return bool(self.dynamic or self.sizes or self.strides or self.ints or self.floats)
 
     def varying(self) -> Varying:
         """What the next capture does not assume."""
@@ -92,7 +101,7 @@ class Seen:
             return Varying(nothing=True, opaque=opaque)
         sizes = {source: frozenset(dims) for source, dims in self.sizes.items()}
         strides = {source: frozenset(dims) for source, dims in self.strides.items()}
-        return Varying(bool(self.dynamic), False, sizes, strides, frozenset(self.ints), opaque)
+        return Varying(bool(self.dynamic), False, sizes, strides, frozenset(self.ints), frozenset(self.floats), opaque)
 
     def note(self, entries: Iterable[Any], values: Mapping[str, Any]) -> None:
         """A call with these arguments fits no entry: what differs from what each of them assumes is not assumed again."""
@@ -127,6 +136,8 @@ class Seen:
             return
         if type(now) is int and now >= SMALLEST and self.dynamic is not False:
             self.ints.add(guard.source)
+        elif type(now) is float and self.dynamic is not False and guard.source not in self.floats:
+            self.floats.add(guard.source)
         elif type(guard.source) is Local:
             missed.add(guard.source.name)
 

@@ -8,13 +8,14 @@ from typing import Any, Callable
 
 import torch
 
-from ..bodies import suspended
 from opmill_fake_tensors.symbols import index, sym_int
 
+from ..bodies import suspended
 from ..errors import Unsupported
 from ..values.base import MISSING, BuiltinMethod, Lazy, Value
 from ..values.constant import BuiltinConstantMethod, ConstantValue
 from ..values.deques import DequeValue
+from ..values.floating import FloatNumber
 from ..values.functions import BuiltinValue, CellValue, FunctionValue, MethodValue, PartialValue, WeakReference
 from ..values.iterators import STOP, ExternalIterator, GeneratorValue, ItemsIterator, PythonIterator
 from ..values.launcher import KernelLauncher
@@ -71,6 +72,11 @@ class Rebuilder:
             found = self._sources[text] = self.temporary("_s")
             self.prologue.append(f"{found} = {text}")
         return found
+
+    def input(self, value: Any) -> str:
+        """What the graph is given for one of its inputs."""
+        number = getattr(value, "scalar", None)
+        return self.source(value.source) if number is None else f"{self.constants.name(torch.scalar_tensor)}({self.expr(number)}, dtype={self.constants.name(torch.float64)})"
 
     def expr(self, value: Any) -> str:
         """The expression of a tracked value (or of one not read yet)."""
@@ -341,6 +347,11 @@ def late_number(r: Rebuilder, name: str) -> str:
     output.node = numbers.node(output.number, r.vm.recorder.node_of)
     r.outputs.append(output)
     return f"_g[{len(r.outputs) - 1}]"
+
+
+@rebuilds(FloatNumber)
+def float_number(r: Rebuilder, value: FloatNumber) -> str:
+    return f"({value.written([r.source(source) for source in value.sources])})"
 
 
 @rebuilds(ExternalIterator, VaryingNumber)

@@ -28,6 +28,7 @@ class Machine(Protocol):
     recorder: Any
     effects: Any
     frame: Any
+    relations: list[Any]
     varying: Any
 
     def wrap(self, obj: Any, source: Source | None = None) -> Value: ...

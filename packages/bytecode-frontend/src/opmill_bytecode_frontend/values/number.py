@@ -63,6 +63,8 @@ class SymbolicNumber(Value):
         return self.constant()
 
     def special(self, vm: Machine, name: str, args: list[Value]) -> Value | None:
+        if not hasattr(self.python_type(), name):
+            return None
         if name == "__bool__":
             return ConstantValue(self.truth(vm))
         if name in UNARY and not args and (name != "__invert__" or is_int(self.number)):

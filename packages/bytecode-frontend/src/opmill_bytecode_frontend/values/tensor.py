@@ -7,12 +7,13 @@ from typing import Any
 
 import torch
 
+from opmill_fake_tensors.symbolic import item_at
 from opmill_guards.source import Attr
 
-from .base import MISSING, Machine, NotConstant, Value
+from .base import MISSING, Lazy, Machine, NotConstant, Value
 from .constant import ConstantValue
 from .iterators import STOP, ItemsIterator
-from .sequence import ListValue, TupleValue
+from .sequence import ListValue, SliceValue, TupleValue
 
 #: dunder -> (function recorded, operands swapped)
 OPERATORS: dict[str, tuple[Any, bool]] = {}
@@ -29,6 +30,8 @@ for _name in ("eq", "ne", "lt", "le", "gt", "ge"):
 for _name in ("neg", "pos", "invert", "abs", "getitem"):
     OPERATORS[f"__{_name}__"] = (getattr(operator, _name), False)
 
+#: Tensors of more elements are no lists of numbers of a graph.
+LISTED = 32
 #: Methods that leave the tensor world or keep a reference to the Python object: never recorded.
 REFUSED = frozenset(
     "backward register_hook register_post_accumulate_grad_hook retain_grad storage untyped_storage data_ptr numpy __array__ "
@@ -45,6 +48,8 @@ class TensorValue(Value):
         self.cls = cls
         self.obj = obj
         self.source = source
+        self.scalar: Any = None
+        """The float that it stands for, where it is an input that does."""
 
     def __repr__(self) -> str:
         return f"Tensor({self.node or self.source})"
@@ -99,13 +104,16 @@ class TensorValue(Value):
     def method(self, vm: Machine, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
         if name in REFUSED:
             vm.unsupported("FE033", f"method {name} of a tensor", "it is not part of a graph of tensor operations")
-        if name == "__getitem__" and args[0].symbolic:
-            return vm.recorder.call_function(vm, torch.select, [self, ConstantValue(0), args[0]], {})
+        if name == "__getitem__" and (parts := indexed_by_numbers(vm, self, args[0])) is not None:
+            return selected(vm, self, *parts)
         if name == "__getitem__" and vm.recorder.index_by_tensors and (indices := tensor_indices(vm, self, args[0])) is not None:
             return vm.recorder.call_function(vm, torch.ops.aten.index.Tensor, [self, ListValue(list(indices))], {})
         if name in OPERATORS and not kwargs:
             function, swapped = OPERATORS[name]
             return vm.recorder.call_function(vm, function, [*args, self] if swapped else [self, *args], {})
+        if name == "__setitem__" and (parts := indexed_by_numbers(vm, self, args[0])) is not None:
+            vm.recorder.call_function(vm, operator.setitem, [selected(vm, self, *parts), ConstantValue(...), args[1]], {})
+            return ConstantValue(None)
         if name == "__setitem__":
             vm.recorder.call_function(vm, operator.setitem, [self, *args], {})
             return ConstantValue(None)
@@ -119,11 +127,27 @@ class TensorValue(Value):
             return self.iterate(vm)
         if name in ("size", "dim", "stride", "numel", "nelement", "ndimension", "is_floating_point", "element_size", "storage_offset"):
             return vm.recorder.evaluate(vm, getattr(self.fake, name), args, kwargs)
+        if name in ("__int__", "__index__") and not args and self.is_integer():
+            return self.method(vm, "item", [], {})
+        if name == "tolist" and self.fake.constant is None and self.is_integer(most=LISTED):
+            return self.numbers(vm)
         if name == "tolist":
             vm.unsupported("FE030", "tolist of a tensor", "the result depends on data")
         if name == "type" and not args and not kwargs:
             return ConstantValue(self.fake.type())
         return vm.recorder.call_method(vm, name, [self, *args], kwargs)
+
+    def is_integer(self, most: int = 1) -> bool:
+        """Whether it holds integers, ``most`` at most."""
+        fake = self.fake
+        kind = not (fake.is_floating_point() or fake.is_complex() or fake.dtype is torch.bool)
+        return kind and all(type(n) is int for n in fake.shape) and fake.dim() <= 1 and fake.numel() <= most
+
+    def numbers(self, vm: Machine) -> Value:
+        """The list of them, or the one where there are no dimensions."""
+        if not self.fake.dim():
+            return self.method(vm, "item", [], {})
+        return ListValue([self.method(vm, "select", [ConstantValue(0), ConstantValue(i)], {}).method(vm, "item", [], {}) for i in range(self.fake.shape[0])])
 
     def special(self, vm: Machine, name: str, args: list[Value]) -> Value | None:
         if name in OPERATORS and args and not vm.recorder.is_operand(args[0]):
@@ -138,6 +162,44 @@ class TensorValue(Value):
         rows = self.method(vm, "unbind", [ConstantValue(0)], {})
         assert isinstance(rows, TupleValue)
         return ItemsIterator(lambda vm, i: rows.item(vm, i) if i < len(rows.items) else STOP)
+
+
+def indexed_by_numbers(vm: Machine, owner: TensorValue, key: Value) -> tuple[list[Value], dict[int, Value]] | None:
+    """The parts of a subscript with ``:`` for each integer that is not assumed, and these integers by place. None where there are none, or where
+    a tensor among the parts decides which dimension is whose."""
+    parts: list[Any] = list(key.values(vm)) if isinstance(key, TupleValue) else [key]
+    numbers: dict[int, Value] = {}
+    for k, part in enumerate(parts):
+        if type(part) is Lazy:
+            part = parts[k] = vm.wrap(part.obj, part.source)
+        if isinstance(part, TensorValue) and not vm.recorder.index_by_tensors and vm.recorder.counts and part.fake.dim() == 0 and part.is_integer():
+            part = part.method(vm, "item", [], {})
+        if part.symbolic:
+            numbers[k] = part
+            parts[k] = SliceValue(*[ConstantValue(None)] * 3)
+    plain = all(isinstance(p, SliceValue) or (isinstance(p, ConstantValue) and type(p.value) in (int, type(None), type(...))) for p in parts)
+    return (parts, numbers) if numbers and plain else None
+
+
+def selected(vm: Machine, owner: TensorValue, parts: list[Value], numbers: dict[int, Value]) -> Value:
+    """The view of ``owner`` that a subscript with these numbers in it shows."""
+    if len(parts) == 1 and vm.recorder.counts:
+        return vm.recorder.call_function(vm, item_at, [owner, numbers[0]], {})  # type: ignore[no-any-return]
+    used = sum(1 for p in parts if isinstance(p, SliceValue) or (isinstance(p, ConstantValue) and type(p.value) is int))
+    dims: dict[int, int] = {}
+    dim = 0
+    for k, part in enumerate(parts):
+        dims[k] = dim
+        if isinstance(part, ConstantValue) and part.value is ...:
+            dim += owner.fake.dim() - used
+        elif not (isinstance(part, ConstantValue) and type(part.value) is int):
+            dim += 1
+    out: Value = owner
+    if len(parts) > len(numbers):
+        out = vm.recorder.call_function(vm, operator.getitem, [owner, TupleValue(parts)], {})
+    for k in sorted(numbers, reverse=True):
+        out = vm.recorder.call_function(vm, torch.select, [out, ConstantValue(dims[k]), numbers[k]], {})
+    return out
 
 
 def tensor_indices(vm: Machine, owner: TensorValue, key: Value) -> list[Value] | None:

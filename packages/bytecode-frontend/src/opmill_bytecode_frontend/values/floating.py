@@ -1,0 +1,179 @@
+"""Floats that change from call to call: expressions over the arguments, computed by Python before the graph runs."""
+
+from __future__ import annotations
+
+import math
+import operator
+from typing import Any, Callable
+
+from opmill_guards.guard import Equals, SizeRelation
+from opmill_guards.source import Source
+
+from .base import MISSING, Machine, Value
+from .constant import ConstantValue
+
+ARITHMETIC: dict[str, tuple[str, Callable[[Any, Any], Any]]] = {
+    "__add__": ("+", operator.add), "__sub__": ("-", operator.sub), "__mul__": ("*", operator.mul), "__truediv__": ("/", operator.truediv),
+    "__floordiv__": ("//", operator.floordiv), "__mod__": ("%", operator.mod),
+}  # fmt: skip
+COMPARISONS: dict[str, tuple[str, Callable[[Any, Any], bool]]] = {
+    "__eq__": ("==", operator.eq), "__ne__": ("!=", operator.ne), "__lt__": ("<", operator.lt), "__le__": ("<=", operator.le),
+    "__gt__": (">", operator.gt), "__ge__": (">=", operator.ge),
+}  # fmt: skip
+REFLECTED = {f"__r{name[2:]}": name for name in ARITHMETIC}
+UNARY: dict[str, tuple[str, Callable[[Any], Any]]] = {"__neg__": ("-", operator.neg), "__abs__": ("abs", abs)}
+ITSELF = ("__pos__", "__float__")
+LARGEST = 64
+"""Operations in one expression; of longer ones (a sum over a loop) the values are assumed."""
+
+
+class FloatNumber(Value):
+    """``text``: Python over ``{0}``, ``{1}``, ..., the values of ``sources`` (each with its value now). What needs its value assumes those;
+    a comparison assumes no more than its outcome."""
+
+    symbolic = True
+
+    def __init__(self, vm: Machine, value: float, text: str, sources: dict[Source, float], operations: int = 0) -> None:
+        self.vm = vm
+        self.value = value
+        self.text = text
+        self.sources = sources
+        self.operations = operations
+
+    def __repr__(self) -> str:
+        return f"Float({self.written([str(source) for source in self.sources])})"
+
+    def written(self, names: list[str]) -> str:
+        """The expression, where the sources have these names."""
+        return self.text.format(*names)
+
+    def python_type(self) -> type:
+        return float
+
+    def constant(self) -> float:
+        for source, value in self.sources.items():
+            self.vm.guard(Equals(source, value))
+        return self.value
+
+    def real(self) -> Any:
+        return MISSING
+
+    def describe(self) -> str:
+        return f"the number {self!r}"
+
+    def truth(self, vm: Machine) -> bool:
+        return self.decide("!=", operator.ne, 0.0)
+
+    def key(self, vm: Machine) -> Any:
+        return self.constant()
+
+    # ---- operations ------------------------------------------------------------------------------------------------
+
+    def joined(self, other: Any, template: str) -> tuple[str, dict[Source, float]]:
+        """An expression of this one (``{left}``) and of another or a number (``{right}``), over the sources of both."""
+        sources = dict(self.sources)
+        if not isinstance(other, FloatNumber):
+            return template.format(left=self.text, right=f"({other!r})"), sources
+        sources.update(other.sources)
+        places = [f"{{{list(sources).index(source)}}}" for source in other.sources]
+        return template.format(left=self.text, right=other.text.format(*places)), sources
+
+    def decide(self, symbol: str, function: Callable[[Any, Any], bool], other: Any) -> bool:
+        """The outcome of a comparison, which is assumed from here on."""
+        outcome = bool(function(self.value, other.value if isinstance(other, FloatNumber) else other))
+        text, sources = self.joined(other, "{left} " + symbol + " {right}")
+        relation = text.format(*(f"s{i}" for i in range(len(sources))))
+        self.vm.relations.append(SizeRelation(relation if outcome else f"not ({relation})", tuple(sources)))
+        return outcome
+
+    def computed(self, function: Callable[[Any, Any], Any], other: Any, template: str, swapped: bool = False) -> Value:
+        theirs = other.value if isinstance(other, FloatNumber) else other
+        operations = self.operations + 1 + (other.operations if isinstance(other, FloatNumber) else 0)
+        mine = self.value
+        try:
+            value = function(theirs, mine) if swapped else function(mine, theirs)
+        except (ArithmeticError, ValueError) as exc:
+            self.all_assumed(other)
+            self.vm.throw_real(exc)
+        if type(value) is not float or operations > LARGEST:
+            self.all_assumed(other)
+            return self.vm.fresh(value)
+        text, sources = self.joined(other, template)
+        return FloatNumber(self.vm, value, text, sources, operations)
+
+    def all_assumed(self, other: Any) -> None:
+        self.constant()
+        if isinstance(other, FloatNumber):
+            other.constant()
+
+    def special(self, vm: Machine, name: str, args: list[Value]) -> Value | None:
+        if not hasattr(float, name):
+            return None
+        if name == "__bool__":
+            return ConstantValue(self.truth(vm))
+        if name in ITSELF:
+            return self
+        if name in UNARY:
+            symbol, function = UNARY[name]
+            return FloatNumber(vm, function(self.value), f"({symbol}({self.text}))", self.sources, self.operations + 1)
+        if name in COMPARISONS or name in ARITHMETIC or name in REFLECTED:
+            other = operand(args[0])
+            if other is None:
+                return ConstantValue(NotImplemented)
+            return ConstantValue(self.decide(*COMPARISONS[name], other)) if name in COMPARISONS else self.arithmetic(name, other)
+        if name == "__pow__" and (power := operand(args[0])) in (2, 3) and type(power) is int and abs(self.value) < 1e100:
+            self.decide("<", operator.lt, 1e100)
+            self.decide(">", operator.gt, -1e100)
+            return self.computed(operator.pow, power, "({left} ** {right})")
+        return self.as_constant(vm, name, args)
+
+    def arithmetic(self, name: str, other: Any) -> Value:
+        swapped = name in REFLECTED
+        name = REFLECTED.get(name, name)
+        symbol, function = ARITHMETIC[name]
+        below = self if swapped else other
+        if symbol in ("/", "//", "%") and isinstance(below, FloatNumber):
+            below.decide("!=", operator.ne, 0.0)  # division by zero raises where it stands, not before
+        if isinstance(other, int) and abs(other) >= 1 << 53:
+            self.constant()
+        return self.computed(function, other, f"({{right}} {symbol} {{left}})" if swapped else f"({{left}} {symbol} {{right}})", swapped)
+
+    def as_constant(self, vm: Machine, name: str, args: list[Value]) -> Value | None:
+        plain = [ConstantValue(a.constant()) if a.symbolic else a for a in args]
+        return ConstantValue(self.constant()).special(vm, name, plain)
+
+    def find_method(self, name: str) -> Any:
+        if not hasattr(float, name):
+            return None
+        return lambda vm, *args, **kwargs: self.method(vm, name, list(args), kwargs)
+
+    def method(self, vm: Machine, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        if name == "conjugate":
+            return self
+        if name in UNARY or name in ITSELF or name in COMPARISONS or name in ARITHMETIC or name in REFLECTED:
+            result = self.special(vm, name, args)
+            assert result is not None
+            return result
+        return ConstantValue(self.constant()).method(vm, name, args, kwargs)
+
+    def getattr(self, vm: Machine, name: str) -> Value:
+        if name == "real":
+            return self
+        if name == "__class__" or callable(getattr(float, name, None)):
+            return super().getattr(vm, name)
+        return ConstantValue(self.constant()).getattr(vm, name)
+
+
+def float_of(vm: Machine, value: float, source: Source) -> FloatNumber:
+    """The tracked value of a float found at ``source`` that is not assumed."""
+    return FloatNumber(vm, value, "{0}", {source: value})
+
+
+def operand(value: Value) -> Any:
+    """The other operand of an operator: an expression, or a number that can be written down; None for all else."""
+    if isinstance(value, FloatNumber):
+        return value
+    if not value.symbolic and type(value) is not ConstantValue:
+        return None
+    plain = value.constant()
+    return plain if type(plain) in (int, float, bool) and (type(plain) is not float or math.isfinite(plain)) else None

@@ -1,0 +1,178 @@
+"""Floats that were different at several calls: computed by Python before the graph, tensors without dimensions inside of it."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from opmill_bytecode_frontend import capture
+
+X = torch.tensor([0.5, -1.25, 3.0, 0.1])
+VALUES = (0.3, 0.7, 0.1, 0.9, 0.25, 1.5, -0.5, 0.5, 1e-3, 2.0, -0.0)
+
+
+def same(a: Any, b: Any) -> bool:
+    if isinstance(a, torch.Tensor):
+        return isinstance(b, torch.Tensor) and a.dtype == b.dtype and torch.equal(a.nan_to_num(), b.nan_to_num())
+    if isinstance(a, (list, tuple)):
+        return type(a) is type(b) and len(a) == len(b) and all(map(same, a, b))
+    return type(a) is type(b) and repr(a) == repr(b)
+
+
+def outcome(fn: Any, *args: Any) -> Any:
+    try:
+        return fn(*args)
+    except Exception as exc:
+        return type(exc).__name__, str(exc)
+
+
+def arithmetic(x: Any, f: float) -> Any:
+    return x * f + (1 - f) / 2, x / (f + 3), f - x, x > f, x == f, f * f, -f, abs(f) // 0.4, f % 0.3, f**2
+
+
+def types(x: Any, f: float) -> Any:
+    bare = x.sum()
+    return x.long() * f, bare * f, f - bare.double(), x.bfloat16() + f, (x > 0) + f, x.double() * f, x.long().sum() - f, (x > 0) < f
+
+
+def in_place(x: Any, f: float) -> Any:
+    x = x.clone()
+    x.mul_(f)
+    x += f
+    x -= f * 2
+    return x
+
+
+def objects(x: Any, f: float) -> Any:
+    kept = {"rate": f, "all": [f, f + 1]}
+    kept["rate"] *= 0.5
+    return x * kept["rate"], kept["all"]
+
+
+def methods(x: Any, f: float) -> Any:
+    return x.mul(f).add(f), torch.sub(f * x, f), x.lt(f), f.real + x
+
+
+@pytest.mark.parametrize("fn", [arithmetic, types, in_place, objects, methods], ids=lambda fn: fn.__name__)
+def test_two_captures_serve_all_values(fn: Any) -> None:
+    translations: list[Any] = []
+    compiled = capture(fn, "eager", fullgraph=True, on_translation=translations.append)
+    for value in VALUES:
+        assert same(compiled(X, value), fn(X, value)), value
+    assert len(translations) == 2
+
+
+def test_a_decision_is_assumed_and_no_more() -> None:
+    def fn(x: Any, f: float, g: float) -> Any:
+        return x * f if f > 0.5 and f - g < 1 else x - max(f, g)
+
+    translations: list[Any] = []
+    compiled = capture(fn, "eager", fullgraph=True, on_translation=translations.append)
+    for f in VALUES:
+        for g in VALUES:
+            assert same(compiled(X, f, g), fn(X, f, g)), (f, g)
+    assert len(translations) <= 8
+
+
+def test_attributes_and_items_change_as_well() -> None:
+    class Schedule:
+        def __init__(self, rate: float) -> None:
+            self.rate = rate
+            self.steps = [rate, rate * 2]
+
+    def fn(x: Any, schedule: Any) -> Any:
+        schedule.rate = schedule.rate * 0.9
+        return x * schedule.rate + schedule.steps[1]
+
+    translations: list[Any] = []
+    compiled = capture(fn, "eager", on_translation=translations.append)
+    for rate in VALUES:
+        mine, theirs = Schedule(rate), Schedule(rate)
+        assert same(compiled(X, mine), fn(X, theirs)) and mine.rate == theirs.rate
+    assert len(translations) == 2
+
+
+@pytest.mark.parametrize("value", [0.0, math.nan, math.inf, -math.inf, 1e200, 5e-324])
+@pytest.mark.parametrize("fn", [arithmetic, types, in_place, lambda x, f: (x.sum(), 1 / f), lambda x, f: x * f**3], ids=str)
+def test_values_at_the_edge(fn: Any, value: float) -> None:
+    compiled = capture(fn, "eager")
+    for each in (0.3, 0.7, value, 0.2):
+        assert same(outcome(compiled, X, each), outcome(fn, X, each))
+
+
+def test_what_needs_the_value_is_right_and_given_up_in_time() -> None:
+    def fn(x: Any, f: float) -> Any:
+        return torch.full((2,), f) + x.sum(), f"{f:.3f}", x.clamp(min=f), round(f, 1), int(f * 10), math.floor(f)
+
+    translations: list[Any] = []
+    compiled = capture(fn, "eager", on_translation=translations.append)
+    for value in (*VALUES, *(3 - v for v in VALUES)):
+        assert same(compiled(X, value), fn(X, value))
+    before = len(translations)
+    assert same(compiled(X, 7.125), fn(X, 7.125)) and len(translations) == before
+
+
+def test_static_numbers_are_compiled_each() -> None:
+    translations: list[Any] = []
+    compiled = capture(lambda x, f: x * f, "eager", dynamic=False, fullgraph=True, on_translation=translations.append)
+    for value in VALUES[:4]:
+        compiled(X, value)
+    assert len(translations) == 4
+
+
+def test_dynamic_numbers_are_compiled_once() -> None:
+    translations: list[Any] = []
+    compiled = capture(lambda x, f: x * f, "eager", dynamic=True, fullgraph=True, on_translation=translations.append)
+    for value in VALUES:
+        assert same(compiled(X, value), X * value)
+    assert len(translations) == 1
+
+
+def test_gradients_go_past_the_number() -> None:
+    def fn(x: Any, f: float) -> Any:
+        return ((x * f).sin() * f / (f + 2)).sum()
+
+    compiled = capture(fn, "eager")
+    for value in VALUES:
+        mine, theirs = X.clone().requires_grad_(), X.clone().requires_grad_()
+        compiled(mine, value).backward()
+        fn(theirs, value).backward()
+        assert torch.equal(mine.grad, theirs.grad)
+
+
+EXPRESSIONS = st.recursive(
+    st.sampled_from(["f", "g", "2", "0.5", "-3.25", "True"]),
+    lambda inner: st.one_of(
+        st.tuples(inner, st.sampled_from(["+", "-", "*", "/", "//", "%"]), inner).map(lambda t: f"({t[0]} {t[1]} {t[2]})"),
+        inner.map(lambda e: f"(-{e})"), inner.map(lambda e: f"abs({e})"), inner.map(lambda e: f"({e}) ** 2"),
+        st.tuples(inner, inner, inner).map(lambda t: f"({t[0]} if {t[1]} < {t[2]} else {t[1]})"), st.tuples(inner, inner).map(lambda t: f"max({t[0]}, {t[1]})"),
+    ),
+    max_leaves=6,
+)  # fmt: skip
+
+
+@settings(max_examples=60, deadline=None, derandomize=True, database=None)
+@given(EXPRESSIONS, EXPRESSIONS)
+def test_random_expressions(one: str, other: str) -> None:
+    fn = eval(f"lambda x, f, g: (x * ({one}) - ({other}), {one}, {other})")
+    compiled = capture(fn, "eager")
+    for f, g in zip(VALUES, VALUES[3:] + VALUES[:3]):
+        assert same(outcome(compiled, X, f, g), outcome(fn, X, f, g)), (one, other, f, g)
+
+
+def test_in_place_operators_of_changing_ints() -> None:
+    def fn(x: Any, n: int) -> Any:
+        n += 1
+        n *= 2
+        return x * n
+
+    translations: list[Any] = []
+    compiled = capture(fn, "eager", on_translation=translations.append)
+    for n in range(3, 9):
+        assert same(compiled(X, n), fn(X, n))
+    assert len(translations) == 2
