@@ -76,7 +76,10 @@ def _busiest(schedule: Schedule, placed: list[str]) -> str:
 
 def _bytes(schedule: Schedule, buffer: str) -> Index:
     info = schedule.buffers[buffer]
-    return floordiv(span(info) * ITEMSIZE[info.dtype] + (ALIGNMENT - 1), ALIGNMENT) * ALIGNMENT
+    size = span(info) * ITEMSIZE[info.dtype]
+    if (known := size.constant) is not None:
+        return index(-(-known // ALIGNMENT) * ALIGNMENT)
+    return floordiv(size + (ALIGNMENT - 1), ALIGNMENT) * ALIGNMENT
 
 
 def _size(schedule: Schedule, buffer: str, memory: Memory) -> Index:
@@ -95,25 +98,33 @@ def _in_place(schedule: Schedule, placed: list[str], memory: Memory) -> dict[str
     """Which buffer's memory each arena buffer uses: its own, or an operand's that ends in the kernel that writes it."""
     arena = set(placed)
     root = {b: b for b in placed}
+    known: _SamePoints = {}
     for k, step in enumerate(schedule.steps):
         if type(step) is not KernelStep:
             continue
         ends = [b for b in sorted(step.reads()) if b in arena and memory.last[b] == k and memory.first[b] < k]
         starts = [b for b in sorted(step.writes()) if b in arena and memory.first[b] == k]
         for new in starts:
-            old = next((b for b in ends if _may_share(step, new, b, schedule)), None)
+            old = next((b for b in ends if _may_share(step, new, b, schedule, known)), None)
             if old is not None:
                 ends.remove(old)
                 root[new] = root[old]
     return root
 
 
-def _may_share(step: KernelStep, new: str, old: str, schedule: Schedule) -> bool:
+_SamePoints = dict[tuple[int, str, str], bool]
+"""What ``same_points`` said, by kernel: one kernel is often many steps."""
+
+
+def _may_share(step: KernelStep, new: str, old: str, schedule: Schedule, known: _SamePoints) -> bool:
     a, b = schedule.buffers[new], schedule.buffers[old]
     if ITEMSIZE[a.dtype] != ITEMSIZE[b.dtype] or _bytes(schedule, new) != _bytes(schedule, old):
         return False
     names = dict(zip(step.arguments, (p.name for p in step.kernel.buffers), strict=True))
-    return same_points(step.kernel, names[new], names[old])
+    key = id(step.kernel), names[new], names[old]
+    if key not in known:
+        known[key] = same_points(step.kernel, names[new], names[old])
+    return known[key]
 
 
 def same_points(kernel: LoopKernel, written: str, read: str) -> bool:

@@ -138,8 +138,11 @@ def _device(nest: Nest, program: Program) -> str:
 
 def span(info: BufferInfo) -> Index:
     """Elements from the first to the last that a buffer's layout touches."""
-    if any(s.constant == 0 for s in info.sizes):
+    sizes, strides = ([n.constant for n in numbers] for numbers in (info.sizes, info.strides))
+    if 0 in sizes:
         return index(0)
+    if None not in sizes and None not in strides:
+        return index(1 + sum((size - 1) * stride for size, stride in zip(sizes, strides, strict=True)))  # type: ignore[operator]
     total = ONE
     for size, stride in zip(info.sizes, info.strides, strict=True):
         total = total + (size - 1) * stride

@@ -5,6 +5,7 @@ Slots are renumbered so that each is defined once; size expressions become numbe
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -318,12 +319,17 @@ class _Constant:
 def _written(step: Call, overload: Any) -> list[int]:
     """The slots that the operator writes, by its schema."""
     written: list[int] = []
-    for number, argument in enumerate(overload._schema.arguments):
-        if argument.alias_info is None or not argument.alias_info.is_write:
-            continue
-        arg = step.args[number] if number < len(step.args) else step.kwargs.get(argument.name)
+    for number, name in _write_arguments(overload):
+        arg = step.args[number] if number < len(step.args) else step.kwargs.get(name)
         written += slots_in(arg) if arg is not None else ()
     return written
+
+
+@lru_cache(None)
+def _write_arguments(overload: Any) -> tuple[tuple[int, str], ...]:
+    """Position and name of the arguments that an operator writes. (Each look into a schema makes Python objects of all of it.)"""
+    arguments = enumerate(overload._schema.arguments)
+    return tuple((number, a.name) for number, a in arguments if a.alias_info is not None and a.alias_info.is_write)
 
 
 def _free(state: _Lowering, step: Free, _: Sequence[Entry]) -> None:

@@ -2,6 +2,8 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from types import CodeType
 from typing import Any
 
 import torch
@@ -74,8 +76,14 @@ def python_call(call: Call, bodies: Sequence[Body] = ()) -> PythonCall:
     count = len(call.results)
     operator = control_of(call.op, [bodies[number] for number in call.bodies]) if call.bodies else operator_of(call.op)
     scope = {"op": operator, "flat": _flatten, **writer.constants}
-    function = eval(f"lambda {', '.join(parameters)}: flat(op({', '.join(arguments)}), {count})", scope)
+    function = eval(_code(f"lambda {', '.join(parameters)}: flat(op({', '.join(arguments)}), {count})"), scope)
     return PythonCall(tuple(writer.slots), tuple(writer.sizes), function)
+
+
+@lru_cache(1024)
+def _code(text: str) -> CodeType:
+    """A Python expression, compiled: many calls of a plan read alike."""
+    return compile(text, "<call>", "eval")
 
 
 def _flatten(result: Any, count: int) -> tuple[Any, ...]:

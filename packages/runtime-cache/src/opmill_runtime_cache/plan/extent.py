@@ -1,6 +1,7 @@
 """Where tensors of a plan lie in memory, as far as constants tell."""
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 from .model import Alloc, Call, Size, Step, TensorSpec, View
 
@@ -19,6 +20,7 @@ class Extent:
     itemsize: int
 
 
+@lru_cache(None)
 def itemsize(dtype: str) -> int:
     """Bytes of an element, by the name of its type."""
     digits = "".join(c for c in dtype.partition("_")[0] if c.isdigit())
