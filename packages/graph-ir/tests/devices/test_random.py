@@ -80,3 +80,10 @@ def test_what_draws_nothing_is_torch_s(p: float):
 
 def test_processors_draw_torch_s_numbers():
     assert calls(planned(lambda x: aten.native_dropout(x, 0.5, True)[0], torch.randn(8, 8)), "aten::native_dropout")
+
+
+def test_eagers_numbers_are_drawn_by_eagers_operators():
+    with torch.no_grad():
+        graph = functionalize(torch.fx.symbolic_trace(lambda x: F.dropout(x, 0.5)), [on_gpu(8, 8, dtype=torch.float32)])
+    assert all("philox" not in str(n) for n in lower(graph, exact=True).nodes)
+    assert any("philox" in str(n) for n in lower(graph).nodes)
