@@ -38,6 +38,11 @@ def meta_tensor(shape: Sequence[Any], strides: Sequence[Any], offset: Any, dtype
     return torch.as_strided(torch.empty((end,), dtype=dtype, device=META), tuple(shape), tuple(strides), offset)
 
 
+def item_at(x: torch.Tensor, at: Any) -> torch.Tensor:
+    """``x[at]`` for a number that may be symbolic, which torch's subscripts turn into an integer."""
+    return x[at] if type(at) is int else torch.select(x, 0, at)
+
+
 def stride_expressions(shape: Sequence[int], strides: Sequence[int], lengths: Sequence[Index]) -> list[Index]:
     """The strides as products of ``lengths`` where they are those of neighbours in memory."""
     out: list[Index] = [index(s) for s in strides]
