@@ -119,3 +119,21 @@ def test_explains() -> None:
     with torch.no_grad():
         failure = guards.explain({})
     assert failure is not None and (failure.expected, failure.found) == ("grad_mode True", "grad_mode False")
+
+
+def test_the_current_device_counts_where_there_are_several(monkeypatch: pytest.MonkeyPatch) -> None:
+    current = [0]
+    monkeypatch.setattr(global_state, "_several_gpus", lambda: True)
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch._C, "_cuda_getDevice", lambda: current[0], raising=False)
+    guards = GuardSet([global_state.capture()])
+    assert guards.check({})
+    current[0] = 1
+    assert not guards.check({}) and "cuda_device" in str(guards.explain({}))
+    current[0] = 0
+    assert guards.check({})
+
+
+def test_one_device_is_not_asked_about() -> None:
+    if torch.cuda.device_count() < 2:
+        assert "cuda_device" not in dict(global_state.capture().values)

@@ -30,7 +30,7 @@ class Recorded:
 def recorded(monkeypatch):
     """All graphs that a test records."""
     found: list[Recorded] = []
-    monkeypatch.setattr(graphs, "capture", lambda run: found.append(Recorded(run)) or found[-1])
+    monkeypatch.setattr(graphs, "capture", lambda run, device: found.append(Recorded(run)) or found[-1])
     graphs._warn.cache_clear()
     return found
 
@@ -151,7 +151,7 @@ def test_results_that_are_inputs_are_not_recorded(recorded, store):
 def test_a_graph_that_cannot_be_recorded(monkeypatch, store):
     graphs._warn.cache_clear()
 
-    def refuse(run) -> None:
+    def refuse(run, device) -> None:
         raise RuntimeError("operation not permitted when stream is capturing\nand more")
 
     monkeypatch.setattr(graphs, "capture", refuse)

@@ -23,10 +23,15 @@ def split(halves: Halves, targets: Sequence[str], bucket_bytes: int) -> tuple[li
     """The backward in stages that give at least ``bucket_bytes`` of gradients each, but the last. ``targets``: for whom each gradient is, by name.
     One stage alone is said by two empty lists."""
     graph = halves.backward
-    if any(moves_on(node) or not _is_plain(node) for node in graph.nodes):
+    if any(_has_state(node) or not _is_plain(node) for node in graph.nodes):
         return [], []  # what moves a state stays in one plan, in order
     ends = _ends(graph, targets, bucket_bytes)
     return _cut(graph, ends, len(halves.sizes)) if len(ends) > 1 else ([], [])
+
+
+def _has_state(node: Node) -> bool:
+    """Backward operators are tagged like what they belong to; the numbers that they use are their arguments."""
+    return moves_on(node) and not node.func._schema.name.endswith("_backward")
 
 
 def _is_plain(node: Node) -> bool:

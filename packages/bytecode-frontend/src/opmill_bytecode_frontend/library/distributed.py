@@ -5,20 +5,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
-
 from ..values.base import Value
-from .dispatch import fold
-from .registry import handles, named
-
-
-def _question(function: Any) -> None:
-    handles(function)(lambda vm, *args, **kwargs: fold(vm, function, list(args), kwargs))
-
-
-if torch.distributed.is_available():
-    for _name in ("size", "rank", "name"):
-        _question(getattr(torch.distributed.ProcessGroup, _name))
+from .registry import named
 
 
 @named("torch.distributed._functional_collectives._are_we_tracing")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 from .. import probe
@@ -65,13 +66,20 @@ READERS: dict[str, Callable[[], Any]] = {
     "functorch": _functorch,
     "forward_ad": lambda: _torch().autograd.forward_ad._current_level,
     "deterministic": lambda: _torch().are_deterministic_algorithms_enabled(),
+    "cuda_device": lambda: _torch()._C._cuda_getDevice() if _torch().cuda.is_initialized() else 0,
     "deterministic_warn": lambda: _torch().is_deterministic_algorithms_warn_only_enabled(),
 }
 
 
 def capture(*, ignore: tuple[str, ...] = ()) -> GlobalState:
     """The switches as they are now; ``ignore`` names those that do not matter."""
-    return GlobalState(tuple((name, read()) for name, read in READERS.items() if name not in ignore))
+    passed = ignore if _several_gpus() else (*ignore, "cuda_device")
+    return GlobalState(tuple((name, read()) for name, read in READERS.items() if name not in passed))
+
+
+@cache
+def _several_gpus() -> bool:
+    return bool(_torch().version.cuda) and _torch().cuda.device_count() > 1
 
 
 def _native(name: str, value: Any) -> list[tuple[str, int, int]] | None:

@@ -35,8 +35,8 @@ SIZES = 16
 
 _shared: set[int] = set()
 """Storages of graphs' results, by address."""
-_first: list[Any] = []
-"""One graph that is never dropped: torch forgets the memory that graphs share with the last of them, and then refuses its name."""
+_first: dict[int, Any] = {}
+"""One graph of each device that is never dropped: torch forgets the memory that graphs share with the last of them, and then refuses its name."""
 _replaying = threading.RLock()
 """Graphs work in the same memory, and results are handed out by looking at who holds them: one thread at a time."""
 _stream: dict[int, torch.cuda.Stream] = {}
@@ -187,7 +187,7 @@ class GraphedExecutable:
                     given.copy_(made)  # an operator made it: it lies in memory that graphs share
 
         _in_order(self.device)
-        graph = capture(run)
+        graph = capture(run, self.device)
         kept = [t if isinstance(t, torch.Tensor) and k not in fixed else None for k, t in enumerate(own)]
         tensors = [t for t in results if isinstance(t, torch.Tensor)]
         storages = {_storage_of(t) for t in tensors}
@@ -216,13 +216,13 @@ class GraphedExecutable:
             raise RuntimeError("a result shares memory with an input or a parameter")
 
 
-def capture(run: Callable[[], None]) -> Any:
-    """What ``run`` starts on the GPU, as a graph with a method ``replay``."""
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph, pool=_pool(), capture_error_mode="thread_local"):
-        run()
-    if not _first:
-        _first.append(graph)
+def capture(run: Callable[[], None], device: int) -> Any:
+    """What ``run`` starts on a GPU, as a graph with a method ``replay``."""
+    with torch.cuda.device(device):
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, pool=_pool(device), stream=_side(device), capture_error_mode="thread_local"):
+            run()
+    _first.setdefault(device, graph)
     return graph
 
 
@@ -263,9 +263,15 @@ def _in_order(device: int) -> None:
 
 
 @lru_cache(None)
-def _pool() -> Any:
-    """The memory that graphs share: they run one after the other, and nothing in it outlives a replay."""
+def _pool(device: int) -> Any:
+    """The memory that graphs of a device share: they run one after the other, and nothing in it outlives a replay."""
     return torch.cuda.graph_pool_handle()
+
+
+@lru_cache(None)
+def _side(device: int) -> torch.cuda.Stream:
+    """The stream that graphs of a device are recorded on: torch's own choice is of the first device that records any."""
+    return torch.cuda.Stream(device)
 
 
 @lru_cache(None)
