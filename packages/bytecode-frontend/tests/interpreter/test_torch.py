@@ -139,3 +139,41 @@ def test_a_refusal_inside_vmap_leaves_no_level_behind():
     with pytest.raises(Exception, match=r"."):
         capture(f, fullgraph=True)(torch.ones(2, 2))
     assert torch._C._functorch.get_dynamic_layer_stack_depth() == depth
+
+
+class Twice(torch.overrides.TorchFunctionMode):
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        out = func(*args, **(kwargs or {}))
+        return out * 2 if func is torch.sin else out
+
+
+def test_a_function_mode_ends_with_its_block():
+    def f(x):
+        with Twice():
+            return torch.sin(x)
+
+    x = torch.ones(3)
+    compiled = capture(f, "eager")
+    for _ in range(3):
+        assert torch.equal(compiled(x), torch.sin(x) * 2)
+        assert torch._C._len_torch_function_stack() == 0
+
+
+def test_a_generator_of_random_numbers_is_made_by_each_call():
+    def f(x):
+        return x + torch.rand(3, generator=torch.Generator().manual_seed(3))
+
+    compiled = capture(f, "eager")
+    for _ in range(3):
+        assert torch.equal(compiled(torch.zeros(3)), f(torch.zeros(3)))
+
+
+def arrays(a, b):
+    import numpy as np
+
+    scale = np.linspace(0.0, 1.0, 4, dtype=np.float32)
+    return a * torch.from_numpy(scale) + torch.tensor(np.arange(4)) + torch.as_tensor(np.array(2.5)) * b
+
+
+def test_arrays_made_of_constants(check):
+    check(arrays)

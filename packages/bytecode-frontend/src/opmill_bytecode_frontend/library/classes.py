@@ -67,7 +67,7 @@ def construct(vm: Any, cls: type, args: list[Value], kwargs: dict[str, Value], p
         made = new_object(vm, cls)
     elif is_torch(cls) and not cls.__flags__ & (1 << 9):
         return fold(vm, cls, args, kwargs)
-    elif cls.__module__ in ("builtins", "fractions", "decimal", "inspect") or cls in (torch.device, torch.Generator):
+    elif cls.__module__ in ("builtins", "fractions", "decimal", "inspect") or cls is torch.device:
         return fold(vm, cls, args, kwargs)
     elif numpy_constant(cls):
         return fold(vm, cls, args, kwargs)
@@ -211,6 +211,11 @@ def tuple_(vm: Any, items: Value | None = None) -> Value:
     if isinstance(items, TupleValue) and items.cls is tuple:
         return items
     return TupleValue([] if items is None else list(vm.unpack(items)))
+
+
+@handles(torch.Generator)
+def generator(vm: Any, *args: Value, **kwargs: Value) -> Value:
+    return vm.unsupported("FE012", "making a torch.Generator in captured code", "each call has a new one", "make it outside of the compiled function")
 
 
 @handles(torch.Size)

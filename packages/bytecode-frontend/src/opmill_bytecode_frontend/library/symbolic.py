@@ -8,8 +8,11 @@ from typing import Any
 
 import torch
 
+from opmill_guards.source import Pinned
+
 from ..values.base import Value
 from ..values.constant import ConstantValue
+from ..values.functions import BuiltinValue
 from ..values.number import SymbolicNumber, UndecidedTruth
 from ..values.sequence import TupleValue
 from .dispatch import fold
@@ -41,13 +44,28 @@ def product(vm: Any, items: Value, *, start: Value = ConstantValue(1)) -> Value:
 
 
 def _tensor_of(vm: Any, data: Value, function: Any, **kwargs: Value) -> Value:
-    """These functions want the number itself; ``torch.full`` makes the same tensor of any."""
+    """These functions want the number itself; ``torch.full`` makes the same tensor of any. Arrays of NumPy that captured code made are lists."""
+    if (array := array_of(data)) is not None and array.size <= LARGEST:
+        kwargs.setdefault("dtype", ConstantValue(torch.from_numpy(array[:0] if array.ndim else array).dtype))
+        data, function = vm.fresh(array.tolist()), torch.tensor
     if data.symbolic and kwargs.keys() <= {"dtype", "device"}:
         return vm.recorder.call_function(vm, torch.full, [TupleValue([]), data], kwargs)
     return vm.recorder.call_function(vm, function, [data], kwargs)
 
 
-for _function in (torch.tensor, torch.as_tensor):
+LARGEST = 4096
+"""Elements of an array that a graph holds as numbers."""
+
+
+def array_of(value: Value) -> Any:
+    """The array of NumPy that captured code made of constants; None for other values."""
+    plain = value.obj if isinstance(value, BuiltinValue) else None
+    if type(value.source) is not Pinned or value.source.label != repr(type(plain)):  # found somewhere: it may change
+        return None
+    return plain if type(plain).__module__ == "numpy" and type(plain).__name__ == "ndarray" and plain.dtype.kind in "biufc" else None
+
+
+for _function in (torch.tensor, torch.as_tensor, torch.from_numpy):
     handles(_function)(functools.partial(_tensor_of, function=_function))
 
 

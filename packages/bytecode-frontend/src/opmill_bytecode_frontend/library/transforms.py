@@ -10,6 +10,7 @@ from torch._C import _functorch
 from ..values.base import Value
 from ..values.constant import ConstantValue
 from ..values.sequence import SequenceValue
+from ..values.tensor import TensorValue
 from .registry import handles, named
 
 NONE = ConstantValue(None)
@@ -53,11 +54,23 @@ for _step in (
     stepwise(_step)
 
 
+def recorded_here(value: Value) -> bool:
+    return isinstance(value, TensorValue) and value.obj is None
+
+
+def leaves(vm: Any) -> bool:
+    """Whether no input of the graph may have been computed from another one."""
+    inputs = [v.obj for v in vm.recorder.inputs if isinstance(v, TensorValue)]
+    held = [t for t in vm.recorder.attributes.values() if isinstance(t, torch.Tensor)]
+    return all(t.is_leaf or not t.requires_grad for t in (*inputs, *held))
+
+
 @named("torch.autograd.grad")
 def derivative(vm: Any, *args: Value, **kwargs: Value) -> Value | None:
-    """Of what function transforms made, the graph itself holds all there is to differentiate."""
-    outputs = args[0].values(vm) if isinstance(args[0], SequenceValue) else args[:1]
-    if not (_functorch.get_dynamic_layer_stack_depth() or any(map(wrapped, outputs))):
+    """Of what function transforms made, the graph itself holds all there is to differentiate, and so it does where its inputs are leaves."""
+    first = args[0] if args else kwargs["outputs"]
+    outputs = first.values(vm) if isinstance(first, SequenceValue) else [first]
+    if not (_functorch.get_dynamic_layer_stack_depth() or any(map(wrapped, outputs)) or (outputs and all(map(recorded_here, outputs)) and leaves(vm))):
         return None
     return vm.recorder.call_function(vm, torch.autograd.grad, list(args), kwargs)
 
@@ -86,14 +99,19 @@ def load_decompositions(vm: Any) -> Value:
 @named("torch.overrides.TorchFunctionMode.__enter__")
 def enter_mode(vm: Any, mode: Value) -> Value:
     """The one mode that is followed: subscripts by scalar tensors do not become numbers."""
-    if mode.python_type().__name__ != "TransformGetItemToIndex":
-        vm.unsupported("FE029", f"the torch function mode {mode.python_type().__qualname__}", "it changes what torch functions mean")
+    only_indexing(vm, mode)
     vm.recorder.index_by_tensors += 1
     return mode
 
 
+def only_indexing(vm: Any, mode: Value) -> None:
+    if mode.python_type().__name__ != "TransformGetItemToIndex":
+        vm.unsupported("FE029", f"the torch function mode {mode.python_type().__qualname__}", "it changes what torch functions mean")
+
+
 @named("torch.overrides.TorchFunctionMode.__exit__")
 def leave_mode(vm: Any, mode: Value, *exc: Value) -> Value:
+    only_indexing(vm, mode)
     vm.recorder.index_by_tensors -= 1
     return NONE
 
