@@ -141,6 +141,21 @@ def classes_of_results(a, b):
     return [type(v) for v in made], [list(v) for v in made], d.copy().default_factory, q.copy().maxlen, dict(Reversed(a=1, b=2)), a + 1
 
 
+class Unique(set):
+    pass
+
+
+ITEMS, UNIQUE, QUEUE, ORDERED = Items([1, 2]), Unique([1, 2]), Queue([1, 2]), Ordered(a=1)
+
+
+def operators_of_derived_classes(a, b):
+    m, u, q, o = Items([1, 2]), Unique([1, 2]), Queue([1, 2]), Ordered(a=1)
+    lists = [m == ITEMS, m == [1, 2], [1, 2] == ITEMS, ITEMS < Items([3]), [0] + m, m + [0], m + ITEMS, m != Items([5]), ITEMS in [m], [ITEMS].index(m)]
+    sets = [u == UNIQUE, u == {1, 2}, {1, 2} == u, UNIQUE | {3}, {3} | UNIQUE, u & UNIQUE, {1} <= u, u.union(UNIQUE), {1, 2, 3} - u, u ^ {5}, UNIQUE.issubset(u)]
+    deques = [q == QUEUE, q == deque([1, 2]), deque([1, 2]) == QUEUE, QUEUE + deque([1]), q < Queue([3])]
+    return lists, sets, deques, [o == ORDERED, o == {"a": 1}, {"a": 1} == o, o != ORDERED], a + 1
+
+
 def bounded(a, b):
     q = deque([1, 2, 3], maxlen=3)
     out = tried(lambda: q.insert(0, 5), lambda: q[0:1], lambda: q + [1], lambda: q.remove(9), lambda: q.index(9), lambda: q == [1, 2, 3], lambda: q == deque([1, 2, 3]))
@@ -254,7 +269,7 @@ def contexts_of_exceptions(a, b):
 
 
 PROGRAMS = [
-    walking, iterators, keys_of_the_program, classes_of_results, bounded, refused, identities, changed_while_compared, annotations, delegating,
+    operators_of_derived_classes, walking, iterators, keys_of_the_program, classes_of_results, bounded, refused, identities, changed_while_compared, annotations, delegating,
     sending_to_other_iterators, stop_iteration_inside, contexts_of_exceptions,
 ]  # fmt: skip
 
@@ -276,3 +291,34 @@ def test_the_content_of_a_deque_is_guarded():
     for first, count in ((1, 1), (1, 1), (5, 2), (1, 2)):
         assert torch.equal(compiled(Queue([first, 2]), x), x + first)
         assert len(graphs) == count
+
+
+class Hashed(list):
+    """A key with a hash of its own, as functools makes them."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, items):
+        self[:] = items
+        self.value = hash(items)
+
+    def __hash__(self):
+        return self.value
+
+
+def test_keys_of_a_derived_class_are_found_again():
+    cache, hits = {}, []
+
+    def cached(x, *args):
+        key = Hashed(args)
+        found = cache.get(key)
+        if found is None:
+            found = cache[key] = sum(args)
+        else:
+            hits.append(args)
+        return x + found
+
+    compiled = capture(cached, "eager", fullgraph=True)
+    for args in ((1, 2), (0, 1), (1, 2), (0, 1)):
+        assert torch.equal(compiled(torch.zeros(2), *args), torch.full((2,), float(sum(args))))
+    assert hits == [(1, 2), (0, 1)] and len(cache) == 2

@@ -161,6 +161,12 @@ class Value:
             vm.throw_real(exc)
 
 
+def content(value: Value) -> Value:
+    """A value, or of an object of a class derived from a builtin one the part that the builtin class knows."""
+    storage = getattr(value, "storage", None)
+    return value if storage is None else storage  # type: ignore[no-any-return]
+
+
 class BuiltinMethod(Value):
     """A builtin method bound to a tracked value."""
 

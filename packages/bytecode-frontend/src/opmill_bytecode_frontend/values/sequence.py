@@ -10,7 +10,7 @@ import torch
 from opmill_guards.guard import Absent
 from opmill_guards.source import InstanceDict, Item
 
-from .base import Lazy, Machine, NotConstant, Value
+from .base import Lazy, Machine, NotConstant, Value, content
 from .constant import ConstantValue
 from .iterators import STOP, ItemsIterator
 
@@ -123,6 +123,7 @@ class SequenceValue(Value):
         return ConstantValue(sum(vm.equal(item, value) for item in self.values(vm)))
 
     def m___add__(self, vm: Machine, other: Value) -> Value:
+        other = content(other)
         if not isinstance(other, SequenceValue) or not issubclass(other.cls, self.family()):
             return ConstantValue(NotImplemented)
         return self.make(self.values(vm) + other.values(vm))
@@ -139,6 +140,7 @@ class SequenceValue(Value):
     m___rmul__ = m___mul__
 
     def compare_items(self, vm: Machine, op: str, other: Value) -> Value:
+        other = content(other)
         if not isinstance(other, SequenceValue) or not issubclass(other.cls, self.family()):
             return ConstantValue(NotImplemented)
         if op in ("==", "!=") and len(self.items) != len(other.items):

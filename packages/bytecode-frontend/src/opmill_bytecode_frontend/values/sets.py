@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .base import MISSING, Machine, NotConstant, Value
+from .base import MISSING, Machine, NotConstant, Value, content
 from .constant import ConstantValue
 from .iterators import STOP, ItemsIterator
 
@@ -147,7 +147,7 @@ class SetValue(Value):
 
     def special(self, vm: Machine, name: str, args: list[Value]) -> Value | None:
         if name in SET_OPERATORS:
-            other = args[0]
+            other = content(args[0])
             as_set = getattr(other, "as_set", None)  # keys and items of a dictionary
             other = as_set(vm) if as_set is not None and getattr(other, "kind", "") != "values" else other
             if not isinstance(other, SetValue):
@@ -181,6 +181,7 @@ class SetValue(Value):
 
 def to_keys(vm: Machine, value: Value) -> dict[Any, Value]:
     """The values by their keys. Sets and dictionaries know the keys of theirs: hashes are not asked for again."""
+    value = content(value) if type(content(value)) is SetValue else value
     if isinstance(value, SetValue):
         return value.items
     if hasattr(value, "key_values"):
