@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from device_programs import ON_GPUS, PROGRAMS, TRAINED
 
 import opmill
+from device_programs import ON_GPUS, PROGRAMS, TRAINED
 
 GPU = torch.cuda.is_available()
 DEVICE = torch.device("cuda" if GPU else "cpu")

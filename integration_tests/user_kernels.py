@@ -9,10 +9,10 @@ from typing import Any
 import torch
 import triton
 import triton.language as tl
-from opmill_bytecode_frontend.kernels.stores import Indirect, written
 
 import opmill
 from opmill.compile import record_of
+from opmill_bytecode_frontend.kernels.stores import Indirect, written
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 

@@ -8,6 +8,6 @@ import torch
 
 
 def content_of(tensor: torch.Tensor) -> bytes:
-    """The elements of a CPU tensor in row-major order, as they lie in memory."""
-    dense = tensor.detach().contiguous()
+    """The elements of a tensor on any device in row-major order, as they lie in memory."""
+    dense = tensor.detach().cpu().contiguous()
     return ctypes.string_at(dense.data_ptr(), dense.nbytes) if dense.numel() else b""

@@ -141,3 +141,25 @@ def test_masks_get_rows():
             assert laid.stride() == (256, 256, 16, 1) and len(new) == len(args) and named.keys() == kwargs.keys()
         for same in (on_gpu(2, 1, 16, 16), None, torch.ones(1).expand(16, 16)):
             assert prepare((q, q, q), {"attn_mask": same})[1]["attn_mask"] is same
+
+
+def test_constants_of_a_device_are_read_through_the_processor():
+    from opmill_graph_ir.content import content_of
+
+    class OnDevice:
+        """Its memory is none of the processor's."""
+
+        def __init__(self, tensor):
+            self.tensor = tensor
+
+        def detach(self):
+            return self
+
+        def cpu(self):
+            return self.tensor
+
+        def __getattr__(self, name):
+            raise AssertionError(f"{name} of a tensor on a GPU")
+
+    t = torch.arange(6, dtype=torch.int16).view(2, 3)
+    assert content_of(OnDevice(t.t())) == content_of(t.t()) == content_of(torch.stack([t[:, k] for k in range(3)]))
