@@ -45,6 +45,18 @@ def _no_levels() -> Any:
     return torch._C._ExcludeDispatchKeyGuard(_LEVELS)
 
 
+class _Computed(torch.autograd.Function):
+    """Gives the tensor in a list as one that was computed from another: no leaf, and no view of one, which must not be written to."""
+
+    @staticmethod
+    def forward(ctx: Any, leaf: torch.Tensor, held: list[torch.Tensor]) -> torch.Tensor:
+        return held[0]
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        return grads[0], None
+
+
 class FakeContext(TorchDispatchMode):
     """Enter it, and factory functions give fakes; operators on fakes give fakes in any case.
 
@@ -158,7 +170,7 @@ class FakeContext(TorchDispatchMode):
             fake._is_param = True
         elif tensor.requires_grad and not tensor.is_leaf:
             with torch.enable_grad():
-                fake = fake.view_as(fake)  # type: ignore[assignment]
+                fake = _Computed.apply(fake, [self.from_meta(meta, tensor.device)])  # type: ignore[no-untyped-call]
         return fake
 
     def from_meta(self, meta: torch.Tensor, device: torch.device, *, requires_grad: bool = False) -> FakeTensor:
