@@ -85,3 +85,16 @@ def test_numbers_under_levels_of_vmap(sizes):
         fake = ctx.from_tensor(x, {0: None} if sizes is not None else None)
         out = torch.vmap(torch.vmap(lambda r: torch.tanh(r / 20) * 20))(fake)
     assert out.shape == fake.shape and out.dtype == x.dtype
+
+
+def test_what_was_computed_may_be_written_to() -> None:
+    leaf = torch.ones(4, 4, requires_grad=True)
+    for real in (leaf * 2, (leaf * 2)[1:], (leaf * 2).t()):
+        with FakeContext() as context:
+            fake = context.from_tensor(real)
+            assert fake.requires_grad and not fake.is_leaf and fake.stride() == real.stride()
+            fake.mul_(2)
+            (gradient,) = torch.autograd.grad(fake.sum(), fake)
+            assert gradient.shape == real.shape
+        with FakeContext() as context, pytest.raises(RuntimeError, match="leaf"):
+            context.from_tensor(leaf).mul_(2)
