@@ -46,7 +46,7 @@ def _silu(g: Expr, x: Expr) -> Expr:
 
 def _hardswish(g: Expr, x: Expr) -> Expr:
     inner = op("mul", g, op("add", op("div", x, _c(x, 3)), _c(x, 0.5)))
-    return op("where", op("le", x, _c(x, -3)), _c(x, 0), op("where", op("lt", x, _c(x, 3)), inner, g))
+    return op("where", op("ge", x, _c(x, 3)), g, op("where", op("le", x, _c(x, -3)), _c(x, 0), inner))
 
 
 def _hardsigmoid(g: Expr, x: Expr) -> Expr:
@@ -91,7 +91,7 @@ def _threshold(ctx: Context, node: Node, grad: View, x: View, limit: float) -> A
 @ROWS.lowers("hardtanh_backward")
 def _hardtanh(ctx: Context, node: Node, grad: View, x: View, low: float, high: float) -> Any:
     def value(g: Expr, x: Expr) -> Expr:
-        return op("where", op("logical_or", op("le", x, _c(x, low)), op("ge", x, _c(x, high))), _c(x, 0), g)
+        return op("where", op("logical_and", op("gt", x, _c(x, low)), op("lt", x, _c(x, high))), g, _c(x, 0))
 
     return _pointwise(ctx, node, [grad, x], value)
 
@@ -108,7 +108,7 @@ def _elu(ctx: Context, node: Node, grad: View, alpha: float, scale: float, input
             negative = op("mul", _c(x, input_scale), op("add", x, _c(x, alpha * scale)))
         else:
             negative = op("mul", _c(x, input_scale * alpha * scale), op("exp", op("mul", x, _c(x, input_scale))))
-        return op("where", op("le", x, _c(x, 0)), op("mul", g, negative), op("mul", g, _c(x, scale)))
+        return op("where", op("gt", x, _c(x, 0)), op("mul", g, _c(x, scale)), op("mul", g, negative))
 
     return _pointwise(ctx, node, [grad, x], value)
 
@@ -126,8 +126,8 @@ def _softplus(ctx: Context, node: Node, grad: View, x: View, beta: float, thresh
 @ROWS.lowers("hardshrink_backward softshrink_backward")
 def _shrink(ctx: Context, node: Node, grad: View, x: View, limit: float) -> Any:
     def value(g: Expr, x: Expr) -> Expr:
-        inside = op("logical_and", op("ge", x, _c(x, -limit)), op("le", x, _c(x, limit)))
-        return op("where", inside, _c(x, 0), g)
+        outside = op("logical_or", op("lt", x, _c(x, -limit)), op("gt", x, _c(x, limit)))
+        return op("where", outside, g, _c(x, 0))
 
     return _pointwise(ctx, node, [grad, x], value)
 

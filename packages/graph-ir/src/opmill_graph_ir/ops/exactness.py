@@ -24,8 +24,8 @@ _EXACT = _ROUNDS | frozenset(
     "isnan isinf signbit logical_not logical_and logical_or logical_xor".split()
 )
 """Those, and those that do not round; ``cast`` is what torch does between operators, too."""
-_PRECISE = ("aten::mul.", "aten::div.")
-"""Operators that take a number as it is."""
+_TOLD = tuple(f"aten::{n}." for n in "add sub rsub mul div".split())
+"""Operators whose rows round a number as torch does."""
 _ORDERED = frozenset(("sum", "prod", "welford", "logaddexp", "affine"))
 """Reductions and scans of floats whose result depends on the order."""
 
@@ -41,7 +41,7 @@ def as_eager(node: AtenNode, made: Sequence[Node], metas: Mapping[str, Meta]) ->
 def _is_told(number: float, node: AtenNode, metas: Mapping[str, Meta]) -> bool:
     """Whether a number is the same in the types of all operands: torch rounds it to that of half precision, or does not, from one operator to the next."""
     narrow = {metas[v.name].dtype for v in values_in((node.args, node.kwargs))} & set(LOW)
-    return node.func.name().startswith(_PRECISE) or all(torch.tensor(number, dtype=getattr(torch, d)).item() == number for d in narrow)
+    return node.func.name().startswith(_TOLD) or all(torch.tensor(number, dtype=getattr(torch, d)).item() == number for d in narrow)
 
 
 def _is_exact(made: Pointwise | Reduce | Cumulate | Scatter) -> bool:

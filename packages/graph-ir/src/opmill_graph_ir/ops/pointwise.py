@@ -33,9 +33,11 @@ def promoted(*args: Any) -> str:
     return str(result_type(operands)).removeprefix("torch.")
 
 
-def row(rows: Rows, names: str, *, compare: bool = False, dtypes: tuple[str, ...] = FLOATS + INTEGERS, low: bool = True) -> Callable[[_Fn], _Fn]:
+def row(
+    rows: Rows, names: str, *, compare: bool = False, dtypes: tuple[str, ...] = FLOATS + INTEGERS, low: bool = True, narrow: bool = False
+) -> Callable[[_Fn], _Fn]:
     """Adds lowerings to ``rows``. ``compare``: operands are computed in the type that they promote to, not in the result's; ``low``: whether
-    float16 and bfloat16 results come from one float32 computation. The decorated function takes operands as expressions of one type (and numbers as they are, where it asks for them by keyword)."""
+    float16 and bfloat16 results come from one float32 computation; ``narrow``: whether numbers are rounded to these types first, as eager's kernels for processors do. The decorated function takes operands as expressions of one type (and numbers as they are, where it asks for them by keyword)."""
 
     def declare(fn: _Fn) -> _Fn:
         def lower(ctx: Context, node: Node, *args: Any, **kwargs: Any) -> Any:
@@ -52,6 +54,8 @@ def row(rows: Rows, names: str, *, compare: bool = False, dtypes: tuple[str, ...
                 def operand(a: Any) -> Any:
                     if isinstance(a, View):
                         return cast(ctx.load_broadcast(a, at, ext), compute)
+                    if narrow and meta.dtype in LOW and meta.device == "cpu" and isinstance(a, float):
+                        return const(torch.tensor(a, dtype=getattr(torch, meta.dtype)).item(), compute)
                     return const(a, compute) if isinstance(a, (bool, int, float, Index)) else a
 
                 return fn(*map(operand, args), **kwargs)
@@ -76,19 +80,19 @@ def _c(x: Expr, value: float) -> Expr:
 # ---- arithmetic ----------------------------------------------------------------------------------------------------
 
 
-@_row("add.Tensor add.Scalar", dtypes=(*FLOATS, *INTEGERS, "bool"))
+@_row("add.Tensor add.Scalar", dtypes=(*FLOATS, *INTEGERS, "bool"), narrow=True)
 def _add(x: Expr, y: Expr, a: Any = None, *, alpha: Any = 1) -> Expr:
     if x.dtype == "bool":
         return op("logical_or", x, y) if alpha else x
     return op("add", x, y if alpha == 1 else op("mul", _c(y, alpha), y))
 
 
-@_row("sub.Tensor sub.Scalar")
+@_row("sub.Tensor sub.Scalar", narrow=True)
 def _sub(x: Expr, y: Expr, *, alpha: Any = 1) -> Expr:
     return op("sub", x, y if alpha == 1 else op("mul", _c(y, alpha), y))
 
 
-@_row("rsub.Tensor rsub.Scalar")
+@_row("rsub.Tensor rsub.Scalar", narrow=True)
 def _rsub(x: Expr, y: Expr, *, alpha: Any = 1) -> Expr:
     return op("sub", y, x if alpha == 1 else op("mul", _c(x, alpha), x))
 
@@ -110,12 +114,12 @@ def _div_mode(x: Expr, y: Expr, *, rounding_mode: str | None = None) -> Expr:
     return op("trunc", op("div", x, y)) if rounding_mode == "trunc" else op("floordiv", x, y)
 
 
-@row(FLOAT_ROWS, "remainder.Tensor remainder.Scalar", dtypes=FLOATS)
+@row(FLOAT_ROWS, "remainder.Tensor remainder.Scalar", dtypes=FLOATS, narrow=True)
 def _remainder(x: Expr, y: Expr) -> Expr:
     return op("mod", x, y)
 
 
-@row(FLOAT_ROWS, "fmod.Tensor fmod.Scalar", dtypes=FLOATS)
+@row(FLOAT_ROWS, "fmod.Tensor fmod.Scalar", dtypes=FLOATS, narrow=True)
 def _fmod(x: Expr, y: Expr) -> Expr:
     return op("fmod", x, y)
 

@@ -159,15 +159,20 @@ def _degrees(x: View, dims: Sequence[int], correction: Any) -> Any:
     return max(math.prod(x.sizes[d] for d in dims) - (1 if correction is None else correction), 0)
 
 
+def _squared(ctx: Context, x: View) -> str:
+    """The type that squares are added in: on processors float64, as in eager, so that large numbers have a deviation."""
+    return "float64" if x.dtype in FLOATS and ctx.buffers[x.buffer].device == "cpu" else wide(x.dtype)
+
+
 @ROWS.lowers("var.correction std.correction")
 def _var(ctx: Context, node: Node, x: View, dim: Any = None, *, correction: Any = 1, keepdim: bool = False) -> Any:
-    dims, dtype = dims_of(x, dim), wide(x.dtype)
+    dims, dtype = dims_of(x, dim), _squared(ctx, x)
     if 0 in x.sizes:
         return ctx.pointwise(*_result(ctx, node), lambda at, ext: const(math.nan, dtype))
     left = _degrees(x, dims, correction)
 
     def make(outer: Any, inner: Any, ext: Any) -> Any:
-        value = ctx.load(x, full_position(x, dims, outer, inner, keepdim), ext)
+        value = cast(ctx.load(x, full_position(x, dims, outer, inner, keepdim), ext), dtype)
         var = op("div", Ref("m2", dtype), const(left, dtype))
         return [Reduction(("mean", "m2"), "welford", value, dtype)], [_spread(node, var)]
 
@@ -176,13 +181,13 @@ def _var(ctx: Context, node: Node, x: View, dim: Any = None, *, correction: Any 
 
 @ROWS.lowers("var_mean.correction std_mean.correction")
 def _var_mean(ctx: Context, node: Node, x: View, dim: Any = None, *, correction: Any = 1, keepdim: bool = False) -> Any:
-    dims, dtype = dims_of(x, dim), wide(x.dtype)
+    dims, dtype = dims_of(x, dim), _squared(ctx, x)
     if 0 in x.sizes:
         return [ctx.pointwise(*_result(ctx, node, k), lambda at, ext: const(math.nan, dtype)) for k in range(2)]
     left = _degrees(x, dims, correction)
 
     def make(outer: Any, inner: Any, ext: Any) -> Any:
-        value = ctx.load(x, full_position(x, dims, outer, inner, keepdim), ext)
+        value = cast(ctx.load(x, full_position(x, dims, outer, inner, keepdim), ext), dtype)
         return [Reduction(("mean", "m2"), "welford", value, dtype)], [_spread(node, op("div", Ref("m2", dtype), const(left, dtype))), Ref("mean", dtype)]
 
     return ctx.reduce([_result(ctx, node, 0), _result(ctx, node, 1)], [x.sizes[d] for d in dims], make)
