@@ -6,8 +6,8 @@ import builtins
 import collections
 import functools
 import inspect
+import os
 import sys
-import sysconfig
 from typing import Any, Callable, NoReturn
 
 import torch
@@ -43,7 +43,7 @@ from .varying import Varying
 
 SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 EXEMPT = {"torch", "triton", *sys.stdlib_module_names}
-STANDARD_LIBRARY = sysconfig.get_path("stdlib").replace("\\", "/") + "/"
+STANDARD_LIBRARY = os.path.dirname(os.__file__).replace("\\", "/") + "/"
 
 
 def is_disabled(function: Any) -> bool:
@@ -100,6 +100,8 @@ class Interpreter(Operators):
         self.tree_guards: dict[Any, Any] = {}
         self.tensor_guards: list[Any] = []
         self.tree_tensors: list[Any] = []
+        self.compared: list[tuple[Any, Any]] = []
+        """Sources of objects of which the program asked whether they are the same: they are not."""
         self.relations: list[Any] = []
         """Outcomes of comparisons of floats that are not assumed."""
         self.modules: dict[int, ModuleValue] = {}
@@ -359,6 +361,9 @@ class Interpreter(Operators):
         if left.symbolic or right.symbolic:  # numbers are their values, as for constants
             return left.python_type() is right.python_type() and self.truth(self.compare("==", left, right))
         a, b = left.real(), right.real()
+        if a is not b and left.source is not None and right.source is not None and type(a) is type(b):
+            if not (type(left.source) is Pinned and type(right.source) is Pinned):
+                self.compared.append((left.source, right.source))
         return a is not MISSING and a is b
 
     def getattr(self, value: Value, name: str) -> Value:

@@ -26,6 +26,7 @@ from .values.constant import LITERALS, ConstantValue
 from .values.deques import DequeValue
 from .values.floating import float_of
 from .values.functions import BuiltinValue, CellValue, ChangingValue, Closure, MethodValue, PartialValue, function_value
+from .values.growing import GrowingList
 from .values.iterators import ExternalIterator
 from .values.mapping import DictValue, SetValue
 from .values.modules import GLOBAL_HOOKS, HOOKS, STORES, ModuleValue
@@ -198,6 +199,8 @@ def tuple_(vm: Any, obj: Any, source: Any) -> Value:
 @tracks(list, collections.deque)
 def list_(vm: Any, obj: Any, source: Any) -> Value:
     source = by_structure(vm, obj, source)
+    if source is not None and type(obj) is list:
+        return GrowingList(vm, source, obj)
     if source is not None:
         vm.guard(Length(source, len(obj)))
     base = builtin_base(type(obj))

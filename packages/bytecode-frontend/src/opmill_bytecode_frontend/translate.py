@@ -16,6 +16,7 @@ from opmill_guards.guard import AllDistinct, GlobalState, ModuleTree, TypeIs
 from opmill_guards.source import Local, Pinned
 
 from . import breaks
+from .apart import kept_apart
 from .codegen.rebuild import Rebuilder
 from .codegen.replay import replay
 from .codegen.sources import Constants, parameter_name
@@ -110,6 +111,7 @@ def collect_guards(vm: Interpreter, entry_state: GlobalState | None) -> list[Any
         guards.append(ModuleTree(tree, tuple(vm.tree_guards.values()), tuple(vm.tree_tensors)))
     guards += vm.tensor_guards
     guards += vm.relations
+    guards += kept_apart(vm)
     guards += vm.recorder.numbers.guards()
     sources: Any = tuple(v.source for v in vm.recorder.inputs if isinstance(v, TensorValue) and v.scalar is None)
     if len(sources) > 1:

@@ -352,11 +352,19 @@ def pulling(x: Any, n: int, log: list[Any]) -> Any:
         log.append("pulled")
 
 
+def flowing(x: Any, n: int, log: list[Any]) -> Any:
+    """A generator that nothing happens to when it is dropped."""
+    for i in range(n % 4):
+        x = x * 2 + i
+        log.append(i)
+        yield x - 1
+
+
 def namespace() -> dict[str, Any]:
     """New globals of a program."""
     used = (
         collections, contextlib, copy, functools, itertools, math, operator, torch, Point, Pair, Color, Base, Box, Table, Stop, logged, deco, fib, kind,
-        opaque, helper, counting, Asking, Steps, pulling, heapq, bisect,
+        opaque, helper, counting, Asking, Steps, pulling, flowing, heapq, bisect,
     )  # fmt: skip
     return {"__name__": "program", **{thing.__name__: thing for thing in used}, "F": torch.nn.functional, "SCALE": 2, "LOG": [], "TABLE": {"a": 1, "b": [2]}}
 
@@ -377,7 +385,7 @@ EXPRESSIONS: dict[str, list[str]] = {
         "getattr({t}, 'neg')()", "operator.add({t}, {n})", "({t}, {t})[{i} % 2]", "(w := {t})", "net.layers[{i} % 3]({t})", "{t}.chunk(2)[{i} % 2].repeat(2)", "{t}.detach()",
         "sum(itertools.islice(itertools.repeat({t}), 2))", "[*map(torch.sin, [{t}])][0]", "{t}.double().float()", "{t}.expand(2, 4)[1]", "torch.nan_to_num({t} / {t})",
         "Asking({t}).tripled", "(Asking({t}) + {t})", "(Asking({t}) + {n})", "({n} * Asking({t}))", "(Asking({t}) - {n})", "({t} - Asking({t}))", "Asking({t})[{i}]", "sum(Steps({t}, {i}), {t})", "sum(Asking({t}), {t})",
-        "min([Asking({t}), Asking({t})]).y", "(Asking({t}) or Asking({t})).y", "sum(pulling({t}, {n}, l), {t})", "[*pulling({t}, 2, l)][-1]", "next(pulling({t}, 1, l))", "({t} * {f})", "({t} + {f})", "torch.full_like({t}, {f})",
+        "min([Asking({t}), Asking({t})]).y", "(Asking({t}) or Asking({t})).y", "sum(pulling({t}, {n}, l), {t})", "[*pulling({t}, 2, l)][-1]", "next(flowing({t}, 1, l))", "({t} * {f})", "({t} + {f})", "torch.full_like({t}, {f})",
     ],
     "n": [
         "{i}", "n", "m", "{i}", "len(l)", "len(d)", "({n} + {n})", "({n} * {n})", "({n} - {n})", "({n} // {n})", "({n} % {n})", "{t}.shape[0]", "int({t}.sum().item() * 4) % 7",
@@ -423,15 +431,15 @@ SIMPLE = [
     "first, *rest = {l} or [0]\n    l.append(len(rest))", "s = {s}\n    l.append(s[::-1])", "s = set(range({i}))\n    s.add({n})\n    s -= {{1}}\n    l.append(sorted(s))", "x = {t}; x.requires_grad_(False); t = x * 2",
     "def local(q, *, k={n}, **kw):\n        return q * k + len(kw)\n    t = local({t}, z=1)", "def outer(q):\n        total = q\n        def add(r):\n            nonlocal total\n            total = total + r\n            return total\n        return add\n    add = outer({t})\n    add({n})\n    t = add({t})",
     "it = iter(l)\n    l.append(sum(1 for _ in it))", "import math as mm\n    m = mm.floor({n})", "h = [inner, helper]\n    t = h[{i} % 2]({t})", "t = deco(helper)({t}, {n})", "with torch.no_grad(): t = net({t})", "t = (net if {c} else o)({t})",
-    "t = torch.stack([t, *[q for q in l if isinstance(q, torch.Tensor)][:2]]).mean(0)", "a, b = b, a", "a.copy_({t})", "q = Asking({t})\n    q.tripled = {n}\n    t = q.y", "q = Asking({t})\n    q[{i}] = {t}\n    t = q.y + q.k", "q = pulling({t}, {n}, l)\n    t = next(q, t)\n    {v} = {t}\n    t = t + sum(q)", "r = {f}", "r += {n}", "r = r * {f}", "l.append({f})",
-    "heapq.heappush(q := [1, 4, 6], {n})\n    m = q[0] + heapq.heappop(q)", "q = pulling({t}, {n}, l)\n    t = next(q, t)\n    del q", "q = pulling({t}, 3, l)\n    next(q)\n    {v} = {t}\n    q.close()", "q = sorted([Box({n}), Box({n}), Box(1)])\n    m = q[0].k",
+    "t = torch.stack([t, *[q for q in l if isinstance(q, torch.Tensor)][:2]]).mean(0)", "a, b = b, a", "a.copy_({t})", "q = Asking({t})\n    q.tripled = {n}\n    t = q.y", "q = Asking({t})\n    q[{i}] = {t}\n    t = q.y + q.k", "q = flowing({t}, {n}, l)\n    t = next(q, t)\n    {v} = {t}\n    t = t + sum(q)", "r = {f}", "r += {n}", "r = r * {f}", "l.append({f})",
+    "heapq.heappush(q := [1, 4, 6], {n})\n    m = q[0] + heapq.heappop(q)", "q = flowing({t}, {n}, l)\n    t = next(q, t)\n    del q", "q = pulling({t}, 3, l)\n    next(q)\n    m = int(t.sum().item()) % 7\n    q.close()", "q = sorted([Box({n}), Box({n}), Box(1)])\n    m = q[0].k",
     "class Local(Base):\n        k, other = 4, {n}\n        def step(self, x):\n            return super().step(x) + self.other\n    t = Local({n}).step(t)", "b.zero_()", "t = a.view(2, 2)[0].repeat(2)",
 ]  # fmt: skip
 LEAVING = ["return t, {n}", "raise ValueError({n})", "raise KeyError({s})", "raise Stop({n})", "raise Stop({n}, {n}) from ValueError({i})", "1 / 0", "l[99]", "d['nowhere']", "None.attribute", "t + torch.ones(3)", "int('x')"]
 #: Blocks: head lines, with {block} for a body.
 BLOCKS = [
     "if {c}:\n{block}", "if {c}:\n{block}\nelse:\n{block}", "if {c}:\n{block}\nelif {c}:\n{block}\nelse:\n{block}", "for i in range({i}):\n{loop}", "for i, x in enumerate([{t}, {n}]):\n    t = t + x * i\n{loop}",
-    "for i in range({i}):\n{loop}\nelse:\n{block}", "for k in [k for k in d if k != {n}][:3]:\n{loop}", "for q in Steps({t}, {i}):\n    t = t + q\n{loop}", "for q in pulling({t}, {n}, l):\n    t = t + q\n{loop}", "with Asking({t}) as q:\n    t = t + q\n{risky}", "for x in counting({n}, l):\n    m = (m + x) % 97\n{loop}", "for q in {l}:\n    l.append(str(type(q).__name__))\n{loop}", "for q in o:\n{loop}",
+    "for i in range({i}):\n{loop}\nelse:\n{block}", "for k in [k for k in d if k != {n}][:3]:\n{loop}", "for q in Steps({t}, {i}):\n    t = t + q\n{loop}", "for q in flowing({t}, {n}, l):\n    t = t + q\n{loop}", "with Asking({t}) as q:\n    t = t + q\n{risky}", "for x in counting({n}, l):\n    m = (m + x) % 97\n{loop}", "for q in {l}:\n    l.append(str(type(q).__name__))\n{loop}", "for q in o:\n{loop}",
     "turns = 0\nwhile turns < 4 and ({c}):\n    turns += 1\n{loop}", "turns = 0\nwhile (turns := turns + 1) < {i}:\n{loop}\nelse:\n{block}", "try:\n{risky}\nexcept ValueError as e:\n    l.append(str(e))\n{block}", "try:\n{risky}\nfinally:\n{block}",
     "try:\n{risky}\nexcept (KeyError, IndexError) as e:\n    l.append(type(e).__name__)\nexcept Stop as e:\n    m = e.code\n    l.append(e.args[1:])\nelse:\n{block}\nfinally:\n    l.append('f')", "try:\n{risky}\nexcept Exception as e:\n    l.append(repr(e)[:40])\n    raise RuntimeError({s}) from e",
     "try:\n{risky}\nexcept ZeroDivisionError:\n{block}\n    raise", "with torch.no_grad():\n{block}", "with o:\n{risky}", "with o as same, logged(l, {s}) as count:\n    m = count\n{risky}", "with contextlib.suppress(KeyError, ZeroDivisionError):\n{risky}", "with contextlib.ExitStack() as stack:\n    stack.enter_context(logged(l, 'stack'))\n    stack.callback(l.append, {n})\n{risky}",

@@ -7,6 +7,7 @@ from typing import Any
 from ..effects import Effects
 from ..values.base import MISSING, Lazy
 from ..values.functions import CellValue
+from ..values.growing import GrowingList
 from ..values.mapping import DictValue, SetValue
 from ..values.objects import ObjectValue, builtin_base
 from ..values.sequence import ListValue
@@ -32,6 +33,9 @@ def replay(r: Rebuilder, effects: Effects) -> None:
 
 def replay_list(r: Rebuilder, value: ListValue, stores: list[str]) -> None:
     target = r.source(value.source)
+    if isinstance(value, GrowingList) and value.only_grew:
+        stores.append(f"{target}.extend([{r.list(list(value.appended))}])")
+        return
     items = f"[{r.list(value.items)}]"
     if value.cls is list:
         stores.append(f"list.__setitem__({target}, slice(None), {items})")
