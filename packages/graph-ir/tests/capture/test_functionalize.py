@@ -118,3 +118,36 @@ def test_views_of_another_type_that_share_memory_are_refused() -> None:
     for fn in (lambda a: (torch.view_as_real(a),), lambda a: (lambda z: (z.real, z.imag))(a * 2)):
         with torch.no_grad(), pytest.raises(GraphError, match="GI003"):
             functionalize(module(fn, 1), [torch.ones(3, dtype=torch.complex64)])
+
+
+def test_normal_numbers_written_in_place_are_drawn_by_a_functional_operator():
+    class Noise(torch.nn.Module):
+        def forward(self, x):
+            return (torch.empty_like(x).normal_(2.0, 3.0) + x,)
+
+    with torch.no_grad():
+        graph = functionalize(torch.fx.symbolic_trace(Noise()), [torch.zeros(4)])
+    assert [n.func for n in graph.nodes if n.func.name().startswith("aten::normal")] == [torch.ops.aten.normal_functional.default]
+
+
+def test_recurrent_layers_of_onednn_are_not_differentiated_by_plans():
+    from opmill_graph_ir.capture.joint import capture_joint
+
+    class Layer(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.rnn = torch.nn.LSTM(3, 4)
+
+        def forward(self, x):
+            return self.rnn(x)[0]
+
+    class Tracer(torch.fx.Tracer):
+        def is_leaf_module(self, module, name):
+            return isinstance(module, torch.nn.LSTM)
+
+    layer = Layer()
+    gm = torch.fx.GraphModule(layer, Tracer().trace(layer))
+    if not torch.backends.mkldnn.is_available():
+        pytest.skip("torch has no oneDNN here")
+    with pytest.raises(GraphError, match="GI017"):
+        capture_joint(gm, [torch.randn(5, 2, 3)])

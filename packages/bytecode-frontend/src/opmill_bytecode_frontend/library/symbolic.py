@@ -59,7 +59,7 @@ LARGEST = 4096
 
 def array_of(value: Value) -> Any:
     """The array of NumPy that captured code made of constants; None for other values."""
-    plain = value.obj if isinstance(value, BuiltinValue) else None
+    plain: Any = value.obj if isinstance(value, BuiltinValue) else None
     if type(value.source) is not Pinned or value.source.label != repr(type(plain)):  # found somewhere: it may change
         return None
     return plain if type(plain).__module__ == "numpy" and type(plain).__name__ == "ndarray" and plain.dtype.kind in "biufc" else None

@@ -27,7 +27,13 @@ _IGNORED = ("aten::detach_", "aten::requires_grad_", "aten::retain_grad", "aten:
 _METADATA = "aten::set_ aten::resize_ aten::resize_as_ aten::swapaxes_".split()
 _LIFTS = ("aten::lift_fresh", "aten::lift")
 _RESHAPING = "aten::t_ aten::transpose_ aten::squeeze_ aten::unsqueeze_ aten::as_strided_".split()
-_FUNCTIONAL = {"aten::bernoulli_.float": aten.bernoulli.p, "aten::bernoulli_.Tensor": aten.bernoulli.Tensor}
+_FUNCTIONAL = {
+    "aten::bernoulli_.float": aten.bernoulli.p,
+    "aten::bernoulli_.Tensor": aten.bernoulli.Tensor,
+    "aten::normal_": aten.normal_functional.default,
+}
+_KEEPING = ("aten::mkldnn_rnn_layer",)
+"""Operators that make what their backward needs only while gradients are recorded, which no plan does."""
 
 
 @dataclass(frozen=True)
@@ -255,6 +261,8 @@ class Recorder(FakeContext):
             kwargs = {k: self._fakes_in(v) for k, v in kwargs.items()}
         if op.packet == "aten::view_as_real" and args[0].meta.is_conj():
             args = [self.run(aten.resolve_conj.default, args, {})]  # torch, which does not see that the fake is conjugated, asks for the real part so
+        if self.differentiate and op.packet in _KEEPING:
+            raise GraphError("GI017", f"gradients of {op.packet}", where=self.state.origin, why="what its backward needs is kept by autograd alone")
         if op.packet in _METADATA:
             raise GraphError("GI002", f"{func.name()} changes what a tensor is", where=self.state.origin)
         if op.packet in _RESHAPING:
