@@ -21,6 +21,19 @@ for _key in ("CPU", "Meta"):
     _LIBRARY.impl("double_", _double if _key == "CPU" else lambda x, out, n: None, _key)
     _LIBRARY.impl("double", (lambda x, out, n: out + 2 * x) if _key == "CPU" else (lambda x, out, n: torch.empty_like(out)), _key)
 double_ = torch.ops.opmill_test_in_place.double_
+_LIBRARY.define("swap(Tensor(a!) x, int n, *, Tensor(b!) y, str how='now') -> ()")  # without a functional form
+
+
+def _swap(x, n, *, y, how="now"):
+    assert n == 3 and how in ("now", "then")
+    kept = x.clone()
+    x.copy_(y)
+    y.copy_(kept * n)
+
+
+_LIBRARY.impl("swap", _swap, "CPU")
+_LIBRARY.impl("swap", lambda x, n, *, y, how="now": None, "Meta")
+swap = torch.ops.opmill_test_in_place.swap
 
 
 class Of(torch.nn.Module):
@@ -78,7 +91,15 @@ def complex_numbers(x):
     return (torch.view_as_real(z),)
 
 
-PROGRAMS = [fresh, read_before_too, the_input, a_view, again_and_again, a_returned_value, complex_numbers]
+def of_others(x):
+    y, z = x.sin(), x.cos()
+    swap(y, 3, y=z)
+    w = y + z
+    swap(x, 3, y=y, how="then")
+    return w, y, z
+
+
+PROGRAMS = [of_others, fresh, read_before_too, the_input, a_view, again_and_again, a_returned_value, complex_numbers]
 
 
 @pytest.mark.parametrize("function", PROGRAMS, ids=lambda f: f.__name__)

@@ -18,6 +18,7 @@ from opmill_fake_tensors.symbolic import meta_tensor
 from opmill_fake_tensors.symbols import Sizes
 
 from ..errors import GraphError
+from .forms import functional_form
 from .graph import AtenGraph, Meta, Node, Value, values_in
 from .inverse import INVERSES
 from .sizes import recorded, size_of, traced, unbound
@@ -459,6 +460,8 @@ def _functional(op: Any, func: Any, args: Sequence[Any], kwargs: dict[str, Any])
         found = getattr(packet, op.overload or "default", None)
         if found is not None and not found._schema.is_mutable:
             return found, list(args), kwargs
+    if namespace not in ("aten", "prims") and (form := functional_form(func)) is not None:
+        return form, list(args), kwargs
     raise GraphError("GI002", f"{func.name()} writes and has no functional form")
 
 

@@ -21,7 +21,7 @@ def writing_form(func: Any) -> tuple[Any, tuple[int, ...]] | None:
     """The operator ``NAME_`` of which ``func``, ``NAME``, is the functional form, and the positions of what it writes; None where there is none."""
     space, _, name = func._schema.name.partition("::")
     packet = None if space in ("aten", "prims") else getattr(getattr(torch.ops, space), f"{name}_", None)
-    form = getattr(packet, func._overloadname, None)
+    form = getattr(func, "opmill_writes", None) or getattr(packet, func._overloadname, None)
     if form is None or form._schema.returns or func._schema.is_mutable:
         return None
     arguments, own = form._schema.arguments, func._schema.arguments
