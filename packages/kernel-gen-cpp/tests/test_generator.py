@@ -139,7 +139,8 @@ def test_compiler_that_does_not_run(monkeypatch, tmp_path) -> None:
     broken.write_text("#!/bin/sh\nexit 3\n")
     os.chmod(broken, 0o755)
     monkeypatch.setenv("CXX", str(broken))
-    assert "does not run" in (CppKernelGenerator().available() or "")
+    with pytest.raises(KernelBuildError, match="does not run"):
+        CppKernelGenerator().build([CASES["tail_9"].kernel], OPTIONS, Store(tmp_path / "store"))
 
 
 def test_compiler_is_found() -> None:

@@ -71,8 +71,8 @@ _modules_seen = [0]
 
 
 def defuse_meta_kernels() -> None:
-    """Defuses every function of the modules that hold torch's Python meta kernels and decompositions, once each. Called at each capture: a look
-    at all modules (a millisecond) only where there are others than before."""
+    """Defuses every function of the modules that hold torch's Python meta kernels and decompositions, once each (50 ms). Called before whatever may run
+    one of them; there is a look at all modules (a millisecond) only where there are others than before."""
     if _modules_seen[0] == len(sys.modules):
         return
     _modules_seen[0] = len(sys.modules)

@@ -90,7 +90,6 @@ class FakeContext(TorchDispatchMode):
 
     def __init__(self, sizes: Sizes | None = None, data: Sizes | None = None) -> None:
         super().__init__()
-        compat.defuse_meta_kernels()
         self.sizes = sizes
         self.data = data
         self._counts: dict[tuple[int, str], tuple[torch.Tensor, Any]] = {}
@@ -119,6 +118,7 @@ class FakeContext(TorchDispatchMode):
     def settle(self) -> None:
         """Between two operators, while the context is entered: makes torch ready for symbolic sizes where the last one gave the first."""
         if self.sizes is not None and self._python_dispatcher[-1] is None:
+            compat.defuse_meta_kernels()
             # torch's composite operators read sizes as integers in C++ and have Python twins that do not
             guard = torch._C._EnablePythonDispatcher()
             guard.__enter__()
@@ -284,6 +284,7 @@ class FakeContext(TorchDispatchMode):
 
     def _by_kernel(self, op: Operator, kernel: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """By the operators that torch's Python kernel is made of, each of which comes back here."""
+        compat.defuse_meta_kernels()
         fake_args = pytree.tree_map_only(torch.Tensor, self.from_tensor, tuple(args))
         fake_kwargs = pytree.tree_map_only(torch.Tensor, self.from_tensor, dict(kwargs))
         with self._deciding(op), self:

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from . import compat
 from .rules import counted_rules, rules, symbolic_rules
 from .rules.pointwise import CONVERTING, converted
 
@@ -61,6 +62,8 @@ class Operator:
         self.counted: Callable[..., Any] | None = counted_rules().get(self.packet)
         """The row of one whose result has sizes that only data tell, or is such a number."""
         self._converts = self.base_name in CONVERTING and not self.writes
+        self._plain_view = self.gives_views and not _python_meta_kernel(self.name)
+        """Made in C++, out of nothing but geometry."""
         self._measured = not self.aliases and not self.writes and self.packet.startswith(_MEASURED)
         self._memoised = not self.aliases and not self.writes and (self._measured or _python_meta_kernel(self.name))
 
@@ -88,23 +91,29 @@ class Operator:
         if out is not NotImplemented:
             return out
         if not self._memoised:
-            return self.func(*args, **kwargs)
+            return self._on_metas(args, kwargs)
         where = device.type if self._measured and device is not None else ""
         try:
             key = (self.name, where, torch.get_default_dtype(), _key(args), _key(tuple(kwargs.items())))
         except TypeError:
-            return self.func(*args, **kwargs)
+            return self._on_metas(args, kwargs)
         known = _memo.get(key)
         if known is not None:
             return _make(known)
         geometry = self._measure(args, kwargs) if where == "cpu" else None
-        out = _make(geometry) if geometry is not None else self.func(*args, **kwargs)
+        out = _make(geometry) if geometry is not None else self._on_metas(args, kwargs)
         geometry = geometry or _geometry(out)
         if len(_memo) > _MEMO_LIMIT:
             _memo.clear()
         if geometry is not None:
             _memo[key] = geometry
         return out
+
+    def _on_metas(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        """Torch's own answer."""
+        if not self._plain_view:
+            compat.defuse_meta_kernels()
+        return self.func(*args, **kwargs)
 
     def _measure(self, args: list[Any], kwargs: dict[str, Any]) -> Any:
         """The geometry of what the operator gives on zeros; None where it refuses them."""

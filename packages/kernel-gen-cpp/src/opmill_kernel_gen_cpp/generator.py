@@ -36,7 +36,7 @@ class CppKernelGenerator:
         return refusal(kernel)
 
     def available(self) -> str | None:
-        found = toolchain.find()
+        found = toolchain.located()  # not run before there is something to build
         return found if isinstance(found, str) else None
 
     def build(self, kernels: Sequence[LoopKernel], options: GeneratorOptions, store: Store) -> list[KernelRef]:

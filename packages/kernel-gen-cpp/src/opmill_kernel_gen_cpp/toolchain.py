@@ -79,17 +79,23 @@ def _identify(command: tuple[str, ...], path: str, stamp: tuple[int, int]) -> st
     return done.stdout.splitlines()[0] if done.returncode == 0 and done.stdout else f"!exit status {done.returncode}"
 
 
-def find() -> Toolchain | str:
-    """The compiler: ``CXX``, else g++, else clang++; or why there is none."""
+def located() -> tuple[tuple[str, ...], str] | str:
+    """The compiler's command and where it is: ``CXX``, else g++, else clang++; or why there is none."""
     wanted = os.environ.get("CXX")
     for text in [wanted] if wanted else ["g++", "clang++"]:
         command = tuple(shlex.split(text or ""))
         path = shutil.which(command[0]) if command else None
-        if path is None:
-            continue
-        info = os.stat(path)
-        version = _identify(command, path, (info.st_mtime_ns, info.st_size))
-        if not version.startswith("!"):
-            return Toolchain(command, version)
-        return f"the C++ compiler {text} does not run: {version[1:]}"
+        if path is not None:
+            return command, path
     return f"no C++ compiler: {wanted or 'neither g++ nor clang++'} is not on the path"
+
+
+def find() -> Toolchain | str:
+    """The compiler that is there and says what it is (it is run for that), or why there is none."""
+    found = located()
+    if isinstance(found, str):
+        return found
+    command, path = found
+    info = os.stat(path)
+    version = _identify(command, path, (info.st_mtime_ns, info.st_size))
+    return Toolchain(command, version) if not version.startswith("!") else f"the C++ compiler {shlex.join(command)} does not run: {version[1:]}"

@@ -108,9 +108,12 @@ def _is_live(value: Any) -> bool:
 
 def _capture(function: Any, settings: Settings) -> Any:
     # Not above: the frontend is the second heaviest import, and a program may have everything disabled.
-    from opmill_bytecode_frontend.capture import capture
-    from opmill_bytecode_frontend.errors import CaptureWarning
-    from opmill_bytecode_frontend.options import CaptureOptions
+    from opmill_fake_tensors.collector import collector_paused
+
+    with collector_paused():  # a collection, of all that torch has imported, takes as long as the import
+        from opmill_bytecode_frontend.capture import capture
+        from opmill_bytecode_frontend.errors import CaptureWarning
+        from opmill_bytecode_frontend.options import CaptureOptions
 
     OpmillWarning.register(CaptureWarning)
     record = Record()

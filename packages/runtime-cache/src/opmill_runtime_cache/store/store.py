@@ -9,13 +9,16 @@ import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING, Optional
 
-import filelock
 import platformdirs
 
 from ..errors import StoreWarning
 from .directory import Damaged, Directory
 from .keys import check_name
+
+if TYPE_CHECKING:
+    import filelock
 
 DEFAULT_MAX_BYTES = 4 << 30
 
@@ -94,7 +97,9 @@ class Store:
             if held is not None:
                 held.release()
 
-    def _acquire(self, kind: str, key: str) -> filelock.FileLock | None:
+    def _acquire(self, kind: str, key: str) -> Optional["filelock.FileLock"]:
+        import filelock  # what is in the cache needs no lock
+
         directory = self._directory() or self._spare_directory()
         try:
             held = filelock.FileLock(directory.lock_path(kind, key), timeout=self.lock_timeout_s, mode=0o600)
