@@ -246,7 +246,7 @@ class Capture:
                 raise
             log.debug("%s is captured with fixed sizes", self.fn.__qualname__, exc_info=True)
             fixed = translate(self.fn, bound, context.backend, context.options, context, Varying(nothing=True, opaque=varying.opaque))
-            self.seen.static = True
+            self.seen.failed = self.seen.symbolic()
             return fixed
 
     def _limit(self, compiled: Any, modules: tuple[int, ...], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:

@@ -87,17 +87,22 @@ class Seen:
         self.floats: set[Source] = set()
         self.numbers: dict[str, int] = {}
         """How often the value of an argument led to another capture."""
-        self.static = False
-        """A capture with symbolic sizes failed: there is none any more."""
+        self.failed: Any = None
+        """What was symbolic when a capture with that failed last: there is none more with just the same."""
 
     def has_symbols(self) -> bool:
         """Whether a capture may have had symbolic sizes by what was seen or asked for."""
         return bool(self.dynamic or self.sizes or self.strides or self.ints or self.floats)
 
+    def symbolic(self) -> Any:
+        """All that was seen to change."""
+        dims = [frozenset((source, d) for source, dims in seen.items() for d in dims) for seen in (self.sizes, self.strides)]
+        return (*dims, frozenset(self.ints), frozenset(self.floats))
+
     def varying(self) -> Varying:
         """What the next capture does not assume."""
         opaque = frozenset(name for name, count in self.numbers.items() if count >= CHANGES and self.may_break)
-        if self.static or self.dynamic is False:
+        if self.dynamic is False or (self.failed is not None and self.failed == self.symbolic()):
             return Varying(nothing=True, opaque=opaque)
         sizes = {source: frozenset(dims) for source, dims in self.sizes.items()}
         strides = {source: frozenset(dims) for source, dims in self.strides.items()}

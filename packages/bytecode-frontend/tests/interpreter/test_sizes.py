@@ -419,3 +419,20 @@ def test_random_programs(start: int) -> None:
 @pytest.mark.parametrize("seed", [])
 def test_programs_that_were_wrong_once(seed: int) -> None:
     run_program(seed)
+
+
+def test_a_failed_capture_is_tried_again_when_more_changes() -> None:
+    captured: list[int] = []
+
+    def backend(gm: Any, example_inputs: Any) -> Any:
+        symbolic = sum(type(n) is torch.SymInt for x in example_inputs for n in x.shape)
+        captured.append(symbolic)
+        if symbolic == 1:
+            raise RuntimeError("no graphs with one symbol")
+        return gm.forward
+
+    compiled = capture(lambda x: x.sin() * 2, backend)
+    for shape in ((4, 5), (6, 5), (7, 5), (7, 8), (9, 10), (3, 11)):
+        x = torch.randn(shape)
+        assert torch.equal(compiled(x), x.sin() * 2)
+    assert captured == [0, 1, 0, 0, 2]
