@@ -37,7 +37,7 @@ from torch.utils import _pytree as pytree
 DTYPES = "float32 float64 bfloat16 float16 int64 bool complex64"
 KINDS = ("lowered", "library", "bare", "call", "refused", "wrong", "crash")
 LOOSE = {torch.bfloat16: (1.6e-2, 8e-3), torch.float16: (2e-3, 2e-3), torch.float32: (2e-5, 2e-5), torch.complex64: (2e-5, 2e-5), torch.float64: (1e-9, 1e-9)}
-EAGER_IS_OFF = {f"special.bessel_{n}": 1e-6 for n in ("j0", "j1", "y0", "y1")}
+EAGER_IS_OFF = {"nn.functional.hardsigmoid": 1e-7, **{f"special.bessel_{n}": 1e-6 for n in ("j0", "j1", "y0", "y1")}}
 """Operators that are wrong by so much in eager's float64."""
 NARROW = (torch.bfloat16, torch.float16)
 SEED = 42
@@ -101,6 +101,8 @@ def check(op: Any, sample: Any, how: How) -> Outcome:
         expected = results(eager_of(gm), mine, backward)
     except Exception as e:
         return Outcome("skipped", repr(e)[:80])
+    if not expected:
+        return Outcome("skipped", "gives no tensor")
     try:
         with torch.set_grad_enabled(backward):
             fn, nodes, calls, loops = compiled(gm, ours, how, backward)

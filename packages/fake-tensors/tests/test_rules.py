@@ -228,3 +228,9 @@ def test_subtraction_of_bools_is_refused_as_torch_does(dtype: torch.dtype, other
         with FakeContext() as context, pytest.raises(RuntimeError) as found:
             subtract(context.from_tensor(x), context.from_tensor(other) if isinstance(other, torch.Tensor) else other)
         assert str(found.value) == str(refused.value)
+
+
+@pytest.mark.parametrize("pad", [(0, -1), (-1, 0, -1, -1), (-1, 2), (0, 0), (1, 1, -1, 0)])
+@pytest.mark.parametrize("order", [(0, 1, 2), (0, 2, 1), (2, 0, 1)])
+def test_padding_that_only_cuts_keeps_the_order_of_strides(pad: tuple[int, ...], order: tuple[int, ...]) -> None:
+    check(lambda x: torch.constant_pad_nd(x, pad), torch.ones(4, 5, 6).permute(order))

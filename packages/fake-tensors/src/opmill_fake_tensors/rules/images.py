@@ -96,5 +96,5 @@ def _pad(overload: str, x: Tensor, pad: Sequence[int], value: Any = 0) -> Any:
         sizes[rank - 1 - k] += pad[2 * k] + pad[2 * k + 1]
     if not sizes or any(n < 1 for n in sizes):
         return NotImplemented
-    return image(sizes, x.dtype, channels_last(x)) if any(pad) else NotImplemented
+    return image(sizes, x.dtype, channels_last(x)) if any(n > 0 for n in pad) else NotImplemented  # what only cuts keeps the order of strides
 
