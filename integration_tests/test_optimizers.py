@@ -16,7 +16,9 @@ CASES = {
     "adamw, foreach": (O.AdamW, {"lr": 0.1, "foreach": True}),
     "adagrad": (O.Adagrad, {"lr": 0.1, "lr_decay": 0.2}),
     "rmsprop": (O.RMSprop, {"lr": 0.01, "centered": True, "momentum": 0.9}),
-    "adadelta": (O.Adadelta, {"lr": 0.1}),  # has no rule
+    "adadelta": (O.Adadelta, {"lr": 0.5}),
+    "adamax": (O.Adamax, {"lr": 0.05, "weight_decay": 0.1}),
+    "nadam": (O.NAdam, {"lr": 0.05}),  # has no rule
 }
 X, Y = torch.linspace(-2, 2, 96).reshape(16, 6).sin(), torch.arange(16) % 3
 

@@ -28,6 +28,9 @@ CASES = {
     "adagrad": (O.Adagrad, {"lr": 0.1, "lr_decay": 0.2, "weight_decay": 0.1}),
     "rmsprop": (O.RMSprop, {"lr": 0.01}),
     "rmsprop, all of it": (O.RMSprop, {"lr": 0.01, "centered": True, "momentum": 0.9, "weight_decay": 0.1, "maximize": True}),
+    "adadelta": (O.Adadelta, {"lr": 0.5, "weight_decay": 0.1}),
+    "adadelta, foreach": (O.Adadelta, {"lr": 1.0, "maximize": True, "foreach": True}),
+    "adamax": (O.Adamax, {"lr": 0.1, "eps": 1e-3, "weight_decay": 0.1}),
 }
 
 

@@ -101,3 +101,20 @@ def _rmsprop(x: Numbers, h: Numbers, flags: Set[str]) -> dict[str, Number]:
     if "momentum" in flags:
         out["momentum"] = change = x["momentum"] * h["momentum"] + change
     return {"param": x["param"] - change * h["lr"], **out}
+
+
+@_rule("adadelta", "square_avgs:square acc_deltas:moved", "lr rho eps weight_decay", "maximize")
+def _adadelta(x: Numbers, h: Numbers, flags: Set[str]) -> dict[str, Number]:
+    g = _gradient(x, h, flags)
+    square = x["square"] * h["rho"] + g * g * (1 - h["rho"])
+    change = (x["moved"] + h["eps"]).sqrt() / (square + h["eps"]).sqrt() * g
+    moved = x["moved"] * h["rho"] + change * change * (1 - h["rho"])
+    return {"param": x["param"] - change * h["lr"], "square": square, "moved": moved}
+
+
+@_rule("adamax", "exp_avgs:mean exp_infs:top", "lr beta1 beta2 eps weight_decay", "maximize")
+def _adamax(x: Numbers, h: Numbers, flags: Set[str]) -> dict[str, Number]:
+    g = _gradient(x, h, flags)
+    mean = x["mean"] + (g - x["mean"]) * (1 - h["beta1"])
+    top = (x["top"] * h["beta2"]).maximum(abs(g) + h["eps"])
+    return {"param": x["param"] - mean / top * (h["lr"] / (1 - h["beta1"] ** h["step"])), "mean": mean, "top": top}

@@ -49,6 +49,9 @@ class Number:
     def __neg__(self) -> Number:
         return Number(op("neg", self.expr), self.uniform)
 
+    def __abs__(self) -> Number:
+        return Number(op("abs", self.expr), self.uniform)
+
     def sqrt(self) -> Number:
         return Number(op("sqrt", self.expr), self.uniform)
 
