@@ -1,11 +1,15 @@
 """What is held between forward and backward: at most what eager holds."""
 
+import operator
+
 import pytest
 import torch
 from training_cases import CASES, Of
 
+from opmill_graph_ir.backend import compile_graph
 from opmill_graph_ir.capture.joint import capture_joint
 from opmill_graph_ir.capture.partition import partition
+from opmill_graph_ir.options import GraphOptions
 
 F = torch.nn.functional
 
@@ -114,3 +118,35 @@ def test_what_is_saved_belongs_to_the_backward_that_runs_last(twins, retain):
     out.sum().backward(retain_graph=retain)
     [counts] = holders
     assert len(counts) >= 2 and all((count > 1) == retain for count in counts)
+
+
+def checkpointed(region, x, w):
+    """A graph that runs ``region(x, w)`` twice, each time as an activation checkpoint, and sums it."""
+    graph = torch.fx.Graph()
+    inputs = [graph.placeholder("x"), graph.placeholder("w")]
+    value = inputs[0]
+    for _ in range(2):
+        held = graph.get_attr("region")
+        called = graph.call_function(torch.ops.higher_order.tag_activation_checkpoint, (held, value, inputs[1]), {"use_reentrant": False})
+        value = graph.call_function(operator.getitem, (called, 0))
+    graph.output((graph.call_method("sum", (value,)),))
+    return torch.fx.GraphModule({"region": torch.fx.symbolic_trace(region)}, graph)
+
+
+def test_checkpoints_keep_what_they_return_alone():
+    def region(x, w):
+        for _ in range(4):
+            x = torch.softmax(F.layer_norm(torch.tanh(x @ w), (16,)) @ w.t(), -1)
+        return (x,)
+
+    x, w = torch.randn(8, 16, requires_grad=True), torch.randn(16, 16, requires_grad=True)
+    with torch.enable_grad():
+        halves = partition(capture_joint(checkpointed(region, x, w), [x, w]))
+        twice = region(region(x, w)[0], w)
+    own = [name for name in halves.saved if name not in halves.forward.inputs]
+    assert [halves.forward.metas[name].sizes for name in own] == [(8, 16)] * 2  # what the two return
+    compiled = compile_graph(checkpointed(region, x, w), [x, w], options=GraphOptions(cache=False), generators=())
+    want = torch.autograd.grad(twice[0].sum(), [x, w])
+    got = torch.autograd.grad(compiled(x, w)[0], [x, w])
+    for a, b in zip(got, want, strict=True):
+        torch.testing.assert_close(a, b)

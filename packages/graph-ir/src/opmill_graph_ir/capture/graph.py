@@ -50,6 +50,8 @@ class Node:
     origin: str = ""
     binds: tuple[tuple[str, int | None, int], ...] = ()
     """Size symbols that the node makes known: each with the result and the dimension that show it, or None where it is the number that the node reads."""
+    again: bool = False
+    """Whether the program asks that its results are computed again for the backward, not kept."""
 
 
 @dataclass(frozen=True)

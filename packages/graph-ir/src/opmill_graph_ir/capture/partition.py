@@ -137,6 +137,12 @@ def _reading(graph: AtenGraph, makers: dict[str, Node], roots: list[str], known:
     return nodes, list(taken)
 
 
+def _may_run_again(node: Node) -> bool:
+    if node.again:
+        return not moves_on(node) and not node.binds
+    return len(node.results) == 1 and node.func._schema.name in _CHEAP
+
+
 def _cheapest(graph: AtenGraph, makers: dict[str, Node], needed: list[str], free: Set[str]) -> set[str]:
     """The values to save so that all that are needed can be had, of the fewest bytes: a minimum cut between what cannot be computed
     again and what is needed, each value an edge as wide as it is large; of two as large an input is taken, which need not be written. What
@@ -151,7 +157,7 @@ def _cheapest(graph: AtenGraph, makers: dict[str, Node], needed: list[str], free
         width = 2 * max(_bytes(graph.metas[name], symbols), 1) - (name in given)
         network.add((name, False), (name, True), 0 if name in free else width)
         bases = list(_through_views(makers, (v.name for v in values_in((node.args, node.kwargs))))) if node is not None else []
-        again = node is not None and len(node.results) == 1 and node.func._schema.name in _CHEAP and not written.intersection(bases)
+        again = node is not None and _may_run_again(node) and not written.intersection(bases)
         if not again:
             network.add("given", (name, False), INFINITE)
             continue

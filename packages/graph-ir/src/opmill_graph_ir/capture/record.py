@@ -86,6 +86,8 @@ class _State:
     counter: int = 0
     bound: set[str] = field(default_factory=set)
     """Symbols that depend on data and that a node of the graph makes known."""
+    again: bool = False
+    """Whether what is recorded now is to be computed again for the backward."""
     inside: int = 0
     """How many of torch's kernels in Python are running: what they call is no part of the program."""
 
@@ -426,7 +428,7 @@ class Recorder(FakeContext):
             names.append(name)
         binds = tuple(unbound((graph.metas.get(name) if name else None for name in names), self.state.bound, self.sizes))
         self.state.bound.update(symbol for symbol, _, _ in binds)
-        graph.nodes.append(Node(func, recorded(tuple(args)), {k: recorded(v) for k, v in kwargs.items()}, tuple(names), self.state.origin, binds))
+        graph.nodes.append(Node(func, recorded(tuple(args)), {k: recorded(v) for k, v in kwargs.items()}, tuple(names), self.state.origin, binds, self.state.again))
         graph.sizes = self.sizes
         return names
 

@@ -159,7 +159,7 @@ def unify(graph: AtenGraph) -> None:
         return
     sizes = _Simplifier(graph.sizes)
     graph.metas = {name: _meta(meta, sizes) for name, meta in graph.metas.items()}
-    graph.nodes = [Node(n.func, _args(n.args, sizes), _args(n.kwargs, sizes), n.results, n.origin, n.binds) for n in graph.nodes]
+    graph.nodes = [Node(n.func, _args(n.args, sizes), _args(n.kwargs, sizes), n.results, n.origin, n.binds, n.again) for n in graph.nodes]
     graph.outputs = [_output(o, sizes) for o in graph.outputs]
 
 

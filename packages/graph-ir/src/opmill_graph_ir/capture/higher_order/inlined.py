@@ -6,13 +6,30 @@ from typing import Any
 
 import torch
 
+from opmill_fake_tensors import FakeTensor
+
 from .registry import Run, row
 
 
-@row("wrap", "strict_mode", "invoke_subgraph_inline", "wrap_activation_checkpoint", "tag_activation_checkpoint")
+@row("wrap", "strict_mode", "invoke_subgraph_inline")
 def wrapped(run: Run, function: Any, *args: Any, **options: Any) -> Any:
-    """What the backward keeps and what it computes again is the partition's to decide: it keeps what is least."""
     return run.inline(function, *args)
+
+
+@row("wrap_activation_checkpoint", "tag_activation_checkpoint")
+def checkpointed(run: Run, function: Any, *args: Any, **options: Any) -> Any:
+    """What it computes is computed again for the backward. What it returns is not, or a chain of checkpoints would begin with the first."""
+    state = run.recorder.state
+    before, state.again = state.again, True
+    try:
+        results = run.inline(function, *args)
+    finally:
+        state.again = before
+    items = results if isinstance(results, (list, tuple)) else [results]
+    leaving = {run.recorder.track(t).base.value for t in items if isinstance(t, FakeTensor)}
+    for node in state.graph.nodes:
+        node.again = node.again and leaving.isdisjoint(node.results)
+    return results
 
 
 @row("invoke_subgraph")
