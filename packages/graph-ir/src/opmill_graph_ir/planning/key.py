@@ -71,6 +71,7 @@ def modes() -> tuple[object, ...]:
     return (
         torch.is_grad_enabled(),
         torch.is_inference_mode_enabled(),
+        torch.cuda.current_device() if torch.cuda.is_initialized() else 0,
         torch.get_default_dtype(),
         tuple(map(_function_mode, range(torch._C._len_torch_function_stack()))),
         torch.is_autocast_enabled("cpu"),
