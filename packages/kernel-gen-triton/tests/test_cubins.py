@@ -110,6 +110,18 @@ def test_refused_text_is_a_numbered_error(generator) -> None:
     assert "nonsense" in str(caught.value)
 
 
+def test_kernels_are_made_smaller_until_their_shared_memory_suffices(generator, tmp_path, monkeypatch) -> None:
+    kernel = CASES["transposed_130x64"].kernel
+    [before] = decode(str(generator.build([kernel], OPTIONS, Store(tmp_path / "a"))[0].meta["launch"])).steps
+    most = max(form.shared for form in before.forms)
+    monkeypatch.setattr(module, "shared_memory", lambda arch: most - 1)
+    [after] = decode(str(generator.build([kernel], OPTIONS, Store(tmp_path / "b"))[0].meta["launch"])).steps
+    assert 0 < max(form.shared for form in after.forms) < most
+    monkeypatch.setattr(module, "shared_memory", lambda arch: -1)
+    with pytest.raises(KernelBuildError, match="KT005"):
+        generator.build([kernel], OPTIONS, Store(tmp_path / "c"))
+
+
 def test_a_killed_worker_is_replaced(generator, tmp_path) -> None:
     generator.build([CASES["tail_1"].kernel], OPTIONS, Store(tmp_path / "a"))
     for process in generator._pool._all:

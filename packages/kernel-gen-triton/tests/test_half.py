@@ -5,7 +5,7 @@ import torch
 
 from opmill_graph_ir.loops.cases import Case, axes, cast, op, row_major
 from opmill_graph_ir.loops.index import index
-from opmill_graph_ir.loops.ir import Buffer, Const, Expr, Load, LoopKernel, Nest, Phase, Reduction, Ref, Store
+from opmill_graph_ir.loops.ir import Buffer, Const, Expr, IndexValue, Load, LoopKernel, Nest, Phase, Reduction, Ref, Store
 from opmill_kernel_gen_triton.debug import disagreement
 from opmill_kernel_gen_triton.kernel import kernel_text
 
@@ -73,7 +73,42 @@ def test_choices_by_a_known_condition_are_made_once() -> None:
     assert disagreement(Case("choice", kernel)) is None
 
 
-def op_at() -> Expr:
-    from opmill_graph_ir.loops.ir import IndexValue
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_halves_turned_about_are_read_once(dtype: str) -> None:
+    """Rotary embeddings: the sign of one half is turned, and each takes the other's place."""
+    d = axes(i=5, j=3, k=16)
+    at, n = row_major(d), index(5 * 3 * 16)
+    k = IndexValue(index("k"), "int64")
+    low, high = op("lt", k, Const(8, "int64")), op("ge", k, Const(8, "int64"))
 
+    def read(distance: int, mask: Expr) -> Expr:
+        e: Expr = op("mul", *(Load(b, at + distance, dtype, mask, Const(0.0, dtype)) if dtype == "float32" else cast(Load(b, at + distance, dtype, mask, Const(0.0, dtype)), "float32") for b in "ab"))
+        return e if dtype == "float32" else cast(e, dtype)
+
+    def wide(e: Expr) -> Expr:
+        return e if dtype == "float32" else cast(e, "float32")
+
+    turned = op("neg", wide(read(8, low)))
+    zero = Const(0.0, dtype)
+    first = op("where", low, turned if dtype == "float32" else cast(turned, dtype), zero)
+    value = op("where", low, first, op("where", high, read(-8, high), zero))
+    buffers = (*(Buffer(b, dtype, "in", n) for b in "ab"), Buffer("out", dtype, "out", n))
+    kernel = LoopKernel("rotary", buffers, (Nest(d, (Phase(stores=(Store("out", at, value),)),)),))
+    assert disagreement(Case("rotary", kernel, rtol=1.1)) is None
+    assert text(kernel).count("tl.load(a_ptr") == 1 and "mask=tmp" not in text(kernel)
+    assert text(kernel, precise=True).count("tl.load(a_ptr") == (1 if dtype == "float32" else 2)
+
+
+def test_choices_between_different_things_stay() -> None:
+    d = axes(i=64)
+    low = op("lt", op_at(), Const(32, "int64"))
+    n = index(64)
+    for other in (Load("b", index("i"), "float32"), op("exp", Load("a", index("i"), "float32")), Load("a", index("i") * 0 + 63 - "i", "float32")):
+        value = op("where", low, Load("a", index("i"), "float32"), other)
+        buffers = tuple(Buffer(b, "float32", "out" if b == "out" else "in", n) for b in ("a", "b", "out"))
+        kernel = LoopKernel("choice", buffers, (Nest(d, (Phase(stores=(Store("out", index("i"), value),)),)),))
+        assert "tl.where" in text(kernel) and disagreement(Case("choice", kernel)) is None
+
+
+def op_at() -> Expr:
     return IndexValue(index("i"), "int64")

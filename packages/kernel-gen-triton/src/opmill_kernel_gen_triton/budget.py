@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True)
@@ -19,6 +19,11 @@ class Budget:
     chunk: int = 1024
     steps: int = 64
     lane: int = 64
+
+
+def smaller(budget: Budget) -> Budget:
+    """For kernels that took more shared memory than there is: half of everything that a program holds."""
+    return replace(budget, tile=max(budget.tile // 2, 64), longest=max(budget.longest // 2, 64), values=max(budget.values // 2, 64))
 
 
 DEFAULT = Budget()

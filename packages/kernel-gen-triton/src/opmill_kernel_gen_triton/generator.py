@@ -16,7 +16,7 @@ from opmill_runtime_cache.store import Store, key_of, sources_of
 
 from . import toolchain
 from .__about__ import __version__
-from .budget import DEFAULT, Budget
+from .budget import DEFAULT, Budget, smaller
 from .emit.types import TYPES
 from .pool import Compiled, Pool
 
@@ -32,6 +32,15 @@ NOTE = "cuda-launch"
 """Artifact kind of the notes that hold a kernel's launch data."""
 OLDEST = 80
 """The lowest compute capability (times ten) that generated kernels run on: bfloat16, and atomics on it, need it."""
+
+
+_SHARED = {80: 163, 87: 163, 90: 227, 100: 227, 103: 227, 110: 227}
+"""KiB of shared memory that a program may have, by compute capability times ten; 99 on others."""
+
+
+def shared_memory(arch: int) -> int:
+    """Bytes of shared memory that a program may have."""
+    return _SHARED.get(arch, 99) << 10
 
 
 class TritonKernelGenerator:
@@ -82,6 +91,23 @@ class TritonKernelGenerator:
             refs.update(self._make(missing, options, arch, store))
         return [refs[keys[k]] for k in kernels]
 
+    def _compiled(self, wanted: dict[str, LoopKernel], options: GeneratorOptions, arch: int) -> tuple[dict[str, KernelText], dict[str, Compiled]]:
+        """Texts by key, and what became of their functions. Kernels that need more shared memory than there is are written again, smaller."""
+        texts: dict[str, KernelText] = {}
+        made: dict[str, Compiled] = {}
+        budget = self.budget
+        while wanted:
+            texts |= {key: _text(kernel, budget, options.precise) for key, kernel in wanted.items()}
+            jobs = {key: _jobs(texts[key], arch, options.precise) for key in wanted}
+            units = {unit: job for found in jobs.values() for unit, job in found.items() if unit not in made}
+            made.update(zip(units, self._pool.compile_all(list(units.values())), strict=True))
+            wanted = {key: kernel for key, kernel in wanted.items() if any(made[unit].facts["shared"] > shared_memory(arch) for unit in jobs[key])}
+            if wanted and smaller(budget) == budget:
+                name = next(iter(wanted.values())).name
+                raise KernelBuildError("KT005", f"kernel {name} needs more shared memory than there is", why=f"a program may have {shared_memory(arch)} bytes")
+            budget = smaller(budget)
+        return texts, made
+
     def _key(self, kernel: LoopKernel, options: GeneratorOptions, arch: int) -> str:
         """The kernel itself is the key, with all that its text and machine code depend on."""
         versions = __version__, sources_of(__package__), toolchain.triton_version(), toolchain.assembler_version()
@@ -92,18 +118,8 @@ class TritonKernelGenerator:
         with ExitStack() as locks:
             for key in sorted(missing):
                 locks.enter_context(store.lock(ARTIFACT, key))
-            texts = {
-                key: _text(kernel, self.budget, options.precise)
-                for key, kernel in missing.items()
-                if (ref := _known(store, key)) is None or refs.update({key: ref})
-            }
-            units: dict[str, dict[str, Any]] = {}
-            for text in texts.values():
-                for function in (f for forms in text.functions for f in forms):
-                    for aligned in alignments(function):
-                        job = job_of(function, arch, aligned, options.precise)
-                        units.setdefault(key_of(job), job)
-            made = dict(zip(units, self._pool.compile_all(list(units.values())), strict=True))
+            wanted = {key: kernel for key, kernel in missing.items() if (ref := _known(store, key)) is None or refs.update({key: ref})}
+            texts, made = self._compiled(wanted, options, arch)
             for key, text in texts.items():
                 data, artifact = _assemble(missing[key], text, arch, options.precise, made)
                 store.put(ARTIFACT, key, artifact)
@@ -135,6 +151,13 @@ def _text(kernel: LoopKernel, budget: Budget, precise: bool) -> KernelText:
             why=f"{type(error).__name__}: {error}",
             hint="a bug, or invalid loop IR",
         ) from error
+
+
+def _jobs(text: KernelText, arch: int, precise: bool) -> dict[str, dict[str, Any]]:
+    """What is to be compiled, by what identifies it."""
+    functions = (f for forms in text.functions for f in forms)
+    jobs = (job_of(f, arch, aligned, precise) for f in functions for aligned in alignments(f))
+    return {key_of(job): job for job in jobs}
 
 
 def alignments(function: Function) -> tuple[bool, ...]:

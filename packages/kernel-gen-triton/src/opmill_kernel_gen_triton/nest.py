@@ -15,6 +15,8 @@ from .emit.space import Dims, Group, Text, product
 from .emit.types import TYPES
 from .tiling import Tiling
 
+_AHEAD = 6
+"""Loads that are made before they are needed."""
 HEADER = "import triton\nimport triton.language as tl\nfrom triton.language.extra.cuda import libdevice\n\n\n"
 
 
@@ -175,9 +177,26 @@ class NestWriter:
             if self.row != phase.axes:
                 self._drop_row_values()
                 self._row_index(group, self.lines, None)
+                if self.row is None:
+                    self._ahead(phase)
             self.row = phase.axes
             self._statements(phase, None, body.space.scalar(group.extent), every)
         body.guards = guards
+
+    def _ahead(self, first: Phase) -> None:
+        """Reads what later phases need of memory before the first reduction: threads wait for each other there, and loads do not pass that."""
+        body, groups, found = self.body, self.body.groups, 0
+        known = {a.name for a in self.nest.axes}.union(self.frame.symbols)
+        for phase in self.nest.phases[self.nest.phases.index(first) + 1 :] if first.reductions else ():
+            if not phase.axes or product(phase.axes) != product(first.axes) or any(p.checks for p in self.nest.phases):
+                continue
+            body.groups = [*(g for g in groups if g.name != "r"), self._row_group(phase)]
+            inner = {a.name for a in phase.axes}
+            for e in dict.fromkeys(walk.loads(phase)):
+                if e.mask is None and e.index.symbols & inner and e.index.symbols <= known | inner and body.settled(e) and found < _AHEAD:
+                    found += 1
+                    body.load(e)
+        body.groups = groups
 
     def _row_group(self, phase: Phase) -> Group:
         extent, block = product(phase.axes), self.tiling.block("r")
@@ -236,6 +255,7 @@ class NestWriter:
             self.check_number += 1
         for let in pending.values():
             body.names[let.name] = body.value(let.value)
+            body.lets[let.name] = let.value
         if accumulators is None:
             for r in phase.reductions:
                 reductions.whole(body, r, "rindex", self.wide, extent)

@@ -17,9 +17,13 @@ from . import walk
 from .emit.reductions import identity
 from .emit.space import product
 from .emit.types import TYPES
-from .tiling import Budget, choose
+from .tiling import COLUMNS, UNKNOWN, Budget, choose, even
+from .walk import points
 
 _UNKNOWN_CHUNKS = 64
+_STEP = 64
+_WAVES = 4
+"""Programs a multiprocessor that reduce parts of columns: each has several loads under way."""
 _DTYPES = {"float32", "float64", "int32", "int64", "bool"}
 
 
@@ -48,7 +52,9 @@ def _chunks(nest: Nest, symbols: tuple[str, ...], budget: Budget) -> int:
     length = product(phases[0].axes).constant
     if length is None:
         return 1 if checked else _UNKNOWN_CHUNKS
-    wanted = min(8 * budget.processors // tiling.programs, length // max(budget.chunk // tiling.block("x"), budget.steps))
+    columns = tiling.block("x") > 1
+    programs = -(-points(nest.axes, dict.fromkeys(symbols, UNKNOWN)) // COLUMNS) if columns else tiling.programs
+    wanted = min((_WAVES if columns else 8) * budget.processors // programs, length // max(budget.chunk // tiling.block("x"), budget.steps))
     chunks = _whole_number(length, wanted)
     return chunks if not checked or (chunks > 1 and length % chunks == 0) else 1
 
@@ -59,9 +65,9 @@ def _checks_with_chunks(phase: Phase) -> bool:
 
 
 def _whole_number(length: int, wanted: int) -> int:
-    """``wanted`` or, where there is one not far off, a divisor of ``length``."""
-    near = sorted(range(max(wanted // 2, 2), 2 * wanted + 1), key=lambda k: abs(k - wanted))
-    return next((k for k in near if length % k == 0), wanted)
+    """``wanted`` or, where there is one not far off, a divisor of ``length``: rather one whose parts are walked in steps without a rest."""
+    near = [k for k in range(max(wanted // 2, 2), 2 * wanted + 1) if length % k == 0]
+    return min(near, key=lambda k: (-min(even(length // k), _STEP), abs(k - wanted)), default=wanted)
 
 
 class _Splitter:
@@ -93,17 +99,18 @@ class _Splitter:
             names = [(let.name, let.value.dtype) for p in plain for let in p.lets]
             names += [result for r in phase.reductions for result in _results(r)]
             if combined or plain:
-                self._add(self.nest.axes, [*combined, *plain, self._save(names, self._later(end - 1))], *plain)
+                known = dict(self.saved)
+                self._add(self.nest.axes, [*combined, *plain, self._save(names, self._later(end - 1))], *plain, known=known)
             number = end
 
     def _later(self, number: int) -> frozenset[str]:
         """Names that the phases after ``number`` mention."""
         return frozenset().union(*(walk.names_in(p) for p in self.phases[number + 1 :]))
 
-    def _add(self, axes: tuple[Axis, ...], phases: list[Phase], *users: Phase) -> None:
-        """A nest that starts by reading back what its phases need of earlier ones."""
+    def _add(self, axes: tuple[Axis, ...], phases: list[Phase], *users: Phase, known: dict[str, str] | None = None) -> None:
+        """A nest that starts by reading back what its phases need of earlier ones: of ``known``, by default all that is saved."""
         mentioned = frozenset().union(*(walk.names_in(p) for p in users))
-        lets = tuple(Let(n, Load(f"{self.prefix}_{n}", self.row, d)) for n, d in self.saved.items() if n in mentioned)
+        lets = tuple(Let(n, Load(f"{self.prefix}_{n}", self.row, d)) for n, d in (self.saved if known is None else known).items() if n in mentioned)
         own = [p for p in phases if p != Phase()]
         if own:
             self.nests.append(Nest(axes, ((Phase(lets=lets), *own) if lets else tuple(own)), self.nest.origin))

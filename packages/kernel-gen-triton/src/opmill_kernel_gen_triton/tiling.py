@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -17,6 +18,10 @@ UNKNOWN = 8192
 """The value assumed for a size known only at run time."""
 
 
+COLUMNS = 64
+"""Columns that a program takes where there are many."""
+_HALF_COLUMNS = ((4, 16), (2, 16))
+"""Half precision down columns, of up to three loads a point and of more: tiles of this many ``Budget.tile``, and elements a lane at least."""
 _WINDOW = 32
 """Elements of a row that is short beside the rows, as those of pooling are."""
 
@@ -41,6 +46,11 @@ def power_above(n: int) -> int:
     return 1 << max(n - 1, 0).bit_length()
 
 
+def even(n: int) -> int:
+    """The largest power of two that divides ``n``."""
+    return n & -n
+
+
 def power_below(n: int) -> int:
     return 1 << (max(n, 1).bit_length() - 1)
 
@@ -59,7 +69,7 @@ def _pointwise(nest: Nest, sizes: dict[str, int], budget: Budget) -> Tiling:
     split = _transposed(nest, sizes)
     if split is not None:
         groups = (nest.axes[:split], nest.axes[split:])
-        side = 64 if _widest(nest) <= 2 else 32
+        side = power_below(math.isqrt(2 * budget.tile if _widest(nest) <= 2 else budget.tile // 2))
         blocks = [
             ("y", min(side, power_above(walk.points(groups[0], sizes)))),
             ("x", min(side, power_above(walk.points(groups[1], sizes)))),
@@ -83,7 +93,7 @@ def _rows(nest: Nest, inner: list[Phase], sizes: dict[str, int], budget: Budget)
         r = budget.tile if looped else whole
         x = max(1, min(budget.tile // 2 // r, power_below(rows // (2 * budget.processors)))) if not looped else 1
         x = min(x, power_above(rows))
-        lane = budget.lane if live <= 4 else budget.lane // 2 if live <= 8 else budget.lane // 4
+        lane = budget.lane if live <= 4 else budget.lane // 2
         many = rows >= 32 * budget.processors and x * r >= 2048
         warps = x * r * _widest(nest) // (32 * lane) if many else _warps(x * r, nest)
         warps = min(power_below(warps), 16) if r < 16384 else 32
@@ -94,10 +104,16 @@ def _rows(nest: Nest, inner: list[Phase], sizes: dict[str, int], budget: Budget)
         warps = _warps(x)
     else:
         looped = not known or whole > 32
-        x = min(64 if rows >= 64 * budget.processors or _widest(nest) <= 2 else 32, power_above(rows))
-        r = min(budget.tile // x, whole) if looped else whole
+        half = _widest(nest) <= 2
+        x = min(64 if rows >= 64 * budget.processors or half else 32, power_above(rows))
+        if rows < COLUMNS * budget.processors and not half:  # parts of columns that are put together
+            x = min(x, max(8, power_below(rows // budget.processors)))
+        factor, lane = (1, 8) if not half else _HALF_COLUMNS[live > 3]
+        r = min(factor * budget.tile // x, whole) if looped else whole
+        if looped and known and length % r and length >= 8 * r and even(length) >= 16:
+            r = min(r, even(length))  # no step sticks out
         looped = looped and (not known or r < length)
-        warps = min(_warps(x * r), 8)
+        warps = min(max(1, x * r // (32 * lane)), 8)
     return Tiling((nest.axes,), (("x", x), ("r", max(r, 1))), looped, max(warps, 1), _tiles(rows, x))
 
 

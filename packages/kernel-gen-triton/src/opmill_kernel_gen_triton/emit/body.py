@@ -9,6 +9,7 @@ from opmill_graph_ir.loops.index import Index
 from opmill_graph_ir.loops.ir import Const, Expr, IndexValue, Load, Op, Phase, Ref, Store
 
 from .. import walk
+from .choices import merged, side
 from .helpers import resolve
 from .primitives import ROWS
 from .random import philox
@@ -16,7 +17,6 @@ from .space import NONE, Dims, Group, Space, Text
 from .types import TYPES, cast, constant, literal
 
 _COMPARISONS = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
-_OPPOSITE = {"eq": "ne", "ne": "eq", "lt": "ge", "ge": "lt", "gt": "le", "le": "gt"}
 
 
 @dataclass
@@ -55,6 +55,7 @@ class Body:
     def __post_init__(self) -> None:
         self.inner = self.outer
         self.memo: dict[Expr, Text] = {}
+        self.lets: dict[str, Expr] = {}
 
     # ---- places --------------------------------------------------------------------------------------------------------
 
@@ -144,15 +145,15 @@ class Body:
         if e.name == "cast":
             if not self.precise and (kept := _rounded(e)) is not None:
                 return self.value(kept)
+            if not self.precise and (known := self.unrounded(e)) is not None:
+                return known
             a = self.value(e.args[0])
             return self.put(cast(a.tight, e.args[0].dtype, e.dtype), a.dims, self.settled(e))
         if e.name == "bitcast":
             a = self.value(e.args[0])
             return self.put(f"{a.tight}.to({TYPES[e.dtype].tl}, bitcast=True)", a.dims, self.settled(e))
         if e.name == "where":
-            condition, *branches = e.args
-            c, *rest = self.value(condition), *(self.value(_settled_by(condition, k == 0, a)) for k, a in enumerate(branches))
-            return self.put(f"tl.where({c.text}, {rest[0].text}, {rest[1].text})", c.dims.union(*(v.dims for v in rest)), self.settled(e))
+            return self.choice(e)
         if e.name == "philox":
             return philox(self, e)
         if e.name in _COMPARISONS and (short := self.compared(e)) is not None:
@@ -171,6 +172,34 @@ class Body:
         assert template is not None, f"{e.name} on {t.name}"
         text = apply(template, t.name, [a.text for a in args], self.block(NONE), self.needs)
         return self.put(text, NONE.union(*(a.dims for a in args)), self.settled(e))
+
+    def unrounded(self, e: Op) -> Text | None:
+        """What a let rounds to half precision, where that is still at hand and wanted in float32."""
+        let = self.lets.get(e.args[0].name) if type(e.args[0]) is Ref else None
+        if e.dtype != "float32" or type(let) is not Op or let.name != "cast" or TYPES[let.dtype].kind != "half":
+            return None
+        return self.memo.get(let.args[0]) if let.args[0].dtype == "float32" else None
+
+    def choice(self, e: Op) -> Text:
+        condition, *branches = e.args
+        a, b = (side(condition, k == 0, branch, self.plain) for k, branch in enumerate(branches))
+        c = self.value(condition)
+        if c.dims and (one := merged(condition, a, b, lambda d: self.step(c, d), self.plain)) is not None:
+            return self.value(one)
+        rest = self.value(a), self.value(b)
+        return self.put(f"tl.where({c.text}, {rest[0].text}, {rest[1].text})", c.dims.union(*(v.dims for v in rest)), self.settled(e))
+
+    def step(self, condition: Text, distance: int) -> str:
+        """The name of an index: ``distance`` where the condition holds, else 0."""
+        text = self.put(f"tl.where({condition.text}, {distance}, 0)", condition.dims, prefix="step")
+        self.names[text.text] = text
+        return text.text
+
+    def plain(self, e: Expr) -> Expr:
+        """``e`` without roundings that are not kept."""
+        while not self.precise and type(e) is Op and e.name == "cast" and (kept := _rounded(e)) is not None:
+            e = kept
+        return e
 
     def compared(self, e: Op) -> Text | None:
         """A place compared with a small number, in the type of indices rather than the wider one of values."""
@@ -233,19 +262,6 @@ class Body:
             self.names[let.name] = self.value(let.value)
 
 
-def _settled_by(condition: Expr, holds: bool, value: Expr) -> Expr:
-    """What ``value`` is where the condition is known to hold, or not to: of a choice by the same condition, that side."""
-    while type(value) is Op and value.name == "where":
-        other = value.args[0]
-        if other == condition:
-            value = value.args[1 if holds else 2]
-        elif _opposite(other, condition):
-            value = value.args[2 if holds else 1]
-        else:
-            break
-    return value
-
-
 def _rounded(e: Op) -> Expr | None:
     """A value that is rounded to half precision and widened again, as it is without that."""
     inner = e.args[0]
@@ -264,11 +280,6 @@ def _one_plus_erf(e: Op) -> Expr | None:
     ones = [a for a in e.args if a == Const(1.0, "float32")]
     erfs = [a.args[0] for a in e.args if type(a) is Op and a.name == "erf"]
     return erfs[0] if len(ones) == len(erfs) == 1 else None
-
-
-def _opposite(a: Expr, b: Expr) -> bool:
-    """Whether one of two comparisons of integers holds just where the other does not."""
-    return type(a) is Op and type(b) is Op and _OPPOSITE.get(a.name) == b.name and a.args == b.args and TYPES[a.args[0].dtype].kind == "int"
 
 
 def apply(template: str, dtype: str, args: Sequence[str], shape: str, needs: dict[str, None]) -> str:

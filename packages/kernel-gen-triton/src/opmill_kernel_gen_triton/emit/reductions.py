@@ -154,10 +154,11 @@ def _publish(body: Body, acc: Accumulator, dims: Dims, wide: bool) -> None:
         _result(body, r.names[1], at, "int64" if wide else "int32", "int64", dims)
         return
     if op == "welford":
-        body.needs.setdefault("welford")
-        names = [body.fresh("red") for _ in range(3)]
-        body.outer.add(f"{', '.join(names)} = tl.reduce(({', '.join(a)}), 1, welford)")
-        for n, text in zip(r.names, names, strict=False):
+        share, mean, m2 = (body.fresh("red") for _ in range(3))
+        body.outer.add(f"{share} = {a[2]} / tl.sum({a[2]}, 1)[:, None]")
+        body.outer.add(f"{mean} = tl.sum({a[0]} * {share}, 1)")
+        body.outer.add(f"{m2} = tl.sum({a[1]} + {a[2]} * ({a[0]} - {mean}[:, None]) * ({a[0]} - {mean}[:, None]), 1)")
+        for n, text in zip(r.names, (mean, m2), strict=True):
             _result(body, n, text, acc.dtype, r.dtype, dims)
         return
     if op in ("max", "min"):
