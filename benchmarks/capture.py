@@ -112,8 +112,22 @@ def plainly(case: str) -> tuple[Finding, Any, Any, Any]:
     return {"status": "right", "seconds": round(time.perf_counter() - start, 2)}, module, inputs, want
 
 
+def told(module: Any, inputs: Any) -> Any:
+    """What the module gives, or raises, by itself where it is told that it is being compiled: models ask, and some then do something else."""
+    import torch
+
+    torch.compiler._is_compiling_flag = True
+    try:
+        return run(module, inputs)
+    except Exception as error:
+        return type(error), str(error)
+    finally:
+        torch.compiler._is_compiling_flag = False
+
+
 def judge(compiler: Any, module: Any, inputs: Any, want: Any) -> Finding:
-    """``status``: right, wrong, refused, error; ``reason`` for all but the first."""
+    """``status``: right, wrong, refused, error, told (wrong or an error, and just so without a compiler where the model is told that there is one);
+    ``reason`` for all but the first."""
     start = time.perf_counter()
     backend = Eager()
     try:
@@ -122,11 +136,13 @@ def judge(compiler: Any, module: Any, inputs: Any, want: Any) -> Finding:
     except Exception as error:
         refused = getattr(error, "code", "") or "Unsupported" in type(error).__name__
         last = traceback.extract_tb(error.__traceback__)[-1]
-        return {"status": "refused" if refused else "error", "reason": f"{error}"[:600], "kind": type(error).__name__, "at": f"{last.filename}:{last.lineno}"}
+        own = not refused and told(module, inputs) == (type(error), str(error))
+        return {"status": "refused" if refused else "told" if own else "error", "reason": f"{error}"[:600], "kind": type(error).__name__, "at": f"{last.filename}:{last.lineno}"}
     if not backend.graphs:
         return {"status": "error", "reason": "nothing was captured, and nobody said so"}
     right = same(want, first) and same(want, second)
-    found = {"status": "right" if right else "wrong", "graphs": backend.graphs, "seconds": round(time.perf_counter() - start, 2)}
+    own = not right and same(told(module, inputs), first)
+    found = {"status": "right" if right else "told" if own else "wrong", "graphs": backend.graphs, "seconds": round(time.perf_counter() - start, 2)}
     return found if right else {**found, "reason": "results differ"}
 
 
