@@ -7,7 +7,7 @@ from collections import OrderedDict, defaultdict, deque
 import pytest
 import torch
 
-from opmill_bytecode_frontend import capture
+from opmill_bytecode_frontend import Unsupported, capture
 
 
 class Ordered(OrderedDict):
@@ -322,3 +322,53 @@ def test_keys_of_a_derived_class_are_found_again():
     for args in ((1, 2), (0, 1), (1, 2), (0, 1)):
         assert torch.equal(compiled(torch.zeros(2), *args), torch.full((2,), float(sum(args))))
     assert hits == [(1, 2), (0, 1)] and len(cache) == 2
+
+
+def for_other_exceptions(log):
+    try:
+        try:
+            yield 1
+            yield 2
+        except IndexError:
+            log.append("index")
+        except KeyError as error:
+            log.append(error)
+    except ValueError:
+        log.append("value")
+
+
+def with_an_end(log):
+    try:
+        yield 1
+        yield 2
+    finally:
+        log.append("end")
+
+
+def for_all_exceptions(log):
+    try:
+        try:
+            yield 1
+            yield 2
+        except IndexError:
+            log.append("index")
+    except BaseException:
+        log.append("all")
+        raise
+
+
+@pytest.mark.parametrize(("generator", "taken"), [(for_other_exceptions, True), (with_an_end, False), (for_all_exceptions, False)])
+def test_generators_dropped_half_way(generator, taken):
+    def f(x, log):
+        return x + next(generator(log))
+
+    want, got = [], []
+    f(torch.ones(2), want)
+    if taken:
+        capture(f, "eager", fullgraph=True)(torch.ones(2), got)
+    else:
+        with pytest.raises(Unsupported, match="FE076"):
+            capture(f, "eager", fullgraph=True)(torch.ones(2), got)
+        got.clear()
+        capture(f, "eager")(torch.ones(2), got)
+    assert got == want

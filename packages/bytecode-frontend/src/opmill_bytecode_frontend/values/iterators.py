@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 from typing import Any, Callable, Iterator
 
 from .base import MISSING, Machine, NotConstant, Raised, Value
@@ -122,6 +123,28 @@ class ExternalIterator(IteratorValue):
         return super().find_method(name) if name in ("__iter__", "__next__") else None
 
 
+def lets_through(instructions: Any, namespace: dict[str, Any], target: Any) -> bool:
+    """Whether the exception handler at ``target`` and those around it do nothing about GeneratorExit: they are for other exceptions, by
+    name, and raise it again."""
+    at = instructions.index(target)
+    while True:
+        ins = instructions[at]
+        if ins.opname in ("PUSH_EXC_INFO", "COPY", "POP_EXCEPT", "NOP"):
+            at += 1
+        elif ins.opname == "LOAD_GLOBAL":
+            cls = namespace.get(ins.argval, getattr(builtins, ins.argval, None))
+            check, jump = instructions[at + 1 : at + 3]
+            if not isinstance(cls, type) or issubclass(GeneratorExit, cls) or check.opname != "CHECK_EXC_MATCH" or not jump.opname.endswith("IF_FALSE"):
+                return False
+            at = instructions.index(jump.target)
+        elif ins.opname == "RERAISE":
+            if ins.handler is None or ins.handler.target.opname == "CALL_INTRINSIC_1":
+                return True
+            at = instructions.index(ins.handler.target)
+        else:
+            return False
+
+
 class GeneratorValue(IteratorValue):
     """A generator made in captured code: a frame interpreted lazily. ``advance(value or None)`` runs it to its next yield:
     (True, yielded) or (False, returned)."""
@@ -163,7 +186,9 @@ class GeneratorValue(IteratorValue):
             return False
         handler = self.frame.prepared.instructions[self.frame.pc - 1].handler
         # From 3.12 on every generator is inside of a handler that turns StopIteration into RuntimeError.
-        return handler is not None and handler.target.opname != "CALL_INTRINSIC_1"
+        if handler is None or handler.target.opname == "CALL_INTRINSIC_1":
+            return False
+        return not lets_through(self.frame.prepared.instructions, self.frame.globals, handler.target)
 
     def getattr(self, vm: Machine, name: str) -> Value:
         if name in ("__name__", "__qualname__") and self.origin is not None:
