@@ -134,7 +134,7 @@ def _weighted(corners: _Corners, sides: Sequence[Sequence[tuple[tuple[Expr, str]
     return total
 
 
-def _cubic_weights(t: Expr, a: float = -0.75) -> list[Expr]:
+def cubic_weights(t: Expr, a: float = -0.75) -> list[Expr]:
     """Keys' cubic convolution at distances t+1, t, 1-t, 2-t."""
 
     def near(x: Expr) -> Expr:
@@ -156,7 +156,7 @@ def _cubic_of_grid(corners: _Corners, raw: Sequence[Expr], spaces: Sequence[int]
         low = corners.let(f"f{k}", op("floor", u))
         t = corners.let(f"w{k}", op("sub", u, low))
         side = []
-        for j, weight in enumerate(_cubic_weights(t)):
+        for j, weight in enumerate(cubic_weights(t)):
             point = _padded(op("add", low, _c(low, j - 1)), n, padding, align)
             side.append((corners.place(f"g{k}_{j}", point, n), corners.let(f"c{k}_{j}", weight)))
         sides.append(side)
@@ -169,7 +169,8 @@ _AT_GRID: dict[int, Callable[..., Expr]] = {_BILINEAR: _linear_of_grid, _NEAREST
 # ---- cubic interpolation ---------------------------------------------------------------------------------------------------
 
 
-def _ratio(size: int, out: int, scale: Any, align: bool) -> float:
+def ratio(size: int, out: int, scale: Any, align: bool) -> float:
+    """Points of the input from one output to the next."""
     if align:
         return (size - 1) / (out - 1) if out > 1 else 0.0
     return 1.0 / scale if scale is not None and scale > 0 else size / out
@@ -187,13 +188,13 @@ def _bicubic(ctx: Context, node: Node, x: View, sizes: Sequence[int], align: boo
         sides = []
         for k in range(2):
             size, o = x.sizes[2 + k], cast(index_value(at[2 + k]), dtype)
-            ratio = const(_ratio(size, sizes[k], scales[k], align), dtype)
+            step = const(ratio(size, sizes[k], scales[k], align), dtype)
             half = const(0.5, dtype)
-            u = op("mul", o, ratio) if align else op("sub", op("mul", op("add", o, half), ratio), half)
+            u = op("mul", o, step) if align else op("sub", op("mul", op("add", o, half), step), half)
             low = corners.let(f"f{k}", op("floor", u))
             t = corners.let(f"w{k}", op("sub", u, low))
             side = []
-            for j, weight in enumerate(_cubic_weights(t)):
+            for j, weight in enumerate(cubic_weights(t)):
                 point = op("add", cast(low, "int64"), const(j - 1, "int64"))
                 corners.let(f"g{k}_{j}", op("min", op("max", point, const(0, "int64")), const(size - 1, "int64")))
                 side.append((f"g{k}_{j}", corners.let(f"c{k}_{j}", weight)))
@@ -237,14 +238,14 @@ def _smoothed(ctx: Context, node: Node, x: View, sizes: Sequence[int], align: bo
     current = x
     for d in (3, 2):
         size, out = current.sizes[d], sizes[d - 2]
-        ratio = _ratio(size, out, scales[d - 2], align)
-        current = _filtered(ctx, node.results[0] if d == 2 else None, meta, current, d, out, ratio, kernel, support)
+        step = ratio(size, out, scales[d - 2], align)
+        current = _filtered(ctx, node.results[0] if d == 2 else None, meta, current, d, out, step, kernel, support)
     return current
 
 
-def _filtered(ctx: Context, name: str | None, meta: Any, x: View, dim: int, out: int, ratio: float, kernel: Callable[[Expr], Expr], support: float) -> View:
+def _filtered(ctx: Context, name: str | None, meta: Any, x: View, dim: int, out: int, step: float, kernel: Callable[[Expr], Expr], support: float) -> View:
     size, dtype = x.sizes[dim], wide(x.dtype)
-    reach, shrink = support * max(ratio, 1.0), 1.0 / max(ratio, 1.0)
+    reach, shrink = support * max(step, 1.0), 1.0 / max(step, 1.0)
     target = meta if name is not None else dense(meta, (*x.sizes[:dim], out, *x.sizes[dim + 1 :]))
     if name is None:
         target = replace(target, dtype=dtype)
@@ -253,7 +254,7 @@ def _filtered(ctx: Context, name: str | None, meta: Any, x: View, dim: int, out:
     def over(outer: Any, inner: Any, ext: Any) -> Any:
         o = cast(index_value(outer[dim]), dtype)
         half = const(0.5, dtype)
-        centre = op("mul", const(ratio, dtype), op("add", o, half))
+        centre = op("mul", const(step, dtype), op("add", o, half))
         j = index_value(inner[0])
         first = op("max", cast(op("add", op("sub", centre, const(reach, dtype)), half), "int64"), const(0, "int64"))
         last = cast(op("add", op("add", centre, const(reach, dtype)), half), "int64")

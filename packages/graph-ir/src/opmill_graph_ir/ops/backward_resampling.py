@@ -1,0 +1,139 @@
+"""Gradients of resized images as gathers: each point sums over the outputs that were read from it, one dimension after the other."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from ..capture.graph import Meta, Node
+from ..loops.index import Index, floordiv
+from ..loops.ir import Expr, Reduction, Ref
+from .context import Context, View, contiguous
+from .creation import masked
+from .exprs import FLOATS, all_of, cast, const, index_value, op, wide
+from .resampling import cubic_weights, ratio
+from .rows import Rows
+
+ROWS = Rows()
+_LARGE = 1 << 14
+"""Elements from which on torch's own kernels are faster on a processor: they add up what they read in one pass, ten times faster than the gathers
+here (those of cubic interpolation are not)."""
+Taps = Callable[[Expr], list[tuple[Expr, Expr]]]
+"""From an output's position (a float) the points that it reads, as whole numbers not yet clamped, and their weights."""
+
+
+@dataclass(frozen=True)
+class _Line:
+    """How one dimension of ``size`` points became ``out``; ``near`` and ``far`` are the first and last point that is read, counted from the one
+    at or below the position."""
+
+    size: int
+    out: int
+    step: float
+    offset: float
+    low: float | None
+    near: int
+    far: int
+
+    def position(self, o: Expr) -> Expr:
+        """The real position of output ``o``: ``(o + offset) * step - offset``, not below ``low``."""
+        moved = op("add", o, const(self.offset, o.dtype)) if self.offset else o
+        scaled = op("mul", moved, const(self.step, o.dtype))
+        back = op("sub", scaled, const(self.offset, o.dtype)) if self.offset and self.low is not None else scaled
+        return op("max", back, const(self.low, o.dtype)) if self.low not in (None, -torch.inf) else back
+
+    def window(self) -> tuple[int, int]:
+        """``(before, count)``: outputs that read point ``i`` are among the ``count`` from ``i * out // size - before`` on."""
+        o = torch.arange(self.out, dtype=torch.float64)
+        back = self.offset if self.low is not None else 0.0
+        whole = torch.floor((o + self.offset) * self.step - back)
+        first, last = ((whole + k).clamp(0, self.size - 1) for k in (self.near - 1, self.far + 1))  # one more, for positions rounded otherwise
+        points = torch.arange(self.size, dtype=torch.float64)
+        least, most = torch.searchsorted(last, points), torch.searchsorted(first, points, right=True) - 1
+        base = torch.arange(self.size) * self.out // self.size
+        before = int((base - least).max().clamp(min=0))
+        return before, max(int((most - base).max()) + before + 1, 1)
+
+
+def _transposed(ctx: Context, name: str | None, meta: Meta, grad: View, dim: int, line: _Line, taps: Taps) -> View:
+    """The gradient along ``dim``, from that of ``line.out`` outputs to that of ``line.size`` points."""
+    before, count = line.window()
+    dtype = wide(grad.dtype)
+
+    def make(outer: Any, inner: Any, ext: Any) -> Any:
+        i: Index = outer[dim]
+        o = floordiv(i * line.out, line.size, ext) - before + inner[0]
+        place = index_value(o)
+        inside = [op("ge", place, const(0, "int64")), op("lt", place, const(line.out, "int64"))]
+        weight: Expr | None = None
+        for point, w in taps(cast(place, dtype)):
+            clamped = op("min", op("max", point, const(0, "int64")), const(line.size - 1, "int64"))
+            mine = op("where", op("eq", clamped, index_value(i)), w, const(0, dtype))
+            weight = mine if weight is None else op("add", weight, mine)
+        assert weight is not None
+        value = masked(ctx.read(grad, (*outer[:dim], o, *outer[dim + 1 :]), ext), all_of(inside), const(0, grad.dtype))
+        return [Reduction(("a",), "sum", op("mul", cast(value, dtype), weight), dtype)], [Ref("a", dtype)]
+
+    return ctx.reduce([(name, meta)], [count], make)[0]
+
+
+def _nearest_taps(line: _Line, dtype: str) -> Taps:
+    return lambda o: [(cast(op("floor", line.position(o)), "int64"), const(1, o.dtype))]
+
+
+def _linear_taps(line: _Line, dtype: str) -> Taps:
+    def taps(o: Expr) -> list[tuple[Expr, Expr]]:
+        source = line.position(o)
+        low = op("min", op("floor", source), const(line.size - 1, dtype))
+        weight = op("min", op("max", op("sub", source, low), const(0, dtype)), const(1, dtype))
+        point = cast(low, "int64")
+        return [(point, op("sub", const(1, dtype), weight)), (op("add", point, const(1, "int64")), weight)]
+
+    return taps
+
+
+def _cubic_taps(line: _Line, dtype: str) -> Taps:
+    def taps(o: Expr) -> list[tuple[Expr, Expr]]:
+        source = line.position(o)
+        low = op("floor", source)
+        weights = cubic_weights(op("sub", source, low))
+        return [(op("add", cast(low, "int64"), const(j - 1, "int64")), w) for j, w in enumerate(weights)]
+
+    return taps
+
+
+def _resized(ctx: Context, node: Node, grad: View, lines: Sequence[_Line], taps: Callable[[_Line, str], Taps]) -> Any:
+    meta = ctx.metas[node.results[0] or ""]
+    if 0 in grad.sizes or 0 in meta.sizes or grad.dtype not in FLOATS:
+        return NotImplemented
+    if taps is not _cubic_taps and meta.device == "cpu" and max(math.prod(grad.sizes), math.prod(meta.sizes)) > _LARGE:
+        return NotImplemented
+    dtype, current = wide(grad.dtype), grad
+    changed = [k for k, line in enumerate(lines) if line.size != line.out or line.step != 1]
+    for k in changed or [len(lines) - 1]:
+        last = k == (changed or [len(lines) - 1])[-1]
+        sizes = (*current.sizes[: 2 + k], lines[k].size, *current.sizes[3 + k :])
+        target = meta if last else Meta(dtype, sizes, contiguous(sizes), meta.device)
+        current = _transposed(ctx, node.results[0] if last else None, target, current, 2 + k, lines[k], taps(lines[k], dtype))
+    return current
+
+
+@ROWS.lowers(" ".join(f"upsample_nearest{n}d_backward _upsample_nearest_exact{n}d_backward" for n in (1, 2, 3)))
+def _nearest(ctx: Context, node: Node, grad: View, out: Sequence[int], size: Sequence[int], *scales: Any) -> Any:
+    half = 0.5 if "exact" in node.func.name() else 0.0
+    given = (*scales, *(None for _ in out))[: len(out)]
+    lines = [_Line(n, m, ratio(n, m, s, False), half, None, 0, 0) for n, m, s in zip(size[2:], out, given, strict=True)]
+    return _resized(ctx, node, grad, lines, _nearest_taps)
+
+
+@ROWS.lowers("upsample_linear1d_backward upsample_bilinear2d_backward upsample_trilinear3d_backward upsample_bicubic2d_backward")
+def _smooth(ctx: Context, node: Node, grad: View, out: Sequence[int], size: Sequence[int], align: bool, *scales: Any) -> Any:
+    given, cubic = (*scales, *(None for _ in out))[: len(out)], "bicubic" in node.func.name()
+    offset, low = (0.0 if align else 0.5), (-torch.inf if cubic else 0.0)
+    near, far = (-1, 2) if cubic else (0, 1)
+    lines = [_Line(n, m, ratio(n, m, s, align), offset, low, near, far) for n, m, s in zip(size[2:], out, given, strict=True)]
+    return _resized(ctx, node, grad, lines, _cubic_taps if cubic else _linear_taps)

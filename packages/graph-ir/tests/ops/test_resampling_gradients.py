@@ -1,0 +1,52 @@
+"""Gradients of resized images, as loops, against eager's: modes, sizes, scales, alignment."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from opmill_graph_ir.capture.joint import capture_joint
+from opmill_graph_ir.evaluate import run_lowered
+from opmill_graph_ir.lowered import Extern
+from opmill_graph_ir.ops.lower import lower
+
+MODES = {"nearest": (1, 2, 3), "nearest-exact": (1, 2), "linear": (1,), "bilinear": (2,), "trilinear": (3,), "bicubic": (2,)}
+HOW: tuple[dict[str, Any], ...] = (
+    {"size": 1}, {"size": 3}, {"size": 7}, {"size": 13}, {"scale_factor": 1.7}, {"scale_factor": 0.6}, {"scale_factor": 2.0},
+    {"scale_factor": 1.7, "recompute_scale_factor": True},
+)  # fmt: skip
+
+
+def gradients(fn: Any, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Ours, and eager's."""
+    result = fn(x)
+    tangent = torch.randn(result.shape, generator=torch.Generator().manual_seed(4)).to(result.dtype)
+    [want] = torch.autograd.grad(result, x, tangent)
+    graph = torch.fx.Graph()
+    graph.output(graph.call_function(lambda a: [fn(a)], (graph.placeholder("a"),)))
+    program = lower(capture_joint(torch.fx.GraphModule(torch.nn.Module(), graph), [x]).graph)
+    assert not any(isinstance(n, Extern) for n in program.nodes)
+    return run_lowered(program, [x.detach(), tangent])[-1], want
+
+
+@pytest.mark.parametrize("size", [1, 2, 5, 9])
+@pytest.mark.parametrize(("mode", "rank"), [(m, r) for m, ranks in MODES.items() for r in ranks])
+def test_as_eager(mode: str, rank: int, size: int) -> None:
+    x = torch.randn(1, 2, size, *(4, 3)[: rank - 1], generator=torch.Generator().manual_seed(size))
+    for how in HOW:
+        for align in (None,) if "nearest" in mode else (False, True):
+            options = how if align is None else {**how, "align_corners": align}
+            try:
+                torch.nn.functional.interpolate(x, mode=mode, **options)
+            except RuntimeError:
+                continue  # nothing would be left
+            got, want = gradients(lambda a, o=options: torch.nn.functional.interpolate(a, mode=mode, **o), x.clone().requires_grad_())
+            torch.testing.assert_close(got, want, rtol=2e-4, atol=2e-5)
+
+
+def test_half_precision() -> None:
+    x = torch.randn(1, 2, 4, 5, generator=torch.Generator().manual_seed(0)).bfloat16().requires_grad_()
+    got, want = gradients(lambda a: torch.nn.functional.interpolate(a, scale_factor=2, mode="bilinear"), x)
+    torch.testing.assert_close(got, want, rtol=2e-2, atol=2e-2)
