@@ -246,3 +246,29 @@ def test_a_search_at_computed_positions(store, generators):
 
     x = torch.randn(5, 2)
     same(compiled(f, [x], store, generators)(x), f(x))
+
+
+MOVED = {
+    "flip": lambda a: a.flip(1),
+    "roll": lambda a: a.roll(1, 0),
+    "transpose": lambda a: a.transpose(0, 1) * 2,
+    "shift": lambda a: torch.cat([a[1:], a[:1]]),
+    "same": lambda a: a * 2,
+    "broadcast": lambda a: a[:1] + torch.zeros_like(a),
+}
+
+
+@pytest.mark.parametrize("moved", MOVED)
+@pytest.mark.parametrize("after", [lambda a, t: (t[0],), lambda a, t: (a + 1,), lambda a, t: (t.add_(1), a.sum()), lambda a, t: (t.narrow(1, 2, 3).add_(1),)])
+def test_an_input_written_with_its_own_elements_from_elsewhere(moved, after, store, generators):
+    """All of them are read before the first is written."""
+
+    def f(a):
+        t = MOVED[moved](a)
+        a.copy_(t)
+        return after(a, t)
+
+    ours, theirs = torch.arange(36.0).view(6, 6), torch.arange(36.0).view(6, 6)
+    run = compiled(f, [torch.ones(6, 6)], store, generators)
+    got, want = run(ours), f(theirs)
+    assert all(torch.equal(g, w) for g, w in zip(got, want, strict=True)) and torch.equal(ours, theirs)

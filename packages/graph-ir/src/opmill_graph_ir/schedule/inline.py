@@ -86,7 +86,19 @@ def _inlinable(producer: Loop, position: int, index: _Index, program: Program) -
     last = users[-1]
     if any(position < w < last for b in reads_of(producer) for w in index.writers[b]):
         return None
+    if any(_would_read_what_it_writes(program.statements[u], producer, write) for u in users):  # type: ignore[arg-type]
+        return None
     return users if _worth(producer, write, users, position, index) else None
+
+
+def _would_read_what_it_writes(user: Loop, producer: Loop, write: Write) -> bool:
+    """Whether the user, with the producer in it, would read a buffer at other points than it writes it at."""
+    for target in user.writes:
+        found = [r for r in producer.reads() if r.buffer == target.buffer]
+        here = all(r.indices == target.indices for r in user.reads() if r.buffer == write.buffer)
+        if found and not (here and all(r.indices == write.indices for r in found)):
+            return True
+    return False
 
 
 def _must_read(user: Statement, buffer: str) -> bool:
