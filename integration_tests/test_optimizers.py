@@ -84,7 +84,6 @@ def test_as_eager(case, how):
 
 OTHERS = {
     "adafactor": (O.Adafactor, {"lr": 0.05}),
-    "adamax": (O.Adamax, {"lr": 0.05, "weight_decay": 0.1}),
     "asgd": (O.ASGD, {"lr": 0.1}),
     "nadam": (O.NAdam, {"lr": 0.05, "decoupled_weight_decay": True, "weight_decay": 0.1, "maximize": True}),
     "radam": (O.RAdam, {"lr": 0.05, "foreach": True}),

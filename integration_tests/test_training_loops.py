@@ -545,6 +545,7 @@ def gradient_penalty_with_dropout(call, module, batches):
     return [torch.rand(2)]
 
 
+@pytest.mark.filterwarnings("error:OM011")
 @pytest.mark.parametrize("name", LOOPS)
 def test_as_eager(name):
     compare(*LOOPS[name])
