@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections import OrderedDict, defaultdict, deque
 
 import pytest
@@ -372,3 +373,17 @@ def test_generators_dropped_half_way(generator, taken):
         got.clear()
         capture(f, "eager")(torch.ones(2), got)
     assert got == want
+
+
+def test_copies_of_ordered_dictionaries_have_their_attributes():
+    given = OrderedDict(a=1)
+    given.note = "given"
+
+    def f(x):
+        made = OrderedDict(b=2)
+        made.note = "made"
+        return x + 1, copy.copy(given), copy.deepcopy(made)
+
+    for _ in range(2):
+        _, first, second = capture(f, "eager")(torch.zeros(2))
+        assert (first.note, second.note) == ("given", "made")

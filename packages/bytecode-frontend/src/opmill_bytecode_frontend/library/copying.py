@@ -59,9 +59,16 @@ def copy_object(vm: Any, value: ObjectValue, part: Any) -> ObjectValue:
     return made
 
 
+def without_attributes(vm: Any, value: Value) -> None:
+    """An OrderedDict may have attributes, which its copy has as well."""
+    if getattr(value, "extra", None) or getattr(value.real(), "__dict__", None):
+        vm.unsupported("FE017", f"a copy of {value.describe()}", "it has attributes")
+
+
 @named("copy.copy")
 def copy_copy(vm: Any, value: Value) -> Value | None:
     if isinstance(value, (ListValue, DictValue, SetValue)):
+        without_attributes(vm, value)
         return value.m_copy(vm)
     if is_atomic(value) or isinstance(value, TupleValue) or issubclass(value.python_type(), enum.Enum):
         return value
@@ -121,6 +128,7 @@ def deep_tuple(vm: Any, value: TupleValue, memo: dict[int, Value]) -> Value:
 
 
 def deep_dict(vm: Any, value: DictValue, memo: dict[int, Value]) -> Value:
+    without_attributes(vm, value)
     made = DictValue({}, value.cls)
     made.default = value.default
     remember(memo, value, made)
