@@ -106,23 +106,18 @@ class FakeContext(TorchDispatchMode):
         return True
 
     def __enter__(self) -> FakeContext:
-        self._python_dispatcher.append(None)
-        self.settle()
+        guard = None
+        if self.sizes is not None and any(symbol.hint is not None for symbol in self.sizes.symbols.values()):
+            # torch's composite operators read sizes as integers in C++ and have Python twins that do not, but ask more of what only data tell
+            guard = torch._C._EnablePythonDispatcher()
+            guard.__enter__()
+        self._python_dispatcher.append(guard)
         return super().__enter__()  # type: ignore[no-any-return]
 
     def __exit__(self, *exc: Any) -> None:
         super().__exit__(*exc)
         if (guard := self._python_dispatcher.pop()) is not None:
             guard.__exit__(*exc)
-
-    def settle(self) -> None:
-        """Between two operators, while the context is entered: makes torch ready for symbolic sizes where the last one gave the first."""
-        if self.sizes is not None and self._python_dispatcher[-1] is None:
-            compat.defuse_meta_kernels()
-            # torch's composite operators read sizes as integers in C++ and have Python twins that do not
-            guard = torch._C._EnablePythonDispatcher()
-            guard.__enter__()
-            self._python_dispatcher[-1] = guard
 
     # ---- making fakes ----------------------------------------------------------------------------------------------
 

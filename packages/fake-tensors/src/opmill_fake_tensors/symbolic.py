@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from .symbols import Index, Sizes, index, sym_int
+from .tensor import FakeTensor
 
 META = torch.device("meta")
 
@@ -39,8 +40,10 @@ def meta_tensor(shape: Sequence[Any], strides: Sequence[Any], offset: Any, dtype
 
 
 def item_at(x: torch.Tensor, at: Any) -> torch.Tensor:
-    """``x[at]`` for a number that may be symbolic, which torch's subscripts turn into an integer."""
-    return x[at] if type(at) is int else torch.select(x, 0, at)
+    """``x[at]`` for a number that may be symbolic, or a tensor that holds one: torch's subscripts turn it into an integer."""
+    if isinstance(at, FakeTensor) and at.dim() == 0 and at.constant is None and not (at.is_floating_point() or at.is_complex() or at.dtype is torch.bool):
+        at = at.item()
+    return torch.select(x, 0, at) if type(at) is torch.SymInt else x[at]
 
 
 def stride_expressions(shape: Sequence[int], strides: Sequence[int], lengths: Sequence[Index]) -> list[Index]:

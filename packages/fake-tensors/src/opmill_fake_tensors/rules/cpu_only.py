@@ -15,4 +15,12 @@ def _mkldnn_linear(name: str, overload: str, args: Sequence[Any], kwargs: dict[s
     return source.new_empty((*source.shape[:-1], weight.shape[0]))
 
 
-RULES = {"mkldnn::_linear_pointwise": _mkldnn_linear}
+def _like_second(name: str, overload: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """A gradient: sizes and type of what was given forward, dense."""
+    return NotImplemented if overload else args[1].new_empty(args[1].shape)
+
+
+RULES = {
+    "mkldnn::_linear_pointwise": _mkldnn_linear,
+    **dict.fromkeys(("aten::multi_margin_loss_backward", "aten::multilabel_margin_loss_backward", "aten::fractional_max_pool3d_backward"), _like_second),
+}

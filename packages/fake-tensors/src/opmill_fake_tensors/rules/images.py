@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from ..symbols.asking import demanded, surely
 from ..table import Rules, channels_last, image
 
 RULES = Rules()
@@ -24,7 +25,7 @@ def _convolution(
     n = w.dim() - 2
     if overload != "" or n not in (1, 2) or x.dim() != w.dim() or x.dtype != w.dtype or not x.is_floating_point() or transposed:
         return NotImplemented
-    if 0 in x.size() or 0 in w.size() or groups < 1 or x.size(1) != w.size(1) * groups or w.size(0) % groups:
+    if any(surely(k == 0) for k in (*x.size(), *w.size())) or groups < 1 or not demanded(x.size(1) == w.size(1) * groups) or w.size(0) % groups:
         return NotImplemented
     if bias is not None and (bias.dtype != x.dtype or tuple(bias.size()) != (w.size(0),)):
         return NotImplemented
@@ -32,7 +33,7 @@ def _convolution(
     if min(stride) < 1 or min(padding) < 0 or min(dilation) < 1:
         return NotImplemented
     space = [(x.size(k + 2) + 2 * padding[k] - dilation[k] * (w.size(k + 2) - 1) - 1) // stride[k] + 1 for k in range(n)]
-    if any(n < 1 for n in space):
+    if any(surely(n < 1) for n in space):
         return NotImplemented
     sizes = (x.size(0), w.size(0), *space)
     if n == 1:  # computed as images of height one, of a contiguous input
@@ -47,7 +48,7 @@ def _pooled(size: int, kernel: int, stride: int, padding: int, dilation: int, ce
 
 
 def _pool(x: Tensor, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil: bool) -> tuple[int, ...] | None:
-    if x.dim() not in (3, 4) or 0 in x.size() or not all(1 <= len(v) <= 2 for v in (kernel, padding, dilation)):
+    if x.dim() not in (3, 4) or any(surely(k == 0) for k in x.size()) or not all(1 <= len(v) <= 2 for v in (kernel, padding, dilation)):
         return None
     kernel, padding, dilation = _pair(kernel, 2), _pair(padding, 2), _pair(dilation, 2)
     stride = _pair(stride, 2) if stride else kernel
@@ -74,14 +75,14 @@ def _avg_pool(overload: str, x: Tensor, kernel: Any, stride: Any = (), padding: 
 
 @RULES.row("_adaptive_avg_pool2d")
 def _adaptive(overload: str, x: Tensor, sizes: Any) -> Any:
-    if overload != "" or x.dim() not in (3, 4) or 0 in x.size() or len(sizes) != 2 or any(n < 1 for n in sizes) or not x.is_floating_point():
+    if overload != "" or x.dim() not in (3, 4) or any(surely(k == 0) for k in x.size()) or len(sizes) != 2 or any(n < 1 for n in sizes) or not x.is_floating_point():
         return NotImplemented
     return image((*x.size()[:-2], *sizes), x.dtype, channels_last(x))
 
 
 @RULES.row("upsample_nearest2d upsample_bilinear2d upsample_bicubic2d")
 def _upsample(overload: str, x: Tensor, sizes: Any, *_: Any, **__: Any) -> Any:
-    if overload != "" or x.dim() != 4 or 0 in x.size() or len(sizes) != 2 or any(n < 1 for n in sizes):
+    if overload != "" or x.dim() != 4 or any(surely(k == 0) for k in x.size()) or len(sizes) != 2 or any(n < 1 for n in sizes):
         return NotImplemented
     return image((*x.size()[:2], *sizes), x.dtype, channels_last(x))
 

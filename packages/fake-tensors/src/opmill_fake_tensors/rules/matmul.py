@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from ..strides import like
-from ..symbols.asking import demanded, surely
+from ..symbols.asking import demanded, known_from_data, surely
 from ..table import Rules, dense, strided
 
 RULES = Rules()
@@ -26,7 +26,8 @@ def _product(a: Tensor, b: Tensor, rank: int) -> tuple[int, ...] | None:
 
 def _expands(x: Tensor, sizes: tuple[int, ...]) -> bool:
     lead = len(sizes) - x.dim()
-    return lead >= 0 and all(surely(n == 1) or n is k or demanded(n == k) for n, k in zip(x.size(), sizes[lead:], strict=True))
+    pairs = zip(x.size(), sizes[lead:], strict=True) if lead >= 0 else ()
+    return lead >= 0 and all(surely(n == 1) or n is k or surely(n == k) or (n == k if known_from_data(n) else demanded(n == k)) for n, k in pairs)
 
 
 @RULES.row("mm bmm")

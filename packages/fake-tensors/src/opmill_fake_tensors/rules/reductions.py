@@ -12,6 +12,7 @@ from ..symbols.asking import demanded, surely
 from ..table import Rules, alike, channels_last, dense, image
 
 RULES = Rules()
+SYMBOLIC = Rules()
 Tensor = torch.Tensor
 
 
@@ -135,6 +136,15 @@ def _layer_norm(overload: str, x: Tensor, shape: Sequence[int], weight: Tensor |
     return dense(x.size(), x.dtype), dense(sizes, dtype), dense(sizes, dtype)
 
 
+@SYMBOLIC.row("native_layer_norm_backward")
+def _layer_norm_backward(
+    overload: str, grad: Tensor, x: Tensor, shape: Any, mean: Tensor, rstd: Tensor, weight: Any, bias: Any, mask: Sequence[bool]
+) -> Any:
+    sizes = [x.size(), *(x.size()[x.dim() - len(shape) :] for _ in range(2))]
+    wanted = (mask[0], mask[1] and weight is not None, mask[2] and bias is not None)
+    return tuple(dense(n, x.dtype) if w else None for n, w in zip(sizes, wanted, strict=True)) if overload == "" else NotImplemented
+
+
 @RULES.row("native_group_norm")
 def _group_norm(overload: str, x: Tensor, weight: Any, bias: Any, n: int, c: int, hw: int, groups: int, eps: float) -> Any:
     dtype = _statistics_type(x, weight)
@@ -148,7 +158,7 @@ def _group_norm(overload: str, x: Tensor, weight: Any, bias: Any, n: int, c: int
 @RULES.row("native_batch_norm")
 def _batch_norm(overload: str, x: Tensor, weight: Any, bias: Any, mean: Any, var: Any, training: bool, momentum: float, eps: float) -> Any:
     dtype = _statistics_type(x, weight if weight is not None else mean)
-    if overload != "" or dtype is None or x.dim() < 2 or not demanded(x.numel() != 0) or (not training and (mean is None or var is None)):
+    if overload != "" or dtype is None or x.dim() < 2 or surely(x.numel() == 0) or (not training and (mean is None or var is None)):
         return NotImplemented
     saved = (x.size(1),) if training else (0,)
     return image(x.size(), x.dtype, channels_last(x)), dense(saved, dtype), dense(saved, dtype)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import operator
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
 
 from opmill_fake_tensors import FakeTensor, FakeTensorError
+from opmill_fake_tensors.symbolic import item_at
 from opmill_fake_tensors.symbols import Sizes
 from opmill_fake_tensors.symbols.asking import demanded
 
@@ -67,7 +69,6 @@ def _call_graph(gm: Any, args: Sequence[Any], recorder: Recorder) -> Any:
     look_up = env.__getitem__
     for node in gm.graph.nodes:
         recorder.state.origin = _origin(node)
-        recorder.settle()
         if node.op == "placeholder":
             env[node] = next(inputs)
             continue
@@ -87,13 +88,28 @@ def _call_graph(gm: Any, args: Sequence[Any], recorder: Recorder) -> Any:
             env[node] = getattr(args[0], node.target)(*args[1:], **kwargs)
         elif isinstance(node.target, torch._ops.HigherOrderOperator) and (row := ROWS.get(node.target.name())) is not None:
             env[node] = row(Run(recorder, _call_graph), *args, **kwargs)
-        elif node.target is torch._check:
-            demanded(args[0])
+        elif node.target in _DEMANDS:
+            _DEMANDS[node.target](args[0])
+        elif node.target is operator.getitem and isinstance(args[0], FakeTensor):
+            env[node] = item_at(*args)
         else:
             if (prepare := PREPARED.get(node.target)) is not None:
                 args, kwargs = prepare(args, kwargs)
             env[node] = node.target(*args, **kwargs)
     raise GraphError("GI006", "a graph without an output")
+
+
+def _size(value: Any) -> None:
+    demanded(value >= 0)
+
+
+_DEMANDS: dict[Any, Callable[[Any], object]] = {
+    torch._check: demanded,
+    torch.ops.aten._assert_scalar.default: demanded,
+    torch._check_is_size: _size,
+    torch.ops.aten.sym_constrain_range_for_size.default: _size,
+}
+"""What a program, or torch's own tracer, says of sizes that only data tell."""
 
 
 def _noted_float(node: torch.fx.Node) -> float | None:
