@@ -5,7 +5,8 @@ COMPILER: eager, torch (torch.compile) or opmill. A step is: zero_grad, loss, ba
 optimizer's step.
 
 What it prints: ``first_s``: the first step, compiling included (wrapping and importing the compiler count); ``steady_ms`` and ``eager_ms``:
-medians of whole steps taken in turns on two copies of the model; ``parts_ms`` and ``eager_parts_ms``: medians of loss, backward and
+medians of whole steps taken in turns on two copies of the model, ``steady_cpu_ms`` and ``eager_cpu_ms`` of their processor
+time, which a busy machine changes less; ``parts_ms`` and ``eager_parts_ms``: medians of loss, backward and
 optimizer; ``error`` and ``eager_error``: distance of the gradients to those in float64, dropout switched off, relative to the largest value
 of each gradient (``worst`` names the parameter). With ``--memory`` only ``peak_mb``: the most memory that a step held
 above the model, the optimizer's state and the inputs; memory that a compiler keeps between steps counts.
@@ -129,21 +130,22 @@ def distances(found: dict[str, torch.Tensor], exact: dict[str, torch.Tensor]) ->
     return {n: float((found[n].double() - e).abs().max() / e.abs().max().clamp_min(1e-6 * top)) for n, e in exact.items()}
 
 
-def steady(ours: Trainer, eager: Trainer, seconds: float) -> tuple[float, float]:
-    """Median milliseconds of a step of each, taken in turns."""
-    times: tuple[list[float], list[float]] = ([], [])
+def steady(ours: Trainer, eager: Trainer, seconds: float) -> dict[str, float]:
+    """Median milliseconds of a step of each, taken in turns, by the clock and of processor time (all threads)."""
+    names = ("steady_ms", "eager_ms", "steady_cpu_ms", "eager_cpu_ms")
+    times: dict[str, list[float]] = {name: [] for name in names}
     for trainer in (ours, eager) * 3:
         trainer.step()
         for column in trainer.parts:
             column.clear()
     started = time.perf_counter()
-    while time.perf_counter() - started < seconds or len(times[0]) < 6:
-        for trainer, column in zip((ours, eager), times):
-            for _ in range(3):
-                start = time.perf_counter()
-                trainer.step()
-                column.append(time.perf_counter() - start)
-    return 1e3 * statistics.median(times[0]), 1e3 * statistics.median(times[1])
+    while time.perf_counter() - started < seconds or len(times["steady_ms"]) < 12:
+        for number, trainer in enumerate((ours, eager)):
+            start, spent = time.perf_counter(), time.process_time()
+            trainer.step()
+            times[names[number]].append(time.perf_counter() - start)
+            times[names[2 + number]].append(time.process_time() - spent)
+    return {name: 1e3 * statistics.median(column) for name, column in times.items()}
 
 
 def measure(name: str, compiler: str, seconds: float, reference: bool) -> dict[str, Any]:
@@ -157,7 +159,7 @@ def measure(name: str, compiler: str, seconds: float, reference: bool) -> dict[s
     result["first_s"] = time.perf_counter() - start
     ours.step()  # the optimizer's state exists from here on
     result["second_s"] = time.perf_counter() - start
-    result["steady_ms"], result["eager_ms"] = steady(ours, eager, seconds)
+    result |= steady(ours, eager, seconds)
     result["parts_ms"], result["eager_parts_ms"] = medians(ours), medians(eager)
     if reference:
         exact = gradients("eager", *in_double(case))

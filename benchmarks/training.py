@@ -65,7 +65,7 @@ def sweep(models: list[str], compilers: list[str], seconds: float, timeout: floa
 
 def show(results: Results, console: Console) -> None:
     table = Table(title="a training step: loss + backward + AdamW, milliseconds", title_justify="left")
-    for name in ("model", "compiler", "cold s", "step", "eager", "speed", "loss", "backward", "optimizer", "error", "eager's", "peak MB"):
+    for name in ("model", "compiler", "cold s", "step", "eager", "speed", "by cpu", "loss", "backward", "optimizer", "error", "eager's", "peak MB"):
         table.add_column(name, justify="left" if name in ("model", "compiler") else "right")
     for model, rows in results.items():
         for compiler, row in rows.items():
@@ -74,9 +74,10 @@ def show(results: Results, console: Console) -> None:
                 continue
             timed = [f"{row[k]:.3g}" if k in row else "" for k in ("first_s", "steady_ms", "eager_ms")]
             speed = f"{row['eager_ms'] / row['steady_ms']:.2f}x" if "steady_ms" in row else ""
+            by_cpu = f"{row['eager_cpu_ms'] / row['steady_cpu_ms']:.2f}x" if "steady_cpu_ms" in row else ""
             parts = [f"{a:.3g}/{b:.3g}" for a, b in zip(row.get("parts_ms", ()), row.get("eager_parts_ms", ()))] or [""] * 3
             errors = [f"{row[k]:.2g}" if k in row else "" for k in ("error", "eager_error")]
-            table.add_row(model, compiler, *timed, speed, *parts, *errors, f"{row['peak_mb']:.0f}")
+            table.add_row(model, compiler, *timed, speed, by_cpu, *parts, *errors, f"{row['peak_mb']:.0f}")
         table.add_section()
     console.print(table)
 
