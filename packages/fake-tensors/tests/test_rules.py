@@ -234,3 +234,11 @@ def test_subtraction_of_bools_is_refused_as_torch_does(dtype: torch.dtype, other
 @pytest.mark.parametrize("order", [(0, 1, 2), (0, 2, 1), (2, 0, 1)])
 def test_padding_that_only_cuts_keeps_the_order_of_strides(pad: tuple[int, ...], order: tuple[int, ...]) -> None:
     check(lambda x: torch.constant_pad_nd(x, pad), torch.ones(4, 5, 6).permute(order))
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_gradients_of_losses_that_torch_has_no_meta_kernel_for(order: tuple[int, ...]) -> None:
+    x = torch.ones(3, 4).permute(order)
+    label = torch.zeros(x.size(0), dtype=torch.int64)
+    check(lambda g, x, t: torch.ops.aten.multi_margin_loss_backward(g, x, t, 1, 1.0), torch.ones(()), x, label)
+    check(lambda g, x, t: torch.ops.aten.multilabel_margin_loss_backward(g, x, t, 1, x), torch.ones(()), x, torch.zeros(x.size(), dtype=torch.int64))

@@ -151,3 +151,19 @@ def test_recurrent_layers_of_onednn_are_not_differentiated_by_plans():
         pytest.skip("torch has no oneDNN here")
     with pytest.raises(GraphError, match="GI017"):
         capture_joint(gm, [torch.randn(5, 2, 3)])
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_batch_norm_whose_schema_says_that_it_writes(training: bool) -> None:
+    x = torch.randn(5, 3)
+
+    def norm(x, w, mean, var):
+        return torch._native_batch_norm_legit(x, w, None, mean, var, training, 0.1, 1e-5)[:1]
+
+    ours, theirs = ([x, torch.rand(3), torch.zeros(3), torch.ones(3)] for _ in range(2))
+    theirs[1] = ours[1]
+    with torch.no_grad():
+        graph = functionalize(module(norm, 4), [t.clone() for t in ours])
+        got, want = run_lowered(lower(graph), ours), norm(*theirs)
+    for g, w in zip((*got, *ours), (*want, *theirs), strict=True):
+        torch.testing.assert_close(g, w)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -69,7 +70,15 @@ class _Track:
 def meta_of(fake: torch.Tensor) -> Meta:
     """Geometry of a fake as data."""
     sizes, strides = tuple(map(size_of, fake.shape)), tuple(map(size_of, fake.stride()))
-    return Meta(str(fake.dtype).removeprefix("torch."), sizes, strides, str(fake.device))
+    return Meta(_dtype_name(fake.dtype), sizes, strides, _device_name(fake.device))
+
+
+@lru_cache(None)
+def _dtype_name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
+_device_name = lru_cache(None)(str)
 
 
 def _torch_meta_of(fake: torch.Tensor) -> Meta:
@@ -276,6 +285,8 @@ class Recorder(FakeContext):
             return args[0]
         if op.packet == "_c10d_functional::wait_tensor":
             return self._wait(args[0])
+        if func is aten._native_batch_norm_legit.default:  # the same but for its schema, which says that it writes
+            return self.run(aten.native_batch_norm.default, args, kwargs)
         if op.writes:
             return self._run_writing(op, func, args, kwargs)
         if func is aten.native_batch_norm.default and args[5] and args[3] is not None:
