@@ -199,3 +199,16 @@ def test_the_arena_has_one_device():
     with pytest.raises(PlanError, match="RC025"):
         bind(parse(text), [], Store("/nowhere"))
     assert parse(text.replace("(1)", "(1, device='cuda:0')")).device == "cuda:0"
+
+
+def test_tensors_on_a_gpu_need_the_driver_though_no_kernel_does(fake, cubins, monkeypatch):
+    asked = []
+    monkeypatch.setattr(native, "_load_cuda", lambda: asked.append(1) or "there is none")
+    spec = TensorSpec("float32", (4,), (1,), "cuda:0")
+    plan = Plan("p", 1, (TensorInput(0, spec),), (SlotOutput(0),), ())
+    with pytest.raises(BindError, match="RC046.*"):
+        bind(plan, [], cubins)
+    assert asked
+    on_cpu = TensorSpec("float32", (4,), (1,))
+    bind(Plan("p", 1, (TensorInput(0, on_cpu),), (SlotOutput(0),), ()), [], cubins)
+    assert len(asked) == 1

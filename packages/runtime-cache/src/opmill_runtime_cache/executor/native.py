@@ -16,7 +16,7 @@ from ..store import Store
 from . import cuda
 from .kernels import CudaKernel, kernel_entry
 from .names import torch_library
-from .program import lower
+from .program import has_gpu, lower
 from .reference import ReferenceExecutable
 
 Executable = Callable[..., tuple[Any, ...]]
@@ -39,11 +39,14 @@ def bind(plan: Plan, held: Sequence[torch.Tensor], store: Store) -> Executable:
         raise BindError("RC030", what=f"plan {plan.name!r} holds {wanted} tensors", why=f"it was given {[type(t).__name__ for t in held]}")
     entries = [kernel_entry(ref, store) for ref in plan.kernels]
     problem = _load() or _beyond_native(plan)
-    if any(isinstance(entry, CudaKernel) for entry in entries) and (missing := _load_cuda()) is not None:
-        raise BindError("RC046", what="GPU kernels cannot be run here", why=missing, hint="install NVIDIA's driver, or a torch built with CUDA")
     bodies = [bind(body, [], store) for body in plan.bodies]
-    if problem is None:
-        return _native.Executable(lower(plan, held, entries, bodies))
+    program = lower(plan, held, entries, bodies) if problem is None else None
+    on_gpu = any(isinstance(entry, CudaKernel) for entry in entries) or (program is not None and has_gpu(program))
+    if on_gpu and (missing := _load_cuda()) is not None:
+        raise BindError("RC046", what="GPU kernels cannot be run here", why=missing, hint="install NVIDIA's driver, or a torch built with CUDA")
+    if program is not None:
+        return _native.Executable(program)
+    assert problem is not None
     _warn_once(problem)
     return ReferenceExecutable(plan, held, entries, bodies)
 

@@ -122,6 +122,11 @@ class _Lowering:
         return self.define(index, label, row)
 
 
+def has_gpu(program: tuple[Any, ...]) -> bool:
+    """Whether anything in a native program lies on a GPU: it then asks for streams, even where it launches no kernel of ours."""
+    return any(slot[9] >= 0 for slot in program[3])
+
+
 def device_number(name: str) -> int:
     """A CUDA device's number, -1 for the CPU."""
     device = torch.device(name)
