@@ -248,6 +248,22 @@ class Doubling(torch.autograd.Function):
         return grad * 5
 
 
+class Optional(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, w, b=None):
+        ctx.save_for_backward(x, w, b)
+        return x @ w if b is None else x @ w + b
+
+    @staticmethod
+    def backward(ctx, grad):
+        x, w, b = ctx.saved_tensors
+        return grad @ w.t() * 2 if ctx.needs_input_grad[0] else None, None, None if b is None else grad.sum(0)
+
+
+def optional(x):
+    return Optional.apply(x, KNOWN.diag()) + Optional.apply(x, KNOWN.diag(), x[0])
+
+
 def pairs(x):
     product, larger = Pair.apply(x, KNOWN)
     return torch.where(larger, product, x) * 2
@@ -267,7 +283,7 @@ def inside(x):
     return checkpoint(lambda t: Doubled.apply(t, 2) + 1, x, use_reentrant=False)
 
 
-GRADIENTS = [lambda x: Doubled.apply(x, 2.5).exp(), lambda x: Doubled.apply(Doubled.apply(x, 1), 2), pairs, written, checkpointed, inside]
+GRADIENTS = [lambda x: Doubled.apply(x, 2.5).exp(), lambda x: Doubled.apply(Doubled.apply(x, 1), 2), pairs, written, checkpointed, inside, optional]
 
 
 @pytest.mark.parametrize("function", GRADIENTS)

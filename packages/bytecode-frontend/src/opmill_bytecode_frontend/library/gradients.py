@@ -128,6 +128,8 @@ def run_backward(vm: Any, cls: Value, context: Value, result: Value, results: Se
     tangents = [next(given) if isinstance(v, TensorValue) else NONE for v in (result.values(vm) if isinstance(result, TupleValue) else [result])]
     found = vm.call(vm.getattr(cls, "backward"), [context, *tangents], {})
     gradients = list(vm.unpack(found)) if isinstance(found, SequenceValue) else [found]
+    while len(gradients) > count and isinstance(gradients[-1], ConstantValue) and gradients[-1].value is None:
+        gradients.pop()  # of arguments that were left to their defaults
     if len(gradients) != count:
         name = cls.constant().__name__
         vm.throw(RuntimeError, f"function {name}Backward returned an incorrect number of gradients (expected {count}, got {len(gradients)})")
