@@ -237,3 +237,11 @@ def test_training(seed: int) -> None:
     assert left_out(halves.backward) >= 3 or seed == 3
     for graph in (halves.forward, halves.backward):
         agree(*both(graph))
+
+
+def test_what_makes_sizes_known_is_like_nothing() -> None:
+    with torch.no_grad():
+        graph = aten(Model(3, [0] * 9))
+    assert left_out(graph) >= 4
+    graph.nodes[len(graph.nodes) // 2].binds = (("u0", None, 0),)
+    assert left_out(graph) <= 1

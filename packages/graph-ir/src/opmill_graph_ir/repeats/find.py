@@ -55,9 +55,9 @@ class Rows:
         self.tokens: list[int] = []
         for number, node in enumerate(graph.nodes):
             operands: list[str] = []
+            token = _token(node, graph.metas, operands)
             try:
-                token = _token(node, graph.metas, operands)
-                self.tokens.append(known.setdefault(token, len(known)))
+                self.tokens.append(-1 - number if token is None else known.setdefault(token, len(known)))
             except TypeError:  # an argument that has no hash: like no other row
                 self.tokens.append(-1 - number)
             self.operands.append(tuple(operands))
@@ -77,10 +77,11 @@ class Rows:
         return True
 
 
-def _token(node: Node, metas: dict[str, Meta], operands: list[str]) -> Hashable:
+def _token(node: Node, metas: dict[str, Meta], operands: list[str]) -> Hashable | None:
+    """Equal for nodes that are alike; None for one that is like no other, since it makes sizes known."""
     args = _frozen(node.args, metas, operands)
     kwargs = tuple((k, _frozen(v, metas, operands)) for k, v in node.kwargs.items())
-    return node.func, args, kwargs, tuple(None if r is None else metas[r] for r in node.results)
+    return None if node.binds else (node.func, args, kwargs, tuple(None if r is None else metas[r] for r in node.results), node.again)
 
 
 def _frozen(arg: Any, metas: dict[str, Meta], operands: list[str]) -> Hashable:

@@ -115,5 +115,4 @@ def _names(graph: AtenGraph, repeats: Repeats, block: int) -> dict[Key, str]:
 
 
 def _renamed(node: Node, renamed: dict[str, str]) -> Node:
-    args, kwargs = replace_values(node.args, renamed), replace_values(node.kwargs, renamed)
-    return Node(node.func, args, kwargs, node.results, node.origin)
+    return replace(node, args=replace_values(node.args, renamed), kwargs=replace_values(node.kwargs, renamed))

@@ -142,7 +142,7 @@ def span(info: BufferInfo) -> Index:
     if 0 in sizes:
         return index(0)
     if None not in sizes and None not in strides:
-        return index(1 + sum((size - 1) * stride for size, stride in zip(sizes, strides, strict=True)))  # type: ignore[operator]
+        return index(1 + sum((size - 1) * stride for size, stride in zip(sizes, strides, strict=True)))  # type: ignore[misc, operator]
     total = ONE
     for size, stride in zip(info.sizes, info.strides, strict=True):
         total = total + (size - 1) * stride
