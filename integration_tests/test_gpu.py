@@ -1,5 +1,6 @@
 """Programs on a GPU against eager: values, layouts, streams, memory, CUDA graphs."""
 
+import copy
 import threading
 
 import pytest
@@ -138,3 +139,39 @@ def test_memory_that_runs_out_and_comes_back():
         del hog
         torch.cuda.empty_cache()
         assert compiled(x)[-1] == 3
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_dropout_follows_the_seed(mode):
+    drop = opmill.compile(lambda x: F.dropout(x, 0.3), mode=mode)
+    x = torch.ones(1000, 1000, device="cuda")
+    torch.manual_seed(1)
+    first, second = drop(x), drop(x)
+    torch.manual_seed(1)
+    assert torch.equal(first, drop(x)) and not torch.equal(first, second)
+    assert abs(float((first > 0).float().mean()) - 0.7) < 0.005 and float(first.max()) == pytest.approx(1 / 0.7)
+    later = [drop(x) for _ in range(5)]
+    assert not any(torch.equal(a, b) for a, b in zip(later, later[1:], strict=False))
+    w = torch.ones(512, 512, device="cuda", requires_grad=True)
+    y = drop(w)
+    y.sum().backward()
+    assert torch.equal(w.grad, y.detach()), "the backward drops what the forward dropped"
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_convolutional_training_is_right_and_laid_out_as_eager_s(mode):
+    torch.manual_seed(0)
+    layers = (torch.nn.Conv2d(3, 32, 3, padding=1), torch.nn.BatchNorm2d(32), torch.nn.ReLU(), torch.nn.MaxPool2d(2), torch.nn.Conv2d(32, 64, 3, stride=2, bias=False))
+    model = torch.nn.Sequential(*layers, torch.nn.BatchNorm2d(64), torch.nn.ReLU(), torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten(), torch.nn.Linear(64, 7)).cuda()
+    models = {"exact": copy.deepcopy(model).double(), "eager": copy.deepcopy(model).bfloat16(), "ours": model.bfloat16()}
+    ours = opmill.compile(models["ours"], mode=mode)
+    x = torch.randn(16, 3, 32, 32, device="cuda").bfloat16()
+    for _ in range(4):
+        for name, each in models.items():
+            each.zero_grad(set_to_none=True)
+            (ours if name == "ours" else each)(x.double() if name == "exact" else x).float().square().mean().backward()
+    for exact, eager, found in zip(*(m.parameters() for m in models.values()), strict=True):
+        assert found.grad.stride() == eager.grad.stride()
+        scale = float(exact.grad.abs().max())
+        if scale > 1e-4:
+            assert float((found.grad.double() - exact.grad).abs().max()) <= 3 * float((eager.grad.double() - exact.grad).abs().max()) + 0.02 * scale

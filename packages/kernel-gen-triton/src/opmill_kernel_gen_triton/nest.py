@@ -184,16 +184,19 @@ class NestWriter:
         body.guards = guards
 
     def _ahead(self, first: Phase) -> None:
-        """Reads what later phases need of memory before the first reduction: threads wait for each other there, and loads do not pass that."""
+        """Reads what later phases need before the first reduction: threads wait for each other there, and loads do not pass that. Only what is
+        of each row and of half precision: weights are in the cache, and wider values take registers that more rows at once need (measured)."""
         body, groups, found = self.body, self.body.groups, 0
-        known = {a.name for a in self.nest.axes}.union(self.frame.symbols)
+        outer = {a.name for a in self.nest.axes}
+        known = outer.union(self.frame.symbols)
         for phase in self.nest.phases[self.nest.phases.index(first) + 1 :] if first.reductions else ():
             if not phase.axes or product(phase.axes) != product(first.axes) or any(p.checks for p in self.nest.phases):
                 continue
             body.groups = [*(g for g in groups if g.name != "r"), self._row_group(phase)]
             inner = {a.name for a in phase.axes}
             for e in dict.fromkeys(walk.loads(phase)):
-                if e.mask is None and e.index.symbols & inner and e.index.symbols <= known | inner and body.settled(e) and found < _AHEAD:
+                plain = e.mask is None and e.index.symbols <= known | inner and TYPES[e.dtype].size <= 2
+                if plain and e.index.symbols & inner and e.index.symbols & outer and body.settled(e) and found < _AHEAD:
                     found += 1
                     body.load(e)
         body.groups = groups
