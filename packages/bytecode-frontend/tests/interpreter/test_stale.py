@@ -9,6 +9,7 @@ import math
 import operator
 import os
 import tempfile
+import types
 import uuid
 from typing import Any, Callable
 
@@ -390,3 +391,30 @@ def test_containers_with_methods_of_their_own() -> None:
     compiled = capture(run, "eager")
     for _ in range(2):
         assert same(outcome(compiled), outcome(run))
+
+
+SWITCH = types.SimpleNamespace(on=False, level=1)
+
+
+def switched_for_a_while(x):
+    before = SWITCH.level
+    SWITCH.on = True
+    SWITCH.level = 3
+    x = x * SWITCH.level
+    SWITCH.on = False
+    SWITCH.level = before
+    return x
+
+
+def test_what_is_put_back_is_not_written():
+    texts = []
+    compiled = capture(switched_for_a_while, "eager", fullgraph=True, on_translation=lambda t: texts.append(t.text))
+    x = torch.ones(2)
+    try:
+        for SWITCH.on, SWITCH.level in ((False, 1), (False, 1), (True, 1), (False, 2), (True, 2)):
+            level = SWITCH.level
+            assert torch.equal(compiled(x), x * 3)
+            assert (SWITCH.on, SWITCH.level) == (False, level)
+        assert "setitem" not in texts[0].lower()
+    finally:
+        SWITCH.on, SWITCH.level = False, 1

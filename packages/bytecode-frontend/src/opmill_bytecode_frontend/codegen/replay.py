@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from opmill_guards.guard import Is
+
 from ..effects import Effects
+from ..tracking import root_is_pinned
 from ..values.base import MISSING, Lazy
+from ..values.constant import ConstantValue
 from ..values.functions import CellValue
 from ..values.growing import GrowingList
 from ..values.mapping import DictValue, SetValue
@@ -46,9 +50,18 @@ def replay_list(r: Rebuilder, value: ListValue, stores: list[str]) -> None:
         stores += [f"{base}.clear({target})", f"{base}.extend({target}, {new})"]
 
 
-def same_item(before: Any, now: Any) -> bool:
+def same_item(vm: Any, before: Any, now: Any) -> bool:
     """Whether an item is what it was, wherever the guards hold: nothing is known of one that was not looked at but where it is found."""
-    return before is now or (type(before) is Lazy and now.source is not None and now.source == before.source)
+    if before is now:
+        return True
+    if type(now) is ConstantValue and type(before) is ConstantValue:
+        return before.value is now.value or (type(before.value) is type(now.value) and type(now.value) in (int, str, bytes) and before.value == now.value)
+    if type(before) is not Lazy:
+        return False
+    if type(now) is ConstantValue and before.obj is now.value and (now.value is None or type(now.value) is bool) and root_is_pinned(before.source):
+        vm.guard(Is(before.source, before.obj))  # a switch that is put back where it was: written, it would look changed at each call
+        return True
+    return now.source is not None and now.source == before.source
 
 
 def replay_dict(r: Rebuilder, value: DictValue, stores: list[str]) -> None:
@@ -63,7 +76,7 @@ def replay_dict(r: Rebuilder, value: DictValue, stores: list[str]) -> None:
     else:
         stores += [f"{base}.__delitem__({target}, {r.expr(before[k][0])})" for k in deleted]
     for hashed, (key, item) in value.items.items():
-        if reordered or hashed not in before or not same_item(before[hashed][1], item):
+        if reordered or hashed not in before or not same_item(r.vm, before[hashed][1], item):
             stores.append(f"{base}.__setitem__({target}, {r.expr(key)}, {r.expr(item)})")
 
 
