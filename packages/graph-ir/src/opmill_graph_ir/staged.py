@@ -7,14 +7,15 @@ takes from the next: autograd accumulates what is ready before it goes on to the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 import torch
 
-Executable = Callable[..., Sequence[Any]]
+Executable = Any
+"""What ``bind`` of runtime-cache gives: a callable with a method ``take``."""
 
 
 class Stage(msgspec.Struct, frozen=True):
@@ -53,9 +54,10 @@ class StagedBackward:
             token = _Node.apply(self, number, token, *(tensors[k] for k in self.owners[number]))  # type: ignore[no-untyped-call]
         return token
 
-    def begin(self, given: Sequence[torch.Tensor], sizes: Sequence[int], present: Sequence[bool]) -> tuple[list[Any], torch.Tensor]:
-        """Runs the first plan. Its gradients in their places, None in those of others; and the gradient of its node's token."""
-        rest = _Rest(list(given), sizes, present)
+    def begin(self, given: list[Any], sizes: Sequence[int], present: Sequence[bool]) -> tuple[list[Any], torch.Tensor]:
+        """Runs the first plan. Its gradients in their places, None in those of others; and the gradient of its node's token. ``given`` is the
+        pool from then on: what no later plan reads is dropped as it is used."""
+        rest = _Rest(given, sizes, present)
         found = self.run(0, rest)
         gradients: list[Any] = [None] * len(present)
         for k, gradient in zip(self.stages[0].gradients, found, strict=True):
@@ -65,11 +67,12 @@ class StagedBackward:
     def run(self, number: int, rest: _Rest) -> Sequence[Any]:
         """Runs the plan of a stage: its gradients."""
         stage = self.stages[number]
-        found = self.plans[number](*(rest.pool[k] for k in stage.takes), *rest.sizes)
-        count = len(stage.gradients)
-        rest.pool += found[count:]
+        given = [*(rest.pool[k] for k in stage.takes), *rest.sizes]
         for k in stage.drops:
             rest.pool[k] = None
+        found = self.plans[number].take(given)
+        count = len(stage.gradients)
+        rest.pool += found[count:]
         return found[:count]
 
     def pass_on(self, number: int, rest: _Rest) -> Any:

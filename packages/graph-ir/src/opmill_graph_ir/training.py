@@ -89,6 +89,7 @@ class _Node(torch.autograd.Function):
         ctx.save_for_backward(*(sources[kind][k] for kind, k in layout.saved))
         ctx.set_materialize_grads(False)
         ctx.graph = graph
+        ctx.packed = torch._C._autograd._top_saved_tensors_default_hooks(True) is not None
         past.versions = versions_of(layout, tensors[: layout.inputs], graph.held)
         ctx.past = past
         ctx.sizes = outputs[len(outputs) - len(layout.symbols) :]
@@ -111,7 +112,9 @@ class _Node(torch.autograd.Function):
             if staged is None:
                 found = _run_backward(ctx.graph, tangents, saved, values)
             else:
-                found, passed_on = staged.begin([*tangents, *_as_saved(layout, saved, values)], ctx.sizes, present)
+                given = [*tangents, *(_as_saved(layout, saved, values) if ctx.packed else saved)]
+                saved.clear()
+                found, passed_on = staged.begin(given, ctx.sizes, present)
                 token = (passed_on,)
         result: list[Any] = [None] * (2 + layout.inputs + len(ctx.graph.held))
         for position, gradient, wanted in zip(target_positions(layout), found, present, strict=True):

@@ -6,6 +6,7 @@ from training_cases import CASES
 
 from opmill_graph_ir.backend import compile_graph
 from opmill_graph_ir.options import GraphOptions
+from opmill_graph_ir.staged import StagedBackward
 from opmill_graph_ir.stages import split
 
 
@@ -133,3 +134,29 @@ def test_random_numbers_in_a_backward_keep_it_whole(monkeypatch):
     assert len(split(halves, joint.targets, 1)[0]) > 1
     monkeypatch.setattr("opmill_graph_ir.stages.moves_on", lambda node: True)
     assert split(halves, joint.targets, 1) == ([], [])
+
+
+def test_saved_tensors_that_come_back_laid_out_otherwise(twins):
+    def transposed(t):
+        return t.t().contiguous().t() if t.dim() == 2 else t
+
+    def use(call, module, inputs):
+        with torch.autograd.graph.saved_tensors_hooks(transposed, lambda t: t):
+            out = call(*inputs)
+        out.pow(2).sum().backward()
+        return [p.grad for p in module.parameters()]
+
+    twins(layers(), X, bucket_bytes=1).same(use, X)
+
+
+def test_what_was_used_is_dropped(twins, monkeypatch):
+    pair = twins(layers(), X, bucket_bytes=1)
+    pass_on, left = StagedBackward.pass_on, []
+
+    def watch(self, number, rest):
+        left.append(sum(t is not None for t in rest.pool))
+        return pass_on(self, number, rest)
+
+    monkeypatch.setattr(StagedBackward, "pass_on", watch)
+    pair.call(X).sum().backward()
+    assert len(left) == len(stages_of(pair)) and left[-1] == 0 and left[0] > 4
