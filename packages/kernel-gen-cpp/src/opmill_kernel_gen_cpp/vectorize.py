@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from opmill_graph_ir.loops.index import Index
-from opmill_graph_ir.loops.ir import Axis, Expr, IndexValue, Load, Nest, Op, Phase, Ref
+from opmill_graph_ir.loops.ir import Axis, Expr, IndexValue, Load, Nest, Op, Phase, Ref, Scan
 
 from . import walk
 from .emit.convert import Vectors
@@ -107,6 +107,13 @@ def _lane_kind(i: Index, axis: str, extents: Mapping[str, int], lanes: int) -> i
     return stride.constant if stride.constant in (0, 1) else 2
 
 
+def _waiting(scan: Scan) -> float:
+    """What lanes cost that wait for each other along a scan. Sums of integers are as quick one by one."""
+    if scan.op in ("sum", "prod"):
+        return 4.0 if scan.op == "sum" and scan.dtype.startswith("int") else 1.0
+    return 30.0 if scan.op == "logaddexp" else 12.0
+
+
 def _phase_cost(phase: Phase, axis: str | None, nest: Nest, extents: Mapping[str, int], lanes: int) -> float:
     """Of all points of a phase: accesses, and arithmetic shared by the lanes."""
     points = _points((*nest.axes, *phase.axes), extents)
@@ -115,11 +122,12 @@ def _phase_cost(phase: Phase, axis: str | None, nest: Nest, extents: Mapping[str
     if axis is None or axis not in own:
         return points * (ops + sum(1 for _ in walk.indices(phase)))
     cost = ops / lanes
-    if phase.scans:  # along the scan lanes wait for each other; rows of one column each are far apart in memory
-        cost += sum(1.0 if s.op in ("sum", "prod") else 30.0 if s.op == "logaddexp" else 12.0 for s in phase.scans) if axis == phase.axes[0].name else 0.0
+    if phase.scans and axis == phase.axes[0].name:
+        cost += sum(map(_waiting, phase.scans))
+    apart = 8.0 if phase.scans else 1.0  # rows, an element of each at a time, are far apart in memory
     for i, is_store in walk.indices(phase):
         kind = _lane_kind(i, axis, extents, lanes)
-        cost += {0: 0.1 / lanes if not is_store else 1.0, 1: 1.0 / lanes, 2: (3.0 if phase.scans else 1.0) + 0.1 * is_store, None: 1.5}[kind]
+        cost += {0: 0.1 / lanes if not is_store else 1.0, 1: 1.0 / lanes, 2: apart + 0.1 * is_store, None: 1.5}[kind]
     extent = extents[axis]
     return points * cost * (-(-extent // lanes) * lanes / extent)
 

@@ -47,7 +47,7 @@ def names_in(phase: Phase) -> frozenset[str]:
 
 def op_cost(phase: Phase) -> int:
     """Work of one point, about in cycles of a vector unit."""
-    total = 1 + sum(40 if s.op == "logaddexp" else 4 for s in phase.scans)
+    total = 1 + sum(40 if s.op == "logaddexp" else 1 if s.op == "sum" and s.dtype.startswith("int") else 4 for s in phase.scans)
     for e in expressions(phase):
         if isinstance(e, Op):
             total += 12 if e.name in TRANSCENDENTAL else 4 if e.name in ("div", "sqrt", "rsqrt", "reciprocal") else 1
