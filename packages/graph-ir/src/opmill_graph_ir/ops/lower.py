@@ -9,6 +9,7 @@ from typing import Any
 
 from opmill_fake_tensors import DataDependent
 from opmill_fake_tensors.operator import describe
+from opmill_fake_tensors.symbols.index import SizeUnknown
 
 from ..capture.control import ControlOperator
 from ..capture.graph import AtenGraph, Meta, Node, OutputTensor, Value
@@ -83,12 +84,7 @@ def _tried(row: Lowering, ctx: Context, node: Node) -> Any:
     try:
         operands = gathered(ctx, node, (_views(ctx, node.args), _views(ctx, node.kwargs)))
         return operands if operands is NotImplemented else row(ctx, node, *operands[0], **operands[1])
-    except (TypeError, AttributeError):  # SizeUnknown, or another thing that can be done with numbers alone
-        if ctx.sizes is None:
-            raise
-        del ctx.nodes[before:]
-        return NotImplemented
-    except DataDependent:
+    except (SizeUnknown, DataDependent):
         del ctx.nodes[before:]
         return NotImplemented
 
