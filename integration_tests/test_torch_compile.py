@@ -144,3 +144,41 @@ def test_a_training_step():
             optimizer.step()
     for (name, want), got in zip(eager.state_dict().items(), ours.state_dict().values(), strict=True):
         torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-5, msg=name)
+
+
+class Attends(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.table, self.norm = torch.nn.Embedding(50, 16), torch.nn.LayerNorm(16)
+        self.qkv, self.out = torch.nn.Linear(16, 48), torch.nn.Linear(16, 50)
+
+    def forward(self, ids):
+        x = self.table(ids)
+        q, k, v = self.qkv(self.norm(x)).view(*ids.shape, 3, 2, 8).permute(2, 0, 3, 1, 4)
+        x = x + F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).flatten(2)
+        return F.cross_entropy(self.out(x).flatten(0, 1), ids.flatten())
+
+
+@pytest.mark.parametrize("grad", [False, True], ids=["inference", "training"])
+def test_sizes_that_change(grad):
+    model = Attends()
+    graphs = []
+
+    def backend(gm, inputs):
+        from opmill_graph_ir.torch_backend import torch_backend
+
+        graphs.append(gm)
+        return torch_backend(gm, inputs)
+
+    compiled = torch.compile(model, backend=backend, fullgraph=True)
+    with warnings.catch_warnings(), torch.set_grad_enabled(grad):
+        warnings.filterwarnings("error", message="GI03")
+        for batch, length in ((2, 8), (3, 8), (3, 11), (5, 16), (4, 23)):
+            ids = torch.randint(0, 50, (batch, length))
+            found = []
+            for call in (model, compiled):
+                loss = call(ids)
+                found.append([loss.detach(), *(torch.autograd.grad(loss, list(model.parameters())) if grad else [])])
+            for want, got in zip(*found, strict=True):
+                torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-5)
+    assert len(graphs) <= 3

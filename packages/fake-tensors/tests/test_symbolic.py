@@ -189,3 +189,26 @@ with torch.no_grad(), FakeContext(Sizes()) as c:
 assert not {'sympy', 'torch._dynamo', 'torch._inductor'} & set(sys.modules), [m for m in ('sympy', 'torch._dynamo') if m in sys.modules]
 """
     subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
+
+
+def test_the_backward_of_attention_is_not_fixed() -> None:
+    """A model in training is compiled once for all batches and lengths."""
+    real = torch.randn(2, 3, 7, 8, requires_grad=True)
+    sizes = Sizes()
+    context = FakeContext(sizes)
+    fake = context.from_tensor(real, {0: None, 2: None})
+    found = []
+    for t in (real, fake):
+        with context if t is fake else torch.enable_grad():
+            out = F.scaled_dot_product_attention(t, t * 2, t + 1, is_causal=True)
+            [gradient] = torch.autograd.grad(out.sum(), t)
+        found.append(gradient)
+    assert all(sizes.simplify(index(s)).constant is None for s in sizes.symbols), [str(d) for d in sizes.decisions]
+    value = lambda n: index_of(n).evaluate({"s0": 2, "s1": 7}) if isinstance(n, torch.SymInt) else n
+    assert tuple(map(value, found[1].shape)) == found[0].shape and tuple(map(value, found[1].stride())) == found[0].stride()
+    q = real.detach()
+    out, sums = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(q, q, q)
+    gradients = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward(out, q, q, q, out, sums, 0.0, False)
+    with FakeContext() as plain:
+        fakes = [plain.from_tensor(t) for t in (out, q, q, q, out, sums)]
+        assert [g.stride() for g in torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward(*fakes, 0.0, False)] == [g.stride() for g in gradients]

@@ -72,3 +72,15 @@ def _attention(overload: str, q: Tensor, k: Tensor, v: Tensor, *rest: Any, **kwa
         return NotImplemented
     stats = torch.float64 if q.dtype is torch.float64 else torch.float32
     return strided((b, h, n, e), like(q.size(), q.stride()), q.dtype), strided((b, h, n), (n * h, 1, h), stats)
+
+
+@RULES.row("_scaled_dot_product_flash_attention_for_cpu_backward")
+def _attention_backward(overload: str, gradient: Tensor, q: Tensor, k: Tensor, v: Tensor, *rest: Any, **kwargs: Any) -> Any:
+    """Gradients lie in memory as [batch, length, heads, width]."""
+    out = []
+    for t in (q, k, v):
+        if t.dim() != 4:
+            return NotImplemented
+        b, h, n, e = t.size()
+        out.append(strided((b, h, n, e), (n * h * e, e, h * e, 1), t.dtype))
+    return tuple(out)
