@@ -86,6 +86,8 @@ class _Walk(ast.NodeVisitor):
             return set()
         if isinstance(node, ast.Call) and _last(node.func) in LOADING and self._of_triton(node.func):
             return set()
+        if isinstance(node, ast.IfExp):
+            return self.pointers(node.body) | self.pointers(node.orelse)
         if isinstance(node, ast.NamedExpr):
             self.bind(node.target, self.pointers(node.value))
         return set().union(*(self.pointers(child) for child in ast.iter_child_nodes(node)))
@@ -131,10 +133,13 @@ class _Walk(ast.NodeVisitor):
         of_triton = self._of_triton(node.func)
         if any(part in name for part in STORING) and (of_triton or isinstance(node.func, ast.Attribute)):
             self.stored |= self._of_store(node, of_triton)
-        elif of_triton or (isinstance(node.func, ast.Attribute) and self._resolve(node.func) is None):
-            return  # arithmetic of Triton's, a method of a value
-        else:
+        elif not of_triton and not self._is_method(node.func):
             self._of_call(node)
+
+    def _is_method(self, node: ast.AST) -> bool:
+        """Whether it is an attribute of a value that the kernel computes: arithmetic."""
+        chain = list(_chain(node))
+        return isinstance(node, ast.Attribute) and (not chain or chain[0] in self.behind)
 
     def _of_store(self, node: ast.Call, of_triton: bool) -> set[str]:
         """The pointers that are stored to: the first argument, or the object (a descriptor) whose method it is; all of assembly's."""
