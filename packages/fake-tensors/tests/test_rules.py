@@ -162,6 +162,7 @@ def _permuted(data: Any, sizes: tuple[int, ...]) -> torch.Tensor:
 def test_layouts_of_operators_that_are_run_once_on_zeros(order: tuple[int, ...]) -> None:
     check(F.logsigmoid, torch.ones([(2, 3, 4)[d] for d in order]).permute([order.index(d) for d in range(3)]))
     check(lambda x: torch.isin(x, torch.tensor([0.0, 1.0])), torch.ones([(2, 3, 4)[d] for d in order]).permute([order.index(d) for d in range(3)]))
+    check(lambda x: x.index_fill(1, torch.tensor([0, 2]), 1), torch.ones([(2, 3, 8)[d] for d in order]).permute([order.index(d) for d in range(3)])[..., ::2])
 
 
 @pytest.mark.parametrize("order", list(itertools.permutations(range(3))))
