@@ -44,9 +44,10 @@ class Routed(torch.nn.Module):
         return out
 
 
-def test_a_mixture_of_experts_is_one_graph_and_trains():
+@pytest.mark.parametrize("layers", [1, 4])
+def test_a_mixture_of_experts_is_one_graph_and_trains(layers):
     torch.manual_seed(0)
-    model = Routed()
+    model = torch.nn.Sequential(*[Routed() for _ in range(layers)])
     compiled = opmill.compile(model, fullgraph=True)
     for scale in (1.0, 3.0, 1000.0):
         x = torch.randn(12, 8) * scale
