@@ -182,4 +182,4 @@ def pad_ranges(program: Program) -> None:
     program.instructions = instructions
 
 
-_CALLS_NOTHING = frozenset({"NOP", "PUSH_EXC_INFO", "POP_TOP", "LOAD_FAST", "LOAD_CONST", "STORE_FAST", "LOAD_DEREF", "END_FOR"})
+_CALLS_NOTHING = frozenset({"NOP", "RESUME", "PUSH_EXC_INFO", "POP_TOP", "LOAD_FAST", "LOAD_CONST", "STORE_FAST", "LOAD_DEREF", "END_FOR"})
