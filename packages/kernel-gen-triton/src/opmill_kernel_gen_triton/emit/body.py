@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from opmill_graph_ir.loops.index import Index
-from opmill_graph_ir.loops.ir import Const, Expr, IndexValue, Load, Op, Phase, Ref, Store
+from opmill_graph_ir.loops.ir import Const, Expr, IndexValue, Load, Op, Ref, Store
 
 from .. import walk
 from .choices import merged, side
@@ -256,10 +256,6 @@ class Body:
     def forget(self, buffers: set[str]) -> None:
         """Drops what was read from buffers that have changed."""
         self.memo = {e: v for e, v in self.memo.items() if not any(type(x) is Load and x.buffer in buffers for x in walk.inside(e))}
-
-    def lets(self, phase: Phase) -> None:
-        for let in phase.lets:
-            self.names[let.name] = self.value(let.value)
 
 
 def _rounded(e: Op) -> Expr | None:

@@ -3,18 +3,32 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import Any, Protocol
 
 from opmill_graph_ir.loops.index import ONE, ZERO, Index
-from opmill_graph_ir.loops.ir import IndexValue, Op
+from opmill_graph_ir.loops.ir import Expr, IndexValue, Op
 
-from .space import Dims, Group, Text, product
-
-if TYPE_CHECKING:
-    from .body import Body
+from .space import Dims, Group, Space, Text, product
 
 
-def philox(body: Body, e: Op) -> Text:
+class Writer(Protocol):
+    """What of a body random words need."""
+
+    groups: list[Group]
+    needs: dict[str, None]
+    outer: Any
+    inner: Any
+
+    @property
+    def space(self) -> Space: ...
+    def value(self, expr: Expr) -> Text: ...
+    def put(self, text: str, dims: Dims, movable: bool = True, prefix: str = "tmp") -> Text: ...
+    def spread(self, value: Text, dims: Dims) -> str: ...
+    def block(self, dims: Dims) -> str: ...
+    def fresh(self, prefix: str = "tmp") -> str: ...
+
+
+def philox(body: Writer, e: Op) -> Text:
     """The words at the places ``e.args[1]`` of the sequence ``e.args[0]``."""
     key, place = e.args
     seed = body.value(key)
@@ -28,7 +42,7 @@ def philox(body: Body, e: Op) -> Text:
     return body.put(f"philox_word({seed.text}, {body.spread(at, dims)})", dims)
 
 
-def _fours(body: Body, seed: str, index: Index, group: Group) -> Text:
+def _fours(body: Writer, seed: str, index: Index, group: Group) -> Text:
     at = body.space.index(index)
     quad = f"{group.name}quad"
     lines = body.outer if group.name != "r" else body.inner
