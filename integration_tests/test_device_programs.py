@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,7 +12,9 @@ import torch
 import torch.nn.functional as F
 
 import opmill
-from device_programs import ON_GPUS, PROGRAMS, TRAINED
+
+sys.path.insert(0, str(Path(__file__).parent))  # the programs beside this file, whatever import mode pytest runs in
+from device_programs import ON_GPUS, PROGRAMS, TRAINED  # noqa: E402
 
 GPU = torch.cuda.is_available()
 DEVICE = torch.device("cuda" if GPU else "cpu")
