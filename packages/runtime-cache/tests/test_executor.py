@@ -14,7 +14,7 @@ from runtime_kernels import kernel
 from runtime_plans import Case, cases, spec
 
 from opmill_runtime_cache import _native
-from opmill_runtime_cache.errors import BindError, KernelMissing, PlanError, PlanInputError
+from opmill_runtime_cache.errors import BindError, KernelMissing, PlanError, PlanInputError, SizeCheckFailed
 from opmill_runtime_cache.executor import bind, bind_reference
 from opmill_runtime_cache.plan import decode, encode, parse, render, verify
 from opmill_runtime_cache.plan.model import (
@@ -366,6 +366,34 @@ def test_dynamic_sizes_inside_a_call(store):
         for x, k in ((torch.tensor([[0.0, 1.0], [2.0, 3.0]]), 2), (torch.zeros(1, 2), 4)):
             out, number = run(x, torch.tensor(k))
             assert out.shape == (int((x != 0).sum()), k) and number == int((x != 0).sum()) * 10 + k
+
+
+def test_results_of_sizes_known_inside_a_call_are_as_promised(store):
+    """Laid out anew where their strides are not, refused where their sizes are not; a failed check of sizes has a type of its own."""
+    plan = Plan(
+        "late promises",
+        4,
+        (TensorInput(0, spec("s0", 2)),),
+        (SlotOutput(2), SlotOutput(3)),
+        (
+            Call("aten::nonzero", (Slot(0),), {}, (1,)),
+            SizeOfStep("n", 1, 0),
+            Check("n != 1", "one is not wanted", "SizeCheckFailed"),
+            Call("aten::mul.Scalar", (Slot(1), Literal(2)), {}, (2,), "", (TensorSpec("int64", ("n", 2), (2, 1)),)),
+            Call("aten::sum.dim_IntList", (Slot(2), ListArg((Literal(1),))), {}, (3,), "", (TensorSpec("int64", ("min(n, 3)",), (1,)),)),
+        ),
+        (SizeOf("s0", 0, 0),),
+    )
+    for make in (bind, bind_reference):
+        run = make(plan, [], store)
+        for x in (torch.tensor([[0.0, 1.0], [2.0, 3.0]]), torch.zeros(1, 2)):
+            found, total = run(x)
+            assert torch.equal(found, x.nonzero() * 2) and torch.equal(total, found.sum(1))
+            assert found.stride() == (2, 1)
+        with pytest.raises(SizeCheckFailed, match="one is not wanted"):
+            run(torch.tensor([[0.0, 1.0]]))
+        with pytest.raises(PlanInputError, match="RC056"):
+            run(torch.ones(2, 2))
 
 
 def test_constants_and_other_widths(store):
