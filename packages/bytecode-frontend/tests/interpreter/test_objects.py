@@ -7,6 +7,7 @@ import copy
 import dataclasses
 import enum
 import functools
+import itertools
 import operator
 from contextlib import ExitStack, contextmanager
 
@@ -283,3 +284,16 @@ def test_patterns_that_name_a_part_twice():
     assert capture(faulty_patterns, "eager")(x, x)[0] == faulty_patterns(x, x)[0]
     compare_whole = capture(bases_and_counts, "eager", fullgraph=True)
     assert compare_whole(x, x)[:-1] == bases_and_counts(x, x)[:-1]
+
+
+def slices_and_views(a, b):
+    return slice(1, 2) == slice(1, 2), slice(1) != slice(2), {1: 2}.items() == {1: 2}.items(), {}.values() == {}.values(), a + 1
+
+
+def test_slices_compare_by_their_parts(check):
+    check(slices_and_views)
+
+
+def test_what_a_builtin_type_can_is_asked_of_it_where_it_is_not_known():
+    compiled = capture(lambda x: (x + 1, operator.length_hint(itertools.repeat(None, 50)), operator.length_hint(zip([1]), 3)), "eager")
+    assert compiled(torch.ones(2))[1:] == (50, 3)

@@ -100,7 +100,12 @@ class Value:
     def special(self, vm: Machine, name: str, args: list[Value]) -> Value | None:
         """Call the dunder ``name`` looked up on the type; None when the type has none."""
         found = self.find_method(name)
-        return None if found is None else found(vm, *args)
+        if found is not None:
+            return found(vm, *args)  # type: ignore[no-any-return]
+        owner = next((c for c in self.python_type().__mro__ if c.__dict__.get(name) is not None), object)
+        if owner is not object and not (name == "__ne__" and self.find_method("__eq__") is not None):
+            vm.unsupported("FE020", f"{name} of {self.describe()}", "it has no symbolic counterpart")
+        return None
 
     def getattr(self, vm: Machine, name: str) -> Value:
         cls = self.python_type()

@@ -369,5 +369,10 @@ class SliceValue(Value):
             return self.parts[("start", "stop", "step").index(name)]
         return super().getattr(vm, name)
 
+    def m___eq__(self, vm: Machine, other: Value) -> Value:
+        if not isinstance(other, SliceValue):
+            return ConstantValue(NotImplemented)
+        return ConstantValue(all(vm.equal(a, b) for a, b in zip(self.parts, other.parts)))
+
     def m_indices(self, vm: Machine, length: Value) -> Value:
         return vm.fresh(self.plain(vm).indices(length.constant()))
