@@ -92,6 +92,7 @@ class Interpreter(Operators):
         self.effects = Effects()
         self.frame: Frame | None = None
         self.entry_switches = switches()
+        self.entry_levels = torch._C._functorch.get_dynamic_layer_stack_depth()
         self.handled: Value | None = None
         self.known: dict[int, tuple[Any, Value]] = {}
         self.overridden: dict[Any, type] = {}

@@ -155,6 +155,8 @@ def end(vm: Interpreter, ending: Callable[[Rebuilder], list[str]], root: Frame |
     """Rebuild what leaves the capture. ``ending`` gives the last statements; ``root``: the function's frame where it has ended. Runs while the thread's state is the capture's own."""
     if vm.recorder.inference is not None:
         raise Unsupported("FE074", "a graph break in inference mode", "the function runs eagerly")
+    if _functorch.get_dynamic_layer_stack_depth() != vm.entry_levels:
+        raise Unsupported("FE074", "a graph break inside of a function transform", "the function runs eagerly")
     r = Rebuilder(vm)
     last = ending(r)
     replay(r, vm.effects)
