@@ -43,7 +43,7 @@ def _compared(cls: type) -> tuple[str, ...] | None:
 
 
 def _key(value: Any) -> Any:
-    cls = type(value)
+    cls: Any = type(value)
     if cls in _SOURCES:
         return value
     if cls is tuple:

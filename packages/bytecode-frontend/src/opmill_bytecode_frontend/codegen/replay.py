@@ -58,7 +58,7 @@ def same_item(vm: Any, before: Any, now: Any) -> bool:
         return before.value is now.value or (type(before.value) is type(now.value) and type(now.value) in (int, str, bytes) and before.value == now.value)
     if type(before) is not Lazy:
         return False
-    if type(now) is ConstantValue and before.obj is now.value and (now.value is None or type(now.value) is bool) and root_is_pinned(before.source):
+    if type(now) is ConstantValue and before.obj is now.value and (now.value is None or type(now.value) is bool) and before.source is not None and root_is_pinned(before.source):
         vm.guard(Is(before.source, before.obj))  # a switch that is put back where it was: written, it would look changed at each call
         return True
     return now.source is not None and now.source == before.source

@@ -183,10 +183,11 @@ def super_(vm: Any, *args: Value) -> Value:
     if args:
         if len(args) != 2 or not isinstance(args[0], ClassValue):
             vm.unsupported("FE010", "super() with other than a class and an object")
+        after = args[0].constant()
         given = args[1].constant() if isinstance(args[1], ClassValue) else args[1].python_type()
-        if not issubclass(given, args[0].obj) and not issubclass(args[1].python_type(), args[0].obj):
+        if not issubclass(given, after) and not issubclass(args[1].python_type(), after):
             vm.throw(TypeError, "super(type, obj): obj must be an instance or subtype of type")
-        return SuperValue(args[0].obj, args[1])
+        return SuperValue(after, args[1])
     frame = vm.frame
     if not frame.code.co_argcount:
         vm.throw(RuntimeError, "super(): no arguments")

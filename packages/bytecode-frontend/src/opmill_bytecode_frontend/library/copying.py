@@ -24,7 +24,7 @@ ATOMIC = (ConstantValue, FunctionValue, ClassValue, ModuleObject, BuiltinValue)
 
 def is_atomic(value: Value) -> bool:
     """Numbers of classes written in Python have attributes, and say themselves how they are copied."""
-    if isinstance(value, ChangingValue) or (isinstance(value, ConstantValue) and getattr(type(value.value), "__dictoffset__", 0)):
+    if isinstance(value, ChangingValue) or (isinstance(value, ConstantValue) and type(value.value).__dictoffset__ != 0):
         return False
     return isinstance(value, ATOMIC)
 
