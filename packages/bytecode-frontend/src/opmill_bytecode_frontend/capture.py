@@ -100,7 +100,7 @@ class Context:
         key = (body.key, place, resume.stack, resume.parameters)
         if key not in self._compiled:
             function = body.resume(resume)
-            self._compiled[key] = CompiledFunction(function, Capture(function, self).on_miss, tail=True)
+            self._compiled[key] = CompiledFunction(function, Capture(function, self, after_break=True).on_miss, tail=True)
         return self._compiled[key]
 
     def parts(self) -> list[Any]:
@@ -137,9 +137,12 @@ class Context:
 class Capture:
     """What happens on a miss of one function."""
 
-    def __init__(self, fn: types.FunctionType, context: Context) -> None:
+    def __init__(self, fn: types.FunctionType, context: Context, after_break: bool = False) -> None:
         self.fn = fn
         self.context = context
+        self.strict = not context.may_break and not after_break
+        """Whether a refusal is the user's to know. Where graphs may not break, what comes after a graph is the way out of an exception:
+        the program has failed, and has only to clean up behind itself."""
         self.eager = False
         self.instead: Callable[..., Any] = fn
         """What runs where the function is not captured."""
@@ -182,12 +185,12 @@ class Capture:
             except Raised as raised:
                 return self._raises(raised)
             except Unsupported as exc:
-                if not context.may_break:
+                if self.strict:
                     raise
                 log.debug("%s runs eagerly: %s", self.fn.__qualname__, exc)
                 return self._give_up()
             except Exception:
-                if not context.may_break:
+                if self.strict:
                     raise
                 log.warning("internal error while capturing %s; it runs eagerly", self.fn.__qualname__, exc_info=True)
                 return self._give_up()
