@@ -6,25 +6,11 @@ import warnings
 import pytest
 import torch
 
-from opmill_graph_ir.backend import compile_graph, installed_generators
+from opmill_graph_ir.backend import compile_graph
 from opmill_graph_ir.options import GraphOptions
 from opmill_runtime_cache.store import Store
 
 F = torch.nn.functional
-
-
-@pytest.fixture(scope="module")
-def store(tmp_path_factory):
-    return Store(tmp_path_factory.mktemp("store"))
-
-
-@pytest.fixture(params=["kernels", "operators"])
-def generators(request):
-    if request.param == "operators":
-        return ()
-    if not installed_generators():
-        pytest.skip("no kernel generator is installed")
-    return installed_generators()
 
 
 def floats(*shape):

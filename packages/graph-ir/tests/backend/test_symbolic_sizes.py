@@ -19,23 +19,9 @@ F = torch.nn.functional
 SIZES = (2, 3, 5, 8, 17, 33)
 
 
-@pytest.fixture(scope="module")
-def store(tmp_path_factory):
-    return Store(tmp_path_factory.mktemp("store"))
-
-
 @pytest.fixture(autouse=True)
 def seeded():
     torch.manual_seed(0)
-
-
-@pytest.fixture(params=["kernels", "operators"])
-def generators(request):
-    if request.param == "operators":
-        return ()
-    if not installed_generators():
-        pytest.skip("no kernel generator is installed")
-    return installed_generators()
 
 
 class Captured:

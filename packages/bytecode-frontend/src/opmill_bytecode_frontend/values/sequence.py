@@ -15,6 +15,15 @@ from .constant import ConstantValue
 from .iterators import STOP, ItemsIterator
 
 
+def times(value: Value) -> int | None:
+    """How often a sequence is repeated by a value; None where it is no number."""
+    try:
+        count = value.constant()
+    except NotConstant:
+        return None
+    return count if isinstance(count, int) else None
+
+
 class SequenceValue(Value):
     """Known items in order. ``items`` may hold Lazy entries; read them through ``item``."""
 
@@ -129,11 +138,8 @@ class SequenceValue(Value):
         return self.make(self.values(vm) + other.values(vm))
 
     def m___mul__(self, vm: Machine, other: Value) -> Value:
-        try:
-            count = other.constant()
-        except NotConstant:
-            return ConstantValue(NotImplemented)
-        if not isinstance(count, int):
+        count = times(other)
+        if count is None:
             return ConstantValue(NotImplemented)
         return self if count == 1 and self.cls is tuple else self.make(self.values(vm) * count)
 
@@ -274,11 +280,8 @@ class ListValue(SequenceValue):
         return self
 
     def m___imul__(self, vm: Machine, other: Value) -> Value:
-        try:
-            count = other.constant()
-        except NotConstant:
-            return ConstantValue(NotImplemented)
-        if not isinstance(count, int):
+        count = times(other)
+        if count is None:
             return ConstantValue(NotImplemented)
         self.items *= count
         self.changed(vm)
