@@ -115,6 +115,7 @@ def tests(session: nox.Session) -> None:
         session.notify(name)
     for name in PACKAGES:
         session.notify(f"alone({name})")
+    session.notify("generated")
     session.notify("integration")
     for version in OTHER_PYTHONS:
         session.notify(f"tests-{version}")
@@ -130,6 +131,15 @@ def alone(session: nox.Session, package: str) -> None:
     install_wheels(session, [package])
     if PACKAGES[package].test_needs:
         session.install("-q", *PACKAGES[package].test_needs)
+    run_pytest(session, f"--rootdir={folder}", str(folder))
+
+
+@nox.session
+def generated(session: nox.Session) -> None:
+    """graph-ir's tests once more with a kernel generator: those that need kernels are skipped where it is alone."""
+    install_wheels(session, ["opmill-graph-ir", "opmill-kernel-gen-cpp"])
+    session.install("-q", *PACKAGES["opmill-graph-ir"].test_needs)
+    folder = PACKAGES["opmill-graph-ir"].folder / "tests"
     run_pytest(session, f"--rootdir={folder}", str(folder))
 
 

@@ -4,12 +4,15 @@ import pytest
 import torch
 import torch.distributed as dist
 
-from opmill_graph_ir.backend import compile_graph
+from opmill_graph_ir.backend import compile_graph, installed_generators
 from opmill_graph_ir.capture.functionalize import functionalize
 from opmill_graph_ir.options import GraphOptions
 from opmill_runtime_cache.plan.model import Alloc, Call
 
-pytestmark = pytest.mark.skipif(not dist.is_available(), reason="needs torch.distributed")
+pytestmark = [
+    pytest.mark.skipif(not dist.is_available(), reason="needs torch.distributed"),
+    pytest.mark.skipif(not installed_generators(), reason="no kernel generator is installed"),
+]
 SPACE = "_c10d_functional::"
 
 
