@@ -22,6 +22,11 @@ def overrides(cls: type, base: type, name: str) -> bool:
     return issubclass(cls, base) and find_in_mro(cls.__mro__, name)[1] is not find_in_mro(base.__mro__, name)[1]
 
 
+def name_in_c(cls: type) -> str:
+    """How functions of C name a class in their messages."""
+    return cls.__name__ if cls.__flags__ & (1 << 9) or cls.__module__ == "builtins" else f"{cls.__module__}.{cls.__name__}"
+
+
 def not_implemented(value: Value | None) -> bool:
     return value is None or (type(value) is ConstantValue and value.value is NotImplemented)
 
@@ -81,6 +86,12 @@ class Operators:
             result = owner.special(vm, method, [other])
             if not not_implemented(result):
                 return result  # type: ignore[return-value]
+        for sequence in (list, tuple):
+            if name == "add" and issubclass(lt, sequence):
+                self.throw(TypeError, f'can only concatenate {sequence.__name__} (not "{name_in_c(rt)}") to {sequence.__name__}')
+            for repeated, number in ((lt, rt), (rt, lt)) if name == "mul" else ():
+                if issubclass(repeated, sequence):
+                    self.throw(TypeError, f"can't multiply sequence by non-int of type {number.__name__!r}")
         self.throw(TypeError, f"unsupported operand type(s) for {'** or pow()' if op == '**' else op}: {lt.__name__!r} and {rt.__name__!r}")
 
     def equal(self, left: Value, right: Value) -> bool:

@@ -297,3 +297,19 @@ def test_slices_compare_by_their_parts(check):
 def test_what_a_builtin_type_can_is_asked_of_it_where_it_is_not_known():
     compiled = capture(lambda x: (x + 1, operator.length_hint(itertools.repeat(None, 50)), operator.length_hint(zip([1]), 3)), "eager")
     assert compiled(torch.ones(2))[1:] == (50, 3)
+
+
+def sums_of_sizes_and_sequences(a, b):
+    s = a.shape
+    made = ((5,) + s, s + (5,), s * 2, 2 * s, s[1:], (1,) + (2,), (-1,) + s[1:] + (s[-1],))
+    texts = []
+    for f in (lambda: [1] + s, lambda: [1] + (1,), lambda: (1,) + [2], lambda: [1] * 2.5, lambda: 2.5 * [1], lambda: 1 + [1], lambda: "a" + 1):
+        try:
+            f()
+        except TypeError as exc:
+            texts.append(exc.args)
+    return [type(v) for v in made], made, texts, a + 1
+
+
+def test_sums_of_sizes_and_sequences(check):
+    check(sums_of_sizes_and_sequences)

@@ -232,6 +232,15 @@ class TupleValue(SequenceValue):
         vm.guard(Absent(where, name))
         return None
 
+    def m___radd__(self, vm: Machine, other: Value) -> Value:
+        """``torch.Size`` has one: what is added to it becomes a size."""
+        if self.cls is not torch.Size or not isinstance(other, TupleValue):
+            return ConstantValue(NotImplemented)
+        return self.make(other.values(vm) + self.values(vm))
+
+    def find_method(self, name: str) -> Any:
+        return super().find_method(name) if name != "__radd__" or hasattr(self.cls, name) else None
+
     def m_numel(self, vm: Machine) -> Value:
         return ConstantValue(functools.reduce(lambda a, b: a * b, [v.constant() for v in self.values(vm)], 1))
 
