@@ -89,9 +89,9 @@ class Operators:
         for sequence in (list, tuple):
             if name == "add" and issubclass(lt, sequence):
                 self.throw(TypeError, f'can only concatenate {sequence.__name__} (not "{name_in_c(rt)}") to {sequence.__name__}')
-            for repeated, number in ((lt, rt), (rt, lt)) if name == "mul" else ():
+            for repeated, by in ((lt, rt), (rt, lt)) if name == "mul" else ():
                 if issubclass(repeated, sequence):
-                    self.throw(TypeError, f"can't multiply sequence by non-int of type {number.__name__!r}")
+                    self.throw(TypeError, f"can't multiply sequence by non-int of type {by.__name__!r}")
         self.throw(TypeError, f"unsupported operand type(s) for {'** or pow()' if op == '**' else op}: {lt.__name__!r} and {rt.__name__!r}")
 
     def equal(self, left: Value, right: Value) -> bool:
