@@ -62,6 +62,13 @@ def fresh(x):
     return copied.requires_grad_(x.requires_grad)
 
 
+def scale(tensor):
+    """The largest finite magnitude, at least 1: sums of such numbers are rounded in steps of it."""
+    if not tensor.is_floating_point() or not tensor.numel():
+        return 1.0
+    return max(1.0, float(tensor.detach().abs().nan_to_num(0.0, 0.0, 0.0).max()))
+
+
 def equal(want, got):
     assert len(want) == len(got)
     for w, g in zip(want, got, strict=True):
@@ -70,7 +77,7 @@ def equal(want, got):
             continue
         assert isinstance(g, torch.Tensor), f"{type(g)} where eager has a tensor"
         assert (w.shape, w.dtype, w.requires_grad) == (g.shape, g.dtype, g.requires_grad)
-        loose = {"rtol": 2e-2, "atol": 2e-2} if w.dtype in (torch.bfloat16, torch.float16) else {"rtol": 1e-5, "atol": 1e-6}
+        loose = {"rtol": 2e-2, "atol": 2e-2} if w.dtype in (torch.bfloat16, torch.float16) else {"rtol": 1e-5, "atol": 1e-6 * scale(w)}
         torch.testing.assert_close(g, w, equal_nan=True, **(loose if w.is_floating_point() else {"rtol": 0, "atol": 0}))
 
 
