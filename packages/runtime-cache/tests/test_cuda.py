@@ -103,6 +103,8 @@ def test_launches_share_scratch_memory(fake, cubins):
     )
     kernel = fake.kernel(cubins, *steps, sizes=("n",), scratch="256 * (n // 4) + 4")
     run = bind(elementwise(kernel), [], cubins)
+    dirty = [torch.full((n,), 1e30) for n in (4, 65)]  # what memory held before is not zero
+    del dirty
     assert run(torch.tensor([1.0, 2.0, 3.0, 4.0]))[0][0] == 10
 
 

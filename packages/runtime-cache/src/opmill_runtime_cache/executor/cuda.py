@@ -19,7 +19,7 @@ DRIVER = "libcuda.so.1"
 TORCH = torch_library("torch_cuda")
 _MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 _STATIC_SHARED_LIMIT = 48 << 10
-_functions: dict[tuple[str, int, int], ctypes.c_void_p] = {}
+_functions: dict[tuple[str, int], ctypes.c_void_p] = {}
 
 
 @lru_cache(1)
@@ -78,7 +78,7 @@ def _fits(form: Form, pointers: Sequence[int], symbols: Mapping[str, int]) -> bo
 
 
 def _function(kernel: CudaKernel, form: Form, device: int) -> ctypes.c_void_p:
-    key = (kernel.name, form.offset, device)
+    key = (f"{kernel.name}/{form.offset}/{form.entry}", device)  # a module may hold several functions
     known = _functions.get(key)
     if known is None:
         module, known = ctypes.c_void_p(), ctypes.c_void_p()

@@ -178,7 +178,7 @@ CudaFunction* cuda_function(const std::string& name, const char* image, size_t b
   // Never unloaded, as shared objects are not: kernels of a program that is gone may still be running.
   static std::map<std::pair<std::string, int>, std::unique_ptr<CudaFunction>> known;
   std::lock_guard<std::mutex> lock(mutex);
-  std::unique_ptr<CudaFunction>& found = known[{name, device}];
+  std::unique_ptr<CudaFunction>& found = known[{name + "/" + entry, device}];  // a module may hold several functions
   if (!found) {
     found = std::make_unique<CudaFunction>();
     found->entry = entry;
