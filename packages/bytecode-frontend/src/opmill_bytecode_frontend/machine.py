@@ -493,6 +493,8 @@ class Interpreter(Operators):
                 item, thrown = throw_into(self, frame, inner, thrown)
                 if item is not None:
                     return True, item
+                if thrown is not None:
+                    frame.push(ConstantValue(None))  # where the value sent to it would stand
             elif frame.pc > 0:
                 frame.push(sent if sent is not None else ConstantValue(None))
             frame.outer = caller_handled

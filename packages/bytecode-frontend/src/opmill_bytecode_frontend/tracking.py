@@ -21,7 +21,7 @@ from opmill_guards import CompiledFunction
 from opmill_guards.guard import Equals, Is, Length, Predicate, TensorMatch, TypeIs
 from opmill_guards.source import Attr, InstanceDict, Item, Pinned
 
-from .values.base import Lazy, Value
+from .values.base import Lazy, Value, written_in_python
 from .values.constant import LITERALS, ConstantValue
 from .values.deques import DequeValue
 from .values.floating import float_of
@@ -425,7 +425,7 @@ def namespace(vm: Any, obj: Any, source: Any) -> Value:
 
 @tracks(object)
 def object_(vm: Any, obj: Any, source: Any) -> Value:
-    heap = bool(type(obj).__flags__ & (1 << 9))
+    heap = written_in_python(type(obj))
     if not heap and hasattr(type(obj), "__next__"):
         return ExternalIterator(obj, by_structure(vm, obj, source) or Pinned(obj, repr(type(obj))))
     if callable(obj) and (not heap or type(obj).__name__ == "cython_function_or_method"):

@@ -12,7 +12,7 @@ from opmill_fake_tensors.symbols import index, sym_int
 
 from ..bodies import suspended
 from ..errors import Unsupported
-from ..values.base import MISSING, BuiltinMethod, Lazy, Value
+from ..values.base import MISSING, BuiltinMethod, Lazy, Value, written_in_python
 from ..values.constant import BuiltinConstantMethod, ConstantValue
 from ..values.deques import DequeValue
 from ..values.floating import FloatNumber
@@ -366,7 +366,7 @@ def object_(r: Rebuilder, value: ObjectValue) -> str:
     cls = r.constants.name(value.cls)
     if issubclass(value.cls, BaseException):
         name = r.assign(value, f"{cls}.__new__({cls}, {r.list(value.args)})")  # type: ignore[attr-defined]
-        base: Any = next(c for c in value.cls.__mro__ if not c.__flags__ & (1 << 9))
+        base: Any = next(c for c in value.cls.__mro__ if not written_in_python(c))
         if base.__init__ is not BaseException.__init__:  # fills in what the class keeps beside the arguments
             r.body.append(f"{r.constants.name(base)}.__init__({name}, {r.list(value.args)})")  # type: ignore[attr-defined]
         r.body.append(f"{name}.args = ({''.join(r.expr(a) + ', ' for a in value.args)})")  # type: ignore[attr-defined]
@@ -378,7 +378,7 @@ def object_(r: Rebuilder, value: ObjectValue) -> str:
         if value.suppress:  # type: ignore[attr-defined]
             r.body.append(f"{name}.__suppress_context__ = True")
     else:
-        base = next(c for c in value.cls.__mro__ if not c.__flags__ & (1 << 9))  # object, or the builtin class whose __new__ must be used
+        base = next(c for c in value.cls.__mro__ if not written_in_python(c))  # object, or the builtin class whose __new__ must be used
         name = r.assign(value, f"{r.constants.name(base)}.__new__({cls})")
     fill_storage(r, value, name)
     if value.has_dict():

@@ -13,7 +13,7 @@ import torch
 from opmill_guards.source import Pinned
 
 from ..returning import Made
-from ..values.base import MISSING, NotConstant, Value
+from ..values.base import MISSING, NotConstant, Value, written_in_python
 from ..values.constant import ConstantValue
 from ..values.deques import DequeValue
 from ..values.functions import CellValue, MethodValue, PartialValue
@@ -63,9 +63,9 @@ def construct(vm: Any, cls: type, args: list[Value], kwargs: dict[str, Value], p
     new = new.__func__ if isinstance(new, staticmethod) else new
     if type(new) is types.FunctionType:
         made = vm.call(vm.wrap(new, Pinned(new, "__new__")), [vm.wrap(cls), *args], kwargs)
-    elif cls.__flags__ & (1 << 9) and new in BUILTIN_NEW:
+    elif written_in_python(cls) and new in BUILTIN_NEW:
         made = new_object(vm, cls)
-    elif is_torch(cls) and not cls.__flags__ & (1 << 9):
+    elif is_torch(cls) and not written_in_python(cls):
         return fold(vm, cls, args, kwargs)
     elif cls.__module__ in ("builtins", "fractions", "decimal", "inspect") or cls is torch.device:
         return fold(vm, cls, args, kwargs)
@@ -124,7 +124,7 @@ def new_object(vm: Any, cls: type) -> ObjectValue:
     for base in cls.__mro__:
         if base in STORAGE:
             return ObjectValue(cls, storage=STORAGE[base]())
-        if not base.__flags__ & (1 << 9) and base is not object:
+        if not written_in_python(base) and base is not object:
             vm.unsupported("FE012", f"making a {cls.__qualname__}", f"its base {base.__qualname__} is implemented in C")
     return ObjectValue(cls)
 
@@ -163,7 +163,7 @@ def make_tuple(vm: Any, cls: Any, args: list[Value], kwargs: dict[str, Value]) -
 @handles(*BUILTIN_NEW)
 def builtin_new(vm: Any, cls: Value, *args: Value, **kwargs: Value) -> Value:
     plain = cls.constant()
-    return new_object(vm, plain) if plain.__flags__ & (1 << 9) else construct(vm, plain, list(args), kwargs)
+    return new_object(vm, plain) if written_in_python(plain) else construct(vm, plain, list(args), kwargs)
 
 
 @handles(tuple.__new__)

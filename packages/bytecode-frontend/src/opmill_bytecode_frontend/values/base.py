@@ -10,6 +10,11 @@ from opmill_guards.source import Source
 MISSING: Any = type("Missing", (), {"__repr__": lambda self: "MISSING", "__slots__": ()})()
 
 
+def written_in_python(cls: type) -> bool:
+    """Whether a class was made by a ``class`` statement. Heap types of extension modules (the deque of 3.12) are immutable."""
+    return bool(cls.__flags__ & (1 << 9)) and not cls.__flags__ & (1 << 8)
+
+
 class NotConstant(Exception):
     """A tracked value has no Python constant that stands for it."""
 

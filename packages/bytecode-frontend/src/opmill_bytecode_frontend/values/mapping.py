@@ -7,7 +7,7 @@ from typing import Any
 
 from opmill_guards.guard import Absent, DictKeys
 
-from .base import MISSING, Lazy, Machine, NotConstant, Value
+from .base import MISSING, Lazy, Machine, NotConstant, Value, written_in_python
 from .constant import ConstantValue
 from .iterators import STOP, ItemsIterator
 from .sequence import TupleValue
@@ -326,7 +326,7 @@ def mapping_of(value: Value) -> DictValue | None:
 
 def reads_as_dict(cls: type) -> bool:
     """Whether a copy of a mapping may be taken of its items: no class in Python has put methods of its own before them."""
-    own = [c.__dict__ for c in cls.__mro__ if c.__flags__ & (1 << 9)]
+    own = [c.__dict__ for c in cls.__mro__ if written_in_python(c)]
     names = ("__iter__", "keys", "__getitem__") if issubclass(cls, collections.OrderedDict) else ("__iter__",)
     return not any(name in d for d in own for name in names)
 

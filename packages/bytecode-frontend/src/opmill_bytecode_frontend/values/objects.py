@@ -9,7 +9,7 @@ from typing import Any
 
 from opmill_guards.source import Attr, InstanceDict, Item, Pinned
 
-from .base import MISSING, IdentityKey, Lazy, Machine, NotConstant, ProgramKey, Value
+from .base import MISSING, IdentityKey, Lazy, Machine, NotConstant, ProgramKey, Value, written_in_python
 from .constant import ConstantValue
 from .deferred import standing_in
 from .functions import BuiltinValue, FunctionValue, MethodValue
@@ -36,7 +36,7 @@ def find_in_mro(mro: tuple[type, ...], name: str) -> tuple[Any, Any]:
 
 def builtin_base(cls: type) -> Any:
     """The class implemented in C that a class comes from."""
-    return next(base for base in cls.__mro__ if not base.__flags__ & (1 << 9))
+    return next(base for base in cls.__mro__ if not written_in_python(base))
 
 
 def read_class(vm: Machine, owner: type, name: str, raw: Any) -> Value:
