@@ -387,3 +387,15 @@ def test_copies_of_ordered_dictionaries_have_their_attributes():
     for _ in range(2):
         _, first, second = capture(f, "eager")(torch.zeros(2))
         assert (first.note, second.note) == ("given", "made")
+
+
+def test_what_is_stored_and_taken_again_leaves_nothing_behind():
+    def f(x, d):
+        d["t"] = x
+        d.pop("t", None)
+        return x + 1
+
+    compiled = capture(f, "eager", fullgraph=True)
+    for given in ({"t": 1}, {}, {"a": 1}, {"t": 2, "a": 1}, {}):
+        compiled(torch.ones(2), given)
+        assert "t" not in given

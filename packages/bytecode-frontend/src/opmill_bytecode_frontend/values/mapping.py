@@ -30,6 +30,8 @@ class DictValue(Value):
         self.keys_guarded = source is None
         self.before = dict(items) if source is not None else None
         self.read_only = False
+        self.unseen: set[Any] = set()
+        """Keys stored by the capture of which it is not assumed whether they were there before."""
         self.version = 0
         """How often it was changed."""
         self.extra: dict[str, Value] = {}
@@ -70,6 +72,8 @@ class DictValue(Value):
     def put(self, vm: Machine, hashed: Any, key: Value, value: Value) -> None:
         """``store`` with the hashable of the key at hand."""
         old = self.items.get(hashed)
+        if not self.keys_guarded and (old is None or type(old[1]) is Lazy):
+            self.unseen.add(hashed)
         self.items[hashed] = (key if old is None else old[0], value)
         self.changed(vm)
 
@@ -178,6 +182,8 @@ class DictValue(Value):
             if default is not None:
                 return default
             vm.throw(KeyError, key.constant())
+        if hashed in self.unseen:  # whether there is something to delete depends on what was there before
+            self.guard_keys(vm)
         del self.items[hashed]
         self.changed(vm)
         return found
