@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import gc
 import sys
 from typing import Any
@@ -44,6 +45,18 @@ def test_the_type_of_a_value_is_checked_before_its_attributes() -> None:
 
     tree = GuardSet([Equals(Attr(Local("x"), "name"), 1), TypeIs(Local("x"), int)]).native(("x",))
     assert not tree.check(Touchy())
+
+
+def test_looking_for_a_key_that_is_not_there_asks_no_missing() -> None:
+    class Filling(dict[Any, Any]):
+        def __missing__(self, key: Any) -> Any:
+            self[key] = 0
+
+    for table in (collections.defaultdict(list), Filling()):
+        guards = GuardSet([Equals(Item(Local("x"), 1), 2)])
+        assert not guards.native(("x",)).check(table)
+        assert guards.explain({"x": table}) is not None
+        assert not table
 
 
 @pytest.mark.parametrize(

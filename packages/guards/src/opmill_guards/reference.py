@@ -14,6 +14,7 @@ from .kinds import kind_of
 from .storage import keys_of
 
 Locals = Mapping[str, Any]
+_ABSENT: Any = object()
 
 
 class Unreadable(Exception):
@@ -37,7 +38,11 @@ def _instance_dict(source: s.InstanceDict, base: Any, local_values: Locals) -> A
 
 
 def _item(source: s.Item, base: Any, local_values: Locals) -> Any:
-    for builtin in (dict, tuple, list, deque):
+    if isinstance(base, dict):  # not by __getitem__: that asks __missing__, which may change the dictionary
+        if (found := dict.get(base, source.key, _ABSENT)) is _ABSENT:
+            raise KeyError(source.key)
+        return found
+    for builtin in (tuple, list, deque):
         if isinstance(base, builtin):
             return builtin.__getitem__(base, source.key)  # type: ignore[index]
     if isinstance(base, MappingProxyType):
