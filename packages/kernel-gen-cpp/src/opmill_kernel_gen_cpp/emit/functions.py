@@ -162,12 +162,10 @@ def _f32(text: str) -> list[float]:
 
 # exp(r) on [-ln2/2, ln2/2], highest degree first
 _EXP = _f32("0x1.a1b73p-13 0x1.6d9894p-10 0x1.11107ep-7 0x1.55547ep-5 0x1.555556p-3 0x1.0p-1 0x1.0p+0 0x1.0p+0")
-# erf(x)/x and tanh(x)/x as fractions of polynomials in x^2, up to where float32 has nothing but 1
-_ERF = (
-    3.92,
-    _f32("0x1.132888p-19 0x1.2ab8c2p-12 0x1.ed917ep-9 0x1.b01e2ap-5 0x1.85f3fp-3 0x1.20dd74p+0"),
-    _f32("0x1.3f896ep-15 0x1.30c0a4p-10 0x1.ea831p-7 0x1.d3642cp-4 0x1.011024p-1 0x1p+0"),
-)
+# erf(x)/x - 1 as a polynomial in x^2 up to 1; from there on 1 - q(x - 1.5)^4: erfc falls like exp(-x^2), and its fourth root is smooth
+_ERF = _f32("0x1.40be58p-14 -0x1.a06884p-11 0x1.5375c8p-8 -0x1.b7e328p-6 0x1.ce2b58p-4 -0x1.81273p-2 0x1.06eba6p-3")
+_ERFC_ROOT = _f32("-0x1.77989p-16 -0x1.74c6b2p-14 0x1.4552fep-10 -0x1.9adbfp-10 -0x1.99889ep-7 0x1.0de662p-5 0x1.1bf9c8p-4 -0x1.816af4p-2 0x1.b75f8p-2")
+# tanh(x)/x as a fraction of polynomials in x^2, up to where float32 has nothing but 1
 _TANH = (
     9.0,
     _f32("0x1.cadd68p-27 0x1.59c38cp-16 0x1.ca2c96p-9 0x1.120b2p-3 0x1p+0"),
@@ -201,24 +199,33 @@ def _sigmoid_f64(needs: Needs, full: str, short: str, lanes: int, target: Target
     return f"static inline {v} {full}({v} x) {{ return 1.0 / (1.0 + {exp}(-x)); }}"
 
 
-def _fraction_f32(fit: tuple[float, list[float], list[float]]) -> Emitter:
-    """An odd function that ends in -1 and 1: x P(x^2) / Q(x^2) of x kept within ``fit[0]``. The two polynomials run side by side;
-    comparisons keep NaN."""
-    limit, above, below = fit
+def _erf_f32(needs: Needs, full: str, short: str, lanes: int, target: Target) -> str:
+    v = needs.vector("f32", lanes)
+    fma, put = _fma(needs, short, lanes, target), splat(needs, short, lanes)
+    smaller, size, sign = (function(needs, n, short, lanes, target) for n in ("smaller", "abs", "copysign"))
+    # Far out the relative error of gelu is the absolute error of erf, so that half a unit of the last place counts there.
+    return f"""static inline {v} {full}({v} x) {{
+  const {v} s = x * x, a = {smaller}({put}(3.92f), {size}(x)), u = a - 1.5f;
+  const {v} near = {fma}({_horner(fma, "s", _ERF, put)}, x, x);
+  {v} q = {_horner(fma, "u", _ERFC_ROOT, put)};
+  q *= q;
+  return a < 1.0f ? near : {sign}(1.0f - q * q, x);
+}}"""
 
-    def emit(needs: Needs, full: str, short: str, lanes: int, target: Target) -> str:
-        v = needs.vector("f32", lanes)
-        fma, put = _fma(needs, short, lanes, target), splat(needs, short, lanes)
-        larger, smaller = (function(needs, n, short, lanes, target) for n in ("larger", "smaller"))
-        one = f"{put}(1.0f)"
-        return f"""static inline {v} {full}({v} x) {{
+
+def _tanh_f32(needs: Needs, full: str, short: str, lanes: int, target: Target) -> str:
+    """x P(x^2) / Q(x^2) of x kept within the limit. The two polynomials run side by side; comparisons keep NaN."""
+    limit, above, below = _TANH
+    v = needs.vector("f32", lanes)
+    fma, put = _fma(needs, short, lanes, target), splat(needs, short, lanes)
+    larger, smaller = (function(needs, n, short, lanes, target) for n in ("larger", "smaller"))
+    one = f"{put}(1.0f)"
+    return f"""static inline {v} {full}({v} x) {{
   const {v} most = {put}({limit}f);
   x = {larger}(-most, {smaller}(most, x));
   const {v} s = x * x, y = x * {_horner(fma, "s", above, put)} / {_horner(fma, "s", below, put)};
   return {larger}(-{one}, {smaller}({one}, y));
 }}"""
-
-    return emit
 
 
 def _abs(needs: Needs, full: str, short: str, lanes: int, target: Target) -> str:
@@ -259,8 +266,8 @@ POLYNOMIALS: dict[tuple[str, str], Emitter] = {
     ("exp", "f32"): _exp_f32,
     ("sigmoid", "f32"): _sigmoid_f32,
     ("sigmoid", "f64"): _sigmoid_f64,
-    ("tanh", "f32"): _fraction_f32(_TANH),
-    ("erf", "f32"): _fraction_f32(_ERF),
+    ("tanh", "f32"): _tanh_f32,
+    ("erf", "f32"): _erf_f32,
     **{("larger", short): _choice("larger", ">") for short in ("f32", "f64")},
     **{("smaller", short): _choice("smaller", "<") for short in ("f32", "f64")},
     ("sign", "f32"): _sign,
