@@ -149,10 +149,10 @@ def _difference(made: Symbolic, run: Any, values: dict[str, int], fakes: Sequenc
     for k, (g, w) in enumerate(zip(got, want, strict=True)):
         if (g.dtype, g.shape) != (w.dtype, w.shape) or _strides(g) != _strides(w):
             return f"output {k}: {g.dtype}{list(g.shape)} {g.stride()} instead of {w.dtype}{list(w.shape)} {w.stride()}"
-        if found := _values(g, w, None if exact is None else exact[k]):
+        if found := _values(g, w, made.program.rough[0][k], None if exact is None else exact[k]):
             return f"output {k}: {found}"
     for k, (g, w) in enumerate(zip(ours, theirs, strict=True)):
-        if found := _values(g, w, None if exact is None else exact_inputs[k]):
+        if found := _values(g, w, made.program.rough[1][k], None if exact is None else exact_inputs[k]):
             return f"input {k} afterwards: {found}"
     return ""
 

@@ -35,6 +35,8 @@ class Program:
     source: str
     inputs: list[torch.Tensor]
     seed: int
+    rough: tuple[list[torch.dtype], list[torch.dtype]]
+    """The least exact types that the results, and the inputs as they are afterwards, passed through: none has more digits than that."""
 
     def function(self, dtype: torch.dtype | None = None, namespace: Any = torch) -> Callable[..., Any]:
         """The function; with ``dtype``, all its casts to floats go to that type. ``namespace`` stands for torch."""
@@ -72,7 +74,16 @@ class Maker:
     env: dict[str, torch.Tensor] = field(default_factory=dict)
     lines: list[str] = field(default_factory=list)
     inexact: set[int] = field(default_factory=set)
+    roughest: dict[int, torch.dtype] = field(default_factory=dict)
     count: int = 0
+
+    def passed(self, value: torch.Tensor, sources: list[str]) -> None:
+        """Notes the types behind what a memory holds now."""
+        behind = [value.dtype, *(self.rough(self.env[n]) for n in sources if n in self.env)]
+        self.roughest[key(value)] = max(behind, key=_eps)
+
+    def rough(self, value: torch.Tensor) -> torch.dtype:
+        return max(value.dtype, self.roughest.get(key(value), value.dtype), key=_eps)
 
     # ---- values ------------------------------------------------------------------------------------------------------------
 
@@ -121,6 +132,7 @@ class Maker:
         self.count += 1
         self.env[name] = value
         self.lines.append(f"{name} = {text}")
+        self.passed(value, [name, *sources])
         if not (exact and self.is_exact(*sources)) and value.dtype in FLOATS:
             self.inexact.add(key(value))
         return True
@@ -135,6 +147,7 @@ class Maker:
             self.env[target].copy_(before) if not is_overlapping(self.env[target]) else None
             return False
         self.lines.append(text)
+        self.passed(self.env[target], [target, *sources])
         if not (exact and self.is_exact(*sources)):
             self.inexact.add(key(self.env[target]))
         return True
@@ -367,7 +380,8 @@ class Maker:
         if self.r.random() < 0.1:
             outputs[self.r.choice(names)] = None
         body = "\n".join(f"    {line}" for line in [*self.lines, f"return ({''.join(f'{o}, ' for o in outputs)})"])
-        return Program(f"def program({', '.join(names)}):\n{body}\n", given, seed)
+        rough = [self.rough(self.env[n]) for n in outputs], [self.rough(self.env[n]) for n in names]
+        return Program(f"def program({', '.join(names)}):\n{body}\n", given, seed, rough)
 
 
 def random_program(seed: int, count: int | None = None, symbolic: bool = False) -> Program:
@@ -398,6 +412,10 @@ def is_float(x: torch.Tensor) -> bool:
 
 def is_overlapping(x: torch.Tensor) -> bool:
     return any(s == 0 and n > 1 for n, s in zip(x.shape, x.stride(), strict=True)) or (x.dim() == 2 and x.stride() == (1, 1) and x.numel() > 1)
+
+
+def _eps(dtype: torch.dtype) -> float:
+    return torch.finfo(dtype).eps if dtype in FLOATS else 0.0
 
 
 def can_broadcast(x: torch.Tensor, to: torch.Tensor) -> bool:

@@ -1,0 +1,145 @@
+"""Random programs with gradients, compiled, against eager: results, what requires grad, written inputs, gradients.
+
+``python benchmarks/fuzz_training.py [--seed 0] [--count 1000] [--batch 20] [--only SEED]``
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import tempfile
+import time
+import traceback
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+
+from fuzz_graphs import Verdict, _strides, _values, graph_of, prepare
+from opmill_fake_tensors import FakeTensorError
+from opmill_graph_ir.backend import compile_graph
+from opmill_graph_ir.capture.joint import capture_joint
+from opmill_graph_ir.capture.partition import partition
+from opmill_graph_ir.errors import GraphError
+from opmill_graph_ir.loops.ir import LoopKernel
+from opmill_graph_ir.ops.lower import lower
+from opmill_graph_ir.options import GraphOptions
+from opmill_graph_ir.schedule.steps import schedule
+from opmill_runtime_cache.store import Store
+from random_graphs import FLOATS, Program, copied, is_float, random_program
+
+
+def inputs_of(program: Program, dtype: torch.dtype | None = None) -> list[torch.Tensor]:
+    """Copies of the inputs, of which most that may do require grad."""
+    r = random.Random(program.seed)
+    return [x.requires_grad_(is_float(x) and r.random() < 0.75) for x in copied(program.inputs, dtype)]
+
+
+def trained(fn: Callable[..., Any], inputs: list[torch.Tensor]) -> tuple[list[torch.Tensor], list[torch.Tensor | None]]:
+    """Results, and the gradients of the inputs that require one, of a sum that weighs each element otherwise."""
+    results = list(fn(*inputs))
+    parts = [_weighted(o) for o in results if o.requires_grad]
+    wanted = [x for x in inputs if x.requires_grad]
+    return results, list(torch.autograd.grad(torch.stack(parts).sum(), wanted, allow_unused=True)) if parts else []
+
+
+def _weighted(output: torch.Tensor) -> torch.Tensor:
+    """In the output's type, so that both ways are given the same gradients."""
+    return (output * torch.linspace(0.5, 1.5, max(output.numel(), 1), dtype=torch.float64)[: output.numel()].reshape(output.shape).to(output.dtype)).double().sum()
+
+
+def kernels_of(program: Program) -> list[LoopKernel]:
+    """The kernels of both halves; none where the program is refused."""
+    try:
+        halves = partition(capture_joint(graph_of(program), inputs_of(program)))
+        return [k for half in (halves.forward, halves.backward) for k in schedule(lower(half)).kernels()]
+    except Exception:
+        return []
+
+
+def check(program: Program, store: Store) -> Verdict:
+    """Compiles a program and compares a run of it, and of its backward, with eager's. Programs that eager refuses are "skipped"."""
+    theirs, ours = inputs_of(program), inputs_of(program)
+    try:
+        want, gradients = trained(program.function(), theirs)
+    except RuntimeError as e:
+        return Verdict(program, "skipped", str(e).splitlines()[0][:90])
+    if not any(o.requires_grad for o in want):
+        return Verdict(program, "skipped", "no result requires grad")
+    try:
+        run = compile_graph(graph_of(program), ours, options=GraphOptions(verify=True, cache=False), store=store)
+    except (GraphError, FakeTensorError) as e:
+        bug = isinstance(e, GraphError) and any(n in str(e) for n in ("GI040", "GI041"))
+        return Verdict(program, "crash" if bug else "refused", str(e).splitlines()[0][:200])
+    except Exception:
+        return Verdict(program, "crash", traceback.format_exc(limit=-4))
+    try:
+        got, found = trained(run, ours)
+    except Exception:
+        return Verdict(program, "crash", traceback.format_exc(limit=-4))
+    return Verdict(program, "wrong", problem) if (problem := _problem(program, (got, found, ours), (want, gradients, theirs))) else Verdict(program, "right")
+
+
+def _problem(program: Program, ours: tuple[Any, Any, Any], theirs: tuple[Any, Any, Any]) -> str:
+    wide = inputs_of(program, torch.float64)
+    try:
+        exact: tuple[Any, Any, Any] = (*trained(program.function(torch.float64), wide), wide)
+    except Exception:
+        exact = ([], [], [])
+    leaves = [x for x in theirs[2] if x.requires_grad]
+    roughest = max((d for part in program.rough for d in part if d in FLOATS), key=lambda d: torch.finfo(d).eps, default=torch.float64)
+    for what, mine, eager, reference in zip(("output", "gradient", "input"), ours, theirs, exact, strict=True):
+        for k, (g, w) in enumerate(zip(mine, eager, strict=True)):
+            if (g is None) != (w is None):
+                return f"{what} {k}: {'none' if g is None else 'one'}, which eager has {'none' if w is None else 'one'} of"
+            if w is None:
+                continue
+            if (g.dtype, g.shape, g.requires_grad) != (w.dtype, w.shape, w.requires_grad):
+                return f"{what} {k}: {g.dtype}{list(g.shape)} {g.requires_grad} instead of {w.dtype}{list(w.shape)} {w.requires_grad}"
+            if what == "output" and _strides(g) != _strides(w):
+                return f"{what} {k}: strides {g.stride()} instead of {w.stride()} of sizes {list(w.shape)}"
+            if found := _values(g.detach(), w.detach(), roughest, reference[k].detach() if len(reference) > k and reference[k] is not None else None):
+                return f"{what} {k}{f' of a {leaves[k].dtype}' if what == 'gradient' else ''}: {found}"
+    return ""
+
+
+def verdicts(seeds: Sequence[int], store: Store, batch: int = 20) -> Iterator[Verdict]:
+    """Checks the programs of ``seeds``."""
+    for start in range(0, len(seeds), batch):
+        with torch.no_grad():
+            programs = [random_program(s) for s in seeds[start : start + batch]]
+        prepare((k for p in programs for k in kernels_of(p)), store)
+        for program in programs:
+            yield check(program, store)
+
+
+def main() -> int:
+    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments.add_argument("--seed", type=int, default=0)
+    arguments.add_argument("--count", type=int, default=1000)
+    arguments.add_argument("--batch", type=int, default=20)
+    arguments.add_argument("--only", type=int, help="one seed")
+    options = arguments.parse_args()
+    warnings.simplefilter("ignore")
+    seeds = [options.only] if options.only is not None else list(range(options.seed, options.seed + options.count))
+    counts: Counter[str] = Counter()
+    reasons: Counter[str] = Counter()
+    start = time.perf_counter()
+    with tempfile.TemporaryDirectory() as folder:
+        for v in verdicts(seeds, Store(folder), options.batch):
+            counts[v.kind] += 1
+            if v.kind in ("refused", "skipped"):
+                reasons[f"{v.kind}: {v.detail[:90]}"] += 1
+            if v.kind in ("crash", "wrong") or options.only is not None:
+                inputs = "".join(f"#   {x.dtype} {list(x.shape)} {x.stride()} {x.requires_grad}\n" for x in inputs_of(v.program))
+                print(f"---- seed {v.program.seed}: {v.kind}: {v.detail}\n{inputs}{v.program.source}", flush=True)
+    for detail, number in reasons.most_common(12):
+        print(f"{number:5} {detail}")
+    print(f"{dict(counts)} in {time.perf_counter() - start:.0f} s")
+    return int(counts["crash"] + counts["wrong"] > 0)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
