@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import functools
-import inspect
 import types
 import weakref
 from typing import Any
 
 from .bytecode import Instruction, Program, decode
 from .resume import Resume, State, states
-from .values.base import Lazy, Machine, Value
-from .values.constant import ConstantValue
+from .values.base import Value
 from .values.functions import CellValue, FunctionValue
-from .values.mapping import DictValue
-from .values.sequence import TupleValue
 
 
 class Prepared:
@@ -120,58 +116,3 @@ class Frame:
 
     def where(self) -> str:
         return f"{self.code.co_filename}:{self.line}"
-
-
-def bind(vm: Machine, fn: FunctionValue, args: list[Value], kwargs: dict[str, Value]) -> dict[str, Any]:
-    """Python's binding of arguments to parameters; raises the program's TypeError."""
-    code = fn.code
-    n = code.co_argcount
-    names = code.co_varnames
-    out: dict[str, Any] = dict(zip(names[:n], args))
-    position = n + code.co_kwonlyargcount
-    if code.co_flags & inspect.CO_VARARGS:
-        out[names[position]] = TupleValue(list(args[n:]))
-        position += 1
-    elif len(args) > n:
-        vm.throw(TypeError, f"{fn.qualname}() takes {n} positional argument{'s' * (n != 1)} but {len(args)} were given")
-    accepted = names[code.co_posonlyargcount : n + code.co_kwonlyargcount]
-    extra: dict[str, Value] = {}
-    for name, value in kwargs.items():
-        if name in accepted:
-            if name in out:
-                vm.throw(TypeError, f"{fn.qualname}() got multiple values for argument {name!r}")
-            out[name] = value
-        else:
-            extra[name] = value
-    if code.co_flags & inspect.CO_VARKEYWORDS:
-        out[names[position]] = DictValue({k: (ConstantValue(k), v) for k, v in extra.items()})
-    elif extra:
-        vm.throw(TypeError, f"{fn.qualname}() got an unexpected keyword argument {next(iter(extra))!r}")
-    _defaults(vm, fn, out)
-    return out
-
-
-def _defaults(vm: Machine, fn: FunctionValue, out: dict[str, Any]) -> None:
-    code = fn.code
-    n = code.co_argcount
-    names = code.co_varnames
-    missing = []
-    first = n - len(fn.defaults)
-    for i, name in enumerate(names[:n]):
-        if name not in out:
-            if i < first:
-                missing.append(name)
-            else:
-                out[name] = _plain(vm, fn.defaults[i - first])
-    if missing:
-        listed = " and ".join(repr(m) for m in missing) if len(missing) < 3 else ", ".join(map(repr, missing[:-1])) + f", and {missing[-1]!r}"
-        vm.throw(TypeError, f"{fn.qualname}() missing {len(missing)} required positional argument{'s' * (len(missing) > 1)}: {listed}")
-    for name in names[n : n + code.co_kwonlyargcount]:
-        if name not in out:
-            if name not in fn.kwdefaults:
-                vm.throw(TypeError, f"{fn.qualname}() missing 1 required keyword-only argument: {name!r}")
-            out[name] = _plain(vm, fn.kwdefaults[name])
-
-
-def _plain(vm: Machine, value: Any) -> Value:
-    return vm.wrap(value.obj, value.source) if type(value) is Lazy else value

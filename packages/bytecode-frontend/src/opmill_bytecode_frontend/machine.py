@@ -16,9 +16,10 @@ from opmill_fake_tensors import DataDependent
 from opmill_guards.guard import Absent, Is, SameObject
 from opmill_guards.source import Attr, InstanceDict, Item, Pinned
 
+from .binding import bind
 from .effects import Effects
 from .errors import Unsupported
-from .frame import Frame, bind, prepare
+from .frame import Frame, prepare
 from .library import call_builtin, construct, intercepted
 from .opcodes import handlers
 from .opcodes.control import Return, Yield, throw_into
@@ -298,8 +299,15 @@ class Interpreter(Operators):
 
     def no_attribute(self, owner: Value, name: str, message: str) -> NoReturn:
         """Raise the AttributeError of a lookup, which tells the object and the name."""
-        raised = self.new_exception(AttributeError, [ConstantValue(message)])
-        raised.fields.update(name=ConstantValue(name), obj=owner)
+        self.throw_about(AttributeError, message, name=ConstantValue(name), obj=owner)
+
+    def no_name(self, name: str) -> NoReturn:
+        self.throw_about(NameError, f"name {name!r} is not defined", name=ConstantValue(name))
+
+    def throw_about(self, cls: type[BaseException], message: str, **fields: Value) -> NoReturn:
+        """Raise an exception that keeps more than its message."""
+        raised = self.new_exception(cls, [ConstantValue(message)])
+        raised.fields.update(fields)
         raise Raised(raised.raised_while(self.handled))
 
     def of_error(self, arg: Any) -> Value:
@@ -307,11 +315,6 @@ class Interpreter(Operators):
         if type(arg) is tuple:
             return TupleValue([self.of_error(a) for a in arg])
         return self.fresh(arg) if type(arg) in LITERALS else self.wrap(arg, Pinned(arg, "argument of an exception"))
-
-    def no_name(self, name: str) -> NoReturn:
-        raised = self.new_exception(NameError, [ConstantValue(f"name {name!r} is not defined")])
-        raised.fields["name"] = ConstantValue(name)
-        raise Raised(raised.raised_while(self.handled))
 
     def throw_real(self, exc: BaseException) -> NoReturn:
         if isinstance(exc, (Unsupported, Raised)):
@@ -321,9 +324,7 @@ class Interpreter(Operators):
         if isinstance(exc, NotConstant):
             self.unsupported("FE025", f"{exc} where a constant is needed")
         raised = self.new_exception(type(exc), [self.of_error(a) for a in exc.args])
-        if isinstance(exc, AttributeError):
-            raised.fields["name"] = ConstantValue(exc.name)
-        if isinstance(exc, NameError):
+        if isinstance(exc, (AttributeError, NameError)):
             raised.fields["name"] = ConstantValue(exc.name)
         raise Raised(raised.raised_while(self.handled))
 

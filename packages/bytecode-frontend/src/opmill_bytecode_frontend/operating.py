@@ -14,6 +14,7 @@ BINARY = {
     "+": "add", "-": "sub", "*": "mul", "/": "truediv", "//": "floordiv", "%": "mod", "**": "pow", "@": "matmul", "<<": "lshift", ">>": "rshift",
     "&": "and", "|": "or", "^": "xor",
 }  # fmt: skip
+REPEATED = (list, tuple, str, bytes, bytearray)
 COMPARE = {"<": ("__lt__", "__gt__"), "<=": ("__le__", "__ge__"), "==": ("__eq__", "__eq__"), "!=": ("__ne__", "__ne__"), ">": ("__gt__", "__lt__"), ">=": ("__ge__", "__le__")}
 
 
@@ -49,8 +50,8 @@ class Operators:
         vm: Any = self
         result = value.special(vm, name, [])
         if not_implemented(result):
-            symbol = {"__neg__": "-", "__pos__": "+", "__invert__": "~"}.get(name, name)
-            self.throw(TypeError, f"bad operand type for unary {symbol}: {value.python_type().__name__!r}")
+            symbol = {"__neg__": "unary -", "__pos__": "unary +", "__invert__": "unary ~", "__abs__": "abs()"}[name]
+            self.throw(TypeError, f"bad operand type for {symbol}: {value.python_type().__name__!r}")
         return result  # type: ignore[return-value]
 
     def expect(self, owner: Value, name: str, goes_on: Any) -> None:
@@ -89,9 +90,9 @@ class Operators:
         for sequence in (list, tuple):
             if name == "add" and issubclass(lt, sequence):
                 self.throw(TypeError, f'can only concatenate {sequence.__name__} (not "{name_in_c(rt)}") to {sequence.__name__}')
-            for repeated, by in ((lt, rt), (rt, lt)) if name == "mul" else ():
-                if issubclass(repeated, sequence):
-                    self.throw(TypeError, f"can't multiply sequence by non-int of type {by.__name__!r}")
+        for repeated, by in ((lt, rt), (rt, lt)) if name == "mul" else ():
+            if issubclass(repeated, REPEATED):
+                self.throw(TypeError, f"can't multiply sequence by non-int of type {by.__name__!r}")
         self.throw(TypeError, f"unsupported operand type(s) for {'** or pow()' if op == '**' else op}: {lt.__name__!r} and {rt.__name__!r}")
 
     def equal(self, left: Value, right: Value) -> bool:

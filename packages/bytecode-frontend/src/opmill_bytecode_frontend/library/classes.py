@@ -13,7 +13,7 @@ import torch
 from opmill_guards.source import Pinned
 
 from ..returning import Made
-from ..values.base import MISSING, NotConstant, Value, written_in_python
+from ..values.base import MISSING, NotConstant, Value, apply, written_in_python
 from ..values.constant import ConstantValue
 from ..values.deques import DequeValue
 from ..values.functions import CellValue, MethodValue, PartialValue
@@ -44,7 +44,7 @@ def construct(vm: Any, cls: type, args: list[Value], kwargs: dict[str, Value], p
     direct = vm.frame is not None and vm.frame.makes(cls)
     handler = lookup(cls)
     if handler is not None:
-        return handler(vm, *args, **kwargs)
+        return apply(vm, handler, cls.__qualname__, args, kwargs)  # type: ignore[no-any-return]
     meta: Any = type(cls)
     meta_call = find_in_mro(meta.__mro__, "__call__")[1]
     if isinstance(cls, enum.EnumMeta):
@@ -315,9 +315,10 @@ def _number(cls: Any, *dunders: str) -> Any:
                         vm.unsupported("FE011", f"{cls.__name__}() of a number unknown at capture")
                     if result is not None:
                         return ConstantValue(cls(result.value)) if isinstance(result, ConstantValue) else result
-                if not isinstance(args[0], ObjectValue) or args[0].storage is not None:
+                given = args[0].python_type()
+                if any(hasattr(given, name) for name in dunders) or issubclass(given, (str, bytes)):
                     vm.unsupported("FE011", f"{cls.__name__}() of {args[0].describe()}")
-                vm.throw(TypeError, f"{cls.__name__}() argument must be a string or a real number, not {args[0].python_type().__name__!r}")
+                vm.throw(TypeError, f"{cls.__name__}() {WANTED[cls]}, not {given.__name__!r}")
             try:
                 return ConstantValue(cls(plain))
             except Exception as exc:
@@ -327,6 +328,11 @@ def _number(cls: Any, *dunders: str) -> Any:
     return convert
 
 
+WANTED = {
+    int: "argument must be a string, a bytes-like object or a real number",
+    float: "argument must be a string or a real number",
+    complex: "first argument must be a string or a number",
+}
 handles(int)(_number(int, "__int__", "__index__", "__trunc__"))
 handles(float)(_number(float, "__float__", "__index__"))
 handles(complex)(_number(complex, "__complex__", "__float__", "__index__"))

@@ -12,7 +12,7 @@ import torch
 
 from opmill_guards.source import Pinned
 
-from ..values.base import MISSING, NotConstant, Value
+from ..values.base import MISSING, NotConstant, Value, apply
 from ..values.constant import ConstantValue
 from ..values.deques import DequeValue
 from ..values.functions import MethodValue
@@ -79,7 +79,7 @@ def call_builtin(vm: Any, obj: Any, args: list[Value], kwargs: dict[str, Value])
     """Call something implemented in C, or known by identity."""
     handler = lookup(obj)
     if handler is not None:
-        return handler(vm, *args, **kwargs)
+        return apply(vm, handler, getattr(obj, "__qualname__", repr(obj)), args, kwargs)  # type: ignore[no-any-return]
     kind = type(obj)
     if isinstance(obj, DESCRIPTORS):
         return slot_call(vm, obj, args, kwargs)

@@ -131,6 +131,8 @@ def next_(vm: Any, iterator: Value, *default: Value) -> Value:
     if default:
         item = vm.next(iterator)
         return default[0] if item is STOP else item
+    if find_in_mro(iterator.python_type().__mro__, "__next__")[1] is MISSING:
+        vm.throw(TypeError, f"{iterator.python_type().__name__!r} object is not an iterator")
     return vm.call(vm.getattr(iterator, "__next__"), [], {})
 
 
@@ -162,6 +164,8 @@ def sum_(vm: Any, items: Value, start: Value = ConstantValue(0)) -> Value:
 
 def _extreme(op: str) -> Any:
     def find(vm: Any, *args: Value, key: Value | None = None, default: Value | None = None) -> Value:
+        if not args:
+            vm.throw(TypeError, f"{'min' if op == '<' else 'max'} expected at least 1 argument, got 0")
         items = vm.unpack(args[0]) if len(args) == 1 else list(args)
         if not items:
             if default is not None:

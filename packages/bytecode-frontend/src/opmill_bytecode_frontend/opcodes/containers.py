@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
-from ..values.base import NotConstant
+from ..values.base import NotConstant, is_iterable
 from ..values.constant import ConstantValue
-from ..values.mapping import DictValue, SetValue, mapping_of, update_from
-from ..values.sequence import ListValue, TupleValue
+from ..values.functions import FunctionValue, MethodValue
+from ..values.iterators import STOP
+from ..values.mapping import DictValue, SetValue, update_from
+from ..values.sequence import ListValue, SequenceValue, TupleValue
 from .registry import opcode
 
 
@@ -69,6 +72,8 @@ def map_add(vm: Any, frame: Any, ins: Any) -> None:
 @opcode("LIST_EXTEND")
 def list_extend(vm: Any, frame: Any, ins: Any) -> None:
     value = frame.pop()
+    if not is_iterable(value):
+        vm.throw(TypeError, f"Value after * must be an iterable, not {value.python_type().__name__}")
     frame.stack[-ins.argval].m_extend(vm, value)
 
 
@@ -81,6 +86,8 @@ def set_update(vm: Any, frame: Any, ins: Any) -> None:
 @opcode("DICT_UPDATE")
 def dict_update(vm: Any, frame: Any, ins: Any) -> None:
     value = frame.pop()
+    if not hasattr(value.python_type(), "keys"):
+        vm.throw(TypeError, f"{value.python_type().__name__!r} object is not a mapping")
     update_from(vm, frame.stack[-ins.argval], value)
 
 
@@ -88,12 +95,28 @@ def dict_update(vm: Any, frame: Any, ins: Any) -> None:
 def dict_merge(vm: Any, frame: Any, ins: Any) -> None:
     value = frame.pop()
     target = frame.stack[-ins.argval]
-    other = mapping_of(value)
-    if other is not None:
-        for key in other.key_values(vm):
-            if vm.key(key) in target.items:
-                vm.throw(TypeError, f"got multiple values for keyword argument {key.constant()!r}")
-    update_from(vm, target, value)
+    function = function_text(frame.stack[-ins.argval - 2 - (sys.version_info >= (3, 13))])
+    if not hasattr(value.python_type(), "keys"):
+        vm.throw(TypeError, f"{function} argument after ** must be a mapping, not {value.python_type().__name__}")
+    more = DictValue({})
+    update_from(vm, more, value)
+    for hashed, (key, item) in more.items.items():
+        if not isinstance(key.constant(), str):
+            vm.throw(TypeError, "keywords must be strings")
+        if hashed in target.items:
+            vm.throw(TypeError, f"{function} got multiple values for keyword argument {key.constant()!r}")
+        target.put(vm, hashed, key, item)
+
+
+def function_text(value: Any) -> str:
+    """How messages about arguments name what is called."""
+    function = value.function if isinstance(value, MethodValue) else value
+    if isinstance(function, FunctionValue):
+        module, name = function.globals.get("__name__"), function.qualname
+    else:
+        real = value.real()
+        module, name = getattr(real, "__module__", None), getattr(real, "__qualname__", "")
+    return f"{module}.{name}()" if module not in (None, "builtins") else f"{name}()"
 
 
 @opcode("LIST_TO_TUPLE")
@@ -103,7 +126,7 @@ def list_to_tuple(vm: Any, frame: Any, ins: Any) -> None:
 
 @opcode("UNPACK_SEQUENCE")
 def unpack_sequence(vm: Any, frame: Any, ins: Any) -> None:
-    items = vm.unpack(frame.pop())
+    items = unpacked(vm, frame.pop(), ins.argval)
     if len(items) < ins.argval:
         vm.throw(ValueError, f"not enough values to unpack (expected {ins.argval}, got {len(items)})")
     if len(items) > ins.argval:
@@ -111,10 +134,23 @@ def unpack_sequence(vm: Any, frame: Any, ins: Any) -> None:
     frame.stack.extend(reversed(items))
 
 
+def unpacked(vm: Any, value: Any, count: int | None) -> list[Any]:
+    """The items of a value that is assigned to several targets; of an iterator no more than one beyond ``count``."""
+    if isinstance(value, SequenceValue):
+        return value.values(vm)
+    if not is_iterable(value):
+        vm.throw(TypeError, f"cannot unpack non-iterable {value.python_type().__name__} object")
+    iterator = vm.iterate(value)
+    items: list[Any] = []
+    while (count is None or len(items) <= count) and (item := vm.next(iterator)) is not STOP:
+        items.append(item)
+    return items
+
+
 @opcode("UNPACK_EX")
 def unpack_ex(vm: Any, frame: Any, ins: Any) -> None:
     before, after = ins.argval & 0xFF, ins.argval >> 8
-    items = vm.unpack(frame.pop())
+    items = unpacked(vm, frame.pop(), None)
     if len(items) < before + after:
         vm.throw(ValueError, f"not enough values to unpack (expected at least {before + after}, got {len(items)})")
     middle = items[before : len(items) - after]

@@ -7,7 +7,7 @@ import sys
 from typing import Any
 
 from ..returning import iterated, pushed, stepped
-from ..values.base import MISSING, Raised
+from ..values.base import MISSING, Raised, is_iterable
 from ..values.constant import ConstantValue
 from ..values.functions import FunctionValue
 from ..values.iterators import STOP, GeneratorValue, IteratorValue
@@ -249,7 +249,12 @@ def call_function_ex(vm: Any, frame: Any, ins: Any) -> None:
             raise vm.unsupported("FE061", "** of something other than a dict")
         for key, value in zip(mapping.key_values(vm), mapping.all_values(vm)):
             kwargs[key.constant()] = value
-    args = vm.unpack(frame.pop())
+        if not all(isinstance(key, str) for key in kwargs):
+            vm.throw(TypeError, "keywords must be strings")
+    given = frame.pop()
+    if not is_iterable(given):
+        vm.unsupported("FE061", f"* of {given.describe()}", "it is not iterable")
+    args = vm.unpack(given)
     second = frame.pop()
     first = frame.stack[-1] if frame.stack else None
     if sys.version_info >= (3, 13):

@@ -100,7 +100,7 @@ class Value:
         found = self.find_method(name)
         if found is None:
             vm.unsupported("FE020", f"method {name} of {self.describe()}", "it has no symbolic counterpart")
-        return found(vm, *args, **kwargs)
+        return apply(vm, found, name, args, kwargs)  # type: ignore[no-any-return]
 
     def special(self, vm: Machine, name: str, args: list[Value]) -> Value | None:
         """Call the dunder ``name`` looked up on the type; None when the type has none."""
@@ -128,6 +128,10 @@ class Value:
         vm.no_attribute(self, name, f"{cls.__name__!r} object has no attribute {name!r}")
 
     def setattr(self, vm: Machine, name: str, value: Value) -> None:
+        cls = self.python_type()
+        hook = next(c.__dict__["__setattr__"] for c in cls.__mro__ if "__setattr__" in c.__dict__)
+        if not cls.__dictoffset__ and hook is object.__dict__["__setattr__"] and not hasattr(cls, name):
+            vm.no_attribute(self, name, f"{cls.__name__!r} object has no attribute {name!r}")
         vm.unsupported("FE021", f"assignment to attribute {name} of {self.describe()}")
 
     def delattr(self, vm: Machine, name: str) -> None:
@@ -171,6 +175,16 @@ class Value:
             vm.throw_real(exc)
 
 
+def apply(vm: Machine, function: Any, name: str, args: list[Value], kwargs: dict[str, Value]) -> Any:
+    """What the library's ``function`` gives for a call of ``name``. Where the arguments do not fit it, the native call tells what is wrong."""
+    try:
+        return function(vm, *args, **kwargs)
+    except TypeError as exc:
+        if exc.__traceback__ is not None and exc.__traceback__.tb_next is not None:
+            raise
+        vm.unsupported("FE022", f"call of {name}", "it does not take these arguments")
+
+
 def content(value: Value) -> Value:
     """A value, or of an object of a class derived from a builtin one the part that the builtin class knows."""
     storage = getattr(value, "storage", None)
@@ -206,6 +220,11 @@ class BuiltinMethod(Value):
         if name == "__name__":
             return vm.fresh(self.name)
         return super().getattr(vm, name)
+
+
+def is_iterable(value: Value) -> bool:
+    """Whether ``iter`` of a value asks its class at all."""
+    return any(c.__dict__.get(name) is not None for c in value.python_type().__mro__ for name in ("__iter__", "__getitem__"))
 
 
 class ProgramKey:

@@ -81,6 +81,8 @@ class ConstantValue(Value):
             if name == "__mod__" and isinstance(self.value, str):
                 vm.unsupported("FE025", f"formatting {self.value!r:.40} with a value unknown at capture")
             return ConstantValue(NotImplemented)
+        if name in ("__mul__", "__rmul__") and type(self.value) in (str, bytes) and not hasattr(plain[0], "__index__"):
+            return ConstantValue(NotImplemented)
         try:
             return vm.fresh(slot(self.value, *plain))
         except Exception as exc:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import collections
 from typing import Any
 
-from .base import Machine, NotConstant, Value
+from .base import Machine, Value
 from .constant import ConstantValue
 from .iterators import STOP, ItemsIterator
-from .sequence import ListValue, SequenceValue, SliceValue
+from .sequence import ListValue, SequenceValue, whole
 
 ITERATOR: type = type(iter(collections.deque()))
 REVERSED: type = type(reversed(collections.deque()))
@@ -39,7 +39,7 @@ class DequeValue(ListValue):
         version = self.version
 
         def read(vm: Machine, i: int) -> Any:
-            if version != self.version and i < len(self.items) + (version != self.version):
+            if version != self.version and i <= len(self.items):
                 vm.throw(RuntimeError, "deque mutated during iteration")
             return self.item(vm, position(i)) if i < len(self.items) else STOP
 
@@ -51,10 +51,8 @@ class DequeValue(ListValue):
     def m___reversed__(self, vm: Machine) -> Value:
         return self.walk(REVERSED, lambda i: len(self.items) - 1 - i)
 
-    def index_of(self, vm: Machine, key: Value) -> int:
-        if isinstance(key, SliceValue):
-            vm.throw(TypeError, "sequence index must be integer, not 'slice'")
-        return super().index_of(vm, key)
+    def no_index(self, kind: str) -> str:
+        return f"sequence index must be integer, not {kind!r}"
 
     def m___getitem__(self, vm: Machine, key: Value) -> Value:
         return self.item(vm, self.index_of(vm, key))
@@ -88,14 +86,20 @@ class DequeValue(ListValue):
             vm.throw(IndexError, "deque already at its maximum size")
         return super().m_insert(vm, index, value)
 
+    def m_pop(self, vm: Machine) -> Value:  # type: ignore[override]
+        return self.take_end(vm, -1)
+
     def m_popleft(self, vm: Machine) -> Value:
+        return self.take_end(vm, 0)
+
+    def take_end(self, vm: Machine, place: int) -> Value:
         if not self.items:
             vm.throw(IndexError, "pop from an empty deque")
-        return self.m_pop(vm, ConstantValue(0))
+        return self.take(vm, place)
 
     def m_rotate(self, vm: Machine, n: Value = ConstantValue(1)) -> Value:
         if self.items:
-            steps = n.constant() % len(self.items)
+            steps = whole(vm, n) % len(self.items)
             self.items[:] = self.items[len(self.items) - steps :] + self.items[: len(self.items) - steps]
         return self.changed(vm)
 
@@ -103,4 +107,4 @@ class DequeValue(ListValue):
         return ConstantValue(self.maxlen) if name == "maxlen" else super().getattr(vm, name)
 
 
-__all__ = ["DequeValue", "NotConstant"]
+__all__ = ["DequeValue"]

@@ -7,7 +7,7 @@ from typing import Any
 
 from opmill_guards.guard import Absent, DictKeys
 
-from .base import MISSING, Lazy, Machine, NotConstant, Value, written_in_python
+from .base import MISSING, Lazy, Machine, NotConstant, Value, content, is_iterable, written_in_python
 from .constant import ConstantValue
 from .iterators import STOP, ItemsIterator
 from .sequence import TupleValue
@@ -324,10 +324,8 @@ class Names(DictValue):
 
 def mapping_of(value: Value) -> DictValue | None:
     """The tracked dictionary in a value: itself, or the storage of an object of a dict subclass."""
-    if isinstance(value, DictValue):
-        return value
-    storage = getattr(value, "storage", None)
-    return storage if isinstance(storage, DictValue) else None
+    known = content(value)
+    return known if isinstance(known, DictValue) else None
 
 
 def reads_as_dict(cls: type) -> bool:
@@ -348,9 +346,13 @@ def update_from(vm: Machine, target: DictValue, other: Value) -> None:
         for key in keys:
             target.store(vm, key, vm.call(vm.getattr(other, "__getitem__"), [key], {}))
     else:
-        for pair in vm.unpack(other):
-            key, value = vm.unpack(pair)
-            target.store(vm, key, value)
+        for number, pair in enumerate(vm.unpack(other)):
+            if not is_iterable(pair):
+                vm.throw(TypeError, f"cannot convert dictionary update sequence element #{number} to a sequence")
+            parts = vm.unpack(pair)
+            if len(parts) != 2:
+                vm.throw(ValueError, f"dictionary update sequence element #{number} has length {len(parts)}; 2 is required")
+            target.store(vm, *parts)
 
 
 class DictView(Value):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import sys
 from typing import Any, NoReturn
 
 import torch
@@ -10,9 +11,20 @@ import torch
 from opmill_guards.guard import Absent
 from opmill_guards.source import InstanceDict, Item
 
-from .base import Lazy, Machine, NotConstant, Value, content
+from .base import Lazy, Machine, NotConstant, Value, content, is_iterable
 from .constant import ConstantValue
 from .iterators import STOP, ItemsIterator
+
+
+def whole(vm: Machine, value: Value) -> int:
+    """An argument that a function of C wants as an int: of one, or of an object with ``__index__``."""
+    index = value.special(vm, "__index__", [])
+    if index is None:
+        vm.throw(TypeError, f"{value.python_type().__name__!r} object cannot be interpreted as an integer")
+    number: int = index.constant()
+    if not -sys.maxsize - 1 <= number <= sys.maxsize:
+        vm.throw(OverflowError, "Python int too large to convert to C ssize_t")
+    return number
 
 
 def times(value: Value) -> int | None:
@@ -79,21 +91,26 @@ class SequenceValue(Value):
     def m___len__(self, vm: Machine) -> Value:
         return ConstantValue(len(self.items))
 
-    def index_of(self, vm: Machine, key: Value) -> int:
+    def index_of(self, vm: Machine, key: Value, doing: str = "index") -> int:
+        """The place of an item, from 0 on; the IndexError says what was ``doing``."""
         try:
             i = key.constant()
         except NotConstant:
             index = key.special(vm, "__index__", [])
-            if index is None:
-                vm.throw(TypeError, f"{self.cls.__name__} indices must be integers or slices, not {key.python_type().__name__}")
-            i = index.constant()
+            i = None if index is None else index.constant()
         if not hasattr(type(i), "__index__"):
-            vm.throw(TypeError, f"{self.cls.__name__} indices must be integers or slices, not {type(i).__name__}")
+            vm.throw(TypeError, self.no_index(key.python_type().__name__))
         i = i.__index__()
         n = len(self.items)
         if not -n <= i < n:
-            vm.throw(IndexError, f"{self.family().__name__} index out of range")
+            if not -sys.maxsize - 1 <= i <= sys.maxsize:
+                vm.throw(IndexError, f"cannot fit {key.python_type().__name__!r} into an index-sized integer")
+            vm.throw(IndexError, f"{doing} out of range" if doing.startswith("pop") else f"{self.family().__name__} {doing} out of range")
         return i + n if i < 0 else i
+
+    def no_index(self, kind: str) -> str:
+        """What is said where something of a class is no index."""
+        return f"{self.cls.__name__} indices must be integers or slices, not {kind}"
 
     def m___getitem__(self, vm: Machine, key: Value) -> Value:
         if isinstance(key, SliceValue):
@@ -271,17 +288,20 @@ class ListValue(SequenceValue):
 
     def m___setitem__(self, vm: Machine, key: Value, value: Value) -> Value:
         if isinstance(key, SliceValue):
-            where, new = key.plain(vm), list(vm.unpack(value))
+            where = key.plain(vm)
+            if not is_iterable(value):
+                vm.throw(TypeError, "can only assign an iterable" if where.step in (None, 1) else "must assign iterable to extended slice")
+            new = list(vm.unpack(value))
             try:
                 self.items[where] = new
             except ValueError as exc:
                 vm.throw_real(exc)
         else:
-            self.items[self.index_of(vm, key)] = value
+            self.items[self.index_of(vm, key, "assignment index")] = value
         return self.changed(vm)
 
     def m___delitem__(self, vm: Machine, key: Value) -> Value:
-        del self.items[key.plain(vm) if isinstance(key, SliceValue) else self.index_of(vm, key)]
+        del self.items[key.plain(vm) if isinstance(key, SliceValue) else self.index_of(vm, key, "assignment index")]
         return self.changed(vm)
 
     def m___iadd__(self, vm: Machine, other: Value) -> Value:
@@ -305,13 +325,16 @@ class ListValue(SequenceValue):
         return self.changed(vm)
 
     def m_insert(self, vm: Machine, index: Value, value: Value) -> Value:
-        self.items.insert(index.constant(), value)
+        self.items.insert(whole(vm, index), value)
         return self.changed(vm)
 
     def m_pop(self, vm: Machine, index: Value = ConstantValue(-1)) -> Value:
+        place = whole(vm, index)
         if not self.items:
-            vm.throw(IndexError, "pop from empty list" if self.family() is list else "pop from an empty deque")
-        i = self.index_of(vm, index)
+            vm.throw(IndexError, "pop from empty list")
+        return self.take(vm, self.index_of(vm, ConstantValue(place), "pop index"))
+
+    def take(self, vm: Machine, i: int) -> Value:
         value = self.item(vm, i)
         del self.items[i]
         self.changed(vm)
@@ -372,9 +395,13 @@ class SliceValue(Value):
 
     def plain(self, vm: Machine) -> slice:
         try:
-            return self.constant()
+            where = self.constant()
+            where.indices(0)
         except NotConstant:
             vm.unsupported("FE026", "a slice of a sequence by a value unknown at capture")
+        except Exception as exc:
+            vm.throw_real(exc)
+        return where
 
     def getattr(self, vm: Machine, name: str) -> Value:
         if name in ("start", "stop", "step"):

@@ -181,9 +181,9 @@ class SetValue(Value):
 
 def to_keys(vm: Machine, value: Value) -> dict[Any, Value]:
     """The values by their keys. Sets and dictionaries know the keys of theirs: hashes are not asked for again."""
-    value = content(value) if type(content(value)) is SetValue else value
-    if isinstance(value, SetValue):
-        return value.items
+    known = content(value)
+    if isinstance(known, SetValue):
+        return known.items
     if hasattr(value, "key_values"):
         value.key_values(vm)
         return {k: v for k, (v, _) in value.items.items()}  # type: ignore[attr-defined]
