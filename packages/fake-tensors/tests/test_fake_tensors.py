@@ -8,7 +8,7 @@ import sys
 import pytest
 import torch
 
-from opmill_fake_tensors import DataDependent, FakeContext
+from opmill_fake_tensors import DataDependent, FakeContext, NoFakeKernel
 from opmill_fake_tensors.symbols import Sizes
 
 CASES = {
@@ -22,6 +22,7 @@ CASES = {
     "conv": lambda x, y: torch.nn.functional.conv2d(x.reshape(1, 4, 2, 2), torch.ones(3, 4, 1, 1)),
     "attention": lambda x, y: torch.nn.functional.scaled_dot_product_attention(x[None, None], y[None, None], y[None, None]),
     "index": lambda x, y: x[torch.arange(2)],
+    "imaginary part of a conjugate": lambda x, y: torch.complex(x, y).conj().imag,
 }
 
 
@@ -98,3 +99,11 @@ def test_what_was_computed_may_be_written_to() -> None:
             assert gradient.shape == real.shape
         with FakeContext() as context, pytest.raises(RuntimeError, match="leaf"):
             context.from_tensor(leaf).mul_(2)
+
+
+def test_tensors_stored_negated_are_refused() -> None:
+    """Whoever reads the memory of one, a compiled kernel say, reads the negatives of its values."""
+    imaginary = torch.ones(3, dtype=torch.complex64).conj().imag
+    assert imaginary.is_neg()
+    with FakeContext() as context, pytest.raises(NoFakeKernel, match="negatives"):
+        context.from_tensor(imaginary)

@@ -147,6 +147,8 @@ class FakeContext(TorchDispatchMode):
             raise NoFakeKernel("from_tensor", f"layout {tensor.layout}")
         if type(tensor) not in (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer):
             raise NoFakeKernel("from_tensor", f"tensor subclass {type(tensor).__name__}")
+        if tensor.is_neg():
+            raise NoFakeKernel("from_tensor", "a tensor whose memory holds the negatives of its values (x.conj().imag)")
         with _no_dispatch(), _no_levels():
             offset = tensor.storage_offset()
             if symbolic:
@@ -194,6 +196,8 @@ class FakeContext(TorchDispatchMode):
             return _ASKED[op.packet](args[0])
         if op.packet in _LIFTS and not isinstance(args[0], FakeTensor):
             return self.lift(args[0])
+        if op.packet == "aten::view_as_real" and isinstance(args[0], FakeTensor) and args[0].meta.is_conj():
+            args = [self.run(torch.ops.aten.resolve_conj.default, args, {})]  # torch, which does not see the mark, asks for the imaginary part so
         call = _Call(self)
         metas = [call.take(a) for a in args]
         meta_kwargs = {k: call.take(v) for k, v in kwargs.items()} if kwargs else {}

@@ -123,3 +123,8 @@ def test_numbers_are_rounded_to_half_precision_where_eager_does(as_loops: Callab
     fn = getattr(torch, name)
     [got] = as_loops(lambda x: fn(x, 0.7), x)
     assert torch.equal(got, fn(x, 0.7))
+
+
+def test_a_view_that_is_stored_negated(as_loops: Callable[..., list[Any]]) -> None:
+    x = torch.tensor([[1.0, -0.0, float("nan")]])
+    torch.testing.assert_close(as_loops(lambda x: torch._neg_view(x).t() * 3, x)[0], -x.t() * 3, equal_nan=True)

@@ -6,6 +6,7 @@ import pytest
 import torch
 from training_cases import CASES, XG, Of, Of2, X
 
+from opmill_graph_ir.capture.joint import capture_joint
 from opmill_graph_ir.errors import GraphError
 
 F = torch.nn.functional
@@ -380,3 +381,10 @@ def test_an_input_made_in_inference_mode(twins):
         return [out, *grads(module)]
 
     twins(Of(lambda m, x: x + m.b), X).same(use, X)
+
+
+def test_a_view_of_an_expanded_input_is_left_to_eager():
+    """As a strided view of memory that its elements share, each would be given the mean of their gradients."""
+    x = torch.ones(1).expand(5).detach().requires_grad_()
+    with pytest.raises(GraphError, match="GI001"):
+        capture_joint(torch.fx.symbolic_trace(lambda x: (x.unfold(0, 2, 1),)), [x])

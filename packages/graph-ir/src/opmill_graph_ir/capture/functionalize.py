@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -20,6 +21,7 @@ from .clean import clean
 from .graph import AtenGraph, Meta, Output, OutputTensor
 from .higher_order import ROWS, Run
 from .record import Recorder
+from .repeated import Repeated
 from .sizes import environment_of, recorded, size_of, traced, unify
 
 
@@ -66,37 +68,58 @@ def _call_graph(gm: Any, args: Sequence[Any], recorder: Recorder) -> Any:
         return gm(*args)
     env: dict[torch.fx.Node, Any] = {}
     inputs = iter(args)
-    look_up = env.__getitem__
-    for node in gm.graph.nodes:
+    nodes = list(gm.graph.nodes)
+    held = partial(_attribute, gm, recorder)
+    repeated = Repeated(nodes, env, recorder, held, _origin, _is_opaque)
+    position = 0
+    while position < len(nodes):
+        if (behind := repeated.behind(position)) != position:
+            position = behind
+            continue
+        node = nodes[position]
+        position += 1
         recorder.state.origin = _origin(node)
         if node.op == "placeholder":
             env[node] = next(inputs)
-            continue
-        args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), look_up)
-        if node.op == "output":
-            return args[0]
-        if node.op == "get_attr":
-            value: Any = gm
-            for part in node.target.split("."):
-                value = getattr(value, part)
-            env[node] = recorder.from_tensor(value) if isinstance(value, torch.Tensor) else value
-        elif node.op == "call_module":
-            env[node] = _call_module(gm.get_submodule(node.target), args, kwargs, recorder)
-        elif node.target == "item" and (number := _noted_float(node)) is not None:
-            env[node] = number
-        elif node.op == "call_method":
-            env[node] = getattr(args[0], node.target)(*args[1:], **kwargs)
-        elif isinstance(node.target, torch._ops.HigherOrderOperator) and (row := ROWS.get(node.target.name())) is not None:
-            env[node] = row(Run(recorder, _call_graph), *args, **kwargs)
-        elif node.target in _DEMANDS:
-            _DEMANDS[node.target](args[0])
-        elif node.target is operator.getitem and isinstance(args[0], FakeTensor):
-            env[node] = item_at(*args)
+        elif node.op == "get_attr":
+            env[node] = held(node)
         else:
-            if (prepare := PREPARED.get(node.target)) is not None:
-                args, kwargs = prepare(args, kwargs)
-            env[node] = node.target(*args, **kwargs)
+            args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), env.__getitem__)
+            if node.op == "output":
+                return args[0]
+            env[node] = _call_node(node, gm, args, kwargs, recorder)
     raise GraphError("GI006", "a graph without an output")
+
+
+def _attribute(gm: torch.fx.GraphModule, recorder: Recorder, node: torch.fx.Node) -> Any:
+    value: Any = gm
+    for part in str(node.target).split("."):
+        value = getattr(value, part)
+    return recorder.from_tensor(value) if isinstance(value, torch.Tensor) else value
+
+
+def _call_node(node: torch.fx.Node, gm: torch.fx.GraphModule, args: Sequence[Any], kwargs: dict[str, Any], recorder: Recorder) -> Any:
+    target: Any = node.target
+    if node.op == "call_module":
+        return _call_module(gm.get_submodule(target), args, kwargs, recorder)
+    if target == "item" and (number := _noted_float(node)) is not None:
+        return number
+    if node.op == "call_method":
+        return getattr(args[0], target)(*args[1:], **kwargs)
+    if isinstance(target, torch._ops.HigherOrderOperator) and (row := ROWS.get(target.name())) is not None:
+        return row(Run(recorder, _call_graph), *args, **kwargs)
+    if target in _DEMANDS:
+        return _DEMANDS[target](args[0])
+    if target is operator.getitem and isinstance(args[0], FakeTensor):
+        return item_at(*args)
+    if (prepare := PREPARED.get(target)) is not None:
+        args, kwargs = prepare(args, kwargs)
+    return target(*args, **kwargs)
+
+
+def _is_opaque(node: torch.fx.Node) -> bool:
+    """Whether what the node gives is not decided by its target and arguments alone, or is a matter of more than results."""
+    return node.op == "call_module" or node.target == "item" or node.target in _DEMANDS
 
 
 def _size(value: Any) -> None:
@@ -157,11 +180,11 @@ def refuse_shared(graph: AtenGraph, example_inputs: Sequence[Any]) -> None:
     if len(set(storages)) != len(storages):
         raise GraphError("GI005", "an input that shares memory with another is written", hint="clone it first")
     for name in graph.mutations:
-        if _overlaps_itself(graph.metas[name], graph.sizes):
+        if overlaps_itself(graph.metas[name], graph.sizes):
             raise GraphError("GI005", "an input whose elements share memory is written", hint="clone it first")
 
 
-def _overlaps_itself(meta: Meta, environment: Sizes | None) -> bool:
+def overlaps_itself(meta: Meta, environment: Sizes | None) -> bool:
     """Whether two positions may be one element in memory: then a write to one shows at the other."""
     span = 1
     sizes, strides = traced(meta.sizes, environment), traced(meta.strides, environment)

@@ -14,7 +14,7 @@ from opmill_fake_tensors.strides import like as strides_like
 
 from ..errors import GraphError
 from .clean import clean
-from .functionalize import finish, interpret
+from .functionalize import finish, interpret, overlaps_itself
 from .graph import AtenGraph, Meta, Node, Output, OutputTensor, Value
 from .record import Recorder
 from .replay import Replay, replay_of
@@ -141,8 +141,8 @@ def _derive(recorder: Recorder, items: list[Any]) -> tuple[list[int], list[int]]
         base = recorder.track(item).base
         if base.outside is None:
             groups.setdefault(id(base), []).append(position)
-        elif item is base.root or item._base is base.root:
-            derived.append(position)
+        elif item is base.root or (item._base is base.root and not overlaps_itself(recorder.state.graph.metas[base.outside], recorder.sizes)):
+            derived.append(position)  # a strided view of elements that share memory would share their gradients out otherwise
         else:
             raise GraphError("GI001", "an output that requires grad shares memory with an input", hint="clone it first")
     for positions in groups.values():

@@ -92,6 +92,12 @@ def _sub(x: Expr, y: Expr, *, alpha: Any = 1) -> Expr:
     return op("sub", x, y if alpha == 1 else op("mul", _c(y, alpha), y))
 
 
+@_row("_neg_view")
+def _neg_view(x: Expr) -> Expr:
+    """Kernels do not see that a tensor is marked as stored negated, so none in the graph is."""
+    return op("neg", x)
+
+
 @_row("rsub.Tensor rsub.Scalar", narrow=True)
 def _rsub(x: Expr, y: Expr, *, alpha: Any = 1) -> Expr:
     return op("sub", y, x if alpha == 1 else op("mul", _c(x, alpha), x))
