@@ -148,6 +148,14 @@ def test_tensors_are_printed_as_they_were(capsys):
     assert capsys.readouterr().out == want
 
 
+def test_a_call_with_keywords_alone_is_replayed(capsys):
+    def fn(x):
+        print(end="!")
+        return x * 2
+
+    assert fn(1) == 2 == capture(fn, "eager")(1) and capsys.readouterr().out == "!!"
+
+
 def test_cached_functions_answer_from_their_cache():
     calls = []
 

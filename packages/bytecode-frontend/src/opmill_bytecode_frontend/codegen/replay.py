@@ -10,6 +10,7 @@ from ..effects import Effects
 from ..tracking import root_is_pinned
 from ..values.base import MISSING, Lazy
 from ..values.constant import ConstantValue
+from ..values.exceptions import ExceptionObject
 from ..values.functions import CellValue
 from ..values.growing import GrowingList
 from ..values.mapping import DictValue, SetValue
@@ -30,8 +31,8 @@ def replay(r: Rebuilder, effects: Effects) -> None:
         where = r.constants.name(namespace)
         stores.append(f"del {where}[{name!r}]" if new is None else f"{where}[{name!r}] = {r.expr(new)}")
     for function, args, kwargs in effects.calls:
-        named = "".join(f", {k}={r.expr(v)}" for k, v in kwargs.items())
-        stores.append(f"{r.constants.name(function)}({r.list(args)}{named})")
+        given = [*map(r.expr, args), *(f"{k}={r.expr(v)}" for k, v in kwargs.items())]
+        stores.append(f"{r.constants.name(function)}({', '.join(given)})")
     r.body.extend(stores)
 
 
@@ -98,4 +99,10 @@ def replay_slots(r: Rebuilder, value: ObjectValue, stores: list[str]) -> None:
         stores.append(f"object.__setattr__({target}, {name!r}, {r.expr(item)})")
 
 
-KINDS: dict[type, Any] = {ListValue: replay_list, DictValue: replay_dict, SetValue: replay_set, CellValue: replay_cell, ObjectValue: replay_slots}
+def replay_exception(r: Rebuilder, value: ExceptionObject, stores: list[str]) -> None:
+    target = r.source(value.source)
+    stores += [f"{target}.{name} = {r.expr(value.fields[name])}" for name in value.written]
+    replay_slots(r, value, stores)
+
+
+KINDS: dict[type, Any] = {ListValue: replay_list, DictValue: replay_dict, SetValue: replay_set, ExceptionObject: replay_exception, CellValue: replay_cell, ObjectValue: replay_slots}
