@@ -289,13 +289,13 @@ class Interpreter(Operators):
         frame = self.frame
         return f'  File "{frame.code.co_filename}", line {frame.line}, in {frame.code.co_name}' if frame else ""
 
-    def unsupported(self, code: str, what: str, why: str = "", hint: str = "") -> NoReturn:
-        raise Unsupported(code, what, why, hint, self.frame.where() if self.frame else "")
+    def unsupported(self, code: str, what: str, why: str = "", hint: str = "", place: int | None = None) -> NoReturn:
+        raise Unsupported(code, what, why, hint, self.frame.where() if self.frame else "", place)
 
     def throw(self, cls: type[BaseException], *args: Any) -> NoReturn:
         """Raise an exception in the interpreted program."""
         raised = self.new_exception(cls, [a if isinstance(a, Value) else self.fresh(a) for a in args])
-        raise Raised(raised.raised_while(self.handled))
+        raise Raised(raised.raised_while(self, self.handled))
 
     def no_attribute(self, owner: Value, name: str, message: str) -> NoReturn:
         """Raise the AttributeError of a lookup, which tells the object and the name."""
@@ -308,7 +308,7 @@ class Interpreter(Operators):
         """Raise an exception that keeps more than its message."""
         raised = self.new_exception(cls, [ConstantValue(message)])
         raised.fields.update(fields)
-        raise Raised(raised.raised_while(self.handled))
+        raise Raised(raised.raised_while(self, self.handled))
 
     def of_error(self, arg: Any) -> Value:
         """An argument of an exception that Python itself raised at capture."""
@@ -326,7 +326,7 @@ class Interpreter(Operators):
         raised = self.new_exception(type(exc), [self.of_error(a) for a in exc.args])
         if isinstance(exc, (AttributeError, NameError)):
             raised.fields["name"] = ConstantValue(exc.name)
-        raise Raised(raised.raised_while(self.handled))
+        raise Raised(raised.raised_while(self, self.handled))
 
     def new_exception(self, cls: type[BaseException], args: list[Value]) -> ExceptionObject:
         return ExceptionObject(cls, args)
@@ -500,15 +500,14 @@ class Interpreter(Operators):
                 frame.push(sent if sent is not None else ConstantValue(None))
             frame.outer = caller_handled
             self.handled = frame.handled or caller_handled
-            thrown = thrown and thrown.raised_while(frame.handled)
+            thrown = thrown and thrown.raised_while(self, frame.handled)
             result = self.run(frame, thrown)
             frame.handled = None if self.handled is caller_handled else self.handled
         except Raised as raised:
             if not issubclass(raised.value.python_type(), StopIteration):
                 raise
             error = self.new_exception(RuntimeError, [ConstantValue("generator raised StopIteration")])
-            error.cause = error.context = raised.value
-            error.suppress = True
+            error.fields |= {"__cause__": raised.value, "__context__": raised.value, "__suppress_context__": ConstantValue(True)}
             raise Raised(error) from None
         finally:
             self.handled = caller_handled
@@ -542,6 +541,7 @@ class Interpreter(Operators):
                         return result
                 except Raised as raised:
                     self.note_origin(frame, raised.value)
+                    raised.value.passes(self, frame, ins.position)
                     if not unwind(frame, ins, raised):
                         raise
                 except NotConstant as exc:
@@ -583,8 +583,6 @@ class Interpreter(Operators):
 
 def unwind(frame: Frame, ins: Any, raised: Raised) -> bool:
     """Go to the handler of an exception; False when the frame has none here."""
-    if isinstance(raised.value, ExceptionObject):
-        raised.value.raised_at.setdefault(id(frame), ins.position)
     handler = ins.handler
     if handler is None:
         return False

@@ -24,6 +24,7 @@ from opmill_guards.source import Attr, InstanceDict, Item, Pinned
 from .values.base import Lazy, Value, written_in_python
 from .values.constant import LITERALS, ConstantValue
 from .values.deques import DequeValue
+from .values.exceptions import ExceptionObject, TracebackValue
 from .values.floating import float_of
 from .values.functions import BuiltinValue, CellValue, ChangingValue, Closure, MethodValue, PartialValue, function_value
 from .values.growing import GrowingList
@@ -335,6 +336,17 @@ def partial(vm: Any, obj: Any, source: Any) -> Value:
     args = [vm.wrap(a, Item(Attr(pinned, "args"), i)) for i, a in enumerate(obj.args)]
     keywords = vm.wrap(obj.keywords, Attr(pinned, "keywords"))
     return PartialValue(vm.wrap(obj.func, Attr(pinned, "func")), args, keywords, type(obj), pinned, obj)
+
+
+@tracks(BaseException)
+def exception(vm: Any, obj: Any, source: Any) -> Value:
+    source = by_structure(vm, obj, source) or Pinned(obj, type(obj).__qualname__)
+    return ExceptionObject(type(obj), [], obj, source)
+
+
+@tracks(types.TracebackType)
+def traceback(vm: Any, obj: Any, source: Any) -> Value:
+    return TracebackValue(None, obj, by_structure(vm, obj, source) or Pinned(obj, "traceback"))
 
 
 @tracks(types.CellType)

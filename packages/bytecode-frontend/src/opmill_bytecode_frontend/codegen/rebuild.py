@@ -15,6 +15,7 @@ from ..errors import Unsupported
 from ..values.base import MISSING, BuiltinMethod, Lazy, Value, written_in_python
 from ..values.constant import BuiltinConstantMethod, ConstantValue
 from ..values.deques import DequeValue
+from ..values.exceptions import LINKS, ExceptionObject, TracebackValue
 from ..values.floating import FloatNumber
 from ..values.functions import BuiltinValue, CellValue, FunctionValue, MethodValue, PartialValue, WeakReference
 from ..values.iterators import STOP, ExternalIterator, GeneratorValue, ItemsIterator, PythonIterator
@@ -364,23 +365,36 @@ def object_(r: Rebuilder, value: ObjectValue) -> str:
     if value.source is not None:
         return r.source(value.source)
     cls = r.constants.name(value.cls)
-    if issubclass(value.cls, BaseException):
-        name = r.assign(value, f"{cls}.__new__({cls}, {r.list(value.args)})")  # type: ignore[attr-defined]
-        base: Any = next(c for c in value.cls.__mro__ if not written_in_python(c))
-        if base.__init__ is not BaseException.__init__:  # fills in what the class keeps beside the arguments
-            r.body.append(f"{r.constants.name(base)}.__init__({name}, {r.list(value.args)})")  # type: ignore[attr-defined]
-        r.body.append(f"{name}.args = ({''.join(r.expr(a) + ', ' for a in value.args)})")  # type: ignore[attr-defined]
-        for field, item in value.fields.items():  # type: ignore[attr-defined]
-            r.body.append(f"{name}.{field} = {r.expr(item)}")
-        for link, other in (("__context__", value.context), ("__cause__", value.cause)):  # type: ignore[attr-defined]
-            if other is not None:
-                r.body.append(f"{name}.{link} = {r.expr(other)}")
-        if value.suppress:  # type: ignore[attr-defined]
-            r.body.append(f"{name}.__suppress_context__ = True")
-    else:
-        base = next(c for c in value.cls.__mro__ if not written_in_python(c))  # object, or the builtin class whose __new__ must be used
-        name = r.assign(value, f"{r.constants.name(base)}.__new__({cls})")
+    base = next(c for c in value.cls.__mro__ if not written_in_python(c))  # object, or the builtin class whose __new__ must be used
+    name = r.assign(value, f"{r.constants.name(base)}.__new__({cls})")
     fill_storage(r, value, name)
+    return fill_attributes(r, value, name)
+
+
+@rebuilds(ExceptionObject)
+def exception(r: Rebuilder, value: ExceptionObject) -> str:
+    if value.source is not None:
+        return r.source(value.source)
+    cls = r.constants.name(value.cls)
+    args: Any = value.fields["args"]
+    name = r.assign(value, f"{cls}.__new__({cls}, {r.list(args.items)})")
+    base: Any = next(c for c in value.cls.__mro__ if not written_in_python(c))
+    if base.__init__ is not BaseException.__init__:  # fills in what the class keeps beside the arguments
+        r.body.append(f"{r.constants.name(base)}.__init__({name}, {r.list(args.items)})")
+    for field, item in value.fields.items():
+        if field not in LINKS:
+            r.body.append(f"{name}.{field} = {r.expr(item)}")
+        elif item is not LINKS[field] and not (field == "__traceback__" and item.raised is value):  # type: ignore[attr-defined]
+            r.body.append(f"{name}.{field} = {r.expr(item)}")
+    return fill_attributes(r, value, name)
+
+
+@rebuilds(TracebackValue)
+def traceback(r: Rebuilder, value: TracebackValue) -> str:
+    return r.source(value.source) if value.source is not None else value.refuse(r.vm)
+
+
+def fill_attributes(r: Rebuilder, value: ObjectValue, name: str) -> str:
     if value.has_dict():
         for key, item in value.attrs.items.values():
             r.body.append(f"{name}.__dict__[{r.expr(key)}] = {r.expr(item)}")

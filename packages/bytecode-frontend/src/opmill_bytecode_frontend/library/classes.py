@@ -134,7 +134,7 @@ def make_exception(vm: Any, cls: type, args: list[Value], kwargs: dict[str, Valu
         cls = type(OSError(args[0].value, ""))  # the number tells which
     made = vm.new_exception(cls, list(args))
     if issubclass(cls, OSError) and 2 < len(args) <= 5:
-        made.args = args[:2]
+        made.fields["args"] = TupleValue(args[:2])
         made.fields.update(filename=args[2], **({"filename2": args[4]} if len(args) == 5 else {}))
     if kwargs and type(find_in_mro(cls.__mro__, "__init__")[1]) is not types.FunctionType:
         if not issubclass(cls, (AttributeError, NameError, ImportError)) or set(kwargs) - {"name", "obj", "path"}:

@@ -202,7 +202,7 @@ def slot_call(vm: Any, obj: Any, args: list[Value], kwargs: dict[str, Value]) ->
             if name == "__init__":
                 if receiver.source is not None:
                     vm.unsupported("FE020", f"method __init__ of {receiver.describe()}", "the exception was made before the call")
-                receiver.args = rest  # type: ignore[attr-defined]
+                receiver.fields["args"] = TupleValue(rest)  # type: ignore[attr-defined]
                 return ConstantValue(None)
             return receiver.method(vm, name, rest, kwargs)
         storage = receiver.storage

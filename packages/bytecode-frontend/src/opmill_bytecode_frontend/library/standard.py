@@ -52,7 +52,7 @@ def simple_namespace(vm: Any, **kwargs: Value) -> Value:
 def exc_info(vm: Any) -> Value:
     if vm.handled is None:
         return TupleValue([NONE, NONE, NONE])
-    return TupleValue([vm.wrap(vm.handled.python_type()), vm.handled, NONE])
+    return TupleValue([vm.wrap(vm.handled.python_type()), vm.handled, vm.getattr(vm.handled, "__traceback__")])
 
 
 @handles(sys.exception)

@@ -8,7 +8,7 @@ from typing import Any
 
 from ..returning import iterated, pushed, stepped
 from ..values.base import MISSING, Raised, is_iterable
-from ..values.constant import ConstantValue
+from ..values.constant import ConstantValue, is_none
 from ..values.functions import FunctionValue
 from ..values.iterators import STOP, GeneratorValue, IteratorValue
 from ..values.mapping import mapping_of
@@ -49,10 +49,6 @@ def pop_jump_if_false(vm: Any, frame: Any, ins: Any) -> None:
 def pop_jump_if_true(vm: Any, frame: Any, ins: Any) -> None:
     if vm.truth(frame.pop()):
         frame.jump(ins.target)
-
-
-def is_none(value: Any) -> bool:
-    return type(value) is ConstantValue and value.value is None
 
 
 @opcode("POP_JUMP_IF_NONE")

@@ -7,7 +7,7 @@ from typing import Any
 
 from ..returning import pushed
 from ..values.base import MISSING, Raised
-from ..values.constant import ConstantValue
+from ..values.constant import ConstantValue, is_none
 from ..values.objects import ClassValue, bind_descriptor, find_in_mro
 from ..values.sequence import TupleValue
 from .registry import opcode
@@ -20,14 +20,22 @@ def raise_varargs(vm: Any, frame: Any, ins: Any) -> None:
         if vm.handled is None:
             vm.throw(RuntimeError, "No active exception to reraise")
         raise Raised(vm.handled)
-    exc = frame.pop()
-    if isinstance(exc, ClassValue):
-        exc = vm.call(exc, [], {})
-    if not issubclass(exc.python_type(), BaseException):
-        vm.throw(TypeError, "exceptions must derive from BaseException")
+    exc = instantiated(vm, frame.pop(), "exceptions")
     if cause is not None:
-        vm.setattr(exc, "__cause__", vm.call(cause, [], {}) if isinstance(cause, ClassValue) else cause)
-    raise Raised(exc.raised_while(vm.handled))
+        vm.setattr(exc, "__cause__", cause if is_none(cause) else instantiated(vm, cause, "exception causes"))
+    raise Raised(exc.raised_while(vm, vm.handled))
+
+
+def instantiated(vm: Any, given: Any, role: str) -> Any:
+    """The exception that a raise statement is given, as itself or by its class."""
+    if not isinstance(given, ClassValue) or not issubclass(given.obj, BaseException):
+        if not issubclass(given.python_type(), BaseException):
+            vm.throw(TypeError, f"{role} must derive from BaseException")
+        return given
+    made = vm.call(given, [], {})
+    if not issubclass(made.python_type(), BaseException):
+        vm.throw(TypeError, f"calling {given.obj!r} should have returned an instance of BaseException, not {made.python_type()!r}")
+    return made
 
 
 @opcode("PUSH_EXC_INFO")
@@ -47,8 +55,11 @@ def pop_except(vm: Any, frame: Any, ins: Any) -> None:
 @opcode("CHECK_EXC_MATCH")
 def check_exc_match(vm: Any, frame: Any, ins: Any) -> None:
     wanted = frame.pop()
-    classes = [v.constant() for v in vm.unpack(wanted)] if isinstance(wanted, TupleValue) else [wanted.constant()]
-    frame.push(ConstantValue(issubclass(frame.stack[-1].python_type(), tuple(classes))))
+    classes = [v.real() for v in vm.unpack(wanted)] if isinstance(wanted, TupleValue) else [wanted.real()]
+    if not all(isinstance(cls, type) and issubclass(cls, BaseException) for cls in classes):
+        vm.throw(TypeError, "catching classes that do not inherit from BaseException is not allowed")
+    mro = frame.stack[-1].python_type().__mro__  # no __subclasscheck__ is asked
+    frame.push(ConstantValue(any(cls in mro for cls in classes)))
 
 
 @opcode("RERAISE")
@@ -81,7 +92,7 @@ def with_except_start(vm: Any, frame: Any, ins: Any) -> None:
     exc = frame.stack[-1]
     leave = frame.stack[-4]
     frame.expects(leave.callee(), pushed)
-    frame.push(vm.call(leave, [vm.wrap(exc.python_type()), exc, ConstantValue(None)], {}))
+    frame.push(vm.call(leave, [vm.wrap(exc.python_type()), exc, vm.getattr(exc, "__traceback__")], {}))
 
 
 @opcode("CLEANUP_THROW", since=(3, 12))

@@ -111,6 +111,11 @@ class ConstantValue(Value):
         return vm.iterate(vm.fresh(items))
 
 
+def is_none(value: Value) -> bool:
+    """Whether a value is known to be None."""
+    return type(value) is ConstantValue and value.value is None
+
+
 class BuiltinConstantMethod(BuiltinMethod):
     """A builtin method of a constant, such as ``"".join``."""
 

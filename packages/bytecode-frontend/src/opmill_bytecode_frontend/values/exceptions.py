@@ -1,72 +1,104 @@
-"""Exceptions raised or made in captured code."""
+"""Exceptions: made or raised in captured code, or given to it; their tracebacks."""
 
 from __future__ import annotations
 
 import types
 from typing import Any
 
-from .base import BuiltinMethod, NotConstant, Value
-from .constant import ConstantValue
+from opmill_guards.source import Attr
+
+from .base import MISSING, BuiltinMethod, NotConstant, Value
+from .constant import ConstantValue, is_none
 from .objects import ObjectValue, find_in_mro
-from .sequence import TupleValue
+from .sequence import ListValue, TupleValue
+
+NONE = ConstantValue(None)
+#: What each exception keeps beside its arguments, and what a new one has there.
+LINKS: dict[str, Value] = {"__cause__": NONE, "__context__": NONE, "__suppress_context__": ConstantValue(False), "__traceback__": NONE}
+#: Classes whose text is made of the arguments alone.
+SAID_BY_ARGUMENTS = (BaseException.__str__, KeyError.__str__)
 
 
 class ExceptionObject(ObjectValue):
-    """An exception raised or made in captured code."""
+    """An exception. ``fields``: what its class implemented in C keeps, as far as it was looked at; of a new one all that is not MISSING there."""
 
-    def __init__(self, cls: type[BaseException], args: list[Value]) -> None:
-        super().__init__(cls)
-        self.args = args
-        self.cause: Value | None = None
-        self.context: Value | None = None
-        self.suppress = False
-        self.fields: dict[str, Value] = {}
-        """What its class keeps beside the arguments: the name of an AttributeError, the path of an ImportError."""
+    def __init__(self, cls: type[BaseException], args: list[Value], obj: Any = None, source: Any = None) -> None:
+        super().__init__(cls, obj, source)
+        self.fields: dict[str, Value] = {} if source is not None else {"args": TupleValue(args), **LINKS}
+        self.written: dict[str, None] = {}
+        """Fields that captured code has changed of an exception of before the call."""
         self.raised_at: dict[int, Any] = {}
         """By the frame's identity: where in its code the exception was raised or came through."""
         self.part_of: Value | None = None
         """The group that this one was split from."""
 
-    def raised_while(self, handled: Value | None) -> ExceptionObject:
-        """The exception, raised while another one is handled: that becomes its context."""
-        link = handled
-        while isinstance(link, ExceptionObject) and link is not self:
-            if link.context is self:
-                link.context = None
-            link = link.context
-        if handled is not self and handled is not None:
-            self.context = handled
-        return self
+    def __repr__(self) -> str:
+        return f"Exception({self.cls.__name__})"
 
-    def generic_getattr(self, vm: Any, name: str) -> Value:
-        if name == "args":
-            return TupleValue(list(self.args))
-        if name == "value" and issubclass(self.cls, StopIteration):
-            return self.args[0] if self.args else ConstantValue(None)
-        if name == "message" and issubclass(self.cls, BaseExceptionGroup):
-            return self.args[0]
-        if name == "exceptions" and issubclass(self.cls, BaseExceptionGroup):
-            return TupleValue(vm.unpack(self.args[1]))
-        if name in ("__cause__", "__context__"):
-            return (self.cause if name == "__cause__" else self.context) or ConstantValue(None)
-        if name == "__traceback__":
-            return ConstantValue(None)
-        if name == "__suppress_context__":
-            return ConstantValue(self.suppress)
-        if name == "with_traceback":
-            return BuiltinMethod(self, name)
+    def read(self, vm: Any, name: str) -> Value:
+        """One of the ``fields``."""
         if name in self.fields:
             return self.fields[name]
-        owner, raw = find_in_mro(self.cls.__mro__, name)
-        if isinstance(raw, (types.MemberDescriptorType, types.GetSetDescriptorType)) and owner.__module__ == "builtins" and name != "__dict__":
+        if self.source is None:
             return self.field_of_class(vm, name)
+        self.fields[name] = vm.wrap(getattr(self.obj, name), Attr(self.source, name))
+        return self.fields[name]
+
+    def write(self, vm: Any, name: str, value: Value) -> None:
+        self.fields[name] = value
+        if self.source is not None:
+            self.written.pop(name, None)  # the last assignment counts, also for the order: that of a cause suppresses the context
+            self.written[name] = None
+            vm.effects.mutated(self)
+
+    def raised_while(self, vm: Any, handled: Value | None) -> ExceptionObject:
+        """The exception, raised while another one is handled: that becomes its context, and this one nobody's on the way."""
+        if handled is self or handled is None:
+            return self
+        link: Value = handled
+        seen: list[Value] = []
+        while isinstance(link, ExceptionObject) and not any(link is known for known in seen):
+            seen.append(link)
+            following = link.read(vm, "__context__")
+            if following is self:
+                link.write(vm, "__context__", NONE)
+                break
+            link = following
+        if self.read(vm, "__context__") is not handled:
+            self.write(vm, "__context__", handled)
+        return self
+
+    def passes(self, vm: Any, frame: Any, position: Any) -> None:
+        """The exception comes up in a frame, or comes through it."""
+        if id(frame) not in self.raised_at:
+            self.raised_at[id(frame)] = position
+            self.fields["__traceback__"] = TracebackValue(self)
+
+    def generic_getattr(self, vm: Any, name: str) -> Value:
+        if name == "args" or name in LINKS:
+            return self.read(vm, name)
+        if name in ("with_traceback", "add_note"):
+            return BuiltinMethod(self, name)
+        if name == "value" and issubclass(self.cls, StopIteration) and self.source is None:
+            args = self.read(vm, "args").items  # type: ignore[attr-defined]
+            return args[0] if args else NONE  # type: ignore[no-any-return]
+        if name in ("message", "exceptions") and issubclass(self.cls, BaseExceptionGroup) and self.source is None:
+            message, exceptions = self.read(vm, "args").items  # type: ignore[attr-defined]
+            return message if name == "message" else TupleValue(vm.unpack(exceptions))
+        if name in self.fields or self.is_field(name):
+            return self.read(vm, name)
         return super().generic_getattr(vm, name)
+
+    def is_field(self, name: str) -> bool:
+        """Whether a class implemented in C keeps the attribute beside the dictionary."""
+        owner, raw = find_in_mro(self.cls.__mro__, name)
+        return isinstance(raw, (types.MemberDescriptorType, types.GetSetDescriptorType)) and owner.__module__ == "builtins" and name != "__dict__"
 
     def field_of_class(self, vm: Any, name: str) -> Value:
         """What the class implemented in C makes of the arguments: asked of such an exception."""
         base = next(c for c in self.cls.__mro__ if c.__module__ == "builtins")
         try:
-            made = base(*[vm.plain(a) for a in self.args])
+            made = base(*[vm.plain(a) for a in vm.unpack(self.read(vm, "args"))])
             return vm.fresh(getattr(made, name))  # type: ignore[no-any-return]
         except NotConstant:
             return vm.unsupported("FE040", f"attribute {name} of {self.describe()}", "an argument of the exception is unknown at capture")  # type: ignore[no-any-return]
@@ -74,34 +106,94 @@ class ExceptionObject(ObjectValue):
             return vm.throw_real(exc)  # type: ignore[no-any-return]
 
     def generic_setattr(self, vm: Any, name: str, value: Value) -> None:
-        if name in ("__cause__", "__context__", "__traceback__", "__suppress_context__"):
-            if name in ("__cause__", "__context__"):
-                setattr(self, name.strip("_"), None if isinstance(value, ConstantValue) else value)
-                self.suppress |= name == "__cause__"
-            elif name == "__suppress_context__":
-                self.suppress = vm.truth(value)
-            return
-        if name == "args":
-            self.args = vm.unpack(value)
-            return
-        if isinstance(find_in_mro(self.cls.__mro__, name)[1], (types.MemberDescriptorType, types.GetSetDescriptorType)):
-            self.fields[name] = value
-            return
-        super().generic_setattr(vm, name, value)
+        if name in ("__cause__", "__context__"):
+            if not is_none(value) and not issubclass(value.python_type(), BaseException):
+                vm.throw(TypeError, f"exception {name.strip('_')} must be None or derive from BaseException")
+            self.write(vm, name, value)
+            if name == "__cause__":
+                self.write(vm, "__suppress_context__", ConstantValue(True))
+        elif name == "__traceback__":
+            if not is_none(value) and value.python_type() is not types.TracebackType:
+                vm.throw(TypeError, "__traceback__ must be a traceback or None")
+            self.write(vm, name, value)
+        elif name == "__suppress_context__":
+            self.write(vm, name, ConstantValue(vm.truth(value)))
+        elif name == "args":
+            self.write(vm, name, TupleValue(vm.unpack(value)))
+        elif isinstance(find_in_mro(self.cls.__mro__, name)[1], (types.MemberDescriptorType, types.GetSetDescriptorType)) and self.is_field(name):
+            self.write(vm, name, value)
+        else:
+            super().generic_setattr(vm, name, value)
 
     def m_with_traceback(self, vm: Any, tb: Value) -> Value:
+        self.generic_setattr(vm, "__traceback__", tb)
         return self
 
     def m_add_note(self, vm: Any, note: Value) -> Value:
-        return ConstantValue(None)
+        if not issubclass(note.python_type(), str):
+            vm.throw(TypeError, f"note must be a str, not {note.python_type().__name__!r}")
+        notes = vm.attempt(lambda: vm.getattr(self, "__notes__"), AttributeError)
+        if notes is None:
+            notes = ListValue([])
+            vm.setattr(self, "__notes__", notes)
+        if not isinstance(notes, ListValue):
+            vm.throw(TypeError, "Cannot add note: __notes__ is not a list")
+        return notes.m_append(vm, note)
 
     def real_exception(self, vm: Any) -> BaseException:
-        return self.cls(*[vm.plain(a) for a in self.args])
+        """An exception of the class with the same text. Raises NotConstant."""
+        if self.source is not None and find_in_mro(self.cls.__mro__, "__str__")[1] not in SAID_BY_ARGUMENTS:
+            raise NotConstant(self.describe())
+        base = next(c for c in self.cls.__mro__ if c.__module__ == "builtins")
+        made = base(*[vm.plain(a) for a in vm.unpack(self.read(vm, "args"))])
+        for name, value in self.fields.items():
+            if name != "args" and name not in LINKS and self.is_field(name):
+                setattr(made, name, vm.plain(value))
+        return made  # type: ignore[no-any-return]
 
     def special(self, vm: Any, name: str, args: list[Value]) -> Value | None:
-        if name in ("__str__", "__repr__") and not isinstance(find_in_mro(self.cls.__mro__, name)[1], types.FunctionType):
-            try:
-                return ConstantValue(getattr(self.real_exception(vm), name)())
-            except NotConstant:
-                vm.unsupported("FE025", "text of an exception with values unknown at capture")
-        return super().special(vm, name, args)
+        method = find_in_mro(self.cls.__mro__, name)[1]
+        if name not in ("__str__", "__repr__") or isinstance(method, types.FunctionType):
+            return super().special(vm, name, args)
+        try:
+            text = method(self.real_exception(vm))
+        except NotConstant:
+            vm.unsupported("FE025", "text of an exception with values unknown at capture")
+        base = next(c for c in self.cls.__mro__ if c.__module__ == "builtins")
+        return ConstantValue(self.cls.__name__ + text.removeprefix(base.__name__) if name == "__repr__" else text)
+
+
+class TracebackValue(Value):
+    """A traceback: of an exception that was raised in captured code (``raised``), or one of before the call. It is passed on as it is; what
+    it holds is for the program itself to look at, after a graph that ends where the exception came up."""
+
+    def __init__(self, raised: Value | None = None, obj: Any = MISSING, source: Any = None) -> None:
+        self.raised = raised
+        self.obj = obj
+        self.source = source
+
+    def python_type(self) -> type:
+        return types.TracebackType
+
+    def real(self) -> Any:
+        return self.obj
+
+    def describe(self) -> str:
+        return "a traceback" if self.raised is None else f"the traceback of {self.raised.describe()}"
+
+    def refuse(self, vm: Any, *args: Any) -> Any:
+        """Its frames and lines are those of a run, not of a capture."""
+        origin = vm.origins.get(id(self.raised))
+        why = "frames and lines are those of a run, not of a capture"
+        vm.unsupported("FE044", f"a look at {self.describe()}", why, place=None if origin is None else origin[1])
+
+    def getattr(self, vm: Any, name: str) -> Value:
+        return super().getattr(vm, name) if name == "__class__" else self.refuse(vm)
+
+    def special(self, vm: Any, name: str, args: list[Value]) -> Value | None:
+        return None if name in ("__eq__", "__ne__") else self.refuse(vm)
+
+    key = setattr = refuse  # type: ignore[assignment]
+
+
+__all__ = ["LINKS", "ExceptionObject", "TracebackValue"]
