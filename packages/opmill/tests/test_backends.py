@@ -95,3 +95,22 @@ def test_importing_opmill_loads_no_graph_compiler():
     script = "import sys, opmill; print(sorted(n for n in sys.modules if n in ('torch._dynamo', 'torch._inductor', 'rich', 'sympy', 'opmill_graph_ir', 'opmill_bytecode_frontend')))"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120)
     assert done.stdout.strip() == "[]", done.stderr
+
+
+@pytest.mark.parametrize("kind", ["eager", "callable"])
+def test_sizes_that_only_data_tell_go_to_backends_that_take_them(kind):
+    graphs = []
+
+    def backend(graph_module, example_inputs):
+        graphs.append(graph_module)
+        return graph_module.forward
+
+    def chosen(x):
+        return x[x > 0] * 2, len(x[x > 1])
+
+    if kind == "callable":
+        with pytest.raises(Exception, match="FE030"):
+            opmill.compile(chosen, backend=backend, fullgraph=True)(X)
+        backend.sizes_of_data = True
+    got, count = opmill.compile(chosen, backend="eager" if kind == "eager" else backend, fullgraph=True)(X)
+    assert torch.equal(got, chosen(X)[0]) and count == 2 and len(graphs) == (kind == "callable")

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from .discover import Backend, find_backend
+from .discover import OWN, Backend, find_backend
 from .errors import warn_once
 from .progress import progress
 from .record import GraphRecord, Record
@@ -49,7 +49,8 @@ class GraphBackend:
     @property
     def sizes_of_data(self) -> bool:
         """Whether graphs may have sizes that only data tell."""
-        return self._settings.native
+        backend = self._settings.backend
+        return self._settings.native or bool(getattr(OWN.get(backend) if isinstance(backend, str) else backend, "sizes_of_data", False))
 
     def stand_in(self, function: Any) -> Callable[..., Any] | None:
         """What runs instead of ``function`` where code between graphs calls it; None: the function itself."""

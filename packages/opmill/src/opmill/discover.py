@@ -55,7 +55,7 @@ def _load(entry: EntryPoint) -> Found:
 
 def list_backends() -> list[str]:
     """The backend names that can be used without torch's own compiler: ``eager`` and those registered by installed packages."""
-    return sorted({"eager", *_entries(BACKENDS)})
+    return sorted({*OWN, *_entries(BACKENDS)})
 
 
 def eager(graph_module: Any, example_inputs: Sequence[Any]) -> Callable[..., Any]:
@@ -63,12 +63,17 @@ def eager(graph_module: Any, example_inputs: Sequence[Any]) -> Callable[..., Any
     return graph_module.forward
 
 
+eager.sizes_of_data = True  # type: ignore[attr-defined]
+OWN: dict[str, Backend] = {"eager": eager}
+"""Backends that need no package beside this one."""
+
+
 def find_backend(name: str) -> Backend:
     """The backend registered as ``name``: ``eager``, an entry point, or, asked last, one of torch's own registry.
 
     Only the last imports torch's compiler. Raises ``UsageValueError`` naming the backends there are."""
-    if name == "eager":
-        return eager
+    if name in OWN:
+        return OWN[name]
     entry = _entries(BACKENDS).get(name)
     if entry is not None:
         return entry.load()
