@@ -1,10 +1,11 @@
 """Plans replayed as CUDA graphs: what the host does in a call shrinks to copying the inputs that moved and one launch.
 
-A graph is recorded once a call has run plainly a few times, for each set of sizes. It reads its inputs from memory of its own, which a call
-fills first, except those that another graph keeps its results in: these it reads where they are. Held tensors are read where they
-are, and where one has moved a new graph is recorded. Results lie in memory of the graph, too, and are given out as
-new tensors over it; a graph is replayed only when nobody holds such a tensor any more. Until then another recording takes its place, and when
-there are several of these the call runs plainly, so that no tensor that was given out ever changes.
+A graph is recorded once a call has run plainly a few times, for each set of sizes. Inputs that lay where they had lain before, as parameters
+that a backward reads, and those that another graph keeps its results in are read where they are; the others from memory of the graph's own, which
+a call fills first. Whatever is read in place must lie there at each replay: where it has moved, a new graph is recorded, which copies it from
+then on. Held tensors are read where they are, and where one has moved a new graph is recorded. Results lie in memory of the graph, too, and are
+given out as new tensors over it; a graph is replayed only when nobody holds such a tensor any more. Until then another recording takes its
+place, and when there are several of these the call runs plainly, so that no tensor that was given out ever changes.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ WARM_UP = 2
 """Calls that run plainly before one is recorded: libraries of the device set themselves up in them."""
 RECORDINGS = 4
 """Graphs for one set of sizes, each with results of its own."""
+MOST = 16
+"""Graphs recorded for one set of sizes without one replayed in between: recording costs as much as many calls."""
 SIZES = 16
 """Sets of sizes that are recorded; calls with further ones run plainly."""
 
@@ -81,15 +84,19 @@ def _devices(plan: Plan) -> set[str]:
 
 @dataclass(eq=False)
 class _Recording:
-    """A recorded graph. ``inputs``: the tensors that it reads, None for numbers and for those at ``fixed``, which must lie where they lay."""
+    """A recorded graph. ``copied``: positions of the inputs that are copied, and the tensors that they are copied to; ``fixed``: of those that are
+    read in place, and where and how they lay."""
 
     graph: Any
-    inputs: list[torch.Tensor | None]
-    fixed: dict[int, int]
+    copied: list[tuple[int, torch.Tensor]]
+    fixed: dict[int, bytes]
     outputs: list[Any]
     held_at: int
     storages: list[tuple[int, int]] = field(default_factory=list)
     """The storages of the outputs by address, and how many hold each while nobody else does."""
+
+    def __post_init__(self) -> None:
+        self.places = b"".join(self.fixed.values())
 
     def idle(self) -> bool:
         """Whether nobody holds its results."""
@@ -99,9 +106,28 @@ class _Recording:
         """Whether it may run for these inputs."""
         return (
             self.held_at == held_at
-            and all(inputs[k].data_ptr() == address for k, address in self.fixed.items())
-            and all(t is None or (t.shape == x.shape and t.dtype is x.dtype) for t, x in zip(self.inputs, inputs, strict=True))
+            and all(t.shape == inputs[k].shape and t.dtype is inputs[k].dtype for k, t in self.copied)
+            and not self.moved(inputs)
         )
+
+    def moved(self, inputs: Sequence[Any]) -> list[int]:
+        """Inputs that the graph reads in place, and that lie elsewhere or otherwise now."""
+        if self.places == _native.places(tuple([inputs[k] for k in self.fixed])):
+            return []
+        return [k for k, place in self.fixed.items() if place != _place(inputs[k])]
+
+
+@dataclass(eq=False)
+class _Sizes:
+    """What is known of calls with one set of sizes. ``seen``: where and how each input lay in the last call that ran plainly; ``moving``: inputs
+    that are copied, because they have moved once; ``recorded``: graphs since the last
+    replay."""
+
+    calls: int = 0
+    seen: list[bytes] = field(default_factory=list)
+    moving: set[int] = field(default_factory=set)
+    recordings: list[_Recording] = field(default_factory=list)
+    recorded: int = 0
 
 
 class GraphedExecutable:
@@ -115,8 +141,7 @@ class GraphedExecutable:
         self.sized = [k for k, item in enumerate(given) if isinstance(item, SizeInput) or any(isinstance(n, str) for n in item.spec.sizes)]
         self.numbers = [k for k, item in enumerate(given) if isinstance(item, SizeInput)]
         self.device = next((torch.device(d).index or 0 for d in sorted(_devices(plan)) if d.startswith("cuda")), -1)
-        self.calls: dict[tuple[Any, ...], int] = {}
-        self.recordings: dict[tuple[Any, ...], list[_Recording]] = {}
+        self.known: dict[tuple[Any, ...], _Sizes] = {}
         self.refused = False
 
     def __call__(self, *inputs: Any) -> tuple[Any, ...]:
@@ -124,18 +149,22 @@ class GraphedExecutable:
             return self.executable(*inputs)
         key = tuple(inputs[k] if k in self.numbers else inputs[k].shape for k in self.sized)
         with _replaying, torch.no_grad():
-            recordings = self.recordings.get(key)
-            if recordings is None:
+            known = self.known.get(key)
+            if known is None or known.calls < WARM_UP:
                 return self._first_calls(key, inputs)
             held_at = self.executable.held_at()
+            recordings = known.recordings
             for recording in recordings:
                 if recording.takes(inputs, held_at) and recording.idle():
-                    return self._replay(recording, inputs)
-            recordings[:] = [r for r in recordings if r.held_at == held_at or not r.idle()]
-            if len(recordings) >= RECORDINGS:
+                    return self._replay(known, recording, inputs)
+            known.moving.update(k for r in recordings for k in r.moved(inputs) if _storage_of(inputs[k]) not in _shared)
+            recordings[:] = [r for r in recordings if (r.held_at == held_at and known.moving.isdisjoint(r.fixed)) or not r.idle()]
+            if len(recordings) >= RECORDINGS and (stale := next((r for r in recordings if r.idle()), None)) is not None:
+                recordings.remove(stale)  # it reads where nothing lies any more
+            if len(recordings) >= RECORDINGS or known.recorded >= MOST:
                 _warn("RC073", f"results of plan {self.plan.name!r} are kept from call to call, so that it runs without a CUDA graph")
                 return self.executable(*inputs)
-            return self._record(recordings, inputs, held_at)
+            return self._record(known, inputs, held_at)
 
     def take(self, inputs: list[Any]) -> tuple[Any, ...]:
         """A call that empties the list of its inputs."""
@@ -144,41 +173,45 @@ class GraphedExecutable:
         return self(*given)
 
     def _first_calls(self, key: tuple[Any, ...], inputs: Sequence[Any]) -> tuple[Any, ...]:
-        if len(self.recordings) >= SIZES:
-            _warn("RC072", f"plan {self.plan.name!r} was called with more than {SIZES} sets of sizes; further ones run without a CUDA graph")
-            return self.executable(*inputs)
-        self.calls[key] = self.calls.get(key, 0) + 1
-        if self.calls[key] >= WARM_UP:
-            self.recordings[key] = []
+        known = self.known.get(key)
+        if known is None:
+            if len(self.known) >= SIZES:
+                _warn("RC072", f"plan {self.plan.name!r} was called with more than {SIZES} sets of sizes; further ones run without a CUDA graph")
+                return self.executable(*inputs)
+            known = self.known[key] = _Sizes()
+        known.calls += 1
+        known.seen = [_place(x) for x in inputs]
         return self.executable(*inputs)
 
-    def _replay(self, recording: _Recording, inputs: Sequence[Any]) -> tuple[Any, ...]:
-        own = recording.inputs
+    def _replay(self, known: _Sizes, recording: _Recording, inputs: Sequence[Any]) -> tuple[Any, ...]:
         _in_order(self.device)
-        for tensor, given in zip(own, inputs, strict=True):
-            if tensor is not None:
-                tensor.copy_(given)
+        known.recorded = 0
+        for k, tensor in recording.copied:
+            tensor.copy_(inputs[k])
         recording.graph.replay()
-        for k in self.written:
-            inputs[k].copy_(own[k])
+        if self.written:
+            own = dict(recording.copied)
+            for k in self.written:
+                inputs[k].copy_(own[k])
         self.executable.touch_held()
         return _native.aliases(recording.outputs)
 
-    def _record(self, recordings: list[_Recording], inputs: Sequence[Any], held_at: int) -> tuple[Any, ...]:
+    def _record(self, known: _Sizes, inputs: Sequence[Any], held_at: int) -> tuple[Any, ...]:
         """Runs plainly, and records the same with the results where this run has put them."""
         results = self.executable(*inputs)
         try:
             self._refuse_shared(inputs, results)
-            recording = self._recorded(inputs, results, held_at)
+            recording = self._recorded(known, inputs, results, held_at)
         except RuntimeError as error:
             self.refused = True
             _warn("RC071", f"plan {self.plan.name!r} is not recorded as a CUDA graph: {str(error).splitlines()[0]}")
             return results
-        recordings.append(recording)
+        known.recordings.append(recording)
+        known.recorded += 1
         return _native.aliases(recording.outputs)
 
-    def _recorded(self, inputs: Sequence[Any], results: Sequence[Any], held_at: int) -> _Recording:
-        own, fixed = self._own_inputs(inputs)
+    def _recorded(self, known: _Sizes, inputs: Sequence[Any], results: Sequence[Any], held_at: int) -> _Recording:
+        own, fixed = self._own_inputs(known, inputs)
         read, wanted = tuple(own), tuple(results)
 
         def run() -> None:
@@ -188,23 +221,24 @@ class GraphedExecutable:
 
         _in_order(self.device)
         graph = capture(run, self.device)
-        kept = [t if isinstance(t, torch.Tensor) and k not in fixed else None for k, t in enumerate(own)]
+        copied = [(k, t) for k, t in enumerate(own) if isinstance(t, torch.Tensor) and k not in fixed]
         tensors = [t for t in results if isinstance(t, torch.Tensor)]
         storages = {_storage_of(t) for t in tensors}
-        recording = _Recording(graph, kept, fixed, list(results), held_at, [(s, _users(s)) for s in storages])
+        recording = _Recording(graph, copied, fixed, list(results), held_at, [(s, _users(s)) for s in storages])
         _shared.update(storages)
         weakref.finalize(recording, _shared.difference_update, storages)
         return recording
 
-    def _own_inputs(self, inputs: Sequence[Any]) -> tuple[list[Any], dict[int, int]]:
-        """What the graph reads: memory of its own, or the inputs themselves where a graph keeps them (and where they lie)."""
+    def _own_inputs(self, known: _Sizes, inputs: Sequence[Any]) -> tuple[list[Any], dict[int, bytes]]:
+        """What the graph reads: memory of its own, or the inputs themselves where a graph keeps them or they stay where they are; these by place."""
         own: list[Any] = list(inputs)
-        fixed: dict[int, int] = {}
+        fixed: dict[int, bytes] = {}
         for k, tensor in enumerate(inputs):
             if not isinstance(tensor, torch.Tensor):
                 continue
-            if _storage_of(tensor) in _shared and k not in self.written:
-                fixed[k] = tensor.data_ptr()
+            place = _place(tensor)
+            if k not in known.moving and k not in self.written and (known.seen[k] == place or _storage_of(tensor) in _shared):
+                fixed[k] = place
             else:
                 own[k] = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=tensor.device)
                 own[k].copy_(tensor)
@@ -214,6 +248,11 @@ class GraphedExecutable:
         inside = {_storage_of(t) for t in (*inputs, *self.held) if isinstance(t, torch.Tensor)}
         if any(isinstance(t, torch.Tensor) and _storage_of(t) in inside for t in results):
             raise RuntimeError("a result shares memory with an input or a parameter")
+
+
+def _place(value: Any) -> bytes:
+    """Where and how a tensor lies; nothing of what is no tensor."""
+    return _native.places((value,))
 
 
 def capture(run: Callable[[], None], device: int) -> Any:

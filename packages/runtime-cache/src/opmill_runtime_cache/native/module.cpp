@@ -3,6 +3,7 @@
 #include <structmember.h>
 
 #include <new>
+#include <vector>
 
 #include "gemm.h"
 #include "run.h"
@@ -219,10 +220,32 @@ PyObject* aliases(PyObject*, PyObject* list) {
   return result;
 }
 
+// Where and how tensors lie: addresses, element types, sizes and strides, one after the other.
+PyObject* places(PyObject*, PyObject* tuple) {
+  if (!PyTuple_Check(tuple)) return PyErr_Format(PyExc_TypeError, "places() takes a tuple");
+  std::vector<int64_t> words;
+  words.reserve(8 * PyTuple_GET_SIZE(tuple));
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tuple); i++) {
+    PyObject* item = PyTuple_GET_ITEM(tuple, i);
+    if (!PyObject_TypeCheck(item, reinterpret_cast<PyTypeObject*>(state.tensor_type))) continue;
+    const opmill::Handle handle = opmill::handle_of(item);
+    void* data = nullptr;
+    int32_t code = 0;
+    int64_t dim = 0, *sizes = nullptr, *strides = nullptr;
+    if (api.get_data_ptr(handle, &data) || api.get_dtype(handle, &code) || api.get_dim(handle, &dim) || api.get_sizes(handle, &sizes) || api.get_strides(handle, &strides))
+      return PyErr_Format(PyExc_RuntimeError, "torch cannot tell where a tensor lies");
+    words.insert(words.end(), {reinterpret_cast<int64_t>(data), code, dim});
+    words.insert(words.end(), sizes, sizes + dim);
+    words.insert(words.end(), strides, strides + dim);
+  }
+  return PyBytes_FromStringAndSize(reinterpret_cast<const char*>(words.data()), words.size() * sizeof(int64_t));
+}
+
 PyObject* idle_arena_bytes(PyObject*, PyObject*) { return PyLong_FromLongLong(opmill::Arenas::shared().bytes()); }
 
 PyMethodDef methods[] = {{"idle_arena_bytes", idle_arena_bytes, METH_NOARGS, "Bytes that the process keeps for the arenas of later calls."},
                          {"aliases", aliases, METH_O, "aliases(list) -> tuple: new tensors over the memory of those in the list; what is no tensor stays."},
+                         {"places", places, METH_O, "places(tuple) -> bytes: where and how the tensors lie; nothing of what is no tensor."},
                          {"load_cuda", load_cuda, METH_VARARGS,
                           "load_cuda(driver library, libtorch_cuda)\n\n"
                           "Finds the driver's functions and torch's current stream; returns None, or why it cannot."},
