@@ -7,6 +7,9 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from opmill_fake_tensors import FakeContext
+from opmill_fake_tensors.symbols import Sizes
+from opmill_graph_ir.backend import compile_graph
 from opmill_graph_ir.capture.functionalize import functionalize
 from opmill_graph_ir.loops.evaluate import evaluate
 from opmill_graph_ir.loops.index import index
@@ -19,6 +22,7 @@ from opmill_kernel_gen_cpp.contract.window import window_of
 from opmill_kernel_gen_cpp.debug import Runner
 from opmill_kernel_gen_cpp.generator import CppKernelGenerator
 from opmill_kernel_gen_cpp.target import AVX2, AVX512, SSE, Target, host
+from opmill_runtime_cache.plan.text import render
 
 needs_fma = pytest.mark.skipif(not host().fma, reason="products are written for processors with fused multiply-add")
 
@@ -199,6 +203,75 @@ def test_infinities_and_nan_stay_in_their_windows(steps, runner) -> None:
     assert torch.equal(got.isnan(), want.isnan()) and torch.equal(got.isinf(), want.isinf())
 
 
+# ---- sizes that move -------------------------------------------------------------------------------------------------------
+
+
+class _Noting(CppKernelGenerator):
+    """Notes how many of the nests that it builds are contractions."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found = 0
+
+    def build(self, kernels, options, store):
+        self.found += sum(contraction_of(n, k, self.target) is not None for k in kernels for n in k.nests)
+        return super().build(kernels, options, store)
+
+
+MOVING = {
+    "3x3": (Conv((2, 8, 14, 15), (20, 8, 3, 3), padding=(1, 1)), (0, 2, 3)),
+    "columns alone": (Conv((1, 8, 14, 15), (20, 8, 3, 3)), (3,)),
+    "lines alone": (Conv((3, 8, 14, 15), (20, 8, 3, 3), (2, 1), (0, 1)), (2,)),
+    "strided": (Conv((2, 3, 40, 41), (16, 3, 7, 7), (2, 2), (3, 3)), (0, 2, 3)),
+    "points": (Conv((2, 24, 9, 10), (26, 24, 1, 1)), (0, 2, 3)),
+    "points of many images": (Conv((2, 24, 9, 10), (26, 24, 1, 1)), (0,)),
+    "every third point": (Conv((2, 24, 20, 19), (26, 24, 1, 1), (3, 3)), (0, 2, 3)),
+    "apart": (Conv((2, 16, 20, 21), (16, 1, 3, 3), (2, 2), (1, 1), groups=16), (0, 2, 3)),
+    "far apart": (Conv((2, 16, 20, 21), (16, 1, 5, 5), padding=(4, 4), dilation=(2, 2), groups=16), (2, 3)),
+    "row of taps": (Conv((2, 12, 9, 30), (12, 12, 1, 5)), (2, 3)),
+    "column of taps": (Conv((2, 12, 12, 9), (12, 12, 5, 1)), (2, 3)),
+}
+
+
+@needs_fma
+@pytest.mark.parametrize("name", MOVING)
+def test_one_kernel_for_all_sizes(store, name: str) -> None:
+    conv, dims = MOVING[name]
+
+    def run(x, w, bias, scale):
+        y = torch.relu(F.conv2d(x, w, bias, *conv.window()))
+        return y * scale[:, None, None] - y.mean((2, 3), keepdim=True), torch.sigmoid(y)
+
+    x, w, bias, scale, _ = conv.inputs()
+    sizes, generator = Sizes(), _Noting()
+    moving = {d: sizes.new(x.size(d)) for d in dims}
+    with torch.no_grad():
+        compiled = compile_graph(torch.fx.symbolic_trace(run), [FakeContext(sizes).from_tensor(x, moving), w, bias, scale], store=store, generators=[generator])
+    assert generator.found == 1 and "aten::convolution" not in render(compiled.plan)
+    r, wrong = random.Random(name), []
+    for _ in range(8):
+        shape = [r.choice([2, 3, 5, 8, 17, 40, 130]) if d in dims and d else r.choice([2, 3, 7]) if d in dims else n for d, n in enumerate(x.shape)]
+        if not sizes.holds({str(i): shape[d] for d, i in moving.items()}):
+            continue
+        given = torch.randn(shape, generator=torch.Generator().manual_seed(1))
+        with torch.no_grad():
+            got, want = compiled(given, w, bias, scale), run(*(t.double() for t in (given, w, bias, scale)))
+        wrong += [(shape, float(e)) for g, t in zip(got, want, strict=True) if (e := (g - t).abs().max()) > 3e-6 * t.abs().max() or g.shape != t.shape]
+    assert wrong == []
+
+
+@needs_fma
+def test_points_far_apart_are_not_laid_out(store) -> None:
+    """One point of many images: what lies between them would be copied too."""
+    x, w = torch.randn(3, 24, 1, 1), torch.randn(26, 24, 1, 1)
+    sizes, generator = Sizes(), _Noting()
+    with torch.no_grad():
+        moving = FakeContext(sizes).from_tensor(x, {0: sizes.new(3)})
+        compiled = compile_graph(torch.fx.symbolic_trace(lambda x, w: (F.conv2d(x, w),)), [moving, w], store=store, generators=[generator])
+        assert generator.found == 0
+        torch.testing.assert_close(compiled(x, w)[0], F.conv2d(x, w))
+
+
 # ---- what is a contraction, and what is not --------------------------------------------------------------------------------
 
 
@@ -254,8 +327,9 @@ def test_a_window_is_read_off_index_and_mask() -> None:
     points = [Axis("n", index(2)), Axis("y", index(10)), Axis("x", index(15))]
     taps = [Axis("c", index(10)), Axis("h", index(3)), Axis("w", index(2))]
     found = window_of(load, points, taps)
-    assert found is not None and found.offset == 0 and (found.image_step, found.channel_step, found.line_step) == (6000, 600, 30)
-    assert (found.lines.stride, found.lines.dilation, found.lines.pad, found.lines.size) == (2, 3, 4, 20)
-    assert (found.columns.stride, found.columns.dilation, found.columns.pad, found.columns.size) == (2, 1, 1, 30)
+    assert found is not None
+    assert [i.constant for i in (found.offset, found.image_step, found.channel_step, found.line_step)] == [0, 6000, 600, 30]
+    for way, want in ((found.lines, (2, 3, 4, 20)), (found.columns, (2, 1, 1, 30))):
+        assert (way.stride, way.dilation, way.pad, way.size.constant) == want
     mixed = Op("logical_and", (mask, bound(rows + columns, "ge", 0)), "bool")
     assert window_of(Load("x", load.index, "float32", mixed, load.other), points, taps) is None

@@ -54,7 +54,7 @@ def _function(kernel: LoopKernel, nest: Nest, name: str, checks: int, needs: Nee
             return made.name, made.text, made.count
 
         product = write_contraction(kernel, nest, found, name, needs, target, ordinary)
-        return product.text, f"  {_call(product.name, str(product.count), product.count, product.cost, needs)};"
+        return product.text, f"  {product.call}"
     written = write_nest(kernel, nest, name, checks, needs, target)
     serial = any(s.mode == "add" for p in nest.phases for s in p.stores)
     call = _call(written.name, written.count, 1 if serial else _count(written.count), written.cost, needs)

@@ -16,7 +16,7 @@ from ..loops.ir import Expr, Reduction, Ref
 from .channels_last import on_gpu
 from .context import Context, View, contiguous
 from .creation import masked
-from .exprs import const, op
+from .exprs import const, known_order, op
 from .pooling import many, window
 from .rows import Rows
 
@@ -40,7 +40,7 @@ def _convolution(
     meta = replace(meta, strides=contiguous(meta.sizes))
     kernel, points = weight.sizes[2:], math.prod(meta.sizes[2:])
     dot = points == math.prod(kernel) == math.prod(x.sizes[2:]) == 1
-    if weight.sizes[0] < 4 or (points < _FEWEST and not dot):
+    if weight.sizes[0] < 4 or (known_order(_FEWEST, points) is False and not dot):
         return NotImplemented
     _relaid(ctx, x, True)
     stride, padding, dilation = many(stride, n), many(padding, n), many(dilation, n)
@@ -57,20 +57,19 @@ def _convolution(
     return ctx.reduce([(name, meta)], weight.sizes[1:], make)[0]
 
 
-def _is_known(ctx: Context, *views: View) -> bool:
-    """Whether tensors are float32 on a CPU, of sizes that are known and positive; how many images there are may depend on the call."""
-    x = views[0]
-    sizes = [n for v in views for n in (v.sizes[1:] if v is x and type(x.sizes[0]) is Index else v.sizes)]
-    return all(v.dtype == "float32" and ctx.buffers[v.buffer].device == "cpu" for v in views) and all(type(n) is int and n > 0 for n in sizes)
+def _is_known(ctx: Context, x: View, weight: View) -> bool:
+    """Whether tensors are float32 on a CPU, of weights and channels whose number is known; how many images there are, and their lines and columns,
+    may depend on the call."""
+    known = [*weight.sizes, x.sizes[1], *(n for n in x.sizes if type(n) is not Index)]
+    return all(v.dtype == "float32" and ctx.buffers[v.buffer].device == "cpu" for v in (x, weight)) and all(type(n) is int and n > 0 for n in known)
 
 
 def _is_contiguous(ctx: Context, view: View) -> bool:
-    strides = [s.constant for s in ctx.buffers[view.buffer].strides]
-    return view.indices is None and _equal(view.sizes, strides, contiguous(view.sizes))
+    return view.indices is None and _equal(view.sizes, ctx.buffers[view.buffer].strides, contiguous(view.sizes))
 
 
 def _equal(sizes: Sequence[Any], first: Sequence[Any], second: Sequence[Any]) -> bool:
-    return all(n == 1 or a == b for n, a, b in zip(sizes, first, second, strict=True))
+    return all(n == 1 or index(a) == index(b) for n, a, b in zip(sizes, first, second, strict=True))
 
 
 def _relaid(ctx: Context, view: View, now: bool) -> bool:

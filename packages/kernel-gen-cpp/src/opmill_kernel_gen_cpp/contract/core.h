@@ -14,16 +14,61 @@ struct contraction {
   long height, width, channel_step, line_step;            // of b's source, whose lines are contiguous
   long stride_h, stride_w, dilation_h, dilation_w, pad_h, pad_w;
   long images, image_step, out_lines, out_width;          // the points
+  // What follows is made of the above by contract_plan or stencil_plan.
   long block_lines, block_columns;                        // points of a block: several whole lines, or a part of one
   long channels_a_pass, rows_a_pass, pitch;               // pitch: elements between rows of scratch
   long staged_lines, staged_width, direct;                // direct: rows of b are read where they lie
+  long units, grain;                                      // shares of the work, and how many of them are worth a thread
 };
 
-// Called with s = {image, first row, rows, first point, points, points of an image, pitch}; the sums lie in the last pointer, `pitch`
-// elements a row.
+// Called with s = {image, first row, rows, first point, points, points of an image, pitch, the sizes of the kernel}; the sums lie in the
+// last pointer, `pitch` elements a row.
 typedef void (*contract_finish)(void* const* p, const long* s);
 
-enum { CONTRACT_GROUP = 12 };  // rows that are handed to threads together
+enum {
+  CONTRACT_GROUP = 12,      // rows that are handed to threads together
+  CONTRACT_DEPTH = 144,     // terms of the sums in one pass, about: a panel of three vectors fills two thirds of a first-level cache of 32 KiB
+  CONTRACT_POINTS = 224,    // points of a block at most: with the depth, a quarter of a second-level cache of 512 KiB
+  CONTRACT_PANEL = 1 << 15, // most elements of a block of b,
+  CONTRACT_SUMS = 1 << 16,  // and of the sums of one pass over rows; all of it is on the stack
+  CONTRACT_GRAIN = 1 << 17, // multiplications below which another thread is not worth waking
+};
+
+static inline long contract_parts(long count, long of) { return (count + of - 1) / of; }
+static inline long contract_up(long count, long step) { return contract_parts(count, step) * step; }
+static inline long contract_least(long x, long y) { return x < y ? x : y; }
+static inline long contract_most(long x, long y) { return x > y ? x : y; }
+
+// Blocks of about `most` points: whole lines where one fits, blocks of about equal size.
+static void contract_cut(contraction& d, long most) {
+  if (d.out_width <= most) {
+    d.block_lines = contract_parts(d.out_lines, contract_parts(d.out_lines, contract_most(1, most / d.out_width)));
+    d.block_columns = d.out_width;
+  } else {
+    d.block_lines = 1;
+    d.block_columns = contract_up(contract_parts(d.out_width, contract_parts(d.out_width, most)), CONTRACT_LANES);
+  }
+  d.staged_lines = (d.block_lines - 1) * d.stride_h + (d.tap_lines - 1) * d.dilation_h + 1;
+  d.staged_width = d.block_columns + (d.tap_columns - 1) * d.dilation_w / d.stride_w + 1 + CONTRACT_LANES;
+}
+
+static void contract_divide(contraction& d, long units, long depth) {
+  d.units = units;
+  d.grain = contract_most(1, CONTRACT_GRAIN / contract_most(1, d.rows * d.images * d.out_lines * d.out_width * depth / units));
+}
+
+// How the work is cut. It depends on the shape alone: results are the same for any number of threads.
+static void contract_plan(contraction& d) {
+  const long taps = d.tap_lines * d.tap_columns, depth = d.channels * taps;
+  const long passes = contract_least(d.channels, contract_most(1, (depth + CONTRACT_DEPTH / 2) / CONTRACT_DEPTH));
+  d.channels_a_pass = contract_parts(d.channels, passes);
+  contract_cut(d, contract_most(3 * CONTRACT_LANES, contract_least(CONTRACT_POINTS, CONTRACT_PANEL / (d.channels_a_pass * taps))));
+  d.pitch = contract_up(d.block_lines * d.block_columns, CONTRACT_LANES);
+  d.rows_a_pass = contract_least(contract_most(CONTRACT_GROUP, CONTRACT_SUMS / d.pitch / CONTRACT_GROUP * CONTRACT_GROUP), contract_up(d.rows, CONTRACT_GROUP));
+  d.direct = taps == 1 && d.out_lines == 1 && d.stride_w == 1 && d.pad_h == 0 && d.pad_w == 0;
+  const long blocks = contract_parts(d.out_lines, d.block_lines) * contract_parts(d.out_width, d.block_columns);
+  contract_divide(d, contract_parts(d.rows, CONTRACT_GROUP) * blocks * d.images, depth);
+}
 
 template <int R, int V>
 static __attribute__((noinline)) void contract_tile(const float* a, long lda, const float* b, long ldb, float* c, long ldc, long depth, bool add) {
@@ -153,28 +198,36 @@ static void contract_run_block(const contraction& d, const float* a, const contr
   }
 }
 
+// The sizes that `finish` is given: room for those of a block, then those of the kernel.
+#define contract_sizes(s, count) \
+  long* const at = (long*)__builtin_alloca(sizeof(long) * (7 + (count))); \
+  for (long i = 0; i < (count); ++i) at[7 + i] = (s)[i]
+
+#define contract_at(at, ...) \
+  do { const long now[7] = {__VA_ARGS__}; __builtin_memcpy(at, now, sizeof now); } while (0)
+
 // Units [from, to): groups of rows, all groups of one block of points before the next.
-static void contract(const contraction& d, const float* a, const float* x, void* const* p, long pointers, contract_finish finish, long from, long to) {
-  const long groups = (d.rows + CONTRACT_GROUP - 1) / CONTRACT_GROUP, across = (d.out_width + d.block_columns - 1) / d.block_columns;
-  const long down = (d.out_lines + d.block_lines - 1) / d.block_lines, blocks = across * down;
+static void contract(const contraction& d, const float* a, const float* x, void* const* p, long pointers, const long* s, long sizes, contract_finish finish, long from, long to) {
+  const long groups = contract_parts(d.rows, CONTRACT_GROUP), across = contract_parts(d.out_width, d.block_columns);
+  const long blocks = across * contract_parts(d.out_lines, d.block_lines);
   float* const staged = (float*)__builtin_alloca_with_align(sizeof(float) * (d.staged_lines * d.stride_w * d.staged_width + 8 * CONTRACT_LANES), 512);
   float* const b = (float*)__builtin_alloca_with_align(sizeof(float) * (d.channels_a_pass * d.tap_lines * d.tap_columns * d.pitch + 2 * CONTRACT_LANES), 512);
   float* const sums = (float*)__builtin_alloca_with_align(sizeof(float) * d.rows_a_pass * d.pitch, 512);
   void** const all = (void**)__builtin_alloca(sizeof(void*) * (pointers + 1));
+  contract_sizes(s, sizes);
   for (long i = 0; i < pointers; ++i) all[i] = p[i];
   all[pointers] = sums;
   while (from < to) {
-    const long block = from / groups, group = from % groups, taken = groups - group < to - from ? groups - group : to - from;
+    const long block = from / groups, group = from % groups, taken = contract_least(groups - group, to - from);
     const long image = block / blocks, line = block % blocks / across * d.block_lines, column = block % across * d.block_columns;
-    contract_block k = {x + image * d.image_step, line, d.out_lines - line < d.block_lines ? d.out_lines - line : d.block_lines, column,
-                        d.out_width - column < d.block_columns ? d.out_width - column : d.block_columns, 0};
+    contract_block k = {x + image * d.image_step, line, contract_least(d.block_lines, d.out_lines - line), column, contract_least(d.block_columns, d.out_width - column), 0};
     k.points = k.lines * k.columns;
-    const long end = (group + taken) * CONTRACT_GROUP < d.rows ? (group + taken) * CONTRACT_GROUP : d.rows;
+    const long end = contract_least((group + taken) * CONTRACT_GROUP, d.rows);
     for (long m = group * CONTRACT_GROUP; m < end; m += d.rows_a_pass) {
-      const long last = m + d.rows_a_pass < end ? m + d.rows_a_pass : end;
+      const long last = contract_least(m + d.rows_a_pass, end);
       contract_run_block(d, a, k, m, last, staged, b, sums);
-      const long s[] = {image, m, last - m, line * d.out_width + column, k.points, d.out_lines * d.out_width, d.pitch};
-      finish(all, s);
+      contract_at(at, image, m, last - m, line * d.out_width + column, k.points, d.out_lines * d.out_width, d.pitch);
+      finish(all, at);
     }
     from += taken;
   }

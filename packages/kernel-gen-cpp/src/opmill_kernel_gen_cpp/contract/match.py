@@ -5,25 +5,28 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from opmill_graph_ir.loops.index import index
-from opmill_graph_ir.loops.ir import Axis, IndexValue, Load, LoopKernel, Nest, Op, Phase
+from opmill_graph_ir.loops.index import ZERO, Index, index
+from opmill_graph_ir.loops.ir import Axis, Load, LoopKernel, Nest, Op, Phase
 
 from .. import walk
 from ..target import Target
-from .window import Line, Window, linear, window_of
+from .window import Line, Window, is_positive, linear, window_of
 
 _LEAST_WORK = 1 << 15
 """Multiplications below which laying out rows costs more than it saves."""
 _MOST_TAPS = 1 << 12
+_FURTHEST = 4
+_TYPICAL = 32
+"""What an extent that moves is taken for where work is guessed."""
 
 
 @dataclass(frozen=True)
 class Contraction:
-    """``sums[m, p] = sum of a[m, k] * b[k, p]``: rows ``m`` along ``row``, points ``p`` along ``points`` (image, line, column; the
-    innermost last), then the other phases at each point. With ``b_row_step`` each row has a ``b`` of its own, so many elements further."""
+    """``sums[m, p] = sum of a[m, k] * b[k, p]``: rows ``m`` along ``row``, points ``p`` as the window has them (image, line, column), then the
+    other phases at each point. With ``b_row_step`` each row has a ``b`` of its own, so many elements further. Rows and what is summed over
+    are of known extent; how many points there are, and steps in ``b``, may depend on size symbols."""
 
     row: Axis
-    points: tuple[Axis, ...]
     a: str
     a_offset: int
     row_step: int
@@ -31,7 +34,7 @@ class Contraction:
     window: Window
     result: str
     rest: tuple[Phase, ...]
-    b_row_step: int = 0
+    b_row_step: Index = ZERO
 
     @property
     def rows(self) -> int:
@@ -47,14 +50,21 @@ def contraction_of(nest: Nest, kernel: LoopKernel, target: Target) -> Contractio
     assert isinstance(value, Op)
     for a, b in (value.args, value.args[::-1]):
         if isinstance(a, Load) and isinstance(b, Load) and (found := _matched(nest, phase, a, b)) is not None:
-            lanes = target.bits // 32
-            w = found.window
-            points = w.lines.points * w.columns.points
-            work = found.rows * points * w.images * w.channels * w.lines.taps * w.columns.taps
-            fits = w.lines.taps * w.columns.taps <= _MOST_TAPS
-            known = all(a.extent.constant is not None for a in (found.row, *found.points[-2:]))
-            return found if fits and known and points >= lanes and found.rows >= 4 and work >= _LEAST_WORK else None
+            return found if _is_worth_it(found, target.bits // 32) else None
     return None
+
+
+def _is_worth_it(found: Contraction, lanes: int) -> bool:
+    w = found.window
+    points = _guess(w.lines.points) * _guess(w.columns.points)
+    taps = w.lines.taps * w.columns.taps
+    work = found.rows * points * _guess(w.images) * w.channels * taps
+    near = w.columns.stride <= max(w.columns.taps, _FURTHEST)  # whole lines are laid out, also what is stepped over
+    return near and taps <= _MOST_TAPS and points >= lanes and found.rows >= 4 and work >= _LEAST_WORK
+
+
+def _guess(extent: Index) -> int:
+    return _TYPICAL if (n := extent.constant) is None else n
 
 
 def _is_one_sum(nest: Nest) -> bool:
@@ -69,43 +79,37 @@ def _is_one_sum(nest: Nest) -> bool:
 
 
 def _is_static(nest: Nest, kernel: LoopKernel) -> bool:
-    """Whether no size symbol occurs but as the number of images, and nothing is read that the nest itself writes in another place."""
-    symbols = set(kernel.symbols)
-    moving = [a for a in nest.axes if a.extent.constant is None]
-    if len(moving) > 1 or any(str(a.extent) not in symbols for a in moving) or any(a.extent.constant is None for a in nest.phases[0].axes):
-        return False
-    for phase in nest.phases:
-        if any(i.symbols & symbols for i, _ in walk.indices(phase)):
-            return False
-        if any(e.index.symbols & symbols for e in walk.expressions(phase) if isinstance(e, IndexValue)):
-            return False
+    """Whether what is summed over is of known extent, and nothing is read that the nest itself writes in another place."""
     read = {e.buffer for e in walk.expressions(nest.phases[0]) if isinstance(e, Load)}
-    return not read & walk.written(nest)
+    return all(a.extent.constant is not None for a in nest.phases[0].axes) and not read & walk.written(nest)
 
 
 def _matched(nest: Nest, phase: Phase, a: Load, b: Load) -> Contraction | None:
-    at_a, at_b = linear(a.index), linear(b.index)
+    axes = (*nest.axes, *phase.axes)
+    at_a, at_b = linear(a.index, axes), linear(b.index, axes)
     if at_a is None or at_b is None or a.mask is not None:
         return None
     rows = [x for x in nest.axes if x.name in at_a]
     points = tuple(x for x in nest.axes if x.name not in at_a)
-    if len(rows) != 1 or any(x.name not in at_b for x in points):
+    if len(rows) != 1 or rows[0].extent.constant is None or any(x.name not in at_b for x in points):
         return None
     [row] = rows
-    taps, apart = _in_order(phase.axes, at_a), at_b.get(row.name, 0)
-    if taps is None or at_a[row.name] < 0 or apart < 0:
+    taps, apart = _in_order(phase.axes, at_a), at_b.get(row.name, ZERO)
+    step, offset = at_a[row.name].constant, at_a[""].constant
+    if taps is None or step is None or step < 0 or offset is None or not (apart == ZERO or is_positive(apart)):
         return None
-    window = window_of(replace(b, index=b.index - index(row.name) * apart), points, taps, channels=not apart)
+    window = window_of(replace(b, index=b.index - index(row.name) * apart), points, taps, channels=apart == ZERO)
     if window is None:
         return None
     result = phase.reductions[0].names[0]
-    return Contraction(row, points, a.buffer, at_a.get("", 0), at_a[row.name], b.buffer, window, result, nest.phases[1:], apart)
+    return Contraction(row, a.buffer, offset, step, b.buffer, window, result, nest.phases[1:], apart)
 
 
 def _in_order(axes: tuple[Axis, ...], at: Line) -> tuple[Axis, ...] | None:
     """The inner axes as ``a`` has them, outermost first; None where its elements do not follow each other."""
-    if any(x.name not in at for x in axes):
+    steps = {x.name: at[x.name].constant for x in axes if x.name in at}
+    if len(steps) < len(axes) or None in steps.values():
         return None
-    ordered = sorted(axes, key=lambda x: -at[x.name])
+    ordered = sorted(axes, key=lambda x: -(steps[x.name] or 0))
     inner = [x.extent.constant or 0 for x in ordered]
-    return tuple(ordered) if all(at[x.name] == math.prod(inner[k + 1 :]) for k, x in enumerate(ordered)) else None
+    return tuple(ordered) if all(steps[x.name] == math.prod(inner[k + 1 :]) for k, x in enumerate(ordered)) else None

@@ -3,6 +3,17 @@
 // A few lines of a channel are laid out with their padding, then each tap multiplies whole vectors of them: the sums of R lines by V vectors
 // stay in registers over all taps. Comes after core.h and uses its description of a window; `rows` are channels.
 
+enum { STENCIL_STAGED = 6144 };  // elements of a channel that are laid out at a time, about: three quarters of a first-level cache of 32 KiB
+
+// A block is some lines of one channel.
+static void stencil_plan(contraction& d) {
+  const long wide = d.out_width * d.stride_w + d.tap_columns * d.dilation_w + 2 * CONTRACT_LANES;
+  const long fit = contract_most(1, (STENCIL_STAGED / wide - d.tap_lines * d.dilation_h) / d.stride_h);
+  contract_cut(d, contract_most(4 * CONTRACT_LANES, contract_least(8 * CONTRACT_POINTS, fit * d.out_width)));
+  d.pitch = d.block_lines * d.block_columns;
+  contract_divide(d, d.rows * d.images, d.tap_lines * d.tap_columns);
+}
+
 template <int R, int V>
 static __attribute__((noinline)) void stencil_tile(const contraction& d, const float* a, const float* staged, float* to, long columns) {
   const long line_size = d.stride_w * d.staged_width;
@@ -56,10 +67,11 @@ static void stencil_sums(const contraction& d, const float* a, const float* stag
 }
 
 // Units [from, to): channels of images.
-static void stencil(const contraction& d, const float* a, const float* x, void* const* p, long pointers, contract_finish finish, long from, long to) {
+static void stencil(const contraction& d, const float* a, const float* x, void* const* p, long pointers, const long* s, long sizes, contract_finish finish, long from, long to) {
   float* const staged = (float*)__builtin_alloca_with_align(sizeof(float) * (d.staged_lines * d.stride_w * d.staged_width + 8 * CONTRACT_LANES), 512);
   float* const sums = (float*)__builtin_alloca_with_align(sizeof(float) * (d.pitch + 4 * CONTRACT_LANES), 512);
   void** const all = (void**)__builtin_alloca(sizeof(void*) * (pointers + 1));
+  contract_sizes(s, sizes);
   for (long i = 0; i < pointers; ++i) all[i] = p[i];
   all[pointers] = sums;
   for (; from < to; ++from) {
@@ -71,8 +83,8 @@ static void stencil(const contraction& d, const float* a, const float* x, void* 
         const contract_block k = {x + image * d.image_step + row * d.channel_step, line, lines, column, columns, lines * columns};
         contract_stage(d, k, 0, staged);
         stencil_sums(d, a + row * d.row_step, staged, sums, lines, columns);
-        const long s[] = {image, row, 1, line * d.out_width + column, lines * columns, d.out_lines * d.out_width, d.pitch};
-        finish(all, s);
+        contract_at(at, image, row, 1, line * d.out_width + column, lines * columns, d.out_lines * d.out_width, d.pitch);
+        finish(all, at);
       }
     }
   }

@@ -8,20 +8,19 @@ from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
-from opmill_graph_ir.loops.index import ZERO, Index, floordiv, index, mod
+from opmill_graph_ir.loops.index import ONE, ZERO, Index, floordiv, index, mod
 from opmill_graph_ir.loops.ir import Axis, Buffer, Expr, Load, LoopKernel, Nest
 from opmill_graph_ir.schedule.rewrite import Rewriter
 from opmill_graph_ir.schedule.shape import map_phase
 
+from .. import threads
 from ..emit.functions import function, splat
+from ..emit.index_text import UNKNOWN, index_text
 from ..emit.needs import Needs
 from ..target import Target
-from .blocks import blocks_of, stencil_blocks_of
 from .match import Contraction
-from .window import places
+from .window import quotient
 
-GROUP = 12
-"""Rows that are handed to threads together, as in ``core.h``."""
 _IMAGE, _ROW, _ROWS, _POINT, _POINTS, _PLANE, _PITCH = symbols = tuple(
     f"contract_{n}" for n in ("image", "row", "rows", "point", "points", "plane", "pitch")
 )
@@ -31,12 +30,10 @@ _SUMS = "contract_sums"
 
 @dataclass(frozen=True)
 class Text:
-    """``text`` defines function ``name`` over ``count`` units, each of work ``cost`` (about in cycles of a vector lane)."""
+    """``text`` defines what ``call``, a statement, runs."""
 
-    name: str
     text: str
-    count: int | str
-    cost: float
+    call: str
 
 
 NestText = Callable[[LoopKernel, Nest, str], tuple[str, str, str]]
@@ -45,29 +42,39 @@ NestText = Callable[[LoopKernel, Nest, str], tuple[str, str, str]]
 
 def write_contraction(kernel: LoopKernel, nest: Nest, found: Contraction, name: str, needs: Needs, target: Target, write: NestText) -> Text:
     """The function of a nest that is a contraction; ``write`` writes the part after the sums."""
-    lanes = target.bits // 32
-    apart = found.b_row_step > 0
-    blocks = stencil_blocks_of(found, lanes) if apart else blocks_of(found, lanes)
-    _core(needs, lanes, target, apart)
-    inner_kernel, inner = _finish(kernel, nest, found)
-    finish, count = _shared(*write(inner_kernel, inner, "finish"), needs)
+    kind = "stencil" if found.b_row_step.terms else "contract"
+    _core(needs, target.bits // 32, target, kind == "stencil")
+    needs.add("threads", threads.PRELUDE)
+    finish, count = _shared(*write(*_finish(kernel, nest, found), "finish"), needs)
+    names = (*symbols, *kernel.symbols)
+    bind = "".join(f"  const long s_{s} = s[{k}];\n" for k, s in enumerate(names) if f"s_{s}" in count)
+    sizes = {s: f"s[{k}]" for k, s in enumerate(kernel.symbols)}
+    bounds = dict.fromkeys(kernel.symbols, UNKNOWN)
+    fields = ", ".join(f".{key} = {index_text(index(value), sizes, bounds, needs)}" for key, value in _fields(found).items())
     positions = {b.name: k for k, b in enumerate(kernel.buffers)}
-    image = places(found.points)[0]
-    symbol = str(image.extent) if image is not None and image.extent.constant is None else None
-    values = blocks.fields if symbol is None else blocks.fields | {"images": f"s[{kernel.symbols.index(symbol)}]"}
-    fields = ", ".join(f".{key} = {value}" for key, value in values.items())
-    bind = "".join(f"  const long s_{s} = s[{k}];\n" for k, s in enumerate(symbols) if f"s_{s}" in count)
     text = (
         f"static void {name}_at(void* const* p, const long* s) {{\n{bind}  {finish}(p, s, 0, {count});\n}}\n"
+        f"static contraction {name}_shape(const long* s) {{\n  contraction d = {{{fields}}};\n  {kind}_plan(d);\n  return d;\n}}\n"
         f"static long {name}(void* const* p, const long* s, long from, long to) {{\n"
-        f"  {'static ' * (symbol is None)}const contraction d = {{{fields}}};\n"
+        f"  const contraction d = {name}_shape(s);\n"
         f"  const float* const a = (const float*)p[{positions[found.a]}] + {found.a_offset};\n"
-        f"  const float* const x = (const float*)p[{positions[found.b]}] + {found.window.offset};\n"
-        f"  {'stencil' if apart else 'contract'}(d, a, x, p, {len(kernel.buffers)}, {name}_at, from, to);\n  return 0;\n}}"
+        f"  const float* const x = (const float*)p[{positions[found.b]}] + {index_text(found.window.offset, sizes, bounds, needs)};\n"
+        f"  {kind}(d, a, x, p, {len(kernel.buffers)}, s, {len(kernel.symbols)}, {name}_at, from, to);\n  return 0;\n}}"
     )
-    units = (found.rows if apart else -(-found.rows // GROUP)) * blocks.count
-    work = found.rows * found.window.images * found.window.lines.points * found.window.columns.points * blocks.depth / 4
-    return Text(name, text, units if symbol is None else f"{units} * s_{symbol}", work / units)
+    return Text(text, f"{{ const contraction d = {name}_shape(s); run_nest({name}, p, s, d.units, d.grain); }}")
+
+
+def _fields(found: Contraction) -> dict[str, Index | int]:
+    """What ``struct contraction`` is given."""
+    w, lines, columns = found.window, found.window.lines, found.window.columns
+    return {
+        "rows": found.rows, "row_step": found.row_step,
+        "channels": w.channels, "tap_lines": lines.taps, "tap_columns": columns.taps,
+        "height": lines.size, "width": columns.size, "channel_step": found.b_row_step if found.b_row_step.terms else w.channel_step, "line_step": w.line_step,
+        "stride_h": lines.stride, "stride_w": columns.stride, "dilation_h": lines.dilation, "dilation_w": columns.dilation,
+        "pad_h": lines.pad, "pad_w": columns.pad,
+        "images": w.images, "image_step": w.image_step, "out_lines": lines.points, "out_width": columns.points,
+    }  # fmt: skip
 
 
 def _shared(name: str, text: str, count: str, needs: Needs) -> tuple[str, str]:
@@ -92,32 +99,38 @@ def _text(name: str) -> str:
 
 
 class _InBlock(Rewriter):
-    """Moves what follows the sums into a block. Steps of whole planes go by name, so that shapes share one text."""
+    """Moves what follows the sums into a block. Lines that follow each other are one run of points, and steps of whole planes go by name, so
+    that shapes share one text."""
 
-    def __init__(self, symbols: Mapping[str, Index], values: Mapping[str, Expr], plane: int) -> None:
-        super().__init__(symbols, values)
-        self.plane = plane
+    def __init__(self, found: Contraction, values: Mapping[str, Expr]) -> None:
+        places, window = found.window.places, found.window
+        point = index(_POINT) + _AT
+        moved = {found.row.name: index(_ROW) + found.row.name}
+        if places.image is not None:
+            moved[places.image.name] = index(_IMAGE)
+        if places.line is not None:
+            moved[places.line.name] = floordiv(point, places.column.extent)
+        moved[places.column.name] = point if places.line is None else mod(point, places.column.extent)
+        super().__init__(moved, values)
+        self.places, self.point, self.plane = places, point, window.lines.points * window.columns.points
+        self.whole = [name for name in moved if self.plane != ONE and name in (found.row.name, places.image.name if places.image else None)]
 
     def index(self, index: Index) -> Index:
-        moved = super().index(index)
-        named = {(tuple(sorted((*m, _PLANE), key=str)) if c == self.plane and m else m): (1 if c == self.plane and m else c) for m, c in moved.terms}
-        return sum((Index(((m, c),)) for m, c in named.items()), ZERO)
+        rest, out, line, column = index, ZERO, self.places.line, self.places.column
+        for name in self.whole:
+            step = rest.stride_of(name)
+            if step is not None and (times := quotient(step, self.plane)) is not None:
+                out, rest = out + self.symbols[name] * Index((((_PLANE,), times),)), rest.substitute({name: ZERO})
+        if line is not None and (across := rest.stride_of(column.name)) is not None and across.terms and rest.stride_of(line.name) == across * column.extent:
+            out, rest = out + self.point * across, rest.substitute({line.name: ZERO, column.name: ZERO})
+        return super().index(rest) + out
 
 
 def _finish(kernel: LoopKernel, nest: Nest, found: Contraction) -> tuple[LoopKernel, Nest]:
     """The phases after the sums, over one block: rows and points counted from the block's first, sums read from scratch."""
     row, at = Axis(found.row.name, index(_ROWS)), Axis(_AT, index(_POINTS))
-    point = index(_POINT) + _AT
-    moved: dict[str, Index] = {found.row.name: index(_ROW) + found.row.name}
-    image, line, column = places(found.points)
-    if image is not None:
-        moved[image.name] = index(_IMAGE)
-    if line is not None:
-        moved[line.name] = floordiv(point, column.extent)
-        point = mod(point, column.extent)
-    moved[column.name] = point
     sums = Load(_SUMS, index(row.name) * _PITCH + _AT, "float32")
-    rewrite = _InBlock(moved, {found.result: sums}, found.window.lines.points * found.window.columns.points)
+    rewrite = _InBlock(found, {found.result: sums})
     phases = tuple(map_phase(p, rewrite, ()) for p in found.rest)
     scratch = Buffer(_SUMS, "float32", "in", index(0))
-    return replace(kernel, buffers=(*kernel.buffers, scratch), symbols=symbols), Nest((row, at), phases, nest.origin)
+    return replace(kernel, buffers=(*kernel.buffers, scratch), symbols=(*symbols, *kernel.symbols)), Nest((row, at), phases, nest.origin)
