@@ -219,3 +219,49 @@ def test_ranges_follow_from_what_is_demanded() -> None:
     sizes.expect(Relation(n, "!="))
     assert sizes.bounds(n)[0] == 1
     assert [str(d.relation) for d in sizes.asserted] == ["u0 >= 0", "u0 != 0"]
+
+
+STEPS: list[Callable[[random.Random, list[torch.Tensor]], Any]] = [
+    lambda rng, masks: masks.append(~rng.choice(masks)),
+    lambda rng, masks: masks.append(rng.choice(masks) & rng.choice(masks)),
+    lambda rng, masks: masks.append(rng.choice(masks).view(-1).view(6)),
+    lambda rng, masks: masks.append(rng.choice(masks).clone()),
+    lambda rng, masks: rng.choice(masks).logical_xor_(rng.choice(masks)),
+    lambda rng, masks: rng.choice(masks)[: rng.randrange(1, 6)].fill_(rng.random() < 0.5),
+]
+
+
+def counted(seed: int, values: torch.Tensor, masks: list[torch.Tensor]) -> list[Any]:
+    """A random program of masks, writes and counts: each size that was counted."""
+    rng, out = random.Random(seed), []
+    for _ in range(16):
+        rng.choice(STEPS)(rng, masks)
+        out.append(values[rng.choice(masks)].shape[0])
+    return out
+
+
+@pytest.mark.parametrize("related", [False, True])
+def test_what_is_counted_in_equal_masks_is_one_size(related):
+    """The second mask from outside may be the memory of the first."""
+    found = 0
+    for seed in range(60):
+        first = torch.tensor([True, False, True, True, False, False])
+        reals = [first, first.view(6) if related else torch.tensor([True, True, False, True, True, False]).logical_not_()]
+        context = FakeContext(data=Sizes())
+        fakes = [context.from_tensor(t) for t in reals]
+        with context:
+            symbols = counted(seed, torch.arange(6.0), fakes)
+        by_symbol: dict[str, int] = {}
+        for symbol, real in zip(symbols, counted(seed, torch.arange(6.0), reals), strict=True):
+            found += str(symbol) in by_symbol
+            assert by_symbol.setdefault(str(symbol), real) == real
+    assert found > 100
+
+
+def test_parts_of_sizes_that_data_tell_make_up_the_whole():
+    context = FakeContext(data=Sizes())
+    n, x = context.from_tensor(torch.tensor([1, 3, 2])), context.from_tensor(torch.ones(6, 4))
+    with context:
+        parts = x.split([n[k].item() for k in range(3)])
+        assert torch.cat([p * 2 for p in parts]).shape == (6, 4)
+        assert (torch.cat([p * 2 for p in parts]) + x).shape == (6, 4)

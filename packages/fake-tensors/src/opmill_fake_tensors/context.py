@@ -13,6 +13,7 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from . import compat
+from .contents import Contents
 from .errors import DataDependent, NoFakeKernel
 from .operator import Operator, describe
 from .symbolic import any_symbolic, fixed_sizes, python_kernel, symbolic_meta
@@ -92,8 +93,7 @@ class FakeContext(TorchDispatchMode):
         super().__init__()
         self.sizes = sizes
         self.data = data
-        self._counts: dict[tuple[int, str], tuple[torch.Tensor, Any]] = {}
-        """What was counted in which meta: the same until something is written."""
+        self._contents = Contents()
         self._python_dispatcher: list[Any] = []
         self._by_id: dict[int, tuple[weakref.ref[torch.Tensor], FakeTensor]] = {}
 
@@ -162,6 +162,8 @@ class FakeContext(TorchDispatchMode):
                 meta = torch.empty(numel, dtype=tensor.dtype, device=META).as_strided(tensor.size(), tensor.stride(), offset)
             if tensor.is_conj():
                 meta = meta.conj()
+            if self.data is not None:
+                self._contents.entered(meta)
         fake = self.from_meta(meta, tensor.device, requires_grad=tensor.requires_grad)
         if isinstance(tensor, torch.nn.Parameter):
             fake._is_param = True
@@ -202,8 +204,8 @@ class FakeContext(TorchDispatchMode):
         metas = [call.take(a) for a in args]
         meta_kwargs = {k: call.take(v) for k, v in kwargs.items()} if kwargs else {}
         device = call.place(op, meta_kwargs)
-        if op.writes:
-            self._counts.clear()
+        if op.writes and self.data is not None:
+            self._contents.written(call.written(op, metas, meta_kwargs))
         if op.data_dependent(metas):
             if call.constants and call.fakes:
                 return call.from_constants(op, args, kwargs)
@@ -223,6 +225,8 @@ class FakeContext(TorchDispatchMode):
                     result = (self._by_fixed_sizes if symbolic else self._infer)(op, metas, meta_kwargs, device)
         if op.writes:
             call.forget_written(op, args, kwargs)
+        if self.data is not None and (op.pure or op.gives_views) and isinstance(result, torch.Tensor) and call.fakes:
+            self._contents.made(op.name, (*metas, *meta_kwargs.items()), result, op.gives_views)
         out = call.wrap(result, device)
         if call.constants and op.pure and not symbolic:
             call.attach_constants(op, args, kwargs, out)
@@ -249,9 +253,10 @@ class FakeContext(TorchDispatchMode):
         return result
 
     def _fresh(self, op: Operator, low: int, high: Any, of: torch.Tensor | None = None) -> Any:
+        counts, of = self._contents.counts, None if of is None else self._contents.same_as(of)
         key = id(of), "number" if op.base_name == "_local_scalar_dense" else "count"
-        if of is not None and key in self._counts:
-            return self._counts[key][1]
+        if of is not None and key in counts:
+            return counts[key][1]
         assert self.sizes is not None
         where = self.sizes.where() if self.sizes.where is not None else ""
         symbol = self.sizes.new(None, low=low, high=high if type(high) is int else None, origin=f"{op.name} at {where}" if where else op.name)
@@ -259,7 +264,7 @@ class FakeContext(TorchDispatchMode):
             self.sizes.learn(Relation(index_of(high) - symbol, ">="))
         fresh = sym_int(self.sizes, symbol)
         if of is not None:
-            self._counts[key] = of, fresh
+            counts[key] = of, fresh
         return fresh
 
     # ---- symbolic sizes --------------------------------------------------------------------------------------------
@@ -375,13 +380,17 @@ class _Call:
 
     # ---- known values ----------------------------------------------------------------------------------------------
 
-    def forget_written(self, op: Operator, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+    def written(self, op: Operator, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Iterator[Any]:
+        """The tensors among the arguments that the operator writes."""
         for name in op.writes:
             position = op.positions[name]
             target = kwargs.get(name) if position >= len(args) else args[position]
-            for fake in target if isinstance(target, (list, tuple)) else (target,):
-                if isinstance(fake, FakeTensor) and fake._box is not None:
-                    fake._box.alive = False
+            yield from (t for t in (target if isinstance(target, (list, tuple)) else (target,)) if isinstance(t, torch.Tensor))
+
+    def forget_written(self, op: Operator, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+        for fake in self.written(op, args, kwargs):
+            if isinstance(fake, FakeTensor) and fake._box is not None:
+                fake._box.alive = False
 
     def attach_constants(self, op: Operator, args: Sequence[Any], kwargs: Mapping[str, Any], out: Any) -> None:
         """Computes the value too where all arguments have theirs and the result is small."""

@@ -225,15 +225,16 @@ def _split(overload: str, x: Tensor, size: Any, dim: int = 0) -> Any:
 
 @SYMBOLIC.row("split_with_sizes")
 def _split_sizes(overload: str, x: Tensor, sizes: Sequence[int], dim: int = 0) -> Any:
-    whole = x.size(_dim(dim, x.dim()))
+    dim = _dim(dim, x.dim())
+    whole = x.size(dim)
     if not demanded(sum(sizes) == whole) or not all(demanded(n >= 0) for n in sizes):
         raise RuntimeError(
             f"split_with_sizes expects split_sizes to sum exactly to {whole} (input tensor's size at dimension {dim}), but got split_sizes={list(sizes)}"
         )
-    out, at = [], 0
+    out, at = [], x.storage_offset()
     for n in sizes:
-        out.append(_slice("Tensor", x, dim, at, at + n))
-        at = at + n
+        out.append(_view(x, [*x.size()[:dim], n, *x.size()[dim + 1 :]], x.stride(), at))
+        at = at + n * x.stride(dim)
     return out
 
 

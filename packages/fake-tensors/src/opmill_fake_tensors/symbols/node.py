@@ -293,6 +293,8 @@ class SizeNode(Node):
 
     def _divided(self, other: SizeNode, function: Callable[[Index, Index], Index]) -> SizeNode:
         a, b = self.expr, other.expr
+        if b.constant == 1:
+            return self._make(function(a, b))
         if any((low := self.sizes.bounds(index(name))[0]) is None or low < 0 for name in a.symbols | b.symbols):
             raise DataDependent(self.sizes.operator or "size", f"it divides {a} by {b}, which data may make negative")
         if self.sizes.decide(Relation(b, "==")):
