@@ -109,7 +109,7 @@ _RANGES: dict[str, tuple[float, float]] = {
 }
 _SPECIAL = ("lgamma", "digamma", "erfinv", "acosh", "atanh", "asinh", "tan", "erfc", "pow")
 _NO_FLOAT = {"bitand", "bitor", "bitxor", "shl", "shr", "bitnot"}
-_NO_BOOL_RESULT = {"cast", "bitcast", "where", "fma", "philox"}
+_NO_BOOL_RESULT = {"cast", "bitcast", "where", "fma", "philox", "coin"}
 
 
 def _dtypes_of(name: str) -> tuple[str, ...]:
@@ -151,7 +151,7 @@ def _random() -> Iterator[Case]:
     """Random words in a row, from the middle of a sequence, every other one, turned, and along rows."""
 
     def case(name: str, domain: Sequence[Axis], place: Index, **kw: object) -> Case:
-        word = Op("philox", (Load("key", index(1), "int64"), IndexValue(place, "int64")), "int32")
+        word = Op(name.partition("_")[0], (Load("key", index(1), "int64"), IndexValue(place, "int64")), "int32")
         buffers = (Buffer("key", "int64", "in", index(2)), Buffer("out", "int32", "out", numel(domain)))
         kernel = LoopKernel(name, buffers, (Nest(tuple(domain), (Phase(stores=(Store("out", row_major(domain), word),)),), name),))
         return Case(name, kernel, ranges={"key": (-(2**40), 2**40)}, **kw)  # type: ignore[arg-type]
@@ -164,6 +164,12 @@ def _random() -> Iterator[Case]:
     yield case("philox_turned", d, index("j") * 6 + "i")
     odd = axes(i=6, j=51)
     yield case("philox_odd_rows", odd, row_major(odd))
+    d = axes(i=6, j=104)
+    yield case("coin_flat", d, row_major(d))
+    yield case("coin_middle", d, row_major(d) + 8)
+    yield case("coin_half_start", d, row_major(d) + 4)
+    yield case("coin_every_other", d, row_major(d) * 2)
+    yield case("coin_turned", d, index("j") * 6 + "i")
     i, j = axes(i=6), axes(j=52)
     key = Load("key", index(0), "int64")
     word = Op("philox", (key, IndexValue(index("i") * 52 + "j", "int64")), "int32")
@@ -212,6 +218,7 @@ def _shapes() -> Iterator[Case]:
     b = Buffer("a", "float32", "in", index(4 * 18))
     st = Store("out", row_major(d), Load("a", index("i") * 18 + index("j") * 2 + 1, "float32"))
     yield Case("strided", LoopKernel("strided", (b, Buffer("out", "float32", "out", index(36))), (Nest(d, (Phase(stores=(st,)),)),)))
+    yield from _interleaved()
     value = op("mul", Load("a", row_major(d), "float32"), IndexValue(index("i") * 3 - "j", "float32"))
     yield _map_case("iota", d, {"a": "float32"}, value)
     yield _map_case("fill", d, {}, Const(2.5, "float32"))
@@ -220,6 +227,18 @@ def _shapes() -> Iterator[Case]:
     )
     mixed = op("mul", cast(Load("a", row_major(d), "int64"), "float64"), cast(Load("b", row_major(d), "float32"), "float64"))
     yield _map_case("mixed_widths", d, {"a": "int64", "b": "float32"}, cast(mixed, "int8"), ranges={"a": (-9, 9), "b": (-9, 9)})
+
+
+def _interleaved() -> Iterator[Case]:
+    """A point of several elements that lie side by side: rotated pairs, corners of boxes."""
+    for dtype, parts in (("float32", 2), ("bfloat16", 2), ("float64", 3), ("float32", 4)):
+        loads = [Load("a", index("i") * parts + k, dtype) for k in range(parts)]
+        wide = [cast(x, "float32" if dtype in HALVES else dtype) for x in loads]
+        lets = tuple(Let(f"p{k}", cast(op("mul", x, wide[(k + 1) % parts]), dtype)) for k, x in enumerate(wide))
+        stores = tuple(Store("out", index("i") * parts + k, Ref(f"p{k}", dtype)) for k in range(parts))
+        buffers = tuple(Buffer(n, dtype, role, index(67 * parts)) for n, role in (("a", "in"), ("out", "out")))  # type: ignore[arg-type]
+        name = f"interleaved_{dtype}_{parts}"
+        yield Case(name, LoopKernel(name, buffers, (Nest(axes(i=67), (Phase((), lets, stores=stores),)),)))
 
 
 # ---- symbolic sizes --------------------------------------------------------------------------------------------------------

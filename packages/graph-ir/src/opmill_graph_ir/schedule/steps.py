@@ -20,6 +20,7 @@ from .inline import inline
 from .loop import Program, program_of, reads_of, writes_of
 from .reuse import reuse_between_phases
 from .shape import shape_nest
+from .unroll import unroll
 
 BUG = "this is a bug of the compiler: please report it"
 _SMALL = 8192
@@ -109,7 +110,7 @@ def _steps(groups: Sequence[Group], program: Program, combine: bool) -> list[Ste
             continue
         nest = shape_nest(emit_nest(group, outside, program), program.extents)
         if combine:
-            nest = reuse_between_phases(nest, program.fresh_name)
+            nest = unroll(reuse_between_phases(nest, program.fresh_name), program.extents, program.fresh_name)
         small = combine and group.work(program) <= _SMALL
         if not small or (pending and _device(nest, program) != _device(pending[0], program)):
             _flush(pending, steps, program)
