@@ -112,3 +112,32 @@ def test_choices_between_different_things_stay() -> None:
 
 def op_at() -> Expr:
     return IndexValue(index("i"), "int64")
+
+
+def gelu(dtype: str, count: int) -> LoopKernel:
+    x = cast(Load("x", index("i"), dtype), "float32")
+    half = op("mul", x, Const(0.5, "float32"))
+    value = op("mul", half, op("add", op("erf", op("mul", x, Const(0.5**0.5, "float32"))), Const(1.0, "float32")))
+    n = index(count)
+    return LoopKernel("gelu", (Buffer("x", dtype, "in", n), Buffer("out", dtype, "out", n)), (Nest(axes(i=count), (Phase(stores=(Store("out", index("i"), cast(value, dtype)),)),)),))
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_gelu_is_right_to_a_rounding(dtype: str) -> None:
+    from opmill_kernel_gen_triton.debug import run
+
+    x = torch.cat([torch.linspace(-9, 9, 4000), torch.tensor([0.0, -0.0, float("inf"), float("-inf"), float("nan"), 3e4, -3e4, 1e-7])]).to(getattr(torch, dtype))
+    kernel = gelu(dtype, x.numel())
+    assert "gelu(" in text(kernel)
+    memory = {"x": x, "out": torch.empty_like(x)}
+    run(kernel, memory)
+    wide = x.double()
+    exact = wide * torch.special.ndtr(wide)
+    exact[-5] = float("nan")  # as in eager: minus infinity times nothing
+    rounded = exact.to(x.dtype)
+    unit = torch.finfo(x.dtype).eps * exact.abs().clamp_min(torch.finfo(x.dtype).smallest_normal)
+    assert torch.equal(memory["out"].isnan(), rounded.isnan())
+    finite = exact.isfinite()
+    share = 0.51 if dtype == "float16" else 1.01  # the interpreter cuts bfloat16 off
+    assert ((memory["out"].double() - exact).abs()[finite] <= share * unit[finite] + 1e-9).all()
+    assert torch.equal(memory["out"][exact.isinf()], rounded[exact.isinf()])

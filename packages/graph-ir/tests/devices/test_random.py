@@ -23,7 +23,7 @@ def kernels_of(function, *inputs) -> list[LoopKernel]:
 
 
 def draws(kernel: LoopKernel) -> list[Op]:
-    return [e for n in kernel.nests for p in n.phases for e in expressions(p) if type(e) is Op and e.name == "philox"]
+    return [e for n in kernel.nests for p in n.phases for e in expressions(p) if type(e) is Op and e.name in ("philox", "coin")]
 
 
 def test_dropout_is_part_of_its_kernel_and_draws_its_seed_once():
@@ -85,5 +85,5 @@ def test_processors_draw_torch_s_numbers():
 def test_eagers_numbers_are_drawn_by_eagers_operators():
     with torch.no_grad():
         graph = functionalize(torch.fx.symbolic_trace(lambda x: F.dropout(x, 0.5)), [on_gpu(8, 8, dtype=torch.float32)])
-    assert all("philox" not in str(n) for n in lower(graph, exact=True).nodes)
-    assert any("philox" in str(n) for n in lower(graph).nodes)
+    assert all("coin" not in str(n) for n in lower(graph, exact=True).nodes)
+    assert any("coin" in str(n) for n in lower(graph).nodes)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from .random import philox
+from .random import coin, philox
 
 
 def torch_dtype(name: str, wide: bool = False) -> torch.dtype:
@@ -65,6 +65,7 @@ ROWS: dict[str, Callable[..., torch.Tensor]] = {
     "logical_xor": torch.logical_xor,
     "where": torch.where,
     "philox": philox,
+    "coin": coin,
     "fma": lambda a, b, c: torch.addcmul(c, a, b),
     **{
         name: getattr(torch, name)

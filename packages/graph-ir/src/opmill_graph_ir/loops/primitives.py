@@ -3,7 +3,7 @@
 Meaning is torch's: ``floordiv`` and ``mod`` round as Python does, ``truncdiv`` and ``fmod`` toward zero (integers: division by
 zero raises in eager, so graph-ir adds a Check), ``round`` halves to even, ``max``/``min`` propagate NaN, ``fmax``/``fmin`` ignore it.
 Arithmetic on bool, float16 and bfloat16 does not exist: lowering casts first. Shifts and bit operations are for integers and bool.
-``philox`` of a key and a place (int64) is a random word (int32): see ``random.py``.
+``philox`` of a key and a place (int64) is a random word (int32), ``coin`` a cheaper one for comparisons: see ``random.py``.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ PRIMITIVES: dict[str, Primitive] = {
     **_rows("logical_not", 1, "bool"),
     **_rows("logical_and logical_or logical_xor", 2, "bool"),
     **_rows("cast bitcast", 1, "any"),
-    **_rows("philox", 2, "any"),  # (int64, int64) -> int32
+    **_rows("philox coin", 2, "any"),  # (int64, int64) -> int32
     **_rows("where", 3),  # (bool, T, T) -> T
     **_rows("fma", 3, floats_only=True),
 }

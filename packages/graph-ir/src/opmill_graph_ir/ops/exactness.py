@@ -63,7 +63,7 @@ def _roundings(e: Expr, known: dict[Expr, int]) -> int:
 
 
 def _own(e: Expr) -> int:
-    if type(e) is Op and e.name == "philox":  # numbers of our own
+    if type(e) is Op and e.name in ("philox", "coin"):  # numbers of our own
         return 2
     if type(e) is not Op or not any(a.dtype in FLOATS for a in (e, *e.args)):
         return 0

@@ -46,10 +46,10 @@ def _place(at: Indices, sizes: tuple[Any, ...]) -> Index:
     return total
 
 
-def _words(ctx: Context, meta: Meta) -> Any:
-    """The word of each element, as a function of its position."""
+def _words(ctx: Context, meta: Meta, kind: str = "philox") -> Any:
+    """The word of each element, as a function of its position; ``kind`` of word: ``coin`` for those that are only compared."""
     seed = _seed(ctx, meta.device)
-    return lambda at: Op("philox", (seed, index_value(_place(at, meta.sizes))), "int32")
+    return lambda at: Op(kind, (seed, index_value(_place(at, meta.sizes))), "int32")
 
 
 def _kept(word: Expr, p: float) -> Expr:
@@ -68,7 +68,7 @@ def _dropout(ctx: Context, node: Node, x: View, p: float, train: bool | None = T
     meta, mask = (ctx.metas[r or node.results[0]] for r in node.results)
     if not _drawn_here(meta):
         return NotImplemented
-    word = _words(ctx, meta)
+    word = _words(ctx, meta, "coin")
     kept = ctx.pointwise(node.results[1], Meta("bool", meta.sizes, mask.strides, meta.device), lambda at, ext: _kept(word(at), 1 - p))
 
     def value(at: Indices, ext: Extents) -> Expr:
@@ -83,7 +83,7 @@ def _bernoulli(ctx: Context, node: Node, x: View, p: float = 0.5, generator: Any
     meta = ctx.metas[node.results[0] or ""]
     if generator is not None or not 0 < p < 1 or not _drawn_here(meta):
         return NotImplemented
-    word = _words(ctx, meta)
+    word = _words(ctx, meta, "coin")
     return ctx.pointwise(node.results[0], meta, lambda at, ext: cast(_kept(word(at), p), meta.dtype))
 
 

@@ -10,6 +10,7 @@ _COSTS = {
     **dict.fromkeys("sqrt rsqrt div reciprocal floordiv truncdiv mod fmod".split(), 4),
     **dict.fromkeys("exp exp2 expm1 log log2 log10 log1p sigmoid tanh erf erfc pow sin cos tan".split(), 20),
     "philox": 40,
+    "coin": 20,
     **dict.fromkeys("asin acos atan sinh cosh asinh acosh atanh erfinv lgamma digamma atan2 hypot nextafter".split(), 40),
 }
 EXPENSIVE = 20

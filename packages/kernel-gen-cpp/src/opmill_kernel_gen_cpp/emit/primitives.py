@@ -84,4 +84,4 @@ ROWS: dict[str, Row] = {
 }
 COMPARISONS = {"eq", "ne", "lt", "le", "gt", "ge", "isnan", "isinf", "signbit"}
 LOGICAL = {"logical_not", "logical_and", "logical_or", "logical_xor"}
-UNSUPPORTED = {"erfinv", "digamma", "philox"}
+UNSUPPORTED = {"erfinv", "digamma", "philox", "coin"}

@@ -12,7 +12,7 @@ from .. import walk
 from .choices import merged, side
 from .helpers import resolve
 from .primitives import ROWS
-from .random import philox
+from .random import KINDS, words
 from .space import NONE, Dims, Group, Space, Text
 from .types import TYPES, cast, constant, literal
 
@@ -154,8 +154,8 @@ class Body:
             return self.put(f"{a.tight}.to({TYPES[e.dtype].tl}, bitcast=True)", a.dims, self.settled(e))
         if e.name == "where":
             return self.choice(e)
-        if e.name == "philox":
-            return philox(self, e)
+        if e.name in KINDS:
+            return words(self, e)
         if e.name in _COMPARISONS and (short := self.compared(e)) is not None:
             return short
         row, t = ROWS[e.name], TYPES[e.args[0].dtype]
@@ -164,6 +164,9 @@ class Body:
         if e.name == "add" and quick and (erf := _one_plus_erf(e)) is not None:
             inner = self.value(erf)
             return self.put(resolve(f"%one_plus_erf({inner.text})", self.needs), inner.dims, self.settled(e))
+        if e.name == "mul" and quick and (x := _gelu(e)) is not None:
+            inner = self.value(x)
+            return self.put(resolve(f"%gelu({inner.text})", self.needs), inner.dims, self.settled(e))
         args = [self.const(a, bare) if type(a) is Const else self.value(a) for a in e.args]
         if e.name == "div" and quick and args[1].dims < args[0].dims:  # one division for all that is divided by it
             inverse = self.put(f"1.0 / {args[1].tight}", args[1].dims, self.settled(e.args[1]))
@@ -276,6 +279,25 @@ def _one_plus_erf(e: Op) -> Expr | None:
     ones = [a for a in e.args if a == Const(1.0, "float32")]
     erfs = [a.args[0] for a in e.args if type(a) is Op and a.name == "erf"]
     return erfs[0] if len(ones) == len(erfs) == 1 else None
+
+
+def _gelu(e: Op) -> Expr | None:
+    """x of ``x / 2 * (1 + erf(x / sqrt(2)))``."""
+    for half, rest in (e.args, e.args[::-1]):
+        if type(rest) is not Op or rest.name != "add" or type(half) is not Op or half.name != "mul":
+            continue
+        place, x = _one_plus_erf(rest), _times(half, 0.5)
+        if x is not None and type(place) is Op and place.name == "mul" and _times(place, 0.5**0.5) == x:
+            return x
+    return None
+
+
+def _times(e: Op, factor: float) -> Expr | None:
+    """x of ``x * factor``, to the precision of float32."""
+    for a, b in (e.args, e.args[::-1]):
+        if type(a) is Const and abs(float(a.value) - factor) < 1e-7:
+            return b
+    return None
 
 
 def apply(template: str, dtype: str, args: Sequence[str], shape: str, needs: dict[str, None]) -> str:

@@ -37,13 +37,22 @@ HELPERS: dict[str, str] = {
     odd = (exponent & 1) != 0
     inverse = tl.where(base == 1, 1, tl.where(base == -1, tl.where(odd, -1, 1), 0)).to(base.dtype)
     return tl.where(exponent < 0, inverse, result)""",
-    # Abramowitz, Stegun: Handbook of mathematical functions, 7.1.26: 1.5e-7 off at most
+    # the logarithm of erfc is smooth: a polynomial for it (least maximum on [0, 4.5], falling beyond) makes erfc right to 7e-6 of itself
     "one_plus_erf": """(x):
     y = tl.abs(x)
-    d = 1.0 + 0.3275911 * y
-    t = libdevice.rsqrt(d * d)  # 1 / d in one instruction
-    tail = t * (0.254829592 + t * (-0.284496736 + t * (1.421413741 + t * (-1.453152027 + t * 1.061405429)))) * libdevice.exp2(y * (y * -1.4426950408889634))
+    p = 4.8609700752422214e-4 + y * -2.031808253377676e-5
+    p = 0.033910367637872696 + y * (-0.005223662592470646 + y * p)
+    p = y * (-1.6280632019042969 + y * (-0.9170815944671631 + y * (-0.15242986381053925 + y * p)))
+    tail = libdevice.exp2(p)
     return tl.where(x < 0, tail, 2.0 - tail)""",
+    # x of the normal distribution below x: the same polynomial of x / sqrt(2), half of erfc
+    "gelu": """(x):
+    y = tl.abs(x)
+    p = 6.0762125940527794e-5 + y * -1.795881742542688e-6
+    p = 0.008477591909468176 + y * (-0.000923421810441624 + y * p)
+    p = y * (-1.1512145302668118 + y * (-0.45854079723358165 + y * (-0.053892095177887116 + y * p))) - 1.0
+    tail = libdevice.exp2(p)
+    return x * tl.where(x < 0, tail, 1.0 - tail)""",
     # reflection below zero, recurrence up to ten, then the asymptotic series
     "digamma": """(x):
     pole = x == 0
@@ -63,8 +72,8 @@ HELPERS: dict[str, str] = {
     value = total + libdevice.log(y) - libdevice.div_rn(y * 0 + 0.5, y) - z * series - reflected
     value = tl.where(whole, float("nan"), value)
     return tl.where(pole, libdevice.copysign(x * 0 + float("inf"), x * -1.0), value)""",
-    # Salmon, Moraes, Dror, Shaw: Parallel random numbers: as easy as 1, 2, 3 (2011); ten rounds of four words
-    "philox": """(key, at):
+    # Salmon, Moraes, Dror, Shaw: Parallel random numbers: as easy as 1, 2, 3 (2011); four words
+    "philox": """(key, at, rounds: tl.constexpr):
     a = at.to(tl.uint32)
     b = a * 0
     if at.dtype.primitive_bitwidth == 64:
@@ -73,7 +82,7 @@ HELPERS: dict[str, str] = {
     d = a * 0
     k = key.to(tl.uint32)
     m = (key >> 32).to(tl.uint32)
-    for _ in tl.static_range(10):
+    for _ in tl.static_range(rounds):
         p = a.to(tl.uint64) * 0xD2511F53
         q = c.to(tl.uint64) * 0xCD9E8D57
         a = (q >> 32).to(tl.uint32) ^ b ^ k
@@ -84,9 +93,15 @@ HELPERS: dict[str, str] = {
         m = m + 0xBB67AE85
     return a.to(tl.int32, bitcast=True), b.to(tl.int32, bitcast=True), c.to(tl.int32, bitcast=True), d.to(tl.int32, bitcast=True)""",
     "philox_word": """(key, at):
-    a, b, c, d = philox(key, at // 4)
+    a, b, c, d = philox(key, at // 4, 10)
     k = at % 4
     return tl.where(k == 0, a, tl.where(k == 1, b, tl.where(k == 2, c, d)))""",
+    "exchanged": "(word):\n    return (word << 16) | ((word >> 16) & 0xFFFF)",
+    "coin_word": """(key, at):
+    a, b, c, d = philox(key, at // 8, 7)
+    k = at // 2 % 4
+    word = tl.where(k == 0, a, tl.where(k == 1, b, tl.where(k == 2, c, d)))
+    return tl.where(at % 2 == 1, exchanged(word), word)""",
     "argmax": """(a, i, b, j):
     better = (b > a) | ((b != b) & (a == a)) | (((a == b) | ((a != a) & (b != b))) & (j < i))
     return tl.where(better, b, a), tl.where(better, j, i)""",

@@ -85,5 +85,6 @@ ROWS: dict[str, Row] = {
     "logical_or": Row(b="({0} | {1})"),
     "logical_xor": Row(b="({0} ^ {1})"),
     "philox": Row(i="%philox_word({0}, {1})"),
+    "coin": Row(i="%coin_word({0}, {1})"),
     "fma": Row(f="({0} * {1} + {2})"),
 }
