@@ -5,6 +5,7 @@ An opcode handler tells its frame which function it is about to call, and how wh
 
 from __future__ import annotations
 
+import functools
 import operator
 import sys
 import types
@@ -54,10 +55,67 @@ def dropped(frame: Any, ins: Any, r: Any, called: str) -> Native:
     return Native([called], 0)
 
 
-def tested(frame: Any, ins: Any, r: Any, called: str) -> Native:
-    """The truth of the result is pushed."""
+def contained(frame: Any, ins: Any, r: Any, called: str) -> Native:
+    """``__contains__`` has ended: the truth of what it gave is pushed, or the contrary."""
     result = r.temporary("_r")
-    return Native([f"{result} = bool({called})"], 0, [result])
+    return Native([f"{result} = {'not ' if ins.argval else ''}bool({called})"], 0, [result])
+
+
+@dataclass(frozen=True)
+class Finished:
+    """The method ``name`` that a builtin function asks has ended: the builtin does with its result what it does with any."""
+
+    builtin: Any
+    name: str
+    owner: Value
+
+    def text(self, r: Any, called: str) -> str:
+        return f"{r.constants.name(finish_by)}({r.constants.name(self.builtin)}, {self.name!r}, {self.owner.python_type().__name__!r}, {called})"
+
+    def __call__(self, frame: Any, ins: Any, r: Any, called: str) -> Native:
+        result = r.temporary("_r")
+        return Native([f"{result} = {self.text(r, called)}"], 0, [result])
+
+
+@dataclass(frozen=True)
+class Branched(Finished):
+    """The truth of an object is known: an instruction jumps or does not; it may want the object itself to stay."""
+
+    def __call__(self, frame: Any, ins: Any, r: Any, called: str) -> Native:
+        test = f"{'' if 'TRUE' in ins.opname else 'not '}{self.text(r, called)}"
+        stays = ins.opname.endswith("OR_POP")
+        return Native([], int(stays), condition=(test, [r.expr(self.owner)] if stays else [], []))
+
+
+#: Builtin functions that ask one method of their argument and look at its result; the first one that there is counts.
+ASKING: dict[Any, tuple[str, ...]] = {
+    len: ("__len__",), bool: ("__bool__", "__len__"), abs: ("__abs__",), str: ("__str__", "__repr__"), repr: ("__repr__",), hash: ("__hash__",), iter: ("__iter__",),
+    next: ("__next__",), reversed: ("__reversed__",), int: ("__int__",), float: ("__float__",), complex: ("__complex__",), operator.index: ("__index__",),
+    format: ("__format__", "__str__", "__repr__"), operator.truth: ("__bool__", "__len__"), operator.not_: ("__bool__", "__len__"),
+}  # fmt: skip
+
+
+def asked(builtin: Any, owner: Value) -> tuple[Any, Any]:
+    """The method in Python that a builtin function asks of an object, and what comes after it: for ``Frame.expects``."""
+    mro = owner.cls.__mro__ if isinstance(owner, ObjectValue) else ()
+    for name in ASKING[builtin]:
+        found = find_in_mro(mro, name)[1]
+        if type(found) is types.FunctionType:
+            return found, Finished(builtin, name, owner)
+        if found not in (MISSING, object.__str__, object.__format__):  # which ask the next one
+            break
+    return None, None
+
+
+@functools.cache
+def answering(name: str, kind: str) -> Any:
+    """A class whose method ``name`` gives what its objects hold."""
+    return type(kind, (), {"__init__": lambda self, result: setattr(self, "result", result), name: lambda self, *spec: self.result})
+
+
+def finish_by(builtin: Any, name: str, kind: str, result: Any) -> Any:
+    """What ``builtin`` makes of the result of method ``name`` of an object of a class called ``kind``."""
+    return builtin(answering(name, kind)(result))
 
 
 @dataclass(frozen=True)
@@ -155,4 +213,4 @@ def turn(frame: Any, ins: Any, r: Any, statements: list[str], item: str, end: st
     return Native(statements, 1, condition=(f"{item} is {end}", [], [r.expr(frame.stack[-1]), item]), target=after)
 
 
-__all__ = ["MISSING", "Attribute", "Made", "Native", "Operated", "Returned", "dropped", "iterated", "method_of", "operate", "pushed", "stepped", "tested", "turn"]
+__all__ = ["MISSING", "Attribute", "Branched", "Finished", "Made", "Native", "Operated", "Returned", "asked", "contained", "dropped", "iterated", "method_of", "operate", "pushed", "stepped", "turn"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 import pytest
@@ -90,6 +91,58 @@ class Counting:
         return self.x + 1
 
 
+class Told(Asking):
+    """What builtin functions ask; ``wrong``: what they do not take is given."""
+
+    def __init__(self, x: Any, wrong: Any = None) -> None:
+        super().__init__(x)
+        self.wrong = wrong
+
+    def told(self, name: str, result: Any) -> Any:
+        self.y = self.y + self.asked(name)
+        return result if self.wrong is None else self.wrong
+
+    def __len__(self) -> int:
+        return self.told("len", 3)
+
+    def __contains__(self, item: Any) -> Any:
+        return self.told("contains", item > 2)
+
+    def __abs__(self) -> Any:
+        return self.told("abs", self.y + 1)
+
+    def __hash__(self) -> int:
+        return self.told("hash", 5)
+
+    def __repr__(self) -> str:
+        return self.told("repr", "told")
+
+    def __int__(self) -> int:
+        return self.told("int", 7)
+
+    def __float__(self) -> float:
+        return self.told("float", 0.5)
+
+    def __index__(self) -> int:
+        return self.told("index", 2)
+
+    def __reversed__(self) -> Any:
+        return self.told("reversed", iter([1]))
+
+
+class Truth(Told):
+    def __bool__(self) -> bool:
+        return self.told("bool", True)
+
+    def __next__(self) -> Any:
+        return self.told("next", 4)
+
+
+class Formatted(Told):
+    def __format__(self, spec: str) -> str:
+        return self.told("format", "[" + spec + "]")
+
+
 class NotNone:
     def __init__(self, x: Any) -> None:
         return x.sum().item()  # noqa: PLE0101
@@ -163,7 +216,54 @@ def compared(x: Any) -> Any:
     return v == w, v != w, v < w, v == 1, v != 1, v.log, w.log
 
 
+def builtins(x: Any, wrong: Any = None) -> Any:
+    found = []
+    for ask in (len, bool, abs, hash, repr, str, int, float, iter, next, reversed, operator.index, operator.truth):
+        v = Truth(x, wrong)
+        try:
+            result = ask(v)
+            result = list(result) if ask in (reversed, iter) else result
+        except (TypeError, ValueError) as exc:
+            result = str(exc)
+        found.append((result, v.y + 1, v.log))
+    return found
+
+
+def branches(x: Any) -> Any:
+    log = []
+    for v in (Truth(x), Told(x), Truth(x, False), Told(x, 0), Told(x, -1), Truth(x, 1)):
+        try:
+            log.append("yes" if v else "no")
+            log.append("no" if not v else "yes")
+            log.append((v or 1) is v)
+            log.append((v and 1) is v)
+            log.append(not v)
+        except (TypeError, ValueError) as exc:
+            log.append(str(exc))
+        log += [v.y + 1, v.log]
+    return log
+
+
+def inside(x: Any) -> Any:
+    v = Told(x)
+    return 3 in v, 1 in v, 3 not in v, v.y + 1, v.log
+
+
 PROGRAMS = {
+    "builtins": builtins,
+    "builtins that are given texts": lambda x: builtins(x, "text"),
+    "builtins that are given negative numbers": lambda x: builtins(x, -1),
+    "branches": branches,
+    "inside": inside,
+    "length": lambda x: len(Told(x)) + x,
+    "absolute": lambda x: abs(Told(x)) + x,
+    "text": lambda x: (str(Told(x)), repr(Told(x)), x + 1),
+    "hashed": lambda x: (hash(Told(x)), x + 1),
+    "truth": lambda x: x + 1 if Truth(x) else x - 1,
+    "formatted": lambda x: (f"{Told(x)} {Told(x)!r} {Told(x)!s}", format(Told(x)), x + 1),
+    "format": lambda x: (f"{Formatted(x)}", f"{Formatted(x):>4}", x + 1),
+    "empty": lambda x: x + 1 if not Told(x) else x - 1,
+    "contained": lambda x: (3 in Told(x), x + 1),
     "constructor": lambda x: Asking(x + 1).y + 1,
     "getter": lambda x: Asking(x).norm + 1,
     "left operand": lambda x: (Asking(x) + 1) * 2,
@@ -207,7 +307,10 @@ def test_results_are_those_of_the_plain_function(fn: Any) -> None:
         assert same(outcome(compiled), want)
 
 
-@pytest.mark.parametrize("name", ["constructor", "getter", "left operand", "right operand", "sign", "item", "suppressed", "stored"])
+SHORT = ["length", "absolute", "text", "hashed", "truth", "empty", "contained", "formatted"]
+
+
+@pytest.mark.parametrize("name", ["constructor", "getter", "left operand", "right operand", "sign", "item", "suppressed", "stored", *SHORT])
 def test_no_instruction_of_the_caller_breaks(name: str) -> None:
     breaks: list[Any] = []
     compiled = capture(PROGRAMS[name], "eager", on_break=breaks.append)

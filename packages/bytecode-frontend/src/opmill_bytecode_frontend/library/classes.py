@@ -41,10 +41,10 @@ STORAGE: dict[type, Any] = {
 
 def construct(vm: Any, cls: type, args: list[Value], kwargs: dict[str, Value], plain: bool = False) -> Value:
     """``cls(*args, **kwargs)``; ``plain``: as ``type.__call__`` does it, whatever the metaclass says."""
-    direct = vm.frame is not None and vm.frame.makes(cls)
     handler = lookup(cls)
     if handler is not None:
         return apply(vm, handler, cls.__qualname__, args, kwargs)  # type: ignore[no-any-return]
+    direct = vm.frame is not None and vm.frame.makes(cls)
     meta: Any = type(cls)
     meta_call = find_in_mro(meta.__mro__, "__call__")[1]
     if isinstance(cls, enum.EnumMeta):

@@ -11,12 +11,12 @@ from typing import Any
 
 import torch
 
-from ..values.base import MISSING, Lazy, NotConstant, Value
+from ..values.base import MISSING, Lazy, NotConstant, ProgramKey, Value
 from ..values.constant import ConstantValue
 from ..values.functions import BuiltinValue, Closure
 from ..values.iterators import STOP, PythonIterator
 from ..values.mapping import DictValue, SetValue
-from ..values.objects import ClassValue, ObjectValue, find_in_mro
+from ..values.objects import ClassValue, ObjectValue, checked_length, find_in_mro
 from ..values.opaque import AddressValue
 from ..values.sequence import ListValue, SequenceValue, TupleValue, sort_values
 from ..values.tensor import TensorValue
@@ -31,7 +31,7 @@ def len_(vm: Any, value: Value, *default: Value) -> Value:
     result = value.special(vm, "__len__", [])
     if result is None:
         return vm.throw(TypeError, f"object of type {value.python_type().__name__!r} has no len()")
-    return result
+    return checked_length(vm, result) if isinstance(value, ObjectValue) else result
 
 
 @handles(getattr)
@@ -226,22 +226,22 @@ def id_(vm: Any, value: Value) -> Value:
 
 @handles(hash)
 def hash_(vm: Any, value: Value) -> Value:
-    vm.key(value)  # what has none raises here
+    key = vm.key(value)  # what has none raises here
     if isinstance(value, TensorValue):
         vm.unsupported("FE024", "hash of a tensor")
-    return ConstantValue(hash(Hashed(vm, value)))
+    return ConstantValue(hash(Hashed(vm, value, key)))
 
 
 class Hashed:
-    """Has the hash that the program's value has."""
+    """Has the hash that the program's value has; ``key``: its key, for which the program was asked once."""
 
-    def __init__(self, vm: Any, value: Value) -> None:
+    def __init__(self, vm: Any, value: Value, key: Any) -> None:
         if isinstance(value, TupleValue):
-            self.hash = hash(tuple(Hashed(vm, v) for v in value.values(vm)))
+            self.hash = hash(tuple(map(functools.partial(Hashed, vm), value.values(vm), key)))
         elif isinstance(value, SetValue):
-            self.hash = hash(frozenset(Hashed(vm, v) for v in value.items.values()))
-        elif isinstance(value, ObjectValue) and type(find_in_mro(value.cls.__mro__, "__hash__")[1]) is types.FunctionType:
-            self.hash = hash(value.key(vm))
+            self.hash = hash(frozenset(Hashed(vm, v, k) for k, v in value.items.items()))
+        elif isinstance(key, ProgramKey):
+            self.hash = hash(key)
         else:
             real = value.real()
             if real is MISSING:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+from ..returning import asked
 from ..values.base import NotConstant, is_iterable
 from ..values.constant import ConstantValue
 from ..values.functions import FunctionValue, MethodValue
@@ -165,15 +166,24 @@ def format_value(vm: Any, frame: Any, ins: Any) -> None:
     frame.push(format_one(vm, value, flags & 3, spec))
 
 
+CONVERSIONS: dict[int, Any] = {1: str, 2: repr, 3: ascii}
+
+
 def format_one(vm: Any, value: Any, conversion: int, spec: Any) -> Any:
+    plain = isinstance(spec, ConstantValue) and spec.value == ""
+    if plain and conversion != 3:
+        vm.frame.expects(*(asked(CONVERSIONS[conversion], value) if conversion else asked(format, value)))
     if conversion:
-        value = vm.call(vm.wrap({1: str, 2: repr, 3: ascii}[conversion]), [value], {})
+        value = vm.call(vm.wrap(CONVERSIONS[conversion]), [value], {})
     return vm.call(vm.wrap(format), [value, spec], {})
 
 
 @opcode("CONVERT_VALUE", since=(3, 13))
 def convert_value(vm: Any, frame: Any, ins: Any) -> None:
-    frame.push(vm.call(vm.wrap({1: str, 2: repr, 3: ascii}[ins.argval]), [frame.pop()], {}))
+    value = frame.pop()
+    if ins.argval != 3:
+        frame.expects(*asked(CONVERSIONS[ins.argval], value))
+    frame.push(vm.call(vm.wrap(CONVERSIONS[ins.argval]), [value], {}))
 
 
 @opcode("FORMAT_SIMPLE", since=(3, 13))

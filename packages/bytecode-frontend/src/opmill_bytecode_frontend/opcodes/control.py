@@ -6,12 +6,13 @@ import builtins
 import sys
 from typing import Any
 
-from ..returning import iterated, pushed, stepped
+from ..returning import ASKING, Branched, asked, iterated, pushed, stepped
 from ..values.base import MISSING, Raised, is_iterable
 from ..values.constant import ConstantValue, is_none
-from ..values.functions import FunctionValue
+from ..values.functions import BuiltinValue, FunctionValue
 from ..values.iterators import STOP, GeneratorValue, IteratorValue
 from ..values.mapping import mapping_of
+from ..values.objects import ClassValue
 from ..values.sequence import ListValue
 from .registry import opcode
 
@@ -41,13 +42,20 @@ def jump(vm: Any, frame: Any, ins: Any) -> None:
 
 @opcode("POP_JUMP_IF_FALSE")
 def pop_jump_if_false(vm: Any, frame: Any, ins: Any) -> None:
-    if not vm.truth(frame.pop()):
+    if not branched(vm, frame, frame.pop()):
         frame.jump(ins.target)
+
+
+def branched(vm: Any, frame: Any, value: Any) -> bool:
+    """The truth of a value that the instruction branches on."""
+    method, rest = asked(bool, value)
+    frame.expects(method, method and Branched(rest.builtin, rest.name, value))
+    return vm.truth(value)  # type: ignore[no-any-return]
 
 
 @opcode("POP_JUMP_IF_TRUE")
 def pop_jump_if_true(vm: Any, frame: Any, ins: Any) -> None:
-    if vm.truth(frame.pop()):
+    if branched(vm, frame, frame.pop()):
         frame.jump(ins.target)
 
 
@@ -65,7 +73,7 @@ def pop_jump_if_not_none(vm: Any, frame: Any, ins: Any) -> None:
 
 @opcode("JUMP_IF_TRUE_OR_POP", until=(3, 11))
 def jump_if_true_or_pop(vm: Any, frame: Any, ins: Any) -> None:
-    if vm.truth(frame.stack[-1]):
+    if branched(vm, frame, frame.stack[-1]):
         frame.jump(ins.target)
     else:
         frame.pop()
@@ -73,7 +81,7 @@ def jump_if_true_or_pop(vm: Any, frame: Any, ins: Any) -> None:
 
 @opcode("JUMP_IF_FALSE_OR_POP", until=(3, 11))
 def jump_if_false_or_pop(vm: Any, frame: Any, ins: Any) -> None:
-    if not vm.truth(frame.stack[-1]):
+    if not branched(vm, frame, frame.stack[-1]):
         frame.jump(ins.target)
     else:
         frame.pop()
@@ -232,7 +240,10 @@ def do_call(vm: Any, frame: Any, count: int, names: tuple[str, ...]) -> None:
         split = len(args) - len(names)
         kwargs = dict(zip(names, args[split:]))
         args = args[:split]
-    frame.expects(function.callee(), pushed)
+    if len(args) == 1 and not kwargs and isinstance(function, (BuiltinValue, ClassValue)) and function.real() in ASKING:
+        frame.expects(*asked(function.real(), args[0]))
+    else:
+        frame.expects(function.callee(), pushed)
     frame.push(vm.call(function, args, kwargs))
 
 

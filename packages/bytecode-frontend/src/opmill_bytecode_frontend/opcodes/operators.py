@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import operator
 import sys
 from typing import Any
 
-from ..returning import Attribute, dropped, method_of, pushed
+from ..returning import Attribute, asked, contained, dropped, method_of, pushed
 from ..values.base import MISSING
 from ..values.constant import ConstantValue
 from ..values.objects import ObjectValue, SuperValue, find_in_mro
@@ -30,12 +31,16 @@ def unary(vm: Any, frame: Any, ins: Any) -> None:
 
 @opcode("UNARY_NOT")
 def unary_not(vm: Any, frame: Any, ins: Any) -> None:
-    frame.push(ConstantValue(not vm.truth(frame.pop())))
+    value = frame.pop()
+    frame.expects(*asked(operator.not_, value))
+    frame.push(ConstantValue(not vm.truth(value)))
 
 
 @opcode("TO_BOOL")
 def to_bool(vm: Any, frame: Any, ins: Any) -> None:
-    frame.push(ConstantValue(vm.truth(frame.pop())))
+    value = frame.pop()
+    frame.expects(*asked(bool, value))
+    frame.push(ConstantValue(vm.truth(value)))
 
 
 @opcode("COMPARE_OP")
@@ -60,6 +65,7 @@ def is_op(vm: Any, frame: Any, ins: Any) -> None:
 def contains_op(vm: Any, frame: Any, ins: Any) -> None:
     container = frame.pop()
     item = frame.pop()
+    vm.expect(container, "__contains__", contained)
     frame.push(ConstantValue(vm.contains(container, item) != bool(ins.argval)))
 
 

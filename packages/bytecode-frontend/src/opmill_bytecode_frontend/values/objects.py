@@ -14,7 +14,7 @@ from .constant import ConstantValue
 from .deferred import standing_in
 from .functions import BuiltinValue, FunctionValue, MethodValue
 from .mapping import DictValue
-from .sequence import ListValue, TupleValue
+from .sequence import ListValue, TupleValue, whole
 
 SLOT_TYPES = (types.WrapperDescriptorType, types.MethodDescriptorType, types.ClassMethodDescriptorType, types.BuiltinFunctionType)
 
@@ -341,9 +341,12 @@ class ObjectValue(Value):
 
     def truth(self, vm: Machine) -> bool:
         result = self.special(vm, "__bool__", [])
-        if result is None:
-            result = self.special(vm, "__len__", [])
-        return True if result is None else vm.truth(result)
+        if result is not None:
+            if result.python_type() is not bool:
+                vm.throw(TypeError, f"__bool__ should return bool, returned {result.python_type().__name__}")
+            return vm.truth(result)
+        length = self.special(vm, "__len__", [])
+        return True if length is None else vm.truth(checked_length(vm, length))
 
     def key(self, vm: Machine) -> Any:
         owner, raw = find_in_mro(self.cls.__mro__, "__hash__")
@@ -362,6 +365,16 @@ class ObjectValue(Value):
         except Exception as exc:
             vm.throw_real(exc)
         return self.obj
+
+
+def checked_length(vm: Machine, result: Value) -> Value:
+    """What ``len`` does with the result of ``__len__``."""
+    if result.symbolic:
+        return result
+    number = whole(vm, result)
+    if number < 0:
+        vm.throw(ValueError, "__len__() should return >= 0")
+    return ConstantValue(number)
 
 
 class ClassValue(Value):
