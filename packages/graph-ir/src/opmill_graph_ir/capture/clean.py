@@ -30,7 +30,8 @@ def _share(graph: AtenGraph) -> None:
     leaving = {o.value for o in graph.outputs if isinstance(o, OutputTensor)} | set(graph.mutations.values())
     nodes = []
     for node in graph.nodes:
-        node.args, node.kwargs = replace_values(node.args, new), replace_values(node.kwargs, new)
+        if new:
+            node.args, node.kwargs = replace_values(node.args, new), replace_values(node.kwargs, new)
         if node.func in _IDENTITY and node.results[0] not in leaving and isinstance(node.args[0], Value):
             new[node.results[0]] = node.args[0].name  # type: ignore[index]
             continue
@@ -56,9 +57,13 @@ def _key(node: Node) -> Any:
 
 
 def _freeze(arg: Any) -> Any:
-    if isinstance(arg, (list, tuple)):
-        return tuple(map(_freeze, arg))
-    return arg if isinstance(arg, Value) else (type(arg), repr(arg))
+    """An argument by value, exactly."""
+    kind = type(arg)
+    if kind is tuple or kind is list:
+        return tuple([_freeze(a) for a in arg])
+    if kind is Value:
+        return arg
+    return (kind, repr(arg)) if kind is float or kind is complex else (kind, arg)
 
 
 def _wait_late(graph: AtenGraph) -> None:

@@ -149,11 +149,9 @@ def _call_module(module: torch.nn.Module, args: Sequence[Any], kwargs: dict[str,
 
 def _origin(node: torch.fx.Node) -> str:
     trace = node.meta.get("stack_trace")
-    if trace:
-        line = next((x for x in reversed(trace.splitlines()) if x.strip().startswith("File ")), "")
-        parts = line.strip().removeprefix("File ").split(", ")
-        if len(parts) >= 2:
-            return f"{parts[0].strip(chr(34))}:{parts[1].removeprefix('line ')}"
+    if trace and (start := trace.rfind('File "')) >= 0:
+        file, _, rest = trace[start + 6 :].partition('", line ')
+        return f"{file}:{rest.partition(',')[0].partition(chr(10))[0]}"
     return node.name
 
 

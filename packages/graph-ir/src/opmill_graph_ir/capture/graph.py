@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Union
 
@@ -123,10 +124,12 @@ def values_in(arg: Any) -> list[Value]:
     return [v for a in arg.values() for v in values_in(a)] if isinstance(arg, dict) else []
 
 
-def replace_values(arg: Any, new: dict[str, str]) -> Any:
+def replace_values(arg: Any, new: Mapping[str, str]) -> Any:
     """``arg`` with values renamed."""
-    if isinstance(arg, Value):
-        return Value(new.get(arg.name, arg.name))
-    if isinstance(arg, (list, tuple)):
-        return type(arg)(replace_values(a, new) for a in arg)
-    return {k: replace_values(v, new) for k, v in arg.items()} if isinstance(arg, dict) else arg
+    kind = type(arg)
+    if kind is Value:
+        name = new.get(arg.name)
+        return arg if name is None else Value(name)
+    if kind is tuple or kind is list:
+        return kind([replace_values(a, new) for a in arg])
+    return {k: replace_values(v, new) for k, v in arg.items()} if kind is dict else arg

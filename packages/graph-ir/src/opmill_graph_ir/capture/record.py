@@ -1,6 +1,6 @@
 """Records aten operators as they run on fake tensors, and makes them functional on the way.
 
-Each memory (the storage of a meta tensor) is a ``_Base`` with a current value. A fake that is a view knows the view operators that
+Each memory (the storage of a meta tensor) is a ``Memory`` with a current value. A fake that is a view knows the view operators that
 lead from the base to it. A write through any of them gives the base a new value; the others replay their views when next read.
 """
 
@@ -48,20 +48,22 @@ class _Step:
     item: int | None
 
 
-@dataclass
-class _Base:
-    """A memory: ``value`` is its current content, ``root`` the fake that covers it. ``version`` counts its values; ``written``: one came by a write."""
+@dataclass(eq=False)
+class Memory:
+    """A memory: ``value`` is its current content, ``root`` the fake that covers it, ``first`` the content that it was made with. ``version`` counts its
+    values; ``written``: one came by a write."""
 
     value: str
     root: FakeTensor
+    first: str
     version: int = 0
     outside: str | None = None
     written: bool = False
 
 
-@dataclass
-class _Track:
-    base: _Base
+@dataclass(eq=False)
+class Track:
+    base: Memory
     chain: tuple[_Step, ...]
     value: str
     version: int
@@ -89,7 +91,7 @@ def _torch_meta_of(fake: torch.Tensor) -> Meta:
 @dataclass
 class _State:
     graph: AtenGraph = field(default_factory=AtenGraph)
-    tracks: dict[int, tuple[FakeTensor, _Track]] = field(default_factory=dict)
+    tracks: dict[int, tuple[FakeTensor, Track]] = field(default_factory=dict)
     held: dict[int, FakeTensor] = field(default_factory=dict)
     origin: str = ""
     counter: int = 0
@@ -179,13 +181,13 @@ class Recorder(FakeContext):
 
     def _own(self, fake: FakeTensor, name: str, outside: bool = False) -> FakeTensor:
         self.state.graph.metas[name] = meta_of(fake)
-        base = _Base(name, fake, outside=name if outside else None)
-        self.state.tracks[id(fake)] = fake, _Track(base, (), name, 0)
+        base = Memory(name, fake, name, outside=name if outside else None)
+        self.state.tracks[id(fake)] = fake, Track(base, (), name, 0)
         return fake
 
     # ---- reading and writing ---------------------------------------------------------------------------------------
 
-    def track(self, fake: FakeTensor) -> _Track:
+    def track(self, fake: FakeTensor) -> Track:
         return self.state.tracks[id(fake)][1]
 
     def value_of(self, fake: FakeTensor) -> Value:
@@ -196,7 +198,7 @@ class Recorder(FakeContext):
             track.version = track.base.version
         return Value(track.value)
 
-    def _replay(self, base: _Base, chain: Sequence[_Step]) -> list[tuple[FakeTensor, str]]:
+    def _replay(self, base: Memory, chain: Sequence[_Step]) -> list[tuple[FakeTensor, str]]:
         """The fakes and values along the chain, the base's first."""
         out: list[tuple[FakeTensor, str]] = [(base.root, base.value)]
         for step in chain:
@@ -344,7 +346,7 @@ class Recorder(FakeContext):
         names = self._emit(func, tuple(values), named, result)
         for i, (fake, name) in enumerate(zip(_tensors(result), names, strict=True)):
             step = _Step(func, tuple(args[1:]), tuple(kwargs.items()), i if many else None)
-            self.state.tracks[id(fake)] = fake, _Track(source.base, (*source.chain, step), name, source.base.version)
+            self.state.tracks[id(fake)] = fake, Track(source.base, (*source.chain, step), name, source.base.version)
 
     def _reshape_in_place(self, op: Any, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         """``x.t_()`` and the like: ``x`` becomes a view of what it was."""
@@ -361,7 +363,7 @@ class Recorder(FakeContext):
         [name] = self._emit(view, (value, *args[1:]), kwargs, result)
         super().run(func, args, kwargs)
         step = _Step(view, tuple(args[1:]), tuple(kwargs.items()), None)
-        self.state.tracks[id(target)] = target, _Track(track.base, (*track.chain, step), name, track.base.version)
+        self.state.tracks[id(target)] = target, Track(track.base, (*track.chain, step), name, track.base.version)
         return target
 
     def _run_writing(self, op: Any, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
@@ -478,4 +480,4 @@ def _functional(op: Any, func: Any, args: Sequence[Any], kwargs: dict[str, Any])
     raise GraphError("GI002", f"{func.name()} writes and has no functional form")
 
 
-__all__ = ["Recorder", "meta_of", "values_in"]
+__all__ = ["Memory", "Recorder", "Track", "meta_of", "values_in"]

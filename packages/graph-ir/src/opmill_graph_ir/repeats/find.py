@@ -6,19 +6,17 @@ and each operand there is the operand's counterpart: the value ``p`` rows furthe
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ..capture.graph import AtenGraph, Meta, Node, Value
+from ..periods import likely_periods, stretches
 
 KEPT = 4
 """Blocks that a shortened graph keeps: one at each end, where what surrounds them may fuse with them, and two to tell one turn from."""
 _WORTHWHILE = 12
 """Rows that must be left out at least."""
-_PERIODS = 12
-"""Periods that are tried, the most frequent distances between like rows."""
 
 Source = tuple[int, int]
 """Where a value comes from: row and number of the result; an input, held tensor or constant has row -1."""
@@ -101,35 +99,12 @@ def find(graph: AtenGraph) -> Repeats | None:
         return None
     rows = Rows(graph)
     best, most = None, _WORTHWHILE - 1
-    for period in _periods(rows.tokens):
-        for start, end in _stretches(rows, period):
+    for period in likely_periods(rows.tokens):
+        for start, end in stretches(rows, period, KEPT + 1):
             saved = ((end - start) // period - KEPT) * period
             if saved > most and (found := _checked(rows, start, end, period)) is not None:
                 best, most = found, (found.count - KEPT) * period
     return best
-
-
-def _periods(tokens: Sequence[int]) -> list[int]:
-    last: dict[int, int] = {}
-    distances: Counter[int] = Counter()
-    for k, token in enumerate(tokens):
-        if token in last:
-            distances[k - last[token]] += 1
-        last[token] = k
-    return [distance for distance, _ in distances.most_common(_PERIODS)]
-
-
-def _stretches(rows: Rows, period: int) -> list[tuple[int, int]]:
-    """Maximal ranges of rows with this period."""
-    found: list[tuple[int, int]] = []
-    start = 0
-    last = len(rows.tokens) - period
-    for k in range(last + 1):
-        if k == last or not rows.alike(k, period):
-            if k - start >= period * KEPT:
-                found.append((start, k + period))
-            start = k + 1
-    return found
 
 
 def _checked(rows: Rows, start: int, end: int, period: int) -> Repeats | None:
