@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Iterable, Mapping
+import weakref
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import torch
@@ -59,6 +60,17 @@ class NotGraphable(Exception):
     """A value cannot be an argument of a graph node."""
 
 
+def where_now(machine: weakref.ref[Machine]) -> Callable[[], str]:
+    """The user's line that runs. The machine is not held: sizes, which fake tensors hold where the garbage collector does not see it, outlive
+    the capture, and would keep all that it has met."""
+
+    def where() -> str:
+        vm = machine()
+        return vm.frame.where() if vm is not None and vm.frame is not None else ""
+
+    return where
+
+
 class Recorder:
     """The graph being captured. ``inputs``: tensors that become placeholders, in order of first use; ``attributes``: parameters, buffers."""
 
@@ -67,7 +79,7 @@ class Recorder:
         self.main = torch.fx.Graph()
         self.regions: list[Region] = []
         """Graphs inside of the graph that are being recorded, the innermost last."""
-        self.numbers = Numbers(self.main, lambda: vm.frame.where() if vm.frame is not None else "")
+        self.numbers = Numbers(self.main, where_now(weakref.ref(vm)))
         self.context = FakeContext(data=self.numbers.sizes if vm.varying.data else None)
         self.counts: bool = vm.varying.data
         """Whether numbers and sizes that only data tell may be symbols."""
