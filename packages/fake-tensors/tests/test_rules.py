@@ -243,3 +243,19 @@ def test_gradients_of_losses_that_torch_has_no_meta_kernel_for(order: tuple[int,
     label = torch.zeros(x.size(0), dtype=torch.int64)
     check(lambda g, x, t: torch.ops.aten.multi_margin_loss_backward(g, x, t, 1, 1.0), torch.ones(()), x, label)
     check(lambda g, x, t: torch.ops.aten.multilabel_margin_loss_backward(g, x, t, 1, x), torch.ones(()), x, torch.zeros(x.size(), dtype=torch.int64))
+
+
+def test_strides_of_dimensions_of_size_one_that_later_operators_see() -> None:
+    """They mean nothing, but orders and memory formats of results go by them."""
+
+    def chain(x: torch.Tensor) -> list[torch.Tensor]:
+        y = x * x
+        z = torch.cat([y], 3)
+        flags = x.new_zeros(x.shape).eq(0)
+        return [y, z, flags[z % 17], flags[:, 0][(z % 3)[:, :, 0]], flags[..., z[0, 0] % 1]]
+
+    x = torch.zeros(612, dtype=torch.int64).as_strided((17, 3, 4, 1), (12, 1, 3, 204))
+    expected = chain(x)
+    with FakeContext() as ctx:
+        got = chain(ctx.from_tensor(x))
+    assert [e.stride() for e in expected] == [g.stride() for g in got]

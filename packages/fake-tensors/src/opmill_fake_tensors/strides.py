@@ -104,6 +104,8 @@ def pointwise(shape: Shape, operands: Sequence[tuple[Sequence[int], Sequence[int
     if all(same(sizes, shape) for sizes, _ in operands):
         if all(_same_layout(shape, strides, dense) for _, strides in operands):
             return dense
+        if len(shape) == 4 and all(_same_layout(shape, strides, last := in_order(shape, [1, 3, 2, 0])) for _, strides in operands):
+            return last
         first = tuple(operands[0][1])
         if all(same(strides, first) for _, strides in operands) and is_dense(shape, first):
             return first

@@ -62,7 +62,8 @@ def _index(overload: str, x: Tensor, ids: Sequence[Tensor | None]) -> Any:
     for t in tensors:
         ones = (1,) * (len(block) - t.dim())
         sizes = (*(1 for _ in before), *ones, *t.size(), *(1 for _ in after))
-        operands.append((sizes, (*(0 for _ in before), *ones, *t.stride(), *(0 for _ in after))))
+        inner, outer = (t.stride(-1), t.size(0) * t.stride(0)) if t.dim() else (1, 1)  # as reshape gives them to dimensions of one
+        operands.append((sizes, (*(outer for _ in before), *ones, *t.stride(), *(inner for _ in after))))
     return strided(shape, pointwise(shape, operands), x.dtype)
 
 

@@ -230,6 +230,8 @@ def _of_one(r: Reduction) -> list[Expr]:
         return [r.value, Const(0, "int64")]
     if r.op == "welford":
         return [r.value, Op("sub", (r.value, r.value), r.dtype)]  # NaN where the element is not finite, as eager has it
+    if r.op == "sum" and r.dtype.startswith(("float", "bfloat")):
+        return [Op("add", (r.value, Const(0.0, r.dtype)), r.dtype)]  # which begins with zero: that of -0.0 is 0.0
     return [r.value]
 
 
