@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -76,10 +77,34 @@ def _pointwise(nest: Nest, sizes: dict[str, int], budget: Budget) -> Tiling:
         ]
         programs = _tiles(walk.points(groups[0], sizes), blocks[0][1]) * _tiles(walk.points(groups[1], sizes), blocks[1][1])
         return Tiling(groups, tuple(blocks), False, _warps(blocks[0][1] * blocks[1][1]), programs)
+    if (shared := _shared(nest, budget)) is not None:
+        return shared
     largest = budget.tile if _widest(nest) <= 2 else budget.tile // 2
     block = min(largest, max(128, power_below(total // (4 * budget.processors)))) if total > 1 else 1
     block = min(block, power_above(total))
     return Tiling((nest.axes,), (("x", block),), False, _warps(block, nest), _tiles(total, block))
+
+
+def _shared(nest: Nest, budget: Budget) -> Tiling | None:
+    """Several rows at once, where what is read varies only along rows or only from row to row: a thread reads it once for all of them."""
+    if any(a.extent.constant is None for a in nest.axes):
+        return None
+    names = [a.name for a in nest.axes]
+    found: Counter[int] = Counter()
+    for used in {e.index.symbols & set(names) for p in nest.phases for e in walk.loads(p)}:
+        places = [names.index(n) for n in used]
+        found.update({min(places), max(places) + 1} - {0, len(names)} if places else ())
+    for cut, _ in found.most_common():
+        groups = nest.axes[:cut], nest.axes[cut:]
+        rows, length = (walk.points(axes, {}) for axes in groups)
+        wide = _widest(nest) > 2
+        x = min(even(length), 512 if wide else 1024)
+        y = (1 if wide else 2) * budget.tile // x
+        while y >= 4 and _tiles(rows, y) * (length // x) < 4 * budget.processors:
+            y //= 2
+        if x >= 64 and y >= 4:
+            return Tiling(groups, (("y", y), ("x", x)), False, min(4, _warps(x * y)), _tiles(rows, y) * (length // x))
+    return None
 
 
 def _rows(nest: Nest, inner: list[Phase], sizes: dict[str, int], budget: Budget) -> Tiling:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -64,8 +63,9 @@ def _several(body: Writer, kind: Kind, seed: str, index: Index, group: Group) ->
     if part not in lines.same:
         lines.add(f"{part} = {group.start} // {n} + tl.arange(0, {group.name.upper()}BLOCK // {n}){group.along}")
         lines.same[part] = Text(part, frozenset({group.name}), True)
-    counter = re.sub(rf"\b{group.variable}\b", f"{n} * {part}", at.text)
-    counter = part if counter == f"{n} * {part}" else f"({counter}) // {n}"
+    own = sum((product(group.axes[k + 1 :]) * a.name for k, a in enumerate(group.axes) if a.name in index.symbols), ZERO)
+    before = Index(tuple((monomial, c // n) for monomial, c in (index - own).terms))
+    counter = part if before == ZERO else f"{body.space.index(before).text} + {part}"
     body.needs.setdefault("philox")
     four = [body.fresh("word") for _ in range(4)]
     lines.add(f"{', '.join(four)} = philox({seed}, {counter}, {kind.rounds})")

@@ -1,0 +1,43 @@
+"""Reads that vary only along rows, or only from row to row, are made once for several rows."""
+
+import pytest
+
+from opmill_graph_ir.loops.cases import Case, axes, cast, op, row_major
+from opmill_graph_ir.loops.index import index
+from opmill_graph_ir.loops.ir import Buffer, Expr, IndexValue, Load, LoopKernel, Nest, Op, Phase, Store
+from opmill_kernel_gen_triton.debug import disagreement
+from opmill_kernel_gen_triton.kernel import kernel_text
+from opmill_kernel_gen_triton.tiling import Budget
+
+pytestmark = [pytest.mark.triton, pytest.mark.filterwarnings("ignore")]
+FEW = Budget(processors=1, tile=512)
+
+
+def affine(dtype: str, rows: int, columns: int, coin: bool = False) -> LoopKernel:
+    """``a[i, j] * b[j] + c[i]``, and a random word where asked for."""
+    d = axes(i=rows, j=columns)
+    reads: list[Expr] = [Load("a", row_major(d), dtype), Load("b", index("j"), dtype), Load("c", index("i"), dtype)]
+    a, b, c = reads if dtype == "float32" else [cast(e, "float32") for e in reads]
+    value = op("add", op("mul", a, b), c)
+    if coin:
+        value = op("mul", value, cast(Op("coin", (Load("key", index(0), "int64"), IndexValue(row_major(d), "int64")), "int32"), "float32"))
+    value = value if dtype == "float32" else cast(value, dtype)
+    sizes = {"a": rows * columns, "b": columns, "c": rows}
+    ins = [Buffer(n, dtype, "in", index(k)) for n, k in sizes.items()] + ([Buffer("key", "int64", "in", index(1))] if coin else [])
+    return LoopKernel("affine", (*ins, Buffer("out", dtype, "out", index(rows * columns))), (Nest(d, (Phase(stores=(Store("out", row_major(d), value),)),)),))
+
+
+@pytest.mark.parametrize("coin", [False, True])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize(("rows", "columns"), [(64, 128), (70, 192)])
+def test_agrees_with_the_reference(dtype: str, rows: int, columns: int, coin: bool) -> None:
+    kernel = affine(dtype, rows, columns, coin)
+    [[function]] = kernel_text(kernel, FEW).functions
+    assert "YBLOCK" in function.text and "philox_word" not in function.text
+    assert disagreement(Case("affine", kernel, rtol=4.0), budget=FEW) is None
+
+
+def test_only_where_it_pays() -> None:
+    for rows, columns in ((64, 130), (2, 128)):  # rows that no block divides; too few of them
+        [[function]] = kernel_text(affine("float32", rows, columns), FEW).functions
+        assert "YBLOCK" not in function.text
