@@ -12,6 +12,7 @@ from typing import Any, Callable, Iterator, Sequence
 import torch
 from torch._C import _functorch
 
+from opmill_guards import TailCall
 from opmill_guards.guard import AllDistinct, GlobalState, ModuleTree, TypeIs
 from opmill_guards.source import Local, Pinned
 
@@ -22,6 +23,7 @@ from .codegen.replay import replay
 from .codegen.sources import Constants, parameter_name
 from .continuation import define, indent
 from .errors import Unsupported
+from .failing import Failing, may_run_again
 from .frame import Frame
 from .machine import BreakHere, Interpreter
 from .natives import is_users
@@ -178,8 +180,8 @@ def keep_generators(vm: Interpreter, r: Rebuilder, root: Frame | None) -> None:
         r.expr(generator)
 
 
-def finish(fn: types.FunctionType, ended: Ended, backend: Callable[..., Any]) -> tuple[Any, Any, str]:
-    """Compile the graph and the function around it."""
+def finish(fn: types.FunctionType, ended: Ended, backend: Callable[..., Any], strict: bool) -> tuple[Any, Any, str]:
+    """Compile the graph and the function around it. ``strict``: a graph that fails where the function does not is an error."""
     vm, r = ended.vm, ended.rebuilder
     recorder = vm.recorder
     gm = None
@@ -187,7 +189,11 @@ def finish(fn: types.FunctionType, ended: Ended, backend: Callable[..., Any]) ->
     if recorder.operations or r.outputs or any(n.op == "call_function" for n in recorder.graph.nodes):
         gm = graph_module(vm, r.outputs)
         # Reading a source adds to the prologue: the names come before the text is put together.
-        lines.append(f"_g = _graph({', '.join(map(r.input, recorder.inputs))})")
+        called = f"_g = _graph({', '.join(map(r.input, recorder.inputs))})"
+        again = may_run_again(gm.graph, [value.fake for value in [*recorder.inputs, *recorder.by_fake.values()] if isinstance(value, TensorValue)])
+        handle = Failing(fn if again else None, strict, vm.entry_switches)
+        given = f"{r.constants.name(TailCall)}({r.constants.name(handle)}, _caught, {passed_on(fn.__code__)})"
+        lines += ["try:", f"    {called}", "except Exception as _caught:", f"    return {given}"]
         r.constants.table["_graph"] = backend(gm, recorder.examples())
     target, text = assemble_text(fn, [*r.prologue, *lines, *r.body, *ended.last], r.constants)
     return target, gm, text
@@ -226,6 +232,20 @@ def signature_text(code: types.CodeType) -> str:
     return ", ".join(parts)
 
 
+def passed_on(code: types.CodeType) -> str:
+    """The arguments of a call as a tuple and a dictionary: text for a function with this signature."""
+    names = [parameter_name(n) for n in code.co_varnames]
+    n, k = code.co_argcount, code.co_kwonlyargcount
+    positional, named = names[:n], [f"{name!r}: {parameter_name(name)}" for name in code.co_varnames[n : n + k]]
+    position = n + k
+    if code.co_flags & inspect.CO_VARARGS:
+        positional.append("*" + names[position])
+        position += 1
+    if code.co_flags & inspect.CO_VARKEYWORDS:
+        named.append("**" + names[position])
+    return f"({''.join(each + ', ' for each in positional)}), {{{', '.join(named)}}}"
+
+
 def bind_real(fn: types.FunctionType, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
     """The real arguments by parameter name; raises TypeError as the call itself would."""
     code = fn.__code__
@@ -252,7 +272,7 @@ def translate(
     attempts: list[Interpreter] = []
     try:
         vm, ended = attempt(fn, bound, options, context, varying, attempts)
-        target, gm, text = finish(fn, ended, backend)
+        target, gm, text = finish(fn, ended, backend, context is None or not context.may_break)
         return Translation(target, collect_guards(vm, entry_state), gm, text, vm.recorder.numbers.fixed())
     finally:
         for vm in attempts:

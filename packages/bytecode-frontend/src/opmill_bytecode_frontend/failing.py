@@ -1,0 +1,72 @@
+"""Graphs that fail when they run: the program fails as it would by itself, and leaves what it would leave.
+
+What a program changes comes after its graph. Where a graph that writes nothing raises, nothing has happened yet, and the function runs as it is:
+its exception is the program's own, from its own line, after what comes before it."""
+
+from __future__ import annotations
+
+import logging
+import types
+from dataclasses import dataclass
+from typing import Any, Callable
+
+import torch
+
+from .switches import switched, switches
+
+log = logging.getLogger(__name__)
+#: Torch functions that write to an argument or to a state without saying so in their names.
+WRITING = frozenset("batch_norm instance_norm native_batch_norm backward manual_seed setitem delitem".split())
+
+
+def may_run_again(graph: torch.fx.Graph, fakes: list[Any]) -> bool:
+    """Whether running a part of the graph leaves nothing behind. What is not known to write nothing is taken to write. ``fakes``: what stood for
+    its inputs when it was recorded."""
+    return all(map(is_harmless, graph.nodes)) and not any(fake.is_inference() or fake._version for fake in fakes)
+
+
+def is_harmless(node: torch.fx.Node) -> bool:
+    if node.op not in ("call_function", "call_method"):
+        return node.op != "call_module"
+    target: Any = node.target
+    if node.kwargs.get("out") is not None or node.kwargs.get("inplace") is True:
+        return False
+    if isinstance(target, torch._ops.OpOverload):
+        return not target._schema.is_mutable and target.namespace in ("aten", "prims")
+    name = target if isinstance(target, str) else getattr(target, "__name__", "")
+    of_tensors = isinstance(target, (str, types.MethodDescriptorType))
+    module = "torch" if of_tensors else getattr(target, "__module__", None) or ""
+    if name in WRITING or isinstance(target, torch._ops.HigherOrderOperator):
+        return False
+    if module == "_operator":
+        return not name.startswith("i") or name in ("invert", "inv", "is_", "is_not", "index")
+    written = name.endswith("_") and not name.endswith("__")
+    return not written and (module in ("builtins", "math") or (module.split(".")[0] == "torch" and "distributed" not in module))
+
+
+@dataclass
+class Failing:
+    """What happens where a graph raises. ``plain``: the function as it is, None where the graph may have left something behind; ``strict``: that
+    the graph fails and the function does not is an error; ``before``: the switches of the thread when the graph began."""
+
+    plain: Callable[..., Any] | None
+    strict: bool
+    before: dict[Any, tuple[Any, ...]]
+    told: bool = False
+
+    def __call__(self, error: Exception, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The result of the call: what the function itself gives or raises."""
+        for function, *given in switched(switches(), self.before):
+            function(*given)
+        if self.plain is None:
+            raise error
+        result = self.plain(*args, **kwargs)
+        if self.strict:
+            raise error
+        if not self.told:
+            self.told = True
+            log.warning("the graph of %s failed and the function does not: %s: %s", self.plain.__qualname__, type(error).__name__, error)
+        return result
+
+
+__all__ = ["Failing", "may_run_again"]

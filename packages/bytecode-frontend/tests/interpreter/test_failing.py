@@ -1,0 +1,89 @@
+"""Graphs that fail when they run: the call does what the plain call does, and leaves what that leaves."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+import torch
+
+from opmill_bytecode_frontend import capture
+
+
+def no_kernel(a, log):
+    log.append(1)
+    with torch.no_grad():
+        b = a & 3  # floats have no bits, which only the kernel says
+    log.append(2)
+    return b
+
+
+def out_of_bounds(a, log, *rest, k=2, **more):
+    log.append(k)
+    return a[torch.tensor([9])] + len(more)
+
+
+def after_a_break(a, log):
+    b = a + 1
+    if b.sum().item() > 0:
+        log.append(1)
+    c = b * 2
+    log.append(3)
+    return c & 3
+
+
+def caught(a, log):
+    log.append(1)
+    try:
+        a & 3
+    except NotImplementedError as exc:
+        log.append(str(exc))
+    return a + 1
+
+
+def outcome(fn, **kwargs):
+    a, log = torch.ones(3), []
+    try:
+        result = fn(a, log, **kwargs).tolist()
+    except Exception as exc:
+        result = type(exc), str(exc), exc.__context__
+    return result, a.tolist(), log, torch.is_grad_enabled()
+
+
+@pytest.mark.parametrize("fn", [no_kernel, out_of_bounds, after_a_break, caught])
+def test_the_call_does_what_the_function_does(fn):
+    compiled = capture(fn)
+    for _ in range(2):
+        assert outcome(compiled) == outcome(fn)
+
+
+def test_other_arguments_are_handed_on():
+    assert outcome(capture(out_of_bounds), k=5, z=1) == outcome(out_of_bounds, k=5, z=1)
+
+
+def test_a_graph_that_wrote_something_does_not_run_again():
+    def fn(a, log):
+        a.add_(1)
+        with torch.no_grad():
+            return a & 3
+
+    result, a, _, grad = outcome(capture(fn))
+    assert result[0] is NotImplementedError and a == [2.0] * 3 and grad
+
+
+def test_a_backend_that_fails_is_told_once(caplog):
+    def backend(gm, example_inputs):
+        def run(*inputs):
+            raise RuntimeError("no such kernel")
+
+        return run
+
+    def fn(a, log):
+        return a + 1
+
+    compiled = capture(fn, backend)
+    with caplog.at_level(logging.WARNING):
+        assert [outcome(compiled)[0] for _ in range(2)] == [[2.0] * 3] * 2
+    assert len(caplog.records) == 1 and "no such kernel" in caplog.text
+    with pytest.raises(RuntimeError, match="no such kernel"):
+        capture(fn, backend, fullgraph=True)(torch.ones(3), [])
