@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from asserting import asserts, caught
 from random_counted import arguments, compiled_text, differ, outcome, write_program
 
 from opmill_bytecode_frontend import Unsupported, capture
@@ -31,7 +32,7 @@ def check(fn: Any, whole: bool = True) -> int:
             args = data(seed)
             try:
                 found = run(*args)
-            except (RuntimeError, IndexError, ValueError) as exc:
+            except (RuntimeError, LookupError, ValueError, AssertionError) as exc:
                 found = (type(exc).__name__, str(exc))
             results.append((found if isinstance(found, tuple) else (found,), args))
         for a, b in zip(*[(*found, *args) for found, args in results], strict=True):
@@ -142,6 +143,59 @@ def test_decisions_end_the_graph(fn, code, what):
     assert caught.value.code == code
     assert what in str(caught.value)
     assert "test_counted.py" in str(caught.value)
+
+
+def raises(x, m, i):
+    if m.all():
+        raise ValueError("all of them")
+    if not m.any():
+        raise RuntimeError
+    y = x[m]
+    if y.shape[0] == 2 or x.sum() > 1e6:
+        raise KeyError("two")
+    return y
+
+
+def of_torch(x, m, i):
+    return F.gaussian_nll_loss(x, x * 2, x + i)
+
+
+def joined(x, m, i):
+    x = x.clone()
+    x[~m] += x[~m].sin()
+    a, b = x.split([i.item(), 9 - i.item()])
+    return x[m] + x[m].cos(), torch.cat([a * 2, b * 3]) + x
+
+
+@pytest.mark.parametrize("fn", [asserts, raises, of_torch, joined])
+def test_checked_when_the_graph_runs(fn):
+    assert check(fn) == 1
+
+
+def own_error(x, m, i):
+    if m.any():
+        raise OwnError("any")
+    return x * 2
+
+
+class OwnError(ValueError):
+    pass
+
+
+def test_errors_that_matter_to_the_program_are_not_left_to_the_graph():
+    log: list[int] = []
+
+    def changes_something(x, m, i):
+        log.append(1)
+        if not m.any():
+            raise ValueError
+        return x * 2
+
+    for fn in (caught, own_error, changes_something):
+        check(fn, whole=False)
+        with pytest.raises(Unsupported, match="FE030"):
+            capture(fn, "eager", fullgraph=True)(*data(3))
+    assert len(log) == 20
 
 
 def test_the_refusal_says_where_the_number_came_from():

@@ -12,6 +12,7 @@ import torch
 
 from opmill_guards.source import Pinned
 
+from ..errors import Unsupported
 from ..values.base import MISSING, NotConstant, Value, apply
 from ..values.constant import ConstantValue
 from ..values.deques import DequeValue
@@ -176,8 +177,18 @@ def intercepted(vm: Any, fn: Any, args: list[Value], kwargs: dict[str, Value]) -
                 kwargs = {"split_size" if k == "split_size_or_sections" else k: v for k, v in kwargs.items()}
             return args[0].method(vm, fn.__name__, list(args[1:]), kwargs)
         if vm.recorder.is_operand(TupleValue([*args, *kwargs.values()])):
-            return vm.recorder.call_function(vm, fn, args, kwargs)
+            return as_it_is(vm, fn, args, kwargs)
     return None
+
+
+def as_it_is(vm: Any, fn: Any, args: list[Value], kwargs: dict[str, Value]) -> Value | None:
+    """A function of torch as one step of the graph; None where it asks what only data tell: its own code may demand that."""
+    try:
+        return vm.recorder.call_function(vm, fn, args, kwargs)  # type: ignore[no-any-return]
+    except Unsupported as exc:
+        if exc.code != "FE030" or not vm.recorder.counts:
+            raise
+        return None
 
 
 # ---- methods implemented in C, called with their receiver ----------------------------------------------------------

@@ -12,6 +12,7 @@ from opmill_fake_tensors.symbols import Relation
 
 from .base import MISSING, Machine, Value
 from .constant import ConstantValue
+from .demands import demanded, may_demand, raising
 from .sequence import TupleValue
 
 UNARY: dict[str, Callable[[Any], Any]] = {
@@ -129,6 +130,8 @@ class UndecidedTruth(Value):
         return MISSING
 
     def truth(self, vm: Machine) -> bool:
+        if may_demand(vm) and (way := raising(vm)) is not None:
+            return demanded(vm, self.number.node.condition, way)
         names = sorted(self.number.node.condition.expr.symbols)
         symbols = vm.recorder.numbers.sizes.symbols
         origins = "; ".join(f"{name} is {symbols[name].origin}" for name in names if symbols[name].hint is None)

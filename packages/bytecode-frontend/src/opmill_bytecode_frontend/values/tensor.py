@@ -7,11 +7,13 @@ from typing import Any
 
 import torch
 
+from opmill_fake_tensors import FakeTensor
 from opmill_fake_tensors.symbolic import item_at
 from opmill_guards.source import Attr
 
 from .base import MISSING, Lazy, Machine, NotConstant, Value
 from .constant import ConstantValue
+from .demands import demanded, may_demand, raising
 from .iterators import STOP, ItemsIterator
 from .sequence import ListValue, SliceValue, TupleValue
 
@@ -67,6 +69,11 @@ class TensorValue(Value):
         return self
 
     def truth(self, vm: Machine) -> bool:
+        one = isinstance(self.fake, FakeTensor) and self.fake.constant is None and all(type(n) is int and n == 1 for n in self.fake.shape)
+        if one and may_demand(vm) and (way := raising(vm)) is not None:
+            mask = self if self.fake.dtype is torch.bool else self.method(vm, "ne", [ConstantValue(0)], {})
+            number: Any = mask.method(vm, "to", [ConstantValue(torch.int64)], {}).method(vm, "item", [], {})  # type: ignore[attr-defined]
+            return demanded(vm, (number.number != 0).node.condition, way)
         return bool(self.method(vm, "__bool__", [], {}).constant())
 
     def getattr(self, vm: Machine, name: str) -> Value:

@@ -43,4 +43,4 @@ def check(condition: bool | torch.SymBool, text: str, error: str) -> None:
     """What stands in a graph for ``torch._check``: raises the builtin exception ``error`` where the condition does not hold; demands it of
     sizes that only data tell."""
     if not demanded(condition):
-        raise getattr(builtins, error)(text)
+        raise getattr(builtins, error)(*([text] if text else []))

@@ -1,0 +1,72 @@
+"""``assert`` and ``if ...: raise`` on what only data tell: the program goes on as if they passed, and the graph checks when it runs that they do."""
+
+from __future__ import annotations
+
+import builtins
+from typing import Any
+
+from opmill_fake_tensors.symbols import Relation
+
+from .base import Machine
+
+SKIPPED = ("NOP", "CACHE", "PRECALL", "PUSH_NULL")
+JUMPS = {"POP_JUMP_IF_TRUE": True, "POP_JUMP_IF_FALSE": False}
+
+
+def may_demand(vm: Machine) -> bool:
+    """Whether the graph may check something here. Not in a graph inside of the graph; not where somebody would catch the error; and not where
+    an object was changed before, which the plain program leaves changed when it raises."""
+    frame: Any = vm.frame
+    if frame is None or not vm.recorder.counts or vm.recorder.regions or vm.effects:
+        return False
+    while frame is not None:
+        if frame.prepared.instructions[max(frame.pc - 1, 0)].handler is not None:
+            return False
+        frame = frame.caller
+    return True
+
+
+def raising(vm: Machine) -> tuple[bool, str, str] | None:
+    """Where the instruction being run branches on a truth, and one way does nothing but raise a builtin exception: the truth that leads there, the
+    name of the exception and its text. None elsewhere."""
+    frame: Any = vm.frame
+    instructions = frame.prepared.instructions
+    at = frame.pc - 1
+    if instructions[at].opname == "TO_BOOL":
+        at += 1
+    jump = instructions[at]
+    if jump.opname not in JUMPS:
+        return None
+    on_jump = JUMPS[jump.opname]
+    for truth, start in ((on_jump, frame.prepared.index[id(jump.target)]), (not on_jump, at + 1)):
+        if (found := raised(instructions[start:], frame.globals)) is not None:
+            return truth, *found
+    return None
+
+
+def raised(instructions: list[Any], names: dict[str, Any]) -> tuple[str, str] | None:
+    """Name and text of the builtin exception that these instructions raise at once, and nothing else."""
+    steps = [ins for ins in instructions[:12] if ins.opname not in SKIPPED]
+    match [(ins.opname, ins.argval) for ins in steps[:4]]:
+        case [("LOAD_ASSERTION_ERROR", _), ("RAISE_VARARGS", 1), *_]:
+            return "AssertionError", ""
+        case [("LOAD_ASSERTION_ERROR", _), ("LOAD_CONST", str(text)), ("CALL", 0), ("RAISE_VARARGS", 1)]:
+            return "AssertionError", text
+        case [("LOAD_GLOBAL", name), ("LOAD_CONST", str(text)), ("CALL", 1), ("RAISE_VARARGS", 1)] if is_exception(name, names):
+            return name, text
+        case [("LOAD_GLOBAL", name), ("RAISE_VARARGS", 1), *_] if is_exception(name, names):
+            return name, ""
+    return None
+
+
+def is_exception(name: Any, names: dict[str, Any]) -> bool:
+    """Whether the name means a builtin exception. A name that is rebound later is seen when the program raises."""
+    found = getattr(builtins, name, None) if name not in names else None
+    return isinstance(found, type) and issubclass(found, Exception)
+
+
+def demanded(vm: Machine, relation: Relation, way: tuple[bool, str, str]) -> bool:
+    """Demands the outcome of ``relation`` that does not raise, and gives it. ``way``: what :func:`raising` found."""
+    truth, error, text = way
+    vm.recorder.demand(vm, relation.negated() if truth else relation, text, error)
+    return not truth
