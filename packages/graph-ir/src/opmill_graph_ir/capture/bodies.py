@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import Any
 
 import torch
@@ -27,18 +27,18 @@ def body(outer: Recorder, run: Traced, inputs: Sequence[FakeTensor], like: Seque
 
     ``differentiate``: gradients are recorded while it runs. Raises ``GraphError`` GI014 for outputs that are not as ``like`` says, or are no
     tensors; GI015 where an input is written."""
-    inner = Recorder(outer.names, differentiate=differentiate, sizes=outer.sizes)
-    inner.state.origin = outer.state.origin
-    with _own_place(outer), torch.set_grad_enabled(differentiate), inner:
-        fakes = [inner.add_input(t) for t in inputs]
-        items = run(inner, fakes)
-        if like is not None and len(like) != len(items):
-            raise GraphError("GI014", f"a body gives {len(items)} tensors where another gives {len(like)}", where=outer.state.origin)
-        outputs = [_output(inner, item, None if like is None else like[k]) for k, item in enumerate(items)]
-    graph = inner.state.graph
-    if graph.held or any(t.base.outside and t.base.version for _, t in inner.state.tracks.values()):
-        raise GraphError("GI015", "a body that writes what it is given, or holds tensors", where=outer.state.origin, hint="clone before writing")
-    graph.outputs = [OutputTensor(inner.track(fake).base.value) for fake in outputs]
+    with closing(Recorder(outer.names, differentiate=differentiate, sizes=outer.sizes)) as inner:
+        inner.state.origin = outer.state.origin
+        with _own_place(outer), torch.set_grad_enabled(differentiate), inner:
+            fakes = [inner.add_input(t) for t in inputs]
+            items = run(inner, fakes)
+            if like is not None and len(like) != len(items):
+                raise GraphError("GI014", f"a body gives {len(items)} tensors where another gives {len(like)}", where=outer.state.origin)
+            outputs = [_output(inner, item, None if like is None else like[k]) for k, item in enumerate(items)]
+        graph = inner.state.graph
+        if graph.held or any(t.base.outside and t.base.version for _, t in inner.state.tracks.values()):
+            raise GraphError("GI015", "a body that writes what it is given, or holds tensors", where=outer.state.origin, hint="clone before writing")
+        graph.outputs = [OutputTensor(inner.track(fake).base.value) for fake in outputs]
     unify(graph)
     return graph
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from functools import partial
 from typing import Any
 
@@ -36,7 +37,7 @@ def functionalize(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> At
     recorder = Recorder(names, sizes=environment_of(example_inputs))
     grad = torch.is_grad_enabled()
     try:
-        with recorder:
+        with closing(recorder), recorder:
             result = interpret(gm, example_inputs, recorder)
             graph = finish(recorder, result, example_inputs)
     finally:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
@@ -59,7 +60,7 @@ def capture_joint(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Jo
     outputs that share memory though autograd does not know; and what :func:`functionalize` raises."""
     names = {id(t): n for n, t in (*gm.named_parameters(remove_duplicate=False), *gm.named_buffers(remove_duplicate=False))}
     recorder = Recorder(names, differentiate=True, sizes=environment_of(example_inputs))
-    with recorder, torch.enable_grad(), no_hooks_on_saved_tensors():
+    with closing(recorder), recorder, torch.enable_grad(), no_hooks_on_saved_tensors():
         result = interpret(gm, example_inputs, recorder)
         items = list(result) if isinstance(result, (list, tuple)) else [result]
         _refuse_writes(recorder)

@@ -118,6 +118,12 @@ class Recorder(FakeContext):
     def _where(self) -> str:
         return self.state.origin
 
+    def close(self) -> None:
+        """Lets go of the fakes, when the graph is complete. Views hold their base where the garbage collector does not see it, and each fake holds
+        its context: together with what the context knows of both that would be held for ever, the real tensors of the graph too."""
+        self.state = _State()
+        self._by_id.clear()
+
     # ---- inputs ----------------------------------------------------------------------------------------------------
 
     def add_input(self, tensor: torch.Tensor) -> FakeTensor:
