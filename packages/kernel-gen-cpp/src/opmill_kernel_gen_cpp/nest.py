@@ -30,6 +30,9 @@ _RUN = 256
 """Additions in a row before a partial sum is put aside: keeps the rounding error of long sums as small as eager's."""
 
 
+_SQUARED = 24
+"""Work of a point up to which a tile is written as squares: as many copies of it as a vector has lanes."""
+
 Accumulators = dict[tuple[int, int], reductions.Accumulator]
 """By (reduction of the phase, copy of the loop)."""
 
@@ -79,10 +82,12 @@ class NestWriter:
             block = self._open(block, loop)
             opened.append(block)
         self.body.block = block
-        if self.choice.outer is not None:
-            self._vector_loop(self.choice.outer, self.choice.unroll, self._points)
-        else:
+        if self.choice.outer is None:
             self._points([0])
+        elif self.choice.tiled is not None:
+            self._tile(self.choice.outer, self.choice.tiled)
+        else:
+            self._vector_loop(self.choice.outer, self.choice.unroll, self._points)
         for b in reversed(opened):
             if b is not root:
                 b.close()
@@ -164,14 +169,12 @@ class NestWriter:
             e = axes[name].extent
             known_count = None if e.constant is None else -(-e.constant // span)
             loops.append(_Loop(f"b_{name}", f"(({self._text(e)} + {span - 1}) / {span})", known_count))
-        if self.choice.tiled is not None:
-            loops.append(self._loop(axes[self.choice.tiled]))
         return loops
 
     def _split(self, loops: list[_Loop]) -> tuple[list[_Loop], list[_Loop]]:
         """Leading loops that are shared among threads, as many as give enough pieces; the others are ordinary loops inside."""
         pieces, n = 1, 0
-        while n < len(loops) and pieces < 64 and not (loops[n].axis is not None and loops[n].axis == self.choice.tiled):
+        while n < len(loops) and pieces < 64:
             known = loops[n].known
             pieces *= 4 if known is None else known
             n += 1
@@ -211,13 +214,49 @@ class NestWriter:
             return f"b_{axis} * {span}", f"(b_{axis} + 1) * {span}"
         return f"b_{axis} * {span}", f"(b_{axis} * {span} + {span} < {count} ? b_{axis} * {span} + {span} : {count})"
 
+    # ---- tiles -------------------------------------------------------------------------------------------------------
+
+    def _tile(self, axis: str, rows: str) -> None:
+        """Runs all points of one tile: squares of as many rows as a vector has lanes, then what is left of columns and rows."""
+        block, body, lanes = self.body.block, self.body, self._vectors().lanes
+        if sum(map(walk.op_cost, self.phases)) > _SQUARED:
+            self._rows_of_tile(axis, rows)
+            return
+        extents = {a.name: a.extent for a in self.nest.axes}
+        v, r = f"i_{axis}", f"i_{rows}"
+        (first, last), (top, bottom) = self._range(axis, self._text(extents[axis])), self._range(rows, self._text(extents[rows]))
+        columns = block.nested(f"for (long {v} = {first}; {v} + {lanes} <= {last}; {v} += {lanes})")
+        inner = columns.nested(f"for (long {r} = {top}; {r} + {lanes} <= {bottom}; {r} += {lanes})")
+        outer_lanes, body.lanes, body.rows, body.block = body.lanes, VectorAxis(axis, self._vectors()), rows, inner
+        body.bind_axis(axis, v, columns)
+        body.homes[rows] = inner
+        self._points(list(range(lanes)))
+        inner.close()
+        columns.close()
+        body.lanes, body.rows, body.copy, body.block = outer_lanes, None, 0, block
+        known = [extents[a].constant for a in (axis, rows)]
+        if not all(n is not None and n % lanes == 0 for n in known):
+            self._rows_of_tile(axis, rows, f"({r} < {top} + ({bottom} - ({top})) / {lanes} * {lanes} ? {first} + ({last} - ({first})) / {lanes} * {lanes} : {first})")
+
+    def _rows_of_tile(self, axis: str, rows: str, start: str = "") -> None:
+        block, body = self.body.block, self.body
+        top, bottom = self._range(rows, self._text(next(a.extent for a in self.nest.axes if a.name == rows)))
+        body.block = block.nested(f"for (long i_{rows} = {top}; i_{rows} < {bottom}; ++i_{rows})")
+        body.bind_axis(rows, f"i_{rows}", body.block)
+        inner = body.block
+        self._vector_loop(axis, 1, self._points, start)
+        inner.close()
+        body.block = block
+
     # ---- the vector loop ---------------------------------------------------------------------------------------------
 
-    def _vector_loop(self, axis: str, copies: int, emit: Callable[[list[int]], None]) -> None:
-        """Runs ``emit`` (given the copies to write) inside loops over ``axis``: whole vectors, then what is left; apart for each segment."""
+    def _vector_loop(self, axis: str, copies: int, emit: Callable[[list[int]], None], start: str = "") -> None:
+        """Runs ``emit`` (given the copies to write) inside loops over ``axis``: whole vectors, then what is left; apart for each segment.
+        ``start``: where to begin, if not at the first point."""
         block, body = self.body.block, self.body
         owner = next(a for a in (*self.nest.axes, *(a for p in self.nest.phases for a in p.axes)) if a.name == axis)
         begin, end = self._range(axis, self._text(owner.extent))
+        begin = start or begin
         extent, span, variable = owner.extent.constant, self.spans.get(axis), f"i_{axis}"
         block.add(f"long {variable} = {begin};" if not self._declared(block, variable) else f"{variable} = {begin};")
         parts = [Segment(0, UNKNOWN, self.phases)]
@@ -284,7 +323,9 @@ class NestWriter:
     def _select(self, copy: int) -> None:
         """Lets the body write copy ``copy`` of the unrolled vector loop."""
         self.body.copy = copy
-        if self.body.lanes is not None:
+        if self.body.rows is not None:
+            self.body.names[self.body.rows] = f"(i_{self.body.rows} + {copy})" if copy else f"i_{self.body.rows}"
+        elif self.body.lanes is not None:
             axis, variable, lanes = self._axis_texts
             self.body.names[axis] = f"({variable} + {copy * lanes})" if copy else variable
 

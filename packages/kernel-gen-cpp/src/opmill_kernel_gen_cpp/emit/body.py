@@ -55,6 +55,8 @@ class Body:
         self.needs, self.target, self.extents, self.volatile = needs, target, dict(extents), volatile
         self.copy = 0
         self.lanes: VectorAxis | None = None
+        self.rows: str | None = None
+        """The axis that the copies are rows along, where they stand side by side for squares of memory to be read across (see ``memory.square``)."""
         self.names: dict[str, str] = {}
         self.homes: dict[str, Block] = {}
         self.lets: dict[str, Expr] = {}
@@ -123,6 +125,12 @@ class Body:
     def varies(self, expr: Expr) -> bool:
         return any(self.varies_name(n) for n in self.depends(expr)[0])
 
+    def _depends_on_rows(self, expr: Expr) -> bool:
+        if self.rows is None:
+            return False
+        names = self.depends(expr)[0]
+        return self.rows in names or any(n in self.lets and self._depends_on_rows(self.lets[n]) for n in names)
+
     # ---- values ----------------------------------------------------------------------------------------------------
 
     def value(self, expr: Expr) -> Value:
@@ -131,7 +139,7 @@ class Body:
         if isinstance(expr, Ref):
             return self.named(expr.name)
         home = self.home(expr)
-        key = (expr, self.copy if self.varies(expr) else -1)
+        key = (expr, self.copy if self.varies(expr) or self._depends_on_rows(expr) else -1)
         if (known := home.memo.get(key)) is not None:
             return known
         made = _emit(self, expr, home)
@@ -374,7 +382,20 @@ def _plain_load(body: Body, expr: Load, stride: LaneStride, home: Block) -> str:
     where = f"p_{expr.buffer} + {body.index(expr.index)}"
     if stride == 1:
         return f"{(partial(memory.load_part, target=body.target) if part else memory.load)(body.needs, short, lanes)}({where}{count})"
+    if body.rows is not None and not part and (along := expr.index.stride_of(body.rows)) is not None and along.constant == 1:
+        return _from_square(body, expr, stride, home)
     return f"{(memory.strided_part if part else memory.strided)(body.needs, short, lanes)}({where}, {stride}{count})"
+
+
+def _from_square(body: Body, expr: Load, stride: int | str, home: Block) -> str:
+    """One of the vectors that are read together; the first copy that needs one reads all."""
+    assert body.lanes is not None
+    lanes, short = body.lanes.vectors.lanes, convert.memory_short(expr.dtype)
+    if (name := home.memo.get(("square", expr))) is None:
+        name = home.memo["square", expr] = body.fresh("q")
+        where = f"p_{expr.buffer} + {body.index(expr.index)}{f' - {body.copy}' if body.copy else ''}"
+        home.add(f"{body.needs.vector(short, lanes)} {name}[{lanes}]; {memory.square(body.needs, short, lanes)}({where}, {stride}, {name});")
+    return f"{name}[{body.copy}]"
 
 
 def _lane_load(body: Body, expr: Load, home: Block, condition: str, start: str) -> str:

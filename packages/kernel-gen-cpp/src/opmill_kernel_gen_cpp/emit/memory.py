@@ -55,6 +55,24 @@ def strided(needs: Needs, short: str, lanes: int) -> str:
     return needs.add(f"strided_{v}", f"static inline {v} strided_{v}(const {c}* p, long s) {{ return ({v}){{{lanes_text}}}; }}")
 
 
+def square(needs: Needs, short: str, lanes: int) -> str:
+    """As many vectors as lanes, ``s`` elements apart in memory, as if read across: rows and columns exchanged in halves, quarters and so on."""
+    v, c = needs.vector(short, lanes), C_OF_SHORT[short][0]
+    lines, step = [f"  for (int k = 0; k < {lanes}; ++k) r[k] = *(const {v}u*)(p + k * s);"], lanes // 2
+    while step:
+        low = ", ".join(str(lanes + k - step if k & step else k) for k in range(lanes))
+        high = ", ".join(str(lanes + k if k & step else k + step) for k in range(lanes))
+        for k in range(lanes):
+            if not k & step:
+                one, other = f"r[{k}]", f"r[{k + step}]"
+                lines.append(
+                    f"  {{ const {v} a = {one}, b = {other}; {one} = __builtin_shufflevector(a, b, {low}); {other} = __builtin_shufflevector(a, b, {high}); }}"
+                )
+        step //= 2
+    text = "\n".join([f"static inline void square_{v}(const {c}* p, long s, {v}* r) {{", *lines, "}"])
+    return needs.add(f"square_{v}", text)
+
+
 def strided_part(needs: Needs, short: str, lanes: int) -> str:
     v, c = needs.vector(short, lanes), C_OF_SHORT[short][0]
     return needs.add(
