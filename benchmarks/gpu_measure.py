@@ -5,7 +5,8 @@ usage: gpu_measure.py steady MODEL [COMPILER...] [--dtype bfloat16] [--seconds S
        gpu_measure.py first MODEL COMPILER [--dtype bfloat16]
        gpu_measure.py bandwidth any [COMPILER...]
 
-COMPILER: eager, torch, torch-reduce-overhead, opmill, opmill-reduce-overhead; by default all. ``steady`` and ``train`` take every compiler in
+COMPILER: eager, torch, torch-reduce-overhead, opmill, opmill-reduce-overhead; by default all
+these (with -max-autotune too, when asked for). ``steady`` and ``train`` take every compiler in
 turns, so that all see the same machine: ``ms`` is the median wall time of calls in a row, the device waited for at the end of each
 row; ``gpu_us`` the time that the device was busy with kernels, by the profiler, ``own_us`` that of generated kernels alone; ``error`` the largest
 distance to a run in float64. ``first`` times the first call, importing and compiling included, and looks at what was imported.
@@ -31,6 +32,8 @@ from gpu_bandwidth import Program, programs
 from measure import distance, in_double, tensors_of
 
 COMPILERS = ("eager", "torch", "torch-reduce-overhead", "opmill", "opmill-reduce-overhead")
+OTHERS = ("torch-max-autotune", "opmill-max-autotune", "opmill-max-autotune-no-cudagraphs")
+"""Only when asked for: they take minutes to compile."""
 GENERATED = ("triton_", "k_")
 """How the names of generated kernels begin: torch's compiler's, and ours."""
 Call = Callable[[], list[torch.Tensor]]
@@ -263,7 +266,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=("steady", "train", "first", "bandwidth"))
     parser.add_argument("model", choices=[*sorted(MODELS), "any"])
-    parser.add_argument("compilers", nargs="*", choices=[*COMPILERS, []])
+    parser.add_argument("compilers", nargs="*", choices=[*COMPILERS, *OTHERS, []])
     parser.add_argument("--dtype", default="bfloat16")
     parser.add_argument("--seconds", type=float, default=1.0)
     parser.add_argument("--no-profile", action="store_true")

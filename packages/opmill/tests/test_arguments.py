@@ -70,7 +70,8 @@ def test_a_disabled_compile_gives_the_same_object_but_checks_its_arguments():
 def test_every_listed_mode_and_option_default_is_accepted():
     for mode in opmill.list_modes():
         graphs = mode in ("reduce-overhead", "max-autotune")
-        assert resolve_options(resolve_mode(mode), None) == opmill.Options(cuda_graphs=graphs)
+        measured = mode.startswith("max-autotune")
+        assert resolve_options(resolve_mode(mode), None) == opmill.Options(cuda_graphs=graphs, autotune=measured)
     for name, (default, doc) in opmill.list_options().items():
         assert doc
         assert getattr(resolve_options("default", {name: default}), name) == default

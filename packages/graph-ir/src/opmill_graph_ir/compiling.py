@@ -94,7 +94,7 @@ def compile_plans(
             raise GraphError("GI012", f"a tensor on {elsewhere}", why="plans run on processors and CUDA devices")
     inner = [body for graph in graphs for body in bodies_of(graph)]
     bodies = {id(body): plan for body, plan in zip(inner, compile_plans(inner, options, store, generators, report) if inner else (), strict=True)}
-    settings = GeneratorOptions(precise=options.numerics == "eager")
+    settings = GeneratorOptions(precise=options.numerics == "eager", measure=options.measure)
     drafts = [_Draft(graph, problem="" if generators else "no kernel generator is available") for graph in graphs]
     while open_ones := [draft for draft in drafts if not draft.done and not draft.problem]:
         for draft in open_ones:

@@ -15,7 +15,8 @@ class GraphOptions:
     mathematics library are torch's calls), ``"default"`` is at least as exact as eager, and fuses all. ``fusion``: off gives one kernel per statement. ``verify``: check
     legality between steps. ``print_after``: names of steps (:data:`STEPS`, or ``"all"``) after which the program is printed to stderr.
     ``cache``: keep whole plans in the store. ``cuda_graphs``: replay plans on GPUs as CUDA graphs. ``bucket_bytes``: a backward
-    hands out gradients whenever it has about so many bytes of them, for those who send them while the rest runs; 0: all at its end."""
+    hands out gradients whenever it has about so many bytes of them, for those who send them while the rest runs; 0: all at its end. ``measure``: generators
+    choose how to write kernels by running them."""
 
     numerics: Literal["default", "eager"] = "default"
     fusion: bool = True
@@ -24,3 +25,4 @@ class GraphOptions:
     cache: bool = True
     cuda_graphs: bool = False
     bucket_bytes: int = 0
+    measure: bool = False

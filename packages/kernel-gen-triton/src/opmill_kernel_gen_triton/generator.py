@@ -108,10 +108,31 @@ class TritonKernelGenerator:
             budget = smaller(budget)
         return texts, made
 
+    def _variants(
+        self, wanted: dict[str, LoopKernel], texts: dict[str, KernelText], options: GeneratorOptions, arch: int
+    ) -> dict[str, list[tuple[LaunchData, bytes]]]:
+        """Other ways to write each kernel, where this process can run them."""
+        from .measure import variants
+
+        if toolchain.arch_of(options.device) != arch:
+            return {}
+        found = {key: [_text(k, b, options.precise) for b in variants(self.budget)[1:]] for key, k in wanted.items()}
+        ways = {key: [t for t in dict.fromkeys(each) if t.functions != texts[key].functions] for key, each in found.items()}
+        jobs = {unit: job for each in ways.values() for text in each for unit, job in _jobs(text, arch, options.precise).items()}
+        try:
+            made = dict(zip(jobs, self._pool.compile_all(list(jobs.values())), strict=True))
+        except KernelBuildError:  # what the cost model chose can be built, and that is enough
+            return {}
+        small = {unit for unit, one in made.items() if one.facts["shared"] <= shared_memory(arch)}
+        return {
+            key: [_assemble(wanted[key], t, arch, options.precise, made) for t in each if _jobs(t, arch, options.precise).keys() <= small]
+            for key, each in ways.items()
+        }
+
     def _key(self, kernel: LoopKernel, options: GeneratorOptions, arch: int) -> str:
         """The kernel itself is the key, with all that its text and machine code depend on."""
         versions = __version__, sources_of(__package__), toolchain.triton_version(), toolchain.assembler_version()
-        return key_of(kernel, versions, arch, options.precise, self.budget)
+        return key_of(kernel, versions, arch, options.precise, self.budget, *([toolchain.device_name(options.device)] if options.measure else []))
 
     def _make(self, missing: dict[str, LoopKernel], options: GeneratorOptions, arch: int, store: Store) -> dict[str, KernelRef]:
         refs: dict[str, KernelRef] = {}
@@ -120,13 +141,26 @@ class TritonKernelGenerator:
                 locks.enter_context(store.lock(ARTIFACT, key))
             wanted = {key: kernel for key, kernel in missing.items() if (ref := _known(store, key)) is None or refs.update({key: ref})}
             texts, made = self._compiled(wanted, options, arch)
+            others = self._variants(wanted, texts, options, arch) if options.measure else {}
             for key, text in texts.items():
                 data, artifact = _assemble(missing[key], text, arch, options.precise, made)
+                if ways := others.get(key):
+                    data, artifact = _fastest(missing[key], [(data, artifact), *ways], options.device)
                 store.put(ARTIFACT, key, artifact)
                 note = encode(data)
                 store.put(NOTE, key, note.encode())
                 refs[key] = _ref(key, note)
         return refs
+
+
+def _fastest(kernel: LoopKernel, ways: list[tuple[LaunchData, bytes]], device: str) -> tuple[LaunchData, bytes]:
+    import torch
+
+    from .measure import fastest
+
+    place = torch.device(device)
+    index = torch.cuda.current_device() if place.index is None else place.index
+    return ways[fastest(kernel, ways, torch.device("cuda", index))]
 
 
 def _ref(key: str, note: str) -> KernelRef:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from opmill_graph_ir.loops.index import Index
 from opmill_graph_ir.loops.ir import Axis, Nest, Phase
@@ -60,9 +60,9 @@ def choose(nest: Nest, symbols: Iterable[str], budget: Budget) -> Tiling:
     """The tiling of a nest."""
     sizes = dict.fromkeys(symbols, UNKNOWN)
     inner = [p for p in nest.phases if p.axes]
-    if not inner:
-        return _pointwise(nest, sizes, budget)
-    return _rows(nest, inner, sizes, budget)
+    found = _rows(nest, inner, sizes, budget) if inner else _pointwise(nest, sizes, budget)
+    warps = found.warps << budget.shift if budget.shift > 0 else found.warps >> -budget.shift
+    return replace(found, warps=min(max(warps, 1), 32)) if budget.shift else found
 
 
 def _pointwise(nest: Nest, sizes: dict[str, int], budget: Budget) -> Tiling:

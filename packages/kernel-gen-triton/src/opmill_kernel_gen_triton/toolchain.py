@@ -55,3 +55,10 @@ def arch_of(device: str) -> int | str:
         return "no CUDA device is available"
     major, minor = torch.cuda.get_device_capability(device)
     return 10 * major + minor
+
+
+def device_name(device: str) -> str:
+    """What the vendor calls a device: what has been measured on it holds for others of that name."""
+    import torch
+
+    return torch.cuda.get_device_name(device) if torch.cuda.is_available() else ""

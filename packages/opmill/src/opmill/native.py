@@ -28,7 +28,7 @@ def native_compiler(options: Options) -> Backend:
     """graph-ir's backend, with the store and the kernel generators that the options ask for."""
     for each in (StoreWarning, ExecutorWarning, GraphWarning):
         OpmillWarning.register(each)
-    graph_options = GraphOptions(numerics=options.numerics, verify=options.verify, print_after=options.print_after, cuda_graphs=options.cuda_graphs)
+    graph_options = GraphOptions(numerics=options.numerics, verify=options.verify, print_after=options.print_after, cuda_graphs=options.cuda_graphs, measure=options.autotune)
     compile_with = functools.partial(compile_graph, store=open_store(options), generators=loaded_generators(options))
 
     def compiler(graph_module: Any, example_inputs: Any) -> Any:
@@ -56,7 +56,7 @@ def native_stand_in(function: Any, options: Options) -> Any:
 
 def _step_parts(options: Options) -> tuple[GeneratorOptions, Store, list[Any]]:
     generators = [g for g in loaded_generators(options) if g.available() is None]
-    return GeneratorOptions(precise=options.numerics == "eager"), open_store(options), generators
+    return GeneratorOptions(precise=options.numerics == "eager", measure=options.autotune), open_store(options), generators
 
 
 def open_store(options: Options) -> Store:

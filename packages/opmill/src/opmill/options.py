@@ -30,6 +30,7 @@ class Options:
     verify: bool = _option(False, "check each intermediate representation between the steps of the compiler (slow)")
     print_after: tuple[str, ...] = _option((), "print the program after these steps of the compiler, by name; ('all',) for every one")
     cuda_graphs: bool = _option(False, "replay what runs on a GPU as CUDA graphs; the modes 'reduce-overhead' and 'max-autotune' set it")
+    autotune: bool = _option(False, "choose how kernels on a GPU are cut up by running them; the modes 'max-autotune' set it")
     progress: bool | None = _option(None, "show progress while compiling; None: when it takes seconds and stderr is a terminal")
     suppress_errors: bool = _option(True, "an internal error of the compiler warns and runs the code uncompiled; False: it is raised")
 
@@ -38,8 +39,8 @@ MODES: dict[str, dict[str, Any]] = {
     # name -> options that the mode sets. The names are torch.compile's; on a CPU the last three have nothing to add to the first.
     "default": {},
     "reduce-overhead": {"cuda_graphs": True},
-    "max-autotune": {"cuda_graphs": True},
-    "max-autotune-no-cudagraphs": {},
+    "max-autotune": {"cuda_graphs": True, "autotune": True},
+    "max-autotune-no-cudagraphs": {"autotune": True},
 }
 
 
@@ -103,6 +104,7 @@ _KINDS: dict[str, tuple[type, ...]] = {
     "numerics": (str,),
     "verify": (bool,),
     "cuda_graphs": (bool,),
+    "autotune": (bool,),
     "progress": (bool, type(None)),
     "suppress_errors": (bool,),
 }

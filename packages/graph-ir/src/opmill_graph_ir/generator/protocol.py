@@ -21,11 +21,13 @@ class GeneratorOptions:
     """What generated code depends on besides the kernel. Hashed whole into the kernel's key.
 
     ``threads``: how many threads kernels may assume (0: ask at run time). ``precise``: no contraction of a*b+c, no reassociation
-    beyond eager's. ``device``: ``"cpu"``, ``"cuda:0"``."""
+    beyond eager's. ``device``: ``"cpu"``, ``"cuda:0"``. ``measure``: generators that can choose among several ways to write a kernel by running
+    them do so."""
 
     device: str = "cpu"
     threads: int = 0
     precise: bool = False
+    measure: bool = False
 
 
 @runtime_checkable

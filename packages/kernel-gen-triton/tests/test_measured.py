@@ -1,0 +1,75 @@
+"""Kernels chosen by measuring: what is tried, what is kept, what happens where nothing can be measured. The clock is a function here."""
+
+from contextlib import nullcontext
+
+import pytest
+import torch
+
+from opmill_graph_ir.generator.protocol import GeneratorOptions
+from opmill_graph_ir.loops.cases import cases
+from opmill_kernel_gen_triton import measure, toolchain
+from opmill_kernel_gen_triton.budget import DEFAULT
+from opmill_kernel_gen_triton.generator import TritonKernelGenerator
+from opmill_runtime_cache.plan.launch import decode
+from opmill_runtime_cache.store import Store
+
+KERNEL = next(c.kernel for c in cases() if c.name == "softmax_64x700")
+PLAIN, MEASURED = GeneratorOptions("cuda:0"), GeneratorOptions("cuda:0", measure=True)
+
+
+def test_variants_begin_with_what_the_cost_model_takes() -> None:
+    tried = measure.variants(DEFAULT)
+    assert tried[0] == DEFAULT and len(set(tried)) == len(tried)
+
+
+@pytest.fixture
+def timed(monkeypatch):
+    """Stands for a device; gives the list of the ways that were offered, the third of which is the fastest."""
+    offered: list = []
+    monkeypatch.setattr(toolchain, "arch_of", lambda device: 90)
+    monkeypatch.setattr(toolchain, "device_name", lambda device: "a device")
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
+    monkeypatch.setattr(measure, "fastest", lambda kernel, ways, device: offered.append(ways) or 2)
+    return offered
+
+
+@pytest.mark.triton
+def test_the_fastest_is_kept_and_found_again(timed, tmp_path) -> None:
+    generator, store = TritonKernelGenerator(90), Store(tmp_path)
+    [plain] = generator.build([KERNEL], PLAIN, store)
+    assert not timed
+    [measured] = generator.build([KERNEL], MEASURED, store)
+    [ways] = timed
+    assert measured.key != plain.key and len(ways) >= 3
+    assert decode(measured.meta["launch"]) == ways[2][0] and store.get(measured.artifact_kind, measured.key) == ways[2][1]
+    assert decode(plain.meta["launch"]) == ways[0][0]
+    assert len({step.forms[0].warps for data, _ in ways for step in data.steps}) > 1
+    [again] = TritonKernelGenerator(90).build([KERNEL], MEASURED, store)
+    assert again == measured and len(timed) == 1
+
+
+@pytest.mark.triton
+def test_without_the_device_nothing_is_measured(tmp_path) -> None:
+    [plain] = TritonKernelGenerator(90).build([KERNEL], PLAIN, Store(tmp_path))
+    [measured] = TritonKernelGenerator(90).build([KERNEL], MEASURED, Store(tmp_path))
+    assert decode(measured.meta["launch"]) == decode(plain.meta["launch"])
+
+
+def test_noise_chooses_nothing(monkeypatch) -> None:
+    times = iter([1.0, 0.99, 0.98, 1.0, 0.7, 0.9])
+    monkeypatch.setattr(measure, "_seconds", lambda *_: next(times))
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
+    monkeypatch.setattr(torch.cuda, "device", lambda device: nullcontext())
+    ways = [(None, b"")] * 3
+    assert measure.fastest(KERNEL, ways, torch.device("cuda", 0)) == 0
+    assert measure.fastest(KERNEL, ways, torch.device("cuda", 0)) == 1
+
+
+def test_what_cannot_be_run_is_left_as_it_is(monkeypatch) -> None:
+    def fails(*_):
+        raise torch.OutOfMemoryError
+
+    monkeypatch.setattr(measure, "_seconds", fails)
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
+    monkeypatch.setattr(torch.cuda, "device", lambda device: nullcontext())
+    assert measure.fastest(KERNEL, [(None, b"")] * 3, torch.device("cuda", 0)) == 0
