@@ -31,7 +31,7 @@ _MOST = 200
 
 def variants(budget: Budget) -> list[Budget]:
     """Budgets to try, the given one first: tiles, rows kept whole or walked, the bytes of a row that a thread takes, warps."""
-    changes = (
+    changes: tuple[dict[str, int], ...] = (
         {},
         {"shift": 1},
         {"shift": -1},
