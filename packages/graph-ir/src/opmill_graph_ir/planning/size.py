@@ -9,5 +9,7 @@ from ..loops.index import Index, index
 
 def size(value: Index | int) -> Size:
     """A size expression of the plan."""
-    i = index(value)
-    return i.constant if i.constant is not None else str(i)
+    if type(value) is int:
+        return value
+    constant = index(value).constant
+    return constant if constant is not None else str(value)
