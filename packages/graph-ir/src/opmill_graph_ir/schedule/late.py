@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from ..loops.index import Index
 from ..lowered import BufferArg, Extern
-from .loop import Loop, Program, Statement, reads_of, writes_of
+from .loop import Loop, Program, Statement, flat, reads_of, writes_of
 from .rewrite import walk
 
 _NAME = re.compile(r"[A-Za-z_]\w*")
@@ -50,10 +50,8 @@ def _indices_of(statement: Statement) -> Iterator[Index]:
 
 
 def _sizes_among(value: object) -> Iterator[Index]:
-    if type(value) is Index:
-        yield value
-    elif type(value) in (tuple, list):
-        for item in value:  # type: ignore[attr-defined]
-            yield from _sizes_among(item)
-    elif type(value) is BufferArg:
-        yield from _sizes_among((value.sizes or (), value.strides or (), value.offset))
+    for item in flat(value):
+        if type(item) is Index:
+            yield item
+        elif type(item) is BufferArg:
+            yield from _sizes_among((item.sizes or (), item.strides or (), item.offset))

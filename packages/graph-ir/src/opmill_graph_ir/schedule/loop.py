@@ -292,13 +292,18 @@ def _from_extern(node: Extern, program: Program) -> Iterator[Statement]:
 _STATEMENTS: dict[type, Callable[..., Iterable[Statement]]] = {Pointwise: _from_pointwise, Reduce: _from_reduce, Cumulate: _from_cumulate, Scatter: _from_scatter, Extern: _from_extern}
 
 
+def flat(value: object) -> Iterator[object]:
+    """What nested lists and tuples hold, in order."""
+    if type(value) in (tuple, list):
+        for item in value:  # type: ignore[attr-defined]
+            yield from flat(item)
+    else:
+        yield value
+
+
 def buffer_args(value: object) -> Iterator[BufferArg]:
     """The buffers among an extern's arguments."""
-    if type(value) is BufferArg:
-        yield value
-    elif type(value) in (tuple, list):
-        for item in value:  # type: ignore[attr-defined]
-            yield from buffer_args(item)
+    return (item for item in flat(value) if type(item) is BufferArg)
 
 
 def reads_of(statement: Statement) -> set[str]:
