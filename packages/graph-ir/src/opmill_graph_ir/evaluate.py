@@ -48,6 +48,11 @@ def _flat(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.as_strided((span,), (1,))
 
 
+def _cells(tensor: torch.Tensor) -> torch.Tensor:
+    """As loops see it: a complex number is a pair along one more dimension."""
+    return torch.view_as_real(tensor) if tensor.dtype in (torch.complex64, torch.complex128) else tensor
+
+
 # ---- loops ---------------------------------------------------------------------------------------------------------
 
 
@@ -76,7 +81,7 @@ class _Emit:
         return Op(e.name, tuple(map(self.expr, e.args)), e.dtype) if type(e) is Op else e
 
     def offset(self, buffer: str, position: Sequence[Index]) -> Index:
-        return _offset(self.program.buffers[buffer], position, self.memory[buffer].stride())
+        return _offset(self.program.buffers[buffer], position, _cells(self.memory[buffer]).stride())
 
     def phase(self, node: Any, axes: Any = (), reductions: Sequence[Reduction] = (), stores: Sequence[Store] = (), own: bool = True) -> Phase:
         lets = tuple(Let(x.name, self.expr(x.value)) for x in node.lets) if own else ()
@@ -86,36 +91,37 @@ class _Emit:
 
 
 def _run(node: Any, phases: Sequence[Phase], memory: Mapping[str, torch.Tensor], program: Lowered, wide: bool) -> None:
-    buffers = tuple(Buffer(n, str(t.dtype).removeprefix("torch."), "inout", index(1)) for n, t in memory.items())
+    cells = {n: _cells(t) for n, t in memory.items()}
+    buffers = tuple(Buffer(n, str(t.dtype).removeprefix("torch."), "inout", index(1)) for n, t in cells.items())
     kernel = LoopKernel("reference", buffers, (Nest(node.axes, tuple(phases)),))
-    failed = evaluate(kernel, {n: _flat(t) for n, t in memory.items()}, wide=wide)
+    failed = evaluate(kernel, {n: _flat(t) for n, t in cells.items()}, wide=wide)
     if failed:
         check = node.checks[failed - 1]
         raise {"IndexError": IndexError, "RuntimeError": RuntimeError}.get(check.error, RuntimeError)(check.message)
 
 
-def _pointwise(node: Pointwise, program: Lowered, memory: dict[str, torch.Tensor], wide: bool) -> None:
-    _allocate(program.buffers[node.buffer], memory)
-    emit = _Emit(program, memory)
-    store = Store(node.buffer, emit.offset(node.buffer, [index(a.name) for a in node.axes]), emit.expr(node.value))
-    _run(node, [emit.phase(node, stores=[store])], memory, program, wide)
-
-
-def _reduce(node: Reduce, program: Lowered, memory: dict[str, torch.Tensor], wide: bool) -> None:
-    for buffer in node.buffers:
+def _begin(node: Pointwise | Reduce | Cumulate, program: Lowered, memory: dict[str, torch.Tensor]) -> tuple[_Emit, list[Store]]:
+    """What writes the node's reads down, and its stores at its axes; its buffers are in memory from now on."""
+    pairs = [(node.buffer, node.value)] if isinstance(node, Pointwise) else list(zip(node.buffers, node.values, strict=True))
+    for buffer, _ in pairs:
         _allocate(program.buffers[buffer], memory)
     emit = _Emit(program, memory)
     at = [index(a.name) for a in node.axes]
-    stores = [Store(b, emit.offset(b, at), emit.expr(v)) for b, v in zip(node.buffers, node.values, strict=True)]
+    return emit, [Store(buffer, emit.offset(buffer, at), emit.expr(value)) for buffer, value in pairs]
+
+
+def _pointwise(node: Pointwise, program: Lowered, memory: dict[str, torch.Tensor], wide: bool) -> None:
+    emit, stores = _begin(node, program, memory)
+    _run(node, [emit.phase(node, stores=stores)], memory, program, wide)
+
+
+def _reduce(node: Reduce, program: Lowered, memory: dict[str, torch.Tensor], wide: bool) -> None:
+    emit, stores = _begin(node, program, memory)
     _run(node, [emit.phase(node, node.inner, node.reductions), emit.phase(node, stores=stores, own=False)], memory, program, wide)
 
 
 def _cumulate(node: Cumulate, program: Lowered, memory: dict[str, torch.Tensor], wide: bool) -> None:
-    for buffer in node.buffers:
-        _allocate(program.buffers[buffer], memory)
-    emit = _Emit(program, memory)
-    at = [index(a.name) for a in node.axes]
-    stores = [Store(b, emit.offset(b, at), emit.expr(v)) for b, v in zip(node.buffers, node.values, strict=True)]
+    emit, stores = _begin(node, program, memory)
     scans = tuple(Scan(s.names, s.op, tuple(map(emit.expr, s.values)), s.dtype, s.reverse) for s in node.scans)
     outer = tuple(a for k, a in enumerate(node.axes) if k != node.along)
     phase = replace(emit.phase(node, (node.axes[node.along],), stores=stores), scans=scans)
