@@ -8,6 +8,8 @@ import pkgutil
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from ..errors import GraphError
+
 Lowering = Callable[..., Any]
 
 
@@ -29,9 +31,20 @@ class Rows(dict[str, Lowering]):
 
 @functools.cache
 def all_rows() -> Mapping[str, Lowering]:
-    """The rows of every family file beside this one; other files there have none."""
+    """The rows of every family file beside this one; other files there have none. Raises GraphError GI041 for an operator in two families: which
+    row was meant would be a matter of the files' names."""
     package = __name__.rpartition(".")[0]
+    names = (info.name for info in pkgutil.iter_modules(importlib.import_module(package).__path__))
+    return joined({name: getattr(importlib.import_module(f"{package}.{name}"), "ROWS", {}) for name in names})
+
+
+def joined(families: Mapping[str, Mapping[str, Lowering]]) -> dict[str, Lowering]:
+    """All rows of some families. Raises GraphError GI041 for an operator that two have."""
     out: dict[str, Lowering] = {}
-    for info in pkgutil.iter_modules(importlib.import_module(package).__path__):
-        out.update(getattr(importlib.import_module(f"{package}.{info.name}"), "ROWS", {}))
+    owner: dict[str, str] = {}
+    for family, rows in families.items():
+        for name in rows:
+            if (other := owner.setdefault(name, family)) != family:
+                raise GraphError("GI041", f"{name} has rows in {other} and in {family}", hint="keep one of them")
+        out.update(rows)
     return out
