@@ -42,6 +42,8 @@ from .values.sequence import ListValue, SequenceValue, TupleValue
 from .values.tensor import TensorValue
 from .varying import Varying
 
+#: Items of an iterator that a capture takes to itself at most.
+MOST_ITEMS = 500_000
 SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 EXEMPT = {"torch", "triton", *sys.stdlib_module_names}
 STANDARD_LIBRARY = os.path.dirname(os.__file__).replace("\\", "/") + "/"
@@ -427,6 +429,8 @@ class Interpreter(Operators):
         out = []
         while (item := self.next(iterator)) is not STOP:
             out.append(item)
+            if len(out) > MOST_ITEMS:
+                self.unsupported("FE023", f"more than {MOST_ITEMS} items of {value.describe()}", "a capture knows each of them", "make a tensor of them")
         return out
 
     def sequence_iterator(self, owner: Value) -> Value:

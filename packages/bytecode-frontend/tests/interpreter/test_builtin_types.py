@@ -89,6 +89,21 @@ def tried(*actions):
     return out
 
 
+class Pairs:
+    def __len__(self):
+        return 3
+
+    def __getitem__(self, i):
+        return i * 2
+
+
+def backwards(a, b):
+    given = (reversed(range(2**64)), reversed("abc"), reversed((1, 2)), reversed([1, 2]), reversed(b"ab"), reversed({1: 2}), reversed(Pairs()))
+    kinds = [type(each).__name__ for each in given]
+    firsts = [next(each) for each in given]
+    return kinds, firsts, tried(lambda: reversed(5), lambda: reversed({1}), lambda: len(range(2**70))), next(iter(range(2**70))), a + 1
+
+
 def walking(a, b):
     def replace_key():
         d = {0: 0}
@@ -270,7 +285,7 @@ def contexts_of_exceptions(a, b):
 
 
 PROGRAMS = [
-    operators_of_derived_classes, walking, iterators, keys_of_the_program, classes_of_results, bounded, refused, identities, changed_while_compared, annotations, delegating,
+    operators_of_derived_classes, backwards, walking, iterators, keys_of_the_program, classes_of_results, bounded, refused, identities, changed_while_compared, annotations, delegating,
     sending_to_other_iterators, stop_iteration_inside, contexts_of_exceptions,
 ]  # fmt: skip
 

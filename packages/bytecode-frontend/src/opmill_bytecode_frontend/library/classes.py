@@ -443,11 +443,17 @@ def filter_(vm: Any, fn: Value, items: Value) -> Value:
 
 @handles(reversed)
 def reversed_(vm: Any, items: Value) -> Value:
+    if isinstance(items, ConstantValue) and isinstance(items.value, (range, str, bytes, tuple)):
+        return items.m___reversed__(vm)
     result = items.special(vm, "__reversed__", [])
-    if result is not None and not (isinstance(items, ConstantValue)):
+    if result is not None:
         return result
-    values = vm.unpack(items)[::-1]
-    return ItemsIterator(lambda vm, i: values[i] if i < len(values) else STOP, type(reversed([])))
+    cls = items.python_type()
+    length = None if find_in_mro(cls.__mro__, "__getitem__")[1] is MISSING else items.special(vm, "__len__", [])
+    if length is None or find_in_mro(cls.__mro__, "__reversed__")[1] is not MISSING:
+        vm.throw(TypeError, f"{cls.__name__!r} object is not reversible")
+    n = length.constant()
+    return ItemsIterator(lambda vm, i: vm.getitem(items, ConstantValue(n - 1 - i)) if i < n else STOP, reversed)
 
 
 @handles(functools.partial)

@@ -102,13 +102,27 @@ class ConstantValue(Value):
 
     def iterate(self, vm: Machine) -> Value:
         if isinstance(self.value, (range, str, bytes)):  # item by item: a range may be longer than memory
-            value = self.value
-            return ItemsIterator(lambda vm, i: vm.fresh(value[i]) if i < len(value) else STOP, type(iter(value)))
+            return self.walk(self.value, type(iter(self.value)))
         try:
             items = list(self.value)
         except Exception as exc:
             vm.throw_real(exc)
         return vm.iterate(vm.fresh(items))
+
+
+    def walk(self, items: Any, kind: type) -> Value:
+        """An iterator over items that are made when they are asked for."""
+
+        def read(vm: Machine, i: int) -> Any:
+            try:
+                return vm.fresh(items[i])
+            except IndexError:
+                return STOP
+
+        return ItemsIterator(read, kind)
+
+    def m___reversed__(self, vm: Machine) -> Value:
+        return self.walk(self.value[::-1], type(reversed(self.value)))
 
 
 def is_none(value: Value) -> bool:
