@@ -23,6 +23,7 @@ from .regions import Region
 from .values.base import Lazy, Machine, NotConstant, Value
 from .values.constant import ConstantValue
 from .values.floating import FloatNumber
+from .values.late import LateFloat
 from .values.mapping import DictValue
 from .values.number import SymbolicNumber
 from .values.sequence import ListValue, SequenceValue, SliceValue, TupleValue
@@ -54,6 +55,8 @@ WITH_SCALARS = IN_PLACE | {
     "add", "sub", "mul", "div", *COMPARISONS,
 }  # fmt: skip
 """Operations of two operands that take a tensor for a number, and compute the same with it."""
+FILLING: dict[Any, int] = {"masked_fill": 3, "masked_fill_": 3, torch.masked_fill: 3, "fill_": 2, torch.where: 3}
+"""Others that take one for their last argument, and how many they have."""
 
 
 class NotGraphable(Exception):
@@ -227,7 +230,7 @@ class Recorder:
         return self.main.placeholder(name)
 
     def is_operand(self, value: Value) -> bool:
-        if type(value) is FloatNumber:
+        if type(value) in (FloatNumber, LateFloat):
             return True
         try:
             self.lower(value, fakes=True)
@@ -314,19 +317,26 @@ class Recorder:
     def with_scalars(self, target: Any, args: list[Value]) -> list[Value]:
         """Floats that are not assumed as tensors without dimensions, where torch computes the same with those as with Python's floats."""
         if len(args) == 2 and target in WITH_SCALARS:
-            numbers = [i for i, a in enumerate(args) if type(a) is FloatNumber]
+            numbers = [i for i, a in enumerate(args) if type(a) in (FloatNumber, LateFloat)]
             if len(numbers) == 1 and type(tensor := args[1 - numbers[0]]) is TensorValue and tensor.fake.device.type == "cpu":
                 in_place = numbers == [1] and target in IN_PLACE
                 scalar = self.scalar_for(args[numbers[0]], tensor.fake, in_place)
                 return [scalar if i in numbers else a for i, a in enumerate(args)] if scalar is not None else args
+        if args and type(args[-1]) is LateFloat and len(args) == FILLING.get(target) and self.is_filled(args):
+            return [*args[:-1], args[-1].tensor]
         return args
+
+    def is_filled(self, args: list[Value]) -> bool:
+        """Whether the tensor that takes a number of another one is of a floating type, and on a processor as that is."""
+        tensor = args[0] if type(args[0]) is TensorValue and args[0].fake.dtype is not torch.bool else args[1]
+        return type(tensor) is TensorValue and tensor.fake.is_floating_point() and tensor.fake.dim() > 0 and tensor.fake.device.type == "cpu"
 
     def scalar_for(self, number: Any, fake: torch.Tensor, in_place: bool) -> TensorValue | None:
         """The tensor that stands for a float beside ``fake``: of the type that the two have together, where its own would count."""
         floating = fake.is_floating_point()
         if fake.is_complex() or (in_place and not floating) or (fake.dim() == 0 and fake.dtype in (torch.float16, torch.bfloat16)):
             return None
-        scalar = self.scalar_input(number)
+        scalar = number.tensor if type(number) is LateFloat else self.scalar_input(number)
         if floating and (fake.dim() or fake.dtype is torch.float64):
             return scalar
         dtype = fake.dtype if floating else torch.get_default_dtype()

@@ -19,6 +19,7 @@ from ..values.exceptions import LINKS, ExceptionObject, TracebackValue
 from ..values.floating import FloatNumber
 from ..values.functions import BuiltinValue, CellValue, FunctionValue, MethodValue, PartialValue, WeakReference
 from ..values.iterators import STOP, ExternalIterator, GeneratorValue, ItemsIterator, PythonIterator
+from ..values.late import LateFloat, LateTruth
 from ..values.launcher import KernelLauncher
 from ..values.mapping import DictValue, DictView, SetValue
 from ..values.number import SymbolicNumber, UndecidedTruth
@@ -353,6 +354,11 @@ def late_number(r: Rebuilder, name: str) -> str:
 @rebuilds(FloatNumber)
 def float_number(r: Rebuilder, value: FloatNumber) -> str:
     return f"({value.written([r.source(source) for source in value.sources])})"
+
+
+@rebuilds(LateFloat, LateTruth)
+def late_value(r: Rebuilder, value: LateFloat | LateTruth) -> str:
+    return r.assign(value, f"{r.expr(value.tensor)}.item()")
 
 
 @rebuilds(ExternalIterator, VaryingNumber)

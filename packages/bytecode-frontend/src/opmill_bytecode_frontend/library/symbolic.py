@@ -11,8 +11,9 @@ import torch
 from opmill_guards.source import Pinned
 
 from ..values.base import Value
-from ..values.constant import ConstantValue
+from ..values.constant import ConstantValue, is_none
 from ..values.functions import BuiltinValue
+from ..values.late import LateFloat
 from ..values.number import SymbolicNumber, UndecidedTruth
 from ..values.sequence import TupleValue
 from .dispatch import fold
@@ -48,6 +49,10 @@ def _tensor_of(vm: Any, data: Value, function: Any, **kwargs: Value) -> Value:
     if (array := array_of(data)) is not None and array.size <= LARGEST:
         kwargs.setdefault("dtype", ConstantValue(torch.from_numpy(array[:0] if array.ndim else array).dtype))
         data, function = vm.fresh(array.tolist()), torch.tensor
+    if type(data) is LateFloat and kwargs.keys() <= {"dtype"}:
+        dtype = kwargs.get("dtype", NOTHING)
+        wanted = dtype if not is_none(dtype) else ConstantValue(torch.get_default_dtype())
+        return data.tensor.method(vm, "to", [wanted], {}).method(vm, "clone", [], {})  # type: ignore[no-any-return]
     if data.symbolic and kwargs.keys() <= {"dtype", "device"}:
         return vm.recorder.call_function(vm, torch.full, [TupleValue([]), data], kwargs)
     return vm.recorder.call_function(vm, function, [data], kwargs)

@@ -15,6 +15,7 @@ from .base import MISSING, Lazy, Machine, NotConstant, Value
 from .constant import ConstantValue
 from .demands import demanded, may_demand, raising
 from .iterators import STOP, ItemsIterator
+from .late import LateFloat, LateTruth
 from .sequence import ListValue, SliceValue, TupleValue
 
 #: dunder -> (function recorded, operands swapped)
@@ -136,6 +137,8 @@ class TensorValue(Value):
             return vm.recorder.evaluate(vm, getattr(self.fake, name), args, kwargs)
         if name in ("__int__", "__index__") and not args and self.is_integer():
             return self.method(vm, "item", [], {})
+        if name in ("item", "__float__") and not args and (late := self.late(vm, name)) is not None:
+            return late
         if name == "tolist" and self.fake.constant is None and self.is_integer(most=LISTED):
             return self.numbers(vm)
         if name == "tolist":
@@ -143,6 +146,23 @@ class TensorValue(Value):
         if name == "type" and not args and not kwargs:
             return ConstantValue(self.fake.type())
         return vm.recorder.call_method(vm, name, [self, *args], kwargs)
+
+    def late(self, vm: Machine, name: str) -> Value | None:
+        """The float or truth that it holds, which is read when the graph has run; None for what is no such number."""
+        dtype = self.fake.dtype
+        known = not isinstance(self.fake, FakeTensor) or self.fake.constant is not None
+        if known or not vm.recorder.counts or dtype.is_complex or any(type(n) is not int or n != 1 for n in self.fake.shape):
+            return None
+        if name == "item" and not dtype.is_floating_point and dtype is not torch.bool:
+            return None
+        plain: Any = self.method(vm, "detach", [], {})
+        if self.fake.dim():
+            plain = plain.method(vm, "reshape", [TupleValue([])], {})
+        if dtype in (torch.bool, torch.float64):
+            plain = plain.method(vm, "clone", [], {})  # what it holds now, whatever is written later
+        if name == "item" and dtype is torch.bool:
+            return LateTruth(vm, plain)
+        return LateFloat(vm, plain if dtype is torch.float64 else plain.method(vm, "to", [ConstantValue(torch.float64)], {}))
 
     def is_integer(self, most: int = 1) -> bool:
         """Whether it holds integers, ``most`` at most."""

@@ -15,6 +15,7 @@ from ..strides import broadcast, same
 from ..symbols.asking import demanded
 from ..symbols.layouts import in_rows
 from ..table import Rules, dense, strided
+from .indexing import index_by
 
 COUNTED = Rules()
 RULES: dict[str, Callable[..., Any]] = {}
@@ -52,19 +53,18 @@ def _masked_select(overload: str, fresh: Fresh, x: Tensor, mask: Tensor) -> Any:
 
 @COUNTED.row("index _unsafe_index")
 def _index(overload: str, fresh: Fresh, x: Tensor, ids: Sequence[Tensor | None]) -> Any:
-    """By one mask, perhaps of several dimensions, and nothing else."""
-    given = [k for k, i in enumerate(ids) if i is not None]
-    if overload != "Tensor" or len(given) != 1:
+    """By one mask, perhaps of several dimensions, which stands for the indices of what it chooses; others may stand beside it."""
+    masks = [i for i in ids if i is not None and i.dtype in _MASKS]
+    if overload != "Tensor" or len(masks) != 1:
         return NotImplemented
-    [at] = given
-    mask = ids[at]
-    assert mask is not None
-    sizes, rank = x.size(), mask.dim()
-    if mask.dtype not in _MASKS or not rank or at + rank > x.dim() or not in_rows(x):
+    [mask] = masks
+    at, rank, sizes = next(k for k, i in enumerate(ids) if i is mask), mask.dim(), x.size()
+    if not rank or len(ids) - 1 + rank > x.dim():
         return NotImplemented
     if not all(m is n or demanded(m == n) for m, n in zip(mask.size(), sizes[at : at + rank], strict=True)):
         return NotImplemented
-    return dense((*sizes[:at], fresh(0, mask.numel(), mask), *sizes[at + rank :]), x.dtype)
+    chosen = dense((fresh(0, mask.numel(), mask),), torch.int64)
+    return index_by("Tensor", x, [*ids[:at], *[chosen] * rank, *ids[at + 1 :]])
 
 
 @COUNTED.row("repeat_interleave")

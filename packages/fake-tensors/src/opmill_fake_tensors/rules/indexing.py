@@ -44,7 +44,7 @@ def _gather(overload: str, x: Tensor, dim: int, ids: Tensor, *, sparse_grad: boo
 
 
 @RULES.row("index")
-def _index(overload: str, x: Tensor, ids: Sequence[Tensor | None]) -> Any:
+def index_by(overload: str, x: Tensor, ids: Sequence[Tensor | None]) -> Any:
     given = [k for k, i in enumerate(ids) if i is not None]
     tensors: list[Any] = [ids[k] for k in given]
     if overload != "Tensor" or not given or any(t.dtype not in _INTEGERS for t in tensors) or len(ids) > x.dim() or any(surely(n == 0) for n in x.size()):

@@ -1,0 +1,130 @@
+"""Floats and truths that only data tell: tensors without dimensions in the graph, read when it has run."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any, NoReturn
+
+import torch
+
+from .base import MISSING, Machine, Value
+from .constant import ConstantValue
+from .demands import demanded, may_demand, raising
+from .number import SymbolicNumber
+
+ARITHMETIC: dict[str, Any] = {f"__{name}__": getattr(operator, name) for name in ("add", "sub", "mul", "truediv")}
+COMPARISONS: dict[str, Any] = {f"__{name}__": getattr(operator, name) for name in ("eq", "ne", "lt", "le", "gt", "ge")}
+REFLECTED = {f"__r{name[2:]}": name for name in ARITHMETIC}
+ITSELF = ("__pos__", "__float__")
+UNARY = {"__neg__": operator.neg, "__abs__": operator.abs}
+EXACT = 1 << 53
+"""Integers below it are doubles."""
+
+
+class Late(Value):
+    """``tensor`` holds the number: of float64 or bool, without dimensions, and without gradients."""
+
+    symbolic = True
+    cls: type
+
+    def __init__(self, vm: Machine, tensor: Any) -> None:
+        self.vm = vm
+        self.tensor = tensor
+
+    def __repr__(self) -> str:
+        return f"{self.cls.__name__}({self.tensor!r})"
+
+    def python_type(self) -> type:
+        return self.cls
+
+    def real(self) -> Any:
+        return MISSING
+
+    def describe(self) -> str:
+        return f"a {self.cls.__name__} that only data tell"
+
+    def constant(self) -> NoReturn:
+        hint = "compute with the tensor itself, or outside of the compiled function"
+        self.vm.unsupported("FE037", f"{self.describe()} is needed", "the graph has not run yet", hint)
+
+    def key(self, vm: Machine) -> NoReturn:
+        self.constant()
+
+    def truth(self, vm: Machine) -> bool:
+        if may_demand(vm) and (way := raising(vm)) is not None:
+            number = self.nonzero(vm).method(vm, "to", [ConstantValue(torch.int64)], {}).method(vm, "item", [], {})
+            return demanded(vm, (number.number != 0).node.condition, way)
+        hint = "torch.where chooses without deciding"
+        vm.unsupported("FE037", f"a decision on {self.describe()}", "the graph has not run yet", hint)
+
+    def nonzero(self, vm: Machine) -> Any:
+        """A tensor of whether it is true."""
+        return self.tensor
+
+    def find_method(self, name: str) -> Any:
+        return (lambda vm, *args, **kwargs: self.method(vm, name, list(args), kwargs)) if hasattr(self.cls, name) else None
+
+    def method(self, vm: Machine, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        found = self.special(vm, name, args) if not kwargs else None
+        return self.constant() if found is None else found
+
+    def getattr(self, vm: Machine, name: str) -> Value:
+        if name == "__class__" or callable(getattr(self.cls, name, None)):
+            return super().getattr(vm, name)
+        self.constant()
+
+
+class LateTruth(Late):
+    cls = bool
+
+    def special(self, vm: Machine, name: str, args: list[Value]) -> Value | None:
+        return self.constant() if hasattr(bool, name) else None
+
+
+class LateFloat(Late):
+    cls = float
+
+    def nonzero(self, vm: Machine) -> Any:
+        return self.tensor.method(vm, "ne", [ConstantValue(0)], {})
+
+    def special(self, vm: Machine, name: str, args: list[Value]) -> Value | None:
+        if not hasattr(float, name):
+            return None
+        if name in ITSELF:
+            return self
+        if name in UNARY:
+            return LateFloat(vm, vm.recorder.call_function(vm, UNARY[name], [self.tensor], {}))
+        operation = REFLECTED.get(name, name)
+        if operation not in ARITHMETIC and operation not in COMPARISONS:
+            return self.constant()
+        other = self.operand(vm, args[0])
+        if other is None:
+            return ConstantValue(NotImplemented)
+        left, right = (other, self.tensor) if name in REFLECTED else (self.tensor, other)
+        if operation == "__truediv__":
+            self.check_divisor(vm, right)
+        found = vm.recorder.call_function(vm, (ARITHMETIC | COMPARISONS)[operation], [left, right], {})
+        return LateTruth(vm, found) if operation in COMPARISONS else LateFloat(vm, found)
+
+    def operand(self, vm: Machine, value: Value) -> Any:
+        """The other number of an operation, as the graph takes it; None for what is no number. Python's own arithmetic is that of doubles where
+        integers are small."""
+        if isinstance(value, LateFloat):
+            return value.tensor
+        if type(value) is SymbolicNumber and value.python_type() is int:
+            return value
+        if not value.symbolic and type(value) is not ConstantValue:
+            return None
+        plain = value.constant()
+        if type(plain) not in (int, float, bool):
+            return None
+        return ConstantValue(float(plain)) if type(plain) is float or abs(plain) < EXACT else self.constant()
+
+    def check_divisor(self, vm: Machine, divisor: Any) -> None:
+        """Division by zero raises, which a tensor does not do."""
+        if type(divisor) is ConstantValue and divisor.value != 0:
+            return
+        if type(divisor) is ConstantValue or type(divisor) is SymbolicNumber or not may_demand(vm):
+            self.constant()
+        number = LateFloat(vm, divisor).nonzero(vm).method(vm, "to", [ConstantValue(torch.int64)], {}).method(vm, "item", [], {})
+        demanded(vm, (number.number == 0).node.condition, (True, "ZeroDivisionError", "float division by zero"))
