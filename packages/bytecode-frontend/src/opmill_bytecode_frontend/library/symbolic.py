@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from opmill_fake_tensors import sized
 from opmill_guards.source import Pinned
 
 from ..values.base import Value
@@ -15,7 +16,8 @@ from ..values.constant import ConstantValue, is_none
 from ..values.functions import BuiltinValue
 from ..values.late import LateFloat
 from ..values.number import SymbolicNumber, UndecidedTruth
-from ..values.sequence import TupleValue
+from ..values.sequence import SequenceValue, TupleValue
+from ..values.tensor import TensorValue
 from .dispatch import fold
 from .registry import handles, named
 
@@ -53,6 +55,10 @@ def _tensor_of(vm: Any, data: Value, function: Any, **kwargs: Value) -> Value:
         dtype = kwargs.get("dtype", NOTHING)
         wanted = dtype if not is_none(dtype) else ConstantValue(torch.get_default_dtype())
         return data.tensor.method(vm, "to", [wanted], {}).method(vm, "clone", [], {})  # type: ignore[no-any-return]
+    if isinstance(data, SequenceValue) and kwargs.keys() <= {"dtype", "device"}:
+        items = data.values(vm)
+        if any(map(is_size, items)) and all(is_size(v) or (type(v) is ConstantValue and type(v.value) is int) for v in items):
+            return vm.recorder.call_function(vm, sized.tensor, [data], kwargs)
     if data.symbolic and kwargs.keys() <= {"dtype", "device"}:
         return vm.recorder.call_function(vm, torch.full, [TupleValue([]), data], kwargs)
     return vm.recorder.call_function(vm, function, [data], kwargs)
@@ -72,6 +78,22 @@ def array_of(value: Value) -> Any:
 
 for _function in (torch.tensor, torch.as_tensor, torch.from_numpy):
     handles(_function)(functools.partial(_tensor_of, function=_function))
+
+
+def is_size(value: Value) -> bool:
+    return isinstance(value, SymbolicNumber) and value.python_type() is int
+
+
+@handles(torch.linspace)
+def linspace(vm: Any, start: Value, end: Value, steps: Value, **kwargs: Value) -> Value:
+    plain = is_size(steps) and kwargs.keys() <= {"dtype", "device"} and all(type(v) is ConstantValue and type(v.value) in (int, float) for v in (start, end))
+    return vm.recorder.call_function(vm, sized.linspace if plain else torch.linspace, [start, end, steps], kwargs)
+
+
+@handles(torch.nn.functional.one_hot)
+def one_hot(vm: Any, tensor: Value, num_classes: Value = ConstantValue(-1)) -> Value:
+    plain = is_size(num_classes) and isinstance(tensor, TensorValue) and tensor.fake.dtype is torch.int64
+    return vm.recorder.call_function(vm, sized.one_hot if plain else torch.nn.functional.one_hot, [tensor, num_classes], {})
 
 
 NOTHING = ConstantValue(None)
