@@ -11,7 +11,7 @@ from runtime_kernels import kernel
 from opmill_runtime_cache.errors import ExecutorWarning
 from opmill_runtime_cache.executor import bind, graphs
 from opmill_runtime_cache.plan import parse
-from opmill_runtime_cache.plan.model import Alloc, Launch, Plan, SizeOf, SlotOutput, TensorInput, TensorSpec
+from opmill_runtime_cache.plan.model import Alloc, Launch, Plan, SizeOf, SlotOutput, TensorInput, TensorSpec, View
 
 SPEC = TensorSpec("float32", (4,), (1,))
 
@@ -198,6 +198,23 @@ def test_a_graph_that_cannot_be_recorded(monkeypatch, store):
     with pytest.warns(ExecutorWarning, match="RC071.*not permitted"):
         for _ in range(5):
             assert torch.equal(run(a, a)[0], a + a)
+
+
+def test_views_of_what_the_plan_allocates_lie_where_they_were_given(store):
+    """As gradients do, which are mostly other shapes of what a product or a sum has written."""
+    whole = TensorSpec("float32", (4,), (1,))
+    steps = (Alloc(2, whole), Launch(0, (0, 1, 2), ("4",), (2,)), View(3, 2, (2,), (1,), 2), View(4, 2, (2, 2), (2, 1), 0))
+    plan = Plan("p", 5, (TensorInput(0, SPEC), TensorInput(1, SPEC)), (SlotOutput(3), SlotOutput(4)), steps, kernels=(kernel("add"),))
+    run = bind(plan, [], store)
+    a, b = torch.arange(4.0), torch.ones(4)
+    part, square = run(a, b)
+    part.zero_()
+    made = run.into((a, b), (part, square))
+    assert [t.data_ptr() for t in made] == [part.data_ptr(), square.data_ptr()]
+    assert part.tolist() == [3, 4] and square.tolist() == [[1, 2], [3, 4]]
+    small = torch.zeros(2)  # what it is a view of does not fit around it
+    made = run.into((a, b), (small, torch.zeros(2, 2)))
+    assert made[0].tolist() == [3, 4] and made[0].data_ptr() != small.data_ptr() and made[1].tolist() == [[1, 2], [3, 4]]
 
 
 def test_gradients_stay_outside(recorded, store):

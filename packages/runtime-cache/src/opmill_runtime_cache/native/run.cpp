@@ -43,6 +43,7 @@ class Run {
 
   bool inputs(PyObject* const* arguments);
   void give(PyObject* outputs);
+  void give_root(int slot, Handle tensor);
   void take(PyObject* list);
   bool steps(bool without_gil);
   PyObject* outputs();
@@ -85,6 +86,7 @@ class Run {
   void* stream_;
   std::vector<int> owned_;
   std::vector<Handle> given_;   // by slot, or empty
+  std::vector<int64_t> back_;   // by slot: -1, or what is given is a view of it, whose first element has so many before it
   bool taken_ = false;          // the inputs are ours
   Handle workspace_ = nullptr;  // of matrix products; the next one in the stream may have it
   void* workspace_data_ = nullptr;
@@ -169,11 +171,33 @@ bool Run::inputs(PyObject* const* arguments) {
 
 void Run::give(PyObject* outputs) {
   given_.resize(slots_.size());
+  back_.assign(slots_.size(), -1);
   for (size_t i = 0; i < program_.outputs.size() && static_cast<Py_ssize_t>(i) < PyTuple_GET_SIZE(outputs); i++) {
     PyObject* tensor = PyTuple_GET_ITEM(outputs, i);
     const auto [kind, slot] = program_.outputs[i];
     if (kind == 0 && tensor != Py_None && program_.slots[slot].kind == SlotKind::fresh) given_[slot] = handle_of(tensor);
   }
+  for (size_t i = 0; i < program_.outputs.size() && static_cast<Py_ssize_t>(i) < PyTuple_GET_SIZE(outputs); i++) {
+    const auto [kind, slot] = program_.outputs[i];
+    if (kind == 0 && PyTuple_GET_ITEM(outputs, i) != Py_None) give_root(slot, handle_of(PyTuple_GET_ITEM(outputs, i)));
+  }
+}
+
+// Where `tensor` is given for a view of a tensor that the plan allocates, that one lies around it, if the memory reaches so far.
+void Run::give_root(int slot, Handle tensor) {
+  const SlotInfo& info = program_.slots[slot];
+  const int root = info.root;
+  if (root < 0 || root == slot || info.late || given_[root]) return;
+  const SlotInfo& whole = program_.slots[root];
+  if (whole.kind != SlotKind::fresh || whole.late || info.dtype != whole.dtype) return;
+  const int64_t size = dtype_bytes[whole.dtype], before = instance_.byte_offset[slot] - instance_.byte_offset[root];
+  int64_t offset = 0, bytes = 0;
+  int32_t code = 0;
+  if (before % size || api.get_storage_offset(tensor, &offset) || api.get_storage_size(tensor, &bytes) || api.get_dtype(tensor, &code)) return;
+  const int64_t start = offset - before / size;
+  if (code != dtype_code[whole.dtype] || start < 0 || (start + span_of(instance_.sizes[root], instance_.strides[root])) * size > bytes) return;
+  given_[root] = tensor;
+  back_[root] = before / size;
 }
 
 // The inputs belong to the call from here on; the list is emptied. Tensors are let go with their last step.
@@ -208,7 +232,10 @@ bool Run::define(int slot) {
   Handle handle = nullptr;
   if (info.kind == SlotKind::fresh) {
     const auto& sizes = instance_.sizes[slot];
-    if (!given_.empty() && given_[slot]) api.new_handle(given_[slot], &handle);
+    if (!given_.empty() && given_[slot]) {
+      if (back_[slot] < 0) api.new_handle(given_[slot], &handle);
+      else api.reinterpret(given_[slot], sizes.size(), sizes.data(), instance_.strides[slot].data(), -back_[slot], &handle);
+    }
     if (!handle && api.empty_strided(sizes.size(), sizes.data(), instance_.strides[slot].data(), dtype_code[info.dtype], device_type(info.device),
                           device_index(info.device), &handle))
       return fail(info.device < 0 ? PyExc_RuntimeError : program_.out_of_memory, "", "torch cannot allocate " + program_.labels[slot]);
