@@ -175,3 +175,28 @@ def test_convolutional_training_is_right_and_laid_out_as_eager_s(mode):
         scale = float(exact.grad.abs().max())
         if scale > 1e-4:
             assert float((found.grad.double() - exact.grad).abs().max()) <= 3 * float((eager.grad.double() - exact.grad).abs().max()) + 0.02 * scale
+
+
+@pytest.mark.parametrize("kind", [torch.optim.AdamW, torch.optim.SGD, torch.optim.RMSprop])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_optimizer_steps_are_kernels(kind, dtype):
+    shapes = [(64, 300), (300,), (), (7, 3, 3, 3)]
+    ours = [torch.nn.Parameter(made(*s, dtype=dtype)) for s in shapes]
+    theirs = [torch.nn.Parameter(p.detach().clone()) for p in ours]
+    a, b = kind(ours, lr=0.01), kind(theirs, lr=0.01)
+    step = opmill.compile(a.step)
+    for k in range(4):
+        for p, q in zip(ours, theirs, strict=True):
+            p.grad = made(*p.shape, dtype=dtype)
+            q.grad = p.grad.clone()
+        if k == 3:
+            with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as found:
+                step()
+                torch.cuda.synchronize()
+            names = [e.name for e in found.events() if e.device_type == torch.autograd.DeviceType.CUDA and "em" not in e.name[:3]]
+            assert sum(n.startswith("k_") for n in names) == len(shapes), names
+        else:
+            step()
+        b.step()
+    for p, q in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(p, q, atol=1e-6 if dtype == torch.float32 else 2e-2, rtol=1e-5 if dtype == torch.float32 else 2e-2)

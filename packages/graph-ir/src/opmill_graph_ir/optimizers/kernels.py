@@ -15,13 +15,15 @@ SIZE = "n"
 
 
 def update_kernel(rule: Rule, flags: frozenset[str], dtypes: Mapping[str, str]) -> Canonical:
-    """The kernel over the buffers ``dtypes`` (``param``, ``grad``, the state, ``count`` where steps are counted), all of ``n`` elements but the
-    count, and over ``numbers``, the hyperparameters in float64 in the order of ``rule.numbers``."""
+    """The kernel over the buffers ``dtypes`` (``param``, ``grad``, the state, ``count`` where the kernel counts steps), all of ``n`` elements but the
+    count, and over ``numbers``, the hyperparameters in float64 in the order of ``rule.numbers``, and after them the count where that is the caller's."""
     at = index("i")
     elements = {n: Number(cast(Load(n, at, d), wide(d))) for n, d in dtypes.items() if n != "count"}
     numbers = {n: Number(Load("numbers", index(k), "float64"), uniform=True) for k, n in enumerate(rule.numbers)}
     nests: list[Nest] = []
-    if rule.steps:
+    if rule.steps and "count" not in dtypes:
+        numbers["step"] = Number(Load("numbers", index(len(rule.numbers)), "float64"), uniform=True)
+    elif rule.steps:
         kind = dtypes["count"]
         more: Expr = op("add", Load("count", ZERO, kind), const(1, kind))
         nests.append(Nest((), (Phase(stores=(Store("count", ZERO, more),)),), "count"))
@@ -33,7 +35,7 @@ def update_kernel(rule: Rule, flags: frozenset[str], dtypes: Mapping[str, str]) 
 
     def use(name: str) -> BufferUse:
         if name == "numbers":
-            return BufferUse("float64", index(len(rule.numbers)))
+            return BufferUse("float64", index(len(rule.numbers) + (rule.steps and "count" not in dtypes)))
         return BufferUse(dtypes[name], index(1 if name == "count" else SIZE))
 
     return canonical(nests, use)

@@ -159,20 +159,26 @@ class _Made:
     """What was built for the tensors of one parameter group. Those that no kernel can walk are left to torch's function."""
 
     def __init__(self, site: _Site, flags: frozenset[str], lists: dict[str, list[Any]]) -> None:
-        from .update import build_update, fits
+        from .update import build_update, counted_outside, fits
 
         self.site, self.flags = site, flags
         self.known = {n: list(ts) for n, ts in lists.items() if n != "grad"}
         entries: list[Entry] = [dict(zip(lists, ts, strict=True)) for ts in zip(*lists.values(), strict=True)]
         ours = [k for k, entry in enumerate(entries) if all(isinstance(t, torch.Tensor) for t in entry.values()) and fits(entry)]
         self.update: Callable[..., Any] | None = None
+        first = entries[ours[0]] if ours else {}
+        self.outside = bool(first) and counted_outside(first)
+        ours = [k for k in ours if entries[k]["param"].device == first["param"].device and counted_outside(entries[k]) == self.outside]
+        self.device = first["param"].device if ours else torch.device("cpu")
+        self.counts = [entries[k]["count"] for k in ours] if self.outside else []
+        self.names = [n for n in lists if not (self.outside and n == "count")]
         if ours:
             try:
-                self.update = build_update(site.name, flags, [entries[k] for k in ours], site.settings, site.store, site.generators)
+                self.update = build_update(site.name, flags, [{n: entries[k][n] for n in self.names} for k in ours], site.settings, site.store, site.generators)
             except KernelBuildError:
                 ours = []
         self.ours, self.rest = ours, sorted({*range(len(entries))} - {*ours})
-        self.written = [t for k in ours for n, t in entries[k].items() if n != "grad"]
+        self.written = [entries[k][n] for k in ours for n in self.names if n != "grad"]
         self.numbers: tuple[float, ...] = ()
         self.buffer = torch.empty(0, dtype=torch.float64)
 
@@ -184,12 +190,20 @@ class _Made:
 
     def run(self, numbers: tuple[float, ...], lists: dict[str, list[Any]], given: dict[str, Any]) -> None:
         if self.update is not None:
+            if self.outside:
+                steps = set(torch.stack(self.counts).tolist())
+                if len(steps) > 1:
+                    self.site.function(**given)
+                    return
+                numbers = (*numbers, steps.pop() + 1.0)
             if numbers != self.numbers:
-                self.numbers, self.buffer = numbers, torch.tensor(numbers, dtype=torch.float64)
-            columns = list(zip(*lists.values(), strict=True))
+                self.numbers, self.buffer = numbers, torch.tensor(numbers, dtype=torch.float64, device=self.device)
+            columns = list(zip(*(lists[n] for n in self.names), strict=True))
             chosen = columns if not self.rest else [columns[k] for k in self.ours]
             self.update(self.buffer, *chain.from_iterable(chosen))
             torch.autograd.graph.increment_version(self.written)
+            if self.outside:
+                torch._foreach_add_(self.counts, 1.0)
         if self.rest:
             parts = {n: [v[k] for k in self.rest] if isinstance(v, list) and v else v for n, v in given.items()}
             self.site.function(**parts)

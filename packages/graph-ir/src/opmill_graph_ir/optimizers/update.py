@@ -37,7 +37,9 @@ def fits(entry: Entry) -> bool:
     """Whether a kernel can walk all the tensors of a parameter together."""
     param = entry["param"]
     for name, t in entry.items():
-        if type(t) not in (torch.Tensor, torch.nn.Parameter) or t.layout != torch.strided or t.device.type != "cpu" or t.is_inference():
+        if type(t) not in (torch.Tensor, torch.nn.Parameter) or t.layout != torch.strided or t.device.type not in ("cpu", "cuda") or t.is_inference():
+            return False
+        if t.device != param.device and not (name == "count" and t.device.type == "cpu"):
             return False
         if str(t.dtype).removeprefix("torch.") not in FLOATS or t.is_neg():
             return False
@@ -49,6 +51,11 @@ def fits(entry: Entry) -> bool:
     return is_dense(param)
 
 
+def counted_outside(entry: Entry) -> bool:
+    """Whether the kernel cannot reach the count of steps, which torch keeps in the memory of the CPU: then it is a number like others."""
+    return "count" in entry and entry["count"].device != entry["param"].device
+
+
 @functools.lru_cache(None)
 def _kernel(rule: str, flags: frozenset[str], dtypes: tuple[tuple[str, str], ...]) -> Any:
     return update_kernel(RULES[rule], flags, dict(dtypes))
@@ -57,12 +64,14 @@ def _kernel(rule: str, flags: frozenset[str], dtypes: tuple[tuple[str, str], ...
 def build_update(
     rule: str, flags: frozenset[str], entries: Sequence[Entry], settings: GeneratorOptions, store: Store, generators: Sequence[KernelGenerator]
 ) -> Callable[..., Any]:
-    """A callable of the hyperparameters (float64, in the order of the rule's ``numbers``) and then of all tensors of all entries, in order,
-    which moves every parameter one step. Raises ``KernelBuildError`` where no generator has the kernel, and when it is called
+    """A callable of the hyperparameters (float64, in the order of the rule's ``numbers``; after them the count of this step, where the entries have
+    none) and then of all tensors of all entries, in order, which moves every parameter one step. All lie on one device. Raises ``KernelBuildError`` where no generator has the kernel, and when it is called
     ``PlanInputError`` for tensors that are laid out otherwise."""
-    inputs = [TensorInput(0, TensorSpec("float64", (len(RULES[rule].numbers),), (1,), "cpu"), False, "numbers")]
+    device = str(entries[0]["param"].device)
+    count = len(RULES[rule].numbers) + (RULES[rule].steps and "count" not in entries[0])
+    inputs = [TensorInput(0, TensorSpec("float64", (count,), (1,), device), False, "numbers")]
     made = [_kernel(rule, flags, tuple((name, _dtype(t)) for name, t in entry.items())) for entry in entries]
-    refs, refused = generate(list({(m.kernel, "cpu"): None for m in made}), settings, store, generators)
+    refs, refused = generate(list({(m.kernel, device): None for m in made}), settings, store, generators)
     if refused:
         raise KernelBuildError("GI050", f"no kernel for optimizer {rule}", why=next(iter(refused.values())))
     numbers = {kernel: k for k, (kernel, _) in enumerate(refs)}
@@ -71,7 +80,7 @@ def build_update(
         slots = {"numbers": 0}
         for name, t in entry.items():
             slots[name] = len(inputs)
-            spec = TensorSpec(_dtype(t), tuple(t.shape), tuple(t.stride()), "cpu")
+            spec = TensorSpec(_dtype(t), tuple(t.shape), tuple(t.stride()), device)
             inputs.append(TensorInput(slots[name], spec, False, f"{name}{number}"))
         roles = [b.role for b in kernel.kernel.buffers]
         writes = tuple(k for k, role in enumerate(roles) if role != "in")
