@@ -16,6 +16,7 @@ from typing import Any, Callable
 
 import torch
 
+from opmill_fake_tensors.classes import computes_as_plain
 from opmill_fake_tensors.errors import FakeTensorError
 from opmill_guards import CompiledFunction
 from opmill_guards.guard import Equals, Is, Length, Predicate, TensorMatch, TypeIs
@@ -403,7 +404,7 @@ def module(vm: Any, obj: Any, source: Any) -> Value:
 
 @tracks(torch.Tensor)
 def tensor(vm: Any, obj: Any, source: Any) -> Value:
-    if type(obj) not in (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer):
+    if not computes_as_plain(type(obj)):  # type: ignore[arg-type]
         vm.unsupported("FE051", f"tensor of class {type(obj).__qualname__}", "tensor subclasses are not captured")
     if source is None:
         source = Pinned(obj, "tensor")

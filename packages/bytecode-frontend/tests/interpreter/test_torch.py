@@ -177,3 +177,67 @@ def arrays(a, b):
 
 def test_arrays_made_of_constants(check):
     check(arrays)
+
+
+class Marked(nn.Parameter):
+    """A parameter of a class of its own."""
+
+    def __new__(cls, data, tag):
+        made = super().__new__(cls, data)
+        made.tag = tag
+        return made
+
+    def loud(self):
+        return self * 2
+
+
+class Odd(nn.Parameter):
+    def __add__(self, other):
+        return other * 0
+
+    def relu(self):
+        return self + 100
+
+
+class Holder(nn.Module):
+    def __init__(self, weight):
+        super().__init__()
+        self.weight = weight
+
+
+class Scaled(Holder):
+    def forward(self, x):
+        return x @ self.weight * self.weight.tag, isinstance(self.weight, Marked), type(self.weight).__name__
+
+
+class Shouting(Holder):
+    def forward(self, x):
+        return (x @ self.weight.loud(),)
+
+
+class Overriding(Holder):
+    def forward(self, x):
+        return self.weight + x, self.weight.relu() + 1
+
+
+@pytest.mark.parametrize(("module", "weight", "whole"), [(Scaled, lambda w: Marked(w, 3), True), (Shouting, lambda w: Marked(w, 3), False), (Overriding, Odd, False)])
+def test_classes_of_parameters(module, weight, whole):
+    results = []
+    for run in (module.forward, capture(module.forward, "eager", fullgraph=whole)):
+        m, x = module(weight(torch.eye(3))), torch.ones(2, 3, requires_grad=True)
+        for _ in range(2):
+            found = run(m, x if module is not Overriding else x[0])
+        found[0].sum().backward()
+        results.append([*found, x.grad, m.weight.grad])
+    for a, b in zip(*results, strict=True):
+        assert torch.equal(a, b) if isinstance(a, torch.Tensor) else a == b
+
+
+def test_labels_for_the_profiler(check):
+    def f(a, b):
+        with torch.profiler.record_function("first"):
+            a = a + 1
+        with torch.autograd.profiler.record_function("second"), torch._C.DisableTorchFunctionSubclass():
+            return a * b
+
+    check(f)

@@ -13,6 +13,7 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from . import compat
+from .classes import computes_as_plain
 from .contents import Contents
 from .errors import DataDependent, NoFakeKernel
 from .operator import Operator, describe
@@ -145,7 +146,7 @@ class FakeContext(TorchDispatchMode):
     ) -> FakeTensor:
         if tensor.layout is not torch.strided:
             raise NoFakeKernel("from_tensor", f"layout {tensor.layout}")
-        if type(tensor) not in (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer):
+        if not computes_as_plain(type(tensor)):
             raise NoFakeKernel("from_tensor", f"tensor subclass {type(tensor).__name__}")
         if tensor.is_neg():
             raise NoFakeKernel("from_tensor", "a tensor whose memory holds the negatives of its values (x.conj().imag)")

@@ -12,7 +12,7 @@ def linspace(start: float, end: float, steps: Any, *, dtype: torch.dtype | None 
     dtype = dtype or torch.get_default_dtype()
     if type(steps) is not torch.SymInt or not dtype.is_floating_point or steps < 2:
         return torch.linspace(start, end, int(steps), dtype=dtype, device=device)
-    at = torch.arange(steps, device=device)
+    at = torch.arange(steps, device=device)  # type: ignore[call-overload]
     step = (end - start) / (steps - 1)
     rising = at.to(dtype) * step + start
     falling = end - (steps - 1 - at).to(dtype) * step
@@ -23,7 +23,8 @@ def one_hot(x: torch.Tensor, num_classes: Any) -> torch.Tensor:
     """``torch.nn.functional.one_hot``. With a symbolic count, numbers out of range give rows of zeros."""
     if type(num_classes) is not torch.SymInt:
         return torch.nn.functional.one_hot(x, num_classes)
-    return (x.unsqueeze(-1) == torch.arange(num_classes, device=x.device)).to(torch.int64)
+    numbers = torch.arange(num_classes, device=x.device)  # type: ignore[call-overload]
+    return (x.unsqueeze(-1) == numbers).to(torch.int64)
 
 
 def tensor(numbers: Any, *, dtype: torch.dtype | None = None, device: Any = None) -> torch.Tensor:

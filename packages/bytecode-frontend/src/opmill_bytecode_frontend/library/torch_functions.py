@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import torch
@@ -55,6 +56,23 @@ for _fn in (torch.is_floating_point, torch.is_complex, torch.numel):
 @handles(torch._C._log_api_usage_once, torch._assert, torch._C._functorch.maybe_get_level)
 def ignored(vm: Any, *args: Value, **kwargs: Value) -> Value:
     return ConstantValue(None)
+
+
+@named("torch.autograd.profiler.record_function.__enter__")
+def enter_region(vm: Any, region: Value) -> Value:
+    """A label for the profiler: graphs have none."""
+    return region
+
+
+@named("torch.autograd.profiler.record_function.__exit__")
+def leave_region(vm: Any, region: Value, *exc: Value) -> Value:
+    return NONE
+
+
+@handles(torch._C.DisableTorchFunctionSubclass)
+def without_overrides(vm: Any) -> Value:
+    """No tensor of a graph overrides torch's functions."""
+    return vm.call(vm.wrap(contextlib.nullcontext), [], {})  # type: ignore[no-any-return]
 
 
 @named("torch._check_tensor_all")

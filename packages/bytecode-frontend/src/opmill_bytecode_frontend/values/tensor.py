@@ -93,6 +93,8 @@ class TensorValue(Value):
                 return ConstantValue(None)
             vm.unsupported("FE031", f"attribute {name} of a tensor", "it belongs to the tensor object, not to its value")
         raw = getattr(torch.Tensor, name, MISSING)
+        if raw is MISSING and hasattr(self.cls, name):
+            vm.unsupported("FE031", f"attribute {name} of a {self.cls.__qualname__}", "what a class of tensors adds is not captured")
         if raw is MISSING:
             vm.no_attribute(self, name, f"{self.cls.__name__!r} object has no attribute {name!r}")
         if callable(raw):
