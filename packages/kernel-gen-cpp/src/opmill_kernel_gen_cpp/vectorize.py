@@ -95,7 +95,7 @@ def _points(axes: Iterable[Axis], extents: Mapping[str, int]) -> float:
 
 
 def _lane_kind(i: Index, axis: str, extents: Mapping[str, int], lanes: int) -> int | None:
-    """0, 1, 2 (a constant stride), or None: an index along ``axis``."""
+    """0, 1, 2 (a stride), 3 (one so small that lanes share cache lines), or None: an index along ``axis``."""
     if axis not in i.symbols:
         return 0
     stride = i.stride_of(axis)
@@ -104,7 +104,7 @@ def _lane_kind(i: Index, axis: str, extents: Mapping[str, int], lanes: int) -> i
         stride = parts.stride_of("lane")
     if stride is None:
         return None
-    return stride.constant if stride.constant in (0, 1) else 2
+    return stride.constant if stride.constant in (0, 1) else 3 if stride.constant in (2, 3, 4) else 2
 
 
 def _waiting(scan: Scan) -> float:
@@ -127,7 +127,7 @@ def _phase_cost(phase: Phase, axis: str | None, nest: Nest, extents: Mapping[str
     apart = 8.0 if phase.scans else 1.0  # rows, an element of each at a time, are far apart in memory
     for i, is_store in walk.indices(phase):
         kind = _lane_kind(i, axis, extents, lanes)
-        cost += {0: 0.1 / lanes if not is_store else 1.0, 1: 1.0 / lanes, 2: apart + 0.1 * is_store, None: 1.5}[kind]
+        cost += {0: 0.1 / lanes if not is_store else 1.0, 1: 1.0 / lanes, 2: apart + 0.1 * is_store, 3: 0.9 + 0.1 * is_store, None: 1.5}[kind]
     extent = extents[axis]
     return points * cost * (-(-extent // lanes) * lanes / extent)
 
