@@ -45,6 +45,8 @@ def values(dtype: torch.dtype) -> torch.Tensor:
 def off(got: torch.Tensor, want: torch.Tensor, signs: bool) -> torch.Tensor:
     """Where a result is neither eager's nor within 16 epsilons of it (next to a root: two of one)."""
     assert (got.dtype, got.shape) == (want.dtype, want.shape)
+    if want.is_complex():
+        return off(torch.view_as_real(got), torch.view_as_real(want), signs).any(-1)
     if not want.dtype.is_floating_point:
         return got != want
     kind = torch.finfo(want.dtype)
@@ -128,3 +130,17 @@ def test_numbers_are_rounded_to_half_precision_where_eager_does(as_loops: Callab
 def test_a_view_that_is_stored_negated(as_loops: Callable[..., list[Any]]) -> None:
     x = torch.tensor([[1.0, -0.0, float("nan")]])
     torch.testing.assert_close(as_loops(lambda x: torch._neg_view(x).t() * 3, x)[0], -x.t() * 3, equal_nan=True)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_operands_of_half_precision_are_rounded_to_it_first(dtype: torch.dtype, as_loops: Callable[..., list[Any]]) -> None:
+    """Where they are compared, or cancel, that decides the result."""
+    x = torch.tensor([1.90625, 256.0, 4096.0], dtype=dtype)
+    others = [torch.tensor(1.9075), torch.tensor([1.9075, 257.0, 4097.0]).double().long(), torch.tensor(4097), torch.tensor(1.9075, dtype=torch.float64)]
+
+    def fn(x: torch.Tensor, *others: torch.Tensor) -> list[torch.Tensor]:
+        numbers = [x == 1.9075, x < 1.9075, x == 4097, x >= 257, x - 1.9075]
+        return [*numbers, *(f for y in others for f in (x == y, y < x, x - y, torch.remainder(y, x)))]
+
+    for got, want in zip(as_loops(fn, x, *others), fn(x, *others), strict=True):
+        torch.testing.assert_close(got, want, rtol=0, atol=0)

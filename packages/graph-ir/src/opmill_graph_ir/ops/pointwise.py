@@ -37,7 +37,8 @@ def row(
     rows: Rows, names: str, *, compare: bool = False, dtypes: tuple[str, ...] = FLOATS + INTEGERS, low: bool = True, narrow: bool = False
 ) -> Callable[[_Fn], _Fn]:
     """Adds lowerings to ``rows``. ``compare``: operands are computed in the type that they promote to, not in the result's; ``low``: whether
-    float16 and bfloat16 results come from one float32 computation; ``narrow``: whether numbers are rounded to these types first, as eager's kernels for processors do. The decorated function takes operands as expressions of one type (and numbers as they are, where it asks for them by keyword)."""
+    float16 and bfloat16 results come from one float32 computation; ``narrow``: whether numbers, and tensors without dimensions, are rounded to these
+    types first, as eager's kernels for processors do (and do where they compare; tensors of other types are always rounded). The decorated function takes operands as expressions of one type (and numbers as they are, where it asks for them by keyword)."""
 
     def declare(fn: _Fn) -> _Fn:
         def lower(ctx: Context, node: Node, *args: Any, **kwargs: Any) -> Any:
@@ -46,16 +47,21 @@ def row(
             meta = ctx.metas[name]
             if not low and meta.dtype in LOW:
                 return NotImplemented  # eager rounds the quotient to the narrow type first
-            compute = wide(promoted(*args)) if compare else wide(meta.dtype)
+            common = promoted(*args) if compare else meta.dtype
+            compute = wide(common)
             if compute not in dtypes or any(isinstance(a, complex) for a in args):
                 return NotImplemented
+            told = (narrow or compare) and meta.device == "cpu"
 
             def value(at: Any, ext: Any) -> Expr:
                 def operand(a: Any) -> Any:
                     if isinstance(a, View):
-                        return cast(ctx.load_broadcast(a, at, ext), compute)
-                    if narrow and meta.dtype in LOW and meta.device == "cpu" and isinstance(a, float):
-                        return const(torch.tensor(a, dtype=getattr(torch, meta.dtype)).item(), compute)
+                        loaded = ctx.load_broadcast(a, at, ext)
+                        if common in LOW and a.dtype != common and (a.sizes or told):
+                            loaded = cast(loaded, common)
+                        return cast(loaded, compute)
+                    if told and common in LOW and isinstance(a, (int, float)):
+                        return const(torch.tensor(a, dtype=getattr(torch, common)).item(), compute)
                     return const(a, compute) if isinstance(a, (bool, int, float, Index)) else a
 
                 return fn(*map(operand, args), **kwargs)
