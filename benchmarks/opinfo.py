@@ -45,7 +45,7 @@ SEED = 42
 ALLOCATES = ("aten::empty", "aten::empty_strided")
 LIBRARY = re.compile(
     r"aten::(mm|bmm|addmm|baddbmm|addbmm|mv|addmv|dot|vdot|_addmm_activation|_fft_\w+|_?linalg_\w+|_?cholesky\w*|lu_\w+|triangular_solve|geqrf|ormqr|orgqr|"
-    r"\w*convolution\w*|mkldnn_\w+|_scaled_dot_product_\w+|_native_multi_head_attention|_cdist_\w+|_trilinear)(\.\w+)?$"
+    r"\w*convolution\w*|mkldnn_\w+|_scaled_dot_product_\w+|_native_multi_head_attention|_cdist_\w+|_trilinear|_conj)(\.\w+)?$"
 )
 
 
@@ -133,11 +133,11 @@ def eager_of(gm: torch.fx.GraphModule) -> Any:
 
 
 def copies(tensors: Sequence[torch.Tensor], dtype: torch.dtype | None = None) -> list[torch.Tensor]:
-    """Leaves of the same content; floats as ``dtype`` where it is given."""
+    """Leaves of the same content; floats as ``dtype`` where it is given, complex ones as its pairs."""
     out = []
     for t in tensors:
-        wide = dtype is not None and t.is_floating_point()
-        out.append((t.detach().to(dtype) if wide else t.detach().clone()).requires_grad_(t.requires_grad))
+        wide = dtype is not None and (t.is_floating_point() or t.is_complex())
+        out.append((t.detach().to(dtype.to_complex() if t.is_complex() else dtype) if wide else t.detach().clone()).requires_grad_(t.requires_grad))
     return out
 
 
@@ -238,6 +238,8 @@ def difference(e: torch.Tensor, g: torch.Tensor, precise: torch.Tensor | None = 
     try:
         torch.testing.assert_close(g, e, rtol=rtol, atol=atol, equal_nan=True)
     except AssertionError as error:
+        if precise is not None and e.is_complex() and precise.is_complex():
+            return difference(torch.view_as_real(e), torch.view_as_real(g), torch.view_as_real(precise), off)
         if precise is not None and precise.shape == e.shape and e.is_floating_point() and precise.is_floating_point():
             scale = precise.double().abs().nan_to_num(posinf=0, neginf=0).max()
             overflows = precise.isfinite() & ~e.isfinite() & g.isfinite()  # eager's own

@@ -50,7 +50,7 @@ def _flat(tensor: torch.Tensor) -> torch.Tensor:
 
 def _cells(tensor: torch.Tensor) -> torch.Tensor:
     """As loops see it: a complex number is a pair along one more dimension."""
-    return torch.view_as_real(tensor) if tensor.dtype in (torch.complex64, torch.complex128) else tensor
+    return torch.view_as_real(tensor.resolve_conj()) if tensor.dtype in (torch.complex64, torch.complex128) else tensor
 
 
 # ---- loops ---------------------------------------------------------------------------------------------------------

@@ -9,14 +9,17 @@ the producer's axes; positions become element offsets only when a kernel is emit
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Union
 
 from opmill_runtime_cache.plan.model import Arg as PlanArg
 
-from .loops.index import Index
+from .loops.index import ONE, Index, index
 from .loops.ir import Axis, Check, Expr, Let, Reduction, Scan, StoreMode
 from .loops.ir import Read as Read
+
+PARTS = {"complex64": "float32", "complex128": "float64"}
+"""Complex types, and the type of their parts."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +35,13 @@ class BufferInfo:
     role: Literal["input", "held", "constant", "temporary"]
     fixed: bool = True
     origin: str = ""
+
+    @property
+    def cells(self) -> BufferInfo:
+        """The buffer as loops see it: a complex number is a pair along one more dimension."""
+        if self.dtype not in PARTS:
+            return self
+        return replace(self, dtype=PARTS[self.dtype], sizes=(*self.sizes, index(2)), strides=(*(s * 2 for s in self.strides), ONE))
 
 
 @dataclass(frozen=True)

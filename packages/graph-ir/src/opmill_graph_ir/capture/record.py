@@ -130,6 +130,8 @@ class Recorder(FakeContext):
         """The next graph input, like this tensor or this fake."""
         if isinstance(tensor, FakeTensor):
             with torch._C._DisableTorchDispatch():
+                if tensor.meta.is_conj():
+                    return self.add_fake_input(self.from_meta(tensor.meta, tensor.device))
                 meta = meta_tensor(tensor.size(), tensor.stride(), tensor.storage_offset(), tensor.dtype)
             return self.add_fake_input(self.from_meta(meta, tensor.device, requires_grad=tensor.requires_grad))
         return self.add_fake_input(super().from_tensor(tensor))
@@ -186,6 +188,8 @@ class Recorder(FakeContext):
         return self._own(fake, name)
 
     def _own(self, fake: FakeTensor, name: str, outside: bool = False) -> FakeTensor:
+        if outside and fake.meta.is_conj():  # kernels read its memory
+            raise GraphError("GI018", "a tensor from outside that is marked as conjugated", hint="resolve_conj() it before")
         self.state.graph.metas[name] = meta_of(fake)
         base = Memory(name, fake, name, outside=name if outside else None)
         self.state.tracks[id(fake)] = fake, Track(base, (), name, 0)

@@ -12,6 +12,7 @@ from opmill_runtime_cache.plan.model import ComplexArg, Literal, Named
 
 from ..capture.graph import Value
 from ..loops.index import Index
+from ..lowered import BufferArg, Extern
 from .context import Context
 
 
@@ -21,7 +22,20 @@ def plan_argument(ctx: Context, arg: Any) -> Any:
 
 
 def _laid_out(ctx: Context, value: Value) -> object:
+    if value.name in ctx.marked:
+        return _conjugated(ctx, value.name)
     return ctx.strided(ctx.views[value.name], ctx.metas[value.name].strides)
+
+
+def _conjugated(ctx: Context, name: str) -> BufferArg:
+    """A view that is marked as conjugated, as torch has it: what operators give for one may be laid out otherwise."""
+    buffer, node = f"{name}_conjugated", ctx.marked[name]
+    if buffer not in ctx.buffers:
+        args, kwargs = tuple(plan_argument(ctx, a) for a in node.args), {k: plan_argument(ctx, v) for k, v in node.kwargs.items()}
+        ctx.buffer(buffer, ctx.metas[name])
+        ctx.fixed.add(buffer)
+        ctx.nodes.append(Extern(node.func.name(), args, kwargs, (buffer,), origin=ctx.origin))
+    return BufferArg(buffer)
 
 
 def call_argument(arg: Any, tensor: Callable[[Value], object]) -> Any:

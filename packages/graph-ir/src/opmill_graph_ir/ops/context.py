@@ -12,9 +12,9 @@ from opmill_runtime_cache.plan.model import Literal, Named
 from ..capture.graph import Meta, Node, Size
 from ..loops.index import ONE, ZERO, Index, index
 from ..loops.ir import Axis, Check, Expr, Let, Reduction, Scan
-from ..lowered import BufferArg, BufferInfo, Cumulate, Extern, Pointwise, Read, Reduce
+from ..lowered import PARTS, BufferArg, BufferInfo, Cumulate, Extern, Pointwise, Read, Reduce
 from ..lowered import Node as LoweredNode
-from .exprs import cast, wide
+from .exprs import cast, const, index_value, op, wide
 
 Indices = tuple[Index, ...]
 Extents = dict[str, Size]
@@ -53,14 +53,33 @@ def named_axes(prefix: str, sizes: Sequence[Size]) -> tuple[Axis, ...]:
     return tuple(Axis(f"{prefix}{k}", index(n)) for k, n in enumerate(sizes))
 
 
+@dataclass(frozen=True)
+class Pair:
+    """A complex tensor as two real ones; ``origin`` as of the nodes that make them."""
+
+    real: View
+    imaginary: View
+    origin: str
+
+
+class _Views(dict[str, View]):
+    """Complex values that are there as pairs alone are put together when they are asked for."""
+
+    def __init__(self, whole: Callable[[str], View]) -> None:
+        super().__init__()
+        self._whole = whole
+
+    def __missing__(self, name: str) -> View:
+        return self._whole(name)
+
+
 @dataclass
 class Context:
-    """The program under construction. ``views`` maps values of the aten graph to what they are now."""
+    """The program under construction. ``views`` maps values of the aten graph to what they are now, ``pairs`` complex ones that loops made."""
 
     metas: dict[str, Meta]
     buffers: dict[str, BufferInfo] = field(default_factory=dict)
     nodes: list[LoweredNode] = field(default_factory=list)
-    views: dict[str, View] = field(default_factory=dict)
     fixed: set[str] = field(default_factory=set)
     origin: str = ""
     counter: int = 0
@@ -79,6 +98,13 @@ class Context:
 
     def __post_init__(self) -> None:
         self.symbols = {} if self.sizes is None else dict.fromkeys(self.sizes.symbols)
+        self.views = _Views(self.whole)
+        self.pairs: dict[str, Pair] = {}
+        self.split: dict[str, Pair] = {}
+        """Real views of complex values that are there as pairs alone."""
+        self.marked: dict[str, Node] = {}
+        """Complex values that torch has as views marked as conjugated: what makes them so."""
+        self.complex = any(m.dtype in PARTS for m in self.metas.values())
 
     # ---- buffers ---------------------------------------------------------------------------------------------------
 
@@ -160,12 +186,51 @@ class Context:
         self.fixed.add(name)
         return view
 
+    # ---- complex values ----------------------------------------------------------------------------------------------------
+
+    def pair(self, name: str) -> Pair:
+        """The parts of a complex value."""
+        if (known := self.pairs.get(name)) is not None:
+            return known
+        return self.parts_of(self.views[name])
+
+    def parts_of(self, view: View) -> Pair:
+        """The parts of what lies in memory as torch has it."""
+        names, extents = view_axes(view.sizes)
+        at = view.at(names, extents)
+        real, imaginary = (View(view.buffer, PARTS[view.dtype], view.sizes, (*at, k)) for k in (ZERO, ONE))
+        return Pair(real, imaginary, self.origin)
+
+    def whole(self, name: str) -> View:
+        """A complex value of which there is a pair, in memory as torch has it from now on."""
+        pair, origin = self.pairs[name], self.origin
+        self.origin = pair.origin
+        self.views[name] = self.interleaved(name, self.metas[name], pair)
+        self.origin = origin
+        return self.views[name]
+
+    def interleaved(self, name: str, meta: Meta, pair: Pair) -> View:
+        """A buffer of complex numbers, made of their parts."""
+        view = self.buffer(name, meta)
+        axes = named_axes("i", (*meta.sizes, 2))
+        self.nodes.append(Pointwise(name, axes, self.part_at(pair, positions(axes), extents_of(axes)), origin=self.origin))
+        return view
+
+    def part_at(self, pair: Pair, position: Sequence[Index], extents: Extents) -> Expr:
+        """The part of a number that the last position names."""
+        real, imaginary = (self.read(p, position[:-1], extents) for p in (pair.real, pair.imaginary))
+        return op("where", op("lt", index_value(position[-1]), const(1, "int64")), real, imaginary)
+
     # ---- arguments of operators that are called as they are --------------------------------------------------------
 
     def materialise(self, view: View, strides: tuple[Size, ...] | None = None) -> View:
         """The same elements as a buffer of their own."""
         info = self.buffers[view.buffer]
         meta = Meta(view.dtype, view.sizes, strides or contiguous(view.sizes), info.device)
+        if view.dtype in PARTS:
+            out = self.interleaved(self.fresh(), meta, self.parts_of(view))
+            self.fixed.add(out.buffer)
+            return out
         out = self.pointwise(None, meta, lambda at, ext: self.read(view, at, ext))
         self.fixed.add(out.buffer)
         return out
@@ -175,7 +240,7 @@ class Context:
         if view.indices is None:
             self.fixed.add(view.buffer)
             return BufferArg(view.buffer)
-        geometry = self.geometry(view)
+        geometry = self.geometry(view) if self.buffers[view.buffer].dtype == view.dtype else None
         if geometry is None:
             return BufferArg(self.materialise(view, strides).buffer)
         self.fixed.add(view.buffer)

@@ -17,13 +17,14 @@ from ..capture.sizes import late_sizes
 from ..content import content_of
 from ..loops.index import Index, index
 from ..loops.ir import Expr
-from ..lowered import BufferArg, Extern, Lowered, Pointwise, TensorOutput
+from ..lowered import PARTS, BufferArg, Extern, Lowered, Pointwise, TensorOutput
 from .arguments import plan_argument
 from .context import Context, View, extents_of, named_axes, positions
 from .devices import gathered
 from .exactness import as_eager
 from .exprs import SUPPORTED, cast
 from .in_place import write_in_place
+from .pairs import lower_pairs
 from .rows import Lowering, all_rows
 
 _OUT = {f"aten::{n}": f"aten::{n}.out" for n in "mm addmm bmm baddbmm".split()}
@@ -62,6 +63,8 @@ def lower(graph: AtenGraph, calls: Set[str] = frozenset(), *, exact: bool = Fals
 
 
 def _lower_node(ctx: Context, node: Node) -> None:
+    if ctx.complex and lower_pairs(ctx, node):
+        return
     row = all_rows().get(node.func.name())
     if row is not None and _supported(ctx, node):
         before = len(ctx.nodes)
@@ -178,8 +181,12 @@ def _mutations(ctx: Context, graph: AtenGraph) -> None:
             view = ctx.materialise(view)
         pending.append((target, view))
     for target, view in pending:
-        axes = named_axes("i", view.sizes)
         ctx.origin = f"write {target}"
+        if view.dtype in PARTS:
+            axes = named_axes("i", (*view.sizes, 2))
+            ctx.nodes.append(Pointwise(target, axes, ctx.part_at(ctx.parts_of(view), positions(axes), extents_of(axes)), origin=ctx.origin))
+            continue
+        axes = named_axes("i", view.sizes)
         body: Expr = cast(ctx.read(view, positions(axes), extents_of(axes)), graph.metas[target].dtype)
         ctx.nodes.append(Pointwise(target, axes, body, origin=ctx.origin))
 

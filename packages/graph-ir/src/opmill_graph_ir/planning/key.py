@@ -142,7 +142,7 @@ class _Encoder:
         """A tensor, a constant, or what is symbolic: its expressions and the ranges of their symbols, not the sizes at hand."""
         if isinstance(x, FakeTensor):
             numbers = [size_of(n) for n in (*x.shape, *x.stride(), x.storage_offset())]
-            facts = str(x.dtype), str(x.device), x.requires_grad, x.is_leaf, x.is_conj(), x.is_neg(), type(x).__name__
+            facts = str(x.dtype), str(x.device), x.requires_grad, x.is_leaf, x.meta.is_conj(), x.meta.is_neg(), type(x).__name__
             return "fake", *map(str, numbers), self._ranges(x), facts
         if isinstance(x, torch.SymInt):
             return "size", str(size_of(x)), self._ranges(x)

@@ -47,6 +47,7 @@ def remove_common(program: Program) -> None:
 
 def _copy(source: str, target: str, program: Program) -> Loop:
     info = program.buffers[target]
+    info = info.cells
     axes = tuple(program.fresh_axis(s) for s in info.sizes if s.constant != 1)
     names = iter(axes)
     at = tuple(index(0) if s.constant == 1 else index(next(names).name) for s in info.sizes)

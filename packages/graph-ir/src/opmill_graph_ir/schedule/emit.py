@@ -119,7 +119,7 @@ class _Emitter:
 
     def _offset(self, buffer: str, indices: Iterable[Index]) -> Index:
         total = index(0)
-        for i, stride in zip(indices, self.program.buffers[buffer].strides, strict=True):
+        for i, stride in zip(indices, self.program.buffers[buffer].cells.strides, strict=True):
             total = total + i * stride
         return total
 

@@ -123,7 +123,7 @@ def _steps(groups: Sequence[Group], program: Program, combine: bool) -> list[Ste
 
 def _flush(pending: list[Nest], steps: list[Step], program: Program) -> None:
     if pending:
-        made = canonical(pending, lambda name: BufferUse(program.buffers[name].dtype, span(program.buffers[name])))
+        made = canonical(pending, lambda name: BufferUse((cells := program.buffers[name].cells).dtype, span(cells)))
         if unknown := set(made.sizes) - set(program.symbols):
             raise GraphError("GI041", f"names {sorted(unknown)} are used where nothing defines them", where=made.kernel.name, hint=BUG)
         origin = "; ".join(dict.fromkeys(o for n in pending for o in n.origin.split("; ") if o))
