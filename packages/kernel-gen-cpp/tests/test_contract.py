@@ -1,5 +1,6 @@
 """Convolutions as blocked products: recognised whatever their shape, right at every border, the same for any number of threads."""
 
+import copy
 import random
 from dataclasses import dataclass
 
@@ -207,14 +208,15 @@ def test_infinities_and_nan_stay_in_their_windows(steps, runner) -> None:
 
 
 class _Noting(CppKernelGenerator):
-    """Notes how many of the nests that it builds are contractions."""
+    """Notes which kinds of contractions it builds."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.found = 0
+        self.kinds: list[str] = []
 
     def build(self, kernels, options, store):
-        self.found += sum(contraction_of(n, k, self.target) is not None for k in kernels for n in k.nests)
+        found = [contraction_of(n, k, self.target) for k in kernels for n in k.nests]
+        self.kinds += [c.kind for c in found if c is not None]
         return super().build(kernels, options, store)
 
 
@@ -247,7 +249,7 @@ def test_one_kernel_for_all_sizes(store, name: str) -> None:
     moving = {d: sizes.new(x.size(d)) for d in dims}
     with torch.no_grad():
         compiled = compile_graph(torch.fx.symbolic_trace(run), [FakeContext(sizes).from_tensor(x, moving), w, bias, scale], store=store, generators=[generator])
-    assert generator.found == 1 and "aten::convolution" not in render(compiled.plan)
+    assert len(generator.kinds) == 1 and "aten::convolution" not in render(compiled.plan)
     r, wrong = random.Random(name), []
     for _ in range(8):
         shape = [r.choice([2, 3, 5, 8, 17, 40, 130]) if d in dims and d else r.choice([2, 3, 7]) if d in dims else n for d, n in enumerate(x.shape)]
@@ -268,8 +270,47 @@ def test_points_far_apart_are_not_laid_out(store) -> None:
     with torch.no_grad():
         moving = FakeContext(sizes).from_tensor(x, {0: sizes.new(3)})
         compiled = compile_graph(torch.fx.symbolic_trace(lambda x, w: (F.conv2d(x, w),)), [moving, w], store=store, generators=[generator])
-        assert generator.found == 0
+        assert generator.kinds == []
         torch.testing.assert_close(compiled(x, w)[0], F.conv2d(x, w))
+
+
+# ---- gradients of windows over each channel alone ----------------------------------------------------------------------------
+
+
+def _gradient_case(seed: int) -> tuple[tuple[int, ...], dict[str, object]]:
+    r = random.Random(seed)
+    taps = r.choice([(3, 3), (3, 3), (5, 5), (7, 7), (1, 4), (2, 1), (3, 9), (11, 3)])
+    dilation, stride = r.choice([(1, 1), (1, 1), (2, 1), (1, 3)]), r.choice([(1, 1), (1, 1), (2, 2), (2, 1), (3, 4)])
+    reach = [d * (t - 1) for d, t in zip(dilation, taps, strict=True)]
+    size = [r.choice([9, 14, 31, 40, 300]) if k == r.randint(0, 1) else r.choice([9, 14, 20]) for k in range(2)]
+    size = [max(n, e + 1) for n, e in zip(size, reach, strict=True)]
+    padding = tuple(r.randint(0, e) for e in reach)
+    return (r.choice([1, 2, 3]), *size), {"kernel_size": taps, "stride": stride, "padding": padding, "dilation": dilation, "bias": r.random() < 0.5}
+
+
+@needs_fma
+def test_gradients_of_windows_over_each_channel_alone(store) -> None:
+    kinds, wrong = [], []
+    for seed in range(14):
+        (images, *size), options = _gradient_case(seed)
+        torch.manual_seed(seed)
+        rows = 48
+        module, x = torch.nn.Conv2d(rows, rows, groups=rows, **options), torch.randn(images, rows, *size)
+        if seed == 3:
+            x[0, 1, 4, 5], x[0, 2, 0, 0], x[-1, 3, -1, -1] = float("inf"), float("nan"), float("inf")
+        generator = _Noting()
+        run = compile_graph(torch.fx.symbolic_trace(module), [x.clone().requires_grad_()], store=store, generators=[generator])
+        found = []
+        for call, dtype in ((lambda t: run(t)[0], torch.float32), (module, torch.float32), (copy.deepcopy(module).double(), torch.float64)):
+            leaf = x.to(dtype).requires_grad_()
+            parameters = list((module if dtype == torch.float32 else call).parameters())
+            found.append(torch.autograd.grad(call(leaf).tanh().sum(), [leaf, *parameters]))
+        kinds += generator.kinds
+        for ours, theirs, exact in zip(*found, strict=True):
+            same = torch.equal(ours.isnan(), theirs.isnan()) and torch.equal(ours.isinf(), theirs.isinf())
+            error = (ours - exact).nan_to_num(0, 0, 0).abs().max() / exact.nan_to_num(0, 0, 0).abs().max()
+            wrong += [] if same and error < 3e-6 else [(seed, options, float(error), same)]
+    assert wrong == [] and kinds.count("correlate") >= 9 and kinds.count("stencil") >= 18
 
 
 # ---- what is a contraction, and what is not --------------------------------------------------------------------------------

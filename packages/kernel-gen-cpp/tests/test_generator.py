@@ -145,3 +145,17 @@ def test_compiler_that_does_not_run(monkeypatch, tmp_path) -> None:
 
 def test_compiler_is_found() -> None:
     assert CppKernelGenerator().available() is None
+
+
+@pytest.mark.parametrize("passes", [True, False])
+def test_a_compiler_that_fails_itself_is_asked_for_less(store: Store, tmp_path, monkeypatch, passes: bool) -> None:
+    fake = tmp_path / "fails.sh"
+    calm = '*" -O1 "*) exec g++ "$@" ;;' if passes else ""
+    fake.write_text(f'#!/bin/sh\ncase " $* " in {calm} *" --version "*) echo fails 1.0 ;; *stub.cpp*) exec g++ "$@" ;; *) echo "internal compiler error: in isel" >&2; exit 1 ;; esac\n')
+    fake.chmod(fake.stat().st_mode | stat.S_IXUSR)
+    monkeypatch.setenv("CXX", str(fake))
+    if passes:
+        assert disagreement(CASES["tail_17"], Runner([CASES["tail_17"].kernel], store)) is None
+        return
+    with pytest.raises(KernelBuildError, match="KC001"):
+        CppKernelGenerator().build([CASES["tail_17"].kernel], OPTIONS, store)

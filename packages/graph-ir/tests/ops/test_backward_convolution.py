@@ -1,4 +1,4 @@
-"""Gradients of convolutions of each channel for itself: computed channels last, given as eager lays them out."""
+"""Gradients of convolutions of each channel for itself: sums over windows, given as eager lays them out."""
 
 import pytest
 import torch
@@ -9,10 +9,13 @@ from opmill_graph_ir.capture.partition import partition
 from opmill_graph_ir.lowered import Extern
 from opmill_graph_ir.ops.lower import lower
 
-CASES = {  # options of the convolution, input, whether its images are laid out anew
+CASES = {  # options of the convolution, input, whether torch is left out
     "3x3": ({"kernel_size": 3, "padding": 1}, torch.randn(2, 6, 9, 7), True),
     "with a step": ({"kernel_size": (3, 5), "stride": 2, "padding": (1, 2), "bias": False}, torch.randn(2, 6, 9, 8), True),
     "spread": ({"kernel_size": 3, "dilation": 2}, torch.randn(1, 6, 9, 9), True),
+    "further than the window": ({"kernel_size": 3, "padding": 4}, torch.randn(2, 6, 9, 9), False),
+    "with what no window covers": ({"kernel_size": 3, "stride": 3}, torch.randn(2, 6, 11, 12), True),
+    "steps and spread": ({"kernel_size": 3, "stride": 2, "dilation": 2, "padding": 1}, torch.randn(2, 6, 13, 12), True),
     "channels last already": ({"kernel_size": 3}, torch.randn(2, 6, 8, 8).contiguous(memory_format=torch.channels_last), False),
     "groups of two": ({"kernel_size": 3, "groups": 3}, torch.randn(2, 6, 8, 8), False),
     "double": ({"kernel_size": 3, "dtype": torch.float64}, torch.randn(2, 6, 8, 8, dtype=torch.float64), False),
@@ -22,7 +25,7 @@ CASES = {  # options of the convolution, input, whether its images are laid out 
 @pytest.mark.filterwarnings("ignore:GI030")
 @pytest.mark.parametrize("name", CASES)
 def test_gradients(name: str) -> None:
-    options, x, anew = CASES[name]
+    options, x, own = CASES[name]
     torch.manual_seed(0)
     module = torch.nn.Sequential(torch.nn.Tanh(), torch.nn.Conv2d(6, 6, **{"groups": 6, **options}), torch.nn.Tanh())
     found = []
@@ -36,5 +39,4 @@ def test_gradients(name: str) -> None:
         torch.testing.assert_close(got, want)
         assert got.stride() == want.stride()
     backward = lower(partition(capture_joint(torch.fx.symbolic_trace(module), [x.clone().requires_grad_()])).backward)
-    [call] = [n for n in backward.nodes if isinstance(n, Extern) and n.op == "aten::convolution_backward"]
-    assert (backward.buffers[call.args[0].buffer].strides[1].constant == 1) == (anew or name.startswith("channels last"))
+    assert any(isinstance(n, Extern) and n.op == "aten::convolution_backward" for n in backward.nodes) != own

@@ -16,6 +16,8 @@ from opmill_graph_ir.errors import KernelBuildError
 
 BASE_FLAGS = ("-std=c++17", "-O2", "-shared", "-fPIC", "-fwrapv", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off", "-w")
 """No -ffast-math: NaN, infinities and signed zero keep their meaning. -fwrapv: integers wrap as torch's do."""
+CAREFUL_FLAGS = ("-O1",)
+"""Added where the compiler itself fails: its bugs are mostly those of a pass that it then leaves out (GCC 12's loop vectoriser on some masks)."""
 LINK_FLAGS = ("-nostdlib", "-Wl,--hash-style=gnu", "-lgcc")
 """Everything a kernel calls (libm, OpenMP) is already in the process, but for conversions that the processor lacks (libgcc)."""
 STUB = "libtorch_cpu.so"
@@ -37,7 +39,13 @@ class Toolchain:
             link = list(LINK_FLAGS)
             if sleef:
                 link += ["-Wl,--no-as-needed", str(self._stub(folder))]
-            self._run([*self.command, *BASE_FLAGS, *flags, str(text), "-o", str(out), *link])
+            for more in ((), CAREFUL_FLAGS):
+                try:
+                    self._run([*self.command, *BASE_FLAGS, *flags, *more, str(text), "-o", str(out), *link])
+                    break
+                except KernelBuildError as error:
+                    if more or "internal compiler error" not in str(error):
+                        raise
             return out.read_bytes()
 
     def _stub(self, folder: str) -> Path:

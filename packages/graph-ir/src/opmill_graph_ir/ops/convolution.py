@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from ..capture.graph import Node
+from ..capture.graph import Meta, Node
 from ..loops.index import Index, index
 from ..loops.ir import Expr, Reduction, Ref
 from .channels_last import on_gpu
@@ -33,7 +33,7 @@ def _convolution(
         return on_gpu(ctx, node, x, weight, bias, stride, padding, dilation, transposed, output_padding, groups)
     name, meta = node.results[0], ctx.metas[node.results[0] or ""]
     n, apart = len(x.sizes) - 2, groups > 1  # apart: each channel for itself
-    if transposed or n not in (1, 2) or (apart and not groups == x.sizes[1] == weight.sizes[0]) or not _is_known(ctx, x, weight):
+    if transposed or n not in (1, 2) or (apart and not groups == x.sizes[1] == weight.sizes[0]) or not is_known(ctx, x, weight):
         return NotImplemented
     if not _is_contiguous(ctx, weight) or not (_is_contiguous(ctx, x) or _relaid(ctx, x, False)):
         return NotImplemented
@@ -43,7 +43,15 @@ def _convolution(
     if weight.sizes[0] < 4 or (known_order(_FEWEST, points) is False and not dot):
         return NotImplemented
     _relaid(ctx, x, True)
-    stride, padding, dilation = many(stride, n), many(padding, n), many(dilation, n)
+    return products(ctx, name, meta, (x, weight, bias), many(stride, n), many(padding, n), many(dilation, n), apart)
+
+
+def products(
+    ctx: Context, name: str | None, meta: Meta, operands: tuple[View, View, View | None], stride: Sequence[int], padding: Sequence[int], dilation: Sequence[int], apart: bool
+) -> View:  # fmt: skip
+    """The sums of products of windows of an image with weights (and a bias); ``apart``: each channel for itself."""
+    x, weight, bias = operands
+    kernel = weight.sizes[2:]
 
     def make(outer: Any, inner: Any, ext: Any) -> Any:
         image, row, *at = outer
@@ -57,7 +65,14 @@ def _convolution(
     return ctx.reduce([(name, meta)], weight.sizes[1:], make)[0]
 
 
-def _is_known(ctx: Context, x: View, weight: View) -> bool:
+def laid_out(ctx: Context, view: View) -> View:
+    """The view, contiguous: laid out anew where that costs nothing, else copied."""
+    if _is_contiguous(ctx, view) or _relaid(ctx, view, True):
+        return view
+    return ctx.materialise(view, contiguous(view.sizes))
+
+
+def is_known(ctx: Context, x: View, weight: View) -> bool:
     """Whether tensors are float32 on a CPU, of weights and channels whose number is known; how many images there are, and their lines and columns,
     may depend on the call."""
     known = [*weight.sizes, x.sizes[1], *(n for n in x.sizes if type(n) is not Index)]

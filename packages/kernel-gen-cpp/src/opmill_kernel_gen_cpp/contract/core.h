@@ -14,6 +14,7 @@ struct contraction {
   long height, width, channel_step, line_step;            // of b's source, whose lines are contiguous
   long stride_h, stride_w, dilation_h, dilation_w, pad_h, pad_w;
   long images, image_step, out_lines, out_width;          // the points
+  long a_image_step, a_line_step;                         // of a, where it has points too (correlate.h)
   // What follows is made of the above by contract_plan or stencil_plan.
   long block_lines, block_columns;                        // points of a block: several whole lines, or a part of one
   long channels_a_pass, rows_a_pass, pitch;               // pitch: elements between rows of scratch

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import Literal
 
-from opmill_graph_ir.loops.index import ZERO, Index, index
+from opmill_graph_ir.loops.index import ONE, ZERO, Index, index
 from opmill_graph_ir.loops.ir import Axis, Load, LoopKernel, Nest, Op, Phase
 
 from .. import walk
 from ..target import Target
-from .window import Line, Window, is_positive, linear, window_of
+from .window import Line, Places, Window, is_positive, linear, window_of
 
 _LEAST_WORK = 1 << 15
 """Multiplications below which laying out rows costs more than it saves."""
@@ -22,35 +23,50 @@ _TYPICAL = 32
 
 @dataclass(frozen=True)
 class Contraction:
-    """``sums[m, p] = sum of a[m, k] * b[k, p]``: rows ``m`` along ``row``, points ``p`` as the window has them (image, line, column), then the
-    other phases at each point. With ``b_row_step`` each row has a ``b`` of its own, so many elements further. Rows and what is summed over
-    are of known extent; how many points there are, and steps in ``b``, may depend on size symbols."""
+    """``sums[m, p] = sum of a[m, k] * b[k, p]``, then the other phases (``rest``) at each point. Rows ``m`` along ``row`` are of known extent.
 
+    ``kind``: ``contract``, points as the window has them, ``k`` its channels and taps; ``stencil``, the same where each row has a ``b`` of its own,
+    ``b_row_step`` elements further; ``correlate``, where the window's taps are the points and its points are summed over (the gradient of
+    a stencil's weights): ``a`` then has images and lines of its own. ``places``: what the axes of the points stand for. Steps in ``b``, and
+    how many points a window has, may depend on size symbols."""
+
+    kind: Literal["contract", "stencil", "correlate"]
     row: Axis
+    places: Places
     a: str
-    a_offset: int
-    row_step: int
+    a_offset: Index
+    row_step: Index
     b: str
     window: Window
     result: str
     rest: tuple[Phase, ...]
     b_row_step: Index = ZERO
+    a_image_step: Index = ZERO
+    a_line_step: Index = ZERO
 
     @property
     def rows(self) -> int:
         return self.row.extent.constant or 0
 
+    @property
+    def plane(self) -> Index:
+        """How many points there are for a row (of an image)."""
+        w = self.window
+        return index(w.lines.taps * w.columns.taps) if self.kind == "correlate" else w.lines.points * w.columns.points
+
 
 def contraction_of(nest: Nest, kernel: LoopKernel, target: Target) -> Contraction | None:
     """The nest as a contraction; None where it is none, or where ordinary loops do as well."""
-    if not target.fma or not _is_one_sum(nest) or not _is_static(nest, kernel):
+    if not target.fma or not _is_one_sum(nest) or _overwrites(nest):
         return None
     phase = nest.phases[0]
     value = phase.reductions[0].value
     assert isinstance(value, Op)
     for a, b in (value.args, value.args[::-1]):
-        if isinstance(a, Load) and isinstance(b, Load) and (found := _matched(nest, phase, a, b)) is not None:
-            return found if _is_worth_it(found, target.bits // 32) else None
+        if isinstance(a, Load) and isinstance(b, Load) and a.mask is None:
+            found = _matched(nest, phase, a, b) or _correlated(nest, phase, a, b)
+            if found is not None:
+                return found if _is_worth_it(found, target.bits // 32) else None
     return None
 
 
@@ -78,16 +94,15 @@ def _is_one_sum(nest: Nest) -> bool:
     return r.op == "sum" and r.dtype == "float32" and isinstance(r.value, Op) and r.value.name == "mul"
 
 
-def _is_static(nest: Nest, kernel: LoopKernel) -> bool:
-    """Whether what is summed over is of known extent, and nothing is read that the nest itself writes in another place."""
-    read = {e.buffer for e in walk.expressions(nest.phases[0]) if isinstance(e, Load)}
-    return all(a.extent.constant is not None for a in nest.phases[0].axes) and not read & walk.written(nest)
+def _overwrites(nest: Nest) -> bool:
+    """Whether the sums read what the nest itself writes, in another place."""
+    return bool({e.buffer for e in walk.expressions(nest.phases[0]) if isinstance(e, Load)} & walk.written(nest))
 
 
 def _matched(nest: Nest, phase: Phase, a: Load, b: Load) -> Contraction | None:
     axes = (*nest.axes, *phase.axes)
     at_a, at_b = linear(a.index, axes), linear(b.index, axes)
-    if at_a is None or at_b is None or a.mask is not None:
+    if at_a is None or at_b is None or any(x.extent.constant is None for x in phase.axes):
         return None
     rows = [x for x in nest.axes if x.name in at_a]
     points = tuple(x for x in nest.axes if x.name not in at_a)
@@ -95,14 +110,39 @@ def _matched(nest: Nest, phase: Phase, a: Load, b: Load) -> Contraction | None:
         return None
     [row] = rows
     taps, apart = _in_order(phase.axes, at_a), at_b.get(row.name, ZERO)
-    step, offset = at_a[row.name].constant, at_a[""].constant
-    if taps is None or step is None or step < 0 or offset is None or not (apart == ZERO or is_positive(apart)):
+    if taps is None or not is_positive(at_a[row.name]) or not (apart == ZERO or is_positive(apart)):
         return None
     window = window_of(replace(b, index=b.index - index(row.name) * apart), points, taps, channels=apart == ZERO)
     if window is None:
         return None
     result = phase.reductions[0].names[0]
-    return Contraction(row, a.buffer, offset, step, b.buffer, window, result, nest.phases[1:], apart)
+    kind: Literal["contract", "stencil"] = "stencil" if apart.terms else "contract"
+    return Contraction(kind, row, window.places, a.buffer, at_a[""], at_a[row.name], b.buffer, window, result, nest.phases[1:], apart)
+
+
+def _correlated(nest: Nest, phase: Phase, a: Load, b: Load) -> Contraction | None:
+    """Where ``b``'s window moves over what is summed over, and its taps are the points."""
+    axes = (*nest.axes, *phase.axes)
+    at_a, at_b = linear(a.index, axes), linear(b.index, axes)
+    if at_a is None or at_b is None or any(x.name not in at_a or x.name not in at_b for x in phase.axes):
+        return None
+    rows = [x for x in nest.axes if x.name in at_a]
+    taps = tuple(x for x in nest.axes if x.name not in at_a)
+    if len(rows) != 1 or not 1 <= len(taps) <= 2 or any(x.extent.constant is None for x in nest.axes) or not all(x.name in at_b for x in axes):
+        return None
+    [row] = rows
+    window = window_of(replace(b, index=b.index - index(row.name) * at_b[row.name]), phase.axes, taps, channels=False)
+    if window is None or not is_positive(at_a[row.name]) or not is_positive(at_b[row.name]):
+        return None
+    image, line, column = window.places.image, window.places.line, window.places.column
+    if at_a[column.name] != ONE:
+        return None
+    places = Places(None, taps[0] if len(taps) > 1 else None, taps[-1])
+    if (window.lines.taps, window.columns.taps) != (places.line.extent.constant if places.line else 1, places.column.extent.constant):
+        return None
+    own = {"a_image_step": at_a[image.name] if image else ZERO, "a_line_step": at_a[line.name] if line else ZERO}
+    result = phase.reductions[0].names[0]
+    return Contraction("correlate", row, places, a.buffer, at_a[""], at_a[row.name], b.buffer, window, result, nest.phases[1:], at_b[row.name], **own)
 
 
 def _in_order(axes: tuple[Axis, ...], at: Line) -> tuple[Axis, ...] | None:

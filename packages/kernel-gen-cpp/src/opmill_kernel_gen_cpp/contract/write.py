@@ -42,8 +42,8 @@ NestText = Callable[[LoopKernel, Nest, str], tuple[str, str, str]]
 
 def write_contraction(kernel: LoopKernel, nest: Nest, found: Contraction, name: str, needs: Needs, target: Target, write: NestText) -> Text:
     """The function of a nest that is a contraction; ``write`` writes the part after the sums."""
-    kind = "stencil" if found.b_row_step.terms else "contract"
-    _core(needs, target.bits // 32, target, kind == "stencil")
+    kind = found.kind
+    _core(needs, target.bits // 32, target, kind)
     needs.add("threads", threads.PRELUDE)
     finish, count = _shared(*write(*_finish(kernel, nest, found), "finish"), needs)
     names = (*symbols, *kernel.symbols)
@@ -57,7 +57,7 @@ def write_contraction(kernel: LoopKernel, nest: Nest, found: Contraction, name: 
         f"static contraction {name}_shape(const long* s) {{\n  contraction d = {{{fields}}};\n  {kind}_plan(d);\n  return d;\n}}\n"
         f"static long {name}(void* const* p, const long* s, long from, long to) {{\n"
         f"  const contraction d = {name}_shape(s);\n"
-        f"  const float* const a = (const float*)p[{positions[found.a]}] + {found.a_offset};\n"
+        f"  const float* const a = (const float*)p[{positions[found.a]}] + {index_text(found.a_offset, sizes, bounds, needs)};\n"
         f"  const float* const x = (const float*)p[{positions[found.b]}] + {index_text(found.window.offset, sizes, bounds, needs)};\n"
         f"  {kind}(d, a, x, p, {len(kernel.buffers)}, s, {len(kernel.symbols)}, {name}_at, from, to);\n  return 0;\n}}"
     )
@@ -70,10 +70,11 @@ def _fields(found: Contraction) -> dict[str, Index | int]:
     return {
         "rows": found.rows, "row_step": found.row_step,
         "channels": w.channels, "tap_lines": lines.taps, "tap_columns": columns.taps,
-        "height": lines.size, "width": columns.size, "channel_step": found.b_row_step if found.b_row_step.terms else w.channel_step, "line_step": w.line_step,
+        "height": lines.size, "width": columns.size, "channel_step": w.channel_step if found.kind == "contract" else found.b_row_step, "line_step": w.line_step,
         "stride_h": lines.stride, "stride_w": columns.stride, "dilation_h": lines.dilation, "dilation_w": columns.dilation,
         "pad_h": lines.pad, "pad_w": columns.pad,
         "images": w.images, "image_step": w.image_step, "out_lines": lines.points, "out_width": columns.points,
+        "a_image_step": found.a_image_step, "a_line_step": found.a_line_step,
     }  # fmt: skip
 
 
@@ -84,13 +85,13 @@ def _shared(name: str, text: str, count: str, needs: Needs) -> tuple[str, str]:
     return own, count
 
 
-def _core(needs: Needs, lanes: int, target: Target, apart: bool) -> None:
+def _core(needs: Needs, lanes: int, target: Target, kind: str) -> None:
     vector = needs.vector("f32", lanes)
     fma, put = function(needs, "fma", "f32", lanes, target), splat(needs, "f32", lanes)
     names = f"#define CONTRACT_LANES {lanes}\n#define contract_fma {fma}\n#define contract_splat {put}\ntypedef {vector} cvec;\ntypedef {vector}u cvecu;\n"
     needs.add("contraction", names + _text("core.h"))
-    if apart:
-        needs.add("stencil", _text("stencil.h"))
+    if kind != "contract":
+        needs.add(kind, _text(f"{kind}.h"))
 
 
 @cache
@@ -103,7 +104,7 @@ class _InBlock(Rewriter):
     that shapes share one text."""
 
     def __init__(self, found: Contraction, values: Mapping[str, Expr]) -> None:
-        places, window = found.window.places, found.window
+        places = found.places
         point = index(_POINT) + _AT
         moved = {found.row.name: index(_ROW) + found.row.name}
         if places.image is not None:
@@ -112,7 +113,7 @@ class _InBlock(Rewriter):
             moved[places.line.name] = floordiv(point, places.column.extent)
         moved[places.column.name] = point if places.line is None else mod(point, places.column.extent)
         super().__init__(moved, values)
-        self.places, self.point, self.plane = places, point, window.lines.points * window.columns.points
+        self.places, self.point, self.plane = places, point, found.plane
         self.whole = [name for name in moved if self.plane != ONE and name in (found.row.name, places.image.name if places.image else None)]
 
     def index(self, index: Index) -> Index:
