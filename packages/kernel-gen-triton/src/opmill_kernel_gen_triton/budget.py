@@ -10,7 +10,8 @@ class Budget:
     """What programs may use. ``processors``: multiprocessors that should have work. ``tile``: elements of a tile that is one of many;
     ``longest``: elements of a row kept whole; ``values``: of all such rows together (registers). ``chunk``: elements that a program should
     at least reduce before rows are split, and ``steps`` down columns. ``lane``: bytes of a row that a thread takes where there are many rows.
-    ``shift``: warps are doubled so many times (halved, if negative). Part of every kernel's key."""
+    ``shift``: warps are doubled so many times (halved, if negative). ``ahead``: 1, what two
+    sides of a choice read at different places is read before the first reduction, too; 2, everything is. Part of every kernel's key."""
 
     processors: int = 132
     tile: int = 2048
@@ -20,6 +21,7 @@ class Budget:
     steps: int = 64
     lane: int = 64
     shift: int = 0
+    ahead: int = 0
 
 
 def smaller(budget: Budget) -> Budget:

@@ -7,6 +7,7 @@ the first way is taken, which the cost model has chosen.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -39,6 +40,9 @@ def variants(budget: Budget) -> list[Budget]:
         {"tile": budget.tile // 2},
         {"tile": budget.tile * 2, "shift": 1},
         {"tile": budget.tile // 2, "shift": -1},
+        {"ahead": 1},
+        {"ahead": 1, "shift": -1},
+        {"ahead": 2, "shift": -1},
         {"longest": 1024},
         {"longest": 1024, "tile": budget.tile * 2},
         {"chunk": budget.chunk // 2, "steps": budget.steps // 2},
@@ -53,17 +57,17 @@ def fastest(kernel: LoopKernel, ways: Sequence[tuple[LaunchData, bytes]], device
         return 0
     try:
         with torch.cuda.device(device), torch.no_grad():
-            times = [_seconds(kernel, data, cubins, device, number) for number, (data, cubins) in enumerate(ways)]
+            times = [_seconds(kernel, data, cubins, device) for data, cubins in ways]
     except (torch.OutOfMemoryError, RuntimeError):
         return 0
     best = min(range(len(ways)), key=times.__getitem__)
     return best if times[best] < GAIN * times[0] else 0
 
 
-def _seconds(kernel: LoopKernel, data: LaunchData, cubins: bytes, device: torch.device, number: int) -> float:
+def _seconds(kernel: LoopKernel, data: LaunchData, cubins: bytes, device: torch.device) -> float:
     """Seconds of one run; infinite where a check fails, as nothing is computed then."""
     sizes, memory = _memory(kernel, device)
-    entry = CudaKernel(f"measured/{id(data)}/{number}", data, cubins)
+    entry = CudaKernel(f"measured/{hashlib.sha256(cubins).hexdigest()}", data, cubins)  # functions are kept in the process by this name
     pointers, values = [t.data_ptr() for t in memory], [sizes[s] for s in kernel.symbols]
     error = torch.zeros(1, dtype=torch.int32, device=device)
     one = _timed(lambda: cuda.start(entry, device.index, pointers, values, error))

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from opmill_graph_ir.loops.index import Index, floordiv, index
-from opmill_graph_ir.loops.ir import Axis, Buffer, Expr, IndexValue, Let, Load, Nest, Phase, Ref, Store
+from opmill_graph_ir.loops.ir import Axis, Buffer, Expr, IndexValue, Let, Load, Nest, Op, Phase, Ref, Store
 
 from . import walk
 from .emit import helpers, reductions, scans
@@ -195,10 +195,13 @@ class NestWriter:
             body.groups = [*(g for g in groups if g.name != "r"), self._row_group(phase)]
             inner = {a.name for a in phase.axes}
             for e in dict.fromkeys(walk.loads(phase)):
-                plain = e.mask is None and e.index.symbols <= known | inner and TYPES[e.dtype].size <= 2
-                if plain and e.index.symbols & inner and e.index.symbols & outer and body.settled(e) and found < _AHEAD:
+                plain = e.mask is None and e.index.symbols <= known | inner
+                wanted = self.tiling.ahead > 1 or (TYPES[e.dtype].size <= 2 and e.index.symbols & outer)
+                if plain and wanted and e.index.symbols & inner and body.settled(e) and found < _AHEAD:
                     found += 1
-                    body.load(e)
+                    body.value(e)
+            for choice in (e for e in walk.expressions(phase) if self.tiling.ahead and type(e) is Op and e.name == "where"):
+                body.read_ahead(choice)
         body.groups = groups
 
     def _row_group(self, phase: Phase) -> Group:

@@ -23,6 +23,8 @@ COLUMNS = 64
 """Columns that a program takes where there are many."""
 _HALF_COLUMNS = ((4, 16), (2, 16))
 """Half precision down columns, of up to three loads a point and of more: tiles of this many ``Budget.tile``, and elements a lane at least."""
+_MANY = 8
+"""Values of a point, beyond which few of them are kept."""
 _WINDOW = 32
 """Elements of a row that is short beside the rows, as those of pooling are."""
 
@@ -30,13 +32,15 @@ _WINDOW = 32
 @dataclass(frozen=True)
 class Tiling:
     """``outer``: the axes behind each outer dimension, slowest first (one group: ``x``; two: ``y``, ``x``; none where the nest is one
-    point). ``blocks`` by dimension. ``looped``: the row is walked in steps of ``blocks["r"]``, else it fits. ``programs``: an estimate."""
+    point). ``blocks`` by dimension. ``looped``: the row is walked in steps of ``blocks["r"]``, else it fits. ``programs``: an estimate.
+    ``ahead``: as in ``Budget``."""
 
     outer: tuple[tuple[Axis, ...], ...]
     blocks: tuple[tuple[str, int], ...]
     looped: bool
     warps: int
     programs: int
+    ahead: int = 0
 
     def block(self, name: str) -> int:
         return dict(self.blocks)[name]
@@ -62,7 +66,7 @@ def choose(nest: Nest, symbols: Iterable[str], budget: Budget) -> Tiling:
     inner = [p for p in nest.phases if p.axes]
     found = _rows(nest, inner, sizes, budget) if inner else _pointwise(nest, sizes, budget)
     warps = found.warps << budget.shift if budget.shift > 0 else found.warps >> -budget.shift
-    return replace(found, warps=min(max(warps, 1), 32)) if budget.shift else found
+    return replace(found, warps=min(max(warps, 1), 32), ahead=budget.ahead) if budget.shift or budget.ahead else found
 
 
 def _pointwise(nest: Nest, sizes: dict[str, int], budget: Budget) -> Tiling:
@@ -97,13 +101,13 @@ def _shared(nest: Nest, budget: Budget) -> Tiling | None:
     for cut, _ in found.most_common():
         groups = nest.axes[:cut], nest.axes[cut:]
         rows, length = (walk.points(axes, {}) for axes in groups)
-        wide = _widest(nest) > 2
-        x = min(even(length), 512 if wide else 1024)
-        y = (1 if wide else 2) * budget.tile // x
-        while y >= 4 and _tiles(rows, y) * (length // x) < 4 * budget.processors:
+        lane = 16 if _widest(nest) > 2 else 32
+        x = min(even(length), 32 * lane)
+        y = budget.tile // x
+        while y >= 2 and _tiles(rows, y) * (length // x) < 4 * budget.processors:
             y //= 2
-        if x >= 64 and y >= 4:
-            return Tiling(groups, (("y", y), ("x", x)), False, min(4, _warps(x * y)), _tiles(rows, y) * (length // x))
+        if x >= 64 and y >= 2:
+            return Tiling(groups, (("y", y), ("x", x)), False, max(1, x * y // (32 * lane)), _tiles(rows, y) * (length // x))
     return None
 
 
@@ -114,7 +118,8 @@ def _rows(nest: Nest, inner: list[Phase], sizes: dict[str, int], budget: Budget)
     whole = power_above(length)
     live = 2 + len({e for p in inner for e in walk.loads(p) if e.index.symbols & {a.name for a in p.axes}})
     if _along_rows(nest, inner):
-        looped = not known or whole * live > budget.values or whole > budget.longest
+        values = budget.values if live <= _MANY else budget.values // 2  # much else is read again then, from the cache as the row itself
+        looped = not known or whole * live > values or whole > budget.longest
         r = budget.tile if looped else whole
         x = max(1, min(budget.tile // 2 // r, power_below(rows // (2 * budget.processors)))) if not looped else 1
         x = min(x, power_above(rows))

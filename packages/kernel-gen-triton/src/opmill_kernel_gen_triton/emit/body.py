@@ -183,6 +183,18 @@ class Body:
             return None
         return self.memo.get(let.args[0]) if let.args[0].dtype == "float32" else None
 
+    def read_ahead(self, e: Op) -> None:
+        """Makes the loads of a choice that is about places alone, where it comes to one value; nothing else of it."""
+        condition, *branches = e.args
+        if any(type(x) in (Load, Ref) for x in walk.inside(condition)):
+            return
+        a, b = (side(condition, k == 0, branch, self.plain) for k, branch in enumerate(branches))
+        c = self.value(condition)
+        one = merged(condition, a, b, lambda d: self.step(c, d), self.plain) if c.dims else None
+        for load in (x for x in walk.inside(one) if type(x) is Load) if one is not None else ():
+            if load.mask is None and self.settled(load) and not load.index.symbols & self.values:
+                self.value(load)
+
     def choice(self, e: Op) -> Text:
         condition, *branches = e.args
         a, b = (side(condition, k == 0, branch, self.plain) for k, branch in enumerate(branches))

@@ -3,7 +3,8 @@
 A graph is recorded once a call has run plainly a few times, for each set of sizes. Inputs that lay where they had lain before, as parameters
 that a backward reads, and those that another graph keeps its results in are read where they are; the others from memory of the graph's own, which
 a call fills first. Whatever is read in place must lie there at each replay: where it has moved, a new graph is recorded, which copies it from
-then on. Held tensors are read where they are, and where one has moved a new graph is recorded. Results lie in memory of the graph, too, and are
+then on. Held tensors are read where they are, and where one has moved a new graph is recorded. Results lie in memory of the graph, too (those of torch's operators
+where these have put them, so that such graphs share their memory with no other), and are
 given out as new tensors over it; a graph is replayed only when nobody holds such a tensor any more. Until then another recording takes its
 place, and when there are several of these the call runs plainly, so that no tensor that was given out ever changes.
 """
@@ -23,7 +24,7 @@ import torch
 
 from .. import _native
 from ..errors import ExecutorWarning
-from ..plan.model import Alloc, Call, Constant, Item, Named, Plan, SizeInput, SizeOfStep, TensorInput
+from ..plan.model import Alloc, Call, Constant, Item, Named, Plan, SizeInput, SizeOfStep, SlotOutput, TensorInput, View
 from ..store import Store
 from .native import bind
 
@@ -141,6 +142,7 @@ class GraphedExecutable:
         self.sized = [k for k, item in enumerate(given) if isinstance(item, SizeInput) or any(isinstance(n, str) for n in item.spec.sizes)]
         self.numbers = [k for k, item in enumerate(given) if isinstance(item, SizeInput)]
         self.device = next((torch.device(d).index or 0 for d in sorted(_devices(plan)) if d.startswith("cuda")), -1)
+        self.apart = _made_by_operators(plan)
         self.known: dict[tuple[Any, ...], _Sizes] = {}
         self.refused = False
 
@@ -213,14 +215,21 @@ class GraphedExecutable:
     def _recorded(self, known: _Sizes, inputs: Sequence[Any], results: Sequence[Any], held_at: int) -> _Recording:
         own, fixed = self._own_inputs(known, inputs)
         read, wanted = tuple(own), tuple(results)
+        made: dict[int, torch.Tensor] = {}
 
         def run() -> None:
-            for given, made in zip(wanted, self.executable.into(read, wanted), strict=True):
-                if isinstance(given, torch.Tensor) and given.data_ptr() != made.data_ptr():
-                    given.copy_(made)  # an operator made it: it lies in memory that graphs share
+            made.clear()
+            for k, (given, tensor) in enumerate(zip(wanted, self.executable.into(read, wanted), strict=True)):
+                if isinstance(given, torch.Tensor) and given.data_ptr() != tensor.data_ptr():
+                    if self.apart:
+                        made[k] = tensor  # an operator made it, in memory of this graph alone
+                    else:
+                        given.copy_(tensor)
 
         _in_order(self.device)
-        graph = capture(run, self.device)
+        graph = capture(run, self.device, self.apart)
+        for k, tensor in made.items():
+            results = (*results[:k], tensor.copy_(results[k]), *results[k + 1 :])
         copied = [(k, t) for k, t in enumerate(own) if isinstance(t, torch.Tensor) and k not in fixed]
         tensors = [t for t in results if isinstance(t, torch.Tensor)]
         storages = {_storage_of(t) for t in tensors}
@@ -250,18 +259,28 @@ class GraphedExecutable:
             raise RuntimeError("a result shares memory with an input or a parameter")
 
 
+def _made_by_operators(plan: Plan) -> bool:
+    """Whether results lie where torch's operators have put them."""
+    made = {slot for step in plan.steps if type(step) is Call for slot in step.results if slot is not None}
+    for step in plan.steps:
+        if type(step) is View and step.base in made:
+            made.add(step.slot)
+    return any(type(out) is SlotOutput and out.slot in made for out in plan.outputs)
+
+
 def _place(value: Any) -> bytes:
     """Where and how a tensor lies; nothing of what is no tensor."""
     return _native.places((value,))
 
 
-def capture(run: Callable[[], None], device: int) -> Any:
-    """What ``run`` starts on a GPU, as a graph with a method ``replay``."""
+def capture(run: Callable[[], None], device: int, apart: bool = False) -> Any:
+    """What ``run`` starts on a GPU, as a graph with a method ``replay``; ``apart``: in memory that no other graph works in."""
     with torch.cuda.device(device):
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, pool=_pool(device), stream=_side(device), capture_error_mode="thread_local"):
+        with torch.cuda.graph(graph, pool=None if apart else _pool(device), stream=_side(device), capture_error_mode="thread_local"):
             run()
-    _first.setdefault(device, graph)
+    if not apart:
+        _first.setdefault(device, graph)
     return graph
 
 
