@@ -91,6 +91,21 @@ def test_written_inputs_that_overlap_themselves_are_refused() -> None:
         functionalize(module(lambda a: (a[:1].add_(1),), 1), [x])
 
 
+def test_a_result_that_resizes_what_it_is_written_to_is_refused() -> None:
+    with torch.no_grad(), pytest.raises(GraphError, match="GI002.*add.out resizes"):
+        functionalize(module(lambda a: (torch.add(a, 1, out=torch.empty(0)),), 1), [torch.ones(3)])
+
+
+def test_lists_among_other_results_are_refused() -> None:
+    @torch.library.custom_op("opmill_tests::parts_and_count", mutates_args=())
+    def parts(x: torch.Tensor) -> tuple[list[torch.Tensor], torch.Tensor]:
+        return [x.clone(), x + 1], x * 2
+
+    parts.register_fake(lambda x: ([x.clone(), x.clone()], x.clone()))
+    with torch.no_grad(), pytest.raises(GraphError, match="GI002.*parts_and_count"):
+        functionalize(module(lambda a: (parts(a)[1],), 1), [torch.ones(3)])
+
+
 def test_a_tensor_from_outside_is_held_not_copied() -> None:
     scale = torch.tensor(2.0)
     x = torch.ones(3)

@@ -305,6 +305,8 @@ class Recorder(FakeContext):
             return self._run_batch_norm(args)
         values, named = self._values(args), {k: self._values(v) for k, v in kwargs.items()}
         result = super().run(func, args, kwargs)
+        if isinstance(result, (list, tuple)) and any(isinstance(r, (list, tuple)) and _tensors(r) for r in result):
+            raise GraphError("GI002", f"{func.name()} gives lists of tensors among other results", where=self.state.origin)
         if op.aliases and isinstance(args[0] if args else None, FakeTensor) and self._shares(args[0], result):
             self._record_view(func, args, kwargs, values, named, result)
         elif self._has_tensors(result):
@@ -386,7 +388,10 @@ class Recorder(FakeContext):
             return result
         functional, call_args, call_kwargs = _functional(op, func, args, kwargs)
         values, named = self._values(list(call_args)), {k: self._values(v) for k, v in call_kwargs.items()}
+        before = [t.shape for target in targets for t in _tensors(target)]
         result = super().run(func, args, kwargs)
+        if before != [t.shape for target in targets for t in _tensors(target)]:
+            raise GraphError("GI002", f"{func.name()} resizes what it writes", where=self.state.origin)
         fakes = super().run(functional, call_args, call_kwargs)
         names = [n for n in self._emit(functional, tuple(values), named, fakes) if n]
         written = [t for target in targets for t in (target if isinstance(target, (list, tuple)) else (target,))]
