@@ -334,6 +334,25 @@ def writes_into_a_buffer(compiled):
     yield bytes(raw)
 
 
+@scenario
+def an_attribute_that_a_function_gets_later(compiled):
+    def counts(x):
+        counts.calls = getattr(counts, "calls", 0) + 1
+        return x * counts.calls
+
+    def told(x):
+        return x * getattr(counts, "factor", 2), hasattr(counts, "factor")
+
+    run, ask = compiled(counts), compiled(told)
+    for _ in range(3):
+        yield run(tensor())
+        yield ask(tensor())
+    counts.factor = 5
+    yield ask(tensor())
+    del counts.factor
+    yield ask(tensor())
+
+
 @pytest.mark.parametrize("run", SCENARIOS, ids=lambda run: run.__name__)
 def test_what_changed_since_the_last_call_is_seen(run: Callable[[Any], Any]) -> None:
     torch.manual_seed(0)

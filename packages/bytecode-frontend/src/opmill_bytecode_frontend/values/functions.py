@@ -7,6 +7,7 @@ import types
 import weakref
 from typing import Any
 
+from opmill_guards.guard import Absent
 from opmill_guards.source import Attr, CellContents, InstanceDict, Item, Pinned
 
 from .base import MISSING, Lazy, Machine, NotConstant, Value
@@ -119,6 +120,7 @@ class FunctionValue(Value):
             try:
                 return vm.wrap(getattr(self.obj, name), Attr(self.source, name) if name not in ("__globals__",) else None)
             except AttributeError as exc:
+                vm.guard(Absent(InstanceDict(self.source), name))
                 vm.throw_real(exc)
         known = {"__name__": self.name, "__qualname__": self.qualname, "__module__": self.globals.get("__name__"), "__doc__": self.doc()}
         if name in known:
