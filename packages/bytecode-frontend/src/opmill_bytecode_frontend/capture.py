@@ -20,9 +20,9 @@ from opmill_guards.tree import GuardSet
 from .bodies import Body
 from .errors import CaptureWarning, Unsupported
 from .eval_frame import intercept, skip
-from .machine import installed, is_disabled
 from .natives import worth_capturing
 from .options import CaptureOptions
+from .owners import installed, is_disabled
 from .resume import Resume
 from .translate import Translation, bind_real, translate
 from .values.base import Raised

@@ -41,7 +41,7 @@ def is_harmless(node: torch.fx.Node) -> bool:
     if module == "_operator":
         return not name.startswith("i") or name in ("invert", "inv", "is_", "is_not", "index")
     written = name.endswith("_") and not name.endswith("__")
-    return not written and (module in ("builtins", "math") or (module.split(".")[0] == "torch" and "distributed" not in module))
+    return not written and (module in ("builtins", "math") or (module.split(".")[0] in ("torch", "opmill_fake_tensors") and "distributed" not in module))
 
 
 @dataclass

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import builtins
 import collections
-import functools
 import inspect
-import os
-import sys
 from typing import Any, Callable, NoReturn
 
 import torch
@@ -25,6 +22,7 @@ from .opcodes import handlers
 from .opcodes.control import Return, Yield, throw_into
 from .operating import Operators, not_implemented
 from .options import CaptureOptions
+from .owners import EXEMPT, installed, is_disabled, is_users
 from .recorder import Recorder
 from .switches import switches
 from .tracking import root_is_pinned, tracker
@@ -34,6 +32,7 @@ from .values.deques import DequeValue
 from .values.exceptions import ExceptionObject
 from .values.functions import BuiltinValue, CellValue, FunctionValue
 from .values.iterators import STOP, GeneratorValue, ItemsIterator, IteratorValue
+from .values.made import NewClass
 from .values.mapping import DictValue, Names, SetValue
 from .values.modules import STORES, ModuleValue
 from .values.number import symbolic_number
@@ -45,13 +44,6 @@ from .varying import Varying
 #: Items of an iterator that a capture takes to itself at most.
 MOST_ITEMS = 500_000
 SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
-EXEMPT = {"torch", "triton", *sys.stdlib_module_names}
-STANDARD_LIBRARY = os.path.dirname(os.__file__).replace("\\", "/") + "/"
-
-
-def is_disabled(function: Any) -> bool:
-    """Whether a function carries the mark of ``opmill.disable`` or ``torch.compiler.disable``."""
-    return getattr(function, "_torchdynamo_disable", False) is True
 
 
 class BreakHere(Exception):
@@ -65,20 +57,6 @@ def of_module(source: Any) -> bool:
         if source is None:
             return False
     return isinstance(source.object, torch.nn.Module)
-
-
-@functools.cache
-def installed(filename: str) -> bool:
-    """Whether code belongs to Python or to an installed package."""
-    path = filename.replace("\\", "/")
-    return path.startswith("<frozen") or any(part in path for part in ("/site-packages/", "/dist-packages/", STANDARD_LIBRARY))
-
-
-def is_users(cls: type) -> bool:
-    """Whether a class is neither a module, whose class the module tree guards, nor a part of Python or of an installed package."""
-    if issubclass(cls, torch.nn.Module):
-        return False
-    return not installed(getattr(sys.modules.get(cls.__module__), "__file__", None) or "<frozen")
 
 
 class Interpreter(Operators):
@@ -97,6 +75,8 @@ class Interpreter(Operators):
         self.entry_switches = switches()
         self.entry_levels = torch._C._functorch.get_dynamic_layer_stack_depth()
         self.handled: Value | None = None
+        self.attempts = 0
+        """How many operations are running that have an answer to an exception of the program."""
         self.known: dict[int, tuple[Any, Value]] = {}
         self.overridden: dict[Any, type] = {}
         """Sources of containers whose class has a ``__getitem__`` of its own, and the builtin class whose one reads them."""
@@ -210,7 +190,13 @@ class Interpreter(Operators):
     def use_module(self, module: ModuleValue) -> None:
         self.modules.setdefault(id(module.obj), module)
 
+    def is_made(self, cls: type) -> bool:
+        """Whether a class is the model of one that captured code makes: nobody else can change it."""
+        return id(cls) in self.known and type(self.known[id(cls)][1]) is NewClass
+
     def class_source(self, owner: type, name: str, raw: Any) -> Any:
+        if self.is_made(owner):
+            return Pinned(raw, name)
         if owner.__module__.split(".")[0] in EXEMPT or issubclass(owner, torch.nn.Module) or name == "__dataclass_fields__":
             return Pinned(raw, f"{owner.__qualname__}.{name}")
         return Item(InstanceDict(Pinned(owner, owner.__qualname__)), name)
@@ -236,12 +222,12 @@ class Interpreter(Operators):
 
     def guard_lookup(self, cls: type, owner: type, name: str) -> None:
         """The MRO is the same, and no class before ``owner`` in it has been given the attribute. Asked of the user's own classes only."""
-        if is_users(cls):
+        if is_users(cls) and not self.is_made(cls):
             self.guard(Is(Attr(Pinned(cls, cls.__qualname__), "__mro__"), cls.__mro__))
         for before in cls.__mro__:
             if before is owner:
                 return
-            if is_users(before):
+            if is_users(before) and not self.is_made(before):
                 self.guard(Absent(InstanceDict(Pinned(before, before.__qualname__)), name))
 
     def read_global(self, namespace: dict[str, Any], name: str, module: Any = None) -> Value:
@@ -336,6 +322,7 @@ class Interpreter(Operators):
     def attempt(self, read: Callable[[], Value], cls: type[BaseException]) -> Value | None:
         """What ``read`` gives, or None when the program raised ``cls``."""
         handled = self.handled
+        self.attempts += 1
         try:
             return read()
         except Raised as raised:
@@ -343,6 +330,8 @@ class Interpreter(Operators):
                 raise
             self.handled = handled
             return None
+        finally:
+            self.attempts -= 1
 
     # ---- operations ------------------------------------------------------------------------------------------------
 

@@ -12,14 +12,14 @@ from .bytecode import Instruction
 from .codegen.stubs import Expressions
 from .errors import Unsupported
 from .frame import Frame
-from .machine import EXEMPT, is_disabled
+from .owners import EXEMPT, is_disabled
 from .returning import Native, turn
 from .values.base import MISSING, Value
 from .values.exceptions import ExceptionObject
 from .values.functions import BuiltinValue, FunctionValue, MethodValue, PartialValue
 from .values.iterators import STOP, ExternalIterator, GeneratorValue
 from .values.modules import ModuleValue
-from .values.objects import ClassValue, ObjectValue
+from .values.objects import ClassValue, ObjectValue, find_in_mro
 from .values.sequence import SequenceValue
 
 #: Functions that read the frame of their caller when they are given fewer arguments.
@@ -52,7 +52,7 @@ def callee(value: Value, r: Expressions, context: Any) -> str:
             compiled = context.compiled(value.function.obj, id(value.owner.real()) if isinstance(value.owner, ModuleValue) else None)
             return f"{r.constants.name(types.MethodType)}({r.constants.name(compiled)}, {r.expr(value.owner)})"
     if isinstance(value, ModuleValue) and not value.has_hooks() and type(value.obj).__call__ is torch.nn.Module.__call__:
-        forward = type(value.obj).forward
+        forward = find_in_mro(type(value.obj).__mro__, "forward")[1]  # that of scripted modules is a descriptor, which raises
         if isinstance(forward, types.FunctionType) and "forward" not in value.obj.__dict__ and worth_capturing(forward):
             compiled = context.compiled(forward, id(value.obj))
             return r.constants.name(types.MethodType(compiled, value.obj))

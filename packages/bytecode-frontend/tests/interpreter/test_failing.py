@@ -41,6 +41,33 @@ def caught(a, log):
     return a + 1
 
 
+class Steps:
+    def __init__(self, x):
+        self.x = x
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        if self.x.sum().item() > 50:
+            raise StopIteration
+        self.x = self.x * 2
+        return self.x
+
+    def __getattr__(self, name):
+        if self.x.sum().item() > 50:
+            raise AttributeError(name)
+        return 3
+
+
+def expected(a, log):
+    """What somebody waits for is no demand on the data."""
+    steps = Steps(a)
+    for x in steps:
+        a = a + x
+    return a + getattr(steps, "missing", 1) + hasattr(steps, "other")
+
+
 def outcome(fn, **kwargs):
     a, log = torch.ones(3), []
     try:
@@ -50,7 +77,7 @@ def outcome(fn, **kwargs):
     return result, a.tolist(), log, torch.is_grad_enabled()
 
 
-@pytest.mark.parametrize("fn", [no_kernel, out_of_bounds, after_a_break, caught])
+@pytest.mark.parametrize("fn", [no_kernel, out_of_bounds, after_a_break, caught, expected])
 def test_the_call_does_what_the_function_does(fn):
     compiled = capture(fn)
     for _ in range(2):

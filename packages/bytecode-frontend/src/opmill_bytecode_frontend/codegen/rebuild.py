@@ -21,6 +21,7 @@ from ..values.functions import BuiltinValue, CellValue, FunctionValue, MethodVal
 from ..values.iterators import STOP, ExternalIterator, GeneratorValue, ItemsIterator, PythonIterator
 from ..values.late import LateFloat, LateTruth
 from ..values.launcher import KernelLauncher
+from ..values.made import DescriptorValue, NewClass
 from ..values.mapping import DictValue, DictView, SetValue
 from ..values.number import SymbolicNumber, UndecidedTruth
 from ..values.objects import BoundSlot, ClassValue, ModuleObject, ObjectValue, SuperValue
@@ -96,6 +97,10 @@ class Rebuilder:
         self.remember(value, text)
         return text
 
+    def known(self, value: Any) -> str | None:
+        """The name of what was built already."""
+        return self._built.get(id(value))
+
     def remember(self, value: Any, text: str) -> None:
         self._built[id(value)] = text
         self._keep.append(value)
@@ -106,6 +111,10 @@ class Rebuilder:
         self.body.append(f"{name} = {text}")
         self.remember(value, name)
         return name
+
+    def class_name(self, cls: type) -> str:
+        """The expression of a class: a constant, or what stands for a model."""
+        return self.expr(self.vm.known[id(cls)][1]) if self.vm.is_made(cls) else self.constants.name(cls)
 
     def list(self, values: list[Any]) -> str:
         return ", ".join(self.expr(v) for v in values)
@@ -122,6 +131,22 @@ def tensor(r: Rebuilder, value: TensorValue) -> str:
 @rebuilds(ConstantValue, BuiltinValue, ClassValue, ModuleObject)
 def constant(r: Rebuilder, value: Any) -> str:
     return r.constants.name(value.real())
+
+
+@rebuilds(NewClass)
+def new_class(r: Rebuilder, value: NewClass) -> str:
+    """The class is made without its body: of the names that this left behind."""
+    cell = [] if value.cell is None else [f"'__classcell__': {r.expr(value.cell)}"]
+    if (known := r.known(value)) is not None:
+        return known
+    bases = "".join(r.class_name(base.obj) + ", " for base in value.bases)
+    names = [f"{key!r}: {r.expr(item)}" for key, item in value.namespace.items()]
+    return r.assign(value, f"type({value.obj.__name__!r}, ({bases}), {{{', '.join([*names, *cell])}}})")
+
+
+@rebuilds(DescriptorValue)
+def descriptor(r: Rebuilder, value: DescriptorValue) -> str:
+    return r.assign(value, f"{value.kind.__name__}({r.list(value.parts)})")
 
 
 @rebuilds(TupleValue)
@@ -196,7 +221,9 @@ def cell(r: Rebuilder, value: CellValue) -> str:
     if value.source is not None:
         return r.source(value.source)
     name = r.assign(value, f"{r.constants.name(types.CellType)}()")
-    if value.content is not MISSING:
+    if isinstance(value.content, NewClass) and value.content.cell is value:
+        r.expr(value.content)  # which fills the cell
+    elif value.content is not MISSING:
         r.body.append(f"{name}.cell_contents = {r.expr(value.content)}")
     return name
 
@@ -207,6 +234,8 @@ def function(r: Rebuilder, value: FunctionValue) -> str:
         return r.constants.name(value.obj)
     cells = "".join(r.expr(c if isinstance(c, CellValue) else r.vm.wrap(c)) + ", " for c in value.closure)
     defaults = f"({r.list(list(value.defaults))},)" if value.defaults else "None"
+    if (known := r.known(value)) is not None:  # a method that was made for its class, which a cell of its closure holds
+        return known
     parts = f"{r.constants.name(value.code)}, {r.constants.name(value.globals)}, {value.name!r}, {defaults}, ({cells})"
     name = r.assign(value, f"{r.constants.name(types.FunctionType)}({parts})")
     r.body.append(f"{name}.__qualname__ = {value.qualname!r}")
@@ -260,7 +289,7 @@ def kernel_launcher(r: Rebuilder, value: KernelLauncher) -> str:
 
 @rebuilds(SuperValue)
 def super_(r: Rebuilder, value: SuperValue) -> str:
-    return f"super({r.constants.name(value.after)}, {r.expr(value.owner)})"
+    return f"super({r.class_name(value.after)}, {r.expr(value.owner)})"
 
 
 @rebuilds(GeneratorValue)
@@ -370,7 +399,7 @@ def external(r: Rebuilder, value: Any) -> str:
 def object_(r: Rebuilder, value: ObjectValue) -> str:
     if value.source is not None:
         return r.source(value.source)
-    cls = r.constants.name(value.cls)
+    cls = r.class_name(value.cls)
     base = next(c for c in value.cls.__mro__ if not written_in_python(c))  # object, or the builtin class whose __new__ must be used
     name = r.assign(value, f"{r.constants.name(base)}.__new__({cls})")
     fill_storage(r, value, name)
@@ -381,7 +410,7 @@ def object_(r: Rebuilder, value: ObjectValue) -> str:
 def exception(r: Rebuilder, value: ExceptionObject) -> str:
     if value.source is not None:
         return r.source(value.source)
-    cls = r.constants.name(value.cls)
+    cls = r.class_name(value.cls)
     args: Any = value.fields["args"]
     name = r.assign(value, f"{cls}.__new__({cls}, {r.list(args.items)})")
     base: Any = next(c for c in value.cls.__mro__ if not written_in_python(c))

@@ -162,7 +162,7 @@ def make_tuple(vm: Any, cls: Any, args: list[Value], kwargs: dict[str, Value]) -
 
 @handles(*BUILTIN_NEW)
 def builtin_new(vm: Any, cls: Value, *args: Value, **kwargs: Value) -> Value:
-    plain = cls.constant()
+    plain = cls.obj  # type: ignore[attr-defined]
     return new_object(vm, plain) if written_in_python(plain) else construct(vm, plain, list(args), kwargs)
 
 
@@ -183,8 +183,8 @@ def super_(vm: Any, *args: Value) -> Value:
     if args:
         if len(args) != 2 or not isinstance(args[0], ClassValue):
             vm.unsupported("FE010", "super() with other than a class and an object")
-        after = args[0].constant()
-        given = args[1].constant() if isinstance(args[1], ClassValue) else args[1].python_type()
+        after, owner = args[0].obj, args[1]  # type: ignore[attr-defined]
+        given = owner.obj if isinstance(owner, ClassValue) else owner.python_type()
         if not issubclass(given, after) and not issubclass(args[1].python_type(), after):
             vm.throw(TypeError, "super(type, obj): obj must be an instance or subtype of type")
         return SuperValue(after, args[1])
@@ -199,7 +199,7 @@ def super_(vm: Any, *args: Value) -> Value:
         owner = frame.cells[name].get(vm)
     if not isinstance(owner, Value):
         owner = vm.wrap(owner.obj, owner.source)
-    return SuperValue(frame.cells["__class__"].get(vm).constant(), owner)
+    return SuperValue(frame.cells["__class__"].get(vm).obj, owner)
 
 
 @handles(list)
@@ -449,11 +449,15 @@ def reversed_(vm: Any, items: Value) -> Value:
     if result is not None:
         return result
     cls = items.python_type()
-    length = None if find_in_mro(cls.__mro__, "__getitem__")[1] is MISSING else items.special(vm, "__len__", [])
+    length: Any = None if find_in_mro(cls.__mro__, "__getitem__")[1] is MISSING else items.special(vm, "__len__", [])
     if length is None or find_in_mro(cls.__mro__, "__reversed__")[1] is not MISSING:
         vm.throw(TypeError, f"{cls.__name__!r} object is not reversible")
     n = length.constant()
-    return ItemsIterator(lambda vm, i: vm.getitem(items, ConstantValue(n - 1 - i)) if i < n else STOP, reversed)
+
+    def read(vm: Any, i: int) -> Any:
+        return vm.getitem(items, ConstantValue(n - 1 - i)) if i < n else STOP
+
+    return ItemsIterator(read, reversed)
 
 
 @handles(functools.partial)

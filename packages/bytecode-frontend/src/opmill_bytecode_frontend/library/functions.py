@@ -73,7 +73,7 @@ def is_instance(vm: Any, value: Value, cls: Any) -> bool:
                 return issubclass(value.cls, cls)
             return isinstance(value.fake, cls) if real is MISSING else isinstance(real, cls)
         if isinstance(value, ObjectValue) and says_its_class(value.cls):
-            said = vm.getattr(value, "__class__").constant()
+            said = plain_classes(vm, vm.getattr(value, "__class__"))
             return issubclass(value.cls, cls) or issubclass(said, cls)
         if real is not MISSING and not isinstance(value, BuiltinValue):
             return isinstance(real, cls)
@@ -93,7 +93,7 @@ def says_its_class(cls: type) -> bool:
 def plain_classes(vm: Any, classes: Value) -> Any:
     if isinstance(classes, SequenceValue):
         return tuple(plain_classes(vm, c) for c in classes.values(vm))
-    return classes.constant()
+    return classes.obj if isinstance(classes, ClassValue) else classes.constant()
 
 
 @handles(isinstance)
@@ -104,7 +104,7 @@ def isinstance_(vm: Any, value: Value, classes: Value) -> Value:
 @handles(issubclass)
 def issubclass_(vm: Any, cls: Value, classes: Value) -> Value:
     try:
-        return ConstantValue(issubclass(cls.constant(), plain_classes(vm, classes)))
+        return ConstantValue(issubclass(plain_classes(vm, cls), plain_classes(vm, classes)))
     except TypeError as exc:
         return vm.throw_real(exc)
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 from ..returning import pushed
 from ..values.base import MISSING, Raised
 from ..values.constant import ConstantValue, is_none
+from ..values.mapping import DictValue
 from ..values.objects import ClassValue, bind_descriptor, find_in_mro
 from ..values.sequence import TupleValue
 from .registry import opcode
@@ -55,7 +55,7 @@ def pop_except(vm: Any, frame: Any, ins: Any) -> None:
 @opcode("CHECK_EXC_MATCH")
 def check_exc_match(vm: Any, frame: Any, ins: Any) -> None:
     wanted = frame.pop()
-    classes = [v.real() for v in vm.unpack(wanted)] if isinstance(wanted, TupleValue) else [wanted.real()]
+    classes = [getattr(v, "obj", None) for v in (vm.unpack(wanted) if isinstance(wanted, TupleValue) else [wanted])]
     if not all(isinstance(cls, type) and issubclass(cls, BaseException) for cls in classes):
         vm.throw(TypeError, "catching classes that do not inherit from BaseException is not allowed")
     mro = frame.stack[-1].python_type().__mro__  # no __subclasscheck__ is asked
@@ -107,5 +107,5 @@ def cleanup_throw(vm: Any, frame: Any, ins: Any) -> None:
 
 @opcode("SETUP_ANNOTATIONS")
 def setup_annotations(vm: Any, frame: Any, ins: Any) -> None:
-    if sys.version_info:
-        vm.unsupported("FE063", "annotations in a class body")
+    if "__annotations__" not in frame.locals:
+        frame.locals["__annotations__"] = DictValue({})

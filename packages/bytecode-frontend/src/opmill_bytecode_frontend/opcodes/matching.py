@@ -71,7 +71,9 @@ def match_class(vm: Any, frame: Any, ins: Any) -> None:
 
 def class_parts(vm: Any, subject: Value, cls: Value, positional: int, names: tuple[str, ...]) -> list[Value] | None:
     """The values of the sub-patterns of ``cls(...)``, or None when the subject does not match."""
-    plain = cls.constant()
+    plain: Any = getattr(cls, "obj", None)
+    if not isinstance(plain, type):
+        vm.throw(TypeError, "called match pattern must be a class")
     if not vm.truth(vm.call(vm.wrap(isinstance), [subject, cls], {})):
         return None
     wanted = list(names)

@@ -103,7 +103,7 @@ def load_method(vm: Any, frame: Any, ins: Any) -> None:
 def load_super_attr(vm: Any, frame: Any, ins: Any) -> None:
     owner, cls, function = frame.pop(), frame.pop(), frame.pop()
     if function.real() is super:
-        value = SuperValue(cls.constant(), owner).getattr(vm, ins.argval)
+        value = SuperValue(cls.obj, owner).getattr(vm, ins.argval)
     else:
         value = vm.getattr(vm.call(function, [cls, owner] if ins.flag & 2 else [], {}), ins.argval)
     if ins.flag & 1 and sys.version_info < (3, 13):

@@ -12,6 +12,7 @@ from ..values.functions import CellValue
 from .registry import opcode
 
 NULL = MISSING
+NAMESPACE = ConstantValue("the names of a class body")
 
 
 @opcode("RESUME", "NOP", "CACHE", "PRECALL", "COPY_FREE_VARS", "EXTENDED_ARG", "JUMP_BACKWARD_NO_INTERRUPT_", "NOT_TAKEN")
@@ -97,7 +98,29 @@ def store_closure(vm: Any, frame: Any, ins: Any) -> None:
     frame.cells[ins.argval] = value if isinstance(value, CellValue) else CellValue(value)
 
 
-@opcode("LOAD_DEREF", "LOAD_CLASSDEREF")
+@opcode("LOAD_CLASSDEREF", until=(3, 11))
+def load_class_deref(vm: Any, frame: Any, ins: Any) -> None:
+    frame.push(read_local(vm, frame, ins.argval)) if ins.argval in frame.locals else load_deref(vm, frame, ins)
+
+
+@opcode("LOAD_LOCALS", since=(3, 12))
+def load_locals(vm: Any, frame: Any, ins: Any) -> None:
+    frame.push(NAMESPACE)
+
+
+@opcode("LOAD_FROM_DICT_OR_DEREF", "LOAD_FROM_DICT_OR_GLOBALS", since=(3, 12))
+def load_from_namespace(vm: Any, frame: Any, ins: Any) -> None:
+    if frame.pop() is not NAMESPACE:
+        vm.unsupported("FE062", f"instruction {ins.opname}", "it reads the names of another scope")
+    if ins.argval in frame.locals:
+        frame.push(read_local(vm, frame, ins.argval))
+    elif ins.opname.endswith("DEREF"):
+        load_deref(vm, frame, ins)
+    else:
+        frame.push(vm.read_global(frame.globals, ins.argval))
+
+
+@opcode("LOAD_DEREF")
 def load_deref(vm: Any, frame: Any, ins: Any) -> None:
     value = frame.cells[ins.argval].get(vm)
     if value is MISSING:
@@ -149,6 +172,12 @@ def load_name(vm: Any, frame: Any, ins: Any) -> None:
 @opcode("STORE_NAME")
 def store_name(vm: Any, frame: Any, ins: Any) -> None:
     frame.locals[ins.argval] = frame.pop()
+
+
+@opcode("DELETE_NAME")
+def delete_name(vm: Any, frame: Any, ins: Any) -> None:
+    if frame.locals.pop(ins.argval, MISSING) is MISSING:
+        vm.no_name(ins.argval)
 
 
 @opcode("STORE_GLOBAL")

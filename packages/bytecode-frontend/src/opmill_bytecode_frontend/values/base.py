@@ -35,6 +35,7 @@ class Machine(Protocol):
     frame: Any
     relations: list[Any]
     varying: Any
+    attempts: int
 
     def wrap(self, obj: Any, source: Source | None = None) -> Value: ...
     def fresh(self, obj: Any) -> Value: ...

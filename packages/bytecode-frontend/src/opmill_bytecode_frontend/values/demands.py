@@ -17,7 +17,7 @@ def may_demand(vm: Machine) -> bool:
     """Whether the graph may check something here. Not in a graph inside of the graph; not where somebody would catch the error; and not where
     an object was changed before, which the plain program leaves changed when it raises."""
     frame: Any = vm.frame
-    if frame is None or not vm.recorder.counts or vm.recorder.regions or vm.effects:
+    if frame is None or vm.attempts or not vm.recorder.counts or vm.recorder.regions or vm.effects:
         return False
     while frame is not None:
         if frame.prepared.instructions[max(frame.pc - 1, 0)].handler is not None:
@@ -62,7 +62,7 @@ def raised(instructions: list[Any], names: dict[str, Any]) -> tuple[str, str] | 
 def is_exception(name: Any, names: dict[str, Any]) -> bool:
     """Whether the name means a builtin exception. A name that is rebound later is seen when the program raises."""
     found = getattr(builtins, name, None) if name not in names else None
-    return isinstance(found, type) and issubclass(found, Exception)
+    return isinstance(found, type) and issubclass(found, Exception) and not issubclass(found, (StopIteration, StopAsyncIteration))
 
 
 def demanded(vm: Machine, relation: Relation, way: tuple[bool, str, str]) -> bool:

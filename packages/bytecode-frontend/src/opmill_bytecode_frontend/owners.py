@@ -1,0 +1,35 @@
+"""Whose a function, a class or a source is: the program's, Python's, an installed package's."""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+from typing import Any
+
+import torch
+
+EXEMPT = {"torch", "triton", *sys.stdlib_module_names}
+STANDARD_LIBRARY = os.path.dirname(os.__file__).replace("\\", "/") + "/"
+
+
+def is_disabled(function: Any) -> bool:
+    """Whether a function carries the mark of ``opmill.disable`` or ``torch.compiler.disable``."""
+    return getattr(function, "_torchdynamo_disable", False) is True
+
+
+@functools.cache
+def installed(filename: str) -> bool:
+    """Whether code belongs to Python or to an installed package."""
+    path = filename.replace("\\", "/")
+    return path.startswith("<frozen") or any(part in path for part in ("/site-packages/", "/dist-packages/", STANDARD_LIBRARY))
+
+
+def is_users(cls: type) -> bool:
+    """Whether a class is neither a module, whose class the module tree guards, nor a part of Python or of an installed package."""
+    if issubclass(cls, torch.nn.Module):
+        return False
+    return not installed(getattr(sys.modules.get(cls.__module__), "__file__", None) or "<frozen")
+
+
+__all__ = ["EXEMPT", "installed", "is_disabled", "is_users"]

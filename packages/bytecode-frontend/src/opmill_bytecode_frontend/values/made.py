@@ -1,0 +1,91 @@
+"""Classes made in captured code, and the descriptors in their bodies.
+
+While code is captured, a *model* stands for such a class: a real class with the same name, bases and methods, in whose dictionary stand-ins take
+the place of what has no constant. Lookup, ``isinstance``, ``super`` and the data model see the model; what leaves the capture is a class that each
+call makes anew."""
+
+from __future__ import annotations
+
+import types
+from typing import Any
+
+from .base import MISSING, Machine, NotConstant, Value
+from .constant import ConstantValue
+from .functions import CellValue, Closure, FunctionValue
+from .objects import ClassValue, find_in_mro
+from .sequence import TupleValue
+
+
+class NewClass(ClassValue):
+    """A class made in captured code. ``obj`` is its model, ``namespace`` what its body left behind."""
+
+    def __init__(self, model: type, bases: list[ClassValue], namespace: dict[str, Value], cell: CellValue | None) -> None:
+        super().__init__(model)
+        self.bases = bases
+        self.namespace = namespace
+        self.cell = cell
+        """The one that ``super()`` and ``__class__`` of its methods read."""
+
+    def constant(self) -> Any:
+        raise NotConstant(f"class {self.obj.__qualname__}, which is made in captured code,")
+
+    def real(self) -> Any:
+        return MISSING
+
+    def key(self, vm: Machine) -> Any:
+        return self
+
+
+class DescriptorValue(Value):
+    """A property, class method or static method of functions made in captured code."""
+
+    def __init__(self, kind: Any, parts: list[Value]) -> None:
+        self.kind = kind
+        self.parts = parts
+
+    def python_type(self) -> type:
+        return self.kind  # type: ignore[no-any-return]
+
+    def getattr(self, vm: Machine, name: str) -> Value:
+        if self.kind is property and name in ("getter", "setter", "deleter"):
+            place = ("getter", "setter", "deleter").index(name)
+            return Closure(lambda vm, function: self.replaced(place, function))
+        if name in ("fget", "__func__", "__wrapped__"):
+            return self.parts[0]
+        return super().getattr(vm, name)
+
+    def replaced(self, place: int, function: Value) -> DescriptorValue:
+        """The property with another function for reading (0), writing (1) or deleting (2)."""
+        parts = [*self.parts, *[ConstantValue(None)] * 3][: max(3, len(self.parts))]
+        parts[place] = function
+        return DescriptorValue(property, parts)
+
+
+class StandIn:
+    """Takes a place in the dictionary of a model."""
+
+
+def stand_in(vm: Any, value: Value) -> Any:
+    """What stands for a value in the dictionary of a model; the interpreter knows it as that value."""
+    if type(value) is ConstantValue:
+        return value.value
+    if isinstance(value, DescriptorValue):
+        return value.kind(*[stand_in(vm, part) for part in value.parts])
+    real = value.real()
+    if real is not MISSING:
+        return real
+    made: Any = StandIn()
+    if isinstance(value, FunctionValue):
+        made = types.FunctionType(value.code, value.globals, value.name, None, tuple(types.CellType() for _ in value.code.co_freevars))
+        made.__qualname__ = value.qualname
+    elif isinstance(value, NewClass):
+        return value.obj
+    elif isinstance(value, TupleValue) and value.items:
+        made = value.cls([stand_in(vm, item) for item in value.values(vm)])
+    elif any(find_in_mro(value.python_type().__mro__, name)[1] is not MISSING for name in ("__get__", "__set__", "__delete__", "__set_name__")):
+        raise NotConstant(f"{value.describe()}, which is asked for what it stands for,")
+    vm.known[id(made)] = (made, value)
+    return made
+
+
+__all__ = ["DescriptorValue", "NewClass", "stand_in"]
