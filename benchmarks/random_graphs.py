@@ -15,7 +15,7 @@ import torch
 
 FLOATS = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 INTS = (torch.int64, torch.int32, torch.uint8, torch.int8, torch.int16)
-DTYPES = (*[torch.float32] * 8, torch.float64, torch.bfloat16, torch.bfloat16, torch.float16, torch.int64, torch.int64, torch.int32, torch.uint8, torch.bool)
+DTYPES = (*[torch.float32] * 8, torch.float64, torch.bfloat16, torch.bfloat16, torch.float16, torch.int64, torch.int64, torch.int32, torch.uint8, torch.bool, torch.complex64)
 SPECIAL = (float("nan"), float("inf"), float("-inf"), 0.0, -0.0, 1e15, 1e-30)
 SMOOTH = (
     "torch.tanh exp sigmoid F.gelu F.silu torch.sin torch.cos torch.erf log1p torch.expm1 rsqrt torch.log F.softplus F.mish F.elu torch.atan "
@@ -127,13 +127,13 @@ class Maker:
             value = eval(text, names)
         except (RuntimeError, TypeError, ValueError, IndexError, NotImplementedError, AttributeError):
             return False
-        if not isinstance(value, torch.Tensor) or value.numel() > 4000 or value.is_complex() or value.is_quantized:
+        if not isinstance(value, torch.Tensor) or value.numel() > 4000 or value.is_quantized or value.dtype is torch.complex32:
             return False
         self.count += 1
         self.env[name] = value
         self.lines.append(f"{name} = {text}")
         self.passed(value, [name, *sources])
-        if not (exact and self.is_exact(*sources)) and value.dtype in FLOATS:
+        if value.is_complex() or (not (exact and self.is_exact(*sources)) and value.dtype in FLOATS):
             self.inexact.add(key(value))
         return True
 
@@ -325,6 +325,24 @@ class Maker:
         text = r.choice(smooth + exact * 2)
         self.emit(text, [x], exact=text in exact)
 
+    def complexes(self) -> None:
+        """Complex numbers, made of floats or of one another."""
+        x = self.pick(lambda v: v.is_complex()) if self.r.random() < 0.7 else None
+        y = self.pick(is_float) if x is None else self.pick(lambda v: v.is_complex() and can_broadcast(v, self.env[x])) or x
+        if y is None:
+            return
+        if x is None:
+            of, other = f"{y}.to(torch.float32)", self.pick(lambda v: is_float(v) and can_broadcast(v, self.env[y])) or y
+            choices = [f"torch.complex({of}, {other}.to(torch.float32))", f"torch.polar({of}.abs(), {of})", f"torch.view_as_complex(torch.stack([{of}, {of} * 2], -1))", f"{of} * 1j"]
+            self.emit(self.r.choice(choices), [y, other], exact=False)
+            return
+        d = self.r.randrange(max(self.env[x].dim(), 1))
+        choices = [
+            f"{x} * {y}", f"{x} / ({y} + 3)", f"{x}.conj()", f"{x}.conj() * {y}", f"({x} / 9).exp()", f"{x}.abs()", f"{x}.real * 2", f"{x}.imag + 1", f"torch.view_as_real({x}) * 2",
+            f"{x} + (2 - 1j)", f"{x}.sum({d})", f"{x}.mH.contiguous()", f"torch.fft.fft({x}, dim={d})", f"{x} @ {y}.mH", f"torch.cat([{x}, {x}.conj()], {d})", f"{x}.sgn()", f"{x}.to(torch.complex128)",
+        ]  # fmt: skip
+        self.emit(self.r.choice(choices), [x, y], exact=False)
+
     def masks(self) -> None:
         x = self.pick()
         if x is None:
@@ -372,9 +390,9 @@ class Maker:
             self.env[f"a{inputs}"] = self.r.choice(list(self.env.values()))[...]
         names = list(self.env)
         given = copied([self.env[n] for n in names])
-        steps = [self.unary, self.binary, self.cast, self.view, self.reduce, self.several, self.product, self.indexing, self.masks, self.creation, self.write, self.scatters, self.images]
+        steps = [self.unary, self.binary, self.cast, self.view, self.reduce, self.several, self.product, self.indexing, self.masks, self.creation, self.write, self.scatters, self.images, self.complexes]
         for _ in range(count):
-            self.r.choices(steps, [6, 7, 2, 7, 4, 2, 1, 1.5, 1, 0.7, 2.5, 1.5, 1])[0]()
+            self.r.choices(steps, [6, 7, 2, 7, 4, 2, 1, 1.5, 1, 0.7, 2.5, 1.5, 1, 0.8 + 2 * any(v.is_complex() for v in self.env.values())])[0]()
         made = [n for n in self.env if n not in names]
         outputs = dict.fromkeys([*made[-1:], *self.r.sample(made, min(len(made), self.r.randint(0, 3)))])
         if self.r.random() < 0.1:
@@ -393,6 +411,8 @@ def random_program(seed: int, count: int | None = None, symbolic: bool = False) 
 def filled(sizes: list[int], dtype: torch.dtype, r: random.Random, generator: torch.Generator) -> torch.Tensor:
     if dtype == torch.bool:
         return torch.rand(sizes, generator=generator) < 0.5
+    if dtype.is_complex:
+        return torch.randn(sizes, dtype=dtype, generator=generator)
     if dtype not in FLOATS:
         return torch.randint(0 if dtype == torch.uint8 else -9, 10, sizes, generator=generator).to(dtype)
     x = (torch.randn(sizes, generator=generator) * 2).to(dtype)
@@ -415,7 +435,7 @@ def is_overlapping(x: torch.Tensor) -> bool:
 
 
 def _eps(dtype: torch.dtype) -> float:
-    return torch.finfo(dtype).eps if dtype in FLOATS else 0.0
+    return torch.finfo(dtype).eps if dtype in FLOATS or dtype.is_complex else 0.0
 
 
 def can_broadcast(x: torch.Tensor, to: torch.Tensor) -> bool:
@@ -426,12 +446,13 @@ def can_broadcast(x: torch.Tensor, to: torch.Tensor) -> bool:
 
 
 def copied(tensors: list[torch.Tensor], dtype: torch.dtype | None = None) -> list[torch.Tensor]:
-    """Copies in the same layout that share memory as the originals do; with ``dtype``, floats as that type."""
+    """Copies in the same layout that share memory as the originals do; with ``dtype``, floats as that type, complex numbers as its pairs."""
     done: dict[int, torch.Tensor] = {}
     out = []
     for t in tensors:
         if key(t) not in done:
             whole = torch.empty(0, dtype=t.dtype).set_(t.untyped_storage())
-            done[key(t)] = whole.to(dtype) if dtype is not None and is_float(t) else whole.clone()
+            to = None if dtype is None else dtype if is_float(t) else dtype.to_complex() if t.is_complex() else None
+            done[key(t)] = whole.clone() if to is None else whole.to(to)
         out.append(done[key(t)].as_strided(t.shape, t.stride(), t.storage_offset()))
     return out

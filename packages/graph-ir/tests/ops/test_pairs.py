@@ -76,6 +76,13 @@ def test_what_torch_is_called_for_is_whole() -> None:
         torch.testing.assert_close(g, e)
 
 
+def test_parts_of_several_types_are_put_together_by_torch() -> None:
+    fn = lambda x, i: [torch.cat([i, x * 2]), torch.stack([x.real > 0, x]), torch.cat([x, x.to(torch.complex128)])]  # noqa: E731
+    x, ids = X[0].clone(), torch.arange(12).reshape(3, 4)
+    for g, e in zip(run_lowered(captured(fn, x, ids), [x.clone(), ids]), fn(x, ids), strict=True):
+        torch.testing.assert_close(g, e)
+
+
 def test_written_inputs() -> None:
     def fn(x: torch.Tensor, y: torch.Tensor) -> list[torch.Tensor]:
         x.mul_(y)

@@ -45,6 +45,8 @@ _EACH = _VIEWS | frozenset(
     "slice_backward diagonal_backward im2col _reshape_copy".split()
 )
 """Operators that do to each part what they do to real numbers."""
+_INDEXED = frozenset(f"aten::{n}" for n in "index_select gather index.Tensor take".split())
+"""Of these, those whose other tensors are positions."""
 
 
 def lower_pairs(ctx: Context, node: Node) -> bool:
@@ -97,7 +99,8 @@ def _lowered(ctx: Context, node: Node) -> Any:
         if out is NotImplemented or len(ctx.nodes) == before:
             return out
         del ctx.nodes[before:]
-    if len({ctx.metas[v.name].dtype for v in values_in(node.args) if ctx.metas[v.name].dtype not in _POSITIONS}) != 1:
+    values = values_in(node.args)[: 1 if name in _INDEXED else None]
+    if len(dtypes := {ctx.metas[v.name].dtype for v in values}) != 1 or not dtypes <= PARTS.keys():
         return NotImplemented
     real, imaginary = (_of_parts(ctx, node, row, k) for k in range(2))
     if real is NotImplemented or imaginary is NotImplemented:
@@ -105,9 +108,6 @@ def _lowered(ctx: Context, node: Node) -> Any:
     if isinstance(real, list):
         return [None if a is None else Pair(a, b, ctx.origin) for a, b in zip(real, imaginary, strict=True)]
     return Pair(real, imaginary, ctx.origin)
-
-
-_POSITIONS = ("int64", "int32", "uint8", "bool")
 
 
 def _of_parts(ctx: Context, node: Node, row: Any, k: int) -> Any:
