@@ -185,7 +185,12 @@ def kept_arenas(compiler: str) -> float:
     return _native.idle_arena_bytes() / 1e6
 
 
+M_MMAP_THRESHOLD = -3  # of malloc.h
+
+
 def measure_memory(name: str, compiler: str) -> dict[str, Any]:
+    """Large blocks come from the system one by one: holes of the heap, which come and go from step to step, are not counted."""
+    ctypes.CDLL(None).mallopt(M_MMAP_THRESHOLD, 1 << 18)
     trainer = Trainer(compiler, *built(name))
     for _ in range(3):
         trainer.step()
