@@ -80,7 +80,8 @@ def _pointwise(nest: Nest, sizes: dict[str, int], budget: Budget) -> Tiling:
             ("x", min(side, power_above(walk.points(groups[1], sizes)))),
         ]
         programs = _tiles(walk.points(groups[0], sizes), blocks[0][1]) * _tiles(walk.points(groups[1], sizes), blocks[1][1])
-        return Tiling(groups, tuple(blocks), False, _warps(blocks[0][1] * blocks[1][1]), programs)
+        turned = any(_unit(i, nest.axes[-1].name) for p in nest.phases for i in walk.accesses(p))  # some memory is along each of the two
+        return Tiling(groups, tuple(blocks), False, _warps(blocks[0][1] * blocks[1][1], None if turned else nest), programs)
     if (shared := _shared(nest, budget)) is not None:
         return shared
     largest = budget.tile if _widest(nest) <= 2 else budget.tile // 2
@@ -101,13 +102,13 @@ def _shared(nest: Nest, budget: Budget) -> Tiling | None:
     for cut, _ in found.most_common():
         groups = nest.axes[:cut], nest.axes[cut:]
         rows, length = (walk.points(axes, {}) for axes in groups)
-        lane = 16 if _widest(nest) > 2 else 32
-        x = min(even(length), 32 * lane)
-        y = budget.tile // x
+        elements = budget.tile if _widest(nest) <= 2 else budget.tile // 2
+        x = min(even(length), elements // 2)
+        y = elements // x
         while y >= 2 and _tiles(rows, y) * (length // x) < 4 * budget.processors:
             y //= 2
         if x >= 64 and y >= 2:
-            return Tiling(groups, (("y", y), ("x", x)), False, max(1, x * y // (32 * lane)), _tiles(rows, y) * (length // x))
+            return Tiling(groups, (("y", y), ("x", x)), False, max(1, x * y // 512), _tiles(rows, y) * (length // x))
     return None
 
 
@@ -127,6 +128,8 @@ def _rows(nest: Nest, inner: list[Phase], sizes: dict[str, int], budget: Budget)
         many = rows >= 32 * budget.processors and x * r >= 2048
         warps = x * r * _widest(nest) // (32 * lane) if many else _warps(x * r, nest)
         warps = min(power_below(warps), 16) if r < 16384 else 32
+        if looped and live > _MANY and _widest(nest) <= 2:
+            warps = max(1, warps // 2)  # 32 elements a thread: what is at hand for each pays for it
     elif known and length <= _WINDOW and rows >= 64 * budget.processors:
         # A window: its few elements one after the other, each for many neighbours at once.
         looped, r = True, 1
@@ -143,7 +146,7 @@ def _rows(nest: Nest, inner: list[Phase], sizes: dict[str, int], budget: Budget)
         if looped and known and length % r and length >= 8 * r and even(length) >= 16:
             r = min(r, even(length))  # no step sticks out
         looped = looped and (not known or r < length)
-        warps = min(max(1, x * r // (32 * lane)), 8)
+        warps = min(max(1, x * r // (32 * (2 * lane if half else lane))), 8)
     return Tiling((nest.axes,), (("x", x), ("r", max(r, 1))), looped, max(warps, 1), _tiles(rows, x))
 
 
