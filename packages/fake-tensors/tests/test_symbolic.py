@@ -212,3 +212,14 @@ def test_the_backward_of_attention_is_not_fixed() -> None:
     with FakeContext() as plain:
         fakes = [plain.from_tensor(t) for t in (out, q, q, q, out, sums)]
         assert [g.stride() for g in torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward(*fakes, 0.0, False)] == [g.stride() for g in gradients]
+
+
+@pytest.mark.parametrize("name", ["index_add", "index_copy"])
+def test_what_is_written_along_a_dimension_is_contiguous(name: str) -> None:
+    """Whatever the layout of the tensor that is written to."""
+    x, ids = torch.zeros(2, 6, 5, 3).permute(0, 3, 2, 1), torch.tensor([2, 0])
+    expected = getattr(x, name)(1, ids, x[:, :2])
+    with FakeContext(Sizes()) as ctx:
+        fake = ctx.from_tensor(x, {2: None, 3: None})
+        got = getattr(fake, name)(1, ctx.from_tensor(ids), fake[:, :2])
+    assert tuple(map(int, got.stride())) == expected.stride() == (90, 30, 6, 1)

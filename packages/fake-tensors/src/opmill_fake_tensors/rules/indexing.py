@@ -97,7 +97,7 @@ def _scatter(overload: str, x: Tensor, dim: int, ids: Tensor, src: Any, **more: 
     fits = all(i is n or demanded(i <= n) for d, (i, n) in enumerate(zip(ids.size(), x.size(), strict=True)) if d != dim % x.dim())
     if isinstance(src, Tensor):
         fits = fits and all(i is n or demanded(i <= n) for i, n in zip(ids.size(), src.size(), strict=True))
-    return alike(x) if fits else NotImplemented
+    return dense(x.size(), x.dtype) if fits else NotImplemented
 
 
 @SYMBOLIC.row("index_add index_copy")
@@ -106,7 +106,7 @@ def _index_add(overload: str, x: Tensor, dim: int, ids: Tensor, src: Tensor, **m
         return NotImplemented
     wanted = [*x.size()]
     wanted[dim] = ids.size(0)
-    return alike(x) if all(a is b or demanded(a == b) for a, b in zip(src.size(), wanted, strict=True)) else NotImplemented
+    return dense(x.size(), x.dtype) if all(a is b or demanded(a == b) for a, b in zip(src.size(), wanted, strict=True)) else NotImplemented
 
 
 @SYMBOLIC.row("nll_loss_backward")
