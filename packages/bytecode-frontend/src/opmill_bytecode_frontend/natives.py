@@ -213,9 +213,20 @@ def format_value(frame: Frame, ins: Instruction, r: Expressions, context: Any) -
 
 @native("BEFORE_WITH")
 def before_with(frame: Frame, ins: Instruction, r: Expressions, context: Any) -> Native:
-    manager = r.expr(frame.stack[-1])
-    leave, entered = r.temporary("_r"), r.temporary("_r")
-    return Native([f"{leave} = {manager}.__exit__", f"{entered} = {manager}.__enter__()"], 1, [leave, entered])
+    enter, leave, entered = (r.temporary("_r") for _ in range(3))
+    found = f"{enter}, {leave} = {r.constants.name(context_methods)}({r.expr(frame.stack[-1])})"
+    return Native([found, f"{entered} = {enter}()"], 1, [leave, entered])
+
+
+def context_methods(manager: Any) -> tuple[Any, Any]:
+    """``__enter__`` and ``__exit__`` as a with statement looks for them: on the class."""
+    cls, found = type(manager), []
+    for name, told in (("__enter__", ""), ("__exit__", " (missed __exit__ method)")):
+        method = find_in_mro(cls.__mro__, name)[1]
+        if method is MISSING:
+            raise TypeError(f"{cls.__name__!r} object does not support the context manager protocol{told}")
+        found.append(method.__get__(manager, cls) if hasattr(type(method), "__get__") else method)
+    return found[0], found[1]
 
 
 @native("UNPACK_SEQUENCE")

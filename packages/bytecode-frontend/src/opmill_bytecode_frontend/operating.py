@@ -14,6 +14,8 @@ BINARY = {
     "+": "add", "-": "sub", "*": "mul", "/": "truediv", "//": "floordiv", "%": "mod", "**": "pow", "@": "matmul", "<<": "lshift", ">>": "rshift",
     "&": "and", "|": "or", "^": "xor",
 }  # fmt: skip
+#: Where the right operand is of an unknown value it is asked as well.
+NUMBERS = (bool, int, float, complex)
 REPEATED = (list, tuple, str, bytes, bytearray)
 COMPARE = {"<": ("__lt__", "__gt__"), "<=": ("__le__", "__ge__"), "==": ("__eq__", "__eq__"), "!=": ("__ne__", "__ne__"), ">": ("__gt__", "__lt__"), ">=": ("__ge__", "__le__")}
 
@@ -77,7 +79,7 @@ class Operators:
                 return result  # type: ignore[return-value]
         lt, rt = left.python_type(), right.python_type()
         tries = [(left, f"__{name}__", right), (right, f"__r{name}__", left)]
-        if lt is rt:
+        if lt is rt and lt not in NUMBERS:
             tries.pop()
         elif overrides(rt, lt, f"__r{name}__") or (isinstance(right, TensorValue) and not isinstance(left, TensorValue)):
             tries.reverse()

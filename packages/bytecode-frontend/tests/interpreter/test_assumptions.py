@@ -239,3 +239,17 @@ def test_dictionaries_of_classes_are_seen(monkeypatch):
     monkeypatch.setattr(Base, "factor", 4)
     monkeypatch.setattr(Derived, "more", 1, raising=False)
     assert torch.equal(compiled(x), x * 4 + size + 1)
+
+
+def test_a_number_that_is_not_assumed_any_more_as_right_operand():
+    given = iter([0, 1, 0, 1, 0, 1, -1, -2, -3, -4, 0, 1])
+
+    @torch.compiler.disable
+    def read():
+        return next(given)
+
+    def f(x):
+        return 10 - read(), x + 1
+
+    compiled = capture(f)
+    assert [compiled(torch.ones(1))[0] for _ in range(12)] == [10, 9, 10, 9, 10, 9, 11, 12, 13, 14, 10, 9]

@@ -398,3 +398,29 @@ def test_each_call_makes_a_class_of_its_own():
     assert type(a) is first and type(b) is second and first.m is method and first.n_ == 1
     assert first.__qualname__ == "escaping.<locals>.A" and first.__module__ == __name__ and first.w.tolist() == [2.0, 2.0]
     assert a.m()[0].tolist() == [2.0, 2.0] and a.m()[1] is first and b.m()[1] is second
+
+
+def test_super_without_a_class_or_an_object():
+    def f(x):
+        class A:
+            __class__ = 413
+
+            def none():
+                return super()
+
+            def deleted(self):
+                del self
+                return super()
+
+            def other(self):
+                return super().__init__
+
+        told = []
+        for call in (A.none, lambda: A().deleted(), lambda: A.other(5)):
+            try:
+                call()
+            except (RuntimeError, TypeError) as exc:
+                told.append(str(exc))
+        return told, A().__class__, x + 1
+
+    assert plain(capture(f)(torch.ones(2))) == plain(f(torch.ones(2)))

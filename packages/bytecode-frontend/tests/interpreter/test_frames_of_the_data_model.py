@@ -354,3 +354,22 @@ def test_getters_called_by_native_code_are_captured() -> None:
     x = torch.tensor([1.0, 2.0])
     assert torch.equal(capture(fn, backend)(x), fn(x))
     assert any("mul" in gm.code for gm in graphs)
+
+
+class NoEnter:
+    def __exit__(self, *args: Any) -> None: ...
+
+
+class NoExit:
+    def __enter__(self) -> None: ...
+
+
+@pytest.mark.parametrize("kind", [NoEnter, NoExit])
+def test_methods_of_with_statements_are_those_of_the_class(kind: Any) -> None:
+    def fn(x: Any) -> Any:
+        manager = kind()
+        manager.__enter__ = manager.__exit__ = lambda *args: None
+        with manager:
+            return x + 1
+
+    assert outcome(capture(fn)) == outcome(fn)

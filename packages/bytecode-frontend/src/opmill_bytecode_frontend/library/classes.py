@@ -178,16 +178,20 @@ def type_(vm: Any, value: Value, *rest: Value) -> Value:
     return vm.wrap(value.python_type())
 
 
+def made_super(vm: Any, after: type, owner: Value) -> Value:
+    given = owner.obj if isinstance(owner, ClassValue) else owner.python_type()
+    if not issubclass(given, after) and not issubclass(owner.python_type(), after):
+        vm.throw(TypeError, "super(type, obj): obj must be an instance or subtype of type")
+    return SuperValue(after, owner)
+
+
 @handles(super)
 def super_(vm: Any, *args: Value) -> Value:
     if args:
         if len(args) != 2 or not isinstance(args[0], ClassValue):
             vm.unsupported("FE010", "super() with other than a class and an object")
         after, owner = args[0].obj, args[1]  # type: ignore[attr-defined]
-        given = owner.obj if isinstance(owner, ClassValue) else owner.python_type()
-        if not issubclass(given, after) and not issubclass(args[1].python_type(), after):
-            vm.throw(TypeError, "super(type, obj): obj must be an instance or subtype of type")
-        return SuperValue(after, args[1])
+        return made_super(vm, after, owner)
     frame = vm.frame
     if not frame.code.co_argcount:
         vm.throw(RuntimeError, "super(): no arguments")
@@ -197,9 +201,16 @@ def super_(vm: Any, *args: Value) -> Value:
     owner = frame.locals.get(name, MISSING)
     if name in frame.cells:
         owner = frame.cells[name].get(vm)
+    if owner is MISSING:
+        vm.throw(RuntimeError, "super(): arg[0] deleted")
     if not isinstance(owner, Value):
         owner = vm.wrap(owner.obj, owner.source)
-    return SuperValue(frame.cells["__class__"].get(vm).obj, owner)
+    cls = frame.cells["__class__"].get(vm)
+    if cls is MISSING:
+        vm.throw(RuntimeError, "super(): empty __class__ cell")
+    if not isinstance(cls, ClassValue):
+        vm.throw(RuntimeError, f"super(): __class__ is not a type ({cls.python_type().__name__})")
+    return made_super(vm, cls.obj, owner)
 
 
 @handles(list)

@@ -199,8 +199,9 @@ def abs_(vm: Any, value: Value) -> Value:
 
 @handles(round)
 def round_(vm: Any, value: Value, *digits: Value) -> Value:
-    if isinstance(value, TensorValue):
-        return value.method(vm, "round", [], {"decimals": digits[0]} if digits else {})
+    cls = value.python_type()
+    if find_in_mro(cls.__mro__, "__round__")[1] is MISSING:
+        vm.throw(TypeError, f"type {cls.__name__} doesn't define __round__ method")
     if value.symbolic and value.python_type() is int and not digits:
         return value
     return fold(vm, round, [value, *digits], {})

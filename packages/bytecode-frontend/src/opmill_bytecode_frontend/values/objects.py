@@ -209,11 +209,11 @@ class ObjectValue(Value):
 
     def generic_getattr(self, vm: Machine, name: str) -> Value:
         """``object.__getattribute__``."""
-        if name == "__class__":
-            return vm.wrap(self.cls)
         if name == "__dict__" and self.has_dict():
             return self.attrs
         owner, raw = find_in_mro(self.cls.__mro__, name)
+        if name == "__class__" and owner is object:
+            return vm.wrap(self.cls)
         if raw is not MISSING:
             vm.guard_lookup(self.cls, owner, name)  # type: ignore[attr-defined]
             described = type(raw) in (types.MemberDescriptorType, types.GetSetDescriptorType)
