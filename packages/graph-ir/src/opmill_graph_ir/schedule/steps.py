@@ -110,7 +110,9 @@ def _steps(groups: Sequence[Group], program: Program, combine: bool) -> list[Ste
             continue
         nest = shape_nest(emit_nest(group, outside, program), program.extents)
         if combine:
-            nest = unroll(reuse_between_phases(nest, program.fresh_name), program.extents, program.fresh_name)
+            nest = reuse_between_phases(nest, program.fresh_name)
+            if _device(nest, program) == "cpu":  # neighbouring threads of a GPU shall store side by side
+                nest = unroll(nest, program.extents, program.fresh_name)
         small = combine and group.work(program) <= _SMALL
         if not small or (pending and _device(nest, program) != _device(pending[0], program)):
             _flush(pending, steps, program)
