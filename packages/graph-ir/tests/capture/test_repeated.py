@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
+import gc
 import random
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -12,9 +15,10 @@ import torch.nn.functional as F
 
 from opmill_fake_tensors import FakeContext
 from opmill_fake_tensors.symbols import Sizes
-from opmill_graph_ir.capture import repeated
+from opmill_graph_ir.capture import joint, repeated
 from opmill_graph_ir.capture.functionalize import functionalize
 from opmill_graph_ir.capture.graph import AtenGraph
+from opmill_graph_ir.capture.repeated_gradients import NotRepeated
 
 SHAPE = (2, 3, 4)
 
@@ -22,19 +26,21 @@ SHAPE = (2, 3, 4)
 class Program:
     """A graph of blocks that are one list of steps. ``odd``: what one of the blocks does another way, if anything."""
 
-    def __init__(self, seed: int, count: int = 7, steps: int = 9, odd: bool = False, calm: bool = False) -> None:
-        self.random = random.Random(seed)
+    def __init__(self, seed: int, count: int = 7, steps: int = 9, odd: bool = False, calm: bool = False, trained: bool = False) -> None:
+        self.random, self.trained = random.Random(seed), trained
         self.root = torch.nn.Module()
         self.graph = torch.fx.Graph()
-        self.inputs = [torch.ones(SHAPE), torch.ones(SHAPE)]
+        self.inputs = [torch.ones(SHAPE, requires_grad=trained), torch.ones(SHAPE)]
         self.leaf_count = 0
         self.early = self.random.random() < 0.5
         entering, mask = (self.graph.placeholder(n) for n in ("x", "mask"))
         shared = self.call(torch.relu, mask)
+        self.trained = trained and not calm and self.random.random() < 0.2
         self.pool = [self.leaf((4, 4)), self.leaf((4,)), self.leaf(SHAPE)]
+        self.trained = trained
         plan = [(self.random.choice(CALM if calm else STEPS), [self.random.random() for _ in range(3)]) for _ in range(steps)]
         self.odd_block = self.random.randrange(count) if odd else -1
-        self.odd_way = self.random.choice(("scalar", "layout", "tied", "type")) if odd else ""
+        self.odd_way = self.random.choice(("scalar", "layout", "tied", "type", "frozen")) if odd else ""
         returned = []
         value = entering
         early = [[self.leaves(k == self.odd_block) for _ in plan] for k in range(count)] if self.early else []
@@ -44,7 +50,7 @@ class Program:
             for j, (step, picks) in enumerate(plan):
                 leaves = early[k][j] if early else self.leaves(k == self.odd_block)
                 values.append(step(self, lambda n, p=picks, v=values: v[int(p[n] * len(v))], leaves))
-            value = self.call(torch.add, values[-1], shared) if calm else values[-1]
+            value = self.call(torch.add, values[-1], values[0] if trained else shared) if calm else values[-1]
             if plan[0][1][0] < 0.3:
                 returned.append(values[len(values) // 2])
         self.graph.output((value, *returned))
@@ -60,7 +66,11 @@ class Program:
         name = f"p{self.leaf_count}"
         self.leaf_count += 1
         tensor = torch.ones(shape[::-1]).permute(*range(len(shape))[::-1]) if odd == "layout" else torch.ones(shape)
-        self.root.register_buffer(name, tensor.double() if odd == "type" and len(shape) == 3 else tensor)
+        tensor = tensor.double() if odd == "type" and len(shape) == 3 else tensor
+        if self.trained and odd != "frozen":
+            self.root.register_parameter(name, torch.nn.Parameter(tensor))
+        else:
+            self.root.register_buffer(name, tensor)
         return self.graph.get_attr(name)
 
     def leaves(self, odd: bool) -> list[torch.fx.Node]:
@@ -86,7 +96,7 @@ STEPS: list[Callable[[Program, Pick, list[torch.fx.Node]], torch.fx.Node]] = [
     lambda p, at, leaves: p.call(F.dropout, at(0), 0.5, p.number == 1.5),
     lambda p, at, leaves: p.method("view", p.method("new_zeros", at(0), (6, 4)), *SHAPE),
     lambda p, at, leaves: p.method("relu_", p.method("clone", at(0))),
-    lambda p, at, leaves: p.method("add_", p.call(torch.sigmoid, at(0)), at(1)),
+    lambda p, at, leaves: p.method("add_", p.call(torch.neg, at(0)), at(1)),
 ]
 CALM = list(STEPS)
 
@@ -145,7 +155,27 @@ def check(program: Program, monkeypatch: pytest.MonkeyPatch, inputs: list[Any] |
         assert ours == attempt(program.module, inputs)
 
 
-@pytest.mark.parametrize("seed", range(14))
+def attempt_joint(module: torch.fx.GraphModule, inputs: list[Any], repeats: bool) -> str:
+    try:
+        found = joint._capture(module, inputs, repeats)
+    except NotRepeated:
+        raise
+    except Exception as e:
+        return f"{type(e).__name__}: {e}"
+    rest = (getattr(found, f.name) for f in dataclasses.fields(found) if f.name != "graph")
+    return f"{everything(found.graph)}\n{list(rest)}"
+
+
+def check_joint(program: Program) -> bool:
+    """Whether the graph is the same; False where it was not captured without all blocks."""
+    try:
+        assert attempt_joint(program.module, program.inputs, True) == attempt_joint(program.module, program.inputs, False)
+    except NotRepeated:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("seed", range(10))
 def test_random_blocks(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     check(Program(seed), monkeypatch)
     check(Program(1000 + seed, odd=True), monkeypatch)
@@ -156,6 +186,24 @@ def test_random_blocks(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_blocks_without_writes_need_not_run(seed: int, monkeypatch: pytest.MonkeyPatch, written: list[int]) -> None:
     check(Program(seed, count=8, calm=True), monkeypatch)
     assert sum(written) >= 3
+
+
+@pytest.mark.parametrize("seed", [1, 3, 5, 12, 17])
+def test_blocks_are_trained_without_being_run(seed: int, written: list[int]) -> None:
+    assert check_joint(Program(seed, count=9, calm=True, trained=True))
+    assert sum(written) > 0
+    check_joint(Program(4000 + seed, count=8, trained=True))
+    check_joint(Program(5000 + seed, count=8, odd=True, trained=True))
+
+
+def test_what_was_captured_lets_go_of_the_module(written: list[int]) -> None:
+    program = Program(5, count=9, calm=True, trained=True)
+    kept = [weakref.ref(p) for p in program.module.parameters()]
+    joint._capture(program.module, program.inputs, True)
+    assert sum(written) > 0
+    del program
+    gc.collect()
+    assert [k() for k in kept] == [None] * len(kept)
 
 
 @pytest.mark.parametrize("seed", range(5))

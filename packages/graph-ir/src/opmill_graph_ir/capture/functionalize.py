@@ -34,7 +34,7 @@ def functionalize(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> At
     if torch.is_grad_enabled() and any(isinstance(x, torch.Tensor) and x.requires_grad for x in example_inputs):
         raise GraphError("GI001", "gradients are needed", why="an input requires grad", hint="run under torch.no_grad()")
     names = {id(t): n for n, t in (*gm.named_parameters(remove_duplicate=False), *gm.named_buffers(remove_duplicate=False))}
-    recorder = Recorder(names, sizes=environment_of(example_inputs))
+    recorder = Recorder(names, sizes=environment_of(example_inputs), repeats=True)
     grad = torch.is_grad_enabled()
     try:
         with closing(recorder), recorder:
@@ -70,8 +70,7 @@ def _call_graph(gm: Any, args: Sequence[Any], recorder: Recorder) -> Any:
     env: dict[torch.fx.Node, Any] = {}
     inputs = iter(args)
     nodes = list(gm.graph.nodes)
-    held = partial(_attribute, gm, recorder)
-    repeated = Repeated(nodes, env, recorder, held, _origin, _is_opaque)
+    repeated = Repeated(nodes, env, recorder, partial(_attribute, gm), _origin, _is_opaque)
     position = 0
     while position < len(nodes):
         if (behind := repeated.behind(position)) != position:
@@ -83,7 +82,7 @@ def _call_graph(gm: Any, args: Sequence[Any], recorder: Recorder) -> Any:
         if node.op == "placeholder":
             env[node] = next(inputs)
         elif node.op == "get_attr":
-            env[node] = held(node)
+            env[node] = repeated.held(node)
         else:
             args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), env.__getitem__)
             if node.op == "output":
@@ -92,11 +91,11 @@ def _call_graph(gm: Any, args: Sequence[Any], recorder: Recorder) -> Any:
     raise GraphError("GI006", "a graph without an output")
 
 
-def _attribute(gm: torch.fx.GraphModule, recorder: Recorder, node: torch.fx.Node) -> Any:
+def _attribute(gm: torch.fx.GraphModule, node: torch.fx.Node) -> Any:
     value: Any = gm
     for part in str(node.target).split("."):
         value = getattr(value, part)
-    return recorder.from_tensor(value) if isinstance(value, torch.Tensor) else value
+    return value
 
 
 def _call_node(node: torch.fx.Node, gm: torch.fx.GraphModule, args: Sequence[Any], kwargs: dict[str, Any], recorder: Recorder) -> Any:

@@ -18,6 +18,7 @@ from .clean import clean
 from .functionalize import finish, interpret, overlaps_itself
 from .graph import AtenGraph, Meta, Node, Output, OutputTensor, Value
 from .record import Recorder
+from .repeated_gradients import NotRepeated
 from .replay import Replay, replay_of
 from .sizes import environment_of
 
@@ -58,8 +59,15 @@ def capture_joint(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Jo
 
     Raises ``GraphError`` GI001 where a custom autograd node would not mean the same as eager's: writes to inputs that require grad, and
     outputs that share memory though autograd does not know; and what :func:`functionalize` raises."""
+    try:
+        return _capture(gm, example_inputs, repeats=True)
+    except NotRepeated:
+        return _capture(gm, example_inputs, repeats=False)
+
+
+def _capture(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], repeats: bool) -> Joint:
     names = {id(t): n for n, t in (*gm.named_parameters(remove_duplicate=False), *gm.named_buffers(remove_duplicate=False))}
-    recorder = Recorder(names, differentiate=True, sizes=environment_of(example_inputs))
+    recorder = Recorder(names, differentiate=True, sizes=environment_of(example_inputs), repeats=repeats)
     with closing(recorder), recorder, torch.enable_grad(), no_hooks_on_saved_tensors():
         result = interpret(gm, example_inputs, recorder)
         items = list(result) if isinstance(result, (list, tuple)) else [result]
@@ -77,7 +85,10 @@ def capture_joint(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Jo
         if differentiable and sources:
             outputs = [items[k] for k in differentiable]
             found = torch.autograd.grad(outputs, list(sources.values()), tangents, allow_unused=True)
-            pairs = [(name, g) for name, g in zip(sources, found, strict=True) if g is not None]
+            gradients_of = dict(zip(sources, found, strict=True))
+            for late in recorder.late:
+                gradients_of |= late.gradients(gradients_of)
+            pairs = [(name, g) for name, g in gradients_of.items() if g is not None]
             targets, gradients = [name for name, _ in pairs], [_as_stored(recorder, g) for _, g in pairs]
         count = len(recorder.state.graph.inputs) - len(tangents)
         graph = finish(recorder, [*items, *gradients], example_inputs)

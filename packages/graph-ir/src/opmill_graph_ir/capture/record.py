@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 
@@ -103,13 +103,27 @@ class _State:
     """How many of torch's kernels in Python are running: what they call is no part of the program."""
 
 
+class Late(Protocol):
+    """Knows gradients of which autograd knows nothing."""
+
+    def gradients(self, found: Mapping[str, Any]) -> dict[str, FakeTensor]:
+        """They, by the name of the input or held tensor. ``found``: those that autograd found, None where there is none."""
+
+    def close(self) -> None:
+        """Lets go of the fakes."""
+
+
 class Recorder(FakeContext):
     """A fake context that writes down what it runs. ``names`` gives held tensors readable names, by ``id``; ``sizes`` is the environment
-    of the inputs' symbols."""
+    of the inputs' symbols. ``repeats``: blocks that are like those before them need not run;
+    whoever differentiates then asks those in ``late`` for more gradients."""
 
-    def __init__(self, names: Mapping[int, str] | None = None, *, differentiate: bool = False, sizes: Sizes | None = None) -> None:
+    def __init__(
+        self, names: Mapping[int, str] | None = None, *, differentiate: bool = False, sizes: Sizes | None = None, repeats: bool = False
+    ) -> None:
         super().__init__(sizes, data=sizes or Sizes())
-        self.differentiate = differentiate
+        self.differentiate, self.repeats = differentiate, repeats
+        self.late: list[Late] = []
         self.state = _State(AtenGraph(sizes=sizes))
         self.names = names or {}
         assert self.data is not None
@@ -123,6 +137,8 @@ class Recorder(FakeContext):
         its context: together with what the context knows of both that would be held for ever, the real tensors of the graph too."""
         self.state = _State()
         self._by_id.clear()
+        for late in self.late:
+            late.close()
 
     # ---- inputs ----------------------------------------------------------------------------------------------------
 
