@@ -15,6 +15,7 @@ import torch
 from opmill_fake_tensors import no_hooks_on_saved_tensors
 from opmill_fake_tensors.collector import collector_paused
 from opmill_guards import CompiledFunction
+from opmill_guards.guard import Length
 from opmill_guards.tree import GuardSet
 
 from .bodies import Body
@@ -170,6 +171,8 @@ class Capture:
             bound = bind_real(self.fn, args, kwargs)
         except TypeError:
             return self.fn
+        if torch._C._len_torch_dispatch_stack():  # a mode wants to see each operator
+            return self.fn
         with context.lock:
             modules = tuple(modules_among(bound.values()))
             if self.is_full(compiled, modules):
@@ -182,8 +185,8 @@ class Capture:
             try:
                 with no_hooks_on_saved_tensors():
                     translation = self._translate(bound)
-            except Raised as raised:
-                return self._raises(raised)
+            except (Raised, RecursionError) as exc:
+                return self._raises(exc)
             except Unsupported as exc:
                 if self.strict:
                     raise
@@ -209,10 +212,11 @@ class Capture:
         self.compiled_for.clear()
         self.warned.clear()
 
-    def _raises(self, raised: Raised) -> Callable[..., Any]:
-        """The function raises for these arguments, and no graph can end before: it does so itself, in the end without being captured first."""
+    def _raises(self, reason: Raised | RecursionError) -> Callable[..., Any]:
+        """The function raises for these arguments, and no graph can end before, or the stack has no room left for a capture: it runs as it is, in
+        the end without being captured first."""
         self.raised += 1
-        log.debug("%s raises %s and runs eagerly", self.fn.__qualname__, raised.value.describe())
+        log.debug("%s runs eagerly: %s", self.fn.__qualname__, reason.value.describe() if isinstance(reason, Raised) else "the stack is full")
         return self._give_up() if self.raised > self.context.options.recompile_limit else self.fn
 
     def _give_up(self) -> Callable[..., Any]:
@@ -258,11 +262,15 @@ class Capture:
         self.eager = not modules
         self.warned.add(modules)
         code = self.fn.__code__
+        reasons = compiled.explain_miss(args, kwargs)[-1:]
+        hint = "keep what changes from call to call out of the arguments or in tensors, or raise the option recompile_limit"
+        if any(type(reason.guard) is Length for reason in reasons):
+            hint = "append to a list that grows, and read it from its end only; or keep it out of the function, or raise the option recompile_limit"
         lines = [
             f"FE090: {self.fn.__qualname__} was compiled {len(compiled.entries)} times and runs uncompiled for other arguments from now on",
             f"  at: {code.co_filename}:{code.co_firstlineno}",
-            *(f"  last reason: {failure}" for failure in compiled.explain_miss(args, kwargs)[-1:]),
-            "  hint: keep what changes from call to call out of the arguments or in tensors, or raise the option recompile_limit",
+            *(f"  last reason: {reason}" for reason in reasons),
+            f"  hint: {hint}",
         ]
         warnings.warn("\n".join(lines), CaptureWarning, stacklevel=4)
 

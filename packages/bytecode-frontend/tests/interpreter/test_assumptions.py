@@ -6,6 +6,8 @@ import functools
 import logging
 import math
 import random
+import sys
+import traceback
 import types
 import warnings
 from typing import Any
@@ -256,3 +258,19 @@ def test_a_number_that_is_not_assumed_any_more_as_right_operand():
 
     compiled = capture(f)
     assert [compiled(torch.ones(1))[0] for _ in range(12)] == [10, 9, 10, 9, 10, 9, 11, 12, 13, 14, 10, 9]
+
+
+def test_where_the_stack_has_no_room_for_a_capture_the_function_runs(caplog):
+    def f(x):
+        return x * 2 + 1
+
+    def deep(n, fn):
+        return fn(torch.ones(1)) if n == 0 else deep(n - 1, fn)
+
+    compiled, room, used, limit = capture(f), 40, len(traceback.extract_stack()), sys.getrecursionlimit()
+    try:
+        sys.setrecursionlimit(used + 100 + room)
+        assert deep(100, compiled).item() == 3
+    finally:
+        sys.setrecursionlimit(limit)
+    assert compiled(torch.ones(1)).item() == 3 and not caplog.records

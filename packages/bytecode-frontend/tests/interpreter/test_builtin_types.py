@@ -104,6 +104,10 @@ def backwards(a, b):
     return kinds, firsts, tried(lambda: reversed(5), lambda: reversed({1}), lambda: len(range(2**70))), next(iter(range(2**70))), a + 1
 
 
+def divided(a, b):
+    return tried(lambda: divmod(a, 2), lambda: divmod("a", 2), lambda: round(a), lambda: divmod(7, 2), lambda: divmod(7.5, 2)), a + 1
+
+
 def walking(a, b):
     def replace_key():
         d = {0: 0}
@@ -285,7 +289,7 @@ def contexts_of_exceptions(a, b):
 
 
 PROGRAMS = [
-    operators_of_derived_classes, backwards, walking, iterators, keys_of_the_program, classes_of_results, bounded, refused, identities, changed_while_compared, annotations, delegating,
+    operators_of_derived_classes, backwards, divided, walking, iterators, keys_of_the_program, classes_of_results, bounded, refused, identities, changed_while_compared, annotations, delegating,
     sending_to_other_iterators, stop_iteration_inside, contexts_of_exceptions,
 ]  # fmt: skip
 

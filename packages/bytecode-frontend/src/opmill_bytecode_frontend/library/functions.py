@@ -214,7 +214,14 @@ def pow_(vm: Any, left: Value, right: Value, *mod: Value) -> Value:
 
 @handles(divmod)
 def divmod_(vm: Any, left: Value, right: Value) -> Value:
-    return TupleValue([vm.binary("//", left, right), vm.binary("%", left, right)])
+    if left.symbolic or right.symbolic:
+        return TupleValue([vm.binary("//", left, right), vm.binary("%", left, right)])
+    for owner, name, other in ((left, "__divmod__", right), (right, "__rdivmod__", left)):
+        found = None if find_in_mro(owner.python_type().__mro__, name)[1] is MISSING else owner.special(vm, name, [other])
+        if found is not None and not (type(found) is ConstantValue and found.value is NotImplemented):
+            return found
+    kinds = f"{left.python_type().__name__!r} and {right.python_type().__name__!r}"
+    return vm.throw(TypeError, f"unsupported operand type(s) for divmod(): {kinds}")
 
 
 @handles(id)

@@ -273,7 +273,7 @@ class DictValue(Value):
         return equal if equal.constant() is NotImplemented else ConstantValue(not equal.constant())
 
     def m___reversed__(self, vm: Machine) -> Value:
-        return vm.iterate(vm.fresh_list(self.key_values(vm)[::-1]))  # type: ignore[attr-defined]
+        return backwards(self.key_values(vm), type(reversed(collections.OrderedDict() if self.cls is collections.OrderedDict else {})))
 
     def getattr(self, vm: Machine, name: str) -> Value:
         if name == "default_factory" and self.cls is collections.defaultdict:
@@ -355,6 +355,12 @@ def update_from(vm: Machine, target: DictValue, other: Value) -> None:
             target.store(vm, *parts)
 
 
+def backwards(items: list[Value], kind: type) -> Value:
+    """An iterator from the last of the items to the first."""
+    last = len(items) - 1
+    return ItemsIterator(lambda vm, i: items[last - i] if i <= last else STOP, kind)
+
+
 class DictView(Value):
     """``keys()``, ``values()`` or ``items()`` of a tracked dictionary; live."""
 
@@ -394,7 +400,7 @@ class DictView(Value):
         return TupleValue(self.values(vm)).m___contains__(vm, value)
 
     def m___reversed__(self, vm: Machine) -> Value:
-        return TupleValue(self.values(vm)).m___reversed__(vm)
+        return backwards(self.values(vm), type(reversed(getattr({}, self.kind)())))
 
     def as_set(self, vm: Machine) -> SetValue:
         return SetValue({vm.key(v): v for v in self.values(vm)})
