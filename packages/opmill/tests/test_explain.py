@@ -24,7 +24,7 @@ def test_a_whole_graph():
 
 
 def inner(x):  # type: ignore[no-untyped-def]
-    return x + x.sum().item()
+    return x + x.sum().tolist()
 
 
 def outer(x):  # type: ignore[no-untyped-def]

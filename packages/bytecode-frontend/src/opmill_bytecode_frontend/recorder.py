@@ -93,6 +93,8 @@ class Recorder:
         self.by_fake: dict[int, TensorValue] = {}
         self.scalars: dict[str, TensorValue] = {}
         """Inputs that stand for floats, by how these are computed."""
+        self.leaves: list[tuple[torch.Tensor, int]] = []
+        """Tensors that require grad and were made in captured code, and the place where."""
         self.anchor: torch.fx.Node | None = None
         self.operations = 0
         self.index_by_tensors = 0
@@ -207,6 +209,7 @@ class Recorder:
     def _input_node(self, value: TensorValue | SymbolicNumber) -> torch.fx.Node:
         name = re.sub(r"\.__dict__|'_modules'|'_parameters'|'_buffers'", "", str(value.source))
         name = re.sub(r"\W+", "_", name).strip("_") or "tensor"
+        name = f"_{name}" if name[0].isdigit() else name
         if getattr(value, "held", False):
             base = name = "p_" + name
             count = 0
@@ -387,6 +390,7 @@ class Recorder:
         if isinstance(result, torch.Tensor):
             known = self.by_fake.get(id(result))
             if known is not None and known.fake is result:
+                self.note_leaf(vm, result, known.obj)
                 return known
             if not isinstance(result, FakeTensor) and not is_functorch_wrapped_tensor(result):
                 raise Unsupported("FE035", f"{node.target} gave a real tensor", "it escaped the fake tensors")
@@ -395,6 +399,7 @@ class Recorder:
             if self.context.sizes is not None:
                 self.numbers.bind_sizes(result.shape, node, self.node_of)
             self.by_fake[id(result)] = value
+            self.note_leaf(vm, result, None)
             return value
         if isinstance(result, (tuple, list)):
             items: list[Any] = []
@@ -403,6 +408,38 @@ class Recorder:
                 items.append(self.track(vm, item, inner))
             return ListValue(items) if isinstance(result, list) else TupleValue(items, type(result))
         return vm.fresh(result)
+
+
+    def note_leaf(self, vm: Machine, fake: torch.Tensor, real: Any) -> None:
+        """Whether a tensor requires grad belongs to the object: nothing of a graph changes that of one from before, or makes one for others to see."""
+        if real is not None and real.requires_grad != fake.requires_grad:
+            vm.unsupported("FE032", "whether a tensor requires grad changes", "it was there before the call", "change it outside of the compiled function")
+        if real is None and fake.requires_grad and fake.is_leaf:
+            self.leaves.append((fake, vm.place()))
+
+    def leaving(self, value: TensorValue) -> None:
+        """Raises Unsupported (FE038) where a result requires grad only because of tensors made in captured code, or is one."""
+        if self.leaves and value.fake.requires_grad and not reached(value.fake, {id(fake) for fake, _ in self.leaves}):
+            why = "what autograd knows of it is not known outside"
+            raise Unsupported("FE038", "a tensor that captured code makes requires grad", why, "make it outside", place=self.leaves[0][1])
+
+
+def reached(fake: torch.Tensor, made: set[int]) -> bool:
+    """Whether the history of a tensor leads to others than those that captured code ``made``."""
+    if id(fake) in made:
+        return False
+    seen, todo = set(), [fake.grad_fn]
+    while todo:
+        step: Any = todo.pop()
+        if step is None or step in seen:
+            continue
+        seen.add(step)
+        if not step.next_functions or any(after is None for after, _ in step.next_functions):
+            leaf = getattr(step, "variable", None)
+            if leaf is not None and id(leaf) not in made:
+                return True
+        todo += [after for after, _ in step.next_functions]
+    return False
 
 
 def contains_tensor(result: Any) -> bool:

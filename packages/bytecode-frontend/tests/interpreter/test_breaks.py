@@ -27,7 +27,7 @@ def same(a: Any, b: Any) -> bool:
 
 
 def number(t):
-    return t.sum().item()
+    return t.sum().tolist()
 
 
 def over_range(a, log):

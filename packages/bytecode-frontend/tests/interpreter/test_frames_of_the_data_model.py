@@ -17,11 +17,11 @@ class Asking:
     def __init__(self, x: Any, log: Any = None) -> None:
         self.log = log if log is not None else []
         self.x = x * 2
-        self.y = self.x + self.x.sum().item()
+        self.y = self.x + self.x.sum().tolist()
 
     def asked(self, name: str) -> Any:
         self.log.append(name)
-        return round(self.x.sum().item(), 3)
+        return round(self.x.sum().tolist(), 3)
 
     @property
     def norm(self) -> Any:
@@ -86,7 +86,7 @@ class Counting:
     def __next__(self) -> Any:
         self.turns += 1
         self.x = self.x * 2
-        if self.x.sum().item() > 30 or self.turns > 3:
+        if self.x.sum().tolist() > 30 or self.turns > 3:
             raise StopIteration
         return self.x + 1
 
@@ -145,7 +145,7 @@ class Formatted(Told):
 
 class NotNone:
     def __init__(self, x: Any) -> None:
-        return x.sum().item()  # noqa: PLE0101
+        return x.sum().tolist()  # noqa: PLE0101
 
 
 class Guarded(Asking):
@@ -338,7 +338,7 @@ class Key:
 
     @property
     def total(self) -> Any:
-        return (self.x * 2).sum().item()
+        return (self.x * 2).sum().tolist()
 
 
 def test_getters_called_by_native_code_are_captured() -> None:

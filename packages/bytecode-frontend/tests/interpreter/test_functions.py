@@ -172,33 +172,33 @@ def branch(a, b):
 
 
 def item(a, b):
-    return a * a.sum().item()
+    return a * a.sum().tolist()
 
 
 def in_loop(a, b):
     for _ in range(3):
-        a = a + a.sum().item()
+        a = a + a.sum().tolist()
     return a
 
 
 def in_with(a, b):
     with torch.no_grad():
         c = a * 2
-        s = c.sum().item()
+        s = c.sum().tolist()
         c = c + s
     return c, torch.is_grad_enabled()
 
 
 def in_try(a, b):
     try:
-        raise ValueError(a.sum().item())
+        raise ValueError(a.sum().tolist())
     except ValueError:
         return a * 2
 
 
 def break_raises_in_try(a, b):
     try:
-        c = a + int("x" if a.sum().item() == a.sum().item() else "1")
+        c = a + int("x" if a.sum().tolist() == a.sum().tolist() else "1")
     except ValueError as e:
         return a * 2, str(e)
     return c
@@ -222,7 +222,7 @@ def with_cells(a, b):
         return z * k
 
     c = f(a)
-    s = c.sum().item()
+    s = c.sum().tolist()
     return f(c) + s, k
 
 
@@ -281,7 +281,7 @@ def test_captured_function_with_no_trace_after_a_refusal():
 
     def fn(a):
         state["n"] += 1
-        return a * a.sum().item()
+        return a * a.sum().tolist()
 
     with pytest.raises(Unsupported):
         capture(fn, "eager", fullgraph=True)(inputs()[0])

@@ -47,14 +47,14 @@ def handling(x: Any, log: list[Any]) -> Any:
 def broken_loop(x: Any, log: list[Any]) -> Any:
     for q in pulling(x, 3, log):
         x = x + q
-        log.append(x.sum().item())
+        log.append(x.sum().tolist())
     return x
 
 
 def left_in_the_loop(x: Any, log: list[Any]) -> Any:
     for q in pulling(x, 3, log):
         x = x + q
-        if x.sum().item() > 3:
+        if x.sum().tolist() > 3:
             break
     return x
 
@@ -67,7 +67,7 @@ def returned(x: Any, log: list[Any]) -> Any:
 def sent_and_thrown(x: Any, log: list[Any]) -> Any:
     g = delegating(x, log)
     y = next(g)
-    x.sum().item()
+    x.sum().tolist()
     y = y + g.send(5)
     y = y + g.throw(KeyError(3))
     return y, [*g]
@@ -76,7 +76,7 @@ def sent_and_thrown(x: Any, log: list[Any]) -> Any:
 def closed(x: Any, log: list[Any]) -> Any:
     g = pulling(x, 3, log)
     y = next(g)
-    x.sum().item()
+    x.sum().tolist()
     g.close()
     log.append("closed")
     return y
@@ -85,21 +85,21 @@ def closed(x: Any, log: list[Any]) -> Any:
 def expression(x: Any, log: list[Any]) -> Any:
     g = (x * i + len(log) for i in range(4) if not log.append(i))
     y = next(g)
-    x.sum().item()
+    x.sum().tolist()
     return y + sum(g)
 
 
 def finished(x: Any, log: list[Any]) -> Any:
     g = pulling(x, 1, log)
     y = [*g]
-    x.sum().item()
+    x.sum().tolist()
     return y, next(g, 7)
 
 
 def in_a_handler(x: Any, log: list[Any]) -> Any:
     g = handling(x, log)
     y = next(g)
-    x.sum().item()
+    x.sum().tolist()
     return y + next(g)
 
 
@@ -125,7 +125,7 @@ def dropped_inside(x: Any, log: list[Any]) -> Any:
 def dropped_after_a_break(x: Any, log: list[Any]) -> Any:
     g = pulling(x, 3, log)
     y = next(g)
-    x.sum().item()
+    x.sum().tolist()
     log.append("body")
     return y + 1
 
@@ -179,7 +179,7 @@ def test_a_capture_keeps_nothing_of_its_call() -> None:
 
     def broken(x: Any, thing: Any) -> Any:
         y = x + 1
-        y.sum().item()
+        y.sum().tolist()
         return y + thing.x
 
     enabled = gc.isenabled()

@@ -28,7 +28,7 @@ def programs(draw: Any) -> str:
     lines = ["def program(x, log):", "    try:", "        x = x + 1", f"        raise {draw(exception())}"]
     for _ in range(draw(st.integers(1, 3))):
         wanted = ", ".join(draw(st.lists(st.sampled_from(CLASSES), min_size=1, max_size=2)))
-        actions = ["x = x * 2", "raise", "raise IndexError(1)", "x = x + x.sum().item()", "raise"]
+        actions = ["x = x * 2", "raise", "raise IndexError(1)", "x = x + x.sum().tolist()", "raise"]
         lines += [f"    except* ({wanted},) as e:", f"        log.append(('{wanted}', e.message, len(e.exceptions)))"]
         lines += [f"        {draw(st.sampled_from(actions))}"]
     return "\n".join([*lines, "    return x * 3\n"])
@@ -109,7 +109,7 @@ def makes_a_class(x, log):
 
         def scaled(self):
             v = self.value * self.by
-            v = v + v.sum().item()
+            v = v + v.sum().tolist()
             return v + y
 
         @property

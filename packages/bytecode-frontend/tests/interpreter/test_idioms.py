@@ -56,7 +56,7 @@ def test_compiled_inside_compiled_is_one_graph():
 def broken(x):
     y = x * 2
     for _ in range(3):
-        y = y + y.sum().item()
+        y = y + y.sum().tolist()
     return y
 
 

@@ -90,7 +90,7 @@ def statement(draw: Any, level: int, depth: int, loop: bool) -> list[str]:
         8: lambda: [f"x = [{draw(value(level))} + i for i in range(2)][-1]"],
         9: lambda: ["x.add_(1)", "k += 1"],
         10: lambda: ["log.append(sorted(locals()))"],
-        11: lambda: [f"x = max([x, {draw(value(level))}], key=lambda z: z.sum().item())"],
+        11: lambda: [f"x = max([x, {draw(value(level))}], key=lambda z: z.sum().tolist())"],
         12: lambda: [f"raise RuntimeError({draw(st.integers(0, 9))})"],
     }
     nested = {
@@ -128,7 +128,7 @@ HELPERS = {
 
 @st.composite
 def trees(draw: Any) -> str:
-    text = "def item(z):\n    return round(z.sum().item(), 3)\n"
+    text = "def item(z):\n    return round(z.sum().tolist(), 3)\n"
     for level in range(DEPTH):
         lines = [line for _ in range(draw(st.integers(1, 3))) for line in draw(statement(level, 2, False))]
         body = "".join(f"    {line}\n" for line in lines) + "    return x + scale\n"
@@ -355,7 +355,7 @@ def raises_below_native_code(x, log):
 
 
 def fails_for_numbers(z):
-    return z.sum().item()
+    return z.sum().tolist()
 
 
 @pytest.mark.parametrize("fn", [sorts, asks_a_cache, calls_through_torch, calls_through_a_thread, raises_below_native_code], ids=lambda f: f.__name__)
@@ -374,7 +374,7 @@ def test_the_capture_itself_is_not_captured() -> None:
     helper = capture(lambda z: (z * 2).sum(), "eager")
 
     def fn(x, log):
-        log.append(sorted([1, 2], key=lambda n: -helper(x * n + x.sum().item()).item()))
+        log.append(sorted([1, 2], key=lambda n: -helper(x * n + x.sum().tolist()).item()))
         return x + 1
 
     compiled = capture(fn, "eager")
@@ -396,7 +396,7 @@ def test_what_native_code_calls_is_captured() -> None:
 
 def lowest(x: Any) -> Any:
     x = x * 3
-    x = x + x.sum().item()
+    x = x + x.sum().tolist()
     return x - 4
 
 
@@ -428,7 +428,7 @@ def test_what_comes_before_the_break_is_one_graph() -> None:
 def test_a_loop_in_a_callee_shares_its_resume_functions() -> None:
     def inner(x, n):
         for i in range(n):
-            x = x + x.sum().item()
+            x = x + x.sum().tolist()
         return x
 
     def fn(x, log):
@@ -446,7 +446,7 @@ class Stage(torch.nn.Module):
 
     def forward(self, x: Any) -> Any:
         x = x * self.weight
-        x = x + x.sum().item()
+        x = x + x.sum().tolist()
         return x * self.weight
 
 
@@ -500,7 +500,7 @@ def test_callers_are_seen_from_inside() -> None:
         return found
 
     def inner(x, log):
-        x = x + x.sum().item()
+        x = x + x.sum().tolist()
         log.append(list(map(NATIVE, [names])))
         return x
 

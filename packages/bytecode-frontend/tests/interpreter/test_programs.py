@@ -38,7 +38,7 @@ def test_random_programs(seed: int) -> None:
 FOUND = {
     "a class method of C called natively": """
     try:
-        for q in list(dict.fromkeys([2, int(t.sum().item() * 4) % 7])):
+        for q in list(dict.fromkeys([2, int(t.sum().tolist() * 4) % 7])):
             l.append(str(type(q).__name__))
     except ZeroDivisionError:
         pass
@@ -58,19 +58,19 @@ FOUND = {
         except ValueError as e:
             del d["nowhere"]
     finally:
-        t = t + t.sum().item()
+        t = t + t.sum().tolist()
 """,
     "an exception whose class sets its arguments after a break": """
     with contextlib.ExitStack() as stack:
         stack.enter_context(logged(l, "stack"))
         l.append(abs(1 + o))
-        raise Stop(a.sum().item())
+        raise Stop(a.sum().tolist())
 """,
     "the cause of an exception that leaves": """
     try:
         raise Stop(n) from KeyError(1)
     finally:
-        m = int(t.sum().item())
+        m = int(t.sum().tolist())
 """,
     "an attribute is given what it was at the capture, and not at another call": """
     o.k = Base.factor
@@ -81,7 +81,7 @@ FOUND = {
     "a variable that nested functions share and that nothing was assigned to": """
     try:
         del m
-        t = t + t.sum().item()
+        t = t + t.sum().tolist()
         m += 1
     except UnboundLocalError as e:
         l.append(str(e))

@@ -241,3 +241,23 @@ def test_labels_for_the_profiler(check):
             return a * b
 
     check(f)
+
+
+def requires(x):
+    return x.requires_grad_() * 2
+
+
+def leaf(x):
+    y = x.clone().requires_grad_()
+    return y, (y * 2).sum()
+
+
+@pytest.mark.parametrize(("fn", "code"), [(requires, "FE032"), (leaf, "FE038")])
+def test_who_requires_grad_is_no_matter_of_a_graph(fn, code):
+    for compiled in (fn, capture(fn, "eager")):
+        x = torch.ones(3)
+        found = compiled(x)
+        assert x.requires_grad == (fn is requires)
+        assert [t.is_leaf for t in found] == ([False] * 3 if fn is requires else [True, False])
+    with pytest.raises(Exception, match=code):
+        capture(fn, "eager", fullgraph=True)(torch.ones(3))

@@ -124,6 +124,7 @@ class Rebuilder:
 def tensor(r: Rebuilder, value: TensorValue) -> str:
     if value.source is not None:
         return r.source(value.source)
+    r.vm.recorder.leaving(value)
     r.outputs.append(value)
     return f"_g[{len(r.outputs) - 1}]"
 
