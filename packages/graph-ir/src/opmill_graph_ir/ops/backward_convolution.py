@@ -16,6 +16,7 @@ from .context import Context, Extents, Indices, View, contiguous
 from .convolution import is_known, laid_out, products
 from .creation import masked
 from .exprs import all_of, const, index_value, op
+from .half_products import in_float, is_slow, widened
 from .pooling import many, window
 from .rows import Rows
 
@@ -26,6 +27,9 @@ ROWS = Rows()
 def _convolution_backward(ctx: Context, node: Node, gradient: View, x: View, weight: View, *rest: Any) -> Any:
     if ctx.buffers[x.buffer].device != "cpu":
         return backward_on_gpu(ctx, node, gradient, x, weight, *rest)
+    if is_slow(ctx, x):
+        made = _convolution_backward(ctx, node, *(widened(ctx, a) for a in node.args[:3]), *rest)
+        return in_float(ctx, node) if made is NotImplemented else made
     _, stride, padding, dilation, transposed, _, groups, _ = rest
     channels, kernel, n = weight.sizes[0], weight.sizes[2:], len(x.sizes) - 2
     apart = n in (1, 2) and groups == channels == x.sizes[1] == gradient.sizes[1] and weight.sizes[1] == 1 and channels >= 4

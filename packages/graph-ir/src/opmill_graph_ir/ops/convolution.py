@@ -17,6 +17,7 @@ from .channels_last import on_gpu
 from .context import Context, View, contiguous
 from .creation import masked
 from .exprs import const, known_order, op
+from .half_products import in_float, is_slow, widened
 from .pooling import many, window
 from .rows import Rows
 
@@ -31,6 +32,9 @@ def _convolution(
 ) -> Any:  # fmt: skip
     if ctx.buffers[x.buffer].device != "cpu":
         return on_gpu(ctx, node, x, weight, bias, stride, padding, dilation, transposed, output_padding, groups)
+    if is_slow(ctx, x):
+        made = _convolution(ctx, node, *(widened(ctx, a) for a in node.args[:3]), stride, padding, dilation, transposed, output_padding, groups)
+        return in_float(ctx, node) if made is NotImplemented else made
     name, meta = node.results[0], ctx.metas[node.results[0] or ""]
     n, apart = len(x.sizes) - 2, groups > 1  # apart: each channel for itself
     if transposed or n not in (1, 2) or (apart and not groups == x.sizes[1] == weight.sizes[0]) or not is_known(ctx, x, weight):

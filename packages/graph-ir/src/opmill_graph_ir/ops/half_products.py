@@ -1,0 +1,103 @@
+"""Products in half precision on processors that cannot multiply it: torch converts element by element inside of them and takes five to thirty times as
+long as in float32. Operands are converted here, in one pass over memory, and products are float32's; results are rounded once, by what follows."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from ..capture.graph import Meta, Node, Value
+from ..loops.index import Index, index
+from ..lowered import Extern
+from .arguments import call_argument, plan_argument
+from .context import Context, View, contiguous
+from .exprs import LOW
+from .rows import Rows
+
+ROWS = Rows()
+_OUT = frozenset(("aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm"))
+_FEWEST = 16
+"""Rows of a product below which converting the other operand costs more than it saves."""
+
+
+def is_slow(ctx: Context, view: View) -> bool:
+    """Whether products of ``view`` are better done in float32: it is in half precision, on a processor without instructions for that."""
+    return view.dtype in LOW and ctx.buffers[view.buffer].device == "cpu" and not ctx.exact and _without_halves()
+
+
+def _without_halves() -> bool:
+    return platform.machine() in ("x86_64", "AMD64") and not torch.backends.cpu.get_cpu_capability().startswith("AVX512")
+
+
+def widened(ctx: Context, value: Any) -> Any:
+    """A value of the graph in float32, laid out as it is; what is no half stays."""
+    if not isinstance(value, Value) or ctx.metas[value.name].dtype not in LOW:
+        return None if value is None else ctx.views[value.name]
+    name, meta, view = f"{value.name}_wide", ctx.metas[value.name], ctx.views[value.name]
+    if not any(getattr(n, "buffer", None) == name for n in reversed(ctx.nodes)):  # a row that gave up took its loops back
+        strides = meta.strides if _is_dense(meta.sizes, meta.strides) else contiguous(meta.sizes)
+        ctx.pointwise(name, Meta("float32", meta.sizes, strides, meta.device), lambda at, ext: ctx.load(view, at, ext))
+        ctx.fixed.add(name)
+    return View(name, "float32", meta.sizes)
+
+
+def _is_dense(sizes: Sequence[Any], strides: Sequence[Any]) -> bool:
+    """Whether elements follow each other in some order of the dimensions."""
+    if not all(type(n) is int for n in (*sizes, *strides)):
+        return [index(s) for s in strides] == [index(s) for s in contiguous(sizes)]
+    step = 1
+    for stride, n in sorted((s, n) for s, n in zip(strides, sizes, strict=True) if n != 1):
+        if stride != step:
+            return False
+        step *= n
+    return True
+
+
+def in_float(ctx: Context, node: Node) -> list[View | None]:
+    """The operator of the node called with all its halves widened; its results narrowed again."""
+
+    def tensor(value: Value) -> object:
+        return ctx.strided(widened(ctx, value)) if ctx.metas[value.name].dtype in LOW else plan_argument(ctx, value)
+
+    args, kwargs = call_argument(node.args, tensor), {k: call_argument(v, tensor) for k, v in node.kwargs.items()}
+    names: list[str | None] = []
+    views: list[View | None] = []
+    for result in node.results:
+        if result is None or result not in ctx.used:
+            names.append(None)
+            views.append(None)
+            continue
+        meta = ctx.metas[result]
+        names.append(f"{result}_wide" if meta.dtype in LOW else result)
+        views.append(ctx.buffer(names[-1] or "", replace(meta, dtype="float32") if meta.dtype in LOW else meta))
+        ctx.fixed.add(names[-1] or "")
+    operator = node.func.name()
+    ctx.nodes.append(Extern(operator, args, kwargs, tuple(names), f"{operator}.out" if operator in _OUT else None, (), ctx.origin))
+    return [_narrowed(ctx, result, view) for result, view in zip(node.results, views, strict=True)]
+
+
+def _narrowed(ctx: Context, result: str | None, view: View | None) -> View | None:
+    if result is None or view is None or view.buffer == result:
+        return view
+    return ctx.pointwise(result, ctx.metas[result], lambda at, ext: ctx.load(view, at, ext))
+
+
+@ROWS.lowers("mm bmm addmm baddbmm")
+def _product(ctx: Context, node: Node, *operands: Any, **_: Any) -> Any:
+    first = operands[-2]
+    if not isinstance(first, View) or not is_slow(ctx, first) or 0 in ctx.metas[node.results[0] or ""].sizes or 0 in first.sizes:
+        return NotImplemented
+    rows: Any = first.sizes[-2]
+    return in_float(ctx, node) if type(rows) is Index or rows >= _FEWEST else NotImplemented
+
+
+@ROWS.lowers("_scaled_dot_product_flash_attention_for_cpu _scaled_dot_product_flash_attention_for_cpu_backward")
+def _attention(ctx: Context, node: Node, first: View, *_: Any, **__: Any) -> Any:
+    return in_float(ctx, node) if is_slow(ctx, first) and 0 not in first.sizes else NotImplemented
+
+
+__all__ = ["in_float", "is_slow", "widened"]
