@@ -116,6 +116,18 @@ def test_a_tensor_from_outside_is_held_not_copied() -> None:
     assert out.tolist() == [5.0] * 3
 
 
+def test_held_tensors_whose_names_are_written_alike_are_two() -> None:
+    gm = module(lambda x: x, 1)
+    gm.a, gm.a_weight = torch.nn.Linear(3, 3, bias=False), torch.nn.Parameter(torch.ones(3, 3))
+    graph = torch.fx.Graph()
+    graph.output(graph.call_function(torch.add, (graph.get_attr("a.weight"), graph.get_attr("a_weight"))))
+    gm.graph = graph
+    with torch.no_grad():
+        found = functionalize(gm, [])
+    assert len(set(found.held)) == 2
+    assert all(a is b for a, b in zip(found.held_tensors, (gm.a.weight, gm.a_weight), strict=True))
+
+
 def test_a_view_of_another_type_of_what_nobody_else_sees() -> None:
     x = torch.randn(3, 4)
 

@@ -71,7 +71,10 @@ class Track:
 
 def meta_of(fake: torch.Tensor) -> Meta:
     """Geometry of a fake as data."""
-    sizes, strides = tuple(map(size_of, fake.shape)), tuple(map(size_of, fake.stride()))
+    sizes: tuple[Any, ...] = tuple(fake.shape)
+    strides: tuple[Any, ...] = fake.stride()
+    if fake._has_symbolic_sizes_strides:  # type: ignore[attr-defined]
+        sizes, strides = tuple(map(size_of, sizes)), tuple(map(size_of, strides))
     return Meta(_dtype_name(fake.dtype), sizes, strides, _device_name(fake.device))
 
 
@@ -191,6 +194,8 @@ class Recorder(FakeContext):
         graph = self.state.graph
         fake = super()._convert(tensor)
         name = "p_" + self.names[id(tensor)].replace(".", "_") if id(tensor) in self.names else f"p{len(graph.held)}"
+        while name in graph.metas:  # a.b and a_b
+            name += "_"
         graph.held.append(name)
         graph.held_tensors.append(tensor)
         self.state.held[id(tensor)] = fake
@@ -206,7 +211,8 @@ class Recorder(FakeContext):
     def _own(self, fake: FakeTensor, name: str, outside: bool = False) -> FakeTensor:
         if outside and fake.meta.is_conj():  # kernels read its memory
             raise GraphError("GI018", "a tensor from outside that is marked as conjugated", hint="resolve_conj() it before")
-        self.state.graph.metas[name] = meta_of(fake)
+        if name not in self.state.graph.metas:
+            self.state.graph.metas[name] = meta_of(fake)
         base = Memory(name, fake, name, outside=name if outside else None)
         self.state.tracks[id(fake)] = fake, Track(base, (), name, 0)
         return fake
@@ -470,8 +476,10 @@ class Recorder(FakeContext):
                 self.state.counter += 1
                 graph.metas[name] = meta_of(fake)
             names.append(name)
-        binds = tuple(unbound((graph.metas.get(name) if name else None for name in names), self.state.bound, self.sizes))
-        self.state.bound.update(symbol for symbol, _, _ in binds)
+        binds: tuple[tuple[str, int, int], ...] = ()
+        if self.sizes is not None:
+            binds = tuple(unbound((graph.metas.get(name) if name else None for name in names), self.state.bound, self.sizes))
+            self.state.bound.update(symbol for symbol, _, _ in binds)
         graph.nodes.append(Node(func, recorded(tuple(args)), {k: recorded(v) for k, v in kwargs.items()}, tuple(names), self.state.origin, binds, self.state.again))
         graph.sizes = self.sizes
         return names
