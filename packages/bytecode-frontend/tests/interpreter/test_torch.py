@@ -45,6 +45,7 @@ class Scale(nn.Module):
 
 STACK = nn.ModuleList([nn.Linear(4, 4) for _ in range(3)]).requires_grad_(False)
 NAMED = nn.Sequential(nn.Linear(4, 4), nn.ReLU()).requires_grad_(False)
+NORM = nn.LayerNorm(4).requires_grad_(False)
 SIZE = np.int64(3)
 
 
@@ -80,6 +81,10 @@ def vmapped(a, b):
     return rows, torch.vmap(lambda x: x + a.sum(), in_dims=1, out_dims=1)(b)
 
 
+def vmapped_modules(a, b):
+    return torch.vmap(NAMED)(a), torch.vmap(NORM)(b), "{first}, {second!r:>4}".format(first=1, second="b", third=a)
+
+
 def inference(a, b):
     with torch.inference_mode():
         c = a * 2
@@ -105,7 +110,7 @@ def derivative_of_a_derivative(a, b):
 
 
 PROGRAMS = [
-    modules_made_inside, containers_of_modules, parameters_made_inside, tensor_classes, functions_without_gradients, vmapped, inference,
+    modules_made_inside, containers_of_modules, parameters_made_inside, tensor_classes, functions_without_gradients, vmapped, vmapped_modules, inference,
     numbers_and_types_as_arguments, derivatives, derivative_of_a_derivative,
 ]  # fmt: skip
 

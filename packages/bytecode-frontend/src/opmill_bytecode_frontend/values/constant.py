@@ -58,6 +58,8 @@ class ConstantValue(Value):
                 if name.startswith("__") and name.endswith("__"):
                     return ConstantValue(NotImplemented)
                 vm.unsupported("FE025", f"method {name} of {self.describe()} with a value unknown at capture")
+        if isinstance(self.value, str) and name == "format":
+            kwargs = {k: v for k, v in kwargs.items() if k in self.value}  # ``format(**vars(self))`` is given more than the text names
         try:
             named = {k: vm.plain(v) for k, v in kwargs.items()}
         except NotConstant:
