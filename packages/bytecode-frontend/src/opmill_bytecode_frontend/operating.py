@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NoReturn
 
 from .returning import Operated, method_of
-from .values.base import MISSING, Value
+from .values.base import MISSING, Value, name_in_c
 from .values.constant import ConstantValue
 from .values.objects import find_in_mro
 from .values.tensor import TensorValue
@@ -23,11 +23,6 @@ COMPARE = {"<": ("__lt__", "__gt__"), "<=": ("__le__", "__ge__"), "==": ("__eq__
 def overrides(cls: type, base: type, name: str) -> bool:
     """Whether a subclass has a method of its own for ``name``."""
     return issubclass(cls, base) and find_in_mro(cls.__mro__, name)[1] is not find_in_mro(base.__mro__, name)[1]
-
-
-def name_in_c(cls: type) -> str:
-    """How functions of C name a class in their messages."""
-    return cls.__name__ if cls.__flags__ & (1 << 9) or cls.__module__ == "builtins" else f"{cls.__module__}.{cls.__name__}"
 
 
 def not_implemented(value: Value | None) -> bool:

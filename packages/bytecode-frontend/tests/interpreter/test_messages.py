@@ -15,7 +15,7 @@ l[3] = 1 | del l[3] | l[3] | l.pop(3) | d[4] | d[4] = 1 | del d[4] | l[10**30] |
 l["a"] | l["a"] = 1 | del l["a"] | l.pop("a") | t["a"] | d["a"] | d["a"] = 1 | l.insert("a", 1) | l[1.0] | l[1:"a"] | l[::0] | l[::2] = [1, 2, 3]
 l * "a" | "a" * l | t * "a" | t * 1.5 | t * [1] | l + t | l + 1 | 1 + l | l += 1 | l < t | [1, "a"] < ["b", "a"] | {} + {} | {1} & [1] | d + [1]
 l[:] = 1 | l[::2] = 1 | l.extend(1) | l.remove(5) | t.index(5) | x, y = l | x, y, *z = l | x, y = 1 | x, = 1, 2, 3 | x, y = iter([1, 2, 3])
-l.foo | l.foo = 1 | {}[l] | {l: 1} | {l} | hash(l) | {1: 2}[3] | {}.popitem() | set().pop() | {1}.remove(2) | frozenset([1]).add(1)
+l.foo | l.foo = 1 | d.foo = 1 | {}[l] | {l: 1} | {l} | hash(l) | {1: 2}[3] | {}.popitem() | set().pop() | {1}.remove(2) | frozenset([1]).add(1)
 dict([1]) | dict([(1, 2, 3)]) | dict(1) | {**1} | [*1] | max() | max([]) | min(1) | sum(["a"]) | sum(1) | int("x") | int([]) | float("x") | float([]) | complex([])
 int(object()) | len(5) | len(iter([])) | range("a") | range(1, 2, 0) | sorted(1) | sorted([1, "a"]) | zip(1) | list(zip([1], [1, 2], strict=True)) | next(iter([])) | next(5)
 abs("a") | -"a" | not_defined | chr(-1) | ord("ab") | "a" % 1 | "%d" % "a" | "{}".format() | "a".join([1]) | "a" + 1 | 1 + "a" | "a"[5] | 1 / 0 | 2 ** "a" | 1 << -1

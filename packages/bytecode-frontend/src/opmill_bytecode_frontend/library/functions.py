@@ -6,6 +6,7 @@ import _thread
 import functools
 import operator
 import os
+import sys
 import types
 from typing import Any
 
@@ -170,7 +171,8 @@ def _extreme(op: str) -> Any:
         if not items:
             if default is not None:
                 return default
-            vm.throw(ValueError, f"{'min' if op == '<' else 'max'}() arg is an empty sequence")
+            what = "arg is an empty sequence" if sys.version_info < (3, 12) else "iterable argument is empty"
+            vm.throw(ValueError, f"{'min' if op == '<' else 'max'}() {what}")
         if isinstance(key, ConstantValue):
             key = None
         best, best_key = items[0], vm.call(key, [items[0]], {}) if key else items[0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import types
 from typing import Any, NoReturn, Protocol
 
@@ -13,6 +14,11 @@ MISSING: Any = type("Missing", (), {"__repr__": lambda self: "MISSING", "__slots
 def written_in_python(cls: type) -> bool:
     """Whether a class was made by a ``class`` statement. Heap types of extension modules (the deque of 3.12) are immutable."""
     return bool(cls.__flags__ & (1 << 9)) and not cls.__flags__ & (1 << 8)
+
+
+def name_in_c(cls: type) -> str:
+    """How functions of C name a class in their messages."""
+    return cls.__name__ if cls.__flags__ & (1 << 9) or cls.__module__ == "builtins" else f"{cls.__module__}.{cls.__name__}"
 
 
 class NotConstant(Exception):
@@ -133,7 +139,8 @@ class Value:
         cls = self.python_type()
         hook = next(c.__dict__["__setattr__"] for c in cls.__mro__ if "__setattr__" in c.__dict__)
         if not cls.__dictoffset__ and hook is object.__dict__["__setattr__"] and not hasattr(cls, name):
-            vm.no_attribute(self, name, f"{cls.__name__!r} object has no attribute {name!r}")
+            more = " and no __dict__ for setting new attributes" if sys.version_info >= (3, 13) else ""
+            vm.no_attribute(self, name, f"{name_in_c(cls)!r} object has no attribute {name!r}{more}")
         vm.unsupported("FE021", f"assignment to attribute {name} of {self.describe()}")
 
     def delattr(self, vm: Machine, name: str) -> None:

@@ -290,7 +290,8 @@ class ListValue(SequenceValue):
         if isinstance(key, SliceValue):
             where = key.plain(vm)
             if not is_iterable(value):
-                vm.throw(TypeError, "can only assign an iterable" if where.step in (None, 1) else "must assign iterable to extended slice")
+                whole_slice = where.step in (None, 1) and sys.version_info < (3, 13)
+                vm.throw(TypeError, "can only assign an iterable" if whole_slice else "must assign iterable to extended slice")
             new = list(vm.unpack(value))
             try:
                 self.items[where] = new
