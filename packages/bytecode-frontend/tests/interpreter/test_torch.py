@@ -82,7 +82,7 @@ def vmapped(a, b):
 
 
 def vmapped_modules(a, b):
-    return torch.vmap(NAMED)(a), torch.vmap(NORM)(b), "{first}, {second!r:>4}".format(first=1, second="b", third=a)
+    return torch.vmap(NAMED)(a), torch.vmap(NORM)(b), "{first}, {second!r:>4}".format(first=1, second="b", third=a)  # noqa: F522
 
 
 def inference(a, b):
