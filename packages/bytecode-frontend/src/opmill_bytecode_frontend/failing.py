@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Callable
 
 import torch
+from torch._C import _functorch
 
 from .switches import switched, switches
 
@@ -47,15 +48,19 @@ def is_harmless(node: torch.fx.Node) -> bool:
 @dataclass
 class Failing:
     """What happens where a graph raises. ``plain``: the function as it is, None where the graph may have left something behind; ``strict``: that
-    the graph fails and the function does not is an error; ``before``: the switches of the thread when the graph began."""
+    the graph fails and the function does not is an error; ``before``: the switches of the thread when the graph began;
+    ``levels``: how many function transforms it was in."""
 
     plain: Callable[..., Any] | None
     strict: bool
     before: dict[Any, tuple[Any, ...]]
+    levels: int
     told: bool = False
 
     def __call__(self, error: Exception, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The result of the call: what the function itself gives or raises."""
+        if _functorch.get_dynamic_layer_stack_depth() > self.levels:
+            _functorch.pop_dynamic_layer_stack_and_undo_to_depth(self.levels)
         for function, *given in switched(switches(), self.before):
             function(*given)
         if self.plain is None:

@@ -18,6 +18,11 @@ def no_kernel(a, log):
     return b
 
 
+def in_a_transform(a, log):
+    log.append(1)
+    return torch.vmap(lambda x: x & 3)(a)
+
+
 def out_of_bounds(a, log, *rest, k=2, **more):
     log.append(k)
     return a[torch.tensor([9])] + len(more)
@@ -74,10 +79,10 @@ def outcome(fn, **kwargs):
         result = fn(a, log, **kwargs).tolist()
     except Exception as exc:
         result = type(exc), str(exc), exc.__context__
-    return result, a.tolist(), log, torch.is_grad_enabled()
+    return result, a.tolist(), log, torch.is_grad_enabled(), torch._C._functorch.get_dynamic_layer_stack_depth()
 
 
-@pytest.mark.parametrize("fn", [no_kernel, out_of_bounds, after_a_break, caught, expected])
+@pytest.mark.parametrize("fn", [no_kernel, in_a_transform, out_of_bounds, after_a_break, caught, expected])
 def test_the_call_does_what_the_function_does(fn):
     compiled = capture(fn)
     for _ in range(2):
@@ -94,7 +99,7 @@ def test_a_graph_that_wrote_something_does_not_run_again():
         with torch.no_grad():
             return a & 3
 
-    result, a, _, grad = outcome(capture(fn))
+    result, a, _, grad, _ = outcome(capture(fn))
     assert result[0] is NotImplementedError and a == [2.0] * 3 and grad
 
 
