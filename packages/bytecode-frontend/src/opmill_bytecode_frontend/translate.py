@@ -91,7 +91,7 @@ def interpret(vm: Interpreter, fn: types.FunctionType, bound: dict[str, Any]) ->
 
 def argument(vm: Interpreter, name: str, obj: Any) -> Any:
     """What stands for an argument until it is read."""
-    if name in vm.varying.opaque and type(obj) in (int, float):
+    if name in vm.varying.opaque and type(obj) in (int, float, str):
         vm.guard(TypeIs(Local(name), type(obj)))
         return VaryingNumber(obj, Local(name))
     return Lazy(obj, Local(name))

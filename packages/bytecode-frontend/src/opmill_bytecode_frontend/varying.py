@@ -117,6 +117,8 @@ class Seen:
                     self._note_tensor(guard, values)
                 elif type(guard) is Equals and type(guard.value) in (int, float):
                     self._note_number(guard, values, missed)
+                elif type(guard) is Equals and type(guard.value) is str and type(guard.source) is Local and guard.source.name.startswith(".stack"):
+                    missed |= set() if reference.check(guard, values) else {guard.source.name}  # a text made between two graphs
                 elif type(guard) is SizeRelation and type(guard.sources[0]) is Local and guard.expression.startswith("s0 == "):
                     missed |= set() if reference.check(guard, values) else {guard.sources[0].name}
         for name in missed:

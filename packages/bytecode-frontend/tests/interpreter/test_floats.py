@@ -111,7 +111,7 @@ def test_what_needs_the_value_is_right_and_given_up_in_time() -> None:
 
     translations: list[Any] = []
     compiled = capture(fn, "eager", on_translation=translations.append)
-    for value in (*VALUES, *(3 - v for v in VALUES)):
+    for value in (*VALUES, *(3 - v for v in VALUES), *(5 + v for v in VALUES)):  # each place where it is needed learns by itself
         assert same(compiled(X, value), fn(X, value))
     before = len(translations)
     assert same(compiled(X, 7.125), fn(X, 7.125)) and len(translations) == before

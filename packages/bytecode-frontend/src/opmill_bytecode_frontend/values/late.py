@@ -22,14 +22,16 @@ EXACT = 1 << 53
 
 
 class Late(Value):
-    """``tensor`` holds the number: of float64 or bool, without dimensions, and without gradients."""
+    """``tensor`` holds the number: of float64 or bool, without dimensions, and without gradients. Where the number is needed the graph ends before it
+    was read (``place``): what follows is then computed with a number of Python's, which may change from call to call."""
 
     symbolic = True
     cls: type
 
-    def __init__(self, vm: Machine, tensor: Any) -> None:
+    def __init__(self, vm: Machine, tensor: Any, place: int | None = None) -> None:
         self.vm = vm
         self.tensor = tensor
+        self.place = vm.place() if place is None else place
 
     def __repr__(self) -> str:
         return f"{self.cls.__name__}({self.tensor!r})"
@@ -45,7 +47,7 @@ class Late(Value):
 
     def constant(self) -> NoReturn:
         hint = "compute with the tensor itself, or outside of the compiled function"
-        self.vm.unsupported("FE037", f"{self.describe()} is needed", "the graph has not run yet", hint)
+        self.vm.unsupported("FE037", f"{self.describe()} is needed", "the graph has not run yet", hint, self.place)
 
     def key(self, vm: Machine) -> NoReturn:
         self.constant()
@@ -55,7 +57,7 @@ class Late(Value):
             number = self.nonzero(vm).method(vm, "to", [ConstantValue(torch.int64)], {}).method(vm, "item", [], {})
             return demanded(vm, (number.number != 0).node.condition, way)
         hint = "torch.where chooses without deciding"
-        vm.unsupported("FE037", f"a decision on {self.describe()}", "the graph has not run yet", hint)
+        vm.unsupported("FE037", f"a decision on {self.describe()}", "the graph has not run yet", hint, self.place)
 
     def nonzero(self, vm: Machine) -> Any:
         """A tensor of whether it is true."""
@@ -93,7 +95,7 @@ class LateFloat(Late):
         if name in ITSELF:
             return self
         if name in UNARY:
-            return LateFloat(vm, vm.recorder.call_function(vm, UNARY[name], [self.tensor], {}))
+            return LateFloat(vm, vm.recorder.call_function(vm, UNARY[name], [self.tensor], {}), self.place)
         operation = REFLECTED.get(name, name)
         if operation not in ARITHMETIC and operation not in COMPARISONS:
             return self.constant()
@@ -104,7 +106,8 @@ class LateFloat(Late):
         if operation == "__truediv__":
             self.check_divisor(vm, right)
         found = vm.recorder.call_function(vm, (ARITHMETIC | COMPARISONS)[operation], [left, right], {})
-        return LateTruth(vm, found) if operation in COMPARISONS else LateFloat(vm, found)
+        place = min(self.place, args[0].place) if isinstance(args[0], LateFloat) else self.place
+        return LateTruth(vm, found, place) if operation in COMPARISONS else LateFloat(vm, found, place)
 
     def operand(self, vm: Machine, value: Value) -> Any:
         """The other number of an operation, as the graph takes it; None for what is no number. Python's own arithmetic is that of doubles where

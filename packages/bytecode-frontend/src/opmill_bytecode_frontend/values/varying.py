@@ -8,7 +8,7 @@ from .base import Machine, NotConstant, Value
 
 
 class VaryingNumber(Value):
-    """An int or float argument whose value is not assumed. Whatever depends on it runs natively, between graphs that do not."""
+    """An int or float argument, or a text made between two graphs, whose value is not assumed. Whatever depends on it runs natively, between graphs that do not."""
 
     def __init__(self, obj: Any, source: Any) -> None:
         self.obj = obj
