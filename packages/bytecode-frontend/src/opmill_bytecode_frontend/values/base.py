@@ -18,7 +18,7 @@ def written_in_python(cls: type) -> bool:
 
 def name_in_c(cls: type) -> str:
     """How functions of C name a class in their messages."""
-    return cls.__name__ if cls.__flags__ & (1 << 9) or cls.__module__ == "builtins" else f"{cls.__module__}.{cls.__name__}"
+    return cls.__name__ if written_in_python(cls) or cls.__module__ == "builtins" else f"{cls.__module__}.{cls.__name__}"
 
 
 class NotConstant(Exception):
