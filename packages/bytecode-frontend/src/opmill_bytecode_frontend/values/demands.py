@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import sys
 from typing import Any
 
 from opmill_fake_tensors.symbols import Relation
@@ -32,7 +33,8 @@ def raising(vm: Machine) -> tuple[bool, str, str] | None:
     frame: Any = vm.frame
     instructions = frame.prepared.instructions
     at = frame.pc - 1
-    if instructions[at].opname == "TO_BOOL":
+    here = instructions[at]
+    if here.opname == "TO_BOOL" or (here.opname == "COMPARE_OP" and sys.version_info >= (3, 13) and here.flag & 16):
         at += 1
     jump = instructions[at]
     if jump.opname not in JUMPS:
