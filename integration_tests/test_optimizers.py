@@ -29,7 +29,7 @@ def net():
 
 
 def loss_of(model):
-    return torch.nn.functional.cross_entropy(model(X), Y)
+    return torch.nn.functional.cross_entropy(model(X.to(model[0].weight.dtype)), Y)
 
 
 def train(model, optimizer):
@@ -69,16 +69,18 @@ def closed_over(model, optimizer):
 def test_as_eager(case, how):
     kind, settings = CASES[case]
     eager = net()
-    ours = copy.deepcopy(eager)
-    theirs, mine = kind(eager.parameters(), **settings), kind(ours.parameters(), **settings)
+    ours, exact = copy.deepcopy(eager), copy.deepcopy(eager).double()
+    theirs, mine, best = (kind(each.parameters(), **settings) for each in (eager, ours, exact))
     run = how(ours, mine)
-    rates = [O.lr_scheduler.ExponentialLR(o, 0.8) for o in (theirs, mine)]
+    rates = [O.lr_scheduler.ExponentialLR(o, 0.8) for o in (theirs, mine, best)]
     for _ in range(4):
         torch.testing.assert_close(run(), train(eager, theirs), rtol=1e-4, atol=1e-5)
+        train(exact, best)
         for rate in rates:
             rate.step()
-    for p, q in zip(ours.parameters(), eager.parameters(), strict=True):
-        torch.testing.assert_close(p, q, rtol=1e-4, atol=1e-4)
+    for p, q, r in zip(ours.parameters(), eager.parameters(), exact.parameters(), strict=True):
+        # a centred second moment loses digits: eager itself is further than 1e-4 from the truth there
+        assert (p - r).abs().max() <= max(1e-5, 3 * (q - r).abs().max())
         assert mine.state[p].keys() == theirs.state[q].keys()
 
 
