@@ -1,0 +1,73 @@
+// One call of a program while it runs.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "instance.h"
+
+namespace opmill {
+
+class Run {
+ public:
+  Run(Program& program, Instance& instance, CudaAlarm& alarm)
+      : program_(program), instance_(instance), alarm_(alarm), slots_(instance.slots), stream_(program.cuda >= 0 ? cuda_stream(program.cuda) : nullptr) {}
+  ~Run() {
+    drop_all();
+    if (workspace_) api.delete_handle(workspace_);
+  }
+
+  bool inputs(PyObject* const* arguments);
+  void give(PyObject* outputs);
+  void give_root(int slot, Handle tensor);
+  void take(PyObject* list);
+  bool steps(bool without_gil);
+  PyObject* outputs();
+  Failure failure;
+
+ private:
+  bool fail(PyObject* type, const char* code, std::string message) {
+    failure = {type, code, std::move(message), true};
+    return false;
+  }
+  bool accept(int slot, PyObject* tensor, bool held);
+  bool step(const Step& step);
+  bool define(int slot);
+  bool launch(const Step& step);
+  bool launch_cuda(const Step& step);
+  bool start(const Step& step, const CudaLaunch& launch, char* scratch);
+  bool call(int number);
+  bool call_python(CallInfo& call);
+  bool take_results(const CallInfo& call, const std::vector<Handle>& results);
+  bool keep_promise(int slot);
+  bool meet(int a, int b) const;
+  bool item(int value, int slot);
+  bool arithmetic(int value);
+  bool gemm(const CallInfo& call, const Gemm& gemm);
+  bool cuda_gemm(const CallInfo& call, CudaGemm& gemm);
+  bool shim_on_blobs(const CallInfo& call);
+  void written(int slot);
+  void own(int slot, Handle handle);
+  bool reuse_view(int slot, const SlotState& root);
+  void keep_view(int slot, const SlotState& root, Handle view);
+  void drop(int slot);
+  void drop_all();
+  void hold_gil();
+  std::string differs(int slot, Handle handle) const;
+
+  Program& program_;
+  Instance& instance_;
+  CudaAlarm& alarm_;
+  std::vector<SlotState>& slots_;
+  void* stream_;
+  std::vector<int> owned_;
+  std::vector<Handle> given_;   // by slot, or empty
+  std::vector<int64_t> back_;   // by slot: -1, or what is given is a view of it, whose first element has so many before it
+  bool taken_ = false;          // the inputs are ours
+  Handle workspace_ = nullptr;  // of matrix products; the next one in the stream may have it
+  void* workspace_data_ = nullptr;
+  PyThreadState* released_ = nullptr;
+};
+
+}  // namespace opmill

@@ -1,0 +1,244 @@
+// What single steps of a program do: kernels, matrix products, torch's operators.
+#include "running.h"
+
+#include "views.h"
+
+namespace opmill {
+
+bool Run::launch(const Step& step) {
+  constexpr size_t kRoom = 32;
+  void* few_pointers[kRoom];
+  int64_t few_sizes[kRoom];
+  std::vector<void*> many_pointers;
+  std::vector<int64_t> many_sizes;
+  void** pointers = few_pointers;
+  int64_t* sizes = few_sizes;
+  if (step.slots.size() > kRoom) many_pointers.resize(step.slots.size()), pointers = many_pointers.data();
+  if (step.values.size() > kRoom) many_sizes.resize(step.values.size()), sizes = many_sizes.data();
+  for (size_t i = 0; i < step.slots.size(); i++) pointers[i] = slots_[step.slots[i]].data;
+  for (size_t i = 0; i < step.values.size(); i++) sizes[i] = instance_.values[step.values[i]];
+  const int64_t failed = step.kernel(pointers, sizes);
+  if (api.bump_version)
+    for (int slot : step.bumps) api.bump_version(slots_[slot].handle);
+  if (failed == 0) return true;
+  if (failed > 0 && failed <= static_cast<int64_t>(step.failures.size()))
+    return fail(step.failures[failed - 1].type, "", step.failures[failed - 1].message);
+  return fail(PyExc_RuntimeError, "", "kernel returned " + std::to_string(failed));
+}
+
+bool Run::launch_cuda(const Step& step) {
+  const int64_t bytes = instance_.values[step.b], one = 1;
+  Handle block = nullptr;  // back to torch's allocator at the end: what runs after this on the stream may have it
+  void* scratch = nullptr;
+  if (bytes && (api.empty_strided(1, &bytes, &one, dtype_code[1], device_type(step.a), device_index(step.a), &block) || api.get_data_ptr(block, &scratch)))
+    return fail(program_.out_of_memory, "", "cannot allocate the " + std::to_string(bytes) + " bytes that a kernel works in");
+  bool done = true;
+  for (size_t i = 0; i < step.launches.size() && done; i++) done = start(step, step.launches[i], static_cast<char*>(scratch));
+  if (block) api.delete_handle(block);
+  if (api.bump_version)
+    for (int slot : step.bumps) api.bump_version(slots_[slot].handle);
+  return done;
+}
+
+bool Run::start(const Step& step, const CudaLaunch& launch, char* scratch) {
+  const int64_t grid = instance_.values[launch.grid];
+  if (grid <= 0) return true;
+  constexpr size_t kRoom = 64;
+  const size_t count = launch.args.size() + 2;  // and two pointers that Triton's kernels take for themselves
+  uint64_t few[kRoom], pointers = 0;
+  void* few_parameters[kRoom];
+  std::vector<uint64_t> many;
+  std::vector<void*> many_parameters;
+  uint64_t* words = few;
+  void** parameters = few_parameters;
+  if (count > kRoom) many.resize(count), many_parameters.resize(count), words = many.data(), parameters = many_parameters.data();
+  for (size_t i = 0; i < launch.args.size(); i++) {
+    const CudaArg& arg = launch.args[i];
+    switch (arg.kind) {
+      case CudaArgKind::buffer: pointers |= words[i] = reinterpret_cast<uint64_t>(slots_[step.slots[arg.index]].data); break;
+      case CudaArgKind::scratch: words[i] = reinterpret_cast<uint64_t>(scratch) + instance_.values[arg.value]; break;
+      case CudaArgKind::size: words[i] = static_cast<uint64_t>(instance_.values[step.values[arg.index]]); break;  // its low half is the int32
+      case CudaArgKind::error: words[i] = reinterpret_cast<uint64_t>(alarm_.word); break;
+      case CudaArgKind::check: words[i] = static_cast<uint64_t>(step.c); break;
+    }
+  }
+  words[count - 2] = words[count - 1] = 0;
+  for (size_t i = 0; i < count; i++) parameters[i] = &words[i];
+  for (const CudaForm& form : launch.forms) {
+    bool fits = (pointers & (form.align - 1)) == 0;
+    for (size_t i = 0; i < form.fits.size() && fits; i++) fits = instance_.values[form.fits[i]] < form.limit;
+    if (!fits) continue;
+    void* stream = step.a < 0 || step.a == program_.cuda ? stream_ : cuda_stream(step.a);
+    const std::string problem = cuda_launch(form.function, grid, 32 * form.warps, form.shared, stream, parameters);
+    return problem.empty() || fail(nullptr, "RC048", problem);
+  }
+  return fail(nullptr, "RC047", "no form of a kernel takes these sizes");
+}
+
+bool Run::gemm(const CallInfo& call, const Gemm& gemm) {
+  const BlasCall& blas = call.blas;
+  run_gemm(gemm, slots_[blas.out].data, blas.bias >= 0 ? slots_[blas.bias].data : nullptr, slots_[blas.a].data, slots_[blas.b].data);
+  written(blas.out);
+  return true;
+}
+
+void Run::written(int slot) {
+  const int root = program_.slots[slot].root;
+  const SlotKind kind = program_.slots[root].kind;
+  if (api.bump_version && (kind == SlotKind::input || kind == SlotKind::held)) api.bump_version(slots_[root].handle);
+}
+
+bool Run::cuda_gemm(const CallInfo& call, CudaGemm& gemm) {
+  const BlasCall& blas = call.blas;
+  void *out = slots_[blas.out].data, *bias = blas.bias >= 0 ? slots_[blas.bias].data : nullptr, *a = slots_[blas.a].data, *b = slots_[blas.b].data;
+  const uint64_t all = reinterpret_cast<uint64_t>(out) | reinterpret_cast<uint64_t>(bias) | reinterpret_cast<uint64_t>(a) | reinterpret_cast<uint64_t>(b);
+  const int device = program_.slots[blas.out].device;
+  if (device != program_.cuda || all % CudaGemm::kAlignment) return shim_on_blobs(call);
+  if (instance_.workspace && !workspace_) {
+    const int64_t bytes = static_cast<int64_t>(instance_.workspace), one = 1;
+    if (api.empty_strided(1, &bytes, &one, dtype_code[1], kCuda, device, &workspace_) || api.get_data_ptr(workspace_, &workspace_data_))
+      return fail(program_.out_of_memory, "", "cannot allocate the " + std::to_string(bytes) + " bytes that matrix products work in");
+  }
+  std::string problem;
+  CudaContext context(device, &problem);
+  if (!problem.empty() || !gemm.run(out, bias, a, b, workspace_data_, stream_)) return shim_on_blobs(call);
+  written(blas.out);
+  return true;
+}
+
+// A product by torch's operator, on tensors made for this call alone.
+bool Run::shim_on_blobs(const CallInfo& call) {
+  std::vector<Handle> tensors(slots_.size()), made, results;
+  bool done = true;
+  for (int slot : call.tensors) {
+    const SlotInfo& info = program_.slots[slot];
+    const auto& sizes = instance_.sizes[slot];
+    done = done && api.from_blob(slots_[slot].data, sizes.size(), sizes.data(), instance_.strides[slot].data(), 0, dtype_code[info.dtype],
+                                 device_type(info.device), device_index(info.device), &tensors[slot]) == 0;
+    if (tensors[slot]) made.push_back(tensors[slot]);
+  }
+  const CellSource source{tensors.data(), instance_.values.data()};
+  if (done && call.route == Route::shim) done = call.shim.invoke(call.shim.function, call.cells, source, &results) == 0;
+  else if (done) done = call_dispatcher(call.name.c_str(), call.overload.c_str(), call.cells, call.returns, source, &results);
+  for (Handle handle : results) api.delete_handle(handle);
+  for (Handle handle : made) api.delete_handle(handle);
+  if (!done) return fail(nullptr, "RC045", "torch cannot compute " + call.name + " of tensors that lie so");
+  written(call.blas.out);
+  return true;
+}
+
+bool Run::take_results(const CallInfo& call, const std::vector<Handle>& results) {
+  const bool none_wanted = call.results.empty();  // an out variant returns what it was given
+  if (!none_wanted && results.size() != call.results.size()) {
+    for (Handle handle : results) api.delete_handle(handle);
+    return fail(nullptr, "RC043", call.name + " returned " + std::to_string(results.size()) + " tensors, not " + std::to_string(call.results.size()));
+  }
+  for (size_t i = 0; i < results.size(); i++) {
+    const int slot = none_wanted ? -1 : call.results[i];
+    if (slot < 0) {
+      if (results[i]) api.delete_handle(results[i]);
+      continue;
+    }
+    own(slot, results[i]);
+    const SlotInfo& info = program_.slots[slot];
+    if (info.known && ((info.late && !resolve_slot(program_, instance_, slot, &failure)) || !keep_promise(slot))) {
+      for (size_t rest = i + 1; rest < results.size(); rest++)
+        if (results[rest]) api.delete_handle(results[rest]);
+      return false;
+    }
+    int32_t code = -1;
+    int64_t dim = 0;
+    if (!program_.slots[slot].wants_data) continue;
+    const Handle handle = slots_[slot].handle;
+    if (api.get_dim(handle, &dim) == 0 && api.get_dtype(handle, &code) == 0) slots_[slot].dtype = dtype_index(code);
+    api.get_data_ptr(handle, &slots_[slot].data);
+  }
+  return true;
+}
+
+// Fake kernels promise strides that real ones do not always keep: what follows relies on the promise, so such a result is copied.
+bool Run::keep_promise(int slot) {
+  SlotState& state = slots_[slot];
+  int64_t dim = 0, *sizes = nullptr, *strides = nullptr;
+  const auto &want_sizes = instance_.sizes[slot], &want_strides = instance_.strides[slot];
+  const bool strided = api.get_dim(state.handle, &dim) == 0 && api.get_sizes(state.handle, &sizes) == 0 && api.get_strides(state.handle, &strides) == 0;
+  bool same = strided && dim == static_cast<int64_t>(want_sizes.size()), empty = false;
+  for (int64_t i = 0; same && i < dim; i++) same = sizes[i] == want_sizes[i], empty |= sizes[i] == 0;
+  if (const std::string difference = differs(slot, state.handle); difference.empty()) return true;
+  else if (!same) return fail(nullptr, "RC056", program_.labels[slot] + " is " + difference);
+  const SlotInfo& info = program_.slots[slot];
+  int32_t code = 0;
+  if (api.get_dtype(state.handle, &code) || code != dtype_code[info.dtype])
+    return fail(nullptr, "RC056", program_.labels[slot] + " is of another element type than the plan was compiled for");
+  Handle copy = nullptr;
+  if (api.empty_strided(dim, want_sizes.data(), want_strides.data(), code, device_type(info.device), device_index(info.device), &copy)) return fail(nullptr, "RC039", "torch cannot allocate " + program_.labels[slot]);
+  const std::vector<Cell> cells = {{CellKind::tensor, 0, 0, {}, {}}, {CellKind::tensor, 0, 1, {}, {}}, {CellKind::word, 0, -1, {}, {}}};
+  const Handle tensors[2] = {copy, state.handle};
+  std::vector<Handle> results;
+  const bool copied = call_dispatcher("aten::copy_", "", cells, {0}, {tensors, nullptr}, &results);
+  for (Handle handle : results) api.delete_handle(handle);
+  if (!copied) {
+    api.delete_handle(copy);
+    return fail(nullptr, "RC056", program_.labels[slot] + " cannot be copied into the strides that the plan was compiled for");
+  }
+  api.delete_handle(state.handle);
+  state.handle = copy;
+  return true;
+}
+
+bool Run::call_python(CallInfo& call) {
+  const bool was_released = released_ != nullptr;
+  hold_gil();
+  auto run = [&]() -> bool {
+    if (!call.python && !(call.python = PyObject_CallNoArgs(call.make_python))) return false;
+    PyObject* arguments = PyTuple_New(call.python_slots.size() + call.python_values.size());
+    if (!arguments) return false;
+    Py_ssize_t next = 0;
+    for (int slot : call.python_slots) {
+      PyObject* tensor = slots_[slot].handle ? static_cast<PyObject*>(api.wrap(slots_[slot].handle)) : Py_NewRef(Py_None);
+      PyTuple_SET_ITEM(arguments, next++, tensor);
+    }
+    for (int value : call.python_values) PyTuple_SET_ITEM(arguments, next++, PyLong_FromLongLong(instance_.values[value]));
+    PyObject* returned = PyErr_Occurred() ? nullptr : PyObject_CallObject(call.python, arguments);
+    Py_DECREF(arguments);
+    if (!returned) return false;
+    std::vector<Handle> results;
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(returned); i++) {
+      Handle copy = nullptr;
+      PyObject* tensor = PyTuple_GET_ITEM(returned, i);
+      if (!PyLong_Check(tensor) && tensor != Py_None) api.new_handle(handle_of(tensor), &copy);
+      results.push_back(copy);
+    }
+    Py_DECREF(returned);
+    return take_results(call, results);
+  };
+  const bool done = run();
+  if (!done && !failure.set) failure.set = true;  // the Python exception stands
+  if (was_released && done) released_ = PyEval_SaveThread();
+  return done;
+}
+
+bool Run::call(int number) {
+  CallInfo& call = program_.calls[number];
+  if (instance_.gemms[number].usable) return gemm(call, instance_.gemms[number]);
+  if (instance_.cuda_gemms[number]) return cuda_gemm(call, *instance_.cuda_gemms[number]);
+  if (call.route == Route::python) return call_python(call);
+  constexpr size_t kRoom = 64;
+  Handle few[kRoom];
+  std::vector<Handle> many;
+  Handle* tensors = few;
+  if (slots_.size() > kRoom) many.resize(slots_.size()), tensors = many.data();
+  for (int slot : call.tensors) tensors[slot] = slots_[slot].handle;
+  const CellSource source{tensors, instance_.values.data()};
+  std::vector<Handle> results;
+  bool done = call.route == Route::shim
+                        ? call.shim.invoke(call.shim.function, call.cells, source, &results) == 0
+                        : call_dispatcher(call.name.c_str(), call.overload.c_str(), call.cells, call.returns, source, &results);
+  if (done && call.route == Route::shim)
+    for (size_t i = 0; i < call.returns.size() && i < results.size(); i++)
+      if (call.returns[i] == kIntegerResult) results[i] = nullptr;
+  // The shims tell no exception type: run it again through Python, which raises the right one.
+  return done ? take_results(call, results) : call_python(call);
+}
+
+}  // namespace opmill
