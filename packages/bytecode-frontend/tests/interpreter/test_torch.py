@@ -120,6 +120,16 @@ def test_program(fn, check):
     check(fn)
 
 
+def test_modules_are_made_inside_where_torchs_own_compiler_has_run(check, monkeypatch):
+    from torch._dynamo import mutation_guard
+
+    monkeypatch.setattr(nn.Module, "__init__", nn.Module.__init__)
+    monkeypatch.setattr(nn.Module, "__setstate__", nn.Module.__setstate__)
+    monkeypatch.setattr(nn.Module, "___needs_generation_tag_patch", True, raising=False)
+    mutation_guard.install_generation_tagging_init()
+    check(modules_made_inside)
+
+
 def test_print_inside_a_derivative(capsys):
     def f(x):
         def loud(t):

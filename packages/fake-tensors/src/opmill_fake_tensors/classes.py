@@ -22,8 +22,12 @@ def computes_as_plain(cls: type) -> bool:
     return not any(name in _MEANING or (hasattr(torch.Tensor, name) and not name.startswith("__")) for c in own for name in c.__dict__)
 
 
+class _Empty:
+    """Its dictionary holds what every class statement writes."""
+
+
 _MEANING = frozenset(
-    name for name in dir(torch.Tensor) if name.startswith("__") and name not in dir(object) and name not in (
-        "__dict__", "__weakref__", "__module__", "__deepcopy__", "__setstate__", "__torch_function__", "__torch_dispatch__", "__annotations__",
+    name for name in dir(torch.Tensor) if name.startswith("__") and name not in dir(object) and name not in vars(_Empty) and name not in (
+        "__deepcopy__", "__setstate__", "__torch_function__", "__torch_dispatch__", "__annotations__",
     )
 ) | {"__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__", "__hash__", "__getattribute__", "__getattr__", "__setattr__", "__class__"}  # fmt: skip

@@ -10,7 +10,7 @@ from ..values.base import Value
 from ..values.constant import ConstantValue
 from ..values.sequence import SequenceValue
 from ..values.tensor import TensorValue
-from .registry import handles
+from .registry import handles, named
 
 
 @handles(torch.nn.Parameter)
@@ -27,6 +27,12 @@ def parameter(vm: Any, data: Value | None = None, requires_grad: Value = Constan
     made.fake.requires_grad_(wanted)
     made.cls = torch.nn.Parameter
     return made
+
+
+@named("torch._dynamo.mutation_guard.GenerationTracker.tag")
+def count_among_the_new(vm: Any, *args: Value) -> Value:
+    """Where torch's own compiler has run in the process, each new module is noted by it in a dictionary of weak references, for its own captures."""
+    return ConstantValue(None)
 
 
 def tensor_class(cls: Any, dtype: torch.dtype | None) -> None:
