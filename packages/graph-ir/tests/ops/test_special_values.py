@@ -144,3 +144,19 @@ def test_operands_of_half_precision_are_rounded_to_it_first(dtype: torch.dtype, 
 
     for got, want in zip(as_loops(fn, x, *others), fn(x, *others), strict=True):
         torch.testing.assert_close(got, want, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
+@pytest.mark.parametrize("value", [INF, NAN])
+@pytest.mark.parametrize("smoothed", [False, True])
+def test_an_infinite_point_reaches_only_what_it_is_part_of(mode: str, value: float, smoothed: bool) -> None:
+    for place in ((3, 1), (16, 3), (7, 2)):  # none just where a filter ends
+        x = torch.arange(68.0).reshape(1, 1, 17, 4)
+        x[0, 0, place[0], place[1]] = value
+
+        def fn(a: torch.Tensor) -> torch.Tensor:
+            return torch.nn.functional.interpolate(a, size=(5, 5), mode=mode, antialias=smoothed)
+
+        lowered = lower(functionalize(traced(fn, 1), [x]))
+        assert not any(isinstance(n, Extern) for n in lowered.nodes)
+        assert not off(run_lowered(lowered, [x])[0], fn(x), False).any()

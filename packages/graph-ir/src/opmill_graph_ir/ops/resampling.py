@@ -250,7 +250,7 @@ def _filtered(ctx: Context, name: str | None, meta: Any, x: View, dim: int, out:
     if name is None:
         target = replace(target, dtype=dtype)
 
-    # inner positions may not depend on outer ones by a float: the sum runs over the whole dimension, with zero weights outside
+    # inner positions may not depend on outer ones by a float: the sum runs over the whole dimension, of zeros outside
     def over(outer: Any, inner: Any, ext: Any) -> Any:
         o = cast(index_value(outer[dim]), dtype)
         half = const(0.5, dtype)
@@ -262,7 +262,8 @@ def _filtered(ctx: Context, name: str | None, meta: Any, x: View, dim: int, out:
         weight = kernel(op("mul", op("add", op("sub", cast(j, dtype), centre), half), const(shrink, dtype)))
         weight = op("where", inside, weight, const(0, dtype))
         value = ctx.load(x, (*outer[:dim], inner[0], *outer[dim + 1 :]), ext)
-        sums = [Reduction(("a",), "sum", op("mul", weight, value), dtype), Reduction(("b",), "sum", weight, dtype)]
+        term = op("where", inside, op("mul", weight, value), const(0, dtype))  # an infinite value outside is none of this mean's
+        sums = [Reduction(("a",), "sum", term, dtype), Reduction(("b",), "sum", weight, dtype)]
         return sums, [op("div", Ref("a", dtype), Ref("b", dtype))]
 
     return ctx.reduce([(name, target)], [size], over)[0]
