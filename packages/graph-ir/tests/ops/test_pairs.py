@@ -40,6 +40,7 @@ LOOPS: dict[str, tuple[Callable[..., Any], ...]] = {
     "views": (lambda x: [x.permute(2, 0, 1)[1:, :, ::2] * 1j, x.reshape(6, 4).t(), x.unsqueeze(0).expand(2, 2, 3, 4), x.unbind(1)[1] + 1, (x * 2).transpose(0, 1)], X),
     "moves": (lambda x: [torch.cat([x, x * 2], 1), torch.stack([x, x.conj()], -1), x.flip(0), x.roll(1, 2), x.tril(), torch.constant_pad_nd(x, (1, 0), 2 - 1j)], X),
     "sums": (lambda x: [x.sum(), x.sum(1), x.mean((0, 2), keepdim=True), x.cumsum(2), (x * x.conj()).real.sum(-1)], X),
+    "truths": (lambda r, x: [(r * 1j).to(torch.bool), (r * 1j).bool() * x[0, :3], (x * 0).bool(), (x * 2).real.to(torch.int64)], R, X),
     "choices": (lambda x: [torch.where(x.real > 0, x, 0), x.masked_fill(x.imag > 0, 3j)], X),
     "indices": (lambda x, i: [x.index_select(1, i), x[:, i], x[i % 2, i]], X, IDS),
     "great and small": (lambda x: [x / x.flip(0), x * 2, 1 / (x + 1), x * x[4]], HUGE),

@@ -379,6 +379,8 @@ def _pad(ctx: Context, node: Node, x: Pair, pad: Sequence[int], value: Any = 0) 
 def _to_copy(ctx: Context, node: Node, x: Any, **_: Any) -> Any:
     name = node.results[0] or ""
     meta = ctx.metas[name]
+    if meta.dtype == "bool":
+        return ctx.pointwise(name, meta, lambda at, ext: op("logical_or", *(cast(ctx.load(part, at, ext), "bool") for part in (x.real, x.imaginary))))
     if meta.dtype not in PARTS:
         return ctx.pointwise(name, meta, lambda at, ext: cast(ctx.load(x.real, at, ext), meta.dtype))
     return _pointwise(ctx, name, lambda at, ext: _number(ctx, x, at, ext, PARTS[meta.dtype]))
