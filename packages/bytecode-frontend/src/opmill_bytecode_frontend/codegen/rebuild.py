@@ -12,7 +12,7 @@ from opmill_fake_tensors.symbols import index, sym_int
 
 from ..bodies import suspended
 from ..errors import Unsupported
-from ..values.base import MISSING, BuiltinMethod, Lazy, Value, written_in_python
+from ..values.base import MISSING, BuiltinMethod, Lazy, Value
 from ..values.constant import BuiltinConstantMethod, ConstantValue
 from ..values.deques import DequeValue
 from ..values.exceptions import LINKS, ExceptionObject, TracebackValue
@@ -24,7 +24,7 @@ from ..values.launcher import KernelLauncher
 from ..values.made import DescriptorValue, NewClass
 from ..values.mapping import DictValue, DictView, SetValue
 from ..values.number import SymbolicNumber, UndecidedTruth
-from ..values.objects import BoundSlot, ClassValue, ModuleObject, ObjectValue, SuperValue
+from ..values.objects import BoundSlot, ClassValue, ModuleObject, ObjectValue, SuperValue, builtin_base
 from ..values.sequence import ListValue, SliceValue, TupleValue
 from ..values.tensor import TensorMethod, TensorValue
 from ..values.varying import VaryingNumber
@@ -401,7 +401,7 @@ def object_(r: Rebuilder, value: ObjectValue) -> str:
     if value.source is not None:
         return r.source(value.source)
     cls = r.class_name(value.cls)
-    base = next(c for c in value.cls.__mro__ if not written_in_python(c))  # object, or the builtin class whose __new__ must be used
+    base = builtin_base(value.cls)  # whose __new__ must be used
     name = r.assign(value, f"{r.constants.name(base)}.__new__({cls})")
     fill_storage(r, value, name)
     return fill_attributes(r, value, name)
@@ -414,7 +414,7 @@ def exception(r: Rebuilder, value: ExceptionObject) -> str:
     cls = r.class_name(value.cls)
     args: Any = value.fields["args"]
     name = r.assign(value, f"{cls}.__new__({cls}, {r.list(args.items)})")
-    base: Any = next(c for c in value.cls.__mro__ if not written_in_python(c))
+    base = builtin_base(value.cls)
     if base.__init__ is not BaseException.__init__:  # fills in what the class keeps beside the arguments
         r.body.append(f"{r.constants.name(base)}.__init__({name}, {r.list(args.items)})")
     for field, item in value.fields.items():

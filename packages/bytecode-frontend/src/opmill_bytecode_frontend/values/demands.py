@@ -6,9 +6,12 @@ import builtins
 import sys
 from typing import Any
 
+import torch
+
 from opmill_fake_tensors.symbols import Relation
 
 from .base import Machine
+from .constant import ConstantValue
 
 SKIPPED = ("NOP", "CACHE", "PRECALL", "PUSH_NULL")
 JUMPS = {"POP_JUMP_IF_TRUE": True, "POP_JUMP_IF_FALSE": False}
@@ -65,6 +68,12 @@ def is_exception(name: Any, names: dict[str, Any]) -> bool:
     """Whether the name means a builtin exception. A name that is rebound later is seen when the program raises."""
     found = getattr(builtins, name, None) if name not in names else None
     return isinstance(found, type) and issubclass(found, Exception) and not issubclass(found, (StopIteration, StopAsyncIteration))
+
+
+def demanded_of(vm: Machine, mask: Any, way: tuple[bool, str, str]) -> bool:
+    """As :func:`demanded`, of the truth of a tensor of one element."""
+    number = mask.method(vm, "to", [ConstantValue(torch.int64)], {}).method(vm, "item", [], {})
+    return demanded(vm, (number.number != 0).node.condition, way)
 
 
 def demanded(vm: Machine, relation: Relation, way: tuple[bool, str, str]) -> bool:

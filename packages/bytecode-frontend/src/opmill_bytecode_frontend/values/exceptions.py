@@ -19,6 +19,11 @@ LINKS: dict[str, Value] = {"__cause__": NONE, "__context__": NONE, "__suppress_c
 SAID_BY_ARGUMENTS = (BaseException.__str__, KeyError.__str__)
 
 
+def builtin_class(cls: type) -> Any:
+    """The class of exceptions of Python's own that a class comes from."""
+    return next(c for c in cls.__mro__ if c.__module__ == "builtins")
+
+
 class ExceptionObject(ObjectValue):
     """An exception. ``fields``: what its class implemented in C keeps, as far as it was looked at; of a new one all that is not MISSING there."""
 
@@ -96,7 +101,7 @@ class ExceptionObject(ObjectValue):
 
     def field_of_class(self, vm: Any, name: str) -> Value:
         """What the class implemented in C makes of the arguments: asked of such an exception."""
-        base = next(c for c in self.cls.__mro__ if c.__module__ == "builtins")
+        base = builtin_class(self.cls)
         try:
             made = base(*[vm.plain(a) for a in vm.unpack(self.read(vm, "args"))])
             return vm.fresh(getattr(made, name))  # type: ignore[no-any-return]
@@ -120,7 +125,7 @@ class ExceptionObject(ObjectValue):
             self.write(vm, name, ConstantValue(vm.truth(value)))
         elif name == "args":
             self.write(vm, name, TupleValue(vm.unpack(value)))
-        elif isinstance(find_in_mro(self.cls.__mro__, name)[1], (types.MemberDescriptorType, types.GetSetDescriptorType)) and self.is_field(name):
+        elif self.is_field(name):
             self.write(vm, name, value)
         else:
             super().generic_setattr(vm, name, value)
@@ -144,7 +149,7 @@ class ExceptionObject(ObjectValue):
         """An exception of the class with the same text. Raises NotConstant."""
         if self.source is not None and find_in_mro(self.cls.__mro__, "__str__")[1] not in SAID_BY_ARGUMENTS:
             raise NotConstant(self.describe())
-        base = next(c for c in self.cls.__mro__ if c.__module__ == "builtins")
+        base = builtin_class(self.cls)
         made = base(*[vm.plain(a) for a in vm.unpack(self.read(vm, "args"))])
         for name, value in self.fields.items():
             if name != "args" and name not in LINKS and self.is_field(name):
@@ -159,7 +164,7 @@ class ExceptionObject(ObjectValue):
             text = method(self.real_exception(vm))
         except NotConstant:
             vm.unsupported("FE025", "text of an exception with values unknown at capture")
-        base = next(c for c in self.cls.__mro__ if c.__module__ == "builtins")
+        base = builtin_class(self.cls)
         return ConstantValue(self.cls.__name__ + text.removeprefix(base.__name__) if name == "__repr__" else text)
 
 

@@ -5,11 +5,9 @@ from __future__ import annotations
 import operator
 from typing import Any, NoReturn
 
-import torch
-
 from .base import MISSING, Machine, Value
 from .constant import ConstantValue
-from .demands import demanded, may_demand, raising
+from .demands import demanded_of, may_demand, raising
 from .number import SymbolicNumber
 
 ARITHMETIC: dict[str, Any] = {f"__{name}__": getattr(operator, name) for name in ("add", "sub", "mul", "truediv")}
@@ -54,8 +52,7 @@ class Late(Value):
 
     def truth(self, vm: Machine) -> bool:
         if may_demand(vm) and (way := raising(vm)) is not None:
-            number = self.nonzero(vm).method(vm, "to", [ConstantValue(torch.int64)], {}).method(vm, "item", [], {})
-            return demanded(vm, (number.number != 0).node.condition, way)
+            return demanded_of(vm, self.nonzero(vm), way)
         hint = "torch.where chooses without deciding"
         vm.unsupported("FE037", f"a decision on {self.describe()}", "the graph has not run yet", hint, self.place)
 
@@ -129,5 +126,4 @@ class LateFloat(Late):
             return
         if type(divisor) is ConstantValue or type(divisor) is SymbolicNumber or not may_demand(vm):
             self.constant()
-        number = LateFloat(vm, divisor).nonzero(vm).method(vm, "to", [ConstantValue(torch.int64)], {}).method(vm, "item", [], {})
-        demanded(vm, (number.number == 0).node.condition, (True, "ZeroDivisionError", "float division by zero"))
+        demanded_of(vm, LateFloat(vm, divisor).nonzero(vm), (False, "ZeroDivisionError", "float division by zero"))

@@ -13,7 +13,7 @@ from opmill_guards.source import Attr
 
 from .base import MISSING, Lazy, Machine, NotConstant, Value
 from .constant import ConstantValue
-from .demands import demanded, may_demand, raising
+from .demands import demanded_of, may_demand, raising
 from .iterators import STOP, ItemsIterator
 from .late import LateFloat, LateTruth
 from .sequence import ListValue, SliceValue, TupleValue
@@ -73,8 +73,7 @@ class TensorValue(Value):
         one = isinstance(self.fake, FakeTensor) and self.fake.constant is None and all(type(n) is int and n == 1 for n in self.fake.shape)
         if one and may_demand(vm) and (way := raising(vm)) is not None:
             mask = self if self.fake.dtype is torch.bool else self.method(vm, "ne", [ConstantValue(0)], {})
-            number: Any = mask.method(vm, "to", [ConstantValue(torch.int64)], {}).method(vm, "item", [], {})  # type: ignore[attr-defined]
-            return demanded(vm, (number.number != 0).node.condition, way)
+            return demanded_of(vm, mask, way)
         return bool(self.method(vm, "__bool__", [], {}).constant())
 
     def getattr(self, vm: Machine, name: str) -> Value:

@@ -10,6 +10,8 @@ from typing import Any
 
 import torch
 
+from opmill_fake_tensors.strides import is_dense
+
 from ..capture.graph import Meta, Node, Value
 from ..loops.index import Index, index
 from ..lowered import Extern
@@ -49,12 +51,7 @@ def _is_dense(sizes: Sequence[Any], strides: Sequence[Any]) -> bool:
     """Whether elements follow each other in some order of the dimensions."""
     if not all(type(n) is int for n in (*sizes, *strides)):
         return [index(s) for s in strides] == [index(s) for s in contiguous(sizes)]
-    step = 1
-    for stride, n in sorted((s, n) for s, n in zip(strides, sizes, strict=True) if n != 1):
-        if stride != step:
-            return False
-        step *= n
-    return True
+    return is_dense(sizes, strides)
 
 
 def in_float(ctx: Context, node: Node) -> list[View | None]:

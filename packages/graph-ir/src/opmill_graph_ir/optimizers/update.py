@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from opmill_fake_tensors import strides
 from opmill_runtime_cache.executor.native import bind
 from opmill_runtime_cache.plan.model import Launch, Plan, TensorInput, TensorSpec
 from opmill_runtime_cache.store import Store
@@ -24,13 +25,8 @@ Entry = dict[str, torch.Tensor]
 
 
 def is_dense(t: torch.Tensor) -> bool:
-    """Whether the elements fill one block of memory, each at a place of its own."""
-    step = 1
-    for stride, size in sorted((st, n) for st, n in zip(t.stride(), t.shape, strict=True) if n != 1):
-        if stride != step:
-            return False
-        step *= size
-    return step > 0
+    """Whether there are elements, and they fill one block of memory, each at a place of its own."""
+    return 0 not in t.shape and strides.is_dense(t.shape, t.stride())
 
 
 def fits(entry: Entry) -> bool:
