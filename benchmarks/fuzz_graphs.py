@@ -72,7 +72,7 @@ def graph_of(program: Program) -> torch.fx.GraphModule:
 
 @dataclass
 class Verdict:
-    """``kind``: "right", "operators" (right without kernels), "refused", "crash" or "wrong"."""
+    """``kind``: "right", "operators" (right without kernels), "refused", "skipped" (by eager), "crash" or "wrong"."""
 
     program: Program
     kind: str
@@ -102,19 +102,25 @@ def prepare(kernels: Iterable[LoopKernel], store: Store) -> None:
                     continue
 
 
-def check(program: Program, store: Store) -> Verdict:
-    """Compiles a program and compares a run of it with eager's."""
-    theirs, ours = copied(program.inputs), copied(program.inputs)
-    eager = program.function()
-    want = eager(*theirs)
+def compiled(program: Program, inputs: Sequence[Any], store: Store) -> Any:
+    """The program compiled for inputs like these, or the verdict where it could not be."""
     try:
-        gm = graph_of(program)
-        run = compile_graph(gm, ours, options=GraphOptions(verify=True, cache=False), store=store)
+        return compile_graph(graph_of(program), inputs, options=GraphOptions(verify=True, cache=False), store=store)
     except (GraphError, FakeTensorError) as e:
         bug = isinstance(e, GraphError) and any(n in str(e) for n in ("GI040", "GI041"))
         return Verdict(program, "crash" if bug else "refused", str(e).splitlines()[0][:200])
     except Exception:
         return Verdict(program, "crash", traceback.format_exc(limit=-4))
+
+
+def check(program: Program, store: Store) -> Verdict:
+    """Compiles a program and compares a run of it with eager's."""
+    theirs, ours = copied(program.inputs), copied(program.inputs)
+    eager = program.function()
+    want = eager(*theirs)
+    run = compiled(program, ours, store)
+    if isinstance(run, Verdict):
+        return run
     try:
         got = run(*ours)
         again = run(*copied(program.inputs))
@@ -201,32 +207,41 @@ def verdicts(seeds: Sequence[int], store: Store, batch: int = 40) -> Iterator[Ve
             yield check(program, store)
 
 
-def main() -> int:
-    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def fuzz(
+    description: str | None, verdicts: Callable[[Sequence[int], Store, int], Iterator[Verdict]], batch: int, inputs_of: Callable[[Program], Sequence[torch.Tensor]]
+) -> int:
+    """The command line of a fuzzer: checks seeds, prints what is wrong with the program and why others were refused; 1 where something is wrong.
+
+    ``batch``: how many programs have their kernels built together, if nothing else is said; ``inputs_of``: what is printed of a program's inputs."""
+    arguments = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("--seed", type=int, default=0)
     arguments.add_argument("--count", type=int, default=1000)
-    arguments.add_argument("--batch", type=int, default=40)
+    arguments.add_argument("--batch", type=int, default=batch)
     arguments.add_argument("--only", type=int, help="one seed")
     arguments.add_argument("--show", action="store_true", help="print the programs that are refused, too")
     options = arguments.parse_args()
-    torch.set_grad_enabled(False)
     warnings.simplefilter("ignore")
     seeds = [options.only] if options.only is not None else list(range(options.seed, options.seed + options.count))
     counts: Counter[str] = Counter()
-    refusals: Counter[str] = Counter()
+    reasons: Counter[str] = Counter()
     start = time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:
         for v in verdicts(seeds, Store(folder), options.batch):
             counts[v.kind] += 1
-            if v.kind == "refused":
-                refusals[v.detail[:90]] += 1
+            if v.kind in ("refused", "skipped"):
+                reasons[v.detail[:90] if v.kind == "refused" else f"{v.kind}: {v.detail[:90]}"] += 1
             if v.kind in ("crash", "wrong") or options.show or options.only is not None:
-                inputs = "".join(f"#   {x.dtype} {list(x.shape)} {x.stride()}\n" for x in v.program.inputs)
+                inputs = "".join(f"#   {x.dtype} {list(x.shape)} {x.stride()}{' requires grad' * x.requires_grad}\n" for x in inputs_of(v.program))
                 print(f"---- seed {v.program.seed}: {v.kind}: {v.detail}\n{inputs}{v.program.source}", flush=True)
-    for detail, number in refusals.most_common(12):
+    for detail, number in reasons.most_common(12):
         print(f"{number:5} {detail}")
     print(f"{dict(counts)} in {time.perf_counter() - start:.0f} s")
     return int(counts["crash"] + counts["wrong"] > 0)
+
+
+def main() -> int:
+    torch.set_grad_enabled(False)
+    return fuzz(__doc__, verdicts, 40, lambda program: program.inputs)
 
 
 if __name__ == "__main__":

@@ -8,13 +8,8 @@ gives, and at the sizes of the capture it must be satisfied.
 
 from __future__ import annotations
 
-import argparse
 import random
-import tempfile
-import time
 import traceback
-import warnings
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -22,12 +17,9 @@ from typing import Any
 
 import torch
 
-from fuzz_graphs import RTOL, Verdict, _strides, _values, graph_of, kernels_of, prepare
-from opmill_fake_tensors import FakeContext, FakeTensorError
+from fuzz_graphs import RTOL, Verdict, _strides, _values, compiled, fuzz, graph_of, kernels_of, prepare
+from opmill_fake_tensors import FakeContext
 from opmill_fake_tensors.symbols import Index, Sizes, index
-from opmill_graph_ir.backend import compile_graph
-from opmill_graph_ir.errors import GraphError
-from opmill_graph_ir.options import GraphOptions
 from opmill_runtime_cache.store import Store
 from random_graphs import Program, copied, filled, random_program
 
@@ -98,13 +90,9 @@ def check(made: Symbolic, store: Store) -> Verdict:
     """Compiles a program and compares runs of it with eager's. ``detail`` of a right one: at how many sizes it ran."""
     program = made.program
     sizes, fakes = made.captured()
-    try:
-        run = compile_graph(graph_of(program), fakes, options=GraphOptions(verify=True, cache=False), store=store)
-    except (GraphError, FakeTensorError) as e:
-        bug = isinstance(e, GraphError) and any(n in str(e) for n in ("GI040", "GI041"))
-        return Verdict(program, "crash" if bug else "refused", str(e).splitlines()[0][:200])
-    except Exception:
-        return Verdict(program, "crash", traceback.format_exc(limit=-4))
+    run = compiled(program, fakes, store)
+    if isinstance(run, Verdict):
+        return run
     if not sizes.holds(made.hints):
         return Verdict(program, "wrong", f"the sizes at hand break {[str(d) for d in sizes.decisions]}")
     ran = 0
@@ -167,33 +155,18 @@ def verdicts(seeds: Sequence[int], store: Store, batch: int = 40) -> Iterator[Ve
 
 
 def main() -> int:
-    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    arguments.add_argument("--seed", type=int, default=0)
-    arguments.add_argument("--count", type=int, default=1000)
-    arguments.add_argument("--batch", type=int, default=40)
-    arguments.add_argument("--only", type=int, help="one seed")
-    options = arguments.parse_args()
     torch.set_grad_enabled(False)
-    warnings.simplefilter("ignore")
-    seeds = [options.only] if options.only is not None else list(range(options.seed, options.seed + options.count))
-    counts: Counter[str] = Counter()
-    refusals: Counter[str] = Counter()
     sizes = 0
-    start = time.perf_counter()
-    with tempfile.TemporaryDirectory() as folder:
-        for v in verdicts(seeds, Store(folder), options.batch):
-            counts[v.kind] += 1
-            if v.kind == "refused":
-                refusals[v.detail[:90]] += 1
-            elif v.kind in ("crash", "wrong") or options.only is not None:
-                inputs = "".join(f"#   {x.dtype} {list(x.shape)} {x.stride()}\n" for x in v.program.inputs)
-                print(f"---- seed {v.program.seed}: {v.kind}: {v.detail}\n{inputs}{v.program.source}", flush=True)
-            if v.kind in ("right", "operators"):
-                sizes += int(v.detail)
-    for detail, number in refusals.most_common(12):
-        print(f"{number:5} {detail}")
-    print(f"{dict(counts)}, {sizes} runs at other sizes, in {time.perf_counter() - start:.0f} s")
-    return int(counts["crash"] + counts["wrong"] > 0)
+
+    def counted(seeds: Sequence[int], store: Store, batch: int) -> Iterator[Verdict]:
+        nonlocal sizes
+        for v in verdicts(seeds, store, batch):
+            sizes += int(v.detail) if v.kind in ("right", "operators") else 0
+            yield v
+
+    failed = fuzz(__doc__, counted, 40, lambda program: program.inputs)
+    print(f"{sizes} runs at other sizes")
+    return failed
 
 
 __all__ = ["RTOL", "Symbolic", "symbolic_program", "verdicts"]

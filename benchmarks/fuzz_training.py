@@ -5,27 +5,18 @@
 
 from __future__ import annotations
 
-import argparse
 import random
-import tempfile
-import time
 import traceback
-import warnings
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
 
-from fuzz_graphs import Verdict, _strides, _values, graph_of, prepare
-from opmill_fake_tensors import FakeTensorError
-from opmill_graph_ir.backend import compile_graph
+from fuzz_graphs import Verdict, _strides, _values, compiled, fuzz, graph_of, prepare
 from opmill_graph_ir.capture.joint import capture_joint
 from opmill_graph_ir.capture.partition import partition
-from opmill_graph_ir.errors import GraphError
 from opmill_graph_ir.loops.ir import LoopKernel
 from opmill_graph_ir.ops.lower import lower
-from opmill_graph_ir.options import GraphOptions
 from opmill_graph_ir.schedule.steps import schedule
 from opmill_runtime_cache.store import Store
 from random_graphs import FLOATS, Program, copied, is_float, random_program
@@ -69,13 +60,9 @@ def check(program: Program, store: Store) -> Verdict:
         return Verdict(program, "skipped", str(e).splitlines()[0][:90])
     if not any(o.requires_grad for o in want):
         return Verdict(program, "skipped", "no result requires grad")
-    try:
-        run = compile_graph(graph_of(program), ours, options=GraphOptions(verify=True, cache=False), store=store)
-    except (GraphError, FakeTensorError) as e:
-        bug = isinstance(e, GraphError) and any(n in str(e) for n in ("GI040", "GI041"))
-        return Verdict(program, "crash" if bug else "refused", str(e).splitlines()[0][:200])
-    except Exception:
-        return Verdict(program, "crash", traceback.format_exc(limit=-4))
+    run = compiled(program, ours, store)
+    if isinstance(run, Verdict):
+        return run
     try:
         got, found = trained(run, ours)
     except Exception:
@@ -116,31 +103,5 @@ def verdicts(seeds: Sequence[int], store: Store, batch: int = 20) -> Iterator[Ve
             yield check(program, store)
 
 
-def main() -> int:
-    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    arguments.add_argument("--seed", type=int, default=0)
-    arguments.add_argument("--count", type=int, default=1000)
-    arguments.add_argument("--batch", type=int, default=20)
-    arguments.add_argument("--only", type=int, help="one seed")
-    options = arguments.parse_args()
-    warnings.simplefilter("ignore")
-    seeds = [options.only] if options.only is not None else list(range(options.seed, options.seed + options.count))
-    counts: Counter[str] = Counter()
-    reasons: Counter[str] = Counter()
-    start = time.perf_counter()
-    with tempfile.TemporaryDirectory() as folder:
-        for v in verdicts(seeds, Store(folder), options.batch):
-            counts[v.kind] += 1
-            if v.kind in ("refused", "skipped"):
-                reasons[f"{v.kind}: {v.detail[:90]}"] += 1
-            if v.kind in ("crash", "wrong") or options.only is not None:
-                inputs = "".join(f"#   {x.dtype} {list(x.shape)} {x.stride()} {x.requires_grad}\n" for x in inputs_of(v.program))
-                print(f"---- seed {v.program.seed}: {v.kind}: {v.detail}\n{inputs}{v.program.source}", flush=True)
-    for detail, number in reasons.most_common(12):
-        print(f"{number:5} {detail}")
-    print(f"{dict(counts)} in {time.perf_counter() - start:.0f} s")
-    return int(counts["crash"] + counts["wrong"] > 0)
-
-
 if __name__ == "__main__":
-    raise SystemExit(main())
+    raise SystemExit(fuzz(__doc__, verdicts, 20, inputs_of))
