@@ -121,6 +121,31 @@ def complex_numbers(device):
 
 
 @program
+def complex_chains_and_reductions(device):
+    def f(z, w, real):
+        turned = z * torch.exp(1j * real) + w.conj() / (z + 3)
+        normed = turned / turned.abs().clamp_min(1e-3)
+        return normed.sum(-1), turned.mean(0), torch.where(real > 0, turned, w), torch.stack([turned.real, turned.imag]).amax(-1), z.sqrt() * w.log().imag
+
+    return f, [tuple(torch.complex(randn(device, 33, 70), randn(device, 33, 70)) for _ in range(2)) + (randn(device, 33, 70),)]
+
+
+@program
+def complex_views_and_products(device):
+    def rotary(x, freqs):
+        pairs = torch.view_as_complex(x.float().unflatten(-1, (-1, 2)))
+        return torch.view_as_real(pairs * freqs).flatten(-2).type_as(x)
+
+    def f(x, freqs, matrix):
+        y = rotary(x, freqs)
+        spectrum = torch.fft.rfft(y.float()) * torch.polar(torch.ones_like(freqs.real[:, :1]), freqs.angle()[:, :1])
+        return y, (matrix @ matrix.mH).real, (spectrum * 2).abs(), matrix.t().contiguous() - matrix
+
+    freqs = torch.polar(torch.ones(12, 16), torch.randn(12, 16)).to(device)
+    return f, [(randn(device, 2, 12, 32), freqs, torch.complex(randn(device, 9, 9), randn(device, 9, 9)))]
+
+
+@program
 def whole_numbers(device):
     f = lambda x: (x // 3, x % 5, (x << 2) ^ 7, x.bitwise_and(12), (x > 3).sum(-1), x.to(torch.uint8) + 250)
     return f, [(torch.randint(-50, 50, (9, 11)).to(device),)]
@@ -422,6 +447,22 @@ def a_recurrent_layer(device):
 def bags_of_embeddings(device):
     net = nn.Sequential(nn.EmbeddingBag(30, 16), nn.Linear(16, 4)).to(device)
     return net, [(torch.randint(0, 30, (6, 5)).to(device),) for _ in range(3)]
+
+
+@trained
+def complex_filters(device):
+    class Filter(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight, self.out = nn.Parameter(torch.randn(9, dtype=torch.complex64)), nn.Linear(16, 4)
+
+        def forward(self, x):
+            with torch.autocast(x.device.type, enabled=False):
+                z = torch.fft.rfft(x.float()) * self.weight
+                x = torch.fft.irfft(z * torch.sigmoid(z.abs()), n=16)
+            return self.out(x)
+
+    return Filter().to(device), [(randn(device, 5, 16),) for _ in range(3)]
 
 
 @trained
