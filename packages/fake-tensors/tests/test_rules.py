@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from torch.utils import _pytree as pytree
 
 from opmill_fake_tensors import DataDependent, FakeContext, NoFakeKernel
+from opmill_fake_tensors.views import expanded, strides_of_view
 
 F = torch.nn.functional
 DTYPES = [torch.float32, torch.float64, torch.bfloat16, torch.int64, torch.int32, torch.bool]
@@ -150,6 +151,50 @@ def test_indexing_by_tensors_of_any_layout(data: Any) -> None:
     for d in data.draw(st.sets(st.integers(0, x.dim() - 1), min_size=1)):
         ids[d] = (_permuted(data, shape[data.draw(st.integers(0, len(shape) - 1)) :]) % x.shape[d]).long()
     check(lambda x: x[tuple(ids)], x)
+
+
+def _any_strides(data: Any, sizes: tuple[int, ...]) -> torch.Tensor:
+    """Zeros in any order of the dimensions, with gaps, and with any stride along those of one."""
+    strides, step = [0] * len(sizes), 1
+    for d in data.draw(st.permutations(range(len(sizes)))):
+        strides[d] = step if sizes[d] != 1 else data.draw(st.sampled_from([step, 0, 1, 2, 8, 64]))
+        step *= sizes[d] * data.draw(st.sampled_from([1, 1, 1, 2]))
+    return torch.empty_strided(sizes, strides, dtype=torch.int64).zero_()
+
+
+_SIZES = st.lists(st.sampled_from([1, 1, 2, 3, 4]), max_size=4).map(tuple)
+
+
+@settings(max_examples=300, deadline=None, derandomize=True)
+@given(st.data())
+def test_strides_of_indexing_where_dimensions_of_one_are_strided_oddly(data: Any) -> None:
+    x = _any_strides(data, data.draw(_SIZES.filter(len)))
+    block = data.draw(st.lists(st.sampled_from([1, 2, 3]), max_size=3).map(tuple))
+    ids: list[Any] = [slice(None)] * x.dim()
+    for d in data.draw(st.sets(st.integers(0, x.dim() - 1), min_size=1)):
+        own = tuple(1 if data.draw(st.booleans()) else n for n in block)
+        ids[d] = _any_strides(data, own[data.draw(st.integers(0, len(own))) :])
+    check(lambda x, *ids: torch.ops.aten.index.Tensor(x, [i if isinstance(i, torch.Tensor) else None for i in ids]), x, *ids)
+
+
+@settings(max_examples=300, deadline=None, derandomize=True)
+@given(st.data())
+def test_strides_of_views_and_expansions_are_those_of_torch_along_dimensions_of_one_too(data: Any) -> None:
+    x = _any_strides(data, data.draw(_SIZES))
+    wanted: list[int] = []
+    for n in (f for n in x.shape for f in ([2, 2] if n == 4 else [n])):
+        if wanted and data.draw(st.booleans()):
+            wanted[-1] *= n
+        else:
+            wanted.append(n)
+        wanted += [1] * data.draw(st.integers(0, 1))
+    try:
+        strides = x.view(wanted).stride()
+    except RuntimeError:
+        strides = None
+    assert strides_of_view(x.shape, x.stride(), wanted) == strides
+    broader = (*data.draw(_SIZES)[:2], *(n if n != 1 else data.draw(st.sampled_from([1, 3])) for n in x.shape))
+    assert expanded(x.shape, x.stride(), broader) == x.expand(broader).stride()
 
 
 def _permuted(data: Any, sizes: tuple[int, ...]) -> torch.Tensor:

@@ -30,6 +30,18 @@ def inferred(sizes: Sequence[int], numel: int) -> tuple[int, ...]:
     return tuple(numel // known if d in unknown else n for d, n in enumerate(sizes))
 
 
+def expanded(sizes: Sequence[int], strides: Sequence[int], wanted: Sequence[int]) -> tuple[int, ...]:
+    """Strides of a tensor that is broadcast to the ``wanted`` sizes, to which its own must fit."""
+    out: list[int] = []
+    for back, n in enumerate(reversed(wanted), 1):
+        if back <= len(sizes):
+            own = sizes[-back]
+            out.append(strides[-back] if n is own or surely(own == n) else 0)
+        else:
+            out.append(wanted[1 - back] * out[-1] if sizes and surely(n == 1) else 0)
+    return tuple(reversed(out))
+
+
 def strides_of_view(sizes: Sequence[int], strides: Sequence[int], wanted: Sequence[int]) -> tuple[int, ...] | None:
     """Strides of a view of the ``wanted`` sizes (of as many elements); None where there is none and a copy is needed.
 
@@ -42,25 +54,22 @@ def strides_of_view(sizes: Sequence[int], strides: Sequence[int], wanted: Sequen
         return tuple(strides) if same(sizes, wanted) else tuple(out)
     if any(known_from_data(n) for n in sizes) and is_contiguous(sizes, strides):
         return contiguous(wanted)
-    blocks: list[tuple[int, int]] = []  # elements and stride of the innermost one, from the inside out
+    blocks: list[tuple[int, int]] = []  # elements and stride of the innermost one, from the inside out; dimensions of one belong to what is inside of them
     for n, step in zip(reversed(sizes), reversed(strides), strict=True):
-        if typically(n == 1):
-            continue
-        if blocks and typically(step == blocks[-1][0] * blocks[-1][1]):
+        if blocks and (typically(n == 1) or typically(step == blocks[-1][0] * blocks[-1][1])):
             blocks[-1] = blocks[-1][0] * n, blocks[-1][1]
         else:
             blocks.append((n, step))
-    blocks = blocks or [(1, 1)]
     result = [0] * len(wanted)
-    block, filled = 0, 1
-    for d in range(len(wanted) - 1, -1, -1):
-        n = wanted[d]
-        if not typically(n == 1) and not typically(filled == 1) and typically(filled == blocks[block][0]):
-            block, filled = block + 1, 1
-            if block == len(blocks):
+    d = len(wanted) - 1
+    for length, step in blocks or [(1, 1)]:
+        filled = 1
+        while d >= 0 and (typically(wanted[d] == 1) or not typically(filled == length)):
+            result[d] = filled * step
+            filled = filled * wanted[d]
+            d -= 1
+            if typically(filled > length):
                 return None
-        result[d] = filled * blocks[block][1]
-        filled = filled * n
-        if typically(filled > blocks[block][0]):
+        if not typically(filled == length):
             return None
-    return tuple(result) if typically(filled == blocks[block][0]) and block == len(blocks) - 1 else None
+    return tuple(result) if d < 0 else None

@@ -8,10 +8,10 @@ from typing import Any
 import torch
 
 from ..strides import broadcast, contiguous, like, pointwise, same
-from ..symbols.asking import demanded, known_from_data, surely
+from ..symbols.asking import demanded, known_from_data, surely, typically
 from ..symbols.layouts import in_rows
 from ..table import Rules, alike, channels_last, dense, image, strided
-from ..views import inferred, strides_of_view
+from ..views import expanded, inferred, strides_of_view
 
 RULES = Rules()
 Tensor = torch.Tensor
@@ -54,16 +54,14 @@ def index_by(overload: str, x: Tensor, ids: Sequence[Tensor | None]) -> Any:
     rest = [d for d in range(x.dim()) if d not in given]
     before, after = rest[:first], rest[first:]
     shape = (*(x.size(d) for d in before), *block, *(x.size(d) for d in after))
-    if in_rows(x) and all(in_rows(t) for t in tensors):
-        return dense(shape, x.dtype)
+    if all(typically(step == row) for t in (x, *tensors) for step, row in zip(t.stride(), contiguous(t.size()), strict=True)):
+        return dense(shape, x.dtype)  # dimensions of one count: their strides order what is computed, too
     # what is computed point by point: the source stands still along the indices' dimensions, and these along the source's
     source = (*(x.stride(d) for d in before), *(0 for _ in block), *(x.stride(d) for d in after))
     operands = [(shape, source)]
     for t in tensors:
-        ones = (1,) * (len(block) - t.dim())
-        sizes = (*(1 for _ in before), *ones, *t.size(), *(1 for _ in after))
-        inner, outer = (t.stride(-1), t.size(0) * t.stride(0)) if t.dim() else (1, 1)  # as reshape gives them to dimensions of one
-        operands.append((sizes, (*(outer for _ in before), *ones, *t.stride(), *(inner for _ in after))))
+        sizes = (*(1 for _ in before), *block, *(1 for _ in after))
+        operands.append((sizes, strides_of_view(block, expanded(t.size(), t.stride(), block), sizes) or sizes))
     return strided(shape, pointwise(shape, operands), x.dtype)
 
 

@@ -13,7 +13,7 @@ import torch
 from ..symbols import index_of, sym_int
 from ..symbols.asking import demanded, known_from_data, surely
 from ..table import Rules, alike
-from ..views import inferred, strides_of_view
+from ..views import expanded, inferred, strides_of_view
 
 RULES: dict[str, Callable[..., Any]] = {}
 SYMBOLIC = Rules()
@@ -81,18 +81,18 @@ def _expand(overload: str, x: Tensor, sizes: Sequence[int], *, implicit: bool = 
     lead = len(sizes) - x.dim()
     if lead < 0:
         raise RuntimeError(f"expand: the number of sizes provided ({len(sizes)}) must be at least the number of dimensions in the tensor ({x.dim()})")
-    out, strides = list(sizes), [0] * len(sizes)
+    out = list(sizes)
     for d, n in enumerate(sizes):
         if d < lead:
             if type(n) is int and n == -1:
                 raise RuntimeError("expand: -1 is not allowed in a leading, non-existing dimension")
             continue
-        own, step = x.size(d - lead), x.stride(d - lead)
+        own = x.size(d - lead)
         if (type(n) is int and n == -1) or n is own or surely(own == n):
-            out[d], strides[d] = own, step
+            out[d] = own
         elif not surely(own == 1) and own != 1:
             raise RuntimeError(f"The expanded size of the tensor ({n}) must match the existing size ({own}) at non-singleton dimension {d}.")
-    return _view(x, out, strides)
+    return _view(x, out, expanded(x.size(), x.stride(), out))
 
 
 @SYMBOLIC.row("permute")
