@@ -414,7 +414,7 @@ class Recorder:
         """Whether a tensor requires grad belongs to the object: nothing of a graph changes that of one from before, or makes one for others to see."""
         if real is not None and real.requires_grad != fake.requires_grad:
             vm.unsupported("FE032", "whether a tensor requires grad changes", "it was there before the call", "change it outside of the compiled function")
-        if real is None and fake.requires_grad and fake.is_leaf:
+        if real is None and fake.requires_grad and is_leaf(fake):
             self.leaves.append((fake, vm.place()))
 
     def leaving(self, value: TensorValue) -> None:
@@ -422,6 +422,14 @@ class Recorder:
         if self.leaves and value.fake.requires_grad and not reached(value.fake, {id(fake) for fake, _ in self.leaves}):
             why = "what autograd knows of it is not known outside"
             raise Unsupported("FE038", "a tensor that captured code makes requires grad", why, "make it outside", place=self.leaves[0][1])
+
+
+def is_leaf(fake: torch.Tensor) -> bool:
+    """Whether nothing computed a tensor; autograd refuses to say so of a view from ``no_grad`` whose base was written with gradients: that one is none."""
+    try:
+        return fake.is_leaf
+    except RuntimeError:
+        return False
 
 
 def reached(fake: torch.Tensor, made: set[int]) -> bool:

@@ -184,3 +184,19 @@ def test_derivatives_of_what_was_computed_before_are_not():
     with pytest.raises(Unsupported):
         run(capture(f, "eager", fullgraph=True))
     torch.testing.assert_close(run(capture(f, "eager")), run(f))
+
+
+def test_views_whose_history_autograd_does_not_tell_are_written():
+    def f(x):
+        y = x * 1
+        with torch.no_grad():
+            part = y[:2]
+        y.mul_(2)
+        with torch.no_grad():
+            part *= 3
+        return y
+
+    x = torch.arange(4.0, requires_grad=True)
+    got = capture(f, "eager", fullgraph=True)(x)
+    torch.testing.assert_close(got, f(x))
+    assert got.requires_grad
