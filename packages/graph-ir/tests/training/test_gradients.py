@@ -256,6 +256,32 @@ def test_a_view_that_autograd_does_not_know_is_refused(twins):
         twins(Of(lambda m, x: [o for t in [x * m.b] for o in (t, t.detach().requires_grad_())]), XG)
 
 
+WRITES = {
+    "before it is used": lambda m, x: (m.w.detach().mul_(0.5).sum() * 0 + x @ m.w).tanh() * m.b,
+    "after it was used": lambda m, x: [y for y in [(x + m.w[:3]).tanh() * m.b] for _ in [m.w.detach().mul_(0.9)]][0],
+    "of an input": lambda m, x: (x.detach().clamp_(-1, 1).sum() * 0 + x.exp()) * m.b,
+    "of a row": lambda m, x: (m.w.detach()[1].zero_().sum() * 0 + x @ m.w.t()).sin(),
+    "and it is a result": lambda m, x: [m.w.detach().copy_(x.detach().t() @ x.detach()), x @ m.w, m.w, m.w[0]][1:],
+    "to be renormed": lambda m, x: (F.embedding((x > 0).long(), m.w, max_norm=0.7) * m.b).sum(1),
+}
+
+
+@pytest.mark.parametrize("what", WRITES)
+def test_writes_behind_autograd_to_what_requires_grad(what, twins):
+    def use(call, module, inputs):
+        module.w._version_before = module.w._version
+        found = [*backward_of_sum(call, module, inputs), *inputs, *backward_of_sum(call, module, inputs), *inputs, module.w]
+        assert module.w.is_leaf and (module.w._version > module.w._version_before) == (what != "of an input")
+        return found
+
+    twins(Of(WRITES[what]), XG).same(use, XG)
+
+
+def test_what_the_backward_needs_and_is_written_behind_autograd_is_left_to_eager(twins):
+    with pytest.raises((GraphError, RuntimeError), match="GI001|modified by an inplace operation"):
+        twins(Of(lambda m, x: [y for y in [x @ m.w] for _ in [m.w.detach().mul_(0.9)]][0]), XG)
+
+
 # ---- the second derivative -----------------------------------------------------------------------------------------
 
 

@@ -57,8 +57,10 @@ def needs_gradients(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> 
 def capture_joint(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Joint:
     """The joint graph of ``gm`` for inputs like these.
 
-    Raises ``GraphError`` GI001 where a custom autograd node would not mean the same as eager's: writes to inputs that require grad, and
-    outputs that share memory though autograd does not know; and what :func:`functionalize` raises."""
+    What is written behind autograd's back (``no_grad``, ``detach``) may require grad; another write to it raises in eager, and here.
+
+    Raises ``GraphError`` GI001 where a custom autograd node would not mean the same as eager's: outputs that share memory though autograd
+    does not know; and what :func:`functionalize` raises."""
     try:
         return _capture(gm, example_inputs, repeats=True)
     except NotRepeated:
@@ -71,7 +73,6 @@ def _capture(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], repeats: b
     with closing(recorder), recorder, torch.enable_grad(), no_hooks_on_saved_tensors():
         result = interpret(gm, example_inputs, recorder)
         items = list(result) if isinstance(result, (list, tuple)) else [result]
-        _refuse_writes(recorder)
         derived, bases = _derive(recorder, items)
         first, repeated = _first_positions(items)
         for position in derived:
@@ -134,12 +135,6 @@ def _tangent(recorder: Recorder, output: FakeTensor) -> FakeTensor:
     with torch._C._DisableTorchDispatch():
         like = torch.empty_strided(sizes, strides_like(sizes, output.stride()), dtype=output.dtype, device="meta")  # dense where the output overlaps itself
     return recorder.add_fake_input(recorder.from_meta(like, output.device))
-
-
-def _refuse_writes(recorder: Recorder) -> None:
-    for fake in recorder.outside().values():
-        if fake.requires_grad and recorder.track(fake).base.written:
-            raise GraphError("GI001", "an input that requires grad is written in place", hint="clone it first")
 
 
 def _derive(recorder: Recorder, items: list[Any]) -> tuple[list[int], list[int]]:
