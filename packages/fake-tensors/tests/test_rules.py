@@ -304,3 +304,11 @@ def test_strides_of_dimensions_of_size_one_that_later_operators_see() -> None:
     with FakeContext() as ctx:
         got = chain(ctx.from_tensor(x))
     assert [e.stride() for e in expected] == [g.stride() for g in got]
+
+
+@pytest.mark.parametrize("fn", [lambda x: x + 2, lambda x: 2 - x, lambda x: x / 2, lambda x: x == 1, lambda x: 2**x, lambda x: x % 2, lambda x: x.clamp(0, 2), torch.neg, lambda x: x * x])
+def test_results_beside_numbers_keep_the_strides_of_dimensions_of_one(fn: Any) -> None:
+    for shape, strides in (((2, 8, 1), (8, 1, 8)), ((1, 3, 4), (1, 4, 1)), ((3, 1, 1, 4), (4, 9, 1, 1))):
+        x = torch.empty_strided(shape, strides).zero_()
+        with FakeContext() as ctx:
+            assert fn(ctx.from_tensor(x)).stride() == fn(x).stride()

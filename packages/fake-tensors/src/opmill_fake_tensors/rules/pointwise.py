@@ -120,7 +120,14 @@ def _pointwise(kind: str, name: str, overload: str, args: Sequence[Any], kwargs:
         dtype = torch.bool
     elif kind == "float" and not dtype.is_floating_point:
         dtype = torch.get_default_dtype()
+    if len(tensors) == 1 and tensors[0] is args[0] and overload in ("Tensor", "Scalar") and _oddly_strided(tensors[0]):
+        tensors.append(_empty((), (), dtype=dtype, device=_META))  # torch makes a tensor of the number, which is of another shape
     return _layout(tensors, dtype)
+
+
+def _oddly_strided(x: Tensor) -> bool:
+    """Whether a dimension of one has a stride of its own."""
+    return not x._has_symbolic_sizes_strides and 1 in x.size() and x.stride() != contiguous(x.size())  # type: ignore[attr-defined]
 
 
 def _in_place(kind: str, name: str, tensors: Sequence[Tensor], args: Sequence[Any]) -> Any:
