@@ -37,6 +37,9 @@ class Program:
     seed: int
     rough: tuple[list[torch.dtype], list[torch.dtype]]
     """The least exact types that the results, and the inputs as they are afterwards, passed through: none has more digits than that."""
+    rounded: dict[int, tuple[str, tuple[str, ...]]]
+    """By the number of a statement: the tensor in which it leaves what implementations may round differently, and the operands whose last places
+    stand for that (of sums, the rounding of a term may exceed the sum)."""
 
     def function(self, dtype: torch.dtype | None = None, namespace: Any = torch) -> Callable[..., Any]:
         """The function; with ``dtype``, all its casts to floats go to that type. ``namespace`` stands for torch."""
@@ -75,6 +78,7 @@ class Maker:
     lines: list[str] = field(default_factory=list)
     inexact: set[int] = field(default_factory=set)
     roughest: dict[int, torch.dtype] = field(default_factory=dict)
+    rounded: dict[int, tuple[str, tuple[str, ...]]] = field(default_factory=dict)
     count: int = 0
 
     def passed(self, value: torch.Tensor, sources: list[str]) -> None:
@@ -119,8 +123,8 @@ class Maker:
     def is_exact(self, *names: str) -> bool:
         return all(key(self.env[n]) not in self.inexact for n in names)
 
-    def emit(self, text: str, sources: list[str], exact: bool = True) -> bool:
-        """Runs ``text`` as the next statement; False where torch refuses it."""
+    def emit(self, text: str, sources: list[str], exact: bool = True, sums: bool = False) -> bool:
+        """Runs ``text`` as the next statement; False where torch refuses it. ``sums``: it adds up what it is given."""
         name = f"t{self.count}"
         names = {"torch": torch, "F": torch.nn.functional, **self.env}
         try:
@@ -129,12 +133,15 @@ class Maker:
             return False
         if not isinstance(value, torch.Tensor) or value.numel() > 4000 or value.is_quantized or value.dtype is torch.complex32:
             return False
+        fresh = all(key(value) != key(v) for v in self.env.values())
         self.count += 1
         self.env[name] = value
-        self.lines.append(f"{name} = {text}")
-        self.passed(value, [name, *sources])
         if value.is_complex() or (not (exact and self.is_exact(*sources)) and value.dtype in FLOATS):
             self.inexact.add(key(value))
+            if fresh:
+                self.rounded[len(self.lines)] = name, tuple(s for s in dict.fromkeys(sources) if sums or not self.is_exact(s))
+        self.lines.append(f"{name} = {text}")
+        self.passed(value, [name, *sources])
         return True
 
     def do(self, text: str, target: str, sources: list[str], exact: bool = True) -> bool:
@@ -146,10 +153,11 @@ class Maker:
         except (RuntimeError, TypeError, ValueError, IndexError, NotImplementedError):
             self.env[target].copy_(before) if not is_overlapping(self.env[target]) else None
             return False
-        self.lines.append(text)
-        self.passed(self.env[target], [target, *sources])
         if not (exact and self.is_exact(*sources)):
             self.inexact.add(key(self.env[target]))
+            self.rounded[len(self.lines)] = target, ()
+        self.lines.append(text)
+        self.passed(self.env[target], [target, *sources])
         return True
 
     # ---- families of operators ---------------------------------------------------------------------------------------------
@@ -240,7 +248,7 @@ class Maker:
         exact = [f"{x}.amax({dims}, keepdim={keep})", f"{x}.amin({dims})", f"{x}.max()", f"{x}.max({d})[0]", f"{x}.min({d}, {keep})[0]"]
         jumps = [f"{x}.argmax({d})", f"{x}.max({d})[1]", f"{x}.any({d})", f"{x}.all()", f"{x}.argmin()", f"{x}.sort({d}, stable=True)[0]", f"{x}.sort({d}, stable=True)[1]", f"({x} != 0).sum({d})", f"{x}.cummax({d})[0]", f"torch.topk({x}, 1, {d})[0]"]  # fmt: skip
         text = r.choice(smooth * 2 + exact * 2 + (jumps if self.is_exact(x) else []))
-        self.emit(text, [x], exact=text not in smooth or v.dtype not in FLOATS)
+        self.emit(text, [x], exact=text not in smooth or v.dtype not in FLOATS, sums=text in smooth)
 
     def several(self) -> None:
         x = self.pick(lambda v: v.dim() > 0)
@@ -260,9 +268,9 @@ class Maker:
         v = self.env[x]
         y = self.pick(lambda w: w.dtype == v.dtype and w.dim() >= 1 and w.shape[0 if w.dim() == 1 else -2] == v.shape[-1])
         if y is not None and self.r.random() < 0.6:
-            self.emit(f"{x} @ {y}", [x, y], exact=False)
+            self.emit(f"{x} @ {y}", [x, y], exact=False, sums=True)
         else:
-            self.emit(self.r.choice([f"{x} @ {x}.transpose(-1, -2)", f"F.linear({x}, {x}.reshape(-1, {v.shape[-1]})[:3])"]), [x], exact=False)
+            self.emit(self.r.choice([f"{x} @ {x}.transpose(-1, -2)", f"F.linear({x}, {x}.reshape(-1, {v.shape[-1]})[:3])"]), [x], exact=False, sums=True)
 
     def indexing(self) -> None:
         x = self.pick(lambda v: v.dim() > 0 and 0 not in v.shape)
@@ -280,7 +288,7 @@ class Maker:
         ]  # fmt: skip
         if v.dim() == w.dim():
             choices += [f"{x}.gather({d}, {i} % {n})"] * 2 + [f"{x}.scatter({d}, {i} % {n}, 2)"]
-        self.emit(self.r.choice(choices), [x], exact=False)
+        self.emit(self.r.choice(choices), [x], exact=False, sums=True)
 
     def scatters(self) -> None:
         """Writes at positions that may repeat, under modes whose result does not depend on their order."""
@@ -305,7 +313,7 @@ class Maker:
         text = r.choice(choices)
         if ("bucketize" in text or "isin" in text) and not self.is_exact(x):
             return
-        self.emit(text, [x], exact="amax" in text or "amin" in text or "take" in text or "fill" in text)
+        self.emit(text, [x], exact="amax" in text or "amin" in text or "take" in text or "fill" in text, sums=True)
 
     def images(self) -> None:
         x = self.pick(lambda v: v.dim() in (3, 4) and v.dtype in (torch.float32, torch.float64) and 0 not in v.shape and min(v.shape[-2:]) > 2)
@@ -323,7 +331,7 @@ class Maker:
             f"F.pad({x}, (1, {r.randint(0, 2)}, 0, 1), mode={r.choice(['reflect', 'replicate', 'circular'])!r})", f"torch.rot90({x}, {r.randint(1, 3)}, (-1, -2))",
         ]  # fmt: skip
         text = r.choice(smooth + exact * 2)
-        self.emit(text, [x], exact=text in exact)
+        self.emit(text, [x], exact=text in exact, sums=True)
 
     def complexes(self) -> None:
         """Complex numbers, made of floats or of one another."""
@@ -341,7 +349,7 @@ class Maker:
             f"{x} * {y}", f"{x} / ({y} + 3)", f"{x}.conj()", f"{x}.conj() * {y}", f"({x} / 9).exp()", f"{x}.abs()", f"{x}.real * 2", f"{x}.imag + 1", f"torch.view_as_real({x}) * 2",
             f"{x} + (2 - 1j)", f"{x}.sum({d})", f"{x}.mH.contiguous()", f"torch.fft.fft({x}, dim={d})", f"{x} @ {y}.mH", f"torch.cat([{x}, {x}.conj()], {d})", f"{x}.sgn()", f"{x}.to(torch.complex128)",
         ]  # fmt: skip
-        self.emit(self.r.choice(choices), [x, y], exact=False)
+        self.emit(self.r.choice(choices), [x, y], exact=False, sums=True)
 
     def masks(self) -> None:
         x = self.pick()
@@ -365,7 +373,7 @@ class Maker:
         if x is None:
             return
         r, v = self.r, self.env[x]
-        y = self.pick(lambda w: can_broadcast(w, v) and w.dtype == v.dtype) or x
+        y = self.pick(lambda w: can_broadcast(w, v) and w.dtype == v.dtype and not half_overlap(v, w)) or x
         number = r.choice(["2", "0", "1"])
         choices = [f"{x}.add_({y})", f"{x}.mul_({y})", f"{x}.copy_({y})", f"{x}.mul_({number})", f"{x}.fill_({number})", f"{x}.zero_()", f"{x}.clamp_(min=0)"]
         if v.dim():
@@ -399,7 +407,7 @@ class Maker:
             outputs[self.r.choice(names)] = None
         body = "\n".join(f"    {line}" for line in [*self.lines, f"return ({''.join(f'{o}, ' for o in outputs)})"])
         rough = [self.rough(self.env[n]) for n in outputs], [self.rough(self.env[n]) for n in names]
-        return Program(f"def program({', '.join(names)}):\n{body}\n", given, seed, rough)
+        return Program(f"def program({', '.join(names)}):\n{body}\n", given, seed, rough, self.rounded)
 
 
 def random_program(seed: int, count: int | None = None, symbolic: bool = False) -> Program:
@@ -430,8 +438,22 @@ def is_float(x: torch.Tensor) -> bool:
     return x.dtype in FLOATS
 
 
+def positions(x: torch.Tensor) -> torch.Tensor:
+    """Where in its memory each element lies."""
+    return torch.arange(x.untyped_storage().nbytes() // x.element_size()).as_strided(x.shape, x.stride(), x.storage_offset())
+
+
 def is_overlapping(x: torch.Tensor) -> bool:
-    return any(s == 0 and n > 1 for n, s in zip(x.shape, x.stride(), strict=True)) or (x.dim() == 2 and x.stride() == (1, 1) and x.numel() > 1)
+    """Whether two elements lie in one place."""
+    return positions(x).unique().numel() < x.numel()
+
+
+def half_overlap(target: torch.Tensor, operand: torch.Tensor) -> bool:
+    """Whether ``operand`` has elements of ``target`` that stand elsewhere in it: what is read after it was written is the order's affair."""
+    if key(target) != key(operand):
+        return False
+    at, of = positions(target), positions(operand).broadcast_to(target.shape)
+    return bool((at != of).any()) and bool(torch.isin(of[at != of], at).any())
 
 
 def _eps(dtype: torch.dtype) -> float:

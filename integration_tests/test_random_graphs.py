@@ -17,6 +17,7 @@ fuzz_graphs = pytest.importorskip("fuzz_graphs")
 
 fuzz_schedules = pytest.importorskip("fuzz_schedules")
 fuzz_training = pytest.importorskip("fuzz_training")
+random_graphs = pytest.importorskip("random_graphs")
 FIRST, COUNT = 200_000, 80
 
 
@@ -45,3 +46,27 @@ def test_gradients_of_random_programs(tmp_path: Path) -> None:
 
 def test_fused_kernels_of_random_programs(inference: None, tmp_path: Path) -> None:
     assert not list(fuzz_schedules.problems(range(60), Store(tmp_path)))
+
+
+def test_values_beside_a_pole_are_judged_by_how_far_rounding_moves_them() -> None:
+    x = torch.tensor([6.5, 7.0])
+    source = "def program(a0):\n    t0 = torch.tanh(a0)\n    t1 = torch.reciprocal(t0 - 1)\n    return (t1, )\n"
+    program = random_graphs.Program(source, [x], 0, ([x.dtype], [x.dtype]), {0: ("t0", ()), 1: ("t1", ("t0",))})
+    (want,) = program.function()(x)
+    exact = fuzz_graphs.exactly(program, [x])
+
+    def problem(got: torch.Tensor) -> str:
+        return fuzz_graphs.judged(program, [x], ([got], [x]), ([want], [x]), exact)  # type: ignore[no-any-return]
+
+    lower = torch.tanh(x) - torch.tensor([0.0, 1.2e-7])
+    assert not torch.allclose(1 / (lower - 1), want), "the last place of tanh moves what is behind it"
+    assert not problem(1 / (lower - 1))
+    assert problem(want * 3)
+
+
+def test_overlaps_that_eager_leaves_undefined() -> None:
+    x = torch.arange(12).view(3, 4)
+    inside = [x[0], x[:1], x.t()[:3, :3], x.view(-1)[1:].as_strided((3, 4), (3, 1))]
+    assert [random_graphs.half_overlap(t, o) for t, o in zip([x, x, x[:, :3], x], inside, strict=True)] == [True] * 4
+    assert not random_graphs.half_overlap(x, x.view(3, 4)) and not random_graphs.half_overlap(x[1:], x[:1]) and not random_graphs.half_overlap(x, x.clone())
+    assert random_graphs.is_overlapping(x.unfold(1, 2, 1)) and not random_graphs.is_overlapping(x.t()[None])
