@@ -256,6 +256,28 @@ def test_a_view_that_autograd_does_not_know_is_refused(twins):
         twins(Of(lambda m, x: [o for t in [x * m.b] for o in (t, t.detach().requires_grad_())]), XG)
 
 
+class Turned(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx, grad):
+        return -grad
+
+
+@pytest.mark.parametrize("of", [lambda x: [x], lambda x: [x[:1]], lambda x: [x * 2] * 2])
+def test_a_view_with_a_gradient_of_its_own_is_not_made_anew(of):
+    def program(x):
+        made = of(x)
+        return [*made[:-1], Turned.apply(made[-1])]
+
+    graph = torch.fx.Graph()
+    graph.output(graph.call_function(program, (graph.placeholder("x"),)))
+    with pytest.raises(GraphError, match="GI001"):
+        capture_joint(torch.fx.GraphModule({}, graph), [torch.ones(3, requires_grad=True)])
+
+
 WRITES = {
     "before it is used": lambda m, x: (m.w.detach().mul_(0.5).sum() * 0 + x @ m.w).tanh() * m.b,
     "after it was used": lambda m, x: [y for y in [(x + m.w[:3]).tanh() * m.b] for _ in [m.w.detach().mul_(0.9)]][0],

@@ -148,7 +148,9 @@ def _derive(recorder: Recorder, items: list[Any]) -> tuple[list[int], list[int]]
         base = recorder.track(item).base
         if base.outside is None:
             groups.setdefault(id(base), []).append(position)
-        elif item is base.root or (item._base is base.root and not overlaps_itself(recorder.state.graph.metas[base.outside], recorder.sizes)):
+        elif item is base.root or (
+            item._base is base.root and not overlaps_itself(recorder.state.graph.metas[base.outside], recorder.sizes) and not has_own_way(item, base.root)
+        ):
             derived.append(position)  # a strided view of elements that share memory would share their gradients out otherwise
         else:
             raise GraphError("GI001", "an output that requires grad shares memory with an input", hint="clone it first")
@@ -156,7 +158,7 @@ def _derive(recorder: Recorder, items: list[Any]) -> tuple[list[int], list[int]]
         root = recorder.track(items[positions[0]]).base.root
         if len({id(items[k]) for k in positions}) == 1:
             continue
-        if not root.requires_grad or any(items[k] is not root and items[k]._base is not root for k in positions):
+        if not root.requires_grad or any(items[k] is not root and (items[k]._base is not root or has_own_way(items[k], root)) for k in positions):
             raise GraphError("GI001", "two outputs that require grad share memory", hint="clone one of them")
         views = [k for k in positions if items[k] is not root]
         if len(views) == len(positions):
@@ -164,6 +166,14 @@ def _derive(recorder: Recorder, items: list[Any]) -> tuple[list[int], list[int]]
             bases.append(views[0])
         derived += views
     return sorted(derived), bases
+
+
+def has_own_way(view: FakeTensor, root: FakeTensor) -> bool:
+    """Whether the gradient of a view takes a way of the program's own (``torch.autograd.Function``), which a view made anew would not take."""
+    step: Any = view.grad_fn
+    while step not in (None, root.grad_fn) and not isinstance(step, torch.autograd.function.BackwardCFunction):
+        step = step.next_functions[0][0] if step.next_functions else None
+    return step not in (None, root.grad_fn)
 
 
 def _layout_gradients(graph: AtenGraph, first: int) -> None:
