@@ -453,7 +453,7 @@ def half_overlap(target: torch.Tensor, operand: torch.Tensor) -> bool:
     if key(target) != key(operand):
         return False
     at, of = positions(target), positions(operand).broadcast_to(target.shape)
-    return bool((at != of).any()) and bool(torch.isin(of[at != of], at).any())
+    return bool((at != of).any()) and bool(torch.isin(of[at != of], at.flatten()).any())
 
 
 def _eps(dtype: torch.dtype) -> float:
