@@ -17,6 +17,8 @@ PROGRAMS = Path(__file__).with_name("distributed_programs.py")
 def together(folder: Path, backend: str, size: int = 2) -> list[str]:
     """What each process says of each program."""
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo", "OPMILL_CACHE_DIR": str(folder / "cache")}
+    if backend == "gloo":
+        environment["CUDA_VISIBLE_DEVICES"] = ""  # models are on the processor, and torch would place fully sharded parameters on GPUs
     commands = [[sys.executable, str(PROGRAMS), str(rank), str(size), str(folder / "store"), backend] for rank in range(size)]
     running = [subprocess.Popen(c, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for c in commands]
     try:

@@ -85,6 +85,61 @@ def test_scalars_keep_values_and_types(store, dtype, op, scalar, alpha):
     torch.testing.assert_close(got, want, equal_nan=True, rtol=0, atol=0)
 
 
+def several(op, tensors, args, count, dropped=0, **kwargs):
+    """A plan that calls one operator on its inputs and returns its first ``count`` results; ``dropped`` follow."""
+    n = len(tensors)
+    inputs = tuple(TensorInput(i, spec_of(t)) for i, t in enumerate(tensors))
+    call = Call(op, tuple(args), kwargs, (*range(n, n + count), *[None] * dropped))
+    return Plan(op, n + count, inputs, tuple(SlotOutput(n + k) for k in range(count)), (call,))
+
+
+def numbers(*items):
+    return ListArg(tuple(Literal(item) for item in items))
+
+
+@pytest.mark.parametrize("bias", [None, (4,)], ids=["no bias", "bias"])
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_backward_of_convolution_goes_through_its_shim(store, bias, count):
+    if bias is None and count == 3:
+        pytest.skip("there is no third gradient")
+    gradient, x, w = torch.randn(2, 4, 6, 6), torch.randn(2, 3, 6, 6), torch.randn(4, 3, 3, 3)
+    mask = [k < count for k in range(3)]
+    sizes = Literal(None) if bias is None else numbers(*bias)
+    args = (*map(Slot, range(3)), sizes, numbers(1, 1), numbers(1, 1), numbers(1, 1), Literal(False), numbers(0, 0), Literal(1), numbers(*mask))
+    plan = several("aten::convolution_backward", [gradient, x, w], args, count, 3 - count)
+    assert route(plan) == SHIM
+    for got, want in zip(bind(plan, [], store)(gradient, x, w), bind_reference(plan, [], store)(gradient, x, w), strict=True):
+        torch.testing.assert_close(got, want, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("masked", [False, True])
+def test_backward_of_attention_goes_through_its_shim(store, masked):
+    q, k, v = (torch.randn(2, 3, 8, 16) for _ in range(3))
+    mask = [torch.randn(2, 1, 8, 8)] if masked else []
+    extra = {"attn_mask": mask[0]} if masked else {}
+    out, logsumexp = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(q, k, v, 0.0, not masked, **extra)
+    tensors = [torch.randn_like(out), q, k, v, out, logsumexp, *mask]
+    args = (*map(Slot, range(6)), Literal(0.0), Literal(not masked))
+    given = {"attn_mask": Slot(6)} if masked else {}
+    plan = several("aten::_scaled_dot_product_flash_attention_for_cpu_backward", tensors, args, 3, **given)
+    assert route(plan) == SHIM
+    for got, want in zip(bind(plan, [], store)(*tensors), bind_reference(plan, [], store)(*tensors), strict=True):
+        torch.testing.assert_close(got, want, rtol=0, atol=0)
+
+
+def test_none_where_a_schema_asks_for_a_tensor(store):
+    """Fused attention on GPUs is called so: without a mask its backward gets a tensor that is undefined."""
+    with torch.library._scoped_library("runtime_cache_tests", "FRAGMENT") as library:
+        library.define("or_one(Tensor a, Tensor b) -> Tensor")
+        library.impl("or_one", lambda a, b: a + 1 if b is None else a + b, "CPU")
+        x, y = torch.randn(3), torch.randn(3)
+        for args, want in (((Slot(0), Literal(None)), x + 1), ((Slot(0), Slot(1)), x + y)):
+            plan = several("runtime_cache_tests::or_one", [x, y], args, 1)
+            assert route(plan) == 0
+            for make in (bind, bind_reference):
+                torch.testing.assert_close(make(plan, [], store)(x, y)[0], want)
+
+
 def test_integer_scalars_of_floating_tensors_need_no_python(store):
     x = torch.randn(3)
     plan = one_call("aten::mul.Scalar", [x], (Slot(0), Literal(3)))

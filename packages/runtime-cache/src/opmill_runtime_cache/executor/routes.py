@@ -26,6 +26,10 @@ SHIMS: dict[str, tuple[str, str]] = {
     "aten::pow.Scalar": ("aoti_torch_cpu_pow_Scalar", "FT>1"),
     "aten::convolution": ("aoti_torch_cpu_convolution", "TTOLLLBLI>1"),
     "aten::_scaled_dot_product_flash_attention_for_cpu": ("aoti_torch_cpu__scaled_dot_product_flash_attention_for_cpu", "TTTFBOE>2"),
+    "aten::convolution_backward": ("aoti_torch_cpu_convolution_backward", "TTTPLLLBLIM>3"),
+    "aten::_scaled_dot_product_flash_attention_for_cpu_backward": (
+        "aoti_torch_cpu__scaled_dot_product_flash_attention_for_cpu_backward", "TTTTTTFBOE>3",
+    ),
     "aten::max_pool2d_with_indices": ("aoti_torch_cpu_max_pool2d_with_indices", "TLLLLB>2"),
     "aten::avg_pool2d": ("aoti_torch_cpu_avg_pool2d", "TLLLBBN>1"),
     "aten::_adaptive_avg_pool2d": ("aoti_torch_cpu__adaptive_avg_pool2d", "TL>1"),
@@ -38,13 +42,20 @@ SHIMS: dict[str, tuple[str, str]] = {
 """Shims by operator: (symbol, signature as ``native/shims.cpp`` spells it). Out variants take ``out`` first in C."""
 
 CUDA_SHIMS: dict[str, tuple[str, str]] = {
+    "aten::_scaled_dot_product_flash_attention_backward": ("aoti_torch_cuda__scaled_dot_product_flash_attention_backward", "TTTTTTTTIIFBTTE>3"),
+    "aten::_scaled_dot_product_efficient_attention_backward": (
+        "aoti_torch_cuda__scaled_dot_product_efficient_attention_backward", "TTTTTTTTTFMBE>4",
+    ),
+    "aten::_scaled_dot_product_cudnn_attention_backward": (
+        "aoti_torch_cuda__scaled_dot_product_cudnn_attention_backward", "TTTTTTTTTTTIIFBE>3",
+    ),
     "aten::_scaled_dot_product_flash_attention": ("aoti_torch_cuda__scaled_dot_product_flash_attention", "TTTFBBE>9"),
     "aten::_scaled_dot_product_efficient_attention": ("aoti_torch_cuda__scaled_dot_product_efficient_attention", "TTTOBFBE>4"),
     "aten::_scaled_dot_product_cudnn_attention": ("aoti_torch_cuda__scaled_dot_product_cudnn_attention", "TTTOBFBBE>9"),
     **{
         op: (symbol.replace("_cpu_", "_cuda_", 1), signature)
         for op, (symbol, signature) in SHIMS.items()
-        if op.startswith("aten::") and not op.endswith("_for_cpu")
+        if op.startswith("aten::") and "_for_cpu" not in op
     },
 }
 """The same for tensors on GPUs."""
@@ -168,7 +179,8 @@ def _shim_cell(letter: str, arg: Arg, argument: Any, writer: "_Cells") -> tuple[
     if "number" in str(argument.type):
         return _SCALARS[letter](arg, writer, argument.name in ("alpha", "beta"))
     cell = writer.cell(arg, argument.type, str(argument.real_type))
-    if cell[0] == LIST and len(cell[1]) > _LONGEST_SHIM_LIST:
+    items = cell[1][0] if cell[0] == SOME else cell
+    if items[0] == LIST and len(items[1]) > _LONGEST_SHIM_LIST:
         raise _Unsupported
     return cell
 
@@ -278,6 +290,12 @@ class _Cells:
     def slot(self, arg: Slot) -> tuple[int, Any]:
         return (TENSOR, self.slot_of(arg.index))
 
+    def no_tensor(self, arg: Literal) -> tuple[int, Any]:
+        """None where the schema asks for a tensor: one that is undefined."""
+        if arg.value is not None or not hasattr(_library(), "aoti_torch_new_uninitialized_tensor"):
+            raise _Unsupported(arg)
+        return (TENSOR, -1)
+
     def size(self, arg: Expr) -> tuple[int, Any]:
         return (VALUE, self.value_of(arg.value))
 
@@ -307,6 +325,7 @@ class _Cells:
 
 _WRITERS: dict[tuple[str, type], Callable[[_Cells, Any], tuple[int, Any]]] = {
     ("Tensor", Slot): _Cells.slot,
+    ("Tensor", Literal): _Cells.no_tensor,
     ("int", Expr): _Cells.size,
     ("int", Literal): _Cells.integer,
     ("int", Named): _Cells.enum,

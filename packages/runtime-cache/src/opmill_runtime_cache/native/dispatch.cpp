@@ -11,7 +11,7 @@ bool stable_value(const Cell& cell, const CellSource& source, uint64_t* out) {
   switch (cell.kind) {
     case CellKind::tensor: {
       Handle copy = nullptr;  // the dispatcher takes ownership
-      if (api.new_handle(source.tensors[cell.index], &copy)) return false;
+      if (api.new_handle(source.tensor(cell), &copy)) return false;
       std::memcpy(out, &copy, sizeof copy);
       return true;
     }
@@ -61,6 +61,15 @@ Handle as_handle(uint64_t word) {
 }
 
 }  // namespace
+
+Handle undefined_tensor() {
+  static const Handle none = [] {
+    Handle made = nullptr;
+    api.new_undefined(&made);
+    return made;
+  }();
+  return none;
+}
 
 bool call_dispatcher(const char* name, const char* overload, const std::vector<Cell>& cells, const std::vector<int>& returns,
                      const CellSource& source, std::vector<Handle>* results) {

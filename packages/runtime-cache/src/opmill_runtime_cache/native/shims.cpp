@@ -36,7 +36,7 @@ bool is_none(const Cell& cell) { return cell.kind == CellKind::word; }  // of an
 // Each type: what C takes (`As`), and how to make it from a cell; `Room` is what must outlive the call.
 struct T {  // Tensor
   struct Room {};
-  static std::tuple<Handle> make(const Cell& cell, const CellSource& source, Room&) { return {source.tensors[cell.index]}; }
+  static std::tuple<Handle> make(const Cell& cell, const CellSource& source, Room&) { return {source.tensor(cell)}; }
 };
 struct O {  // Tensor?
   struct Room { Handle handle; };
@@ -109,6 +109,24 @@ struct L {  // int[]
   }
 };
 
+struct P {  // int[]?
+  struct Room { L::Room list; const int64_t* items; };
+  static std::tuple<const int64_t**, int64_t> make(const Cell& cell, const CellSource& source, Room& room) {
+    if (is_none(cell)) return {nullptr, 0};
+    const auto [items, count] = L::make(cell.items[0], source, room.list);
+    room.items = items;
+    return {&room.items, count};
+  }
+};
+struct M {  // bool[]
+  struct Room { int32_t items[8]; };
+  static std::tuple<const int32_t*, int64_t> make(const Cell& cell, const CellSource& source, Room& room) {
+    const int64_t count = static_cast<int64_t>(cell.items.size());
+    for (int64_t i = 0; i < count && i < 8; i++) room.items[i] = static_cast<int32_t>(integer_of(cell.items[i], source));
+    return {room.items, count};
+  }
+};
+
 template <class... Types>
 struct Invoke {
   template <int Results>
@@ -155,6 +173,11 @@ const std::unordered_map<std::string, Invoker> kInvokers = {
     {"TTTFBBE>9", Invoke<T, T, T, F, B, B, E>::call<9>},          // flash attention: of its results two are integers
     {"TTTOBFBE>4", Invoke<T, T, T, O, B, F, B, E>::call<4>},      // memory-efficient attention
     {"TTTOBFBBE>9", Invoke<T, T, T, O, B, F, B, B, E>::call<9>},  // cuDNN's attention
+    {"TTTTTTFBOE>3", Invoke<T, T, T, T, T, T, F, B, O, E>::call<3>},                                 // backward of attention
+    {"TTTTTTTTIIFBTTE>3", Invoke<T, T, T, T, T, T, T, T, I, I, F, B, T, T, E>::call<3>},             // of flash attention
+    {"TTTTTTTTTFMBE>4", Invoke<T, T, T, T, T, T, T, T, T, F, M, B, E>::call<4>},                     // of memory-efficient attention
+    {"TTTTTTTTTTTIIFBE>3", Invoke<T, T, T, T, T, T, T, T, T, T, T, I, I, F, B, E>::call<3>},         // of cuDNN's attention
+    {"TTTPLLLBLIM>3", Invoke<T, T, T, P, L, L, L, B, L, I, M>::call<3>},                             // of convolution
 };
 
 }  // namespace

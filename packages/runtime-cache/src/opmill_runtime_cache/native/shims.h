@@ -15,15 +15,20 @@ enum class CellKind : int { tensor, word, value, some, list, text };
 struct Cell {
   CellKind kind;
   int64_t word = 0;
-  int index = -1;  // slot or value
+  int index = -1;  // slot or value; of a tensor, -1 stands for none where the operator's schema asks for one
   std::string text;
   std::vector<Cell> items;
 };
+
+// A handle of no tensor, made once.
+Handle undefined_tensor();
 
 // What the tensors and sizes of one call are read from.
 struct CellSource {
   const Handle* tensors;  // by slot
   const int64_t* values;
+
+  Handle tensor(const Cell& cell) const { return cell.index < 0 ? undefined_tensor() : tensors[cell.index]; }
 };
 
 constexpr int kIntegerResult = 2;  // among the kinds of results: of no use to a plan

@@ -68,6 +68,7 @@ const char* load_torch(const char* libtorch_cpu, const char* libtorch_python) {
       {&api.abi_version, "aoti_torch_abi_version", true},
       {&api.new_string, "torch_new_string_handle", false},
       {&api.new_stable_value, "torch_new_stable_ivalue", false},
+      {&api.new_undefined, "aoti_torch_new_uninitialized_tensor", false},
       {&api.bump_version, "_ZN5torch8autograd4impl12bump_versionERKN2at6TensorE", false},
   };
   for (const Symbol& symbol : symbols) {
