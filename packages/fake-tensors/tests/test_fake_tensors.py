@@ -107,3 +107,13 @@ def test_tensors_stored_negated_are_refused() -> None:
     assert imaginary.is_neg()
     with FakeContext() as context, pytest.raises(NoFakeKernel, match="negatives"):
         context.from_tensor(imaginary)
+
+
+@pytest.mark.parametrize("current", [None, 0, 1])
+def test_gpus_without_a_number_are_the_current_one(current: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: current is not None)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: current)
+    context = FakeContext()
+    made = context.run(torch.ops.aten.arange.default, (3,), {"device": torch.device("cuda")})
+    assert made.device == torch.device("cuda", current or 0)
+    assert context.run(torch.ops.aten.arange.default, (3,), {"device": torch.device("cuda:2")}).device == torch.device("cuda:2")

@@ -314,6 +314,13 @@ class FakeContext(TorchDispatchMode):
         return fake
 
 
+def numbered(device: torch.device) -> torch.device:
+    """The device itself where only its kind is named: of GPUs, the current one."""
+    if device.type != "cuda" or device.index is not None:
+        return device
+    return torch.device("cuda", torch.cuda.current_device() if torch.cuda.is_initialized() else 0)
+
+
 class _Call:
     """One call: what its arguments were, so that results find their device, identity and value."""
 
@@ -357,7 +364,7 @@ class _Call:
         if op.takes_device:
             wanted = kwargs.get("device")
             if wanted is not None:
-                device = torch.device(wanted)
+                device = numbered(torch.device(wanted))
             if wanted is not None or not self.fakes:
                 kwargs["device"] = META
             kwargs.pop("pin_memory", None)
