@@ -1,10 +1,11 @@
-"""Switches of the thread that captured code may set: grad mode and autocast."""
+"""Switches of the thread that captured code may set: grad mode, autocast, whether tensors may be saved through hooks."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import torch
+from torch._C import _autograd
 
 DEVICES = ("cpu", "cuda")
 
@@ -14,10 +15,14 @@ def switches() -> dict[Any, tuple[Any, ...]]:
     found: dict[Any, tuple[Any, ...]] = {
         "grad": (torch._C._set_grad_enabled, torch.is_grad_enabled()),
         "cache": (torch.set_autocast_cache_enabled, torch.is_autocast_cache_enabled()),
+        "forward": (torch._C._set_fwd_grad_enabled, torch._C._is_fwd_grad_enabled()),
+        "anomaly": (torch.set_anomaly_enabled, torch.is_anomaly_enabled(), torch.is_anomaly_check_nan_enabled()),
     }
     for device in DEVICES:
         found["enabled", device] = (torch.set_autocast_enabled, device, torch.is_autocast_enabled(device))
         found["dtype", device] = (torch.set_autocast_dtype, device, torch.get_autocast_dtype(device))
+    refusal = _autograd._saved_tensors_hooks_get_disabled_error_message()  # function transforms allow none inside
+    found["saved tensors"] = (_autograd._saved_tensors_hooks_enable,) if refusal is None else (_autograd._saved_tensors_hooks_disable, refusal)
     return found
 
 
@@ -30,3 +35,13 @@ def autocast_nesting() -> int:
     """How many autocast blocks the thread is in."""
     torch.autocast_increment_nesting()
     return int(torch.autocast_decrement_nesting())
+
+
+def in_dual_level() -> bool:
+    """Whether the process is in a level of forward-mode differentiation; there is one at most."""
+    try:
+        level = torch._C._enter_dual_level()
+    except RuntimeError:
+        return True
+    torch._C._exit_dual_level(level=level)
+    return False

@@ -28,7 +28,7 @@ from .frame import Frame
 from .machine import BreakHere, Interpreter
 from .natives import is_users
 from .options import CaptureOptions
-from .switches import autocast_nesting, switched, switches
+from .switches import autocast_nesting, in_dual_level, switched, switches
 from .values.base import Lazy, Raised, Value
 from .values.functions import function_value
 from .values.tensor import TensorValue
@@ -53,16 +53,19 @@ class Translation:
 
 @contextmanager
 def thread_state() -> Iterator[None]:
-    """Puts back what interpreted code may have switched: grad mode, autocast, random state."""
+    """Puts back what interpreted code may have switched: grad mode, autocast, levels of transforms, random state."""
     before = switches()
     nesting = autocast_nesting()
     rng = torch.random.get_rng_state()
     depth = _functorch.get_dynamic_layer_stack_depth()
+    dual = in_dual_level()
     try:
         yield
     finally:
         if _functorch.get_dynamic_layer_stack_depth() > depth:
             _functorch.pop_dynamic_layer_stack_and_undo_to_depth(depth)
+        if in_dual_level() and not dual:
+            torch._C._exit_dual_level(level=0)
         for function, *args in switched(switches(), before):
             function(*args)
         for _ in range(autocast_nesting() - nesting):

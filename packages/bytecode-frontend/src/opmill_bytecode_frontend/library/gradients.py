@@ -14,12 +14,13 @@ from torch._higher_order_ops.wrap import tag_activation_checkpoint
 from opmill_guards.source import Pinned
 
 from ..regions import Region
+from ..switches import in_dual_level
 from ..values.base import NotConstant, Value
 from ..values.constant import ConstantValue
 from ..values.functions import BuiltinValue
 from ..values.sequence import SequenceValue, TupleValue
 from ..values.tensor import TensorValue
-from .bodies import flat, input_like, like, outputs, recording
+from .bodies import flat, input_like, like, outputs, recording, without_effects
 from .registry import handles, named
 
 NONE = ConstantValue(None)
@@ -34,6 +35,7 @@ class ForwardContext:
         self.saved_tensors: tuple[Any, ...] = ()
         self.dirty: tuple[Any, ...] = ()
         self.fixed: tuple[Any, ...] = ()
+        self.materialized = True
 
     def save_for_backward(self, *tensors: Any) -> None:
         self.saved_tensors = tensors
@@ -47,18 +49,36 @@ class ForwardContext:
         self.fixed = tensors
 
     def set_materialize_grads(self, value: bool) -> None:
-        """Gradients that nobody computed are zeros in any case."""
+        """The operator gives zeros for gradients that nobody computed."""
+        self.materialized = value
 
 
 @named("torch.autograd.function.Function.apply")
 def autograd_function(vm: Any, cls: Value, *args: Value, **kwargs: Value) -> Value:
     """Inlined where gradients are not recorded: forward is then all there is."""
     tensors = [a for a in args if isinstance(a, TensorValue)]
-    if torch.is_grad_enabled() and any(t.fake.requires_grad for t in tensors):
+    if _functorch.get_dynamic_layer_stack_depth() or in_dual_level():
+        inlined_in_transform(vm, cls, tensors)
+    elif torch.is_grad_enabled() and any(t.fake.requires_grad for t in tensors):
         return with_backward(vm, cls, args, kwargs, tensors)
     with grad_mode(vm, False):
         _, result = run_forward(vm, cls, args, kwargs, (False,) * len(args))
     return result
+
+
+def inlined_in_transform(vm: Any, cls: Value, tensors: Sequence[TensorValue]) -> None:
+    """Raises Unsupported where a transform asks the function for more than its forward: under vmap alone, without a rule of its own, that is all."""
+    only_vmap = all(level.key() == _functorch.TransformType.Vmap for level in _functorch.get_interpreter_stack() or ())
+    own_rule = cls.constant().vmap is not torch.autograd.Function.vmap
+    if own_rule or not only_vmap or in_dual_level() or any(is_recorded(t.fake) for t in tensors):
+        vm.unsupported("FE015", "torch.autograd.Function", "inside a function transform that asks for its rule")
+
+
+def is_recorded(fake: Any) -> bool:
+    """Whether a tensor requires grad at some level of function transforms."""
+    while not fake.requires_grad and _functorch.is_functorch_wrapped_tensor(fake):
+        fake = _functorch.get_unwrapped(fake)
+    return bool(fake.requires_grad)
 
 
 @contextmanager
@@ -89,8 +109,8 @@ def run_forward(vm: Any, cls: Value, args: Sequence[Value], kwargs: dict[str, Va
 def with_backward(vm: Any, cls: Value, args: Sequence[Value], kwargs: dict[str, Value], tensors: Sequence[TensorValue]) -> Value:
     """Forward and backward as two graphs of an operator: what the backward reads of the forward, the forward returns for it."""
     recorder = vm.recorder
-    if kwargs or len(set(map(id, tensors))) != len(tensors) or _functorch.get_dynamic_layer_stack_depth():
-        vm.unsupported("FE015", "torch.autograd.Function", "with keywords, a tensor that is passed twice, or inside a function transform")
+    if kwargs or len(set(map(id, tensors))) != len(tensors):
+        vm.unsupported("FE015", "torch.autograd.Function", "with keywords, or a tensor that is passed twice")
     nodes = [recorder.node_of(t) for t in tensors]
     wanted = tuple(isinstance(a, TensorValue) and a.fake.requires_grad for a in args)
     forward, backward = Region(), Region()
@@ -99,7 +119,9 @@ def with_backward(vm: Any, cls: Value, args: Sequence[Value], kwargs: dict[str, 
             forward.lift(node)
         context, result = run_forward(vm, cls, args, {}, wanted)
         results, rebuild, _ = flat(vm, result)
-        with recording(vm, backward):
+        if len(results) > 1 and not vm.truth(vm.getattr(context, "materialized")):
+            vm.unsupported("FE015", "torch.autograd.Function", "set_materialize_grads(False): which gradients there are is known when the backward runs")
+        with recording(vm, backward), without_effects(vm, cls):
             gradients = run_backward(vm, cls, context, result, results, len(args))
             returned: list[Any] = [
                 recorder.node_of(g) if isinstance(g, TensorValue) else None for g, a in zip(gradients, args, strict=True) if isinstance(a, TensorValue)
@@ -176,7 +198,7 @@ def checkpoint(vm: Any, function: Value, *args: Value, **kwargs: Value) -> Value
     if vm.truth(reentrant) and not any(isinstance(a, TensorValue) and a.fake.requires_grad for a in args):
         vm.unsupported("FE016", "reentrant activation checkpointing", "no argument requires grad: nothing inside would get a gradient")
     region, recorder = Region(), vm.recorder
-    with recording(vm, region):
+    with recording(vm, region), without_effects(vm, function):
         result = vm.call(function, list(args), kwargs)
         try:
             results, rebuild, _ = flat(vm, result)
