@@ -52,11 +52,8 @@ class BreakHere(Exception):
 
 def of_module(source: Any) -> bool:
     """Whether the source starts at a known module: the module tree guard decides by itself which of such facts its evidence implies."""
-    while type(source) is not Pinned:
-        source = getattr(source, "base", None)
-        if source is None:
-            return False
-    return isinstance(source.object, torch.nn.Module)
+    root = source.root
+    return type(root) is Pinned and isinstance(root.object, torch.nn.Module)
 
 
 class Interpreter(Operators):

@@ -60,12 +60,7 @@ def tracker(kind: Any) -> Wrapper:
 
 
 def root_is_pinned(source: Any) -> bool:
-    while True:
-        if type(source) is Pinned:
-            return True
-        source = getattr(source, "base", None)
-        if source is None:
-            return False
+    return type(source.root) is Pinned
 
 
 def by_identity(vm: Any, obj: Any, source: Any) -> Any:

@@ -68,11 +68,7 @@ class Varying:
 
 def from_argument(source: Any) -> bool:
     """Whether a source starts at an argument of the call."""
-    while type(source) is not Local:
-        source = getattr(source, "base", None)
-        if source is None:
-            return False
-    return True
+    return type(source.root) is Local
 
 
 class Seen:

@@ -6,7 +6,7 @@ import struct
 from collections import Counter
 from typing import Any
 
-_ATOMS = (int, bool, str, bytes, float, complex, type(None), type(Ellipsis))
+ATOMS = frozenset({int, bool, str, bytes, float, complex, type(None), type(Ellipsis)})
 _TORCH_ATOMS = frozenset({"dtype", "device", "layout", "memory_format"})
 
 
@@ -17,7 +17,7 @@ def _is_torch(type_: type, names: frozenset[str]) -> bool:
 def is_constant(value: Any) -> bool:
     """Whether ``value`` is of an exact type whose instances never change, all the way down."""
     exact = type(value)
-    if exact in _ATOMS or _is_torch(exact, _TORCH_ATOMS):
+    if exact in ATOMS or _is_torch(exact, _TORCH_ATOMS):
         return True
     if exact in (tuple, frozenset) or _is_torch(exact, frozenset({"Size"})):
         return all(is_constant(item) for item in value)

@@ -2,22 +2,38 @@
 
 A source is evaluated natively at each check (see ``native/``) and by :func:`opmill_guards.reference.read` in Python.
 It prints as the Python expression that a user would write.
+
+Sources are the keys of what is found out while a function is captured. Each computes its hash once, and paths share what they have in
+common: a path costs its last step. None is changed once made.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Union
 
 
-@dataclass(frozen=True, slots=True)
 class Local:
     """A local of the guarded code object at its entry, by name: parameters, ``*args`` and ``**kwargs`` included."""
 
-    name: str
+    __slots__ = ("name",)
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Local) and other.name == self.name
+
+    def __hash__(self) -> int:
+        return hash(self.name)
 
     def __str__(self) -> str:
         return self.name
+
+    __repr__ = __str__
+
+    @property
+    def root(self) -> Root:
+        return self
 
 
 class Pinned:
@@ -41,78 +57,133 @@ class Pinned:
 
     __repr__ = __str__
 
+    @property
+    def root(self) -> Root:
+        return self
 
-@dataclass(frozen=True, slots=True)
-class Attr:
+
+class Step:
+    """A step away from ``base``; ``part`` says which one. ``root``: where the path begins."""
+
+    __slots__ = ("_hash", "base", "part", "root")
+
+    def __init__(self, base: Source, part: Any = None) -> None:
+        self.base = base
+        self.part = part
+        self.root: Root = base.root
+        self._hash: int | None = None  # a key of the program's own may run its code: not before somebody asks
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        if not isinstance(other, Step) or type(self) is not type(other):
+            return False
+        return (self.part is other.part or self.part == other.part) and (self.base is other.base or self.base == other.base)
+
+    def __hash__(self) -> int:
+        found = self._hash
+        if found is None:
+            found = self._hash = hash((type(self), self.part, self.base))
+        return found
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+class Attr(Step):
     """``base.name`` by plain lookup (``object.__getattribute__`` semantics of the type are the frontend's to have checked)."""
 
-    base: Source
-    name: str
+    __slots__ = ()
+
+    def __init__(self, base: Source, name: str) -> None:
+        super().__init__(base, name)
+
+    @property
+    def name(self) -> str:
+        return self.part  # type: ignore[no-any-return]
 
     def __str__(self) -> str:
         return f"{self.base}.{self.name}"
 
 
-@dataclass(frozen=True, slots=True)
-class InstanceDict:
+class InstanceDict(Step):
     """``base.__dict__``: the object's own dictionary, without running descriptors."""
 
-    base: Source
+    __slots__ = ()
 
     def __str__(self) -> str:
         return f"{self.base}.__dict__"
 
 
-@dataclass(frozen=True, slots=True)
-class Item:
+class Item(Step):
     """``base[key]`` for exact or subclassed tuples, lists, deques (by position) and dicts (by key), reading the builtin storage."""
 
-    base: Source
-    key: Any
+    __slots__ = ()
+
+    def __init__(self, base: Source, key: Any) -> None:
+        super().__init__(base, key)
+
+    @property
+    def key(self) -> Any:
+        return self.part
 
     def __str__(self) -> str:
         return f"{self.base}[{self.key!r}]"
 
 
-@dataclass(frozen=True, slots=True)
-class DictKeyAt:
+class DictKeyAt(Step):
     """The ``position``-th key of a dict in insertion order (for keys that are not constants)."""
 
-    base: Source
-    position: int
+    __slots__ = ()
+
+    def __init__(self, base: Source, position: int) -> None:
+        super().__init__(base, position)
+
+    @property
+    def position(self) -> int:
+        return self.part  # type: ignore[no-any-return]
 
     def __str__(self) -> str:
         return f"list({self.base})[{self.position}]"
 
 
-@dataclass(frozen=True, slots=True)
-class TypeOf:
-    base: Source
+class TypeOf(Step):
+    """``type(base)``."""
+
+    __slots__ = ()
 
     def __str__(self) -> str:
         return f"type({self.base})"
 
 
-@dataclass(frozen=True, slots=True)
-class CellContents:
+class CellContents(Step):
     """What the closure cell ``base`` holds."""
 
-    base: Source
+    __slots__ = ()
 
     def __str__(self) -> str:
         return f"{self.base}.cell_contents"
 
 
-@dataclass(frozen=True, slots=True)
-class TensorProperty:
+class TensorProperty(Step):
     """``size``/``stride`` of one dimension or the ``storage_offset`` of a tensor, as an int."""
 
-    base: Source
-    property: str
-    dim: int = 0
+    __slots__ = ()
+
+    def __init__(self, base: Source, property: str, dim: int = 0) -> None:
+        super().__init__(base, (property, dim))
+
+    @property
+    def dim(self) -> int:
+        return self.part[1]  # type: ignore[no-any-return]
+
+    @property
+    def property(self) -> str:
+        return self.part[0]  # type: ignore[no-any-return]
 
     def __str__(self) -> str:
         return f"{self.base}.{self.property}({self.dim})"
 
 
+Root = Union[Local, Pinned]
 Source = Union[Local, Pinned, Attr, InstanceDict, Item, DictKeyAt, TypeOf, CellContents, TensorProperty]

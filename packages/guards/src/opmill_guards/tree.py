@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import operator
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from typing import TYPE_CHECKING, Any
@@ -10,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 from . import constants, probe, reference
 from . import source as s
 from .errors import GuardError
-from .guard import Guard
+from .guard import Guard, ModuleTree
 from .kinds import kind_of
 
 if TYPE_CHECKING:
     from . import _native
 
-_SOURCES = (s.Local, s.Pinned, s.Attr, s.InstanceDict, s.Item, s.DictKeyAt, s.TypeOf, s.CellContents, s.TensorProperty)
+_SOURCES = frozenset({s.Local, s.Pinned, s.Attr, s.InstanceDict, s.Item, s.DictKeyAt, s.TypeOf, s.CellContents, s.TensorProperty})
 
 
 @dataclass(frozen=True)
@@ -46,14 +47,19 @@ def _key(value: Any) -> Any:
     cls: Any = type(value)
     if cls in _SOURCES:
         return value
+    if cls in constants.ATOMS:
+        return constants.key(value)
     if cls is tuple:
         return tuple([_key(item) for item in value])
-    if cls.__module__.startswith(_OWN) and (names := _compared(cls)) is not None:  # guards and their parts, no objects of the user
-        return cls, tuple([_key(getattr(value, name)) for name in names])
-    return constants.key(value) if constants.is_constant(value) else id(value)
+    if cls is not ModuleTree and cls.__module__.startswith(_OWN) and (names := _compared(cls)) is not None:  # no objects of the user
+        return cls, *[_key(getattr(value, name)) for name in names]
+    return constants.key(value) if constants.is_constant(value) else id(value)  # a tree of modules holds much, and there is one
 
 
-@dataclass
+_FIRST = operator.itemgetter(0)
+
+
+@dataclass(slots=True)
 class _Node:
     access: str
     key: Any
@@ -62,13 +68,13 @@ class _Node:
     leaves: list[tuple[int, str, Any]] = field(default_factory=list)
     children: list[_Node] = field(default_factory=list)
 
-    def cost(self) -> int:
-        return min([leaf[0] for leaf in self.leaves] + [child.cost() + 1 for child in self.children], default=0)
-
-    def freeze(self) -> tuple[Any, ...]:
-        leaves = tuple((kind, operand) for _, kind, operand in sorted(self.leaves, key=lambda leaf: leaf[0]))
-        children = tuple(child.freeze() for child in sorted(self.children, key=_Node.cost))
-        return self.access, self.key, self.index, self.slot, leaves, children
+    def freeze(self) -> tuple[int, tuple[Any, ...]]:
+        """The cost of its cheapest check, and what ``_native.Tree`` takes."""
+        leaves = sorted(self.leaves, key=_FIRST)
+        children = sorted([child.freeze() for child in self.children], key=_FIRST)
+        costs = [leaf[0] for leaf in leaves[:1]] + [cost + 1 for cost, _ in children[:1]]
+        checks = tuple([(kind, operand) for _, kind, operand in leaves])
+        return min(costs, default=0), (self.access, self.key, self.index, self.slot, checks, tuple([frozen for _, frozen in children]))
 
 
 _STEPS: dict[type, Callable[[Any], tuple[str, Any, int]]] = {
@@ -157,8 +163,10 @@ class TreeBuilder:
         from . import _native
 
         probe.configure()
-        roots = tuple(root.freeze() for root in sorted(self._roots, key=_Node.cost))
-        return _native.Tree((tuple(self._first), roots, self._slots, tuple(self._relations), tuple(self._watches)))
+        roots = sorted([root.freeze() for root in self._roots], key=_FIRST)
+        return _native.Tree(
+            (tuple(self._first), tuple([frozen for _, frozen in roots]), self._slots, tuple(self._relations), tuple(self._watches))
+        )
 
 
 class GuardSet:
