@@ -152,8 +152,8 @@ class Interpreter(Operators):
         """The Python object of a value, lists and dicts of constants rebuilt. Raises NotConstant."""
         if isinstance(value, SequenceValue):
             items = [self.plain(v) for v in value.values(self)]
-            if issubclass(value.cls, tuple) and hasattr(value.cls, "_fields"):
-                return value.cls(*items)
+            if isinstance(value, TupleValue):
+                return value.assembled(items)
             return value.cls(items, value.maxlen) if isinstance(value, DequeValue) else value.cls(items)
         if type(value) is DictValue:
             pairs = {self.plain(k): self.plain(v) for k, v in zip(value.key_values(self), value.all_values(self))}

@@ -76,7 +76,7 @@ class Operators:
         tries = [(left, f"__{name}__", right), (right, f"__r{name}__", left)]
         if lt is rt and lt not in NUMBERS:
             tries.pop()
-        elif overrides(rt, lt, f"__r{name}__") or (isinstance(right, TensorValue) and not isinstance(left, TensorValue)):
+        elif overrides(rt, lt, f"__r{name}__") or (isinstance(right, TensorValue) and method_of(left, f"__{name}__") is None and not isinstance(left, TensorValue)):
             tries.reverse()
         for number, (owner, method, other) in enumerate(tries):
             if direct:
@@ -90,7 +90,7 @@ class Operators:
         for repeated, by in ((lt, rt), (rt, lt)) if name == "mul" else ():
             if issubclass(repeated, REPEATED):
                 self.throw(TypeError, f"can't multiply sequence by non-int of type {by.__name__!r}")
-        self.throw(TypeError, f"unsupported operand type(s) for {'** or pow()' if op == '**' else op}: {lt.__name__!r} and {rt.__name__!r}")
+        self.throw(TypeError, f"unsupported operand type(s) for {'** or pow()' if op == '**' else op}: {name_in_c(lt)!r} and {name_in_c(rt)!r}")
 
     def equal(self, left: Value, right: Value) -> bool:
         """Whether containers take two items for the same: identical or equal."""
@@ -98,6 +98,11 @@ class Operators:
             return True
         a, b = left.real(), right.real()
         return (a is not MISSING and a is b) or self.truth(self.compare("==", left, right))
+
+    def differs(self, owner: Value, other: Value) -> Value:
+        """``object.__ne__``: the contrary of what ``__eq__`` says."""
+        equal = owner.special(self, "__eq__", [other])  # type: ignore[arg-type]
+        return ConstantValue(NotImplemented if not_implemented(equal) else not self.truth(equal))  # type: ignore[arg-type]
 
     def compare(self, op: str, left: Value, right: Value, direct: bool = False) -> Value:
         vm: Any = self
@@ -110,13 +115,10 @@ class Operators:
             if direct:
                 self.expect_operator(op, left, right, tries, number)
             result = owner.special(vm, method, [other])
+            if result is None and op == "!=":
+                result = self.differs(owner, other)
             if not not_implemented(result):
                 return result  # type: ignore[return-value]
         if op in ("==", "!="):
-            if op == "!=":
-                for owner, other in ((left, right), (right, left)):
-                    result = owner.special(vm, "__eq__", [other])
-                    if not not_implemented(result):
-                        return ConstantValue(not self.truth(result))  # type: ignore[arg-type]
             return ConstantValue(self.is_same(left, right) == (op == "=="))
-        self.throw(TypeError, f"{op!r} not supported between instances of {lt.__name__!r} and {rt.__name__!r}")
+        self.throw(TypeError, f"{op!r} not supported between instances of {name_in_c(lt)!r} and {name_in_c(rt)!r}")

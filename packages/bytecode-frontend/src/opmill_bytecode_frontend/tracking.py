@@ -22,6 +22,7 @@ from opmill_guards import CompiledFunction
 from opmill_guards.guard import Equals, Is, Length, Predicate, TensorMatch, TypeIs
 from opmill_guards.source import Attr, InstanceDict, Item, Pinned
 
+from .owners import EXEMPT
 from .values.base import Lazy, Value, written_in_python
 from .values.constant import LITERALS, ConstantValue
 from .values.deques import DequeValue
@@ -33,7 +34,7 @@ from .values.iterators import ExternalIterator
 from .values.mapping import DictValue, SetValue
 from .values.modules import GLOBAL_HOOKS, HOOKS, STORES, ModuleValue
 from .values.objects import ClassValue, ModuleObject, ObjectValue, builtin_base, find_in_mro
-from .values.sequence import ListValue, SliceValue, TupleValue
+from .values.sequence import ListValue, SliceValue, TupleValue, read_as_tuple
 from .values.tensor import TensorValue
 
 Wrapper = Callable[[Any, Any, Any], Value]
@@ -92,8 +93,22 @@ def changing_number(vm: Any, obj: Any, source: Any) -> Value | None:
     return None
 
 
+#: Builtin classes of which programs derive their own, and what gives the builtin part of an object of such a class.
+PLAIN: dict[type, Any] = {int: int.__int__, float: float.__float__, complex: complex.__complex__, str: str.__str__, bytes: bytes.__bytes__}
+
+
+@functools.lru_cache(maxsize=4096)
+def has_methods(cls: type) -> bool:
+    """Whether a class of the program's has methods written in Python: they run as part of the program."""
+    written = [c for c in cls.__mro__ if written_in_python(c) and c.__module__.split(".")[0] not in EXEMPT]
+    return any(type(raw) in (types.FunctionType, property) and name != "__new__" for c in written for name, raw in vars(c).items())
+
+
 @tracks(*LITERALS, torch.dtype, torch.layout, torch.memory_format, torch.device, range, types.CodeType, complex, torch.finfo, torch.iinfo)
 def constant(vm: Any, obj: Any, source: Any) -> Value:
+    if isinstance(obj, tuple(PLAIN)) and has_methods(type(obj)):  # type: ignore[arg-type]
+        base = next(base for base in PLAIN if isinstance(obj, base))
+        return ObjectValue(type(obj), obj, by_identity(vm, obj, source) or Pinned(obj, "object"), ConstantValue(PLAIN[base](obj)))
     if source is not None and type(obj) in (int, float) and (number := changing_number(vm, obj, source)) is not None:
         return number
     if source is not None and type(source) is not Pinned:
@@ -125,10 +140,10 @@ class EnumValue(ObjectValue):
         return ConstantValue(self.obj).find_method(name)
 
     def special(self, vm: Any, name: str, args: list[Value]) -> Value | None:
+        owner, raw = find_in_mro(self.cls.__mro__, name)
+        if type(raw) is types.FunctionType and owner.__module__ != "enum":
+            return super().special(vm, name, args)
         return ConstantValue(self.obj).special(vm, name, args)
-
-    def truth(self, vm: Any) -> bool:
-        return bool(self.obj)
 
     def key(self, vm: Any) -> Any:
         return self.obj
@@ -186,6 +201,8 @@ if torch.distributed.is_available():
 
 @tracks(tuple)
 def tuple_(vm: Any, obj: Any, source: Any) -> Value:
+    if not read_as_tuple(type(obj)):
+        vm.unsupported("FE051", f"a tuple of class {type(obj).__qualname__}", "its class has a way of its own to read items")
     if source is None or type(source) is Pinned:
         return TupleValue([Lazy(v, Item(source, i) if source is not None else None) for i, v in enumerate(obj)], type(obj), source, obj)
     vm.guard(TypeIs(source, type(obj)))
@@ -442,8 +459,6 @@ def object_(vm: Any, obj: Any, source: Any) -> Value:
         return changing(vm, obj, source)
     if not heap:
         return BuiltinValue(obj, by_identity(vm, obj, source) or Pinned(obj, repr(type(obj))))
-    if isinstance(obj, (int, float, str, bytes, complex)):
-        return ObjectValue(type(obj), obj, by_identity(vm, obj, source) or Pinned(obj, "object"), ConstantValue(obj))
     source = by_structure(vm, obj, source) or Pinned(obj, type(obj).__qualname__)
     vm.guard(TypeIs(source, type(obj)))
     return ObjectValue(type(obj), obj, source)

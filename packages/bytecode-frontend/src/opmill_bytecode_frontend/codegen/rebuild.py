@@ -157,10 +157,10 @@ def tuple_(r: Rebuilder, value: TupleValue) -> str:
     inner = f"({r.list(value.items)}{',' if value.items else ''})"
     if value.cls is tuple:
         text = inner
-    elif hasattr(value.cls, "_fields"):
-        text = f"tuple.__new__({r.constants.name(value.cls)}, {inner})"
-    else:
+    elif value.cls is torch.Size or value.cls.__module__ == "torch.return_types":
         text = f"{r.constants.name(value.cls)}({inner})"
+    else:
+        text = f"tuple.__new__({r.expr(r.vm.wrap(value.cls))}, {inner})"
     name = r.temporary()
     r.body.append(f"{name} = {text}")
     return name

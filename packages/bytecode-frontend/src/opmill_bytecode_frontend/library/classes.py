@@ -20,7 +20,7 @@ from ..values.functions import CellValue, MethodValue, PartialValue
 from ..values.iterators import STOP, ItemsIterator, PythonIterator
 from ..values.mapping import DictValue, SetValue, update_from
 from ..values.objects import ClassValue, ObjectValue, SuperValue, find_in_mro
-from ..values.sequence import ListValue, SequenceValue, SliceValue, TupleValue
+from ..values.sequence import ListValue, SequenceValue, SliceValue, TupleValue, read_as_tuple
 from ..values.sets import to_keys
 from ..values.tensor import TensorValue
 from .dispatch import fold, is_torch, lookup, numpy_constant
@@ -57,12 +57,12 @@ def construct(vm: Any, cls: type, args: list[Value], kwargs: dict[str, Value], p
         vm.unsupported("FE012", f"making a {cls.__qualname__} in captured code", "", "make it outside of the compiled function")
     if issubclass(cls, BaseException):
         return make_exception(vm, cls, args, kwargs)
-    if issubclass(cls, tuple):
-        return make_tuple(vm, cls, args, kwargs)
     _owner, new = find_in_mro(cls.__mro__, "__new__")
     new = new.__func__ if isinstance(new, staticmethod) else new
     if type(new) is types.FunctionType:
         made = vm.call(vm.wrap(new, Pinned(new, "__new__")), [vm.wrap(cls), *args], kwargs)
+    elif new is tuple.__new__ or cls.__module__ == "torch.return_types":
+        made = make_tuple(vm, cls, args)
     elif written_in_python(cls) and new in BUILTIN_NEW:
         made = new_object(vm, cls)
     elif is_torch(cls) and not written_in_python(cls):
@@ -73,7 +73,7 @@ def construct(vm: Any, cls: type, args: list[Value], kwargs: dict[str, Value], p
         return fold(vm, cls, args, kwargs)
     else:
         vm.unsupported("FE012", f"making a {cls.__module__}.{cls.__qualname__}", "its constructor is implemented in C")
-    if not issubclass(made.python_type(), cls):
+    if cls not in made.python_type().__mro__:
         return made
     _init_owner, init = find_in_mro(made.python_type().__mro__, "__init__")
     if type(init) is types.FunctionType:
@@ -146,18 +146,13 @@ def make_exception(vm: Any, cls: type, args: list[Value], kwargs: dict[str, Valu
     return made
 
 
-def make_tuple(vm: Any, cls: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    fields: Any = getattr(cls, "_fields", None)
-    if fields is None:
-        if cls.__module__ == "torch.return_types":
-            return TupleValue(vm.unpack(args[0]), cls)
-        vm.unsupported("FE012", f"making a {cls.__qualname__}", "it is a subclass of tuple")
-    values = dict(zip(fields, args)) | kwargs
-    defaults = getattr(cls, "_field_defaults", {})
-    missing = [f for f in fields if f not in values and f not in defaults]
-    if missing or len(args) > len(fields) or set(kwargs) - set(fields):
-        vm.throw(TypeError, f"{cls.__name__}.__new__() got wrong arguments (missing {missing})")
-    return TupleValue([values[f] if f in values else vm.fresh(defaults[f]) for f in fields], cls)
+def make_tuple(vm: Any, cls: Any, args: list[Value]) -> Value:
+    """``tuple.__new__`` of a class derived from it."""
+    if not read_as_tuple(cls):
+        vm.unsupported("FE012", f"making a {cls.__qualname__}", "its class has a way of its own to read items")
+    if len(args) > 1:
+        vm.throw(TypeError, f"tuple expected at most 1 argument, got {len(args)}")
+    return TupleValue(vm.unpack(args[0]) if args else [], cls)
 
 
 @handles(*BUILTIN_NEW)
@@ -167,8 +162,8 @@ def builtin_new(vm: Any, cls: Value, *args: Value, **kwargs: Value) -> Value:
 
 
 @handles(tuple.__new__)
-def tuple_new(vm: Any, cls: Value, items: Value = TupleValue([])) -> Value:
-    return TupleValue(vm.unpack(items), cls.constant())
+def tuple_new(vm: Any, cls: Value, *items: Value) -> Value:
+    return make_tuple(vm, cls.obj, list(items))  # type: ignore[attr-defined]
 
 
 @handles(type)
@@ -357,6 +352,8 @@ def bool_(vm: Any, value: Value = ConstantValue(False)) -> Value:
 def text(vm: Any, value: Value, name: str) -> Value:
     if isinstance(value, (TensorValue,)):
         vm.unsupported("FE025", "text of a tensor", "it depends on data")
+    if isinstance(value, TupleValue) and value.written_method("__repr__" if value.written_method(name)[1] is None else name)[1] is not None:
+        return value.special(vm, "__repr__" if value.written_method(name)[1] is None else name, [])  # type: ignore[return-value]
     if isinstance(value, ObjectValue) and not isinstance(value.real(), enum.Enum):
         result = value.special(vm, name, [])
         if result is not None:
@@ -380,7 +377,7 @@ def repr_(vm: Any, value: Value) -> Value:
 
 @handles(format)
 def format_(vm: Any, value: Value, spec: Value = ConstantValue("")) -> Value:
-    if isinstance(value, ObjectValue) and not isinstance(value.real(), enum.Enum):
+    if isinstance(value, (ObjectValue, TupleValue)) and not isinstance(value.real(), enum.Enum):
         if type(find_in_mro(value.cls.__mro__, "__format__")[1]) is types.FunctionType:
             return vm.call(vm.getattr(vm.wrap(value.cls), "__format__"), [value, spec], {})
         value = text(vm, value, "__str__")
@@ -391,8 +388,10 @@ def format_(vm: Any, value: Value, spec: Value = ConstantValue("")) -> Value:
 
 @handles(enumerate)
 def enumerate_(vm: Any, items: Value, start: Value = ConstantValue(0)) -> Value:
-    inner = vm.iterate(items)
-    i = start.constant()
+    index = start.special(vm, "__index__", [])
+    if index is None:
+        vm.throw(TypeError, f"{start.python_type().__name__!r} object cannot be interpreted as an integer")
+    inner, i = vm.iterate(items), index.constant()  # type: ignore[union-attr]
 
     def make(vm: Any) -> Any:
         nonlocal i
@@ -413,8 +412,10 @@ def zip_(vm: Any, *iterables: Value, strict: Value = ConstantValue(False)) -> Va
             for i, it in enumerate(inner):
                 item = vm.next(it)
                 if item is STOP:
-                    if vm.truth(strict) and (i > 0 or any(vm.next(o) is not STOP for o in inner[1:])):
-                        vm.throw(ValueError, f"zip() argument {max(i, 1) + (i == 0)} is {'shorter' if i else 'longer'} than argument {max(i, 1)}")
+                    longer = [] if i or not vm.truth(strict) else [o for o in range(1, len(inner)) if vm.next(inner[o]) is not STOP][:1]
+                    if longer or (i and vm.truth(strict)):
+                        other, what = (longer[0], "longer") if longer else (i, "shorter")
+                        vm.throw(ValueError, f"zip() argument {other + 1} is {what} than argument{' ' if other == 1 else 's 1-'}{other}")
                     return
                 row.append(item)
             yield TupleValue(row)

@@ -13,7 +13,7 @@ import torch
 from opmill_guards.source import Pinned
 
 from ..errors import Unsupported
-from ..values.base import MISSING, NotConstant, Value, apply
+from ..values.base import MISSING, NotConstant, Value, apply, named_by_program
 from ..values.constant import ConstantValue
 from ..values.deques import DequeValue
 from ..values.functions import MethodValue
@@ -83,7 +83,8 @@ def call_builtin(vm: Any, obj: Any, args: list[Value], kwargs: dict[str, Value])
         return apply(vm, handler, getattr(obj, "__qualname__", repr(obj)), args, kwargs)  # type: ignore[no-any-return]
     kind = type(obj)
     if isinstance(obj, DESCRIPTORS):
-        return slot_call(vm, obj, args, kwargs)
+        result = slot_call(vm, obj, args, kwargs)
+        return named_by_program(vm, args[0], obj.__name__, result) if args and obj.__objclass__ is not object else result
     if is_torch(obj):
         return torch_call(vm, obj, args, kwargs)
     if isinstance(obj, functools._lru_cache_wrapper):
@@ -291,6 +292,10 @@ def _object_eq(vm: Any, receiver: Value, other: Value) -> Value:
     return ConstantValue(True if vm.is_same(receiver, other) else NotImplemented)
 
 
+def _object_ne(vm: Any, receiver: Value, other: Value) -> Value:
+    return vm.differs(receiver, other)  # type: ignore[no-any-return]
+
+
 def _object_hash(vm: Any, receiver: Value) -> Value:
     real = receiver.real()
     if real is MISSING:
@@ -318,6 +323,7 @@ OBJECT_SLOTS: dict[str, Any] = {
     "__delattr__": _object_delattr,
     "__getattribute__": _object_getattribute,
     "__eq__": _object_eq,
+    "__ne__": _object_ne,
     "__hash__": _object_hash,
     "__str__": _object_str,
     "__repr__": _object_repr,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import _thread
 import functools
+import itertools
 import operator
 import os
 import sys
@@ -12,6 +13,7 @@ from typing import Any
 
 import torch
 
+from ..owners import EXEMPT
 from ..values.base import MISSING, Lazy, NotConstant, ProgramKey, Value
 from ..values.constant import ConstantValue
 from ..values.functions import BuiltinValue, Closure
@@ -22,6 +24,7 @@ from ..values.opaque import AddressValue
 from ..values.sequence import ListValue, SequenceValue, TupleValue, sort_values
 from ..values.tensor import TensorValue
 from .dispatch import fold
+from .iteration import each
 from .registry import handles, named
 
 NONE = ConstantValue(None)
@@ -65,6 +68,9 @@ def delattr_(vm: Any, owner: Value, name: Value) -> Value:
 def is_instance(vm: Any, value: Value, cls: Any) -> bool:
     if isinstance(cls, tuple):
         return any(is_instance(vm, value, c) for c in cls)
+    check = written_check(cls, "__instancecheck__")
+    if check is not None:
+        return value.python_type() is cls or vm.truth(vm.call(vm.wrap(check), [vm.wrap(cls), value], {}))  # type: ignore[no-any-return]
     real = value.real()
     try:
         if isinstance(value, TensorValue):
@@ -83,6 +89,12 @@ def is_instance(vm: Any, value: Value, cls: Any) -> bool:
         return issubclass(value.python_type(), cls)
     except Exception as exc:
         return vm.throw_real(exc)
+
+
+def written_check(cls: Any, name: str) -> Any:
+    """The function of the program that its metaclass has for ``isinstance`` or ``issubclass``, or None."""
+    owner, found = find_in_mro(type(cls).__mro__, name)
+    return found if type(found) is types.FunctionType and owner.__module__.split(".")[0] not in EXEMPT else None
 
 
 def says_its_class(cls: type) -> bool:
@@ -104,10 +116,19 @@ def isinstance_(vm: Any, value: Value, classes: Value) -> Value:
 
 @handles(issubclass)
 def issubclass_(vm: Any, cls: Value, classes: Value) -> Value:
+    return ConstantValue(is_subclass(vm, cls, plain_classes(vm, classes)))
+
+
+def is_subclass(vm: Any, given: Value, classes: Any) -> bool:
+    if isinstance(classes, tuple):
+        return any(is_subclass(vm, given, c) for c in classes)
+    check = written_check(classes, "__subclasscheck__")
+    if check is not None:
+        return vm.truth(vm.call(vm.wrap(check), [vm.wrap(classes), given], {}))  # type: ignore[no-any-return]
     try:
-        return ConstantValue(issubclass(plain_classes(vm, cls), plain_classes(vm, classes)))
+        return issubclass(plain_classes(vm, given), classes)
     except TypeError as exc:
-        return vm.throw_real(exc)
+        return vm.throw_real(exc)  # type: ignore[no-any-return]
 
 
 @handles(callable)
@@ -157,26 +178,37 @@ def all_(vm: Any, items: Value) -> Value:
 
 @handles(sum)
 def sum_(vm: Any, items: Value, start: Value = ConstantValue(0)) -> Value:
-    total = start
-    for item in vm.unpack(items):
+    if issubclass(start.python_type(), (str, bytes, bytearray)):
+        fold(vm, sum, [TupleValue([]), start], {})  # which raises
+    numbers: list[Any] = []
+    rest = each(vm, vm.iterate(items))
+    for item in itertools.chain([start], rest):
+        if type(item) is not ConstantValue or type(item.value) not in (int, bool, float, complex):
+            break
+        numbers.append(item.value)
+    else:
+        return ConstantValue(sum(numbers[1:], numbers[0]))  # from 3.12 on Python sums floats more exactly than one by one
+    total = item if not numbers else vm.binary("+", ConstantValue(sum(numbers[1:], numbers[0])), item)
+    for item in rest:
         total = vm.binary("+", total, item)
-    return total
+    return total  # type: ignore[no-any-return]
 
 
 def _extreme(op: str) -> Any:
     def find(vm: Any, *args: Value, key: Value | None = None, default: Value | None = None) -> Value:
         if not args:
             vm.throw(TypeError, f"{'min' if op == '<' else 'max'} expected at least 1 argument, got 0")
-        items = vm.unpack(args[0]) if len(args) == 1 else list(args)
-        if not items:
+        items: Any = each(vm, vm.iterate(args[0])) if len(args) == 1 else iter(args)
+        best: Any = next(items, None)
+        if best is None:
             if default is not None:
                 return default
             what = "arg is an empty sequence" if sys.version_info < (3, 12) else "iterable argument is empty"
             vm.throw(ValueError, f"{'min' if op == '<' else 'max'}() {what}")
         if isinstance(key, ConstantValue):
             key = None
-        best, best_key = items[0], vm.call(key, [items[0]], {}) if key else items[0]
-        for item in items[1:]:
+        best_key = vm.call(key, [best], {}) if key else best
+        for item in items:
             item_key = vm.call(key, [item], {}) if key else item
             if vm.truth(vm.compare(op, item_key, best_key)):
                 best, best_key = item, item_key
@@ -246,12 +278,12 @@ class Hashed:
     """Has the hash that the program's value has; ``key``: its key, for which the program was asked once."""
 
     def __init__(self, vm: Any, value: Value, key: Any) -> None:
-        if isinstance(value, TupleValue):
+        if isinstance(key, ProgramKey):
+            self.hash = hash(key)
+        elif isinstance(value, TupleValue):
             self.hash = hash(tuple(map(functools.partial(Hashed, vm), value.values(vm), key)))
         elif isinstance(value, SetValue):
             self.hash = hash(frozenset(Hashed(vm, v, k) for k, v in value.items.items()))
-        elif isinstance(key, ProgramKey):
-            self.hash = hash(key)
         else:
             real = value.real()
             if real is MISSING:
@@ -319,13 +351,13 @@ def locals_(vm: Any) -> Value:
 
 @handles(functools.reduce)
 def reduce(vm: Any, fn: Value, items: Value, *initial: Value) -> Value:
-    values = [*initial, *vm.unpack(items)]
-    if not values:
+    values = itertools.chain(initial, each(vm, vm.iterate(items)))
+    total = next(values, None)
+    if total is None:
         vm.throw(TypeError, "reduce() of empty iterable with no initial value")
-    total = values[0]
-    for v in values[1:]:
+    for v in values:
         total = vm.call(fn, [total, v], {})
-    return total
+    return total  # type: ignore[return-value]
 
 
 @named("typing.cast")

@@ -1,154 +1,299 @@
-"""The itertools module, as Python generators over tracked values."""
+"""The itertools module, as Python generators over tracked values.
+
+What Python does when the iterator is made (asking for iterators, reading whole pools, looking at numbers) is done then; the rest when items are asked
+for: programs see the order of what they run themselves."""
 
 from __future__ import annotations
 
 import itertools
-from typing import Any
+import sys
+from typing import Any, Callable, Iterator
 
-from ..values.base import Value
-from ..values.constant import ConstantValue
+from ..values.base import NotConstant, Value
+from ..values.constant import ConstantValue, is_none
 from ..values.iterators import STOP, PythonIterator
-from ..values.sequence import TupleValue
+from ..values.sequence import TupleValue, whole
 from .registry import handles
 
 NONE = ConstantValue(None)
 
 
-def _python_iterator(kind: type, make: Any) -> None:
-    handles(kind)(lambda vm, *args, **kwargs: PythonIterator(lambda vm: make(vm, *args, **kwargs), kind))
-
-
-def _chain(vm: Any, *iterables: Value) -> Any:
-    for iterable in iterables:
-        inner = vm.iterate(iterable)
-        while (item := vm.next(inner)) is not STOP:
-            yield item
-
-
-def _islice(vm: Any, items: Value, *limits: Value) -> Any:
-    inner = vm.iterate(items)
-    wanted = iter(range(2**62)[slice(*[v.constant() for v in limits])])
-    position, following = 0, next(wanted, None)
-    while following is not None and (item := vm.next(inner)) is not STOP:
-        if position == following:
-            yield item
-            following = next(wanted, None)
-        position += 1
-
-
-def _product(vm: Any, *iterables: Value, repeat: Value = ConstantValue(1)) -> Any:
-    for row in itertools.product(*[vm.unpack(v) for v in iterables], repeat=repeat.constant()):
-        yield TupleValue(list(row))
-
-
-def _combinations(kind: Any) -> Any:
-    def make(vm: Any, items: Value, *r: Value) -> Any:
-        for row in kind(vm.unpack(items), *[v.constant() for v in r]):
-            yield TupleValue(list(row))
-
-    return make
-
-
-def _repeat(vm: Any, value: Value, *times: Value) -> Any:
-    for _ in range(times[0].constant()) if times else itertools.count():
-        yield value
-
-
-def _count(vm: Any, start: Value = ConstantValue(0), step: Value = ConstantValue(1)) -> Any:
-    value = start
-    while True:
-        yield value
-        value = vm.binary("+", value, step)
-
-
-def _cycle(vm: Any, items: Value) -> Any:
-    values = vm.unpack(items)
-    while values:
-        yield from values
-
-
-def _accumulate(vm: Any, items: Value, func: Value = NONE, *, initial: Value = NONE) -> Any:
-    total = None if isinstance(initial, ConstantValue) and initial.value is None else initial
-    if total is not None:
-        yield total
-    for item in vm.unpack(items):
-        if total is None:
-            total = item
-        else:
-            total = vm.binary("+", total, item) if isinstance(func, ConstantValue) else vm.call(func, [total, item], {})
-        yield total
-
-
-def _starmap(vm: Any, fn: Value, rows: Value) -> Any:
-    inner = vm.iterate(rows)
-    while (row := vm.next(inner)) is not STOP:
-        yield vm.call(fn, vm.unpack(row), {})
-
-
-def _zip_longest(vm: Any, *iterables: Value, fillvalue: Value = NONE) -> Any:
-    for row in itertools.zip_longest(*[vm.unpack(v) for v in iterables], fillvalue=fillvalue):
-        yield TupleValue(list(row))
-
-
-def _takewhile(vm: Any, fn: Value, items: Value) -> Any:
-    inner = vm.iterate(items)
-    while (item := vm.next(inner)) is not STOP and vm.truth(vm.call(fn, [item], {})):
+def each(vm: Any, iterator: Value) -> Iterator[Value]:
+    """The items of an iterator, each taken when it is asked for."""
+    while (item := vm.next(iterator)) is not STOP:
         yield item
 
 
-def _dropwhile(vm: Any, fn: Value, items: Value) -> Any:
-    inner = vm.iterate(items)
-    while (item := vm.next(inner)) is not STOP and vm.truth(vm.call(fn, [item], {})):
-        pass
-    while item is not STOP:
-        yield item
-        item = vm.next(inner)
+@handles(itertools.chain)
+def chain(vm: Any, *iterables: Value) -> Value:
+    def run(vm: Any) -> Any:
+        for iterable in iterables:
+            yield from each(vm, vm.iterate(iterable))
+
+    return PythonIterator(run, itertools.chain)
 
 
-def _filterfalse(vm: Any, fn: Value, items: Value) -> Any:
+@handles(itertools.chain.from_iterable, itertools.chain.__dict__["from_iterable"])
+def chain_from_iterable(vm: Any, *args: Value) -> Value:
+    outer = vm.iterate(args[-1])
+
+    def run(vm: Any) -> Any:
+        for iterable in each(vm, outer):
+            yield from each(vm, vm.iterate(iterable))
+
+    return PythonIterator(run, itertools.chain)
+
+
+@handles(itertools.islice)
+def islice(vm: Any, items: Value, *limits: Value) -> Value:
+    """Items up to ``stop`` are taken also where the step leaves the last ones out."""
+    try:
+        where = [v.constant() for v in limits]
+    except NotConstant:
+        where = [whole(vm, v) for v in limits]
+    try:
+        itertools.islice((), *where)
+    except Exception as exc:
+        vm.throw_real(exc)
+    start, stop, step = [None, *where, None] if len(where) == 1 else [*where, None, None][:3]
     inner = vm.iterate(items)
-    plain = isinstance(fn, ConstantValue) and fn.value is None
-    while (item := vm.next(inner)) is not STOP:
-        if not vm.truth(item if plain else vm.call(fn, [item], {})):
+
+    def run(vm: Any) -> Any:
+        taken, following, end = 0, start or 0, sys.maxsize if stop is None else stop
+        while True:
+            wanted = min(following, end) if stop is not None else following
+            while taken < wanted:
+                if vm.next(inner) is STOP:
+                    return
+                taken += 1
+            if taken >= end or (item := vm.next(inner)) is STOP:
+                return
+            taken, following = taken + 1, following + (step or 1)
             yield item
 
+    return PythonIterator(run, itertools.islice)
 
-def _compress(vm: Any, items: Value, selectors: Value) -> Any:
-    inner, chosen = vm.iterate(items), vm.iterate(selectors)
-    while (item := vm.next(inner)) is not STOP and (selector := vm.next(chosen)) is not STOP:
-        if vm.truth(selector):
+
+@handles(itertools.product)
+def product(vm: Any, *iterables: Value, repeat: Value = ConstantValue(1)) -> Value:
+    return rows(vm, itertools.product, [vm.unpack(v) for v in iterables], repeat=repeat)
+
+
+def _of_pool(kind: Any) -> None:
+    @handles(kind)
+    def make(vm: Any, iterable: Value, r: Value | None = None) -> Value:
+        return rows(vm, kind, [vm.unpack(iterable)], **({} if r is None else {"r": r}))
+
+
+for _kind in (itertools.combinations, itertools.combinations_with_replacement, itertools.permutations):
+    _of_pool(_kind)
+
+
+def rows(vm: Any, kind: Any, pools: list[list[Value]], **numbers: Value) -> Value:
+    """What ``kind`` makes of lists whose items it does not look at."""
+    try:
+        running = kind(*pools, **{name: value.constant() for name, value in numbers.items()})
+    except Exception as exc:
+        vm.throw_real(exc)
+    return PythonIterator(lambda vm: map(TupleValue, map(list, running)), kind)
+
+
+@handles(itertools.repeat)
+def repeat(vm: Any, object: Value, times: Value | None = None) -> Value:
+    turns = itertools.count() if times is None else range(whole(vm, times))
+    return PythonIterator(lambda vm: (object for _ in turns), itertools.repeat)
+
+
+@handles(itertools.count)
+def count(vm: Any, start: Value = ConstantValue(0), step: Value = ConstantValue(1)) -> Value:
+    for number in (start, step):
+        if not any(hasattr(number.python_type(), name) for name in ("__index__", "__int__", "__float__", "__complex__")):
+            vm.throw(TypeError, "a number is required")
+
+    def run(vm: Any) -> Any:
+        value = start
+        while True:
+            yield value
+            value = vm.binary("+", value, step)
+
+    return PythonIterator(run, itertools.count)
+
+
+@handles(itertools.cycle)
+def cycle(vm: Any, items: Value) -> Value:
+    inner = vm.iterate(items)
+
+    def run(vm: Any) -> Any:
+        seen = []
+        for item in each(vm, inner):
+            seen.append(item)
             yield item
+        while seen:
+            yield from seen
+
+    return PythonIterator(run, itertools.cycle)
 
 
-def _groupby(vm: Any, iterable: Value, key: Value = NONE) -> Any:
-    """Groups are read when they come; what is left of one is skipped when the next is asked for."""
+@handles(itertools.accumulate)
+def accumulate(vm: Any, iterable: Value, func: Value = NONE, *, initial: Value = NONE) -> Value:
     inner = vm.iterate(iterable)
-    plain = isinstance(key, ConstantValue) and key.value is None
-    following = vm.next(inner)
-    while following is not STOP:
-        current = following if plain else vm.call(key, [following], {})
-        state = {"item": following, "done": False}
 
-        def group(vm: Any, state: Any = state, current: Value = current) -> Any:
-            while not state["done"]:
-                item = state["item"]
-                state["item"] = vm.next(inner)
-                if state["item"] is STOP or not vm.truth(vm.compare("==", state["item"] if plain else vm.call(key, [state["item"]], {}), current)):
-                    state["done"] = True
+    def run(vm: Any) -> Any:
+        total = vm.next(inner) if is_none(initial) else initial
+        if total is STOP:
+            return
+        yield total
+        for item in each(vm, inner):
+            total = vm.binary("+", total, item) if is_none(func) else vm.call(func, [total, item], {})
+            yield total
+
+    return PythonIterator(run, itertools.accumulate)
+
+
+@handles(itertools.starmap)
+def starmap(vm: Any, function: Value, items: Value) -> Value:
+    inner = vm.iterate(items)
+    return PythonIterator(lambda vm: (vm.call(function, vm.unpack(row), {}) for row in each(vm, inner)), itertools.starmap)
+
+
+@handles(itertools.zip_longest)
+def zip_longest(vm: Any, *iterables: Value, fillvalue: Value = NONE) -> Value:
+    inner: list[Any] = [vm.iterate(v) for v in iterables]
+
+    def run(vm: Any) -> Any:
+        while True:
+            row = []
+            for place, iterator in enumerate(inner):
+                item = STOP if iterator is None else vm.next(iterator)
+                if item is STOP:
+                    inner[place], item = None, fillvalue
+                    if not any(inner):
+                        return
+                row.append(item)
+            if not row:
+                return
+            yield TupleValue(row)
+
+    return PythonIterator(run, itertools.zip_longest)
+
+
+@handles(itertools.pairwise)
+def pairwise(vm: Any, items: Value) -> Value:
+    inner = vm.iterate(items)
+
+    def run(vm: Any) -> Any:
+        before = vm.next(inner)
+        if before is STOP:
+            return
+        for item in each(vm, inner):
+            yield TupleValue([before, item])
+            before = item
+
+    return PythonIterator(run, itertools.pairwise)
+
+
+def _chosen(kind: Any) -> Callable[[Any], None]:
+    """Iterators made of a function and a source of items."""
+
+    def add(run: Any) -> None:
+        @handles(kind)
+        def make(vm: Any, function: Value, items: Value) -> Value:
+            inner = vm.iterate(items)
+            return PythonIterator(lambda vm: run(vm, function, inner), kind)
+
+    return add
+
+
+@_chosen(itertools.takewhile)
+def _takewhile(vm: Any, function: Value, inner: Value) -> Any:
+    for item in each(vm, inner):
+        if not vm.truth(vm.call(function, [item], {})):
+            return
+        yield item
+
+
+@_chosen(itertools.dropwhile)
+def _dropwhile(vm: Any, function: Value, inner: Value) -> Any:
+    for item in each(vm, inner):
+        if not vm.truth(vm.call(function, [item], {})):
+            yield item
+            break
+    yield from each(vm, inner)
+
+
+@_chosen(itertools.filterfalse)
+def _filterfalse(vm: Any, function: Value, inner: Value) -> Any:
+    plain = is_none(function)
+    for item in each(vm, inner):
+        if not vm.truth(item if plain else vm.call(function, [item], {})):
+            yield item
+
+
+@handles(itertools.compress)
+def compress(vm: Any, data: Value, selectors: Value) -> Value:
+    inner, chosen = vm.iterate(data), vm.iterate(selectors)
+
+    def run(vm: Any) -> Any:
+        while (item := vm.next(inner)) is not STOP and (selector := vm.next(chosen)) is not STOP:
+            if vm.truth(selector):
                 yield item
 
-        rows = PythonIterator(group, itertools._grouper)  # type: ignore[attr-defined]
-        yield TupleValue([current, rows])
-        rows.remaining(vm)
-        following = state["item"]
+    return PythonIterator(run, itertools.compress)
+
+
+class Groups:
+    """The state that ``groupby`` shares with its groups: the item read last and not given out yet, its key, and the newest group."""
+
+    def __init__(self, inner: Value, key: Value) -> None:
+        self.inner = inner
+        self.function = key
+        self.item: Any = None
+        self.key: Any = None
+        self.newest: object = None
+
+    def step(self, vm: Any) -> bool:
+        """Read an item and its key; False at the end."""
+        item = vm.next(self.inner)
+        if item is STOP:
+            return False
+        self.item, self.key = item, item if is_none(self.function) else vm.call(self.function, [item], {})
+        return True
+
+    def run(self, vm: Any) -> Any:
+        wanted: Any = None
+        while True:
+            self.newest = None
+            while self.key is None or (wanted is not None and vm.equal(wanted, self.key)):
+                if not self.step(vm):
+                    return
+            wanted = self.key
+            mark = self.newest = object()
+            yield TupleValue([wanted, PythonIterator(lambda vm, wanted=wanted, mark=mark: self.group(vm, wanted, mark), itertools._grouper)])  # type: ignore[attr-defined,misc]
+
+    def group(self, vm: Any, wanted: Value, mark: object) -> Any:
+        while self.newest is mark:
+            if self.item is None and not self.step(vm):
+                return
+            if not vm.equal(wanted, self.key):
+                return
+            item, self.item = self.item, None
+            yield item
+
+
+@handles(itertools.groupby)
+def groupby(vm: Any, iterable: Value, key: Value = NONE) -> Value:
+    return PythonIterator(Groups(vm.iterate(iterable), key).run, itertools.groupby)
 
 
 @handles(itertools.tee)
 def tee(vm: Any, items: Value, n: Value = ConstantValue(2)) -> Value:
-    inner = vm.iterate(items)
+    number = whole(vm, n)
+    if number < 0:
+        vm.throw(ValueError, "n must be >= 0")
+    inner = vm.iterate(items) if number else items
     seen: list[Any] = []
 
-    def make(vm: Any) -> Any:
+    def run(vm: Any) -> Any:
         position = 0
         while True:
             if position == len(seen):
@@ -159,26 +304,4 @@ def tee(vm: Any, items: Value, n: Value = ConstantValue(2)) -> Value:
             yield seen[position]
             position += 1
 
-    return TupleValue([PythonIterator(make, itertools._tee) for _ in range(n.constant())])  # type: ignore[attr-defined]
-
-
-for _kind, _make in {
-    itertools.filterfalse: _filterfalse, itertools.compress: _compress, itertools.groupby: _groupby,
-    itertools.combinations_with_replacement: _combinations(itertools.combinations_with_replacement),
-    itertools.chain: _chain, itertools.islice: _islice, itertools.product: _product, itertools.repeat: _repeat, itertools.count: _count,
-    itertools.cycle: _cycle, itertools.accumulate: _accumulate, itertools.starmap: _starmap, itertools.zip_longest: _zip_longest,
-    itertools.takewhile: _takewhile, itertools.dropwhile: _dropwhile, itertools.combinations: _combinations(itertools.combinations),
-    itertools.permutations: _combinations(itertools.permutations), itertools.pairwise: _combinations(itertools.pairwise),
-}.items():  # fmt: skip
-    _python_iterator(_kind, _make)
-
-
-@handles(itertools.chain.from_iterable, itertools.chain.__dict__["from_iterable"])
-def chain_from_iterable(vm: Any, *args: Value) -> Value:
-    outer = vm.iterate(args[-1])
-
-    def make(vm: Any) -> Any:
-        while (iterable := vm.next(outer)) is not STOP:
-            yield from _chain(vm, iterable)
-
-    return PythonIterator(make, itertools.chain)
+    return TupleValue([PythonIterator(run, itertools._tee) for _ in range(number)])  # type: ignore[attr-defined]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import sys
 import types
 from typing import Any, NoReturn, Protocol
@@ -9,6 +10,15 @@ from typing import Any, NoReturn, Protocol
 from opmill_guards.source import Source
 
 MISSING: Any = type("Missing", (), {"__repr__": lambda self: "MISSING", "__slots__": ()})()
+
+
+def find_in_mro(mro: tuple[type, ...], name: str) -> tuple[Any, Any]:
+    """(class that defines it, raw attribute) or (None, MISSING): what ``_PyType_Lookup`` finds."""
+    for cls in mro:
+        raw = cls.__dict__.get(name, MISSING)
+        if raw is not MISSING:
+            return cls, raw
+    return None, MISSING
 
 
 def written_in_python(cls: type) -> bool:
@@ -203,6 +213,21 @@ def content(value: Value) -> Value:
     return value if storage is None else storage  # type: ignore[no-any-return]
 
 
+COMPARISONS = frozenset("__lt__ __le__ __eq__ __ne__ __gt__ __ge__".split())
+OPERATORS = frozenset(
+    f"__{prefix}{name}__" for prefix in ("", "r", "i") for name in "add sub mul matmul truediv floordiv mod divmod pow lshift rshift and or xor".split()
+)
+SEQUENCES = (list, tuple, str, bytes, bytearray, range, collections.deque)
+
+
+def named_by_program(vm: Machine, owner: Value, name: str, result: Value) -> Value:
+    """The result of a method that the program calls by its name. Where an operator would go on to the other operand (NotImplemented), the
+    methods of sequences ask that for an index, or raise: this runs natively."""
+    if getattr(result, "value", None) is NotImplemented and name not in COMPARISONS and (name not in OPERATORS or issubclass(owner.python_type(), SEQUENCES)):
+        vm.unsupported("FE020", f"method {name} of {owner.describe()}", "it has no symbolic counterpart for this argument")
+    return result
+
+
 class BuiltinMethod(Value):
     """A builtin method bound to a tracked value."""
 
@@ -217,7 +242,7 @@ class BuiltinMethod(Value):
         return f"method {self.name} of {self.owner.describe()}"
 
     def call(self, vm: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        return self.owner.method(vm, self.name, args, kwargs)
+        return named_by_program(vm, self.owner, self.name, self.owner.method(vm, self.name, args, kwargs))
 
     def special(self, vm: Machine, name: str, args: list[Value]) -> Value | None:
         if name not in ("__eq__", "__ne__"):

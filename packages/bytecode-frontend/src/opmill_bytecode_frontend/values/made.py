@@ -6,6 +6,7 @@ call makes anew."""
 
 from __future__ import annotations
 
+import functools
 import types
 from typing import Any
 
@@ -50,9 +51,16 @@ class DescriptorValue(Value):
         if self.kind is property and name in ("getter", "setter", "deleter"):
             place = ("getter", "setter", "deleter").index(name)
             return Closure(lambda vm, function: self.replaced(place, function))
-        if name in ("fget", "__func__", "__wrapped__"):
+        if self.kind is property and name in ("fget", "fset", "fdel"):
+            return dict(zip(("fget", "fset", "fdel"), self.parts)).get(name, ConstantValue(None))
+        if self.kind is not property and name in ("__func__", "__wrapped__"):
             return self.parts[0]
+        if name == "__doc__" or (self.kind is not property and name in functools.WRAPPER_ASSIGNMENTS):
+            return vm.getattr(self.parts[3] if name == "__doc__" and len(self.parts) > 3 else self.parts[0], name)
         return super().getattr(vm, name)
+
+    def call(self, vm: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        return vm.call(self.parts[0], args, kwargs) if self.kind is staticmethod else super().call(vm, args, kwargs)
 
     def replaced(self, place: int, function: Value) -> DescriptorValue:
         """The property with another function for reading (0), writing (1) or deleting (2)."""
@@ -70,11 +78,13 @@ def stand_in(vm: Any, value: Value) -> Any:
     if type(value) is ConstantValue:
         return value.value
     if isinstance(value, DescriptorValue):
-        return value.kind(*[stand_in(vm, part) for part in value.parts])
+        made: Any = value.kind(*[stand_in(vm, part) for part in value.parts])
+        vm.known[id(made)] = (made, value)
+        return made
     real = value.real()
     if real is not MISSING:
         return real
-    made: Any = StandIn()
+    made = StandIn()
     if isinstance(value, FunctionValue):
         made = types.FunctionType(value.code, value.globals, value.name, None, tuple(types.CellType() for _ in value.code.co_freevars))
         made.__qualname__ = value.qualname

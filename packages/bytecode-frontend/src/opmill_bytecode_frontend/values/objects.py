@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import collections
 import functools
+import sys
 import types
 from typing import Any
 
 from opmill_guards.source import Attr, InstanceDict, Item, Pinned
 
-from .base import MISSING, IdentityKey, Lazy, Machine, NotConstant, ProgramKey, Value, written_in_python
+from .base import MISSING, IdentityKey, Lazy, Machine, NotConstant, ProgramKey, Value, find_in_mro, written_in_python
 from .constant import ConstantValue
 from .deferred import standing_in
 from .functions import BuiltinValue, FunctionValue, MethodValue
@@ -25,13 +26,13 @@ OF_OWN_CLASS = frozenset(
 )
 
 
-def find_in_mro(mro: tuple[type, ...], name: str) -> tuple[Any, Any]:
-    """(class that defines it, raw attribute) or (None, MISSING): what ``_PyType_Lookup`` finds."""
-    for cls in mro:
-        raw = cls.__dict__.get(name, MISSING)
-        if raw is not MISSING:
-            return cls, raw
-    return None, MISSING
+#: What functions of C ask of numbers and texts of a class derived from a builtin one.
+ASKED_BY_C = ("__str__", "__repr__", "__format__", "__int__", "__index__", "__float__", "__complex__", "__eq__", "__hash__")
+#: What is said of an object whose class sets a method of the data model to None, where it is not that None cannot be called.
+NONE_SAYS = {
+    "__iter__": "{!r} object is not iterable", "__contains__": "{!r} object is not a container", "__reversed__": "{!r} object is not reversible",
+    "__hash__": "unhashable type: {!r}",
+}  # fmt: skip
 
 
 def builtin_base(cls: type) -> Any:
@@ -58,7 +59,10 @@ def bind_descriptor(vm: Machine, owner: type, name: str, raw: Any, instance: Val
         return vm.wrap(raw.__func__, Pinned(raw.__func__, f"{owner.__qualname__}.{name}"))
     if kind is classmethod:
         vm.guard_class(owner, name, raw)  # type: ignore[attr-defined]
-        return MethodValue(vm.wrap(raw.__func__, Pinned(raw.__func__, f"{owner.__qualname__}.{name}")), cls)
+        inner = raw.__func__
+        if sys.version_info < (3, 13) and type(inner) is not types.FunctionType and hasattr(type(inner), "__get__"):
+            return bind_descriptor(vm, owner, name, inner, cls, cls)
+        return MethodValue(vm.wrap(inner, Pinned(inner, f"{owner.__qualname__}.{name}")), cls)
     if isinstance(raw, property):
         if instance is None:
             return vm.wrap(raw, Pinned(raw, name))
@@ -157,7 +161,7 @@ class ObjectValue(Value):
 
     def constant(self) -> Any:
         """Only what can never change is: what a function of C computes from another object depends on its attributes."""
-        if self.source is not None and isinstance(self.storage, ConstantValue):
+        if self.source is not None and isinstance(self.storage, ConstantValue) and not any(type(find_in_mro(self.cls.__mro__, n)[1]) is types.FunctionType for n in ASKED_BY_C):
             return self.obj
         raise NotConstant(f"an object of class {self.cls.__qualname__}")
 
@@ -298,14 +302,18 @@ class ObjectValue(Value):
 
     def special(self, vm: Machine, name: str, args: list[Value]) -> Value | None:
         owner, raw = find_in_mro(self.cls.__mro__, name)
-        if raw is MISSING or raw is None:
+        if raw is MISSING:
             return None
+        if raw is None:
+            vm.throw(TypeError, NONE_SAYS.get(name, "'NoneType' object is not callable").format(self.cls.__name__))
         if isinstance(raw, SLOT_TYPES):
             if self.storage is not None and owner is not object and (owner, name) not in OF_OWN_CLASS:
                 if name == "__getitem__" and isinstance(self.storage, DictValue):
                     return self.read_item(vm, args[0])
                 return self.storage.special(vm, name, args)
-            if name in ("__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__") and owner is object:
+            if name == "__ne__" and owner is object:
+                return None
+            if name in ("__eq__", "__lt__", "__le__", "__gt__", "__ge__") and owner is object:
                 return ConstantValue(NotImplemented)
         vm.guard_lookup(self.cls, owner, name)  # type: ignore[attr-defined]
         bound = bind_descriptor(vm, owner, name, raw, self, vm.wrap(self.cls))
@@ -364,6 +372,8 @@ class ObjectValue(Value):
             hash(self.obj)
         except Exception as exc:
             vm.throw_real(exc)
+        if type(find_in_mro(self.cls.__mro__, "__eq__")[1]) is types.FunctionType:
+            return ProgramKey(vm, self, hash(self.obj))
         return self.obj
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import sys
+import types
 from typing import Any, NoReturn
 
 import torch
@@ -11,7 +12,7 @@ import torch
 from opmill_guards.guard import Absent
 from opmill_guards.source import InstanceDict, Item
 
-from .base import Lazy, Machine, NotConstant, Value, content, is_iterable
+from .base import Lazy, Machine, NotConstant, ProgramKey, Value, content, find_in_mro, is_iterable
 from .constant import ConstantValue
 from .iterators import STOP, ItemsIterator
 
@@ -197,21 +198,64 @@ class SequenceValue(Value):
         return self.compare_items(vm, ">=", other)
 
 
+#: Methods that change how the items of a tuple are read.
+READING = ("__getitem__", "__iter__", "__len__", "__getattribute__")
+
+
+def read_as_tuple(cls: type) -> bool:
+    """Whether the items of tuples of a class are what every reader of tuples finds."""
+    return all(type(find_in_mro(cls.__mro__, name)[1]) is not types.FunctionType for name in READING)
+
+
 class TupleValue(SequenceValue):
+    """A tuple, or one of a class derived from it whose items are read as those of tuples are."""
+
     cls = tuple
+
+    def written_method(self, name: str) -> tuple[Any, Any]:
+        """(class that defines it, the method) where the data model calls a function written in Python for ``name``; else None, None."""
+        if self.cls is tuple or self.cls is torch.Size:
+            return None, None
+        owner, raw = find_in_mro(self.cls.__mro__, name)
+        return (owner, raw) if type(raw) is types.FunctionType else (None, None)
+
+    def special(self, vm: Machine, name: str, args: list[Value]) -> Value | None:
+        owner, function = self.written_method(name)
+        if function is None:
+            return super().special(vm, name, args)
+        vm.guard_class(owner, name, function)  # type: ignore[attr-defined]
+        return vm.call(vm.wrap(function), [self, *args], {})
+
+    def call(self, vm: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        function = self.written_method("__call__")[1]
+        return super().call(vm, args, kwargs) if function is None else vm.call(vm.wrap(function), [self, *args], kwargs)
+
+    def truth(self, vm: Machine) -> bool:
+        found = None if self.written_method("__bool__")[1] is None else self.special(vm, "__bool__", [])
+        return bool(self.items) if found is None else vm.truth(found)
+
+    def assembled(self, items: list[Any]) -> Any:
+        """The tuple of these items, without what the program does when it makes one."""
+        if self.cls is torch.Size or self.cls.__module__ == "torch.return_types":
+            return self.cls(items)
+        return tuple.__new__(self.cls, items)
 
     def constant(self) -> Any:
         plain = [v.obj if type(v) is Lazy else v.constant() for v in self.items]
         if any(type(v) is Lazy for v in self.items):
             raise NotConstant("unread items")
-        if self.cls is tuple or self.cls is torch.Size:
-            return self.cls(plain)
-        return self.cls(*plain) if hasattr(self.cls, "_fields") else self.cls(plain)
+        return self.assembled(plain)
 
     def make(self, items: list[Any]) -> SequenceValue:
         return TupleValue(items, torch.Size if self.cls is torch.Size else tuple)
 
     def key(self, vm: Machine) -> Any:
+        if self.written_method("__eq__")[1] is not None and find_in_mro(self.cls.__mro__, "__hash__")[1] is None:
+            vm.throw(TypeError, f"unhashable type: {self.cls.__name__!r}")
+        if self.written_method("__hash__")[1] is not None:
+            hashed = self.special(vm, "__hash__", [])
+            assert hashed is not None
+            return ProgramKey(vm, self, hash(hashed.constant()))
         return tuple(vm.key(v) for v in self.values(vm))
 
     def getattr(self, vm: Machine, name: str) -> Value:

@@ -1,0 +1,372 @@
+"""What the program itself runs when builtins ask it: in Python's order, as often as in Python, also by methods of classes derived from builtin ones."""
+
+from __future__ import annotations
+
+import decimal
+import enum
+import functools
+import itertools
+import sys
+import types
+import typing
+from collections import namedtuple
+
+import pytest
+import torch
+
+from opmill_bytecode_frontend import capture
+
+LOG: list = []
+
+
+def told(what):
+    LOG.append(what)
+    return what
+
+
+def generated(*items):
+    for item in items:
+        yield told(item)
+
+
+def attempt(f):
+    try:
+        return f()
+    except Exception as exc:
+        return type(exc).__name__, str(exc)
+
+
+def run(f, x):
+    LOG.clear()
+    return f(x), list(LOG)
+
+
+def differs(f, whole=True):
+    """``f(x)`` gives what it gives plainly, and the program's own code runs in the same order: on a miss, on a hit, and whole where it is said."""
+    x = torch.ones(3)
+    compiled = capture(f, "eager", fullgraph=whole)
+    want = run(f, x)
+    for _ in range(2):
+        got = run(compiled, x)
+        assert str(got) == str(want)
+
+
+# ---- the order in which builtins take items and call functions ---------------------------------------------------------------------
+
+
+class Adding:
+    def __init__(self, v):
+        self.v = v
+
+    def __add__(self, other):
+        return Adding(self.v + told(("add", self.v, other))[2])
+
+
+ITERATING = {
+    "min": lambda x: (min(generated(3, 1, 2), key=lambda v: told(-v)), x + 1),
+    "max": lambda x: (max(generated(3, 1, 2), key=told), x + 1),
+    "reduce": lambda x: (functools.reduce(lambda a, b: told(a + b), generated(1, 2, 3)), x + 1),
+    "sum": lambda x: (sum(generated(1, 2, 3), Adding(0)).v, sum([0.1] * 10), sum([True, 2.5, x.sum()]), x + 1),
+    "accumulate": lambda x: (next(a := itertools.accumulate(generated(1, 2, 3), lambda p, q: told(p + q))), told("made"), list(a), x + 1),
+    "product": lambda x: (p := itertools.product(generated(1, 2), generated(3, 4)), told("made"), list(p), x + 1)[1:],
+    "permutations": lambda x: (p := itertools.permutations(generated(1, 2)), told("made"), list(p), x + 1)[1:],
+    "cycle": lambda x: (c := itertools.cycle(generated(1, 2)), told("made"), [next(c) for _ in range(5)], x + 1)[1:],
+    "zip_longest": lambda x: (z := itertools.zip_longest(generated(1, 2), generated(3)), told("made"), next(z), list(z), x + 1)[1:],
+    "islice": lambda x: (list(itertools.islice(g := generated(*range(9)), 0, 4, 2)), next(g), list(itertools.islice(g, 1, None, 3)), x + 1),
+    "pairwise": lambda x: (p := itertools.pairwise(generated(1, 2, 3)), told("made"), list(p), x + 1)[1:],
+    "groupby": lambda x: ([(k, list(g)) for k, g in itertools.groupby(generated(1, 1, 2, 3), lambda v: told(v // 2))], x + 1),
+    "groups left": lambda x: (g := itertools.groupby(generated(1, 1, 2, 2)), a := next(g), b := next(g), list(a[1]), list(b[1]), x + 1)[3:],
+}
+
+
+@pytest.mark.parametrize("name", ITERATING)
+def test_items_are_taken_when_python_takes_them(name):
+    differs(ITERATING[name])
+
+
+def refused(x):
+    one = (itertools.cycle, itertools.accumulate, itertools.product, itertools.pairwise, itertools.zip_longest, itertools.groupby, itertools.tee, enumerate)
+    said = [attempt(lambda f=f: f(5)) for f in one]
+    return said, [
+        attempt(lambda: itertools.islice([1], -1)),
+        attempt(lambda: itertools.combinations([1], -1)),
+        attempt(lambda: itertools.count("a")),
+        attempt(lambda: itertools.repeat(1, "a")),
+        attempt(lambda: itertools.tee([1], -1)),
+        attempt(lambda: itertools.product([1], repeat=-1)),
+        attempt(lambda: enumerate([1], "a")),
+        attempt(lambda: list(zip([1, 2], [1], strict=True))),
+        attempt(lambda: list(zip([1], [1], [1, 2], strict=True))),
+        attempt(lambda: list(zip([1], [1, 2], [1], strict=True))),
+        attempt(lambda: sum(["a"], "")),
+        x + 1,
+    ]
+
+
+def test_iterators_are_refused_when_they_are_made():
+    differs(refused)
+
+
+# ---- operators and what they ask ---------------------------------------------------------------------------------------------------
+
+
+class Left:
+    def __eq__(self, other):
+        told("Left.eq")
+        return NotImplemented
+
+
+class Right(Left):
+    def __ne__(self, other):
+        told("Right.ne")
+        return NotImplemented
+
+
+def test_an_object_is_asked_for_equality_where_it_has_no_inequality():
+    differs(lambda x: (Left() != Right(), Right() != Left(), Left() != Left(), Left() == 3, Left().__ne__(3), object.__ne__(Left(), 3), x + 1))
+
+
+class Blocked:
+    __add__ = __iadd__ = __radd__ = __eq__ = __len__ = __getitem__ = __iter__ = __contains__ = __call__ = __neg__ = __float__ = __reversed__ = None
+
+
+def blocked(x):
+    b = Blocked()
+
+    def added():
+        c = b
+        c += 1
+
+    asked = (
+        added,
+        lambda: b + 1,
+        lambda: 1 + b,
+        lambda: b == 1,
+        lambda: b != 1,
+        lambda: len(b),
+        lambda: b[0],
+        lambda: iter(b),
+        lambda: 1 in b,
+        lambda: b(),
+        lambda: -b,
+        lambda: float(b),
+        lambda: reversed(b),
+        lambda: hash(b),
+        lambda: decimal.Decimal(1) < 1j,
+    )
+    return [attempt(f) for f in asked], x + 1
+
+
+def test_methods_that_are_none_are_refused_as_python_refuses():
+    differs(blocked)
+
+
+class Index:
+    def __init__(self, i):
+        self.i = i
+
+    def __index__(self):
+        return told(self.i)
+
+
+def test_methods_of_sequences_called_by_name_ask_for_an_index():
+    differs(lambda x: ("a".__mul__(Index(2)), [1].__mul__(Index(2)), (1,).__rmul__(Index(2)), range(9).__getitem__(Index(3)), x + 1), whole=False)
+    differs(lambda x: (attempt(lambda: [1].__add__(3)), "abc".__getitem__(slice(1, 3)), attempt(lambda: "a".__mod__(1)), x + 1), whole=False)
+    differs(lambda x: ((1).__add__("a"), "a".__eq__(1), {}.__or__([]), x + 1))
+
+
+class Meta(type):
+    def __instancecheck__(cls, value):
+        return told(value) == 3
+
+    def __subclasscheck__(cls, other):
+        return told(True)
+
+
+class Checked(metaclass=Meta):
+    pass
+
+
+def test_metaclasses_are_asked_about_instances():
+    differs(lambda x: (isinstance(3, Checked), isinstance(4, (str, Checked)), isinstance(Checked(), Checked), issubclass(int, Checked), x + 1))
+
+
+# ---- classes derived from builtin ones ---------------------------------------------------------------------------------------------
+
+
+class Doubling(namedtuple("Doubling", "x y", defaults=[3])):
+    def __new__(cls, x, y=0):
+        told("new")
+        return super().__new__(cls, x, y * 2)
+
+
+Plain = namedtuple("Plain", "a b", defaults=[3])
+
+
+def test_the_constructor_of_a_named_tuple_runs():
+    differs(lambda x: (Doubling(1, 3), Doubling(1) + (2,), x * Doubling(1, 2).y))
+    differs(lambda x: (attempt(lambda: Plain()), attempt(lambda: Plain(1, 2, 3)), attempt(lambda: Plain(1, c=3)), Plain(1)._replace(a=2), x + 1))
+
+
+class Vector(typing.NamedTuple):
+    a: int
+    b: int
+
+    def __add__(self, other):
+        return Vector(self.a + told(other.a), self.b + other.b)
+
+    def __rmul__(self, k):
+        return Vector(self.a * k * 10, self.b)
+
+    def __eq__(self, other):
+        return told(self.a) == other.a
+
+    def __hash__(self):
+        return hash(self.a)
+
+    def __bool__(self):
+        return False
+
+    def __call__(self, x):
+        return x + self.a
+
+    def __repr__(self):
+        return f"V{told(self.a)}"
+
+    def __lt__(self, other):
+        return told(self.a) > other.a
+
+    def __enter__(self):
+        return told("enter")
+
+    def __exit__(self, *args):
+        told("exit")
+
+
+V = Vector(5, 6)
+
+
+def vectors(x):
+    v = Vector(1, 2)
+    with v as entered:
+        pass
+    first = entered, v + V, 2 * v, v == Vector(1, 9), V != v, len(v), list(v), v[1], 5 if v else 6, v(x), repr(v), f"{V}"
+    return first, sorted([v, Vector(3, 0)]), {v: 1}[Vector(1, 5)], hash(V) == hash(5), x + 1
+
+
+def test_named_tuples_compute_as_their_class_says():
+    differs(vectors)
+
+
+class Pair(tuple):
+    def __new__(cls, *items):
+        told("new")
+        return super().__new__(cls, items)
+
+    def total(self):
+        return sum(self)
+
+
+class Counted(tuple):
+    def __len__(self):
+        return 77
+
+    def __iter__(self):
+        return iter([told(1)])
+
+
+COUNTED = Counted((4, 5))
+
+
+def test_classes_derived_from_tuple():
+    differs(lambda x: ((p := Pair(1, 2)), p.total(), p[0], p + (3,), p == (1, 2), type(p).__name__, x + 1))
+    differs(lambda x: (len(COUNTED), list(COUNTED), COUNTED[1], len(Counted([1])), x + 1), whole=False)
+
+
+class Tagged(int):
+    def __add__(self, other):
+        return int(self) * 100 + told(other)
+
+
+class Name(str):
+    def __str__(self):
+        return "N" + told(str.__str__(self))
+
+    def __eq__(self, other):
+        return str.__eq__(self, told(other))
+
+    __hash__ = str.__hash__
+
+    def low(self):
+        return self.lower()
+
+
+T, N = Tagged(2), Name("Q")
+
+
+def test_numbers_and_texts_of_classes_of_the_program():
+    differs(lambda x: (T + 4, T * 2, 3 + T, [1, 2, 3][T], list(range(T)), x * T, torch.zeros(T), (1, 2)[:T], {2: 5}[T], -T, f"{T:03d}", "ab" * T, x + 1))
+    differs(lambda x: (str(N), f"{N}", "%s" % N, N == "Q", N + "z", N.low(), N[0], {"Q": 2}[N], x + 1), whole=False)  # noqa: UP031
+
+
+class Colour(enum.Enum):
+    RED = 1
+    BLUE = 2
+
+    def __add__(self, other):
+        return self.value + other
+
+    def __lt__(self, other):
+        return told(self.value) < other.value
+
+    def __bool__(self):
+        return told(self.value) == 2
+
+
+def test_members_of_enums_compute_as_their_class_says():
+    differs(lambda x: (Colour.RED + x, Colour.RED + 1, sorted([Colour.BLUE, Colour.RED]), bool(Colour.RED), 1 if Colour.BLUE else 2, {Colour.RED: 1}[Colour.RED]))
+
+
+class Bound:
+    def __init__(self, function):
+        self.function = function
+
+    def __call__(self, cls):
+        return self.function(cls)
+
+    def __get__(self, instance, owner=None):
+        return types.MethodType(self, owner)
+
+
+class Nested:
+    @classmethod
+    @Bound
+    def name(cls):
+        return cls.__name__
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 13), reason="class methods do not chain descriptors any more")
+def test_class_methods_of_descriptors():
+    differs(lambda x: (Nested.name(), Nested().name(), x + 1))
+
+
+def local_descriptors(x):
+    def f():
+        "doc"
+
+    class Local:
+        @property
+        def p(self):
+            "text"
+
+        @p.setter
+        def p(self, v):
+            told(v)
+
+    Local().p = 3
+    c, s = classmethod(f), staticmethod(f)
+    return c.__wrapped__ is f, c.__name__, c.__doc__, s.__module__, s(), Local.p.__doc__, Local.p.fset.__name__, x + 1
+
+
+def test_descriptors_made_in_captured_code_tell_of_their_functions():
+    differs(local_descriptors)
