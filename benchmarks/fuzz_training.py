@@ -46,7 +46,7 @@ def kernels_of(program: Program) -> list[LoopKernel]:
     """The kernels of both halves; none where the program is refused."""
     try:
         halves = partition(capture_joint(graph_of(program), inputs_of(program)))
-        return [k for half in (halves.forward, halves.backward) for k in schedule(lower(half)).kernels()]
+        return [k for half in halves.graphs for k in schedule(lower(half)).kernels()]
     except Exception:
         return []
 

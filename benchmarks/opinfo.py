@@ -188,7 +188,7 @@ def compiled(gm: Any, tensors: list[Any], how: How, backward: bool) -> tuple[Any
     if backward:
         joint = capture_joint(gm, tensors)
         halves = partition(joint)
-        graphs = [halves.forward, halves.backward]
+        graphs = halves.graphs
     else:
         graphs = [functionalize(gm, tensors)]
     programs = [lower(g) for g in graphs]

@@ -545,7 +545,59 @@ def gradient_penalty_with_dropout(call, module, batches):
     return [torch.rand(2)]
 
 
-@pytest.mark.filterwarnings("error:OM011")
+class Adversaries(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.made = nn.Sequential(nn.Linear(6, 16, bias=False), nn.BatchNorm1d(16), nn.ReLU(), nn.Linear(16, 6))
+        self.judge = nn.Sequential(nn.Linear(6, 16), nn.LeakyReLU(0.2), nn.Linear(16, 1))
+
+
+@loop(Adversaries)
+def two_networks_against_each_other(call, module, batches):
+    """One step trains both: what one backward frees is not what the other needs."""
+    ours, theirs = (O.Adam(m.parameters(), 1e-2, betas=(0.5, 0.9)) for m in (module.made, module.judge))
+    bce = F.binary_cross_entropy_with_logits
+
+    def step(x, noise):
+        theirs.zero_grad()
+        fake = module.made(noise)
+        real, found = module.judge(x), module.judge(fake.detach())
+        loss = bce(real, torch.ones_like(real)) + bce(found, torch.zeros_like(found))
+        loss.backward()
+        theirs.step()
+        ours.zero_grad()
+        found = module.judge(fake)
+        other = bce(found, torch.ones_like(found))
+        other.backward()
+        ours.step()
+        return loss.detach(), other.detach()
+
+    run = step if call is module else opmill.compile(step)
+    return [o for x, _ in batches for o in run(x, x.flip(0).sin())]
+
+
+@loop(mlp)
+def descent_by_hand(call, module, batches):
+    """Gradients are asked for and parameters written inside of what is compiled; then averages of them are."""
+    average = copy.deepcopy(module)
+    parameters = list(module.parameters())
+
+    def step(x, y, rate):
+        loss = F.cross_entropy(module(x), y)
+        gradients = torch.autograd.grad(loss, parameters)
+        with torch.no_grad():
+            for p, g in zip(parameters, gradients, strict=True):
+                p -= rate * g
+        for a, p in zip(average.parameters(), parameters, strict=True):
+            a.data.mul_(0.9).add_(p.data, alpha=0.1)
+        return loss
+
+    run = step if call is module else opmill.compile(step, fullgraph=True)
+    losses = [run(x, y, torch.tensor(0.1 / (k + 1))) for k, (x, y) in enumerate(batches)]
+    return [*(loss.detach() for loss in losses), *average.parameters()]
+
+
+@pytest.mark.filterwarnings("error:OM011", "error:GI001")
 @pytest.mark.parametrize("name", LOOPS)
 def test_as_eager(name):
     compare(*LOOPS[name])

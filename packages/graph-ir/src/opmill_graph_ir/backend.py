@@ -147,8 +147,8 @@ def _training_graph(
     """The plans of a graph and its backward, bound and joined. ``held``: tensors of the forward, ``known``: those that autograd is told of."""
     bind_plan = _binder(options)
     forward, *backwards = (bind_plan(plan, held if plan is plans[0] else [], store) for plan in plans)
-    backward = StagedBackward(layout.stages, backwards, target_positions(layout), plans[-1].device) if layout.stages else backwards[0]
-    return TrainingGraph(layout, forward, backward, known, gm)
+    staged = [StagedBackward(layout.stages, backwards, target_positions(layout), plans[-1].device)] if layout.stages else []
+    return TrainingGraph(layout, forward, staged or backwards, known, gm)
 
 
 def _binder(options: GraphOptions) -> Callable[..., Callable[..., Any]]:

@@ -69,12 +69,13 @@ def compile_training(
         joint = capture_joint(gm, inputs)
         lay_out(joint.graph)
         halves = partition(joint)
-        stages, graphs = split(halves, joint.targets, options.bucket_bytes) if options.bucket_bytes else ([], [])
-        graphs = [halves.forward, *(graphs or [halves.backward])]
+        staged = options.bucket_bytes and len(halves.backwards) == len(halves.graphs) - 1 == 1
+        stages, graphs = split(halves, joint.targets, options.bucket_bytes) if staged else ([], [])
+        graphs = [halves.forward, *graphs] if stages else halves.graphs
         for graph in graphs:
             show("functionalize", graph, options)
     plans = tuple(compile_plans(graphs, options, store, generators, report))
-    names, tensors = held_names(joint, halves.forward, halves.backward)
+    names, tensors = held_names(joint, *halves.graphs)
     layout = layout_of(joint, halves, names, stages)
     return Trained(plans, halves.forward.held_tensors, tensors, layout, assumptions_of(joint.graph.sizes))
 

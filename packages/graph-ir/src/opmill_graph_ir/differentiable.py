@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,8 +16,8 @@ from .layout import Layout
 
 @dataclass(slots=True)
 class Past:
-    """What a call leaves for running it again. ``inputs``: references; those that are saved are not taken from here. ``before``: copies of
-    what it was to write. ``generator``: the state of the CPU's, where numbers were drawn from it. ``versions`` changes with every write."""
+    """What a call leaves for running it again. ``inputs``: references to those that are saved, and to leaves of autograd: what made the others
+    may be all that knew them. ``before``: copies of what it was to write. ``generator``: the state of the CPU's, where numbers were drawn from it. ``versions`` changes with every write."""
 
     inputs: list[Any]
     before: list[torch.Tensor]
@@ -25,14 +25,19 @@ class Past:
     versions: int = 0
 
     @staticmethod
-    def of(layout: Layout, tensors: Sequence[Any], held: Sequence[torch.Tensor]) -> Past:
-        """Before the call. ``tensors`` are its inputs, then ``held``."""
+    def of(layout: Layout, tensors: Sequence[Any], held: Sequence[torch.Tensor], saved: Set[int]) -> Past:
+        """Before the call. ``tensors`` are its inputs, then ``held``; ``saved``: which inputs autograd keeps."""
         sources = {"input": tensors, "held": held}
         return Past(
-            [weakref.ref(t) if isinstance(t, torch.Tensor) else t for t in tensors[: layout.inputs]],
+            [weakref.ref(t) if isinstance(t, torch.Tensor) and (k in saved or _is_leaf(t)) else t for k, t in enumerate(tensors[: layout.inputs])],
             [sources[kind][k].clone() for kind, k in layout.before],
             torch.get_rng_state() if layout.replay.random else None,
         )
+
+
+def _is_leaf(tensor: torch.Tensor) -> bool:
+    """Whether gradients are summed up in it: what it refers to may refer to the graph."""
+    return tensor.requires_grad and tensor.is_leaf
 
 
 def versions_of(layout: Layout, inputs: Sequence[Any], held: Sequence[torch.Tensor]) -> int:
@@ -47,14 +52,16 @@ def again(
     module: torch.fx.GraphModule,
     held: Sequence[torch.Tensor],
     past: Past,
-    saved: Sequence[torch.Tensor],
-    gradients: Sequence[torch.Tensor | None],
+    saved: Mapping[int, torch.Tensor],
+    gradients: Mapping[int, torch.Tensor | None],
 ) -> Sequence[torch.Tensor | None]:
-    """The gradients for ``layout.targets``. ``saved`` are the tensors that autograd kept, as ``layout.saved`` says.
+    """The gradients for ``layout.targets``. ``saved`` are tensors that autograd kept, by their numbers in ``layout.saved``; ``gradients`` came for
+    tangents of these numbers.
 
     Raises ``GraphError`` GI007 where running the module again would not be what ran before."""
     inputs = [t() if isinstance(t, weakref.ref) else t for t in past.inputs]
-    for (kind, k), tensor in zip(layout.saved, saved, strict=True):
+    for number, tensor in saved.items():
+        kind, k = layout.saved[number]
         if kind == "input":
             inputs[k] = tensor
     problem = layout.replay.obstacle
@@ -75,7 +82,7 @@ def again(
             sources[kind][k] = tensor.clone()
         items = _run(module, own, held, kept, layout, past)
     items += [items[k]._base for k in layout.bases]
-    pairs = [(items[t.output], g) for t, g in zip(layout.tangents, gradients, strict=True) if g is not None]
+    pairs = [(items[layout.tangents[k].output], g) for k, g in gradients.items() if g is not None]
     outputs, tangents = [o for o, _ in pairs], [g for _, g in pairs]
     return torch.autograd.grad(outputs, wanted, tangents, create_graph=torch.is_grad_enabled(), allow_unused=True)
 

@@ -16,6 +16,7 @@ from .planning.size import size
 from .staged import Stage
 
 if TYPE_CHECKING:
+    from .capture import joint, partition
     from .capture.joint import Joint
     from .capture.partition import Halves
 
@@ -30,8 +31,19 @@ class Tangent(msgspec.Struct, frozen=True):
     strides: tuple[Size, ...]
 
 
+class Part(msgspec.Struct, frozen=True):
+    """What one of the backward plans takes: numbers in ``Layout.tangents``, ``Layout.saved`` and ``Layout.symbols``, in the order of its inputs; and its
+    gradients, numbers in ``Layout.targets``. ``spent``: the error that it is instead, of a graph that the program has differentiated and freed."""
+
+    tangents: tuple[int, ...]
+    saved: tuple[int, ...]
+    symbols: tuple[int, ...]
+    gradients: tuple[int, ...]
+    spent: str = ""
+
+
 class Layout(msgspec.Struct, frozen=True):
-    """How two plans are joined. ``saved`` says where each tensor that the backward takes is found after the forward: ``("input", i)``,
+    """How two plans are joined, or more: each of ``parts`` is a backward by itself. ``saved`` says where each tensor that the backward takes is found after the forward: ``("input", i)``,
     ``("held", j)`` or ``("output", k)``. ``targets`` says for whom each gradient is, ``("input", i)`` or ``("held", j)``; ``held`` numbers
     count in ``held``, paths of the module's tensors.
 
@@ -54,6 +66,7 @@ class Layout(msgspec.Struct, frozen=True):
     aliases: tuple[tuple[int, str, int], ...]
     written: tuple[tuple[str, int], ...]
     replay: Replay
+    parts: tuple[Part, ...]
     before: tuple[tuple[str, int], ...] = ()
     symbols: tuple[str, ...] = ()
     derived: tuple[tuple[int, str, int, bool], ...] = ()
@@ -72,16 +85,24 @@ def layout_of(joint: Joint, halves: Halves, held: Sequence[str], stages: Sequenc
             places.setdefault(out.value, ("output", k))
     tangents = tuple(_tangent(k, meta) for k, meta in zip(joint.differentiable, joint.tangents, strict=True))
     saved = tuple(places[name] for name in halves.saved)
+    parts = tuple(_part(part, backward, halves) for part, backward in zip(joint.parts, halves.backwards, strict=True))
     targets = tuple(places[name] for name in joint.targets)
     aliases = tuple(_aliases(joint, halves, places))
     strides = tuple(tuple(map(size, graph.metas[name].strides)) for name in halves.saved)
     written = tuple(places[name] for name in graph.mutations)
     return Layout(
         inputs=joint.inputs, outputs=joint.outputs, tangents=tangents, repeated=joint.repeated, saved=saved, strides=strides,
-        targets=targets, reach=_reach(joint), aliases=aliases, written=written, replay=joint.replay, symbols=halves.sizes,
-        before=tuple(places[name] for name in joint.replay.before),
+        targets=targets, reach=_reach(joint), aliases=aliases, written=written, replay=joint.replay, parts=parts,
+        symbols=halves.sizes, before=tuple(places[name] for name in joint.replay.before),
         derived=tuple(_derived(joint, halves, places)), bases=joint.bases, stages=tuple(stages),
     )  # fmt: skip
+
+
+def _part(part: joint.Part, backward: partition.Backward | None, halves: Halves) -> Part:
+    if backward is None:
+        return Part(part.tangents, (), (), (), part.spent)
+    saved, sizes = halves.saved.index, halves.sizes.index
+    return Part(part.tangents, tuple(map(saved, backward.saved)), tuple(map(sizes, backward.sizes)), part.gradients)
 
 
 def _tangent(output: int, meta: Meta) -> Tangent:

@@ -13,7 +13,7 @@ from opmill_runtime_cache.plan.model import Size
 
 from .differentiable import Past, again, versions_of
 from .layout import Layout as Layout
-from .layout import Tangent
+from .layout import Part, Tangent
 from .layout import held_names as held_names
 from .layout import layout_of as layout_of
 from .layout import target_positions as target_positions
@@ -23,32 +23,34 @@ Executable = Callable[..., Sequence[Any]]
 
 
 class TrainingGraph:
-    """Calls the forward plan as an autograd node whose backward is the backward plan; with ``layout.stages`` a chain of nodes. ``module`` runs where
-    a gradient is differentiated."""
+    """Calls the forward plan as an autograd node whose backward is the backward plan; with ``layout.stages`` a chain of nodes, with several
+    ``layout.parts`` a node for each. ``backwards``: the plans of those that are not spent. ``module`` runs where a gradient is differentiated."""
 
-    __slots__ = ("backward", "forward", "held", "layout", "module", "staged")
+    __slots__ = ("behind", "forward", "held", "layout", "module", "saved_inputs")
 
     def __init__(
         self,
         layout: Layout,
         forward: Executable,
-        backward: Executable | StagedBackward,
+        backwards: Sequence[Executable | StagedBackward],
         held: Sequence[torch.Tensor],
         module: torch.fx.GraphModule,
     ) -> None:
         self.layout, self.forward, self.held, self.module = layout, forward, tuple(held), module
-        self.backward: Any = backward
-        self.staged = backward if isinstance(backward, StagedBackward) else None
+        self.saved_inputs = frozenset(k for kind, k in layout.saved if kind == "input")
+        plans = iter(backwards)
+        parts = layout.parts if layout.tangents else ()
+        self.behind = [_Behind(self, part, None if part.spent else next(plans)) for part in parts]
 
     def __call__(self, *inputs: Any) -> Sequence[Any]:
         layout = self.layout
         outputs: list[Any] = []
-        if layout.tangents:
-            token = (self.staged.token((*inputs, *self.held)),) if self.staged is not None else ()
-            returned = _Node.apply(self, outputs, *inputs, *self.held, *token)  # type: ignore[no-untyped-call]
-            for tangent, output in zip(layout.tangents, returned, strict=True):
-                outputs[tangent.output] = output
-        else:
+        call = _Call(self, (*inputs, *self.held), outputs)
+        for behind in self.behind:
+            returned = _Node.apply(behind, call, *behind.connected(call.tensors))  # type: ignore[no-untyped-call]
+            for k, output in zip(behind.outputs, returned, strict=True):
+                outputs[k] = output
+        if not self.behind:
             outputs += self.forward(*inputs)
         del outputs[layout.outputs :]
         sources = {"input": inputs, "held": self.held, "output": outputs}
@@ -61,21 +63,50 @@ class TrainingGraph:
         return outputs
 
 
-def _view_of(base: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
-    """The view of ``base`` that ``like`` shows, known to autograd."""
-    with torch.enable_grad():
-        return base.as_strided(like.shape, like.stride(), like.storage_offset())
+class _Behind:
+    """One of the parts of the backward of ``graph``. ``outputs``: positions of what it differentiates; ``owners``: for whom its gradients are, as positions
+    among inputs and held tensors; ``reach``: for each gradient, which of the part's tangents it is made of."""
 
+    __slots__ = ("backward", "graph", "outputs", "owners", "part", "reach", "saved", "staged", "strides", "symbols", "tangents")
 
-class _Node(torch.autograd.Function):
-    """``apply(graph, outputs, *inputs, *held)`` returns the differentiable outputs, and puts all into the list ``outputs``: autograd wraps
-    what it returns, and the others shall be just what the plan gave."""
-
-    @staticmethod
-    def forward(ctx: Any, graph: TrainingGraph, outputs: list[Any], *tensors: Any) -> tuple[Any, ...]:
+    def __init__(self, graph: TrainingGraph, part: Part, backward: Any) -> None:
         layout = graph.layout
-        past = Past.of(layout, tensors, graph.held)
-        outputs += graph.forward(*tensors[: layout.inputs])
+        self.graph, self.part, self.backward = graph, part, backward
+        self.staged: StagedBackward | None = backward if isinstance(backward, StagedBackward) else None
+        self.tangents = [layout.tangents[k] for k in part.tangents]
+        self.outputs = [t.output for t in self.tangents]
+        owners = target_positions(layout)
+        self.owners = [owners[k] for k in part.gradients]
+        self.reach = [[part.tangents.index(t) for t in layout.reach[k]] for k in part.gradients]
+        self.saved = [layout.saved[k] for k in part.saved]
+        self.strides = [layout.strides[k] for k in part.saved]
+        self.symbols = [layout.symbols[k] for k in part.symbols]
+
+    def connected(self, tensors: Sequence[Any]) -> Sequence[Any]:
+        """What autograd connects the node to: the owners of its gradients, or, so that its results require grad, whatever there is; and the token
+        of a backward in stages."""
+        owners = [tensors[k] for k in self.owners] or [t for t in tensors if isinstance(t, torch.Tensor)]
+        return owners if self.staged is None else [*owners, self.staged.token(tensors)]
+
+    def others(self) -> set[int]:
+        """Positions of outputs that other nodes will differentiate."""
+        return {t.output for t in self.graph.layout.tangents}.difference(self.outputs)
+
+
+class _Call:
+    """A call of ``graph``. ``tensors``: inputs and held tensors; ``outputs`` is filled when the first node runs the plan."""
+
+    __slots__ = ("graph", "outputs", "past", "tensors")
+
+    def __init__(self, graph: TrainingGraph, tensors: tuple[Any, ...], outputs: list[Any]) -> None:
+        self.graph, self.tensors, self.outputs = graph, tensors, outputs
+
+    def run(self) -> None:
+        """The forward plan. Autograd wraps what its nodes return: all others shall be just what the plan gave."""
+        graph, layout, tensors, outputs = self.graph, self.graph.layout, self.tensors, self.outputs
+        inputs = tensors[: layout.inputs]
+        self.past = Past.of(layout, tensors, graph.held, graph.saved_inputs)
+        outputs += graph.forward(*inputs)
         sources = {"input": tensors, "held": graph.held, "output": outputs}
         for tangent in layout.tangents:
             if outputs[tangent.output]._is_view():  # autograd forbids writes to views that come out of a custom node
@@ -86,41 +117,71 @@ class _Node(torch.autograd.Function):
         for k, kind, leader in layout.aliases:
             tracked = kind == "output" and any(t.output == leader for t in layout.tangents)
             outputs[k] = _sharing(outputs[k], sources[kind][leader], tracked)
-        ctx.save_for_backward(*(sources[kind][k] for kind, k in layout.saved))
+        self.past.versions = versions_of(layout, inputs, graph.held)
+
+
+def _view_of(base: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
+    """The view of ``base`` that ``like`` shows, known to autograd."""
+    with torch.enable_grad():
+        return base.as_strided(like.shape, like.stride(), like.storage_offset())
+
+
+class _Node(torch.autograd.Function):
+    """``apply(behind, call, *connected)`` returns the outputs that this part of the backward differentiates; the first one runs the forward."""
+
+    @staticmethod
+    def forward(ctx: Any, behind: _Behind, call: _Call, *connected: Any) -> tuple[Any, ...]:
+        graph, outputs = behind.graph, call.outputs
+        if not outputs:
+            call.run()
+        sources: dict[str, Sequence[Any]] = {"input": call.tensors, "held": graph.held, "output": outputs}
+        if len(graph.behind) > 1:  # what is another node's result is kept without its history
+            others = behind.others()
+            sources["output"] = [o.detach() if k in others else o for k, o in enumerate(outputs)]
+        ctx.save_for_backward(*(sources[kind][k] for kind, k in behind.saved))
         ctx.set_materialize_grads(False)
-        ctx.graph = graph
+        ctx.behind, ctx.past, ctx.count = behind, call.past, len(connected)
         ctx.packed = torch._C._autograd._top_saved_tensors_default_hooks(True) is not None
-        past.versions = versions_of(layout, tensors[: layout.inputs], graph.held)
-        ctx.past = past
-        ctx.sizes = outputs[len(outputs) - len(layout.symbols) :]
-        return tuple(outputs[t.output] for t in layout.tangents)
+        symbols = outputs[len(outputs) - len(graph.layout.symbols) :]
+        ctx.sizes = [symbols[k] for k in behind.part.symbols]
+        return tuple(outputs[k] for k in behind.outputs)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Any) -> tuple[Any, ...]:
-        layout: Layout = ctx.graph.layout
-        staged: StagedBackward | None = ctx.graph.staged
-        saved = list(ctx.saved_tensors)
-        present = [not reach or any(gradients[t] is not None for t in reach) for reach in layout.reach]
-        token: tuple[Any, ...] = () if staged is None else (None,)
-        if torch.is_grad_enabled() or any(map(_is_batched, gradients)):
-            found = again(layout, ctx.graph.module, ctx.graph.held, ctx.past, saved, gradients)
-        else:
-            values = dict(zip(layout.symbols, ctx.sizes, strict=True))
-            tangents = [_laid_out(g, t, values) for g, t in zip(gradients, layout.tangents, strict=True)]
-            if _CAN_LET_GO and not torch._C._autograd._get_current_graph_task_keep_graph():
-                ctx.maybe_clear_saved_tensors()
-            if staged is None:
-                found = _run_backward(ctx.graph, tangents, saved, values)
-            else:
-                given = [*tangents, *(_as_saved(layout, saved, values) if ctx.packed else saved)]
-                saved.clear()
-                found, passed_on = staged.begin(given, ctx.sizes, present)
-                token = (passed_on,)
-        result: list[Any] = [None] * (2 + layout.inputs + len(ctx.graph.held))
-        for position, gradient, wanted in zip(target_positions(layout), found, present, strict=True):
+        behind: _Behind = ctx.behind
+        if behind.part.spent:
+            raise RuntimeError(behind.part.spent)
+        result: list[Any] = [None] * (2 + ctx.count)
+        if all(g is None for g in gradients) and behind.staged is None:
+            return tuple(result)
+        present = [not reach or any(gradients[t] is not None for t in reach) for reach in behind.reach]
+        found, token = _found(ctx, behind, gradients, present)
+        for position, (gradient, wanted) in enumerate(zip(found, present, strict=True)):
             if wanted:
                 result[2 + position] = gradient
-        return (*result, *token)
+        if token is not None:
+            result[-1] = token
+        return tuple(result)
+
+
+def _found(ctx: Any, behind: _Behind, gradients: Sequence[Any], present: Sequence[bool]) -> tuple[Sequence[Any], Any]:
+    """The gradients of a part, and that of its token. ``present`` says which of them are wanted."""
+    graph, part, staged = behind.graph, behind.part, behind.staged
+    saved = list(ctx.saved_tensors)
+    if torch.is_grad_enabled() or any(map(_is_batched, gradients)):
+        kept, came = dict(zip(part.saved, saved, strict=True)), dict(zip(part.tangents, gradients, strict=True))
+        found = again(graph.layout, graph.module, graph.held, ctx.past, kept, came)
+        return [found[k] for k in part.gradients], None
+    values = dict(zip(behind.symbols, ctx.sizes, strict=True))
+    tangents = [_laid_out(g, t, values) for g, t in zip(gradients, behind.tangents, strict=True)]
+    if _CAN_LET_GO and not torch._C._autograd._get_current_graph_task_keep_graph():
+        ctx.maybe_clear_saved_tensors()
+        ctx.past = None
+    if staged is None:
+        return _run_backward(behind, tangents, saved, values), None
+    given = [*tangents, *(_as_saved(behind.strides, saved, values) if ctx.packed else saved)]
+    saved.clear()
+    return staged.begin(given, ctx.sizes, present)
 
 
 def _is_batched(gradient: Any) -> bool:
@@ -133,22 +194,22 @@ _CAN_LET_GO = hasattr(torch._C._FunctionBase, "maybe_clear_saved_tensors")
 """Whether this torch can drop saved tensors before their backward ends."""
 
 
-def _run_backward(graph: TrainingGraph, tangents: list[torch.Tensor], saved: list[torch.Tensor], sizes: Mapping[str, int]) -> Sequence[Any]:
+def _run_backward(behind: _Behind, tangents: list[torch.Tensor], saved: list[torch.Tensor], sizes: Mapping[str, int]) -> Sequence[Any]:
     """The gradients. ``saved`` is emptied: the plan drops what it has used, and where autograd has let go of it, too, its memory is free."""
     given: list[Any] = [*tangents, *saved, *sizes.values()]
     saved.clear()
     try:
-        return graph.backward.take(given)  # type: ignore[no-any-return]
+        return behind.backward.take(given)  # type: ignore[no-any-return]
     except PlanInputError:
         if not given:
             raise
-        given[len(tangents) : len(given) - len(sizes)] = _as_saved(graph.layout, given[len(tangents) : len(given) - len(sizes)], sizes)
-        return graph.backward.take(given)  # type: ignore[no-any-return]
+        given[len(tangents) : len(given) - len(sizes)] = _as_saved(behind.strides, given[len(tangents) : len(given) - len(sizes)], sizes)
+        return behind.backward.take(given)  # type: ignore[no-any-return]
 
 
-def _as_saved(layout: Layout, saved: Sequence[torch.Tensor], sizes: Mapping[str, int]) -> Iterator[torch.Tensor]:
+def _as_saved(laid: Sequence[tuple[Size, ...]], saved: Sequence[torch.Tensor], sizes: Mapping[str, int]) -> Iterator[torch.Tensor]:
     """The saved tensors as the plans take them: hooks may bring them back laid out otherwise."""
-    pairs = zip(saved, (_numbers(strides, sizes) for strides in layout.strides), strict=True)
+    pairs = zip(saved, (_numbers(strides, sizes) for strides in laid), strict=True)
     return (t if t.stride() == strides else _with_strides(t, strides) for t, strides in pairs)
 
 

@@ -24,11 +24,12 @@ class _Tracer(torch.fx.Tracer):
 
 
 class Twins:
-    """A module in eager and, with equal parameters, compiled (plans of torch's operators: any environment has them)."""
+    """A module in eager and, with equal parameters, compiled (plans of torch's operators: any environment has them). ``gm`` makes the graph
+    of what cannot be traced."""
 
-    def __init__(self, module, *inputs, generators=(), bucket_bytes=0):
+    def __init__(self, module, *inputs, generators=(), bucket_bytes=0, gm=None):
         self.eager, self.module = module, copy.deepcopy(module)
-        self.gm = torch.fx.GraphModule(self.module, _Tracer().trace(self.module))
+        self.gm = gm(self.module) if gm else torch.fx.GraphModule(self.module, _Tracer().trace(self.module))
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="GI030")
             options = GraphOptions(verify=True, cache=False, bucket_bytes=bucket_bytes)

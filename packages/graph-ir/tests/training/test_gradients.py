@@ -1,6 +1,8 @@
 """Gradients of compiled modules against eager's: which there are, their values, and when there are errors instead."""
 
 import gc
+import operator
+import weakref
 
 import pytest
 import torch
@@ -341,19 +343,107 @@ def test_third_derivative(twins):
     twins(Of(lambda m, x: torch.tanh(x @ m.w) * m.b), XG).same(use, XG)
 
 
-@pytest.mark.parametrize("what", ["gone", "written"])
-def test_a_second_derivative_that_would_be_wrong_is_an_error(what, twins):
+def test_a_second_derivative_of_what_was_written_since_is_an_error(twins):
     pair = twins(Of(lambda m, x: torch.tanh(x.sum(0)) * m.b + m.w[0]), XG)
-    x = XG.detach().clone().requires_grad_()
-    out = pair.call(x * 1)
-    gc.collect()
-    if what == "written":
-        kept = x * 1
-        out = pair.call(kept)
-        with torch.no_grad():
-            pair.module.w.add_(1)
+    kept = XG.detach().clone().requires_grad_() * 1
+    out = pair.call(kept)
+    with torch.no_grad():
+        pair.module.w.add_(1)
     with pytest.raises(GraphError, match="GI007"):
         torch.autograd.grad(out.sum(), [pair.module.b], create_graph=True)
+
+
+def test_a_second_derivative_where_nobody_else_keeps_the_input(twins):
+    def use(call, module, inputs):
+        out = call(inputs[0] * 1)
+        gc.collect()
+        [g] = torch.autograd.grad(out.sum(), [module.b], create_graph=True)
+        (g.pow(2).sum() + out.sum()).backward()
+        return [out, g, *grads(module, inputs)]
+
+    pair = twins(Of(lambda m, x: torch.tanh(x.sum(0)) * m.b + m.w[0]), XG)
+    pair.same(use, XG)
+    x = XG * 1
+    gone = weakref.ref(x)
+    pair.call(x).sum().backward()
+    del x
+    assert gone() is None  # the backward lets go of it
+
+
+# ---- results that are differentiated one after the other -------------------------------------------------------------
+
+APART = {
+    "nothing in common": lambda m, x: ((x * m.b).exp(), torch.tanh(m.w @ m.w)),
+    "parameters in common": lambda m, x: ((x.detach() * m.b).exp(), torch.tanh(x @ m.w) * m.b),
+    "cut in the middle": lambda m, x: [(h.square(), (h.detach() @ m.w).sigmoid() * m.b) for h in [torch.tanh(x * m.b)]][0],
+    "what keeps nothing in common": lambda m, x: [(h.exp(), h.tanh()) for h in [x + m.b]][0],
+    "two and one": lambda m, x: [(h.exp(), (x.detach() @ m.w).sin(), h.tanh() * 2) for h in [torch.sigmoid(x * m.b)]][0],
+    "all": lambda m, x: [(h.exp(), h.tanh()) for h in [torch.sigmoid(x * m.b)]][0],
+    "one result is saved for another": lambda m, x: [(h, h.detach() * (x @ m.w).exp()) for h in [torch.exp(x * m.b)]][0],
+    "views of one memory": lambda m, x: [((x.detach() @ m.w * m.b).sin(), c[0], c[1]) for c in [torch.tanh(x * m.b).chunk(2)]][0],
+}
+
+
+@pytest.mark.parametrize("order", [1, -1])
+@pytest.mark.parametrize("what", APART)
+def test_backwards_one_after_the_other(what, order, twins):
+    def use(call, module, inputs):
+        found = []
+        outs = call(*inputs)
+        for out in outs[::order]:
+            try:
+                (out.pow(2) if out.dim() else out).sum().backward()
+            except RuntimeError as error:
+                found.append(str(error)[:40])
+            found += [None if g is None else g.clone() for g in grads(module, inputs)]
+        return [*outs, *found]
+
+    pair = twins(Of(APART[what]), XG)
+    pair.same(use, XG)
+    pair.same(backward_of_sum, XG)
+
+    def penalty_of_each(call, module, inputs):
+        first, *others = call(*inputs)
+        [g] = torch.autograd.grad(first.sum(), [module.b if what != "nothing in common" else inputs[0]], create_graph=True)
+        (g.pow(2).sum() + sum(o.sum() for o in others)).backward()
+        return [g, *grads(module, inputs)]
+
+    pair.same(penalty_of_each, XG)
+
+
+def test_memory_of_one_part_goes_with_it(twins):
+    pair = twins(Of(lambda m, x: (torch.tanh(x.detach() @ m.w), torch.sigmoid(x * m.b).exp())), XG)
+    a, b = pair.call(XG)
+    kept = b.grad_fn.saved_tensors
+    a.sum().backward()
+    with pytest.raises(RuntimeError, match="second time"):
+        _ = a.grad_fn.saved_tensors
+    assert b.grad_fn.saved_tensors and kept
+
+
+def test_a_result_whose_graph_the_program_has_freed(twins):
+    """A step that asks for its gradients and returns the loss, which is not differentiated again; whoever does so is told what eager tells."""
+
+    def step(m, x):
+        loss = (torch.tanh(x @ m.w) * m.b).sum()
+        gw, gb = torch.autograd.grad(loss, [m.w, m.b])
+        return loss, gw, gb, (x * m.b).sum()
+
+    def use(call, module, inputs):
+        loss, gw, gb, other = call(*inputs)
+        with pytest.raises(RuntimeError, match="second time"):
+            loss.backward()
+        other.backward()
+        return [loss, gw, gb, *grads(module, inputs)]
+
+    module = Of(step)
+    graph = torch.fx.Graph()
+    x, w, b = graph.placeholder("x"), graph.get_attr("w"), graph.get_attr("b")
+    loss = graph.call_method("sum", (graph.call_function(torch.mul, (graph.call_function(torch.tanh, (graph.call_function(torch.matmul, (x, w)),)), b)),))
+    found = graph.call_function(torch.autograd.grad, (loss, [w, b]))
+    other = graph.call_method("sum", (graph.call_function(torch.mul, (x, b)),))
+    graph.output((loss, graph.call_function(operator.getitem, (found, 0)), graph.call_function(operator.getitem, (found, 1)), other))
+    twins(module, XG, gm=lambda own: torch.fx.GraphModule(own, graph)).same(use, XG)
 
 
 # ---- torch's own machinery around a graph --------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from opmill_fake_tensors.operator import describe
 from opmill_fake_tensors.strides import like as strides_like
 
 from ..errors import GraphError
+from .apart import groups
 from .clean import clean
 from .functionalize import finish, interpret, overlaps_itself
 from .graph import AtenGraph, Meta, Node, Output, OutputTensor, Value
@@ -25,6 +26,16 @@ from .sizes import environment_of
 aten = torch.ops.aten
 
 
+@dataclass(frozen=True)
+class Part:
+    """One of the backwards of a graph. ``tangents`` are numbers in ``Joint.differentiable``, ``gradients`` numbers in ``Joint.targets``; a
+    target stands there once for each part that has a gradient for it. ``spent``: why there is none, where the program has freed what it needs."""
+
+    tangents: tuple[int, ...]
+    gradients: tuple[int, ...]
+    spent: str = ""
+
+
 @dataclass
 class Joint:
     """``graph.inputs`` are the call's inputs, then one tangent for each differentiable output; ``graph.outputs`` are the forward's
@@ -34,7 +45,7 @@ class Joint:
     pairs each later position with the first. ``derived`` are positions of outputs that are inputs, held values or views of these or of
     another output: they are made after the graph has run, as views that autograd knows. Where views share a memory that is itself no
     output, it is one more: ``bases`` has a position of a view of each, and ``outputs`` counts them. ``replay``: what it
-    takes to run the graph again."""
+    takes to run the graph again. ``parts``: the backwards that can run one after the other."""
 
     graph: AtenGraph
     inputs: int
@@ -44,6 +55,7 @@ class Joint:
     tangents: tuple[Meta, ...]
     targets: tuple[str, ...]
     replay: Replay
+    parts: tuple[Part, ...]
     derived: tuple[int, ...] = ()
     bases: tuple[int, ...] = ()
 
@@ -80,17 +92,7 @@ def _capture(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], repeats: b
         differentiable = list(first.values())
         recorder.state.origin = "backward"
         tangents = [_tangent(recorder, items[k]) for k in differentiable]
-        sources = {name: fake for name, fake in recorder.outside().items() if fake.requires_grad}
-        targets: list[str] = []
-        gradients: list[Any] = []
-        if differentiable and sources:
-            outputs = [items[k] for k in differentiable]
-            found = torch.autograd.grad(outputs, list(sources.values()), tangents, allow_unused=True)
-            gradients_of = dict(zip(sources, found, strict=True))
-            for late in recorder.late:
-                gradients_of |= late.gradients(gradients_of)
-            pairs = [(name, g) for name, g in gradients_of.items() if g is not None]
-            targets, gradients = [name for name, _ in pairs], [_as_stored(recorder, g) for _, g in pairs]
+        parts, targets, gradients = _differentiate(recorder, [items[k] for k in differentiable], tangents)
         count = len(recorder.state.graph.inputs) - len(tangents)
         graph = finish(recorder, [*items, *gradients], example_inputs)
     _layout_gradients(graph, len(items))
@@ -98,8 +100,46 @@ def _capture(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], repeats: b
     clean(graph)
     metas = tuple(graph.metas[name] for name in graph.inputs[count:])
     return Joint(
-        graph, count, len(items), tuple(differentiable), tuple(repeated), metas, tuple(targets), replay_of(graph), tuple(derived), tuple(bases)
+        graph, count, len(items), tuple(differentiable), tuple(repeated), metas, tuple(targets), replay_of(graph), parts, tuple(derived), tuple(bases)
     )
+
+
+def _differentiate(recorder: Recorder, outputs: list[FakeTensor], tangents: list[FakeTensor]) -> tuple[tuple[Part, ...], list[str], list[Any]]:
+    """The parts of the backward, written down one after the other: with the targets of all, by name, and their gradients."""
+    sources = {name: fake for name, fake in recorder.outside().items() if fake.requires_grad}
+    found = groups(outputs)
+    if len(found) > 1 and recorder.late:
+        raise NotRepeated  # autograd does not see what is behind blocks that did not run
+    parts: list[Part] = []
+    targets: list[str] = []
+    gradients: list[Any] = []
+    for group in found:
+        try:
+            pairs = _gradients(recorder, [outputs[k] for k in group], [tangents[k] for k in group], sources)
+        except RuntimeError as error:
+            if _FREED not in str(error):
+                raise
+            parts.append(Part(group, (), str(error)))
+            continue
+        parts.append(Part(group, tuple(range(len(targets), len(targets) + len(pairs)))))
+        targets += pairs
+        gradients += [_as_stored(recorder, g) for g in pairs.values()]
+    return tuple(parts), targets, gradients
+
+
+_FREED = "backward through the graph a second time"
+"""How autograd says that a program has freed what is needed."""
+
+
+def _gradients(recorder: Recorder, outputs: list[FakeTensor], tangents: list[FakeTensor], sources: dict[str, FakeTensor]) -> dict[str, Any]:
+    """The gradients that there are, by the name of what they are for."""
+    if not outputs or not sources:
+        return {}
+    found = torch.autograd.grad(outputs, list(sources.values()), tangents, allow_unused=True, retain_graph=True)
+    gradients = dict(zip(sources, found, strict=True))
+    for late in recorder.late:
+        gradients |= late.gradients(gradients)
+    return {name: g for name, g in gradients.items() if g is not None}
 
 
 def moves_on(node: Node) -> bool:

@@ -35,40 +35,83 @@ _UNKNOWN = 8192
 
 
 @dataclass
+class Backward:
+    """The backward of a part of the graph. ``graph.inputs`` are its tangents, then ``saved`` by name: inputs and held values of the forward, and values
+    that it computed; then ``sizes``, the symbols that it uses."""
+
+    graph: AtenGraph
+    saved: tuple[str, ...]
+    sizes: tuple[str, ...]
+
+
+@dataclass
 class Halves:
-    """``forward.outputs`` are the user's outputs, then the saved values that are none of them. ``backward.inputs`` are the tangents, then
-    ``saved`` by name: inputs and held values of the forward, and values that it computed; then ``sizes``, the symbols that the backward uses,
-    which the forward returns last."""
+    """``forward.outputs`` are the user's outputs, then the saved values that are none of them; then ``sizes``, the symbols that the backwards use.
+    ``backwards``: one for each of ``Joint.parts``, None for what is spent. ``saved``: what they take, by name."""
 
     forward: AtenGraph
-    backward: AtenGraph
+    backwards: tuple[Backward | None, ...]
     saved: tuple[str, ...]
     sizes: tuple[str, ...] = ()
 
+    @property
+    def graphs(self) -> list[AtenGraph]:
+        """The forward, then the backwards that there are."""
+        return [self.forward, *(b.graph for b in self.backwards if b is not None)]
+
+    @property
+    def backward(self) -> AtenGraph:
+        """Of a graph with one part: its backward."""
+        [backward] = self.backwards
+        assert backward is not None
+        return backward.graph
+
 
 def partition(joint: Joint) -> Halves:
-    """The two graphs of a joint one."""
+    """The two graphs of a joint one, or more where parts of it are differentiated one after the other."""
     graph = joint.graph
     makers = {r: n for n in graph.nodes for r in (*n.results, *_bound(n)) if r}
     tangents = graph.inputs[joint.inputs :]
     late = _depending(graph, tangents)
-    outputs, gradients = graph.outputs[: joint.outputs], graph.outputs[joint.outputs :]
+    outputs = graph.outputs[: joint.outputs]
     roots = [*_values(outputs), *graph.mutations.values()]
     roots += [r for n in graph.nodes if id(n) not in late and moves_on(n) for r in n.results if r]
     roots += [symbol for n in graph.nodes if id(n) not in late for symbol in _bound(n)]
     forward = _closure(graph, makers, roots)
-    backward, saved = _backward(graph, makers, forward, list(_values(gradients)), set(tangents), outputs)
+    split = _Split(graph, makers, forward, late, tangents, list(_values(outputs)))
+    backwards = tuple(None if part.spent else split.backward(part.tangents, [graph.outputs[joint.outputs + k] for k in part.gradients]) for part in joint.parts)
+    saved = dict.fromkeys(name for b in backwards if b for name in b.saved)
+    sizes = dict.fromkeys(name for b in backwards if b for name in b.sizes)
     known = {o.value: None for o in outputs if isinstance(o, OutputTensor) and o.sizes is None}
     outside = {*graph.inputs, *graph.held, *graph.constants}
     extra = [OutputTensor(name) for name in saved if name not in known and name not in outside]
     first = _graph(graph, [n for n in graph.nodes if id(n) in forward], graph.inputs[: joint.inputs], [*outputs, *extra], graph.held)
     first.mutations = dict(graph.mutations)
-    second = _graph(graph, _just_in_time(graph, makers, backward, late), [*tangents, *saved], list(gradients), [])
-    own = {symbol for n in second.nodes for symbol in _bound(n)}
-    sizes = [name for name in symbols_in(second) if not roots_of([name], graph.sizes) & own]
     first.outputs += map(index, sizes)
-    second.inputs += sizes
-    return Halves(first, second, tuple(saved), tuple(sizes))
+    return Halves(first, backwards, tuple(saved), tuple(sizes))
+
+
+@dataclass
+class _Split:
+    """What is known while the backwards of ``graph`` are taken out of it, one after the other. ``forward`` and ``late`` are nodes, by id: of the
+    forward, and those that depend on tangents. ``leaving``: values that the forward returns or keeps for a backward before."""
+
+    graph: AtenGraph
+    makers: dict[str, Node]
+    forward: set[int]
+    late: set[int]
+    tangents: list[str]
+    leaving: list[str]
+
+    def backward(self, tangents: Sequence[int], gradients: list[Output]) -> Backward:
+        graph = self.graph
+        nodes, saved = _backward(graph, self.makers, self.forward, list(_values(gradients)), set(self.tangents), self.leaving)
+        self.leaving += saved
+        second = _graph(graph, _just_in_time(graph, self.makers, nodes, self.late), [*(self.tangents[k] for k in tangents), *saved], gradients, [])
+        own = {symbol for n in second.nodes for symbol in _bound(n)}
+        sizes = tuple(name for name in symbols_in(second) if not roots_of([name], graph.sizes) & own)
+        second.inputs += sizes
+        return Backward(second, tuple(saved), sizes)
 
 
 def _bound(node: Node) -> list[str]:
@@ -106,14 +149,14 @@ def _closure(graph: AtenGraph, makers: dict[str, Node], roots: Iterable[str]) ->
 
 
 def _backward(
-    graph: AtenGraph, makers: dict[str, Node], forward: set[int], roots: list[str], tangents: set[str], leaving: Sequence[Output]
+    graph: AtenGraph, makers: dict[str, Node], forward: set[int], roots: list[str], tangents: set[str], leaving: Sequence[str]
 ) -> tuple[set[int], list[str]]:
-    """The backward's nodes by id, and the forward values that it takes. ``leaving``: the outputs of the forward."""
+    """The backward's nodes by id, and the forward values that it takes. ``leaving``: values that are there anyway."""
     outside = {*graph.inputs, *graph.held, *graph.constants} - tangents
     given = {symbol for n in graph.nodes if id(n) in forward for symbol in _bound(n)}  # the forward returns these
     makers = {name: node for name, node in makers.items() if name not in given}
     _, needed = _reading(graph, makers, roots, {r for n in graph.nodes if id(n) in forward and not _is_view(n) for r in n.results if r} | outside)
-    free = {*graph.held, *graph.constants, *_values(leaving), *outside.intersection(needed)}
+    free = {*graph.held, *graph.constants, *leaving, *outside.intersection(needed)}
     saved = _cheapest(graph, makers, needed, free) | outside
     nodes, taken = _reading(graph, makers, roots, saved)
     if spoiled := set(graph.mutations).intersection(taken):
