@@ -380,7 +380,8 @@ class Interpreter(Operators):
     def getitem(self, owner: Value, key: Value) -> Value:
         result = owner.special(self, "__getitem__", [key])
         if result is None:
-            self.throw(TypeError, f"{owner.python_type().__name__!r} object is not subscriptable")
+            kind = f"type {owner.obj.__name__!r}" if isinstance(owner, ClassValue) else f"{owner.python_type().__name__!r} object"
+            self.throw(TypeError, f"{kind} is not subscriptable")
         if not_implemented(result):
             self.unsupported("FE026", f"subscript of {owner.describe()} by {key.describe()}")
         return result

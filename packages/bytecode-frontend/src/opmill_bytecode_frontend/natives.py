@@ -15,6 +15,7 @@ from .frame import Frame
 from .owners import EXEMPT, is_disabled
 from .returning import Native, turn
 from .values.base import MISSING, Value
+from .values.constant import ConstantValue
 from .values.exceptions import ExceptionObject
 from .values.functions import BuiltinValue, FunctionValue, MethodValue, PartialValue
 from .values.iterators import STOP, ExternalIterator, GeneratorValue
@@ -23,7 +24,7 @@ from .values.objects import ClassValue, ObjectValue, find_in_mro
 from .values.sequence import SequenceValue
 
 #: Functions that read the frame of their caller when they are given fewer arguments.
-READS_FRAME = {locals: 1, vars: 1, dir: 1, eval: 3, exec: 3}
+READS_FRAME = {locals: 1, vars: 1, dir: 1, eval: 2, exec: 2}
 #: Iterators of C that run nothing of the program.
 EMPTY: list[Any] = [[], (), range(0), {}, {}.values(), {}.items(), set(), "", b""]
 PLAIN_ITERATORS = frozenset(type(iter(kind)) for kind in EMPTY)
@@ -91,6 +92,13 @@ def is_users(module: str) -> bool:
     return top[0] not in EXEMPT or top[:3] == ["torch", "nn", "modules"]
 
 
+def refuse_reading_frame(frame: Frame, function: Any, args: list[Any]) -> None:
+    """What reads the variables of its caller would read those of the generated function."""
+    wanted = READS_FRAME.get(function.obj, 0) if isinstance(function, BuiltinValue) else 0
+    if wanted and not any(not (isinstance(a, ConstantValue) and a.value is None) for a in args[wanted - 1 :]):
+        raise Unsupported("FE071", f"a graph break at a call of {function.describe()}", "it reads the variables of its caller", where=frame.where())
+
+
 @native("CALL", "CALL_KW")
 def call(frame: Frame, ins: Instruction, r: Expressions, context: Any) -> Native:
     stack = list(frame.stack)
@@ -105,8 +113,7 @@ def call(frame: Frame, ins: Instruction, r: Expressions, context: Any) -> Native
         function, receiver = (second, MISSING) if first is MISSING else (first, second)
     if receiver is not MISSING:
         args.insert(0, receiver)
-    if isinstance(function, BuiltinValue) and len(args) < READS_FRAME.get(function.obj, 0):
-        raise Unsupported("FE071", f"a graph break at a call of {function.describe()}", "it reads the variables of its caller", where=frame.where())
+    refuse_reading_frame(frame, function, args)
     split = len(args) - len(names)
     parts = [r.expr(a) for a in args[:split]] + [f"{k}={r.expr(v)}" for k, v in zip(names, args[split:])]
     result = r.temporary("_r")
@@ -126,6 +133,7 @@ def call_function_ex(frame: Frame, ins: Instruction, r: Expressions, context: An
         pops += 1
     result = r.temporary("_r")
     given = list(args.items) if isinstance(args, SequenceValue) else []
+    refuse_reading_frame(frame, function, given)
     called = f"{callee(function, r, context)}(*{r.expr(args)}{named})"
     return Native([f"{result} = {called}"], pops, [result], offers=may_call_back(function, given))
 

@@ -22,7 +22,7 @@ COMPARE = {"<": ("__lt__", "__gt__"), "<=": ("__le__", "__ge__"), "==": ("__eq__
 
 def overrides(cls: type, base: type, name: str) -> bool:
     """Whether a subclass has a method of its own for ``name``."""
-    return issubclass(cls, base) and find_in_mro(cls.__mro__, name)[1] is not find_in_mro(base.__mro__, name)[1]
+    return base in cls.__mro__ and find_in_mro(cls.__mro__, name)[1] is not find_in_mro(base.__mro__, name)[1]
 
 
 def not_implemented(value: Value | None) -> bool:
@@ -109,7 +109,7 @@ class Operators:
         name, reflected = COMPARE[op]
         lt, rt = left.python_type(), right.python_type()
         tries = [(left, name, right), (right, reflected, left)]
-        if lt is not rt and issubclass(rt, lt):
+        if lt is not rt and lt in rt.__mro__:
             tries.reverse()
         for number, (owner, method, other) in enumerate(tries):
             if direct:

@@ -261,7 +261,10 @@ def mapping_proxy(vm: Any, obj: Any, source: Any) -> Value:
         source = InstanceDict(source.base)
         view = DictValue(dict_items(dict(obj), source, vm), type(obj), source, obj)
     else:
-        found = dict(obj)
+        try:
+            found = dict(obj)
+        except Exception:
+            vm.unsupported("FE020", "a mapping proxy", "its mapping has a way of its own to read items")
         if source is not None and type(source) is not Pinned:
             vm.guard(Predicate(source, lambda now: same_contents(now, found), "has the same contents"))
         source = by_identity(vm, obj, source) or Pinned(obj, "mapping proxy")

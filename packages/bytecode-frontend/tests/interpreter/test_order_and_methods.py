@@ -370,3 +370,64 @@ def local_descriptors(x):
 
 def test_descriptors_made_in_captured_code_tell_of_their_functions():
     differs(local_descriptors)
+
+
+# ---- what typing and classes make of classes ---------------------------------------------------------------------------------------
+
+
+class Subscripted:
+    def __class_getitem__(cls, key):
+        return told(key)
+
+
+@typing.runtime_checkable
+class Named(typing.Protocol):
+    name: str
+
+
+def about_types(x):
+    T = typing.TypeVar("T")
+    N = typing.NewType("N", int)
+    made = typing.NamedTuple("Made", [("a", int)])  # noqa: UP014
+    kinds = T.__module__, N(3), N.__module__, made(1), made.__module__, isinstance(V, Named), isinstance(3, int | str)
+    refused = [attempt(lambda: typing.Generic[int]), attempt(lambda: typing.Annotated[int]), attempt(lambda: int[3])]
+    return kinds, refused, Subscripted[3], list[int], x + 1
+
+
+def test_types_that_typing_makes_are_of_the_module_that_asks():
+    differs(about_types, whole=False)
+
+
+def test_subscripts_of_classes_run_the_class():
+    differs(lambda x: (Subscripted[3], Subscripted["a", x.shape], attempt(lambda: int[3]), x + 1))
+
+
+def read_by_eval(x):
+    def check(*args):
+        return eval(compile("args[1]", "q", "eval"), None, None) + eval(*(compile("len(args)", "q", "eval"),))
+
+    return check(1, 2), x + 1
+
+
+def test_eval_reads_the_variables_of_its_caller():
+    differs(read_by_eval, whole=False)
+
+
+def test_methods_of_literals_cross_a_break():
+    def f(x):
+        add = (3).__add__
+        return [g(x.sum().tolist()) for g in [add]], add(4), x + 1
+
+    differs(f, whole=False)
+
+
+def test_classes_that_say_what_they_derive_from_are_made_natively():
+    def f(x):
+        class A:
+            @classmethod
+            def __subclasshook__(cls, other):
+                return True if cls is A else NotImplemented
+
+        return issubclass(int, A), x + 1
+
+    differs(f, whole=False)

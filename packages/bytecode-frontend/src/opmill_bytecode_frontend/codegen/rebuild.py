@@ -260,7 +260,7 @@ def method(r: Rebuilder, value: MethodValue) -> str:
 
 @rebuilds(BuiltinMethod, TensorMethod, BuiltinConstantMethod)
 def builtin_method(r: Rebuilder, value: Any) -> str:
-    return f"{r.expr(value.owner)}.{value.name}"
+    return f"({r.expr(value.owner)}).{value.name}"  # 3.bit_length is no expression
 
 
 @rebuilds(BoundSlot)

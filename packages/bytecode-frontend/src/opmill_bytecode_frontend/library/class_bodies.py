@@ -34,6 +34,8 @@ def build_class(vm: Any, body: Value, name: Value, *bases: Value, **keywords: Va
         refuse(vm, label, "its base is a module, a tensor or a tuple")
     frame = vm.make_frame(body, {}, vm.frame.depth + 1)
     vm.run(frame)
+    if "__subclasshook__" in frame.locals:
+        refuse(vm, label, "it has a __subclasshook__")
     namespace = {key: frame.locals[key] for key in frame.locals if key != "__classcell__"}
     cell = frame.locals.get("__classcell__")
     try:

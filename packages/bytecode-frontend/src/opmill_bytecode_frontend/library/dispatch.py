@@ -37,6 +37,10 @@ COMPUTING_MODULES = frozenset(
     "typing typing_extensions re sre_compile sre_parse textwrap string fractions decimal numbers keyword importlib.metadata importlib.util packaging platform "
     "statistics fnmatch json difflib shlex urllib.parse base64 hashlib".split()
 )
+#: Functions among them that make a class of their caller's module, or change or tell something.
+DOING = frozenset(
+    f"typing.{name}" for name in "NamedTuple TypedDict overload clear_overloads final runtime_checkable no_type_check dataclass_transform reveal_type override".split()
+)
 #: torch functions that change a state of the thread: recorded, and run at capture so that fakes see it.
 STATEFUL = frozenset(
     "_set_grad_enabled set_autocast_enabled set_autocast_dtype set_autocast_cache_enabled autocast_increment_nesting autocast_decrement_nesting "
@@ -112,7 +116,7 @@ def call_builtin(vm: Any, obj: Any, args: list[Value], kwargs: dict[str, Value])
 def numpy_constant(obj: Any) -> bool:
     """A function of numpy; random ones change a state."""
     module = getattr(obj, "__module__", None) or type(obj).__module__
-    return module.split(".")[0] == "numpy" and "random" not in module
+    return isinstance(module, str) and module.split(".")[0] == "numpy" and "random" not in module
 
 
 def fold(vm: Any, obj: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
@@ -170,6 +174,8 @@ def intercepted(vm: Any, fn: Any, args: list[Value], kwargs: dict[str, Value]) -
         return handler(vm, *args, **kwargs)
     if f"{module}.{fn.__qualname__}" in NAMED_WITH_FUNCTION:
         return NAMED_WITH_FUNCTION[f"{module}.{fn.__qualname__}"](vm, fn, *args, **kwargs)
+    if f"{module}.{fn.__qualname__}" in DOING:
+        vm.unsupported("FE010", f"call of {module}.{fn.__qualname__}", "it does more than compute")
     if module.split(".")[0] in COMPUTING_MODULES or module in COMPUTING_MODULES:
         return fold_library(vm, fn, args, kwargs)
     if module in GRAPH_MODULES and (any(map(has_tensor, args)) or any(map(has_tensor, kwargs.values()))):

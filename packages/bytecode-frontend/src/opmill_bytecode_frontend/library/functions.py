@@ -9,6 +9,7 @@ import operator
 import os
 import sys
 import types
+import typing
 from typing import Any
 
 import torch
@@ -127,7 +128,7 @@ def is_subclass(vm: Any, given: Value, classes: Any) -> bool:
         return vm.truth(vm.call(vm.wrap(check), [vm.wrap(classes), given], {}))  # type: ignore[no-any-return]
     try:
         return issubclass(plain_classes(vm, given), classes)
-    except TypeError as exc:
+    except Exception as exc:
         return vm.throw_real(exc)  # type: ignore[no-any-return]
 
 
@@ -365,12 +366,28 @@ def cast(vm: Any, typ: Value, val: Value) -> Value:
     return val
 
 
+@handles(typing.NewType.__call__)
+def of_new_type(vm: Any, val: Value) -> Value:
+    return val
+
+
 @handles(os.fspath)
 def fspath(vm: Any, path: Value) -> Value:
     """Texts are their own paths, and other objects are asked for theirs."""
     if isinstance(path, ConstantValue):
         return fold(vm, os.fspath, [path], {})
     return path.special(vm, "__fspath__", []) or vm.throw(TypeError, f"expected str, bytes or os.PathLike object, not {path.python_type().__name__}")
+
+
+@named("typing._caller")
+def caller(vm: Any, depth: Value = ConstantValue(1), default: Value = ConstantValue("__main__")) -> Value:
+    """The module whose function called the one that asks, ``depth`` frames out."""
+    frame = vm.frame
+    for _ in range(depth.constant()):
+        frame = frame and frame.caller
+    if frame is None:
+        return vm.unsupported("FE010", "a look for the calling module", "the caller is outside of the captured code")  # type: ignore[no-any-return]
+    return ConstantValue(frame.globals.get("__name__", default.constant()))
 
 
 @named("inspect.signature")

@@ -10,6 +10,7 @@ from typing import Any
 
 from opmill_guards.source import Attr, InstanceDict, Item, Pinned
 
+from ..owners import EXEMPT
 from .base import MISSING, IdentityKey, Lazy, Machine, NotConstant, ProgramKey, Value, find_in_mro, written_in_python
 from .constant import ConstantValue
 from .deferred import standing_in
@@ -446,12 +447,16 @@ class ClassValue(Value):
         cls: Any = self.obj
         _owner, raw = find_in_mro(type(cls).__mro__, name)
         if name == "__getitem__" and raw is MISSING:
-            hook = find_in_mro(cls.__mro__, "__class_getitem__")[1]
+            owner, hook = find_in_mro(cls.__mro__, "__class_getitem__")
             if hook is not MISSING:
+                if owner.__module__.split(".")[0] not in EXEMPT:
+                    return vm.call(bind_descriptor(vm, owner, "__class_getitem__", hook, None, self), args, {})
                 try:
                     return vm.fresh(cls[vm.plain(args[0])])
                 except NotConstant:
                     vm.unsupported("FE043", f"subscript of class {cls.__qualname__}")
+                except Exception as exc:
+                    vm.throw_real(exc)
         if raw is MISSING:
             return None
         if type(raw) is types.FunctionType and type(cls).__module__ != "enum":
