@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 import threading
+import types
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
@@ -44,6 +46,21 @@ def functorch() -> Iterator[None]:
         assert level == torch._C._functorch._vmap_decrement_nesting()
 
 
+@contextmanager
+def forced_eager() -> Iterator[None]:
+    """As ``torch.compiler.set_stance`` leaves it."""
+    name = "torch._dynamo.eval_frame"
+    module, before = types.ModuleType(name), sys.modules.get(name)
+    module._stance = types.SimpleNamespace(stance="force_eager")  # type: ignore[attr-defined]
+    sys.modules[name] = module
+    try:
+        yield
+    finally:
+        del sys.modules[name]
+        if before is not None:
+            sys.modules[name] = before
+
+
 SWITCHES: dict[str, Callable[[], AbstractContextManager[Any]]] = {
     "no_grad": torch.no_grad,
     "inference mode": torch.inference_mode,
@@ -60,6 +77,7 @@ SWITCHES: dict[str, Callable[[], AbstractContextManager[Any]]] = {
     "deterministic": lambda: deterministic(False),
     "deterministic, warning": lambda: deterministic(True),
     "functorch": functorch,
+    "forced eager": forced_eager,
     "forward differentiation": torch.autograd.forward_ad.dual_level,
 }
 
@@ -93,6 +111,20 @@ def test_pairs_of_switches() -> None:
         assert holding == ({name} if name not in ("function mode", "dispatch mode") else holding & {"dispatch mode"})
 
 
+def test_tracing_is_seen() -> None:
+    probe.configure()
+    outside = GuardSet([global_state.capture()])
+    tree, answers = outside.native(()), []
+
+    def traced(x: Any) -> Any:
+        inside = GuardSet([global_state.capture()])
+        answers.append((tree.check(), outside.check({}), inside.native(()).check(), inside.check({})))
+        return x + 1
+
+    torch.jit.trace(traced, (torch.ones(2),), check_trace=False)
+    assert answers == [(False, False, True, True)] and tree.check()
+
+
 def test_another_thread_has_its_own_switches() -> None:
     tree = GuardSet([global_state.capture()]).native(())
     answers = []
@@ -111,7 +143,7 @@ def test_switches_to_ignore() -> None:
 
 
 def test_all_switches_are_native_for_this_torch() -> None:
-    assert all(probe.has_switch(name) for name in probe._SYMBOLS if name not in ("global_context", "requires_grad"))
+    assert all(probe.has_switch(name) for name in (*probe._SYMBOLS, "forced_eager") if name not in ("global_context", "requires_grad"))
 
 
 def test_explains() -> None:

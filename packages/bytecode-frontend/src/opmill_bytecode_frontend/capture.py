@@ -25,6 +25,7 @@ from .natives import worth_capturing
 from .options import CaptureOptions
 from .owners import installed, is_disabled
 from .resume import Resume
+from .stance import LATER, NEVER, current_stance, refuse_to_recompile, watched
 from .translate import Translation, bind_real, translate
 from .values.base import Raised
 from .varying import Seen, Varying
@@ -145,6 +146,8 @@ class Capture:
         """Whether a refusal is the user's to know. Where graphs may not break, what comes after a graph is the way out of an exception:
         the program has failed, and has only to clean up behind itself."""
         self.eager = False
+        self.called = False
+        """Whether it was called before, and fitted no entry."""
         self.instead: Callable[..., Any] = fn
         """What runs where the function is not captured."""
         self.seen = Seen(context.dynamic, context.may_break)
@@ -171,7 +174,7 @@ class Capture:
             bound = bind_real(self.fn, args, kwargs)
         except TypeError:
             return self.fn
-        if torch._C._len_torch_dispatch_stack():  # a mode wants to see each operator
+        if watched() or self.is_to_wait(compiled, args, kwargs):
             return self.fn
         with context.lock:
             modules = tuple(modules_among(bound.values()))
@@ -205,9 +208,18 @@ class Capture:
             self.compiled_for[modules] += 1
             return translation.target
 
+    def is_to_wait(self, compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        """Whether the program's stance is that this call runs as it is. Raises RuntimeError where it is that none may have to be captured."""
+        stance = current_stance()
+        if stance == "fail_on_recompile":
+            code = self.fn.__code__
+            refuse_to_recompile(self.fn.__qualname__, f"{code.co_filename}:{code.co_firstlineno}", compiled.explain_miss(args, kwargs))
+        first, self.called = not self.called, True
+        return stance in NEVER or (stance in LATER and first)
+
     def forget(self, compiled: Any) -> None:
         compiled.clear()
-        self.eager, self.instead = False, self.fn
+        self.eager, self.instead, self.called = False, self.fn, False
         self.seen = Seen(self.context.dynamic, self.context.may_break)
         self.compiled_for.clear()
         self.warned.clear()

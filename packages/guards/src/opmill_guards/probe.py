@@ -33,6 +33,7 @@ _SYMBOLS = {
     "deterministic": "_ZNK2at7Context23deterministicAlgorithmsEv",
     "deterministic_warn": "_ZNK2at7Context31deterministicAlgorithmsWarnOnlyEv",
     "key_included": "_ZN3c104impl28tls_is_dispatch_key_includedENS_11DispatchKeyE",
+    "tracing": "_ZN5torch3jit6tracer15getTracingStateEv",
     "global_context": "_ZN2at13globalContextEv",
     "requires_grad": "_ZNK3c1010TensorImpl13requires_gradEv",
 }
@@ -180,6 +181,12 @@ def _find_layout_within(size: int) -> dict[str, int] | None:
         return None
 
 
+def forced_eager() -> bool:
+    """Whether ``torch.compiler.set_stance("force_eager")`` is in force. What it sets is kept in torch's own compiler, which is not imported for it."""
+    stance = getattr(sys.modules.get("torch._dynamo.eval_frame"), "_stance", None)
+    return getattr(stance, "stance", None) == "force_eager"
+
+
 def _switch_truth() -> dict[str, tuple[int, int]]:
     torch = _torch()
     state = 2 if torch._C._is_torch_function_all_disabled() else 0 if torch._C._is_torch_function_enabled() else 1
@@ -196,6 +203,8 @@ def _switch_truth() -> dict[str, tuple[int, int]]:
         "deterministic": (0, torch.are_deterministic_algorithms_enabled()),
         "deterministic_warn": (0, torch.is_deterministic_algorithms_warn_only_enabled()),
         "key_included": (functorch_key(), torch._C._functorch.peek_interpreter_stack() is not None),
+        "tracing": (0, torch._C._get_tracing_state() is not None),
+        "forced_eager": (0, forced_eager()),
     }
 
 

@@ -7,13 +7,39 @@ namespace guards {
 namespace {
 enum Switch {
     GradMode, InferenceMode, Autocast, AutocastDtype, AutocastCache, DefaultDtype, FunctionModes, FunctionState, DispatchModes, Deterministic,
-    DeterministicWarn, KeyIncluded, SwitchCount,
+    DeterministicWarn, KeyIncluded, Tracing, ForcedEager, SwitchCount,
 };
 constexpr const char* switch_names[SwitchCount] = {
     "grad_mode", "inference_mode", "autocast", "autocast_dtype", "autocast_cache", "default_dtype", "function_modes", "function_state",
-    "dispatch_modes", "deterministic", "deterministic_warn", "key_included",
+    "dispatch_modes", "deterministic", "deterministic_warn", "key_included", "tracing", "forced_eager",
 };
-void* functions[SwitchCount];
+
+// Whether the program asked for everything to run as it is: `torch.compiler.set_stance("force_eager")` keeps that in torch's own compiler, which
+// is not imported for it. The object that holds a stance does not change; the last one seen is kept.
+bool forced_eager() {
+    static PyObject* const module_name = PyUnicode_InternFromString("torch._dynamo.eval_frame");
+    static PyObject* const name = PyUnicode_InternFromString("_stance");
+    static PyObject* last = nullptr;
+    static bool forced = false;
+    PyObject* module = PyDict_GetItem(PyImport_GetModuleDict(), module_name);
+    PyObject* stance = module != nullptr && PyModule_Check(module) ? PyDict_GetItem(PyModule_GetDict(module), name) : nullptr;
+    if (stance == nullptr) {
+        return false;
+    }
+    if (stance != last) {
+        PyObject* text = PyObject_GetAttrString(stance, "stance");
+        forced = text != nullptr && PyUnicode_Check(text) && PyUnicode_CompareWithASCIIString(text, "force_eager") == 0;
+        Py_XDECREF(text);
+        PyErr_Clear();
+        Py_INCREF(stance);
+        Py_XSETREF(last, stance);
+    }
+    return forced;
+}
+
+void* functions[SwitchCount] = {nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr,
+                                reinterpret_cast<void*>(&forced_eager)};
+static_assert(ForcedEager == 13);
 void* (*global_context)() = nullptr;
 
 template <class R, class... A>
@@ -37,6 +63,10 @@ int64_t read(Switch which, int argument) {
             return call<bool, const void*>(which, global_context());
         case KeyIncluded:
             return call<bool>(which, static_cast<uint16_t>(argument));
+        case Tracing:  // gives a reference to a shared pointer
+            return *call<void* const*>(which) != nullptr;
+        case ForcedEager:
+            return call<bool>(which);
         default:
             return -1;
     }

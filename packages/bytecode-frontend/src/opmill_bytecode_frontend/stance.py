@@ -1,0 +1,39 @@
+"""Whether to capture now: what the program says by ``torch.compiler.set_stance``, and whether somebody else writes down already what runs."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+
+import torch
+from torch.fx import _symbolic_trace
+
+#: Stances under which the first call of a function runs as it is, and the next one is captured.
+LATER = ("eager_then_compile", "aot_eager_then_compile")
+#: Stances under which nothing is captured; under the second, what was captured before is used where it fits.
+NEVER = ("force_eager", "eager_on_recompile")
+
+
+def current_stance() -> str:
+    """The stance in force. It is kept by torch's own compiler, which a program that set none may not have imported."""
+    stance = getattr(sys.modules.get("torch._dynamo.eval_frame"), "_stance", None)
+    return getattr(stance, "stance", "default")
+
+
+def watched() -> bool:
+    """Whether a dispatch mode, ``torch.jit.trace`` or ``torch.fx.symbolic_trace`` wants to see each operator of the program."""
+    return bool(torch._C._len_torch_dispatch_stack()) or torch._C._get_tracing_state() is not None or _symbolic_trace.is_fx_symbolic_tracing()
+
+
+def refuse_to_recompile(name: str, where: str, reasons: Iterable[object]) -> None:
+    """Raises RuntimeError: ``name`` fits nothing that was captured, and the stance is ``fail_on_recompile``."""
+    lines = [
+        f"FE092: {name} would be compiled, and the stance is 'fail_on_recompile'",
+        f"  at: {where}",
+        *(f"  why: {reason}" for reason in reasons),
+        "  hint: call it with such arguments before torch.compiler.set_stance, or mark what changes as dynamic",
+    ]
+    raise RuntimeError("\n".join(lines))
+
+
+__all__ = ["LATER", "NEVER", "current_stance", "refuse_to_recompile", "watched"]
