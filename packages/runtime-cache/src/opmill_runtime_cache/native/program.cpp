@@ -187,7 +187,7 @@ bool read_program(PyObject* tuple, Program* program) {
   each(at(tuple, 9), [&](PyObject* item) { program->steps.push_back(read_step(item)); });
   each(at(tuple, 10), [&](PyObject* item) { program->calls.push_back(read_call(item)); });
   each(at(tuple, 11), [&](PyObject* item) { program->outputs.emplace_back(number(item, 0), number(item, 1)); });
-  program->exclusive = numbers(at(tuple, 12));
+  for (int slot : numbers(at(tuple, 12))) program->exclusive = program->slots[slot].exclusive = true;
   program->device = number(tuple, 13);
   program->alarms = failures(at(tuple, 14));
   program->out_of_memory = at(tuple, 15);
@@ -199,7 +199,7 @@ bool read_program(PyObject* tuple, Program* program) {
   for (const Step& step : program->steps)
     if (program->cuda < 0 && step.kind == StepKind::launch_cuda) program->cuda = std::max(step.a, 0);
   mark_data(program);
-  if (!program->exclusive.empty())
+  if (program->exclusive)
     for (SlotInfo& slot : program->slots) slot.wants_data |= slot.kind == SlotKind::input || slot.kind == SlotKind::held;
   return !PyErr_Occurred();
 }

@@ -30,6 +30,7 @@ struct SlotInfo {
   bool shares_version;             // a view that must share its base's version counter
   int device = -1;                 // CUDA device, -1 for the CPU, -2 where only the tensor itself knows
   bool wants_data = false;         // some step reads its data pointer
+  bool exclusive = false;          // an input whose memory must not meet that of other inputs
   Handle constant = nullptr;
 };
 
@@ -93,7 +94,7 @@ struct Program {
   int cuda = -1;               // the first CUDA device there is
   std::vector<FailureText> alarms;  // what kernels on it may report, in the order of the steps; the first is reported by the largest number
   PyObject* out_of_memory = nullptr;  // borrowed; the type that is raised when there is no more memory on a device
-  std::vector<int> exclusive;  // slots of inputs whose memory must not meet that of other inputs
+  bool exclusive = false;      // whether an input's memory must not meet that of others
   std::vector<std::pair<int, int>> outputs;  // (0 slot | 1 value | 2 None, number)
   std::vector<std::pair<int, std::vector<int>>> releases;  // steps in order, with slots of inputs (and views of them) that none after them uses
 };

@@ -103,11 +103,8 @@ bool Run::inputs(PyObject* const* arguments) {
     if (program_.inputs[i] >= 0 && !accept(program_.inputs[i], arguments[i], false)) return false;
   for (size_t i = 0; i < program_.held.size(); i++)
     if (!accept(program_.held_slots[i], program_.held[i], true)) return false;
-  for (int slot : program_.exclusive)
-    for (const std::vector<int>* others : {&program_.inputs, &program_.held_slots})
-      for (int other : *others)
-        if (other >= 0 && other != slot && meet(slot, other))
-          return fail(nullptr, "RC057", "an input that the plan writes shares memory with input " + program_.labels[other]);
+  if (const int other = program_.exclusive ? shared_with_written() : -1; other >= 0)
+    return fail(nullptr, "RC057", "an input that the plan writes shares memory with input " + program_.labels[other]);
   return true;
 }
 
@@ -152,11 +149,32 @@ void Run::take(PyObject* list) {
   PyList_SetSlice(list, 0, PyList_GET_SIZE(list), nullptr);
 }
 
-bool Run::meet(int a, int b) const {
-  auto end = [&](int slot) {
-    return static_cast<char*>(slots_[slot].data) + span_of(instance_.sizes[slot], instance_.strides[slot]) * dtype_bytes[program_.slots[slot].dtype];
+// An input whose memory meets that of one that the plan writes, -1 where there is none: intervals by their start, each beside what reaches farthest
+// of those before it.
+int Run::shared_with_written() const {
+  struct Interval {
+    char *begin, *end;
+    int slot;
+    bool written;
   };
-  return slots_[a].data < end(b) && slots_[b].data < end(a) && end(a) != slots_[a].data && end(b) != slots_[b].data;
+  std::vector<Interval> intervals;
+  intervals.reserve(program_.inputs.size() + program_.held_slots.size());
+  for (const std::vector<int>* slots : {&program_.inputs, &program_.held_slots})
+    for (int slot : *slots) {
+      if (slot < 0) continue;
+      char* begin = static_cast<char*>(slots_[slot].data);
+      const int64_t bytes = span_of(instance_.sizes[slot], instance_.strides[slot]) * dtype_bytes[program_.slots[slot].dtype];
+      if (bytes) intervals.push_back({begin, begin + bytes, slot, program_.slots[slot].exclusive});
+    }
+  std::sort(intervals.begin(), intervals.end(), [](const Interval& a, const Interval& b) { return a.begin < b.begin; });
+  const Interval *any = nullptr, *written = nullptr;
+  for (const Interval& now : intervals) {
+    if (written && now.begin < written->end) return now.slot;
+    if (now.written && any && now.begin < any->end) return any->slot;
+    if (!any || now.end > any->end) any = &now;
+    if (now.written && (!written || now.end > written->end)) written = &now;
+  }
+  return -1;
 }
 
 bool Run::arithmetic(int value) {

@@ -41,7 +41,7 @@ class Run {
   bool call_python(CallInfo& call);
   bool take_results(const CallInfo& call, const std::vector<Handle>& results);
   bool keep_promise(int slot);
-  bool meet(int a, int b) const;
+  int shared_with_written() const;
   bool item(int value, int slot);
   bool arithmetic(int value);
   bool gemm(const CallInfo& call, const Gemm& gemm);
