@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import decimal
 import enum
 import functools
@@ -431,3 +432,83 @@ def test_classes_that_say_what_they_derive_from_are_made_natively():
         return issubclass(int, A), x + 1
 
     differs(f, whole=False)
+
+
+# ---- keys whose hash the program tells ---------------------------------------------------------------------------------------------
+
+
+class Key:
+    def __init__(self, v):
+        self.v = v
+        self.fails = False
+
+    def __hash__(self):
+        told(("hash", self.v))
+        return self.missing if self.fails else self.v % 8
+
+    def __eq__(self, other):
+        return told(self.v) == other.v
+
+    def __repr__(self):
+        return f"K{self.v}"
+
+
+def keyed(x):
+    d = collections.defaultdict(list)
+    d[Key(2)].append(3)
+    failing = Key(1)
+    e = {failing: 1, (Key(3), 4): 5}
+    failing.fails = True
+    return dict(d), e, {Key(3), Key(1)}, [k for k in {Key(3), Key(1)}], frozenset([Key(4)]), attempt(lambda: e[failing]), x + 1
+
+
+def test_hashes_are_asked_for_as_often_as_in_python():
+    differs(keyed)
+
+
+def test_keys_of_classes_made_in_captured_code_cross_a_break():
+    def f(x):
+        class Failed(Exception):
+            pass
+
+        class Bad:
+            fails = False
+
+            def __hash__(self):
+                if self.fails:
+                    raise Failed
+                return 42
+
+        bad = Bad()
+        d = {bad: 1}
+        bad.fails = True
+        n = x.sum().tolist()
+        try:
+            d.setdefault(bad, n)
+        except Failed:
+            return len(d), x + 1
+
+    differs(f, whole=False)
+
+
+class Shrinking:
+    def __init__(self, items):
+        self.items = items
+
+    def __eq__(self, other):
+        told(len(self.items))
+        self.items[1:] = []
+        return False
+
+
+def shrinking(x):
+    out = []
+    for ask in (lambda i: i.index(3), lambda i: i.count(3), lambda i: 3 in i, lambda i: i.remove(3)):
+        items = []
+        items += [Shrinking(items), 1, 3]
+        out += [attempt(lambda ask=ask, items=items: ask(items)), len(items)]
+    return out, [1, 2, 1, 3].index(1, -2), [1, 2].index(2, -9, 9), x + 1
+
+
+def test_lists_that_shrink_while_they_are_searched():
+    differs(shrinking)

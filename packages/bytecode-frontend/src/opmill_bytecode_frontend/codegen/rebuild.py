@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import types
 import weakref
 from typing import Any, Callable
@@ -10,9 +11,10 @@ import torch
 
 from opmill_fake_tensors.symbols import index, sym_int
 
+from .._native import store_known
 from ..bodies import suspended
 from ..errors import Unsupported
-from ..values.base import MISSING, BuiltinMethod, Lazy, Value
+from ..values.base import MISSING, BuiltinMethod, Lazy, Value, program_hash
 from ..values.constant import BuiltinConstantMethod, ConstantValue
 from ..values.deques import DequeValue
 from ..values.exceptions import LINKS, ExceptionObject, TracebackValue
@@ -193,8 +195,12 @@ def dict_(r: Rebuilder, value: DictValue) -> str:
         raise Unsupported("FE070", "a mapping proxy leaves the captured code")
     factory = f"({r.expr(value.default)})" if value.default is not None else "()"
     name = r.assign(value, "{}" if value.cls is dict else f"{r.constants.name(value.cls)}{factory}")
-    for key, item in value.items.values():
-        r.body.append(f"{name}[{r.expr(key)}] = {r.expr(item)}")
+    for hashed, (key, item) in value.items.items():
+        stored = None if value.cls is collections.OrderedDict else program_hash(hashed)
+        if stored is None:
+            r.body.append(f"{name}[{r.expr(key)}] = {r.expr(item)}")
+        else:
+            r.body.append(f"{r.constants.name(store_known)}({name}, {r.expr(key)}, {r.expr(item)}, {stored})")
     for attribute, item in value.extra.items():
         r.body.append(f"{name}.{attribute} = {r.expr(item)}")
     return name
@@ -204,7 +210,10 @@ def dict_(r: Rebuilder, value: DictValue) -> str:
 def set_(r: Rebuilder, value: SetValue) -> str:
     if value.source is not None:
         return r.source(value.source)
-    return r.assign(value, f"{r.constants.name(value.cls)}([{r.list(list(value.items.values()))}])")
+    if not any(program_hash(key) is not None for key in value.items):
+        return r.assign(value, f"{r.constants.name(value.cls)}([{r.list(list(value.items.values()))}])")
+    table = DictValue({key: (item, ConstantValue(None)) for key, item in value.items.items()})
+    return r.assign(value, f"{r.constants.name(value.cls)}({r.expr(table)})")  # a set takes the hashes of a dictionary over
 
 
 @rebuilds(DictView)

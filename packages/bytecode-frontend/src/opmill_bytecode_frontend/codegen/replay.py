@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import collections
 from typing import Any
 
 from opmill_guards.guard import Is
 
+from .._native import store_known
 from ..effects import Effects
 from ..tracking import root_is_pinned
-from ..values.base import MISSING, Lazy
+from ..values.base import MISSING, Lazy, program_hash
 from ..values.constant import ConstantValue
 from ..values.exceptions import ExceptionObject
 from ..values.functions import CellValue
@@ -78,13 +80,14 @@ def replay_dict(r: Rebuilder, value: DictValue, stores: list[str]) -> None:
         stores += [f"{base}.__delitem__({target}, {r.expr(before[k][0])})" for k in deleted]
     for hashed, (key, item) in value.items.items():
         if reordered or hashed not in before or not same_item(r.vm, before[hashed][1], item):
-            stores.append(f"{base}.__setitem__({target}, {r.expr(key)}, {r.expr(item)})")
+            stored = program_hash(hashed) if builtin_base(type(value.obj)) in (dict, collections.defaultdict) else None
+            setting = f"{base}.__setitem__({target}, {r.expr(key)}, {r.expr(item)})"
+            stores.append(setting if stored is None else f"{r.constants.name(store_known)}({target}, {r.expr(key)}, {r.expr(item)}, {stored})")
 
 
 def replay_set(r: Rebuilder, value: SetValue, stores: list[str]) -> None:
     target = r.source(value.source)
-    new = r.temporary()
-    r.body.append(f"{new} = [{r.list(list(value.items.values()))}]")
+    new = r.expr(SetValue(dict(value.items)))
     stores += [f"set.clear({target})", f"set.update({target}, {new})"]
 
 

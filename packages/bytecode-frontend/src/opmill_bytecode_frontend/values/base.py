@@ -289,6 +289,13 @@ class ProgramKey:
         return self.hash
 
 
+def program_hash(key: Any) -> int | None:
+    """The hash of a key that the program's own code told at capture, or None where the code tells nothing of it."""
+    parts = key if type(key) is tuple else (key,)
+    asked = [part for part in parts if isinstance(part, ProgramKey)]
+    return hash(key) if asked and all(isinstance(part, (ProgramKey, int, float, str, bytes)) for part in parts) else None
+
+
 def key_value(vm: Machine, key: Any) -> Value:
     """The tracked value that a key was made of, or an equal one."""
     if isinstance(key, (ProgramKey, IdentityKey)):

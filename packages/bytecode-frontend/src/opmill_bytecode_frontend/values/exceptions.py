@@ -152,7 +152,7 @@ class ExceptionObject(ObjectValue):
         base = builtin_class(self.cls)
         made = base(*[vm.plain(a) for a in vm.unpack(self.read(vm, "args"))])
         for name, value in self.fields.items():
-            if name != "args" and name not in LINKS and self.is_field(name):
+            if name not in ("args", "name", "obj") and name not in LINKS and self.is_field(name):
                 setattr(made, name, vm.plain(value))
         return made  # type: ignore[no-any-return]
 

@@ -339,8 +339,8 @@ def update_from(vm: Machine, target: DictValue, other: Value) -> None:
     """``dict.update``: from a mapping or from pairs."""
     mapping = mapping_of(other)
     if mapping is not None and reads_as_dict(other.python_type()):
-        for key, value in zip(mapping.key_values(vm), mapping.all_values(vm)):
-            target.store(vm, key, value)
+        for hashed, key, value in zip(list(mapping.items), mapping.key_values(vm), mapping.all_values(vm)):
+            target.put(vm, hashed, key, value)  # whose hash is not asked for again
     elif hasattr(other.python_type(), "keys"):
         keys = vm.unpack(vm.call(vm.getattr(other, "keys"), [], {}))
         for key in keys:

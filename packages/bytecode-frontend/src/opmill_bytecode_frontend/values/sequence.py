@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import sys
 import types
-from typing import Any, NoReturn
+from typing import Any, Iterator, NoReturn
 
 import torch
 
@@ -123,16 +123,20 @@ class SequenceValue(Value):
         return self.item(vm, self.index_of(vm, key))
 
     def m___contains__(self, vm: Machine, value: Value) -> Value:
-        for i in range(len(self.items)):
-            item = self.item(vm, i)
-            if vm.equal(item, value):
-                return ConstantValue(True)
-        return ConstantValue(False)
+        return ConstantValue(any(vm.equal(item, value) for _, item in self.places(vm)))
+
+    def places(self, vm: Machine, start: int = 0) -> Iterator[tuple[int, Value]]:
+        """Indices and items, read one by one: a comparison of the program may change the sequence."""
+        i = start
+        while i < len(self.items):
+            yield i, self.item(vm, i)
+            i += 1
 
     def m_index(self, vm: Machine, value: Value, start: Value | None = None, stop: Value | None = None) -> Value:
-        low = start.constant() if start else 0
-        for i in range(len(self.items))[low : stop.constant() if stop else None]:
-            item = self.item(vm, i)
+        low, high, _ = slice(start.constant() if start else 0, stop.constant() if stop else None).indices(len(self.items))
+        for i, item in self.places(vm, low):
+            if i >= high:
+                break
             if vm.equal(item, value):
                 return ConstantValue(i)
         if self.family() is tuple:
@@ -147,7 +151,7 @@ class SequenceValue(Value):
         vm.throw(ValueError, text)
 
     def m_count(self, vm: Machine, value: Value) -> Value:
-        return ConstantValue(sum(vm.equal(item, value) for item in self.values(vm)))
+        return ConstantValue(sum(vm.equal(item, value) for _, item in self.places(vm)))
 
     def m___add__(self, vm: Machine, other: Value) -> Value:
         other = content(other)
@@ -386,8 +390,8 @@ class ListValue(SequenceValue):
         return value
 
     def m_remove(self, vm: Machine, value: Value) -> Value:
-        for i in range(len(self.items)):
-            if vm.equal(self.item(vm, i), value):
+        for i, item in self.places(vm):
+            if vm.equal(item, value):
                 del self.items[i]
                 return self.changed(vm)
         if self.family() is list:

@@ -4,12 +4,23 @@ from __future__ import annotations
 
 from typing import Any
 
-from .base import MISSING, Machine, NotConstant, Value, content
+from .base import MISSING, Machine, NotConstant, Value, content, program_hash
 from .constant import ConstantValue
 from .iterators import STOP, ItemsIterator
 
 COMPARISONS = frozenset({f"__{n}__" for n in ("eq", "ne", "lt", "le", "gt", "ge")})
 SET_OPERATORS = frozenset({f"__{n}__" for n in ("and", "or", "sub", "xor", "rand", "ror", "rsub", "rxor", "eq", "ne", "lt", "le", "gt", "ge")})
+
+
+class OfHash:
+    """Stands in a set where an object with this hash would."""
+
+    def __init__(self, key: Any, number: int | None) -> None:
+        self.key = key
+        self.number = number
+
+    def __hash__(self) -> int:
+        return self.number or 0
 
 
 class SetValue(Value):
@@ -56,7 +67,9 @@ class SetValue(Value):
                 plain = {v.constant(): v for v in items}
                 items = [plain[c] for c in set(plain)]
         except (NotConstant, TypeError):
-            pass
+            hashes = {key: hash(key) if isinstance(key, (int, str)) else program_hash(key) for key in self.items}
+            if None not in hashes.values():
+                items = [self.items[stand_in.key] for stand_in in {OfHash(key, number) for key, number in hashes.items()}]
 
         def read(vm: Machine, i: int) -> Any:
             if len(self.items) != len(items):
