@@ -117,3 +117,33 @@ def test_gpus_without_a_number_are_the_current_one(current: int | None, monkeypa
     made = context.run(torch.ops.aten.arange.default, (3,), {"device": torch.device("cuda")})
     assert made.device == torch.device("cuda", current or 0)
     assert context.run(torch.ops.aten.arange.default, (3,), {"device": torch.device("cuda:2")}).device == torch.device("cuda:2")
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: torch.sparse_coo_tensor(torch.tensor([[0, 1], [1, 2]]), x[0, :2], (3, 3)),
+        lambda x: torch.quantize_per_tensor(x, 0.1, 0, torch.quint8),
+        lambda x: torch.nested.as_nested_tensor([x, x]),
+    ],
+    ids=["sparse", "quantized", "nested"],
+)
+@pytest.mark.filterwarnings("ignore")
+def test_what_no_fake_is_like_is_refused(function):
+    real = torch.arange(12.0).reshape(3, 4)
+    with FakeContext() as ctx:
+        with pytest.raises((NoFakeKernel, RuntimeError)):
+            function(ctx.from_tensor(real))
+    with pytest.raises(NoFakeKernel):
+        FakeContext().from_tensor(function(real))
+
+
+def test_marks_of_views_and_rounding():
+    z = torch.randn(3, 4, dtype=torch.complex64)
+    for real in (z, z.conj(), z.conj().t()):
+        fake = FakeContext().from_tensor(real)
+        assert (fake.is_conj(), fake.conj().is_conj(), fake.is_neg()) == (real.is_conj(), real.conj().is_conj(), False)
+    x = torch.randn(3, 4).t()
+    want = torch.ops.aten.fake_quantize_per_tensor_affine_cachemask(x, 0.1, 0, -128, 127)
+    got = torch.ops.aten.fake_quantize_per_tensor_affine_cachemask(FakeContext().from_tensor(x), 0.1, 0, -128, 127)
+    assert [(t.dtype, t.stride(), t.shape) for t in got] == [(t.dtype, t.stride(), t.shape) for t in want]

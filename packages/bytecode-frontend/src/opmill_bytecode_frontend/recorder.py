@@ -101,6 +101,8 @@ class Recorder:
         """Above 0, subscripts by scalar tensors index instead of becoming numbers (as a torch function mode asks)."""
         self.inference: bool | None = None
         """What captured code made of inference mode; None: nothing."""
+        self.inferred: int | None = None
+        """The place where the first block of it began."""
 
     # ---- graphs inside of the graph --------------------------------------------------------------------------------
 
@@ -367,6 +369,8 @@ class Recorder:
             result = self._guarded(vm, function, fake_args, fake_kwargs)
         read = type(result) is torch.SymInt and str(index_of(result)) in self.numbers.unbound()
         if result is not None and not contains_tensor(result) and not read:
+            if not is_answer(result) and any(map(contains_tensor, (*fake_args, *fake_kwargs.values()))):
+                raise Unsupported("FE035", f"{name} gave a {type(result).__qualname__}", "it is made of a tensor that has no data at capture")
             return vm.fresh(result)
         node_args = tuple(self.lower(a, False) for a in args)
         node_kwargs = {k: self.lower(v, False) for k, v in kwargs.items()}
@@ -448,6 +452,13 @@ def reached(fake: torch.Tensor, made: set[int]) -> bool:
                 return True
         todo += [after for after, _ in step.next_functions]
     return False
+
+
+def is_answer(result: Any) -> bool:
+    """Whether what an operation gave tells of its arguments only what guards and sizes say, too."""
+    if isinstance(result, (tuple, list)):
+        return all(map(is_answer, result))
+    return isinstance(result, (*PLAIN, torch.SymInt, torch.SymBool, torch.SymFloat))
 
 
 def contains_tensor(result: Any) -> bool:

@@ -144,8 +144,8 @@ class FakeContext(TorchDispatchMode):
     def _convert(
         self, tensor: torch.Tensor, symbolic: Mapping[int, Index | None] | None = None, label: str = "", moving: Collection[int] = ()
     ) -> FakeTensor:
-        if tensor.layout is not torch.strided:
-            raise NoFakeKernel("from_tensor", f"layout {tensor.layout}")
+        if (kind := unlike(tensor)) is not None:
+            raise NoFakeKernel("from_tensor", kind)
         if not computes_as_plain(type(tensor)):
             raise NoFakeKernel("from_tensor", f"tensor subclass {type(tensor).__name__}")
         if tensor.is_neg():
@@ -175,6 +175,8 @@ class FakeContext(TorchDispatchMode):
 
     def from_meta(self, meta: torch.Tensor, device: torch.device, *, requires_grad: bool = False) -> FakeTensor:
         """A fake on ``device`` with the geometry of ``meta``, which it keeps."""
+        if (kind := unlike(meta)) is not None:
+            raise NoFakeKernel("from_meta", kind)
         fake = _wrapper(
             FakeTensor, meta.size(), meta.stride(), meta.storage_offset(), dtype=meta.dtype, device=device, requires_grad=requires_grad
         )
@@ -312,6 +314,15 @@ class FakeContext(TorchDispatchMode):
         if fresh.numel() <= SMALL:
             fake._constant, fake._box = fresh, ConstantBox()
         return fake
+
+
+def unlike(tensor: torch.Tensor) -> str | None:
+    """What of a tensor no fake is like: its elements do not lie in memory by strides, or are no numbers by themselves."""
+    if tensor.layout is not torch.strided:
+        return f"layout {tensor.layout}"
+    if tensor.is_nested:
+        return "a nested tensor"
+    return f"a quantized tensor ({tensor.dtype})" if tensor.is_quantized else None
 
 
 def numbered(device: torch.device) -> torch.device:

@@ -55,6 +55,12 @@ class FakeTensor(torch.Tensor):
         """The value, where it is known (small tensors made from Python numbers, and what is computed from them)."""
         return self._constant if self._box is not None and self._box.alive else None
 
+    def is_conj(self) -> bool:
+        return self.meta.is_conj()
+
+    def is_neg(self) -> bool:
+        return self.meta.is_neg()
+
     def tolist(self) -> Any:
         value = self.constant
         if value is None:

@@ -172,11 +172,15 @@ def enter_inference_mode(vm: Any, manager: Value) -> Value:
     manager.opened = (torch.is_grad_enabled(), vm.recorder.inference)  # type: ignore[attr-defined]
     vm.call(BuiltinValue(SET_GRAD), [ConstantValue(not mode)], {})
     vm.recorder.inference = mode
+    if vm.recorder.inferred is None:
+        vm.recorder.inferred = vm.place()
     return ConstantValue(None)
 
 
 @named("torch.autograd.grad_mode.inference_mode.__exit__")
 def leave_inference_mode(vm: Any, manager: Value, *exc: Value) -> Value:
+    if not hasattr(manager, "opened"):
+        vm.unsupported("FE074", "the end of a block in inference mode", "it began before the graph")
     grad, vm.recorder.inference = manager.opened  # type: ignore[attr-defined]
     vm.call(BuiltinValue(SET_GRAD), [ConstantValue(grad)], {})
     return ConstantValue(None)

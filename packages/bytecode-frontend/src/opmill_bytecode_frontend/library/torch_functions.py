@@ -44,13 +44,10 @@ def is_tensor(vm: Any, value: Value) -> Value:
     return ConstantValue(isinstance(value, TensorValue))
 
 
-@handles(torch.is_floating_point, torch.is_complex, torch.numel)
-def question(vm: Any, value: Value, *args: Value, **kwargs: Value) -> Value:
-    return vm.unsupported("FE011", "question about a tensor")
-
-
 for _fn in (torch.is_floating_point, torch.is_complex, torch.numel):
     handles(_fn)(lambda vm, value=None, *args, _fn=_fn, **kwargs: vm.recorder.evaluate(vm, _fn, [value or kwargs["input"]], {}))
+for _fn in (torch.is_conj, torch.is_neg, torch.is_inference):
+    handles(_fn)(lambda vm, value=None, *args, _fn=_fn, **kwargs: vm.call(vm.getattr(value or kwargs["input"], _fn.__name__), [], {}))
 
 
 @handles(torch._C._log_api_usage_once, torch._assert, torch._C._functorch.maybe_get_level)

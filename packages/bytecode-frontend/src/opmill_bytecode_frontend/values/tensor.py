@@ -42,6 +42,10 @@ REFUSED = frozenset(
 )
 
 
+#: Methods whose answer a fake has by itself.
+QUESTIONS = frozenset("size dim stride numel nelement ndimension is_floating_point element_size storage_offset is_conj is_neg".split())
+
+
 class TensorValue(Value):
     """A tensor in the captured program. ``node`` is made when first used for tensors that existed before the call."""
 
@@ -134,7 +138,9 @@ class TensorValue(Value):
             vm.unsupported("FE024", "hash of a tensor")
         if name == "__iter__":
             return self.iterate(vm)
-        if name in ("size", "dim", "stride", "numel", "nelement", "ndimension", "is_floating_point", "element_size", "storage_offset"):
+        if name == "is_inference":
+            return ConstantValue(self.is_inference(vm))
+        if name in QUESTIONS:
             return vm.recorder.evaluate(vm, getattr(self.fake, name), args, kwargs)
         if name in ("__int__", "__index__") and not args and self.is_integer():
             return self.method(vm, "item", [], {})
@@ -147,6 +153,13 @@ class TensorValue(Value):
         if name == "type" and not args and not kwargs:
             return ConstantValue(self.fake.type())
         return vm.recorder.call_method(vm, name, [self, *args], kwargs)
+
+    def is_inference(self, vm: Machine) -> bool:
+        began = vm.recorder.inferred
+        if self.obj is None and (began is not None or torch.is_inference_mode_enabled()):
+            why = "what is made in inference mode is recorded as if it were made under no_grad"
+            vm.unsupported("FE033", "method is_inference of a tensor", why, place=began)
+        return self.obj is not None and bool(self.obj.is_inference())
 
     def late(self, vm: Machine, name: str) -> Value | None:
         """The float or truth that it holds, which is read when the graph has run; None for what is no such number."""
