@@ -200,3 +200,28 @@ def test_views_whose_history_autograd_does_not_tell_are_written():
     got = capture(f, "eager", fullgraph=True)(x)
     torch.testing.assert_close(got, f(x))
     assert got.requires_grad
+
+
+def test_hooks_that_are_called_after_an_exception_as_well():
+    class Failing(torch.nn.Module):
+        def forward(self, x):
+            if x.shape[0] == 3:
+                raise ValueError("three")
+            return x + 1
+
+    def run(wrap):
+        module, seen = Failing(), []
+        module.register_forward_hook(lambda module, args, result: seen.append(result is None), always_call=True)
+
+        def caller(x):
+            return module(x)
+
+        call = wrap(caller)
+        for size in (2, 3, 2, 3):
+            try:
+                call(torch.ones(size))
+            except ValueError as error:
+                seen.append(str(error))
+        return seen
+
+    assert run(lambda f: f) == run(capture) == run(lambda f: capture(f, fullgraph=True)) == [False, True, "three"] * 2

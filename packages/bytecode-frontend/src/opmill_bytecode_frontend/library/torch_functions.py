@@ -22,7 +22,18 @@ NONE = ConstantValue(None)
     "torch._utils_internal.is_compiling", "transformers.utils.import_utils.is_torchdynamo_compiling", "transformers.utils.import_utils.is_tracing",
 )  # fmt: skip
 def is_compiling(vm: Any, *args: Value, **kwargs: Value) -> Value:
-    return ConstantValue(True)
+    """Modules ask in order to leave hooks out that are called after an exception as well; these are not left out."""
+    caller = vm.frame
+    always = caller is not None and caller.code is CALL_OF_MODULES and has_hooks_for_exceptions(caller.cells["self"].content)
+    return ConstantValue(not always)
+
+
+CALL_OF_MODULES = torch.nn.Module._call_impl.__code__
+
+
+def has_hooks_for_exceptions(module: Any) -> bool:
+    of_all = torch.nn.modules.module._global_forward_hooks_always_called
+    return bool(of_all or module.obj._forward_hooks_always_called)
 
 
 @named(
