@@ -142,3 +142,12 @@ def test_is_compiling_is_true_only_while_captured():
 
     assert torch.equal(asks(X), X - 1)
     assert torch.equal(opmill.compile(asks, backend="eager")(X), X + 1)
+
+
+def test_compiled_inside_of_compiled_code(caplog):
+    @opmill.compile(backend="eager")
+    def outer(x):
+        inner = opmill.compile(affine, backend="eager")
+        return inner(x) + 1
+
+    assert torch.equal(outer(X), affine(X) + 1) and torch.equal(outer(X), affine(X) + 1) and not caplog.records

@@ -217,6 +217,8 @@ def list_(vm: Any, obj: Any, source: Any) -> Value:
         return GrowingList(vm, source, obj)
     if source is not None:
         vm.guard(Length(source, len(obj)))
+    elif obj:
+        vm.unsupported("FE025", f"a {type(obj).__qualname__} that was made at capture", "each call makes its own")
     base = builtin_base(type(obj))
     items = [Lazy(v, Item(source, i)) for i, v in enumerate(base.__iter__(obj))]
     storage = ListValue(items, base, source, obj) if base is list else DequeValue(items, source, obj, obj.maxlen)

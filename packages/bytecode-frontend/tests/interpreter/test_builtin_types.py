@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import importlib.metadata
 from collections import OrderedDict, defaultdict, deque
 
 import pytest
@@ -418,3 +419,10 @@ def test_what_is_stored_and_taken_again_leaves_nothing_behind():
     for given in ({"t": 1}, {}, {"a": 1}, {"t": 2, "a": 1}, {}):
         compiled(torch.ones(2), given)
         assert "t" not in given
+
+
+def test_lists_of_other_classes_that_the_library_makes(caplog):
+    def f(x):
+        return x + len(importlib.metadata.entry_points())
+
+    assert torch.equal(capture(f, "eager")(torch.ones(2)), f(torch.ones(2))) and not caplog.records

@@ -234,3 +234,7 @@ def record_of(compiled: Any) -> tuple[Any, Record] | None:
         compiled = object.__getattribute__(compiled, "__call__")
     compiled = getattr(compiled, "__func__", compiled)
     return (compiled, _live[compiled]) if _is_live(compiled) else None
+
+
+for _entry in (compile, reset):  # captured code that calls them ends its graph before
+    _entry._torchdynamo_disable = True  # type: ignore[attr-defined]
