@@ -29,6 +29,7 @@ from .layout import Layout, target_positions
 from .options import GraphOptions as GraphOptions
 from .planning.assumptions import Assumed, assume, assumptions_of, fits
 from .planning.key import graph_key
+from .recurrent import define_for
 from .report import Report as Report
 from .staged import StagedBackward
 from .training import TrainingGraph
@@ -145,6 +146,7 @@ def _training_graph(
     options: GraphOptions,
 ) -> TrainingGraph:
     """The plans of a graph and its backward, bound and joined. ``held``: tensors of the forward, ``known``: those that autograd is told of."""
+    define_for(plans)
     bind_plan = _binder(options)
     forward, *backwards = (bind_plan(plan, held if plan is plans[0] else [], store) for plan in plans)
     staged = [StagedBackward(layout.stages, backwards, target_positions(layout), plans[-1].device)] if layout.stages else []

@@ -14,7 +14,7 @@ from opmill_graph_ir.ops.lower import lower
 
 MODES = {"nearest": (1, 2, 3), "nearest-exact": (1, 2), "linear": (1,), "bilinear": (2,), "trilinear": (3,), "bicubic": (2,)}
 HOW: tuple[dict[str, Any], ...] = (
-    {"size": 1}, {"size": 3}, {"size": 7}, {"size": 13}, {"scale_factor": 1.7}, {"scale_factor": 0.6}, {"scale_factor": 2.0},
+    {"size": 1}, {"size": 3}, {"size": 7}, {"size": 13}, {"scale_factor": 1.1}, {"scale_factor": 1.7}, {"scale_factor": 0.6}, {"scale_factor": 2.0},
     {"scale_factor": 1.7, "recompute_scale_factor": True},
 )  # fmt: skip
 

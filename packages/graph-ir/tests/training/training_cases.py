@@ -46,6 +46,19 @@ def mixed(m, x):
     return F.softmax(a * torch.sigmoid(b), -1).unsqueeze(0) + F.layer_norm(x, (4,), m.b, None)[..., :2]
 
 
+class Recurrent(torch.nn.Module):
+    """Two layers in both directions; torch runs them by oneDNN while it may."""
+
+    def __init__(self):
+        super().__init__()
+        self.rnn = torch.nn.LSTM(4, 5, 2, bidirectional=True, batch_first=True)
+        self.out = torch.nn.Linear(10, 3)
+
+    def forward(self, x):
+        found, (h, c) = self.rnn(torch.tanh(x))
+        return self.out(found), h * c.detach()
+
+
 X = torch.linspace(-2, 2, 12).reshape(3, 4)
 XG = X.clone().requires_grad_()
 IDS = torch.tensor([[1, 2, 2], [0, 9, 1]])
@@ -77,6 +90,7 @@ CASES = {
     "real parts": (lambda: Of(lambda m, x: torch.fft.hfft(x * m.b).abs() + torch.fft.rfft(x, n=10).real), XG),
     "complex numbers made and taken apart": (lambda: Of(lambda m, x: torch.view_as_real(torch.complex(x, x * m.b) * (1 + 2j))), XG),
     "scalar": (lambda: Of(lambda m, x: x.sum() * m.b[0]), XG),
+    "recurrent": (Recurrent, torch.linspace(-2, 2, 24).reshape(2, 3, 4).requires_grad_()),
     "empty": (lambda: Of(lambda m, x: x * m.b), torch.zeros(0, 4, requires_grad=True)),
     "non-contiguous input": (lambda: Of(lambda m, x: F.silu(x @ m.w)), torch.randn(4, 3).t().requires_grad_()),
     "expanded input": (lambda: Of(lambda m, x: F.silu(x @ m.w)), torch.ones(1, 4).expand(3, 4)),

@@ -19,6 +19,7 @@ from opmill_fake_tensors.symbolic import meta_tensor
 from opmill_fake_tensors.symbols import Sizes
 
 from ..errors import GraphError
+from ..recurrent import PACKETS, keeping
 from .forms import functional_form
 from .graph import AtenGraph, Meta, Node, Value, values_in
 from .inverse import INVERSES
@@ -34,8 +35,6 @@ _FUNCTIONAL = {
     "aten::bernoulli_.Tensor": aten.bernoulli.Tensor,
     "aten::normal_": aten.normal_functional.default,
 }
-_KEEPING = ("aten::mkldnn_rnn_layer",)
-"""Operators that make what their backward needs only while gradients are recorded, which no plan does."""
 
 
 @dataclass(frozen=True)
@@ -307,8 +306,9 @@ class Recorder(FakeContext):
             kwargs = {k: self._fakes_in(v) for k, v in kwargs.items()}
         if op.packet == "aten::view_as_real" and args[0].meta.is_conj():
             args = [self.run(aten.resolve_conj.default, args, {})]  # torch, which does not see that the fake is conjugated, asks for the real part so
-        if self.differentiate and op.packet in _KEEPING:
-            raise GraphError("GI017", f"gradients of {op.packet}", where=self.state.origin, why="what its backward needs is kept by autograd alone")
+        if self.differentiate and op.packet in PACKETS and torch.is_grad_enabled():
+            func = keeping(op.packet)
+            op = describe(func)
         if op.packet in _METADATA:
             raise GraphError("GI002", f"{func.name()} changes what a tensor is", where=self.state.origin)
         if op.packet in _RESHAPING:

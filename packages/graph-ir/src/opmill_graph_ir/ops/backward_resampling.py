@@ -15,6 +15,7 @@ from ..loops.ir import Expr, Reduction, Ref
 from .context import Context, View, contiguous
 from .creation import masked
 from .exprs import FLOATS, all_of, cast, const, index_value, op, wide
+from .pooling import copied, unheeded
 from .resampling import cubic_weights, ratio
 from .rows import Rows
 
@@ -106,6 +107,10 @@ def _cubic_taps(line: _Line, dtype: str) -> Taps:
     return taps
 
 
+def _device(ctx: Context, node: Node) -> str:
+    return ctx.metas[node.results[0] or ""].device
+
+
 def _resized(ctx: Context, node: Node, grad: View, lines: Sequence[_Line], taps: Callable[[_Line, str], Taps]) -> Any:
     meta = ctx.metas[node.results[0] or ""]
     if 0 in grad.sizes or 0 in meta.sizes or grad.dtype not in FLOATS:
@@ -126,6 +131,8 @@ def _resized(ctx: Context, node: Node, grad: View, lines: Sequence[_Line], taps:
 def _nearest(ctx: Context, node: Node, grad: View, out: Sequence[int], size: Sequence[int], *scales: Any) -> Any:
     half = 0.5 if "exact" in node.func.name() else 0.0
     given = (*scales, *(None for _ in out))[: len(out)]
+    if not half and _device(ctx, node) == "cpu":
+        given = tuple(unheeded(n, m, s) for n, m, s in zip(size[2:], out, given, strict=True))
     lines = [_Line(n, m, ratio(n, m, s, False), half, None, 0, 0) for n, m, s in zip(size[2:], out, given, strict=True)]
     return _resized(ctx, node, grad, lines, _nearest_taps)
 
@@ -133,6 +140,10 @@ def _nearest(ctx: Context, node: Node, grad: View, out: Sequence[int], size: Seq
 @ROWS.lowers("upsample_linear1d_backward upsample_bilinear2d_backward upsample_trilinear3d_backward upsample_bicubic2d_backward")
 def _smooth(ctx: Context, node: Node, grad: View, out: Sequence[int], size: Sequence[int], align: bool, *scales: Any) -> Any:
     given, cubic = (*scales, *(None for _ in out))[: len(out)], "bicubic" in node.func.name()
+    if cubic and list(out) == list(size[2:]):
+        return ctx.pointwise(node.results[0], ctx.metas[node.results[0] or ""], lambda at, ext: ctx.read(grad, at, ext))
+    if not cubic:
+        given = tuple(None if copied(n, m, s, _device(ctx, node)) else s for n, m, s in zip(size[2:], out, given, strict=True))
     offset, low = (0.0 if align else 0.5), (-torch.inf if cubic else 0.0)
     near, far = (-1, 2) if cubic else (0, 1)
     lines = [_Line(n, m, ratio(n, m, s, align), offset, low, near, far) for n, m, s in zip(size[2:], out, given, strict=True)]

@@ -112,6 +112,11 @@ def _ratio(size: int, out: int, scale: float | None) -> float:
     return 1.0 / scale if scale is not None and scale > 0 else size / out
 
 
+def unheeded(size: int, out: int, scale: Any) -> Any:
+    """The scale that eager's kernels for processors go by, if they count sizes that stay and those that are doubled apart."""
+    return None if out in (size, 2 * size) and scale != out / size else scale
+
+
 @ROWS.lowers("upsample_nearest1d upsample_nearest2d upsample_nearest3d _upsample_nearest_exact1d _upsample_nearest_exact2d _upsample_nearest_exact3d")
 def _nearest(ctx: Context, node: Node, x: View, sizes: Sequence[int], *scales: Any) -> Any:
     n, meta = len(sizes), ctx.metas[node.results[0] or ""]
@@ -119,6 +124,11 @@ def _nearest(ctx: Context, node: Node, x: View, sizes: Sequence[int], *scales: A
     if 0 in x.sizes or 0 in meta.sizes:
         return NotImplemented
     scales = (*scales, *(None for _ in range(n - len(scales))))
+    if meta.device == "cpu" and not exact:
+        heeded = tuple(unheeded(s, m, f) for s, m, f in zip(x.sizes[2:], sizes, scales, strict=True))
+        if n == 3 and meta.strides[1] == 1 and heeded != scales:
+            return NotImplemented  # some of eager's kernels do so and some do not
+        scales = heeded if n == 2 else scales
 
     def make(at: Any, ext: Any) -> Any:
         position, lets = list(at[:2]), []
@@ -147,18 +157,26 @@ def _linear(ctx: Context, node: Node, x: View, sizes: Sequence[int], align: bool
 
     def make(at: Any, ext: Any) -> Any:
         lets: list[Let] = []
-        corners: list[tuple[Index, Index, Expr]] = []
+        corners: list[tuple[Index, Index, Expr] | None] = []
         for k in range(n):
             size = x.sizes[2 + k]
+            if copied(size, sizes[k], scales[k], meta.device):
+                corners.append(None)
+                continue
             source = _source(at[2 + k], size, sizes[k], scales[k], align, dtype)
             lets.append(Let(f"q{k}", op("min", cast(op("floor", source), "int64"), const(size - 1, "int64"))))
             low = Ref(f"q{k}", "int64")
             lets.append(Let(f"p{k}", op("min", op("add", low, const(1, "int64")), const(size - 1, "int64"))))
             weight = op("min", op("max", op("sub", source, cast(low, dtype)), const(0, dtype)), const(1, dtype))
             corners.append((index(f"q{k}"), index(f"p{k}"), weight))
-        return _blend(ctx, x, list(at[:2]), corners, ext), lets, []
+        return _blend(ctx, x, list(at), 2, corners, ext), lets, []
 
     return gathered(ctx, node, make)
+
+
+def copied(size: int, out: int, scale: Any, device: str) -> bool:
+    """Whether linear resizing leaves a dimension as it is. On processors a scale that does not change the size is not looked at."""
+    return size == out and (scale is None or device == "cpu")
 
 
 def _source(at: Index, size: int, out: int, scale: Any, align: bool, dtype: str) -> Expr:
@@ -171,9 +189,14 @@ def _source(at: Index, size: int, out: int, scale: Any, align: bool, dtype: str)
     return op("max", raw, const(0, dtype))
 
 
-def _blend(ctx: Context, x: View, position: list[Index], corners: list[tuple[Index, Index, Expr]], ext: Any) -> Expr:
+def _blend(ctx: Context, x: View, position: list[Index], done: int, corners: list[tuple[Index, Index, Expr] | None], ext: Any) -> Expr:
+    """The weighted mean of the points beside ``position``, whose first ``done`` dimensions are those of ``x``."""
     if not corners:
         return ctx.load(x, position, ext)
-    (low, high, weight), *rest = corners
-    a, b = (_blend(ctx, x, [*position, p], rest, ext) for p in (low, high))
+    first, *rest = corners
+    if first is None:  # eager adds the point itself, times zero: infinite ones are none afterwards
+        same = _blend(ctx, x, position, done + 1, rest, ext)
+        return op("add", same, op("mul", const(0, same.dtype), same))
+    low, high, weight = first
+    a, b = (_blend(ctx, x, [*position[:done], p, *position[done + 1 :]], done + 1, rest, ext) for p in (low, high))
     return op("add", op("mul", op("sub", const(1, a.dtype), weight), a), op("mul", weight, b))
