@@ -258,11 +258,10 @@ def _args(kernel: LoopKernel, function: Function, offsets: dict[str, int | str])
     numbers = {b.name: k for k, b in enumerate(kernel.buffers)}
     out = []
     for p in function.params:
-        name = p.name.removesuffix("_ptr")
-        if p.kind == "buffer" and name in offsets:
-            out.append(Arg("scratch", 0, offsets[name]))
+        if p.kind == "buffer" and p.buffer in offsets:
+            out.append(Arg("scratch", 0, offsets[p.buffer]))
         elif p.kind == "buffer":
-            out.append(Arg("buffer", numbers[name]))
+            out.append(Arg("buffer", numbers[p.buffer]))
         elif p.kind == "size":
             out.append(Arg("size", kernel.symbols.index(p.name)))
         else:

@@ -1,4 +1,4 @@
-"""A loop kernel as Triton functions, launched one after the other: one a nest."""
+"""A loop kernel as Triton functions, launched one after the other: one a nest, or for several nests that do the same."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from opmill_graph_ir.loops.ir import Buffer, LoopKernel, Nest
 
 from .emit.space import product
 from .nest import Frame, Function, NestWriter
+from .pack import Pack, pack
 from .split import split_nest
 from .tiling import DEFAULT, Budget, choose, rounds
 
@@ -35,11 +36,13 @@ def kernel_text(kernel: LoopKernel, budget: Budget = DEFAULT, precise: bool = Fa
     span = tuple(dict.fromkeys(_sizes(kernel)))
     known = [s.constant for s in span]
     forms = (False, True) if None in known else (max([k for k in known if k is not None], default=0) >= LIMIT,)
-    for n, nest in enumerate(nests):
+    parts = pack(nests, frame)
+    for n, part in enumerate(parts):
+        nest, own, members = (part.kernel.nests[0], part.kernel.buffers, part.members) if isinstance(part, Pack) else (part, frame, ())
         tiling = choose(nest, kernel.symbols, budget)
-        base = Frame(frame, kernel.symbols, checks, precise, not precise and rounds(nest))
-        name = f"{kernel.name}_{n}" if len(nests) > 1 else kernel.name
-        functions.append(tuple(NestWriter(base, nest, f"k_{name}", tiling, wide).write() for wide in forms))
+        base = Frame(own, kernel.symbols, checks, precise, not precise and rounds(nest))
+        name = f"{kernel.name}_{n}" if len(parts) > 1 else kernel.name
+        functions.append(tuple(NestWriter(base, nest, f"k_{name}", tiling, wide, members).write() for wide in forms))
         checks += sum(len(p.checks) for p in nest.phases)
     return KernelText(tuple(functions), scratch, tuple(s for s in span if s.constant is None))
 

@@ -22,12 +22,13 @@ HEADER = "import triton\nimport triton.language as tl\nfrom triton.language.extr
 
 @dataclass(frozen=True)
 class Param:
-    """A parameter of a function. ``kind``: ``buffer`` (``name`` of one), ``size`` (of a symbol), ``error`` (pointer to the int32 error
-    word) or ``check`` (int32: what a failing check number 0 writes into it). ``type``: Triton's, ``""`` where it is the index type."""
+    """A parameter of a function. ``kind``: ``buffer`` (a pointer to ``buffer``), ``size`` (``name`` of a symbol), ``error`` (pointer to the int32
+    error word) or ``check`` (int32: what a failing check number 0 writes into it). ``type``: Triton's, ``""`` where it is the index type."""
 
     kind: str
     name: str
     type: str
+    buffer: str = ""
 
 
 @dataclass(frozen=True)
@@ -56,16 +57,18 @@ class Frame:
 
 
 class NestWriter:
-    """Writes one nest under ``name``. With ``wide``, indices are 64 bits."""
+    """Writes one nest under ``name``. With ``wide``, indices are 64 bits. With ``members`` (of a ``Pack``), the frame's buffers stand for those of
+    each member in turn."""
 
-    def __init__(self, frame: Frame, nest: Nest, name: str, tiling: Tiling, wide: bool) -> None:
-        self.frame, self.nest, self.name, self.tiling, self.wide = frame, nest, name, tiling, wide
+    def __init__(self, frame: Frame, nest: Nest, name: str, tiling: Tiling, wide: bool, members: tuple[tuple[str, ...], ...] = ()) -> None:
+        self.frame, self.nest, self.name, self.tiling, self.wide, self.members = frame, nest, name, tiling, wide, members
         self.lines = Lines(1)
         self.check_number = frame.first_check
         self.rank = 2 if any(p.axes for p in nest.phases) or len(tiling.outer) == 2 else 1
         names = {s: Text(s, frozenset(), True) for s in frame.symbols}
         values = walk.values_of(nest)
         self.body = Body(self.rank, self.lines, walk.written(nest), {}, names, values, frame.precise, frame.quick)
+        self.programs = 0
         self.row: tuple[Axis, ...] | None = None
         self.carried: list[scans.Carried] = []
         self.overwritten: frozenset[Store] = frozenset()
@@ -78,6 +81,7 @@ class NestWriter:
                 "    if tl.load(error_ptr) != 0:  # a check has failed: what it protects must not be touched",
                 "        return",
             ]
+        self._choose_member()
         self._outer()
         for k, phase in enumerate(self.nest.phases):
             self._barrier(k)
@@ -106,7 +110,11 @@ class NestWriter:
 
     def _params(self, guarded: bool, checked: bool) -> tuple[Param, ...]:
         used = walk.read(self.nest) | walk.written(self.nest)
-        out = [Param("buffer", f"{b.name}_ptr", TYPES[b.dtype].pointer) for b in self.frame.buffers if b.name in used]
+        out = [
+            Param("buffer", name, TYPES[b.dtype].pointer, buffer)
+            for k, b in enumerate(self.frame.buffers) if b.name in used
+            for name, buffer in self._pointers(k)
+        ]  # fmt: skip
         mentioned = {n for a in self.nest.axes for n in a.extent.symbols}.union(*(walk.names_in(p) for p in self.nest.phases))
         out += [Param("size", s, "") for s in self.frame.symbols if s in mentioned]
         out += [Param("error", "error_ptr", "*i32")] if guarded else []
@@ -117,7 +125,27 @@ class NestWriter:
         total = index(1)
         for axes, (_, block) in zip(self.tiling.outer, self.tiling.blocks, strict=False):
             total = total * _tiles(product(axes), block)
-        return total
+        return total * max(len(self.members), 1)
+
+    def _pointers(self, number: int) -> list[tuple[str, str]]:
+        """Parameters for a buffer of the frame, and the buffers they point to: one for each member, if these have different ones."""
+        name = self.frame.buffers[number].name
+        own = [m[number] for m in self.members] or [name]
+        return [(f"{name}_ptr", own[0])] if len(set(own)) == 1 else [(f"{name}_ptr_{k}", buffer) for k, buffer in enumerate(own)]
+
+    def _choose_member(self) -> None:
+        if not self.members:
+            return
+        count = self._grid().constant
+        assert count is not None
+        self.programs = count // len(self.members)
+        self.lines.add(f"member = tl.program_id(0) // {self.programs}")
+        shared = [(b.name, self._pointers(k)) for k, b in enumerate(self.frame.buffers)]
+        apart = [(f"{name}_ptr", pointers) for name, pointers in shared if len(pointers) > 1]
+        self.lines.lines += [f"    {name} = {pointers[0][0]}" for name, pointers in apart]
+        for k in range(1, len(self.members)):
+            self.lines.add(f"if member == {k}:")
+            self.lines.lines += [f"        {name} = {pointers[k][0]}" for name, pointers in apart]
 
     def _outer(self) -> None:
         groups = []
@@ -126,7 +154,8 @@ class NestWriter:
             masked = extent.constant is None or extent.constant % block != 0
             groups.append(Group(name, axes, block, masked, self.body.define))
         self.body.groups = groups
-        pid = "tl.program_id(0).to(tl.int64)" if self.wide else "tl.program_id(0)"
+        pid = f"(tl.program_id(0) % {self.programs})" if self.members else "tl.program_id(0)"
+        pid = f"{pid}.to(tl.int64)" if self.wide else pid
         if len(groups) == 2:
             self.lines.add(f"xtiles = {self.body.space.scalar(_tiles(groups[1].extent, groups[1].block))}")
             places = [f"({pid} // xtiles)", f"({pid} % xtiles)"]
