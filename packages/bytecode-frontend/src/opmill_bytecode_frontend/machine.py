@@ -155,7 +155,7 @@ class Interpreter(Operators):
             if isinstance(value, TupleValue):
                 return value.assembled(items)
             return value.cls(items, value.maxlen) if isinstance(value, DequeValue) else value.cls(items)
-        if type(value) is DictValue:
+        if type(value) is DictValue and not value.read_only:
             pairs = {self.plain(k): self.plain(v) for k, v in zip(value.key_values(self), value.all_values(self))}
             if value.cls is collections.defaultdict:
                 return collections.defaultdict(None if value.default is None else self.plain(value.default), pairs)
@@ -308,10 +308,19 @@ class Interpreter(Operators):
             raise exc
         if isinstance(exc, NotConstant):
             self.unsupported("FE025", f"{exc} where a constant is needed")
+        raise Raised(self.raised_by_python(exc).raised_while(self, self.handled))
+
+    def raised_by_python(self, exc: BaseException) -> ExceptionObject:
+        """The tracked value of an exception that Python itself raised at capture, with those that it was raised in the midst of."""
         raised = self.new_exception(type(exc), [self.of_error(a) for a in exc.args])
         if isinstance(exc, (AttributeError, NameError)):
             raised.fields["name"] = ConstantValue(exc.name)
-        raise Raised(raised.raised_while(self, self.handled))
+        if isinstance(exc.__context__, Exception) and not isinstance(exc.__context__, (Unsupported, Raised, NotConstant)):
+            raised.fields["__context__"] = self.raised_by_python(exc.__context__)
+            if exc.__cause__ is exc.__context__:
+                raised.fields["__cause__"] = raised.fields["__context__"]
+            raised.fields["__suppress_context__"] = ConstantValue(exc.__suppress_context__)
+        return raised
 
     def new_exception(self, cls: type[BaseException], args: list[Value]) -> ExceptionObject:
         return ExceptionObject(cls, args)

@@ -30,8 +30,8 @@ def build_class(vm: Any, body: Value, name: Value, *bases: Value, **keywords: Va
         refuse(vm, label, "a metaclass makes it")
     if any(find_in_mro(model.__mro__, "__init_subclass__")[0] is not object for model in models):
         refuse(vm, label, "its base has an __init_subclass__")
-    if any(issubclass(model, (torch.nn.Module, torch.Tensor, tuple)) for model in models):
-        refuse(vm, label, "its base is a module, a tensor or a tuple")
+    if any(issubclass(model, (torch.nn.Module, torch.Tensor, tuple, type)) for model in models):
+        refuse(vm, label, "its base is a module, a tensor, a tuple or a metaclass")
     frame = vm.make_frame(body, {}, vm.frame.depth + 1)
     vm.run(frame)
     if "__subclasshook__" in frame.locals:

@@ -18,7 +18,7 @@ from ..values.constant import ConstantValue
 from ..values.deques import DequeValue
 from ..values.functions import CellValue, MethodValue, PartialValue
 from ..values.iterators import STOP, ItemsIterator, PythonIterator
-from ..values.mapping import DictValue, SetValue, update_from
+from ..values.mapping import DictValue, SetValue
 from ..values.objects import ClassValue, ObjectValue, SuperValue, find_in_mro
 from ..values.sequence import ListValue, SequenceValue, SliceValue, TupleValue, read_as_tuple
 from ..values.sets import to_keys
@@ -51,7 +51,7 @@ def construct(vm: Any, cls: type, args: list[Value], kwargs: dict[str, Value], p
         return vm.wrap(vm.plain(fold(vm, cls, args, kwargs)))
     if type(meta_call) is types.FunctionType and not plain:
         return vm.call(MethodValue(vm.wrap(meta_call, Pinned(meta_call, "__call__")), vm.wrap(cls)), args, kwargs)
-    if cls in MODULE_CONTAINERS and (container := existing_modules(vm, cls, args)) is not None:
+    if any(cls is container for container in MODULE_CONTAINERS) and (container := existing_modules(vm, cls, args)) is not None:
         return container
     if issubclass(cls, torch.Tensor):
         vm.unsupported("FE012", f"making a {cls.__qualname__} in captured code", "", "make it outside of the compiled function")
@@ -274,8 +274,10 @@ def deque(vm: Any, items: Value | None = None, maxlen: Value = ConstantValue(Non
 
 @handles(types.MappingProxyType)
 def mapping_proxy(vm: Any, mapping: Value) -> Value:
-    out = DictValue({}, dict)
-    update_from(vm, out, mapping)
+    if type(mapping) is not DictValue:
+        vm.unsupported("FE020", "a mapping proxy", f"it shows a {mapping.python_type().__qualname__}")
+    mapping.guard_keys(vm)  # type: ignore[attr-defined]
+    out = DictValue(mapping.items, dict)  # type: ignore[attr-defined]
     out.read_only, out.cls = True, types.MappingProxyType
     return out
 

@@ -289,6 +289,14 @@ class ProgramKey:
         return self.hash
 
 
+def hash_told(vm: Machine, told: Value) -> int:
+    """What ``hash`` makes of the result of ``__hash__``: numbers as large as hashes are taken as they are."""
+    if not issubclass(told.python_type(), int):
+        vm.throw(TypeError, "__hash__ method should return an integer")
+    number: int = told.constant()
+    return (-2 if number == -1 else int(number)) if -sys.maxsize - 1 <= number <= sys.maxsize else hash(number)
+
+
 def program_hash(key: Any) -> int | None:
     """The hash of a key that the program's own code told at capture, or None where the code tells nothing of it."""
     parts = key if type(key) is tuple else (key,)

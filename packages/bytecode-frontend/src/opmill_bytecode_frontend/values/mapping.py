@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import types
 from typing import Any
 
 from opmill_guards.guard import Absent, DictKeys
@@ -36,6 +37,9 @@ class DictValue(Value):
         """How often it was changed."""
         self.extra: dict[str, Value] = {}
         """Attributes set on a new OrderedDict."""
+
+    def find_method(self, name: str) -> Any:
+        return super().find_method(name) if not self.read_only or hasattr(types.MappingProxyType, name) else None
 
     def python_type(self) -> type:
         return self.cls
@@ -71,6 +75,8 @@ class DictValue(Value):
 
     def put(self, vm: Machine, hashed: Any, key: Value, value: Value) -> None:
         """``store`` with the hashable of the key at hand."""
+        if self.read_only:
+            vm.throw(TypeError, "'mappingproxy' object does not support item assignment")
         old = self.items.get(hashed)
         if not self.keys_guarded and (old is None or type(old[1]) is Lazy):
             self.unseen.add(hashed)
@@ -78,8 +84,6 @@ class DictValue(Value):
         self.changed(vm)
 
     def changed(self, vm: Machine) -> None:
-        if self.read_only:
-            vm.throw(TypeError, "'mappingproxy' object does not support item assignment")
         self.version += 1
         if self.source is not None:
             vm.effects.mutated(self)

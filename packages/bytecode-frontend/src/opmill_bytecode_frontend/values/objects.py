@@ -11,7 +11,7 @@ from typing import Any
 from opmill_guards.source import Attr, InstanceDict, Item, Pinned
 
 from ..owners import EXEMPT
-from .base import MISSING, IdentityKey, Lazy, Machine, NotConstant, ProgramKey, Value, find_in_mro, written_in_python
+from .base import MISSING, IdentityKey, Lazy, Machine, NotConstant, ProgramKey, Value, find_in_mro, hash_told, written_in_python
 from .constant import ConstantValue
 from .deferred import standing_in
 from .functions import BuiltinValue, FunctionValue, MethodValue
@@ -366,7 +366,7 @@ class ObjectValue(Value):
         if type(raw) is types.FunctionType:
             hashed = self.special(vm, "__hash__", [])
             assert hashed is not None
-            return ProgramKey(vm, self, hash(hashed.constant()))
+            return ProgramKey(vm, self, hash_told(vm, hashed))
         if self.source is None:
             vm.unsupported("FE024", f"hash of a new {self.cls.__qualname__}", "its __hash__ is implemented in C")
         try:
@@ -411,7 +411,11 @@ class ClassValue(Value):
         return f"class {self.obj.__module__}.{self.obj.__qualname__}"
 
     def truth(self, vm: Machine) -> bool:
-        return True
+        for name in ("__bool__", "__len__"):
+            metaclass: type = type(self.obj)
+            if type(find_in_mro(metaclass.__mro__, name)[1]) is types.FunctionType:
+                return vm.truth(self.special(vm, name, []))  # type: ignore[arg-type]
+        return bool(self.obj)
 
     def call(self, vm: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:
         return vm.construct(self, args, kwargs)  # type: ignore[attr-defined]
@@ -435,6 +439,9 @@ class ClassValue(Value):
             return bind_descriptor(vm, owner, name, raw, None, self)
         if meta_raw is not MISSING:
             return bind_descriptor(vm, meta_owner, name, meta_raw, self, vm.wrap(type(cls)))
+        fallback = find_in_mro(metaclass.__mro__, "__getattr__")[1]
+        if type(fallback) is types.FunctionType and metaclass.__module__ != "enum":
+            return vm.call(vm.wrap(fallback, Pinned(fallback, "__getattr__")), [self, ConstantValue(name)], {})
         try:
             return vm.wrap(getattr(cls, name), Attr(Pinned(cls, cls.__qualname__), name))
         except Exception as exc:

@@ -12,7 +12,7 @@ import torch
 from opmill_guards.guard import Absent
 from opmill_guards.source import InstanceDict, Item
 
-from .base import Lazy, Machine, NotConstant, ProgramKey, Value, content, find_in_mro, is_iterable
+from .base import Lazy, Machine, NotConstant, ProgramKey, Value, content, find_in_mro, hash_told, is_iterable
 from .constant import ConstantValue
 from .iterators import STOP, ItemsIterator
 
@@ -259,7 +259,7 @@ class TupleValue(SequenceValue):
         if self.written_method("__hash__")[1] is not None:
             hashed = self.special(vm, "__hash__", [])
             assert hashed is not None
-            return ProgramKey(vm, self, hash(hashed.constant()))
+            return ProgramKey(vm, self, hash_told(vm, hashed))
         return tuple(vm.key(v) for v in self.values(vm))
 
     def getattr(self, vm: Machine, name: str) -> Value:
