@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import pytest
 import torch
 
+from opmill_graph_ir.capture.functionalize import functionalize
 from opmill_graph_ir.capture.joint import capture_joint
 from opmill_graph_ir.evaluate import run_lowered
 from opmill_graph_ir.lowered import Extern
@@ -50,3 +52,22 @@ def test_half_precision() -> None:
     x = torch.randn(1, 2, 4, 5, generator=torch.Generator().manual_seed(0)).bfloat16().requires_grad_()
     got, want = gradients(lambda a: torch.nn.functional.interpolate(a, scale_factor=2, mode="bilinear"), x)
     torch.testing.assert_close(got, want, rtol=2e-2, atol=2e-2)
+
+
+@pytest.mark.parametrize("scale", [1.1, 2.1, 0.95, 1.7])
+@pytest.mark.parametrize(("mode", "rank"), [(m, r) for m, ranks in MODES.items() for r in ranks])
+def test_scales_that_eager_does_not_look_at(mode: str, rank: int, scale: float) -> None:
+    """Where a size stays or is doubled, some of eager's kernels forget the scale that was given, and linear ones read the point alone."""
+    formats = [torch.contiguous_format, *([torch.channels_last] if rank == 2 else [torch.channels_last_3d] if rank == 3 else [])]
+    for size, layout in itertools.product((1, 5, 10), formats):
+        x = torch.randn(1, 2, size, *(4, 3)[: rank - 1], generator=torch.Generator().manual_seed(size)).contiguous(memory_format=layout)
+        x[0, 0, size // 2] = float("nan")
+        graph = torch.fx.Graph()
+        fn = lambda a: torch.nn.functional.interpolate(a, scale_factor=scale, mode=mode)
+        graph.output((graph.call_function(fn, (graph.placeholder("a"),)),))
+        try:
+            want = fn(x)
+        except RuntimeError:
+            continue  # nothing would be left
+        got = run_lowered(lower(functionalize(torch.fx.GraphModule(torch.nn.Module(), graph), [x])), [x])[0]
+        torch.testing.assert_close(got, want, rtol=2e-5, atol=2e-5, equal_nan=True)
