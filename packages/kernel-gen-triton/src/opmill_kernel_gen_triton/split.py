@@ -47,7 +47,7 @@ def _chunks(nest: Nest, symbols: tuple[str, ...], budget: Budget) -> int:
     if len({tuple(a.extent for a in p.axes) for p in phases}) > 1:
         return 1
     tiling = choose(nest, symbols, budget)
-    if not tiling.looped or tiling.programs >= 2 * budget.processors:
+    if not tiling.looped or not tiling.apart or tiling.programs >= 2 * budget.processors:
         return 1
     length = product(phases[0].axes).constant
     if length is None:

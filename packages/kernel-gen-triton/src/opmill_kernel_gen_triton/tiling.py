@@ -21,8 +21,13 @@ UNKNOWN = 8192
 
 COLUMNS = 64
 """Columns that a program takes where there are many."""
-_HALF_COLUMNS = ((4, 16), (2, 16))
-"""Half precision down columns, of up to three loads a point and of more: tiles of this many ``Budget.tile``, and elements a lane at least."""
+_HALF_COLUMNS = ((4, 16), (2, 16), (1, 8))
+"""Half precision down columns, of up to one load a point, of more, and of many or Welford's sums, which take registers: tiles of this many
+``Budget.tile``, and half of the elements a lane."""
+_SHORT = 2048
+"""Rows below which columns of half precision are not split over programs: a second launch takes as long as their few steps."""
+_HEAVY = 12
+"""Values of a point down columns, beyond which a lane holds fewer elements."""
 _MANY = 8
 """Values of a point, beyond which few of them are kept."""
 _WINDOW = 32
@@ -33,7 +38,7 @@ _WINDOW = 32
 class Tiling:
     """``outer``: the axes behind each outer dimension, slowest first (one group: ``x``; two: ``y``, ``x``; none where the nest is one
     point). ``blocks`` by dimension. ``looped``: the row is walked in steps of ``blocks["r"]``, else it fits. ``programs``: an estimate.
-    ``ahead``: as in ``Budget``."""
+    ``ahead``: as in ``Budget``. ``apart``: rows that are few may be split over several programs."""
 
     outer: tuple[tuple[Axis, ...], ...]
     blocks: tuple[tuple[str, int], ...]
@@ -41,6 +46,7 @@ class Tiling:
     warps: int
     programs: int
     ahead: int = 0
+    apart: bool = True
 
     def block(self, name: str) -> int:
         return dict(self.blocks)[name]
@@ -138,16 +144,30 @@ def _rows(nest: Nest, inner: list[Phase], sizes: dict[str, int], budget: Budget)
     else:
         looped = not known or whole > 32
         half = _widest(nest) <= 2
+        if half and known and looped and (narrow := _narrow(rows, length, live, budget)):
+            x, r = narrow, min(2 * budget.tile // narrow, whole)
+            return Tiling((nest.axes,), (("x", x), ("r", r)), r < length, max(x * r // 512, 1), _tiles(rows, x), apart=False)
         x = min(64 if rows >= 64 * budget.processors or half else 32, power_above(rows))
         if rows < COLUMNS * budget.processors and not half:  # parts of columns that are put together
             x = min(x, max(8, power_below(rows // budget.processors)))
-        factor, lane = (1, 8) if not half else _HALF_COLUMNS[live > 3]
+        heavy = live > _HEAVY or any(r.op == "welford" for p in inner for r in p.reductions)
+        if heavy and half:
+            x = min(x, COLUMNS // 2)
+        factor, lane = (1, 8) if not half else _HALF_COLUMNS[2 if heavy else live > 3]
         r = min(factor * budget.tile // x, whole) if looped else whole
         if looped and known and length % r and length >= 8 * r and even(length) >= 16:
             r = min(r, even(length))  # no step sticks out
         looped = looped and (not known or r < length)
         warps = min(max(1, x * r // (32 * (2 * lane if half else lane))), 8)
     return Tiling((nest.axes,), (("x", x), ("r", max(r, 1))), looped, max(warps, 1), _tiles(rows, x))
+
+
+def _narrow(rows: int, length: int, live: int, budget: Budget) -> int:
+    """How many columns a program takes that are short enough for one launch, where there are enough programs then; 0 where not."""
+    if length > _SHORT:
+        return 0
+    thirds = 1 if live <= 3 else 2  # of the multiprocessors that should have a program
+    return next((x for x in (16, 8) if 3 * rows >= x * thirds * budget.processors), 0)
 
 
 def _warps(elements: int, nest: Nest | None = None) -> int:
