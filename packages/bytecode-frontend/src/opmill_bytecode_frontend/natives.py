@@ -94,7 +94,8 @@ def is_users(module: str) -> bool:
 
 def refuse_reading_frame(frame: Frame, function: Any, args: list[Any]) -> None:
     """What reads the variables of its caller would read those of the generated function."""
-    wanted = READS_FRAME.get(function.obj, 0) if isinstance(function, BuiltinValue) else 0
+    known = isinstance(function, BuiltinValue) and type(function.obj) is types.BuiltinFunctionType
+    wanted = READS_FRAME.get(function.obj, 0) if known else 0
     if wanted and not any(not (isinstance(a, ConstantValue) and a.value is None) for a in args[wanted - 1 :]):
         raise Unsupported("FE071", f"a graph break at a call of {function.describe()}", "it reads the variables of its caller", where=frame.where())
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, NoReturn
 
 from .returning import Operated, method_of
-from .values.base import MISSING, Value, name_in_c
+from .values.base import MISSING, Value, name_in_c, written_in_python
 from .values.constant import ConstantValue
 from .values.objects import find_in_mro
 from .values.tensor import TensorValue
@@ -42,6 +42,13 @@ class Operators:
 
     def is_same(self, left: Value, right: Value) -> bool:
         raise NotImplementedError
+
+    def refuse_deletion(self, owner: Value, key: Value) -> NoReturn:
+        """An index is looked for in a sequence, other keys in a mapping: each says no in words of its own."""
+        cls = owner.python_type()
+        by_index = hasattr(key.python_type(), "__index__") and (written_in_python(cls) or hasattr(cls, "__len__"))
+        words = "doesn't" if by_index else "does not"
+        self.throw(TypeError, f"{name_in_c(cls)!r} object {words} support item deletion")
 
     def unary(self, name: str, value: Value) -> Value:
         vm: Any = self

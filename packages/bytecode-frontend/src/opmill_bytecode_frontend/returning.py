@@ -93,6 +93,12 @@ ASKING: dict[Any, tuple[str, ...]] = {
     next: ("__next__",), reversed: ("__reversed__",), int: ("__int__",), float: ("__float__",), complex: ("__complex__",), operator.index: ("__index__",),
     format: ("__format__", "__str__", "__repr__"), operator.truth: ("__bool__", "__len__"), operator.not_: ("__bool__", "__len__"),
 }  # fmt: skip
+ASKERS = frozenset(map(type, ASKING))
+
+
+def asks(function: Any) -> bool:
+    """Whether it is one of these builtin functions (and not something that has no hash, or one of its own)."""
+    return type(function) in ASKERS and function in ASKING
 
 
 def asked(builtin: Any, owner: Value) -> tuple[Any, Any]:

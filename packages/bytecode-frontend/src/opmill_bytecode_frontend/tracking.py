@@ -7,6 +7,7 @@ import collections
 import dataclasses
 import enum
 import functools
+import gc
 import inspect
 import re
 import types
@@ -263,10 +264,9 @@ def mapping_proxy(vm: Any, obj: Any, source: Any) -> Value:
         source = InstanceDict(source.base)
         view = DictValue(dict_items(dict(obj), source, vm), type(obj), source, obj)
     else:
-        try:
-            found = dict(obj)
-        except Exception:
+        if any(type(shown) is not dict for shown in gc.get_referents(obj)):
             vm.unsupported("FE020", "a mapping proxy", "its mapping has a way of its own to read items")
+        found = dict(obj)
         if source is not None and type(source) is not Pinned:
             vm.guard(Predicate(source, lambda now: same_contents(now, found), "has the same contents"))
         source = by_identity(vm, obj, source) or Pinned(obj, "mapping proxy")

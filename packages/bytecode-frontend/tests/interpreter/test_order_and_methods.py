@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import collections
+import copy
 import dataclasses
 import decimal
 import enum
+import fractions
 import functools
 import itertools
 import sys
@@ -601,3 +603,112 @@ def made_by_metaclass(x):
 def test_metaclasses_answer_for_their_classes():
     differs(lambda x: (Answered(3).v, Answered.zz, bool(Answered), 1 if Answered else 2, Answered == 3, x + 1))
     differs(made_by_metaclass, whole=False)
+
+
+# ---- copies, partials, dispatch, counting ------------------------------------------------------------------------------------------
+
+
+def given(*args, **kwargs):
+    return args, kwargs
+
+
+def copied(x):
+    f = functools.partial(given, ["a"], bar=[True])
+    f.attr = []
+    n = Plain(1, [2])
+    c, d, m, e = copy.copy(f), copy.deepcopy(f), copy.copy(n), copy.deepcopy(n)
+    kept = c.attr is f.attr, d.attr is f.attr, d.args[0] is f.args[0], d(1), m is n, m.b is n.b, e.b is n.b, type(e).__name__
+    return kept, copy.deepcopy(Doubling(1, [2])), attempt(lambda: copy.deepcopy(types.MappingProxyType({}))), x + 1
+
+
+def test_copies_of_tuples_and_partials():
+    differs(copied, whole=False)
+
+
+def dispatched(x):
+    @functools.singledispatch
+    def g(a):
+        return "base"
+
+    out = [g(1)]
+    g.register(int, lambda a: "int")
+    out += [g(1), g("s")]
+
+    @g.register
+    def _(a: list):
+        return "list"
+
+    return [*out, g([]), g.dispatch(float)(1)], x + 1
+
+
+def test_functions_that_dispatch_know_what_was_registered_just_now():
+    differs(dispatched, whole=False)
+
+
+def deleted(x):
+    def delete(owner, key):
+        del owner[key]
+
+    owners = ((1,), 0), ("ab", 0), (5, 0), (types.MappingProxyType({}), "a"), (Blocked(), 0), (Blocked(), "a"), ((1,), "q"), (range(3), 1)
+    return [attempt(lambda o=o, k=k: delete(o, k)) for o, k in owners], x + 1
+
+
+def test_what_has_no_items_to_delete_says_so_in_pythons_words():
+    differs(deleted)
+
+
+class Counting(dict):
+    def get(self, key, default=None):
+        return super().get(told(key), default)
+
+    def __setitem__(self, key, value):
+        super().__setitem__(told(key), value)
+
+
+def counted(x):
+    c = Counting()
+    collections._count_elements(c, generated("a", "b", "a"))
+    return dict(c), collections.Counter("aab"), x + 1
+
+
+def test_counting_asks_mappings_of_the_program():
+    differs(counted)
+
+
+def numbers_of_many_classes(x):
+    numbers = 1001, 1001.0, fractions.Fraction(2002, 2), decimal.Decimal("1001.0"), 1001 + 0j
+    return [(a == b, a != b, attempt(lambda a=a, b=b: a < b)) for a in numbers for b in numbers], x + 1
+
+
+def test_numbers_of_different_classes_compare():
+    differs(numbers_of_many_classes, whole=False)
+
+
+class Sized(typing.TypedDict):
+    a: int
+
+
+SHOWN = types.MappingProxyType(collections.ChainMap({"a": 1}, {"b": 2}))
+
+
+def test_classes_whose_metaclass_makes_something_else():
+    differs(lambda x: (type(Sized(a=1)) is dict, Sized(a=1), x + 1))
+    differs(lambda x: (SHOWN.copy(), SHOWN["a"], x + 1), whole=False)
+
+
+def final_classes(x):
+    class Final:
+        def __init_subclass__(cls):
+            told([base is Final for base in cls.__bases__])
+
+    class First(Final):
+        pass
+
+    class Second(First):
+        pass
+
+    return int | First == int | First, isinstance(Second(), int | Final), x + 1
+
+
+def test_a_class_and_what_its_methods_say_of_it_are_one():
+    differs(final_classes, whole=False)

@@ -144,6 +144,8 @@ def new_class(r: Rebuilder, value: NewClass) -> str:
         return known
     bases = "".join(r.class_name(base.obj) + ", " for base in value.bases)
     names = [f"{key!r}: {r.expr(item)}" for key, item in value.namespace.items()]
+    if (known := r.known(value)) is not None:  # a closure of its methods holds it
+        return known
     return r.assign(value, f"type({value.obj.__name__!r}, ({bases}), {{{', '.join([*names, *cell])}}})")
 
 
@@ -284,7 +286,10 @@ def partial(r: Rebuilder, value: PartialValue) -> str:
         return r.source(value.source)
     named = ", ".join(f"{r.expr(k)}: {r.expr(v)}" for k, v in value.keywords.items.values())
     parts = [r.expr(value.function), *[r.expr(a) for a in value.args], f"**{{{named}}}"]
-    return r.assign(value, f"{r.constants.name(value.cls)}({', '.join(parts)})")
+    name = r.assign(value, f"{r.constants.name(value.cls)}({', '.join(parts)})")
+    for attribute, item in value.attrs.items():
+        r.body.append(f"{name}.{attribute} = {r.expr(item)}")
+    return name
 
 
 @rebuilds(WeakReference)

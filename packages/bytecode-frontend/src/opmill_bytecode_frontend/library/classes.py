@@ -51,6 +51,8 @@ def construct(vm: Any, cls: type, args: list[Value], kwargs: dict[str, Value], p
         return vm.wrap(vm.plain(fold(vm, cls, args, kwargs)))
     if type(meta_call) is types.FunctionType and not plain:
         return vm.call(MethodValue(vm.wrap(meta_call, Pinned(meta_call, "__call__")), vm.wrap(cls)), args, kwargs)
+    if isinstance(meta_call, type) and not plain:  # which binds nothing
+        return vm.call(vm.wrap(meta_call), args, kwargs)
     if any(cls is container for container in MODULE_CONTAINERS) and (container := existing_modules(vm, cls, args)) is not None:
         return container
     if issubclass(cls, torch.Tensor):

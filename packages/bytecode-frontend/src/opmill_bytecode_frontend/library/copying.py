@@ -70,7 +70,9 @@ def copy_copy(vm: Any, value: Value) -> Value | None:
     if isinstance(value, (ListValue, DictValue, SetValue)):
         without_attributes(vm, value)
         return value.m_copy(vm)
-    if is_atomic(value) or isinstance(value, TupleValue) or issubclass(value.python_type(), enum.Enum):
+    if isinstance(value, TupleValue):
+        return copied_tuple(vm, value, value.values(vm))
+    if is_atomic(value) or issubclass(value.python_type(), enum.Enum):
         return value
     if isinstance(value, (ConstantValue, ChangingValue)):
         vm.unsupported("FE017", f"copy.copy of {value.describe()}")
@@ -85,6 +87,17 @@ def copy_copy(vm: Any, value: Value) -> Value | None:
 def shallow_storage(vm: Any, owner: Any, item: Any, made: Any) -> Any:
     is_storage = item is owner.storage and hasattr(item, "m_copy")
     return item.m_copy(vm) if is_storage else item
+
+
+def copied_tuple(vm: Any, value: TupleValue, items: list[Value]) -> TupleValue:
+    """A tuple is its own copy; of a class derived from it another one is made, as a named tuple is pickled."""
+    if value.cls is tuple:
+        return value if all(a is b for a, b in zip(value.values(vm), items)) else TupleValue(items)
+    maker = find_in_mro(value.cls.__mro__, "__new__")[0]
+    written = any(value.written_method(name)[1] is not None for name in (*CUSTOM[:-1], "__copy__", "__deepcopy__"))
+    if written or not ("_fields" in vars(maker) or maker is tuple):
+        vm.unsupported("FE017", f"a copy of {value.describe()}", "its class says in Python how it is made")
+    return TupleValue(items, value.cls)
 
 
 @named("copy.deepcopy")
@@ -122,13 +135,15 @@ def deep_list(vm: Any, value: ListValue, memo: dict[int, Value]) -> Value:
 def deep_tuple(vm: Any, value: TupleValue, memo: dict[int, Value]) -> Value:
     old = value.values(vm)
     items = [deep(vm, v, memo) for v in old]
-    made = value if all(a is b for a, b in zip(old, items)) else TupleValue(items, value.cls)
+    made = value if all(a is b for a, b in zip(old, items)) and value.cls is tuple else copied_tuple(vm, value, items)
     remember(memo, value, made)
     return made
 
 
 def deep_dict(vm: Any, value: DictValue, memo: dict[int, Value]) -> Value:
     without_attributes(vm, value)
+    if value.read_only:
+        vm.throw(TypeError, "cannot pickle 'mappingproxy' object")
     made = DictValue({}, value.cls)
     made.default = value.default
     remember(memo, value, made)

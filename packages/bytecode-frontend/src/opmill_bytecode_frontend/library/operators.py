@@ -105,7 +105,7 @@ def iconcat(vm: Any, left: Value, right: Value) -> Value:
 @handles(operator.delitem)
 def delitem(vm: Any, owner: Value, key: Value) -> Value:
     if owner.special(vm, "__delitem__", [key]) is None:
-        vm.throw(TypeError, f"{owner.python_type().__name__!r} object doesn't support item deletion")
+        vm.refuse_deletion(owner, key)
     return NONE
 
 

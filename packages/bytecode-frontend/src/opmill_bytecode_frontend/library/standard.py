@@ -12,12 +12,12 @@ from typing import Any
 from opmill_guards.guard import Predicate
 from opmill_guards.source import Pinned
 
-from ..values.base import MISSING, Value
+from ..values.base import MISSING, Value, content, find_in_mro
 from ..values.constant import ConstantValue
 from ..values.functions import WeakReference
-from ..values.mapping import DictValue
 from ..values.objects import ObjectValue
 from ..values.sequence import TupleValue
+from .iteration import each
 from .registry import handles, named, receives_function
 
 NONE = ConstantValue(None)
@@ -27,6 +27,9 @@ NONE = ConstantValue(None)
 def dispatch(vm: Any, fn: Any, cls: Value) -> Value:
     """The implementation for a class: asked of the real registry, which may grow later."""
     wanted = cls.constant()
+    registries = [cell.cell_contents for cell in fn.__closure__ or () if isinstance(cell.cell_contents, dict)]
+    if any(getattr(changed, "obj", None) is registry for changed in vm.effects.changed for registry in registries):
+        vm.unsupported("FE010", f"a call of {fn.__qualname__}", "an implementation was registered in the captured code before")
     found = fn(wanted)
     vm.guard(Predicate(Pinned(fn, "dispatch"), lambda f: f(wanted) is found, f"({wanted.__name__}) is {found.__name__}"))
     return vm.wrap(found, Pinned(found, found.__name__))
@@ -34,9 +37,14 @@ def dispatch(vm: Any, fn: Any, cls: Value) -> Value:
 
 @handles(collections._count_elements)  # type: ignore[attr-defined]
 def count_elements(vm: Any, mapping: Value, items: Value) -> Value:
-    storage = mapping if isinstance(mapping, DictValue) else mapping.storage  # type: ignore[attr-defined]
-    for item in vm.unpack(items):
-        storage.store(vm, item, vm.binary("+", storage.m_get(vm, item, ConstantValue(0)), ConstantValue(1)))
+    cls = mapping.python_type()
+    plain = all(find_in_mro(cls.__mro__, name)[1] is vars(dict)[name] for name in ("get", "__setitem__"))
+    storage: Any = content(mapping)
+    get = None if plain else vm.getattr(mapping, "get")
+    for item in each(vm, vm.iterate(items)):
+        given = [item, ConstantValue(0)]
+        count = vm.binary("+", storage.m_get(vm, *given) if get is None else vm.call(get, given, {}), ConstantValue(1))
+        storage.store(vm, item, count) if get is None else vm.setitem(mapping, item, count)
     return NONE
 
 

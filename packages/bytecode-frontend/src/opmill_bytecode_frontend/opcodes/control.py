@@ -6,7 +6,7 @@ import builtins
 import sys
 from typing import Any
 
-from ..returning import ASKING, Branched, asked, iterated, pushed, stepped
+from ..returning import Branched, asked, asks, iterated, pushed, stepped
 from ..values.base import MISSING, Raised, is_iterable
 from ..values.constant import ConstantValue, is_none
 from ..values.functions import BuiltinValue, FunctionValue
@@ -240,7 +240,7 @@ def do_call(vm: Any, frame: Any, count: int, names: tuple[str, ...]) -> None:
         split = len(args) - len(names)
         kwargs = dict(zip(names, args[split:]))
         args = args[:split]
-    if len(args) == 1 and not kwargs and isinstance(function, (BuiltinValue, ClassValue)) and function.real() in ASKING:
+    if len(args) == 1 and not kwargs and isinstance(function, (BuiltinValue, ClassValue)) and asks(function.real()):
         frame.expects(*asked(function.real(), args[0]))
     else:
         frame.expects(function.callee(), pushed)

@@ -151,7 +151,7 @@ def delete_subscr(vm: Any, frame: Any, ins: Any) -> None:
     owner = frame.pop()
     vm.expect(owner, "__delitem__", dropped)
     if owner.special(vm, "__delitem__", [key]) is None:
-        vm.throw(TypeError, f"{owner.python_type().__name__!r} object doesn't support item deletion")
+        vm.refuse_deletion(owner, key)
 
 
 @opcode("BINARY_SLICE", since=(3, 12))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .base import BuiltinMethod, Machine, NotConstant, Value
+from .base import BuiltinMethod, Machine, NotConstant, Value, content
 from .iterators import STOP, ItemsIterator
 
 #: Types whose instances are immutable, so that any method of theirs may be called at capture.
@@ -78,7 +78,7 @@ class ConstantValue(Value):
             reflected = f"__r{name[2:]}"  # asked here: Python does not where both are of one type
             return args[0].special(vm, reflected, [self]) if hasattr(int, reflected) else ConstantValue(NotImplemented)
         try:
-            plain = [vm.plain(a) for a in args] if name in ("__mod__", "__contains__") else [a.constant() for a in args]
+            plain = [vm.plain(a) for a in args] if name in ("__mod__", "__contains__") else [known_part(a) for a in args]
         except NotConstant:
             if name == "__mod__" and isinstance(self.value, str):
                 vm.unsupported("FE025", f"formatting {self.value!r:.40} with a value unknown at capture")
@@ -125,6 +125,12 @@ class ConstantValue(Value):
 
     def m___reversed__(self, vm: Machine) -> Value:
         return self.walk(self.value[::-1], type(reversed(self.value)))
+
+
+def known_part(value: Value) -> Any:
+    """The constant that a value is, or of an object of a class derived from a number or a text what the builtin class knows of it."""
+    part = content(value)
+    return part.constant() if isinstance(part, ConstantValue) and part is not value else value.constant()
 
 
 def is_none(value: Value) -> bool:

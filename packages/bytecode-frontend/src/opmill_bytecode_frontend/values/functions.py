@@ -328,10 +328,18 @@ class BuiltinValue(Value):
             return None
         try:
             return vm.fresh(slot(self.obj, *[a.constant() for a in args]))
-        except NotConstant:
-            return ConstantValue(NotImplemented)
+        except NotConstant as exc:
+            return knows_itself_only(vm, slot, name, self, args, exc)
         except Exception as exc:
             vm.throw_real(exc)
+
+
+def knows_itself_only(vm: Machine, slot: Any, name: str, owner: Value, args: list[Value], exc: NotConstant) -> Value:
+    """The answer of an object of C to an operand that has no constant: that it knows none, where that is so."""
+    tensor = any(hasattr(a, "fake") for a in args)  # which has an answer of its own
+    if not tensor and slot is not getattr(object, name, None):
+        vm.unsupported("FE020", f"{name} of {owner.describe()} and {exc}", "it has no symbolic counterpart")
+    return ConstantValue(NotImplemented)
 
 
 class ChangingValue(BuiltinValue):

@@ -14,7 +14,7 @@ from ..owners import EXEMPT
 from .base import MISSING, IdentityKey, Lazy, Machine, NotConstant, ProgramKey, Value, find_in_mro, hash_told, written_in_python
 from .constant import ConstantValue
 from .deferred import standing_in
-from .functions import BuiltinValue, FunctionValue, MethodValue
+from .functions import BuiltinValue, FunctionValue, MethodValue, knows_itself_only
 from .mapping import DictValue
 from .sequence import ListValue, TupleValue, whole
 
@@ -470,8 +470,8 @@ class ClassValue(Value):
             return vm.call(MethodValue(vm.wrap(raw, Pinned(raw, name)), self), args, {})
         try:
             return vm.fresh(raw(cls, *[a.constant() for a in args]))
-        except NotConstant:
-            return ConstantValue(NotImplemented)
+        except NotConstant as exc:
+            return knows_itself_only(vm, raw, name, self, args, exc)
         except Exception as exc:
             vm.throw_real(exc)
 
