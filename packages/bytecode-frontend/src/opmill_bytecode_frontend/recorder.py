@@ -17,6 +17,7 @@ from opmill_fake_tensors.symbols import Index, Relation, index, index_of, sym_in
 from opmill_fake_tensors.symbols.asking import check
 from opmill_guards.source import TensorProperty
 
+from .eager_errors import asked_of_eager
 from .errors import Unsupported
 from .numbers import Numbers
 from .regions import Region
@@ -314,6 +315,11 @@ class Recorder:
         except Unsupported:
             raise
         except Exception as exc:
+            asked, real = asked_of_eager(function, args, kwargs)
+            if asked and real is None:
+                name = getattr(function, "__name__", function)
+                raise Unsupported("FE030", f"{name} of a tensor", f"it fails without data ({exc}), and does not with it") from None
+            exc = real or exc
             exc.args = tuple(a.replace("'FakeTensor'", "'Tensor'") if isinstance(a, str) else a for a in exc.args)
             vm.throw_real(exc)
 

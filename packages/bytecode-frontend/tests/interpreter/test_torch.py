@@ -276,3 +276,14 @@ def test_who_requires_grad_is_no_matter_of_a_graph(fn, code):
         assert [t.is_leaf for t in found] == ([False] * 3 if fn is requires else [True, False])
     with pytest.raises(Exception, match=code):
         capture(fn, "eager", fullgraph=True)(torch.ones(3))
+
+
+def test_gradients_are_clipped_in_captured_code():
+    def clipped(call):
+        torch.manual_seed(0)
+        net = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Linear(4, 2).double().float())
+        net(torch.ones(2, 3)).sum().backward()
+        norm = call(lambda: torch.nn.utils.clip_grad_norm_(net.parameters(), 0.1))()
+        return [norm, *(p.grad for p in net.parameters())]
+
+    assert all(map(torch.equal, clipped(lambda f: f), clipped(lambda f: capture(f, fullgraph=True))))

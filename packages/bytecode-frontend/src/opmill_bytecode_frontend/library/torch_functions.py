@@ -10,6 +10,8 @@ import torch.overrides
 
 from ..values.base import Value
 from ..values.constant import ConstantValue
+from ..values.mapping import DictValue
+from ..values.sequence import ListValue, TupleValue
 from ..values.tensor import TensorValue
 from .dispatch import fold
 from .registry import handles, named
@@ -104,6 +106,23 @@ def assertion(vm: Any, condition: Value, message: Value) -> Value:
     if not vm.truth(condition):
         vm.throw(AssertionError, message)
     return ConstantValue(None)
+
+
+@handles(torch._C._group_tensors_by_device_and_dtype)
+def group_tensors(vm: Any, lists: Value, with_indices: Value = ConstantValue(False)) -> Value:
+    """As torch's multi-tensor functions sort what they are given: the places of the first list's tensors, by device and type."""
+    columns = [vm.unpack(column) for column in vm.unpack(lists)]
+    groups: dict[Any, list[int]] = {}
+    for place, tensor in enumerate(columns[0]):
+        if not isinstance(tensor, TensorValue):
+            vm.unsupported("FE011", "grouping of something other than tensors")
+        groups.setdefault((tensor.fake.device, tensor.fake.dtype), []).append(place)
+    out = DictValue({})
+    for key, places in groups.items():
+        parts = ListValue([ListValue([column[k] for k in places] if column else []) for column in columns])
+        numbers = ListValue([ConstantValue(k) for k in places] if vm.truth(with_indices) else [])
+        out.store(vm, TupleValue([ConstantValue(part) for part in key]), TupleValue([parts, numbers]))
+    return out
 
 
 def _state(fn: Any) -> None:

@@ -17,7 +17,9 @@ Tensor = torch.Tensor
 def _product(a: Tensor, b: Tensor, rank: int) -> tuple[int, ...] | None:
     """Sizes of ``a @ b``, both of ``rank`` dimensions."""
     m, n = a.size(), b.size()
-    if len(m) != rank or len(n) != rank or a.dtype != b.dtype or a.dtype is torch.bool or a.is_complex():
+    if len(m) == rank == len(n) and a.dtype != b.dtype:  # which torch's own meta kernels do not see
+        raise RuntimeError(f"expected m1 and m2 to have the same dtype, but got: {a.dtype} != {b.dtype}")
+    if len(m) != rank or len(n) != rank or a.dtype is torch.bool or a.is_complex():
         return None
     if not all(p is q or demanded(p == q) for p, q in zip((m[-1], *m[:-2]), (n[-2], *n[:-2]), strict=True)):
         return None

@@ -1,0 +1,52 @@
+"""What eager says where an operation fails on fakes: it is asked with zeros of the same sizes, types and layout.
+
+Kernels for tensors without data check in other words than those that compute, and now and then what these do not ask at all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from opmill_fake_tensors import FakeTensor
+
+#: Elements of the largest tensor that is made for it.
+LARGEST = 1 << 22
+
+
+def asked_of_eager(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[bool, Exception | None]:
+    """Whether eager could be asked, and the exception that it raised; None where it raises none."""
+    if torch._C._functorch.peek_interpreter_stack() is not None:
+        return False, None
+    try:
+        given, named = pytree.tree_map_only(torch.Tensor, zeros, (list(args), dict(kwargs)))
+    except NotAskable:
+        return False, None
+    try:
+        with torch._C._DisableTorchDispatch():
+            function(*given, **named)
+    except Exception as error:
+        return True, error.with_traceback(None)
+    return True, None
+
+
+class NotAskable(Exception):
+    """A tensor of symbolic sizes, of another device, or too large."""
+
+
+def zeros(fake: torch.Tensor) -> torch.Tensor:
+    """A tensor with the geometry of a fake and with elements."""
+    plain = isinstance(fake, FakeTensor) and all(type(n) is int for n in (*fake.shape, *fake.stride()))
+    if not plain or fake.device.type != "cpu" or fake.numel() > LARGEST or fake.is_conj() or fake.is_neg():
+        raise NotAskable
+    with torch._C._DisableTorchDispatch(), torch.no_grad():
+        made = torch.empty_strided(tuple(fake.shape), fake.stride(), dtype=fake.dtype).zero_()
+    if not fake.requires_grad:
+        return made
+    made.requires_grad_()
+    return made if fake.is_leaf else made.view_as(made)
+
+
+__all__ = ["asked_of_eager"]
