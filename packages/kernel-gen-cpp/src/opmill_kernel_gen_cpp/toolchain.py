@@ -14,8 +14,11 @@ from pathlib import Path
 
 from opmill_graph_ir.errors import KernelBuildError
 
-BASE_FLAGS = ("-std=c++17", "-O2", "-shared", "-fPIC", "-fwrapv", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off", "-w")
-"""No -ffast-math: NaN, infinities and signed zero keep their meaning. -fwrapv: integers wrap as torch's do."""
+BASE_FLAGS = (
+    "-std=c++17", "-O2", "-fno-tree-loop-vectorize", "-shared", "-fPIC", "-fwrapv", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off", "-w",
+)  # fmt: skip
+"""No -ffast-math: NaN, infinities and signed zero keep their meaning. -fwrapv: integers wrap as torch's do. Vectors are written out here; GCC 12 adds
+up the wrong elements where it makes vectors of a sum over short rows that are read backwards."""
 CAREFUL_FLAGS = ("-O1",)
 """Added where the compiler itself fails: its bugs are mostly those of a pass that it then leaves out (GCC 12's loop vectoriser on some masks)."""
 LINK_FLAGS = ("-nostdlib", "-Wl,--hash-style=gnu", "-lgcc")

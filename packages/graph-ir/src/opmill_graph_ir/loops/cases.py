@@ -6,6 +6,7 @@ Each :class:`Case` holds a kernel and fills its buffers from a seed; compare a g
 
 from __future__ import annotations
 
+import itertools
 import math
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -330,6 +331,11 @@ def _reductions() -> Iterator[Case]:
     where = row_major((outer[0], inner[0], outer[1], inner[1]))
     half = Reduction(("r",), "sum", cast(Load("a", where, "bfloat16"), "float32"), "float32")
     yield _reduce_case("sum_two_axes_bfloat16", outer, inner, where, half, index(4 * 3 * 10 * 12), "bfloat16")
+    for rows, short, dtype in itertools.product((4, 5, 8), (2, 3, 4), FLOATS):  # rows read backwards
+        inner = axes(j=rows, h=short)
+        back = index("j") * short - index("h") + short - 1
+        r = Reduction(("r",), "sum", Load("a", back, dtype), dtype)
+        yield _reduce_case(f"sum_backwards_{rows}_{short}_{dtype}", (), inner, back, r, index(rows * short), dtype)
 
 
 _SCANS = {
