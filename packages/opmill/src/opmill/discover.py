@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
@@ -26,7 +28,13 @@ class Found:
 
 
 def _entries(group: str) -> dict[str, EntryPoint]:
-    return {entry.name: entry for entry in entry_points(group=group)}
+    return {entry.name: entry for entry in _installed(tuple(sys.path)).select(group=group)}
+
+
+@functools.lru_cache(maxsize=1)
+def _installed(path: tuple[str, ...]) -> Any:
+    """All entry points of what is installed on ``sys.path``. Looking through it takes milliseconds: once, not once a group."""
+    return entry_points()
 
 
 def find_generators(names: Sequence[str] | None = None) -> list[Found]:
