@@ -28,6 +28,7 @@ from .frame import Frame
 from .machine import BreakHere, Interpreter
 from .natives import is_users
 from .options import CaptureOptions
+from .recorded import Recorded
 from .switches import autocast_nesting, in_dual_level, switched, switches
 from .values.base import Lazy, Raised, Value
 from .values.functions import function_value
@@ -130,7 +131,7 @@ def graph_module(vm: Interpreter, outputs: list[Any]) -> torch.fx.GraphModule:
     vm.recorder.complete_inputs()
     graph.output(tuple(vm.recorder.node_of(v) for v in outputs))
     remove_dead(graph)
-    gm = torch.fx.GraphModule(dict(vm.recorder.attributes), graph)
+    gm = Recorded(dict(vm.recorder.attributes), graph)
     gm.meta["sizes of data"] = bool(vm.recorder.numbers.late)
     return gm
 

@@ -1,0 +1,84 @@
+"""The module that a backend is given has its text when it is asked for it, and is a GraphModule like any other."""
+
+import copy
+import pickle
+
+import torch
+
+from opmill_bytecode_frontend import capture
+
+
+def graph_of(function, *args):
+    found = []
+
+    def backend(gm, example_inputs):
+        assert "_code" not in gm.__dict__
+        found.append(gm)
+        return lambda *inputs: gm.forward(*inputs)
+
+    assert torch.equal(capture(function, backend, fullgraph=True)(*args), function(*args))
+    return found[0]
+
+
+class Layer(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.randn(3, 3))
+
+    def forward(self, x):
+        return torch.relu(x @ self.weight)
+
+
+LAYER, X = Layer(), torch.randn(2, 3)
+
+
+def apply(x):
+    return LAYER(x)
+
+
+def fresh():
+    found = []
+    capture(apply, lambda gm, inputs: found.append(gm) or (lambda *args: (apply(*args),)), fullgraph=True)(X)
+    assert "_code" not in found[0].__dict__
+    return found[0]
+
+
+def test_a_backend_may_run_it():
+    assert "relu" in graph_of(apply, X).code
+
+
+def test_whatever_asks_for_the_text_gets_it():
+    want = LAYER(X)
+    for ask in (
+        lambda gm: gm(X),
+        lambda gm: gm.forward(X),
+        lambda gm: copy.deepcopy(gm)(X),
+        lambda gm: copy.copy(gm)(X),
+        lambda gm: torch.fx.GraphModule(gm, gm.graph)(X),
+        lambda gm: pickle.loads(pickle.dumps(gm))(X),
+        lambda gm: torch.fx.Interpreter(gm).run(X),
+        lambda gm: (str(gm), gm(X))[1],
+        lambda gm: torch.fx.symbolic_trace(gm)(X),
+    ):
+        assert torch.equal(ask(fresh())[0], want)
+    assert "def forward(self, x)" in fresh().code
+    assert "def forward(self, x)" in str(fresh())
+    assert "def forward(self, x)" in fresh().recompile().src
+    assert not hasattr(fresh(), "nothing")
+
+
+def test_changes_of_the_graph_are_compiled():
+    gm = fresh()
+    node = next(n for n in gm.graph.nodes if n.target is torch.relu)
+    node.target = torch.tanh
+    gm.recompile()
+    assert torch.equal(gm(X)[0], torch.tanh(X @ LAYER.weight))
+    node.target = torch.relu
+    gm.graph = gm.graph
+    assert torch.equal(gm(X)[0], LAYER(X))
+
+
+def test_each_has_a_forward_of_its_own():
+    first, second = fresh(), graph_of(lambda x: torch.cos(x), X)
+    assert torch.equal(second(X)[0], torch.cos(X))
+    assert torch.equal(first(X)[0], LAYER(X))
