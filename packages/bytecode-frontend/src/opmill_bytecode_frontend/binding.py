@@ -17,6 +17,8 @@ def bind(vm: Machine, fn: FunctionValue, args: list[Value], kwargs: dict[str, Va
     """The parameters of a call by name; raises the program's TypeError, that for keywords first, as Python does."""
     code = fn.code
     n, names = code.co_argcount, code.co_varnames
+    if not kwargs and len(args) == n and not code.co_kwonlyargcount and not code.co_flags & (inspect.CO_VARARGS | inspect.CO_VARKEYWORDS):
+        return dict(zip(names, args))
     out: dict[str, Any] = dict(zip(names[:n], args))
     position = n + code.co_kwonlyargcount
     takes_more = bool(code.co_flags & inspect.CO_VARARGS)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import types
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 from .bytecode import Instruction, Program, decode
@@ -54,6 +55,8 @@ class Frame:
         self.locals: dict[str, Any] = {}
         self.cells: dict[str, CellValue] = {}
         self.stack: list[Any] = []
+        self.push: Callable[[Any], None] = self.stack.append  # of the one list that this frame ever has
+        self.pop: Callable[[], Any] = self.stack.pop
         self.pc = 0
         self.kwnames: tuple[str, ...] = ()
         self.caller: Frame | None = None
@@ -73,12 +76,6 @@ class Frame:
         """Of a generator: the exception that its caller handles, and ..."""
         self.handled: Value | None = None
         """... the one that it is itself in the midst of handling while it is suspended."""
-
-    def push(self, value: Any) -> None:
-        self.stack.append(value)
-
-    def pop(self) -> Any:
-        return self.stack.pop()
 
     def popn(self, n: int) -> list[Any]:
         if n == 0:

@@ -10,7 +10,7 @@ from typing import Any, Callable, NoReturn
 import torch
 
 from opmill_fake_tensors import DataDependent
-from opmill_guards.guard import Absent, Is, SameObject
+from opmill_guards.guard import Absent, Is, Predicate, SameObject
 from opmill_guards.source import Attr, InstanceDict, Item, Pinned
 
 from .binding import bind
@@ -22,7 +22,7 @@ from .opcodes import handlers
 from .opcodes.control import Return, Yield, throw_into
 from .operating import Operators, not_implemented
 from .options import CaptureOptions
-from .owners import EXEMPT, installed, is_disabled, is_users
+from .owners import exempt, installed, is_disabled, is_users
 from .recorder import Recorder
 from .switches import switches
 from .tracking import root_is_pinned, tracker
@@ -43,6 +43,8 @@ from .varying import Varying
 
 #: Items of an iterator that a capture takes to itself at most.
 MOST_ITEMS = 500_000
+#: Of guards of one kind on one source, what else tells them apart.
+TOLD_APART = {Absent: "key", SameObject: "other", Predicate: "label"}
 SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
 
@@ -98,7 +100,7 @@ class Interpreter(Operators):
         """Forget the objects of the call when all is written: what a capture is made of refers to itself, and would keep them until the
         collector comes."""
         own: list[Any] = [self.trace, self.known, self.origins, self.generators, self.recorder.inputs, self.recorder.by_fake, self.effects.changed]
-        for frame, _ in self.trace:
+        for frame in {id(frame): frame for frame, _ in self.trace}.values():
             own += [frame.locals, frame.cells, frame.stack]
         for held in own:
             held.clear()
@@ -167,9 +169,10 @@ class Interpreter(Operators):
     # ---- guards ----------------------------------------------------------------------------------------------------
 
     def guard(self, guard: Any) -> None:
-        source = guard.source if hasattr(guard, "source") else None
-        key = (type(guard), source, getattr(guard, "key", None), getattr(guard, "other", None), getattr(guard, "label", None))
-        where = self.tree_guards if source is not None and of_module(source) else self.guards
+        kind = type(guard)
+        source, part = guard.source, TOLD_APART.get(kind)
+        key = (kind, source) if part is None else (kind, source, getattr(guard, part))
+        where = self.tree_guards if of_module(source) else self.guards
         where.setdefault(key, guard)
 
     def guard_tensor(self, guard: Any, held: bool) -> None:
@@ -194,7 +197,7 @@ class Interpreter(Operators):
     def class_source(self, owner: type, name: str, raw: Any) -> Any:
         if self.is_made(owner):
             return Pinned(raw, name)
-        if owner.__module__.split(".")[0] in EXEMPT or issubclass(owner, torch.nn.Module) or name == "__dataclass_fields__":
+        if exempt(owner.__module__) or issubclass(owner, torch.nn.Module) or name == "__dataclass_fields__":
             return Pinned(raw, f"{owner.__qualname__}.{name}")
         return Item(InstanceDict(Pinned(owner, owner.__qualname__)), name)
 
@@ -234,20 +237,20 @@ class Interpreter(Operators):
             if changed[2] is None:
                 self.no_name(name)
             return changed[2]
-        exempt = str(namespace.get("__name__", "")).split(".")[0] in EXEMPT
+        known = exempt(str(namespace.get("__name__", "")))
         value = namespace.get(name, MISSING)
         pinned = Pinned(namespace, f"{namespace.get('__name__', '?')}.__dict__")
         if value is not MISSING:
             literal = type(value) in LITERALS
-            if exempt and callable(value) and self.may_be_patched(namespace):
+            if known and callable(value) and self.may_be_patched(namespace):
                 self.guard(Is(Item(pinned, name), value))
-            return self.wrap(value, Pinned(value, name) if exempt and not literal else Item(pinned, name))
+            return self.wrap(value, Pinned(value, name) if known and not literal else Item(pinned, name))
         if module is not None:
             try:
                 return self.wrap(getattr(module, name))
             except Exception as exc:
                 self.throw_real(exc)
-        if not exempt:
+        if not known:
             self.guard(Absent(pinned, name))
         found = getattr(builtins, name, MISSING)
         if found is MISSING:
@@ -520,7 +523,7 @@ class Interpreter(Operators):
         self.frame = frame
         frame.entered = self.handled
         instructions, handlers_ = frame.prepared.instructions, frame.prepared.handlers
-        pending = thrown
+        pending, most = thrown, self.options.max_steps
         try:
             while True:
                 pc = frame.pc
@@ -530,7 +533,10 @@ class Interpreter(Operators):
                         exc, pending = pending, None
                         raise Raised(exc)
                     if frame.has_places:
-                        self.pass_place(frame)
+                        if len(self.trace) == self.break_at or self.steps > most:
+                            self.stop_here(frame)
+                        frame.place = len(self.trace)
+                        self.trace.append((frame, pc))
                     handler = handlers_[pc]
                     if handler is None:
                         self.unsupported("FE001", f"instruction {ins.opname}")
@@ -571,14 +577,14 @@ class Interpreter(Operators):
         if frame is not None:
             self.origins.setdefault(id(exc), (exc, frame.place))
 
-    def pass_place(self, frame: Frame) -> None:
+    def stop_here(self, frame: Frame) -> None:
+        """The graph ends before the place that comes next, or the capture where it has taken too many steps."""
         if len(self.trace) == self.break_at:
             self.stopped = frame
             raise BreakHere
         frame.place = len(self.trace)
         self.trace.append((frame, frame.pc))
-        if self.steps > self.options.max_steps:
-            self.unsupported("FE065", "the loop", f"more than {self.options.max_steps} instructions", "loops on constants are unrolled")
+        self.unsupported("FE065", "the loop", f"more than {self.options.max_steps} instructions", "loops on constants are unrolled")
 
 
 def unwind(frame: Frame, ins: Any, raised: Raised) -> bool:

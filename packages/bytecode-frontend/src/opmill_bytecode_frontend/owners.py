@@ -13,6 +13,12 @@ EXEMPT = {"torch", "triton", *sys.stdlib_module_names}
 STANDARD_LIBRARY = os.path.dirname(os.__file__).replace("\\", "/") + "/"
 
 
+@functools.cache
+def exempt(module: str) -> bool:
+    """Whether a module, by its full name, is torch's, Triton's or of the standard library: what is named in it stays what it is."""
+    return module.split(".")[0] in EXEMPT
+
+
 def is_disabled(function: Any) -> bool:
     """Whether a function carries the mark of ``opmill.disable`` or ``torch.compiler.disable``."""
     return getattr(function, "_torchdynamo_disable", False) is True
@@ -32,4 +38,4 @@ def is_users(cls: type) -> bool:
     return not installed(getattr(sys.modules.get(cls.__module__), "__file__", None) or "<frozen")
 
 
-__all__ = ["EXEMPT", "installed", "is_disabled", "is_users"]
+__all__ = ["EXEMPT", "exempt", "installed", "is_disabled", "is_users"]

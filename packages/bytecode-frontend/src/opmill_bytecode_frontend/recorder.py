@@ -13,6 +13,7 @@ from torch._C._functorch import is_functorch_wrapped_tensor
 
 from opmill_fake_tensors import FakeContext, FakeTensor
 from opmill_fake_tensors.errors import FakeTensorError
+from opmill_fake_tensors.remembered import Remembered
 from opmill_fake_tensors.symbols import Index, Relation, index, index_of, sym_int
 from opmill_fake_tensors.symbols.asking import check
 from opmill_guards.source import TensorProperty
@@ -60,6 +61,10 @@ FILLING: dict[Any, int] = {"masked_fill": 3, "masked_fill_": 3, torch.masked_fil
 """Others that take one for their last argument, and how many they have."""
 
 
+TABLES = re.compile(r"\.__dict__|'_modules'|'_parameters'|'_buffers'")
+NO_NAMES = re.compile(r"\W+")
+
+
 class NotGraphable(Exception):
     """A value cannot be an argument of a graph node."""
 
@@ -85,6 +90,7 @@ class Recorder:
         """Graphs inside of the graph that are being recorded, the innermost last."""
         self.numbers = Numbers(self.main, where_now(weakref.ref(vm)))
         self.context = FakeContext(data=self.numbers.sizes if vm.varying.data else None)
+        self.remembered = Remembered(self.context)
         self.counts: bool = vm.varying.data
         """Whether numbers and sizes that only data tell may be symbols."""
         self.inputs: list[TensorValue | SymbolicNumber] = []
@@ -210,8 +216,7 @@ class Recorder:
         return value.node
 
     def _input_node(self, value: TensorValue | SymbolicNumber) -> torch.fx.Node:
-        name = re.sub(r"\.__dict__|'_modules'|'_parameters'|'_buffers'", "", str(value.source))
-        name = re.sub(r"\W+", "_", name).strip("_") or "tensor"
+        name = NO_NAMES.sub("_", TABLES.sub("", str(value.source))).strip("_") or "tensor"
         name = f"_{name}" if name[0].isdigit() else name
         if getattr(value, "held", False):
             base = name = "p_" + name
@@ -304,14 +309,15 @@ class Recorder:
         named = {k: self.lower(v, True) for k, v in kwargs.items()}
         return vm.fresh(self._guarded(vm, function, plain, named))
 
-    def _guarded(self, vm: Machine, function: Any, args: Any, kwargs: Any) -> Any:
+    def _guarded(self, vm: Machine, call: Any, args: Any, kwargs: Any, function: Any = None) -> Any:
+        """What ``call`` gives. ``function``: what the program calls, where that is another."""
         try:
-            return function(*args, **kwargs)
+            return call(*args, **kwargs)
         except FakeTensorError as exc:
             hint = "compute it outside of the compiled function, or with tensor operations such as torch.where"
             if self.numbers.late:
                 hint += "; torch._check(...) may say what is known of a size"
-            raise Unsupported("FE030", f"{getattr(function, '__name__', function)} of a tensor", str(exc), hint) from None
+            raise Unsupported("FE030", f"{name_of(function or call)} of a tensor", str(exc), hint) from None
         except Unsupported:
             raise
         except Exception as exc:
@@ -365,22 +371,22 @@ class Recorder:
     def _operate(self, vm: Machine, op: str, target: Any, function: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
         if not kwargs:
             args = self.with_scalars(target, args)
-        name = getattr(target, "__name__", str(target))
         try:
             fake_args = [self.lower(a, True) for a in args]
             fake_kwargs = {k: self.lower(v, True) for k, v in kwargs.items()}
         except NotGraphable as exc:
-            vm.unsupported("FE034", f"argument of {name}: {exc}", "only tensors, numbers, and lists, tuples, dicts of these go into a graph")
+            vm.unsupported("FE034", f"argument of {name_of(target)}: {exc}", "only tensors, numbers, and lists, tuples, dicts of these go into a graph")
         with self.context:
-            result = self._guarded(vm, function, fake_args, fake_kwargs)
+            result = self._guarded(vm, self.remembered.call, (function, fake_args, fake_kwargs), {}, function)
         read = type(result) is torch.SymInt and str(index_of(result)) in self.numbers.unbound()
         if result is not None and not contains_tensor(result) and not read:
             if not is_answer(result) and any(map(contains_tensor, (*fake_args, *fake_kwargs.values()))):
-                raise Unsupported("FE035", f"{name} gave a {type(result).__qualname__}", "it is made of a tensor that has no data at capture")
+                raise Unsupported("FE035", f"{name_of(target)} gave a {type(result).__qualname__}", "it is made of a tensor that has no data at capture")
             return vm.fresh(result)
         node_args = tuple(self.lower(a, False) for a in args)
         node_kwargs = {k: self.lower(v, False) for k, v in kwargs.items()}
-        node = self.graph.create_node(op, target, node_args, node_kwargs)
+        node = self.graph.create_node(op, target)
+        node.args, node.kwargs = node_args, node_kwargs  # given at once, torch walks through them looking for numbers that cannot be there
         node.meta["stack_trace"] = vm.location()  # type: ignore[attr-defined]
         self.operations += 1
         if read:
@@ -465,6 +471,10 @@ def is_answer(result: Any) -> bool:
     if isinstance(result, (tuple, list)):
         return all(map(is_answer, result))
     return isinstance(result, (*PLAIN, torch.SymInt, torch.SymBool, torch.SymFloat))
+
+
+def name_of(function: Any) -> str:
+    return getattr(function, "__name__", None) or str(function)
 
 
 def contains_tensor(result: Any) -> bool:

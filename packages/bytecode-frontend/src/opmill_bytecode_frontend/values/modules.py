@@ -28,7 +28,12 @@ class ModuleValue(ObjectValue):
     def __init__(self, obj: torch.nn.Module, source: Any) -> None:
         super().__init__(type(obj), obj, source)
         self.source: Any = source
-        self.tree = True
+        self.path = InstanceDict(source)
+        self.tables = {store: Item(self.path, store) for store in STORES}
+        mro = self.cls.__mro__
+        plain = find_in_mro(mro, "__getattribute__")[0] is object and find_in_mro(mro, "__getattr__")[0] is torch.nn.Module
+        self.reads_plainly = plain
+        """Whether attributes are found as ``torch.nn.Module`` finds them."""
 
     def describe(self) -> str:
         return f"module {self.cls.__qualname__}"
@@ -36,16 +41,12 @@ class ModuleValue(ObjectValue):
     @property
     def attrs(self) -> DictValue:
         if self._attrs is None:
-            source = InstanceDict(self.source)
-            items: dict[Any, tuple[Value, Any]] = {k: (ConstantValue(k), Lazy(v, Item(source, k))) for k, v in self.obj.__dict__.items()}
-            self._attrs = DictValue(items, dict, source, self.obj.__dict__)
+            items: dict[Any, tuple[Value, Any]] = {k: (ConstantValue(k), Lazy(v, Item(self.path, k))) for k, v in self.obj.__dict__.items()}
+            self._attrs = DictValue(items, dict, self.path, self.obj.__dict__)
         return self._attrs
 
     def getattr(self, vm: Machine, name: str) -> Value:
-        if find_in_mro(self.cls.__mro__, "__getattribute__")[0] is not object:
-            return super().getattr(vm, name)
-        fallback = find_in_mro(self.cls.__mro__, "__getattr__")
-        if fallback[0] is not torch.nn.Module:
+        if not self.reads_plainly:
             return super().getattr(vm, name)
         owner, raw = find_in_mro(self.cls.__mro__, name)
         if raw is not MISSING or name in ("__dict__", "__class__"):
@@ -63,7 +64,7 @@ class ModuleValue(ObjectValue):
             if found is not MISSING:
                 return found
         for store in STORES:
-            vm.guard(Absent(Item(InstanceDict(self.source), store), name))
+            vm.guard(Absent(self.tables[store], name))
         vm.no_attribute(self, name, f"{self.cls.__name__!r} object has no attribute {name!r}")
 
     def own(self, vm: Machine, name: str) -> Any:
@@ -72,11 +73,11 @@ class ModuleValue(ObjectValue):
             return self._attrs.lookup(vm, name)
         value = self.obj.__dict__.get(name, MISSING)
         if value is MISSING:
-            vm.guard(Absent(InstanceDict(self.source), name))
+            vm.guard(Absent(self.path, name))
             return MISSING
         if name in STORES or isinstance(value, dict):
             return self.attrs.lookup(vm, name)
-        return vm.wrap(value, Item(InstanceDict(self.source), name))
+        return vm.wrap(value, Item(self.path, name))
 
     def instance_attribute(self, vm: Machine, name: str) -> Any:
         return self.own(vm, name)
@@ -89,7 +90,7 @@ class ModuleValue(ObjectValue):
         value = self.obj.__dict__[store].get(name, MISSING)
         if value is MISSING:
             return MISSING
-        return vm.wrap(value, Item(Item(InstanceDict(self.source), store), name))
+        return vm.wrap(value, Item(self.tables[store], name))
 
     def setattr(self, vm: Machine, name: str, value: Value) -> None:
         plain = find_in_mro(self.cls.__mro__, "__setattr__")[0] is torch.nn.Module
@@ -131,7 +132,7 @@ class ModuleValue(ObjectValue):
             return super().callee()
         if not self.goes_to_forward():
             return torch.nn.Module._call_impl
-        if find_in_mro(mro, "__getattribute__")[0] is not object or find_in_mro(mro, "__getattr__")[0] is not torch.nn.Module:
+        if not self.reads_plainly:
             return None
         forward = find_in_mro(mro, "forward")[1]
         return forward if type(forward) is types.FunctionType and "forward" not in self.obj.__dict__ and self._attrs is None else None
