@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 import traceback
+import types
 
 import pytest
 import torch
@@ -302,3 +303,111 @@ def test_what_is_written_to_an_exception_of_before_the_call_stays():
     assert want[1] == got[1]
     for e in (first, second):
         assert type(e.__cause__) is KeyError and e.args == (1, 2) and not e.__suppress_context__ and e.__notes__ == ["noted"]
+
+
+# ---- exceptions that are kept ------------------------------------------------------------------------------------------------------
+
+KEPT: list = []
+
+
+def deep(n):
+    if n:
+        return deep(n - 1)
+    return [][n]
+
+
+def returned(x):
+    try:
+        deep(2)
+    except IndexError as e:
+        kept = e
+    return kept, x + 1
+
+
+def chained(x):
+    out = []
+    try:
+        try:
+            deep(1)
+        except IndexError as e:
+            raise KeyError("k") from e
+    except KeyError as f:
+        out.append(f)
+    try:
+        try:
+            deep(0)
+        except IndexError:
+            {}["q"]
+    except KeyError as f:
+        out.append(f)
+    return out, x + 1
+
+
+def caught_further_in(x):
+    def f():
+        try:
+            deep(0)
+        except IndexError as e:
+            return e
+
+    return [f()], x + 1
+
+
+def stored_outside(x):
+    try:
+        _ = 1 // 0
+    except ZeroDivisionError as e:
+        KEPT.append(e)
+    return x + 1
+
+
+def only_the_traceback(x):
+    try:
+        deep(1)
+    except IndexError as e:
+        tb = e.__traceback__
+    return tb, x + 1
+
+
+def without_traceback(x):
+    try:
+        deep(1)
+    except IndexError as e:
+        kept = e.with_traceback(None)
+    return kept, x + 1
+
+
+def kept_over_a_break(x):
+    try:
+        deep(1)
+    except IndexError as e:
+        kept = e
+        n = x.sum().tolist()
+    return kept, n, x + 1
+
+
+def frames(tb):
+    return [(f.name, f.lineno, f.line) for f in traceback.extract_tb(tb)]
+
+
+def looked_at(value):
+    if isinstance(value, BaseException):
+        links = looked_at(value.__context__), looked_at(value.__cause__), value.__suppress_context__
+        return type(value).__name__, value.args, frames(value.__traceback__), links
+    if isinstance(value, (list, tuple)):
+        return [looked_at(v) for v in value]
+    return frames(value) if isinstance(value, types.TracebackType) else str(value)
+
+
+KEEPING = [returned, chained, caught_further_in, stored_outside, only_the_traceback, without_traceback, kept_over_a_break]
+
+
+@pytest.mark.parametrize("function", KEEPING, ids=lambda f: f.__name__)
+def test_exceptions_that_are_kept_show_where_they_came_up(function):
+    x = torch.ones(2)
+    compiled = capture(function, "eager", fullgraph=function is not kept_over_a_break)
+    KEPT.clear()
+    want = looked_at(function(x)), looked_at(KEPT)
+    for _ in range(2):
+        KEPT.clear()
+        assert (looked_at(compiled(x)), looked_at(KEPT)) == want

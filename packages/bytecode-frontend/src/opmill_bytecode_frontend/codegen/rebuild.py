@@ -13,11 +13,12 @@ from opmill_fake_tensors.symbols import index, sym_int
 
 from .._native import store_known
 from ..bodies import suspended
+from ..continuation import Placed
 from ..errors import Unsupported
 from ..values.base import MISSING, BuiltinMethod, Lazy, Value, program_hash
 from ..values.constant import BuiltinConstantMethod, ConstantValue
 from ..values.deques import DequeValue
-from ..values.exceptions import LINKS, ExceptionObject, TracebackValue
+from ..values.exceptions import LINKS, ExceptionObject, Passage, TracebackValue
 from ..values.floating import FloatNumber
 from ..values.functions import BuiltinValue, CellValue, FunctionValue, MethodValue, PartialValue, WeakReference
 from ..values.iterators import STOP, ExternalIterator, GeneratorValue, ItemsIterator, PythonIterator
@@ -30,7 +31,7 @@ from ..values.objects import BoundSlot, ClassValue, ModuleObject, ObjectValue, S
 from ..values.sequence import ListValue, SliceValue, TupleValue
 from ..values.tensor import TensorMethod, TensorValue
 from ..values.varying import VaryingNumber
-from .sources import Constants, expression
+from .sources import Constants, Stub, expression
 
 Builder = Callable[["Rebuilder", Any], str]
 BUILDERS: dict[type, Builder] = {}
@@ -128,7 +129,11 @@ def tensor(r: Rebuilder, value: TensorValue) -> str:
         return r.source(value.source)
     r.vm.recorder.leaving(value)
     r.outputs.append(value)
-    return f"_g[{len(r.outputs) - 1}]"
+    text = f"_g[{len(r.outputs) - 1}]"
+    if put_on := value.put_on():
+        text = r.assign(value, text)
+        r.body += [f"setattr({text}, {name!r}, {r.expr(item)})" for name, item in put_on.items()]
+    return text
 
 
 @rebuilds(ConstantValue, BuiltinValue, ClassValue, ModuleObject)
@@ -431,17 +436,34 @@ def exception(r: Rebuilder, value: ExceptionObject) -> str:
     base = builtin_base(value.cls)
     if base.__init__ is not BaseException.__init__:  # fills in what the class keeps beside the arguments
         r.body.append(f"{r.constants.name(base)}.__init__({name}, {r.list(args.items)})")
+    if isinstance(value.fields["__traceback__"], TracebackValue) and value.fields["__traceback__"].raised is value:
+        r.body += raised_through(r, value.passages, name)
     for field, item in value.fields.items():
         if field not in LINKS:
             r.body.append(f"{name}.{field} = {r.expr(item)}")
-        elif item is not LINKS[field] and not (field == "__traceback__" and item.raised is value):  # type: ignore[attr-defined]
+        elif item is not LINKS[field] and not (field == "__traceback__" and getattr(item, "raised", None) is value):
             r.body.append(f"{name}.{field} = {r.expr(item)}")
     return fill_attributes(r, value, name)
 
 
+def raised_through(r: Rebuilder, passages: list[Passage], name: str) -> list[str]:
+    """Statements that raise an exception and let it come up to where it was caught: its traceback shows the frames and lines of the user's."""
+    raising = f"raise {name}"
+    for passage in passages:
+        if passage.outermost:
+            return ["try:", Placed.at(f"    {raising}", passage.position), "except BaseException: pass"]
+        raising = raising.replace(name, "_e")
+        raising = f"{r.constants.define(Stub(passage.code, passage.globals, ['_e'], [Placed.at(raising, passage.position)]))}({name})"
+    return ["try:", f"    {raising}", f"except BaseException: {name}.__traceback__ = {name}.__traceback__.tb_next"]
+
+
 @rebuilds(TracebackValue)
 def traceback(r: Rebuilder, value: TracebackValue) -> str:
-    return r.source(value.source) if value.source is not None else value.refuse(r.vm)
+    if value.source is not None:
+        return r.source(value.source)
+    if not isinstance(value.raised, ExceptionObject) or value.raised.fields.get("__traceback__") is not value:
+        value.refuse(r.vm)
+    return f"{r.expr(value.raised)}.__traceback__"
 
 
 def fill_attributes(r: Rebuilder, value: ObjectValue, name: str) -> str:

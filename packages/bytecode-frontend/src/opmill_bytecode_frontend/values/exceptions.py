@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import types
+from dataclasses import dataclass
 from typing import Any
 
 from opmill_guards.source import Attr
@@ -24,6 +25,16 @@ def builtin_class(cls: type) -> Any:
     return next(c for c in cls.__mro__ if c.__module__ == "builtins")
 
 
+@dataclass(frozen=True)
+class Passage:
+    """A frame that an exception came up in or came through, and where; ``outermost``: it is that of the captured function itself."""
+
+    code: types.CodeType
+    globals: dict[str, Any]
+    position: Any
+    outermost: bool
+
+
 class ExceptionObject(ObjectValue):
     """An exception. ``fields``: what its class implemented in C keeps, as far as it was looked at; of a new one all that is not MISSING there."""
 
@@ -34,6 +45,8 @@ class ExceptionObject(ObjectValue):
         """Fields that captured code has changed of an exception of before the call."""
         self.raised_at: dict[int, Any] = {}
         """By the frame's identity: where in its code the exception was raised or came through."""
+        self.passages: list[Passage] = []
+        """The same in order, innermost first: what its traceback shows."""
         self.part_of: Value | None = None
         """The group that this one was split from."""
 
@@ -77,6 +90,7 @@ class ExceptionObject(ObjectValue):
         """The exception comes up in a frame, or comes through it."""
         if id(frame) not in self.raised_at:
             self.raised_at[id(frame)] = position
+            self.passages.append(Passage(frame.code, frame.globals, position, frame.caller is None))
             self.fields["__traceback__"] = TracebackValue(self)
 
     def generic_getattr(self, vm: Any, name: str) -> Value:
