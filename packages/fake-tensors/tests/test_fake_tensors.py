@@ -147,3 +147,20 @@ def test_marks_of_views_and_rounding():
     want = torch.ops.aten.fake_quantize_per_tensor_affine_cachemask(x, 0.1, 0, -128, 127)
     got = torch.ops.aten.fake_quantize_per_tensor_affine_cachemask(FakeContext().from_tensor(x), 0.1, 0, -128, 127)
     assert [(t.dtype, t.stride(), t.shape) for t in got] == [(t.dtype, t.stride(), t.shape) for t in want]
+
+
+def test_numbers_of_foreign_operators_are_not_those_of_their_fake_kernels() -> None:
+    library = torch.library.Library("fakes_numbers", "FRAGMENT")
+    try:
+        library.define("total(Tensor x) -> float")
+        library.define("width(int n) -> int")
+        library.impl("total", lambda x: float(x.sum()), "CPU")
+        library.impl("total", lambda x: 1.0, "Meta")
+        library.impl("width", lambda n: n, "CompositeExplicitAutograd")
+        data = torch.ones(3)
+        with FakeContext() as ctx:
+            for call in (lambda: torch.ops.fakes_numbers.total(ctx.from_tensor(data)), lambda: torch.ops.fakes_numbers.width(3)):
+                with pytest.raises(DataDependent):
+                    call()
+    finally:
+        library._destroy()

@@ -14,6 +14,8 @@ from .rules.pointwise import CONVERTING, converted
 
 _EMPTY = "aten::empty aten::empty_like aten::empty_strided aten::new_empty aten::new_empty_strided aten::empty_permuted".split()
 _METADATA_ONLY = "aten::detach_ aten::requires_grad_ aten::_fw_primal aten::retain_grad".split()
+_OF_TORCH = ("aten", "prim", "prims", "profiler", "sym")
+_NUMBERS = ("int", "float", "bool", "number", "complex", "str", "SymInt", "SymFloat", "SymBool")
 _EXCHANGING = ("_c10d_functional", "c10d_functional", "_dtensor::")
 _BOOL = (torch.bool, torch.uint8)
 _MEMO_LIMIT = 20_000
@@ -54,7 +56,9 @@ class Operator:
         self.wants_tensor = bool(schema.arguments) and str(schema.arguments[0].type) == "Tensor"
         self.takes_device = "device" in self.positions
         self.takes_tensors = any("Tensor" in str(a.type) for a in schema.arguments)
-        self._dynamic = torch.Tag.data_dependent_output in tags or torch.Tag.dynamic_output_shape in tags
+        tells = self.packet.partition("::")[0] not in _OF_TORCH and any(str(r.type) in _NUMBERS for r in schema.returns)
+        """It is of another library and gives a number, of which its fake kernel knows no more than shapes tell."""
+        self._dynamic = torch.Tag.data_dependent_output in tags or torch.Tag.dynamic_output_shape in tags or tells
         self._by_index = self.base_name in ("index", "_unsafe_index")
         self._rule: Callable[..., Any] | None = getattr(func, "opmill_shapes", None) or rules().get(self.packet)
         """A row of this package, or one that whoever defined the operator put on it."""
