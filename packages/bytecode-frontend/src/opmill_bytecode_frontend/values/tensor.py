@@ -9,13 +9,14 @@ import torch
 
 from opmill_fake_tensors import FakeTensor
 from opmill_fake_tensors.symbolic import item_at
-from opmill_guards.source import Attr
+from opmill_guards.source import Attr, InstanceDict, Item
 
 from .base import MISSING, Lazy, Machine, NotConstant, Value
 from .constant import ConstantValue
 from .demands import demanded_of, may_demand, raising
 from .iterators import STOP, ItemsIterator
 from .late import LateFloat, LateTruth
+from .mapping import DictValue
 from .sequence import ListValue, SliceValue, TupleValue
 
 #: dunder -> (function recorded, operands swapped)
@@ -57,6 +58,9 @@ class TensorValue(Value):
         self.source = source
         self.scalar: Any = None
         """The float that it stands for, where it is an input that does."""
+        self.new_grad: Value | None = None
+        """What captured code assigned to ``grad``."""
+        self._attrs: DictValue | None = None
 
     def __repr__(self) -> str:
         return f"Tensor({self.node or self.source})"
@@ -80,17 +84,34 @@ class TensorValue(Value):
             return demanded_of(vm, mask, way)
         return bool(self.method(vm, "__bool__", [], {}).constant())
 
+    @property
+    def attrs(self) -> DictValue:
+        """What the program put on the object."""
+        if self._attrs is None and self.obj is None:
+            self._attrs = DictValue({})
+        elif self._attrs is None:
+            source, table = InstanceDict(self.source), self.obj.__dict__
+            items: dict[Any, tuple[Value, Any]] = {k: (ConstantValue(k), Lazy(v, Item(source, k))) for k, v in table.items()}
+            self._attrs = DictValue(items, dict, source, table)
+        return self._attrs  # type: ignore[return-value]
+
+    def put_on(self) -> dict[str, Value]:
+        """What captured code put on a tensor that it made."""
+        return {} if self._attrs is None or self.obj is not None else {key: value for key, (_, value) in self._attrs.items.items()}
+
     def getattr(self, vm: Machine, name: str) -> Value:
         if name == "__class__":
             return vm.wrap(self.cls)
         if name in ("grad", "_grad"):
+            if self.new_grad is not None:
+                return self.new_grad
             if self.obj is None:
                 return ConstantValue(None)
             if not self.obj.is_leaf:
                 vm.unsupported("FE031", "the gradient of a tensor that is no leaf", "whether one is retained belongs to the object, not to its value")
             return vm.wrap(self.obj.grad, Attr(self.source, name))
-        if self.obj is not None and name in self.obj.__dict__:
-            return vm.wrap(self.obj.__dict__[name], Attr(self.source, name))
+        if (found := self.own(vm, name)) is not MISSING:
+            return found  # type: ignore[no-any-return]
         if name in ("grad_fn", "_backward_hooks", "__dict__", "_version", "_base"):
             if name == "grad_fn" and self.fake.grad_fn is None:
                 return ConstantValue(None)
@@ -104,10 +125,35 @@ class TensorValue(Value):
             return TensorMethod(self, name)
         return vm.recorder.attribute(vm, self, name)
 
+    def own(self, vm: Machine, name: str) -> Any:
+        """What the program put on the object under this name, or MISSING; what a tensor has anyway is not assumed to be hidden by nothing."""
+        if hasattr(torch.Tensor, name) and (self.obj is None or name not in self.obj.__dict__):
+            return MISSING
+        return MISSING if self.obj is None and self._attrs is None else self.attrs.lookup(vm, name)
+
     def setattr(self, vm: Machine, name: str, value: Value) -> None:
         if name == "data" and isinstance(value, TensorValue):
             vm.unsupported("FE032", "assignment to tensor.data", "the tensor would change its memory", "use copy_() under no_grad")
-        vm.unsupported("FE032", f"assignment to attribute {name} of a tensor")
+        if name == "grad" and self.obj is not None and self.takes_gradient(value):
+            self.new_grad = value
+            vm.effects.calls.append((setattr, [self, ConstantValue(name), value], {}))
+        elif hasattr(self.cls, name) or name == "__dict__" or "__setattr__" in vars(self.cls):
+            vm.unsupported("FE032", f"assignment to attribute {name} of a tensor")
+        else:
+            self.attrs.store(vm, ConstantValue(name), value)
+
+    def delattr(self, vm: Machine, name: str) -> None:
+        if hasattr(self.cls, name) or self.own(vm, name) is MISSING:
+            vm.unsupported("FE032", f"deletion of attribute {name} of a tensor")
+        self.attrs.method(vm, "__delitem__", [ConstantValue(name)], {})
+
+    def takes_gradient(self, value: Value) -> bool:
+        """Whether ``value`` may become the gradient: None, or a tensor that torch does not refuse."""
+        if isinstance(value, TensorValue):
+            new, own = value.fake, self.fake
+            plain = all(type(n) is int for n in (*new.shape, *own.shape)) and value is not self
+            return plain and new.shape == own.shape and new.dtype == own.dtype and new.device == own.device
+        return isinstance(value, ConstantValue) and value.value is None
 
     def find_method(self, name: str) -> Any:
         if not callable(getattr(torch.Tensor, name, None)):

@@ -1,0 +1,164 @@
+"""What a program puts on tensors, and their gradients, read and assigned in captured code."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from conftest import same
+from opmill_bytecode_frontend import Unsupported, capture
+
+
+def scenario(function):
+    function.is_scenario = True
+    return function
+
+
+@scenario
+def put_on_an_argument(wrap):
+    def f(x):
+        x.note = 5
+        x.twice = x * 2
+        return x * x.note
+
+    x = torch.ones(3)
+    return wrap(f)(x), x.note, x.twice
+
+
+@scenario
+def put_on_a_result(wrap):
+    def f(x):
+        y = x + 1
+        y.note = [y.shape[0]]
+        setattr(y, "no name", y * 2)
+        y.note.append(hasattr(y, "note") and not hasattr(y, "other"))
+        return {"y": y}
+
+    y = wrap(f)(torch.ones(3))["y"]
+    return y, y.note, vars(y)["no name"]
+
+
+@scenario
+def put_on_what_does_not_leave(wrap):
+    def f(x):
+        y = x + 1
+        y.scale = 3
+        return y * y.scale
+
+    return wrap(f)(torch.ones(3))
+
+
+@scenario
+def taken_off(wrap):
+    def f(x):
+        n = x.note
+        del x.note
+        return x * n
+
+    x = torch.ones(3)
+    x.note = 4
+    return wrap(f)(x), hasattr(x, "note")
+
+
+@scenario
+def looked_for(wrap):
+    f, x, found = wrap(lambda x: x * getattr(x, "note", 1) if hasattr(x, "note") else x * 3), torch.ones(3), []
+    for note in (None, 2, 7, None):
+        if note is None:
+            vars(x).pop("note", None)
+        else:
+            x.note = note
+        found.append(f(x))
+    return found
+
+
+@scenario
+def looked_for_on_a_parameter(wrap):
+    torch.manual_seed(0)
+    module, found = torch.nn.Linear(2, 2), []
+    f = wrap(lambda x: module(x) * getattr(module.weight, "note", 1))
+    for note in (None, 2, 7, None):
+        if note is None:
+            vars(module.weight).pop("note", None)
+        else:
+            module.weight.note = note
+        found.append(f(torch.ones(2)).detach())
+    return found
+
+
+def with_gradient(value=1.0):
+    x = torch.full((3,), value, requires_grad=True)
+    (x * x).sum().backward()
+    return x
+
+
+@scenario
+def gradient_dropped(wrap):
+    def f(x):
+        before = x.grad * 2
+        x.grad = None
+        return before, x.grad is None
+
+    x = with_gradient()
+    return wrap(f)(x), x.grad
+
+
+@scenario
+def gradient_assigned(wrap):
+    def f(x, g):
+        x.grad = g * 2
+        return x.grad + 1
+
+    x = with_gradient()
+    return wrap(f)(x, torch.ones(3)), x.grad
+
+
+@scenario
+def steps_by_hand(wrap):
+    def step(ps):
+        with torch.no_grad():
+            for p in ps:
+                if p.grad is not None:
+                    p -= 0.1 * p.grad
+                    p.grad = None
+
+    ps, step = [with_gradient(), with_gradient(2.0), torch.ones(2, requires_grad=True)], wrap(step)
+    for _ in range(3):
+        step(ps)
+        sum((p * p).sum() for p in ps).backward()
+    return [p.detach() for p in ps], [p.grad for p in ps]
+
+
+SCENARIOS = [value for value in list(globals().values()) if getattr(value, "is_scenario", False)]
+
+
+@pytest.mark.parametrize("play", SCENARIOS, ids=lambda play: play.__name__)
+def test_as_plainly(play):
+    assert same(play(lambda f: f), play(lambda f: capture(f, fullgraph=True)))
+
+
+def wrong_size(x):
+    x.grad = torch.ones(7)
+
+
+def wrong_type(x):
+    x.grad = 5
+
+
+def other_flag(x):
+    x.requires_grad = False
+
+
+@pytest.mark.parametrize("fn", [wrong_size, wrong_type, other_flag])
+def test_what_torch_looks_at_runs_natively(fn):
+    def run(call):
+        x = with_gradient()
+        try:
+            call(x)
+        except (RuntimeError, TypeError) as error:
+            return type(error), str(error)
+        return x.requires_grad
+
+    assert run(capture(fn)) == run(fn)
+    with pytest.raises(Unsupported, match="FE032"):
+        capture(fn, fullgraph=True)(with_gradient())
