@@ -67,8 +67,8 @@ int cuFuncSetAttribute(void*, int attribute, int value) { note("attribute %d %d"
 struct Config { unsigned x, y, z, a, b, c, shared; void *stream, *attributes; unsigned count; };
 int cuLaunchKernelEx(const Config* config, void* f, void** p, void**) {
   if (fail_with) return fail_with;
-  if (config->y != 1 || config->z != 1 || config->b != 1 || config->c != 1 || config->count || !current) return 1;
-  if (f != (void*)watch) note("launch %u %u %u stream %ld", config->x, config->a, config->shared, (long)config->stream);
+  if (config->b != 1 || config->c != 1 || config->count || !current) return 1;
+  if (f != (void*)watch) note(config->y == 1 && config->z == 1 ? "launch %u %u %u stream %ld" : "launch %u %u %u stream %ld over %u %u", config->x, config->a, config->shared, (long)config->stream, config->y, config->z);
   return ((int (*)(unsigned, unsigned, unsigned, void**))f)(config->x, config->a, config->shared, p);
 }
 int cuMemAlloc_v2(uint64_t* out, size_t bytes) { *out = (uint64_t)malloc(bytes); return 0; }

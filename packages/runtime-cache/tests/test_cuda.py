@@ -3,6 +3,7 @@
 import shutil
 import subprocess
 import threading
+from dataclasses import dataclass
 
 import pytest
 import torch
@@ -10,10 +11,10 @@ from runtime_driver import DRIVER, KERNELS, Arg, FakeDriver, LaunchStep
 
 from opmill_runtime_cache import _native
 from opmill_runtime_cache.errors import BindError, KernelMissing, PlanError
-from opmill_runtime_cache.executor import bind, cuda, native
+from opmill_runtime_cache.executor import bind, bind_reference, cuda, native
 from opmill_runtime_cache.plan import parse
 from opmill_runtime_cache.plan.launch import LaunchData, decode, encode
-from opmill_runtime_cache.plan.model import Alloc, KernelRef, Launch, Plan, SizeOf, SlotOutput, TensorInput, TensorSpec
+from opmill_runtime_cache.plan.model import Alloc, Call, Expr, KernelRef, Launch, ListArg, Literal, Plan, SizeInput, SizeOf, Slot, SlotOutput, TensorInput, TensorSpec
 from opmill_runtime_cache.store import Store
 
 pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="a process has one driver, and here is a real one")
@@ -214,3 +215,58 @@ def test_tensors_on_a_gpu_need_the_driver_though_no_kernel_does(fake, cubins, mo
     on_cpu = TensorSpec("float32", (4,), (1,))
     bind(Plan("p", 1, (TensorInput(0, on_cpu),), (SlotOutput(0),), ()), [], cubins)
     assert len(asked) == 1
+
+
+@dataclass
+class Image:
+    image: bytes
+    entry: str
+    parameters: list
+    arch: int = 90
+    warps: int = 4
+    shared: int = 0
+
+
+@pytest.fixture
+def doubling(fake):
+    """An operator that doubles its first tensor into its second, as a kernel of a program's own does, and says how to start it."""
+    with torch.library._scoped_library("runtime_cache_carried", "FRAGMENT") as library:
+        library.define("twice_(Tensor x, Tensor(a!) out, SymInt[] numbers, SymInt[] grid) -> ()")
+        library.impl("twice_", lambda x, out, numbers, grid: [out.copy_(2 * x)].clear(), "CPU")
+        operator = torch.ops.runtime_cache_carried.twice_.default
+        parameters = [("tensor", 0), ("tensor", 1), ("word", 40)]
+
+        def kernel(dtypes, numbers, device, aligned):
+            if numbers == [0]:
+                return None
+            assert dtypes == [torch.float32] * 2
+            return Image(fake.image, "twice", parameters if numbers != [1] or aligned else parameters[:2])
+
+        operator.opmill_kernel = kernel
+        yield
+
+
+def doubled(numbers, grid, *symbols) -> Plan:
+    lists = [ListArg(tuple(Expr(n) if isinstance(n, str) else Literal(n) for n in items)) for items in (numbers, grid)]
+    spec = TensorSpec("float32", (40,), (1,))
+    inputs = (TensorInput(0, spec), TensorInput(1, spec), *(SizeInput(name) for name in symbols))
+    return Plan("p", 2, inputs, (), (Call("runtime_cache_carried::twice_", (Slot(0), Slot(1), *lists)),))
+
+
+@pytest.mark.parametrize("grid, said", [((3, 1, 1), ""), ((3, 2, 4), " over 2 4")])
+def test_kernels_that_operators_carry_are_launched(fake, cubins, doubling, grid, said):
+    native._load_cuda()
+    plan, x, out = doubled((), grid), torch.randn(40), torch.zeros(40)
+    before = out._version
+    bind(plan, [], cubins)(x, out)
+    assert [line for line in fake.history() if line.startswith("launch")] == [f"launch 3 128 0 stream 100{said}"]
+    assert torch.equal(out, 2 * x) and out._version > before
+    bind_reference(plan, [], cubins)(x, out.zero_())
+    assert torch.equal(out, 2 * x)
+
+
+@pytest.mark.parametrize("numbers, grid, symbols", [((0,), (3, 1, 1), ()), ((1,), (3, 1, 1), ()), (("s0",), (3, 1, 1), ("s0",)), ((), ("s0", 1, 1), ("s0",))])
+def test_operators_are_called_where_their_kernel_cannot_be_started_alone(fake, cubins, doubling, numbers, grid, symbols):
+    x, out = torch.randn(40), torch.zeros(40)
+    bind(doubled(numbers, grid, *symbols), [], cubins)(x, out, *(3 for _ in symbols))
+    assert torch.equal(out, 2 * x) and not [line for line in fake.history() if line.startswith("launch")]

@@ -51,6 +51,7 @@ def start(kernel: CudaKernel, device: int, pointers: Sequence[int], sizes: Seque
         "size": lambda a: sizes[a.index],
         "error": lambda a: error.data_ptr(),
         "check": lambda a: kernel.data.checks,
+        "word": lambda a: evaluate(a.value, symbols),
     }
     with torch.cuda.device(device):
         for step in kernel.data.steps:
@@ -63,14 +64,14 @@ def _launch(kernel: CudaKernel, step: Step, device: int, pointers: Sequence[int]
     form = next((f for f in step.forms if _fits(f, used, symbols)), None)
     if form is None:
         raise BindError("RC047", what="no form of a kernel takes these sizes", where=kernel.name)
-    grid = evaluate(step.grid, symbols)
-    if grid <= 0:
+    grid = tuple(evaluate(size, symbols) for size in (step.grid, *step.more))
+    if min(grid) <= 0:
         return
     storage = [ctypes.c_uint64(word & (1 << 64) - 1) for word in (*words, 0, 0)]  # a little-endian word begins with its low half
     packed = (ctypes.c_void_p * len(storage))(*(ctypes.cast(ctypes.byref(v), ctypes.c_void_p) for v in storage))
     stream = ctypes.c_void_p(torch.cuda.current_stream(device).cuda_stream)
     function = _function(kernel, form, device)
-    _check("cuLaunchKernel", _driver().cuLaunchKernel(function, grid, 1, 1, 32 * form.warps, 1, 1, form.shared, stream, packed, None))
+    _check("cuLaunchKernel", _driver().cuLaunchKernel(function, *grid, 32 * form.warps, 1, 1, form.shared, stream, packed, None))
 
 
 def _fits(form: Form, pointers: Sequence[int], symbols: Mapping[str, int]) -> bool:

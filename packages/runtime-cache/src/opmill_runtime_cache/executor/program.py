@@ -25,12 +25,14 @@ from ..plan.model import (
     SizeInput,
     SizeOfStep,
     SizeOutput,
+    Slot,
     SlotOutput,
     TensorInput,
     TensorSpec,
     View,
 )
 from ..plan.verify import READS, SIZES, args_of, slots_in
+from .carried import carried_kernel
 from .control import Body
 from .kernels import CudaKernel, Entry
 from .names import exception_of, operator_of
@@ -249,7 +251,7 @@ def _launch(state: _Lowering, step: Launch, entries: Sequence[Entry]) -> None:
         state.steps.append((LAUNCH, entry, slots, values, checks, bumps))
 
 
-CUDA_ARGS = ("buffer", "scratch", "size", "error", "check")
+CUDA_ARGS = ("buffer", "scratch", "size", "error", "check", "word")
 """Kinds of arguments, as in ``native/cuda.h``."""
 
 
@@ -262,7 +264,7 @@ def _launch_cuda(state: _Lowering, kernel: CudaKernel, slots: tuple[int, ...], v
     launches = []
     for launch in data.steps:
         args = [
-            (CUDA_ARGS.index(a.kind), a.index, state.ready(a.value, symbols) if a.kind == "scratch" else -1) for a in launch.args
+            (CUDA_ARGS.index(a.kind), a.index, state.ready(a.value, symbols) if a.kind in ("scratch", "word") else -1) for a in launch.args
         ]
         forms = [
             (
@@ -271,15 +273,21 @@ def _launch_cuda(state: _Lowering, kernel: CudaKernel, slots: tuple[int, ...], v
             )
             for form in launch.forms
         ]  # fmt: skip
-        launches.append((state.ready(launch.grid, symbols), tuple(args), tuple(forms)))
+        grid = tuple(state.ready(size, symbols) for size in (launch.grid, *launch.more))
+        launches.append((grid, tuple(args), tuple(forms)))
     scratch = state.ready(data.scratch, symbols)
     state.alarms += checks
     state.steps.append((LAUNCH_CUDA, max(devices, default=0), slots, values, bumps, scratch, first, tuple(launches)))
 
 
 def _call(state: _Lowering, step: Call, _: Sequence[Entry]) -> None:
-    python = python_call(step, state.bodies)
     overload = None if step.bodies else operator_of(step.op)
+    if overload is not None and (kernel := carried_kernel(step, overload, _facts(state, step))) is not None:
+        slots = tuple(state.slot(arg.index) for arg in step.args if type(arg) is Slot)
+        roots = {state.slots[state.slot(index)][6] for index in _written(step, overload)}
+        _launch_cuda(state, kernel, slots, (), (), tuple(sorted(root for root in roots if state.slots[root][0] in (INPUT, HELD))))
+        return
+    python = python_call(step, state.bodies)
     dtype = lambda slot: state.slots[state.slot(slot)][1]
     route = Route(1) if step.bodies else route_of(step, overload, state.ready, state.slot, dtype, _on_cuda(state, step))
     tensors = tuple(dict.fromkeys(state.slot(slot) for arg in args_of(step) for slot in slots_in(arg)))
@@ -295,6 +303,12 @@ def _call(state: _Lowering, step: Call, _: Sequence[Entry]) -> None:
     state.calls.append(
         (name, overload_name, route.kind, route.cells, tuple(results), route.returns, tensors, route.shim, route.blas, make, slots, values)
     )
+
+
+def _facts(state: _Lowering, step: Call) -> list[tuple[int, int]]:
+    """Element type (as in `DTYPES`) and device of each tensor among a call's arguments, -1 and -2 where unknown."""
+    rows = [state.slots[state.slot(arg.index)] for arg in step.args if type(arg) is Slot]
+    return [(row[1], row[9]) for row in rows]
 
 
 def _on_cuda(state: _Lowering, step: Call) -> bool:

@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <utility>
 
 namespace opmill {
 
@@ -195,13 +196,16 @@ void* cuda_stream(int device) {
   return stream;
 }
 
-std::string cuda_launch(CudaFunction* function, int64_t grid, int threads, int shared, void* stream, void** parameters) {
-  if (grid > INT32_MAX) return "a grid of " + std::to_string(grid) + " programs is too large";
+std::string cuda_launch(CudaFunction* function, CudaGrid grid, int threads, int shared, void* stream, void** parameters) {
+  constexpr int64_t kMost = 65535;  // along y and z
+  for (const auto& [count, most] : {std::pair{grid.x, static_cast<int64_t>(INT32_MAX)}, std::pair{grid.y, kMost}, std::pair{grid.z, kMost}})
+    if (count > most) return "a grid of " + std::to_string(count) + " programs is too large";
   std::string problem;
   CudaContext context(function->device, &problem);
   if (problem.empty() && !function->function) problem = function->load();
   if (!problem.empty()) return problem;
-  const LaunchConfig config = {static_cast<unsigned>(grid), 1, 1, static_cast<unsigned>(threads), 1, 1, static_cast<unsigned>(shared), stream, nullptr, 0};
+  const LaunchConfig config = {static_cast<unsigned>(grid.x), static_cast<unsigned>(grid.y), static_cast<unsigned>(grid.z), static_cast<unsigned>(threads), 1, 1,
+                               static_cast<unsigned>(shared), stream, nullptr, 0};
   const Result code = driver.launch(&config, function->function, parameters, nullptr);
   return code ? described("cuLaunchKernelEx", code) + " (kernel " + function->entry + ")" : "";
 }
@@ -227,7 +231,7 @@ std::string CudaAlarm::make(int device) {
 
 std::string CudaAlarm::watch(void* stream) {
   void* parameters[] = {&word, &seen_on_device_};
-  return cuda_launch(function_, 1, 1, 0, stream, parameters);
+  return cuda_launch(function_, {}, 1, 0, stream, parameters);
 }
 
 CudaAlarm::~CudaAlarm() {

@@ -30,16 +30,16 @@ struct CudaForm {
   int64_t limit = 0;
 };
 
-enum class CudaArgKind : int { buffer, scratch, size, error, check };
+enum class CudaArgKind : int { buffer, scratch, size, error, check, word };
 
 struct CudaArg {
   CudaArgKind kind;
   int index = -1;  // of a buffer in the launch's slots, of a size in its values
-  int value = -1;  // of scratch: where it starts, a value
+  int value = -1;  // of scratch: where it starts, a value; of a word: it itself
 };
 
 struct CudaLaunch {
-  int grid = -1;  // value
+  std::vector<int> grid;  // three values
   std::vector<CudaArg> args;
   std::vector<CudaForm> forms;
 };
@@ -53,8 +53,13 @@ CudaFunction* cuda_function(const std::string& name, const char* image, size_t b
 // torch's current stream of a device.
 void* cuda_stream(int device);
 
+// Programs along each dimension.
+struct CudaGrid {
+  int64_t x = 1, y = 1, z = 1;
+};
+
 // Starts `grid` programs of `threads` threads with `parameters`; what went wrong, or "". The device's context is current meanwhile.
-std::string cuda_launch(CudaFunction* function, int64_t grid, int threads, int shared, void* stream, void** parameters);
+std::string cuda_launch(CudaFunction* function, CudaGrid grid, int threads, int shared, void* stream, void** parameters);
 
 // The word that kernels put failed checks into, of one executable on one device. `word` is device memory and 0 until then; once it is not, the
 // watch that runs behind the kernels copies it to `seen`, which the host reads without waiting, and stops the device, as a failed

@@ -86,7 +86,7 @@ CudaForm read_form(PyObject* tuple, int device) {
 
 CudaLaunch read_launch(PyObject* tuple, int device) {
   CudaLaunch launch;
-  launch.grid = number(tuple, 0);
+  launch.grid = numbers(at(tuple, 0));
   each(at(tuple, 1), [&](PyObject* item) { launch.args.push_back({static_cast<CudaArgKind>(number(item, 0)), number(item, 1), number(item, 2)}); });
   each(at(tuple, 2), [&](PyObject* item) { launch.forms.push_back(read_form(item, device)); });
   return launch;

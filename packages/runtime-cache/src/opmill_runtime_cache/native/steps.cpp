@@ -41,8 +41,8 @@ bool Run::launch_cuda(const Step& step) {
 }
 
 bool Run::start(const Step& step, const CudaLaunch& launch, char* scratch) {
-  const int64_t grid = instance_.values[launch.grid];
-  if (grid <= 0) return true;
+  const CudaGrid grid = {instance_.values[launch.grid[0]], instance_.values[launch.grid[1]], instance_.values[launch.grid[2]]};
+  if (grid.x <= 0 || grid.y <= 0 || grid.z <= 0) return true;
   constexpr size_t kRoom = 64;
   const size_t count = launch.args.size() + 2;  // and two pointers that Triton's kernels take for themselves
   uint64_t few[kRoom], pointers = 0;
@@ -59,6 +59,7 @@ bool Run::start(const Step& step, const CudaLaunch& launch, char* scratch) {
       case CudaArgKind::scratch: words[i] = reinterpret_cast<uint64_t>(scratch) + instance_.values[arg.value]; break;
       case CudaArgKind::size: words[i] = static_cast<uint64_t>(instance_.values[step.values[arg.index]]); break;  // its low half is the int32
       case CudaArgKind::error: words[i] = reinterpret_cast<uint64_t>(alarm_.word); break;
+      case CudaArgKind::word: words[i] = static_cast<uint64_t>(instance_.values[arg.value]); break;
       case CudaArgKind::check: words[i] = static_cast<uint64_t>(step.c); break;
     }
   }
