@@ -160,3 +160,15 @@ def test_an_infinite_point_reaches_only_what_it_is_part_of(mode: str, value: flo
         lowered = lower(functionalize(traced(fn, 1), [x]))
         assert not any(isinstance(n, Extern) for n in lowered.nodes)
         assert not off(run_lowered(lowered, [x])[0], fn(x), False).any()
+
+
+@pytest.mark.parametrize("order", [0, 0.5, 1, 2, 3, INF, -INF, -1])
+def test_norms_of_single_elements(order: float, as_loops: Callable[..., list[Any]]) -> None:
+    x = torch.tensor([[1e30, -1e-30, NAN, INF, -3.0]])
+
+    def fn(a: torch.Tensor) -> list[torch.Tensor]:
+        norm = torch.linalg.vector_norm
+        return [norm(a, order, [0]), norm(a[:, :1], order), norm(a[:, 4:], order, [1], keepdim=True), norm(a[:, ::4] / 7, order, [0, 1])]
+
+    for got, want in zip(as_loops(fn, x), fn(x), strict=True):
+        torch.testing.assert_close(got, want, equal_nan=True)

@@ -70,7 +70,8 @@ def normed(ctx: Context, node: Node, x: View, p: Any, dim: Any, keepdim: bool) -
         return NotImplemented
     if 0 in x.sizes:
         return ctx.pointwise(node.results[0], ctx.metas[node.results[0] or ""], lambda at, ext: const(0, compute))
-    kind, prepare, finish = powers(float(p), compute)
+    alone = p != 0 and all(x.sizes[d] == 1 for d in dims_of(x, dim))  # an element by itself is its norm, also where its power would overflow
+    kind, prepare, finish = powers(1.0 if alone else float(p), compute)
     return reduced(ctx, node, x, dim, keepdim, kind, compute, prepare, lambda e, n: finish(e))
 
 
