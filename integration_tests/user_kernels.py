@@ -86,6 +86,12 @@ def tuned(x, y, n, B: tl.constexpr):
     tl.store(y + i, tl.load(x + i, mask=i < n) + 1, mask=i < n)
 
 
+@triton.jit
+def outer(x, y, n, m, B: tl.constexpr):
+    i, j = tl.program_id(0), tl.program_id(1) * B + tl.arange(0, B)
+    tl.store(y + i * m + j, tl.load(x + i * m + j, mask=j < m) * (i + 1), mask=j < m)
+
+
 WRITES = {double: "y", add_to: "total", scatter: "out", walk: "out", either: "a out", triple: "x", tuned: "y"}
 
 
@@ -164,7 +170,13 @@ def the_same_tensor_twice(x):
     return y
 
 
-WHOLE = [plain, grid_of_a_function, atomics, by_another_function, loops, an_argument, views, one_after_the_other, autotuned, chosen, the_same_tensor_twice]
+def over_two_dimensions(x):
+    y = torch.empty_like(x)
+    outer[(x.shape[0], triton.cdiv(x.shape[1], 4))](x, y, *x.shape, B=4)
+    return y
+
+
+WHOLE = [over_two_dimensions, plain, grid_of_a_function, atomics, by_another_function, loops, an_argument, views, one_after_the_other, autotuned, chosen, the_same_tensor_twice]
 BROKEN = [one_memory_twice]
 
 
@@ -209,6 +221,30 @@ def training() -> str:
     return ""
 
 
+def launched_by_triton(function: Callable[[Any], Any], shape: tuple[int, ...]) -> int:
+    """How many launches of a compiled call Triton sees."""
+    opmill.reset()
+    compiled, x, seen = opmill.compile(function), torch.randn(shape, device=DEVICE), []
+    run = triton.runtime.jit.JITFunction.run
+    with torch.no_grad():
+        wanted = compiled(x.clone())
+        triton.runtime.jit.JITFunction.run = lambda self, *args, **kwargs: (seen.append(self), run(self, *args, **kwargs))[1]
+        try:
+            found = compiled(x.clone())
+        finally:
+            triton.runtime.jit.JITFunction.run = run
+    assert all(torch.equal(a, b) for a, b in zip(_flat(wanted), _flat(found), strict=True))
+    return len(seen)
+
+
+def _flat(value: Any) -> tuple[Any, ...]:
+    return value if isinstance(value, tuple) else (value,)
+
+
+NATIVE = [plain, grid_of_a_function, atomics, by_another_function, loops, an_argument, views, one_after_the_other, chosen, over_two_dimensions]
+"""What a GPU runs without Triton, once it is compiled."""
+
+
 def main() -> None:
     torch.manual_seed(0)
     names = {"total", "x", "y", "out", "a", "b", "table"}
@@ -227,6 +263,9 @@ def main() -> None:
         except Exception as error:
             found = f"{type(error).__name__}: {error}".replace("\n", " | ")
         print(f"{function.__name__}: {found or 'right'}", flush=True)
+    for function in NATIVE if DEVICE == "cuda" else ():
+        count = launched_by_triton(function, (10, 10))
+        print(f"{function.__name__} without Triton: {f'{count} launches' if count else 'right'}", flush=True)
     print(f"training: {training() or 'right'}")
     print(f"torch's compiler: {'imported' if 'torch._dynamo' in sys.modules else 'right'}")
 

@@ -14,7 +14,22 @@ from opmill_runtime_cache.errors import BindError, KernelMissing, PlanError
 from opmill_runtime_cache.executor import bind, bind_reference, cuda, native
 from opmill_runtime_cache.plan import parse
 from opmill_runtime_cache.plan.launch import LaunchData, decode, encode
-from opmill_runtime_cache.plan.model import Alloc, Call, Expr, KernelRef, Launch, ListArg, Literal, Plan, SizeInput, SizeOf, Slot, SlotOutput, TensorInput, TensorSpec
+from opmill_runtime_cache.plan.model import (
+    Alloc,
+    Call,
+    Expr,
+    KernelRef,
+    Launch,
+    ListArg,
+    Literal,
+    Plan,
+    SizeInput,
+    SizeOf,
+    Slot,
+    SlotOutput,
+    TensorInput,
+    TensorSpec,
+)
 from opmill_runtime_cache.store import Store
 
 pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="a process has one driver, and here is a real one")

@@ -1,5 +1,6 @@
 """A Triton kernel with its constant arguments as an operator: ``opmill_kernels::NAME_`` launches it on tensors that it writes to, and
-``opmill_kernels::NAME`` is the same as a function, which gives copies of these as they are after the launch.
+``opmill_kernels::NAME`` is the same as a function, which gives copies of these as they are after the launch. The first carries the kernel's machine
+code (``opmill_kernel``) for backends that can start it themselves.
 
 Arguments of both: the tensors, then the whole numbers, then the grid (three numbers for each configuration of an autotuned kernel). The kernel is
 launched as the program would do it, by Triton."""
@@ -13,6 +14,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+
+from .machine import Machine, machine_of
 
 _SPACE = "opmill_kernels"
 _lock = threading.Lock()
@@ -38,6 +41,13 @@ class Launch:
         arguments = {name: tensor for names, tensor in zip(self.tensors, tensors, strict=True) for name in names}
         arguments |= dict(zip(self.numbers, numbers, strict=True)) | dict(self.constants)
         self.kernel[self._grid(grid)](**arguments)
+
+    def machine(self, dtypes: Sequence[torch.dtype], numbers: Sequence[int], device: int, aligned: bool) -> Machine | None:
+        """Machine code for tensors of these types on a CUDA device, where it can be started without Triton."""
+        if self.configurations:
+            return None
+        tensors = {name: (k, dtype) for k, (names, dtype) in enumerate(zip(self.tensors, dtypes, strict=True)) for name in names}
+        return machine_of(self.kernel, tensors, dict(zip(self.numbers, numbers, strict=True)) | dict(self.constants), device, aligned)
 
     def _grid(self, grid: Sequence[int]) -> tuple[int, ...] | Callable[[Mapping[str, Any]], tuple[int, ...]]:
         if not self.configurations:
@@ -94,6 +104,7 @@ def _define(launch: Launch, number: int) -> Any:
         operator = getattr(getattr(torch.ops, _SPACE), name + suffix).default
         operator.opmill_shapes = lambda name, overload, args, kwargs, shape=shape: shape(*args)
         operators.append(operator)
+    operators[0].opmill_kernel = launch.machine
     return operators[0]
 
 
