@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 torch = pytest.importorskip("torch")
 from opmill_guards import GuardSet, _native, probe  # noqa: E402

@@ -5,30 +5,28 @@ Build with the classes below, collect in a :class:`opmill_guards.tree.GuardSet`,
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Any, Callable, Union
+
+from msgspec import Struct
 
 from .source import Source
 
 
-@dataclass(frozen=True, slots=True)
-class TypeIs:
+class TypeIs(Struct, frozen=True):
     """``type(source) is type``."""
 
     source: Source
     type: type
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Is:
+class Is(Struct, frozen=True, eq=False):
     """``source is object`` (None, modules, classes, functions, enum members, singletons). Keeps ``object`` alive."""
 
     source: Source
     object: Any
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Equals:
+class Equals(Struct, frozen=True, eq=False):
     """Same exact type and equal value, for constants: int, bool, str, bytes, float (by bits), complex, and tuples and frozensets of these,
     ``torch.dtype``, ``torch.device``, ``torch.Size``."""
 
@@ -36,32 +34,28 @@ class Equals:
     value: Any
 
 
-@dataclass(frozen=True, slots=True)
-class Length:
+class Length(Struct, frozen=True):
     """``len(source) == length`` of the builtin storage of a tuple, list, dict, set or deque."""
 
     source: Source
     length: int
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class DictKeys:
+class DictKeys(Struct, frozen=True, eq=False):
     """The dict has exactly these keys in this order (compared by identity, then equality)."""
 
     source: Source
     keys: tuple[Any, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Absent:
+class Absent(Struct, frozen=True):
     """The dict (an instance or class dictionary, globals) has no such key."""
 
     source: Source
     key: Any
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class TensorMatch:
+class TensorMatch(Struct, frozen=True, eq=False):
     """Facts of a tensor. ``sizes``/``strides``: None for the whole or for one dimension means any (a dynamic one);
     ``requires_grad`` None: not looked at (grad mode is off and nothing read it). ``type`` is exact. ``dispatch_keys`` (raw) None: any."""
 
@@ -76,23 +70,20 @@ class TensorMatch:
     dispatch_keys: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class SameObject:
+class SameObject(Struct, frozen=True):
     """Two sources give one object."""
 
     source: Source
     other: Source
 
 
-@dataclass(frozen=True, slots=True)
-class AllDistinct:
+class AllDistinct(Struct, frozen=True):
     """No two of the sources give the same object."""
 
     sources: tuple[Source, ...]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ModuleTree:
+class ModuleTree(Struct, frozen=True, eq=False):
     """Nothing in the instance dictionaries of these ``torch.nn.Module``s changed: attributes, ``_parameters``, ``_buffers``, ``_modules``,
     hooks; nor their classes. ``modules`` pairs each module with its source. Checked by versions (3.11) or watchers (3.12+): when
     something did change, the guards in ``then`` (facts about what was really used) are checked one by one, and on success the
@@ -102,30 +93,27 @@ class ModuleTree:
     modules: tuple[tuple[Source, Any], ...]
     then: tuple[Guard, ...]
     tensors: tuple[TensorMatch, ...] = ()
-    snapshot: Any = field(default=None, repr=False)
+    snapshot: Any = None
     """Hooks and classes of the modules at capture; taken when the guard is put into a set."""
 
 
-@dataclass(frozen=True, slots=True)
-class GlobalState:
+class GlobalState(Struct, frozen=True):
     """Process- and thread-wide switches that torch reads: grad mode, inference mode, autocast per device (enabled, dtype, cache), default dtype and
     device, deterministic algorithms, torch function modes. Holds the values found at capture; see ``kinds/global_state.py``."""
 
     values: tuple[tuple[str, Any], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class SizeRelation:
+class SizeRelation(Struct, frozen=True, eq=False):
     """A Python expression over integer sources, named ``s0``, ``s1``, ... in ``expression`` in the order of ``sources``, is true.
-    ``reason`` says who relies on it; two relations that differ in it alone are one."""
+    ``reason`` says who relies on it: in a set of guards, two relations that differ in it alone are one."""
 
     expression: str
     sources: tuple[Source, ...]
-    reason: str = field(default="", compare=False)
+    reason: str = ""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Predicate:
+class Predicate(Struct, frozen=True, eq=False):
     """``function(value of source)`` is true; the last resort for what has no kind of its own. Must not have side effects."""
 
     source: Source

@@ -5,8 +5,9 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, fields, is_dataclass
 from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
 
 from . import constants, probe, reference
 from . import source as s
@@ -20,8 +21,7 @@ if TYPE_CHECKING:
 _SOURCES = frozenset({s.Local, s.Pinned, s.Attr, s.InstanceDict, s.Item, s.DictKeyAt, s.TypeOf, s.CellContents, s.TensorProperty})
 
 
-@dataclass(frozen=True)
-class Failure:
+class Failure(Struct, frozen=True):
     """The first guard that did not hold: on what, what it expected, and what it found."""
 
     guard: Guard
@@ -37,10 +37,14 @@ class Failure:
 _OWN = f"{__package__}."
 
 
+_REASONS = frozenset({"reason"})
+"""Fields that tell no guards apart."""
+
+
 @functools.cache
-def _compared(cls: type) -> tuple[str, ...] | None:
+def _compared(cls: Any) -> tuple[str, ...]:
     """The fields by which guards and their parts differ."""
-    return tuple(f.name for f in fields(cls) if f.compare) if is_dataclass(cls) else None
+    return tuple(name for name in cls.__struct_fields__ if name not in _REASONS)
 
 
 def _key(value: Any) -> Any:
@@ -51,22 +55,21 @@ def _key(value: Any) -> Any:
         return constants.key(value)
     if cls is tuple:
         return tuple([_key(item) for item in value])
-    if cls is not ModuleTree and cls.__module__.startswith(_OWN) and (names := _compared(cls)) is not None:  # no objects of the user
-        return cls, *[_key(getattr(value, name)) for name in names]
+    if cls is not ModuleTree and cls.__module__.startswith(_OWN) and issubclass(cls, Struct):  # no objects of the user
+        return cls, *[_key(getattr(value, name)) for name in _compared(cls)]
     return constants.key(value) if constants.is_constant(value) else id(value)  # a tree of modules holds much, and there is one
 
 
 _FIRST = operator.itemgetter(0)
 
 
-@dataclass(slots=True)
-class _Node:
+class _Node(Struct, eq=False):
     access: str
     key: Any
     index: int
     slot: int = -1
-    leaves: list[tuple[int, str, Any]] = field(default_factory=list)
-    children: list[_Node] = field(default_factory=list)
+    leaves: list[tuple[int, str, Any]] = []
+    children: list[_Node] = []
 
     def freeze(self) -> tuple[int, tuple[Any, ...]]:
         """The cost of its cheapest check, and what ``_native.Tree`` takes."""
@@ -212,9 +215,9 @@ def describe(guard: Guard) -> str:
     """One line that says what the guard holds."""
     sources = ", ".join(str(source) for source in kind_of(guard).sources(guard))
     facts = [
-        f"{f.name}={_text(getattr(guard, f.name))}"
-        for f in fields(guard)
-        if f.repr and f.name not in ("source", "other", "sources") and not _is_empty(getattr(guard, f.name))
+        f"{name}={_text(getattr(guard, name))}"
+        for name in guard.__struct_fields__
+        if name not in ("source", "other", "sources", "snapshot") and not _is_empty(getattr(guard, name))
     ]
     return f"{type(guard).__name__}({', '.join([sources] * bool(sources) + facts)})"
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Protocol
+
+from msgspec import Struct
 
 from ..guard import Guard
 from ..source import Source
@@ -51,8 +52,7 @@ def unchanged(guard: Any) -> Any:
     return guard
 
 
-@dataclass(frozen=True)
-class Kind:
+class Kind(Struct, frozen=True):
     """One kind of guard. ``cost`` is relative: cheaper ones are checked first.
 
     ``describe(guard, read)`` gives (expected, found) as text, for a guard that failed and whose sources could be read.

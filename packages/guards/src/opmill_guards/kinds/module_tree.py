@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from ..guard import Guard, Is, ModuleTree, TensorMatch, TypeIs
 from ..source import Pinned, Source
@@ -42,8 +44,7 @@ def _attributes(class_: type) -> dict[str, Any]:
     return {name: value for name, value in class_.__dict__.items() if name not in _IGNORED_ON_CLASSES}
 
 
-@dataclass(frozen=True, eq=False)
-class Snapshot:
+class Snapshot(Struct, frozen=True, eq=False):
     """Hooks and classes of the modules at one time."""
 
     types: tuple[tuple[type, tuple[type, ...]], ...]
