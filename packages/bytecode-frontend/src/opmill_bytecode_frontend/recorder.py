@@ -387,6 +387,7 @@ class Recorder:
         node_kwargs = {k: self.lower(v, False) for k, v in kwargs.items()}
         node = self.graph.create_node(op, target)
         node.args, node.kwargs = node_args, node_kwargs  # given at once, torch walks through them looking for numbers that cannot be there
+        node.meta["place"] = vm.place()
         node.meta["stack_trace"] = vm.location()  # type: ignore[attr-defined]
         self.operations += 1
         if read:

@@ -121,7 +121,7 @@ def with_backward(vm: Any, cls: Value, args: Sequence[Value], kwargs: dict[str, 
         results, rebuild, _ = flat(vm, result)
         if len(results) > 1 and not vm.truth(vm.getattr(context, "materialized")):
             vm.unsupported("FE015", "torch.autograd.Function", "set_materialize_grads(False): which gradients there are is known when the backward runs")
-        with recording(vm, backward), without_effects(vm, cls):
+        with recording(vm, backward), without_effects(vm, cls, *args):
             gradients = run_backward(vm, cls, context, result, results, len(args))
             returned: list[Any] = [
                 recorder.node_of(g) if isinstance(g, TensorValue) else None for g, a in zip(gradients, args, strict=True) if isinstance(a, TensorValue)

@@ -38,11 +38,13 @@ for _name in ("neg", "pos", "invert", "abs", "getitem"):
 LISTED = 32
 #: Methods that leave the tensor world or keep a reference to the Python object: never recorded.
 REFUSED = frozenset(
-    "backward register_hook register_post_accumulate_grad_hook retain_grad storage untyped_storage data_ptr numpy __array__ "
+    "backward retain_grad storage untyped_storage data_ptr numpy __array__ "
     "share_memory_ pin_memory __dlpack__ cpu_offload".split()
 )
 
 
+#: Methods that the library has rows for.
+LISTENING = frozenset("register_hook register_post_accumulate_grad_hook".split())
 #: Methods whose answer a fake has by itself.
 QUESTIONS = frozenset("size dim stride numel nelement ndimension is_floating_point element_size storage_offset is_conj is_neg".split())
 
@@ -60,6 +62,10 @@ class TensorValue(Value):
         """The float that it stands for, where it is an input that does."""
         self.new_grad: Value | None = None
         """What captured code assigned to ``grad``."""
+        self.unhooked: TensorValue | None = None
+        """Where there is a hook on it: the tensor below the hooks."""
+        self.hooked_at: int | None = None
+        """The place where the first hook was put on it."""
         self._attrs: DictValue | None = None
 
     def __repr__(self) -> str:
@@ -162,7 +168,10 @@ class TensorValue(Value):
 
     def method(self, vm: Machine, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
         if name in REFUSED:
-            vm.unsupported("FE033", f"method {name} of a tensor", "it is not part of a graph of tensor operations")
+            place = self.first_use() if name == "retain_grad" else None
+            vm.unsupported("FE033", f"method {name} of a tensor", "it is not part of a graph of tensor operations", place=place)
+        if name in LISTENING:
+            return vm.call(vm.wrap(getattr(torch.Tensor, name)), [self, *args], kwargs)
         if name == "__getitem__" and (parts := indexed_by_numbers(vm, self, args[0])) is not None:
             return selected(vm, self, *parts)
         if name == "__getitem__" and vm.recorder.index_by_tensors and (indices := tensor_indices(vm, self, args[0])) is not None:
@@ -199,6 +208,12 @@ class TensorValue(Value):
         if name == "type" and not args and not kwargs:
             return ConstantValue(self.fake.type())
         return vm.recorder.call_method(vm, name, [self, *args], kwargs)
+
+    def first_use(self) -> int | None:
+        """The place where a tensor of captured code is used first. What listens to its gradient natively must see the gradients of all uses: these
+        have to come after the graph, whose results need not be computed from each other for autograd."""
+        users = () if self.obj is not None or self.node is None else self.node.users
+        return min((user.meta["place"] for user in users if "place" in user.meta), default=None)
 
     def is_inference(self, vm: Machine) -> bool:
         began = vm.recorder.inferred
