@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import collections
 import inspect
+import sys
 from typing import Any, Callable, NoReturn
 
 import torch
@@ -29,7 +30,7 @@ from .tracking import root_is_pinned, tracker
 from .values.base import MISSING, Lazy, NotConstant, Raised, Value
 from .values.constant import LITERALS, ConstantValue
 from .values.deques import DequeValue
-from .values.exceptions import ExceptionObject
+from .values.exceptions import ExceptionObject, raised_by_python
 from .values.functions import BuiltinValue, CellValue, FunctionValue
 from .values.iterators import STOP, GeneratorValue, ItemsIterator, IteratorValue
 from .values.made import NewClass
@@ -242,7 +243,7 @@ class Interpreter(Operators):
         pinned = Pinned(namespace, f"{namespace.get('__name__', '?')}.__dict__")
         if value is not MISSING:
             literal = type(value) in LITERALS
-            if known and callable(value) and self.may_be_patched(namespace):
+            if known and (callable(value) or namespace is sys.__dict__) and self.may_be_patched(namespace):
                 self.guard(Is(Item(pinned, name), value))
             return self.wrap(value, Pinned(value, name) if known and not literal else Item(pinned, name))
         if module is not None:
@@ -311,19 +312,7 @@ class Interpreter(Operators):
             raise exc
         if isinstance(exc, NotConstant):
             self.unsupported("FE025", f"{exc} where a constant is needed")
-        raise Raised(self.raised_by_python(exc).raised_while(self, self.handled))
-
-    def raised_by_python(self, exc: BaseException) -> ExceptionObject:
-        """The tracked value of an exception that Python itself raised at capture, with those that it was raised in the midst of."""
-        raised = self.new_exception(type(exc), [self.of_error(a) for a in exc.args])
-        if isinstance(exc, (AttributeError, NameError)):
-            raised.fields["name"] = ConstantValue(exc.name)
-        if isinstance(exc.__context__, Exception) and not isinstance(exc.__context__, (Unsupported, Raised, NotConstant)):
-            raised.fields["__context__"] = self.raised_by_python(exc.__context__)
-            if exc.__cause__ is exc.__context__:
-                raised.fields["__cause__"] = raised.fields["__context__"]
-            raised.fields["__suppress_context__"] = ConstantValue(exc.__suppress_context__)
-        return raised
+        raise Raised(raised_by_python(self, exc).raised_while(self, self.handled))
 
     def new_exception(self, cls: type[BaseException], args: list[Value]) -> ExceptionObject:
         return ExceptionObject(cls, args)

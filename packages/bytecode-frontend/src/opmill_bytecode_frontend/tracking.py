@@ -23,7 +23,7 @@ from opmill_guards import CompiledFunction
 from opmill_guards.guard import Equals, Is, Length, Predicate, TensorMatch, TypeIs
 from opmill_guards.source import Attr, InstanceDict, Item, Pinned
 
-from .owners import EXEMPT
+from .owners import exempt
 from .values.base import Lazy, Value, written_in_python
 from .values.constant import LITERALS, ConstantValue
 from .values.deques import DequeValue
@@ -101,7 +101,7 @@ PLAIN: dict[type, Any] = {int: int.__int__, float: float.__float__, complex: com
 @functools.lru_cache(maxsize=4096)
 def has_methods(cls: type) -> bool:
     """Whether a class of the program's has methods written in Python: they run as part of the program."""
-    written = [c for c in cls.__mro__ if written_in_python(c) and c.__module__.split(".")[0] not in EXEMPT]
+    written = [c for c in cls.__mro__ if written_in_python(c) and not exempt(c.__module__)]
     return any(type(raw) in (types.FunctionType, property) and name != "__new__" for c in written for name, raw in vars(c).items())
 
 
@@ -264,7 +264,7 @@ def mapping_proxy(vm: Any, obj: Any, source: Any) -> Value:
         source = InstanceDict(source.base)
         view = DictValue(dict_items(dict(obj), source, vm), type(obj), source, obj)
     else:
-        if any(type(shown) is not dict for shown in gc.get_referents(obj)):
+        if any(type(shown) not in (dict, collections.OrderedDict) for shown in gc.get_referents(obj)):
             vm.unsupported("FE020", "a mapping proxy", "its mapping has a way of its own to read items")
         found = dict(obj)
         if source is not None and type(source) is not Pinned:

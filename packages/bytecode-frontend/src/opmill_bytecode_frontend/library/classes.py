@@ -168,13 +168,6 @@ def tuple_new(vm: Any, cls: Value, *items: Value) -> Value:
     return make_tuple(vm, cls.obj, list(items))  # type: ignore[attr-defined]
 
 
-@handles(type)
-def type_(vm: Any, value: Value, *rest: Value) -> Value:
-    if rest:
-        vm.unsupported("FE063", "type() with three arguments")
-    return vm.wrap(value.python_type())
-
-
 def made_super(vm: Any, after: type, owner: Value) -> Value:
     given = owner.obj if isinstance(owner, ClassValue) else owner.python_type()
     if not issubclass(given, after) and not issubclass(owner.python_type(), after):

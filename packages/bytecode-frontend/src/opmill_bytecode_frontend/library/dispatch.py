@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import array
 import collections
 import functools
+import io
+import itertools
 import types
 import weakref
 from typing import Any
@@ -46,6 +49,10 @@ STATEFUL = frozenset(
     "_set_grad_enabled set_autocast_enabled set_autocast_dtype set_autocast_cache_enabled autocast_increment_nesting autocast_decrement_nesting "
     "clear_autocast_cache set_autocast_cpu_enabled set_autocast_cpu_dtype set_autocast_gpu_dtype manual_seed".split()
 )
+#: Objects that are changed in place.
+CHANGING = (bytearray, memoryview, array.array, io.IOBase)
+#: Items of an iterator made at capture that are taken at most.
+MOST_MADE = 100_000
 DESCRIPTORS = (types.MethodDescriptorType, types.WrapperDescriptorType, types.ClassMethodDescriptorType)
 VARIABLE_FUNCTIONS = getattr(torch._C, "_VariableFunctions", None)
 
@@ -138,6 +145,15 @@ def fold(vm: Any, obj: Any, args: list[Value], kwargs: dict[str, Value]) -> Valu
         vm.throw_real(exc)
     if before != [list(p) for p in given]:
         vm.unsupported("FE011", f"call of {getattr(obj, '__qualname__', obj)}", "it changes an argument")
+    return made_anew(vm, obj, result)
+
+
+def made_anew(vm: Any, obj: Any, result: Any) -> Value:
+    """What a function gave at capture, as another such object at each call."""
+    if hasattr(type(result), "__next__"):
+        return vm.iterate(vm.fresh(list(itertools.islice(result, MOST_MADE))))  # type: ignore[no-any-return]
+    if isinstance(result, CHANGING):
+        vm.unsupported("FE012", f"making a {type(result).__qualname__}", f"each call of {getattr(obj, '__qualname__', obj)} has a new one")
     return vm.fresh(result)
 
 
@@ -152,7 +168,7 @@ def fold_library(vm: Any, fn: Any, args: list[Value], kwargs: dict[str, Value]) 
         result = fn(*plain, **named)
     except Exception as exc:
         vm.throw_real(exc)
-    return vm.fresh(result)
+    return made_anew(vm, fn, result)
 
 
 def torch_call(vm: Any, obj: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:

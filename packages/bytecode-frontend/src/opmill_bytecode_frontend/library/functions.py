@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from ..owners import EXEMPT
+from ..owners import exempt
 from ..values.base import MISSING, Lazy, NotConstant, ProgramKey, Value
 from ..values.constant import ConstantValue
 from ..values.functions import BuiltinValue, Closure
@@ -95,7 +95,7 @@ def is_instance(vm: Any, value: Value, cls: Any) -> bool:
 def written_check(cls: Any, name: str) -> Any:
     """The function of the program that its metaclass has for ``isinstance`` or ``issubclass``, or None."""
     owner, found = find_in_mro(type(cls).__mro__, name)
-    return found if type(found) is types.FunctionType and owner.__module__.split(".")[0] not in EXEMPT else None
+    return found if type(found) is types.FunctionType and not exempt(owner.__module__) else None
 
 
 def says_its_class(cls: type) -> bool:

@@ -17,6 +17,7 @@ from ..values.constant import ConstantValue
 from ..values.functions import WeakReference
 from ..values.objects import ObjectValue
 from ..values.sequence import TupleValue
+from .dispatch import fold
 from .iteration import each
 from .registry import handles, named, receives_function
 
@@ -54,6 +55,11 @@ def simple_namespace(vm: Any, **kwargs: Value) -> Value:
     for name, value in kwargs.items():
         made.attrs.store(vm, ConstantValue(name), value)
     return made
+
+
+@handles(sys.intern)
+def intern(vm: Any, text: Value) -> Value:
+    return fold(vm, sys.intern, [text], {})
 
 
 @handles(sys.exc_info)

@@ -8,7 +8,8 @@ from typing import Any
 
 from opmill_guards.source import Attr
 
-from .base import MISSING, BuiltinMethod, NotConstant, Value
+from ..errors import Unsupported
+from .base import MISSING, BuiltinMethod, NotConstant, Raised, Value
 from .constant import ConstantValue, is_none
 from .objects import ObjectValue, find_in_mro
 from .sequence import ListValue, TupleValue
@@ -182,6 +183,19 @@ class ExceptionObject(ObjectValue):
         return ConstantValue(self.cls.__name__ + text.removeprefix(base.__name__) if name == "__repr__" else text)
 
 
+def raised_by_python(vm: Any, exc: BaseException) -> ExceptionObject:
+    """The tracked value of an exception that Python itself raised at capture, with those that it was raised in the midst of."""
+    raised: ExceptionObject = vm.new_exception(type(exc), [vm.of_error(a) for a in exc.args])
+    if isinstance(exc, (AttributeError, NameError)):
+        raised.fields["name"] = ConstantValue(exc.name)
+    if isinstance(exc.__context__, Exception) and not isinstance(exc.__context__, (Unsupported, Raised, NotConstant)):
+        raised.fields["__context__"] = raised_by_python(vm, exc.__context__)
+        if exc.__cause__ is exc.__context__:
+            raised.fields["__cause__"] = raised.fields["__context__"]
+        raised.fields["__suppress_context__"] = ConstantValue(exc.__suppress_context__)
+    return raised
+
+
 class TracebackValue(Value):
     """A traceback: of an exception that was raised in captured code (``raised``), or one of before the call. It is passed on as it is; what
     it holds is for the program itself to look at, after a graph that ends where the exception came up."""
@@ -215,4 +229,4 @@ class TracebackValue(Value):
     key = setattr = refuse  # type: ignore[assignment]
 
 
-__all__ = ["LINKS", "ExceptionObject", "TracebackValue"]
+__all__ = ["LINKS", "ExceptionObject", "TracebackValue", "raised_by_python"]

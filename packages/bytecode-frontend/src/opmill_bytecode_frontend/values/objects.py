@@ -10,7 +10,7 @@ from typing import Any
 
 from opmill_guards.source import Attr, InstanceDict, Item, Pinned
 
-from ..owners import EXEMPT
+from ..owners import exempt
 from .base import MISSING, IdentityKey, Lazy, Machine, NotConstant, ProgramKey, Value, find_in_mro, hash_told, written_in_python
 from .constant import ConstantValue
 from .deferred import standing_in
@@ -456,7 +456,7 @@ class ClassValue(Value):
         if name == "__getitem__" and raw is MISSING:
             owner, hook = find_in_mro(cls.__mro__, "__class_getitem__")
             if hook is not MISSING:
-                if owner.__module__.split(".")[0] not in EXEMPT:
+                if not exempt(owner.__module__):
                     return vm.call(bind_descriptor(vm, owner, "__class_getitem__", hook, None, self), args, {})
                 try:
                     return vm.fresh(cls[vm.plain(args[0])])
@@ -538,6 +538,8 @@ class ModuleObject(Value):
 
     def setattr(self, vm: Machine, name: str, value: Value) -> None:
         cls = type(self.obj)
+        if self.obj is sys:
+            vm.unsupported("FE021", f"assignment to sys.{name}", "what is printed, imported and called from then on depends on it")
         if cls.__setattr__ is not types.ModuleType.__setattr__ or hasattr(type(find_in_mro(cls.__mro__, name)[1]), "__set__"):
             vm.unsupported("FE021", f"assignment to attribute {name} of {self.describe()}")
         vm.effects.store_global(self.obj.__dict__, name, value)
