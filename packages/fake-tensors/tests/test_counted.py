@@ -101,6 +101,20 @@ def of_mask(after: Callable[[torch.Tensor], Any]) -> Callable[..., Any]:
     return run
 
 
+def scattered(x: torch.Tensor, rows: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """Messages that are gathered at the nodes of a graph, as its layers do."""
+    zeros, ids = torch.zeros(5, 4), rows[:, None].expand(-1, 4)
+    return (
+        zeros.scatter_add(0, ids, x),
+        zeros.clone().scatter_add_(0, ids, x),
+        zeros.clone().scatter_reduce_(0, ids, x, "amax", include_self=False),
+        zeros.scatter_reduce(0, ids, x, "mean"),
+        zeros.clone().scatter_(0, ids, 2.0),
+        zeros.clone().index_add_(0, rows, x),
+        zeros.clone().index_copy_(0, rows, x),
+    )
+
+
 OF_CHOSEN: dict[str, Callable[[torch.Tensor], Any]] = {
     "pointwise": lambda x: (x.relu() + 1, x * torch.ones(4), torch.where(x > 0, x, 0.0)),
     "reductions": lambda x: (x.sum(0), x.mean(1), x.softmax(0), x.std(0), x.any(0), x.cumsum(0), x.max(1)),
@@ -113,6 +127,7 @@ OF_CHOSEN: dict[str, Callable[[torch.Tensor], Any]] = {
     "losses": lambda x: (F.mse_loss(x, x * 2), F.cross_entropy(x, torch.zeros(x.shape[0], dtype=torch.long))),
     "orders": lambda x: (x.sort(0), x.argsort(1), x.topk(2, 1)),
     "gathered": lambda x: (torch.ones(5, 3)[torch.arange(x.shape[0]) % 5], F.embedding(torch.zeros(x.shape[0], dtype=torch.long), torch.ones(5, 3))),
+    "scattered": lambda x: scattered(x, torch.arange(x.shape[0]) % 5),
     "numbers": lambda x: (x.shape[0] * 2 + 1, x.numel(), x.shape[0] // 2),
 }
 

@@ -59,6 +59,18 @@ class _Computed(torch.autograd.Function):
         return grads[0], None
 
 
+def _computed(leaf: torch.Tensor, held: FakeTensor) -> FakeTensor:
+    """``held`` as computed from ``leaf``, also inside a function transform, which would take the call for one of its own."""
+    functorch = torch._C._functorch
+    allowed = functorch.get_single_level_autograd_function_allowed()
+    functorch.set_single_level_autograd_function_allowed(True)
+    try:
+        with torch.enable_grad(), _no_levels():
+            return super(torch.autograd.Function, _Computed).apply(leaf, [held])  # type: ignore[misc, no-any-return]
+    finally:
+        functorch.set_single_level_autograd_function_allowed(allowed)
+
+
 class FakeContext(TorchDispatchMode):
     """Enter it, and factory functions give fakes; operators on fakes give fakes in any case.
 
@@ -169,8 +181,7 @@ class FakeContext(TorchDispatchMode):
         if isinstance(tensor, torch.nn.Parameter):
             fake._is_param = True
         elif tensor.requires_grad and not tensor.is_leaf:
-            with torch.enable_grad():
-                fake = _Computed.apply(fake, [self.from_meta(meta, tensor.device)])  # type: ignore[no-untyped-call]
+            fake = _computed(fake, self.from_meta(meta, tensor.device))
         return fake
 
     def from_meta(self, meta: torch.Tensor, device: torch.device, *, requires_grad: bool = False) -> FakeTensor:

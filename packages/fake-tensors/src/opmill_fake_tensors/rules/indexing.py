@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -98,6 +98,11 @@ def _scatter(overload: str, x: Tensor, dim: int, ids: Tensor, src: Any, **more: 
     return dense(x.size(), x.dtype) if fits else NotImplemented
 
 
+@SYMBOLIC.row("scatter_reduce")
+def _scatter_reduce(overload: str, x: Tensor, dim: int, ids: Tensor, src: Tensor, reduce: str, *, include_self: bool = True) -> Any:
+    return _scatter(overload, x, dim, ids, src) if overload == "two" else NotImplemented
+
+
 @SYMBOLIC.row("index_add index_copy")
 def _index_add(overload: str, x: Tensor, dim: int, ids: Tensor, src: Tensor, **more: Any) -> Any:
     if overload != "" or ids.dim() != 1 or ids.dtype not in _INTEGERS or src.dim() != x.dim() or src.dtype != x.dtype or not x.dim():
@@ -123,11 +128,19 @@ def _pad(overload: str, x: Tensor, pad: Sequence[int], value: Any = 0) -> Any:
     return image(sizes, x.dtype, channels_last(x)) if all(demanded(n >= 0) for n in sizes) else NotImplemented
 
 
-def _index_put_in_place(overload: str, x: Tensor, *args: Any) -> Any:
-    return NotImplemented if _index_put(overload, x, *args) is NotImplemented else x
+def _in_place(row: Callable[..., Any]) -> Callable[..., Any]:
+    """The row of an operator that writes the result of another into its first argument."""
+
+    def write(overload: str, x: Tensor, *args: Any, **more: Any) -> Any:
+        return NotImplemented if row(overload, x, *args, **more) is NotImplemented else x
+
+    return write
 
 
-SYMBOLIC.row("index_put_")(_index_put_in_place)
+SYMBOLIC.row("index_put_")(_in_place(_index_put))
+SYMBOLIC.row("scatter_ scatter_add_")(_in_place(_scatter))
+SYMBOLIC.row("scatter_reduce_")(_in_place(_scatter_reduce))
+SYMBOLIC.row("index_add_ index_copy_")(_in_place(_index_add))
 
 
 def _one_type(tensors: Sequence[Tensor]) -> torch.dtype | None:
