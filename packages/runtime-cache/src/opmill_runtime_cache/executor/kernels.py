@@ -3,7 +3,6 @@
 import ctypes
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import msgspec
 
@@ -16,8 +15,7 @@ _libraries: dict[tuple[str, str], ctypes.CDLL] = {}
 _loading = threading.Lock()
 
 
-@dataclass(frozen=True)
-class CudaKernel:
+class CudaKernel(msgspec.Struct, frozen=True):
     """A GPU kernel: ``data`` says how to launch it, ``cubins`` is its machine code. ``name`` tells kernels apart in a process."""
 
     name: str

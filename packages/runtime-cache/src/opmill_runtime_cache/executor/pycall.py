@@ -1,20 +1,19 @@
 """Operator calls of a plan as Python functions: the route that can always be taken."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from types import CodeType
 from typing import Any
 
 import torch
+from msgspec import Struct
 
 from ..plan.model import Arg, Call, ComplexArg, Expr, ListArg, Literal, Named, Size, Slot
 from .control import Body, control_of
 from .names import named, operator_of
 
 
-@dataclass(frozen=True)
-class PythonCall:
+class PythonCall(Struct, frozen=True):
     """A call as ``function(*tensors, *sizes) -> tuple of tensors``: ``tensors`` are those in ``slots``, ``sizes`` the values of ``sizes``.
 
     The tuple holds one entry for each of the call's ``results``.

@@ -4,11 +4,11 @@ import ctypes
 import os
 import struct
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 import torch
+from msgspec import Struct
 
 from ..plan.model import DTYPES, Arg, Call, Expr, ListArg, Literal, Named, Slot
 from ..plan.verify import args_of, slots_in
@@ -76,8 +76,7 @@ _EXACT_IN_DOUBLE = 1 << 53
 _FLOATING = frozenset(DTYPES.index(name) for name in ("float16", "bfloat16", "float32", "float64"))
 
 
-@dataclass(frozen=True)
-class Route:
+class Route(Struct, frozen=True):
     """How a call goes: ``kind`` 0 dispatcher, 1 Python, 2 shim."""
 
     kind: int

@@ -1,7 +1,8 @@
 """Where tensors of a plan lie in memory, as far as constants tell."""
 
-from dataclasses import dataclass
 from functools import lru_cache
+
+from msgspec import Struct
 
 from .model import Alloc, Call, Size, Step, TensorSpec, View
 
@@ -9,8 +10,7 @@ _ARENA = -1
 _BYTES = {"bool": 1, "complex64": 8, "complex128": 16}
 
 
-@dataclass(frozen=True)
-class Extent:
+class Extent(Struct, frozen=True):
     """Bytes [start, end) of the storage ``root`` (a slot, or -1 for the arena). ``dense``: no byte between them belongs to another tensor."""
 
     root: int
