@@ -45,7 +45,7 @@ from .varying import Varying
 #: Items of an iterator that a capture takes to itself at most.
 MOST_ITEMS = 500_000
 #: Of guards of one kind on one source, what else tells them apart.
-TOLD_APART = {Absent: "key", SameObject: "other", Predicate: "label"}
+TOLD_APART: dict[Any, str] = {Absent: "key", SameObject: "other", Predicate: "label"}
 SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
 

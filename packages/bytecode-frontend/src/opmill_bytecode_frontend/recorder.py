@@ -309,22 +309,20 @@ class Recorder:
         named = {k: self.lower(v, True) for k, v in kwargs.items()}
         return vm.fresh(self._guarded(vm, function, plain, named))
 
-    def _guarded(self, vm: Machine, call: Any, args: Any, kwargs: Any, function: Any = None) -> Any:
-        """What ``call`` gives. ``function``: what the program calls, where that is another."""
+    def _guarded(self, vm: Machine, function: Any, args: Any, kwargs: Any) -> Any:
         try:
-            return call(*args, **kwargs)
+            return self.remembered.call(function, args, kwargs)
         except FakeTensorError as exc:
             hint = "compute it outside of the compiled function, or with tensor operations such as torch.where"
             if self.numbers.late:
                 hint += "; torch._check(...) may say what is known of a size"
-            raise Unsupported("FE030", f"{name_of(function or call)} of a tensor", str(exc), hint) from None
+            raise Unsupported("FE030", f"{name_of(function)} of a tensor", str(exc), hint) from None
         except Unsupported:
             raise
         except Exception as exc:
             asked, real = asked_of_eager(function, args, kwargs)
             if asked and real is None:
-                name = getattr(function, "__name__", function)
-                raise Unsupported("FE030", f"{name} of a tensor", f"it fails without data ({exc}), and does not with it") from None
+                raise Unsupported("FE030", f"{name_of(function)} of a tensor", f"it fails without data ({exc}), and does not with it") from None
             exc = real or exc
             exc.args = tuple(a.replace("'FakeTensor'", "'Tensor'") if isinstance(a, str) else a for a in exc.args)
             vm.throw_real(exc)
@@ -377,7 +375,7 @@ class Recorder:
         except NotGraphable as exc:
             vm.unsupported("FE034", f"argument of {name_of(target)}: {exc}", "only tensors, numbers, and lists, tuples, dicts of these go into a graph")
         with self.context:
-            result = self._guarded(vm, self.remembered.call, (function, fake_args, fake_kwargs), {}, function)
+            result = self._guarded(vm, function, fake_args, fake_kwargs)
         read = type(result) is torch.SymInt and str(index_of(result)) in self.numbers.unbound()
         if result is not None and not contains_tensor(result) and not read:
             if not is_answer(result) and any(map(contains_tensor, (*fake_args, *fake_kwargs.values()))):
