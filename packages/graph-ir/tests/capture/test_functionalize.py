@@ -147,6 +147,24 @@ def test_views_of_another_type_that_share_memory_are_refused() -> None:
             functionalize(module(fn, 1), [torch.ones(3, dtype=torch.complex64)])
 
 
+@pytest.mark.parametrize(
+    "draw",
+    [
+        lambda t: t.normal_(), lambda t: t.normal_(2.0), lambda t: t.normal_(std=3.0), lambda t: t.bernoulli_(), lambda t: t.bernoulli_(0.9),
+        lambda t: t.bernoulli_(p=0.1), lambda t: t.uniform_(), lambda t: t.exponential_(), lambda t: t.random_(), lambda t: t.cauchy_(),
+        lambda t: t.geometric_(0.4), lambda t: t.log_normal_(), lambda t: t.random_(9), lambda t: t.uniform_(1.0, 2.0),
+    ],
+)  # fmt: skip
+def test_numbers_drawn_in_place_are_those_of_eager(draw: Callable[..., object]) -> None:
+    gm = module(lambda x: (draw(x * 1),), 1)
+    lowered = lower(functionalize(gm, [torch.ones(64)]))
+    torch.manual_seed(0)
+    [want] = gm(torch.ones(64))
+    torch.manual_seed(0)
+    [got] = run_lowered(lowered, [torch.ones(64)])
+    assert torch.equal(want, got)
+
+
 def test_normal_numbers_written_in_place_are_drawn_by_a_functional_operator():
     class Noise(torch.nn.Module):
         def forward(self, x):

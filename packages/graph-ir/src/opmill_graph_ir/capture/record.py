@@ -495,7 +495,9 @@ def _functional(op: Any, func: Any, args: Sequence[Any], kwargs: dict[str, Any])
     """The operator that returns what ``func`` writes, with its arguments."""
     namespace, _, name = op.packet.partition("::")
     if op.name in _FUNCTIONAL:
-        return _FUNCTIONAL[op.name], [*args, 0.5] if len(args) == 1 and "p" not in kwargs else list(args), kwargs  # p has a default in place only
+        rest = [a for a in func._schema.arguments[len(args) :] if not a.kwarg_only]  # which may have defaults in place only
+        given = [*args, *(kwargs.get(a.name, a.default_value) for a in rest)]
+        return _FUNCTIONAL[op.name], given, {k: v for k, v in kwargs.items() if all(k != a.name for a in rest)}
     packets = getattr(torch.ops, namespace)
     if "out" in op.overload or "out" in kwargs:
         kept = {k: v for k, v in kwargs.items() if k not in op.writes}
