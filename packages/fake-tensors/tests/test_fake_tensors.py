@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 import torch
@@ -164,3 +165,18 @@ def test_numbers_of_foreign_operators_are_not_those_of_their_fake_kernels() -> N
                     call()
     finally:
         library._destroy()
+
+
+@pytest.mark.parametrize("transform", [torch.func.vmap, lambda fn: torch.func.grad(lambda x: fn(x).sum()), torch.func.jacrev, torch.func.jacfwd])
+def test_fakes_of_computed_tensors_made_inside_of_transforms(transform: Any) -> None:
+    leaf = torch.ones(3, requires_grad=True)
+    computed = leaf * 2
+    with FakeContext() as ctx:
+        made = []
+
+        def fn(x: torch.Tensor) -> torch.Tensor:
+            made.append(ctx.from_tensor(computed))
+            return x * made[-1].sum()
+
+        out = transform(fn)(ctx.from_tensor(torch.ones(4)))
+    assert out.requires_grad and made[0].requires_grad and not made[0].is_leaf

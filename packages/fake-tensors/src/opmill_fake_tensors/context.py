@@ -437,7 +437,7 @@ class _Call:
 
     def _run_on_constants(self, op: Operator, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         on_cpu = {k: CPU if k == "device" and v is not None else _value(v) for k, v in kwargs.items()}
-        with _no_dispatch():
+        with _no_dispatch(), _no_levels():
             return op.func(*map(_value, args), **on_cpu)
 
     def _lift_all(self, value: Any) -> Any:

@@ -12,7 +12,7 @@ from . import compat
 from .rules import counted_rules, rules, symbolic_rules
 from .rules.pointwise import CONVERTING, converted
 
-_EMPTY = "aten::empty aten::empty_like aten::empty_strided aten::new_empty aten::new_empty_strided aten::empty_permuted".split()
+_EMPTY = "aten::empty aten::empty_like aten::empty_strided aten::new_empty aten::new_empty_strided aten::empty_permuted aten::_efficientzerotensor".split()
 _METADATA_ONLY = "aten::detach_ aten::requires_grad_ aten::_fw_primal aten::retain_grad".split()
 _OF_TORCH = ("aten", "prim", "prims", "profiler", "sym")
 _NUMBERS = ("int", "float", "bool", "number", "complex", "str", "SymInt", "SymFloat", "SymBool")
