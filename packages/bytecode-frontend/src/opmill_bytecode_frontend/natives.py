@@ -171,8 +171,8 @@ ROWS |= {
     "GET_ITER": operation(1, "iter({0})"),
     "STORE_SUBSCR": statement(3, "{1}[{2}] = {0}"),
     "DELETE_SUBSCR": statement(2, "del {0}[{1}]"),
-    "STORE_ATTR": statement(2, "{1}.{arg} = {0}"),
-    "DELETE_ATTR": statement(1, "del {0}.{arg}"),
+    "STORE_ATTR": statement(2, "({1}).{arg} = {0}"),
+    "DELETE_ATTR": statement(1, "del ({0}).{arg}"),
 }
 
 
@@ -206,7 +206,7 @@ def load_attr(frame: Frame, ins: Instruction, r: Expressions, context: Any) -> N
     pushed: list[str | None] = [result]
     if ins.opname == "LOAD_METHOD" or ins.flag & 1:
         pushed = [result, None] if sys.version_info >= (3, 13) else [None, result]
-    return Native([f"{result} = {r.expr(frame.stack[-1])}.{ins.argval}"], 1, pushed)
+    return Native([f"{result} = ({r.expr(frame.stack[-1])}).{ins.argval}"], 1, pushed)
 
 
 @native("FORMAT_VALUE")

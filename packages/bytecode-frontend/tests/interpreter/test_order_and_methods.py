@@ -10,6 +10,7 @@ import enum
 import fractions
 import functools
 import itertools
+import operator
 import sys
 import types
 import typing
@@ -712,3 +713,72 @@ def final_classes(x):
 
 def test_a_class_and_what_its_methods_say_of_it_are_one():
     differs(final_classes, whole=False)
+
+
+# ---- numbers with attributes, names of arguments, generators that meet themselves --------------------------------------------------
+
+
+class Foo(int):
+    def __new__(cls, foo):
+        self = int.__new__(cls, 3)
+        self.foo = foo
+        return self
+
+    def __getnewargs__(self):
+        return (self.foo,)
+
+
+FOO = Foo([42])
+
+
+def copied_numbers(x):
+    made, copied = Foo([1]), copy.copy(FOO)
+    return made.foo, type(made).__name__, copied.foo, type(copied).__name__, copied.foo is FOO.foo, operator.index(made), x + 1
+
+
+def test_numbers_with_attributes_are_made_anew():
+    differs(copied_numbers, whole=False)
+    make = capture(lambda x: (Foo([1]), x + 1), "eager")
+    assert make(torch.ones(1))[0] is not make(torch.ones(1))[0]
+
+
+def named(x):
+    parts = dict(self=1, vm=2), dict({}, vm=3), functools.partial(given, vm=1, self=2)(fn=3), collections.OrderedDict(vm=1, self=2)
+    return *parts, types.SimpleNamespace(vm=3, self=1), collections.defaultdict(int, factory=3, vm=2), {}.update(self=2), x + 1
+
+
+def test_arguments_may_have_any_name():
+    differs(named)
+
+
+def meets_itself(x):
+    def one():
+        yield 0
+        yield from two()
+        yield 3
+
+    def two():
+        yield 1
+        try:
+            yield from g
+        except ValueError as e:
+            told(str(e))
+        yield 2
+
+    g = one()
+    stop = StopIteration("spam")
+    stop.value = "eggs"
+    return list(g), stop.value, stop.args, [].append.__qualname__, object().__lt__(1), x + 1
+
+
+def test_a_generator_that_runs_refuses_to_be_asked():
+    differs(meets_itself)
+
+
+def on_a_literal(x):
+    n = x.sum().tolist()
+    return attempt(lambda: (3).foo), attempt(lambda: setattr(3, "foo", n)), n
+
+
+def test_attributes_of_literals_between_graphs():
+    differs(on_a_literal, whole=False)

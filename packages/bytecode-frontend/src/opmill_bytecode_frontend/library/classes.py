@@ -238,21 +238,21 @@ def frozenset_(vm: Any, items: Value | None = None) -> Value:
 
 
 @handles(dict)
-def dict_(vm: Any, *args: Value, **kwargs: Value) -> Value:
+def dict_(vm: Any, /, *args: Value, **kwargs: Value) -> Value:
     out = DictValue({})
     out.m_update(vm, *args, **kwargs)
     return out
 
 
 @handles(collections.OrderedDict)
-def ordered_dict(vm: Any, *args: Value, **kwargs: Value) -> Value:
+def ordered_dict(vm: Any, /, *args: Value, **kwargs: Value) -> Value:
     out = DictValue({}, collections.OrderedDict)
     out.m_update(vm, *args, **kwargs)
     return out
 
 
 @handles(collections.defaultdict)
-def default_dict(vm: Any, factory: Value = ConstantValue(None), *args: Value, **kwargs: Value) -> Value:
+def default_dict(vm: Any, factory: Value = ConstantValue(None), /, *args: Value, **kwargs: Value) -> Value:
     out = DictValue({}, collections.defaultdict)
     out.default = factory
     out.m_update(vm, *args, **kwargs)
@@ -470,7 +470,7 @@ def reversed_(vm: Any, items: Value) -> Value:
 
 
 @handles(functools.partial)
-def partial(vm: Any, fn: Value, *args: Value, **kwargs: Value) -> Value:
+def partial(vm: Any, fn: Value, /, *args: Value, **kwargs: Value) -> Value:
     inner = fn if isinstance(fn, PartialValue) else PartialValue(fn, [], DictValue({}), functools.partial)
     keywords = {**inner.bound_keywords(vm), **kwargs}
     return PartialValue(inner.function, [*inner.args, *args], DictValue({k: (ConstantValue(k), v) for k, v in keywords.items()}), functools.partial)

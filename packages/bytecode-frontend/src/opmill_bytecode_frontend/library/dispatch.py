@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import array
 import collections
+import enum
 import functools
 import io
 import itertools
@@ -16,7 +17,8 @@ import torch
 from opmill_guards.source import Pinned
 
 from ..errors import Unsupported
-from ..values.base import MISSING, NotConstant, Value, apply, named_by_program
+from ..owners import exempt
+from ..values.base import MISSING, NotConstant, Value, apply, named_by_program, written_in_python
 from ..values.constant import ConstantValue
 from ..values.deques import DequeValue
 from ..values.functions import MethodValue
@@ -152,7 +154,8 @@ def made_anew(vm: Any, obj: Any, result: Any) -> Value:
     """What a function gave at capture, as another such object at each call."""
     if hasattr(type(result), "__next__"):
         return vm.iterate(vm.fresh(list(itertools.islice(result, MOST_MADE))))  # type: ignore[no-any-return]
-    if isinstance(result, CHANGING):
+    constructs = isinstance(obj, type) or getattr(obj, "__name__", "") == "__new__"
+    if isinstance(result, CHANGING) or (constructs and written_in_python(type(result)) and not exempt(type(result).__module__) and not isinstance(result, enum.Enum)):
         vm.unsupported("FE012", f"making a {type(result).__qualname__}", f"each call of {getattr(obj, '__qualname__', obj)} has a new one")
     return vm.fresh(result)
 
@@ -225,6 +228,8 @@ def slot_call(vm: Any, obj: Any, args: list[Value], kwargs: dict[str, Value]) ->
         found = OBJECT_SLOTS.get(name)
         if found is not None:
             return found(vm, receiver, *rest, **kwargs)
+        if isinstance(receiver, ObjectValue):
+            vm.unsupported("FE020", f"method {name} of {receiver.describe()}", "it asks methods of the program")
     if isinstance(receiver, TensorValue):
         return receiver.method(vm, name, rest, kwargs)
     if issubclass(obj.__objclass__, type):
@@ -318,6 +323,10 @@ def _object_ne(vm: Any, receiver: Value, other: Value) -> Value:
     return vm.differs(receiver, other)  # type: ignore[no-any-return]
 
 
+def _object_order(vm: Any, receiver: Value, other: Value) -> Value:
+    return ConstantValue(NotImplemented)
+
+
 def _object_hash(vm: Any, receiver: Value) -> Value:
     real = receiver.real()
     if real is MISSING:
@@ -346,6 +355,7 @@ OBJECT_SLOTS: dict[str, Any] = {
     "__getattribute__": _object_getattribute,
     "__eq__": _object_eq,
     "__ne__": _object_ne,
+    **dict.fromkeys(("__lt__", "__le__", "__gt__", "__ge__"), _object_order),
     "__hash__": _object_hash,
     "__str__": _object_str,
     "__repr__": _object_repr,

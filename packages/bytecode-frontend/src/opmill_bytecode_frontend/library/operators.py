@@ -57,6 +57,8 @@ def truth(vm: Any, value: Value) -> Value:
 
 @handles(operator.index)
 def index(vm: Any, value: Value) -> Value:
+    if issubclass(value.python_type(), int):  # which are not asked
+        return value
     result = value.special(vm, "__index__", [])
     if result is None:
         return vm.throw(TypeError, f"{value.python_type().__name__!r} object cannot be interpreted as an integer")

@@ -50,7 +50,7 @@ def count_elements(vm: Any, mapping: Value, items: Value) -> Value:
 
 
 @handles(types.SimpleNamespace)
-def simple_namespace(vm: Any, **kwargs: Value) -> Value:
+def simple_namespace(vm: Any, /, **kwargs: Value) -> Value:
     made = ObjectValue(types.SimpleNamespace)
     for name, value in kwargs.items():
         made.attrs.store(vm, ConstantValue(name), value)

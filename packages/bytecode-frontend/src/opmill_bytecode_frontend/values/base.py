@@ -256,6 +256,8 @@ class BuiltinMethod(Value):
             return self.owner
         if name == "__name__":
             return vm.fresh(self.name)
+        if name == "__qualname__":
+            return vm.fresh(f"{self.owner.python_type().__qualname__}.{self.name}")
         return super().getattr(vm, name)
 
 

@@ -99,7 +99,7 @@ class ExceptionObject(ObjectValue):
             return self.read(vm, name)
         if name in ("with_traceback", "add_note"):
             return BuiltinMethod(self, name)
-        if name == "value" and issubclass(self.cls, StopIteration) and self.source is None:
+        if name == "value" and issubclass(self.cls, StopIteration) and self.source is None and name not in self.fields:
             args = self.read(vm, "args").items  # type: ignore[attr-defined]
             return args[0] if args else NONE  # type: ignore[no-any-return]
         if name in ("message", "exceptions") and issubclass(self.cls, BaseExceptionGroup) and self.source is None:

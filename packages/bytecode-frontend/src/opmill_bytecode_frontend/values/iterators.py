@@ -155,22 +155,28 @@ class GeneratorValue(IteratorValue):
         self.frame = frame
         self.advance = advance
         self.finished = False
+        self.running = False
         self.returned: Any = MISSING
         self.origin: Any = None
         """The call that made it: (function, arguments, keyword arguments)."""
 
     def step(self, vm: Machine, sent: Value | None = None, thrown: Value | None = None) -> Any:
         """The next yielded value, or STOP (then ``returned`` holds the return value)."""
+        if self.running:
+            vm.throw(ValueError, "generator already executing")
         if sent is not None and self.frame.pc == 0 and not self.finished and sent.python_type() is not type(None):
             vm.throw(TypeError, "can't send non-None value to a just-started generator")
         if self.finished:
             self.returned = MISSING  # only the first to come to the end is told
             return STOP
+        self.running = True
         try:
             yielded, value = self.advance(self.frame, sent, thrown)
         except BaseException:
             self.finished = True
             raise
+        finally:
+            self.running = False
         if yielded:
             return value
         self.finished = True

@@ -235,7 +235,7 @@ class DictValue(Value):
     def m_items(self, vm: Machine) -> Value:
         return DictView(self, "items")
 
-    def m_update(self, vm: Machine, *args: Value, **kwargs: Value) -> Value:
+    def m_update(self, vm: Machine, /, *args: Value, **kwargs: Value) -> Value:
         for arg in args:
             update_from(vm, self, arg)
         for name, value in kwargs.items():
