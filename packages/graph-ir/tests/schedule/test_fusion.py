@@ -136,3 +136,20 @@ def test_a_sum_of_one_begins_with_zero_as_eager_has_it():
     program = schedule(lowered)
     for got, want in zip(run_schedule(program, plan_memory(program), {lowered.inputs[0]: x}), (x.sum(1), x - x.mean(1, keepdim=True)), strict=True):
         assert got.signbit().flatten().tolist()[:2] == want.signbit().flatten().tolist()[:2]
+
+
+def test_what_is_merged_with_something_late_does_not_bring_it_forward():
+    """The exponential runs with what else reads ``x``, at the end; the products on the way there are not left behind for it."""
+
+    def f(x, w):
+        first = x.exp() @ w
+        sides = []
+        h = x
+        for _ in range(8):
+            h = torch.tanh(h @ w)
+            sides.append(h.t() @ h)
+        return (first, x.sin() * h, *sides)
+
+    s = made(f, torch.randn(64, 64), torch.randn(64, 64))
+    assert launches(s) == 8  # eight times tanh, the last with both readers of x
+    assert plan_memory(s).size <= 2 * 64 * 64 * 4

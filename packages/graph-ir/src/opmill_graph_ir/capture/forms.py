@@ -19,30 +19,35 @@ def _library() -> torch.library.Library:
 
 @lru_cache(None)
 def functional_form(func: Any) -> Any:
-    """The operator that gives what ``func`` writes, in the order of its arguments, and changes nothing; it carries ``func`` as ``opmill_writes``.
-    None where ``func`` returns something or writes to other things than tensors. It is kept and stays in order, as one that draws random
+    """The operator that gives what ``func`` returns, then what it writes in the order of its arguments, and changes nothing; it carries ``func`` as
+    ``opmill_writes``. None where ``func`` returns or writes other things than tensors, or returns what it was given. It is kept and stays in order, as one that draws random
     numbers: what else ``func`` does, nobody knows."""
     schema = func._schema
     writes = [k for k, a in enumerate(schema.arguments) if a.is_write]
-    if not writes or schema.returns or any(str(schema.arguments[k].type) != "Tensor" for k in writes):
+    if not writes or any(str(schema.arguments[k].type) != "Tensor" for k in writes):
+        return None
+    if any(str(r.type) != "Tensor" or r.alias_info is not None for r in schema.returns):
         return None
     names = [a.name for a in schema.arguments]
     name = re.sub(r"\W", "_", func.name())
     arguments = _ALIAS.sub("", str(schema).partition("(")[2].rpartition(" -> ")[0])
-    _library().define(f"{name}({arguments} -> ({', '.join(['Tensor'] * len(writes))})", tags=(torch.Tag.nondeterministic_seeded,))
+    _library().define(f"{name}({arguments} -> ({', '.join(['Tensor'] * (len(schema.returns) + len(writes)))})", tags=(torch.Tag.nondeterministic_seeded,))
 
     def written(args: Any, kwargs: Any) -> tuple[dict[str, Any], list[torch.Tensor]]:
         given = {**dict(zip(names, args)), **kwargs}
         return given, [given[names[k]] for k in writes]
 
+    def call(args: Any, kwargs: Any, copies: list[torch.Tensor]) -> Any:
+        given, _ = written(args, kwargs)
+        returned = func(**{**given, **dict(zip((names[k] for k in writes), copies, strict=True))})
+        return _results([*([] if returned is None else [returned] if isinstance(returned, torch.Tensor) else returned), *copies])
+
     def run(*args: Any, **kwargs: Any) -> Any:
-        given, tensors = written(args, kwargs)
-        copies = [_like(t).copy_(t) for t in tensors]
-        func(**{**given, **dict(zip((names[k] for k in writes), copies, strict=True))})
-        return _results(copies)
+        return call(args, kwargs, [_like(t).copy_(t) for t in written(args, kwargs)[1]])
 
     def shapes(*args: Any, **kwargs: Any) -> Any:
-        return _results([_like(t) for t in written(args, kwargs)[1]])
+        copies = [_like(t) for t in written(args, kwargs)[1]]
+        return call(args, kwargs, copies) if schema.returns else _results(copies)
 
     _library().impl(name, run, "CompositeExplicitAutograd")
     _library().impl(name, shapes, "Meta")

@@ -18,16 +18,17 @@ from .exprs import SUPPORTED
 
 @lru_cache(None)
 def writing_form(func: Any) -> tuple[Any, tuple[int, ...]] | None:
-    """The operator ``NAME_`` of which ``func``, ``NAME``, is the functional form, and the positions of what it writes; None where there is none."""
+    """The operator ``NAME_`` of which ``func``, ``NAME``, is the functional form, and the positions of what it writes; None where there is none.
+    What a writing form returns, its functional form gives first."""
     space, _, name = func._schema.name.partition("::")
     packet = None if space in ("aten", "prims") else getattr(getattr(torch.ops, space), f"{name}_", None)
     form = getattr(func, "opmill_writes", None) or getattr(packet, func._overloadname, None)
-    if form is None or form._schema.returns or func._schema.is_mutable:
+    if form is None or func._schema.is_mutable or (form._schema.returns and form is not getattr(func, "opmill_writes", None)):
         return None
     arguments, own = form._schema.arguments, func._schema.arguments
     writes = tuple(k for k, a in enumerate(arguments) if a.is_write and str(a.type) == "Tensor")
     same = [(a.name, str(a.type)) for a in arguments] == [(a.name, str(a.type)) for a in own]
-    return (form, writes) if same and len(writes) == len(func._schema.returns) == sum(a.is_write for a in arguments) else None
+    return (form, writes) if same and len(writes) == len(func._schema.returns) - len(form._schema.returns) == sum(a.is_write for a in arguments) else None
 
 
 def write_in_place(ctx: Context, node: Node) -> bool:
@@ -36,11 +37,17 @@ def write_in_place(ctx: Context, node: Node) -> bool:
     if found is None or node.kwargs or any(type(node.args[k]) is not Value for k in found[1]):
         return False
     form, writes = found
-    targets = [_target(ctx, node.args[k].name, result) for k, result in zip(writes, node.results, strict=True)]
+    returned, written = node.results[: len(node.results) - len(writes)], node.results[len(node.results) - len(writes) :]
+    targets = [_target(ctx, node.args[k].name, result) for k, result in zip(writes, written, strict=True)]
     own = dict(zip(writes, targets, strict=True))
     args = tuple(BufferArg(own[k].buffer) if k in own else plan_argument(ctx, a) for k, a in enumerate(node.args))
-    ctx.nodes.append(Extern(form.name(), args, {}, (), None, tuple(t.buffer for t in targets), ctx.origin))
-    for result, target in zip(node.results, targets, strict=True):
+    results = tuple(r if r in ctx.used else None for r in returned)
+    for result in results:
+        if result is not None:
+            ctx.views[result] = ctx.buffer(result, ctx.metas[result])
+            ctx.fixed.add(result)
+    ctx.nodes.append(Extern(form.name(), args, {}, results, None, tuple(t.buffer for t in targets), ctx.origin))
+    for result, target in zip(written, targets, strict=True):
         if result is not None:
             ctx.views[result], ctx.heirs[result] = target, target.buffer
     return True

@@ -186,26 +186,18 @@ class _Fuser:
                 other.before |= first.before | (1 << first.number)
 
     def ordered(self) -> list[Group]:
-        """Groups that remain, each after what it needs; otherwise by the place of their last member."""
-        remaining = {g.number: g for g in self.groups if self.alive[g.number]}
-        dead = sum(1 << n for n, alive in enumerate(self.alive) if not alive)
+        """Groups that remain, each after what it needs; otherwise by the place of their last member. One whose turn comes too early waits: were what
+        it needs brought forward, all that is left behind would keep its operands for longer."""
+        done = sum(1 << n for n, alive in enumerate(self.alive) if not alive)
         out: list[Group] = []
-        done = dead
-        for g in sorted(remaining.values(), key=lambda g: (bin(g.before).count("1") * 0, g.position)):
-            done = _emit(g, remaining, done, out)
+        waiting: list[Group] = []
+        for group in sorted((g for g in self.groups if self.alive[g.number]), key=lambda g: g.position):
+            waiting.append(group)
+            while (ready := next((g for g in waiting if not g.before & ~done), None)) is not None:
+                waiting.remove(ready)
+                out.append(ready)
+                done |= 1 << ready.number
         return out
-
-
-def _emit(group: Group, remaining: dict[int, Group], done: int, out: list[Group]) -> int:
-    """Appends ``group`` after whatever it needs that is not there yet."""
-    if done >> group.number & 1:
-        return done
-    missing = group.before & ~done
-    needed = [g for g in remaining.values() if missing >> g.number & 1]
-    for g in sorted(needed, key=lambda g: (bin(g.before).count("1"), g.position)):
-        done = _emit(g, remaining, done, out)
-    out.append(group)
-    return done | 1 << group.number
 
 
 def _plain(indices: tuple[Index, ...]) -> bool:
