@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import types
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from .bytecode import Instruction, Program, reachable, uses_and_kills
 from .errors import Unsupported
@@ -16,8 +17,7 @@ from .values.iterators import ExternalIterator, GeneratorValue
 HANDLER_KINDS = (StackKind.PREVIOUS, StackKind.PREVIOUS_COPY, StackKind.LASTI)
 
 
-@dataclass(frozen=True)
-class Body:
+class Body(Struct, frozen=True):
     """The function that a frame runs. One made in captured code has no closure yet: its resume functions are given the cells."""
 
     program: Program
@@ -46,8 +46,7 @@ def body_of(frame: Frame) -> Body:
     return Body(cells, function.code, function.globals, None, function.name)
 
 
-@dataclass(frozen=True)
-class Going:
+class Going(Struct, frozen=True):
     """How a frame goes on at an instruction: the resume function and the kinds of what stands on the stack there."""
 
     body: Body

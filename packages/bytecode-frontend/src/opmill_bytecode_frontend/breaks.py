@@ -5,10 +5,10 @@ The function that ran the graph stays on the stack as the outermost frame until 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from msgspec import Struct
 
 from opmill_guards import TailCall, finish
 
@@ -26,8 +26,7 @@ from .values.base import MISSING, Lazy, Value
 from .values.modules import ModuleValue
 
 
-@dataclass(frozen=True)
-class Site:
+class Site(Struct, frozen=True):
     """A frame on the stack at a break. ``at``: the instruction that it is at, an index; ``handled``: the exception that it handles there."""
 
     frame: Frame
@@ -74,14 +73,13 @@ def statements(sites: list[Site], context: Any, r: Expressions) -> list[str]:
     return Leaving(site, r, context).statements(step)
 
 
-@dataclass
-class Leaving:
+class Leaving(Struct, eq=False):
     """Puts together how a frame goes on: the native statements, what their exceptions lead to, the calls of resume functions."""
 
     site: Site
     r: Expressions
     context: Any
-    assigned: dict[str, str] = field(default_factory=dict)
+    assigned: dict[str, str] = {}
     """Variables that the native statements bind, and the names of their values."""
 
     def statements(self, step: Native) -> list[str]:

@@ -7,10 +7,10 @@ import logging
 import threading
 import types
 import warnings
-from dataclasses import replace
 from typing import Any, Callable, Iterable, Iterator
 
 import torch
+from msgspec.structs import replace
 
 from opmill_fake_tensors import no_hooks_on_saved_tensors
 from opmill_fake_tensors.collector import collector_paused

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import logging
 import types
-from dataclasses import dataclass
 from typing import Any, Callable
 
 import torch
+from msgspec import Struct
 from torch._C import _functorch
 
 from .switches import switched, switches
@@ -45,8 +45,7 @@ def is_harmless(node: torch.fx.Node) -> bool:
     return not written and (module in ("builtins", "math") or (module.split(".")[0] in ("torch", "opmill_fake_tensors") and "distributed" not in module))
 
 
-@dataclass
-class Failing:
+class Failing(Struct, eq=False):
     """What happens where a graph raises. ``plain``: the function as it is, None where the graph may have left something behind; ``strict``: that
     the graph fails and the function does not is an error; ``before``: the switches of the thread when the graph began;
     ``levels``: how many function transforms it was in."""

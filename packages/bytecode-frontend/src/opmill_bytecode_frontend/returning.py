@@ -9,22 +9,22 @@ import functools
 import operator
 import sys
 import types
-from dataclasses import dataclass, field
 from typing import Any, Callable
+
+from msgspec import Struct
 
 from .values.base import MISSING, Value
 from .values.iterators import STOP
 from .values.objects import ObjectValue, find_in_mro
 
 
-@dataclass
-class Native:
+class Native(Struct):
     """An instruction, or what is left of it, as Python statements; ``results`` are pushed (None is a NULL). A branch gives ``condition`` instead:
     (expression, results when it jumps, results when it falls through)."""
 
     statements: list[str]
     pops: int
-    results: list[str | None] = field(default_factory=list)
+    results: list[str | None] = []
     condition: tuple[str, list[str | None], list[str | None]] | None = None
     target: Any = None
     """Where a branch goes if not to the instruction's own target."""
@@ -61,8 +61,7 @@ def contained(frame: Any, ins: Any, r: Any, called: str) -> Native:
     return Native([f"{result} = {'not ' if ins.argval else ''}bool({called})"], 0, [result])
 
 
-@dataclass(frozen=True)
-class Finished:
+class Finished(Struct, frozen=True):
     """The method ``name`` that a builtin function asks has ended: the builtin does with its result what it does with any."""
 
     builtin: Any
@@ -77,8 +76,7 @@ class Finished:
         return Native([f"{result} = {self.text(r, called)}"], 0, [result])
 
 
-@dataclass(frozen=True)
-class Branched(Finished):
+class Branched(Finished, frozen=True):
     """The truth of an object is known: an instruction jumps or does not; it may want the object itself to stay."""
 
     def __call__(self, frame: Any, ins: Any, r: Any, called: str) -> Native:
@@ -124,8 +122,7 @@ def finish_by(builtin: Any, name: str, kind: str, result: Any) -> Any:
     return builtin(answering(name, kind)(result))
 
 
-@dataclass(frozen=True)
-class Made:
+class Made(Struct, frozen=True):
     """``__init__`` has ended: the object is pushed."""
 
     made: Value
@@ -140,8 +137,7 @@ def check_init(result: Any) -> None:
         raise TypeError(f"__init__() should return None, not {type(result).__name__!r}")
 
 
-@dataclass(frozen=True)
-class Attribute:
+class Attribute(Struct, frozen=True):
     """A getter has ended: its result is pushed, beside the NULL that calls want."""
 
     null: bool | None
@@ -153,8 +149,7 @@ class Attribute:
         return Native([f"{result} = {called}"], 0, results[self.null])
 
 
-@dataclass(frozen=True)
-class Operated:
+class Operated(Struct, frozen=True):
     """The method of an operator has ended: where it gave NotImplemented the ``others`` follow, (of the left operand?, name)."""
 
     op: str

@@ -6,10 +6,10 @@ import functools
 import inspect
 import types
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any, Callable, Iterator, Sequence
 
 import torch
+from msgspec import Struct
 from torch._C import _functorch
 
 from opmill_guards import TailCall
@@ -40,8 +40,7 @@ from .varying import Varying
 MOST_EARLIER = 3
 
 
-@dataclass
-class Translation:
+class Translation(Struct, eq=False):
     """``target``: the new function (same parameters); ``guards``: when it may be used; ``gm``: the graph (None when empty)."""
 
     target: Callable[..., Any]
@@ -148,8 +147,7 @@ def remove_dead(graph: torch.fx.Graph) -> None:
             graph.erase_node(node)
 
 
-@dataclass
-class Ended:
+class Ended(Struct, eq=False):
     """An interpreted stretch of a function whose result or live state is ready to be rebuilt."""
 
     vm: Interpreter

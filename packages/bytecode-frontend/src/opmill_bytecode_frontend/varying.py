@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from msgspec import Struct, field
 
 from opmill_guards import reference
 from opmill_guards.guard import Equals, SizeRelation, TensorMatch
@@ -18,8 +18,7 @@ CHANGES = 3
 """Misses for the value of a number argument (of an int: for one that had to be assumed again) after which graphs no longer depend on it."""
 
 
-@dataclass(frozen=True)
-class Limits:
+class Limits(Struct, frozen=True):
     """The range of a symbolic dimension, ends included. ``asked``: the program itself marked it."""
 
     low: int = SMALLEST
@@ -27,16 +26,15 @@ class Limits:
     asked: bool = False
 
 
-@dataclass(frozen=True)
-class Varying:
+class Varying(Struct, frozen=True):
     """What one capture does not assume. ``everything``: all sizes and ints of the arguments; ``nothing``: no marks of tensors either.
     ``sizes`` and ``strides``: dimensions that were different at several calls; ``ints``, ``floats``: sources of such numbers; ``opaque``: names of number
     arguments that graphs do not depend on at all."""
 
     everything: bool = False
     nothing: bool = False
-    sizes: Mapping[Source, frozenset[int]] = field(default_factory=dict)
-    strides: Mapping[Source, frozenset[int]] = field(default_factory=dict)
+    sizes: Mapping[Source, frozenset[int]] = field(default_factory=dict)  # not {}: nobody shall write to it
+    strides: Mapping[Source, frozenset[int]] = field(default_factory=dict)  # not {}: nobody shall write to it
     ints: frozenset[Source] = frozenset()
     floats: frozenset[Source] = frozenset()
     opaque: frozenset[str] = frozenset()

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from .versions import PAIR_HALVES
 
@@ -22,8 +25,7 @@ class Position(NamedTuple):
 NOWHERE = Position()
 
 
-@dataclass(eq=False, slots=True)
-class ExceptionHandler:
+class ExceptionHandler(Struct, eq=False):
     """Where an exception raised by the instructions under it goes.
 
     The value stack is cut to ``depth`` values, the raising instruction's offset is pushed when ``lasti`` is set, then
@@ -35,8 +37,7 @@ class ExceptionHandler:
     lasti: bool
 
 
-@dataclass(eq=False, slots=True)
-class Instruction:
+class Instruction(Struct, eq=False):
     """One instruction without caches and EXTENDED_ARG; compared by identity, so that jumps can refer to it.
 
     ``argval`` is the constant, the name, the variable's name (a pair of names for 3.13's super-instructions), the operator
@@ -62,8 +63,7 @@ class Instruction:
         return f"<{self.opname} {self.argval!r}{f' flag={self.flag}' if self.flag else ''} line {self.position.lineno}>"
 
 
-@dataclass(frozen=True, slots=True)
-class ExceptionRange:
+class ExceptionRange(Struct, frozen=True):
     """The instructions ``start`` (included) to ``end`` (excluded, ``None`` for the end) that one handler covers."""
 
     start: Instruction

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import types
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
+
+from msgspec import Struct
 
 from opmill_guards.source import Attr, CellContents, DictKeyAt, InstanceDict, Item, Local, Pinned, TensorProperty, TypeOf
 
 from ..values.constant import LITERALS
 
 
-@dataclass(frozen=True)
-class Stub:
+class Stub(Struct, frozen=True):
     """A function beside the generated one: its statements stand for instructions of ``code``, whose name and file it shows; ``globals``: those of its frames."""
 
     code: types.CodeType

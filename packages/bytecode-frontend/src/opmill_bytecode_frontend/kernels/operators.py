@@ -10,10 +10,10 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
+from msgspec import Struct
 
 from .machine import Machine, machine_of
 
@@ -23,8 +23,7 @@ _operators: dict[Any, Any] = {}
 _library: list[torch.library.Library] = []
 
 
-@dataclass(frozen=True)
-class Launch:
+class Launch(Struct, frozen=True):
     """``tensors`` and ``numbers`` name the parameters that each of the operator's tensors and numbers is for; ``constants`` are the other
     arguments and launch options. ``written``: which of the tensors are written to. ``configurations``: of an autotuned kernel, the
     constants that each of them gives; the grid has three numbers for each. ``axes``: how many of three the program gave."""

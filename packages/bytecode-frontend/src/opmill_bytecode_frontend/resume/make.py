@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum
 from types import CodeType
+
+from msgspec import Struct
 
 from ..bytecode import (
     Emitter,
@@ -49,8 +51,7 @@ class ParameterKind(Enum):
 _PASSED = {StackKind.VALUE: ParameterKind.STACK, StackKind.PREVIOUS: ParameterKind.HANDLED}
 
 
-@dataclass(frozen=True, slots=True)
-class Parameter:
+class Parameter(Struct, frozen=True):
     """One positional parameter of a resume function; ``name`` is what the code object calls it."""
 
     kind: ParameterKind
@@ -58,8 +59,7 @@ class Parameter:
     place: int = -1
 
 
-@dataclass(frozen=True)
-class Resume:
+class Resume(Struct, frozen=True):
     """A resume function's code and how to call it: one positional argument for each parameter, in order.
 
     The function must be made with the original function's globals and closure (``code.co_freevars`` is a part of the
