@@ -782,3 +782,37 @@ def on_a_literal(x):
 
 def test_attributes_of_literals_between_graphs():
     differs(on_a_literal, whole=False)
+
+
+def sometimes(v):
+    if v == 2:
+        raise ValueError(v)
+    return v
+
+
+GOING_ON = {
+    "map": lambda: map(sometimes, [1, 2, 3]),
+    "filter": lambda: filter(sometimes, [1, 2, 3]),
+    "starmap": lambda: itertools.starmap(sometimes, [(1,), (2,), (3,)]),
+    "zip": lambda: zip(map(sometimes, [1, 2, 3]), "abc"),
+    "takewhile": lambda: itertools.takewhile(sometimes, [1, 2, 3]),
+    "chain": lambda: itertools.chain(map(sometimes, [2, 3]), [5]),
+    "enumerate": lambda: enumerate(map(sometimes, [1, 2, 3])),
+}
+
+
+@pytest.mark.parametrize("name", GOING_ON)
+def test_iterators_go_on_after_an_error(name):
+    def asked(x):
+        items = GOING_ON[name]()
+        return [attempt(lambda: next(items)) for _ in range(4)], x + 1
+
+    differs(asked, whole=False)
+
+
+def test_an_iterator_that_asks_itself():
+    def f(x):
+        items = map(lambda v: next(items, None) if v == 1 else v, [1, 2, 3])
+        return list(items), x + 1
+
+    differs(f, whole=False)

@@ -90,11 +90,18 @@ class PythonIterator(IteratorValue):
         self.kind = kind
         self.parts = parts
         self.running: Iterator[Value] | None = None
+        self.asked = False
+        """Whether an item is on its way; or one was when the program raised, after which only Python knows how the iterator goes on."""
 
     def next(self, vm: Machine) -> Any:
+        if self.asked:
+            vm.unsupported("FE066", f"the next item of a {self.kind.__name__}", "the program raised in it, or asks it from inside of it")
         if self.running is None:
             self.running = self.make(vm)
-        return next(self.running, STOP)
+        self.asked = True
+        item = next(self.running, STOP)
+        self.asked = False
+        return item
 
 
 class ExternalIterator(IteratorValue):
