@@ -34,6 +34,24 @@ def _swap(x, n, *, y, how="now"):
 _LIBRARY.impl("swap", _swap, "CPU")
 _LIBRARY.impl("swap", lambda x, n, *, y, how="now": None, "Meta")
 swap = torch.ops.opmill_test_in_place.swap
+_LIBRARY.define("move(Tensor(a!) x, Tensor by, Tensor(b!) y) -> (Tensor, Tensor)")  # returns what it did not write, too
+_LIBRARY.define("took(Tensor(a!) x) -> Tensor")
+
+
+def _move(x, by, y):
+    before = x.clone()
+    x.add_(by)
+    y.mul_(by)
+    return before.sum(0), x @ y.t()
+
+
+for _name, _run, _shapes in (
+    ("move", _move, lambda x, by, y: (x.new_empty(x.shape[1:]), x.new_empty(x.shape[0], y.shape[0]))),
+    ("took", lambda x: x.mul_(2).sum(1), lambda x: x.new_empty(x.shape[:1])),
+):
+    _LIBRARY.impl(_name, _run, "CPU")
+    _LIBRARY.impl(_name, _shapes, "Meta")
+move, took = torch.ops.opmill_test_in_place.move, torch.ops.opmill_test_in_place.took
 
 
 class Of(torch.nn.Module):
@@ -99,7 +117,25 @@ def of_others(x):
     return w, y, z
 
 
-PROGRAMS = [of_others, fresh, read_before_too, the_input, a_view, again_and_again, a_returned_value, complex_numbers]
+def results_beside_writes(x):
+    y, z = x.sin(), x.cos()
+    total, product = move(y, x, z)
+    first, _ = move(x[1:], x[1:] * 2, z[:3])
+    return y, z, total + 1, product, first
+
+
+def one_result_beside_a_write(x):
+    y = x + 1
+    return took(y) * 2, y, took(x)
+
+
+def results_that_nobody_reads(x):
+    y = x + 1
+    move(y, x, y * 2)
+    return (y,)
+
+
+PROGRAMS = [results_beside_writes, one_result_beside_a_write, results_that_nobody_reads, of_others, fresh, read_before_too, the_input, a_view, again_and_again, a_returned_value, complex_numbers]
 
 
 @pytest.mark.parametrize("function", PROGRAMS, ids=lambda f: f.__name__)

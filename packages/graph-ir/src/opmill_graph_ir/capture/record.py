@@ -419,7 +419,7 @@ class Recorder(FakeContext):
         written = [t for target in targets for t in (target if isinstance(target, (list, tuple)) else (target,))]
         if len(names) < len(written):
             raise GraphError("GI002", f"{func.name()} has no functional form that returns all it writes", where=self.state.origin)
-        for target, name, fake in zip(written, names[-len(written):] if len(names) > len(written) else names, _tensors(fakes), strict=False):
+        for target, name, fake in zip(written, names[-len(written) :], _tensors(fakes)[-len(written) :], strict=True):
             self.write(target, self._fitted(name, fake, target))
             if op.exchanges:
                 self._wait(target)  # its copy into the target would not wait
