@@ -71,3 +71,18 @@ def test_scales_that_eager_does_not_look_at(mode: str, rank: int, scale: float) 
             continue  # nothing would be left
         got = run_lowered(lower(functionalize(torch.fx.GraphModule(torch.nn.Module(), graph), [x])), [x])[0]
         torch.testing.assert_close(got, want, rtol=2e-5, atol=2e-5, equal_nan=True)
+
+
+@pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
+@pytest.mark.parametrize("align", [False, True])
+def test_of_smoothed_images(mode: str, align: bool) -> None:
+    for height, width in ((1, 1), (5, 4), (9, 17)):
+        x = torch.randn(1, 2, height, width, generator=torch.Generator().manual_seed(width))
+        for how in ({"size": (3, 5)}, {"size": (1, 1)}, {"size": (13, 2)}, {"scale_factor": 0.6}, {"scale_factor": (1.7, 0.4)}):
+            try:
+                torch.nn.functional.interpolate(x, mode=mode, antialias=True, align_corners=align, **how)
+            except RuntimeError:
+                continue  # nothing would be left
+            fn = lambda a, h=how: torch.nn.functional.interpolate(a, mode=mode, antialias=True, align_corners=align, **h)
+            got, want = gradients(fn, x.clone().requires_grad_())
+            torch.testing.assert_close(got, want, rtol=2e-4, atol=2e-5)

@@ -80,6 +80,18 @@ def test_random_numbers_are_not_drawn_again(twins):
     pair.same(use, torch.ones(64, 4))
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_random_masks_are_kept_as_truths(twins, dtype):
+    module = Of(lambda m, x: F.dropout(x * m.b, 0.3)).to(dtype)
+    x = torch.ones(64, 4, dtype=dtype)
+    pair = twins(module, x)
+    [want], [got] = pair.run(saved_bytes, x)
+    assert got == 64 * 4 < want  # and what is saved of the input is there anyway
+    pair.same(lambda call, module, inputs: [call(*inputs), *torch.autograd.grad(call(*inputs).float().square().sum(), [module.b])], x)
+    drawn = twins(Of(lambda m, x: [t * m.b for t in [torch.bernoulli(x * 0 + 0.5)]][0]), torch.ones(64, 4))
+    drawn.same(lambda call, module, inputs: [call(*inputs), *torch.autograd.grad(call(*inputs).sum(), [module.b])], torch.ones(64, 4))
+
+
 def test_what_is_computed_again_is_so_right_before_its_reader():
     class Chain(torch.nn.Module):
         def __init__(self):

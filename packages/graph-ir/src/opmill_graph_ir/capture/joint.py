@@ -18,6 +18,7 @@ from .apart import groups
 from .clean import clean
 from .functionalize import finish, interpret, overlaps_itself
 from .graph import AtenGraph, Meta, Node, Output, OutputTensor, Value
+from .masks import keep_as_truths
 from .record import Recorder
 from .repeated_gradients import NotRepeated
 from .replay import Replay, replay_of
@@ -97,6 +98,7 @@ def _capture(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], repeats: b
         graph = finish(recorder, [*items, *gradients], example_inputs)
     _layout_gradients(graph, len(items))
     _forget_running_statistics(graph)
+    keep_as_truths(graph)
     clean(graph)
     metas = tuple(graph.metas[name] for name in graph.inputs[count:])
     return Joint(

@@ -16,7 +16,7 @@ from .context import Context, View, contiguous
 from .creation import masked
 from .exprs import FLOATS, all_of, cast, const, index_value, op, wide
 from .pooling import copied, unheeded
-from .resampling import cubic_weights, ratio
+from .resampling import Filter, cubic_weights, filters, ratio
 from .rows import Rows
 
 ROWS = Rows()
@@ -148,3 +148,35 @@ def _smooth(ctx: Context, node: Node, grad: View, out: Sequence[int], size: Sequ
     near, far = (-1, 2) if cubic else (0, 1)
     lines = [_Line(n, m, ratio(n, m, s, align), offset, low, near, far) for n, m, s in zip(size[2:], out, given, strict=True)]
     return _resized(ctx, node, grad, lines, _cubic_taps if cubic else _linear_taps)
+
+
+@ROWS.lowers("_upsample_bilinear2d_aa_backward _upsample_bicubic2d_aa_backward")
+def _smoothed(ctx: Context, node: Node, grad: View, out: Sequence[int], size: Sequence[int], align: bool, *scales: Any) -> Any:
+    """Each point sums over the outputs that it is part of, weighted as they did, one dimension after the other."""
+    meta = ctx.metas[node.results[0] or ""]
+    if 0 in grad.sizes or 0 in meta.sizes or grad.dtype not in FLOATS:
+        return NotImplemented
+    dtype, current = wide(grad.dtype), grad
+    for d, by in zip((2, 3), filters(node.func.name(), size[2:], out, align, scales), strict=True):
+        sizes = (*current.sizes[:d], by.size, *current.sizes[d + 1 :])
+        target = meta if d == 3 else Meta(dtype, sizes, contiguous(sizes), meta.device)
+        current = _unfiltered(ctx, node.results[0] if d == 3 else None, target, current, d, by)
+    return current
+
+
+def _unfiltered(ctx: Context, name: str | None, meta: Meta, grad: View, dim: int, by: Filter) -> View:
+    dtype, out = wide(grad.dtype), grad.sizes[dim]
+    line = Meta(dtype, (out,), (1,), meta.device)
+
+    def whole(outer: Any, inner: Any, ext: Any) -> Any:
+        return [Reduction(("a",), "sum", by.weight(outer[0], inner[0], dtype)[1], dtype)], [Ref("a", dtype)]
+
+    totals = ctx.reduce([(None, line)], [by.size], whole)[0]
+
+    def over(outer: Any, inner: Any, ext: Any) -> Any:
+        inside, weight = by.weight(inner[0], outer[dim], dtype)
+        share = op("div", weight, ctx.load(totals, inner, ext))
+        value = ctx.load(grad, (*outer[:dim], inner[0], *outer[dim + 1 :]), ext)
+        return [Reduction(("a",), "sum", op("where", inside, op("mul", share, value), const(0, dtype)), dtype)], [Ref("a", dtype)]
+
+    return ctx.reduce([(name, meta)], [out], over)[0]

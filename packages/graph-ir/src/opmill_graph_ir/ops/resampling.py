@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ..capture.graph import Node
-from ..loops.index import index
+from ..loops.index import Index, index
 from ..loops.ir import Expr, Let, Reduction, Ref
 from .context import Context, View
 from .creation import masked
@@ -227,43 +227,58 @@ def _cubic(x: Expr, a: float = -0.5) -> Expr:
     return op("where", op("lt", x, _c(x, 1)), near, op("where", op("lt", x, _c(x, 2)), far, _c(x, 0)))
 
 
+@dataclass(frozen=True)
+class Filter:
+    """A dimension of ``size`` points that is resized with smoothing: ``step`` points from one output to the next."""
+
+    kernel: Callable[[Expr], Expr]
+    support: float
+    size: int
+    step: float
+
+    def weight(self, output: Index, point: Index, dtype: str) -> tuple[Expr, Expr]:
+        """Whether ``output`` reads ``point``, and with which weight, before the weights of an output are made to sum to one."""
+        reach, shrink = self.support * max(self.step, 1.0), 1.0 / max(self.step, 1.0)
+        half, j = const(0.5, dtype), index_value(point)
+        centre = op("mul", const(self.step, dtype), op("add", cast(index_value(output), dtype), half))
+        first = op("max", cast(op("add", op("sub", centre, const(reach, dtype)), half), "int64"), const(0, "int64"))
+        last = cast(op("add", op("add", centre, const(reach, dtype)), half), "int64")
+        inside = op("logical_and", op("ge", j, first), op("lt", j, last))
+        weight = self.kernel(op("mul", op("add", op("sub", cast(j, dtype), centre), half), const(shrink, dtype)))
+        return inside, op("where", inside, weight, const(0, dtype))
+
+
+def filters(name: str, sizes: Sequence[int], out: Sequence[int], align: bool, scales: Sequence[Any]) -> list[Filter]:
+    """Those of an operator, by dimension of space."""
+    kernel, support = (_triangle, 1.0) if "bilinear" in name else (_cubic, 2.0)
+    given = (*scales, None, None)[:2]
+    return [Filter(kernel, support, n, ratio(n, m, s, align)) for n, m, s in zip(sizes, out, given, strict=True)]
+
+
 @ROWS.lowers("_upsample_bilinear2d_aa _upsample_bicubic2d_aa")
 def _smoothed(ctx: Context, node: Node, x: View, sizes: Sequence[int], align: bool, *scales: Any) -> Any:
     """Each dimension in turn, the last first: a weighted mean over the support of the filter, which grows as the image shrinks."""
     meta = ctx.metas[node.results[0] or ""]
-    kernel, support = (_triangle, 1.0) if "bilinear" in node.func.name() else (_cubic, 2.0)
     if 0 in x.sizes or 0 in sizes or x.dtype not in FLOATS:
         return NotImplemented
-    scales = (*scales, None, None)[:2]
-    current = x
+    used, current = filters(node.func.name(), x.sizes[2:], sizes, align, scales), x
     for d in (3, 2):
-        size, out = current.sizes[d], sizes[d - 2]
-        step = ratio(size, out, scales[d - 2], align)
-        current = _filtered(ctx, node.results[0] if d == 2 else None, meta, current, d, out, step, kernel, support)
+        current = _filtered(ctx, node.results[0] if d == 2 else None, meta, current, d, sizes[d - 2], used[d - 2])
     return current
 
 
-def _filtered(ctx: Context, name: str | None, meta: Any, x: View, dim: int, out: int, step: float, kernel: Callable[[Expr], Expr], support: float) -> View:
-    size, dtype = x.sizes[dim], wide(x.dtype)
-    reach, shrink = support * max(step, 1.0), 1.0 / max(step, 1.0)
+def _filtered(ctx: Context, name: str | None, meta: Any, x: View, dim: int, out: int, by: Filter) -> View:
+    dtype = wide(x.dtype)
     target = meta if name is not None else dense(meta, (*x.sizes[:dim], out, *x.sizes[dim + 1 :]))
     if name is None:
         target = replace(target, dtype=dtype)
 
     # inner positions may not depend on outer ones by a float: the sum runs over the whole dimension, of zeros outside
     def over(outer: Any, inner: Any, ext: Any) -> Any:
-        o = cast(index_value(outer[dim]), dtype)
-        half = const(0.5, dtype)
-        centre = op("mul", const(step, dtype), op("add", o, half))
-        j = index_value(inner[0])
-        first = op("max", cast(op("add", op("sub", centre, const(reach, dtype)), half), "int64"), const(0, "int64"))
-        last = cast(op("add", op("add", centre, const(reach, dtype)), half), "int64")
-        inside = op("logical_and", op("ge", j, first), op("lt", j, last))
-        weight = kernel(op("mul", op("add", op("sub", cast(j, dtype), centre), half), const(shrink, dtype)))
-        weight = op("where", inside, weight, const(0, dtype))
+        inside, weight = by.weight(outer[dim], inner[0], dtype)
         value = ctx.load(x, (*outer[:dim], inner[0], *outer[dim + 1 :]), ext)
         term = op("where", inside, op("mul", weight, value), const(0, dtype))  # an infinite value outside is none of this mean's
         sums = [Reduction(("a",), "sum", term, dtype), Reduction(("b",), "sum", weight, dtype)]
         return sums, [op("div", Ref("a", dtype), Ref("b", dtype))]
 
-    return ctx.reduce([(name, target)], [size], over)[0]
+    return ctx.reduce([(name, target)], [by.size], over)[0]
