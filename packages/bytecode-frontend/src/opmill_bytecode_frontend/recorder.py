@@ -106,6 +106,10 @@ class Recorder:
         self.operations = 0
         self.index_by_tensors = 0
         """Above 0, subscripts by scalar tensors index instead of becoming numbers (as a torch function mode asks)."""
+        self.overriding = False
+        """Whether there are tensors whose classes are asked what torch's functions mean."""
+        self.overrides_off = 0
+        """Above 0, they are not asked."""
         self.inference: bool | None = None
         """What captured code made of inference mode; None: nothing."""
         self.inferred: int | None = None
@@ -320,12 +324,14 @@ class Recorder:
         except Unsupported:
             raise
         except Exception as exc:
-            asked, real = asked_of_eager(function, args, kwargs)
-            if asked and real is None:
-                raise Unsupported("FE030", f"{name_of(function)} of a tensor", f"it fails without data ({exc}), and does not with it") from None
-            exc = real or exc
-            exc.args = tuple(a.replace("'FakeTensor'", "'Tensor'") if isinstance(a, str) else a for a in exc.args)
-            vm.throw_real(exc)
+            failure = exc
+        # outside of the handler: what eager raises has no context but the program's
+        asked, real = asked_of_eager(function, args, kwargs)
+        if asked and real is None:
+            raise Unsupported("FE030", f"{name_of(function)} of a tensor", f"it fails without data ({failure}), and does not with it")
+        failure = real or failure
+        failure.args = tuple(a.replace("'FakeTensor'", "'Tensor'") if isinstance(a, str) else a for a in failure.args)
+        vm.throw_real(failure)
 
     # ---- floats that are not assumed -----------------------------------------------------------------------------------
 

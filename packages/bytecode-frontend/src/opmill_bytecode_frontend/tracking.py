@@ -35,6 +35,7 @@ from .values.iterators import ExternalIterator
 from .values.mapping import DictValue, SetValue
 from .values.modules import GLOBAL_HOOKS, HOOKS, STORES, ModuleValue
 from .values.objects import ClassValue, ModuleObject, ObjectValue, builtin_base, find_in_mro
+from .values.overriding import OverridingTensor, has_functions_only
 from .values.sequence import ListValue, SliceValue, TupleValue, read_as_tuple
 from .values.tensor import TensorValue
 
@@ -421,30 +422,38 @@ def module(vm: Any, obj: Any, source: Any) -> Value:
 
 @tracks(torch.Tensor)
 def tensor(vm: Any, obj: Any, source: Any) -> Value:
-    if not computes_as_plain(type(obj)):  # type: ignore[arg-type]
-        vm.unsupported("FE051", f"tensor of class {type(obj).__qualname__}", "tensor subclasses are not captured")
-    if source is None:
-        source = Pinned(obj, "tensor")
-    held = vm.in_tree(source)
-    limits = {} if held else vm.varying.dimensions(source, obj)
+    cls: Any = type(obj)
+    source = Pinned(obj, "tensor") if source is None else source
+    if computes_as_plain(cls):
+        return graph_input(vm, obj, obj, source)
+    if not has_functions_only(cls):
+        vm.unsupported("FE051", f"tensor of class {cls.__qualname__}", "classes that take operators apart are not captured")
+    vm.recorder.overriding = True
+    return OverridingTensor(graph_input(vm, obj, torch.Tensor.as_subclass(obj, torch.Tensor), source), cls, obj, source)
+
+
+def graph_input(vm: Any, obj: Any, given: Any, source: Any) -> TensorValue:
+    """A tensor that the graph may ask for. ``given``: what it is given then, ``obj`` or an alias that has no class of its own."""
+    held = given is obj and vm.in_tree(source)
+    limits = {} if held else vm.varying.dimensions(source, given)
     try:
-        fake = vm.recorder.fake_of(obj, source, limits, vm.varying.strides.get(source, frozenset()))
+        fake = vm.recorder.fake_of(given, source, limits, vm.varying.strides.get(source, frozenset()))
     except FakeTensorError as exc:
-        vm.unsupported("FE051", f"tensor with layout {obj.layout}", str(exc))
-    value = TensorValue(fake, None, type(obj), obj, source)
-    value.held = held  # type: ignore[attr-defined]
+        vm.unsupported("FE051", f"tensor with layout {given.layout}", str(exc))
+    value = TensorValue(fake, None, type(given), given, source)
+    value.held, value.below = held, given is not obj  # type: ignore[attr-defined]
     vm.recorder.by_fake[id(fake)] = value
     if held:
         vm.guard(Is(source, obj))
     keys = torch._C._dispatch_keys(obj).raw_repr()
-    sizes, strides = tuple(obj.shape), tuple(obj.stride())
+    sizes, strides = tuple(given.shape), tuple(given.stride())
     if limits:
         vm.recorder.own_symbols(value)
         sizes, strides = (tuple(n if type(n) is int else None for n in numbers) for numbers in (fake.shape, fake.stride()))
         for d, stride in enumerate(fake.stride()):
             if strides[d] is None:
                 vm.recorder.numbers.assume_stride(source, d, stride)
-    vm.guard_tensor(TensorMatch(source, type(obj), obj.dtype, obj.device, obj.layout, sizes, strides, obj.requires_grad, keys), held)
+    vm.guard_tensor(TensorMatch(source, type(obj), given.dtype, given.device, given.layout, sizes, strides, given.requires_grad, keys), held)
     return value
 
 

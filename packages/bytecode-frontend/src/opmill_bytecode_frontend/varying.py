@@ -108,7 +108,8 @@ class Seen:
         for entry in entries:
             for guard in entry.guards:
                 if type(guard) is TensorMatch:
-                    self._note_tensor(guard, values)
+                    with torch._C.DisableTorchFunctionSubclass():
+                        self._note_tensor(guard, values)
                 elif type(guard) is Equals and type(guard.value) in (int, float):
                     self._note_number(guard, values, missed)
                 elif type(guard) is Equals and type(guard.value) is str and type(guard.source) is Local and guard.source.name.startswith(".stack"):

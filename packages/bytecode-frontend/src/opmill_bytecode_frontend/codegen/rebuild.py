@@ -15,7 +15,7 @@ from .._native import store_known
 from ..bodies import suspended
 from ..continuation import Placed
 from ..errors import Unsupported
-from ..values.base import MISSING, BuiltinMethod, Lazy, Value, program_hash
+from ..values.base import MISSING, BuiltinMethod, Lazy, Value, find_in_mro, program_hash
 from ..values.constant import BuiltinConstantMethod, ConstantValue
 from ..values.deques import DequeValue
 from ..values.exceptions import LINKS, ExceptionObject, Passage, TracebackValue
@@ -28,6 +28,7 @@ from ..values.made import DescriptorValue, NewClass
 from ..values.mapping import DictValue, DictView, SetValue
 from ..values.number import SymbolicNumber, UndecidedTruth
 from ..values.objects import BoundSlot, ClassValue, ModuleObject, ObjectValue, SuperValue, builtin_base
+from ..values.overriding import OverridingTensor
 from ..values.sequence import ListValue, SliceValue, TupleValue
 from ..values.tensor import TensorMethod, TensorValue
 from ..values.varying import VaryingNumber
@@ -81,6 +82,8 @@ class Rebuilder:
 
     def input(self, value: Any) -> str:
         """What the graph is given for one of its inputs."""
+        if getattr(value, "below", False):
+            return f"{self.constants.name(torch.Tensor.as_subclass)}({self.source(value.source)}, {self.constants.name(torch.Tensor)})"
         number = getattr(value, "scalar", None)
         return self.source(value.source) if number is None else f"{self.constants.name(torch.scalar_tensor)}({self.expr(number)}, dtype={self.constants.name(torch.float64)})"
 
@@ -134,6 +137,14 @@ def tensor(r: Rebuilder, value: TensorValue) -> str:
         text = r.assign(value, text)
         r.body += [f"setattr({text}, {name!r}, {r.expr(item)})" for name, item in put_on.items()]
     return text
+
+
+@rebuilds(OverridingTensor)
+def overriding_tensor(r: Rebuilder, value: OverridingTensor) -> str:
+    if value.source is not None:
+        return r.source(value.source)
+    name = r.assign(value, f"{r.constants.name(torch.Tensor.as_subclass)}({r.expr(value.inner)}, {r.constants.name(value.cls)})")
+    return fill_attributes(r, value, name)
 
 
 @rebuilds(ConstantValue, BuiltinValue, ClassValue, ModuleObject)
@@ -467,9 +478,11 @@ def traceback(r: Rebuilder, value: TracebackValue) -> str:
 
 
 def fill_attributes(r: Rebuilder, value: ObjectValue, name: str) -> str:
-    if value.has_dict():
+    if value.has_dict() and value.attrs.items:
+        own = type(find_in_mro(value.cls.__mro__, "__getattribute__")[1]) is types.FunctionType
+        table = f"object.__getattribute__({name}, '__dict__')" if own else f"{name}.__dict__"
         for key, item in value.attrs.items.values():
-            r.body.append(f"{name}.__dict__[{r.expr(key)}] = {r.expr(item)}")
+            r.body.append(f"{table}[{r.expr(key)}] = {r.expr(item)}")
     for slot, item in value.slots.items():
         if item is not MISSING:
             r.body.append(f"object.__setattr__({name}, {slot!r}, {r.expr(item)})")

@@ -55,7 +55,7 @@ def construct(vm: Any, cls: type, args: list[Value], kwargs: dict[str, Value], p
         return vm.call(vm.wrap(meta_call), args, kwargs)
     if any(cls is container for container in MODULE_CONTAINERS) and (container := existing_modules(vm, cls, args)) is not None:
         return container
-    if issubclass(cls, torch.Tensor):
+    if issubclass(cls, torch.Tensor) and type(find_in_mro(cls.__mro__, "__new__")[1]) is not staticmethod:
         vm.unsupported("FE012", f"making a {cls.__qualname__} in captured code", "", "make it outside of the compiled function")
     if issubclass(cls, BaseException):
         return make_exception(vm, cls, args, kwargs)
@@ -239,6 +239,8 @@ def frozenset_(vm: Any, items: Value | None = None) -> Value:
 
 @handles(dict)
 def dict_(vm: Any, /, *args: Value, **kwargs: Value) -> Value:
+    if len(args) > 1:
+        vm.throw(TypeError, f"dict expected at most 1 argument, got {len(args)}")
     out = DictValue({})
     out.m_update(vm, *args, **kwargs)
     return out

@@ -28,6 +28,7 @@ from ..values.sequence import ListValue, SequenceValue, SliceValue, TupleValue
 from ..values.tensor import TensorValue
 from .chance import draw_numpy, numpy_random
 from .notes import call_cached
+from .overrides import overridden
 from .registry import HANDLERS, NAMED, NAMED_WITH_FUNCTION
 
 #: Python functions of these modules go into the graph as they are when an argument is a tensor.
@@ -91,6 +92,8 @@ def lookup(obj: Any) -> Any:
 
 def call_builtin(vm: Any, obj: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """Call something implemented in C, or known by identity."""
+    if vm.recorder.overriding and (found := overridden(vm, obj, args, kwargs)) is not None:
+        return found
     handler = lookup(obj)
     if handler is not None:
         return apply(vm, handler, getattr(obj, "__qualname__", repr(obj)), args, kwargs)  # type: ignore[no-any-return]

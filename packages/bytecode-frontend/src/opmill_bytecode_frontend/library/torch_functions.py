@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 from typing import Any
 
 import torch
-import torch.overrides
 
 from ..values.base import Value
 from ..values.constant import ConstantValue
@@ -45,16 +43,15 @@ def has_hooks_for_exceptions(module: Any) -> bool:
     "transformers.utils.generic.is_torch_fx_proxy", "transformers.utils.import_utils.is_cuda_stream_capturing",
 )  # fmt: skip
 @handles(
-    torch._C._get_tracing_state, torch.jit.is_scripting, torch.jit.is_tracing, torch.overrides.has_torch_function,
-    torch.overrides.has_torch_function_unary, torch.overrides.has_torch_function_variadic, torch._C._is_torch_function_mode_enabled,
-)  # fmt: skip
+    torch._C._get_tracing_state, torch.jit.is_scripting, torch.jit.is_tracing, torch._C._is_torch_function_mode_enabled,
+)
 def is_false(vm: Any, *args: Value, **kwargs: Value) -> Value:
     return ConstantValue(False)
 
 
 @handles(torch.is_tensor)
 def is_tensor(vm: Any, value: Value) -> Value:
-    return ConstantValue(isinstance(value, TensorValue))
+    return ConstantValue(issubclass(value.python_type(), torch.Tensor))
 
 
 for _fn in (torch.is_floating_point, torch.is_complex, torch.numel):
@@ -77,12 +74,6 @@ def enter_region(vm: Any, region: Value) -> Value:
 @named("torch.autograd.profiler.record_function.__exit__")
 def leave_region(vm: Any, region: Value, *exc: Value) -> Value:
     return NONE
-
-
-@handles(torch._C.DisableTorchFunctionSubclass)
-def without_overrides(vm: Any) -> Value:
-    """No tensor of a graph overrides torch's functions."""
-    return vm.call(vm.wrap(contextlib.nullcontext), [], {})  # type: ignore[no-any-return]
 
 
 @named("torch._check_tensor_all")

@@ -44,7 +44,7 @@ REFUSED = frozenset(
 
 
 #: Methods that the library has rows for.
-LISTENING = frozenset("register_hook register_post_accumulate_grad_hook".split())
+LISTENING = frozenset("register_hook register_post_accumulate_grad_hook as_subclass".split())
 #: Methods whose answer a fake has by itself.
 QUESTIONS = frozenset("size dim stride numel nelement ndimension is_floating_point element_size storage_offset is_conj is_neg".split())
 
@@ -58,6 +58,8 @@ class TensorValue(Value):
         self.cls = cls
         self.obj = obj
         self.source = source
+        self.below = False
+        """Whether it is the tensor below one of a class that overrides torch's functions."""
         self.scalar: Any = None
         """The float that it stands for, where it is an input that does."""
         self.new_grad: Value | None = None
@@ -167,6 +169,8 @@ class TensorValue(Value):
         return lambda vm, *args, **kwargs: self.method(vm, name, list(args), kwargs)
 
     def method(self, vm: Machine, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        if vm.recorder.overriding and any(map(is_overriding, args)):
+            return vm.call_builtin(getattr(torch.Tensor, name), [self, *args], kwargs)  # type: ignore[attr-defined,no-any-return]
         if name in REFUSED:
             place = self.first_use() if name == "retain_grad" else None
             vm.unsupported("FE033", f"method {name} of a tensor", "it is not part of a graph of tensor operations", place=place)
@@ -252,7 +256,7 @@ class TensorValue(Value):
         return ListValue([self.method(vm, "select", [ConstantValue(0), ConstantValue(i)], {}).method(vm, "item", [], {}) for i in range(self.fake.shape[0])])
 
     def special(self, vm: Machine, name: str, args: list[Value]) -> Value | None:
-        if name in OPERATORS and args and not vm.recorder.is_operand(args[0]):
+        if name in OPERATORS and args and not is_overriding(args[0]) and not vm.recorder.is_operand(args[0]):
             return ConstantValue(NotImplemented)
         if not callable(getattr(torch.Tensor, name, None)):
             return None
@@ -264,6 +268,11 @@ class TensorValue(Value):
         rows = self.method(vm, "unbind", [ConstantValue(0)], {})
         assert isinstance(rows, TupleValue)
         return ItemsIterator(lambda vm, i: rows.item(vm, i) if i < len(rows.items) else STOP)
+
+
+def is_overriding(value: Any) -> bool:
+    """Whether it is a tensor whose class is asked what torch's functions mean."""
+    return getattr(value, "inner", None).__class__ is TensorValue
 
 
 def indexed_by_numbers(vm: Machine, owner: TensorValue, key: Value) -> tuple[list[Value], dict[int, Value]] | None:

@@ -1,0 +1,57 @@
+"""Tensors of classes with a ``__torch_function__`` of their own: objects around a plain tensor that the graph computes with.
+
+Attributes and methods are looked up as on any object; what a call of one of torch's functions does with them says ``library/overrides``."""
+
+from __future__ import annotations
+
+import types
+from typing import Any
+
+import torch
+
+from .base import Machine, Value
+from .objects import ObjectValue, find_in_mro
+from .tensor import TensorValue
+
+OF_TORCH = (torch.Tensor, torch._C.TensorBase)
+
+
+class OverridingTensor(ObjectValue):
+    """``inner`` is the tensor without its class. In the graph an argument is an alias of it, as torch's own functions see it."""
+
+    def __init__(self, inner: TensorValue, cls: type, obj: Any = None, source: Any = None) -> None:
+        super().__init__(cls, obj, source)
+        self.inner = inner
+
+    def __repr__(self) -> str:
+        return f"{self.cls.__name__}({self.inner!r})"
+
+    def generic_getattr(self, vm: Machine, name: str) -> Value:
+        owner, raw = find_in_mro(self.cls.__mro__, name)
+        if owner in OF_TORCH and isinstance(raw, (types.GetSetDescriptorType, property)) and name not in ("__class__", "__dict__"):
+            return vm.call_builtin(getattr(torch.Tensor, name).__get__, [self], {})  # type: ignore[attr-defined,no-any-return]
+        return super().generic_getattr(vm, name)
+
+    def setattr(self, vm: Machine, name: str, value: Value) -> None:
+        if hasattr(torch.Tensor, name):
+            vm.unsupported("FE032", f"assignment to attribute {name} of a tensor")
+        super().setattr(vm, name, value)
+
+    def key(self, vm: Machine) -> Any:
+        vm.unsupported("FE024", "hash of a tensor")
+
+
+def overriding(value: Any, depth: int = 2) -> list[OverridingTensor]:
+    """Such tensors in a value and in the lists and tuples in it, in order."""
+    if isinstance(value, OverridingTensor):
+        return [value]
+    items = getattr(value, "items", None)
+    if depth and isinstance(items, list):
+        return [found for item in items for found in overriding(item, depth - 1)]
+    return []
+
+
+def has_functions_only(cls: type) -> bool:
+    """Whether a class of tensors is told of torch's functions, and not of its operators."""
+    dispatch, functions = getattr(cls, "__torch_dispatch__", None), getattr(cls, "__torch_function__", None)
+    return dispatch is torch._C._disabled_torch_dispatch_impl and functions is not torch._C._disabled_torch_function_impl
