@@ -96,6 +96,8 @@ def refuse_reading_frame(frame: Frame, function: Any, args: list[Any]) -> None:
     """What reads the variables of its caller would read those of the generated function."""
     known = isinstance(function, BuiltinValue) and type(function.obj) is types.BuiltinFunctionType
     wanted = READS_FRAME.get(function.obj, 0) if known else 0
+    if not args and isinstance(function, ClassValue) and function.obj is super:
+        wanted = 1
     if wanted and not any(not (isinstance(a, ConstantValue) and a.value is None) for a in args[wanted - 1 :]):
         raise Unsupported("FE071", f"a graph break at a call of {function.describe()}", "it reads the variables of its caller", where=frame.where())
 

@@ -8,6 +8,7 @@ import functools
 import os
 import sys
 import traceback
+import types
 from typing import Any
 
 import pytest
@@ -16,10 +17,12 @@ import torch.utils.checkpoint
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from opmill_bytecode_frontend import CaptureOptions, capture
+from opmill_bytecode_frontend import CaptureOptions, Unsupported, capture
 from opmill_bytecode_frontend.capture import parts
 from opmill_bytecode_frontend.errors import CaptureWarning
 from opmill_bytecode_frontend.eval_frame import set_callback
+from opmill_bytecode_frontend.natives import refuse_reading_frame
+from opmill_bytecode_frontend.values.objects import ClassValue
 
 DEPTH = 4
 
@@ -515,3 +518,10 @@ def test_callers_are_seen_from_inside() -> None:
 
 
 NATIVE = functools.lru_cache(maxsize=0)(lambda f: f())
+
+
+def test_no_graph_ends_at_a_super_that_reads_its_caller():
+    frame: Any = types.SimpleNamespace(where=lambda: "here")
+    with pytest.raises(Unsupported, match="FE071"):
+        refuse_reading_frame(frame, ClassValue(super), [])
+    refuse_reading_frame(frame, ClassValue(super), [ClassValue(int), ClassValue(int)])
