@@ -40,7 +40,7 @@ def test_words_are_those_of_eager(name):
         try:
             return wrong(x * 1)
         except (RuntimeError, IndexError, TypeError, ValueError) as error:
-            return type(error), str(error)
+            return type(error), str(error), error.__context__, error.__cause__
 
     assert capture(f)(torch.ones(4, 4)) == f(torch.ones(4, 4))
     assert name == "leaf" or capture(f, fullgraph=True)(torch.ones(4, 4)) == f(torch.ones(4, 4))
