@@ -816,3 +816,36 @@ def test_an_iterator_that_asks_itself():
         return list(items), x + 1
 
     differs(f, whole=False)
+
+
+class Proxy:
+    def __init__(self, of):
+        self.__of = of
+
+    def __getattribute__(self, name):
+        return object.__getattribute__(self, name) if name.startswith("_Proxy__") else getattr(self.__of, name)
+
+
+def proxies(x):
+    p = Proxy([1])
+    p.append(x.sum().tolist())
+    return p.copy(), Proxy(3), x + 1
+
+
+def test_proxies_cross_a_break():
+    x = torch.ones(2)
+    plain, compiled = proxies(x), capture(proxies, "eager")
+    for _ in range(2):
+        items, p, y = compiled(x)
+        assert items == plain[0] and p.real == 3 and object.__getattribute__(p, "__class__") is Proxy and torch.equal(y, plain[2])
+
+
+def what_classes_have(x):
+    g = generated(1)
+    asked = [([], "__name__"), ({}, "__mro__"), ((1,), "__bases__"), (3, "__qualname__"), (slice(1), "__name__"), (functools.partial(max), "zz"), (g, "zz")]
+    refused = [attempt(lambda o=o, n=n: getattr(o, n)) for o, n in asked]
+    return refused, g.__name__, [].__class__.__name__, attempt(lambda: dict({}, {})), attempt(lambda: {}.update(1, 2)), x + 1
+
+
+def test_objects_have_no_attributes_of_their_metaclass():
+    differs(what_classes_have)

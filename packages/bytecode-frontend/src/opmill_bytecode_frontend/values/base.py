@@ -136,14 +136,14 @@ class Value:
             return vm.wrap(cls)
         if self.find_method(name) is not None:
             return BuiltinMethod(self, name)
-        if hasattr(cls, name):
-            raw = getattr(cls, name)
+        raw = find_in_mro(cls.__mro__, name)[1]
+        if raw is not MISSING:
             if isinstance(raw, (str, int, type(None))):
                 return vm.fresh(raw)
             if isinstance(raw, (types.GetSetDescriptorType, types.MemberDescriptorType, property)):
                 vm.unsupported("FE020", f"attribute {name} of {self.describe()}", "it has no symbolic counterpart")
             return BuiltinMethod(self, name)
-        vm.no_attribute(self, name, f"{cls.__name__!r} object has no attribute {name!r}")
+        vm.no_attribute(self, name, f"{name_in_c(cls)!r} object has no attribute {name!r}")
 
     def setattr(self, vm: Machine, name: str, value: Value) -> None:
         cls = self.python_type()

@@ -236,6 +236,8 @@ class DictValue(Value):
         return DictView(self, "items")
 
     def m_update(self, vm: Machine, /, *args: Value, **kwargs: Value) -> Value:
+        if len(args) > 1:
+            vm.throw(TypeError, f"update expected at most 1 argument, got {len(args)}")
         for arg in args:
             update_from(vm, self, arg)
         for name, value in kwargs.items():
