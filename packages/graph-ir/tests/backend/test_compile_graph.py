@@ -11,6 +11,7 @@ import torch
 from opmill_graph_ir.backend import compile_graph
 from opmill_graph_ir.errors import GraphError
 from opmill_graph_ir.options import GraphOptions
+from opmill_runtime_cache.plan.model import View
 from opmill_runtime_cache.store import Store
 
 F = torch.nn.functional
@@ -268,3 +269,29 @@ def test_roots_as_powers(dtype, exponent, store, generators):
     [got], want = compiled(lambda x: (torch.pow(x, exponent),), [x], store, generators)(x), torch.pow(x, exponent)
     assert torch.equal(got.isnan(), want.isnan()) and torch.equal(got.nan_to_num(99), want.nan_to_num(99))
     assert torch.equal(got.signbit() & ~got.isnan(), want.signbit() & ~want.isnan())
+
+
+SHOWN = {
+    "dimensions dropped": (lambda x: x.sum(0, keepdim=True).view(-1), 0),
+    "as it is": (lambda x: x.sin().view(6, 8), 0),
+    "folded": (lambda x: x.sin().reshape(2, 3, 8), 0),
+    "turned": (lambda x: x.sin().t(), 0),
+    "a part": (lambda x: x.sin()[1:], 1),
+    "spread": (lambda x: x.sum(0, keepdim=True).expand(6, 8), 1),
+    "twice": (lambda x: (y := x.sin()) is not None and (y.view(-1), y.t()), 2),
+}
+
+
+@pytest.mark.parametrize("name", SHOWN)
+def test_tensors_are_made_as_outputs_show_them(name, store, generators):
+    """A view of a tensor that nobody else sees is that tensor, allocated so; shared memory stays shared."""
+    function, views = SHOWN[name]
+    x = torch.randn(6, 8)
+    run = compiled(function, [x], store, generators, cache=False)
+    wanted = function(x)
+    wanted = wanted if isinstance(wanted, tuple) else (wanted,)
+    got = run(x)
+    same(got, wanted)
+    assert len({t.untyped_storage().data_ptr() for t in got}) == len({t.untyped_storage().data_ptr() for t in wanted})
+    if generators:
+        assert sum(type(step) is View for step in run.plan.steps) <= views

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence, Set
+from dataclasses import replace
 
 from opmill_runtime_cache.plan.expr import symbols_of
 from opmill_runtime_cache.plan.model import (
@@ -38,8 +40,9 @@ from ..errors import GraphError
 from ..loops.index import Index, index
 from ..loops.ir import LoopKernel
 from ..lowered import BufferArg, BufferInfo, TensorOutput
+from ..schedule.loop import buffer_args
 from ..schedule.memory import Memory
-from ..schedule.steps import ExternStep, KernelStep, Schedule
+from ..schedule.steps import ExternStep, KernelStep, Schedule, span
 from .size import size
 
 
@@ -73,6 +76,31 @@ def build_plan(
     )
 
 
+def _shown(schedule: Schedule) -> dict[str, BufferInfo]:
+    """Buffers that are given out once, all of them in a view, and that no operator sees: they are made as the view shows them, and need none."""
+    outputs = [o for o in schedule.lowered.outputs if type(o) is TensorOutput]
+    given = Counter(o.buffer for o in outputs)
+    nodes = [step.node for step in schedule.steps if type(step) is ExternStep]
+    seen = {a.buffer for n in nodes for a in buffer_args((*n.args, *n.kwargs.values()))}.union(*(n.mutates for n in nodes), *(n.results for n in nodes))
+    found: dict[str, BufferInfo] = {}
+    for out in outputs:
+        info = schedule.buffers[out.buffer]
+        if out.sizes is None or given[out.buffer] > 1 or (out.offset is not None and out.offset != index(0)):
+            continue
+        view = replace(info, sizes=out.sizes, strides=out.strides or ())
+        same = (view.sizes, view.strides) == (info.sizes, info.strides)
+        if same or (out.buffer not in seen and _numel(view) == _numel(info) and span(view) == span(info) == _numel(info)):
+            found[out.buffer] = view
+    return found
+
+
+def _numel(info: BufferInfo) -> Index:
+    total = index(1)
+    for n in info.sizes:
+        total = total * n
+    return total
+
+
 class _Builder:
     def __init__(
         self, schedule: Schedule, memory: Memory, refs: Mapping[tuple[LoopKernel, str], KernelRef], plans: Mapping[int, Plan]
@@ -87,6 +115,8 @@ class _Builder:
         lowered = schedule.lowered
         self.escaping = {o.buffer for o in lowered.outputs if type(o) is TensorOutput}
         self.owned: set[str] = set()
+        self.shown = _shown(schedule)
+        self.allocated: set[str] = set()
         self.written: set[int] = set()
         self.known = {name for name, hint in lowered.symbols.items() if hint is not None} | set(lowered.inputs)
         self.definitions, self.checks = dict(lowered.definitions), list(lowered.checks)
@@ -128,7 +158,8 @@ class _Builder:
             offset = self.memory.offsets.get(buffer)
             if offset is None and buffer not in self.escaping:
                 self.owned.add(buffer)
-            self.steps.append(Alloc(self._define(buffer), spec(info), offset, info.origin))
+            self.allocated.add(buffer)
+            self.steps.append(Alloc(self._define(buffer), spec(self.shown.get(buffer, info)), offset, info.origin))
         return self.slots[buffer]
 
     def view(self, buffer: str, sizes: Sequence[Index], strides: Sequence[Index], offset: Index | None) -> int:
@@ -224,7 +255,8 @@ class _Builder:
         if type(out) is Index:
             return SizeOutput(size(out))
         if type(out) is TensorOutput:
-            slot = self.slot(out.buffer) if out.sizes is None else self.view(out.buffer, out.sizes, out.strides or (), out.offset)
+            whole = out.sizes is None or (out.buffer in self.shown and out.buffer in self.allocated)
+            slot = self.slot(out.buffer) if whole else self.view(out.buffer, out.sizes or (), out.strides or (), out.offset)
             return SlotOutput(self._detached(slot) if out.detached else slot)
         raise GraphError("GI020", f"an output that is neither a tensor nor a size: {out!r}", hint="return it outside the compiled function")
 
