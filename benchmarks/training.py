@@ -1,7 +1,8 @@
 """Training steps by eager, torch.compile and opmill side by side: loss, backward and AdamW, every model in processes of its own.
 
-usage: training.py [MODEL...] [--compilers torch,opmill] [--seconds S] [--timeout S] [--output FILE] [--keep]
-Each compiler starts with empty caches. Prints one table and whether each demand is met; writes everything measured as JSON.
+usage: training.py [MODEL...] [--compilers torch,opmill] [--seconds S] [--timeout S] [--output FILE] [--keep | --resume]
+Each compiler starts with empty caches. Prints one table and whether each demand is met; writes everything measured as JSON, after each
+process, so that ``--resume`` goes on where a run was ended.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 from typing import Any
 
@@ -48,19 +50,20 @@ def run(model: str, compiler: str, seconds: float, timeout: float) -> dict[str, 
     return found
 
 
-def sweep(models: list[str], compilers: list[str], seconds: float, timeout: float, console: Console) -> Results:
-    results: Results = {}
+def sweep(todo: list[tuple[str, str]], results: Results, chosen: argparse.Namespace, console: Console) -> None:
+    """Measures what is ``todo``, pairs of model and compiler, into ``results``."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True) as progress:
-        task = progress.add_task("", total=len(models) * len(compilers))
-        for model in models:
-            for compiler in compilers:
-                progress.update(task, description=f"{model} {compiler}")
-                found = results.setdefault(model, {})[compiler] = run(model, compiler, seconds, timeout)
-                progress.advance(task)
-                if "failed" in found:
-                    progress.console.print(f"[red]{model} {compiler}: {found['failed']}[/]")
-    return results
+        task = progress.add_task("", total=len(todo))
+        for model, compiler in todo:
+            progress.update(task, description=f"{model} {compiler}")
+            started = time.perf_counter()
+            found = results.setdefault(model, {})[compiler] = run(model, compiler, chosen.seconds, chosen.timeout)
+            found["took_s"] = time.perf_counter() - started
+            chosen.output.write_text(json.dumps({"results": results}, indent=1))
+            progress.advance(task)
+            if "failed" in found:
+                progress.console.print(f"[red]{model} {compiler}: {found['failed']}[/]")
 
 
 def show(results: Results, console: Console) -> None:
@@ -116,21 +119,26 @@ def main() -> int:
     parser.add_argument("--timeout", type=float, default=900.0, help="seconds one process may take")
     parser.add_argument("--output", type=Path, default=Path("bench-results") / "training.json")
     parser.add_argument("--keep", action="store_true", help="what the output file has of other models and compilers stays in it, and is shown")
+    parser.add_argument("--resume", action="store_true", help="the same, and what it has of these is not measured again, but where it failed")
     chosen = parser.parse_args()
     missing = sorted(set(chosen.models) - set(MODELS))
     if missing:
         parser.error(f"unknown models {', '.join(missing)}; there are: {', '.join(MODELS)}")
     console = Console(width=None if sys.stdout.isatty() else 160)
-    found = sweep(chosen.models or list(MODELS), chosen.compilers.split(","), chosen.seconds, chosen.timeout, console)
-    known: Results = json.loads(chosen.output.read_text())["results"] if chosen.keep and chosen.output.exists() else {}
-    results = {model: {**known.get(model, {}), **found.get(model, {})} for model in (*known, *(m for m in found if m not in known))}
+    chosen.output.parent.mkdir(parents=True, exist_ok=True)
+    results: Results = {}
+    if (chosen.keep or chosen.resume) and chosen.output.exists():
+        results = json.loads(chosen.output.read_text())["results"]
+    todo = [(model, compiler) for model in chosen.models or MODELS for compiler in chosen.compilers.split(",")]
+    if chosen.resume:
+        todo = [(model, compiler) for model, compiler in todo if "failed" in results.get(model, {}).get(compiler, {"failed": "not measured"})]
+    sweep(todo, results, chosen, console)
     show(results, console)
     rows = demands(results)
     table = Table("demand", "seen", "", title="What is asked for", title_justify="left")
     for what, seen, met in rows:
         table.add_row(what, seen, "[green]met[/]" if met else "[red]missed[/]")
     console.print(table)
-    chosen.output.parent.mkdir(parents=True, exist_ok=True)
     chosen.output.write_text(json.dumps({"results": results, "demands": rows}, indent=1))
     console.print(f"written to {chosen.output}")
     return not all(met for *_, met in rows)
