@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,13 +15,10 @@ from .context import Context, View, contiguous
 from .creation import masked
 from .exprs import FLOATS, all_of, cast, const, index_value, op, wide
 from .pooling import copied, unheeded
-from .resampling import Filter, cubic_weights, filters, ratio
+from .resampling import Filter, cubic_weights, filters, ratio, torch_is_faster
 from .rows import Rows
 
 ROWS = Rows()
-_LARGE = 1 << 14
-"""Elements from which on torch's own kernels are faster on a processor: they add up what they read in one pass, ten times faster than the gathers
-here (those of cubic interpolation are not)."""
 Taps = Callable[[Expr], list[tuple[Expr, Expr]]]
 """From an output's position (a float) the points that it reads, as whole numbers not yet clamped, and their weights."""
 
@@ -115,7 +111,7 @@ def _resized(ctx: Context, node: Node, grad: View, lines: Sequence[_Line], taps:
     meta = ctx.metas[node.results[0] or ""]
     if 0 in grad.sizes or 0 in meta.sizes or grad.dtype not in FLOATS:
         return NotImplemented
-    if taps is not _cubic_taps and meta.device == "cpu" and max(math.prod(grad.sizes), math.prod(meta.sizes)) > _LARGE:
+    if taps is not _cubic_taps and torch_is_faster(grad, meta):
         return NotImplemented
     dtype, current = wide(grad.dtype), grad
     changed = [k for k, line in enumerate(lines) if line.size != line.out or line.step != 1]
@@ -154,7 +150,7 @@ def _smooth(ctx: Context, node: Node, grad: View, out: Sequence[int], size: Sequ
 def _smoothed(ctx: Context, node: Node, grad: View, out: Sequence[int], size: Sequence[int], align: bool, *scales: Any) -> Any:
     """Each point sums over the outputs that it is part of, weighted as they did, one dimension after the other."""
     meta = ctx.metas[node.results[0] or ""]
-    if 0 in grad.sizes or 0 in meta.sizes or grad.dtype not in FLOATS:
+    if 0 in grad.sizes or 0 in meta.sizes or grad.dtype not in FLOATS or torch_is_faster(grad, meta):
         return NotImplemented
     dtype, current = wide(grad.dtype), grad
     for d, by in zip((2, 3), filters(node.func.name(), size[2:], out, align, scales), strict=True):
@@ -165,18 +161,24 @@ def _smoothed(ctx: Context, node: Node, grad: View, out: Sequence[int], size: Se
 
 
 def _unfiltered(ctx: Context, name: str | None, meta: Meta, grad: View, dim: int, by: Filter) -> View:
-    dtype, out = wide(grad.dtype), grad.sizes[dim]
-    line = Meta(dtype, (out,), (1,), meta.device)
+    dtype = wide(grad.dtype)
+    line = Meta(dtype, (by.out,), (1,), meta.device)
+    first, points = by.points()
 
     def whole(outer: Any, inner: Any, ext: Any) -> Any:
-        return [Reduction(("a",), "sum", by.weight(outer[0], inner[0], dtype)[1], dtype)], [Ref("a", dtype)]
+        point = floordiv(outer[0] * by.size, by.out, ext) - first + inner[0]
+        return [Reduction(("a",), "sum", by.weight(outer[0], point, dtype)[1], dtype)], [Ref("a", dtype)]
 
-    totals = ctx.reduce([(None, line)], [by.size], whole)[0]
+    totals = ctx.reduce([(None, line)], [points], whole)[0]
+    before, count = by.outputs()
 
     def over(outer: Any, inner: Any, ext: Any) -> Any:
-        inside, weight = by.weight(inner[0], outer[dim], dtype)
-        share = op("div", weight, ctx.load(totals, inner, ext))
-        value = ctx.load(grad, (*outer[:dim], inner[0], *outer[dim + 1 :]), ext)
-        return [Reduction(("a",), "sum", op("where", inside, op("mul", share, value), const(0, dtype)), dtype)], [Ref("a", dtype)]
+        o = floordiv(outer[dim] * by.out, by.size, ext) - before + inner[0]
+        there = op("logical_and", op("ge", index_value(o), const(0, "int64")), op("lt", index_value(o), const(by.out, "int64")))
+        inside, weight = by.weight(o, outer[dim], dtype)
+        share = op("div", weight, masked(ctx.read(totals, (o,), ext), there, const(1, dtype)))
+        value = cast(masked(ctx.read(grad, (*outer[:dim], o, *outer[dim + 1 :]), ext), there, const(0, grad.dtype)), dtype)
+        term = op("where", op("logical_and", there, inside), op("mul", share, value), const(0, dtype))
+        return [Reduction(("a",), "sum", term, dtype)], [Ref("a", dtype)]
 
-    return ctx.reduce([(name, meta)], [out], over)[0]
+    return ctx.reduce([(name, meta)], [count], over)[0]
