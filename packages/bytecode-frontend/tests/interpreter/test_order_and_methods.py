@@ -849,3 +849,37 @@ def what_classes_have(x):
 
 def test_objects_have_no_attributes_of_their_metaclass():
     differs(what_classes_have)
+
+
+class Wrong:
+    __len__ = lambda self: -1  # noqa: E731
+    __bool__ = __str__ = __iter__ = lambda self: 3  # noqa: E731
+    __repr__ = __float__ = lambda self: 4  # noqa: E731
+    __hash__ = __int__ = lambda self: "a"  # noqa: E731
+    __index__ = lambda self: 1.5  # noqa: E731
+    __format__ = lambda self, spec: 5  # noqa: E731
+
+
+def wrong(x):
+    w = Wrong()
+    asked = (
+        lambda: len(w),
+        lambda: bool(w),
+        lambda: str(w),
+        lambda: iter(w),
+        lambda: repr(w),
+        lambda: float(w),
+        lambda: hash(w),
+        lambda: int(w),
+        lambda: [1][w],
+        lambda: range(w),
+        lambda: operator.index(w),
+        lambda: f"{w}",
+        lambda: {}.fromkeys(1),
+        lambda: {w: 1},
+    )
+    return [attempt(f) for f in asked], x + 1
+
+
+def test_methods_that_give_what_they_may_not():
+    differs(wrong)

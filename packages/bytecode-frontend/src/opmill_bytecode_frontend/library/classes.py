@@ -20,7 +20,7 @@ from ..values.functions import CellValue, MethodValue, PartialValue
 from ..values.iterators import STOP, ItemsIterator, PythonIterator
 from ..values.mapping import DictValue, SetValue
 from ..values.objects import ClassValue, ObjectValue, SuperValue, find_in_mro
-from ..values.sequence import ListValue, SequenceValue, SliceValue, TupleValue, read_as_tuple
+from ..values.sequence import ListValue, SequenceValue, SliceValue, TupleValue, as_index, read_as_tuple
 from ..values.sets import to_keys
 from ..values.tensor import TensorValue
 from .dispatch import fold, is_torch, lookup, numpy_constant
@@ -293,7 +293,7 @@ def range_(vm: Any, *args: Value) -> Value:
         try:
             plain.append(a.constant())
         except NotConstant:
-            index = a.special(vm, "__index__", [])
+            index = as_index(vm, a)
             plain.append(index.constant() if index is not None else None)
     try:
         return ConstantValue(range(*plain))
@@ -318,6 +318,10 @@ def _number(cls: Any, *dunders: str) -> Any:
                     result = args[0].special(vm, name, [])
                     if result is not None and not isinstance(result, ConstantValue) and not issubclass(result.python_type(), cls):
                         vm.unsupported("FE011", f"{cls.__name__}() of a number unknown at capture")
+                    wanted: Any = {"__float__": float, "__complex__": complex}.get(name, int)
+                    if isinstance(result, ConstantValue) and not isinstance(result.value, wanted):
+                        said = f"{args[0].python_type().__name__}.{name}" if name == "__float__" else name
+                        vm.throw(TypeError, f"{said} returned non-{wanted.__name__} (type {type(result.value).__name__})")
                     if result is not None:
                         return ConstantValue(cls(result.value)) if isinstance(result, ConstantValue) else result
                 given = args[0].python_type()
@@ -348,15 +352,22 @@ def bool_(vm: Any, value: Value = ConstantValue(False)) -> Value:
     return ConstantValue(vm.truth(value))
 
 
+def checked_text(vm: Any, name: str, result: Value) -> Value:
+    """What ``str`` and ``repr`` do with the result of the method that they asked."""
+    if not issubclass(result.python_type(), str):
+        vm.throw(TypeError, f"{name} returned non-string (type {result.python_type().__name__})")
+    return result
+
+
 def text(vm: Any, value: Value, name: str) -> Value:
     if isinstance(value, (TensorValue,)):
         vm.unsupported("FE025", "text of a tensor", "it depends on data")
     if isinstance(value, TupleValue) and value.written_method("__repr__" if value.written_method(name)[1] is None else name)[1] is not None:
-        return value.special(vm, "__repr__" if value.written_method(name)[1] is None else name, [])  # type: ignore[return-value]
+        return checked_text(vm, name, value.special(vm, "__repr__" if value.written_method(name)[1] is None else name, []))  # type: ignore[arg-type]
     if isinstance(value, ObjectValue) and not isinstance(value.real(), enum.Enum):
         result = value.special(vm, name, [])
         if result is not None:
-            return result
+            return checked_text(vm, name, result)
     try:
         plain = vm.plain(value)
     except NotConstant as exc:
@@ -378,7 +389,10 @@ def repr_(vm: Any, value: Value) -> Value:
 def format_(vm: Any, value: Value, spec: Value = ConstantValue("")) -> Value:
     if isinstance(value, (ObjectValue, TupleValue)) and not isinstance(value.real(), enum.Enum):
         if type(find_in_mro(value.cls.__mro__, "__format__")[1]) is types.FunctionType:
-            return vm.call(vm.getattr(vm.wrap(value.cls), "__format__"), [value, spec], {})
+            result = vm.call(vm.getattr(vm.wrap(value.cls), "__format__"), [value, spec], {})
+            if not issubclass(result.python_type(), str):
+                vm.throw(TypeError, f"__format__ must return a str, not {result.python_type().__name__}")
+            return result  # type: ignore[no-any-return]
         value = text(vm, value, "__str__")
     if isinstance(value, TensorValue):
         vm.unsupported("FE025", "text of a tensor", "it depends on data")

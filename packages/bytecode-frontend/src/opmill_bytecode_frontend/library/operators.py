@@ -9,7 +9,7 @@ from typing import Any
 from ..values.base import Value
 from ..values.constant import ConstantValue
 from ..values.functions import Closure
-from ..values.sequence import TupleValue
+from ..values.sequence import TupleValue, as_index
 from .registry import handles
 
 NONE = ConstantValue(None)
@@ -59,7 +59,7 @@ def truth(vm: Any, value: Value) -> Value:
 def index(vm: Any, value: Value) -> Value:
     if issubclass(value.python_type(), int):  # which are not asked
         return value
-    result = value.special(vm, "__index__", [])
+    result = as_index(vm, value)
     if result is None:
         return vm.throw(TypeError, f"{value.python_type().__name__!r} object cannot be interpreted as an integer")
     return result

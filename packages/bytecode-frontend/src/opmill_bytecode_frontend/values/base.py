@@ -137,6 +137,8 @@ class Value:
         if self.find_method(name) is not None:
             return BuiltinMethod(self, name)
         raw = find_in_mro(cls.__mro__, name)[1]
+        if isinstance(raw, types.ClassMethodDescriptorType):
+            return vm.getattr(vm.wrap(cls), name)
         if raw is not MISSING:
             if isinstance(raw, (str, int, type(None))):
                 return vm.fresh(raw)

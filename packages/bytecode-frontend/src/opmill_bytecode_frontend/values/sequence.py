@@ -17,9 +17,17 @@ from .constant import ConstantValue
 from .iterators import STOP, ItemsIterator
 
 
+def as_index(vm: Machine, value: Value) -> Value | None:
+    """The int that an object gives as its ``__index__``; None where it has none."""
+    index = value.special(vm, "__index__", [])
+    if index is not None and not issubclass(index.python_type(), int):
+        vm.throw(TypeError, f"__index__ returned non-int (type {index.python_type().__name__})")
+    return index
+
+
 def whole(vm: Machine, value: Value) -> int:
     """An argument that a function of C wants as an int: of one, or of an object with ``__index__``."""
-    index = value.special(vm, "__index__", [])
+    index = as_index(vm, value)
     if index is None:
         vm.throw(TypeError, f"{value.python_type().__name__!r} object cannot be interpreted as an integer")
     number: int = index.constant()
@@ -97,7 +105,7 @@ class SequenceValue(Value):
         try:
             i = key.constant()
         except NotConstant:
-            index = key.special(vm, "__index__", [])
+            index = as_index(vm, key)
             i = None if index is None else index.constant()
         if not hasattr(type(i), "__index__"):
             vm.throw(TypeError, self.no_index(key.python_type().__name__))
