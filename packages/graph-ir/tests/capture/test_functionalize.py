@@ -74,6 +74,14 @@ def test_output_that_is_a_view_of_an_input() -> None:
     assert view.data_ptr() == x[:, 1:].data_ptr() and view.stride() == (1, 4)
 
 
+@pytest.mark.parametrize("fn", [lambda a: (a.t_() * 2,), lambda a: (a.unsqueeze_(0).sum(),), lambda a: (a.transpose_(0, 1),)])
+def test_an_input_that_becomes_another_is_refused(fn: Callable[..., object]) -> None:
+    with torch.no_grad(), pytest.raises(GraphError, match="GI002"):
+        functionalize(module(fn, 1), [torch.randn(3, 4)])
+    with torch.no_grad():
+        functionalize(module(lambda a: fn(a.view(4, 3)), 1), [torch.randn(3, 4)])
+
+
 def test_gradients_are_refused() -> None:
     with pytest.raises(GraphError, match="GI001"):
         functionalize(module(lambda a: (a * 2,), 1), [torch.randn(3, requires_grad=True)])

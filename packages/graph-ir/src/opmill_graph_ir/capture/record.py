@@ -387,6 +387,8 @@ class Recorder(FakeContext):
         target = args[0]
         track = self.track(target)
         if track.base.root is target:
+            if track.base.outside is not None:
+                raise GraphError("GI002", f"{func.name()} changes what an input is", where=self.state.origin)
             with torch._C._DisableTorchDispatch():
                 was = target.meta.view_as(target.meta)
             track.base.root = self.from_meta(was, target.device)
