@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 import torch
 from torch.fx import _symbolic_trace
+from torch.utils._device import DeviceContext
 
 #: Stances under which the first call of a function runs as it is, and the next one is captured.
 LATER = ("eager_then_compile", "aot_eager_then_compile")
@@ -21,8 +22,14 @@ def current_stance() -> str:
 
 
 def watched() -> bool:
-    """Whether a dispatch mode, ``torch.jit.trace`` or ``torch.fx.symbolic_trace`` wants to see each operator of the program."""
-    return bool(torch._C._len_torch_dispatch_stack()) or torch._C._get_tracing_state() is not None or _symbolic_trace.is_fx_symbolic_tracing()
+    """Whether a mode of the program, ``torch.jit.trace`` or ``torch.fx.symbolic_trace`` wants to see each operation: those of a capture are none."""
+    modes = torch._C._len_torch_dispatch_stack() or any(map(is_of_program, range(torch._C._len_torch_function_stack())))
+    return bool(modes) or torch._C._get_tracing_state() is not None or _symbolic_trace.is_fx_symbolic_tracing()
+
+
+def is_of_program(place: int) -> bool:
+    """Whether the torch function mode at this place of the stack does more than to choose a device."""
+    return type(torch._C._get_function_stack_at(place)) is not DeviceContext
 
 
 def refuse_to_recompile(name: str, where: str, reasons: Iterable[object]) -> None:

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 
 import pytest
 import torch
+from torch.overrides import TorchFunctionMode
 
 from opmill_bytecode_frontend import capture
 
@@ -101,3 +102,35 @@ def test_traces_see_the_operators():
     assert torch.equal(traced(torch.arange(3.0)), torch.arange(3.0) * 2 + 1) and (call.compiles, call.runs) == (1, 1)
     graph = torch.fx.symbolic_trace(lambda x: call.f(x, 2)).graph
     assert [str(node.op) for node in graph.nodes] == ["placeholder", "call_function", "call_function", "output"]
+
+
+def test_function_modes_see_the_operations_of_the_program_alone():
+    class Telling(TorchFunctionMode):
+        def __init__(self):
+            super().__init__()
+            self.seen = []
+
+        def __torch_function__(self, func, types, args=(), kwargs=None):
+            self.seen.append(func.__name__)
+            return func(*args, **(kwargs or {}))
+
+    def outside(x):
+        return torch.sin(x) + 1
+
+    def inside(x, mode):
+        with mode:
+            y = torch.sin(x) + 1
+        return y * 2
+
+    call = Counted()
+    for call_it in (lambda f, mode: f(torch.ones(3), mode), lambda f, mode: capture(f)(torch.ones(3), mode)):
+        mode = Telling()
+        call_it(inside, mode)
+        assert mode.seen == ["sin", "add"]
+    x = torch.ones(3)
+    for f in (outside, capture(outside)):
+        with Telling() as mode:
+            f(x)
+        assert mode.seen == ["sin", "add"]
+    with torch.device("cpu"):
+        assert call(3) == (1, 1)
