@@ -883,3 +883,7 @@ def wrong(x):
 
 def test_methods_that_give_what_they_may_not():
     differs(wrong)
+
+
+def test_class_methods_of_numbers_and_bytes():
+    differs(lambda x: (float.fromhex("0x1p3"), int.from_bytes(b"\1\2", "big"), bytes.fromhex("00ff"), attempt(lambda: float.fromhex("z")), x + 1))

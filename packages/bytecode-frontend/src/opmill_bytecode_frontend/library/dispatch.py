@@ -235,6 +235,8 @@ def slot_call(vm: Any, obj: Any, args: list[Value], kwargs: dict[str, Value]) ->
             vm.unsupported("FE020", f"method {name} of {receiver.describe()}", "it asks methods of the program")
     if isinstance(receiver, TensorValue):
         return receiver.method(vm, name, rest, kwargs)
+    if type(obj) is types.ClassMethodDescriptorType and obj.__objclass__ in (int, float, bytes) and receiver.real() is obj.__objclass__:
+        return fold(vm, getattr(obj.__objclass__, name), rest, kwargs)
     if issubclass(obj.__objclass__, type):
         if name == "__call__":
             return vm.construct(receiver, rest, kwargs, True)
