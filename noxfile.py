@@ -221,7 +221,7 @@ def _other_python(session: nox.Session, version: str) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     session.run_install(str(python), "-m", "venv", str(folder), external=True)
     pip = [str(folder / "bin" / "python"), "-m", "pip", "install", "-q"]
-    session.run_install(*pip, *TEST_TOOLS, *(TORCH if with_torch else ()), external=True)
+    session.run_install(*pip, *TEST_TOOLS, *(TORCH if with_torch else ["msgspec"]), external=True)  # what packages need besides torch
     for package in dict.fromkeys(package for package, _ in selected):
         folders = (str(PACKAGES[name].folder) for name in closure([package.name], PACKAGES))
         session.run_install(*pip, *([] if with_torch else ["--no-deps"]), *folders, external=True)
