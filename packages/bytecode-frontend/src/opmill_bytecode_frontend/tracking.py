@@ -341,6 +341,22 @@ def compiled_function(vm: Any, obj: Any, source: Any) -> Value:
     return CompiledValue(obj, by_identity(vm, obj, source) or Pinned(obj, "compiled function"))
 
 
+class ScriptedValue(BuiltinValue):
+    """A function that ``torch.jit.script`` made, called by captured code: inlined, as the function that it was made of. What ``torch.jit.trace`` made is not:
+    it is what the function did once."""
+
+    def call(self, vm: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        function: Any = getattr(self.obj, "_torchdynamo_inline", None)
+        if type(function) is not types.FunctionType or getattr(self.obj, "__name__", "") != "ScriptFunction":
+            vm.unsupported("FE010", "a call of what torch.jit.trace made", "it is implemented in C", "call the function that was traced")
+        return vm.call(vm.wrap(function, Pinned(function, function.__qualname__)), args, kwargs)  # type: ignore[no-any-return]
+
+
+@tracks(torch.jit.ScriptFunction)
+def scripted_function(vm: Any, obj: Any, source: Any) -> Value:
+    return ScriptedValue(obj, by_identity(vm, obj, source) or Pinned(obj, "scripted function"))
+
+
 @tracks(types.MethodType)
 def method(vm: Any, obj: Any, source: Any) -> Value:
     if source is not None and type(source) is not Pinned:

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from opmill_bytecode_frontend import capture
+from opmill_bytecode_frontend import Unsupported, capture
 
 
 class Square(torch.autograd.Function):
@@ -287,3 +287,23 @@ def test_gradients_are_clipped_in_captured_code():
         return [norm, *(p.grad for p in net.parameters())]
 
     assert all(map(torch.equal, clipped(lambda f: f), clipped(lambda f: capture(f, fullgraph=True))))
+
+
+def scaled(x, scale: float):
+    if x.dim() == 2:
+        return x * scale + 1
+    return x
+
+
+@pytest.mark.filterwarnings("ignore:.*deprecated")
+def test_scripted_functions_are_inlined_and_traced_ones_are_called(check):
+    scripted, traced = torch.jit.script(scaled), torch.jit.trace(lambda x: scaled(x, 2.0), (torch.ones(2, 2),))
+    check(lambda a, b: scripted(a, 3.0).relu() - scripted(b, scale=2.0))
+
+    def f(a):
+        return traced(a) + 1
+
+    for x in (torch.ones(3, 3), torch.ones(3)):  # as it was when it was traced, whatever it is given
+        assert torch.equal(capture(f)(x), f(x)) and torch.equal(f(x), x * 2 + 2)
+    with pytest.raises(Unsupported, match="FE010"):
+        capture(f, fullgraph=True)(torch.ones(3, 3))
