@@ -4,6 +4,7 @@ Kernels for tensors without data check in other words than those that compute, a
 
 from __future__ import annotations
 
+import types
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -17,11 +18,13 @@ LARGEST = 1 << 22
 
 
 def asked_of_eager(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[bool, Exception | None]:
-    """Whether eager could be asked, and the exception that it raised; None where it raises none."""
+    """Whether eager could be asked, and the exception that it raised; None where it raises none, and where it does more than to compute."""
     if torch._C._functorch.peek_interpreter_stack() is not None:
         return False, None
+    if not computes(function):
+        return True, None
     try:
-        given, named = pytree.tree_map_only(torch.Tensor, zeros, (list(args), dict(kwargs)))
+        given, named = pytree.tree_map_only((torch.Tensor, torch.Generator), stand_in, (list(args), dict(kwargs)))
     except NotAskable:
         return False, None
     try:
@@ -34,6 +37,19 @@ def asked_of_eager(function: Callable[..., Any], args: Sequence[Any], kwargs: Ma
 
 class NotAskable(Exception):
     """A tensor of symbolic sizes, of another device, or too large."""
+
+
+def computes(function: Any) -> bool:
+    """Whether it is torch's own, and no exchange with other processes."""
+    if isinstance(function, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)):
+        return getattr(function, "namespace", None) == "aten" or str(function).startswith("aten.")
+    module = getattr(function, "__module__", None) or "torch"
+    return isinstance(function, types.MethodDescriptorType) or (module.split(".")[0] in ("torch", "_operator", "builtins") and "distributed" not in module)
+
+
+def stand_in(value: Any) -> Any:
+    """For a fake zeros; a generator of random numbers that goes on by itself."""
+    return value.clone_state() if isinstance(value, torch.Generator) else zeros(value)
 
 
 def zeros(fake: torch.Tensor) -> torch.Tensor:

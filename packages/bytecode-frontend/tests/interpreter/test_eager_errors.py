@@ -65,5 +65,22 @@ def picky(x):
     raise RuntimeError("not without data")
 
 
+def test_asking_leaves_nothing_behind():
+    calls = []
+
+    @torch.library.custom_op("opmill_frontend_telling::twice", mutates_args=())
+    def twice(x: torch.Tensor) -> torch.Tensor:
+        calls.append(1)
+        return x * 2
+
+    assert torch.equal(capture(lambda x: twice(x) + 1)(torch.ones(3)), torch.full((3,), 3.0)) and calls == [1]
+    drawn = []
+    for call in (lambda f: f, capture):
+        generator = torch.Generator().manual_seed(3)
+        f = call(lambda x, generator=generator: x + torch.rand(3, generator=generator))
+        drawn.append((f(torch.zeros(3)), f(torch.zeros(3)), generator.get_state()))
+    assert all(map(torch.equal, *drawn))
+
+
 def test_what_cannot_be_asked():
     assert asked_of_eager(torch.neg, [torch.ones(2)], {}) == (False, None)
