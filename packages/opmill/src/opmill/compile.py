@@ -236,5 +236,6 @@ def record_of(compiled: Any) -> tuple[Any, Record] | None:
     return (compiled, _live[compiled]) if _is_live(compiled) else None
 
 
+_entry: Any
 for _entry in (compile, reset):  # captured code that calls them ends its graph before
-    _entry._torchdynamo_disable = True  # type: ignore[attr-defined]
+    _entry._torchdynamo_disable = True

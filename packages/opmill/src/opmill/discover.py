@@ -6,9 +6,10 @@ import functools
 import importlib
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
+
+from msgspec import Struct
 
 from .errors import UsageValueError
 from .options import unknown
@@ -18,8 +19,7 @@ BACKENDS = "torch_dynamo_backends"
 Backend = Callable[..., Callable[..., Sequence[Any]]]
 
 
-@dataclass(frozen=True)
-class Found:
+class Found(Struct, frozen=True):
     """One kernel generator: its entry-point name, the object (None where it failed to load) and why it cannot be used (None: it can)."""
 
     name: str

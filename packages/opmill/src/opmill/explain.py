@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from .compile import compile, record_of
 from .record import BreakRecord, GraphRecord, RecompileRecord
 
 
-@dataclass(frozen=True)
-class Part:
+class Part(Struct, frozen=True):
     """One piece of code that was captured by itself: the callable, or what a graph break left of it or made it call. ``guards``: for each
     kept specialisation, what it assumes."""
 
@@ -19,8 +19,7 @@ class Part:
     guards: tuple[tuple[str, ...], ...]
 
 
-@dataclass(frozen=True)
-class Explanation:
+class Explanation(Struct, frozen=True):
     """What happened in the compiled callable until now.
 
     ``graphs``: each graph the backend got. ``breaks``: where capture ended, in the user's source, why, and what to do. ``parts``: the callable

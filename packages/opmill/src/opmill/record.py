@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 _KEPT = 256  # records of one callable; the oldest go first, so that a program that recompiles for ever does not grow for ever
 
 
-@dataclass
-class GraphRecord:
+class GraphRecord(Struct):
     """One graph given to the backend. ``seconds``: the backend's time. ``report``: the backend's own account (phases, kernels), if it gave
     one. ``fallback``: why the graph runs as torch's own operators; empty where it was compiled."""
 
@@ -24,8 +24,7 @@ class GraphRecord:
     fallback: str = ""
 
 
-@dataclass(frozen=True)
-class BreakRecord:
+class BreakRecord(Struct, frozen=True):
     """Where a graph ended: the number of the reason, what was met, where (``file:line``), why it cannot be captured, what to do; ``stack``:
     (file, line, function) of the user's frames that were being captured, innermost first."""
 
@@ -43,8 +42,7 @@ class BreakRecord:
         return "\n".join(lines)
 
 
-@dataclass(frozen=True)
-class RecompileRecord:
+class RecompileRecord(Struct, frozen=True):
     """A call that no specialisation was made for: of which function, and for each specialisation, the latest first, what it assumes that did
     not hold (``x.size(0): expected s0 >= 4 (...), found ...``)."""
 
@@ -55,13 +53,12 @@ class RecompileRecord:
         return "\n".join([f"{self.function} is compiled again:", *(f"  {reason}" for reason in self.reasons)])
 
 
-@dataclass
-class Record:
+class Record(Struct):
     """All graphs compiled for one callable, all breaks, and why it was compiled again, oldest first."""
 
-    graphs: list[GraphRecord] = field(default_factory=list)
-    breaks: list[BreakRecord] = field(default_factory=list)
-    recompiles: list[RecompileRecord] = field(default_factory=list)
+    graphs: list[GraphRecord] = []
+    breaks: list[BreakRecord] = []
+    recompiles: list[RecompileRecord] = []
     _numbers: itertools.count[int] = field(default_factory=itertools.count)
 
     def next_number(self) -> int:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from .discover import Backend, check_backend, check_generators
 from .errors import UsageTypeError
@@ -13,8 +14,7 @@ from .options import Options, resolve_mode, resolve_options
 NATIVE = "opmill"  # the backend that is this project's own; every other one gets its mode and options as they were given
 
 
-@dataclass(frozen=True)
-class Settings:
+class Settings(Struct, frozen=True):
     """Checked arguments. ``foreign`` holds the keyword arguments that a backend other than opmill's is called with."""
 
     fullgraph: bool

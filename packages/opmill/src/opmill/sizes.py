@@ -5,16 +5,15 @@ The marks are the attributes that ``torch._dynamo.mark_dynamic`` and ``mark_stat
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
 
 import torch
+from msgspec import Struct
 
 from .errors import UsageTypeError, UsageValueError
 
 
-@dataclass(frozen=True)
-class Range:
+class Range(Struct, frozen=True):
     """Sizes that a marked dimension takes, ends included; None: no limit."""
 
     dim: int
