@@ -34,13 +34,9 @@ def is_of_program(place: int) -> bool:
 
 def refuse_to_recompile(name: str, where: str, reasons: Iterable[object]) -> None:
     """Raises RuntimeError: ``name`` fits nothing that was captured, and the stance is ``fail_on_recompile``."""
-    lines = [
-        f"FE092: {name} would be compiled, and the stance is 'fail_on_recompile'",
-        f"  at: {where}",
-        *(f"  why: {reason}" for reason in reasons),
-        "  hint: call it with such arguments before torch.compiler.set_stance, or mark what changes as dynamic",
-    ]
-    raise RuntimeError("\n".join(lines))
+    hint = "call it with such arguments before torch.compiler.set_stance, or mark what changes as dynamic"
+    more = "".join(f"\n  {line}" for line in (f"at: {where}", *(f"why: {reason}" for reason in reasons), f"hint: {hint}"))
+    raise RuntimeError(f"FE092: {name} would be compiled, and the stance is 'fail_on_recompile'{more}")
 
 
 __all__ = ["LATER", "NEVER", "current_stance", "refuse_to_recompile", "watched"]
