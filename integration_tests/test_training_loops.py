@@ -572,6 +572,26 @@ def sentences_of_any_length(call, module, batches):
     return losses
 
 
+class Cells(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.second, self.out = nn.LSTMCell(4, 8), nn.GRUCell(8, 8), nn.Linear(8, 3)
+
+    def forward(self, x):
+        h = c = g = x.new_zeros(x.size(0), 8)
+        for t in range(x.size(2)):
+            h, c = self.first(x[:, :, t], (h, c))
+            g = self.second(h, g)
+        return self.out(g)
+
+
+@loop(Cells)
+def loop_over_time(call, module, batches):
+    """Each step is the same kernel, a row further on."""
+    optimizer = O.SGD(module.parameters(), 0.1)
+    return [step(call, torch.stack([x[:, :4], x[:, 2:]]).repeat(1, 1, 4).permute(1, 2, 0).reshape(6, 4, 8), y, optimizer) for x, y in batches]
+
+
 class Adversaries(nn.Module):
     def __init__(self):
         super().__init__()

@@ -203,7 +203,8 @@ def run_schedule(made: Schedule, memory: Memory, inputs: dict[str, torch.Tensor]
         tensor(name).copy_(value)
     for step in made.steps:
         if type(step) is KernelStep:
-            assert run_kernel(step.kernel, {b.name: memory_of(a) for a, b in zip(step.arguments, step.kernel.buffers, strict=True)}) == 0
+            given = {b.name: memory_of(a) for a, b in zip(step.arguments, step.kernel.buffers, strict=True)}
+            assert run_kernel(step.kernel, given, step.sizes) == 0
         else:
             [result] = step.node.results
             tensor(result).copy_(-tensor(step.node.args[0].buffer))  # type: ignore[arg-type, attr-defined]

@@ -6,6 +6,8 @@ cast back, they are what the smallest cut between forward and backward saves: a 
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 
 from .graph import AtenGraph, Node, Value, values_in
@@ -16,7 +18,7 @@ _DRAWS = (aten.bernoulli.p, aten.bernoulli.default, aten.bernoulli.Tensor)
 
 def keep_as_truths(graph: AtenGraph) -> None:
     """For a joint graph: what is drawn and read otherwise than as a result goes through truths."""
-    drawn = {node.results[0]: node for node in graph.nodes if node.func in _DRAWS}
+    drawn = [name for node in graph.nodes if node.func in _DRAWS for name in node.results if name]
     wide = {name for name in drawn if graph.metas[name].device == "cpu" and getattr(torch, graph.metas[name].dtype).itemsize > 1}
     if not wide:
         return
@@ -42,7 +44,7 @@ def _through_truths(graph: AtenGraph, name: str, origin: str) -> list[Node]:
     ]
 
 
-def _renamed(value: object, names: set[str]) -> object:
+def _renamed(value: Any, names: set[str]) -> Any:
     if isinstance(value, Value):
         return Value(f"{value.name}_back") if value.name in names else value
-    return type(value)(_renamed(v, names) for v in value) if type(value) in (list, tuple) else value  # type: ignore[attr-defined,call-arg]
+    return type(value)(_renamed(v, names) for v in value) if type(value) in (list, tuple) else value

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ..errors import GraphError
 from ..loops.canonical import BufferUse, canonical
@@ -18,6 +18,7 @@ from .emit import emit_nest, outside_reads
 from .fuse import Group, fuse, is_extern
 from .inline import inline
 from .loop import Program, program_of, reads_of, writes_of
+from .offsets import shared
 from .reuse import reuse_between_phases
 from .shape import shape_nest
 from .unroll import unroll
@@ -29,11 +30,11 @@ _SMALL = 8192
 
 @dataclass(frozen=True)
 class KernelStep:
-    """A kernel on the program's buffers ``arguments``, all on ``device``, and the values of ``sizes`` for its symbols."""
+    """A kernel on the program's buffers ``arguments``, all on ``device``, and for its symbols ``sizes``: symbols of the program, or numbers."""
 
     kernel: LoopKernel
     arguments: tuple[str, ...]
-    sizes: tuple[str, ...]
+    sizes: tuple[str | int, ...]
     origin: str = ""
     device: str = "cpu"
 
@@ -96,7 +97,20 @@ def schedule(lowered: Lowered, *, fusion: bool = True) -> Schedule:
         groups = fuse(program)
     else:
         groups = [Group(k, getattr(s, "axes", None), [s], k, 0, reads_of(s), writes_of(s)) for k, s in enumerate(program.statements)]
-    return Schedule(lowered, _steps(groups, program, fusion), program.buffers)
+    steps = _steps(groups, program, fusion)
+    return Schedule(lowered, _from_anywhere(steps) if fusion else steps, program.buffers)
+
+
+def _from_anywhere(steps: list[Step]) -> list[Step]:
+    """With kernels that begin elsewhere in their buffers for each step made one. On a GPU it matters to a kernel how its beginning is aligned."""
+    found = shared(list(dict.fromkeys(s.kernel for s in steps if isinstance(s, KernelStep) and s.device == "cpu")))
+    out: list[Step] = []
+    for step in steps:
+        if isinstance(step, KernelStep) and step.device == "cpu" and step.kernel in found:
+            kernel, numbers = found[step.kernel]
+            step = replace(step, kernel=kernel, sizes=(*step.sizes, *numbers))
+        out.append(step)
+    return out
 
 
 def _steps(groups: Sequence[Group], program: Program, combine: bool) -> list[Step]:
