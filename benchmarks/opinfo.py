@@ -202,7 +202,8 @@ def compiled(gm: Any, tensors: list[Any], how: How, backward: bool) -> tuple[Any
     if not backward:
         return Interpreted(programs[0], graphs[0].held_tensors), nodes, calls, loops
     names, held = held_names(joint, *graphs)
-    return TrainingGraph(layout_of(joint, halves, names), Interpreted(programs[0], graphs[0].held_tensors), Interpreted(programs[1], []), held, gm), nodes, calls, loops
+    forward, *behind = (Interpreted(p, graphs[0].held_tensors if p is programs[0] else []) for p in programs)
+    return TrainingGraph(layout_of(joint, halves, names), forward, behind, held, gm), nodes, calls, loops
 
 
 # ---- judging ---------------------------------------------------------------------------------------------------------------
