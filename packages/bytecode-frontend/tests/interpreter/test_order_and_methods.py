@@ -887,3 +887,37 @@ def test_methods_that_give_what_they_may_not():
 
 def test_class_methods_of_numbers_and_bytes():
     differs(lambda x: (float.fromhex("0x1p3"), int.from_bytes(b"\1\2", "big"), bytes.fromhex("00ff"), attempt(lambda: float.fromhex("z")), x + 1))
+
+
+class Described:
+    def __get__(self, instance, owner=None):
+        return told(getattr(instance, "_v", 0))
+
+    def __set__(self, instance, value):
+        instance._v = told(value)
+
+    def __delete__(self, instance):
+        told("deleted")
+        del instance._v
+
+
+class Holder:
+    __slots__ = ("__dict__", "slot")
+    a = Described()
+
+
+def deleting(x):
+    h = Holder()
+    h.a = 3
+    h.slot = 4
+    read = h.a, h.slot
+    del h.a, h.slot
+
+    def again():
+        del h.slot
+
+    return read, h.a, attempt(lambda: h.slot), attempt(again), x + 1
+
+
+def test_deletion_through_descriptors():
+    differs(deleting)

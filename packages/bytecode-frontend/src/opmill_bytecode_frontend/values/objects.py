@@ -292,6 +292,12 @@ class ObjectValue(Value):
             if raw.fdel is None:
                 vm.throw(AttributeError, f"property {name!r} of {self.cls.__name__!r} object has no deleter")
             vm.call(vm.wrap(raw.fdel, Pinned(raw.fdel, name)), [self], {})
+        elif type(deleter := find_in_mro(type(raw).__mro__, "__delete__")[1]) is types.FunctionType:
+            vm.call(vm.wrap(deleter, Pinned(deleter, "__delete__")), [vm.wrap(raw, Pinned(raw, name)), self], {})
+        elif type(raw) is types.MemberDescriptorType and self.source is None:
+            if self.slots.get(name, MISSING) is MISSING:
+                vm.throw(AttributeError, name)
+            self.slots[name] = MISSING
         elif type(raw) is not functools.cached_property and (hasattr(type(raw), "__delete__")):
             vm.unsupported("FE041", f"deletion through descriptor {type(raw).__qualname__} {name}")
         elif self.has_dict() and self.attrs.lookup(vm, name) is not MISSING:
