@@ -199,3 +199,11 @@ def test_nothing_keeps_a_dropped_module_alive():
     del compiled
     gc.collect()
     assert dead() is None
+
+
+def test_what_a_module_makes_of_its_own_class_is_a_plain_module():
+    layers = torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.ReLU(), torch.nn.Tanh())
+    compiled, x = opmill.compile(layers, backend="eager"), torch.ones(2, 3)
+    part = compiled[:2]
+    assert type(part) is torch.nn.Sequential and torch.equal(part(x), layers[:2](x)) and torch.equal(compiled(x), layers(x))
+    assert type(compiled.__class__()) is torch.nn.Sequential

@@ -50,6 +50,7 @@ def _compiled_class(base: type) -> type:
         "__module__": base.__module__,
         "__qualname__": base.__qualname__,
         "__doc__": base.__doc__,
+        "__new__": lambda _, *args, **kwargs: base(*args, **kwargs),  # a method that makes another of its class: a part of a Sequential
         "__reduce_ex__": _reduce_ex,
         "__deepcopy__": _deepcopy,
         "__copy__": _copy,
