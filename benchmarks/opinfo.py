@@ -121,13 +121,17 @@ def check(op: Any, sample: Any, how: How) -> Outcome:
     return Outcome(kind, ",".join(calls), calls)
 
 
-def eager_of(gm: torch.fx.GraphModule) -> Any:
-    """``gm`` without the code that FX writes, which cannot name every argument."""
+def eager_of(gm: torch.fx.GraphModule, wide: bool = False) -> Any:
+    """``gm`` without the code that FX writes, which cannot name every argument. ``wide``: where it asks for a floating type, it asks for 64 bits."""
     call = next(n for n in gm.graph.nodes if n.op == "call_function")
+
+    def given(a: Any) -> Any:
+        is_float = wide and isinstance(a, torch.dtype) and (a.is_floating_point or a.is_complex)
+        return a if not is_float else torch.complex128 if a.is_complex else torch.float64
 
     def run(*tensors: torch.Tensor) -> Any:
         values = iter(tensors)
-        return call.target(*(next(values) if isinstance(a, torch.fx.Node) else a for a in call.args))
+        return call.target(*(next(values) if isinstance(a, torch.fx.Node) else given(a) for a in call.args))
 
     return run
 
@@ -222,7 +226,7 @@ def compare(gm: Any, tensors: list[torch.Tensor], expected: list[Any], got: list
     try:
         with torch.random.fork_rng():
             torch.manual_seed(SEED)
-            precise = results(eager_of(gm), copies(tensors, torch.float64), backward)
+            precise = results(eager_of(gm, wide=True), copies(tensors, torch.float64), backward)
     except Exception:
         return problem
     return next((p for e, g, k in pairs if (p := difference(e, g, precise[k]))), "")
