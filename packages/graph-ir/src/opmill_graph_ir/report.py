@@ -6,20 +6,20 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+
+from msgspec import Struct
 
 from opmill_runtime_cache.plan.model import Call, Launch, Plan
 
 from .options import GraphOptions
 
 
-@dataclass
-class Report:
+class Report(Struct):
     """What compiling one graph did: ``phases`` in seconds, whether the plan came from the store, and how much there is to run.
 
     ``operators_only``: why the whole graph is made of torch's own operators; ``calls_instead``: why some of it is."""
 
-    phases: dict[str, float] = field(default_factory=dict)
+    phases: dict[str, float] = {}
     cached: bool = False
     kernels: int = 0
     launches: int = 0

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Literal
+
+from msgspec import Struct
 
 from .index import Atom, Index, Mod, Monomial
 
@@ -13,8 +14,7 @@ Bound = int | None
 """None: unbounded."""
 
 
-@dataclass(frozen=True, slots=True)
-class Relation:
+class Relation(Struct, frozen=True):
     """``expr == 0``, ``expr != 0`` or ``expr >= 0`` over the integers."""
 
     expr: Index

@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Union
+
+from msgspec import Struct
 
 from .index import Index, floordiv
 
@@ -21,8 +22,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
 Operand = Union["Real", Index, float, int]
 
 
-@dataclass(frozen=True, slots=True)
-class Real:
+class Real(Struct, frozen=True):
     """``FUNCTIONS[op](*args)``; an ``Index`` among the arguments is a Python int."""
 
     op: str

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from ..errors import DataDependent
 from .facts import Bound, Relation, bounds, never_zero, reduced
 from .index import Index, IndexLike, index
 
 
-@dataclass(frozen=True, slots=True)
-class Symbol:
+class Symbol(Struct, frozen=True):
     """A size that is not fixed. ``hint``: its value in the call that was captured; None for one that depends on data. ``low`` and ``high``
     (included; None: no limit) are part of what a compiled program relies on. ``origin`` says in the user's words where it came from. ``definition``:
     what it is where earlier symbols tell, in Python with ``min``, ``max`` and truths as 0 and 1."""
@@ -25,8 +25,7 @@ class Symbol:
     definition: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
+class Decision(Struct, frozen=True):
     """Something assumed of the sizes, true of the hints. ``operator`` and ``where``: what asked, and the user's line."""
 
     relation: Relation
