@@ -9,6 +9,7 @@ import enum
 import functools
 import gc
 import inspect
+import itertools
 import re
 import types
 import typing
@@ -241,11 +242,16 @@ def keys_are_known(source: Any) -> bool:
     return is_module_table(source) and source.key in HOOKS
 
 
+def called(obj: Any) -> str:
+    """What a key or an item is called in explanations: an object of the program is not asked."""
+    return repr(obj)[:40] if type(obj) in LITERALS else type(obj).__qualname__
+
+
 def dict_items(obj: Any, source: Any, vm: Any) -> dict[Any, Any]:
     fixed = keys_are_known(source)
     items = {}
     for k, v in dict.items(obj):
-        key = ConstantValue(k) if type(k) in LITERALS else vm.wrap(k, Pinned(k, repr(k)[:40]))
+        key = ConstantValue(k) if type(k) in LITERALS else vm.wrap(k, Pinned(k, called(k)))
         where = Item(source, k) if source is not None else None
         items[vm.key(key)] = (key, Lazy(v, Pinned(v, f"{source}[{k!r}]") if fixed else where))
     return items
@@ -271,7 +277,13 @@ def mapping_proxy(vm: Any, obj: Any, source: Any) -> Value:
         if source is not None and type(source) is not Pinned:
             vm.guard(Predicate(source, lambda now: same_contents(now, found), "has the same contents"))
         source = by_identity(vm, obj, source) or Pinned(obj, "mapping proxy")
-        items = {k: (vm.wrap(k, Pinned(k, repr(k)[:40])), Lazy(v, Pinned(v, f"{source}[{k!r}]"))) for k, v in found.items()}
+        known = next((value for shown, value in map(vm.known.get, map(id, gc.get_referents(obj)), itertools.repeat((None, None))) if type(value) is DictValue), None)
+        if known is not None:  # whose changes it shows
+            known.guard_keys(vm)
+            view = DictValue(known.items, type(obj), source, obj)
+            view.keys_guarded = view.read_only = True
+            return view
+        items = {k: (vm.wrap(k, Pinned(k, called(k))), Lazy(v, Pinned(v, f"{source}[{k!r}]"))) for k, v in found.items()}
         view = DictValue({vm.key(k): (k, v) for k, v in items.values()}, type(obj), source, obj)
         view.keys_guarded = True
     view.read_only = True
@@ -301,11 +313,11 @@ def set_(vm: Any, obj: Any, source: Any) -> Value:
     pinned = by_identity(vm, obj, source)
     if pinned is not None and type(obj) is set:
         expected = frozenset(obj)
-        vm.guard(Predicate(pinned, lambda s: s == expected, f"== {set(expected)!r}"))
+        vm.guard(Predicate(pinned, lambda s: s == expected, f"== {{{', '.join(map(called, expected))}}}"))
     items = {}
     base = builtin_base(type(obj))
     for v in base.__iter__(obj):
-        value = vm.wrap(v, Pinned(v, repr(v)[:40]))
+        value = vm.wrap(v, Pinned(v, called(v)))
         items[vm.key(value)] = value
     storage = SetValue(items, base, pinned, obj)
     return storage if type(obj) is base else with_storage(vm, obj, pinned, storage)

@@ -175,3 +175,31 @@ def made_by_metaclass(x):
 def test_metaclasses_answer_for_their_classes():
     differs(lambda x: (Answered(3).v, Answered.zz, bool(Answered), 1 if Answered else 2, Answered == 3, x + 1))
     differs(made_by_metaclass, whole=False)
+
+
+class Shown:
+    def __repr__(self):
+        return told("shown")
+
+
+KEY = Shown()
+TABLE, SET, PLACES = {KEY: 1}, {KEY}, {"k": 1}
+PROXY = types.MappingProxyType(PLACES)
+
+
+def test_objects_are_not_asked_what_they_are_called():
+    differs(lambda x: (len(TABLE), len(SET), KEY in TABLE, TABLE[KEY], x + 1))
+
+
+def stored(x):
+    PLACES["z"] = PLACES.get("z", 0) + 1
+    return PROXY["z"] == PLACES["z"], len(PROXY), x + 1
+
+
+def test_a_proxy_of_before_the_call_shows_what_the_call_changes():
+    differs(stored)
+
+
+def test_ordered_dictionaries_compare_their_order():
+    O = collections.OrderedDict
+    differs(lambda x: (O(a=1, b=2) == O(b=2, a=1), O(a=1, b=2) == dict(b=2, a=1), O(a=1) != O(a=1), x + 1))

@@ -270,7 +270,8 @@ class DictValue(Value):
             return ConstantValue(NotImplemented)
         self.guard_keys(vm)
         theirs.guard_keys(vm)
-        if self.items.keys() != theirs.items.keys():
+        ordered = self.cls is collections.OrderedDict and theirs.cls is collections.OrderedDict
+        if self.items.keys() != theirs.items.keys() or (ordered and list(self.items) != list(theirs.items)):
             return ConstantValue(False)
         return ConstantValue(all(vm.equal(self.lookup(vm, k), theirs.lookup(vm, k)) for k in list(self.items)))
 
