@@ -244,7 +244,7 @@ def difference(e: torch.Tensor, g: torch.Tensor, precise: torch.Tensor | None = 
         torch.testing.assert_close(g, e, rtol=rtol, atol=atol, equal_nan=True)
     except AssertionError as error:
         if precise is not None and e.is_complex() and precise.is_complex():
-            return difference(torch.view_as_real(e), torch.view_as_real(g), torch.view_as_real(precise), off)
+            return difference(*(torch.view_as_real(t.resolve_conj()) for t in (e, g, precise)), off)
         if precise is not None and precise.shape == e.shape and e.is_floating_point() and precise.is_floating_point():
             scale = precise.double().abs().nan_to_num(posinf=0, neginf=0).max()
             overflows = precise.isfinite() & ~e.isfinite() & g.isfinite()  # eager's own
