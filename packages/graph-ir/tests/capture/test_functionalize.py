@@ -183,7 +183,8 @@ def test_normal_numbers_written_in_place_are_drawn_by_a_functional_operator():
     assert [n.func for n in graph.nodes if n.func.name().startswith("aten::normal")] == [torch.ops.aten.normal_functional.default]
 
 
-def test_recurrent_layers_of_onednn_are_not_differentiated_by_plans():
+def test_recurrent_layers_of_onednn_keep_what_their_backward_needs():
+    from opmill_graph_ir.capture.graph import values_in
     from opmill_graph_ir.capture.joint import capture_joint
 
     class Layer(torch.nn.Module):
@@ -202,8 +203,10 @@ def test_recurrent_layers_of_onednn_are_not_differentiated_by_plans():
     gm = torch.fx.GraphModule(layer, Tracer().trace(layer))
     if not torch.backends.mkldnn.is_available():
         pytest.skip("torch has no oneDNN here")
-    with pytest.raises(GraphError, match="GI017"):
-        capture_joint(gm, [torch.randn(5, 2, 3)])
+    nodes = capture_joint(gm, [torch.randn(5, 2, 3)]).graph.nodes
+    [forward] = [n for n in nodes if n.func.name() == "opmill_keeping::mkldnn_rnn_layer"]
+    [backward] = [n for n in nodes if n.func.name() == "aten::mkldnn_rnn_layer_backward"]
+    assert forward.results[3] in [v.name for v in values_in(backward.args)]
 
 
 @pytest.mark.parametrize("training", [True, False])
