@@ -282,6 +282,8 @@ class Maker:
         if x is None or i is None:
             return
         v, w = self.env[x], self.env[i]
+        if v.numel() * w.numel() > 10_000_000:
+            return  # rows by the million: gigabytes
         d = self.r.randrange(v.dim())
         n = v.shape[d]
         choices = [
