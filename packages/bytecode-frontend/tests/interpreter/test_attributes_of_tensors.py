@@ -162,3 +162,13 @@ def test_what_torch_looks_at_runs_natively(fn):
     assert run(capture(fn)) == run(fn)
     with pytest.raises(Unsupported, match="FE032"):
         capture(fn, fullgraph=True)(with_gradient())
+
+
+def test_what_only_the_class_has_is_no_attribute():
+    def f(x):
+        named = hasattr(x, "__name__"), getattr(x, "__qualname__", None)
+        x.__name__ = "mine"
+        return named, x.__name__, x * 2
+
+    want, got = f(torch.ones(2)), capture(f, "eager", fullgraph=True)(torch.ones(2))
+    assert got[:2] == want[:2] == ((False, None), "mine")

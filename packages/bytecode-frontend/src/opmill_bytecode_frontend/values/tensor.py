@@ -124,18 +124,17 @@ class TensorValue(Value):
             if name == "grad_fn" and self.fake.grad_fn is None:
                 return ConstantValue(None)
             vm.unsupported("FE031", f"attribute {name} of a tensor", "it belongs to the tensor object, not to its value")
-        raw = getattr(torch.Tensor, name, MISSING)
-        if raw is MISSING and hasattr(self.cls, name):
-            vm.unsupported("FE031", f"attribute {name} of a {self.cls.__qualname__}", "what a class of tensors adds is not captured")
-        if raw is MISSING:
+        if not of_instances(torch.Tensor, name):
+            if of_instances(self.cls, name):
+                vm.unsupported("FE031", f"attribute {name} of a {self.cls.__qualname__}", "what a class of tensors adds is not captured")
             vm.no_attribute(self, name, f"{self.cls.__name__!r} object has no attribute {name!r}")
-        if callable(raw):
+        if callable(getattr(torch.Tensor, name)):
             return TensorMethod(self, name)
         return vm.recorder.attribute(vm, self, name)
 
     def own(self, vm: Machine, name: str) -> Any:
         """What the program put on the object under this name, or MISSING; what a tensor has anyway is not assumed to be hidden by nothing."""
-        if hasattr(torch.Tensor, name) and (self.obj is None or name not in self.obj.__dict__):
+        if of_instances(torch.Tensor, name) and (self.obj is None or name not in self.obj.__dict__):
             return MISSING
         return MISSING if self.obj is None and self._attrs is None else self.attrs.lookup(vm, name)
 
@@ -145,13 +144,13 @@ class TensorValue(Value):
         if name == "grad" and self.obj is not None and self.takes_gradient(value):
             self.new_grad = value
             vm.effects.calls.append((setattr, [self, ConstantValue(name), value], {}))
-        elif hasattr(self.cls, name) or name == "__dict__" or "__setattr__" in vars(self.cls):
+        elif of_instances(self.cls, name) or name == "__dict__" or "__setattr__" in vars(self.cls):
             vm.unsupported("FE032", f"assignment to attribute {name} of a tensor")
         else:
             self.attrs.store(vm, ConstantValue(name), value)
 
     def delattr(self, vm: Machine, name: str) -> None:
-        if hasattr(self.cls, name) or self.own(vm, name) is MISSING:
+        if of_instances(self.cls, name) or self.own(vm, name) is MISSING:
             vm.unsupported("FE032", f"deletion of attribute {name} of a tensor")
         self.attrs.method(vm, "__delitem__", [ConstantValue(name)], {})
 
@@ -268,6 +267,11 @@ class TensorValue(Value):
         rows = self.method(vm, "unbind", [ConstantValue(0)], {})
         assert isinstance(rows, TupleValue)
         return ItemsIterator(lambda vm, i: rows.item(vm, i) if i < len(rows.items) else STOP)
+
+
+def of_instances(cls: type, name: str) -> bool:
+    """Whether instances of a class have the attribute: ``hasattr`` of the class finds what its metaclass gives it (``__name__``), too."""
+    return any(name in vars(base) for base in cls.__mro__)
 
 
 def is_overriding(value: Any) -> bool:
