@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import operator
 import subprocess
 import sys
 from typing import Any
@@ -312,3 +313,20 @@ def test_results_beside_numbers_keep_the_strides_of_dimensions_of_one(fn: Any) -
         x = torch.empty_strided(shape, strides).zero_()
         with FakeContext() as ctx:
             assert fn(ctx.from_tensor(x)).stride() == fn(x).stride()
+
+
+OWN_WAYS = "angle i0 deg2rad rad2deg nan_to_num lgamma special.entr special.i1e special.erfcx special.ndtri special.bessel_j0 square sinc".split()
+OF_NUMBERS: list[Any] = [lambda x: x // 2, lambda x: torch.xlogy(x, 2.0), lambda x: torch.special.zeta(x, 2.0), lambda x: torch.special.xlog1py(x, 2.0), lambda x: 2**x]
+
+
+@pytest.mark.parametrize("order", itertools.permutations(range(4)))
+def test_every_stride_is_that_of_the_way_an_operator_makes_its_result(order: tuple[int, ...]) -> None:
+    """Fast paths of contiguous and channels-last operands, copies of an operand's layout, dense results: dimensions of one show which."""
+    unary: list[Any] = [operator.attrgetter(name)(torch) for name in OWN_WAYS]
+    for sizes in ((1, 3, 1, 4), (2, 1, 3, 1), (1, 3, 2, 2)):
+        dense = torch.zeros([sizes[d] for d in order], dtype=torch.float64).permute([order.index(d) for d in range(4)])
+        odd = [7 if n == 1 and order[0] % 2 else s for n, s in zip(sizes, dense.stride(), strict=True)]
+        for x in (dense, dense.as_strided(sizes, odd)):
+            for fn in (*unary, *OF_NUMBERS, F.relu6, F.hardtanh):
+                with FakeContext() as ctx:
+                    assert fn(ctx.from_tensor(x)).stride() == fn(x).stride(), fn

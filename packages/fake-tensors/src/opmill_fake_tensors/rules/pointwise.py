@@ -24,7 +24,8 @@ _NAMES = {
     "tensors": "abs neg relu sign sgn floor ceil round trunc frac bitwise_not addcmul addcdiv lerp threshold gelu silu leaky_relu elu hardtanh "
     "hardswish hardsigmoid softplus mish nan_to_num positive celu softshrink hardshrink _prelu_kernel",
     "float": "exp exp2 expm1 log log2 log10 log1p sqrt rsqrt reciprocal sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh erf erfc "
-    "erfinv lgamma digamma sigmoid atan2 xlogy copysign logit sinc",
+    "erfinv lgamma digamma sigmoid atan2 xlogy copysign logit sinc angle i0 deg2rad rad2deg special_entr special_i0e special_i1 special_i1e special_erfcx "
+    "special_ndtri special_log_ndtr special_bessel_j0 special_bessel_j1 special_bessel_y0 special_bessel_y1 polygamma special_xlog1py special_zeta",
     "bool": "eq ne lt le gt ge logical_and logical_or logical_xor logical_not isnan isposinf isneginf signbit",
 }
 
@@ -120,9 +121,17 @@ def _pointwise(kind: str, name: str, overload: str, args: Sequence[Any], kwargs:
         dtype = torch.bool
     elif kind == "float" and not dtype.is_floating_point:
         dtype = torch.get_default_dtype()
-    if len(tensors) == 1 and tensors[0] is args[0] and overload in ("Tensor", "Scalar") and _oddly_strided(tensors[0]):
+    if len(tensors) == 1 and (name in _COPIED or (name == "pow" and tensors[0] is not args[0])):
+        [x] = tensors
+        return _empty(x.size(), like(x.size(), x.stride()) if name in _COPIED else contiguous(x.size()), dtype=dtype, device=_META)
+    if len(tensors) == 1 and (name == "floor_divide" or overload in _BESIDE_NUMBERS) and _oddly_strided(tensors[0]):
         tensors.append(_empty((), (), dtype=dtype, device=_META))  # torch makes a tensor of the number, which is of another shape
     return _layout(tensors, dtype)
+
+
+_COPIED = frozenset("hardtanh nan_to_num deg2rad rad2deg".split())
+"""Operators that compute into a tensor made like their operand. A number to the power of a tensor is dense."""
+_BESIDE_NUMBERS = frozenset("Tensor Scalar Scalar_Other Scalar_Self other_scalar self_scalar".split())
 
 
 def _oddly_strided(x: Tensor) -> bool:
