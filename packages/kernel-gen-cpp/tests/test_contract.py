@@ -374,3 +374,14 @@ def test_a_window_is_read_off_index_and_mask() -> None:
         assert (way.stride, way.dilation, way.pad, way.size.constant) == want
     mixed = Op("logical_and", (mask, bound(rows + columns, "ge", 0)), "bool")
     assert window_of(Load("x", load.index, "float32", mixed, load.other), points, taps) is None
+
+
+def test_values_that_are_nested_deeper_than_pythons_stack(store):
+    def run(x):
+        for k in range(200):
+            x = x * 0.5 + k
+        return (x.sin(),)
+
+    compiled = compile_graph(torch.fx.symbolic_trace(run), [torch.ones(37)], store=store, generators=[CppKernelGenerator()])
+    assert "aten::" not in render(compiled.plan)
+    torch.testing.assert_close(compiled(torch.ones(37))[0], run(torch.ones(37))[0], atol=1e-4, rtol=0)

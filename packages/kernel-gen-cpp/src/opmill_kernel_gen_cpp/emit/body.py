@@ -138,19 +138,39 @@ class Body:
             return Value(const_text(expr), False)
         if isinstance(expr, Ref):
             return self.named(expr.name)
-        home = self.home(expr)
-        key = (expr, self.copy if self.varies(expr) or self._depends_on_rows(expr) else -1)
+        home, key = self._place(expr)
         if (known := home.memo.get(key)) is not None:
             return known
         made = _emit(self, expr, home)
         home.memo[key] = made
         return made
 
+    def _place(self, expr: Expr) -> tuple[Block, tuple[Expr, int]]:
+        """The block that a value is computed in, and what that remembers it by."""
+        return self.home(expr), (expr, self.copy if self.varies(expr) or self._depends_on_rows(expr) else -1)
+
     def named(self, name: str) -> Value:
         """A let or a reduction's result."""
         if (result := self.result(name)) is not None:
             return result[0]
+        for earlier in self._behind(name):
+            self.value(self.lets[earlier])
         return self.value(self.lets[name])
+
+    def _behind(self, name: str) -> list[str]:
+        """The lets behind one that are not computed yet, first ones first: asking for each other, they would go deeper than Python's stack."""
+        order: list[str] = []
+        todo, seen = [(name, False)], set()
+        while todo:
+            each, ready = todo.pop()
+            if ready:
+                order.append(each)
+            elif each in self.lets and each not in seen and self.result(each) is None:
+                seen.add(each)
+                home, key = self._place(self.lets[each])
+                if key not in home.memo:
+                    todo += [(each, True), *((inner, False) for inner in sorted(self.depends(self.lets[each])[0]))]
+        return order[:-1]
 
     def settle(self, name: str) -> None:
         """Computes a let here and now: what it reads may be overwritten later."""
