@@ -57,7 +57,7 @@ def broadcastable(draw: Any) -> tuple[torch.Tensor, ...]:
     return tuple(out)
 
 
-BINARY = [torch.add, torch.mul, torch.maximum, torch.eq, torch.logical_and, torch.true_divide, torch.atan2, torch.pow, lambda a, b: torch.where(a > 0, a, b)]
+BINARY = [torch.complex, torch.polar, torch.add, torch.mul, torch.maximum, torch.eq, torch.logical_and, torch.true_divide, torch.atan2, torch.pow, lambda a, b: torch.where(a > 0, a, b)]
 UNARY = [torch.exp, torch.relu, F.gelu, F.silu, torch.neg, lambda x: x * 2, lambda x: x + 1.5, torch.logical_not, lambda x: x.clone(), lambda x: x.half(), torch.zeros_like]
 
 

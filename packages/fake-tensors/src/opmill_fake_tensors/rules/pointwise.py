@@ -187,6 +187,13 @@ def _bitwise(kind: str, name: str, overload: str, args: Sequence[Any], kwargs: d
     return _pointwise(kind, name, overload, args, kwargs)
 
 
+def _pair(name: str, overload: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """Complex numbers of two real ones."""
+    if overload != "" or kwargs or any(t.dtype is not args[0].dtype for t in args) or args[0].dtype not in (torch.float32, torch.float64):
+        return NotImplemented
+    return _layout(args, args[0].dtype.to_complex())
+
+
 def _where(name: str, overload: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     if overload != "self" or kwargs:
         return NotImplemented
@@ -208,7 +215,7 @@ def _rows() -> dict[str, Callable[..., Any]]:
     for name in _NAMES["promote"].split():
         if name.startswith(("bitwise", "__")):
             out[f"aten::{name}"] = partial(_bitwise, "promote")
-    return {**out, "aten::div": _div, "aten::div_": _div, "aten::where": _where}
+    return {**out, "aten::div": _div, "aten::div_": _div, "aten::where": _where, "aten::complex": _pair, "aten::polar": _pair}
 
 
 RULES = _rows()
