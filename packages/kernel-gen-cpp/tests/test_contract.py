@@ -385,3 +385,26 @@ def test_values_that_are_nested_deeper_than_pythons_stack(store):
     compiled = compile_graph(torch.fx.symbolic_trace(run), [torch.ones(37)], store=store, generators=[CppKernelGenerator()])
     assert "aten::" not in render(compiled.plan)
     torch.testing.assert_close(compiled(torch.ones(37))[0], run(torch.ones(37))[0], atol=1e-4, rtol=0)
+
+
+@pytest.mark.parametrize("shape", [(), (33,)])
+@pytest.mark.parametrize("between", [torch.int64, torch.int32, torch.int16])
+def test_numbers_that_were_integers_have_no_negative_zero(store, shape, between):
+    """GCC 12 takes the way to an integer and back for a truncation where it need not heed exceptions of floating point."""
+
+    def run(x):
+        whole = x.to(between).float()
+        return torch.copysign(torch.ones_like(x), whole), whole
+
+    x = torch.full(shape, -0.3)
+    compiled = compile_graph(torch.fx.symbolic_trace(run), [x], store=store, generators=[CppKernelGenerator()])
+    assert [t.tolist() for t in compiled(x)] == [t.tolist() for t in run(x)]
+
+
+def test_integers_that_no_float_fits_are_eagers(store):
+    def run(x):
+        return (x.to(torch.int64).float(),)
+
+    x = torch.full((33,), 1e30)
+    compiled = compile_graph(torch.fx.symbolic_trace(run), [x], store=store, generators=[CppKernelGenerator()])
+    assert torch.equal(compiled(x)[0], run(x)[0])

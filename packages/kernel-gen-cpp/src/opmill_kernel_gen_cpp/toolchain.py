@@ -15,10 +15,11 @@ from pathlib import Path
 from opmill_graph_ir.errors import KernelBuildError
 
 BASE_FLAGS = (
-    "-std=c++17", "-O2", "-fno-tree-loop-vectorize", "-shared", "-fPIC", "-fwrapv", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=off", "-w",
+    "-std=c++17", "-O2", "-fno-tree-loop-vectorize", "-shared", "-fPIC", "-fwrapv", "-fno-math-errno", "-ffp-contract=off", "-w",
 )  # fmt: skip
 """No -ffast-math: NaN, infinities and signed zero keep their meaning. -fwrapv: integers wrap as torch's do. Vectors are written out here; GCC 12 adds
-up the wrong elements where it makes vectors of a sum over short rows that are read backwards."""
+up the wrong elements where it makes vectors of a sum over short rows that are read backwards. No -fno-trapping-math: GCC 12 then truncates floats that
+become integers and floats again, and -0.3 is a negative zero."""
 CAREFUL_FLAGS = ("-O1",)
 """Added where the compiler itself fails: its bugs are mostly those of a pass that it then leaves out (GCC 12's loop vectoriser on some masks)."""
 LINK_FLAGS = ("-nostdlib", "-Wl,--hash-style=gnu", "-lgcc")
