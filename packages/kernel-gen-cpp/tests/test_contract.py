@@ -408,3 +408,17 @@ def test_integers_that_no_float_fits_are_eagers(store):
     x = torch.full((33,), 1e30)
     compiled = compile_graph(torch.fx.symbolic_trace(run), [x], store=store, generators=[CppKernelGenerator()])
     assert torch.equal(compiled(x)[0], run(x)[0])
+
+
+def test_parts_of_a_loop_do_not_share_what_a_mask_tells_apart(store):
+    """An element that stands still along a padded dimension: the sum was made of it where the padding is, too."""
+
+    def run(a, w):
+        padded = F.pad(a, (-1, 2))
+        return padded + w, padded
+
+    a, w = torch.arange(16.0).as_strided((2, 8, 33), (8, 1, 0)) + 0, torch.ones(2, 8, 1)
+    a = a[..., :1].expand(2, 8, 33)
+    compiled = compile_graph(torch.fx.symbolic_trace(run), [a, w], store=store, generators=[CppKernelGenerator()])
+    for got, want in zip(compiled(a, w), run(a, w), strict=True):
+        assert torch.equal(got, want)

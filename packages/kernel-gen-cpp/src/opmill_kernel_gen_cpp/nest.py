@@ -336,7 +336,7 @@ class NestWriter:
         number = self.first_check
         self.body.results.clear()
         for k, phase in enumerate(self.phases):
-            self.body.lets.update({let.name: let.value for let in phase.lets})
+            self.body.define(phase.lets)
             if phase.axes:
                 (self._scan_phase if phase.scans else self._inner_phase)(k, phase, number, copies)
                 for let in phase.lets:
@@ -396,7 +396,7 @@ class NestWriter:
 
         def emit(these: list[int]) -> None:
             here = self.phases[k]  # in the segment that is being written
-            body.lets.update({let.name: let.value for let in here.lets})
+            body.define(here.lets)
             for c in these:
                 self._select(c)
                 self._checks(here, number)
@@ -474,7 +474,7 @@ class NestWriter:
 
         def emit(_: list[int]) -> None:
             phase = self.phases[k]  # in the segment that is being written
-            body.lets.update({let.name: let.value for let in phase.lets})
+            body.define(phase.lets)
             self._select(0)
             self._checks(phase, number)
             for each, scan in zip(running, phase.scans, strict=True):

@@ -5,14 +5,14 @@ from __future__ import annotations
 import itertools
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
 import torch
 
 from opmill_graph_ir.loops.index import Index, index
-from opmill_graph_ir.loops.ir import Check, Const, Expr, IndexValue, Load, Op, Ref, Store
+from opmill_graph_ir.loops.ir import Check, Const, Expr, IndexValue, Let, Load, Op, Ref, Store
 
 from ..target import Target
 from . import convert, memory
@@ -60,6 +60,7 @@ class Body:
         self.names: dict[str, str] = {}
         self.homes: dict[str, Block] = {}
         self.lets: dict[str, Expr] = {}
+        self._told: dict[str, Expr] = {}
         self.results: dict[tuple[str, int], tuple[Value, Block]] = {}
         self._counter = itertools.count()
         self._depends: dict[Expr, tuple[frozenset[str], bool]] = {}
@@ -97,6 +98,19 @@ class Body:
     def result(self, name: str) -> tuple[Value, Block] | None:
         """A finished value and where it stands. Copies of an inner loop share what was finished before it, as copy 0."""
         return self.results.get((name, self.copy)) or self.results.get((name, 0))
+
+    def define(self, lets: Iterable[Let]) -> None:
+        """Lets of a phase. Parts of a loop give one name several values (a mask is true in one and false in the next): what was made of another is forgotten."""
+        changed = {let.name for let in lets if self._told.get(let.name, let.value) != let.value}
+        self.lets |= (told := {let.name: let.value for let in lets})
+        self._told |= told
+        while again := {n for n, value in self.lets.items() if n not in changed and self.depends(value)[0] & changed}:
+            changed |= again
+        block: Block | None = self.block
+        while block is not None and changed:
+            for key in [k for k in block.memo if isinstance(k, tuple) and isinstance(k[0], (Op, Load, IndexValue)) and self.depends(k[0])[0] & changed]:
+                del block.memo[key]
+            block = block.parent
 
     def _name_home(self, name: str) -> Block:
         if (result := self.result(name)) is not None:
