@@ -16,6 +16,7 @@ from opmill_fake_tensors import no_hooks_on_saved_tensors
 from opmill_fake_tensors.collector import collector_paused
 from opmill_guards import CompiledFunction
 from opmill_guards.guard import Length
+from opmill_guards.probe import current_stance
 from opmill_guards.tree import GuardSet
 
 from .bodies import Body
@@ -25,7 +26,7 @@ from .natives import worth_capturing
 from .options import CaptureOptions
 from .owners import installed, is_disabled
 from .resume import Resume
-from .stance import LATER, NEVER, current_stance, refuse_to_recompile, watched
+from .stance import LATER, NEVER, refuse_to_recompile, watched
 from .translate import Translation, bind_real, translate
 from .values.base import Raised
 from .varying import Seen, Varying

@@ -36,6 +36,7 @@ PLAIN = (
     type(None), bool, int, float, complex, str, bytes, type(...), torch.dtype, torch.device, torch.layout, torch.memory_format, torch.Size,
     torch.Generator, slice,
 )  # fmt: skip
+ANSWERS = (*PLAIN, torch.SymInt, torch.SymBool, torch.SymFloat)
 
 
 #: Python types that stand for dtypes; their text is no expression.
@@ -475,7 +476,7 @@ def is_answer(result: Any) -> bool:
     """Whether what an operation gave tells of its arguments only what guards and sizes say, too."""
     if isinstance(result, (tuple, list)):
         return all(map(is_answer, result))
-    return isinstance(result, (*PLAIN, torch.SymInt, torch.SymBool, torch.SymFloat))
+    return isinstance(result, ANSWERS)
 
 
 def name_of(function: Any) -> str:

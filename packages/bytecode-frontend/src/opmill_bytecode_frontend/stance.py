@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable
 
 import torch
@@ -13,12 +12,6 @@ from torch.utils._device import DeviceContext
 LATER = ("eager_then_compile", "aot_eager_then_compile")
 #: Stances under which nothing is captured; under the second, what was captured before is used where it fits.
 NEVER = ("force_eager", "eager_on_recompile")
-
-
-def current_stance() -> str:
-    """The stance in force. It is kept by torch's own compiler, which a program that set none may not have imported."""
-    stance = getattr(sys.modules.get("torch._dynamo.eval_frame"), "_stance", None)
-    return getattr(stance, "stance", "default")
 
 
 def watched() -> bool:
@@ -39,4 +32,4 @@ def refuse_to_recompile(name: str, where: str, reasons: Iterable[object]) -> Non
     raise RuntimeError(f"FE092: {name} would be compiled, and the stance is 'fail_on_recompile'{more}")
 
 
-__all__ = ["LATER", "NEVER", "current_stance", "refuse_to_recompile", "watched"]
+__all__ = ["LATER", "NEVER", "refuse_to_recompile", "watched"]

@@ -98,6 +98,7 @@ def changing_number(vm: Any, obj: Any, source: Any) -> Value | None:
 
 #: Builtin classes of which programs derive their own, and what gives the builtin part of an object of such a class.
 PLAIN: dict[type, Any] = {int: int.__int__, float: float.__float__, complex: complex.__complex__, str: str.__str__, bytes: bytes.__bytes__}
+DERIVABLE = tuple(PLAIN)
 
 
 @functools.lru_cache(maxsize=4096)
@@ -109,7 +110,7 @@ def has_methods(cls: type) -> bool:
 
 @tracks(*LITERALS, torch.dtype, torch.layout, torch.memory_format, torch.device, range, types.CodeType, complex, torch.finfo, torch.iinfo)
 def constant(vm: Any, obj: Any, source: Any) -> Value:
-    if isinstance(obj, tuple(PLAIN)) and has_methods(type(obj)):  # type: ignore[arg-type]
+    if type(obj) not in PLAIN and isinstance(obj, DERIVABLE) and has_methods(type(obj)):  # type: ignore[arg-type]
         base = next(base for base in PLAIN if isinstance(obj, base))
         return ObjectValue(type(obj), obj, by_identity(vm, obj, source) or Pinned(obj, "object"), ConstantValue(PLAIN[base](obj)))
     if source is not None and type(obj) in (int, float) and (number := changing_number(vm, obj, source)) is not None:

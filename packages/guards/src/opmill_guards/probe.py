@@ -181,10 +181,15 @@ def _find_layout_within(size: int) -> dict[str, int] | None:
         return None
 
 
-def forced_eager() -> bool:
-    """Whether ``torch.compiler.set_stance("force_eager")`` is in force. What it sets is kept in torch's own compiler, which is not imported for it."""
+def current_stance() -> str:
+    """What ``torch.compiler.set_stance`` put in force. It is kept by torch's own compiler, which a program that set none may not have imported."""
     stance = getattr(sys.modules.get("torch._dynamo.eval_frame"), "_stance", None)
-    return getattr(stance, "stance", None) == "force_eager"
+    return getattr(stance, "stance", "default")
+
+
+def forced_eager() -> bool:
+    """Whether nothing may run but the program as it is."""
+    return current_stance() == "force_eager"
 
 
 def _switch_truth() -> dict[str, tuple[int, int]]:

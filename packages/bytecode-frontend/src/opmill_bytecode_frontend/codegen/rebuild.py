@@ -122,6 +122,11 @@ class Rebuilder:
         """The expression of a class: a constant, or what stands for a model."""
         return self.expr(self.vm.known[id(cls)][1]) if self.vm.is_made(cls) else self.constants.name(cls)
 
+    def stored(self, table: str, hashed: Any, key: Any, item: Any, plain: str) -> str:
+        """The statement that puts an item into a dictionary: ``plain``, unless that asked the program again for the hash of its key."""
+        known = program_hash(hashed)
+        return plain if known is None else f"{self.constants.name(store_known)}({table}, {self.expr(key)}, {self.expr(item)}, {known})"
+
     def list(self, values: list[Any]) -> str:
         return ", ".join(self.expr(v) for v in values)
 
@@ -156,8 +161,6 @@ def constant(r: Rebuilder, value: Any) -> str:
 def new_class(r: Rebuilder, value: NewClass) -> str:
     """The class is made without its body: of the names that this left behind."""
     cell = [] if value.cell is None else [f"'__classcell__': {r.expr(value.cell)}"]
-    if (known := r.known(value)) is not None:
-        return known
     bases = "".join(r.class_name(base.obj) + ", " for base in value.bases)
     names = [f"{key!r}: {r.expr(item)}" for key, item in value.namespace.items()]
     if (known := r.known(value)) is not None:  # a closure of its methods holds it
@@ -214,11 +217,8 @@ def dict_(r: Rebuilder, value: DictValue) -> str:
     factory = f"({r.expr(value.default)})" if value.default is not None else "()"
     name = r.assign(value, "{}" if value.cls is dict else f"{r.constants.name(value.cls)}{factory}")
     for hashed, (key, item) in value.items.items():
-        stored = None if value.cls is collections.OrderedDict else program_hash(hashed)
-        if stored is None:
-            r.body.append(f"{name}[{r.expr(key)}] = {r.expr(item)}")
-        else:
-            r.body.append(f"{r.constants.name(store_known)}({name}, {r.expr(key)}, {r.expr(item)}, {stored})")
+        plain = f"{name}[{r.expr(key)}] = {r.expr(item)}"
+        r.body.append(plain if value.cls is collections.OrderedDict else r.stored(name, hashed, key, item, plain))
     for attribute, item in value.extra.items():
         r.body.append(f"{name}.{attribute} = {r.expr(item)}")
     return name

@@ -7,10 +7,9 @@ from typing import Any
 
 from opmill_guards.guard import Is
 
-from .._native import store_known
 from ..effects import Effects
 from ..tracking import root_is_pinned
-from ..values.base import MISSING, Lazy, program_hash
+from ..values.base import MISSING, Lazy
 from ..values.constant import ConstantValue
 from ..values.exceptions import ExceptionObject
 from ..values.functions import CellValue
@@ -73,16 +72,16 @@ def replay_dict(r: Rebuilder, value: DictValue, stores: list[str]) -> None:
     deleted = [k for k in before if k not in value.items]
     kept = [k for k in before if k in value.items]
     reordered = kept != [k for k in value.items if k in before][: len(kept)] or list(value.items)[: len(kept)] != kept
-    base = r.constants.name(builtin_base(type(value.obj)))  # a subclass may have methods of its own, which have run already
+    kind = builtin_base(type(value.obj))  # a subclass may have methods of its own, which have run already
+    base = r.constants.name(kind)
     if reordered:
         stores.append(f"{base}.clear({target})")
     else:
         stores += [f"{base}.__delitem__({target}, {r.expr(before[k][0])})" for k in deleted]
     for hashed, (key, item) in value.items.items():
         if reordered or hashed not in before or not same_item(r.vm, before[hashed][1], item):
-            stored = program_hash(hashed) if builtin_base(type(value.obj)) in (dict, collections.defaultdict) else None
-            setting = f"{base}.__setitem__({target}, {r.expr(key)}, {r.expr(item)})"
-            stores.append(setting if stored is None else f"{r.constants.name(store_known)}({target}, {r.expr(key)}, {r.expr(item)}, {stored})")
+            plain = f"{base}.__setitem__({target}, {r.expr(key)}, {r.expr(item)})"
+            stores.append(r.stored(target, hashed, key, item, plain) if kind in (dict, collections.defaultdict) else plain)
 
 
 def replay_set(r: Rebuilder, value: SetValue, stores: list[str]) -> None:

@@ -360,10 +360,12 @@ def checked_text(vm: Any, name: str, result: Value) -> Value:
 
 
 def text(vm: Any, value: Value, name: str) -> Value:
-    if isinstance(value, (TensorValue,)):
+    if isinstance(value, TensorValue):
         vm.unsupported("FE025", "text of a tensor", "it depends on data")
-    if isinstance(value, TupleValue) and value.written_method("__repr__" if value.written_method(name)[1] is None else name)[1] is not None:
-        return checked_text(vm, name, value.special(vm, "__repr__" if value.written_method(name)[1] is None else name, []))  # type: ignore[arg-type]
+    if isinstance(value, TupleValue):
+        asked = "__repr__" if value.written_method(name)[1] is None else name
+        if value.written_method(asked)[1] is not None:
+            return checked_text(vm, name, value.special(vm, asked, []))  # type: ignore[arg-type]
     if isinstance(value, ObjectValue) and not isinstance(value.real(), enum.Enum):
         result = value.special(vm, name, [])
         if result is not None:
