@@ -11,8 +11,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from ..loops.index import ZERO, Index, index
-from ..loops.ir import Check, Expr, Let, Load, LoopKernel, Nest, Op, Phase
+from ..loops.ir import Expr, Load, LoopKernel, Phase
 from ..loops.walk import expressions
+from .rewrite import Rewriter
+from .shape import map_phase
 
 _FEW = 3
 """So many kernels that differ by constants alone are worth a number that no compiler knows."""
@@ -33,7 +35,8 @@ def beginnings(kernel: LoopKernel) -> tuple[int, ...]:
 
 def moved(kernel: LoopKernel, by: Mapping[str, Index]) -> LoopKernel:
     """The kernel with all indices of some buffers moved."""
-    return replace(kernel, nests=tuple(_nest(nest, by) for nest in kernel.nests))
+    moving = _Moved(by)
+    return replace(kernel, nests=tuple(replace(nest, phases=tuple(map(moving.phase, nest.phases))) for nest in kernel.nests))
 
 
 def shared(kernels: Sequence[LoopKernel]) -> dict[LoopKernel, tuple[LoopKernel, tuple[int, ...]]]:
@@ -66,27 +69,19 @@ def _constant(at: Index) -> int:
     return dict(at.terms).get((), 0)
 
 
-def _nest(nest: Nest, by: Mapping[str, Index]) -> Nest:
-    memo: dict[Expr, Expr] = {}
+class _Moved(Rewriter):
+    """Moves the indices of some buffers."""
 
-    def expr(e: Expr) -> Expr:
-        if (known := memo.get(e)) is None:
-            known = e
-            if type(e) is Op:
-                known = Op(e.name, tuple(map(expr, e.args)), e.dtype)
-            elif type(e) is Load:
-                known = Load(e.buffer, e.index + by.get(e.buffer, ZERO), e.dtype, None if e.mask is None else expr(e.mask), e.other)
-            memo[e] = known
-        return known
+    def __init__(self, by: Mapping[str, Index]) -> None:
+        super().__init__()
+        self.by = by
 
-    def phase(p: Phase) -> Phase:
-        return Phase(
-            p.axes,
-            tuple(Let(let.name, expr(let.value)) for let in p.lets),
-            tuple(Check(expr(c.condition), c.error, c.message) for c in p.checks),
-            tuple(replace(r, value=expr(r.value)) for r in p.reductions),
-            tuple(replace(s, index=s.index + by.get(s.buffer, ZERO), value=expr(s.value)) for s in p.stores),
-            tuple(replace(s, values=tuple(map(expr, s.values))) for s in p.scans),
-        )
+    def _load(self, expr: Load) -> Expr:
+        mask = None if expr.mask is None else self(expr.mask)
+        return replace(expr, index=expr.index + self.by.get(expr.buffer, ZERO), mask=mask)
 
-    return Nest(nest.axes, tuple(map(phase, nest.phases)), nest.origin)
+    def phase(self, phase: Phase) -> Phase:
+        kept = map_phase(phase, self, phase.axes)
+        return replace(kept, stores=tuple(replace(s, index=s.index + self.by.get(s.buffer, ZERO)) for s in kept.stores))
+
+    _RULES = {**Rewriter._RULES, Load: _load}

@@ -12,7 +12,7 @@ class Block:
         self.parent, self.header = parent, header
         self.depth: int = parent.depth + 1 if parent else 0
         self.lines: list[str] = []
-        self.memo: dict[object, Any] = {}
+        self.memo: dict[tuple[object, ...], Any] = {}
 
     def add(self, line: str) -> None:
         self.lines.append(line)

@@ -108,8 +108,7 @@ class Body:
             changed |= again
         block: Block | None = self.block
         while block is not None and changed:
-            for key in [k for k in block.memo if isinstance(k, tuple) and isinstance(k[0], (Op, Load, IndexValue)) and self.depends(k[0])[0] & changed]:
-                del block.memo[key]
+            self._forget(block, lambda expr: bool(self.depends(expr)[0] & changed))
             block = block.parent
 
     def _name_home(self, name: str) -> Block:
@@ -193,8 +192,11 @@ class Body:
 
     def forget_volatile(self) -> None:
         """After a store: values read from written buffers are stale."""
-        for key in [k for k in self.block.memo if isinstance(k, tuple) and self.depends(k[0])[1]]:
-            del self.block.memo[key]
+        self._forget(self.block, lambda expr: self.depends(expr)[1])
+
+    def _forget(self, block: Block, is_stale: Callable[[Expr], bool]) -> None:
+        for key in [k for k in block.memo if any(isinstance(part, (Op, Load, IndexValue)) and is_stale(part) for part in k)]:
+            del block.memo[key]
 
     def bind(self, home: Block, text: str, dtype: str, is_vector: bool) -> Value:
         name = self.fresh()
