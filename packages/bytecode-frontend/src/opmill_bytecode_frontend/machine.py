@@ -195,10 +195,12 @@ class Interpreter(Operators):
         """Whether a class is the model of one that captured code makes: nobody else can change it."""
         return id(cls) in self.known and type(self.known[id(cls)][1]) is NewClass
 
+    def guards_attributes(self, cls: type) -> bool:
+        """Whether attributes of a class are guarded one by one: not of those that captured code makes, nor where they are assumed or the module tree's."""
+        return not (self.is_made(cls) or exempt(cls.__module__) or issubclass(cls, torch.nn.Module))
+
     def class_source(self, owner: type, name: str, raw: Any) -> Any:
-        if self.is_made(owner):
-            return Pinned(raw, name)
-        if exempt(owner.__module__) or issubclass(owner, torch.nn.Module) or name == "__dataclass_fields__":
+        if not self.guards_attributes(owner) or (id(owner), name) in self.effects.attributes or name == "__dataclass_fields__":
             return Pinned(raw, f"{owner.__qualname__}.{name}")
         return Item(InstanceDict(Pinned(owner, owner.__qualname__)), name)
 
@@ -221,14 +223,14 @@ class Interpreter(Operators):
         if type(source) is not Pinned:
             self.guard(Is(source, raw))
 
-    def guard_lookup(self, cls: type, owner: type, name: str) -> None:
-        """The MRO is the same, and no class before ``owner`` in it has been given the attribute. Asked of the user's own classes only."""
+    def guard_lookup(self, cls: type, owner: type | None, name: str) -> None:
+        """The MRO is the same, and no class before ``owner`` in it (None: no class at all) has been given the attribute. Asked of the user's own classes only."""
         if is_users(cls) and not self.is_made(cls):
             self.guard(Is(Attr(Pinned(cls, cls.__qualname__), "__mro__"), cls.__mro__))
         for before in cls.__mro__:
             if before is owner:
                 return
-            if is_users(before) and not self.is_made(before):
+            if is_users(before) and not self.is_made(before) and (id(before), name) not in self.effects.attributes:
                 self.guard(Absent(InstanceDict(Pinned(before, before.__qualname__)), name))
 
     def read_global(self, namespace: dict[str, Any], name: str, module: Any = None) -> Value:

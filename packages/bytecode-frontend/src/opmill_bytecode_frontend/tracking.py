@@ -271,6 +271,9 @@ def mapping_proxy(vm: Any, obj: Any, source: Any) -> Value:
     if type(source) is Attr and source.name == "__dict__" and type(source.base) is Pinned and isinstance(source.base.object, type):
         source = InstanceDict(source.base)
         view = DictValue(dict_items(dict(obj), source, vm), type(obj), source, obj)
+        for cls, name, _, new in vm.effects.attributes.values():
+            if cls is source.base.object:
+                show(view, name, new)
     else:
         if any(type(shown) not in (dict, collections.OrderedDict) for shown in gc.get_referents(obj)):
             vm.unsupported("FE020", "a mapping proxy", "its mapping has a way of its own to read items")
@@ -289,6 +292,14 @@ def mapping_proxy(vm: Any, obj: Any, source: Any) -> Value:
         view.keys_guarded = True
     view.read_only = True
     return view
+
+
+def show(view: DictValue, name: str, new: Value | None) -> None:
+    """Shows in the dictionary of a class what captured code has assigned to an attribute."""
+    if new is None:
+        view.items.pop(name, None)
+    else:
+        view.items[name] = (ConstantValue(name), new)
 
 
 def same_contents(now: Any, found: dict[Any, Any]) -> bool:

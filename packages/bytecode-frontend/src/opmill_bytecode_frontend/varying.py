@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import torch
 from msgspec import Struct, field
 
 from opmill_guards import reference
-from opmill_guards.guard import Equals, SizeRelation, TensorMatch
+from opmill_guards.guard import Equals, ModuleTree, SizeRelation, TensorMatch
 from opmill_guards.source import Local, Source
 
 SMALLEST = 2
@@ -106,7 +106,7 @@ class Seen:
         """A call with these arguments fits no entry: what differs from what each of them assumes is not assumed again."""
         missed: set[str] = set()
         for entry in entries:
-            for guard in entry.guards:
+            for guard in each_fact(entry.guards):
                 if type(guard) is TensorMatch:
                     with torch._C.DisableTorchFunctionSubclass():
                         self._note_tensor(guard, values)
@@ -134,7 +134,7 @@ class Seen:
 
     def _note_number(self, guard: Equals, values: Mapping[str, Any], missed: set[str]) -> None:
         now = value_of(guard.source, values)
-        if type(now) is not type(guard.value) or now == guard.value or not from_argument(guard.source):
+        if type(now) is not type(guard.value) or now == guard.value:
             return
         if type(now) is int and now >= SMALLEST and self.dynamic is not False:
             self.ints.add(guard.source)
@@ -142,6 +142,14 @@ class Seen:
             self.floats.add(guard.source)
         elif type(guard.source) is Local:
             missed.add(guard.source.name)
+
+
+def each_fact(guards: Iterable[Any]) -> Iterator[Any]:
+    """The guards, and those that a tree of modules checks where something in it changed."""
+    for guard in guards:
+        yield guard
+        if type(guard) is ModuleTree:
+            yield from guard.then
 
 
 def value_of(source: Source, values: Mapping[str, Any]) -> Any:

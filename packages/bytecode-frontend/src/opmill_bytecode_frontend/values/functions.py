@@ -7,7 +7,6 @@ import types
 import weakref
 from typing import Any
 
-from opmill_guards.guard import Absent
 from opmill_guards.source import Attr, CellContents, InstanceDict, Item, Pinned
 
 from .base import MISSING, Lazy, Machine, NotConstant, Value
@@ -53,6 +52,10 @@ class CellValue(Value):
         return super().getattr(vm, name)
 
 
+#: Attributes that functions have by themselves.
+OF_FUNCTIONS = frozenset([*dir(types.FunctionType), "__module__"])
+
+
 class FunctionValue(Value):
     """A Python function: one of before the call (``obj``), or made in captured code."""
 
@@ -80,8 +83,7 @@ class FunctionValue(Value):
         self.source = source
         self.annotations = annotations
         """Of a new function: a tuple of names and values in turn, and the dictionary of them once somebody has asked for it."""
-        self.attrs = DictValue({})
-        """``__dict__`` of a function made in captured code."""
+        self._attrs: DictValue | None = None
         self.known: dict[str, Value] = {}
         """What was assigned to its ``__name__``, ``__doc__`` and the like."""
 
@@ -111,24 +113,30 @@ class FunctionValue(Value):
     def callee(self) -> Any:
         return self
 
+    @property
+    def attrs(self) -> DictValue:
+        """``__dict__``."""
+        if self._attrs is None and self.obj is None:
+            self._attrs = DictValue({})
+        elif self._attrs is None:
+            source = InstanceDict(self.source)
+            self._attrs = DictValue({k: (ConstantValue(k), Lazy(v, Item(source, k))) for k, v in self.obj.__dict__.items()}, dict, source, self.obj.__dict__)
+        return self._attrs
+
     def getattr(self, vm: Machine, name: str) -> Value:
         if name == "__get__":
             return DescriptorGet(self)
         if name in self.known:
             return self.known[name]
-        if self.obj is not None:
-            try:
-                return vm.wrap(getattr(self.obj, name), Attr(self.source, name) if name not in ("__globals__",) else None)
-            except AttributeError as exc:
-                vm.guard(Absent(InstanceDict(self.source), name))
-                vm.throw_real(exc)
+        if name == "__dict__":
+            return self.attrs
+        if self.obj is not None and name in OF_FUNCTIONS:
+            return vm.wrap(getattr(self.obj, name), Attr(self.source, name) if name not in ("__globals__",) else None)
         known = {"__name__": self.name, "__qualname__": self.qualname, "__module__": self.globals.get("__name__"), "__doc__": self.doc()}
         if name in known:
             return vm.fresh(known[name])
         if name == "__code__":
             return ConstantValue(self.code)
-        if name == "__dict__":
-            return self.attrs
         if name == "__defaults__":
             return TupleValue(list(self.defaults)) if self.defaults else ConstantValue(None)
         if name == "__kwdefaults__":
@@ -155,20 +163,22 @@ class FunctionValue(Value):
         return self.annotations
 
     def setattr(self, vm: Machine, name: str, value: Value) -> None:
-        if self.obj is not None:
+        if self.obj is not None and name in OF_FUNCTIONS:
             vm.unsupported("FE021", f"assignment to attribute {name} of {self.describe()}")
         if name in ("__code__", "__defaults__", "__kwdefaults__", "__closure__", "__globals__", "__dict__", "__type_params__"):
             vm.unsupported("FE021", f"assignment to {name} of a function made in captured code")
         if name == "__annotations__":
             self.annotations = value
-        elif (name.startswith("__") and hasattr(types.FunctionType, name)) or name == "__module__":
+        elif name in OF_FUNCTIONS:
             self.known[name] = value
         else:
             self.attrs.store(vm, ConstantValue(name), value)
 
     def delattr(self, vm: Machine, name: str) -> None:
-        if self.obj is not None or self.attrs.lookup(vm, name) is MISSING:
+        if name in OF_FUNCTIONS:
             super().delattr(vm, name)
+        if self.attrs.lookup(vm, name) is MISSING:
+            vm.no_attribute(self, name, f"'function' object has no attribute {name!r}")
         self.attrs.m_pop(vm, ConstantValue(name))
 
 

@@ -10,6 +10,7 @@ import functools
 import types
 from typing import Any
 
+from .assigned import StandIn
 from .base import MISSING, Machine, NotConstant, Value
 from .constant import ConstantValue
 from .functions import CellValue, Closure, FunctionValue
@@ -35,6 +36,9 @@ class NewClass(ClassValue):
 
     def key(self, vm: Machine) -> Any:
         return self
+
+    def keep(self, vm: Machine, name: str, value: Value | None) -> None:
+        vm.unsupported("FE042", f"assignment to class attribute {self.obj.__qualname__}.{name}", "the class is made in captured code")
 
 
 class DescriptorValue(Value):
@@ -67,10 +71,6 @@ class DescriptorValue(Value):
         parts = [*self.parts, *[ConstantValue(None)] * 3][: max(3, len(self.parts))]
         parts[place] = function
         return DescriptorValue(property, parts)
-
-
-class StandIn:
-    """Takes a place in the dictionary of a model."""
 
 
 def stand_in(vm: Any, value: Value) -> Any:

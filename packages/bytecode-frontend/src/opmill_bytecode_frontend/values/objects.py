@@ -11,6 +11,7 @@ from typing import Any
 from opmill_guards.source import Attr, InstanceDict, Item, Pinned
 
 from ..owners import exempt
+from .assigned import assign, find_now
 from .base import MISSING, IdentityKey, Lazy, Machine, NotConstant, ProgramKey, Value, find_in_mro, hash_told, written_in_python
 from .constant import ConstantValue
 from .deferred import standing_in
@@ -68,7 +69,7 @@ def bind_descriptor(vm: Machine, owner: type, name: str, raw: Any, instance: Val
         if instance is None:
             return vm.wrap(raw, Pinned(raw, name))
         if raw.fget is None:
-            vm.throw(AttributeError, f"property {name!r} has no getter")
+            vm.no_attribute(instance, name, f"property {name!r} of {instance.python_type().__qualname__!r} object has no getter")
         vm.guard_class(owner, name, raw)  # type: ignore[attr-defined]
         return vm.call(vm.wrap(raw.fget, Pinned(raw.fget, name)), [instance], {})
     if kind is types.ClassMethodDescriptorType:
@@ -216,7 +217,7 @@ class ObjectValue(Value):
         """``object.__getattribute__``."""
         if name == "__dict__" and self.has_dict():
             return self.attrs
-        owner, raw = find_in_mro(self.cls.__mro__, name)
+        owner, raw = find_now(vm, self.cls.__mro__, name)
         if name == "__class__" and owner is object:
             return vm.wrap(self.cls)
         if raw is not MISSING:
@@ -233,6 +234,7 @@ class ObjectValue(Value):
             return found
         if raw is not MISSING:
             return bind_descriptor(vm, owner, name, raw, self, vm.wrap(self.cls))
+        vm.guard_lookup(self.cls, None, name)  # type: ignore[attr-defined]
         vm.no_attribute(self, name, f"{self.cls.__name__!r} object has no attribute {name!r}")
 
     def read_slot(self, vm: Machine, name: str) -> Value:
@@ -260,11 +262,11 @@ class ObjectValue(Value):
 
     def generic_setattr(self, vm: Machine, name: str, value: Value) -> None:
         """``object.__setattr__``."""
-        raw = find_in_mro(self.cls.__mro__, name)[1]
+        raw = find_now(vm, self.cls.__mro__, name)[1]
         if raw is not MISSING:
             if isinstance(raw, property):
                 if raw.fset is None:
-                    vm.throw(AttributeError, f"property {name!r} of {self.cls.__name__!r} object has no setter")
+                    vm.throw(AttributeError, f"property {name!r} of {self.cls.__qualname__!r} object has no setter")
                 vm.call(vm.wrap(raw.fset, Pinned(raw.fset, name)), [self, value], {})
                 return
             if type(raw) is types.MemberDescriptorType:
@@ -287,10 +289,10 @@ class ObjectValue(Value):
         if type(hook) is types.FunctionType:
             vm.call(vm.wrap(hook, Pinned(hook, "__delattr__")), [self, ConstantValue(name)], {})
             return
-        raw = find_in_mro(self.cls.__mro__, name)[1]
+        raw = find_now(vm, self.cls.__mro__, name)[1]
         if isinstance(raw, property):
             if raw.fdel is None:
-                vm.throw(AttributeError, f"property {name!r} of {self.cls.__name__!r} object has no deleter")
+                vm.throw(AttributeError, f"property {name!r} of {self.cls.__qualname__!r} object has no deleter")
             vm.call(vm.wrap(raw.fdel, Pinned(raw.fdel, name)), [self], {})
         elif type(deleter := find_in_mro(type(raw).__mro__, "__delete__")[1]) is types.FunctionType:
             vm.call(vm.wrap(deleter, Pinned(deleter, "__delete__")), [vm.wrap(raw, Pinned(raw, name)), self], {})
@@ -438,13 +440,15 @@ class ClassValue(Value):
                 return vm.wrap(getattr(cls, name), Attr(Pinned(cls, cls.__qualname__), name))
             except Exception as exc:
                 vm.throw_real(exc)
-        owner, raw = find_in_mro(cls.__mro__, name)
+        owner, raw = find_now(vm, cls.__mro__, name)
         if raw is not MISSING:
+            vm.guard_lookup(cls, owner, name)  # type: ignore[attr-defined]
             if isinstance(raw, (types.MemberDescriptorType, types.GetSetDescriptorType)):
                 return BuiltinValue(raw)
             return bind_descriptor(vm, owner, name, raw, None, self)
         if meta_raw is not MISSING:
             return bind_descriptor(vm, meta_owner, name, meta_raw, self, vm.wrap(type(cls)))
+        vm.guard_lookup(cls, None, name)  # type: ignore[attr-defined]
         fallback = find_in_mro(metaclass.__mro__, "__getattr__")[1]
         if type(fallback) is types.FunctionType and metaclass.__module__ != "enum":
             return vm.call(vm.wrap(fallback, Pinned(fallback, "__getattr__")), [self, ConstantValue(name)], {})
@@ -454,7 +458,37 @@ class ClassValue(Value):
             vm.throw_real(exc)
 
     def setattr(self, vm: Machine, name: str, value: Value) -> None:
-        vm.unsupported("FE042", f"assignment to class attribute {self.obj.__qualname__}.{name}")
+        self.changes(vm, "__setattr__", name, value)
+
+    def delattr(self, vm: Machine, name: str) -> None:
+        self.changes(vm, "__delattr__", name)
+
+    def changes(self, vm: Machine, hook: str, name: str, *value: Value) -> None:
+        """Assign or delete an attribute, as the metaclass says."""
+        metaclass: type = type(self.obj)
+        owner, raw = find_in_mro(metaclass.__mro__, hook)
+        if owner is type:
+            self.generic_change(vm, name, *value)
+        elif type(raw) is types.FunctionType:
+            vm.call(vm.wrap(raw, Pinned(raw, hook)), [self, ConstantValue(name), *value], {})
+        else:
+            vm.unsupported("FE042", f"assignment to class attribute {self.obj.__qualname__}.{name}", f"its {hook} is no function")
+
+    def generic_change(self, vm: Machine, name: str, value: Value | None = None) -> None:
+        """``type.__setattr__``, and without a value ``type.__delattr__``."""
+        metaclass: type = type(self.obj)
+        if hasattr(type(find_in_mro(metaclass.__mro__, name)[1]), "__set__"):
+            vm.unsupported("FE042", f"assignment to class attribute {self.obj.__qualname__}.{name}", "its metaclass has a descriptor for it")
+        if value is None and find_now(vm, (self.obj,), name)[1] is MISSING:
+            vm.guard_lookup(self.obj, None, name)  # type: ignore[attr-defined]
+            vm.throw(AttributeError, f"type object {self.obj.__name__!r} has no attribute {name!r}")
+        if value is None:
+            self.getattr(vm, name)  # that it is there is assumed
+        self.keep(vm, name, value)
+
+    def keep(self, vm: Machine, name: str, value: Value | None) -> None:
+        """Record that the class itself has the attribute from now on (None: has it no more)."""
+        assign(vm, self.obj, name, value)
 
     def special(self, vm: Machine, name: str, args: list[Value]) -> Value | None:
         cls: Any = self.obj
@@ -503,7 +537,7 @@ class SuperValue(Value):
         is_class = isinstance(self.owner, ClassValue) and issubclass(self.owner.obj, self.after)
         cls = self.owner.obj if is_class else self.owner.python_type()  # type: ignore[attr-defined]
         mro = cls.__mro__
-        owner, raw = find_in_mro(mro[mro.index(self.after) + 1 :], name)
+        owner, raw = find_now(vm, mro[mro.index(self.after) + 1 :], name)
         if raw is MISSING:
             vm.no_attribute(self, name, f"'super' object has no attribute {name!r}")
         class_value = vm.wrap(cls)

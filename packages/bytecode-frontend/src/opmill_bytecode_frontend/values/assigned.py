@@ -1,0 +1,55 @@
+"""Attributes that captured code assigns to classes of before the call: written when the graph has run, and read as they will be then."""
+
+from __future__ import annotations
+
+import enum
+import types
+from typing import Any
+
+import torch
+
+from .base import MISSING, Machine, Value, find_in_mro, written_in_python
+
+#: Classes whose attributes are read in other ways than along the MRO, or assumed by other guards.
+READ_OTHERWISE = (tuple, torch.Tensor, torch.nn.Module, enum.Enum, type)
+
+
+class StandIn:
+    """Takes a value's place in the dictionary of a class; the interpreter knows it as that value."""
+
+
+def find_now(vm: Machine, mro: tuple[type, ...], name: str) -> tuple[Any, Any]:
+    """``find_in_mro``, as captured code has left the classes: a stand-in is found for what it assigned."""
+    changed = vm.effects.attributes
+    if not changed:
+        return find_in_mro(mro, name)
+    for cls in mro:
+        found = changed.get((id(cls), name))
+        raw = cls.__dict__.get(name, MISSING) if found is None else found[2]
+        if raw is not MISSING:
+            return cls, raw
+    return None, MISSING
+
+
+def assign(vm: Machine, cls: type, name: str, value: Value | None) -> None:
+    """``type.__setattr__(cls, name, value)``; None: ``type.__delattr__``, of what the class itself has."""
+    if not written_in_python(cls):
+        vm.throw(TypeError, f"cannot set {name!r} attribute of immutable type {cls.__name__!r}")
+    what = f"assignment to class attribute {cls.__qualname__}.{name}"
+    if issubclass(cls, READ_OTHERWISE) or not vm.guards_attributes(cls):
+        vm.unsupported("FE042", what, "its class is torch's, Python's, or of a kind that is assumed to stay as it is")
+    if name[:2] == name[-2:] == "__":
+        vm.unsupported("FE042", what, "it changes what operations on its objects mean")
+    before = find_in_mro(cls.__mro__, name)[1]
+    if isinstance(before, types.FunctionType) or any(hasattr(kind, "__get__") for kind in (type(before), type(None) if value is None else value.python_type())):
+        vm.unsupported("FE042", what, "it is a method or another descriptor", "assign functions outside of the compiled function")
+    if any(type(getattr(known, "obj", None)) is types.MappingProxyType and known.source.root.object is cls for _, known in vm.known.values()):
+        vm.unsupported("FE042", what, "its dictionary was looked at before")
+    raw: Any = MISSING
+    if value is not None:
+        raw = StandIn()
+        vm.known[id(raw)] = (raw, value)
+    vm.effects.attributes[id(cls), name] = (cls, name, raw, value)
+
+
+__all__ = ["StandIn", "assign", "find_now"]
