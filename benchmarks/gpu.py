@@ -3,7 +3,7 @@
 usage: gpu.py [PART...] [--models a,b] [--seconds S] [--timeout S] [--output FILE]
 
 PART: models (inference, wall time and GPU time), training, first (the first call, cold and warm), bandwidth (large kernels), zoo (right in every
-precision). By default all. Every measurement is a process of its own; one that crashes or hangs is a row that says so. Exit status 1
+precision), others (models that the zoo lacks, right and no slower than torch.compile). By default all. Every measurement is a process of its own; one that crashes or hangs is a row that says so. Exit status 1
 where a demand is not met.
 """
 
@@ -25,6 +25,7 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
+import other_models
 import zoo
 
 HERE = Path(__file__).resolve().parent
@@ -170,8 +171,40 @@ def right(options: argparse.Namespace, console: Console) -> tuple[Rows, dict[str
     return rows, {"zoo: error at most 3x eager's in every precision": good}
 
 
+def others(options: argparse.Namespace, console: Console) -> tuple[Rows, dict[str, bool]]:
+    """Models of other kinds. A few processes at once, for most of their time goes into compiling; what is compared takes turns in one of them."""
+    ways = (("steady", "bfloat16"), ("steady", "float32"), ("train", "float32"))
+    jobs = [(model, what, dtype) for model in options.models or other_models.MODELS for what, dtype in ways]
+
+    def one(job: tuple[str, str, str]) -> dict[str, Any]:
+        model, what, dtype = job
+        arguments = [what, model, "eager", "torch", "opmill", "--dtype", dtype, "--seconds", str(options.seconds)]
+        return {"model": model, "what": f"{what} {dtype}", **measured(arguments, options.timeout)}
+
+    with ThreadPoolExecutor(4) as pool:
+        rows = list(pool.map(one, jobs))
+    table = Table("model", "what", "eager ms", "torch", "opmill", "torch / opmill", "GPU us torch", "opmill", "first s torch", "opmill", "eager's error", "over it: torch", "opmill")
+    for row in rows:
+        if "failed" in row:
+            table.add_row(row["model"], row["what"], row["failed"][:100])
+            continue
+        found = ratio(row, "torch", "opmill", "ms")
+        cells = [_number(row, name, "ms") for name in ("eager", "torch", "opmill")] + [f"{found:.2f}" if found else "-"]
+        cells += [_number(row, name, what, digits) for what, digits in (("gpu_us", 0), ("first_s", 1)) for name in ("torch", "opmill")]
+        over = [ratio(row, name, "eager", "later_error") for name in ("torch", "opmill")]
+        table.add_row(row["model"], row["what"], *cells, f"{row['eager']['error']:.2g}", *(f"{x:.2f}" if x is not None else "-" for x in over))
+    console.print(table)
+    for row in rows:
+        for name, cell in row.items():
+            if isinstance(cell, dict) and "failed" in cell:
+                console.print(f"{row['model']} {row['what']} {name}: {cell['failed']}")
+    right = [row.get("opmill", {}).get("later_error", math.inf) <= 3 * row.get("eager", {}).get("error", 0.0) + 1e-6 for row in rows]
+    times = [ratio(row, "torch", "opmill", "ms") for row in rows]
+    return rows, {"others: error at most 3x eager's": all(right), "others: no slower than torch.compile": min(filter(None, times), default=0) >= 1}
+
+
 PARTS: dict[str, Callable[[argparse.Namespace, Console], tuple[Rows, dict[str, bool]]]] = {
-    "models": models, "training": training, "first": first, "bandwidth": bandwidth, "zoo": right,
+    "models": models, "training": training, "first": first, "bandwidth": bandwidth, "zoo": right, "others": others,
 }  # fmt: skip
 
 

@@ -27,6 +27,7 @@ from typing import Any
 
 import torch
 
+import other_models
 import zoo
 from gpu_bandwidth import Program, programs
 from measure import distance, in_double, tensors_of
@@ -51,6 +52,7 @@ def resnet50() -> zoo.Case:
 
 MODELS: dict[str, Callable[[], zoo.Case]] = {
     **zoo.MODELS,
+    **other_models.MODELS,
     "mlp": zoo.mlp,
     "llama_s": zoo.MODELS["llama_s"],
     "bert_base": zoo.text_model("BertModel", "BertConfig", batch=8),
@@ -95,7 +97,7 @@ def training(compiler: str, module: Any, args: Any, kwargs: Any) -> Call:
     """Loss and gradients; what is compared are the gradients."""
     module = copy.deepcopy(module).train()
     for part in module.modules():
-        if isinstance(part, torch.nn.Dropout):
+        if isinstance(part, torch.nn.Dropout) or type(part).__name__ == "StochasticDepth":
             part.p = 0.0
     model = compiled(compiler, module)
     parameters = list(module.parameters())

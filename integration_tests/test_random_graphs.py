@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -46,6 +48,13 @@ def test_gradients_of_random_programs(tmp_path: Path) -> None:
 
 def test_fused_kernels_of_random_programs(inference: None, tmp_path: Path) -> None:
     assert not list(fuzz_schedules.problems(range(60), Store(tmp_path)))
+
+
+def test_random_programs_as_for_a_gpu() -> None:
+    pytest.importorskip("triton", reason="kernels for GPUs are interpreted wherever triton is (pip install triton)")
+    command = [sys.executable, fuzz_graphs.__file__.replace("fuzz_graphs", "fuzz_triton"), "--seed", str(FIRST), "--count", str(COUNT // 2)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)  # another process: triton must learn at its import that it interprets
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_values_beside_a_pole_are_judged_by_how_far_rounding_moves_them() -> None:

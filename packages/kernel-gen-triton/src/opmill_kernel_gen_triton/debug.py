@@ -4,6 +4,7 @@ The environment variable ``TRITON_INTERPRET=1`` must be set before triton is imp
 
 from __future__ import annotations
 
+import ctypes
 import linecache
 import operator
 import os
@@ -14,10 +15,15 @@ from typing import Any
 
 import torch
 
+from opmill_graph_ir.generator.protocol import GeneratorOptions
 from opmill_graph_ir.loops.cases import Case
 from opmill_graph_ir.loops.evaluate import evaluate
 from opmill_graph_ir.loops.ir import LoopKernel
+from opmill_runtime_cache.executor.kernels import LOADERS
+from opmill_runtime_cache.plan.model import KernelRef
+from opmill_runtime_cache.store import Store, key_of
 
+from .claim import refusal
 from .kernel import LIMIT, KernelText, kernel_text
 from .nest import Function, Param
 from .tiling import DEFAULT, Budget
@@ -71,6 +77,49 @@ def compiled(function: Function) -> Any:
     exec(compile(function.text, file, "exec"), space)
     space["libdevice"] = _libdevice()
     return space[function.name]
+
+
+class InterpretedKernels:
+    """A generator for plans on CPU tensors whose kernels are interpreted: whole programs as they are compiled for a GPU, without one."""
+
+    name = "interpreted"
+
+    def __init__(self, budget: Budget = DEFAULT) -> None:
+        self.budget = budget
+
+    def claims(self, kernel: LoopKernel, options: GeneratorOptions) -> str | None:
+        added = {s.value.dtype for nest in kernel.nests for phase in nest.phases for s in phase.stores if s.mode == "add"}
+        return "the interpreter does not add to half precision" if added & {"float16", "bfloat16"} else refusal(kernel)
+
+    def available(self) -> str | None:
+        return None if interpreting() else "TRITON_INTERPRET is not set"
+
+    def build(self, kernels: Sequence[LoopKernel], options: GeneratorOptions, store: Store) -> list[KernelRef]:
+        return [self._ref(kernel) for kernel in kernels]
+
+    def _ref(self, kernel: LoopKernel) -> KernelRef:
+        key = key_of(kernel, self.budget)
+        if key not in _entries:
+            _entries[key] = _ENTRY(lambda pointers, sizes: self._started(kernel, pointers, sizes))
+        return KernelRef(self.name, self.name, key, kernel.name)
+
+    def _started(self, kernel: LoopKernel, pointers: Any, given: Any) -> int:
+        sizes = [given[k] for k in range(len(kernel.symbols))]
+        values = dict(zip(kernel.symbols, sizes, strict=True))
+        buffers = {b.name: _memory(pointers[k], b.numel.evaluate(values), getattr(torch, b.dtype)) for k, b in enumerate(kernel.buffers)}
+        return run(kernel, buffers, sizes, budget=self.budget)
+
+
+_ENTRY = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.POINTER(ctypes.c_void_p), ctypes.POINTER(ctypes.c_int64))
+_entries: dict[str, Any] = {}
+LOADERS[InterpretedKernels.name] = lambda ref, store: ctypes.cast(_entries[ref.key], ctypes.c_void_p).value or 0
+
+
+def _memory(address: int | None, numel: int, dtype: torch.dtype) -> torch.Tensor:
+    """A tensor over memory that somebody else keeps."""
+    if not address or not numel:
+        return torch.empty(0, dtype=dtype)
+    return torch.frombuffer((ctypes.c_char * (numel * dtype.itemsize)).from_address(address), dtype=dtype)
 
 
 def disagreement(case: Case, seed: int = 0, *, wide: bool = False, budget: Budget = DEFAULT) -> str | None:
