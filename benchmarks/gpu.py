@@ -181,7 +181,7 @@ def others(options: argparse.Namespace, console: Console) -> tuple[Rows, dict[st
         arguments = [what, model, "eager", "torch", "opmill", "--dtype", dtype, "--seconds", str(options.seconds)]
         return {"model": model, "what": f"{what} {dtype}", **measured(arguments, options.timeout)}
 
-    with ThreadPoolExecutor(4) as pool:
+    with ThreadPoolExecutor(6) as pool:
         rows = list(pool.map(one, jobs))
     table = Table("model", "what", "eager ms", "torch", "opmill", "torch / opmill", "GPU us torch", "opmill", "first s torch", "opmill", "eager's error", "over it: torch", "opmill")
     for row in rows:
