@@ -72,6 +72,21 @@ def test_tensors_in_between_are_laid_out_for_it() -> None:
     torch.testing.assert_close(got, want)
 
 
+def test_a_part_of_a_tensor_in_between_is_not_laid_out_as_all_of_it() -> None:
+    w = torch.randn(4, 1, 3, 3)
+
+    def fn(x):
+        whole = torch.sigmoid(x)
+        return F.conv2d(whole.chunk(2, 1)[0], w, padding=1, groups=4), F.conv2d(whole[:2], torch.cat([w, w]), groups=8)
+
+    x = torch.randn(4, 8, 12, 12)
+    assert _calls(fn, x) == ["aten::convolution"] * 2, "neither part is all of the tensor"
+    with torch.no_grad():
+        compiled = compile_graph(torch.fx.symbolic_trace(fn), [x], options=GraphOptions(cache=False))
+        for found, wanted in zip(compiled(x), fn(x), strict=True):
+            torch.testing.assert_close(found, wanted)
+
+
 def test_what_follows_joins_and_what_comes_before_is_stored() -> None:
     def block(x, w, scale, other):
         y = torch.relu(x * 2 + 1)

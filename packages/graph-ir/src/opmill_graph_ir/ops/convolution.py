@@ -98,6 +98,9 @@ def _relaid(ctx: Context, view: View, now: bool) -> bool:
     order = names if view.indices is None else [str(i) for i in view.indices]
     if info.role != "temporary" or view.buffer in ctx.fixed or sorted(order) != names:
         return False
+    sizes = dict(zip(names, map(index, view.sizes), strict=True))
+    if tuple(sizes[name] for name in order) != info.sizes:  # a part from the first on has the positions of the whole
+        return False
     if now:
         wanted = dict(zip(names, contiguous(view.sizes), strict=True))
         ctx.buffers[view.buffer] = replace(info, strides=tuple(index(wanted[name]) for name in order))

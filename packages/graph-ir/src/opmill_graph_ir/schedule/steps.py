@@ -139,6 +139,9 @@ def _steps(groups: Sequence[Group], program: Program, combine: bool) -> list[Ste
 
 def _flush(pending: list[Nest], steps: list[Step], program: Program) -> None:
     if pending:
+        written = [program.buffers[s.buffer] for n in pending for p in n.phases for s in p.stores]
+        if wrong := next((b for b in written if b.role == "temporary" and _overlaps_itself(b)), None):
+            raise GraphError("GI041", f"a loop writes two elements of {wrong.name} into one place", where=wrong.origin, hint=BUG)
         made = canonical(pending, lambda name: BufferUse((cells := program.buffers[name].cells).dtype, span(cells)))
         if unknown := set(made.sizes) - set(program.symbols):
             raise GraphError("GI041", f"names {sorted(unknown)} are used where nothing defines them", where=made.kernel.name, hint=BUG)
@@ -151,6 +154,17 @@ def _device(nest: Nest, program: Program) -> str:
     """Where a nest's buffers are."""
     written = next((s.buffer for p in nest.phases for s in p.stores), None)
     return "cpu" if written is None else program.buffers[written].device
+
+
+def _overlaps_itself(info: BufferInfo) -> bool:
+    """Whether the layout surely puts two elements into one place, as far as numbers are known."""
+    known = [(s.constant, 2 if n.constant is None else n.constant) for s, n in zip(info.strides, info.sizes, strict=True) if s.constant is not None]
+    reach = 0
+    for stride, size in sorted((s, n) for s, n in known if n != 1):
+        if stride <= reach and 0 not in (n for _, n in known):
+            return True
+        reach += (size - 1) * stride
+    return False
 
 
 def span(info: BufferInfo) -> Index:
