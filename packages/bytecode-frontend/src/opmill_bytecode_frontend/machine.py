@@ -117,7 +117,9 @@ class Interpreter(Operators):
         found = self.known.get(id(obj))
         if found is not None and found[0] is obj:
             value = found[1]
-            if source is not None and type(source) is not Pinned and source != value.source:
+            if type(source) is Pinned:
+                self.guard_object(value)
+            elif source is not None and source != value.source:
                 if value.source is None or type(value.source) is Pinned or root_is_pinned(value.source):
                     self.guard(Is(source, obj))
                 else:
@@ -203,6 +205,11 @@ class Interpreter(Operators):
         if not self.guards_attributes(owner) or (id(owner), name) in self.effects.attributes or name == "__dataclass_fields__":
             return Pinned(raw, f"{owner.__qualname__}.{name}")
         return Item(InstanceDict(Pinned(owner, owner.__qualname__)), name)
+
+    def guard_object(self, value: Value) -> None:
+        """A value of before the call is the very object that it is now."""
+        if value.source is not None and type(value.source) is not Pinned:
+            self.guard(Is(value.source, value.real()))
 
     def guard_function(self, fn: FunctionValue) -> None:
         """Code and defaults of a function of before the call are still its own. Installed packages do not replace theirs."""

@@ -437,3 +437,41 @@ def test_what_is_put_back_is_not_written():
         assert "setitem" not in texts[0].lower()
     finally:
         SWITCH.on, SWITCH.level = False, 1
+
+
+class Plain:
+    pass
+
+
+ONE, OTHER = Plain(), Plain()
+KEPT = {ONE, 3}
+NUMBERED = {ONE: 1, OTHER: 2}
+FIRST, SECOND = torch.ones(2), torch.ones(2)
+TENSORS = {SECOND: "second"}
+
+IDENTITIES = [
+    lambda x, o: x + (o in KEPT),
+    lambda x, o: (x, id(o)),
+    lambda x, o: (x, hash(o)),
+    lambda x, o: x + len({o, ONE}),
+    lambda x, o: x * NUMBERED[o],
+    lambda x, o: x * NUMBERED.get(o, 5),
+    lambda x, o: (x, [k is o for k in KEPT], {o: 1}.get(ONE)),
+    lambda x, o: (x, KEPT - {o} == KEPT, id(o) in (id(ONE), 3)),
+]
+
+
+@pytest.mark.parametrize("function", IDENTITIES)
+def test_which_object_is_asked_for_is_assumed(function):
+    for order in ((ONE, OTHER, ONE), (OTHER, ONE, OTHER)):
+        compiled = capture(function, fullgraph=True)
+        for o in order:
+            assert same(compiled(torch.ones(2), o), function(torch.ones(2), o))
+
+
+@pytest.mark.parametrize("function", [lambda t, u: (t + 1, TENSORS.get(t)), lambda t, u: (t + 1, t in TENSORS), lambda t, u: (t + u, len({t, u})), lambda t, u: (t + 1, id(t))])
+def test_which_tensor_is_asked_for_is_assumed(function):
+    for order in ((FIRST, SECOND, FIRST), (SECOND, FIRST)):
+        compiled = capture(function, fullgraph=True)
+        for t in order:
+            assert same(compiled(t, SECOND), function(t, SECOND))

@@ -264,6 +264,7 @@ def id_(vm: Any, value: Value) -> Value:
     real = value.real()
     if real is MISSING or isinstance(value, ConstantValue):
         return AddressValue(value)
+    vm.guard_object(value)
     return ConstantValue(id(real))
 
 
@@ -289,6 +290,7 @@ class Hashed:
             real = value.real()
             if real is MISSING:
                 vm.unsupported("FE024", f"hash of {value.describe()}", "it is the address of an object that does not exist yet")
+            vm.guard_object(value)
             self.hash = hash(real)
 
     def __hash__(self) -> int:

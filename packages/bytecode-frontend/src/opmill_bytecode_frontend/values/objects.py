@@ -377,6 +377,7 @@ class ObjectValue(Value):
             return ProgramKey(vm, self, hash_told(vm, hashed))
         if self.source is None:
             vm.unsupported("FE024", f"hash of a new {self.cls.__qualname__}", "its __hash__ is implemented in C")
+        vm.guard_object(self)
         try:
             hash(self.obj)
         except Exception as exc:

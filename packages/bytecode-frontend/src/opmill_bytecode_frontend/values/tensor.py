@@ -83,6 +83,7 @@ class TensorValue(Value):
         return f"tensor {list(self.fake.shape)}"
 
     def key(self, vm: Machine) -> Any:
+        vm.guard_object(self)
         return self
 
     def truth(self, vm: Machine) -> bool:
