@@ -66,6 +66,54 @@ def test_writes_as_eager(fn: Callable[..., object]) -> None:
         assert a.stride() == b.stride()
 
 
+def reals() -> torch.Tensor:
+    return torch.arange(1.0, 9.0).reshape(4, 2)
+
+
+def complexes() -> torch.Tensor:
+    return torch.complex(reals(), -2 * reals())
+
+
+THROUGH_VIEWS: dict[str, tuple[Callable[[], torch.Tensor], Callable[[torch.Tensor], object]]] = {
+    "view_as_real": (complexes, lambda y: torch.view_as_real(y)[..., 0].mul_(3)),
+    "real": (complexes, lambda y: y.t().real[1].add_(1)),
+    "imag": (complexes, lambda y: y.imag.copy_(y.real)),
+    "conj": (complexes, lambda y: y.conj().mul_(2j)),
+    "imag of conj": (complexes, lambda y: y.conj().imag.mul_(2).add_(1)),
+    "view_as_complex": (reals, lambda y: torch.view_as_complex(y).mul_(1j)),
+    "as int32": (reals, lambda y: y.t().view(torch.int32)[1:].bitwise_and_(0x7FFF0000)),
+    "as int64": (reals, lambda y: y.view(torch.int64)[1].fill_(0)),
+    "as uint8": (reals, lambda y: y.view(torch.uint8)[:, 3].bitwise_and_(0x7F)),
+    "unfold": (reals, lambda y: y.unfold(0, 2, 2)[1].mul_(2)),
+    "unfold with gaps": (reals, lambda y: y.t().unfold(-1, 1, 3).mul_(2)),
+    "expand": (reals, lambda y: y[:1].expand(1, -1, 2)[0].mul_(2)),
+}
+
+
+@pytest.mark.parametrize("kind", ["input", "inside"])
+@pytest.mark.parametrize("name", THROUGH_VIEWS)
+def test_writes_through_views(name: str, kind: str) -> None:
+    make, write = THROUGH_VIEWS[name]
+
+    def fn(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        y = x if kind == "input" else x.clone()
+        write(y)
+        return (y * 1, y) if kind == "inside" else (y * 1,)
+
+    theirs, ours, gm = make(), make(), module(fn, 1)
+    with torch.no_grad():
+        want, graph = gm(theirs), functionalize(gm, [ours])
+        got = run_lowered(lower(graph), [ours, *graph.held_tensors])
+    for a, b in zip([*got, ours], [*want, theirs], strict=True):
+        assert torch.equal(a, b) and a.stride() == b.stride()
+
+
+@pytest.mark.parametrize("write", [lambda y: y.unfold(0, 2, 1)[1].mul_(2), lambda y: y[:1].expand(3, 2)[0].mul_(2)])
+def test_writes_to_elements_that_are_seen_twice_are_refused(write: Callable[[torch.Tensor], object]) -> None:
+    with torch.no_grad(), pytest.raises(GraphError, match="GI003"):
+        functionalize(module(lambda y: (write(y),), 1), [reals()])
+
+
 def test_output_that_is_a_view_of_an_input() -> None:
     x = torch.randn(3, 4)
     with torch.no_grad():

@@ -1,9 +1,11 @@
 """Inverses of views: given the outer value and the new content of a view of it, the operator that gives the new outer value.
 
-Each row: (outer meta, outer value, new value, further arguments of the view, its kwargs, which result) -> (func, args, kwargs)."""
+Each row: (outer meta, outer value, new value, further arguments of the view, its kwargs, which result) -> (func, args, kwargs), or None where
+one element of the outer value is many of the view."""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -63,10 +65,48 @@ def _diagonal(outer: Meta, base: Value, new: Value, rest: tuple[Any, ...], kwarg
     return aten.diagonal_scatter.default, (base, new, *rest), kwargs
 
 
+def _expand(outer: Meta, base: Value, new: Value, rest: tuple[Any, ...], kwargs: dict[str, Any], item: int | None) -> _Call | None:
+    added = len(rest[0]) - len(outer.sizes)
+    grown = [m not in (-1, n) for n, m in zip(outer.sizes, rest[0][added:], strict=True)]
+    return None if math.prod(rest[0][:added]) != 1 or any(grown) else _reshape(outer, base, new, rest, kwargs, item)
+
+
+def _unfold(outer: Meta, base: Value, new: Value, rest: tuple[Any, ...], kwargs: dict[str, Any], item: int | None) -> _Call | None:
+    """Windows that lie apart."""
+    dim, size, step = rest
+    if not outer.sizes or size > step:
+        return None
+    dim, sizes, strides = dim % len(outer.sizes), list(outer.sizes), list(outer.strides)
+    sizes[dim], strides[dim] = (sizes[dim] - size) // step + 1, strides[dim] * step
+    return aten.as_strided_scatter.default, (base, new, [*sizes, size], [*strides, outer.strides[dim]]), {}
+
+
+def _view_as_real(outer: Meta, base: Value, new: Value, rest: tuple[Any, ...], kwargs: dict[str, Any], item: int | None) -> _Call:
+    return aten.view_as_complex.default, (new,), {}
+
+
+def _view_as_complex(outer: Meta, base: Value, new: Value, rest: tuple[Any, ...], kwargs: dict[str, Any], item: int | None) -> _Call:
+    return aten.view_as_real.default, (new,), {}
+
+
+def _view_dtype(outer: Meta, base: Value, new: Value, rest: tuple[Any, ...], kwargs: dict[str, Any], item: int | None) -> _Call:
+    return aten.view.dtype, (new, getattr(torch, outer.dtype)), {}
+
+
+def _conj(outer: Meta, base: Value, new: Value, rest: tuple[Any, ...], kwargs: dict[str, Any], item: int | None) -> _Call:
+    return aten._conj_physical.default, (new,), {}
+
+
+def _neg_view(outer: Meta, base: Value, new: Value, rest: tuple[Any, ...], kwargs: dict[str, Any], item: int | None) -> _Call:
+    return aten.neg.default, (new,), {}
+
+
 INVERSES = {
     **dict.fromkeys("aten::view aten::_unsafe_view aten::unsqueeze aten::squeeze aten::squeeze.dim aten::squeeze.dims aten::_reshape_alias".split(), _reshape),
-    **dict.fromkeys("aten::alias aten::detach aten::lift_fresh".split(), _same),
+    **dict.fromkeys("aten::alias aten::detach aten::lift_fresh aten::resolve_conj".split(), _same),
     "aten::permute": _permute, "aten::transpose.int": _transpose, "aten::t": _t,
     "aten::slice.Tensor": _slice, "aten::select.int": _select, "aten::split.Tensor": _split, "aten::split_with_sizes": _split,
-    "aten::unbind.int": _unbind, "aten::as_strided": _as_strided, "aten::diagonal": _diagonal,
+    "aten::unbind.int": _unbind, "aten::as_strided": _as_strided, "aten::diagonal": _diagonal, "aten::expand": _expand, "aten::unfold": _unfold,
+    "aten::view_as_real": _view_as_real, "aten::view_as_complex": _view_as_complex, "aten::view.dtype": _view_dtype, "aten::_conj": _conj,
+    "aten::_neg_view": _neg_view,
 }  # fmt: skip

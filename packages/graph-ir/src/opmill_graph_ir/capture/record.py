@@ -247,9 +247,10 @@ class Recorder(FakeContext):
             along = self._replay(base, track.chain[:-1])
             for (outer, outer_value), step in zip(reversed(along), reversed(track.chain), strict=True):
                 inverse = INVERSES.get(step.func.name())
-                if inverse is None:
+                found = inverse and inverse(_torch_meta_of(outer), Value(outer_value), Value(value), step.rest, dict(step.kwargs), step.item)
+                if found is None:
                     raise GraphError("GI003", f"a write through a view made by {step.func.name()}", where=self.state.origin)
-                func, args, kwargs = inverse(_torch_meta_of(outer), Value(outer_value), Value(value), step.rest, dict(step.kwargs), step.item)
+                func, args, kwargs = found
                 result = super().run(func, self._as_fakes(args, {outer_value: outer, value: self._fake_like(value)}), kwargs)
                 [value] = self._emit(func, args, kwargs, result)
             if self.state.graph.metas[value] != meta_of(base.root):
@@ -305,7 +306,7 @@ class Recorder(FakeContext):
             args = [self._fakes_in(a) for a in args]
             kwargs = {k: self._fakes_in(v) for k, v in kwargs.items()}
         if op.packet == "aten::view_as_real" and args[0].meta.is_conj():
-            args = [self.run(aten.resolve_conj.default, args, {})]  # torch, which does not see that the fake is conjugated, asks for the real part so
+            args = [self._unmarked(args[0])]  # torch, which does not see that the fake is conjugated, asks for the real part so
         if self.differentiate and op.packet in PACKETS and torch.is_grad_enabled():
             func = keeping(op.packet)
             op = describe(func)
@@ -381,6 +382,13 @@ class Recorder(FakeContext):
         for i, (fake, name) in enumerate(zip(_tensors(result), names, strict=True)):
             step = _Step(func, tuple(args[1:]), tuple(kwargs.items()), i if many else None)
             self.state.tracks[id(fake)] = fake, Track(source.base, (*source.chain, step), name, source.base.version)
+
+    def _unmarked(self, fake: FakeTensor) -> FakeTensor:
+        """The numbers of a view that is marked as conjugated; what is written to them is written through that view."""
+        values = [self.value_of(fake)]
+        result = super().run(aten.resolve_conj.default, (fake,), {})
+        self._record_view(aten.resolve_conj.default, (fake,), {}, values, {}, result)
+        return result  # type: ignore[no-any-return]
 
     def _reshape_in_place(self, op: Any, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         """``x.t_()`` and the like: ``x`` becomes a view of what it was."""
