@@ -180,5 +180,9 @@ _NODES: dict[type, Callable[..., None]] = {Pointwise: _pointwise, Reduce: _reduc
 
 def _output(out: Any, memory: Mapping[str, torch.Tensor]) -> Any:
     if isinstance(out, TensorOutput):
+        if out.dtype is not None:
+            base, dtype = memory[out.buffer], getattr(torch, out.dtype)
+            start = base.storage_offset() * base.itemsize // dtype.itemsize + (out.offset or ZERO).evaluate({})
+            return torch.empty(0, dtype=dtype).set_(base.untyped_storage(), start, _ints(out.sizes or ()), _ints(out.strides or ()))
         return torch_arg(BufferArg(out.buffer, out.sizes, out.strides, out.offset), memory)
     return out.evaluate({}) if isinstance(out, Index) else out

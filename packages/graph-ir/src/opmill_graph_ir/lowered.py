@@ -139,13 +139,14 @@ Node = Union[Pointwise, Reduce, Cumulate, Scatter, Extern]
 @dataclass(frozen=True)
 class TensorOutput:
     """A buffer as the user gets it, through a strided view where sizes are given: an output that is a view of an input *is* one.
-    ``detached``: one that does not require grad, though the input does."""
+    ``detached``: one that does not require grad, though the input does. ``dtype``: the type of a view that reads the memory otherwise."""
 
     buffer: str
     sizes: tuple[Index, ...] | None = None
     strides: tuple[Index, ...] | None = None
     offset: Index | None = None
     detached: bool = False
+    dtype: str | None = None
 
 
 @dataclass(frozen=True)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 
 import pytest
 import torch
 
+from opmill_graph_ir.backend import compile_graph
 from opmill_graph_ir.capture.functionalize import functionalize
 from opmill_graph_ir.errors import GraphError
 from opmill_graph_ir.evaluate import run_lowered
 from opmill_graph_ir.ops.lower import lower
+from opmill_graph_ir.options import GraphOptions
 
 
 def module(fn: Callable[..., object], count: int) -> torch.fx.GraphModule:
@@ -197,8 +200,35 @@ def test_a_view_of_another_type_of_what_nobody_else_sees() -> None:
         assert torch.equal(got, want) and got.stride() == want.stride()
 
 
-def test_views_of_another_type_that_share_memory_are_refused() -> None:
-    for fn in (lambda a: (torch.view_as_real(a),), lambda a: (lambda z: (z.real, z.imag))(a * 2)):
+TYPED: list[Callable[[torch.Tensor], tuple[torch.Tensor, ...]]] = [
+    lambda a: (torch.view_as_real(a),),
+    lambda a: (lambda z: (z.real, z.imag, z))(a * 2),
+    lambda a: (lambda z: (z[1:].imag, z.view(torch.float64), z.real.t()[:1]))(a * 2),
+    lambda a: (a[1:].t().imag[1:], a.mul_(2).view(torch.float64), a.real.view(torch.int32)),
+]
+
+
+@pytest.mark.parametrize("kind", ["interpreted", "plan"])
+@pytest.mark.parametrize("fn", TYPED)
+def test_views_of_another_type_share_memory(fn: Callable[[torch.Tensor], tuple[torch.Tensor, ...]], kind: str) -> None:
+    theirs, ours = (torch.zeros(7, dtype=torch.complex64)[1:].copy_(complexes().flatten()[:6]).reshape(3, 2) for _ in range(2))
+    gm = module(fn, 1)
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="GI030")
+        want = gm(theirs)
+        if kind == "plan":
+            got = compile_graph(gm, [ours], options=GraphOptions(verify=True, cache=False))(ours)
+        else:
+            got = run_lowered(lower(functionalize(gm, [ours])), [ours])
+    for a, b in zip([*got, ours], [*want, theirs], strict=True):
+        assert torch.equal(a, b) and (a.dtype, a.stride(), a.storage_offset()) == (b.dtype, b.stride(), b.storage_offset())
+        assert [a.untyped_storage().data_ptr() == o.untyped_storage().data_ptr() for o in (*got, ours)] == [
+            b.untyped_storage().data_ptr() == o.untyped_storage().data_ptr() for o in (*want, theirs)
+        ]
+
+
+def test_marked_views_that_share_memory_are_refused() -> None:
+    for fn in (lambda a: (a.conj(),), lambda a: (a.conj().imag,), lambda a: (lambda z: (z, z.conj()))(a * 2)):
         with torch.no_grad(), pytest.raises(GraphError, match="GI003"):
             functionalize(module(fn, 1), [torch.ones(3, dtype=torch.complex64)])
 

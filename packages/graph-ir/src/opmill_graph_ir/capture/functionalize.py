@@ -21,7 +21,7 @@ from .attention import PREPARED
 from .clean import clean
 from .graph import AtenGraph, Meta, Output, OutputTensor
 from .higher_order import ROWS, Run
-from .record import Recorder
+from .record import Recorder, meta_of, shares
 from .repeated import Repeated
 from .sizes import environment_of, recorded, size_of, traced, unify
 
@@ -202,13 +202,16 @@ def _output(recorder: Recorder, item: Any, uses: Mapping[int, int]) -> Output:
         root = base.root
         if not track.chain:
             return OutputTensor(value)
-        if item.dtype != root.dtype or item.meta.is_conj() or item.meta.is_neg():
-            if base.outside is not None or uses[id(base)] > 1:
-                raise GraphError("GI003", "an output that is a view of another element type")
+        dtype = meta_of(item).dtype if item.dtype != root.dtype else None
+        marked = item.meta.is_conj() or item.meta.is_neg()
+        if (dtype or marked) and base.outside is None and uses[id(base)] == 1:
             return OutputTensor(recorder.value_of(item).name)  # nobody sees that it is a view
+        start = root.storage_offset() * root.itemsize
+        if marked or (root.is_complex() and not shares(root, item)) or (dtype and start % item.itemsize):
+            raise GraphError("GI003", "an output that is a view marked as conjugated or negated")
         sizes, strides = tuple(map(size_of, item.shape)), tuple(map(size_of, item.stride()))
         detached = base.outside is not None and root.requires_grad and not item.requires_grad
-        return OutputTensor(value, sizes, strides, size_of(item.storage_offset() - root.storage_offset()), detached)
+        return OutputTensor(value, sizes, strides, size_of(item.storage_offset() - start // item.itemsize), detached, dtype)
     if isinstance(item, torch.Tensor):
         return _output(recorder, recorder.from_tensor(item), uses)
     if item is None or isinstance(item, (bool, int, float)):

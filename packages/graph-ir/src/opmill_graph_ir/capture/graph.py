@@ -58,13 +58,14 @@ class Node:
 @dataclass(frozen=True)
 class OutputTensor:
     """A value as the user gets it; with ``sizes``, as a strided view of it (offset in elements). ``detached``: the value requires grad,
-    and this view of it does not."""
+    and this view of it does not. ``dtype``: the type of a view that reads the memory otherwise (strides and offset are of such elements)."""
 
     value: str
     sizes: tuple[Size, ...] | None = None
     strides: tuple[Size, ...] | None = None
     offset: Size = 0
     detached: bool = False
+    dtype: str | None = None
 
 
 Output = OutputTensor | Index | int | float | bool | None
@@ -111,7 +112,8 @@ def show(arg: Any) -> str:
 
 def _show_output(out: Output) -> str:
     if isinstance(out, OutputTensor) and out.sizes is not None:
-        return f"{out.value}.as_strided({list(out.sizes)}, {list(out.strides or ())}, {out.offset})"
+        typed = f".view({out.dtype})" if out.dtype else ""
+        return f"{out.value}{typed}.as_strided({list(out.sizes)}, {list(out.strides or ())}, {out.offset})"
     return out.value if isinstance(out, OutputTensor) else str(out)
 
 

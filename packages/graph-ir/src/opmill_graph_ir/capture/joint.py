@@ -96,6 +96,8 @@ def _capture(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], repeats: b
         parts, targets, gradients = _differentiate(recorder, [items[k] for k in differentiable], tangents)
         count = len(recorder.state.graph.inputs) - len(tangents)
         graph = finish(recorder, [*items, *gradients], example_inputs)
+        if any(isinstance(o, OutputTensor) and o.dtype for o in graph.outputs):
+            raise GraphError("GI003", "an output of a graph with gradients that is a view of another element type")
     _layout_gradients(graph, len(items))
     _forget_running_statistics(graph)
     keep_as_truths(graph)

@@ -330,7 +330,7 @@ class Recorder(FakeContext):
         result = super().run(func, args, kwargs)
         if isinstance(result, (list, tuple)) and any(isinstance(r, (list, tuple)) and _tensors(r) for r in result):
             raise GraphError("GI002", f"{func.name()} gives lists of tensors among other results", where=self.state.origin)
-        if op.aliases and isinstance(args[0] if args else None, FakeTensor) and self._shares(args[0], result):
+        if op.aliases and isinstance(args[0] if args else None, FakeTensor) and shares(args[0], result):
             self._record_view(func, args, kwargs, values, named, result)
         elif self._has_tensors(result):
             names = self._emit(func, tuple(values), named, result)
@@ -369,11 +369,6 @@ class Recorder(FakeContext):
 
     def _has_tensors(self, result: Any) -> bool:
         return bool(_tensors(result))
-
-    @staticmethod
-    def _shares(source: FakeTensor, result: Any) -> bool:
-        first = next(iter(_tensors(result)), None)
-        return first is not None and first.meta.untyped_storage()._cdata == source.meta.untyped_storage()._cdata
 
     def _record_view(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], values: Any, named: Any, result: Any) -> None:
         source = self.track(args[0])
@@ -498,6 +493,12 @@ class Recorder(FakeContext):
         return names
 
 
+def shares(source: FakeTensor, result: Any) -> bool:
+    """Whether what an operator gave lies in the memory of ``source``."""
+    first = next(iter(_tensors(result)), None)
+    return first is not None and first.meta.untyped_storage()._cdata == source.meta.untyped_storage()._cdata
+
+
 def _tensors(result: Any) -> list[FakeTensor]:
     if isinstance(result, FakeTensor):
         return [result]
@@ -534,4 +535,4 @@ def _functional(op: Any, func: Any, args: Sequence[Any], kwargs: dict[str, Any])
     raise GraphError("GI002", f"{func.name()} writes and has no functional form")
 
 
-__all__ = ["Memory", "Recorder", "Track", "meta_of", "values_in"]
+__all__ = ["Memory", "Recorder", "Track", "meta_of", "shares", "values_in"]

@@ -199,7 +199,7 @@ def _output(out: Output, sizes: _Simplifier) -> Output:
     if not isinstance(out, OutputTensor) or out.sizes is None:
         return _simple(out, sizes)  # type: ignore[no-any-return]
     strides = tuple(_simple(n, sizes) for n in out.strides or ())
-    return OutputTensor(out.value, tuple(_simple(n, sizes) for n in out.sizes), strides, _simple(out.offset, sizes), out.detached)
+    return OutputTensor(out.value, tuple(_simple(n, sizes) for n in out.sizes), strides, _simple(out.offset, sizes), out.detached, out.dtype)
 
 
 __all__ = ["environment_of", "example_values", "late_sizes", "recorded", "size_of", "roots_of", "sizes_behind", "symbols_in", "traced", "unbound", "unify"]

@@ -159,7 +159,7 @@ def _outputs(ctx: Context, graph: AtenGraph) -> tuple[Any, ...]:
         if o.sizes is None:
             out.append(TensorOutput(home))
         else:
-            out.append(TensorOutput(home, tuple(map(index, o.sizes)), tuple(map(index, o.strides or ())), index(o.offset), o.detached))
+            out.append(TensorOutput(home, tuple(map(index, o.sizes)), tuple(map(index, o.strides or ())), index(o.offset), o.detached, o.dtype))
     return tuple(out)
 
 

@@ -85,7 +85,7 @@ def _shown(schedule: Schedule) -> dict[str, BufferInfo]:
     found: dict[str, BufferInfo] = {}
     for out in outputs:
         info = schedule.buffers[out.buffer]
-        if out.sizes is None or given[out.buffer] > 1 or (out.offset is not None and out.offset != index(0)):
+        if out.sizes is None or out.dtype or given[out.buffer] > 1 or (out.offset is not None and out.offset != index(0)):
             continue
         view = replace(info, sizes=out.sizes, strides=out.strides or ())
         same = (view.sizes, view.strides) == (info.sizes, info.strides)
@@ -162,9 +162,9 @@ class _Builder:
             self.steps.append(Alloc(self._define(buffer), spec(self.shown.get(buffer, info)), offset, info.origin))
         return self.slots[buffer]
 
-    def view(self, buffer: str, sizes: Sequence[Index], strides: Sequence[Index], offset: Index | None) -> int:
+    def view(self, buffer: str, sizes: Sequence[Index], strides: Sequence[Index], offset: Index | None, dtype: str | None = None) -> int:
         base = self.slot(buffer)
-        geometry = tuple(map(size, sizes)), tuple(map(size, strides)), size(offset if offset is not None else index(0))
+        geometry = tuple(map(size, sizes)), tuple(map(size, strides)), size(offset if offset is not None else index(0)), dtype
         key = (buffer, *geometry)
         if key not in self.views:
             self.views[key] = self._fresh()
@@ -256,7 +256,7 @@ class _Builder:
             return SizeOutput(size(out))
         if type(out) is TensorOutput:
             whole = out.sizes is None or (out.buffer in self.shown and out.buffer in self.allocated)
-            slot = self.slot(out.buffer) if whole else self.view(out.buffer, out.sizes or (), out.strides or (), out.offset)
+            slot = self.slot(out.buffer) if whole else self.view(out.buffer, out.sizes or (), out.strides or (), out.offset, out.dtype)
             return SlotOutput(self._detached(slot) if out.detached else slot)
         raise GraphError("GI020", f"an output that is neither a tensor nor a size: {out!r}", hint="return it outside the compiled function")
 
