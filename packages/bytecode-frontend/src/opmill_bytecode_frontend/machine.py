@@ -11,9 +11,10 @@ from typing import Any, Callable, NoReturn
 import torch
 
 from opmill_fake_tensors import DataDependent
-from opmill_guards.guard import Absent, Is, Predicate, SameObject
-from opmill_guards.source import Attr, InstanceDict, Item, Pinned
+from opmill_guards.guard import Absent, Is, SameObject
+from opmill_guards.source import Attr, Item, Pinned
 
+from .assuming import Assumptions
 from .binding import bind
 from .effects import Effects
 from .errors import Unsupported
@@ -23,7 +24,7 @@ from .opcodes import handlers
 from .opcodes.control import Return, Yield, throw_into
 from .operating import Operators, not_implemented
 from .options import CaptureOptions
-from .owners import exempt, installed, is_disabled, is_users
+from .owners import exempt, installed, is_disabled
 from .recorder import Recorder
 from .switches import switches
 from .tracking import root_is_pinned, tracker
@@ -32,10 +33,10 @@ from .values.constant import LITERALS, ConstantValue
 from .values.deques import DequeValue
 from .values.exceptions import ExceptionObject, raised_by_python
 from .values.functions import BuiltinValue, CellValue, FunctionValue
+from .values.given import GivenClass, GivenFunction
 from .values.iterators import STOP, GeneratorValue, ItemsIterator, IteratorValue
-from .values.made import NewClass
 from .values.mapping import DictValue, Names, SetValue
-from .values.modules import STORES, ModuleValue
+from .values.modules import ModuleValue
 from .values.number import symbolic_number
 from .values.objects import ClassValue, ModuleObject
 from .values.sequence import ListValue, SequenceValue, TupleValue
@@ -44,8 +45,6 @@ from .varying import Varying
 
 #: Items of an iterator that a capture takes to itself at most.
 MOST_ITEMS = 500_000
-#: Of guards of one kind on one source, what else tells them apart.
-TOLD_APART: dict[Any, str] = {Absent: "key", SameObject: "other", Predicate: "label"}
 SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
 
 
@@ -53,13 +52,7 @@ class BreakHere(Exception):
     """The instruction is reached before which the graph is to end."""
 
 
-def of_module(source: Any) -> bool:
-    """Whether the source starts at a known module: the module tree guard decides by itself which of such facts its evidence implies."""
-    root = source.root
-    return type(root) is Pinned and issubclass(type(root.object), torch.nn.Module)  # whatever the object says of its class
-
-
-class Interpreter(Operators):
+class Interpreter(Operators, Assumptions):
     """One capture: frames, guards, effects, the graph. ``break_at``: how many places are passed before the graph ends.
 
     A *place* is an instruction that the graph may end before: one of the root frame, or of a frame whose result goes straight to the
@@ -118,7 +111,8 @@ class Interpreter(Operators):
         if found is not None and found[0] is obj:
             value = found[1]
             if type(source) is Pinned:
-                self.guard_object(value)
+                if type(value) is not GivenFunction and type(value) is not GivenClass:  # in which things are found as in any class
+                    self.guard_object(value)
             elif source is not None and source != value.source:
                 if value.source is None or type(value.source) is Pinned or root_is_pinned(value.source):
                     self.guard(Is(source, obj))
@@ -169,76 +163,11 @@ class Interpreter(Operators):
             return value.cls(self.plain(v) for v in value.items.values())
         return value.constant()
 
-    # ---- guards ----------------------------------------------------------------------------------------------------
-
-    def guard(self, guard: Any) -> None:
-        kind = type(guard)
-        source, part = guard.source, TOLD_APART.get(kind)
-        key = (kind, source) if part is None else (kind, source, getattr(guard, part))
-        where = self.tree_guards if of_module(source) else self.guards
-        where.setdefault(key, guard)
-
-    def guard_tensor(self, guard: Any, held: bool) -> None:
-        (self.tree_tensors if held else self.tensor_guards).append(guard)
-
-    def in_tree(self, source: Any) -> bool:
-        """Whether the source reads a dictionary of a tracked module directly: tensors found there are parts of the graph, no inputs."""
-        if type(source) is not Item:
-            return False
-        base = source.base
-        if type(base) is Item and base.key in STORES:
-            base = base.base
-        return type(base) is InstanceDict and type(base.base) is Pinned and isinstance(base.base.object, torch.nn.Module)
-
-    def use_module(self, module: ModuleValue) -> None:
-        self.modules.setdefault(id(module.obj), module)
-
-    def is_made(self, cls: type) -> bool:
-        """Whether a class is the model of one that captured code makes: nobody else can change it."""
-        return id(cls) in self.known and type(self.known[id(cls)][1]) is NewClass
-
-    def guards_attributes(self, cls: type) -> bool:
-        """Whether attributes of a class are guarded one by one: not of those that captured code makes, nor where they are assumed or the module tree's."""
-        return not (self.is_made(cls) or exempt(cls.__module__) or issubclass(cls, torch.nn.Module))
-
-    def class_source(self, owner: type, name: str, raw: Any) -> Any:
-        if not self.guards_attributes(owner) or (id(owner), name) in self.effects.attributes or name == "__dataclass_fields__":
-            return Pinned(raw, f"{owner.__qualname__}.{name}")
-        return Item(InstanceDict(Pinned(owner, owner.__qualname__)), name)
-
-    def guard_object(self, value: Value) -> None:
-        """A value of before the call is the very object that it is now."""
-        if value.source is not None and type(value.source) is not Pinned:
-            self.guard(Is(value.source, value.real()))
-
-    def guard_function(self, fn: FunctionValue) -> None:
-        """Code and defaults of a function of before the call are still its own. Installed packages do not replace theirs."""
-        if fn.obj is None or installed(fn.code.co_filename):
-            return
-        source = Pinned(fn.obj, fn.qualname)
-        for name in ("__code__", "__defaults__", "__kwdefaults__"):
-            self.guard(Is(Attr(source, name), getattr(fn.obj, name)))
-        for name, value in (fn.obj.__kwdefaults__ or {}).items():
-            self.guard(Is(Item(Attr(source, "__kwdefaults__"), name), value))
-
     def wrap_cached(self, result: Any) -> Value:
         """The tracked value of what a cache gives to everyone: constants as such, other objects by identity."""
         return self.wrap(result, Pinned(result, repr(type(result))))
 
-    def guard_class(self, owner: type, name: str, raw: Any) -> None:
-        source = self.class_source(owner, name, raw)
-        if type(source) is not Pinned:
-            self.guard(Is(source, raw))
-
-    def guard_lookup(self, cls: type, owner: type | None, name: str) -> None:
-        """The MRO is the same, and no class before ``owner`` in it (None: no class at all) has been given the attribute. Asked of the user's own classes only."""
-        if is_users(cls) and not self.is_made(cls):
-            self.guard(Is(Attr(Pinned(cls, cls.__qualname__), "__mro__"), cls.__mro__))
-        for before in cls.__mro__:
-            if before is owner:
-                return
-            if is_users(before) and not self.is_made(before) and (id(before), name) not in self.effects.attributes:
-                self.guard(Absent(InstanceDict(Pinned(before, before.__qualname__)), name))
+    # ---- names -----------------------------------------------------------------------------------------------------
 
     def read_global(self, namespace: dict[str, Any], name: str, module: Any = None) -> Value:
         """A name of a module: assigned earlier in the capture, a global, or a builtin."""

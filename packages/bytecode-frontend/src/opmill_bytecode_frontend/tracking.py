@@ -22,15 +22,16 @@ from opmill_fake_tensors.classes import computes_as_plain
 from opmill_fake_tensors.errors import FakeTensorError
 from opmill_guards import CompiledFunction
 from opmill_guards.guard import Equals, Is, Length, Predicate, TensorMatch, TypeIs
-from opmill_guards.source import Attr, InstanceDict, Item, Pinned
+from opmill_guards.source import Attr, InstanceDict, Item, Pinned, TypeOf
 
-from .owners import exempt
+from .owners import exempt, is_disabled
 from .values.base import Lazy, Value, written_in_python
 from .values.constant import LITERALS, ConstantValue
 from .values.deques import DequeValue
 from .values.exceptions import ExceptionObject, TracebackValue
 from .values.floating import float_of
 from .values.functions import BuiltinValue, CellValue, ChangingValue, Closure, MethodValue, PartialValue, function_value
+from .values.given import GivenClass, GivenFunction, is_plain
 from .values.growing import GrowingList
 from .values.iterators import ExternalIterator
 from .values.mapping import DictValue, SetValue
@@ -81,8 +82,16 @@ def by_structure(vm: Any, obj: Any, source: Any) -> Any:
     """Objects that hang on the arguments are known by their type and what is read of them; others by identity."""
     if source is None or root_is_pinned(source):
         return by_identity(vm, obj, source)
-    vm.guard(TypeIs(source, type(obj)))
+    if vm.varying.remade and made_by_calls(type(obj), source) and is_plain(type(obj)):
+        vm.wrap(type(obj), TypeOf(source))
+    else:
+        vm.guard(TypeIs(source, type(obj)))
     return source
+
+
+def made_by_calls(obj: Any, source: Any) -> bool:
+    """Whether a function or class that hangs on the arguments was made by a function of the program: each call may give another one."""
+    return source is not None and not root_is_pinned(source) and "<locals>" in obj.__qualname__ and not exempt(obj.__module__ or "")
 
 
 def changing_number(vm: Any, obj: Any, source: Any) -> Value | None:
@@ -345,6 +354,8 @@ def slice_(vm: Any, obj: Any, source: Any) -> Value:
 
 @tracks(types.FunctionType)
 def function(vm: Any, obj: Any, source: Any) -> Value:
+    if vm.varying.remade and made_by_calls(obj, source) and not is_disabled(obj):
+        return GivenFunction(vm, obj, source)
     by_identity(vm, obj, source)
     return function_value(obj, source)
 
@@ -415,6 +426,11 @@ def cell(vm: Any, obj: Any, source: Any) -> Value:
 
 @tracks(type)
 def class_(vm: Any, obj: Any, source: Any) -> Value:
+    if vm.varying.remade and made_by_calls(obj, source) and is_plain(obj):
+        given = GivenClass(vm, obj, source)
+        vm.known[id(obj)] = (obj, given)
+        given.look_at_functions()
+        return given
     return ClassValue(obj, by_identity(vm, obj, source) or Pinned(obj, obj.__qualname__))
 
 
@@ -514,5 +530,6 @@ def object_(vm: Any, obj: Any, source: Any) -> Value:
     if not heap:
         return BuiltinValue(obj, by_identity(vm, obj, source) or Pinned(obj, repr(type(obj))))
     source = by_structure(vm, obj, source) or Pinned(obj, type(obj).__qualname__)
-    vm.guard(TypeIs(source, type(obj)))
+    if type(source) is Pinned:
+        vm.guard(TypeIs(source, type(obj)))
     return ObjectValue(type(obj), obj, source)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from types import FunctionType
 from typing import Any
 
 import torch
 from msgspec import Struct, field
 
 from opmill_guards import reference
-from opmill_guards.guard import Equals, ModuleTree, SizeRelation, TensorMatch
+from opmill_guards.guard import Equals, Is, ModuleTree, SizeRelation, TensorMatch, TypeIs
 from opmill_guards.source import Local, Source
 
 SMALLEST = 2
@@ -38,6 +39,8 @@ class Varying(Struct, frozen=True):
     ints: frozenset[Source] = frozenset()
     floats: frozenset[Source] = frozenset()
     opaque: frozenset[str] = frozenset()
+    remade: bool = False
+    """Whether functions and classes among the arguments that were made by calls are known by what they are made of, not by identity."""
     data: bool = False
     """Whether sizes that only data tell may be symbols."""
 
@@ -81,6 +84,8 @@ class Seen:
         self.floats: set[Source] = set()
         self.numbers: dict[str, int] = {}
         """How often the value of an argument led to another capture."""
+        self.remade = False
+        """Whether a call gave a function or class that differed from that of before in its identity alone."""
         self.failed: Any = None
         """What was symbolic when a capture with that failed last: there is none more with just the same."""
 
@@ -97,10 +102,10 @@ class Seen:
         """What the next capture does not assume."""
         opaque = frozenset(name for name, count in self.numbers.items() if count >= CHANGES and self.may_break)
         if self.dynamic is False or (self.failed is not None and self.failed == self.symbolic()):
-            return Varying(nothing=True, opaque=opaque)
+            return Varying(nothing=True, opaque=opaque, remade=self.remade)
         sizes = {source: frozenset(dims) for source, dims in self.sizes.items()}
         strides = {source: frozenset(dims) for source, dims in self.strides.items()}
-        return Varying(bool(self.dynamic), False, sizes, strides, frozenset(self.ints), frozenset(self.floats), opaque)
+        return Varying(bool(self.dynamic), False, sizes, strides, frozenset(self.ints), frozenset(self.floats), opaque, self.remade)
 
     def note(self, entries: Iterable[Any], values: Mapping[str, Any]) -> None:
         """A call with these arguments fits no entry: what differs from what each of them assumes is not assumed again."""
@@ -110,6 +115,8 @@ class Seen:
                 if type(guard) is TensorMatch:
                     with torch._C.DisableTorchFunctionSubclass():
                         self._note_tensor(guard, values)
+                elif type(guard) in (Is, TypeIs) and from_argument(guard.source):
+                    self.remade = self.remade or is_remade(guard, value_of(guard.source, values))
                 elif type(guard) is Equals and type(guard.value) in (int, float):
                     self._note_number(guard, values, missed)
                 elif type(guard) is Equals and type(guard.value) is str and type(guard.source) is Local and guard.source.name.startswith(".stack"):
@@ -142,6 +149,14 @@ class Seen:
             self.floats.add(guard.source)
         elif type(guard.source) is Local:
             missed.add(guard.source.name)
+
+
+def is_remade(guard: Is | TypeIs, now: Any) -> bool:
+    """Whether a guard of identity misses a function, or the class of an object, that was made again by the same definition."""
+    if isinstance(guard, Is):
+        return type(now) is type(guard.object) is FunctionType and now is not guard.object and now.__code__ is guard.object.__code__
+    cls = type(now)
+    return cls is not guard.type and "<locals>" in cls.__qualname__ and (cls.__module__, cls.__qualname__) == (guard.type.__module__, guard.type.__qualname__)
 
 
 def each_fact(guards: Iterable[Any]) -> Iterator[Any]:

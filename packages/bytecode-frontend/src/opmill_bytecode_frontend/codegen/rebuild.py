@@ -21,6 +21,7 @@ from ..values.deques import DequeValue
 from ..values.exceptions import LINKS, ExceptionObject, Passage, TracebackValue
 from ..values.floating import FloatNumber
 from ..values.functions import BuiltinValue, CellValue, FunctionValue, MethodValue, PartialValue, WeakReference
+from ..values.given import GivenClass
 from ..values.iterators import STOP, ExternalIterator, GeneratorValue, ItemsIterator, PythonIterator
 from ..values.late import LateFloat, LateTruth
 from ..values.launcher import KernelLauncher
@@ -157,6 +158,11 @@ def constant(r: Rebuilder, value: Any) -> str:
     return r.constants.name(value.real())
 
 
+@rebuilds(GivenClass)
+def given_class(r: Rebuilder, value: GivenClass) -> str:
+    return r.source(value.source)
+
+
 @rebuilds(NewClass)
 def new_class(r: Rebuilder, value: NewClass) -> str:
     """The class is made without its body: of the names that this left behind."""
@@ -258,8 +264,8 @@ def cell(r: Rebuilder, value: CellValue) -> str:
 
 @rebuilds(FunctionValue)
 def function(r: Rebuilder, value: FunctionValue) -> str:
-    if value.obj is not None:
-        return r.constants.name(value.obj)
+    if value.source is not None:
+        return r.source(value.source)
     cells = "".join(r.expr(c if isinstance(c, CellValue) else r.vm.wrap(c)) + ", " for c in value.closure)
     defaults = f"({r.list(list(value.defaults))},)" if value.defaults else "None"
     if (known := r.known(value)) is not None:  # a method that was made for its class, which a cell of its closure holds

@@ -339,6 +339,7 @@ def _object_hash(vm: Any, receiver: Value) -> Value:
     real = receiver.real()
     if real is MISSING:
         vm.unsupported("FE024", f"hash of {receiver.describe()}", "it is the address of an object that does not exist yet")
+    vm.guard_object(receiver)
     return ConstantValue(object.__hash__(real))
 
 

@@ -50,6 +50,7 @@ class Machine(Protocol):
     effects: Any
     frame: Any
     relations: list[Any]
+    compared: list[tuple[Any, Any]]
     varying: Any
     attempts: int
     known: dict[int, tuple[Any, Value]]

@@ -116,11 +116,11 @@ class FunctionValue(Value):
     @property
     def attrs(self) -> DictValue:
         """``__dict__``."""
-        if self._attrs is None and self.obj is None:
+        if self._attrs is None and (real := self.real()) is MISSING:
             self._attrs = DictValue({})
         elif self._attrs is None:
             source = InstanceDict(self.source)
-            self._attrs = DictValue({k: (ConstantValue(k), Lazy(v, Item(source, k))) for k, v in self.obj.__dict__.items()}, dict, source, self.obj.__dict__)
+            self._attrs = DictValue({k: (ConstantValue(k), Lazy(v, Item(source, k))) for k, v in real.__dict__.items()}, dict, source, real.__dict__)
         return self._attrs
 
     def getattr(self, vm: Machine, name: str) -> Value:
@@ -130,8 +130,8 @@ class FunctionValue(Value):
             return self.known[name]
         if name == "__dict__":
             return self.attrs
-        if self.obj is not None and name in OF_FUNCTIONS:
-            return vm.wrap(getattr(self.obj, name), Attr(self.source, name) if name not in ("__globals__",) else None)
+        if name in OF_FUNCTIONS and (real := self.real()) is not MISSING:
+            return vm.wrap(getattr(real, name), Attr(self.source, name) if name not in ("__globals__",) else None)
         known = {"__name__": self.name, "__qualname__": self.qualname, "__module__": self.globals.get("__name__"), "__doc__": self.doc()}
         if name in known:
             return vm.fresh(known[name])
@@ -163,7 +163,7 @@ class FunctionValue(Value):
         return self.annotations
 
     def setattr(self, vm: Machine, name: str, value: Value) -> None:
-        if self.obj is not None and name in OF_FUNCTIONS:
+        if self.real() is not MISSING and name in OF_FUNCTIONS:
             vm.unsupported("FE021", f"assignment to attribute {name} of {self.describe()}")
         if name in ("__code__", "__defaults__", "__kwdefaults__", "__closure__", "__globals__", "__dict__", "__type_params__"):
             vm.unsupported("FE021", f"assignment to {name} of a function made in captured code")

@@ -432,13 +432,17 @@ class ClassValue(Value):
     def callee(self) -> Any:
         return self.obj
 
+    def path(self) -> Any:
+        """Where the class is found."""
+        return Pinned(self.obj, self.obj.__qualname__)
+
     def getattr(self, vm: Machine, name: str) -> Value:
         cls = self.obj
         metaclass: type = type(cls)
         meta_owner, meta_raw = find_in_mro(metaclass.__mro__, name)
         if meta_raw is not MISSING and hasattr(type(meta_raw), "__set__"):
             try:
-                return vm.wrap(getattr(cls, name), Attr(Pinned(cls, cls.__qualname__), name))
+                return vm.wrap(getattr(cls, name), Attr(self.path(), name))
             except Exception as exc:
                 vm.throw_real(exc)
         owner, raw = find_now(vm, cls.__mro__, name)

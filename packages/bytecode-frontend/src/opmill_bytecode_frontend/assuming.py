@@ -1,0 +1,109 @@
+"""What one capture assumes of the program's objects: guards, collected by what they are about."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from opmill_guards.guard import Absent, Is, Predicate, SameObject
+from opmill_guards.source import Attr, InstanceDict, Item, Pinned
+
+from .effects import Effects
+from .owners import exempt, installed, is_users
+from .values.base import Value
+from .values.functions import FunctionValue
+from .values.given import GivenClass
+from .values.made import NewClass
+from .values.modules import STORES, ModuleValue
+
+#: Of guards of one kind on one source, what else tells them apart.
+TOLD_APART: dict[Any, str] = {Absent: "key", SameObject: "other", Predicate: "label"}
+
+
+def of_module(source: Any) -> bool:
+    """Whether the source starts at a known module: the module tree guard decides by itself which of such facts its evidence implies."""
+    root = source.root
+    return type(root) is Pinned and issubclass(type(root.object), torch.nn.Module)  # whatever the object says of its class
+
+
+class Assumptions:
+    """The interpreter's part that records guards."""
+
+    known: dict[int, tuple[Any, Value]]
+    effects: Effects
+    guards: dict[Any, Any]
+    tree_guards: dict[Any, Any]
+    tensor_guards: list[Any]
+    tree_tensors: list[Any]
+    modules: dict[int, ModuleValue]
+
+    def guard(self, guard: Any) -> None:
+        kind = type(guard)
+        source, part = guard.source, TOLD_APART.get(kind)
+        key = (kind, source) if part is None else (kind, source, getattr(guard, part))
+        where = self.tree_guards if of_module(source) else self.guards
+        where.setdefault(key, guard)
+
+    def guard_tensor(self, guard: Any, held: bool) -> None:
+        (self.tree_tensors if held else self.tensor_guards).append(guard)
+
+    def in_tree(self, source: Any) -> bool:
+        """Whether the source reads a dictionary of a tracked module directly: tensors found there are parts of the graph, no inputs."""
+        if type(source) is not Item:
+            return False
+        base = source.base
+        if type(base) is Item and base.key in STORES:
+            base = base.base
+        return type(base) is InstanceDict and type(base.base) is Pinned and isinstance(base.base.object, torch.nn.Module)
+
+    def use_module(self, module: ModuleValue) -> None:
+        self.modules.setdefault(id(module.obj), module)
+
+    def is_made(self, cls: type) -> bool:
+        """Whether a class is the model of one that captured code makes, or stands for one that each call gives anew: nobody else can change it."""
+        return id(cls) in self.known and type(self.known[id(cls)][1]) in (NewClass, GivenClass)
+
+    def guards_attributes(self, cls: type) -> bool:
+        """Whether attributes of a class are guarded one by one: not of those that captured code makes, nor where they are assumed or the module tree's."""
+        return not (self.is_made(cls) or exempt(cls.__module__) or issubclass(cls, torch.nn.Module))
+
+    def class_source(self, owner: type, name: str, raw: Any) -> Any:
+        if self.is_made(owner) and type(given := self.known[id(owner)][1]) is GivenClass:
+            return given.source_of(name, raw) or Pinned(raw, name)
+        if not self.guards_attributes(owner) or (id(owner), name) in self.effects.attributes or name == "__dataclass_fields__":
+            return Pinned(raw, f"{owner.__qualname__}.{name}")
+        return Item(InstanceDict(Pinned(owner, owner.__qualname__)), name)
+
+    def guard_object(self, value: Value) -> None:
+        """A value of before the call is the very object that it is now."""
+        if value.source is not None and type(value.source) is not Pinned:
+            self.guard(Is(value.source, value.real()))
+
+    def guard_function(self, fn: FunctionValue) -> None:
+        """Code and defaults of a function of before the call are still its own. Installed packages do not replace theirs."""
+        if fn.obj is None or installed(fn.code.co_filename):
+            return
+        source = Pinned(fn.obj, fn.qualname)
+        for name in ("__code__", "__defaults__", "__kwdefaults__"):
+            self.guard(Is(Attr(source, name), getattr(fn.obj, name)))
+        for name, value in (fn.obj.__kwdefaults__ or {}).items():
+            self.guard(Is(Item(Attr(source, "__kwdefaults__"), name), value))
+
+    def guard_class(self, owner: type, name: str, raw: Any) -> None:
+        source = self.class_source(owner, name, raw)
+        if type(source) is not Pinned:
+            self.guard(Is(source, raw))
+
+    def guard_lookup(self, cls: type, owner: type | None, name: str) -> None:
+        """The MRO is the same, and no class before ``owner`` in it (None: no class at all) has been given the attribute. Asked of the user's own classes only."""
+        if is_users(cls) and not self.is_made(cls):
+            self.guard(Is(Attr(Pinned(cls, cls.__qualname__), "__mro__"), cls.__mro__))
+        for before in cls.__mro__:
+            if before is owner:
+                return
+            if is_users(before) and not self.is_made(before) and (id(before), name) not in self.effects.attributes:
+                self.guard(Absent(InstanceDict(Pinned(before, before.__qualname__)), name))
+
+
+__all__ = ["Assumptions"]
