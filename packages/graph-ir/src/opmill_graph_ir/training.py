@@ -108,9 +108,9 @@ class _Call:
         self.past = Past.of(layout, tensors, graph.held, graph.saved_inputs)
         outputs += graph.forward(*inputs)
         sources = {"input": tensors, "held": graph.held, "output": outputs}
-        for tangent in layout.tangents:
-            if outputs[tangent.output]._is_view():  # autograd forbids writes to views that come out of a custom node
-                outputs[tangent.output] = outputs[tangent.output].detach()
+        for k, output in enumerate(outputs[: layout.outputs]):
+            if isinstance(output, torch.Tensor) and output._is_view():  # autograd forbids writes to views that are made here, where it does not look
+                outputs[k] = output.detach()
         for kind, k in layout.written:
             if not sources[kind][k].is_inference():
                 torch.autograd.graph.increment_version(sources[kind][k])  # plans write behind autograd's back

@@ -243,6 +243,16 @@ def test_a_write_to_one_of_two_views_is_seen_by_the_other(twins):
     twins(Of(lambda m, x: [o for t in [(x * m.b) + 1] for o in (t[:2], t[1:])]), XG).same(use, XG)
 
 
+def test_what_needs_no_gradient_and_is_a_part_of_an_operators_result_may_be_written(twins):
+    def use(call, module, inputs):
+        part, result = call(*inputs)
+        part.mul_(result.sum())
+        part.sum().backward()
+        return [part, *grads(module, inputs)]
+
+    twins(Of(lambda m, x: (torch.sort(x.detach(), dim=-1)[0][..., :2], x * m.b)), XG).same(use, XG)
+
+
 def test_gradient_penalty_through_two_views(twins):
     def use(call, module, inputs):
         first, second = call(*inputs)
