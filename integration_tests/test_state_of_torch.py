@@ -105,6 +105,43 @@ def test_what_requires_grad_afterwards(fn, required):
         assert (mine is None and rows[0][-1] is None) or torch.equal(mine, rows[0][-1])
 
 
+def itself(table):
+    table.mul_(WEIGHT)
+
+
+def a_row(table):
+    table[0] = WEIGHT
+    return table.sum()
+
+
+def an_element_of_a_view(table):
+    table.view(-1)[1:2].add_(WEIGHT.sum())
+    return WEIGHT * 2
+
+
+def a_part_after_a_part(table):
+    first = table[1]
+    first.copy_(WEIGHT)
+    return first * 2
+
+
+def twice_the_first(table):
+    table.t()[0] = 2
+    table[0].copy_(WEIGHT).mul_(3)
+
+
+@pytest.mark.parametrize("fn", [itself, a_row, an_element_of_a_view, a_part_after_a_part, twice_the_first], ids=lambda fn: fn.__name__)
+def test_gradients_of_what_was_written_into_an_argument(fn):
+    rows = []
+    for run in (fn, opmill.compile(fn)):
+        table = torch.ones(2, 3)
+        run(table)
+        rows.append(torch.autograd.grad((table * torch.arange(6.0).view(2, 3)).sum(), WEIGHT)[0])
+    assert torch.equal(*rows)
+    with pytest.raises(Exception, match="FE032"):
+        opmill.compile(fn, fullgraph=True)(torch.ones(2, 3))
+
+
 def test_modes_that_watch_operators_see_them():
     class Counting(TorchDispatchMode):
         seen = 0

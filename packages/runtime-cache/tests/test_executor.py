@@ -427,6 +427,16 @@ def test_gradients_are_not_recorded_and_grad_mode_is_kept(store):
     assert not out.requires_grad and torch.is_grad_enabled()
 
 
+def test_views_that_leave_may_be_written_with_gradients(store):
+    plan = Plan("row", 2, (TensorInput(0, spec(2, 2)),), (SlotOutput(1),), (View(1, 0, (2,), (1,)),))
+    w = torch.ones(2, requires_grad=True)
+    for make in (bind, bind_reference):
+        x = torch.zeros(2, 2)
+        [row] = make(plan, [], store)(x)
+        row.add_(w)
+        assert x.requires_grad and torch.equal(torch.autograd.grad(x.sum(), w)[0], w)
+
+
 def test_errors_of_operators_are_torchs_own(store):
     plan = Plan(
         "bad", 2, (TensorInput(0, spec(2, 3)),), (SlotOutput(1),), (Call("aten::view", (Slot(0), ListArg((Literal(5),))), {}, (1,)),)

@@ -397,6 +397,8 @@ class Recorder:
         self.operations += 1
         if read:
             self.numbers.bind_number(result, node)
+        if target is operator.setitem:
+            self.note_written(vm, fake_args[0])
         return self.track(vm, result, node)
 
     def demand(self, vm: Machine, relation: Relation, text: str, error: str) -> None:
@@ -412,7 +414,7 @@ class Recorder:
         if isinstance(result, torch.Tensor):
             known = self.by_fake.get(id(result))
             if known is not None and known.fake is result:
-                self.note_leaf(vm, result, known.obj)
+                self.note_written(vm, result)
                 return known
             if not isinstance(result, FakeTensor) and not is_functorch_wrapped_tensor(result):
                 raise Unsupported("FE035", f"{node.target} gave a real tensor", "it escaped the fake tensors")
@@ -431,6 +433,12 @@ class Recorder:
             return ListValue(items) if isinstance(result, list) else TupleValue(items, type(result))
         return vm.fresh(result)
 
+    def note_written(self, vm: Machine, fake: torch.Tensor) -> None:
+        """What was written may require grad from then on, and with a view that of which it is one."""
+        for written in {id(fake): fake, id(fake._base): fake._base}.values():
+            known = self.by_fake.get(id(written))
+            if known is not None and known.fake is written:
+                self.note_leaf(vm, known.fake, known.obj)
 
     def note_leaf(self, vm: Machine, fake: torch.Tensor, real: Any) -> None:
         """Whether a tensor requires grad belongs to the object: nothing of a graph changes that of one from before, or makes one for others to see."""

@@ -52,13 +52,15 @@ class ReferenceExecutable:
         self.calls: dict[int, PythonCall] = {i: python_call(s, bodies) for i, s in enumerate(plan.steps) if type(s) is Call}
 
     def __call__(self, *inputs: Any) -> tuple[Any, ...]:
+        recording = torch.is_grad_enabled()
         with torch.no_grad():
-            return _Run(self, inputs).result()
+            return _Run(self, inputs, recording).result()
 
     def take(self, inputs: list[Any]) -> tuple[Any, ...]:
         """A call that empties the list of its inputs."""
+        recording = torch.is_grad_enabled()
         with torch.no_grad():
-            run = _Run(self, inputs)
+            run = _Run(self, inputs, recording)
             inputs.clear()
             return run.result()
 
@@ -66,8 +68,10 @@ class ReferenceExecutable:
 class _Run:
     """One call: the slots and symbols as they stand."""
 
-    def __init__(self, executable: ReferenceExecutable, inputs: Sequence[Any]) -> None:
+    def __init__(self, executable: ReferenceExecutable, inputs: Sequence[Any], recording: bool) -> None:
         self.executable = executable
+        self.recording = recording
+        """The caller's grad mode: a view of what has no history is made in it, so that autograd lets a program write to it."""
         self.plan = executable.plan
         self.slots: dict[int, torch.Tensor] = dict(executable.constants)
         self.values: dict[str, int] = {}
@@ -142,9 +146,9 @@ class _Run:
         sizes, strides, offset = self.sizes(step.sizes), self.sizes(step.strides), self.size(step.offset)
         if dtype.itemsize == base.dtype.itemsize:
             start = base.storage_offset() + offset
-            self.slots[step.slot] = (
-                base.as_strided(sizes, strides, start) if dtype == base.dtype else base.view(dtype).as_strided(sizes, strides, start)
-            )
+            with torch.set_grad_enabled(self.recording and not base.requires_grad):
+                same = base if dtype == base.dtype else base.view(dtype)
+                self.slots[step.slot] = same.as_strided(sizes, strides, start)
         else:
             self.slots[step.slot] = over(
                 base, dtype, sizes, strides, int(base.storage_offset()) * base.dtype.itemsize + offset * dtype.itemsize

@@ -20,17 +20,14 @@ double now_us() {
   return time.tv_sec * 1e6 + time.tv_nsec * 1e-3;
 }
 
-class NoGrad {
- public:
-  NoGrad() : was_(api.grad_enabled()) {
-    if (was_) api.set_grad_enabled(false);
+struct NoGrad {
+  NoGrad() : was(api.grad_enabled()) {
+    if (was) api.set_grad_enabled(false);
   }
   ~NoGrad() {
-    if (was_) api.set_grad_enabled(true);
+    if (was) api.set_grad_enabled(true);
   }
-
- private:
-  bool was_;
+  const bool was;
 };
 
 }  // namespace
@@ -220,7 +217,7 @@ bool Run::define(int slot) {
   if (!instance_.needs_tensor[slot]) return true;
   const bool lasting = program_.slots[info.root].kind == SlotKind::held && !info.late && !info.shares_version && root.data;
   if (lasting && reuse_view(slot, root)) return true;
-  if (!make_view(program_, instance_, slot, &handle)) return fail(nullptr, "RC042", "torch cannot make the view " + program_.labels[slot]);
+  if (!make_view(program_, instance_, slot, recording_, &handle)) return fail(nullptr, "RC042", "torch cannot make the view " + program_.labels[slot]);
   lasting ? keep_view(slot, root, handle) : own(slot, handle);
   return true;
 }
@@ -393,7 +390,7 @@ PyObject* run_program(Program& program, Pool& pool, CudaAlarm& alarm, PyObject* 
   PyObject* result = nullptr;
   if (pool.provide(program, *instance, &failure) && settle(program, *instance, &failure)) {
     NoGrad no_grad;
-    Run run(program, *instance, alarm);
+    Run run(program, *instance, alarm, no_grad.was);
     const bool release = instance->microseconds < 0 || instance->microseconds > kReleaseAbove;
     if (given) run.give(given);
     const bool accepted = run.inputs(arguments);

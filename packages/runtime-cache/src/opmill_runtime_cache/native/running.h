@@ -11,8 +11,13 @@ namespace opmill {
 
 class Run {
  public:
-  Run(Program& program, Instance& instance, CudaAlarm& alarm)
-      : program_(program), instance_(instance), alarm_(alarm), slots_(instance.slots), stream_(program.cuda >= 0 ? cuda_stream(program.cuda) : nullptr) {}
+  Run(Program& program, Instance& instance, CudaAlarm& alarm, bool recording)
+      : program_(program),
+        instance_(instance),
+        alarm_(alarm),
+        slots_(instance.slots),
+        stream_(program.cuda >= 0 ? cuda_stream(program.cuda) : nullptr),
+        recording_(recording) {}
   ~Run() {
     drop_all();
     if (workspace_) api.delete_handle(workspace_);
@@ -61,6 +66,7 @@ class Run {
   CudaAlarm& alarm_;
   std::vector<SlotState>& slots_;
   void* stream_;
+  const bool recording_;  // the caller's grad mode
   std::vector<int> owned_;
   std::vector<Handle> given_;   // by slot, or empty
   std::vector<int64_t> back_;   // by slot: -1, or what is given is a view of it, whose first element has so many before it

@@ -70,6 +70,7 @@ const char* load_torch(const char* libtorch_cpu, const char* libtorch_python) {
       {&api.new_stable_value, "torch_new_stable_ivalue", false},
       {&api.new_undefined, "aoti_torch_new_uninitialized_tensor", false},
       {&api.bump_version, "_ZN5torch8autograd4impl12bump_versionERKN2at6TensorE", false},
+      {&api.requires_grad, "_ZNK3c1010TensorImpl13requires_gradEv", false},
   };
   for (const Symbol& symbol : symbols) {
     void* found = dlsym(cpu, symbol.name);

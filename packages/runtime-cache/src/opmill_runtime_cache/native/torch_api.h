@@ -48,6 +48,7 @@ struct TorchApi {
   Status (*new_string)(const char*, size_t, void**) = nullptr;
   Status (*new_stable_value)(uint64_t**) = nullptr;  // absent before torch 2.13: plain operator new
   void (*bump_version)(Handle) = nullptr;
+  bool (*requires_grad)(const void*) = nullptr;  // of a TensorImpl
   Status (*new_undefined)(Handle*) = nullptr;  // a tensor that is none
 
   void* (*wrap)(Handle) = nullptr;  // THPVariable_Wrap(const at::TensorBase&) -> new reference

@@ -46,7 +46,7 @@ bool retyped(Handle base, int from, int to, int device, Handle* result) {
 
 }  // namespace
 
-bool make_view(const Program& program, const Instance& instance, int slot, Handle* result) {
+bool make_view(const Program& program, const Instance& instance, int slot, bool recording, Handle* result) {
   const SlotInfo& info = program.slots[slot];
   const SlotState& root = instance.slots[info.root];
   const int dtype = instance.slots[slot].dtype;
@@ -61,7 +61,10 @@ bool make_view(const Program& program, const Instance& instance, int slot, Handl
   bool made;
   if (info.shares_version) {
     int64_t start = 0;
+    const bool known = recording && api.requires_grad && !api.requires_grad(*reinterpret_cast<void**>(base));  // else it would have a history
+    if (known) api.set_grad_enabled(true);
     made = api.get_storage_offset(base, &start) == 0 && as_strided(base, sizes, strides, start + offset, result);
+    if (known) api.set_grad_enabled(false);
   } else {
     made = api.reinterpret(base, sizes.size(), sizes.data(), strides.data(), offset, result) == 0;
   }

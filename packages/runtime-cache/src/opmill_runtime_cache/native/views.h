@@ -5,7 +5,8 @@
 
 namespace opmill {
 
-// A view, as slot `slot` describes it, of the tensor in its root slot; false when torch refuses.
-bool make_view(const Program& program, const Instance& instance, int slot, Handle* result);
+// A view, as slot `slot` describes it, of the tensor in its root slot; false when torch refuses. `recording`: whether the caller's grad mode is on, so
+// that autograd lets a program write to a view that leaves.
+bool make_view(const Program& program, const Instance& instance, int slot, bool recording, Handle* result);
 
 }  // namespace opmill
