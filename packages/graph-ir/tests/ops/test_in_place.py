@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from opmill_graph_ir.backend import compile_graph, installed_generators
+from opmill_graph_ir.errors import GraphError
 from opmill_graph_ir.options import GraphOptions
 from opmill_runtime_cache.plan.model import Call, Launch
 
@@ -52,6 +53,24 @@ for _name, _run, _shapes in (
     _LIBRARY.impl(_name, _run, "CPU")
     _LIBRARY.impl(_name, _shapes, "Meta")
 move, took = torch.ops.opmill_test_in_place.move, torch.ops.opmill_test_in_place.took
+
+
+_LIBRARY.define("spread(Tensor x, Tensor(a!)[] to, Tensor(b!)? sum=None, *, Tensor(c!)[]? also=None) -> Tensor")  # writes what it is given of these
+
+
+def _spread(x, to, sum=None, *, also=None):
+    for k, t in enumerate(to):
+        t.add_(x.sum() * k)
+    if sum is not None:
+        sum.add_(x.sum())
+    for t in also or ():
+        t.mul_(2)
+    return x * 3
+
+
+_LIBRARY.impl("spread", _spread, "CPU")
+_LIBRARY.impl("spread", lambda x, to, sum=None, *, also=None: torch.empty_like(x), "Meta")
+spread = torch.ops.opmill_test_in_place.spread
 
 
 class Of(torch.nn.Module):
@@ -135,7 +154,14 @@ def results_that_nobody_reads(x):
     return (y,)
 
 
-PROGRAMS = [results_beside_writes, one_result_beside_a_write, results_that_nobody_reads, of_others, fresh, read_before_too, the_input, a_view, again_and_again, a_returned_value, complex_numbers]
+def lists_and_options(x):
+    y, z, total = x.sin(), x.cos(), x.sum()
+    out = [spread(x, [y, z, x.clone()]), spread(x, [z[1:2], z[2:]], total), spread(x, [], None), spread(x, [])]
+    out.append(spread(y, [x], sum=total, also=[z]))
+    return (*out, y, z, total)
+
+
+PROGRAMS = [lists_and_options, results_beside_writes, one_result_beside_a_write, results_that_nobody_reads, of_others, fresh, read_before_too, the_input, a_view, again_and_again, a_returned_value, complex_numbers]
 
 
 @pytest.mark.parametrize("function", PROGRAMS, ids=lambda f: f.__name__)
@@ -149,6 +175,25 @@ def test_as_eager(function, fusion):
             b = a.clone()
             for found, wanted in zip((*run(a), a), (*function(b), b), strict=True):
                 torch.testing.assert_close(found, wanted)
+
+
+def test_memory_that_is_written_twice_by_one_operator():
+    def twice(x):
+        y = x * 1
+        torch._foreach_add_([y, y[1:]], 1.0)
+        return (y,)
+
+    def apart(x):
+        y = x * 1
+        torch._foreach_add_([*(y[k] for k in range(4)), y[:0]], 1.0)
+        return (y,)
+
+    x = torch.randn(4, 6)
+    with torch.no_grad():
+        with pytest.raises(GraphError, match="GI002"):
+            compile_graph(torch.fx.symbolic_trace(Of(twice)), [x], options=GraphOptions(cache=False))
+        run = compile_graph(torch.fx.symbolic_trace(Of(apart)), [x], options=GraphOptions(cache=False, verify=True))
+        torch.testing.assert_close(run(x)[0], apart(x)[0])
 
 
 def plan_of(function):

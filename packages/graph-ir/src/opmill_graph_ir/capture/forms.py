@@ -1,13 +1,22 @@
-"""Functional forms of operators of others that write to their arguments and come without one: the same operator on copies of what it writes."""
+"""Functional forms of operators that write to their arguments. Those of others that come without one: the same operator on copies of what it writes."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Any
 
 import torch
 
+from ..errors import GraphError
+
+aten = torch.ops.aten
+_FUNCTIONAL = {
+    "aten::bernoulli_.float": aten.bernoulli.p,
+    "aten::bernoulli_.Tensor": aten.bernoulli.Tensor,
+    "aten::normal_": aten.normal_functional.default,
+}
 _SPACE = "opmill_functional"
 _ALIAS = re.compile(r"\([a-z][a-z0-9]*(\|[a-z][a-z0-9]*)*!?\)")
 
@@ -18,36 +27,32 @@ def _library() -> torch.library.Library:
 
 
 @lru_cache(None)
-def functional_form(func: Any) -> Any:
-    """The operator that gives what ``func`` returns, then what it writes in the order of its arguments, and changes nothing; it carries ``func`` as
-    ``opmill_writes``. None where ``func`` returns or writes other things than tensors, or returns what it was given. It is kept and stays in order, as one that draws random
-    numbers: what else ``func`` does, nobody knows."""
+def functional_form(func: Any, count: int) -> Any:
+    """The operator that gives what ``func`` returns, then the ``count`` tensors that it writes (alone, in lists or where they may be left out) in the order
+    of its arguments, and changes nothing; it carries ``func`` as ``opmill_writes``. None where ``func`` returns or writes other things than tensors, or
+    returns what it was given. It is kept and stays in order, as one that draws random numbers: what else ``func`` does, nobody knows."""
     schema = func._schema
     writes = [k for k, a in enumerate(schema.arguments) if a.is_write]
-    if not writes or any(str(schema.arguments[k].type) != "Tensor" for k in writes):
+    if not writes or any("Tensor" not in str(schema.arguments[k].type) for k in writes):
         return None
     if any(str(r.type) != "Tensor" or r.alias_info is not None for r in schema.returns):
         return None
     names = [a.name for a in schema.arguments]
-    name = re.sub(r"\W", "_", func.name())
+    name = f"{re.sub(r'[^A-Za-z0-9_]', '_', func.name())}_{count}"
     arguments = _ALIAS.sub("", str(schema).partition("(")[2].rpartition(" -> ")[0])
-    _library().define(f"{name}({arguments} -> ({', '.join(['Tensor'] * (len(schema.returns) + len(writes)))})", tags=(torch.Tag.nondeterministic_seeded,))
+    _library().define(f"{name}({arguments} -> ({', '.join(['Tensor'] * (len(schema.returns) + count))})", tags=(torch.Tag.nondeterministic_seeded,))
 
-    def written(args: Any, kwargs: Any) -> tuple[dict[str, Any], list[torch.Tensor]]:
+    def call(args: Any, kwargs: Any, filled: bool) -> Any:
         given = {**dict(zip(names, args)), **kwargs}
-        return given, [given[names[k]] for k in writes]
-
-    def call(args: Any, kwargs: Any, copies: list[torch.Tensor]) -> Any:
-        given, _ = written(args, kwargs)
-        returned = func(**{**given, **dict(zip((names[k] for k in writes), copies, strict=True))})
-        return _results([*([] if returned is None else [returned] if isinstance(returned, torch.Tensor) else returned), *copies])
+        own = {names[k]: _copied(given.get(names[k]), filled) for k in writes}
+        returned = func(**{**given, **own}) if filled or schema.returns else None
+        return _results([*([] if returned is None else [returned] if isinstance(returned, torch.Tensor) else returned), *tensors_in(own.values())])
 
     def run(*args: Any, **kwargs: Any) -> Any:
-        return call(args, kwargs, [_like(t).copy_(t) for t in written(args, kwargs)[1]])
+        return call(args, kwargs, True)
 
     def shapes(*args: Any, **kwargs: Any) -> Any:
-        copies = [_like(t) for t in written(args, kwargs)[1]]
-        return call(args, kwargs, copies) if schema.returns else _results(copies)
+        return call(args, kwargs, False)
 
     _library().impl(name, run, "CompositeExplicitAutograd")
     _library().impl(name, shapes, "Meta")
@@ -58,9 +63,54 @@ def functional_form(func: Any) -> Any:
     return form
 
 
+def tensors_in(values: Any) -> Iterator[torch.Tensor]:
+    """Those in nested lists, in order."""
+    for value in values:
+        if isinstance(value, torch.Tensor):
+            yield value
+        elif isinstance(value, (list, tuple)):
+            yield from tensors_in(value)
+
+
+def _copied(value: Any, filled: bool) -> Any:
+    if isinstance(value, (list, tuple)):
+        return [_copied(v, filled) for v in value]
+    return value if not isinstance(value, torch.Tensor) else _like(value).copy_(value) if filled else _like(value)
+
+
 def _like(tensor: torch.Tensor) -> torch.Tensor:
     return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=tensor.device)
 
 
 def _results(tensors: list[torch.Tensor]) -> Any:
-    return tensors[0] if len(tensors) == 1 else tuple(tensors)
+    return tensors[0] if len(tensors) == 1 else tuple(tensors) or None
+
+
+def functional_call(op: Any, func: Any, args: Sequence[Any], kwargs: dict[str, Any], written: int) -> tuple[Any, list[Any], dict[str, Any]]:
+    """The operator that returns what ``func`` writes, so many tensors, with its arguments. Raises GI002 where there is none."""
+    namespace, _, name = op.packet.partition("::")
+    if op.name in _FUNCTIONAL:
+        rest = [a for a in func._schema.arguments[len(args) :] if not a.kwarg_only]  # which may have defaults in place only
+        given = [*args, *(kwargs.get(a.name, a.default_value) for a in rest)]
+        return _FUNCTIONAL[op.name], given, {k: v for k, v in kwargs.items() if all(k != a.name for a in rest)}
+    packets = getattr(torch.ops, namespace)
+    if "out" in op.overload or "out" in kwargs:
+        kept = {k: v for k, v in kwargs.items() if k not in op.writes}
+        packet = getattr(packets, name)
+        wanted = [(a.name, str(a.type)) for a in func._schema.arguments if not a.is_write]
+        for overload in packet.overloads():
+            found = getattr(packet, overload)
+            if not found._schema.is_mutable and [(a.name, str(a.type)) for a in found._schema.arguments][: len(wanted)] == wanted:
+                return found, list(args), kept
+    elif name == "zero_":
+        return aten.zeros_like.default, list(args), {}
+    elif name == "fill_":
+        return aten.fill.Scalar if op.overload == "Scalar" else aten.fill.Tensor, list(args), kwargs
+    elif name.endswith("_"):
+        packet = getattr(packets, name[:-1], None)
+        found = getattr(packet, op.overload or "default", None)
+        if found is not None and not found._schema.is_mutable:
+            return found, list(args), kwargs
+    if namespace not in ("aten", "prims") and (form := functional_form(func, written)) is not None:
+        return form, list(args), kwargs
+    raise GraphError("GI002", f"{func.name()} writes and has no functional form")

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import pairwise
 from typing import Any, Protocol
 
 import torch
@@ -20,7 +21,7 @@ from opmill_fake_tensors.symbols import Sizes
 
 from ..errors import GraphError
 from ..recurrent import PACKETS, keeping
-from .forms import functional_form
+from .forms import functional_call
 from .graph import AtenGraph, Meta, Node, Value, values_in
 from .inverse import INVERSES
 from .sizes import recorded, size_of, traced, unbound
@@ -30,11 +31,6 @@ _IGNORED = ("aten::detach_", "aten::requires_grad_", "aten::retain_grad", "aten:
 _METADATA = "aten::set_ aten::resize_ aten::resize_as_ aten::swapaxes_".split()
 _LIFTS = ("aten::lift_fresh", "aten::lift")
 _RESHAPING = "aten::t_ aten::transpose_ aten::squeeze_ aten::unsqueeze_ aten::as_strided_".split()
-_FUNCTIONAL = {
-    "aten::bernoulli_.float": aten.bernoulli.p,
-    "aten::bernoulli_.Tensor": aten.bernoulli.Tensor,
-    "aten::normal_": aten.normal_functional.default,
-}
 
 
 @dataclass(frozen=True)
@@ -406,25 +402,26 @@ class Recorder(FakeContext):
         return target
 
     def _run_writing(self, op: Any, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-        targets = [kwargs[n] if n in kwargs else args[op.positions[n]] for n in op.writes]
-        func_name = op.base_name
-        if func_name == "copy_":
+        if op.base_name == "copy_":
             value = self._copied(args[0], args[1])
             result = super().run(func, args, kwargs)
             self.write(args[0], value)
             return result
-        functional, call_args, call_kwargs = _functional(op, func, args, kwargs)
+        targets = [kwargs[n] if n in kwargs else args[op.positions[n]] for n in op.writes if n in kwargs or op.positions[n] < len(args)]
+        written = [t for target in targets for t in _tensors(target)]
+        self._refuse_twice(func, written)
+        functional, call_args, call_kwargs = functional_call(op, func, args, kwargs, len(written))
         values, named = self._values(list(call_args)), {k: self._values(v) for k, v in call_kwargs.items()}
-        before = [t.shape for target in targets for t in _tensors(target)]
+        before = [t.shape for t in written]
         result = super().run(func, args, kwargs)
-        if before != [t.shape for target in targets for t in _tensors(target)]:
+        if before != [t.shape for t in written]:
             raise GraphError("GI002", f"{func.name()} resizes what it writes", where=self.state.origin)
         fakes = super().run(functional, call_args, call_kwargs)
         names = [n for n in self._emit(functional, tuple(values), named, fakes) if n]
-        written = [t for target in targets for t in (target if isinstance(target, (list, tuple)) else (target,))]
         if len(names) < len(written):
             raise GraphError("GI002", f"{func.name()} has no functional form that returns all it writes", where=self.state.origin)
-        for target, name, fake in zip(written, names[-len(written) :], _tensors(fakes)[-len(written) :], strict=True):
+        first = len(names) - len(written)
+        for target, name, fake in zip(written, names[first:], _tensors(fakes)[first:], strict=True):
             self.write(target, self._fitted(name, fake, target))
             if op.exchanges:
                 self._wait(target)  # its copy into the target would not wait
@@ -432,6 +429,14 @@ class Recorder(FakeContext):
             for fake, name in zip(_tensors(result), names, strict=False):
                 self._own(fake, name)
         return result
+
+    def _refuse_twice(self, func: Any, written: Sequence[FakeTensor]) -> None:
+        """Raises GI002 where memory may be written as one and as another argument: the operator reads what it has written then."""
+        if len(written) < 2 or len({id(self.track(t).base) for t in written}) == len(written):
+            return
+        spans = sorted((id(self.track(t).base), *_span(t)) for t in written if t.numel())
+        if any(base == other and start < end for (base, _, end), (other, start, _) in pairwise(spans)):
+            raise GraphError("GI002", f"{func.name()} writes one memory as several arguments", where=self.state.origin)
 
     def _wait(self, fake: FakeTensor) -> FakeTensor:
         """Waiting gives the tensor itself; whatever reads its memory from now on, reads what has arrived."""
@@ -493,6 +498,12 @@ class Recorder(FakeContext):
         return names
 
 
+def _span(t: torch.Tensor) -> tuple[Any, Any]:
+    """Where its elements begin and end in memory, in elements."""
+    start = t.storage_offset()
+    return start, start + 1 + sum((n - 1) * s for n, s in zip(t.shape, t.stride(), strict=True))
+
+
 def shares(source: FakeTensor, result: Any) -> bool:
     """Whether what an operator gave lies in the memory of ``source``."""
     first = next(iter(_tensors(result)), None)
@@ -503,36 +514,6 @@ def _tensors(result: Any) -> list[FakeTensor]:
     if isinstance(result, FakeTensor):
         return [result]
     return [r for r in result if isinstance(r, FakeTensor)] if isinstance(result, (list, tuple)) else []
-
-
-def _functional(op: Any, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, list[Any], dict[str, Any]]:
-    """The operator that returns what ``func`` writes, with its arguments."""
-    namespace, _, name = op.packet.partition("::")
-    if op.name in _FUNCTIONAL:
-        rest = [a for a in func._schema.arguments[len(args) :] if not a.kwarg_only]  # which may have defaults in place only
-        given = [*args, *(kwargs.get(a.name, a.default_value) for a in rest)]
-        return _FUNCTIONAL[op.name], given, {k: v for k, v in kwargs.items() if all(k != a.name for a in rest)}
-    packets = getattr(torch.ops, namespace)
-    if "out" in op.overload or "out" in kwargs:
-        kept = {k: v for k, v in kwargs.items() if k not in op.writes}
-        packet = getattr(packets, name)
-        wanted = [(a.name, str(a.type)) for a in func._schema.arguments if not a.is_write]
-        for overload in packet.overloads():
-            found = getattr(packet, overload)
-            if not found._schema.is_mutable and [(a.name, str(a.type)) for a in found._schema.arguments][: len(wanted)] == wanted:
-                return found, list(args), kept
-    elif name == "zero_":
-        return aten.zeros_like.default, list(args), {}
-    elif name == "fill_":
-        return aten.fill.Scalar if op.overload == "Scalar" else aten.fill.Tensor, list(args), kwargs
-    elif name.endswith("_"):
-        packet = getattr(packets, name[:-1], None)
-        found = getattr(packet, op.overload or "default", None)
-        if found is not None and not found._schema.is_mutable:
-            return found, list(args), kwargs
-    if namespace not in ("aten", "prims") and (form := functional_form(func)) is not None:
-        return form, list(args), kwargs
-    raise GraphError("GI002", f"{func.name()} writes and has no functional form")
 
 
 __all__ = ["Memory", "Recorder", "Track", "meta_of", "shares", "values_in"]

@@ -8,10 +8,10 @@ from typing import Any
 
 import torch
 
-from ..capture.graph import Node, Value
+from ..capture.graph import Node, Value, values_in
 from ..loops.index import index
 from ..lowered import BufferArg, Extern
-from .arguments import plan_argument
+from .arguments import call_argument, plan_argument
 from .context import Context, View
 from .exprs import SUPPORTED
 
@@ -19,28 +19,34 @@ from .exprs import SUPPORTED
 @lru_cache(None)
 def writing_form(func: Any) -> tuple[Any, tuple[int, ...]] | None:
     """The operator ``NAME_`` of which ``func``, ``NAME``, is the functional form, and the positions of what it writes; None where there is none.
-    What a writing form returns, its functional form gives first."""
+    What a writing form returns, its functional form gives first. Those that capture made of an operator write whatever it writes, others tensors."""
     space, _, name = func._schema.name.partition("::")
     packet = None if space in ("aten", "prims") else getattr(getattr(torch.ops, space), f"{name}_", None)
     form = getattr(func, "opmill_writes", None) or getattr(packet, func._overloadname, None)
-    if form is None or func._schema.is_mutable or (form._schema.returns and form is not getattr(func, "opmill_writes", None)):
+    arguments = [] if form is None else form._schema.arguments
+    writes = tuple(k for k, a in enumerate(arguments) if a.is_write)
+    if form is None or form is getattr(func, "opmill_writes", None):
+        return None if form is None else (form, writes)
+    if func._schema.is_mutable or form._schema.returns or any(str(arguments[k].type) != "Tensor" for k in writes):
         return None
-    arguments, own = form._schema.arguments, func._schema.arguments
-    writes = tuple(k for k, a in enumerate(arguments) if a.is_write and str(a.type) == "Tensor")
-    same = [(a.name, str(a.type)) for a in arguments] == [(a.name, str(a.type)) for a in own]
-    return (form, writes) if same and len(writes) == len(func._schema.returns) - len(form._schema.returns) == sum(a.is_write for a in arguments) else None
+    same = [(a.name, str(a.type)) for a in arguments] == [(a.name, str(a.type)) for a in func._schema.arguments]
+    return (form, writes) if same and len(writes) == len(func._schema.returns) else None
 
 
 def write_in_place(ctx: Context, node: Node) -> bool:
     """Calls the writing form, if there is one, and names what it wrote as results; whether it did."""
     found = writing_form(node.func)
-    if found is None or node.kwargs or any(type(node.args[k]) is not Value for k in found[1]):
+    if found is None or node.kwargs:
         return False
     form, writes = found
-    returned, written = node.results[: len(node.results) - len(writes)], node.results[len(node.results) - len(writes) :]
-    targets = [_target(ctx, node.args[k].name, result) for k, result in zip(writes, written, strict=True)]
-    own = dict(zip(writes, targets, strict=True))
-    args = tuple(BufferArg(own[k].buffer) if k in own else plan_argument(ctx, a) for k, a in enumerate(node.args))
+    values = values_in([node.args[k] for k in writes if k < len(node.args)])
+    count = len(node.results) - len(form._schema.returns)
+    if len(values) != count or not values:
+        return False
+    returned, written = node.results[:-count], node.results[-count:]
+    targets = [_target(ctx, value.name, result) for value, result in zip(values, written, strict=True)]
+    given = iter(targets)
+    args = tuple(call_argument(a, lambda _: BufferArg(next(given).buffer)) if k in writes else plan_argument(ctx, a) for k, a in enumerate(node.args))
     results = tuple(r if r in ctx.used else None for r in returned)
     for result in results:
         if result is not None:
