@@ -179,7 +179,7 @@ def others(options: argparse.Namespace, console: Console) -> tuple[Rows, dict[st
     def one(job: tuple[str, str, str]) -> dict[str, Any]:
         model, what, dtype = job
         arguments = [what, model, "eager", "torch", "opmill", "--dtype", dtype, "--seconds", str(options.seconds)]
-        return {"model": model, "what": f"{what} {dtype}", **measured(arguments, options.timeout)}
+        return {**measured(arguments, options.timeout), "model": model, "what": f"{what} {dtype}"}
 
     with ThreadPoolExecutor(6) as pool:
         rows = list(pool.map(one, jobs))

@@ -7,8 +7,9 @@ import torch
 
 from opmill_graph_ir.loops.arithmetic import apply, torch_dtype
 from opmill_graph_ir.loops.index import index
-from opmill_graph_ir.loops.ir import Axis, Buffer, Load, LoopKernel, Nest, Op, Phase, Reduction, Ref, Store
+from opmill_graph_ir.loops.ir import Axis, Buffer, Const, Load, LoopKernel, Nest, Op, Phase, Reduction, Ref, Scan, Store
 from opmill_graph_ir.loops.primitives import PRIMITIVES
+from opmill_kernel_gen_triton.budget import Budget
 from opmill_kernel_gen_triton.debug import run
 
 pytestmark = [pytest.mark.triton, pytest.mark.filterwarnings("ignore")]
@@ -66,3 +67,27 @@ def test_reductions_of_special_values(name: str, n: int) -> None:
         torch.testing.assert_close(out, want, equal_nan=True, rtol=1e-4, atol=1e-6)
         if name.startswith("arg"):
             assert torch.equal(at, getattr(a, name)(1))
+
+
+@pytest.mark.parametrize("budget", [Budget(), Budget(processors=1, tile=4, longest=2, values=2)], ids=["whole", "loops"])
+@pytest.mark.parametrize("n", [4, 8])
+def test_sums_of_negative_zeros_are_zero(n: int, budget: Budget) -> None:
+    row = (Axis("j", index(n)),)
+    value = Load("a", index("i") * n + "j", "float32")
+    summed = (Phase(row, reductions=(Reduction(("r",), "sum", value, "float32"),)), Phase(stores=(Store("out", index("i"), Ref("r", "float32")),)))
+    scanned = (Phase(row, scans=(Scan(("r",), "sum", (value,), "float32"),), stores=(Store("out", index("i") * n + "j", Ref("r", "float32")),)),)
+    for phases, out in ((summed, torch.ones(3)), (scanned, torch.ones(3 * n))):
+        buffers = (Buffer("a", "float32", "in", index(3 * n)), Buffer("out", "float32", "out", index(out.numel())))
+        kernel = LoopKernel("zeros", buffers, (Nest((Axis("i", index(3)),), phases),))
+        assert run(kernel, {"a": torch.full((3 * n,), -0.0), "out": out}, budget=budget) == 0
+        assert torch.equal(out, torch.zeros_like(out)) and not torch.signbit(out).any()
+
+
+@pytest.mark.parametrize("inside", [True, False])
+def test_a_masked_load_at_one_place(inside: bool) -> None:
+    condition = Op("lt", (Const(0, "int64"), Const(int(inside), "int64")), "bool")
+    value = Load("a", index(0), "float32", condition, Const(7.0, "float32"))
+    kernel = LoopKernel("place", (Buffer("a", "float32", "in", index(1)), Buffer("out", "float32", "out", index(5))), (Nest((Axis("i", index(5)),), (Phase(stores=(Store("out", index("i"), value),)),)),))
+    out = torch.zeros(5)
+    assert run(kernel, {"a": torch.tensor([2.0]), "out": out}) == 0
+    assert torch.equal(out, torch.full((5,), 2.0 if inside else 7.0))

@@ -40,10 +40,10 @@ def interpreting() -> bool:
 
 
 def run(
-    kernel: LoopKernel, buffers: Mapping[str, torch.Tensor], sizes: Sequence[int] = (), *, wide: bool = False, budget: Budget = DEFAULT
+    kernel: LoopKernel, buffers: Mapping[str, torch.Tensor], sizes: Sequence[int] = (), *, wide: bool = False, budget: Budget = DEFAULT, precise: bool = False
 ) -> int:
     """Runs ``kernel`` on flat tensors by buffer name, as ``evaluate`` does; ``wide`` takes 64-bit indices where there are two forms."""
-    text = kernel_text(kernel, budget)
+    text = kernel_text(kernel, budget, precise)
     values = dict(zip(kernel.symbols, sizes, strict=True))
     memory = dict(buffers)
     for b in text.scratch:
@@ -95,19 +95,19 @@ class InterpretedKernels:
         return None if interpreting() else "TRITON_INTERPRET is not set"
 
     def build(self, kernels: Sequence[LoopKernel], options: GeneratorOptions, store: Store) -> list[KernelRef]:
-        return [self._ref(kernel) for kernel in kernels]
+        return [self._ref(kernel, options.precise) for kernel in kernels]
 
-    def _ref(self, kernel: LoopKernel) -> KernelRef:
-        key = key_of(kernel, self.budget)
+    def _ref(self, kernel: LoopKernel, precise: bool) -> KernelRef:
+        key = key_of(kernel, self.budget, precise)
         if key not in _entries:
-            _entries[key] = _ENTRY(lambda pointers, sizes: self._started(kernel, pointers, sizes))
+            _entries[key] = _ENTRY(lambda pointers, sizes: self._started(kernel, precise, pointers, sizes))
         return KernelRef(self.name, self.name, key, kernel.name)
 
-    def _started(self, kernel: LoopKernel, pointers: Any, given: Any) -> int:
+    def _started(self, kernel: LoopKernel, precise: bool, pointers: Any, given: Any) -> int:
         sizes = [given[k] for k in range(len(kernel.symbols))]
         values = dict(zip(kernel.symbols, sizes, strict=True))
         buffers = {b.name: _memory(pointers[k], b.numel.evaluate(values), getattr(torch, b.dtype)) for k, b in enumerate(kernel.buffers)}
-        return run(kernel, buffers, sizes, budget=self.budget)
+        return run(kernel, buffers, sizes, budget=self.budget, precise=precise)
 
 
 _ENTRY = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.POINTER(ctypes.c_void_p), ctypes.POINTER(ctypes.c_int64))
@@ -175,22 +175,28 @@ def _lifted(function: Callable[..., torch.Tensor]) -> Callable[..., Any]:
 
 @contextmanager
 def _patched() -> Iterator[None]:
-    """The interpreter reduces element by element with any other function than its own: here by halves of the tile. And it takes the truth
-    of a scalar comparison for a number when it spreads it over a tile."""
+    """The interpreter reduces element by element with any other function than its own: here by halves of the tile. It takes the truth
+    of a scalar comparison for a number when it spreads it over a tile, and what it adds to memory for dense where it is one value for all."""
+    import numpy as np
     from triton.runtime.interpreter import InterpreterBuilder, ReduceOps
 
-    reduced, spread = ReduceOps.generic_reduce, InterpreterBuilder.create_splat
+    reduced, spread, atomic = ReduceOps.generic_reduce, InterpreterBuilder.create_splat, InterpreterBuilder.create_atomic_rmw
 
     def spread_as_it_is(self: Any, kind: Any, scalar: Any) -> Any:
         result = spread(self, kind, scalar)
         result.data = result.data.astype(scalar.data.dtype, copy=False)
         return result
 
-    ReduceOps.generic_reduce, InterpreterBuilder.create_splat = _by_halves, spread_as_it_is
+    def atomic_on_dense(self: Any, kind: Any, *operands: Any) -> Any:
+        for operand in operands[:3]:
+            operand.data = np.ascontiguousarray(operand.data)
+        return atomic(self, kind, *operands)
+
+    ReduceOps.generic_reduce, InterpreterBuilder.create_splat, InterpreterBuilder.create_atomic_rmw = _by_halves, spread_as_it_is, atomic_on_dense
     try:
         yield
     finally:
-        ReduceOps.generic_reduce, InterpreterBuilder.create_splat = reduced, spread
+        ReduceOps.generic_reduce, InterpreterBuilder.create_splat, InterpreterBuilder.create_atomic_rmw = reduced, spread, atomic
 
 
 def _by_halves(self: Any, inputs: tuple[Any, ...]) -> list[Any]:

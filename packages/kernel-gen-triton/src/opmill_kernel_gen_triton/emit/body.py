@@ -137,7 +137,8 @@ class Body:
         return self.put(f"{text} != 0" if e.dtype == "bool" else text, dims, self.settled(e), f"{e.buffer}_")
 
     def pointer(self, buffer: str, at: Text, dims: Dims) -> str:
-        if dims <= at.dims:
+        """Pointers of the shape that masks along ``dims`` have: also where that is one element."""
+        if dims and dims <= at.dims:
             return f"{buffer}_ptr + {at.tight}"
         return f"{buffer}_ptr + ({at.tight} + tl.zeros({self.block(dims)}, tl.int32))"
 
@@ -253,9 +254,7 @@ class Body:
             dims = dims.union(*(d for _, d in self.guards))
             terms = [*(t for t, _ in self.guards), *self.masks(dims)]
             text = value.text if s.value.dtype != "bool" else f"{value.tight}.to(tl.uint8)"
-            pointer = (
-                self.pointer(s.buffer, at, dims) if at.dims else f"{s.buffer}_ptr + ({at.tight} + tl.zeros({self.block(dims)}, tl.int32))"
-            )
+            pointer = self.pointer(s.buffer, at, dims)
             if not dims <= value.dims and s.mode == "add":
                 text = f"tl.broadcast_to({text}, {self.block(dims)})"
             mask = [f"mask={' & '.join(terms)}"] if terms else []

@@ -167,6 +167,8 @@ def _publish(body: Body, acc: Accumulator, dims: Dims, wide: bool) -> None:
     else:
         template = _END[op]
     text = template.format(a[0])
+    if op == "sum" and TYPES[acc.dtype].kind == "float":
+        text = f"{text} + 0.0"  # eager's sums start at zero: of negative zeros alone they are that
     for name in ("product", "maximum", "minimum"):
         if f"%{name}" in text:
             body.needs.setdefault(name)

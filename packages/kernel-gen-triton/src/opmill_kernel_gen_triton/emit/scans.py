@@ -55,6 +55,8 @@ def step(body: Body, carried: Carried, wide: bool, last: str) -> None:
         _continue(body, carried, names, wide)
     elif scan.op == "affine":
         names = names[1:]
+    elif scan.op == "sum" and TYPES[kept].kind == "float":
+        names = [f"({names[0]} + 0.0)"]  # a sum starts at zero: of negative zeros alone it is that
     types = [(kept, scan.dtype), ("int64" if wide else "int32", "int64")][: len(scan.names)]
     for name, text, (source, target) in zip(scan.names, names, types, strict=True):
         body.names[name] = body.put(cast(text, source, target), ROW, False)
