@@ -22,7 +22,7 @@ from .eager_errors import asked_of_eager
 from .errors import Unsupported
 from .numbers import Numbers
 from .regions import Region
-from .values.base import Lazy, Machine, NotConstant, Value
+from .values.base import Lazy, Machine, NotConstant, Value, content
 from .values.constant import ConstantValue
 from .values.floating import FloatNumber
 from .values.late import LateFloat
@@ -276,6 +276,8 @@ class Recorder:
             return {k.constant(): self.lower(v, fakes) for k, v in zip(value.key_values(self.vm), value.all_values(self.vm))}
         if kind is SliceValue:
             return slice(*[self.lower(v, fakes) for v in value.parts])
+        if type(part := content(value)) is ConstantValue:  # what an object of a class derived from a number is
+            return self.lower(part, fakes)
         try:
             plain = value.constant()
         except NotConstant:

@@ -114,14 +114,22 @@ DERIVABLE = tuple(PLAIN)
 def has_methods(cls: type) -> bool:
     """Whether a class of the program's has methods written in Python: they run as part of the program."""
     written = [c for c in cls.__mro__ if written_in_python(c) and not exempt(c.__module__)]
-    return any(type(raw) in (types.FunctionType, property) and name != "__new__" for c in written for name, raw in vars(c).items())
+    own = [getattr(raw, "fget", raw) for c in written for name, raw in vars(c).items() if name != "__new__"]
+    return any(type(raw) is types.FunctionType and not exempt(raw.__module__ or "") for raw in own)  # enums are given some of Python's
+
+
+def builtin_part(obj: Any) -> ConstantValue | None:
+    """The number or text that an object of a class derived from one is."""
+    base = next((base for base in PLAIN if isinstance(obj, base)), None)
+    return None if base is None else ConstantValue(PLAIN[base](obj))
 
 
 @tracks(*LITERALS, torch.dtype, torch.layout, torch.memory_format, torch.device, range, types.CodeType, complex, torch.finfo, torch.iinfo)
 def constant(vm: Any, obj: Any, source: Any) -> Value:
+    if isinstance(obj, enum.Enum):
+        return by_name(vm, obj, source)
     if type(obj) not in PLAIN and isinstance(obj, DERIVABLE) and has_methods(type(obj)):  # type: ignore[arg-type]
-        base = next(base for base in PLAIN if isinstance(obj, base))
-        return ObjectValue(type(obj), obj, by_identity(vm, obj, source) or Pinned(obj, "object"), ConstantValue(PLAIN[base](obj)))
+        return ObjectValue(type(obj), obj, by_identity(vm, obj, source) or Pinned(obj, "object"), builtin_part(obj))
     if source is not None and type(obj) in (int, float) and (number := changing_number(vm, obj, source)) is not None:
         return number
     if source is not None and type(source) is not Pinned:
@@ -140,7 +148,9 @@ def constant(vm: Any, obj: Any, source: Any) -> Value:
 
 @tracks(enum.Enum, torch.Generator, torch._C._SDPBackend, re.Pattern, re.Match)
 def by_name(vm: Any, obj: Any, source: Any) -> Value:
-    return EnumValue(type(obj), obj, by_identity(vm, obj, source) or Pinned(obj, repr(obj))) if isinstance(obj, enum.Enum) else ConstantValue(obj, by_identity(vm, obj, source))
+    if isinstance(obj, enum.Enum):
+        return EnumValue(type(obj), obj, by_identity(vm, obj, source) or Pinned(obj, f"{type(obj).__name__}.{obj.name}"), builtin_part(obj))
+    return ConstantValue(obj, by_identity(vm, obj, source))
 
 
 class EnumValue(ObjectValue):

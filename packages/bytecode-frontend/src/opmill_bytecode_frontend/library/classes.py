@@ -12,6 +12,7 @@ import torch
 
 from opmill_guards.source import Pinned
 
+from ..owners import exempt
 from ..returning import Made
 from ..values.base import MISSING, NotConstant, Value, apply, written_in_python
 from ..values.constant import ConstantValue
@@ -47,6 +48,8 @@ def construct(vm: Any, cls: type, args: list[Value], kwargs: dict[str, Value], p
     direct = vm.frame is not None and vm.frame.makes(cls)
     meta: Any = type(cls)
     meta_call = find_in_mro(meta.__mro__, "__call__")[1]
+    if isinstance(cls, enum.EnumMeta) and (member := missing_member(vm, cls, args)) is not None:
+        return member
     if isinstance(cls, enum.EnumMeta):
         return vm.wrap(vm.plain(fold(vm, cls, args, kwargs)))
     if type(meta_call) is types.FunctionType and not plain:
@@ -89,6 +92,22 @@ def construct(vm: Any, cls: type, args: list[Value], kwargs: dict[str, Value], p
     elif (args or kwargs) and type(new) is not types.FunctionType:
         vm.throw(TypeError, f"{cls.__name__}() takes no arguments")
     return made
+
+
+def missing_member(vm: Any, cls: Any, args: list[Value]) -> Value | None:
+    """What the program's own ``_missing_`` says where no member has a value; None where it is not asked."""
+    asked = vars(next(c for c in cls.__mro__ if "_missing_" in vars(c)))["_missing_"]
+    if len(args) != 1 or not cls.__members__ or exempt(asked.__func__.__module__):
+        return None
+    value = args[0].constant()
+    if any(value == member.value for member in cls.__members__.values()) or isinstance(value, cls):
+        return None
+    told: Value = vm.call(vm.getattr(vm.wrap(cls), "_missing_"), args, {})
+    if told.python_type() is type(None):
+        vm.throw(ValueError, f"{value!r} is not a valid {cls.__qualname__}")
+    if not issubclass(told.python_type(), cls):
+        vm.unsupported("FE012", f"a member of {cls.__qualname__}", "its _missing_ gives something else")
+    return told
 
 
 def existing_modules(vm: Any, cls: type, args: list[Value]) -> Value | None:
@@ -366,8 +385,8 @@ def text(vm: Any, value: Value, name: str) -> Value:
         asked = "__repr__" if value.written_method(name)[1] is None else name
         if value.written_method(asked)[1] is not None:
             return checked_text(vm, name, value.special(vm, asked, []))  # type: ignore[arg-type]
-    if isinstance(value, ObjectValue) and not isinstance(value.real(), enum.Enum):
-        result = value.special(vm, name, [])
+    if isinstance(value, ObjectValue) or (isinstance(value, ClassValue) and (value.of_metaclass(name) or value.of_metaclass("__repr__"))):
+        result = value.special(vm, name if find_in_mro(value.python_type().__mro__, name)[0] is not object else "__repr__", [])
         if result is not None:
             return checked_text(vm, name, result)
     try:
@@ -387,11 +406,18 @@ def repr_(vm: Any, value: Value) -> Value:
     return text(vm, value, "__repr__")
 
 
+def says_as_enum(cls: type) -> bool:
+    """Whether the text of an enum's members is what Python makes of it, not the program."""
+    return all(type(raw) is not types.FunctionType or exempt(owner.__module__) for owner, raw in (find_in_mro(cls.__mro__, n) for n in ("__str__", "__repr__", "__format__")))
+
+
 @handles(format)
 def format_(vm: Any, value: Value, spec: Value = ConstantValue("")) -> Value:
-    if isinstance(value, (ObjectValue, TupleValue)) and not isinstance(value.real(), enum.Enum):
-        if type(find_in_mro(value.cls.__mro__, "__format__")[1]) is types.FunctionType:
-            result = vm.call(vm.getattr(vm.wrap(value.cls), "__format__"), [value, spec], {})
+    cls = value.python_type()
+    owner, written = find_in_mro(cls.__mro__, "__format__")
+    if isinstance(value, (ObjectValue, TupleValue, ClassValue)) and not (issubclass(cls, enum.Enum) and says_as_enum(cls)):
+        if type(written) is types.FunctionType and owner is not enum.Enum:
+            result = vm.call(MethodValue(vm.wrap(written, Pinned(written, "__format__")), value), [spec], {})
             if not issubclass(result.python_type(), str):
                 vm.throw(TypeError, f"__format__ must return a str, not {result.python_type().__name__}")
             return result  # type: ignore[no-any-return]

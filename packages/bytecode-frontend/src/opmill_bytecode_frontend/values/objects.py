@@ -93,7 +93,7 @@ def bind_descriptor(vm: Machine, owner: type, name: str, raw: Any, instance: Val
             vm.unsupported("FE040", f"attribute {name} of {instance.describe()}")  # type: ignore[union-attr]
         vm.unsupported("FE041", f"descriptor {kind.__qualname__} for attribute {name}")
     try:
-        result = raw.__get__(real, None if instance is None else type(real))
+        result = raw.__get__(real, cls.constant() if instance is None else type(real))
     except Exception as exc:
         vm.throw_real(exc)
     source = instance.source if instance is not None else Pinned(owner, owner.__qualname__)
@@ -437,10 +437,24 @@ class ClassValue(Value):
         return Pinned(self.obj, self.obj.__qualname__)
 
     def getattr(self, vm: Machine, name: str) -> Value:
+        if (hook := self.of_metaclass("__getattribute__")) is not None:
+            return vm.call(vm.wrap(hook, Pinned(hook, "__getattribute__")), [self, ConstantValue(name)], {})
+        return self.generic_getattr(vm, name)
+
+    def of_metaclass(self, name: str) -> Any:
+        """The function of the program that the metaclass has for a method of the data model, or None."""
+        metaclass: type = type(self.obj)
+        owner, raw = find_in_mro(metaclass.__mro__, name)
+        return raw if type(raw) is types.FunctionType and not exempt(owner.__module__) else None
+
+    def generic_getattr(self, vm: Machine, name: str) -> Value:
+        """``type.__getattribute__``."""
         cls = self.obj
         metaclass: type = type(cls)
         meta_owner, meta_raw = find_in_mro(metaclass.__mro__, name)
         if meta_raw is not MISSING and hasattr(type(meta_raw), "__set__"):
+            if written_in_python(meta_owner) and not exempt(meta_owner.__module__):
+                return bind_descriptor(vm, meta_owner, name, meta_raw, self, vm.wrap(metaclass))
             try:
                 return vm.wrap(getattr(cls, name), Attr(self.path(), name))
             except Exception as exc:
@@ -500,8 +514,8 @@ class ClassValue(Value):
         _owner, raw = find_in_mro(type(cls).__mro__, name)
         if name == "__getitem__" and raw is MISSING:
             owner, hook = find_in_mro(cls.__mro__, "__class_getitem__")
-            if hook is not MISSING:
-                if not exempt(owner.__module__):
+            if hook is not MISSING or cls is type:
+                if hook is not MISSING and not exempt(owner.__module__):
                     return vm.call(bind_descriptor(vm, owner, "__class_getitem__", hook, None, self), args, {})
                 try:
                     return vm.fresh(cls[vm.plain(args[0])])
@@ -509,7 +523,7 @@ class ClassValue(Value):
                     vm.unsupported("FE043", f"subscript of class {cls.__qualname__}")
                 except Exception as exc:
                     vm.throw_real(exc)
-        if raw is MISSING:
+        if raw is MISSING or (name == "__ne__" and _owner is object and self.of_metaclass("__eq__") is not None):
             return None
         if type(raw) is types.FunctionType and type(cls).__module__ != "enum":
             return vm.call(MethodValue(vm.wrap(raw, Pinned(raw, name)), self), args, {})
@@ -520,7 +534,18 @@ class ClassValue(Value):
         except Exception as exc:
             vm.throw_real(exc)
 
+    def key(self, vm: Machine) -> Any:
+        if self.of_metaclass("__hash__") is None and self.of_metaclass("__eq__") is None:
+            return super().key(vm)
+        hashed = self.special(vm, "__hash__", [])
+        assert hashed is not None
+        return ProgramKey(vm, self, hash_told(vm, hashed))
+
     def iterate(self, vm: Machine) -> Value:
+        if self.of_metaclass("__iter__") is not None:
+            return vm.iterate(self.special(vm, "__iter__", []))  # type: ignore[arg-type]
+        if self.of_metaclass("__getitem__") is not None:
+            return vm.sequence_iterator(self)  # type: ignore[attr-defined]
         try:
             items = list(self.obj)  # type: ignore[call-overload]
         except Exception as exc:
