@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from opmill_runtime_cache.errors import PlanError
+from opmill_runtime_cache.executor.control import scan
 from opmill_runtime_cache.executor.native import bind
 from opmill_runtime_cache.executor.reference import bind_reference
 from opmill_runtime_cache.plan.codec import decode, encode
@@ -103,6 +104,26 @@ def test_a_loop_runs_while_its_test_says_so(run, turns):
         wanted = wanted.cos()
     assert count.item() == 0 and torch.equal(out, wanted)
     assert out.data_ptr() != x.data_ptr()
+
+
+@pytest.mark.parametrize("turns", [0, 1, 6])
+def test_a_loop_keeps_what_it_carried_into_each_turn(run, turns):
+    call = Call("opmill::while_loop", (ListArg((Slot(0), Slot(1))), ListArg((SIZE,)), Literal(True)), {}, (2, 3, 4, 5), bodies=(0, 1))
+    outputs = tuple(map(SlotOutput, range(2, 6)))
+    plan = Plan("kept", 6, (TensorInput(0, COUNT), TensorInput(1, ROW)), outputs, (call,), (SizeOf("n", 1, 0),), bodies=(TEST, STEP))
+    x = torch.randn(4, generator=torch.Generator().manual_seed(turns))
+    count, out, counts, rows = run(plan)(torch.tensor(turns), x)
+    wanted = [x]
+    for _ in range(turns):
+        wanted.append(wanted[-1].cos())
+    assert count.item() == 0 and torch.equal(out, wanted.pop()) and counts.tolist() == list(range(turns, 0, -1))
+    assert rows.shape == (turns, 4) and all(map(torch.equal, rows, wanted))
+
+
+def test_a_scan_of_no_rows_gives_tensors_of_its_own():
+    carried = torch.ones(3)
+    [last] = scan(lambda *_: pytest.fail("there is no row"), [carried], [torch.ones(0, 3)], [], False)
+    assert torch.equal(last, carried) and last.data_ptr() != carried.data_ptr()
 
 
 @pytest.mark.parametrize("backwards", [False, True])

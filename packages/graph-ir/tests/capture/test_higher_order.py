@@ -111,7 +111,7 @@ CASES = {
     ),
     "while": (
         graph_of(HIGHER.while_loop, 3, lambda i, b: [*b, (i[0], i[1]), (i[2],)], [goes_on, step], 2),
-        looped, lambda flag: [torch.tensor(1 if flag else 9), torch.randn(4, 4).t(), torch.randn(4, 4) * 0.5], False,
+        looped, lambda flag: [torch.tensor(1 if flag else 9), torch.randn(4, 4).t(), torch.randn(4, 4) * 0.5], True,
     ),
     "scan": (
         graph_of(HIGHER.scan, 4, lambda i, b: [b[0], (i[0],), (i[1], i[2]), (i[3],)], [combine], 3),
@@ -176,14 +176,14 @@ def test_a_stored_plan_does_the_same(name, store):
 
 
 @pytest.mark.parametrize("grad", [False, True], ids=["inference", "training"])
-@pytest.mark.parametrize("name", ["cond", "scan", "map"])
+@pytest.mark.parametrize("name", ["cond", "while", "scan", "map"])
 def test_symbolic_sizes_stay_symbols(name, grad, store):
     gm, plain, _, _ = CASES[name]
-    shapes = {"cond": [None, "nn", "nn"], "scan": ["m", "nm", "nm", "m"], "map": ["nm", "m"]}[name]
+    shapes = {"cond": [None, "nn", "nn"], "while": [None, "nn", "nn"], "scan": ["m", "nm", "nm", "m"], "map": ["nm", "m"]}[name]
 
     def inputs(n, m):
         torch.manual_seed(n)
-        tensors = [torch.tensor(n > 4) if s is None else torch.randn([{"n": n, "m": m}[d] for d in s]) for s in shapes]
+        tensors = [torch.tensor(n > 4 if name == "cond" else n) if s is None else torch.randn([{"n": n, "m": m}[d] for d in s]) for s in shapes]
         return [t.requires_grad_() if grad and t.is_floating_point() else t for t in tensors]
 
     sizes = Sizes()
@@ -231,9 +231,3 @@ REFUSED = {
 def test_refusals(code, store):
     with pytest.raises(GraphError, match=code):
         compiled(REFUSED[code], [torch.tensor(True), torch.ones(3)], store, (), False)
-
-
-def test_no_gradients_through_a_loop(store):
-    gm = CASES["while"][0]
-    with pytest.raises(GraphError, match="GI016"):
-        compiled(gm, [torch.tensor(1), torch.randn(4, 4, requires_grad=True), torch.randn(4, 4)], store, (), True)

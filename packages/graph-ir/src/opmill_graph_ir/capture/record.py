@@ -17,7 +17,7 @@ import torch
 from opmill_fake_tensors import FakeContext, FakeTensor
 from opmill_fake_tensors.operator import describe
 from opmill_fake_tensors.symbolic import meta_tensor
-from opmill_fake_tensors.symbols import Sizes
+from opmill_fake_tensors.symbols import Index, Sizes
 
 from ..errors import GraphError
 from ..recurrent import PACKETS, keeping
@@ -28,6 +28,7 @@ from .sizes import recorded, size_of, traced, unbound
 
 aten = torch.ops.aten
 _IGNORED = ("aten::detach_", "aten::requires_grad_", "aten::retain_grad", "aten::_version", "aten::sym_size", "aten::sym_stride")
+_OF_CUDNN = ("aten::cudnn_batch_norm", "aten::cudnn_batch_norm_backward")
 _METADATA = "aten::set_ aten::resize_ aten::resize_as_ aten::swapaxes_".split()
 _LIFTS = ("aten::lift_fresh", "aten::lift")
 _RESHAPING = "aten::t_ aten::transpose_ aten::squeeze_ aten::unsqueeze_ aten::as_strided_".split()
@@ -281,6 +282,12 @@ class Recorder(FakeContext):
         row = self.fake_of(Meta(meta.dtype, meta.sizes[1:], meta.strides[1:], meta.device))
         return row.requires_grad_(fake.requires_grad)  # type: ignore[return-value]
 
+    def counted(self, what: str) -> Index:
+        """The symbol of a size that the next operator makes known."""
+        self.sizes = self.sizes or self.data
+        assert self.sizes is not None
+        return self.sizes.new(None, low=0, origin=f"{what} at {self.state.origin}")
+
     # ---- recording -------------------------------------------------------------------------------------------------
 
     def record(self, func: Any, args: Sequence[Any], results: Sequence[FakeTensor]) -> None:
@@ -318,6 +325,8 @@ class Recorder(FakeContext):
             return self._wait(args[0])
         if func is aten._native_batch_norm_legit.default:  # the same but for its schema, which says that it writes
             return self.run(aten.native_batch_norm.default, args, kwargs)
+        if op.packet in _OF_CUDNN:
+            return self._run_of_cudnn(op.packet, args)
         if op.writes:
             return self._run_writing(op, func, args, kwargs)
         if func is aten.native_batch_norm.default and args[5] and args[3] is not None:
@@ -444,6 +453,14 @@ class Recorder(FakeContext):
         [base.value] = self._emit(torch.ops._c10d_functional.wait_tensor.default, (Value(base.value),), {}, base.root)
         base.version += 1
         return fake
+
+    def _run_of_cudnn(self, packet: str, args: Sequence[Any]) -> Any:
+        """cuDNN's batch norm is torch's, but for a tensor that its backward alone reads."""
+        if packet == "aten::cudnn_batch_norm":
+            nothing = self.run(aten.empty.memory_format, ([0],), {"dtype": torch.uint8, "device": args[0].device})
+            return (*self.run(aten.native_batch_norm.default, args, {}), nothing)
+        x, gradient, weight, *statistics, eps, _ = args
+        return self.run(aten.native_batch_norm_backward.default, (gradient, x, weight, *statistics, True, eps, [True, True, True]), {})
 
     def _run_batch_norm(self, args: Sequence[Any]) -> Any:
         """A batch norm in training moves the running statistics on, though its schema does not say so."""

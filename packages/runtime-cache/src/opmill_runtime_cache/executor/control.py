@@ -19,19 +19,27 @@ def branch(then: Body, other: Body, predicate: torch.Tensor, operands: Sequence[
     return tuple((then if predicate.item() else other)(*operands))
 
 
-def while_loop(test: Body, body: Body, carried: Sequence[torch.Tensor], operands: Sequence[Any]) -> Outputs:
-    """``carried`` after as many turns of ``body`` as ``test``, whose one output has one element, asks for."""
+def while_loop(test: Body, body: Body, carried: Sequence[torch.Tensor], operands: Sequence[Any], keep: bool = False) -> Outputs:
+    """``carried`` after as many turns of ``body`` as ``test``, whose one output has one element, asks for. With ``keep``, what was carried into
+    each turn follows, stacked."""
     values: Sequence[torch.Tensor] | None = None
+    turns: list[Sequence[torch.Tensor]] = []
     while test(*(values or carried), *operands)[0].item():
+        if keep:
+            turns.append(values or carried)
         values = body(*(values or carried), *operands)
-    return tuple(v.clone() for v in carried) if values is None else tuple(values)
+    last = tuple(v.clone() for v in carried) if values is None else tuple(values)
+    if not keep:
+        return last
+    stacks = map(torch.stack, zip(*turns, strict=True)) if turns else (v.new_empty((0, *v.shape)) for v in carried)
+    return (*last, *stacks)
 
 
 def scan(body: Body, carried: Sequence[torch.Tensor], rows: Sequence[torch.Tensor], operands: Sequence[Any], backwards: bool) -> Outputs:
     """``body(*carried, *row, *operands)`` gives the next ``carried`` and a row of each other output, for the rows of ``rows`` along their
     first dimension, or from the last to the first. The result: the last ``carried``, then the rows of each other output, stacked."""
-    values = tuple(carried)
     count = rows[0].size(0)
+    values = tuple(carried) if count else tuple(v.clone() for v in carried)
     stacks: list[torch.Tensor] = []
     for k in reversed(range(count)) if backwards else range(count):
         out = body(*values, *(r[k] for r in rows), *operands)

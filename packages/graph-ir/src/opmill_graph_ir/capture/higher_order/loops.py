@@ -14,7 +14,7 @@ from ..bodies import Traced, body, contiguous, outputs_of, record
 from ..graph import Meta
 from ..record import Recorder, meta_of
 from ..sizes import size_of
-from .operands import Differentiable, Operands, gradients_of, operands_of
+from .operands import Differentiable, Forward, Operands, gradients_of, operands_of
 from .registry import Run, row
 
 
@@ -23,17 +23,27 @@ def while_loop(run: Run, test: Any, step: Any, carried: Sequence[Any], additiona
     if not all(isinstance(c, torch.Tensor) for c in carried):
         raise GraphError("GI014", "a loop that carries a number", where=run.recorder.state.origin, hint="carry a tensor of one element")
     given = operands_of(run, [*(c.contiguous() for c in carried), *additional], test, step)
-    if given.differentiable:
-        raise GraphError("GI016", "gradients through a loop whose number of turns is not known", where=run.recorder.state.origin)
-    count = len(carried)
-    layout = [contiguous(meta_of(t)) for t in given.tensors[:count]]
-    flag = Meta("bool", (), (), "")
-    test_graph = body(run.recorder, given.traced(test), given.tensors)
-    if [(m.dtype, m.sizes) for m in outputs_of(test_graph)] != [(flag.dtype, flag.sizes)]:
-        raise GraphError("GI014", "the test of a loop gives no truth value", where=run.recorder.state.origin)
-    step_graph = body(run.recorder, given.traced(step), given.tensors, layout)
-    groups = [list(given.tensors[:count]), list(given.tensors[count:])]
-    return tuple(record(run.recorder, "while_loop", [test_graph, step_graph], groups, layout))
+    turn = _Turn(given, given.traced(step), len(carried), 0)
+    if not given.differentiable:
+        return tuple(_record_loop(run.recorder, given.traced(test), turn, given.tensors, keep=False))
+
+    def forward(tensors: Any) -> tuple[Sequence[Any], Sequence[Any]]:
+        found = _record_loop(run.recorder, given.traced(test), turn, tensors, keep=True)
+        return found[: len(carried)], found[len(carried) :]
+
+    return turn.differentiated(run.recorder, forward)
+
+
+def _record_loop(recorder: Recorder, test: Traced, turn: _Turn, tensors: Sequence[FakeTensor], *, keep: bool) -> list[FakeTensor]:
+    """What is carried out of the loop; with ``keep``, then what was carried into each turn: as many rows as there were turns."""
+    carried, whole = list(tensors[: turn.carried]), list(tensors[turn.carried :])
+    layout = [contiguous(meta_of(t)) for t in carried]
+    test_graph = body(recorder, test, tensors)
+    if [(m.dtype, m.sizes) for m in outputs_of(test_graph)] != [("bool", ())]:
+        raise GraphError("GI014", "the test of a loop gives no truth value", where=recorder.state.origin)
+    graphs = [test_graph, body(recorder, turn.step, tensors, layout)]
+    kept = [_stacked(m, turns) for turns in [recorder.counted("the number of turns of a loop")] for m in layout] if keep else []
+    return record(recorder, "while_loop", graphs, [carried, whole], [*layout, *kept], keep)
 
 
 @row("scan")
@@ -56,16 +66,11 @@ def _scan(run: Run, combine: Any, init: Sequence[Any], xs: Sequence[Any], additi
         found = turn.record(run.recorder, turn.keeping, tensors)
         return found[: len(found) - len(init)], found[len(found) - len(init) :]
 
-    def backward(saved: Sequence[Any], gradients: Sequence[Any]) -> list[Any]:
-        tangents = [g if g is not None else torch.zeros_like(o) for g, o in zip(gradients, made, strict=True)]
-        return turn.backward(run.recorder, saved, tangents)
-
-    made = Differentiable.apply(forward, backward, *given.tensors)  # type: ignore[no-untyped-call]
-    return tuple(made)
+    return turn.differentiated(run.recorder, forward)
 
 
 class _Turn:
-    """A turn of a scan over ``tensors``: ``carried`` of them, then ``rows`` of which it takes a row, then those it takes whole."""
+    """A turn of a scan or loop over ``tensors``: ``carried`` of them, then ``rows`` of which it takes a row, then those it takes whole."""
 
     def __init__(self, given: Operands, step: Traced, carried: int, rows: int) -> None:
         self.given, self.step, self.carried, self.rows = given, step, carried, rows
@@ -76,6 +81,16 @@ class _Turn:
 
     def record(self, recorder: Recorder, step: Traced, tensors: Sequence[FakeTensor]) -> list[FakeTensor]:
         return _record(recorder, step, tensors, self.carried, self.rows)
+
+    def differentiated(self, recorder: Recorder, forward: Forward) -> tuple[Any, ...]:
+        """What ``forward`` gives, known to autograd; besides, it gives what was carried into each turn."""
+
+        def backward(saved: Sequence[Any], gradients: Sequence[Any]) -> list[Any]:
+            tangents = [g if g is not None else torch.zeros_like(o) for g, o in zip(gradients, made, strict=True)]
+            return self.backward(recorder, saved, tangents)
+
+        made = Differentiable.apply(forward, backward, *self.given.tensors)  # type: ignore[no-untyped-call]
+        return tuple(made)
 
     def backward(self, recorder: Recorder, saved: Sequence[Any], tangents: Sequence[Any]) -> list[Any]:
         """Rows backwards: each turn is computed again from what was carried into it. Gradients of what is taken whole add up."""
