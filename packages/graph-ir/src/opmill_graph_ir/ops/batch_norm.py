@@ -96,9 +96,11 @@ def _batch_norm(ctx: Context, node: Node, x: View, weight: Any, bias: Any, *rest
     if x.dtype not in FLOATS or 0 in x.sizes or len(x.sizes) < 2:
         return NotImplemented
     if not training:
-        if mean is None or var is None or any(_used(ctx, node, k) for k in range(1, len(node.results))):
+        kept = [_result(ctx, node, k) if _used(ctx, node, k) else None for k in range(1, len(node.results))]
+        if mean is None or var is None or any(r is not None and r[1].sizes != (0,) for r in kept):
             return NotImplemented
-        return [_given(ctx, node, x, weight, bias, mean, var, eps), *[None] * (len(node.results) - 1)]
+        nothing = [None if r is None else ctx.pointwise(r[0], r[1], lambda at, ext: const(0.0, "float32")) for r in kept]  # the backward is handed it
+        return [_given(ctx, node, x, weight, bias, mean, var, eps), *nothing]
     moves_statistics = mean is not None and len(node.results) == 3  # writes that the schema does not tell of
     if moves_statistics or x.sizes[0] * math.prod(x.sizes[2:]) < 2:
         return NotImplemented
