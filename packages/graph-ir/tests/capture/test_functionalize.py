@@ -138,10 +138,31 @@ def test_gradients_are_refused() -> None:
         functionalize(module(lambda a: (a * 2,), 1), [torch.randn(3, requires_grad=True)])
 
 
-def test_written_inputs_that_share_memory_are_refused() -> None:
-    x = torch.randn(4)
-    with torch.no_grad(), pytest.raises(GraphError, match="GI005"):
-        functionalize(module(lambda a, b: (a.add_(b),), 2), [x, x[:]])
+@pytest.mark.parametrize("share", [lambda x: (x, x[:], x), lambda x: (x[1], x, x), lambda x: (x[:, 1], x[:, 0], x), lambda x: (x[0].view(torch.int32), x, x)])
+def test_written_inputs_that_share_memory_are_refused(share: Callable[[torch.Tensor], tuple[torch.Tensor, ...]]) -> None:
+    for order in ((0, 1), (1, 0)):
+        given = share(torch.randn(4, 4))
+        with torch.no_grad(), pytest.raises(GraphError, match="GI005"):
+            functionalize(module(lambda a, b, k=order[0]: ((a, b)[k].zero_(),), 2), [given[k] for k in order])
+
+
+def test_written_inputs_beside_others_of_one_memory() -> None:
+    """Parameters of a flat buffer: what is written lies apart, what is read may overlap."""
+
+    def fn(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor, d: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        a.add_(b[0])
+        return (c * d.sum(), a + b)
+
+    theirs, ours = torch.arange(16.0), torch.arange(16.0)
+    parts = lambda x: [x[:4], x[4:8], x[4:10], x[8:12]]
+    with torch.no_grad():
+        want, graph = fn(*parts(theirs)), functionalize(module(fn, 4), parts(ours))
+        got = run_lowered(lower(graph), parts(ours))
+        assert all(map(torch.equal, (*got, ours), (*want, theirs)))
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="GI030")
+            run = compile_graph(module(fn, 4), parts(ours), options=GraphOptions(verify=True, cache=False))
+        assert all(map(torch.equal, (*run(*parts(ours)), ours), (*fn(*parts(theirs)), theirs)))
 
 
 def test_written_inputs_that_overlap_themselves_are_refused() -> None:

@@ -172,14 +172,26 @@ def finish(recorder: Recorder, result: Any, example_inputs: Sequence[Any]) -> At
 
 
 def refuse_shared(graph: AtenGraph, example_inputs: Sequence[Any]) -> None:
-    tensors = [t for t in (*example_inputs, *graph.held_tensors) if isinstance(t, torch.Tensor)]
+    """Raises GI005 where what is written may be seen at another place, too: plans check of their calls what is checked of the example here."""
+    given = [*zip(graph.inputs, example_inputs, strict=False), *zip(graph.held, graph.held_tensors, strict=True)]
     with torch._C._DisableTorchDispatch():
-        storages = [t.untyped_storage()._cdata for t in tensors]
-    if len(set(storages)) != len(storages):
-        raise GraphError("GI005", "an input that shares memory with another is written", hint="clone it first")
+        spans = sorted((*_span(t), name in graph.mutations) for name, t in given if isinstance(t, torch.Tensor) and not isinstance(t, FakeTensor))
+    reach = reach_of_written = 0
+    for start, end, written in spans:
+        if start < reach_of_written or (written and start < reach):
+            raise GraphError("GI005", "an input that shares memory with another is written", hint="clone it first")
+        reach, reach_of_written = max(reach, end), max(reach_of_written, end if written else 0)
     for name in graph.mutations:
         if overlaps_itself(graph.metas[name], graph.sizes):
             raise GraphError("GI005", "an input whose elements share memory is written", hint="clone it first")
+
+
+def _span(t: torch.Tensor) -> tuple[int, int]:
+    """The addresses of memory from a tensor's first element to behind its last."""
+    if not t.numel():
+        return 0, 0
+    start = t.data_ptr()
+    return start, start + (1 + sum((n - 1) * s for n, s in zip(t.shape, t.stride(), strict=True))) * t.itemsize
 
 
 def overlaps_itself(meta: Meta, environment: Sizes | None) -> bool:
