@@ -122,8 +122,15 @@ def test_what_leaves_beside_is_not_laid_out_anew():
     assert strides == (2048, 256, 16, 1)
 
 
-def test_biases_join_what_follows():
-    plan = planned(lambda x, w, b: convolution(x, w, b).relu().mean((2, 3)), on_gpu(2, 8, 16, 16), on_gpu(8, 8, 1, 1), on_gpu(8))
+@pytest.mark.parametrize("dims", [1, 2, 3])
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
+def test_biases_join_what_follows(dtype: torch.dtype, transposed: bool, dims: int):
+    def function(x, w, b):
+        ones, zeros = [1] * dims, [0] * dims
+        return torch.ops.aten.convolution.default(x, w, b, ones, zeros, ones, transposed, zeros, 1).relu()
+
+    plan = planned(function, on_gpu(2, 8, *[16] * dims, dtype=dtype), on_gpu(8, 8, *[1] * dims, dtype=dtype), on_gpu(8, dtype=dtype))
     [call] = calls(plan, "aten::convolution")
     assert len(call.args) == 9 and type(call.args[2]) is not Slot
 

@@ -1,4 +1,4 @@
-"""Convolutions of half precision on GPUs: cuDNN's kernels read and write channels last, and would copy what lies otherwise back and forth."""
+"""Convolutions on GPUs. In half precision cuDNN's kernels read and write channels last, and would copy what lies otherwise back and forth."""
 
 from __future__ import annotations
 
@@ -14,11 +14,35 @@ from ..loops.ir import Reduction, Ref
 from ..lowered import BufferArg, Extern
 from .arguments import plan_argument
 from .context import Context, View
-from .exprs import op, wide
+from .exprs import FLOATS, op, wide
 
 
 def on_gpu(ctx: Context, node: Node, x: View, weight: View, bias: View | None, *rest: Any) -> Any:
-    """The convolution with all its tensors channels last, its bias added by what follows; NotImplemented where that does not apply.
+    """The convolution, its bias added by what follows: torch adds it in a pass of its own. NotImplemented where nothing is gained."""
+    laid = _all_channels_last(ctx, node, x, weight, bias, *rest)
+    return _bias_apart(ctx, node, bias) if laid is NotImplemented and bias is not None else laid
+
+
+def _bias_apart(ctx: Context, node: Node, bias: View) -> Any:
+    """The convolution as its tensors lie."""
+    [name] = node.results
+    meta = ctx.metas[name or ""]
+    if name is None or meta.dtype not in FLOATS or bias.dtype != meta.dtype:
+        return NotImplemented
+    sums = ctx.buffer(ctx.fresh(), meta)
+    ctx.fixed.add(sums.buffer)
+    x, weight, _, *rest = (plan_argument(ctx, a) for a in node.args)
+    ctx.nodes.append(Extern(node.func.name(), (x, weight, Literal(None), *rest), {}, (sums.buffer,), None, (), ctx.origin))
+    return _plus(ctx, name, meta, sums, bias)
+
+
+def _plus(ctx: Context, name: str, meta: Meta, sums: View, bias: View) -> View:
+    """Sums with a bias by channel."""
+    return ctx.pointwise(name, meta, lambda at, ext: op("add", ctx.load(sums, at, ext), ctx.load(bias, at[1:2], ext)))
+
+
+def _all_channels_last(ctx: Context, node: Node, x: View, weight: View, bias: View | None, *rest: Any) -> Any:
+    """The convolution with all its tensors channels last; NotImplemented where that does not apply.
 
     What is seen outside keeps its layout: an operand that leaves the graph would have to be kept in both."""
     [name] = node.results
@@ -34,9 +58,7 @@ def on_gpu(ctx: Context, node: Node, x: View, weight: View, bias: View | None, *
     ctx.fixed.add(result)
     args = (*operands, Literal(None), *(plan_argument(ctx, a) for a in node.args[3:]))
     ctx.nodes.append(Extern(node.func.name(), args, {}, (result,), None, (), ctx.origin))
-    if bias is None:
-        return view
-    return ctx.pointwise(name, laid, lambda at, ext: op("add", ctx.load(view, at, ext), ctx.load(bias, at[1:2], ext)))
+    return view if bias is None else _plus(ctx, name, laid, view, bias)
 
 
 def backward_on_gpu(ctx: Context, node: Node, grad: View, x: View, weight: View, *rest: Any) -> Any:
