@@ -29,6 +29,7 @@ from .recorder import Recorder
 from .switches import switches
 from .tracking import root_is_pinned, tracker
 from .values.base import MISSING, Lazy, NotConstant, Raised, Value
+from .values.classes import ClassValue, ModuleObject
 from .values.constant import LITERALS, ConstantValue
 from .values.deques import DequeValue
 from .values.exceptions import ExceptionObject, raised_by_python
@@ -38,7 +39,6 @@ from .values.iterators import STOP, GeneratorValue, ItemsIterator, IteratorValue
 from .values.mapping import DictValue, Names, SetValue
 from .values.modules import ModuleValue
 from .values.number import symbolic_number
-from .values.objects import ClassValue, ModuleObject
 from .values.sequence import ListValue, SequenceValue, TupleValue
 from .values.tensor import TensorValue
 from .varying import Varying

@@ -15,12 +15,13 @@ from .frame import Frame
 from .owners import EXEMPT, is_disabled
 from .returning import Native, turn
 from .values.base import MISSING, Value
+from .values.classes import ClassValue
 from .values.constant import ConstantValue
 from .values.exceptions import ExceptionObject
 from .values.functions import BuiltinValue, FunctionValue, MethodValue, PartialValue
 from .values.iterators import STOP, ExternalIterator, GeneratorValue
 from .values.modules import ModuleValue
-from .values.objects import ClassValue, ObjectValue, find_in_mro
+from .values.objects import ObjectValue, find_in_mro
 from .values.sequence import SequenceValue
 
 #: Functions that read the frame of their caller when they are given fewer arguments.

@@ -26,6 +26,7 @@ from opmill_guards.source import Attr, InstanceDict, Item, Pinned, TypeOf
 
 from .owners import exempt, is_disabled
 from .values.base import Lazy, Value, written_in_python
+from .values.classes import ClassValue, ModuleObject
 from .values.constant import LITERALS, ConstantValue
 from .values.deques import DequeValue
 from .values.exceptions import ExceptionObject, TracebackValue
@@ -36,7 +37,7 @@ from .values.growing import GrowingList
 from .values.iterators import ExternalIterator
 from .values.mapping import DictValue, SetValue
 from .values.modules import GLOBAL_HOOKS, HOOKS, STORES, ModuleValue
-from .values.objects import ClassValue, ModuleObject, ObjectValue, builtin_base, find_in_mro
+from .values.objects import ObjectValue, builtin_base, find_in_mro
 from .values.overriding import OverridingTensor, has_functions_only
 from .values.sequence import ListValue, SliceValue, TupleValue, read_as_tuple
 from .values.tensor import TensorValue

@@ -355,22 +355,11 @@ def escaping(x, n):
     return A, A(2), A.m
 
 
-WHOLE = [members, tensors_inside, own_exception, derived, slots_and_equality, context_and_iterator, hashed]
-BROKEN = [
-    data_class,
-    enumeration,
-    named_tuple,
-    typed_tuple,
-    own_metaclass,
-    abstract,
-    init_subclass,
-    cached,
-    module,
-    assigned,
-    builtin_bases,
-    generic,
-    made_twice,
-]
+WHOLE = [
+    members, tensors_inside, own_exception, derived, slots_and_equality, context_and_iterator, hashed, data_class, enumeration, named_tuple, typed_tuple,
+    own_metaclass, abstract, assigned, generic,
+]  # fmt: skip
+BROKEN = [init_subclass, cached, module, builtin_bases, made_twice]
 
 
 def plain(result):

@@ -22,7 +22,7 @@ from opmill_bytecode_frontend.capture import parts
 from opmill_bytecode_frontend.errors import CaptureWarning
 from opmill_bytecode_frontend.eval_frame import set_callback
 from opmill_bytecode_frontend.natives import refuse_reading_frame
-from opmill_bytecode_frontend.values.objects import ClassValue
+from opmill_bytecode_frontend.values.classes import ClassValue
 
 DEPTH = 4
 

@@ -15,7 +15,9 @@ from .._native import store_known
 from ..bodies import suspended
 from ..continuation import Placed
 from ..errors import Unsupported
+from ..tracking import EnumValue
 from ..values.base import MISSING, BuiltinMethod, Lazy, Value, find_in_mro, program_hash
+from ..values.classes import ClassValue, ModuleObject, SuperValue
 from ..values.constant import BuiltinConstantMethod, ConstantValue
 from ..values.deques import DequeValue
 from ..values.exceptions import LINKS, ExceptionObject, Passage, TracebackValue
@@ -28,7 +30,7 @@ from ..values.launcher import KernelLauncher
 from ..values.made import DescriptorValue, NewClass
 from ..values.mapping import DictValue, DictView, SetValue
 from ..values.number import SymbolicNumber, UndecidedTruth
-from ..values.objects import BoundSlot, ClassValue, ModuleObject, ObjectValue, SuperValue, builtin_base
+from ..values.objects import BoundSlot, ObjectValue, builtin_base
 from ..values.overriding import OverridingTensor
 from ..values.sequence import ListValue, SliceValue, TupleValue
 from ..values.tensor import TensorMethod, TensorValue
@@ -167,11 +169,26 @@ def given_class(r: Rebuilder, value: GivenClass) -> str:
 def new_class(r: Rebuilder, value: NewClass) -> str:
     """The class is made without its body: of the names that this left behind."""
     cell = [] if value.cell is None else [f"'__classcell__': {r.expr(value.cell)}"]
-    bases = "".join(r.class_name(base.obj) + ", " for base in value.bases)
-    names = [f"{key!r}: {r.expr(item)}" for key, item in value.namespace.items()]
+    given = [r.expr(each) for each in value.given]
+    if value.namespace is not None:
+        bases = "".join(r.expr(base) + ", " for base in value.bases)
+        names = [f"{key!r}: {r.expr(item)}" for key, item in value.namespace.items()]
+        given += [repr(value.obj.__name__), f"({bases})", f"{{{', '.join([*names, *cell])}}}"]
+    given += [f"{key}={r.expr(item)}" for key, item in value.named.items()]
     if (known := r.known(value)) is not None:  # a closure of its methods holds it
         return known
-    return r.assign(value, f"type({value.obj.__name__!r}, ({bases}), {{{', '.join([*names, *cell])}}})")
+    name = r.assign(value, f"{r.constants.name(value.maker)}({', '.join(given)})")
+    for function, args in value.steps:
+        r.body.append(f"{r.constants.name(function)}({', '.join([name, *map(r.expr, args)])})")
+    return name
+
+
+@rebuilds(EnumValue)
+def enumerated(r: Rebuilder, value: EnumValue) -> str:
+    if not r.vm.is_made(value.cls):
+        return r.source(value.source)
+    member: Any = value.obj
+    return f"{r.class_name(value.cls)}[{member.name!r}]" if member.name in type(member).__members__ else f"{r.class_name(value.cls)}({member.value!r})"
 
 
 @rebuilds(DescriptorValue)

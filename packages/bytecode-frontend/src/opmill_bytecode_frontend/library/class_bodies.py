@@ -3,88 +3,212 @@
 from __future__ import annotations
 
 import builtins
+import collections
+import dataclasses
+import enum
+import functools
+import types
+import typing
 from typing import Any
 
 import torch
 
-from ..values.base import NotConstant, Value
+from ..owners import exempt
+from ..values.base import MISSING, NotConstant, Value, find_in_mro
+from ..values.classes import ClassValue
 from ..values.constant import ConstantValue, is_none
 from ..values.functions import BuiltinValue, CellValue, FunctionValue, MethodValue, PartialValue
 from ..values.made import DescriptorValue, NewClass, stand_in
 from ..values.mapping import DictValue
-from ..values.objects import ClassValue, find_in_mro
 from ..values.sequence import TupleValue
 from .dispatch import fold
-from .registry import handles
+from .registry import handles, named
 
 NONE = ConstantValue(None)
 FUNCTIONS = (FunctionValue, MethodValue, PartialValue, BuiltinValue)
+#: Methods of an enumeration that making its members calls.
+MAKING_MEMBERS = frozenset("__new__ __init__ _generate_next_value_ _missing_ _ignore_ __init_subclass__".split())
 
 
 @handles(builtins.__build_class__)
 def build_class(vm: Any, body: Value, name: Value, *bases: Value, **keywords: Value) -> Value:
-    """The body is interpreted as a function is; its names become the class. Where making the class runs code of the program (metaclasses,
-    ``__init_subclass__``, ``__set_name__``), and where its instances are implemented in C, the statement runs natively."""
+    """The body is interpreted as a function is; its names become the class, as the metaclass says. What Python's own metaclasses and hooks do is done to the
+    model, and at each call; a metaclass of the program is interpreted. Where ``__init_subclass__`` or ``__set_name__`` of the program would run, and
+    where instances are implemented in C, the statement runs natively."""
     label = name.constant()
     if not isinstance(body, FunctionValue):
         refuse(vm, label, "its body is no function")
-    if keywords:
-        refuse(vm, label, "a metaclass makes it")
-    refuse_bases(vm, label, bases)
+    explicit = keywords.pop("metaclass", None)
+    resolved = [entry for base in bases for entry in mro_entries(vm, label, base, bases)]
+    meta = metaclass_of(vm, label, explicit, resolved)
+    refuse_bases(vm, label, resolved)
+    if not exempt(meta.__module__) and find_in_mro(meta.__mro__, "__prepare__")[0] is not type:
+        refuse(vm, label, "its metaclass has a __prepare__")
     frame = vm.make_frame(body, {}, vm.frame.depth + 1)
     vm.run(frame)
-    namespace = {key: frame.locals[key] for key in frame.locals if key != "__classcell__"}
-    return make_class(vm, label, list(bases), namespace, frame.locals.get("__classcell__"))
+    namespace = {key: frame.locals[key] for key in frame.locals}
+    if len(resolved) != len(bases) or any(a is not b for a, b in zip(resolved, bases)):
+        namespace["__orig_bases__"] = TupleValue(list(bases))
+    return made_by_metaclass(vm, meta, label, resolved, namespace, keywords)
+
+
+def mro_entries(vm: Any, label: str, base: Value, bases: tuple[Value, ...]) -> list[Value]:
+    """The classes that an expression among the bases stands for."""
+    if isinstance(base, ClassValue):
+        return [base]
+    real = base.real()
+    entries: Any = getattr(real, "__mro_entries__", None)
+    if entries is None or not exempt(type(real).__module__) or not all(isinstance(b, ClassValue) or b.real() is not MISSING for b in bases):
+        refuse(vm, label, "its bases are no classes")
+    return [vm.wrap(entry) for entry in entries(tuple(b.obj if isinstance(b, ClassValue) else b.real() for b in bases))]
+
+
+def metaclass_of(vm: Any, label: str, explicit: Value | None, bases: list[Value]) -> type:
+    """The most derived of the metaclasses that take part."""
+    if explicit is not None and not isinstance(explicit, ClassValue):
+        refuse(vm, label, "its metaclass is no class")
+    try:
+        return types.prepare_class(label, tuple(base.obj for base in bases), {} if explicit is None else {"metaclass": explicit.obj})[0]  # type: ignore[attr-defined,no-any-return]
+    except TypeError as exc:
+        return vm.throw_real(exc)  # type: ignore[no-any-return]
+
+
+def refuse_bases(vm: Any, label: str, bases: list[Value]) -> None:
+    """Where making the class runs hooks of the program, and where its instances are implemented in C."""
+    models = [base.obj for base in bases]  # type: ignore[attr-defined]
+    hooks = [find_in_mro(model.__mro__, "__init_subclass__")[0] for model in models]
+    if not all(exempt(owner.__module__) for owner in hooks):
+        refuse(vm, label, "its base has an __init_subclass__")
+    if any(issubclass(model, (torch.nn.Module, torch.Tensor, tuple)) for model in models):
+        refuse(vm, label, "its base is a module, a tensor or a tuple")
 
 
 @handles(type)
-def type_(vm: Any, value: Value, *parts: Value) -> Value:
+def type_(vm: Any, value: Value, *parts: Value, **keywords: Value) -> Value:
     """The class of an object; or a class made of a name, bases and a dictionary."""
     if not parts:
         return vm.wrap(value.python_type())  # type: ignore[no-any-return]
-    bases, table = parts if len(parts) == 2 else (NONE, NONE)
-    if not isinstance(bases, TupleValue) or type(table) is not DictValue or not issubclass(value.python_type(), str):
+    return from_parts(vm, type, False, keywords, value, *parts)
+
+
+@handles(type.__new__)
+def new_type(vm: Any, meta: Value, name: Value, bases: Value, table: Value, **keywords: Value) -> Value:
+    """``type.__new__``, which a metaclass of the program calls."""
+    return from_parts(vm, meta.obj, True, keywords, name, bases, table)  # type: ignore[attr-defined]
+
+
+def from_parts(vm: Any, meta: type, bare: bool, keywords: dict[str, Value], name: Value, bases: Value = NONE, table: Value = NONE) -> Value:
+    """A class of a name, bases and a dictionary; ``bare``: what the metaclass says of it has been done, or is done by others."""
+    if not isinstance(bases, TupleValue) or type(table) is not DictValue or not issubclass(name.python_type(), str):
         refuse(vm, "type()", "its arguments are no name, tuple and dictionary")
     assert isinstance(bases, TupleValue) and isinstance(table, DictValue)
-    refuse_bases(vm, value.constant(), tuple(bases.values(vm)))
+    given, label = bases.values(vm), name.constant()
+    if not all(isinstance(base, ClassValue) for base in given):
+        refuse(vm, label, "its bases are no classes")
+    meta = metaclass_of(vm, label, vm.wrap(meta), given)
+    refuse_bases(vm, label, given)
     namespace = {key.constant(): item for key, item in zip(table.key_values(vm), table.all_values(vm))}
     namespace.setdefault("__module__", vm.fresh(vm.frame.globals.get("__name__", "builtins")))
-    return make_class(vm, value.constant(), bases.values(vm), namespace, namespace.pop("__classcell__", None))
+    return make_class(vm, type.__new__, meta, label, given, namespace, keywords) if bare else made_by_metaclass(vm, meta, label, given, namespace, keywords)
 
 
-def refuse_bases(vm: Any, label: str, bases: tuple[Value, ...]) -> None:
-    """Where making the class runs code of the program, and where its instances are implemented in C."""
-    if not all(isinstance(base, ClassValue) for base in bases):
-        refuse(vm, label, "its bases are no classes")
-    models = [base.obj for base in bases]  # type: ignore[attr-defined]
-    if any(type(model) is not type for model in models):
-        refuse(vm, label, "a metaclass makes it")
-    if any(find_in_mro(model.__mro__, "__init_subclass__")[0] is not object for model in models):
-        refuse(vm, label, "its base has an __init_subclass__")
-    if any(issubclass(model, (torch.nn.Module, torch.Tensor, tuple, type)) for model in models):
-        refuse(vm, label, "its base is a module, a tensor, a tuple or a metaclass")
+def made_by_metaclass(vm: Any, meta: type, label: str, bases: list[Value], namespace: dict[str, Value], keywords: dict[str, Value]) -> Value:
+    """``meta(label, bases, namespace, **keywords)``."""
+    if not exempt(meta.__module__):
+        table = DictValue({key: (ConstantValue(key), item) for key, item in namespace.items()})
+        return vm.call(vm.wrap(meta), [ConstantValue(label), TupleValue(bases), table], keywords)  # type: ignore[no-any-return]
+    if issubclass(meta, enum.EnumMeta):
+        refuse_members(vm, label, bases, namespace)
+    return make_class(vm, prepared, meta, label, bases, namespace, keywords)
 
 
-def make_class(vm: Any, label: str, bases: list[Value], namespace: dict[str, Value], cell: Any) -> Value:
+def refuse_members(vm: Any, label: str, bases: list[Value], namespace: dict[str, Value]) -> None:
+    """Where making the members of an enumeration runs code of the program, or needs what is not known."""
+    own = [namespace, *(vars(cls) for base in bases for cls in base.obj.__mro__ if not exempt(cls.__module__))]  # type: ignore[attr-defined]
+    if any(MAKING_MEMBERS & names.keys() for names in own):
+        refuse(vm, label, "making its members runs methods of the program")
+    for name, item in namespace.items():
+        if not isinstance(item, (FunctionValue, DescriptorValue)) and item.python_type() is not enum.auto and name[:2] != "__":
+            try:
+                vm.plain(item)
+            except NotConstant as exc:
+                refuse(vm, label, f"the value of {name} is {exc}")
+
+
+def prepared(meta: Any, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **keywords: Any) -> Any:
+    """A class of these names, made as by a class statement."""
+    table = meta.__prepare__(name, bases, **keywords)
+    for key, value in namespace.items():
+        table[key] = value
+    return meta(name, bases, table, **keywords)
+
+
+def make_class(vm: Any, maker: Any, meta: type, label: str, bases: list[Value], namespace: dict[str, Value], keywords: dict[str, Value]) -> Value:
     """The tracked value of a class, whose model is made now."""
+    cell: Any = namespace.pop("__classcell__", None)
     if "__subclasshook__" in namespace:
         refuse(vm, label, "it has a __subclasshook__")
-    models = [base.obj for base in bases]  # type: ignore[attr-defined]
+    models = tuple(base.obj for base in bases)  # type: ignore[attr-defined]
     try:
-        model = type(label, tuple(models), {key: stand_in(vm, value) for key, value in namespace.items()})
+        model = maker(meta, label, models, {key: stand_in(vm, value) for key, value in namespace.items()}, **{key: vm.plain(item) for key, item in keywords.items()})
     except NotConstant as exc:
         refuse(vm, label, str(exc))
     except Exception as exc:
         return vm.throw_real(exc)  # type: ignore[no-any-return]
-    made = NewClass(model, bases, namespace, cell)  # type: ignore[arg-type]
-    vm.known[id(model)] = (model, made)
+    made = known_as(vm, NewClass(model, maker, [vm.wrap(meta)], bases, namespace, keywords, cell))
     if isinstance(cell, CellValue):
         cell.set(vm, made)
     return made
 
 
+def known_as(vm: Any, made: NewClass) -> NewClass:
+    vm.known[id(made.obj)] = (made.obj, made)
+    return made
+
+
 def refuse(vm: Any, name: str, why: str) -> None:
     vm.unsupported("FE063", f"the class statement of {name}", why, "define the class outside of the compiled function")
+
+
+def made_by_function(vm: Any, function: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """A class that a function of Python's library makes of constants."""
+    try:
+        model = function(*[vm.plain(a) for a in args], **{k: vm.plain(v) for k, v in kwargs.items()})
+    except NotConstant as exc:
+        refuse(vm, function.__qualname__, str(exc))
+    except Exception as exc:
+        return vm.throw_real(exc)  # type: ignore[no-any-return]
+    return known_as(vm, NewClass(model, function, args, [], None, kwargs))
+
+
+@named("collections.namedtuple")
+def named_tuple(vm: Any, *args: Value, **kwargs: Value) -> Value:
+    kwargs.setdefault("module", vm.fresh(vm.frame.globals.get("__name__", "__main__")))
+    return made_by_function(vm, collections.namedtuple, list(args), kwargs)
+
+
+def _decorator(function: Any) -> None:
+    what = f"{function.__module__}.{function.__qualname__}"
+
+    @named(what)
+    def decorated(vm: Any, cls: Value, *args: Value) -> Value:
+        """What a decorator of Python's library does with a class: done to the model, and by each call to its own."""
+        if not isinstance(cls, NewClass):
+            vm.unsupported("FE042", f"{what}() of {cls.describe()}", "it changes what existed before the call")
+        assert isinstance(cls, NewClass)
+        try:
+            if function(cls.obj, *[vm.plain(a) for a in args]) is not cls.obj:
+                refuse(vm, cls.obj.__qualname__, "its decorator makes another class of it")
+        except NotConstant as exc:
+            refuse(vm, cls.obj.__qualname__, str(exc))
+        except Exception as exc:
+            return vm.throw_real(exc)  # type: ignore[no-any-return]
+        cls.steps.append((function, list(args)))
+        return cls
+
+
+for _function in (dataclasses._process_class, functools.total_ordering, typing.runtime_checkable, typing.final):  # type: ignore[attr-defined]
+    _decorator(_function)
 
 
 def _descriptor(kind: Any) -> None:
@@ -99,4 +223,4 @@ def _descriptor(kind: Any) -> None:
 for _kind in (property, classmethod, staticmethod):
     _descriptor(_kind)
 
-__all__ = ["build_class"]
+__all__ = ["build_class", "made_by_function"]

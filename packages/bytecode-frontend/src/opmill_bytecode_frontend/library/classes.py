@@ -15,15 +15,17 @@ from opmill_guards.source import Pinned
 from ..owners import exempt
 from ..returning import Made
 from ..values.base import MISSING, NotConstant, Value, apply, written_in_python
+from ..values.classes import ClassValue, SuperValue
 from ..values.constant import ConstantValue
 from ..values.deques import DequeValue
 from ..values.functions import CellValue, MethodValue, PartialValue
 from ..values.iterators import STOP, ItemsIterator, PythonIterator
 from ..values.mapping import DictValue, SetValue
-from ..values.objects import ClassValue, ObjectValue, SuperValue, find_in_mro
+from ..values.objects import ObjectValue, find_in_mro
 from ..values.sequence import ListValue, SequenceValue, SliceValue, TupleValue, as_index, read_as_tuple
 from ..values.sets import to_keys
 from ..values.tensor import TensorValue
+from .class_bodies import made_by_function
 from .dispatch import fold, is_torch, lookup, numpy_constant
 from .registry import handles
 
@@ -50,6 +52,9 @@ def construct(vm: Any, cls: type, args: list[Value], kwargs: dict[str, Value], p
     meta_call = find_in_mro(meta.__mro__, "__call__")[1]
     if isinstance(cls, enum.EnumMeta) and (member := missing_member(vm, cls, args)) is not None:
         return member
+    if isinstance(cls, enum.EnumMeta) and not cls.__members__ and len(args) + len(kwargs) > 1:
+        kwargs.setdefault("module", vm.fresh(vm.frame.globals.get("__name__", "__main__")))
+        return made_by_function(vm, cls, args, kwargs)
     if isinstance(cls, enum.EnumMeta):
         return vm.wrap(vm.plain(fold(vm, cls, args, kwargs)))
     if type(meta_call) is types.FunctionType and not plain:
@@ -66,6 +71,8 @@ def construct(vm: Any, cls: type, args: list[Value], kwargs: dict[str, Value], p
     new = new.__func__ if isinstance(new, staticmethod) else new
     if type(new) is types.FunctionType:
         made = vm.call(vm.wrap(new, Pinned(new, "__new__")), [vm.wrap(cls), *args], kwargs)
+    elif new is type.__new__:
+        made = vm.call_builtin(new, [vm.wrap(cls), *args], kwargs)
     elif new is tuple.__new__ or cls.__module__ == "torch.return_types":
         made = make_tuple(vm, cls, args)
     elif written_in_python(cls) and new in BUILTIN_NEW:

@@ -9,10 +9,11 @@ from typing import Any
 import torch
 
 from ..values.base import MISSING, Value
+from ..values.classes import ClassValue, ModuleObject
 from ..values.constant import ConstantValue
 from ..values.functions import BuiltinValue, ChangingValue, FunctionValue
 from ..values.mapping import DictValue
-from ..values.objects import ClassValue, ModuleObject, ObjectValue, find_in_mro
+from ..values.objects import ObjectValue, find_in_mro
 from ..values.sequence import ListValue, TupleValue
 from ..values.sets import SetValue
 from ..values.tensor import TensorValue

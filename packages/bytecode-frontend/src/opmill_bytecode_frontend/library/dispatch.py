@@ -240,6 +240,8 @@ def slot_call(vm: Any, obj: Any, args: list[Value], kwargs: dict[str, Value]) ->
     if issubclass(obj.__objclass__, type):
         if name == "__call__":
             return vm.construct(receiver, rest, kwargs, True)
+        if name == "__init__":
+            return ConstantValue(None)
         if name in ("__setattr__", "__delattr__"):
             receiver.generic_change(vm, rest[0].constant(), *rest[1:])  # type: ignore[attr-defined]
             return ConstantValue(None)

@@ -16,11 +16,12 @@ import torch
 
 from ..owners import exempt
 from ..values.base import MISSING, Lazy, NotConstant, ProgramKey, Value
+from ..values.classes import ClassValue
 from ..values.constant import ConstantValue
 from ..values.functions import BuiltinValue, Closure
 from ..values.iterators import STOP, PythonIterator
 from ..values.mapping import DictValue, SetValue
-from ..values.objects import ClassValue, ObjectValue, checked_length, find_in_mro
+from ..values.objects import ObjectValue, checked_length, find_in_mro
 from ..values.opaque import AddressValue
 from ..values.sequence import ListValue, SequenceValue, TupleValue, sort_values
 from ..values.tensor import TensorValue

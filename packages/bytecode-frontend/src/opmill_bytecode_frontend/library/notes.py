@@ -10,9 +10,9 @@ from typing import Any
 
 from ..effects import log_at, warn_at
 from ..values.base import NotConstant, Value
+from ..values.classes import ClassValue
 from ..values.constant import ConstantValue
 from ..values.functions import BuiltinValue
-from ..values.objects import ClassValue
 from ..values.sequence import TupleValue
 from .registry import handles, named
 

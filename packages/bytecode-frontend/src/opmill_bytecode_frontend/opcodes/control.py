@@ -8,11 +8,11 @@ from typing import Any
 
 from ..returning import Branched, asked, asks, iterated, pushed, stepped
 from ..values.base import MISSING, Raised, is_iterable
+from ..values.classes import ClassValue
 from ..values.constant import ConstantValue, is_none
 from ..values.functions import BuiltinValue, FunctionValue
 from ..values.iterators import STOP, GeneratorValue, IteratorValue
 from ..values.mapping import mapping_of
-from ..values.objects import ClassValue
 from ..values.sequence import ListValue
 from .registry import opcode
 

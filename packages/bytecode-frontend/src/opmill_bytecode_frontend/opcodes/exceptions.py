@@ -6,9 +6,10 @@ from typing import Any
 
 from ..returning import pushed
 from ..values.base import MISSING, Raised
+from ..values.classes import ClassValue
 from ..values.constant import ConstantValue, is_none
 from ..values.mapping import DictValue
-from ..values.objects import ClassValue, bind_descriptor, find_in_mro
+from ..values.objects import bind_descriptor, find_in_mro
 from ..values.sequence import TupleValue
 from .registry import opcode
 

@@ -8,8 +8,9 @@ from typing import Any
 
 from ..returning import Attribute, asked, contained, dropped, method_of, pushed
 from ..values.base import MISSING
+from ..values.classes import SuperValue
 from ..values.constant import ConstantValue
-from ..values.objects import ObjectValue, SuperValue, find_in_mro
+from ..values.objects import ObjectValue, find_in_mro
 from ..values.sequence import SliceValue
 from .registry import opcode
 

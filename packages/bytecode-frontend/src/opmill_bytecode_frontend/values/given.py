@@ -10,8 +10,8 @@ from opmill_guards.guard import Absent, DictKeys, Equals, Is, TypeIs
 from opmill_guards.source import Attr, InstanceDict, Item, TypeOf
 
 from .base import Machine, written_in_python
+from .classes import ClassValue
 from .functions import FunctionValue
-from .objects import ClassValue
 
 #: What in a class is looked at when the class is met, so that its attributes need no guard of their own: where their functions are.
 PARTS: dict[type, tuple[str, ...]] = {

@@ -6,27 +6,42 @@ call makes anew."""
 
 from __future__ import annotations
 
+import dataclasses
+import enum
 import functools
 import types
 from typing import Any
 
 from .assigned import StandIn
-from .base import MISSING, Machine, NotConstant, Value
+from .base import MISSING, Machine, NotConstant, Value, find_in_mro
+from .classes import ClassValue
 from .constant import ConstantValue
 from .functions import CellValue, Closure, FunctionValue
-from .objects import ClassValue, find_in_mro
-from .sequence import TupleValue
+from .mapping import DictValue, SetValue
+from .objects import ObjectValue
+from .sequence import ListValue, TupleValue
+
+#: Objects in a class's body that tell Python's library what to make of a name.
+TOLD = (dataclasses.Field, enum.auto)
 
 
 class NewClass(ClassValue):
-    """A class made in captured code. ``obj`` is its model, ``namespace`` what its body left behind."""
+    """A class made in captured code. ``obj`` is its model. Each call makes it by ``maker(*given, name, bases, namespace, **named)``, where ``namespace`` is what
+    the body of a class statement left behind; without one by ``maker(*given, **named)``. ``steps``: what happened to the class afterwards."""
 
-    def __init__(self, model: type, bases: list[ClassValue], namespace: dict[str, Value], cell: CellValue | None) -> None:
+    def __init__(
+        self, model: type, maker: Any, given: list[Value], bases: list[Value], namespace: dict[str, Value] | None, named: dict[str, Value], cell: CellValue | None = None
+    ) -> None:
         super().__init__(model)
+        self.maker = maker
+        self.given = given
         self.bases = bases
         self.namespace = namespace
+        self.named = named
         self.cell = cell
         """The one that ``super()`` and ``__class__`` of its methods read."""
+        self.steps: list[tuple[Any, list[Value]]] = []
+        """Functions that were called with the class and more arguments."""
 
     def constant(self) -> Any:
         raise NotConstant(f"class {self.obj.__qualname__}, which is made in captured code,")
@@ -38,7 +53,16 @@ class NewClass(ClassValue):
         return self
 
     def keep(self, vm: Machine, name: str, value: Value | None) -> None:
-        vm.unsupported("FE042", f"assignment to class attribute {self.obj.__qualname__}.{name}", "the class is made in captured code")
+        what = f"assignment to class attribute {self.obj.__qualname__}.{name}"
+        if name[:2] == name[-2:] == "__":
+            vm.unsupported("FE042", what, "it changes what operations on its objects mean")
+        try:
+            found = [] if value is None else [stand_in(vm, value)]
+        except NotConstant as exc:
+            vm.unsupported("FE042", what, str(exc))
+        change = type.__setattr__ if found else type.__delattr__
+        change(self.obj, name, *found)
+        self.steps.append((change, [ConstantValue(name), *([] if value is None else [value])]))
 
 
 class DescriptorValue(Value):
@@ -83,15 +107,27 @@ def stand_in(vm: Any, value: Value) -> Any:
         return made
     real = value.real()
     if real is not MISSING:
+        if type(find_in_mro(type(real).__mro__, "__set_name__")[1]) is types.FunctionType:
+            raise NotConstant(f"{value.describe()}, which is told its name,")
         return real
     made = StandIn()
     if isinstance(value, FunctionValue):
         made = types.FunctionType(value.code, value.globals, value.name, None, tuple(types.CellType() for _ in value.code.co_freevars))
         made.__qualname__ = value.qualname
+        made.__dict__.update({key: item.value for key, (_, item) in value.attrs.items.items() if type(item) is ConstantValue})
     elif isinstance(value, NewClass):
         return value.obj
     elif isinstance(value, TupleValue) and value.items:
-        made = value.cls([stand_in(vm, item) for item in value.values(vm)])
+        made = value.assembled([stand_in(vm, item) for item in value.values(vm)])
+    elif isinstance(value, (ListValue, SetValue)) and value.cls in (list, set):
+        made = value.cls()
+    elif type(value) is DictValue and value.cls is dict:
+        made = {key.constant(): stand_in(vm, item) for key, item in zip(value.key_values(vm), value.all_values(vm))}
+    elif isinstance(value, ObjectValue) and value.cls in TOLD:
+        made = object.__new__(value.cls)
+        for name, item in [*value.slots.items(), *((key, item) for key, (_, item) in value.attrs.items.items() if value.has_dict())]:
+            object.__setattr__(made, name, stand_in(vm, item))
+        return made  # the library changes it
     elif any(find_in_mro(value.python_type().__mro__, name)[1] is not MISSING for name in ("__get__", "__set__", "__delete__", "__set_name__")):
         raise NotConstant(f"{value.describe()}, which is asked for what it stands for,")
     vm.known[id(made)] = (made, value)

@@ -1,0 +1,240 @@
+"""Classes, ``super`` objects and Python modules: attribute lookup as the data model defines it."""
+
+from __future__ import annotations
+
+import sys
+import types
+from typing import Any
+
+from opmill_guards.source import Attr, Pinned
+
+from ..owners import exempt
+from .assigned import assign, find_now
+from .base import MISSING, Machine, NotConstant, ProgramKey, Value, find_in_mro, hash_told, written_in_python
+from .constant import ConstantValue
+from .deferred import standing_in
+from .functions import BuiltinValue, MethodValue, knows_itself_only
+from .objects import bind_descriptor
+
+
+class ClassValue(Value):
+    """A class that existed before the call."""
+
+    def __init__(self, cls: type, source: Any = None) -> None:
+        self.obj = cls
+        self.source = source
+
+    def __repr__(self) -> str:
+        return f"Class({self.obj.__qualname__})"
+
+    def python_type(self) -> type:
+        return type(self.obj)
+
+    def constant(self) -> Any:
+        return self.obj
+
+    def real(self) -> Any:
+        return self.obj
+
+    def describe(self) -> str:
+        return f"class {self.obj.__module__}.{self.obj.__qualname__}"
+
+    def truth(self, vm: Machine) -> bool:
+        for name in ("__bool__", "__len__"):
+            metaclass: type = type(self.obj)
+            if type(find_in_mro(metaclass.__mro__, name)[1]) is types.FunctionType:
+                return vm.truth(self.special(vm, name, []))  # type: ignore[arg-type]
+        return bool(self.obj)
+
+    def call(self, vm: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        return vm.construct(self, args, kwargs)  # type: ignore[attr-defined]
+
+    def callee(self) -> Any:
+        return self.obj
+
+    def path(self) -> Any:
+        """Where the class is found."""
+        return Pinned(self.obj, self.obj.__qualname__)
+
+    def getattr(self, vm: Machine, name: str) -> Value:
+        if (hook := self.of_metaclass("__getattribute__")) is not None:
+            return vm.call(vm.wrap(hook, Pinned(hook, "__getattribute__")), [self, ConstantValue(name)], {})
+        return self.generic_getattr(vm, name)
+
+    def of_metaclass(self, name: str) -> Any:
+        """The function of the program that the metaclass has for a method of the data model, or None."""
+        metaclass: type = type(self.obj)
+        owner, raw = find_in_mro(metaclass.__mro__, name)
+        return raw if type(raw) is types.FunctionType and not exempt(owner.__module__) else None
+
+    def generic_getattr(self, vm: Machine, name: str) -> Value:
+        """``type.__getattribute__``."""
+        cls = self.obj
+        metaclass: type = type(cls)
+        meta_owner, meta_raw = find_in_mro(metaclass.__mro__, name)
+        if meta_raw is not MISSING and hasattr(type(meta_raw), "__set__"):
+            if written_in_python(meta_owner) and not exempt(meta_owner.__module__):
+                return bind_descriptor(vm, meta_owner, name, meta_raw, self, vm.wrap(metaclass))
+            try:
+                return vm.wrap(getattr(cls, name), Attr(self.path(), name))
+            except Exception as exc:
+                vm.throw_real(exc)
+        owner, raw = find_now(vm, cls.__mro__, name)
+        if raw is not MISSING:
+            vm.guard_lookup(cls, owner, name)  # type: ignore[attr-defined]
+            if isinstance(raw, (types.MemberDescriptorType, types.GetSetDescriptorType)):
+                return BuiltinValue(raw)
+            return bind_descriptor(vm, owner, name, raw, None, self)
+        if meta_raw is not MISSING:
+            return bind_descriptor(vm, meta_owner, name, meta_raw, self, vm.wrap(type(cls)))
+        vm.guard_lookup(cls, None, name)  # type: ignore[attr-defined]
+        fallback = find_in_mro(metaclass.__mro__, "__getattr__")[1]
+        if type(fallback) is types.FunctionType and metaclass.__module__ != "enum":
+            return vm.call(vm.wrap(fallback, Pinned(fallback, "__getattr__")), [self, ConstantValue(name)], {})
+        if find_in_mro(cls.__mro__, name)[1] is not MISSING:  # deleted in captured code
+            vm.no_attribute(self, name, f"type object {cls.__name__!r} has no attribute {name!r}")
+        try:
+            return vm.wrap(getattr(cls, name), Attr(Pinned(cls, cls.__qualname__), name))
+        except Exception as exc:
+            vm.throw_real(exc)
+
+    def setattr(self, vm: Machine, name: str, value: Value) -> None:
+        self.changes(vm, "__setattr__", name, value)
+
+    def delattr(self, vm: Machine, name: str) -> None:
+        self.changes(vm, "__delattr__", name)
+
+    def changes(self, vm: Machine, hook: str, name: str, *value: Value) -> None:
+        """Assign or delete an attribute, as the metaclass says."""
+        metaclass: type = type(self.obj)
+        owner, raw = find_in_mro(metaclass.__mro__, hook)
+        if owner is type:
+            self.generic_change(vm, name, *value)
+        elif type(raw) is types.FunctionType:
+            vm.call(vm.wrap(raw, Pinned(raw, hook)), [self, ConstantValue(name), *value], {})
+        else:
+            vm.unsupported("FE042", f"assignment to class attribute {self.obj.__qualname__}.{name}", f"its {hook} is no function")
+
+    def generic_change(self, vm: Machine, name: str, value: Value | None = None) -> None:
+        """``type.__setattr__``, and without a value ``type.__delattr__``."""
+        metaclass: type = type(self.obj)
+        if hasattr(type(find_in_mro(metaclass.__mro__, name)[1]), "__set__"):
+            vm.unsupported("FE042", f"assignment to class attribute {self.obj.__qualname__}.{name}", "its metaclass has a descriptor for it")
+        if value is None and find_now(vm, (self.obj,), name)[1] is MISSING:
+            vm.guard_lookup(self.obj, None, name)  # type: ignore[attr-defined]
+            vm.throw(AttributeError, f"type object {self.obj.__name__!r} has no attribute {name!r}")
+        if value is None:
+            self.getattr(vm, name)  # that it is there is assumed
+        self.keep(vm, name, value)
+
+    def keep(self, vm: Machine, name: str, value: Value | None) -> None:
+        """Record that the class itself has the attribute from now on (None: has it no more)."""
+        assign(vm, self.obj, name, value)
+
+    def special(self, vm: Machine, name: str, args: list[Value]) -> Value | None:
+        cls: Any = self.obj
+        _owner, raw = find_in_mro(type(cls).__mro__, name)
+        if name == "__getitem__" and raw is MISSING:
+            owner, hook = find_in_mro(cls.__mro__, "__class_getitem__")
+            if hook is not MISSING or cls is type:
+                if hook is not MISSING and not exempt(owner.__module__):
+                    return vm.call(bind_descriptor(vm, owner, "__class_getitem__", hook, None, self), args, {})
+                try:
+                    return vm.fresh(cls[vm.plain(args[0])])
+                except NotConstant:
+                    vm.unsupported("FE043", f"subscript of class {cls.__qualname__}")
+                except Exception as exc:
+                    vm.throw_real(exc)
+        if raw is MISSING or (name == "__ne__" and _owner is object and self.of_metaclass("__eq__") is not None):
+            return None
+        if type(raw) is types.FunctionType and type(cls).__module__ != "enum":
+            return vm.call(MethodValue(vm.wrap(raw, Pinned(raw, name)), self), args, {})
+        try:
+            return vm.fresh(raw(cls, *[a.constant() for a in args]))
+        except NotConstant as exc:
+            return knows_itself_only(vm, raw, name, self, args, exc)
+        except Exception as exc:
+            vm.throw_real(exc)
+
+    def key(self, vm: Machine) -> Any:
+        if self.of_metaclass("__hash__") is None and self.of_metaclass("__eq__") is None:
+            return super().key(vm)
+        hashed = self.special(vm, "__hash__", [])
+        assert hashed is not None
+        return ProgramKey(vm, self, hash_told(vm, hashed))
+
+    def iterate(self, vm: Machine) -> Value:
+        if self.of_metaclass("__iter__") is not None:
+            return vm.iterate(self.special(vm, "__iter__", []))  # type: ignore[arg-type]
+        if self.of_metaclass("__getitem__") is not None:
+            return vm.sequence_iterator(self)  # type: ignore[attr-defined]
+        try:
+            items = list(self.obj)  # type: ignore[call-overload]
+        except Exception as exc:
+            vm.throw_real(exc)
+        return vm.iterate(vm.fresh(items))
+
+
+class SuperValue(Value):
+    """``super(cls, obj)``."""
+
+    def __init__(self, after: type, owner: Value) -> None:
+        self.after = after
+        self.owner = owner
+
+    def python_type(self) -> type:
+        return super
+
+    def getattr(self, vm: Machine, name: str) -> Value:
+        is_class = isinstance(self.owner, ClassValue) and issubclass(self.owner.obj, self.after)
+        cls = self.owner.obj if is_class else self.owner.python_type()  # type: ignore[attr-defined]
+        mro = cls.__mro__
+        owner, raw = find_now(vm, mro[mro.index(self.after) + 1 :], name)
+        if raw is MISSING:
+            vm.no_attribute(self, name, f"'super' object has no attribute {name!r}")
+        class_value = vm.wrap(cls)
+        if is_class:
+            if name == "__new__":
+                return vm.wrap(raw.__func__ if isinstance(raw, staticmethod) else raw)
+            return bind_descriptor(vm, owner, name, raw, None, class_value)
+        if name == "__class__":
+            return vm.wrap(super)
+        return bind_descriptor(vm, owner, name, raw, self.owner, class_value)
+
+
+class ModuleObject(Value):
+    """A Python module (``torch``, ``math``, the user's own)."""
+
+    def __init__(self, obj: types.ModuleType, source: Any = None) -> None:
+        self.obj = obj
+        self.source = source
+
+    def python_type(self) -> type:
+        return type(self.obj)
+
+    def constant(self) -> Any:
+        return self.obj
+
+    def real(self) -> Any:
+        return self.obj
+
+    def describe(self) -> str:
+        return f"module {self.obj.__name__}"
+
+    def getattr(self, vm: Machine, name: str) -> Value:
+        if name == "__dict__":
+            return vm.names(self.obj.__dict__)  # type: ignore[attr-defined]
+        if (other := standing_in(self.obj.__name__, name)) is not None:
+            return vm.wrap(other, Pinned(other, name))
+        return vm.read_global(self.obj.__dict__, name, self.obj)  # type: ignore[attr-defined]
+
+    def setattr(self, vm: Machine, name: str, value: Value) -> None:
+        cls = type(self.obj)
+        if self.obj is sys:
+            vm.unsupported("FE021", f"assignment to sys.{name}", "what is printed, imported and called from then on depends on it")
+        if cls.__setattr__ is not types.ModuleType.__setattr__ or hasattr(type(find_in_mro(cls.__mro__, name)[1]), "__set__"):
+            vm.unsupported("FE021", f"assignment to attribute {name} of {self.describe()}")
+        vm.effects.store_global(self.obj.__dict__, name, value)
+
+
+__all__ = ["ClassValue", "ModuleObject", "SuperValue"]
