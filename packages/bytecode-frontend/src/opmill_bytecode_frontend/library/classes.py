@@ -17,7 +17,7 @@ from ..returning import Made
 from ..values.base import MISSING, NotConstant, Value, apply, written_in_python
 from ..values.classes import ClassValue, SuperValue
 from ..values.constant import ConstantValue
-from ..values.deques import DequeValue
+from ..values.deques import DequeValue, longest
 from ..values.functions import CellValue, MethodValue, PartialValue
 from ..values.iterators import STOP, ItemsIterator, PythonIterator
 from ..values.mapping import DictValue, SetValue
@@ -284,7 +284,7 @@ def default_dict(vm: Any, factory: Value = ConstantValue(None), /, *args: Value,
 
 @handles(collections.deque)
 def deque(vm: Any, items: Value | None = None, maxlen: Value = ConstantValue(None)) -> Value:
-    out = DequeValue([], maxlen=maxlen.constant())
+    out = DequeValue([], maxlen=longest(vm, maxlen))
     if items is not None:
         out.m_extend(vm, items)
     return out
@@ -403,9 +403,14 @@ def str_(vm: Any, *args: Value, **kwargs: Value) -> Value:
     return text(vm, args[0], "__str__") if len(args) == 1 and not kwargs else fold(vm, str, list(args), kwargs)
 
 
-@handles(repr, ascii)
+@handles(repr)
 def repr_(vm: Any, value: Value) -> Value:
     return text(vm, value, "__repr__")
+
+
+@handles(ascii)
+def ascii_(vm: Any, value: Value) -> Value:
+    return ConstantValue(text(vm, value, "__repr__").constant().encode("ascii", "backslashreplace").decode())
 
 
 def says_as_enum(cls: type) -> bool:
@@ -468,6 +473,8 @@ def zip_(vm: Any, *iterables: Value, strict: Value = ConstantValue(False)) -> Va
 
 @handles(map)
 def map_(vm: Any, fn: Value, *iterables: Value) -> Value:
+    if not iterables:
+        vm.throw(TypeError, "map() must have at least two arguments.")
     inner = [vm.iterate(v) for v in iterables]
 
     def make(vm: Any) -> Any:
@@ -517,6 +524,8 @@ def reversed_(vm: Any, items: Value) -> Value:
 
 @handles(functools.partial)
 def partial(vm: Any, fn: Value, /, *args: Value, **kwargs: Value) -> Value:
+    if find_in_mro(fn.python_type().__mro__, "__call__")[1] is MISSING:
+        vm.throw(TypeError, "the first argument must be callable")
     inner = fn if isinstance(fn, PartialValue) else PartialValue(fn, [], DictValue({}), functools.partial)
     keywords = {**inner.bound_keywords(vm), **kwargs}
     return PartialValue(inner.function, [*inner.args, *args], DictValue({k: (ConstantValue(k), v) for k, v in keywords.items()}), functools.partial)

@@ -20,7 +20,7 @@ from ..errors import Unsupported
 from ..owners import exempt
 from ..values.base import MISSING, NotConstant, Value, apply, named_by_program, written_in_python
 from ..values.constant import ConstantValue
-from ..values.deques import DequeValue
+from ..values.deques import DequeValue, longest
 from ..values.functions import MethodValue
 from ..values.mapping import DictValue, DictView, SetValue, mapping_of
 from ..values.objects import OF_OWN_CLASS, ObjectValue
@@ -226,6 +226,8 @@ def as_it_is(vm: Any, fn: Any, args: list[Value], kwargs: dict[str, Value]) -> V
 def slot_call(vm: Any, obj: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """``cls.method(receiver, ...)`` for methods of builtin classes."""
     name = obj.__name__
+    if not args:
+        return fold(vm, obj, args, kwargs)  # which raises
     receiver, rest = args[0], list(args[1:])
     if obj.__objclass__ is object:
         found = OBJECT_SLOTS.get(name)
@@ -291,7 +293,7 @@ def init_storage(vm: Any, storage: Value, args: list[Value], kwargs: dict[str, V
         return ConstantValue(None)
     if isinstance(storage, DequeValue):
         given = dict(zip(("iterable", "maxlen"), args)) | kwargs
-        storage.maxlen = given["maxlen"].constant() if "maxlen" in given else None
+        storage.maxlen = longest(vm, given["maxlen"]) if "maxlen" in given else None
         args, kwargs = [given["iterable"]] if "iterable" in given else [], {}
     if kwargs:
         vm.throw(TypeError, f"{storage.cls.__name__}() takes no keyword arguments")

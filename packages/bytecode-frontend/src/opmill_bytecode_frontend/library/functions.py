@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from ..owners import exempt
-from ..values.base import MISSING, Lazy, NotConstant, ProgramKey, Value
+from ..values.base import MISSING, Lazy, NotConstant, ProgramKey, Value, content
 from ..values.classes import ClassValue
 from ..values.constant import ConstantValue
 from ..values.functions import BuiltinValue, Closure
@@ -40,11 +40,19 @@ def len_(vm: Any, value: Value, *default: Value) -> Value:
     return checked_length(vm, result) if isinstance(value, ObjectValue) else result
 
 
+def attribute_name(vm: Any, name: Value) -> str:
+    """The name of an attribute, which must be a text."""
+    if not issubclass(name.python_type(), str):
+        vm.throw(TypeError, f"attribute name must be string, not {name.python_type().__name__!r}")
+    return content(name).constant()  # type: ignore[no-any-return]
+
+
 @handles(getattr)
 def getattr_(vm: Any, owner: Value, name: Value, *default: Value) -> Value:
+    wanted = attribute_name(vm, name)
     if not default:
-        return vm.getattr(owner, name.constant())
-    found = vm.attempt(lambda: vm.getattr(owner, name.constant()), AttributeError)
+        return vm.getattr(owner, wanted)
+    found = vm.attempt(lambda: vm.getattr(owner, wanted), AttributeError)
     if found is None:
         return default[0]
     return found
@@ -52,18 +60,19 @@ def getattr_(vm: Any, owner: Value, name: Value, *default: Value) -> Value:
 
 @handles(hasattr)
 def hasattr_(vm: Any, owner: Value, name: Value) -> Value:
-    return ConstantValue(vm.attempt(lambda: vm.getattr(owner, name.constant()), AttributeError) is not None)
+    wanted = attribute_name(vm, name)
+    return ConstantValue(vm.attempt(lambda: vm.getattr(owner, wanted), AttributeError) is not None)
 
 
 @handles(setattr)
 def setattr_(vm: Any, owner: Value, name: Value, value: Value) -> Value:
-    vm.setattr(owner, name.constant(), value)
+    vm.setattr(owner, attribute_name(vm, name), value)
     return NONE
 
 
 @handles(delattr)
 def delattr_(vm: Any, owner: Value, name: Value) -> Value:
-    owner.delattr(vm, name.constant())
+    owner.delattr(vm, attribute_name(vm, name))
     return NONE
 
 
@@ -88,9 +97,15 @@ def is_instance(vm: Any, value: Value, cls: Any) -> bool:
             return isinstance(real, cls)
         if isinstance(value, BuiltinValue):
             return isinstance(value.obj, cls)
-        return issubclass(value.python_type(), cls)
+        return issubclass(value.python_type(), cls) if isinstance(cls, type) else isinstance_of(value.python_type(), cls)
     except Exception as exc:
         return vm.throw_real(exc)
+
+
+def isinstance_of(kind: type, cls: Any) -> bool:
+    """Whether an object of a class is an instance of ``cls``, which is no class: a union, a generic, or a mistake that the error is about."""
+    isinstance(None, cls)
+    return issubclass(kind, cls)
 
 
 def written_check(cls: Any, name: str) -> Any:
@@ -200,6 +215,8 @@ def _extreme(op: str) -> Any:
     def find(vm: Any, *args: Value, key: Value | None = None, default: Value | None = None) -> Value:
         if not args:
             vm.throw(TypeError, f"{'min' if op == '<' else 'max'} expected at least 1 argument, got 0")
+        if default is not None and len(args) > 1:
+            vm.throw(TypeError, f"Cannot specify a default for {'min' if op == '<' else 'max'}() with multiple positional arguments")
         items: Any = each(vm, vm.iterate(args[0])) if len(args) == 1 else iter(args)
         best: Any = next(items, None)
         if best is None:
@@ -240,6 +257,8 @@ def round_(vm: Any, value: Value, *digits: Value) -> Value:
         vm.throw(TypeError, f"type {cls.__name__} doesn't define __round__ method")
     if value.symbolic and value.python_type() is int and not digits:
         return value
+    if isinstance(value, ObjectValue):
+        return value.special(vm, "__round__", [d for d in digits if d.python_type() is not type(None)])  # type: ignore[return-value]
     return fold(vm, round, [value, *digits], {})
 
 
@@ -327,8 +346,11 @@ class ComparedValue(Value):
 
 
 @handles(vars)
-def vars_(vm: Any, value: Value) -> Value:
-    return vm.getattr(value, "__dict__")
+def vars_(vm: Any, *value: Value) -> Value:
+    if not value:
+        return locals_(vm)
+    found = vm.attempt(lambda: vm.getattr(value[0], "__dict__"), AttributeError)
+    return vm.throw(TypeError, "vars() argument must have __dict__ attribute") if found is None else found
 
 
 @handles(dir)
@@ -401,6 +423,8 @@ def signature(vm: Any, function: Value, **kwargs: Value) -> Value:
         return vm.wrap(inspect.signature(function.constant(), **{k: v.constant() for k, v in kwargs.items()}))
     except NotConstant:
         return vm.unsupported("FE014", f"inspect.signature of {function.describe()}")
+    except (TypeError, ValueError) as exc:
+        return vm.throw_real(exc)
 
 
 @handles(dict.fromkeys, dict.__dict__["fromkeys"])

@@ -13,7 +13,8 @@ from ..values.base import NotConstant, Value
 from ..values.classes import ClassValue
 from ..values.constant import ConstantValue
 from ..values.functions import BuiltinValue
-from ..values.sequence import TupleValue
+from ..values.mapping import DictValue, SetValue
+from ..values.sequence import SequenceValue, TupleValue
 from .registry import handles, named
 
 NONE = ConstantValue(None)
@@ -26,6 +27,12 @@ def said(vm: Any, value: Value) -> Value:
 
 @handles(print)
 def print_(vm: Any, *args: Value, **kwargs: Value) -> Value:
+    for name in sorted(kwargs.keys() - {"sep", "end", "file", "flush"}):
+        vm.throw(TypeError, f"{name!r} is an invalid keyword argument for print()")
+    for name in ("sep", "end"):
+        kind = kwargs[name].python_type() if name in kwargs else str
+        if kind is not type(None) and not issubclass(kind, str):
+            vm.throw(TypeError, f"{name} must be None or a string, not {kind.__name__}")
     vm.effects.calls.append((builtins.print, [said(vm, a) for a in args], kwargs))
     return NONE
 
@@ -82,6 +89,9 @@ def call_cached(vm: Any, obj: Any, args: list[Value], kwargs: dict[str, Value]) 
         vm.effects.calls.append((obj, args, kwargs))
         return NONE
     if not known:
+        for given in (*args, *kwargs.values()):
+            if isinstance(given, (SequenceValue, DictValue, SetValue)):
+                vm.key(given)  # which those that may change have not
         return vm.call(vm.wrap(obj.__wrapped__), args, kwargs)
     try:
         result = obj(*[a.constant() for a in args], **{k: v.constant() for k, v in kwargs.items()})

@@ -6,7 +6,7 @@ import functools
 import operator
 from typing import Any
 
-from ..values.base import Value
+from ..values.base import Value, content
 from ..values.constant import ConstantValue
 from ..values.functions import Closure
 from ..values.sequence import TupleValue, as_index
@@ -58,7 +58,7 @@ def truth(vm: Any, value: Value) -> Value:
 @handles(operator.index)
 def index(vm: Any, value: Value) -> Value:
     if issubclass(value.python_type(), int):  # which are not asked
-        return value
+        return ConstantValue(int(value.value)) if type(value) is ConstantValue else content(value)
     result = as_index(vm, value)
     if result is None:
         return vm.throw(TypeError, f"{value.python_type().__name__!r} object cannot be interpreted as an integer")

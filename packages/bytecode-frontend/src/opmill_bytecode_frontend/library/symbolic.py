@@ -16,6 +16,7 @@ from ..values.constant import ConstantValue, is_none
 from ..values.functions import BuiltinValue
 from ..values.late import LateFloat
 from ..values.number import SymbolicNumber, UndecidedTruth
+from ..values.objects import ObjectValue
 from ..values.sequence import SequenceValue, TupleValue
 from ..values.tensor import TensorValue
 from .dispatch import fold
@@ -23,7 +24,8 @@ from .registry import handles, named
 
 
 def _by_slot(vm: Any, value: Value, function: Any, slot: str) -> Value:
-    result = value.special(vm, slot, []) if value.symbolic else None
+    asked = value.symbolic or (isinstance(value, ObjectValue) and hasattr(value.cls, slot))
+    result = value.special(vm, slot, []) if asked else None
     return fold(vm, function, [value], {}) if result is None else result
 
 

@@ -14,6 +14,18 @@ ITERATOR: type = type(iter(collections.deque()))
 REVERSED: type = type(reversed(collections.deque()))
 
 
+def longest(vm: Machine, maxlen: Value) -> int | None:
+    """The bound that a deque is given; None: it has none."""
+    if maxlen.python_type() is type(None):
+        return None
+    if not issubclass(maxlen.python_type(), int):
+        vm.throw(TypeError, "an integer is required")
+    number = whole(vm, maxlen)
+    if number < 0:
+        vm.throw(ValueError, "maxlen must be non-negative")
+    return number
+
+
 class DequeValue(ListValue):
     """A deque, perhaps of bounded length."""
 
@@ -107,4 +119,4 @@ class DequeValue(ListValue):
         return ConstantValue(self.maxlen) if name == "maxlen" else super().getattr(vm, name)
 
 
-__all__ = ["DequeValue"]
+__all__ = ["DequeValue", "longest"]

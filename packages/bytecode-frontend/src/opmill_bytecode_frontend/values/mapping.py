@@ -12,7 +12,7 @@ from .base import MISSING, Lazy, Machine, NotConstant, Value, content, is_iterab
 from .constant import ConstantValue
 from .iterators import STOP, ItemsIterator
 from .sequence import TupleValue
-from .sets import SET_OPERATORS, SetValue
+from .sets import COMPARISONS, SET_OPERATORS, SetValue, to_keys
 
 #: Keys that may stand in a guard as they are.
 PLAIN_KEYS = (str, int, bool, float, type(None), bytes)
@@ -414,7 +414,10 @@ class DictView(Value):
 
     def special(self, vm: Machine, name: str, args: list[Value]) -> Value | None:
         if self.kind != "values" and name in SET_OPERATORS:
-            return self.as_set(vm).special(vm, name, args)
+            other = args[0]
+            if name not in COMPARISONS and is_iterable(content(other)) and not isinstance(content(other), (SetValue, DictView)):
+                other = SetValue(to_keys(vm, other))  # sets want sets, views take any items
+            return self.as_set(vm).special(vm, name, [other])
         return super().special(vm, name, args)
 
     def m_isdisjoint(self, vm: Machine, other: Value) -> Value:

@@ -23,11 +23,17 @@ class AddressValue(Value):
     def key(self, vm: Machine) -> Any:
         return ("address", id(self.owner))
 
+    def is_of(self, vm: Machine, other: Value) -> bool:
+        """Whether another address is of the same object."""
+        if not isinstance(other, AddressValue) or not isinstance(self.owner, Value) or not isinstance(other.owner, Value):
+            return isinstance(other, AddressValue) and other.owner is self.owner
+        return vm.is_same(self.owner, other.owner)
+
     def m___eq__(self, vm: Machine, other: Value) -> Value:
-        return ConstantValue(isinstance(other, AddressValue) and other.owner is self.owner)
+        return ConstantValue(self.is_of(vm, other))
 
     def m___ne__(self, vm: Machine, other: Value) -> Value:
-        return ConstantValue(not (isinstance(other, AddressValue) and other.owner is self.owner))
+        return ConstantValue(not self.is_of(vm, other))
 
     def m___hash__(self, vm: Machine) -> Value:
         return self

@@ -36,12 +36,13 @@ def whole(vm: Machine, value: Value) -> int:
     return number
 
 
-def times(value: Value) -> int | None:
-    """How often a sequence is repeated by a value; None where it is no number."""
+def times(vm: Machine, value: Value) -> int | None:
+    """How often a sequence is repeated by a value; None where it is no index, or has an answer of its own that comes first."""
     try:
         count = value.constant()
     except NotConstant:
-        return None
+        cls: Any = value.python_type()
+        return whole(vm, value) if hasattr(value, "storage") and hasattr(cls, "__index__") and not hasattr(cls, "__rmul__") else None
     return count if isinstance(count, int) else None
 
 
@@ -168,7 +169,7 @@ class SequenceValue(Value):
         return self.make(self.values(vm) + other.values(vm))
 
     def m___mul__(self, vm: Machine, other: Value) -> Value:
-        count = times(other)
+        count = times(vm, other)
         if count is None:
             return ConstantValue(NotImplemented)
         return self if count == 1 and self.cls is tuple else self.make(self.values(vm) * count)
@@ -366,7 +367,7 @@ class ListValue(SequenceValue):
         return self
 
     def m___imul__(self, vm: Machine, other: Value) -> Value:
-        count = times(other)
+        count = times(vm, other)
         if count is None:
             return ConstantValue(NotImplemented)
         self.items *= count
@@ -418,24 +419,41 @@ class ListValue(SequenceValue):
         return self.make(self.values(vm))
 
     def m_sort(self, vm: Machine, *, key: Value | None = None, reverse: Value | None = None) -> Value:
-        self.items[:] = sort_values(vm, self.values(vm), key, reverse)
-        return self.changed(vm)
+        values, held = self.values(vm), self.items
+        self.items = []  # what the program finds meanwhile
+        try:
+            ordered = sort_values(vm, values, key, reverse)
+        finally:
+            meanwhile, self.items = self.items, held
+        self.items[:] = ordered
+        self.changed(vm)
+        if meanwhile:
+            vm.throw(ValueError, "list modified during sort")
+        return ConstantValue(None)
 
 
 def sort_values(vm: Machine, items: list[Value], key: Value | None, reverse: Value | None) -> list[Value]:
-    """``sorted`` over tracked values; compares by ``<`` of the program."""
+    """``sorted`` over tracked values; compares by ``<`` of the program, as often as Python does."""
     if key is not None and not (isinstance(key, ConstantValue) and key.value is None):
         keys = [vm.call(key, [v], {}) for v in items]
     else:
         keys = items
 
-    def order(left: int, right: int) -> int:
-        if vm.truth(vm.compare("<", keys[left], keys[right])):
-            return -1
-        return 1 if vm.truth(vm.compare("<", keys[right], keys[left])) else 0
-
     backwards = reverse is not None and vm.truth(reverse)
-    return [items[i] for i in sorted(range(len(items)), key=functools.cmp_to_key(order), reverse=backwards)]
+    return [items[i] for i in sorted(range(len(items)), key=lambda i: Sorted(vm, keys[i]), reverse=backwards)]
+
+
+class Sorted:
+    """A key while Python sorts."""
+
+    __slots__ = ("value", "vm")
+
+    def __init__(self, vm: Machine, value: Value) -> None:
+        self.vm = vm
+        self.value = value
+
+    def __lt__(self, other: Sorted) -> bool:
+        return self.vm.truth(self.vm.compare("<", self.value, other.value))
 
 
 class SliceValue(Value):
@@ -452,13 +470,19 @@ class SliceValue(Value):
 
     def plain(self, vm: Machine) -> slice:
         try:
-            where = self.constant()
+            step, start, stop = (self.number(vm, self.parts[i]) for i in (2, 0, 1))  # in Python's order
+            where = slice(start, stop, step)
             where.indices(0)
         except NotConstant:
             vm.unsupported("FE026", "a slice of a sequence by a value unknown at capture")
         except Exception as exc:
             vm.throw_real(exc)
         return where
+
+    def number(self, vm: Machine, part: Value) -> Any:
+        """A constant part; objects of the program are asked for their ``__index__``."""
+        index = as_index(vm, part) if hasattr(part, "storage") else None
+        return (part if index is None else index).constant()
 
     def getattr(self, vm: Machine, name: str) -> Value:
         if name in ("start", "stop", "step"):

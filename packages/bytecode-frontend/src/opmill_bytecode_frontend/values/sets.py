@@ -85,19 +85,24 @@ class SetValue(Value):
         return ConstantValue(len(self.items))
 
     def m___contains__(self, vm: Machine, value: Value) -> Value:
-        return ConstantValue(vm.key(value) in self.items)
+        return ConstantValue(self.sought(vm, value) in self.items)
+
+    def sought(self, vm: Machine, value: Value) -> Any:
+        """The key by which something is looked for: a set is looked for as a frozen one."""
+        part = content(value)
+        return frozenset(part.items) if type(part) is SetValue and part.cls is set else vm.key(value)
 
     def m_add(self, vm: Machine, value: Value) -> Value:
         self.items.setdefault(vm.key(value), value)
         return self.changed(vm)
 
     def m_discard(self, vm: Machine, value: Value) -> Value:
-        self.items.pop(vm.key(value), None)
+        self.items.pop(self.sought(vm, value), None)
         return self.changed(vm)
 
     def m_remove(self, vm: Machine, value: Value) -> Value:
-        if vm.key(value) not in self.items:
-            vm.throw(KeyError, value.constant())
+        if self.sought(vm, value) not in self.items:
+            vm.throw(KeyError, value)
         return self.m_discard(vm, value)
 
     def m_clear(self, vm: Machine) -> Value:
