@@ -343,13 +343,13 @@ class NestWriter:
                     self.body.lets.pop(let.name, None)
             else:
                 later = frozenset().union(*(walk.names_in(p) for p in self.phases[k + 1 :]))
+                settled = {}  # seen by later phases: a copy would take those of the first one for its own
                 for c in copies:
                     self._select(c)
                     self._checks(phase, number)
-                    for let in phase.lets:
-                        if let.name in later:
-                            self.body.settle(let.name)
+                    settled |= {(let.name, c): self.body.settled(let.name) for let in phase.lets if let.name in later}
                     self._stores(phase)
+                self.body.results |= settled
             number += len(phase.checks)
         for phase in self.nest.phases:
             for let in phase.lets:

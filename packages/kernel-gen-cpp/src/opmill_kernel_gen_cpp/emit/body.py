@@ -185,10 +185,10 @@ class Body:
                     todo += [(each, True), *((inner, False) for inner in sorted(self.depends(self.lets[each])[0]))]
         return order[:-1]
 
-    def settle(self, name: str) -> None:
-        """Computes a let here and now: what it reads may be overwritten later."""
+    def settled(self, name: str) -> tuple[Value, Block]:
+        """A let, computed here and now: what it reads may be overwritten later."""
         expr = self.lets[name]
-        self.results[name, self.copy] = self.value(expr), self.home(expr)
+        return self.value(expr), self.home(expr)
 
     def forget_volatile(self) -> None:
         """After a store: values read from written buffers are stale."""
