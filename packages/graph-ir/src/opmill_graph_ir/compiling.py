@@ -4,7 +4,7 @@ a graph whose plan is in the store needs none of it."""
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -34,6 +34,7 @@ from .repeats.program import scheduled
 from .report import Report, show
 from .schedule.memory import plan_memory
 from .schedule.steps import ExternStep, Schedule
+from .schedule.together import plan_together
 from .stages import split
 from .training import Layout, held_names, layout_of
 
@@ -74,7 +75,7 @@ def compile_training(
         graphs = [halves.forward, *graphs] if stages else halves.graphs
         for graph in graphs:
             show("functionalize", graph, options)
-    plans = tuple(compile_plans(graphs, options, store, generators, report))
+    plans = tuple(compile_plans(graphs, options, store, generators, report, chained=True))
     names, tensors = held_names(joint, *halves.graphs)
     layout = layout_of(joint, halves, names, stages)
     return Trained(plans, halves.forward.held_tensors, tensors, layout, assumptions_of(joint.graph.sizes))
@@ -87,9 +88,10 @@ def compile_plan(graph: AtenGraph, options: GraphOptions, store: Store, generato
 
 
 def compile_plans(
-    graphs: Sequence[AtenGraph], options: GraphOptions, store: Store, generators: Sequence[KernelGenerator], report: Report
+    graphs: Sequence[AtenGraph], options: GraphOptions, store: Store, generators: Sequence[KernelGenerator], report: Report, *, chained: bool = False
 ) -> list[Plan]:
-    """The plans of several graphs, whose kernels are built together: compilers start once, and share the work out evenly."""
+    """The plans of several graphs, whose kernels are built together: compilers start once, and share the work out evenly. ``chained``: they run in this
+    order, and values have one name in all."""
     for graph in graphs:
         if elsewhere := next((m.device for m in graph.metas.values() if m.device.partition(":")[0] not in _DEVICES), ""):
             raise GraphError("GI012", f"a tensor on {elsewhere}", why="plans run on processors and CUDA devices")
@@ -106,7 +108,26 @@ def compile_plans(
             own = {w: refused[w] for w in draft.wanted() if w in refused}
             behind = origins_behind(own, draft.program, draft.lowered, settings, store, generators) if own else frozenset()
             draft.take(refs, own, behind, report)
-    return [_planned(draft, options, bodies, report) for draft in drafts]
+    for draft in drafts:
+        if draft.problem:
+            draft.leave_to_torch(report)
+    with report.step("plan"):
+        programs = [draft.program for draft in drafts]
+        memories = plan_together(programs, _handed_on(graphs)) if chained else list(map(plan_memory, programs))
+        plans = [build_plan("graph", draft.program, memory, draft.refs, bodies) for draft, memory in zip(drafts, memories, strict=True)]
+        for plan in plans:
+            show("plan", render(plan), options)
+    return plans
+
+
+def _handed_on(graphs: Sequence[AtenGraph]) -> list[Set[str]]:
+    """For each graph its inputs that one before it made."""
+    made: set[str] = set()
+    found: list[Set[str]] = []
+    for graph in graphs:
+        found.append(made.intersection(graph.inputs))
+        made.update(r for node in graph.nodes for r in node.results if r)
+    return found
 
 
 @dataclass
@@ -147,18 +168,11 @@ class _Draft:
         self.problem = "" if more else self.reason
         self.program = None
 
-
-def _planned(draft: _Draft, options: GraphOptions, bodies: Mapping[int, Plan], report: Report) -> Plan:
-    program, refs = draft.program, draft.refs
-    if draft.problem:
-        report.operators_only = draft.problem
-        _warn_operators(draft.problem)
-        program, refs = Schedule(lowered := lower_to_operators(draft.graph), [], dict(lowered.buffers)), {}
-        program.steps = [ExternStep(n) for n in lowered.nodes]  # type: ignore[arg-type]
-    with report.step("plan"):
-        plan = build_plan("graph", program, plan_memory(program), refs, bodies)
-        show("plan", render(plan), options)
-    return plan
+    def leave_to_torch(self, report: Report) -> None:
+        report.operators_only = self.problem
+        _warn_operators(self.problem)
+        self.program, self.refs = Schedule(lowered := lower_to_operators(self.graph), [], dict(lowered.buffers)), {}
+        self.program.steps = [ExternStep(n) for n in lowered.nodes]  # type: ignore[arg-type]
 
 
 @lru_cache(None)

@@ -3,9 +3,12 @@
 import torch
 
 from opmill_graph_ir.capture.functionalize import functionalize
+from opmill_graph_ir.capture.joint import capture_joint
+from opmill_graph_ir.capture.partition import partition
 from opmill_graph_ir.ops.lower import lower
-from opmill_graph_ir.schedule.memory import plan_memory
+from opmill_graph_ir.schedule.memory import LARGE, guessed_bytes, plan_memory
 from opmill_graph_ir.schedule.steps import schedule
+from opmill_graph_ir.schedule.together import plan_together
 
 
 def test_what_a_view_of_an_operator_shows_lives_as_long_as_the_view():
@@ -24,3 +27,53 @@ def test_what_a_view_of_an_operator_shows_lives_as_long_as_the_view():
     for other, offset in memory.offsets.items():
         meet = memory.first[other] <= memory.last[shown] and memory.first[shown] <= memory.last[other]
         assert other == shown or not meet or offset + size <= start or start + size <= offset
+
+
+def halves_of(net, x):
+    """Schedules of a module's forward and backward, and the inputs that each is handed on."""
+    halves = partition(capture_joint(torch.fx.symbolic_trace(net), [x]))
+    made = {r for n in halves.forward.nodes for r in n.results}
+    return [schedule(lower(g)) for g in halves.graphs], [made.intersection(g.inputs) for g in halves.graphs]
+
+
+def peak(schedules, memories, given):
+    """The most bytes that are held at once: the arena, what plans allocate besides, and what they were handed and have not used for the last time."""
+    arena, most = max(m.size for m in memories), 0
+    for program, memory, handed in zip(schedules, memories, given, strict=True):
+        kept = {o.buffer for o in program.lowered.outputs if o is not None}
+        held = dict.fromkeys(handed)
+        for k, step in enumerate(program.steps):
+            names = step.reads() | step.writes()
+            held |= dict.fromkeys(b for b in names if program.buffers[b].role == "temporary" and b not in memory.offsets)
+            most = max(most, arena + sum(guessed_bytes(program, b) for b in held))
+            held = {b: None for b in held if b in kept or memory.last[b] > k}
+    return most
+
+
+class Wide(torch.nn.Module):
+    """Much is saved at its end, and its largest temporaries are needed where little is."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.rest = torch.nn.Linear(16, 1024), torch.nn.ModuleList(torch.nn.Linear(256, 256) for _ in range(6))
+
+    def forward(self, x):
+        x = self.first(x).view(1024, 4, 256).sum(1)
+        for layer in self.rest:
+            x = torch.nn.functional.gelu(layer(x))
+        return x
+
+
+def test_large_temporaries_lie_outside_of_an_arena_that_would_be_idle_at_the_peak():
+    schedules, given = halves_of(Wide(), torch.ones(1024, 16))
+    apart, together = [plan_memory(s) for s in schedules], plan_together(schedules, given)
+    before, after = peak(schedules, apart, given), peak(schedules, together, given)
+    assert after <= before - 2**20
+    assert any(len(t.offsets) < len(a.offsets) for a, t in zip(apart, together, strict=True))
+    for program, a, t in zip(schedules, apart, together, strict=True):
+        assert all(guessed_bytes(program, b) >= LARGE for b in a.offsets.keys() - t.offsets.keys())
+
+
+def test_arenas_that_the_peak_needs_stay_as_they_are():
+    schedules, given = halves_of(torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Tanh(), torch.nn.Linear(8, 8)), torch.ones(4, 8))
+    assert [m.offsets for m in plan_together(schedules, given)] == [plan_memory(s).offsets for s in schedules]

@@ -18,6 +18,8 @@ from .rewrite import walk
 from .steps import ExternStep, KernelStep, Schedule, span
 
 ALIGNMENT = 64
+LARGE = 1 << 18
+"""Bytes from which on a buffer may be allocated by itself: it takes its pages from the system and gives them back."""
 ITEMSIZE = {
     **dict.fromkeys("bool uint8 int8 float8_e4m3fn float8_e5m2".split(), 1),
     **dict.fromkeys("int16 uint16 float16 bfloat16".split(), 2),
@@ -30,18 +32,20 @@ ITEMSIZE = {
 @dataclass
 class Memory:
     """``offsets``: byte offset of each arena buffer, ``size``: of the arena, both numbers or plan expressions; on ``device``. ``definitions``: symbols
-    that these use, in order; ``first``/``last``: steps of first and last use."""
+    that these use, in order; ``first``/``last``: steps of first and last use; ``guessed``: the size in the captured call."""
 
     offsets: dict[str, int | str] = field(default_factory=dict)
     size: int | str = 0
+    guessed: int = 0
     definitions: dict[str, str] = field(default_factory=dict)
     device: str = "cpu"
     first: dict[str, int] = field(default_factory=dict)
     last: dict[str, int] = field(default_factory=dict)
 
 
-def plan_memory(schedule: Schedule) -> Memory:
-    """Places every temporary whose size is known when the call begins and that a kernel or an out variant writes."""
+def plan_memory(schedule: Schedule, limit: int | None = None) -> Memory:
+    """Places every temporary whose size is known when the call begins and that a kernel or an out variant writes; large ones only within the first ``limit``
+    bytes."""
     memory = Memory()
     outputs = {o.buffer for o in schedule.lowered.outputs if isinstance(o, TensorOutput)}
     lasting = {b for s in schedule.steps if isinstance(s, ExternStep) and exchanges(s.node) for b in s.reads()}
@@ -64,6 +68,10 @@ def plan_memory(schedule: Schedule) -> Memory:
     memory.device = _busiest(schedule, placed)
     placed = [b for b in placed if schedule.buffers[b].device == memory.device]
     roots = _in_place(schedule, placed, memory)
+    if limit is not None:
+        above = {r for r, (_, end) in _stack(schedule, _lives(placed, roots, memory), limit)[0].items() if end > limit}
+        placed = [b for b in placed if roots[b] not in above]
+        roots = _in_place(schedule, placed, memory)
     _assign(schedule, placed, roots, memory)
     return memory
 
@@ -80,6 +88,12 @@ def _bytes(schedule: Schedule, buffer: str) -> Index:
     if (known := size.constant) is not None:
         return index(-(-known // ALIGNMENT) * ALIGNMENT)
     return floordiv(size + (ALIGNMENT - 1), ALIGNMENT) * ALIGNMENT
+
+
+def guessed_bytes(schedule: Schedule, buffer: str) -> int:
+    """Bytes of a buffer in the captured call; 0 where only data tell."""
+    size, hints = _bytes(schedule, buffer), {name: hint for name, hint in schedule.lowered.symbols.items() if hint is not None}
+    return size.evaluate(hints) if size.symbols <= hints.keys() else 0
 
 
 def _size(schedule: Schedule, buffer: str, memory: Memory) -> Index:
@@ -146,18 +160,35 @@ def _loads(kernel: LoopKernel, buffer: str) -> list[tuple[int, Index]]:
     return [(k, e.index) for k, p in enumerate(nest.phases) for e in walk(*roots(p)) if type(e) is Load and e.buffer == buffer]
 
 
+Spans = dict[str, tuple[int, int]]
+
+
 def _assign(schedule: Schedule, placed: list[str], root: dict[str, str], memory: Memory) -> None:
-    """Largest first, each at the lowest offset that is free while it lives."""
-    lives: dict[str, tuple[int, int]] = {}
+    lives = _lives(placed, root, memory)
+    at, below = _stack(schedule, lives)
+    memory.guessed = max((high for _, high in at.values()), default=0)
+    ends = _stacked({r: _size(schedule, r, memory) for r in lives}, below, at, memory)
+    for b in placed:
+        memory.offsets[b] = ends[root[b]]
+
+
+def _lives(placed: list[str], root: dict[str, str], memory: Memory) -> Spans:
+    """First and last step of each memory, by the buffer that it is called after."""
+    lives: Spans = {}
     for b in placed:
         r = root[b]
         start, end = lives.get(r, (memory.first[b], memory.last[b]))
         lives[r] = min(start, memory.first[b]), max(end, memory.last[b])
-    hints = {name: hint for name, hint in schedule.lowered.symbols.items() if hint is not None}
-    sizes = {r: _size(schedule, r, memory) for r in lives}
-    guessed = {r: max(_bytes(schedule, r).evaluate(hints), ALIGNMENT) for r in lives}
-    at: dict[str, tuple[int, int]] = {}
+    return lives
+
+
+def _stack(schedule: Schedule, lives: Spans, limit: int | None = None) -> tuple[Spans, dict[str, set[str]]]:
+    """Bytes of each in the captured call, and what lies below it: largest first, each at the lowest offset that is free while it lives. Large ones that would
+    end above ``limit`` take no room."""
+    guessed = {r: max(guessed_bytes(schedule, r), ALIGNMENT) for r in lives}
+    at: Spans = {}
     below: dict[str, set[str]] = {}
+    left_out: Spans = {}
     for r in sorted(lives, key=lambda r: (-guessed[r], lives[r], r)):
         start, end = lives[r]
         busy = sorted((at[o], o) for o in at if lives[o][0] <= end and start <= lives[o][1])
@@ -166,14 +197,16 @@ def _assign(schedule: Schedule, placed: list[str], root: dict[str, str], memory:
             if offset + guessed[r] <= low:
                 break
             offset = max(offset, high)
-        at[r] = offset, offset + guessed[r]
+        place = offset, offset + guessed[r]
+        if limit is not None and place[1] > limit and guessed[r] >= LARGE:
+            left_out[r] = place
+            continue
+        at[r] = place
         below[r] = {o for (_, high), o in busy if high <= offset}
         for (low, _), o in busy:
             if low >= at[r][1]:
                 below[o].add(r)
-    ends = _stacked(sizes, below, at, memory)
-    for b in placed:
-        memory.offsets[b] = ends[root[b]]
+    return at | left_out, below
 
 
 def _stacked(sizes: Mapping[str, Index], below: Mapping[str, set[str]], at: Mapping[str, tuple[int, int]], memory: Memory) -> dict[str, int | str]:
