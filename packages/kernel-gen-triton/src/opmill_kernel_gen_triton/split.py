@@ -2,7 +2,8 @@
 
 A row is cut into chunks; one launch reduces each chunk into scratch memory, a second one combines the chunks, and phases that walk the
 row again become launches of their own over all its points. Results travel in scratch buffers, one element a row. So a mean over
-everything, a softmax over one long row and a column sum all fill the machine.
+everything, a softmax over one long row and a column sum all fill the machine. Where rows are not alike, or nothing is reduced along them, each
+phase first becomes a launch of its own, and those that reduce are split in turn.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ from .walk import points
 
 _UNKNOWN_CHUNKS = 64
 _STEP = 64
+_CHUNKS = 8
+"""Of a row, that are worth a launch more where there are few rows."""
 _WAVES = 4
 """Programs a multiprocessor that reduce parts of columns: each has several loads under way."""
 _DTYPES = {"float32", "float64", "int32", "int64", "bool"}
@@ -29,12 +32,27 @@ _DTYPES = {"float32", "float64", "int32", "int64", "bool"}
 
 def split_nest(nest: Nest, symbols: Iterable[str], prefix: str, budget: Budget) -> tuple[list[Nest], list[Buffer]]:
     """The nests that do what ``nest`` does, and the scratch buffers (names start with ``prefix``) between them."""
-    chunks = _chunks(nest, tuple(symbols), budget)
-    if chunks < 2:
+    symbols = tuple(symbols)
+    chunks = _chunks(nest, symbols, budget)
+    if chunks < 2 and not _crowded(nest, symbols, budget):
         return [nest], []
     splitter = _Splitter(nest, prefix, chunks)
     splitter.run()
-    return splitter.nests, splitter.scratch
+    if chunks > 1:
+        return splitter.nests, splitter.scratch
+    parts = [split_nest(part, symbols, f"{prefix}_{k}", budget) for k, part in enumerate(splitter.nests)]
+    return [n for nests, _ in parts for n in nests], [*splitter.scratch, *(b for _, buffers in parts for b in buffers)]
+
+
+def _crowded(nest: Nest, symbols: tuple[str, ...], budget: Budget) -> bool:
+    """Whether a few programs would do all the work of phases that may as well stand apart."""
+    inner = [p for p in nest.phases if p.axes]
+    if len(inner) < 2 and not any(p.stores and not p.reductions for p in inner):
+        return False
+    if any(p.checks or p.scans for p in nest.phases) or any(r.dtype not in _DTYPES for p in inner for r in p.reductions):
+        return False
+    longest = max(points(p.axes, dict.fromkeys(symbols, UNKNOWN)) for p in inner)
+    return longest >= _CHUNKS * budget.chunk and choose(nest, symbols, budget).programs * 2 <= budget.processors
 
 
 def _chunks(nest: Nest, symbols: tuple[str, ...], budget: Budget) -> int:
@@ -71,6 +89,8 @@ def _whole_number(length: int, wanted: int) -> int:
 
 
 class _Splitter:
+    """``chunks`` of 1: rows stay whole."""
+
     def __init__(self, nest: Nest, prefix: str, chunks: int) -> None:
         self.nest, self.prefix = nest, prefix
         self.nests: list[Nest] = []
@@ -83,7 +103,7 @@ class _Splitter:
         self.size = floordiv(self.length + (chunks - 1), chunks)
         n = self.size.constant
         self.chunks = chunks if n is None else -(-(self.length.constant or 0) // n)
-        self.phases = nest.phases if self.exact else tuple(q for p in nest.phases for q in _two_passes(p, self.length))
+        self.phases = nest.phases if self.exact or chunks == 1 else tuple(q for p in nest.phases for q in _two_passes(p, self.length))
 
     def run(self) -> None:
         """Adds the nests of all phases. Phases without inner axes go along with the launch that ends the reduction before them."""
@@ -93,15 +113,28 @@ class _Splitter:
             while end < len(self.phases) and not self.phases[end].axes:
                 end += 1
             plain = [p for p in self.phases[number:end] if not p.axes]
-            combined = self._reduce(phase) if phase.reductions else []
+            combined = self._reduced(phase, number) if phase.reductions else []
             if phase.axes and phase.stores:  # after the reduction, which may read what they overwrite
                 self._add((*self.nest.axes, *phase.axes), [Phase((), phase.lets, (), (), phase.stores)], replace(phase, reductions=()))
             names = [(let.name, let.value.dtype) for p in plain for let in p.lets]
-            names += [result for r in phase.reductions for result in _results(r)]
+            names += [result for p in combined for r in p.reductions for result in _results(r)]
+            names += [(let.name, let.value.dtype) for p in combined if not p.axes for let in p.lets]
             if combined or plain:
                 known = dict(self.saved)
-                self._add(self.nest.axes, [*combined, *plain, self._save(names, self._later(end - 1))], *plain, known=known)
+                self._add(self.nest.axes, [*combined, *plain, self._save(names, self._later(end - 1))], *combined, *plain, known=known)
             number = end
+
+    def _reduced(self, phase: Phase, number: int) -> list[Phase]:
+        """The phases that end the reductions of ``phase``, where they may share a launch with what follows."""
+        if self.chunks > 1:
+            return self._reduce(phase)
+        own = replace(phase, stores=())
+        if not phase.stores:
+            return [own]
+        known = dict(self.saved)
+        names = [result for r in phase.reductions for result in _results(r)]
+        self._add(self.nest.axes, [own, self._save(names, self._later(number))], own, known=known)
+        return []
 
     def _later(self, number: int) -> frozenset[str]:
         """Names that the phases after ``number`` mention."""
