@@ -330,3 +330,12 @@ def test_every_stride_is_that_of_the_way_an_operator_makes_its_result(order: tup
             for fn in (*unary, *OF_NUMBERS, F.relu6, F.hardtanh):
                 with FakeContext() as ctx:
                     assert fn(ctx.from_tensor(x)).stride() == fn(x).stride(), fn
+
+
+@given(st.data())
+def test_rolled_tensors_are_laid_out_as_what_is_put_together_of_two_parts(data: Any) -> None:
+    x = data.draw(tensors())
+    if x.dim():
+        dims = data.draw(st.lists(st.integers(0, x.dim() - 1), min_size=1, max_size=2))
+        check(lambda x: torch.roll(x, [1] * len(dims), dims), x)
+        check(lambda x: torch.roll(x, 1), x)

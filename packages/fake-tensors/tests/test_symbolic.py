@@ -91,6 +91,14 @@ CASES: dict[str, Callable[..., Any]] = {
     "normalised": lambda x: (F.layer_norm(x, (8,)), F.rms_norm(x, (8,)), F.batch_norm(x.transpose(1, 2), None, None, training=True), F.dropout(x, 0.1)),
     "written": lambda x: (x.clone().add_(1), x.clone().mul_(x[:1]), x.clone().masked_fill_(x > 0, 0), x.clone().copy_(x[0]), x.clone().t_() if x.dim() < 3 else x),
     "images": lambda x: (F.conv1d(x.transpose(1, 2), torch.ones(3, 8, 2)), F.interpolate(x.transpose(1, 2), scale_factor=2.0), F.max_pool1d(x, 2)),
+    "types": lambda x: (
+        torch.view_as_complex(x.contiguous().view(x.size(0), -1, 4, 2)), x.contiguous().view(torch.int32)[1:], x.contiguous().view(torch.int64), x[:, 1:].contiguous().view(torch.int16),
+        torch.view_as_real(torch.complex(x, x)[1:]), torch.complex(x, x).imag.sum(1), (torch.complex(x, x).conj() * 2).mT, torch.complex(x, x).conj().imag, x[0, 0].view(torch.uint8),
+    ),
+    "complex": lambda x: (lambda z: (
+        z * z[:1], z + x, z.conj() * x[:, :1].double(), z.mT.conj() / z.mT, z * 2 - 1j, x * 1j, 1 - z, z.abs(), z.mT.angle(), z.exp(), -z, z != z[0], z.sgn(), z.sum(1), z.conj().mT.conj_physical(),
+        (z * z).real.softmax(-1), z.expand(2, -1, -1, -1) * x.double(), torch.sub(z, z[:, :1], alpha=2j),
+    ))(torch.complex(x, x)),
     "in place": lambda x: (x.clone().unsqueeze_(0), x.clone().transpose_(0, 1), x[:, :, 0].clone().t_(), x[:1].clone().squeeze_()),
 }
 
@@ -104,7 +112,7 @@ def test_cases(name: str, seed: int) -> None:
         assert sizes is not None or "view" in name or "attention" in name  # a view may be impossible
 
 
-@pytest.mark.parametrize("name", ["broadcast", "reductions", "products", "joined", "made", "sizes", "attention", "normalised", "views"])
+@pytest.mark.parametrize("name", ["broadcast", "reductions", "products", "joined", "made", "sizes", "attention", "normalised", "views", "types", "complex"])
 def test_the_batch_is_not_fixed(name: str) -> None:
     sizes = Sizes()
     context = FakeContext(sizes)
@@ -223,3 +231,17 @@ def test_what_is_written_along_a_dimension_is_contiguous(name: str) -> None:
         fake = ctx.from_tensor(x, {2: None, 3: None})
         got = getattr(fake, name)(1, ctx.from_tensor(ids), fake[:, :2])
     assert tuple(map(int, got.stride())) == expected.stride() == (90, 30, 6, 1)
+
+
+def test_views_of_another_type_share_memory() -> None:
+    context = FakeContext(Sizes())
+    fake = context.from_tensor(torch.randn(6, 4), {0: None})
+    with context:
+        pairs = torch.view_as_complex(fake[1:].unflatten(1, (2, 2)))
+        views = [pairs, pairs.conj(), torch.view_as_real(pairs.t()), fake.view(torch.int64), pairs.real, fake[:, 2:].view(torch.uint8)]
+        assert pairs.conj().is_conj() and not pairs.conj().conj().is_conj()
+        assert [int(v.storage_offset()) for v in views] == [2, 2, 4, 0, 4, 8]
+        assert len({v.meta.untyped_storage()._cdata for v in (fake, *views)}) == 1  # type: ignore[attr-defined]
+        for refused in (lambda: fake[:, 1:3].view(torch.int64), lambda: fake.t().view(torch.int16), lambda: torch.view_as_complex(fake.t()[:2].t()[:, ::2])):
+            with pytest.raises(RuntimeError):
+                refused()

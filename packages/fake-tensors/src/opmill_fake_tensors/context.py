@@ -19,6 +19,7 @@ from .errors import DataDependent, NoFakeKernel
 from .operator import Operator, describe
 from .symbolic import any_symbolic, fixed_sizes, python_kernel, symbolic_meta
 from .symbols import Index, Relation, Sizes, index_of, sym_int
+from .table import alike
 from .tensor import ConstantBox, FakeTensor
 
 META = torch.device("meta")
@@ -34,6 +35,8 @@ _ASKED: dict[str, Callable[[torch.Tensor], Any]] = {
     "aten::storage_offset": lambda x: int(x.storage_offset()),
 }
 """Questions of torch's C++ about a tensor with symbolic sizes: it wants integers, which are assumed from then on."""
+_MARKED: dict[str, Callable[[torch.Tensor], bool]] = {"aten::resolve_conj": torch.Tensor.is_conj, "aten::resolve_neg": torch.Tensor.is_neg}
+"""Operators that write out what a tensor is marked as."""
 _NUMBERS = (int, float, bool, complex)
 _wrapper = torch.Tensor._make_wrapper_subclass
 _no_dispatch = torch._C._DisableTorchDispatch
@@ -212,6 +215,9 @@ class FakeContext(TorchDispatchMode):
             return _ASKED[op.packet](args[0])
         if op.packet in _LIFTS and not isinstance(args[0], FakeTensor):
             return self.lift(args[0])
+        if (marked := _MARKED.get(op.packet)) and isinstance(args[0], FakeTensor) and marked(args[0].meta):
+            with _no_dispatch():
+                return self.from_meta(alike(args[0].meta), args[0].device)  # torch does not see the marks, and would give the fake itself
         if op.packet == "aten::view_as_real" and isinstance(args[0], FakeTensor) and args[0].meta.is_conj():
             args = [self.run(torch.ops.aten.resolve_conj.default, args, {})]  # torch, which does not see the mark, asks for the imaginary part so
         call = _Call(self)

@@ -96,7 +96,8 @@ def result_type(values: Sequence[Any]) -> torch.dtype:
     return _promote_all(values)
 
 
-def _layout(tensors: Sequence[Tensor], dtype: torch.dtype) -> Tensor:
+def laid_out(tensors: Sequence[Tensor], dtype: torch.dtype) -> Tensor:
+    """What TensorIterator allocates for these operands."""
     sizes: tuple[int, ...] = tensors[0].size()
     if all(same(t.size(), sizes) and in_rows(t) for t in tensors):
         return _empty(sizes, contiguous(sizes), dtype=dtype, device=_META)
@@ -126,7 +127,7 @@ def _pointwise(kind: str, name: str, overload: str, args: Sequence[Any], kwargs:
         return _empty(x.size(), like(x.size(), x.stride()) if name in _COPIED else contiguous(x.size()), dtype=dtype, device=_META)
     if len(tensors) == 1 and (name == "floor_divide" or overload in _BESIDE_NUMBERS) and _oddly_strided(tensors[0]):
         tensors.append(_empty((), (), dtype=dtype, device=_META))  # torch makes a tensor of the number, which is of another shape
-    return _layout(tensors, dtype)
+    return laid_out(tensors, dtype)
 
 
 _COPIED = frozenset("hardtanh nan_to_num deg2rad rad2deg".split())
@@ -191,13 +192,13 @@ def _pair(name: str, overload: str, args: Sequence[Any], kwargs: dict[str, Any])
     """Complex numbers of two real ones."""
     if overload != "" or kwargs or any(t.dtype is not args[0].dtype for t in args) or args[0].dtype not in (torch.float32, torch.float64):
         return NotImplemented
-    return _layout(args, args[0].dtype.to_complex())
+    return laid_out(args, args[0].dtype.to_complex())
 
 
 def _where(name: str, overload: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     if overload != "self" or kwargs:
         return NotImplemented
-    return _layout(args, result_type(args[1:]))
+    return laid_out(args, result_type(args[1:]))
 
 
 def _rows() -> dict[str, Callable[..., Any]]:

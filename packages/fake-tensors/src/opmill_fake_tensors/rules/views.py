@@ -14,6 +14,7 @@ from ..symbols import index_of, sym_int
 from ..symbols.asking import demanded, known_from_data, surely
 from ..table import Rules, alike
 from ..views import expanded, inferred, strides_of_view
+from .retyped import view_as_type
 
 RULES: dict[str, Callable[..., Any]] = {}
 SYMBOLIC = Rules()
@@ -34,7 +35,7 @@ def _dim(dim: int, rank: int) -> int:
 @SYMBOLIC.row("view")
 def _view_as(overload: str, x: Tensor, sizes: Any) -> Any:
     if overload != "":
-        return NotImplemented if x.dtype.itemsize != sizes.itemsize else x.detach().view(sizes)
+        return view_as_type(x, sizes)
     wanted = inferred(sizes, x.numel())
     strides = strides_of_view(x.size(), x.stride(), wanted)
     if strides is None:
