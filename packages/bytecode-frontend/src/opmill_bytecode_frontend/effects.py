@@ -12,13 +12,15 @@ from .values.base import Value
 class Effects:
     """``changed``: tracked values of pre-existing objects that differ from them now, in order of first change;
     ``globals``: (dictionary, name) -> new value or None for deleted; ``attributes``: (class, name) -> (class, name, what is found there at
-    capture, new value or None for deleted); ``calls``: callables to run afterwards with rebuilt arguments
+    capture, new value or None for deleted); ``draws``: calls of generators of random numbers, made before the graph, and the tracked result of each;
+    ``calls``: callables to run afterwards with rebuilt arguments
     (prints, warnings, log records)."""
 
     def __init__(self) -> None:
         self.changed: list[Value] = []
         self.globals: dict[tuple[int, str], tuple[dict[str, Any], str, Value | None]] = {}
         self.attributes: dict[tuple[int, str], tuple[type, str, Any, Value | None]] = {}
+        self.draws: list[tuple[Any, list[Value], dict[str, Value], Value]] = []
         self.calls: list[tuple[Any, list[Value], dict[str, Value]]] = []
 
     def mutated(self, value: Value) -> None:
@@ -29,7 +31,7 @@ class Effects:
         self.globals[(id(namespace), name)] = (namespace, name, value)
 
     def __bool__(self) -> bool:
-        return bool(self.changed or self.globals or self.attributes or self.calls)
+        return bool(self.changed or self.globals or self.attributes or self.draws or self.calls)
 
 
 def warn_at(message: Any, category: type[Warning] | None, filename: str, lineno: int, namespace: dict[str, Any]) -> None:

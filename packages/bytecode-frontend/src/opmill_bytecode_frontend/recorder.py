@@ -28,6 +28,7 @@ from .values.floating import FloatNumber
 from .values.late import LateFloat
 from .values.mapping import DictValue
 from .values.number import SymbolicNumber
+from .values.opaque import RandomNumber
 from .values.sequence import ListValue, SequenceValue, SliceValue, TupleValue
 from .values.tensor import TensorValue
 
@@ -221,7 +222,7 @@ class Recorder:
         return value.node
 
     def _input_node(self, value: TensorValue | SymbolicNumber) -> torch.fx.Node:
-        name = NO_NAMES.sub("_", TABLES.sub("", str(value.source))).strip("_") or "tensor"
+        name = NO_NAMES.sub("_", TABLES.sub("", str(value.source or getattr(value, "scalar", None)))).strip("_") or "tensor"
         name = f"_{name}" if name[0].isdigit() else name
         if getattr(value, "held", False):
             base = name = "p_" + name
@@ -365,6 +366,14 @@ class Recorder:
             return scalar
         dtype = fake.dtype if floating else torch.get_default_dtype()
         return self.call_method(self.vm, "to", [scalar, ConstantValue(dtype)], {})  # type: ignore[return-value]
+
+    def drawn(self, number: RandomNumber) -> TensorValue:
+        """A number that is drawn before the graph runs."""
+        tensor = torch.scalar_tensor(0, dtype=DTYPE_OF_TYPE[number.cls])
+        made = TensorValue(self.context.from_tensor(tensor), None, torch.Tensor, tensor)
+        made.scalar = number
+        self.by_fake[id(made.fake)] = made
+        return made
 
     def scalar_input(self, number: Any) -> TensorValue:
         known = self.scalars.get(repr(number))

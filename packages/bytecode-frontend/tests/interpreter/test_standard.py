@@ -214,7 +214,7 @@ def test_a_decision_on_a_random_number_is_refused():
     def f(x):
         return x * 2 if random.random() < 0.5 else x
 
-    with pytest.raises(Unsupported, match="FE019"):
+    with pytest.raises(Unsupported, match="FE037"):
         capture(f, fullgraph=True)(torch.ones(1))
 
 

@@ -31,6 +31,7 @@ from ..values.made import DescriptorValue, NewClass
 from ..values.mapping import DictValue, DictView, SetValue
 from ..values.number import SymbolicNumber, UndecidedTruth
 from ..values.objects import BoundSlot, ObjectValue, builtin_base
+from ..values.opaque import RandomNumber
 from ..values.overriding import OverridingTensor
 from ..values.sequence import ListValue, SliceValue, TupleValue
 from ..values.tensor import TensorMethod, TensorValue
@@ -88,7 +89,15 @@ class Rebuilder:
         if getattr(value, "below", False):
             return f"{self.constants.name(torch.Tensor.as_subclass)}({self.source(value.source)}, {self.constants.name(torch.Tensor)})"
         number = getattr(value, "scalar", None)
-        return self.source(value.source) if number is None else f"{self.constants.name(torch.scalar_tensor)}({self.expr(number)}, dtype={self.constants.name(torch.float64)})"
+        return self.source(value.source) if number is None else f"{self.constants.name(torch.scalar_tensor)}({self.expr(number)}, dtype={self.constants.name(value.obj.dtype)})"
+
+    def draw(self) -> None:
+        """Statements that draw random numbers, in the program's order, before all else."""
+        for function, args, kwargs, number in self.vm.effects.draws:
+            given = [*map(self.expr, args), *(f"{k}={self.expr(v)}" for k, v in kwargs.items())]
+            name = self.temporary("_d")
+            self.prologue.append(f"{name} = {self.constants.name(function)}({', '.join(given)})")
+            self.remember(number, name)
 
     def expr(self, value: Any) -> str:
         """The expression of a tracked value (or of one not read yet)."""
@@ -441,6 +450,8 @@ def float_number(r: Rebuilder, value: FloatNumber) -> str:
 
 @rebuilds(LateFloat, LateTruth)
 def late_value(r: Rebuilder, value: LateFloat | LateTruth) -> str:
+    if isinstance(value.tensor.scalar, RandomNumber):
+        return r.expr(value.tensor.scalar)
     return r.assign(value, f"{r.expr(value.tensor)}.item()")
 
 

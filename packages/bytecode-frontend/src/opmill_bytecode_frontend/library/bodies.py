@@ -104,7 +104,8 @@ def without_effects(vm: Any, *functions: Value) -> Iterator[None]:
 
 def _effects(vm: Any) -> Any:
     effects = vm.effects
-    return [id(v) for v in effects.changed], {k: id(v[2]) for k, v in effects.globals.items()}, len(effects.calls)
+    names = {k: id(v[2]) for k, v in effects.globals.items()}, {k: id(v[3]) for k, v in effects.attributes.items()}
+    return [id(v) for v in effects.changed], names, len(effects.draws), len(effects.calls)
 
 
 def _contents(vm: Any, functions: Sequence[Value]) -> list[Any]:

@@ -1,19 +1,46 @@
-"""Random numbers of Python and numpy: drawn when the program runs, unknown at capture."""
+"""Random numbers of Python and numpy: drawn when the program runs, before the graph, and unknown at capture."""
 
 from __future__ import annotations
 
 import _random
+import random
 from typing import Any
 
-from ..values.base import Value
+from ..values.base import MISSING, NotConstant, Value
+from ..values.constant import ConstantValue
+from ..values.floating import FloatNumber
+from ..values.late import LateFloat
 from ..values.opaque import RandomNumber
 from .registry import handles, named
 
+#: What may be told to a generator before the graph runs; and what it told itself.
+KNOWN = (ConstantValue, FloatNumber, RandomNumber)
+HINT = "use torch.rand, which the graph holds"
+WIDEST = 62
+"""Bits of integers that tensors hold."""
+
 
 def draw(vm: Any, function: Any, name: str, cls: type, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    """The draw happens after the graph, in its order among the effects; only that it happened is known here."""
-    vm.effects.calls.append((function, args, kwargs))
-    return RandomNumber(name, cls)
+    """The number that ``function(*args, **kwargs)`` gives. What computes with it is a part of the graph, which it is an input of."""
+    given = [number_drawn(arg) for arg in args]
+    named_ = {key: number_drawn(arg) for key, arg in kwargs.items()}
+    if args[0].real() is MISSING:
+        vm.unsupported("FE019", f"a number of {name}", "its generator is made in captured code", HINT)
+    if not all(isinstance(arg, KNOWN) for arg in [*given[1:], *named_.values()]) or vm.recorder.regions:
+        vm.unsupported("FE019", f"a number of {name}", "what the generator is told is computed in captured code, or a graph inside of the graph draws", HINT)
+    number = RandomNumber(name, cls)
+    vm.effects.draws.append((function, given, named_, number))
+    if cls is float:
+        return LateFloat(vm, vm.recorder.drawn(number))
+    if cls is int and vm.recorder.counts:
+        return vm.recorder.drawn(number).method(vm, "item", [], {})  # type: ignore[no-any-return]
+    return number
+
+
+def number_drawn(value: Value) -> Value:
+    """A number that was drawn and not computed with, as that."""
+    number = getattr(value.tensor, "scalar", None) if type(value) is LateFloat else None
+    return number if isinstance(number, RandomNumber) else value
 
 
 @handles(_random.Random.random)
@@ -24,11 +51,31 @@ def random_random(vm: Any, generator: Value) -> Value:
 def _python_random(name: str, cls: type) -> None:
     @named(f"random.Random.{name}")
     def drawn(vm: Any, generator: Value, *args: Value, **kwargs: Value) -> Value:
-        return draw(vm, getattr(type(generator.real()), name), f"random.{name}", cls, [generator, *args], kwargs)
+        return draw(vm, getattr(random.Random, name), f"random.{name}", cls, [generator, *args], kwargs)
 
 
-for _name, _cls in {"uniform": float, "gauss": float, "normalvariate": float, "randint": int, "randrange": int, "triangular": float}.items():
+FLOATS = "uniform gauss normalvariate triangular betavariate expovariate gammavariate lognormvariate vonmisesvariate paretovariate weibullvariate"
+for _name, _cls in {**dict.fromkeys(FLOATS.split(), float), "randint": int, "randrange": int}.items():
     _python_random(_name, _cls)
+
+
+@named("random.Random.choice")
+def choice(vm: Any, generator: Value, items: Value) -> Value:
+    """One of several numbers of one type: drawn, as any. Of other things it is not known which one it is."""
+    try:
+        plain = vm.plain(items)
+    except NotConstant:
+        plain = ()
+    kinds = {type(item) for item in plain} if isinstance(plain, (list, tuple, range)) else set()
+    if kinds not in ({int}, {float}) or max(map(abs, plain)) >= 1 << WIDEST:
+        vm.unsupported("FE019", "random.choice of other things than numbers", "which one it is, is random", HINT)
+    return draw(vm, random.Random.choice, "random.choice", kinds.pop(), [generator, ConstantValue(tuple(plain))], {})
+
+
+@named("random.Random.seed")
+def seed(vm: Any, generator: Value, *args: Value, **kwargs: Value) -> Value:
+    draw(vm, random.Random.seed, "random.seed", type(None), [generator, *args], kwargs)
+    return ConstantValue(None)
 
 
 def numpy_random(obj: Any) -> bool:

@@ -43,11 +43,14 @@ class AddressValue(Value):
 
 
 class RandomNumber(Value):
-    """A number that a Python or numpy generator would give. The call itself is replayed as an effect, its result is not known."""
+    """What a Python or numpy generator will give: the call is made before the graph, its result may be carried."""
 
     def __init__(self, name: str, cls: type) -> None:
         self.name = name
         self.cls = cls
+
+    def __repr__(self) -> str:
+        return self.name
 
     def python_type(self) -> type:
         return self.cls

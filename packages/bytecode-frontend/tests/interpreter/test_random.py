@@ -1,0 +1,100 @@
+"""Random numbers of Python and numpy in captured code: the numbers, their order and the state of the generators are eager's."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from opmill_bytecode_frontend import Unsupported, capture
+
+OWN = random.Random(3)
+
+
+def operands(x):
+    a = random.random()
+    b = random.uniform(1, 5) * 2 - a
+    y = x * a + b
+    return y / (a + 1), a, b, torch.where(x > 0, x, a), -a, abs(b), [a, b]
+
+
+def whole_numbers(x):
+    n = random.randint(2, 5)
+    m = random.randrange(10)
+    return x * n + m, n, torch.zeros(n).shape[0] == n, (torch.arange(3) * m).dtype, {"n": n + m}
+
+
+def order(x):
+    told = [random.gauss(0, 1), OWN.random(), random.random()]
+    random.seed(len(told))
+    told.append(random.gauss(1, 2))
+    told.append(np.random.rand())
+    return x + told[-1] * told[0], told, random.choice([1, 2, 3]), random.choice((1.5, 2.5)) * x
+
+
+def told_by_another(x):
+    high = random.random() + 0.0
+    first = random.random()
+    return x * random.uniform(first, 2.0), random.triangular(0, 1, 0.5), random.betavariate(1, 2), high
+
+
+def effects(x):
+    kept = {"a": random.random()}
+    kept["b"] = x * kept["a"]
+    print(random.randint(1, 3), kept["a"])
+    OWN.last = random.random()  # type: ignore[attr-defined]
+    return kept
+
+
+def decisions(x):
+    if random.random() < 0.5:
+        x = x + 1
+    if random.randint(0, 1):
+        x = x * 2
+    items = [1, 2, 3, 4]
+    random.shuffle(items)
+    return x, items, random.sample(range(9), 3), random.choice("abc"), int(random.random() * 8)
+
+
+def raising(x):
+    n = random.random()
+    x = x + n
+    raise ValueError(random.randint(1, 100))
+
+
+WHOLE = [operands, whole_numbers, order, told_by_another, effects]
+
+
+def outcomes(f: Any) -> list[str]:
+    random.seed(7)
+    np.random.seed(7)
+    OWN.seed(7)
+    told = []
+    for i in range(6):
+        try:
+            told.append(repr(f(torch.full((3,), float(i)))))
+        except ValueError as exc:
+            told.append(repr(exc))
+    return [*told, repr((random.getstate(), OWN.getstate(), OWN.__dict__.get("last"), np.random.get_state()[2]))]
+
+
+@pytest.mark.parametrize("program", [*WHOLE, decisions, raising])
+def test_numbers_and_states_are_eagers(program: Any, capsys: Any) -> None:
+    want = outcomes(program), capsys.readouterr().out
+    assert (outcomes(capture(program)), capsys.readouterr().out) == want
+
+
+@pytest.mark.parametrize("program", WHOLE)
+def test_captured_whole_and_once(program: Any) -> None:
+    made: list[Any] = []
+    assert outcomes(capture(program, fullgraph=True, on_translation=made.append)) == outcomes(program)
+    assert len(made) == 1
+
+
+@pytest.mark.parametrize("decide", [lambda x: x if random.random() < 0.5 else -x, lambda x: x * [1, 2, 3][random.randint(0, 2)], lambda x: x * len("ab" if random.randint(0, 1) else "c")])
+def test_decisions_are_refused(decide: Any) -> None:
+    with pytest.raises(Unsupported, match="FE037"):
+        capture(decide, fullgraph=True)(torch.ones(1))
