@@ -164,6 +164,7 @@ def end(vm: Interpreter, ending: Callable[[Rebuilder], list[str]], root: Frame |
     r = Rebuilder(vm)
     last = ending(r)
     replay(r, vm.effects)
+    r.draw()
     keep_generators(vm, r, root)
     for function, *args in switched(vm.entry_switches, switches()):
         r.body.append(f"{r.constants.name(function)}({', '.join(map(r.constants.name, args))})")
