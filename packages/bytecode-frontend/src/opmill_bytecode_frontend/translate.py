@@ -162,9 +162,9 @@ def end(vm: Interpreter, ending: Callable[[Rebuilder], list[str]], root: Frame |
     if _functorch.get_dynamic_layer_stack_depth() != vm.entry_levels:
         raise Unsupported("FE074", "a graph break inside of a function transform", "the function runs eagerly")
     r = Rebuilder(vm)
+    r.draw()
     last = ending(r)
     replay(r, vm.effects)
-    r.draw()
     keep_generators(vm, r, root)
     for function, *args in switched(vm.entry_switches, switches()):
         r.body.append(f"{r.constants.name(function)}({', '.join(map(r.constants.name, args))})")
