@@ -219,6 +219,19 @@ def test_one_dimensional_convolution(order: tuple[int, ...]) -> None:
     check(lambda w: F.conv1d(torch.ones(2, 8, 7), w), w)
 
 
+@pytest.mark.parametrize("order", itertools.permutations(range(4)))
+@pytest.mark.parametrize(("sizes", "groups"), [((2, 6, 5, 4), 1), ((2, 6, 5, 4), 3), ((1, 6, 5, 1), 6)])
+def test_transposed_convolution(order: tuple[int, ...], sizes: tuple[int, ...], groups: int) -> None:
+    weight = torch.ones(6, 2, 2, 3)
+    x = torch.ones([sizes[d] for d in order]).permute([order.index(d) for d in range(4)])
+    for w in (weight, weight.contiguous(memory_format=torch.channels_last)):
+        for stride, padding, extra, dilation in ((1, 0, 0, 1), (2, 1, 1, 1), ((2, 3), (0, 1), (1, 2), (2, 1))):
+            check(lambda x, w: F.conv_transpose2d(x, w, None, stride, padding, extra, groups, dilation), x, w)
+    row, w = x[:, :, 0], weight[:, :, 0]
+    check(lambda x, w: F.conv_transpose1d(x, w, torch.ones(2 * groups), 2, 1, 1, groups), row, w)
+    check(lambda x, w: F.conv_transpose1d(x, w, None, 2, 0, 0, groups), row, w.transpose(1, 2).contiguous().transpose(1, 2))
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int64], ids=str)
 def test_torch_samples(dtype: torch.dtype) -> None:
     pytest.importorskip("expecttest", reason="torch's operator database needs it")

@@ -23,19 +23,25 @@ def _convolution(
     overload: str, x: Tensor, w: Tensor, bias: Tensor | None, stride: Any, padding: Any, dilation: Any, transposed: bool, extra: Any, groups: int
 ) -> Any:
     n = w.dim() - 2
-    if overload != "" or n not in (1, 2) or x.dim() != w.dim() or x.dtype != w.dtype or not x.is_floating_point() or transposed:
+    if overload != "" or n not in (1, 2) or x.dim() != w.dim() or x.dtype != w.dtype or not x.is_floating_point():
         return NotImplemented
-    if any(surely(k == 0) for k in (*x.size(), *w.size())) or groups < 1 or not demanded(x.size(1) == w.size(1) * groups) or w.size(0) % groups:
+    taken, given = (w.size(0), w.size(1) * groups) if transposed else (w.size(1) * groups, w.size(0))
+    if any(surely(k == 0) for k in (*x.size(), *w.size())) or groups < 1 or not demanded(x.size(1) == taken) or w.size(0) % groups:
         return NotImplemented
-    if bias is not None and (bias.dtype != x.dtype or tuple(bias.size()) != (w.size(0),)):
+    if bias is not None and (bias.dtype != x.dtype or tuple(bias.size()) != (given,)):
         return NotImplemented
-    stride, padding, dilation = _pair(stride, n), _pair(padding, n), _pair(dilation, n)
-    if min(stride) < 1 or min(padding) < 0 or min(dilation) < 1:
+    stride, padding, dilation, extra = _pair(stride, n), _pair(padding, n), _pair(dilation, n), _pair(extra, n)
+    if min(stride) < 1 or min(padding) < 0 or min(dilation) < 1 or min(extra) < 0:
         return NotImplemented
-    space = [(x.size(k + 2) + 2 * padding[k] - dilation[k] * (w.size(k + 2) - 1) - 1) // stride[k] + 1 for k in range(n)]
+    reach = [dilation[k] * (w.size(k + 2) - 1) + 1 - 2 * padding[k] for k in range(n)]
+    space = [(x.size(k + 2) - reach[k]) // stride[k] + 1 for k in range(n)]
+    if transposed:
+        if any(e >= max(s, d) for e, s, d in zip(extra, stride, dilation, strict=True)):
+            return NotImplemented
+        space = [(x.size(k + 2) - 1) * stride[k] + reach[k] + extra[k] for k in range(n)]
     if any(surely(n < 1) for n in space):
         return NotImplemented
-    sizes = (x.size(0), w.size(0), *space)
+    sizes = (x.size(0), given, *space)
     if n == 1:  # computed as images of height one, of a contiguous input
         return image((*sizes[:2], 1, sizes[2]), x.dtype, channels_last(w.unsqueeze(2))).squeeze(2)
     return image(sizes, x.dtype, channels_last(x) or channels_last(w))
