@@ -276,6 +276,8 @@ def ordered_dict(vm: Any, /, *args: Value, **kwargs: Value) -> Value:
 
 @handles(collections.defaultdict)
 def default_dict(vm: Any, factory: Value = ConstantValue(None), /, *args: Value, **kwargs: Value) -> Value:
+    if factory.python_type() is not type(None) and find_in_mro(factory.python_type().__mro__, "__call__")[1] is MISSING:
+        vm.throw(TypeError, "first argument must be callable or None")
     out = DictValue({}, collections.defaultdict)
     out.default = factory
     out.m_update(vm, *args, **kwargs)

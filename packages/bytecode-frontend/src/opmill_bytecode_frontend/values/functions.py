@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import decimal
 import operator
 import types
 import weakref
 from typing import Any
 
+from opmill_guards.guard import Predicate
 from opmill_guards.source import Attr, CellContents, InstanceDict, Item, Pinned
 
-from .base import MISSING, Lazy, Machine, NotConstant, Value
+from .base import MISSING, BuiltinMethod, Lazy, Machine, NotConstant, Value, find_in_mro
 from .constant import ConstantValue
 from .mapping import DictValue
 from .sequence import TupleValue
@@ -328,20 +330,32 @@ class BuiltinValue(Value):
         if name == "__get__" and isinstance(self.obj, (types.MethodDescriptorType, types.WrapperDescriptorType)):
             return DescriptorGet(self)
         try:
-            return vm.wrap(getattr(self.obj, name), Attr(Pinned(self.obj, self.describe()), name))
+            found = getattr(self.obj, name)
         except Exception as exc:
             vm.throw_real(exc)
+        if type(found) in (types.BuiltinFunctionType, types.MethodWrapperType) and found.__self__ is self.obj and not isinstance(self.obj, type):
+            return BuiltinMethod(self, name)
+        return vm.wrap(found, Attr(Pinned(self.obj, self.describe()), name))
 
     def special(self, vm: Machine, name: str, args: list[Value]) -> Value | None:
         slot = getattr(type(self.obj), name, None)
         if slot is None:
             return None
+        if type(self.obj) is decimal.Decimal:
+            now = rules()
+            vm.guard(Predicate(Pinned(rules, "decimal.getcontext()"), lambda asked: asked() == now, "is the same"))
         try:
             return vm.fresh(slot(self.obj, *[a.constant() for a in args]))
         except NotConstant as exc:
             return knows_itself_only(vm, slot, name, self, args, exc)
         except Exception as exc:
             vm.throw_real(exc)
+
+
+def rules() -> tuple[Any, ...]:
+    """By what decimals are computed with now; not what came up while they were."""
+    context = decimal.getcontext()
+    return context.prec, context.rounding, context.Emin, context.Emax, context.capitals, context.clamp, tuple(context.traps.items())
 
 
 def knows_itself_only(vm: Machine, slot: Any, name: str, owner: Value, args: list[Value], exc: NotConstant) -> Value:
@@ -393,7 +407,27 @@ class WeakReference(Value):
         return self.target
 
     def key(self, vm: Machine) -> Any:
-        return vm.key(self.target)
+        """References to one object are equal keys, those of before the call among them; they ask the object for its hash and equality."""
+        real = self.target.real()
+        asked = [find_in_mro(type(real).__mro__, name)[1] for name in ("__hash__", "__eq__")]
+        if any(type(raw) is types.FunctionType for raw in asked):
+            vm.unsupported("FE024", f"hash of a weak reference to {self.target.describe()}", "its class has a __hash__ or __eq__ of its own")
+        vm.key(self.target)  # what has none raises, what it assumes is assumed
+        return weakref.ref(real)
+
+    def special(self, vm: Machine, name: str, args: list[Value]) -> Value | None:
+        if name not in ("__eq__", "__ne__"):
+            return super().special(vm, name, args)
+        other = args[0].real()
+        if isinstance(args[0], WeakReference):
+            return vm.compare(COMPARED[name], self.target, args[0].target)
+        if not isinstance(other, weakref.ref):
+            return ConstantValue(NotImplemented)
+        found = other()
+        return ConstantValue(name == "__ne__") if found is None else vm.compare(COMPARED[name], self.target, vm.wrap(found, Pinned(found, "referent")))
+
+
+COMPARED = {"__eq__": "==", "__ne__": "!="}
 
 
 def item_sources(source: Any, items: Any) -> list[Lazy]:

@@ -202,6 +202,8 @@ class DictValue(Value):
 
     def m_move_to_end(self, vm: Machine, key: Value, last: Value = ConstantValue(True)) -> Value:
         hashed = vm.key(key)
+        if self.lookup(vm, hashed) is MISSING:
+            vm.throw(KeyError, key)
         entry = self.items.pop(hashed)
         self.items[hashed] = entry
         if not vm.truth(last):
