@@ -29,7 +29,7 @@ from ..values.tensor import TensorValue
 from .chance import draw_numpy, numpy_random
 from .notes import call_cached
 from .overrides import overridden
-from .registry import HANDLERS, NAMED, NAMED_WITH_FUNCTION
+from .registry import HANDLERS, NAMED, NAMED_WITH_FUNCTION, OBJECTS_OF
 
 #: Python functions of these modules go into the graph as they are when an argument is a tensor.
 GRAPH_MODULES = frozenset("torch.nn.functional torch.functional torch._tensor torch torch.special torch.linalg torch.fft torch.nn.attention".split())
@@ -98,6 +98,8 @@ def call_builtin(vm: Any, obj: Any, args: list[Value], kwargs: dict[str, Value])
     if handler is not None:
         return apply(vm, handler, getattr(obj, "__qualname__", repr(obj)), args, kwargs)  # type: ignore[no-any-return]
     kind = type(obj)
+    if kind in OBJECTS_OF:
+        return OBJECTS_OF[kind](vm, obj, args, kwargs)  # type: ignore[no-any-return]
     if isinstance(obj, DESCRIPTORS):
         result = slot_call(vm, obj, args, kwargs)
         return named_by_program(vm, args[0], obj.__name__, result) if args and obj.__objclass__ is not object else result

@@ -14,6 +14,8 @@ from typing import Any
 
 import torch
 
+from opmill_guards.source import Pinned
+
 from ..owners import exempt
 from ..values.base import MISSING, Lazy, NotConstant, ProgramKey, Value, content
 from ..values.classes import ClassValue
@@ -27,7 +29,7 @@ from ..values.sequence import ListValue, SequenceValue, TupleValue, sort_values
 from ..values.tensor import TensorValue
 from .dispatch import fold
 from .iteration import each
-from .registry import handles, named
+from .registry import handles, handles_objects_of, named
 
 NONE = ConstantValue(None)
 
@@ -389,6 +391,17 @@ def reduce(vm: Any, fn: Value, items: Value, *initial: Value) -> Value:
 @named("typing.cast")
 def cast(vm: Any, typ: Value, val: Value) -> Value:
     return val
+
+
+@handles_objects_of(type(typing.List[int]))  # noqa: UP006 - the class of such aliases has no name
+def of_alias(vm: Any, alias: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """``Class[int](...)``: an object of the class, which knows what it was called where it can keep that."""
+    if not alias._inst:
+        vm.throw(TypeError, f"Type {alias._name} cannot be instantiated; use {alias.__origin__.__name__}() instead")
+    made = vm.call(vm.wrap(alias.__origin__, Pinned(alias.__origin__, alias.__origin__.__qualname__)), args, kwargs)
+    if isinstance(made, ObjectValue):
+        vm.attempt(lambda: vm.setattr(made, "__orig_class__", BuiltinValue(alias, Pinned(alias, "__orig_class__"))) or NONE, AttributeError)
+    return made  # type: ignore[no-any-return]
 
 
 @handles(typing.NewType.__call__)

@@ -100,8 +100,15 @@ def rows(vm: Any, kind: Any, pools: list[list[Value]], **numbers: Value) -> Valu
 
 @handles(itertools.repeat)
 def repeat(vm: Any, object: Value, times: Value | None = None) -> Value:
-    turns = itertools.count() if times is None else range(whole(vm, times))
-    return PythonIterator(lambda vm: (object for _ in turns), itertools.repeat)
+    left = None if times is None else max(0, whole(vm, times))
+
+    def run(vm: Any) -> Any:
+        nonlocal left
+        while left != 0:
+            left = None if left is None else left - 1
+            yield object
+
+    return PythonIterator(run, itertools.repeat, lambda: [object] if left is None else [object, ConstantValue(left)])
 
 
 @handles(itertools.count)
@@ -110,13 +117,15 @@ def count(vm: Any, start: Value = ConstantValue(0), step: Value = ConstantValue(
         if not any(hasattr(number.python_type(), name) for name in ("__index__", "__int__", "__float__", "__complex__")):
             vm.throw(TypeError, "a number is required")
 
-    def run(vm: Any) -> Any:
-        value = start
-        while True:
-            yield value
-            value = vm.binary("+", value, step)
+    value = start
 
-    return PythonIterator(run, itertools.count)
+    def run(vm: Any) -> Any:
+        nonlocal value
+        while True:
+            now, value = value, vm.binary("+", value, step)
+            yield now
+
+    return PythonIterator(run, itertools.count, lambda: [value, step])
 
 
 @handles(itertools.cycle)

@@ -6,11 +6,13 @@ import functools
 import operator
 from typing import Any
 
+from opmill_guards.source import Pinned
+
 from ..values.base import Value, content
 from ..values.constant import ConstantValue
 from ..values.functions import Closure
 from ..values.sequence import TupleValue, as_index
-from .registry import handles
+from .registry import HANDLERS, handles, handles_objects_of
 
 NONE = ConstantValue(None)
 _BINARY = {"add": "+", "sub": "-", "mul": "*", "truediv": "/", "floordiv": "//", "mod": "%", "pow": "**", "matmul": "@", "lshift": "<<"}
@@ -87,6 +89,17 @@ def attrgetter(vm: Any, *names: Value) -> Value:
 @handles(operator.methodcaller)
 def methodcaller(vm: Any, name: Value, *args: Value, **kwargs: Value) -> Value:
     return Closure(lambda vm, owner: vm.call(vm.getattr(owner, name.constant()), list(args), kwargs))
+
+
+@handles_objects_of(operator.itemgetter, operator.attrgetter, operator.methodcaller)
+def made_before(vm: Any, obj: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """What such an object keeps is what its own class is called with."""
+    make, kept = obj.__reduce__()
+    words: dict[str, Any] = {}
+    if isinstance(make, functools.partial):
+        make, kept, words = make.func, (*make.args, *kept), make.keywords
+    again = HANDLERS[make](vm, *[vm.wrap(k, Pinned(k, "kept")) for k in kept], **{name: vm.wrap(k, Pinned(k, name)) for name, k in words.items()})
+    return vm.call(again, args, kwargs)  # type: ignore[no-any-return]
 
 
 @handles(operator.is_not)

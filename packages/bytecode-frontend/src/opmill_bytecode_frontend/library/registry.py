@@ -6,6 +6,7 @@ from typing import Any, Callable
 
 Handler = Callable[..., Any]
 HANDLERS: dict[Any, Handler] = {}
+OBJECTS_OF: dict[type, Handler] = {}
 NAMED: dict[str, Handler] = {}
 NAMED_WITH_FUNCTION: dict[str, Handler] = {}
 
@@ -16,6 +17,17 @@ def handles(*objects: Any) -> Callable[[Handler], Handler]:
     def add(handler: Handler) -> Handler:
         for obj in objects:
             HANDLERS[obj] = handler
+        return handler
+
+    return add
+
+
+def handles_objects_of(*classes: type) -> Callable[[Handler], Handler]:
+    """The decorated function(vm, obj, args, kwargs) stands for calls of objects of exactly these classes, made before."""
+
+    def add(handler: Handler) -> Handler:
+        for cls in classes:
+            OBJECTS_OF[cls] = handler
         return handler
 
     return add
