@@ -95,10 +95,9 @@ def methodcaller(vm: Any, name: Value, *args: Value, **kwargs: Value) -> Value:
 def made_before(vm: Any, obj: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """What such an object keeps is what its own class is called with."""
     make, kept = obj.__reduce__()
-    words: dict[str, Any] = {}
-    if isinstance(make, functools.partial):
-        make, kept, words = make.func, (*make.args, *kept), make.keywords
-    again = HANDLERS[make](vm, *[vm.wrap(k, Pinned(k, "kept")) for k in kept], **{name: vm.wrap(k, Pinned(k, name)) for name, k in words.items()})
+    called = functools.partial(make, *kept)  # as one where it is a partial already
+    words = {name: vm.wrap(k, Pinned(k, name)) for name, k in called.keywords.items()}
+    again = HANDLERS[called.func](vm, *[vm.wrap(k, Pinned(k, "kept")) for k in called.args], **words)
     return vm.call(again, args, kwargs)  # type: ignore[no-any-return]
 
 
