@@ -217,6 +217,7 @@ def test_one_dimensional_convolution(order: tuple[int, ...]) -> None:
     x, w = (torch.empty([t.shape[d] for d in order]).permute([order.index(d) for d in range(3)]) for t in (x, w))
     check(lambda x: F.conv1d(x, torch.ones(3, 8, 2)), x)
     check(lambda w: F.conv1d(torch.ones(2, 8, 7), w), w)
+    check(lambda x: F.conv1d(x, torch.ones(3, 8, 1)), x[:1, :, :1])
 
 
 @pytest.mark.parametrize("order", itertools.permutations(range(4)))

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from ..symbols.asking import demanded, surely
+from ..symbols.layouts import in_rows
 from ..table import Rules, channels_last, image
 
 RULES = Rules()
@@ -42,8 +43,9 @@ def _convolution(
     if any(surely(n < 1) for n in space):
         return NotImplemented
     sizes = (x.size(0), given, *space)
-    if n == 1:  # computed as images of height one, of a contiguous input
-        return image((*sizes[:2], 1, sizes[2]), x.dtype, channels_last(w.unsqueeze(2))).squeeze(2)
+    if n == 1:  # computed as images of height one, of an input that is copied if it is not contiguous
+        last = channels_last(w.unsqueeze(2)) or (in_rows(x) and channels_last(x.unsqueeze(2)))
+        return image((*sizes[:2], 1, sizes[2]), x.dtype, last).squeeze(2)
     return image(sizes, x.dtype, channels_last(x) or channels_last(w))
 
 
