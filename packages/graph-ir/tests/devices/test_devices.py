@@ -1,5 +1,7 @@
 """Graphs on GPUs, compiled without one."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from gpu_graphs import CONTEXT, GPU, Builder, calls, convolution, on_gpu, planned
@@ -9,7 +11,7 @@ from opmill_graph_ir.capture.functionalize import functionalize
 from opmill_graph_ir.generator.protocol import GeneratorOptions
 from opmill_graph_ir.ops.lower import lower
 from opmill_graph_ir.planning.kernels import generate
-from opmill_graph_ir.schedule.steps import schedule
+from opmill_graph_ir.schedule.steps import KernelStep, schedule
 from opmill_runtime_cache.plan.model import Alloc, Launch, Plan, Slot
 from opmill_runtime_cache.store import Store
 
@@ -62,6 +64,33 @@ def test_scalars_of_the_cpu_are_copied_once():
     plan = planned(lambda x, s: x * s + s, on_gpu(64, 64), torch.tensor(2.0))
     copies = calls(plan, "aten::copy_")
     assert len(copies) in (1, 2) and len([s for s in plan.steps if type(s) is Launch]) == 1
+
+
+def _with_constants_here(function, x: torch.Tensor):
+    """The kernels and operators of a function captured on a processor, then told that all but its constants is on a GPU."""
+    graph = functionalize(torch.fx.symbolic_trace(function), [x])
+    metas = {name: meta if name in graph.constants else replace(meta, device=GPU) for name, meta in graph.metas.items()}
+    graph.metas.update(metas)
+    return schedule(lower(graph))
+
+
+@torch.fx.wrap
+def table(x, values):
+    """A node of the graph, since it is given ``x``."""
+    return torch.tensor(values)
+
+
+def test_numbers_of_the_program_are_no_copies():
+    program = _with_constants_here(lambda x: x.new_zeros(8, 8).fill_(table(x, 5.0)) + x, torch.randn(8, 8))
+    assert program.lowered.constants and [type(step) for step in program.steps] == [KernelStep]
+    assert not {a for a in program.steps[0].arguments if program.buffers[a].role == "constant"}
+
+
+def test_constants_are_on_the_device_from_the_start():
+    program = _with_constants_here(lambda x: torch.ops.aten._to_copy.default(table(x, [3, 1, 2]), dtype=torch.float32) * x, torch.randn(3))
+    assert [type(step) for step in program.steps] == [KernelStep]
+    [name] = {a for a in program.steps[0].arguments if program.buffers[a].role == "constant"}
+    assert program.buffers[name].device == GPU and program.lowered.constants[name] == torch.tensor([3.0, 1.0, 2.0]).numpy().tobytes()
 
 
 def test_copies_between_devices_are_calls():

@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import torch
+
 from opmill_fake_tensors.symbols import Relation, Sizes
 from opmill_runtime_cache.plan.model import Literal, Named
 
@@ -93,6 +95,8 @@ class Context:
     """Values that an operator wrote into the memory of another value, which nobody reads any more: that buffer."""
     seeds: dict[str, tuple[View, int]] = field(default_factory=dict)
     """By device: where random sequences begin, and how many of these are taken."""
+    constants: dict[str, torch.Tensor] = field(default_factory=dict)
+    """What buffers hold that nobody writes."""
     exact: bool = False
     """Whether loops round exactly as eager does."""
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
+
 from ..capture.graph import Meta, Node
 from ..lowered import BufferArg, Extern
 from .context import Context, View
+from .exprs import SUPPORTED, const
 
 
 def gathered(ctx: Context, node: Node, args: Any) -> Any:
@@ -20,6 +23,17 @@ def gathered(ctx: Context, node: Node, args: Any) -> Any:
     if any(v.sizes for v in away):
         return NotImplemented
     return _with(args, {v: _moved(ctx, v, device) for v in away}) if away else args
+
+
+def constant_there(ctx: Context, node: Node, target: str) -> bool:
+    """Makes the copy of a constant on another device a constant there: it would be copied, and waited for, at each call."""
+    view, meta = ctx.views[node.args[0].name], ctx.metas[target]
+    known = ctx.constants.get(view.buffer)
+    if known is None or view.indices is not None or tuple(known.shape) != view.sizes or ctx.buffers[view.buffer].device == meta.device:
+        return False
+    ctx.constants[target] = known.to(getattr(torch, meta.dtype))
+    ctx.views[target] = ctx.buffer(target, meta, "constant")
+    return True
 
 
 def _views(args: Any) -> list[View]:
@@ -38,10 +52,12 @@ def _with(args: Any, moved: dict[View, View]) -> Any:
 
 
 def _moved(ctx: Context, view: View, device: str) -> View:
+    if (known := ctx.constants.get(view.buffer)) is not None and not known.dim() and view.dtype in SUPPORTED:
+        return ctx.pointwise(None, Meta(view.dtype, (), (), device), lambda at, ext: const(known.item(), view.dtype))
     source = ctx.strided(view)
     target = ctx.allocated(None, Meta(view.dtype, (), (), device))
     ctx.nodes.append(Extern("aten::copy_", (BufferArg(target.buffer), source), {}, (None,), None, (target.buffer,), ctx.origin))
     return target
 
 
-__all__ = ["gathered"]
+__all__ = ["constant_there", "gathered"]

@@ -20,7 +20,7 @@ from ..loops.ir import Expr
 from ..lowered import PARTS, BufferArg, Extern, Lowered, Pointwise, TensorOutput
 from .arguments import plan_argument
 from .context import Context, View, extents_of, named_axes, positions
-from .devices import gathered
+from .devices import constant_there, gathered
 from .exactness import as_eager
 from .exprs import SUPPORTED, cast
 from .in_place import write_in_place
@@ -38,7 +38,7 @@ def lower(graph: AtenGraph, calls: Set[str] = frozenset(), *, exact: bool = Fals
     readers.update(o.value for o in graph.outputs if isinstance(o, OutputTensor))
     leaving = frozenset(o.value for o in graph.outputs if isinstance(o, OutputTensor))
     used = set(readers) | {name for node in graph.nodes for _, k, _ in node.binds if k is not None and (name := node.results[k]) is not None}
-    ctx = Context(graph.metas, sizes=graph.sizes, used=frozenset(used), leaving=leaving, readers=readers, exact=exact)
+    ctx = Context(graph.metas, sizes=graph.sizes, used=frozenset(used), leaving=leaving, readers=readers, constants=dict(graph.constants), exact=exact)
     for names, role in ((graph.inputs, "input"), (graph.held, "held"), (graph.constants, "constant")):
         for name in filter(graph.metas.__contains__, names):
             ctx.views[name] = ctx.buffer(name, graph.metas[name], role)
@@ -56,7 +56,7 @@ def lower(graph: AtenGraph, calls: Set[str] = frozenset(), *, exact: bool = Fals
         buffers,
         (*graph.inputs, *graph.held),
         outputs,
-        {n: content_of(t) for n, t in graph.constants.items()},
+        {n: content_of(t) for n, t in ctx.constants.items()},
         graph.symbols(),
         *late_sizes(graph.sizes),
     )
@@ -126,6 +126,8 @@ def _views(ctx: Context, arg: Any) -> Any:
 
 def _extern(ctx: Context, node: Node) -> None:
     if node.func.name() in _COPIES and (target := node.results[0]) is not None:
+        if constant_there(ctx, node, target):
+            return
         source = plan_argument(ctx, node.args[0])  # into memory of the promised layout: what the operator itself chooses may differ
         ctx.views[target] = ctx.allocated(target, ctx.metas[target])
         ctx.nodes.append(Extern("aten::copy_", (BufferArg(target), source), {}, (None,), None, (target,), ctx.origin))
