@@ -99,6 +99,11 @@ CASES: dict[str, Callable[..., Any]] = {
         z * z[:1], z + x, z.conj() * x[:, :1].double(), z.mT.conj() / z.mT, z * 2 - 1j, x * 1j, 1 - z, z.abs(), z.mT.angle(), z.exp(), -z, z != z[0], z.sgn(), z.sum(1), z.conj().mT.conj_physical(),
         (z * z).real.softmax(-1), z.expand(2, -1, -1, -1) * x.double(), torch.sub(z, z[:, :1], alpha=2j),
     ))(torch.complex(x, x)),
+    "transforms": lambda x: (
+        torch.fft.rfft(x), torch.fft.rfft(x, dim=1), torch.fft.irfft(torch.fft.rfft(x.mT)), torch.fft.irfft(torch.complex(x, x), dim=0), torch.fft.fft(x, dim=0),
+        torch.fft.fft2(torch.complex(x, x)), torch.fft.rfft2(x), torch.fft.rfft2(x, dim=(2, 0)), torch.fft.irfft2(torch.complex(x, x), dim=(0, 1)), torch.fft.ifft(torch.complex(x, x).mT, dim=1),
+        torch.fft.rfft(x, n=16), torch.fft.fft2(x.permute(2, 0, 1), dim=(2, 1)),
+    ),
     "in place": lambda x: (x.clone().unsqueeze_(0), x.clone().transpose_(0, 1), x[:, :, 0].clone().t_(), x[:1].clone().squeeze_()),
 }
 
@@ -112,7 +117,7 @@ def test_cases(name: str, seed: int) -> None:
         assert sizes is not None or "view" in name or "attention" in name  # a view may be impossible
 
 
-@pytest.mark.parametrize("name", ["broadcast", "reductions", "products", "joined", "made", "sizes", "attention", "normalised", "views", "types", "complex"])
+@pytest.mark.parametrize("name", ["broadcast", "reductions", "products", "joined", "made", "sizes", "attention", "normalised", "views", "types", "complex", "transforms"])
 def test_the_batch_is_not_fixed(name: str) -> None:
     sizes = Sizes()
     context = FakeContext(sizes)
