@@ -112,6 +112,8 @@ class Recorder:
         """Whether there are tensors whose classes are asked what torch's functions mean."""
         self.overrides_off = 0
         """Above 0, they are not asked."""
+        self.devices: list[tuple[Value, int]] = []
+        """Of the blocks ``with torch.device(...)`` that captured code is in, and the places where they began."""
         self.inference: bool | None = None
         """What captured code made of inference mode; None: nothing."""
         self.inferred: int | None = None
@@ -446,7 +448,7 @@ class Recorder:
 
     def note_written(self, vm: Machine, fake: torch.Tensor) -> None:
         """What was written may require grad from then on, and with a view that of which it is one."""
-        for written in {id(fake): fake, id(fake._base): fake._base}.values():
+        for written in [t for t in (fake, fake._base) if t is not None]:
             known = self.by_fake.get(id(written))
             if known is not None and known.fake is written:
                 self.note_leaf(vm, known.fake, known.obj)

@@ -1,4 +1,4 @@
-"""Switches of the thread that captured code may set: grad mode, autocast, whether tensors may be saved through hooks."""
+"""Switches of the thread that captured code may set: grad mode, autocast, kernels of attention, whether tensors may be saved through hooks."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import torch
 from torch._C import _autograd
 
 DEVICES = ("cpu", "cuda")
+#: Kernels of scaled_dot_product_attention that may be turned off.
+ATTENTION = tuple(name for name in "cudnn flash math mem_efficient overrideable".split() if hasattr(torch._C, f"_get_{name}_sdp_enabled"))
 
 
 def switches() -> dict[Any, tuple[Any, ...]]:
@@ -21,6 +23,8 @@ def switches() -> dict[Any, tuple[Any, ...]]:
     for device in DEVICES:
         found["enabled", device] = (torch.set_autocast_enabled, device, torch.is_autocast_enabled(device))
         found["dtype", device] = (torch.set_autocast_dtype, device, torch.get_autocast_dtype(device))
+    for name in ATTENTION:
+        found["attention", name] = (getattr(torch._C, f"_set_sdp_use_{name}"), getattr(torch._C, f"_get_{name}_sdp_enabled")())
     refusal = _autograd._saved_tensors_hooks_get_disabled_error_message()  # function transforms allow none inside
     found["saved tensors"] = (_autograd._saved_tensors_hooks_enable,) if refusal is None else (_autograd._saved_tensors_hooks_disable, refusal)
     return found

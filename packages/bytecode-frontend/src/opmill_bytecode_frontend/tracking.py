@@ -147,7 +147,19 @@ def constant(vm: Any, obj: Any, source: Any) -> Value:
     return ConstantValue(obj, source)
 
 
-@tracks(enum.Enum, torch.Generator, torch._C._SDPBackend, re.Pattern, re.Match)
+class GeneratorValue(ConstantValue):
+    """A generator of random numbers; the program may be told its state, or change it, when it runs."""
+
+    def method(self, vm: Any, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        return vm.unsupported("FE010", f"method {name} of a torch.Generator", "it is about the generator's state")  # type: ignore[no-any-return]
+
+
+@tracks(torch.Generator)
+def generator(vm: Any, obj: Any, source: Any) -> Value:
+    return GeneratorValue(obj, by_identity(vm, obj, source))
+
+
+@tracks(enum.Enum, torch._C._SDPBackend, re.Pattern, re.Match)
 def by_name(vm: Any, obj: Any, source: Any) -> Value:
     if isinstance(obj, enum.Enum):
         return EnumValue(type(obj), obj, by_identity(vm, obj, source) or Pinned(obj, f"{type(obj).__name__}.{obj.name}"), builtin_part(obj))

@@ -113,7 +113,7 @@ def collect_guards(vm: Interpreter, entry_state: GlobalState | None) -> list[Any
         guards.insert(0, entry_state)
     if vm.modules or vm.tree_guards:
         tree: Any = tuple((m.source, m.obj) for m in vm.modules.values())
-        guards.append(ModuleTree(tree, tuple(vm.tree_guards.values()), tuple(vm.tree_tensors)))
+        guards.append(ModuleTree(tree, tuple(vm.tree_guards.values()), tuple(vm.tree_tensors), apart=vm.varying.apart))
     guards += vm.tensor_guards
     guards += vm.relations
     guards += kept_apart(vm)
@@ -161,6 +161,8 @@ def end(vm: Interpreter, ending: Callable[[Rebuilder], list[str]], root: Frame |
         raise Unsupported("FE074", "a graph break in inference mode", "the function runs eagerly")
     if _functorch.get_dynamic_layer_stack_depth() != vm.entry_levels:
         raise Unsupported("FE074", "a graph break inside of a function transform", "the function runs eagerly")
+    if vm.recorder.devices:
+        raise Unsupported("FE074", "a graph break inside of a block with a device", "torch's mode is not on in captured code", place=vm.recorder.devices[0][1])
     r = Rebuilder(vm)
     r.draw()
     last = ending(r)

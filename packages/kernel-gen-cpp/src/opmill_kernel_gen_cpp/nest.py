@@ -11,7 +11,7 @@ from opmill_graph_ir.loops.ir import Axis, IndexValue, LoopKernel, Nest, Phase, 
 from . import walk
 from .emit import memory, reductions, scans
 from .emit.block import Block
-from .emit.body import Body, VectorAxis
+from .emit.body import Body, Value, VectorAxis
 from .emit.convert import Vectors
 from .emit.index_text import UNKNOWN, index_text
 from .emit.needs import Needs
@@ -343,7 +343,7 @@ class NestWriter:
                     self.body.lets.pop(let.name, None)
             else:
                 later = frozenset().union(*(walk.names_in(p) for p in self.phases[k + 1 :]))
-                settled = {}  # seen by later phases: a copy would take those of the first one for its own
+                settled: dict[tuple[str, int], tuple[Value, Block]] = {}  # for later phases: a copy would take those of the first one for its own
                 for c in copies:
                     self._select(c)
                     self._checks(phase, number)

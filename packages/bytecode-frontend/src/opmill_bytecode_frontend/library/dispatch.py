@@ -18,6 +18,7 @@ from opmill_guards.source import Pinned
 
 from ..errors import Unsupported
 from ..owners import exempt
+from ..switches import switches
 from ..values.base import MISSING, NotConstant, Value, apply, named_by_program, written_in_python
 from ..values.constant import ConstantValue
 from ..values.deques import DequeValue, longest
@@ -27,6 +28,7 @@ from ..values.objects import OF_OWN_CLASS, ObjectValue
 from ..values.sequence import ListValue, SequenceValue, SliceValue, TupleValue
 from ..values.tensor import TensorValue
 from .chance import draw_numpy, numpy_random
+from .devices import with_device
 from .notes import call_cached
 from .overrides import overridden
 from .registry import HANDLERS, NAMED, NAMED_WITH_FUNCTION, OBJECTS_OF
@@ -52,6 +54,9 @@ STATEFUL = frozenset(
     "_set_grad_enabled set_autocast_enabled set_autocast_dtype set_autocast_cache_enabled autocast_increment_nesting autocast_decrement_nesting "
     "clear_autocast_cache set_autocast_cpu_enabled set_autocast_cpu_dtype set_autocast_gpu_dtype manual_seed".split()
 )
+#: How the names of torch's other C functions begin that change a state of the process, and those of them that what is captured follows.
+SETTING = ("set_", "push_", "pop_", "enable_")
+FOLLOWED = frozenset(call[0] for call in switches().values()) | {torch._C._dynamo.compiled_autograd.set_autograd_compiler}  # type: ignore[attr-defined]
 #: Objects that are changed in place.
 CHANGING = (bytearray, memoryview, array.array, io.IOBase)
 #: Items of an iterator made at capture that are taken at most.
@@ -94,6 +99,8 @@ def call_builtin(vm: Any, obj: Any, args: list[Value], kwargs: dict[str, Value])
     """Call something implemented in C, or known by identity."""
     if vm.recorder.overriding and (found := overridden(vm, obj, args, kwargs)) is not None:
         return found
+    if vm.recorder.devices:
+        kwargs = with_device(vm, obj, kwargs)
     handler = lookup(obj)
     if handler is not None:
         return apply(vm, handler, getattr(obj, "__qualname__", repr(obj)), args, kwargs)  # type: ignore[no-any-return]
@@ -185,6 +192,8 @@ def torch_call(vm: Any, obj: Any, args: list[Value], kwargs: dict[str, Value]) -
     if name in STATEFUL:
         vm.recorder.graph.call_function(obj, tuple(vm.recorder.lower(a, False) for a in args), {k: vm.recorder.lower(v, False) for k, v in kwargs.items()})
         return fold(vm, obj, args, kwargs)
+    if type(obj) is types.BuiltinFunctionType and name.lstrip("_").startswith(SETTING) and obj not in FOLLOWED and not any(map(has_tensor, args)):
+        vm.unsupported("FE010", f"call of {name}", "it changes a state of torch that graphs do not change")
     return vm.recorder.call_function(vm, obj, args, kwargs)
 
 

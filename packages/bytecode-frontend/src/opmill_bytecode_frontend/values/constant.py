@@ -10,6 +10,9 @@ from .iterators import STOP, ItemsIterator
 #: Types whose instances are immutable, so that any method of theirs may be called at capture.
 LITERALS = (type(None), bool, int, float, complex, str, bytes, type(...), type(NotImplemented))
 
+#: What a with statement calls: of constants only devices have them, and what that does is not computed at capture.
+OPENING = ("__enter__", "__exit__")
+
 
 class ConstantValue(Value):
     """An immutable Python value; operations on constants are computed at capture by Python itself."""
@@ -40,7 +43,7 @@ class ConstantValue(Value):
             vm.throw_real(exc)
 
     def find_method(self, name: str) -> Any:
-        if not hasattr(type(self.value), name):
+        if name in OPENING or not hasattr(type(self.value), name):
             return None
 
         def call(vm: Machine, *args: Value, **kwargs: Value) -> Value:
@@ -49,6 +52,8 @@ class ConstantValue(Value):
         return call
 
     def method(self, vm: Machine, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        if name in OPENING:
+            return vm.call(vm.wrap(getattr(type(self.value), name)), [self, *args], kwargs)
         if isinstance(self.value, str) and name == "join" and len(args) == 1:
             plain: list[Any] = [[v.constant() for v in vm.unpack(args[0])]]
         else:

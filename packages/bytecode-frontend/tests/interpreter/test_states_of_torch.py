@@ -1,0 +1,127 @@
+"""States of torch that captured code sets: default devices, switches of kernels, types and threads, generators. Each call sets them, and a capture leaves none set."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from opmill_bytecode_frontend import capture
+
+META = torch.device("meta")
+GENERATOR = torch.Generator()
+
+
+def in_a_block(x: torch.Tensor) -> Any:
+    with torch.device("meta"):
+        made = torch.ones(3), torch.arange(2, dtype=x.dtype), torch.zeros(2, device="cpu"), torch.full((1,), 2, device=None)
+    return made, torch.ones(3) + x
+
+
+def in_blocks(x: torch.Tensor) -> Any:
+    with META:
+        outer = torch.ones(1)
+        with torch.device("cpu"):
+            inner = torch.ones(1) + 1
+        return outer, inner, torch.empty(2), torch.get_default_device(), x + 1
+
+
+def broken(x: torch.Tensor) -> Any:
+    with torch.device("meta"):
+        first = torch.ones(3)
+        rows = x.tolist()
+        second = torch.zeros(2)
+    return first, rows, second, torch.ones(1)
+
+
+def left_by_an_error(x: torch.Tensor) -> Any:
+    try:
+        with torch.device("meta"):
+            raise ValueError
+    except ValueError:
+        return torch.ones(3) + x
+
+
+def places(found: Any) -> Any:
+    if isinstance(found, torch.Tensor):
+        return found.device, found.dtype, None if found.is_meta else found.tolist()
+    return [places(v) for v in found] if isinstance(found, tuple) else found
+
+
+@pytest.mark.parametrize("fn", [in_a_block, in_blocks, broken, left_by_an_error], ids=lambda fn: fn.__name__)
+def test_blocks_with_a_device(fn):
+    want = places(fn(torch.arange(3.0)))
+    compiled = capture(fn, "eager", fullgraph=fn is not broken)
+    for _ in range(2):
+        assert places(compiled(torch.arange(3.0))) == want
+        assert torch._C._len_torch_function_stack() == 0
+
+
+SETTERS: dict[str, tuple[Any, Any, Any, Any]] = {
+    "threads": (torch.set_num_threads, torch.get_num_threads, 1, 2),
+    "type": (torch.set_default_dtype, torch.get_default_dtype, torch.float32, torch.float64),
+    "device": (torch.set_default_device, lambda: torch.ones(1).device.type, "cpu", "meta"),
+    "precision": (torch.set_float32_matmul_precision, torch.get_float32_matmul_precision, "highest", "high"),
+    "warnings": (torch.set_warn_always, torch.is_warn_always_enabled, False, True),
+    "attention": (torch.backends.cuda.enable_flash_sdp, torch.backends.cuda.flash_sdp_enabled, True, False),
+    "generator": (torch.default_generator.manual_seed, lambda: torch.rand(2).tolist(), 1, 2),
+}
+
+
+@pytest.fixture(params=SETTERS)
+def setter(request: Any) -> Iterator[tuple[Any, Any, Any, Any]]:
+    put, get, old, new = SETTERS[request.param]
+    before = torch.get_num_threads()
+    yield put, get, old, new
+    put(old)
+    torch.set_default_device(None)
+    torch.set_num_threads(before)
+
+
+def test_each_call_sets_what_the_program_sets(setter):
+    put, get, old, new = setter
+
+    def f(x, value):
+        y = x + 1
+        put(value)
+        return y * 2
+
+    def constants(gm, example_inputs):  # keeps no step of the graph but its results
+        return lambda *inputs: [torch.full((2,), 4.0)]
+
+    for backend in ("eager", constants):
+        compiled = capture(f, backend)
+        for _ in range(2):
+            put(old)
+            x = torch.ones(2, dtype=torch.float32, device="cpu")
+            compiled(x, new)
+            seen = get()
+            put(new)
+            assert seen == get()
+
+
+def test_kernels_of_attention_are_chosen_in_a_graph():
+    def f(q):
+        with sdpa_kernel(SDPBackend.MATH):
+            return torch.nn.functional.scaled_dot_product_attention(q, q, q) + 1
+
+    q = torch.ones(1, 2, 4, 8)
+    assert torch.equal(capture(f, "eager", fullgraph=True)(q), f(q))
+    assert torch.backends.cuda.flash_sdp_enabled()
+
+
+def test_states_of_generators_are_read_when_the_program_runs():
+    def again(x):
+        state = GENERATOR.get_state()
+        first = torch.rand(2, generator=GENERATOR) + x
+        GENERATOR.set_state(state)
+        return first, torch.rand(2, generator=GENERATOR) + x
+
+    compiled = capture(again, "eager")
+    GENERATOR.manual_seed(1)
+    want = [again(torch.zeros(2)) for _ in range(2)]
+    GENERATOR.manual_seed(1)
+    assert all(torch.equal(a, b) for pair in zip(want, [compiled(torch.zeros(2)) for _ in range(2)], strict=True) for a, b in zip(*pair, strict=True))
