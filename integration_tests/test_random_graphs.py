@@ -16,7 +16,7 @@ import torch
 from opmill_runtime_cache.store import Store
 
 fuzz_graphs = pytest.importorskip("fuzz_graphs")
-
+fuzz_networks = pytest.importorskip("fuzz_networks")
 fuzz_schedules = pytest.importorskip("fuzz_schedules")
 fuzz_training = pytest.importorskip("fuzz_training")
 random_graphs = pytest.importorskip("random_graphs")
@@ -41,6 +41,15 @@ def test_gradients_of_random_programs(tmp_path: Path) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         found = list(fuzz_training.verdicts(range(FIRST, FIRST + COUNT // 2), Store(tmp_path), batch=40))
+    bad = [f"seed {v.program.seed}: {v.kind}: {v.detail}\n{v.program.source}" for v in found if v.kind in ("crash", "wrong")]
+    assert not bad, "\n".join(bad)
+    assert sum(v.kind == "right" for v in found) > COUNT // 8
+
+
+def test_random_networks(tmp_path: Path) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = list(fuzz_networks.verdicts(range(FIRST, FIRST + COUNT // 4), Store(tmp_path), batch=20))
     bad = [f"seed {v.program.seed}: {v.kind}: {v.detail}\n{v.program.source}" for v in found if v.kind in ("crash", "wrong")]
     assert not bad, "\n".join(bad)
     assert sum(v.kind == "right" for v in found) > COUNT // 8
