@@ -16,6 +16,7 @@ from .values.functions import FunctionValue
 from .values.given import GivenClass
 from .values.made import NewClass
 from .values.modules import STORES, ModuleValue
+from .varying import Varying
 
 #: Of guards of one kind on one source, what else tells them apart.
 TOLD_APART: dict[Any, str] = {Absent: "key", SameObject: "other", Predicate: "label"}
@@ -32,6 +33,7 @@ class Assumptions:
 
     known: dict[int, tuple[Any, Value]]
     effects: Effects
+    varying: Varying
     guards: dict[Any, Any]
     tree_guards: dict[Any, Any]
     tensor_guards: list[Any]
@@ -66,12 +68,17 @@ class Assumptions:
 
     def guards_attributes(self, cls: type) -> bool:
         """Whether attributes of a class are guarded one by one: not of those that captured code makes, nor where they are assumed or the module tree's."""
-        return not (self.is_made(cls) or exempt(cls.__module__) or issubclass(cls, torch.nn.Module))
+        return not (self.is_made(cls) or exempt(cls.__module__) or self.is_of_tree(cls))
+
+    def is_of_tree(self, cls: type) -> bool:
+        """Whether a module of that class is known: then the module tree guards its attributes."""
+        return issubclass(cls, torch.nn.Module) and any(issubclass(module.cls, cls) for module in self.modules.values())
 
     def class_source(self, owner: type, name: str, raw: Any) -> Any:
         if self.is_made(owner) and type(given := self.known[id(owner)][1]) is GivenClass:
             return given.source_of(name, raw) or Pinned(raw, name)
-        if not self.guards_attributes(owner) or (id(owner), name) in self.effects.attributes or name == "__dataclass_fields__":
+        fixed = not self.guards_attributes(owner) and (owner, name) not in self.varying.apart
+        if fixed or (id(owner), name) in self.effects.attributes or name == "__dataclass_fields__":
             return Pinned(raw, f"{owner.__qualname__}.{name}")
         return Item(InstanceDict(Pinned(owner, owner.__qualname__)), name)
 
@@ -97,12 +104,12 @@ class Assumptions:
 
     def guard_lookup(self, cls: type, owner: type | None, name: str) -> None:
         """The MRO is the same, and no class before ``owner`` in it (None: no class at all) has been given the attribute. Asked of the user's own classes only."""
-        if is_users(cls) and not self.is_made(cls):
+        if is_users(cls) and self.guards_attributes(cls):
             self.guard(Is(Attr(Pinned(cls, cls.__qualname__), "__mro__"), cls.__mro__))
         for before in cls.__mro__:
             if before is owner:
                 return
-            if is_users(before) and not self.is_made(before) and (id(before), name) not in self.effects.attributes:
+            if is_users(before) and self.guards_attributes(before) and (id(before), name) not in self.effects.attributes:
                 self.guard(Absent(InstanceDict(Pinned(before, before.__qualname__)), name))
 
 

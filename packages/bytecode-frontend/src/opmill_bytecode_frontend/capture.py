@@ -265,7 +265,7 @@ class Capture:
             if varying.nothing or (isinstance(exc, Unsupported) and not self.seen.has_symbols()):
                 raise
             log.debug("%s is captured with fixed sizes", self.fn.__qualname__, exc_info=True)
-            fixed = translate(self.fn, bound, context.backend, context.options, context, Varying(nothing=True, opaque=varying.opaque, remade=varying.remade))
+            fixed = translate(self.fn, bound, context.backend, context.options, context, replace(varying, nothing=True))
             self.seen.failed = self.seen.symbolic()
             return fixed
 

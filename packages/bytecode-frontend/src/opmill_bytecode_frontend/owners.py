@@ -7,8 +7,6 @@ import os
 import sys
 from typing import Any
 
-import torch
-
 EXEMPT = {"torch", "triton", *sys.stdlib_module_names}
 STANDARD_LIBRARY = os.path.dirname(os.__file__).replace("\\", "/") + "/"
 
@@ -32,9 +30,7 @@ def installed(filename: str) -> bool:
 
 
 def is_users(cls: type) -> bool:
-    """Whether a class is neither a module, whose class the module tree guards, nor a part of Python or of an installed package."""
-    if issubclass(cls, torch.nn.Module):
-        return False
+    """Whether a class is no part of Python or of an installed package."""
     return not installed(getattr(sys.modules.get(cls.__module__), "__file__", None) or "<frozen")
 
 

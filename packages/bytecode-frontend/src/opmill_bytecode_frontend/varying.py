@@ -41,6 +41,8 @@ class Varying(Struct, frozen=True):
     opaque: frozenset[str] = frozenset()
     remade: bool = False
     """Whether functions and classes among the arguments that were made by calls are known by what they are made of, not by identity."""
+    apart: frozenset[tuple[type, str]] = frozenset()
+    """Attributes of classes of modules that captured code was seen to change."""
     data: bool = False
     """Whether sizes that only data tell may be symbols."""
 
@@ -86,6 +88,7 @@ class Seen:
         """How often the value of an argument led to another capture."""
         self.remade = False
         """Whether a call gave a function or class that differed from that of before in its identity alone."""
+        self.apart: frozenset[tuple[type, str]] = frozenset()
         self.failed: Any = None
         """What was symbolic when a capture with that failed last: there is none more with just the same."""
 
@@ -102,17 +105,19 @@ class Seen:
         """What the next capture does not assume."""
         opaque = frozenset(name for name, count in self.numbers.items() if count >= CHANGES and self.may_break)
         if self.dynamic is False or (self.failed is not None and self.failed == self.symbolic()):
-            return Varying(nothing=True, opaque=opaque, remade=self.remade)
+            return Varying(nothing=True, opaque=opaque, remade=self.remade, apart=self.apart)
         sizes = {source: frozenset(dims) for source, dims in self.sizes.items()}
         strides = {source: frozenset(dims) for source, dims in self.strides.items()}
-        return Varying(bool(self.dynamic), False, sizes, strides, frozenset(self.ints), frozenset(self.floats), opaque, self.remade)
+        return Varying(bool(self.dynamic), False, sizes, strides, frozenset(self.ints), frozenset(self.floats), opaque, self.remade, self.apart)
 
     def note(self, entries: Iterable[Any], values: Mapping[str, Any]) -> None:
         """A call with these arguments fits no entry: what differs from what each of them assumes is not assumed again."""
         missed: set[str] = set()
         for entry in entries:
             for guard in each_fact(entry.guards):
-                if type(guard) is TensorMatch:
+                if type(guard) is ModuleTree and guard.snapshot is not None:
+                    self.apart = self.apart.union(guard.snapshot.changed_attributes())
+                elif type(guard) is TensorMatch:
                     with torch._C.DisableTorchFunctionSubclass():
                         self._note_tensor(guard, values)
                 elif type(guard) in (Is, TypeIs) and from_argument(guard.source):

@@ -35,21 +35,36 @@ class Setup:
         class Logged(metaclass=Meta):
             log: list[str] = []
 
+        class Sized(type):
+            @property
+            def size(cls) -> int:
+                return cls.kept
+
+            @size.setter
+            def size(cls, value: int) -> None:
+                cls.kept = value * 2
+
+        class Measured(metaclass=Sized):
+            kept = 1
+
         class Net(torch.nn.Module):
+            total = 0
+
             def __init__(self) -> None:
                 super().__init__()
                 self.steps = 0
 
             def forward(self, x: torch.Tensor) -> torch.Tensor:
                 self.steps += 1
-                return x * self.steps
+                type(self).total += 2
+                return x * self.steps + self.total
 
         def counted(x: torch.Tensor) -> torch.Tensor:
             counted.calls += 1  # type: ignore[attr-defined]
             return x + counted.calls  # type: ignore[attr-defined]
 
         counted.calls = 0  # type: ignore[attr-defined]
-        self.Counter, self.Derived, self.Logged, self.counted, self.net = Counter, Derived, Logged, counted, Net()
+        self.Counter, self.Derived, self.Logged, self.Measured, self.counted, self.net = Counter, Derived, Logged, Measured, counted, Net()
         self.module = types.ModuleType("told")
         self.module.n = 3  # type: ignore[attr-defined]
 
@@ -57,7 +72,7 @@ class Setup:
         def own(cls: type) -> list[Any]:
             return [(k, repr(v)) for k, v in vars(cls).items() if k[:2] != "__" and not isinstance(v, property)]
 
-        return [own(self.Counter), own(self.Derived), own(self.Logged), vars(self.counted), self.net.steps, vars(self.module).get("n")]
+        return [own(self.Counter), own(self.Derived), own(self.Logged), own(self.Measured), vars(self.counted), self.net.steps, type(self.net).total, vars(self.module).get("n")]
 
 
 def counter(s: Setup) -> Any:
@@ -185,7 +200,19 @@ def of_module(s: Setup) -> Any:
 
     def f(x: torch.Tensor) -> Any:
         told.n += 1
-        return x * told.n
+        told.new = x
+        del told.new
+        return x * told.n, hasattr(told, "new")
+
+    return f
+
+
+def by_property_of_metaclass(s: Setup) -> Any:
+    M = s.Measured
+
+    def f(x: torch.Tensor) -> Any:
+        M.size = M.size + 1
+        return x * M.size
 
     return f
 
@@ -209,7 +236,7 @@ def with_break(s: Setup) -> Any:
     return f
 
 
-PROGRAMS = [counter, counter_of_base, through_type_of_self, deleted, tensors_and_objects, raised_between, caught, by_metaclass, of_function, of_module, of_neural_network, with_break]
+PROGRAMS = [counter, counter_of_base, through_type_of_self, deleted, tensors_and_objects, raised_between, caught, by_metaclass, of_function, of_module, of_neural_network, by_property_of_metaclass, with_break]
 
 
 def runs(program: Callable[[Setup], Any], how: Callable[[Any], Any]) -> list[Any]:
@@ -241,7 +268,7 @@ def without_addresses(told: Any) -> Any:
     return re.sub("0x[0-9a-f]+", "", repr(told))
 
 
-@pytest.mark.parametrize("program", [counter, counter_of_base, of_function, of_module, of_neural_network])
+@pytest.mark.parametrize("program", [counter, counter_of_base, of_function, of_module, of_neural_network, by_property_of_metaclass])
 def test_what_counts_calls_is_not_captured_anew_by_each(program: Any) -> None:
     made: list[Any] = []
     f = capture(program(Setup()), fullgraph=True, on_translation=made.append)

@@ -439,6 +439,22 @@ def test_what_is_put_back_is_not_written():
         SWITCH.on, SWITCH.level = False, 1
 
 
+def test_attributes_of_classes_of_modules_are_assumed_without_a_module():
+    class Net(torch.nn.Module):
+        scale = 2
+
+    class Derived(Net):
+        pass
+
+    def f(x):
+        return x * Derived.scale + hasattr(Net, "flag")
+
+    compiled = capture(f, fullgraph=True)
+    for change in (lambda: None, lambda: setattr(Net, "scale", 3), lambda: setattr(Derived, "scale", 5), lambda: setattr(Net, "flag", 1)):
+        change()
+        assert same(compiled(torch.ones(2)), f(torch.ones(2)))
+
+
 class Plain:
     pass
 

@@ -95,6 +95,8 @@ class ModuleTree(Struct, frozen=True, eq=False):
     tensors: tuple[TensorMatch, ...] = ()
     snapshot: Any = None
     """Hooks and classes of the modules at capture; taken when the guard is put into a set."""
+    apart: frozenset[tuple[type, str]] = frozenset()
+    """Attributes of classes that may change: guards of their own say what was assumed of them."""
 
 
 class GlobalState(Struct, frozen=True):

@@ -217,7 +217,7 @@ def describe(guard: Guard) -> str:
     facts = [
         f"{name}={_text(getattr(guard, name))}"
         for name in guard.__struct_fields__
-        if name not in ("source", "other", "sources", "snapshot") and not _is_empty(getattr(guard, name))
+        if name not in ("source", "other", "sources", "snapshot", "apart") and not _is_empty(getattr(guard, name))
     ]
     return f"{type(guard).__name__}({', '.join([sources] * bool(sources) + facts)})"
 

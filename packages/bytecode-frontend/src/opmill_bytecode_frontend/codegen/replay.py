@@ -30,7 +30,7 @@ def replay(r: Rebuilder, effects: Effects) -> None:
                 break
     for namespace, name, new in effects.globals.values():
         where = r.constants.name(namespace)
-        stores.append(f"del {where}[{name!r}]" if new is None else f"{where}[{name!r}] = {r.expr(new)}")
+        stores.append(f"{where}.pop({name!r}, None)" if new is None else f"{where}[{name!r}] = {r.expr(new)}")
     for cls, name, _, new in effects.attributes.values():
         where = r.constants.name(cls)
         deleting = f"if {name!r} in {where}.__dict__: type.__delattr__({where}, {name!r})"  # what was assigned and deleted again may not be there

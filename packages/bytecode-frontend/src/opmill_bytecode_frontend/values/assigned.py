@@ -8,10 +8,11 @@ from typing import Any
 
 import torch
 
+from ..owners import exempt
 from .base import MISSING, Machine, Value, find_in_mro, written_in_python
 
 #: Classes whose attributes are read in other ways than along the MRO, or assumed by other guards.
-READ_OTHERWISE = (tuple, torch.Tensor, torch.nn.Module, enum.Enum, type)
+READ_OTHERWISE = (tuple, torch.Tensor, enum.Enum, type)
 
 
 class StandIn:
@@ -36,7 +37,7 @@ def assign(vm: Machine, cls: type, name: str, value: Value | None) -> None:
     if not written_in_python(cls):
         vm.throw(TypeError, f"cannot set {name!r} attribute of immutable type {cls.__name__!r}")
     what = f"assignment to class attribute {cls.__qualname__}.{name}"
-    if issubclass(cls, READ_OTHERWISE) or not vm.guards_attributes(cls):
+    if issubclass(cls, READ_OTHERWISE) or exempt(cls.__module__) or vm.is_made(cls):
         vm.unsupported("FE042", what, "its class is torch's, Python's, or of a kind that is assumed to stay as it is")
     if name[:2] == name[-2:] == "__":
         vm.unsupported("FE042", what, "it changes what operations on its objects mean")

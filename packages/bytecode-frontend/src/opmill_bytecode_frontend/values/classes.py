@@ -118,7 +118,11 @@ class ClassValue(Value):
     def generic_change(self, vm: Machine, name: str, value: Value | None = None) -> None:
         """``type.__setattr__``, and without a value ``type.__delattr__``."""
         metaclass: type = type(self.obj)
-        if hasattr(type(find_in_mro(metaclass.__mro__, name)[1]), "__set__"):
+        described = find_in_mro(metaclass.__mro__, name)[1]
+        if isinstance(described, property) and (change := described.fdel if value is None else described.fset) is not None:
+            vm.call(vm.wrap(change, Pinned(change, name)), [self] if value is None else [self, value], {})
+            return
+        if hasattr(type(described), "__set__"):
             vm.unsupported("FE042", f"assignment to class attribute {self.obj.__qualname__}.{name}", "its metaclass has a descriptor for it")
         if value is None and find_now(vm, (self.obj,), name)[1] is MISSING:
             vm.guard_lookup(self.obj, None, name)  # type: ignore[attr-defined]
@@ -235,6 +239,13 @@ class ModuleObject(Value):
         if cls.__setattr__ is not types.ModuleType.__setattr__ or hasattr(type(find_in_mro(cls.__mro__, name)[1]), "__set__"):
             vm.unsupported("FE021", f"assignment to attribute {name} of {self.describe()}")
         vm.effects.store_global(self.obj.__dict__, name, value)
+
+    def delattr(self, vm: Machine, name: str) -> None:
+        there = name in self.obj.__dict__ or (id(self.obj.__dict__), name) in vm.effects.globals
+        if self.obj is sys or type(self.obj).__delattr__ is not types.ModuleType.__delattr__ or not there:
+            super().delattr(vm, name)
+        self.getattr(vm, name)  # that it is there is assumed
+        vm.effects.store_global(self.obj.__dict__, name, None)
 
 
 __all__ = ["ClassValue", "ModuleObject", "SuperValue"]

@@ -11,6 +11,7 @@ from torch.nn.modules import module as torch_module
 from opmill_guards.guard import Absent
 from opmill_guards.source import InstanceDict, Item, Pinned
 
+from .assigned import find_now
 from .base import MISSING, Lazy, Machine, Value
 from .constant import ConstantValue
 from .functions import MethodValue
@@ -48,7 +49,7 @@ class ModuleValue(ObjectValue):
     def getattr(self, vm: Machine, name: str) -> Value:
         if not self.reads_plainly:
             return super().getattr(vm, name)
-        owner, raw = find_in_mro(self.cls.__mro__, name)
+        owner, raw = find_now(vm, self.cls.__mro__, name)
         if raw is not MISSING or name in ("__dict__", "__class__"):
             if type(raw) is types.FunctionType and self.own(vm, name) is MISSING and self._attrs is None:
                 return bind_descriptor(vm, owner, name, raw, self, ConstantValue(None))

@@ -10,7 +10,7 @@ objects in the same order and every class in the modules' MROs has the same attr
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from msgspec import Struct
@@ -40,8 +40,8 @@ def _hooks(module: Any) -> tuple[Any, ...]:
     return tuple(hook for name in HOOKS for hook in (own.get(name) or {}).values())
 
 
-def _attributes(class_: type) -> dict[str, Any]:
-    return {name: value for name, value in class_.__dict__.items() if name not in _IGNORED_ON_CLASSES}
+def _attributes(class_: type, apart: frozenset[tuple[type, str]]) -> dict[str, Any]:
+    return {name: value for name, value in class_.__dict__.items() if name not in _IGNORED_ON_CLASSES and (class_, name) not in apart}
 
 
 class Snapshot(Struct, frozen=True, eq=False):
@@ -51,17 +51,25 @@ class Snapshot(Struct, frozen=True, eq=False):
     attributes: dict[type, dict[str, Any]]
     hooks: tuple[tuple[Any, ...], ...]
     global_hooks: tuple[Any, ...]
+    apart: frozenset[tuple[type, str]] = frozenset()
 
     @classmethod
-    def take(cls, modules: tuple[Any, ...]) -> Snapshot:
+    def take(cls, modules: tuple[Any, ...], apart: frozenset[tuple[type, str]] = frozenset()) -> Snapshot:
         types = tuple((type(module), type(module).__mro__) for module in modules)
         classes = {class_ for _, mro in set(types) for class_ in mro if class_ is not object}
         return cls(
             types,
-            {class_: _attributes(class_) for class_ in classes},
+            {class_: _attributes(class_, apart) for class_ in classes},
             tuple(_hooks(module) for module in modules),
             tuple(hook for hooks in _global_hooks() for hook in hooks.values()),
+            apart,
         )
+
+    def changed_attributes(self) -> Iterator[tuple[type, str]]:
+        """Attributes of classes that are others now."""
+        for class_, before in self.attributes.items():
+            now = _attributes(class_, self.apart)
+            yield from ((class_, name) for name in before.keys() | now.keys() if now.get(name, self) is not before.get(name, self))
 
     def difference(self, modules: tuple[tuple[Source, Any], ...]) -> str | None:
         """What changed since, None if nothing did."""
@@ -70,11 +78,8 @@ class Snapshot(Struct, frozen=True, eq=False):
                 return f"the class of {source} or its bases changed"
             if not _same_items(_hooks(module), hooks):
                 return f"hooks of {source} changed"
-        for class_, before in self.attributes.items():
-            now = _attributes(class_)
-            changed = [name for name in before.keys() | now.keys() if now.get(name, self) is not before.get(name, self)]
-            if changed:
-                return f"class attributes {class_.__qualname__}.{changed[0]} changed"
+        for class_, name in self.changed_attributes():
+            return f"class attributes {class_.__qualname__}.{name} changed"
         if not _same_items(tuple(hook for hooks in _global_hooks() for hook in hooks.values()), self.global_hooks):
             return "global module hooks changed"
         return None
@@ -83,7 +88,7 @@ class Snapshot(Struct, frozen=True, eq=False):
 def _prepare(guard: ModuleTree) -> ModuleTree:
     if guard.snapshot is not None:
         return guard
-    return replace(guard, snapshot=Snapshot.take(tuple(module for _, module in guard.modules)))
+    return replace(guard, snapshot=Snapshot.take(tuple(module for _, module in guard.modules), guard.apart))
 
 
 def _parts(guard: ModuleTree) -> tuple[Guard, ...]:
