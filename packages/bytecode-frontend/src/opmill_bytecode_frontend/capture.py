@@ -29,7 +29,7 @@ from .resume import Resume
 from .stance import LATER, NEVER, refuse_to_recompile, watched
 from .translate import Translation, bind_real, translate
 from .values.base import Raised
-from .varying import Seen, Varying
+from .varying import Seen
 
 log = logging.getLogger(__name__)
 #: For how many modules among its arguments one function is compiled: that often the limit for one of them.
