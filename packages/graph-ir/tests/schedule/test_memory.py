@@ -7,7 +7,7 @@ from opmill_graph_ir.capture.joint import capture_joint
 from opmill_graph_ir.capture.partition import partition
 from opmill_graph_ir.ops.lower import lower
 from opmill_graph_ir.schedule.memory import LARGE, guessed_bytes, plan_memory
-from opmill_graph_ir.schedule.steps import schedule
+from opmill_graph_ir.schedule.steps import ExternStep, schedule
 from opmill_graph_ir.schedule.together import plan_together
 
 
@@ -62,6 +62,17 @@ class Wide(torch.nn.Module):
         for layer in self.rest:
             x = torch.nn.functional.gelu(layer(x))
         return x
+
+
+def test_what_a_view_shows_that_leaves_is_its_own():
+    def function(x):
+        pairs = [torch.stack([x * k, x + k], -1) for k in (2, 3)]
+        return torch.view_as_complex(pairs[0]), torch.view_as_complex(pairs[1]).abs()
+
+    program = schedule(lower(functionalize(torch.fx.symbolic_trace(function), [torch.randn(40, 30)]), exact=True))  # operators are called as they are
+    [leaving, own] = [step for step in program.steps if isinstance(step, ExternStep) and step.node.op == "aten::view_as_complex"]
+    placed = plan_memory(program).offsets
+    assert not leaving.reads() & set(placed) and own.reads() <= set(placed)
 
 
 def test_large_temporaries_lie_outside_of_an_arena_that_would_be_idle_at_the_peak():

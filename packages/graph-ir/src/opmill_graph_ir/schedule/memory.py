@@ -48,6 +48,9 @@ def plan_memory(schedule: Schedule, limit: int | None = None) -> Memory:
     bytes."""
     memory = Memory()
     outputs = {o.buffer for o in schedule.lowered.outputs if isinstance(o, TensorOutput)}
+    for step in reversed(schedule.steps):
+        if isinstance(step, ExternStep) and step.writes() & outputs and gives_views(step.node):  # what leaves is a view of what it reads
+            outputs |= step.reads()
     lasting = {b for s in schedule.steps if isinstance(s, ExternStep) and exchanges(s.node) for b in s.reads()}
     early = {name for name, hint in schedule.lowered.symbols.items() if hint is not None}
     placed: list[str] = []
@@ -110,35 +113,24 @@ def _is_sum(value: Index) -> bool:
 
 def _in_place(schedule: Schedule, placed: list[str], memory: Memory) -> dict[str, str]:
     """Which buffer's memory each arena buffer uses: its own, or an operand's that ends in the kernel that writes it."""
-    arena = set(placed)
     root = {b: b for b in placed}
-    known: _SamePoints = {}
+    form = {b: (ITEMSIZE[schedule.buffers[b].dtype], _bytes(schedule, b)) for b in placed}
+    known: dict[tuple[int, str, str], bool] = {}  # by kernel: one is often many steps
     for k, step in enumerate(schedule.steps):
-        if type(step) is not KernelStep:
+        if type(step) is not KernelStep or len(step.kernel.nests) != 1:
             continue
-        ends = [b for b in sorted(step.reads()) if b in arena and memory.last[b] == k and memory.first[b] < k]
-        starts = [b for b in sorted(step.writes()) if b in arena and memory.first[b] == k]
-        for new in starts:
-            old = next((b for b in ends if _may_share(step, new, b, schedule, known)), None)
-            if old is not None:
-                ends.remove(old)
-                root[new] = root[old]
+        names = dict(zip(step.arguments, (p.name for p in step.kernel.buffers), strict=True))
+        ends = [b for b in sorted(step.reads()) if b in root and memory.last[b] == k and memory.first[b] < k]
+        for new in (b for b in sorted(step.writes()) if b in root and memory.first[b] == k):
+            for old in (b for b in ends if form[b] == form[new]):
+                key = id(step.kernel), names[new], names[old]
+                if key not in known:
+                    known[key] = same_points(step.kernel, names[new], names[old])
+                if known[key]:
+                    ends.remove(old)
+                    root[new] = root[old]
+                    break
     return root
-
-
-_SamePoints = dict[tuple[int, str, str], bool]
-"""What ``same_points`` said, by kernel: one kernel is often many steps."""
-
-
-def _may_share(step: KernelStep, new: str, old: str, schedule: Schedule, known: _SamePoints) -> bool:
-    a, b = schedule.buffers[new], schedule.buffers[old]
-    if ITEMSIZE[a.dtype] != ITEMSIZE[b.dtype] or _bytes(schedule, new) != _bytes(schedule, old):
-        return False
-    names = dict(zip(step.arguments, (p.name for p in step.kernel.buffers), strict=True))
-    key = id(step.kernel), names[new], names[old]
-    if key not in known:
-        known[key] = same_points(step.kernel, names[new], names[old])
-    return known[key]
 
 
 def same_points(kernel: LoopKernel, written: str, read: str) -> bool:
