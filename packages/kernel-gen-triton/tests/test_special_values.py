@@ -91,3 +91,10 @@ def test_a_masked_load_at_one_place(inside: bool) -> None:
     out = torch.zeros(5)
     assert run(kernel, {"a": torch.tensor([2.0]), "out": out}) == 0
     assert torch.equal(out, torch.full((5,), 2.0 if inside else 7.0))
+
+
+@pytest.mark.parametrize("dtype", ["int64", "int32", "int8", "uint8"])
+def test_powers_of_integers_wrap_as_eager_s(dtype: str) -> None:
+    base = torch.tensor([0, 1, 2, 3, 7, 10, 255, 3], dtype=torch.int64).to(torch_dtype(dtype))
+    exponent = torch.tensor([0, 1, 2, 5, 63, 64, 100, 127], dtype=torch.int64).to(torch_dtype(dtype))
+    _compare("pow", base.repeat_interleave(8), exponent.repeat(8), dtype)

@@ -26,11 +26,11 @@ HELPERS: dict[str, str] = {
     return tl.where(b == 0, plain, whole)""",
     "shift_left": "(a, b, bits: tl.constexpr):\n    inside = (b >= 0) & (b < bits)\n    return tl.where(inside, a << tl.where(inside, b, 0).to(a.dtype), 0).to(a.dtype)",
     "shift_right": "(a, b, bits: tl.constexpr):\n    inside = (b >= 0) & (b < bits)\n    return (a >> tl.where(inside, b, bits - 1).to(a.dtype)).to(a.dtype)",
-    "int_pow": """(base, exponent):
+    "int_pow": """(base, exponent, bits: tl.constexpr):
     result = base * 0 + 1
     factor = base + exponent * 0
     left = exponent + base * 0
-    for _ in tl.static_range(6):
+    for _ in tl.static_range(bits):
         result = tl.where((left & 1) != 0, result * factor, result).to(base.dtype)
         factor = (factor * factor).to(base.dtype)
         left = left >> 1

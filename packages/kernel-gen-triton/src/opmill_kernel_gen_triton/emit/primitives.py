@@ -45,7 +45,7 @@ ROWS: dict[str, Row] = {
     "truncdiv": Row(f="libdevice.trunc(libdevice.div_rn({0}, {1}))", i="({0} // {1})"),
     "mod": Row(f="%remainder({0}, {1})", i="%int_remainder({0}, {1})"),
     "fmod": Row(f="libdevice.fmod({0}, {1})", i="({0} % {1})"),
-    "pow": Row(f="libdevice.pow({0}, {1})", i="%int_pow({0}, {1})"),
+    "pow": Row(f="libdevice.pow({0}, {1})", i="%int_pow({0}, {1}, {bits})"),
     "bitand": Row(i="({0} & {1})", b="({0} & {1})"),
     "bitor": Row(i="({0} | {1})", b="({0} | {1})"),
     "bitxor": Row(i="({0} ^ {1})", b="({0} ^ {1})"),
