@@ -305,6 +305,14 @@ def test_gradients_of_losses_that_torch_has_no_meta_kernel_for(order: tuple[int,
     check(lambda g, x, t: torch.ops.aten.multilabel_margin_loss_backward(g, x, t, 1, x), torch.ones(()), x, torch.zeros(x.size(), dtype=torch.int64))
 
 
+@pytest.mark.parametrize("reduction", [0, 1, 2])
+def test_losses_of_one_row(reduction: int) -> None:
+    x, labels = torch.ones(4), torch.tensor([0, 2, -1, 1])
+    check(lambda x, t: torch.ops.aten.multilabel_margin_loss_forward(x, t, reduction), x, labels)
+    for label in (torch.tensor(1), torch.tensor([1])):
+        check(lambda x, t: torch.ops.aten.multi_margin_loss(x, t, 1, 1.0, None, reduction), x, label)
+
+
 def test_strides_of_dimensions_of_size_one_that_later_operators_see() -> None:
     """They mean nothing, but orders and memory formats of results go by them."""
 
