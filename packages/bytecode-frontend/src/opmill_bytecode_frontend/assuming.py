@@ -39,6 +39,7 @@ class Assumptions:
     tensor_guards: list[Any]
     tree_tensors: list[Any]
     modules: dict[int, ModuleValue]
+    tree_classes: set[type]
 
     def guard(self, guard: Any) -> None:
         kind = type(guard)
@@ -60,7 +61,9 @@ class Assumptions:
         return type(base) is InstanceDict and type(base.base) is Pinned and isinstance(base.base.object, torch.nn.Module)
 
     def use_module(self, module: ModuleValue) -> None:
-        self.modules.setdefault(id(module.obj), module)
+        if id(module.obj) not in self.modules:
+            self.modules[id(module.obj)] = module
+            self.tree_classes.update(module.cls.__mro__)
 
     def is_made(self, cls: type) -> bool:
         """Whether a class is the model of one that captured code makes, or stands for one that each call gives anew: nobody else can change it."""
@@ -72,7 +75,7 @@ class Assumptions:
 
     def is_of_tree(self, cls: type) -> bool:
         """Whether a module of that class is known: then the module tree guards its attributes."""
-        return issubclass(cls, torch.nn.Module) and any(issubclass(module.cls, cls) for module in self.modules.values())
+        return cls in self.tree_classes and issubclass(cls, torch.nn.Module)
 
     def class_source(self, owner: type, name: str, raw: Any) -> Any:
         if self.is_made(owner) and type(given := self.known[id(owner)][1]) is GivenClass:

@@ -82,6 +82,8 @@ class Interpreter(Operators, Assumptions):
         self.relations: list[Any] = []
         """Outcomes of comparisons of floats that are not assumed."""
         self.modules: dict[int, ModuleValue] = {}
+        self.tree_classes: set[type] = set()
+        """Those of the modules, and their bases."""
         self.steps = 0
         self.trace: list[tuple[Frame, int]] = []
         self.stopped: Any = None
