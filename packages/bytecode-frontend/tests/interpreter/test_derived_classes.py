@@ -244,3 +244,26 @@ def test_classes_that_say_what_they_derive_from_are_made_natively():
         return issubclass(int, A), x + 1
 
     differs(f, whole=False)
+
+
+class MadeError(Exception):
+    def __new__(cls, *args):
+        made = super().__new__(cls, *args)
+        made.kept = len(args)
+        return made
+
+
+class FullError(MadeError):
+    def __init__(self, text):
+        super().__init__(text, 2)
+        self.text = text
+
+
+def test_exceptions_with_a_constructor_of_their_own():
+    def raised(x):
+        try:
+            raise FullError("a")
+        except MadeError as exc:
+            return exc.kept, exc.text, exc.args, MadeError(1, 2).kept, str(MadeError(4)), x + 1
+
+    differs(raised)

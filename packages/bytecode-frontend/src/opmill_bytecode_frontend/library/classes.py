@@ -65,9 +65,9 @@ def construct(vm: Any, cls: type, args: list[Value], kwargs: dict[str, Value], p
         return container
     if issubclass(cls, torch.Tensor) and type(find_in_mro(cls.__mro__, "__new__")[1]) is not staticmethod:
         vm.unsupported("FE012", f"making a {cls.__qualname__} in captured code", "", "make it outside of the compiled function")
-    if issubclass(cls, BaseException):
-        return make_exception(vm, cls, args, kwargs)
     _owner, new = find_in_mro(cls.__mro__, "__new__")
+    if issubclass(cls, BaseException) and not isinstance(new, staticmethod):
+        return make_exception(vm, cls, args, kwargs)
     new = new.__func__ if isinstance(new, staticmethod) else new
     if type(new) is types.FunctionType:
         made = vm.call(vm.wrap(new, Pinned(new, "__new__")), [vm.wrap(cls), *args], kwargs)
@@ -181,6 +181,8 @@ def make_tuple(vm: Any, cls: Any, args: list[Value]) -> Value:
 @handles(*BUILTIN_NEW)
 def builtin_new(vm: Any, cls: Value, *args: Value, **kwargs: Value) -> Value:
     plain = cls.obj  # type: ignore[attr-defined]
+    if issubclass(plain, BaseException):
+        return vm.new_exception(plain, list(args))  # type: ignore[no-any-return]
     return new_object(vm, plain) if written_in_python(plain) else construct(vm, plain, list(args), kwargs)
 
 
