@@ -421,7 +421,7 @@ def remaining(r: Rebuilder, value: Any, read: Callable[[int], Any], position: in
 @rebuilds(PythonIterator)
 def python_iterator(r: Rebuilder, value: PythonIterator) -> str:
     if value.parts is not None:
-        return r.assign(value, f"{r.constants.name(value.kind)}({r.list(value.parts())})")
+        return r.assign(value, f"{r.constants.name(value.maker)}({r.list(value.parts())})")
     return remaining(r, value, lambda position: value.next(r.vm))
 
 

@@ -13,6 +13,7 @@ from ..values.base import NotConstant, Value
 from ..values.constant import ConstantValue, is_none
 from ..values.iterators import STOP, PythonIterator
 from ..values.sequence import TupleValue, whole
+from . import unfinished
 from .registry import handles
 
 NONE = ConstantValue(None)
@@ -26,22 +27,28 @@ def each(vm: Any, iterator: Value) -> Iterator[Value]:
 
 @handles(itertools.chain)
 def chain(vm: Any, *iterables: Value) -> Value:
-    def run(vm: Any) -> Any:
-        for iterable in iterables:
-            yield from each(vm, vm.iterate(iterable))
+    left, running = list(iterables), list[Value]()
 
-    return PythonIterator(run, itertools.chain)
+    def run(vm: Any) -> Any:
+        while left:
+            running.append(vm.iterate(left.pop(0)))
+            yield from each(vm, running[0])
+            running.clear()
+
+    return PythonIterator(run, itertools.chain, lambda: [*running, *left])
 
 
 @handles(itertools.chain.from_iterable, itertools.chain.__dict__["from_iterable"])
 def chain_from_iterable(vm: Any, *args: Value) -> Value:
-    outer = vm.iterate(args[-1])
+    outer, running = vm.iterate(args[-1]), list[Value]()
 
     def run(vm: Any) -> Any:
         for iterable in each(vm, outer):
-            yield from each(vm, vm.iterate(iterable))
+            running.append(vm.iterate(iterable))
+            yield from each(vm, running[0])
+            running.clear()
 
-    return PythonIterator(run, itertools.chain)
+    return PythonIterator(run, itertools.chain, lambda: [outer, *running], unfinished.chain)
 
 
 @handles(itertools.islice)
@@ -56,22 +63,27 @@ def islice(vm: Any, items: Value, *limits: Value) -> Value:
     except Exception as exc:
         vm.throw_real(exc)
     start, stop, step = [None, *where, None] if len(where) == 1 else [*where, None, None][:3]
-    inner = vm.iterate(items)
+    inner, taken, following, done = vm.iterate(items), 0, start or 0, False
 
     def run(vm: Any) -> Any:
-        taken, following, end = 0, start or 0, sys.maxsize if stop is None else stop
-        while True:
+        nonlocal taken, following, done
+        end = sys.maxsize if stop is None else stop
+        while not done:
             wanted = min(following, end) if stop is not None else following
-            while taken < wanted:
-                if vm.next(inner) is STOP:
-                    return
+            while taken < wanted and not done:
+                done = vm.next(inner) is STOP
                 taken += 1
-            if taken >= end or (item := vm.next(inner)) is STOP:
-                return
+            if done or taken >= end or (item := vm.next(inner)) is STOP:
+                break
             taken, following = taken + 1, following + (step or 1)
             yield item
+        done = True
 
-    return PythonIterator(run, itertools.islice)
+    def parts() -> list[Value]:
+        left = (0, 0, 1) if done else (following - taken, None if stop is None else stop - taken, step or 1)
+        return [inner, *map(ConstantValue, left)]
+
+    return PythonIterator(run, itertools.islice, parts)
 
 
 @handles(itertools.product)
@@ -130,39 +142,42 @@ def count(vm: Any, start: Value = ConstantValue(0), step: Value = ConstantValue(
 
 @handles(itertools.cycle)
 def cycle(vm: Any, items: Value) -> Value:
-    inner = vm.iterate(items)
+    inner, seen, place = [vm.iterate(items)], list[Value](), 0
 
     def run(vm: Any) -> Any:
-        seen = []
-        for item in each(vm, inner):
+        nonlocal place
+        for item in each(vm, inner[0]):
             seen.append(item)
             yield item
+        inner.clear()
         while seen:
-            yield from seen
+            item, place = seen[place], (place + 1) % len(seen)
+            yield item
 
-    return PythonIterator(run, itertools.cycle)
+    return PythonIterator(run, itertools.cycle, lambda: [TupleValue(list(seen)), ConstantValue(place), *inner], unfinished.cycle)
 
 
 @handles(itertools.accumulate)
 def accumulate(vm: Any, iterable: Value, func: Value = NONE, *, initial: Value = NONE) -> Value:
-    inner = vm.iterate(iterable)
+    inner, total = vm.iterate(iterable), list[Value]()
 
     def run(vm: Any) -> Any:
-        total = vm.next(inner) if is_none(initial) else initial
-        if total is STOP:
+        first = vm.next(inner) if is_none(initial) else initial
+        if first is STOP:
             return
-        yield total
+        total.append(first)
+        yield first
         for item in each(vm, inner):
-            total = vm.binary("+", total, item) if is_none(func) else vm.call(func, [total, item], {})
-            yield total
+            total[0] = vm.binary("+", total[0], item) if is_none(func) else vm.call(func, [total[0], item], {})
+            yield total[0]
 
-    return PythonIterator(run, itertools.accumulate)
+    return PythonIterator(run, itertools.accumulate, lambda: [inner, func, initial, *total], unfinished.accumulate)
 
 
 @handles(itertools.starmap)
 def starmap(vm: Any, function: Value, items: Value) -> Value:
     inner = vm.iterate(items)
-    return PythonIterator(lambda vm: (vm.call(function, vm.unpack(row), {}) for row in each(vm, inner)), itertools.starmap)
+    return PythonIterator(lambda vm: (vm.call(function, vm.unpack(row), {}) for row in each(vm, inner)), itertools.starmap, lambda: [function, inner])
 
 
 @handles(itertools.zip_longest)
@@ -183,55 +198,56 @@ def zip_longest(vm: Any, *iterables: Value, fillvalue: Value = NONE) -> Value:
                 return
             yield TupleValue(row)
 
-    return PythonIterator(run, itertools.zip_longest)
+    return PythonIterator(run, itertools.zip_longest, lambda: [fillvalue, *[TupleValue([]) if v is None else v for v in inner]], unfinished.zip_longest)
 
 
 @handles(itertools.pairwise)
 def pairwise(vm: Any, items: Value) -> Value:
-    inner = vm.iterate(items)
+    inner, before = vm.iterate(items), list[Value]()
 
     def run(vm: Any) -> Any:
-        before = vm.next(inner)
-        if before is STOP:
-            return
         for item in each(vm, inner):
-            yield TupleValue([before, item])
-            before = item
+            row = [*before, item]
+            before[:] = [item]
+            if len(row) == 2:
+                yield TupleValue(row)
 
-    return PythonIterator(run, itertools.pairwise)
+    return PythonIterator(run, itertools.pairwise, lambda: [inner, *before], unfinished.pairwise)
 
 
 def _chosen(kind: Any) -> Callable[[Any], None]:
-    """Iterators made of a function and a source of items."""
+    """Iterators made of a function and a source of items. ``turned`` holds something once the function is asked no more."""
 
     def add(run: Any) -> None:
         @handles(kind)
         def make(vm: Any, function: Value, items: Value) -> Value:
-            inner = vm.iterate(items)
-            return PythonIterator(lambda vm: run(vm, function, inner), kind)
+            inner, turned = vm.iterate(items), list[Value]()
+            return PythonIterator(lambda vm: run(vm, function, inner, turned), kind, lambda: [ConstantValue(kind), function, inner, *turned], unfinished.chosen)
 
     return add
 
 
 @_chosen(itertools.takewhile)
-def _takewhile(vm: Any, function: Value, inner: Value) -> Any:
+def _takewhile(vm: Any, function: Value, inner: Value, turned: list[Value]) -> Any:
     for item in each(vm, inner):
         if not vm.truth(vm.call(function, [item], {})):
+            turned.append(NONE)
             return
         yield item
 
 
 @_chosen(itertools.dropwhile)
-def _dropwhile(vm: Any, function: Value, inner: Value) -> Any:
+def _dropwhile(vm: Any, function: Value, inner: Value, turned: list[Value]) -> Any:
     for item in each(vm, inner):
         if not vm.truth(vm.call(function, [item], {})):
+            turned.append(NONE)
             yield item
             break
     yield from each(vm, inner)
 
 
 @_chosen(itertools.filterfalse)
-def _filterfalse(vm: Any, function: Value, inner: Value) -> Any:
+def _filterfalse(vm: Any, function: Value, inner: Value, turned: list[Value]) -> Any:
     plain = is_none(function)
     for item in each(vm, inner):
         if not vm.truth(item if plain else vm.call(function, [item], {})):
@@ -247,7 +263,7 @@ def compress(vm: Any, data: Value, selectors: Value) -> Value:
             if vm.truth(selector):
                 yield item
 
-    return PythonIterator(run, itertools.compress)
+    return PythonIterator(run, itertools.compress, lambda: [inner, chosen])
 
 
 class Groups:

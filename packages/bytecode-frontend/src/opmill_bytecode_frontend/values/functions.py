@@ -11,7 +11,7 @@ from typing import Any
 from opmill_guards.guard import Predicate
 from opmill_guards.source import Attr, CellContents, InstanceDict, Item, Pinned
 
-from .base import MISSING, BuiltinMethod, Lazy, Machine, NotConstant, Value, find_in_mro
+from .base import MISSING, BuiltinMethod, Lazy, Machine, NotConstant, Value, apply, find_in_mro
 from .constant import ConstantValue
 from .mapping import DictValue
 from .sequence import TupleValue
@@ -391,7 +391,7 @@ class Closure(Value):
         return operator.itemgetter
 
     def call(self, vm: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        return self.function(vm, *args, **kwargs)
+        return apply(vm, self.function, "what a function made", args, kwargs)  # type: ignore[no-any-return]
 
 
 class WeakReference(Value):

@@ -83,12 +83,13 @@ class ItemsIterator(IteratorValue):
 
 class PythonIterator(IteratorValue):
     """A composed iterator written as a Python generator over values (zip, map, itertools); ``make(vm)`` starts it.
-    ``parts()`` gives the arguments of ``kind`` that make the rest of it as it is now."""
+    ``parts()`` gives the arguments of ``maker``, which is ``kind`` itself or a function of Python, that make the rest of it as it is now."""
 
-    def __init__(self, make: Callable[[Machine], Iterator[Value]], kind: type, parts: Callable[[], list[Value]] | None = None) -> None:
+    def __init__(self, make: Callable[[Machine], Iterator[Value]], kind: type, parts: Callable[[], list[Value]] | None = None, maker: Any = None) -> None:
         self.make = make
         self.kind = kind
         self.parts = parts
+        self.maker = maker or kind
         self.running: Iterator[Value] | None = None
         self.asked = False
         """Whether an item is on its way; or one was when the program raised, after which only Python knows how the iterator goes on."""

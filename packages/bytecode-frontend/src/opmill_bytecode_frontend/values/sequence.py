@@ -14,7 +14,7 @@ from opmill_guards.source import InstanceDict, Item
 
 from .base import Lazy, Machine, NotConstant, ProgramKey, Value, content, find_in_mro, hash_told, is_iterable
 from .constant import ConstantValue
-from .iterators import STOP, ItemsIterator
+from .iterators import STOP, ItemsIterator, PythonIterator
 
 
 def as_index(vm: Machine, value: Value) -> Value | None:
@@ -44,6 +44,13 @@ def times(vm: Machine, value: Value) -> int | None:
         cls: Any = value.python_type()
         return whole(vm, value) if hasattr(value, "storage") and hasattr(cls, "__index__") and not hasattr(cls, "__rmul__") else None
     return count if isinstance(count, int) else None
+
+
+def backwards(items: list[Any], index: int) -> Any:
+    """A reversed iterator over a list whose next item is that at ``index``."""
+    made = reversed(items)
+    made.__setstate__(index)
+    return made
 
 
 class SequenceValue(Value):
@@ -92,11 +99,25 @@ class SequenceValue(Value):
 
     def m___reversed__(self, vm: Machine) -> Value:
         last = len(self.items) - 1
+        if self.cls is list:
+            return self.walk_back(last)
 
         def read(vm: Machine, i: int) -> Any:
             return self.item(vm, last - i) if 0 <= last - i < len(self.items) else STOP
 
         return ItemsIterator(read, type(reversed([])) if issubclass(self.cls, list) else reversed)
+
+    def walk_back(self, index: int) -> Value:
+        """``reversed`` of a list, which sees how that changes."""
+
+        def run(vm: Machine) -> Iterator[Value]:
+            nonlocal index
+            while 0 <= index < len(self.items):
+                index -= 1
+                yield self.item(vm, index + 1)
+            index = -1
+
+        return PythonIterator(run, type(reversed([])), lambda: [self, ConstantValue(index)], backwards)
 
     def m___len__(self, vm: Machine) -> Value:
         return ConstantValue(len(self.items))

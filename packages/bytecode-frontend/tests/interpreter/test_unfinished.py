@@ -1,0 +1,59 @@
+"""Iterators that captured code leaves half-way: behind a graph break they read what they walk over as it is then, and ask functions then."""
+
+from __future__ import annotations
+
+import itertools
+import operator
+
+import pytest
+import torch
+from differing import attempt, differs, told
+
+
+@torch.compiler.disable
+def apart():
+    told("break")
+
+
+ITERATORS = {
+    "chain": lambda items: itertools.chain([0], items, [5]),
+    "chain of one": lambda items: itertools.chain(items),
+    "chain from iterable": lambda items: itertools.chain.from_iterable([items, [7], items]),
+    "islice": lambda items: itertools.islice(items, 1, None, 2),
+    "islice to an end": lambda items: itertools.islice(items, 2),
+    "cycle": itertools.cycle,
+    "accumulate": itertools.accumulate,
+    "accumulate by a function": lambda items: itertools.accumulate(items, lambda a, b: told(a * b), initial=2),
+    "accumulate to None": lambda items: itertools.accumulate(items, lambda a, b: None),
+    "starmap": lambda items: itertools.starmap(told, zip(items)),
+    "zip_longest": lambda items: itertools.zip_longest(items, [8], fillvalue=0),
+    "pairwise": itertools.pairwise,
+    "takewhile": lambda items: itertools.takewhile(lambda v: told(v) < 3, items),
+    "dropwhile": lambda items: itertools.dropwhile(lambda v: told(v) < 2, items),
+    "filterfalse": lambda items: itertools.filterfalse(lambda v: v % 2, items),
+    "compress": lambda items: itertools.compress(items, [1, 0, 1, 1, 1]),
+    "repeat": itertools.repeat,
+    "count": lambda items: itertools.count(items[0], 2),
+    "reversed": reversed,
+    "map": lambda items: map(told, items),
+    "groupby": lambda items: itertools.groupby(items, lambda v: told(v) > 2),
+}
+
+
+@pytest.mark.parametrize("steps", range(4))
+@pytest.mark.parametrize("make", ITERATORS.values(), ids=ITERATORS)
+def test_unfinished_iterators(make, steps):
+    def program(x):
+        items = [1, 2, 3, 4]
+        iterator = make(items)
+        taken = [str(next(iterator, "end"))[:5] for _ in range(steps)]
+        apart()
+        items.append(6)
+        items[2] = 9
+        return taken, [str(item)[:5] for item, _ in zip(iterator, range(8))], x + 1
+
+    differs(program, whole=False)
+
+
+def test_what_functions_make_is_called_with_what_it_takes():
+    differs(lambda x: (attempt(lambda: operator.itemgetter(1)())[0], x + 1), whole=False)
