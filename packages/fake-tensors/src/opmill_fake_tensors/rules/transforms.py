@@ -18,7 +18,7 @@ def _transformed(x: Tensor, dims: Sequence[int], sizes: Sequence[Any], dtype: to
     """The dimensions that are transformed lie inside, in their order, the others around them as they were."""
     if not 0 < len(dims) <= 2 or not torch.backends.mkl.is_available():
         return NotImplemented
-    others = sorted((d for d in range(x.dim()) if d not in dims), key=lambda d: -x.stride(d))
+    others = sorted((d for d in range(x.dim()) if d not in dims), key=lambda d: -x.stride()[d])
     strides, step = [1] * x.dim(), 1
     for d in reversed([*others, *dims]):
         strides[d] = step
@@ -32,7 +32,7 @@ def _dims(x: Tensor, dims: Sequence[int]) -> list[int]:
 
 @SYMBOLIC.row("_fft_c2c")
 def _complex(overload: str, x: Tensor, dims: Sequence[int], normalization: int, forward: bool) -> Any:
-    return _transformed(x, sorted(_dims(x, dims), key=lambda d: -x.stride(d)), x.size(), x.dtype)
+    return _transformed(x, sorted(_dims(x, dims), key=lambda d: -x.stride()[d]), x.size(), x.dtype)
 
 
 @SYMBOLIC.row("_fft_r2c")
