@@ -12,14 +12,14 @@ from .values.base import Value
 class Effects:
     """``changed``: tracked values of pre-existing objects that differ from them now, in order of first change;
     ``globals``: (dictionary, name) -> new value or None for deleted; ``attributes``: (class, name) -> (class, name, what is found there at
-    capture, new value or None for deleted); ``draws``: calls of generators of random numbers, made before the graph, and the tracked result of each;
+    capture, new value or None for deleted, whether it was deleted before); ``draws``: calls of generators of random numbers, made before the graph, and the tracked result of each;
     ``calls``: callables to run afterwards with rebuilt arguments
     (prints, warnings, log records)."""
 
     def __init__(self) -> None:
         self.changed: list[Value] = []
         self.globals: dict[tuple[int, str], tuple[dict[str, Any], str, Value | None]] = {}
-        self.attributes: dict[tuple[int, str], tuple[type, str, Any, Value | None]] = {}
+        self.attributes: dict[tuple[int, str], tuple[type, str, Any, Value | None, bool]] = {}
         self.draws: list[tuple[Any, list[Value], dict[str, Value], Value]] = []
         self.calls: list[tuple[Any, list[Value], dict[str, Value]]] = []
 
@@ -29,6 +29,13 @@ class Effects:
 
     def store_global(self, namespace: dict[str, Any], name: str, value: Value | None) -> None:
         self.globals[(id(namespace), name)] = (namespace, name, value)
+
+    def store_attribute(self, cls: type, name: str, found: Any, value: Value | None) -> None:
+        before = self.attributes.get((id(cls), name))
+        again = before is not None and (before[3] is None or before[4])
+        if before is not None and before[3] is None:
+            del self.attributes[id(cls), name]  # it comes to stand behind the others
+        self.attributes[id(cls), name] = (cls, name, found, value, again)
 
     def __bool__(self) -> bool:
         return bool(self.changed or self.globals or self.attributes or self.draws or self.calls)

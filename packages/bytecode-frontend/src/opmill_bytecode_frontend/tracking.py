@@ -303,9 +303,9 @@ def mapping_proxy(vm: Any, obj: Any, source: Any) -> Value:
     if type(source) is Attr and source.name == "__dict__" and type(source.base) is Pinned and isinstance(source.base.object, type):
         source = InstanceDict(source.base)
         view = DictValue(dict_items(dict(obj), source, vm), type(obj), source, obj)
-        for cls, name, _, new in vm.effects.attributes.values():
+        for cls, name, _, new, again in vm.effects.attributes.values():
             if cls is source.base.object:
-                show(view, name, new)
+                show(view, name, new, again)
     else:
         if any(type(shown) not in (dict, collections.OrderedDict) for shown in gc.get_referents(obj)):
             vm.unsupported("FE020", "a mapping proxy", "its mapping has a way of its own to read items")
@@ -326,11 +326,11 @@ def mapping_proxy(vm: Any, obj: Any, source: Any) -> Value:
     return view
 
 
-def show(view: DictValue, name: str, new: Value | None) -> None:
+def show(view: DictValue, name: str, new: Value | None, again: bool) -> None:
     """Shows in the dictionary of a class what captured code has assigned to an attribute."""
-    if new is None:
+    if new is None or again:
         view.items.pop(name, None)
-    else:
+    if new is not None:
         view.items[name] = (ConstantValue(name), new)
 
 

@@ -207,6 +207,41 @@ def of_module(s: Setup) -> Any:
     return f
 
 
+def methods(s: Setup) -> Any:
+    C, D = s.Counter, s.Derived
+
+    def given(self: Any) -> int:
+        return 4
+
+    def f(x: torch.Tensor) -> Any:
+        C.method = lambda self, k=2: x * k
+        D.method = given
+        one = C().method(), D().method(), super(D, D()).method(3), C.method(None, 5), D().method.__name__
+        D.method = C.method
+        C.n, D.helper = 7, abs
+        two = D().method(), D().n, D().helper(-2)
+        del C.method, D.method, C.n, D.helper
+        C.n = 0
+        return one, two, hasattr(D, "method")
+
+    return f
+
+
+def patched(s: Setup) -> Any:
+    C = s.Counter
+    C.get = lambda self: 1  # type: ignore[attr-defined]
+
+    def f(x: torch.Tensor) -> Any:
+        before = C.get  # type: ignore[attr-defined]
+        C.get = lambda self: before(self) + 4  # type: ignore[attr-defined]
+        try:
+            return x * C().get()
+        finally:
+            C.get = before  # type: ignore[attr-defined]
+
+    return f
+
+
 def by_property_of_metaclass(s: Setup) -> Any:
     M = s.Measured
 
@@ -236,7 +271,7 @@ def with_break(s: Setup) -> Any:
     return f
 
 
-PROGRAMS = [counter, counter_of_base, through_type_of_self, deleted, tensors_and_objects, raised_between, caught, by_metaclass, of_function, of_module, of_neural_network, by_property_of_metaclass, with_break]
+PROGRAMS = [counter, counter_of_base, through_type_of_self, deleted, tensors_and_objects, raised_between, caught, by_metaclass, of_function, of_module, of_neural_network, by_property_of_metaclass, methods, patched, with_break]
 
 
 def runs(program: Callable[[Setup], Any], how: Callable[[Any], Any]) -> list[Any]:
@@ -268,7 +303,7 @@ def without_addresses(told: Any) -> Any:
     return re.sub("0x[0-9a-f]+", "", repr(told))
 
 
-@pytest.mark.parametrize("program", [counter, counter_of_base, of_function, of_module, of_neural_network, by_property_of_metaclass])
+@pytest.mark.parametrize("program", [counter, counter_of_base, of_function, of_module, of_neural_network, by_property_of_metaclass, methods, patched])
 def test_what_counts_calls_is_not_captured_anew_by_each(program: Any) -> None:
     made: list[Any] = []
     f = capture(program(Setup()), fullgraph=True, on_translation=made.append)

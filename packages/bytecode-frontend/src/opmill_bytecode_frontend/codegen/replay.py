@@ -31,10 +31,13 @@ def replay(r: Rebuilder, effects: Effects) -> None:
     for namespace, name, new in effects.globals.values():
         where = r.constants.name(namespace)
         stores.append(f"{where}.pop({name!r}, None)" if new is None else f"{where}[{name!r}] = {r.expr(new)}")
-    for cls, name, _, new in effects.attributes.values():
+    for cls, name, _, new, again in effects.attributes.values():
         where = r.constants.name(cls)
         deleting = f"if {name!r} in {where}.__dict__: type.__delattr__({where}, {name!r})"  # what was assigned and deleted again may not be there
-        stores.append(deleting if new is None else f"type.__setattr__({where}, {name!r}, {r.expr(new)})")
+        if new is None or again:
+            stores.append(deleting)
+        if new is not None:
+            stores.append(f"type.__setattr__({where}, {name!r}, {r.expr(new)})")
     for function, args, kwargs in effects.calls:
         given = [*map(r.expr, args), *(f"{k}={r.expr(v)}" for k, v in kwargs.items())]
         stores.append(f"{r.constants.name(function)}({', '.join(given)})")

@@ -10,6 +10,8 @@ import torch
 
 from ..owners import exempt
 from .base import MISSING, Machine, Value, find_in_mro, written_in_python
+from .constant import ConstantValue
+from .functions import FunctionValue
 
 #: Classes whose attributes are read in other ways than along the MRO, or assumed by other guards.
 READ_OTHERWISE = (tuple, torch.Tensor, enum.Enum, type)
@@ -32,6 +34,16 @@ def find_now(vm: Machine, mro: tuple[type, ...], name: str) -> tuple[Any, Any]:
     return None, MISSING
 
 
+def function_stand_in(value: FunctionValue) -> types.FunctionType:
+    """A function that stands for one in the dictionary of a class: itself, or for one made in captured code a function of the same code."""
+    if (real := value.real()) is not MISSING:
+        return real  # type: ignore[no-any-return]
+    made = types.FunctionType(value.code, value.globals, value.name, None, tuple(types.CellType() for _ in value.code.co_freevars))
+    made.__qualname__ = value.qualname
+    made.__dict__.update({key: item.value for key, (_, item) in value.attrs.items.items() if type(item) is ConstantValue})
+    return made
+
+
 def assign(vm: Machine, cls: type, name: str, value: Value | None) -> None:
     """``type.__setattr__(cls, name, value)``; None: ``type.__delattr__``, of what the class itself has."""
     if not written_in_python(cls):
@@ -41,16 +53,16 @@ def assign(vm: Machine, cls: type, name: str, value: Value | None) -> None:
         vm.unsupported("FE042", what, "its class is torch's, Python's, or of a kind that is assumed to stay as it is")
     if name[:2] == name[-2:] == "__":
         vm.unsupported("FE042", what, "it changes what operations on its objects mean")
-    before = find_in_mro(cls.__mro__, name)[1]
-    if isinstance(before, types.FunctionType) or any(hasattr(kind, "__get__") for kind in (type(before), type(None) if value is None else value.python_type())):
-        vm.unsupported("FE042", what, "it is a method or another descriptor", "assign functions outside of the compiled function")
+    kinds = {type(find_in_mro(cls.__mro__, name)[1]), type(None) if value is None else value.python_type()}
+    if any(hasattr(kind, "__get__") and (kind is not types.FunctionType or issubclass(cls, torch.nn.Module)) for kind in kinds):
+        vm.unsupported("FE042", what, "it is a property or another descriptor", "assign such outside of the compiled function")
     if any(type(getattr(known, "obj", None)) is types.MappingProxyType and known.source.root.object is cls for _, known in vm.known.values()):
         vm.unsupported("FE042", what, "its dictionary was looked at before")
     raw: Any = MISSING
     if value is not None:
-        raw = StandIn()
+        raw = function_stand_in(value) if isinstance(value, FunctionValue) else StandIn()
         vm.known[id(raw)] = (raw, value)
-    vm.effects.attributes[id(cls), name] = (cls, name, raw, value)
+    vm.effects.store_attribute(cls, name, raw, value)
 
 
 __all__ = ["StandIn", "assign", "find_now"]

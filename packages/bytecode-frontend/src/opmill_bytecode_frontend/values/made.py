@@ -12,7 +12,7 @@ import functools
 import types
 from typing import Any
 
-from .assigned import StandIn
+from .assigned import StandIn, function_stand_in
 from .base import MISSING, Machine, NotConstant, Value, find_in_mro
 from .classes import ClassValue
 from .constant import ConstantValue
@@ -112,9 +112,7 @@ def stand_in(vm: Any, value: Value) -> Any:
         return real
     made = StandIn()
     if isinstance(value, FunctionValue):
-        made = types.FunctionType(value.code, value.globals, value.name, None, tuple(types.CellType() for _ in value.code.co_freevars))
-        made.__qualname__ = value.qualname
-        made.__dict__.update({key: item.value for key, (_, item) in value.attrs.items.items() if type(item) is ConstantValue})
+        made = function_stand_in(value)
     elif isinstance(value, NewClass):
         return value.obj
     elif isinstance(value, TupleValue) and value.items:
