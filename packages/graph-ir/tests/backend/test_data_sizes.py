@@ -33,6 +33,10 @@ def one_true(n):
     return lambda rng: torch.arange(n) == rng.randrange(n)
 
 
+def some(count, n):
+    return lambda rng: torch.randperm(n) < count
+
+
 CHOSEN = (floats(9, 4), mask(9))
 CASES = {
     "alone": (lambda x, m: x[m], *CHOSEN),
@@ -71,6 +75,7 @@ TRAINED = {
     "lost": (lambda x, m: F.cross_entropy(x[m], torch.zeros(9, dtype=torch.long)[m], reduction="sum"), leaf(9, 4), mask(9)),
     "selected": (lambda x, m: x.masked_select(m[:, None]).exp().sum(), leaf(9, 4), mask(9)),
     "distinct": (lambda x, i: x[torch.unique(i)].exp().sum(1), leaf(9, 4), ints(0, 9, 5)),
+    "put": (lambda x, m, v: (x * 2).index_put((m,), v.exp()).sum(1), leaf(9, 4), some(5, 9), leaf(5, 4)),
 }
 
 

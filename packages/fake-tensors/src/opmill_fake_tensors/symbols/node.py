@@ -125,8 +125,8 @@ class TruthNode(Node):
         return self.condition if isinstance(self.condition, bool) else self.sizes.expect(self.condition)
 
     def expect_true(self, file: str = "", line: int = 0) -> bool:
-        """Torch's kernels expect more than what eager demands: that a size is not 1, say. So this demands nothing."""
-        return self.bool_()
+        """Torch's kernels and its autograd expect more than what eager demands: that a size is not 1, say. So this demands equality alone."""
+        return self.demand() if isinstance(self.condition, Relation) and self.condition.kind == "==" else self.bool_()
 
     def statically_known_true(self, file: str = "", line: int = 0) -> bool:
         return self.known() is True
