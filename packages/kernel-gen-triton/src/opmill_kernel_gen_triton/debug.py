@@ -8,19 +8,27 @@ import ctypes
 import linecache
 import operator
 import os
+import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import torch
 
+from opmill_graph_ir.capture.functionalize import functionalize
+from opmill_graph_ir.compiling import compile_plan
 from opmill_graph_ir.generator.protocol import GeneratorOptions
 from opmill_graph_ir.loops.cases import Case
 from opmill_graph_ir.loops.evaluate import evaluate
 from opmill_graph_ir.loops.ir import LoopKernel
+from opmill_graph_ir.options import GraphOptions
+from opmill_graph_ir.report import Report
+from opmill_runtime_cache.executor import bind
 from opmill_runtime_cache.executor.kernels import LOADERS
-from opmill_runtime_cache.plan.model import KernelRef
+from opmill_runtime_cache.plan import parse, render
+from opmill_runtime_cache.plan.model import KernelRef, Plan
 from opmill_runtime_cache.store import Store, key_of
 
 from .claim import refusal
@@ -32,6 +40,8 @@ _NAMES = (
     "exp exp2 expm1 log log2 log10 log1p rsqrt sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh erf erfc erfinv lgamma "
     "floor ceil trunc atan2 copysign nextafter hypot fmod pow"
 ).split()
+
+OPTIONS = GraphOptions(verify=True, cache=False)
 
 
 def interpreting() -> bool:
@@ -110,6 +120,19 @@ class InterpretedKernels:
         return run(kernel, buffers, sizes, budget=self.budget, precise=precise)
 
 
+def as_for_gpu(gm: torch.fx.GraphModule, inputs: Sequence[Any], budget: Budget = DEFAULT, options: GraphOptions = OPTIONS) -> tuple[Callable[..., Any], Plan, Report]:
+    """The inference of a graph on CPU tensors, compiled as for a GPU and interpreted: what runs it, its plan, and how that came about.
+
+    The graph is told that its tensors are on a GPU until there is a plan; the plan is told that they are not. Raises GraphError."""
+    graph = functionalize(gm, inputs)
+    graph.metas = {name: replace(meta, device=_GPU) for name, meta in graph.metas.items()}
+    report, store = Report(), Store(tempfile.gettempdir())  # which keeps nothing: neither plans nor interpreted kernels
+    plan = compile_plan(graph, options, store, [InterpretedKernels(budget)], report)
+    plan = parse(render(plan).replace(_GPU, "cpu"))
+    return bind(plan, graph.held_tensors, store), plan, report
+
+
+_GPU = "cuda:0"
 _ENTRY = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.POINTER(ctypes.c_void_p), ctypes.POINTER(ctypes.c_int64))
 _entries: dict[str, Any] = {}
 LOADERS[InterpretedKernels.name] = lambda ref, store: ctypes.cast(_entries[ref.key], ctypes.c_void_p).value or 0

@@ -15,10 +15,13 @@ from ..lowered import BufferArg, Extern
 from .arguments import plan_argument
 from .context import Context, View
 from .exprs import FLOATS, op, wide
+from .patches import as_product
 
 
 def on_gpu(ctx: Context, node: Node, x: View, weight: View, bias: View | None, *rest: Any) -> Any:
     """The convolution, its bias added by what follows: torch adds it in a pass of its own. NotImplemented where nothing is gained."""
+    if (product := as_product(ctx, node, x, weight, bias, *rest)) is not NotImplemented:
+        return product
     laid = _all_channels_last(ctx, node, x, weight, bias, *rest)
     return _bias_apart(ctx, node, bias) if laid is NotImplemented and bias is not None else laid
 

@@ -1,0 +1,54 @@
+"""Whole plans as they are compiled for a GPU, interpreted, against eager."""
+
+import pytest
+import torch
+from torch import nn
+
+from opmill_kernel_gen_triton.debug import as_for_gpu
+from opmill_runtime_cache.plan.model import Call
+
+pytestmark = [pytest.mark.triton, pytest.mark.filterwarnings("ignore")]
+
+
+def _compared(module: nn.Module, x: torch.Tensor, most: float = 3.0) -> list[str]:
+    """The operators that the plan calls; the result is at most so many times as far from float64 as eager's."""
+    with torch.no_grad():
+        run, plan, _ = as_for_gpu(torch.fx.symbolic_trace(module), [x])
+        [got], eager = run(x), module(x)
+        exact = module.double()(x.double())
+    assert (got.shape, got.stride(), got.dtype) == (eager.shape, eager.stride(), eager.dtype)
+    assert (got - exact).abs().max() <= most * (eager - exact).abs().max() + torch.finfo(x.dtype).eps * exact.abs().max()
+    return [step.op for step in plan.steps if type(step) is Call]
+
+
+class Patches(nn.Module):
+    def __init__(self, convolution: nn.Module) -> None:
+        super().__init__()
+        self.cut, self.norm = convolution, nn.LayerNorm(6)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.norm(self.cut(x).flatten(2).transpose(1, 2))
+
+
+@pytest.mark.parametrize("alone", [False, True])
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("dims", [2, 3])
+def test_patches_of_images_are_products(dims: int, bias: bool, alone: bool) -> None:
+    torch.manual_seed(0)
+    convolution = (nn.Conv2d, nn.Conv3d)[dims - 2](3, 6, 2, 2, bias=bias)
+    module = (nn.Sequential(convolution) if alone else Patches(convolution)).bfloat16()
+    assert _compared(module, torch.randn(2, 3, *(8, 6, 4)[:dims]).bfloat16()) == ["aten::mm.out"]
+
+
+@pytest.mark.parametrize("module", [nn.Conv2d(3, 6, 2, 2, padding=1), nn.Conv2d(3, 6, 2, 1), nn.Conv2d(3, 6, 3, 3), nn.Conv2d(8, 6, 2, 2), nn.Conv2d(4, 6, 2, 2, groups=2)])
+def test_other_convolutions_are_none(module: nn.Conv2d) -> None:
+    torch.manual_seed(0)
+    assert _compared(nn.Sequential(module).bfloat16(), torch.randn(2, module.in_channels, 8, 8).bfloat16()) == ["aten::convolution"]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("kind", [nn.Conv1d, nn.Conv2d, nn.ConvTranspose2d])
+def test_biases_of_convolutions(kind: type, dtype: torch.dtype) -> None:
+    torch.manual_seed(0)
+    module = nn.Sequential(kind(4, 6, 3, padding=1), nn.ReLU(), kind(6, 5, 3)).to(dtype)
+    assert _compared(module, torch.randn(2, 4, *[7] * (1 if kind is nn.Conv1d else 2)).to(dtype)) == ["aten::convolution"] * 2
