@@ -159,7 +159,7 @@ class Seen:
 def is_remade(guard: Is | TypeIs, now: Any) -> bool:
     """Whether a guard of identity misses a function, or the class of an object, that was made again by the same definition."""
     if isinstance(guard, Is):
-        return type(now) is type(guard.object) is FunctionType and now is not guard.object and now.__code__ is guard.object.__code__
+        return type(now) is type(guard.object) is FunctionType and now is not guard.object and now.__code__ == guard.object.__code__
     cls = type(now)
     return cls is not guard.type and "<locals>" in cls.__qualname__ and (cls.__module__, cls.__qualname__) == (guard.type.__module__, guard.type.__qualname__)
 

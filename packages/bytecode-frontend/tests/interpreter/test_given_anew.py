@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import warnings
 from typing import Any
@@ -139,6 +140,28 @@ def derived(x, n):
     return d.step(x), len(d), issubclass(Derived, Base), isinstance(d, Base), hasattr(d, "none"), bool(d)
 
 
+def data_class(x, n):
+    @dataclasses.dataclass
+    class Data:
+        a: torch.Tensor
+        b: int = 2
+
+        def total(self):
+            return self.a * self.b
+
+    class Held:
+        log = []
+
+        def note(self, v):
+            self.log.append(v)
+            return len(Held.log)
+
+    d, h = Data(x), Held()
+    broken(x)
+    e = Data(x * 2, b=n)
+    return e.total() + d.total(), d.b == e.b, Data(1, 2) == Data(1, 2), h.note(n), h.note(2), Held.log, Held().log is h.log
+
+
 def older_one(x, n):
     class Local:
         pass
@@ -187,7 +210,7 @@ def leaving(x, n):
     return type(other) is type(o), type(other).__name__, type(o).__qualname__, other.v, [Local][0] is type(other)
 
 
-PROGRAMS = [closure, changing_cell, several, which_one, with_attributes, generator, partly_run, instance, derived, older_one, put_on_a_class, exception, leaving]
+PROGRAMS = [closure, changing_cell, several, which_one, with_attributes, generator, partly_run, instance, derived, data_class, older_one, put_on_a_class, exception, leaving]
 
 
 def outcomes(f: Any) -> list[str]:
@@ -200,7 +223,7 @@ def test_results_are_those_of_the_plain_function(program: Any) -> None:
     assert outcomes(capture(program)) == outcomes(program)
 
 
-@pytest.mark.parametrize("program", [closure, several, generator, instance, derived, leaving])
+@pytest.mark.parametrize("program", [closure, several, generator, instance, derived, data_class, leaving])
 def test_they_are_not_captured_anew_by_each_call(program: Any) -> None:
     made: list[Any] = []
     f = capture(program, on_translation=made.append)
