@@ -361,3 +361,14 @@ def test_rolled_tensors_are_laid_out_as_what_is_put_together_of_two_parts(data: 
         dims = data.draw(st.lists(st.integers(0, x.dim() - 1), min_size=1, max_size=2))
         check(lambda x: torch.roll(x, [1] * len(dims), dims), x)
         check(lambda x: torch.roll(x, 1), x)
+
+
+@pytest.mark.parametrize("order", itertools.permutations(range(4)))
+@pytest.mark.parametrize("sizes", [(2, 8, 4, 2), (1, 4, 2, 6)])
+def test_images_rearranged_and_taken_from_numbers(order: tuple[int, ...], sizes: tuple[int, ...]) -> None:
+    x = torch.rand([sizes[d] for d in order]).permute([order.index(d) for d in range(4)])
+    for fn in (lambda x: F.pixel_shuffle(x, 2), lambda x: F.pixel_unshuffle(x, 2), lambda x: F.channel_shuffle(x, 2)):
+        check(fn, x)
+    check(lambda x, y: torch.rsub(x, y), x, torch.rand(sizes[2:]).t().contiguous().t())
+    check(lambda x, y: F.nll_loss(x, y, reduction="none"), x, torch.zeros(sizes[0], *sizes[2:], dtype=torch.int64))
+    check(lambda x, m: torch.ops.aten.native_dropout_backward(x, m, 2.0), x, torch.ones(sizes, dtype=torch.bool))

@@ -24,7 +24,7 @@ def _convolution(
     overload: str, x: Tensor, w: Tensor, bias: Tensor | None, stride: Any, padding: Any, dilation: Any, transposed: bool, extra: Any, groups: int
 ) -> Any:
     n = w.dim() - 2
-    if overload != "" or n not in (1, 2) or x.dim() != w.dim() or x.dtype != w.dtype or not x.is_floating_point():
+    if overload != "" or n not in ((1, 2) if transposed else (1, 2, 3)) or x.dim() != w.dim() or x.dtype != w.dtype or not x.is_floating_point():
         return NotImplemented
     taken, given = (w.size(0), w.size(1) * groups) if transposed else (w.size(1) * groups, w.size(0))
     if any(surely(k == 0) for k in (*x.size(), *w.size())) or groups < 1 or not demanded(x.size(1) == taken) or w.size(0) % groups:

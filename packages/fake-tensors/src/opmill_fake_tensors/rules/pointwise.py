@@ -173,7 +173,7 @@ def _sub(kind: str, name: str, overload: str, args: Sequence[Any], kwargs: dict[
             "a bool tensor is not supported. If you are trying to invert a mask, use the `~` or `logical_not()` operator"
         )
         raise RuntimeError(f"Subtraction, the `-` operator, with {which} instead.")
-    return _pointwise(kind, name, overload, args, kwargs)
+    return _pointwise(kind, name, overload, [args[1], args[0], *args[2:]] if name == "rsub" else args, kwargs)
 
 
 def _floats_only(name: str, overload: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
