@@ -113,7 +113,7 @@ class Interpreter(Operators, Assumptions):
         if found is not None and found[0] is obj:
             value = found[1]
             if type(source) is Pinned:
-                if type(value) is not GivenFunction and type(value) is not GivenClass:  # in which things are found as in any class
+                if value.real() is obj and type(value) not in (GivenFunction, GivenClass):  # these are found in classes as others are
                     self.guard_object(value)
             elif source is not None and source != value.source:
                 if value.source is None or type(value.source) is Pinned or root_is_pinned(value.source):

@@ -139,6 +139,20 @@ def tensors_and_objects(s: Setup) -> Any:
     return f
 
 
+def tensor_changed_in_place(s: Setup) -> Any:
+    C = s.Counter
+    C.total = torch.zeros(2)  # type: ignore[attr-defined]
+
+    def f(x: torch.Tensor) -> Any:
+        C.total += x
+        before = C.total
+        C.total = C.total * 2
+        before.add_(1)
+        return C.total + before, C.total is before
+
+    return f
+
+
 def raised_between(s: Setup) -> Any:
     C = s.Counter
 
@@ -271,7 +285,7 @@ def with_break(s: Setup) -> Any:
     return f
 
 
-PROGRAMS = [counter, counter_of_base, through_type_of_self, deleted, tensors_and_objects, raised_between, caught, by_metaclass, of_function, of_module, of_neural_network, by_property_of_metaclass, methods, patched, with_break]
+PROGRAMS = [counter, counter_of_base, through_type_of_self, deleted, tensors_and_objects, tensor_changed_in_place, raised_between, caught, by_metaclass, of_function, of_module, of_neural_network, by_property_of_metaclass, methods, patched, with_break]
 
 
 def runs(program: Callable[[Setup], Any], how: Callable[[Any], Any]) -> list[Any]:
@@ -303,7 +317,7 @@ def without_addresses(told: Any) -> Any:
     return re.sub("0x[0-9a-f]+", "", repr(told))
 
 
-@pytest.mark.parametrize("program", [counter, counter_of_base, of_function, of_module, of_neural_network, by_property_of_metaclass, methods, patched])
+@pytest.mark.parametrize("program", [counter, counter_of_base, tensor_changed_in_place, of_function, of_module, of_neural_network, by_property_of_metaclass, methods, patched])
 def test_what_counts_calls_is_not_captured_anew_by_each(program: Any) -> None:
     made: list[Any] = []
     f = capture(program(Setup()), fullgraph=True, on_translation=made.append)
