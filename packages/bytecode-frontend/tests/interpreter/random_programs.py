@@ -58,6 +58,34 @@ class Color(enum.Enum):
         return Color.BLUE if self is Color.RED else Color.RED
 
 
+class Level(enum.IntEnum):
+    LOW = 1
+    HIGH = 2
+
+
+class Listing(type):
+    """A metaclass whose classes are containers."""
+
+    def __iter__(cls) -> Any:
+        Base.shared.append("walked")
+        return iter([4, 5, 6])
+
+    def __contains__(cls, value: Any) -> bool:
+        return value == 4
+
+    def __getitem__(cls, key: Any) -> Any:
+        return key * 2
+
+    @property
+    def total(cls) -> int:
+        Base.shared.append("total")
+        return 15
+
+
+class Listed(metaclass=Listing):
+    pass
+
+
 class Doubling:
     """A data descriptor."""
 
@@ -89,6 +117,14 @@ class Base:
     def __exit__(self, kind: Any, value: Any, traceback: Any) -> bool:
         self.shared.append(kind.__name__ if kind else "out")
         return kind is KeyError
+
+
+class Ranked(Base):
+    """Tells what it is compared with."""
+
+    def __lt__(self, other: Any) -> bool:
+        Base.shared.append((self.k, other.k))
+        return self.k < other.k
 
 
 class Box(Base):
@@ -279,6 +315,15 @@ class Net(torch.nn.Module):
         return x
 
 
+class Made(ValueError):
+    """An error with a constructor of its own."""
+
+    def __new__(cls, *args: Any) -> Any:
+        made = super().__new__(cls, *args)
+        made.count = len(args)
+        return made
+
+
 class Stop(Exception):
     def __init__(self, why: Any, code: int = 3) -> None:
         super().__init__(why, code)
@@ -364,7 +409,7 @@ def namespace() -> dict[str, Any]:
     """New globals of a program."""
     used = (
         collections, contextlib, copy, functools, itertools, math, operator, torch, Point, Pair, Color, Base, Box, Table, Stop, logged, deco, fib, kind,
-        opaque, helper, counting, Asking, Steps, pulling, flowing, heapq, bisect,
+        opaque, helper, counting, Asking, Steps, pulling, flowing, heapq, bisect, Level, Listed, Ranked, Made,
     )  # fmt: skip
     return {"__name__": "program", **{thing.__name__: thing for thing in used}, "F": torch.nn.functional, "SCALE": 2, "LOG": [], "TABLE": {"a": 1, "b": [2]}}
 
@@ -386,6 +431,8 @@ EXPRESSIONS: dict[str, list[str]] = {
         "sum(itertools.islice(itertools.repeat({t}), 2))", "[*map(torch.sin, [{t}])][0]", "{t}.double().float()", "{t}.expand(2, 4)[1]", "torch.nan_to_num({t} / {t})",
         "Asking({t}).tripled", "(Asking({t}) + {t})", "(Asking({t}) + {n})", "({n} * Asking({t}))", "(Asking({t}) - {n})", "({t} - Asking({t}))", "Asking({t})[{i}]", "sum(Steps({t}, {i}), {t})", "sum(Asking({t}), {t})",
         "min([Asking({t}), Asking({t})]).y", "(Asking({t}) or Asking({t})).y", "sum(pulling({t}, {n}, l), {t})", "[*pulling({t}, 2, l)][-1]", "next(flowing({t}, 1, l))", "({t} * {f})", "({t} + {f})", "torch.full_like({t}, {f})",
+        "({t} * Level({i} % 2 + 1))", "{t}[[Level.LOW, Level.HIGH, 0, 3]]", "{t}.view(Level.HIGH, -1)[Level.LOW].repeat(Level.HIGH)", "next(itertools.islice(itertools.cycle([{t}, {t}]), abs({i}), None))",
+        "list(itertools.accumulate([{t}, {t}], operator.sub))[-1]", "operator.itemgetter({i} % 2)([{t}, {t}])", "operator.attrgetter('x')(Point({t}))", "operator.methodcaller('step', {t})(o)",
     ],
     "n": [
         "{i}", "n", "m", "{i}", "len(l)", "len(d)", "({n} + {n})", "({n} * {n})", "({n} - {n})", "({n} // {n})", "({n} % {n})", "{t}.shape[0]", "int({t}.sum().item() * 4) % 7",
@@ -394,19 +441,20 @@ EXPRESSIONS: dict[str, list[str]] = {
         "int({c})", "abs({n})", "({n}) ** 2 % 50", "math.floor({n} / 2)", "len({s})", "{s}.count('a')", "(lambda: {n})()", "[5, 6, 7][o]", "ord({s}[:1] or 'z')", "Color.BLUE.value",
         "len(set([{n}, {n}]))", "collections.Counter({s})['a']", "{t}.dim()", "{t}.numel()", "sorted([{n}, {n}])[0]", "int('7') + {n}", "~{n}", "({n} & 3)", "({n} << 1) % 31", "-{n}",
         "len([q for q in l if not isinstance(q, str)])", "hash(({i}, 'a')) == hash(({i}, 'a'))", "divmod({n}, 3)[1]", "round({n} / 3)", "math.prod([2, {n}]) % 91", "Box.made({n}).k", "o[0]",
-        "heapq.nsmallest(1, [{n}, {n}])[0]", "bisect.bisect([1, 3, 5], {n})", "int({f}) % 7", "getattr(o, 'absent' + str({i}), {n})", "(n := {n})", "Base.factor", "len(net.layers)", "sum(1 for _ in net.parameters())", "len(list(zip(l, d)))",
+        "heapq.nsmallest(1, [{n}, {n}])[0]", "bisect.bisect([1, 3, 5], {n})", "int({f}) % 7", "getattr(o, 'absent' + str({i}), {n})", "(n := {n})", "Base.factor", "len(net.layers)", "(Level.HIGH + {n})", "[3, 4, 5][Level(1)]", "[*Listed][{i} % 3]", "Listed[{n}]", "Listed.total", "sorted([Ranked({n}), Ranked({n}), Ranked(1)], reverse={c})[0].k",
+        "len({{1: {n}, 2: 3}}.keys() - [{n}])", "len(l[o:])", "len([1, 2] * o)", "operator.attrgetter('k')(o)", "max([Ranked({n}), Ranked({n})], key=operator.attrgetter('k')).k", "sum(1 for _ in net.parameters())", "len(list(zip(l, d)))",
     ],
     "c": [
         "{n} < {n}", "n > 1", "{t}.sum() > {i}", "{n} == {n}", "not {n}", "n in (1, 2)", "n > 0 and {t}.max() > 0 or {n}", "{n} in o", "o == Box({n})", "r < {f}", "r == {f}", "{f} > 1", "o < Box({n})", "isinstance({n}, int)",
         "isinstance({t}, torch.Tensor)", "{s} < 'b'", "'a' in {s}", "any(q > {n} for q in [1, 2])", "all([{n}, {n}])", "Color.RED is Color(1)", "hasattr(o, '_zz')", "callable({n})", "bool(l)", "{n} is None",
-        "d.get({n}) is not None", "'t' in d", "{t} is {v}", "torch.is_grad_enabled()", "{t}.dtype == torch.float32", "0 <= {n} < 5", "kind({n}) == 'int'", "{n} != {n}", "net.training", "o",
+        "d.get({n}) is not None", "'t' in d", "{t} is {v}", "torch.is_grad_enabled()", "{n} in Listed", "Level.LOW < {n}", "{{{n}}} in [{{1}}, {{2}}]", "{t}.dtype == torch.float32", "0 <= {n} < 5", "kind({n}) == 'int'", "{n} != {n}", "net.training", "o",
     ],
     "f": [
         "r", "0.5", "float({n})", "(r + {n})", "(r * {f})", "(r - {f})", "-r", "abs({f})", "max(r, {f})", "round({f}, 1)", "({n} / 4)", "math.sqrt(abs({f}))", "math.tanh({f})", "min({f}, 1.5)", "({f} if {c} else r)", "r ** 2", "{f} % 3",
     ],
     "s": [
         "'abc'", "'a'", "'b'", "str({n})", "f'{{{n}}}-{{{n}!r:>4}}'", "'%s/%d' % ({s}, {n})", "{s} + {s}[:1]", "'{{}}'.format({n})", "','.join(map(str, [{n}, {n}]))", "{s}.upper()", "{s}.replace('a', 'b')[:9]", "str(o)",
-        "type({t}).__name__", "repr({s})[:9]", "kind({t})", "Color.RED.name", "str(list({t}.shape))", "f'{{o}}{{o!r}}'", "inner.__name__", "str(type({n}).__name__)", "{s} * 2",
+        "type({t}).__name__", "repr({s})[:9]", "kind({t})", "Color.RED.name", "str(list({t}.shape))", "f'{{o}}{{o!r}}'", "inner.__name__", "str(type({n}).__name__)", "{s} * 2", "f'{{Level.HIGH}}{{Level.LOW:>3}}'", "str(Level({i} % 2 + 1))", "ascii({s})",
     ],
     "l": [
         "[{n}, 1]", "list(range({i}))", "l[:1]", "[{n}, {t}]", "[q * 2 for q in range({i})]", "[*l[:2], {n}]", "list(d)[:2]", "sorted([{n}, {n}, 1], reverse=True)", "list(zip([1, 2], [{t}, {t}]))", "list(counting({n}, l))",
@@ -433,7 +481,10 @@ SIMPLE = [
     "it = iter(l)\n    l.append(sum(1 for _ in it))", "import math as mm\n    m = mm.floor({n})", "h = [inner, helper]\n    t = h[{i} % 2]({t})", "t = deco(helper)({t}, {n})", "with torch.no_grad(): t = net({t})", "t = (net if {c} else o)({t})",
     "t = torch.stack([t, *[q for q in l if isinstance(q, torch.Tensor)][:2]]).mean(0)", "a, b = b, a", "a.copy_({t})", "q = Asking({t})\n    q.tripled = {n}\n    t = q.y", "q = Asking({t})\n    q[{i}] = {t}\n    t = q.y + q.k", "q = flowing({t}, {n}, l)\n    t = next(q, t)\n    {v} = {t}\n    t = t + sum(q)", "r = {f}", "r += {n}", "r = r * {f}", "l.append({f})",
     "heapq.heappush(q := [1, 4, 6], {n})\n    m = q[0] + heapq.heappop(q)", "q = flowing({t}, {n}, l)\n    t = next(q, t)\n    del q", "q = pulling({t}, 3, l)\n    next(q)\n    m = int(t.sum().item()) % 7\n    q.close()", "q = sorted([Box({n}), Box({n}), Box(1)])\n    m = q[0].k",
-    "class Local(Base):\n        k, other = 4, {n}\n        def step(self, x):\n            return super().step(x) + self.other\n    t = Local({n}).step(t)", "b.zero_()", "t = a.view(2, 2)[0].repeat(2)",
+    "class Local(Base):\n        k, other = 4, {n}\n        def step(self, x):\n            return super().step(x) + self.other\n    t = Local({n}).step(t)", "b.zero_()", "q = itertools.chain(l, [{n}])\n    next(q, 0)\n    b = opaque(b)\n    l.append({n})\n    m = len(list(q))", "q = reversed(l)\n    next(q, 0)\n    b = opaque(b)\n    l[:1] = [{n}]\n    l.extend(list(q)[:1])",
+    "q = itertools.accumulate([1, {n}, 2], lambda y, z: l.append(y) or y + z)\n    next(q)\n    b = opaque(b)\n    m = sum(q) % 97", "q = itertools.islice(l, 1, None, 2)\n    next(q, 0)\n    b = opaque(b)\n    l.append({n})\n    m = len(list(q))",
+    "q = itertools.takewhile(lambda z: z != {n}, itertools.count(1))\n    next(q, 0)\n    b = opaque(b)\n    l.append(list(itertools.islice(q, 4)))", "q = itertools.pairwise([1, {n}, {t}])\n    next(q)\n    b = opaque(b)\n    t = t + next(q)[1]",
+    "l.sort(key=lambda q: (l.append(1), 0)[1])", "q = [Ranked({n}), Ranked(2), Ranked({n})]\n    q.sort()\n    m = q[0].k", "try:\n        raise Made({n}, {s})\n    except ValueError as e:\n        l.append((e.count, e.args[0]))", "t = a.view(2, 2)[0].repeat(2)",
 ]  # fmt: skip
 LEAVING = ["return t, {n}", "raise ValueError({n})", "raise KeyError({s})", "raise Stop({n})", "raise Stop({n}, {n}) from ValueError({i})", "1 / 0", "l[99]", "d['nowhere']", "None.attribute", "t + torch.ones(3)", "int('x')"]
 #: Blocks: head lines, with {block} for a body.

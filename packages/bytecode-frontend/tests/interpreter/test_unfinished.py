@@ -9,6 +9,8 @@ import pytest
 import torch
 from differing import attempt, differs, told
 
+from opmill_bytecode_frontend import capture
+
 
 @torch.compiler.disable
 def apart():
@@ -57,3 +59,19 @@ def test_unfinished_iterators(make, steps):
 
 def test_what_functions_make_is_called_with_what_it_takes():
     differs(lambda x: (attempt(lambda: operator.itemgetter(1)())[0], x + 1), whole=False)
+
+
+@pytest.mark.parametrize("walk", [iter, reversed], ids=["forwards", "backwards"])
+def test_iterators_over_what_was_just_appended(walk):
+    def program(x, items):
+        items += [4, 5, 6]
+        iterator = walk(items)
+        first = [next(iterator) for _ in range(4 if walk is iter else 1)]
+        apart()
+        items.append(7)
+        return first, list(iterator), x + 1
+
+    differs(lambda x: program(x, [1, 2]), whole=False)
+    compiled, items = capture(program, "eager"), [1, 2]
+    assert compiled(torch.ones(1), items)[:2] == program(torch.ones(1), [1, 2])[:2]
+    assert items == [1, 2, 4, 5, 6, 7]

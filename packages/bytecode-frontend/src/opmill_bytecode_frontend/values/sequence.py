@@ -100,14 +100,14 @@ class SequenceValue(Value):
     def m___reversed__(self, vm: Machine) -> Value:
         last = len(self.items) - 1
         if self.cls is list:
-            return self.walk_back(last)
+            return self.walk_back(vm, last)
 
         def read(vm: Machine, i: int) -> Any:
             return self.item(vm, last - i) if 0 <= last - i < len(self.items) else STOP
 
         return ItemsIterator(read, type(reversed([])) if issubclass(self.cls, list) else reversed)
 
-    def walk_back(self, index: int) -> Value:
+    def walk_back(self, vm: Machine, index: int) -> Value:
         """``reversed`` of a list, which sees how that changes."""
 
         def run(vm: Machine) -> Iterator[Value]:
@@ -117,7 +117,12 @@ class SequenceValue(Value):
                 yield self.item(vm, index + 1)
             index = -1
 
-        return PythonIterator(run, type(reversed([])), lambda: [self, ConstantValue(index)], backwards)
+        def parts() -> list[Value]:
+            if self.source is not None and index >= len(self.obj):
+                vm.unsupported("FE070", "an iterator over what was just appended to a list leaves the captured code", "the list is changed after the iterator is made")
+            return [self, ConstantValue(index)]
+
+        return PythonIterator(run, type(reversed([])), parts, backwards)
 
     def m___len__(self, vm: Machine) -> Value:
         return ConstantValue(len(self.items))
