@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Iterator, Sequence
-from contextlib import nullcontext
+from contextlib import ExitStack
 from typing import Any
 
 import torch
@@ -45,10 +45,20 @@ def inputs_of(network: Network, dtype: torch.dtype = torch.float32, nudge: int =
     return made
 
 
+def modes(network: Network, dtype: torch.dtype = torch.float32) -> ExitStack:
+    """The modes that a network runs in; the reference in float64 runs in no mixed precision."""
+    stack = ExitStack()
+    if not network.grad:
+        stack.enter_context(torch.no_grad())
+    if network.autocast and dtype is torch.float32:
+        stack.enter_context(torch.autocast("cpu", torch.bfloat16))
+    return stack
+
+
 def run(network: Network, call: Any, module: nn.Module, inputs: list[torch.Tensor]) -> Found:
     """What a call gives: results, gradients of a sum that weighs each element otherwise, buffers afterwards."""
     torch.manual_seed(1)
-    with nullcontext() if network.grad else torch.no_grad():
+    with modes(network, inputs[0].dtype):
         results = call(*inputs)
     found = {f"output {k}": r.detach() for k, r in enumerate(results)}
     wanting = [r for r in results if r.requires_grad]
@@ -63,10 +73,9 @@ def kernels_of(network: Network) -> list[LoopKernel]:
     """The kernels of all plans; none where the network is refused."""
     try:
         traced, inputs = torch.fx.symbolic_trace(network.module()), inputs_of(network)
-        if network.grad:
-            return [k for half in partition(capture_joint(traced, inputs)).graphs for k in schedule(lower(half)).kernels()]
-        with torch.no_grad():
-            return schedule(lower(functionalize(traced, inputs))).kernels()
+        with modes(network):
+            graphs = partition(capture_joint(traced, inputs)).graphs if network.grad else [functionalize(traced, inputs)]
+        return [k for graph in graphs for k in schedule(lower(graph)).kernels()]
     except Exception:
         return []
 
@@ -82,7 +91,7 @@ def check(network: Network, store: Store) -> Verdict:
     for again in range(2):
         module = network.module()
         try:
-            with nullcontext() if network.grad else torch.no_grad():
+            with modes(network):
                 compiled = compile_graph(torch.fx.symbolic_trace(module), inputs_of(network), options=GraphOptions(verify=True, cache=bool(again)), store=store)
             got = run(network, compiled, module, inputs_of(network))
         except (GraphError, FakeTensorError) as error:

@@ -21,13 +21,15 @@ NAMES: dict[str, Any] = {"torch": torch, "nn": nn, "F": nn.functional}
 
 @dataclass
 class Network:
-    """``source`` defines the class ``Network``; ``inputs`` are given to it. ``train``: whether it is in training mode; ``grad``: whether gradients are taken."""
+    """``source`` defines the class ``Network``; ``inputs`` are given to it. ``train``: whether it is in training mode; ``grad``: whether gradients are taken;
+    ``autocast``: whether it runs in mixed precision."""
 
     source: str
     inputs: list[torch.Tensor]
     seed: int
     train: bool
     grad: bool
+    autocast: bool
 
     def module(self, dtype: torch.dtype = torch.float32) -> nn.Module:
         """The network with the weights of its seed."""
@@ -343,7 +345,7 @@ def random_network(seed: int) -> Network:
     layers = [line for line in m.layers if re.search(rf"{line.split(' = ')[0]}\b", text)]  # a step makes some that it does not take
     body = "\n        ".join(["super().__init__()", *layers]), "\n        ".join([*m.lines, f"return {', '.join(wanted)},"])
     source = f"class Network(nn.Module):\n    def __init__(self):\n        {body[0]}\n\n    def forward(self, x0):\n        {body[1]}\n"
-    return Network(source, inputs, seed, train, grad)
+    return Network(source, inputs, seed, train, grad, m.r.random() < 0.2)
 
 
 def given(m: Maker) -> torch.Tensor:
