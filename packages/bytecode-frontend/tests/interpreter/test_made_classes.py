@@ -70,7 +70,16 @@ def wrong_data_classes(x, n):
             a: int = 1
             b: int
 
-    return failing(mutable, order), x + n
+    def mutable_object():
+        @dataclasses.dataclass
+        class A:
+            a: int = 1
+
+        @dataclasses.dataclass
+        class B:
+            a: A = A()  # noqa: RUF009
+
+    return failing(mutable, order, mutable_object), x + n
 
 
 def enumerations(x, n):
@@ -98,6 +107,10 @@ def enumerations(x, n):
         R = enum.auto()
         W = enum.auto()
 
+    class Holding(enum.Enum):
+        A = [1, {"k": (2, [3])}]
+        B = (1, [2], {3})
+
     Made = enum.Enum("Made", "P Q")
     table = {Color.RED: x, Color.GREEN: x * 2}
     match Color(2):
@@ -106,7 +119,7 @@ def enumerations(x, n):
     return (
         table[Color.first()] + y, Color.ALSO is Color.RED, Color["GREEN"].bright, [c.name for c in Color], len(Color), Named.A == "a", Named.A.upper(), str(Color.RED),
         Bits.R | Bits.W, (Bits.R | Bits.W) & Bits.W is Bits.W, Made.P.value, list(Made), Color.RED in Color, isinstance(Color.RED, Color), Number.ONE + 1, Color.RED,
-        failing(lambda: Color(9), lambda: Color["NO"], lambda: setattr(Color, "RED", 5), lambda: Color.NO), {Color.RED, Color.ALSO}, Color.__members__.keys(), Number(2),
+        failing(lambda: Color(9), lambda: Color["NO"], lambda: setattr(Color, "RED", 5), lambda: Color.NO), {Color.RED, Color.ALSO}, Color.__members__.keys(), Number(2), Holding.A.value, Holding.B.value, Holding([1, {"k": (2, [3])}]).name,
     )  # fmt: skip
 
 
@@ -249,6 +262,10 @@ def leaving(x, n):
     class E(enum.Enum):
         ONE = 1
 
+    class I(enum.IntFlag):  # noqa: E742
+        R = 1
+        W = 2
+
     class N(typing.NamedTuple):
         a: torch.Tensor
 
@@ -257,7 +274,7 @@ def leaving(x, n):
         def f(self): ...
 
     Abstract.late = n
-    return D, D(x), E, E.ONE, N, N(x), Abstract, {E.ONE: (E.ONE, D)}
+    return D, D(x), E, E.ONE, N, N(x), Abstract, {E.ONE: (E.ONE, D)}, I, I.R | I.W, [I(2)]
 
 
 PROGRAMS = [data_classes, wrong_data_classes, enumerations, tuples, typed, protocols_and_abstract, generics, metaclasses, decorated]
@@ -289,9 +306,10 @@ def test_each_call_has_classes_of_its_own() -> None:
     assert len(made) == 1
     for mine, theirs in zip(first[::2][:4], second[::2][:4]):
         assert mine is not theirs and mine.__name__ == theirs.__name__ and mine.__module__ == theirs.__module__ == __name__
-    data, d, E, one, N, t, Abstract, table = first
+    data, d, E, one, N, t, Abstract, table, I, both, two = first  # noqa: E741
     assert type(d) is data and dataclasses.fields(data)[1].default == 3 and d == data(d.a, 3) and data(4).b == 3 and repr(data(1)) == "leaving.<locals>.D(a=1, b=3)"
     assert one is E.ONE and table[E.ONE] == (E.ONE, data) and E(1) is one and type(t) is N and N._fields == ("a",)
+    assert both is I.R | I.W and two[0] is I.W
     assert Abstract.late == 3 and Abstract.__abstractmethods__ == {"f"}
     with pytest.raises(TypeError, match="abstract"):
         Abstract()

@@ -117,10 +117,12 @@ def stand_in(vm: Any, value: Value) -> Any:
         return value.obj
     elif isinstance(value, TupleValue) and value.items:
         made = value.assembled([stand_in(vm, item) for item in value.values(vm)])
-    elif isinstance(value, (ListValue, SetValue)) and value.cls in (list, set):
-        made = value.cls()
+    elif isinstance(value, ListValue) and value.cls is list:
+        made = [stand_in(vm, item) for item in value.values(vm)]
+    elif type(value) is SetValue and value.cls is set:
+        made = {stand_in(vm, item) for item in value.items.values()}
     elif type(value) is DictValue and value.cls is dict:
-        made = {key.constant(): stand_in(vm, item) for key, item in zip(value.key_values(vm), value.all_values(vm))}
+        made = {stand_in(vm, key): stand_in(vm, item) for key, item in zip(value.key_values(vm), value.all_values(vm))}
     elif isinstance(value, ObjectValue) and value.cls in TOLD:
         made = object.__new__(value.cls)
         for name, item in [*value.slots.items(), *((key, item) for key, (_, item) in value.attrs.items.items() if value.has_dict())]:
@@ -128,6 +130,8 @@ def stand_in(vm: Any, value: Value) -> Any:
         return made  # the library changes it
     elif any(find_in_mro(value.python_type().__mro__, name)[1] is not MISSING for name in ("__get__", "__set__", "__delete__", "__set_name__")):
         raise NotConstant(f"{value.describe()}, which is asked for what it stands for,")
+    elif value.python_type().__hash__ is None:
+        raise NotConstant(f"{value.describe()}, which has no hash,")
     vm.known[id(made)] = (made, value)
     return made
 
