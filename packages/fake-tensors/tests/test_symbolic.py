@@ -104,6 +104,11 @@ CASES: dict[str, Callable[..., Any]] = {
         torch.fft.fft2(torch.complex(x, x)), torch.fft.rfft2(x), torch.fft.rfft2(x, dim=(2, 0)), torch.fft.irfft2(torch.complex(x, x), dim=(0, 1)), torch.fft.ifft(torch.complex(x, x).mT, dim=1),
         torch.fft.rfft(x, n=16), torch.fft.fft2(x.permute(2, 0, 1), dim=(2, 1)),
     ),
+    "laid out": lambda x: (
+        x[None].to(memory_format=torch.channels_last), x[None].clone(memory_format=torch.channels_last), x[None, None].to(torch.float64, memory_format=torch.channels_last_3d),
+        x[:, None].contiguous(memory_format=torch.channels_last), torch.complex(x, x).mT.conj().clone(), torch.complex(x, x).conj().reshape(-1, 2), torch.randint_like(x.mT, 5),
+        torch.normal(x, x.abs()), torch.normal(x.mT, x.mT[:1].abs()), torch.normal(x.mT, 1.0), torch.normal(0.5, x.mT.abs()), torch.normal(x[:1].expand(3, -1, -1), 2.0),
+    ),
     "in place": lambda x: (x.clone().unsqueeze_(0), x.clone().transpose_(0, 1), x[:, :, 0].clone().t_(), x[:1].clone().squeeze_()),
 }
 
@@ -117,7 +122,7 @@ def test_cases(name: str, seed: int) -> None:
         assert sizes is not None or "view" in name or "attention" in name  # a view may be impossible
 
 
-@pytest.mark.parametrize("name", ["broadcast", "reductions", "products", "joined", "made", "sizes", "attention", "normalised", "views", "types", "complex", "transforms"])
+@pytest.mark.parametrize("name", ["broadcast", "reductions", "products", "joined", "made", "sizes", "attention", "normalised", "views", "types", "complex", "transforms", "laid out"])
 def test_the_batch_is_not_fixed(name: str) -> None:
     sizes = Sizes()
     context = FakeContext(sizes)

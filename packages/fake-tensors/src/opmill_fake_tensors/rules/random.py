@@ -7,7 +7,8 @@ from typing import Any
 
 import torch
 
-from ..table import Rules, alike
+from ..strides import broadcast
+from ..table import Rules, alike, dense
 
 RULES: dict[str, Callable[..., Any]] = {}
 SYMBOLIC = Rules()
@@ -29,6 +30,14 @@ def _bernoulli(overload: str, x: Tensor, *_: Any, **__: Any) -> Any:
     return alike(x) if x.is_floating_point() else NotImplemented
 
 
-@SYMBOLIC.row("rand_like randn_like")
-def _like(overload: str, x: Tensor, *, dtype: Any = None, memory_format: Any = None, **__: Any) -> Any:
+@SYMBOLIC.row("normal")
+def _normal(overload: str, mean: Any, deviation: Any = 1.0, **__: Any) -> Any:
+    tensors = [t for t in (mean, deviation) if isinstance(t, Tensor)]
+    if overload not in ("Tensor_Tensor", "Tensor_float", "float_Tensor") or any(not t.is_floating_point() for t in tensors):
+        return NotImplemented
+    return dense(broadcast([t.size() for t in tensors]), tensors[0].dtype)
+
+
+@SYMBOLIC.row("rand_like randn_like randint_like")
+def _like(overload: str, x: Tensor, *_: Any, dtype: Any = None, memory_format: Any = None, **__: Any) -> Any:
     return alike(x, dtype) if memory_format in (None, torch.preserve_format) else NotImplemented
