@@ -425,6 +425,11 @@ def method(vm: Any, obj: Any, source: Any) -> Value:
 
 @tracks(functools.partial)
 def partial(vm: Any, obj: Any, source: Any) -> Value:
+    if vm.varying.remade and source is not None and not root_is_pinned(source):
+        vm.guard(TypeIs(source, type(obj)))
+        named = vm.wrap(obj.keywords, Attr(source, "keywords"))
+        named.guard_keys(vm)
+        return PartialValue(vm.wrap(obj.func, Attr(source, "func")), vm.unpack(vm.wrap(obj.args, Attr(source, "args"))), named, type(obj), source, obj)
     pinned = by_identity(vm, obj, source) or Pinned(obj, "partial")
     args = [vm.wrap(a, Item(Attr(pinned, "args"), i)) for i, a in enumerate(obj.args)]
     keywords = vm.wrap(obj.keywords, Attr(pinned, "keywords"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Iterator, Mapping
 from types import FunctionType
 from typing import Any
@@ -159,9 +160,18 @@ class Seen:
 def is_remade(guard: Is | TypeIs, now: Any) -> bool:
     """Whether a guard of identity misses a function, or the class of an object, that was made again by the same definition."""
     if isinstance(guard, Is):
-        return type(now) is type(guard.object) is FunctionType and now is not guard.object and now.__code__ == guard.object.__code__
+        return now is not guard.object and same_definition(now, guard.object)
     cls = type(now)
     return cls is not guard.type and "<locals>" in cls.__qualname__ and (cls.__module__, cls.__qualname__) == (guard.type.__module__, guard.type.__qualname__)
+
+
+def same_definition(one: Any, other: Any) -> bool:
+    """Whether two functions have one code, or two partials such functions or the same."""
+    if type(one) is not type(other):
+        return False
+    if type(one) is FunctionType:
+        return one.__code__ == other.__code__
+    return type(one) is functools.partial and (one.func is other.func or same_definition(one.func, other.func))
 
 
 def each_fact(guards: Iterable[Any]) -> Iterator[Any]:

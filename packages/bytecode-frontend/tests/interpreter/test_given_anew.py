@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 import warnings
+from functools import partial
 from typing import Any
 
 import pytest
@@ -235,6 +236,35 @@ def test_they_are_not_captured_anew_by_each_call(program: Any) -> None:
         for _ in range(8):
             f(torch.ones(2), 4)
     assert len(made) == before
+
+
+def scaled(y, by, *, plus=0):
+    return y * by + plus
+
+
+def test_partials_as_arguments() -> None:
+    def apply(x, f, g=None):
+        return f(x) + 1, f is g, f == g, f.args, f.keywords, f in {f}
+
+    made: list[Any] = []
+    compiled = capture(apply, fullgraph=True, on_translation=made.append)
+    x = torch.ones(2)
+    local = lambda y, k: y - k
+    for f in (partial(scaled, by=2), partial(scaled, by=2), partial(scaled, by=x), partial(scaled, by=2, plus=x), partial(scaled, by=3), partial(local, k=1), partial(local, k=1)):
+        assert repr(compiled(x, f)) == repr(apply(x, f))
+    for f in (partial(torch.mul, x), partial(torch.mul, x * 3), partial(torch.mul, x)):
+        assert repr(compiled(x, f, f)) == repr(apply(x, f, f))
+
+    def call(x, f):
+        return f(x)
+
+    compiled = capture(call, fullgraph=True, on_translation=made.append)
+    for _ in range(2):
+        compiled(x, partial(scaled, by=2))
+    made.clear()
+    for k in range(5):
+        assert torch.equal(compiled(x * k, partial(scaled, by=2)), x * k * 2)
+    assert not made
 
 
 def test_functions_as_arguments() -> None:

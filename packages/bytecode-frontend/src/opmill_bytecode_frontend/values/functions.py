@@ -265,6 +265,7 @@ class PartialValue(Value):
         return MISSING if self.source is None else self.obj
 
     def key(self, vm: Machine) -> Any:
+        vm.guard_object(self)
         return self if self.obj is None else self.obj
 
     def call(self, vm: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:
