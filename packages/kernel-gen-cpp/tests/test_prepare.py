@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from opmill_graph_ir.loops.cases import Case, cast, op
 from opmill_graph_ir.loops.index import Index, index, mod
-from opmill_graph_ir.loops.ir import Axis, Buffer, Const, IndexValue, Load, LoopKernel, Nest, Op, Phase, Reduction, Ref, Store
+from opmill_graph_ir.loops.ir import Axis, Buffer, Const, IndexValue, Let, Load, LoopKernel, Nest, Op, Phase, Reduction, Ref, Store
 from opmill_kernel_gen_cpp.debug import Runner, disagreement
 from opmill_kernel_gen_cpp.kernel import kernel_text
 from opmill_kernel_gen_cpp.prepare.partial import in_parts
@@ -204,3 +204,33 @@ def test_scratch_is_no_parameter() -> None:
 
 def test_positions_do_not_halve_the_lanes() -> None:
     assert "i64" not in kernel_text(CAUSAL[0], "k", AVX2).body
+
+
+def step_of(source: str, target: str, at: int, factor: str = "w", op_name: str = "exp", first: int = 0) -> Nest:
+    """``target[i] = op(source[at + i]) * factor[i] + symbol``, its values numbered from ``first``."""
+    i = index("i0")
+    value = op(op_name, Load(source, i + at, "float32"))
+    lets = (Let(f"v{first}", op("mul", value, Load(factor, i, "float32"))),)
+    stored = op("add", Ref(f"v{first}", "float32"), cast(IndexValue(index("s0"), "int64"), "float32"))
+    return Nest((Axis("i0", index(24)),), (Phase((), lets, stores=(Store(target, i, stored),)),))
+
+
+def steps(*nests: Nest) -> LoopKernel:
+    reads = [Buffer("x", "float32", "in", index(96)), Buffer("w", "float32", "in", index(24))]
+    return LoopKernel("steps", (*reads, *(Buffer(n, "float32", "out", index(24)) for n in "abcd")), nests, ("s0",))
+
+
+ALIKE = {
+    "three steps, one other": (steps(*(step_of("x", "abcd"[k], 24 * k, op_name="tanh" if k == 2 else "exp", first=k) for k in range(4))), 2),
+    "each reads the last": (steps(*(step_of(s, t, 7 * (s == "x"), op_name="tanh") for s, t in zip("xabc", "abcd", strict=True))), 1),
+    "one reads a buffer twice": (steps(step_of("x", "a", 0), step_of("x", "b", 24), step_of("w", "c", 0), step_of("x", "d", 48)), 2),
+    "nothing in common": (steps(*(step_of("x", t, 0, op_name=o) for t, o in zip("abcd", ("exp", "tanh", "neg", "sqrt"), strict=True))), 4),
+}
+"""Kernels, and of how many functions they are made."""
+
+
+@pytest.mark.parametrize("name", ALIKE)
+def test_nests_that_do_the_same_are_one_function(name: str, store) -> None:
+    kernel, functions = ALIKE[name]
+    assert f"\n{kernel_text(kernel, 'k', AVX2).body}".count("\nstatic long ") == functions
+    assert disagreement(Case(name, kernel, sizes=(3,)), Runner([kernel], store)) is None

@@ -13,6 +13,7 @@ from .contract.write import write_contraction
 from .emit.needs import Needs
 from .emit.types import TYPES
 from .nest import write_nest
+from .prepare.alike import Alike, alike
 from .prepare.partial import in_parts
 from .target import Target
 
@@ -33,10 +34,18 @@ def kernel_text(kernel: LoopKernel, entry: str, target: Target) -> KernelText:
     needs = Needs()
     functions, calls, checks = [], [], 0
     whole, scratch = in_parts(kernel, lambda nest: contraction_of(nest, kernel, target) is not None)
-    for n, nest in enumerate(whole.nests):
-        function, call = _function(whole, nest, f"{entry}_{n}", checks, needs, target)
-        functions.append(function)
-        calls.append(call)
+    known: dict[LoopKernel, str] = {}
+    twins = alike(whole, lambda nest: nest_checks(nest) or contraction_of(nest, whole, target) is not None)
+    for n, (nest, twin) in enumerate(zip(whole.nests, twins, strict=True)):
+        if twin is None:
+            function, call = _function(whole, nest, f"{entry}_{n}", checks, needs, target)
+        elif twin.kernel in known:
+            function, call = "", known[twin.kernel]
+        else:
+            function, call = _function(twin.kernel, twin.kernel.nests[0], f"{entry}_{n}", checks, needs, target)
+            known[twin.kernel] = call
+        functions += [function] if function else []
+        calls.append(call if twin is None else f"  {{ {_pointers(whole, twin)}{call} }}")
         checks += sum(len(p.checks) for p in nest.phases)
     symbols = [f"  const long s_{name} = s[{k}];" for k, name in enumerate(kernel.symbols) if any(f"s_{name}" in c for c in calls)]
     pointers = _with_scratch(len(kernel.buffers), scratch) if scratch else []
@@ -67,6 +76,12 @@ def _call(name: str, count: str, known: int | str, cost: float, needs: Needs) ->
         return f"{name}(p, s, 0, {count})"
     needs.add("threads", threads.PRELUDE)
     return f"run_nest({name}, p, s, {count}, {max(1, int(threads.GRAIN / max(cost, 1e-9)))})"
+
+
+def _pointers(kernel: LoopKernel, twin: Alike) -> str:
+    """Declares the pointers of a nest's own buffers, under the name of the kernel's, which are seen no more."""
+    given = [f"({TYPES[kernel.buffers[k].dtype].c}*)p[{k}] + {start}" if start else f"p[{k}]" for k, start in twin.pointers]
+    return f"void* const q[] = {{{', '.join(given)}}}; void* const* const p = q;"
 
 
 def _with_scratch(given: int, scratch: tuple[Buffer, ...]) -> list[str]:

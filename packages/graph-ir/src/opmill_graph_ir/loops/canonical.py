@@ -32,10 +32,10 @@ class Canonical:
 
 
 class _Names:
-    def __init__(self) -> None:
-        self.index: dict[str, Index] = {}
+    def __init__(self, symbols: Sequence[str]) -> None:
+        self.index: dict[str, Index] = {name: index(name) for name in symbols}
         self.buffers: dict[str, str] = {}
-        self.symbols: dict[str, str] = {}
+        self.symbols: dict[str, str] = {name: name for name in symbols}
         self.values = 0
         self.memo: dict[Expr, Expr] = {}
         self.read: set[str] = set()
@@ -95,9 +95,9 @@ _EXPR = {
 }
 
 
-def canonical(nests: Sequence[Nest], use: Callable[[str], BufferUse]) -> Canonical:
-    """The kernel that runs ``nests`` in order, over the program's buffers, of which ``use`` tells."""
-    names = _Names()
+def canonical(nests: Sequence[Nest], use: Callable[[str], BufferUse], symbols: Sequence[str] = ()) -> Canonical:
+    """The kernel that runs ``nests`` in order, over the program's buffers, of which ``use`` tells. ``symbols`` come first and keep their names."""
+    names = _Names(symbols)
     out = tuple(_nest(n, names) for n in nests)
     params = []
     for old, new in names.buffers.items():

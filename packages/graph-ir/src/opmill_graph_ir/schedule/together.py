@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from ..lowered import TensorOutput
 from .effects import gives_views
-from .memory import Memory, guessed_bytes, plan_memory
+from .memory import LARGE, Memory, guessed_bytes, plan_memory
 from .steps import ExternStep, Schedule
 
 _WORTH = 1.02
@@ -43,7 +43,7 @@ def plan_together(schedules: Sequence[Schedule], given: Sequence[Set[str]]) -> l
         return memories
     held = [_held(s, m, g) for s, m, g in zip(schedules, memories, given, strict=True)]
     least, top = max(h.least for h in held), max(h.top for h in held)
-    if _peak(held, memories) <= _WORTH * least:
+    if _peak(held, memories) <= max(_WORTH * least, least + LARGE):
         return memories
     smaller = [plan_memory(s, least - top) for s in schedules]
     found = [_held(s, m, g) for s, m, g in zip(schedules, smaller, given, strict=True)]

@@ -111,19 +111,24 @@ class Body:
             self._forget(block, lambda expr: bool(self.depends(expr)[0] & changed))
             block = block.parent
 
-    def _name_home(self, name: str) -> Block:
-        if (result := self.result(name)) is not None:
-            return result[1]
-        if name in self.lets:
-            return self.home(self.lets[name])
-        return self.homes.get(name, self.root)
-
     def home(self, expr: Expr) -> Block:
-        """The block that a value is computed in."""
-        names, volatile = self.depends(expr)
-        if volatile:
+        """The block that a value is computed in: the innermost of those that what it depends on stands in."""
+        deepest, names = self.root, list(self.depends(expr)[0])
+        if self.depends(expr)[1]:
             return self.block
-        return max((self._name_home(n) for n in names), key=lambda b: b.depth, default=self.root)
+        seen = set(names)
+        while names:
+            name = names.pop()
+            block = self.homes.get(name, self.root)
+            if (result := self.result(name)) is not None:
+                block = result[1]
+            elif name in self.lets:
+                behind, volatile = self.depends(self.lets[name])
+                block = self.block if volatile else self.root
+                names += () if volatile else behind - seen
+                seen |= behind
+            deepest = block if block.depth > deepest.depth else deepest
+        return deepest
 
     def varies_name(self, name: str) -> bool:
         """Whether a name differs between lanes."""
