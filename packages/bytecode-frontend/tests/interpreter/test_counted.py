@@ -167,7 +167,18 @@ def joined(x, m, i):
     return x[m] + x[m].cos(), torch.cat([a * 2, b * 3]) + x
 
 
-@pytest.mark.parametrize("fn", [asserts, raises, of_torch, joined])
+def described(x, m, i):
+    for what, ok in (("mask", m), ("number", x[0] * i > -9)):
+        if not ok.any():
+            raise ValueError(f"{what} of {tuple(ok.shape)}: {i!r}" + " is wrong")
+    return x * 2
+
+
+def of_distributions(x, m, i):
+    return torch.distributions.Normal(x, x.abs() + i - 1).log_prob(x + 1) * 2
+
+
+@pytest.mark.parametrize("fn", [asserts, raises, described, of_torch, of_distributions, joined])
 def test_checked_when_the_graph_runs(fn):
     assert check(fn) == 1
 

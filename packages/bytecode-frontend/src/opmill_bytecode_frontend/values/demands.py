@@ -61,7 +61,19 @@ def raised(instructions: list[Any], names: dict[str, Any]) -> tuple[str, str] | 
             return name, text
         case [("LOAD_GLOBAL", name), ("RAISE_VARARGS", 1), *_] if is_exception(name, names):
             return name, ""
+        case [("LOAD_GLOBAL", name), *_] if is_exception(name, names) and goes_straight(instructions):
+            return name, ""  # the program makes its own text when it runs again, uncaptured
     return None
+
+
+STRAIGHT = ("LOAD_", "FORMAT_", "CONVERT_", "BUILD_", "BINARY_", "UNARY_", "CALL", "PRECALL", "KW_NAMES", "PUSH_", "NOP", "CACHE", "COPY", "SWAP", "RESUME")
+"""Prefixes of instructions behind which the next one runs."""
+
+
+def goes_straight(instructions: list[Any]) -> bool:
+    """Whether these end in a raise whatever happens, without storing anything before."""
+    end = next((ins for ins in instructions if not ins.opname.startswith(STRAIGHT)), None)
+    return end is not None and end.opname == "RAISE_VARARGS" and end.argval == 1
 
 
 def is_exception(name: Any, names: dict[str, Any]) -> bool:
