@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
+
 import pytest
 import torch
 from torch.autograd import Function
-from torch.utils.checkpoint import checkpoint
+from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts
 
 from conftest import same
 from opmill_bytecode_frontend import Unsupported, capture
@@ -106,6 +108,18 @@ def checkpoint_that_appends(x):
     return checkpoint(inner, x, use_reentrant=False) + 1
 
 
+class Noted:
+    def __enter__(self):
+        SEEN.append(1)
+
+    def __exit__(self, *exc):
+        SEEN.append(2)
+
+
+def checkpoint_under_contexts(x):
+    return checkpoint(torch.sin, x, use_reentrant=False, context_fn=lambda: (Noted(), Noted())) + 1
+
+
 PROGRAMS = [value for value in list(globals().values()) if getattr(value, "__module__", "") == __name__ and not isinstance(value, type)]
 
 
@@ -123,9 +137,21 @@ def test_the_program_does_as_it_does_plainly_and_a_refusal_leaves_nothing_behind
     want = trained(fn, capsys)
     before = switches(), torch._C._functorch.get_dynamic_layer_stack_depth()
     assert same(want, trained(capture(fn), capsys))
-    with pytest.raises(Unsupported, match="FE015|FE083"):
+    with pytest.raises(Unsupported, match="FE015|FE016|FE083"):
         capture(fn, fullgraph=True)(torch.ones(3, requires_grad=True))
     assert before == (switches(), torch._C._functorch.get_dynamic_layer_stack_depth()) and not in_dual_level()
+
+
+def saved_by_choice(x):
+    def policy(context, operator, *args, **kwargs):
+        return CheckpointPolicy.MUST_SAVE if operator is torch.ops.aten.sin.default else CheckpointPolicy.PREFER_RECOMPUTE
+
+    by_partial = checkpoint(torch.sin, x, use_reentrant=False, context_fn=functools.partial(create_selective_checkpoint_contexts, policy))
+    return by_partial + checkpoint(torch.cos, x, use_reentrant=False, context_fn=lambda: create_selective_checkpoint_contexts(policy))
+
+
+def test_choices_of_what_a_checkpoint_saves_stay_in_the_graph(capsys):
+    assert same(trained(saved_by_choice, capsys), trained(capture(saved_by_choice, fullgraph=True), capsys))
 
 
 def test_vmap_without_a_rule_of_its_own_is_captured(check):

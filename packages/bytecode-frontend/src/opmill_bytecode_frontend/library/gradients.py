@@ -10,6 +10,8 @@ import torch
 from torch._C import _functorch
 from torch._functorch.autograd_function import autograd_function_apply
 from torch._higher_order_ops.wrap import tag_activation_checkpoint
+from torch.utils.checkpoint import create_selective_checkpoint_contexts as SELECTIVE
+from torch.utils.checkpoint import noop_context_fn
 
 from opmill_guards.source import Pinned
 
@@ -17,7 +19,7 @@ from ..regions import Region
 from ..switches import in_dual_level
 from ..values.base import NotConstant, Value
 from ..values.constant import ConstantValue
-from ..values.functions import BuiltinValue
+from ..values.functions import BuiltinValue, FunctionValue, PartialValue
 from ..values.sequence import SequenceValue, TupleValue
 from ..values.tensor import TensorValue
 from .bodies import flat, input_like, like, outputs, recording, without_effects
@@ -192,10 +194,21 @@ def is_inference_mode_enabled(vm: Any) -> Value:
     return ConstantValue(torch.is_inference_mode_enabled() if recorded is None else recorded)
 
 
+def chooses_what_to_save(contexts: Value) -> bool:
+    """Whether a ``context_fn`` does no more than that, which changes no result: it is torch's own for it, or calls that."""
+    function = contexts.function if isinstance(contexts, PartialValue) else contexts
+    if not isinstance(function, FunctionValue):
+        return False
+    return function.obj in (noop_context_fn, SELECTIVE) or SELECTIVE.__name__ in function.code.co_names
+
+
 @named("torch.utils.checkpoint.checkpoint")
 def checkpoint(vm: Any, function: Value, *args: Value, **kwargs: Value) -> Value:
     reentrant = kwargs.pop("use_reentrant", NONE)
-    for option in ("context_fn", "determinism_check", "debug", "preserve_rng_state", "early_stop"):
+    contexts = kwargs.pop("context_fn", None)
+    if contexts is not None and not chooses_what_to_save(contexts):
+        vm.unsupported("FE016", "activation checkpointing under contexts of the program", "a graph does not enter them")
+    for option in ("determinism_check", "debug", "preserve_rng_state", "early_stop"):
         kwargs.pop(option, None)
     if not torch.is_grad_enabled():
         return vm.call(function, list(args), kwargs)  # type: ignore[no-any-return]
