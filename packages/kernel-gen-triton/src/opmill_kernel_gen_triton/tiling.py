@@ -8,11 +8,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from opmill_graph_ir.loops.index import Index
-from opmill_graph_ir.loops.ir import Axis, Nest, Phase
+from opmill_graph_ir.loops.ir import Axis, Nest, Op, Phase
 
 from . import walk
 from .budget import DEFAULT as DEFAULT
 from .budget import Budget as Budget
+from .emit.primitives import ROWS
 from .emit.types import TYPES
 
 UNKNOWN = 8192
@@ -30,6 +31,8 @@ _HEAVY = 12
 """Values of a point down columns, beyond which a lane holds fewer elements."""
 _MANY = 8
 """Values of a point, beyond which few of them are kept."""
+_LONGEST = 8192
+"""Instructions of a program, beyond which it does fewer elements a thread: a hundred sines for each of eight took the compiler 90 seconds."""
 _WINDOW = 32
 """Elements of a row that is short beside the rows, as those of pooling are."""
 
@@ -70,9 +73,30 @@ def choose(nest: Nest, symbols: Iterable[str], budget: Budget) -> Tiling:
     """The tiling of a nest."""
     sizes = dict.fromkeys(symbols, UNKNOWN)
     inner = [p for p in nest.phases if p.axes]
-    found = _rows(nest, inner, sizes, budget) if inner else _pointwise(nest, sizes, budget)
+    found = _short(nest, _rows(nest, inner, sizes, budget) if inner else _pointwise(nest, sizes, budget), sizes)
     warps = found.warps << budget.shift if budget.shift > 0 else found.warps >> -budget.shift
     return replace(found, warps=min(max(warps, 1), 32), ahead=budget.ahead) if budget.shift or budget.ahead else found
+
+
+def _short(nest: Nest, tiling: Tiling, sizes: dict[str, int]) -> Tiling:
+    """With as few elements a thread as keep the program short: all that is done to one of them is written out for each."""
+    long, blocks = _instructions(nest), dict(tiling.blocks)
+    free = [name for name in ("r", "x", "y") if name in blocks and (name != "r" or tiling.looped)]
+    while math.prod(blocks.values()) > 32 * tiling.warps and long * math.prod(blocks.values()) > _LONGEST * 32 * tiling.warps:
+        widest = max(free, key=lambda name: blocks[name], default="")
+        if not widest or blocks[widest] < 2:
+            break
+        blocks[widest] //= 2
+    if blocks == dict(tiling.blocks):
+        return tiling
+    programs = math.prod(_tiles(walk.points(axes, sizes), blocks[name]) for axes, name in zip(tiling.outer, blocks, strict=False))
+    return replace(tiling, blocks=tuple(blocks.items()), programs=programs)
+
+
+def _instructions(nest: Nest) -> int:
+    """Of one element, roughly."""
+    found = {e for p in nest.phases for e in walk.expressions(p) if type(e) is Op and e.name in ROWS}
+    return sum(ROWS[e.name].long * (4 if e.dtype == "float64" and ROWS[e.name].long > 1 else 1) for e in found)
 
 
 def _pointwise(nest: Nest, sizes: dict[str, int], budget: Budget) -> Tiling:

@@ -14,13 +14,14 @@ from dataclasses import dataclass
 @dataclass(frozen=True)
 class Row:
     """Texts for floats, integers and bools. ``quick``: for float32 where a few units in its last place do not matter. ``bare``: constant
-    operands may be plain Python literals."""
+    operands may be plain Python literals. ``long``: instructions that an element takes in float32, roughly."""
 
     f: str | None = None
     i: str | None = None
     b: str | None = None
     bare: bool = False
     quick: str | None = None
+    long: int = 1
 
     def text(self, kind: str, quick: bool = False) -> str | None:
         """The template for operands of ``kind`` (an ElementType's), or None."""
@@ -36,16 +37,16 @@ ROWS: dict[str, Row] = {
     "add": _infix("+"),
     "sub": _infix("-"),
     "mul": _infix("*"),
-    "div": Row(f="libdevice.div_rn({0}, {1})", quick="({0} / {1})"),
+    "div": Row(f="libdevice.div_rn({0}, {1})", quick="({0} / {1})", long=10),
     "max": Row(f="%maximum({0}, {1})", i="tl.where({0} > {1}, {0}, {1})"),
     "min": Row(f="%minimum({0}, {1})", i="tl.where({0} < {1}, {0}, {1})"),
     "fmax": Row(f="tl.where(({0} > {1}) | ({1} != {1}), {0}, {1})", i="tl.where({0} > {1}, {0}, {1})"),
     "fmin": Row(f="tl.where(({0} < {1}) | ({1} != {1}), {0}, {1})", i="tl.where({0} < {1}, {0}, {1})"),
-    "floordiv": Row(f="%floordiv({0}, {1})", i="%int_floordiv({0}, {1})"),
+    "floordiv": Row(f="%floordiv({0}, {1})", i="%int_floordiv({0}, {1})", long=40),
     "truncdiv": Row(f="libdevice.trunc(libdevice.div_rn({0}, {1}))", i="({0} // {1})"),
-    "mod": Row(f="%remainder({0}, {1})", i="%int_remainder({0}, {1})"),
-    "fmod": Row(f="libdevice.fmod({0}, {1})", i="({0} % {1})"),
-    "pow": Row(f="libdevice.pow({0}, {1})", i="%int_pow({0}, {1}, {bits})"),
+    "mod": Row(f="%remainder({0}, {1})", i="%int_remainder({0}, {1})", long=40),
+    "fmod": Row(f="libdevice.fmod({0}, {1})", i="({0} % {1})", long=40),
+    "pow": Row(f="libdevice.pow({0}, {1})", i="%int_pow({0}, {1}, {bits})", long=100),
     "bitand": Row(i="({0} & {1})", b="({0} & {1})"),
     "bitor": Row(i="({0} | {1})", b="({0} | {1})"),
     "bitxor": Row(i="({0} ^ {1})", b="({0} ^ {1})"),
@@ -62,21 +63,20 @@ ROWS: dict[str, Row] = {
     "abs": Row(f="tl.abs({0})", i="tl.abs({0})"),
     "sign": Row(f="(({0} > 0).to({T}) - ({0} < 0).to({T}))", i="(({0} > 0).to({T}) - ({0} < 0).to({T}))"),
     "bitnot": Row(i="%bitnot({0})", b="%negate({0})"),
+    **{name: Row(f=f"libdevice.{name}({{0}})") for name in "rsqrt floor ceil trunc".split()},
     **{
-        name: Row(f=f"libdevice.{name}({{0}})")
-        for name in (
-            "expm1 log log2 log10 log1p rsqrt sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh erf erfc erfinv lgamma "
-            "floor ceil trunc"
-        ).split()
+        name: Row(f=f"libdevice.{name}({{0}})", long=30)
+        for name in "expm1 log log2 log10 log1p asin acos atan sinh cosh tanh asinh acosh atanh erf erfc erfinv".split()
     },
-    "exp": Row(f="libdevice.exp({0})", quick="libdevice.fast_expf({0})"),
+    **{name: Row(f=f"libdevice.{name}({{0}})", long=100) for name in "sin cos tan lgamma".split()},
+    "exp": Row(f="libdevice.exp({0})", quick="libdevice.fast_expf({0})", long=10),
     "exp2": Row(f="libdevice.exp2({0})", quick="tl.exp2({0})"),
-    **{name: Row(f=f"libdevice.{name}({{0}}, {{1}})") for name in "atan2 copysign nextafter hypot".split()},
+    **{name: Row(f=f"libdevice.{name}({{0}}, {{1}})", long=30) for name in "atan2 copysign nextafter hypot".split()},
     "sqrt": Row(f="libdevice.sqrt_rn({0})"),
     "round": Row(f="libdevice.rint({0})"),
     "reciprocal": Row(f="libdevice.div_rn({one}, {0})", quick="({one} / {0})"),
-    "sigmoid": Row(f="libdevice.div_rn({one}, {one} + libdevice.exp(-{0}))", quick="libdevice.fast_dividef({one}, {one} + libdevice.fast_expf(-{0}))"),
-    "digamma": Row(f="%digamma({0})"),
+    "sigmoid": Row(f="libdevice.div_rn({one}, {one} + libdevice.exp(-{0}))", quick="libdevice.fast_dividef({one}, {one} + libdevice.fast_expf(-{0}))", long=20),
+    "digamma": Row(f="%digamma({0})", long=200),
     "isnan": Row(f="({0} != {0})", i="({0} != {0})"),
     "isinf": Row(f='(tl.abs({0}) == float("inf"))', i="({0} != {0})"),
     "signbit": Row(f="({0}.to({I}, bitcast=True) < 0)", i="({0} < 0)"),
@@ -84,7 +84,7 @@ ROWS: dict[str, Row] = {
     "logical_and": Row(b="({0} & {1})"),
     "logical_or": Row(b="({0} | {1})"),
     "logical_xor": Row(b="({0} ^ {1})"),
-    "philox": Row(i="%philox_word({0}, {1})"),
-    "coin": Row(i="%coin_word({0}, {1})"),
+    "philox": Row(i="%philox_word({0}, {1})", long=30),
+    "coin": Row(i="%coin_word({0}, {1})", long=20),
     "fma": Row(f="({0} * {1} + {2})"),
 }
