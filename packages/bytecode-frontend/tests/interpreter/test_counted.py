@@ -175,10 +175,19 @@ def described(x, m, i):
 
 
 def of_distributions(x, m, i):
-    return torch.distributions.Normal(x, x.abs() + i - 1).log_prob(x + 1) * 2
+    d = torch.distributions
+    both = d.Independent(d.Uniform(x, x + 1), 1).log_prob(x + 0.5), d.Bernoulli(logits=x).log_prob((x > 0).float())
+    return d.Normal(x, x.abs() + i - 1).log_prob(x + 1) * 2, d.Categorical(logits=x).entropy(), *both
 
 
-@pytest.mark.parametrize("fn", [asserts, raises, described, of_torch, of_distributions, joined])
+def again(x, m, i):
+    for _ in range(3):
+        if not m.any():
+            raise ValueError("none")
+    return x * 2
+
+
+@pytest.mark.parametrize("fn", [asserts, raises, described, of_torch, of_distributions, again, joined])
 def test_checked_when_the_graph_runs(fn):
     assert check(fn) == 1
 

@@ -77,7 +77,7 @@ def construct(vm: Any, cls: type, args: list[Value], kwargs: dict[str, Value], p
         made = make_tuple(vm, cls, args)
     elif written_in_python(cls) and new in BUILTIN_NEW:
         made = new_object(vm, cls)
-    elif is_torch(cls) and not written_in_python(cls):
+    elif is_torch(cls) and (issubclass(cls, property) or not written_in_python(cls)):
         return fold(vm, cls, args, kwargs)
     elif cls.__module__ in ("builtins", "fractions", "decimal", "inspect") or cls is torch.device:
         return fold(vm, cls, args, kwargs)

@@ -85,7 +85,9 @@ def is_exception(name: Any, names: dict[str, Any]) -> bool:
 def demanded_of(vm: Machine, mask: Any, way: tuple[bool, str, str]) -> bool:
     """As :func:`demanded`, of the truth of a tensor of one element."""
     number = mask.method(vm, "to", [ConstantValue(torch.int64)], {}).method(vm, "item", [], {})
-    return demanded(vm, (number.number != 0).node.condition, way)
+    holds = number.number != 0
+    known: bool | None = holds if isinstance(holds, bool) else holds.node.known()  # it may have been demanded before
+    return demanded(vm, holds.node.condition, way) if known is None else known
 
 
 def demanded(vm: Machine, relation: Relation, way: tuple[bool, str, str]) -> bool:
