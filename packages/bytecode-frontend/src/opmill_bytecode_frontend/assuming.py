@@ -112,7 +112,8 @@ class Assumptions:
         for before in cls.__mro__:
             if before is owner:
                 return
-            if is_users(before) and self.guards_attributes(before) and (id(before), name) not in self.effects.attributes:
+            guarded = (is_users(before) and self.guards_attributes(before)) or (before, name) in self.varying.apart
+            if guarded and (id(before), name) not in self.effects.attributes:
                 self.guard(Absent(InstanceDict(Pinned(before, before.__qualname__)), name))
 
 

@@ -455,6 +455,19 @@ def test_attributes_of_classes_of_modules_are_assumed_without_a_module():
         assert same(compiled(torch.ones(2)), f(torch.ones(2)))
 
 
+def test_attributes_of_classes_of_modules_come_and_go():
+    class Net(torch.nn.Module):
+        def forward(self, x):
+            return x * getattr(self, "extra", 3) + hasattr(type(self), "extra")
+
+    net = Net()
+    compiled = capture(lambda x: net(x), fullgraph=True)
+    for change in [lambda: None, lambda: setattr(Net, "extra", 7), lambda: delattr(Net, "extra")] * 3:
+        change()
+        for _ in range(2):
+            assert same(compiled(torch.ones(2)), net(torch.ones(2)))
+
+
 class Plain:
     pass
 
