@@ -462,8 +462,8 @@ def test_attributes_of_classes_of_modules_come_and_go():
 
     net = Net()
     compiled = capture(lambda x: net(x), fullgraph=True)
-    for change in [lambda: None, lambda: setattr(Net, "extra", 7), lambda: delattr(Net, "extra")] * 3:
-        change()
+    for extra in (7, None, 9, None, 5, 9):
+        delattr(Net, "extra") if extra is None else setattr(Net, "extra", extra)
         for _ in range(2):
             assert same(compiled(torch.ones(2)), net(torch.ones(2)))
 
