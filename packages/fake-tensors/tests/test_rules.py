@@ -354,6 +354,24 @@ def test_every_stride_is_that_of_the_way_an_operator_makes_its_result(order: tup
                     assert fn(ctx.from_tensor(x)).stride() == fn(x).stride(), fn
 
 
+@pytest.mark.parametrize("sizes", [(2, 1, 6, 4), (1, 1, 4, 4), (2, 3, 1, 1), (1, 3, 4, 1), (2, 4, 1, 6)])
+@pytest.mark.parametrize("order", [(0, 1, 2, 3), (0, 2, 3, 1), (1, 0, 2, 3)])
+def test_images_that_lie_in_two_ways_at_once(sizes: tuple[int, ...], order: tuple[int, ...]) -> None:
+    """With one channel or one point, strides say of which way they are: what follows goes by that."""
+    x = torch.rand([sizes[d] for d in order]).permute([order.index(d) for d in range(4)])
+    one = torch.ones(sizes[1])
+    norms: list[Any] = [lambda x: F.batch_norm(x, one * 0, one), lambda x: F.batch_norm(x, None, None, training=x.numel() > x.shape[1]), lambda x: F.group_norm(x, 1)]
+    pools: list[Any] = [lambda x: F.max_pool2d(x, 1), lambda x: F.avg_pool2d(x, 1), lambda x: F.adaptive_avg_pool2d(x, 2), lambda x: F.interpolate(x, scale_factor=2)]
+    others: list[Any] = [lambda x: torch.cat([x, x], 1), lambda x: F.glu(x, 2), lambda x: F.conv2d(x, torch.ones(2, x.shape[1], 1, 1))]
+    for fn in (*norms, *pools, *others):
+        try:
+            want = fn(x)
+        except (RuntimeError, ValueError):
+            continue  # one value for each channel, an odd number of lines
+        with FakeContext() as ctx:
+            assert fn(ctx.from_tensor(x)).stride() == want.stride()
+
+
 @given(st.data())
 def test_rolled_tensors_are_laid_out_as_what_is_put_together_of_two_parts(data: Any) -> None:
     x = data.draw(tensors())

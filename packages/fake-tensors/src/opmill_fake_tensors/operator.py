@@ -22,7 +22,7 @@ _MEMO_LIMIT = 20_000
 _MEASURED = tuple(
     f"aten::{n}"
     for n in "linalg _linalg _embedding_bag _fft geqrf ormqr _cdist max_unpool log_sigmoid_forward nonzero_static isin replication_pad reflection_pad index_fill "
-    "roll pixel_shuffle pixel_unshuffle channel_shuffle native_channel_shuffle native_dropout_backward nll_loss2d_forward".split()
+    "roll pixel_shuffle pixel_unshuffle channel_shuffle native_channel_shuffle native_dropout_backward nll_loss2d_forward glu".split()
 )
 """Operators whose meta kernels promise layouts that the CPU does not keep: what they give is seen by running them once on zeros."""
 

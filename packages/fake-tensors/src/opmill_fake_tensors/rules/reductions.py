@@ -9,6 +9,7 @@ import torch
 
 from ..strides import same
 from ..symbols.asking import demanded, surely
+from ..symbols.layouts import in_rows
 from ..table import Rules, alike, channels_last, dense, image
 
 RULES = Rules()
@@ -161,7 +162,8 @@ def _batch_norm(overload: str, x: Tensor, weight: Any, bias: Any, mean: Any, var
     if overload != "" or dtype is None or x.dim() < 2 or surely(x.numel() == 0) or (not training and (mean is None or var is None)):
         return NotImplemented
     saved = (x.size(1),) if training else (0,)
-    return image(x.size(), x.dtype, channels_last(x)), dense(saved, dtype), dense(saved, dtype)
+    last = not in_rows(x) and (channels_last(x) or (x.dim() == 4 and x.is_contiguous(memory_format=torch.channels_last)))
+    return image(x.size(), x.dtype, last), dense(saved, dtype), dense(saved, dtype)
 
 
 @RULES.row("_native_batch_norm_legit")
