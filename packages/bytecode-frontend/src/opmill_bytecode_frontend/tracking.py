@@ -25,6 +25,7 @@ from opmill_guards.guard import Equals, Is, Length, Predicate, TensorMatch, Type
 from opmill_guards.source import Attr, InstanceDict, Item, Pinned, TypeOf
 
 from .owners import exempt, is_disabled
+from .values.assigned import show
 from .values.base import Lazy, Value, written_in_python
 from .values.classes import ClassValue, ModuleObject
 from .values.constant import LITERALS, ConstantValue
@@ -324,14 +325,6 @@ def mapping_proxy(vm: Any, obj: Any, source: Any) -> Value:
         view.keys_guarded = True
     view.read_only = True
     return view
-
-
-def show(view: DictValue, name: str, new: Value | None, again: bool) -> None:
-    """Shows in the dictionary of a class what captured code has assigned to an attribute."""
-    if new is None or again:
-        view.items.pop(name, None)
-    if new is not None:
-        view.items[name] = (ConstantValue(name), new)
 
 
 def same_contents(now: Any, found: dict[Any, Any]) -> bool:

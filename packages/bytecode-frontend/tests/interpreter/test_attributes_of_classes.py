@@ -5,6 +5,7 @@ from __future__ import annotations
 import types
 import warnings
 from typing import Any, Callable
+from unittest import mock
 
 import pytest
 import torch
@@ -256,6 +257,23 @@ def patched(s: Setup) -> Any:
     return f
 
 
+def seen_in_dictionaries(s: Setup) -> Any:
+    C = s.Counter
+
+    def f(x: torch.Tensor) -> Any:
+        before = vars(C)
+        first = "new" in before, before["n"]
+        C.n += 1
+        C.new = x
+        second = before["n"], before["new"] * C.n, list(before)[-1] == "new"
+        del C.new
+        with mock.patch.object(C, "label", "patched"):
+            third = C.label, C().label
+        return first, second, third, "new" in before, before.get("new"), C.label
+
+    return f
+
+
 def by_property_of_metaclass(s: Setup) -> Any:
     M = s.Measured
 
@@ -285,7 +303,7 @@ def with_break(s: Setup) -> Any:
     return f
 
 
-PROGRAMS = [counter, counter_of_base, through_type_of_self, deleted, tensors_and_objects, tensor_changed_in_place, raised_between, caught, by_metaclass, of_function, of_module, of_neural_network, by_property_of_metaclass, methods, patched, with_break]
+PROGRAMS = [counter, counter_of_base, through_type_of_self, deleted, tensors_and_objects, tensor_changed_in_place, raised_between, caught, by_metaclass, of_function, of_module, of_neural_network, by_property_of_metaclass, methods, patched, seen_in_dictionaries, with_break]
 
 
 def runs(program: Callable[[Setup], Any], how: Callable[[Any], Any]) -> list[Any]:

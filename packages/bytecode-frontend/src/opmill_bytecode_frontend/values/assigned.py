@@ -12,6 +12,7 @@ from ..owners import exempt
 from .base import MISSING, Machine, Value, find_in_mro, written_in_python
 from .constant import ConstantValue
 from .functions import FunctionValue
+from .mapping import DictValue
 
 #: Classes whose attributes are read in other ways than along the MRO, or assumed by other guards.
 READ_OTHERWISE = (tuple, torch.Tensor, enum.Enum, type)
@@ -56,13 +57,22 @@ def assign(vm: Machine, cls: type, name: str, value: Value | None) -> None:
     kinds = {type(find_in_mro(cls.__mro__, name)[1]), type(None) if value is None else value.python_type()}
     if any(hasattr(kind, "__get__") and (kind is not types.FunctionType or issubclass(cls, torch.nn.Module)) for kind in kinds):
         vm.unsupported("FE042", what, "it is a property or another descriptor", "assign such outside of the compiled function")
-    if any(type(getattr(known, "obj", None)) is types.MappingProxyType and known.source.root.object is cls for _, known in vm.known.values()):
-        vm.unsupported("FE042", what, "its dictionary was looked at before")
     raw: Any = MISSING
     if value is not None:
         raw = function_stand_in(value) if isinstance(value, FunctionValue) else StandIn()
         vm.known[id(raw)] = (raw, value)
     vm.effects.store_attribute(cls, name, raw, value)
+    for _, known in vm.known.values():
+        if type(known) is DictValue and type(known.obj) is types.MappingProxyType and known.source.root.object is cls:
+            show(known, name, value, vm.effects.attributes[id(cls), name][4])
+
+
+def show(view: DictValue, name: str, new: Value | None, again: bool) -> None:
+    """Shows in the dictionary of a class what captured code has assigned to an attribute."""
+    if new is None or again:
+        view.items.pop(name, None)
+    if new is not None:
+        view.items[name] = (ConstantValue(name), new)
 
 
 __all__ = ["StandIn", "assign", "find_now"]
