@@ -60,3 +60,12 @@ def test_phases_apart_agree_with_the_reference(name: str, budget: Budget) -> Non
 
 def test_rows_of_a_few_points_stay_together() -> None:
     assert len(kernel_text(KERNELS["sum"]).functions) == 1
+
+
+@pytest.mark.parametrize("length", [4096, 12288])
+def test_a_softmax_of_a_few_rows_is_one_launch(length: int) -> None:
+    row, value = _axis("j", length), Load("a", index("i") * length + "j", "float32")
+    top = Phase(row, reductions=(Reduction(("m",), "max", value, "float32"),))
+    total = Phase(row, reductions=(Reduction(("s",), "sum", _op("exp", _op("sub", value, Ref("m", "float32"))), "float32"),))
+    last = Phase(row, stores=(Store("c", index("i") * length + "j", _op("div", _op("exp", _op("sub", value, Ref("m", "float32"))), Ref("s", "float32"))),))
+    assert len(kernel_text(_kernel((top, total, last), a=("in", length), c=("out", length))).functions) == 1

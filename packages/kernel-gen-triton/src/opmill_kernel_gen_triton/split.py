@@ -47,12 +47,13 @@ def split_nest(nest: Nest, symbols: Iterable[str], prefix: str, budget: Budget) 
 def _crowded(nest: Nest, symbols: tuple[str, ...], budget: Budget) -> bool:
     """Whether a few programs would do all the work of phases that may as well stand apart."""
     inner = [p for p in nest.phases if p.axes]
-    if len(inner) < 2 and not any(p.stores and not p.reductions for p in inner):
+    reductions = [r for p in inner for r in p.reductions]
+    if not inner or (reductions and len({tuple(a.extent for a in p.axes) for p in inner}) == 1):  # rows that are alike stay in registers, or are cut
         return False
-    if any(p.checks or p.scans for p in nest.phases) or any(r.dtype not in _DTYPES for p in inner for r in p.reductions):
+    if any(p.checks or p.scans for p in nest.phases) or any(r.dtype not in _DTYPES for r in reductions):
         return False
-    longest = max(points(p.axes, dict.fromkeys(symbols, UNKNOWN)) for p in inner)
-    return longest >= _CHUNKS * budget.chunk and choose(nest, symbols, budget).programs * 2 <= budget.processors
+    tiling, longest = choose(nest, symbols, budget), max(points(p.axes, dict.fromkeys(symbols, UNKNOWN)) for p in inner)
+    return tiling.looped and longest >= _CHUNKS * budget.chunk and tiling.programs * 2 <= budget.processors
 
 
 def _chunks(nest: Nest, symbols: tuple[str, ...], budget: Budget) -> int:
