@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import functools
 import logging
+import sys
 import warnings
 from typing import Any
 
@@ -28,7 +29,8 @@ def said(vm: Any, value: Value) -> Value:
 @handles(print)
 def print_(vm: Any, *args: Value, **kwargs: Value) -> Value:
     for name in sorted(kwargs.keys() - {"sep", "end", "file", "flush"}):
-        vm.throw(TypeError, f"{name!r} is an invalid keyword argument for print()")
+        said_now = f"print() got an unexpected keyword argument {name!r}"
+        vm.throw(TypeError, said_now if sys.version_info >= (3, 13) else f"{name!r} is an invalid keyword argument for print()")
     for name in ("sep", "end"):
         kind = kwargs[name].python_type() if name in kwargs else str
         if kind is not type(None) and not issubclass(kind, str):
