@@ -191,6 +191,43 @@ def test_what_is_no_repetition(kind: type[Model]) -> None:
         agree(*both(graph))
 
 
+class Coupling(Module):
+    """A block of a normalizing flow: it changes the stream and gives a number a row."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale, self.shift = (torch.nn.Sequential(torch.nn.Linear(WIDTH, WIDTH), torch.nn.LeakyReLU(), torch.nn.Linear(WIDTH, WIDTH)) for _ in range(2))
+        self.register_buffer("mask", torch.rand(WIDTH).round())
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        kept = x * self.mask
+        u = torch.tanh(self.scale(kept)) * (1 - self.mask)
+        return kept + (1 - self.mask) * (x * u.exp() + self.shift(kept)), u.sum(-1)
+
+
+class Flow(Module):
+    """The numbers of all blocks are added up as they come; nothing but the end reads the sum."""
+
+    def __init__(self, count: int) -> None:
+        super().__init__()
+        self.blocks = torch.nn.ModuleList(Coupling() for _ in range(count))
+
+    def forward(self, x: torch.Tensor, shared: torch.Tensor) -> Any:
+        total = shared
+        for block in self.blocks:
+            x, found = block(x)
+            total = total + found
+        return (x.square().sum(-1) + total,)
+
+
+@pytest.mark.parametrize("count", [6, 9])
+def test_sums_over_all_blocks_that_are_put_off_until_their_end(count: int) -> None:
+    with torch.no_grad():
+        graph = aten(Flow(count))  # type: ignore[arg-type]
+        assert find(graph) is not None
+        agree(*both(graph))
+
+
 def test_several_stretches() -> None:
     """Each stretch of a graph is cut."""
 

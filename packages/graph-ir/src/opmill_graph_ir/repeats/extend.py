@@ -116,7 +116,8 @@ def _turn(short: Schedule, names: Shortened) -> _Turn | None:
         if not _alike(first, second, written, matched, names, short.buffers):
             return None
     own = frozenset(written - names.places.keys())
-    return _Turn(start, end, own) if _crosses_by_value(short, end, written - own, names) else None
+    right = _crosses_by_value(short, end, written - own, names) and _needs_no_more(short, end, firsts[1], names)
+    return _Turn(start, end, own) if right else None
 
 
 def _writes_to(step: Step, block: int, names: Shortened) -> bool:
@@ -158,6 +159,18 @@ def _crosses_by_value(short: Schedule, end: int, values: set[str], names: Shorte
             ours |= step.writes() - names.graph.metas.keys()
         ours |= step.writes() & names.places.keys()
     return not any(n in ours and n not in values for step in short.steps[end:] for n in step.reads())
+
+
+def _needs_no_more(short: Schedule, end: int, following: int, names: Shortened) -> bool:
+    """Whether what is read behind the third turn of blocks before it are the counterparts of what is behind the second. A sum over all blocks that was put off
+    until their end reads one more for each."""
+    return _crossing(short, following, names) <= {names.next(n) for n in _crossing(short, end, names)}
+
+
+def _crossing(short: Schedule, at: int, names: Shortened) -> set[str]:
+    """Values of blocks that the steps before ``at`` write and later ones read."""
+    written = {n for step in short.steps[:at] for n in step.writes()}
+    return written & names.places.keys() & {n for step in short.steps[at:] for n in step.reads()}
 
 
 # ---- what leaves -----------------------------------------------------------------------------------------------------------
