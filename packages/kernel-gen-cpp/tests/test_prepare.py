@@ -234,3 +234,40 @@ def test_nests_that_do_the_same_are_one_function(name: str, store) -> None:
     kernel, functions = ALIKE[name]
     assert f"\n{kernel_text(kernel, 'k', AVX2).body}".count("\nstatic long ") == functions
     assert disagreement(Case(name, kernel, sizes=(3,)), Runner([kernel], store)) is None
+
+
+def guarded(value: Load, low: float, high: float, other: float = 0.0) -> Op:
+    """``low <= value < high ? value : other`` as a position."""
+    inside = op("logical_and", op("ge", value, Const(low, value.dtype)), op("lt", value, Const(high, value.dtype)))
+    return cast(op("where", inside, value, Const(other, value.dtype)), "int64")
+
+
+@pytest.mark.parametrize(
+    ("expr", "found"),
+    [
+        (guarded(X, 0.0, 16.0), (0, 16)),
+        (guarded(X, 0.5, 16.5, -7.0), (-7, 17)),
+        (guarded(X, 0.0, math.inf), None),
+        (guarded(X, math.nan, 16.0), None),
+        (cast(op("where", op("logical_or", op("ge", X, Const(0.0, "float32")), op("lt", X, Const(9.0, "float32"))), X, Const(0.0, "float32")), "int64"), None),
+        (cast(op("where", op("lt", op("neg", X), Const(9.0, "float32")), X, Const(0.0, "float32")), "int64"), None),
+        (cast(X, "int64"), None),
+    ],
+    ids=str,
+)
+def test_bounds_of_floats_that_were_compared(expr, found) -> None:
+    assert bounds(expr, RANGES, {}) == found
+
+
+def test_positions_made_of_floats_that_were_compared_take_32_bits(store) -> None:
+    let, position = Let("v0", guarded(Load("x", index("i0"), "float32"), 0.0, 16.0)), index("v0")
+    value = op("add", Load("w", position, "float32"), cast(Ref("v0", "int64"), "float32"))
+    phase = Phase((), (let,), stores=(Store("y", index("i0"), value), Store("z", index("i0"), op("add", Ref("v0", "int64"), IndexValue(position, "int64")))))
+    buffers = [Buffer("x", "float32", "in", index(45)), Buffer("w", "float32", "in", index(16)), Buffer("y", "float32", "out", index(45))]
+    kernel = LoopKernel("look", (*buffers, Buffer("z", "int64", "out", index(45))), (Nest((Axis("i0", index(45)),), (phase,)),), ())
+    runner = Runner([kernel], store)
+    assert disagreement(Case("look", kernel, ranges={"x": (-4, 20)}), runner) is None
+    got = Case("look", kernel).buffers()
+    got["x"][:5] = torch.tensor([math.nan, math.inf, -math.inf, 1e30, -0.0])
+    runner.run(kernel, got)
+    assert got["z"][:5].tolist() == [0] * 5 and torch.equal(got["y"][:5], got["w"][:1].expand(5))

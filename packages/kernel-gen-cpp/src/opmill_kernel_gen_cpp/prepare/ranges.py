@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 
 from opmill_graph_ir.loops.index import Index, index
@@ -70,7 +71,32 @@ def _unlimited(expr: Expr, ranges: Ranges, lets: Mapping[str, Expr]) -> Bounds |
         return bounds(lets[expr.name], ranges, lets) if expr.name in lets else None
     if not isinstance(expr, Op) or expr.name not in _RULES:
         return None
+    if expr.name == "cast" and TYPES[expr.args[0].dtype].kind == "float":
+        return _guarded(expr.args[0])
     known = [bounds(a, ranges, lets) for a in expr.args]
     if any(k is None for k in known):
         return None
     return _RULES[expr.name](*known)
+
+
+def _guarded(expr: Expr) -> Bounds | None:
+    """Bounds of what a float becomes as an integer, where it was compared with constants before: ``a <= x && x < b ? x : c``. It is ``c`` where ``x`` is no number."""
+    if not isinstance(expr, Op) or expr.name != "where":
+        return None
+    condition, value, other = expr.args
+    if not isinstance(other, Const):
+        return None
+    low, high, ends = -math.inf, math.inf, float(other.value)
+    conditions = [condition]
+    while conditions:
+        c = conditions.pop()
+        if not isinstance(c, Op):
+            continue
+        if c.name in ("logical_and", "bitand"):
+            conditions += c.args
+        elif c.args[0] == value and isinstance(limit := c.args[-1], Const):
+            low = max(low, float(limit.value)) if c.name in ("ge", "gt") else low
+            high = min(high, float(limit.value)) if c.name in ("le", "lt") else high
+    if not all(map(math.isfinite, (low, high, ends))):
+        return None
+    return math.floor(min(low, ends)), math.ceil(max(high, ends))

@@ -101,6 +101,8 @@ class Simplifier:
         lets = []
         for let in phase.lets:
             value = self(let.value)
+            if value.dtype == "int64" and (narrow := self.narrowed(value)) is not None:
+                value = narrow  # what asks for it as a value casts it; positions take any integer
             lets.append(Let(let.name, value))
             self.lets[let.name] = value
         return replace(
@@ -123,6 +125,8 @@ class Simplifier:
             if isinstance(mask, Const):
                 return replace(expr, mask=None, other=None) if mask.value else expr.other or _zero(expr.dtype)
             return replace(expr, mask=mask)
+        if isinstance(expr, Ref) and expr.name in self.lets and (kept := self.lets[expr.name].dtype) != expr.dtype:
+            return Op("cast", (Ref(expr.name, kept),), expr.dtype)
         if not isinstance(expr, Op):
             return expr
         made = Op(expr.name, tuple(self(a) for a in expr.args), expr.dtype)
@@ -152,7 +156,7 @@ class Simplifier:
         if isinstance(expr, IndexValue):
             return IndexValue(expr.index, "int32")
         if isinstance(expr, Ref):
-            return self.narrowed(self.lets[expr.name])
+            return expr if expr.dtype == "int32" else self.narrowed(self.lets[expr.name])
         if not isinstance(expr, Op):
             return None
         if expr.name == "cast":
