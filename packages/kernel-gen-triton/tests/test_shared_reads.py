@@ -4,7 +4,7 @@ import pytest
 
 from opmill_graph_ir.loops.cases import Case, axes, cast, op, row_major
 from opmill_graph_ir.loops.index import index
-from opmill_graph_ir.loops.ir import Buffer, Expr, IndexValue, Load, LoopKernel, Nest, Op, Phase, Store
+from opmill_graph_ir.loops.ir import Axis, Buffer, Const, Expr, IndexValue, Load, LoopKernel, Nest, Op, Phase, Store
 from opmill_kernel_gen_triton.debug import disagreement
 from opmill_kernel_gen_triton.kernel import kernel_text
 from opmill_kernel_gen_triton.tiling import Budget
@@ -41,3 +41,17 @@ def test_only_where_it_pays() -> None:
     for rows, columns in ((64, 130), (2, 128)):  # rows that no block divides; too few of them
         [[function]] = kernel_text(affine("float32", rows, columns), FEW).functions
         assert "YBLOCK" not in function.text
+
+
+def test_rows_of_other_sizes_share_nothing_though_they_read_alike() -> None:
+    """Both phases read the buffer at ``rindex`` and ask whether the place is beyond 3."""
+
+    def walk(name: str, extent: int, target: str) -> Phase:
+        late = Op("ge", (IndexValue(index(name), "int64"), Const(3, "int64")), "bool")
+        value = Op("where", (late, Load("a", index(name), "float32"), Const(0.0, "float32")), "float32")
+        return Phase((Axis(name, index(extent)),), stores=(Store(target, index(name), value),))
+
+    buffers = (Buffer("a", "float32", "in", index(40)), Buffer("b", "float32", "out", index(24)), Buffer("c", "float32", "out", index(40)))
+    nests = [Nest((), (walk("j", 24, "b"), walk("k", 40, "c"))), Nest((), (walk("j", 24, "b"), walk("j", 40, "c")))]
+    for nest in nests:
+        assert disagreement(Case("rows", LoopKernel("rows", buffers, (nest,)))) is None

@@ -253,7 +253,9 @@ class NestWriter:
             lines.add(f"rmask = rindex < {self.body.space.scalar(group.extent)}")
 
     def _drop_row_values(self) -> None:
+        """Another row is other places, also where its text is the same."""
         self.body.memo = {e: v for e, v in self.body.memo.items() if "r" not in v.dims}
+        self.lines.same = {text: v for text, v in self.lines.same.items() if "r" not in v.dims}
 
     def _loop(self, phase: Phase, group: Group, every: Dims) -> None:
         body, loop = self.body, Lines(2)
