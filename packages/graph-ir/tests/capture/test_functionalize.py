@@ -225,6 +225,7 @@ TYPED: list[Callable[[torch.Tensor], tuple[torch.Tensor, ...]]] = [
     lambda a: (torch.view_as_real(a),),
     lambda a: (lambda z: (z.real, z.imag, z))(a * 2),
     lambda a: (lambda z: (z[1:].imag, z.view(torch.float64), z.real.t()[:1]))(a * 2),
+    lambda a: (torch.view_as_complex(torch.stack([a.real, a.imag * 2], -1)).unsqueeze(0).expand(3, -1, -1),),
     lambda a: (a[1:].t().imag[1:], a.mul_(2).view(torch.float64), a.real.view(torch.int32)),
 ]
 

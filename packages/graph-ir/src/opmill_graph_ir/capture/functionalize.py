@@ -214,16 +214,16 @@ def _output(recorder: Recorder, item: Any, uses: Mapping[int, int]) -> Output:
         root = base.root
         if not track.chain:
             return OutputTensor(value)
-        dtype = meta_of(item).dtype if item.dtype != root.dtype else None
+        meta = meta_of(item)
+        dtype = meta.dtype if item.dtype != root.dtype else None
         marked = item.meta.is_conj() or item.meta.is_neg()
-        if (dtype or marked) and base.outside is None and uses[id(base)] == 1:
+        if (dtype or marked) and base.outside is None and uses[id(base)] == 1 and not overlaps_itself(meta, recorder.sizes):
             return OutputTensor(recorder.value_of(item).name)  # nobody sees that it is a view
         start = root.storage_offset() * root.itemsize
         if marked or (root.is_complex() and not shares(root, item)) or (dtype and start % item.itemsize):
             raise GraphError("GI003", "an output that is a view marked as conjugated or negated")
-        sizes, strides = tuple(map(size_of, item.shape)), tuple(map(size_of, item.stride()))
         detached = base.outside is not None and root.requires_grad and not item.requires_grad
-        return OutputTensor(value, sizes, strides, size_of(item.storage_offset() - start // item.itemsize), detached, dtype)
+        return OutputTensor(value, meta.sizes, meta.strides, size_of(item.storage_offset() - start // item.itemsize), detached, dtype)
     if isinstance(item, torch.Tensor):
         return _output(recorder, recorder.from_tensor(item), uses)
     if item is None or isinstance(item, (bool, int, float)):
