@@ -189,8 +189,9 @@ M_MMAP_THRESHOLD = -3  # of malloc.h
 
 
 def measure_memory(name: str, compiler: str) -> dict[str, Any]:
-    """Large blocks come from the system one by one: holes of the heap, which come and go from step to step, are not counted."""
-    ctypes.CDLL(None).mallopt(M_MMAP_THRESHOLD, 1 << 18)
+    """Blocks of 64 KiB and more come from the system one by one: holes of the heap, which come and go from step to step, are not counted. (From 256 KiB on, a
+    small model's activations lie in the heap, and half of what was measured were holes.)"""
+    ctypes.CDLL(None).mallopt(M_MMAP_THRESHOLD, 1 << 16)
     trainer = Trainer(compiler, *built(name))
     for _ in range(3):
         trainer.step()
