@@ -117,7 +117,7 @@ def _problem(network: Network, got: Found, want: Found, exact: Found) -> str:
                 return f"{name}: {g} instead of {w}"
             continue
         scale = float(e.abs().max()) if e.numel() else 0.0
-        slack, off = 1e-5 * (scale + 0.01) + 5 * _distance(w, e), _distance(g, e)
+        slack, off = 2e-5 * (scale + 0.01) + 5 * _distance(w, e), _distance(g, e)
         if off > slack:
             nudged = nudged or _nudged(network)
             slack += 5 * max(_distance(n[name], e) for n in nudged)

@@ -61,6 +61,9 @@ class Going(Struct, frozen=True):
 def going_on(frame: Frame, target: Instruction, stack: list[Any], bound: dict[str, Any], raising: bool = False) -> Going:
     """The resume function of a frame that goes on at ``target`` with this stack; ``bound``: names of its bound variables."""
     body = body_of(frame)
+    if frame.aside or any(name in frame.cells for name in body.program.late_cells):
+        why = "its variable has the name of one that a nested function shares, and which of them is meant is not known before the program runs"
+        raise Unsupported("FE102", "a graph break inside a comprehension", why, "give the variable a name of its own")
     kinds = stack_kinds(frame.prepared.states.get(target), stack)
     keep = frozenset(name for name, value in frame.locals.items() if holds_generator(value))
     keep -= {name for ins in (reachable(body.program, target) if keep else ()) for name in uses_and_kills(ins)[1]}  # goes sooner

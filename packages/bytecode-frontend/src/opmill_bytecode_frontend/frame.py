@@ -54,6 +54,8 @@ class Frame:
         self.depth = depth
         self.locals: dict[str, Any] = {}
         self.cells: dict[str, CellValue] = {}
+        self.aside: dict[str, CellValue] = {}
+        """Cells of the function's own that a comprehension keeps on the stack while it has a variable of the same name."""
         self.stack: list[Any] = []
         self.push: Callable[[Any], None] = self.stack.append  # of the one list that this frame ever has
         self.pop: Callable[[], Any] = self.stack.pop

@@ -113,6 +113,17 @@ class Program:
         """Whether calling it makes a generator, a coroutine or an asynchronous generator."""
         return bool(self.flags & (inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR))
 
+    @property
+    def late_cells(self) -> set[str]:
+        """Cells that comprehensions make for themselves, of variables whose names mean plain locals elsewhere (from 3.12 on)."""
+        made: dict[str, list[bool]] = {}
+        begun = False
+        for instruction in self.instructions if self.cellvars else ():
+            begun |= instruction.opname == "RESUME"
+            if instruction.opname == "MAKE_CELL":
+                made.setdefault(instruction.argval, []).append(begun)
+        return {name for name, late in made.items() if all(late)}
+
     def exception_ranges(self) -> Iterator[ExceptionRange]:
         """The exception table, as maximal runs of instructions with one handler."""
         start: Instruction | None = None

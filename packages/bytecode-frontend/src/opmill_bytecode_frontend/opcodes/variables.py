@@ -49,28 +49,42 @@ def load_fast_twice(vm: Any, frame: Any, ins: Any) -> None:
 
 @opcode("LOAD_FAST_AND_CLEAR")
 def load_fast_and_clear(vm: Any, frame: Any, ins: Any) -> None:
-    frame.push(frame.locals.pop(ins.argval, MISSING))
+    """A comprehension begins whose variable has this name, too."""
+    name = ins.argval
+    if name in frame.cells:
+        frame.aside[name] = frame.cells.pop(name)
+        frame.push(frame.aside[name])
+    else:
+        frame.push(frame.locals.pop(name, MISSING))
 
 
 @opcode("STORE_FAST")
 def store_fast(vm: Any, frame: Any, ins: Any) -> None:
-    value = frame.pop()
+    write_local(frame, ins.argval, frame.pop())
+
+
+def write_local(frame: Any, name: str, value: Any) -> None:
+    if name in frame.cells:  # a comprehension ends that had a cell of this name for itself
+        del frame.cells[name]
     if value is MISSING:
-        frame.locals.pop(ins.argval, None)
+        frame.locals.pop(name, None)
+    elif frame.aside and frame.aside.get(name) is value:  # it ends, and the function's own cell comes back
+        frame.cells[name] = frame.aside.pop(name)
+        frame.locals.pop(name, None)
     else:
-        frame.locals[ins.argval] = value
+        frame.locals[name] = value
 
 
 @opcode("STORE_FAST_LOAD_FAST")
 def store_load(vm: Any, frame: Any, ins: Any) -> None:
-    frame.locals[ins.argval[0]] = frame.pop()
+    write_local(frame, ins.argval[0], frame.pop())
     frame.push(read_local(vm, frame, ins.argval[1]))
 
 
 @opcode("STORE_FAST_STORE_FAST")
 def store_twice(vm: Any, frame: Any, ins: Any) -> None:
-    frame.locals[ins.argval[0]] = frame.pop()
-    frame.locals[ins.argval[1]] = frame.pop()
+    write_local(frame, ins.argval[0], frame.pop())
+    write_local(frame, ins.argval[1], frame.pop())
 
 
 @opcode("DELETE_FAST")
@@ -94,8 +108,12 @@ def make_cell(vm: Any, frame: Any, ins: Any) -> None:
 
 @opcode("STORE_CLOSURE")
 def store_closure(vm: Any, frame: Any, ins: Any) -> None:
+    """What the slot of a cell holds: in the prologue of a resume function a cell that it is given, elsewhere what a comprehension has or brings back."""
     value = frame.pop()
-    frame.cells[ins.argval] = value if isinstance(value, CellValue) else CellValue(value)
+    if isinstance(value, CellValue) and ins.argval in frame.cells and frame.aside.get(ins.argval) is not value:
+        frame.cells[ins.argval] = value
+    else:
+        write_local(frame, ins.argval, value)
 
 
 @opcode("LOAD_CLASSDEREF", until=(3, 11))

@@ -182,7 +182,7 @@ def _variables(program: Program, target: Instruction, state: State, where: str, 
 
 
 def _parameters(program: Program, variables: list[str], kinds: Sequence[StackKind], raising: bool) -> list[Parameter]:
-    cells = set(program.cellvars)
+    cells = set(program.cellvars) - program.late_cells
     parameters = [Parameter(ParameterKind.CELL if name in cells else ParameterKind.LOCAL, name) for name in variables]
     taken = set(variables)
     for place, kind in enumerate(kinds):
