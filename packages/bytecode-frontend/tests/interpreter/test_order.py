@@ -143,3 +143,27 @@ class Checked(metaclass=Meta):
 
 def test_metaclasses_are_asked_about_instances():
     differs(lambda x: (isinstance(3, Checked), isinstance(4, (str, Checked)), isinstance(Checked(), Checked), issubclass(int, Checked), x + 1))
+
+
+class Whole:
+    def __init__(self, index, truth):
+        self.index, self.truth = index, truth
+
+    def __index__(self):
+        return self.index
+
+    def __bool__(self):
+        return self.truth
+
+
+@pytest.mark.parametrize("reverse", [True, 0, 1.5, None, Whole(1, False), Whole(0, True)], ids=lambda r: type(r).__name__ + str(getattr(r, "index", "")))
+def test_what_tells_the_order_is_a_whole_number_or_a_truth_as_in_this_python(reverse):
+    def f(x, reverse):
+        try:
+            items = sorted([2, 3, 1], reverse=reverse)
+            items.sort(reverse=reverse)
+        except TypeError as error:
+            return x, str(error)
+        return x * items[0], items
+
+    differs(lambda x: f(x, reverse))

@@ -460,13 +460,22 @@ class ListValue(SequenceValue):
 
 def sort_values(vm: Machine, items: list[Value], key: Value | None, reverse: Value | None) -> list[Value]:
     """``sorted`` over tracked values; compares by ``<`` of the program, as often as Python does."""
+    backwards = reverse is not None and is_backwards(vm, reverse)
     if key is not None and not (isinstance(key, ConstantValue) and key.value is None):
         keys = [vm.call(key, [v], {}) for v in items]
     else:
         keys = items
-
-    backwards = reverse is not None and vm.truth(reverse)
     return [items[i] for i in sorted(range(len(items)), key=lambda i: Sorted(vm, keys[i]), reverse=backwards)]
+
+
+def is_backwards(vm: Machine, reverse: Value) -> bool:
+    """What ``reverse`` says: the truth of an object from Python 3.12 on, and of a whole number before."""
+    if sys.version_info >= (3, 12):
+        return vm.truth(reverse)
+    number = as_index(vm, reverse)
+    if number is None:
+        vm.throw(TypeError, f"{reverse.python_type().__name__!r} object cannot be interpreted as an integer")
+    return vm.truth(number)
 
 
 class Sorted:
