@@ -307,7 +307,7 @@ def test_each_call_has_classes_of_its_own() -> None:
     for mine, theirs in zip(first[::2][:4], second[::2][:4]):
         assert mine is not theirs and mine.__name__ == theirs.__name__ and mine.__module__ == theirs.__module__ == __name__
     data, d, E, one, N, t, Abstract, table, I, both, two = first  # noqa: E741
-    assert type(d) is data and dataclasses.fields(data)[1].default == 3 and d == data(d.a, 3) and data(4).b == 3 and repr(data(1)) == "leaving.<locals>.D(a=1, b=3)"
+    assert type(d) is data and dataclasses.fields(data)[1].default == 3 and data(1, 3) == data(1) and data(4).b == 3 and repr(data(1)) == "leaving.<locals>.D(a=1, b=3)"
     assert one is E.ONE and table[E.ONE] == (E.ONE, data) and E(1) is one and type(t) is N and N._fields == ("a",)
     assert both is I.R | I.W and two[0] is I.W
     assert Abstract.late == 3 and Abstract.__abstractmethods__ == {"f"}
