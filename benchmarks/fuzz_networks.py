@@ -48,6 +48,8 @@ def inputs_of(network: Network, dtype: torch.dtype = torch.float32, nudge: int =
 def modes(network: Network, dtype: torch.dtype = torch.float32) -> ExitStack:
     """The modes that a network runs in; the reference in float64 runs in no mixed precision."""
     stack = ExitStack()
+    stack.callback(torch.backends.mha.set_fastpath_enabled, torch.backends.mha.get_fastpath_enabled())
+    torch.backends.mha.set_fastpath_enabled(False)  # eager's other way through a transformer's layer, which lays results out otherwise
     if not network.grad:
         stack.enter_context(torch.no_grad())
     if network.autocast and dtype is torch.float32:
@@ -61,12 +63,17 @@ def run(network: Network, call: Any, module: nn.Module, inputs: list[torch.Tenso
     with modes(network, inputs[0].dtype):
         results = call(*inputs)
     found = {f"output {k}": r.detach() for k, r in enumerate(results)}
-    wanting = [r for r in results if r.requires_grad]
-    if wanting:
-        sum((r * torch.linspace(0.5, 1.5, r.numel(), dtype=r.dtype).reshape(r.shape)).sum() for r in wanting).backward()
+    if any(r.requires_grad for r in results):
+        _weighted(results).backward()
         leaves = [*((f"input {k}", x) for k, x in enumerate(inputs)), *module.named_parameters()]
         found |= {f"gradient of {name}": x.grad for name, x in leaves if x.grad is not None}
     return found | {f"buffer {name}": b for name, b in module.named_buffers()}
+
+
+def _weighted(results: Sequence[torch.Tensor]) -> torch.Tensor:
+    """The sum that gradients are taken of."""
+    parts = [(r * torch.linspace(0.5, 1.5, r.numel(), dtype=r.dtype).reshape(r.shape)).sum() for r in results if r.requires_grad]
+    return torch.stack([p.double() for p in parts]).sum()
 
 
 def kernels_of(network: Network) -> list[LoopKernel]:
@@ -121,9 +128,26 @@ def _problem(network: Network, got: Found, want: Found, exact: Found) -> str:
         if off > slack:
             nudged = nudged or _nudged(network)
             slack += 5 * max(_distance(n[name], e) for n in nudged)
-        if not off <= slack:
+        if not off <= slack and not (name.startswith("gradient") and _is_eagers_fault(network, name, g, e)):
             return f"{name}: off by {off:.2g} of {scale:.2g}, allowed {slack:.2g}"
     return ""
+
+
+def _is_eagers_fault(network: Network, name: str, got: torch.Tensor, eager: torch.Tensor) -> bool:
+    """Whether numbers agree with a gradient, and do not with eager's. (torch reads gradients of batch norms of one image that lie channels last as if they did not.)"""
+    name, step = name.removeprefix("gradient of "), 1e-6
+    direction = torch.randn(got.shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+
+    def moved(by: float) -> torch.Tensor:
+        module, inputs = network.module(torch.float64), inputs_of(network, torch.float64)
+        leaves = {f"input {k}": x for k, x in enumerate(inputs)} | dict(module.named_parameters())
+        with torch.no_grad():
+            leaves[name] += by * direction
+        return _weighted(module(*inputs)).detach()
+
+    slope = float(moved(step) - moved(-step)) / (2 * step)
+    mine, theirs = (abs(float((t.double() * direction).sum()) - slope) for t in (got, eager))
+    return mine <= 1e-4 * abs(slope) + 1e-4 and theirs > 10 * mine
 
 
 def _nudged(network: Network) -> list[Found]:
