@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 import re
 from typing import Any
@@ -15,6 +16,12 @@ from opmill_guards.guard import SizeRelation
 from opmill_guards.source import Source, TensorProperty
 
 from .values.number import SymbolicNumber
+
+_FORMS = {
+    "add": "({} + {})", "sub": "({} - {})", "mul": "({} * {})", "truediv": "({} / {})", "floordiv": "({} // {})", "mod": "({} % {})", "neg": "(-{})", "abs": "abs({})",
+    "float": "({} * 1.0)", **{name: f"math.{name}({{}})" for name in ("sqrt", "cos", "sin", "tanh", "log2")},
+}  # fmt: skip
+"""Operations of a ``Real`` as guards write them."""
 
 
 class Numbers:
@@ -162,6 +169,33 @@ class Numbers:
         if not isinstance(value, Real):
             return str(name_of(value))
         return f"{name_of(FUNCTIONS[value.op])}({', '.join(self._real_text(a, read, name_of) for a in value.args)})"
+
+    def sourced(self, number: Any) -> tuple[Any, str, dict[Source, int]] | None:
+        """What a number is in this call, Python that computes it from ``{0}``, ``{1}``, ..., and the sources of these with their values; None where only
+        data tell, and for what has no such text."""
+        sources: dict[Source, int] = {}
+
+        def read(name: str) -> str:
+            sources.setdefault(self.sources[name], self.sizes.symbols[name].hint)  # type: ignore[arg-type]
+            return f"{{{list(sources).index(self.sources[name])}}}"
+
+        if isinstance(number, (int, float)):
+            return (number, repr(number), sources) if math.isfinite(number) else None
+        value = number.node.value if type(number) is torch.SymFloat else index_of(number)
+        try:
+            text = self._infix(value, read)
+        except KeyError:
+            return None
+        return value.evaluate({name: s.hint for name, s in self.sizes.symbols.items() if s.hint is not None}), text, sources
+
+    def _infix(self, value: Any, read: Any) -> str:
+        """Raises KeyError for what has no text."""
+        if isinstance(value, Index):
+            return self._index_text(value, read)
+        if not isinstance(value, Real):
+            return repr(value)
+        parts = [self._infix(a, read) for a in value.args]
+        return _FORMS[value.op].format(*parts)
 
     # ---- guards ----------------------------------------------------------------------------------------------------
 

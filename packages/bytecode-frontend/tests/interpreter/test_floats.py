@@ -145,19 +145,45 @@ def test_gradients_go_past_the_number() -> None:
         assert torch.equal(mine.grad, theirs.grad)
 
 
-EXPRESSIONS = st.recursive(
-    st.sampled_from(["f", "g", "2", "0.5", "-3.25", "True"]),
-    lambda inner: st.one_of(
-        st.tuples(inner, st.sampled_from(["+", "-", "*", "/", "//", "%"]), inner).map(lambda t: f"({t[0]} {t[1]} {t[2]})"),
-        inner.map(lambda e: f"(-{e})"), inner.map(lambda e: f"abs({e})"), inner.map(lambda e: f"({e}) ** 2"),
-        st.tuples(inner, inner, inner).map(lambda t: f"({t[0]} if {t[1]} < {t[2]} else {t[1]})"), st.tuples(inner, inner).map(lambda t: f"max({t[0]}, {t[1]})"),
-    ),
-    max_leaves=6,
-)  # fmt: skip
+def expressions(*names: str) -> st.SearchStrategy[str]:
+    return st.recursive(
+        st.sampled_from([*names, "2", "0.5", "-3.25", "True"]),
+        lambda inner: st.one_of(
+            st.tuples(inner, st.sampled_from(["+", "-", "*", "/", "//", "%"]), inner).map(lambda t: f"({t[0]} {t[1]} {t[2]})"),
+            inner.map(lambda e: f"(-{e})"), inner.map(lambda e: f"abs({e})"), inner.map(lambda e: f"({e}) ** 2"),
+            st.tuples(inner, inner, inner).map(lambda t: f"({t[0]} if {t[1]} < {t[2]} else {t[1]})"), st.tuples(inner, inner).map(lambda t: f"max({t[0]}, {t[1]})"),
+        ),
+        max_leaves=6,
+    )  # fmt: skip
+
+
+WHOLE = (3, 1, 7, 2, 0, -4, 5, 2, 9, 3, 1)
 
 
 @settings(max_examples=60, deadline=None, derandomize=True, database=None)
-@given(EXPRESSIONS, EXPRESSIONS)
+@given(expressions("f", "n"), expressions("n", "k"))
+def test_random_expressions_of_floats_and_ints(one: str, other: str) -> None:
+    fn = eval(f"lambda x, f, n, k: (x * ({one}) - ({other}), {one}, {other})")
+    compiled = capture(fn, "eager")
+    for f, n, k in zip(VALUES, WHOLE, WHOLE[4:] + WHOLE[:4]):
+        assert same(outcome(compiled, X, f, n, k), outcome(fn, X, f, n, k)), (one, other, f, n, k)
+
+
+def test_of_a_quotient_of_ints_only_the_outcome_of_a_comparison_is_assumed() -> None:
+    def fn(x: Any, step: int, rate: float) -> Any:
+        decay = min(0.9, (1 + step) / (10 + step))
+        return x * decay if step / 7 < rate else x + decay * rate
+
+    translations: list[Any] = []
+    compiled = capture(fn, "eager", on_translation=translations.append)
+    for step in range(1, 60):
+        for rate in (0.1 * step, 50.0):
+            assert same(compiled(X, step, rate), fn(X, step, rate))
+    assert len(translations) == 4, "with and without moving numbers, and each outcome"
+
+
+@settings(max_examples=60, deadline=None, derandomize=True, database=None)
+@given(expressions("f", "g"), expressions("f", "g"))
 def test_random_expressions(one: str, other: str) -> None:
     fn = eval(f"lambda x, f, g: (x * ({one}) - ({other}), {one}, {other})")
     compiled = capture(fn, "eager")

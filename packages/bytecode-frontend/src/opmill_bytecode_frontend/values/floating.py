@@ -7,10 +7,11 @@ import operator
 from typing import Any, Callable
 
 from opmill_guards.guard import Equals, SizeRelation
-from opmill_guards.source import Source
+from opmill_guards.source import Source, TensorProperty
 
 from .base import MISSING, Machine, Value
 from .constant import ConstantValue
+from .number import SymbolicNumber
 
 ARITHMETIC: dict[str, tuple[str, Callable[[Any, Any], Any]]] = {
     "__add__": ("+", operator.add), "__sub__": ("-", operator.sub), "__mul__": ("*", operator.mul), "__truediv__": ("/", operator.truediv),
@@ -117,11 +118,11 @@ class FloatNumber(Value):
             symbol, function = UNARY[name]
             return FloatNumber(vm, function(self.value), f"({symbol}({self.text}))", self.sources, self.operations + 1)
         if name in COMPARISONS or name in ARITHMETIC or name in REFLECTED:
-            other = operand(args[0])
+            other = operand(vm, args[0])
             if other is None:
                 return ConstantValue(NotImplemented)
             return ConstantValue(self.decide(*COMPARISONS[name], other)) if name in COMPARISONS else self.arithmetic(name, other)
-        if name == "__pow__" and (power := operand(args[0])) in (2, 3) and type(power) is int and abs(self.value) < 1e100:
+        if name == "__pow__" and (power := operand(vm, args[0])) in (2, 3) and type(power) is int and abs(self.value) < 1e100:
             self.decide("<", operator.lt, 1e100)
             self.decide(">", operator.gt, -1e100)
             return self.computed(operator.pow, power, "({left} ** {right})")
@@ -169,10 +170,13 @@ def float_of(vm: Machine, value: float, source: Source) -> FloatNumber:
     return FloatNumber(vm, value, "{0}", {source: value})
 
 
-def operand(value: Value) -> Any:
+def operand(vm: Machine, value: Value) -> Any:
     """The other operand of an operator: an expression, or a number that can be written down; None for all else."""
     if isinstance(value, FloatNumber):
         return value
+    if isinstance(value, SymbolicNumber) and (found := vm.recorder.numbers.sourced(value.number)) is not None:
+        number, text, sources = found
+        return None if any(isinstance(source, TensorProperty) for source in sources) else FloatNumber(vm, number, text, sources)
     if not value.symbolic and type(value) is not ConstantValue:
         return None
     plain = value.constant()

@@ -9,6 +9,7 @@ from typing import Any, Callable
 import torch
 
 from opmill_fake_tensors.symbols import Relation
+from opmill_guards.guard import SizeRelation
 
 from .base import MISSING, Machine, Value
 from .constant import ConstantValue
@@ -22,6 +23,7 @@ UNARY: dict[str, Callable[[Any], Any]] = {
 ARITHMETIC = ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow")
 COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
 BINARY: dict[str, Callable[[Any, Any], Any]] = {f"__{name}__": getattr(operator, name) for name in (*ARITHMETIC, *COMPARISONS)}
+SYMBOLS = {"__eq__": "==", "__ne__": "!=", "__lt__": "<", "__le__": "<=", "__gt__": ">", "__ge__": ">="}
 REFLECTED = {f"__r{name}__": f"__{name}__" for name in ARITHMETIC}
 FLOATS_EXACTLY = frozenset(f"__{name}__" for name in ("add", "sub", "mul", "truediv", "pow"))
 """Operations whose symbolic form computes with floats what Python computes."""
@@ -77,6 +79,8 @@ class SymbolicNumber(Value):
         if other is None:
             return ConstantValue(NotImplemented)
         mine = self.number
+        if operation in SYMBOLS and not (is_int(mine) and is_int(other)) and (outcome := compared(vm, operation, mine, other)) is not None:
+            return ConstantValue(outcome)
         if not (is_int(mine) and is_int(other)) and operation not in FLOATS_EXACTLY:
             mine, other = self.constant(), args[0].constant()  # by the operator: neither number's own method knows the other kind
         pair = (other, mine) if name in REFLECTED else (mine, other)
@@ -147,6 +151,20 @@ class UndecidedTruth(Value):
 
     def find_method(self, name: str) -> Any:
         return (lambda vm, *args, **kwargs: self.truth(vm)) if hasattr(bool, name) else None
+
+
+def compared(vm: Machine, operation: str, left: Any, right: Any) -> bool | None:
+    """The outcome of a comparison with floats, which is all that is assumed from here on; None where it cannot be assumed alone."""
+    found = [vm.recorder.numbers.sourced(number) for number in (left, right)]
+    if None in found:
+        return None
+    (mine, text, sources), (theirs, other, more) = found
+    outcome = bool(BINARY[operation](mine, theirs))
+    known = {**sources, **more}
+    names = [[f"s{list(known).index(source)}" for source in part] for part in (sources, more)]
+    relation = f"{text.format(*names[0])} {SYMBOLS[operation]} {other.format(*names[1])}"
+    vm.relations.append(SizeRelation(relation if outcome else f"not ({relation})", tuple(known)))
+    return outcome
 
 
 def operand(value: Value) -> Any:
