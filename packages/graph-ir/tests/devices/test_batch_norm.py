@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from opmill_graph_ir.backend import compile_graph
+from opmill_graph_ir.backend import compile_graph, installed_generators
 from opmill_runtime_cache.plan.model import Call
 from opmill_runtime_cache.store import Store
 
@@ -19,6 +19,7 @@ def _eager(x, weight, bias, mean, var, training):
     return torch.nn.functional.batch_norm(x, mean, var, weight, bias, training, 0.1, 1e-5).relu()
 
 
+@pytest.mark.skipif(not installed_generators(), reason="no kernel generator is installed: tests of all packages together run it")
 @pytest.mark.parametrize("gradients", [False, True])
 @pytest.mark.parametrize("training", [False, True])
 def test_cudnn_s_batch_norm_is_torch_s(training: bool, gradients: bool, tmp_path, monkeypatch) -> None:
