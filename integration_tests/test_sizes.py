@@ -82,3 +82,14 @@ def test_a_size_outside_of_what_was_assumed_compiles_again():
         x = torch.randn(n, 3)
         torch.testing.assert_close(compiled(x), upper(x))
     assert compilations(compiled) == 2
+
+
+def test_labels_behind_the_first_that_is_none_do_not_count():
+    """torch's Python twin of the operator, which symbolic sizes lead to, counts them."""
+    labels = torch.tensor([[1, 2, -1, 0, 0]])
+    compiled = opmill.compile(torch.nn.functional.multilabel_margin_loss, dynamic=True)
+    for rows in (4, 7):
+        mine, theirs = (torch.randn(rows, 5, generator=torch.Generator().manual_seed(rows)).requires_grad_() for _ in range(2))
+        got, want = compiled(mine, labels.repeat(rows, 1)), torch.nn.functional.multilabel_margin_loss(theirs, labels.repeat(rows, 1))
+        torch.testing.assert_close(got, want)
+        torch.testing.assert_close(*(torch.autograd.grad(loss, x)[0] for loss, x in ((got, mine), (want, theirs))))

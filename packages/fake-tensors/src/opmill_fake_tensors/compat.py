@@ -8,6 +8,7 @@ once somebody else has loaded it.
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Callable, Iterator
 from types import CellType, FunctionType
@@ -64,6 +65,15 @@ def _meta_kernel_modules() -> Iterator[Any]:
     for name, module in list(sys.modules.items()):
         if name.startswith(prefixes):
             yield module
+
+
+@functools.cache
+def distrust_twins() -> None:
+    """Takes torch's Python twins of operators away that compute something else: labels behind the first -1 count in that of ``multilabel_margin_loss``. Called
+    before Python twins are looked for."""
+    operator = torch.ops.aten.multilabel_margin_loss_forward.default
+    operator.py_kernels.pop(torch._C.DispatchKey.Autograd, None)
+    operator._dispatch_cache.clear()
 
 
 _done: set[str] = set()

@@ -125,6 +125,7 @@ class FakeContext(TorchDispatchMode):
         guard = None
         if self.sizes is not None and any(symbol.hint is not None for symbol in self.sizes.symbols.values()):
             # torch's composite operators read sizes as integers in C++ and have Python twins that do not, but ask more of what only data tell
+            compat.distrust_twins()
             guard = torch._C._EnablePythonDispatcher()
             guard.__enter__()
         self._python_dispatcher.append(guard)
