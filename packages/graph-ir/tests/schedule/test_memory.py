@@ -88,3 +88,13 @@ def test_large_temporaries_lie_outside_of_an_arena_that_would_be_idle_at_the_pea
 def test_arenas_that_the_peak_needs_stay_as_they_are():
     schedules, given = halves_of(torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Tanh(), torch.nn.Linear(8, 8)), torch.ones(4, 8))
     assert [m.offsets for m in plan_together(schedules, given)] == [plan_memory(s).offsets for s in schedules]
+
+
+def test_views_that_torch_has_so_hold_one_value_in_many_places():
+    def f(a):
+        t = torch.complex(a, a)
+        shown = (t - t).unsqueeze(0).expand(3, -1, -1)
+        return shown, shown.index_fill(1, torch.tensor([0]), 1)
+
+    with torch.no_grad():
+        assert schedule(lower(functionalize(torch.fx.symbolic_trace(f), [torch.ones(1, 2)]))).kernels()

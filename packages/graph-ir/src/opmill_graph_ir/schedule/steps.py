@@ -140,7 +140,7 @@ def _steps(groups: Sequence[Group], program: Program, combine: bool) -> list[Ste
 def _flush(pending: list[Nest], steps: list[Step], program: Program) -> None:
     if pending:
         written = [program.buffers[s.buffer] for n in pending for p in n.phases for s in p.stores]
-        if wrong := next((b for b in written if b.role == "temporary" and _overlaps_itself(b)), None):
+        if wrong := next((b for b in written if not b.fixed and _overlaps_itself(b)), None):  # views that torch has so hold one value in each place
             raise GraphError("GI041", f"a loop writes two elements of {wrong.name} into one place", where=wrong.origin, hint=BUG)
         made = canonical(pending, lambda name: BufferUse((cells := program.buffers[name].cells).dtype, span(cells)))
         if unknown := set(made.sizes) - set(program.symbols):
