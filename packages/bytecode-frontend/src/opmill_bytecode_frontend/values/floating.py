@@ -176,6 +176,8 @@ def operand(vm: Machine, value: Value) -> Any:
         return value
     if isinstance(value, SymbolicNumber) and (found := vm.recorder.numbers.sourced(value.number)) is not None:
         number, text, sources = found
+        if not sources:
+            return number
         return None if any(isinstance(source, TensorProperty) for source in sources) else FloatNumber(vm, number, text, sources)
     if not value.symbolic and type(value) is not ConstantValue:
         return None

@@ -163,7 +163,8 @@ def compared(vm: Machine, operation: str, left: Any, right: Any) -> bool | None:
     known = {**sources, **more}
     names = [[f"s{list(known).index(source)}" for source in part] for part in (sources, more)]
     relation = f"{text.format(*names[0])} {SYMBOLS[operation]} {other.format(*names[1])}"
-    vm.relations.append(SizeRelation(relation if outcome else f"not ({relation})", tuple(known)))
+    if known:  # else what was assumed before tells
+        vm.relations.append(SizeRelation(relation if outcome else f"not ({relation})", tuple(known)))
     return outcome
 
 
