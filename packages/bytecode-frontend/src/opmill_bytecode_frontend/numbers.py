@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import operator
 import re
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -15,7 +16,7 @@ from opmill_fake_tensors.symbols.real import FUNCTIONS, Real
 from opmill_guards.guard import SizeRelation
 from opmill_guards.source import Source, TensorProperty
 
-from .values.number import SymbolicNumber
+from .values.number import Sourced, SymbolicNumber
 
 _FORMS = {
     "add": "({} + {})", "sub": "({} - {})", "mul": "({} * {})", "truediv": "({} / {})", "floordiv": "({} // {})", "mod": "({} % {})", "neg": "(-{})", "abs": "abs({})",
@@ -153,7 +154,7 @@ class Numbers:
     def text(self, number: Any, read: Any, name_of: Any) -> str:
         """Python that computes the number, or the truth, from its symbols, which ``read`` turns into text; ``name_of`` names other objects."""
         if type(number) is torch.SymFloat:
-            return self._real_text(number.node.value, read, name_of)
+            return self._real_text(number.node.value, read, lambda other: str(name_of(other)), lambda op, parts: f"{name_of(FUNCTIONS[op])}({', '.join(parts)})")
         if type(number) is torch.SymBool:
             relation = number.node.condition
             return f"({self._index_text(relation.expr, read)} {relation.kind} 0)"
@@ -163,16 +164,16 @@ class Numbers:
         expr = self.sizes.simplify(expr)
         return "(" + re.sub(r"\b[su]\d+\b", lambda found: read(found.group()), str(expr)) + ")"
 
-    def _real_text(self, value: Any, read: Any, name_of: Any) -> str:
+    def _real_text(self, value: Any, read: Any, written: Callable[[Any], str], called: Callable[[str, list[str]], str]) -> str:
+        """``written`` turns other objects into text, ``called`` operations of texts."""
         if isinstance(value, Index):
             return self._index_text(value, read)
         if not isinstance(value, Real):
-            return str(name_of(value))
-        return f"{name_of(FUNCTIONS[value.op])}({', '.join(self._real_text(a, read, name_of) for a in value.args)})"
+            return written(value)
+        return called(value.op, [self._real_text(a, read, written, called) for a in value.args])
 
-    def sourced(self, number: Any) -> tuple[Any, str, dict[Source, int]] | None:
-        """What a number is in this call, Python that computes it from ``{0}``, ``{1}``, ..., and the sources of these with their values; None where only
-        data tell, and for what has no such text."""
+    def sourced(self, number: Any) -> Sourced | None:
+        """A number by its sources; None where only data tell, and for what has no text."""
         sources: dict[Source, int] = {}
 
         def read(name: str) -> str:
@@ -183,19 +184,10 @@ class Numbers:
             return (number, repr(number), sources) if math.isfinite(number) else None
         value = number.node.value if type(number) is torch.SymFloat else index_of(number)
         try:
-            text = self._infix(value, read)
+            text = self._real_text(value, read, repr, lambda op, parts: _FORMS[op].format(*parts))
         except KeyError:
             return None
         return value.evaluate({name: s.hint for name, s in self.sizes.symbols.items() if s.hint is not None}), text, sources
-
-    def _infix(self, value: Any, read: Any) -> str:
-        """Raises KeyError for what has no text."""
-        if isinstance(value, Index):
-            return self._index_text(value, read)
-        if not isinstance(value, Real):
-            return repr(value)
-        parts = [self._infix(a, read) for a in value.args]
-        return _FORMS[value.op].format(*parts)
 
     # ---- guards ----------------------------------------------------------------------------------------------------
 

@@ -6,20 +6,16 @@ import math
 import operator
 from typing import Any, Callable
 
-from opmill_guards.guard import Equals, SizeRelation
+from opmill_guards.guard import Equals
 from opmill_guards.source import Source, TensorProperty
 
 from .base import MISSING, Machine, Value
 from .constant import ConstantValue
-from .number import SymbolicNumber
+from .number import COMPARISONS, Sourced, SymbolicNumber, assumed_outcome
 
 ARITHMETIC: dict[str, tuple[str, Callable[[Any, Any], Any]]] = {
     "__add__": ("+", operator.add), "__sub__": ("-", operator.sub), "__mul__": ("*", operator.mul), "__truediv__": ("/", operator.truediv),
     "__floordiv__": ("//", operator.floordiv), "__mod__": ("%", operator.mod),
-}  # fmt: skip
-COMPARISONS: dict[str, tuple[str, Callable[[Any, Any], bool]]] = {
-    "__eq__": ("==", operator.eq), "__ne__": ("!=", operator.ne), "__lt__": ("<", operator.lt), "__le__": ("<=", operator.le),
-    "__gt__": (">", operator.gt), "__ge__": (">=", operator.ge),
 }  # fmt: skip
 REFLECTED = {f"__r{name[2:]}": name for name in ARITHMETIC}
 UNARY: dict[str, tuple[str, Callable[[Any], Any]]] = {"__neg__": ("-", operator.neg), "__abs__": ("abs", abs)}
@@ -81,11 +77,8 @@ class FloatNumber(Value):
 
     def decide(self, symbol: str, function: Callable[[Any, Any], bool], other: Any) -> bool:
         """The outcome of a comparison, which is assumed from here on."""
-        outcome = bool(function(self.value, other.value if isinstance(other, FloatNumber) else other))
-        text, sources = self.joined(other, "{left} " + symbol + " {right}")
-        relation = text.format(*(f"s{i}" for i in range(len(sources))))
-        self.vm.relations.append(SizeRelation(relation if outcome else f"not ({relation})", tuple(sources)))
-        return outcome
+        theirs: Sourced = (other.value, other.text, other.sources) if isinstance(other, FloatNumber) else (other, f"({other!r})", {})
+        return assumed_outcome(self.vm, symbol, function, (self.value, self.text, self.sources), theirs)
 
     def computed(self, function: Callable[[Any, Any], Any], other: Any, template: str, swapped: bool = False) -> Value:
         theirs = other.value if isinstance(other, FloatNumber) else other

@@ -10,6 +10,7 @@ import torch
 
 from opmill_fake_tensors.symbols import Relation
 from opmill_guards.guard import SizeRelation
+from opmill_guards.source import Source
 
 from .base import MISSING, Machine, Value
 from .constant import ConstantValue
@@ -21,12 +22,20 @@ UNARY: dict[str, Callable[[Any], Any]] = {
     "__float__": torch.sym_float, "__floor__": math.floor, "__ceil__": math.ceil, "__trunc__": math.trunc, "__invert__": lambda n: -n - 1,
 }  # fmt: skip
 ARITHMETIC = ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow")
-COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
-BINARY: dict[str, Callable[[Any, Any], Any]] = {f"__{name}__": getattr(operator, name) for name in (*ARITHMETIC, *COMPARISONS)}
-SYMBOLS = {"__eq__": "==", "__ne__": "!=", "__lt__": "<", "__le__": "<=", "__gt__": ">", "__ge__": ">="}
+COMPARISONS: dict[str, tuple[str, Callable[[Any, Any], bool]]] = {
+    "__eq__": ("==", operator.eq), "__ne__": ("!=", operator.ne), "__lt__": ("<", operator.lt), "__le__": ("<=", operator.le),
+    "__gt__": (">", operator.gt), "__ge__": (">=", operator.ge),
+}  # fmt: skip
+BINARY: dict[str, Callable[[Any, Any], Any]] = {
+    **{f"__{name}__": getattr(operator, name) for name in ARITHMETIC}, **{name: function for name, (_, function) in COMPARISONS.items()},
+}  # fmt: skip
 REFLECTED = {f"__r{name}__": f"__{name}__" for name in ARITHMETIC}
 FLOATS_EXACTLY = frozenset(f"__{name}__" for name in ("add", "sub", "mul", "truediv", "pow"))
 """Operations whose symbolic form computes with floats what Python computes."""
+
+
+#: A number in this call, Python that computes it from ``{0}``, ``{1}``, ..., and the sources of these with their values.
+Sourced = tuple[Any, str, dict[Source, Any]]
 
 
 def is_int(number: Any) -> bool:
@@ -79,7 +88,7 @@ class SymbolicNumber(Value):
         if other is None:
             return ConstantValue(NotImplemented)
         mine = self.number
-        if operation in SYMBOLS and not (is_int(mine) and is_int(other)) and (outcome := compared(vm, operation, mine, other)) is not None:
+        if operation in COMPARISONS and not (is_int(mine) and is_int(other)) and (outcome := compared(vm, operation, mine, other)) is not None:
             return ConstantValue(outcome)
         if not (is_int(mine) and is_int(other)) and operation not in FLOATS_EXACTLY:
             mine, other = self.constant(), args[0].constant()  # by the operator: neither number's own method knows the other kind
@@ -155,14 +164,16 @@ class UndecidedTruth(Value):
 
 def compared(vm: Machine, operation: str, left: Any, right: Any) -> bool | None:
     """The outcome of a comparison with floats, which is all that is assumed from here on; None where it cannot be assumed alone."""
-    found = [vm.recorder.numbers.sourced(number) for number in (left, right)]
-    if None in found:
-        return None
-    (mine, text, sources), (theirs, other, more) = found
-    outcome = bool(BINARY[operation](mine, theirs))
-    known = {**sources, **more}
-    names = [[f"s{list(known).index(source)}" for source in part] for part in (sources, more)]
-    relation = f"{text.format(*names[0])} {SYMBOLS[operation]} {other.format(*names[1])}"
+    mine, other = (vm.recorder.numbers.sourced(number) for number in (left, right))
+    return None if mine is None or other is None else assumed_outcome(vm, *COMPARISONS[operation], mine, other)
+
+
+def assumed_outcome(vm: Machine, symbol: str, function: Callable[[Any, Any], bool], left: Sourced, right: Sourced) -> bool:
+    """The outcome of a comparison, which is assumed from here on, and nothing else of the numbers."""
+    outcome = bool(function(left[0], right[0]))
+    known = list({**left[2], **right[2]})
+    texts = [text.format(*(f"s{known.index(source)}" for source in sources)) for _, text, sources in (left, right)]
+    relation = f"{texts[0]} {symbol} {texts[1]}"
     if known:  # else what was assumed before tells
         vm.relations.append(SizeRelation(relation if outcome else f"not ({relation})", tuple(known)))
     return outcome
