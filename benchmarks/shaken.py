@@ -24,11 +24,14 @@ Results = tuple[list[torch.Tensor], list[torch.Tensor]]
 
 
 def moved(x: torch.Tensor, generator: torch.Generator, ulps: float = ULPS) -> torch.Tensor:
-    """``x`` with each element moved by at most so many units in its last place; what is no number with digits as it is."""
+    """``x`` with each element moved by at most so many units in its last place, which those below the normal numbers share; what is no number with digits,
+    and zero, as it is."""
     if not (x.is_floating_point() or x.is_complex()):
         return x
     noise = torch.rand(x.shape, generator=generator, dtype=torch.float64) * 2 - 1
-    return (x * (1 + ulps * torch.finfo(x.dtype).eps * noise)).to(x.dtype)
+    about, noise = torch.finfo(x.dtype), noise * ulps
+    small = x.abs() < about.smallest_normal
+    return torch.where(small, x + x.sgn() * about.smallest_normal * about.eps * noise, x * (1 + about.eps * noise)).to(x.dtype)
 
 
 def shaken(program: Program, inputs: Sequence[torch.Tensor], seed: int) -> Results:

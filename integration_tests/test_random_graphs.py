@@ -82,6 +82,16 @@ def test_values_beside_a_pole_are_judged_by_how_far_rounding_moves_them() -> Non
     assert problem(want * 3)
 
 
+def test_numbers_below_the_normal_ones_share_their_last_place() -> None:
+    moved = pytest.importorskip("shaken").moved
+    least, generator = 1.401298464324817e-45, torch.Generator().manual_seed(0)
+    found = moved(torch.tensor([least] * 60 + [0.0, -0.0]), generator)
+    assert {0.0, least, 2 * least} <= {*found[:60].abs().tolist()}, "so many units of the last place, which is as large as the number"
+    assert not found[60:].any() and found[60:].signbit().tolist() == [False, True]
+    x = torch.tensor([1e38, 3.0, -2e-38, float("inf"), float("-inf")])
+    assert torch.allclose(moved(x, generator), x, rtol=5e-7, atol=0) and moved(x.to(torch.complex64), generator).isfinite().tolist() == [True] * 3 + [False] * 2
+
+
 def test_overlaps_that_eager_leaves_undefined() -> None:
     x = torch.arange(12).view(3, 4)
     inside = [x[0], x[:1], x.t()[:3, :3], x.view(-1)[1:].as_strided((3, 4), (3, 1))]
