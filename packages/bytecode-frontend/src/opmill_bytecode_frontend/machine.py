@@ -28,7 +28,7 @@ from .owners import exempt, installed, is_disabled
 from .recorder import Recorder
 from .switches import switches
 from .tracking import root_is_pinned, tracker
-from .values.base import MISSING, Lazy, NotConstant, Raised, Value
+from .values.base import MISSING, Lazy, NotConstant, Raised, V, Value
 from .values.classes import ClassValue, ModuleObject
 from .values.constant import LITERALS, ConstantValue
 from .values.deques import DequeValue
@@ -123,7 +123,12 @@ class Interpreter(Operators, Assumptions):
             return value
         value = tracker(kind)(self, obj, source)
         if kind not in LITERALS and not (type(value) is ConstantValue and source is not None):
-            self.known[id(obj)] = (obj, value)
+            self.know(obj, value)
+        return value
+
+    def know(self, obj: Any, value: V) -> V:
+        """From now on ``value`` stands for the object."""
+        self.known[id(obj)] = (obj, value)
         return value
 
     def fresh(self, obj: Any) -> Value:
@@ -204,7 +209,7 @@ class Interpreter(Operators, Assumptions):
         if found is None or found[0] is not namespace:
             source = Pinned(namespace, f"{namespace.get('__name__', '?')}.__dict__")
             items: dict[Any, Any] = {k: (ConstantValue(k), Lazy(v, Item(source, k))) for k, v in namespace.items()}
-            found = self.known[id(namespace)] = (namespace, Names(items, dict, source, namespace))
+            return self.know(namespace, Names(items, dict, source, namespace))
         return found[1]
 
     def may_be_patched(self, namespace: dict[str, Any]) -> bool:

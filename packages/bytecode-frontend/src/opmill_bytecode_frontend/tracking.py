@@ -449,7 +449,7 @@ def cell(vm: Any, obj: Any, source: Any) -> Value:
 def class_(vm: Any, obj: Any, source: Any) -> Value:
     if vm.varying.remade and made_by_calls(obj, source) and is_plain(obj):
         given = GivenClass(vm, obj, source)
-        vm.known[id(obj)] = (obj, given)
+        vm.know(obj, given)
         given.look_at_functions()
         return given
     return ClassValue(obj, by_identity(vm, obj, source) or Pinned(obj, obj.__qualname__))

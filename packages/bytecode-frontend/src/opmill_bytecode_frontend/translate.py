@@ -85,8 +85,7 @@ def interpret(vm: Interpreter, fn: types.FunctionType, bound: dict[str, Any]) ->
     """Run the function symbolically on the real arguments ``bound``; gives the tracked result, and the frame at its end."""
     if fn.__code__.co_flags & (inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR):
         raise Unsupported("FE060", f"generator or coroutine {fn.__qualname__}", "only plain functions are captured")
-    value = function_value(fn, Pinned(fn, fn.__qualname__))
-    vm.known[id(fn)] = (fn, value)
+    value = vm.know(fn, function_value(fn, Pinned(fn, fn.__qualname__)))
     frame = vm.make_frame(value, {name: argument(vm, name, obj) for name, obj in bound.items()}, 0)
     frame.has_places = True
     return vm.run(frame).value, frame

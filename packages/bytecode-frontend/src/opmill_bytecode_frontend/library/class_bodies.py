@@ -9,7 +9,7 @@ import enum
 import functools
 import types
 import typing
-from typing import Any
+from typing import Any, Callable
 
 import torch
 
@@ -149,21 +149,26 @@ def make_class(vm: Any, maker: Any, meta: type, label: str, bases: list[Value], 
     if "__subclasshook__" in namespace:
         refuse(vm, label, "it has a __subclasshook__")
     models = tuple(base.obj for base in bases)  # type: ignore[attr-defined]
-    try:
-        model = maker(meta, label, models, {key: stand_in(vm, value) for key, value in namespace.items()}, **{key: vm.plain(item) for key, item in keywords.items()})
-    except NotConstant as exc:
-        refuse(vm, label, str(exc))
-    except Exception as exc:
-        return vm.throw_real(exc)  # type: ignore[no-any-return]
-    made = known_as(vm, NewClass(model, maker, [vm.wrap(meta)], bases, namespace, keywords, cell))
+
+    def step() -> Any:
+        names = {key: stand_in(vm, value) for key, value in namespace.items()}
+        return maker(meta, label, models, names, **{key: vm.plain(item) for key, item in keywords.items()})
+
+    model = done_to_models(vm, label, step)
+    made = vm.know(model, NewClass(model, maker, [vm.wrap(meta)], bases, namespace, keywords, cell))
     if isinstance(cell, CellValue):
         cell.set(vm, made)
     return made
 
 
-def known_as(vm: Any, made: NewClass) -> NewClass:
-    vm.known[id(made.obj)] = (made.obj, made)
-    return made
+def done_to_models(vm: Any, label: str, step: Callable[[], Any]) -> Any:
+    """What a step gives that makes or changes models: it may raise what it raises for the program's own classes, and needs constants."""
+    try:
+        return step()
+    except NotConstant as exc:
+        return refuse(vm, label, str(exc))
+    except Exception as exc:
+        return vm.throw_real(exc)
 
 
 def refuse(vm: Any, name: str, why: str) -> None:
@@ -171,19 +176,14 @@ def refuse(vm: Any, name: str, why: str) -> None:
 
 
 def made_by_function(vm: Any, function: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    """A class that a function of Python's library makes of constants."""
-    try:
-        model = function(*[vm.plain(a) for a in args], **{k: vm.plain(v) for k, v in kwargs.items()})
-    except NotConstant as exc:
-        refuse(vm, function.__qualname__, str(exc))
-    except Exception as exc:
-        return vm.throw_real(exc)  # type: ignore[no-any-return]
-    return known_as(vm, NewClass(model, function, args, [], None, kwargs))
+    """A class that a function of Python's library makes of constants; it says that it is of the module that calls."""
+    kwargs = {"module": vm.fresh(vm.frame.globals.get("__name__", "__main__")), **kwargs}
+    model = done_to_models(vm, function.__qualname__, lambda: function(*map(vm.plain, args), **{k: vm.plain(v) for k, v in kwargs.items()}))
+    return vm.know(model, NewClass(model, function, args, [], None, kwargs))  # type: ignore[no-any-return]
 
 
 @named("collections.namedtuple")
 def named_tuple(vm: Any, *args: Value, **kwargs: Value) -> Value:
-    kwargs.setdefault("module", vm.fresh(vm.frame.globals.get("__name__", "__main__")))
     return made_by_function(vm, collections.namedtuple, list(args), kwargs)
 
 
@@ -196,13 +196,9 @@ def _decorator(function: Any) -> None:
         if not isinstance(cls, NewClass):
             vm.unsupported("FE042", f"{what}() of {cls.describe()}", "it changes what existed before the call")
         assert isinstance(cls, NewClass)
-        try:
-            if function(cls.obj, *[vm.plain(a) for a in args]) is not cls.obj:
-                refuse(vm, cls.obj.__qualname__, "its decorator makes another class of it")
-        except NotConstant as exc:
-            refuse(vm, cls.obj.__qualname__, str(exc))
-        except Exception as exc:
-            return vm.throw_real(exc)  # type: ignore[no-any-return]
+        model, label = cls.obj, cls.obj.__qualname__
+        if done_to_models(vm, label, lambda: function(model, *map(vm.plain, args))) is not model:
+            refuse(vm, label, "its decorator makes another class of it")
         cls.steps.append((function, list(args)))
         return cls
 

@@ -14,15 +14,15 @@ from opmill_guards.source import Pinned
 
 from ..owners import exempt
 from ..returning import Made
-from ..values.base import MISSING, NotConstant, Value, apply, written_in_python
+from ..values.base import MISSING, NotConstant, Value, apply, is_callable, written_in_python
 from ..values.classes import ClassValue, SuperValue
-from ..values.constant import ConstantValue
+from ..values.constant import ConstantValue, is_none
 from ..values.deques import DequeValue, longest
 from ..values.functions import CellValue, MethodValue, PartialValue
 from ..values.iterators import STOP, ItemsIterator, PythonIterator
 from ..values.mapping import DictValue, SetValue
 from ..values.objects import ObjectValue, find_in_mro
-from ..values.sequence import ListValue, SequenceValue, SliceValue, TupleValue, as_index, read_as_tuple
+from ..values.sequence import ListValue, SequenceValue, SliceValue, TupleValue, as_index, demanded_index, read_as_tuple
 from ..values.sets import to_keys
 from ..values.tensor import TensorValue
 from .class_bodies import made_by_function
@@ -50,13 +50,8 @@ def construct(vm: Any, cls: type, args: list[Value], kwargs: dict[str, Value], p
     direct = vm.frame is not None and vm.frame.makes(cls)
     meta: Any = type(cls)
     meta_call = find_in_mro(meta.__mro__, "__call__")[1]
-    if isinstance(cls, enum.EnumMeta) and (member := missing_member(vm, cls, args)) is not None:
-        return member
-    if isinstance(cls, enum.EnumMeta) and not cls.__members__ and len(args) + len(kwargs) > 1:
-        kwargs.setdefault("module", vm.fresh(vm.frame.globals.get("__name__", "__main__")))
-        return made_by_function(vm, cls, args, kwargs)
     if isinstance(cls, enum.EnumMeta):
-        return vm.wrap(vm.plain(fold(vm, cls, args, kwargs)))
+        return call_enumeration(vm, cls, args, kwargs)
     if type(meta_call) is types.FunctionType and not plain:
         return vm.call(MethodValue(vm.wrap(meta_call, Pinned(meta_call, "__call__")), vm.wrap(cls)), args, kwargs)
     if isinstance(meta_call, type) and not plain:  # which binds nothing
@@ -99,6 +94,14 @@ def construct(vm: Any, cls: type, args: list[Value], kwargs: dict[str, Value], p
     elif (args or kwargs) and type(new) is not types.FunctionType:
         vm.throw(TypeError, f"{cls.__name__}() takes no arguments")
     return made
+
+
+def call_enumeration(vm: Any, cls: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """The member with a value; of an enumeration without members, called with names, another enumeration."""
+    if not cls.__members__ and len(args) + len(kwargs) > 1:
+        return made_by_function(vm, cls, args, kwargs)
+    member = missing_member(vm, cls, args)
+    return vm.wrap(vm.plain(fold(vm, cls, args, kwargs))) if member is None else member  # type: ignore[no-any-return]
 
 
 def missing_member(vm: Any, cls: Any, args: list[Value]) -> Value | None:
@@ -278,7 +281,7 @@ def ordered_dict(vm: Any, /, *args: Value, **kwargs: Value) -> Value:
 
 @handles(collections.defaultdict)
 def default_dict(vm: Any, factory: Value = ConstantValue(None), /, *args: Value, **kwargs: Value) -> Value:
-    if factory.python_type() is not type(None) and find_in_mro(factory.python_type().__mro__, "__call__")[1] is MISSING:
+    if not is_none(factory) and not is_callable(factory):
         vm.throw(TypeError, "first argument must be callable or None")
     out = DictValue({}, collections.defaultdict)
     out.default = factory
@@ -440,10 +443,8 @@ def format_(vm: Any, value: Value, spec: Value = ConstantValue("")) -> Value:
 
 @handles(enumerate)
 def enumerate_(vm: Any, items: Value, start: Value = ConstantValue(0)) -> Value:
-    index = start.special(vm, "__index__", [])
-    if index is None:
-        vm.throw(TypeError, f"{start.python_type().__name__!r} object cannot be interpreted as an integer")
-    inner, i = vm.iterate(items), index.constant()  # type: ignore[union-attr]
+    i = demanded_index(vm, start).constant()
+    inner = vm.iterate(items)
 
     def make(vm: Any) -> Any:
         nonlocal i
@@ -528,7 +529,7 @@ def reversed_(vm: Any, items: Value) -> Value:
 
 @handles(functools.partial)
 def partial(vm: Any, fn: Value, /, *args: Value, **kwargs: Value) -> Value:
-    if find_in_mro(fn.python_type().__mro__, "__call__")[1] is MISSING:
+    if not is_callable(fn):
         vm.throw(TypeError, "the first argument must be callable")
     inner = fn if isinstance(fn, PartialValue) else PartialValue(fn, [], DictValue({}), functools.partial)
     keywords = {**inner.bound_keywords(vm), **kwargs}

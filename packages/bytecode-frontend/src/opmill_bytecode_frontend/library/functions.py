@@ -17,7 +17,7 @@ import torch
 from opmill_guards.source import Pinned
 
 from ..owners import exempt
-from ..values.base import MISSING, Lazy, NotConstant, ProgramKey, Value, content
+from ..values.base import MISSING, Lazy, NotConstant, ProgramKey, Value, content, is_callable
 from ..values.classes import ClassValue
 from ..values.constant import ConstantValue
 from ..values.functions import BuiltinValue, Closure
@@ -152,7 +152,7 @@ def is_subclass(vm: Any, given: Value, classes: Any) -> bool:
 
 @handles(callable)
 def callable_(vm: Any, value: Value) -> Value:
-    return ConstantValue(find_in_mro(value.python_type().__mro__, "__call__")[1] is not MISSING)
+    return ConstantValue(is_callable(value))
 
 
 @handles(iter)

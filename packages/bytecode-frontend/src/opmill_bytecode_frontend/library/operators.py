@@ -11,7 +11,7 @@ from opmill_guards.source import Pinned
 from ..values.base import Value, content
 from ..values.constant import ConstantValue
 from ..values.functions import Closure
-from ..values.sequence import TupleValue, as_index
+from ..values.sequence import TupleValue, demanded_index
 from .registry import HANDLERS, handles, handles_objects_of
 
 NONE = ConstantValue(None)
@@ -61,10 +61,7 @@ def truth(vm: Any, value: Value) -> Value:
 def index(vm: Any, value: Value) -> Value:
     if issubclass(value.python_type(), int):  # which are not asked
         return ConstantValue(int(value.value)) if type(value) is ConstantValue else content(value)
-    result = as_index(vm, value)
-    if result is None:
-        return vm.throw(TypeError, f"{value.python_type().__name__!r} object cannot be interpreted as an integer")
-    return result
+    return demanded_index(vm, value)
 
 
 @handles(operator.itemgetter)

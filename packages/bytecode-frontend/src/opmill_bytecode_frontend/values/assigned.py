@@ -60,7 +60,7 @@ def assign(vm: Machine, cls: type, name: str, value: Value | None) -> None:
     raw: Any = MISSING
     if value is not None:
         raw = function_stand_in(value) if isinstance(value, FunctionValue) else StandIn()
-        vm.known[id(raw)] = (raw, value)
+        vm.know(raw, value)
     vm.effects.store_attribute(cls, name, raw, value)
     for _, known in vm.known.values():
         if type(known) is DictValue and type(known.obj) is types.MappingProxyType and known.source.root.object is cls:

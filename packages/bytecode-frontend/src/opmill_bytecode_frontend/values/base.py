@@ -5,11 +5,12 @@ from __future__ import annotations
 import collections
 import sys
 import types
-from typing import Any, NoReturn, Protocol
+from typing import Any, NoReturn, Protocol, TypeVar
 
 from opmill_guards.source import Source
 
 MISSING: Any = type("Missing", (), {"__repr__": lambda self: "MISSING", "__slots__": ()})()
+V = TypeVar("V", bound="Value")
 
 
 def find_in_mro(mro: tuple[type, ...], name: str) -> tuple[Any, Any]:
@@ -56,6 +57,7 @@ class Machine(Protocol):
     known: dict[int, tuple[Any, Value]]
 
     def wrap(self, obj: Any, source: Source | None = None) -> Value: ...
+    def know(self, obj: Any, value: V) -> V: ...
     def fresh(self, obj: Any) -> Value: ...
     def plain(self, value: Value) -> Any: ...
     def call(self, fn: Value, args: list[Value], kwargs: dict[str, Value]) -> Value: ...
@@ -270,6 +272,11 @@ class BuiltinMethod(Value):
 def is_iterable(value: Value) -> bool:
     """Whether ``iter`` of a value asks its class at all."""
     return any(c.__dict__.get(name) is not None for c in value.python_type().__mro__ for name in ("__iter__", "__getitem__"))
+
+
+def is_callable(value: Value) -> bool:
+    """What ``callable`` says: whether the class has a ``__call__``."""
+    return find_in_mro(value.python_type().__mro__, "__call__")[1] is not MISSING
 
 
 class ProgramKey:

@@ -103,7 +103,7 @@ def stand_in(vm: Any, value: Value) -> Any:
         return value.value
     if isinstance(value, DescriptorValue):
         made: Any = value.kind(*[stand_in(vm, part) for part in value.parts])
-        vm.known[id(made)] = (made, value)
+        vm.know(made, value)
         return made
     real = value.real()
     if real is not MISSING:
@@ -132,7 +132,7 @@ def stand_in(vm: Any, value: Value) -> Any:
         raise NotConstant(f"{value.describe()}, which is asked for what it stands for,")
     elif value.python_type().__hash__ is None:
         raise NotConstant(f"{value.describe()}, which has no hash,")
-    vm.known[id(made)] = (made, value)
+    vm.know(made, value)
     return made
 
 

@@ -25,12 +25,17 @@ def as_index(vm: Machine, value: Value) -> Value | None:
     return index
 
 
-def whole(vm: Machine, value: Value) -> int:
-    """An argument that a function of C wants as an int: of one, or of an object with ``__index__``."""
+def demanded_index(vm: Machine, value: Value) -> Value:
+    """``operator.index``: the int that an object gives as its ``__index__``; TypeError where it has none."""
     index = as_index(vm, value)
     if index is None:
         vm.throw(TypeError, f"{value.python_type().__name__!r} object cannot be interpreted as an integer")
-    number: int = index.constant()
+    return index
+
+
+def whole(vm: Machine, value: Value) -> int:
+    """An argument that a function of C wants as an int: of one, or of an object with ``__index__``."""
+    number: int = demanded_index(vm, value).constant()
     if not -sys.maxsize - 1 <= number <= sys.maxsize:
         vm.throw(OverflowError, "Python int too large to convert to C ssize_t")
     return number
@@ -470,12 +475,7 @@ def sort_values(vm: Machine, items: list[Value], key: Value | None, reverse: Val
 
 def is_backwards(vm: Machine, reverse: Value) -> bool:
     """What ``reverse`` says: the truth of an object from Python 3.12 on, and of a whole number before."""
-    if sys.version_info >= (3, 12):
-        return vm.truth(reverse)
-    number = as_index(vm, reverse)
-    if number is None:
-        vm.throw(TypeError, f"{reverse.python_type().__name__!r} object cannot be interpreted as an integer")
-    return vm.truth(number)
+    return vm.truth(reverse if sys.version_info >= (3, 12) else demanded_index(vm, reverse))
 
 
 class Sorted:
