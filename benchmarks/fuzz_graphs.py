@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 
@@ -71,11 +71,24 @@ def graph_of(program: Program) -> torch.fx.GraphModule:
     return torch.fx.GraphModule(tracer.root, graph)
 
 
+class Case(Protocol):
+    """What is made of a seed, and judged."""
+
+    @property
+    def seed(self) -> int: ...
+
+    @property
+    def source(self) -> str: ...
+
+    @property
+    def inputs(self) -> list[torch.Tensor]: ...
+
+
 @dataclass
 class Verdict:
     """``kind``: "right", "operators" (right without kernels), "refused", "skipped" (by eager), "crash" or "wrong"."""
 
-    program: Program
+    program: Case
     kind: str
     detail: str = ""
 
@@ -107,11 +120,16 @@ def compiled(program: Program, inputs: Sequence[Any], store: Store) -> Any:
     """The program compiled for inputs like these, or the verdict where it could not be."""
     try:
         return compile_graph(graph_of(program), inputs, options=GraphOptions(verify=True, cache=False), store=store)
-    except (GraphError, FakeTensorError) as e:
-        bug = isinstance(e, GraphError) and any(n in str(e) for n in ("GI040", "GI041"))
-        return Verdict(program, "crash" if bug else "refused", str(e).splitlines()[0][:200])
-    except Exception:
-        return Verdict(program, "crash", traceback.format_exc(limit=-4))
+    except Exception as error:
+        return failed(program, error)
+
+
+def failed(program: Case, error: Exception) -> Verdict:
+    """What an error says of the compiler: that it refuses a program, or that it is wrong."""
+    if isinstance(error, (GraphError, FakeTensorError)):
+        bug = any(n in str(error) for n in ("GI040", "GI041"))
+        return Verdict(program, "crash" if bug else "refused", str(error).splitlines()[0][:200])
+    return Verdict(program, "crash", "".join(traceback.format_exception(error, limit=-4)))
 
 
 def check(program: Program, store: Store, compiled: Callable[[Program, Sequence[Any], Store], Any] = compiled) -> Verdict:
@@ -125,8 +143,8 @@ def check(program: Program, store: Store, compiled: Callable[[Program, Sequence[
     try:
         got = run(*ours)
         again = run(*copied(program.inputs))
-    except Exception:
-        return Verdict(program, "crash", traceback.format_exc(limit=-4))
+    except Exception as error:
+        return failed(program, error)
     for k, (g, w) in enumerate(zip(got, want, strict=True)):
         if problem := _layout(g, w, ours, theirs):
             return Verdict(program, "wrong", f"output {k}: {problem}")
@@ -152,9 +170,9 @@ def judged(program: Program, inputs: Sequence[torch.Tensor], got: Results, want:
     for part, what in enumerate(("output {}", "input {} afterwards")):
         for k, (g, w) in enumerate(zip(got[part], want[part], strict=True)):
             rough, precise = program.rough[part][k], exact and exact[part][k]
-            if _values(g, w, rough, precise):
+            if unlike(g, w, rough, precise):
                 settle = settle or excused(program, inputs, want)
-                if problem := _values(settle(g, part, k), w, rough, precise):
+                if problem := unlike(settle(g, part, k), w, rough, precise):
                     return f"{what.format(k)}: {problem}"
     return ""
 
@@ -162,7 +180,7 @@ def judged(program: Program, inputs: Sequence[torch.Tensor], got: Results, want:
 def _layout(g: torch.Tensor, w: torch.Tensor, ours: list[torch.Tensor], theirs: list[torch.Tensor]) -> str:
     if (g.dtype, g.shape) != (w.dtype, w.shape):
         return f"{g.dtype}{list(g.shape)} instead of {w.dtype}{list(w.shape)}"
-    if _strides(g) != _strides(w):
+    if meant_strides(g) != meant_strides(w):
         return f"strides {g.stride()} instead of {w.stride()} of sizes {list(w.shape)}"
     shared = [key(g) == key(o) for o in ours], [key(w) == key(t) for t in theirs]
     if shared[0] != shared[1]:
@@ -172,12 +190,12 @@ def _layout(g: torch.Tensor, w: torch.Tensor, ours: list[torch.Tensor], theirs: 
     return ""
 
 
-def _strides(x: torch.Tensor) -> tuple[int, ...]:
-    """Strides that mean something."""
+def meant_strides(x: torch.Tensor) -> tuple[int, ...]:
+    """The strides that say where an element lies."""
     return tuple(s for n, s in zip(x.shape, x.stride(), strict=True) if n != 1) if x.numel() else ()
 
 
-def _values(g: torch.Tensor, w: torch.Tensor, rough: torch.dtype, exact: torch.Tensor | None) -> str:
+def unlike(g: torch.Tensor, w: torch.Tensor, rough: torch.dtype, exact: torch.Tensor | None) -> str:
     """What is wrong with ``g``, which is ``w`` in eager and passed through ``rough``."""
     if w.is_complex():
         return _complex_values(g, w, rough, exact)
@@ -212,7 +230,7 @@ def _complex_values(g: torch.Tensor, w: torch.Tensor, rough: torch.dtype, exact:
         return f"{g[lost][:3].tolist()} instead of {w[lost][:3].tolist()}"
     known = w.isfinite() & g.isfinite()
     parts = [torch.view_as_real(torch.where(known, t, 0)) for t in (g, w, exact if exact is not None and exact.shape == w.shape else w)]
-    return _values(parts[0], parts[1], torch.float32 if rough.is_complex else rough, None if exact is None else parts[2])
+    return unlike(parts[0], parts[1], torch.float32 if rough.is_complex else rough, None if exact is None else parts[2])
 
 
 def verdicts(seeds: Sequence[int], store: Store, batch: int = 40) -> Iterator[Verdict]:
@@ -225,7 +243,7 @@ def verdicts(seeds: Sequence[int], store: Store, batch: int = 40) -> Iterator[Ve
 
 
 def fuzz(
-    description: str | None, verdicts: Callable[[Sequence[int], Store, int], Iterator[Verdict]], batch: int, inputs_of: Callable[[Program], Sequence[torch.Tensor]]
+    description: str | None, verdicts: Callable[[Sequence[int], Store, int], Iterator[Verdict]], batch: int, inputs_of: Callable[[Any], Sequence[torch.Tensor]]
 ) -> int:
     """The command line of a fuzzer: checks seeds, prints what is wrong with the program and why others were refused; 1 where something is wrong.
 

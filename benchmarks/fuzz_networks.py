@@ -7,7 +7,6 @@ Kernels of a batch of networks are built together. A disagreement is printed wit
 
 from __future__ import annotations
 
-import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from typing import Any
@@ -15,13 +14,12 @@ from typing import Any
 import torch
 from torch import nn
 
-from fuzz_graphs import Verdict, fuzz, prepare
-from opmill_fake_tensors import FakeTensorError
+from fuzz_graphs import Verdict, failed, fuzz, meant_strides, prepare
+from fuzz_training import weighted
 from opmill_graph_ir.backend import CompiledGraph, compile_graph
 from opmill_graph_ir.capture.functionalize import functionalize
 from opmill_graph_ir.capture.joint import capture_joint
 from opmill_graph_ir.capture.partition import partition
-from opmill_graph_ir.errors import GraphError
 from opmill_graph_ir.loops.ir import LoopKernel
 from opmill_graph_ir.ops.lower import lower
 from opmill_graph_ir.options import GraphOptions
@@ -64,16 +62,10 @@ def run(network: Network, call: Any, module: nn.Module, inputs: list[torch.Tenso
         results = call(*inputs)
     found = {f"output {k}": r.detach() for k, r in enumerate(results)}
     if any(r.requires_grad for r in results):
-        _weighted(results).backward()
+        weighted(results).backward()
         leaves = [*((f"input {k}", x) for k, x in enumerate(inputs)), *module.named_parameters()]
         found |= {f"gradient of {name}": x.grad for name, x in leaves if x.grad is not None}
     return found | {f"buffer {name}": b for name, b in module.named_buffers()}
-
-
-def _weighted(results: Sequence[torch.Tensor]) -> torch.Tensor:
-    """The sum that gradients are taken of."""
-    parts = [(r * torch.linspace(0.5, 1.5, r.numel(), dtype=r.dtype).reshape(r.shape)).sum() for r in results if r.requires_grad]
-    return torch.stack([p.double() for p in parts]).sum()
 
 
 def kernels_of(network: Network) -> list[LoopKernel]:
@@ -94,21 +86,18 @@ def check(network: Network, store: Store) -> Verdict:
         want = run(network, plain, plain, inputs_of(network))
         exact = run(network, wide, wide, inputs_of(network, torch.float64))
     except RuntimeError as error:
-        return Verdict(network, "skipped", str(error).splitlines()[0][:90])  # type: ignore[arg-type]
+        return Verdict(network, "skipped", str(error).splitlines()[0][:90])
     for again in range(2):
         module = network.module()
         try:
             with modes(network):
                 compiled = compile_graph(torch.fx.symbolic_trace(module), inputs_of(network), options=GraphOptions(verify=True, cache=bool(again)), store=store)
             got = run(network, compiled, module, inputs_of(network))
-        except (GraphError, FakeTensorError) as error:
-            bug = isinstance(error, GraphError) and any(n in str(error) for n in ("GI040", "GI041"))
-            return Verdict(network, "crash" if bug else "refused", str(error).splitlines()[0][:200])  # type: ignore[arg-type]
-        except Exception:
-            return Verdict(network, "crash", traceback.format_exc(limit=-4))  # type: ignore[arg-type]
+        except Exception as error:
+            return failed(network, error)
         if problem := _problem(network, got, want, exact):
-            return Verdict(network, "wrong", problem)  # type: ignore[arg-type]
-    return Verdict(network, "operators" if isinstance(compiled, CompiledGraph) and compiled.report.operators_only else "right")  # type: ignore[arg-type]
+            return Verdict(network, "wrong", problem)
+    return Verdict(network, "operators" if isinstance(compiled, CompiledGraph) and compiled.report.operators_only else "right")
 
 
 def _problem(network: Network, got: Found, want: Found, exact: Found) -> str:
@@ -117,7 +106,7 @@ def _problem(network: Network, got: Found, want: Found, exact: Found) -> str:
     nudged: list[Found] = []
     for name, w in want.items():
         g, e = got[name], exact[name]
-        if (g.dtype, g.shape) != (w.dtype, w.shape) or (name.startswith("output") and _strides(g) != _strides(w)):
+        if (g.dtype, g.shape) != (w.dtype, w.shape) or (name.startswith("output") and meant_strides(g) != meant_strides(w)):
             return f"{name}: {g.dtype}{list(g.shape)} {g.stride()} instead of {w.dtype}{list(w.shape)} {w.stride()}"
         if not w.is_floating_point():
             if not torch.equal(g, w):
@@ -143,7 +132,7 @@ def _is_eagers_fault(network: Network, name: str, got: torch.Tensor, eager: torc
         leaves = {f"input {k}": x for k, x in enumerate(inputs)} | dict(module.named_parameters())
         with torch.no_grad():
             leaves[name] += by * direction
-        return _weighted(module(*inputs)).detach()
+        return weighted(module(*inputs)).detach()
 
     slope = float(moved(step) - moved(-step)) / (2 * step)
     mine, theirs = (abs(float((t.double() * direction).sum()) - slope) for t in (got, eager))
@@ -159,11 +148,6 @@ def _distance(a: torch.Tensor, b: torch.Tensor) -> float:
     return float((a.double() - b.double()).abs().max()) if a.numel() else 0.0
 
 
-def _strides(x: torch.Tensor) -> tuple[int, ...]:
-    """Strides that mean something."""
-    return tuple(s for n, s in zip(x.shape, x.stride(), strict=True) if n != 1)
-
-
 def verdicts(seeds: Sequence[int], store: Store, batch: int = 10) -> Iterator[Verdict]:
     """Checks the networks of ``seeds``."""
     for start in range(0, len(seeds), batch):
@@ -174,7 +158,7 @@ def verdicts(seeds: Sequence[int], store: Store, batch: int = 10) -> Iterator[Ve
 
 
 def main() -> int:
-    return fuzz(__doc__, verdicts, 10, lambda network: network.inputs)  # type: ignore[attr-defined]
+    return fuzz(__doc__, verdicts, 10, lambda network: network.inputs)
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from fuzz_graphs import Verdict, _strides, compiled, exactly, fuzz, graph_of, judged, kernels_of, prepare
+from fuzz_graphs import Verdict, compiled, exactly, fuzz, graph_of, judged, kernels_of, meant_strides, prepare
 from opmill_fake_tensors import FakeContext
 from opmill_fake_tensors.symbols import Index, Sizes, index
 from opmill_runtime_cache.store import Store
@@ -132,7 +132,7 @@ def _difference(made: Symbolic, run: Any, values: dict[str, int], fakes: Sequenc
     except Exception:
         return "crash: " + traceback.format_exc(limit=-3)
     for k, (g, w) in enumerate(zip(got, want, strict=True)):
-        if (g.dtype, g.shape) != (w.dtype, w.shape) or _strides(g) != _strides(w):
+        if (g.dtype, g.shape) != (w.dtype, w.shape) or meant_strides(g) != meant_strides(w):
             return f"output {k}: {g.dtype}{list(g.shape)} {g.stride()} instead of {w.dtype}{list(w.shape)} {w.stride()}"
     return judged(program, before, ([*got], ours), ([*want], theirs), exactly(program, before))
 

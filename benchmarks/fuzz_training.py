@@ -6,13 +6,12 @@
 from __future__ import annotations
 
 import random
-import traceback
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
 
-from fuzz_graphs import Verdict, _strides, _values, compiled, fuzz, graph_of, prepare
+from fuzz_graphs import Verdict, compiled, failed, fuzz, graph_of, meant_strides, prepare, unlike
 from opmill_graph_ir.capture.joint import capture_joint
 from opmill_graph_ir.capture.partition import partition
 from opmill_graph_ir.loops.ir import LoopKernel
@@ -29,17 +28,18 @@ def inputs_of(program: Program, dtype: torch.dtype | None = None) -> list[torch.
 
 
 def trained(fn: Callable[..., Any], inputs: list[torch.Tensor]) -> tuple[list[torch.Tensor], list[torch.Tensor | None]]:
-    """Results, and the gradients of the inputs that require one, of a sum that weighs each element otherwise."""
+    """Results, and the gradients of the inputs that require one, of their weighted sum."""
     results = list(fn(*inputs))
-    parts = [_weighted(o) for o in results if o.requires_grad]
-    wanted = [x for x in inputs if x.requires_grad]
-    return results, list(torch.autograd.grad(torch.stack(parts).sum(), wanted, allow_unused=True)) if parts else []
+    if not any(r.requires_grad for r in results):
+        return results, []
+    return results, list(torch.autograd.grad(weighted(results), [x for x in inputs if x.requires_grad], allow_unused=True))
 
 
-def _weighted(output: torch.Tensor) -> torch.Tensor:
-    """In the output's type, so that both ways are given the same gradients."""
-    output = torch.view_as_real(output.resolve_conj()) if output.is_complex() else output
-    return (output * torch.linspace(0.5, 1.5, max(output.numel(), 1), dtype=torch.float64)[: output.numel()].reshape(output.shape).to(output.dtype)).double().sum()
+def weighted(results: Sequence[torch.Tensor]) -> torch.Tensor:
+    """A sum of all results with gradients that weighs each element otherwise, in the type of its result: so both ways are given the same gradients."""
+    parts = [torch.view_as_real(r.resolve_conj()) if r.is_complex() else r for r in results if r.requires_grad]
+    weights = [torch.linspace(0.5, 1.5, max(p.numel(), 1), dtype=torch.float64)[: p.numel()].reshape(p.shape).to(p.dtype) for p in parts]
+    return torch.stack([(p * w).double().sum() for p, w in zip(parts, weights, strict=True)]).sum()
 
 
 def kernels_of(program: Program) -> list[LoopKernel]:
@@ -65,8 +65,8 @@ def check(program: Program, store: Store) -> Verdict:
         return run
     try:
         got, found = trained(run, ours)
-    except Exception:
-        return Verdict(program, "crash", traceback.format_exc(limit=-4))
+    except Exception as error:
+        return failed(program, error)
     return Verdict(program, "wrong", problem) if (problem := _problem(program, (got, found, ours), (want, gradients, theirs))) else Verdict(program, "right")
 
 
@@ -86,9 +86,9 @@ def _problem(program: Program, ours: tuple[Any, Any, Any], theirs: tuple[Any, An
                 continue
             if (g.dtype, g.shape, g.requires_grad) != (w.dtype, w.shape, w.requires_grad):
                 return f"{what} {k}: {g.dtype}{list(g.shape)} {g.requires_grad} instead of {w.dtype}{list(w.shape)} {w.requires_grad}"
-            if what == "output" and _strides(g) != _strides(w):
+            if what == "output" and meant_strides(g) != meant_strides(w):
                 return f"{what} {k}: strides {g.stride()} instead of {w.stride()} of sizes {list(w.shape)}"
-            if found := _values(g.detach(), w.detach(), roughest, reference[k].detach() if len(reference) > k and reference[k] is not None else None):
+            if found := unlike(g.detach(), w.detach(), roughest, reference[k].detach() if len(reference) > k and reference[k] is not None else None):
                 return f"{what} {k}{f' of a {leaves[k].dtype}' if what == 'gradient' else ''}: {found}"
     return ""
 

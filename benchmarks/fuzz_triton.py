@@ -12,7 +12,6 @@ import os
 
 os.environ["TRITON_INTERPRET"] = "1"  # before triton is imported
 
-import traceback
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -20,10 +19,8 @@ from typing import Any
 import numpy
 import torch
 
-from fuzz_graphs import Verdict, check, fuzz, graph_of
-from opmill_fake_tensors import FakeTensorError
+from fuzz_graphs import Verdict, check, failed, fuzz, graph_of
 from opmill_graph_ir.backend import CompiledGraph
-from opmill_graph_ir.errors import GraphError
 from opmill_kernel_gen_triton.budget import Budget
 from opmill_kernel_gen_triton.debug import OPTIONS, as_for_gpu
 from opmill_runtime_cache.store import Store
@@ -42,10 +39,8 @@ def compiled(program: Program, inputs: Sequence[Any], store: Store) -> Any:
     try:
         run, plan, report = as_for_gpu(gm, inputs, BUDGETS[program.seed % len(BUDGETS)], replace(OPTIONS, numerics=numerics))
         return CompiledGraph(run, plan, report.counted(plan), gm)
-    except (GraphError, FakeTensorError) as e:
-        return Verdict(program, "refused", str(e).splitlines()[0][:200])
-    except Exception:
-        return Verdict(program, "crash", traceback.format_exc(limit=-4))
+    except Exception as error:
+        return failed(program, error)
 
 
 def verdicts(seeds: Sequence[int], store: Store, batch: int = 1) -> Iterator[Verdict]:

@@ -9,6 +9,7 @@ import sys
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 import torch
@@ -25,34 +26,30 @@ FIRST, COUNT = 200_000, 80
 
 @pytest.fixture
 def inference() -> Iterator[None]:
-    with torch.no_grad(), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+    with torch.no_grad():
         yield
 
 
-def test_random_programs(inference: None, tmp_path: Path) -> None:
-    found = list(fuzz_graphs.verdicts(range(FIRST, FIRST + COUNT), Store(tmp_path), batch=60))
+def rights(fuzzer: ModuleType, count: int, folder: Path) -> int:
+    """How many of a fuzzer's first programs are compiled and right; none is wrong."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = list(fuzzer.verdicts(range(FIRST, FIRST + count), Store(folder), batch=60))
     bad = [f"seed {v.program.seed}: {v.kind}: {v.detail}\n{v.program.source}" for v in found if v.kind in ("crash", "wrong")]
     assert not bad, "\n".join(bad)
-    assert sum(v.kind == "right" for v in found) > COUNT * 0.9, "most programs must be compiled to kernels"
+    return sum(v.kind == "right" for v in found)
+
+
+def test_random_programs(inference: None, tmp_path: Path) -> None:
+    assert rights(fuzz_graphs, COUNT, tmp_path) > COUNT * 0.9, "most programs must be compiled to kernels"
 
 
 def test_gradients_of_random_programs(tmp_path: Path) -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        found = list(fuzz_training.verdicts(range(FIRST, FIRST + COUNT // 2), Store(tmp_path), batch=40))
-    bad = [f"seed {v.program.seed}: {v.kind}: {v.detail}\n{v.program.source}" for v in found if v.kind in ("crash", "wrong")]
-    assert not bad, "\n".join(bad)
-    assert sum(v.kind == "right" for v in found) > COUNT // 8
+    assert rights(fuzz_training, COUNT // 2, tmp_path) > COUNT // 8
 
 
 def test_random_networks(tmp_path: Path) -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        found = list(fuzz_networks.verdicts(range(FIRST, FIRST + COUNT // 4), Store(tmp_path), batch=20))
-    bad = [f"seed {v.program.seed}: {v.kind}: {v.detail}\n{v.program.source}" for v in found if v.kind in ("crash", "wrong")]
-    assert not bad, "\n".join(bad)
-    assert sum(v.kind == "right" for v in found) > COUNT // 8
+    assert rights(fuzz_networks, COUNT // 4, tmp_path) > COUNT // 8
 
 
 def test_fused_kernels_of_random_programs(inference: None, tmp_path: Path) -> None:
