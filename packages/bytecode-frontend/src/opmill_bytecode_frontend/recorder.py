@@ -22,7 +22,7 @@ from .eager_errors import asked_of_eager
 from .errors import Unsupported
 from .numbers import Numbers
 from .regions import Region
-from .values.base import Lazy, Machine, NotConstant, Value, content
+from .values.base import COMPARISONS, Lazy, Machine, NotConstant, Value, content
 from .values.constant import ConstantValue
 from .values.floating import FloatNumber
 from .values.late import LateFloat
@@ -52,11 +52,11 @@ def graph_constant(value: Any) -> Any:
 
 
 ARITHMETIC = ("add", "sub", "mul", "truediv")
-COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
+COMPARED = tuple(name.strip("_") for name in COMPARISONS)
 IN_PLACE = frozenset([*(getattr(operator, f"i{name}") for name in ARITHMETIC), "add_", "sub_", "mul_", "div_"])
 WITH_SCALARS = IN_PLACE | {
-    *(getattr(operator, name) for name in ARITHMETIC + COMPARISONS), *(getattr(torch, name) for name in ("add", "sub", "mul", "div", *COMPARISONS)),
-    "add", "sub", "mul", "div", *COMPARISONS,
+    *(getattr(operator, name) for name in ARITHMETIC + COMPARED), *(getattr(torch, name) for name in ("add", "sub", "mul", "div", *COMPARED)),
+    "add", "sub", "mul", "div", *COMPARED,
 }  # fmt: skip
 """Operations of two operands that take a tensor for a number, and compute the same with it."""
 FILLING: dict[Any, int] = {"masked_fill": 3, "masked_fill_": 3, torch.masked_fill: 3, "fill_": 2, torch.where: 3}

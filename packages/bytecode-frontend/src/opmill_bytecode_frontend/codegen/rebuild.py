@@ -382,8 +382,8 @@ def begun(function: Any, *args: Any) -> Any:
 @rebuilds(ItemsIterator)
 def items_iterator(r: Rebuilder, value: ItemsIterator) -> str:
     if value.owner is not None:
-        if value.owner.source is not None and not value.finished and value.position > len(value.owner.obj):  # type: ignore[attr-defined]
-            raise Unsupported("FE070", "an iterator over what was just appended to a list leaves the captured code", "the list is changed after the iterator is made")
+        if not value.finished:
+            value.owner.there_before(r.vm, value.position)  # type: ignore[attr-defined]
         name = r.assign(value, f"iter({'()' if value.finished and value.kind is type(iter(())) else [] if value.finished else r.expr(value.owner)})")
         r.body.append(f"next({name}, None)" if value.finished else f"{name}.__setstate__({value.position})")
         return name

@@ -17,7 +17,7 @@ import torch
 from opmill_guards.source import Pinned
 
 from ..owners import exempt
-from ..values.base import MISSING, Lazy, NotConstant, ProgramKey, Value, content, is_callable
+from ..values.base import COMPARISONS, MISSING, Lazy, NotConstant, ProgramKey, Value, content, is_callable
 from ..values.classes import ClassValue
 from ..values.constant import ConstantValue
 from ..values.functions import BuiltinValue, Closure
@@ -340,7 +340,7 @@ class ComparedValue(Value):
         return type(functools.cmp_to_key(lambda a, b: 0)(0))
 
     def special(self, vm: Any, name: str, args: list[Value]) -> Value | None:
-        symbol = {"__lt__": "<", "__le__": "<=", "__eq__": "==", "__ne__": "!=", "__gt__": ">", "__ge__": ">="}.get(name)
+        symbol = COMPARISONS.get(name)
         if symbol is None or not isinstance(args[0], ComparedValue):
             return ConstantValue(NotImplemented)
         order = vm.call(self.function, [self.value, args[0].value], {})

@@ -8,7 +8,7 @@ from typing import Any
 
 from opmill_guards.source import Pinned
 
-from ..values.base import Value, content
+from ..values.base import COMPARISONS, Value, content
 from ..values.constant import ConstantValue
 from ..values.functions import Closure
 from ..values.sequence import TupleValue, demanded_index
@@ -20,7 +20,7 @@ _BINARY |= {"rshift": ">>", "and_": "&", "or_": "|", "xor": "^"}
 for _name, _symbol in _BINARY.items():
     handles(getattr(operator, _name))(functools.partial(lambda vm, a, b, op: vm.binary(op, a, b), op=_symbol))
     handles(getattr(operator, "i" + _name.rstrip("_")))(functools.partial(lambda vm, a, b, op: vm.binary(op, a, b), op=_symbol + "="))
-for _name, _symbol in {"lt": "<", "le": "<=", "eq": "==", "ne": "!=", "gt": ">", "ge": ">="}.items():
+for _name, _symbol in COMPARISONS.items():
     handles(getattr(operator, _name))(functools.partial(lambda vm, a, b, op: vm.compare(op, a, b), op=_symbol))
 for _name in ("neg", "pos", "invert"):
     handles(getattr(operator, _name))(functools.partial(lambda vm, a, name: vm.unary(name, a), name=f"__{_name}__"))

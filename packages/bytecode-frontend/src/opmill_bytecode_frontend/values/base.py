@@ -221,7 +221,8 @@ def content(value: Value) -> Value:
     return value if storage is None else storage  # type: ignore[no-any-return]
 
 
-COMPARISONS = frozenset("__lt__ __le__ __eq__ __ne__ __gt__ __ge__".split())
+#: The methods of comparisons, and how programs write them.
+COMPARISONS = {"__lt__": "<", "__le__": "<=", "__eq__": "==", "__ne__": "!=", "__gt__": ">", "__ge__": ">="}
 OPERATORS = frozenset(
     f"__{prefix}{name}__" for prefix in ("", "r", "i") for name in "add sub mul matmul truediv floordiv mod divmod pow lshift rshift and or xor".split()
 )

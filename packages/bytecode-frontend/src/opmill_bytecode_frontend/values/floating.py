@@ -9,9 +9,9 @@ from typing import Any, Callable
 from opmill_guards.guard import Equals
 from opmill_guards.source import Source, TensorProperty
 
-from .base import MISSING, Machine, Value
+from .base import COMPARISONS, MISSING, Machine, Value
 from .constant import ConstantValue
-from .number import COMPARISONS, Sourced, SymbolicNumber, assumed_outcome
+from .number import Sourced, SymbolicNumber, assumed_outcome
 
 ARITHMETIC: dict[str, tuple[str, Callable[[Any, Any], Any]]] = {
     "__add__": ("+", operator.add), "__sub__": ("-", operator.sub), "__mul__": ("*", operator.mul), "__truediv__": ("/", operator.truediv),
@@ -59,7 +59,7 @@ class FloatNumber(Value):
         return f"the number {self!r}"
 
     def truth(self, vm: Machine) -> bool:
-        return self.decide("!=", operator.ne, 0.0)
+        return self.decide("__ne__", 0.0)
 
     def key(self, vm: Machine) -> Any:
         return self.constant()
@@ -75,10 +75,10 @@ class FloatNumber(Value):
         places = [f"{{{list(sources).index(source)}}}" for source in other.sources]
         return template.format(left=self.text, right=other.text.format(*places)), sources
 
-    def decide(self, symbol: str, function: Callable[[Any, Any], bool], other: Any) -> bool:
+    def decide(self, method: str, other: Any) -> bool:
         """The outcome of a comparison, which is assumed from here on."""
         theirs: Sourced = (other.value, other.text, other.sources) if isinstance(other, FloatNumber) else (other, f"({other!r})", {})
-        return assumed_outcome(self.vm, symbol, function, (self.value, self.text, self.sources), theirs)
+        return assumed_outcome(self.vm, method, (self.value, self.text, self.sources), theirs)
 
     def computed(self, function: Callable[[Any, Any], Any], other: Any, template: str, swapped: bool = False) -> Value:
         theirs = other.value if isinstance(other, FloatNumber) else other
@@ -114,10 +114,10 @@ class FloatNumber(Value):
             other = operand(vm, args[0])
             if other is None:
                 return ConstantValue(NotImplemented)
-            return ConstantValue(self.decide(*COMPARISONS[name], other)) if name in COMPARISONS else self.arithmetic(name, other)
+            return ConstantValue(self.decide(name, other)) if name in COMPARISONS else self.arithmetic(name, other)
         if name == "__pow__" and (power := operand(vm, args[0])) in (2, 3) and type(power) is int and abs(self.value) < 1e100:
-            self.decide("<", operator.lt, 1e100)
-            self.decide(">", operator.gt, -1e100)
+            self.decide("__lt__", 1e100)
+            self.decide("__gt__", -1e100)
             return self.computed(operator.pow, power, "({left} ** {right})")
         return self.as_constant(vm, name, args)
 
@@ -127,7 +127,7 @@ class FloatNumber(Value):
         symbol, function = ARITHMETIC[name]
         below = self if swapped else other
         if symbol in ("/", "//", "%") and isinstance(below, FloatNumber):
-            below.decide("!=", operator.ne, 0.0)  # division by zero raises where it stands, not before
+            below.decide("__ne__", 0.0)  # division by zero raises where it stands, not before
         if isinstance(other, int) and abs(other) >= 1 << 53:
             self.constant()
         return self.computed(function, other, f"({{right}} {symbol} {{left}})" if swapped else f"({{left}} {symbol} {{right}})", swapped)

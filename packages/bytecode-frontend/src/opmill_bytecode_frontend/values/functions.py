@@ -11,7 +11,7 @@ from typing import Any
 from opmill_guards.guard import Predicate
 from opmill_guards.source import Attr, CellContents, InstanceDict, Item, Pinned
 
-from .base import MISSING, BuiltinMethod, Lazy, Machine, NotConstant, Value, apply, find_in_mro
+from .base import COMPARISONS, MISSING, BuiltinMethod, Lazy, Machine, NotConstant, Value, apply, find_in_mro
 from .constant import ConstantValue
 from .mapping import DictValue
 from .sequence import TupleValue
@@ -421,14 +421,11 @@ class WeakReference(Value):
             return super().special(vm, name, args)
         other = args[0].real()
         if isinstance(args[0], WeakReference):
-            return vm.compare(COMPARED[name], self.target, args[0].target)
+            return vm.compare(COMPARISONS[name], self.target, args[0].target)
         if not isinstance(other, weakref.ref):
             return ConstantValue(NotImplemented)
         found = other()
-        return ConstantValue(name == "__ne__") if found is None else vm.compare(COMPARED[name], self.target, vm.wrap(found, Pinned(found, "referent")))
-
-
-COMPARED = {"__eq__": "==", "__ne__": "!="}
+        return ConstantValue(name == "__ne__") if found is None else vm.compare(COMPARISONS[name], self.target, vm.wrap(found, Pinned(found, "referent")))
 
 
 def item_sources(source: Any, items: Any) -> list[Lazy]:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import operator
 from typing import Any, NoReturn
 
-from .base import MISSING, Machine, Value
+from .base import COMPARISONS, MISSING, Machine, Value
 from .constant import ConstantValue
 from .demands import demanded_of, may_demand, raising
 from .number import SymbolicNumber
 
-ARITHMETIC: dict[str, Any] = {f"__{name}__": getattr(operator, name) for name in ("add", "sub", "mul", "truediv")}
-COMPARISONS: dict[str, Any] = {f"__{name}__": getattr(operator, name) for name in ("eq", "ne", "lt", "le", "gt", "ge")}
+ARITHMETIC = ("__add__", "__sub__", "__mul__", "__truediv__")
 REFLECTED = {f"__r{name[2:]}": name for name in ARITHMETIC}
 ITSELF = ("__pos__", "__float__")
 UNARY = {"__neg__": operator.neg, "__abs__": operator.abs}
@@ -102,7 +101,7 @@ class LateFloat(Late):
         left, right = (other, self.tensor) if name in REFLECTED else (self.tensor, other)
         if operation == "__truediv__":
             self.check_divisor(vm, right)
-        found = vm.recorder.call_function(vm, (ARITHMETIC | COMPARISONS)[operation], [left, right], {})
+        found = vm.recorder.call_function(vm, getattr(operator, operation), [left, right], {})
         place = min(self.place, args[0].place) if isinstance(args[0], LateFloat) else self.place
         return LateTruth(vm, found, place) if operation in COMPARISONS else LateFloat(vm, found, place)
 

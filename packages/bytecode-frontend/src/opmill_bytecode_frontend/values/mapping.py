@@ -8,11 +8,11 @@ from typing import Any
 
 from opmill_guards.guard import Absent, DictKeys
 
-from .base import MISSING, Lazy, Machine, NotConstant, Value, content, is_iterable, written_in_python
+from .base import COMPARISONS, MISSING, Lazy, Machine, NotConstant, Value, content, is_iterable, written_in_python
 from .constant import ConstantValue
 from .iterators import STOP, ItemsIterator
 from .sequence import TupleValue
-from .sets import COMPARISONS, SET_OPERATORS, SetValue, to_keys
+from .sets import SET_OPERATORS, SetValue, to_keys
 
 #: Keys that may stand in a guard as they are.
 PLAIN_KEYS = (str, int, bool, float, type(None), bytes)

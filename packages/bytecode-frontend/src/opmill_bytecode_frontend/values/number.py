@@ -12,7 +12,7 @@ from opmill_fake_tensors.symbols import Relation
 from opmill_guards.guard import SizeRelation
 from opmill_guards.source import Source
 
-from .base import MISSING, Machine, Value
+from .base import COMPARISONS, MISSING, Machine, Value
 from .constant import ConstantValue
 from .demands import demanded, may_demand, raising
 from .sequence import TupleValue
@@ -22,12 +22,8 @@ UNARY: dict[str, Callable[[Any], Any]] = {
     "__float__": torch.sym_float, "__floor__": math.floor, "__ceil__": math.ceil, "__trunc__": math.trunc, "__invert__": lambda n: -n - 1,
 }  # fmt: skip
 ARITHMETIC = ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow")
-COMPARISONS: dict[str, tuple[str, Callable[[Any, Any], bool]]] = {
-    "__eq__": ("==", operator.eq), "__ne__": ("!=", operator.ne), "__lt__": ("<", operator.lt), "__le__": ("<=", operator.le),
-    "__gt__": (">", operator.gt), "__ge__": (">=", operator.ge),
-}  # fmt: skip
 BINARY: dict[str, Callable[[Any, Any], Any]] = {
-    **{f"__{name}__": getattr(operator, name) for name in ARITHMETIC}, **{name: function for name, (_, function) in COMPARISONS.items()},
+    **{f"__{name}__": getattr(operator, name) for name in ARITHMETIC}, **{name: getattr(operator, name) for name in COMPARISONS},
 }  # fmt: skip
 REFLECTED = {f"__r{name}__": f"__{name}__" for name in ARITHMETIC}
 FLOATS_EXACTLY = frozenset(f"__{name}__" for name in ("add", "sub", "mul", "truediv", "pow"))
@@ -165,15 +161,15 @@ class UndecidedTruth(Value):
 def compared(vm: Machine, operation: str, left: Any, right: Any) -> bool | None:
     """The outcome of a comparison with floats, which is all that is assumed from here on; None where it cannot be assumed alone."""
     mine, other = (vm.recorder.numbers.sourced(number) for number in (left, right))
-    return None if mine is None or other is None else assumed_outcome(vm, *COMPARISONS[operation], mine, other)
+    return None if mine is None or other is None else assumed_outcome(vm, operation, mine, other)
 
 
-def assumed_outcome(vm: Machine, symbol: str, function: Callable[[Any, Any], bool], left: Sourced, right: Sourced) -> bool:
+def assumed_outcome(vm: Machine, method: str, left: Sourced, right: Sourced) -> bool:
     """The outcome of a comparison, which is assumed from here on, and nothing else of the numbers."""
-    outcome = bool(function(left[0], right[0]))
+    outcome = bool(getattr(operator, method)(left[0], right[0]))
     known = list({**left[2], **right[2]})
     texts = [text.format(*(f"s{known.index(source)}" for source in sources)) for _, text, sources in (left, right)]
-    relation = f"{texts[0]} {symbol} {texts[1]}"
+    relation = f"{texts[0]} {COMPARISONS[method]} {texts[1]}"
     if known:  # else what was assumed before tells
         vm.relations.append(SizeRelation(relation if outcome else f"not ({relation})", tuple(known)))
     return outcome

@@ -123,11 +123,16 @@ class SequenceValue(Value):
             index = -1
 
         def parts() -> list[Value]:
-            if self.source is not None and index >= len(self.obj):
-                vm.unsupported("FE070", "an iterator over what was just appended to a list leaves the captured code", "the list is changed after the iterator is made")
+            self.there_before(vm, index + 1)
             return [self, ConstantValue(index)]
 
         return PythonIterator(run, type(reversed([])), parts, backwards)
+
+    def there_before(self, vm: Machine, count: int) -> None:
+        """Refuses that an iterator leaves the capture which needs the first ``count`` items at once, where fewer were there before."""
+        if self.source is not None and count > len(self.obj):
+            why = "the list is changed after the iterator is made"
+            vm.unsupported("FE070", "an iterator over what was just appended to a list leaves the captured code", why)
 
     def m___len__(self, vm: Machine) -> Value:
         return ConstantValue(len(self.items))

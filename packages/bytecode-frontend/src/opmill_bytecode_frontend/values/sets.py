@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from .base import MISSING, Machine, NotConstant, Value, content, program_hash
+from .base import COMPARISONS, MISSING, Machine, NotConstant, Value, content, program_hash
 from .constant import ConstantValue
 from .iterators import STOP, ItemsIterator
 
-COMPARISONS = frozenset({f"__{n}__" for n in ("eq", "ne", "lt", "le", "gt", "ge")})
-SET_OPERATORS = frozenset({f"__{n}__" for n in ("and", "or", "sub", "xor", "rand", "ror", "rsub", "rxor", "eq", "ne", "lt", "le", "gt", "ge")})
+SET_OPERATORS = COMPARISONS.keys() | {f"__{n}__" for n in ("and", "or", "sub", "xor", "rand", "ror", "rsub", "rxor")}
 
 
 class OfHash:
