@@ -205,6 +205,23 @@ class Value:
             vm.throw_real(exc)
 
 
+class KnownObject(Value):
+    """An object that existed before the call and is assumed to be the same in each."""
+
+    def __init__(self, obj: Any, source: Any = None) -> None:
+        self.obj = obj
+        self.source = source
+
+    def python_type(self) -> type:
+        return type(self.obj)
+
+    def constant(self) -> Any:
+        return self.obj
+
+    def real(self) -> Any:
+        return self.obj
+
+
 def apply(vm: Machine, function: Any, name: str, args: list[Value], kwargs: dict[str, Value]) -> Any:
     """What the library's ``function`` gives for a call of ``name``. Where the arguments do not fit it, the native call tells what is wrong."""
     try:

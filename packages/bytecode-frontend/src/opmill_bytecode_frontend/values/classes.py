@@ -10,31 +10,20 @@ from opmill_guards.source import Attr, Pinned
 
 from ..owners import exempt
 from .assigned import assign, find_now
-from .base import MISSING, Machine, NotConstant, ProgramKey, Value, find_in_mro, hash_told, written_in_python
+from .base import MISSING, KnownObject, Machine, NotConstant, ProgramKey, Value, find_in_mro, hash_told, written_in_python
 from .constant import ConstantValue
 from .deferred import standing_in
 from .functions import BuiltinValue, MethodValue, knows_itself_only
 from .objects import bind_descriptor
 
 
-class ClassValue(Value):
+class ClassValue(KnownObject):
     """A class that existed before the call."""
 
-    def __init__(self, cls: type, source: Any = None) -> None:
-        self.obj = cls
-        self.source = source
+    obj: type
 
     def __repr__(self) -> str:
         return f"Class({self.obj.__qualname__})"
-
-    def python_type(self) -> type:
-        return type(self.obj)
-
-    def constant(self) -> Any:
-        return self.obj
-
-    def real(self) -> Any:
-        return self.obj
 
     def describe(self) -> str:
         return f"class {self.obj.__module__}.{self.obj.__qualname__}"
@@ -206,21 +195,10 @@ class SuperValue(Value):
         return bind_descriptor(vm, owner, name, raw, self.owner, class_value)
 
 
-class ModuleObject(Value):
+class ModuleObject(KnownObject):
     """A Python module (``torch``, ``math``, the user's own)."""
 
-    def __init__(self, obj: types.ModuleType, source: Any = None) -> None:
-        self.obj = obj
-        self.source = source
-
-    def python_type(self) -> type:
-        return type(self.obj)
-
-    def constant(self) -> Any:
-        return self.obj
-
-    def real(self) -> Any:
-        return self.obj
+    obj: types.ModuleType
 
     def describe(self) -> str:
         return f"module {self.obj.__name__}"

@@ -11,7 +11,7 @@ from typing import Any
 from opmill_guards.guard import Predicate
 from opmill_guards.source import Attr, CellContents, InstanceDict, Item, Pinned
 
-from .base import COMPARISONS, MISSING, BuiltinMethod, Lazy, Machine, NotConstant, Value, apply, find_in_mro
+from .base import COMPARISONS, MISSING, BuiltinMethod, KnownObject, Lazy, Machine, NotConstant, Value, apply, find_in_mro
 from .constant import ConstantValue
 from .mapping import DictValue
 from .sequence import TupleValue
@@ -297,24 +297,11 @@ class PartialValue(Value):
         self.attrs[name] = value
 
 
-class BuiltinValue(Value):
+class BuiltinValue(KnownObject):
     """A callable or other object known by identity whose behaviour the library of handlers knows (or Python can fold)."""
-
-    def __init__(self, obj: Any, source: Any = None) -> None:
-        self.obj = obj
-        self.source = source
 
     def __repr__(self) -> str:
         return f"Builtin({self.obj!r})"
-
-    def python_type(self) -> type:
-        return type(self.obj)
-
-    def constant(self) -> Any:
-        return self.obj
-
-    def real(self) -> Any:
-        return self.obj
 
     def describe(self) -> str:
         module = getattr(self.obj, "__module__", None)
