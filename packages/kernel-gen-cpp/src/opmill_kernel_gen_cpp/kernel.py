@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
 from opmill_graph_ir.loops.ir import Buffer, LoopKernel, Nest
@@ -10,9 +9,10 @@ from opmill_graph_ir.loops.ir import Buffer, LoopKernel, Nest
 from . import threads
 from .contract.match import contraction_of
 from .contract.write import write_contraction
+from .emit.index_text import UNKNOWN, index_text
 from .emit.needs import Needs
 from .emit.types import TYPES
-from .nest import write_nest
+from .nest import Written, write_nest
 from .prepare.alike import Alike, alike
 from .prepare.partial import in_parts
 from .target import Target
@@ -66,16 +66,19 @@ def _function(kernel: LoopKernel, nest: Nest, name: str, checks: int, needs: Nee
         return product.text, f"  {product.call}"
     written = write_nest(kernel, nest, name, checks, needs, target)
     serial = any(s.mode == "add" for p in nest.phases for s in p.stores)
-    call = _call(written.name, written.count, 1 if serial else _count(written.count), written.cost, needs)
+    call = _call(written, serial, needs)
     return written.text, f"  if (const long failed = {call}) return failed;" if nest_checks(nest) else f"  {call};"
 
 
-def _call(name: str, count: str, known: int | str, cost: float, needs: Needs) -> str:
-    """Runs all ``count`` units, shared among threads where that pays; ``known`` is their number where it is one (1: never shared)."""
-    if known == 1 or (isinstance(known, int) and known * cost < 2 * threads.GRAIN):
-        return f"{name}(p, s, 0, {count})"
+def _call(written: Written, serial: bool, needs: Needs) -> str:
+    """Runs all units of a nest, shared among threads where the work at hand is worth them: sizes that move are read when it runs."""
+    work = written.work.constant
+    if serial or written.count == "1" or (work is not None and work < 2 * threads.GRAIN):
+        return f"{written.name}(p, s, 0, {written.count})"
     needs.add("threads", threads.PRELUDE)
-    return f"run_nest({name}, p, s, {count}, {max(1, int(threads.GRAIN / max(cost, 1e-9)))})"
+    symbols = {s: f"s_{s}" for s in written.work.symbols}
+    worth = str(work // threads.GRAIN) if work is not None else f"{index_text(written.work, symbols, dict.fromkeys(symbols, UNKNOWN), needs)} / {threads.GRAIN}"
+    return f"run_nest({written.name}, p, s, {written.count}, {worth})"
 
 
 def _pointers(kernel: LoopKernel, twin: Alike) -> str:
@@ -93,24 +96,6 @@ def _with_scratch(given: int, scratch: tuple[Buffer, ...]) -> list[str]:
 
 def nest_checks(nest: Nest) -> bool:
     return any(p.checks for p in nest.phases)
-
-
-def _count(text: str) -> int | str:
-    """The number of outer points, where it is one."""
-    try:
-        product = 1
-        for factor in text.split(" * "):
-            product *= int(eval_count(factor))
-        return product
-    except ValueError:
-        return text
-
-
-def eval_count(text: str) -> int:
-    """A number, or ((n + m) / k)."""
-    if m := re.fullmatch(r"\(\((\d+) \+ (\d+)\) / (\d+)\)", text):
-        return (int(m[1]) + int(m[2])) // int(m[3])
-    return int(text)
 
 
 def source(texts: list[KernelText]) -> str:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from math import prod
 
-from opmill_graph_ir.loops.index import Index
+from opmill_graph_ir.loops.index import ONE, ZERO, Index
 from opmill_graph_ir.loops.ir import Axis, IndexValue, LoopKernel, Nest, Phase, Reduction
 
 from . import walk
@@ -24,8 +25,6 @@ from .vectorize import TILE, Choice, choose
 
 _SPAN = 8192
 """Points of a vector axis handed out together when it is split for threads."""
-_TYPICAL = 256
-"""The extent of a size symbol where the work of a nest is guessed: what is small is not worth other threads."""
 _RUN = 256
 """Additions in a row before a partial sum is put aside: keeps the rounding error of long sums as small as eager's."""
 
@@ -39,12 +38,12 @@ Accumulators = dict[tuple[int, int], reductions.Accumulator]
 
 @dataclass(frozen=True)
 class Written:
-    """``text`` defines function ``name``; ``count`` outer points (C++ text), each of work ``cost``."""
+    """``text`` defines function ``name`` over ``count`` outer points (C++ text), ``work`` (about operations) in all."""
 
     name: str
     text: str
     count: str
-    cost: float
+    work: Index
 
 
 @dataclass(frozen=True)
@@ -95,31 +94,17 @@ class NestWriter:
         head = f"// {self.nest.origin}\n" if self.nest.origin else ""
         text = f"{head}static long {self.name}(void* const* p, const long* s, long from, long to) {{\n{lines}\n  return 0;\n}}"
         count = " * ".join(loop.count for loop in shared) or "1"
-        total = 1.0
-        for axis in self.nest.axes:
-            total *= self._guess(axis)
-        known = 1.0
-        for loop in shared:
-            known *= loop.known if loop.known is not None else _TYPICAL / self.spans.get(loop.variable.removeprefix("b_"), 1)
-        return Written(self.name, text, count, self._cost() * total / max(known, 1.0))
+        return Written(self.name, text, count, self._work())
 
     def _vectors(self) -> Vectors:
         """The vectors of a nest that has some."""
         assert self.choice.vectors is not None
         return self.choice.vectors
 
-    @staticmethod
-    def _guess(axis: Axis) -> int:
-        return _TYPICAL if (n := axis.extent.constant) is None else n
-
-    def _cost(self) -> float:
-        """Work of one outer point."""
-        total = 0.0
+    def _work(self) -> Index:
+        total = ZERO
         for phase in self.nest.phases:
-            points = 1.0
-            for a in phase.axes:
-                points *= self._guess(a)
-            total += points * max(1.0, walk.op_cost(phase) / 4)
+            total += prod((a.extent for a in (*self.nest.axes, *phase.axes)), start=ONE) * max(4, walk.op_cost(phase))
         return total
 
     def _parameters(self, root: Block) -> None:

@@ -6,8 +6,8 @@ them), and where there is none the nest runs on the calling thread. ``torch.set_
 
 from __future__ import annotations
 
-GRAIN = 32768
-"""Work (about cycles of a vector lane) below which another thread is not worth waking: torch's own figure."""
+GRAIN = 4 * 32768
+"""Work (about operations, four a point at least) below which another thread is not worth waking: torch's own figure, 32768 points."""
 
 PRELUDE = """extern "C" __attribute__((weak)) int omp_get_max_threads();
 extern "C" __attribute__((weak)) int omp_in_parallel();
@@ -23,8 +23,8 @@ static void run_share(void* data) {
   const long from = me * share + (me < rest ? me : rest), to = from + share + (me < rest);
   if (from < to) if (const long failed = n->run(n->p, n->s, from, to)) __atomic_store_n(&n->failed, failed, __ATOMIC_RELAXED);
 }
-static long run_nest(nest run, void* const* p, const long* s, long count, long grain) {
-  long threads = count / grain;
+static long run_nest(nest run, void* const* p, const long* s, long count, long worth) {
+  long threads = worth < count ? worth : count;
   if (threads > 1 && GOMP_parallel && omp_get_max_threads && !omp_in_parallel()) {
     const long most = omp_get_max_threads();
     threads = threads < most ? threads : most;

@@ -19,7 +19,7 @@ struct contraction {
   long block_lines, block_columns;                        // points of a block: several whole lines, or a part of one
   long channels_a_pass, rows_a_pass, pitch;               // pitch: elements between rows of scratch
   long staged_lines, staged_width, direct;                // direct: rows of b are read where they lie
-  long units, grain;                                      // shares of the work, and how many of them are worth a thread
+  long units, threads;                                    // shares of the work, and the threads that it is worth
 };
 
 // Called with s = {image, first row, rows, first point, points, points of an image, pitch, the sizes of the kernel}; the sums lie in the
@@ -55,7 +55,7 @@ static void contract_cut(contraction& d, long most) {
 
 static void contract_divide(contraction& d, long units, long depth) {
   d.units = units;
-  d.grain = contract_most(1, CONTRACT_GRAIN / contract_most(1, d.rows * d.images * d.out_lines * d.out_width * depth / units));
+  d.threads = d.rows * d.images * d.out_lines * d.out_width * depth / CONTRACT_GRAIN;
 }
 
 // How the work is cut. It depends on the shape alone: results are the same for any number of threads.

@@ -61,7 +61,7 @@ def write_contraction(kernel: LoopKernel, nest: Nest, found: Contraction, name: 
         f"  const float* const x = (const float*)p[{positions[found.b]}] + {index_text(found.window.offset, sizes, bounds, needs)};\n"
         f"  {kind}(d, a, x, p, {len(kernel.buffers)}, s, {len(kernel.symbols)}, {name}_at, from, to);\n  return 0;\n}}"
     )
-    return Text(text, f"{{ const contraction d = {name}_shape(s); run_nest({name}, p, s, d.units, d.grain); }}")
+    return Text(text, f"{{ const contraction d = {name}_shape(s); run_nest({name}, p, s, d.units, d.threads); }}")
 
 
 def _fields(found: Contraction) -> dict[str, Index | int]:
