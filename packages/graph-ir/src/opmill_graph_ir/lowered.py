@@ -139,7 +139,8 @@ Node = Union[Pointwise, Reduce, Cumulate, Scatter, Extern]
 @dataclass(frozen=True)
 class TensorOutput:
     """A buffer as the user gets it, through a strided view where sizes are given: an output that is a view of an input *is* one.
-    ``detached``: one that does not require grad, though the input does. ``dtype``: the type of a view that reads the memory otherwise."""
+    ``detached``: one that does not require grad, though the input does. ``dtype``: the type of a view that reads the memory otherwise.
+    ``twin`` counts the views before it that are alike and are other objects."""
 
     buffer: str
     sizes: tuple[Index, ...] | None = None
@@ -147,6 +148,7 @@ class TensorOutput:
     offset: Index | None = None
     detached: bool = False
     dtype: str | None = None
+    twin: int = 0
 
 
 @dataclass(frozen=True)

@@ -271,6 +271,24 @@ def test_roots_as_powers(dtype, exponent, store, generators):
     assert torch.equal(got.signbit() & ~got.isnan(), want.signbit() & ~want.isnan())
 
 
+ALIKE = {
+    "of an input": lambda x: (x.view(-1), x.view(-1)),
+    "of what is computed": lambda x: [(y, y, y.t(), y.t()) for y in [x.sin()]][0],
+    "one object among them": lambda x: [(y, x.t(), y, x.t()) for y in [x.t()]][0],
+    "detached": lambda x: [(y, x.detach(), y) for y in [x.detach()]][0],
+    "beside the tensor": lambda x: [(y.detach(), y, y.detach()) for y in [x.sin()]][0],
+}
+
+
+@pytest.mark.parametrize("name", ALIKE)
+def test_views_that_are_alike_are_objects_of_their_own(name, store, generators):
+    """What a program does to one of them (an attribute, other strides) it has not done to the others."""
+    x = torch.randn(6, 8)
+    got, wanted = compiled(ALIKE[name], [x], store, generators, cache=False)(x), ALIKE[name](x)
+    same(got, wanted)
+    assert [[a is b for b in got] for a in got] == [[a is b for b in wanted] for a in wanted]
+
+
 SHOWN = {
     "dimensions dropped": (lambda x: x.sum(0, keepdim=True).view(-1), 0),
     "as it is": (lambda x: x.sin().view(6, 8), 0),

@@ -6,6 +6,7 @@ import operator
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -168,7 +169,22 @@ def finish(recorder: Recorder, result: Any, example_inputs: Sequence[Any]) -> At
     uses = Counter(id(recorder.track(i).base) for i in items if isinstance(i, FakeTensor))
     graph.outputs = [_output(recorder, item, uses) for item in items]
     unify(graph)
+    graph.outputs = _twins(items, graph.outputs)
     return graph
+
+
+def _twins(items: Sequence[Any], outputs: Sequence[Output]) -> list[Output]:
+    """The outputs; views that are alike are told from each other where they are objects of their own."""
+    seen: dict[Output, list[int]] = {}
+    told = []
+    for item, out in zip(items, outputs, strict=True):
+        if isinstance(out, OutputTensor) and out.sizes is not None:
+            objects = seen.setdefault(out, [])
+            if id(item) not in objects:
+                objects.append(id(item))
+            out = replace(out, twin=objects.index(id(item)))
+        told.append(out)
+    return told
 
 
 def refuse_shared(graph: AtenGraph, example_inputs: Sequence[Any]) -> None:

@@ -58,7 +58,8 @@ class Node:
 @dataclass(frozen=True)
 class OutputTensor:
     """A value as the user gets it; with ``sizes``, as a strided view of it (offset in elements). ``detached``: the value requires grad,
-    and this view of it does not. ``dtype``: the type of a view that reads the memory otherwise (strides and offset are of such elements)."""
+    and this view of it does not. ``dtype``: the type of a view that reads the memory otherwise (strides and offset are of such elements).
+    ``twin`` counts the views before it that are alike and are other objects."""
 
     value: str
     sizes: tuple[Size, ...] | None = None
@@ -66,6 +67,7 @@ class OutputTensor:
     offset: Size = 0
     detached: bool = False
     dtype: str | None = None
+    twin: int = 0
 
 
 Output = OutputTensor | Index | int | float | bool | None

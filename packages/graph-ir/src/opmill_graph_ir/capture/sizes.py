@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -199,7 +200,7 @@ def _output(out: Output, sizes: _Simplifier) -> Output:
     if not isinstance(out, OutputTensor) or out.sizes is None:
         return _simple(out, sizes)  # type: ignore[no-any-return]
     strides = tuple(_simple(n, sizes) for n in out.strides or ())
-    return OutputTensor(out.value, tuple(_simple(n, sizes) for n in out.sizes), strides, _simple(out.offset, sizes), out.detached, out.dtype)
+    return replace(out, sizes=tuple(_simple(n, sizes) for n in out.sizes), strides=strides, offset=_simple(out.offset, sizes))
 
 
 __all__ = ["environment_of", "example_values", "late_sizes", "recorded", "size_of", "roots_of", "sizes_behind", "symbols_in", "traced", "unbound", "unify"]

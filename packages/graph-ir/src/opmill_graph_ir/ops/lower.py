@@ -161,7 +161,7 @@ def _outputs(ctx: Context, graph: AtenGraph) -> tuple[Any, ...]:
         if o.sizes is None:
             out.append(TensorOutput(home))
         else:
-            out.append(TensorOutput(home, tuple(map(index, o.sizes)), tuple(map(index, o.strides or ())), index(o.offset), o.detached, o.dtype))
+            out.append(TensorOutput(home, tuple(map(index, o.sizes)), tuple(map(index, o.strides or ())), index(o.offset), o.detached, o.dtype, o.twin))
     return tuple(out)
 
 

@@ -162,10 +162,10 @@ class _Builder:
             self.steps.append(Alloc(self._define(buffer), spec(self.shown.get(buffer, info)), offset, info.origin))
         return self.slots[buffer]
 
-    def view(self, buffer: str, sizes: Sequence[Index], strides: Sequence[Index], offset: Index | None, dtype: str | None = None) -> int:
+    def view(self, buffer: str, sizes: Sequence[Index], strides: Sequence[Index], offset: Index | None, dtype: str | None = None, twin: int = 0) -> int:
         base = self.slot(buffer)
         geometry = tuple(map(size, sizes)), tuple(map(size, strides)), size(offset if offset is not None else index(0)), dtype
-        key = (buffer, *geometry)
+        key = (buffer, *geometry, twin)
         if key not in self.views:
             self.views[key] = self._fresh()
             self.steps.append(View(self.views[key], base, *geometry))
@@ -256,7 +256,7 @@ class _Builder:
             return SizeOutput(size(out))
         if type(out) is TensorOutput:
             whole = out.sizes is None or (out.buffer in self.shown and out.buffer in self.allocated)
-            slot = self.slot(out.buffer) if whole else self.view(out.buffer, out.sizes or (), out.strides or (), out.offset, out.dtype)
+            slot = self.slot(out.buffer) if whole else self.view(out.buffer, out.sizes or (), out.strides or (), out.offset, out.dtype, out.twin)
             return SlotOutput(self._detached(slot) if out.detached else slot)
         raise GraphError("GI020", f"an output that is neither a tensor nor a size: {out!r}", hint="return it outside the compiled function")
 

@@ -46,5 +46,5 @@ def _output(out: object) -> Any:
     if isinstance(out, OutputTensor):
         if out.sizes is None:
             return TensorOutput(out.value)
-        return TensorOutput(out.value, tuple(map(index, out.sizes)), tuple(map(index, out.strides or ())), index(out.offset), out.detached, out.dtype)
+        return TensorOutput(out.value, tuple(map(index, out.sizes)), tuple(map(index, out.strides or ())), index(out.offset), out.detached, out.dtype, out.twin)
     return index(out) if type(out) is int else out

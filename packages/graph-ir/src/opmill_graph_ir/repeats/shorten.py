@@ -82,7 +82,7 @@ def _outputs(graph: AtenGraph, repeats: Repeats) -> dict[int, tuple[int, tuple[t
     returned: list[list[tuple[object, int]]] = [[] for _ in range(repeats.count)]
     for position, o in enumerate(graph.outputs):
         if isinstance(o, OutputTensor) and repeats.start <= (row := rows.get(o.value, (-1, 0)))[0] < repeats.end:
-            what = (row[0] - repeats.start) % repeats.period, row[1], o.sizes, o.strides, o.offset, o.detached
+            what = (row[0] - repeats.start) % repeats.period, row[1], o.sizes, o.strides, o.offset, o.detached, o.twin
             returned[(row[0] - repeats.start) // repeats.period].append((what, position))
     ordered = [sorted(found, key=repr) for found in returned]
     kinds = [[what for what, _ in found] for found in ordered]
