@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import warnings
 from collections.abc import Callable
 
@@ -67,6 +68,32 @@ def test_writes_as_eager(fn: Callable[..., object]) -> None:
     for a, b in zip([*got, *ours], [*expected, *eager], strict=True):
         torch.testing.assert_close(a, b, rtol=0, atol=0)
         assert a.stride() == b.stride()
+
+
+WRITING: dict[str, Callable[[torch.Tensor, torch.Tensor], object]] = {
+    "pow_ of a tensor": lambda x, y: x.pow_(y),
+    "pow_ of a number": lambda x, y: x.pow_(3),
+    "floor_divide_": lambda x, y: operator.ifloordiv(x, y),
+    "floor_divide_ by a number": lambda x, y: operator.ifloordiv(x, 2),
+    "shift to the left": lambda x, y: operator.ilshift(x, y),
+    "shift to the right": lambda x, y: operator.irshift(x, 1),
+    "or": lambda x, y: operator.ior(x, y),
+    "polygamma_": lambda x, y: x.float().polygamma_(1),
+    "rrelu_": lambda x, y: torch.nn.functional.rrelu(-x.float(), 0.3, 0.3, training=True, inplace=True),
+    "rrelu": lambda x, y: torch.nn.functional.rrelu(-x.float(), 0.3, 0.3, training=True),
+}
+
+
+@pytest.mark.parametrize("name", WRITING)
+def test_operators_whose_functional_form_is_called_otherwise(name: str) -> None:
+    """In place and not, overloads have other names, other orders of arguments, or write more than they return."""
+    gm = module(lambda x, y: (WRITING[name](x * 1, y),), 2)
+    inputs = [torch.arange(1, 7).view(2, 3), torch.tensor([1, 2, 3])]
+    with torch.no_grad():
+        graph = functionalize(gm, inputs)
+        [got] = run_lowered(lower(graph), inputs)
+        [want] = gm(*inputs)
+    torch.testing.assert_close(got, want)
 
 
 def reals() -> torch.Tensor:

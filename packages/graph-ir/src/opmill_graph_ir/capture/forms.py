@@ -16,7 +16,10 @@ _FUNCTIONAL = {
     "aten::bernoulli_.float": aten.bernoulli.p,
     "aten::bernoulli_.Tensor": aten.bernoulli.Tensor,
     "aten::normal_": aten.normal_functional.default,
+    "aten::rrelu_with_noise": aten.rrelu_with_noise_functional.default,
+    "aten::rrelu_with_noise_": aten.rrelu_with_noise_functional.default,
 }
+_IN_PLACE = re.compile(r"__i(.*)__")
 _SPACE = "opmill_functional"
 _ALIAS = re.compile(r"\([a-z][a-z0-9]*(\|[a-z][a-z0-9]*)*!?\)")
 
@@ -86,6 +89,15 @@ def _results(tensors: list[torch.Tensor]) -> Any:
     return tensors[0] if len(tensors) == 1 else tuple(tensors) or None
 
 
+@lru_cache(None)
+def _named_alike(func: Any, packet: Any) -> Any:
+    """The overload of ``packet`` that writes nothing and has the arguments of ``func``, which may stand in another order; None where there is none. Overloads
+    that are called alike need not be: ``pow_.Scalar`` has the exponent as a number, ``pow.Scalar`` the base."""
+    arguments = sorted((a.name, str(a.type)) for a in func._schema.arguments)
+    found = (getattr(packet, overload) for overload in packet.overloads()) if packet is not None else ()
+    return next((f for f in found if not f._schema.is_mutable and sorted((a.name, str(a.type)) for a in f._schema.arguments) == arguments), None)
+
+
 def functional_call(op: Any, func: Any, args: Sequence[Any], kwargs: dict[str, Any], written: int) -> tuple[Any, list[Any], dict[str, Any]]:
     """The operator that returns what ``func`` writes, so many tensors, with its arguments. Raises GI002 where there is none."""
     namespace, _, name = op.packet.partition("::")
@@ -107,10 +119,11 @@ def functional_call(op: Any, func: Any, args: Sequence[Any], kwargs: dict[str, A
     elif name == "fill_":
         return aten.fill.Scalar if op.overload == "Scalar" else aten.fill.Tensor, list(args), kwargs
     elif name.endswith("_"):
-        packet = getattr(packets, name[:-1], None)
-        found = getattr(packet, op.overload or "default", None)
-        if found is not None and not found._schema.is_mutable:
-            return found, list(args), kwargs
+        found = _named_alike(func, getattr(packets, _IN_PLACE.sub(r"__\1__", name) if name.endswith("__") else name[:-1], None))
+        if found is not None:
+            named = {**dict(zip((a.name for a in func._schema.arguments), args)), **kwargs}
+            ordered = [named.pop(a.name) for a in found._schema.arguments if not a.kwarg_only and a.name in named]
+            return found, ordered, named
     if namespace not in ("aten", "prims") and (form := functional_form(func, written)) is not None:
         return form, list(args), kwargs
     raise GraphError("GI002", f"{func.name()} writes and has no functional form")

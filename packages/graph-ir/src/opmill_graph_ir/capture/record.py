@@ -434,9 +434,8 @@ class Recorder(FakeContext):
             self.write(target, self._fitted(name, fake, target))
             if op.exchanges:
                 self._wait(target)  # its copy into the target would not wait
-        if hasattr(functional, "opmill_writes"):
-            for fake, name in zip(_tensors(result), names, strict=False):
-                self._own(fake, name)
+        for fake, name in zip(_tensors(result), names[:first], strict=False):
+            self._own(fake, name)
         return result
 
     def _refuse_twice(self, func: Any, written: Sequence[FakeTensor]) -> None:
