@@ -182,3 +182,87 @@ def test_scripted_modules_inside():
     compiled = opmill.compile(module)
     for _ in range(2):
         torch.testing.assert_close(compiled(x), module(x))
+
+
+@torch.compiler.disable
+def aside(x):
+    return x
+
+
+def behind_a_block(w):
+    with torch.no_grad():
+        s = aside(w * 2)
+    return w * s
+
+
+def within_blocks(w):
+    with torch.no_grad():
+        s = aside(w * 2)
+        t = s + 1
+    with torch.inference_mode():
+        u = aside(w @ t) * 2
+    return w * t, u, w * 3
+
+
+def by_switches(w):
+    before = torch.is_grad_enabled()
+    torch.set_grad_enabled(False)
+    y = aside(w * 2)
+    torch.set_grad_enabled(before)
+    with torch.set_grad_enabled(True):
+        z = w * y
+        with torch.no_grad():
+            scale = aside(z.abs().max()) * 2
+        z = z / scale
+    return z, z * y, scale
+
+
+def raised_through(w):
+    try:
+        with torch.no_grad():
+            y = aside(w * 2)
+            raise ValueError
+    except ValueError:
+        return w * 3, y
+
+
+def in_a_loop(w):
+    for _ in range(3):
+        with torch.no_grad():
+            y = aside(w * 2)
+        w = w * y
+    return (w,)
+
+
+def in_turns(w):
+    def parts():
+        with torch.no_grad():
+            yield aside(w * 2)
+        yield w * 3
+
+    return list(parts())
+
+
+def outside_of_inference_mode(w):
+    with torch.inference_mode(False):
+        return ((w * 3).sum(),)
+
+
+@pytest.mark.parametrize("mode", [torch.enable_grad, torch.no_grad, torch.inference_mode])
+@pytest.mark.parametrize("fn", [behind_a_block, within_blocks, by_switches, raised_through, in_a_loop, in_turns, outside_of_inference_mode])
+def test_gradients_by_the_mode_that_the_program_chose(fn, mode):
+    """Also where a graph begins in another mode: one behind a break in a block does."""
+
+    def outcome(call):
+        w = torch.tensor([[1.0, 2.0], [3.0, 4.0]], requires_grad=True)
+        with mode():
+            found = call(w)
+            modes = torch.is_grad_enabled(), torch.is_inference_mode_enabled()
+        found = found if isinstance(found, (list, tuple)) else [found]
+        differentiable = [t.sum() for t in found if t.requires_grad]
+        gradient = torch.autograd.grad(sum(differentiable), w)[0].tolist() if differentiable else None
+        return modes, gradient, [(t.requires_grad, t.is_leaf, t.is_inference(), t.detach().clone().tolist()) for t in found]
+
+    compiled = opmill.compile(fn)
+    wanted = outcome(fn)
+    assert [outcome(compiled) for _ in range(2)] == [wanted] * 2

@@ -125,3 +125,21 @@ def test_states_of_generators_are_read_when_the_program_runs():
     want = [again(torch.zeros(2)) for _ in range(2)]
     GENERATOR.manual_seed(1)
     assert all(torch.equal(a, b) for pair in zip(want, [compiled(torch.zeros(2)) for _ in range(2)], strict=True) for a, b in zip(*pair, strict=True))
+
+
+def test_a_block_outside_of_inference_mode_ends_the_graph():
+    """A graph in inference mode has no gradients, whatever its switches say."""
+
+    def f(x):
+        y = x * 2
+        with torch.inference_mode(False):
+            return (x * 3).sum(), y
+
+    compiled = capture(f, "eager")
+    for call in (f, compiled, compiled):
+        x = torch.ones(2, requires_grad=True)
+        with torch.inference_mode():
+            total, y = call(x)
+            assert torch.is_inference_mode_enabled()
+        assert total.requires_grad and not y.requires_grad and y.is_inference()
+        assert torch.equal(torch.autograd.grad(total, x)[0], torch.full((2,), 3.0))

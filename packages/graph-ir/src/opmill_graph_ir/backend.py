@@ -23,6 +23,7 @@ from opmill_runtime_cache.store import Store, default_store
 
 from .capture.foreign import ForeignSizes, has_foreign_sizes
 from .capture.sizes import environment_of, example_values
+from .enabling import called_with_gradients, turned_off_first, turns_gradients_on
 from .errors import GraphError, GraphWarning
 from .generator.protocol import GROUP, KernelGenerator
 from .layout import Layout, target_positions
@@ -87,6 +88,11 @@ def compile_graph(
     ``generators`` default to what is installed; with none that works, the plan calls torch's own operators. Raises ``GraphError`` where the
     graph cannot be compiled; the caller then runs ``gm`` itself."""
     _refuse_transforms()
+    if turns_gradients_on(gm, example_inputs):
+        with torch.enable_grad():
+            compiled = compile_graph(turned_off_first(gm), example_inputs, options=options, store=store, generators=generators)
+        compiled.executable = called_with_gradients(compiled.executable)
+        return compiled
     values = example_values(gm, example_inputs)
     with collector_paused():
         if not has_foreign_sizes(values):

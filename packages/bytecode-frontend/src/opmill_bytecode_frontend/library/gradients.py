@@ -171,6 +171,8 @@ def passed_through(vm: Any, result: Value, inputs: list[TensorValue], dirty: lis
 def enter_inference_mode(vm: Any, manager: Value) -> Value:
     """Recorded as no_grad: what is made inside is an ordinary tensor afterwards, which may do more than eager's."""
     mode = vm.truth(vm.getattr(manager, "mode"))
+    if not mode and torch.is_inference_mode_enabled():
+        vm.unsupported("FE074", "a block outside of inference mode", "the graph runs in it", "leave it outside of the compiled function")
     manager.opened = (torch.is_grad_enabled(), vm.recorder.inference)  # type: ignore[attr-defined]
     vm.call(BuiltinValue(SET_GRAD), [ConstantValue(not mode)], {})
     vm.recorder.inference = mode

@@ -185,7 +185,7 @@ class Recorder(FakeContext):
         known = self.state.held.get(id(tensor))
         if known is not None:
             return known
-        if tensor.requires_grad and torch.is_grad_enabled() and not self.differentiate:
+        if tensor.requires_grad and torch.is_grad_enabled() and not torch.is_inference_mode_enabled() and not self.differentiate:
             raise GraphError("GI001", "gradients are needed", why="a tensor the graph holds requires grad", hint="run under torch.no_grad()")
         graph = self.state.graph
         fake = super()._convert(tensor)
