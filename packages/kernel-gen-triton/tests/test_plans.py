@@ -52,3 +52,20 @@ def test_biases_of_convolutions(kind: type, dtype: torch.dtype) -> None:
     torch.manual_seed(0)
     module = nn.Sequential(kind(4, 6, 3, padding=1), nn.ReLU(), kind(6, 5, 3)).to(dtype)
     assert _compared(module, torch.randn(2, 4, *[7] * (1 if kind is nn.Conv1d else 2)).to(dtype)) == ["aten::convolution"] * 2
+
+
+class Perceptron(nn.Module):
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.norm, self.up, self.down = nn.LayerNorm(width), nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + self.down(nn.functional.gelu(self.up(self.norm(x))))
+
+
+@pytest.mark.parametrize(("dtype", "products"), [(torch.float16, ["mm", "addmm"]), (torch.float32, ["addmm", "mm"])])
+def test_biases_of_products(dtype: torch.dtype, products: list[str]) -> None:
+    """In six blocks, of which the compiler looks at four."""
+    torch.manual_seed(0)
+    module = nn.Sequential(*(Perceptron(16) for _ in range(6))).to(dtype)
+    assert _compared(module, torch.randn(2, 8, 16).to(dtype)) == [f"aten::{op}.out" for op in products] * 6

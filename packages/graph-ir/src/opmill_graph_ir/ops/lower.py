@@ -19,6 +19,7 @@ from ..loops.index import Index, index
 from ..loops.ir import Expr
 from ..lowered import PARTS, BufferArg, Extern, Lowered, Pointwise, TensorOutput
 from .arguments import plan_argument
+from .biases import add_biases_apart
 from .context import Context, View, extents_of, named_axes, positions
 from .devices import constant_there, gathered
 from .exactness import as_eager
@@ -50,6 +51,7 @@ def lower(graph: AtenGraph, calls: Set[str] = frozenset(), *, exact: bool = Fals
             _lower_node(ctx, node)
     outputs = _outputs(ctx, graph)
     _mutations(ctx, graph)
+    add_biases_apart(ctx, outputs, calls)
     buffers = {n: replace(b, fixed=True) if n in ctx.fixed else b for n, b in ctx.buffers.items()}
     return Lowered(
         tuple(ctx.nodes),
