@@ -188,6 +188,7 @@ def run_schedule(made: Schedule, memory: Memory, inputs: dict[str, torch.Tensor]
     flat: dict[str, torch.Tensor] = {}
 
     def memory_of(name: str) -> torch.Tensor:
+        name = memory.homes.get(name, name)
         if name not in flat:
             numel = span(made.buffers[name]).constant or 0
             assert ITEMSIZE[made.buffers[name].dtype] == 4

@@ -1,11 +1,16 @@
 """Lifetimes in the arena."""
 
+from dataclasses import replace
+
+import pytest
 import torch
 
+from opmill_graph_ir.backend import compile_graph, installed_generators
 from opmill_graph_ir.capture.functionalize import functionalize
 from opmill_graph_ir.capture.joint import capture_joint
 from opmill_graph_ir.capture.partition import partition
 from opmill_graph_ir.ops.lower import lower
+from opmill_graph_ir.options import GraphOptions
 from opmill_graph_ir.schedule.memory import LARGE, guessed_bytes, plan_memory
 from opmill_graph_ir.schedule.steps import ExternStep, schedule
 from opmill_graph_ir.schedule.together import plan_together
@@ -43,7 +48,7 @@ def peak(schedules, memories, given):
         kept = {o.buffer for o in program.lowered.outputs if o is not None}
         held = dict.fromkeys(handed)
         for k, step in enumerate(program.steps):
-            names = step.reads() | step.writes()
+            names = {memory.homes.get(b, b) for b in step.reads() | step.writes()}
             held |= dict.fromkeys(b for b in names if program.buffers[b].role == "temporary" and b not in memory.offsets)
             most = max(most, arena + sum(guessed_bytes(program, b) for b in held))
             held = {b: None for b in held if b in kept or memory.last[b] > k}
@@ -88,6 +93,41 @@ def test_large_temporaries_lie_outside_of_an_arena_that_would_be_idle_at_the_pea
 def test_arenas_that_the_peak_needs_stay_as_they_are():
     schedules, given = halves_of(torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Tanh(), torch.nn.Linear(8, 8)), torch.ones(4, 8))
     assert [m.offsets for m in plan_together(schedules, given)] == [plan_memory(s).offsets for s in schedules]
+
+
+class Forked(torch.nn.Module):
+    """Gradients of its inner tensors come from two convolutions each, and are added."""
+
+    def __init__(self):
+        super().__init__()
+        self.pairs = torch.nn.ModuleList(torch.nn.ModuleList(torch.nn.Conv2d(8, 8, n, padding=n // 2) for n in (1, 3)) for _ in range(3))
+
+    def forward(self, x):
+        for one, other in self.pairs:
+            x = (one(x) + other(x)).tanh()
+        return x
+
+
+def test_what_convolutions_allocate_is_written_again_by_kernels():
+    net, x = Forked(), torch.randn(2, 8, 12, 12)
+    schedules, given = halves_of(net, x.requires_grad_())
+    forward, backward = plan_together(schedules, given)
+    made = {r for s in schedules[1].steps if isinstance(s, ExternStep) for r in s.node.results}
+    assert set(backward.homes.values()) & made, "a sum of gradients lies where a convolution put its own"
+    for new, home in backward.homes.items():
+        assert new not in backward.offsets and home not in backward.offsets and backward.last[new] <= backward.last[home]
+    assert peak(schedules, [forward, backward], given) < peak(schedules, [forward, replace(backward, homes={})], given)
+
+
+@pytest.mark.skipif(not installed_generators(), reason="no kernel generator is installed")
+def test_gradients_where_memory_is_written_again():
+    net, x = Forked(), torch.randn(2, 8, 12, 12, requires_grad=True)
+    run = compile_graph(torch.fx.symbolic_trace(net), [x], options=GraphOptions(cache=False, verify=True))
+    leaves = [x, *net.parameters()]
+    for _ in range(2):
+        got, want = run(x)[0], net(x)
+        ours, theirs = (torch.autograd.grad(out.square().sum(), leaves) for out in (got, want))
+        torch.testing.assert_close((got, ours), (want, theirs), rtol=1e-4, atol=1e-4)
 
 
 def test_views_that_torch_has_so_hold_one_value_in_many_places():

@@ -153,6 +153,8 @@ class _Builder:
 
     def slot(self, buffer: str) -> int:
         """The slot of a buffer, allocated now where it is new."""
+        if buffer in self.memory.homes:
+            return self.slots[self.memory.homes[buffer]]
         if buffer not in self.slots:
             info = self.schedule.buffers[buffer]
             offset = self.memory.offsets.get(buffer)
@@ -242,8 +244,9 @@ class _Builder:
         """Frees tensors that do not live in the arena once nothing needs them any more."""
         gone = [b for b in sorted(self.owned) if self.memory.last.get(b, position) <= position]
         if gone:
-            slots = [s for key, s in self.views.items() if key[0] in gone] + [self.slots[b] for b in gone]
-            self.views = {key: s for key, s in self.views.items() if key[0] not in gone}
+            shown = {*gone, *(b for b, home in self.memory.homes.items() if home in gone)}
+            slots = [s for key, s in self.views.items() if key[0] in shown] + [self.slots[b] for b in gone]
+            self.views = {key: s for key, s in self.views.items() if key[0] not in shown}
             self.owned -= set(gone)
             self.steps.append(Free(tuple(sorted(slots))))
 

@@ -25,6 +25,14 @@ def gives_views(node: Extern) -> bool:
     return found is not None and describe(found).gives_views
 
 
+_MAKING = frozenset(f"aten::{name}" for name in ("convolution", "convolution_backward"))
+
+
+def gives_memory(node: Extern) -> bool:
+    """Whether it is known that nothing else shows the memory of a result. Schemas do not tell: oneDNN's backward of recurrent layers gives one tensor twice."""
+    return node.op in _MAKING
+
+
 def exchanges(node: Extern) -> bool:
     """Whether other processes take part: arguments are read, and what a wait gives is written, while later steps run."""
     found = _operator(node.op)

@@ -1,4 +1,4 @@
-"""Where temporaries live: offsets in one arena, by lifetime, and results that take over the memory of an operand that ends there.
+"""Where temporaries live: offsets in one arena, by lifetime, and results that take over the memory of an operand that ends there, in the arena or outside.
 
 Where sizes are symbols, buffers are stacked as the sizes of the captured call suggest; each offset then is the end of the highest of what
 lies below, for any sizes.
@@ -6,14 +6,14 @@ lies below, for any sizes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
 
 from ..loops.index import Index, floordiv, index
 from ..loops.ir import Load, LoopKernel
 from ..loops.walk import roots
 from ..lowered import TensorOutput
-from .effects import exchanges, gives_views
+from .effects import exchanges, gives_memory, gives_views
 from .rewrite import walk
 from .steps import ExternStep, KernelStep, Schedule, span
 
@@ -32,7 +32,8 @@ ITEMSIZE = {
 @dataclass
 class Memory:
     """``offsets``: byte offset of each arena buffer, ``size``: of the arena, both numbers or plan expressions; on ``device``. ``definitions``: symbols
-    that these use, in order; ``first``/``last``: steps of first and last use; ``guessed``: the size in the captured call."""
+    that these use, in order; ``first``/``last``: steps of first and last use; ``guessed``: the size in the captured call. ``homes``: of buffers that take over
+    the memory of one outside of the arena, that one; its last use is the last of all that do."""
 
     offsets: dict[str, int | str] = field(default_factory=dict)
     size: int | str = 0
@@ -41,6 +42,7 @@ class Memory:
     device: str = "cpu"
     first: dict[str, int] = field(default_factory=dict)
     last: dict[str, int] = field(default_factory=dict)
+    homes: dict[str, str] = field(default_factory=dict)
 
 
 def plan_memory(schedule: Schedule, limit: int | None = None) -> Memory:
@@ -54,6 +56,7 @@ def plan_memory(schedule: Schedule, limit: int | None = None) -> Memory:
     lasting = {b for s in schedule.steps if isinstance(s, ExternStep) and exchanges(s.node) for b in s.reads()}
     early = {name for name, hint in schedule.lowered.symbols.items() if hint is not None}
     placed: list[str] = []
+    apart: set[str] = set()
     for k, step in enumerate(schedule.steps):
         for b in step.reads() | step.writes():
             memory.first.setdefault(b, k)
@@ -61,8 +64,12 @@ def plan_memory(schedule: Schedule, limit: int | None = None) -> Memory:
         ours = isinstance(step, KernelStep) or bool(step.node.out_variant)
         for b in sorted(step.writes()):
             info = schedule.buffers[b]
-            if ours and memory.first[b] == k and info.role == "temporary" and b not in outputs | lasting and span(info).symbols <= early:
+            if memory.first[b] != k or info.role != "temporary" or b in outputs | lasting or not span(info).symbols <= early:
+                continue
+            if ours:
                 placed.append(b)
+            elif isinstance(step, ExternStep) and gives_memory(step.node):
+                apart.add(b)
     for step in reversed(schedule.steps):
         if isinstance(step, ExternStep) and gives_views(step.node):  # what a view shows lives as long as the view
             ends = max((memory.last[b] for b in step.writes()), default=0)
@@ -70,12 +77,15 @@ def plan_memory(schedule: Schedule, limit: int | None = None) -> Memory:
                 memory.last[b] = max(memory.last[b], ends)
     memory.device = _busiest(schedule, placed)
     placed = [b for b in placed if schedule.buffers[b].device == memory.device]
-    roots = _in_place(schedule, placed, memory)
-    if limit is not None:
-        above = {r for r, (_, end) in _stack(schedule, _lives(placed, roots, memory), limit)[0].items() if end > limit}
-        placed = [b for b in placed if roots[b] not in above]
-        roots = _in_place(schedule, placed, memory)
-    _assign(schedule, placed, roots, memory)
+    roots = _in_place(schedule, placed, apart, memory)
+    while limit is not None and (above := _above(schedule, _lives(placed, roots, apart, memory), limit)):
+        alone = {b for b in placed if roots[b] in above and (b == roots[b] or not _laid_out_alike(schedule, b, roots[b]))}
+        placed, apart = [b for b in placed if b not in alone], apart | alone
+        roots = _in_place(schedule, placed, apart, memory)
+    memory.homes = {b: r for b, r in roots.items() if r in apart}
+    for b, r in memory.homes.items():
+        memory.last[r] = max(memory.last[r], memory.last[b])
+    _assign(schedule, _lives(placed, roots, apart, memory), roots, memory)
     return memory
 
 
@@ -111,8 +121,15 @@ def _is_sum(value: Index) -> bool:
     return all(c >= 0 for _, c in value.terms) and all(map(_is_sum, parts))
 
 
-def _in_place(schedule: Schedule, placed: list[str], memory: Memory) -> dict[str, str]:
-    """Which buffer's memory each arena buffer uses: its own, or an operand's that ends in the kernel that writes it."""
+def _laid_out_alike(schedule: Schedule, one: str, other: str) -> bool:
+    """Whether a tensor of one buffer shows the other, too."""
+    a, b = schedule.buffers[one], schedule.buffers[other]
+    return (a.dtype, a.sizes, a.strides, a.device) == (b.dtype, b.sizes, b.strides, b.device)
+
+
+def _in_place(schedule: Schedule, placed: list[str], apart: Set[str], memory: Memory) -> dict[str, str]:
+    """Which buffer's memory each of ``placed`` uses: its own, or an operand's that ends in the kernel that writes it, one of ``placed`` or ``apart``, which are
+    allocated by themselves."""
     root = {b: b for b in placed}
     form = {b: (ITEMSIZE[schedule.buffers[b].dtype], _bytes(schedule, b)) for b in placed}
     known: dict[tuple[int, str, str], bool] = {}  # by kernel: one is often many steps
@@ -120,15 +137,19 @@ def _in_place(schedule: Schedule, placed: list[str], memory: Memory) -> dict[str
         if type(step) is not KernelStep or len(step.kernel.nests) != 1:
             continue
         names = dict(zip(step.arguments, (p.name for p in step.kernel.buffers), strict=True))
-        ends = [b for b in sorted(step.reads()) if b in root and memory.last[b] == k and memory.first[b] < k]
+        ends = [b for b in sorted(step.reads()) if (b in root or b in apart) and memory.last[b] == k and memory.first[b] < k]
+        ends.sort(key=lambda b: root.get(b, b) in apart)
         for new in (b for b in sorted(step.writes()) if b in root and memory.first[b] == k):
-            for old in (b for b in ends if form[b] == form[new]):
+            for old in ends:
+                home = root.get(old, old)
+                if not (_laid_out_alike(schedule, new, home) if home in apart else form[home] == form[new]):
+                    continue
                 key = id(step.kernel), names[new], names[old]
                 if key not in known:
                     known[key] = same_points(step.kernel, names[new], names[old])
                 if known[key]:
                     ends.remove(old)
-                    root[new] = root[old]
+                    root[new] = home
                     break
     return root
 
@@ -155,19 +176,22 @@ def _loads(kernel: LoopKernel, buffer: str) -> list[tuple[int, Index]]:
 Spans = dict[str, tuple[int, int]]
 
 
-def _assign(schedule: Schedule, placed: list[str], root: dict[str, str], memory: Memory) -> None:
-    lives = _lives(placed, root, memory)
+def _assign(schedule: Schedule, lives: Spans, root: dict[str, str], memory: Memory) -> None:
     at, below = _stack(schedule, lives)
     memory.guessed = max((high for _, high in at.values()), default=0)
     ends = _stacked({r: _size(schedule, r, memory) for r in lives}, below, at, memory)
-    for b in placed:
-        memory.offsets[b] = ends[root[b]]
+    memory.offsets = {b: ends[r] for b, r in root.items() if r in lives}
 
 
-def _lives(placed: list[str], root: dict[str, str], memory: Memory) -> Spans:
-    """First and last step of each memory, by the buffer that it is called after."""
+def _above(schedule: Schedule, lives: Spans, limit: int) -> set[str]:
+    """Those that end above ``limit`` in an arena where large ones that would take no room."""
+    return {r for r, (_, end) in _stack(schedule, lives, limit)[0].items() if end > limit}
+
+
+def _lives(placed: list[str], root: dict[str, str], apart: Set[str], memory: Memory) -> Spans:
+    """First and last step of each memory in the arena, by the buffer that it is called after."""
     lives: Spans = {}
-    for b in placed:
+    for b in (b for b in placed if root[b] not in apart):
         r = root[b]
         start, end = lives.get(r, (memory.first[b], memory.last[b]))
         lives[r] = min(start, memory.first[b]), max(end, memory.last[b])

@@ -61,7 +61,7 @@ def _held(schedule: Schedule, memory: Memory, given: Set[str]) -> _Held:
     held = _Held([0] * count, [0] * count)
     for buffer, first in memory.first.items():
         info = schedule.buffers[buffer]
-        if buffer in views or (info.role != "temporary" and buffer not in given):
+        if buffer in views or buffer in memory.homes or (info.role != "temporary" and buffer not in given):
             continue
         start = first if info.role == "temporary" else 0
         end = count if buffer in kept else memory.last[buffer] + 1
