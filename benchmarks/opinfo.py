@@ -1,6 +1,7 @@
 """Every operator of torch's sample database through capture and lowering, against eager.
 
-``python benchmarks/opinfo.py [--dtypes float32,int64] [--ops add,cat] [--part 1/8] [--samples 8] [--processes 2] [--backward] [--backend] [--json out.json]``
+``python benchmarks/opinfo.py [--dtypes float32,int64] [--ops add,cat] [--part 1/8] [--samples 8] [--processes 2] [--backward] [--backend] [--form in-place]
+[--json out.json]``
 
 What an operator is counted as is the worst of its samples:
 
@@ -14,7 +15,8 @@ What an operator is counted as is the worst of its samples:
 
 The share is that of ``lowered`` and ``library`` in all operators. Below the table stand the operators that are still called, the ones that alone keep most
 entries of the database from the share first. ``--backend`` runs the compiled plan with generated kernels instead of the reference
-interpreter; ``--backward`` takes gradients of every differentiable sample too, and both halves count.
+interpreter; ``--backward`` takes gradients of every differentiable sample too, and both halves count. ``--form`` calls the operators otherwise: in place,
+on a view of something larger, or with ``out``.
 """
 
 from __future__ import annotations
@@ -33,6 +35,8 @@ from typing import Any
 
 import torch
 from torch.utils import _pytree as pytree
+
+from opinfo_forms import FORMS
 
 DTYPES = "float32 float64 bfloat16 float16 int64 bool complex64"
 KINDS = ("lowered", "library", "bare", "call", "refused", "wrong", "crash")
@@ -60,10 +64,11 @@ class Outcome:
 
 @dataclass(frozen=True)
 class How:
-    """``backend``: as compiled, else interpreted. ``backward``: with gradients."""
+    """``backend``: as compiled, else interpreted. ``backward``: with gradients. ``form``: of the calls."""
 
     backend: bool
     backward: bool
+    form: str = "plain"
 
 
 # ---- one sample ------------------------------------------------------------------------------------------------------------
@@ -93,7 +98,9 @@ def check(op: Any, sample: Any, how: How) -> Outcome:
     from opmill_fake_tensors import FakeTensorError
     from opmill_graph_ir.errors import GraphError
 
-    gm, tensors = graph_of(op.op, (sample.input, *sample.args), sample.kwargs)
+    if (function := FORMS[how.form](op)) is None:
+        return Outcome("skipped", "has no such form")
+    gm, tensors = graph_of(function, (sample.input, *sample.args), sample.kwargs)
     backward = how.backward and any(t.requires_grad for t in tensors)
     mine, ours = copies(tensors), copies(tensors)
     torch.manual_seed(SEED)
@@ -315,6 +322,7 @@ def main() -> int:
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--backend", action="store_true")
     parser.add_argument("--backward", action="store_true")
+    parser.add_argument("--form", choices=FORMS, default="plain")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--json", default="")
     parser.add_argument("--show", default="crash,wrong", help="kinds of which details are printed")
@@ -328,7 +336,7 @@ def main() -> int:
     part, parts = map(int, options.part.split("/"))
     names = names[part - 1 :: parts]
     shards = [names[k :: options.processes * 4] for k in range(options.processes * 4)]
-    how = How(options.backend, options.backward)
+    how = How(options.backend, options.backward, options.form)
     jobs = [(d, shard, options.samples, how, options.seed) for d in options.dtypes.split(",") for shard in shards if shard]
     start = time.perf_counter()
     with multiprocessing.get_context("spawn").Pool(options.processes) as pool:

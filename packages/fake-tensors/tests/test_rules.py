@@ -390,3 +390,12 @@ def test_images_rearranged_and_taken_from_numbers(order: tuple[int, ...], sizes:
     check(lambda x, y: torch.rsub(x, y), x, torch.rand(sizes[2:]).t().contiguous().t())
     check(lambda x, y: F.nll_loss(x, y, reduction="none"), x, torch.zeros(sizes[0], *sizes[2:], dtype=torch.int64))
     check(lambda x, m: torch.ops.aten.native_dropout_backward(x, m, 2.0), x, torch.ones(sizes, dtype=torch.bool))
+
+
+@pytest.mark.parametrize("name", ["uniform", "normal_functional", "exponential", "cauchy", "log_normal", "random"])
+@pytest.mark.parametrize("step", [1, 2])
+def test_numbers_drawn_into_a_view_are_laid_out_anew(name: str, step: int) -> None:
+    """torch's meta kernel of ``uniform`` promises the gaps of the view: the plan was told of memory that its result does not have."""
+    drawn = getattr(torch.ops.aten, name)
+    for x in (torch.rand(6, 4 * step)[:, ::step], torch.rand(6, 4 * step)[:, ::step].t(), torch.rand(4, 1, 3).expand(4, 5, 3)):
+        check(lambda x: drawn(x), x)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -10,9 +9,15 @@ import torch
 from ..strides import broadcast
 from ..table import Rules, alike, dense
 
-RULES: dict[str, Callable[..., Any]] = {}
+RULES = Rules()
 SYMBOLIC = Rules()
 Tensor = torch.Tensor
+
+
+@RULES.row("uniform")
+def _uniform(overload: str, x: Tensor, *_: Any, **__: Any) -> Any:
+    """Laid out as other operators lay out what they make of ``x``; torch's kernel for meta tensors promises the strides of ``x`` itself, gaps and all."""
+    return alike(x) if overload == "" and x.is_floating_point() else NotImplemented
 
 
 @SYMBOLIC.row("bernoulli_ uniform_ normal_ random_ exponential_ log_normal_ cauchy_ geometric_")
