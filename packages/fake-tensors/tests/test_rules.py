@@ -397,5 +397,5 @@ def test_images_rearranged_and_taken_from_numbers(order: tuple[int, ...], sizes:
 def test_numbers_drawn_into_a_view_are_laid_out_anew(name: str, step: int) -> None:
     """torch's meta kernel of ``uniform`` promises the gaps of the view: the plan was told of memory that its result does not have."""
     drawn = getattr(torch.ops.aten, name)
-    for x in (torch.rand(6, 4 * step)[:, ::step], torch.rand(6, 4 * step)[:, ::step].t(), torch.rand(4, 1, 3).expand(4, 5, 3)):
+    for x in (torch.rand(6, 4 * step, dtype=torch.complex64)[:, ::step], torch.rand(6, 4 * step)[:, ::step], torch.rand(6, 4 * step)[:, ::step].t(), torch.rand(4, 1, 3).expand(4, 5, 3)):
         check(lambda x: drawn(x), x)

@@ -17,7 +17,7 @@ Tensor = torch.Tensor
 @RULES.row("uniform")
 def _uniform(overload: str, x: Tensor, *_: Any, **__: Any) -> Any:
     """Laid out as other operators lay out what they make of ``x``; torch's kernel for meta tensors promises the strides of ``x`` itself, gaps and all."""
-    return alike(x) if overload == "" and x.is_floating_point() else NotImplemented
+    return alike(x) if overload == "" and (x.is_floating_point() or x.is_complex()) else NotImplemented
 
 
 @SYMBOLIC.row("bernoulli_ uniform_ normal_ random_ exponential_ log_normal_ cauchy_ geometric_")
