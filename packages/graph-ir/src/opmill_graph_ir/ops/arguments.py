@@ -1,4 +1,4 @@
-"""Arguments of aten nodes as arguments of operator calls in a plan."""
+"""Arguments of aten nodes as arguments of operator calls in a plan, and what leaves a graph as outputs of one."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import torch
 
 from opmill_runtime_cache.plan.model import ComplexArg, Literal, Named
 
-from ..capture.graph import Value
-from ..loops.index import Index
-from ..lowered import BufferArg, Extern
+from ..capture.graph import Output, OutputTensor, Value
+from ..loops.index import Index, index
+from ..lowered import BufferArg, Extern, TensorOutput
 from .context import Context
 
 
@@ -53,4 +53,14 @@ def call_argument(arg: Any, tensor: Callable[[Value], object]) -> Any:
     return ComplexArg(arg.real, arg.imag) if isinstance(arg, complex) else Literal(arg)
 
 
-__all__ = ["call_argument", "plan_argument"]
+def plan_output(out: Output, home: Callable[[str], str]) -> Any:
+    """An output as plans have it; ``home`` says which buffer holds a value."""
+    if not isinstance(out, OutputTensor):
+        return index(out) if type(out) is int else out
+    if out.sizes is None:
+        return TensorOutput(home(out.value))
+    sizes, strides = tuple(map(index, out.sizes)), tuple(map(index, out.strides or ()))
+    return TensorOutput(home(out.value), sizes, strides, index(out.offset), out.detached, out.dtype, out.twin)
+
+
+__all__ = ["call_argument", "plan_argument", "plan_output"]

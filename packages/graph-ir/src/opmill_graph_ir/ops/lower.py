@@ -15,10 +15,10 @@ from ..capture.control import ControlOperator
 from ..capture.graph import AtenGraph, Meta, Node, OutputTensor, Value
 from ..capture.sizes import late_sizes
 from ..content import content_of
-from ..loops.index import Index, index
+from ..loops.index import index
 from ..loops.ir import Expr
-from ..lowered import PARTS, BufferArg, Extern, Lowered, Pointwise, TensorOutput
-from .arguments import plan_argument
+from ..lowered import PARTS, BufferArg, Extern, Lowered, Pointwise
+from .arguments import plan_argument, plan_output
 from .biases import add_biases_apart
 from .context import Context, View, extents_of, named_axes, positions
 from .devices import constant_there, gathered
@@ -153,18 +153,14 @@ def _extern(ctx: Context, node: Node) -> None:
 def _outputs(ctx: Context, graph: AtenGraph) -> tuple[Any, ...]:
     """Tensors that leave get a buffer of their own, laid out as eager has it; equal values share it."""
     homes: dict[str, str] = {n: n for n in (*graph.inputs, *graph.held)}
-    out: list[Any] = []
-    for o in graph.outputs:
-        if not isinstance(o, OutputTensor):
-            out.append(index(o) if isinstance(o, (int, Index)) and not isinstance(o, bool) else o)
-            continue
-        home = homes.get(o.value) or homes.setdefault(o.value, _home(ctx, o.value, graph.metas[o.value], set(homes.values())))
-        ctx.fixed.add(home)
-        if o.sizes is None:
-            out.append(TensorOutput(home))
-        else:
-            out.append(TensorOutput(home, tuple(map(index, o.sizes)), tuple(map(index, o.strides or ())), index(o.offset), o.detached, o.dtype, o.twin))
-    return tuple(out)
+
+    def home(value: str) -> str:
+        if value not in homes:
+            homes[value] = _home(ctx, value, graph.metas[value], set(homes.values()))
+        ctx.fixed.add(homes[value])
+        return homes[value]
+
+    return tuple(plan_output(o, home) for o in graph.outputs)
 
 
 def _home(ctx: Context, value: str, meta: Meta, taken: set[str]) -> str:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from ..capture.control import ControlOperator
-from ..capture.graph import AtenGraph, Node, OutputTensor
+from ..capture.graph import AtenGraph, Node
 from ..capture.sizes import late_sizes
 from ..content import content_of
 from ..loops.index import index
-from ..lowered import BufferArg, BufferInfo, Extern, Lowered, TensorOutput
-from ..ops.arguments import call_argument
+from ..lowered import BufferArg, BufferInfo, Extern, Lowered
+from ..ops.arguments import call_argument, plan_output
 
 
 def lower_to_operators(graph: AtenGraph) -> Lowered:
@@ -27,7 +27,8 @@ def lower_to_operators(graph: AtenGraph) -> Lowered:
     for target, value in graph.mutations.items():
         nodes.append(Extern("aten::copy_", (BufferArg(target), BufferArg(value)), {}, (None,), None, (target,), f"write {target}"))
     constants = {n: content_of(t) for n, t in graph.constants.items()}
-    return Lowered(tuple(nodes), buffers, (*graph.inputs, *graph.held), tuple(_output(o) for o in graph.outputs), constants, graph.symbols(), *late_sizes(graph.sizes))
+    outputs = tuple(plan_output(o, str) for o in graph.outputs)
+    return Lowered(tuple(nodes), buffers, (*graph.inputs, *graph.held), outputs, constants, graph.symbols(), *late_sizes(graph.sizes))
 
 
 def _binds(node: Node) -> tuple[tuple[str, str | None, int], ...]:
@@ -40,11 +41,3 @@ def _bodies(node: Node) -> tuple[AtenGraph, ...]:
 
 def _arg(arg: Any) -> object:
     return call_argument(arg, lambda value: BufferArg(value.name))
-
-
-def _output(out: object) -> Any:
-    if isinstance(out, OutputTensor):
-        if out.sizes is None:
-            return TensorOutput(out.value)
-        return TensorOutput(out.value, tuple(map(index, out.sizes)), tuple(map(index, out.strides or ())), index(out.offset), out.detached, out.dtype, out.twin)
-    return index(out) if type(out) is int else out
