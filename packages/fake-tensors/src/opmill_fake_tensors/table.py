@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from .strides import contiguous, like
+from .strides import contiguous, in_order, like
 
 Rule = Callable[..., Any]
 META = torch.device("meta")
@@ -65,12 +65,7 @@ def image(sizes: Sequence[int], dtype: torch.dtype, last: bool) -> torch.Tensor:
     """A result of images, channels last or contiguous."""
     if not last:
         return dense(sizes, dtype)
-    order = (0, *range(2, len(sizes)), 1)
-    inner = contiguous([sizes[d] for d in order])
-    strides = [0] * len(sizes)
-    for d, s in zip(order, inner, strict=True):
-        strides[d] = s
-    return strided(sizes, strides, dtype)
+    return strided(sizes, in_order(sizes, (1, *range(len(sizes) - 1, 1, -1), 0)), dtype)
 
 
 __all__ = ["META", "Rule", "Rules", "alike", "channels_last", "dense", "image", "strided"]

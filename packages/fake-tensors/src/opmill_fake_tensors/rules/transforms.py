@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from ..strides import in_order
 from ..table import Rules, strided
 
 RULES: dict[str, Callable[..., Any]] = {}
@@ -19,11 +20,7 @@ def _transformed(x: Tensor, dims: Sequence[int], sizes: Sequence[Any], dtype: to
     if not 0 < len(dims) <= 2 or not torch.backends.mkl.is_available():
         return NotImplemented
     others = sorted((d for d in range(x.dim()) if d not in dims), key=lambda d: -x.stride()[d])
-    strides, step = [1] * x.dim(), 1
-    for d in reversed([*others, *dims]):
-        strides[d] = step
-        step = step * sizes[d]
-    return strided(sizes, strides, dtype)
+    return strided(sizes, in_order(sizes, [*others, *dims][::-1]), dtype)
 
 
 def _dims(x: Tensor, dims: Sequence[int]) -> list[int]:
