@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cmp_to_key
+from typing import Any
 
 from .symbols.asking import positive, surely, typically
 
@@ -26,6 +27,11 @@ def in_order(sizes: Sequence[int], order: Sequence[int]) -> Shape:
         out[d] = step
         step *= positive(sizes[d])
     return tuple(out)
+
+
+def extent(sizes: Sequence[Any], strides: Sequence[Any]) -> Any:
+    """Elements from the first to behind the last, of a tensor that has any; in the kind of numbers that these are."""
+    return 1 + sum((n - 1) * s for n, s in zip(sizes, strides, strict=True))
 
 
 def _by_stride(a: tuple[int, int], b: tuple[int, int]) -> int:

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from .strides import extent
 from .symbols import Index, Sizes, index, sym_int
 from .tensor import FakeTensor
 
@@ -35,8 +36,7 @@ def meta_tensor(shape: Sequence[Any], strides: Sequence[Any], offset: Any, dtype
     """A meta tensor of this geometry, in a storage that it fits into."""
     if offset == 0:
         return torch.empty_strided(tuple(shape), tuple(strides), dtype=dtype, device=META)
-    end = offset + 1 + sum((n - 1) * s for n, s in zip(shape, strides, strict=True))
-    return torch.as_strided(torch.empty((end,), dtype=dtype, device=META), tuple(shape), tuple(strides), offset)
+    return torch.as_strided(torch.empty((offset + extent(shape, strides),), dtype=dtype, device=META), tuple(shape), tuple(strides), offset)
 
 
 def item_at(x: torch.Tensor, at: Any) -> torch.Tensor:

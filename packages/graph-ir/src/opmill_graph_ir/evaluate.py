@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from opmill_fake_tensors.strides import extent
 from opmill_runtime_cache.plan.model import ComplexArg, Literal, Named
 
 from .loops.evaluate import evaluate
@@ -44,8 +45,7 @@ def _allocate(info: BufferInfo, memory: dict[str, torch.Tensor]) -> None:
 
 def _flat(tensor: torch.Tensor) -> torch.Tensor:
     """The memory from the tensor's first element on."""
-    span = 1 + sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride(), strict=True)) if tensor.numel() else 0
-    return tensor.as_strided((span,), (1,))
+    return tensor.as_strided((extent(tensor.shape, tensor.stride()) if tensor.numel() else 0,), (1,))
 
 
 def _cells(tensor: torch.Tensor) -> torch.Tensor:

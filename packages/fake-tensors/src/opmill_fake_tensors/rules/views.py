@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from ..strides import extent
 from ..symbols import index_of, sym_int
 from ..symbols.asking import demanded, known_from_data, surely
 from ..table import Rules, alike
@@ -55,8 +56,7 @@ def _reshape_alias(overload: str, x: Tensor, sizes: Sequence[int], strides: Sequ
 def _as_strided(overload: str, x: Tensor, sizes: Sequence[int], strides: Sequence[int], offset: Any = None) -> Any:
     if not any(known_from_data(n) for n in (*sizes, *strides)) and all(n != 0 for n in sizes):
         at = x.storage_offset() if offset is None else offset
-        end = at + sum((n - 1) * s for n, s in zip(sizes, strides, strict=True)) + 1
-        if end > x.untyped_storage().nbytes() // x.element_size():
+        if at + extent(sizes, strides) > x.untyped_storage().nbytes() // x.element_size():
             raise RuntimeError(f"setStorage: sizes {list(sizes)}, strides {list(strides)}, storage offset {at} are out of bounds for the storage")
     return _view(x, sizes, strides, offset)
 

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from opmill_fake_tensors import FakeTensor, FakeTensorError
+from opmill_fake_tensors.strides import extent
 from opmill_fake_tensors.symbolic import item_at
 from opmill_fake_tensors.symbols import Sizes
 from opmill_fake_tensors.symbols.asking import demanded
@@ -207,7 +208,7 @@ def _span(t: torch.Tensor) -> tuple[int, int]:
     if not t.numel():
         return 0, 0
     start = t.data_ptr()
-    return start, start + (1 + sum((n - 1) * s for n, s in zip(t.shape, t.stride(), strict=True))) * t.itemsize
+    return start, start + extent(t.shape, t.stride()) * t.itemsize
 
 
 def overlaps_itself(meta: Meta, environment: Sizes | None) -> bool:

@@ -16,6 +16,7 @@ import torch
 
 from opmill_fake_tensors import FakeContext, FakeTensor
 from opmill_fake_tensors.operator import describe
+from opmill_fake_tensors.strides import extent
 from opmill_fake_tensors.symbolic import meta_tensor
 from opmill_fake_tensors.symbols import Index, Sizes
 
@@ -517,7 +518,7 @@ class Recorder(FakeContext):
 def _span(t: torch.Tensor) -> tuple[Any, Any]:
     """Where its elements begin and end in memory, in elements."""
     start = t.storage_offset()
-    return start, start + 1 + sum((n - 1) * s for n, s in zip(t.shape, t.stride(), strict=True))
+    return start, start + extent(t.shape, t.stride())
 
 
 def shares(source: FakeTensor, result: Any) -> bool:

@@ -6,6 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from opmill_fake_tensors.strides import extent
+
 from ..capture.graph import Node
 from ..loops.index import Index, index
 from ..loops.ir import Expr
@@ -42,7 +44,7 @@ def _as_strided_copy(ctx: Context, node: Node, x: View, sizes: Sequence[int], st
     if flat is None or 0 in sizes:
         return NotImplemented
     axes, extents = view_axes(sizes)
-    if (offset or 0) + sum((n - 1) * s for n, s in zip(sizes, strides, strict=True)) >= flat.sizes[0]:
+    if (offset or 0) + extent(sizes, strides) > flat.sizes[0]:
         return NotImplemented  # memory behind the tensor's own
     view = compose(flat, sizes, [_flat_position(axes, strides, offset or 0)], extents)
     return ctx.pointwise(node.results[0], ctx.metas[node.results[0] or ""], lambda at, ext: ctx.read(view, at, ext))
@@ -58,7 +60,7 @@ def _as_strided_scatter(ctx: Context, node: Node, x: View, src: View, sizes: Seq
     count = math.prod(x.sizes)
     axes = named_axes("i", sizes)
     at, ext = positions(axes), extents_of(axes)
-    if (offset or 0) + sum((n - 1) * s for n, s in zip(sizes, strides, strict=True)) >= count:
+    if (offset or 0) + extent(sizes, strides) > count:
         return NotImplemented
     where = unflattened(_flat_position(at, strides, offset or 0), x.sizes, ext)
     return written(ctx, node.results[0], meta, x, axes, where, cast(ctx.read(src, at, ext), meta.dtype))

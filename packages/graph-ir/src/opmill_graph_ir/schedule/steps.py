@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+from opmill_fake_tensors.strides import extent
+
 from ..errors import GraphError
 from ..loops.canonical import BufferUse, canonical
-from ..loops.index import ONE, Index, index
+from ..loops.index import Index, index
 from ..loops.ir import LoopKernel, Nest
 from ..loops.text import show
 from ..lowered import BufferInfo, Extern, Lowered
@@ -173,8 +175,5 @@ def span(info: BufferInfo) -> Index:
     if 0 in sizes:
         return index(0)
     if None not in sizes and None not in strides:
-        return index(1 + sum((size - 1) * stride for size, stride in zip(sizes, strides, strict=True)))  # type: ignore[misc, operator]
-    total = ONE
-    for size, stride in zip(info.sizes, info.strides, strict=True):
-        total = total + (size - 1) * stride
-    return total
+        return index(extent(sizes, strides))
+    return index(extent(info.sizes, info.strides))
