@@ -23,6 +23,7 @@ from .attention import PREPARED
 from .clean import clean
 from .graph import AtenGraph, Meta, Output, OutputTensor
 from .higher_order import ROWS, Run
+from .outs import has_out, into_out
 from .record import Recorder, meta_of, shares
 from .repeated import Repeated
 from .sizes import environment_of, recorded, size_of, traced, unify
@@ -116,6 +117,8 @@ def _call_node(node: torch.fx.Node, gm: torch.fx.GraphModule, args: Sequence[Any
         return item_at(*args)
     if (prepare := PREPARED.get(target)) is not None:
         args, kwargs = prepare(args, kwargs)
+    if has_out(target, args, kwargs):
+        return into_out(target, args, kwargs, recorder.state.origin)
     return target(*args, **kwargs)
 
 
