@@ -246,6 +246,22 @@ def test_several_stretches() -> None:
         agree(*both(graph))
 
 
+def test_short_stretches_of_long_graphs_are_left_as_they_are() -> None:
+    """A cut that turns out not to repeat costs the schedule of all the rest: loops over a chunk that are written out were scheduled again for each."""
+
+    def function(x: torch.Tensor) -> Any:
+        for k in range(50):
+            x = (x + k).sin()
+        for _ in range(12):
+            x = (x * 2).tanh()
+        return (x,)
+
+    with torch.no_grad():
+        graph = functionalize(torch.fx.symbolic_trace(function), [torch.ones(4)])
+    repeats = find(graph)
+    assert repeats is not None and shorten(graph, repeats) is not None and not cuts(graph)
+
+
 def test_results_with_kernels_and_changed_weights(tmp_path: Path) -> None:
     """Each block has its own weights, also after they change."""
     if not (generators := installed_generators()):

@@ -14,6 +14,9 @@ from .extend import extend
 from .find import find
 from .shorten import Shortened, shorten
 
+_MOST = 0.8
+"""Share of the rows that may be left: what is scheduled and turns out not to repeat was scheduled in vain."""
+
 
 def scheduled(graph: AtenGraph, calls: Set[str], options: GraphOptions, report: Report) -> tuple[Lowered, Schedule]:
     """The program that was lowered (of the graph without the blocks that the schedule repeats), and the schedule of all. Operators whose origin is among
@@ -31,16 +34,20 @@ def scheduled(graph: AtenGraph, calls: Set[str], options: GraphOptions, report: 
         if whole is not None:
             show("schedule", whole, options)
             return lowered, whole
-        del found[-1 - done :]  # that one does not repeat once it is scheduled
+        found = _worthwhile(found[: -1 - done])  # that one does not repeat once it is scheduled
 
 
 def cuts(graph: AtenGraph) -> list[Shortened]:
-    """The graph shortened at its longest repetition, this again at its longest, and so on."""
+    """The graph shortened at its longest repetition, this again at its longest, and so on, if that leaves out enough."""
     found: list[Shortened] = []
     while (repeats := find(graph)) is not None and (cut := shorten(graph, repeats)) is not None:
         found.append(cut)
         graph = cut.graph
-    return found
+    return _worthwhile(found)
+
+
+def _worthwhile(found: list[Shortened]) -> list[Shortened]:
+    return found if found and len(found[-1].graph.nodes) <= _MOST * len(found[0].whole.nodes) else []
 
 
 def _extended(program: Schedule, found: Sequence[Shortened]) -> tuple[Schedule | None, int]:
