@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import types
 from typing import Any
 
 import torch
@@ -11,7 +12,7 @@ from opmill_guards.source import Attr, InstanceDict, Item, Pinned
 
 from .effects import Effects
 from .owners import exempt, installed, is_users
-from .values.base import Value
+from .values.base import Value, find_in_mro
 from .values.functions import FunctionValue
 from .values.given import GivenClass
 from .values.made import NewClass
@@ -104,6 +105,17 @@ class Assumptions:
         source = self.class_source(owner, name, raw)
         if type(source) is not Pinned:
             self.guard(Is(source, raw))
+
+    def hook(self, cls: type, name: str) -> Any:
+        """What a class has for a method of the data model (MISSING: nothing). Where that is the program's, it is assumed; and that
+        the program does not get one, but for reads of attributes, of which there are too many."""
+        owner, raw = find_in_mro(cls.__mro__, name)
+        ours = type(raw) is types.FunctionType
+        if ours or name not in ("__getattribute__", "__getattr__"):
+            self.guard_lookup(cls, owner, name)
+        if ours:
+            self.guard_class(owner, name, raw)
+        return raw
 
     def guard_lookup(self, cls: type, owner: type | None, name: str) -> None:
         """The MRO is the same, and no class before ``owner`` in it (None: no class at all) has been given the attribute. Asked of the user's own classes only."""

@@ -49,7 +49,7 @@ def construct(vm: Any, cls: type, args: list[Value], kwargs: dict[str, Value], p
         return apply(vm, handler, cls.__qualname__, args, kwargs)  # type: ignore[no-any-return]
     direct = vm.frame is not None and vm.frame.makes(cls)
     meta: Any = type(cls)
-    meta_call = find_in_mro(meta.__mro__, "__call__")[1]
+    meta_call = vm.hook(meta, "__call__")
     if isinstance(cls, enum.EnumMeta):
         return call_enumeration(vm, cls, args, kwargs)
     if type(meta_call) is types.FunctionType and not plain:
@@ -60,7 +60,9 @@ def construct(vm: Any, cls: type, args: list[Value], kwargs: dict[str, Value], p
         return container
     if issubclass(cls, torch.Tensor) and type(find_in_mro(cls.__mro__, "__new__")[1]) is not staticmethod:
         vm.unsupported("FE012", f"making a {cls.__qualname__} in captured code", "", "make it outside of the compiled function")
-    _owner, new = find_in_mro(cls.__mro__, "__new__")
+    owner, new = find_in_mro(cls.__mro__, "__new__")
+    vm.guard_lookup(cls, owner, "__new__")
+    vm.guard_class(owner, "__new__", new)
     if issubclass(cls, BaseException) and not isinstance(new, staticmethod):
         return make_exception(vm, cls, args, kwargs)
     new = new.__func__ if isinstance(new, staticmethod) else new
@@ -82,7 +84,9 @@ def construct(vm: Any, cls: type, args: list[Value], kwargs: dict[str, Value], p
         vm.unsupported("FE012", f"making a {cls.__module__}.{cls.__qualname__}", "its constructor is implemented in C")
     if cls not in made.python_type().__mro__:
         return made
-    _init_owner, init = find_in_mro(made.python_type().__mro__, "__init__")
+    owner, init = find_in_mro(made.python_type().__mro__, "__init__")
+    vm.guard_lookup(made.python_type(), owner, "__init__")
+    vm.guard_class(owner, "__init__", init)
     if type(init) is types.FunctionType:
         if direct:
             vm.frame.expects(init, Made(made))
@@ -162,11 +166,11 @@ def make_exception(vm: Any, cls: type, args: list[Value], kwargs: dict[str, Valu
     if issubclass(cls, OSError) and 2 < len(args) <= 5:
         made.fields["args"] = TupleValue(args[:2])
         made.fields.update(filename=args[2], **({"filename2": args[4]} if len(args) == 5 else {}))
-    if kwargs and type(find_in_mro(cls.__mro__, "__init__")[1]) is not types.FunctionType:
+    init = vm.hook(cls, "__init__")
+    if kwargs and type(init) is not types.FunctionType:
         if not issubclass(cls, (AttributeError, NameError, ImportError)) or set(kwargs) - {"name", "obj", "path"}:
             vm.throw(TypeError, f"{cls.__name__}() takes no keyword arguments")
         made.fields.update(kwargs)
-    init = find_in_mro(cls.__mro__, "__init__")[1]
     if type(init) is types.FunctionType:
         vm.call(MethodValue(vm.wrap(init, Pinned(init, "__init__")), made), args, kwargs)
     return made
@@ -428,7 +432,7 @@ def says_as_enum(cls: type) -> bool:
 @handles(format)
 def format_(vm: Any, value: Value, spec: Value = ConstantValue("")) -> Value:
     cls = value.python_type()
-    owner, written = find_in_mro(cls.__mro__, "__format__")
+    owner, written = find_in_mro(cls.__mro__, "__format__")[0], vm.hook(cls, "__format__")
     if isinstance(value, (ObjectValue, TupleValue, ClassValue)) and not (issubclass(cls, enum.Enum) and says_as_enum(cls)):
         if type(written) is types.FunctionType and owner is not enum.Enum:
             result = vm.call(MethodValue(vm.wrap(written, Pinned(written, "__format__")), value), [spec], {})

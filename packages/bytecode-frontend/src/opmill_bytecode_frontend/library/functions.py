@@ -81,7 +81,7 @@ def delattr_(vm: Any, owner: Value, name: Value) -> Value:
 def is_instance(vm: Any, value: Value, cls: Any) -> bool:
     if isinstance(cls, tuple):
         return any(is_instance(vm, value, c) for c in cls)
-    check = written_check(cls, "__instancecheck__")
+    check = written_check(vm, cls, "__instancecheck__")
     if check is not None:
         return value.python_type() is cls or vm.truth(vm.call(vm.wrap(check), [vm.wrap(cls), value], {}))  # type: ignore[no-any-return]
     real = value.real()
@@ -110,9 +110,10 @@ def isinstance_of(kind: type, cls: Any) -> bool:
     return issubclass(kind, cls)
 
 
-def written_check(cls: Any, name: str) -> Any:
+def written_check(vm: Any, cls: Any, name: str) -> Any:
     """The function of the program that its metaclass has for ``isinstance`` or ``issubclass``, or None."""
-    owner, found = find_in_mro(type(cls).__mro__, name)
+    owner = find_in_mro(type(cls).__mro__, name)[0]
+    found = vm.hook(type(cls), name)
     return found if type(found) is types.FunctionType and not exempt(owner.__module__) else None
 
 
@@ -141,7 +142,7 @@ def issubclass_(vm: Any, cls: Value, classes: Value) -> Value:
 def is_subclass(vm: Any, given: Value, classes: Any) -> bool:
     if isinstance(classes, tuple):
         return any(is_subclass(vm, given, c) for c in classes)
-    check = written_check(classes, "__subclasscheck__")
+    check = written_check(vm, classes, "__subclasscheck__")
     if check is not None:
         return vm.truth(vm.call(vm.wrap(check), [vm.wrap(classes), given], {}))  # type: ignore[no-any-return]
     try:

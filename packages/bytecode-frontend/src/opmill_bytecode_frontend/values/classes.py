@@ -70,14 +70,14 @@ class ClassValue(KnownObject):
                 vm.throw_real(exc)
         owner, raw = find_now(vm, cls.__mro__, name)
         if raw is not MISSING:
-            vm.guard_lookup(cls, owner, name)  # type: ignore[attr-defined]
+            vm.guard_lookup(cls, owner, name)
             if isinstance(raw, (types.MemberDescriptorType, types.GetSetDescriptorType)):
                 return BuiltinValue(raw)
             return bind_descriptor(vm, owner, name, raw, None, self)
         if meta_raw is not MISSING:
             return bind_descriptor(vm, meta_owner, name, meta_raw, self, vm.wrap(type(cls)))
-        vm.guard_lookup(cls, None, name)  # type: ignore[attr-defined]
-        fallback = find_in_mro(metaclass.__mro__, "__getattr__")[1]
+        vm.guard_lookup(cls, None, name)
+        fallback = vm.hook(metaclass, "__getattr__")
         if type(fallback) is types.FunctionType and metaclass.__module__ != "enum":
             return vm.call(vm.wrap(fallback, Pinned(fallback, "__getattr__")), [self, ConstantValue(name)], {})
         if find_in_mro(cls.__mro__, name)[1] is not MISSING:  # deleted in captured code
@@ -96,8 +96,8 @@ class ClassValue(KnownObject):
     def changes(self, vm: Machine, hook: str, name: str, *value: Value) -> None:
         """Assign or delete an attribute, as the metaclass says."""
         metaclass: type = type(self.obj)
-        owner, raw = find_in_mro(metaclass.__mro__, hook)
-        if owner is type:
+        raw = vm.hook(metaclass, hook)
+        if raw is type.__dict__[hook]:
             self.generic_change(vm, name, *value)
         elif type(raw) is types.FunctionType:
             vm.call(vm.wrap(raw, Pinned(raw, hook)), [self, ConstantValue(name), *value], {})
@@ -114,7 +114,7 @@ class ClassValue(KnownObject):
         if hasattr(type(described), "__set__"):
             vm.unsupported("FE042", f"assignment to class attribute {self.obj.__qualname__}.{name}", "its metaclass has a descriptor for it")
         if value is None and find_now(vm, (self.obj,), name)[1] is MISSING:
-            vm.guard_lookup(self.obj, None, name)  # type: ignore[attr-defined]
+            vm.guard_lookup(self.obj, None, name)
             vm.throw(AttributeError, f"type object {self.obj.__name__!r} has no attribute {name!r}")
         if value is None:
             self.getattr(vm, name)  # that it is there is assumed

@@ -66,7 +66,7 @@ class ModuleValue(ObjectValue):
                 return found
         for store in STORES:
             vm.guard(Absent(self.tables[store], name))
-        vm.guard_lookup(self.cls, None, name)  # type: ignore[attr-defined]
+        vm.guard_lookup(self.cls, None, name)
         vm.no_attribute(self, name, f"{self.cls.__name__!r} object has no attribute {name!r}")
 
     def own(self, vm: Machine, name: str) -> Any:

@@ -43,7 +43,7 @@ def builtin_base(cls: type) -> Any:
 def read_class(vm: Machine, owner: type, name: str, raw: Any) -> Value:
     """The tracked value of a raw class attribute; guarded unless the class belongs to torch or Python."""
     if type(raw) is types.FunctionType or isinstance(raw, (property, staticmethod, classmethod)):
-        vm.guard_class(owner, name, raw)  # type: ignore[attr-defined]
+        vm.guard_class(owner, name, raw)
         return vm.wrap(raw, Pinned(raw, f"{owner.__qualname__}.{name}"))
     return vm.wrap(raw, vm.class_source(owner, name, raw))  # type: ignore[attr-defined]
 
@@ -55,20 +55,20 @@ def bind_descriptor(vm: Machine, owner: type, name: str, raw: Any, instance: Val
         function = read_class(vm, owner, name, raw)
         return function if instance is None else MethodValue(function, instance)
     if kind is staticmethod:
-        vm.guard_class(owner, name, raw)  # type: ignore[attr-defined]
+        vm.guard_class(owner, name, raw)
         return vm.wrap(raw.__func__, Pinned(raw.__func__, f"{owner.__qualname__}.{name}"))
     if kind is classmethod:
-        vm.guard_class(owner, name, raw)  # type: ignore[attr-defined]
+        vm.guard_class(owner, name, raw)
         inner = raw.__func__
         if sys.version_info < (3, 13) and type(inner) is not types.FunctionType and hasattr(type(inner), "__get__"):
             return bind_descriptor(vm, owner, name, inner, cls, cls)
         return MethodValue(vm.wrap(inner, Pinned(inner, f"{owner.__qualname__}.{name}")), cls)
     if isinstance(raw, property):
         if instance is None:
-            return vm.wrap(raw, Pinned(raw, name))
+            return read_class(vm, owner, name, raw)
         if raw.fget is None:
             vm.no_attribute(instance, name, f"property {name!r} of {instance.python_type().__qualname__!r} object has no getter")
-        vm.guard_class(owner, name, raw)  # type: ignore[attr-defined]
+        vm.guard_class(owner, name, raw)
         return vm.call(vm.wrap(raw.fget, Pinned(raw.fget, name)), [instance], {})
     if kind is types.ClassMethodDescriptorType:
         return BoundSlot(raw, cls)
@@ -82,7 +82,7 @@ def bind_descriptor(vm: Machine, owner: type, name: str, raw: Any, instance: Val
     if getter is MISSING:
         return read_class(vm, owner, name, raw)
     if type(getter) is types.FunctionType:
-        descriptor = vm.wrap(raw, Pinned(raw, f"{owner.__qualname__}.{name}"))
+        descriptor = read_class(vm, owner, name, raw)
         function = vm.wrap(getter, Pinned(getter, "__get__"))
         return vm.call(function, [descriptor, instance if instance is not None else ConstantValue(None), cls], {})
     real = instance.real() if instance is not None else None
@@ -100,7 +100,7 @@ def bind_descriptor(vm: Machine, owner: type, name: str, raw: Any, instance: Val
 
 def read_cached_property(vm: Machine, owner: type, name: str, raw: Any, instance: Value) -> Value:
     """Computed once and stored in the instance dictionary (3.11 holds a lock meanwhile)."""
-    vm.guard_class(owner, name, raw)  # type: ignore[attr-defined]
+    vm.guard_class(owner, name, raw)
     attrs = vm.getattr(instance, "__dict__")
     key = ConstantValue(raw.attrname)
     assert isinstance(attrs, DictValue)
@@ -192,7 +192,7 @@ class ObjectValue(Value):
     # ---- attributes ------------------------------------------------------------------------------------------------
 
     def getattr(self, vm: Machine, name: str) -> Value:
-        _owner, hook = find_in_mro(self.cls.__mro__, "__getattribute__")
+        hook = vm.hook(self.cls, "__getattribute__")
         if type(hook) not in (types.FunctionType, types.WrapperDescriptorType):
             vm.unsupported("FE041", f"attribute {name} of {self.describe()}", "its __getattribute__ is no function")
         if type(hook) is types.FunctionType:
@@ -200,7 +200,7 @@ class ObjectValue(Value):
         return self.with_fallback(vm, name, lambda: self.generic_getattr(vm, name))
 
     def with_fallback(self, vm: Machine, name: str, read: Any) -> Value:
-        fallback = find_in_mro(self.cls.__mro__, "__getattr__")[1]
+        fallback = vm.hook(self.cls, "__getattr__")
         if fallback is MISSING:
             return read()
         from_raised = vm.attempt(read, AttributeError)  # type: ignore[attr-defined]
@@ -219,7 +219,7 @@ class ObjectValue(Value):
         if name == "__class__" and owner is object:
             return vm.wrap(self.cls)
         if raw is not MISSING:
-            vm.guard_lookup(self.cls, owner, name)  # type: ignore[attr-defined]
+            vm.guard_lookup(self.cls, owner, name)
             described = type(raw) in (types.MemberDescriptorType, types.GetSetDescriptorType)
             if described and self.storage is not None and self.storage.python_type() is owner:
                 return self.storage.getattr(vm, name)
@@ -232,7 +232,7 @@ class ObjectValue(Value):
             return found
         if raw is not MISSING:
             return bind_descriptor(vm, owner, name, raw, self, vm.wrap(self.cls))
-        vm.guard_lookup(self.cls, None, name)  # type: ignore[attr-defined]
+        vm.guard_lookup(self.cls, None, name)
         vm.no_attribute(self, name, f"{self.cls.__name__!r} object has no attribute {name!r}")
 
     def read_slot(self, vm: Machine, name: str) -> Value:
@@ -250,7 +250,7 @@ class ObjectValue(Value):
         vm.no_attribute(self, name, f"{self.cls.__name__!r} object has no attribute {name!r}")
 
     def setattr(self, vm: Machine, name: str, value: Value) -> None:
-        hook = find_in_mro(self.cls.__mro__, "__setattr__")[1]
+        hook = vm.hook(self.cls, "__setattr__")
         if type(hook) is types.FunctionType:
             vm.call(vm.wrap(hook, Pinned(hook, "__setattr__")), [self, ConstantValue(name), value], {})
         elif getattr(hook, "__name__", "") != "__setattr__":
@@ -260,9 +260,11 @@ class ObjectValue(Value):
 
     def generic_setattr(self, vm: Machine, name: str, value: Value) -> None:
         """``object.__setattr__``."""
-        raw = find_now(vm, self.cls.__mro__, name)[1]
+        owner, raw = find_now(vm, self.cls.__mro__, name)
+        vm.guard_lookup(self.cls, owner, name)
         if raw is not MISSING:
             if isinstance(raw, property):
+                read_class(vm, owner, name, raw)
                 if raw.fset is None:
                     vm.throw(AttributeError, f"property {name!r} of {self.cls.__qualname__!r} object has no setter")
                 vm.call(vm.wrap(raw.fset, Pinned(raw.fset, name)), [self, value], {})
@@ -274,7 +276,7 @@ class ObjectValue(Value):
                 return
             setter = find_in_mro(type(raw).__mro__, "__set__")[1]
             if type(setter) is types.FunctionType:
-                vm.call(vm.wrap(setter, Pinned(setter, "__set__")), [vm.wrap(raw, Pinned(raw, name)), self, value], {})
+                vm.call(vm.wrap(setter, Pinned(setter, "__set__")), [read_class(vm, owner, name, raw), self, value], {})
                 return
             if setter is not MISSING:
                 vm.unsupported("FE041", f"assignment through descriptor {type(raw).__qualname__} {name}")
@@ -283,17 +285,18 @@ class ObjectValue(Value):
         self.attrs.store(vm, ConstantValue(name), value)
 
     def delattr(self, vm: Machine, name: str) -> None:
-        hook = find_in_mro(self.cls.__mro__, "__delattr__")[1]
+        hook = vm.hook(self.cls, "__delattr__")
         if type(hook) is types.FunctionType:
             vm.call(vm.wrap(hook, Pinned(hook, "__delattr__")), [self, ConstantValue(name)], {})
             return
-        raw = find_now(vm, self.cls.__mro__, name)[1]
+        owner, raw = find_now(vm, self.cls.__mro__, name)
         if isinstance(raw, property):
+            read_class(vm, owner, name, raw)
             if raw.fdel is None:
                 vm.throw(AttributeError, f"property {name!r} of {self.cls.__qualname__!r} object has no deleter")
             vm.call(vm.wrap(raw.fdel, Pinned(raw.fdel, name)), [self], {})
         elif type(deleter := find_in_mro(type(raw).__mro__, "__delete__")[1]) is types.FunctionType:
-            vm.call(vm.wrap(deleter, Pinned(deleter, "__delete__")), [vm.wrap(raw, Pinned(raw, name)), self], {})
+            vm.call(vm.wrap(deleter, Pinned(deleter, "__delete__")), [read_class(vm, owner, name, raw), self], {})
         elif type(raw) is types.MemberDescriptorType and self.source is None:
             if self.slots.get(name, MISSING) is MISSING:
                 vm.throw(AttributeError, name)
@@ -309,6 +312,7 @@ class ObjectValue(Value):
 
     def special(self, vm: Machine, name: str, args: list[Value]) -> Value | None:
         owner, raw = find_in_mro(self.cls.__mro__, name)
+        vm.guard_lookup(self.cls, owner, name)
         if raw is MISSING:
             return None
         if raw is None:
@@ -322,14 +326,13 @@ class ObjectValue(Value):
                 return None
             if name in ("__eq__", "__lt__", "__le__", "__gt__", "__ge__") and owner is object:
                 return ConstantValue(NotImplemented)
-        vm.guard_lookup(self.cls, owner, name)  # type: ignore[attr-defined]
         bound = bind_descriptor(vm, owner, name, raw, self, vm.wrap(self.cls))
         return vm.call(bound, args, {})
 
     def read_item(self, vm: Machine, key: Value) -> Value:
         """``dict.__getitem__`` of a subclass, which may define ``__missing__``."""
         assert isinstance(self.storage, DictValue)
-        hook = find_in_mro(self.cls.__mro__, "__missing__")[1]
+        hook = vm.hook(self.cls, "__missing__")
         if type(hook) is types.FunctionType and self.storage.lookup(vm, vm.key(key)) is MISSING:
             return vm.call(MethodValue(vm.wrap(hook, Pinned(hook, "__missing__")), self), [key], {})
         return self.storage.m___getitem__(vm, key)
@@ -365,6 +368,7 @@ class ObjectValue(Value):
 
     def key(self, vm: Machine) -> Any:
         owner, raw = find_in_mro(self.cls.__mro__, "__hash__")
+        vm.guard_lookup(self.cls, owner, "__hash__")
         if raw is None:
             vm.throw(TypeError, f"unhashable type: {self.cls.__name__!r}")
         if owner is object and self.source is None:

@@ -272,7 +272,7 @@ class TupleValue(SequenceValue):
         owner, function = self.written_method(name)
         if function is None:
             return super().special(vm, name, args)
-        vm.guard_class(owner, name, function)  # type: ignore[attr-defined]
+        vm.guard_class(owner, name, function)
         return vm.call(vm.wrap(function), [self, *args], {})
 
     def call(self, vm: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:
