@@ -161,14 +161,15 @@ def is_remade(guard: Is | TypeIs, now: Any) -> bool:
     """Whether a guard of identity misses a function, or the class of an object, that was made again by the same definition."""
     if isinstance(guard, Is):
         return now is not guard.object and same_definition(now, guard.object)
-    cls = type(now)
-    return cls is not guard.type and "<locals>" in cls.__qualname__ and (cls.__module__, cls.__qualname__) == (guard.type.__module__, guard.type.__qualname__)
+    return type(now) is not guard.type and same_definition(type(now), guard.type)
 
 
 def same_definition(one: Any, other: Any) -> bool:
-    """Whether two functions have one code, or two partials such functions or the same."""
+    """Whether two functions have one code, two partials such functions or the same, two classes made by functions one name."""
     if type(one) is not type(other):
         return False
+    if isinstance(one, type):
+        return "<locals>" in one.__qualname__ and (one.__module__, one.__qualname__) == (other.__module__, other.__qualname__)
     if type(one) is FunctionType:
         return one.__code__ == other.__code__
     return type(one) is functools.partial and (one.func is other.func or same_definition(one.func, other.func))

@@ -211,7 +211,119 @@ def leaving(x, n):
     return type(other) is type(o), type(other).__name__, type(o).__qualname__, other.v, [Local][0] is type(other)
 
 
+def exceptions(x, n):
+    class Own(Exception):
+        code = n
+
+        def __str__(self):
+            return f"{n} of {self.code}"
+
+    class More(Own if n % 2 else ValueError):
+        pass
+
+    def fail(y):
+        raise (More if n > 4 else Own)(n, y)
+
+    found = []
+    broken(x)
+    for kinds in (More, (Own, ValueError)):
+        try:
+            try:
+                fail(x * n)
+            finally:
+                x = x + 1
+        except kinds as e:
+            found.append((type(e) is More, isinstance(e, Own), str(e), e.args, getattr(e, "code", None)))
+        except Own as e:
+            found.append(("other", e.__traceback__ is not None, e.code))
+    return x, found, KEPT.append(More) or More.__mro__[1:-2] == Own.__mro__[:1]
+
+
+def hooks(x, n):
+    seen = []
+
+    class Named:
+        def __set_name__(self, owner, name):
+            self.name = name * n
+
+        def __get__(self, instance, owner):
+            return self.name
+
+    class Base:
+        times = n
+
+        def __init_subclass__(cls, **more):
+            seen.append((cls.__name__, more))
+
+    class Local(Base, more=n):
+        first = Named()
+        if n % 2:
+            times = 3
+
+            def __len__(self):
+                return n
+
+    broken(x)
+    return x * Local.times * len(Local().first), seen, Local.first, bool(Local())
+
+
+def class_alone(x, n):
+    class Base:
+        times = n
+
+    class Local(Base):
+        def __init__(self, by=n):
+            self.by = by
+
+        @classmethod
+        def made(cls, by):
+            return cls(by + n)
+
+    other = Local if n % 3 else Base
+    broken(x)
+    Base.times += 1
+    return x * Local.made(2).by + Local().times, Local is other, issubclass(Local, Base), Local.__name__
+
+
+def subclasses(x, n):
+    class Base:
+        pass
+
+    class Local(Base):
+        pass
+
+    broken(x)
+    return x * n, Base.__subclasses__() == [Local], Local.__base__ is Base, vars(Local)["__module__"]
+
+
+def with_slots(x, n):
+    @dataclasses.dataclass(slots=True, order=True)
+    class Data:
+        a: int
+        b: Any = dataclasses.field(default=n, compare=False)
+
+    d = Data(n)
+    broken(x)
+    d.b = x * d.b
+    return d, Data(n) < Data(4), x + Data(1).b
+
+
+def module(x, n):
+    class Scale(torch.nn.Module):
+        times = n
+
+        def forward(self, y):
+            return y * self.times + n
+
+    made = Scale()
+    broken(x)
+    first = made(x), Scale()(x)
+    Scale.times = 2
+    return first, made(x)
+
+
 PROGRAMS = [closure, changing_cell, several, which_one, with_attributes, generator, partly_run, instance, derived, data_class, older_one, put_on_a_class, exception, leaving]
+PROGRAMS += [exceptions, hooks, class_alone, subclasses, with_slots, module]
 
 
 def outcomes(f: Any) -> list[str]:
@@ -224,7 +336,7 @@ def test_results_are_those_of_the_plain_function(program: Any) -> None:
     assert outcomes(capture(program)) == outcomes(program)
 
 
-@pytest.mark.parametrize("program", [closure, several, generator, instance, derived, data_class, leaving])
+@pytest.mark.parametrize("program", [closure, several, generator, instance, derived, data_class, exception, leaving, exceptions, hooks, class_alone])
 def test_they_are_not_captured_anew_by_each_call(program: Any) -> None:
     made: list[Any] = []
     f = capture(program, on_translation=made.append)

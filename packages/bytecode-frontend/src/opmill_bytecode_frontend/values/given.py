@@ -62,8 +62,8 @@ class GivenFunction(FunctionValue):
 
 
 def is_plain(cls: type) -> bool:
-    """Whether a class is made of its names and bases alone: no metaclass, no part implemented in C."""
-    return type(cls) is type and all(base is object or (type(base) is type and written_in_python(base)) for base in cls.__mro__)
+    """Whether a class is made of its names and bases alone: no metaclass, no part implemented in C but that of exceptions."""
+    return all(type(base) is type and (base is object or written_in_python(base) or issubclass(base, BaseException)) for base in cls.__mro__)
 
 
 class GivenClass(ClassValue):
