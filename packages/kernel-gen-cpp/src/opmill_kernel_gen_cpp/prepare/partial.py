@@ -5,13 +5,13 @@ The parts depend on the shape alone, so that results are bitwise the same for an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 
-from opmill_graph_ir.loops.index import Index, index
-from opmill_graph_ir.loops.ir import Axis, Buffer, Expr, IndexValue, Let, Load, LoopKernel, Nest, Op, Phase, Ref, Store
-
-from .. import walk
+from opmill_graph_ir.loops.index import index
+from opmill_graph_ir.loops.ir import Axis, Buffer, Load, LoopKernel, Nest, Phase, Ref, Store
+from opmill_graph_ir.schedule.rewrite import Rewriter
+from opmill_graph_ir.schedule.shape import map_phase
 
 _MOST_OUTER = 128
 _LEAST_POINTS = 1 << 17
@@ -68,7 +68,7 @@ def _split(nest: Nest, number: int, axis: Axis, parts: int, scratch: list[Buffer
     part = Axis(f"{axis.name}_part", index(parts))
     length = (axis.extent.constant or 1) // parts
     extents = {a.name: a.extent.constant or 1 for a in (*nest.axes, *phase.axes)} | {part.name: parts, axis.name: length}
-    moved = _Substitution({axis.name: index(part.name) * length + axis.name}, extents)
+    moved = Rewriter({axis.name: index(part.name) * length + axis.name}, extents=extents)
     place = index(0)
     for a in nest.axes:
         place = place * a.extent + a.name
@@ -77,37 +77,8 @@ def _split(nest: Nest, number: int, axis: Axis, parts: int, scratch: list[Buffer
     names = {r.names[0]: Buffer(f"scratch_{len(scratch) + k}", r.dtype, "inout", index(count)) for k, r in enumerate(phase.reductions)}
     scratch += names.values()
     axes = tuple(replace(a, extent=index(length)) if a == axis else a for a in phase.axes)
-    first = Phase(
-        axes,
-        tuple(Let(let.name, moved(let.value)) for let in phase.lets),
-        reductions=tuple(replace(r, value=moved(r.value)) for r in phase.reductions),
-    )
     stores = Phase(stores=tuple(Store(b.name, place, Ref(name, b.dtype)) for name, b in names.items()))
     lets = tuple(replace(p, stores=()) for p in nest.phases[:number])
     loads = tuple(replace(r, value=Load(names[r.names[0]].name, place, r.dtype)) for r in phase.reductions)
     together = (*nest.phases[:number], Phase((part,), reductions=loads), *nest.phases[number + 1 :])
-    return [Nest((*nest.axes, part), (*lets, first, stores), nest.origin), replace(nest, phases=together)]
-
-
-class _Substitution:
-    """Replaces index symbols in expressions."""
-
-    def __init__(self, values: Mapping[str, Index], extents: Mapping[str, int]) -> None:
-        self.values, self.extents = values, extents
-        self._known: dict[Expr, Expr] = {}
-
-    def __call__(self, expr: Expr) -> Expr:
-        if not walk.children(expr) and not isinstance(expr, (Load, IndexValue)):
-            return expr
-        if (known := self._known.get(expr)) is None:
-            known = self._known[expr] = self._replaced(expr)
-        return known
-
-    def _replaced(self, expr: Expr) -> Expr:
-        if isinstance(expr, Op):
-            return Op(expr.name, tuple(self(a) for a in expr.args), expr.dtype)
-        assert isinstance(expr, (Load, IndexValue))
-        at = expr.index.substitute(self.values, self.extents)
-        if isinstance(expr, IndexValue):
-            return replace(expr, index=at)
-        return replace(expr, index=at, mask=None if expr.mask is None else self(expr.mask))
+    return [Nest((*nest.axes, part), (*lets, map_phase(phase, moved, axes), stores), nest.origin), replace(nest, phases=together)]
