@@ -46,6 +46,7 @@ const char* fake_history() { return history.c_str(); }
 void fake_forget() { history.clear(); }
 void fake_fail(int code) { fail_with = code; }
 int cuInit(unsigned) { return 0; }
+int cuDriverGetVersion(int* out) { *out = 12030; return 0; }
 int cuDeviceGet(int* out, int device) { *out = device; return 0; }
 int cuDevicePrimaryCtxRetain(void** out, int device) { note("context %d", device); *out = &contexts[device]; return 0; }
 int cuCtxGetCurrent(void** out) { *out = current; return 0; }
@@ -64,10 +65,12 @@ int cuModuleGetFunction(void** out, void* module, const char* name) {
   return *out ? 0 : 500;
 }
 int cuFuncSetAttribute(void*, int attribute, int value) { note("attribute %d %d", attribute, value); return 0; }
-struct Config { unsigned x, y, z, a, b, c, shared; void *stream, *attributes; unsigned count; };
+struct Attribute { int id, unused, value; char rest[60]; };
+struct Config { unsigned x, y, z, a, b, c, shared; void* stream; Attribute* attributes; unsigned count; };
 int cuLaunchKernelEx(const Config* config, void* f, void** p, void**) {
   if (fail_with) return fail_with;
-  if (config->b != 1 || config->c != 1 || config->count || !current) return 1;
+  if (config->b != 1 || config->c != 1 || config->count > 1 || !current) return 1;
+  if (config->count) note("attribute %d is %d", config->attributes->id, config->attributes->value);
   if (f != (void*)watch) note(config->y == 1 && config->z == 1 ? "launch %u %u %u stream %ld" : "launch %u %u %u stream %ld over %u %u", config->x, config->a, config->shared, (long)config->stream, config->y, config->z);
   return ((int (*)(unsigned, unsigned, unsigned, void**))f)(config->x, config->a, config->shared, p);
 }

@@ -285,3 +285,12 @@ def test_operators_are_called_where_their_kernel_cannot_be_started_alone(fake, c
     x, out = torch.randn(40), torch.zeros(40)
     bind(doubled(numbers, grid, *symbols), [], cubins)(x, out, *(3 for _ in symbols))
     assert torch.equal(out, 2 * x) and not [line for line in fake.history() if line.startswith("launch")]
+
+
+@pytest.mark.parametrize("waits", [False, True])
+def test_kernels_that_wait_by_themselves_may_start_early(fake, cubins, waits):
+    launch = LaunchStep(1, ARGS, (fake.form("twice", waits=waits),))
+    run = bind(elementwise(fake.kernel(cubins, launch, sizes=("n",))), [], cubins)
+    fake.history()
+    assert torch.equal(run(torch.ones(4))[0], torch.full((4,), 2.0))
+    assert [line for line in fake.history() if line.startswith(("attribute", "launch"))] == ["attribute 6 is 1"] * waits + ["launch 1 128 0 stream 100"]

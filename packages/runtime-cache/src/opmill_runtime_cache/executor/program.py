@@ -269,7 +269,7 @@ def _launch_cuda(state: _Lowering, kernel: CudaKernel, slots: tuple[int, ...], v
         forms = [
             (
                 f"{kernel.name}@{form.offset}", kernel.cubins[form.offset : form.offset + form.size], form.entry, form.warps, form.shared,
-                form.align, form.index_bits, tuple(state.ready(size, symbols) for size in form.fits), form.limit,
+                form.align, form.index_bits, tuple(state.ready(size, symbols) for size in form.fits), form.limit, form.waits,
             )
             for form in launch.forms
         ]  # fmt: skip

@@ -19,16 +19,27 @@ constexpr int kMaxDynamicShared = 8;        // CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHA
 constexpr int kWithoutAttribute = 48 << 10;  // dynamic shared memory that every kernel may use
 constexpr unsigned kMappedPortable = 3;      // CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP
 
-// The first fields of CUlaunchConfig; no attributes are given.
+constexpr int kProgrammaticVersion = 12030;  // of the driver: the first that records such launches in graphs
+
+// CUlaunchAttribute, of which one is given.
+struct LaunchAttribute {
+  int id = 6;  // CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
+  alignas(8) int allowed = 1;
+  char rest[60] = {};
+};
+static_assert(sizeof(LaunchAttribute) == 72);
+
+// The first fields of CUlaunchConfig.
 struct LaunchConfig {
   unsigned grid_x, grid_y, grid_z, block_x, block_y, block_z, shared;
   void* stream;
-  void* attributes;
+  const LaunchAttribute* attributes;
   unsigned attribute_count;
 };
 
 struct Driver {
   Result (*init)(unsigned) = nullptr;
+  Result (*version)(int*) = nullptr;
   Result (*device_get)(int*, int) = nullptr;
   Result (*primary_retain)(Context*, int) = nullptr;
   Result (*context_current)(Context*) = nullptr;
@@ -46,7 +57,7 @@ struct Driver {
   Result (*host_free)(void*) = nullptr;
   Result (*error_name)(Result, const char**) = nullptr;
   Result (*error_text)(Result, const char**) = nullptr;
-  bool ready = false;
+  bool ready = false, programmatic = false;
 } driver;
 
 void* torch_cuda = nullptr;
@@ -144,6 +155,7 @@ std::string load_cuda(const char* library, const char* torch_library) {
     const char* name;
   } symbols[] = {
       {&driver.init, "cuInit"},
+      {&driver.version, "cuDriverGetVersion"},
       {&driver.device_get, "cuDeviceGet"},
       {&driver.primary_retain, "cuDevicePrimaryCtxRetain"},
       {&driver.context_current, "cuCtxGetCurrent"},
@@ -169,6 +181,8 @@ std::string load_cuda(const char* library, const char* torch_library) {
   *reinterpret_cast<void**>(&current_stream) = dlsym(torch_cuda, "aoti_torch_get_current_cuda_stream");
   if (!current_stream) return "torch does not offer aoti_torch_get_current_cuda_stream to native code";
   if (Result code = driver.init(0)) return described("cuInit", code);
+  int version = 0;
+  driver.programmatic = driver.version(&version) == 0 && version >= kProgrammaticVersion;
   driver.ready = true;
   return "";
 }
@@ -196,7 +210,7 @@ void* cuda_stream(int device) {
   return stream;
 }
 
-std::string cuda_launch(CudaFunction* function, CudaGrid grid, int threads, int shared, void* stream, void** parameters) {
+std::string cuda_launch(CudaFunction* function, CudaGrid grid, int threads, int shared, void* stream, void** parameters, bool waits) {
   constexpr int64_t kMost = 65535;  // along y and z
   for (const auto& [count, most] : {std::pair{grid.x, static_cast<int64_t>(INT32_MAX)}, std::pair{grid.y, kMost}, std::pair{grid.z, kMost}})
     if (count > most) return "a grid of " + std::to_string(count) + " programs is too large";
@@ -204,8 +218,9 @@ std::string cuda_launch(CudaFunction* function, CudaGrid grid, int threads, int 
   CudaContext context(function->device, &problem);
   if (problem.empty() && !function->function) problem = function->load();
   if (!problem.empty()) return problem;
+  static const LaunchAttribute early;
   const LaunchConfig config = {static_cast<unsigned>(grid.x), static_cast<unsigned>(grid.y), static_cast<unsigned>(grid.z), static_cast<unsigned>(threads), 1, 1,
-                               static_cast<unsigned>(shared), stream, nullptr, 0};
+                               static_cast<unsigned>(shared), stream, &early, waits && driver.programmatic};
   const Result code = driver.launch(&config, function->function, parameters, nullptr);
   return code ? described("cuLaunchKernelEx", code) + " (kernel " + function->entry + ")" : "";
 }

@@ -28,6 +28,7 @@ struct CudaForm {
   int warps = 1, shared = 0, align = 1, index_bits = 32;
   std::vector<int> fits;  // values that must be below `limit`
   int64_t limit = 0;
+  bool waits = false;
 };
 
 enum class CudaArgKind : int { buffer, scratch, size, error, check, word };
@@ -58,8 +59,9 @@ struct CudaGrid {
   int64_t x = 1, y = 1, z = 1;
 };
 
-// Starts `grid` programs of `threads` threads with `parameters`; what went wrong, or "". The device's context is current meanwhile.
-std::string cuda_launch(CudaFunction* function, CudaGrid grid, int threads, int shared, void* stream, void** parameters);
+// Starts `grid` programs of `threads` threads with `parameters`; what went wrong, or "". The device's context is current meanwhile. `waits`: the
+// kernel itself waits for what is before it in the stream, and its programs may be there before that is done.
+std::string cuda_launch(CudaFunction* function, CudaGrid grid, int threads, int shared, void* stream, void** parameters, bool waits = false);
 
 // The word that kernels put failed checks into, of one executable on one device. `word` is device memory and 0 until then; once it is not, the
 // watch that runs behind the kernels copies it to `seen`, which the host reads without waiting, and stops the device, as a failed

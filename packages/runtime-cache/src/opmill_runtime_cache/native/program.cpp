@@ -80,6 +80,7 @@ CudaForm read_form(PyObject* tuple, int device) {
   form.index_bits = number(tuple, 6);
   form.fits = numbers(at(tuple, 7));
   form.limit = integer(at(tuple, 8));
+  form.waits = number(tuple, 9);
   form.function = cuda_function(text(at(tuple, 0)), image, bytes, text(at(tuple, 2)), form.shared, device);
   return form;
 }

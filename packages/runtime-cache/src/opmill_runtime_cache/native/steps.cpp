@@ -70,7 +70,7 @@ bool Run::start(const Step& step, const CudaLaunch& launch, char* scratch) {
     for (size_t i = 0; i < form.fits.size() && fits; i++) fits = instance_.values[form.fits[i]] < form.limit;
     if (!fits) continue;
     void* stream = step.a < 0 || step.a == program_.cuda ? stream_ : cuda_stream(step.a);
-    const std::string problem = cuda_launch(form.function, grid, 32 * form.warps, form.shared, stream, parameters);
+    const std::string problem = cuda_launch(form.function, grid, 32 * form.warps, form.shared, stream, parameters, form.waits);
     return problem.empty() || fail(nullptr, "RC048", problem);
   }
   return fail(nullptr, "RC047", "no form of a kernel takes these sizes");

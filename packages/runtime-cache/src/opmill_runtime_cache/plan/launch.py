@@ -32,7 +32,8 @@ class Arg(msgspec.Struct, frozen=True, array_like=True):
 class Form(msgspec.Struct, frozen=True):
     """One compiled form: ``entry`` of the cubin in bytes ``offset`` to ``offset + size`` of the artifact. It may run where every pointer
     is a multiple of ``align`` bytes and every expression of ``fits`` is below ``limit``. ``shared``: dynamic shared memory in bytes.
-    ``scratch`` and ``profile``: bytes a program of the two trailing pointers."""
+    ``scratch`` and ``profile``: bytes a program of the two trailing pointers. ``waits``: before it touches memory the kernel waits for
+    what is before it in the stream (``griddepcontrol.wait``), so that its programs may be started while that still ends."""
 
     offset: int
     size: int
@@ -45,6 +46,7 @@ class Form(msgspec.Struct, frozen=True):
     limit: int = 0
     scratch: int = 0
     profile: int = 0
+    waits: bool = False
 
 
 class Step(msgspec.Struct, frozen=True):
