@@ -12,12 +12,13 @@ from . import walk
 from .emit import helpers, reductions, scans
 from .emit.body import Body, Lines
 from .emit.space import Dims, Group, Text, product
-from .emit.types import TYPES
+from .emit.types import TYPES, WAITS
 from .tiling import Tiling
 
 _AHEAD = 6
 """Loads that are made before they are needed."""
-HEADER = "import triton\nimport triton.language as tl\nfrom triton.language.extra.cuda import libdevice\n\n\n"
+HEADER = "import triton\nimport triton.language as tl\nfrom triton.language.extra.cuda import gdc_wait, libdevice\n\n\n"
+_WAIT = f"    if {WAITS}:\n        gdc_wait()\n"
 
 
 @dataclass(frozen=True)
@@ -89,10 +90,10 @@ class NestWriter:
             self.overwritten = _overwritten(self.nest, k) if whole else frozenset()
             self._phase(phase)
         params = self._params(guarded, checked)
-        constants = tuple((f"{n.upper()}BLOCK", size) for n, size in self.tiling.blocks)
+        constants = (*((f"{n.upper()}BLOCK", size) for n, size in self.tiling.blocks), (WAITS, 0))
         signature = ", ".join([*(p.name for p in params), *(f"{n}: tl.constexpr" for n, _ in constants)])
         code = "\n".join(self.lines.lines) or "    pass"
-        text = f"{HEADER}{helpers.texts(self.body.needs)}@triton.jit\ndef {self.name}({signature}):\n{self._comments()}{code}\n"
+        text = f"{HEADER}{helpers.texts(self.body.needs)}@triton.jit\ndef {self.name}({signature}):\n{self._comments()}{_WAIT}{code}\n"
         return Function(self.name, text, params, constants, self._grid(), self.tiling.warps, self.wide)
 
     # ---- what stands around the phases ---------------------------------------------------------------------------------

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+WAITS = "WAITS"
+"""The compile-time parameter of a function that says whether it waits for what is before it in the stream: that may still be ending when it starts."""
+
 
 @dataclass(frozen=True)
 class ElementType:
