@@ -8,11 +8,14 @@ phase first becomes a launch of its own, and those that reduce are split in turn
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
+from typing import ClassVar
 
 from opmill_graph_ir.loops.index import Index, floordiv, index, mod
 from opmill_graph_ir.loops.ir import Axis, Buffer, Const, Expr, IndexValue, Let, Load, Nest, Op, Phase, Reduction, Ref, Store
+from opmill_graph_ir.schedule.rewrite import Rewriter
+from opmill_graph_ir.schedule.shape import map_phase
 
 from . import walk
 from .emit.reductions import identity
@@ -168,14 +171,12 @@ class _Splitter:
         k, c, q = (Axis(f"{self.prefix}_{n}", index(e)) for n, e in (("k", self.chunks), ("c", self.size), ("q", self.chunks)))
         place = index(k.name) * self.size + c.name
         inside = None if self.exact else Op("lt", (IndexValue(place, "int64"), IndexValue(self.length, "int64")), "bool")
-        rewriter = _Rewriter(_unflatten(place, phase.axes), inside)
-        lets = tuple(Let(let.name, rewriter(let.value)) for let in phase.lets)
+        moved = map_phase(replace(phase, stores=()), _OfChunk(_unflatten(place, phase.axes), inside), (c,))
         names = {n: (d, self._buffer(f"{n}_parts", d, self.rows * self.chunks)) for r in phase.reductions for n, d in _results(r)}
-        partial = tuple(replace(r, value=_masked(inside, rewriter(r.value), r)) for r in phase.reductions)
+        partial = replace(moved, reductions=tuple(replace(r, value=_masked(inside, r.value, r)) for r in moved.reductions))
         part = index(k.name) * self.rows + self.row
         stores = tuple(Store(b, part, self._global(n, d, phase, k)) for n, (d, b) in names.items())
-        checks = tuple(replace(check, condition=rewriter(check.condition)) for check in phase.checks)
-        self._add((k, *self.nest.axes), [Phase((c,), lets, checks, partial), Phase(stores=stores)], phase)
+        self._add((k, *self.nest.axes), [partial, Phase(stores=stores)], phase)
         there = index(q.name) * self.rows + self.row
         parts = {n: Load(b, there, d) for n, (d, b) in names.items()}
         return [p for r in phase.reductions for p in self._combine(r, q, parts)]
@@ -256,30 +257,21 @@ def _unflatten(place: Index, axes: tuple[Axis, ...]) -> dict[str, Index]:
     return out
 
 
-class _Rewriter:
+class _OfChunk(Rewriter):
     """Moves expressions to the axes of a chunk; beyond the end of the row nothing is read."""
 
-    def __init__(self, values: dict[str, Index], inside: Expr | None) -> None:
-        self.values, self.inside = values, inside
-        self.memo: dict[Expr, Expr] = {}
+    def __init__(self, axes: dict[str, Index], inside: Expr | None) -> None:
+        super().__init__(axes)
+        self.inside = inside
 
-    def __call__(self, e: Expr) -> Expr:
-        if e not in self.memo:
-            self.memo[e] = self._rewritten(e)
-        return self.memo[e]
-
-    def _rewritten(self, e: Expr) -> Expr:
-        if type(e) is Op:
-            return Op(e.name, tuple(self(a) for a in e.args), e.dtype)
-        if type(e) is IndexValue:
-            return IndexValue(e.index.substitute(self.values), e.dtype)
-        if type(e) is not Load:
-            return e
-        mask = None if e.mask is None else self(e.mask)
-        if self.inside is not None and e.index.symbols & self.values.keys():
+    def _load(self, expr: Load) -> Expr:
+        mask = None if expr.mask is None else self(expr.mask)
+        if self.inside is not None and expr.index.symbols & self.symbols.keys():
             mask = self.inside if mask is None else Op("logical_and", (self.inside, mask), "bool")
-        other = e.other
+        other = expr.other
         if mask is not None and other is None:
-            t = TYPES[e.dtype]
-            other = Const(False if t.kind == "bool" else 0.0 if t.kind in ("float", "half") else 0, e.dtype)
-        return Load(e.buffer, e.index.substitute(self.values), e.dtype, mask, other)
+            t = TYPES[expr.dtype]
+            other = Const(False if t.kind == "bool" else 0.0 if t.kind in ("float", "half") else 0, expr.dtype)
+        return Load(expr.buffer, self.index(expr.index), expr.dtype, mask, other)
+
+    _RULES: ClassVar[dict[type, Callable[..., Expr]]] = {**Rewriter._RULES, Load: _load}
