@@ -80,7 +80,7 @@ class Operator:
 
     def by_row(self, args: list[Any], kwargs: dict[str, Any], *, symbolic: bool = False) -> Any:
         """What this package's rules say, as meta tensors; NotImplemented where they do not, and for results that are written to tensors given."""
-        if "out" in kwargs:
+        if self.writes and not kwargs.keys().isdisjoint(self.writes):
             return NotImplemented
         if symbolic and self._symbolic_rule is not None:
             out = self._symbolic_rule(self.base_name, self.overload, args, kwargs)

@@ -79,6 +79,9 @@ WRITING: dict[str, Callable[[torch.Tensor, torch.Tensor], object]] = {
     "shift to the right": lambda x, y: operator.irshift(x, 1),
     "or": lambda x, y: operator.ior(x, y),
     "polygamma_": lambda x, y: x.float().polygamma_(1),
+    "sort into tensors": lambda x, y: torch.sort(-x, 1, out=(torch.empty_like(x), torch.empty_like(x)))[1],
+    "max into tensors": lambda x, y: torch.max(-x, 0, out=(torch.empty_like(x[0]), torch.empty_like(x[0])))[1],
+    "svd into tensors": lambda x, y: torch.linalg.svd(x.float(), out=(torch.empty(2, 2), torch.empty(2), torch.empty(3, 3)))[1],
     "rrelu_": lambda x, y: torch.nn.functional.rrelu(-x.float(), 0.3, 0.3, training=True, inplace=True),
     "rrelu": lambda x, y: torch.nn.functional.rrelu(-x.float(), 0.3, 0.3, training=True),
 }

@@ -106,7 +106,8 @@ def functional_call(op: Any, func: Any, args: Sequence[Any], kwargs: dict[str, A
         given = [*args, *(kwargs.get(a.name, a.default_value) for a in rest)]
         return _FUNCTIONAL[op.name], given, {k: v for k, v in kwargs.items() if all(k != a.name for a in rest)}
     packets = getattr(torch.ops, namespace)
-    if "out" in op.overload or "out" in kwargs:
+    into = namespace == "aten" and all(a.kwarg_only for a in func._schema.arguments if a.is_write)  # as sort's "values" and "indices"
+    if into or "out" in op.overload or "out" in kwargs:
         kept = {k: v for k, v in kwargs.items() if k not in op.writes}
         packet = getattr(packets, name)
         wanted = [(a.name, str(a.type)) for a in func._schema.arguments if not a.is_write]
