@@ -28,15 +28,21 @@ class Recorded(torch.fx.GraphModule):
     time where there are many nodes."""
 
     forward: Any = _Forward()
+    begins = False
+    """Of the class of one module: whether it is being made."""
 
     def __init__(self, root: dict[str, Any], graph: torch.fx.Graph, class_name: str = "GraphModule") -> None:
-        type(self).only = weakref.ref(self)  # type: ignore[attr-defined]
-        self.__dict__["_begins"] = True
+        own: Any = type(self)  # Python 3.13 loses sight of cycles through a module's dictionary that something was taken out of
+        own.only, own.begins = weakref.ref(self), True
         super().__init__(root, graph, class_name)
 
     def recompile(self) -> Any:
         """Python's text for the graph as it is now. At first, not before it is needed."""
-        return None if self.__dict__.pop("_begins", False) else super().recompile()
+        own = type(self)
+        if not own.begins:
+            return super().recompile()
+        own.begins = False
+        return None
 
     def __getattr__(self, name: str) -> Any:
         if name in WRITTEN and "_graph" in self.__dict__:
