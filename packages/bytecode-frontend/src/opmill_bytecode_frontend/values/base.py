@@ -32,6 +32,11 @@ def name_in_c(cls: type) -> str:
     return cls.__name__ if written_in_python(cls) or cls.__module__ == "builtins" else f"{cls.__module__}.{cls.__name__}"
 
 
+def full_name(cls: type) -> str:
+    """How C's ``%T`` names a class (since Python 3.13)."""
+    return cls.__qualname__ if cls.__module__ in ("builtins", "__main__") else f"{cls.__module__}.{cls.__qualname__}"
+
+
 class NotConstant(Exception):
     """A tracked value has no Python constant that stands for it."""
 

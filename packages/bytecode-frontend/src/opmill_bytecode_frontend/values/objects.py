@@ -11,7 +11,7 @@ from typing import Any
 from opmill_guards.source import Attr, InstanceDict, Item, Pinned
 
 from .assigned import find_now
-from .base import MISSING, IdentityKey, Lazy, Machine, NotConstant, ProgramKey, Value, find_in_mro, hash_told, written_in_python
+from .base import MISSING, IdentityKey, Lazy, Machine, NotConstant, ProgramKey, Value, find_in_mro, full_name, hash_told, written_in_python
 from .constant import ConstantValue
 from .functions import BuiltinValue, FunctionValue, MethodValue
 from .mapping import DictValue
@@ -247,7 +247,8 @@ class ObjectValue(Value):
                 vm.throw_real(exc)
             self.slots[name] = vm.wrap(value, Attr(self.source, name))
             return self.slots[name]
-        vm.no_attribute(self, name, f"{self.cls.__name__!r} object has no attribute {name!r}")
+        named = full_name(self.cls) if sys.version_info >= (3, 13) else self.cls.__name__
+        vm.no_attribute(self, name, f"{named!r} object has no attribute {name!r}")
 
     def setattr(self, vm: Machine, name: str, value: Value) -> None:
         hook = vm.hook(self.cls, "__setattr__")
