@@ -233,6 +233,8 @@ class ObjectValue(Value):
         if raw is not MISSING:
             return bind_descriptor(vm, owner, name, raw, self, vm.wrap(self.cls))
         vm.guard_lookup(self.cls, None, name)
+        if find_in_mro(self.cls.__mro__, "__getattr__")[1] is MISSING:
+            vm.guard_lookup(self.cls, None, "__getattr__")
         vm.no_attribute(self, name, f"{self.cls.__name__!r} object has no attribute {name!r}")
 
     def read_slot(self, vm: Machine, name: str) -> Value:
