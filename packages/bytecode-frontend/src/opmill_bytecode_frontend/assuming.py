@@ -12,7 +12,7 @@ from opmill_guards.source import Attr, InstanceDict, Item, Pinned
 
 from .effects import Effects
 from .owners import exempt, installed, is_users
-from .values.base import Value, find_in_mro
+from .values.base import MISSING, Value, find_in_mro
 from .values.functions import FunctionValue
 from .values.given import GivenClass
 from .values.made import NewClass
@@ -116,6 +116,13 @@ class Assumptions:
         if ours:
             self.guard_class(owner, name, raw)
         return raw
+
+    def guard_hooks_apart(self) -> None:
+        """Methods of the data model that were seen to come and go on classes of modules are what they are now: any use of a module asks for them."""
+        for cls, name in self.varying.apart:
+            if name[:2] == name[-2:] == "__" or name == "_call_impl":
+                table, raw = InstanceDict(Pinned(cls, cls.__qualname__)), vars(cls).get(name, MISSING)
+                self.guard(Absent(table, name) if raw is MISSING else Is(Item(table, name), raw))
 
     def guard_lookup(self, cls: type, owner: type | None, name: str) -> None:
         """The MRO is the same, and no class before ``owner`` in it (None: no class at all) has been given the attribute. Asked of the user's own classes only."""

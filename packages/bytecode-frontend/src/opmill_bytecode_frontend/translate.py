@@ -107,6 +107,7 @@ def state_guard() -> GlobalState:
 
 def collect_guards(vm: Interpreter, entry_state: GlobalState | None) -> list[Any]:
     """All that was assumed, one module tree guard for everything read in modules' own dictionaries."""
+    vm.guard_hooks_apart()
     guards = list(vm.guards.values())
     if entry_state is not None:
         guards.insert(0, entry_state)

@@ -153,9 +153,9 @@ ON_METACLASSES: list[tuple[Callable[..., Any], str, Callable[[int], Any]]] = [
 ]  # fmt: skip
 
 
-def outcome(call: Callable[..., Any], cls: type) -> Any:
+def outcome(call: Callable[..., Any], cls: type, made: Any = None) -> Any:
     try:
-        return call(torch.ones(1), cls, object.__new__(cls)).item()
+        return call(torch.ones(1), cls, object.__new__(cls) if made is None else made).item()
     except Exception as exc:
         return repr(exc)
     finally:
@@ -183,3 +183,25 @@ def test_what_is_patched_is_seen(use: Callable[..., Any], name: str, make: Calla
         elif name in vars(patched):
             delattr(patched, name)
         assert outcome(compiled, Derived) == outcome(use, Derived)
+
+
+@pytest.mark.parametrize("steps", [(2, 4, 2), (None, 2, None, 2), (4, None, 2, None)], ids=["replaced", "appears", "vanishes"])
+@pytest.mark.parametrize(("use", "name", "make", "where"), [(*row, w) for w in (0, 1) for row in ON_CLASSES if row[0] is not makes and row[1] != "__eq__"])
+def test_what_is_patched_on_classes_of_modules_is_seen(use: Callable[..., Any], name: str, make: Callable[[int], Any], where: int, steps: tuple[Any, ...]) -> None:
+    class Base(torch.nn.Module):
+        pass
+
+    class Derived(Base):
+        pass
+
+    patched = (Derived, Base)[where]
+    compiled, modules = capture(use), (Derived(), Derived())
+    for n in steps:
+        if n is not None:
+            setattr(patched, name, make(n))
+        elif name in vars(patched):
+            delattr(patched, name)
+        for module in modules:
+            for left in ("v", "q", "a", "0"):
+                vars(module).pop(left, None)
+        assert outcome(compiled, Derived, modules[0]) == outcome(use, Derived, modules[1])

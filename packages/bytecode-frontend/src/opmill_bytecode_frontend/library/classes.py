@@ -439,6 +439,8 @@ def format_(vm: Any, value: Value, spec: Value = ConstantValue("")) -> Value:
             if not issubclass(result.python_type(), str):
                 vm.throw(TypeError, f"__format__ must return a str, not {result.python_type().__name__}")
             return result  # type: ignore[no-any-return]
+        if written is object.__format__ and isinstance(spec, ConstantValue) and spec.value:
+            vm.throw(TypeError, f"unsupported format string passed to {cls.__name__}.__format__")
         value = text(vm, value, "__str__")
     if isinstance(value, TensorValue):
         vm.unsupported("FE025", "text of a tensor", "it depends on data")
