@@ -1,0 +1,159 @@
+"""Trees of tuples, lists and dictionaries are taken apart and put together in one step: torch's own code takes a hundred instructions for each node, and
+function transforms and scans ask for it around every call. Trees of anything else are left to that code."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from torch.utils import _pytree as pytree
+
+from opmill_guards.source import Pinned
+
+from ..values.base import Value
+from ..values.constant import ConstantValue
+from ..values.mapping import DictValue
+from ..values.sequence import ListValue, SequenceValue, TupleValue
+from .classes import new_object
+from .registry import named
+
+NONE = ConstantValue(None)
+V = TypeVar("V", bound=Value)
+
+
+class _Other(Exception):
+    """torch's own code is to look at this tree."""
+
+
+def of_plain_trees(name: str) -> Callable[[Callable[..., V]], Callable[..., V]]:
+    """The decorated function(vm, tree or spec[, other]) stands for the one of torch, called without ``is_leaf``, as long as it meets nothing but plain trees."""
+
+    def add(rule: Callable[..., V]) -> Callable[..., V]:
+        count = rule.__code__.co_argcount - 1
+
+        def handler(vm: Any, *args: Value, **kwargs: Value) -> Value | None:
+            is_leaf = [*args[count:], *kwargs.values()]
+            if len(args) < count or len(is_leaf) > 1 or (kwargs and "is_leaf" not in kwargs) or any(x.python_type() is not type(None) for x in is_leaf):
+                return None
+            try:
+                return rule(vm, *args[:count])
+            except _Other:
+                return None
+
+        named(f"torch.utils._pytree.{name}")(handler)
+        return rule
+
+    return add
+
+
+@of_plain_trees("tree_flatten")
+def flatten(vm: Any, tree: Value) -> Value:
+    leaves: list[Value] = []
+    spec = _spec(vm, tree, leaves)
+    return TupleValue([ListValue(leaves), spec])
+
+
+@of_plain_trees("tree_leaves")
+def tree_leaves(vm: Any, tree: Value) -> ListValue:
+    children = _children(vm, tree)
+    return ListValue([tree] if children is None else [leaf for child in children for leaf in tree_leaves(vm, child).items])
+
+
+@of_plain_trees("tree_unflatten")
+def unflatten_leaves(vm: Any, leaves: Value, spec: Value) -> Value:
+    return unflatten(vm, spec, leaves)
+
+
+@of_plain_trees("TreeSpec.unflatten")
+def unflatten(vm: Any, spec: Value, leaves: Value) -> Value:
+    if not isinstance(leaves, SequenceValue) or leaves.python_type() not in (list, tuple) or not _is_spec(spec):
+        raise _Other
+    items = vm.unpack(leaves)
+    if len(items) != _number(vm, spec):
+        raise _Other
+    return _put_together(vm, spec, iter(items))
+
+
+@of_plain_trees("_broadcast_to_and_flatten")
+def broadcast(vm: Any, tree: Value, spec: Value) -> ListValue:
+    """The leaves of a tree that stand above those of the tree with ``spec``, one for each of the latter."""
+    if not _is_spec(spec):
+        raise _Other
+    children = _children(vm, tree)
+    if children is None:
+        return ListValue([tree] * _number(vm, spec))
+    return ListValue([item for child, part in _side_by_side(vm, children, tree, spec) for item in broadcast(vm, child, part).items])
+
+
+@of_plain_trees("TreeSpec.flatten_up_to")
+def flatten_up_to(vm: Any, spec: Value, tree: Value) -> ListValue:
+    """What stands in a tree where the tree with ``spec`` has its leaves."""
+    if not _is_spec(spec):
+        raise _Other
+    if vm.getattr(spec, "type").constant() is None:
+        return ListValue([tree])
+    children = _children(vm, tree)
+    if children is None:
+        raise _Other
+    return ListValue([item for child, part in _side_by_side(vm, children, tree, spec) for item in flatten_up_to(vm, part, child).items])
+
+
+def _side_by_side(vm: Any, children: list[Value], tree: Value, spec: Value) -> list[tuple[Value, Value]]:
+    """The parts of a tree beside those of the structure, which must be a tuple or list as it is."""
+    parts = vm.unpack(vm.getattr(spec, "_children"))
+    if vm.getattr(spec, "type").constant() is not tree.python_type() or len(parts) != len(children) or isinstance(tree, DictValue):
+        raise _Other
+    return list(zip(children, parts, strict=True))
+
+
+def _is_spec(value: Value) -> bool:
+    return issubclass(value.python_type(), pytree.TreeSpec)
+
+
+def _number(vm: Any, spec: Value) -> int:
+    return int(vm.getattr(spec, "num_leaves").constant())
+
+
+def _children(vm: Any, value: Value) -> list[Value] | None:
+    """The parts of a node, None of a leaf."""
+    kind = value.python_type()
+    if kind in (tuple, list) and isinstance(value, SequenceValue):
+        return vm.unpack(value)  # type: ignore[no-any-return]
+    if kind is dict and isinstance(value, DictValue):
+        return vm.unpack(vm.call(vm.getattr(value, "values"), [], {}))  # type: ignore[no-any-return]
+    if issubclass(kind, tuple) or kind in pytree.SUPPORTED_NODES:
+        raise _Other
+    return None
+
+
+def _spec(vm: Any, value: Value, leaves: list[Value]) -> Value:
+    """The structure of a tree; its leaves are added to ``leaves``."""
+    children = _children(vm, value)
+    if children is None:
+        leaves.append(value)
+        return vm.wrap(pytree._LEAF_SPEC, Pinned(pytree._LEAF_SPEC, "the structure of a leaf"))  # type: ignore[no-any-return]
+    context = vm.call(vm.wrap(list), [value], {}) if isinstance(value, DictValue) else NONE
+    made = new_object(vm, pytree.TreeSpec)
+    first = len(leaves)
+    specs = [_spec(vm, child, leaves) for child in children]
+    nodes = 1 + sum(vm.getattr(s, "num_nodes").constant() for s in specs)
+    fields = {"type": vm.wrap(value.python_type()), "_context": context, "_children": ListValue(specs), "num_nodes": ConstantValue(nodes)}
+    fields |= {"num_leaves": ConstantValue(len(leaves) - first), "num_children": ConstantValue(len(specs))}
+    for name, field in fields.items():
+        vm.call_builtin(object.__setattr__, [made, ConstantValue(name), field], {})
+    return made
+
+
+def _put_together(vm: Any, spec: Value, leaves: Any) -> Value:
+    kind = vm.getattr(spec, "type").constant()
+    if kind is None:
+        return next(leaves)  # type: ignore[no-any-return]
+    if kind not in (tuple, list, dict):
+        raise _Other
+    children = [_put_together(vm, child, leaves) for child in vm.unpack(vm.getattr(spec, "_children"))]
+    if kind is not dict:
+        return TupleValue(children) if kind is tuple else ListValue(children)
+    made = DictValue({})
+    for key, child in zip(vm.unpack(vm.getattr(spec, "_context")), children, strict=True):
+        made.store(vm, key, child)
+    return made
