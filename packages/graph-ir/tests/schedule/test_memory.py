@@ -80,6 +80,19 @@ def test_what_a_view_shows_that_leaves_is_its_own():
     assert not leaving.reads() & set(placed) and own.reads() <= set(placed)
 
 
+def test_views_whose_schema_does_not_tell_keep_what_they_show():
+    """A product of batches is such a view of what multiplied them."""
+
+    def function(x, y):
+        return x @ x.mH, y @ y.transpose(-1, -2) + 1
+
+    torch.manual_seed(0)
+    inputs = torch.randn(2, 3, 5, dtype=torch.complex64), torch.randn(2, 3, 5)
+    run = compile_graph(torch.fx.symbolic_trace(function), list(inputs), options=GraphOptions(cache=False, numerics="eager"))
+    for got, wanted in zip(run(*inputs), function(*inputs), strict=True):
+        assert torch.equal(got, wanted)
+
+
 def test_large_temporaries_lie_outside_of_an_arena_that_would_be_idle_at_the_peak():
     schedules, given = halves_of(Wide(), torch.ones(1024, 16))
     apart, together = [plan_memory(s) for s in schedules], plan_together(schedules, given)
