@@ -20,10 +20,30 @@ log = logging.getLogger(__name__)
 WRITING = frozenset("batch_norm instance_norm native_batch_norm backward manual_seed setitem delitem".split())
 
 
-def may_run_again(graph: torch.fx.Graph, fakes: list[Any]) -> bool:
-    """Whether running a part of the graph leaves nothing behind. What is not known to write nothing is taken to write. ``fakes``: what stood for
-    its inputs when it was recorded."""
-    return all(map(is_harmless, graph.nodes)) and not any(fake.is_inference() or fake._version for fake in fakes)
+#: In-place methods of tensors that draw numbers, or change what no version counts.
+UNCOUNTED = frozenset(
+    "requires_grad_ detach_ resize_ resize_as_ set_ share_memory_ squeeze_ unsqueeze_ transpose_ t_ swapdims_ swapaxes_ as_strided_ rename_ apply_ map_ map2_ "
+    "normal_ uniform_ random_ bernoulli_ exponential_ geometric_ cauchy_ log_normal_ dropout_ alpha_dropout_ feature_dropout_ rrelu_".split()
+)
+
+
+def may_run_again(graph: torch.fx.Graph, outside: list[Any]) -> bool:
+    """Whether running a part of the graph leaves nothing behind. What is not known to write nothing is taken to write. ``outside``: what stood for
+    tensors that are not the graph's own when it was recorded; their versions count what was written to them, whatever view it went through."""
+    counted = not any(node.target is getattr and node.args[1] == "data" for node in graph.nodes)
+    if not all(is_harmless(node) or (counted and is_counted_write(node)) for node in graph.nodes):
+        return False
+    return not any(fake.is_inference() or fake._version for fake in outside)
+
+
+def is_counted_write(node: torch.fx.Node) -> bool:
+    """Whether the node writes to a tensor and does nothing else."""
+    target: Any = node.target
+    name = target if isinstance(target, str) else getattr(target, "__name__", "")
+    if node.op == "call_function" and getattr(target, "__module__", None) == "_operator":
+        return name == "setitem" or name.startswith("i")
+    of_tensors = node.op == "call_method" or isinstance(target, types.MethodDescriptorType) or getattr(torch, name, None) is target
+    return of_tensors and name.endswith("_") and not name.endswith("__") and name not in UNCOUNTED and "generator" not in node.kwargs
 
 
 def is_harmless(node: torch.fx.Node) -> bool:

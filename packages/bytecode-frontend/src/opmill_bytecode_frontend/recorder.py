@@ -196,6 +196,10 @@ class Recorder:
             for name in set().union(*(index_of(n).symbols for n in numbers)) & self.numbers.owners.keys():
                 self.node_of(self.numbers.owners[name])
 
+    def outside(self) -> list[Any]:
+        """What stands for the tensors that are not the graph's own."""
+        return [v.fake for v in (*self.inputs, *self.by_fake.values()) if isinstance(v, TensorValue) and v.obj is not None]
+
     def examples(self) -> list[Any]:
         """What stands for the inputs when the backend compiles: the tensors themselves; fakes and symbolic ints where sizes are symbolic."""
         if self.context.sizes is None or not self.numbers.sources:

@@ -195,7 +195,7 @@ def finish(fn: types.FunctionType, ended: Ended, backend: Callable[..., Any], st
         gm = graph_module(vm, r.outputs)
         # Reading a source adds to the prologue: the names come before the text is put together.
         called = f"_g = _graph({', '.join(map(r.input, recorder.inputs))})"
-        again = may_run_again(gm.graph, [value.fake for value in [*recorder.inputs, *recorder.by_fake.values()] if isinstance(value, TensorValue)])
+        again = may_run_again(gm.graph, recorder.outside())
         handle = Failing(fn if again and not vm.effects.draws else None, strict, vm.entry_switches, vm.entry_levels)
         given = f"{r.constants.name(TailCall)}({r.constants.name(handle)}, _caught, {passed_on(fn.__code__)})"
         lines += ["try:", f"    {called}", "except Exception as _caught:", f"    return {given}"]

@@ -119,3 +119,54 @@ def test_a_backend_that_fails_is_told_once(caplog):
     assert len(caplog.records) == 1 and "no such kernel" in caplog.text
     with pytest.raises(RuntimeError, match="no such kernel"):
         capture(fn, backend, fullgraph=True)(torch.ones(3), [])
+
+
+BUFFER = torch.zeros(3)
+
+
+def own_memory(a, log):
+    b = (a * 2).view(-1)
+    b.add_(1)
+    b[0] = 5
+    b += 1
+    torch.relu_(b)
+
+
+WRITES = {
+    "own": own_memory,
+    "argument": lambda a, log: a.add_(1),
+    "view": lambda a, log: a[1:].mul_(2),
+    "chunk": lambda a, log: a.chunk(3)[1].__setitem__(0, 9),
+    "detached": lambda a, log: a.detach().add_(1),
+    "data": lambda a, log: a.data.add_(1),
+    "own data": lambda a, log: (a * 2).data.add_(1),
+    "outside": lambda a, log: BUFFER.add_(1),
+    "view of a sum": lambda a, log: (a + 1).t().add_(a),
+    "in a list": lambda a, log: [a, BUFFER][1].view(3, 1).sub_(1),
+    "drawn": lambda a, log: (a * 2).normal_(),
+    "out": lambda a, log: torch.add(a, 1, out=BUFFER),
+}
+
+
+@pytest.mark.parametrize("write", WRITES)
+def test_what_was_written_before_a_check_is_written_once(write):
+    """And an exception keeps its text: NaN checks with a text of their own, after a step in place."""
+
+    def fn(a, log):
+        WRITES[write](a, log)
+        if a.sum() > -100:
+            raise ValueError(f"a sum of {a.dim()} dimensions", 2)
+        return a
+
+    def state(f):
+        BUFFER.zero_()
+        torch.manual_seed(0)
+        a = torch.ones(3)
+        with pytest.raises(ValueError) as caught:
+            f(a, [])
+        return a.tolist(), BUFFER.tolist(), torch.rand(2).tolist(), caught.value.args
+
+    compiled = capture(fn)
+    for _ in range(2):
+        got, want = state(compiled), state(fn)
+        assert got == want

@@ -10,6 +10,7 @@ import torch
 
 from opmill_fake_tensors.symbols import Relation
 
+from ..failing import may_run_again
 from .base import Machine
 from .constant import ConstantValue
 
@@ -32,7 +33,7 @@ def may_demand(vm: Machine) -> bool:
 
 def raising(vm: Machine) -> tuple[bool, str, str] | None:
     """Where the instruction being run branches on a truth, and one way does nothing but raise a builtin exception: the truth that leads there, the
-    name of the exception and its text. None elsewhere."""
+    name of the exception and its text. None elsewhere, and where the program itself must make that text but could not run again to do so."""
     frame: Any = vm.frame
     instructions = frame.prepared.instructions
     at = frame.pc - 1
@@ -45,12 +46,15 @@ def raising(vm: Machine) -> tuple[bool, str, str] | None:
     on_jump = JUMPS[jump.opname]
     for truth, start in ((on_jump, frame.prepared.index[id(jump.target)]), (not on_jump, at + 1)):
         if (found := raised(instructions[start:], frame.globals)) is not None:
-            return truth, *found
+            name, text = found
+            if text is None and not may_run_again(vm.recorder.graph, vm.recorder.outside()):
+                return None
+            return truth, name, text or ""
     return None
 
 
-def raised(instructions: list[Any], names: dict[str, Any]) -> tuple[str, str] | None:
-    """Name and text of the builtin exception that these instructions raise at once, and nothing else."""
+def raised(instructions: list[Any], names: dict[str, Any]) -> tuple[str, str | None] | None:
+    """Name and text of the builtin exception that these instructions raise at once, and nothing else; without a text where they make it."""
     steps = [ins for ins in instructions[:12] if ins.opname not in SKIPPED]
     match [(ins.opname, ins.argval) for ins in steps[:4]]:
         case [("LOAD_ASSERTION_ERROR", _), ("RAISE_VARARGS", 1), *_]:
@@ -62,7 +66,7 @@ def raised(instructions: list[Any], names: dict[str, Any]) -> tuple[str, str] | 
         case [("LOAD_GLOBAL", name), ("RAISE_VARARGS", 1), *_] if is_exception(name, names):
             return name, ""
         case [("LOAD_GLOBAL", name), *_] if is_exception(name, names) and goes_straight(instructions):
-            return name, ""  # the program makes its own text when it runs again, uncaptured
+            return name, None  # the program makes its own text when it runs again, uncaptured
     return None
 
 
