@@ -40,7 +40,7 @@ def uses(made: Any, other: Any) -> Any:
         above = pytree._broadcast_to_and_flatten(other, spec)
         beside = spec.flatten_up_to(other)
     except ValueError as error:
-        above, beside = None, str(error)
+        above, beside = None, sorted(str(error))  # it names sets of texts, whose order follows hashes that differ from process to process
     return back, facts, above, beside, pytree.tree_leaves(made), pytree.tree_map(doubled, made), pytree.tree_leaves(made, is_leaf=lambda v: type(v) is list), spec
 
 
