@@ -399,3 +399,11 @@ def test_numbers_drawn_into_a_view_are_laid_out_anew(name: str, step: int) -> No
     drawn = getattr(torch.ops.aten, name)
     for x in (torch.rand(6, 4 * step, dtype=torch.complex64)[:, ::step], torch.rand(6, 4 * step)[:, ::step], torch.rand(6, 4 * step)[:, ::step].t(), torch.rand(4, 1, 3).expand(4, 5, 3)):
         check(lambda x: drawn(x), x)
+
+
+@pytest.mark.parametrize("make", [torch.rand, torch.randn])
+@pytest.mark.parametrize("generator", [None, torch.Generator()], ids=["none", "own"])
+def test_numbers_drawn_by_a_generator(make: Any, generator: Any) -> None:
+    """Layers pass on the generator that they may have been given: it was an argument that the row did not know."""
+    check(lambda x: make((2, 3), generator=generator, dtype=x.dtype), torch.zeros(2, dtype=torch.float64))
+    check(lambda x: make(2, 3, generator=generator) + x, torch.zeros(3))

@@ -23,6 +23,10 @@ class _Forward:
         return owner.forward if of_class else module.forward
 
 
+def _interpreted(module: Any, *args: Any) -> Any:
+    return torch.fx.Interpreter(module).run(*args)
+
+
 class Recorded(torch.fx.GraphModule):
     """A ``GraphModule`` of the graph and of what it holds. A backend that compiles the graph itself never runs its text: a twentieth of a capture's
     time where there are many nodes."""
@@ -39,10 +43,14 @@ class Recorded(torch.fx.GraphModule):
     def recompile(self) -> Any:
         """Python's text for the graph as it is now. At first, not before it is needed."""
         own = type(self)
-        if not own.begins:
+        if own.begins:
+            own.begins = False
+            return None
+        try:
             return super().recompile()
-        own.begins = False
-        return None
+        except SyntaxError:  # an argument that no text stands for, such as a generator of random numbers
+            own.forward = _interpreted
+            return None
 
     def __getattr__(self, name: str) -> Any:
         if name in WRITTEN and "_graph" in self.__dict__:

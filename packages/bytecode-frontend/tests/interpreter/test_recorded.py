@@ -82,3 +82,19 @@ def test_each_has_a_forward_of_its_own():
     first, second = fresh(), graph_of(lambda x: torch.cos(x), X)
     assert torch.equal(second(X)[0], torch.cos(X))
     assert torch.equal(first(X)[0], LAYER(X))
+
+
+def test_a_graph_with_an_argument_that_has_no_text_runs() -> None:
+    """A generator of random numbers has none: such graphs were internal errors, and ran in eager."""
+    drawn = torch.Generator()
+
+    def fn(x):
+        return torch.bernoulli(x, generator=drawn) + x, torch.randn(2, generator=drawn)
+
+    def outcome(f):
+        drawn.manual_seed(3)
+        return [t.tolist() for t in f(torch.full((3,), 0.5))]
+
+    compiled = capture(fn, "eager", fullgraph=True)
+    for _ in range(2):
+        assert outcome(compiled) == outcome(fn)

@@ -228,8 +228,10 @@ def _made(sizes: Sequence[int], dtype: torch.dtype | None, layout: Any, memory_f
 
 
 @RULES.row("zeros ones empty rand randn")
-def _zeros(overload: str, sizes: Sequence[int], *, dtype: Any = None, layout: Any = None, device: Any = None, memory_format: Any = None) -> Any:
-    return _made(sizes, dtype, layout, memory_format) if overload in ("", "memory_format") else NotImplemented
+def _zeros(
+    overload: str, sizes: Sequence[int], *, dtype: Any = None, layout: Any = None, device: Any = None, memory_format: Any = None, generator: Any = None
+) -> Any:
+    return _made(sizes, dtype, layout, memory_format) if overload in ("", "memory_format", "generator") else NotImplemented
 
 
 @RULES.row("empty_strided new_empty_strided")
