@@ -36,10 +36,13 @@ def may_run_again(graph: torch.fx.Graph, outside: list[Any]) -> bool:
     return not any(fake.is_inference() or fake._version for fake in outside)
 
 
+def name_of(node: torch.fx.Node) -> str:
+    return node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
+
+
 def is_counted_write(node: torch.fx.Node) -> bool:
     """Whether the node writes to a tensor and does nothing else."""
-    target: Any = node.target
-    name = target if isinstance(target, str) else getattr(target, "__name__", "")
+    target, name = node.target, name_of(node)
     if node.op == "call_function" and getattr(target, "__module__", None) == "_operator":
         return name == "setitem" or name.startswith("i")
     of_tensors = node.op == "call_method" or isinstance(target, types.MethodDescriptorType) or getattr(torch, name, None) is target
@@ -54,7 +57,7 @@ def is_harmless(node: torch.fx.Node) -> bool:
         return False
     if isinstance(target, torch._ops.OpOverload):
         return not target._schema.is_mutable and target.namespace in ("aten", "prims")
-    name = target if isinstance(target, str) else getattr(target, "__name__", "")
+    name = name_of(node)
     of_tensors = isinstance(target, (str, types.MethodDescriptorType))
     module = "torch" if of_tensors else getattr(target, "__module__", None) or ""
     if name in WRITING or isinstance(target, torch._ops.HigherOrderOperator):

@@ -23,7 +23,7 @@ from opmill_runtime_cache.store import Store, default_store
 
 from .capture.foreign import ForeignSizes, has_foreign_sizes
 from .capture.sizes import environment_of, example_values
-from .enabling import called_with_gradients, turned_off_first, turns_gradients_on
+from .enabling import turned_off_first, turns_gradients_on
 from .errors import GraphError, GraphWarning
 from .generator.protocol import GROUP, KernelGenerator
 from .layout import Layout, target_positions
@@ -91,7 +91,7 @@ def compile_graph(
     if turns_gradients_on(gm, example_inputs):
         with torch.enable_grad():
             compiled = compile_graph(turned_off_first(gm), example_inputs, options=options, store=store, generators=generators)
-        compiled.executable = called_with_gradients(compiled.executable)
+        compiled.executable = torch.enable_grad()(compiled.executable)
         return compiled
     values = example_values(gm, example_inputs)
     with collector_paused():

@@ -5,7 +5,7 @@ them off at once."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -49,13 +49,3 @@ def turned_off_first(gm: torch.fx.GraphModule) -> torch.fx.GraphModule:
         graph.call_function(_SWITCH, (False,))
     graph.output(result)
     return torch.fx.GraphModule(gm, graph)
-
-
-def called_with_gradients(run: Callable[..., Any]) -> Callable[..., Any]:
-    """``run`` under ``torch.enable_grad()``."""
-
-    def call(*inputs: Any) -> Any:
-        with torch.enable_grad():
-            return run(*inputs)
-
-    return call

@@ -11,7 +11,7 @@ from torch.utils import _pytree as pytree
 from opmill_guards.source import Pinned
 
 from ..values.base import Value
-from ..values.constant import ConstantValue
+from ..values.constant import ConstantValue, is_none
 from ..values.mapping import DictValue
 from ..values.sequence import ListValue, SequenceValue, TupleValue
 from .classes import new_object
@@ -33,7 +33,7 @@ def of_plain_trees(name: str) -> Callable[[Callable[..., V]], Callable[..., V]]:
 
         def handler(vm: Any, *args: Value, **kwargs: Value) -> Value | None:
             is_leaf = [*args[count:], *kwargs.values()]
-            if len(args) < count or len(is_leaf) > 1 or (kwargs and "is_leaf" not in kwargs) or any(x.python_type() is not type(None) for x in is_leaf):
+            if len(args) < count or len(is_leaf) > 1 or (kwargs and "is_leaf" not in kwargs) or not all(map(is_none, is_leaf)):
                 return None
             try:
                 return rule(vm, *args[:count])
@@ -66,10 +66,10 @@ def unflatten_leaves(vm: Any, leaves: Value, spec: Value) -> Value:
 
 @of_plain_trees("TreeSpec.unflatten")
 def unflatten(vm: Any, spec: Value, leaves: Value) -> Value:
-    if not isinstance(leaves, SequenceValue) or leaves.python_type() not in (list, tuple) or not _is_spec(spec):
+    if not isinstance(leaves, SequenceValue) or leaves.python_type() not in (list, tuple):
         raise _Other
     items = vm.unpack(leaves)
-    if len(items) != _number(vm, spec):
+    if len(items) != _field(vm, spec, "num_leaves").constant():
         raise _Other
     return _put_together(vm, spec, iter(items))
 
@@ -77,20 +77,16 @@ def unflatten(vm: Any, spec: Value, leaves: Value) -> Value:
 @of_plain_trees("_broadcast_to_and_flatten")
 def broadcast(vm: Any, tree: Value, spec: Value) -> ListValue:
     """The leaves of a tree that stand above those of the tree with ``spec``, one for each of the latter."""
-    if not _is_spec(spec):
-        raise _Other
     children = _children(vm, tree)
     if children is None:
-        return ListValue([tree] * _number(vm, spec))
+        return ListValue([tree] * _field(vm, spec, "num_leaves").constant())
     return ListValue([item for child, part in _side_by_side(vm, children, tree, spec) for item in broadcast(vm, child, part).items])
 
 
 @of_plain_trees("TreeSpec.flatten_up_to")
 def flatten_up_to(vm: Any, spec: Value, tree: Value) -> ListValue:
     """What stands in a tree where the tree with ``spec`` has its leaves."""
-    if not _is_spec(spec):
-        raise _Other
-    if vm.getattr(spec, "type").constant() is None:
+    if _kind(vm, spec) is None:
         return ListValue([tree])
     children = _children(vm, tree)
     if children is None:
@@ -100,18 +96,25 @@ def flatten_up_to(vm: Any, spec: Value, tree: Value) -> ListValue:
 
 def _side_by_side(vm: Any, children: list[Value], tree: Value, spec: Value) -> list[tuple[Value, Value]]:
     """The parts of a tree beside those of the structure, which must be a tuple or list as it is."""
-    parts = vm.unpack(vm.getattr(spec, "_children"))
-    if vm.getattr(spec, "type").constant() is not tree.python_type() or len(parts) != len(children) or isinstance(tree, DictValue):
+    parts = _parts(vm, spec)
+    if _kind(vm, spec) is not tree.python_type() or len(parts) != len(children) or isinstance(tree, DictValue):
         raise _Other
     return list(zip(children, parts, strict=True))
 
 
-def _is_spec(value: Value) -> bool:
-    return issubclass(value.python_type(), pytree.TreeSpec)
+def _field(vm: Any, spec: Value, name: str) -> Value:
+    if not issubclass(spec.python_type(), pytree.TreeSpec):
+        raise _Other
+    return vm.getattr(spec, name)  # type: ignore[no-any-return]
 
 
-def _number(vm: Any, spec: Value) -> int:
-    return int(vm.getattr(spec, "num_leaves").constant())
+def _kind(vm: Any, spec: Value) -> Any:
+    """The class of the containers that a structure is of, None of a leaf."""
+    return _field(vm, spec, "type").constant()
+
+
+def _parts(vm: Any, spec: Value) -> list[Value]:
+    return vm.unpack(_field(vm, spec, "_children"))  # type: ignore[no-any-return]
 
 
 def _children(vm: Any, value: Value) -> list[Value] | None:
@@ -145,12 +148,12 @@ def _spec(vm: Any, value: Value, leaves: list[Value]) -> Value:
 
 
 def _put_together(vm: Any, spec: Value, leaves: Any) -> Value:
-    kind = vm.getattr(spec, "type").constant()
+    kind = _kind(vm, spec)
     if kind is None:
         return next(leaves)  # type: ignore[no-any-return]
     if kind not in (tuple, list, dict):
         raise _Other
-    children = [_put_together(vm, child, leaves) for child in vm.unpack(vm.getattr(spec, "_children"))]
+    children = [_put_together(vm, child, leaves) for child in _parts(vm, spec)]
     if kind is not dict:
         return TupleValue(children) if kind is tuple else ListValue(children)
     made = DictValue({})

@@ -213,8 +213,8 @@ class Value:
             vm.throw_real(exc)
 
 
-class KnownObject(Value):
-    """An object that existed before the call and is assumed to be the same in each."""
+class ExistingObject(Value):
+    """An object that existed before the call, of which nothing is tracked."""
 
     def __init__(self, obj: Any, source: Any = None) -> None:
         self.obj = obj
@@ -223,10 +223,14 @@ class KnownObject(Value):
     def python_type(self) -> type:
         return type(self.obj)
 
-    def constant(self) -> Any:
+    def real(self) -> Any:
         return self.obj
 
-    def real(self) -> Any:
+
+class KnownObject(ExistingObject):
+    """One that is assumed to be the same in each call."""
+
+    def constant(self) -> Any:
         return self.obj
 
 

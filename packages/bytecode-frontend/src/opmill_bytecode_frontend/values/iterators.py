@@ -5,7 +5,7 @@ from __future__ import annotations
 import builtins
 from typing import Any, Callable, Iterator
 
-from .base import MISSING, Machine, NotConstant, Raised, Value
+from .base import MISSING, ExistingObject, Machine, NotConstant, Raised, Value
 
 _LIST_ITERATOR: type = type(iter([]))
 
@@ -105,18 +105,8 @@ class PythonIterator(IteratorValue):
         return item
 
 
-class ExternalIterator(IteratorValue):
+class ExternalIterator(ExistingObject, IteratorValue):
     """An iterator of before the call: taking an item of it changes it, so that only the program itself does that."""
-
-    def __init__(self, obj: Any, source: Any) -> None:
-        self.obj = obj
-        self.source = source
-
-    def python_type(self) -> type:
-        return type(self.obj)
-
-    def real(self) -> Any:
-        return self.obj
 
     def constant(self) -> Any:
         raise NotConstant("an iterator")

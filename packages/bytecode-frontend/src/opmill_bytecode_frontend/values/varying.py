@@ -4,21 +4,11 @@ from __future__ import annotations
 
 from typing import Any, NoReturn
 
-from .base import Machine, NotConstant, Value
+from .base import ExistingObject, Machine, NotConstant
 
 
-class VaryingNumber(Value):
+class VaryingNumber(ExistingObject):
     """An int or float argument, or a text made between two graphs, whose value is not assumed. Whatever depends on it runs natively, between graphs that do not."""
-
-    def __init__(self, obj: Any, source: Any) -> None:
-        self.obj = obj
-        self.source = source
-
-    def python_type(self) -> type:
-        return type(self.obj)
-
-    def real(self) -> Any:
-        return self.obj
 
     def constant(self) -> Any:
         raise NotConstant(f"the number {self.source}, which changes from call to call,")
