@@ -13,17 +13,13 @@ import torch
 from opmill_fake_tensors.strides import is_dense
 
 from ..capture.graph import Meta, Node, Value
-from ..loops.index import Index, index
+from ..loops.index import index
 from ..lowered import Extern
 from .arguments import call_argument, plan_argument
 from .context import Context, View, contiguous
 from .exprs import LOW
-from .rows import Rows
 
-ROWS = Rows()
 _OUT = frozenset(("aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm"))
-_FEWEST = 16
-"""Rows of a product below which converting the other operand costs more than it saves."""
 
 
 def is_slow(ctx: Context, view: View) -> bool:
@@ -81,20 +77,6 @@ def _narrowed(ctx: Context, result: str | None, view: View | None) -> View | Non
     if result is None or view is None or view.buffer == result:
         return view
     return ctx.pointwise(result, ctx.metas[result], lambda at, ext: ctx.load(view, at, ext))
-
-
-@ROWS.lowers("mm bmm addmm baddbmm")
-def _product(ctx: Context, node: Node, *operands: Any, **_: Any) -> Any:
-    first = operands[-2]
-    if not isinstance(first, View) or not is_slow(ctx, first) or 0 in ctx.metas[node.results[0] or ""].sizes or 0 in first.sizes:
-        return NotImplemented
-    rows: Any = first.sizes[-2]
-    return in_float(ctx, node) if type(rows) is Index or rows >= _FEWEST else NotImplemented
-
-
-@ROWS.lowers("_scaled_dot_product_flash_attention_for_cpu _scaled_dot_product_flash_attention_for_cpu_backward")
-def _attention(ctx: Context, node: Node, first: View, *_: Any, **__: Any) -> Any:
-    return in_float(ctx, node) if is_slow(ctx, first) and 0 not in first.sizes else NotImplemented
 
 
 __all__ = ["in_float", "is_slow", "widened"]

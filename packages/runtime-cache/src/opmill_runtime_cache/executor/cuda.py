@@ -95,3 +95,9 @@ def _function(kernel: CudaKernel, form: Form, device: int) -> ctypes.c_void_p:
 def _check(what: str, code: Any) -> None:
     if code:
         raise BindError("RC048", what=f"{what} failed with CUDA error {code}")
+
+
+def given_out(device: int) -> tuple[int, int]:
+    """What was asked of torch's allocator on a device so far: blocks, and bytes."""
+    known = torch.cuda.memory_stats_as_nested_dict(device)
+    return int(known["allocation"]["all"]["allocated"]), int(known["requested_bytes"]["all"]["allocated"])

@@ -20,6 +20,7 @@ from ..plan.model import (
     Free,
     Item,
     Launch,
+    Literal,
     Plan,
     Size,
     SizeInput,
@@ -299,10 +300,26 @@ def _call(state: _Lowering, step: Call, _: Sequence[Entry]) -> None:
     results = [-1 if index is None else _result(state, step, index, spec) for index, spec in zip(step.results, specs, strict=True)]
     name, overload_name = step.op.partition(".")[::2]
     state.steps.append((CALL, len(state.calls)))
-    make = _Constant(python.function)
+    make, again = _Constant(python.function), _replayable(step)
     state.calls.append(
-        (name, overload_name, route.kind, route.cells, tuple(results), route.returns, tensors, route.shim, route.blas, make, slots, values)
+        (name, overload_name, route.kind, route.cells, tuple(results), route.returns, tensors, route.shim, route.blas, make, slots, values, again)
     )
+
+
+_DROPOUT = {
+    "aten::_scaled_dot_product_flash_attention": 3,
+    "aten::_scaled_dot_product_efficient_attention": 5,
+    "aten::_scaled_dot_product_cudnn_attention": 5,
+}
+"""Operators whose kernels depend on nothing but where their tensors lie, where the argument of that number, the chance of dropout, is 0."""
+
+
+def _replayable(step: Call) -> bool:
+    position = _DROPOUT.get(step.op)
+    if position is None or "dropout_p" in step.kwargs:
+        return False
+    given = step.args[position] if position < len(step.args) else Literal(0.0)
+    return type(given) is Literal and given.value == 0
 
 
 def _facts(state: _Lowering, step: Call) -> list[tuple[int, int]]:

@@ -12,7 +12,7 @@ namespace {
 using Status = int;
 constexpr int kHalfTypes[2] = {14, 2};                       // CUDA_R_16BF, CUDA_R_16F
 constexpr int kFloat32 = 0, kComputeFloat32 = 68;            // CUDA_R_32F, CUBLAS_COMPUTE_32F
-constexpr int kTransA = 3, kTransB = 4, kEpilogue = 7, kBiasPointer = 8;
+constexpr int kTransA = 3, kTransB = 4, kEpilogue = 7, kBiasPointer = 8, kBiasOffset = 10;
 constexpr int kBias = 4;                                     // CUBLASLT_EPILOGUE_BIAS
 constexpr int kBatchCount = 5, kBatchOffset = 6;             // of layouts
 constexpr int kWorkspace = 1, kReductions = 3, kAlignments[4] = {5, 6, 7, 8};  // of preferences
@@ -118,7 +118,7 @@ std::unique_ptr<CudaGemm> CudaGemm::plan(int device, int type, const Matrix& out
   if (!handle || out.batch * out.rows * out.columns * a.columns == 0 || out.batch > INT32_MAX) return nullptr;
   const Lying of_out = lying(out), of_a = lying(a), of_b = lying(b);
   if (!of_out.usable || of_out.transposed || !of_a.usable || !of_b.usable) return nullptr;
-  if (bias && (bias->row_stride || bias->batch_stride || (bias->column_stride != 1 && bias->columns > 1) || out.batch > 1)) return nullptr;
+  if (bias && (bias->row_stride || (bias->column_stride != 1 && bias->columns > 1) || (out.batch > 1 && !bias->batch_stride))) return nullptr;
   auto gemm = std::make_unique<CudaGemm>();
   gemm->handle_ = handle;
   const int kind = kHalfTypes[type];
@@ -131,6 +131,7 @@ std::unique_ptr<CudaGemm> CudaGemm::plan(int device, int type, const Matrix& out
   lt.operation_set(gemm->operation_, kTransA, &transpose_first, sizeof transpose_first);
   lt.operation_set(gemm->operation_, kTransB, &transpose_second, sizeof transpose_second);
   if (bias) lt.operation_set(gemm->operation_, kEpilogue, &epilogue, sizeof epilogue);
+  if (bias && out.batch > 1 && lt.operation_set(gemm->operation_, kBiasOffset, &bias->batch_stride, sizeof bias->batch_stride)) return nullptr;
   void* preference = nullptr;
   if (lt.preference_create(&preference)) return nullptr;
   const size_t largest = kLargestWorkspace;

@@ -8,7 +8,7 @@
 
 namespace opmill {
 
-// One product, out = a @ b (+ bias along rows), with the algorithm that the library suggests for it.
+// One product, out = a @ b (+ bias along rows, of each batch its own), with the algorithm that the library suggests for it.
 class CudaGemm {
  public:
   // nullptr where the library is missing or has nothing for matrices that lie so on `device`, whose context is current. `type`: 0 bfloat16, 1 float16. `bias` may be null.

@@ -60,7 +60,7 @@ struct Driver {
   bool ready = false, programmatic = false;
 } driver;
 
-void* torch_cuda = nullptr;
+void *torch_cuda = nullptr, *libcuda = nullptr;
 int32_t (*current_stream)(int32_t, void**) = nullptr;
 std::mutex mutex;
 std::map<int, Context> contexts;
@@ -183,11 +183,14 @@ std::string load_cuda(const char* library, const char* torch_library) {
   if (Result code = driver.init(0)) return described("cuInit", code);
   int version = 0;
   driver.programmatic = driver.version(&version) == 0 && version >= kProgrammaticVersion;
+  libcuda = cuda;
   driver.ready = true;
   return "";
 }
 
 void* cuda_library() { return torch_cuda; }
+
+void* cuda_driver() { return libcuda; }
 
 CudaFunction* cuda_function(const std::string& name, const char* image, size_t bytes, const std::string& entry, int shared, int device) {
   // Never unloaded, as shared objects are not: kernels of a program that is gone may still be running.

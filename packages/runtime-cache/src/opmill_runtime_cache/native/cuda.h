@@ -48,6 +48,7 @@ struct CudaLaunch {
 // Finds libcuda, and in `torch_library` (libtorch_cuda, already loaded) torch's current stream; the reason why not, or "".
 std::string load_cuda(const char* driver, const char* torch_library);
 void* cuda_library();  // libtorch_cuda, or nullptr
+void* cuda_driver();   // libcuda, or nullptr
 
 CudaFunction* cuda_function(const std::string& name, const char* image, size_t bytes, const std::string& entry, int shared, int device);
 

@@ -78,7 +78,6 @@ using CudaGemms = std::map<std::vector<int64_t>, std::shared_ptr<CudaGemm>>;
 
 // bfloat16 and float16 only: how float32 is multiplied is a switch of torch that may change between calls.
 std::shared_ptr<CudaGemm> cuda_gemm_of(const Program& program, const Instance& instance, const BlasCall& call, CudaGemms& known) {
-  constexpr int kFloat16 = 9, kBfloat16 = 10;
   const SlotInfo& out = program.slots[call.out];
   const bool batched = out.sizes.size() == 3;
   if (call.alpha != 1 || (call.bias >= 0 && call.beta != 1)) return nullptr;
@@ -121,6 +120,8 @@ void plan_calls(const Program& program, Instance& instance) {
       for (int slot : call.tensors) instance.needs_tensor[slot] = 1;
     instance.gemms.push_back(gemm);
   }
+  instance.siblings = find_siblings(program, instance);
+  instance.recordings.resize(program.calls.size());
   for (const auto& [kind, slot] : program.outputs)
     if (kind == 0) instance.needs_tensor[slot] = 1;
   for (const Step& step : program.steps)

@@ -11,6 +11,8 @@
 #include "cublas.h"
 #include "gemm.h"
 #include "program.h"
+#include "recorded.h"
+#include "siblings.h"
 
 namespace opmill {
 
@@ -61,6 +63,8 @@ struct Instance {
   std::vector<Gemm> gemms;                           // by call
   std::vector<std::shared_ptr<CudaGemm>> cuda_gemms;  // by call; products of one geometry share one
   size_t workspace = 0;                              // bytes that the largest of them wants
+  std::vector<Siblings> siblings;                    // by call: those that start with it
+  std::vector<Recordings> recordings;                // by call: of products on GPUs
   std::vector<Handle> kept;                          // tensors over the block
   std::vector<HeldView> held_views;                  // by slot: views of held tensors, as of the last call that made them
   double microseconds = -1;                          // of recent calls

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <set>
 
 namespace opmill {
 
@@ -145,6 +146,7 @@ CallInfo read_call(PyObject* tuple) {
   call.make_python = at(tuple, 9);
   call.python_slots = numbers(at(tuple, 10));
   call.python_values = numbers(at(tuple, 11));
+  call.replayable = integer(at(tuple, 12)) && call.route == Route::shim;
   return call;
 }
 
@@ -164,6 +166,26 @@ void mark_data(Program* program) {
   for (const CallInfo& call : program->calls)
     if (call.blas.present)
       for (int slot : {call.blas.out, call.blas.bias, call.blas.a, call.blas.b}) mark(slot);
+  for (const CallInfo& call : program->calls)
+    if (call.replayable)
+      for (int slot : call.tensors) mark(slot);
+}
+
+// Results of operators that a recording may keep: no part of them leaves the program. Not those that Python sees.
+void find_kept(Program* program) {
+  std::set<int> leaving;
+  const auto leaves = [&](int slot) {
+    if (slot >= 0) leaving.insert(program->slots[slot].root);
+  };
+  for (const auto& [kind, slot] : program->outputs)
+    if (kind == 0) leaves(slot);
+  for (const CallInfo& call : program->calls)
+    if (call.route == Route::python) std::for_each(call.python_slots.begin(), call.python_slots.end(), leaves);
+  for (CallInfo& call : program->calls) {
+    if (!call.replayable) continue;
+    for (int slot : call.results) call.replayable = call.replayable && (slot < 0 || (!leaving.count(slot) && program->slots[slot].known));
+    call.replayable = call.replayable && call.tensors.size() <= 4;
+  }
 }
 
 }  // namespace
@@ -199,6 +221,7 @@ bool read_program(PyObject* tuple, Program* program) {
     if (program->cuda < 0) program->cuda = slot.device;
   for (const Step& step : program->steps)
     if (program->cuda < 0 && step.kind == StepKind::launch_cuda) program->cuda = std::max(step.a, 0);
+  find_kept(program);
   mark_data(program);
   if (program->exclusive)
     for (SlotInfo& slot : program->slots) slot.wants_data |= slot.kind == SlotKind::input || slot.kind == SlotKind::held;

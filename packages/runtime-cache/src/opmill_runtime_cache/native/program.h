@@ -67,6 +67,7 @@ struct CallInfo {
   std::vector<int> tensors;  // slots of which the call needs a tensor
   ShimCall shim;
   BlasCall blas;
+  bool replayable = false;  // what it starts depends on nothing but where its tensors lie
   PyObject* make_python;  // () -> callable(*tensors, *sizes) -> tuple
   std::vector<int> python_slots, python_values;
   PyObject* python = nullptr;  // owned; made when first needed

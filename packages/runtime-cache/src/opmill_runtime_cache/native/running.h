@@ -44,13 +44,19 @@ class Run {
   bool start(const Step& step, const CudaLaunch& launch, char* scratch);
   bool call(int number);
   bool call_python(CallInfo& call);
+  bool replay(int number, bool* done);
+  bool record(const CallInfo& call, Recordings::Entry& entry);
   bool take_results(const CallInfo& call, const std::vector<Handle>& results);
   bool keep_promise(int slot);
   int shared_with_written() const;
   bool item(int value, int slot);
   bool arithmetic(int value);
   bool gemm(const CallInfo& call, const Gemm& gemm);
-  bool cuda_gemm(const CallInfo& call, CudaGemm& gemm);
+  bool cuda_gemm(int number, CudaGemm& gemm);
+  bool cuda_siblings(Siblings& siblings);
+  bool start_product(int number, CudaGemm& gemm, const ProductMemory& memory, const void* a);
+  bool provide_workspace(size_t bytes);
+  char* data_of(int slot) const;
   bool shim_on_blobs(const CallInfo& call);
   void written(int slot);
   void own(int slot, Handle handle);
@@ -73,6 +79,9 @@ class Run {
   bool taken_ = false;          // the inputs are ours
   Handle workspace_ = nullptr;  // of matrix products; the next one in the stream may have it
   void* workspace_data_ = nullptr;
+  size_t workspace_bytes_ = 0;
+  int captured_ = -1;  // whether the stream is captured by somebody, -1 as long as nobody asked
+  size_t ahead_ = 0;  // calls that come next and are done already
   PyThreadState* released_ = nullptr;
 };
 

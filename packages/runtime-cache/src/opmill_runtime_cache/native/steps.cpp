@@ -1,6 +1,8 @@
 // What single steps of a program do: kernels, matrix products, torch's operators.
 #include "running.h"
 
+#include <algorithm>
+
 #include "views.h"
 
 namespace opmill {
@@ -89,22 +91,81 @@ void Run::written(int slot) {
   if (api.bump_version && (kind == SlotKind::input || kind == SlotKind::held)) api.bump_version(slots_[root].handle);
 }
 
-bool Run::cuda_gemm(const CallInfo& call, CudaGemm& gemm) {
+namespace {
+
+bool aligned(const ProductMemory& memory, const void* a) {
+  const uint64_t all = reinterpret_cast<uint64_t>(memory.out) | reinterpret_cast<uint64_t>(memory.bias) | reinterpret_cast<uint64_t>(memory.b) | reinterpret_cast<uint64_t>(a);
+  return all % CudaGemm::kAlignment == 0;
+}
+
+}  // namespace
+
+bool Run::cuda_gemm(int number, CudaGemm& gemm) {
+  const CallInfo& call = program_.calls[number];
   const BlasCall& blas = call.blas;
-  void *out = slots_[blas.out].data, *bias = blas.bias >= 0 ? slots_[blas.bias].data : nullptr, *a = slots_[blas.a].data, *b = slots_[blas.b].data;
-  const uint64_t all = reinterpret_cast<uint64_t>(out) | reinterpret_cast<uint64_t>(bias) | reinterpret_cast<uint64_t>(a) | reinterpret_cast<uint64_t>(b);
-  const int device = program_.slots[blas.out].device;
-  if (device != program_.cuda || all % CudaGemm::kAlignment) return shim_on_blobs(call);
-  if (instance_.workspace && !workspace_) {
-    const int64_t bytes = static_cast<int64_t>(instance_.workspace), one = 1;
-    if (api.empty_strided(1, &bytes, &one, dtype_code[1], kCuda, device, &workspace_) || api.get_data_ptr(workspace_, &workspace_data_))
-      return fail(program_.out_of_memory, "", "cannot allocate the " + std::to_string(bytes) + " bytes that matrix products work in");
-  }
-  std::string problem;
-  CudaContext context(device, &problem);
-  if (!problem.empty() || !gemm.run(out, bias, a, b, workspace_data_, stream_)) return shim_on_blobs(call);
+  const ProductMemory memory = {data_of(blas.out), blas.bias >= 0 ? data_of(blas.bias) : nullptr, data_of(blas.b)};
+  const void* a = slots_[blas.a].data;
+  if (program_.slots[blas.out].device != program_.cuda || !aligned(memory, a)) return shim_on_blobs(call);
+  if (!provide_workspace(std::max(instance_.workspace, gemm.workspace_bytes()))) return false;
+  if (!start_product(number, gemm, memory, a)) return shim_on_blobs(call);
   written(blas.out);
   return true;
+}
+
+bool Run::start_product(int number, CudaGemm& gemm, const ProductMemory& memory, const void* a) {
+  std::string problem;
+  CudaContext context(program_.cuda, &problem);
+  if (!problem.empty()) return false;
+  const Recordings::Addresses addresses = {&gemm, memory.out, memory.bias, a, memory.b, workspace_data_};
+  return instance_.recordings[number].run(addresses, program_.cuda, stream_, [&](void* stream) {
+    return gemm.run(memory.out, memory.bias, a, memory.b, workspace_data_, stream);
+  });
+}
+
+// All of them, those at equal distances as one. The calls that follow are done then.
+bool Run::cuda_siblings(Siblings& siblings) {
+  std::vector<ProductMemory> memory;
+  const void* a = slots_[program_.calls[siblings.calls[0]].blas.a].data;
+  bool fits = program_.cuda == program_.slots[program_.calls[siblings.calls[0]].blas.out].device;
+  for (int number : siblings.calls) {
+    const BlasCall& blas = program_.calls[number].blas;
+    memory.push_back({data_of(blas.out), blas.bias >= 0 ? data_of(blas.bias) : nullptr, data_of(blas.b)});
+    fits = fits && aligned(memory.back(), a);
+  }
+  for (size_t i = 0; i < memory.size();) {
+    const int number = siblings.calls[i];
+    const EqualRun run = fits ? equal_run(memory, i) : EqualRun{};
+    CudaGemm* batch = run.count > 1 ? batch_of(program_, instance_, siblings, run.distances) : nullptr;
+    if (batch && !provide_workspace(std::max(instance_.workspace, batch->workspace_bytes()))) return false;
+    if (batch && start_product(number, *batch, memory[run.backwards ? i + run.count - 1 : i], a)) {
+      i += run.count;
+      continue;
+    }
+    if (!cuda_gemm(number, *instance_.cuda_gemms[number])) return false;
+    i++;
+  }
+  ahead_ = siblings.calls.size() - 1;
+  return true;
+}
+
+bool Run::provide_workspace(size_t bytes) {
+  if (bytes <= workspace_bytes_) return true;
+  if (workspace_) api.delete_handle(workspace_);
+  workspace_ = nullptr, workspace_bytes_ = 0;
+  const int64_t size = static_cast<int64_t>(bytes), one = 1;
+  if (api.empty_strided(1, &size, &one, dtype_code[1], kCuda, program_.cuda, &workspace_) || api.get_data_ptr(workspace_, &workspace_data_))
+    return fail(program_.out_of_memory, "", "cannot allocate the " + std::to_string(size) + " bytes that matrix products work in");
+  workspace_bytes_ = bytes;
+  return true;
+}
+
+// Where a tensor begins, also a view of one that the call was given whose step comes later.
+char* Run::data_of(int slot) const {
+  const SlotInfo& info = program_.slots[slot];
+  const SlotKind kind = program_.slots[info.root].kind;
+  if (info.kind == SlotKind::view && !info.late && info.dtype >= 0 && (kind == SlotKind::held || kind == SlotKind::input))
+    return static_cast<char*>(slots_[info.root].data) + instance_.byte_offset[slot];
+  return static_cast<char*>(slots_[slot].data);
 }
 
 // A product by torch's operator, on tensors made for this call alone.
@@ -114,7 +175,7 @@ bool Run::shim_on_blobs(const CallInfo& call) {
   for (int slot : call.tensors) {
     const SlotInfo& info = program_.slots[slot];
     const auto& sizes = instance_.sizes[slot];
-    done = done && api.from_blob(slots_[slot].data, sizes.size(), sizes.data(), instance_.strides[slot].data(), 0, dtype_code[info.dtype],
+    done = done && api.from_blob(data_of(slot), sizes.size(), sizes.data(), instance_.strides[slot].data(), 0, dtype_code[info.dtype],
                                  device_type(info.device), device_index(info.device), &tensors[slot]) == 0;
     if (tensors[slot]) made.push_back(tensors[slot]);
   }
@@ -222,7 +283,10 @@ bool Run::call_python(CallInfo& call) {
 bool Run::call(int number) {
   CallInfo& call = program_.calls[number];
   if (instance_.gemms[number].usable) return gemm(call, instance_.gemms[number]);
-  if (instance_.cuda_gemms[number]) return cuda_gemm(call, *instance_.cuda_gemms[number]);
+  if (ahead_) return ahead_--, true;
+  if (!instance_.siblings[number].calls.empty()) return cuda_siblings(instance_.siblings[number]);
+  if (instance_.cuda_gemms[number]) return cuda_gemm(number, *instance_.cuda_gemms[number]);
+  if (bool done = false; call.replayable && replay(number, &done)) return done;
   if (call.route == Route::python) return call_python(call);
   constexpr size_t kRoom = 64;
   Handle few[kRoom];

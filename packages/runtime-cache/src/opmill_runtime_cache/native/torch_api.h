@@ -64,6 +64,7 @@ const char* load_torch(const char* libtorch_cpu, const char* libtorch_python);
 constexpr int kDtypes = 17;
 extern int32_t dtype_code[kDtypes];  // torch's number
 extern const int64_t dtype_bytes[kDtypes];
+constexpr int kFloat16 = 9, kBfloat16 = 10;
 int dtype_index(int32_t code);  // -1 for one that plans do not know
 
 constexpr int32_t kCpu = 0, kCuda = 1;  // torch's numbers of device types

@@ -1,0 +1,69 @@
+"""Which of torch's kernels for attention runs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from opmill_runtime_cache.plan.model import Literal
+
+from ..capture.graph import Node
+from ..lowered import Extern
+from .arguments import plan_argument
+from .context import Context, View
+from .half_products import in_float, is_slow
+from .rows import Rows
+
+ROWS = Rows()
+_SHORT = 256
+_NARROW = 64
+"""Lengths and head dimensions up to which FlashAttention's kernel takes no longer on the device than cuDNN's (one H200: b8 h12 s128 d64 5.5 us against 6.0,
+b32 h3 s197 d64 11.3 against 11.2; s512 28.5 against 20.4). Its operator takes half the time on the host, and its one kernel can be started alone."""
+
+
+@ROWS.lowers("_scaled_dot_product_cudnn_attention")
+def _cudnn(
+    ctx: Context, node: Node, query: View, key: View, value: View, bias: Any = None, sums: bool = False, dropout: float = 0.0, causal: bool = False,
+    mask: bool = False, *, scale: float | None = None,
+) -> Any:  # fmt: skip
+    if (
+        ctx.exact
+        or bias is not None
+        or sums
+        or dropout
+        or mask
+        or not torch.backends.cuda.flash_sdp_enabled()
+        or any(r in ctx.used for r in node.results[1:])
+    ):
+        return NotImplemented
+    sizes = [v.sizes for v in (query, key, value)]
+    if any(type(n) is not int or n == 0 for of in sizes for n in of) or sizes[1] != sizes[2] or sizes[0][:2] != sizes[1][:2]:
+        return NotImplemented
+    _, heads, length, depth = sizes[0]
+    if (
+        length > _SHORT
+        or sizes[1][2] > _SHORT
+        or depth > _NARROW
+        or depth % 8
+        or sizes[1][3] != depth
+        or (causal and length != sizes[1][2])
+    ):
+        return NotImplemented
+    result = node.results[0]
+    meta = ctx.metas[result or ""]
+    if result is None or tuple(meta.strides) != (length * heads * depth, depth, heads * depth, 1):  # as that kernel lays it out
+        return NotImplemented
+    args = (*(plan_argument(ctx, a) for a in node.args[:3]), Literal(0.0), Literal(causal), Literal(False))
+    view = ctx.buffer(result, meta)
+    ctx.fixed.add(result)
+    names = (result, *(None,) * 8)
+    ctx.nodes.append(
+        Extern("aten::_scaled_dot_product_flash_attention", args, {"scale": plan_argument(ctx, scale)}, names, None, (), ctx.origin)
+    )
+    return [view, *(None,) * (len(node.results) - 1)]
+
+
+@ROWS.lowers("_scaled_dot_product_flash_attention_for_cpu _scaled_dot_product_flash_attention_for_cpu_backward")
+def _on_cpu(ctx: Context, node: Node, first: View, *_: Any, **__: Any) -> Any:
+    return in_float(ctx, node) if is_slow(ctx, first) and 0 not in first.sizes else NotImplemented
