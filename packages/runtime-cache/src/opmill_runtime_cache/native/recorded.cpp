@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 
+#include <atomic>
 #include <cstring>
 #include <map>
 #include <mutex>
@@ -195,10 +196,28 @@ Recorded::~Recorded() {
   if (graph_) driver().destroy(graph_);
 }
 
-Recordings::Entry::~Entry() {
-  for (Handle handle : results)
-    if (handle) api.delete_handle(handle);
+namespace {
+
+constexpr int64_t kMostKept = 256 << 20;
+std::atomic<int64_t> kept{0};  // bytes, by all recordings
+
+}  // namespace
+
+bool Recordings::Entry::keep(std::vector<Handle> made, int64_t bytes) {
+  results_ = std::move(made);
+  bytes_ = bytes;
+  return kept.fetch_add(bytes) + bytes <= kMostKept;
 }
+
+void Recordings::Entry::drop() {
+  recorded.reset();
+  kept -= std::exchange(bytes_, 0);
+  for (Handle handle : results_)
+    if (handle) api.delete_handle(handle);
+  results_.clear();
+}
+
+Recordings::Entry::~Entry() { drop(); }
 
 Recordings::Entry* Recordings::find(const Addresses& addresses) {
   for (const auto& entry : entries_)

@@ -50,7 +50,15 @@ class Recordings {
     const Addresses addresses;
     bool tried = false;
     std::unique_ptr<Recorded> recorded;
-    std::vector<Handle> results;  // what an operator allocated while it was recorded, and its kernel writes each time it is started
+    // Keeps what an operator allocated while it was recorded, and its kernels use each time they are started; false where recordings of all plans would
+    // then keep too much.
+    bool keep(std::vector<Handle> made, int64_t bytes);
+    void drop();  // the recording, and what it keeps
+    const std::vector<Handle>& results() const { return results_; }
+
+   private:
+    std::vector<Handle> results_;
+    int64_t bytes_ = 0;
   };
   // What is known of these addresses, nullptr when they come for the first time (they are known from then on).
   Entry* find(const Addresses& addresses);

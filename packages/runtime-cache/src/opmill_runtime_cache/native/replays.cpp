@@ -2,8 +2,6 @@
 // operator takes 12 to 20 us on the host, its kernel 3.
 #include <dlfcn.h>
 
-#include <utility>
-
 #include "running.h"
 
 namespace opmill {
@@ -88,9 +86,9 @@ bool Run::replay(int number, bool* done) {
     const int slot = call.results[i];
     if (slot < 0) continue;
     slots_[slot] = SlotState{};
-    slots_[slot].handle = entry->results[i];
+    slots_[slot].handle = entry->results()[i];
     slots_[slot].dtype = program_.slots[slot].dtype;
-    api.get_data_ptr(entry->results[i], &slots_[slot].data);
+    api.get_data_ptr(entry->results()[i], &slots_[slot].data);
   }
   return true;
 }
@@ -125,12 +123,9 @@ bool Run::record(const CallInfo& call, Recordings::Entry& entry) {
   if (fits && again) fits = entry.recorded && api.get_data_ptr(again, &data) == 0 && api.get_storage_size(again, &bytes) == 0 && entry.recorded->fills(data, bytes);
   fits = fits && results.size() == call.results.size();
   for (size_t i = 0; fits && i < results.size(); i++) fits = call.results[i] < 0 || differs(call.results[i], results[i]).empty();
-  entry.results = std::move(results);
-  entry.results.push_back(again);
-  if (!fits) entry.recorded.reset();
-  if (!entry.recorded)
-    for (Handle& result : entry.results)
-      if (result) api.delete_handle(std::exchange(result, nullptr));
+  for (Handle result : results) bytes += bytes_of(result);
+  results.push_back(again);
+  if (!entry.keep(std::move(results), bytes) || !fits) entry.drop();
   if (was_released) released_ = PyEval_SaveThread();
   return entry.recorded != nullptr;
 }
