@@ -129,6 +129,7 @@ std::unique_ptr<Recorded> Recorded::of(int device, void* other, const Issue& iss
   void* stream = stream_of(device, other);
   if (!stream || driver().begin(stream, kRelaxed)) return nullptr;
   auto made = std::make_unique<Recorded>();
+  made->stream_ = stream;
   const bool issued = issue(stream);
   if (driver().end(stream, &made->graph_) || !issued) return nullptr;
   // Along the chain from the one root: each node has at most one behind it.
@@ -232,12 +233,6 @@ bool Recordings::due(Entry& entry, void* stream) {
   entry.tried = true;
   left_--;
   return true;
-}
-
-bool Recordings::run(const Addresses& addresses, int device, void* stream, const Recorded::Issue& issue) {
-  Entry* entry = find(addresses);
-  if (entry && !entry->recorded && due(*entry, stream)) entry->recorded = Recorded::of(device, stream, issue);
-  return entry && entry->recorded ? entry->recorded->start(stream) : issue(stream);
 }
 
 bool is_captured(void* stream) {

@@ -18,7 +18,8 @@ class Recorded {
   using Issue = std::function<bool(void* stream)>;
   // Of what `issue` starts in the stream it is given, without running it; the device's context is current. nullptr where that is more than kernels and
   // fillings of memory one after the other, or the driver cannot tell. The stream is one of ours that stands for `stream`: memory that torch takes for it comes back to
-  // recordings for the same stream alone, in whose order all that uses it runs.
+  // recordings for the same stream alone, in whose order all that uses it runs. Whoever waits for the whole device meanwhile gets an error from the driver: the
+  // caller sees to it that nobody does.
   static std::unique_ptr<Recorded> of(int device, void* stream, const Issue& issue);
   Recorded() = default;
   Recorded(const Recorded&) = delete;
@@ -26,13 +27,14 @@ class Recorded {
   ~Recorded();
 
   bool start(void* stream) const;  // whether all of it was started
+  void* stream() const { return stream_; }  // of ours, that it was recorded in
   // Whether one of the fillings is of memory in these bytes.
   bool fills(const void* data, size_t bytes) const;
 
  private:
   struct Node;
   bool read(void* node);
-  void* graph_ = nullptr;
+  void *graph_ = nullptr, *stream_ = nullptr;
   std::vector<Node> nodes_;
 };
 
@@ -64,8 +66,6 @@ class Recordings {
   Entry* find(const Addresses& addresses);
   // Whether it is time to record an entry. Never while the stream is captured by somebody.
   bool due(Entry& entry, void* stream);
-  // Starts what `issue` would, from a recording where there is one; whether it was started.
-  bool run(const Addresses& addresses, int device, void* stream, const Recorded::Issue& issue);
 
  private:
   static constexpr size_t kEntries = 4;

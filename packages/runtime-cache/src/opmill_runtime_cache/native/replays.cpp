@@ -8,6 +8,7 @@ namespace opmill {
 
 namespace {
 
+constexpr double kMoment = 20;  // microseconds
 constexpr int64_t kMostBytes = 8 << 20;  // kept for one call: above that the kernel takes longer than the operator takes on the host
 
 // Makes a stream torch's current one, until it goes.
@@ -32,22 +33,22 @@ class CurrentStream {
 };
 
 // What was asked of torch's allocator on a device so far: blocks and bytes, -1 where it does not tell. The GIL is held.
-struct Given {
+struct Asked {
   int64_t blocks = -1, bytes = -1;
 };
 
-Given given_out(int device) {
-  Given given;
+Asked asked_of_torch(int device) {
+  Asked asked;
   if (PyObject* module = PyImport_ImportModule("opmill_runtime_cache.executor.cuda")) {
     if (PyObject* pair = PyObject_CallMethod(module, "given_out", "i", device)) {
       int64_t blocks = 0, bytes = 0;
-      if (PyArg_ParseTuple(pair, "LL", &blocks, &bytes)) given = {blocks, bytes};
+      if (PyArg_ParseTuple(pair, "ll", &blocks, &bytes)) asked = {blocks, bytes};
       Py_DECREF(pair);
     }
     Py_DECREF(module);
   }
   PyErr_Clear();
-  return given;
+  return asked;
 }
 
 // Bytes that a tensor on a GPU asked for; 0 for none.
@@ -93,40 +94,48 @@ bool Run::replay(int number, bool* done) {
   return true;
 }
 
+// What is recorded of `issue`. The driver refuses to wait for a whole device while anything on it is recorded, and a thread that asks for that then is
+// told so. Threads of Python cannot ask while the GIL is held here, and one that gave it up to do so has begun to wait a moment later, which is no harm.
+std::unique_ptr<Recorded> Run::recorded(const Recorded::Issue& issue) {
+  const bool was_released = released_ != nullptr;
+  hold_gil();
+  for (const double begin = now_us(); now_us() < begin + kMoment;) continue;
+  std::unique_ptr<Recorded> made = Recorded::of(program_.cuda, stream_, issue);
+  if (was_released) released_ = PyEval_SaveThread();
+  return made;
+}
+
 // What the kernels of a recording use must stay ours as long as it does: the results, and at most one block that the operator gave back, which is
 // taken again here. That it is the same one shows in that the operator filled a part of it.
 bool Run::record(const CallInfo& call, Recordings::Entry& entry) {
-  const bool was_released = released_ != nullptr;
-  hold_gil();
-  std::vector<Handle> tensors(slots_.size());
+  std::vector<Handle> tensors(slots_.size()), results;
   for (int slot : call.tensors) tensors[slot] = slots_[slot].handle;
   const CellSource source{tensors.data(), instance_.values.data()};
-  std::vector<Handle> results;
-  Handle again = nullptr;
-  bool fits = false;
-  const Given before = given_out(program_.cuda);
-  entry.recorded = Recorded::of(program_.cuda, stream_, [&](void* stream) {
+  const bool was_released = released_ != nullptr;
+  hold_gil();
+  const Asked before = asked_of_torch(program_.cuda);
+  entry.recorded = recorded([&](void* stream) {
     const CurrentStream current(stream, program_.cuda);
-    if (!current.made() || call.shim.invoke(call.shim.function, call.cells, source, &results)) return false;
-    for (size_t i = 0; i < call.returns.size() && i < results.size(); i++)
-      if (call.returns[i] == kIntegerResult) results[i] = nullptr;
-    const Given after = given_out(program_.cuda);
-    int64_t blocks = after.blocks - before.blocks, bytes = after.bytes - before.bytes, one = 1;
-    for (Handle result : results)
-      if (const int64_t own = bytes_of(result)) blocks--, bytes -= own;
-    fits = before.blocks >= 0 && blocks == (bytes ? 1 : 0) && bytes >= 0 && bytes <= kMostBytes;
-    if (fits && bytes) fits = api.empty_strided(1, &bytes, &one, dtype_code[1], kCuda, program_.cuda, &again) == 0;
-    return fits;
+    return current.made() && call.shim.invoke(call.shim.function, call.cells, source, &results) == 0;
   });
-  void* data = nullptr;
-  int64_t bytes = 0;
-  if (fits && again) fits = entry.recorded && api.get_data_ptr(again, &data) == 0 && api.get_storage_size(again, &bytes) == 0 && entry.recorded->fills(data, bytes);
-  fits = fits && results.size() == call.results.size();
-  for (size_t i = 0; fits && i < results.size(); i++) fits = call.results[i] < 0 || differs(call.results[i], results[i]).empty();
-  for (Handle result : results) bytes += bytes_of(result);
-  results.push_back(again);
-  if (!entry.keep(std::move(results), bytes) || !fits) entry.drop();
+  const Asked after = asked_of_torch(program_.cuda);
   if (was_released) released_ = PyEval_SaveThread();
+  for (size_t i = 0; i < call.returns.size() && i < results.size(); i++)
+    if (call.returns[i] == kIntegerResult) results[i] = nullptr;
+  int64_t blocks = after.blocks - before.blocks, rest = after.bytes - before.bytes, kept = rest, one = 1;
+  for (Handle result : results)
+    if (const int64_t own = bytes_of(result)) blocks--, rest -= own;
+  bool fits = entry.recorded && before.blocks >= 0 && blocks == (rest ? 1 : 0) && rest >= 0 && rest <= kMostBytes && results.size() == call.results.size();
+  if (fits && rest) {
+    const CurrentStream current(entry.recorded->stream(), program_.cuda);
+    Handle again = nullptr;
+    void* data = nullptr;
+    fits = current.made() && api.empty_strided(1, &rest, &one, dtype_code[1], kCuda, program_.cuda, &again) == 0 && api.get_data_ptr(again, &data) == 0;
+    fits = fits && entry.recorded->fills(data, static_cast<size_t>(rest));
+    results.push_back(again);
+  }
+  for (size_t i = 0; fits && i < call.results.size(); i++) fits = call.results[i] < 0 || differs(call.results[i], results[i]).empty();
+  if (!entry.keep(std::move(results), kept) || !fits) entry.drop();
   return entry.recorded != nullptr;
 }
 

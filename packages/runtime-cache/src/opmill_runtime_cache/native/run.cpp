@@ -14,12 +14,6 @@ namespace {
 // Above this the GIL is released: giving it up and taking it back costs 0.2 us, more when threads contend.
 constexpr double kReleaseAbove = 30.0;
 
-double now_us() {
-  timespec time;
-  clock_gettime(CLOCK_MONOTONIC, &time);
-  return time.tv_sec * 1e6 + time.tv_nsec * 1e-3;
-}
-
 struct NoGrad {
   NoGrad() : was(api.grad_enabled()) {
     if (was) api.set_grad_enabled(false);
@@ -31,6 +25,12 @@ struct NoGrad {
 };
 
 }  // namespace
+
+double now_us() {
+  timespec time;
+  clock_gettime(CLOCK_MONOTONIC, &time);
+  return time.tv_sec * 1e6 + time.tv_nsec * 1e-3;
+}
 
 void Run::own(int slot, Handle handle) {
   slots_[slot].handle = handle;

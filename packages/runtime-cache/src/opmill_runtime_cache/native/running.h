@@ -1,6 +1,7 @@
 // One call of a program while it runs.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -8,6 +9,8 @@
 #include "instance.h"
 
 namespace opmill {
+
+double now_us();
 
 class Run {
  public:
@@ -46,6 +49,7 @@ class Run {
   bool call_python(CallInfo& call);
   bool replay(int number, bool* done);
   bool record(const CallInfo& call, Recordings::Entry& entry);
+  std::unique_ptr<Recorded> recorded(const Recorded::Issue& issue);
   bool take_results(const CallInfo& call, const std::vector<Handle>& results);
   bool keep_promise(int slot);
   int shared_with_written() const;

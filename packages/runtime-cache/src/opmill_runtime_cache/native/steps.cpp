@@ -117,9 +117,10 @@ bool Run::start_product(int number, CudaGemm& gemm, const ProductMemory& memory,
   CudaContext context(program_.cuda, &problem);
   if (!problem.empty()) return false;
   const Recordings::Addresses addresses = {&gemm, memory.out, memory.bias, a, memory.b, workspace_data_};
-  return instance_.recordings[number].run(addresses, program_.cuda, stream_, [&](void* stream) {
-    return gemm.run(memory.out, memory.bias, a, memory.b, workspace_data_, stream);
-  });
+  const auto issue = [&](void* stream) { return gemm.run(memory.out, memory.bias, a, memory.b, workspace_data_, stream); };
+  Recordings::Entry* entry = instance_.recordings[number].find(addresses);
+  if (entry && !entry->recorded && instance_.recordings[number].due(*entry, stream_)) entry->recorded = recorded(issue);
+  return entry && entry->recorded ? entry->recorded->start(stream_) : issue(stream_);
 }
 
 // All of them, those at equal distances as one. The calls that follow are done then.
