@@ -9,6 +9,8 @@ from typing import Any
 
 import torch
 
+from opmill_fake_tensors.strides import is_dense
+
 from ..errors import GraphError
 
 aten = torch.ops.aten
@@ -96,6 +98,16 @@ def _named_alike(func: Any, packet: Any) -> Any:
     arguments = sorted((a.name, str(a.type)) for a in func._schema.arguments)
     found = (getattr(packet, overload) for overload in packet.overloads()) if packet is not None else ()
     return next((f for f in found if not f._schema.is_mutable and sorted((a.name, str(a.type)) for a in f._schema.arguments) == arguments), None)
+
+
+def memory_order(tensor: torch.Tensor) -> list[int] | None:
+    """The dimensions of a dense tensor by how they lie in memory, None where they lie in order (and for what is not dense, or on no processor).
+    ``bernoulli_`` draws in this order there, its functional form in the order of the dimensions."""
+    sizes, strides = list(tensor.shape), list(tensor.stride())
+    if tensor.device.type != "cpu" or not all(type(n) is int for n in (*sizes, *strides)) or not is_dense(sizes, strides):
+        return None
+    order = sorted(range(len(sizes)), key=lambda k: (-strides[k], k))
+    return None if order == sorted(order) else order
 
 
 def functional_call(op: Any, func: Any, args: Sequence[Any], kwargs: dict[str, Any], written: int) -> tuple[Any, list[Any], dict[str, Any]]:

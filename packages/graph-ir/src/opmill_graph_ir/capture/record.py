@@ -22,7 +22,7 @@ from opmill_fake_tensors.symbols import Index, Sizes
 
 from ..errors import GraphError
 from ..recurrent import PACKETS, keeping
-from .forms import functional_call
+from .forms import functional_call, memory_order
 from .graph import AtenGraph, Meta, Node, Value, values_in
 from .inverse import INVERSES
 from .sizes import recorded, size_of, traced, unbound
@@ -329,6 +329,9 @@ class Recorder(FakeContext):
         if op.packet in _OF_CUDNN:
             return self._run_of_cudnn(op.packet, args)
         if op.writes:
+            if op.packet == "aten::bernoulli_" and (order := memory_order(args[0])) is not None:
+                self.run(func, [self.run(aten.permute.default, [args[0], order], {}), *args[1:]], kwargs)
+                return args[0]
             return self._run_writing(op, func, args, kwargs)
         if func is aten.native_batch_norm.default and args[5] and args[3] is not None:
             return self._run_batch_norm(args)
