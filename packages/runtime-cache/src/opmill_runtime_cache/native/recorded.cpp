@@ -105,6 +105,8 @@ const Driver& driver() {
 }
 
 std::mutex mutex;  // one recording at a time
+constexpr int kMostAlive = 8192;  // some KiB of the host's memory each
+std::atomic<int> alive{0};
 
 // The stream of ours that stands for another; nothing ever runs in it.
 void* stream_of(int device, void* other) {
@@ -129,6 +131,7 @@ std::unique_ptr<Recorded> Recorded::of(int device, void* other, const Issue& iss
   void* stream = stream_of(device, other);
   if (!stream || driver().begin(stream, kRelaxed)) return nullptr;
   auto made = std::make_unique<Recorded>();
+  alive++;
   made->stream_ = stream;
   const bool issued = issue(stream);
   if (driver().end(stream, &made->graph_) || !issued) return nullptr;
@@ -194,13 +197,14 @@ bool Recorded::fills(const void* data, size_t bytes) const {
 }
 
 Recorded::~Recorded() {
+  if (stream_) alive--;
   if (graph_) driver().destroy(graph_);
 }
 
 namespace {
 
 constexpr int64_t kMostKept = 256 << 20;
-std::atomic<int64_t> kept{0};  // bytes, by all recordings
+std::atomic<int64_t> kept{0};  // bytes, by the recordings of all plans
 
 }  // namespace
 
@@ -229,7 +233,7 @@ Recordings::Entry* Recordings::find(const Addresses& addresses) {
 }
 
 bool Recordings::due(Entry& entry, void* stream) {
-  if (entry.tried || left_ <= 0 || is_captured(stream)) return false;
+  if (entry.tried || left_ <= 0 || alive >= kMostAlive || is_captured(stream)) return false;
   entry.tried = true;
   left_--;
   return true;
