@@ -82,3 +82,12 @@ def test_chebyshev_polynomials(kind: str, prefix: str, as_loops: Callable[..., l
     for n in (-2.0, -0.5, 0.0, 1.0, 2.0, 5.0, 6.7, 9.0):
         order = torch.full_like(x, n)
         torch.testing.assert_close(as_loops(fn, x, order)[0], fn(x, order), rtol=1e-6, atol=1e-6)  # conditions are bad next to the ends
+
+
+@pytest.mark.parametrize("order", range(9))
+def test_polygammas_half_way_between_integers(order: int, as_loops: Callable[..., list[torch.Tensor]]) -> None:
+    """Of even orders the reflected part is 0 there, and what is left as much as ten orders of magnitude smaller than its terms."""
+    x = torch.tensor([-0.5, -1.5, -4.5, -8.5, -20.5])
+    [found] = as_loops(lambda x: torch.polygamma(order, x), x)
+    wanted = torch.tensor([float(mp.polygamma(order, mp.mpf(float(v)))) for v in x], dtype=torch.float64)
+    torch.testing.assert_close(found.double(), wanted, rtol=1e-5, atol=0.0)

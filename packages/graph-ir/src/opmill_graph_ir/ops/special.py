@@ -253,6 +253,16 @@ def _turn(x: Expr) -> Expr:
     return op("sub", x, op("round", x))
 
 
+def _cotangent(x: Expr) -> Expr:
+    """Of ``pi * x``; exactly 0 half way between integers, where reflected functions that are odd about those points live from nothing else."""
+    turn = _turn(x)
+    size = op("abs", turn)
+    near = op("lt", size, _c(x, 0.25))
+    angle = op("mul", _pick(near, size, op("sub", _c(x, 0.5), size)), _c(x, math.pi))
+    tangent = op("tan", angle)
+    return op("copysign", _pick(near, _inverse(tangent), tangent), turn)
+
+
 @_special("digamma special_digamma special_psi")
 def _digamma(x: Expr) -> Expr:
     """Reflected to the right, moved past 6 by the recurrence, then Stirling's series."""
@@ -269,8 +279,7 @@ def _digamma(x: Expr) -> Expr:
         series = op("add", op("mul", series, u), _c(x, c))
     value = op("sub", op("sub", op("log", z), op("div", _c(x, 0.5), z)), op("mul", u, series))
     value = op("sub", value, _pick(small, steps, _c(x, 0)))
-    angle = op("mul", _turn(x), _c(x, math.pi))
-    value = _pick(left, op("sub", value, op("div", _c(x, math.pi), op("tan", angle))), value)
+    value = _pick(left, op("sub", value, op("mul", _c(x, math.pi), _cotangent(x))), value)
     whole = op("logical_and", left, op("eq", x, op("floor", x)))
     pole = op("copysign", _c(x, math.inf), op("neg", x))
     return _pick(op("eq", x, _c(x, 0)), pole, _pick(whole, _c(x, math.nan), value))
@@ -337,7 +346,7 @@ def _polygamma_of(n: int, x: Expr) -> Expr:
     tail = op("add", op("add", _c(x, 1 / n), op("mul", _c(x, 0.5), r)), series)
     total = op("add", total, op("mul", _power(r, n), tail))
     value = op("mul", total, _c(x, (-1) ** (n + 1) * math.factorial(n)))
-    cot = _inverse(op("tan", op("mul", _turn(x), _c(x, math.pi))))
+    cot = _cotangent(x)
     first, *rest = [c * math.pi ** (n + 1) for c in reversed(_cotangent_powers(n))]
     slope: Expr = _c(x, first)
     for c in rest:
