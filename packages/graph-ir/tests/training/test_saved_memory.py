@@ -1,5 +1,7 @@
 """What is held between forward and backward: at most what eager holds."""
 
+import copy
+import math
 import operator
 
 import pytest
@@ -67,6 +69,66 @@ def test_what_two_saved_values_come_from_is_saved_instead(twins):
     module = Of(lambda m, x: [t.exp() * t.tanh() for t in [x @ m.w]][0])
     [want], [got] = twins(module, torch.randn(64, 4)).run(saved_bytes, torch.randn(64, 4))
     assert got == 64 * 4 * 4 < want  # the product, not both of its functions
+
+
+def gradients_of(call, module, inputs):
+    out = call(*inputs)
+    return [out, *torch.autograd.grad(out.float().square().sum(), list(module.parameters()))]
+
+
+def normed(norm, shape, dtype, own):
+    """A product or a convolution, a norm with parameters of type ``own``, and what reads its result twice; with an input."""
+    by_rows = len(shape) < 3 or norm is torch.nn.LayerNorm
+    width = shape[-1] if by_rows else shape[1]
+    before = (torch.nn.Linear(width, width) if by_rows else torch.nn.Conv2d(width, width, 1)).to(dtype)
+    made = norm(2, width) if norm is torch.nn.GroupNorm else norm(width)
+    return torch.nn.Sequential(before, made.to(own), torch.nn.ReLU(), copy.deepcopy(before)), torch.randn(shape, dtype=dtype)
+
+
+def large_saved(module, x):
+    """Values as large as ``x`` that the forward computes for the backward."""
+    halves = partition(capture_joint(torch.fx.symbolic_trace(module), [x]))
+    outside = {*halves.forward.inputs, *halves.forward.held}
+    return [n for n in halves.saved if n not in outside and math.prod(halves.forward.metas[n].sizes) == x.numel()]
+
+
+NORMS = {
+    "batch of rows": (torch.nn.BatchNorm1d, (32, 8)),
+    "batch of images": (torch.nn.BatchNorm2d, (2, 8, 6, 6)),
+    "rows": (torch.nn.LayerNorm, (4, 6, 8)),
+    "groups": (torch.nn.GroupNorm, (2, 8, 6, 6)),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+@pytest.mark.parametrize("name", NORMS)
+def test_what_a_norm_returns_is_not_kept_beside_its_input(name, dtype, twins):
+    own = torch.float32 if dtype == torch.bfloat16 else dtype  # a mixed norm, whose statistics are not rounded
+    module, x = normed(*NORMS[name], dtype, own)
+    assert len(large_saved(module, x)) == 1
+    if own == dtype or name != "groups":  # torch's backward of a mixed norm of groups does not give what its fake promises
+        twins(module, x).same(gradients_of, x)
+
+
+@pytest.mark.parametrize("name", NORMS)
+def test_rounded_statistics_do_not_tell_what_a_norm_returned(name):
+    assert len(large_saved(*normed(*NORMS[name], torch.bfloat16, torch.bfloat16))) == 2
+
+
+def test_what_a_norm_returns_is_kept_where_another_reads_it_anyway(twins):
+    class Shown(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.norm, self.conv = torch.nn.BatchNorm2d(4), torch.nn.Conv2d(4, 4, 1)
+
+        def forward(self, x):
+            y = self.norm(self.conv(x))
+            return y, self.conv(y)
+
+    module, x = Shown(), torch.randn(2, 4, 5, 5)
+    halves = partition(capture_joint(torch.fx.symbolic_trace(module), [x]))
+    assert halves.forward.outputs[0].value in halves.saved
+    twins(module, x).same(lambda call, module, inputs: gradients_of(lambda *a: sum(o.sum() for o in call(*a)), module, inputs), x)
 
 
 def test_random_numbers_are_not_drawn_again(twins):

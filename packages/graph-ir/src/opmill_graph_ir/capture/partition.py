@@ -1,8 +1,8 @@
 """Splits a joint graph into a forward and a backward graph, and decides what the forward saves for the backward.
 
 What depends on a tangent is backward. What the forward's outputs need is forward. Of the forward's values that the backward reads, views
-and cheap pointwise values may be computed again (they fuse into their readers); what is saved is chosen so that it has the fewest bytes.
-Autograd's formulas read what eager would have saved, so the memory held between the two is at most eager's.
+and cheap pointwise values may be computed again (they fuse into their readers), and so may what norms return (``normalized.py``); what is
+saved is chosen so that it has the fewest bytes. Autograd's formulas read what eager would have saved, so the memory held between the two is at most eager's.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from ..errors import GraphError
 from .cut import INFINITE, Network
 from .graph import AtenGraph, Meta, Node, Output, OutputTensor, values_in
 from .joint import Joint, moves_on
+from .normalized import ways
 from .sizes import roots_of, sizes_behind, symbols_in
 
 _CHEAP = frozenset(
@@ -78,7 +79,8 @@ def partition(joint: Joint) -> Halves:
     roots += [r for n in graph.nodes if id(n) not in late and moves_on(n) for r in n.results if r]
     roots += [symbol for n in graph.nodes if id(n) not in late for symbol in _bound(n)]
     forward = _closure(graph, makers, roots)
-    split = _Split(graph, makers, forward, late, tangents, list(_values(outputs)))
+    again = ways(graph, (n for n in graph.nodes if id(n) in forward))
+    split = _Split(graph, {**makers, **again.makers}, again.passing, forward, late, tangents, list(_values(outputs)))
     backwards = tuple(None if part.spent else split.backward(part.tangents, [graph.outputs[joint.outputs + k] for k in part.gradients]) for part in joint.parts)
     saved = dict.fromkeys(name for b in backwards if b for name in b.saved)
     sizes = dict.fromkeys(name for b in backwards if b for name in b.sizes)
@@ -93,11 +95,13 @@ def partition(joint: Joint) -> Halves:
 
 @dataclass
 class _Split:
-    """What is known while the backwards of ``graph`` are taken out of it, one after the other. ``forward`` and ``late`` are nodes, by id: of the
-    forward, and those that depend on tangents. ``leaving``: values that the forward returns or keeps for a backward before."""
+    """What is known while the backwards of ``graph`` are taken out of it, one after the other. ``makers``: what makes each value in a backward;
+    ``passing``: values that no forward has. ``forward`` and ``late`` are nodes, by id: of the forward, and those that depend on tangents.
+    ``leaving``: values that the forward returns or keeps for a backward before."""
 
     graph: AtenGraph
     makers: dict[str, Node]
+    passing: Set[str]
     forward: set[int]
     late: set[int]
     tangents: list[str]
@@ -105,7 +109,7 @@ class _Split:
 
     def backward(self, tangents: Sequence[int], gradients: list[Output]) -> Backward:
         graph = self.graph
-        nodes, saved = _backward(graph, self.makers, self.forward, list(_values(gradients)), set(self.tangents), self.leaving)
+        nodes, saved = _backward(graph, self.makers, self.passing, self.forward, list(_values(gradients)), set(self.tangents), self.leaving)
         self.leaving += saved
         second = _graph(graph, _just_in_time(graph, self.makers, nodes, self.late), [*(self.tangents[k] for k in tangents), *saved], gradients, [])
         own = {symbol for n in second.nodes for symbol in _bound(n)}
@@ -149,15 +153,15 @@ def _closure(graph: AtenGraph, makers: dict[str, Node], roots: Iterable[str]) ->
 
 
 def _backward(
-    graph: AtenGraph, makers: dict[str, Node], forward: set[int], roots: list[str], tangents: set[str], leaving: Sequence[str]
+    graph: AtenGraph, makers: dict[str, Node], passing: Set[str], forward: set[int], roots: list[str], tangents: set[str], leaving: Sequence[str]
 ) -> tuple[set[int], list[str]]:
-    """The backward's nodes by id, and the forward values that it takes. ``leaving``: values that are there anyway."""
+    """The backward's nodes by id, and the forward values that it takes. ``passing``: values that no forward has, ``leaving``: that are there anyway."""
     outside = {*graph.inputs, *graph.held, *graph.constants} - tangents
     given = {symbol for n in graph.nodes if id(n) in forward for symbol in _bound(n)}  # the forward returns these
     makers = {name: node for name, node in makers.items() if name not in given}
     _, needed = _reading(graph, makers, roots, {r for n in graph.nodes if id(n) in forward and not _is_view(n) for r in n.results if r} | outside)
     free = {*graph.held, *graph.constants, *leaving, *outside.intersection(needed)}
-    saved = _cheapest(graph, makers, needed, free) | outside
+    saved = _cheapest(graph, makers, passing, needed, free) | outside
     nodes, taken = _reading(graph, makers, roots, saved)
     if spoiled := set(graph.mutations).intersection(taken):
         raise GraphError("GI001", f"the backward needs what {min(spoiled)} held before it was written", hint="clone it first")
@@ -186,10 +190,11 @@ def _may_run_again(node: Node) -> bool:
     return len(node.results) == 1 and node.func._schema.name in _CHEAP
 
 
-def _cheapest(graph: AtenGraph, makers: dict[str, Node], needed: list[str], free: Set[str]) -> set[str]:
+def _cheapest(graph: AtenGraph, makers: dict[str, Node], passing: Set[str], needed: list[str], free: Set[str]) -> set[str]:
     """The values to save so that all that are needed can be had, of the fewest bytes: a minimum cut between what cannot be computed
     again and what is needed, each value an edge as wide as it is large; of two as large an input is taken, which need not be written. What
-    is ``free`` is there anyway; an input is where the backward reads it in any case, or it would live longer for our sake."""
+    is ``free`` is there anyway, what is ``passing`` cannot be saved; an input is free where the backward reads it in any case, or it would
+    live longer for our sake."""
     network, seen, stack, given = Network(), set(needed), list(needed), set(graph.inputs)
     written, symbols = set(graph.mutations), graph.symbols()  # contents of what is written change when the forward ends
     for name in needed:
@@ -197,7 +202,7 @@ def _cheapest(graph: AtenGraph, makers: dict[str, Node], needed: list[str], free
     while stack:
         name = stack.pop()
         node = makers.get(name)
-        width = 2 * max(_bytes(graph.metas[name], symbols), 1) - (name in given)
+        width = INFINITE if name in passing else 2 * max(_bytes(graph.metas[name], symbols), 1) - (name in given)
         network.add((name, False), (name, True), 0 if name in free else width)
         bases = list(_through_views(makers, (v.name for v in values_in((node.args, node.kwargs))))) if node is not None else []
         again = node is not None and _may_run_again(node) and not written.intersection(bases)
