@@ -8,6 +8,7 @@ right as eager's. Steps that every implementation computes to the last bit are n
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -18,6 +19,8 @@ from random_graphs import Program, copied
 RUNS, TIMES, ULPS = 8, 4.0, 4.0
 CANCELLING = ("F.gelu(",)
 """Functions that eager computes to the last places of their argument, not of their value."""
+EXTREMES = re.compile(r"(\w+) = (\w+)\.(?:amax|amin|max|min|cummax|cummin)\(")
+"""Which of two zeros is the larger one is a matter of their places in memory."""
 
 Results = tuple[list[torch.Tensor], list[torch.Tensor]]
 """What a program returns, and its inputs as they are afterwards."""
@@ -48,6 +51,10 @@ def shaken(program: Program, inputs: Sequence[torch.Tensor], seed: int) -> Resul
         names |= {n: v for n, v in given.items() if n not in sources and n != "__builtins__"}
         if target:
             names[target].copy_(moved(names[target], generator))
+        if (extreme := EXTREMES.match(line)) and isinstance(found := names[extreme[1]], torch.Tensor) and found.is_floating_point():
+            zero = names[extreme[2]] == 0
+            if bool((zero & names[extreme[2]].signbit()).any() and (zero & ~names[extreme[2]].signbit()).any()):
+                found.copy_(torch.where(found == 0, -found if seed % 2 else found.abs(), found))
         if any(f in line for f in CANCELLING):
             (source,) = program.rounded[k][1] or (line.partition("(")[2].rstrip(")"),)
             names[target].add_(moved(names[source], generator) - names[source])

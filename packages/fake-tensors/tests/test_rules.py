@@ -117,6 +117,22 @@ def test_products(data: Any) -> None:
     check(F.linear, x, y.t())
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_gradients_of_norms_of_two_types(dtype: torch.dtype) -> None:
+    """A narrow input and wide parameters: each gradient is of its own type."""
+    w = torch.ones(4)
+    for x, norm in ((torch.ones(2, 4, 5).to(dtype), F.group_norm), (torch.ones(3, 4).to(dtype), F.layer_norm)):
+        how: Any = 2 if norm is F.group_norm else (4,)
+        leaves = [t.clone().requires_grad_() for t in (x, w, w)]
+        gradients = torch.autograd.grad(norm(leaves[0], how, *leaves[1:]).float().sum(), leaves)
+        assert [g.dtype for g in gradients] == [dtype, torch.float32, torch.float32]
+    group = torch.ops.aten.native_group_norm_backward
+    _, mean, rstd = torch.ops.aten.native_group_norm(torch.ones(2, 4, 5).to(dtype), w, w, 2, 4, 5, 2, 1e-5)
+    x = torch.ones(2, 4, 5).to(dtype)
+    for mask in ([True, True, True], [True, False, False]):
+        check(lambda x, mean, rstd, w, mask=mask: [g for g in group(x, x, mean, rstd, w, 2, 4, 5, 2, mask) if g is not None], x, mean, rstd, w)
+
+
 @settings(max_examples=40, deadline=None, derandomize=True)
 @given(st.data())
 def test_images(data: Any) -> None:

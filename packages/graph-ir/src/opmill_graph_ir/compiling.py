@@ -69,7 +69,7 @@ def compile_training(
     with report.step("functionalize"):
         joint = capture_joint(gm, inputs)
         lay_out(joint.graph)
-        halves = partition(joint)
+        halves = partition(joint, exact=options.numerics == "eager")
         staged = options.bucket_bytes and len(halves.backwards) == len(halves.graphs) - 1 == 1
         stages, graphs = split(halves, joint.targets, options.bucket_bytes) if staged else ([], [])
         graphs = [halves.forward, *graphs] if stages else halves.graphs

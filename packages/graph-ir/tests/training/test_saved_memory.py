@@ -85,9 +85,9 @@ def normed(norm, shape, dtype, own):
     return torch.nn.Sequential(before, made.to(own), torch.nn.ReLU(), copy.deepcopy(before)), torch.randn(shape, dtype=dtype)
 
 
-def large_saved(module, x):
+def large_saved(module, x, **how):
     """Values as large as ``x`` that the forward computes for the backward."""
-    halves = partition(capture_joint(torch.fx.symbolic_trace(module), [x]))
+    halves = partition(capture_joint(torch.fx.symbolic_trace(module), [x]), **how)
     outside = {*halves.forward.inputs, *halves.forward.held}
     return [n for n in halves.saved if n not in outside and math.prod(halves.forward.metas[n].sizes) == x.numel()]
 
@@ -106,13 +106,17 @@ def test_what_a_norm_returns_is_not_kept_beside_its_input(name, dtype, twins):
     own = torch.float32 if dtype == torch.bfloat16 else dtype  # a mixed norm, whose statistics are not rounded
     module, x = normed(*NORMS[name], dtype, own)
     assert len(large_saved(module, x)) == 1
-    if own == dtype or name != "groups":  # torch's backward of a mixed norm of groups does not give what its fake promises
-        twins(module, x).same(gradients_of, x)
+    twins(module, x).same(gradients_of, x)
 
 
 @pytest.mark.parametrize("name", NORMS)
 def test_rounded_statistics_do_not_tell_what_a_norm_returned(name):
     assert len(large_saved(*normed(*NORMS[name], torch.bfloat16, torch.bfloat16))) == 2
+
+
+@pytest.mark.parametrize("name", NORMS)
+def test_where_results_are_eagers_to_the_last_bit_norms_keep_theirs(name):
+    assert len(large_saved(*normed(*NORMS[name], torch.float32, torch.float32), exact=True)) == 2
 
 
 def test_what_a_norm_returns_is_kept_where_another_reads_it_anyway(twins):

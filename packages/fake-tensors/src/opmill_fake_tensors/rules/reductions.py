@@ -143,7 +143,8 @@ def _layer_norm_backward(
 ) -> Any:
     sizes = [x.size(), *(x.size()[x.dim() - len(shape) :] for _ in range(2))]
     wanted = (mask[0], mask[1] and weight is not None, mask[2] and bias is not None)
-    return tuple(dense(n, x.dtype) if w else None for n, w in zip(sizes, wanted, strict=True)) if overload == "" else NotImplemented
+    dtypes = [x.dtype if p is None else p.dtype for p in (x, weight, bias)]
+    return tuple(dense(n, d) if w else None for n, d, w in zip(sizes, dtypes, wanted, strict=True)) if overload == "" else NotImplemented
 
 
 @RULES.row("native_group_norm")
@@ -154,6 +155,17 @@ def _group_norm(overload: str, x: Tensor, weight: Any, bias: Any, n: int, c: int
     if any(p is not None and (p.dim() != 1 or p.size(0) != c) for p in (weight, bias)):
         return NotImplemented
     return image(x.size(), x.dtype, channels_last(x)), dense((n, groups), dtype), dense((n, groups), dtype)
+
+
+@RULES.row("native_group_norm_backward")
+def _group_norm_backward(
+    overload: str, grad: Tensor, x: Tensor, mean: Tensor, rstd: Tensor, weight: Any, n: int, c: int, hw: int, groups: int, mask: Sequence[bool]
+) -> Any:
+    """Of a narrow input and wide parameters: torch's meta kernel gives all three in the wide type."""
+    if overload != "" or weight is None or weight.dtype == x.dtype:
+        return NotImplemented
+    results = image(x.size(), x.dtype, channels_last(x)), dense((c,), weight.dtype), dense((c,), weight.dtype)
+    return tuple(r if w else None for r, w in zip(results, mask, strict=True))
 
 
 @RULES.row("native_batch_norm")

@@ -68,8 +68,9 @@ class Halves:
         return backward.graph
 
 
-def partition(joint: Joint) -> Halves:
-    """The two graphs of a joint one, or more where parts of it are differentiated one after the other."""
+def partition(joint: Joint, *, exact: bool = False) -> Halves:
+    """The two graphs of a joint one, or more where parts of it are differentiated one after the other. ``exact``: what is computed again must be what
+    it was to the last bit."""
     graph = joint.graph
     makers = {r: n for n in graph.nodes for r in (*n.results, *_bound(n)) if r}
     tangents = graph.inputs[joint.inputs :]
@@ -79,7 +80,7 @@ def partition(joint: Joint) -> Halves:
     roots += [r for n in graph.nodes if id(n) not in late and moves_on(n) for r in n.results if r]
     roots += [symbol for n in graph.nodes if id(n) not in late for symbol in _bound(n)]
     forward = _closure(graph, makers, roots)
-    again = ways(graph, (n for n in graph.nodes if id(n) in forward))
+    again = ways(graph, () if exact else (n for n in graph.nodes if id(n) in forward))
     split = _Split(graph, {**makers, **again.makers}, again.passing, forward, late, tangents, list(_values(outputs)))
     backwards = tuple(None if part.spent else split.backward(part.tangents, [graph.outputs[joint.outputs + k] for k in part.gradients]) for part in joint.parts)
     saved = dict.fromkeys(name for b in backwards if b for name in b.saved)
