@@ -104,3 +104,45 @@ def test_gelu_far_out(store: Store) -> None:
         band = (x >= low) & (x < low + 1)
         ours, theirs = ((t.double() - exact).abs()[band].max() for t in (got, want))
         assert ours <= 2 * theirs, (low, float(ours), float(theirs))
+
+
+def test_tanh_is_right_to_its_last_place(store: Store) -> None:
+    x = torch.cat([torch.linspace(-12, 12, 240_001), torch.randn(10_000) * 1e-3, torch.tensor([9.02, 20.0, 1e30, torch.inf, -torch.inf, 0.0, -0.0, 1e-45, torch.nan])])
+    [got] = compiled(lambda x: (torch.tanh(x),), [x], store, "default")
+    exact = torch.tanh(x.double())
+    place = (torch.nextafter(exact.float().abs(), torch.tensor(torch.inf)) - exact.float().abs()).double()
+    assert bool((((got.double() - exact).abs() <= place) | exact.isnan()).all())
+    assert bool((got[x.abs() > 9.02].abs() == 1).all())
+    assert torch.equal(got.isnan(), x.isnan())
+    assert torch.equal(got.signbit()[:-1], x.signbit()[:-1])
+
+
+FAR_OUT: dict[str, Callable[..., torch.Tensor]] = {
+    "gelu": torch.nn.functional.gelu,
+    "gelu of tanh": lambda x: torch.nn.functional.gelu(x, approximate="tanh"),
+    "written out": lambda x: 0.5 * x * (1 + torch.tanh(0.7978845608 * (x + 0.044715 * x**3))),
+    "silu": torch.nn.functional.silu,
+    "mish": torch.nn.functional.mish,
+    "softplus": torch.nn.functional.softplus,
+    "logsigmoid": torch.nn.functional.logsigmoid,
+    "tanhshrink": torch.nn.functional.tanhshrink,
+    "sigmoid": torch.sigmoid,
+    "erf": torch.erf,
+}
+
+
+@pytest.mark.parametrize("name", FAR_OUT)
+def test_gradients_far_out(store: Store, name: str) -> None:
+    """Where a function ends flat, its gradient lives from what is missing to the end, times as much as x^3: nothing of tanh's last places may be wrong."""
+    fn = FAR_OUT[name]
+    at = torch.tensor([0.5, 1, 2, 3, 4, 5, 6, 8, 10, 15, 20, 30, 50, 88, 100, 274, 1000, 1e5, 1e10])
+    x = torch.cat([at, -at])
+
+    def gradient(run: Callable[..., Any], x: torch.Tensor) -> torch.Tensor:
+        x = x.clone().requires_grad_()
+        return torch.autograd.grad(run(x).sum(), x)[0].double()
+
+    eager, exact = gradient(fn, x), gradient(fn, x.double())
+    ours = gradient(lambda x: compiled(lambda x: (fn(x),), [x], store, "default")[0], x)
+    known = exact.isfinite() & eager.isfinite()
+    assert bool(((ours - exact).abs() <= 4 * (eager - exact).abs() + 2e-7 * exact.abs() + 1e-7)[known].all()), (ours - exact)[known].abs().max()

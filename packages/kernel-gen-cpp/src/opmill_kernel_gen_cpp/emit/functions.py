@@ -165,12 +165,8 @@ _EXP = _f32("0x1.a1b73p-13 0x1.6d9894p-10 0x1.11107ep-7 0x1.55547ep-5 0x1.555556
 # erf(x)/x - 1 as a polynomial in x^2 up to 1; from there on 1 - q(x - 1.5)^4: erfc falls like exp(-x^2), and its fourth root is smooth
 _ERF = _f32("0x1.40be58p-14 -0x1.a06884p-11 0x1.5375c8p-8 -0x1.b7e328p-6 0x1.ce2b58p-4 -0x1.81273p-2 0x1.06eba6p-3")
 _ERFC_ROOT = _f32("-0x1.77989p-16 -0x1.74c6b2p-14 0x1.4552fep-10 -0x1.9adbfp-10 -0x1.99889ep-7 0x1.0de662p-5 0x1.1bf9c8p-4 -0x1.816af4p-2 0x1.b75f8p-2")
-# tanh(x)/x as a fraction of polynomials in x^2, up to where float32 has nothing but 1
-_TANH = (
-    9.0,
-    _f32("0x1.cadd68p-27 0x1.59c38cp-16 0x1.ca2c96p-9 0x1.120b2p-3 0x1p+0"),
-    _f32("0x1.a18094p-21 0x1.58863ap-12 0x1.a7f7fcp-6 0x1.de5adap-2 0x1p+0"),
-)
+# (tanh(x)/x - 1)/x^2 as a polynomial in x^2, up to 0.8
+_TANH = _f32("0x1.9f6f2ep-10 -0x1.e597bep-8 0x1.5d0738p-6 -0x1.b92886p-5 0x1.110b3cp-3 -0x1.55553ep-2")
 
 
 def _exp_f32(needs: Needs, full: str, short: str, lanes: int, target: Target) -> str:
@@ -214,17 +210,17 @@ def _erf_f32(needs: Needs, full: str, short: str, lanes: int, target: Target) ->
 
 
 def _tanh_f32(needs: Needs, full: str, short: str, lanes: int, target: Target) -> str:
-    """x P(x^2) / Q(x^2) of x kept within the limit. The two polynomials run side by side; comparisons keep NaN."""
-    limit, above, below = _TANH
-    v = needs.vector("f32", lanes)
+    """A polynomial near 0, 1 - 2 / (exp(2 |x|) + 1) from 0.8 on: gradients multiply what is missing to 1 by x^3, so it must be as exact as the rest."""
+    v, i = needs.vector("f32", lanes), needs.vector("i32", lanes)
     fma, put = _fma(needs, short, lanes, target), splat(needs, short, lanes)
-    larger, smaller = (function(needs, n, short, lanes, target) for n in ("larger", "smaller"))
-    one = f"{put}(1.0f)"
+    smaller, size, sign = (function(needs, n, short, lanes, target) for n in ("smaller", "abs", "copysign"))
+    # The exponential of 0 to 20, as in _exp_f32 with one factor.
     return f"""static inline {v} {full}({v} x) {{
-  const {v} most = {put}({limit}f);
-  x = {larger}(-most, {smaller}(most, x));
-  const {v} s = x * x, y = x * {_horner(fma, "s", above, put)} / {_horner(fma, "s", below, put)};
-  return {larger}(-{one}, {smaller}({one}, y));
+  const {v} a = {smaller}({put}(10.0f), {size}(x)), s = a * a, near = {fma}(s * {_horner(fma, "s", _TANH, put)}, a, a), t = a + a;
+  const {v} big = {put}(12583039.0f), shifted = {fma}(t, {put}(0x1.715476p+0f), big), n = shifted - big;
+  const {v} r = {fma}(n, {put}(-0x1.7f7d1cp-20f), {fma}(n, {put}(-0x1.62e4p-1f), t));
+  const {v} far = 1.0f - 2.0f / {fma}({_horner(fma, "r", _EXP, put)}, ({v})(({i})shifted << 23), {put}(1.0f));
+  return {sign}(a < 0.8f ? near : far, x);
 }}"""
 
 
