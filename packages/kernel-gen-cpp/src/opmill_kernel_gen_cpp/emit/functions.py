@@ -169,6 +169,12 @@ _ERFC_ROOT = _f32("-0x1.77989p-16 -0x1.74c6b2p-14 0x1.4552fep-10 -0x1.9adbfp-10 
 _TANH = _f32("0x1.9f6f2ep-10 -0x1.e597bep-8 0x1.5d0738p-6 -0x1.b92886p-5 0x1.110b3cp-3 -0x1.55553ep-2")
 
 
+def _range_reduced(v: str, fma: str, put: str, x: str, big: float) -> str:
+    """``x`` as n ln 2 + r with a small r. Adding ``big`` rounds to n, and leaves it in the lowest bits of ``shifted``, moved by what ``big`` has there."""
+    return f"""const {v} big = {put}({big}f), shifted = {fma}({x}, {put}(0x1.715476p+0f), big), n = shifted - big;
+  const {v} r = {fma}(n, {put}(-0x1.7f7d1cp-20f), {fma}(n, {put}(-0x1.62e4p-1f), {x}));"""
+
+
 def _exp_f32(needs: Needs, full: str, short: str, lanes: int, target: Target) -> str:
     v, i = needs.vector("f32", lanes), needs.vector("i32", lanes)
     larger, smaller = (function(needs, n, short, lanes, target) for n in ("larger", "smaller"))
@@ -178,8 +184,7 @@ def _exp_f32(needs: Needs, full: str, short: str, lanes: int, target: Target) ->
     # overflow are right; shifting their exponents into place drops what stands above. Comparisons keep NaN.
     return f"""static inline {v} {full}({v} x) {{
   x = {larger}({put}(-104.5f), {smaller}({put}(89.0f), x));
-  const {v} big = {put}(12583166.0f), shifted = {fma}(x, {put}(0x1.715476p+0f), big), n = shifted - big;
-  const {v} r = {fma}(n, {put}(-0x1.7f7d1cp-20f), {fma}(n, {put}(-0x1.62e4p-1f), x));
+  {_range_reduced(v, fma, put, "x", 12583166.0)}
   const {i} k = ({i})shifted, half = k >> 1;
   return {p} * ({v})(half << 23) * ({v})((k - half) << 23);
 }}"""
@@ -217,8 +222,7 @@ def _tanh_f32(needs: Needs, full: str, short: str, lanes: int, target: Target) -
     # The exponential of 0 to 20, as in _exp_f32 with one factor.
     return f"""static inline {v} {full}({v} x) {{
   const {v} a = {smaller}({put}(10.0f), {size}(x)), s = a * a, near = {fma}(s * {_horner(fma, "s", _TANH, put)}, a, a), t = a + a;
-  const {v} big = {put}(12583039.0f), shifted = {fma}(t, {put}(0x1.715476p+0f), big), n = shifted - big;
-  const {v} r = {fma}(n, {put}(-0x1.7f7d1cp-20f), {fma}(n, {put}(-0x1.62e4p-1f), t));
+  {_range_reduced(v, fma, put, "t", 12583039.0)}
   const {v} far = 1.0f - 2.0f / {fma}({_horner(fma, "r", _EXP, put)}, ({v})(({i})shifted << 23), {put}(1.0f));
   return {sign}(a < 0.8f ? near : far, x);
 }}"""

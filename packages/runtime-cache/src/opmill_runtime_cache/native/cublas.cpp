@@ -5,6 +5,8 @@
 #include <map>
 #include <mutex>
 
+#include "symbols.h"
+
 namespace opmill {
 
 namespace {
@@ -51,10 +53,7 @@ const Library& library() {
     for (const char* name : {"libcublasLt.so.13", "libcublasLt.so.12"})
       if (!loaded) loaded = dlopen(name, RTLD_NOW | RTLD_NOLOAD);
     if (!loaded) return made;
-    const struct {
-      void* target;
-      const char* name;
-    } symbols[] = {
+    const char* missing = find_symbols(loaded, {
         {&made.create, "cublasLtCreate"},
         {&made.operation_create, "cublasLtMatmulDescCreate"},
         {&made.operation_set, "cublasLtMatmulDescSetAttribute"},
@@ -67,10 +66,8 @@ const Library& library() {
         {&made.preference_destroy, "cublasLtMatmulPreferenceDestroy"},
         {&made.heuristic, "cublasLtMatmulAlgoGetHeuristic"},
         {&made.matmul, "cublasLtMatmul"},
-    };
-    for (const auto& symbol : symbols)
-      if (!(*static_cast<void**>(symbol.target) = dlsym(loaded, symbol.name))) return Library{};
-    return made;
+    });
+    return missing ? Library{} : made;
   }();
   return found;
 }

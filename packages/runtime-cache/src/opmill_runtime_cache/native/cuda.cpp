@@ -8,6 +8,8 @@
 #include <mutex>
 #include <utility>
 
+#include "symbols.h"
+
 namespace opmill {
 
 namespace {
@@ -150,10 +152,7 @@ std::string load_cuda(const char* library, const char* torch_library) {
   if (driver.ready) return "";
   void* cuda = dlopen(library, RTLD_NOW | RTLD_GLOBAL);
   if (!cuda) return std::string("there is no NVIDIA driver (") + library + " cannot be loaded)";
-  const struct {
-    void* target;
-    const char* name;
-  } symbols[] = {
+  const char* missing = find_symbols(cuda, {
       {&driver.init, "cuInit"},
       {&driver.version, "cuDriverGetVersion"},
       {&driver.device_get, "cuDeviceGet"},
@@ -173,9 +172,8 @@ std::string load_cuda(const char* library, const char* torch_library) {
       {&driver.host_free, "cuMemFreeHost"},
       {&driver.error_name, "cuGetErrorName"},
       {&driver.error_text, "cuGetErrorString"},
-  };
-  for (const auto& symbol : symbols)
-    if (!(*static_cast<void**>(symbol.target) = dlsym(cuda, symbol.name))) return std::string("the NVIDIA driver is too old: it has no ") + symbol.name;
+  });
+  if (missing) return std::string("the NVIDIA driver is too old: it has no ") + missing;
   torch_cuda = dlopen(torch_library, RTLD_NOW | RTLD_NOLOAD);
   if (!torch_cuda) return std::string("this torch is built without CUDA (") + torch_library + " is not loaded)";
   *reinterpret_cast<void**>(&current_stream) = dlsym(torch_cuda, "aoti_torch_get_current_cuda_stream");

@@ -1,7 +1,5 @@
 #include "recorded.h"
 
-#include <dlfcn.h>
-
 #include <atomic>
 #include <cstring>
 #include <map>
@@ -9,6 +7,7 @@
 #include <utility>
 
 #include "cuda.h"
+#include "symbols.h"
 
 namespace opmill {
 
@@ -77,10 +76,7 @@ struct Driver {
 const Driver& driver() {
   static const Driver found = [] {
     Driver made;
-    const struct {
-      void* target;
-      const char* name;
-    } symbols[] = {
+    const bool whole = cuda_driver() && !find_symbols(cuda_driver(), {
         {&made.stream_create, "cuStreamCreate"},
         {&made.capturing, "cuStreamIsCapturing"},
         {&made.begin, "cuStreamBeginCapture_v2"},
@@ -96,10 +92,8 @@ const Driver& driver() {
         {&made.fill_words, "cuMemsetD32Async"},
         {&made.destroy, "cuGraphDestroy"},
         {&made.launch, "cuLaunchKernelEx"},
-    };
-    for (const auto& symbol : symbols)
-      if (!cuda_driver() || !(*static_cast<void**>(symbol.target) = dlsym(cuda_driver(), symbol.name))) return Driver{};
-    return made;
+    });
+    return whole ? made : Driver{};
   }();
   return found;
 }

@@ -56,10 +56,10 @@ class Run {
   bool item(int value, int slot);
   bool arithmetic(int value);
   bool gemm(const CallInfo& call, const Gemm& gemm);
-  bool cuda_gemm(int number, CudaGemm& gemm);
+  bool cuda_gemm(int number);
   bool cuda_siblings(Siblings& siblings);
   bool start_product(int number, CudaGemm& gemm, const ProductMemory& memory, const void* a);
-  bool provide_workspace(size_t bytes);
+  bool provide_workspace(const CudaGemm& gemm);
   char* data_of(int slot) const;
   bool shim_on_blobs(const CallInfo& call);
   void written(int slot);

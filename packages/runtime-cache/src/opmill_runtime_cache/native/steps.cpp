@@ -100,13 +100,14 @@ bool aligned(const ProductMemory& memory, const void* a) {
 
 }  // namespace
 
-bool Run::cuda_gemm(int number, CudaGemm& gemm) {
+bool Run::cuda_gemm(int number) {
+  CudaGemm& gemm = *instance_.cuda_gemms[number];
   const CallInfo& call = program_.calls[number];
   const BlasCall& blas = call.blas;
   const ProductMemory memory = {data_of(blas.out), blas.bias >= 0 ? data_of(blas.bias) : nullptr, data_of(blas.b)};
   const void* a = slots_[blas.a].data;
   if (program_.slots[blas.out].device != program_.cuda || !aligned(memory, a)) return shim_on_blobs(call);
-  if (!provide_workspace(std::max(instance_.workspace, gemm.workspace_bytes()))) return false;
+  if (!provide_workspace(gemm)) return false;
   if (!start_product(number, gemm, memory, a)) return shim_on_blobs(call);
   written(blas.out);
   return true;
@@ -137,19 +138,21 @@ bool Run::cuda_siblings(Siblings& siblings) {
     const int number = siblings.calls[i];
     const EqualRun run = fits ? equal_run(memory, i) : EqualRun{};
     CudaGemm* batch = run.count > 1 ? batch_of(program_, instance_, siblings, run.distances) : nullptr;
-    if (batch && !provide_workspace(std::max(instance_.workspace, batch->workspace_bytes()))) return false;
+    if (batch && !provide_workspace(*batch)) return false;
     if (batch && start_product(number, *batch, memory[run.backwards ? i + run.count - 1 : i], a)) {
       i += run.count;
       continue;
     }
-    if (!cuda_gemm(number, *instance_.cuda_gemms[number])) return false;
+    if (!cuda_gemm(number)) return false;
     i++;
   }
   ahead_ = siblings.calls.size() - 1;
   return true;
 }
 
-bool Run::provide_workspace(size_t bytes) {
+// As much as the largest product of the program wants; batches, which are planned late, may want more.
+bool Run::provide_workspace(const CudaGemm& gemm) {
+  const size_t bytes = std::max(instance_.workspace, gemm.workspace_bytes());
   if (bytes <= workspace_bytes_) return true;
   if (workspace_) api.delete_handle(workspace_);
   workspace_ = nullptr, workspace_bytes_ = 0;
@@ -286,7 +289,7 @@ bool Run::call(int number) {
   if (instance_.gemms[number].usable) return gemm(call, instance_.gemms[number]);
   if (ahead_) return ahead_--, true;
   if (!instance_.siblings[number].calls.empty()) return cuda_siblings(instance_.siblings[number]);
-  if (instance_.cuda_gemms[number]) return cuda_gemm(number, *instance_.cuda_gemms[number]);
+  if (instance_.cuda_gemms[number]) return cuda_gemm(number);
   if (bool done = false; call.replayable && replay(number, &done)) return done;
   if (call.route == Route::python) return call_python(call);
   constexpr size_t kRoom = 64;
