@@ -144,6 +144,9 @@ def test_marks_of_views_and_rounding():
     for real in (z, z.conj(), z.conj().t()):
         fake = FakeContext().from_tensor(real)
         assert (fake.is_conj(), fake.conj().is_conj(), fake.is_neg()) == (real.is_conj(), real.conj().is_conj(), False)
+        assert fake.conj().imag.is_neg() == real.conj().imag.is_neg()
+        assert not fake.resolve_conj().is_conj() and not fake.conj().imag.resolve_neg().is_neg()
+        assert fake.conj().resolve_conj().stride() == real.conj().resolve_conj().stride()
     x = torch.randn(3, 4).t()
     want = torch.ops.aten.fake_quantize_per_tensor_affine_cachemask(x, 0.1, 0, -128, 127)
     got = torch.ops.aten.fake_quantize_per_tensor_affine_cachemask(FakeContext().from_tensor(x), 0.1, 0, -128, 127)

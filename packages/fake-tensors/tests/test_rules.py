@@ -93,6 +93,29 @@ def test_pointwise(operands: tuple[torch.Tensor, ...], binary: Any, unary: Any) 
         check(torch.addcmul, *operands)
 
 
+NUMBERED = [
+    lambda x: x * 1j, lambda x: 2 - x, lambda x: x / 2, lambda x: x**2, lambda x: 2**x, lambda x: x == 2, lambda x: 1 / x, torch.exp, torch.neg, torch.abs,
+    torch.angle, torch.reciprocal, lambda x: torch.addcmul(x, x, x), lambda x: torch.lerp(x, x, 0.5), lambda x: torch.where(x == 1, x, x * 1j),
+    lambda x: x.conj() * 2j, lambda x: x.conj().resolve_conj(), lambda x: torch.cat([x * 1j, x * 1j]), lambda x: x * x.real,
+]  # fmt: skip
+WINDOWS = [((3, 1, 2, 2), (6, 1, 6, 3)), ((3, 1, 2, 2), (6, 1, 3, 3)), ((2, 1, 3), (1, 7, 2)), ((1, 3, 1), (9, 2, 5)), ((2, 2), (1, 1)), ((3, 1, 2), (0, 5, 1))]
+
+
+@pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128, torch.float32, torch.int64])
+@pytest.mark.parametrize("sizes, strides", WINDOWS)
+def test_strides_along_dimensions_of_one_of_pointwise_operators(dtype: torch.dtype, sizes: tuple[int, ...], strides: tuple[int, ...]) -> None:
+    """``cat`` decides by them how its result is laid out, so they mean something after all."""
+    real = torch.ones(40, dtype=dtype).as_strided(sizes, strides)
+    for i, fn in enumerate(NUMBERED):
+        try:
+            want = fn(real)
+        except RuntimeError:
+            continue
+        with FakeContext() as ctx:
+            got = fn(ctx.from_tensor(real))
+        assert (got.shape, got.stride(), got.dtype) == (want.shape, want.stride(), want.dtype), i
+
+
 REDUCTIONS = [torch.sum, torch.mean, torch.amax, torch.any, torch.argmax, torch.var, torch.logsumexp, torch.softmax, torch.cumsum, torch.max, torch.std_mean]
 
 

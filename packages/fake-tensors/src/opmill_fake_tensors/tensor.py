@@ -61,6 +61,20 @@ class FakeTensor(torch.Tensor):
     def is_neg(self) -> bool:
         return self.meta.is_neg()
 
+    @property
+    def real(self) -> torch.Tensor:  # type: ignore[override]
+        return torch.real(self.conj() if self.is_conj() else self)
+
+    @property
+    def imag(self) -> torch.Tensor:  # type: ignore[override]
+        return torch._neg_view(torch.imag(self.conj())) if self.is_conj() else torch.imag(self)
+
+    def resolve_conj(self) -> torch.Tensor:
+        return self.clone() if self.is_conj() else self  # torch's own asks its C++, which does not see the mark
+
+    def resolve_neg(self) -> torch.Tensor:
+        return self.clone() if self.is_neg() else self
+
     def tolist(self) -> Any:
         value = self.constant
         if value is None:

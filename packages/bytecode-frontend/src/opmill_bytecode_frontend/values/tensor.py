@@ -47,6 +47,8 @@ REFUSED = frozenset(
 LISTENING = frozenset("register_hook register_post_accumulate_grad_hook as_subclass".split())
 #: Methods whose answer a fake has by itself.
 QUESTIONS = frozenset("size dim stride numel nelement ndimension is_floating_point element_size storage_offset is_conj is_neg".split())
+_WRITTEN_OUT = {"resolve_conj": "is_conj", "resolve_neg": "is_neg"}
+"""Methods that copy a tensor which is marked so, and give any other itself."""
 
 
 class TensorValue(Value):
@@ -201,6 +203,8 @@ class TensorValue(Value):
             return ConstantValue(self.is_inference(vm))
         if name in QUESTIONS:
             return vm.recorder.evaluate(vm, getattr(self.fake, name), args, kwargs)
+        if name in _WRITTEN_OUT:
+            return self.method(vm, "clone", [], {}) if getattr(self.fake, _WRITTEN_OUT[name])() else self
         if name in ("__int__", "__index__") and not args and self.is_integer():
             return self.method(vm, "item", [], {})
         if name in ("item", "__float__") and not args and (late := self.late(vm, name)) is not None:

@@ -30,19 +30,17 @@ _NAMES = {
 }
 
 
-_TO_FLOAT = frozenset("div true_divide atan2 xlogy copysign".split())
+_TO_FLOAT = frozenset((_NAMES["float"] + " div true_divide").split())
 CONVERTING = _TO_FLOAT | frozenset((_NAMES["promote"] + " eq ne lt le gt ge logical_and logical_or logical_xor addcmul addcdiv where").split())
-"""Operators of several tensors that torch computes in their common type."""
+"""Operators that torch computes in another type than that of an operand: the common one of several tensors, or a float of integers."""
 
 
 def converted(name: str, args: list[Any]) -> list[Any]:
     """The operands as a CPU's loops see them: those of another than the common type are copies, and copies of expanded tensors are dense."""
     first = 1 if name == "where" else 0
     tensors = [a for a in args[first:] if isinstance(a, Tensor)]
-    if len(tensors) < 2 or any(t.is_complex() for t in tensors):
-        return args
-    to_float = name in _TO_FLOAT and not any(t.is_floating_point() for t in tensors)
-    if not to_float and all(t.dtype is tensors[0].dtype for t in tensors):
+    to_float = name in _TO_FLOAT and not any(t.is_floating_point() or t.is_complex() for t in tensors)
+    if not to_float and (len(tensors) < 2 or all(t.dtype is tensors[0].dtype for t in tensors)):
         return args
     common = torch.get_default_dtype() if to_float else result_type([a for a in args[first:] if a is not None and type(a) is not str])
     return [*args[:first], *(_copy(a, common) if isinstance(a, Tensor) else a for a in args[first:])]
@@ -108,9 +106,11 @@ def laid_out(tensors: Sequence[Tensor], dtype: torch.dtype) -> Tensor:
 
 def _pointwise(kind: str, name: str, overload: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     tensors = [a for a in args if isinstance(a, Tensor)]
-    if not tensors or any(t.is_complex() for t in tensors) or any(type(a) is complex for a in args):
+    if not tensors or "out" in kwargs:
         return NotImplemented
-    if kwargs and ("out" in kwargs or any(type(v) is complex for v in kwargs.values())):
+    if any(t.is_complex() for t in tensors) or any(type(a) is complex for a in args):
+        return _of_complexes(kind, name, overload, args, kwargs)
+    if any(type(v) is complex for v in kwargs.values()):
         return NotImplemented
     if name.endswith("_") and not name.endswith("__"):
         return _in_place(kind, name, tensors, args)
@@ -125,9 +125,37 @@ def _pointwise(kind: str, name: str, overload: str, args: Sequence[Any], kwargs:
     if len(tensors) == 1 and (name in _COPIED or (name == "pow" and tensors[0] is not args[0])):
         [x] = tensors
         return _empty(x.size(), like(x.size(), x.stride()) if name in _COPIED else contiguous(x.size()), dtype=dtype, device=_META)
+    return laid_out(_with_number(name, overload, tensors), dtype)
+
+
+def _with_number(name: str, overload: str, tensors: list[Tensor]) -> list[Tensor]:
+    """The operands of a loop: torch makes a tensor of a number, which is of another shape than the tensor beside it."""
     if len(tensors) == 1 and (name == "floor_divide" or overload in _BESIDE_NUMBERS) and _oddly_strided(tensors[0]):
-        tensors.append(_empty((), (), dtype=dtype, device=_META))  # torch makes a tensor of the number, which is of another shape
-    return laid_out(tensors, dtype)
+        return [*tensors, _empty((), (), dtype=tensors[0].dtype, device=_META)]
+    return tensors
+
+
+_COMPLEX = frozenset("add sub rsub mul div true_divide neg exp log sqrt rsqrt reciprocal sin cos tan sinh cosh tanh sigmoid sgn abs angle pow eq ne isnan lerp addcmul addcdiv".split())
+
+
+def _of_complexes(kind: str, name: str, overload: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """Complex numbers, or a complex number beside real ones."""
+    if name not in _COMPLEX or not kwargs.keys() <= {"alpha", "value"}:
+        return NotImplemented
+    given = [a for a in args if isinstance(a, Tensor)]
+    common = result_type(given if kind == "tensors" else list(args[:2]))
+    tensors = [unmarked(a, common) for a in given]
+    dtype = torch.bool if kind == "bool" else common.to_real() if name in ("abs", "angle") else common
+    if name == "angle" or (name == "pow" and not isinstance(args[0], Tensor)):
+        return _empty(tensors[0].size(), contiguous(tensors[0].size()), dtype=dtype, device=_META)
+    return laid_out(_with_number(name, overload, tensors), dtype)
+
+
+def unmarked(x: Tensor, common: torch.dtype) -> Tensor:
+    """An operand as the loop sees it: what is marked as conjugated, or of another type, is a copy."""
+    if x.dtype is common and not x.is_conj() and not x.is_neg():
+        return x
+    return _empty(x.size(), like(x.size(), x.stride()), dtype=common, device=_META)
 
 
 _COPIED = frozenset("hardtanh nan_to_num deg2rad rad2deg".split())
@@ -177,7 +205,7 @@ def _sub(kind: str, name: str, overload: str, args: Sequence[Any], kwargs: dict[
 
 
 def _floats_only(name: str, overload: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-    if any(isinstance(a, Tensor) and not a.dtype.is_floating_point for a in args):
+    if any(isinstance(a, Tensor) and not (a.is_floating_point() or a.is_complex()) for a in args):
         return NotImplemented
     return _pointwise("tensors", name, overload, args, kwargs)
 

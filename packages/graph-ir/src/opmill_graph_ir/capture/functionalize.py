@@ -111,6 +111,8 @@ def _call_node(node: torch.fx.Node, gm: torch.fx.GraphModule, args: Sequence[Any
         return getattr(args[0], target)(*args[1:], **kwargs)
     if isinstance(target, torch._ops.HigherOrderOperator) and (row := ROWS.get(target.name())) is not None:
         return row(Run(recorder, _call_graph), *args, **kwargs)
+    if target in _BY_MARKS:
+        return _BY_MARKS[target](*args, **kwargs)
     if target in _DEMANDS:
         return _DEMANDS[target](args[0])
     if target is operator.getitem and isinstance(args[0], FakeTensor):
@@ -125,6 +127,15 @@ def _call_node(node: torch.fx.Node, gm: torch.fx.GraphModule, args: Sequence[Any
 def _is_opaque(node: torch.fx.Node) -> bool:
     """Whether what the node gives is not decided by its target and arguments alone, or is a matter of more than results."""
     return node.op == "call_module" or node.target == "item" or node.target in _DEMANDS
+
+
+_BY_MARKS: dict[Any, Callable[..., Any]] = {
+    torch.resolve_conj: lambda input: input.resolve_conj(),
+    torch.resolve_neg: lambda input: input.resolve_neg(),
+    torch.real: lambda input: input.real,
+    torch.imag: lambda input: input.imag,
+}
+"""Functions that torch decides by marks of tensors, which fakes have in Python alone; their methods and attributes know."""
 
 
 def _size(value: Any) -> None:
