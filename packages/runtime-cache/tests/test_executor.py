@@ -97,8 +97,11 @@ def test_products_of_each_type(store, dtype):
 
 @pytest.mark.parametrize(
     "op,shapes,bias",
-    [("bmm", [(3, 4, 5), (3, 5, 2)], None), ("baddbmm", [(3, 4, 5), (3, 5, 2)], (4, 1)), ("baddbmm", [(1, 4, 5), (1, 5, 2)], (1, 4, 2))],
-)
+    [
+        ("bmm", [(3, 4, 5), (3, 5, 2)], None), ("baddbmm", [(3, 4, 5), (3, 5, 2)], (4, 1)), ("baddbmm", [(1, 4, 5), (1, 5, 2)], (1, 4, 2)),
+        ("bmm", [(3, 4, 70), (3, 70, 2)], None), ("baddbmm", [(3, 4, 70), (3, 70, 2)], (4, 1)), ("baddbmm", [(1, 4, 70), (1, 70, 2)], (1, 4, 2)),
+    ],
+)  # fmt: skip
 def test_batched_products(store, op, shapes, bias):
     tensors = [torch.randn(s) for s in ([bias] if bias else []) + shapes]
     specs = [TensorSpec("float32", tuple(t.shape), t.stride()) for t in tensors]
@@ -106,7 +109,9 @@ def test_batched_products(store, op, shapes, bias):
     n = len(tensors)
     steps = (Alloc(n, out), Call(f"aten::{op}.out", tuple(map(Slot, range(n))), {"out": Slot(n)}))
     plan = Plan(op, n + 1, tuple(TensorInput(i, s) for i, s in enumerate(specs)), (SlotOutput(n),), steps)
-    torch.testing.assert_close(bind(plan, [], store)(*tensors)[0], getattr(torch, op)(*tensors))
+    [got], want = bind(plan, [], store)(*tensors), getattr(torch, op)(*tensors)
+    torch.testing.assert_close(got, want)
+    assert shapes[0][2] > 5 or torch.equal(got, want), "torch does not leave the smallest to BLAS, which rounds otherwise"
 
 
 def test_nan_in_fresh_memory_does_not_leak_through_beta_zero(store):

@@ -134,6 +134,7 @@ def test_what_convolutions_allocate_is_written_again_by_kernels():
 
 @pytest.mark.skipif(not installed_generators(), reason="no kernel generator is installed")
 def test_gradients_where_memory_is_written_again():
+    torch.manual_seed(0)
     net, x = Forked(), torch.randn(2, 8, 12, 12, requires_grad=True)
     run = compile_graph(torch.fx.symbolic_trace(net), [x], options=GraphOptions(cache=False, verify=True))
     leaves = [x, *net.parameters()]

@@ -54,6 +54,12 @@ bool broadcast(const Instance& instance, int slot, const Matrix& out, bool batch
   return true;
 }
 
+// torch multiplies the smallest batches in a loop of its own, which rounds otherwise than BLAS: sums of products without contraction.
+bool is_looped(const std::vector<int64_t>& a, const std::vector<int64_t>& out) {
+  constexpr int64_t kLooped = 400;  // multiplications of one product, below which it does
+  return out[1] * out[2] * a[2] < kLooped;
+}
+
 Gemm gemm_of(const Program& program, const Instance& instance, const BlasCall& call) {
   constexpr int kFloat32 = 11, kFloat64 = 12;
   const SlotInfo& out = program.slots[call.out];
@@ -65,6 +71,7 @@ Gemm gemm_of(const Program& program, const Instance& instance, const BlasCall& c
     if (slot != call.bias && info.sizes.size() != (batched ? 3u : 2u)) return {};
   }
   const int64_t batch = batched ? instance.sizes[call.out][0] : 1;
+  if (batched && is_looped(instance.sizes[call.a], instance.sizes[call.out])) return {};
   if (batched && (instance.sizes[call.a][0] != batch || instance.sizes[call.b][0] != batch)) return {};
   const Matrix target = matrix_of(instance, call.out, batch, batched);
   Matrix bias;
