@@ -86,3 +86,18 @@ def test_of_smoothed_images(mode: str, align: bool) -> None:
             fn = lambda a, h=how: torch.nn.functional.interpolate(a, mode=mode, antialias=True, align_corners=align, **h)
             got, want = gradients(fn, x.clone().requires_grad_())
             torch.testing.assert_close(got, want, rtol=2e-4, atol=2e-5)
+
+
+@pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
+@pytest.mark.parametrize("how", [{"size": (5, 6)}, {"size": (5, 2)}, {"size": (2, 6)}, {"scale_factor": (1.15, 1.0)}, {"scale_factor": (1.15, 0.5)}])
+def test_smoothing_leaves_a_dimension_alone_whose_size_stays(mode: str, how: dict[str, Any]) -> None:
+    """Where filters end, a point beside them would count with weight zero, and NaN times zero is NaN."""
+    x = torch.randn(1, 1, 5, 6, generator=torch.Generator().manual_seed(0))
+    fn = lambda a: torch.nn.functional.interpolate(a, mode=mode, antialias=True, **how)
+    graph = torch.fx.Graph()
+    graph.output((graph.call_function(fn, (graph.placeholder("a"),)),))
+    lowered = lower(functionalize(torch.fx.GraphModule(torch.nn.Module(), graph), [x]))
+    for place in itertools.product(range(5), range(6)):
+        given = x.clone()
+        given[0, 0, place[0], place[1]] = float("nan")
+        torch.testing.assert_close(run_lowered(lowered, [given])[0], fn(given), rtol=2e-5, atol=2e-5, equal_nan=True)

@@ -299,9 +299,11 @@ def _smoothed(ctx: Context, node: Node, x: View, sizes: Sequence[int], align: bo
     if 0 in x.sizes or 0 in sizes or x.dtype not in FLOATS or torch_is_faster(x, meta):
         return NotImplemented
     used, current = filters(node.func.name(), x.sizes[2:], sizes, align, scales), x
-    for d in (3, 2):
-        current = _filtered(ctx, node.results[0] if d == 2 else None, meta, current, d, sizes[d - 2], used[d - 2])
-    return current
+    kept = ctx.buffers[x.buffer].device == "cpu"  # torch's loops there leave a dimension alone whose size stays, with whatever scale
+    changing = [d for d in (3, 2) if not kept or sizes[d - 2] != x.sizes[d]]
+    for d in changing:
+        current = _filtered(ctx, node.results[0] if d == changing[-1] else None, meta, current, d, sizes[d - 2], used[d - 2])
+    return current if changing else ctx.pointwise(node.results[0], meta, lambda at, ext: ctx.load(x, at, ext))
 
 
 def _filtered(ctx: Context, name: str | None, meta: Any, x: View, dim: int, out: int, by: Filter) -> View:
