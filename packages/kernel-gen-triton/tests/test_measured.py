@@ -57,7 +57,7 @@ def test_without_the_device_nothing_is_measured(tmp_path) -> None:
 
 def test_noise_chooses_nothing(monkeypatch) -> None:
     times = iter([1.0, 0.99, 0.98, 1.0, 0.7, 0.9])
-    monkeypatch.setattr(measure, "_seconds", lambda *_: next(times))
+    monkeypatch.setattr(measure, "seconds", lambda *_: next(times))
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
     monkeypatch.setattr(torch.cuda, "device", lambda device: nullcontext())
     ways = [(None, b"")] * 3

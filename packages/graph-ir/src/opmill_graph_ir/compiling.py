@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
@@ -30,6 +30,7 @@ from .planning.assumptions import assumptions_of
 from .planning.build import build_plan
 from .planning.kernels import generate, origins_behind
 from .planning.operators import lower_to_operators
+from .planning.products import Clock, choose, clock_of
 from .repeats.program import scheduled
 from .report import Report, show
 from .schedule.memory import plan_memory
@@ -98,10 +99,11 @@ def compile_plans(
     inner = [body for graph in graphs for body in bodies_of(graph)]
     bodies = {id(body): plan for body, plan in zip(inner, compile_plans(inner, options, store, generators, report) if inner else (), strict=True)}
     settings = GeneratorOptions(precise=options.numerics == "eager", measure=options.measure)
+    clock = clock_of(generators, settings, store)
     drafts = [_Draft(graph, problem="" if generators else "no kernel generator is available") for graph in graphs]
     while open_ones := [draft for draft in drafts if not draft.done and not draft.problem]:
         for draft in open_ones:
-            draft.schedule(options, report)
+            draft.schedule(options, report, clock)
         with report.step("generate"):
             refs, refused = generate(list(dict.fromkeys(w for d in open_ones for w in d.wanted())), settings, store, generators)
         for draft in open_ones:
@@ -132,7 +134,8 @@ def _handed_on(graphs: Sequence[AtenGraph]) -> list[Set[str]]:
 
 @dataclass
 class _Draft:
-    """A graph on its way to a plan. ``calls``: origins of operators that are left to torch, for ``reason``; ``problem``: why all are."""
+    """A graph on its way to a plan. ``calls``: origins of operators that are left to torch, for ``reason``; ``problem``: why all are.
+    ``products``: results of matrix products that are loops, and whether they compute their operands, once that is decided."""
 
     graph: AtenGraph
     problem: str
@@ -140,13 +143,18 @@ class _Draft:
     program: Any = None
     refs: dict[Any, Any] = field(default_factory=dict)
     calls: frozenset[str] = frozenset()
+    products: Mapping[str, bool] | None = None
     reason: str = ""
     done: bool = False
 
-    def schedule(self, options: GraphOptions, report: Report) -> None:
+    def schedule(self, options: GraphOptions, report: Report, clock: Clock | None) -> None:
         if self.program is not None:
             return
-        self.lowered, self.program = scheduled(self.graph, self.calls, options, report)
+        if self.products is None:
+            with report.step("products"):
+                quiet = replace(options, print_after=())
+                self.products = choose(self.graph, lambda p: scheduled(self.graph, self.calls, quiet, Report(), p)[1], clock) if clock else {}
+        self.lowered, self.program = scheduled(self.graph, self.calls, options, report, self.products)
         if options.verify:
             for kernel in self.program.kernels():
                 verify_kernel(kernel)

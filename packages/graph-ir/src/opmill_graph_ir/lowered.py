@@ -167,6 +167,8 @@ class Lowered:
     """Symbols that follow from others which only data tell, as plan expressions, in order."""
     checks: tuple[tuple[str, str], ...] = ()
     """Plan conditions on such symbols that must hold, with what is said where they do not."""
+    computing: frozenset[str] = frozenset()
+    """Products (the buffers they write) that may compute their operands instead of reading them."""
 
 
 ExternArg = Union[PlanArg, BufferArg, Index, tuple]

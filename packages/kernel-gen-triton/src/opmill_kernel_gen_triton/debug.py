@@ -204,6 +204,7 @@ def _patched() -> Iterator[None]:
     from triton.runtime.interpreter import InterpreterBuilder, ReduceOps
 
     reduced, spread, atomic = ReduceOps.generic_reduce, InterpreterBuilder.create_splat, InterpreterBuilder.create_atomic_rmw
+    multiplied = InterpreterBuilder.create_dot
 
     def spread_as_it_is(self: Any, kind: Any, scalar: Any) -> Any:
         result = spread(self, kind, scalar)
@@ -215,10 +216,18 @@ def _patched() -> Iterator[None]:
             operand.data = np.ascontiguousarray(operand.data)
         return atomic(self, kind, *operands)
 
+    def dot_of_bfloat16(self: Any, a: Any, b: Any, *rest: Any) -> Any:
+        for operand in (a, b):
+            if operand.data.dtype == np.uint16:  # the bits of bfloat16
+                operand.data = (operand.data.astype(np.uint32) << 16).view(np.float32)
+        return multiplied(self, a, b, *rest)
+
     ReduceOps.generic_reduce, InterpreterBuilder.create_splat, InterpreterBuilder.create_atomic_rmw = _by_halves, spread_as_it_is, atomic_on_dense
+    InterpreterBuilder.create_dot = dot_of_bfloat16
     try:
         yield
     finally:
+        InterpreterBuilder.create_dot = multiplied
         ReduceOps.generic_reduce, InterpreterBuilder.create_splat, InterpreterBuilder.create_atomic_rmw = reduced, spread, atomic
 
 

@@ -21,6 +21,8 @@ from .emit.types import TYPES, WAITS
 from .pool import Compiled, Pool
 
 if TYPE_CHECKING:
+    import torch
+
     from opmill_graph_ir.loops.ir import LoopKernel
 
     from .kernel import KernelText
@@ -92,6 +94,18 @@ class TritonKernelGenerator:
             refs.update(self._make(missing, options, arch, store))
         return [refs[keys[k]] for k in kernels]
 
+    def seconds(self, kernels: Sequence[LoopKernel], options: GeneratorOptions, store: Store) -> list[float]:
+        """As a ``MeasuringGenerator``."""
+        import torch
+
+        from opmill_runtime_cache.executor.kernels import kernel_entry
+
+        from .measure import seconds
+
+        with torch.cuda.device(device := _device(options.device)), torch.no_grad():
+            entries = [kernel_entry(ref, store) for ref in self.build(kernels, options, store)]
+            return [seconds(k, e.data, e.cubins, device) for k, e in zip(kernels, entries, strict=True)]  # type: ignore[union-attr]
+
     def _compiled(self, wanted: dict[str, LoopKernel], options: GeneratorOptions, arch: int) -> tuple[dict[str, KernelText], dict[str, Compiled]]:
         """Texts by key, and what became of their functions. Kernels that need more shared memory than there is are written again, smaller."""
         texts: dict[str, KernelText] = {}
@@ -155,13 +169,16 @@ class TritonKernelGenerator:
 
 
 def _fastest(kernel: LoopKernel, ways: list[tuple[LaunchData, bytes]], device: str) -> tuple[LaunchData, bytes]:
-    import torch
-
     from .measure import fastest
 
-    place = torch.device(device)
-    index = torch.cuda.current_device() if place.index is None else place.index
-    return ways[fastest(kernel, ways, torch.device("cuda", index))]
+    return ways[fastest(kernel, ways, _device(device))]
+
+
+def _device(name: str) -> torch.device:
+    import torch
+
+    place = torch.device(name)
+    return torch.device("cuda", torch.cuda.current_device() if place.index is None else place.index)
 
 
 def _ref(key: str, note: str) -> KernelRef:
@@ -211,6 +228,7 @@ def job_of(function: Function, arch: int, aligned: bool, precise: bool) -> dict[
         "aligned": [k for k, p in enumerate(function.params) if p.kind in ("buffer", "scratch") and aligned],
         "arch": arch,
         "warps": function.warps,
+        "stages": function.stages,
         "precise": precise,
     }
 

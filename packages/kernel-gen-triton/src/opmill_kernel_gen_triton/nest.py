@@ -9,6 +9,7 @@ from opmill_graph_ir.loops.index import Index, floordiv, index
 from opmill_graph_ir.loops.ir import Axis, Buffer, Expr, IndexValue, Let, Load, Nest, Op, Phase, Ref, Store
 
 from . import walk
+from .dots.write import place_tiles, write_loop
 from .emit import helpers, reductions, scans
 from .emit.body import Body, Lines
 from .emit.space import Dims, Group, Text, product
@@ -43,6 +44,7 @@ class Function:
     grid: Index
     warps: int
     wide: bool
+    stages: int = 1
 
 
 @dataclass(frozen=True)
@@ -85,6 +87,9 @@ class NestWriter:
         self._choose_member()
         self._outer()
         for k, phase in enumerate(self.nest.phases):
+            if k == 0 and self.tiling.dot is not None:
+                self._product()
+                continue
             self._barrier(k)
             whole = not self.tiling.looped and len({p.axes for p in self.nest.phases if p.axes}) == 1
             self.overwritten = _overwritten(self.nest, k) if whole else frozenset()
@@ -94,7 +99,7 @@ class NestWriter:
         signature = ", ".join([*(p.name for p in params), *(f"{n}: tl.constexpr" for n, _ in constants)])
         code = "\n".join(self.lines.lines) or "    pass"
         text = f"{HEADER}{helpers.texts(self.body.needs)}@triton.jit\ndef {self.name}({signature}):\n{self._comments()}{_WAIT}{code}\n"
-        return Function(self.name, text, params, constants, self._grid(), self.tiling.warps, self.wide)
+        return Function(self.name, text, params, constants, self._grid(), self.tiling.warps, self.wide, self.tiling.stages)
 
     # ---- what stands around the phases ---------------------------------------------------------------------------------
 
@@ -123,7 +128,7 @@ class NestWriter:
         return tuple(out)
 
     def _grid(self) -> Index:
-        total = index(1)
+        total = index(1) if self.tiling.dot is None else product(self.tiling.dot.batch)
         for axes, (_, block) in zip(self.tiling.outer, self.tiling.blocks, strict=False):
             total = total * _tiles(product(axes), block)
         return total * max(len(self.members), 1)
@@ -157,7 +162,9 @@ class NestWriter:
         self.body.groups = groups
         pid = f"(tl.program_id(0) % {self.programs})" if self.members else "tl.program_id(0)"
         pid = f"{pid}.to(tl.int64)" if self.wide else pid
-        if len(groups) == 2:
+        if self.tiling.dot is not None:
+            places = place_tiles(self.body, self.lines, self.tiling.dot, dict(self.tiling.blocks), pid)
+        elif len(groups) == 2:
             self.lines.add(f"xtiles = {self.body.space.scalar(_tiles(groups[1].extent, groups[1].block))}")
             places = [f"({pid} // xtiles)", f"({pid} % xtiles)"]
         else:
@@ -212,6 +219,13 @@ class NestWriter:
             self.row = phase.axes
             self._statements(phase, None, body.space.scalar(group.extent), every)
         body.guards = guards
+
+    def _product(self) -> None:
+        """The phase of a matrix product."""
+        dot = self.tiling.dot
+        assert dot is not None
+        found = write_loop(self.body, self.lines, dot, self.body.groups, self.tiling.block("r"), self.tiling.stages, self.wide)
+        self.body.names[dot.result] = found
 
     def _ahead(self, first: Phase) -> None:
         """Reads what later phases need before the first reduction: threads wait for each other there, and loads do not pass that. Only what is

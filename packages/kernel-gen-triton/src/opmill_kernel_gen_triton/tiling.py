@@ -13,6 +13,8 @@ from opmill_graph_ir.loops.ir import Axis, Nest, Op, Phase
 from . import walk
 from .budget import DEFAULT as DEFAULT
 from .budget import Budget as Budget
+from .dots.match import Dot, dot_of
+from .dots.shape import clipped, shape_of
 from .emit.primitives import ROWS
 from .emit.types import TYPES
 
@@ -41,7 +43,8 @@ _WINDOW = 32
 class Tiling:
     """``outer``: the axes behind each outer dimension, slowest first (one group: ``x``; two: ``y``, ``x``; none where the nest is one
     point). ``blocks`` by dimension. ``looped``: the row is walked in steps of ``blocks["r"]``, else it fits. ``programs``: an estimate.
-    ``ahead``: as in ``Budget``. ``apart``: rows that are few may be split over several programs."""
+    ``ahead``: as in ``Budget``. ``apart``: rows that are few may be split over several programs. ``dot``: the product that the nest begins with, whose depth is
+    walked with loads ``stages`` steps ahead."""
 
     outer: tuple[tuple[Axis, ...], ...]
     blocks: tuple[tuple[str, int], ...]
@@ -50,6 +53,8 @@ class Tiling:
     programs: int
     ahead: int = 0
     apart: bool = True
+    dot: Dot | None = None
+    stages: int = 1
 
     def block(self, name: str) -> int:
         return dict(self.blocks)[name]
@@ -72,10 +77,20 @@ def power_below(n: int) -> int:
 def choose(nest: Nest, symbols: Iterable[str], budget: Budget) -> Tiling:
     """The tiling of a nest."""
     sizes = dict.fromkeys(symbols, UNKNOWN)
+    if (dot := dot_of(nest, sizes)) is not None:
+        return _product(dot, sizes, budget)
     inner = [p for p in nest.phases if p.axes]
     found = _short(nest, _rows(nest, inner, sizes, budget) if inner else _pointwise(nest, sizes, budget), sizes)
     warps = found.warps << budget.shift if budget.shift > 0 else found.warps >> -budget.shift
     return replace(found, warps=min(max(warps, 1), 32), ahead=budget.ahead) if budget.shift or budget.ahead else found
+
+
+def _product(dot: Dot, sizes: dict[str, int], budget: Budget) -> Tiling:
+    """Rows by columns, for each point of the batch."""
+    shape = clipped(budget.dot, dot, sizes) if budget.dot is not None else shape_of(dot, sizes, budget.processors)
+    blocks = (("y", shape.rows), ("x", shape.columns), ("r", shape.depth))
+    programs = walk.points(dot.batch, sizes) * _tiles(walk.points(dot.rows, sizes), shape.rows) * _tiles(walk.points(dot.columns, sizes), shape.columns)
+    return Tiling((dot.rows, dot.columns), blocks, True, shape.warps, programs, apart=False, dot=dot, stages=shape.stages)
 
 
 def _short(nest: Nest, tiling: Tiling, sizes: dict[str, int]) -> Tiling:

@@ -30,7 +30,7 @@ class Options:
     verify: bool = _option(False, "check each intermediate representation between the steps of the compiler (slow)")
     print_after: tuple[str, ...] = _option((), "print the program after these steps of the compiler, by name; ('all',) for every one")
     cuda_graphs: bool = _option(False, "replay what runs on a GPU as CUDA graphs; the modes 'reduce-overhead' and 'max-autotune' set it")
-    autotune: bool = _option(False, "choose how kernels on a GPU are cut up by running them; the modes 'max-autotune' set it")
+    autotune: bool = _option(False, "choose how kernels on a GPU are cut up, and which matrix products are part of them, by running them; the modes 'max-autotune' set it")
     progress: bool | None = _option(None, "show progress while compiling; None: when it takes seconds and stderr is a terminal")
     suppress_errors: bool = _option(True, "an internal error of the compiler warns and runs the code uncompiled; False: it is raised")
 

@@ -47,3 +47,12 @@ class KernelGenerator(Protocol):
 
         Equal kernels (by value, names included; graph-ir hands over canonical names) give the same ref. Raises
         ``opmill_graph_ir.errors.KernelBuildError`` with the toolchain's message."""
+
+
+@runtime_checkable
+class MeasuringGenerator(KernelGenerator, Protocol):
+    """One that can tell how long its kernels take. With ``GeneratorOptions.measure`` it is asked whether an operator of torch's may as well be a loop."""
+
+    def seconds(self, kernels: Sequence[LoopKernel], options: GeneratorOptions, store: Store) -> list[float]:
+        """Seconds on the device that each kernel takes, built as ``build`` builds it; infinite for one whose checks fail. Raises ``KernelBuildError``, and
+        RuntimeError where memory ends for what the kernels work on."""

@@ -99,6 +99,10 @@ class Context:
     """What buffers hold that nobody writes."""
     exact: bool = False
     """Whether loops round exactly as eager does."""
+    products: Mapping[str, bool] = field(default_factory=dict)
+    """Results of matrix products that shall be loops, and whether these may compute their operands."""
+    computing: set[str] = field(default_factory=set)
+    """Buffers that such loops write."""
 
     def __post_init__(self) -> None:
         self.symbols = {} if self.sizes is None else dict.fromkeys(self.sizes.symbols)

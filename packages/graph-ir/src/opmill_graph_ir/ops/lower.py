@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Set
+from collections.abc import Mapping, Set
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 from opmill_fake_tensors import DataDependent
@@ -32,14 +33,17 @@ _OUT = {f"aten::{n}": f"aten::{n}.out" for n in "mm addmm bmm baddbmm".split()}
 _COPIES = ("aten::clone", "aten::_to_copy")
 
 
-def lower(graph: AtenGraph, calls: Set[str] = frozenset(), *, exact: bool = False) -> Lowered:
+def lower(graph: AtenGraph, calls: Set[str] = frozenset(), *, exact: bool = False, products: Mapping[str, bool] = MappingProxyType({})) -> Lowered:
     """The loops of ``graph``. Operators without a row become ``Extern``s, and so do those whose origin is among ``calls`` and,
-    with ``exact``, those whose loops would round otherwise than eager."""
+    with ``exact``, those whose loops would round otherwise than eager. ``products``: results of matrix products that shall be loops,
+    and whether these may compute their operands."""
     readers = Counter(n for node in graph.nodes for n in _names((node.args, node.kwargs))) + Counter(graph.mutations.values())
     readers.update(o.value for o in graph.outputs if isinstance(o, OutputTensor))
     leaving = frozenset(o.value for o in graph.outputs if isinstance(o, OutputTensor))
     used = set(readers) | {name for node in graph.nodes for _, k, _ in node.binds if k is not None and (name := node.results[k]) is not None}
-    ctx = Context(graph.metas, sizes=graph.sizes, used=frozenset(used), leaving=leaving, readers=readers, constants=dict(graph.constants), exact=exact)
+    ctx = Context(
+        graph.metas, sizes=graph.sizes, used=frozenset(used), leaving=leaving, readers=readers, constants=dict(graph.constants), exact=exact, products=products
+    )
     for names, role in ((graph.inputs, "input"), (graph.held, "held"), (graph.constants, "constant")):
         for name in filter(graph.metas.__contains__, names):
             ctx.views[name] = ctx.buffer(name, graph.metas[name], role)
@@ -61,6 +65,7 @@ def lower(graph: AtenGraph, calls: Set[str] = frozenset(), *, exact: bool = Fals
         {n: content_of(t) for n, t in ctx.constants.items()},
         graph.symbols(),
         *late_sizes(graph.sizes),
+        frozenset(ctx.computing),
     )
 
 

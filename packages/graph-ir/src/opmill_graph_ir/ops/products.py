@@ -1,11 +1,13 @@
-"""Matrix products that are better something else: of depth one a multiplication, on some processors one in float32."""
+"""Matrix products that are better something else: of depth one a multiplication, on some processors one in float32, and loops where measuring said so."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from ..capture.graph import Node
 from ..loops.index import ONE, ZERO, Index, index
+from ..loops.ir import Reduction, Ref
 from .context import Context, View
 from .exprs import FLOATS, op
 from .half_products import in_float, is_slow
@@ -20,7 +22,27 @@ _FEWEST = 16
 def _product(ctx: Context, node: Node, first: View, second: View) -> Any:
     if first.dtype in FLOATS and index(first.sizes[-1]) == ONE:
         return _outer(ctx, node, first, second)
+    if node.results[0] in ctx.products:
+        return _summed(ctx, node, first, second)
     return _converted(ctx, node, first)
+
+
+def _summed(ctx: Context, node: Node, first: View, second: View, addend: View | None = None) -> View:
+    """As loops; the sum with ``addend`` is of what is not rounded yet."""
+
+    def make(at: Any, inner: Any, extents: Any) -> Any:
+        [k], batch = inner, at[:-2]
+        value = op("mul", ctx.load(first, (*batch, at[-2], k), extents), ctx.load(second, (*batch, k, at[-1]), extents))
+        return [Reduction(("total",), "sum", value, "float32")], [Ref("total", "float32")]
+
+    result = node.results[0] or ""
+    meta = ctx.metas[result]
+    [total] = ctx.reduce([(result, meta) if addend is None else (None, replace(meta, dtype="float32"))], [first.sizes[-1]], make)
+    if ctx.products[result]:
+        ctx.computing.add(total.buffer)
+    if addend is None:
+        return total
+    return ctx.pointwise(result, meta, lambda at, ext: op("add", ctx.load(total, at, ext), ctx.load_broadcast(addend, at, ext)))
 
 
 def _outer(ctx: Context, node: Node, first: View, second: View) -> View:
@@ -35,7 +57,10 @@ def _outer(ctx: Context, node: Node, first: View, second: View) -> View:
 
 
 @ROWS.lowers("addmm baddbmm")
-def _with_addend(ctx: Context, node: Node, _: View, first: View, *__: Any, **___: Any) -> Any:
+def _with_addend(ctx: Context, node: Node, addend: View, first: View, second: View, **factors: Any) -> Any:
+    result = node.results[0]
+    if result in ctx.products and all(f == 1 for f in factors.values()):
+        return _summed(ctx, node, first, second, addend)
     return _converted(ctx, node, first)
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Mapping, Sequence, Set
+from types import MappingProxyType
 
 from ..capture.graph import AtenGraph
 from ..lowered import Lowered
@@ -18,14 +19,16 @@ _MOST = 0.8
 """Share of the rows that may be left: what is scheduled and turns out not to repeat was scheduled in vain."""
 
 
-def scheduled(graph: AtenGraph, calls: Set[str], options: GraphOptions, report: Report) -> tuple[Lowered, Schedule]:
+def scheduled(
+    graph: AtenGraph, calls: Set[str], options: GraphOptions, report: Report, products: Mapping[str, bool] = MappingProxyType({})
+) -> tuple[Lowered, Schedule]:
     """The program that was lowered (of the graph without the blocks that the schedule repeats), and the schedule of all. Operators whose origin is among
-    ``calls`` are called as torch's."""
+    ``calls`` are called as torch's; ``products``: results of matrix products that are loops, and whether they compute their operands."""
     with report.step("repeats"):
         found = cuts(graph) if options.fusion else []
     while True:
         with report.step("lower"):
-            lowered = lower(found[-1].graph if found else graph, calls, exact=options.numerics == "eager")
+            lowered = lower(found[-1].graph if found else graph, calls, exact=options.numerics == "eager", products=products)
             show("lower", lowered, options)
         with report.step("schedule"):
             program = schedule(lowered, fusion=options.fusion)

@@ -81,7 +81,7 @@ def _inlinable(producer: Loop, position: int, index: _Index, program: Program) -
     users = sorted(index.readers[buffer])
     if not users or users[0] <= position or not _covers_buffer(producer, write, program):
         return None
-    if any(_must_read(program.statements[u], buffer) for u in users):
+    if any(_must_read(program.statements[u], buffer, program) for u in users):
         return None
     last = users[-1]
     if any(position < w < last for b in reads_of(producer) for w in index.writers[b]):
@@ -101,9 +101,14 @@ def _would_read_what_it_writes(user: Loop, producer: Loop, write: Write) -> bool
     return False
 
 
-def _must_read(user: Statement, buffer: str) -> bool:
+def _must_read(user: Statement, buffer: str, program: Program) -> bool:
     """Whether a reader is no loop, writes to what it reads, or reads each element many times, from memory."""
-    return not isinstance(user, Loop) or any(w.buffer == buffer for w in user.writes) or is_product(user)
+    return not isinstance(user, Loop) or any(w.buffer == buffer for w in user.writes) or (is_product(user) and not _computes(user, program))
+
+
+def _computes(user: Loop, program: Program) -> bool:
+    """Whether a product may compute its operands."""
+    return not user.written().isdisjoint(program.computing)
 
 
 def _covers_buffer(producer: Loop, write: Write, program: Program) -> bool:
@@ -134,6 +139,8 @@ def _worth(producer: Loop, write: Write, users: list[int], position: int, index:
         return False
     if repeats > 1.01 and _follows_product(producer, position, index):
         return False
+    if any(_computes(loop, program) for loop in loops):  # type: ignore[arg-type]
+        return count == 1 and price <= 4 * EXPENSIVE and not producer.checks and not producer.lets
     if count == 1:
         return repeats <= 1.01 or price <= _CHEAP or (price < EXPENSIVE and repeats <= 4)
     large = {(r.buffer, r.indices) for r in producer.reads() if program.numel(r.buffer) * 4 > numel}

@@ -95,6 +95,8 @@ class Program:
     symbols: dict[str, int | None] = field(default_factory=dict)
     definitions: dict[str, str] = field(default_factory=dict)
     """Symbols that follow from others which only data tell."""
+    computing: frozenset[str] = frozenset()
+    """As of the lowered program."""
     fresh: int = 0
 
     def fresh_axis(self, extent: Index, prefix: str = "x") -> Axis:
@@ -127,7 +129,7 @@ class Program:
 def program_of(lowered: Lowered) -> Program:
     """The lowered program as statements: axes renamed to be unique, those of extent one dropped, empty loops left out."""
     outputs = {o.buffer for o in lowered.outputs if isinstance(o, TensorOutput)}
-    program = Program([], dict(lowered.buffers), outputs, symbols=lowered.symbols, definitions=lowered.definitions)
+    program = Program([], dict(lowered.buffers), outputs, symbols=lowered.symbols, definitions=lowered.definitions, computing=lowered.computing)
     for node in lowered.nodes:
         program.statements.extend(_STATEMENTS[type(node)](node, program))
     return program

@@ -1,13 +1,17 @@
-"""Sums of products in which each operand is used again at many points: convolutions. Generators write them as
+"""Sums of products in which each operand is used again at many points: convolutions, products of matrices. Generators write them as
 blocked products.
 
-What matters to them is that operands are read from memory as they are, and that whatever follows is done point by point."""
+What matters to them is that operands are read from memory as they are (of half precision they may be computed, where a program says so), and that whatever
+follows is done point by point."""
 
 from __future__ import annotations
 
-from ..loops.ir import Op
+from ..loops.ir import Expr, Op
 from ..lowered import Read
 from .loop import Loop
+from .rewrite import reads
+
+HALF = ("bfloat16", "float16")
 
 
 def is_product(loop: Loop) -> bool:
@@ -16,13 +20,21 @@ def is_product(loop: Loop) -> bool:
     if len(loop.reductions) != 1 or loop.reductions[0].op != "sum" or loop.lets or loop.checks:
         return False
     value = loop.reductions[0].value
-    if type(value) is not Op or value.name != "mul" or not all(type(a) is Read for a in value.args):
+    if type(value) is not Op or value.name != "mul":
+        return False
+    operands = [_as_it_is(a) for a in value.args]
+    if any(type(a) is not Read and (a.dtype not in HALF or not any(reads(a))) for a in operands):
         return False
     outer, inner = {a.name for a in loop.axes}, {a.name for a in loop.inner}
-    first, second = value.args
-    return _recurs(first, outer, inner) and _recurs(second, outer, inner)  # type: ignore[arg-type]
+    return all(_recurs(a, outer, inner) for a in operands)
 
 
-def _recurs(read: Read, outer: set[str], inner: set[str]) -> bool:
-    lacking = outer - {s for i in read.indices for s in i.symbols}
-    return bool(lacking) or any(i.symbols & outer and i.symbols & inner for i in read.indices)
+def _as_it_is(e: Expr) -> Expr:
+    """An operand before it is widened."""
+    return e.args[0] if type(e) is Op and e.name == "cast" else e
+
+
+def _recurs(operand: Expr, outer: set[str], inner: set[str]) -> bool:
+    indices = [i for read in reads(operand) for i in read.indices]
+    lacking = outer - {s for i in indices for s in i.symbols}
+    return bool(lacking) or any(i.symbols & outer and i.symbols & inner for i in indices)

@@ -51,6 +51,8 @@ class Body:
     groups: list[Group] = field(default_factory=list)
     guards: list[tuple[str, Dims]] = field(default_factory=list)
     count: int = 0
+    zeros: bool = False
+    """What is masked off is zero."""
 
     def __post_init__(self) -> None:
         self.inner = self.outer
@@ -128,6 +130,8 @@ class Body:
         if mask is not None:
             other = e.other if e.other is not None else Const(_typed(0, e.dtype), e.dtype)
             options.append(f"other={_memory_constant(other, self.block(NONE))}")
+        elif terms and self.zeros:
+            options.append("other=0.0")
         whole = frozenset(g.name for g in self.groups)
         if dims != whole and dims:
             options.append('eviction_policy="evict_last"')

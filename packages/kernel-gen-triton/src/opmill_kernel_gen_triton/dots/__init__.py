@@ -1,0 +1,1 @@
+"""Nests that are matrix products: recognised by their form, written with tensor cores."""

@@ -1,0 +1,54 @@
+"""How much of a product one program does, and what else may be tried by running it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from .. import walk
+from ..budget import DotShape
+from .match import LEAST, Dot
+
+SHAPES = (
+    DotShape(128, 256, 64, 8, 4),
+    DotShape(128, 256, 64, 8, 3),
+    DotShape(128, 128, 64, 8, 3),
+    DotShape(128, 128, 64, 4, 3),
+    DotShape(128, 64, 64, 4, 4),
+    DotShape(64, 128, 64, 4, 4),
+    DotShape(64, 128, 128, 4, 3),
+    DotShape(64, 64, 64, 4, 4),
+    DotShape(64, 64, 128, 4, 3),
+    DotShape(64, 32, 128, 4, 4),
+    DotShape(32, 64, 128, 4, 4),
+    DotShape(32, 32, 256, 4, 3),
+    DotShape(16, 64, 128, 4, 4),
+    DotShape(16, 32, 256, 4, 4),
+    DotShape(16, 32, 512, 4, 3),
+)
+"""What measuring tries: each is the quickest of some product, or close to it (35 shapes, 14 products, an H200)."""
+_MOST_WORK = 0.9
+"""Of the multiprocessors, that should have a program."""
+
+
+def shape_of(dot: Dot, sizes: Mapping[str, int], processors: int) -> DotShape:
+    """The largest tile of which there are enough for all multiprocessors."""
+    rows, columns, batch = (walk.points(axes, sizes) for axes in (dot.rows, dot.columns, dot.batch))
+
+    def programs(shape: DotShape) -> int:
+        return batch * -(-rows // shape.rows) * -(-columns // shape.columns)
+
+    fitting = [s for s in SHAPES if s.rows < 2 * max(rows, LEAST) and s.columns < 2 * max(columns, LEAST)] or list(SHAPES[-1:])
+    found = max(fitting, key=lambda s: (min(programs(s), _MOST_WORK * processors), s.rows * s.columns, -SHAPES.index(s)))
+    return clipped(found, dot, sizes)
+
+
+def clipped(shape: DotShape, dot: Dot, sizes: Mapping[str, int]) -> DotShape:
+    """With no more depth than there is."""
+    depth = shape.depth
+    while depth > LEAST and depth // 2 >= walk.points(dot.inner, sizes):
+        depth //= 2
+    return replace(shape, depth=depth)
+
+
+__all__ = ["SHAPES", "clipped", "shape_of"]
