@@ -56,10 +56,10 @@ def is_tensor(vm: Any, value: Value) -> Value:
 
 for _fn in (torch.is_floating_point, torch.is_complex, torch.numel):
     handles(_fn)(lambda vm, value=None, *args, _fn=_fn, **kwargs: vm.recorder.evaluate(vm, _fn, [value or kwargs["input"]], {}))
-for _fn in (torch.is_conj, torch.is_neg, torch.is_inference, torch.resolve_conj, torch.resolve_neg):
-    handles(_fn)(lambda vm, value=None, *args, _fn=_fn, **kwargs: vm.call(vm.getattr(value or kwargs["input"], _fn.__name__), [], {}))
-for _fn in (torch.real, torch.imag):
-    handles(_fn)(lambda vm, value=None, *args, _fn=_fn, **kwargs: vm.getattr(value or kwargs["input"], _fn.__name__))
+for _name in ("is_conj", "is_neg", "is_inference", "resolve_conj", "resolve_neg"):
+    handles(getattr(torch, _name))(lambda vm, value=None, *args, _name=_name, **kwargs: vm.call(vm.getattr(value or kwargs["input"], _name), [], {}))
+for _name in ("real", "imag"):
+    handles(getattr(torch, _name))(lambda vm, value=None, *args, _name=_name, **kwargs: vm.getattr(value or kwargs["input"], _name))
 
 
 @handles(torch._C._log_api_usage_once, torch._assert, torch._C._functorch.maybe_get_level)
