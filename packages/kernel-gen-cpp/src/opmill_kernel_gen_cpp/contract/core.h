@@ -27,7 +27,8 @@ struct contraction {
 typedef void (*contract_finish)(void* const* p, const long* s);
 
 enum {
-  CONTRACT_GROUP = 12,      // rows that are handed to threads together
+  CONTRACT_GROUP = CONTRACT_LANES < 16 ? 12 : 24, // rows that are handed to threads together: whole tiles
+  CONTRACT_ROWS = CONTRACT_LANES < 16 ? 128 : 144, // and those that go through all points of a block one after the other
   CONTRACT_DEPTH = 144,     // terms of the sums in one pass, about: a panel of three vectors fills two thirds of a first-level cache of 32 KiB
   CONTRACT_POINTS = 224,    // points of a block at most: with the depth, a quarter of a second-level cache of 512 KiB
   CONTRACT_PANEL = 1 << 15, // most elements of a block of b,
@@ -40,10 +41,23 @@ static inline long contract_up(long count, long step) { return contract_parts(co
 static inline long contract_least(long x, long y) { return x < y ? x : y; }
 static inline long contract_most(long x, long y) { return x > y ? x : y; }
 
-// Blocks of about `most` points: whole lines where one fits, blocks of about equal size.
+// How many lines a block has: those that leave the fewest vectors half empty, and few blocks. A smaller last block weighs where there are few images,
+// as somebody waits for who has none of it.
+static long contract_lines(const contraction& d, long most) {
+  long best = 1, least = -1;
+  for (long lines = 1; lines <= contract_least(d.out_lines, most / d.out_width); ++lines) {
+    const long blocks = contract_parts(d.out_lines, lines), whole = contract_parts(lines * d.out_width, CONTRACT_LANES);
+    const long last = contract_parts((d.out_lines - (blocks - 1) * lines) * d.out_width, CONTRACT_LANES);
+    const long cost = 2 * ((blocks - 1) * whole + last) + blocks + (d.images < 4 ? 2 * (whole - last) : 0);
+    if (least < 0 || cost <= least) best = lines, least = cost;
+  }
+  return best;
+}
+
+// Blocks of at most about `most` points: whole lines where one fits.
 static void contract_cut(contraction& d, long most) {
   if (d.out_width <= most) {
-    d.block_lines = contract_parts(d.out_lines, contract_parts(d.out_lines, contract_most(1, most / d.out_width)));
+    d.block_lines = contract_lines(d, most);
     d.block_columns = d.out_width;
   } else {
     d.block_lines = 1;
@@ -108,21 +122,33 @@ static long contract_rows(const contract_operands& o, long m, long last, long v)
   return m;
 }
 
-// Tiles have about twelve sums: enough to hide the latency of the additions, few enough for sixteen registers.
+// Tiles have about twelve sums: enough to hide the latency of the additions, few enough for sixteen registers; vectors of sixteen come with thirty-two
+// registers, and twenty-four sums load less for each.
+static void contract_columns(const contract_operands& o, long first, long last, long v, long take) {
+  const long count = last - first;
+#if CONTRACT_LANES >= 16
+  if (take == 4) return (void)contract_rows<1, 4>(o, contract_rows<3, 4>(o, contract_rows<6, 4>(o, first, last, v), last, v), last, v);
+  if (take == 3) first = contract_rows<8, 3>(o, first, last, v);
+  if (take == 2) first = contract_rows<12, 2>(o, first, last, v);
+  if (take == 1) first = contract_rows<24, 1>(o, first, last, v);
+#endif
+  if (take == 3) {
+    contract_rows<1, 3>(o, contract_rows<4, 3>(o, first, last, v), last, v);
+  } else if (take == 2) {
+    const long sixes = count % 6 == 2 && count > 2 ? last - 8 : last;  // two tiles of four rather than one of two
+    contract_rows<1, 2>(o, contract_rows<4, 2>(o, contract_rows<6, 2>(o, first, sixes, v), last, v), last, v);
+  } else {
+    contract_rows<1, 1>(o, contract_rows<8, 1>(o, first, last, v), last, v);
+  }
+}
+
 static void contract_product(const contract_operands& o, long rows, long vectors) {
-  for (long first = 0; first < rows; first += 128) {
-    const long last = first + 128 < rows ? first + 128 : rows, count = last - first;
+  for (long first = 0; first < rows; first += CONTRACT_ROWS) {
+    const long last = contract_least(first + CONTRACT_ROWS, rows);
     for (long v = 0, take; v < vectors; v += take) {
       const long left = vectors - v;
-      take = left == 1 ? 1 : left == 2 || left == 4 ? 2 : 3;
-      if (take == 3) {
-        contract_rows<1, 3>(o, contract_rows<4, 3>(o, first, last, v), last, v);
-      } else if (take == 2) {
-        const long sixes = count % 6 == 2 && count > 2 ? last - 8 : last;  // two tiles of four rather than one of two
-        contract_rows<1, 2>(o, contract_rows<4, 2>(o, contract_rows<6, 2>(o, first, sixes, v), last, v), last, v);
-      } else {
-        contract_rows<1, 1>(o, contract_rows<8, 1>(o, first, last, v), last, v);
-      }
+      take = left == 1 ? 1 : left == 4 ? (CONTRACT_LANES >= 16 ? 4 : 2) : left == 2 ? 2 : 3;
+      contract_columns(o, first, last, v, take);
     }
   }
 }
@@ -147,6 +173,7 @@ static void contract_stage_line(const contraction& d, float* to, const float* li
     if (begin > end || !line) begin = end = line ? end : 0;
     contract_zero(to, begin);
     if (d.stride_w == 1) contract_copy(to + begin, line + at + begin, end - begin);
+    else if (d.stride_w == 2) for (long i = begin; i < end; ++i) to[i] = line[at + i * 2];  // shuffles of vectors
     else for (long i = begin; i < end; ++i) to[i] = line[at + i * d.stride_w];
     contract_zero(to + end, count - end);
   }
