@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+import torch
+
 from ..capture.graph import Meta, Node
 from ..loops.index import Index, index
 from ..loops.ir import Expr, Reduction, Ref
@@ -24,6 +26,8 @@ from .rows import Rows
 ROWS = Rows()
 _FEWEST = 16
 """Points of an image below which torch's own operator does better."""
+_DEEP, _WASTE = 1024, 1.15
+"""Terms of a sum from which on it is arithmetic that takes the time, and what may be lost of it to vectors that points do not fill: oneDNN's are of channels."""
 
 
 @ROWS.lowers("convolution")
@@ -46,8 +50,16 @@ def _convolution(
     dot = points == math.prod(kernel) == math.prod(x.sizes[2:]) == 1
     if weight.sizes[0] < 4 or (known_order(_FEWEST, points) is False and not dot):
         return NotImplemented
+    if not apart and math.prod(kernel) > 1 and type(points) is int and weight.sizes[1] * math.prod(kernel) >= _DEEP and _waste(points) > _WASTE:
+        return NotImplemented
     _relaid(ctx, x, True)
     return products(ctx, name, meta, (x, weight, bias), many(stride, n), many(padding, n), many(dilation, n), apart)
+
+
+def _waste(points: int) -> float:
+    """How much longer vectors of points take than points alone would."""
+    lanes = 16 if torch.backends.cpu.get_cpu_capability().startswith("AVX512") else 8
+    return math.ceil(points / lanes) * lanes / points
 
 
 def products(
