@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from opmill_graph_ir.loops.index import Index, floordiv, index
+from opmill_graph_ir.loops.index import Index, index
 from opmill_graph_ir.loops.ir import Axis, Buffer, Expr, IndexValue, Let, Load, Nest, Op, Phase, Ref, Store
 
 from . import walk
 from .dots.write import place_tiles, write_loop
 from .emit import helpers, reductions, scans
 from .emit.body import Body, Lines
-from .emit.space import Dims, Group, Text, product
+from .emit.space import Dims, Group, Text, product, tiles
 from .emit.types import TYPES, WAITS
 from .tiling import Tiling
 
@@ -130,7 +130,7 @@ class NestWriter:
     def _grid(self) -> Index:
         total = index(1) if self.tiling.dot is None else product(self.tiling.dot.batch)
         for axes, (_, block) in zip(self.tiling.outer, self.tiling.blocks, strict=False):
-            total = total * _tiles(product(axes), block)
+            total = total * tiles(product(axes), block)
         return total * max(len(self.members), 1)
 
     def _pointers(self, number: int) -> list[tuple[str, str]]:
@@ -165,7 +165,7 @@ class NestWriter:
         if self.tiling.dot is not None:
             places = place_tiles(self.body, self.lines, self.tiling.dot, dict(self.tiling.blocks), pid)
         elif len(groups) == 2:
-            self.lines.add(f"xtiles = {self.body.space.scalar(_tiles(groups[1].extent, groups[1].block))}")
+            self.lines.add(f"xtiles = {self.body.space.scalar(tiles(groups[1].extent, groups[1].block))}")
             places = [f"({pid} // xtiles)", f"({pid} % xtiles)"]
         else:
             places = [pid]
@@ -351,7 +351,3 @@ def _overwritten(nest: Nest, number: int) -> frozenset[Store]:
             if all(p.axes == phase.axes for p in users) and not any(e.mask for p in users for e in walk.loads(p)):
                 found.add(s)
     return frozenset(found)
-
-
-def _tiles(extent: Index, block: int) -> Index:
-    return floordiv(extent + (block - 1), block)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from opmill_graph_ir.loops.index import Index, floordiv
 from opmill_graph_ir.loops.ir import Expr
 
 from ..emit.body import Body, Lines
-from ..emit.space import Group, Text, product
+from ..emit.space import Group, Text, product, tiles
 from .match import Dot
 
 GROUPED = 8
@@ -16,8 +15,8 @@ GROUPED = 8
 def place_tiles(body: Body, lines: Lines, dot: Dot, blocks: dict[str, int], pid: str) -> list[str]:
     """The places of a program's tile along rows and columns, batch axes as numbers in ``body.names``."""
     lines.add(f"pid = {pid}")
-    tiles = [_tiles(product(axes), blocks[name]) for axes, name in ((dot.rows, "y"), (dot.columns, "x"))]
-    down, across = (body.space.scalar(t) for t in tiles)
+    counts = [tiles(product(axes), blocks[name]) for axes, name in ((dot.rows, "y"), (dot.columns, "x"))]
+    down, across = (body.space.scalar(t) for t in counts)
     if dot.batch:
         lines.add(f"zindex = pid // ({down} * {across})")
         lines.add(f"pid = pid % ({down} * {across})")
@@ -64,10 +63,6 @@ def _operand(body: Body, lines: Lines, loop: Lines, dot: Dot, value: Expr, inner
     found = own.value(value)
     every = frozenset(g.name for g in own.groups)
     return Text(own.spread(found, every), every)
-
-
-def _tiles(extent: Index, block: int) -> Index:
-    return floordiv(extent + (block - 1), block)
 
 
 __all__ = ["place_tiles", "write_loop"]

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from opmill_graph_ir.loops.index import ONE, ZERO, Atom, FloorDiv, Index
+from opmill_graph_ir.loops.index import ONE, ZERO, Atom, FloorDiv, Index, floordiv
 from opmill_graph_ir.loops.ir import Axis
 
 from .helpers import resolve
@@ -25,6 +25,11 @@ def product(axes: tuple[Axis, ...]) -> Index:
     for a in axes:
         total = total * a.extent
     return total
+
+
+def tiles(extent: Index, block: int) -> Index:
+    """How many blocks it takes to cover so many points."""
+    return floordiv(extent + (block - 1), block)
 
 
 @dataclass(frozen=True)
