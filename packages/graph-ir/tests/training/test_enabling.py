@@ -5,7 +5,7 @@ import torch
 from training_cases import Of
 
 SWITCH = torch._C._set_grad_enabled
-X = torch.randn(3, 4, requires_grad=True)
+X = torch.randn(3, 4, generator=torch.Generator().manual_seed(0), requires_grad=True)
 
 
 class Switching(Of):
