@@ -10,9 +10,9 @@ from dataclasses import replace
 
 from opmill_fake_tensors.operator import describe
 
+from ..loops.ir import HALF
 from .graph import AtenGraph, Meta, Node, OutputTensor, values_in
 
-HALF = ("float16", "bfloat16")
 _CONVOLUTIONS = {"aten::convolution": (1, 6), "aten::convolution_backward": (2, 7)}
 """Operators, with how many of their first operands are images, and the place of ``transposed``; of their results the first one is an image."""
 _ALIKE = frozenset(
@@ -77,4 +77,4 @@ def _shares(node: Node) -> bool:
     return op.aliases or node.func._schema.name == "aten::_unsafe_view"
 
 
-__all__ = ["HALF", "lay_out", "strides_of"]
+__all__ = ["lay_out", "strides_of"]

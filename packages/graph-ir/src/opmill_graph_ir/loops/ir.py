@@ -24,6 +24,9 @@ from typing import Literal, Union
 
 from .index import Index
 
+HALF = ("float16", "bfloat16")
+"""Element types that are computed with in float32."""
+
 
 @dataclass(frozen=True)
 class _Hashed:

@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterator, Sequence, Set
 from typing import Any
 
-from ..capture.channels_last import HALF
+from ..loops.ir import HALF
 from ..lowered import BufferArg, Extern, Scatter, TensorOutput
 from ..lowered import Node as LoweredNode
 from .context import Context, View

@@ -7,10 +7,10 @@ from typing import Any
 
 from opmill_runtime_cache.plan.model import Literal
 
-from ..capture.channels_last import HALF, strides_of
+from ..capture.channels_last import strides_of
 from ..capture.graph import Meta, Node, Value
 from ..loops.index import index
-from ..loops.ir import Reduction, Ref
+from ..loops.ir import HALF, Reduction, Ref
 from ..lowered import BufferArg, Extern
 from .arguments import plan_argument
 from .context import Context, View

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..loops.index import Index, index
-from ..loops.ir import Const, Expr, IndexValue, Op, Ref
+from ..loops.ir import HALF, Const, Expr, IndexValue, Op, Ref
 from ..loops.primitives import PRIMITIVES
 from ..lowered import Read
 
 FLOATS = ("float16", "bfloat16", "float32", "float64")
 INTEGERS = ("uint8", "int8", "int16", "int32", "int64")
 SUPPORTED = frozenset((*FLOATS, *INTEGERS, "bool"))
-LOW = ("float16", "bfloat16")
+LOW = HALF
 
 
 def wide(dtype: str) -> str:

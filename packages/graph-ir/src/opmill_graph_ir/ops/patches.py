@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from ..capture.channels_last import HALF, strides_of
+from ..capture.channels_last import strides_of
 from ..capture.graph import Meta, Node
 from ..loops.index import index
+from ..loops.ir import HALF
 from ..lowered import BufferArg, Extern
 from .context import Context, View, contiguous
 from .exprs import op

@@ -16,10 +16,10 @@ from opmill_fake_tensors.operator import describe
 from opmill_runtime_cache.executor.timing import device_seconds
 from opmill_runtime_cache.store import Store
 
-from ..capture.channels_last import HALF
 from ..capture.graph import AtenGraph, Node, values_in
 from ..errors import KernelBuildError
 from ..generator.protocol import GeneratorOptions, KernelGenerator, MeasuringGenerator
+from ..loops.ir import HALF
 from ..lowered import BufferArg, BufferInfo, Extern
 from ..schedule.steps import ExternStep, KernelStep, Schedule, Step
 
@@ -148,8 +148,10 @@ class Clock:
 
 def clock_of(generators: Sequence[KernelGenerator], settings: GeneratorOptions, store: Store) -> Clock | None:
     """What times steps, where that is wanted and somebody can; eager's rounding is that of its own operators."""
+    if not settings.measure or settings.precise:
+        return None
     able = next((g for g in generators if isinstance(g, MeasuringGenerator)), None)
-    return Clock(able, settings, store) if able is not None and settings.measure and not settings.precise else None
+    return None if able is None else Clock(able, settings, store)
 
 
 def _packet(name: str) -> Callable[..., torch.Tensor]:

@@ -6,12 +6,10 @@ follows is done point by point."""
 
 from __future__ import annotations
 
-from ..loops.ir import Expr, Op
+from ..loops.ir import HALF, Expr, Op
 from ..lowered import Read
 from .loop import Loop
 from .rewrite import reads
-
-HALF = ("bfloat16", "float16")
 
 
 def is_product(loop: Loop) -> bool:
