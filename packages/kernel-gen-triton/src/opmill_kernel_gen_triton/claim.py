@@ -49,7 +49,7 @@ def _nest_refusal(nest: Nest) -> str | None:
 def _reduction_refusal(r: Reduction) -> str | None:
     if r.op not in OPS:
         return f"reduction {r.op}"
-    if r.dtype not in TYPES or TYPES[r.dtype].kind == "half" or (r.op == "welford" and TYPES[r.dtype].kind != "float"):
+    if r.dtype not in TYPES or TYPES[r.dtype].kind in ("half", "float8") or (r.op == "welford" and TYPES[r.dtype].kind != "float"):
         return f"reduction {r.op} in {r.dtype}"
     if r.op.startswith("arg") and TYPES[r.dtype].kind == "bool":
         return f"reduction {r.op} in {r.dtype}"

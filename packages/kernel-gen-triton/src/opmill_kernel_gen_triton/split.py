@@ -20,7 +20,7 @@ from opmill_graph_ir.schedule.shape import map_phase
 from . import walk
 from .emit.reductions import identity
 from .emit.space import product
-from .emit.types import TYPES
+from .emit.types import typed
 from .tiling import COLUMNS, UNKNOWN, Budget, choose, even
 from .walk import points
 
@@ -270,8 +270,7 @@ class _OfChunk(Rewriter):
             mask = self.inside if mask is None else Op("logical_and", (self.inside, mask), "bool")
         other = expr.other
         if mask is not None and other is None:
-            t = TYPES[expr.dtype]
-            other = Const(False if t.kind == "bool" else 0.0 if t.kind in ("float", "half") else 0, expr.dtype)
+            other = Const(typed(0, expr.dtype), expr.dtype)
         return Load(expr.buffer, self.index(expr.index), expr.dtype, mask, other)
 
     _RULES: ClassVar[dict[type, Callable[..., Expr]]] = {**Rewriter._RULES, Load: _load}

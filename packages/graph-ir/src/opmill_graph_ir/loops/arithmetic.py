@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 import torch
 
+from .float8 import FLOAT8
 from .random import coin, philox
 
 
@@ -107,10 +108,18 @@ ROWS: dict[str, Callable[..., torch.Tensor]] = {
 """Primitive to torch function, but for the conversions, which need the result's type."""
 
 
+def _converted(value: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """As torch's ``to``, but that what is too large for a type without infinity stays at the largest number, as in torch from 2.13 on."""
+    if dtype is torch.float8_e4m3fn and value.dtype is not dtype:
+        largest = FLOAT8["float8_e4m3fn"].decode(FLOAT8["float8_e4m3fn"].top)
+        return value.to(torch.float32).clamp(-largest, largest).to(dtype)
+    return value.to(dtype)
+
+
 def apply(name: str, args: Sequence[torch.Tensor], dtype: torch.dtype) -> torch.Tensor:
     """The value of a primitive whose result has element type ``dtype``."""
     if name == "cast":
-        return args[0].to(dtype)
+        return _converted(args[0], dtype)
     if name == "bitcast":
         return args[0].view(dtype)
     return ROWS[name](*args).to(dtype)

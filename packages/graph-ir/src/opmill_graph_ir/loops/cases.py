@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 
 import torch
 
+from .float8 import FLOAT8
 from .index import Index, IndexLike, floordiv, index, mod
 from .ir import Axis, Buffer, Check, Const, Expr, IndexValue, Let, Load, LoopKernel, Nest, Op, Phase, Reduction, Ref, Scan, Store
 from .primitives import PRIMITIVES
@@ -57,7 +58,7 @@ class Case:
 
 def cases() -> list[Case]:
     """The whole table; names are unique."""
-    makers = (_primitives, _random, _casts, _shapes, _reductions, _scans, _products, _symbolic, _fused, _indexing, _whole)
+    makers = (_primitives, _random, _casts, _float8, _shapes, _reductions, _scans, _products, _symbolic, _fused, _indexing, _whole)
     return [case for make in makers for case in make()]
 
 
@@ -196,6 +197,31 @@ def _casts() -> Iterator[Case]:
         a, b = (cast(Load(n, index("i"), dtype), "float32") for n in "ab")
         value = cast(op("mul", op("add", a, b), op("tanh", a)), dtype)
         yield _map_case(f"half_arithmetic_{dtype}", axes(i=101), {"a": dtype, "b": dtype}, value)
+
+
+def _float8() -> Iterator[Case]:
+    """Floats of one byte: converted, moved, turned, chosen, padded, gathered, and where rows are reduced."""
+    for dtype in FLOAT8:
+        for other in (*FLOATS, *HALVES, "int32", "bool", *(f for f in FLOAT8 if f != dtype)):
+            yield _map_case(f"cast_{dtype}_{other}", axes(i=35), {"a": dtype}, cast(Load("a", index("i"), dtype), other), rtol=0.0)
+            if other not in FLOAT8:
+                yield _map_case(f"cast_{other}_{dtype}", axes(i=35), {"a": other}, cast(Load("a", index("i"), other), dtype), rtol=0.0)
+        wide, least = ({"a": (-400.0, 400.0)}, {"a": (-0.02, 0.02)}) if dtype == "float8_e4m3fn" else ({"a": (-5e4, 5e4)}, {"a": (-1e-4, 1e-4)})
+        for name, ranges in (("large", wide), ("least", least)):
+            yield _map_case(f"{name}_{dtype}", axes(i=101), {"a": "float32"}, cast(Load("a", index("i"), "float32"), dtype), ranges=ranges, rtol=0.0)
+        d = axes(i=6, j=21)
+        a, b, m = Load("a", row_major(d), dtype), Load("b", index("j") * 6 + "i", dtype), Load("m", row_major(d), "bool")
+        yield _map_case(f"where_{dtype}", d, {"m": "bool", "a": dtype, "b": dtype}, op("where", m, a, b), rtol=0.0)
+        inside = op("lt", IndexValue(index("j"), "int64"), Const(17, "int64"))
+        padded = Load("a", index("i") * 17 + "j", dtype, inside, Const(-1.5, dtype))
+        buffers = (Buffer("a", dtype, "in", index(6 * 17)), Buffer("out", dtype, "out", index(126)))
+        yield Case(f"padded_{dtype}", LoopKernel(f"padded_{dtype}", buffers, (Nest(d, (Phase(stores=(Store("out", row_major(d), padded),)),)),)), rtol=0.0)
+        i, j = d[:1], d[1:]
+        x = cast(a, "float32")
+        total = Reduction(("total",), "sum", op("mul", x, x), "float32")
+        scaled = Store("out", row_major(d), cast(op("div", x, op("sqrt", Ref("total", "float32"))), dtype))
+        rows = (Buffer("a", dtype, "in", index(126)), Buffer("out", dtype, "out", index(126)))
+        yield Case(f"scaled_rows_{dtype}", LoopKernel(f"scaled_rows_{dtype}", rows, (Nest(i, (Phase(j, reductions=(total,)), Phase(j, stores=(scaled,)))),)), rtol=1.1)
 
 
 def _gelu(x: Expr) -> Expr:

@@ -2,7 +2,7 @@
 
 Meaning is torch's: ``floordiv`` and ``mod`` round as Python does, ``truncdiv`` and ``fmod`` toward zero (integers: division by
 zero raises in eager, so graph-ir adds a Check), ``round`` halves to even, ``max``/``min`` propagate NaN, ``fmax``/``fmin`` ignore it.
-Arithmetic on bool, float16 and bfloat16 does not exist: lowering casts first. Shifts and bit operations are for integers and bool.
+Arithmetic on bool, float16, bfloat16 and floats of one byte does not exist: lowering casts first. Shifts and bit operations are for integers and bool.
 ``philox`` of a key and a place (int64) is a random word (int32), ``coin`` a cheaper one for comparisons: see ``random.py``.
 """
 

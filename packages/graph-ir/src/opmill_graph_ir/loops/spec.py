@@ -6,11 +6,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from ..errors import GraphError
+from .float8 import FLOAT8
 from .index import Index
-from .ir import Axis, Const, Expr, IndexValue, Load, LoopKernel, Nest, Op, Phase, Ref
+from .ir import HALF, Axis, Const, Expr, IndexValue, Load, LoopKernel, Nest, Op, Phase, Ref
 from .primitives import PRIMITIVES
 
-_ARITHMETIC_FREE = ("float16", "bfloat16")
+_ARITHMETIC_FREE = {*HALF, *FLOAT8}
 _REDUCTION_NAMES = {"argmax": 2, "argmin": 2, "welford": 2}
 _SCANS = {"sum": (1, 1), "prod": (1, 1), "logaddexp": (1, 1), "affine": (1, 2), "argmax": (2, 1), "argmin": (2, 1)}
 """How many names and values a scan has."""
@@ -184,7 +185,7 @@ def _op(e: Op, scope: _Scope) -> Iterator[str]:
         yield f"{e.name} of {sorted(types)} gives {e.dtype}"
     if row.floats_only and not e.dtype.startswith("float"):
         yield f"{e.name} of {e.dtype}"
-    if row.result != "any" and e.name != "where" and types & set(_ARITHMETIC_FREE):
+    if row.result != "any" and e.name != "where" and types & _ARITHMETIC_FREE:
         yield f"arithmetic {e.name} in {sorted(types)}"
 
 

@@ -13,7 +13,7 @@ from .context import Context, View, view_axes
 from .creation import masked
 from .exprs import all_of, const, index_value, op
 from .indexing import gathered
-from .rows import Rows
+from .rows import Rows, moves
 from .views import ROWS as VIEWS
 from .views import compose, reshape
 
@@ -41,6 +41,7 @@ def _copy_of(name: str) -> Callable[..., Any]:
 
 
 @ROWS.lowers("diagonal")
+@moves
 def _diagonal(ctx: Context, node: Node, x: View, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Any:
     sizes = ctx.metas[node.results[0] or ""].sizes
     return diagonal(x, sizes, offset, dim1, dim2)
@@ -59,6 +60,7 @@ def diagonal(x: View, sizes: Sequence[int], offset: int, dim1: int, dim2: int) -
 
 
 @ROWS.lowers("unfold")
+@moves
 def _unfold(ctx: Context, node: Node, x: View, dim: int, size: int, step: int) -> Any:
     sizes = ctx.metas[node.results[0] or ""].sizes
     if not x.sizes:
@@ -77,7 +79,7 @@ for _name, _copy in {
     "slice.Tensor": "slice_copy.Tensor", "select.int": "select_copy.int", "split.Tensor": "split_copy.Tensor unsafe_split.Tensor",
     "split_with_sizes": "split_with_sizes_copy unsafe_split_with_sizes",
 }.items():  # fmt: skip
-    ROWS.lowers(_copy)(_copy_of(_name))
+    ROWS.lowers(_copy)(moves(_copy_of(_name)))
 
 
 @ROWS.lowers("pixel_shuffle")

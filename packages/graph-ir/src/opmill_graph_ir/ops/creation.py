@@ -9,7 +9,7 @@ from ..capture.graph import Node
 from ..loops.ir import Expr
 from .context import Context, View
 from .exprs import all_of, cast, const, index_value, known_order, op
-from .rows import Rows
+from .rows import Rows, moves
 
 ROWS = Rows()
 
@@ -23,22 +23,26 @@ def _fill(ctx: Context, node: Node, number: Any) -> Any:
 
 
 @ROWS.lowers("zeros zeros_like new_zeros _efficientzerotensor")
+@moves
 def _zeros(ctx: Context, node: Node, *_: Any, **__: Any) -> Any:
     return _fill(ctx, node, 0)
 
 
 @ROWS.lowers("ones ones_like new_ones")
+@moves
 def _ones(ctx: Context, node: Node, *_: Any, **__: Any) -> Any:
     return _fill(ctx, node, 1)
 
 
 @ROWS.lowers("empty.memory_format empty_like new_empty empty_strided new_empty_strided empty_permuted")
+@moves
 def _empty(ctx: Context, node: Node, *_: Any, **__: Any) -> Any:
     name = node.results[0]
     return ctx.allocated(name, ctx.metas[name or ""])
 
 
 @ROWS.lowers("full full_like new_full fill.Scalar")
+@moves
 def _full(ctx: Context, node: Node, _: Any, value: Any, number: Any = None, **__: Any) -> Any:
     return _fill(ctx, node, value)
 
@@ -49,11 +53,13 @@ def _scalar(ctx: Context, node: Node, value: Any, **_: Any) -> Any:
 
 
 @ROWS.lowers("new_full")
+@moves
 def _new_full(ctx: Context, node: Node, _: Any, __: Any, value: Any, **___: Any) -> Any:
     return _fill(ctx, node, value)
 
 
 @ROWS.lowers("fill.Tensor")
+@moves
 def _fill_tensor(ctx: Context, node: Node, x: View, value: View) -> Any:
     return ctx.pointwise(node.results[0], ctx.metas[node.results[0] or ""], lambda at, ext: ctx.read(value, (), ext))
 
@@ -77,6 +83,7 @@ def _tri(ctx: Context, node: Node, x: View, diagonal: int = 0) -> Any:
 
 
 @ROWS.lowers("constant_pad_nd")
+@moves
 def _pad(ctx: Context, node: Node, x: View, pad: Sequence[int], value: Any = 0) -> Any:
     meta = ctx.metas[node.results[0] or ""]
     if isinstance(value, complex):

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import functools
+import math
 from collections.abc import Sequence
 from typing import Any
 
+import torch
+
+from ..loops.float8 import FLOAT8
 from ..loops.index import Index, index
 from ..loops.ir import HALF, Const, Expr, IndexValue, Op, Ref
 from ..loops.primitives import PRIMITIVES
@@ -13,6 +18,8 @@ from ..lowered import Read
 FLOATS = ("float16", "bfloat16", "float32", "float64")
 INTEGERS = ("uint8", "int8", "int16", "int32", "int64")
 SUPPORTED = frozenset((*FLOATS, *INTEGERS, "bool"))
+MOVABLE = SUPPORTED | FLOAT8.keys()
+"""What loops read, write and convert; they compute with supported types alone."""
 LOW = HALF
 
 
@@ -34,7 +41,21 @@ def cast(value: Expr, dtype: str) -> Expr:
         return value
     if isinstance(value, IndexValue) and dtype in INTEGERS:
         return IndexValue(value.index, dtype)
+    if dtype == "float8_e4m3fn" and not stays_at_largest():
+        number = cast(value, "float32")
+        beyond = op("gt", op("abs", number), Const(_ROUNDED_DOWN, "float32"))
+        return Op("cast", (op("where", beyond, Const(math.nan, "float32"), number),), dtype)
     return Op("cast", (value,), dtype)
+
+
+_ROUNDED_DOWN = 464.0
+"""Between the largest number of float8_e4m3fn and what would be the next: the last that is rounded to the largest."""
+
+
+@functools.cache
+def stays_at_largest() -> bool:
+    """Whether torch converts what is too large for float8_e4m3fn to its largest number; NaN before 2.13."""
+    return not math.isnan(torch.tensor(1e9, device="cpu").to(torch.float8_e4m3fn).item())
 
 
 def const(value: bool | int | float | Index, dtype: str) -> Any:
@@ -43,6 +64,8 @@ def const(value: bool | int | float | Index, dtype: str) -> Any:
         return cast(index_value(value), dtype)
     if dtype == "bool":
         return Const(bool(value), dtype)
+    if dtype in FLOAT8:  # a constant is one of the type's numbers
+        return Const(torch.tensor(float(value), dtype=torch.float32, device="cpu").to(getattr(torch, dtype)).item(), dtype)
     return Const(float(value) if dtype in FLOATS else int(value), dtype)
 
 
@@ -66,4 +89,4 @@ def known_order(low: Index | int, high: Index | int) -> bool | None:
     return None if difference is None else difference >= 0
 
 
-__all__ = ["FLOATS", "INTEGERS", "LOW", "SUPPORTED", "Read", "Ref", "all_of", "cast", "const", "index_value", "known_order", "op", "wide"]
+__all__ = ["FLOATS", "INTEGERS", "LOW", "MOVABLE", "SUPPORTED", "Read", "Ref", "all_of", "cast", "const", "index_value", "known_order", "op", "wide"]

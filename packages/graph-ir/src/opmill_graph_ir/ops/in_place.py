@@ -13,7 +13,7 @@ from ..loops.index import index
 from ..lowered import BufferArg, Extern
 from .arguments import call_argument, plan_argument
 from .context import Context, View
-from .exprs import SUPPORTED
+from .exprs import MOVABLE
 
 
 @lru_cache(None)
@@ -67,7 +67,7 @@ def _target(ctx: Context, value: str, result: str | None) -> View:
     if view.buffer == ctx.heirs.get(value, value) and info.role == "temporary" and ctx.readers.get(value) == 1 and lies:
         ctx.fixed.add(value)
         return view
-    if meta.dtype in SUPPORTED and 0 not in meta.sizes:
+    if meta.dtype in MOVABLE and 0 not in meta.sizes:
         copy = ctx.pointwise(result, meta, lambda at, extents: ctx.read(view, at, extents))
         ctx.fixed.add(copy.buffer)
         return copy

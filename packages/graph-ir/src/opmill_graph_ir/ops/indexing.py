@@ -14,7 +14,7 @@ from ..lowered import Pointwise, Scatter
 from .context import Context, View, extents_of, named_axes, positions
 from .creation import masked
 from .exprs import FLOATS, INTEGERS, all_of, cast, const, index_value, known_order, op, wide
-from .rows import Rows
+from .rows import Rows, moves
 from .views import on_vectors, reshape, slice_bounds
 
 ROWS = Rows()
@@ -46,6 +46,7 @@ def gathered(ctx: Context, node: Node, make: Any) -> View:
 
 
 @ROWS.lowers("embedding")
+@moves
 def _embedding(ctx: Context, node: Node, weight: View, ids: View, *_: Any) -> Any:
     if 0 in weight.sizes or 0 in ids.sizes:
         return NotImplemented
@@ -75,6 +76,7 @@ def _embedding_backward(ctx: Context, node: Node, grad: View, ids: View, rows: i
 
 
 @ROWS.lowers("index_select")
+@moves
 @on_vectors
 def _index_select(ctx: Context, node: Node, x: View, dim: int, ids: View) -> Any:
     ids = ids if ids.sizes else reshape(ids, (1,))
@@ -106,6 +108,7 @@ def _gather(ctx: Context, node: Node, x: View, dim: int, ids: View, **_: Any) ->
 
 
 @ROWS.lowers("index.Tensor")
+@moves
 def _index(ctx: Context, node: Node, x: View, ids: Sequence[View | None]) -> Any:
     given = [k for k, i in enumerate(ids) if i is not None]
     tensors: list[View] = [i for i in ids if i is not None]
@@ -292,6 +295,7 @@ def _masked_put(ctx: Context, node: Node, x: View, mask: View, first: int, src: 
 
 
 @ROWS.lowers("cat")
+@moves
 def _cat(ctx: Context, node: Node, tensors: Sequence[View], dim: int = 0) -> Any:
     meta = _meta(ctx, node)
     parts = [t for t in tensors if t.sizes != (0,) and 0 not in t.sizes]
@@ -302,6 +306,7 @@ def _cat(ctx: Context, node: Node, tensors: Sequence[View], dim: int = 0) -> Any
 
 
 @ROWS.lowers("stack")
+@moves
 def _stack(ctx: Context, node: Node, tensors: Sequence[View], dim: int = 0) -> Any:
     meta = _meta(ctx, node)
     if 0 in meta.sizes:
@@ -358,6 +363,7 @@ def _chosen(ctx: Context, name: str | None, meta: Meta, parts: Sequence[tuple[Vi
 
 
 @ROWS.lowers("repeat")
+@moves
 def _repeat(ctx: Context, node: Node, x: View, repeats: Sequence[int]) -> Any:
     meta = _meta(ctx, node)
     lead = len(meta.sizes) - len(x.sizes)

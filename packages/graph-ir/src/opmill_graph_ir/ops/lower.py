@@ -24,8 +24,9 @@ from .biases import add_biases_apart
 from .context import Context, View, extents_of, named_axes, positions
 from .devices import constant_there, gathered
 from .exactness import as_eager
-from .exprs import SUPPORTED, cast
+from .exprs import MOVABLE, SUPPORTED, cast
 from .in_place import write_in_place
+from .overflow import overflows
 from .pairs import lower_pairs
 from .rows import Lowering, all_rows
 
@@ -73,7 +74,7 @@ def _lower_node(ctx: Context, node: Node) -> None:
     if ctx.complex and lower_pairs(ctx, node):
         return
     row = all_rows().get(node.func.name())
-    if row is not None and _supported(ctx, node):
+    if row is not None and _supported(ctx, node, row):
         before = len(ctx.nodes)
         out = _tried(row, ctx, node)
         if out is not NotImplemented and ctx.exact and not as_eager(node, ctx.nodes[before:], ctx.metas):
@@ -109,8 +110,11 @@ def _empty(ctx: Context, node: Node) -> bool:
     return True
 
 
-def _supported(ctx: Context, node: Node) -> bool:
-    return all(ctx.metas[n].dtype in SUPPORTED for n in (*(r for r in node.results if r), *_names((node.args, node.kwargs))))
+def _supported(ctx: Context, node: Node, row: Lowering) -> bool:
+    if node.results and (first := node.results[0]) is not None and overflows(node, ctx.metas[first]):
+        return False
+    types = MOVABLE if hasattr(row, "moves") else SUPPORTED
+    return all(ctx.metas[n].dtype in types for n in (*(r for r in node.results if r), *_names((node.args, node.kwargs))))
 
 
 def _names(arg: Any) -> list[str]:

@@ -16,7 +16,7 @@ from ..loops.index import Index
 from ..loops.ir import Const, Expr, Op
 from .context import Context, View
 from .exprs import FLOATS, INTEGERS, LOW, cast, const, op, wide
-from .rows import Rows
+from .rows import Rows, moves
 
 ROWS = Rows()
 _Fn = Callable[..., Any]
@@ -241,6 +241,7 @@ def _bitwise_not(ctx: Context, node: Node, x: View) -> Any:
 
 
 @ROWS.lowers("where.self")
+@moves
 def _where(ctx: Context, node: Node, c: View, x: View, y: View) -> Any:
     meta = ctx.metas[node.results[0] or ""]
     if c.dtype != "bool":
@@ -267,6 +268,7 @@ def _masked_fill(ctx: Context, node: Node, x: View, mask: View, value: Any) -> A
 
 
 @ROWS.lowers("_to_copy clone")
+@moves
 def _copy(ctx: Context, node: Node, x: View, **kwargs: Any) -> Any:
     meta = ctx.metas[node.results[0] or ""]
     if ctx.buffers[x.buffer].device != meta.device:

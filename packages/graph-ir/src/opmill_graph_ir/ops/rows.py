@@ -29,6 +29,12 @@ class Rows(dict[str, Lowering]):
         return add
 
 
+def moves(fn: Lowering) -> Lowering:
+    """Marks a lowering that places or converts elements and computes with none: it takes types, too, that loops only move."""
+    fn.__dict__["moves"] = True
+    return fn
+
+
 @functools.cache
 def all_rows() -> Mapping[str, Lowering]:
     """The rows of every family file beside this one; other files there have none. Raises GraphError GI041 for an operator in two families: which

@@ -11,7 +11,7 @@ from typing import Any
 from ..capture.graph import Node
 from ..loops.index import ONE, ZERO, Index, floordiv, index, mod
 from .context import Context, Extents, Indices, Size, View, view_axes
-from .rows import Rows
+from .rows import Rows, moves
 
 ROWS = Rows()
 _FAR = 1 << 62
@@ -88,16 +88,19 @@ def on_vectors(lower: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @ROWS.lowers("view reshape _unsafe_view _reshape_alias unsqueeze squeeze squeeze.dim squeeze.dims _reshape_copy")
+@moves
 def _reshape(ctx: Context, node: Node, x: View, *_: Any, **__: Any) -> Any:
     return reshape(x, _sizes(ctx, node))
 
 
 @ROWS.lowers("alias detach lift_fresh lift")
+@moves
 def _alias(ctx: Context, node: Node, x: View) -> Any:
     return x
 
 
 @ROWS.lowers("permute")
+@moves
 def _permute(ctx: Context, node: Node, x: View, dims: Sequence[int]) -> Any:
     sizes = _sizes(ctx, node)
     axes, extents = view_axes(sizes)
@@ -108,6 +111,7 @@ def _permute(ctx: Context, node: Node, x: View, dims: Sequence[int]) -> Any:
 
 
 @ROWS.lowers("transpose.int")
+@moves
 def _transpose(ctx: Context, node: Node, x: View, a: int, b: int) -> Any:
     order = list(range(len(x.sizes)))
     if order:
@@ -116,11 +120,13 @@ def _transpose(ctx: Context, node: Node, x: View, a: int, b: int) -> Any:
 
 
 @ROWS.lowers("t")
+@moves
 def _t(ctx: Context, node: Node, x: View) -> Any:
     return _permute(ctx, node, x, list(reversed(range(len(x.sizes)))))
 
 
 @ROWS.lowers("expand")
+@moves
 def _expand(ctx: Context, node: Node, x: View, *_: Any, **__: Any) -> Any:
     sizes = _sizes(ctx, node)
     axes, extents = view_axes(sizes)
@@ -154,6 +160,7 @@ def _clamped(ctx: Context, at: Size, size: Size) -> Size:
 
 
 @ROWS.lowers("slice.Tensor")
+@moves
 def _slice(ctx: Context, node: Node, x: View, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1) -> Any:
     dim %= len(x.sizes)
     first, _ = slice_bounds(ctx, x.sizes[dim], start, end)
@@ -171,11 +178,13 @@ def selected(x: View, dim: int, at: Size) -> View:
 
 
 @ROWS.lowers("select.int")
+@moves
 def _select(ctx: Context, node: Node, x: View, dim: int, at: Size) -> Any:
     return selected(x, dim, at if ctx.at_least(at, 0) else at + x.sizes[dim])
 
 
 @ROWS.lowers("split.Tensor split_with_sizes")
+@moves
 def _split(ctx: Context, node: Node, x: View, _: Any, dim: int = 0) -> Any:
     out: list[View] = []
     start: Size = 0
@@ -187,11 +196,13 @@ def _split(ctx: Context, node: Node, x: View, _: Any, dim: int = 0) -> Any:
 
 
 @ROWS.lowers("unbind.int")
+@moves
 def _unbind(ctx: Context, node: Node, x: View, dim: int = 0) -> Any:
     return [selected(x, dim, k) for k in range(len(node.results))]
 
 
 @ROWS.lowers("flip")
+@moves
 def _flip(ctx: Context, node: Node, x: View, dims: Sequence[int]) -> Any:
     axes, extents = view_axes(x.sizes)
     flipped = {d % len(x.sizes) for d in dims} if x.sizes else set()
@@ -200,6 +211,7 @@ def _flip(ctx: Context, node: Node, x: View, dims: Sequence[int]) -> Any:
 
 
 @ROWS.lowers("rot90")
+@moves
 def _rot90(ctx: Context, node: Node, x: View, k: int = 1, dims: Sequence[int] = (0, 1)) -> Any:
     axes, extents = view_axes(_sizes(ctx, node))
     a, b = (d % len(x.sizes) for d in dims)
@@ -215,6 +227,7 @@ def _rot90(ctx: Context, node: Node, x: View, k: int = 1, dims: Sequence[int] = 
 
 
 @ROWS.lowers("roll")
+@moves
 def _roll(ctx: Context, node: Node, x: View, shifts: Any, dims: Any = ()) -> Any:
     shifts = [shifts] if isinstance(shifts, int) else list(shifts)
     dims = [dims] if isinstance(dims, int) else list(dims)

@@ -11,18 +11,18 @@ from functools import partial
 
 import torch
 
+from opmill_graph_ir.loops.float8 import FLOAT8
 from opmill_graph_ir.loops.index import Index, index
 from opmill_graph_ir.loops.ir import Check, Const, Expr, IndexValue, Let, Load, Op, Ref, Store
 
 from ..target import Target
 from . import convert, memory
 from .block import Block
-from .convert import Vectors
 from .functions import function, splat
 from .index_text import index_text
 from .needs import Needs
 from .primitives import COMPARISONS, LOGICAL, ROWS
-from .types import SIGNED_OF_SIZE, TYPES
+from .types import SIGNED_OF_SIZE, TYPES, Vectors
 
 _CALL = re.compile(r"%(\w+)")
 _FLOAT32_OVERFLOW = 3.4028235677973366e38  # from here on, rounding to float32 gives an infinity
@@ -337,7 +337,7 @@ def const_text(c: Const) -> str:
     if c.dtype == "bool":
         return "true" if c.value else "false"
     if TYPES[c.dtype].kind == "raw":
-        return half_bits(float(c.value), c.dtype)
+        return f"{FLOAT8[c.dtype].encode(float(c.value))}" if c.dtype in FLOAT8 else half_bits(float(c.value), c.dtype)
     if TYPES[c.dtype].kind == "float":
         value, suffix = float(c.value), "f" if c.dtype == "float32" else ""
         if math.isnan(value):

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from opmill_graph_ir.loops.float8 import FLOAT8
 
 from ..target import Target
+from . import float8
 from .needs import Needs
-from .types import C_OF_SHORT, SIGNED_OF_SIZE, TYPES
+from .types import C_OF_SHORT, SIGNED_OF_SIZE, TYPES, Vectors
 
 _BF16_SCALAR = """static inline float load_bf16(unsigned short x) { return __builtin_bit_cast(float, (unsigned)x << 16); }
 static inline unsigned short round_bf16(float x) {
@@ -15,17 +16,6 @@ static inline unsigned short round_bf16(float x) {
 }"""
 _F16_SCALAR = """static inline float load_f16(unsigned short x) { return (float)__builtin_bit_cast(_Float16, x); }
 static inline unsigned short round_f16(float x) { return __builtin_bit_cast(unsigned short, (_Float16)x); }"""
-
-
-@dataclass(frozen=True)
-class Vectors:
-    """How values of a loop are held: ``lanes`` of every type, and masks of ``mask`` byte integers."""
-
-    lanes: int
-    mask: int
-
-    def mask_short(self) -> str:
-        return SIGNED_OF_SIZE[self.mask]
 
 
 def value_short(dtype: str, vectors: Vectors) -> str:
@@ -57,11 +47,11 @@ def cast(needs: Needs, text: str, source: str, to: str, vectors: Vectors | None,
     if source == to:
         return text
     if TYPES[source].kind == "raw":
-        text = _from_half(needs, text, source, vectors, target)
+        text = (float8.widened if source in FLOAT8 else _from_half)(needs, text, source, vectors, target)
         return cast(needs, text, "float32", to, vectors, target)
     if TYPES[to].kind == "raw":
         text = cast(needs, text, source, "float32", vectors, target)
-        return _to_half(needs, text, to, vectors, target)
+        return (float8.narrowed if to in FLOAT8 else _to_half)(needs, text, to, vectors, target)
     return _scalar_cast(text, source, to) if vectors is None else _vector_cast(needs, text, source, to, vectors)
 
 

@@ -9,10 +9,9 @@ from opmill_graph_ir.loops.ir import Const, Reduction
 from ..target import Target
 from . import convert
 from .body import Body, Value, const_text, primitive_text
-from .convert import Vectors
 from .functions import splat
 from .needs import Needs
-from .types import C_OF_SHORT, SIGNED_OF_SIZE, TYPES, vector
+from .types import C_OF_SHORT, SIGNED_OF_SIZE, TYPES, Vectors, vector
 
 _STEP = {"sum": "add", "prod": "mul", "max": "max", "min": "min", "any": "bitor", "all": "bitand", "xor": "bitxor"}
 _BOOL_STEP = {"sum": "bitor", "prod": "bitand", "max": "bitor", "min": "bitand"}

@@ -8,9 +8,9 @@ from opmill_graph_ir.loops.ir import Reduction, Scan
 
 from . import convert
 from .body import Body, Value, const_text, primitive_text
-from .convert import Vectors
 from .functions import splat
 from .reductions import identity, position_type
+from .types import Vectors
 
 OPS = frozenset(("sum", "prod", "logaddexp", "affine", "argmax", "argmin"))
 FLOATS_ONLY = frozenset(("logaddexp", "affine"))

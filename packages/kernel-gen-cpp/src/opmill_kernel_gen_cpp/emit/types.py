@@ -8,8 +8,8 @@ from typing import Literal
 
 @dataclass(frozen=True)
 class ElementType:
-    """``c`` is the C++ type of a scalar in memory; ``short`` names vectors (``f32x8``). Kind ``raw`` is 16-bit float
-    storage that only conversions understand; a ``bool`` is a byte in memory, ``bool`` as a scalar and a mask as a vector."""
+    """``c`` is the C++ type of a scalar in memory; ``short`` names vectors (``f32x8``). Kind ``raw`` is float storage
+    of 16 or 8 bits that only conversions understand; a ``bool`` is a byte in memory, ``bool`` as a scalar and a mask as a vector."""
 
     name: str
     c: str
@@ -25,6 +25,8 @@ TYPES: dict[str, ElementType] = {
         ElementType("float64", "double", "f64", 8, "float"),
         ElementType("float16", "unsigned short", "u16", 2, "raw"),
         ElementType("bfloat16", "unsigned short", "u16", 2, "raw"),
+        ElementType("float8_e4m3fn", "unsigned char", "u8", 1, "raw"),
+        ElementType("float8_e5m2", "unsigned char", "u8", 1, "raw"),
         ElementType("int8", "signed char", "i8", 1, "int"),
         ElementType("int16", "short", "i16", 2, "int"),
         ElementType("int32", "int", "i32", 4, "int"),
@@ -38,6 +40,17 @@ TYPES: dict[str, ElementType] = {
 }
 C_OF_SHORT: dict[str, tuple[str, int]] = {t.short: (t.c, t.size) for t in TYPES.values()}
 SIGNED_OF_SIZE = {1: "i8", 2: "i16", 4: "i32", 8: "i64"}
+
+
+@dataclass(frozen=True)
+class Vectors:
+    """How values of a loop are held: ``lanes`` of every type, and masks of ``mask`` byte integers."""
+
+    lanes: int
+    mask: int
+
+    def mask_short(self) -> str:
+        return SIGNED_OF_SIZE[self.mask]
 
 
 def vector(short: str, lanes: int) -> str:

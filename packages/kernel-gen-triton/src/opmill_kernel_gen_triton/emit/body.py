@@ -14,7 +14,7 @@ from .helpers import resolve
 from .primitives import ROWS
 from .random import KINDS, words
 from .space import NONE, Dims, Group, Space, Text
-from .types import TYPES, cast, constant, literal
+from .types import TYPES, cast, constant, literal, typed
 
 _COMPARISONS = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
 
@@ -114,7 +114,7 @@ class Body:
 
     def index_value(self, e: IndexValue) -> Text:
         if e.index.constant is not None:
-            return self.const(Const(_typed(e.index.constant, e.dtype), e.dtype))
+            return self.const(Const(typed(e.index.constant, e.dtype), e.dtype))
         at = self.space.index(e.index)
         return self.put(cast(f"{at.tight}", "int32", e.dtype) if e.dtype != "int32" else f"{at.tight}.to(tl.int32)", at.dims)
 
@@ -128,7 +128,7 @@ class Body:
         pointer = self.pointer(e.buffer, at, dims) if terms else f"{e.buffer}_ptr + {at.tight}"
         options = [f"mask={' & '.join(terms)}"] if terms else []
         if mask is not None:
-            other = e.other if e.other is not None else Const(_typed(0, e.dtype), e.dtype)
+            other = e.other if e.other is not None else Const(typed(0, e.dtype), e.dtype)
             options.append(f"other={_memory_constant(other, self.block(NONE))}")
         elif terms and self.zeros:
             options.append("other=0.0")
@@ -153,7 +153,7 @@ class Body:
             if not self.precise and (known := self.unrounded(e)) is not None:
                 return known
             a = self.value(e.args[0])
-            return self.put(cast(a.tight, e.args[0].dtype, e.dtype), a.dims, self.settled(e))
+            return self.put(resolve(cast(a.tight, e.args[0].dtype, e.dtype), self.needs), a.dims, self.settled(e))
         if e.name == "bitcast":
             a = self.value(e.args[0])
             return self.put(f"{a.tight}.to({TYPES[e.dtype].tl}, bitcast=True)", a.dims, self.settled(e))
@@ -325,10 +325,6 @@ def apply(template: str, dtype: str, args: Sequence[str], shape: str, needs: dic
         "one": constant(1, dtype, shape) if "{one}" in template else "",
     }
     return resolve(template.format(*args, **named), needs)
-
-
-def _typed(value: int, dtype: str) -> bool | int | float:
-    return bool(value) if dtype == "bool" else float(value) if TYPES[dtype].kind in ("float", "half") else value
 
 
 def _memory_constant(c: Const, shape: str) -> str:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from opmill_graph_ir.loops.float8 import FLOAT8
+
 WAITS = "WAITS"
 """The compile-time parameter of a function that says whether it waits for what is before it in the stream: that may still be ending when it starts."""
 
 
 @dataclass(frozen=True)
 class ElementType:
-    """``tl``: type of values; ``pointer``: of a kernel parameter (bools live in memory as bytes); ``kind``: float, half, int, uint or bool."""
+    """``tl``: type of values; ``pointer``: of a kernel parameter (bools live in memory as bytes); ``kind``: float, half, float8 (whose bits
+    values are, too), int, uint or bool."""
 
     name: str
     tl: str
@@ -26,6 +29,8 @@ TYPES: dict[str, ElementType] = {
         ElementType("float32", "tl.float32", "*fp32", 4, "float"),
         ElementType("float16", "tl.float16", "*fp16", 2, "half"),
         ElementType("bfloat16", "tl.bfloat16", "*bf16", 2, "half"),
+        ElementType("float8_e4m3fn", "tl.uint8", "*u8", 1, "float8"),
+        ElementType("float8_e5m2", "tl.uint8", "*u8", 1, "float8"),
         ElementType("int64", "tl.int64", "*i64", 8, "int"),
         ElementType("int32", "tl.int32", "*i32", 4, "int"),
         ElementType("int16", "tl.int16", "*i16", 2, "int"),
@@ -37,10 +42,16 @@ TYPES: dict[str, ElementType] = {
 
 
 def cast(text: str, source: str, to: str) -> str:
-    """``text`` of type ``source`` converted as torch's ``to`` does: half precision by way of float32, small integers by way of wide ones."""
+    """``text`` of type ``source`` converted as torch's ``to`` does: half precision and less by way of float32, small integers by way of wide ones.
+    What floats of one byte need of :mod:`.helpers` is to be resolved."""
     a, b = TYPES[source], TYPES[to]
     if a == b:
         return text
+    if a.kind == "float8":
+        return cast(f"%from_{source}({text})", "float32", to)
+    if b.kind == "float8":
+        form = FLOAT8[to]
+        return f"%to_float8({cast(text, source, 'float32')}, {form.mantissa}, {form.bias}, {form.top})"
     if a.kind == "half":
         return cast(f"{text}.to(tl.float32)", "float32", to)
     if b.kind == "bool":
@@ -50,6 +61,11 @@ def cast(text: str, source: str, to: str) -> str:
     if a.kind == "float" and b.kind in ("int", "uint") and b.size < 4:
         return f"{text}.to({'tl.int64' if b.kind == 'uint' else 'tl.int32'}).to({b.tl})"
     return f"{text}.to({b.tl})"
+
+
+def typed(value: int, dtype: str) -> bool | int | float:
+    """A number as constants of ``dtype`` hold it."""
+    return bool(value) if dtype == "bool" else float(value) if TYPES[dtype].kind in ("float", "half", "float8") else value
 
 
 def literal(value: bool | int | float, dtype: str) -> str | None:
@@ -69,7 +85,9 @@ def literal(value: bool | int | float, dtype: str) -> str | None:
 def constant(value: bool | int | float, dtype: str, shape: str) -> str:
     """``value`` as a tensor of ``dtype``."""
     t = TYPES[dtype]
-    if t.kind in ("float", "half"):
+    if t.kind == "float8":
+        text = str(FLOAT8[dtype].encode(float(value)))
+    elif t.kind in ("float", "half"):
         v = float(value)
         text = repr(v) if abs(v) < float("inf") else f'float("{v}")'
     else:
