@@ -26,12 +26,12 @@ PROGRAMS: dict[str, Callable[..., object]] = {
     "weights": lambda x, q: F.linear(x, q.to(torch.float32) * 0.5, None).relu(),
     "joined": lambda x, q: (torch.cat([q, x.to(q.dtype)]), torch.stack([q, q.flip(0)], 1)),
     "padded": lambda x, q: (F.pad(q, (1, 2)), F.pad(q, (1, -1), value=3.3)),
-    "chosen": lambda x, q: torch.where(x > 0, q, q.roll(1, 0)),
+    "chosen": lambda x, q: torch.where(x > 0, q, q.flip(0)),
     "views": lambda x, q: (q.t(), q[1:, ::2].contiguous(), q.reshape(-1, 2).clone(), q.unfold(1, 3, 2).clone(), q.expand(2, 4, 6).clone()),
     "gathered": lambda x, q: (q[torch.tensor([2, -1])], q.index_select(1, torch.tensor([0, 5])), F.embedding(torch.tensor([1, 3]), q)),
     "made": lambda x, q: (torch.full((3, 2), 2.7, dtype=q.dtype), torch.zeros_like(q), q.new_ones(4)),
     "bits": lambda x, q: (q.view(torch.uint8) + 1, q.view(torch.uint8).view(q.dtype).float()),
-    "compared": lambda x, q: (q == q.roll(1, 1), q.isnan(), q == 1.0),
+    "compared": lambda x, q: (q == q.flip(0), q.isnan(), q == 1.0),
     "written": lambda x, q: _written(x, q),
     "repeated": lambda x, q: (q.repeat(2, 3), torch.tile(q, (2, 1)), q.permute(1, 0).contiguous()),
 }
@@ -69,6 +69,18 @@ def test_as_eager(name: str, dtype: torch.dtype, device: str) -> None:
     x, q, program = x.to(device), q.to(device), PROGRAMS[name]
     with torch.device(device):
         _same(opmill.compile(program, fullgraph=True)(x.clone(), q.clone()), program(x.clone(), q.clone()))
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("dtype", FLOAT8, ids=str)
+@pytest.mark.parametrize("half", [torch.float16, torch.bfloat16], ids=str)
+def test_every_half_and_every_code(half: torch.dtype, dtype: torch.dtype, device: str) -> None:
+    def both(x: torch.Tensor, q: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return x.to(dtype), q.to(half), q.float()
+
+    x = torch.arange(65536, dtype=torch.int32).to(torch.uint16).view(half).to(device)
+    q = torch.arange(256, dtype=torch.uint8).view(dtype).to(device)
+    _same(opmill.compile(both)(x, q), both(x, q))
 
 
 @pytest.mark.parametrize("device", DEVICES)

@@ -17,7 +17,7 @@ from opmill_runtime_cache.store import Store, key_of, sources_of
 from . import toolchain
 from .__about__ import __version__
 from .budget import DEFAULT, Budget, smaller
-from .emit.types import TYPES, WAITS
+from .emit.types import ARCH, PROGRAMMATIC, TYPES
 from .pool import Compiled, Pool
 
 if TYPE_CHECKING:
@@ -34,8 +34,6 @@ NOTE = "cuda-launch"
 """Artifact kind of the notes that hold a kernel's launch data."""
 OLDEST = 80
 """The lowest compute capability (times ten) that generated kernels run on: bfloat16, and atomics on it, need it."""
-PROGRAMMATIC = 90
-"""The lowest compute capability whose kernels can wait by themselves for what is before them in the stream."""
 
 _SHARED = {80: 163, 87: 163, 90: 227, 100: 227, 103: 227, 110: 227}
 """KiB of shared memory that a program may have, by compute capability times ten; 99 on others."""
@@ -224,7 +222,7 @@ def job_of(function: Function, arch: int, aligned: bool, precise: bool) -> dict[
         "text": function.text,
         "name": function.name,
         "signature": {p.name: p.type or width for p in function.params},
-        "constants": {**dict(function.constants), WAITS: int(arch >= PROGRAMMATIC)},
+        "constants": {**dict(function.constants), ARCH: arch},
         "aligned": [k for k, p in enumerate(function.params) if p.kind in ("buffer", "scratch") and aligned],
         "arch": arch,
         "warps": function.warps,

@@ -13,13 +13,13 @@ from .dots.write import place_tiles, write_loop
 from .emit import helpers, reductions, scans
 from .emit.body import Body, Lines
 from .emit.space import Dims, Group, Text, product, tiles
-from .emit.types import TYPES, WAITS
+from .emit.types import ARCH, PROGRAMMATIC, TYPES
 from .tiling import Tiling
 
 _AHEAD = 6
 """Loads that are made before they are needed."""
 HEADER = "import triton\nimport triton.language as tl\nfrom triton.language.extra.cuda import gdc_wait, libdevice\n\n\n"
-_WAIT = f"    if {WAITS}:\n        gdc_wait()\n"
+_WAIT = f"    if {ARCH} >= {PROGRAMMATIC}:\n        gdc_wait()\n"
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ class NestWriter:
             self.overwritten = _overwritten(self.nest, k) if whole else frozenset()
             self._phase(phase)
         params = self._params(guarded, checked)
-        constants = (*((f"{n.upper()}BLOCK", size) for n, size in self.tiling.blocks), (WAITS, 0))
+        constants = (*((f"{n.upper()}BLOCK", size) for n, size in self.tiling.blocks), (ARCH, 0))
         signature = ", ".join([*(p.name for p in params), *(f"{n}: tl.constexpr" for n, _ in constants)])
         code = "\n".join(self.lines.lines) or "    pass"
         text = f"{HEADER}{helpers.texts(self.body.needs)}@triton.jit\ndef {self.name}({signature}):\n{self._comments()}{_WAIT}{code}\n"

@@ -72,24 +72,36 @@ HELPERS: dict[str, str] = {
     value = total + libdevice.log(y) - libdevice.div_rn(y * 0 + 0.5, y) - z * series - reflected
     value = tl.where(whole, float("nan"), value)
     return tl.where(pole, libdevice.copysign(x * 0 + float("inf"), x * -1.0), value)""",
-    # shifted, its bits are those of float32 but for the exponent's bias: a factor; subnormal numbers are then subnormal too
-    "from_float8_e4m3fn": """(code):
-    bits = code.to(tl.int32)
-    number = ((bits & 0x7F) << 20).to(tl.float32, bitcast=True) * 1.329227995784916e36
-    bits = number.to(tl.int32, bitcast=True) | ((bits & 0x80) << 24)
-    return tl.where((code & 0x7F) == 0x7F, float("nan"), bits.to(tl.float32, bitcast=True))""",
-    # float16 has the same exponents
-    "from_float8_e5m2": "(code):\n    return (code.to(tl.int16) << 8).to(tl.float16, bitcast=True).to(tl.float32)",
-    # to the nearest, to even between two; a subnormal one is the last bits of its sum with a number whose last place is its own
-    "to_float8": """(x, mantissa: tl.constexpr, bias: tl.constexpr, top: tl.constexpr):
+    # float16 has the exponents of e5m2. Shifted, the bits of e4m3 are those of float32 but for the exponent's bias: a factor; subnormal numbers are then subnormal too
+    "from_float8": """(code, bias: tl.constexpr, native: tl.constexpr):
+    if bias == 15:
+        number = (code.to(tl.int16) << 8).to(tl.float16, bitcast=True).to(tl.float32)
+    elif native:
+        number = code.to(tl.float8e4nv, bitcast=True).to(tl.float32)
+    else:
+        bits = code.to(tl.int32)
+        size = ((bits & 0x7F) << 20).to(tl.float32, bitcast=True) * 1.329227995784916e36
+        signed = (size.to(tl.int32, bitcast=True) | ((bits & 0x80) << 24)).to(tl.float32, bitcast=True)
+        number = tl.where((bits & 0x7F) == 0x7F, float("nan"), signed)
+    return number""",
+    # to the nearest, to even between two; a subnormal one is the last bits of its sum with a number whose last place is its own. Devices stay at the largest
+    # number of e5m2, too
+    "to_float8": """(x, mantissa: tl.constexpr, bias: tl.constexpr, top: tl.constexpr, native: tl.constexpr):
     bits = x.to(tl.int32, bitcast=True)
-    size = bits & 0x7FFFFFFF
-    magic: tl.constexpr = (151 - bias - mantissa) << 23
-    low = (tl.abs(x) + tl.full([], magic, tl.int32).to(tl.float32, bitcast=True)).to(tl.int32, bitcast=True) - magic
-    high = ((size + ((1 << (22 - mantissa)) - 1) + ((size >> (23 - mantissa)) & 1)) >> (23 - mantissa)) - ((127 - bias) << mantissa)
-    code = tl.where(size < ((128 - bias) << 23), low, tl.minimum(high, top))
-    code = tl.where(size > 0x7F800000, 0x7F, code)
-    return (code | ((bits >> 24) & 0x80)).to(tl.uint8)""",
+    sign = (bits >> 24) & 0x80
+    if native and bias == 7:
+        code = x.to(tl.float8e4nv).to(tl.uint8, bitcast=True)
+    elif native:
+        code = x.to(tl.float8e5).to(tl.uint8, bitcast=True)
+        code = tl.where(tl.abs(x) >= 61440.0, (sign | top).to(tl.uint8), code)
+    else:
+        size = bits & 0x7FFFFFFF
+        magic: tl.constexpr = (151 - bias - mantissa) << 23
+        low = (tl.abs(x) + tl.full([], magic, tl.int32).to(tl.float32, bitcast=True)).to(tl.int32, bitcast=True) - magic
+        high = ((size + ((1 << (22 - mantissa)) - 1) + ((size >> (23 - mantissa)) & 1)) >> (23 - mantissa)) - ((127 - bias) << mantissa)
+        code = tl.where(size < ((128 - bias) << 23), low, tl.minimum(high, top))
+        code = (sign | tl.where(size > 0x7F800000, 0x7F, code)).to(tl.uint8)
+    return code""",
     # Salmon, Moraes, Dror, Shaw: Parallel random numbers: as easy as 1, 2, 3 (2011); four words
     "philox": """(key, at, rounds: tl.constexpr):
     a = at.to(tl.uint32)

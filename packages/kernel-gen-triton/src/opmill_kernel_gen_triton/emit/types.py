@@ -6,8 +6,12 @@ from dataclasses import dataclass
 
 from opmill_graph_ir.loops.float8 import FLOAT8
 
-WAITS = "WAITS"
-"""The compile-time parameter of a function that says whether it waits for what is before it in the stream: that may still be ending when it starts."""
+ARCH = "ARCH"
+"""The compile-time parameter of a function that is what it is compiled for: compute capability times ten, or 0 where it is interpreted."""
+PROGRAMMATIC = 90
+"""The lowest of these whose kernels can wait by themselves for what is before them in the stream, which may still be ending when they start."""
+CONVERTS = 90
+"""The lowest that converts float32 to floats of one byte without a detour by float16, which would round twice."""
 
 
 @dataclass(frozen=True)
@@ -48,10 +52,10 @@ def cast(text: str, source: str, to: str) -> str:
     if a == b:
         return text
     if a.kind == "float8":
-        return cast(f"%from_{source}({text})", "float32", to)
+        return cast(f"%from_float8({text}, {FLOAT8[source].bias}, {ARCH} >= {CONVERTS})", "float32", to)
     if b.kind == "float8":
         form = FLOAT8[to]
-        return f"%to_float8({cast(text, source, 'float32')}, {form.mantissa}, {form.bias}, {form.top})"
+        return f"%to_float8({cast(text, source, 'float32')}, {form.mantissa}, {form.bias}, {form.top}, {ARCH} >= {CONVERTS})"
     if a.kind == "half":
         return cast(f"{text}.to(tl.float32)", "float32", to)
     if b.kind == "bool":
