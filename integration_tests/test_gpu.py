@@ -26,6 +26,9 @@ PROGRAMS = {
     "pointwise": (lambda x, y: (F.gelu(x) * y + 1).tanh(), lambda d: (made(64, 300, dtype=d), made(300, dtype=d))),
     "softmax": (lambda x: x.softmax(-1), lambda d: (made(64, 1000, dtype=d),)),
     "layer norm": (lambda x, w: F.layer_norm(x, (768,), w), lambda d: (made(64, 768, dtype=d), made(768, dtype=d))),
+    "RMS norm": (lambda x, w: F.rms_norm(x, (768,), w, 1e-5), lambda d: (made(64, 768, dtype=d), made(768, dtype=d))),
+    "RMS norm of little": (lambda x: F.rms_norm(x * 1e-3, (96,)), lambda d: (made(8, 32, 96, dtype=d),)),
+    "rows read again": (lambda x: (x.softmax(-1), x.log_softmax(-1)), lambda d: (made(300, 40_000, dtype=d),)),
     "linear": (lambda x, w, b: F.linear(x, w, b).relu(), lambda d: (made(64, 96, dtype=d), made(32, 96, dtype=d), made(32, dtype=d))),
     "misaligned": (lambda x, w: x[1:] @ w, lambda d: (made(65, 33, dtype=d), made(33, 17, dtype=d))),
     "attention": (lambda q: F.scaled_dot_product_attention(q, q, q, is_causal=True), lambda d: (made(2, 4, 128, 64, dtype=d),)),
@@ -66,7 +69,7 @@ def test_agrees_with_eager(name, dtype, mode):
 
 @pytest.mark.parametrize("mode", MODES)
 def test_training(mode):
-    model = torch.nn.Sequential(torch.nn.Linear(64, 128), torch.nn.GELU(), torch.nn.LayerNorm(128), torch.nn.Linear(128, 10)).cuda()
+    model = torch.nn.Sequential(torch.nn.Linear(64, 128), torch.nn.GELU(), torch.nn.LayerNorm(128), torch.nn.RMSNorm(128), torch.nn.Linear(128, 10)).cuda()
     compiled = opmill.compile(model, mode=mode)
     for _ in range(6):
         x, target = made(32, 64), picked(10, 32)

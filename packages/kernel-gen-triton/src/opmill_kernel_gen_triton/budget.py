@@ -26,7 +26,8 @@ class Budget:
     at least reduce before rows are split, and ``steps`` down columns. ``lane``: bytes of a row that a thread takes where there are many rows.
     ``shift``: warps are doubled so many times (halved, if negative). ``ahead``: 1, what two
     sides of a choice read at different places is read before the first reduction, too; 2, everything is. ``dot``: the tile of products, if not the one
-    that their sizes suggest. Part of every kernel's key."""
+    that their sizes suggest. ``cached``: bytes of rows under way that the device's cache keeps until they are
+    read again. Part of every kernel's key."""
 
     processors: int = 132
     tile: int = 2048
@@ -38,6 +39,7 @@ class Budget:
     shift: int = 0
     ahead: int = 0
     dot: DotShape | None = None
+    cached: int = 44 << 20
 
 
 def smaller(budget: Budget) -> Budget:

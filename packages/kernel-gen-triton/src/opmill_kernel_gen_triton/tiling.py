@@ -35,6 +35,8 @@ _MANY = 8
 """Values of a point, beyond which few of them are kept."""
 _LONGEST = 8192
 """Instructions of a program, beyond which it does fewer elements a thread: a hundred sines for each of eight took the compiler 90 seconds."""
+_STEP, _RESIDENT = 512, 64
+"""Elements of a row that a warp takes at once where programs are few, and warps that a multiprocessor holds."""
 _WINDOW = 32
 """Elements of a row that is short beside the rows, as those of pooling are."""
 
@@ -175,6 +177,9 @@ def _rows(nest: Nest, inner: list[Phase], sizes: dict[str, int], budget: Budget)
         warps = min(power_below(warps), 16) if r < 16384 else 32
         if looped and live > _MANY and _widest(nest) <= 2:
             warps = max(1, warps // 2)  # 32 elements a thread: what is at hand for each pays for it
+        elif looped and known and rows >= budget.processors and (more := _few_at_once(inner, length, budget)):
+            warps, r = more, _STEP * more
+            r = r if 4 * _tiles(length, r) * r <= 5 * length else r // 2  # no step that is mostly beyond the row
     elif known and length <= _WINDOW and rows >= 64 * budget.processors:
         # A window: its few elements one after the other, each for many neighbours at once.
         looped, r = True, 1
@@ -199,6 +204,17 @@ def _rows(nest: Nest, inner: list[Phase], sizes: dict[str, int], budget: Budget)
         looped = looped and (not known or r < length)
         warps = min(max(1, x * r // (32 * (2 * lane if half else lane))), 8)
     return Tiling((nest.axes,), (("x", x), ("r", max(r, 1))), looped, max(warps, 1), _tiles(rows, x))
+
+
+def _few_at_once(inner: list[Phase], length: int, budget: Budget) -> int:
+    """Warps of a program whose rows are read again, so many that the cache keeps most of what all programs that run at once read; 0 where it cannot, or
+    where loads are of two bytes, for which threads are what is short."""
+    passes = Counter(buffer for p in inner for buffer in {e.buffer for e in walk.loads(p)})
+    again = {e.buffer: TYPES[e.dtype].size for p in inner for e in walk.loads(p) if passes[e.buffer] > 1 and e.index.symbols & {a.name for a in p.axes}}
+    if not again or (min(again.values()) < 4 and even(length) < 8):
+        return 0
+    under_way = length * sum(again.values()) * budget.processors * _RESIDENT
+    return 16 if under_way <= 16 * budget.cached else 32 if under_way <= 2 * 32 * budget.cached else 0
 
 
 def _narrow(rows: int, length: int, live: int, budget: Budget) -> int:

@@ -142,6 +142,41 @@ def _layer_norm(ctx: Context, node: Node, grad: View, x: View, shape: Sequence[i
     return out
 
 
+@ROWS.lowers("_fused_rms_norm_backward")
+def _rms_norm(ctx: Context, node: Node, grad: View, x: View, shape: Sequence[int], rstd: View, weight: Any, mask: Any) -> Any:
+    split = len(x.sizes) - len(shape)
+    if 0 in x.sizes or x.dtype not in FLOATS:
+        return NotImplemented
+    dtype = wide(x.dtype)
+    n = const(math.prod(x.sizes[split:]), dtype)
+    wanted = _wanted(ctx, node)
+
+    def parts(at: Any, ext: Any) -> tuple[Expr, Expr, Expr]:
+        """The gradient of what is scaled by the weight, the normalised input, and what it was normalised by."""
+        g, r = (cast(ctx.load_broadcast(v, at, ext), dtype) for v in (grad, rstd))
+        return g, op("mul", ctx.load(x, at, ext), r), r
+
+    def scaled(g: Expr, at: Any, ext: Any) -> Expr:
+        return g if weight is None else op("mul", g, cast(ctx.load_broadcast(weight, at, ext), dtype))
+
+    def along(at: Any, ext: Any) -> list[Expr]:
+        g, h, _ = parts(at, ext)
+        return [op("mul", scaled(g, at, ext), h)]
+
+    def gradient(at: Any, ext: Any) -> Expr:
+        g, h, r = parts(at, ext)
+        return op("mul", r, op("sub", scaled(g, at, ext), op("mul", h, op("div", ctx.load_broadcast(total, at, ext), n))))
+
+    out: list[View | None] = [None, None]
+    if wanted[0]:
+        meta = ctx.metas[node.results[0] or ""]
+        [total] = _sums(ctx, meta.device, x.sizes, range(split, len(x.sizes)), dtype, 1, along)
+        out[0] = ctx.pointwise(node.results[0], meta, gradient)
+    if wanted[1]:
+        out[1] = _sum_result(ctx, node, 1, x.sizes, range(split), dtype, lambda at, ext: op("mul", *parts(at, ext)[:2]))
+    return out
+
+
 @ROWS.lowers("native_group_norm_backward")
 def _group_norm(
     ctx: Context, node: Node, grad: View, x: View, mean: View, rstd: View, weight: Any, n: int, c: int, hw: int, groups: int, mask: Any

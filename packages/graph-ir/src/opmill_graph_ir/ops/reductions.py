@@ -6,6 +6,8 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import torch
+
 from ..capture.graph import Meta, Node
 from ..loops.index import ZERO, Index, index
 from ..loops.ir import Axis, Expr, Reduction, Ref
@@ -281,6 +283,31 @@ def _layer_norm(ctx: Context, node: Node, x: View, shape: Sequence[int], weight:
 
     out = ctx.pointwise(name, meta, value)
     return [out, _renamed(ctx, node, 1, mean), _renamed(ctx, node, 2, rstd)]
+
+
+@ROWS.lowers("_fused_rms_norm")
+def _rms_norm(ctx: Context, node: Node, x: View, shape: Sequence[int], weight: Any, eps: float | None) -> Any:
+    """What ``rms_norm`` is on GPUs; elsewhere capture sees it taken apart."""
+    name, meta = _result(ctx, node)
+    if 0 in x.sizes or x.dtype not in FLOATS:
+        return NotImplemented
+    dtype, split = wide(x.dtype), len(x.sizes) - len(shape)
+    inner = x.sizes[split:]
+    sizes = (*x.sizes[:split], *(1 for _ in inner))
+    least = torch.finfo(getattr(torch, dtype)).eps if eps is None else eps
+
+    def make(outer: Any, loops: Any, ext: Any) -> Any:
+        value = ctx.load(x, (*outer[:split], *loops), ext)
+        mean = op("div", Ref("a", dtype), const(math.prod(inner), dtype))
+        return [Reduction(("a",), "sum", op("mul", value, value), dtype)], [op("rsqrt", op("add", mean, const(least, dtype)))]
+
+    rstd = ctx.reduce([(None, Meta(dtype, sizes, contiguous(sizes), meta.device))], inner, make)[0]
+
+    def value(at: Any, ext: Any) -> Expr:
+        y = op("mul", ctx.load(x, at, ext), ctx.load_broadcast(rstd, at, ext))
+        return y if weight is None else op("mul", y, cast(ctx.load_broadcast(weight, at, ext), dtype))
+
+    return [ctx.pointwise(name, meta, value), _renamed(ctx, node, 1, rstd)]
 
 
 @ROWS.lowers("native_group_norm")
