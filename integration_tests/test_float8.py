@@ -42,6 +42,7 @@ def _written(x: torch.Tensor, q: torch.Tensor) -> torch.Tensor:
     cache[2:6] = x
     cache[:2].copy_(q[:2])
     cache[7].fill_(0.3)
+    cache[torch.tensor([6, 0])] = x[:2].to(q.dtype)
     return cache
 
 

@@ -13,7 +13,7 @@ from ..loops.ir import Check, Expr, Let, Ref
 from ..lowered import Pointwise, Scatter
 from .context import Context, View, extents_of, named_axes, positions
 from .creation import masked
-from .exprs import FLOATS, INTEGERS, all_of, cast, const, index_value, known_order, op, wide
+from .exprs import FLOATS, INTEGERS, SUPPORTED, all_of, cast, const, index_value, known_order, op, wide
 from .rows import Rows, moves
 from .views import on_vectors, reshape, slice_bounds
 
@@ -167,6 +167,7 @@ def _scatter(ctx: Context, node: Node, x: View, dim: int, ids: View, src: Any) -
 
 
 @ROWS.lowers("slice_scatter")
+@moves
 def _slice_scatter(ctx: Context, node: Node, x: View, src: View, dim: int = 0, start: Any = None, end: Any = None, step: int = 1) -> Any:
     if 0 in src.sizes or 0 in x.sizes:
         return _copy(ctx, node, x)
@@ -186,6 +187,7 @@ def _slice_scatter(ctx: Context, node: Node, x: View, src: View, dim: int = 0, s
 
 
 @ROWS.lowers("select_scatter")
+@moves
 def _select_scatter(ctx: Context, node: Node, x: View, src: View, dim: int, at_: int) -> Any:
     dim %= len(x.sizes)
     at_ %= x.sizes[dim]
@@ -208,12 +210,13 @@ def _copy(ctx: Context, node: Node, x: View) -> View:
 
 
 @ROWS.lowers("index_fill.int_Scalar index_fill.int_Tensor index_copy index_add")
+@moves
 @on_vectors
 def _index_write(ctx: Context, node: Node, x: View, dim: int, ids: View, src: Any, *, alpha: Any = 1) -> Any:
     kind = node.func.name().split("_")[-1] if "fill" not in node.func.name() else "fill"
     meta = _meta(ctx, node)
     ids = ids if ids.sizes else reshape(ids, (1,))
-    if isinstance(src, complex) or (kind == "copy" and len(src.sizes) != len(x.sizes)) or (alpha != 1 and meta.dtype not in FLOATS + INTEGERS):
+    if isinstance(src, complex) or (kind == "add" and meta.dtype not in SUPPORTED) or (kind == "copy" and len(src.sizes) != len(x.sizes)) or (alpha != 1 and meta.dtype not in FLOATS + INTEGERS):
         return NotImplemented
     if 0 in x.sizes or 0 in ids.sizes:
         return _copy(ctx, node, x)
@@ -242,8 +245,11 @@ def _same_place(at: Sequence[Index], src: View) -> Sequence[Index]:
 
 
 @ROWS.lowers("index_put _index_put_impl")
+@moves
 def _index_put(ctx: Context, node: Node, x: View, ids: Sequence[View | None], src: View, accumulate: bool = False) -> Any:
     meta = _meta(ctx, node)
+    if accumulate and meta.dtype not in SUPPORTED:
+        return NotImplemented
     given = [k for k, i in enumerate(ids) if i is not None]
     tensors: list[View] = [i for i in ids if i is not None]
     if len(tensors) == 1 and tensors[0].dtype == "bool" and all(n == 1 for n in src.sizes) and 0 not in x.sizes:
