@@ -1,6 +1,8 @@
 """Convolutions as blocked products: recognised whatever their shape, right at every border, the same for any number of threads."""
 
 import copy
+import ctypes
+import platform
 import random
 from dataclasses import dataclass
 
@@ -132,8 +134,8 @@ def runner(steps, store) -> Runner:
     return Runner(list(dict.fromkeys(s.kernel for s in steps.values())), store)
 
 
-def _run(conv: Conv, step: KernelStep, runner: Runner) -> list[torch.Tensor]:
-    given = dict(zip(("x0", "x1", "x2", "x3", "x4"), conv.inputs(), strict=True))
+def _run(conv: Conv, step: KernelStep, runner: Runner, inputs: list[torch.Tensor] | None = None) -> list[torch.Tensor]:
+    given = dict(zip(("x0", "x1", "x2", "x3", "x4"), inputs or conv.inputs(), strict=True))
     buffers, out = {}, []
     for parameter, argument in zip(step.kernel.buffers, step.arguments, strict=True):
         if argument in given:
@@ -198,13 +200,30 @@ def test_infinities_and_nan_stay_in_their_windows(steps, runner) -> None:
     conv = SHAPES[3]
     inputs = conv.inputs()
     inputs[0][1, 5, 3, 7], inputs[0][0, 2, 8, 30] = float("inf"), float("nan")
-    object.__setattr__(conv, "inputs", lambda seed=0: inputs)
-    try:
-        [got] = _run(conv, steps[conv], runner)
-    finally:
-        object.__delattr__(conv, "inputs")
+    [got] = _run(conv, steps[conv], runner, inputs)
     want = conv(*inputs)[0].flatten()
     assert torch.equal(got.isnan(), want.isnan()) and torch.equal(got.isinf(), want.isinf())
+
+
+_FE_UNDERFLOW = 16
+"""On x86: a result was subnormal."""
+
+
+@needs_fma
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="the flag is another one elsewhere")
+def test_what_lay_on_the_stack_is_not_multiplied(steps, runner) -> None:
+    """Vectors reach beyond lines; addresses taken for numbers are subnormal, and each takes as long as a hundred sums."""
+    libm, threads, before = ctypes.CDLL("libm.so.6"), torch.get_num_threads(), Conv((1, 40, 56, 56), (40, 1, 7, 7), padding=(3, 3), groups=40, epilogue="residual")
+    subnormal = [torch.full_like(t, 1e-41) for t in before.inputs()]
+    torch.set_num_threads(1)
+    try:
+        for conv in SHAPES:
+            _run(before, steps[before], runner, subnormal)
+            libm.feclearexcept(_FE_UNDERFLOW)
+            _run(conv, steps[conv], runner)
+            assert not libm.fetestexcept(_FE_UNDERFLOW), conv
+    finally:
+        torch.set_num_threads(threads)
 
 
 # ---- sizes that move -------------------------------------------------------------------------------------------------------

@@ -68,12 +68,14 @@ static void stencil_sums(const contraction& d, const float* a, const float* stag
 
 // Units [from, to): channels of images.
 static void stencil(const contraction& d, const float* a, const float* x, void* const* p, long pointers, const long* s, long sizes, contract_finish finish, long from, long to) {
-  float* const staged = (float*)__builtin_alloca_with_align(sizeof(float) * (d.staged_lines * d.stride_w * d.staged_width + 8 * CONTRACT_LANES), 512);
+  const long laid = d.staged_lines * d.stride_w * d.staged_width + 8 * CONTRACT_LANES;
+  float* const staged = (float*)__builtin_alloca_with_align(sizeof(float) * laid, 512);
   float* const sums = (float*)__builtin_alloca_with_align(sizeof(float) * (d.pitch + 4 * CONTRACT_LANES), 512);
   void** const all = (void**)__builtin_alloca(sizeof(void*) * (pointers + 1));
   contract_sizes(s, sizes);
   for (long i = 0; i < pointers; ++i) all[i] = p[i];
   all[pointers] = sums;
+  contract_zero(staged, laid);  // vectors reach beyond lines: stack taken for numbers is often subnormal, and slow
   for (; from < to; ++from) {
     const long image = from / d.rows, row = from % d.rows;
     for (long line = 0; line < d.out_lines; line += d.block_lines) {
