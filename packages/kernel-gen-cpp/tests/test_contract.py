@@ -104,6 +104,20 @@ def _random(seed: int) -> Conv:
     return Conv((images, channels, *size), (rows, channels, *taps), stride, padding, dilation, r.choice(list(EPILOGUES)))
 
 
+ABREAST = [  # for channels in lanes: more of them than fill vectors, lines of any length, taps far apart or in the padding alone
+    Conv((3, 29, 7, 7), (29, 1, 3, 3), padding=(1, 1), groups=29, epilogue="residual"),
+    Conv((1, 37, 14, 15), (37, 1, 5, 5), (2, 2), (2, 2), groups=37, epilogue="two"),
+    Conv((2, 67, 13, 30), (67, 1, 3, 3), (3, 4), (2, 0), (2, 3), groups=67),
+    Conv((1, 24, 6, 9), (24, 1, 5, 3), padding=(9, 8), groups=24),
+    Conv((8, 57, 9, 10), (57, 1, 2, 2), (2, 2), groups=57),
+    Conv((1, 18, 90, 90), (18, 1, 7, 7), padding=(3, 3), groups=18),
+    Conv((1, 17, 40, 201), (17, 1, 7, 3), (3, 1), (0, 1), groups=17),
+    Conv((5, 34, 3, 3), (34, 1, 3, 3), (1, 1), (3, 3), (2, 2), groups=34),
+    Conv((6, 98, 1, 20), (98, 1, 1, 3), padding=(0, 1), groups=98),
+    Conv((5, 39, 1, 90), (39, 1, 1, 4), (1, 2), groups=39, epilogue="two"),
+    Conv((3, 35, 30, 4), (35, 1, 3, 1), padding=(1, 0), groups=35),
+    Conv((1, 16, 12, 700), (16, 1, 3, 3), padding=(1, 1), groups=16),
+]
 SHAPES = [
     Conv((1, 64, 14, 14), (64, 64, 3, 3), padding=(1, 1), epilogue="residual"),
     Conv((1, 3, 40, 40), (16, 3, 7, 7), (2, 2), (3, 3)),
@@ -119,6 +133,7 @@ SHAPES = [
     Conv((1, 8, 12, 700), (8, 1, 3, 3), padding=(1, 1), groups=8),
     *(Conv((1, 64, 9, n), (64, 1, 3, 3), padding=(1, 1), groups=64) for n in (17, 25, 40, 41, 47, 66, 90)),
     *(_random(seed) for seed in range(44)),
+    *ABREAST,
 ]
 
 
@@ -173,7 +188,7 @@ def test_right_at_every_point(steps, runner, group: int) -> None:
 def test_right_with_vectors_of_any_width(steps, store, bits: int) -> None:
     """The text for other widths; the compiler takes vectors apart that this processor lacks."""
     target = Target(f"any{bits}", bits, host().flags, fma=True)
-    shapes = [SHAPES[k] for k in (0, 1, 2, 3, 5, 8, 9, 10, 14)]
+    shapes = [SHAPES[k] for k in (0, 1, 2, 3, 5, 8, 9, 10, 14)] + ABREAST
     taken = [c for c in shapes if contraction_of(steps[c].kernel.nests[0], steps[c].kernel, target) is not None]
     wide = Runner([steps[c].kernel for c in taken], store, CppKernelGenerator(target))
     assert len(taken) == len(shapes)

@@ -122,7 +122,7 @@ def _places(points: Sequence[Axis], taps: Sequence[Axis], at: Line, bounds: Sequ
     if len(points) != 2:
         return [Places(points[-3] if len(points) > 2 else None, points[-2] if len(points) > 1 else None, column)]
     line, image = Places(None, *points), Places(points[0], None, column)
-    if any(b.at.keys() & {a.name for a in points} for b in bounds):
+    if any(points[0].name in b.at for b in bounds):
         return [line]
     whole = at[column.name] == ONE and column.extent != at[points[0].name]
     return [image, line] if whole and len(taps) == 1 else [line, image]

@@ -16,6 +16,7 @@ from opmill_graph_ir.schedule.shape import map_phase
 from .. import threads
 from ..emit.functions import function, splat
 from ..emit.index_text import UNKNOWN, index_text
+from ..emit.memory import square
 from ..emit.needs import Needs
 from ..target import Target
 from .match import Contraction
@@ -90,6 +91,8 @@ def _core(needs: Needs, lanes: int, target: Target, kind: str) -> None:
     fma, put = function(needs, "fma", "f32", lanes, target), splat(needs, "f32", lanes)
     names = f"#define CONTRACT_LANES {lanes}\n#define contract_fma {fma}\n#define contract_splat {put}\ntypedef {vector} cvec;\ntypedef {vector}u cvecu;\n"
     needs.add("contraction", names + _text("core.h"))
+    if kind == "stencil":
+        needs.add("abreast", f"#define contract_square {square(needs, 'f32', lanes)}\n" + _text("abreast.h"))
     if kind != "contract":
         needs.add(kind, _text(f"{kind}.h"))
 
