@@ -45,6 +45,31 @@ static void abreast_lay(const float* from, long step, long count, long width, lo
   }
 }
 
+// The same of some lines: all that lies between them, too, unless they are far apart.
+static void abreast_lines(const float* from, long step, long lines, long width, long line_step, float* to, long wide) {
+  const long together = line_step <= 2 * width ? contract_most(lines, 1) : 1;
+  for (long n = 0; n < lines; n += together)
+    abreast_lay(from + n * line_step, step, (together - 1) * line_step + width, width, line_step, to + n * wide * CONTRACT_LANES, wide);
+}
+
+// The lines of a group of channels that windows at some lines of points cover. Returns the first of them.
+static long abreast_stage(const contraction& d, const float* x, long line, long lines, float* staged) {
+  const long first = contract_most(0, line * d.stride_h - d.pad_h);
+  const long last = contract_least(d.height, (line + lines - 1) * d.stride_h - d.pad_h + (d.tap_lines - 1) * d.dilation_h + 1);
+  abreast_lines(x + first * d.line_step, d.channel_step, last - first, d.width, d.line_step, staged + d.pad_w * CONTRACT_LANES, d.staged_width);
+  return first;
+}
+
+// Channels by rows again, `pitch` elements apart; of both, whole vectors are read and written.
+static void abreast_turn(const float* wide, long count, float* to, long pitch) {
+  for (long i = 0; i < count; i += CONTRACT_LANES) {
+    cvec row[CONTRACT_LANES];
+    contract_square(wide + i * CONTRACT_LANES, CONTRACT_LANES, row);
+#pragma GCC unroll 16
+    for (int k = 0; k < CONTRACT_LANES; ++k) *(cvec*)(to + k * pitch + i) = row[k];
+  }
+}
+
 // R points of a line, under `lines` lines of taps.
 template <int R>
 static __attribute__((noinline)) void abreast_tile(const contraction& d, const float* a, const float* staged, float* to, long lines) {
@@ -87,13 +112,7 @@ static void abreast_line(const contraction& d, const float* a, const float* stag
 
 // Some lines of points of a group of channels. Of x, the group's first channel; `a` and `wide` have channels in lanes.
 static void abreast_sums(const contraction& d, const float* a, const float* x, long line, long lines, float* staged, float* wide, float* sums) {
-  const long first = contract_most(0, line * d.stride_h - d.pad_h);
-  const long last = contract_least(d.height, (line + lines - 1) * d.stride_h - d.pad_h + (d.tap_lines - 1) * d.dilation_h + 1);
-  const long together = d.line_step <= 2 * d.width ? contract_most(last - first, 0) : 1;  // far apart, each line for itself
-  for (long n = first; n < last; n += together) {
-    const long count = (together - 1) * d.line_step + d.width;
-    abreast_lay(x + n * d.line_step, d.channel_step, count, d.width, d.line_step, staged + ((n - first) * d.staged_width + d.pad_w) * CONTRACT_LANES, d.staged_width);
-  }
+  const long first = abreast_stage(d, x, line, lines, staged);
   float* to = wide;
   for (long n = line; n < line + lines; ++n, to += d.out_width * CONTRACT_LANES) {
     const long top = n * d.stride_h - d.pad_h, none = top < 0 ? contract_parts(-top, d.dilation_h) : 0;  // lines of taps above the image
@@ -102,12 +121,7 @@ static void abreast_sums(const contraction& d, const float* a, const float* x, l
     const float* const c = a + none * d.tap_columns * CONTRACT_LANES;
     abreast_line(d, c, from, to, taps);
   }
-  for (long i = 0; i < lines * d.out_width; i += CONTRACT_LANES) {
-    cvec row[CONTRACT_LANES];
-    contract_square(wide + i * CONTRACT_LANES, CONTRACT_LANES, row);
-#pragma GCC unroll 16
-    for (int k = 0; k < CONTRACT_LANES; ++k) *(cvec*)(sums + k * d.pitch + i) = row[k];
-  }
+  abreast_turn(wide, lines * d.out_width, sums, d.pitch);
 }
 
 // Units [from, to): blocks of images of groups of channels. The last group starts earlier where channels do not fill it, and its first are left alone.

@@ -4,6 +4,7 @@
 // cover, and the sums of these taps stay in registers over a block. Comes after core.h and uses its description of a window; `rows` are channels.
 
 static void correlate_plan(contraction& d) {
+  if (correlate_abreast_plan(d)) return;
   const long wide = d.out_width * d.stride_w + d.tap_columns * d.dilation_w + 2 * CONTRACT_LANES;
   contract_cut(d, contract_most(4 * CONTRACT_LANES, contract_least(8 * CONTRACT_POINTS, contract_most(1, 6144 / wide / d.stride_h) * d.out_width)));
   d.pitch = contract_up(d.block_columns, CONTRACT_LANES);
@@ -67,6 +68,7 @@ static void correlate_stage(const contraction& d, const contract_block& k, const
 
 // Units [from, to): channels.
 static void correlate(const contraction& d, const float* a, const float* x, void* const* p, long pointers, const long* s, long sizes, contract_finish finish, long from, long to) {
+  if (d.abreast) return correlate_abreast(d, a, x, p, pointers, s, sizes, finish, from, to);
   const long taps = d.tap_lines * d.tap_columns;
   float* const staged = (float*)__builtin_alloca_with_align(sizeof(float) * (d.staged_lines * d.stride_w * d.staged_width + 8 * CONTRACT_LANES), 512);
   float* const y = (float*)__builtin_alloca_with_align(sizeof(float) * d.block_lines * d.pitch, 512);

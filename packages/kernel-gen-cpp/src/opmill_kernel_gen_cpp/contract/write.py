@@ -91,10 +91,9 @@ def _core(needs: Needs, lanes: int, target: Target, kind: str) -> None:
     fma, put = function(needs, "fma", "f32", lanes, target), splat(needs, "f32", lanes)
     names = f"#define CONTRACT_LANES {lanes}\n#define contract_fma {fma}\n#define contract_splat {put}\ntypedef {vector} cvec;\ntypedef {vector}u cvecu;\n"
     needs.add("contraction", names + _text("core.h"))
-    if kind == "stencil":
-        needs.add("abreast", f"#define contract_square {square(needs, 'f32', lanes)}\n" + _text("abreast.h"))
     if kind != "contract":
-        needs.add(kind, _text(f"{kind}.h"))
+        needs.add("abreast", f"#define contract_square {square(needs, 'f32', lanes)}\n" + _text("abreast.h"))
+        needs.add(kind, (_text("correlate_abreast.h") if kind == "correlate" else "") + _text(f"{kind}.h"))
 
 
 @cache
