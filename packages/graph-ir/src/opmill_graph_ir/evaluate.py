@@ -107,7 +107,8 @@ def _begin(node: Pointwise | Reduce | Cumulate, program: Lowered, memory: dict[s
         _allocate(program.buffers[buffer], memory)
     emit = _Emit(program, memory)
     at = [index(a.name) for a in node.axes]
-    return emit, [Store(buffer, emit.offset(buffer, at), emit.expr(value)) for buffer, value in pairs]
+    first = node.first if isinstance(node, Cumulate) else None
+    return emit, [Store(buffer, emit.offset(buffer, at), emit.expr(value), first=first) for buffer, value in pairs]
 
 
 def _pointwise(node: Pointwise, program: Lowered, memory: dict[str, torch.Tensor], wide: bool) -> None:

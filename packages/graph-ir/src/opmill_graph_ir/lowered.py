@@ -74,7 +74,8 @@ class Reduce:
 
 @dataclass(frozen=True)
 class Cumulate:
-    """The ``scans`` along axis number ``along``, separately for each point of the others; then ``buffers[k][axes] = values[k]`` at every point."""
+    """The ``scans`` along axis number ``along``, separately for each point of the others; then ``buffers[k][axes] = values[k]`` at every point, or at the ``first`` so
+    many along the axis: the buffers are so long there."""
 
     buffers: tuple[str, ...]
     axes: tuple[Axis, ...]
@@ -84,6 +85,7 @@ class Cumulate:
     lets: tuple[Let, ...] = ()
     checks: tuple[Check, ...] = ()
     origin: str = ""
+    first: int | None = None
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import torch
 
 from opmill_graph_ir.loops.evaluate import evaluate as run_kernel
 from opmill_graph_ir.loops.index import Index, floordiv, index, mod
-from opmill_graph_ir.loops.ir import Axis, Const, Expr, IndexValue, Op, Reduction, Ref, Scan
+from opmill_graph_ir.loops.ir import SORTS, Axis, Const, Expr, IndexValue, Op, Reduction, Ref, Scan
 from opmill_graph_ir.lowered import BufferArg, BufferInfo, Cumulate, Extern, Lowered, Pointwise, Read, Reduce, TensorOutput
 from opmill_graph_ir.schedule.memory import ITEMSIZE, Memory
 from opmill_graph_ir.schedule.steps import KernelStep, Schedule, span
@@ -25,10 +25,10 @@ def contiguous(sizes: tuple[int, ...]) -> tuple[int, ...]:
 
 
 class Maker:
-    """Builds a program from a random source: broadcasts, permutations, slices, reshapes, padding, reductions, copies by torch."""
+    """Builds a program from a random source: broadcasts, permutations, slices, reshapes, padding, reductions, copies by torch, and where ``sorts``, rows in order."""
 
-    def __init__(self, r: random.Random, extents: Sequence[int] = (1, 2, 3, 4, 6)) -> None:
-        self.extents = extents
+    def __init__(self, r: random.Random, extents: Sequence[int] = (1, 2, 3, 4, 6), sorts: bool = False) -> None:
+        self.extents, self.sorts = extents, sorts
         self.r, self.nodes, self.buffers, self.inputs = r, [], {}, []
 
     def buffer(self, sizes: tuple[int, ...], role: str = "temporary", permuted: bool = False) -> str:
@@ -145,6 +145,18 @@ class Maker:
         node = Cumulate(tuple(self.buffer(sizes) for _ in results), axes, self.r.randrange(len(sizes)), (s,), tuple(results), origin=f"op{len(self.nodes)}")
         self.nodes.append(node)
 
+    def ordered(self) -> None:
+        """A row in order, or the first of it, and where these were."""
+        sizes = self.shape()
+        if not sizes:
+            return
+        axes, along = self.axes(sizes), self.r.randrange(len(sizes))
+        scan = Scan(("m", "q"), self.r.choice(SORTS), (self.expression(self.at(axes), sizes),), "float32")
+        results = (Ref("m", "float32"), Op("cast", (Ref("q", "int64"),), "float32"))
+        first = self.r.randrange(1, sizes[along]) if sizes[along] > 1 and self.r.random() < 0.5 else None
+        given = sizes if first is None else (*sizes[:along], first, *sizes[along + 1 :])
+        self.nodes.append(Cumulate(tuple(self.buffer(given) for _ in results), axes, along, (scan,), results, origin=f"op{len(self.nodes)}", first=first))
+
     def extern(self) -> None:
         source = self.r.choice(list(self.buffers))
         result = self.buffer(self.sizes(source))
@@ -169,7 +181,8 @@ class Maker:
             base = [self.r.choice(self.extents) for _ in range(self.r.randint(0, 3))]
             self.inputs.append(self.buffer(tuple(base), "input", permuted=True))
         for _ in range(count):
-            self.r.choices([self.pointwise, self.reduce, self.cumulate, self.extern, self.again], [6, 3, 2, 1, 1])[0]()
+            kinds, often = [self.pointwise, self.reduce, self.cumulate, self.extern, self.again], [6, 3, 2, 1, 1]
+            self.r.choices([*kinds, self.ordered] if self.sorts else kinds, [*often, 4] if self.sorts else often)[0]()
         self.pointwise()
         temporaries = [n for n in self.buffers if n not in self.inputs]
         outputs = {temporaries[-1], *self.r.sample(temporaries, min(len(temporaries), self.r.randint(0, 2)))}

@@ -14,8 +14,8 @@ from opmill_graph_ir.schedule.memory import plan_memory
 from opmill_graph_ir.schedule.steps import schedule
 
 
-def _check(seed: int, count: int, fusion: bool) -> None:
-    lowered = Maker(random.Random(seed)).lowered(count)
+def _check(seed: int, count: int, fusion: bool, sorts: bool = False) -> None:
+    lowered = Maker(random.Random(seed), sorts=sorts).lowered(count)
     torch.manual_seed(seed)
     inputs = {n: laid_out(lowered.buffers[n]) for n in lowered.inputs}
     want = run_lowered(lowered, [inputs[n] for n in lowered.inputs])
@@ -32,6 +32,12 @@ def _check(seed: int, count: int, fusion: bool) -> None:
 @given(st.integers(0, 1 << 30), st.integers(1, 14))
 def test_fused_program_computes_the_same(seed, count):
     _check(seed, count, fusion=True)
+
+
+@settings(max_examples=200, derandomize=True, deadline=None)
+@given(st.integers(0, 1 << 30), st.integers(1, 14))
+def test_fused_program_with_rows_in_order_computes_the_same(seed, count):
+    _check(seed, count, fusion=True, sorts=True)
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from opmill_graph_ir.loops.ir import LoopKernel, Op
+from opmill_graph_ir.loops.ir import SORTS, LoopKernel, Op
 
 from . import walk
 from .emit.primitives import LOGICAL, ROWS
@@ -36,6 +36,8 @@ def refusal(kernel: LoopKernel) -> str | None:
                 if r.dtype not in TYPES or TYPES[r.dtype].kind == "raw":
                     return f"reduction in {r.dtype}"
             for s in phase.scans:
+                if s.op in SORTS:
+                    return "rows in order"
                 kinds = ("float",) if s.op in FLOATS_ONLY else ("float", "int", "uint")
                 if s.op not in OPS or s.dtype not in TYPES or TYPES[s.dtype].kind not in kinds:
                     return f"scan {s.op} in {s.dtype}"

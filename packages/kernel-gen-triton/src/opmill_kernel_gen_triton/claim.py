@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from opmill_graph_ir.loops.ir import LoopKernel, Nest, Op, Reduction
+from opmill_graph_ir.loops.ir import SORTS, LoopKernel, Nest, Op, Reduction
 
 from . import walk
 from .emit.primitives import ROWS
 from .emit.reductions import OPS
 from .emit.scans import COMBINE, FLOATS_ONLY
+from .emit.sorts import fits
 from .emit.types import TYPES
 
 _ATOMIC = {"float32", "float64", "float16", "bfloat16", "int32", "int64"}
@@ -35,6 +36,10 @@ def _nest_refusal(nest: Nest) -> str | None:
             if (reason := _reduction_refusal(r)) is not None:
                 return reason
         for scan in phase.scans:
+            if scan.op in SORTS:
+                if not fits(scan.dtype):
+                    return f"rows of {scan.dtype} in order"
+                continue
             kinds = ("float",) if scan.op in FLOATS_ONLY else ("float", "int", "uint")
             if scan.op not in COMBINE or scan.dtype not in TYPES or TYPES[scan.dtype].kind not in kinds:
                 return f"scan {scan.op} in {scan.dtype}"

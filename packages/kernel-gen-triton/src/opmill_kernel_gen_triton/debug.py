@@ -240,4 +240,4 @@ def _by_halves(self: Any, inputs: tuple[Any, ...]) -> list[Any]:
         low, high = ([self.to_tensor(h[k], p.dtype) for h, p in zip(halves, parts, strict=True)] for k in (0, 1))
         result = self.combine_fn.fn(*low, *high)
         parts = list(result) if isinstance(result, tuple) else [result]
-    return [self.to_tensor(p.handle.data.squeeze(self.axis), p.dtype) for p in parts]
+    return [self.to_tensor(p.handle.data if self.keep_dims else p.handle.data.squeeze(self.axis), p.dtype) for p in parts]

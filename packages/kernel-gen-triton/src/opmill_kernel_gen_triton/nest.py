@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from opmill_graph_ir.loops.index import Index, index
-from opmill_graph_ir.loops.ir import Axis, Buffer, Expr, IndexValue, Let, Load, Nest, Op, Phase, Ref, Store
+from opmill_graph_ir.loops.ir import SORTS, Axis, Buffer, Expr, IndexValue, Let, Load, Nest, Op, Phase, Ref, Store
 
 from . import walk
 from .dots.write import place_tiles, write_loop
-from .emit import helpers, reductions, scans
+from .emit import helpers, reductions, scans, sorts
 from .emit.body import Body, Lines
 from .emit.space import Dims, Group, Text, product, tiles
 from .emit.types import ARCH, PROGRAMMATIC, TYPES
@@ -315,7 +315,10 @@ class NestWriter:
             for acc in accumulators:
                 reductions.update(body, acc, "rindex")
         for carried in self.carried if self.tiling.looped else [scans.Carried(s, ()) for s in phase.scans]:
-            scans.step(body, carried, self.wide, f"({extent} - 1)")
+            if carried.scan.op in SORTS:
+                sorts.step(body, carried.scan, phase, self.wide)
+            else:
+                scans.step(body, carried, self.wide, f"({extent} - 1)")
         body.stores(phase.stores, every, self.overwritten)
 
 
@@ -339,14 +342,14 @@ def _overwritten(nest: Nest, number: int) -> frozenset[Store]:
         return frozenset()
     values = walk.values_of(nest)
     for s in phase.stores:
-        if s.index.symbols & values or sum(t.buffer == s.buffer for t in phase.stores) > 1:
+        if s.first is not None or s.index.symbols & values or sum(t.buffer == s.buffer for t in phase.stores) > 1:
             continue
         places = {e.index for p in nest.phases for e in walk.loads(p) if e.buffer == s.buffer}
         again = any(
             t.buffer == s.buffer and t.index == s.index for p in nest.phases[number + 1 :] if p.axes == phase.axes for t in p.stores
         )
         writes = [t for p in nest.phases for t in p.stores if t.buffer == s.buffer]
-        if again and places <= {s.index} and all(t.mode == "set" and t.index == s.index for t in writes):
+        if again and places <= {s.index} and all(t.mode == "set" and t.first is None and t.index == s.index for t in writes):
             users = [p for p in nest.phases[number + 1 :] if any(e.buffer == s.buffer for e in walk.loads(p))]
             if all(p.axes == phase.axes for p in users) and not any(e.mask for p in users for e in walk.loads(p)):
                 found.add(s)

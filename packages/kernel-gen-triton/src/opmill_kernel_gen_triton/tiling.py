@@ -37,6 +37,8 @@ _LONGEST = 8192
 """Instructions of a program, beyond which it does fewer elements a thread: a hundred sines for each of eight took the compiler 90 seconds."""
 _STEP, _RESIDENT = 512, 64
 """Elements of a row that a warp takes at once where programs are few, and warps that a multiprocessor holds."""
+_SECTOR = 32
+"""Bytes that memory moves at least."""
 _WINDOW = 32
 """Elements of a row that is short beside the rows, as those of pooling are."""
 
@@ -165,6 +167,8 @@ def _rows(nest: Nest, inner: list[Phase], sizes: dict[str, int], budget: Budget)
     known = all(a.extent.constant is not None for p in inner for a in p.axes)
     whole = power_above(length)
     live = 2 + len({e for p in inner for e in walk.loads(p) if e.index.symbols & {a.name for a in p.axes}})
+    if walk.sorts(nest):
+        return _whole(nest, inner, rows, whole, budget)
     if _along_rows(nest, inner):
         values = budget.values if live <= _MANY else budget.values // 2  # much else is read again then, from the cache as the row itself
         looped = not known or whole * live > values or whole > budget.longest
@@ -215,6 +219,16 @@ def _few_at_once(inner: list[Phase], length: int, budget: Budget) -> int:
         return 0
     under_way = length * sum(again.values()) * budget.processors * _RESIDENT
     return 16 if under_way <= 16 * budget.cached else 32 if under_way <= 2 * 32 * budget.cached else 0
+
+
+def _whole(nest: Nest, inner: list[Phase], rows: int, r: int, budget: Budget) -> Tiling:
+    """Rows that are put in order: few at a time, and few elements a lane, for every step of the order is written out for each of them. Down columns there are
+    enough side by side for loads of a sector."""
+    x = max(1, min(budget.tile // 2 // r, power_below(rows // (2 * budget.processors))))
+    if not _along_rows(nest, inner):
+        x = max(x, min(_SECTOR // _widest(nest), max(4 * budget.tile // r, 1)))
+    x = min(x, power_above(rows))
+    return Tiling((nest.axes,), (("x", x), ("r", r)), False, _warps(x * r), _tiles(rows, x), apart=False)
 
 
 def _narrow(rows: int, length: int, live: int, budget: Budget) -> int:

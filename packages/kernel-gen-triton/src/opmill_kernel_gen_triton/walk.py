@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from opmill_graph_ir.loops.index import Index
-from opmill_graph_ir.loops.ir import Axis, IndexValue, Load, Nest, Phase, Ref
+from opmill_graph_ir.loops.ir import SORTS, Axis, IndexValue, Load, Nest, Phase, Ref
 from opmill_graph_ir.loops.walk import children as children
 from opmill_graph_ir.loops.walk import expressions as expressions
 from opmill_graph_ir.loops.walk import inside as inside
@@ -46,6 +46,11 @@ def values_of(nest: Nest) -> frozenset[str]:
     lets = {let.name for p in nest.phases for let in p.lets}
     reduced = {n for p in nest.phases for r in p.reductions for n in r.names}
     return frozenset(lets | reduced | {n for p in nest.phases for s in p.scans for n in s.names})
+
+
+def sorts(nest: Nest) -> bool:
+    """Whether rows are put in order: a program holds them whole."""
+    return any(s.op in SORTS for p in nest.phases for s in p.scans)
 
 
 def indirect(nest: Nest) -> bool:

@@ -136,7 +136,7 @@ def _phase(phase: Phase, names: _Names) -> Phase:
         names.stored.add(s.buffer)
         if s.mode != "set":
             names.loaded_first.add(s.buffer)
-        stores.append(Store(names.buffer(s.buffer), names.at(s.index), value, s.mode))
+        stores.append(Store(names.buffer(s.buffer), names.at(s.index), value, s.mode, s.first))
     done = tuple(Reduction(tuple(names.value(n) for n in r.names), r.op, v, r.dtype) for r, v in reductions)
     return Phase(axes, tuple(lets), checks, done, tuple(stores), tuple(scans))
 

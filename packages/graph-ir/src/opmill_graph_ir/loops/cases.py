@@ -16,7 +16,7 @@ import torch
 
 from .float8 import FLOAT8
 from .index import Index, IndexLike, floordiv, index, mod
-from .ir import Axis, Buffer, Check, Const, Expr, IndexValue, Let, Load, LoopKernel, Nest, Op, Phase, Reduction, Ref, Scan, Store
+from .ir import SORTS, Axis, Buffer, Check, Const, Expr, IndexValue, Let, Load, LoopKernel, Nest, Op, Phase, Reduction, Ref, Scan, Store
 from .primitives import PRIMITIVES
 from .walk import inside
 
@@ -58,7 +58,7 @@ class Case:
 
 def cases() -> list[Case]:
     """The whole table; names are unique."""
-    makers = (_primitives, _random, _casts, _float8, _shapes, _reductions, _scans, _products, _symbolic, _fused, _indexing, _whole)
+    makers = (_primitives, _random, _casts, _float8, _shapes, _reductions, _scans, _sorts, _products, _symbolic, _fused, _indexing, _whole)
     return [case for make in makers for case in make()]
 
 
@@ -443,6 +443,33 @@ def _scan_case(name: str, op_name: str, outer: Sequence[Axis], j: Sequence[Axis]
     bound = (-3.0, 3.0) if op_name.startswith("arg") else (0.5, 1.25) if op_name == "prod" else (-1.0, 1.0)
     ranges = {} if dtype == "int64" else dict.fromkeys("ab", (0, 3) if dtype == "uint8" else bound)
     return Case(name, LoopKernel(name, tuple(buffers), (Nest(tuple(outer), phases, op_name),)), ranges=ranges, rtol=256.0)
+
+
+_SORTED = ("float32", *HALVES, "int32", "int16", "int8", "uint8", "bool")
+"""Types that a generator may be asked to put in order; it may refuse others."""
+
+
+def _sorts() -> Iterator[Case]:
+    """Rows in order, with equals among them, and zeros of both signs."""
+    shapes = {"row": (7, 45, None), "short": (33, 2, None), "whole": (3, 64, None), "long": (2, 600, None), "first": (9, 100, 8), "one": (5, 17, 1), "most": (3, 20, 19)}
+    for number, ((shape, (rows, n, first)), dtype) in enumerate(itertools.product(shapes.items(), _SORTED)):
+        yield _sort_case(f"sort_{shape}_{dtype}", SORTS[number % 2], rows, n, dtype, first)
+    for op_name in SORTS:
+        yield _sort_case(f"sort_column_{op_name}", op_name, 40, 9, "float32", None, along_rows=False)
+
+
+def _sort_case(name: str, op_name: str, rows: int, n: int, dtype: str, first: int | None, *, along_rows: bool = True) -> Case:
+    """What is in order along ``j``, or the ``first`` of it, and something made of both at each point."""
+    i, j, read = axes(i=rows), axes(j=n), "float32" if dtype in (*HALVES, "float32") else dtype
+    at, to = (index("i") * n + "j", index("i") * (first or n) + "j") if along_rows else (index("j") * rows + "i",) * 2
+    loaded = Load("a", at, read)
+    value = cast(op("round", loaded), dtype) if read == "float32" else loaded
+    kept: Expr = Ref("r", dtype)
+    made = op("add", cast(kept, "float32"), cast(Ref("q", "int64"), "float32"))
+    stores = tuple(Store(b, to, v, first=first) for b, v in (("out", kept), ("where", Ref("q", "int64")), ("more", made)))
+    buffers = [Buffer("a", read, "in", index(rows * n))] + [Buffer(s.buffer, s.value.dtype, "out", index(rows * (first or n))) for s in stores]
+    phase = Phase(axes=tuple(j), scans=(Scan(("r", "q"), op_name, (value,), dtype),), stores=stores)
+    return Case(name, LoopKernel(name, tuple(buffers), (Nest(tuple(i), (phase,), op_name),)))
 
 
 def _fused() -> Iterator[Case]:

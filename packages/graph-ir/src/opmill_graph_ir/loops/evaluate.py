@@ -143,7 +143,8 @@ _VALUES: dict[type, Callable[..., torch.Tensor]] = {Const: _const, IndexValue: _
 
 def _store(store: Store, offsets: torch.Tensor, value: torch.Tensor, grid: _Grid) -> None:
     memory = grid.buffers[store.buffer]
-    offsets, value = offsets.expand(grid.shape).reshape(-1), value.expand(grid.shape).reshape(-1).to(memory.dtype)
+    offsets, value = (t.expand(grid.shape)[..., : store.first] if store.first is not None else t.expand(grid.shape) for t in (offsets, value))
+    offsets, value = offsets.reshape(-1), value.reshape(-1).to(memory.dtype)
     if store.mode == "set":
         memory[offsets] = value
     else:
@@ -227,6 +228,8 @@ SCANNERS: dict[str, Callable[..., tuple[torch.Tensor, ...]]] = {
     "affine": _affine,
     "argmax": lambda r: tuple(torch.cummax(r, -1)),
     "argmin": lambda r: tuple(torch.cummin(r, -1)),
+    "ascending": lambda r: tuple(torch.sort(r, dim=-1, stable=True)),
+    "descending": lambda r: tuple(torch.sort(r, dim=-1, descending=True, stable=True)),
 }
 
 

@@ -26,6 +26,10 @@ from .index import Index
 
 HALF = ("float16", "bfloat16")
 """Element types that are computed with in float32."""
+SORTS = ("ascending", "descending")
+"""Scans that put a row in order."""
+LONGEST_SORT = 2048
+"""Points of a row that is put in order by a kernel."""
 
 
 @dataclass(frozen=True)
@@ -168,7 +172,11 @@ class Scan:
 
     ``op``: ``sum prod logaddexp`` of one value; ``affine`` of two (factor, term), ``s = factor * s + term`` (at the first point: the term); each gives one name.
     ``argmax argmin`` give (value, position: int64 along the axis), the last visited of equals, NaN wins over all. ``dtype`` is the
-    type of the values and of what is kept."""
+    type of the values and of what is kept.
+
+    ``ascending descending`` give (value, position) of the whole row in order, not up to the point: at point k those of the k-th. NaN is above all,
+    zeros are equal and keep their signs, equals stay in their order. They are computed of all points before anything is stored; ``dtype`` may be half precision,
+    or bool. All phases of their nest have known extents, of at most ``LONGEST_SORT`` points, so that rows can be kept whole."""
 
     names: tuple[str, ...]
     op: str
@@ -183,12 +191,14 @@ StoreMode = Literal["set", "add", "mul", "max", "min"]
 @dataclass(frozen=True)
 class Store:
     """``buffer[index] = value``; with another mode, what is there combined with the value, each point in turn: ``add`` (bools: or),
-    ``mul`` (bools: and), ``max`` and ``min`` (NaN stays). The value has the buffer's dtype."""
+    ``mul`` (bools: and), ``max`` and ``min`` (NaN stays). The value has the buffer's dtype. ``first``, in phases that put rows in order: only so many points
+    store, from the beginning of the row."""
 
     buffer: str
     index: Index
     value: Expr
     mode: StoreMode = "set"
+    first: int | None = None
 
 
 @dataclass(frozen=True)

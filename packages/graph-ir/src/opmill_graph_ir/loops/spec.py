@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from ..errors import GraphError
 from .float8 import FLOAT8
 from .index import Index
-from .ir import HALF, Axis, Const, Expr, IndexValue, Load, LoopKernel, Nest, Op, Phase, Ref
+from .ir import HALF, LONGEST_SORT, SORTS, Axis, Const, Expr, IndexValue, Load, LoopKernel, Nest, Op, Phase, Ref, Store
 from .primitives import PRIMITIVES
 
 _ARITHMETIC_FREE = {*HALF, *FLOAT8}
 _REDUCTION_NAMES = {"argmax": 2, "argmin": 2, "welford": 2}
-_SCANS = {"sum": (1, 1), "prod": (1, 1), "logaddexp": (1, 1), "affine": (1, 2), "argmax": (2, 1), "argmin": (2, 1)}
+_SCANS = {"sum": (1, 1), "prod": (1, 1), "logaddexp": (1, 1), "affine": (1, 2), "argmax": (2, 1), "argmin": (2, 1), **dict.fromkeys(SORTS, (2, 1))}
 """How many names and values a scan has."""
 _REDUCTIONS = ("sum", "prod", "max", "min", "any", "all", "xor", "argmax", "argmin", "welford")
 
@@ -75,6 +76,8 @@ def _nest(nest: Nest, scope: _Scope) -> Iterator[str]:
     for axis in (axis for phase in nest.phases for axis in phase.axes):
         if extents.setdefault(axis.name, axis.extent) != axis.extent:
             yield f"axis {axis.name} has two extents in one nest"
+    if any(s.op in SORTS for p in nest.phases for s in p.scans):
+        yield from (f"a row of {' x '.join(str(a.extent) for a in p.axes)} beside one in order" for p in nest.phases if not _is_short(p.axes))
     for phase in nest.phases:
         inner = scope.inner()
         yield from _phase(phase, inner)
@@ -84,6 +87,12 @@ def _nest(nest: Nest, scope: _Scope) -> Iterator[str]:
         for r in phase.reductions:
             for k, name in enumerate(r.names):
                 scope.values[name] = "int64" if k and r.op.startswith("arg") else r.dtype
+
+
+def _is_short(axes: tuple[Axis, ...]) -> bool:
+    """Whether there are surely no more points than of a row that is put in order."""
+    extents = [a.extent.constant for a in axes]
+    return None not in extents and math.prod(extents) <= LONGEST_SORT  # type: ignore[arg-type]
 
 
 def _phase(phase: Phase, scope: _Scope) -> Iterator[str]:
@@ -114,6 +123,8 @@ def _phase(phase: Phase, scope: _Scope) -> Iterator[str]:
             yield f"store to unknown buffer {s.buffer}"
         elif buffer.dtype != s.value.dtype:
             yield f"store of {s.value.dtype} to {s.buffer} of {buffer.dtype}"
+        if s.first is not None and not _is_part(s, phase):
+            yield f"a store of the first {s.first} points to {s.buffer}"
     scope.stored.update(s.buffer for s in phase.stores)
 
 
@@ -123,6 +134,8 @@ def _scans(phase: Phase, scope: _Scope) -> Iterator[str]:
     if len(phase.axes) != 1 or phase.reductions or len({s.reverse for s in phase.scans}) > 1:
         yield f"scans {[s.names for s in phase.scans]} do not stand alone along one axis, in one direction"
     for s in phase.scans:
+        if s.op in SORTS and s.reverse:
+            yield f"{s.names} are in order from the end"
         if (len(s.names), len(s.values)) != _SCANS.get(s.op):
             yield f"scan {s.op} with {len(s.names)} names and {len(s.values)} values"
         for v in s.values:
@@ -131,6 +144,13 @@ def _scans(phase: Phase, scope: _Scope) -> Iterator[str]:
                 yield f"scan {s.names} of {v.dtype} is kept in {s.dtype}"
         for k, name in enumerate(s.names):
             scope.values[name] = "int64" if k else s.dtype
+
+
+def _is_part(store: Store, phase: Phase) -> bool:
+    """Whether a store of the first points of a row is of one that is put in order, and of fewer than all."""
+    ordered = len(phase.axes) == 1 and any(s.op in SORTS for s in phase.scans)
+    extent = phase.axes[0].extent.constant if ordered else None
+    return store.mode == "set" and extent is not None and store.first is not None and 0 < store.first < extent
 
 
 def _index(i: Index, scope: _Scope, where: str) -> Iterator[str]:

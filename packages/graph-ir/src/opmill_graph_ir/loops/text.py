@@ -29,7 +29,7 @@ def show(kernel: LoopKernel) -> str:
             lines += [f"    check {show_expr(c.condition)}, {c.error!r}, {c.message!r}" for c in phase.checks]
             lines += [f"    {r.op} {', '.join(r.names)}: {r.dtype} = {show_expr(r.value)}" for r in phase.reductions]
             lines += [f"    scan.{_direction(s)}{s.op} {', '.join(s.names)}: {s.dtype} = {'; '.join(map(show_expr, s.values))}" for s in phase.scans]
-            lines += [f"    {s.mode} {s.buffer}[{show_index(s.index)}] = {show_expr(s.value)}" for s in phase.stores]
+            lines += [f"    {s.mode}{_part(s)} {s.buffer}[{show_index(s.index)}] = {show_expr(s.value)}" for s in phase.stores]
     return "\n".join(lines) + "\n"
 
 
@@ -43,6 +43,10 @@ def show_expr(e: Expr) -> str:
 
 def _direction(scan: Scan) -> str:
     return "back." if scan.reverse else ""
+
+
+def _part(store: Store) -> str:
+    return "" if store.first is None else f".first{store.first}"
 
 
 def _axes(axes: tuple[Axis, ...]) -> str:
@@ -155,10 +159,11 @@ class _Parser:
         elif head == "check":
             items = ast.parse(f"({rest})", mode="eval").body.elts  # type: ignore[attr-defined]
             phase.checks.append(Check(self.expr_of(items[0]), items[1].value, items[2].value))
-        elif head in ("set", "add", "mul", "max", "min") and "[" in rest.partition(" = ")[0]:
+        elif (mode := head.partition(".first"))[0] in ("set", "add", "mul", "max", "min") and "[" in rest.partition(" = ")[0]:
             target, _, value = rest.partition(" = ")
             buffer, _, at = target.partition("[")
-            phase.stores.append(Store(buffer, self.index(at.rstrip("]")), self.expr(value), head))  # type: ignore[arg-type]
+            first = int(mode[2]) if mode[2] else None
+            phase.stores.append(Store(buffer, self.index(at.rstrip("]")), self.expr(value), mode[0], first))  # type: ignore[arg-type]
         else:
             self.running(phase, head, rest)
 
@@ -173,7 +178,7 @@ class _Parser:
         else:
             phase.reductions.append(Reduction(names, op, self.expr(value), dtype))
         for k, name in enumerate(names):
-            self.types[name] = "int64" if k and op.startswith("arg") else dtype
+            self.types[name] = "int64" if k and (how or op.startswith("arg")) else dtype
 
     def expr(self, text: str) -> Expr:
         return self.expr_of(ast.parse(text, mode="eval").body)

@@ -175,15 +175,22 @@ class Context:
         return views
 
     def cumulate(
-        self, outputs: Sequence[tuple[str | None, Meta]], along: int, make: Callable[[Indices, Extents], tuple[Sequence[Scan], Sequence[Expr]]]
+        self,
+        outputs: Sequence[tuple[str | None, Meta]],
+        along: int,
+        make: Callable[[Indices, Extents], tuple[Sequence[Scan], Sequence[Expr]]],
+        of: int | None = None,
     ) -> list[View]:
-        """Buffers of equal sizes computed by scans along dimension ``along``: ``make(position, extents)`` gives scans and one value each."""
-        axes = named_axes("i", outputs[0][1].sizes)
+        """Buffers of equal sizes computed by scans along dimension ``along``: ``make(position, extents)`` gives scans and one value each. ``of``: so many points
+        are there to scan, and the buffers have the first ones of the result."""
+        sizes = outputs[0][1].sizes
+        first = None if of is None or of == sizes[along] else sizes[along]
+        axes = named_axes("i", sizes if of is None else (*sizes[:along], of, *sizes[along + 1 :]))
         scans, values = make(positions(axes), extents_of(axes))
         names = [n or self.fresh() for n, _ in outputs]
         views = [self.buffer(n, m) for n, (_, m) in zip(names, outputs, strict=True)]
         casted = tuple(cast(v, m.dtype) for v, (_, m) in zip(values, outputs, strict=True))
-        self.nodes.append(Cumulate(tuple(names), axes, along, tuple(scans), casted, origin=self.origin))
+        self.nodes.append(Cumulate(tuple(names), axes, along, tuple(scans), casted, origin=self.origin, first=first))
         return views
 
     def allocated(self, name: str | None, meta: Meta) -> View:

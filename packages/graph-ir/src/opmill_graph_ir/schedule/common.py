@@ -72,7 +72,7 @@ def _key(loop: Loop, program: Program, pure: set[str], written: set[str]) -> obj
             refs[name] = Ref(f"s{k}.{position}", "int64" if position else s.dtype)
     named = loop.rewritten(Rewriter(symbols, refs), (), ())
     layouts = tuple(_layout(program.buffers[w.buffer]) for w in loop.writes)
-    values = tuple((w.indices, w.value, w.mode) for w in named.writes)
+    values = tuple((w.indices, w.value, w.mode, w.first) for w in named.writes)
     reductions = tuple((r.op, r.value, r.dtype) for r in named.reductions)
     scans = tuple((s.op, s.values, s.dtype, s.reverse) for s in named.scans)
     extents = tuple(a.extent for a in loop.axes), tuple(a.extent for a in loop.inner)

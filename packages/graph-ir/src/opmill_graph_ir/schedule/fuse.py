@@ -8,11 +8,13 @@ plain chains of pointwise loops with several results are all the same case.
 from __future__ import annotations
 
 import itertools
+import math
 from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from ..loops.index import Index, index
-from ..loops.ir import Axis
+from ..loops.ir import LONGEST_SORT, Axis
 from ..lowered import Extern
 from .effects import in_order
 from .late import bound_by, needed_by
@@ -22,6 +24,8 @@ from .rewrite import Rewriter
 
 _MIN_PARALLEL = 8
 """Outer points that a large nest keeps, for threads to share."""
+_SHORT_ROW = 16
+"""Points of a row, below which it makes no difference how few."""
 _SMALL = 16384
 """Points below which a nest needs no parallelism."""
 
@@ -140,6 +144,8 @@ class _Fuser:
         if matched is None or not _keeps_product(group, matched) or not _worthwhile(group, matched, loop, self.program):
             return False
         outer, renamed = matched
+        if not _can_sort(outer, [*group.members, renamed]):
+            return False
         group.axes = outer
         group.add(renamed, position)
         self._extend(group, self._closure(others))
@@ -175,7 +181,7 @@ class _Fuser:
         if work > _SMALL and self.program.size(first.axes or ()) < _MIN_PARALLEL:
             return
         moved = [_renamed(m, symbols, first.axes or (), self.program) for m in second.members]  # type: ignore[arg-type]
-        if not _share_a_read(first, moved, self.program):
+        if not _share_a_read(first, moved, self.program) or not _can_sort(first.axes or (), [*first.members, *moved]):
             return
         for m in moved:
             first.add(m, second.position)
@@ -256,6 +262,18 @@ def _keeps_product(group: Group, matched: tuple[tuple[Axis, ...], Loop]) -> bool
     """What joins a product is done point by point."""
     outer, loop = matched
     return not _has_product(group) or (not loop.inner and loop.axes == outer == group.axes)
+
+
+def _can_sort(outer: tuple[Axis, ...], members: Iterable[Statement]) -> bool:
+    """Whether the rows of all members can be kept whole, where one of them puts rows in order; and in about as much room, since it works on all of that."""
+    loops = [m for m in members if type(m) is Loop]
+    ordered = [n for m in loops if m.sorts and (n := m.inner[0].extent.constant) is not None]
+    if not ordered:
+        return True
+    names = {a.name for a in outer}
+    rows = [[a.extent.constant for a in (*m.axes, *m.inner) if a.name not in names] for m in loops]
+    room = min(2 * max(min(ordered), _SHORT_ROW), LONGEST_SORT)
+    return all(None not in row and math.prod(row) <= room for row in rows)  # type: ignore[arg-type]
 
 
 def _worthwhile(group: Group, matched: tuple[tuple[Axis, ...], Loop], loop: Loop, program: Program) -> bool:

@@ -9,7 +9,7 @@ from functools import cached_property
 
 from ..errors import GraphError
 from ..loops.index import Index, index
-from ..loops.ir import Axis, Check, Const, Expr, Let, Op, Reduction, Ref, Scan
+from ..loops.ir import SORTS, Axis, Check, Const, Expr, Let, Op, Reduction, Ref, Scan
 from ..lowered import BufferArg, BufferInfo, Cumulate, Extern, Lowered, Pointwise, Read, Reduce, Scatter, TensorOutput
 from .rewrite import Rewriter, reads
 
@@ -19,12 +19,13 @@ UNKNOWN = 8192
 
 @dataclass(frozen=True)
 class Write:
-    """``buffer[indices] = value``, at each point of the loop's ``axes`` (after the reductions, where there are any)."""
+    """``buffer[indices] = value``, at each point of the loop's ``axes`` (after the reductions, where there are any). ``first``: as of a ``Store``."""
 
     buffer: str
     indices: tuple[Index, ...]
     value: Expr
     mode: str = "set"
+    first: int | None = None
 
 
 @dataclass(frozen=True)
@@ -60,6 +61,11 @@ class Loop:
     def read_buffers(self) -> set[str]:
         return set(self._read_buffers)
 
+    @property
+    def sorts(self) -> bool:
+        """Whether it puts rows in order."""
+        return any(s.op in SORTS for s in self.scans)
+
     @cached_property
     def _read_buffers(self) -> frozenset[str]:
         return frozenset({r.buffer for r in self._reads} | {w.buffer for w in self.writes if w.mode != "set"})
@@ -70,7 +76,7 @@ class Loop:
     def rewritten(self, rewriter: Rewriter, axes: tuple[Axis, ...], inner: tuple[Axis, ...]) -> Loop:
         return Loop(
             axes,
-            tuple(Write(w.buffer, tuple(rewriter.index(i) for i in w.indices), rewriter(w.value), w.mode) for w in self.writes),
+            tuple(Write(w.buffer, tuple(rewriter.index(i) for i in w.indices), rewriter(w.value), w.mode, w.first) for w in self.writes),
             inner,
             tuple(Reduction(r.names, r.op, rewriter(r.value), r.dtype) for r in self.reductions),
             tuple(Let(let.name, rewriter(let.value)) for let in self.lets),
@@ -258,7 +264,7 @@ def _typed(value: float, dtype: str) -> bool | int | float:
 
 
 def _from_cumulate(node: Cumulate, program: Program) -> Iterator[Statement]:
-    writes = tuple(Write(b, _positions(node.axes), v) for b, v in zip(node.buffers, node.values, strict=True))
+    writes = tuple(Write(b, _positions(node.axes), v, first=node.first) for b, v in zip(node.buffers, node.values, strict=True))
     along = node.axes[node.along]
     node = replace(node, axes=tuple(a for k, a in enumerate(node.axes) if k != node.along))
     if along.extent.constant == 1:  # the first point of a scan is the value itself

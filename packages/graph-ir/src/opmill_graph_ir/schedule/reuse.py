@@ -62,6 +62,7 @@ def _home(value: Expr, later: int, phases: list[Phase], outer: tuple[Axis, ...])
     for s in phases[later].stores:
         if (
             s.mode == "set"
+            and s.first is None
             and s.value.dtype == value.dtype
             and axes <= s.index.symbols
             and touched.count(s.buffer) == 1

@@ -35,7 +35,7 @@ def map_phase(phase: Phase, rewriter: Rewriter, axes: tuple[Axis, ...]) -> Phase
         tuple(Let(let.name, rewriter(let.value)) for let in phase.lets),
         tuple(Check(rewriter(c.condition), c.error, c.message) for c in phase.checks),
         tuple(Reduction(r.names, r.op, rewriter(r.value), r.dtype) for r in phase.reductions),
-        tuple(Store(s.buffer, rewriter.index(s.index), rewriter(s.value), s.mode) for s in phase.stores),
+        tuple(Store(s.buffer, rewriter.index(s.index), rewriter(s.value), s.mode, s.first) for s in phase.stores),
         tuple(replace(s, values=tuple(map(rewriter, s.values))) for s in phase.scans),
     )
 

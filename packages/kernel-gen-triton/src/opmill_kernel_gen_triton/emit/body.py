@@ -256,7 +256,7 @@ class Body:
                 continue
             dims = at.dims | value.dims | (every if s.mode == "add" else NONE)
             dims = dims.union(*(d for _, d in self.guards))
-            terms = [*(t for t, _ in self.guards), *self.masks(dims)]
+            terms = [*(t for t, _ in self.guards), *self.masks(dims), *([f"(rindex < {s.first})"] if s.first is not None else [])]
             text = value.text if s.value.dtype != "bool" else f"{value.tight}.to(tl.uint8)"
             pointer = self.pointer(s.buffer, at, dims)
             if not dims <= value.dims and s.mode == "add":
@@ -268,7 +268,7 @@ class Body:
                 self.inner.add(f"tl.store({', '.join([pointer, text, *mask])})")
         self.forget({s.buffer for s in stores})
         for s, _, value in ready:
-            if s.mode == "set" and sum(o.buffer == s.buffer for o in stores) == 1 and not s.index.symbols & self.values:
+            if s.mode == "set" and s.first is None and sum(o.buffer == s.buffer for o in stores) == 1 and not s.index.symbols & self.values:
                 self.memo[Load(s.buffer, s.index, s.value.dtype)] = value
 
     def forget(self, buffers: set[str]) -> None:

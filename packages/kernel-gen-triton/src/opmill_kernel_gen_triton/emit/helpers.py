@@ -148,6 +148,13 @@ HELPERS: dict[str, str] = {
     log1p = tl.where(rest == 0.0, small, tl.log(above) * (small / tl.where(rest == 0.0, 1.0, rest)))
     return tl.where((gap != gap) & (top == top), top, top + log1p)""",
     "affine": "(factor_a, term_a, factor_b, term_b):\n    return factor_a * factor_b, factor_b * term_a + term_b",
+    # zeros are one key, and all NaN are above infinity
+    "float_key": """(bits, top: tl.constexpr, infinity: tl.constexpr):
+    magnitude = bits & top
+    return tl.where(magnitude > infinity, top, tl.where(bits < 0, -magnitude, magnitude))""",
+    "float_of_key": """(key, negative, top: tl.constexpr):
+    magnitude = tl.where(key < 0, -key, key)
+    return tl.where(negative, magnitude | ~top, magnitude)""",
     "last_max": "(a, i, b, j):\n    take = (b >= a) | (b != b)\n    return tl.where(take, b, a), tl.where(take, j, i)",
     "last_min": "(a, i, b, j):\n    take = (b <= a) | (b != b)\n    return tl.where(take, b, a), tl.where(take, j, i)",
 }

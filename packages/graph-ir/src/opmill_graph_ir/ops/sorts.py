@@ -1,0 +1,46 @@
+"""Short rows in order, and the first of them, as scans of the loop IR: on GPUs, where a program holds whole rows."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from ..capture.graph import Node
+from ..loops.ir import LONGEST_SORT, Ref, Scan
+from .context import Context, View
+from .rows import Rows
+from .views import on_vectors
+
+ROWS = Rows()
+_TYPES = frozenset("float32 float16 bfloat16 int32 int16 int8 uint8 bool".split())
+"""Element types that fit into a word of 64 bits together with a position."""
+
+
+@ROWS.lowers("sort sort.stable")
+@on_vectors
+def _sort(ctx: Context, node: Node, x: View, dim: int = -1, descending: bool = False, *, stable: bool | None = None) -> Any:
+    """Stable whether that is asked for or not."""
+    return _in_order(ctx, node, x, dim, descending)
+
+
+@ROWS.lowers("topk")
+@on_vectors
+def _topk(ctx: Context, node: Node, x: View, k: Any, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
+    """In order whether that is asked for or not; of equals the first ones."""
+    return _in_order(ctx, node, x, dim, largest) if type(k) is int else NotImplemented
+
+
+def _in_order(ctx: Context, node: Node, x: View, dim: int, descending: bool) -> Any:
+    n, meta = x.sizes[dim], ctx.metas[next(r for r in node.results if r is not None)]
+    outputs = [(name, replace(meta, dtype=dtype)) for name, dtype in zip(node.results, (x.dtype, "int64"), strict=True)]
+    if not meta.device.startswith("cuda") or x.dtype not in _TYPES or 0 in meta.sizes or type(n) is not int or not 0 < n <= LONGEST_SORT:
+        return NotImplemented
+
+    def make(at: Any, ext: Any) -> Any:
+        scan = Scan(("a", "b"), "descending" if descending else "ascending", (ctx.read(x, at, ext),), x.dtype)
+        return [scan], [Ref("a", x.dtype), Ref("b", "int64")]
+
+    return ctx.cumulate(outputs, dim % len(x.sizes), make, n)
+
+
+__all__ = ["ROWS"]
