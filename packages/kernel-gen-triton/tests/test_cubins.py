@@ -22,7 +22,8 @@ OPTIONS = GeneratorOptions("cuda:0")
 SAMPLE = (
     "symbolic_plain_map_3_21 gather softmax_5x33 layernorm_64x700 large_sum_full argmax_full_float64 welford_column_float32 scatter_add transposed_33x70 "
     "floordiv_float32 pow_float64 cast_float64_bfloat16 cast_float32_uint8 two_nests padded xor_middle_bool prod_row_int64 digamma_float64 "
-    "scan_sum_row_float32 scan_logaddexp_row_float64 scan_affine_column_float32 scan_argmax_row_uint8"
+    "scan_sum_row_float32 scan_logaddexp_row_float64 scan_affine_column_float32 scan_argmax_row_uint8 "
+    "sort_row_float32 sort_first_bfloat16 sort_one_int8 sort_long_float16 sort_column_descending sort_whole_bool sort_short_int32 sort_most_uint8"
 ).split()
 
 
