@@ -10,7 +10,22 @@ from opmill_graph_ir.loops.canonical import BufferUse, canonical
 from opmill_graph_ir.loops.cases import cases
 from opmill_graph_ir.loops.evaluate import evaluate
 from opmill_graph_ir.loops.index import index
-from opmill_graph_ir.loops.ir import Axis, Buffer, Const, IndexValue, Load, LoopKernel, Nest, Op, Phase, Reduction, Ref, Store
+from opmill_graph_ir.loops.ir import (
+    LONGEST_SORT,
+    Axis,
+    Buffer,
+    Const,
+    IndexValue,
+    Load,
+    LoopKernel,
+    Nest,
+    Op,
+    Phase,
+    Reduction,
+    Ref,
+    Scan,
+    Store,
+)
 from opmill_graph_ir.loops.spec import complaints, verify_kernel
 from opmill_graph_ir.loops.text import parse, show, show_expr
 
@@ -52,6 +67,8 @@ def _with_phase(phase: Phase):
 
 
 A = Load("a", index("i"), "float32")
+J, FEW = Axis("j", index(LONGEST_SORT + 1)), Axis("j", index(8))
+SORTED = Scan(("r", "q"), "ascending", (A,), "float32")
 BROKEN = {
     "unknown name": Phase(stores=(Store("out", index("k"), A),)),
     "unknown buffer": Phase(stores=(Store("out", index("i"), Load("z", index("i"), "float32")),)),
@@ -66,6 +83,12 @@ BROKEN = {
     "reduction over nothing": Phase(reductions=(Reduction(("r",), "sum", A, "float32"),), stores=(Store("out", index("i"), A),)),
     "empty axis": Phase(axes=(Axis("j", index(0)),), stores=(Store("out", index("i"), A),)),
     "axis hides axis": Phase(axes=(Axis("i", index(3)),), stores=(Store("out", index("i"), A),)),
+    "long row in order": Phase((J,), scans=(SORTED,), stores=(Store("out", index("j"), Ref("r", "float32")),)),
+    "order from the end": Phase((FEW,), scans=(replace(SORTED, reverse=True),), stores=(Store("out", index("j"), Ref("r", "float32")),)),
+    "order without positions": Phase((FEW,), scans=(replace(SORTED, names=("r",)),), stores=(Store("out", index("j"), Ref("r", "float32")),)),
+    "first of what is in no order": Phase((FEW,), stores=(Store("out", index("j"), A, first=3),)),
+    "first of fewer": Phase((FEW,), scans=(SORTED,), stores=(Store("out", index("j"), Ref("r", "float32"), first=8),)),
+    "first added": Phase((FEW,), scans=(SORTED,), stores=(Store("out", index("j"), Ref("r", "float32"), "add", 3),)),
     "read before write": Phase(stores=(Store("out", index("i"), Load("out", index("i"), "float32")),)),
 }
 
@@ -74,6 +97,12 @@ BROKEN = {
 def test_broken_kernel_is_refused(name):
     with pytest.raises(GraphError, match="GI040"):
         verify_kernel(_with_phase(BROKEN[name]))
+
+
+def test_the_first_of_a_row_in_order_is_legal():
+    good = replace(BROKEN["first of fewer"], stores=(Store("out", index("j"), Ref("r", "float32"), first=7),))
+    assert not list(complaints(_with_phase(good)))
+    assert "    set.first7 out[j] = r" in show(_with_phase(good)).splitlines()
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -26,8 +26,8 @@ def _sort(ctx: Context, node: Node, x: View, dim: int = -1, descending: bool = F
 @ROWS.lowers("topk")
 @on_vectors
 def _topk(ctx: Context, node: Node, x: View, k: Any, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
-    """In order whether that is asked for or not; of equals the first ones."""
-    return _in_order(ctx, node, x, dim, largest) if type(k) is int else NotImplemented
+    """In order whether that is asked for or not; of equals the first ones. Of truths it is an error in eager."""
+    return _in_order(ctx, node, x, dim, largest) if type(k) is int and x.dtype != "bool" else NotImplemented
 
 
 def _in_order(ctx: Context, node: Node, x: View, dim: int, descending: bool) -> Any:
