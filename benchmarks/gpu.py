@@ -2,7 +2,7 @@
 
 usage: gpu.py [PART...] [--models a,b] [--seconds S] [--timeout S] [--output FILE]
 
-PART: models (inference, wall time and GPU time), training, first (the first call, cold and warm), bandwidth (large kernels), zoo (right in every
+PART: models (inference, wall time and GPU time), training, first (the first call, cold and warm), bandwidth (large kernels), orders (short rows in order), zoo (right in every
 precision), others (models that the zoo lacks, right and no slower than torch.compile). By default all. Every measurement is a process of its own; one that crashes or hangs is a row that says so. Exit status 1
 where a demand is not met.
 """
@@ -147,6 +147,18 @@ def bandwidth(options: argparse.Namespace, console: Console) -> tuple[Rows, dict
     return rows, {"large kernels: 80% of a copy's bandwidth": bool(rows) and all(row.get("of_copy", 0) >= 0.8 for row in rows)}
 
 
+def orders(options: argparse.Namespace, console: Console) -> tuple[Rows, dict[str, bool]]:
+    """Short rows in order; what must be read and written is the same for all, so rates compare as times do."""
+    rows = measured(["orders", "any"], 3 * options.timeout).get("rows", [])
+    table = Table("what", "type", "GB/s", "eager GB/s", "torch GB/s", "over eager", "over torch", title="Short rows in order: bytes that must move, over the time")
+    times = [[row.get("opmill", 0.0) / row[k] if row.get(k) else None for k in ("eager", "torch")] for row in rows]
+    for row, found in zip(rows, times, strict=True):
+        rates = [f"{row[k] / 1e9:.0f}" if row.get(k) else str(row.get("failed", "-"))[:60] for k in ("opmill", "eager", "torch")]
+        table.add_row(row["name"], row["dtype"], *rates, *(f"{x:.2f}" if x else "-" for x in found))
+    console.print(table)
+    return rows, {"rows in order: no slower than eager": bool(rows) and all(x is not None and x >= 1 for x, _ in times)}
+
+
 def right(options: argparse.Namespace, console: Console) -> tuple[Rows, dict[str, bool]]:
     """Every model of the zoo in every precision; several at once, since nothing is timed."""
     jobs = [(model, dtype) for model in options.models or zoo.MODELS for dtype in ("bfloat16", "float16", "float32")]
@@ -204,7 +216,7 @@ def others(options: argparse.Namespace, console: Console) -> tuple[Rows, dict[st
 
 
 PARTS: dict[str, Callable[[argparse.Namespace, Console], tuple[Rows, dict[str, bool]]]] = {
-    "models": models, "training": training, "first": first, "bandwidth": bandwidth, "zoo": right, "others": others,
+    "models": models, "training": training, "first": first, "bandwidth": bandwidth, "orders": orders, "zoo": right, "others": others,
 }  # fmt: skip
 
 

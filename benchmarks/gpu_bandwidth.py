@@ -1,4 +1,5 @@
-"""Programs whose time is that of moving memory, at sizes of gigabytes: rows of what they take and the bytes that they must move."""
+"""Programs whose time is that of moving memory, at sizes of gigabytes: rows of what they take and the bytes that they must move. And such that put short rows
+in order, beside them."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ class Program:
 
     name: str
     dtype: str
-    function: Callable[..., torch.Tensor]
+    function: Callable[..., torch.Tensor | tuple[torch.Tensor, ...]]
     inputs: Callable[[], tuple[torch.Tensor, ...]]
     bytes: int
     random: bool = False
@@ -30,6 +31,36 @@ def rms_norm_rotary(x: torch.Tensor, weight: torch.Tensor, cos: torch.Tensor, si
     heads = y.view(-1, 32, 128)
     first, second = heads.chunk(2, -1)
     return heads * cos + torch.cat((-second, first), -1) * sin
+
+
+def routed(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Weights of the experts that are chosen."""
+    chosen, where = x.float().softmax(-1).topk(8)
+    return chosen / chosen.sum(-1, keepdim=True), where
+
+
+def nucleus(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """The likely ones that are together as likely as wanted."""
+    p, where = x.softmax(-1).sort(descending=True)
+    return torch.where(p.cumsum(-1) - p < 0.9, p, 0.0), where
+
+
+def orders() -> Iterator[Program]:
+    """Short rows in order, and the first of them."""
+
+    def row(name: str, dtype: torch.dtype, n: int, function: Callable[[torch.Tensor], tuple[torch.Tensor, ...]], stored: int, rows: int = ROWS) -> Program:
+        size = rows * (n * dtype.itemsize + stored * (dtype.itemsize + 8))
+        return Program(f"{name} of {rows} x {n}", str(dtype).removeprefix("torch."), function, lambda: (torch.randn(rows, n, device="cuda").to(dtype),), size)
+
+    for dtype in (torch.float32, torch.bfloat16):
+        for n in (32, 256, 1024, 2048):
+            yield row("sort", dtype, n, lambda x: x.sort(-1), n)
+        yield row("topk 8", dtype, 128, lambda x: x.topk(8), 8)
+        yield row("routing 8", dtype, 128, routed, 8)
+        yield row("nucleus", dtype, 1024, nucleus, 1024)
+    yield row("sort", torch.float32, 2048, lambda x: x.sort(-1), 2048, 8)
+    yield row("topk 50", torch.float32, 2048, lambda x: x.topk(50), 50, 64)
+    yield row("argsort", torch.int32, 256, lambda x: (x.argsort(-1),), 256)
 
 
 def programs() -> Iterator[Program]:

@@ -3,7 +3,7 @@
 usage: gpu_measure.py steady MODEL [COMPILER...] [--dtype bfloat16] [--seconds S] [--no-profile]
        gpu_measure.py train MODEL [COMPILER...] ...
        gpu_measure.py first MODEL COMPILER [--dtype bfloat16]
-       gpu_measure.py bandwidth any [COMPILER...]
+       gpu_measure.py bandwidth|orders any [COMPILER...]
 
 COMPILER: eager, torch, torch-reduce-overhead, opmill, opmill-reduce-overhead; by default all
 these (with -max-autotune too, when asked for). ``steady`` and ``train`` take every compiler in
@@ -29,7 +29,7 @@ import torch
 
 import other_models
 import zoo
-from gpu_bandwidth import Program, programs
+from gpu_bandwidth import Program, orders, programs
 from measure import distance, in_double, tensors_of
 
 COMPILERS = ("eager", "torch", "torch-reduce-overhead", "opmill", "opmill-reduce-overhead")
@@ -237,12 +237,12 @@ def _seconds(run: Callable[[], object], repeats: int = 10) -> float:
 
 def bandwidth(options: argparse.Namespace) -> dict[str, Any]:
     copied, rows = copy_bandwidth(), []
-    for program in programs():
+    for program in programs() if options.what == "bandwidth" else orders():
         row = {"name": program.name, "dtype": program.dtype, "copy": copied, **_rates(program, options.compilers or ("eager", "torch", "opmill"))}
         rows.append({**row, "of_copy": row.get("opmill", 0.0) / copied})
         print(json.dumps(rows[-1]), file=sys.stderr, flush=True)
         torch.cuda.empty_cache()
-    return {"what": "bandwidth", "rows": rows}
+    return {"what": options.what, "rows": rows}
 
 
 @torch.no_grad()
@@ -254,7 +254,7 @@ def _rates(program: Program, compilers: Sequence[str]) -> dict[str, Any]:
     for compiler in compilers:
         try:
             run = compiled(compiler, program.function)
-            found = run(*inputs).reshape(-1)[: 1 << 20].float()
+            found = tensors_of(run(*inputs))[0].reshape(-1)[: 1 << 20].float()
             expected = found if expected is None else expected
             if not program.random:
                 row[f"{compiler}_differs"] = float((found - expected).abs().max())
@@ -266,7 +266,7 @@ def _rates(program: Program, compilers: Sequence[str]) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("steady", "train", "first", "bandwidth"))
+    parser.add_argument("what", choices=("steady", "train", "first", "bandwidth", "orders"))
     parser.add_argument("model", choices=[*sorted(MODELS), "any"])
     parser.add_argument("compilers", nargs="*", choices=[*COMPILERS, *OTHERS, []])
     parser.add_argument("--dtype", default="bfloat16")
@@ -275,7 +275,7 @@ def main() -> None:
     options = parser.parse_args()
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
     makers = {"steady": inference, "train": training}
-    alone = {"first": first, "bandwidth": bandwidth}
+    alone = {"first": first, "bandwidth": bandwidth, "orders": bandwidth}
     result = alone[options.what](options) if options.what in alone else steady(options, makers[options.what])
     print(json.dumps(result), flush=True)
 
