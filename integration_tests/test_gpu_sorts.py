@@ -95,24 +95,25 @@ def routed(x):
     return chosen / chosen.sum(-1, keepdim=True), where
 
 
-def nucleus(x):
-    p, where = x.softmax(-1).sort(descending=True)
-    return torch.where(p.cumsum(-1) - p < 0.7, p, 0.0), where
+def accumulated(x):
+    p, _ = x.softmax(-1).sort(descending=True)
+    return p * p.cumsum(-1)
 
 
 PROGRAMS = {
-    "computed": lambda x: (x * 2 + 1).relu().sort(1, stable=True)[0],
+    "computed": lambda x: (x * 2 + 1).relu().sort(dim=1, stable=True)[0],
     "read by others": lambda x: (x.sort(1)[0] * 2 + x).relu(),
     "reduced": lambda x: x.sort(1)[0][:, :5].sum(1),
     "gathered": lambda x: x.cos().gather(1, x.argsort(dim=1, stable=True)),
     "msort": lambda x: x.msort(),
+    "ranks": lambda x: x.argsort(dim=1, stable=True).argsort(1),
     "first dimension": lambda x: x.topk(7, 0)[0],
     "turned": lambda x: x.t().sort(dim=0, descending=True)[0],
     "sliced": lambda x: x[::2, 3:40].sort(1)[0],
     "number": lambda x: x[0, 0].sort()[0],
     "from the end": lambda x: x.sort(1)[0].flip(1),
     "routed": lambda x: routed(x)[0],
-    "nucleus": lambda x: nucleus(x)[0].float().sum(1),
+    "accumulated": accumulated,
 }
 
 
@@ -144,7 +145,7 @@ def test_routing_is_one_kernel():
 
 
 def test_any_number_of_rows():
-    compiled = opmill.compile(lambda x: (x + 1).sort(1, stable=True), dynamic=True)
+    compiled = opmill.compile(lambda x: (x + 1).sort(dim=1, stable=True), dynamic=True)
     for rows in (5, 1, 64, 33, 1000, 7):
         x = torch.randn(rows, 50, device="cuda")
         found, at = compiled(x)

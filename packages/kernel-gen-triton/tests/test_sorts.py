@@ -178,6 +178,7 @@ ONE_KERNEL: dict[str, Callable[..., Any]] = {
     "computed": lambda x: ((x * 2 + 1).tanh()).sort(1),
     "read by others": lambda x: (x.sort(1)[0] * 2 + x).relu(),
     "summed": lambda x: (x.sort(1)[0] + x).relu().sum(1),
+    "ranks": lambda x: x.argsort(1).argsort(1),
     "gathered": lambda x: x.cos().gather(1, x.argsort(1)),
     "routed": routed,
     "routed in half precision": lambda x: routed(x.bfloat16()),

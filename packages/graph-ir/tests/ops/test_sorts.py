@@ -66,6 +66,24 @@ def test_positions_are_those_of_the_values() -> None:
         assert torch.equal(x.gather(1, at), found)
 
 
+def test_ranks() -> None:
+    """Positions are short numbers, though of 64 bits; what was written over them may be any."""
+    x = torch.randn(6, 20, generator=torch.Generator().manual_seed(0))
+
+    def changed(x: torch.Tensor) -> torch.Tensor:
+        at = x.argsort(1)
+        at[:, 0] = 1 << 40
+        return at.sort(1)[0]
+
+    for fn in (lambda x: x.argsort(1).argsort(1), lambda x: x.topk(5)[1].sort(1, True), lambda x: x.argsort(0).t().sort(dim=0, stable=True)):
+        program = lowered(fn, x)
+        assert not called(program)
+        for g, w in zip(run_lowered(program, [x]), listed(fn(x)), strict=True):
+            assert torch.equal(g, w) and g.dtype == w.dtype
+    assert called(lowered(changed, x)) == ["aten::sort"]
+    assert called(lowered(lambda x: (x.argsort(1) * (1 << 40)).sort(1), x)) == ["aten::sort"]
+
+
 @pytest.mark.parametrize(
     ("fn", "op"),
     [

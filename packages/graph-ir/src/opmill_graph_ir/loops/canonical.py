@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from .index import Index, index
-from .ir import Axis, Buffer, Check, Const, Expr, IndexValue, Let, Load, LoopKernel, Nest, Op, Phase, Reduction, Ref, Scan, Store
+from .ir import SORTS, Axis, Buffer, Check, Const, Expr, IndexValue, Let, Load, LoopKernel, Nest, Op, Phase, Reduction, Ref, Scan, Store
 from .walk import roots
 
 
@@ -143,7 +143,7 @@ def _phase(phase: Phase, names: _Names) -> Phase:
 
 def _ops(phase: Phase) -> dict[str, None]:
     """Names of what a phase does, dear operations before cheap ones, reductions first."""
-    found: dict[str, None] = dict.fromkeys((*(r.op for r in phase.reductions), *(f"scan_{s.op}" for s in phase.scans)))
+    found: dict[str, None] = dict.fromkeys((*(r.op for r in phase.reductions), *(f"{'sort' if s.op in SORTS else 'scan'}_{s.op}" for s in phase.scans)))
     stack: list[Expr] = list(roots(phase))
     seen: set[Expr] = set()
     while stack:

@@ -6,8 +6,11 @@ from dataclasses import replace
 from typing import Any
 
 from ..capture.graph import Node
-from ..loops.ir import LONGEST_SORT, Ref, Scan
+from ..loops.ir import LONGEST_SORT, SORTS, Ref, Scan
+from ..lowered import Cumulate, Extern, Pointwise, Scatter
+from ..lowered import Node as LoweredNode
 from .context import Context, View
+from .exprs import cast
 from .rows import Rows
 from .views import on_vectors
 
@@ -33,14 +36,32 @@ def _topk(ctx: Context, node: Node, x: View, k: Any, dim: int = -1, largest: boo
 def _in_order(ctx: Context, node: Node, x: View, dim: int, descending: bool) -> Any:
     n, meta = x.sizes[dim], ctx.metas[next(r for r in node.results if r is not None)]
     outputs = [(name, replace(meta, dtype=dtype)) for name, dtype in zip(node.results, (x.dtype, "int64"), strict=True)]
-    if not meta.device.startswith("cuda") or x.dtype not in _TYPES or 0 in meta.sizes or type(n) is not int or not 0 < n <= LONGEST_SORT:
+    if not meta.device.startswith("cuda") or 0 in meta.sizes or type(n) is not int or not 0 < n <= LONGEST_SORT:
+        return NotImplemented
+    dtype = "int16" if x.dtype == "int64" and _holds_positions(ctx, x.buffer) else x.dtype
+    if dtype not in _TYPES:
         return NotImplemented
 
     def make(at: Any, ext: Any) -> Any:
-        scan = Scan(("a", "b"), "descending" if descending else "ascending", (ctx.read(x, at, ext),), x.dtype)
-        return [scan], [Ref("a", x.dtype), Ref("b", "int64")]
+        scan = Scan(("a", "b"), "descending" if descending else "ascending", (cast(ctx.read(x, at, ext), dtype),), dtype)
+        return [scan], [Ref("a", dtype), Ref("b", "int64")]
 
     return ctx.cumulate(outputs, dim % len(x.sizes), make, n)
+
+
+def _holds_positions(ctx: Context, buffer: str) -> bool:
+    """Whether all that is ever written to a buffer are positions in rows that were put in order, as ``x.argsort()`` gives them: their order are ranks."""
+    writers = [n for n in ctx.nodes if buffer in _written(n)]
+    if len(writers) != 1 or type(writers[0]) is not Cumulate:
+        return False
+    value = writers[0].values[writers[0].buffers.index(buffer)]
+    return any(s.op in SORTS and value == Ref(s.names[1], "int64") for s in writers[0].scans)
+
+
+def _written(node: LoweredNode) -> tuple[str | None, ...]:
+    if isinstance(node, Extern):
+        return (*node.results, *node.mutates)
+    return (node.buffer,) if isinstance(node, (Pointwise, Scatter)) else node.buffers
 
 
 __all__ = ["ROWS"]
