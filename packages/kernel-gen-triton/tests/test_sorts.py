@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -91,6 +92,19 @@ def test_any_rows(data: st.DataObject) -> None:
     a = torch.randint(0 if dtype == torch.uint8 else -values, values, (rows, n), generator=torch.Generator().manual_seed(data.draw(st.integers(0, 99))))
     a = a.to(dtype) if not dtype.is_floating_point else (a / 2).to(dtype)
     assert agrees(data.draw(st.sampled_from(ir.SORTS)), a, first, wide=data.draw(st.booleans()), budget=data.draw(st.sampled_from((Budget(), SMALL))))
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_nothing_from_beyond_the_row_gets_into_a_recurrence(reverse: bool) -> None:
+    """The places that a tile has there hold no numbers once it is in order."""
+    kernel = in_order("ascending", "float32", 3, 5)
+    at, factor = index("i") * 5 + "j", ir.Load("v", index("i") * 5 + "j", "float32")
+    recurrence = ir.Scan(("s",), "affine", (ir.Op("tanh", (factor,), "float32"), factor), "float32", reverse)
+    phase = ir.Phase((ir.Axis("j", index(5)),), scans=(recurrence,), stores=(ir.Store("w", at, ir.Ref("s", "float32")),))
+    [nest] = kernel.nests
+    both = replace(kernel, nests=(replace(nest, phases=(*nest.phases, phase)),), buffers=(*kernel.buffers, ir.Buffer("w", "float32", "out", index(15))))
+    verify_kernel(both)
+    assert disagreement(Case("recurrence", both)) is None
 
 
 def test_as_many_rows_as_there_are() -> None:

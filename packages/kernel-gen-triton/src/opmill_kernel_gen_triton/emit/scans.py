@@ -87,7 +87,7 @@ def _tile(body: Body, scan: Scan, k: int, first: str) -> str:
     none = identity(_START.get(scan.op, scan.op), kept).value
     where = [f"{m}" for m in body.masks(frozenset({"r"}))]
     if scan.op == "affine" and k == 0:
-        where, none = [f"rindex != {first}"], 0.0
+        where, none = [" & ".join([f"(rindex != {first})", *where])], 0.0  # what is beyond the row may be no number
     if where:
         text = f"tl.where({where[0]}, {text}, {literal(none, kept) or constant(none, kept, body.block(frozenset()))})"
     return body.put(text, ROW, False).text
