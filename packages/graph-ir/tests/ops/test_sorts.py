@@ -147,3 +147,10 @@ def test_long_rows_are_not_brought_beside_short_ones(length: int) -> None:
     for kernel in made.kernels():
         verify_kernel(kernel)
     assert [sorted({a.extent.constant for p in n.phases for a in p.axes}) for n in nests if any(p.scans for p in n.phases)] == [[20]]
+
+
+@pytest.mark.parametrize(("dtype", "n"), [(torch.float32, 512), (torch.int32, 512), (torch.bfloat16, 1024), (torch.uint8, 1024)], ids=str)
+def test_many_long_rows_are_torch_s(dtype: torch.dtype, n: int) -> None:
+    many, few = values(dtype, 1025, n), values(dtype, 1024, n + 1)
+    assert not called(lowered(lambda x: x.sort(stable=True), many)) and not called(lowered(lambda x: x.sort(stable=True), few))
+    assert called(lowered(lambda x: x.sort(stable=True), values(dtype, 1025, n + 1))) == ["aten::sort.stable"]

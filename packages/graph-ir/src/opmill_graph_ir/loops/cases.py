@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import itertools
 import math
-import zlib
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
-import torch
-
+from .case import Case, axes, cast, map_case, numel, op, row_major
 from .float8 import FLOAT8
 from .index import Index, IndexLike, floordiv, index, mod
 from .ir import SORTS, Axis, Buffer, Check, Const, Expr, IndexValue, Let, Load, LoopKernel, Nest, Op, Phase, Reduction, Ref, Scan, Store
@@ -25,80 +23,10 @@ INTEGERS = ("int64", "int32", "int16", "int8", "uint8")
 HALVES = ("bfloat16", "float16")
 
 
-@dataclass(frozen=True)
-class Case:
-    """``ranges``: bounds for the random contents of a buffer (default -3..3; integers -100..100 or 0..100). ``rtol``: tolerance relative
-    to the float64 evaluation, in units of the result type's epsilon. ``expect``: what the kernel returns (a failed check's number)."""
-
-    name: str
-    kernel: LoopKernel
-    sizes: tuple[int, ...] = ()
-    ranges: Mapping[str, tuple[float, float]] = field(default_factory=dict)
-    rtol: float = 8.0
-    expect: int = 0
-
-    def buffers(self, seed: int = 0) -> dict[str, torch.Tensor]:
-        """Fresh flat tensors for all parameters; what is only written starts as a marker value."""
-        g = torch.Generator().manual_seed(zlib.crc32(self.name.encode()) + seed)
-        values = dict(zip(self.kernel.symbols, self.sizes, strict=True))
-        return {b.name: self._fill(b, b.numel.evaluate(values), g) for b in self.kernel.buffers}
-
-    def _fill(self, buffer: Buffer, numel: int, g: torch.Generator) -> torch.Tensor:
-        dtype = getattr(torch, buffer.dtype)
-        if buffer.role == "out":
-            return torch.full((numel,), 1, dtype=dtype)
-        if dtype == torch.bool:
-            return torch.rand(numel, generator=g) > 0.5
-        default = (-3, 3) if dtype.is_floating_point else (0, 100) if dtype == torch.uint8 else (-100, 100)
-        low, high = self.ranges.get(buffer.name, default)
-        if dtype.is_floating_point:
-            return (torch.rand(numel, generator=g, dtype=torch.float64) * (high - low) + low).to(dtype)
-        return torch.randint(int(low), int(high) + 1, (numel,), generator=g).to(dtype)
-
-
 def cases() -> list[Case]:
     """The whole table; names are unique."""
     makers = (_primitives, _random, _casts, _float8, _shapes, _reductions, _scans, _sorts, _products, _symbolic, _fused, _indexing, _whole)
     return [case for make in makers for case in make()]
-
-
-# ---- building blocks -------------------------------------------------------------------------------------------------------
-
-
-def op(name: str, *args: Expr, dtype: str | None = None) -> Op:
-    """A primitive; the result type follows from the operands where it can."""
-    kind = PRIMITIVES[name].result
-    return Op(name, args, dtype or ("bool" if kind == "bool" else args[-1].dtype))
-
-
-def cast(value: Expr, dtype: str) -> Expr:
-    return value if value.dtype == dtype else Op("cast", (value,), dtype)
-
-
-def axes(**extents: int | str) -> tuple[Axis, ...]:
-    return tuple(Axis(n, index(e)) for n, e in extents.items())
-
-
-def row_major(domain: Sequence[Axis]) -> Index:
-    """The offset of a point of ``domain`` in a contiguous buffer."""
-    total = index(0)
-    for axis in domain:
-        total = total * axis.extent + axis.name
-    return total
-
-
-def numel(domain: Sequence[Axis]) -> Index:
-    return math.prod((a.extent for a in domain), start=index(1))
-
-
-def _map_case(name: str, domain: Sequence[Axis], ins: Mapping[str, str], value: Expr, **kw: object) -> Case:
-    """A pointwise kernel over contiguous buffers: ``ins`` maps names to types, the result goes to ``out``."""
-    buffers = [Buffer(n, d, "in", numel(domain)) for n, d in ins.items()]
-    store = Store("out", row_major(domain), value)
-    kernel = LoopKernel(
-        name, (*buffers, Buffer("out", value.dtype, "out", numel(domain))), (Nest(tuple(domain), (Phase(stores=(store,)),), name),)
-    )
-    return Case(name, kernel, **kw)  # type: ignore[arg-type]
 
 
 # ---- pointwise -------------------------------------------------------------------------------------------------------------
@@ -140,14 +68,14 @@ def _primitives() -> Iterator[Case]:
             if name in {"floordiv", "truncdiv", "mod", "fmod"}:
                 ranges = {"b": (1, 9)}
             rtol = 64.0 if name in _SPECIAL else 8.0
-            yield _map_case(f"{name}_{dtype}", domain, dict.fromkeys(names, dtype), op(name, *args), ranges=ranges, rtol=rtol)
+            yield map_case(f"{name}_{dtype}", domain, dict.fromkeys(names, dtype), op(name, *args), ranges=ranges, rtol=rtol)
     for dtype in (*FLOATS, *INTEGERS, "bool"):
         a, b, m = Load("a", index("i"), dtype), Load("b", index("i"), dtype), Load("m", index("i"), "bool")
-        yield _map_case(f"where_{dtype}", domain, {"m": "bool", "a": dtype, "b": dtype}, op("where", m, a, b))
+        yield map_case(f"where_{dtype}", domain, {"m": "bool", "a": dtype, "b": dtype}, op("where", m, a, b))
     for dtype in FLOATS:
         args = [Load(n, index("i"), dtype) for n in "abc"]
-        yield _map_case(f"fma_{dtype}", domain, dict.fromkeys("abc", dtype), op("fma", *args), rtol=64.0)
-    yield _map_case("bitcast_float32", domain, {"a": "float32"}, Op("bitcast", (Load("a", index("i"), "float32"),), "int32"))
+        yield map_case(f"fma_{dtype}", domain, dict.fromkeys("abc", dtype), op("fma", *args), rtol=64.0)
+    yield map_case("bitcast_float32", domain, {"a": "float32"}, Op("bitcast", (Load("a", index("i"), "float32"),), "int32"))
 
 
 def _random() -> Iterator[Case]:
@@ -192,26 +120,26 @@ def _casts() -> Iterator[Case]:
             if source != target:
                 ranges = {"a": (0.0, 100.0)} if target == "uint8" else {}
                 value = cast(Load("a", index("i"), source), target)
-                yield _map_case(f"cast_{source}_{target}", axes(i=35), {"a": source}, value, ranges=ranges)
+                yield map_case(f"cast_{source}_{target}", axes(i=35), {"a": source}, value, ranges=ranges)
     for dtype in HALVES:
         a, b = (cast(Load(n, index("i"), dtype), "float32") for n in "ab")
         value = cast(op("mul", op("add", a, b), op("tanh", a)), dtype)
-        yield _map_case(f"half_arithmetic_{dtype}", axes(i=101), {"a": dtype, "b": dtype}, value)
+        yield map_case(f"half_arithmetic_{dtype}", axes(i=101), {"a": dtype, "b": dtype}, value)
 
 
 def _float8() -> Iterator[Case]:
     """Floats of one byte: converted, moved, turned, chosen, padded, gathered, and where rows are reduced."""
     for dtype in FLOAT8:
         for other in (*FLOATS, *HALVES, "int32", "bool", *(f for f in FLOAT8 if f != dtype)):
-            yield _map_case(f"cast_{dtype}_{other}", axes(i=35), {"a": dtype}, cast(Load("a", index("i"), dtype), other), rtol=0.0)
+            yield map_case(f"cast_{dtype}_{other}", axes(i=35), {"a": dtype}, cast(Load("a", index("i"), dtype), other), rtol=0.0)
             if other not in FLOAT8:
-                yield _map_case(f"cast_{other}_{dtype}", axes(i=35), {"a": other}, cast(Load("a", index("i"), other), dtype), rtol=0.0)
+                yield map_case(f"cast_{other}_{dtype}", axes(i=35), {"a": other}, cast(Load("a", index("i"), other), dtype), rtol=0.0)
         wide, least = ({"a": (-400.0, 400.0)}, {"a": (-0.02, 0.02)}) if dtype == "float8_e4m3fn" else ({"a": (-5e4, 5e4)}, {"a": (-1e-4, 1e-4)})
         for name, ranges in (("large", wide), ("least", least)):
-            yield _map_case(f"{name}_{dtype}", axes(i=101), {"a": "float32"}, cast(Load("a", index("i"), "float32"), dtype), ranges=ranges, rtol=0.0)
+            yield map_case(f"{name}_{dtype}", axes(i=101), {"a": "float32"}, cast(Load("a", index("i"), "float32"), dtype), ranges=ranges, rtol=0.0)
         d = axes(i=6, j=21)
         a, b, m = Load("a", row_major(d), dtype), Load("b", index("j") * 6 + "i", dtype), Load("m", row_major(d), "bool")
-        yield _map_case(f"where_{dtype}", d, {"m": "bool", "a": dtype, "b": dtype}, op("where", m, a, b), rtol=0.0)
+        yield map_case(f"where_{dtype}", d, {"m": "bool", "a": dtype, "b": dtype}, op("where", m, a, b), rtol=0.0)
         inside = op("lt", IndexValue(index("j"), "int64"), Const(17, "int64"))
         padded = Load("a", index("i") * 17 + "j", dtype, inside, Const(-1.5, dtype))
         buffers = (Buffer("a", dtype, "in", index(6 * 17)), Buffer("out", dtype, "out", index(126)))
@@ -231,30 +159,30 @@ def _gelu(x: Expr) -> Expr:
 
 def _shapes() -> Iterator[Case]:
     for n in (1, 2, 3, 4, 7, 8, 9, 15, 16, 17, 31, 33, 64, 65):
-        yield _map_case(f"tail_{n}", axes(i=n), {"a": "float32"}, _gelu(Load("a", index("i"), "float32")))
+        yield map_case(f"tail_{n}", axes(i=n), {"a": "float32"}, _gelu(Load("a", index("i"), "float32")))
     big = axes(i=70_001)
-    yield _map_case("large_gelu", big, {"a": "float32"}, _gelu(Load("a", index("i"), "float32")))
+    yield map_case("large_gelu", big, {"a": "float32"}, _gelu(Load("a", index("i"), "float32")))
     d = axes(i=5, j=6, k=19)
     a, bias = Load("a", row_major(d), "float32"), Load("b", index("k"), "float32")
     scale = Load("c", index("i") * 6 + "j", "float32")
-    yield _map_case("broadcast", d, dict.fromkeys("abc", "float32"), op("add", op("mul", a, scale), bias))
+    yield map_case("broadcast", d, dict.fromkeys("abc", "float32"), op("add", op("mul", a, scale), bias))
     for rows, columns in ((3, 5), (8, 8), (33, 70), (130, 64)):
         d = axes(i=rows, j=columns)
         t = Load("a", index("j") * rows + "i", "float32")
-        yield _map_case(f"transposed_{rows}x{columns}", d, dict.fromkeys("ab", "float32"), op("add", t, Load("b", row_major(d), "float32")))
+        yield map_case(f"transposed_{rows}x{columns}", d, dict.fromkeys("ab", "float32"), op("add", t, Load("b", row_major(d), "float32")))
     d = axes(i=4, j=9)
     b = Buffer("a", "float32", "in", index(4 * 18))
     st = Store("out", row_major(d), Load("a", index("i") * 18 + index("j") * 2 + 1, "float32"))
     yield Case("strided", LoopKernel("strided", (b, Buffer("out", "float32", "out", index(36))), (Nest(d, (Phase(stores=(st,)),)),)))
     yield from _interleaved()
     value = op("mul", Load("a", row_major(d), "float32"), IndexValue(index("i") * 3 - "j", "float32"))
-    yield _map_case("iota", d, {"a": "float32"}, value)
-    yield _map_case("fill", d, {}, Const(2.5, "float32"))
-    yield _map_case(
+    yield map_case("iota", d, {"a": "float32"}, value)
+    yield map_case("fill", d, {}, Const(2.5, "float32"))
+    yield map_case(
         "scalar", (), {"a": "float32", "b": "float32"}, op("sub", Load("a", index(0), "float32"), Load("b", index(0), "float32"))
     )
     mixed = op("mul", cast(Load("a", row_major(d), "int64"), "float64"), cast(Load("b", row_major(d), "float32"), "float64"))
-    yield _map_case("mixed_widths", d, {"a": "int64", "b": "float32"}, cast(mixed, "int8"), ranges={"a": (-9, 9), "b": (-9, 9)})
+    yield map_case("mixed_widths", d, {"a": "int64", "b": "float32"}, cast(mixed, "int8"), ranges={"a": (-9, 9), "b": (-9, 9)})
 
 
 def _interleaved() -> Iterator[Case]:
@@ -586,7 +514,7 @@ def _whole() -> Iterator[Case]:
     place = (Buffer("a", "float32", "inout", index(126)), Buffer("b", "float32", "in", index(21)))
     yield Case("in_place", LoopKernel("in_place", place, (Nest(d, (Phase(stores=(st,)),)),)))
     split = Load("a", floordiv(row_major(d), 7) + mod(row_major(d), 7) * 18, "float32")
-    yield _map_case("division_in_index", d, {"a": "float32"}, split)
+    yield map_case("division_in_index", d, {"a": "float32"}, split)
     x = Load("a", row_major(d), "float32")
     shared = (Let("t", op("tanh", x)),)
     stores = (
@@ -609,3 +537,6 @@ def _whole() -> Iterator[Case]:
         Buffer("out2", "float64", "out", index(13)),
     )
     yield Case("two_nests", LoopKernel("two_nests", nests, (first, other)))
+
+
+__all__ = ["Case", "axes", "cases", "cast", "numel", "op", "row_major"]

@@ -34,7 +34,7 @@ class _Word:
 def fits(dtype: str) -> bool:
     """Whether values of a type have room in a word beside a position."""
     t = TYPES.get(dtype)
-    return t is not None and t.size <= 4
+    return t is not None and t.size <= 4 and t.kind != "float8"
 
 
 def step(body: Body, scan: Scan, phase: Phase, wide: bool) -> None:
