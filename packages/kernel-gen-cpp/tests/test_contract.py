@@ -350,18 +350,19 @@ def test_gradients_of_windows_over_each_channel_alone(store) -> None:
     assert wrong == [] and kinds.count("correlate") >= 7 and kinds.count("stencil") >= 18  # as with the widest vectors
 
 
+DEPTHWISE = [
+    ((3, 40, 25), {"kernel_size": 5, "padding": 2}),
+    ((2, 33, 300), {"kernel_size": 9, "stride": 2, "padding": 3}),
+    ((4, 37, 7, 7), {"kernel_size": 7, "padding": 3}),
+    ((3, 50, 15, 14), {"kernel_size": (5, 2), "stride": (3, 2), "dilation": (2, 3), "padding": (4, 2)}),
+    ((1, 18, 70, 90), {"kernel_size": (7, 8), "padding": (6, 0)}),
+    ((8, 21, 9, 3), {"kernel_size": (1, 3), "padding": (0, 2)}),
+]
+"""Sizes of inputs, and options of the modules that take them."""
+
+
 @needs_fma
-@pytest.mark.parametrize(
-    ("size", "options"),
-    [
-        ((3, 40, 25), {"kernel_size": 5, "padding": 2}),
-        ((2, 33, 300), {"kernel_size": 9, "stride": 2, "padding": 3}),
-        ((4, 37, 7, 7), {"kernel_size": 7, "padding": 3}),
-        ((3, 50, 15, 14), {"kernel_size": (5, 2), "stride": (3, 2), "dilation": (2, 3), "padding": (4, 2)}),
-        ((1, 18, 70, 90), {"kernel_size": (7, 8), "padding": (6, 0)}),
-        ((8, 21, 9, 3), {"kernel_size": (1, 3), "padding": (0, 2)}),
-    ],
-)
+@pytest.mark.parametrize(("size", "options"), DEPTHWISE)
 def test_gradients_with_channels_in_lanes(store, size, options) -> None:
     torch.manual_seed(1)
     module = (torch.nn.Conv1d if len(size) == 3 else torch.nn.Conv2d)(size[1], size[1], groups=size[1], **options)
