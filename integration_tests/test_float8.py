@@ -136,6 +136,8 @@ def test_conversions_are_loops_of_the_program(device: str) -> None:
         lambda x: x.clamp(max=1e9),
         lambda x: x + 1e9,
         lambda x: x > 1e9,
+        lambda x: x.to(torch.complex64) * 1e9,
+        lambda x: torch.renorm(x.to(torch.complex64)[:, None], 2, 0, 1000),
     ],
 )
 def test_numbers_that_do_not_fit_are_refused_as_in_eager(program: Callable[[torch.Tensor], torch.Tensor], dtype: torch.dtype) -> None:

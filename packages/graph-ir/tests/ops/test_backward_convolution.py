@@ -16,7 +16,7 @@ CASES = {  # options of the convolution, input, whether torch is left out
     "further than the window": ({"kernel_size": 3, "padding": 4}, torch.randn(2, 6, 9, 9), False),
     "with what no window covers": ({"kernel_size": 3, "stride": 3}, torch.randn(2, 6, 11, 12), True),
     "steps and spread": ({"kernel_size": 3, "stride": 2, "dilation": 2, "padding": 1}, torch.randn(2, 6, 13, 12), True),
-    "channels last already": ({"kernel_size": 3}, torch.randn(2, 6, 8, 8).contiguous(memory_format=torch.channels_last), False),
+    "channels last already": ({"kernel_size": 3}, torch.randn(2, 6, 8, 8).contiguous(memory_format=torch.channels_last), True),
     "groups of two": ({"kernel_size": 3, "groups": 3}, torch.randn(2, 6, 8, 8), False),
     "double": ({"kernel_size": 3, "dtype": torch.float64}, torch.randn(2, 6, 8, 8, dtype=torch.float64), False),
 }

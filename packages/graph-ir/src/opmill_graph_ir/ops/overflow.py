@@ -32,7 +32,7 @@ def _numbers(func: Any) -> frozenset[int | str]:
 
 def _holds(dtype: str, value: float) -> bool:
     kind = getattr(torch, dtype)
-    if dtype == "bool" or abs(value) <= _SMALL:
+    if dtype == "bool" or kind.is_complex or abs(value) <= _SMALL:
         return True
     if kind.is_floating_point:
         return abs(value) <= torch.finfo(kind).max or (not math.isfinite(value) and dtype != "float8_e4m3fn")
