@@ -17,6 +17,12 @@ CASES = {  # options of the convolution, input, whether torch is left out
     "with what no window covers": ({"kernel_size": 3, "stride": 3}, torch.randn(2, 6, 11, 12), True),
     "steps and spread": ({"kernel_size": 3, "stride": 2, "dilation": 2, "padding": 1}, torch.randn(2, 6, 13, 12), True),
     "channels last already": ({"kernel_size": 3}, torch.randn(2, 6, 8, 8).contiguous(memory_format=torch.channels_last), True),
+    "points": ({"kernel_size": 1, "groups": 1}, torch.randn(3, 6, 5, 7), True),
+    "points of one image": ({"kernel_size": 1, "groups": 1, "bias": False}, torch.randn(1, 6, 5, 7), True),
+    "points, channels last": ({"kernel_size": 1, "groups": 1}, torch.randn(2, 6, 5, 7).contiguous(memory_format=torch.channels_last), True),
+    "points with a step": ({"kernel_size": 1, "groups": 1, "stride": 2}, torch.randn(2, 6, 5, 7), False),
+    "points around": ({"kernel_size": 1, "groups": 1, "padding": 1}, torch.randn(2, 6, 5, 7), False),
+    "points of a part": ({"kernel_size": 1, "groups": 1}, torch.randn(2, 8, 5, 9)[:, 1:7, :, 2:], True),
     "groups of two": ({"kernel_size": 3, "groups": 3}, torch.randn(2, 6, 8, 8), False),
     "double": ({"kernel_size": 3, "dtype": torch.float64}, torch.randn(2, 6, 8, 8, dtype=torch.float64), False),
 }

@@ -113,7 +113,7 @@ class Forked(torch.nn.Module):
 
     def __init__(self):
         super().__init__()
-        self.pairs = torch.nn.ModuleList(torch.nn.ModuleList(torch.nn.Conv2d(8, 8, n, padding=n // 2) for n in (1, 3)) for _ in range(3))
+        self.pairs = torch.nn.ModuleList(torch.nn.ModuleList(torch.nn.Conv2d(8, 8, n, padding=n // 2) for n in (5, 3)) for _ in range(3))
 
     def forward(self, x):
         for one, other in self.pairs:

@@ -12,6 +12,7 @@ from typing import Any
 from ..capture.graph import Meta, Node
 from ..loops.index import floordiv, index, mod
 from ..loops.ir import Reduction, Ref
+from .backward_points import gradients_of_points, is_of_points
 from .channels_last import backward_on_gpu
 from .context import Context, Extents, Indices, View, contiguous
 from .convolution import is_known, laid_out, products
@@ -34,9 +35,14 @@ def _convolution_backward(ctx: Context, node: Node, gradient: View, x: View, wei
     _, stride, padding, dilation, transposed, _, groups, _ = rest
     channels, kernel, n = weight.sizes[0], weight.sizes[2:], len(x.sizes) - 2
     apart = n in (1, 2) and groups == channels == x.sizes[1] == gradient.sizes[1] and weight.sizes[1] == 1 and channels >= 4
-    if transposed or not apart or not is_known(ctx, x, weight) or not is_known(ctx, gradient, weight):
+    if transposed or not is_known(ctx, x, weight) or not is_known(ctx, gradient, weight):
         return NotImplemented
     stride, padding, dilation = many(stride, n), many(padding, n), many(dilation, n)
+    bias = node.results[2]
+    if not ctx.exact and is_of_points(x, weight, (stride, padding, dilation), groups):
+        return [*gradients_of_points(ctx, node, gradient, x, weight), _of_bias(ctx, bias, gradient) if bias in ctx.used and bias is not None else None]
+    if not apart:
+        return NotImplemented
     around = [d * (k - 1) - p for d, k, p in zip(dilation, kernel, padding, strict=True)]
     if min(around) < 0:
         return NotImplemented

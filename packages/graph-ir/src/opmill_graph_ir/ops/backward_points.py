@@ -1,0 +1,83 @@
+"""Gradients of convolutions of single points (1x1, without steps or padding) on CPUs: products of matrices, images as they lie.
+
+Torch's operator lays images and results out anew, and back; the products alone take half to nine tenths of its time."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from ..capture.graph import Meta, Node
+from ..loops.index import ZERO
+from ..lowered import Extern
+from .arguments import plan_argument
+from .context import Context, View, contiguous, view_axes
+from .views import compose, reshape
+
+_MOST = 64
+"""Images, beyond which products of one after the other are too many calls."""
+
+
+def is_of_points(x: View, weight: View, windows: Sequence[Sequence[int]], groups: int) -> bool:
+    """``windows``: steps, padding and distances of taps."""
+    stride, padding, _ = windows
+    return groups == 1 and math.prod(weight.sizes[2:]) == 1 and set(stride) == {1} and set(padding) == {0} and all(type(n) is int for n in x.sizes) and x.sizes[0] <= _MOST
+
+
+def gradients_of_points(ctx: Context, node: Node, gradient: View, x: View, weight: View) -> tuple[View | None, View | None]:
+    """Those of the images and of the weights, as far as they are wanted."""
+    names = [r if r in ctx.used else None for r in node.results]
+    images, inside, outside, points = x.sizes[0], x.sizes[1], gradient.sizes[1], math.prod(x.sizes[2:])
+    given, lines = reshape(gradient, (images, outside, points)), reshape(x, (images, inside, points))
+    of_images = None if names[0] is None else _of_images(ctx, names[0], given, weight, (images, inside, outside))
+    return of_images, None if names[1] is None else _of_weights(ctx, names[1], given, lines, (inside, outside))
+
+
+def _of_images(ctx: Context, name: str, gradient: View, weight: View, sizes: tuple[int, int, int]) -> View:
+    """Laid out as eager does: what reads it may sum over channels that lie side by side."""
+    meta, points, kernel = ctx.metas[name], gradient.sizes[2], [ZERO] * (len(weight.sizes) - 2)
+    images, inside, _ = sizes
+    (_, row, column), extents = view_axes(sizes)
+    turned = compose(weight, sizes, (column, row, *kernel), extents)  # the same for each image
+    beside = meta.strides[1] == 1
+    left, right, shape = (_transposed(gradient), _transposed(turned), (images, points, inside)) if beside else (turned, gradient, (images, inside, points))
+    made = ctx.buffer(ctx.fresh(), Meta(gradient.dtype, shape, contiguous(shape), meta.device))
+    ctx.fixed.add(made.buffer)
+    ctx.nodes.append(Extern("aten::bmm", (ctx.strided(left), ctx.strided(right)), {}, (made.buffer,), "aten::bmm.out", (), ctx.origin))
+    return _narrowed(ctx, name, reshape(_transposed(made) if beside else made, meta.sizes))
+
+
+def _transposed(view: View) -> View:
+    images, rows, columns = view.sizes
+    (image, row, column), extents = view_axes((images, columns, rows))
+    return compose(view, (images, columns, rows), (image, column, row), extents)
+
+
+def _of_weights(ctx: Context, name: str, gradient: View, x: View, sizes: tuple[int, int]) -> View:
+    """One image after the other is added."""
+    meta = ctx.metas[name]
+    made = ctx.allocated(name if meta.dtype == x.dtype else None, replace(meta, dtype=x.dtype))
+    inside, outside = sizes
+    whole = reshape(made, (outside, inside))
+    for k in range(x.sizes[0]):
+        left, right = (outside, gradient.sizes[2]), (x.sizes[2], inside)
+        (row, column), extents = view_axes(left)
+        (point, channel), others = view_axes(right)
+        _add(ctx, whole, compose(gradient, left, (ZERO + k, row, column), extents), compose(x, right, (ZERO + k, channel, point), others), int(k > 0))
+    return _narrowed(ctx, name, made)
+
+
+def _narrowed(ctx: Context, name: str, view: View) -> View:
+    """In the type of the result: half precision may be computed in float32."""
+    return view if view.dtype == ctx.metas[name].dtype else ctx.pointwise(name, ctx.metas[name], lambda at, ext: ctx.read(view, at, ext))
+
+
+def _add(ctx: Context, into: View, left: View, right: View, beta: int) -> None:
+    """``into`` = ``beta * into + left @ right``; with zero, what is there is not read."""
+    operands: list[Any] = [ctx.strided(v) for v in (into, left, right)]
+    ctx.nodes.append(Extern("aten::addmm_", tuple(operands), {"beta": plan_argument(ctx, beta)}, (None,), None, (into.buffer,), ctx.origin))
+
+
+__all__ = ["gradients_of_points", "is_of_points"]
