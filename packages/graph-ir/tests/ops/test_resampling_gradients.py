@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 
+from opmill_graph_ir.backend import GraphOptions, compile_graph
 from opmill_graph_ir.capture.functionalize import functionalize
 from opmill_graph_ir.capture.joint import capture_joint
 from opmill_graph_ir.evaluate import run_lowered
@@ -101,3 +102,24 @@ def test_smoothing_leaves_a_dimension_alone_whose_size_stays(mode: str, how: dic
         given = x.clone()
         given[0, 0, place[0], place[1]] = float("nan")
         torch.testing.assert_close(run_lowered(lowered, [given])[0], fn(given), rtol=2e-5, atol=2e-5, equal_nan=True)
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
+@pytest.mark.parametrize("mode", ["bilinear", "bicubic", "nearest"])
+def test_nan_stays_with_the_points_that_were_read(mode: str, bad: float) -> None:
+    """A gradient that is none times a weight of zero is none, so what was not read must not be multiplied at all."""
+    x, gradient = torch.randn(1, 2, 4, 5, generator=torch.Generator().manual_seed(0)), torch.ones(1, 2, 7, 6)
+    gradient[0, 0, 2, 3] = bad
+
+    class Resized(torch.nn.Module):
+        def forward(self, x):
+            return torch.nn.functional.interpolate(x, size=(7, 6), mode=mode)
+
+    run = compile_graph(torch.fx.symbolic_trace(Resized()), [x.clone().requires_grad_()], options=GraphOptions(cache=False, verify=True), generators=())
+    found = []
+    for call in (Resized(), lambda t: run(t)[0]):
+        given = x.clone().requires_grad_()
+        call(given).backward(gradient)
+        found.append(given.grad)
+    assert found[0].isfinite().any() and not found[0].isfinite().all()
+    torch.testing.assert_close(found[1], found[0], equal_nan=True)

@@ -86,6 +86,7 @@ def _capture(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], repeats: b
     with closing(recorder), recorder, torch.enable_grad(), no_hooks_on_saved_tensors():
         result = interpret(gm, example_inputs, recorder)
         items = list(result) if isinstance(result, (list, tuple)) else [result]
+        _refuse_new_history(recorder, example_inputs)
         derived, bases = _derive(recorder, items)
         first, repeated = _first_positions(items)
         for position in derived:
@@ -106,6 +107,14 @@ def _capture(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], repeats: b
     return Joint(
         graph, count, len(items), tuple(differentiable), tuple(repeated), metas, tuple(targets), replay_of(graph), parts, tuple(derived), tuple(bases)
     )
+
+
+def _refuse_new_history(recorder: Recorder, example_inputs: Sequence[Any]) -> None:
+    """Raises GraphError GI001 where what is written into a tensor of the caller makes that require grad: it would be given back without."""
+    graph, outside = recorder.state.graph, recorder.outside()
+    for name, given in (*zip(graph.inputs, example_inputs, strict=False), *zip(graph.held, graph.held_tensors, strict=True)):
+        if isinstance(given, torch.Tensor) and not given.requires_grad and name in outside and outside[name].requires_grad:
+            raise GraphError("GI001", f"{name} begins to require grad", why="a value that requires grad is written into it", hint="write value.detach(), or return the value")
 
 
 def _differentiate(recorder: Recorder, outputs: list[FakeTensor], tangents: list[FakeTensor]) -> tuple[tuple[Part, ...], list[str], list[Any]]:

@@ -67,13 +67,16 @@ def _transposed(ctx: Context, name: str | None, meta: Meta, grad: View, dim: int
         place = index_value(o)
         inside = [op("ge", place, const(0, "int64")), op("lt", place, const(line.out, "int64"))]
         weight: Expr | None = None
+        reached: Expr | None = None
         for point, w in taps(cast(place, dtype)):
             clamped = op("min", op("max", point, const(0, "int64")), const(line.size - 1, "int64"))
-            mine = op("where", op("eq", clamped, index_value(i)), w, const(0, dtype))
-            weight = mine if weight is None else op("add", weight, mine)
-        assert weight is not None
+            here = op("eq", clamped, index_value(i))
+            mine = op("where", here, w, const(0, dtype))
+            weight, reached = (mine, here) if weight is None or reached is None else (op("add", weight, mine), op("logical_or", reached, here))
+        assert weight is not None and reached is not None
         value = masked(ctx.read(grad, (*outer[:dim], o, *outer[dim + 1 :]), ext), all_of(inside), const(0, grad.dtype))
-        return [Reduction(("a",), "sum", op("mul", cast(value, dtype), weight), dtype)], [Ref("a", dtype)]
+        term = op("where", reached, op("mul", cast(value, dtype), weight), const(0, dtype))  # infinities and NaN stay with the points that were read
+        return [Reduction(("a",), "sum", term, dtype)], [Ref("a", dtype)]
 
     return ctx.reduce([(name, meta)], [count], make)[0]
 
