@@ -13,7 +13,6 @@ import torch
 from opmill_graph_ir.backend import compile_graph
 from opmill_graph_ir.loops.ir import LoopKernel
 from opmill_kernel_gen_cpp.debug import Runner
-from opmill_kernel_gen_cpp.generator import CppKernelGenerator
 from opmill_kernel_gen_cpp.target import host
 from opmill_runtime_cache.store import Store
 
@@ -31,21 +30,9 @@ def _between(numel: int, at_end: bool) -> tuple[torch.Tensor, mmap.mmap]:
     return torch.frombuffer(pages, dtype=torch.float32, count=numel, offset=offset), pages
 
 
-class _Noting(CppKernelGenerator):
-    """Notes what it builds."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.kernels: dict[LoopKernel, None] = {}
-
-    def build(self, kernels, options, store):
-        self.kernels |= dict.fromkeys(kernels)
-        return super().build(kernels, options, store)
-
-
 def _of_gradients(store: Store) -> list[LoopKernel]:
     """The kernels of depthwise convolutions in training."""
-    from test_contract import DEPTHWISE, _gradient_case  # type: ignore[import-not-found]
+    from test_contract import DEPTHWISE, _gradient_case, _Noting  # type: ignore[import-not-found]
 
     generator = _Noting()
     random = [((images, 48, *size), options) for (images, *size), options in map(_gradient_case, range(14))]

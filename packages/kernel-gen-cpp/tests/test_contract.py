@@ -245,13 +245,15 @@ def test_what_lay_on_the_stack_is_not_multiplied(steps, runner) -> None:
 
 
 class _Noting(CppKernelGenerator):
-    """Notes which kinds of contractions it builds."""
+    """Notes what it builds, and which kinds of contractions."""
 
     def __init__(self) -> None:
         super().__init__()
         self.kinds: list[str] = []
+        self.kernels: dict[LoopKernel, None] = {}
 
     def build(self, kernels, options, store):
+        self.kernels |= dict.fromkeys(kernels)
         found = [contraction_of(n, k, self.target) for k in kernels for n in k.nests]
         self.kinds += [c.kind for c in found if c is not None]
         return super().build(kernels, options, store)

@@ -75,7 +75,7 @@ def _form(forms: tuple[Function, ...], text: KernelText, values: Mapping[str, in
 def _argument(p: Param, memory: Mapping[str, torch.Tensor], values: Mapping[str, int], error: torch.Tensor, checks: int) -> Any:
     if p.kind == "buffer":
         tensor = memory[p.buffer]
-        return tensor.view(torch.uint8) if tensor.dtype is torch.bool or (tensor.is_floating_point() and tensor.itemsize == 1) else tensor
+        return tensor.view(torch.uint8) if p.type == "*u8" else tensor
     return {"size": lambda: values[p.name], "error": lambda: error, "check": lambda: checks}[p.kind]()
 
 

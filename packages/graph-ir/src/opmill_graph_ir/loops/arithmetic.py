@@ -111,7 +111,8 @@ ROWS: dict[str, Callable[..., torch.Tensor]] = {
 def _converted(value: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     """As torch's ``to``, but that what is too large for a type without infinity stays at the largest number, as in torch from 2.13 on."""
     if dtype is torch.float8_e4m3fn and value.dtype is not dtype:
-        largest = FLOAT8["float8_e4m3fn"].decode(FLOAT8["float8_e4m3fn"].top)
+        form = FLOAT8["float8_e4m3fn"]
+        largest = form.decode(form.largest)
         return value.to(torch.float32).clamp(-largest, largest).to(dtype)
     return value.to(dtype)
 

@@ -15,19 +15,25 @@ from functools import cached_property
 
 @dataclass(frozen=True)
 class Float8:
-    """``mantissa``: bits of it; ``bias``: of the exponent; ``top``: the code beyond which nothing is rounded (the largest number's, or infinity's)."""
+    """``mantissa``: bits of it; ``bias``: of the exponent; ``largest``: the code of the largest number, above which infinity is, if it is ``infinite``."""
 
     name: str
     mantissa: int
     bias: int
-    top: int
+    largest: int
+    infinite: bool
+
+    @property
+    def top(self) -> int:
+        """The code beyond which nothing is rounded: infinity's, or the largest number's."""
+        return self.largest + self.infinite
 
     def decode(self, code: int) -> float:
         """The number whose bits are ``code`` (0 to 255)."""
         sign, magnitude = -1.0 if code & 0x80 else 1.0, code & 0x7F
         if magnitude > self.top:
             return math.nan
-        if magnitude == self.top and self.name == "float8_e5m2":
+        if magnitude > self.largest:
             return sign * math.inf
         exponent, fraction = magnitude >> self.mantissa, magnitude & ((1 << self.mantissa) - 1)
         if exponent:
@@ -45,5 +51,5 @@ class Float8:
         return [self.decode(code) for code in range(self.top + 1)]
 
 
-FLOAT8 = {f.name: f for f in (Float8("float8_e4m3fn", 3, 7, 0x7E), Float8("float8_e5m2", 2, 15, 0x7C))}
+FLOAT8 = {f.name: f for f in (Float8("float8_e4m3fn", 3, 7, 0x7E, False), Float8("float8_e5m2", 2, 15, 0x7B, True))}
 """The formats by element type."""

@@ -86,36 +86,40 @@ def _wanted(ctx: Context, node: Node) -> list[bool]:
 
 @dataclass(frozen=True)
 class _Normalised:
-    """Gradients through ``(x - mean) * rstd * weight``; all but ``x`` are broadcast to its space."""
+    """Gradients through ``(x - mean) * rstd * weight``; all but ``x`` are broadcast to its space. ``mean``: None where nothing is subtracted."""
 
     ctx: Context
     dtype: str
     grad: View
     x: View
-    mean: View
+    mean: View | None
     rstd: View
     weight: View | None
 
     def parts(self, at: Any, ext: Any) -> tuple[Expr, Expr, Expr]:
         """The gradient, the normalised input and the reciprocal deviation."""
-        g, m, r = (cast(self.ctx.load_broadcast(v, at, ext), self.dtype) for v in (self.grad, self.mean, self.rstd))
-        return g, op("mul", op("sub", self.ctx.load(self.x, at, ext), m), r), r
+        g, r = (cast(self.ctx.load_broadcast(v, at, ext), self.dtype) for v in (self.grad, self.rstd))
+        x = self.ctx.load(self.x, at, ext)
+        centered = x if self.mean is None else op("sub", x, cast(self.ctx.load_broadcast(self.mean, at, ext), self.dtype))
+        return g, op("mul", centered, r), r
 
     def scaled(self, g: Expr, at: Any, ext: Any) -> Expr:
         return g if self.weight is None else op("mul", g, cast(self.ctx.load_broadcast(self.weight, at, ext), self.dtype))
 
     def terms(self, at: Any, ext: Any) -> list[Expr]:
-        """What is summed over the normalised dimensions: the scaled gradient, and that along the normalised input."""
+        """What is summed over the normalised dimensions: the scaled gradient along the normalised input and, where there is a mean, first itself."""
         g, h, _ = self.parts(at, ext)
-        return [self.scaled(g, at, ext), op("mul", self.scaled(g, at, ext), h)]
+        along = op("mul", self.scaled(g, at, ext), h)
+        return [along] if self.mean is None else [self.scaled(g, at, ext), along]
 
     def gradient(self, sums: Sequence[View], count: Expr) -> Callable[[Any, Any], Expr]:
-        """That of ``x``, from the sums of both terms over ``count`` elements."""
+        """That of ``x``, from the sums of the terms over ``count`` elements."""
 
         def value(at: Any, ext: Any) -> Expr:
             g, h, r = self.parts(at, ext)
-            a, b = (op("div", self.ctx.load_broadcast(s, at, ext), count) for s in sums)
-            return op("mul", r, op("sub", op("sub", self.scaled(g, at, ext), a), op("mul", h, b)))
+            *a, b = (op("div", self.ctx.load_broadcast(s, at, ext), count) for s in sums)
+            scaled = self.scaled(g, at, ext)
+            return op("mul", r, op("sub", op("sub", scaled, a[0]) if a else scaled, op("mul", h, b)))
 
         return value
 
@@ -148,32 +152,15 @@ def _rms_norm(ctx: Context, node: Node, grad: View, x: View, shape: Sequence[int
     if 0 in x.sizes or x.dtype not in FLOATS:
         return NotImplemented
     dtype = wide(x.dtype)
-    n = const(math.prod(x.sizes[split:]), dtype)
+    norm = _Normalised(ctx, dtype, grad, x, None, rstd, weight)
     wanted = _wanted(ctx, node)
-
-    def parts(at: Any, ext: Any) -> tuple[Expr, Expr, Expr]:
-        """The gradient of what is scaled by the weight, the normalised input, and what it was normalised by."""
-        g, r = (cast(ctx.load_broadcast(v, at, ext), dtype) for v in (grad, rstd))
-        return g, op("mul", ctx.load(x, at, ext), r), r
-
-    def scaled(g: Expr, at: Any, ext: Any) -> Expr:
-        return g if weight is None else op("mul", g, cast(ctx.load_broadcast(weight, at, ext), dtype))
-
-    def along(at: Any, ext: Any) -> list[Expr]:
-        g, h, _ = parts(at, ext)
-        return [op("mul", scaled(g, at, ext), h)]
-
-    def gradient(at: Any, ext: Any) -> Expr:
-        g, h, r = parts(at, ext)
-        return op("mul", r, op("sub", scaled(g, at, ext), op("mul", h, op("div", ctx.load_broadcast(total, at, ext), n))))
-
     out: list[View | None] = [None, None]
     if wanted[0]:
         meta = ctx.metas[node.results[0] or ""]
-        [total] = _sums(ctx, meta.device, x.sizes, range(split, len(x.sizes)), dtype, 1, along)
-        out[0] = ctx.pointwise(node.results[0], meta, gradient)
+        sums = _sums(ctx, meta.device, x.sizes, range(split, len(x.sizes)), dtype, 1, norm.terms)
+        out[0] = ctx.pointwise(node.results[0], meta, norm.gradient(sums, const(math.prod(x.sizes[split:]), dtype)))
     if wanted[1]:
-        out[1] = _sum_result(ctx, node, 1, x.sizes, range(split), dtype, lambda at, ext: op("mul", *parts(at, ext)[:2]))
+        out[1] = _sum_result(ctx, node, 1, x.sizes, range(split), dtype, lambda at, ext: op("mul", *norm.parts(at, ext)[:2]))
     return out
 
 

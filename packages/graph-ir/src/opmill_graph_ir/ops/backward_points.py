@@ -14,10 +14,12 @@ from ..loops.index import ZERO
 from ..lowered import Extern
 from .arguments import plan_argument
 from .context import Context, View, contiguous, view_axes
-from .views import compose, reshape
+from .views import compose, permuted, reshape, selected
 
 _MOST = 64
 """Images, beyond which products of one after the other are too many calls."""
+_BESIDE = (0, 2, 1)
+"""The order of dimensions in which channels lie side by side."""
 
 
 def is_of_points(x: View, weight: View, windows: Sequence[Sequence[int]], groups: int) -> bool:
@@ -42,17 +44,11 @@ def _of_images(ctx: Context, name: str, gradient: View, weight: View, sizes: tup
     (_, row, column), extents = view_axes(sizes)
     turned = compose(weight, sizes, (column, row, *kernel), extents)  # the same for each image
     beside = meta.strides[1] == 1
-    left, right, shape = (_transposed(gradient), _transposed(turned), (images, points, inside)) if beside else (turned, gradient, (images, inside, points))
+    left, right, shape = (permuted(gradient, _BESIDE), permuted(turned, _BESIDE), (images, points, inside)) if beside else (turned, gradient, (images, inside, points))
     made = ctx.buffer(ctx.fresh(), Meta(gradient.dtype, shape, contiguous(shape), meta.device))
     ctx.fixed.add(made.buffer)
     ctx.nodes.append(Extern("aten::bmm", (ctx.strided(left), ctx.strided(right)), {}, (made.buffer,), "aten::bmm.out", (), ctx.origin))
-    return _narrowed(ctx, name, reshape(_transposed(made) if beside else made, meta.sizes))
-
-
-def _transposed(view: View) -> View:
-    images, rows, columns = view.sizes
-    (image, row, column), extents = view_axes((images, columns, rows))
-    return compose(view, (images, columns, rows), (image, column, row), extents)
+    return _narrowed(ctx, name, reshape(permuted(made, _BESIDE) if beside else made, meta.sizes))
 
 
 def _of_weights(ctx: Context, name: str, gradient: View, x: View, sizes: tuple[int, int]) -> View:
@@ -62,10 +58,7 @@ def _of_weights(ctx: Context, name: str, gradient: View, x: View, sizes: tuple[i
     inside, outside = sizes
     whole = reshape(made, (outside, inside))
     for k in range(x.sizes[0]):
-        left, right = (outside, gradient.sizes[2]), (x.sizes[2], inside)
-        (row, column), extents = view_axes(left)
-        (point, channel), others = view_axes(right)
-        _add(ctx, whole, compose(gradient, left, (ZERO + k, row, column), extents), compose(x, right, (ZERO + k, channel, point), others), int(k > 0))
+        _add(ctx, whole, selected(gradient, 0, k), permuted(selected(x, 0, k), (1, 0)), int(k > 0))
     return _narrowed(ctx, name, made)
 
 

@@ -239,21 +239,28 @@ def _softmax(ctx: Context, node: Node, x: View, dim: int, *_: Any, **__: Any) ->
 # ---- normalisations ------------------------------------------------------------------------------------------------
 
 
-def _normalised(ctx: Context, node: Node, x: View, split: int, eps: float) -> tuple[View, View]:
-    """Mean and reciprocal deviation over the dimensions from ``split`` on, which are kept with size one."""
+def _statistics(ctx: Context, x: View, split: int, count: int, make: Callable[[Expr, Expr], tuple[Reduction, list[Expr]]]) -> list[View]:
+    """``count`` buffers over the dimensions from ``split`` on, which are kept with size one: ``make(element, elements)`` gives the reduction and its results."""
     dtype = wide(x.dtype)
     inner = x.sizes[split:]
     sizes = (*x.sizes[:split], *(1 for _ in inner))
-    meta = Meta(dtype, sizes, contiguous(sizes), ctx.buffers[x.buffer].device)
 
-    def make(outer: Any, loops: Any, ext: Any) -> Any:
-        value = ctx.load(x, (*outer[:split], *loops), ext)
-        var = op("div", Ref("m2", dtype), const(math.prod(inner), dtype))
-        values = [Ref("mean", dtype), op("rsqrt", op("add", var, const(eps, dtype)))]
-        return [Reduction(("mean", "m2"), "welford", value, dtype)], values
+    def of_row(outer: Any, loops: Any, ext: Any) -> Any:
+        reduction, values = make(ctx.load(x, (*outer[:split], *loops), ext), const(math.prod(inner), dtype))
+        return [reduction], values
 
-    mean, rstd = ctx.reduce([(None, meta), (None, meta)], inner, make)
-    return mean, rstd
+    return ctx.reduce([(None, Meta(dtype, sizes, contiguous(sizes), ctx.buffers[x.buffer].device))] * count, inner, of_row)
+
+
+def _normalised(ctx: Context, x: View, split: int, eps: float) -> list[View]:
+    """Mean and reciprocal deviation over the dimensions from ``split`` on, which are kept with size one."""
+    dtype = wide(x.dtype)
+
+    def make(value: Expr, n: Expr) -> tuple[Reduction, list[Expr]]:
+        var = op("div", Ref("m2", dtype), n)
+        return Reduction(("mean", "m2"), "welford", value, dtype), [Ref("mean", dtype), op("rsqrt", op("add", var, const(eps, dtype)))]
+
+    return _statistics(ctx, x, split, 2, make)
 
 
 def _renamed(ctx: Context, node: Node, k: int, source: View) -> View | None:
@@ -273,7 +280,7 @@ def _layer_norm(ctx: Context, node: Node, x: View, shape: Sequence[int], weight:
     if 0 in x.sizes or x.dtype not in FLOATS:
         return NotImplemented
     split = len(x.sizes) - len(shape)
-    mean, rstd = _normalised(ctx, node, x, split, eps)
+    mean, rstd = _normalised(ctx, x, split, eps)
 
     def value(at: Any, ext: Any) -> Expr:
         y = op("mul", op("sub", ctx.load(x, at, ext), ctx.load_broadcast(mean, at, ext)), ctx.load_broadcast(rstd, at, ext))
@@ -292,16 +299,13 @@ def _rms_norm(ctx: Context, node: Node, x: View, shape: Sequence[int], weight: A
     if 0 in x.sizes or x.dtype not in FLOATS:
         return NotImplemented
     dtype, split = wide(x.dtype), len(x.sizes) - len(shape)
-    inner = x.sizes[split:]
-    sizes = (*x.sizes[:split], *(1 for _ in inner))
     least = torch.finfo(getattr(torch, dtype)).eps if eps is None else eps
 
-    def make(outer: Any, loops: Any, ext: Any) -> Any:
-        value = ctx.load(x, (*outer[:split], *loops), ext)
-        mean = op("div", Ref("a", dtype), const(math.prod(inner), dtype))
-        return [Reduction(("a",), "sum", op("mul", value, value), dtype)], [op("rsqrt", op("add", mean, const(least, dtype)))]
+    def make(value: Expr, n: Expr) -> tuple[Reduction, list[Expr]]:
+        mean = op("div", Ref("a", dtype), n)
+        return Reduction(("a",), "sum", op("mul", value, value), dtype), [op("rsqrt", op("add", mean, const(least, dtype)))]
 
-    rstd = ctx.reduce([(None, Meta(dtype, sizes, contiguous(sizes), meta.device))], inner, make)[0]
+    [rstd] = _statistics(ctx, x, split, 1, make)
 
     def value(at: Any, ext: Any) -> Expr:
         y = op("mul", ctx.load(x, at, ext), ctx.load_broadcast(rstd, at, ext))
@@ -315,7 +319,7 @@ def _group_norm(ctx: Context, node: Node, x: View, weight: Any, bias: Any, n: in
     name, meta = _result(ctx, node)
     if 0 in x.sizes or x.dtype not in FLOATS:
         return NotImplemented
-    mean, rstd = _normalised(ctx, node, reshape(x, (n, groups, c // groups * hw)), 2, eps)
+    mean, rstd = _normalised(ctx, reshape(x, (n, groups, c // groups * hw)), 2, eps)
     per_channel = [reshape(expand_last(v, c // groups), (n, c)) for v in (mean, rstd)]
 
     def value(at: Any, ext: Any) -> Expr:

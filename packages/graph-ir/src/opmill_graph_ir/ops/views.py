@@ -99,15 +99,20 @@ def _alias(ctx: Context, node: Node, x: View) -> Any:
     return x
 
 
-@ROWS.lowers("permute")
-@moves
-def _permute(ctx: Context, node: Node, x: View, dims: Sequence[int]) -> Any:
-    sizes = _sizes(ctx, node)
+def permuted(x: View, dims: Sequence[int]) -> View:
+    """``x`` with its dimensions in the order ``dims``."""
+    sizes = tuple(x.sizes[d] for d in dims)
     axes, extents = view_axes(sizes)
     position = [ZERO] * len(sizes)
     for k, d in enumerate(dims):
         position[d] = axes[k]
     return compose(x, sizes, position, extents)
+
+
+@ROWS.lowers("permute")
+@moves
+def _permute(ctx: Context, node: Node, x: View, dims: Sequence[int]) -> Any:
+    return permuted(x, dims)
 
 
 @ROWS.lowers("transpose.int")
@@ -116,13 +121,13 @@ def _transpose(ctx: Context, node: Node, x: View, a: int, b: int) -> Any:
     order = list(range(len(x.sizes)))
     if order:
         order[a], order[b] = order[b], order[a]
-    return _permute(ctx, node, x, order)
+    return permuted(x, order)
 
 
 @ROWS.lowers("t")
 @moves
 def _t(ctx: Context, node: Node, x: View) -> Any:
-    return _permute(ctx, node, x, list(reversed(range(len(x.sizes)))))
+    return permuted(x, list(reversed(range(len(x.sizes)))))
 
 
 @ROWS.lowers("expand")

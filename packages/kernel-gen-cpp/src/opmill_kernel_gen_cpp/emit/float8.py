@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from opmill_graph_ir.loops.float8 import FLOAT8, Float8
+from opmill_graph_ir.loops.float8 import FLOAT8
 
 from ..target import Target
 from .needs import Needs
@@ -36,7 +36,7 @@ def widened(needs: Needs, text: str, source: str, vectors: Vectors | None, targe
         name,
         _WIDENED.format(
             f=t.f, u=t.u, w=t.w, name=name, wide=t.convert("x", t.w), real=t.convert(t.bits("m", t.i), t.f), shift=shift,
-            unit=(2.0 ** (1 - form.bias - form.mantissa)).hex(), rebias=127 - form.bias << 23, largest=_largest(form), first=1 << form.mantissa,
+            unit=(2.0 ** (1 - form.bias - form.mantissa)).hex(), rebias=127 - form.bias << 23, largest=form.largest, first=1 << form.mantissa,
             low_bits=t.bits("low", t.w), result=t.bits("(r | ((b & 0x80) << 24))", t.f),
         ),
     )  # fmt: skip
@@ -57,11 +57,6 @@ def narrowed(needs: Needs, text: str, to: str, vectors: Vectors | None, target: 
         ),
     )  # fmt: skip
     return f"round_{name}({text})"
-
-
-def _largest(form: Float8) -> int:
-    """The code of the largest number."""
-    return form.top if form.decode(form.top) < float("inf") else form.top - 1
 
 
 class _Types:
