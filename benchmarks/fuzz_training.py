@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from fuzz_graphs import Verdict, compiled, failed, fuzz, graph_of, meant_strides, prepare, unlike
 from opmill_graph_ir.capture.joint import capture_joint
@@ -19,6 +20,13 @@ from opmill_graph_ir.ops.lower import lower
 from opmill_graph_ir.schedule.steps import schedule
 from opmill_runtime_cache.store import Store
 from random_graphs import FLOATS, Program, copied, is_float, random_program
+
+
+class _Watched(TorchDispatchMode):
+    """Under any mode eager's backward takes the formulas that hold for values that it cannot look at: of products, those without a division."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return func(*args, **(kwargs or {}))
 
 
 def inputs_of(program: Program, dtype: torch.dtype | None = None) -> list[torch.Tensor]:
@@ -70,15 +78,25 @@ def check(program: Program, store: Store) -> Verdict:
     return Verdict(program, "wrong", problem) if (problem := _problem(program, (got, found, ours), (want, gradients, theirs))) else Verdict(program, "right")
 
 
-def _problem(program: Program, ours: tuple[Any, Any, Any], theirs: tuple[Any, Any, Any]) -> str:
+def _again(program: Program) -> tuple[tuple[Any, Any, Any], tuple[Any, Any, Any]]:
+    """What eager gives when it is watched, and in float64; nothing of the latter where it refuses."""
+    with _Watched():
+        watched = inputs_of(program)
+        second = (*trained(program.function(), watched), watched)
     wide = inputs_of(program, torch.float64)
     try:
-        exact: tuple[Any, Any, Any] = (*trained(program.function(torch.float64), wide), wide)
+        return second, (*trained(program.function(torch.float64), wide), wide)
     except Exception:
-        exact = ([], [], [])
+        return second, ([], [], [])
+
+
+def _problem(program: Program, ours: tuple[Any, Any, Any], theirs: tuple[Any, Any, Any]) -> str:
+    second, exact = _again(program)
     leaves = [x for x in theirs[2] if x.requires_grad]
     roughest = max((d for part in program.rough for d in part if d in FLOATS), key=lambda d: torch.finfo(d).eps, default=torch.float64)
-    for what, mine, eager, reference in zip(("output", "gradient", "input"), ours, theirs, exact, strict=True):
+    if "digamma(" in program.source and roughest == torch.float64:
+        roughest = torch.float32  # eager's trigamma has nine digits
+    for what, mine, eager, also, reference in zip(("output", "gradient", "input"), ours, theirs, second, exact, strict=True):
         for k, (g, w) in enumerate(zip(mine, eager, strict=True)):
             if (g is None) != (w is None):
                 return f"{what} {k}: {'none' if g is None else 'one'}, which eager has {'none' if w is None else 'one'} of"
@@ -88,7 +106,11 @@ def _problem(program: Program, ours: tuple[Any, Any, Any], theirs: tuple[Any, An
                 return f"{what} {k}: {g.dtype}{list(g.shape)} {g.requires_grad} instead of {w.dtype}{list(w.shape)} {w.requires_grad}"
             if what == "output" and meant_strides(g) != meant_strides(w):
                 return f"{what} {k}: strides {g.stride()} instead of {w.stride()} of sizes {list(w.shape)}"
-            if found := unlike(g.detach(), w.detach(), roughest, reference[k].detach() if len(reference) > k and reference[k] is not None else None):
+            if what == "gradient":
+                g = torch.where(leaves[k].detach().isnan(), w, g)  # eager's kernels of one element see it otherwise than those of vectors
+            best = reference[k].detach() if len(reference) > k and reference[k] is not None else None
+            found = unlike(g.detach(), w.detach(), roughest, best)
+            if found and (also[k] is None or unlike(g.detach(), also[k].detach(), roughest, best)):
                 return f"{what} {k}{f' of a {leaves[k].dtype}' if what == 'gradient' else ''}: {found}"
     return ""
 

@@ -21,8 +21,8 @@ def image(data: Any, least: int = 1) -> torch.Tensor:
     # few distinct values: ties must be broken as eager breaks them
     values = torch.tensor(data.draw(st.lists(st.integers(-3, 3), min_size=7, max_size=7)), dtype=torch.float32)
     x = values.repeat(1 + torch.Size(sizes).numel() // 7)[: torch.Size(sizes).numel()].reshape(sizes).clone()
-    if data.draw(st.booleans()):
-        x.view(-1)[data.draw(st.integers(0, x.numel() - 1))] = data.draw(st.sampled_from([float("-inf"), float("inf")]))
+    for at, value in data.draw(st.lists(st.tuples(st.integers(0, x.numel() - 1), st.sampled_from([float("-inf"), float("inf"), float("nan")])), max_size=4)):
+        x.view(-1)[at] = value
     return x
 
 
@@ -63,13 +63,20 @@ def test_avg_pool(as_loops: Run, data: Any) -> None:
 @COMMON
 @given(st.data())
 def test_adaptive_pools(as_loops: Run, data: Any) -> None:
-    x = image(data).nan_to_num(posinf=5, neginf=-5)
+    x = image(data)
     sizes = [data.draw(st.integers(1, 11)) for _ in range(2)]
     out, ids = agree(as_loops, lambda x: aten.adaptive_max_pool2d(x, sizes), x)
     grad = torch.arange(out.numel(), dtype=torch.float32).reshape(out.shape) + 1
     agree(as_loops, lambda g, x, i: aten.adaptive_max_pool2d_backward(g, x, i), grad, x, ids)
+    x = x.nan_to_num(posinf=5, neginf=-5)
     agree(as_loops, lambda x: aten._adaptive_avg_pool2d(x, sizes), x)
     agree(as_loops, lambda g, x: aten._adaptive_avg_pool2d_backward(g, x), grad, x)
+
+
+@pytest.mark.parametrize("pool", [lambda x: F.max_pool2d(x, 3, 2, 1, return_indices=True), lambda x: aten.adaptive_max_pool2d(x, (2, 3))], ids=["max", "adaptive"])
+def test_of_several_nan_the_last_is_the_largest(as_loops: Run, pool: Callable[..., Any]) -> None:
+    x = torch.randn(2, 3, 6, 8, generator=torch.Generator().manual_seed(0))
+    agree(as_loops, pool, torch.where(torch.arange(8) % 3 == 1, float("nan"), x))
 
 
 @COMMON

@@ -47,6 +47,14 @@ def _flat(positions: Sequence[Expr], sizes: Sequence[int]) -> Expr:
 # ---- the largest of a window and its place ---------------------------------------------------------------------------------
 
 
+def _places(value: Expr, dtype: str, inner: Sequence[Index], sizes: Sequence[int]) -> tuple[list[Reduction], list[Expr]]:
+    """Reductions of a window that give its largest element as "a", and that element's place: of equal ones the first, of NaN the last, as eager has it."""
+    here = _flat([index_value(i) for i in inner], sizes)
+    lost = Reduction(("c",), "max", op("where", op("isnan", value), here, const(-1, "int64")), "int64")
+    last, first = Ref("c", "int64"), Ref("b", "int64")
+    return [Reduction(("a", "b"), "argmax", value, dtype), lost], _decoded(op("where", op("ge", last, const(0, "int64")), last, first), sizes)
+
+
 def largest(ctx: Context, node: Node, x: View, kernel: Any, stride: Any, padding: Any, dilation: Any) -> Any:
     """Windows' maxima, and where in the plane of the input they are."""
     n, meta = len(kernel), _meta(ctx, node)
@@ -55,13 +63,14 @@ def largest(ctx: Context, node: Node, x: View, kernel: Any, stride: Any, padding
     def make(outer: Any, inner: Any, ext: Any) -> Any:
         position, inside = window(x, outer, inner, stride, padding, dilation, meta.sizes, kernel)
         value = cast(masked(ctx.read(x, position, ext), inside, const(-math.inf, x.dtype)), dtype)
+        reductions, offsets = _places(value, dtype, inner, kernel)
         places = []
-        for k, offset in enumerate(_decoded(Ref("b", "int64"), kernel)):
+        for k, offset in enumerate(offsets):
             start = index_value(outer[len(outer) - n + k] * stride[k] - padding[k])
             at = op("add", start, op("mul", offset, const(dilation[k], "int64")))
             before = op("lt", at, const(0, "int64"))  # nothing but -inf: the first place inside
             places.append(op("where", before, op("mod", at, const(dilation[k], "int64")), at) if padding[k] else at)
-        return [Reduction(("a", "b"), "argmax", value, dtype)], [Ref("a", dtype), _flat(places, spaces)]
+        return reductions, [Ref("a", dtype), _flat(places, spaces)]
 
     return ctx.reduce([(r, _meta(ctx, node, k)) for k, r in enumerate(node.results)], kernel, make)
 
@@ -109,8 +118,9 @@ def _adaptive_max(ctx: Context, node: Node, x: View, sizes: Sequence[int]) -> An
             position.append(start + inner[k])
             inside.append(op("lt", index_value(start + inner[k]), index_value(end)))
         value = cast(masked(ctx.read(x, position, ext), all_of(inside), const(-math.inf, x.dtype)), dtype)
-        places = [op("add", index_value(s), p) for s, p in zip(starts, _decoded(Ref("b", "int64"), spans), strict=True)]
-        return [Reduction(("a", "b"), "argmax", value, dtype)], [Ref("a", dtype), _flat(places, spaces)]
+        reductions, offsets = _places(value, dtype, inner, spans)
+        places = [op("add", index_value(s), p) for s, p in zip(starts, offsets, strict=True)]
+        return reductions, [Ref("a", dtype), _flat(places, spaces)]
 
     return ctx.reduce([(r, _meta(ctx, node, k)) for k, r in enumerate(node.results)], spans, make)
 
