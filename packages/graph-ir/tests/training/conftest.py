@@ -14,11 +14,6 @@ from opmill_graph_ir.options import GraphOptions
 sys.path.insert(0, str(Path(__file__).parent))  # the cases beside these tests, whatever import mode pytest runs in
 
 
-@pytest.fixture(autouse=True)
-def _seed():
-    torch.manual_seed(0)
-
-
 class _Tracer(torch.fx.Tracer):
     proxy_buffer_attributes = True
 
