@@ -1,23 +1,26 @@
 """The backward of convolutions of each channel for itself on CPUs: sums over windows, as they are themselves.
 
-The gradient of the images is a convolution of the result's gradient, spread out by the stride, with the weights turned round; that of the weights
+The gradient of the images is a convolution of the result's gradient with the weights turned round, where windows move by one; that of the weights
 is a correlation of the two. Torch's kernels for channels as they lie take ten times as long; those for channels last are slower by more than laying out anew what
 lies so takes."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
-from ..capture.graph import Meta, Node
-from ..loops.index import floordiv, index, mod
+from ..capture.graph import Meta, Node, Size
+from ..loops.index import index
 from ..loops.ir import Reduction, Ref
+from ..lowered import Extern
+from .arguments import plan_argument
 from .backward_points import gradients_of_points, is_of_points
 from .channels_last import backward_on_gpu
 from .context import Context, Extents, Indices, View, contiguous
 from .convolution import is_known, laid_out, products
 from .creation import masked
-from .exprs import all_of, const, index_value, op
+from .exprs import const, op
 from .half_products import in_float, is_slow, widened
 from .pooling import many, window
 from .rows import Rows
@@ -48,9 +51,11 @@ def _convolution_backward(ctx: Context, node: Node, gradient: View, x: View, wei
         return NotImplemented
     views: list[View | None] = [None, None, None]
     names = [r if r in ctx.used else None for r in node.results]
+    if names[0] is not None and set(stride) != {1}:
+        views[0], names[0] = _of_images_by_torch(ctx, node, names[0], (gradient, x, weight)), None
     gradient = laid_out(ctx, gradient)
     if names[0] is not None:
-        operands = _spread(ctx, gradient, stride), _turned(ctx, weight), None
+        operands = gradient, _turned(ctx, weight), None
         meta = ctx.metas[names[0]]
         views[0] = products(ctx, names[0], Meta(meta.dtype, meta.sizes, contiguous(meta.sizes), meta.device), operands, (1,) * n, around, dilation, True)
     if names[1] is not None:
@@ -60,20 +65,21 @@ def _convolution_backward(ctx: Context, node: Node, gradient: View, x: View, wei
     return views
 
 
-def _spread(ctx: Context, view: View, stride: Sequence[int]) -> View:
-    """An image with zeros between its elements."""
-    if set(stride) == {1}:
-        return view
-    sizes = (*view.sizes[:2], *((n - 1) * s + 1 for n, s in zip(view.sizes[2:], stride, strict=True)))
-
-    def value(at: Indices, ext: Extents) -> Any:
-        here = [(mod(i, s, ext), floordiv(i, s, ext)) for i, s in zip(at[2:], stride, strict=True)]
-        there = all_of([op("eq", index_value(rest), const(0, "int64")) for rest, _ in here if rest.terms])
-        return masked(ctx.read(view, (*at[:2], *(i for _, i in here)), ext), there, const(0.0, view.dtype))
-
-    made = ctx.pointwise(None, Meta(view.dtype, sizes, contiguous(sizes), "cpu"), value)
+def _of_images_by_torch(ctx: Context, node: Node, name: str, tensors: tuple[View, View, View]) -> View:
+    """With steps: spread out, most of what is multiplied would be zeros, and torch's operator takes half the time."""
+    meta = ctx.metas[name]
+    made = ctx.buffer(name if meta.dtype == tensors[0].dtype else ctx.fresh(), replace(meta, dtype=tensors[0].dtype))
     ctx.fixed.add(made.buffer)
-    return made
+    operands = [ctx.strided(_promised(ctx, v, ctx.metas[a.name].strides)) for v, a in zip(tensors, node.args, strict=False)]
+    rest = [plan_argument(ctx, a) for a in (None, *node.args[4:10], (True, False, False))]
+    ctx.nodes.append(Extern(node.func.name(), (*operands, *rest), {}, (made.buffer, None, None), None, (), ctx.origin))
+    return made if made.buffer == name else ctx.pointwise(name, meta, lambda at, ext: ctx.read(made, at, ext))
+
+
+def _promised(ctx: Context, view: View, strides: Sequence[Size]) -> View:
+    """Laid out as capture said, which decides how torch lays out what it gives; other loops may have had it laid out anew."""
+    anew = view.indices is None and [index(s) for s in ctx.buffers[view.buffer].strides] != [index(s) for s in strides]
+    return ctx.materialise(view, tuple(strides)) if anew else view
 
 
 def _turned(ctx: Context, weight: View) -> View:
