@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence, Set
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import torch
@@ -33,7 +34,7 @@ from .planning.operators import lower_to_operators
 from .planning.products import Clock, choose, clock_of
 from .repeats.program import scheduled
 from .report import Report, show
-from .schedule.memory import plan_memory
+from .schedule.memory import Memory, plan_memory
 from .schedule.steps import ExternStep, Schedule
 from .schedule.together import plan_together
 from .stages import split
@@ -101,25 +102,36 @@ def compile_plans(
     settings = GeneratorOptions(precise=options.numerics == "eager", measure=options.measure)
     clock = clock_of(generators, settings, store)
     drafts = [_Draft(graph, problem="" if generators else "no kernel generator is available") for graph in graphs]
-    while open_ones := [draft for draft in drafts if not draft.done and not draft.problem]:
-        for draft in open_ones:
-            draft.schedule(options, report, clock)
-        with report.step("generate"):
-            refs, refused = generate(list(dict.fromkeys(w for d in open_ones for w in d.wanted())), settings, store, generators)
-        for draft in open_ones:
-            own = {w: refused[w] for w in draft.wanted() if w in refused}
-            behind = origins_behind(own, draft.program, draft.lowered, settings, store, generators) if own else frozenset()
-            draft.take(refs, own, behind, report)
+    place = partial(plan_together, given=_handed_on(graphs)) if chained else _apart
+    with ThreadPoolExecutor(1) as beside:
+        placed: tuple[list[Any], Future[list[Memory]]] | None = None
+        while open_ones := [draft for draft in drafts if not draft.done and not draft.problem]:
+            for draft in open_ones:
+                draft.schedule(options, report, clock)
+            programs = [draft.program for draft in drafts]
+            if None not in programs:
+                placed = programs, beside.submit(place, programs)  # while compilers run
+            with report.step("generate"):
+                refs, refused = generate(list(dict.fromkeys(w for d in open_ones for w in d.wanted())), settings, store, generators)
+            for draft in open_ones:
+                own = {w: refused[w] for w in draft.wanted() if w in refused}
+                behind = origins_behind(own, draft.program, draft.lowered, settings, store, generators) if own else frozenset()
+                draft.take(refs, own, behind, report)
     for draft in drafts:
         if draft.problem:
             draft.leave_to_torch(report)
     with report.step("plan"):
         programs = [draft.program for draft in drafts]
-        memories = plan_together(programs, _handed_on(graphs)) if chained else list(map(plan_memory, programs))
+        known = placed is not None and all(now is then for now, then in zip(programs, placed[0], strict=True))
+        memories = placed[1].result() if placed is not None and known else place(programs)
         plans = [build_plan("graph", draft.program, memory, draft.refs, bodies) for draft, memory in zip(drafts, memories, strict=True)]
         for plan in plans:
-            show("plan", render(plan), options)
+            show("plan", partial(render, plan), options)
     return plans
+
+
+def _apart(programs: Sequence[Schedule]) -> list[Memory]:
+    return list(map(plan_memory, programs))
 
 
 def _handed_on(graphs: Sequence[AtenGraph]) -> list[Set[str]]:

@@ -47,6 +47,6 @@ class Report(Struct):
 
 
 def show(step: str, ir: object, options: GraphOptions) -> None:
-    """Prints the program after a step where the options ask for it."""
+    """Prints the program after a step where the options ask for it; ``ir``: the program, or what gives its text when it is called."""
     if step in options.print_after or "all" in options.print_after:
-        print(f"# after {step}\n{ir}\n", file=sys.stderr)
+        print(f"# after {step}\n{ir() if callable(ir) else ir}\n", file=sys.stderr)

@@ -62,7 +62,7 @@ def _freeze(arg: Any) -> Any:
     if kind is tuple or kind is list:
         return tuple([_freeze(a) for a in arg])
     if kind is Value:
-        return arg
+        return kind, arg.name
     return (kind, repr(arg)) if kind is float or kind is complex else (kind, arg)
 
 
@@ -92,12 +92,15 @@ def _drop_dead(graph: AtenGraph) -> None:
     live = {o.value for o in graph.outputs if isinstance(o, OutputTensor)} | set(graph.mutations.values())
     kept = []
     for node in reversed(graph.nodes):
-        op = describe(node.func)
-        effect = op.writes or op.exchanges or torch.Tag.nondeterministic_seeded in node.func.tags or not node.results or node.binds
-        if effect or any(r in live for r in node.results):
+        if any(r in live for r in node.results) or _has_effect(node):
             live.update(v.name for v in values_in((node.args, node.kwargs)))
             kept.append(node)
     graph.nodes = kept[::-1]
     graph.constants = {n: t for n, t in graph.constants.items() if n in live}
     pairs = [(n, t) for n, t in zip(graph.held, graph.held_tensors, strict=True) if n in live or n in graph.mutations]
     graph.held, graph.held_tensors = [n for n, _ in pairs], [t for _, t in pairs]
+
+
+def _has_effect(node: Node) -> bool:
+    op = describe(node.func)
+    return bool(op.writes or op.exchanges or not node.results or node.binds) or torch.Tag.nondeterministic_seeded in node.func.tags

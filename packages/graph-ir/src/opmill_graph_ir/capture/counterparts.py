@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -154,7 +154,7 @@ class Counterparts:
         results = tuple(None if r is None else names[r] for r in node.results)
         metas.update((names[r], metas[r]) for r in node.results if r is not None)
         args, kwargs = replace_values(node.args, names), replace_values(node.kwargs, names)
-        self.graph.nodes.append(replace(node, args=args, kwargs=kwargs, results=results, origin=origin))
+        self.graph.nodes.append(Node(node.func, args, kwargs, results, origin, node.binds, node.again))
 
     def write_constant(self, name: str, new: str) -> None:
         with torch._C._DisableTorchDispatch():

@@ -121,11 +121,24 @@ def _show_output(out: Output) -> str:
 
 def values_in(arg: Any) -> list[Value]:
     """All values in an argument, in order."""
-    if isinstance(arg, Value):
-        return [arg]
-    if isinstance(arg, (list, tuple)):
-        return [v for a in arg for v in values_in(a)]
-    return [v for a in arg.values() for v in values_in(a)] if isinstance(arg, dict) else []
+    found: list[Value] = []
+    _collect(arg, found)
+    return found
+
+
+def _collect(arg: Any, found: list[Value]) -> None:
+    if type(arg) is Value:
+        found.append(arg)
+    elif isinstance(arg, (list, tuple)):
+        for a in arg:
+            _collect(a, found)
+    elif type(arg) is dict:
+        for a in arg.values():
+            _collect(a, found)
+
+
+_HOLDING = frozenset((Value, tuple, list, dict))
+"""Types of what values are in."""
 
 
 def replace_values(arg: Any, new: Mapping[str, str]) -> Any:
@@ -135,5 +148,5 @@ def replace_values(arg: Any, new: Mapping[str, str]) -> Any:
         name = new.get(arg.name)
         return arg if name is None else Value(name)
     if kind is tuple or kind is list:
-        return kind([replace_values(a, new) for a in arg])
+        return kind([replace_values(a, new) if type(a) in _HOLDING else a for a in arg])
     return {k: replace_values(v, new) for k, v in arg.items()} if kind is dict else arg

@@ -6,7 +6,7 @@ and each operand there is the operand's counterpart: the value ``p`` rows furthe
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,10 +50,11 @@ class Rows:
         self.sources: dict[str, Source] = {r: (k, i) for k, n in enumerate(graph.nodes) for i, r in enumerate(n.results) if r is not None}
         self.operands: list[tuple[str, ...]] = []
         known: dict[Hashable, int] = {}
+        looks = _Looks(graph.metas)
         self.tokens: list[int] = []
         for number, node in enumerate(graph.nodes):
             operands: list[str] = []
-            token = _token(node, graph.metas, operands)
+            token = _token(node, looks, operands)
             try:
                 self.tokens.append(-1 - number if token is None else known.setdefault(token, len(known)))
             except TypeError:  # an argument that has no hash: like no other row
@@ -75,21 +76,33 @@ class Rows:
         return True
 
 
-def _token(node: Node, metas: dict[str, Meta], operands: list[str]) -> Hashable | None:
+class _Looks(dict[str, int]):
+    """By value, a number that is the same for all that look alike."""
+
+    def __init__(self, metas: Mapping[str, Meta]) -> None:
+        self.metas = metas
+        self.known: dict[Meta, int] = {}
+
+    def __missing__(self, name: str) -> int:
+        self[name] = self.known.setdefault(self.metas[name], len(self.known))
+        return self[name]
+
+
+def _token(node: Node, looks: _Looks, operands: list[str]) -> Hashable | None:
     """Equal for nodes that are alike; None for one that is like no other, since it makes sizes known."""
-    args = _frozen(node.args, metas, operands)
-    kwargs = tuple((k, _frozen(v, metas, operands)) for k, v in node.kwargs.items())
-    return None if node.binds else (node.func, args, kwargs, tuple(None if r is None else metas[r] for r in node.results), node.again)
+    args = _frozen(node.args, looks, operands)
+    kwargs = tuple((k, _frozen(v, looks, operands)) for k, v in node.kwargs.items())
+    return None if node.binds else (node.func, args, kwargs, tuple(None if r is None else looks[r] for r in node.results), node.again)
 
 
-def _frozen(arg: Any, metas: dict[str, Meta], operands: list[str]) -> Hashable:
+def _frozen(arg: Any, looks: _Looks, operands: list[str]) -> Hashable:
     """An argument by value, exactly; tensors by what they look like."""
     kind = type(arg)
     if kind is Value:
         operands.append(arg.name)
-        return metas[arg.name]
+        return kind, looks[arg.name]
     if kind is tuple or kind is list:
-        return kind, tuple([_frozen(a, metas, operands) for a in arg])
+        return kind, tuple([_frozen(a, looks, operands) for a in arg])
     return (kind, repr(arg)) if kind is float or kind is complex else (kind, arg)
 
 

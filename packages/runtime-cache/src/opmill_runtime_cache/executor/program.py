@@ -88,6 +88,8 @@ class _Lowering:
 
     def ready(self, size: Size, symbols: Mapping[str, int] | None = None) -> int:
         """The same, after making sure that a late value is computed before the next step."""
+        if type(size) is int and size in self.by_text and symbols is None:  # most are, and none is late
+            return self.by_text[size]
         number = self.value(size, symbols)
         if self.values[number][0] and self.values[number][1] and number not in self.evaluated:
             self.evaluated.add(number)

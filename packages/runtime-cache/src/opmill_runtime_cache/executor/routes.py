@@ -71,6 +71,7 @@ BLAS = {
 TENSOR, WORD, VALUE, SOME, LIST, TEXT = range(6)
 """Kinds of cells, as in ``native/shims.h``."""
 
+_OPTIONAL, _LIST = "Optional[", "List["
 _LONGEST_SHIM_LIST = 8
 _EXACT_IN_DOUBLE = 1 << 53
 _FLOATING = frozenset(DTYPES.index(name) for name in ("float16", "bfloat16", "float32", "float64"))
@@ -90,6 +91,51 @@ class _Unsupported(Exception):
     """An argument has no cell; the call goes through Python."""
 
 
+class _Kind(Struct, frozen=True):
+    """A type as schemas name it; of optional ones and lists also that of what is in them."""
+
+    name: str
+    element: "_Kind | None"
+
+
+class _Argument(Struct, frozen=True):
+    """``default``: None where there is none, or none that a plan can say; ``number``: it may be of any type of numbers."""
+
+    name: str
+    keyword_only: bool
+    is_out: bool
+    kind: _Kind
+    number: bool
+    default: Arg | None
+
+
+class _Schema(Struct, frozen=True):
+    arguments: tuple[_Argument, ...]
+    returns: tuple[str, ...]
+
+
+@lru_cache(None)
+def _schema_of(overload: Any) -> _Schema:
+    """What torch knows of an operator's arguments. (Each look into its schema makes Python objects of all of it, and a text of each type.)"""
+    schema = overload._schema
+    arguments = [
+        _Argument(a.name, a.kwarg_only, a.is_out, _kind(a.type), "number" in str(a.type), _default(a)) for a in schema.arguments
+    ]
+    return _Schema(tuple(arguments), tuple(str(result.type) for result in schema.returns))
+
+
+def _kind(kind: Any) -> _Kind:
+    name = str(kind)
+    return _Kind(name, _kind(kind.getElementType()) if name.startswith((_OPTIONAL, _LIST)) else None)
+
+
+def _default(argument: Any) -> Arg | None:
+    try:
+        return _plain(argument.default_value) if argument.has_default_value() else None
+    except _Unsupported:
+        return None
+
+
 def route_of(
     call: Call,
     overload: Any,
@@ -100,7 +146,7 @@ def route_of(
 ) -> Route:
     """The route of a call. ``value_of`` and ``slot_of`` number size expressions and slots in the native program; ``dtype_of`` gives the
     place of a slot's element type in `DTYPES`, -1 where it is known only at run time. ``on_cuda``: all its tensors lie on GPUs."""
-    schema = overload._schema
+    schema = _schema_of(overload)
     dtypes = {dtype_of(slot) for arg in args_of(call) for slot in slots_in(arg)}
     floating = None if -1 in dtypes and dtypes <= {-1, *_FLOATING} else bool(dtypes) and dtypes <= _FLOATING
     writer = _Cells(value_of, slot_of, floating)
@@ -127,17 +173,17 @@ def _cuda_shim(op: str) -> tuple[str, str] | None:
     return shim if hasattr(ctypes.CDLL(torch_library("torch_cuda")), shim[0]) else None
 
 
-def _arguments(call: Call, schema: Any) -> dict[str, Any]:
+def _arguments(call: Call, schema: _Schema) -> dict[str, Any]:
     """Arguments by name: the plan's, or what the schema says where it gives none (as plain Python values)."""
     given: dict[str, Any] = {}
     positional = list(call.args)
     for argument in schema.arguments:
-        if positional and not argument.kwarg_only:
+        if positional and not argument.keyword_only:
             given[argument.name] = positional.pop(0)
         elif argument.name in call.kwargs:
             given[argument.name] = call.kwargs[argument.name]
-        elif argument.has_default_value():
-            given[argument.name] = _plain(argument.default_value)
+        elif argument.default is not None:
+            given[argument.name] = argument.default
         else:
             raise _Unsupported(argument.name)
     return given
@@ -151,18 +197,18 @@ def _plain(value: Any) -> Arg:
     raise _Unsupported(value)
 
 
-def _dispatched(schema: Any, given: dict[str, Any], writer: "_Cells", blas: Any) -> Route:
-    cells = tuple(writer.cell(given[argument.name], argument.type, str(argument.real_type)) for argument in schema.arguments)
+def _dispatched(schema: _Schema, given: dict[str, Any], writer: "_Cells", blas: Any) -> Route:
+    cells = tuple(writer.cell(given[argument.name], argument.kind) for argument in schema.arguments)
     returns = []
     for result in schema.returns:
-        kind = {"Tensor": 0, "List[Tensor]": 1, "int": 2}.get(str(result.type))
+        kind = {"Tensor": 0, "List[Tensor]": 1, "int": 2}.get(result)
         if kind is None:
             raise _Unsupported(result)
         returns.append(kind)
     return Route(0, cells, tuple(returns), blas=blas)
 
 
-def _shim(schema: Any, given: dict[str, Any], shim: tuple[str, str] | None, writer: "_Cells", blas: Any) -> Route:
+def _shim(schema: _Schema, given: dict[str, Any], shim: tuple[str, str] | None, writer: "_Cells", blas: Any) -> Route:
     if shim is None:
         raise _Unsupported
     letters = shim[1].partition(">")[0]
@@ -170,14 +216,14 @@ def _shim(schema: Any, given: dict[str, Any], shim: tuple[str, str] | None, writ
     if len(letters) != len(arguments):
         raise _Unsupported
     cells = tuple(_shim_cell(letter, given[argument.name], argument, writer) for letter, argument in zip(letters, arguments, strict=True))
-    returns = tuple(2 if str(result.type) == "int" else 0 for result in schema.returns)
+    returns = tuple(2 if result == "int" else 0 for result in schema.returns)
     return Route(2, cells, returns, shim, blas)
 
 
-def _shim_cell(letter: str, arg: Arg, argument: Any, writer: "_Cells") -> tuple[int, Any]:
-    if "number" in str(argument.type):
+def _shim_cell(letter: str, arg: Arg, argument: _Argument, writer: "_Cells") -> tuple[int, Any]:
+    if argument.number:
         return _SCALARS[letter](arg, writer, argument.name in ("alpha", "beta"))
-    cell = writer.cell(arg, argument.type, str(argument.real_type))
+    cell = writer.cell(arg, argument.kind)
     items = cell[1][0] if cell[0] == SOME else cell
     if items[0] == LIST and len(items[1]) > _LONGEST_SHIM_LIST:
         raise _Unsupported
@@ -270,17 +316,16 @@ class _Cells:
         self.value_of, self.slot_of = value_of, slot_of
         self.floating = floating  # whether all tensors of the call are floating-point; None: not known
 
-    def cell(self, arg: Arg, kind: Any, real: str) -> tuple[int, Any]:
-        name = str(kind)
-        if name.startswith("Optional["):
+    def cell(self, arg: Arg, kind: _Kind) -> tuple[int, Any]:
+        name, element = kind.name, kind.element
+        if element is not None and name.startswith(_OPTIONAL):
             if type(arg) is Literal and arg.value is None:
                 return (WORD, 0)
-            return (SOME, (self.cell(arg, kind.getElementType(), real.removeprefix("Optional[").removesuffix("]")),))
-        if name.startswith("List["):
-            element, inner = kind.getElementType(), real.removeprefix("List[").removesuffix("]")
+            return (SOME, (self.cell(arg, element),))
+        if element is not None:
             if type(arg) is not ListArg:  # int[2]=1 takes one number for all, how many the type does not tell
                 raise _Unsupported(name)
-            return (LIST, tuple(self.cell(item, element, inner) for item in arg.items))
+            return (LIST, tuple(self.cell(item, element) for item in arg.items))
         write = _WRITERS.get((name, type(arg)))
         if write is None:
             raise _Unsupported(name)

@@ -75,6 +75,10 @@ def args_of(call: Call) -> tuple[Arg, ...]:
     return (*call.args, *call.kwargs.values())
 
 
+def _none(_: Step) -> tuple[int, ...]:
+    return ()
+
+
 def _spec_sizes(spec: TensorSpec) -> tuple[Size, ...]:
     return (*spec.sizes, *spec.strides)
 
@@ -119,8 +123,14 @@ SIZES: dict[type, Callable[..., tuple[Size, ...]]] = {
 _DEVICES = ("cpu", "cuda")
 
 
+_SMALL = 1 << 62
+"""Numbers below it are sizes without a closer look."""
+
+
 def _known_sizes(sizes: tuple[Size, ...], symbols: set[str]) -> Iterator[tuple[str, str]]:
     for size in sizes:
+        if type(size) is int and abs(size) < _SMALL:
+            continue
         compile_size(size)
         if type(size) is int:
             continue
@@ -146,7 +156,7 @@ def _reads(step: Step, state: _State) -> Iterator[tuple[str, str]]:
 
 
 def _definitions(step: Step, state: _State) -> Iterator[tuple[str, str]]:
-    slots = DEFINES.get(type(step), lambda s: ())(step)
+    slots = DEFINES.get(type(step), _none)(step)
     for number, slot in enumerate(slots):
         if not 0 <= slot < state.plan.slots:
             yield "RC016", f"slot {slot} is not among the plan's {state.plan.slots}"
@@ -246,11 +256,11 @@ def complaints(plan: Plan) -> Iterator[tuple[str, str, str]]:
     for number, body in enumerate(plan.bodies):
         yield from ((code, f"body {number}, {where}", what) for code, where, what in complaints(body))
     yield from _header(plan, state)
+    laws = {kind: tuple(law for of, law in LAWS if of is None or of is kind) for kind in READS}
     for number, step in enumerate(plan.steps):
-        where = f"step {number} ({type(step).__name__})"
-        for kind, law in LAWS:
-            if kind is None or type(step) is kind:
-                yield from ((code, where, what) for code, what in law(step, state))
+        for law in laws[type(step)]:
+            for code, what in law(step, state):
+                yield code, f"step {number} ({type(step).__name__})", what
         _apply(step, state)
     yield from _outputs(plan, state)
 
@@ -301,7 +311,7 @@ def _apply(step: Step, state: _State) -> None:
         state.live.difference_update(step.slots)
         state.freed.update(step.slots)
     place(step, state.memory)
-    for slot in DEFINES.get(type(step), lambda s: ())(step):
+    for slot in DEFINES.get(type(step), _none)(step):
         state.live.add(slot)
         state.freed.discard(slot)
         in_arena = (type(step) is Alloc and step.offset is not None) or (type(step) is View and step.base in state.arena)
