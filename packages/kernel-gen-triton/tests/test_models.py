@@ -11,7 +11,7 @@ from opmill_graph_ir.errors import KernelBuildError
 from opmill_graph_ir.generator.protocol import GeneratorOptions
 from opmill_graph_ir.loops.cases import Case
 from opmill_graph_ir.loops.ir import LoopKernel
-from opmill_kernel_gen_triton.debug import disagreement
+from opmill_kernel_gen_triton.debug import as_for_gpu, disagreement
 from opmill_kernel_gen_triton.generator import TritonKernelGenerator
 from opmill_runtime_cache.store import Store
 
@@ -31,6 +31,14 @@ class Block(nn.Module):
         return self.down(nn.functional.gelu(self.up(self.norm(x + scores @ y)))).mean((0, 1))
 
 
+class Pools(nn.Module):
+    """Largest elements and where they are, of windows that overlap and of parts of unequal size."""
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        windows, parts = nn.functional.max_pool2d(x, 3, 2, 1, return_indices=True), nn.functional.adaptive_max_pool2d(x, (4, 3), return_indices=True)
+        return windows[0], windows[1], parts[0], parts[1]
+
+
 def _image() -> nn.Module:
     return nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(8, 8, 1), nn.Hardswish()).eval()
 
@@ -38,6 +46,7 @@ def _image() -> nn.Module:
 GRAPHS = {
     "block": (Block().eval(), (torch.randint(0, 50, (2, 16)),)),
     "image": (_image(), (torch.randn(2, 3, 13, 13),)),
+    "pools": (Pools(), (torch.randn(2, 3, 13, 13),)),
     "mlp": (nn.Sequential(nn.Linear(20, 40), nn.SiLU(), nn.LayerNorm(40), nn.Linear(40, 3), nn.LogSoftmax(-1)), (torch.randn(5, 20),)),
 }
 
@@ -86,9 +95,18 @@ def test_agree_with_reference(name: str, tmp_path) -> None:
     assert wrong == []
 
 
-def test_compile_to_cubins(tmp_path) -> None:
+def test_of_several_nan_in_a_window_the_last_is_the_largest() -> None:
+    x = torch.where(torch.arange(8) % 3 == 1, float("nan"), torch.randn(1, 2, 6, 8, generator=torch.Generator().manual_seed(0)))
+    with torch.no_grad():
+        call, plan, _ = as_for_gpu(torch.fx.symbolic_trace(Pools()), [x])
+        torch.testing.assert_close(call(x), Pools()(x), rtol=0, atol=0, equal_nan=True)
+    assert plan.kernels
+
+
+@pytest.mark.parametrize("name", ["block", "pools"])
+def test_compile_to_cubins(name: str, tmp_path) -> None:
     generator, options, store = TritonKernelGenerator(90), GeneratorOptions("cuda:0"), Store(tmp_path)
-    kernels = kernels_of("block", store)
+    kernels = kernels_of(name, store)
     assert [generator.claims(k, options) for k in kernels] == [None] * len(kernels)
     refs = generator.build(kernels, options, store)
     assert all(store.get(r.artifact_kind, r.key)[:4] == b"\x7fELF" for r in refs)

@@ -3,8 +3,9 @@ a graph whose plan is in the store needs none of it."""
 
 from __future__ import annotations
 
+import contextlib
 import warnings
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
@@ -102,15 +103,11 @@ def compile_plans(
     settings = GeneratorOptions(precise=options.numerics == "eager", measure=options.measure)
     clock = clock_of(generators, settings, store)
     drafts = [_Draft(graph, problem="" if generators else "no kernel generator is available") for graph in graphs]
-    place = partial(plan_together, given=_handed_on(graphs)) if chained else _apart
-    with ThreadPoolExecutor(1) as beside:
-        placed: tuple[list[Any], Future[list[Memory]]] | None = None
+    with _Placing(partial(plan_together, given=_handed_on(graphs)) if chained else _apart) as placing:
         while open_ones := [draft for draft in drafts if not draft.done and not draft.problem]:
             for draft in open_ones:
                 draft.schedule(options, report, clock)
-            programs = [draft.program for draft in drafts]
-            if None not in programs:
-                placed = programs, beside.submit(place, programs)  # while compilers run
+            placing.start([draft.program for draft in drafts])
             with report.step("generate"):
                 refs, refused = generate(list(dict.fromkeys(w for d in open_ones for w in d.wanted())), settings, store, generators)
             for draft in open_ones:
@@ -121,13 +118,37 @@ def compile_plans(
         if draft.problem:
             draft.leave_to_torch(report)
     with report.step("plan"):
-        programs = [draft.program for draft in drafts]
-        known = placed is not None and all(now is then for now, then in zip(programs, placed[0], strict=True))
-        memories = placed[1].result() if placed is not None and known else place(programs)
+        memories = placing.memories([draft.program for draft in drafts])
         plans = [build_plan("graph", draft.program, memory, draft.refs, bodies) for draft, memory in zip(drafts, memories, strict=True)]
         for plan in plans:
             show("plan", partial(render, plan), options)
     return plans
+
+
+class _Placing:
+    """Plans memory in a thread of its own, while compilers run."""
+
+    def __init__(self, place: Callable[[Sequence[Schedule]], list[Memory]]) -> None:
+        self._place, self._threads = place, ThreadPoolExecutor(1)
+        self._started: tuple[list[Any], Future[list[Memory]]] | None = None
+
+    def __enter__(self) -> _Placing:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._threads.shutdown()
+
+    def start(self, programs: list[Any]) -> None:
+        """``programs``: schedules, None where there is none yet."""
+        if None not in programs:
+            with contextlib.suppress(RuntimeError):  # no threads start when the interpreter ends
+                self._started = programs, self._threads.submit(self._place, programs)
+
+    def memories(self, programs: list[Any]) -> list[Memory]:
+        """Those of the programs, which may be others than those it was started with. Raises what planning raised."""
+        if self._started is not None and all(now is then for now, then in zip(programs, self._started[0], strict=True)):
+            return self._started[1].result()
+        return self._place(programs)
 
 
 def _apart(programs: Sequence[Schedule]) -> list[Memory]:
