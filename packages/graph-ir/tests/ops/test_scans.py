@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 
+from opmill_graph_ir.backend import GraphOptions, compile_graph
 from opmill_graph_ir.capture.functionalize import functionalize
 from opmill_graph_ir.loops.spec import verify_kernel
 from opmill_graph_ir.loops.text import parse, show
@@ -47,6 +48,16 @@ def test_other_types_and_no_dimensions(as_loops: Callable[..., list[Any]]) -> No
         want = fn(x)
         for g, w in zip(as_loops(fn, x), want if isinstance(want, tuple) else [want], strict=True):
             torch.testing.assert_close(g, w)
+
+
+@pytest.mark.filterwarnings("ignore:GI030")
+@pytest.mark.parametrize("length", [1, 2])
+@pytest.mark.parametrize("name", ["cumsum", "cumprod", "logcumsumexp"])
+def test_minus_zero(name: str, length: int) -> None:
+    x = torch.tensor([[-0.0], [0.0]]).repeat(1, length)
+    compiled = compile_graph(torch.fx.symbolic_trace(lambda x: (getattr(torch, name)(x, 1),)), [x], options=GraphOptions(cache=False))
+    with torch.no_grad():
+        assert torch.equal(compiled(x)[0].signbit(), getattr(torch, name)(x, 1).signbit())
 
 
 def _scheduled(fn: Callable[..., Any], *tensors: torch.Tensor) -> Schedule:
