@@ -26,7 +26,7 @@ def together(folder: Path, backend: str, size: int = 2) -> list[str]:
     finally:
         for process in running:
             process.kill()
-    assert all(process.returncode == 0 for process in running), [err[-2000:] for _, err in said]
+    assert all(process.returncode == 0 for process in running), [(process.returncode, err[-2000:]) for process, (_, err) in zip(running, said, strict=True)]
     return [line for out, _ in said for line in out.splitlines()]
 
 
