@@ -13,15 +13,13 @@ from typing import Any
 from ..capture.graph import Meta, Node, Size
 from ..loops.index import index
 from ..loops.ir import Reduction, Ref
-from ..lowered import Extern
-from .arguments import plan_argument
 from .backward_points import gradients_of_points, is_of_points
-from .channels_last import backward_on_gpu
+from .channels_last import backward_on_gpu, call_backward
 from .context import Context, Extents, Indices, View, contiguous
 from .convolution import is_known, laid_out, products
 from .creation import masked
 from .exprs import const, op
-from .half_products import in_float, is_slow, widened
+from .half_products import in_float, is_slow, narrowed, widened
 from .pooling import many, window
 from .rows import Rows
 
@@ -65,15 +63,14 @@ def _convolution_backward(ctx: Context, node: Node, gradient: View, x: View, wei
     return views
 
 
-def _of_images_by_torch(ctx: Context, node: Node, name: str, tensors: tuple[View, View, View]) -> View:
+def _of_images_by_torch(ctx: Context, node: Node, name: str, tensors: tuple[View, View, View]) -> View | None:
     """With steps: spread out, most of what is multiplied would be zeros, and torch's operator takes half the time."""
     meta = ctx.metas[name]
     made = ctx.buffer(name if meta.dtype == tensors[0].dtype else ctx.fresh(), replace(meta, dtype=tensors[0].dtype))
     ctx.fixed.add(made.buffer)
     operands = [ctx.strided(_promised(ctx, v, ctx.metas[a.name].strides)) for v, a in zip(tensors, node.args, strict=False)]
-    rest = [plan_argument(ctx, a) for a in (None, *node.args[4:10], (True, False, False))]
-    ctx.nodes.append(Extern(node.func.name(), (*operands, *rest), {}, (made.buffer, None, None), None, (), ctx.origin))
-    return made if made.buffer == name else ctx.pointwise(name, meta, lambda at, ext: ctx.read(made, at, ext))
+    call_backward(ctx, node, operands, (made.buffer, None))
+    return narrowed(ctx, name, made)
 
 
 def _promised(ctx: Context, view: View, strides: Sequence[Size]) -> View:

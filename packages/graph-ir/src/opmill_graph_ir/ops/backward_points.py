@@ -14,6 +14,7 @@ from ..loops.index import ZERO
 from ..lowered import Extern
 from .arguments import plan_argument
 from .context import Context, View, contiguous, view_axes
+from .half_products import narrowed
 from .views import compose, permuted, reshape, selected
 
 _MOST = 64
@@ -37,7 +38,7 @@ def gradients_of_points(ctx: Context, node: Node, gradient: View, x: View, weigh
     return of_images, None if names[1] is None else _of_weights(ctx, names[1], given, lines, (inside, outside))
 
 
-def _of_images(ctx: Context, name: str, gradient: View, weight: View, sizes: tuple[int, int, int]) -> View:
+def _of_images(ctx: Context, name: str, gradient: View, weight: View, sizes: tuple[int, int, int]) -> View | None:
     """Laid out as eager does: what reads it may sum over channels that lie side by side."""
     meta, points, kernel = ctx.metas[name], gradient.sizes[2], [ZERO] * (len(weight.sizes) - 2)
     images, inside, _ = sizes
@@ -48,10 +49,10 @@ def _of_images(ctx: Context, name: str, gradient: View, weight: View, sizes: tup
     made = ctx.buffer(ctx.fresh(), Meta(gradient.dtype, shape, contiguous(shape), meta.device))
     ctx.fixed.add(made.buffer)
     ctx.nodes.append(Extern("aten::bmm", (ctx.strided(left), ctx.strided(right)), {}, (made.buffer,), "aten::bmm.out", (), ctx.origin))
-    return _narrowed(ctx, name, reshape(permuted(made, _BESIDE) if beside else made, meta.sizes))
+    return narrowed(ctx, name, reshape(permuted(made, _BESIDE) if beside else made, meta.sizes))
 
 
-def _of_weights(ctx: Context, name: str, gradient: View, x: View, sizes: tuple[int, int]) -> View:
+def _of_weights(ctx: Context, name: str, gradient: View, x: View, sizes: tuple[int, int]) -> View | None:
     """One image after the other is added."""
     meta = ctx.metas[name]
     made = ctx.allocated(name if meta.dtype == x.dtype else None, replace(meta, dtype=x.dtype))
@@ -59,12 +60,7 @@ def _of_weights(ctx: Context, name: str, gradient: View, x: View, sizes: tuple[i
     whole = reshape(made, (outside, inside))
     for k in range(x.sizes[0]):
         _add(ctx, whole, selected(gradient, 0, k), permuted(selected(x, 0, k), (1, 0)), int(k > 0))
-    return _narrowed(ctx, name, made)
-
-
-def _narrowed(ctx: Context, name: str, view: View) -> View:
-    """In the type of the result: half precision may be computed in float32."""
-    return view if view.dtype == ctx.metas[name].dtype else ctx.pointwise(name, ctx.metas[name], lambda at, ext: ctx.read(view, at, ext))
+    return narrowed(ctx, name, made)
 
 
 def _add(ctx: Context, into: View, left: View, right: View, beta: int) -> None:

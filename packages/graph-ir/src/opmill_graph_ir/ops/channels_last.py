@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -79,12 +80,17 @@ def backward_on_gpu(ctx: Context, node: Node, grad: View, x: View, weight: View,
             ctx.fixed.add(name)
     if any(names[:2]):
         operands = [_laid_out(ctx, v) for v in (grad, x, weight)]
-        wanted = (Literal(names[0] is not None), Literal(names[1] is not None), Literal(False))
-        args = (*operands, Literal(None), *(plan_argument(ctx, a) for a in node.args[4:10]), wanted)
-        ctx.nodes.append(Extern(node.func.name(), args, {}, (names[0], names[1], None), None, (), ctx.origin))
+        call_backward(ctx, node, operands, (names[0], names[1]))
     if names[2] is not None:
         views[2] = _summed(ctx, names[2], grad)
     return views
+
+
+def call_backward(ctx: Context, node: Node, operands: Sequence[BufferArg], results: tuple[str | None, str | None]) -> None:
+    """Torch's backward of a convolution, for the gradients of the images and of the weights that are wanted."""
+    wanted = (*(Literal(name is not None) for name in results), Literal(False))
+    args = (*operands, Literal(None), *(plan_argument(ctx, a) for a in node.args[4:10]), wanted)
+    ctx.nodes.append(Extern(node.func.name(), args, {}, (*results, None), None, (), ctx.origin))
 
 
 def _summed(ctx: Context, name: str, grad: View) -> View:
@@ -125,4 +131,4 @@ def _laid_out(ctx: Context, view: View) -> BufferArg:
     return BufferArg(ctx.materialise(view, wanted).buffer)
 
 
-__all__ = ["backward_on_gpu", "on_gpu"]
+__all__ = ["backward_on_gpu", "call_backward", "on_gpu"]

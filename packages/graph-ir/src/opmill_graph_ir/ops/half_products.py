@@ -70,13 +70,14 @@ def in_float(ctx: Context, node: Node) -> list[View | None]:
         ctx.fixed.add(names[-1] or "")
     operator = node.func.name()
     ctx.nodes.append(Extern(operator, args, kwargs, tuple(names), f"{operator}.out" if operator in _OUT else None, (), ctx.origin))
-    return [_narrowed(ctx, result, view) for result, view in zip(node.results, views, strict=True)]
+    return [narrowed(ctx, result, view) for result, view in zip(node.results, views, strict=True)]
 
 
-def _narrowed(ctx: Context, result: str | None, view: View | None) -> View | None:
-    if result is None or view is None or view.buffer == result:
+def narrowed(ctx: Context, result: str | None, view: View | None) -> View | None:
+    """``view`` in the type of the result: half precision may be computed in float32."""
+    if result is None or view is None or view.dtype == ctx.metas[result].dtype:
         return view
     return ctx.pointwise(result, ctx.metas[result], lambda at, ext: ctx.load(view, at, ext))
 
 
-__all__ = ["in_float", "is_slow", "widened"]
+__all__ = ["in_float", "is_slow", "narrowed", "widened"]

@@ -7,7 +7,7 @@ from typing import Any
 from ..capture.graph import Meta, Node
 from ..loops.ir import Ref, Scan
 from .context import Context, View
-from .exprs import FLOATS, cast, const, op, wide
+from .exprs import cast, wide
 from .rows import Rows
 from .views import on_vectors
 
@@ -32,15 +32,12 @@ def _running(ctx: Context, node: Node, x: View, dim: int, *, dtype: Any = None) 
     if 0 in x.sizes or meta.dtype == "bool":
         return NotImplemented
     kind, kept = _KIND[node.func.name().removeprefix("aten::")], _kept(meta)
-    dim = dim % len(x.sizes)
-    alone = kind != "prod" and x.sizes[dim] == 1 and meta.dtype in FLOATS and meta.device == "cpu"
 
     def make(at: Any, ext: Any) -> Any:
         value = cast(cast(ctx.load(x, at, ext), meta.dtype), kept)  # converted to the result's type before anything is added
-        value = op("add", value, const(0.0, kept)) if alone else value  # a row of one is no loop any more: -0.0 is 0.0 in a sum
         return [Scan(("a",), kind, (value,), kept)], [Ref("a", kept)]
 
-    return ctx.cumulate([(name, meta)], dim, make)[0]
+    return ctx.cumulate([(name, meta)], dim % len(x.sizes), make)[0]
 
 
 @ROWS.lowers("cummax cummin")

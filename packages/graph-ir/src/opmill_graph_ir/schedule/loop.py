@@ -238,9 +238,13 @@ def _of_one(r: Reduction) -> list[Expr]:
         return [r.value, Const(0, "int64")]
     if r.op == "welford":
         return [r.value, Op("sub", (r.value, r.value), r.dtype)]  # NaN where the element is not finite, as eager has it
-    if r.op == "sum" and r.dtype.startswith(("float", "bfloat")):
-        return [Op("add", (r.value, Const(0.0, r.dtype)), r.dtype)]  # which begins with zero: that of -0.0 is 0.0
-    return [r.value]
+    return [_summed(r.op, r.value, r.dtype)]
+
+
+def _summed(kind: str, value: Expr, dtype: str) -> Expr:
+    """What a reduction or a scan makes of its first value: sums begin with zero, so that of -0.0 is 0.0."""
+    begins = kind in ("sum", "logaddexp") and dtype.startswith(("float", "bfloat"))
+    return Op("add", (value, Const(0.0, dtype)), dtype) if begins else value
 
 
 _NEUTRAL = {
@@ -271,7 +275,7 @@ def _from_cumulate(node: Cumulate, program: Program) -> Iterator[Statement]:
         values: dict[str, Expr] = {}
         for s in node.scans:
             first = Rewriter(names=values)
-            values.update(zip(s.names, (first(s.values[-1]), Const(0, "int64")), strict=False))
+            values.update(zip(s.names, (first(_summed(s.op, s.values[-1], s.dtype)), Const(0, "int64")), strict=False))
         fixed = Rewriter(names=values)
         loop = _loop(node, (along,), (), tuple(replace(w, value=fixed(w.value)) for w in writes), program)
     else:

@@ -5,7 +5,6 @@ Slots are renumbered so that each is defined once; size expressions become numbe
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
 from typing import Any
 
 import torch
@@ -39,7 +38,7 @@ from .kernels import CudaKernel, Entry
 from .names import exception_of, operator_of
 from .pycall import python_call
 from .reference import load_constant
-from .routes import Route, route_of
+from .routes import Route, route_of, schema_of
 
 INPUT, HELD, CONSTANT, ARENA, VIEW, FRESH, RESULT = range(7)
 EVALUATE, DEFINE, LAUNCH, CALL, FREE, CHECK, ITEM, SIZE_OF, LAUNCH_CUDA = range(9)
@@ -357,17 +356,11 @@ class _Constant:
 def _written(step: Call, overload: Any) -> list[int]:
     """The slots that the operator writes, by its schema."""
     written: list[int] = []
-    for number, name in _write_arguments(overload):
-        arg = step.args[number] if number < len(step.args) else step.kwargs.get(name)
-        written += slots_in(arg) if arg is not None else ()
+    for number, argument in enumerate(schema_of(overload).arguments):
+        if argument.is_written:
+            arg = step.args[number] if number < len(step.args) else step.kwargs.get(argument.name)
+            written += slots_in(arg) if arg is not None else ()
     return written
-
-
-@lru_cache(None)
-def _write_arguments(overload: Any) -> tuple[tuple[int, str], ...]:
-    """Position and name of the arguments that an operator writes. (Each look into a schema makes Python objects of all of it.)"""
-    arguments = enumerate(overload._schema.arguments)
-    return tuple((number, a.name) for number, a in arguments if a.alias_info is not None and a.alias_info.is_write)
 
 
 def _free(state: _Lowering, step: Free, _: Sequence[Entry]) -> None:

@@ -99,11 +99,12 @@ class _Kind(Struct, frozen=True):
 
 
 class _Argument(Struct, frozen=True):
-    """``default``: None where there is none, or none that a plan can say; ``number``: it may be of any type of numbers."""
+    """``default``: None where there is none, or none that a plan can say; ``number``: it may be of any type of numbers; ``is_written``: the operator writes to it."""
 
     name: str
     keyword_only: bool
     is_out: bool
+    is_written: bool
     kind: _Kind
     number: bool
     default: Arg | None
@@ -115,11 +116,12 @@ class _Schema(Struct, frozen=True):
 
 
 @lru_cache(None)
-def _schema_of(overload: Any) -> _Schema:
+def schema_of(overload: Any) -> _Schema:
     """What torch knows of an operator's arguments. (Each look into its schema makes Python objects of all of it, and a text of each type.)"""
     schema = overload._schema
     arguments = [
-        _Argument(a.name, a.kwarg_only, a.is_out, _kind(a.type), "number" in str(a.type), _default(a)) for a in schema.arguments
+        _Argument(a.name, a.kwarg_only, a.is_out, a.is_write, _kind(a.type), "number" in str(a.type), _default(a))
+        for a in schema.arguments
     ]
     return _Schema(tuple(arguments), tuple(str(result.type) for result in schema.returns))
 
@@ -146,7 +148,7 @@ def route_of(
 ) -> Route:
     """The route of a call. ``value_of`` and ``slot_of`` number size expressions and slots in the native program; ``dtype_of`` gives the
     place of a slot's element type in `DTYPES`, -1 where it is known only at run time. ``on_cuda``: all its tensors lie on GPUs."""
-    schema = _schema_of(overload)
+    schema = schema_of(overload)
     dtypes = {dtype_of(slot) for arg in args_of(call) for slot in slots_in(arg)}
     floating = None if -1 in dtypes and dtypes <= {-1, *_FLOATING} else bool(dtypes) and dtypes <= _FLOATING
     writer = _Cells(value_of, slot_of, floating)

@@ -75,10 +75,6 @@ def args_of(call: Call) -> tuple[Arg, ...]:
     return (*call.args, *call.kwargs.values())
 
 
-def _none(_: Step) -> tuple[int, ...]:
-    return ()
-
-
 def _spec_sizes(spec: TensorSpec) -> tuple[Size, ...]:
     return (*spec.sizes, *spec.strides)
 
@@ -102,6 +98,11 @@ DEFINES: dict[type, Callable[..., tuple[int, ...]]] = {
     Call: lambda s: tuple(slot for slot in s.results if slot is not None),
 }
 """The slots that a step gives a tensor, by its type; types that define none are absent."""
+
+def _defined(step: Step) -> tuple[int, ...]:
+    slots = DEFINES.get(type(step))
+    return () if slots is None else slots(step)
+
 
 SIZES: dict[type, Callable[..., tuple[Size, ...]]] = {
     Alloc: lambda s: (*_spec_sizes(s.spec), *(() if s.offset is None else (s.offset,))),
@@ -156,7 +157,7 @@ def _reads(step: Step, state: _State) -> Iterator[tuple[str, str]]:
 
 
 def _definitions(step: Step, state: _State) -> Iterator[tuple[str, str]]:
-    slots = DEFINES.get(type(step), _none)(step)
+    slots = _defined(step)
     for number, slot in enumerate(slots):
         if not 0 <= slot < state.plan.slots:
             yield "RC016", f"slot {slot} is not among the plan's {state.plan.slots}"
@@ -249,6 +250,9 @@ LAWS: tuple[tuple[type | None, Law], ...] = (
 )
 """The laws that steps obey: (type of step or None for all, law)."""
 
+_LAWS_OF = {kind: tuple(law for of, law in LAWS if of is None or of is kind) for kind in READS}
+"""Those of each type of step."""
+
 
 def complaints(plan: Plan) -> Iterator[tuple[str, str, str]]:
     """(code, where, what) of every law that the plan breaks."""
@@ -256,9 +260,8 @@ def complaints(plan: Plan) -> Iterator[tuple[str, str, str]]:
     for number, body in enumerate(plan.bodies):
         yield from ((code, f"body {number}, {where}", what) for code, where, what in complaints(body))
     yield from _header(plan, state)
-    laws = {kind: tuple(law for of, law in LAWS if of is None or of is kind) for kind in READS}
     for number, step in enumerate(plan.steps):
-        for law in laws[type(step)]:
+        for law in _LAWS_OF[type(step)]:
             for code, what in law(step, state):
                 yield code, f"step {number} ({type(step).__name__})", what
         _apply(step, state)
@@ -311,7 +314,7 @@ def _apply(step: Step, state: _State) -> None:
         state.live.difference_update(step.slots)
         state.freed.update(step.slots)
     place(step, state.memory)
-    for slot in DEFINES.get(type(step), _none)(step):
+    for slot in _defined(step):
         state.live.add(slot)
         state.freed.discard(slot)
         in_arena = (type(step) is Alloc and step.offset is not None) or (type(step) is View and step.base in state.arena)
