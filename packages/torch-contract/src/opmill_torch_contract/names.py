@@ -1,0 +1,120 @@
+"""Private names of torch's Python modules, grouped by what they are used for."""
+
+from __future__ import annotations
+
+from .row import Row, rows
+
+NAMES: tuple[Row, ...] = (
+    # --- tensors ---
+    *rows("tensors are not recognised by native code", "torch._C.TensorBase", required=True),
+    *rows(
+        "programs that make tensors of their own classes end the graph",
+        "torch.Tensor._make_subclass torch.Tensor._make_wrapper_subclass torch._C._disabled_torch_function_impl torch._C._disabled_torch_dispatch_impl",
+        required=True,
+    ),
+    *rows("conjugated and negated views are copied", "torch._C._set_conj torch._C._set_neg torch._neg_view"),
+    *rows("memory that a plan handed out is not used again while somebody holds it", "torch._C._storage_Use_Count"),
+    *rows(
+        "optimizers that group tensors by device and type end the graph", "torch._C._group_tensors_by_device_and_dtype torch._foreach_add_"
+    ),
+    # --- operators, and running them on fakes ---
+    *rows(
+        "operators cannot be recorded",
+        "torch._ops.HigherOrderOperator torch._ops.OpOverload torch._ops.OpOverloadPacket torch._ops._OpNamespace torch._ops._Ops",
+        required=True,
+    ),
+    *rows(
+        "operators cannot be run on fakes",
+        "torch._C._DisableTorchDispatch torch._C.DisableTorchFunctionSubclass torch._C._DisablePythonDispatcher torch._C._EnablePythonDispatcher "
+        "torch._C._ExcludeDispatchKeyGuard torch._C.DispatchKeySet torch._C.DispatchKey.Autograd torch._C._AutoDispatchBelowAutograd "
+        "torch.utils._python_dispatch.TorchDispatchMode",
+        required=True,
+    ),
+    *rows(
+        "fakes run torch's meta kernels where a decomposition would do, or refuse the operator",
+        "torch._decomp.decomposition_table torch._decomp.meta_table torch._decomp.global_decomposition_table "
+        "torch._C._dispatch_has_kernel_for_dispatch_key torch._C._dispatch_dump_table torch._C._dispatch_keys",
+    ),
+    *rows("tracing imports torch's own compiler, which takes seconds", "torch._compile._disable_dynamo"),
+    *rows(
+        "checks and sizes that programs state end the graph",
+        "torch._assert torch._assert_async torch._check torch._check_is_size torch._sym_sqrt torch.ops.aten._assert_scalar",
+    ),
+    *rows(
+        "scans, checkpointed blocks and functions of autograd end the graph",
+        "torch._higher_order_ops.associative_scan.generic_associative_scan torch._higher_order_ops.wrap.tag_activation_checkpoint "
+        "torch._functorch.autograd_function.autograd_function_apply torch.autograd.function._SingleLevelFunction",
+    ),
+    *rows(
+        "frozen weights are not packed for processors",
+        "torch.ops.mkldnn._convolution_pointwise torch.ops.mkldnn._is_mkldnn_bf16_supported torch.ops.mkldnn._linear_pointwise "
+        "torch.ops.mkldnn._reorder_convolution_weight torch.ops.mkldnn._reorder_linear_weight",
+    ),
+    *rows("collectives are not waited for where they have to be", "torch.ops._c10d_functional.wait_tensor"),
+    *rows(
+        "functions of torch.distributed end the graph",
+        "torch.distributed.distributed_c10d._group_or_default_group torch.distributed.distributed_c10d._canonicalize_group_rank "
+        "torch.distributed.distributed_c10d._world",
+    ),
+    # --- switches of a thread ---
+    *rows(
+        "changes of torch's switches are not seen by guards: stale code could run",
+        "torch._C._len_torch_dispatch_stack torch._C._len_torch_function_stack torch._C._get_function_stack_at torch._C._is_torch_function_enabled "
+        "torch._C._is_torch_function_all_disabled torch._C._is_torch_function_mode_enabled torch._C._get_tracing_state "
+        "torch._C._is_any_autocast_enabled torch.autograd.forward_ad._current_level torch.fx._symbolic_trace.is_fx_symbolic_tracing "
+        "torch.utils._device.DeviceContext torch.utils._device._device_constructors",
+        required=True,
+    ),
+    *rows("captured code cannot switch gradients", "torch._C._set_grad_enabled", required=True),
+    *rows(
+        "forward-mode differentiation ends the graph",
+        "torch._C._enter_dual_level torch._C._exit_dual_level torch._C._is_fwd_grad_enabled torch._C._set_fwd_grad_enabled",
+    ),
+    *rows(
+        "attention is chosen as if all its kernels were allowed",
+        "torch._C._SDPBackend torch._C._get_cudnn_sdp_enabled torch._C._get_flash_sdp_enabled torch._C._get_math_sdp_enabled "
+        "torch._C._get_mem_efficient_sdp_enabled torch._C._get_mkldnn_enabled",
+    ),
+    # --- transforms of torch.func ---
+    *rows(
+        "vmap, grad and jvp in captured code end the graph",
+        "torch._C._functorch._add_batch_dim torch._C._functorch._remove_batch_dim torch._C._functorch._vmap_increment_nesting "
+        "torch._C._functorch._vmap_decrement_nesting torch._C._functorch._grad_increment_nesting torch._C._functorch._grad_decrement_nesting "
+        "torch._C._functorch._jvp_increment_nesting torch._C._functorch._jvp_decrement_nesting torch._C._functorch.TransformType.Vmap "
+        "torch._C._functorch.get_dynamic_layer_stack_depth torch._C._functorch.get_interpreter_stack torch._C._functorch.get_unwrapped "
+        "torch._C._functorch.is_batchedtensor torch._C._functorch.is_functorch_wrapped_tensor torch._C._functorch.maybe_get_level "
+        "torch._C._functorch.peek_interpreter_stack torch._C._functorch.pop_dynamic_layer_stack_and_undo_to_depth "
+        "torch._C._functorch.set_inplace_requires_grad_allowed torch._functorch.predispatch.lazy_load_decompositions "
+        "torch._C.DispatchKey.FuncTorchDynamicLayerBackMode torch._C.DispatchKey.FuncTorchDynamicLayerFrontMode",
+    ),
+    # --- autograd ---
+    *rows(
+        "saved tensors' hooks of the program are not seen, or its hooks are run on what is being captured",
+        "torch._C._autograd._push_saved_tensors_default_hooks torch._C._autograd._pop_saved_tensors_default_hooks "
+        "torch._C._autograd._top_saved_tensors_default_hooks torch._C._autograd._saved_tensors_hooks_disable "
+        "torch._C._autograd._saved_tensors_hooks_enable torch._C._autograd._saved_tensors_hooks_get_disabled_error_message",
+    ),
+    *rows(
+        "a backward keeps what it has used until it ends: more memory",
+        "torch._C._FunctionBase torch._C._autograd._get_current_graph_task_keep_graph",
+    ),
+    *rows("compiled autograd of torch's is not noticed", "torch._C._dynamo.compiled_autograd.set_autograd_compiler"),
+    # --- modules, containers, devices ---
+    *rows(
+        "calls of modules are interpreted line by line",
+        "torch.nn.Module._call_impl torch.nn.modules.module._global_forward_hooks_always_called torch._C._log_api_usage_once",
+    ),
+    *rows("gradients are not sent bucket by bucket", "torch.nn.parallel.DistributedDataParallel._active_ddp_module"),
+    *rows(
+        "containers of arguments are seen as opaque",
+        "torch.utils._pytree.SUPPORTED_NODES torch.utils._pytree.TreeSpec torch.utils._pytree._LEAF_SPEC torch.utils._pytree.tree_map_only "
+        "torch.utils._pytree.keystr torch.utils._pytree.tree_flatten torch.utils._pytree.tree_flatten_with_path torch.utils._pytree.tree_leaves "
+        "torch.utils._pytree.tree_map torch.utils._pytree.tree_unflatten",
+    ),
+    *rows("a profiler sees no labels", "torch.ops.profiler._record_function_enter_new torch.ops.profiler._record_function_exit"),
+    *rows("softmax of rows that are masked whole is torch's own", "torch._safe_softmax"),
+)
+"""In the order of the groups."""
+
+CUDA_NAMES: tuple[Row, ...] = rows("plans on GPUs start on the wrong stream", "torch._C._cuda_getCurrentRawStream")
+"""Of a torch that was built for GPUs."""
