@@ -82,7 +82,9 @@ def agree(fn: Callable[..., Any], *make: Callable[[random.Random], torch.Tensor]
 
 def mask(*shape: int) -> Callable[[random.Random], torch.Tensor]:
     """Between no element and all."""
-    return lambda rng: torch.rand(*shape, generator=torch.Generator().manual_seed(rng.randrange(99))) < rng.choice([0.0, 0.1, 0.3, 0.7, 1.0])
+    return lambda rng: (
+        torch.rand(*shape, generator=torch.Generator().manual_seed(rng.randrange(99))) < rng.choice([0.0, 0.1, 0.3, 0.7, 1.0])
+    )
 
 
 def floats(*shape: int) -> Callable[[random.Random], torch.Tensor]:
@@ -119,14 +121,25 @@ OF_CHOSEN: dict[str, Callable[[torch.Tensor], Any]] = {
     "pointwise": lambda x: (x.relu() + 1, x * torch.ones(4), torch.where(x > 0, x, 0.0)),
     "reductions": lambda x: (x.sum(0), x.mean(1), x.softmax(0), x.std(0), x.any(0), x.cumsum(0), x.max(1)),
     "products": lambda x: (x @ torch.ones(4, 3), F.linear(x, torch.ones(2, 4), torch.ones(2)), x.t() @ x, x @ x.t()),
-    "views": lambda x: (x.t(), x.view(-1), x.reshape(-1, 2), x[:, None].expand(-1, 3, -1), x.unflatten(1, (2, 2)), x.t().contiguous(), x.t().reshape(-1)),
+    "views": lambda x: (
+        x.t(),
+        x.view(-1),
+        x.reshape(-1, 2),
+        x[:, None].expand(-1, 3, -1),
+        x.unflatten(1, (2, 2)),
+        x.t().contiguous(),
+        x.t().reshape(-1),
+    ),
     "joined": lambda x: (torch.cat([x, x]), torch.stack([x, x]), x.repeat(2, 1), torch.cat([x, torch.ones(3, 4)])),
     "parts": lambda x: (x[1:], x[:2], x[-1:], x[:, 1:3], x[::2], x.split(2, 1), x[..., 0]),
     "norms": lambda x: (F.layer_norm(x, (4,)), F.normalize(x), x.norm(dim=1)),
     "made": lambda x: (torch.arange(x.shape[0]), torch.zeros(x.shape[0], 2), torch.ones_like(x), x.new_zeros(2, x.shape[0]), x.clone()),
     "losses": lambda x: (F.mse_loss(x, x * 2), F.cross_entropy(x, torch.zeros(x.shape[0], dtype=torch.long))),
     "orders": lambda x: (x.sort(0), x.argsort(1), x.topk(2, 1)),
-    "gathered": lambda x: (torch.ones(5, 3)[torch.arange(x.shape[0]) % 5], F.embedding(torch.zeros(x.shape[0], dtype=torch.long), torch.ones(5, 3))),
+    "gathered": lambda x: (
+        torch.ones(5, 3)[torch.arange(x.shape[0]) % 5],
+        F.embedding(torch.zeros(x.shape[0], dtype=torch.long), torch.ones(5, 3)),
+    ),
     "scattered": lambda x: scattered(x, torch.arange(x.shape[0]) % 5),
     "numbers": lambda x: (x.shape[0] * 2 + 1, x.numel(), x.shape[0] // 2),
 }
@@ -150,7 +163,10 @@ MAKERS: dict[str, tuple[Callable[..., Any], list[Any]]] = {
     "mask of elements": (lambda x, m: x[m], [floats(6, 4), mask(6, 4)]),
     "mask of columns": (lambda x, m: x[:, m], [floats(6, 4, 3), mask(4)]),
     "mask of rows of a view": (lambda x, m: (x[:, :2][m], x.transpose(0, 1)[:, m], x.permute(2, 0, 1)[:, m]), [floats(6, 4, 3), mask(6)]),
-    "mask of elements of a view": (lambda x, m: (x.transpose(0, 2)[m], x.transpose(0, 2)[m.t().contiguous().t()], x[:, :, :2][m[:, :, None].expand(-1, -1, 2)]), [floats(6, 4, 6), mask(6, 4)]),
+    "mask of elements of a view": (
+        lambda x, m: (x.transpose(0, 2)[m], x.transpose(0, 2)[m.t().contiguous().t()], x[:, :, :2][m[:, :, None].expand(-1, -1, 2)]),
+        [floats(6, 4, 6), mask(6, 4)],
+    ),
     "mask and slices": (lambda x, m: (x[m, 1:3], x[1, m], x[:, m, :2], x[..., m[:3]], x[None, m]), [floats(4, 4, 3), mask(4)]),
     "mask and indices": (lambda x, m, i: (x[m, i], x[i, :, m[:3]], x[m, 2], x[m, :, i]), [floats(4, 4, 3), mask(4), ints(0, 3, 1)]),
     "masked_select": (lambda x, m: (x.masked_select(m[:, None]), x[m]), [floats(6, 4), mask(6)]),

@@ -37,7 +37,9 @@ def test_geometry_as_eager(name: str) -> None:
     assert (got.shape, got.dtype, got.device) == (expected.shape, expected.dtype, expected.device) and strides[0] == strides[1]
 
 
-@pytest.mark.parametrize("read", [lambda x: x.sum().item(), torch.nonzero, lambda x: bool(x.sum() > 0), lambda x: x.tolist(), lambda x: x[x > 0]])
+@pytest.mark.parametrize(
+    "read", [lambda x: x.sum().item(), torch.nonzero, lambda x: bool(x.sum() > 0), lambda x: x.tolist(), lambda x: x[x > 0]]
+)
 def test_data_is_refused(read) -> None:
     real = torch.ones(3)  # made outside: what factories make inside is small enough to be known
     with FakeContext() as ctx, pytest.raises(DataDependent):
@@ -170,7 +172,9 @@ def test_numbers_of_foreign_operators_are_not_those_of_their_fake_kernels() -> N
         library._destroy()
 
 
-@pytest.mark.parametrize("transform", [torch.func.vmap, lambda fn: torch.func.grad(lambda x: fn(x).sum()), torch.func.jacrev, torch.func.jacfwd])
+@pytest.mark.parametrize(
+    "transform", [torch.func.vmap, lambda fn: torch.func.grad(lambda x: fn(x).sum()), torch.func.jacrev, torch.func.jacfwd]
+)
 def test_fakes_of_computed_tensors_made_inside_of_transforms(transform: Any) -> None:
     leaf = torch.ones(3, requires_grad=True)
     computed = leaf * 2

@@ -57,11 +57,45 @@ def broadcastable(draw: Any) -> tuple[torch.Tensor, ...]:
     return tuple(out)
 
 
-BINARY = [torch.complex, torch.polar, torch.add, torch.mul, torch.maximum, torch.eq, torch.logical_and, torch.true_divide, torch.atan2, torch.pow, lambda a, b: torch.where(a > 0, a, b)]
-UNARY = [torch.exp, torch.relu, F.gelu, F.silu, torch.neg, lambda x: x * 2, lambda x: x + 1.5, torch.logical_not, lambda x: x.clone(), lambda x: x.half(), torch.zeros_like]
+BINARY = [
+    torch.complex,
+    torch.polar,
+    torch.add,
+    torch.mul,
+    torch.maximum,
+    torch.eq,
+    torch.logical_and,
+    torch.true_divide,
+    torch.atan2,
+    torch.pow,
+    lambda a, b: torch.where(a > 0, a, b),
+]
+UNARY = [
+    torch.exp,
+    torch.relu,
+    F.gelu,
+    F.silu,
+    torch.neg,
+    lambda x: x * 2,
+    lambda x: x + 1.5,
+    torch.logical_not,
+    lambda x: x.clone(),
+    lambda x: x.half(),
+    torch.zeros_like,
+]
 
 
-MIXING = [torch.add, torch.sub, torch.mul, torch.eq, torch.logical_and, torch.true_divide, torch.atan2, torch.xlogy, lambda a, b: torch.where(a > 0, a, b)]
+MIXING = [
+    torch.add,
+    torch.sub,
+    torch.mul,
+    torch.eq,
+    torch.logical_and,
+    torch.true_divide,
+    torch.atan2,
+    torch.xlogy,
+    lambda a, b: torch.where(a > 0, a, b),
+]
 
 
 @settings(max_examples=150, deadline=None, derandomize=True)
@@ -98,12 +132,21 @@ NUMBERED = [
     torch.angle, torch.reciprocal, lambda x: torch.addcmul(x, x, x), lambda x: torch.lerp(x, x, 0.5), lambda x: torch.where(x == 1, x, x * 1j),
     lambda x: x.conj() * 2j, lambda x: x.conj().resolve_conj(), lambda x: torch.cat([x * 1j, x * 1j]), lambda x: x * x.real,
 ]  # fmt: skip
-WINDOWS = [((3, 1, 2, 2), (6, 1, 6, 3)), ((3, 1, 2, 2), (6, 1, 3, 3)), ((2, 1, 3), (1, 7, 2)), ((1, 3, 1), (9, 2, 5)), ((2, 2), (1, 1)), ((3, 1, 2), (0, 5, 1))]
+WINDOWS = [
+    ((3, 1, 2, 2), (6, 1, 6, 3)),
+    ((3, 1, 2, 2), (6, 1, 3, 3)),
+    ((2, 1, 3), (1, 7, 2)),
+    ((1, 3, 1), (9, 2, 5)),
+    ((2, 2), (1, 1)),
+    ((3, 1, 2), (0, 5, 1)),
+]
 
 
 @pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128, torch.float32, torch.int64])
 @pytest.mark.parametrize("sizes, strides", WINDOWS)
-def test_strides_along_dimensions_of_one_of_pointwise_operators(dtype: torch.dtype, sizes: tuple[int, ...], strides: tuple[int, ...]) -> None:
+def test_strides_along_dimensions_of_one_of_pointwise_operators(
+    dtype: torch.dtype, sizes: tuple[int, ...], strides: tuple[int, ...]
+) -> None:
     """``cat`` decides by them how its result is laid out, so they mean something after all."""
     real = torch.ones(40, dtype=dtype).as_strided(sizes, strides)
     for i, fn in enumerate(NUMBERED):
@@ -116,7 +159,19 @@ def test_strides_along_dimensions_of_one_of_pointwise_operators(dtype: torch.dty
         assert (got.shape, got.stride(), got.dtype) == (want.shape, want.stride(), want.dtype), i
 
 
-REDUCTIONS = [torch.sum, torch.mean, torch.amax, torch.any, torch.argmax, torch.var, torch.logsumexp, torch.softmax, torch.cumsum, torch.max, torch.std_mean]
+REDUCTIONS = [
+    torch.sum,
+    torch.mean,
+    torch.amax,
+    torch.any,
+    torch.argmax,
+    torch.var,
+    torch.logsumexp,
+    torch.softmax,
+    torch.cumsum,
+    torch.max,
+    torch.std_mean,
+]
 
 
 @settings(max_examples=80, deadline=None, derandomize=True)
@@ -153,13 +208,19 @@ def test_gradients_of_norms_of_two_types(dtype: torch.dtype) -> None:
     _, mean, rstd = torch.ops.aten.native_group_norm(torch.ones(2, 4, 5).to(dtype), w, w, 2, 4, 5, 2, 1e-5)
     x = torch.ones(2, 4, 5).to(dtype)
     for mask in ([True, True, True], [True, False, False]):
-        check(lambda x, mean, rstd, w, mask=mask: [g for g in group(x, x, mean, rstd, w, 2, 4, 5, 2, mask) if g is not None], x, mean, rstd, w)
+        check(
+            lambda x, mean, rstd, w, mask=mask: [g for g in group(x, x, mean, rstd, w, 2, 4, 5, 2, mask) if g is not None], x, mean, rstd, w
+        )
 
 
 @settings(max_examples=40, deadline=None, derandomize=True)
 @given(st.data())
 def test_images(data: Any) -> None:
-    sizes = [data.draw(st.sampled_from([1, 2])), data.draw(st.sampled_from([1, 2, 4])), *(data.draw(st.sampled_from([4, 5, 8])) for _ in range(2))]
+    sizes = [
+        data.draw(st.sampled_from([1, 2])),
+        data.draw(st.sampled_from([1, 2, 4])),
+        *(data.draw(st.sampled_from([4, 5, 8])) for _ in range(2)),
+    ]
     x = torch.ones(sizes)
     x = x.contiguous(memory_format=torch.channels_last) if data.draw(st.booleans()) else x
     kernel, stride, padding = data.draw(st.integers(1, 3)), data.draw(st.integers(1, 3)), data.draw(st.integers(0, 1))
@@ -246,8 +307,14 @@ def _permuted(data: Any, sizes: tuple[int, ...]) -> torch.Tensor:
 @pytest.mark.parametrize("order", list(itertools.permutations(range(3))))
 def test_layouts_of_operators_that_are_run_once_on_zeros(order: tuple[int, ...]) -> None:
     check(F.logsigmoid, torch.ones([(2, 3, 4)[d] for d in order]).permute([order.index(d) for d in range(3)]))
-    check(lambda x: torch.isin(x, torch.tensor([0.0, 1.0])), torch.ones([(2, 3, 4)[d] for d in order]).permute([order.index(d) for d in range(3)]))
-    check(lambda x: x.index_fill(1, torch.tensor([0, 2]), 1), torch.ones([(2, 3, 8)[d] for d in order]).permute([order.index(d) for d in range(3)])[..., ::2])
+    check(
+        lambda x: torch.isin(x, torch.tensor([0.0, 1.0])),
+        torch.ones([(2, 3, 4)[d] for d in order]).permute([order.index(d) for d in range(3)]),
+    )
+    check(
+        lambda x: x.index_fill(1, torch.tensor([0, 2]), 1),
+        torch.ones([(2, 3, 8)[d] for d in order]).permute([order.index(d) for d in range(3)])[..., ::2],
+    )
 
 
 @pytest.mark.parametrize("order", list(itertools.permutations(range(3))))
@@ -341,7 +408,12 @@ def test_gradients_of_losses_that_torch_has_no_meta_kernel_for(order: tuple[int,
     x = torch.ones(3, 4).permute(order)
     label = torch.zeros(x.size(0), dtype=torch.int64)
     check(lambda g, x, t: torch.ops.aten.multi_margin_loss_backward(g, x, t, 1, 1.0), torch.ones(()), x, label)
-    check(lambda g, x, t: torch.ops.aten.multilabel_margin_loss_backward(g, x, t, 1, x), torch.ones(()), x, torch.zeros(x.size(), dtype=torch.int64))
+    check(
+        lambda g, x, t: torch.ops.aten.multilabel_margin_loss_backward(g, x, t, 1, x),
+        torch.ones(()),
+        x,
+        torch.zeros(x.size(), dtype=torch.int64),
+    )
 
 
 @pytest.mark.parametrize("reduction", [0, 1, 2])
@@ -368,7 +440,20 @@ def test_strides_of_dimensions_of_size_one_that_later_operators_see() -> None:
     assert [e.stride() for e in expected] == [g.stride() for g in got]
 
 
-@pytest.mark.parametrize("fn", [lambda x: x + 2, lambda x: 2 - x, lambda x: x / 2, lambda x: x == 1, lambda x: 2**x, lambda x: x % 2, lambda x: x.clamp(0, 2), torch.neg, lambda x: x * x])
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda x: x + 2,
+        lambda x: 2 - x,
+        lambda x: x / 2,
+        lambda x: x == 1,
+        lambda x: 2**x,
+        lambda x: x % 2,
+        lambda x: x.clamp(0, 2),
+        torch.neg,
+        lambda x: x * x,
+    ],
+)
 def test_results_beside_numbers_keep_the_strides_of_dimensions_of_one(fn: Any) -> None:
     for shape, strides in (((2, 8, 1), (8, 1, 8)), ((1, 3, 4), (1, 4, 1)), ((3, 1, 1, 4), (4, 9, 1, 1))):
         x = torch.empty_strided(shape, strides).zero_()
@@ -376,8 +461,16 @@ def test_results_beside_numbers_keep_the_strides_of_dimensions_of_one(fn: Any) -
             assert fn(ctx.from_tensor(x)).stride() == fn(x).stride()
 
 
-OWN_WAYS = "angle i0 deg2rad rad2deg nan_to_num lgamma special.entr special.i1e special.erfcx special.ndtri special.bessel_j0 square sinc".split()
-OF_NUMBERS: list[Any] = [lambda x: x // 2, lambda x: torch.xlogy(x, 2.0), lambda x: torch.special.zeta(x, 2.0), lambda x: torch.special.xlog1py(x, 2.0), lambda x: 2**x]
+OWN_WAYS = (
+    "angle i0 deg2rad rad2deg nan_to_num lgamma special.entr special.i1e special.erfcx special.ndtri special.bessel_j0 square sinc".split()
+)
+OF_NUMBERS: list[Any] = [
+    lambda x: x // 2,
+    lambda x: torch.xlogy(x, 2.0),
+    lambda x: torch.special.zeta(x, 2.0),
+    lambda x: torch.special.xlog1py(x, 2.0),
+    lambda x: 2**x,
+]
 
 
 @pytest.mark.parametrize("order", itertools.permutations(range(4)))
@@ -399,8 +492,17 @@ def test_images_that_lie_in_two_ways_at_once(sizes: tuple[int, ...], order: tupl
     """With one channel or one point, strides say of which way they are: what follows goes by that."""
     x = torch.rand([sizes[d] for d in order]).permute([order.index(d) for d in range(4)])
     one = torch.ones(sizes[1])
-    norms: list[Any] = [lambda x: F.batch_norm(x, one * 0, one), lambda x: F.batch_norm(x, None, None, training=x.numel() > x.shape[1]), lambda x: F.group_norm(x, 1)]
-    pools: list[Any] = [lambda x: F.max_pool2d(x, 1), lambda x: F.avg_pool2d(x, 1), lambda x: F.adaptive_avg_pool2d(x, 2), lambda x: F.interpolate(x, scale_factor=2)]
+    norms: list[Any] = [
+        lambda x: F.batch_norm(x, one * 0, one),
+        lambda x: F.batch_norm(x, None, None, training=x.numel() > x.shape[1]),
+        lambda x: F.group_norm(x, 1),
+    ]
+    pools: list[Any] = [
+        lambda x: F.max_pool2d(x, 1),
+        lambda x: F.avg_pool2d(x, 1),
+        lambda x: F.adaptive_avg_pool2d(x, 2),
+        lambda x: F.interpolate(x, scale_factor=2),
+    ]
     others: list[Any] = [lambda x: torch.cat([x, x], 1), lambda x: F.glu(x, 2), lambda x: F.conv2d(x, torch.ones(2, x.shape[1], 1, 1))]
     for fn in (*norms, *pools, *others):
         try:
@@ -436,7 +538,12 @@ def test_images_rearranged_and_taken_from_numbers(order: tuple[int, ...], sizes:
 def test_numbers_drawn_into_a_view_are_laid_out_anew(name: str, step: int) -> None:
     """torch's meta kernel of ``uniform`` promises the gaps of the view: the plan was told of memory that its result does not have."""
     drawn = getattr(torch.ops.aten, name)
-    for x in (torch.rand(6, 4 * step, dtype=torch.complex64)[:, ::step], torch.rand(6, 4 * step)[:, ::step], torch.rand(6, 4 * step)[:, ::step].t(), torch.rand(4, 1, 3).expand(4, 5, 3)):
+    for x in (
+        torch.rand(6, 4 * step, dtype=torch.complex64)[:, ::step],
+        torch.rand(6, 4 * step)[:, ::step],
+        torch.rand(6, 4 * step)[:, ::step].t(),
+        torch.rand(4, 1, 3).expand(4, 5, 3),
+    ):
         check(lambda x: drawn(x), x)
 
 

@@ -77,37 +77,147 @@ def check(fn: Callable[..., Any], args: Any, rng: random.Random, chance: float =
 
 x, y = torch.randn(5, 7, 8), torch.randn(5, 7, 8)
 CASES: dict[str, Callable[..., Any]] = {
-    "views": lambda x: (x.view(-1, 8), x.view(x.size(0) * x.size(1), 2, -1), x.transpose(0, 1), x[1:, :, ::2], x[:, -1], x.unsqueeze(1).expand(-1, 3, -1, -1)),
-    "parts": lambda x: (*x.chunk(2, -1), *x.split([3, 5], -1), *x.unbind(2)[:2], x.narrow(1, 0, 2), x.flatten(1), x.unflatten(2, (2, 4)), x.movedim(0, 2)),
-    "pieces": lambda x: (x.diagonal(0, 1, 2), x.unfold(1, 2, 1), x.squeeze(), x.select(0, -1), x.permute(2, 0, 1).reshape(8, -1)),
-    "broadcast": lambda x: (x + x[:1], x * x[:, :1], x.transpose(0, 2) + x.transpose(0, 2), torch.where(x > 0, x[0], 1.0), x[..., None] - x[:, :, None]),
-    "reductions": lambda x: (x.sum(1), x.mean((0, 2), keepdim=True), x.amax(), x.argmax(1), x.softmax(1), x.std(0), x.cumsum(1), x.logsumexp(2)),
-    "products": lambda x: (x @ x.transpose(1, 2), torch.einsum("abc,abd->acd", x, x), F.linear(x, torch.ones(4, 8)), torch.addmm(x[0], x[0], x[0].t() @ x[0])),
-    "joined": lambda x: (torch.cat([x, x[:, 1:]], 1), torch.stack([x, x], 1), x.repeat(2, 1, 1), x.repeat_interleave(2, 0), F.pad(x, (1, 2)), x.roll(1, 0)),
-    "made": lambda x: (torch.arange(x.size(0)), torch.zeros(x.shape[:2]), x.new_ones(x.size(1), 2), torch.full((x.size(0),), 2), torch.ones(x.size(1), x.size(1)).tril()),
-    "sizes": lambda x: (x.numel(), x.size(0) * 2 - x.size(1) // 2, max(x.size(0), x.size(1)), x[2:].size(0), x.stride(0)),
-    "indexed": lambda x: (x[:, torch.arange(x.size(1))], x.gather(1, x.argsort(1)), F.embedding(torch.zeros(x.shape[:2], dtype=torch.long), x[0])),
-    "attention": lambda x: F.scaled_dot_product_attention(*(t.view(t.size(0), -1, 2, 4).transpose(1, 2) for t in (x, x, x))),
-    "normalised": lambda x: (F.layer_norm(x, (8,)), F.rms_norm(x, (8,)), F.batch_norm(x.transpose(1, 2), None, None, training=True), F.dropout(x, 0.1)),
-    "written": lambda x: (x.clone().add_(1), x.clone().mul_(x[:1]), x.clone().masked_fill_(x > 0, 0), x.clone().copy_(x[0]), x.clone().t_() if x.dim() < 3 else x),
-    "images": lambda x: (F.conv1d(x.transpose(1, 2), torch.ones(3, 8, 2)), F.interpolate(x.transpose(1, 2), scale_factor=2.0), F.max_pool1d(x, 2)),
-    "types": lambda x: (
-        torch.view_as_complex(x.contiguous().view(x.size(0), -1, 4, 2)), x.contiguous().view(torch.int32)[1:], x.contiguous().view(torch.int64), x[:, 1:].contiguous().view(torch.int16),
-        torch.view_as_real(torch.complex(x, x)[1:]), torch.complex(x, x).imag.sum(1), (torch.complex(x, x).conj() * 2).mT, torch.complex(x, x).conj().imag, x[0, 0].view(torch.uint8),
+    "views": lambda x: (
+        x.view(-1, 8),
+        x.view(x.size(0) * x.size(1), 2, -1),
+        x.transpose(0, 1),
+        x[1:, :, ::2],
+        x[:, -1],
+        x.unsqueeze(1).expand(-1, 3, -1, -1),
     ),
-    "complex": lambda x: (lambda z: (
-        z * z[:1], z + x, z.conj() * x[:, :1].double(), z.mT.conj() / z.mT, z * 2 - 1j, x * 1j, 1 - z, z.abs(), z.mT.angle(), z.exp(), -z, z != z[0], z.sgn(), z.sum(1), z.conj().mT.conj_physical(),
-        (z * z).real.softmax(-1), z.expand(2, -1, -1, -1) * x.double(), torch.sub(z, z[:, :1], alpha=2j),
-    ))(torch.complex(x, x)),
+    "parts": lambda x: (
+        *x.chunk(2, -1),
+        *x.split([3, 5], -1),
+        *x.unbind(2)[:2],
+        x.narrow(1, 0, 2),
+        x.flatten(1),
+        x.unflatten(2, (2, 4)),
+        x.movedim(0, 2),
+    ),
+    "pieces": lambda x: (x.diagonal(0, 1, 2), x.unfold(1, 2, 1), x.squeeze(), x.select(0, -1), x.permute(2, 0, 1).reshape(8, -1)),
+    "broadcast": lambda x: (
+        x + x[:1],
+        x * x[:, :1],
+        x.transpose(0, 2) + x.transpose(0, 2),
+        torch.where(x > 0, x[0], 1.0),
+        x[..., None] - x[:, :, None],
+    ),
+    "reductions": lambda x: (
+        x.sum(1),
+        x.mean((0, 2), keepdim=True),
+        x.amax(),
+        x.argmax(1),
+        x.softmax(1),
+        x.std(0),
+        x.cumsum(1),
+        x.logsumexp(2),
+    ),
+    "products": lambda x: (
+        x @ x.transpose(1, 2),
+        torch.einsum("abc,abd->acd", x, x),
+        F.linear(x, torch.ones(4, 8)),
+        torch.addmm(x[0], x[0], x[0].t() @ x[0]),
+    ),
+    "joined": lambda x: (
+        torch.cat([x, x[:, 1:]], 1),
+        torch.stack([x, x], 1),
+        x.repeat(2, 1, 1),
+        x.repeat_interleave(2, 0),
+        F.pad(x, (1, 2)),
+        x.roll(1, 0),
+    ),
+    "made": lambda x: (
+        torch.arange(x.size(0)),
+        torch.zeros(x.shape[:2]),
+        x.new_ones(x.size(1), 2),
+        torch.full((x.size(0),), 2),
+        torch.ones(x.size(1), x.size(1)).tril(),
+    ),
+    "sizes": lambda x: (x.numel(), x.size(0) * 2 - x.size(1) // 2, max(x.size(0), x.size(1)), x[2:].size(0), x.stride(0)),
+    "indexed": lambda x: (
+        x[:, torch.arange(x.size(1))],
+        x.gather(1, x.argsort(1)),
+        F.embedding(torch.zeros(x.shape[:2], dtype=torch.long), x[0]),
+    ),
+    "attention": lambda x: F.scaled_dot_product_attention(*(t.view(t.size(0), -1, 2, 4).transpose(1, 2) for t in (x, x, x))),
+    "normalised": lambda x: (
+        F.layer_norm(x, (8,)),
+        F.rms_norm(x, (8,)),
+        F.batch_norm(x.transpose(1, 2), None, None, training=True),
+        F.dropout(x, 0.1),
+    ),
+    "written": lambda x: (
+        x.clone().add_(1),
+        x.clone().mul_(x[:1]),
+        x.clone().masked_fill_(x > 0, 0),
+        x.clone().copy_(x[0]),
+        x.clone().t_() if x.dim() < 3 else x,
+    ),
+    "images": lambda x: (
+        F.conv1d(x.transpose(1, 2), torch.ones(3, 8, 2)),
+        F.interpolate(x.transpose(1, 2), scale_factor=2.0),
+        F.max_pool1d(x, 2),
+    ),
+    "types": lambda x: (
+        torch.view_as_complex(x.contiguous().view(x.size(0), -1, 4, 2)),
+        x.contiguous().view(torch.int32)[1:],
+        x.contiguous().view(torch.int64),
+        x[:, 1:].contiguous().view(torch.int16),
+        torch.view_as_real(torch.complex(x, x)[1:]),
+        torch.complex(x, x).imag.sum(1),
+        (torch.complex(x, x).conj() * 2).mT,
+        torch.complex(x, x).conj().imag,
+        x[0, 0].view(torch.uint8),
+    ),
+    "complex": lambda x: (
+        lambda z: (
+            z * z[:1],
+            z + x,
+            z.conj() * x[:, :1].double(),
+            z.mT.conj() / z.mT,
+            z * 2 - 1j,
+            x * 1j,
+            1 - z,
+            z.abs(),
+            z.mT.angle(),
+            z.exp(),
+            -z,
+            z != z[0],
+            z.sgn(),
+            z.sum(1),
+            z.conj().mT.conj_physical(),
+            (z * z).real.softmax(-1),
+            z.expand(2, -1, -1, -1) * x.double(),
+            torch.sub(z, z[:, :1], alpha=2j),
+        )
+    )(torch.complex(x, x)),
     "transforms": lambda x: (
-        torch.fft.rfft(x), torch.fft.rfft(x, dim=1), torch.fft.irfft(torch.fft.rfft(x.mT)), torch.fft.irfft(torch.complex(x, x), dim=0), torch.fft.fft(x, dim=0),
-        torch.fft.fft2(torch.complex(x, x)), torch.fft.rfft2(x), torch.fft.rfft2(x, dim=(2, 0)), torch.fft.irfft2(torch.complex(x, x), dim=(0, 1)), torch.fft.ifft(torch.complex(x, x).mT, dim=1),
-        torch.fft.rfft(x, n=16), torch.fft.fft2(x.permute(2, 0, 1), dim=(2, 1)),
+        torch.fft.rfft(x),
+        torch.fft.rfft(x, dim=1),
+        torch.fft.irfft(torch.fft.rfft(x.mT)),
+        torch.fft.irfft(torch.complex(x, x), dim=0),
+        torch.fft.fft(x, dim=0),
+        torch.fft.fft2(torch.complex(x, x)),
+        torch.fft.rfft2(x),
+        torch.fft.rfft2(x, dim=(2, 0)),
+        torch.fft.irfft2(torch.complex(x, x), dim=(0, 1)),
+        torch.fft.ifft(torch.complex(x, x).mT, dim=1),
+        torch.fft.rfft(x, n=16),
+        torch.fft.fft2(x.permute(2, 0, 1), dim=(2, 1)),
     ),
     "laid out": lambda x: (
-        x[None].to(memory_format=torch.channels_last), x[None].clone(memory_format=torch.channels_last), x[None, None].to(torch.float64, memory_format=torch.channels_last_3d),
-        x[:, None].contiguous(memory_format=torch.channels_last), torch.complex(x, x).mT.conj().clone(), torch.complex(x, x).conj().reshape(-1, 2), torch.randint_like(x.mT, 5),
-        torch.normal(x, x.abs()), torch.normal(x.mT, x.mT[:1].abs()), torch.normal(x.mT, 1.0), torch.normal(0.5, x.mT.abs()), torch.normal(x[:1].expand(3, -1, -1), 2.0),
+        x[None].to(memory_format=torch.channels_last),
+        x[None].clone(memory_format=torch.channels_last),
+        x[None, None].to(torch.float64, memory_format=torch.channels_last_3d),
+        x[:, None].contiguous(memory_format=torch.channels_last),
+        torch.complex(x, x).mT.conj().clone(),
+        torch.complex(x, x).conj().reshape(-1, 2),
+        torch.randint_like(x.mT, 5),
+        torch.normal(x, x.abs()),
+        torch.normal(x.mT, x.mT[:1].abs()),
+        torch.normal(x.mT, 1.0),
+        torch.normal(0.5, x.mT.abs()),
+        torch.normal(x[:1].expand(3, -1, -1), 2.0),
     ),
     "in place": lambda x: (x.clone().unsqueeze_(0), x.clone().transpose_(0, 1), x[:, :, 0].clone().t_(), x[:1].clone().squeeze_()),
 }
@@ -122,7 +232,24 @@ def test_cases(name: str, seed: int) -> None:
         assert sizes is not None or "view" in name or "attention" in name  # a view may be impossible
 
 
-@pytest.mark.parametrize("name", ["broadcast", "reductions", "products", "joined", "made", "sizes", "attention", "normalised", "views", "types", "complex", "transforms", "laid out"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "broadcast",
+        "reductions",
+        "products",
+        "joined",
+        "made",
+        "sizes",
+        "attention",
+        "normalised",
+        "views",
+        "types",
+        "complex",
+        "transforms",
+        "laid out",
+    ],
+)
 def test_the_batch_is_not_fixed(name: str) -> None:
     sizes = Sizes()
     context = FakeContext(sizes)
@@ -229,7 +356,9 @@ def test_the_backward_of_attention_is_not_fixed() -> None:
     gradients = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward(out, q, q, q, out, sums, 0.0, False)
     with FakeContext() as plain:
         fakes = [plain.from_tensor(t) for t in (out, q, q, q, out, sums)]
-        assert [g.stride() for g in torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward(*fakes, 0.0, False)] == [g.stride() for g in gradients]
+        assert [g.stride() for g in torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward(*fakes, 0.0, False)] == [
+            g.stride() for g in gradients
+        ]
 
 
 @pytest.mark.parametrize("name", ["index_add", "index_copy"])
@@ -252,6 +381,10 @@ def test_views_of_another_type_share_memory() -> None:
         assert pairs.conj().is_conj() and not pairs.conj().conj().is_conj()
         assert [int(v.storage_offset()) for v in views] == [2, 2, 4, 0, 4, 8]
         assert len({v.meta.untyped_storage()._cdata for v in (fake, *views)}) == 1  # type: ignore[attr-defined]
-        for refused in (lambda: fake[:, 1:3].view(torch.int64), lambda: fake.t().view(torch.int16), lambda: torch.view_as_complex(fake.t()[:2].t()[:, ::2])):
+        for refused in (
+            lambda: fake[:, 1:3].view(torch.int64),
+            lambda: fake.t().view(torch.int16),
+            lambda: torch.view_as_complex(fake.t()[:2].t()[:, ::2]),
+        ):
             with pytest.raises(RuntimeError):
                 refused()

@@ -1,5 +1,7 @@
 """Light fake tensors: shapes, strides, dtypes and devices without data."""
 
+# First: from here on a fork waits for the imports of other threads.
+from .forking import ForkLock as ForkLock  # isort: skip
 from .__about__ import __version__ as __version__
 from .context import FakeContext as FakeContext
 from .errors import DataDependent as DataDependent

@@ -11,8 +11,8 @@ PLAIN = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
 
 @functools.cache
 def computes_as_plain(cls: type) -> bool:
-    """Whether tensors of this class take part in operators as plain ones do, and give plain ones: torch's own classes, and those derived from them
-    that turn ``__torch_function__`` off, as parameters do, and give none of a tensor's attributes another meaning."""
+    """Whether tensors of this class take part in operators as plain ones do, and give plain ones: torch's own classes, and those derived
+    from them that turn ``__torch_function__`` off, as parameters do, and give none of a tensor's attributes another meaning."""
     if cls in PLAIN:
         return True
     functions, dispatch = getattr(cls, "__torch_function__", None), getattr(cls, "__torch_dispatch__", None)

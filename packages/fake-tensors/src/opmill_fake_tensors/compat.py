@@ -69,11 +69,16 @@ def _meta_kernel_modules() -> Iterator[Any]:
 
 @functools.cache
 def distrust_twins() -> None:
-    """Takes torch's Python twins of operators away that compute something else: labels behind the first -1 count in that of ``multilabel_margin_loss``. Called
-    before Python twins are looked for."""
-    operator = torch.ops.aten.multilabel_margin_loss_forward.default
-    operator.py_kernels.pop(torch._C.DispatchKey.Autograd, None)
-    operator._dispatch_cache.clear()
+    """Takes torch's Python twins of operators away that are something else than their kernels in C++. Called before Python twins are looked
+    for."""
+    keys = torch._C.DispatchKey
+    for operator in (
+        torch.ops.aten.multilabel_margin_loss_forward.default,  # labels behind the first -1 count in that of the twin
+        torch.ops.aten.dropout.default,  # the twin copies where nothing is dropped, the kernel gives its argument
+    ):
+        for key in (keys.Autograd, keys.CompositeImplicitAutograd):
+            operator.py_kernels.pop(key, None)
+        operator._dispatch_cache.clear()
 
 
 _done: set[str] = set()
@@ -81,18 +86,19 @@ _modules_seen = [0]
 
 
 def defuse_meta_kernels() -> None:
-    """Defuses every function of the modules that hold torch's Python meta kernels and decompositions, once each (50 ms). Called before whatever may run
-    one of them; there is a look at all modules (a millisecond) only where there are others than before."""
-    if _modules_seen[0] == len(sys.modules):
+    """Defuses every function of the modules that hold torch's Python meta kernels and decompositions, once each (50 ms). Called before
+    whatever may run one of them; there is a look at all modules (a millisecond) only where there are others than before."""
+    loaded = len(sys.modules)
+    if _modules_seen[0] == loaded:
         return
-    _modules_seen[0] = len(sys.modules)
     for module in _meta_kernel_modules():
         if module.__name__ not in _done:
-            _done.add(module.__name__)
             for value in list(vars(module).values()):
                 defuse(value)
+            _done.add(module.__name__)
     if "tables" not in _done:
-        _done.add("tables")
-        for table in torch._decomp.global_decomposition_table.values():
-            for fn in table.values():
+        for table in list(torch._decomp.global_decomposition_table.values()):
+            for fn in list(table.values()):
                 defuse(fn)
+        _done.add("tables")
+    _modules_seen[0] = loaded

@@ -11,8 +11,8 @@ import torch
 class Contents:
     """Two tensors that the same operator made of the same arguments hold the same, until one of those that take part is written.
 
-    Of computed tensors only those of integers and truths are followed, which are what sizes are counted in, and views of all. Everything is known by the
-    identity of metas, which this keeps alive."""
+    Of computed tensors only those of integers and truths are followed, which are what sizes are counted in, and views of all. Everything is
+    known by the identity of metas, which this keeps alive."""
 
     def __init__(self) -> None:
         self.counts: dict[tuple[int, str], tuple[torch.Tensor, Any]] = {}
@@ -71,4 +71,4 @@ class Contents:
 
 
 def _storage(meta: torch.Tensor) -> int:
-    return meta.untyped_storage()._cdata
+    return int(meta.untyped_storage()._cdata)

@@ -17,10 +17,12 @@ from .classes import computes_as_plain
 from .contents import Contents
 from .errors import DataDependent, NoFakeKernel
 from .operator import Operator, describe
+from .probing import refusal
 from .symbolic import any_symbolic, fixed_sizes, python_kernel, symbolic_meta
 from .symbols import Index, Relation, Sizes, index_of, sym_int
 from .table import alike
 from .tensor import ConstantBox, FakeTensor
+from .wrappers import NotTakenApart, put_together, resized, take_apart, takes_operators
 
 META = torch.device("meta")
 CPU = torch.device("cpu")
@@ -69,7 +71,7 @@ def _computed(leaf: torch.Tensor, held: FakeTensor) -> FakeTensor:
     functorch.set_single_level_autograd_function_allowed(True)
     try:
         with torch.enable_grad(), _no_levels():
-            return super(torch.autograd.Function, _Computed).apply(leaf, [held])  # type: ignore[misc, no-any-return]
+            return super(torch.autograd.Function, _Computed).apply(leaf, [held])  # type: ignore[no-untyped-call, misc, no-any-return]
     finally:
         functorch.set_single_level_autograd_function_allowed(allowed)
 
@@ -85,8 +87,8 @@ class FakeContext(TorchDispatchMode):
     Real tensors among the arguments are converted by :meth:`from_tensor`. Raises :class:`DataDependent` and
     :class:`NoFakeKernel`; errors of wrong use (shapes that do not fit) are torch's own.
 
-    With an environment of ``sizes``, dimensions may be symbolic (``torch.SymInt``): what operators compare is decided by the sizes at hand and
-    recorded there.
+    With an environment of ``sizes``, dimensions may be symbolic (``torch.SymInt``): what operators compare is decided by the sizes at hand
+    and recorded there.
 
     >>> real = torch.ones(3, 4)
     >>> with FakeContext(Sizes()) as ctx:
@@ -106,11 +108,13 @@ class FakeContext(TorchDispatchMode):
     """
 
     def __init__(self, sizes: Sizes | None = None, data: Sizes | None = None) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.sizes = sizes
         self.data = data
         self._contents = Contents()
         self._python_dispatcher: list[Any] = []
+        self._inside = 0
+        """How many of torch's kernels in Python are running: what they call is no part of the program."""
         self._by_id: dict[int, tuple[weakref.ref[torch.Tensor], FakeTensor]] = {}
 
     @classmethod
@@ -124,15 +128,16 @@ class FakeContext(TorchDispatchMode):
     def __enter__(self) -> FakeContext:
         guard = None
         if self.sizes is not None and any(symbol.hint is not None for symbol in self.sizes.symbols.values()):
-            # torch's composite operators read sizes as integers in C++ and have Python twins that do not, but ask more of what only data tell
+            # torch's composite operators read sizes as integers in C++ and have Python twins that do not, but ask more of what only data
+            # tell
             compat.distrust_twins()
             guard = torch._C._EnablePythonDispatcher()
             guard.__enter__()
         self._python_dispatcher.append(guard)
-        return super().__enter__()  # type: ignore[no-any-return]
+        return super().__enter__()  # type: ignore[no-untyped-call, no-any-return]
 
     def __exit__(self, *exc: Any) -> None:
-        super().__exit__(*exc)
+        super().__exit__(*exc)  # type: ignore[no-untyped-call]
         if (guard := self._python_dispatcher.pop()) is not None:
             guard.__exit__(*exc)
 
@@ -142,9 +147,9 @@ class FakeContext(TorchDispatchMode):
         self, tensor: torch.Tensor, symbolic: Mapping[int, Index | None] | None = None, label: str = "x", moving: Collection[int] = ()
     ) -> FakeTensor:
         """A fake like ``tensor``: geometry, device, requires_grad, leaf or not, parameter or not. The same object gives the
-        same fake for as long as both live. ``symbolic``: dimensions of any size from 2 on, by number, each with its symbol in ``sizes`` or None
-        for a new one; ``label`` is the tensor in the user's words. ``moving``: dimensions whose strides, where they are no products of sizes, are symbols
-        of their own."""
+        same fake for as long as both live. ``symbolic``: dimensions of any size from 2 on, by number, each with its symbol in ``sizes`` or
+        None for a new one; ``label`` is the tensor in the user's words. ``moving``: dimensions whose strides, where they are no products of
+        sizes, are symbols of their own."""
         if isinstance(tensor, FakeTensor):
             if symbolic:
                 raise ValueError("a fake keeps the sizes that it was made with")
@@ -160,6 +165,9 @@ class FakeContext(TorchDispatchMode):
     def _convert(
         self, tensor: torch.Tensor, symbolic: Mapping[int, Index | None] | None = None, label: str = "", moving: Collection[int] = ()
     ) -> FakeTensor:
+        if takes_operators(type(tensor)):
+            wrapper: FakeTensor = self._like_wrapper(tensor, symbolic, label, moving)
+            return wrapper
         if (kind := unlike(tensor)) is not None:
             raise NoFakeKernel("from_tensor", kind)
         if not computes_as_plain(type(tensor)):
@@ -188,6 +196,31 @@ class FakeContext(TorchDispatchMode):
             fake = _computed(fake, self.from_meta(meta, tensor.device))
         return fake
 
+    def _like_wrapper(self, tensor: Any, symbolic: Mapping[int, Index | None] | None, label: str, moving: Collection[int]) -> Any:
+        """A wrapper of fakes. Dimensions that are symbolic are so in the tensors inside that have the wrapper's own sizes."""
+        try:
+            form, leaves = take_apart(tensor)
+        except NotTakenApart as error:
+            raise NoFakeKernel("from_tensor", str(error)) from None
+        assert form is not None
+        alike = [bool(symbolic) and leaf.shape == tensor.shape and leaf.stride() == tensor.stride() for leaf in leaves]
+        fakes: list[FakeTensor] = []
+        for leaf, same in zip(leaves, alike, strict=True):
+            fakes.append(self.from_tensor(leaf, *((symbolic, label, moving) if same else ())))
+            if same and len(fakes) == alike.index(True) + 1:
+                form = resized(form, tensor.shape, fakes[-1])
+                symbolic = {d: index_of(fakes[-1].shape[d]) for d in symbolic or ()}
+        with self, torch.no_grad():
+            made = put_together(form, iter(fakes))
+            if made.requires_grad != tensor.requires_grad:
+                made.requires_grad_(tensor.requires_grad)
+        if form.is_parameter:
+            made._is_param = True
+        elif tensor.requires_grad and not tensor.is_leaf:
+            with self, torch.no_grad():
+                made = _computed(made, put_together(form, iter(fakes)))
+        return made
+
     def from_meta(self, meta: torch.Tensor, device: torch.device, *, requires_grad: bool = False) -> FakeTensor:
         """A fake on ``device`` with the geometry of ``meta``, which it keeps."""
         if (kind := unlike(meta)) is not None:
@@ -203,6 +236,9 @@ class FakeContext(TorchDispatchMode):
     def __torch_dispatch__(
         self, func: Any, types: Sequence[type], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
+        for cls in types:
+            if cls is not FakeTensor:  # it says itself what operators on its tensors do; what it computes with comes back here
+                return NotImplemented
         if args and type(args[0]) in _NUMBERS and describe(func).wants_tensor:
             with _no_dispatch(), _no_levels():  # torch unwraps tensors that were made of numbers
                 number = torch.tensor(args[0])
@@ -220,11 +256,24 @@ class FakeContext(TorchDispatchMode):
             with _no_dispatch():
                 return self.from_meta(alike(args[0].meta), args[0].device)  # torch does not see the marks, and would give the fake itself
         if op.packet == "aten::view_as_real" and isinstance(args[0], FakeTensor) and args[0].meta.is_conj():
-            args = [self.run(torch.ops.aten.resolve_conj.default, args, {})]  # torch, which does not see the mark, asks for the imaginary part so
+            args = [
+                self.run(torch.ops.aten.resolve_conj.default, args, {})
+            ]  # torch, which does not see the mark, asks for the imaginary part so
         call = _Call(self)
         metas = [call.take(a) for a in args]
         meta_kwargs = {k: call.take(v) for k, v in kwargs.items()} if kwargs else {}
         device = call.place(op, meta_kwargs)
+        if op.check is not None:
+            with _no_dispatch():
+                op.check(*metas, **meta_kwargs)
+        if (
+            op.probed
+            and not self._inside
+            and device.type == "cpu"
+            and not op.data_dependent(metas)
+            and (refused := refusal(op.func, metas, meta_kwargs)) is not None
+        ):
+            raise type(refused)(*refused.args)
         if op.writes and self.data is not None:
             self._contents.written(call.written(op, metas, meta_kwargs))
         if op.data_dependent(metas):
@@ -240,7 +289,9 @@ class FakeContext(TorchDispatchMode):
             symbolic = any_symbolic((metas, *meta_kwargs.values()))
             result = self._by_row(op, metas, meta_kwargs) if symbolic else NotImplemented
             if result is NotImplemented and (kernel := python_kernel(op.func, symbolic)) is not None:
-                return self._by_kernel(op, kernel, args, kwargs)
+                return (
+                    self._by_kernel(op, kernel, args, kwargs) if op.shares else self._apart(self._by_kernel(op, kernel, args, kwargs), args)
+                )
             if result is NotImplemented:
                 with torch._C._DisablePythonDispatcher():  # kernels in C++ are faster, and whole
                     result = (self._by_fixed_sizes if symbolic else self._infer)(op, metas, meta_kwargs, device)
@@ -263,7 +314,8 @@ class FakeContext(TorchDispatchMode):
     # ---- sizes that only data tell ----------------------------------------------------------------------------------
 
     def _counted(self, op: Operator, metas: list[Any], kwargs: dict[str, Any]) -> Any:
-        """The result, with a new symbol for what only data tell. Raises DataDependent where nobody wants such, or no row knows the operator."""
+        """The result, with a new symbol for what only data tell. Raises DataDependent where nobody wants such, or no row knows the
+        operator."""
         if self.data is None or op.counted is None:
             raise DataDependent(op.name)
         self.sizes = self.sizes or self.data
@@ -280,7 +332,9 @@ class FakeContext(TorchDispatchMode):
             return counts[key][1]
         assert self.sizes is not None
         where = self.sizes.where() if self.sizes.where is not None else ""
-        symbol = self.sizes.new(None, low=low, high=high if type(high) is int else None, origin=f"{op.name} at {where}" if where else op.name)
+        symbol = self.sizes.new(
+            None, low=low, high=high if type(high) is int else None, origin=f"{op.name} at {where}" if where else op.name
+        )
         if type(high) is torch.SymInt:
             self.sizes.learn(Relation(index_of(high) - symbol, ">="))
         fresh = sym_int(self.sizes, symbol)
@@ -312,8 +366,25 @@ class FakeContext(TorchDispatchMode):
         compat.defuse_meta_kernels()
         fake_args = pytree.tree_map_only(torch.Tensor, self.from_tensor, tuple(args))
         fake_kwargs = pytree.tree_map_only(torch.Tensor, self.from_tensor, dict(kwargs))
-        with self._deciding(op), self:
-            return kernel(*fake_args, **fake_kwargs)
+        self._inside += 1
+        try:
+            with self._deciding(op), self:
+                return kernel(*fake_args, **fake_kwargs)
+        finally:
+            self._inside -= 1
+
+    def _apart(self, result: Any, args: Sequence[Any]) -> Any:
+        """The result of an operator that gives tensors of its own, where torch's kernel in Python gives an argument or a view of it."""
+        fakes = [a for a in pytree.tree_leaves(args) if isinstance(a, FakeTensor)]
+        taken = {fake.meta.untyped_storage()._cdata for fake in fakes}
+
+        def own(out: Any) -> Any:
+            if not isinstance(out, FakeTensor) or out.meta.untyped_storage()._cdata not in taken:
+                return out
+            with _no_dispatch():
+                return self.from_meta(alike(out.meta), out.device)
+
+        return pytree.tree_map(own, result)
 
     def _by_fixed_sizes(self, op: Operator, metas: list[Any], kwargs: dict[str, Any], device: torch.device) -> Any:
         """By torch's meta kernel in C++, which wants integers: the sizes of this operator's arguments are assumed."""

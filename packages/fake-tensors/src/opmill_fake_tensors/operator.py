@@ -9,14 +9,30 @@ from typing import Any
 import torch
 
 from . import compat
-from .rules import counted_rules, rules, symbolic_rules
-from .rules.pointwise import CONVERTING, converted
+from .passing import out_of_memory
+from .rules import checks, counted_rules, rules, symbolic_rules
+from .rules.pointwise import RECORDS, converted
 
 _EMPTY = "aten::empty aten::empty_like aten::empty_strided aten::new_empty aten::new_empty_strided aten::empty_permuted aten::_efficientzerotensor".split()
 _METADATA_ONLY = "aten::detach_ aten::requires_grad_ aten::_fw_primal aten::retain_grad".split()
 _OF_TORCH = ("aten", "prim", "prims", "profiler", "sym")
 _NUMBERS = ("int", "float", "bool", "number", "complex", "str", "SymInt", "SymFloat", "SymBool")
 _EXCHANGING = ("_c10d_functional", "c10d_functional", "_dtensor::")
+_UNPROBED = frozenset(
+    f"aten::{n}"
+    for n in "copy_ _to_copy clone fill_ zero_ set_ resize_ resize_as_ _local_scalar_dense record_stream _resize_output_".split()
+)
+"""Operators that take any type, or change what a tensor is."""
+_PROBED = frozenset(
+    f"aten::_{n}"
+    for n in "cdist_forward adaptive_avg_pool3d adaptive_avg_pool2d softmax log_softmax native_batch_norm_legit addmm_activation "
+    "softmax_backward_data log_softmax_backward_data".split()
+)
+"""What functions of the user's become, of the operators whose names say that nobody calls them, and those that compare types themselves."""
+_GROWING = frozenset("size sizes repeats output_size shape pad minlength steps num_classes scale_factors bins".split())
+"""Arguments by which results are larger than what they are made of."""
+_UNCHECKED = ("backward", "mkldnn", "cudnn", "miopen", "fbgemm", "quantize", "rnn", "lstm", "sparse", "nested", "segment", "lu_unpack")
+"""Parts of names of operators that trust what they are given."""
 _BOOL = (torch.bool, torch.uint8)
 _MEMO_LIMIT = 20_000
 _MEASURED = tuple(
@@ -59,14 +75,32 @@ class Operator:
         self.takes_tensors = any("Tensor" in str(a.type) for a in schema.arguments)
         tells = self.packet.partition("::")[0] not in _OF_TORCH and any(str(r.type) in _NUMBERS for r in schema.returns)
         """It is of another library and gives a number, of which its fake kernel knows no more than shapes tell."""
+        self.composite = _has_kernel(self.name, "CompositeImplicitAutograd") and not any(_has_kernel(self.name, k) for k in ("CPU", "Meta"))
+        """Whether torch's own kernel is nothing but other operators, whatever it is called on."""
+        self.shares = self.aliases or self.composite or self.gives_views
+        """Whether results may lie in the memory of arguments."""
+        self.probed = (
+            self.packet.startswith("aten::")
+            and (not self.base_name.startswith("_") or self.packet in _PROBED)
+            and (self.packet in _PROBED or not any(part in self.base_name for part in _UNCHECKED))
+            and not self.gives_views
+            and self.packet not in _UNPROBED
+            and torch.Tag.nondeterministic_seeded not in tags
+            and _GROWING.isdisjoint(self.positions)
+            and any(_has_kernel(self.name, key) for key in ("CPU", "CompositeExplicitAutograd", "CompositeExplicitAutogradNonFunctional"))
+        )
+        """Whether a kernel for processors says which types it takes."""
         self._dynamic = torch.Tag.data_dependent_output in tags or torch.Tag.dynamic_output_shape in tags or tells
         self._by_index = self.base_name in ("index", "_unsafe_index")
         self._rule: Callable[..., Any] | None = getattr(func, "opmill_shapes", None) or rules().get(self.packet)
         """A row of this package, or one that whoever defined the operator put on it."""
         self._symbolic_rule: Callable[..., Any] | None = symbolic_rules().get(self.packet)
+        self.check: Callable[..., None] | None = checks().get(self.packet)
+        """The row that raises as kernels do, and meta kernels do not."""
         self.counted: Callable[..., Any] | None = counted_rules().get(self.packet)
         """The row of one whose result has sizes that only data tell, or is such a number."""
-        self._converts = self.base_name in CONVERTING and not self.writes
+        record = RECORDS.get(self.base_name)
+        self._converts = record is not None and record.converts and not self.writes
         self._plain_view = self.gives_views and not _python_meta_kernel(self.name)
         """Made in C++, out of nothing but geometry."""
         self._measured = not self.aliases and not self.writes and self.packet.startswith(_MEASURED)
@@ -79,7 +113,8 @@ class Operator:
         return not self._by_index or any(i is not None and i.dtype in _BOOL for i in args[1])
 
     def by_row(self, args: list[Any], kwargs: dict[str, Any], *, symbolic: bool = False) -> Any:
-        """What this package's rules say, as meta tensors; NotImplemented where they do not, and for results that are written to tensors given."""
+        """What this package's rules say, as meta tensors; NotImplemented where they do not, and for results that are written to tensors
+        given."""
         if self.writes and not kwargs.keys().isdisjoint(self.writes):
             return NotImplemented
         if symbolic and self._symbolic_rule is not None:
@@ -124,7 +159,9 @@ class Operator:
         """The geometry of what the operator gives on zeros; None where it refuses them."""
         try:
             out = self.func(*map(_zeros, args), **{k: _zeros(v) for k, v in kwargs.items()})
-        except (RuntimeError, IndexError, NotImplementedError):
+        except (RuntimeError, IndexError, NotImplementedError) as error:
+            if out_of_memory(error):
+                raise
             return None
         return _geometry(out)
 
@@ -133,6 +170,13 @@ class Operator:
 def describe(func: Any) -> Operator:
     """The facts, found once an overload."""
     return Operator(func)
+
+
+def _has_kernel(name: str, key: str) -> bool:
+    try:
+        return bool(torch._C._dispatch_has_kernel_for_dispatch_key(name, key))
+    except RuntimeError:
+        return False  # of no library: a capture made it
 
 
 def _python_meta_kernel(name: str) -> bool:

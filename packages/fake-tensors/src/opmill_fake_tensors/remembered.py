@@ -11,8 +11,8 @@ from torch.nn import functional
 from .context import META, FakeContext
 from .tensor import FakeTensor
 
-#: Functions whose result is a new tensor, of a geometry that only that of the arguments decides. They neither draw random numbers nor ask a switch
-#: of torch's that is not looked at here.
+#: Functions whose result is a new tensor, of a geometry that only that of the arguments decides. They neither draw random numbers nor ask a
+#: switch of torch's that is not looked at here.
 FUNCTIONS = {id(function): function for function in (
     functional.linear, functional.layer_norm, functional.gelu, functional.silu, functional.relu, functional.softmax,
     torch.matmul, torch.add, torch.sub, torch.mul, torch.div, torch.relu, torch.sigmoid, torch.tanh, torch.rsqrt, torch.softmax,
@@ -24,8 +24,8 @@ _ATOMS = frozenset({int, bool, float, str, type(None), torch.dtype})
 class Remembered:
     """Results of one context by function and looks of the arguments.
 
-    Remembered are only floating tensors that share no memory with an argument, of calls without gradients, symbolic sizes, known values, and without
-    modes that may see the call."""
+    Remembered are only floating tensors that share no memory with an argument, of calls without gradients, symbolic sizes, known values,
+    and without modes that may see the call."""
 
     def __init__(self, context: FakeContext) -> None:
         self.context = context
@@ -51,7 +51,11 @@ class Remembered:
         """Equal for calls that give tensors of one geometry; None where a call is not to be remembered."""
         if id(function) not in FUNCTIONS or torch.is_grad_enabled() or self.context.sizes is not None:
             return None
-        if torch._C._is_any_autocast_enabled() or torch._C._len_torch_function_stack() or torch._C._functorch.peek_interpreter_stack() is not None:
+        if (
+            torch._C._is_any_autocast_enabled()
+            or torch._C._len_torch_function_stack()
+            or torch._C._functorch.peek_interpreter_stack() is not None
+        ):
             return None
         parts: list[Any] = [function, torch.get_default_dtype(), torch.is_inference_mode_enabled(), *kwargs]
         tensors = 0

@@ -24,7 +24,8 @@ def one_hot(x: torch.Tensor, num_classes: Any) -> torch.Tensor:
     if type(num_classes) is not torch.SymInt:
         return torch.nn.functional.one_hot(x, num_classes)
     numbers = torch.arange(num_classes, device=x.device)  # type: ignore[call-overload]
-    return (x.unsqueeze(-1) == numbers).to(torch.int64)
+    equal: torch.Tensor = x.unsqueeze(-1) == numbers
+    return equal.to(torch.int64)
 
 
 def tensor(numbers: Any, *, dtype: torch.dtype | None = None, device: Any = None) -> torch.Tensor:

@@ -52,7 +52,8 @@ def is_dense(sizes: Sequence[int], strides: Sequence[int]) -> bool:
 
 
 def same(a: Sequence[int], b: Sequence[int]) -> bool:
-    """Whether two shapes are surely equal. (Python compares tuples of unequal length by items as well, which would decide symbolic ones.)"""
+    """Whether two shapes are surely equal. (Python compares tuples of unequal length by items as well, which would decide symbolic
+    ones.)"""
     return len(a) == len(b) and all(m is n or surely(m == n) for m, n in zip(a, b, strict=True))
 
 
@@ -118,12 +119,20 @@ def pointwise(shape: Shape, operands: Sequence[tuple[Sequence[int], Sequence[int
     padded = []
     for sizes, strides in operands:
         lead = len(shape) - len(sizes)
-        padded.append((0,) * lead + tuple(0 if typically(sz == 1) and not typically(shape[lead + i] == 1) else st for i, (sz, st) in enumerate(zip(sizes, strides, strict=True))))
+        padded.append(
+            (0,) * lead
+            + tuple(
+                0 if typically(sz == 1) and not typically(shape[lead + i] == 1) else st
+                for i, (sz, st) in enumerate(zip(sizes, strides, strict=True))
+            )
+        )
     return in_order(shape, _order(shape, padded))
 
 
 def _same_layout(sizes: Shape, strides: Sequence[int], dense: Shape) -> bool:
-    return all(typically(sz == 1) or typically(st == d) for sz, st, d in zip(sizes, strides, dense, strict=True)) or any(typically(n == 0) for n in sizes)
+    return all(typically(sz == 1) or typically(st == d) for sz, st, d in zip(sizes, strides, dense, strict=True)) or any(
+        typically(n == 0) for n in sizes
+    )
 
 
 def like(sizes: Sequence[int], strides: Sequence[int]) -> Shape:

@@ -20,7 +20,8 @@ def symbolic_meta(
 ) -> torch.Tensor:
     """A meta tensor of the rank, type and hints of ``tensor`` whose dimensions in ``symbolic`` are these symbols (None: a new one).
 
-    Strides that are products of sizes and inner strides, as far as the numbers tell, are written so. Others stay numbers, but those of ``moving``, which are symbols."""
+    Strides that are products of sizes and inner strides, as far as the numbers tell, are written so. Others stay numbers, but those of
+    ``moving``, which are symbols."""
     lengths = [index(n) for n in tensor.shape]
     for dim, symbol in symbolic.items():
         lengths[dim] = sizes.new(tensor.size(dim), origin=f"{label}.size({dim})") if symbol is None else symbol
@@ -41,7 +42,12 @@ def meta_tensor(shape: Sequence[Any], strides: Sequence[Any], offset: Any, dtype
 
 def item_at(x: torch.Tensor, at: Any) -> torch.Tensor:
     """``x[at]`` for a number that may be symbolic, or a tensor that holds one: torch's subscripts turn it into an integer."""
-    if isinstance(at, FakeTensor) and at.dim() == 0 and at.constant is None and not (at.is_floating_point() or at.is_complex() or at.dtype is torch.bool):
+    if (
+        isinstance(at, FakeTensor)
+        and at.dim() == 0
+        and at.constant is None
+        and not (at.is_floating_point() or at.is_complex() or at.dtype is torch.bool)
+    ):
         at = at.item()
     return torch.select(x, 0, at) if type(at) is torch.SymInt else x[at]
 
@@ -101,8 +107,8 @@ _CONVERT: dict[type, Callable[[Any], Any]] = {torch.SymInt: int, torch.SymFloat:
 
 @functools.cache
 def python_kernel(func: Any, symbolic: bool) -> Callable[..., Any] | None:
-    """What an operator is made of, in terms of others: for any sizes where it is composite, and torch's meta kernel or decomposition in Python
-    for symbolic ones."""
+    """What an operator is made of, in terms of others: for any sizes where it is composite, and torch's meta kernel or decomposition in
+    Python for symbolic ones."""
     if func._can_decompose() and not _has_meta_kernel(func):
         return func.decompose  # type: ignore[no-any-return]
     if not symbolic:

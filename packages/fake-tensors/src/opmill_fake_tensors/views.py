@@ -24,7 +24,9 @@ def inferred(sizes: Sequence[int], numel: int) -> tuple[int, ...]:
             raise RuntimeError(message)
         return tuple(sizes)
     if not demanded(known != 0):
-        raise RuntimeError(f"cannot reshape tensor of 0 elements into shape {list(sizes)} because the unspecified dimension size -1 can be any value and is ambiguous")
+        raise RuntimeError(
+            f"cannot reshape tensor of 0 elements into shape {list(sizes)} because the unspecified dimension size -1 can be any value and is ambiguous"
+        )
     if not demanded(numel % known == 0):
         raise RuntimeError(message)
     return tuple(numel // known if d in unknown else n for d, n in enumerate(sizes))
@@ -45,7 +47,8 @@ def expanded(sizes: Sequence[int], strides: Sequence[int], wanted: Sequence[int]
 def strides_of_view(sizes: Sequence[int], strides: Sequence[int], wanted: Sequence[int]) -> tuple[int, ...] | None:
     """Strides of a view of the ``wanted`` sizes (of as many elements); None where there is none and a copy is needed.
 
-    Dimensions that lie in memory as one (each stride is the product of what is inside) form a block; the wanted sizes must fill the blocks."""
+    Dimensions that lie in memory as one (each stride is the product of what is inside) form a block; the wanted sizes must fill the
+    blocks."""
     if any(surely(n == 0) for n in sizes):
         out, step = [1] * len(wanted), 1
         for d in range(len(wanted) - 1, -1, -1):
@@ -54,7 +57,9 @@ def strides_of_view(sizes: Sequence[int], strides: Sequence[int], wanted: Sequen
         return tuple(strides) if same(sizes, wanted) else tuple(out)
     if any(known_from_data(n) for n in sizes) and is_contiguous(sizes, strides):
         return contiguous(wanted)
-    blocks: list[tuple[int, int]] = []  # elements and stride of the innermost one, from the inside out; dimensions of one belong to what is inside of them
+    blocks: list[
+        tuple[int, int]
+    ] = []  # elements and stride of the innermost one, from the inside out; dimensions of one belong to what is inside of them
     for n, step in zip(reversed(sizes), reversed(strides), strict=True):
         if blocks and (typically(n == 1) or typically(step == blocks[-1][0] * blocks[-1][1])):
             blocks[-1] = blocks[-1][0] * n, blocks[-1][1]

@@ -37,7 +37,13 @@ def run(tree: Any, values: dict[str, int]) -> int:
         return values[tree] if isinstance(tree, str) else tree
     op, a, b = tree
     left, right = run(a, values), run(b, values)
-    return {"+": lambda: left + right, "-": lambda: left - right, "*": lambda: left * right, "//": lambda: left // right, "%": lambda: left % right}[op]()
+    return {
+        "+": lambda: left + right,
+        "-": lambda: left - right,
+        "*": lambda: left * right,
+        "//": lambda: left // right,
+        "%": lambda: left % right,
+    }[op]()
 
 
 positive = st.one_of(st.integers(1, 6), st.sampled_from(NAMES))

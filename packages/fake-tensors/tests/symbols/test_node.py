@@ -24,7 +24,10 @@ REAL = (
 
 def program(draw: Any) -> Any:
     """Operations and questions on three numbers, and what they gave."""
-    steps = [(draw(st.integers(0, 3)), draw(st.integers(0, 9)), draw(st.integers(0, 9)), draw(st.integers(0, 99))) for _ in range(draw(st.integers(1, 6)))]
+    steps = [
+        (draw(st.integers(0, 3)), draw(st.integers(0, 9)), draw(st.integers(0, 9)), draw(st.integers(0, 99)))
+        for _ in range(draw(st.integers(1, 6)))
+    ]
 
     def run(numbers: list[Any]) -> list[Any]:
         known = [*numbers, 2, 7]
@@ -63,7 +66,13 @@ def test_torch_computes_with_them() -> None:
     x = torch.empty_strided((n, 3), (3, 1), device="meta")
     assert is_symbolic(x.shape[0]) and str(x.numel()) == "3*s0" and x.is_contiguous() and not x.t().is_contiguous()
     assert not sizes.decisions
-    assert x.shape[0] * 2 - x.shape[0] == n and isinstance(n + 1, torch.SymInt) and type(n - n) is int and (n > 1) is True and type(n > 9) is torch.SymBool
+    assert (
+        x.shape[0] * 2 - x.shape[0] == n
+        and isinstance(n + 1, torch.SymInt)
+        and type(n - n) is int
+        and (n > 1) is True
+        and type(n > 9) is torch.SymBool
+    )
     assert not sizes.decisions
     assert int(n) == 5 and [str(d.relation) for d in sizes.decisions] == ["s0 == 5"]
 

@@ -55,7 +55,13 @@ def test_every_answer_follows_from_ranges_and_decisions(data: Any) -> None:
 def test_nothing_is_recorded_that_ranges_or_earlier_decisions_imply() -> None:
     sizes = Sizes()
     a, b = sizes.new(6), sizes.new(6)
-    for implied in (Relation(a - 2, ">="), Relation(a - 1, "!="), Relation(a * b - a, ">="), Relation(2 * a - 3, "!="), Relation(a * b - 1, "!=")):
+    for implied in (
+        Relation(a - 2, ">="),
+        Relation(a - 1, "!="),
+        Relation(a * b - a, ">="),
+        Relation(2 * a - 3, "!="),
+        Relation(a * b - 1, "!="),
+    ):
         assert sizes.decide(implied)
     assert not sizes.decisions
     assert sizes.decide(Relation(a - b, "==")) and sizes.decide(Relation(a * 3 - b * 3, "==")) and sizes.decide(Relation(b - a, ">="))

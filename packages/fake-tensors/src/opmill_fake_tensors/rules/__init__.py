@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import functools
 import importlib
-import pkgutil
 from collections.abc import Callable, Mapping
 from typing import Any
+
+from ..lazily import submodules
 
 Rule = Callable[..., Any]
 
@@ -34,8 +35,14 @@ def counted_rules() -> Mapping[str, Rule]:
     return _collected("COUNTED")
 
 
+@functools.cache
+def checks() -> Mapping[str, Rule]:
+    """Rows that raise as kernels do, from the dicts ``CHECKS``."""
+    return _collected("CHECKS")
+
+
 def _collected(table: str) -> dict[str, Rule]:
     out: dict[str, Rule] = {}
-    for info in pkgutil.iter_modules(__path__):
-        out.update(getattr(importlib.import_module(f"{__name__}.{info.name}"), table, {}))
+    for name in submodules(__path__):
+        out.update(getattr(importlib.import_module(f"{__name__}.{name}"), table, {}))
     return out

@@ -1,7 +1,8 @@
 """Operators whose results have sizes that only data tell, and numbers read from tensors: each such size is a new symbol.
 
-A row takes ``fresh(low, high, of)`` and the operator's arguments with metas for tensors; it gives metas, or ``NotImplemented`` where the operator
-is not described. ``fresh`` gives a symbol (``torch.SymInt``): the same one each time for what is counted in the same tensor ``of``."""
+A row takes ``fresh(low, high, of)`` and the operator's arguments with metas for tensors; it gives metas, or ``NotImplemented`` where the
+operator is not described. ``fresh`` gives a symbol (``torch.SymInt``): the same one each time for what is counted in the same tensor
+``of``."""
 
 from __future__ import annotations
 

@@ -38,5 +38,7 @@ RULES = {
     "mkldnn::_linear_pointwise": _mkldnn_linear,
     "aten::multi_margin_loss": _margin_of_one,
     "aten::multilabel_margin_loss_forward": _labels_of_one,
-    **dict.fromkeys(("aten::multi_margin_loss_backward", "aten::multilabel_margin_loss_backward", "aten::fractional_max_pool3d_backward"), _like_second),
+    **dict.fromkeys(
+        ("aten::multi_margin_loss_backward", "aten::multilabel_margin_loss_backward", "aten::fractional_max_pool3d_backward"), _like_second
+    ),
 }

@@ -21,10 +21,25 @@ def _pair(value: Sequence[int], n: int) -> list[int]:
 
 @RULES.row("convolution")
 def _convolution(
-    overload: str, x: Tensor, w: Tensor, bias: Tensor | None, stride: Any, padding: Any, dilation: Any, transposed: bool, extra: Any, groups: int
+    overload: str,
+    x: Tensor,
+    w: Tensor,
+    bias: Tensor | None,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    transposed: bool,
+    extra: Any,
+    groups: int,
 ) -> Any:
     n = w.dim() - 2
-    if overload != "" or n not in ((1, 2) if transposed else (1, 2, 3)) or x.dim() != w.dim() or x.dtype != w.dtype or not x.is_floating_point():
+    if (
+        overload != ""
+        or n not in ((1, 2) if transposed else (1, 2, 3))
+        or x.dim() != w.dim()
+        or x.dtype != w.dtype
+        or not x.is_floating_point()
+    ):
         return NotImplemented
     taken, given = (w.size(0), w.size(1) * groups) if transposed else (w.size(1) * groups, w.size(0))
     if any(surely(k == 0) for k in (*x.size(), *w.size())) or groups < 1 or not demanded(x.size(1) == taken) or w.size(0) % groups:
@@ -67,7 +82,9 @@ def _pool(x: Tensor, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil
 
 
 @RULES.row("max_pool2d_with_indices")
-def _max_pool(overload: str, x: Tensor, kernel: Any, stride: Any = (), padding: Any = (0,), dilation: Any = (1,), ceil_mode: bool = False) -> Any:
+def _max_pool(
+    overload: str, x: Tensor, kernel: Any, stride: Any = (), padding: Any = (0,), dilation: Any = (1,), ceil_mode: bool = False
+) -> Any:
     sizes = _pool(x, kernel, stride, padding, dilation, ceil_mode) if overload == "" else None
     if sizes is None:
         return NotImplemented
@@ -76,14 +93,23 @@ def _max_pool(overload: str, x: Tensor, kernel: Any, stride: Any = (), padding: 
 
 
 @RULES.row("avg_pool2d")
-def _avg_pool(overload: str, x: Tensor, kernel: Any, stride: Any = (), padding: Any = (0,), ceil_mode: bool = False, *_: Any, **__: Any) -> Any:
+def _avg_pool(
+    overload: str, x: Tensor, kernel: Any, stride: Any = (), padding: Any = (0,), ceil_mode: bool = False, *_: Any, **__: Any
+) -> Any:
     sizes = _pool(x, kernel, stride, padding, (1,), ceil_mode) if overload == "" else None
     return NotImplemented if sizes is None else image(sizes, x.dtype, channels_last(x))
 
 
 @RULES.row("_adaptive_avg_pool2d")
 def _adaptive(overload: str, x: Tensor, sizes: Any) -> Any:
-    if overload != "" or x.dim() not in (3, 4) or any(surely(k == 0) for k in x.size()) or len(sizes) != 2 or any(n < 1 for n in sizes) or not x.is_floating_point():
+    if (
+        overload != ""
+        or x.dim() not in (3, 4)
+        or any(surely(k == 0) for k in x.size())
+        or len(sizes) != 2
+        or any(n < 1 for n in sizes)
+        or not x.is_floating_point()
+    ):
         return NotImplemented
     return image((*x.size()[:-2], *sizes), x.dtype, channels_last(x))
 
@@ -105,5 +131,6 @@ def _pad(overload: str, x: Tensor, pad: Sequence[int], value: Any = 0) -> Any:
         sizes[rank - 1 - k] += pad[2 * k] + pad[2 * k + 1]
     if not sizes or any(n < 1 for n in sizes):
         return NotImplemented
-    return image(sizes, x.dtype, channels_last(x)) if any(n > 0 for n in pad) else NotImplemented  # what only cuts keeps the order of strides
-
+    return (
+        image(sizes, x.dtype, channels_last(x)) if any(n > 0 for n in pad) else NotImplemented
+    )  # what only cuts keeps the order of strides

@@ -47,7 +47,13 @@ def _gather(overload: str, x: Tensor, dim: int, ids: Tensor, *, sparse_grad: boo
 def index_by(overload: str, x: Tensor, ids: Sequence[Tensor | None]) -> Any:
     given = [k for k, i in enumerate(ids) if i is not None]
     tensors: list[Any] = [ids[k] for k in given]
-    if overload != "Tensor" or not given or any(t.dtype not in _INTEGERS for t in tensors) or len(ids) > x.dim() or any(surely(n == 0) for n in x.size()):
+    if (
+        overload != "Tensor"
+        or not given
+        or any(t.dtype not in _INTEGERS for t in tensors)
+        or len(ids) > x.dim()
+        or any(surely(n == 0) for n in x.size())
+    ):
         return NotImplemented
     block = broadcast([tuple(t.size()) for t in tensors])
     first = given[0] if given == list(range(given[0], given[-1] + 1)) else 0
@@ -160,7 +166,11 @@ def _cat(overload: str, tensors: Sequence[Tensor], dim: int = 0) -> Any:
     rest = (*first[:dim], *first[dim + 1 :])
     for t in tensors:
         n = t.size()
-        if len(n) != rank or (rank == 1 and surely(n[0] == 0)) or not all(a is b or demanded(a == b) for a, b in zip((*n[:dim], *n[dim + 1 :]), rest, strict=True)):
+        if (
+            len(n) != rank
+            or (rank == 1 and surely(n[0] == 0))
+            or not all(a is b or demanded(a == b) for a, b in zip((*n[:dim], *n[dim + 1 :]), rest, strict=True))
+        ):
             return NotImplemented
     sizes = (*first[:dim], sum(t.size(dim) for t in tensors), *first[dim + 1 :])
     if any(channels_last(t) for t in tensors):
@@ -173,7 +183,9 @@ def _stack(overload: str, tensors: Sequence[Tensor], dim: int = 0) -> Any:
     if overload != "" or not tensors or (dtype := _one_type(tensors)) is None:
         return NotImplemented
     first = tuple(tensors[0].size())
-    if not all(a is b or demanded(a == b) for t in tensors for a, b in zip(t.size(), first, strict=True)) or not -len(first) - 1 <= dim <= len(first):
+    if not all(a is b or demanded(a == b) for t in tensors for a, b in zip(t.size(), first, strict=True)) or not -len(
+        first
+    ) - 1 <= dim <= len(first):
         return NotImplemented
     dim %= len(first) + 1
     sizes = (*first[:dim], len(tensors), *first[dim:])
@@ -222,14 +234,25 @@ def _unsafe_view(overload: str, x: Tensor, sizes: Sequence[int]) -> Any:
 
 
 def _made(sizes: Sequence[int], dtype: torch.dtype | None, layout: Any, memory_format: Any) -> Any:
-    if layout not in (None, torch.strided) or memory_format not in (None, torch.contiguous_format) or not all(demanded(n >= 0) for n in sizes):
+    if (
+        layout not in (None, torch.strided)
+        or memory_format not in (None, torch.contiguous_format)
+        or not all(demanded(n >= 0) for n in sizes)
+    ):
         return NotImplemented
     return dense(sizes, dtype or torch.get_default_dtype())
 
 
 @RULES.row("zeros ones empty rand randn")
 def _zeros(
-    overload: str, sizes: Sequence[int], *, dtype: Any = None, layout: Any = None, device: Any = None, memory_format: Any = None, generator: Any = None
+    overload: str,
+    sizes: Sequence[int],
+    *,
+    dtype: Any = None,
+    layout: Any = None,
+    device: Any = None,
+    memory_format: Any = None,
+    generator: Any = None,
 ) -> Any:
     return _made(sizes, dtype, layout, memory_format) if overload in ("", "memory_format", "generator") else NotImplemented
 

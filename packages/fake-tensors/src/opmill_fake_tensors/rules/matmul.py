@@ -29,7 +29,9 @@ def _product(a: Tensor, b: Tensor, rank: int) -> tuple[int, ...] | None:
 def _expands(x: Tensor, sizes: tuple[int, ...]) -> bool:
     lead = len(sizes) - x.dim()
     pairs = zip(x.size(), sizes[lead:], strict=True) if lead >= 0 else ()
-    return lead >= 0 and all(surely(n == 1) or n is k or surely(n == k) or (n == k if known_from_data(n) else demanded(n == k)) for n, k in pairs)
+    return lead >= 0 and all(
+        surely(n == 1) or n is k or surely(n == k) or (n == k if known_from_data(n) else demanded(n == k)) for n, k in pairs
+    )
 
 
 @RULES.row("mm bmm")
@@ -52,7 +54,14 @@ def _addmm(overload: str, x: Tensor, a: Tensor, b: Tensor, *, beta: Any = 1, alp
 
 @RULES.row("mv")
 def _mv(overload: str, a: Tensor, v: Tensor) -> Any:
-    if a.dim() != 2 or v.dim() != 1 or a.dtype != v.dtype or a.dtype is torch.bool or a.is_complex() or not demanded(a.size(1) == v.size(0)):
+    if (
+        a.dim() != 2
+        or v.dim() != 1
+        or a.dtype != v.dtype
+        or a.dtype is torch.bool
+        or a.is_complex()
+        or not demanded(a.size(1) == v.size(0))
+    ):
         return NotImplemented
     return dense((a.size(0),), a.dtype)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -15,31 +15,93 @@ Tensor = torch.Tensor
 _empty = torch.empty_strided
 _META = torch.device("meta")
 
-# Which type the result has. ``promote``: that of all operands, numbers included; ``tensors``: of tensor operands alone;
-# ``float``: promoted, and integers become the default float; ``bool``.
-_NAMES = {
-    "promote": "add sub rsub mul pow remainder fmod maximum minimum fmax fmin clamp clamp_min clamp_max bitwise_and bitwise_or bitwise_xor "
-    "bitwise_left_shift bitwise_right_shift __and__ __or__ __xor__ __lshift__ __rshift__ hypot "
-    "heaviside logaddexp logaddexp2 nextafter floor_divide",
-    "tensors": "abs neg relu sign sgn floor ceil round trunc frac bitwise_not addcmul addcdiv lerp threshold gelu silu leaky_relu elu hardtanh "
-    "hardswish hardsigmoid softplus mish nan_to_num positive celu softshrink hardshrink _prelu_kernel",
-    "float": "exp exp2 expm1 log log2 log10 log1p sqrt rsqrt reciprocal sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh erf erfc "
-    "erfinv lgamma digamma sigmoid atan2 xlogy copysign logit sinc angle i0 deg2rad rad2deg special_entr special_i0e special_i1 special_i1e special_erfcx "
-    "special_ndtri special_log_ndtr special_bessel_j0 special_bessel_j1 special_bessel_y0 special_bessel_y1 polygamma special_xlog1py special_zeta",
-    "bool": "eq ne lt le gt ge logical_and logical_or logical_xor logical_not isnan isposinf isneginf signbit",
-}
+
+class Pointwise(NamedTuple):
+    """What is known of a pointwise operator, all its overloads alike.
+
+    ``result``: which type the result has. ``"promote"``: that of all operands, numbers included; ``"tensors"``: of tensor operands alone;
+    ``"float"``: promoted, and integers become the default float; ``"bool"``; ``"branches"``: that of all operands but the first.
+    ``operands``: which ones the rows below answer for, torch's own kernel answers for others: ``"numbers"`` (no bools), ``"integers"`` (and
+    bools), ``"floats"``. ``complexes``: they may be complex. ``copied``: the result is a tensor made like the operand, even where a loop
+    would be laid out otherwise. ``in_place``: there is an operator of this name with an underscore, ``bools``: it writes to bools.
+    ``converts``: torch's loop runs over operands that were converted, and laid out anew, where their types differ; only of operators
+    that take tensors of several types."""
+
+    result: str
+    operands: str = "any"
+    complexes: bool = False
+    copied: bool = False
+    in_place: bool = True
+    bools: bool = False
+    converts: bool = True
 
 
-_TO_FLOAT = frozenset((_NAMES["float"] + " div true_divide").split())
-CONVERTING = _TO_FLOAT | frozenset((_NAMES["promote"] + " eq ne lt le gt ge logical_and logical_or logical_xor addcmul addcdiv where").split())
-"""Operators that torch computes in another type than that of an operand: the common one of several tensors, or a float of integers."""
+RECORDS: dict[str, Pointwise] = {}
+"""By name without overload and library."""
+
+
+def _declare(names: str, result: str, operands: str = "any", **facts: bool) -> None:
+    for name in names.split():
+        assert name not in RECORDS, name
+        RECORDS[name] = Pointwise(result, operands, **{"converts": result != "tensors", **facts})
+
+
+_declare("add mul", "promote", complexes=True)
+_declare("sub", "promote", "subtracted", complexes=True)
+_declare("rsub", "promote", "subtracted", complexes=True, in_place=False)
+_declare("pow", "promote", "numbers", complexes=True)
+_declare("remainder fmod clamp clamp_min clamp_max", "promote", "numbers")
+_declare("maximum minimum fmax fmin", "promote", in_place=False)
+_declare("bitwise_and bitwise_or bitwise_xor", "promote", "integers", bools=True)
+_declare("bitwise_left_shift bitwise_right_shift", "promote", "integers")
+_declare("__and__ __or__ __xor__ __lshift__ __rshift__", "promote", "integers", in_place=False)
+_declare("hypot heaviside floor_divide", "promote")
+_declare("logaddexp logaddexp2", "promote", "floats", in_place=False)
+_declare("nextafter", "promote", "floats")
+
+_declare("abs", "tensors", "numbers", complexes=True)
+_declare("neg", "tensors", "numbers", complexes=True)
+_declare("relu sign floor ceil round trunc", "tensors", "numbers")
+_declare("sgn", "tensors", complexes=True)
+_declare("frac bitwise_not", "tensors")
+_declare("positive", "tensors", in_place=False)
+_declare("addcmul", "tensors", "numbers", complexes=True, converts=True)
+_declare("addcdiv", "tensors", "floats", complexes=True, converts=True)
+_declare("lerp", "tensors", "floats", complexes=True)
+_declare("threshold gelu silu leaky_relu elu hardswish hardsigmoid mish celu", "tensors", "floats")
+_declare("softplus softshrink hardshrink _prelu_kernel", "tensors", "floats", in_place=False)
+_declare(
+    "elu_backward hardsigmoid_backward hardswish_backward hardtanh_backward softplus_backward logit_backward",
+    "tensors",
+    "floats",
+    in_place=False,
+)
+_declare("hardtanh", "tensors", "floats", copied=True)
+_declare("nan_to_num", "tensors", "numbers", copied=True)
+
+_declare("div exp log sqrt rsqrt reciprocal sin cos tan sinh cosh tanh sigmoid", "float", complexes=True)
+_declare("true_divide", "float", "torch's own", complexes=True)
+_declare("angle", "float", complexes=True, in_place=False)
+_declare("deg2rad rad2deg", "float", copied=True)
+_declare("exp2 expm1 log2 log10 log1p asin acos atan asinh acosh atanh erf erfc erfinv lgamma digamma i0 logit sinc", "float")
+_declare("atan2 copysign xlogy polygamma", "float")
+_declare("special_entr special_i0e special_i1 special_i1e special_erfcx special_ndtri special_log_ndtr", "float", in_place=False)
+_declare("special_bessel_j0 special_bessel_j1 special_bessel_y0 special_bessel_y1 special_xlog1py special_zeta", "float", in_place=False)
+
+_declare("eq ne", "bool", complexes=True, bools=True)
+_declare("lt le gt ge", "bool")
+_declare("logical_and logical_or logical_xor logical_not", "bool", bools=True)
+_declare("isnan", "bool", complexes=True, in_place=False)
+_declare("isposinf isneginf signbit", "bool", in_place=False)
+_declare("where", "branches", in_place=False)
 
 
 def converted(name: str, args: list[Any]) -> list[Any]:
-    """The operands as a CPU's loops see them: those of another than the common type are copies, and copies of expanded tensors are dense."""
+    """The operands as a CPU's loops see them: those of another than the common type are copies, and copies of expanded tensors are
+    dense."""
     first = 1 if name == "where" else 0
     tensors = [a for a in args[first:] if isinstance(a, Tensor)]
-    to_float = name in _TO_FLOAT and not any(t.is_floating_point() or t.is_complex() for t in tensors)
+    to_float = RECORDS[name].result == "float" and not any(t.is_floating_point() or t.is_complex() for t in tensors)
     if not to_float and (len(tensors) < 2 or all(t.dtype is tensors[0].dtype for t in tensors)):
         return args
     common = torch.get_default_dtype() if to_float else result_type([a for a in args[first:] if a is not None and type(a) is not str])
@@ -88,7 +150,8 @@ def result_type(values: Sequence[Any]) -> torch.dtype:
     """Type that the operands promote to."""
     values = [_STANDS_FOR.get(type(v), v) for v in values]
     if len(values) == 1:
-        return values[0].dtype
+        own: torch.dtype = values[0].dtype
+        return own
     if len(values) == 2:
         return torch.result_type(*values)
     return _promote_all(values)
@@ -122,9 +185,10 @@ def _pointwise(kind: str, name: str, overload: str, args: Sequence[Any], kwargs:
         dtype = torch.bool
     elif kind == "float" and not dtype.is_floating_point:
         dtype = torch.get_default_dtype()
-    if len(tensors) == 1 and (name in _COPIED or (name == "pow" and tensors[0] is not args[0])):
+    copied = RECORDS[name].copied
+    if len(tensors) == 1 and (copied or (name == "pow" and tensors[0] is not args[0])):
         [x] = tensors
-        return _empty(x.size(), like(x.size(), x.stride()) if name in _COPIED else contiguous(x.size()), dtype=dtype, device=_META)
+        return _empty(x.size(), like(x.size(), x.stride()) if copied else contiguous(x.size()), dtype=dtype, device=_META)
     return laid_out(_with_number(name, overload, tensors), dtype)
 
 
@@ -135,12 +199,9 @@ def _with_number(name: str, overload: str, tensors: list[Tensor]) -> list[Tensor
     return tensors
 
 
-_COMPLEX = frozenset("add sub rsub mul div true_divide neg exp log sqrt rsqrt reciprocal sin cos tan sinh cosh tanh sigmoid sgn abs angle pow eq ne isnan lerp addcmul addcdiv".split())
-
-
 def _of_complexes(kind: str, name: str, overload: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     """Complex numbers, or a complex number beside real ones."""
-    if name not in _COMPLEX or not kwargs.keys() <= {"alpha", "value"}:
+    if name not in RECORDS or not RECORDS[name].complexes or not kwargs.keys() <= {"alpha", "value"}:
         return NotImplemented
     given = [a for a in args if isinstance(a, Tensor)]
     common = result_type(given if kind == "tensors" else list(args[:2]))
@@ -158,8 +219,6 @@ def unmarked(x: Tensor, common: torch.dtype) -> Tensor:
     return _empty(x.size(), like(x.size(), x.stride()), dtype=common, device=_META)
 
 
-_COPIED = frozenset("hardtanh nan_to_num deg2rad rad2deg".split())
-"""Operators that compute into a tensor made like their operand. A number to the power of a tensor is dense."""
 _BESIDE_NUMBERS = frozenset("Tensor Scalar Scalar_Other Scalar_Self other_scalar self_scalar".split())
 
 
@@ -171,15 +230,20 @@ def _oddly_strided(x: Tensor) -> bool:
 def _in_place(kind: str, name: str, tensors: Sequence[Tensor], args: Sequence[Any]) -> Any:
     """The target itself, where the result fits into it; torch's kernel knows what it refuses."""
     first = tensors[0]
-    if first is not args[0] or (kind == "float" and not first.is_floating_point()) or (first.dtype is torch.bool and not name.startswith(_OF_BOOLS)):
+    if (
+        first is not args[0]
+        or (kind == "float" and not first.is_floating_point())
+        or (first.dtype is torch.bool and not RECORDS[name[:-1]].bools)
+    ):
         return NotImplemented
-    dtype = first.dtype if kind == "bool" else result_type(tensors if kind == "tensors" else [a for a in args if a is not None and type(a) is not str])
+    dtype = (
+        first.dtype
+        if kind == "bool"
+        else result_type(tensors if kind == "tensors" else [a for a in args if a is not None and type(a) is not str])
+    )
     if not torch.can_cast(dtype, first.dtype) or not same(broadcast([t.size() for t in tensors]), first.size()):
         return NotImplemented
     return first
-
-
-_OF_BOOLS = ("bitwise_and", "bitwise_or", "bitwise_xor", "logical", "eq", "ne")
 
 
 def _div(name: str, overload: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
@@ -197,8 +261,10 @@ def _sub(kind: str, name: str, overload: str, args: Sequence[Any], kwargs: dict[
     """Torch refuses subtraction of bools in its kernels, not where sizes and types are found."""
     bools = [a.dtype is torch.bool if isinstance(a, Tensor) else type(a) is bool for a in args[:2]]
     if any(bools):
-        which = "two bool tensors is not supported. Use the `^` or `logical_xor()` operator" if all(bools) else (
-            "a bool tensor is not supported. If you are trying to invert a mask, use the `~` or `logical_not()` operator"
+        which = (
+            "two bool tensors is not supported. Use the `^` or `logical_xor()` operator"
+            if all(bools)
+            else ("a bool tensor is not supported. If you are trying to invert a mask, use the `~` or `logical_not()` operator")
         )
         raise RuntimeError(f"Subtraction, the `-` operator, with {which} instead.")
     return _pointwise(kind, name, overload, [args[1], args[0], *args[2:]] if name == "rsub" else args, kwargs)
@@ -229,22 +295,26 @@ def _where(name: str, overload: str, args: Sequence[Any], kwargs: dict[str, Any]
     return laid_out(args, result_type(args[1:]))
 
 
+_RULES: dict[str, Callable[..., Any]] = {
+    "any": _pointwise,
+    "subtracted": _sub,
+    "numbers": _bool_checks,
+    "integers": _bitwise,
+    "floats": lambda result, *call: _floats_only(*call),
+}
+_WITH_ROUNDING = {"aten::div": _div, "aten::div_": _div}
+
+
 def _rows() -> dict[str, Callable[..., Any]]:
     out: dict[str, Callable[..., Any]] = {}
-    for kind, names in _NAMES.items():
-        for name in names.split():
-            for suffix in ("", "_"):
-                out[f"aten::{name}{suffix}"] = partial(_pointwise, kind)
-    for name in "gelu silu leaky_relu elu hardswish hardsigmoid softplus mish addcdiv lerp hardtanh threshold celu softshrink hardshrink _prelu_kernel logaddexp logaddexp2 nextafter".split():
-        out[f"aten::{name}"] = out[f"aten::{name}_"] = _floats_only
-    for name in ("sub", "sub_", "rsub"):
-        out[f"aten::{name}"] = partial(_sub, "promote")
-    for name in "neg abs sign relu maximum clamp clamp_min clamp_max pow round floor ceil trunc addcmul remainder fmod nan_to_num".split():
-        out[f"aten::{name}"] = partial(_bool_checks, "tensors" if name in _NAMES["tensors"].split() else "promote")
-    for name in _NAMES["promote"].split():
-        if name.startswith(("bitwise", "__")):
-            out[f"aten::{name}"] = partial(_bitwise, "promote")
-    return {**out, "aten::div": _div, "aten::div_": _div, "aten::where": _where, "aten::complex": _pair, "aten::polar": _pair}
+    for name, record in RECORDS.items():
+        if (rule := _RULES.get(record.operands)) is None or record.result == "branches":
+            continue
+        out[f"aten::{name}"] = partial(rule, record.result)
+        if record.in_place:
+            everywhere = record.operands in ("floats", "subtracted")
+            out[f"aten::{name}_"] = partial(rule if everywhere else _pointwise, record.result)
+    return {**out, **_WITH_ROUNDING, "aten::where": _where, "aten::complex": _pair, "aten::polar": _pair}
 
 
 RULES = _rows()

@@ -16,7 +16,8 @@ Tensor = torch.Tensor
 
 @RULES.row("uniform")
 def _uniform(overload: str, x: Tensor, *_: Any, **__: Any) -> Any:
-    """Laid out as other operators lay out what they make of ``x``; torch's kernel for meta tensors promises the strides of ``x`` itself, gaps and all."""
+    """Laid out as other operators lay out what they make of ``x``; torch's kernel for meta tensors promises the strides of ``x`` itself,
+    gaps and all."""
     return alike(x) if overload == "" and (x.is_floating_point() or x.is_complex()) else NotImplemented
 
 

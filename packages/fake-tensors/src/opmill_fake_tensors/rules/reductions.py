@@ -77,7 +77,11 @@ def _amax(overload: str, x: Tensor, dim: Any = (), keepdim: bool = False) -> Any
 
 @RULES.row("argmax argmin")
 def _argmax(overload: str, x: Tensor, dim: Any = None, keepdim: bool = False) -> Any:
-    return NotImplemented if x.is_complex() or x.dtype is torch.bool or not _reduces_something(x, dim) else _reduced(x, dim, keepdim, torch.int64)
+    return (
+        NotImplemented
+        if x.is_complex() or x.dtype is torch.bool or not _reduces_something(x, dim)
+        else _reduced(x, dim, keepdim, torch.int64)
+    )
 
 
 @RULES.row("max min")
@@ -159,7 +163,17 @@ def _group_norm(overload: str, x: Tensor, weight: Any, bias: Any, n: int, c: int
 
 @RULES.row("native_group_norm_backward")
 def _group_norm_backward(
-    overload: str, grad: Tensor, x: Tensor, mean: Tensor, rstd: Tensor, weight: Any, n: int, c: int, hw: int, groups: int, mask: Sequence[bool]
+    overload: str,
+    grad: Tensor,
+    x: Tensor,
+    mean: Tensor,
+    rstd: Tensor,
+    weight: Any,
+    n: int,
+    c: int,
+    hw: int,
+    groups: int,
+    mask: Sequence[bool],
 ) -> Any:
     """Of a narrow input and wide parameters: torch's meta kernel gives all three in the wide type."""
     if overload != "" or weight is None or weight.dtype == x.dtype:

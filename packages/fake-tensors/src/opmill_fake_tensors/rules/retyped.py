@@ -1,4 +1,5 @@
-"""Views of tensors with symbolic sizes that read the memory as elements of another type, or otherwise: real and imaginary parts, conjugates."""
+"""Views of tensors with symbolic sizes that read the memory as elements of another type, or otherwise: real and imaginary parts,
+conjugates."""
 
 from __future__ import annotations
 
@@ -26,7 +27,8 @@ def _finer(x: Tensor, factor: int) -> tuple[list[Any], Any]:
 
 
 def _coarser(x: Tensor, factor: int, name: str) -> tuple[list[Any], Any]:
-    """Strides and offset of ``x``, but for its last dimension, in elements ``factor`` times larger. Raises RuntimeError as eager does where they do not fit."""
+    """Strides and offset of ``x``, but for its last dimension, in elements ``factor`` times larger. Raises RuntimeError as eager does where
+    they do not fit."""
     if x.stride(-1) != 1:
         raise RuntimeError(f"{name}: the last dimension of the tensor must have a stride of 1")
     outer = x.stride()[:-1]
@@ -64,7 +66,9 @@ def view_as_type(x: Tensor, dtype: torch.dtype) -> Any:
         strides, offset = _finer(x, mine // other)
         return _over(x, dtype, [*x.size()[:-1], x.size(-1) * (mine // other)], [*strides[:-1], 1], offset)
     if not demanded(x.size(-1) % (other // mine) == 0):
-        raise RuntimeError(f"self.size(-1) must be divisible by {other // mine} to view {x.dtype} as {dtype} (different element sizes), but got {x.size(-1)}")
+        raise RuntimeError(
+            f"self.size(-1) must be divisible by {other // mine} to view {x.dtype} as {dtype} (different element sizes), but got {x.size(-1)}"
+        )
     strides, offset = _coarser(x, other // mine, "view")
     return _over(x, dtype, [*x.size()[:-1], x.size(-1) // (other // mine)], [*strides, 1], offset)
 

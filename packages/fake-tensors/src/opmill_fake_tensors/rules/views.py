@@ -57,7 +57,9 @@ def _as_strided(overload: str, x: Tensor, sizes: Sequence[int], strides: Sequenc
     if not any(known_from_data(n) for n in (*sizes, *strides)) and all(n != 0 for n in sizes):
         at = x.storage_offset() if offset is None else offset
         if at + extent(sizes, strides) > x.untyped_storage().nbytes() // x.element_size():
-            raise RuntimeError(f"setStorage: sizes {list(sizes)}, strides {list(strides)}, storage offset {at} are out of bounds for the storage")
+            raise RuntimeError(
+                f"setStorage: sizes {list(sizes)}, strides {list(strides)}, storage offset {at} are out of bounds for the storage"
+            )
     return _view(x, sizes, strides, offset)
 
 
@@ -81,7 +83,9 @@ def _alias(overload: str, x: Tensor) -> Any:
 def _expand(overload: str, x: Tensor, sizes: Sequence[int], *, implicit: bool = False) -> Any:
     lead = len(sizes) - x.dim()
     if lead < 0:
-        raise RuntimeError(f"expand: the number of sizes provided ({len(sizes)}) must be at least the number of dimensions in the tensor ({x.dim()})")
+        raise RuntimeError(
+            f"expand: the number of sizes provided ({len(sizes)}) must be at least the number of dimensions in the tensor ({x.dim()})"
+        )
     out = list(sizes)
     for d, n in enumerate(sizes):
         if d < lead:
@@ -92,7 +96,9 @@ def _expand(overload: str, x: Tensor, sizes: Sequence[int], *, implicit: bool = 
         if (type(n) is int and n == -1) or n is own or surely(own == n):
             out[d] = own
         elif not surely(own == 1) and own != 1:
-            raise RuntimeError(f"The expanded size of the tensor ({n}) must match the existing size ({own}) at non-singleton dimension {d}.")
+            raise RuntimeError(
+                f"The expanded size of the tensor ({n}) must match the existing size ({own}) at non-singleton dimension {d}."
+            )
     return _view(x, out, expanded(x.size(), x.stride(), out))
 
 
@@ -100,7 +106,9 @@ def _expand(overload: str, x: Tensor, sizes: Sequence[int], *, implicit: bool = 
 def _permute(overload: str, x: Tensor, dims: Sequence[int]) -> Any:
     order = [_dim(d, x.dim()) for d in dims]
     if sorted(order) != list(range(x.dim())):
-        raise RuntimeError(f"permute(sparse_coo): number of dimensions in the tensor input does not match the length of the desired ordering {list(dims)}")
+        raise RuntimeError(
+            f"permute(sparse_coo): number of dimensions in the tensor input does not match the length of the desired ordering {list(dims)}"
+        )
     return _view(x, [x.size(d) for d in order], [x.stride(d) for d in order])
 
 
@@ -180,7 +188,11 @@ def _clamped(at: Any, size: int, default: Any) -> Any:
 
 
 def _derived_of(at: Any, size: Any, text: str) -> Any:
-    return _derived(at, text, size) if known_from_data(at) else _derived(size, text.replace("{0}", "{2}").replace("{1}", "{0}").replace("{2}", "{1}"), at, size)
+    return (
+        _derived(at, text, size)
+        if known_from_data(at)
+        else _derived(size, text.replace("{0}", "{2}").replace("{1}", "{0}").replace("{2}", "{1}"), at, size)
+    )
 
 
 def _length(start: Any, end: Any, step: Any) -> Any:
@@ -288,7 +300,9 @@ def _diagonal_scatter(overload: str, x: Tensor, part: Tensor, offset: int = 0, d
 
 def _scattered(x: Tensor, part: Tensor, view: Tensor) -> Any:
     if part.dim() != view.dim() or not all(a is b or demanded(a == b) for a, b in zip(part.size(), view.size(), strict=True)):
-        raise RuntimeError(f"expected src to have a size equal to the slice of self. src size = {list(part.size())}, slice size = {list(view.size())}")
+        raise RuntimeError(
+            f"expected src to have a size equal to the slice of self. src size = {list(part.size())}, slice size = {list(view.size())}"
+        )
     return alike(x)
 
 

@@ -1,4 +1,5 @@
-"""Sizes that are not fixed: integer expressions over symbols, an environment that knows what was assumed of them, and torch's door to both."""
+"""Sizes that are not fixed: integer expressions over symbols, an environment that knows what was assumed of them, and torch's door to
+both."""
 
 from .facts import Relation as Relation
 from .index import FloorDiv as FloorDiv
@@ -15,3 +16,5 @@ from .node import sym_int as sym_int
 from .sizes import Decision as Decision
 from .sizes import Sizes as Sizes
 from .sizes import Symbol as Symbol
+from .sympy_form import from_sympy as from_sympy
+from .sympy_form import to_sympy as to_sympy

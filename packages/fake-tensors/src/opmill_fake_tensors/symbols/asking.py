@@ -1,6 +1,7 @@
 """Comparisons of sizes where some are known from data alone: each asker says what it needs to know.
 
-The conditions are ``bool`` or ``torch.SymBool`` of an environment of ours. Those of sizes that have hints are decided by them, and recorded."""
+The conditions are ``bool`` or ``torch.SymBool`` of an environment of ours. Those of sizes that have hints are decided by them, and
+recorded."""
 
 from __future__ import annotations
 
@@ -11,8 +12,8 @@ import torch
 
 
 def typically(condition: Any) -> bool:
-    """A comparison of sizes, decided by their hints. Where only data tell: what it is for sizes from 2 on. For questions of layout: of a size
-    of 0 or 1 no stride means anything, and a wrong answer costs time and no result."""
+    """A comparison of sizes, decided by their hints. Where only data tell: what it is for sizes from 2 on. For questions of layout: of a
+    size of 0 or 1 no stride means anything, and a wrong answer costs time and no result."""
     return condition if type(condition) is bool else condition.node.guard_size_oblivious()  # type: ignore[no-any-return]
 
 
@@ -22,7 +23,8 @@ def surely(condition: Any) -> bool:
 
 
 def demanded(condition: Any) -> bool:
-    """The same; where only data tell, it is demanded of them: checked when the program runs. For what eager refuses where it does not hold."""
+    """The same; where only data tell, it is demanded of them: checked when the program runs. For what eager refuses where it does not
+    hold."""
     if type(condition) is bool:
         return condition
     node = condition.node

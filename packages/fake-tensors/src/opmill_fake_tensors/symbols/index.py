@@ -1,17 +1,18 @@
 """Integer index expressions: polynomials over axes and size symbols, with floor division and remainder as atoms.
 
 An ``Index`` is a canonical sum of coefficient times product of atoms, so equal expressions that differ only in the order of
-writing compare equal. This replaces a general algebra system where compile time matters; sizes are non-negative throughout, and
-axes range over ``[0, extent)``.
+writing compare equal. This stands for a general algebra system where compile time matters (``sympy_form.py`` leads to one); sizes are
+non-negative throughout, and axes range over ``[0, extent)``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from math import gcd
 from typing import ClassVar, NoReturn, Union
+
+from ..lazily import cached_property
 
 Monomial = tuple["Atom", ...]
 """Atoms multiplied together, sorted; the empty tuple is 1."""

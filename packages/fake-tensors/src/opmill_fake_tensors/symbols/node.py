@@ -125,7 +125,8 @@ class TruthNode(Node):
         return self.condition if isinstance(self.condition, bool) else self.sizes.expect(self.condition)
 
     def expect_true(self, file: str = "", line: int = 0) -> bool:
-        """Torch's kernels and its autograd expect more than what eager demands: that a size is not 1, say. So this demands equality alone."""
+        """Torch's kernels and its autograd expect more than what eager demands: that a size is not 1, say. So this demands equality
+        alone."""
         return self.demand() if isinstance(self.condition, Relation) and self.condition.kind == "==" else self.bool_()
 
     def statically_known_true(self, file: str = "", line: int = 0) -> bool:
@@ -471,7 +472,9 @@ class FloatNode(Node):
         return self._rounded(rounded_up, math.ceil)
 
     def trunc(self) -> SizeNode:
-        return self._rounded(rounded_down if self.hint is not None and self.hint >= 0 and self._never_negative() else lambda _: None, math.trunc)
+        return self._rounded(
+            rounded_down if self.hint is not None and self.hint >= 0 and self._never_negative() else lambda _: None, math.trunc
+        )
 
     sym_int = trunc
 

@@ -48,7 +48,9 @@ def fraction(value: Real) -> tuple[Index, Index] | None:
             return number, Index((((), 1),))
         case Real("truediv", (Index() as number, Index() as by)) if (by.constant or 0) > 0:
             return number, by
-        case Real("mul", (Real("float", (Index() as number,)), float(factor))) | Real("mul", (float(factor), Real("float", (Index() as number,)))):
+        case Real("mul", (Real("float", (Index() as number,)), float(factor))) | Real(
+            "mul", (float(factor), Real("float", (Index() as number,)))
+        ):
             return _scaled(number, factor)
         case Real("truediv", (Real("float", (Index() as number,)), float(by_number))) if by_number > 0 and by_number.is_integer():
             return number, Index((((), int(by_number)),))

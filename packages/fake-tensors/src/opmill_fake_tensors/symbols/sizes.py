@@ -10,12 +10,13 @@ from msgspec import Struct
 from ..errors import DataDependent
 from .facts import Bound, Relation, bounds, never_zero, reduced
 from .index import Index, IndexLike, index
+from .proof import prove, worth_asking
 
 
 class Symbol(Struct, frozen=True):
     """A size that is not fixed. ``hint``: its value in the call that was captured; None for one that depends on data. ``low`` and ``high``
-    (included; None: no limit) are part of what a compiled program relies on. ``origin`` says in the user's words where it came from. ``definition``:
-    what it is where earlier symbols tell, in Python with ``min``, ``max`` and truths as 0 and 1."""
+    (included; None: no limit) are part of what a compiled program relies on. ``origin`` says in the user's words where it came from.
+    ``definition``: what it is where earlier symbols tell, in Python with ``min``, ``max`` and truths as 0 and 1."""
 
     name: str
     hint: int | None
@@ -75,17 +76,22 @@ class Sizes:
     # ---- symbols ---------------------------------------------------------------------------------------------------
 
     def new(self, hint: int | None, *, low: int = 2, high: int | None = None, origin: str = "", name: str | None = None) -> Index:
-        """A new symbol as an expression. ``low`` must not be negative, but for a number (no size) that depends on data. Raises ValueError where
-        the hint is out of the range."""
+        """A new symbol as an expression. ``low`` must not be negative, but for a number (no size) that depends on data. Raises ValueError
+        where the hint is out of the range."""
         name = name or f"{'u' if hint is None else 's'}{len(self.symbols)}"
-        if name in self.symbols or (low < 0 and hint is not None) or (hint is not None and (hint < low or (high is not None and hint > high))):
+        if (
+            name in self.symbols
+            or (low < 0 and hint is not None)
+            or (hint is not None and (hint < low or (high is not None and hint > high)))
+        ):
             raise ValueError(f"size symbol {name} = {hint} in [{low}, {high}]")
         self.symbols[name] = Symbol(name, hint, low, high, origin)
         self._ranges[name] = (low, high)
         return index(name)
 
     def derived(self, definition: str, *, low: int = 0, at_most: IndexLike | None = None) -> Index:
-        """The symbol of what other sizes that depend on data give, the same one for the same text. ``low`` and ``at_most`` hold by construction."""
+        """The symbol of what other sizes that depend on data give, the same one for the same text. ``low`` and ``at_most`` hold by
+        construction."""
         known = self._derived.get(definition)
         if known is None:
             name = f"u{len(self.symbols)}"
@@ -136,7 +142,14 @@ class Sizes:
             return found
 
     def _prove(self, relation: Relation) -> bool | None:
+        """By the rules, which are quick; what they leave open and sizes speak for is asked of sympy."""
         relation = self._reduced(relation)
+        found = self._by_rules(relation)
+        if found is not None or not worth_asking(relation):
+            return found
+        return prove(relation, self._ranges, self._facts, {name: symbol.hint for name, symbol in self.symbols.items()})
+
+    def _by_rules(self, relation: Relation) -> bool | None:
         if relation.kind == "!=":
             equal = self._equal_zero(relation.expr)
             return None if equal is None else not equal
@@ -162,8 +175,8 @@ class Sizes:
         return True
 
     def typical(self, relation: Relation) -> bool | None:
-        """Its truth where all sizes that depend on data are 2 at least; where that does not tell, at one example of them, but that no two are
-        equal. None where it is not of sizes. Nothing is assumed by it."""
+        """Its truth where all sizes that depend on data are 2 at least; where that does not tell, at one example of them, but that no two
+        are equal. None where it is not of sizes. Nothing is assumed by it."""
         known = self.known(relation)
         if known is not None:
             return known
@@ -299,5 +312,7 @@ class Sizes:
 
     def holds(self, values: Mapping[str, int]) -> bool:
         """Whether what was compiled under this environment is right for these sizes."""
-        inside = all(s.low <= values[s.name] and (s.high is None or values[s.name] <= s.high) for s in self.symbols.values() if s.hint is not None)
+        inside = all(
+            s.low <= values[s.name] and (s.high is None or values[s.name] <= s.high) for s in self.symbols.values() if s.hint is not None
+        )
         return inside and all(d.relation.holds(values) for d in self.decisions)

@@ -1,0 +1,115 @@
+"""Which element types an operator's kernels take: seen by running it once on a few zeros.
+
+Meta kernels promote where kernels for processors refuse (``lerp`` of two types, a layer norm with a weight of another), and know nothing of
+types for which no kernel was written. What eager then raises is raised while tracing, in eager's words, which name types and no sizes."""
+
+from __future__ import annotations
+
+import math
+import re
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+
+_OF_TYPES = re.compile(
+    r"dtype|\b(?:scalar|data|same) ?types?\b|not implemented for|\bcast\b|\btype promotion\b|\b(?:integral|floating|complex|boolean|bool|half)\b",
+    re.I,
+)
+_REFUSALS = (RuntimeError, TypeError, ValueError, NotImplementedError)
+_SMALL = 3
+_CHEAP, _MOST = 1 << 12, 1 << 22
+"""Elements that are tried as they are, and where nothing smaller fits."""
+_ABOVE = torch._C.DispatchKeySet(torch._C.DispatchKey.FuncTorchDynamicLayerFrontMode) | torch._C.DispatchKeySet(
+    torch._C.DispatchKey.FuncTorchDynamicLayerBackMode
+)
+"""Function transforms: what is made here is no tensor of theirs."""
+_LIMIT = 20_000
+_found: dict[Any, Exception | None] = {}
+"""By operator, and types and ranks of its arguments."""
+
+
+def refusal(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Exception | None:
+    """What the operator's kernel for processors says of the element types of these arguments (meta tensors for tensors); None where it
+    takes them."""
+    if "out" in kwargs:
+        return None  # which is written, and has a size of its own
+    types: list[torch.dtype] = []
+    key: list[Any] = [func]
+    for value in (*args, *kwargs.values()):
+        _describe(value, types, key)
+    if not types:
+        return None
+    known = tuple(key)
+    if known not in _found:
+        if len(_found) > _LIMIT:
+            _found.clear()
+        _found[known] = _tried(func, args, kwargs)
+    return _found[known]
+
+
+def _describe(value: Any, types: list[torch.dtype], key: list[Any]) -> None:
+    if isinstance(value, torch.Tensor):
+        types.append(value.dtype)
+        key += (value.dtype, value.dim())
+    elif isinstance(value, (list, tuple)):
+        key.append(len(value))
+        for v in value:
+            _describe(v, types, key)
+    else:
+        key.append(value if type(value) in (torch.dtype, str, bool) else type(value))
+
+
+def _tried(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Exception | None:
+    """As it is where that is cheap, else on as few elements as dimensions that are equal stay equal with; where these do not fit for
+    another reason, as it is."""
+    sizes: set[int] = set()
+    elements = _sizes_in((args, tuple(kwargs.values())), sizes)
+    smaller = {n: _SMALL + 1 + k for k, n in enumerate(sorted(n for n in sizes if n > _SMALL))}
+    with torch._C._DisableTorchDispatch(), torch._C._DisablePythonDispatcher(), torch._C._ExcludeDispatchKeyGuard(_ABOVE):
+        error = _raised(func, args, kwargs, {} if elements <= _CHEAP else smaller)
+        if error is not None and not _OF_TYPES.search(str(error)) and _CHEAP < elements <= _MOST:
+            error = _raised(func, args, kwargs, {})
+    return error if error is not None and isinstance(error, _REFUSALS) and _OF_TYPES.search(str(error)) else None
+
+
+def _raised(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], smaller: Mapping[int, int]) -> Exception | None:
+    try:
+        given = [_zeros(a, smaller) for a in args], {k: _zeros(v, smaller) for k, v in kwargs.items()}
+    except (RuntimeError, TypeError, NotImplementedError):
+        return None  # no zeros of this type
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            func(*given[0], **given[1])
+    except Exception as e:
+        return e.with_traceback(None)
+    return None
+
+
+def _sizes_in(value: Any, found: set[int]) -> int:
+    """Adds the sizes of the tensors to ``found``; how many elements they have."""
+    if isinstance(value, torch.Tensor):
+        sizes = [_number(n) for n in value.shape]
+        found.update(sizes)
+        return math.prod(sizes)
+    return sum(_sizes_in(v, found) for v in value) if isinstance(value, (list, tuple)) else 0
+
+
+def _number(n: Any) -> int:
+    """A size, or what it was when it was met: no matter which, for nothing is decided by it."""
+    if type(n) is int:
+        return n
+    hint = n.node.hint if n.node.has_hint() else None
+    return hint if type(hint) is int else _SMALL + 1
+
+
+def _zeros(value: Any, smaller: Mapping[int, int]) -> Any:
+    if isinstance(value, torch.Tensor):
+        return torch.zeros([smaller.get(n, n) for n in map(_number, value.shape)], dtype=value.dtype, device="cpu")
+    if type(value) in (list, tuple):
+        return type(value)(smaller.get(v, v) if type(v) is int else _zeros(v, smaller) for v in value)
+    if type(value) is torch.SymInt:
+        return smaller.get(_number(value), _number(value))
+    return torch.device("cpu") if type(value) is torch.device else value

@@ -1,0 +1,118 @@
+"""What kernels check of numbers and shapes, and torch's meta kernels do not. A row takes what the operator takes, with meta tensors for tensors,
+and raises what eager raises, in its words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from ..symbols.asking import demanded
+
+Tensor = torch.Tensor
+RULES: dict[str, Callable[..., Any]] = {}
+CHECKS: dict[str, Callable[..., None]] = {}
+_MOST_DIMS = 64
+_NAMES = {
+    torch.float16: "Half", torch.bfloat16: "BFloat16", torch.float32: "Float", torch.float64: "Double", torch.bool: "Bool",
+    torch.uint8: "Byte", torch.int8: "Char", torch.int16: "Short", torch.int32: "Int", torch.int64: "Long",
+}  # fmt: skip
+"""Element types as kernels name them."""
+
+
+def _check(names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    def add(fn: Callable[..., None]) -> Callable[..., None]:
+        CHECKS.update({f"aten::{n}": fn for n in names.split()})
+        return fn
+
+    return add
+
+
+def _shown(sizes: Sequence[Any]) -> str:
+    return f"[{', '.join(map(str, sizes))}]"
+
+
+@_check("smooth_l1_loss")
+def _smooth_l1(x: Tensor, y: Tensor, reduction: int = 1, beta: float = 1.0, **_: Any) -> None:
+    if beta < 0:
+        raise RuntimeError("smooth_l1_loss does not support negative values for beta.")
+
+
+@_check("huber_loss")
+def _huber(x: Tensor, y: Tensor, reduction: int = 1, delta: float = 1.0, **_: Any) -> None:
+    if delta <= 0:
+        raise RuntimeError("huber_loss does not support non-positive values for delta.")
+
+
+def _spaced(name: str) -> Callable[..., None]:
+    def check(start: Any, end: Any, steps: int, *_: Any, dtype: torch.dtype | None = None, **__: Any) -> None:
+        if (
+            dtype is not None
+            and not dtype.is_complex
+            and any(isinstance(v, complex) or (isinstance(v, Tensor) and v.is_complex()) for v in (start, end))
+        ):
+            inferred = "double" if torch.get_default_dtype() is torch.float64 else "float"
+            raise RuntimeError(
+                f"torch.{name}(): inferred dtype c10::complex<{inferred}> can't be safely cast to passed dtype {_NAMES.get(dtype, str(dtype))}"
+            )
+
+    return check
+
+
+CHECKS.update({f"aten::{name}": _spaced(name) for name in ("linspace", "logspace")})
+
+
+@_check("softshrink")
+def _softshrink(x: Tensor, lambd: float = 0.5, **_: Any) -> None:
+    most = torch.finfo(x.dtype).max if x.dtype.is_floating_point else None
+    if most is not None and not 0 <= lambd <= most:
+        kind = _NAMES.get(x.dtype, str(x.dtype))
+        raise RuntimeError(f"lambda must be in range [0, {most:g}] for input dtype {kind}, but found {lambd:g}")
+
+
+@_check("avg_pool2d avg_pool3d")
+def _avg_pool(
+    x: Tensor, size: Any, stride: Any = (), padding: Any = 0, ceil_mode: bool = False, count_padding: bool = True, divisor_override: Any = None, **_: Any
+) -> None:  # fmt: skip
+    if divisor_override is not None and divisor_override == 0:
+        raise RuntimeError("divisor must be not zero")
+
+
+@_check("gelu gelu_")
+def _gelu(x: Tensor, *, approximate: str = "none", **_: Any) -> None:
+    if approximate not in ("none", "tanh"):
+        raise RuntimeError("approximate argument must be either none or tanh.")
+
+
+@_check("bucketize")
+def _bucketize(x: Any, boundaries: Tensor, **_: Any) -> None:
+    if boundaries.dim() != 1:
+        raise RuntimeError(f"boundaries tensor must be 1 dimension, but got dim({boundaries.dim()})")
+
+
+@_check("diagonal_scatter")
+def _diagonal_scatter(x: Tensor, src: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1, **_: Any) -> None:
+    view = torch.diagonal(x, offset, dim1, dim2)
+    if view.dim() != src.dim() or not all(a is b or demanded(a == b) for a, b in zip(view.size(), src.size(), strict=True)):
+        raise RuntimeError(
+            f"expected src to have a size equal to the slice of self. src size = {_shown(src.size())}, slice size = {_shown(view.size())}"
+        )
+
+
+@_check("index_add index_add_")
+def _index_add(x: Tensor, dim: int, ids: Tensor, src: Tensor, **_: Any) -> None:
+    if not x.dim() or not -x.dim() <= dim < x.dim():
+        return  # of which the meta kernel knows
+    rest = [[n for d, n in enumerate(t.size()) if d != dim % x.dim()] for t in (x, src)]
+    if len(rest[0]) != len(rest[1]) or not all(a is b or demanded(a == b) for a, b in zip(*rest, strict=True)):
+        raise RuntimeError(
+            "source tensor shape must match self tensor shape, excluding the specified dimension. "
+            f"Got self.shape = {_shown(x.size())} source.shape = {_shown(src.size())}"
+        )
+
+
+@_check("amax amin aminmax sum mean var std var_mean std_mean norm logsumexp any all prod")
+def _reduced(x: Tensor, *_: Any, **__: Any) -> None:
+    if x.dim() > _MOST_DIMS:
+        raise RuntimeError(f"only tensors with up to {_MOST_DIMS} dims are supported")

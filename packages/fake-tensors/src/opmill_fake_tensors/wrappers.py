@@ -1,0 +1,155 @@
+"""Tensors that are made of other tensors: classes with ``__torch_dispatch__`` that can be taken apart and put together.
+
+torch's protocol: ``__tensor_flatten__`` gives the names of the attributes that are tensors and a context that says the rest,
+``__tensor_unflatten__`` makes a tensor of the class of both. Such a tensor is a *wrapper*; what is inside may be one, too. A :class:`Form`
+is all of a wrapper but its plain tensors."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+
+from .tensor import FakeTensor
+
+_DISPATCH = torch._C._disabled_torch_dispatch_impl
+
+
+def _takes_operators(cls: Any) -> bool:
+    return issubclass(cls, torch.Tensor) and cls is not FakeTensor and getattr(cls, "__torch_dispatch__", _DISPATCH) is not _DISPATCH
+
+
+takes_operators: Callable[[Any], bool] = functools.lru_cache(maxsize=4096)(_takes_operators)
+"""Whether a class of tensors says itself what operators on them do."""
+
+
+def is_wrapper(cls: Any) -> bool:
+    """Whether tensors of this class are wrappers."""
+    return takes_operators(cls) and hasattr(cls, "__tensor_flatten__") and hasattr(cls, "__tensor_unflatten__")
+
+
+class NotTakenApart(TypeError):
+    """A tensor whose class takes operators, and that cannot be taken apart into plain tensors and put together again."""
+
+
+@dataclass(frozen=True, eq=False)
+class Thing:
+    """What is inside of a wrapper and no tensor: a mesh of devices, say. It is the same for all tensors of the form."""
+
+    value: Any
+
+    count = 0
+
+    def fits(self, other: Any) -> bool:
+        return type(other) is Thing and same_context(self.value, other.value)
+
+
+@dataclass(frozen=True, eq=False)
+class Form:
+    """``cls.__tensor_unflatten__({name: part}, context, sizes, strides)`` makes a tensor of this form. ``parts``: the forms of what is inside,
+    in the order of ``names``; None for plain tensors. ``sizes`` and ``strides`` (in elements) are those of the tensor itself."""
+
+    cls: Any
+    names: tuple[str, ...]
+    context: Any
+    sizes: Sequence[Any]
+    strides: Sequence[Any]
+    parts: tuple[Form | Thing | None, ...]
+    is_parameter: bool = False
+
+    @property
+    def count(self) -> int:
+        """How many plain tensors there are inside."""
+        return sum(1 if part is None else part.count for part in self.parts)
+
+    def fits(self, other: Any) -> bool:
+        """Whether the other form says the same, but for sizes."""
+        return (
+            type(other) is Form
+            and self.cls is other.cls
+            and self.names == other.names
+            and same_context(self.context, other.context)
+            and all(theirs is None if own is None else own.fits(theirs) for own, theirs in zip(self.parts, other.parts, strict=True))
+        )
+
+
+def same_context(one: Any, other: Any) -> bool:
+    """Whether two contexts say the same. Those that cannot be compared do not."""
+    if one is other:
+        return True
+    try:
+        return type(one) is type(other) and bool(one == other)
+    except Exception:
+        return False
+
+
+def take_apart(tensor: Any) -> tuple[Form | None, list[torch.Tensor]]:
+    """The form of a tensor, None for a plain one, and the plain tensors in it. Raises :class:`NotTakenApart`."""
+    cls = type(tensor)
+    if not takes_operators(cls):
+        return None, [tensor]
+    if not is_wrapper(cls):
+        raise NotTakenApart(f"{cls.__qualname__} defines __torch_dispatch__, but not __tensor_flatten__ and __tensor_unflatten__")
+    try:
+        names, context = tensor.__tensor_flatten__()
+    except Exception as error:
+        raise NotTakenApart(f"__tensor_flatten__ of {cls.__qualname__} fails: {type(error).__name__}: {error}") from None
+    forms: list[Form | Thing | None] = []
+    leaves: list[torch.Tensor] = []
+    for name in names:
+        part = getattr(tensor, name)
+        form, inside = take_apart(part) if isinstance(part, torch.Tensor) else (Thing(part), [])
+        forms.append(form)
+        leaves += inside
+    sizes, strides = tensor.shape, tensor.stride() if tensor.layout is torch.strided else ()
+    return Form(cls, tuple(names), context, sizes, strides, tuple(forms), getattr(tensor, "_is_param", False)), leaves
+
+
+def put_together(form: Form | Thing | None, leaves: Iterator[Any]) -> Any:
+    """A tensor of this form of the next plain tensors."""
+    if form is None:
+        return next(leaves)
+    if type(form) is Thing:
+        return form.value
+    assert type(form) is Form
+    parts = {name: put_together(part, leaves) for name, part in zip(form.names, form.parts, strict=True)}
+    return form.cls.__tensor_unflatten__(parts, form.context, form.sizes, form.strides)
+
+
+def resized(form: Form, sizes: Sequence[int], like: torch.Tensor) -> Form:
+    """The form with the sizes and strides of ``like`` wherever it has these ``sizes``."""
+    parts = tuple(resized(part, sizes, like) if type(part) is Form else part for part in form.parts)
+    if tuple(form.sizes) != tuple(sizes):
+        return replace(form, parts=parts)
+    return replace(form, sizes=like.shape, strides=like.stride(), parts=parts)
+
+
+def numbers_of(form: Form) -> list[Any]:
+    """The sizes and strides of a form and of those inside, in order."""
+    inside = [n for part in form.parts if type(part) is Form for n in numbers_of(part)]
+    return [*form.sizes, *form.strides, *inside]
+
+
+def with_numbers(form: Form, numbers: Iterator[Any]) -> Form:
+    """The form with the next of these sizes and strides, in the order of :func:`numbers_of`."""
+    sizes = torch.Size([next(numbers) for _ in form.sizes])
+    strides = tuple([next(numbers) for _ in form.strides])
+    return replace(form, sizes=sizes, strides=strides, parts=tuple(with_numbers(p, numbers) if type(p) is Form else p for p in form.parts))
+
+
+__all__ = [
+    "Form",
+    "NotTakenApart",
+    "Thing",
+    "is_wrapper",
+    "numbers_of",
+    "put_together",
+    "resized",
+    "same_context",
+    "take_apart",
+    "takes_operators",
+    "with_numbers",
+]

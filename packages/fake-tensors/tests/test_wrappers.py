@@ -1,0 +1,114 @@
+"""Tensors made of tensors: taken apart, put together, and as fakes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch.utils import _pytree as pytree
+
+from opmill_fake_tensors import FakeContext, FakeTensor
+from opmill_fake_tensors.errors import NoFakeKernel
+from opmill_fake_tensors.symbols import Sizes
+from opmill_fake_tensors.wrappers import NotTakenApart, put_together, take_apart
+
+
+class Pair(torch.Tensor):
+    """Two tensors that each operator is applied to."""
+
+    a: Any
+    b: Any
+    tag: int
+    __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]
+
+    @staticmethod
+    def __new__(cls, a: Any, b: Any, tag: int = 0, size: Any = None, stride: Any = None) -> Any:
+        size, stride = a.shape if size is None else size, a.stride() if stride is None else stride
+        return torch.Tensor._make_wrapper_subclass(cls, size, strides=stride, dtype=a.dtype, device=a.device)  # type: ignore[attr-defined]
+
+    def __init__(self, a: Any, b: Any, tag: int = 0, size: Any = None, stride: Any = None) -> None:
+        self.a, self.b, self.tag = a, b, tag
+
+    def __tensor_flatten__(self) -> Any:
+        return ["a", "b"], self.tag
+
+    @staticmethod
+    def __tensor_unflatten__(inner: Any, context: Any, size: Any, stride: Any) -> Any:
+        return Pair(inner["a"], inner["b"], context, size, stride)
+
+    @classmethod
+    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:  # type: ignore[override]
+        found = [func(*of(args, name), **of(kwargs or {}, name)) for name in ("a", "b")]
+        return pytree.tree_map(lambda a, b: Pair(a, b) if isinstance(a, torch.Tensor) else a, *found)
+
+
+def of(args: Any, name: str) -> Any:
+    return pytree.tree_map_only(Pair, lambda p: getattr(p, name), args)
+
+
+class Closed(torch.Tensor):
+    """Takes operators, and cannot be taken apart."""
+
+    @classmethod
+    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:  # type: ignore[override]
+        return NotImplemented
+
+
+def test_what_is_taken_apart_is_put_together() -> None:
+    inner = Pair(torch.ones(2), torch.zeros(2), 5)
+    outer = Pair(inner, Pair(torch.ones(2) * 2, torch.ones(2) * 3, 6), 7)
+    form, leaves = take_apart(outer)
+    assert form is not None and form.count == 4 and [leaf.tolist() for leaf in leaves] == [[1, 1], [0, 0], [2, 2], [3, 3]]
+    again = put_together(form, iter(leaves))
+    assert (again.tag, again.a.tag, again.b.tag) == (7, 5, 6) and again.b.b is leaves[3]
+    assert form.fits(take_apart(again)[0]) and not form.fits(take_apart(inner)[0])
+    again.b.tag = 0
+    assert not form.fits(take_apart(again)[0])
+
+
+def test_a_plain_tensor_has_no_form() -> None:
+    x = torch.ones(2)
+    assert take_apart(x) == (None, [x]) and take_apart(torch.nn.Parameter(x))[0] is None
+
+
+def test_what_cannot_be_taken_apart_says_what_to_define() -> None:
+    closed = torch.ones(2).as_subclass(Closed)
+    with pytest.raises(NotTakenApart, match="__tensor_flatten__ and __tensor_unflatten__"):
+        take_apart(closed)
+    with pytest.raises(NoFakeKernel, match="__tensor_flatten__"):
+        FakeContext().from_tensor(closed)
+
+
+def test_what_is_no_tensor_belongs_to_the_form() -> None:
+    pair, other = Pair(torch.ones(2), torch.ones(2)), Pair(torch.ones(2), torch.ones(2))
+    pair.b = other.b = "a mesh"
+    form, leaves = take_apart(pair)
+    assert form is not None and form.count == len(leaves) == 1 and put_together(form, iter(leaves)).b == "a mesh"
+    assert form.fits(take_apart(other)[0])
+    other.b = "another"
+    assert not form.fits(take_apart(other)[0])
+
+
+def test_operators_on_fake_wrappers_run_what_the_class_says() -> None:
+    pair = Pair(torch.ones(3, 4), torch.zeros(3, 4), 1).requires_grad_()
+    with FakeContext() as context:
+        fake: Any = context.from_tensor(pair)
+        assert context.from_tensor(pair) is fake and type(fake.a) is FakeTensor and fake.requires_grad and fake.is_leaf and fake.tag == 1
+        result = (fake @ torch.ones(4, 5)).relu()
+    assert type(result) is Pair and result.shape == (3, 5) and type(result.b) is FakeTensor and result.b.shape == (3, 5)
+    assert result.grad_fn is not None and result.a.grad_fn is None
+
+
+def test_symbolic_sizes_are_those_of_what_is_inside() -> None:
+    pair = Pair(torch.ones(3, 4), torch.zeros(3, 4))
+    with FakeContext(Sizes()) as context:
+        fake: Any = context.from_tensor(pair, {0: None})
+        assert str(fake.shape) == str(fake.a.shape) == str(fake.b.shape) == "torch.Size([s0, 4])"
+        assert str((fake + 1).sum(1).shape) == "torch.Size([s0])"
+
+
+def test_computed_wrappers_are_no_leaves() -> None:
+    pair = Pair(torch.ones(3), torch.zeros(3)).requires_grad_() * 2
+    fake = FakeContext().from_tensor(pair)
+    assert fake.requires_grad and not fake.is_leaf
