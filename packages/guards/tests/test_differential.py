@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections import OrderedDict, deque
 from types import SimpleNamespace
 from typing import Any
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 from opmill_guards import GuardSet, reference
 from opmill_guards.guard import Absent, AllDistinct, DictKeys, Equals, Is, Length, Predicate, SameObject, SizeRelation, TypeIs
-from opmill_guards.source import Attr, CellContents, DictKeyAt, InstanceDict, Item, Local, Pinned, TypeOf
+from opmill_guards.source import Attr, CellContents, DictKeyAt, InstanceDict, Item, Local, Pinned, Referent, TypeOf
 
 SETTINGS = settings(derandomize=True, max_examples=300, deadline=None)
 NAMES = ("a", "b")
@@ -81,6 +82,9 @@ CONSTANTS = st.one_of(
 )  # fmt: skip
 
 
+DEAD = weakref.ref(Plain())
+
+
 def containers(children: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
     attributes = st.dictionaries(st.sampled_from(["x", "y"]), children, max_size=2)
     return st.one_of(
@@ -88,7 +92,7 @@ def containers(children: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
         st.lists(children, max_size=3).map(List), st.dictionaries(KEYS, children, max_size=3), st.dictionaries(KEYS, children, max_size=3).map(Dict),
         st.dictionaries(KEYS, children, max_size=3).map(OrderedDict), st.lists(children, max_size=2).map(deque),
         attributes.map(lambda a: Plain(**a)), attributes.map(lambda a: Slotted(**a)), attributes.map(lambda a: SimpleNamespace(**a)),
-        children.map(cell), st.builds(Answering), st.builds(Raising), st.just(Plain),
+        children.map(cell), st.builds(Answering), st.builds(Raising), st.just(Plain), st.sampled_from([weakref.ref(Plain), DEAD]),
     )  # fmt: skip
 
 
@@ -98,7 +102,7 @@ VALUES = st.recursive(CONSTANTS, containers, max_leaves=8)
 def longer(sources: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
     return st.one_of(
         st.builds(Attr, sources, ATTRIBUTES), st.builds(InstanceDict, sources), st.builds(Item, sources, KEYS),
-        st.builds(DictKeyAt, sources, st.integers(-1, 2)), st.builds(TypeOf, sources), st.builds(CellContents, sources),
+        st.builds(DictKeyAt, sources, st.integers(-1, 2)), st.builds(TypeOf, sources), st.builds(CellContents, sources), st.builds(Referent, sources),
     )  # fmt: skip
 
 

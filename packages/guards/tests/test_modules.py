@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import copy
+import gc
+import types
+import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -13,10 +16,12 @@ from hypothesis import strategies as st
 torch = pytest.importorskip("torch")
 from torch import nn  # noqa: E402
 
-from opmill_guards import GuardSet, probe  # noqa: E402
-from opmill_guards.guard import DictKeys, Equals, ModuleTree, TensorMatch  # noqa: E402
+from opmill_guards import CompiledFunction, GuardSet, probe  # noqa: E402
+from opmill_guards.guard import AllDistinct, DictKeys, Equals, Is, ModuleTree, SameObject, TensorMatch  # noqa: E402
+from opmill_guards.kinds.module_tree import facts_of  # noqa: E402
 from opmill_guards.kinds.tensor_match import of  # noqa: E402
 from opmill_guards.source import Attr, InstanceDict, Item, Local, Source  # noqa: E402
+from opmill_guards.tree import TreeBuilder  # noqa: E402
 
 
 class Scaled(nn.Module):
@@ -62,7 +67,7 @@ def guard_of(root: Any, by_attribute: bool = False) -> ModuleTree:
         Equals(Item(Item(Attr(scaled, "pair"), 1), 0), 4),
         DictKeys(InstanceDict(scaled), tuple(vars(root[0]))),
     ]
-    return ModuleTree(modules, tuple(then), tuple(tensors))
+    return ModuleTree(tuple(facts_of(*each) for each in modules), tuple(then), tuple(tensors))
 
 
 def set_class(m: Any) -> None:
@@ -116,7 +121,7 @@ CHANGES: dict[str, Callable[[Any], Any]] = {
     "meta": lambda m: m.to("meta"),
     "buffer replaced": lambda m: setattr(m[0].norm, "running_mean", torch.zeros(5)),
     "buffer to None": lambda m: setattr(m[0].norm, "running_mean", None),
-    "module replaced": new_linear,
+    "module replaced by one without bias": lambda m: setattr(m[0], "linear", nn.Linear(4, 4, bias=False)),
     "module added": lambda m: m.append(nn.ReLU()),
     "module deleted": lambda m: m.__delitem__(1),
     "module inside replaced": lambda m: m[1].__setitem__(1, nn.GELU()),
@@ -150,8 +155,12 @@ def test_changes_are_noticed(change: str, by_attribute: bool) -> None:
 
 def test_another_module_of_the_same_make() -> None:
     m = model()
-    _, tree = tree_of(m)
-    assert not tree.check(copy.deepcopy(m))
+    guards, tree = tree_of(m)
+    other = copy.deepcopy(m)
+    for each in (other, m, other):
+        assert tree.check(each) and guards.check({"self": each})
+    other[0].linear.eval().train()
+    assert not tree.check(other) and not guards.check({"self": other})
     assert tree.check(m)
 
 
@@ -161,6 +170,7 @@ HARMLESS: dict[str, Callable[[Any], Any]] = {
     "new attribute elsewhere": lambda m: setattr(m[1][0], "calls", 1),
     "same value again": lambda m: m.eval(),
     "parameter of the same facts": lambda m: setattr(m[0].linear, "weight", nn.Parameter(torch.ones(4, 4))),
+    "module replaced by one of its kind": new_linear,
     "gradient": lambda m: setattr(m[0].linear.weight, "grad", torch.ones(4, 4)),
 }
 
@@ -177,32 +187,199 @@ def test_harmless_changes_cost_one_full_check(change: str) -> None:
     assert not tree.check(m)
 
 
-def test_evidence_is_remembered() -> None:
-    m = model()
-    builder_checks = []
-    then = guard_of(m)
+def structures_of(guards: GuardSet) -> tuple[Any, list[Any]]:
+    """The native tree, and the structures of modules in it."""
     from opmill_guards import _native
 
-    real = _native.ModuleWatch
+    real = _native.ModuleStructure
     made: list[Any] = []
-    try:
-        _native.ModuleWatch = lambda description: made.append(real(description)) or made[-1]  # type: ignore[misc,assignment]
-        tree = GuardSet([then]).native(("self",))
-    finally:
-        _native.ModuleWatch = real  # type: ignore[misc]
-    [watch] = made
-    assert not watch.stale
+    builder = TreeBuilder(("self",))
+    for guard in guards.guards:
+        builder.add(guard)
+    made += [structure for structure, _ in builder._watches]
+    assert all(type(each) is real for each in made)
+    return builder.build(guards.loads), made
+
+
+def test_evidence_is_remembered() -> None:
+    m, other = model(), model()
+    tree, [structure] = structures_of(GuardSet([guard_of(m)]))
+    assert not structure.knows(m)
+    assert tree.check(m) and structure.knows(m)
     m[1][0].calls = 1
-    assert watch.stale
-    assert tree.check(m)
-    assert not watch.stale
+    assert not structure.knows(m)
+    assert tree.check(m) and tree.check(other)
+    assert structure.knows(m) and structure.knows(other)
     m.train()
     assert not tree.check(m)
-    assert watch.stale
+    assert not structure.knows(m) and structure.knows(other)
     m.eval()
     assert tree.check(m)
-    assert not watch.stale
-    assert not builder_checks
+    assert structure.knows(m)
+
+
+def test_trees_that_are_gone_are_forgotten() -> None:
+    m = model()
+    tree, [structure] = structures_of(GuardSet([guard_of(m)]))
+    for _ in range(500):
+        other = model()
+        gone = weakref.ref(other)
+        assert tree.check(other)
+        del other
+        assert gone() is None, "nothing keeps a module alive"
+    assert structure.bound <= 65
+    kept = [model() for _ in range(200)]
+    assert all(tree.check(each) for each in kept)
+    assert all(structure.knows(each) for each in kept)
+
+
+def test_a_module_in_a_cycle_is_let_go() -> None:
+    m = model()
+    _, tree = tree_of(m)
+    m[0].linear.__dict__["owner"] = m
+    assert tree.check(m)
+    gone = weakref.ref(m)
+    del m
+    gc.collect()
+    assert gone() is None
+
+
+def test_a_child_that_is_gone_is_not_touched() -> None:
+    """Evidence lies in dictionaries of modules that a change let go of."""
+    m = model()
+    _, tree = tree_of(m)
+    for _ in range(50):
+        assert tree.check(m)
+        m[0].linear = nn.Linear(4, 4).eval()
+        m[1] = nn.Sequential(nn.Linear(4, 3), nn.ReLU()).eval()
+        gc.collect()
+        assert tree.check(m)
+        m[1].__dict__ = dict(m[1].__dict__)
+        assert tree.check(m)
+
+
+def test_a_root_at_the_place_of_another() -> None:
+    tree: Any = None
+    for k in range(300):
+        m = model()
+        if tree is None:
+            _, tree = tree_of(m)
+        if k % 3 == 2:
+            m.train()
+        assert tree.check(m) is (k % 3 != 2)
+        del m
+
+
+def test_tensors_are_loaded() -> None:
+    m, other = model(), model()
+    guard = guard_of(m)
+    sources = [match.source for match in guard.tensors]
+    tree = GuardSet([guard], loads=sources).native(("self",))
+    for each in (m, other):
+        loaded = tree.load(each)
+        wanted = [*each.parameters(), *each.buffers()]
+        assert len(loaded) == len(wanted) and {id(t) for t in loaded} == {id(t) for t in wanted}
+    backwards = GuardSet([guard], loads=[*reversed(sources), Local("self")]).native(("self",))
+    assert [id(t) for t in backwards.load(m)] == [*reversed([id(t) for t in tree.load(m)]), id(m)]
+    m[0].linear.weight = fresh = nn.Parameter(torch.ones(4, 4))
+    assert any(t is fresh for t in tree.load(m))
+    m.train()
+    assert tree.load(m) is None
+
+
+def test_loaded_tensors_are_given_to_the_target() -> None:
+    def f(self: Any, x: Any, *more: Any, key: int = 1) -> Any:
+        return "uncompiled"
+
+    def target(loaded: Any, /, self: Any, x: Any, *more: Any, key: int = 1) -> Any:
+        return loaded, self, x, more, key
+
+    def on_miss(compiled: Any, args: Any, kwargs: Any) -> Any:
+        m = args[0]
+        match = of(Item(Attr(Local("self"), "_parameters"), "weight"), m.weight)
+        return compiled.insert(GuardSet([ModuleTree((facts_of(Local("self"), m),), (), (match,))], loads=[match.source]), target)
+
+    class Holder:
+        pass
+
+    compiled = CompiledFunction(f, on_miss)
+    Holder.f = compiled  # type: ignore[attr-defined]
+    m, other = nn.Linear(2, 3), nn.Linear(2, 3)
+    for each in (m, other, m):
+        assert compiled(each, 1) == ((each.weight,), each, 1, (), 1)
+        assert compiled(each, 1, 2, 3, key=4) == ((each.weight,), each, 1, (2, 3), 4)
+        assert types.MethodType(compiled, each)(5, key=6) == ((each.weight,), each, 5, (), 6)
+        assert compiled(*(each, 7), **{"key": 8}) == ((each.weight,), each, 7, (), 8)
+    assert len(compiled.entries) == 1
+
+
+def test_what_an_entry_loaded_that_does_not_fit_is_not_given() -> None:
+    """The tensors are at hand when a tensor turns out to be another one than assumed."""
+
+    def f(self: Any) -> Any:
+        return "uncompiled"
+
+    def load(m: Any) -> Any:
+        match = of(Item(Attr(Local("self"), "_parameters"), "weight"), m.weight)
+        return GuardSet([ModuleTree((facts_of(Local("self"), m),), (), (match,))], loads=[match.source])
+
+    compiled = CompiledFunction(f, lambda compiled, args, kwargs: f)
+    compiled.insert(load(nn.Linear(2, 3)), lambda loaded, self: loaded[0])
+    assert compiled(nn.Linear(4, 5)) == "uncompiled"
+    assert load(nn.Linear(2, 3)).native(("self",)).load(nn.Linear(4, 5)) is None
+
+
+def test_tied_tensors_are_part_of_the_structure() -> None:
+    class Pair(nn.Module):
+        def __init__(self, tied: bool) -> None:
+            super().__init__()
+            self.a = nn.Linear(2, 2)
+            self.b = nn.Linear(2, 2)
+            if tied:
+                self.b.weight = self.a.weight
+
+    def weight(name: str) -> Source:
+        return Item(Attr(Item(Attr(Local("self"), "_modules"), name), "_parameters"), "weight")
+
+    for tied in (True, False):
+        m = Pair(tied)
+        pair = SameObject(weight("a"), weight("b")) if tied else AllDistinct((weight("a"), weight("b")))
+        modules = tuple(facts_of(*each) for each in walk(m, Local("self")))
+        guards = GuardSet([ModuleTree(modules, (pair,))])
+        tree, [structure] = structures_of(guards)
+        assert tree.check(m) and structure.knows(m)
+        for other in (Pair(tied), Pair(not tied)):
+            same = other.a.weight is other.b.weight
+            assert tree.check(other) is guards.check({"self": other}) is (same is tied)
+        m.b.weight = nn.Parameter(torch.ones(2, 2)) if tied else m.a.weight
+        assert not tree.check(m)
+
+
+def test_hooks_are_part_of_the_structure() -> None:
+    def hook(*args: Any) -> None:
+        pass
+
+    m, other = nn.Linear(2, 2), nn.Linear(2, 2)
+    handle = m.register_forward_hook(hook)
+    guards = GuardSet([ModuleTree((facts_of(Local("self"), m),), ())])
+    tree = guards.native(("self",))
+    assert tree.check(m) and not tree.check(other)
+    other.register_forward_hook(hook)
+    assert tree.check(other) and guards.check({"self": other})
+    other.register_forward_hook(lambda *args: None)
+    assert not tree.check(other) and not guards.check({"self": other})
+    handle.remove()
+    assert not tree.check(m)
+    m.register_forward_pre_hook(hook)
+    assert not tree.check(m)
+
+
+def test_none_is_a_value_like_others() -> None:
+    m = nn.Linear(2, 2, bias=False)
+    bias = Item(Item(InstanceDict(Local("self")), "_parameters"), "bias")
+    guards = GuardSet([ModuleTree((facts_of(Local("self"), m),), (Is(bias, None),))])
+    tree = guards.native(("self",))
+    assert tree.check(m) and tree.check(nn.Linear(3, 3, bias=False)) and not tree.check(nn.Linear(2, 2))
 
 
 def test_a_replaced_parameter_is_followed() -> None:
@@ -255,25 +432,33 @@ def test_global_hooks() -> None:
 def test_shared_and_repeated_modules() -> None:
     shared = nn.Linear(4, 4)
     m = nn.Sequential(shared, nn.ReLU(), shared)
-    _, tree = tree_of_plain(m)
+    modules = tuple(facts_of(*each) for each in walk(m, Local("self")))
+    first, _, third = (facts.source for facts in modules[1:])
+    tree = GuardSet([ModuleTree(modules, (SameObject(first, third),))]).native(("self",))
     assert tree.check(m)
     m[2] = nn.Linear(4, 4)
     assert not tree.check(m)
-
-
-def tree_of_plain(m: Any) -> tuple[GuardSet, Any]:
-    guards = GuardSet([ModuleTree(tuple(walk(m, Local("self"))), ())])
-    return guards, guards.native(("self",))
 
 
 def test_module_in_a_list_is_looked_at_each_time() -> None:
     holder = nn.Module()
     holder.parts = [nn.Linear(2, 2)]
     part = Item(Attr(Local("self"), "parts"), 0)
-    guards = GuardSet([ModuleTree(((Local("self"), holder), (part, holder.parts[0])), ())])
+    guards = GuardSet(
+        [
+            ModuleTree(
+                (facts_of(Local("self"), holder), facts_of(part, holder.parts[0])),
+                (DictKeys(InstanceDict(part), tuple(vars(holder.parts[0]))),),
+            )
+        ]
+    )
     tree = guards.native(("self",))
     assert tree.check(holder)
     holder.parts[0] = nn.Linear(2, 2)
+    assert tree.check(holder)
+    holder.parts[0].calls = 1
+    assert not tree.check(holder)
+    holder.parts[0] = nn.Bilinear(2, 2, 2)
     assert not tree.check(holder)
 
 
@@ -286,7 +471,7 @@ def test_instance_without_a_dict_yet() -> None:
             self.value = 1
 
     small = Small()
-    guards = GuardSet([ModuleTree(((Local("self"), small),), (Equals(Attr(Local("self"), "value"), 1),))])
+    guards = GuardSet([ModuleTree((facts_of(Local("self"), small),), (Equals(Attr(Local("self"), "value"), 1),))])
     tree = guards.native(("self",))
     assert tree.check(small)
     small.value = 2
@@ -300,7 +485,7 @@ def test_lazy_version_of_a_class_that_changed_twice() -> None:
         value = 1
 
     m = Leaf()
-    guards = GuardSet([ModuleTree(((Local("self"), m),), (Equals(Attr(Local("self"), "value"), 1),))])
+    guards = GuardSet([ModuleTree((facts_of(Local("self"), m),), (Equals(Attr(Local("self"), "value"), 1),))])
     tree = guards.native(("self",))
     Leaf.value = 2
     assert not tree.check(m)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import collections
+import errno
 import gc
+import os
 import sys
 from typing import Any
 
@@ -11,6 +13,7 @@ import pytest
 
 from opmill_guards import GuardError, GuardSet
 from opmill_guards.guard import DictKeys, Equals, Is, Predicate, TypeIs
+from opmill_guards.kinds import kinds
 from opmill_guards.source import Attr, Item, Local
 
 
@@ -143,3 +146,17 @@ def test_a_tree_goes_with_its_cycle() -> None:
 def test_prints() -> None:
     text = str(GuardSet([Equals(Item(Local("x"), "n"), 3), TypeIs(Local("x"), dict)]))
     assert text == "TypeIs(x, type=dict)\nEquals(x['n'], value=3)"
+
+
+def test_a_table_of_kinds_is_whole_or_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = dict(kinds())
+    kinds.cache_clear()
+
+    def unreadable(folder: Any = ".") -> list[str]:
+        raise OSError(errno.ENOMEM, "Cannot allocate memory", folder)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "listdir", unreadable)
+        with pytest.raises(OSError, match="Cannot allocate"):
+            kinds()
+    assert kinds() == whole

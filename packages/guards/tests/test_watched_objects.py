@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import threading
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 
 from opmill_guards import GuardSet
 from opmill_guards.guard import DictKeys, Equals, Length, ModuleTree, TypeIs
+from opmill_guards.kinds.module_tree import facts_of
 from opmill_guards.source import Attr, Item, Local
 
 
@@ -38,7 +40,7 @@ def guards_of(root: Part) -> GuardSet:
     then: list[Any] = []
 
     def walk(part: Part, source: Any) -> None:
-        modules.append((source, part))
+        modules.append(facts_of(source, part))
         then.extend([Equals(Attr(source, "value"), part.value), Equals(Attr(source, "kind"), "part"), TypeIs(source, Part)])
         then.extend([DictKeys(Attr(source, "_modules"), tuple(part._modules)), Equals(Item(Attr(source, "pair"), 0), 1)])
         then.extend([TypeIs(Attr(source, "pair"), tuple), Length(Item(Attr(source, "pair"), 1), 1)])
@@ -156,3 +158,58 @@ def test_changes_from_another_thread_are_never_lost() -> None:
         stop.set()
         for thread in threads:
             thread.join()
+
+
+def test_trees_of_one_make_share_a_guard() -> None:
+    tree = guards_of(Part(3)).native(("self",))
+    parts = [Part(3) for _ in range(20)]
+    for _ in range(2):
+        assert all(tree.check(part) for part in parts)
+    parts[3]._modules["1"]._modules["0"].value = 50
+    assert [tree.check(part) for part in parts] == [k != 3 for k in range(20)]
+    parts[3]._modules["1"]._modules["0"].value = 1
+    assert all(tree.check(part) for part in parts)
+
+
+def test_trees_that_come_and_go_leave_nothing() -> None:
+    """Roots, and dictionaries below them, end while evidence lies in them, and others are made at their place."""
+    tree = guards_of(Part(2)).native(("self",))
+    for k in range(400):
+        part = Part(2)
+        gone = weakref.ref(part)
+        assert tree.check(part)
+        part._modules["0"] = Part(1)
+        assert tree.check(part)
+        part._modules["1"].__dict__ = dict(part._modules["1"].__dict__)
+        assert tree.check(part)
+        if k % 3 == 0:
+            kept, part._modules = part._modules, dict(part._modules)
+            assert tree.check(part)
+            kept.clear()
+            assert tree.check(part)
+        if k % 5 == 0:
+            part._modules["0"]._modules["1"].value = -1
+            assert not tree.check(part)
+        del part
+        assert gone() is None
+
+
+def test_a_guard_goes_before_the_trees_that_it_knows() -> None:
+    parts = [Part(2) for _ in range(10)]
+    for _ in range(20):
+        tree = guards_of(Part(2)).native(("self",))
+        assert all(tree.check(part) for part in parts)
+        del tree
+        for part in parts:
+            part._modules["0"].calls = 1
+
+
+def test_a_tree_in_a_cycle_is_let_go() -> None:
+    tree = guards_of(Part(2)).native(("self",))
+    part = Part(2)
+    part._modules["0"].owner = part
+    assert tree.check(part)
+    gone = weakref.ref(part)
+    del part
+    gc.collect()
+    assert gone() is None

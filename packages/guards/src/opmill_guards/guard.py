@@ -83,25 +83,34 @@ class AllDistinct(Struct, frozen=True):
     sources: tuple[Source, ...]
 
 
-class ModuleTree(Struct, frozen=True, eq=False):
-    """Nothing in the instance dictionaries of these ``torch.nn.Module``s changed: attributes, ``_parameters``, ``_buffers``, ``_modules``,
-    hooks; nor their classes. ``modules`` pairs each module with its source. Checked by versions (3.11) or watchers (3.12+): when
-    something did change, the guards in ``then`` (facts about what was really used) are checked one by one, and on success the
-    new versions are remembered. Tensors of these modules that were used have their own :class:`TensorMatch` in ``tensors``,
-    checked every time (``.data`` can change without any dictionary changing)."""
+class ModuleFacts(Struct, frozen=True, eq=False):
+    """A module found at ``source`` is exactly of this class. ``hooks``: its forward and backward hooks and pre-hooks, the objects themselves
+    by kind (in the order of ``kinds.coverage.HOOKS``) and in their order. The module itself is not held."""
 
-    modules: tuple[tuple[Source, Any], ...]
+    source: Source
+    type: type
+    hooks: tuple[tuple[Any, ...], ...] = ((), (), (), ())
+
+
+class ModuleTree(Struct, frozen=True, eq=False):
+    """The structure of ``torch.nn.Module``s that hang together: classes and hooks of ``modules``, and the facts in ``then`` about what was
+    read in their instance dictionaries, ``_parameters``, ``_buffers`` and ``_modules``. Which modules these are does not matter: any that have the
+    structure fit. Per tree that was found to have it, versions (3.11) or watchers (3.12+) tell that nothing changed since; when
+    something did, the tree is looked at again. ``tensors``: facts of tensors of these modules, checked every time (``.data`` can change
+    without any dictionary changing)."""
+
+    modules: tuple[ModuleFacts, ...]
     then: tuple[Guard, ...]
     tensors: tuple[TensorMatch, ...] = ()
     snapshot: Any = None
-    """Hooks and classes of the modules at capture; taken when the guard is put into a set."""
+    """Attributes of the classes at capture; taken when the guard is put into a set."""
     apart: frozenset[tuple[type, str]] = frozenset()
     """Attributes of classes that may change: guards of their own say what was assumed of them."""
 
 
 class GlobalState(Struct, frozen=True):
-    """Process- and thread-wide switches that torch reads: grad mode, inference mode, autocast per device (enabled, dtype, cache), default dtype and
-    device, deterministic algorithms, torch function modes. Holds the values found at capture; see ``kinds/global_state.py``."""
+    """Process- and thread-wide switches that torch reads: grad mode, inference mode, autocast per device (enabled, dtype, cache), default
+    dtype and device, deterministic algorithms, torch function modes. Holds the values found at capture; see ``kinds/global_state.py``."""
 
     values: tuple[tuple[str, Any], ...]
 

@@ -182,7 +182,8 @@ def _find_layout_within(size: int) -> dict[str, int] | None:
 
 
 def current_stance() -> str:
-    """What ``torch.compiler.set_stance`` put in force. It is kept by torch's own compiler, which a program that set none may not have imported."""
+    """What ``torch.compiler.set_stance`` put in force. It is kept by torch's own compiler, which a program that set none may not have
+    imported."""
     stance = getattr(sys.modules.get("torch._dynamo.eval_frame"), "_stance", None)
     return getattr(stance, "stance", "default")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections import deque
 from collections.abc import Callable, Mapping
 from types import CellType, MappingProxyType
@@ -66,6 +67,15 @@ def _cell(source: s.CellContents, base: Any, local_values: Locals) -> Any:
     return base.cell_contents
 
 
+def _referent(source: s.Referent, base: Any, local_values: Locals) -> Any:
+    if not isinstance(base, weakref.ref):
+        raise Unreadable(f"{source.base} is not a weak reference")
+    found = weakref.ref.__call__(base)
+    if found is None:
+        raise Unreadable(f"the object of {source.base} is dead")
+    return found
+
+
 def tensor_property(tensor: Any, property: str, dim: int) -> int:
     """``tensor.size(dim)``, ``tensor.stride(dim)`` or ``tensor.storage_offset()``."""
     return int(tensor.storage_offset() if property == "storage_offset" else getattr(tensor, property)(dim))
@@ -84,6 +94,7 @@ _READERS: dict[type, Callable[..., Any]] = {
     s.DictKeyAt: _key_at,
     s.TypeOf: _type_of,
     s.CellContents: _cell,
+    s.Referent: _referent,
     s.TensorProperty: _tensor_property,
 }
 

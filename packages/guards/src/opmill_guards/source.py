@@ -165,6 +165,15 @@ class CellContents(Step):
         return f"{self.base}.cell_contents"
 
 
+class Referent(Step):
+    """The living object of the weak reference ``base``, which is not of a class derived from ``weakref.ref`` that answers otherwise."""
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        return f"{self.base}()"
+
+
 class TensorProperty(Step):
     """``size``/``stride`` of one dimension or the ``storage_offset`` of a tensor, as an int."""
 
@@ -186,4 +195,4 @@ class TensorProperty(Step):
 
 
 Root = Union[Local, Pinned]
-Source = Union[Local, Pinned, Attr, InstanceDict, Item, DictKeyAt, TypeOf, CellContents, TensorProperty]
+Source = Union[Local, Pinned, Attr, InstanceDict, Item, DictKeyAt, TypeOf, CellContents, Referent, TensorProperty]

@@ -18,7 +18,9 @@ from .kinds import kind_of
 if TYPE_CHECKING:
     from . import _native
 
-_SOURCES = frozenset({s.Local, s.Pinned, s.Attr, s.InstanceDict, s.Item, s.DictKeyAt, s.TypeOf, s.CellContents, s.TensorProperty})
+_SOURCES = frozenset(
+    {s.Local, s.Pinned, s.Attr, s.InstanceDict, s.Item, s.DictKeyAt, s.TypeOf, s.CellContents, s.Referent, s.TensorProperty}
+)
 
 
 class Failure(Struct, frozen=True):
@@ -88,6 +90,7 @@ _STEPS: dict[type, Callable[[Any], tuple[str, Any, int]]] = {
     s.DictKeyAt: lambda source: ("key_at", None, source.position),
     s.TypeOf: lambda source: ("type", None, 0),
     s.CellContents: lambda source: ("cell", None, 0),
+    s.Referent: lambda source: ("referent", None, 0),
     s.TensorProperty: lambda source: ("tensor", source.property, source.dim),
 }
 
@@ -101,7 +104,8 @@ class TreeBuilder:
         self._roots: list[_Node] = []
         self._first: list[tuple[str, Any]] = []
         self._relations: list[tuple[str, Any, tuple[int, ...], tuple[int, ...]]] = []
-        self._watches: list[Any] = []
+        self._watches: list[tuple[Any, int]] = []
+        self._pins: dict[s.Source, tuple[int, int]] = {}
         self._slots = 0
         self._seen: set[Any] = set()
 
@@ -132,17 +136,20 @@ class TreeBuilder:
         self._first.append((kind, operand))
 
     def relation(self, kind: str, function: Callable[..., bool] | None, sources: tuple[s.Source, ...], code: tuple[int, ...] = ()) -> None:
-        slots = []
-        for source in sources:
-            node = self._node(source)
-            if node.slot < 0:
-                node.slot = self._slots
-                self._slots += 1
-            slots.append(node.slot)
-        self._relations.append((kind, function, tuple(slots), code))
+        self._relations.append((kind, function, tuple(map(self._slot, sources)), code))
 
-    def watch(self, watch: Any) -> None:
-        self._watches.append(watch)
+    def _slot(self, source: s.Source) -> int:
+        """Where the value of a source is kept during a check."""
+        node = self._node(source)
+        if node.slot < 0:
+            node.slot = self._slots
+            self._slots += 1
+        return node.slot
+
+    def watch(self, structure: Any, root: s.Source, tensors: tuple[s.Source, ...]) -> None:
+        for k, source in enumerate(tensors):
+            self._pins.setdefault(source, (len(self._watches), k))
+        self._watches.append((structure, self._slot(root)))
 
     def add(self, guard: Guard) -> None:
         key = _key(guard)
@@ -162,20 +169,25 @@ class TreeBuilder:
     def check(self, guard: Guard, values: tuple[Any, ...]) -> bool:
         return reference.check(guard, dict(zip(self.names, values)))
 
-    def build(self) -> _native.Tree:
+    def build(self, loads: Iterable[s.Source] = ()) -> _native.Tree:
+        """``loads``: sources whose values the tree gives when its guards hold."""
         from . import _native
 
         probe.configure()
+        loaded = tuple([self._pins.get(source) or (-1, self._slot(source)) for source in loads])
         roots = sorted([root.freeze() for root in self._roots], key=_FIRST)
         return _native.Tree(
-            (tuple(self._first), tuple([frozen for _, frozen in roots]), self._slots, tuple(self._relations), tuple(self._watches))
+            (tuple(self._first), tuple([frozen for _, frozen in roots]), self._slots, tuple(self._relations), tuple(self._watches), loaded)
         )
 
 
 class GuardSet:
     """What one compiled entry relies on. Guards that say the same are kept once; cheap ones go first."""
 
-    def __init__(self, guards: Iterable[Guard]) -> None:
+    def __init__(self, guards: Iterable[Guard], loads: Iterable[s.Source] = ()) -> None:
+        """``loads``: what the target of an entry with these guards is given in front of its arguments, as one tuple, unless there is nothing;
+        the tensors of a ``ModuleTree`` are at hand after its check."""
+        self.loads = tuple(loads)
         unique: dict[Any, Guard] = {}
         for guard in guards:
             unique.setdefault(_key(guard), guard)
@@ -188,7 +200,7 @@ class GuardSet:
         builder = TreeBuilder(tuple(names))
         for guard in self.guards:
             builder.add(guard)
-        return builder.build()
+        return builder.build(self.loads)
 
     def check(self, local_values: Mapping[str, Any]) -> bool:
         """Whether all guards hold, in Python."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-import pkgutil
+import os
 from functools import cache
 from typing import Any
 
@@ -14,7 +14,9 @@ from .kind import Kind
 @cache
 def kinds() -> dict[type, Kind]:
     """Guard class to kind, found in this folder."""
-    found = (importlib.import_module(f"{__name__}.{module.name}") for module in pkgutil.iter_modules(__path__))
+    # Not by pkgutil: to it a folder that cannot be read (no memory, too many open files) is an empty one.
+    names = sorted(name.removesuffix(".py") for folder in __path__ for name in os.listdir(folder) if name.endswith(".py"))
+    found = [importlib.import_module(f"{__name__}.{name}") for name in names if name != "__init__"]
     return {module.KIND.guard: module.KIND for module in found if hasattr(module, "KIND")}
 
 

@@ -28,8 +28,9 @@ class Builder(Protocol):
         """``same`` or ``distinct`` objects, ``call``: what the function says of the values, or ``sizes``: what ``code`` says of integers,
         and the function where that cannot tell."""
 
-    def watch(self, watch: Any) -> None:
-        """A native ``ModuleWatch``, after all others."""
+    def watch(self, structure: Any, root: Source, tensors: tuple[Source, ...]) -> None:
+        """A native ``ModuleStructure`` that the tree of modules below ``root`` has, after all others. ``tensors``: where the tensors are that it
+        pins, in its order."""
 
     def add(self, guard: Guard) -> None:
         """Another guard of the same tree."""

@@ -1,10 +1,10 @@
-"""Trees of modules that did not change.
+"""Trees of modules that have the structure which was found at capture.
 
-The native check compares evidence (see ``native/modules.cpp``); ``coverage.py`` says what that evidence implies. What it does not imply is checked
-at every call, whether the guard lists it in ``then`` or in ``tensors``.
+The native check compares evidence per tree (see ``native/modules.cpp``); ``coverage.py`` says what that evidence implies. What it does not
+imply is checked at every call, whether the guard lists it in ``then`` or in ``tensors``.
 
-Hooks and classes are compared with a snapshot of the time when the guard was put into a set: these guards hold as long as the hooks are the same
-objects in the same order and every class in the modules' MROs has the same attributes.
+Classes are compared with a snapshot of the time when the guard was put into a set: these guards hold as long as every class in the modules'
+MROs has the same attributes, and the hooks of all modules are the same.
 """
 
 from __future__ import annotations
@@ -16,14 +16,19 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ..guard import Guard, Is, ModuleTree, TensorMatch, TypeIs
-from ..source import Pinned, Source
+from ..guard import Guard, ModuleFacts, ModuleTree, TensorMatch, TypeIs
+from ..source import Source
 from . import tensor_match
-from .coverage import HOOKS, TABLES, Coverage, Uncovered
+from .coverage import HOOKS, TABLES, Coverage
 from .kind import Builder, Kind, Read
 
 _GLOBAL_HOOKS = ("_global_forward_hooks", "_global_forward_pre_hooks", "_global_backward_hooks", "_global_backward_pre_hooks")
 _IGNORED_ON_CLASSES = frozenset({"__weakref__", "__dict__", "__doc__", "__annotations__", "__annotations_cache__"})
+
+
+def facts_of(source: Source, module: Any) -> ModuleFacts:
+    """What is assumed of a module as it is now, wherever else it may be found."""
+    return ModuleFacts(source, type(module), _hooks(module))
 
 
 def _global_hooks() -> tuple[dict[Any, Any], ...]:
@@ -35,9 +40,9 @@ def _same_items(a: tuple[Any, ...], b: tuple[Any, ...]) -> bool:
     return len(a) == len(b) and all(x is y for x, y in zip(a, b))
 
 
-def _hooks(module: Any) -> tuple[Any, ...]:
+def _hooks(module: Any) -> tuple[tuple[Any, ...], ...]:
     own = vars(module)
-    return tuple(hook for name in HOOKS for hook in (own.get(name) or {}).values())
+    return tuple(tuple((own.get(name) or {}).values()) for name in HOOKS)
 
 
 def _attributes(class_: type, apart: frozenset[tuple[type, str]]) -> dict[str, Any]:
@@ -45,25 +50,19 @@ def _attributes(class_: type, apart: frozenset[tuple[type, str]]) -> dict[str, A
 
 
 class Snapshot(Struct, frozen=True, eq=False):
-    """Hooks and classes of the modules at one time."""
+    """Classes of modules, and the hooks of all modules, at one time."""
 
-    types: tuple[tuple[type, tuple[type, ...]], ...]
+    mros: dict[type, tuple[type, ...]]
     attributes: dict[type, dict[str, Any]]
-    hooks: tuple[tuple[Any, ...], ...]
     global_hooks: tuple[Any, ...]
     apart: frozenset[tuple[type, str]] = frozenset()
 
     @classmethod
-    def take(cls, modules: tuple[Any, ...], apart: frozenset[tuple[type, str]] = frozenset()) -> Snapshot:
-        types = tuple((type(module), type(module).__mro__) for module in modules)
-        classes = {class_ for _, mro in set(types) for class_ in mro if class_ is not object}
-        return cls(
-            types,
-            {class_: _attributes(class_, apart) for class_ in classes},
-            tuple(_hooks(module) for module in modules),
-            tuple(hook for hooks in _global_hooks() for hook in hooks.values()),
-            apart,
-        )
+    def take(cls, types: set[type], apart: frozenset[tuple[type, str]] = frozenset()) -> Snapshot:
+        mros = {type_: type_.__mro__ for type_ in types}
+        classes = {class_ for mro in mros.values() for class_ in mro if class_ is not object}
+        hooks = tuple(hook for hooks in _global_hooks() for hook in hooks.values())
+        return cls(mros, {class_: _attributes(class_, apart) for class_ in classes}, hooks, apart)
 
     def changed_attributes(self) -> Iterator[tuple[type, str]]:
         """Attributes of classes that are others now."""
@@ -71,13 +70,11 @@ class Snapshot(Struct, frozen=True, eq=False):
             now = _attributes(class_, self.apart)
             yield from ((class_, name) for name in before.keys() | now.keys() if now.get(name, self) is not before.get(name, self))
 
-    def difference(self, modules: tuple[tuple[Source, Any], ...]) -> str | None:
+    def difference(self) -> str | None:
         """What changed since, None if nothing did."""
-        for (source, module), (type_, mro), hooks in zip(modules, self.types, self.hooks):
-            if type(module) is not type_ or type_.__mro__ != mro:
-                return f"the class of {source} or its bases changed"
-            if not _same_items(_hooks(module), hooks):
-                return f"hooks of {source} changed"
+        for type_, mro in self.mros.items():
+            if type_.__mro__ != mro:
+                return f"the bases of class {type_.__qualname__} changed"
         for class_, name in self.changed_attributes():
             return f"class attributes {class_.__qualname__}.{name} changed"
         if not _same_items(tuple(hook for hooks in _global_hooks() for hook in hooks.values()), self.global_hooks):
@@ -88,21 +85,30 @@ class Snapshot(Struct, frozen=True, eq=False):
 def _prepare(guard: ModuleTree) -> ModuleTree:
     if guard.snapshot is not None:
         return guard
-    return replace(guard, snapshot=Snapshot.take(tuple(module for _, module in guard.modules), guard.apart))
-
-
-def _parts(guard: ModuleTree) -> tuple[Guard, ...]:
-    return (*(Is(source, module) for source, module in guard.modules), *guard.then, *guard.tensors)
+    return replace(guard, snapshot=Snapshot.take({facts.type for facts in guard.modules}, guard.apart))
 
 
 def _sources(guard: ModuleTree) -> tuple[Source, ...]:
     return ()
 
 
+def _different_module(facts: ModuleFacts, read: Read) -> tuple[str, str] | None:
+    """Expected and found, where a module is another one than assumed."""
+    try:
+        module = read(facts.source)
+    except Exception as error:
+        return f"{facts.source}: a {facts.type.__qualname__}", f"{facts.source}: nothing there ({error})"
+    if type(module) is not facts.type:
+        return f"{facts.source}: a {facts.type.__qualname__}", f"{facts.source}: a {type(module).__qualname__}"
+    if not all(map(_same_items, _hooks(module), facts.hooks)):
+        return f"{facts.source}: the hooks that it had", f"hooks of {facts.source} changed"
+    return None
+
+
 def _failing(guard: ModuleTree, read: Read) -> Guard | None:
     from . import kind_of
 
-    for part in _parts(guard):
+    for part in (*guard.then, *guard.tensors):
         try:
             if not kind_of(part).check(part, read):
                 return part
@@ -112,17 +118,25 @@ def _failing(guard: ModuleTree, read: Read) -> Guard | None:
 
 
 def _check(guard: ModuleTree, read: Read) -> bool:
-    if guard.snapshot is not None and guard.snapshot.difference(guard.modules) is not None:
+    if guard.snapshot is not None and guard.snapshot.difference() is not None:
         return False
-    return _failing(guard, read) is None
+    return not any(_different_module(facts, read) for facts in guard.modules) and _failing(guard, read) is None
+
+
+def failing_part(guard: ModuleTree, read: Read) -> Guard | None:
+    """The first of the facts in ``then`` and ``tensors`` that does not hold; None where they do, or the modules themselves differ."""
+    return None if any(_different_module(facts, read) for facts in guard.modules) else _failing(guard, read)
 
 
 def _describe(guard: ModuleTree, read: Read) -> tuple[str, str]:
     from . import kind_of
 
-    difference = guard.snapshot.difference(guard.modules) if guard.snapshot is not None else None
+    difference = guard.snapshot.difference() if guard.snapshot is not None else None
     if difference is not None:
         return "the modules as they were", difference
+    for facts in guard.modules:
+        if (different := _different_module(facts, read)) is not None:
+            return different
     part = _failing(guard, read)
     if part is None:
         return "the modules as they were", "no difference"
@@ -134,57 +148,61 @@ def _describe(guard: ModuleTree, read: Read) -> tuple[str, str]:
     return f"{source}: {expected}", f"{source}: {found}"
 
 
-def _split(guard: ModuleTree, coverage: Coverage) -> tuple[list[Guard], list[Guard], list[TensorMatch]]:
-    """(checked at every call, checked when something changed, tensors that are pinned)."""
-    always: list[Guard] = []
-    on_change: list[Guard] = []
-    pinned: list[TensorMatch] = []
-    for source, module in guard.modules:
-        same = Is(source, module)
-        if type(source) is Pinned and source.object is module:
-            continue
-        try:
-            (on_change if coverage.derived(source) is module else always).append(same)
-        except Uncovered:
-            always.append(same)
-    for part in (*guard.then, *guard.tensors):
-        if type(part) is not TensorMatch:
-            (on_change if coverage.covers(part) else always).append(part)
-            continue
-        try:
-            coverage.value(part.source)
-            pinned.append(part)
-        except Uncovered:
-            always.append(part)
-    return always, on_change, pinned
+def _trees(guard: ModuleTree, module_getattr: Any) -> list[tuple[Coverage, list[ModuleFacts]]]:
+    """The modules by the roots from which they are found: those that no other of the modules leads to."""
+    modules: dict[Source, ModuleFacts] = {}
+    for facts in guard.modules:
+        modules.setdefault(facts.source, facts)
+    tuples = frozenset(part.source for part in guard.then if type(part) is TypeIs and part.type is tuple)
+    trees: list[tuple[Coverage, list[ModuleFacts]]] = []
+    for source, facts in sorted(modules.items(), key=lambda pair: _depth(pair[0])):
+        found = next((own for coverage, own in trees if coverage.has(source)), None)
+        if found is None:
+            trees.append((Coverage(source, modules, tuples, module_getattr), [facts]))
+        else:
+            found.append(facts)
+    return trees
 
 
-def _recheck(guard: ModuleTree, pinned: list[TensorMatch], types: tuple[Guard, ...], into: Builder) -> Callable[..., Any]:
-    def recheck(*values: Any) -> tuple[Any, ...] | None:
-        if not all(into.check(part, values) for part in (*types, guard)):
-            return None
-        return tuple(into.read(match.source, values) for match in pinned)
+def _depth(source: Any) -> int:
+    depth = 0
+    while hasattr(source, "base"):
+        source, depth = source.base, depth + 1
+    return depth
 
-    return recheck
+
+def _classes_hold(snapshot: Snapshot) -> Callable[[], bool]:
+    return lambda: snapshot.difference() is None
 
 
 def _compile(guard: ModuleTree, into: Builder) -> None:
     from .. import _native
 
     guard = _prepare(guard)
-    torch = sys.modules.get("torch")
-    nn = getattr(torch, "nn", None)
-    coverage = Coverage(guard.modules, nn.Module.__dict__["__getattr__"] if nn is not None else None)
-    always, on_change, pinned = _split(guard, coverage)
-    for part in always:
-        into.add(part)
-    types = tuple(TypeIs(source, exact) for source, exact in coverage.containers.items())
-    tensors = [coverage.value(match.source) for match in pinned]
-    then = into.nested((*types, *on_change, *(Is(match.source, tensor) for match, tensor in zip(pinned, tensors))))
-    modules = tuple({id(module): module for _, module in guard.modules}.values())
-    pins = tuple((tensor, tensor_match.description(match)) for match, tensor in zip(pinned, tensors))
-    recheck = _recheck(guard, pinned, types, into)
-    into.watch(_native.ModuleWatch((modules, TABLES + HOOKS, len(TABLES), _global_hooks(), then, pins, recheck)))
+    nn = getattr(sys.modules.get("torch"), "nn", None)
+    trees = _trees(guard, nn.Module.__dict__["__getattr__"] if nn is not None else None)
+    then: list[list[Guard]] = [[] for _ in trees]
+    pinned: list[list[TensorMatch]] = [[] for _ in trees]
+    for part in (*guard.then, *guard.tensors):
+        exact = type(part) is TensorMatch
+        tree = next((k for k, (own, _) in enumerate(trees) if (own.has(part.source) if exact else own.covers(part))), None)  # type: ignore[union-attr]
+        if tree is None:
+            into.add(part)
+        elif exact:
+            pinned[tree].append(part)  # type: ignore[arg-type]
+        else:
+            then[tree].append(part)
+    recheck = _classes_hold(guard.snapshot)
+    for (coverage, modules), facts, tensors in zip(trees, then, pinned):
+        known = sorted(((coverage.number(m.source), m.type, _flat(m.hooks)) for m in modules), key=lambda each: each[0])
+        pins = tuple((coverage.number(match.source), tensor_match.description(match)) for match in tensors)
+        nested = into.nested(tuple(facts))
+        description = tuple(coverage.steps), tuple(known), TABLES, HOOKS, _global_hooks(), nested, pins, recheck
+        into.watch(_native.ModuleStructure(description), coverage.root, tuple(match.source for match in tensors))
+
+
+def _flat(hooks: tuple[tuple[Any, ...], ...]) -> tuple[Any, ...]:
+    return tuple(item for own in hooks for item in (*own, ...))
 
 
 KIND = Kind(ModuleTree, 100, _check, _compile, _describe, _sources, _prepare)

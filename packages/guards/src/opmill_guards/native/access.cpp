@@ -6,158 +6,127 @@ namespace guards {
 Environment environment;
 
 bool access_by_name(const char* name, Access* result) {
-    static constexpr std::pair<const char*, Access> names[] = {
-        {"local", Access::Local},         {"pinned", Access::Pinned}, {"attr", Access::Attr},
-        {"dict", Access::InstanceDict},   {"item", Access::Item},     {"key_at", Access::DictKeyAt},
-        {"type", Access::TypeOf},         {"cell", Access::Cell},     {"tensor", Access::TensorProperty},
-    };
-    for (const auto& [known, access] : names) {
-        if (std::strcmp(known, name) == 0) {
-            *result = access;
-            return true;
-        }
+  static constexpr std::pair<const char*, Access> names[] = {
+      {"local", Access::Local},       {"pinned", Access::Pinned}, {"attr", Access::Attr},
+      {"dict", Access::InstanceDict}, {"item", Access::Item},     {"key_at", Access::DictKeyAt},
+      {"type", Access::TypeOf},       {"cell", Access::Cell},     {"tensor", Access::TensorProperty},
+      {"referent", Access::Referent},
+  };
+  for (const auto& [known, access] : names) {
+    if (std::strcmp(known, name) == 0) {
+      *result = access;
+      return true;
     }
-    PyErr_Format(PyExc_ValueError, "unknown accessor %s", name);
-    return false;
+  }
+  PyErr_Format(PyExc_ValueError, "unknown accessor %s", name);
+  return false;
 }
 
 PyObject** dict_slot(PyObject* object) {
-    PyTypeObject* type = Py_TYPE(object);
-    if (PyType_HasFeature(type, Py_TPFLAGS_MANAGED_DICT)) {
-        return reinterpret_cast<PyObject**>(object) - 3;  // the same place in 3.11, 3.12 and 3.13
-    }
-    if (type->tp_dictoffset > 0) {
-        return reinterpret_cast<PyObject**>(reinterpret_cast<char*>(object) + type->tp_dictoffset);
-    }
-    return nullptr;
+  PyTypeObject* type = Py_TYPE(object);
+  if (PyType_HasFeature(type, Py_TPFLAGS_MANAGED_DICT)) {
+    return reinterpret_cast<PyObject**>(object) - 3;  // the same place in 3.11, 3.12 and 3.13
+  }
+  if (type->tp_dictoffset > 0) { return reinterpret_cast<PyObject**>(reinterpret_cast<char*>(object) + type->tp_dictoffset); }
+  return nullptr;
 }
 
 PyObject* existing_dict(PyObject* object) {
-    PyObject** slot = dict_slot(object);
-    if (slot == nullptr || *slot == nullptr || (reinterpret_cast<uintptr_t>(*slot) & 1) != 0) {
-        return nullptr;  // 3.12 marks inline values by the lowest bit
-    }
-    return *slot;
+  PyObject** slot = dict_slot(object);
+  if (slot == nullptr || *slot == nullptr || (reinterpret_cast<uintptr_t>(*slot) & 1) != 0) {
+    return nullptr;  // 3.12 marks inline values by the lowest bit
+  }
+  return *slot;
 }
 
 static bool is_data_descriptor(PyObject* attribute) { return Py_TYPE(attribute)->tp_descr_set != nullptr; }
 
 // What torch.nn.Module.__getattr__ would find; borrowed, null without an error when it has to be asked itself.
 static PyObject* module_attribute(PyObject* dict, PyObject* name) {
-    static PyObject* tables[3] = {PyUnicode_InternFromString("_parameters"), PyUnicode_InternFromString("_buffers"),
-                                  PyUnicode_InternFromString("_modules")};
-    for (PyObject* table_name : tables) {
-        PyObject* table = PyDict_GetItemWithError(dict, table_name);
-        if (table == nullptr || !PyDict_Check(table)) {
-            return nullptr;
-        }
-        PyObject* value = PyDict_GetItemWithError(table, name);
-        if (value != nullptr || PyErr_Occurred()) {
-            return value;
-        }
-    }
-    return nullptr;
+  static PyObject* tables[3] = {PyUnicode_InternFromString("_parameters"), PyUnicode_InternFromString("_buffers"),
+                                PyUnicode_InternFromString("_modules")};
+  for (PyObject* table_name : tables) {
+    PyObject* table = PyDict_GetItemWithError(dict, table_name);
+    if (table == nullptr || !PyDict_Check(table)) { return nullptr; }
+    PyObject* value = PyDict_GetItemWithError(table, name);
+    if (value != nullptr || PyErr_Occurred()) { return value; }
+  }
+  return nullptr;
 }
 
 PyObject* read_attribute(PyObject* object, PyObject* name) {
-    static PyObject* getattr_name = PyUnicode_InternFromString("__getattr__");
-    static PyObject* getattribute_name = PyUnicode_InternFromString("__getattribute__");
-    PyTypeObject* type = Py_TYPE(object);
-    PyObject* dict = existing_dict(object);
-    const bool generic = type->tp_getattro == PyObject_GenericGetAttr;
-    if (dict == nullptr || PyType_Check(object) || PyModule_Check(object)) {
-        return PyObject_GetAttr(object, name);
+  static PyObject* getattr_name = PyUnicode_InternFromString("__getattr__");
+  static PyObject* getattribute_name = PyUnicode_InternFromString("__getattribute__");
+  PyTypeObject* type = Py_TYPE(object);
+  PyObject* dict = existing_dict(object);
+  const bool generic = type->tp_getattro == PyObject_GenericGetAttr;
+  if (dict == nullptr || PyType_Check(object) || PyModule_Check(object)) { return PyObject_GetAttr(object, name); }
+  PyObject* hook = nullptr;
+  if (!generic) {
+    hook = _PyType_Lookup(type, getattr_name);
+    if (hook == nullptr || hook != environment.module_getattr ||
+        _PyType_Lookup(type, getattribute_name) != environment.object_getattribute) {
+      return PyObject_GetAttr(object, name);
     }
-    PyObject* hook = nullptr;
-    if (!generic) {
-        hook = _PyType_Lookup(type, getattr_name);
-        if (hook == nullptr || hook != environment.module_getattr ||
-            _PyType_Lookup(type, getattribute_name) != environment.object_getattribute) {
-            return PyObject_GetAttr(object, name);
-        }
-    }
-    PyObject* attribute = _PyType_Lookup(type, name);
-    if (attribute != nullptr && is_data_descriptor(attribute)) {
-        return PyObject_GetAttr(object, name);
-    }
-    Ref held = Ref::borrow(dict);
-    PyObject* value = PyDict_GetItemWithError(dict, name);
-    if (value == nullptr && attribute == nullptr && hook != nullptr && !PyErr_Occurred()) {
-        value = module_attribute(dict, name);
-    }
-    if (value != nullptr) {
-        return Py_NewRef(value);
-    }
-    return PyErr_Occurred() ? nullptr : PyObject_GetAttr(object, name);
+  }
+  PyObject* attribute = _PyType_Lookup(type, name);
+  if (attribute != nullptr && is_data_descriptor(attribute)) { return PyObject_GetAttr(object, name); }
+  Ref held = Ref::borrow(dict);
+  PyObject* value = PyDict_GetItemWithError(dict, name);
+  if (value == nullptr && attribute == nullptr && hook != nullptr && !PyErr_Occurred()) { value = module_attribute(dict, name); }
+  if (value != nullptr) { return Py_NewRef(value); }
+  return PyErr_Occurred() ? nullptr : PyObject_GetAttr(object, name);
 }
 
 PyObject* read_instance_dict(PyObject* object) {
-    if (PyType_Check(object)) {
+  if (PyType_Check(object)) {
 #if PY_VERSION_HEX >= 0x030C0000
-        return PyType_GetDict(reinterpret_cast<PyTypeObject*>(object));
+    return PyType_GetDict(reinterpret_cast<PyTypeObject*>(object));
 #else
-        return Py_XNewRef(reinterpret_cast<PyTypeObject*>(object)->tp_dict);
+    return Py_XNewRef(reinterpret_cast<PyTypeObject*>(object)->tp_dict);
 #endif
-    }
-    if (PyObject* dict = existing_dict(object)) {
-        return Py_NewRef(dict);
-    }
-    return PyObject_GenericGetDict(object, nullptr);
+  }
+  if (PyObject* dict = existing_dict(object)) { return Py_NewRef(dict); }
+  return PyObject_GenericGetDict(object, nullptr);
 }
 
 static PyObject* sequence_item(PyObject* const* items, Py_ssize_t size, PyObject* key) {
-    Py_ssize_t index = PyNumber_AsSsize_t(key, PyExc_IndexError);
-    if (index == -1 && PyErr_Occurred()) {
-        return nullptr;
-    }
-    index += index < 0 ? size : 0;
-    return index < 0 || index >= size ? nullptr : Py_NewRef(items[index]);
+  Py_ssize_t index = PyNumber_AsSsize_t(key, PyExc_IndexError);
+  if (index == -1 && PyErr_Occurred()) { return nullptr; }
+  index += index < 0 ? size : 0;
+  return index < 0 || index >= size ? nullptr : Py_NewRef(items[index]);
 }
 
 PyObject* read_item(PyObject* object, PyObject* key) {
-    if (PyDict_Check(object)) {
-        return Py_XNewRef(PyDict_GetItemWithError(object, key));
-    }
-    if (PyTuple_Check(object)) {
-        return sequence_item(reinterpret_cast<PyTupleObject*>(object)->ob_item, PyTuple_GET_SIZE(object), key);
-    }
-    if (PyList_Check(object)) {
-        return sequence_item(reinterpret_cast<PyListObject*>(object)->ob_item, PyList_GET_SIZE(object), key);
-    }
-    if (environment.deque != nullptr && PyObject_TypeCheck(object, environment.deque)) {
-        Py_ssize_t index = PyNumber_AsSsize_t(key, PyExc_IndexError);
-        if (index == -1 && PyErr_Occurred()) {
-            return nullptr;
-        }
-        index += index < 0 ? Py_SIZE(object) : 0;
-        return index < 0 || index >= Py_SIZE(object) ? nullptr : environment.deque->tp_as_sequence->sq_item(object, index);
-    }
-    return nullptr;
+  if (PyDict_Check(object)) { return Py_XNewRef(PyDict_GetItemWithError(object, key)); }
+  if (PyTuple_Check(object)) { return sequence_item(reinterpret_cast<PyTupleObject*>(object)->ob_item, PyTuple_GET_SIZE(object), key); }
+  if (PyList_Check(object)) { return sequence_item(reinterpret_cast<PyListObject*>(object)->ob_item, PyList_GET_SIZE(object), key); }
+  if (environment.deque != nullptr && PyObject_TypeCheck(object, environment.deque)) {
+    Py_ssize_t index = PyNumber_AsSsize_t(key, PyExc_IndexError);
+    if (index == -1 && PyErr_Occurred()) { return nullptr; }
+    index += index < 0 ? Py_SIZE(object) : 0;
+    return index < 0 || index >= Py_SIZE(object) ? nullptr : environment.deque->tp_as_sequence->sq_item(object, index);
+  }
+  return nullptr;
 }
 
 PyObject* read_key_at(PyObject* object, Py_ssize_t position) {
-    if (PyODict_Check(object)) {  // its order is its own, not that of the dict below
-        Ref iterator(PyODict_Type.tp_iter(object));
-        Ref key;
-        for (Py_ssize_t i = 0; iterator && i <= position; ++i) {
-            key = Ref(PyIter_Next(iterator.get()));
-            if (!key) {
-                return nullptr;
-            }
-        }
-        return key.release();
+  if (PyODict_Check(object)) {  // its order is its own, not that of the dict below
+    Ref iterator(PyODict_Type.tp_iter(object));
+    Ref key;
+    for (Py_ssize_t i = 0; iterator && i <= position; ++i) {
+      key = Ref(PyIter_Next(iterator.get()));
+      if (!key) { return nullptr; }
     }
-    if (!PyDict_Check(object)) {
-        return nullptr;
-    }
-    PyObject *key = nullptr, *value = nullptr;
-    Py_ssize_t cursor = 0;
-    for (Py_ssize_t i = 0; PyDict_Next(object, &cursor, &key, &value); ++i) {
-        if (i == position) {
-            return Py_NewRef(key);
-        }
-    }
-    return nullptr;
+    return key.release();
+  }
+  if (!PyDict_Check(object)) { return nullptr; }
+  PyObject *key = nullptr, *value = nullptr;
+  Py_ssize_t cursor = 0;
+  for (Py_ssize_t i = 0; PyDict_Next(object, &cursor, &key, &value); ++i) {
+    if (i == position) { return Py_NewRef(key); }
+  }
+  return nullptr;
 }
 
 // The version tags of CPython 3.11 to 3.13, whose low eight bits are the watchers' from 3.12 on. Tags are unique among all dictionaries, so an
@@ -165,25 +134,32 @@ PyObject* read_key_at(PyObject* object, Py_ssize_t position) {
 // into values that it shares with its dictionary.
 uint64_t dict_version(PyObject* object) {
 #if PY_VERSION_HEX < 0x030E0000
-    if (!PyDict_Check(object) || PyODict_Check(object)) {
-        return 0;
-    }
-    const auto* dict = reinterpret_cast<const PyDictObject*>(object);
+  if (!PyDict_Check(object) || PyODict_Check(object)) { return 0; }
+  const auto* dict = reinterpret_cast<const PyDictObject*>(object);
 #if PY_VERSION_HEX >= 0x030D0000
-    if (dict->ma_values != nullptr) {
-        return 0;
-    }
+  if (dict->ma_values != nullptr) { return 0; }
 #endif
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"
-    const uint64_t tag = dict->ma_version_tag;
+  const uint64_t tag = dict->ma_version_tag;
 #pragma GCC diagnostic pop
-    return PY_VERSION_HEX >= 0x030C0000 ? tag >> 8 : tag;
+  return PY_VERSION_HEX >= 0x030C0000 ? tag >> 8 : tag;
 #else
-    return 0;
+  return 0;
 #endif
 }
 
 PyObject* read_cell(PyObject* object) { return PyCell_Check(object) ? PyCell_Get(object) : nullptr; }
+
+PyObject* read_referent(PyObject* object) {
+  if (!PyWeakref_CheckRef(object)) { return nullptr; }
+#if PY_VERSION_HEX >= 0x030D0000
+  PyObject* found = nullptr;
+  return PyWeakref_GetRef(object, &found) > 0 ? found : nullptr;
+#else
+  PyObject* found = PyWeakref_GetObject(object);
+  return found == Py_None ? nullptr : Py_NewRef(found);
+#endif
+}
 
 }  // namespace guards

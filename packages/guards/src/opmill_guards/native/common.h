@@ -9,52 +9,54 @@
 #include <utility>
 #include <vector>
 
+#include "loaded.h"
+
 namespace guards {
 
 // An owned reference.
 class Ref {
-   public:
-    Ref() = default;
-    explicit Ref(PyObject* owned) : object_(owned) {}
-    Ref(Ref&& other) noexcept : object_(std::exchange(other.object_, nullptr)) {}
-    Ref& operator=(Ref&& other) noexcept {
-        PyObject* old = std::exchange(object_, std::exchange(other.object_, nullptr));
-        Py_XDECREF(old);
-        return *this;
-    }
-    Ref(const Ref&) = delete;
-    Ref& operator=(const Ref&) = delete;
-    ~Ref() { Py_XDECREF(object_); }
-    static Ref borrow(PyObject* borrowed) { return Ref(Py_XNewRef(borrowed)); }
-    PyObject* get() const { return object_; }
-    PyObject* release() { return std::exchange(object_, nullptr); }
-    explicit operator bool() const { return object_ != nullptr; }
+ public:
+  Ref() = default;
+  explicit Ref(PyObject* owned) : object_(owned) {}
+  Ref(Ref&& other) noexcept : object_(std::exchange(other.object_, nullptr)) {}
+  Ref& operator=(Ref&& other) noexcept {
+    PyObject* old = std::exchange(object_, std::exchange(other.object_, nullptr));
+    Py_XDECREF(old);
+    return *this;
+  }
+  Ref(const Ref&) = delete;
+  Ref& operator=(const Ref&) = delete;
+  ~Ref() { Py_XDECREF(object_); }
+  static Ref borrow(PyObject* borrowed) { return Ref(Py_XNewRef(borrowed)); }
+  PyObject* get() const { return object_; }
+  PyObject* release() { return std::exchange(object_, nullptr); }
+  explicit operator bool() const { return object_ != nullptr; }
 
-   private:
-    PyObject* object_ = nullptr;
+ private:
+  PyObject* object_ = nullptr;
 };
 
 // Python objects that the checks compare with; set once by `configure`.
 struct Environment {
-    PyObject* module_getattr = nullptr;     // torch.nn.Module.__getattr__
-    PyObject* object_getattribute = nullptr;  // object.__getattribute__
-    PyTypeObject* deque = nullptr;
-    PyTypeObject* tensor = nullptr;         // torch._C.TensorBase
-    PyObject* read_property = nullptr;      // (tensor, property, dim) -> int, for tensors that are not plain
-    PyObject* check_tensor = nullptr;       // (TensorMatch, value) -> bool, for tensors that are not plain
+  PyObject* module_getattr = nullptr;     // torch.nn.Module.__getattr__
+  PyObject* object_getattribute = nullptr;  // object.__getattribute__
+  PyTypeObject* deque = nullptr;
+  PyTypeObject* tensor = nullptr;         // torch._C.TensorBase
+  PyObject* read_property = nullptr;      // (tensor, property, dim) -> int, for tensors that are not plain
+  PyObject* check_tensor = nullptr;       // (TensorMatch, value) -> bool, for tensors that are not plain
 };
 extern Environment environment;
 
 // A static type to fill in, as PyVarObject_HEAD_INIT would start it.
 inline PyTypeObject blank_type() {
-    PyTypeObject type{};
-    const PyVarObject head = {PyObject_HEAD_INIT(nullptr) 0};
-    type.ob_base = head;
-    return type;
+  PyTypeObject type{};
+  const PyVarObject head = {PyObject_HEAD_INIT(nullptr) 0};
+  type.ob_base = head;
+  return type;
 }
 
 // --- access.cpp
-enum class Access { Local, Pinned, Attr, InstanceDict, Item, DictKeyAt, TypeOf, Cell, TensorProperty };
+enum class Access { Local, Pinned, Attr, InstanceDict, Item, DictKeyAt, TypeOf, Cell, Referent, TensorProperty };
 bool access_by_name(const char* name, Access* result);
 // A new reference, or null (an error may be set).
 PyObject* read_attribute(PyObject* object, PyObject* name);
@@ -62,6 +64,7 @@ PyObject* read_item(PyObject* object, PyObject* key);
 PyObject* read_instance_dict(PyObject* object);
 PyObject* read_key_at(PyObject* object, Py_ssize_t position);
 PyObject* read_cell(PyObject* object);
+PyObject* read_referent(PyObject* object);
 // A number that no dictionary had before and that changes whenever something in this one is rebound; 0 where there is none.
 uint64_t dict_version(PyObject* object);
 // Where an object keeps its instance dictionary, null if it has none or keeps it elsewhere.
@@ -74,34 +77,37 @@ PyObject* read_tensor_property(PyObject* tensor, const char* property, Py_ssize_
 bool configure_tensors(PyObject* layout);
 PyObject* tensor_facts(PyObject* module, PyObject* tensor);
 struct TensorSpec {
-    PyTypeObject* type = nullptr;
-    PyObject* guard = nullptr;  // the TensorMatch, for the slow way
-    bool native = false;
-    uint16_t dtype = 0;
-    uint16_t device = 0;  // type and index, a byte each, as they lie in memory
-    bool any_sizes = true, any_strides = true, whole = false;
-    std::vector<int64_t> sizes, strides;  // -1: any
-    int requires_grad = -1;
-    bool any_keys = true;
-    uint64_t keys = 0;
-    bool parse(PyObject* description);
-    bool check(PyObject* value) const;
-    bool decide(PyObject* value, bool* holds) const;  // false where Python has to decide; runs none itself
+  static constexpr int inline_dims = 5;  // with more of them, torch keeps sizes and strides outside of the TensorImpl
+  PyTypeObject* type = nullptr;
+  PyObject* guard = nullptr;  // the TensorMatch, for the slow way
+  bool native = false;
+  uint16_t dtype = 0;
+  uint16_t device = 0;  // type and index, a byte each, as they lie in memory
+  bool any_sizes = true, any_strides = true, whole = false;
+  std::vector<int64_t> sizes, strides;  // -1: any
+  int64_t dims[2 * inline_dims] = {};   // where all are known: sizes, then strides, here and not elsewhere in memory
+  size_t ndim = 0;                      // of `dims`
+  int requires_grad = -1;
+  bool any_keys = true;
+  uint64_t keys = 0;
+  bool parse(PyObject* description);
+  bool check(PyObject* value) const;
+  bool decide(PyObject* value, bool* holds) const;  // false where Python has to decide; runs none itself
 
-   private:
-    bool same_shape(const char* impl) const;
-    bool fits_shape(const char* impl) const;
+ private:
+  bool same_shape(const char* impl) const;
+  bool fits_shape(const char* impl) const;
 };
 
 // --- leaves.cpp
 struct Leaf {
-    virtual ~Leaf() = default;
-    // False means failure; an error may be set, and is the caller's to clear.
-    virtual bool check(PyObject* value) const = 0;
-    // Whether the answer cannot change as long as the value is this very object.
-    virtual bool settled() const { return false; }
-    // Whether the answer cannot change as long as the value is this very dictionary and nothing in it is rebound.
-    virtual bool settled_in_dict() const { return false; }
+  virtual ~Leaf() = default;
+  // False means failure; an error may be set, and is the caller's to clear.
+  virtual bool check(PyObject* value) const = 0;
+  // Whether the answer cannot change as long as the value is this very object.
+  virtual bool settled() const { return false; }
+  // Whether the answer cannot change as long as the value is this very dictionary and nothing in it is rebound.
+  virtual bool settled_in_dict() const { return false; }
 };
 std::unique_ptr<Leaf> make_leaf(PyObject* description);  // null with an error set
 
@@ -116,11 +122,23 @@ bool decide_relation(const std::vector<int64_t>& code, const std::vector<PyObjec
 
 // --- tree.cpp
 extern PyTypeObject TreeType;
-bool tree_check(PyObject* tree, PyObject* const* locals, Py_ssize_t count);
+// `loaded`, where it is not null, gets what the tree loads, if the guards hold; it is empty where the tree loads nothing.
+bool tree_check(PyObject* tree, PyObject* const* locals, Py_ssize_t count, Loaded* loaded = nullptr);
+
+bool tree_loads(PyObject* tree);
 
 // --- modules.cpp
-extern PyTypeObject ModuleWatchType;
-bool module_watch_check(PyObject* watch, PyObject* const* locals, Py_ssize_t count);
+extern PyTypeObject ModuleStructureType;
+// Whether the tree of modules below `root` has the structure. `loaded`, where it is not null, gets those tensors that `loads` names.
+bool module_structure_check(PyObject* structure, PyObject* root, PyObject* const* locals, Py_ssize_t count,
+                            const std::vector<Pickup>& loads, Loaded* loaded);
+
+size_t module_structure_size(PyObject* structure);  // how many tensors it pins
+
+// --- direct.cpp
+extern PyTypeObject DirectCallType;
+// The result of a call with these arguments whose guards loaded these values. New, or null with an error set.
+PyObject* call_direct(PyObject* direct, Loaded& loaded, PyObject* const* args, Py_ssize_t count, PyObject* keywords);
 
 // --- dispatch.cpp
 extern PyTypeObject EntryType;

@@ -7,21 +7,17 @@ namespace {
 
 // configure(objects: dict, layout: dict | None, symbols: dict): once, by `probe.py`.
 PyObject* configure(PyObject*, PyObject* args) {
-    PyObject *objects = nullptr, *layout = nullptr, *symbols = nullptr;
-    if (!PyArg_ParseTuple(args, "O!OO!", &PyDict_Type, &objects, &layout, &PyDict_Type, &symbols)) {
-        return nullptr;
-    }
-    const auto take = [&](const char* name) { return Py_XNewRef(PyDict_GetItemString(objects, name)); };
-    environment.module_getattr = take("module_getattr");
-    environment.object_getattribute = take("object_getattribute");
-    environment.deque = reinterpret_cast<PyTypeObject*>(take("deque"));
-    environment.tensor = reinterpret_cast<PyTypeObject*>(take("tensor"));
-    environment.read_property = take("read_property");
-    environment.check_tensor = take("check_tensor");
-    if (!configure_tensors(layout) || !configure_globals(symbols)) {
-        return nullptr;
-    }
-    Py_RETURN_NONE;
+  PyObject *objects = nullptr, *layout = nullptr, *symbols = nullptr;
+  if (!PyArg_ParseTuple(args, "O!OO!", &PyDict_Type, &objects, &layout, &PyDict_Type, &symbols)) { return nullptr; }
+  const auto take = [&](const char* name) { return Py_XNewRef(PyDict_GetItemString(objects, name)); };
+  environment.module_getattr = take("module_getattr");
+  environment.object_getattribute = take("object_getattribute");
+  environment.deque = reinterpret_cast<PyTypeObject*>(take("deque"));
+  environment.tensor = reinterpret_cast<PyTypeObject*>(take("tensor"));
+  environment.read_property = take("read_property");
+  environment.check_tensor = take("check_tensor");
+  if (!configure_tensors(layout) || !configure_globals(symbols)) { return nullptr; }
+  Py_RETURN_NONE;
 }
 
 PyMethodDef methods[] = {
@@ -39,16 +35,14 @@ PyModuleDef definition = {PyModuleDef_HEAD_INIT, "_native", nullptr, -1, methods
 }  // namespace guards
 
 PyMODINIT_FUNC PyInit__native() {
-    PyObject* module = PyModule_Create(&guards::definition);
-    if (module == nullptr) {
-        return nullptr;
+  PyObject* module = PyModule_Create(&guards::definition);
+  if (module == nullptr) { return nullptr; }
+  for (PyTypeObject* type : {&guards::TreeType, &guards::ModuleStructureType, &guards::EntryType, &guards::CompiledFunctionType,
+                             &guards::TailCallType, &guards::DirectCallType}) {
+    if (PyModule_AddType(module, type) < 0) {
+      Py_DECREF(module);
+      return nullptr;
     }
-    for (PyTypeObject* type : {&guards::TreeType, &guards::ModuleWatchType, &guards::EntryType, &guards::CompiledFunctionType,
-                               &guards::TailCallType}) {
-        if (PyModule_AddType(module, type) < 0) {
-            Py_DECREF(module);
-            return nullptr;
-        }
-    }
-    return module;
+  }
+  return module;
 }

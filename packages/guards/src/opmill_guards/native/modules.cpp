@@ -1,442 +1,383 @@
-// Trees of modules: cheap evidence that nothing changed since the last full check. Evidence is a list of words (the module's type,
-// the place of its instance dictionary, in 3.11 the version of each dictionary; from 3.12 on dictionaries are watched and raise
-// a flag) and the version tags of the classes. What changed leads to the full check, and on success the new evidence is remembered.
-#include "common.h"
-
+// Trees of modules: the structure that a capture assumes, and per tree that was found to have it a binding: evidence that nothing changed
+// since, and where its tensors are. A tree is known by its root. A binding keeps nothing alive: as long as its evidence holds, the root, which
+// the caller has, keeps all of it. What changed leads to a walk over the tree as it is now, and to another binding.
 #include <algorithm>
 #include <unordered_map>
 
-#if PY_VERSION_HEX >= 0x030C0000
-#define WATCHES_DICTS 1
-#else
-#define WATCHES_DICTS 0
-#endif
+#include "evidence.h"
 
 namespace guards {
 
 namespace {
 
-struct Word {
-    const uint64_t* address;
-    uint64_t expected;
+// How one value of the tree is found from another. The first value is the root.
+struct Step {
+  enum Kind : int { Dict, Item, TupleItem, Attribute } kind;
+  size_t base;
+  PyObject* key;  // kept by the description
+};
+
+struct KnownModule {
+  size_t value;
+  PyTypeObject* type;
+  PyObject* hooks;  // a tuple: of each kind in turn, the hooks in order, behind each kind an Ellipsis
 };
 
 struct TypeVersion {
-    PyTypeObject* type;
-    unsigned int version;
+  PyTypeObject* type;
+  unsigned int version;
 };
 
 struct Pin {
-    PyObject* tensor;  // owned
-    TensorSpec spec;
+  size_t value;
+  TensorSpec spec;
 };
 
-struct State {
-    std::vector<PyObject*> modules;  // kept by the description, as are names, extra, then and recheck
-    std::vector<Word> words;
-    std::vector<PyObject*> dicts;  // owned; per module its own, then one a name; null where there is none
-    std::vector<TypeVersion> types;  // borrowed: `recheck` keeps the classes
-    std::vector<Pin> pins;
-    PyObject *names = nullptr, *extra = nullptr, *then = nullptr, *recheck = nullptr;
-    Py_ssize_t soft = 0;      // so many of the names are covered by `then`; changes behind the others are for `recheck`
-    uint64_t generation = 0;  // of the remembered evidence
-    bool stale = false;       // the last full check failed, or a watched dictionary changed
-    bool hard = false;        // something changed that only `recheck` can judge, and it has not yet found it good
-    bool hard_event = false;  // a watcher saw such a change since the last full check began
-    size_t per_module() const { return 1 + PyTuple_GET_SIZE(names); }
+struct Binding {
+  Evidence evidence;
+  std::vector<PyObject*> tensors;  // borrowed: as long as the evidence holds, they are there
+  Ref root;  // a weak reference
 };
 
-struct ModuleWatch {
-    PyObject_HEAD
-    PyObject* description;
-    State* state;
+struct Structure {
+  std::vector<Step> steps;
+  std::vector<KnownModule> modules;  // those that others are found in come first
+  std::vector<PyObject*> tables, hooks;  // names of dictionaries of each module
+  std::vector<TypeVersion> types;  // borrowed: `recheck` keeps the classes
+  std::vector<PyObject*> extra;  // further dictionaries
+  std::vector<Pin> pins;
+  PyObject *then = nullptr, *recheck = nullptr;
+  Evidence shared;  // of the further dictionaries
+  bool classes_hold = true;  // as of the last look at them
+  std::unordered_map<PyObject*, std::unique_ptr<Binding>> bindings;  // by root, which may be gone
+  size_t room = 64;  // so many bindings before those of roots that are gone are dropped
+  PyObject* recent_root = nullptr;
+  Binding* recent = nullptr;
 };
 
-const uint64_t* as_word(const void* address) { return static_cast<const uint64_t*>(address); }
-uint64_t pointer_bits(const void* pointer) { return reinterpret_cast<uintptr_t>(pointer); }
-
-#if WATCHES_DICTS
-struct Reliance {
-    State* state;
-    bool soft;
-    bool operator==(const Reliance& other) const { return state == other.state && soft == other.soft; }
+struct ModuleStructure {
+  PyObject_HEAD PyObject* description;
+  Structure* structure;
 };
-// Who relies on a dictionary. Guarded by the GIL.
-std::unordered_map<PyObject*, std::vector<Reliance>>& watched() {
-    static std::unordered_map<PyObject*, std::vector<Reliance>> map;
-    return map;
-}
-int watcher = -1;
-
-int on_dict_event(PyDict_WatchEvent, PyObject* dict, PyObject*, PyObject*) {
-    auto found = watched().find(dict);
-    if (found != watched().end()) {
-        for (const Reliance& reliance : found->second) {
-            reliance.state->stale = true;
-            reliance.state->hard_event = reliance.state->hard_event || !reliance.soft;
-            ++reliance.state->generation;
-        }
-    }
-    return 0;
-}
-
-bool watch(State* state, PyObject* dict, bool soft) {
-    if (watcher < 0 && (watcher = PyDict_AddWatcher(on_dict_event)) < 0) {
-        return false;
-    }
-    watched()[dict].push_back({state, soft});
-    return PyDict_Watch(watcher, dict) == 0;
-}
-
-void unwatch(State* state, PyObject* dict, bool soft) {
-    auto found = watched().find(dict);
-    if (found == watched().end()) {
-        return;
-    }
-    auto position = std::find(found->second.begin(), found->second.end(), Reliance{state, soft});
-    if (position != found->second.end()) {
-        found->second.erase(position);
-    }
-    if (found->second.empty()) {
-        watched().erase(found);
-        if (PyDict_Unwatch(watcher, dict) < 0) {
-            PyErr_Clear();
-        }
-    }
-}
-Word dict_word(PyObject*) {
-    static const uint64_t zero = 0;
-    return {&zero, 0};
-}
-#else
-bool watch(State*, PyObject*, bool) { return true; }
-void unwatch(State*, PyObject*, bool) {}
-Word dict_word(PyObject* dict) {
-    static const uint64_t zero = 0;
-    if (dict == nullptr) {
-        return {&zero, 0};
-    }
-    const uint64_t* version = &reinterpret_cast<PyDictObject*>(dict)->ma_version_tag;
-    return {version, *version};
-}
-#endif
-
-// Whether `then` sees all that may change in the dictionary at this position: a module's own one and the first names.
-bool is_soft(const State* state, size_t position) {
-    return position < state->modules.size() * state->per_module() &&
-           position % state->per_module() <= static_cast<size_t>(state->soft);
-}
-
-bool set_dict(State* state, size_t position, PyObject* dict) {
-    PyObject* old = state->dicts[position];
-    if (old == dict) {
-        return true;
-    }
-    if (dict != nullptr && !watch(state, dict, is_soft(state, position))) {
-        return false;
-    }
-    state->dicts[position] = Py_XNewRef(dict);
-    if (old != nullptr) {
-        unwatch(state, old, is_soft(state, position));
-        Py_DECREF(old);
-    }
-    return true;
-}
-
-// From 3.13 on a dictionary may share its values with the object, and storing an attribute then tells no watcher. `popitem` gives a
-// dictionary a table of its own (and the item goes back where it was, at the end); objects do not share with such a dictionary.
-bool separate_values([[maybe_unused]] PyObject* dict) {
-#if PY_VERSION_HEX >= 0x030D0000
-    if (reinterpret_cast<PyDictObject*>(dict)->ma_values == nullptr || PyDict_GET_SIZE(dict) == 0) {
-        return true;
-    }
-    Ref item(PyObject_CallMethod(reinterpret_cast<PyObject*>(&PyDict_Type), "popitem", "O", dict));
-    return item && PyDict_SetItem(dict, PyTuple_GET_ITEM(item.get(), 0), PyTuple_GET_ITEM(item.get(), 1)) == 0;
-#else
-    return true;
-#endif
-}
-
-// Remembers the evidence of one module as it is now. False with an error set where that cannot be done.
-bool scan(State* state, size_t module) {
-    PyObject* object = state->modules[module];
-    const size_t dicts = state->per_module(), first_dict = module * dicts, first_word = module * (dicts + 2);
-    Ref dict(PyObject_GenericGetDict(object, nullptr));
-    PyObject** slot = dict_slot(object);
-    if (!dict || slot == nullptr || *slot != dict.get()) {
-        PyErr_SetString(PyExc_TypeError, "a watched object needs an instance dictionary");
-        return false;
-    }
-    if (!separate_values(dict.get()) || !set_dict(state, first_dict, dict.get())) {
-        return false;
-    }
-    state->words[first_word] = {as_word(&object->ob_type), pointer_bits(Py_TYPE(object))};
-    state->words[first_word + 1] = {as_word(slot), pointer_bits(dict.get())};
-    state->words[first_word + 2] = dict_word(dict.get());
-    for (size_t i = 1; i < dicts; ++i) {
-        PyObject* named = PyDict_GetItemWithError(dict.get(), PyTuple_GET_ITEM(state->names, i - 1));
-        if (named == nullptr && PyErr_Occurred()) {
-            return false;
-        }
-        named = named != nullptr && PyDict_Check(named) ? named : nullptr;
-        if (!set_dict(state, first_dict + i, named)) {
-            return false;
-        }
-        state->words[first_word + 2 + i] = dict_word(named);
-    }
-    return true;
-}
-
-bool scan_extra(State* state) {
-    const size_t modules = state->modules.size(), dicts = state->per_module();
-    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(state->extra); ++i) {
-        PyObject* dict = PyTuple_GET_ITEM(state->extra, i);
-        if (!set_dict(state, modules * dicts + i, dict)) {
-            return false;
-        }
-        state->words[modules * (dicts + 2) + i] = dict_word(dict);
-    }
-    return true;
-}
 
 unsigned int current_version(PyTypeObject* type) {
 #if WATCHES_DICTS
-    PyUnstable_Type_AssignVersionTag(type);
+  PyUnstable_Type_AssignVersionTag(type);
 #else
-    static PyObject* name = PyUnicode_InternFromString("__class__");
-    _PyType_Lookup(type, name);  // a lookup gives a type that has none its version
+  static PyObject* name = PyUnicode_InternFromString("__class__");
+  _PyType_Lookup(type, name);  // a lookup gives a type that has none its version
 #endif
-    return type->tp_version_tag;
+  return type->tp_version_tag;
 }
 
-bool types_hold(const State* state) {
-    for (const TypeVersion& known : state->types) {
-        if (known.version == 0 || known.type->tp_version_tag != known.version) {
-            return false;
-        }
+bool types_hold(const Structure* structure) {
+  for (const TypeVersion& known : structure->types) {
+    if (known.version == 0 || known.type->tp_version_tag != known.version) { return false; }
+  }
+  return true;
+}
+
+bool remember_classes(Structure* structure) {
+  structure->shared.forget();
+  for (TypeVersion& known : structure->types) { known.version = current_version(known.type); }
+  for (PyObject* dict : structure->extra) {
+    if (!structure->shared.add_dict(dict)) { return false; }
+  }
+  return true;
+}
+
+// Classes and global hooks are as they were at capture: by versions, else by a look at them in Python.
+bool classes_hold(Structure* structure) {
+  if (structure->classes_hold && types_hold(structure) && structure->shared.holds()) { return true; }
+  structure->classes_hold = false;
+  if (!remember_classes(structure)) { return false; }
+  const Ref answer(PyObject_CallNoArgs(structure->recheck));
+  structure->classes_hold = answer.get() == Py_True;
+  return structure->classes_hold;
+}
+
+// What torch.nn.Module finds where the class has no such attribute: borrowed, null where there is none.
+PyObject* module_attribute(const Structure* structure, PyObject* module, PyObject* name) {
+  PyObject* dict = existing_dict(module);
+  if (dict == nullptr) { return nullptr; }
+  PyObject* found = PyDict_GetItemWithError(dict, name);
+  for (size_t i = 0; found == nullptr && !PyErr_Occurred() && i < structure->tables.size(); ++i) {
+    PyObject* table = PyDict_GetItemWithError(dict, structure->tables[i]);
+    if (table != nullptr && PyDict_Check(table)) { found = PyDict_GetItemWithError(table, name); }
+  }
+  return found;
+}
+
+// The instance dictionary, made where there is none yet; borrowed.
+PyObject* own_dict(PyObject* object) {
+  if (PyObject* dict = existing_dict(object)) { return dict; }
+  const Ref made(PyObject_GenericGetDict(object, nullptr));
+  PyErr_Clear();
+  return made ? existing_dict(object) : nullptr;
+}
+
+PyObject* step_value(const Structure* structure, const Step& step, PyObject* base) {
+  switch (step.kind) {
+    case Step::Dict:
+      return own_dict(base);
+    case Step::Item:
+      return PyDict_Check(base) ? PyDict_GetItemWithError(base, step.key) : nullptr;
+    case Step::TupleItem: {
+      const Py_ssize_t index = PyLong_AsSsize_t(step.key);
+      return PyTuple_CheckExact(base) && index >= 0 && index < PyTuple_GET_SIZE(base) ? PyTuple_GET_ITEM(base, index) : nullptr;
+    }
+    case Step::Attribute:
+      return module_attribute(structure, base, step.key);
+  }
+  return nullptr;
+}
+
+// Whether a module's hooks of one kind are those from `*place` on; moves that behind them.
+bool same_hooks(PyObject* found, PyObject* expected, Py_ssize_t* place) {
+  if (found != nullptr && PyDict_Check(found) && PyDict_GET_SIZE(found) > 0) {
+    const Ref values(PyODict_Check(found) ? PyObject_CallMethod(found, "values", nullptr) : PyDict_Values(found));
+    const Ref items(values ? PySequence_Fast(values.get(), "") : nullptr);
+    if (!items) { return false; }
+    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(items.get()); ++i) {
+      if (PyTuple_GET_ITEM(expected, (*place)++) != PySequence_Fast_GET_ITEM(items.get(), i)) { return false; }
+    }
+  }
+  return PyTuple_GET_ITEM(expected, (*place)++) == Py_Ellipsis;
+}
+
+bool add_module(const Structure* structure, const KnownModule& known, PyObject* module, Evidence* evidence) {
+  if (Py_TYPE(module) != known.type) { return false; }
+  PyObject* dict = own_dict(module);
+  PyObject** slot = dict_slot(module);
+  if (dict == nullptr || slot == nullptr || *slot != dict || !separate_values(dict)) { return false; }
+  evidence->add_word(&module->ob_type, known.type);
+  evidence->add_word(slot, dict);
+  if (!evidence->add_dict(dict)) { return false; }
+  for (PyObject* name : structure->tables) {
+    PyObject* table = PyDict_GetItemWithError(dict, name);
+    if (table == nullptr ? PyErr_Occurred() != nullptr : !PyDict_CheckExact(table)) { return false; }
+    if (!evidence->add_dict(table)) { return false; }
+  }
+  Py_ssize_t place = 0;
+  for (PyObject* name : structure->hooks) {
+    PyObject* table = PyDict_GetItemWithError(dict, name);
+    if (table == nullptr && PyErr_Occurred()) { return false; }
+    if (!same_hooks(table, known.hooks, &place)) { return false; }
+    if (!evidence->add_dict(table != nullptr && PyDict_Check(table) ? table : nullptr)) { return false; }
+  }
+  return true;
+}
+
+// Looks at the tree as it is now; null where it is another one.
+std::unique_ptr<Binding> look(const Structure* structure, PyObject* root, PyObject* const* locals, Py_ssize_t count) {
+  std::vector<PyObject*> values{root};  // borrowed: nothing below runs code of the program's before the evidence is checked
+  values.reserve(structure->steps.size() + 1);
+  auto binding = std::make_unique<Binding>();
+  binding->evidence.reserve(structure->modules.size() * 10);
+  size_t next = 0;
+  const auto take_modules = [&](size_t value) {
+    for (; next < structure->modules.size() && structure->modules[next].value == value; ++next) {
+      if (!add_module(structure, structure->modules[next], values[value], &binding->evidence)) { return false; }
     }
     return true;
+  };
+  if (!take_modules(0)) { return nullptr; }
+  for (const Step& step : structure->steps) {
+    PyObject* value = step_value(structure, step, values[step.base]);
+    if (value == nullptr) { return nullptr; }
+    values.push_back(value);
+    if (!take_modules(values.size() - 1)) { return nullptr; }
+  }
+  for (const Pin& pin : structure->pins) { binding->tensors.push_back(values[pin.value]); }
+  if (!tree_check(structure->then, locals, count) || !binding->evidence.holds()) { return nullptr; }
+  binding->root = Ref(PyWeakref_NewRef(root, nullptr));
+  PyErr_Clear();  // of objects that cannot be referred to weakly, bindings go with the others
+  return binding;
 }
 
-bool words_hold(const Word* words, size_t count) {
-    uint64_t difference = 0;
-    for (size_t i = 0; i < count; ++i) {
-        difference |= *words[i].address ^ words[i].expected;
-    }
-    return difference == 0;
+bool is_gone(const Ref& weak) {
+  if (!weak) { return true; }
+#if PY_VERSION_HEX >= 0x030D0000
+  PyObject* object = nullptr;
+  const bool there = PyWeakref_GetRef(weak.get(), &object) == 1;
+  Py_XDECREF(object);
+  return !there;
+#else
+  return PyWeakref_GetObject(weak.get()) == Py_None;
+#endif
 }
 
-// Whether what changed is only such as `then` looks at; remembers the evidence as it is now on the way.
-bool rescan(State* state, bool* only_soft) {
-    const size_t dicts = state->per_module(), words = dicts + 2, soft = 3 + state->soft;
-    *only_soft = types_hold(state) && !std::exchange(state->hard_event, false);
-    for (size_t module = 0; module < state->modules.size(); ++module) {
-        const Word* first = &state->words[module * words];
-        const bool hard_holds = words_hold(first, 2) && words_hold(first + soft, words - soft);
-        *only_soft = *only_soft && hard_holds;
-        if (!WATCHES_DICTS && hard_holds && words_hold(first, words)) {
-            continue;
-        }
-        const std::vector<PyObject*> before(state->dicts.begin() + module * dicts, state->dicts.begin() + (module + 1) * dicts);
-        if (!scan(state, module)) {
-            return false;
-        }
-        for (size_t i = 1 + state->soft; i < dicts; ++i) {
-            *only_soft = *only_soft && before[i] == state->dicts[module * dicts + i];
-        }
-    }
-    const size_t extra = state->modules.size() * words;
-    *only_soft = *only_soft && words_hold(&state->words[extra], state->words.size() - extra);
-    for (TypeVersion& known : state->types) {
-        known.version = current_version(known.type);
-    }
-    return scan_extra(state);
+void make_room(Structure* structure) {
+  if (structure->bindings.size() < structure->room) { return; }
+  for (auto it = structure->bindings.begin(); it != structure->bindings.end();) {
+    it = is_gone(it->second->root) ? structure->bindings.erase(it) : std::next(it);
+  }
+  structure->room = std::max<size_t>(64, structure->bindings.size() * 2);
+  structure->recent = nullptr;
 }
 
-// The full check in Python: None, or the tensors as they are now, in the order of the pins.
-bool recheck(State* state, PyObject* const* locals, Py_ssize_t count) {
-    Ref tensors(PyObject_Vectorcall(state->recheck, locals, count, nullptr));
-    if (!tensors || !PyTuple_Check(tensors.get()) || PyTuple_GET_SIZE(tensors.get()) != static_cast<Py_ssize_t>(state->pins.size())) {
-        return false;
-    }
-    for (size_t i = 0; i < state->pins.size(); ++i) {
-        Ref old(std::exchange(state->pins[i].tensor, Py_NewRef(PyTuple_GET_ITEM(tensors.get(), i))));
-    }
-    return true;
+// The binding of a root whose evidence holds; null where the tree is another one.
+Binding* binding_of(Structure* structure, PyObject* root, PyObject* const* locals, Py_ssize_t count) {
+  Binding* known = structure->recent;
+  if (known == nullptr || structure->recent_root != root) {
+    auto found = structure->bindings.find(root);
+    known = found == structure->bindings.end() ? nullptr : found->second.get();
+  }
+  if (known == nullptr || !known->evidence.holds()) {
+    auto made = look(structure, root, locals, count);
+    if (!made) { return nullptr; }
+    make_room(structure);
+    known = made.get();
+    structure->recent = nullptr;
+    std::swap(structure->bindings[root], made);
+  }
+  structure->recent_root = root;
+  return structure->recent = known;
 }
 
-bool full_check(State* state, PyObject* const* locals, Py_ssize_t count) {
-    state->stale = true;
-    bool only_soft = false;
-    const bool scanned = rescan(state, &only_soft);
-    // Watchers report what happens from here on through the generation; in 3.11 the words do.
-    const uint64_t generation = ++state->generation;
-    if (!scanned) {
-        state->hard = true;
-        return false;
-    }
-    state->hard = state->hard || !only_soft;
-    const bool easily = !state->hard && tree_check(state->then, locals, count);
-    if (!easily && !recheck(state, locals, count)) {
-        return false;
-    }
-    if (state->generation == generation) {
-        state->stale = state->hard = false;
-    }
-    return true;
+// Where Python has to look at tensors, which may do anything to the binding: from the tensor at `first` on.
+bool check_slowly(const Structure* structure, const Binding* binding, size_t first) {
+  std::vector<Ref> tensors;
+  for (size_t i = first; i < binding->tensors.size(); ++i) { tensors.push_back(Ref::borrow(binding->tensors[i])); }
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    if (!structure->pins[first + i].spec.check(tensors[i].get())) { return false; }
+  }
+  return true;
 }
 
-bool check(State* state, PyObject* const* locals, Py_ssize_t count) {
-    if ((state->stale || !words_hold(state->words.data(), state->words.size()) || !types_hold(state)) && !full_check(state, locals, count)) {
-        return false;
-    }
-    for (const Pin& pin : state->pins) {
-        bool holds = false;
-        if (pin.spec.decide(pin.tensor, &holds)) {
-            if (!holds) {
-                return false;
-            }
-            continue;
-        }
-        const Ref held = Ref::borrow(pin.tensor);  // another thread may put another tensor there while Python runs
-        if (!pin.spec.check(held.get())) {
-            return false;
-        }
-    }
-    return true;
+bool check(Structure* structure, PyObject* root, PyObject* const* locals, Py_ssize_t count, const std::vector<Pickup>& loads,
+           Loaded* loaded) {
+  if (root == nullptr || !classes_hold(structure)) { return false; }
+  const Binding* binding = binding_of(structure, root, locals, count);
+  if (binding == nullptr) { return false; }
+  if (loaded != nullptr) {  // before any Python runs, which may do anything to the binding
+    for (const Pickup& load : loads) { loaded->set(load.position, Py_NewRef(binding->tensors[load.index])); }
+  }
+  for (size_t i = 0; i < structure->pins.size(); ++i) {
+    bool holds = false;
+    if (!structure->pins[i].spec.decide(binding->tensors[i], &holds)) { return check_slowly(structure, binding, i); }
+    if (!holds) { return false; }
+  }
+  return true;
 }
 
-void clear_state(State* state) {
-    std::vector<PyObject*> owned;
-    owned.swap(state->dicts);
-    for (size_t i = 0; i < owned.size(); ++i) {
-        if (owned[i] != nullptr) {
-            unwatch(state, owned[i], is_soft(state, i));
-            Py_CLEAR(owned[i]);
-        }
-    }
-    std::vector<Pin> pins;
-    pins.swap(state->pins);
-    for (Pin& pin : pins) {
-        Py_CLEAR(pin.tensor);
-    }
+bool parse_names(PyObject* names, std::vector<PyObject*>* result) {
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(names); ++i) { result->push_back(PyTuple_GET_ITEM(names, i)); }
+  return true;
 }
 
-bool build(State* state, PyObject* description) {
-    PyObject *modules = nullptr, *tensors = nullptr;
-    if (!PyArg_ParseTuple(description, "O!O!nO!OO!O", &PyTuple_Type, &modules, &PyTuple_Type, &state->names, &state->soft, &PyTuple_Type,
-                          &state->extra, &state->then, &PyTuple_Type, &tensors, &state->recheck)) {
-        return false;
-    }
-    if (!PyObject_TypeCheck(state->then, &TreeType)) {
-        PyErr_SetString(PyExc_TypeError, "expected a Tree");
-        return false;
-    }
-    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(modules); ++i) {
-        PyObject* module = PyTuple_GET_ITEM(modules, i);
-        state->modules.push_back(module);
-        PyTypeObject* type = Py_TYPE(module);
-        const auto known = [&](const TypeVersion& other) { return other.type == type; };
-        if (std::none_of(state->types.begin(), state->types.end(), known)) {
-            state->types.push_back({type, 0});
-        }
-    }
-    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(tensors); ++i) {
-        PyObject *tensor = nullptr, *spec = nullptr;
-        if (!PyArg_ParseTuple(PyTuple_GET_ITEM(tensors, i), "OO", &tensor, &spec)) {
-            return false;
-        }
-        state->pins.push_back({Py_NewRef(tensor), {}});
-        if (!state->pins.back().spec.parse(spec)) {
-            return false;
-        }
-    }
-    const size_t extra = PyTuple_GET_SIZE(state->extra), dicts = state->per_module();
-    state->dicts.assign(state->modules.size() * dicts + extra, nullptr);
-    state->words.resize(state->modules.size() * (dicts + 2) + extra);
-    for (size_t i = 0; i < state->modules.size(); ++i) {
-        if (!scan(state, i)) {
-            return false;
-        }
-    }
-    for (TypeVersion& known : state->types) {
-        known.version = current_version(known.type);
-    }
-    return scan_extra(state);
+bool parse_tree(Structure* structure, PyObject* steps, PyObject* modules) {
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(steps); ++i) {
+    int kind = 0;
+    Py_ssize_t base = 0;
+    PyObject* key = nullptr;
+    if (!PyArg_ParseTuple(PyTuple_GET_ITEM(steps, i), "inO", &kind, &base, &key)) { return false; }
+    structure->steps.push_back({static_cast<Step::Kind>(kind), static_cast<size_t>(base), key});
+  }
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(modules); ++i) {
+    Py_ssize_t value = 0;
+    PyObject *type = nullptr, *hooks = nullptr;
+    if (!PyArg_ParseTuple(PyTuple_GET_ITEM(modules, i), "nO!O!", &value, &PyType_Type, &type, &PyTuple_Type, &hooks)) { return false; }
+    auto* exact = reinterpret_cast<PyTypeObject*>(type);
+    structure->modules.push_back({static_cast<size_t>(value), exact, hooks});
+    const auto known = [&](const TypeVersion& other) { return other.type == exact; };
+    if (std::none_of(structure->types.begin(), structure->types.end(), known)) { structure->types.push_back({exact, 0}); }
+  }
+  return true;
 }
 
-// The argument: (modules, names of watched dictionaries, how many of the names are soft, further dictionaries, then, tensors, recheck)
-PyObject* watch_new(PyTypeObject* type, PyObject* args, PyObject*) {
-    PyObject* description = nullptr;
-    if (!PyArg_ParseTuple(args, "O!", &PyTuple_Type, &description)) {
-        return nullptr;
-    }
-    auto* self = reinterpret_cast<ModuleWatch*>(type->tp_alloc(type, 0));
-    if (self == nullptr) {
-        return nullptr;
-    }
-    self->description = Py_NewRef(description);
-    self->state = new State;
-    if (!build(self->state, description)) {
-        Py_DECREF(self);
-        return nullptr;
-    }
-    return reinterpret_cast<PyObject*>(self);
+bool build(Structure* structure, PyObject* description) {
+  PyObject *steps = nullptr, *modules = nullptr, *tables = nullptr, *hooks = nullptr, *extra = nullptr, *pins = nullptr;
+  if (!PyArg_ParseTuple(description, "O!O!O!O!O!O!O!O", &PyTuple_Type, &steps, &PyTuple_Type, &modules, &PyTuple_Type, &tables,
+                        &PyTuple_Type, &hooks, &PyTuple_Type, &extra, &TreeType, &structure->then, &PyTuple_Type, &pins,
+                        &structure->recheck) ||
+      !parse_tree(structure, steps, modules)) {
+    return false;
+  }
+  parse_names(tables, &structure->tables);
+  parse_names(hooks, &structure->hooks);
+  parse_names(extra, &structure->extra);
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(pins); ++i) {
+    Py_ssize_t value = 0;
+    PyObject* spec = nullptr;
+    if (!PyArg_ParseTuple(PyTuple_GET_ITEM(pins, i), "nO", &value, &spec)) { return false; }
+    structure->pins.push_back({static_cast<size_t>(value), {}});
+    if (!structure->pins.back().spec.parse(spec)) { return false; }
+  }
+  return remember_classes(structure);
 }
 
-int watch_traverse(PyObject* object, visitproc visit, void* arg) {
-    auto* self = reinterpret_cast<ModuleWatch*>(object);
-    Py_VISIT(self->description);
-    if (self->state != nullptr) {
-        for (PyObject* dict : self->state->dicts) {
-            Py_VISIT(dict);
-        }
-        for (const Pin& pin : self->state->pins) {
-            Py_VISIT(pin.tensor);
-        }
-    }
-    return 0;
+// The argument: (steps, modules, names of tables, names of dictionaries of hooks, further dictionaries, then, tensors, recheck)
+PyObject* structure_new(PyTypeObject* type, PyObject* args, PyObject*) {
+  PyObject* description = nullptr;
+  if (!PyArg_ParseTuple(args, "O!", &PyTuple_Type, &description)) { return nullptr; }
+  auto* self = reinterpret_cast<ModuleStructure*>(type->tp_alloc(type, 0));
+  if (self == nullptr) { return nullptr; }
+  self->description = Py_NewRef(description);
+  self->structure = new Structure;
+  if (!build(self->structure, description)) {
+    Py_DECREF(self);
+    return nullptr;
+  }
+  return reinterpret_cast<PyObject*>(self);
 }
 
-void watch_dealloc(PyObject* object) {
-    auto* self = reinterpret_cast<ModuleWatch*>(object);
-    PyObject_GC_UnTrack(object);
-    if (self->state != nullptr) {
-        clear_state(self->state);
-        delete self->state;
-    }
-    Py_XDECREF(self->description);
-    Py_TYPE(object)->tp_free(object);
+int structure_traverse(PyObject* object, visitproc visit, void* arg) {
+  Py_VISIT(reinterpret_cast<ModuleStructure*>(object)->description);
+  return 0;
 }
 
-PyObject* is_stale(PyObject* object, void*) {
-    const State* state = reinterpret_cast<ModuleWatch*>(object)->state;
-    return PyBool_FromLong(state->stale || !words_hold(state->words.data(), state->words.size()) || !types_hold(state));
+void structure_dealloc(PyObject* object) {
+  auto* self = reinterpret_cast<ModuleStructure*>(object);
+  PyObject_GC_UnTrack(object);
+  delete self->structure;
+  Py_XDECREF(self->description);
+  Py_TYPE(object)->tp_free(object);
 }
 
-PyGetSetDef watch_getset[] = {
-    {"stale", is_stale, nullptr, "whether the next check will be a full one", nullptr},
+PyObject* knows(PyObject* object, PyObject* root) {
+  Structure* structure = reinterpret_cast<ModuleStructure*>(object)->structure;
+  const auto found = structure->bindings.find(root);
+  return PyBool_FromLong(structure->classes_hold && types_hold(structure) && structure->shared.holds() &&
+                         found != structure->bindings.end() && found->second->evidence.holds());
+}
+
+PyObject* bound(PyObject* object, void*) {
+  return PyLong_FromSize_t(reinterpret_cast<ModuleStructure*>(object)->structure->bindings.size());
+}
+
+PyMethodDef structure_methods[] = {
+    {"knows", knows, METH_O, "knows(root) -> bool: whether the next check of this tree compares evidence only"},
+    {nullptr, nullptr, 0, nullptr},
+};
+
+PyGetSetDef structure_getset[] = {
+    {"bound", bound, nullptr, "how many trees are remembered", nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr},
 };
 
-PyTypeObject make_watch_type() {
-    PyTypeObject type = blank_type();
-    type.tp_name = "opmill_guards._native.ModuleWatch";
-    type.tp_basicsize = sizeof(ModuleWatch);
-    type.tp_dealloc = watch_dealloc;
-    type.tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC;
-    type.tp_traverse = watch_traverse;
-    type.tp_getset = watch_getset;
-    type.tp_new = watch_new;
-    return type;
+PyTypeObject make_structure_type() {
+  PyTypeObject type = blank_type();
+  type.tp_name = "opmill_guards._native.ModuleStructure";
+  type.tp_basicsize = sizeof(ModuleStructure);
+  type.tp_dealloc = structure_dealloc;
+  type.tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC;
+  type.tp_traverse = structure_traverse;
+  type.tp_methods = structure_methods;
+  type.tp_getset = structure_getset;
+  type.tp_new = structure_new;
+  return type;
 }
 
 }  // namespace
 
-PyTypeObject ModuleWatchType = make_watch_type();
+PyTypeObject ModuleStructureType = make_structure_type();
 
-bool module_watch_check(PyObject* watch, PyObject* const* locals, Py_ssize_t count) {
-    return check(reinterpret_cast<ModuleWatch*>(watch)->state, locals, count);
+size_t module_structure_size(PyObject* structure) { return reinterpret_cast<ModuleStructure*>(structure)->structure->pins.size(); }
+
+bool module_structure_check(PyObject* structure, PyObject* root, PyObject* const* locals, Py_ssize_t count,
+                            const std::vector<Pickup>& loads, Loaded* loaded) {
+  return check(reinterpret_cast<ModuleStructure*>(structure)->structure, root, locals, count, loads, loaded);
 }
 
 }  // namespace guards

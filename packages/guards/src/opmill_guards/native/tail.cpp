@@ -7,48 +7,47 @@ namespace guards {
 namespace {
 
 struct TailCall {
-    PyObject_HEAD
-    PyObject *function, *args;
+  PyObject_HEAD PyObject *function, *args;
 };
 
 TailCall* cast(PyObject* object) { return reinterpret_cast<TailCall*>(object); }
 
 PyObject* tail_new(PyTypeObject* type, PyObject* args, PyObject* keywords) {
-    const Py_ssize_t count = PyTuple_GET_SIZE(args);
-    if (count == 0 || (keywords != nullptr && PyDict_GET_SIZE(keywords) > 0)) {
-        return PyErr_Format(PyExc_TypeError, "TailCall(function, *args) takes a callable and positional arguments");
-    }
-    Ref rest(PyTuple_GetSlice(args, 1, count));
-    PyObject* self = rest ? type->tp_alloc(type, 0) : nullptr;
-    if (self != nullptr) {
-        cast(self)->function = Py_NewRef(PyTuple_GET_ITEM(args, 0));
-        cast(self)->args = rest.release();
-    }
-    return self;
+  const Py_ssize_t count = PyTuple_GET_SIZE(args);
+  if (count == 0 || (keywords != nullptr && PyDict_GET_SIZE(keywords) > 0)) {
+    return PyErr_Format(PyExc_TypeError, "TailCall(function, *args) takes a callable and positional arguments");
+  }
+  Ref rest(PyTuple_GetSlice(args, 1, count));
+  PyObject* self = rest ? type->tp_alloc(type, 0) : nullptr;
+  if (self != nullptr) {
+    cast(self)->function = Py_NewRef(PyTuple_GET_ITEM(args, 0));
+    cast(self)->args = rest.release();
+  }
+  return self;
 }
 
 int tail_traverse(PyObject* object, visitproc visit, void* arg) {
-    Py_VISIT(cast(object)->function);
-    Py_VISIT(cast(object)->args);
-    return 0;
+  Py_VISIT(cast(object)->function);
+  Py_VISIT(cast(object)->args);
+  return 0;
 }
 
 void tail_dealloc(PyObject* object) {
-    PyObject_GC_UnTrack(object);
-    Py_XDECREF(cast(object)->function);
-    Py_XDECREF(cast(object)->args);
-    Py_TYPE(object)->tp_free(object);
+  PyObject_GC_UnTrack(object);
+  Py_XDECREF(cast(object)->function);
+  Py_XDECREF(cast(object)->args);
+  Py_TYPE(object)->tp_free(object);
 }
 
 PyTypeObject make_type() {
-    PyTypeObject type = blank_type();
-    type.tp_name = "opmill_guards._native.TailCall";
-    type.tp_basicsize = sizeof(TailCall);
-    type.tp_dealloc = tail_dealloc;
-    type.tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC;
-    type.tp_traverse = tail_traverse;
-    type.tp_new = tail_new;
-    return type;
+  PyTypeObject type = blank_type();
+  type.tp_name = "opmill_guards._native.TailCall";
+  type.tp_basicsize = sizeof(TailCall);
+  type.tp_dealloc = tail_dealloc;
+  type.tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC;
+  type.tp_traverse = tail_traverse;
+  type.tp_new = tail_new;
+  return type;
 }
 
 }  // namespace
@@ -56,12 +55,12 @@ PyTypeObject make_type() {
 PyTypeObject TailCallType = make_type();
 
 PyObject* finish(PyObject* result) {
-    while (result != nullptr && Py_TYPE(result) == &TailCallType) {
-        const Ref tail(result), args = Ref::borrow(cast(result)->args);
-        PyObject* const* items = reinterpret_cast<PyTupleObject*>(args.get())->ob_item;
-        result = PyObject_Vectorcall(cast(tail.get())->function, items, PyTuple_GET_SIZE(args.get()), nullptr);
-    }
-    return result;
+  while (result != nullptr && Py_TYPE(result) == &TailCallType) {
+    const Ref tail(result), args = Ref::borrow(cast(result)->args);
+    PyObject* const* items = reinterpret_cast<PyTupleObject*>(args.get())->ob_item;
+    result = PyObject_Vectorcall(cast(tail.get())->function, items, PyTuple_GET_SIZE(args.get()), nullptr);
+  }
+  return result;
 }
 
 PyObject* finish_given(PyObject*, PyObject* result) { return finish(Py_NewRef(result)); }
