@@ -1,9 +1,12 @@
 """Kernels for tests, in C++."""
 
-from opmill_runtime_cache.plan.model import KernelRef
+import json
+
+from opmill_runtime_cache.plan.contract import Contract, Touched, encode
+from opmill_runtime_cache.plan.model import KernelRef, Size
 from opmill_runtime_cache.store import key_of
 
-KERNELS = r"""
+_SOURCE = r"""
 #include <cstdint>
 #include <sched.h>
 #include <time.h>
@@ -20,8 +23,14 @@ int64_t affine(void* const* p, const int64_t* n) {  // out = a * n[1] + 1; a may
   for (int64_t i = 0; i < n[0]; i++) out[i] = a[i] * (float)n[1] + 1;
   return 0;
 }
-int64_t answered(void* const* p, const int64_t*) {  // writes 1 and waits for another thread to answer 2, a long time at most
+// Writes 1 and waits for another thread to answer 2, a long time at most. It is long before it asks: a plan that was quick once, because the
+// answer was, keeps the GIL when it runs again.
+int64_t answered(void* const* p, const int64_t*) {
   volatile float* flag = (volatile float*)p[0];
+  timespec begin, now;
+  clock_gettime(CLOCK_MONOTONIC, &begin);
+  do clock_gettime(CLOCK_MONOTONIC, &now);
+  while ((now.tv_sec - begin.tv_sec) * 1000000000 + now.tv_nsec - begin.tv_nsec < 1000000);
   *flag = 1;
   for (const time_t begun = time(nullptr); *flag != 2 && time(nullptr) < begun + 60;) sched_yield();
   return *flag == 2 ? 0 : 1;
@@ -32,6 +41,25 @@ int64_t checked(void* const* p, const int64_t* n) {  // fails with check 2 on a 
 }
 }
 """
+
+
+def contracts(**of: Contract) -> str:
+    """C++ that exports what each kernel touches."""
+    return "".join(
+        f'extern "C" {{ extern const char {n}_contract[]; const char {n}_contract[] = {json.dumps(encode(c))}; }}\n' for n, c in of.items()
+    )
+
+
+def floats(*written: bool, numel: Size = "n") -> tuple[Touched, ...]:
+    return tuple(Touched("float32", each, numel) for each in written)
+
+
+KERNELS = _SOURCE + contracts(
+    add=Contract(("n",), floats(False, False, True)),
+    affine=Contract(("n", "factor"), floats(False, True)),
+    answered=Contract((), floats(True, numel=1), 1),
+    checked=Contract(("n",), floats(False), 2),
+)
 
 
 def kernel(entry: str) -> KernelRef:

@@ -43,9 +43,7 @@ def elementwise(op, slot, *args):
 THEN = body("then", [ROW], [elementwise("sin", 1, Slot(0))], [1], 2)
 OTHER = body("other", [ROW], [elementwise("mul.Scalar", 1, Slot(0), Literal(3.0))], [1], 2)
 TEST = body("test", [COUNT, ROW], [elementwise("gt.Scalar", 2, Slot(0), Literal(0))], [2], 3)
-STEP = body(
-    "step", [COUNT, ROW], [elementwise("sub.Scalar", 2, Slot(0), Literal(1)), elementwise("cos", 3, Slot(1))], [2, 3], 4
-)
+STEP = body("step", [COUNT, ROW], [elementwise("sub.Scalar", 2, Slot(0), Literal(1)), elementwise("cos", 3, Slot(1))], [2, 3], 4)
 SUM = body(
     "sum", [ROW, ROW, ROW], [elementwise("add.Tensor", 3, Slot(0), Slot(1)), elementwise("mul.Tensor", 4, Slot(3), Slot(2))], [3, 4], 5
 )
@@ -129,7 +127,11 @@ def test_a_scan_of_no_rows_gives_tensors_of_its_own():
 @pytest.mark.parametrize("backwards", [False, True])
 def test_a_scan_carries_from_row_to_row(run, backwards):
     generator = torch.Generator().manual_seed(3)
-    carried, table, factor = torch.randn(3, generator=generator), torch.randn(5, 3, generator=generator), torch.randn(3, generator=generator)
+    carried, table, factor = (
+        torch.randn(3, generator=generator),
+        torch.randn(5, 3, generator=generator),
+        torch.randn(3, generator=generator),
+    )
     for got, want in zip(run(scanned(backwards))(carried, table, factor), expected_scan(carried, table, factor, backwards), strict=True):
         torch.testing.assert_close(got, want)
 
@@ -148,7 +150,9 @@ def test_an_error_in_a_body_is_raised(run):
     with pytest.raises(PlanError, match="RC014.*body 1|body 1.*RC014"):
         verify(broken)
     refused = body("refused", [ROW], [elementwise("index_select", 1, Slot(0), Literal(5), Slot(0))], [1], 2)
-    executable = run(Plan(plan.name, plan.slots, plan.inputs, plan.outputs, plan.steps, plan.bindings, arena=plan.arena, bodies=(THEN, refused)))
+    executable = run(
+        Plan(plan.name, plan.slots, plan.inputs, plan.outputs, plan.steps, plan.bindings, arena=plan.arena, bodies=(THEN, refused))
+    )
     with pytest.raises((IndexError, RuntimeError)):
         executable(torch.ones(3), torch.tensor(False))
 

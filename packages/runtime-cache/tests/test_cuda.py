@@ -280,7 +280,9 @@ def test_kernels_that_operators_carry_are_launched(fake, cubins, doubling, grid,
     assert torch.equal(out, 2 * x)
 
 
-@pytest.mark.parametrize("numbers, grid, symbols", [((0,), (3, 1, 1), ()), ((1,), (3, 1, 1), ()), (("s0",), (3, 1, 1), ("s0",)), ((), ("s0", 1, 1), ("s0",))])
+@pytest.mark.parametrize(
+    "numbers, grid, symbols", [((0,), (3, 1, 1), ()), ((1,), (3, 1, 1), ()), (("s0",), (3, 1, 1), ("s0",)), ((), ("s0", 1, 1), ("s0",))]
+)
 def test_operators_are_called_where_their_kernel_cannot_be_started_alone(fake, cubins, doubling, numbers, grid, symbols):
     x, out = torch.randn(40), torch.zeros(40)
     bind(doubled(numbers, grid, *symbols), [], cubins)(x, out, *(3 for _ in symbols))
@@ -293,4 +295,6 @@ def test_kernels_that_wait_by_themselves_may_start_early(fake, cubins, waits):
     run = bind(elementwise(fake.kernel(cubins, launch, sizes=("n",))), [], cubins)
     fake.history()
     assert torch.equal(run(torch.ones(4))[0], torch.full((4,), 2.0))
-    assert [line for line in fake.history() if line.startswith(("attribute", "launch"))] == ["attribute 6 is 1"] * waits + ["launch 1 128 0 stream 100"]
+    assert [line for line in fake.history() if line.startswith(("attribute", "launch"))] == ["attribute 6 is 1"] * waits + [
+        "launch 1 128 0 stream 100"
+    ]

@@ -559,13 +559,21 @@ def test_a_written_input_must_not_share_memory_with_another(make, store):
 
 @given(st.data())
 def test_memory_that_inputs_share_is_found_as_by_looking_at_each_pair(store, data):
-    """``any two share an element and one of them is written`` is what is refused, however many inputs there are and in whatever order they lie."""
+    """``any two share an element and one of them is written`` is what is refused, however many inputs there are and in whatever order they
+    lie."""
     count = data.draw(st.integers(2, 6))
     written = data.draw(st.sets(st.integers(0, count - 1), max_size=count))
     starts = data.draw(st.lists(st.integers(0, 40), min_size=count, max_size=count))
     lengths = data.draw(st.lists(st.integers(0, 6), min_size=count, max_size=count))
     inputs = tuple(TensorInput(i, TensorSpec("float32", (n,), (1,))) for i, n in enumerate(lengths))
-    plan = Plan("alias", count + 1, inputs, (SlotOutput(count),), (Call("aten::mul.Scalar", (Slot(0), Literal(2.0)), {}, (count,)),), exclusive=tuple(sorted(written)))
+    plan = Plan(
+        "alias",
+        count + 1,
+        inputs,
+        (SlotOutput(count),),
+        (Call("aten::mul.Scalar", (Slot(0), Literal(2.0)), {}, (count,)),),
+        exclusive=tuple(sorted(written)),
+    )
     block = torch.arange(50.0)
     covered = [set(range(a, a + n)) for a, n in zip(starts, lengths, strict=True)]
     refused = any(covered[a] & covered[b] for a in written for b in range(count) if a != b)

@@ -57,6 +57,13 @@ def graphed(plan: Plan, held, store) -> graphs.GraphedExecutable:
     return graphs.GraphedExecutable(plan, held, bind(plan, held, store))
 
 
+def known_of(run: graphs.GraphedExecutable):
+    """What is known of calls without sizes, whose parameters all lie at one set of places."""
+    [[(key, known)]] = [sizes.items() for sizes in run.known.values()]
+    assert key == ()
+    return known
+
+
 def addition(held: bool) -> Plan:
     """``out = a + b``; with ``held``, b is."""
     steps = (Alloc(2, SPEC), Launch(0, (0, 1, 2), ("4",), (2,)))
@@ -116,7 +123,38 @@ def test_parameters_are_read_where_they_are(recorded, store):
     weight.data = torch.full((4,), 7.0)
     assert torch.equal(run(a)[0], a + 7)
     assert torch.equal(run(a)[0], a + 7)
-    assert len(recorded) == 2 and len(run.known[()].recordings) == 1
+    assert len(recorded) == 2 and len(known_of(run).recordings) == 1
+
+
+def test_parameters_of_modules_in_turn_have_graphs_of_their_own(recorded, store):
+    """One plan serves the blocks of a network: none of their weights is copied, nor recorded again with every turn."""
+    run = graphed(addition(False), [], store)
+    weights = [torch.nn.Parameter(torch.full((4,), float(k))) for k in range(5)]
+    for step in range(8):
+        for k, weight in enumerate(weights):
+            a = torch.randn(4)
+            with torch.no_grad():
+                weight += 1
+            assert torch.equal(run(a, weight)[0], a + weight) and weight[0] == k + step + 1
+    assert len(recorded) == len(weights) and all(r.replays for r in recorded)
+    for sizes in run.known.values():
+        [known] = sizes.values()
+        assert not known.moving & {1} and all([k for k, _ in r.copied] == [0] for r in known.recordings)
+    weights[0].data = torch.full((4,), 50.0)
+    a = torch.randn(4)
+    for _ in range(4):
+        assert torch.equal(run(a, weights[0])[0], a + 50)
+
+
+def test_places_of_parameters_that_are_gone_make_room(recorded, store, monkeypatch):
+    monkeypatch.setattr(graphs, "MODULES", 4)
+    run = graphed(addition(False), [], store)
+    kept = [torch.nn.Parameter(torch.full((4,), float(k))) for k in range(12)]
+    for weight in kept:
+        for _ in range(4):
+            a = torch.randn(4)
+            assert torch.equal(run(a, weight)[0], a + weight)
+    assert len(run.known) <= 4
 
 
 def test_inputs_that_stay_are_read_where_they_are_until_they_move(recorded, store):
@@ -126,7 +164,7 @@ def test_inputs_that_stay_are_read_where_they_are_until_they_move(recorded, stor
         a = torch.full((8,), float(k))[k % 2 : k % 2 + 4]
         stays += 1
         assert torch.equal(run(a, stays)[0], a + stays)
-    known = run.known[()]
+    known = known_of(run)
     assert 1 in known.recordings[0].fixed and 1 not in known.moving
     for k in range(6):
         second = (stays, other)[k % 2]
@@ -142,13 +180,18 @@ def test_another_layout_at_the_same_place_is_refused_as_ever(recorded, store):
     a, b = torch.arange(4.0).view(2, 2), torch.ones(2, 2)
     for _ in range(5):
         assert torch.equal(run(a, b)[0], a + 1)
-    assert 0 in run.known[()].recordings[0].fixed
+    assert 0 in known_of(run).recordings[0].fixed
     with pytest.raises(TypeError, match="RC052"):
         run(a.t(), b)
 
 
 def test_results_of_operators_stay_where_these_have_put_them(recorded, store):
-    steps = (Call("aten::mul.Scalar", (Slot(0), Literal(2.0)), {}, (1,)), View(2, 1, (2,), (1,), 1), Alloc(3, SPEC), Launch(0, (0, 1, 3), ("4",), (2,)))
+    steps = (
+        Call("aten::mul.Scalar", (Slot(0), Literal(2.0)), {}, (1,)),
+        View(2, 1, (2,), (1,), 1),
+        Alloc(3, SPEC),
+        Launch(0, (0, 1, 3), ("4",), (2,)),
+    )
     outputs = (SlotOutput(1), SlotOutput(2), SlotOutput(3))
     run = graphed(Plan("p", 4, (TensorInput(0, SPEC),), outputs, steps, kernels=(kernel("add"),)), [], store)
     assert run.apart and not graphed(addition(False), [], store).apart
@@ -174,6 +217,29 @@ def test_inputs_that_are_written_are_written(recorded, store):
         out = run(x)[0]
         expected = 2 * expected + 1
         assert torch.equal(x, torch.full((4,), expected)) and torch.equal(out, x + 1) and x._version > version
+        del out
+    [recording] = known_of(run).recordings
+    assert recording.copied == [] and recorded[0].replays > 0, "what stays where it is is changed there"
+    moved = [torch.ones(4) for _ in range(3)]
+    for k in range(9):
+        x = moved[k % 3]
+        before = x.clone()
+        assert torch.equal(run(x)[0], 2 * before + 2) and torch.equal(x, 2 * before + 1)
+    assert any(r.copied for r in known_of(run).recordings), "what moves is copied there and back"
+
+
+def test_an_input_that_shall_stay_is_used_where_it_is(recorded, store):
+    """Also where calls before came with another tensor."""
+    steps = (Launch(0, (0, 0), ("4", "2"), (1,)), Alloc(1, SPEC), Launch(0, (0, 1), ("4", "1"), (1,)))
+    plan = Plan("p", 2, (TensorInput(0, SPEC),), (SlotOutput(1),), steps, kernels=(kernel("affine"),), exclusive=(0,))
+    run = graphed(plan, [], store)
+    for _ in range(graphs.WARM_UP):
+        run(torch.ones(4))
+    x = torch.ones(4)
+    x._dynamo_static_input_type = "unguarded"
+    run(x)
+    [recording] = known_of(run).recordings
+    assert list(recording.fixed) == [0] and torch.equal(x, torch.full((4,), 3.0))
 
 
 def test_sizes_are_recorded_apart(recorded, store):
@@ -199,7 +265,7 @@ def test_what_a_graph_gives_another_reads_in_place(recorded, store):
         if k == 8:
             kept = middle
     assert torch.equal(kept, torch.full((4,), 16.0))
-    assert all(0 in r.fixed for r in second.known[()].recordings)
+    assert all(0 in r.fixed for r in known_of(second).recordings)
     assert 0 < len(recorded) <= 8
 
 

@@ -17,7 +17,7 @@ from opmill_runtime_cache import _native
 from opmill_runtime_cache.errors import ExecutorWarning, PlanError
 from opmill_runtime_cache.executor import bind, bind_reference, native
 from opmill_runtime_cache.executor.names import operator_of
-from opmill_runtime_cache.executor.routes import route_of
+from opmill_runtime_cache.executor.routes import way_of
 from opmill_runtime_cache.plan.model import (
     DTYPES,
     Alloc,
@@ -54,7 +54,7 @@ def one_call(op, tensors, args, kwargs=None, sizes=()):
 def route(plan):
     specs = {item.slot: item.spec for item in plan.inputs if type(item) is TensorInput}
     [call] = plan.steps
-    return route_of(call, operator_of(call.op), lambda size: 0, lambda slot: slot, lambda slot: DTYPES.index(specs[slot].dtype)).kind
+    return way_of(call, operator_of(call.op), lambda size: 0, lambda slot: slot, lambda slot: DTYPES.index(specs[slot].dtype)).route
 
 
 SCALARS = st.one_of(st.integers(-3, 3), st.sampled_from([2**53, 2**53 + 1, 0.5, -0.0, float("inf"), float("nan"), True]))
@@ -105,7 +105,17 @@ def test_backward_of_convolution_goes_through_its_shim(store, bias, count):
     gradient, x, w = torch.randn(2, 4, 6, 6), torch.randn(2, 3, 6, 6), torch.randn(4, 3, 3, 3)
     mask = [k < count for k in range(3)]
     sizes = Literal(None) if bias is None else numbers(*bias)
-    args = (*map(Slot, range(3)), sizes, numbers(1, 1), numbers(1, 1), numbers(1, 1), Literal(False), numbers(0, 0), Literal(1), numbers(*mask))
+    args = (
+        *map(Slot, range(3)),
+        sizes,
+        numbers(1, 1),
+        numbers(1, 1),
+        numbers(1, 1),
+        Literal(False),
+        numbers(0, 0),
+        Literal(1),
+        numbers(*mask),
+    )
     plan = several("aten::convolution_backward", [gradient, x, w], args, count, 3 - count)
     assert route(plan) == SHIM
     for got, want in zip(bind(plan, [], store)(gradient, x, w), bind_reference(plan, [], store)(gradient, x, w), strict=True):

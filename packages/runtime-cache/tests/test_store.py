@@ -14,13 +14,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from opmill_runtime_cache.errors import StoreWarning
-from opmill_runtime_cache.store import Store, default_store, directory, key_of, sources_of
+from opmill_runtime_cache.store import Store, default_store, directory, key_of, sources_of, temporary_folder
 
 KEY = key_of("an artifact")
 
 
 def files(store: Store) -> list[Path]:
-    return [path for path in store.root.rglob("*") if path.is_file() and "locks" not in path.parts]
+    return [path for path in store.root.rglob("*") if path.is_file() and not {"locks", "build", "key"} & set(path.parts)]
 
 
 def test_a_changed_source_is_another_key(tmp_path, monkeypatch):
@@ -64,8 +64,112 @@ def test_put_get_path(tmp_path):
 def test_entries_are_private(tmp_path):
     store = Store(tmp_path / "cache")
     store.put("plan", KEY, b"x")
-    assert (store.root / "v1").stat().st_mode & 0o777 == 0o700
+    assert (store.root / "v2").stat().st_mode & 0o777 == 0o700
     assert all(path.stat().st_mode & 0o777 == 0o600 for path in files(store))
+    assert (store.root / "v2" / "key").stat().st_mode & 0o777 == 0o600
+
+
+def levels(store: Store) -> dict[str, Path]:
+    """Everything between an entry and the root of its store."""
+    file = store.put("plan", KEY, b"x")
+    return {"file": file, "prefix": file.parent, "kind": file.parent.parent, "layout": file.parent.parent.parent}
+
+
+@pytest.mark.parametrize("level", ["file", "prefix", "kind", "layout", "key"])
+@pytest.mark.parametrize("mode", [0o020, 0o002])
+def test_what_others_may_write_to_is_not_read(tmp_path, level, mode):
+    place = {**levels(Store(tmp_path)), "key": tmp_path / "v2" / "key"}[level]
+    place.chmod(place.stat().st_mode | mode)
+    store = Store(tmp_path)
+    with pytest.warns(StoreWarning, match="RC06[34].*others may") as caught:
+        assert store.get("plan", KEY) is None and store.path("plan", KEY) is None
+    assert len(caught) == 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        store.put("plan", KEY, b"made anew")
+    assert store.get("plan", KEY) == b"made anew"
+
+
+@pytest.mark.parametrize("level", ["file", "prefix", "kind", "layout"])
+def test_links_are_not_followed(tmp_path, level):
+    place = levels(Store(tmp_path))[level]
+    aside = tmp_path / "aside"
+    place.rename(aside)
+    place.symlink_to(aside)
+    with pytest.warns(StoreWarning, match="RC06"):
+        assert Store(tmp_path).get("plan", KEY) is None
+
+
+def test_a_folder_above_that_others_may_write_to(tmp_path):
+    above = tmp_path / "above"
+    Store(above / "cache").put("plan", KEY, b"x")
+    above.chmod(0o777)
+    with pytest.warns(StoreWarning, match="RC063.*others may write"):
+        assert Store(above / "cache").get("plan", KEY) is None
+    above.chmod(0o1777)  # as /tmp: everybody may remove his own alone
+    assert Store(above / "cache").get("plan", KEY) == b"x"
+
+
+def test_a_root_behind_a_link_is_a_root(tmp_path):
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    Store(tmp_path / "link").put("plan", KEY, b"x")
+    assert Store(tmp_path / "real").get("plan", KEY) == b"x"
+
+
+def test_an_entry_of_another_store_is_damaged(tmp_path):
+    there, here = Store(tmp_path / "there"), Store(tmp_path / "here")
+    here.put("plan", KEY, b"ours").write_bytes(there.put("plan", KEY, b"theirs").read_bytes())
+    with pytest.warns(StoreWarning, match="RC060"):
+        assert here.get("plan", KEY) is None
+
+
+def test_a_cleared_store_begins_anew(tmp_path):
+    old = Store(tmp_path)
+    old.put("plan", KEY, b"old")
+    shutil.rmtree(tmp_path / "v2")
+    new = Store(tmp_path)
+    new.put("plan", KEY, b"new")
+    assert old.get("plan", KEY) == b"new"
+    old.put("plan", key_of(2), b"of the old one")
+    assert new.get("plan", key_of(2)) == b"of the old one"
+
+
+SECRETS = "import sys, pathlib\nfrom opmill_runtime_cache.store import private\nprint(private.secret_of(pathlib.Path(sys.argv[1]), make=True).hex())"
+
+
+def test_processes_make_one_secret(tmp_path):
+    workers = [subprocess.Popen([sys.executable, "-c", SECRETS, str(tmp_path)], stdout=subprocess.PIPE) for _ in range(4)]
+    assert len({worker.communicate()[0] for worker in workers}) == 1
+    assert (tmp_path / "key").stat().st_mode & 0o777 == 0o600 and [p.name for p in tmp_path.iterdir()] == ["key"]
+
+
+BUILDER = """
+import sys, os, signal
+from opmill_runtime_cache.store import Store, temporary_folder
+import tempfile
+tempfile.tempdir = sys.argv[2]
+with Store(sys.argv[1]).workspace() as folder:
+    (folder / "kernels.cpp").write_text("half")
+    (temporary_folder().path / "more").write_text("half")
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_what_a_killed_process_was_making_goes_at_the_next_start(tmp_path):
+    other = tmp_path / "temporary"
+    other.mkdir()
+    subprocess.run([sys.executable, "-c", BUILDER, str(tmp_path / "cache"), str(other)], check=False)
+    build = tmp_path / "cache" / "v2" / "build"
+    assert list(build.glob("*/kernels.cpp")) and list(other.glob("*/more"))
+    store = Store(tmp_path / "cache")
+    with store.workspace() as mine:
+        assert [path for path in build.iterdir() if path.is_dir()] == [mine]
+        Store(tmp_path / "cache").get("plan", KEY)  # another start: ours is still there
+        assert mine.exists()
+    assert not list(build.iterdir())
+    temporary_folder(str(other)).release()
+    assert not list(other.iterdir())
 
 
 @pytest.mark.parametrize(
@@ -100,7 +204,7 @@ def test_an_entry_under_another_name_is_absent(tmp_path):
     store = Store(tmp_path)
     path = store.put("plan", KEY, b"mine")
     other = key_of("another")
-    moved = store.root / "v1" / "plan" / other[:2] / other
+    moved = store.root / "v2" / "plan" / other[:2] / other
     moved.parent.mkdir(parents=True, exist_ok=True)
     os.replace(path, moved)
     with pytest.warns(StoreWarning):
@@ -122,10 +226,10 @@ def test_a_disk_that_cannot_be_written(tmp_path, monkeypatch, code):
     store = Store(tmp_path)
     store.put("plan", key_of("before"), b"kept")
 
-    def refuse(path, data):
+    def refuse(path, data, folder):
         if tmp_path in path.parents:
             raise OSError(code, os.strerror(code))
-        write(path, data)
+        write(path, data, folder)
 
     write = directory.write_atomically
     monkeypatch.setattr(directory, "write_atomically", refuse)

@@ -22,7 +22,7 @@ class PlanFormatError(RuntimeCacheError, ValueError):
 
 
 class PlanError(RuntimeCacheError, ValueError):
-    """A plan breaks a law of the format (RC010-RC029)."""
+    """A plan breaks a law of the format (RC010-RC029, RC080-RC082)."""
 
 
 class BindError(RuntimeCacheError, RuntimeError):
@@ -38,7 +38,8 @@ class PlanInputError(RuntimeCacheError, TypeError):
 
 
 class SizeCheckFailed(RuntimeError):
-    """A size that only data tell is not what the plan was compiled for; the message has the number RC059. Nothing was written to inputs yet."""
+    """A size that only data tell is not what the plan was compiled for; the message has the number RC059. Nothing was written to inputs
+    yet."""
 
 
 class StoreWarning(UserWarning):

@@ -1,9 +1,9 @@
 """Operators that carry a GPU kernel of the program's own: launched as generated ones are, without Python.
 
-Such an operator has an attribute ``opmill_kernel``, a function ``(dtypes, numbers, device, aligned) -> Carried | None`` of the element types of its
-tensors, of the whole numbers among its arguments, of the CUDA device's number and of whether all pointers are multiples of 16 bytes. Its arguments
-are tensors, then a list of whole numbers, then a list of three, the grid. What the function gives is any object with the attributes of
-:class:`Carried`; None where the kernel cannot be started by the driver alone, and the operator is called then.
+Such an operator has an attribute ``opmill_kernel``, a function ``(dtypes, numbers, device, aligned) -> Carried | None`` of the element
+types of its tensors, of the whole numbers among its arguments, of the CUDA device's number and of whether all pointers are multiples of 16
+bytes. Its arguments are tensors, then a list of whole numbers, then a list of three, the grid. What the function gives is any object with
+the attributes of :class:`Carried`; None where the kernel cannot be started by the driver alone, and the operator is called then.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from .kernels import CudaKernel
 
 
 class Carried(Protocol):
-    """Machine code for a device of compute capability ``arch`` (times ten), and how it is started. ``parameters``: of each the number of the tensor
-    that it points to (``("tensor", 0)``) or its bits (``("word", 3)``); two null pointers are passed behind them."""
+    """Machine code for a device of compute capability ``arch`` (times ten), and how it is started. ``parameters``: of each the number of
+    the tensor that it points to (``("tensor", 0)``) or its bits (``("word", 3)``); two null pointers are passed behind them."""
 
     arch: int
     image: bytes
@@ -32,7 +32,8 @@ class Carried(Protocol):
 
 
 def carried_kernel(call: Call, overload: Any, facts: Sequence[tuple[int, int]]) -> CudaKernel | None:
-    """The kernel that ``call`` may start instead of its operator. ``facts``: element type (position in ``DTYPES``) and device of each tensor."""
+    """The kernel that ``call`` may start instead of its operator. ``facts``: element type (position in ``DTYPES``) and device of each
+    tensor."""
     make = getattr(overload, "opmill_kernel", None)
     devices = {device for _, device in facts}
     if make is None or len(devices) != 1 or any(dtype < 0 for dtype, _ in facts) or len(call.args) < 2:

@@ -20,8 +20,8 @@ def branch(then: Body, other: Body, predicate: torch.Tensor, operands: Sequence[
 
 
 def while_loop(test: Body, body: Body, carried: Sequence[torch.Tensor], operands: Sequence[Any], keep: bool = False) -> Outputs:
-    """``carried`` after as many turns of ``body`` as ``test``, whose one output has one element, asks for. With ``keep``, what was carried into
-    each turn follows, stacked."""
+    """``carried`` after as many turns of ``body`` as ``test``, whose one output has one element, asks for. With ``keep``, what was carried
+    into each turn follows, stacked."""
     values: Sequence[torch.Tensor] | None = None
     turns: list[Sequence[torch.Tensor]] = []
     while test(*(values or carried), *operands)[0].item():

@@ -1,18 +1,20 @@
 """Plans replayed as CUDA graphs: what the host does in a call shrinks to copying the inputs that moved and one launch.
 
-A graph is recorded once a call has run plainly a few times, for each set of sizes. Inputs that lay where they had lain before, as parameters
-that a backward reads, and those that another graph keeps its results in are read where they are; the others from memory of the graph's own, which
-a call fills first. Whatever is read in place must lie there at each replay: where it has moved, a new graph is recorded, which copies it from
-then on. Held tensors are read where they are, and where one has moved a new graph is recorded. Results lie in memory of the graph, too (those of torch's operators
-where these have put them, so that such graphs share their memory with no other), and are
+A graph is recorded once a call has run plainly a few times, for each set of sizes. Inputs that lay where they had lain before, as
+parameters that a backward reads and caches that each call changes, those that the program promised to leave where they are
+(``torch._dynamo.mark_static_address``), and those that another graph keeps its results in are read and written where they are; the others
+in memory of the graph's own, which a call fills first, and copies back from where it is written. Whatever is used in place must lie there at
+each replay: where it has moved, a new graph is recorded, which copies it from then on. Held tensors are read where they are, and where one has moved a new graph is recorded. Results lie in memory
+of the graph, too (those of torch's operators where these have put them, so that such graphs share their memory with no other), and are
 given out as new tensors over it; a graph is replayed only when nobody holds such a tensor any more. Until then another recording takes its
 place, and when there are several of these the call runs plainly, so that no tensor that was given out ever changes.
+
+Parameters stay where they are, and one plan may serve many modules: graphs are kept apart by where the parameters lie, and read them there.
 """
 
 from __future__ import annotations
 
 import ctypes
-import threading
 import warnings
 import weakref
 from collections.abc import Callable, Sequence
@@ -24,6 +26,7 @@ import torch
 
 from .. import _native
 from ..errors import ExecutorWarning
+from ..forking import ForkLock
 from ..plan.model import Alloc, Call, Constant, Item, Named, Plan, SizeInput, SizeOfStep, SlotOutput, TensorInput, View
 from ..store import Store
 from .native import bind
@@ -36,12 +39,15 @@ MOST = 16
 """Graphs recorded for one set of sizes without one replayed in between: recording costs as much as many calls."""
 SIZES = 16
 """Sets of sizes that are recorded; calls with further ones run plainly."""
+MODULES = 128
+"""Sets of places of parameters that graphs are kept for; with more, the oldest that is not in use goes."""
 
 _shared: set[int] = set()
 """Storages of graphs' results, by address."""
 _first: dict[int, Any] = {}
-"""One graph of each device that is never dropped: torch forgets the memory that graphs share with the last of them, and then refuses its name."""
-_replaying = threading.RLock()
+"""One graph of each device that is never dropped: torch forgets the memory that graphs share with the last of them, and then refuses its
+name."""
+_replaying = ForkLock()
 """Graphs work in the same memory, and results are handed out by looking at who holds them: one thread at a time."""
 _stream: dict[int, torch.cuda.Stream] = {}
 """By device, where the last graph runs: the next one waits for it, on whatever stream it is."""
@@ -85,8 +91,8 @@ def _devices(plan: Plan) -> set[str]:
 
 @dataclass(eq=False)
 class _Recording:
-    """A recorded graph. ``copied``: positions of the inputs that are copied, and the tensors that they are copied to; ``fixed``: of those that are
-    read in place, and where and how they lay."""
+    """A recorded graph. ``copied``: positions of the inputs that are copied, and the tensors that they are copied to; ``fixed``: of those
+    that are read in place, and where and how they lay."""
 
     graph: Any
     copied: list[tuple[int, torch.Tensor]]
@@ -120,8 +126,8 @@ class _Recording:
 
 @dataclass(eq=False)
 class _Sizes:
-    """What is known of calls with one set of sizes. ``seen``: where and how each input lay in the last call that ran plainly; ``moving``: inputs
-    that are copied, because they have moved once; ``recorded``: graphs since the last
+    """What is known of calls with one set of sizes. ``seen``: where and how each input lay in the last call that ran plainly; ``moving``:
+    inputs that are copied, because they have moved once; ``recorded``: graphs since the last
     replay."""
 
     calls: int = 0
@@ -143,7 +149,10 @@ class GraphedExecutable:
         self.numbers = [k for k, item in enumerate(given) if isinstance(item, SizeInput)]
         self.device = next((torch.device(d).index or 0 for d in sorted(_devices(plan)) if d.startswith("cuda")), -1)
         self.apart = _made_by_operators(plan)
-        self.known: dict[tuple[Any, ...], _Sizes] = {}
+        self.known: dict[bytes, dict[tuple[Any, ...], _Sizes]] = {}
+        """By the places of the parameters, then by sizes."""
+        self.parameters: list[int] | None = None
+        """Which inputs are parameters, from the first call on."""
         self.refused = False
 
     def __call__(self, *inputs: Any) -> tuple[Any, ...]:
@@ -151,9 +160,10 @@ class GraphedExecutable:
             return self.executable(*inputs)
         key = tuple(inputs[k] if k in self.numbers else inputs[k].shape for k in self.sized)
         with _replaying, torch.no_grad():
-            known = self.known.get(key)
+            sizes = self._of_module(inputs)
+            known = sizes.get(key)
             if known is None or known.calls < WARM_UP:
-                return self._first_calls(key, inputs)
+                return self._first_calls(sizes, key, inputs)
             held_at = self.executable.held_at()
             recordings = known.recordings
             for recording in recordings:
@@ -174,13 +184,30 @@ class GraphedExecutable:
         inputs.clear()
         return self(*given)
 
-    def _first_calls(self, key: tuple[Any, ...], inputs: Sequence[Any]) -> tuple[Any, ...]:
-        known = self.known.get(key)
+    def _of_module(self, inputs: Sequence[Any]) -> dict[tuple[Any, ...], _Sizes]:
+        """What is known of calls whose parameters lie where these do."""
+        if self.parameters is None:
+            self.parameters = [k for k, x in enumerate(inputs) if isinstance(x, torch.nn.Parameter) and k not in self.written]
+        places = _native.places(tuple([inputs[k] for k in self.parameters]))
+        found = self.known.get(places)
+        if found is None:
+            if len(self.known) >= MODULES:
+                unused = (at for at, own in self.known.items() if all(r.idle() for known in own.values() for r in known.recordings))
+                if (oldest := next(unused, None)) is not None:
+                    del self.known[oldest]
+            found = self.known[places] = {}
+        return found
+
+    def _first_calls(self, sizes: dict[tuple[Any, ...], _Sizes], key: tuple[Any, ...], inputs: Sequence[Any]) -> tuple[Any, ...]:
+        known = sizes.get(key)
         if known is None:
-            if len(self.known) >= SIZES:
-                _warn("RC072", f"plan {self.plan.name!r} was called with more than {SIZES} sets of sizes; further ones run without a CUDA graph")
+            if len(sizes) >= SIZES:
+                _warn(
+                    "RC072",
+                    f"plan {self.plan.name!r} was called with more than {SIZES} sets of sizes; further ones run without a CUDA graph",
+                )
                 return self.executable(*inputs)
-            known = self.known[key] = _Sizes()
+            known = sizes[key] = _Sizes()
         known.calls += 1
         known.seen = [_place(x) for x in inputs]
         return self.executable(*inputs)
@@ -193,8 +220,10 @@ class GraphedExecutable:
         recording.graph.replay()
         if self.written:
             own = dict(recording.copied)
+            _note_writes([inputs[k] for k in self.written if k not in own])
             for k in self.written:
-                inputs[k].copy_(own[k])
+                if k in own:
+                    inputs[k].copy_(own[k])
         self.executable.touch_held()
         return _native.aliases(recording.outputs)
 
@@ -230,7 +259,8 @@ class GraphedExecutable:
         graph = capture(run, self.device, self.apart)
         for k, tensor in made.items():
             results = (*results[:k], tensor.copy_(results[k]), *results[k + 1 :])
-        copied = [(k, t) for k, t in enumerate(own) if isinstance(t, torch.Tensor) and k not in fixed]
+        stay = fixed.keys() | set(self.parameters or ())
+        copied = [(k, t) for k, t in enumerate(own) if isinstance(t, torch.Tensor) and k not in stay]
         tensors = [t for t in results if isinstance(t, torch.Tensor)]
         storages = {_storage_of(t) for t in tensors}
         recording = _Recording(graph, copied, fixed, list(results), held_at, [(s, _users(s)) for s in storages])
@@ -239,14 +269,16 @@ class GraphedExecutable:
         return recording
 
     def _own_inputs(self, known: _Sizes, inputs: Sequence[Any]) -> tuple[list[Any], dict[int, bytes]]:
-        """What the graph reads: memory of its own, or the inputs themselves where a graph keeps them or they stay where they are; these by place."""
+        """What the graph reads: memory of its own, or the inputs themselves where a graph keeps them or they stay where they are; these by
+        place."""
         own: list[Any] = list(inputs)
         fixed: dict[int, bytes] = {}
         for k, tensor in enumerate(inputs):
-            if not isinstance(tensor, torch.Tensor):
+            if not isinstance(tensor, torch.Tensor) or k in (self.parameters or ()):
                 continue
             place = _place(tensor)
-            if k not in known.moving and k not in self.written and (known.seen[k] == place or _storage_of(tensor) in _shared):
+            stays = known.seen[k] == place or hasattr(tensor, "_dynamo_static_input_type") or _storage_of(tensor) in _shared
+            if k not in known.moving and stays:
                 fixed[k] = place
             else:
                 own[k] = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=tensor.device)
@@ -257,6 +289,12 @@ class GraphedExecutable:
         inside = {_storage_of(t) for t in (*inputs, *self.held) if isinstance(t, torch.Tensor)}
         if any(isinstance(t, torch.Tensor) and _storage_of(t) in inside for t in results):
             raise RuntimeError("a result shares memory with an input or a parameter")
+
+
+def _note_writes(tensors: Sequence[torch.Tensor]) -> None:
+    """Tells autograd that these have changed; tensors of inference mode have nobody to tell."""
+    if known := [t for t in tensors if not t.is_inference()]:
+        torch.autograd.graph.increment_version(known)
 
 
 def _made_by_operators(plan: Plan) -> bool:

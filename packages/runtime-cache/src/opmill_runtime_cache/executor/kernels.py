@@ -1,18 +1,20 @@
 """Generated kernels in this process: from an artifact of the store to what an executor can start."""
 
 import ctypes
-import threading
 from collections.abc import Callable
 
 import msgspec
 
 from ..errors import BindError, KernelMissing
+from ..forking import ForkLock
+from ..plan import contract
+from ..plan.contract import Contract
 from ..plan.launch import LaunchData, decode
 from ..plan.model import KernelRef
 from ..store import Store
 
 _libraries: dict[tuple[str, str], ctypes.CDLL] = {}
-_loading = threading.Lock()
+_loading = ForkLock()
 
 
 class CudaKernel(msgspec.Struct, frozen=True):
@@ -21,17 +23,27 @@ class CudaKernel(msgspec.Struct, frozen=True):
     name: str
     data: LaunchData
     cubins: bytes
+    contract: Contract | None = None
 
 
-Entry = int | CudaKernel
-"""The address of a kernel's entry, or a GPU kernel."""
+class CpuKernel(msgspec.Struct, frozen=True):
+    """A kernel of this process: the address of its entry, and what it touches. ``contract`` None: made here by somebody who answers for each
+    launch of it himself."""
+
+    address: int
+    contract: Contract | None = None
+
+
+Entry = CpuKernel | CudaKernel
+"""A kernel that can be started."""
 
 
 def kernel_entry(ref: KernelRef, store: Store) -> Entry:
     """A generated kernel, ready to be started.
 
     Shared objects stay loaded for the life of the process, one load for each key. Raises KernelMissing (RC031) where the store lacks the
-    artifact or it was damaged, BindError (RC032, RC033, RC034) for an artifact that cannot be loaded or lacks the entry.
+    artifact or it was damaged, BindError (RC032, RC033, RC034) for an artifact that cannot be loaded, lacks the entry or does not say what
+    it touches.
     """
     loader = LOADERS.get(ref.kind)
     if loader is None:
@@ -39,7 +51,7 @@ def kernel_entry(ref: KernelRef, store: Store) -> Entry:
     return loader(ref, store)
 
 
-def _load_cpu(ref: KernelRef, store: Store) -> int:
+def _load_cpu(ref: KernelRef, store: Store) -> CpuKernel:
     name = (ref.artifact_kind, ref.key)
     with _loading:
         library = _libraries.get(name)
@@ -47,11 +59,15 @@ def _load_cpu(ref: KernelRef, store: Store) -> int:
             library = _libraries[name] = _open(ref, store)
     try:
         address = ctypes.cast(getattr(library, ref.entry), ctypes.c_void_p).value
-    except AttributeError:
-        address = None
-    if not address:
-        raise BindError("RC033", what=f"kernel {ref.key} has no entry {ref.entry!r}", hint="compile again")
-    return address
+        said = ctypes.addressof(ctypes.c_char.in_dll(library, f"{ref.entry}_contract"))
+    except (AttributeError, ValueError):
+        address = said = None
+    if not address or not said:
+        raise BindError("RC033", what=f"kernel {ref.key} has no entry {ref.entry!r} with a contract", hint="compile again")
+    try:
+        return CpuKernel(address, contract.decode(ctypes.string_at(said)))
+    except msgspec.MsgspecError as error:
+        raise _unloadable(ref, f"its contract: {error}") from None
 
 
 def _open(ref: KernelRef, store: Store) -> ctypes.CDLL:

@@ -1,6 +1,5 @@
 """Binding a plan to the native executor."""
 
-import threading
 import warnings
 from collections.abc import Callable, Sequence
 from functools import lru_cache
@@ -10,6 +9,7 @@ import torch
 
 from .. import _native
 from ..errors import BindError, ExecutorWarning, PlanInputError, RuntimeCacheError
+from ..forking import ForkLock
 from ..plan.model import Alloc, Plan, TensorInput
 from ..plan.verify import verify
 from ..store import Store
@@ -21,7 +21,7 @@ from .reference import ReferenceExecutable
 
 Executable = Callable[..., tuple[Any, ...]]
 
-_loading = threading.Lock()
+_loading = ForkLock()
 
 
 def bind(plan: Plan, held: Sequence[torch.Tensor], store: Store) -> Executable:
@@ -29,8 +29,8 @@ def bind(plan: Plan, held: Sequence[torch.Tensor], store: Store) -> Executable:
 
     ``held`` are the plan's held inputs, in order; the executable keeps the tensor objects and reads their memory anew at each call.
     ``executable.take(list)`` is a call that empties the list of its inputs and drops each as soon as the plan is done with it.
-    Safe to call from many threads at once and from within itself. Raises PlanError for an illegal plan, KernelMissing where the store lacks a
-    kernel (compile it again), BindError for anything else that stands in the way. Calls raise PlanInputError (RC050-RC053) for inputs
+    Safe to call from many threads at once and from within itself. Raises PlanError for an illegal plan, KernelMissing where the store lacks
+    a kernel (compile it again), BindError for anything else that stands in the way. Calls raise PlanInputError (RC050-RC053) for inputs
     that are not what the plan was compiled for.
     """
     verify(plan)
@@ -43,9 +43,11 @@ def bind(plan: Plan, held: Sequence[torch.Tensor], store: Store) -> Executable:
     program = lower(plan, held, entries, bodies) if problem is None else None
     on_gpu = any(isinstance(entry, CudaKernel) for entry in entries) or (program is not None and has_gpu(program))
     if on_gpu and (missing := _load_cuda()) is not None:
-        raise BindError("RC046", what="GPU kernels cannot be run here", why=missing, hint="install NVIDIA's driver, or a torch built with CUDA")
+        raise BindError(
+            "RC046", what="GPU kernels cannot be run here", why=missing, hint="install NVIDIA's driver, or a torch built with CUDA"
+        )
     if program is not None:
-        return _native.Executable(program)
+        return _native.Executable(program.native())
     assert problem is not None
     _warn_once(problem)
     return ReferenceExecutable(plan, held, entries, bodies)

@@ -4,11 +4,14 @@ Slots are renumbered so that each is defined once; size expressions become numbe
 ("early") are computed once for each instance and the others ("late") by steps of their own.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+import functools
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
 
+from ..errors import BindError
+from ..plan.contract import Contract, agree
 from ..plan.expr import Op, compile_size
 from ..plan.model import (
     DTYPES,
@@ -35,16 +38,40 @@ from ..plan.verify import READS, SIZES, args_of, slots_in
 from .carried import carried_kernel
 from .control import Body
 from .kernels import CudaKernel, Entry
+from .layout import (
+    CallRow,
+    CallStep,
+    CheckStep,
+    CudaArgKind,
+    CudaArgRow,
+    CudaFormRow,
+    CudaLaunchRow,
+    DefineStep,
+    EvaluateStep,
+    FreeStep,
+    ItemStep,
+    KeyRow,
+    LaunchCudaStep,
+    LaunchStep,
+    OutputKind,
+    OutputRow,
+    ProgramRow,
+    ReleaseRow,
+    Route,
+    SizeStep,
+    SlotKind,
+    SlotRow,
+    StepRow,
+    ValueRow,
+)
 from .names import exception_of, operator_of
 from .pycall import python_call
 from .reference import load_constant
-from .routes import Route, route_of, schema_of
+from .regions import regions
+from .routes import Way, schema_of, way_of
 
-INPUT, HELD, CONSTANT, ARENA, VIEW, FRESH, RESULT = range(7)
-EVALUATE, DEFINE, LAUNCH, CALL, FREE, CHECK, ITEM, SIZE_OF, LAUNCH_CUDA = range(9)
 CPU, UNKNOWN = -1, -2
 """Devices that are no CUDA device's number."""
-_LATE, _SHARES_VERSION = 1, 2
 
 
 class _Lowering:
@@ -52,20 +79,21 @@ class _Lowering:
 
     def __init__(self, plan: Plan, bodies: Sequence[Body]) -> None:
         self.plan, self.bodies = plan, bodies
-        self.values: list[tuple[bool, tuple[int, ...]]] = []
+        self.values: list[ValueRow] = []
         self.by_text: dict[Size, int] = {}
         self.alarms: list[tuple[type[Exception], str]] = []
         self.symbols: dict[str, int] = {}
-        self.slots: list[list[Any]] = []
+        self.slots: list[SlotRow] = []
         self.labels: list[str] = []
         self.current: dict[int, int] = {}  # the plan's slot -> ours
-        self.steps: list[tuple[Any, ...]] = []
-        self.calls: list[tuple[Any, ...]] = []
+        self.steps: list[StepRow] = []
+        self.calls: list[CallRow] = []
         self.evaluated: set[int] = set()
+        self.places: list[int] = []  # by step of the plan: how many of ours come before what it does
 
     def given(self, symbol: str, late: bool) -> int:
         """A value that is set from outside."""
-        self.values.append((late, ()))
+        self.values.append(ValueRow(late, ()))
         self.symbols[symbol] = len(self.values) - 1
         return self.symbols[symbol]
 
@@ -78,9 +106,9 @@ class _Lowering:
         late = False
         for op, operand in compile_size(size):
             word = (self.symbols if symbols is None else symbols)[str(operand)] if op is Op.LOAD else int(operand)
-            late = late or (op is Op.LOAD and self.values[word][0])
+            late = late or (op is Op.LOAD and self.values[word].late)
             words += (int(op), word)
-        self.values.append((late, tuple(words)))
+        self.values.append(ValueRow(late, tuple(words)))
         if symbols is None:
             self.by_text[size] = len(self.values) - 1
         return len(self.values) - 1
@@ -90,18 +118,18 @@ class _Lowering:
         if type(size) is int and size in self.by_text and symbols is None:  # most are, and none is late
             return self.by_text[size]
         number = self.value(size, symbols)
-        if self.values[number][0] and self.values[number][1] and number not in self.evaluated:
+        if self.values[number].late and self.values[number].code and number not in self.evaluated:
             self.evaluated.add(number)
-            self.steps.append((EVALUATE, number))
+            self.steps.append(EvaluateStep(number))
         return number
 
     def is_late(self, numbers: Sequence[int]) -> bool:
-        return any(self.values[number][0] for number in numbers)
+        return any(self.values[number].late for number in numbers)
 
     def slot(self, index: int) -> int:
         return self.current[index]
 
-    def define(self, index: int, label: str, row: list[Any]) -> int:
+    def define(self, index: int, label: str, row: SlotRow) -> int:
         self.slots.append(row)
         self.labels.append(label)
         self.current[index] = len(self.slots) - 1
@@ -122,13 +150,13 @@ class _Lowering:
     ) -> int:
         shape = tuple(self.ready(size) for size in sizes), tuple(self.ready(stride) for stride in strides)
         late = self.is_late((*shape[0], *shape[1], *([offset] if offset >= 0 else [])))
-        row = [kind, DTYPES.index(dtype), *shape, offset, base, len(self.slots), _LATE if late else 0, constant, device_number(device)]
+        row = SlotRow(kind, DTYPES.index(dtype), *shape, offset, base, len(self.slots), late, constant, device_number(device))
         return self.define(index, label, row)
 
 
-def has_gpu(program: tuple[Any, ...]) -> bool:
+def has_gpu(program: ProgramRow) -> bool:
     """Whether anything in a native program lies on a GPU: it then asks for streams, even where it launches no kernel of ours."""
-    return any(slot[9] >= 0 for slot in program[3])
+    return any(slot.device >= 0 for slot in program.slots)
 
 
 def device_number(name: str) -> int:
@@ -137,8 +165,9 @@ def device_number(name: str) -> int:
     return CPU if device.type == "cpu" else device.index or 0
 
 
-def lower(plan: Plan, held: Sequence[torch.Tensor], entries: Sequence[Entry], bodies: Sequence[Body] = ()) -> tuple[Any, ...]:
-    """The native program of a verified plan; ``bodies`` are the executables of the plans that it runs. Raises BindError for operators and names that torch lacks."""
+def lower(plan: Plan, held: Sequence[torch.Tensor], entries: Sequence[Entry], bodies: Sequence[Body] = ()) -> ProgramRow:
+    """The native program of a verified plan; ``bodies`` are the executables of the plans that it runs. Raises BindError for operators and
+    names that torch lacks."""
     state = _Lowering(plan, bodies)
     key = _inputs(state)
     positions = [
@@ -151,17 +180,18 @@ def lower(plan: Plan, held: Sequence[torch.Tensor], entries: Sequence[Entry], bo
         if type(step) is not Define:
             for size in SIZES[type(step)](step):
                 state.ready(size)
+        state.places.append(len(state.steps))
         _STEPS[type(step)](state, step, entries)
-        used.update((state.slots[state.slot(slot)][6], len(state.steps) - 1) for slot in READS[type(step)](step))
+        used.update((state.slots[state.slot(slot)].root, len(state.steps) - 1) for slot in READS[type(step)](step))
     arena = state.value(plan.arena)
     outputs = tuple(_output(state, output) for output in plan.outputs)
-    leaving = {state.slots[number][6] for kind, number in outputs if kind == 0}
+    leaving = {state.slots[output.number].root for output in outputs if output.kind == OutputKind.slot}
     last = {slot: used[slot] for slot in positions if slot in used and slot not in leaving}
-    return (
+    return ProgramRow(
         plan.name,
         tuple(state.values),
         key,
-        tuple(tuple(row) for row in state.slots),
+        tuple(state.slots),
         tuple(positions),
         tuple(held_slots),
         tuple(held),
@@ -175,26 +205,27 @@ def lower(plan: Plan, held: Sequence[torch.Tensor], entries: Sequence[Entry], bo
         tuple(state.alarms),
         exception_of("torch.OutOfMemoryError"),
         _releases(state, last),
+        functools.partial(regions, plan, (*state.places, len(state.steps))),
     )
 
 
-def _releases(state: _Lowering, last: Mapping[int, int]) -> tuple[tuple[int, tuple[int, ...]], ...]:
+def _releases(state: _Lowering, last: Mapping[int, int]) -> tuple[ReleaseRow, ...]:
     """Steps after which inputs are not needed any more, in order, with their slots and those of views of them."""
     found: dict[int, list[int]] = {}
     for slot, row in enumerate(state.slots):
-        if row[6] in last:
-            found.setdefault(last[row[6]], []).append(slot)
-    return tuple((step, tuple(slots)) for step, slots in sorted(found.items()))
+        if row.root in last:
+            found.setdefault(last[row.root], []).append(slot)
+    return tuple(ReleaseRow(step, tuple(slots)) for step, slots in sorted(found.items()))
 
 
-def _inputs(state: _Lowering) -> tuple[tuple[int, int, int, int], ...]:
+def _inputs(state: _Lowering) -> tuple[KeyRow, ...]:
     """Slots of inputs and constants, and the symbols that choose an instance."""
     key = []
     where: dict[int, int] = {}
     called = held = 0
     for item in state.plan.inputs:
         if type(item) is SizeInput:
-            key.append((called, 0, 0, state.given(item.symbol, late=False)))
+            key.append(KeyRow(called, 0, 0, state.given(item.symbol, late=False)))
         elif item.held:
             where[item.slot] = -1 - held
             held += 1
@@ -204,107 +235,154 @@ def _inputs(state: _Lowering) -> tuple[tuple[int, int, int, int], ...]:
         called += 1
     for binding in state.plan.bindings:
         dim = -1 - binding.dim if binding.stride else binding.dim
-        key.append((-1, where[binding.slot], dim, state.given(binding.symbol, late=False)))
+        key.append(KeyRow(-1, where[binding.slot], dim, state.given(binding.symbol, late=False)))
     for item in state.plan.inputs:
         if type(item) is TensorInput:
             label = repr(item.name) if item.name else f"of slot {item.slot}"
+            if item.opaque:
+                device = device_number(item.spec.device)
+                row = SlotRow(SlotKind.held, -1, None, None, -1, where[item.slot], len(state.slots), False, None, device)
+                state.define(item.slot, label, row)
+                continue
             state.place(
-                item.slot, HELD if item.held else INPUT, item.spec.dtype, item.spec.sizes, item.spec.strides, where[item.slot], label,
+                item.slot, SlotKind.held if item.held else SlotKind.input, item.spec.dtype, item.spec.sizes, item.spec.strides, where[item.slot], label,
                 device=item.spec.device,
             )  # fmt: skip
     for constant in state.plan.constants:
         spec = constant.spec
         label = f"constant of slot {constant.slot}"
         data = load_constant(constant)
-        state.place(constant.slot, CONSTANT, spec.dtype, spec.sizes, spec.strides, -1, label, constant=data, device=spec.device)
+        state.place(constant.slot, SlotKind.constant, spec.dtype, spec.sizes, spec.strides, -1, label, constant=data, device=spec.device)
     return tuple(key)
 
 
 def _alloc(state: _Lowering, step: Alloc, _: Sequence[Entry]) -> None:
-    kind = FRESH if step.offset is None else ARENA
+    kind = SlotKind.fresh if step.offset is None else SlotKind.arena
     offset = -1 if step.offset is None else state.ready(step.offset)
-    slot = state.place(step.slot, kind, step.spec.dtype, step.spec.sizes, step.spec.strides, -1, f"slot {step.slot}", offset, device=step.spec.device)
-    if kind == FRESH or state.slots[slot][7] & _LATE:
-        state.steps.append((DEFINE, slot))
+    slot = state.place(
+        step.slot, kind, step.spec.dtype, step.spec.sizes, step.spec.strides, -1, f"slot {step.slot}", offset, device=step.spec.device
+    )
+    if kind == SlotKind.fresh or state.slots[slot].late:
+        state.steps.append(DefineStep(slot))
 
 
 def _view(state: _Lowering, step: View, _: Sequence[Entry]) -> None:
     base = state.slot(step.base)
     row = state.slots[base]
-    dtype = row[1] if step.dtype is None else DTYPES.index(step.dtype)
+    dtype = row.dtype if step.dtype is None else DTYPES.index(step.dtype)
     sizes, strides = tuple(state.ready(size) for size in step.sizes), tuple(state.ready(stride) for stride in step.strides)
     offset = state.ready(step.offset)
-    late = state.is_late((*sizes, *strides, offset)) or row[7] & _LATE
-    new = state.define(step.slot, f"slot {step.slot}", [VIEW, dtype, sizes, strides, offset, base, row[6], _LATE if late else 0, None, row[9]])
-    if late or state.slots[row[6]][0] != ARENA:
-        state.steps.append((DEFINE, new))
+    late = state.is_late((*sizes, *strides, offset)) or row.late
+    new = state.define(
+        step.slot, f"slot {step.slot}", SlotRow(SlotKind.view, dtype, sizes, strides, offset, base, row.root, late, None, row.device)
+    )
+    if late or state.slots[row.root].kind != SlotKind.arena:
+        state.steps.append(DefineStep(new))
+
+
+def _written_inputs(state: _Lowering, slots: Iterable[int]) -> tuple[int, ...]:
+    """The inputs whose memory these slots are."""
+    roots = {state.slots[slot].root for slot in slots}
+    return tuple(sorted(root for root in roots if state.slots[root].kind in (SlotKind.input, SlotKind.held)))
 
 
 def _launch(state: _Lowering, step: Launch, entries: Sequence[Entry]) -> None:
     slots = tuple(state.slot(index) for index in step.slots)
-    roots = {state.slots[slots[position]][6] for position in step.writes}
-    bumps = tuple(sorted(root for root in roots if state.slots[root][0] in (INPUT, HELD)))
+    bumps = _written_inputs(state, (slots[position] for position in step.writes))
     checks = tuple((exception_of(name), message) for name, message in step.checks)
     values = tuple(state.ready(size) for size in step.sizes)
     entry = entries[step.kernel]
-    if type(entry) is CudaKernel:
-        _launch_cuda(state, entry, slots, values, checks, bumps)
+    if entry.contract is not None:
+        agree(step, entry.contract, [(state.slots[slot].dtype, state.slots[slot].device) for slot in slots], type(entry) is CudaKernel)
+    bounds = _bounds(state, entry.contract, slots, values)
+    if isinstance(entry, CudaKernel):
+        _launch_cuda(state, entry, slots, values, checks, bumps, bounds)
     else:
-        state.steps.append((LAUNCH, entry, slots, values, checks, bumps))
+        state.steps.append(LaunchStep(entry.address, slots, values, checks, bumps, *bounds))
 
 
-CUDA_ARGS = ("buffer", "scratch", "size", "error", "check", "word")
-"""Kinds of arguments, as in ``native/cuda.h``."""
+_Bounds = tuple[tuple[int, ...], tuple[int, ...], int, bool]
+"""The last fields of a launch: ``needs``, ``dtypes``, ``floor``, ``late``."""
 
 
-def _launch_cuda(state: _Lowering, kernel: CudaKernel, slots: tuple[int, ...], values: tuple[int, ...], checks: tuple[Any, ...], bumps: Any) -> None:
+def _bounds(state: _Lowering, contract: Contract | None, slots: tuple[int, ...], values: tuple[int, ...]) -> _Bounds:
+    if contract is None:
+        return (), (), -1, False
+    symbols = dict(zip(contract.symbols, values, strict=True))
+    needs = tuple(state.ready(touched.numel, symbols if type(touched.numel) is str else None) for touched in contract.buffers)
+    dtypes = tuple(DTYPES.index(touched.dtype) for touched in contract.buffers)
+    floor = -1 if contract.floor == 0 else state.ready(contract.floor, symbols)
+    rows = [state.slots[slot] for slot in slots]
+    late = (
+        state.is_late(needs)
+        or (floor >= 0 and state.is_late([floor]))
+        or any(row.late or row.dtype < 0 or row.sizes is None for row in rows)
+    )
+    return needs, dtypes, floor, late
+
+
+def _launch_cuda(
+    state: _Lowering,
+    kernel: CudaKernel,
+    slots: tuple[int, ...],
+    values: tuple[int, ...],
+    checks: tuple[Any, ...],
+    bumps: tuple[int, ...],
+    bounds: _Bounds = ((), (), -1, False),
+) -> None:
     """Launches of a GPU kernel. Checks are numbered in the whole plan; see ``plan/launch.py`` for what a failing one writes."""
     data = kernel.data
     symbols = dict(zip(data.sizes, values, strict=True))
-    devices = {state.slots[slot][9] for slot in slots} - {UNKNOWN}
+    devices = {state.slots[slot].device for slot in slots} - {UNKNOWN}
     first = len(state.alarms)
     launches = []
     for launch in data.steps:
-        args = [
-            (CUDA_ARGS.index(a.kind), a.index, state.ready(a.value, symbols) if a.kind in ("scratch", "word") else -1) for a in launch.args
-        ]
-        forms = [
-            (
+        args = tuple(
+            CudaArgRow(CudaArgKind[a.kind], a.index, state.ready(a.value, symbols) if a.kind in ("scratch", "word") else -1)
+            for a in launch.args
+        )
+        forms = tuple(
+            CudaFormRow(
                 f"{kernel.name}@{form.offset}", kernel.cubins[form.offset : form.offset + form.size], form.entry, form.warps, form.shared,
                 form.align, form.index_bits, tuple(state.ready(size, symbols) for size in form.fits), form.limit, form.waits,
             )
             for form in launch.forms
-        ]  # fmt: skip
+        )  # fmt: skip
         grid = tuple(state.ready(size, symbols) for size in (launch.grid, *launch.more))
-        launches.append((grid, tuple(args), tuple(forms)))
+        launches.append(CudaLaunchRow(grid, args, forms))
     scratch = state.ready(data.scratch, symbols)
     state.alarms += checks
-    state.steps.append((LAUNCH_CUDA, max(devices, default=0), slots, values, bumps, scratch, first, tuple(launches)))
+    state.steps.append(LaunchCudaStep(max(devices, default=0), slots, values, bumps, scratch, first, tuple(launches), *bounds))
 
 
 def _call(state: _Lowering, step: Call, _: Sequence[Entry]) -> None:
     overload = None if step.bodies else operator_of(step.op)
+    written = tuple(state.slot(slot) for slot in _written(step, overload)) if overload is not None else ()
     if overload is not None and (kernel := carried_kernel(step, overload, _facts(state, step))) is not None:
         slots = tuple(state.slot(arg.index) for arg in step.args if type(arg) is Slot)
-        roots = {state.slots[state.slot(index)][6] for index in _written(step, overload)}
-        _launch_cuda(state, kernel, slots, (), (), tuple(sorted(root for root in roots if state.slots[root][0] in (INPUT, HELD))))
+        _launch_cuda(state, kernel, slots, (), (), _written_inputs(state, written))
         return
     python = python_call(step, state.bodies)
-    dtype = lambda slot: state.slots[state.slot(slot)][1]
-    route = Route(1) if step.bodies else route_of(step, overload, state.ready, state.slot, dtype, _on_cuda(state, step))
+    dtype = lambda slot: state.slots[state.slot(slot)].dtype
+    way = Way(Route.python) if step.bodies else way_of(step, overload, state.ready, state.slot, dtype, _on_cuda(state, step))
     tensors = tuple(dict.fromkeys(state.slot(slot) for arg in args_of(step) for slot in slots_in(arg)))
-    for slot in () if overload is None else _written(step, overload):
-        state.slots[state.slot(slot)][7] |= _SHARES_VERSION
-    slots = tuple(state.slot(slot) for slot in python.slots)
-    values = tuple(state.ready(size) for size in python.sizes)
+    for slot in written:
+        if state.slots[state.slots[slot].root].kind == SlotKind.constant:
+            raise BindError("RC049", what=f"{step.op} would write a constant of the plan", where=step.origin, hint="compile again")
+        state.slots[slot].shares_version = True
     specs = step.specs or (None,) * len(step.results)
     results = [-1 if index is None else _result(state, step, index, spec) for index, spec in zip(step.results, specs, strict=True)]
     name, overload_name = step.op.partition(".")[::2]
-    state.steps.append((CALL, len(state.calls)))
-    make, again = _Constant(python.function), _replayable(step)
-    state.calls.append(
-        (name, overload_name, route.kind, route.cells, tuple(results), route.returns, tensors, route.shim, route.blas, make, slots, values, again)
-    )
+    row = CallRow(
+        name, overload_name, way.route, way.cells, tuple(results), way.returns, tensors, way.shim, way.blas,
+        make=_Constant(python.function),
+        python_slots=tuple(state.slot(slot) for slot in python.slots),
+        python_values=tuple(state.ready(size) for size in python.sizes),
+        replayable=_replayable(step),
+        written=written,
+    )  # fmt: skip
+    state.steps.append(CallStep(len(state.calls)))
+    state.calls.append(row)
 
 
 _DROPOUT = {
@@ -326,12 +404,12 @@ def _replayable(step: Call) -> bool:
 def _facts(state: _Lowering, step: Call) -> list[tuple[int, int]]:
     """Element type (as in `DTYPES`) and device of each tensor among a call's arguments, -1 and -2 where unknown."""
     rows = [state.slots[state.slot(arg.index)] for arg in step.args if type(arg) is Slot]
-    return [(row[1], row[9]) for row in rows]
+    return [(row.dtype, row.device) for row in rows]
 
 
 def _on_cuda(state: _Lowering, step: Call) -> bool:
     """Whether all tensors of a call lie on CUDA devices, as far as is known."""
-    devices = {state.slots[state.slot(slot)][9] for arg in args_of(step) for slot in slots_in(arg)}
+    devices = {state.slots[state.slot(slot)].device for arg in args_of(step) for slot in slots_in(arg)}
     return bool(devices - {UNKNOWN}) and CPU not in devices
 
 
@@ -339,8 +417,8 @@ def _result(state: _Lowering, step: Call, index: int, spec: TensorSpec | None) -
     """The slot of a result; what is known of it is checked when it arrives."""
     label = f"slot {index}, a result of {step.op}"
     if spec is not None:
-        return state.place(index, RESULT, spec.dtype, spec.sizes, spec.strides, -1, label, device=spec.device)
-    return state.define(index, label, [RESULT, -1, None, None, -1, -1, len(state.slots), 0, None, UNKNOWN])
+        return state.place(index, SlotKind.result, spec.dtype, spec.sizes, spec.strides, -1, label, device=spec.device)
+    return state.define(index, label, SlotRow(SlotKind.result, -1, None, None, -1, -1, len(state.slots), False, None, UNKNOWN))
 
 
 class _Constant:
@@ -364,11 +442,11 @@ def _written(step: Call, overload: Any) -> list[int]:
 
 
 def _free(state: _Lowering, step: Free, _: Sequence[Entry]) -> None:
-    state.steps.append((FREE, tuple(state.slot(index) for index in step.slots)))
+    state.steps.append(FreeStep(tuple(state.slot(index) for index in step.slots)))
 
 
 def _check(state: _Lowering, step: Check, _: Sequence[Entry]) -> None:
-    state.steps.append((CHECK, state.ready(step.condition), ((exception_of(step.error), step.message),)))
+    state.steps.append(CheckStep(state.ready(step.condition), ((exception_of(step.error), step.message),)))
 
 
 def _define(state: _Lowering, step: Define, _: Sequence[Entry]) -> None:
@@ -376,11 +454,11 @@ def _define(state: _Lowering, step: Define, _: Sequence[Entry]) -> None:
 
 
 def _item(state: _Lowering, step: Item, _: Sequence[Entry]) -> None:
-    state.steps.append((ITEM, state.given(step.symbol, late=True), state.slot(step.slot)))
+    state.steps.append(ItemStep(state.given(step.symbol, late=True), state.slot(step.slot)))
 
 
 def _size_of(state: _Lowering, step: SizeOfStep, _: Sequence[Entry]) -> None:
-    state.steps.append((SIZE_OF, state.given(step.symbol, late=True), state.slot(step.slot), step.dim))
+    state.steps.append(SizeStep(state.given(step.symbol, late=True), state.slot(step.slot), step.dim))
 
 
 _STEPS: dict[type, Callable[[_Lowering, Any, Sequence[Entry]], None]] = {
@@ -396,9 +474,9 @@ _STEPS: dict[type, Callable[[_Lowering, Any, Sequence[Entry]], None]] = {
 }
 
 
-def _output(state: _Lowering, output: Any) -> tuple[int, int]:
+def _output(state: _Lowering, output: Any) -> OutputRow:
     if type(output) is SlotOutput:
         slot = state.slot(output.slot)
-        state.slots[slot][7] |= _SHARES_VERSION
-        return (0, slot)
-    return (1, state.ready(output.value)) if type(output) is SizeOutput else (2, 0)
+        state.slots[slot].shares_version = True
+        return OutputRow(OutputKind.slot, slot)
+    return OutputRow(OutputKind.value, state.ready(output.value)) if type(output) is SizeOutput else OutputRow(OutputKind.none, 0)

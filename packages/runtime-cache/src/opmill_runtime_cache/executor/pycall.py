@@ -1,8 +1,8 @@
 """Operator calls of a plan as Python functions: the route that can always be taken."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
-from functools import lru_cache
-from types import CodeType
 from typing import Any
 
 import torch
@@ -24,65 +24,73 @@ class PythonCall(Struct, frozen=True):
     function: Callable[..., tuple[Any, ...]]
 
 
-class _Writer:
-    """Collects what an argument list needs while it is written as Python text."""
+class _Template:
+    """Collects what an argument list needs: which slots and sizes it takes, and how an argument follows from their values."""
 
     def __init__(self) -> None:
         self.slots: list[int] = []
         self.sizes: list[Size] = []
-        self.constants: dict[str, Any] = {}
 
-    def text(self, arg: Arg) -> str:
-        return _TEXT[type(arg)](self, arg)
-
-    def slot(self, arg: Slot) -> str:
-        if arg.index not in self.slots:
+    def scan(self, arg: Arg) -> None:
+        """Notes the slots and sizes in an argument, in the order in which the call is given them."""
+        if type(arg) is Slot and arg.index not in self.slots:
             self.slots.append(arg.index)
-        return f"t{self.slots.index(arg.index)}"
-
-    def size(self, arg: Expr) -> str:
-        if type(arg.value) is int:
-            return self.constant(arg.value)
-        if arg.value not in self.sizes:
+        elif type(arg) is Expr and type(arg.value) is not int and arg.value not in self.sizes:
             self.sizes.append(arg.value)
-        return f"n{self.sizes.index(arg.value)}"
+        elif type(arg) is ListArg:
+            for item in arg.items:
+                self.scan(item)
 
-    def list(self, arg: ListArg) -> str:
-        return "[" + ", ".join(self.text(item) for item in arg.items) + "]"
+    def part(self, arg: Arg) -> _Part:
+        if type(arg) is Slot:
+            return self.slots.index(arg.index), None
+        if type(arg) is Expr and type(arg.value) is not int:
+            return len(self.slots) + self.sizes.index(arg.value), None
+        if type(arg) is ListArg:
+            parts = [self.part(item) for item in arg.items]
+            if all(at == _FIXED for at, _ in parts):
+                return _FIXED_LIST, [value for _, value in parts]
+            return _LIST, parts
+        return _FIXED, _CONSTANTS[type(arg)](arg)
 
-    def constant(self, value: Any) -> str:
-        name = f"c{len(self.constants)}"
-        self.constants[name] = value
-        return name
 
+_FIXED, _LIST, _FIXED_LIST = -1, -2, -3
+_Part = tuple[int, Any]
+"""How an argument is made: (position among the call's values, None), or one of the numbers above with a constant or parts."""
 
-_TEXT: dict[type, Callable[[_Writer, Any], str]] = {
-    Slot: _Writer.slot,
-    Expr: _Writer.size,
-    ListArg: _Writer.list,
-    Literal: lambda writer, arg: writer.constant(arg.value),
-    Named: lambda writer, arg: writer.constant(named(arg.kind, arg.name)),
-    ComplexArg: lambda writer, arg: writer.constant(complex(arg.real, arg.imag)),
+_CONSTANTS: dict[type, Callable[[Any], Any]] = {
+    Expr: lambda arg: arg.value,
+    Literal: lambda arg: arg.value,
+    Named: lambda arg: named(arg.kind, arg.name),
+    ComplexArg: lambda arg: complex(arg.real, arg.imag),
 }
 
 
+def _fill(part: _Part, values: Sequence[Any]) -> Any:
+    at, constant = part
+    if at >= 0:
+        return values[at]
+    if at == _FIXED:
+        return constant
+    return list(constant) if at == _FIXED_LIST else [_fill(item, values) for item in constant]
+
+
 def python_call(call: Call, bodies: Sequence[Body] = ()) -> PythonCall:
-    """``call`` as a Python function; ``bodies`` are the executables of the plan's. Raises BindError for operators and names that torch lacks."""
-    writer = _Writer()
-    arguments = [writer.text(arg) for arg in call.args]
-    arguments += [f"{name}={writer.text(arg)}" for name, arg in call.kwargs.items()]
-    parameters = [f"t{i}" for i in range(len(writer.slots))] + [f"n{i}" for i in range(len(writer.sizes))]
+    """``call`` as a Python function; ``bodies`` are the executables of the plan's. Raises BindError for operators and names that torch
+    lacks."""
+    template = _Template()
+    for arg in (*call.args, *call.kwargs.values()):
+        template.scan(arg)
+    positional = [template.part(arg) for arg in call.args]
+    keywords = [(name, template.part(arg)) for name, arg in call.kwargs.items()]
     count = len(call.results)
     operator = control_of(call.op, [bodies[number] for number in call.bodies]) if call.bodies else operator_of(call.op)
-    scope = {"op": operator, "flat": _flatten, **writer.constants}
-    function = eval(_code(f"lambda {', '.join(parameters)}: flat(op({', '.join(arguments)}), {count})"), scope)
-    return PythonCall(tuple(writer.slots), tuple(writer.sizes), function)
 
+    def function(*values: Any) -> tuple[Any, ...]:
+        given = {name: _fill(part, values) for name, part in keywords}
+        return _flatten(operator(*[_fill(part, values) for part in positional], **given), count)
 
-@lru_cache(1024)
-def _code(text: str) -> CodeType:
-    """A Python expression, compiled: many calls of a plan read alike."""
-    return compile(text, "<call>", "eval")
+    return PythonCall(tuple(template.slots), tuple(template.sizes), function)
 
 
 def _flatten(result: Any, count: int) -> tuple[Any, ...]:

@@ -5,14 +5,17 @@ met, and operators are called through ``torch.ops``.
 """
 
 import ctypes
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import torch
 
 from ..errors import BindError, PlanInputError
+from ..plan.contract import Contract, agree
 from ..plan.expr import evaluate
 from ..plan.model import (
+    DTYPES,
     Alloc,
     Call,
     Check,
@@ -38,16 +41,30 @@ from .kernels import CudaKernel, Entry, kernel_entry
 from .names import dtype_of, exception_of
 from .pycall import PythonCall, python_call
 
+Watch = Callable[[Plan, Any, Mapping[int, torch.Tensor], Mapping[str, int], Callable[[], None]], None]
+"""``watch(plan, step, slots, sizes, run)`` is called for each step: it looks at the tensors in the slots, has to call ``run()``, and may
+look again. For profilers, and for finding the step that goes wrong."""
+
 _ENTRY = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.POINTER(ctypes.c_void_p), ctypes.POINTER(ctypes.c_int64))
 
 
 class ReferenceExecutable:
-    """A plan bound to held tensors and kernels; calling it with the plan's inputs runs it and returns a tuple of outputs."""
+    """A plan bound to held tensors and kernels; calling it with the plan's inputs runs it and returns a tuple of outputs.
 
-    def __init__(self, plan: Plan, held: Sequence[torch.Tensor], entries: Sequence[Entry], bodies: Sequence[Body] = ()) -> None:
-        self.plan = plan
+    ``watch``: what looks at each step, see :data:`Watch`."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        held: Sequence[torch.Tensor],
+        entries: Sequence[Entry],
+        bodies: Sequence[Body] = (),
+        watch: Watch | None = None,
+    ) -> None:
+        self.plan, self.watch = plan, watch
         self.held = list(held)
-        self.kernels = [entry if isinstance(entry, CudaKernel) else _ENTRY(entry) for entry in entries]
+        self.kernels = [entry if isinstance(entry, CudaKernel) else _ENTRY(entry.address) for entry in entries]
+        self.contracts = [entry.contract for entry in entries]
         self.constants = {item.slot: load_constant(item) for item in plan.constants}
         self.calls: dict[int, PythonCall] = {i: python_call(s, bodies) for i, s in enumerate(plan.steps) if type(s) is Call}
 
@@ -100,15 +117,18 @@ class _Run:
             check_input(item, tensor, self.values)
         for slot in self.plan.exclusive:
             for item, tensor in tensors:
-                if item.slot != slot and _meet(self.slots[slot], tensor):
+                if item.slot != slot and not item.opaque and _meet(self.slots[slot], tensor):
                     raise PlanInputError("RC057", what=f"an input that the plan writes shares memory with input {item.name or item.slot!r}")
 
     def result(self) -> tuple[Any, ...]:
-        head = leading_definitions(self.plan)
+        head, watch = leading_definitions(self.plan), self.executable.watch
         for number, step in enumerate(self.plan.steps):
             if number == head:
                 self._make_arena()
-            _STEPS[type(step)](self, step, number)
+            if watch is None:
+                _STEPS[type(step)](self, step, number)
+            else:
+                watch(self.plan, step, self.slots, self.values, partial(_STEPS[type(step)], self, step, number))
         return tuple(self._output(output) for output in self.plan.outputs)
 
     def _make_arena(self) -> None:
@@ -144,6 +164,10 @@ class _Run:
         base = self.slots[step.base]
         dtype = base.dtype if step.dtype is None else dtype_of(step.dtype)
         sizes, strides, offset = self.sizes(step.sizes), self.sizes(step.strides), self.size(step.offset)
+        reach = (offset * dtype.itemsize, (offset + span(sizes, strides)) * dtype.itemsize)
+        first = int(base.storage_offset()) * base.dtype.itemsize
+        if first + reach[0] < 0 or first + reach[1] > base.untyped_storage().nbytes() or (first + reach[0]) % dtype.itemsize:
+            raise PlanInputError("RC058", what=f"slot {step.slot} reaches outside of the memory that it views")
         if dtype.itemsize == base.dtype.itemsize:
             start = base.storage_offset() + offset
             with torch.set_grad_enabled(self.recording and not base.requires_grad):
@@ -156,6 +180,10 @@ class _Run:
 
     def launch(self, step: Launch, _: int) -> None:
         kernel, tensors = self.executable.kernels[step.kernel], [self.slots[slot] for slot in step.slots]
+        contract = self.executable.contracts[step.kernel]
+        if contract is not None:
+            agree(step, contract, [_facts(tensor) for tensor in tensors], isinstance(kernel, CudaKernel))
+            _inside(contract, tensors, dict(zip(contract.symbols, self.sizes(step.sizes), strict=True)))
         addresses, values = [t.data_ptr() for t in tensors], self.sizes(step.sizes)
         if isinstance(kernel, CudaKernel):
             failed = cuda.run(kernel, tensors[0].device.index or 0, addresses, values)
@@ -221,6 +249,8 @@ def span(sizes: Sequence[int], strides: Sequence[int]) -> int:
     """Elements from the first to behind the last of a tensor of these sizes and strides."""
     if 0 in sizes:
         return 0
+    if any(number < 0 for number in (*sizes, *strides)):
+        raise BindError("RC040", what=f"sizes {list(sizes)} or strides {list(strides)} are negative")
     return 1 + sum((size - 1) * stride for size, stride in zip(sizes, strides, strict=True))
 
 
@@ -228,6 +258,22 @@ def over(block: torch.Tensor, dtype: torch.dtype, sizes: Sequence[int], strides:
     """A tensor over ``block``'s storage, starting at its byte ``byte``, a multiple of the element size."""
     tensor = torch.empty(0, dtype=dtype, device=block.device)
     return tensor.set_(block.untyped_storage(), byte // dtype.itemsize, tuple(sizes), tuple(strides))
+
+
+def _facts(tensor: torch.Tensor) -> tuple[int, int]:
+    name = str(tensor.dtype).removeprefix("torch.")
+    return DTYPES.index(name) if name in DTYPES else len(DTYPES), -1 if tensor.device.type == "cpu" else tensor.device.index or 0
+
+
+def _inside(contract: Contract, tensors: Sequence[torch.Tensor], values: dict[str, int]) -> None:
+    """Raises PlanInputError (RC058) where a launch would reach outside of its tensors."""
+    if evaluate(contract.floor, values) < 0:
+        raise PlanInputError("RC058", what="a kernel would touch memory before its tensors")
+    for touched, tensor in zip(contract.buffers, tensors, strict=True):
+        parts = tensor.itemsize // dtype_of(touched.dtype).itemsize  # a complex number is taken as two
+        needed, there = evaluate(touched.numel, values), span(tensor.shape, tensor.stride()) * parts
+        if needed > there:
+            raise PlanInputError("RC058", what=f"a kernel touches {needed} elements of a tensor that has {there}")
 
 
 def load_constant(item: Constant) -> torch.Tensor:
@@ -242,6 +288,8 @@ def load_constant(item: Constant) -> torch.Tensor:
 
 def check_input(item: TensorInput, tensor: torch.Tensor, values: dict[str, int]) -> None:
     """Raises PlanInputError (RC052) unless ``tensor`` is what the plan assumes: wrong memory would be read otherwise."""
+    if item.opaque:
+        return
     sizes = [evaluate(size, values) for size in item.spec.sizes]
     strides = [evaluate(stride, values) for stride in item.spec.strides]
     found = (str(tensor.dtype).removeprefix("torch."), list(tensor.shape), list(tensor.stride()), str(tensor.device.type))
@@ -269,8 +317,8 @@ def _shares(tensor: torch.Tensor, arena: torch.Tensor) -> bool:
     return arena.numel() > 0 and tensor.untyped_storage().data_ptr() == arena.untyped_storage().data_ptr()
 
 
-def bind_reference(plan: Plan, held: Sequence[torch.Tensor], store: Store) -> ReferenceExecutable:
-    """Binds a plan for the reference executor. Raises PlanError, BindError."""
+def bind_reference(plan: Plan, held: Sequence[torch.Tensor], store: Store, *, watch: Watch | None = None) -> ReferenceExecutable:
+    """Binds a plan for the reference executor; ``watch`` looks at each step, of the plans inside of it, too. Raises PlanError, BindError."""
     verify(plan)
-    bodies = [bind_reference(body, [], store) for body in plan.bodies]
-    return ReferenceExecutable(plan, held, [kernel_entry(ref, store) for ref in plan.kernels], bodies)
+    bodies = [bind_reference(body, [], store, watch=watch) for body in plan.bodies]
+    return ReferenceExecutable(plan, held, [kernel_entry(ref, store) for ref in plan.kernels], bodies, watch)

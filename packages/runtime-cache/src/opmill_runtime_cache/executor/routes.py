@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from ..plan.model import DTYPES, Arg, Call, Expr, ListArg, Literal, Named, Slot
 from ..plan.verify import args_of, slots_in
+from .layout import BlasRow, CellKind, CellRow, Route
 from .names import torch_library
 
 SHIMS: dict[str, tuple[str, str]] = {
@@ -28,7 +29,8 @@ SHIMS: dict[str, tuple[str, str]] = {
     "aten::_scaled_dot_product_flash_attention_for_cpu": ("aoti_torch_cpu__scaled_dot_product_flash_attention_for_cpu", "TTTFBOE>2"),
     "aten::convolution_backward": ("aoti_torch_cpu_convolution_backward", "TTTPLLLBLIM>3"),
     "aten::_scaled_dot_product_flash_attention_for_cpu_backward": (
-        "aoti_torch_cpu__scaled_dot_product_flash_attention_for_cpu_backward", "TTTTTTFBOE>3",
+        "aoti_torch_cpu__scaled_dot_product_flash_attention_for_cpu_backward",
+        "TTTTTTFBOE>3",
     ),
     "aten::max_pool2d_with_indices": ("aoti_torch_cpu_max_pool2d_with_indices", "TLLLLB>2"),
     "aten::avg_pool2d": ("aoti_torch_cpu_avg_pool2d", "TLLLBBN>1"),
@@ -42,12 +44,17 @@ SHIMS: dict[str, tuple[str, str]] = {
 """Shims by operator: (symbol, signature as ``native/shims.cpp`` spells it). Out variants take ``out`` first in C."""
 
 CUDA_SHIMS: dict[str, tuple[str, str]] = {
-    "aten::_scaled_dot_product_flash_attention_backward": ("aoti_torch_cuda__scaled_dot_product_flash_attention_backward", "TTTTTTTTIIFBTTE>3"),
+    "aten::_scaled_dot_product_flash_attention_backward": (
+        "aoti_torch_cuda__scaled_dot_product_flash_attention_backward",
+        "TTTTTTTTIIFBTTE>3",
+    ),
     "aten::_scaled_dot_product_efficient_attention_backward": (
-        "aoti_torch_cuda__scaled_dot_product_efficient_attention_backward", "TTTTTTTTTFMBE>4",
+        "aoti_torch_cuda__scaled_dot_product_efficient_attention_backward",
+        "TTTTTTTTTFMBE>4",
     ),
     "aten::_scaled_dot_product_cudnn_attention_backward": (
-        "aoti_torch_cuda__scaled_dot_product_cudnn_attention_backward", "TTTTTTTTTTTIIFBE>3",
+        "aoti_torch_cuda__scaled_dot_product_cudnn_attention_backward",
+        "TTTTTTTTTTTIIFBE>3",
     ),
     "aten::_scaled_dot_product_flash_attention": ("aoti_torch_cuda__scaled_dot_product_flash_attention", "TTTFBBE>9"),
     "aten::_scaled_dot_product_efficient_attention": ("aoti_torch_cuda__scaled_dot_product_efficient_attention", "TTTOBFBE>4"),
@@ -68,23 +75,20 @@ BLAS = {
 }
 """Products that BLAS can do: the names of their operands."""
 
-TENSOR, WORD, VALUE, SOME, LIST, TEXT = range(6)
-"""Kinds of cells, as in ``native/shims.h``."""
-
 _OPTIONAL, _LIST = "Optional[", "List["
 _LONGEST_SHIM_LIST = 8
 _EXACT_IN_DOUBLE = 1 << 53
 _FLOATING = frozenset(DTYPES.index(name) for name in ("float16", "bfloat16", "float32", "float64"))
 
 
-class Route(Struct, frozen=True):
-    """How a call goes: ``kind`` 0 dispatcher, 1 Python, 2 shim."""
+class Way(Struct, frozen=True):
+    """How a call goes; the fields are those of `layout.CallRow`."""
 
-    kind: int
-    cells: tuple[Any, ...] = ()
+    route: Route
+    cells: tuple[CellRow, ...] = ()
     returns: tuple[int, ...] = ()
     shim: tuple[str, str] | None = None
-    blas: tuple[Any, ...] | None = None
+    blas: BlasRow | None = None
 
 
 class _Unsupported(Exception):
@@ -99,7 +103,8 @@ class _Kind(Struct, frozen=True):
 
 
 class _Argument(Struct, frozen=True):
-    """``default``: None where there is none, or none that a plan can say; ``number``: it may be of any type of numbers; ``is_written``: the operator writes to it."""
+    """``default``: None where there is none, or none that a plan can say; ``number``: it may be of any type of numbers; ``is_written``: the
+    operator writes to it."""
 
     name: str
     keyword_only: bool
@@ -117,11 +122,11 @@ class _Schema(Struct, frozen=True):
 
 @lru_cache(None)
 def schema_of(overload: Any) -> _Schema:
-    """What torch knows of an operator's arguments. (Each look into its schema makes Python objects of all of it, and a text of each type.)"""
+    """What torch knows of an operator's arguments. (Each look into its schema makes Python objects of all of it, and a text of each
+    type.)"""
     schema = overload._schema
     arguments = [
-        _Argument(a.name, a.kwarg_only, a.is_out, a.is_write, _kind(a.type), "number" in str(a.type), _default(a))
-        for a in schema.arguments
+        _Argument(a.name, a.kwarg_only, a.is_out, a.is_write, _kind(a.type), "number" in str(a.type), _default(a)) for a in schema.arguments
     ]
     return _Schema(tuple(arguments), tuple(str(result.type) for result in schema.returns))
 
@@ -138,15 +143,15 @@ def _default(argument: Any) -> Arg | None:
         return None
 
 
-def route_of(
+def way_of(
     call: Call,
     overload: Any,
     value_of: Callable[[int | str], int],
     slot_of: Callable[[int], int],
     dtype_of: Callable[[int], int],
     on_cuda: bool = False,
-) -> Route:
-    """The route of a call. ``value_of`` and ``slot_of`` number size expressions and slots in the native program; ``dtype_of`` gives the
+) -> Way:
+    """The way of a call. ``value_of`` and ``slot_of`` number size expressions and slots in the native program; ``dtype_of`` gives the
     place of a slot's element type in `DTYPES`, -1 where it is known only at run time. ``on_cuda``: all its tensors lie on GPUs."""
     schema = schema_of(overload)
     dtypes = {dtype_of(slot) for arg in args_of(call) for slot in slots_in(arg)}
@@ -155,15 +160,19 @@ def route_of(
     try:
         given = _arguments(call, schema)
     except _Unsupported:
-        return Route(1)
+        return Way(Route.python)
     blas = _blas(call, given, slot_of)
     shim = _cuda_shim(call.op) if on_cuda else SHIMS.get(call.op)
-    for build in ((lambda: _shim(schema, given, shim, writer, blas)), (lambda: _dispatched(schema, given, writer, blas))):
+    builders: tuple[Callable[[], Way], ...] = (
+        lambda: _shim(schema, given, shim, writer, blas),
+        lambda: _dispatched(schema, given, writer, blas),
+    )
+    for build in builders:
         try:
             return build()
         except _Unsupported:
             continue
-    return Route(1, blas=blas)
+    return Way(Route.python, blas=blas)
 
 
 @lru_cache(None)
@@ -199,7 +208,7 @@ def _plain(value: Any) -> Arg:
     raise _Unsupported(value)
 
 
-def _dispatched(schema: _Schema, given: dict[str, Any], writer: "_Cells", blas: Any) -> Route:
+def _dispatched(schema: _Schema, given: dict[str, Any], writer: "_Cells", blas: Any) -> Way:
     cells = tuple(writer.cell(given[argument.name], argument.kind) for argument in schema.arguments)
     returns = []
     for result in schema.returns:
@@ -207,10 +216,10 @@ def _dispatched(schema: _Schema, given: dict[str, Any], writer: "_Cells", blas: 
         if kind is None:
             raise _Unsupported(result)
         returns.append(kind)
-    return Route(0, cells, tuple(returns), blas=blas)
+    return Way(Route.dispatcher, cells, tuple(returns), blas=blas)
 
 
-def _shim(schema: _Schema, given: dict[str, Any], shim: tuple[str, str] | None, writer: "_Cells", blas: Any) -> Route:
+def _shim(schema: _Schema, given: dict[str, Any], shim: tuple[str, str] | None, writer: "_Cells", blas: Any) -> Way:
     if shim is None:
         raise _Unsupported
     letters = shim[1].partition(">")[0]
@@ -219,51 +228,51 @@ def _shim(schema: _Schema, given: dict[str, Any], shim: tuple[str, str] | None, 
         raise _Unsupported
     cells = tuple(_shim_cell(letter, given[argument.name], argument, writer) for letter, argument in zip(letters, arguments, strict=True))
     returns = tuple(2 if result == "int" else 0 for result in schema.returns)
-    return Route(2, cells, returns, shim, blas)
+    return Way(Route.shim, cells, returns, shim, blas)
 
 
-def _shim_cell(letter: str, arg: Arg, argument: _Argument, writer: "_Cells") -> tuple[int, Any]:
+def _shim_cell(letter: str, arg: Arg, argument: _Argument, writer: "_Cells") -> CellRow:
     if argument.number:
         return _SCALARS[letter](arg, writer, argument.name in ("alpha", "beta"))
     cell = writer.cell(arg, argument.kind)
-    items = cell[1][0] if cell[0] == SOME else cell
-    if items[0] == LIST and len(items[1]) > _LONGEST_SHIM_LIST:
+    items = cell.payload[0] if cell.kind == CellKind.some else cell
+    if items.kind == CellKind.list and len(items.payload) > _LONGEST_SHIM_LIST:
         raise _Unsupported
     return cell
 
 
-def _scalar(arg: Arg, writer: "_Cells", factor: bool = False) -> tuple[int, Any]:
+def _scalar(arg: Arg, writer: "_Cells", factor: bool = False) -> CellRow:
     """A Scalar as the double that shims take.
 
     An integer becomes one only where that changes nothing: among floating-point tensors, within what a double holds exactly. Of a factor
     that is 1 nothing depends but an error among integers, so there types need not be known.
     """
     if type(arg) is Expr and writer.floating:
-        return (VALUE, writer.value_of(arg.value))
+        return CellRow(CellKind.value, writer.value_of(arg.value))
     value = arg.value if type(arg) is Literal else None
     if type(value) is float:
-        return (WORD, bits(value))
+        return CellRow(CellKind.word, bits(value))
     if type(value) is int and abs(value) <= _EXACT_IN_DOUBLE and (writer.floating or (factor and value == 1 and writer.floating is None)):
-        return (WORD, bits(float(value)))
+        return CellRow(CellKind.word, bits(float(value)))
     raise _Unsupported(arg)
 
 
-def _optional_scalar(arg: Arg, writer: "_Cells", factor: bool = False) -> tuple[int, Any]:
+def _optional_scalar(arg: Arg, writer: "_Cells", factor: bool = False) -> CellRow:
     none = type(arg) is Literal and arg.value is None
-    return (WORD, 0) if none else (SOME, (_scalar(arg, writer, factor),))
+    return CellRow(CellKind.word, 0) if none else CellRow(CellKind.some, (_scalar(arg, writer, factor),))
 
 
-def _scalar_list(arg: Arg, writer: "_Cells", factor: bool = False) -> tuple[int, Any]:
+def _scalar_list(arg: Arg, writer: "_Cells", factor: bool = False) -> CellRow:
     if type(arg) is not ListArg or len(arg.items) > _LONGEST_SHIM_LIST:
         raise _Unsupported(arg)
-    return (LIST, tuple(_optional_scalar(item, writer) for item in arg.items))
+    return CellRow(CellKind.list, tuple(_optional_scalar(item, writer) for item in arg.items))
 
 
 _SCALARS = {"F": _scalar, "E": _optional_scalar, "X": _scalar_list}
 
 
-def _blas(call: Call, given: dict[str, Any], slot_of: Callable[[int], int]) -> tuple[Any, ...] | None:
-    """(out, bias or -1, a, b, beta, alpha) where BLAS may do the product, depending on how its operands lie in memory."""
+def _blas(call: Call, given: dict[str, Any], slot_of: Callable[[int], int]) -> BlasRow | None:
+    """The product, where BLAS may do it, depending on how its operands lie in memory."""
     operands = BLAS.get(call.op)
     if operands is None:
         return None
@@ -273,12 +282,13 @@ def _blas(call: Call, given: dict[str, Any], slot_of: Callable[[int], int]) -> t
     if any(type(t) is not Slot for t in tensors) or any(type(f) is not Literal or type(f.value) not in (int, float) for f in factors):
         return None
     out, a, b = (slot_of(t.index) for t in tensors[:3])
-    return (out, slot_of(bias.index) if bias else -1, a, b, float(factors[0].value), float(factors[1].value))
+    return BlasRow(out, slot_of(bias.index) if bias else -1, a, b, float(factors[0].value), float(factors[1].value))
 
 
 def bits(value: float) -> int:
     """The bits of a double as a signed 64-bit integer."""
-    return struct.unpack("<q", struct.pack("<d", value))[0]
+    bits: int = struct.unpack("<q", struct.pack("<d", value))[0]
+    return bits
 
 
 _ENUMS: dict[str, Callable[[str], int]] = {
@@ -318,58 +328,58 @@ class _Cells:
         self.value_of, self.slot_of = value_of, slot_of
         self.floating = floating  # whether all tensors of the call are floating-point; None: not known
 
-    def cell(self, arg: Arg, kind: _Kind) -> tuple[int, Any]:
+    def cell(self, arg: Arg, kind: _Kind) -> CellRow:
         name, element = kind.name, kind.element
         if element is not None and name.startswith(_OPTIONAL):
             if type(arg) is Literal and arg.value is None:
-                return (WORD, 0)
-            return (SOME, (self.cell(arg, element),))
+                return CellRow(CellKind.word, 0)
+            return CellRow(CellKind.some, (self.cell(arg, element),))
         if element is not None:
             if type(arg) is not ListArg:  # int[2]=1 takes one number for all, how many the type does not tell
                 raise _Unsupported(name)
-            return (LIST, tuple(self.cell(item, element) for item in arg.items))
+            return CellRow(CellKind.list, tuple(self.cell(item, element) for item in arg.items))
         write = _WRITERS.get((name, type(arg)))
         if write is None:
             raise _Unsupported(name)
         return write(self, arg)
 
-    def slot(self, arg: Slot) -> tuple[int, Any]:
-        return (TENSOR, self.slot_of(arg.index))
+    def slot(self, arg: Slot) -> CellRow:
+        return CellRow(CellKind.tensor, self.slot_of(arg.index))
 
-    def no_tensor(self, arg: Literal) -> tuple[int, Any]:
+    def no_tensor(self, arg: Literal) -> CellRow:
         """None where the schema asks for a tensor: one that is undefined."""
         if arg.value is not None or not hasattr(_library(), "aoti_torch_new_uninitialized_tensor"):
             raise _Unsupported(arg)
-        return (TENSOR, -1)
+        return CellRow(CellKind.tensor, -1)
 
-    def size(self, arg: Expr) -> tuple[int, Any]:
-        return (VALUE, self.value_of(arg.value))
+    def size(self, arg: Expr) -> CellRow:
+        return CellRow(CellKind.value, self.value_of(arg.value))
 
-    def integer(self, arg: Literal) -> tuple[int, Any]:
+    def integer(self, arg: Literal) -> CellRow:
         if not isinstance(arg.value, int):
             raise _Unsupported(arg)
-        return (WORD, int(arg.value))
+        return CellRow(CellKind.word, int(arg.value))
 
-    def real(self, arg: Literal) -> tuple[int, Any]:
+    def real(self, arg: Literal) -> CellRow:
         if not isinstance(arg.value, (int, float)):
             raise _Unsupported(arg)
-        return (WORD, bits(float(arg.value)))
+        return CellRow(CellKind.word, bits(float(arg.value)))
 
-    def text(self, arg: Literal) -> tuple[int, Any]:
+    def text(self, arg: Literal) -> CellRow:
         if type(arg.value) is not str:
             raise _Unsupported(arg)
-        return (TEXT, arg.value)
+        return CellRow(CellKind.text, arg.value)
 
-    def enum(self, arg: Named) -> tuple[int, Any]:
+    def enum(self, arg: Named) -> CellRow:
         if arg.kind not in _ENUMS:
             raise _Unsupported(arg)
-        return (WORD, _ENUMS[arg.kind](arg.name))
+        return CellRow(CellKind.word, _ENUMS[arg.kind](arg.name))
 
-    def device(self, arg: Named) -> tuple[int, Any]:
-        return (WORD, _device(arg.name))
+    def device(self, arg: Named) -> CellRow:
+        return CellRow(CellKind.word, _device(arg.name))
 
 
-_WRITERS: dict[tuple[str, type], Callable[[_Cells, Any], tuple[int, Any]]] = {
+_WRITERS: dict[tuple[str, type], Callable[[_Cells, Any], CellRow]] = {
     ("Tensor", Slot): _Cells.slot,
     ("Tensor", Literal): _Cells.no_tensor,
     ("int", Expr): _Cells.size,

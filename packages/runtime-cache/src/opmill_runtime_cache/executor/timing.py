@@ -14,8 +14,8 @@ _MOST = 200
 def device_seconds(run: Callable[[], object]) -> float:
     """Seconds that the current device takes for what ``run`` starts on torch's current stream; what it returns is kept until that is done.
 
-    What takes microseconds is repeated inside a CUDA graph, so that the device is timed and not the host. Raises what ``run`` and torch raise, where
-    memory ends for one (RuntimeError)."""
+    What takes microseconds is repeated inside a CUDA graph, so that the device is timed and not the host. Raises what ``run`` and torch
+    raise, where memory ends for one (RuntimeError)."""
     one = min(_timed(run), _timed(run))
     count = max(1, min(_MOST, int(_SPAN_S / max(one, 1e-7))))
     graph = torch.cuda.CUDAGraph()

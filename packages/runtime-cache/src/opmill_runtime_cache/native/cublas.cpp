@@ -54,19 +54,19 @@ const Library& library() {
       if (!loaded) loaded = dlopen(name, RTLD_NOW | RTLD_NOLOAD);
     if (!loaded) return made;
     const char* missing = find_symbols(loaded, {
-        {&made.create, "cublasLtCreate"},
-        {&made.operation_create, "cublasLtMatmulDescCreate"},
-        {&made.operation_set, "cublasLtMatmulDescSetAttribute"},
-        {&made.operation_destroy, "cublasLtMatmulDescDestroy"},
-        {&made.layout_create, "cublasLtMatrixLayoutCreate"},
-        {&made.layout_set, "cublasLtMatrixLayoutSetAttribute"},
-        {&made.layout_destroy, "cublasLtMatrixLayoutDestroy"},
-        {&made.preference_create, "cublasLtMatmulPreferenceCreate"},
-        {&made.preference_set, "cublasLtMatmulPreferenceSetAttribute"},
-        {&made.preference_destroy, "cublasLtMatmulPreferenceDestroy"},
-        {&made.heuristic, "cublasLtMatmulAlgoGetHeuristic"},
-        {&made.matmul, "cublasLtMatmul"},
-    });
+                                                   {&made.create, "cublasLtCreate"},
+                                                   {&made.operation_create, "cublasLtMatmulDescCreate"},
+                                                   {&made.operation_set, "cublasLtMatmulDescSetAttribute"},
+                                                   {&made.operation_destroy, "cublasLtMatmulDescDestroy"},
+                                                   {&made.layout_create, "cublasLtMatrixLayoutCreate"},
+                                                   {&made.layout_set, "cublasLtMatrixLayoutSetAttribute"},
+                                                   {&made.layout_destroy, "cublasLtMatrixLayoutDestroy"},
+                                                   {&made.preference_create, "cublasLtMatmulPreferenceCreate"},
+                                                   {&made.preference_set, "cublasLtMatmulPreferenceSetAttribute"},
+                                                   {&made.preference_destroy, "cublasLtMatmulPreferenceDestroy"},
+                                                   {&made.heuristic, "cublasLtMatmulAlgoGetHeuristic"},
+                                                   {&made.matmul, "cublasLtMatmul"},
+                                               });
     return missing ? Library{} : made;
   }();
   return found;
@@ -115,7 +115,8 @@ std::unique_ptr<CudaGemm> CudaGemm::plan(int device, int type, const Matrix& out
   if (!handle || out.batch * out.rows * out.columns * a.columns == 0 || out.batch > INT32_MAX) return nullptr;
   const Lying of_out = lying(out), of_a = lying(a), of_b = lying(b);
   if (!of_out.usable || of_out.transposed || !of_a.usable || !of_b.usable) return nullptr;
-  if (bias && (bias->row_stride || (bias->column_stride != 1 && bias->columns > 1) || (out.batch > 1 && !bias->batch_stride))) return nullptr;
+  if (bias && (bias->row_stride || (bias->column_stride != 1 && bias->columns > 1) || (out.batch > 1 && !bias->batch_stride)))
+    return nullptr;
   auto gemm = std::make_unique<CudaGemm>();
   gemm->handle_ = handle;
   const int kind = kHalfTypes[type];
@@ -123,12 +124,14 @@ std::unique_ptr<CudaGemm> CudaGemm::plan(int device, int type, const Matrix& out
   gemm->first_ = layout_of(b, of_b, kind);
   gemm->second_ = layout_of(a, of_a, kind);
   gemm->result_ = layout_of(out, of_out, kind);
-  if (!gemm->first_ || !gemm->second_ || !gemm->result_ || lt.operation_create(&gemm->operation_, kComputeFloat32, kFloat32)) return nullptr;
+  if (!gemm->first_ || !gemm->second_ || !gemm->result_ || lt.operation_create(&gemm->operation_, kComputeFloat32, kFloat32))
+    return nullptr;
   const int32_t transpose_first = of_b.transposed, transpose_second = of_a.transposed, epilogue = kBias;
   lt.operation_set(gemm->operation_, kTransA, &transpose_first, sizeof transpose_first);
   lt.operation_set(gemm->operation_, kTransB, &transpose_second, sizeof transpose_second);
   if (bias) lt.operation_set(gemm->operation_, kEpilogue, &epilogue, sizeof epilogue);
-  if (bias && out.batch > 1 && lt.operation_set(gemm->operation_, kBiasOffset, &bias->batch_stride, sizeof bias->batch_stride)) return nullptr;
+  if (bias && out.batch > 1 && lt.operation_set(gemm->operation_, kBiasOffset, &bias->batch_stride, sizeof bias->batch_stride))
+    return nullptr;
   void* preference = nullptr;
   if (lt.preference_create(&preference)) return nullptr;
   const size_t largest = kLargestWorkspace;
@@ -138,7 +141,8 @@ std::unique_ptr<CudaGemm> CudaGemm::plan(int device, int type, const Matrix& out
   for (int attribute : kAlignments) lt.preference_set(preference, attribute, &alignment, sizeof alignment);
   Heuristic best{};
   int count = 0;
-  const Status failed = lt.heuristic(handle, gemm->operation_, gemm->first_, gemm->second_, gemm->result_, gemm->result_, preference, 1, &best, &count);
+  const Status failed =
+      lt.heuristic(handle, gemm->operation_, gemm->first_, gemm->second_, gemm->result_, gemm->result_, preference, 1, &best, &count);
   lt.preference_destroy(preference);
   if (failed || count < 1 || best.state || best.workspace > kLargestWorkspace) return nullptr;
   for (int i = 0; i < 8; i++) gemm->algorithm_[i] = best.algorithm[i];
@@ -158,8 +162,8 @@ bool CudaGemm::run(void* out, const void* bias, const void* a, const void* b, vo
     if (library().operation_set(operation_, kBiasPointer, &bias, sizeof bias)) return false;
     bias_ = bias;
   }
-  return library().matmul(handle_, operation_, &one, b, first_, a, second_, &zero, out, result_, out, result_, algorithm_, workspace, workspace_,
-                          stream) == 0;
+  return library().matmul(handle_, operation_, &one, b, first_, a, second_, &zero, out, result_, out, result_, algorithm_, workspace,
+                          workspace_, stream) == 0;
 }
 
 }  // namespace opmill

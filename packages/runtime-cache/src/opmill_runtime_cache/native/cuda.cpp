@@ -136,9 +136,11 @@ struct CudaFunction {
     if (function) return "";
     void *module = nullptr, *found = nullptr;
     if (Result code = driver.module_load(&module, image.data())) return described("cuModuleLoadData", code) + " (kernel " + entry + ")";
-    if (Result code = driver.module_function(&found, module, entry.c_str())) return described("cuModuleGetFunction", code) + " (kernel " + entry + ")";
+    if (Result code = driver.module_function(&found, module, entry.c_str()))
+      return described("cuModuleGetFunction", code) + " (kernel " + entry + ")";
     if (shared > kWithoutAttribute)
-      if (Result code = driver.function_attribute(found, kMaxDynamicShared, shared)) return described("cuFuncSetAttribute", code) + " (kernel " + entry + ")";
+      if (Result code = driver.function_attribute(found, kMaxDynamicShared, shared))
+        return described("cuFuncSetAttribute", code) + " (kernel " + entry + ")";
     function = found;
     image.clear();
     image.shrink_to_fit();
@@ -153,26 +155,26 @@ std::string load_cuda(const char* library, const char* torch_library) {
   void* cuda = dlopen(library, RTLD_NOW | RTLD_GLOBAL);
   if (!cuda) return std::string("there is no NVIDIA driver (") + library + " cannot be loaded)";
   const char* missing = find_symbols(cuda, {
-      {&driver.init, "cuInit"},
-      {&driver.version, "cuDriverGetVersion"},
-      {&driver.device_get, "cuDeviceGet"},
-      {&driver.primary_retain, "cuDevicePrimaryCtxRetain"},
-      {&driver.context_current, "cuCtxGetCurrent"},
-      {&driver.context_push, "cuCtxPushCurrent_v2"},
-      {&driver.context_pop, "cuCtxPopCurrent_v2"},
-      {&driver.module_load, "cuModuleLoadData"},
-      {&driver.module_function, "cuModuleGetFunction"},
-      {&driver.function_attribute, "cuFuncSetAttribute"},
-      {&driver.launch, "cuLaunchKernelEx"},
-      {&driver.memory_allocate, "cuMemAlloc_v2"},
-      {&driver.memory_free, "cuMemFree_v2"},
-      {&driver.memory_set, "cuMemsetD32_v2"},
-      {&driver.host_allocate, "cuMemHostAlloc"},
-      {&driver.host_pointer, "cuMemHostGetDevicePointer_v2"},
-      {&driver.host_free, "cuMemFreeHost"},
-      {&driver.error_name, "cuGetErrorName"},
-      {&driver.error_text, "cuGetErrorString"},
-  });
+                                               {&driver.init, "cuInit"},
+                                               {&driver.version, "cuDriverGetVersion"},
+                                               {&driver.device_get, "cuDeviceGet"},
+                                               {&driver.primary_retain, "cuDevicePrimaryCtxRetain"},
+                                               {&driver.context_current, "cuCtxGetCurrent"},
+                                               {&driver.context_push, "cuCtxPushCurrent_v2"},
+                                               {&driver.context_pop, "cuCtxPopCurrent_v2"},
+                                               {&driver.module_load, "cuModuleLoadData"},
+                                               {&driver.module_function, "cuModuleGetFunction"},
+                                               {&driver.function_attribute, "cuFuncSetAttribute"},
+                                               {&driver.launch, "cuLaunchKernelEx"},
+                                               {&driver.memory_allocate, "cuMemAlloc_v2"},
+                                               {&driver.memory_free, "cuMemFree_v2"},
+                                               {&driver.memory_set, "cuMemsetD32_v2"},
+                                               {&driver.host_allocate, "cuMemHostAlloc"},
+                                               {&driver.host_pointer, "cuMemHostGetDevicePointer_v2"},
+                                               {&driver.host_free, "cuMemFreeHost"},
+                                               {&driver.error_name, "cuGetErrorName"},
+                                               {&driver.error_text, "cuGetErrorString"},
+                                           });
   if (missing) return std::string("the NVIDIA driver is too old: it has no ") + missing;
   torch_cuda = dlopen(torch_library, RTLD_NOW | RTLD_NOLOAD);
   if (!torch_cuda) return std::string("this torch is built without CUDA (") + torch_library + " is not loaded)";
@@ -220,8 +222,16 @@ std::string cuda_launch(CudaFunction* function, CudaGrid grid, int threads, int 
   if (problem.empty() && !function->function) problem = function->load();
   if (!problem.empty()) return problem;
   static const LaunchAttribute early;
-  const LaunchConfig config = {static_cast<unsigned>(grid.x), static_cast<unsigned>(grid.y), static_cast<unsigned>(grid.z), static_cast<unsigned>(threads), 1, 1,
-                               static_cast<unsigned>(shared), stream, &early, waits && driver.programmatic};
+  const LaunchConfig config = {static_cast<unsigned>(grid.x),
+                               static_cast<unsigned>(grid.y),
+                               static_cast<unsigned>(grid.z),
+                               static_cast<unsigned>(threads),
+                               1,
+                               1,
+                               static_cast<unsigned>(shared),
+                               stream,
+                               &early,
+                               waits && driver.programmatic};
   const Result code = driver.launch(&config, function->function, parameters, nullptr);
   return code ? described("cuLaunchKernelEx", code) + " (kernel " + function->entry + ")" : "";
 }

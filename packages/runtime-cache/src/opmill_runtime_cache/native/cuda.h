@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "layout.h"
+
 namespace opmill {
 
 // Makes a device's context current where another one is, or none (in a thread that has not used CUDA yet), until it goes.
@@ -30,8 +32,6 @@ struct CudaForm {
   int64_t limit = 0;
   bool waits = false;
 };
-
-enum class CudaArgKind : int { buffer, scratch, size, error, check, word };
 
 struct CudaArg {
   CudaArgKind kind;
@@ -62,7 +62,8 @@ struct CudaGrid {
 
 // Starts `grid` programs of `threads` threads with `parameters`; what went wrong, or "". The device's context is current meanwhile. `waits`: the
 // kernel itself waits for what is before it in the stream, and its programs may be there before that is done.
-std::string cuda_launch(CudaFunction* function, CudaGrid grid, int threads, int shared, void* stream, void** parameters, bool waits = false);
+std::string cuda_launch(CudaFunction* function, CudaGrid grid, int threads, int shared, void* stream, void** parameters,
+                        bool waits = false);
 
 // The word that kernels put failed checks into, of one executable on one device. `word` is device memory and 0 until then; once it is not, the
 // watch that runs behind the kernels copies it to `seen`, which the host reads without waiting, and stops the device, as a failed

@@ -199,8 +199,7 @@ Gemm plan_gemm(bool is_double, const Matrix& out_, const Matrix* bias, const Mat
 void run_gemm(const Gemm& gemm, void* out, const void* bias, const void* a, const void* b) {
   if (gemm.is_double)
     run(gemm, static_cast<double*>(out), static_cast<const double*>(bias), static_cast<const double*>(a), static_cast<const double*>(b));
-  else
-    run(gemm, static_cast<float*>(out), static_cast<const float*>(bias), static_cast<const float*>(a), static_cast<const float*>(b));
+  else run(gemm, static_cast<float*>(out), static_cast<const float*>(bias), static_cast<const float*>(a), static_cast<const float*>(b));
 }
 
 }  // namespace opmill

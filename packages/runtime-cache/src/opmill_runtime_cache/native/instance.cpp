@@ -7,12 +7,15 @@
 #include <cstdlib>
 #include <map>
 
+#include "bounds.h"
+
 namespace opmill {
 
 namespace {
 
 constexpr int64_t kAlignment = 64;
 constexpr int64_t kHugePage = 2 << 20;
+constexpr int64_t kLargestArena = int64_t{1} << 46;  // far more than there is, and rounding up stays in 64 bits
 constexpr uint64_t kNoBlock = ~uint64_t{0};  // stands for the block of an empty arena
 
 bool fail(Failure* failure, PyObject* type, const char* code, std::string message) {
@@ -25,9 +28,12 @@ bool evaluate_early(const Program& program, Instance& instance, Failure* failure
     const Value& value = program.values[i];
     if (value.late || value.code.empty()) continue;
     switch (evaluate(value, instance.values.data(), &instance.values[i])) {
-      case Arithmetic::ok: break;
-      case Arithmetic::division_by_zero: return fail(failure, PyExc_ZeroDivisionError, "", "integer division or modulo by zero");
-      case Arithmetic::overflow: return fail(failure, PyExc_OverflowError, "", "a size does not fit 64 bits");
+      case Arithmetic::ok:
+        break;
+      case Arithmetic::division_by_zero:
+        return fail(failure, PyExc_ZeroDivisionError, "", "integer division or modulo by zero");
+      case Arithmetic::overflow:
+        return fail(failure, PyExc_OverflowError, "", "a size does not fit 64 bits");
     }
   }
   return true;
@@ -67,7 +73,8 @@ Gemm gemm_of(const Program& program, const Instance& instance, const BlasCall& c
   for (int slot : {call.out, call.a, call.b, call.bias}) {
     if (slot < 0) continue;
     const SlotInfo& info = program.slots[slot];
-    if (!info.known || info.late || info.device != -1 || info.dtype != out.dtype || (info.dtype != kFloat32 && info.dtype != kFloat64)) return {};
+    if (!info.known || info.late || info.device != -1 || info.dtype != out.dtype || (info.dtype != kFloat32 && info.dtype != kFloat64))
+      return {};
     if (slot != call.bias && info.sizes.size() != (batched ? 3u : 2u)) return {};
   }
   const int64_t batch = batched ? instance.sizes[call.out][0] : 1;
@@ -119,7 +126,8 @@ void plan_calls(const Program& program, Instance& instance) {
   for (const CallInfo& call : program.calls) {
     Gemm gemm;
     std::shared_ptr<CudaGemm> on_gpu;
-    if (call.blas.present && call.route != Route::python && program.slots[call.blas.out].device >= 0) on_gpu = cuda_gemm_of(program, instance, call.blas, known);
+    if (call.blas.present && call.route != Route::python && program.slots[call.blas.out].device >= 0)
+      on_gpu = cuda_gemm_of(program, instance, call.blas, known);
     else if (call.blas.present) gemm = gemm_of(program, instance, call.blas);
     if (on_gpu) instance.workspace = std::max(instance.workspace, on_gpu->workspace_bytes());
     instance.cuda_gemms.push_back(on_gpu);
@@ -132,7 +140,8 @@ void plan_calls(const Program& program, Instance& instance) {
   for (const auto& [kind, slot] : program.outputs)
     if (kind == 0) instance.needs_tensor[slot] = 1;
   for (const Step& step : program.steps)
-    if (step.kind == StepKind::size_of || (step.kind == StepKind::item && program.slots[step.b].device != -1)) instance.needs_tensor[step.b] = 1;
+    if (step.kind == StepKind::size_of || (step.kind == StepKind::item && program.slots[step.b].device != -1))
+      instance.needs_tensor[step.b] = 1;
 }
 
 }  // namespace
@@ -155,7 +164,8 @@ std::unique_ptr<Block> on_gpu(int64_t bytes, int device) {
   const int64_t one = 1;
   auto block = std::make_unique<Block>();
   void* data = nullptr;
-  if (api.empty_strided(1, &bytes, &one, dtype_code[kBytes], kCuda, device, &block->tensor) || api.get_data_ptr(block->tensor, &data)) return nullptr;
+  if (api.empty_strided(1, &bytes, &one, dtype_code[kBytes], kCuda, device, &block->tensor) || api.get_data_ptr(block->tensor, &data))
+    return nullptr;
   block->data = static_cast<char*>(data);
   block->bytes = bytes;
   block->number = reinterpret_cast<uint64_t>(data);
@@ -197,20 +207,30 @@ bool resolve_slot(const Program& program, Instance& instance, int slot, Failure*
     strides[i] = instance.values[info.strides[i]];
     if (sizes[i] < 0 || strides[i] < 0) return fail(failure, nullptr, "RC040", program.labels[slot] + " has a negative size or stride");
   }
+  if (!checked_span(sizes, strides, &instance.span[slot]))
+    return fail(failure, PyExc_OverflowError, "", "the memory of " + program.labels[slot] + " does not fit 64 bits");
   if (info.kind == SlotKind::arena) instance.byte_offset[slot] = instance.values[info.offset];
-  if (info.kind == SlotKind::view && info.dtype >= 0)
-    instance.byte_offset[slot] = instance.byte_offset[info.base] + instance.values[info.offset] * dtype_bytes[info.dtype];
+  if (info.kind == SlotKind::view && info.dtype >= 0) return offset_view(program, instance, slot, info.dtype, failure);
+  return true;
+}
+
+bool offset_view(const Program& program, Instance& instance, int slot, int dtype, Failure* failure) {
+  const SlotInfo& info = program.slots[slot];
+  int64_t bytes = 0;
+  if (__builtin_mul_overflow(instance.values[info.offset], dtype_bytes[dtype], &bytes) ||
+      __builtin_add_overflow(instance.byte_offset[info.base], bytes, &instance.byte_offset[slot]))
+    return fail(failure, PyExc_OverflowError, "", "where " + program.labels[slot] + " begins does not fit 64 bits");
   return true;
 }
 
 bool place(const Program& program, Instance& instance, int slot, Handle* handle, Failure* failure) {
   const SlotInfo& info = program.slots[slot];
-  const int64_t start = instance.byte_offset[slot];
-  const int64_t end = start + span_of(instance.sizes[slot], instance.strides[slot]) * dtype_bytes[info.dtype];
-  if (start < 0 || end > instance.bytes || (info.kind == SlotKind::arena && start % kAlignment))
+  int64_t start = 0, end = 0;
+  if (!range_of(program, instance, slot, info.dtype, &start, &end) || start < 0 || end > instance.bytes || start > instance.bytes ||
+      start % (info.kind == SlotKind::arena ? kAlignment : dtype_bytes[info.dtype]))
     return fail(failure, nullptr, "RC037",
-                program.labels[slot] + " at byte " + std::to_string(start) + " does not fit the arena of " + std::to_string(instance.bytes) +
-                    " bytes");
+                program.labels[slot] + " at byte " + std::to_string(start) + " does not fit the arena of " +
+                    std::to_string(instance.bytes) + " bytes");
   SlotState& state = instance.slots[slot];
   state.data = instance.block ? instance.block->data + start : nullptr;
   state.dtype = info.dtype;
@@ -218,6 +238,23 @@ bool place(const Program& program, Instance& instance, int slot, Handle* handle,
   if (api.from_blob(state.data, instance.sizes[slot].size(), instance.sizes[slot].data(), instance.strides[slot].data(), 0,
                     dtype_code[info.dtype], device_type(program.device), device_index(program.device), handle))
     return fail(failure, nullptr, "RC039", "torch cannot make a tensor over the arena for " + program.labels[slot]);
+  return true;
+}
+
+// What is known before a call runs: views inside their roots, launches inside their slots.
+bool check_bounds(const Program& program, Instance& instance, Failure* failure) {
+  for (size_t i = 0; i < program.slots.size(); i++) {
+    const SlotInfo& info = program.slots[i];
+    if (info.kind != SlotKind::view || program.slots[info.root].kind == SlotKind::arena) continue;
+    if (info.late || !(instance.unbounded[i] = !inside_root(program, instance, i))) continue;
+    const SlotInfo& root = program.slots[info.root];
+    if ((root.kind == SlotKind::fresh || root.kind == SlotKind::constant) && !root.late)
+      return fail(failure, nullptr, "RC058", program.labels[i] + " reaches outside of the memory that it views");
+  }
+  for (const Step& step : program.steps)
+    if ((step.kind == StepKind::launch || step.kind == StepKind::launch_cuda) && !step.late &&
+        !launch_fits(program, instance, step, nullptr, failure))
+      return false;
   return true;
 }
 
@@ -233,12 +270,15 @@ std::unique_ptr<Instance> make_instance(const Program& program, const std::vecto
   instance->strides.resize(count);
   instance->byte_offset.assign(count, 0);
   instance->needs_tensor.assign(count, 0);
+  instance->span.assign(count, 0);
+  instance->unbounded.assign(count, 0);
   instance->held_views.resize(count);
   for (size_t i = 0; i < count; i++)
     if (program.slots[i].known && !program.slots[i].late && !resolve_slot(program, *instance, i, failure)) return nullptr;
+  if (!check_bounds(program, *instance, failure)) return nullptr;
   plan_calls(program, *instance);
   instance->bytes = instance->values[program.arena];
-  if (instance->bytes < 0) {
+  if (instance->bytes < 0 || instance->bytes > kLargestArena) {
     fail(failure, PyExc_MemoryError, "", "cannot allocate an arena of " + std::to_string(instance->bytes) + " bytes");
     return nullptr;
   }
@@ -260,7 +300,8 @@ bool settle(const Program& program, Instance& instance, Failure* failure) {
   instance.placed_on = 0;
   for (size_t i = 0; i < program.slots.size(); i++) {
     const SlotInfo& info = program.slots[i];
-    const bool over_arena = info.kind == SlotKind::arena || (info.kind == SlotKind::view && program.slots[info.root].kind == SlotKind::arena);
+    const bool over_arena =
+        info.kind == SlotKind::arena || (info.kind == SlotKind::view && program.slots[info.root].kind == SlotKind::arena);
     if (!over_arena || info.late) continue;
     Handle& handle = instance.slots[i].handle;
     handle = nullptr;
@@ -360,8 +401,9 @@ bool Pool::provide(const Program& program, Instance& instance, Failure* failure)
     }
     instance.block = Arenas::shared().take(instance.placed_on, instance.bytes);
   }
-  return instance.block || fail(failure, program.device >= 0 ? program.out_of_memory : PyExc_MemoryError, "",
-                                "cannot allocate the " + std::to_string(instance.bytes) + " bytes that plan '" + program.name + "' works in");
+  return instance.block ||
+         fail(failure, program.device >= 0 ? program.out_of_memory : PyExc_MemoryError, "",
+              "cannot allocate the " + std::to_string(instance.bytes) + " bytes that plan '" + program.name + "' works in");
 }
 
 void Pool::give(std::unique_ptr<Instance> instance) {

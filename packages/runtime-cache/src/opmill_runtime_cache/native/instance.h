@@ -53,21 +53,23 @@ struct Instance {
   ~Instance();
 
   std::vector<int64_t> key, values;
-  int64_t bytes = 0;             // of the arena
+  int64_t bytes = 0;  // of the arena
   std::unique_ptr<Block> block;  // while a call runs
-  uint64_t placed_on = 0;        // number of the block that slots and tensors point into
+  uint64_t placed_on = 0;  // number of the block that slots and tensors point into
   std::vector<SlotState> slots;
   std::vector<std::vector<int64_t>> sizes, strides;  // by slot, of those known and not late
-  std::vector<int64_t> byte_offset;                  // by slot: from the root's first element (arena: from the arena)
-  std::vector<char> needs_tensor;                    // by slot
-  std::vector<Gemm> gemms;                           // by call
+  std::vector<int64_t> byte_offset;  // by slot: from the root's first element (arena: from the arena)
+  std::vector<int64_t> span;  // by slot: elements from the first to behind the last
+  std::vector<char> unbounded;  // by slot: views that reach beyond what is known of their root; their storage is asked in each call
+  std::vector<char> needs_tensor;  // by slot
+  std::vector<Gemm> gemms;  // by call
   std::vector<std::shared_ptr<CudaGemm>> cuda_gemms;  // by call; products of one geometry share one
-  size_t workspace = 0;                              // bytes that the largest of them wants
-  std::vector<Siblings> siblings;                    // by call: those that start with it
-  std::vector<Recordings> recordings;                // by call: of products on GPUs
-  std::vector<Handle> kept;                          // tensors over the block
-  std::vector<HeldView> held_views;                  // by slot: views of held tensors, as of the last call that made them
-  double microseconds = -1;                          // of recent calls
+  size_t workspace = 0;  // bytes that the largest of them wants
+  std::vector<Siblings> siblings;  // by call: those that start with it
+  std::vector<Recordings> recordings;  // by call: of products on GPUs
+  std::vector<Handle> kept;  // tensors over the block
+  std::vector<HeldView> held_views;  // by slot: views of held tensors, as of the last call that made them
+  double microseconds = -1;  // of recent calls
   uint32_t calls = 0;
 };
 
@@ -86,6 +88,9 @@ int64_t span_of(const std::vector<int64_t>& sizes, const std::vector<int64_t>& s
 
 // Fills sizes, strides and byte offset of a slot from the values.
 bool resolve_slot(const Program& program, Instance& instance, int slot, Failure* failure);
+
+// Fills the byte offset of a view of elements of this type.
+bool offset_view(const Program& program, Instance& instance, int slot, int dtype, Failure* failure);
 
 // Points what lies in the arena into the instance's block, unless it does already.
 bool settle(const Program& program, Instance& instance, Failure* failure);
@@ -133,7 +138,7 @@ class Pool {
   static constexpr size_t kMaxIdle = 64;
   std::mutex mutex_;
   std::list<std::unique_ptr<Instance>> idle_;  // most recently used first
-  int64_t largest_ = 0;                        // bytes that an instance wanted
+  int64_t largest_ = 0;  // bytes that an instance wanted
 };
 
 }  // namespace opmill

@@ -5,6 +5,7 @@
 #include <new>
 #include <vector>
 
+#include "frozen.h"
 #include "gemm.h"
 #include "run.h"
 
@@ -18,8 +19,7 @@ struct State {
 } state;
 
 struct Executable {
-  PyObject_HEAD
-  vectorcallfunc call;
+  PyObject_HEAD vectorcallfunc call;
   PyObject* source;  // the tuple that `program` was read from; it owns every Python object the program uses
   opmill::Program* program;
   opmill::Pool* pool;
@@ -41,7 +41,8 @@ bool make_alarm(const opmill::Program& program, opmill::CudaAlarm* alarm) {
 PyObject* executable_call(PyObject* self, PyObject* const* arguments, size_t flags, PyObject* keywords) {
   if (keywords && PyTuple_GET_SIZE(keywords)) return PyErr_Format(PyExc_TypeError, "a plan takes no keyword arguments");
   auto* executable = reinterpret_cast<Executable*>(self);
-  return opmill::run_program(*executable->program, *executable->pool, *executable->alarm, arguments, PyVectorcall_NARGS(flags), state.tensor_type, state.numbered);
+  return opmill::run_program(*executable->program, *executable->pool, *executable->alarm, arguments, PyVectorcall_NARGS(flags),
+                             state.tensor_type, state.numbered);
 }
 
 PyObject* executable_new(PyTypeObject* type, PyObject* arguments, PyObject*) {
@@ -83,9 +84,13 @@ void executable_dealloc(PyObject* object) {
   Py_DECREF(type);
 }
 
-PyObject* executable_arena_bytes(PyObject* self, void*) { return PyLong_FromLongLong(reinterpret_cast<Executable*>(self)->pool->largest()); }
+PyObject* executable_arena_bytes(PyObject* self, void*) {
+  return PyLong_FromLongLong(reinterpret_cast<Executable*>(self)->pool->largest());
+}
 PyObject* executable_instances(PyObject* self, void*) { return PyLong_FromSize_t(reinterpret_cast<Executable*>(self)->pool->size()); }
-PyObject* executable_name(PyObject* self, void*) { return PyUnicode_FromString(reinterpret_cast<Executable*>(self)->program->name.c_str()); }
+PyObject* executable_name(PyObject* self, void*) {
+  return PyUnicode_FromString(reinterpret_cast<Executable*>(self)->program->name.c_str());
+}
 
 // Runs the plan with its results in memory that the caller gives.
 PyObject* executable_into(PyObject* self, PyObject* arguments) {
@@ -130,8 +135,10 @@ PyObject* executable_touch_held(PyObject* self, PyObject*) {
 }
 
 PyMethodDef executable_methods[] = {
-    {"into", executable_into, METH_VARARGS, "into(inputs, outputs) -> tuple: a call whose results lie in the given tensors where the plan would allocate them."},
-    {"take", executable_take, METH_O, "take(inputs: list) -> tuple: a call that empties the list and lets each tensor go after the step that uses it last."},
+    {"into", executable_into, METH_VARARGS,
+     "into(inputs, outputs) -> tuple: a call whose results lie in the given tensors where the plan would allocate them."},
+    {"take", executable_take, METH_O,
+     "take(inputs: list) -> tuple: a call that empties the list and lets each tensor go after the step that uses it last."},
     {"held_at", executable_held_at, METH_NOARGS, "A number that changes when the memory of a held tensor does."},
     {"touch_held", executable_touch_held, METH_NOARGS, "Notes a write to the held tensors that the plan writes."},
     {nullptr, nullptr, 0, nullptr}};
@@ -145,15 +152,16 @@ PyGetSetDef executable_properties[] = {
 PyMemberDef executable_members[] = {{"__vectorcalloffset__", T_PYSSIZET, offsetof(Executable, call), READONLY, nullptr},
                                     {nullptr, 0, 0, 0, nullptr}};
 
-PyType_Slot executable_slots[] = {{Py_tp_new, reinterpret_cast<void*>(executable_new)},
-                                  {Py_tp_dealloc, reinterpret_cast<void*>(executable_dealloc)},
-                                  {Py_tp_traverse, reinterpret_cast<void*>(executable_traverse)},
-                                  {Py_tp_call, reinterpret_cast<void*>(PyVectorcall_Call)},
-                                  {Py_tp_getset, executable_properties},
-                                  {Py_tp_members, executable_members},
-                                  {Py_tp_methods, executable_methods},
-                                  {Py_tp_doc, const_cast<char*>("A plan bound to its held tensors and kernels: executable(*inputs) -> tuple.")},
-                                  {0, nullptr}};
+PyType_Slot executable_slots[] = {
+    {Py_tp_new, reinterpret_cast<void*>(executable_new)},
+    {Py_tp_dealloc, reinterpret_cast<void*>(executable_dealloc)},
+    {Py_tp_traverse, reinterpret_cast<void*>(executable_traverse)},
+    {Py_tp_call, reinterpret_cast<void*>(PyVectorcall_Call)},
+    {Py_tp_getset, executable_properties},
+    {Py_tp_members, executable_members},
+    {Py_tp_methods, executable_methods},
+    {Py_tp_doc, const_cast<char*>("A plan bound to its held tensors and kernels: executable(*inputs) -> tuple.")},
+    {0, nullptr}};
 
 PyType_Spec executable_spec = {"opmill_runtime_cache._native.Executable", sizeof(Executable), 0,
                                Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_IMMUTABLETYPE,
@@ -181,6 +189,7 @@ PyObject* load(PyObject*, PyObject* arguments) {
   api.word = word;
   opmill::load_blas(api.library);
   Py_XSETREF(state.tensor_type, Py_NewRef(tensor_type));
+  api.tensor_type = tensor_type;
   Py_XSETREF(state.numbered, Py_NewRef(numbered));
   Py_RETURN_NONE;
 }
@@ -232,7 +241,8 @@ PyObject* places(PyObject*, PyObject* tuple) {
     void* data = nullptr;
     int32_t code = 0;
     int64_t dim = 0, *sizes = nullptr, *strides = nullptr;
-    if (api.get_data_ptr(handle, &data) || api.get_dtype(handle, &code) || api.get_dim(handle, &dim) || api.get_sizes(handle, &sizes) || api.get_strides(handle, &strides))
+    if (api.get_data_ptr(handle, &data) || api.get_dtype(handle, &code) || api.get_dim(handle, &dim) || api.get_sizes(handle, &sizes) ||
+        api.get_strides(handle, &strides))
       return PyErr_Format(PyExc_RuntimeError, "torch cannot tell where a tensor lies");
     words.insert(words.end(), {reinterpret_cast<int64_t>(data), code, dim});
     words.insert(words.end(), sizes, sizes + dim);
@@ -243,25 +253,28 @@ PyObject* places(PyObject*, PyObject* tuple) {
 
 PyObject* idle_arena_bytes(PyObject*, PyObject*) { return PyLong_FromLongLong(opmill::Arenas::shared().bytes()); }
 
-PyMethodDef methods[] = {{"idle_arena_bytes", idle_arena_bytes, METH_NOARGS, "Bytes that the process keeps for the arenas of later calls."},
-                         {"aliases", aliases, METH_O, "aliases(list) -> tuple: new tensors over the memory of those in the list; what is no tensor stays."},
-                         {"places", places, METH_O, "places(tuple) -> bytes: where and how the tensors lie; nothing of what is no tensor."},
-                         {"load_cuda", load_cuda, METH_VARARGS,
-                          "load_cuda(driver library, libtorch_cuda)\n\n"
-                          "Finds the driver's functions and torch's current stream; returns None, or why it cannot."},
-                         {"load", load, METH_VARARGS,
-                          "load(libtorch_cpu, libtorch_python, tensor, its _cdata, tensor base type, (code, message) -> exception)\n\n"
-                          "Finds torch's functions; returns None, or the name of what is missing."},
-                         {nullptr, nullptr, 0, nullptr}};
+PyMethodDef methods[] = {
+    {"idle_arena_bytes", idle_arena_bytes, METH_NOARGS, "Bytes that the process keeps for the arenas of later calls."},
+    {"aliases", aliases, METH_O, "aliases(list) -> tuple: new tensors over the memory of those in the list; what is no tensor stays."},
+    {"places", places, METH_O, "places(tuple) -> bytes: where and how the tensors lie; nothing of what is no tensor."},
+    {"load_cuda", load_cuda, METH_VARARGS,
+     "load_cuda(driver library, libtorch_cuda)\n\n"
+     "Finds the driver's functions and torch's current stream; returns None, or why it cannot."},
+    {"load", load, METH_VARARGS,
+     "load(libtorch_cpu, libtorch_python, tensor, its _cdata, tensor base type, (code, message) -> exception)\n\n"
+     "Finds torch's functions; returns None, or the name of what is missing."},
+    {nullptr, nullptr, 0, nullptr}};
 
 int add_types(PyObject* module) {
   PyObject* type = PyType_FromSpec(&executable_spec);
-  return type ? PyModule_AddObject(module, "Executable", type) : -1;
+  if (!type || PyModule_AddObject(module, "Executable", type)) return -1;
+  return opmill::add_frozen(module, &state.tensor_type);
 }
 
 PyModuleDef_Slot module_slots[] = {{Py_mod_exec, reinterpret_cast<void*>(add_types)}, {0, nullptr}};
 
-PyModuleDef definition = {PyModuleDef_HEAD_INIT, "_native", "The native executor of plans.", 0, methods, module_slots, nullptr, nullptr, nullptr};
+PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT, "_native", "The native executor of plans.", 0, methods, module_slots, nullptr, nullptr, nullptr};
 
 }  // namespace
 

@@ -38,115 +38,173 @@ std::vector<FailureText> failures(PyObject* tuple) {
 }
 
 Cell read_cell(PyObject* tuple) {
-  Cell cell{static_cast<CellKind>(number(tuple, 0)), 0, -1, {}, {}};
-  PyObject* payload = at(tuple, 1);
+  Cell cell{static_cast<CellKind>(number(tuple, cell_row::kind)), 0, -1, {}, {}};
+  PyObject* payload = at(tuple, cell_row::payload);
   switch (cell.kind) {
     case CellKind::tensor:
-    case CellKind::value: cell.index = static_cast<int>(integer(payload)); break;
-    case CellKind::word: cell.word = integer(payload); break;
-    case CellKind::text: cell.text = text(payload); break;
+    case CellKind::value:
+      cell.index = static_cast<int>(integer(payload));
+      break;
+    case CellKind::word:
+      cell.word = integer(payload);
+      break;
+    case CellKind::text:
+      cell.text = text(payload);
+      break;
     case CellKind::some:
-    case CellKind::list: each(payload, [&](PyObject* item) { cell.items.push_back(read_cell(item)); }); break;
+    case CellKind::list:
+      each(payload, [&](PyObject* item) { cell.items.push_back(read_cell(item)); });
+      break;
   }
   return cell;
 }
 
 SlotInfo read_slot(PyObject* tuple) {
   SlotInfo slot{};
-  slot.kind = static_cast<SlotKind>(number(tuple, 0));
-  slot.dtype = number(tuple, 1);
-  slot.known = at(tuple, 2) != Py_None;
+  slot.kind = static_cast<SlotKind>(number(tuple, slot_row::kind));
+  slot.dtype = number(tuple, slot_row::dtype);
+  slot.known = at(tuple, slot_row::sizes) != Py_None;
   if (slot.known) {
-    slot.sizes = numbers(at(tuple, 2));
-    slot.strides = numbers(at(tuple, 3));
+    slot.sizes = numbers(at(tuple, slot_row::sizes));
+    slot.strides = numbers(at(tuple, slot_row::strides));
   }
-  slot.offset = number(tuple, 4);
-  slot.base = number(tuple, 5);
-  slot.root = number(tuple, 6);
-  slot.late = number(tuple, 7) & 1;
-  slot.shares_version = number(tuple, 7) & 2;
-  if (at(tuple, 8) != Py_None) slot.constant = handle_of(at(tuple, 8));
-  slot.device = number(tuple, 9);
+  slot.offset = number(tuple, slot_row::offset);
+  slot.base = number(tuple, slot_row::base);
+  slot.root = number(tuple, slot_row::root);
+  slot.late = number(tuple, slot_row::late);
+  slot.shares_version = number(tuple, slot_row::shares_version);
+  if (at(tuple, slot_row::constant) != Py_None) slot.constant = handle_of(at(tuple, slot_row::constant));
+  slot.device = number(tuple, slot_row::device);
   return slot;
 }
 
 CudaForm read_form(PyObject* tuple, int device) {
+  namespace row = cuda_form_row;
   CudaForm form;
   char* image = nullptr;
   Py_ssize_t bytes = 0;
-  if (PyBytes_AsStringAndSize(at(tuple, 1), &image, &bytes)) return form;
-  form.warps = number(tuple, 3);
-  form.shared = number(tuple, 4);
-  form.align = number(tuple, 5);
-  form.index_bits = number(tuple, 6);
-  form.fits = numbers(at(tuple, 7));
-  form.limit = integer(at(tuple, 8));
-  form.waits = number(tuple, 9);
-  form.function = cuda_function(text(at(tuple, 0)), image, bytes, text(at(tuple, 2)), form.shared, device);
+  if (PyBytes_AsStringAndSize(at(tuple, row::image), &image, &bytes)) return form;
+  form.warps = number(tuple, row::warps);
+  form.shared = number(tuple, row::shared);
+  form.align = number(tuple, row::align);
+  form.index_bits = number(tuple, row::index_bits);
+  form.fits = numbers(at(tuple, row::fits));
+  form.limit = integer(at(tuple, row::limit));
+  form.waits = number(tuple, row::waits);
+  form.function = cuda_function(text(at(tuple, row::name)), image, bytes, text(at(tuple, row::entry)), form.shared, device);
   return form;
 }
 
 CudaLaunch read_launch(PyObject* tuple, int device) {
   CudaLaunch launch;
-  launch.grid = numbers(at(tuple, 0));
-  each(at(tuple, 1), [&](PyObject* item) { launch.args.push_back({static_cast<CudaArgKind>(number(item, 0)), number(item, 1), number(item, 2)}); });
-  each(at(tuple, 2), [&](PyObject* item) { launch.forms.push_back(read_form(item, device)); });
+  launch.grid = numbers(at(tuple, cuda_launch_row::grid));
+  each(at(tuple, cuda_launch_row::args), [&](PyObject* item) {
+    launch.args.push_back(
+        {static_cast<CudaArgKind>(number(item, cuda_arg_row::kind)), number(item, cuda_arg_row::index), number(item, cuda_arg_row::value)});
+  });
+  each(at(tuple, cuda_launch_row::forms), [&](PyObject* item) { launch.forms.push_back(read_form(item, device)); });
   return launch;
 }
 
-Step read_step(PyObject* tuple) {
+Step read_cpu_launch(PyObject* tuple) {
+  namespace row = launch_step;
   Step step;
-  step.kind = static_cast<StepKind>(number(tuple, 0));
-  switch (step.kind) {
+  step.kernel = reinterpret_cast<int64_t (*)(void* const*, const int64_t*)>(PyLong_AsVoidPtr(at(tuple, row::address)));
+  step.slots = numbers(at(tuple, row::slots));
+  step.values = numbers(at(tuple, row::values));
+  step.failures = failures(at(tuple, row::failures));
+  step.bumps = numbers(at(tuple, row::bumps));
+  step.needs = numbers(at(tuple, row::needs));
+  step.dtypes = numbers(at(tuple, row::dtypes));
+  step.floor = number(tuple, row::floor);
+  step.late = number(tuple, row::late);
+  return step;
+}
+
+Step read_cuda_launch(PyObject* tuple) {
+  namespace row = launch_cuda_step;
+  Step step;
+  step.a = number(tuple, row::device);
+  step.slots = numbers(at(tuple, row::slots));
+  step.values = numbers(at(tuple, row::values));
+  step.bumps = numbers(at(tuple, row::bumps));
+  step.b = number(tuple, row::scratch);
+  step.c = number(tuple, row::first);
+  each(at(tuple, row::launches), [&](PyObject* item) { step.launches.push_back(read_launch(item, std::max(step.a, 0))); });
+  step.needs = numbers(at(tuple, row::needs));
+  step.dtypes = numbers(at(tuple, row::dtypes));
+  step.floor = number(tuple, row::floor);
+  step.late = number(tuple, row::late);
+  return step;
+}
+
+Step read_step(PyObject* tuple) {
+  const auto kind = static_cast<StepKind>(number(tuple, 0));
+  Step step;
+  switch (kind) {
+    case StepKind::evaluate:
+      step.a = number(tuple, evaluate_step::value);
+      break;
+    case StepKind::define:
+      step.a = number(tuple, define_step::slot);
+      break;
     case StepKind::launch:
-      step.kernel = reinterpret_cast<int64_t (*)(void* const*, const int64_t*)>(PyLong_AsVoidPtr(at(tuple, 1)));
-      step.slots = numbers(at(tuple, 2));
-      step.values = numbers(at(tuple, 3));
-      step.failures = failures(at(tuple, 4));
-      step.bumps = numbers(at(tuple, 5));
+      step = read_cpu_launch(tuple);
       break;
     case StepKind::launch_cuda:
-      step.a = number(tuple, 1);
-      step.slots = numbers(at(tuple, 2));
-      step.values = numbers(at(tuple, 3));
-      step.bumps = numbers(at(tuple, 4));
-      step.b = number(tuple, 5);
-      step.c = number(tuple, 6);
-      each(at(tuple, 7), [&](PyObject* item) { step.launches.push_back(read_launch(item, std::max(step.a, 0))); });
+      step = read_cuda_launch(tuple);
       break;
-    case StepKind::free: step.slots = numbers(at(tuple, 1)); break;
+    case StepKind::call:
+      step.a = number(tuple, call_step::call);
+      break;
+    case StepKind::free:
+      step.slots = numbers(at(tuple, free_step::slots));
+      break;
     case StepKind::check:
-      step.a = number(tuple, 1);
-      step.failures = failures(at(tuple, 2));
+      step.a = number(tuple, check_step::value);
+      step.failures = failures(at(tuple, check_step::failures));
       break;
-    default:
-      step.a = number(tuple, 1);
-      if (length(tuple) > 2) step.b = number(tuple, 2);
-      if (length(tuple) > 3) step.c = number(tuple, 3);
+    case StepKind::item:
+      step.a = number(tuple, item_step::value);
+      step.b = number(tuple, item_step::slot);
+      break;
+    case StepKind::size_of:
+      step.a = number(tuple, size_step::value);
+      step.b = number(tuple, size_step::slot);
+      step.c = number(tuple, size_step::dim);
+      break;
   }
+  step.kind = kind;
   return step;
 }
 
 CallInfo read_call(PyObject* tuple) {
+  namespace row = call_row;
   CallInfo call;
-  call.name = text(at(tuple, 0));
-  call.overload = text(at(tuple, 1));
-  call.route = static_cast<Route>(number(tuple, 2));
-  each(at(tuple, 3), [&](PyObject* item) { call.cells.push_back(read_cell(item)); });
-  call.results = numbers(at(tuple, 4));
-  call.returns = numbers(at(tuple, 5));
-  call.tensors = numbers(at(tuple, 6));
-  PyObject* shim = at(tuple, 7);
+  call.name = text(at(tuple, row::name));
+  call.overload = text(at(tuple, row::overload));
+  call.route = static_cast<Route>(number(tuple, row::route));
+  each(at(tuple, row::cells), [&](PyObject* item) { call.cells.push_back(read_cell(item)); });
+  call.results = numbers(at(tuple, row::results));
+  call.returns = numbers(at(tuple, row::returns));
+  call.tensors = numbers(at(tuple, row::tensors));
+  call.written = numbers(at(tuple, row::written));
+  PyObject* shim = at(tuple, row::shim);
   if (call.route == Route::shim && !find_shim(text(at(shim, 0)).c_str(), text(at(shim, 1)).c_str(), &call.shim)) call.route = Route::python;
-  PyObject* blas = at(tuple, 8);
+  PyObject* blas = at(tuple, row::blas);
   if (blas != Py_None) {
-    call.blas = {true,          number(blas, 0), number(blas, 1), number(blas, 2), number(blas, 3), PyFloat_AsDouble(at(blas, 4)),
-                 PyFloat_AsDouble(at(blas, 5))};
+    call.blas = {true,
+                 number(blas, blas_row::out),
+                 number(blas, blas_row::bias),
+                 number(blas, blas_row::a),
+                 number(blas, blas_row::b),
+                 PyFloat_AsDouble(at(blas, blas_row::beta)),
+                 PyFloat_AsDouble(at(blas, blas_row::alpha))};
   }
-  call.make_python = at(tuple, 9);
-  call.python_slots = numbers(at(tuple, 10));
-  call.python_values = numbers(at(tuple, 11));
-  call.replayable = integer(at(tuple, 12)) && call.route == Route::shim;
+  call.make_python = at(tuple, row::make);
+  call.python_slots = numbers(at(tuple, row::python_slots));
+  call.python_values = numbers(at(tuple, row::python_values));
+  call.replayable = integer(at(tuple, row::replayable)) && call.route == Route::shim;
   return call;
 }
 
@@ -163,6 +221,9 @@ void mark_data(Program* program) {
       for (int slot : step.slots) mark(slot);
     if (step.kind == StepKind::item) mark(step.b);
   }
+  for (const CallInfo& call : program->calls)  // whether an operator moved what it wrote shows in where it lies
+    for (int slot : call.written)
+      if (program->slots[program->slots[slot].root].kind != SlotKind::arena) mark(program->slots[slot].root);
   for (const CallInfo& call : program->calls)
     if (call.blas.present)
       for (int slot : {call.blas.out, call.blas.bias, call.blas.a, call.blas.b}) mark(slot);
@@ -191,30 +252,36 @@ void find_kept(Program* program) {
 }  // namespace
 
 bool read_program(PyObject* tuple, Program* program) {
-  program->name = text(at(tuple, 0));
-  each(at(tuple, 1), [&](PyObject* item) {
+  namespace row = program_row;
+  const auto part = [&](int field) { return at(tuple, field); };
+  program->name = text(part(row::name));
+  each(part(row::values), [&](PyObject* item) {
     Value value;
-    value.late = integer(at(item, 0)) != 0;
-    each(at(item, 1), [&](PyObject* word) { value.code.push_back(integer(word)); });
+    value.late = integer(at(item, value_row::late)) != 0;
+    each(at(item, value_row::code), [&](PyObject* word) { value.code.push_back(integer(word)); });
     program->values.push_back(std::move(value));
   });
-  each(at(tuple, 2), [&](PyObject* item) {
-    program->key.push_back({number(item, 0), number(item, 1), number(item, 2), number(item, 3)});
+  each(part(row::key), [&](PyObject* item) {
+    program->key.push_back(
+        {number(item, key_row::input), number(item, key_row::tensor), number(item, key_row::dim), number(item, key_row::value)});
   });
-  each(at(tuple, 3), [&](PyObject* item) { program->slots.push_back(read_slot(item)); });
-  program->inputs = numbers(at(tuple, 4));
-  program->held_slots = numbers(at(tuple, 5));
-  each(at(tuple, 6), [&](PyObject* item) { program->held.push_back(item); });
-  each(at(tuple, 7), [&](PyObject* item) { program->labels.push_back(text(item)); });
-  program->arena = number(tuple, 8);
-  each(at(tuple, 9), [&](PyObject* item) { program->steps.push_back(read_step(item)); });
-  each(at(tuple, 10), [&](PyObject* item) { program->calls.push_back(read_call(item)); });
-  each(at(tuple, 11), [&](PyObject* item) { program->outputs.emplace_back(number(item, 0), number(item, 1)); });
-  for (int slot : numbers(at(tuple, 12))) program->exclusive = program->slots[slot].exclusive = true;
-  program->device = number(tuple, 13);
-  program->alarms = failures(at(tuple, 14));
-  program->out_of_memory = at(tuple, 15);
-  each(at(tuple, 16), [&](PyObject* item) { program->releases.emplace_back(number(item, 0), numbers(at(item, 1))); });
+  each(part(row::slots), [&](PyObject* item) { program->slots.push_back(read_slot(item)); });
+  program->inputs = numbers(part(row::positions));
+  program->held_slots = numbers(part(row::held_slots));
+  each(part(row::held), [&](PyObject* item) { program->held.push_back(item); });
+  each(part(row::labels), [&](PyObject* item) { program->labels.push_back(text(item)); });
+  program->arena = number(tuple, row::arena);
+  each(part(row::steps), [&](PyObject* item) { program->steps.push_back(read_step(item)); });
+  each(part(row::calls), [&](PyObject* item) { program->calls.push_back(read_call(item)); });
+  each(part(row::outputs),
+       [&](PyObject* item) { program->outputs.emplace_back(number(item, output_row::kind), number(item, output_row::number)); });
+  for (int slot : numbers(part(row::exclusive))) program->exclusive = program->slots[slot].exclusive = true;
+  program->device = number(tuple, row::device);
+  program->alarms = failures(part(row::alarms));
+  program->out_of_memory = part(row::out_of_memory);
+  each(part(row::releases),
+       [&](PyObject* item) { program->releases.emplace_back(number(item, release_row::step), numbers(at(item, release_row::slots))); });
+  program->describe = part(row::describe);
   for (Step& step : program->steps)  // until here the number of the launch's first check
     if (step.kind == StepKind::launch_cuda) step.c = static_cast<int>(program->alarms.size()) - step.c;
   for (const SlotInfo& slot : program->slots)
@@ -224,7 +291,7 @@ bool read_program(PyObject* tuple, Program* program) {
   find_kept(program);
   mark_data(program);
   if (program->exclusive)
-    for (SlotInfo& slot : program->slots) slot.wants_data |= slot.kind == SlotKind::input || slot.kind == SlotKind::held;
+    for (SlotInfo& slot : program->slots) slot.wants_data |= slot.known && (slot.kind == SlotKind::input || slot.kind == SlotKind::held);
   return !PyErr_Occurred();
 }
 

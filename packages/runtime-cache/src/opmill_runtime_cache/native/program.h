@@ -6,17 +6,17 @@
 #include <Python.h>
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "cuda.h"
+#include "layout.h"
 #include "shims.h"
 #include "torch_api.h"
 #include "values.h"
 
 namespace opmill {
-
-enum class SlotKind : int { input, held, constant, arena, view, fresh, result };
 
 struct SlotInfo {
   SlotKind kind;
@@ -34,8 +34,6 @@ struct SlotInfo {
   Handle constant = nullptr;
 };
 
-enum class StepKind : int { evaluate, define, launch, call, free, check, item, size_of, launch_cuda };
-
 struct FailureText {
   PyObject* type;
   std::string message;
@@ -46,8 +44,12 @@ struct Step {
   int a = -1, b = -1, c = -1;
   int64_t (*kernel)(void* const*, const int64_t*) = nullptr;
   std::vector<int> slots, values, bumps;
+  std::vector<int> needs, dtypes;  // of a launch, by slot: the value of how many elements it touches, and their type; or empty
+  int floor = -1;     // value that must not be negative
+  bool late = false;  // its bounds are known only while a call runs
   std::vector<FailureText> failures;
-  std::vector<CudaLaunch> launches;  // of a launch on CUDA device `a` (-1: memory of the CPU, that device 0 reaches); `b`: value, bytes of scratch; `c`: what a failing first check reports
+  std::vector<CudaLaunch>
+      launches;  // of a launch on CUDA device `a` (-1: memory of the CPU, that device 0 reaches); `b`: value, bytes of scratch; `c`: what a failing first check reports
 };
 
 struct BlasCall {
@@ -56,8 +58,6 @@ struct BlasCall {
   double beta = 0, alpha = 1;
 };
 
-enum class Route : int { dispatcher, python, shim };
-
 struct CallInfo {
   std::string name, overload;
   Route route = Route::python;
@@ -65,6 +65,7 @@ struct CallInfo {
   std::vector<int> results;  // slots, -1 for dropped ones
   std::vector<int> returns;  // per result of the schema: 0 a tensor, 1 a list of tensors, 2 an integer
   std::vector<int> tensors;  // slots of which the call needs a tensor
+  std::vector<int> written;  // slots that the operator writes
   ShimCall shim;
   BlasCall blas;
   bool replayable = false;  // what it starts depends on nothing but where its tensors lie
@@ -79,25 +80,30 @@ struct KeyPart {
   int value;
 };
 
+struct Regions;
+
 struct Program {
   std::string name;
   std::vector<Value> values;
   std::vector<KeyPart> key;
   std::vector<SlotInfo> slots;
-  std::vector<int> inputs;       // per call input: its slot, or -1 for a size
-  std::vector<int> held_slots;   // per held tensor
-  std::vector<PyObject*> held;   // borrowed
+  std::vector<int> inputs;  // per call input: its slot, or -1 for a size
+  std::vector<int> held_slots;  // per held tensor
+  std::vector<PyObject*> held;  // borrowed
   std::vector<std::string> labels;  // per slot: what messages call it
-  int arena = -1;                // value: bytes
+  int arena = -1;  // value: bytes
   std::vector<Step> steps;
   std::vector<CallInfo> calls;
-  int device = -1;             // of the arena
-  int cuda = -1;               // the first CUDA device there is
+  int device = -1;  // of the arena
+  int cuda = -1;  // the first CUDA device there is
   std::vector<FailureText> alarms;  // what kernels on it may report, in the order of the steps; the first is reported by the largest number
   PyObject* out_of_memory = nullptr;  // borrowed; the type that is raised when there is no more memory on a device
-  bool exclusive = false;      // whether an input's memory must not meet that of others
+  bool exclusive = false;  // whether an input's memory must not meet that of others
   std::vector<std::pair<int, int>> outputs;  // (0 slot | 1 value | 2 None, number)
-  std::vector<std::pair<int, std::vector<int>>> releases;  // steps in order, with slots of inputs (and views of them) that none after them uses
+  std::vector<std::pair<int, std::vector<int>>>
+      releases;  // steps in order, with slots of inputs (and views of them) that none after them uses
+  PyObject* describe = nullptr;  // borrowed: () -> what a profiler is told, see `regions.cpp`
+  std::shared_ptr<Regions> regions;  // once a profiler has watched a call; with the GIL
 };
 
 // Reads the tuple of `executor/program.py`; false with a Python exception set.

@@ -77,22 +77,22 @@ const Driver& driver() {
   static const Driver found = [] {
     Driver made;
     const bool whole = cuda_driver() && !find_symbols(cuda_driver(), {
-        {&made.stream_create, "cuStreamCreate"},
-        {&made.capturing, "cuStreamIsCapturing"},
-        {&made.begin, "cuStreamBeginCapture_v2"},
-        {&made.end, "cuStreamEndCapture"},
-        {&made.nodes, "cuGraphGetNodes"},
-        {&made.roots, "cuGraphGetRootNodes"},
-        {&made.dependents, "cuGraphNodeGetDependentNodes"},
-        {&made.node_type, "cuGraphNodeGetType"},
-        {&made.parameters, "cuGraphKernelNodeGetParams_v2"},
-        {&made.attribute, "cuGraphKernelNodeGetAttribute"},
-        {&made.filling, "cuGraphMemsetNodeGetParams"},
-        {&made.fill_bytes, "cuMemsetD8Async"},
-        {&made.fill_words, "cuMemsetD32Async"},
-        {&made.destroy, "cuGraphDestroy"},
-        {&made.launch, "cuLaunchKernelEx"},
-    });
+                                                                         {&made.stream_create, "cuStreamCreate"},
+                                                                         {&made.capturing, "cuStreamIsCapturing"},
+                                                                         {&made.begin, "cuStreamBeginCapture_v2"},
+                                                                         {&made.end, "cuStreamEndCapture"},
+                                                                         {&made.nodes, "cuGraphGetNodes"},
+                                                                         {&made.roots, "cuGraphGetRootNodes"},
+                                                                         {&made.dependents, "cuGraphNodeGetDependentNodes"},
+                                                                         {&made.node_type, "cuGraphNodeGetType"},
+                                                                         {&made.parameters, "cuGraphKernelNodeGetParams_v2"},
+                                                                         {&made.attribute, "cuGraphKernelNodeGetAttribute"},
+                                                                         {&made.filling, "cuGraphMemsetNodeGetParams"},
+                                                                         {&made.fill_bytes, "cuMemsetD8Async"},
+                                                                         {&made.fill_words, "cuMemsetD32Async"},
+                                                                         {&made.destroy, "cuGraphDestroy"},
+                                                                         {&made.launch, "cuLaunchKernelEx"},
+                                                                     });
     return whole ? made : Driver{};
   }();
   return found;
@@ -149,12 +149,15 @@ bool Recorded::read(void* node) {
   if (driver().node_type(node, &type)) return false;
   if (type == kFillNode) {
     read.is_kernel = false;
-    if (driver().filling(node, &read.filling) || read.filling.height != 1 || (read.filling.element_size != 1 && read.filling.element_size != 4)) return false;
+    if (driver().filling(node, &read.filling) || read.filling.height != 1 ||
+        (read.filling.element_size != 1 && read.filling.element_size != 4))
+      return false;
     nodes_.push_back(std::move(read));
     return true;
   }
   if (type != kKernelNode || driver().parameters(node, &read.kernel)) return false;
-  if (!read.kernel.function) read.kernel.function = read.kernel.kernel;  // one of a library that is loaded lazily; the driver takes it as well
+  if (!read.kernel.function)
+    read.kernel.function = read.kernel.kernel;  // one of a library that is loaded lazily; the driver takes it as well
   for (int id : kAttributes) {
     Attribute attribute;
     attribute.id = id;
@@ -176,8 +179,12 @@ bool Recorded::start(void* stream) const {
       continue;
     }
     const Parameters& kernel = node.kernel;
-    const Config config = {{kernel.grid[0], kernel.grid[1], kernel.grid[2]}, {kernel.block[0], kernel.block[1], kernel.block[2]}, kernel.shared, stream,
-                           node.attributes.data(), static_cast<unsigned>(node.attributes.size())};
+    const Config config = {{kernel.grid[0], kernel.grid[1], kernel.grid[2]},
+                           {kernel.block[0], kernel.block[1], kernel.block[2]},
+                           kernel.shared,
+                           stream,
+                           node.attributes.data(),
+                           static_cast<unsigned>(node.attributes.size())};
     if (driver().launch(&config, kernel.function, kernel.parameters, kernel.parameters ? nullptr : kernel.extra)) return false;
   }
   return true;
@@ -186,7 +193,9 @@ bool Recorded::start(void* stream) const {
 bool Recorded::fills(const void* data, size_t bytes) const {
   const uint64_t first = reinterpret_cast<uint64_t>(data);
   for (const Node& node : nodes_)
-    if (!node.is_kernel && node.filling.address >= first && node.filling.address + node.filling.width * node.filling.element_size <= first + bytes) return true;
+    if (!node.is_kernel && node.filling.address >= first &&
+        node.filling.address + node.filling.width * node.filling.element_size <= first + bytes)
+      return true;
   return false;
 }
 

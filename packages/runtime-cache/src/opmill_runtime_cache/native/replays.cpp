@@ -16,14 +16,16 @@ class CurrentStream {
  public:
   CurrentStream(void* stream, int device) {
     using Make = Status (*)(void*, int32_t, void**);
-    static const auto make = reinterpret_cast<Make>(cuda_library() ? dlsym(cuda_library(), "aoti_torch_create_cuda_stream_guard") : nullptr);
+    static const auto make =
+        reinterpret_cast<Make>(cuda_library() ? dlsym(cuda_library(), "aoti_torch_create_cuda_stream_guard") : nullptr);
     if (!make || make(stream, device, &guard_)) guard_ = nullptr;
   }
   CurrentStream(const CurrentStream&) = delete;
   CurrentStream& operator=(const CurrentStream&) = delete;
   ~CurrentStream() {
     using Drop = Status (*)(void*);
-    static const auto drop = reinterpret_cast<Drop>(cuda_library() ? dlsym(cuda_library(), "aoti_torch_delete_cuda_stream_guard") : nullptr);
+    static const auto drop =
+        reinterpret_cast<Drop>(cuda_library() ? dlsym(cuda_library(), "aoti_torch_delete_cuda_stream_guard") : nullptr);
     if (guard_ && drop) drop(guard_);
   }
   bool made() const { return guard_; }
@@ -125,12 +127,14 @@ bool Run::record(const CallInfo& call, Recordings::Entry& entry) {
   int64_t blocks = after.blocks - before.blocks, rest = after.bytes - before.bytes, kept = rest, one = 1;
   for (Handle result : results)
     if (const int64_t own = bytes_of(result)) blocks--, rest -= own;
-  bool fits = entry.recorded && before.blocks >= 0 && blocks == (rest ? 1 : 0) && rest >= 0 && rest <= kMostBytes && results.size() == call.results.size();
+  bool fits = entry.recorded && before.blocks >= 0 && blocks == (rest ? 1 : 0) && rest >= 0 && rest <= kMostBytes &&
+              results.size() == call.results.size();
   if (fits && rest) {
     const CurrentStream current(entry.recorded->stream(), program_.cuda);
     Handle again = nullptr;
     void* data = nullptr;
-    fits = current.made() && api.empty_strided(1, &rest, &one, dtype_code[1], kCuda, program_.cuda, &again) == 0 && api.get_data_ptr(again, &data) == 0;
+    fits = current.made() && api.empty_strided(1, &rest, &one, dtype_code[1], kCuda, program_.cuda, &again) == 0 &&
+           api.get_data_ptr(again, &data) == 0;
     fits = fits && entry.recorded->fills(data, static_cast<size_t>(rest));
     results.push_back(again);
   }

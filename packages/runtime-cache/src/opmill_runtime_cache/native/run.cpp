@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "bounds.h"
 #include "running.h"
 #include "views.h"
 
@@ -60,7 +61,8 @@ std::string Run::differs(int slot, Handle handle) const {
   const SlotInfo& info = program_.slots[slot];
   int32_t dtype = 0, device = 0;
   int64_t dim = 0, *sizes = nullptr, *strides = nullptr;
-  if (api.get_dtype(handle, &dtype) || api.get_device_type(handle, &device) || api.get_dim(handle, &dim)) return "a tensor without metadata";
+  if (api.get_dtype(handle, &dtype) || api.get_device_type(handle, &device) || api.get_dim(handle, &dim))
+    return "a tensor without metadata";
   if (dtype != dtype_code[info.dtype]) return "of another element type than the plan was compiled for";
   int32_t number = 0;
   if (device != device_type(info.device) || (info.device >= 0 && (api.get_device_index(handle, &number) || number != info.device)))
@@ -84,9 +86,12 @@ std::string Run::differs(int slot, Handle handle) const {
 
 bool Run::accept(int slot, PyObject* tensor, bool held) {
   const Handle handle = handle_of(tensor);
+  if (!program_.slots[slot].known) {  // laid out as only its library knows
+    slots_[slot].handle = handle;
+    return true;
+  }
   std::string difference = differs(slot, handle);
-  if (!difference.empty())
-    return fail(nullptr, "RC052", (held ? "held tensor " : "input ") + program_.labels[slot] + " is " + difference);
+  if (!difference.empty()) return fail(nullptr, "RC052", (held ? "held tensor " : "input ") + program_.labels[slot] + " is " + difference);
   SlotState& state = slots_[slot];
   state.handle = handle;
   state.dtype = program_.slots[slot].dtype;
@@ -129,9 +134,11 @@ void Run::give_root(int slot, Handle tensor) {
   const int64_t size = dtype_bytes[whole.dtype], before = instance_.byte_offset[slot] - instance_.byte_offset[root];
   int64_t offset = 0, bytes = 0;
   int32_t code = 0;
-  if (before % size || api.get_storage_offset(tensor, &offset) || api.get_storage_size(tensor, &bytes) || api.get_dtype(tensor, &code)) return;
+  if (before % size || api.get_storage_offset(tensor, &offset) || api.get_storage_size(tensor, &bytes) || api.get_dtype(tensor, &code))
+    return;
   const int64_t start = offset - before / size;
-  if (code != dtype_code[whole.dtype] || start < 0 || (start + span_of(instance_.sizes[root], instance_.strides[root])) * size > bytes) return;
+  if (code != dtype_code[whole.dtype] || start < 0 || (start + span_of(instance_.sizes[root], instance_.strides[root])) * size > bytes)
+    return;
   given_[root] = tensor;
   back_[root] = before / size;
 }
@@ -158,7 +165,7 @@ int Run::shared_with_written() const {
   intervals.reserve(program_.inputs.size() + program_.held_slots.size());
   for (const std::vector<int>* slots : {&program_.inputs, &program_.held_slots})
     for (int slot : *slots) {
-      if (slot < 0) continue;
+      if (slot < 0 || !program_.slots[slot].known) continue;
       char* begin = static_cast<char*>(slots_[slot].data);
       const int64_t bytes = span_of(instance_.sizes[slot], instance_.strides[slot]) * dtype_bytes[program_.slots[slot].dtype];
       if (bytes) intervals.push_back({begin, begin + bytes, slot, program_.slots[slot].exclusive});
@@ -176,9 +183,12 @@ int Run::shared_with_written() const {
 
 bool Run::arithmetic(int value) {
   switch (evaluate(program_.values[value], instance_.values.data(), &instance_.values[value])) {
-    case Arithmetic::division_by_zero: return fail(PyExc_ZeroDivisionError, "", "integer division or modulo by zero");
-    case Arithmetic::overflow: return fail(PyExc_OverflowError, "", "a size does not fit 64 bits");
-    default: return true;
+    case Arithmetic::division_by_zero:
+      return fail(PyExc_ZeroDivisionError, "", "integer division or modulo by zero");
+    case Arithmetic::overflow:
+      return fail(PyExc_OverflowError, "", "a size does not fit 64 bits");
+    default:
+      return true;
   }
 }
 
@@ -193,8 +203,8 @@ bool Run::define(int slot) {
       if (back_[slot] < 0) api.new_handle(given_[slot], &handle);
       else api.reinterpret(given_[slot], sizes.size(), sizes.data(), instance_.strides[slot].data(), -back_[slot], &handle);
     }
-    if (!handle && api.empty_strided(sizes.size(), sizes.data(), instance_.strides[slot].data(), dtype_code[info.dtype], device_type(info.device),
-                          device_index(info.device), &handle))
+    if (!handle && api.empty_strided(sizes.size(), sizes.data(), instance_.strides[slot].data(), dtype_code[info.dtype],
+                                     device_type(info.device), device_index(info.device), &handle))
       return fail(info.device < 0 ? PyExc_RuntimeError : program_.out_of_memory, "", "torch cannot allocate " + program_.labels[slot]);
     own(slot, handle);
     state.dtype = info.dtype;
@@ -209,23 +219,37 @@ bool Run::define(int slot) {
   const SlotState& root = slots_[info.root];
   state.dtype = info.dtype >= 0 ? info.dtype : slots_[info.base].dtype;
   if (state.dtype < 0) return fail(nullptr, "RC041", program_.labels[slot] + " is a view of a tensor of unknown element type");
-  if (info.dtype < 0 || info.late) {
-    const int64_t offset = instance_.values[info.offset] * dtype_bytes[state.dtype];
-    instance_.byte_offset[slot] = instance_.byte_offset[info.base] + offset;
-  }
+  if ((info.dtype < 0 || info.late) && !offset_view(program_, instance_, slot, state.dtype, &failure)) return false;
+  if ((info.late || instance_.unbounded[slot]) && !stays_inside(slot)) return false;
   if (info.wants_data) state.data = static_cast<char*>(root.data) + instance_.byte_offset[slot];
   if (!instance_.needs_tensor[slot]) return true;
   const bool lasting = program_.slots[info.root].kind == SlotKind::held && !info.late && !info.shares_version && root.data;
   if (lasting && reuse_view(slot, root)) return true;
-  if (!make_view(program_, instance_, slot, recording_, &handle)) return fail(nullptr, "RC042", "torch cannot make the view " + program_.labels[slot]);
+  if (!make_view(program_, instance_, slot, recording_, &handle))
+    return fail(nullptr, "RC042", "torch cannot make the view " + program_.labels[slot]);
   lasting ? keep_view(slot, root, handle) : own(slot, handle);
   return true;
+}
+
+// Asks the storage where what is known of the root does not decide.
+bool Run::stays_inside(int slot) {
+  const SlotInfo& info = program_.slots[slot];
+  if (info.late && inside_root(program_, instance_, slot)) return true;
+  const SlotState& root = slots_[info.root];
+  const int dtype = slots_[slot].dtype;
+  int64_t start = 0, end = 0;
+  const bool aligned =
+      dtype == root.dtype || (reinterpret_cast<int64_t>(root.data) + instance_.byte_offset[slot]) % dtype_bytes[dtype] == 0;
+  if (aligned && range_of(program_, instance_, slot, dtype, &start, &end) && storage_covers(root.handle, root.dtype, start, end))
+    return true;
+  return fail(nullptr, "RC058", program_.labels[slot] + " reaches outside of the memory that it views");
 }
 
 bool Run::reuse_view(int slot, const SlotState& root) {
   const HeldView& held = instance_.held_views[slot];
   int64_t bytes = 0;
-  if (!held.view || held.root != root.handle || held.data != root.data || api.get_storage_size(root.handle, &bytes) || held.storage_bytes != bytes)
+  if (!held.view || held.root != root.handle || held.data != root.data || api.get_storage_size(root.handle, &bytes) ||
+      held.storage_bytes != bytes)
     return false;
   slots_[slot].handle = held.view;
   return true;
@@ -241,37 +265,68 @@ void Run::keep_view(int slot, const SlotState& root, Handle view) {
 
 bool Run::item(int value, int slot) {
   const SlotState& state = slots_[slot];
+  int64_t dim = 0, *sizes = nullptr;
+  bool empty = program_.slots[slot].known && instance_.span[slot] == 0;
+  if (!program_.slots[slot].known) {
+    if (!state.handle || api.get_dim(state.handle, &dim) || api.get_sizes(state.handle, &sizes))
+      return fail(nullptr, "RC044", program_.labels[slot] + " cannot be read as an integer");
+    for (int64_t i = 0; i < dim; i++) empty |= sizes[i] == 0;
+  }
+  if (empty) return fail(nullptr, "RC044", program_.labels[slot] + " has no element that could be read");
   if (program_.slots[slot].device != -1) {
     if (state.handle && api.item(state.handle, &instance_.values[value]) == 0) return true;
     return fail(nullptr, "RC044", program_.labels[slot] + " cannot be read as an integer");
   }
   if (!state.data || state.dtype < 0) return fail(nullptr, "RC044", program_.labels[slot] + " cannot be read as an integer");
   switch (state.dtype) {
-    case 0: instance_.values[value] = *static_cast<const uint8_t*>(state.data) != 0; return true;
-    case 1: instance_.values[value] = *static_cast<const uint8_t*>(state.data); return true;
-    case 2: instance_.values[value] = *static_cast<const int8_t*>(state.data); return true;
-    case 3: instance_.values[value] = *static_cast<const int16_t*>(state.data); return true;
-    case 4: instance_.values[value] = *static_cast<const int32_t*>(state.data); return true;
-    case 5: instance_.values[value] = *static_cast<const int64_t*>(state.data); return true;
-    case 6: instance_.values[value] = *static_cast<const uint16_t*>(state.data); return true;
-    case 7: instance_.values[value] = *static_cast<const uint32_t*>(state.data); return true;
-    default: return fail(nullptr, "RC044", program_.labels[slot] + " cannot be read as an integer");
+    case 0:
+      instance_.values[value] = *static_cast<const uint8_t*>(state.data) != 0;
+      return true;
+    case 1:
+      instance_.values[value] = *static_cast<const uint8_t*>(state.data);
+      return true;
+    case 2:
+      instance_.values[value] = *static_cast<const int8_t*>(state.data);
+      return true;
+    case 3:
+      instance_.values[value] = *static_cast<const int16_t*>(state.data);
+      return true;
+    case 4:
+      instance_.values[value] = *static_cast<const int32_t*>(state.data);
+      return true;
+    case 5:
+      instance_.values[value] = *static_cast<const int64_t*>(state.data);
+      return true;
+    case 6:
+      instance_.values[value] = *static_cast<const uint16_t*>(state.data);
+      return true;
+    case 7:
+      instance_.values[value] = *static_cast<const uint32_t*>(state.data);
+      return true;
+    default:
+      return fail(nullptr, "RC044", program_.labels[slot] + " cannot be read as an integer");
   }
 }
 
 bool Run::step(const Step& step) {
   switch (step.kind) {
-    case StepKind::evaluate: return arithmetic(step.a);
-    case StepKind::define: return define(step.a);
-    case StepKind::launch: return launch(step);
-    case StepKind::launch_cuda: return launch_cuda(step);
-    case StepKind::call: return call(step.a);
+    case StepKind::evaluate:
+      return arithmetic(step.a);
+    case StepKind::define:
+      return define(step.a);
+    case StepKind::launch:
+      return launch(step);
+    case StepKind::launch_cuda:
+      return launch_cuda(step);
+    case StepKind::call:
+      return call(step.a);
     case StepKind::free:
       for (int slot : step.slots) drop(slot);
       return true;
     case StepKind::check:
       return instance_.values[step.a] ? true : fail(step.failures[0].type, "", step.failures[0].message);
-    case StepKind::item: return item(step.a, step.b);
+    case StepKind::item:
+      return item(step.a, step.b);
     case StepKind::size_of:
       if (!slots_[step.b].handle || api.get_size(slots_[step.b].handle, step.c, &instance_.values[step.a]))
         return fail(nullptr, "RC056", program_.labels[step.b] + " has no dimension " + std::to_string(step.c));
@@ -280,16 +335,32 @@ bool Run::step(const Step& step) {
   return false;
 }
 
-bool Run::steps(bool without_gil) {
-  const bool timed = (instance_.calls++ & 15) < 2;
-  const double start = timed ? now_us() : 0;
-  if (without_gil) released_ = PyEval_SaveThread();
+template <bool kWatched>
+bool Run::each_step([[maybe_unused]] Watch* watch) {
   bool done = true;
   size_t release = 0;
   for (size_t i = 0; i < program_.steps.size() && done; i++) {
+    if constexpr (kWatched) watch->before(static_cast<int>(i), slots_);
     done = step(program_.steps[i]);
     for (; taken_ && release < program_.releases.size() && program_.releases[release].first <= static_cast<int>(i); release++)
       for (int slot : program_.releases[release].second) drop(slot);
+    if constexpr (kWatched) watch->after(static_cast<int>(i));
+  }
+  if constexpr (kWatched) watch->before(static_cast<int>(program_.steps.size()), slots_);
+  return done;
+}
+
+// `regions`: nullptr unless a profiler watches.
+bool Run::steps(bool without_gil, const Regions* regions) {
+  const bool timed = (instance_.calls++ & 15) < 2;
+  const double start = timed ? now_us() : 0;
+  if (without_gil) released_ = PyEval_SaveThread();
+  bool done;
+  if (regions) {
+    Watch watch(*regions, program_, instance_, &released_);
+    done = each_step<true>(&watch);
+  } else {
+    done = each_step<false>(nullptr);
   }
   if (done && !program_.alarms.empty())
     if (const std::string problem = alarm_.watch(stream_); !problem.empty()) done = fail(nullptr, "RC048", problem);
@@ -351,7 +422,8 @@ bool read_key(const Program& program, PyObject* const* arguments, std::vector<in
       const Handle tensor = handle_of(part.tensor >= 0 ? arguments[part.tensor] : program.held[-1 - part.tensor]);
       const int dim = part.dim < 0 ? -1 - part.dim : part.dim;
       int64_t rank = 0, *strides = nullptr;
-      if (api.get_dim(tensor, &rank) || dim >= rank || (part.dim < 0 ? api.get_strides(tensor, &strides) : api.get_size(tensor, dim, &value)))
+      if (api.get_dim(tensor, &rank) || dim >= rank ||
+          (part.dim < 0 ? api.get_strides(tensor, &strides) : api.get_size(tensor, dim, &value)))
         return PyErr_Format(PyExc_IndexError, "input has no dimension %d", dim), false;
       if (part.dim < 0) value = strides[dim];
     }
@@ -362,22 +434,26 @@ bool read_key(const Program& program, PyObject* const* arguments, std::vector<in
 
 }  // namespace
 
-PyObject* run_program(Program& program, Pool& pool, CudaAlarm& alarm, PyObject* const* arguments, size_t count, PyObject* tensor_type, PyObject* numbered,
-                      PyObject* given, PyObject* taken) {
+PyObject* run_program(Program& program, Pool& pool, CudaAlarm& alarm, PyObject* const* arguments, size_t count, PyObject* tensor_type,
+                      PyObject* numbered, PyObject* given, PyObject* taken) {
   Failure failure;
   if (count != program.inputs.size()) {
-    failure = {nullptr, "RC050", "plan '" + program.name + "' takes " + std::to_string(program.inputs.size()) + " inputs, not " + std::to_string(count), true};
+    failure = {nullptr, "RC050",
+               "plan '" + program.name + "' takes " + std::to_string(program.inputs.size()) + " inputs, not " + std::to_string(count),
+               true};
     return raise(failure, numbered);
   }
   for (size_t i = 0; i < count; i++) {
     if (program.inputs[i] < 0 || PyObject_TypeCheck(arguments[i], reinterpret_cast<PyTypeObject*>(tensor_type))) continue;
-    failure = {nullptr, "RC051", "input " + program.labels[program.inputs[i]] + " must be a tensor, not " + Py_TYPE(arguments[i])->tp_name, true};
+    failure = {nullptr, "RC051", "input " + program.labels[program.inputs[i]] + " must be a tensor, not " + Py_TYPE(arguments[i])->tp_name,
+               true};
     return raise(failure, numbered);
   }
   if (alarm.seen && *alarm.seen) {
     const size_t number = program.alarms.size() - static_cast<size_t>(*alarm.seen);
     if (number >= program.alarms.size()) failure = {PyExc_RuntimeError, "", "a kernel reported an unknown check", true};
-    else failure = {program.alarms[number].type, "", program.alarms[number].message + " (in an earlier call, whose results are lost)", true};
+    else
+      failure = {program.alarms[number].type, "", program.alarms[number].message + " (in an earlier call, whose results are lost)", true};
     return raise(failure, numbered);
   }
   static thread_local bool threads_ready = false;
@@ -387,6 +463,7 @@ PyObject* run_program(Program& program, Pool& pool, CudaAlarm& alarm, PyObject* 
   if (!program.key.empty() && !read_key(program, arguments, &key)) return nullptr;
   std::unique_ptr<Instance> instance = pool.take(key);
   if (!instance && !(instance = make_instance(program, key, &failure))) return raise(failure, numbered);
+  const Regions* regions = is_profiled() ? regions_of(program) : nullptr;
   PyObject* result = nullptr;
   if (pool.provide(program, *instance, &failure) && settle(program, *instance, &failure)) {
     NoGrad no_grad;
@@ -395,7 +472,7 @@ PyObject* run_program(Program& program, Pool& pool, CudaAlarm& alarm, PyObject* 
     if (given) run.give(given);
     const bool accepted = run.inputs(arguments);
     if (accepted && taken) run.take(taken);
-    if (accepted && run.steps(release)) result = run.outputs();
+    if (accepted && run.steps(release, regions)) result = run.outputs();
     failure = run.failure;
   }
   pool.give(std::move(instance));

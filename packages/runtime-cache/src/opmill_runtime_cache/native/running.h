@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "instance.h"
+#include "regions.h"
 
 namespace opmill {
 
@@ -30,7 +31,7 @@ class Run {
   void give(PyObject* outputs);
   void give_root(int slot, Handle tensor);
   void take(PyObject* list);
-  bool steps(bool without_gil);
+  bool steps(bool without_gil, const Regions* regions);
   PyObject* outputs();
   Failure failure;
 
@@ -40,6 +41,8 @@ class Run {
     return false;
   }
   bool accept(int slot, PyObject* tensor, bool held);
+  template <bool kWatched>
+  bool each_step(Watch* watch);
   bool step(const Step& step);
   bool define(int slot);
   bool launch(const Step& step);
@@ -64,6 +67,8 @@ class Run {
   bool shim_on_blobs(const CallInfo& call);
   void written(int slot);
   void own(int slot, Handle handle);
+  bool stays_inside(int slot);
+  bool stayed(const CallInfo& call);
   bool reuse_view(int slot, const SlotState& root);
   void keep_view(int slot, const SlotState& root, Handle view);
   void drop(int slot);

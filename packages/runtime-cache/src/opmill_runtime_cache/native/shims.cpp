@@ -39,7 +39,9 @@ struct T {  // Tensor
   static std::tuple<Handle> make(const Cell& cell, const CellSource& source, Room&) { return {source.tensor(cell)}; }
 };
 struct O {  // Tensor?
-  struct Room { Handle handle; };
+  struct Room {
+    Handle handle;
+  };
   static std::tuple<Handle*> make(const Cell& cell, const CellSource& source, Room& room) {
     if (is_none(cell)) return {nullptr};
     room.handle = source.tensors[cell.items[0].index];
@@ -61,7 +63,9 @@ struct F {  // float, and Scalar, which the shims take as double
   static std::tuple<double> make(const Cell& cell, const CellSource& source, Room&) { return {double_of(cell, source)}; }
 };
 struct E {  // float? and Scalar?
-  struct Room { double value; };
+  struct Room {
+    double value;
+  };
   static std::tuple<double*> make(const Cell& cell, const CellSource& source, Room& room) {
     if (is_none(cell)) return {nullptr};
     room.value = double_of(cell.items[0], source);
@@ -69,7 +73,10 @@ struct E {  // float? and Scalar?
   }
 };
 struct X {  // Scalar?[]
-  struct Room { double values[8]; const double* items[8]; };
+  struct Room {
+    double values[8];
+    const double* items[8];
+  };
   static std::tuple<const double**, int64_t> make(const Cell& cell, const CellSource& source, Room& room) {
     const int64_t count = static_cast<int64_t>(cell.items.size());
     for (int64_t i = 0; i < count && i < 8; i++) {
@@ -85,7 +92,9 @@ struct S {  // str
   static std::tuple<const char*> make(const Cell& cell, const CellSource&, Room&) { return {cell.text.c_str()}; }
 };
 struct Q {  // str?
-  struct Room { const char* text; };
+  struct Room {
+    const char* text;
+  };
   static std::tuple<const char**> make(const Cell& cell, const CellSource&, Room& room) {
     if (is_none(cell)) return {nullptr};
     room.text = cell.items[0].text.c_str();
@@ -93,7 +102,9 @@ struct Q {  // str?
   }
 };
 struct N {  // int?
-  struct Room { int64_t value; };
+  struct Room {
+    int64_t value;
+  };
   static std::tuple<int64_t*> make(const Cell& cell, const CellSource& source, Room& room) {
     if (is_none(cell)) return {nullptr};
     room.value = integer_of(cell.items[0], source);
@@ -101,7 +112,9 @@ struct N {  // int?
   }
 };
 struct L {  // int[]
-  struct Room { int64_t items[8]; };
+  struct Room {
+    int64_t items[8];
+  };
   static std::tuple<const int64_t*, int64_t> make(const Cell& cell, const CellSource& source, Room& room) {
     const int64_t count = static_cast<int64_t>(cell.items.size());
     for (int64_t i = 0; i < count && i < 8; i++) room.items[i] = integer_of(cell.items[i], source);
@@ -110,7 +123,10 @@ struct L {  // int[]
 };
 
 struct P {  // int[]?
-  struct Room { L::Room list; const int64_t* items; };
+  struct Room {
+    L::Room list;
+    const int64_t* items;
+  };
   static std::tuple<const int64_t**, int64_t> make(const Cell& cell, const CellSource& source, Room& room) {
     if (is_none(cell)) return {nullptr, 0};
     const auto [items, count] = L::make(cell.items[0], source, room.list);
@@ -119,7 +135,9 @@ struct P {  // int[]?
   }
 };
 struct M {  // bool[]
-  struct Room { int32_t items[8]; };
+  struct Room {
+    int32_t items[8];
+  };
   static std::tuple<const int32_t*, int64_t> make(const Cell& cell, const CellSource& source, Room& room) {
     const int64_t count = static_cast<int64_t>(cell.items.size());
     for (int64_t i = 0; i < count && i < 8; i++) room.items[i] = static_cast<int32_t>(integer_of(cell.items[i], source));

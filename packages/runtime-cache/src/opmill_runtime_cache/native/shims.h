@@ -5,11 +5,10 @@
 #include <string>
 #include <vector>
 
+#include "layout.h"
 #include "torch_api.h"
 
 namespace opmill {
-
-enum class CellKind : int { tensor, word, value, some, list, text };
 
 // One argument. `word` carries integers, bools, torch's enumerations, the bits of doubles, and 0 for None.
 struct Cell {

@@ -9,7 +9,8 @@ namespace opmill {
 
 namespace {
 
-constexpr int64_t kLargest = 8 << 20;  // elements of one output: four tiles of 128 x 128 for each multiprocessor, more fill the device by themselves
+constexpr int64_t kLargest =
+    8 << 20;  // elements of one output: four tiles of 128 x 128 for each multiprocessor, more fill the device by themselves
 constexpr size_t kMostBatches = 8;     // planned for one group; weights that wander are not followed
 
 bool given(const Program& program, int slot) {
@@ -34,15 +35,18 @@ bool apart(const Program& program, const Instance& instance, int one, int other)
 bool fits(const Program& program, const Instance& instance, int number) {
   const BlasCall& call = program.calls[number].blas;
   if (!instance.cuda_gemms[number] || instance.sizes[call.out].size() != 2) return false;
+  if (instance.unbounded[call.b] || (call.bias >= 0 && instance.unbounded[call.bias])) return false;
   if (!in_arena(program, call.out) || !given(program, call.b) || (call.bias >= 0 && !given(program, call.bias))) return false;
-  return instance.sizes[call.out][0] * instance.sizes[call.out][1] <= kLargest && (!in_arena(program, call.a) || apart(program, instance, call.a, call.out));
+  return instance.sizes[call.out][0] * instance.sizes[call.out][1] <= kLargest &&
+         (!in_arena(program, call.a) || apart(program, instance, call.a, call.out));
 }
 
 bool joins(const Program& program, const Instance& instance, const std::vector<int>& group, int number) {
   if (!fits(program, instance, number)) return false;
   const BlasCall &first = program.calls[group[0]].blas, &call = program.calls[number].blas;
   if (call.a != first.a || instance.cuda_gemms[number] != instance.cuda_gemms[group[0]]) return false;  // one geometry has one plan
-  return std::all_of(group.begin(), group.end(), [&](int before) { return apart(program, instance, program.calls[before].blas.out, call.out); });
+  return std::all_of(group.begin(), group.end(),
+                     [&](int before) { return apart(program, instance, program.calls[before].blas.out, call.out); });
 }
 
 }  // namespace

@@ -3,11 +3,13 @@
 
 #include <algorithm>
 
+#include "bounds.h"
 #include "views.h"
 
 namespace opmill {
 
 bool Run::launch(const Step& step) {
+  if (step.late && !launch_fits(program_, instance_, step, slots_.data(), &failure)) return false;
   constexpr size_t kRoom = 32;
   void* few_pointers[kRoom];
   int64_t few_sizes[kRoom];
@@ -29,10 +31,12 @@ bool Run::launch(const Step& step) {
 }
 
 bool Run::launch_cuda(const Step& step) {
+  if (step.late && !launch_fits(program_, instance_, step, slots_.data(), &failure)) return false;
   const int64_t bytes = instance_.values[step.b], one = 1;
   Handle block = nullptr;  // back to torch's allocator at the end: what runs after this on the stream may have it
   void* scratch = nullptr;
-  if (bytes && (api.empty_strided(1, &bytes, &one, dtype_code[1], device_type(step.a), device_index(step.a), &block) || api.get_data_ptr(block, &scratch)))
+  if (bytes && (api.empty_strided(1, &bytes, &one, dtype_code[1], device_type(step.a), device_index(step.a), &block) ||
+                api.get_data_ptr(block, &scratch)))
     return fail(program_.out_of_memory, "", "cannot allocate the " + std::to_string(bytes) + " bytes that a kernel works in");
   bool done = true;
   for (size_t i = 0; i < step.launches.size() && done; i++) done = start(step, step.launches[i], static_cast<char*>(scratch));
@@ -57,12 +61,24 @@ bool Run::start(const Step& step, const CudaLaunch& launch, char* scratch) {
   for (size_t i = 0; i < launch.args.size(); i++) {
     const CudaArg& arg = launch.args[i];
     switch (arg.kind) {
-      case CudaArgKind::buffer: pointers |= words[i] = reinterpret_cast<uint64_t>(slots_[step.slots[arg.index]].data); break;
-      case CudaArgKind::scratch: words[i] = reinterpret_cast<uint64_t>(scratch) + instance_.values[arg.value]; break;
-      case CudaArgKind::size: words[i] = static_cast<uint64_t>(instance_.values[step.values[arg.index]]); break;  // its low half is the int32
-      case CudaArgKind::error: words[i] = reinterpret_cast<uint64_t>(alarm_.word); break;
-      case CudaArgKind::word: words[i] = static_cast<uint64_t>(instance_.values[arg.value]); break;
-      case CudaArgKind::check: words[i] = static_cast<uint64_t>(step.c); break;
+      case CudaArgKind::buffer:
+        pointers |= words[i] = reinterpret_cast<uint64_t>(slots_[step.slots[arg.index]].data);
+        break;
+      case CudaArgKind::scratch:
+        words[i] = reinterpret_cast<uint64_t>(scratch) + instance_.values[arg.value];
+        break;
+      case CudaArgKind::size:
+        words[i] = static_cast<uint64_t>(instance_.values[step.values[arg.index]]);
+        break;  // its low half is the int32
+      case CudaArgKind::error:
+        words[i] = reinterpret_cast<uint64_t>(alarm_.word);
+        break;
+      case CudaArgKind::word:
+        words[i] = static_cast<uint64_t>(instance_.values[arg.value]);
+        break;
+      case CudaArgKind::check:
+        words[i] = static_cast<uint64_t>(step.c);
+        break;
     }
   }
   words[count - 2] = words[count - 1] = 0;
@@ -94,7 +110,8 @@ void Run::written(int slot) {
 namespace {
 
 bool aligned(const ProductMemory& memory, const void* a) {
-  const uint64_t all = reinterpret_cast<uint64_t>(memory.out) | reinterpret_cast<uint64_t>(memory.bias) | reinterpret_cast<uint64_t>(memory.b) | reinterpret_cast<uint64_t>(a);
+  const uint64_t all = reinterpret_cast<uint64_t>(memory.out) | reinterpret_cast<uint64_t>(memory.bias) |
+                       reinterpret_cast<uint64_t>(memory.b) | reinterpret_cast<uint64_t>(a);
   return all % CudaGemm::kAlignment == 0;
 }
 
@@ -197,13 +214,19 @@ bool Run::take_results(const CallInfo& call, const std::vector<Handle>& results)
   const bool none_wanted = call.results.empty();  // an out variant returns what it was given
   if (!none_wanted && results.size() != call.results.size()) {
     for (Handle handle : results) api.delete_handle(handle);
-    return fail(nullptr, "RC043", call.name + " returned " + std::to_string(results.size()) + " tensors, not " + std::to_string(call.results.size()));
+    return fail(nullptr, "RC043",
+                call.name + " returned " + std::to_string(results.size()) + " tensors, not " + std::to_string(call.results.size()));
   }
   for (size_t i = 0; i < results.size(); i++) {
     const int slot = none_wanted ? -1 : call.results[i];
     if (slot < 0) {
       if (results[i]) api.delete_handle(results[i]);
       continue;
+    }
+    if (!results[i]) {
+      for (size_t rest = i + 1; rest < results.size(); rest++)
+        if (results[rest]) api.delete_handle(results[rest]);
+      return fail(nullptr, "RC043", call.name + " returned no tensor for " + program_.labels[slot]);
     }
     own(slot, results[i]);
     const SlotInfo& info = program_.slots[slot];
@@ -219,6 +242,18 @@ bool Run::take_results(const CallInfo& call, const std::vector<Handle>& results)
     if (api.get_dim(handle, &dim) == 0 && api.get_dtype(handle, &code) == 0) slots_[slot].dtype = dtype_index(code);
     api.get_data_ptr(handle, &slots_[slot].data);
   }
+  return stayed(call);
+}
+
+// An operator that writes to a tensor may give it other memory where its sizes do not fit. The plan has pointers into the former one.
+bool Run::stayed(const CallInfo& call) {
+  for (int slot : call.written) {
+    const int root = program_.slots[slot].root;
+    void* data = nullptr;
+    if (program_.slots[root].kind == SlotKind::arena || !program_.slots[root].wants_data || !slots_[root].handle) continue;
+    if (api.get_data_ptr(slots_[root].handle, &data) || data != slots_[root].data)
+      return fail(nullptr, "RC045", call.name + " moved the memory of " + program_.labels[slot]);
+  }
   return true;
 }
 
@@ -227,7 +262,8 @@ bool Run::keep_promise(int slot) {
   SlotState& state = slots_[slot];
   int64_t dim = 0, *sizes = nullptr, *strides = nullptr;
   const auto &want_sizes = instance_.sizes[slot], &want_strides = instance_.strides[slot];
-  const bool strided = api.get_dim(state.handle, &dim) == 0 && api.get_sizes(state.handle, &sizes) == 0 && api.get_strides(state.handle, &strides) == 0;
+  const bool strided =
+      api.get_dim(state.handle, &dim) == 0 && api.get_sizes(state.handle, &sizes) == 0 && api.get_strides(state.handle, &strides) == 0;
   bool same = strided && dim == static_cast<int64_t>(want_sizes.size()), empty = false;
   for (int64_t i = 0; same && i < dim; i++) same = sizes[i] == want_sizes[i], empty |= sizes[i] == 0;
   if (const std::string difference = differs(slot, state.handle); difference.empty()) return true;
@@ -237,7 +273,8 @@ bool Run::keep_promise(int slot) {
   if (api.get_dtype(state.handle, &code) || code != dtype_code[info.dtype])
     return fail(nullptr, "RC056", program_.labels[slot] + " is of another element type than the plan was compiled for");
   Handle copy = nullptr;
-  if (api.empty_strided(dim, want_sizes.data(), want_strides.data(), code, device_type(info.device), device_index(info.device), &copy)) return fail(nullptr, "RC039", "torch cannot allocate " + program_.labels[slot]);
+  if (api.empty_strided(dim, want_sizes.data(), want_strides.data(), code, device_type(info.device), device_index(info.device), &copy))
+    return fail(nullptr, "RC039", "torch cannot allocate " + program_.labels[slot]);
   const std::vector<Cell> cells = {{CellKind::tensor, 0, 0, {}, {}}, {CellKind::tensor, 0, 1, {}, {}}, {CellKind::word, 0, -1, {}, {}}};
   const Handle tensors[2] = {copy, state.handle};
   std::vector<Handle> results;
@@ -272,7 +309,7 @@ bool Run::call_python(CallInfo& call) {
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(returned); i++) {
       Handle copy = nullptr;
       PyObject* tensor = PyTuple_GET_ITEM(returned, i);
-      if (!PyLong_Check(tensor) && tensor != Py_None) api.new_handle(handle_of(tensor), &copy);
+      if (PyObject_TypeCheck(tensor, static_cast<PyTypeObject*>(api.tensor_type))) api.new_handle(handle_of(tensor), &copy);
       results.push_back(copy);
     }
     Py_DECREF(returned);
@@ -301,8 +338,8 @@ bool Run::call(int number) {
   const CellSource source{tensors, instance_.values.data()};
   std::vector<Handle> results;
   bool done = call.route == Route::shim
-                        ? call.shim.invoke(call.shim.function, call.cells, source, &results) == 0
-                        : call_dispatcher(call.name.c_str(), call.overload.c_str(), call.cells, call.returns, source, &results);
+                  ? call.shim.invoke(call.shim.function, call.cells, source, &results) == 0
+                  : call_dispatcher(call.name.c_str(), call.overload.c_str(), call.cells, call.returns, source, &results);
   if (done && call.route == Route::shim)
     for (size_t i = 0; i < call.returns.size() && i < results.size(); i++)
       if (call.returns[i] == kIntegerResult) results[i] = nullptr;

@@ -10,12 +10,12 @@ const int64_t dtype_bytes[kDtypes] = {1, 1, 1, 2, 4, 8, 2, 4, 8, 2, 2, 4, 8, 8, 
 
 namespace {
 
-const char* const kDtypeGetters[kDtypes] = {
-    "aoti_torch_dtype_bool",      "aoti_torch_dtype_uint8",      "aoti_torch_dtype_int8",          "aoti_torch_dtype_int16",
-    "aoti_torch_dtype_int32",     "aoti_torch_dtype_int64",      "aoti_torch_dtype_uint16",        "aoti_torch_dtype_uint32",
-    "aoti_torch_dtype_uint64",    "aoti_torch_dtype_float16",    "aoti_torch_dtype_bfloat16",      "aoti_torch_dtype_float32",
-    "aoti_torch_dtype_float64",   "aoti_torch_dtype_complex64",  "aoti_torch_dtype_complex128",    "aoti_torch_dtype_float8_e4m3fn",
-    "aoti_torch_dtype_float8_e5m2"};
+const char* const kDtypeGetters[kDtypes] = {"aoti_torch_dtype_bool",          "aoti_torch_dtype_uint8",      "aoti_torch_dtype_int8",
+                                            "aoti_torch_dtype_int16",         "aoti_torch_dtype_int32",      "aoti_torch_dtype_int64",
+                                            "aoti_torch_dtype_uint16",        "aoti_torch_dtype_uint32",     "aoti_torch_dtype_uint64",
+                                            "aoti_torch_dtype_float16",       "aoti_torch_dtype_bfloat16",   "aoti_torch_dtype_float32",
+                                            "aoti_torch_dtype_float64",       "aoti_torch_dtype_complex64",  "aoti_torch_dtype_complex128",
+                                            "aoti_torch_dtype_float8_e4m3fn", "aoti_torch_dtype_float8_e5m2"};
 
 struct Symbol {
   void* target;
@@ -70,7 +70,13 @@ const char* load_torch(const char* libtorch_cpu, const char* libtorch_python) {
       {&api.new_stable_value, "torch_new_stable_ivalue", false},
       {&api.new_undefined, "aoti_torch_new_uninitialized_tensor", false},
       {&api.bump_version, "_ZN5torch8autograd4impl12bump_versionERKN2at6TensorE", false},
+      {&api.version, "_ZNK2at10TensorBase8_versionEv", false},
       {&api.requires_grad, "_ZNK3c1010TensorImpl13requires_gradEv", false},
+      {&api.profiler_enabled, "_ZN5torch8profiler4impl15profilerEnabledEv", false},
+      {&api.record_start, "aoti_record_function_start", false},
+      {&api.record_end, "aoti_record_function_end", false},
+      {&api.tensor_value, "aoti_torch_tensor_to_ivalue", false},
+      {&api.delete_value, "aoti_torch_delete_c10_value_object", false},
   };
   for (const Symbol& symbol : symbols) {
     void* found = dlsym(cpu, symbol.name);

@@ -48,10 +48,17 @@ struct TorchApi {
   Status (*new_string)(const char*, size_t, void**) = nullptr;
   Status (*new_stable_value)(uint64_t**) = nullptr;  // absent before torch 2.13: plain operator new
   void (*bump_version)(Handle) = nullptr;
+  int64_t (*version)(Handle) = nullptr;  // how often it was written to; throws for a tensor of inference mode
   bool (*requires_grad)(const void*) = nullptr;  // of a TensorImpl
   Status (*new_undefined)(Handle*) = nullptr;  // a tensor that is none
+  bool (*profiler_enabled)() = nullptr;  // on this thread
+  Status (*record_start)(const char*, void*, void* const*, uint64_t, void**) = nullptr;  // name, named values, values, count -> record
+  Status (*record_end)(void*) = nullptr;
+  Status (*tensor_value)(Handle, void**) = nullptr;
+  Status (*delete_value)(void*) = nullptr;
 
   void* (*wrap)(Handle) = nullptr;  // THPVariable_Wrap(const at::TensorBase&) -> new reference
+  void* tensor_type = nullptr;      // of Python, borrowed: what a tensor is an instance of
   int64_t word = 0;                 // index of the word of a Python tensor that is its at::Tensor
 };
 

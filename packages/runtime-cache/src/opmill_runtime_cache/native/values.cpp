@@ -14,19 +14,45 @@ Arithmetic apply(int64_t op, int64_t a, int64_t b, int64_t* out) {
   if (op == FLOORDIV && b == -1) return __builtin_sub_overflow(0, a, out) ? Arithmetic::overflow : Arithmetic::ok;
   bool overflow = false;
   switch (op) {
-    case ADD: overflow = __builtin_add_overflow(a, b, out); break;
-    case SUB: overflow = __builtin_sub_overflow(a, b, out); break;
-    case MUL: overflow = __builtin_mul_overflow(a, b, out); break;
-    case FLOORDIV: *out = a / b - (a % b != 0 && (a < 0) != (b < 0)); break;
-    case MOD: *out = b == -1 ? 0 : (a % b != 0 && (a < 0) != (b < 0) ? a % b + b : a % b); break;
-    case MIN: *out = std::min(a, b); break;
-    case MAX: *out = std::max(a, b); break;
-    case LT: *out = a < b; break;
-    case LE: *out = a <= b; break;
-    case GT: *out = a > b; break;
-    case GE: *out = a >= b; break;
-    case EQ: *out = a == b; break;
-    default: *out = a != b; break;
+    case ADD:
+      overflow = __builtin_add_overflow(a, b, out);
+      break;
+    case SUB:
+      overflow = __builtin_sub_overflow(a, b, out);
+      break;
+    case MUL:
+      overflow = __builtin_mul_overflow(a, b, out);
+      break;
+    case FLOORDIV:
+      *out = a / b - (a % b != 0 && (a < 0) != (b < 0));
+      break;
+    case MOD:
+      *out = b == -1 ? 0 : (a % b != 0 && (a < 0) != (b < 0) ? a % b + b : a % b);
+      break;
+    case MIN:
+      *out = std::min(a, b);
+      break;
+    case MAX:
+      *out = std::max(a, b);
+      break;
+    case LT:
+      *out = a < b;
+      break;
+    case LE:
+      *out = a <= b;
+      break;
+    case GT:
+      *out = a > b;
+      break;
+    case GE:
+      *out = a >= b;
+      break;
+    case EQ:
+      *out = a == b;
+      break;
+    default:
+      *out = a != b;
+      break;
   }
   return overflow ? Arithmetic::overflow : Arithmetic::ok;
 }

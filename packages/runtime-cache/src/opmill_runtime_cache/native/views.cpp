@@ -11,8 +11,8 @@ bool as_strided(Handle base, const std::vector<int64_t>& sizes, const std::vecto
     for (int64_t number : numbers) cell.items.push_back({CellKind::word, number, -1, {}, {}});
     return cell;
   };
-  const std::vector<Cell> cells = {{CellKind::tensor, 0, 0, {}, {}}, list(sizes), list(strides),
-                                   {CellKind::some, 0, -1, {}, {{CellKind::word, offset, -1, {}, {}}}}};
+  const std::vector<Cell> cells = {
+      {CellKind::tensor, 0, 0, {}, {}}, list(sizes), list(strides), {CellKind::some, 0, -1, {}, {{CellKind::word, offset, -1, {}, {}}}}};
   std::vector<Handle> results;
   if (!call_dispatcher("aten::as_strided", "", cells, {0}, {&base, nullptr}, &results)) return false;
   *result = results[0];
@@ -61,7 +61,8 @@ bool make_view(const Program& program, const Instance& instance, int slot, bool 
   bool made;
   if (info.shares_version) {
     int64_t start = 0;
-    const bool known = recording && api.requires_grad && !api.requires_grad(*reinterpret_cast<void**>(base));  // else it would have a history
+    const bool known =
+        recording && api.requires_grad && !api.requires_grad(*reinterpret_cast<void**>(base));  // else it would have a history
     if (known) api.set_grad_enabled(true);
     made = api.get_storage_offset(base, &start) == 0 && as_strided(base, sizes, strides, start + offset, result);
     if (known) api.set_grad_enabled(false);

@@ -1,5 +1,7 @@
 """Plans as bytes: MessagePack with a magic word and a format version."""
 
+from collections.abc import Container
+
 import msgspec
 
 from ..errors import PlanFormatError
@@ -27,8 +29,9 @@ def encode(plan: Plan) -> bytes:
     return _MAGIC + _ENCODER.encode(_Envelope(FORMAT_VERSION, msgspec.Raw(_ENCODER.encode(plan))))
 
 
-def decode(data: bytes) -> Plan:
-    """The plan in ``data``, verified. Raises PlanFormatError (RC001-RC003) and PlanError."""
+def decode(data: bytes, operators: Container[str] = ()) -> Plan:
+    """The plan in ``data``, verified. It may call the operators of ``plan/operators.py``, and those that ``operators`` names (see
+    `verify`). Raises PlanFormatError (RC001-RC005) and PlanError."""
     if not data.startswith(_MAGIC):
         raise PlanFormatError("RC001", what="these bytes are not a plan", why=f"they do not start with {_MAGIC!r}")
     try:
@@ -41,7 +44,7 @@ def decode(data: bytes) -> Plan:
                 hint="compile again",
             )
         plan = _PLAN.decode(envelope.plan)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError, OverflowError) as error:
         raise PlanFormatError("RC003", what="the plan is malformed", why=str(error)) from None
-    verify(plan)
+    verify(plan, operators)
     return plan

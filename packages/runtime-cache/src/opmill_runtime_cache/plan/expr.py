@@ -9,6 +9,7 @@ import operator
 from collections.abc import Callable, Mapping
 from enum import IntEnum
 from functools import lru_cache
+from keyword import iskeyword
 
 from ..errors import PlanFormatError
 from .model import Size
@@ -59,21 +60,35 @@ Code = tuple[tuple[Op, int | str], ...]
 """Postfix instructions; LOAD names a symbol."""
 
 
+_LONGEST = 1 << 14
+"""Characters of a size expression."""
+
+
+def is_name(text: str) -> bool:
+    """Whether ``text`` may name something in a plan: an ASCII identifier that is no keyword of Python."""
+    return text.isascii() and text.isidentifier() and not iskeyword(text)
+
+
 def compile_size(size: Size) -> Code:
     """The postfix form of a size expression. Raises PlanFormatError (RC005) for what is not one."""
     if isinstance(size, int):
-        return ((Op.PUSH, _fit(size)),)
+        try:
+            return ((Op.PUSH, _fit(size)),)
+        except OverflowError as error:
+            raise PlanFormatError("RC005", what=f"{size} is not a size expression", why=str(error)) from None
     return _compile_text(size)
 
 
 @lru_cache(4096)
 def _compile_text(text: str) -> Code:
     try:
+        if len(text) > _LONGEST:
+            raise ValueError(f"it has more than {_LONGEST} characters")
         tree = ast.parse(text.strip(), mode="eval").body
         code: list[tuple[Op, int | str]] = []
         _emit(tree, code)
-    except (SyntaxError, ValueError, RecursionError, OverflowError) as error:
-        raise PlanFormatError("RC005", what=f"{text!r} is not a size expression", why=str(error)) from None
+    except (SyntaxError, ValueError, RecursionError, MemoryError, OverflowError) as error:
+        raise PlanFormatError("RC005", what=f"{text[:200]!r} is not a size expression", why=str(error)) from None
     return tuple(code)
 
 

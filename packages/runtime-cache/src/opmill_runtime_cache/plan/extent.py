@@ -11,7 +11,8 @@ _BYTES = {"bool": 1, "complex64": 8, "complex128": 16}
 
 
 class Extent(Struct, frozen=True):
-    """Bytes [start, end) of the storage ``root`` (a slot, or -1 for the arena). ``dense``: no byte between them belongs to another tensor."""
+    """Bytes [start, end) of the storage ``root`` (a slot, or -1 for the arena). ``dense``: no byte between them belongs to another
+    tensor."""
 
     root: int
     start: int
@@ -27,7 +28,8 @@ def itemsize(dtype: str) -> int:
     return _BYTES.get(dtype) or int(digits or 8) // 8
 
 
-def _extent(root: int, start: int, dtype: str, sizes: tuple[Size, ...], strides: tuple[Size, ...]) -> Extent | None:
+def extent(root: int, start: int, dtype: str, sizes: tuple[Size, ...], strides: tuple[Size, ...]) -> Extent | None:
+    """Where a tensor lies whose first element is at byte ``start`` of its storage; None where that follows from symbols."""
     last, count = 0, 1
     for size, stride in zip(sizes, strides, strict=False):
         if not isinstance(size, int) or not isinstance(stride, int):
@@ -46,7 +48,7 @@ def _set(slot: int, extent: Extent | None, memory: dict[int, Extent]) -> None:
 
 def place_tensor(slot: int, spec: TensorSpec, memory: dict[int, Extent]) -> None:
     """Notes a tensor that has a storage of its own."""
-    _set(slot, _extent(slot, 0, spec.dtype, spec.sizes, spec.strides), memory)
+    _set(slot, extent(slot, 0, spec.dtype, spec.sizes, spec.strides), memory)
 
 
 def place(step: Step, memory: dict[int, Extent]) -> None:
@@ -54,15 +56,15 @@ def place(step: Step, memory: dict[int, Extent]) -> None:
     if type(step) is Alloc:
         spec, root = step.spec, step.slot if step.offset is None else _ARENA
         start = step.offset or 0
-        _set(step.slot, _extent(root, start, spec.dtype, spec.sizes, spec.strides) if isinstance(start, int) else None, memory)
+        _set(step.slot, extent(root, start, spec.dtype, spec.sizes, spec.strides) if isinstance(start, int) else None, memory)
     elif type(step) is View:
         base = memory.get(step.base)
         if base is None or not isinstance(step.offset, int):
             memory.pop(step.slot, None)
             return
         width = base.itemsize if step.dtype is None else itemsize(step.dtype)
-        extent = _extent(base.root, base.start + step.offset * width, f"int{width * 8}", step.sizes, step.strides)
-        _set(step.slot, extent, memory)
+        extent_ = extent(base.root, base.start + step.offset * width, f"int{width * 8}", step.sizes, step.strides)
+        _set(step.slot, extent_, memory)
     elif type(step) is Call:
         for slot in step.results:
             if slot is not None:

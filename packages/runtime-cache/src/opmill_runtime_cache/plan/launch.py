@@ -21,8 +21,8 @@ VERSION = 1
 
 class Arg(msgspec.Struct, frozen=True, array_like=True):
     """``kind``: ``buffer`` (pointer ``index`` of the launch), ``scratch`` (pointer into the launch's scratch block at byte ``value``),
-    ``size`` (``index`` of the launch's sizes; ``Form.index_bits`` wide), ``error`` (pointer), ``check`` (int32), ``word`` (``value`` itself, 64 bits of
-    which the kernel takes as many as it needs)."""
+    ``size`` (``index`` of the launch's sizes; ``Form.index_bits`` wide), ``error`` (pointer), ``check`` (int32), ``word`` (``value``
+    itself, 64 bits of which the kernel takes as many as it needs)."""
 
     kind: str
     index: int = 0

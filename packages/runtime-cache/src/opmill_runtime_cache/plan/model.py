@@ -40,12 +40,16 @@ class TensorSpec(_Data, frozen=True):
 @final
 class TensorInput(_Data, frozen=True, tag="tensor"):
     """An input tensor. ``held`` inputs (parameters, buffers) are given once, when the plan is bound; the executor keeps
-    the tensor object and reads its data pointer anew at each call. Others are passed with each call, in order."""
+    the tensor object and reads its data pointer anew at each call. Others are passed with each call, in order.
+
+    ``opaque``: a held tensor in a layout that only the library knows that made it (weights that were reordered for its kernels). It is given to
+    operators, and nothing else; strides in ``spec`` mean nothing."""
 
     slot: int
     spec: TensorSpec
     held: bool = False
     name: str = ""
+    opaque: bool = False
 
 
 @final
@@ -272,12 +276,24 @@ Output = Union[SlotOutput, SizeOutput, NoneOutput]
 
 
 @final
+class Label(_Data, frozen=True):
+    """A label that the program put around some of what it computes (``torch.profiler.record_function``): it opens before step ``begin`` and
+    closes before step ``end``. Labels are in the order in which they open; ``depth``: how many others are open around it."""
+
+    name: str
+    begin: int
+    end: int
+    depth: int = 0
+
+
+@final
 class Plan(_Data, frozen=True):
     """A compiled graph. ``arena`` is the size in bytes of the block that ``Alloc`` offsets count from; offsets are multiples of
-    64. It may use what ``Define`` steps bind that come before all others. ``inputs`` lists held tensors and call inputs together; a call passes those not held, in order. ``exclusive`` names the slots of
-    inputs that the plan writes: a call in which the memory of one meets that of another input is refused, since steps were ordered
-    as if it did not. ``device`` is where the arena lies; allocations with an offset are on it. ``bodies`` are plans without held inputs that steps
-    of this one run."""
+    64. It may use what ``Define`` steps bind that come before all others. ``inputs`` lists held tensors and call inputs together; a call
+    passes those not held, in order. ``exclusive`` names the slots of inputs that the plan writes: a call in which the memory of one meets
+    that of another input is refused, since steps were ordered as if it did not. ``device`` is where the arena lies; allocations with an
+    offset are on it. ``bodies`` are plans without held inputs that steps of this one run. ``labels`` are
+    for profilers alone."""
 
     name: str
     slots: int
@@ -291,3 +307,4 @@ class Plan(_Data, frozen=True):
     exclusive: tuple[int, ...] = ()
     device: str = "cpu"
     bodies: tuple[Plan, ...] = ()
+    labels: tuple[Label, ...] = ()

@@ -25,6 +25,7 @@ from .model import (
     Free,
     Item,
     KernelRef,
+    Label,
     Launch,
     ListArg,
     Literal,
@@ -155,6 +156,7 @@ def _input(item: TensorInput | SizeInput) -> str:
     name = _options(name=(repr(item.name), "''"))
     if type(item) is SizeInput:
         return f"{item.symbol} = size_input({name[2:]})"
+    name += ", opaque=True" if item.opaque else ""
     return f"t{item.slot} = {'held' if item.held else 'input'}({_spec(item.spec)}{name})"
 
 
@@ -179,6 +181,7 @@ def render(plan: Plan) -> str:
         lines.append(f"k{number} = kernel({ref.kind!r}, {ref.artifact_kind!r}, {ref.key!r}, {ref.entry!r}{_options(meta=(ref.meta, {}))})")
     for number, body in enumerate(plan.bodies):
         lines += [f"b{number} = body()", *(_INDENT + line for line in render(body).splitlines())]
+    lines += [f"label({label.name!r}, {label.begin}, {label.end}{_options(depth=(label.depth, 0))})" for label in plan.labels]
     lines += [_with_origin(_STEPS[type(step)](step), getattr(step, "origin", "")) for step in plan.steps]
     lines.append(f"output({_many(_OUTPUTS[type(output)](output) for output in plan.outputs)})")
     return "\n".join(lines) + "\n"
@@ -210,7 +213,8 @@ class _Line:
 
     def size(self, node: ast.expr) -> Size:
         if isinstance(node, ast.Constant) or _is_negative(node):
-            return ast.literal_eval(node)
+            literal: int | str = ast.literal_eval(node)
+            return literal
         return self.source(node)
 
     def literal(self, name: str, default: Any) -> Any:
@@ -258,7 +262,7 @@ _CALLED: dict[str, Callable[[_Line, list[ast.expr]], Arg]] = {
 
 def _origin(rest: str) -> str:
     if rest.startswith("#! "):
-        return ast.literal_eval(rest[3:])
+        return str(ast.literal_eval(rest[3:]))
     return rest.removeprefix("# ")
 
 
@@ -273,7 +277,15 @@ class _Reader:
 
     def __init__(self) -> None:
         self.head: dict[str, Any] = {}
-        self.parts: dict[str, list[Any]] = {"inputs": [], "bindings": [], "constants": [], "kernels": [], "bodies": [], "steps": []}
+        self.parts: dict[str, list[Any]] = {
+            "inputs": [],
+            "bindings": [],
+            "constants": [],
+            "kernels": [],
+            "bodies": [],
+            "labels": [],
+            "steps": [],
+        }
         self.outputs: tuple[Output, ...] | None = None
 
     def line(self, line: _Line) -> None:
@@ -287,7 +299,13 @@ class _Reader:
 
 
 def _read_tensor(line: _Line) -> TensorInput:
-    return TensorInput(_numbered("t", line.targets[0]), line.spec(line.args[0]), line.function == "held", line.literal("name", ""))
+    return TensorInput(
+        _numbered("t", line.targets[0]),
+        line.spec(line.args[0]),
+        line.function == "held",
+        line.literal("name", ""),
+        line.literal("opaque", False),
+    )
 
 
 def _read_view(line: _Line) -> View:
@@ -336,6 +354,11 @@ def _read_kernel(line: _Line) -> KernelRef:
     return KernelRef(kind, artifact_kind, key, entry, line.literal("meta", {}))
 
 
+def _read_label(line: _Line) -> Label:
+    name, begin, end = map(ast.literal_eval, line.args)
+    return Label(name, begin, end, line.literal("depth", 0))
+
+
 _LINES: dict[str, tuple[str, Callable[[_Line], Any]]] = {
     "plan": (
         "head",
@@ -360,6 +383,7 @@ _LINES: dict[str, tuple[str, Callable[[_Line], Any]]] = {
     ),
     "kernel": ("kernels", _read_kernel),
     "body": ("bodies", lambda line: []),
+    "label": ("labels", _read_label),
     "alloc": ("steps", _read_alloc),
     "view": ("steps", _read_view),
     "launch": ("steps", _read_launch),

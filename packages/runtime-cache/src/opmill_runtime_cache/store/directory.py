@@ -3,10 +3,12 @@
 import os
 import stat
 import time
+import weakref
 from pathlib import Path
 
+from . import claims, private
 from .entry import seal, unseal, write_atomically
-from .eviction import evict
+from .eviction import BUILDING, evict
 
 _TOUCH_AFTER_S = 60.0
 
@@ -20,47 +22,75 @@ class Directory:
 
     def __init__(self, root: Path, max_bytes: int) -> None:
         self.root, self.max_bytes = root, max_bytes
+        self._secret: bytes | None = None
+        self._work: claims.Claim | None = None
+        self._writer = 0  # the process whose that is
         self._allowance: int | None = None  # bytes that may be written before the directory is measured again
 
     def prepare(self) -> None:
-        """Creates the root. Raises PermissionError where another user owns it, OSError where it cannot be made."""
-        self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
-        status = os.stat(self.root)
-        if hasattr(os, "getuid") and status.st_uid != os.getuid():
-            raise PermissionError(f"{self.root} belongs to user {status.st_uid}")
-        if stat.S_IMODE(status.st_mode) & 0o077:
+        """Creates the root, and clears what killed processes left there. Raises NotPrivate where others own it or may write to it, or to a
+        folder above it; OSError where it cannot be made."""
+        self.root.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.root = self.root.parent.resolve() / self.root.name  # links above are followed once
+        private.check_above(self.root)
+        private.make_below(self.root)
+        if stat.S_IMODE(os.stat(self.root).st_mode) & 0o077:
             os.chmod(self.root, 0o700)
+        claims.sweep(self.root / BUILDING, "")
+        if self._secret is None:
+            try:
+                self._secret = private.secret_of(self.root, make=os.access(self.root, os.W_OK))
+            except private.NotPrivate:
+                raise
+            except OSError:
+                pass  # a full disk: nothing can be read then, and the first write says so
 
     def path(self, kind: str, key: str) -> Path:
         return self.root / kind / key[:2] / key
 
     def lock_path(self, kind: str, key: str) -> Path:
-        folder = self.root / "locks"
-        folder.mkdir(mode=0o700, exist_ok=True)
-        return folder / f"{kind}-{key}.lock"
+        return private.make_below(self.root, "locks") / f"{kind}-{key}.lock"
+
+    def workspace(self) -> claims.Claim:
+        """A folder of this process's. Raises OSError."""
+        return claims.claim(private.make_below(self.root, BUILDING), "work-")
+
+    def _scratch(self) -> Path:
+        """Where this process writes what is then moved into its place."""
+        if self._work is None or self._writer != os.getpid() or not self._work.path.exists():
+            self._work, self._writer = self.workspace(), os.getpid()
+            weakref.finalize(self, self._work.release)
+        return self._work.path
 
     def read(self, kind: str, key: str) -> memoryview | None:
-        """The payload; None where there is none. Raises Damaged, OSError."""
-        path = self.path(kind, key)
+        """The payload; None where there is none. Raises Damaged, NotPrivate, OSError."""
         try:
-            with open(path, "rb", buffering=0) as file:
+            with os.fdopen(private.open_below(self.root, kind, key[:2], key), "rb", buffering=0) as file:
                 data = file.read()
                 age = time.time() - os.fstat(file.fileno()).st_mtime
         except FileNotFoundError:
             return None
-        payload = unseal(kind, key, data)
+        payload = self._unsealed(kind, key, data)
         if payload is None:
-            path.unlink(missing_ok=True)
-            raise Damaged(str(path))
+            self.path(kind, key).unlink(missing_ok=True)
+            raise Damaged(str(self.path(kind, key)))
         if age > _TOUCH_AFTER_S:
-            _touch(path)
+            _touch(self.path(kind, key))
+        return payload
+
+    def _unsealed(self, kind: str, key: str, data: bytes) -> memoryview | None:
+        payload = None if self._secret is None else unseal(kind, key, data, self._secret)
+        if payload is None and (secret := private.secret_of(self.root)) not in (None, self._secret):
+            self._secret = secret  # the cache was cleared, and another process began anew
+            payload = unseal(kind, key, data, secret)
         return payload
 
     def write(self, kind: str, key: str, payload: bytes) -> None:
-        data = seal(kind, key, payload)
-        path = self.path(kind, key)
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        write_atomically(path, data)
+        secret = self._secret = private.secret_of(self.root, make=True)
+        assert secret is not None
+        data = seal(kind, key, payload, secret)
+        private.make_below(self.root, kind, key[:2])
+        write_atomically(self.path(kind, key), data, self._scratch())
         self._make_room(len(data))
 
     def remove(self, kind: str, key: str) -> None:

@@ -4,6 +4,11 @@ import os
 import time
 from pathlib import Path
 
+from .entry import PARTIAL
+from .private import SECRET
+
+BUILDING = "build"
+"""The folder of what is being made."""
 _ABANDONED_S = 24 * 3600.0
 
 
@@ -11,14 +16,18 @@ def entries_of(root: Path) -> list[tuple[float, int, str]]:
     """(time of last use, bytes, path) of every file of entries; removes what crashed writers and old locks left behind."""
     found: list[tuple[float, int, str]] = []
     now = time.time()
-    for folder, _, names in os.walk(root):
+    for folder, below, names in os.walk(root):
+        if folder == str(root) and BUILDING in below:
+            below.remove(BUILDING)  # cleared by its own rule
         for name in names:
             path = os.path.join(folder, name)
+            if folder == str(root) and name == SECRET:
+                continue
             try:
                 stat = os.stat(path, follow_symlinks=False)
             except OSError:
                 continue
-            if name.startswith(".tmp-") or name.endswith(".lock"):
+            if name.startswith(PARTIAL) or name.endswith(".lock"):
                 if now - stat.st_mtime > _ABANDONED_S:
                     _remove(path)
             else:

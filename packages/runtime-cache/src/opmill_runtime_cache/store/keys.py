@@ -5,6 +5,7 @@ import hashlib
 import os
 import re
 import sys
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -24,15 +25,18 @@ def key_of(*parts: Any) -> str:
 
 
 @functools.cache
-def sources_of(package: str) -> str:
-    """A key for the state of an imported package's Python files (names, sizes, times of change): what is made by other code is made anew.
-    Of a module that is one file, that file alone."""
+def sources_of(package: str, portable: bool = False) -> str:
+    """A key for the state of an imported package's Python files (names, sizes, times of change; if ``portable``, names and contents, so that
+    it is the same wherever the same is installed, for some milliseconds): what is made by other code is made anew. Of a module that is one
+    file, that file alone."""
     module = sys.modules[package]
     roots = list(getattr(module, "__path__", ()))
     files = [module.__file__] if module.__file__ else []
     for root in roots:
         files += sorted(os.path.join(folder, name) for folder, _, names in os.walk(root) for name in names if name.endswith((".py", ".h")))
     base = len(os.path.dirname(files[0])) if files else 0
+    if portable:
+        return key_of(package, [(path[base:], hashlib.sha256(Path(path).read_bytes()).digest()) for path in files])
     return key_of(package, [(path[base:], found.st_size, found.st_mtime_ns) for path in files for found in [os.stat(path)]])
 
 
