@@ -228,7 +228,11 @@ _FE_UNDERFLOW = 16
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="the flag is another one elsewhere")
 def test_what_lay_on_the_stack_is_not_multiplied(steps, runner) -> None:
     """Vectors reach beyond lines; addresses taken for numbers are subnormal, and each takes as long as a hundred sums."""
-    libm, threads, before = ctypes.CDLL("libm.so.6"), torch.get_num_threads(), Conv((1, 40, 56, 56), (40, 1, 7, 7), padding=(3, 3), groups=40, epilogue="residual")
+    libm, threads, before = (
+        ctypes.CDLL("libm.so.6"),
+        torch.get_num_threads(),
+        Conv((1, 40, 56, 56), (40, 1, 7, 7), padding=(3, 3), groups=40, epilogue="residual"),
+    )
     subnormal = [torch.full_like(t, 1e-41) for t in before.inputs()]
     torch.set_num_threads(1)
     try:
@@ -287,17 +291,26 @@ def test_one_kernel_for_all_sizes(store, name: str) -> None:
     sizes, generator = Sizes(), _Noting()
     moving = {d: sizes.new(x.size(d)) for d in dims}
     with torch.no_grad():
-        compiled = compile_graph(torch.fx.symbolic_trace(run), [FakeContext(sizes).from_tensor(x, moving), w, bias, scale], store=store, generators=[generator])
+        compiled = compile_graph(
+            torch.fx.symbolic_trace(run), [FakeContext(sizes).from_tensor(x, moving), w, bias, scale], store=store, generators=[generator]
+        )
     assert len(generator.kinds) == 1 and "aten::convolution" not in render(compiled.plan)
     r, wrong = random.Random(name), []
     for _ in range(8):
-        shape = [r.choice([2, 3, 5, 8, 17, 40, 130]) if d in dims and d else r.choice([2, 3, 7]) if d in dims else n for d, n in enumerate(x.shape)]
+        shape = [
+            r.choice([2, 3, 5, 8, 17, 40, 130]) if d in dims and d else r.choice([2, 3, 7]) if d in dims else n
+            for d, n in enumerate(x.shape)
+        ]
         if not sizes.holds({str(i): shape[d] for d, i in moving.items()}):
             continue
         given = torch.randn(shape, generator=torch.Generator().manual_seed(1))
         with torch.no_grad():
             got, want = compiled(given, w, bias, scale), run(*(t.double() for t in (given, w, bias, scale)))
-        wrong += [(shape, float(e)) for g, t in zip(got, want, strict=True) if (e := (g - t).abs().max()) > 3e-6 * t.abs().max() or g.shape != t.shape]
+        wrong += [
+            (shape, float(e))
+            for g, t in zip(got, want, strict=True)
+            if (e := (g - t).abs().max()) > 3e-6 * t.abs().max() or g.shape != t.shape
+        ]
     assert wrong == []
 
 
@@ -324,7 +337,13 @@ def _gradient_case(seed: int) -> tuple[tuple[int, ...], dict[str, object]]:
     size = [r.choice([9, 14, 31, 40, 300]) if k == r.randint(0, 1) else r.choice([9, 14, 20]) for k in range(2)]
     size = [max(n, e + 1) for n, e in zip(size, reach, strict=True)]
     padding = tuple(r.randint(0, e) for e in reach)
-    return (r.choice([1, 2, 3]), *size), {"kernel_size": taps, "stride": stride, "padding": padding, "dilation": dilation, "bias": r.random() < 0.5}
+    return (r.choice([1, 2, 3]), *size), {
+        "kernel_size": taps,
+        "stride": stride,
+        "padding": padding,
+        "dilation": dilation,
+        "bias": r.random() < 0.5,
+    }
 
 
 @needs_fma
@@ -383,7 +402,11 @@ def _product(mask_value: float = 0.0, scale: int = 1, op: str = "sum", with_symb
     """out[m, p] = sum over j of w[m, j] * x[j, p + j % 1], the columns of x from 1 on only."""
     i, p, j = index("i0"), index("i1"), index("j0")
     inside = Op("ge", (IndexValue(p - 1, "int64"), Const(0, "int64")), "bool")
-    value = Op("mul", (Load("w", i * 64 + j * scale, "float32"), Load("x", j * 70 + p - 1, "float32", inside, Const(mask_value, "float32"))), "float32")
+    value = Op(
+        "mul",
+        (Load("w", i * 64 + j * scale, "float32"), Load("x", j * 70 + p - 1, "float32", inside, Const(mask_value, "float32"))),
+        "float32",
+    )
     sums = Phase((Axis("j0", index(64 // scale)),), reductions=(Reduction(("v0",), op, value, "float32"),))
     store = Phase(stores=(IrStore("out", i * 70 + p, Ref("v0", "float32")),))
     rows = index("s0") if with_symbol else index(16)

@@ -15,7 +15,9 @@ HALVES = ("float16", "bfloat16")
 def _kernel(source: str, to: str, n: int, stride: int = 1) -> LoopKernel:
     value = Op("cast", (Load("a", index("i") * stride, source),), to)
     buffers = (Buffer("a", source, "in", index(n * stride)), Buffer("out", to, "out", index(n)))
-    return LoopKernel(f"{source}_{to}_{n}_{stride}", buffers, (Nest((Axis("i", index(n)),), (Phase(stores=(Store("out", index("i"), value),)),)),))
+    return LoopKernel(
+        f"{source}_{to}_{n}_{stride}", buffers, (Nest((Axis("i", index(n)),), (Phase(stores=(Store("out", index("i"), value),)),)),)
+    )
 
 
 def _kernels(name: str) -> dict[str, LoopKernel]:
@@ -43,4 +45,6 @@ def test_every_number(name: str, store) -> None:
         want = apply("cast", [given[:: given.numel() // n]], to)
         assert torch.equal(out.float().isnan(), want.float().isnan())
         there = ~want.float().isnan()
-        assert torch.equal(out.view(torch.uint8 if to is dtype else torch.int32)[there], want.view(torch.uint8 if to is dtype else torch.int32)[there])
+        assert torch.equal(
+            out.view(torch.uint8 if to is dtype else torch.int32)[there], want.view(torch.uint8 if to is dtype else torch.int32)[there]
+        )

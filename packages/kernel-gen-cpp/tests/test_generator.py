@@ -1,7 +1,10 @@
 """The generator's manners: keys, batches, other widths, failures."""
 
+import errno
 import os
 import stat
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -99,7 +102,7 @@ def _odd(op: str, dtype: str) -> LoopKernel:
 @pytest.mark.parametrize(
     ("kernel", "reason"),
     [
-        (_odd("digamma", "float32"), "primitive digamma"),
+        (_odd("digamma", "float32"), "primitive digamma: no function of a library"),
         (_odd("frobnicate", "float32"), "primitive frobnicate"),
         (_odd("exp", "complex64"), "element type complex64"),
         (_odd("exp", "bfloat16"), "primitive exp on bfloat16"),
@@ -151,7 +154,9 @@ def test_compiler_is_found() -> None:
 def test_a_compiler_that_fails_itself_is_asked_for_less(store: Store, tmp_path, monkeypatch, passes: bool) -> None:
     fake = tmp_path / "fails.sh"
     calm = '*" -O1 "*) exec g++ "$@" ;;' if passes else ""
-    fake.write_text(f'#!/bin/sh\ncase " $* " in {calm} *" --version "*) echo fails 1.0 ;; *stub.cpp*) exec g++ "$@" ;; *) echo "internal compiler error: in isel" >&2; exit 1 ;; esac\n')
+    fake.write_text(
+        f'#!/bin/sh\ncase " $* " in {calm} *" --version "*) echo fails 1.0 ;; *stub.cpp*) exec g++ "$@" ;; *) echo "internal compiler error: in isel" >&2; exit 1 ;; esac\n'
+    )
     fake.chmod(fake.stat().st_mode | stat.S_IXUSR)
     monkeypatch.setenv("CXX", str(fake))
     if passes:
@@ -159,3 +164,30 @@ def test_a_compiler_that_fails_itself_is_asked_for_less(store: Store, tmp_path, 
         return
     with pytest.raises(KernelBuildError, match="KC001"):
         CppKernelGenerator().build([CASES["tail_17"].kernel], OPTIONS, store)
+
+
+def test_a_compiler_that_cannot_be_run_now_is_asked_again(monkeypatch) -> None:
+    """What it says of itself is kept, that it could not be run is not."""
+    toolchain._identify.cache_clear()
+
+    def no_process(*args: Any, **kwargs: Any) -> Any:
+        raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(toolchain.subprocess, "run", no_process)
+        with pytest.raises(KernelBuildError, match="KC002"):
+            toolchain.find()
+    assert isinstance(toolchain.find(), toolchain.Toolchain)
+
+
+@pytest.mark.parametrize(
+    ("status", "said", "passes"),
+    [(-9, "", True), (1, "cc1plus: out of memory allocating 65536 bytes", True), (1, "g++: fatal error: Killed signal terminated program", True),
+     (1, "error: expected ';'", False)],
+)  # fmt: skip
+def test_a_compiler_that_lacks_something_is_told_from_one_that_refuses(monkeypatch, status: int, said: str, passes: bool) -> None:
+    monkeypatch.setattr(toolchain.subprocess, "run", lambda *a, **k: SimpleNamespace(returncode=status, stderr=said, stdout=""))
+    with pytest.raises(KernelBuildError) as found:
+        toolchain.Toolchain(("g++",), "g++ 12").compile("int x", ())
+    assert isinstance(found.value.__cause__, OSError) is passes
+    assert found.value.code == ("KC002" if passes else "KC001")

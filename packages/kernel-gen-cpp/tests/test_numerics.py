@@ -66,7 +66,9 @@ def inputs_of(seed: int, dtype: torch.dtype, special: bool) -> list[torch.Tensor
     if special:
         for t in tensors:
             odd = torch.tensor([0.0, -0.0, float("inf"), -float("inf"), float("nan"), 1e-40, 6e4, 1e-7])
-            t.view(-1)[torch.randint(0, t.numel(), (60,), generator=generator)] = odd[torch.randint(0, 8, (60,), generator=generator)].double()
+            t.view(-1)[torch.randint(0, t.numel(), (60,), generator=generator)] = odd[
+                torch.randint(0, 8, (60,), generator=generator)
+            ].double()
     return [t.to(dtype) for t in tensors]
 
 
@@ -96,7 +98,8 @@ def test_errors_by_default(store: Store, seed: int, dtype: torch.dtype) -> None:
 
 
 def test_gelu_far_out(store: Store) -> None:
-    """There 1 + erf(x) is a few units of erf's last place: as near as eager in every band, though nothing of it shows in the largest value."""
+    """There 1 + erf(x) is a few units of erf's last place: as near as eager in every band, though nothing of it shows in the largest
+    value."""
     x = torch.linspace(-6, 6, 120_001)
     [got] = compiled(lambda x: (torch.nn.functional.gelu(x),), [x], store, "default")
     want, exact = torch.nn.functional.gelu(x), torch.nn.functional.gelu(x.double())
@@ -107,7 +110,13 @@ def test_gelu_far_out(store: Store) -> None:
 
 
 def test_tanh_is_right_to_its_last_place(store: Store) -> None:
-    x = torch.cat([torch.linspace(-12, 12, 240_001), torch.randn(10_000) * 1e-3, torch.tensor([9.02, 20.0, 1e30, torch.inf, -torch.inf, 0.0, -0.0, 1e-45, torch.nan])])
+    x = torch.cat(
+        [
+            torch.linspace(-12, 12, 240_001),
+            torch.randn(10_000) * 1e-3,
+            torch.tensor([9.02, 20.0, 1e30, torch.inf, -torch.inf, 0.0, -0.0, 1e-45, torch.nan]),
+        ]
+    )
     [got] = compiled(lambda x: (torch.tanh(x),), [x], store, "default")
     exact = torch.tanh(x.double())
     place = (torch.nextafter(exact.float().abs(), torch.tensor(torch.inf)) - exact.float().abs()).double()
@@ -133,7 +142,8 @@ FAR_OUT: dict[str, Callable[..., torch.Tensor]] = {
 
 @pytest.mark.parametrize("name", FAR_OUT)
 def test_gradients_far_out(store: Store, name: str) -> None:
-    """Where a function ends flat, its gradient lives from what is missing to the end, times as much as x^3: nothing of tanh's last places may be wrong."""
+    """Where a function ends flat, its gradient lives from what is missing to the end, times as much as x^3: nothing of tanh's last places
+    may be wrong."""
     fn = FAR_OUT[name]
     at = torch.tensor([0.5, 1, 2, 3, 4, 5, 6, 8, 10, 15, 20, 30, 50, 88, 100, 274, 1000, 1e5, 1e10])
     x = torch.cat([at, -at])
@@ -145,4 +155,6 @@ def test_gradients_far_out(store: Store, name: str) -> None:
     eager, exact = gradient(fn, x), gradient(fn, x.double())
     ours = gradient(lambda x: compiled(lambda x: (fn(x),), [x], store, "default")[0], x)
     known = exact.isfinite() & eager.isfinite()
-    assert bool(((ours - exact).abs() <= 4 * (eager - exact).abs() + 2e-7 * exact.abs() + 1e-7)[known].all()), (ours - exact)[known].abs().max()
+    assert bool(((ours - exact).abs() <= 4 * (eager - exact).abs() + 2e-7 * exact.abs() + 1e-7)[known].all()), (
+        (ours - exact)[known].abs().max()
+    )

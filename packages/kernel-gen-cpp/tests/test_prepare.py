@@ -221,7 +221,10 @@ def steps(*nests: Nest) -> LoopKernel:
 
 
 ALIKE = {
-    "three steps, one other": (steps(*(step_of("x", "abcd"[k], 24 * k, op_name="tanh" if k == 2 else "exp", first=k) for k in range(4))), 2),
+    "three steps, one other": (
+        steps(*(step_of("x", "abcd"[k], 24 * k, op_name="tanh" if k == 2 else "exp", first=k) for k in range(4))),
+        2,
+    ),
     "each reads the last": (steps(*(step_of(s, t, 7 * (s == "x"), op_name="tanh") for s, t in zip("xabc", "abcd", strict=True))), 1),
     "one reads a buffer twice": (steps(step_of("x", "a", 0), step_of("x", "b", 24), step_of("w", "c", 0), step_of("x", "d", 48)), 2),
     "nothing in common": (steps(*(step_of("x", t, 0, op_name=o) for t, o in zip("abcd", ("exp", "tanh", "neg", "sqrt"), strict=True))), 4),
@@ -249,7 +252,18 @@ def guarded(value: Load, low: float, high: float, other: float = 0.0) -> Op:
         (guarded(X, 0.5, 16.5, -7.0), (-7, 17)),
         (guarded(X, 0.0, math.inf), None),
         (guarded(X, math.nan, 16.0), None),
-        (cast(op("where", op("logical_or", op("ge", X, Const(0.0, "float32")), op("lt", X, Const(9.0, "float32"))), X, Const(0.0, "float32")), "int64"), None),
+        (
+            cast(
+                op(
+                    "where",
+                    op("logical_or", op("ge", X, Const(0.0, "float32")), op("lt", X, Const(9.0, "float32"))),
+                    X,
+                    Const(0.0, "float32"),
+                ),
+                "int64",
+            ),
+            None,
+        ),
         (cast(op("where", op("lt", op("neg", X), Const(9.0, "float32")), X, Const(0.0, "float32")), "int64"), None),
         (cast(X, "int64"), None),
     ],
@@ -262,7 +276,11 @@ def test_bounds_of_floats_that_were_compared(expr, found) -> None:
 def test_positions_made_of_floats_that_were_compared_take_32_bits(store) -> None:
     let, position = Let("v0", guarded(Load("x", index("i0"), "float32"), 0.0, 16.0)), index("v0")
     value = op("add", Load("w", position, "float32"), cast(Ref("v0", "int64"), "float32"))
-    phase = Phase((), (let,), stores=(Store("y", index("i0"), value), Store("z", index("i0"), op("add", Ref("v0", "int64"), IndexValue(position, "int64")))))
+    phase = Phase(
+        (),
+        (let,),
+        stores=(Store("y", index("i0"), value), Store("z", index("i0"), op("add", Ref("v0", "int64"), IndexValue(position, "int64")))),
+    )
     buffers = [Buffer("x", "float32", "in", index(45)), Buffer("w", "float32", "in", index(16)), Buffer("y", "float32", "out", index(45))]
     kernel = LoopKernel("look", (*buffers, Buffer("z", "int64", "out", index(45))), (Nest((Axis("i0", index(45)),), (phase,)),), ())
     runner = Runner([kernel], store)

@@ -48,7 +48,13 @@ def scan_of(draw, value: ir.Expr, outer: tuple[ir.Axis, ...], inner: tuple[ir.Ax
     kind = draw(st.sampled_from(("sum", "argmin", "logaddexp", "affine")))
     n = inner[0].extent.constant
     at = place * n + "j0" if draw(st.booleans()) else place + index("j0") * span
-    scan = ir.Scan(("r", "q") if kind == "argmin" else ("r",), kind, (value,) if kind != "affine" else (op("tanh", value), value), "float32", draw(st.booleans()))
+    scan = ir.Scan(
+        ("r", "q") if kind == "argmin" else ("r",),
+        kind,
+        (value,) if kind != "affine" else (op("tanh", value), value),
+        "float32",
+        draw(st.booleans()),
+    )
     outs = [ir.Buffer("out", "float32", "out", index(span * n))]
     stores = [ir.Store("out", at, op("tanh", ir.Ref("r", "float32")))]
     if kind == "argmin":

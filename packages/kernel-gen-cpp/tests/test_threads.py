@@ -21,7 +21,8 @@ def worth(name: str, rows: int, columns: int) -> list[int]:
 
 @pytest.mark.parametrize("name", [c.name for c in SYMBOLIC])
 def test_small_work_of_moving_sizes_wakes_no_thread(name: str) -> None:
-    """A step of generation over a short cache entered a parallel region in each layer, and waited there for a thread that had nothing to do."""
+    """A step of generation over a short cache entered a parallel region in each layer, and waited there for a thread that had nothing to
+    do."""
     assert all(n <= 1 for n in worth(name, 2, 30))
     assert max(worth(name, 4096, 4096)) > 64
 

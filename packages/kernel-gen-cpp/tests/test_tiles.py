@@ -42,7 +42,9 @@ def _turned(seed: int, rows: Index, columns: Index, symbols: tuple[str, ...] = (
     ]  # fmt: skip
     if len(stores) > 1:
         buffers.append(Buffer("out1", "float32", "out", rows * columns))
-    return LoopKernel(f"turned{seed}", tuple(buffers), (Nest((Axis("i", rows), Axis("j", columns)), (Phase((), lets, stores=tuple(stores)),)),), symbols)
+    return LoopKernel(
+        f"turned{seed}", tuple(buffers), (Nest((Axis("i", rows), Axis("j", columns)), (Phase((), lets, stores=tuple(stores)),)),), symbols
+    )
 
 
 def _filled(kernel: LoopKernel, values: dict[str, int]) -> dict[str, torch.Tensor]:
@@ -50,7 +52,9 @@ def _filled(kernel: LoopKernel, values: dict[str, int]) -> dict[str, torch.Tenso
     out = {}
     for b in kernel.buffers:
         n = b.numel.evaluate(values)
-        out[b.name] = (torch.randint(0, 9, (n,), generator=g) if b.dtype.lstrip("u").startswith(("int", "bool")) else torch.randn(n, generator=g)).to(getattr(torch, b.dtype))
+        out[b.name] = (
+            torch.randint(0, 9, (n,), generator=g) if b.dtype.lstrip("u").startswith(("int", "bool")) else torch.randn(n, generator=g)
+        ).to(getattr(torch, b.dtype))
     return out
 
 

@@ -56,7 +56,9 @@ def test_rows_in_other_ways(case: Case, budget: Budget) -> None:
     assert disagreement(case, seed=1, budget=budget) is None
 
 
-@pytest.mark.parametrize("name", ["symbolic_plain_map_3_21", "softmax_5x33", "gather", "transposed_33x70", "argmax_row_float32", "welford_full_float32"])
+@pytest.mark.parametrize(
+    "name", ["symbolic_plain_map_3_21", "softmax_5x33", "gather", "transposed_33x70", "argmax_row_float32", "welford_full_float32"]
+)
 @pytest.mark.parametrize("budget", [Budget(), SPLITS], ids=["plain", "splits"])
 def test_wide_indices(name: str, budget: Budget) -> None:
     assert disagreement(CASES[name], wide=True, budget=budget) is None

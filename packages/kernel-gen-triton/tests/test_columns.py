@@ -1,10 +1,13 @@
 """Sums and variances down columns: right however many launches they take, and as few as their length needs."""
 
+from dataclasses import replace
+
 import pytest
 
 from opmill_graph_ir.loops.cases import Case, axes, cast
 from opmill_graph_ir.loops.index import index
-from opmill_graph_ir.loops.ir import Buffer, Load, LoopKernel, Nest, Phase, Reduction, Ref, Store
+from opmill_graph_ir.loops.ir import Buffer, Load, LoopKernel, Nest, Op, Phase, Reduction, Ref, Store
+from opmill_graph_ir.schedule.rewrite import Rewriter
 from opmill_kernel_gen_triton.budget import Budget
 from opmill_kernel_gen_triton.debug import disagreement
 from opmill_kernel_gen_triton.kernel import kernel_text
@@ -42,3 +45,75 @@ def test_short_columns_of_half_precision_are_one_launch(rows: int, columns: int,
 def test_right_in_either_way(rows: int, columns: int, op: str, processors: int) -> None:
     budget = Budget(processors=processors, tile=128, chunk=16, steps=4)
     assert disagreement(Case("down", down(rows, columns, "bfloat16", op), rtol=64.0), budget=budget) is None
+
+
+def norm_gradients(rows: int, columns: int) -> LoopKernel:
+    """Sums down columns of what is read along rows, too, from two numbers a row: the gradients of a norm's weight and bias."""
+    at = index("j") * columns + "i"
+    g, x = cast(Load("g", at, "bfloat16"), "float32"), Load("x", at, "float32")
+    centered = Op("mul", (Op("sub", (x, Load("m", index("j"), "float32")), "float32"), Load("r", index("j"), "float32")), "float32")
+    sums = Reduction(("w",), "sum", Op("mul", (g, centered), "float32"), "float32"), Reduction(("b",), "sum", g, "float32")
+    stores = tuple(Store(f"out_{n}", index("i"), Ref(n, "float32")) for n in "wb")
+    inputs = [("g", "bfloat16", rows * columns), ("x", "float32", rows * columns), ("m", "float32", rows), ("r", "float32", rows)]
+    buffers = [Buffer(n, d, "in", index(k)) for n, d, k in inputs] + [Buffer(f"out_{n}", "float32", "out", index(columns)) for n in "wb"]
+    return LoopKernel(
+        "norm", tuple(buffers), (Nest(axes(i=columns), (Phase(axes(j=rows), reductions=sums), Phase(stores=stores)), "norm"),)
+    )
+
+
+def test_what_most_accesses_touch_decides_over_rows_or_columns() -> None:
+    """Two numbers a row, read along it, are nothing beside two matrices that are not."""
+    first, second = (forms[0] for forms in kernel_text(norm_gradients(8192, 768)).functions)
+    assert dict(first.constants)["XBLOCK"] >= 32, "neighbouring threads read neighbouring columns"
+    assert first.grid.constant >= 2 * 132 and second.name.endswith("_1")
+
+
+def test_gradients_of_a_norm_are_right() -> None:
+    budget = Budget(processors=8, tile=128, chunk=16, steps=4)
+    for rows, columns in ((64, 40), (96, 33)):
+        assert disagreement(Case("norm", norm_gradients(rows, columns), rtol=64.0), budget=budget) is None
+
+
+@pytest.mark.parametrize("rows, launches", [(96, 2), (97, 3)], ids=["even chunks", "a rest"])
+def test_parts_of_columns_are_stored_while_they_are_added(rows: int, launches: int) -> None:
+    """One pass over memory, where each point belongs to exactly one part: also where what is read is overwritten."""
+    kernel = down(rows, 40, "float32")
+    [nest] = kernel.nests
+    [phase, end] = nest.phases
+    at = index("j") * 40 + "i"
+    doubled = Op("add", (Load("x", at, "float32"), Load("x", at, "float32")), "float32")
+    phase = replace(phase, stores=(Store("y", at, doubled), Store("x", at, Op("neg", (doubled,), "float32"))))
+    buffers = (Buffer("x", "float32", "inout", index(rows * 40)), Buffer("y", "float32", "out", index(rows * 40)), *kernel.buffers[1:])
+    kernel = replace(kernel, buffers=buffers, nests=(replace(nest, phases=(phase, end)),))
+    budget = Budget(processors=8, tile=128, chunk=16, steps=4)
+    assert len(kernel_text(kernel, budget).functions) == launches
+    assert disagreement(Case("down", kernel, rtol=64.0), budget=budget) is None
+
+
+def padded_rows(length: int, stride: int, numel: int) -> LoopKernel:
+    """The largest of each row and the sum from there, of rows that begin every ``stride`` elements."""
+    x = cast(Load("x", index("i") * stride + "j", "bfloat16"), "float32")
+    shifted = Op("exp", (Op("sub", (x, Ref("m", "float32")), "float32"),), "float32")
+    phases = (
+        Phase(axes(j=length), reductions=(Reduction(("m",), "max", x, "float32"),)),
+        Phase(axes(k=length), reductions=(Reduction(("s",), "sum", substituted(shifted), "float32"),)),
+        Phase(stores=(Store("out", index("i"), Ref("s", "float32")),)),
+    )
+    buffers = (Buffer("x", "bfloat16", "in", index(numel)), Buffer("out", "float32", "out", index(3)))
+    return LoopKernel("rows", buffers, (Nest(axes(i=3), phases, "rows"),))
+
+
+def substituted(e):
+    return Rewriter({"j": index("k")})(e)
+
+
+@pytest.mark.parametrize("longest", [16384, 32], ids=["whole", "in steps"])
+@pytest.mark.parametrize(
+    "length, stride, numel, reaches",
+    [(57, 64, 192, True), (57, 58, 174, False), (57, 64, 185, False), (57, 64, 191, False), (64, 64, 192, False), (60, 64, 192, True)],
+)
+def test_rows_are_read_in_whole_vectors_where_memory_goes_on(length: int, stride: int, numel: int, reaches: bool, longest: int) -> None:
+    budget = Budget(longest=longest, tile=32)
+    kernel = padded_rows(length, stride, numel)
+    assert ("rreach" in kernel_text(kernel, budget).functions[0][0].text) == reaches
+    assert disagreement(Case("rows", kernel, rtol=64.0), budget=budget) is None

@@ -27,23 +27,52 @@ def _op(name: str, *args) -> Op:
 
 
 def _kernel(phases: tuple[Phase, ...], **buffers: tuple[str, int]) -> LoopKernel:
-    return LoopKernel("crowded", tuple(Buffer(n, "float32", role, index(ROWS * size)) for n, (role, size) in buffers.items()), (Nest(I, phases),))
+    return LoopKernel(
+        "crowded", tuple(Buffer(n, "float32", role, index(ROWS * size)) for n, (role, size) in buffers.items()), (Nest(I, phases),)
+    )
 
 
 def _pointwise() -> LoopKernel:
     """A walk over the row, then one over another length that reads what the first has stored."""
     first = Phase(_axis("j", 96), stores=(Store("b", index("i") * 96 + "j", _op("mul", _at("a", 96, "j"), Const(2.0, "float32"))),))
-    second = Phase(_axis("k", 48), stores=(Store("c", index("i") * 48 + "k", _op("add", Load("b", index("i") * 96 + index("k") * 2, "float32"), Load("b", index("i") * 96 + index("k") * 2 + 1, "float32"))),))
+    second = Phase(
+        _axis("k", 48),
+        stores=(
+            Store(
+                "c",
+                index("i") * 48 + "k",
+                _op(
+                    "add",
+                    Load("b", index("i") * 96 + index("k") * 2, "float32"),
+                    Load("b", index("i") * 96 + index("k") * 2 + 1, "float32"),
+                ),
+            ),
+        ),
+    )
     return _kernel((first, second), a=("in", 96), b=("inout", 96), c=("out", 48))
 
 
 def _reduced(op: str) -> LoopKernel:
     """Sums over rows of two lengths, one of which is overwritten as it is summed; what follows takes both."""
     names = ("m", "s") if op == "welford" else ("m",)
-    first = Phase(_axis("j", 96), reductions=(Reduction(names, op, _at("a", 96, "j"), "float32"),), stores=(Store("a", index("i") * 96 + "j", _op("neg", _at("a", 96, "j"))),))
-    between = Phase(lets=(Let("twice", _op("mul", Ref("m", "float32"), Const(2.0, "float32"))),), stores=(Store("d", index("i"), Ref(names[-1], "float32")),))
-    second = Phase(_axis("k", 40), reductions=(Reduction(("n",), "max", _op("add", _at("b", 40, "k"), Ref("twice", "float32")), "float32"),))
-    last = Phase(_axis("l", 40), stores=(Store("c", index("i") * 40 + "l", _op("sub", _at("b", 40, "l"), _op("add", Ref("n", "float32"), Ref("twice", "float32")))),))
+    first = Phase(
+        _axis("j", 96),
+        reductions=(Reduction(names, op, _at("a", 96, "j"), "float32"),),
+        stores=(Store("a", index("i") * 96 + "j", _op("neg", _at("a", 96, "j"))),),
+    )
+    between = Phase(
+        lets=(Let("twice", _op("mul", Ref("m", "float32"), Const(2.0, "float32"))),),
+        stores=(Store("d", index("i"), Ref(names[-1], "float32")),),
+    )
+    second = Phase(
+        _axis("k", 40), reductions=(Reduction(("n",), "max", _op("add", _at("b", 40, "k"), Ref("twice", "float32")), "float32"),)
+    )
+    last = Phase(
+        _axis("l", 40),
+        stores=(
+            Store("c", index("i") * 40 + "l", _op("sub", _at("b", 40, "l"), _op("add", Ref("n", "float32"), Ref("twice", "float32")))),
+        ),
+    )
     return _kernel((first, between, second, last), a=("inout", 96), b=("in", 40), c=("out", 40), d=("out", 1))
 
 
@@ -67,5 +96,10 @@ def test_a_softmax_of_a_few_rows_is_one_launch(length: int) -> None:
     row, value = _axis("j", length), Load("a", index("i") * length + "j", "float32")
     top = Phase(row, reductions=(Reduction(("m",), "max", value, "float32"),))
     total = Phase(row, reductions=(Reduction(("s",), "sum", _op("exp", _op("sub", value, Ref("m", "float32"))), "float32"),))
-    last = Phase(row, stores=(Store("c", index("i") * length + "j", _op("div", _op("exp", _op("sub", value, Ref("m", "float32"))), Ref("s", "float32"))),))
+    last = Phase(
+        row,
+        stores=(
+            Store("c", index("i") * length + "j", _op("div", _op("exp", _op("sub", value, Ref("m", "float32"))), Ref("s", "float32"))),
+        ),
+    )
     assert len(kernel_text(_kernel((top, total, last), a=("in", length), c=("out", length))).functions) == 1

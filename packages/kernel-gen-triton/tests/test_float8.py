@@ -15,7 +15,9 @@ pytestmark = [pytest.mark.triton, pytest.mark.filterwarnings("ignore")]
 def _converted(given: torch.Tensor, source: str, to: str) -> torch.Tensor:
     n = index(given.numel())
     store = Store("out", index("i"), Op("cast", (Load("a", index("i"), source),), to))
-    kernel = LoopKernel("converted", (Buffer("a", source, "in", n), Buffer("out", to, "out", n)), (Nest((Axis("i", n),), (Phase(stores=(store,)),)),))
+    kernel = LoopKernel(
+        "converted", (Buffer("a", source, "in", n), Buffer("out", to, "out", n)), (Nest((Axis("i", n),), (Phase(stores=(store,)),)),)
+    )
     out = torch.zeros(given.numel(), dtype=getattr(torch, to))
     assert run(kernel, {"a": given, "out": out}) == 0
     return out

@@ -68,7 +68,11 @@ def test_choices_by_a_known_condition_are_made_once() -> None:
     inner = op("where", op("ge", op_at(), Const(32, "int64")), b, a)
     value = op("where", first, op("where", first, a, b), inner)
     n = index(64)
-    kernel = LoopKernel("choice", (Buffer("a", "float32", "in", n), Buffer("b", "float32", "in", n), Buffer("out", "float32", "out", n)), (Nest(d, (Phase(stores=(Store("out", index("i"), value),)),)),))
+    kernel = LoopKernel(
+        "choice",
+        (Buffer("a", "float32", "in", n), Buffer("b", "float32", "in", n), Buffer("out", "float32", "out", n)),
+        (Nest(d, (Phase(stores=(Store("out", index("i"), value),)),)),),
+    )
     assert text(kernel).count("tl.where") == 1 and "int64" not in text(kernel)
     assert disagreement(Case("choice", kernel)) is None
 
@@ -82,7 +86,15 @@ def test_halves_turned_about_are_read_once(dtype: str) -> None:
     low, high = op("lt", k, Const(8, "int64")), op("ge", k, Const(8, "int64"))
 
     def read(distance: int, mask: Expr) -> Expr:
-        e: Expr = op("mul", *(Load(b, at + distance, dtype, mask, Const(0.0, dtype)) if dtype == "float32" else cast(Load(b, at + distance, dtype, mask, Const(0.0, dtype)), "float32") for b in "ab"))
+        e: Expr = op(
+            "mul",
+            *(
+                Load(b, at + distance, dtype, mask, Const(0.0, dtype))
+                if dtype == "float32"
+                else cast(Load(b, at + distance, dtype, mask, Const(0.0, dtype)), "float32")
+                for b in "ab"
+            ),
+        )
         return e if dtype == "float32" else cast(e, dtype)
 
     def wide(e: Expr) -> Expr:
@@ -103,7 +115,11 @@ def test_choices_between_different_things_stay() -> None:
     d = axes(i=64)
     low = op("lt", op_at(), Const(32, "int64"))
     n = index(64)
-    for other in (Load("b", index("i"), "float32"), op("exp", Load("a", index("i"), "float32")), Load("a", index("i") * 0 + 63 - "i", "float32")):
+    for other in (
+        Load("b", index("i"), "float32"),
+        op("exp", Load("a", index("i"), "float32")),
+        Load("a", index("i") * 0 + 63 - "i", "float32"),
+    ):
         value = op("where", low, Load("a", index("i"), "float32"), other)
         buffers = tuple(Buffer(b, "float32", "out" if b == "out" else "in", n) for b in ("a", "b", "out"))
         kernel = LoopKernel("choice", buffers, (Nest(d, (Phase(stores=(Store("out", index("i"), value),)),)),))
@@ -119,14 +135,20 @@ def gelu(dtype: str, count: int) -> LoopKernel:
     half = op("mul", x, Const(0.5, "float32"))
     value = op("mul", half, op("add", op("erf", op("mul", x, Const(0.5**0.5, "float32"))), Const(1.0, "float32")))
     n = index(count)
-    return LoopKernel("gelu", (Buffer("x", dtype, "in", n), Buffer("out", dtype, "out", n)), (Nest(axes(i=count), (Phase(stores=(Store("out", index("i"), cast(value, dtype)),)),)),))
+    return LoopKernel(
+        "gelu",
+        (Buffer("x", dtype, "in", n), Buffer("out", dtype, "out", n)),
+        (Nest(axes(i=count), (Phase(stores=(Store("out", index("i"), cast(value, dtype)),)),)),),
+    )
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
 def test_gelu_is_right_to_a_rounding(dtype: str) -> None:
     from opmill_kernel_gen_triton.debug import run
 
-    x = torch.cat([torch.linspace(-9, 9, 4000), torch.tensor([0.0, -0.0, float("inf"), float("-inf"), float("nan"), 3e4, -3e4, 1e-7])]).to(getattr(torch, dtype))
+    x = torch.cat([torch.linspace(-9, 9, 4000), torch.tensor([0.0, -0.0, float("inf"), float("-inf"), float("nan"), 3e4, -3e4, 1e-7])]).to(
+        getattr(torch, dtype)
+    )
     kernel = gelu(dtype, x.numel())
     assert "gelu(" in text(kernel)
     memory = {"x": x, "out": torch.empty_like(x)}

@@ -23,7 +23,10 @@ def _chain(name: str, count: int, summed: bool, length: int = 20000) -> LoopKern
         value = Ref(f"v{k}", "float32")
     i, j = (Axis("i", index(ROWS)),), (Axis("j", index(length)),)
     if summed:
-        phases = (Phase(j, lets=tuple(lets), reductions=(Reduction(("r",), "max", value, "float32"),)), Phase(stores=(Store("out", index("i"), Ref("r", "float32")),)))
+        phases = (
+            Phase(j, lets=tuple(lets), reductions=(Reduction(("r",), "max", value, "float32"),)),
+            Phase(stores=(Store("out", index("i"), Ref("r", "float32")),)),
+        )
         nest, size = Nest(i, phases), ROWS
     else:
         nest, size = Nest((*i, *j), (Phase(lets=tuple(lets), stores=(Store("out", place, value),)),)), ROWS * length

@@ -35,7 +35,10 @@ class Pools(nn.Module):
     """Largest elements and where they are, of windows that overlap and of parts of unequal size."""
 
     def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        windows, parts = nn.functional.max_pool2d(x, 3, 2, 1, return_indices=True), nn.functional.adaptive_max_pool2d(x, (4, 3), return_indices=True)
+        windows, parts = (
+            nn.functional.max_pool2d(x, 3, 2, 1, return_indices=True),
+            nn.functional.adaptive_max_pool2d(x, (4, 3), return_indices=True),
+        )
         return windows[0], windows[1], parts[0], parts[1]
 
 

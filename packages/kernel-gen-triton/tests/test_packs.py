@@ -32,7 +32,11 @@ def moved(source: str, target: str, size: int, factor: float) -> ir.Nest:
 
 def summed(source: str, target: str, rows: int, columns: int) -> ir.Nest:
     r = ir.Reduction(("s",), "sum", ir.Load(source, index("j") * columns + "i", "float32"), "float32")
-    return ir.Nest(axes(i=columns), (ir.Phase(axes(j=rows), reductions=(r,)), ir.Phase(stores=(ir.Store(target, index("i"), ir.Ref("s", "float32")),))), "sum")
+    return ir.Nest(
+        axes(i=columns),
+        (ir.Phase(axes(j=rows), reductions=(r,)), ir.Phase(stores=(ir.Store(target, index("i"), ir.Ref("s", "float32")),))),
+        "sum",
+    )
 
 
 def kernel(nests: list[ir.Nest], sizes: dict[str, int]) -> ir.LoopKernel:

@@ -40,7 +40,16 @@ def test_patches_of_images_are_products(dims: int, bias: bool, alone: bool) -> N
     assert _compared(module, torch.randn(2, 3, *(8, 6, 4)[:dims]).bfloat16()) == ["aten::mm.out"]
 
 
-@pytest.mark.parametrize("module", [nn.Conv2d(3, 6, 2, 2, padding=1), nn.Conv2d(3, 6, 2, 1), nn.Conv2d(3, 6, 3, 3), nn.Conv2d(8, 6, 2, 2), nn.Conv2d(4, 6, 2, 2, groups=2)])
+@pytest.mark.parametrize(
+    "module",
+    [
+        nn.Conv2d(3, 6, 2, 2, padding=1),
+        nn.Conv2d(3, 6, 2, 1),
+        nn.Conv2d(3, 6, 3, 3),
+        nn.Conv2d(8, 6, 2, 2),
+        nn.Conv2d(4, 6, 2, 2, groups=2),
+    ],
+)
 def test_other_convolutions_are_none(module: nn.Conv2d) -> None:
     torch.manual_seed(0)
     assert _compared(nn.Sequential(module).bfloat16(), torch.randn(2, module.in_channels, 8, 8).bfloat16()) == ["aten::convolution"]

@@ -24,7 +24,11 @@ def affine(dtype: str, rows: int, columns: int, coin: bool = False) -> LoopKerne
     value = value if dtype == "float32" else cast(value, dtype)
     sizes = {"a": rows * columns, "b": columns, "c": rows}
     ins = [Buffer(n, dtype, "in", index(k)) for n, k in sizes.items()] + ([Buffer("key", "int64", "in", index(1))] if coin else [])
-    return LoopKernel("affine", (*ins, Buffer("out", dtype, "out", index(rows * columns))), (Nest(d, (Phase(stores=(Store("out", row_major(d), value),)),)),))
+    return LoopKernel(
+        "affine",
+        (*ins, Buffer("out", dtype, "out", index(rows * columns))),
+        (Nest(d, (Phase(stores=(Store("out", row_major(d), value),)),)),),
+    )
 
 
 @pytest.mark.parametrize("coin", [False, True])

@@ -45,7 +45,11 @@ def agrees(op: str, a: torch.Tensor, first: int | None = None, **how: Any) -> bo
     rows, n = a.shape
     kernel = in_order(op, str(a.dtype).removeprefix("torch."), rows, n, first)
     verify_kernel(kernel)
-    given = {"a": a.reshape(-1).clone(), "v": torch.zeros(rows * (first or n), dtype=a.dtype), "p": torch.zeros(rows * (first or n), dtype=torch.int64)}
+    given = {
+        "a": a.reshape(-1).clone(),
+        "v": torch.zeros(rows * (first or n), dtype=a.dtype),
+        "p": torch.zeros(rows * (first or n), dtype=torch.int64),
+    }
     assert run(kernel, given, **how) == 0
     want, at = (t[:, :first].reshape(-1) for t in a.sort(dim=1, descending=op == "descending", stable=True))
     same = given["v"].view(WORD[a.itemsize]) == want.view(WORD[a.itemsize])
@@ -89,9 +93,13 @@ def test_any_rows(data: st.DataObject) -> None:
     rows, n = data.draw(st.integers(1, 9)), data.draw(st.one_of(st.integers(2, 40), st.integers(2, 300)))
     values = data.draw(st.sampled_from((2, 5, 1000)))
     first = data.draw(st.one_of(st.none(), st.integers(1, n - 1)))
-    a = torch.randint(0 if dtype == torch.uint8 else -values, values, (rows, n), generator=torch.Generator().manual_seed(data.draw(st.integers(0, 99))))
+    a = torch.randint(
+        0 if dtype == torch.uint8 else -values, values, (rows, n), generator=torch.Generator().manual_seed(data.draw(st.integers(0, 99)))
+    )
     a = a.to(dtype) if not dtype.is_floating_point else (a / 2).to(dtype)
-    assert agrees(data.draw(st.sampled_from(ir.SORTS)), a, first, wide=data.draw(st.booleans()), budget=data.draw(st.sampled_from((Budget(), SMALL))))
+    assert agrees(
+        data.draw(st.sampled_from(ir.SORTS)), a, first, wide=data.draw(st.booleans()), budget=data.draw(st.sampled_from((Budget(), SMALL)))
+    )
 
 
 @pytest.mark.parametrize("reverse", [False, True])
@@ -102,7 +110,9 @@ def test_nothing_from_beyond_the_row_gets_into_a_recurrence(reverse: bool) -> No
     recurrence = ir.Scan(("s",), "affine", (ir.Op("tanh", (factor,), "float32"), factor), "float32", reverse)
     phase = ir.Phase((ir.Axis("j", index(5)),), scans=(recurrence,), stores=(ir.Store("w", at, ir.Ref("s", "float32")),))
     [nest] = kernel.nests
-    both = replace(kernel, nests=(replace(nest, phases=(*nest.phases, phase)),), buffers=(*kernel.buffers, ir.Buffer("w", "float32", "out", index(15))))
+    both = replace(
+        kernel, nests=(replace(nest, phases=(*nest.phases, phase)),), buffers=(*kernel.buffers, ir.Buffer("w", "float32", "out", index(15)))
+    )
     verify_kernel(both)
     assert disagreement(Case("recurrence", both)) is None
 
@@ -119,7 +129,13 @@ def test_as_many_rows_as_there_are() -> None:
 
 def test_few_of_many_are_chosen_without_ordering_the_rest() -> None:
     texts = {k: kernel_text(in_order("descending", "bfloat16", 64, 128, k)).functions[0][0].text for k in (None, 1, 8, 64, 65)}
-    assert {k: ("tl.topk" in t, "tl.sort" in t) for k, t in texts.items()} == {None: (False, True), 1: (True, False), 8: (True, False), 64: (True, False), 65: (False, True)}
+    assert {k: ("tl.topk" in t, "tl.sort" in t) for k, t in texts.items()} == {
+        None: (False, True),
+        1: (True, False),
+        8: (True, False),
+        64: (True, False),
+        65: (False, True),
+    }
 
 
 @pytest.mark.parametrize("dtype", ["int64", "float64"])

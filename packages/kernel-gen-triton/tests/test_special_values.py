@@ -74,8 +74,13 @@ def test_reductions_of_special_values(name: str, n: int) -> None:
 def test_sums_of_negative_zeros_are_zero(n: int, budget: Budget) -> None:
     row = (Axis("j", index(n)),)
     value = Load("a", index("i") * n + "j", "float32")
-    summed = (Phase(row, reductions=(Reduction(("r",), "sum", value, "float32"),)), Phase(stores=(Store("out", index("i"), Ref("r", "float32")),)))
-    scanned = (Phase(row, scans=(Scan(("r",), "sum", (value,), "float32"),), stores=(Store("out", index("i") * n + "j", Ref("r", "float32")),)),)
+    summed = (
+        Phase(row, reductions=(Reduction(("r",), "sum", value, "float32"),)),
+        Phase(stores=(Store("out", index("i"), Ref("r", "float32")),)),
+    )
+    scanned = (
+        Phase(row, scans=(Scan(("r",), "sum", (value,), "float32"),), stores=(Store("out", index("i") * n + "j", Ref("r", "float32")),)),
+    )
     for phases, out in ((summed, torch.ones(3)), (scanned, torch.ones(3 * n))):
         buffers = (Buffer("a", "float32", "in", index(3 * n)), Buffer("out", "float32", "out", index(out.numel())))
         kernel = LoopKernel("zeros", buffers, (Nest((Axis("i", index(3)),), phases),))
@@ -87,7 +92,11 @@ def test_sums_of_negative_zeros_are_zero(n: int, budget: Budget) -> None:
 def test_a_masked_load_at_one_place(inside: bool) -> None:
     condition = Op("lt", (Const(0, "int64"), Const(int(inside), "int64")), "bool")
     value = Load("a", index(0), "float32", condition, Const(7.0, "float32"))
-    kernel = LoopKernel("place", (Buffer("a", "float32", "in", index(1)), Buffer("out", "float32", "out", index(5))), (Nest((Axis("i", index(5)),), (Phase(stores=(Store("out", index("i"), value),)),)),))
+    kernel = LoopKernel(
+        "place",
+        (Buffer("a", "float32", "in", index(1)), Buffer("out", "float32", "out", index(5))),
+        (Nest((Axis("i", index(5)),), (Phase(stores=(Store("out", index("i"), value),)),)),),
+    )
     out = torch.zeros(5)
     assert run(kernel, {"a": torch.tensor([2.0]), "out": out}) == 0
     assert torch.equal(out, torch.full((5,), 2.0 if inside else 7.0))

@@ -21,7 +21,7 @@ _SMALLEST_UNIT = 12_000
 
 def make(missing: dict[str, LoopKernel], compiler: toolchain.Toolchain, target: Target, store: Store) -> dict[str, KernelRef]:
     """Builds kernels by their keys, as many at once as there are processors."""
-    texts = {key: _text(kernel, f"k_{key[:20]}", target) for key, kernel in missing.items()}
+    texts = {key: text_of(kernel, f"k_{key[:20]}", target) for key, kernel in missing.items()}
     workers = os.process_cpu_count() if hasattr(os, "process_cpu_count") else len(os.sched_getaffinity(0))
     groups = _share(list(texts), {k: len(t.body) for k, t in texts.items()}, workers or 1)
     batches = {key_of(*group): group for group in groups}
@@ -30,7 +30,8 @@ def make(missing: dict[str, LoopKernel], compiler: toolchain.Toolchain, target: 
         for batch in sorted(batches):
             locks.enter_context(store.lock(ARTIFACT, batch))
         todo = {b: [texts[k] for k in group] for b, group in batches.items() if not store.contains(ARTIFACT, b)}
-        made = compiler.compile_all([_job(unit, target) for unit in todo.values()], workers or 1)
+        where = locks.enter_context(store.workspace()) if todo else None
+        made = compiler.compile_all([_job(unit, target) for unit in todo.values()], workers or 1, where)
         for batch, data in zip(todo, made, strict=True):
             store.put(ARTIFACT, batch, data)
         for batch, group in batches.items():
@@ -40,7 +41,20 @@ def make(missing: dict[str, LoopKernel], compiler: toolchain.Toolchain, target: 
     return refs
 
 
-def _text(kernel: LoopKernel, entry: str, target: Target) -> KernelText:
+def make_edited(kernel: LoopKernel, text: str, key: str, compiler: toolchain.Toolchain, target: Target, store: Store) -> KernelRef:
+    """Builds what somebody made of the text of a kernel, which defines the function ``kernel``. ``key``: of the kernel as generated."""
+    whole = KernelText("kernel", text, text_of(kernel, "kernel", target).prelude)
+    made = key_of(key, "edited", text)
+    with store.lock(ARTIFACT, made):
+        if not store.contains(ARTIFACT, made):
+            with store.workspace() as where:
+                [data] = compiler.compile_all([_job([whole], target)], 1, where)
+            store.put(ARTIFACT, made, data)
+    return KernelRef("cpu", ARTIFACT, made, "kernel")
+
+
+def text_of(kernel: LoopKernel, entry: str, target: Target) -> KernelText:
+    """The text of a kernel. Raises ``KernelBuildError`` KC004 where it cannot be written."""
     try:
         return kernel_text(kernel, entry, target)
     except (AssertionError, LookupError, TypeError, ValueError, AttributeError) as error:

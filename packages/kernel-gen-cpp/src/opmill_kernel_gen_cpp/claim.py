@@ -7,11 +7,10 @@ from collections.abc import Iterator
 from opmill_graph_ir.loops.ir import SORTS, LoopKernel, Op
 
 from . import walk
-from .emit.primitives import LOGICAL, ROWS
+from .emit.primitives import CONVERSIONS, LOGICAL, REFUSED, ROWS
 from .emit.scans import FLOATS_ONLY, OPS
 from .emit.types import TYPES
 
-_ANY_TYPE = {"cast", "bitcast", "where"}
 _REDUCTIONS = {"sum", "prod", "max", "min", "any", "all", "xor", "argmax", "argmin", "welford"}
 
 
@@ -59,11 +58,11 @@ def _op_refusal(e: Op) -> str | None:
         source, to = TYPES[e.args[0].dtype], TYPES[e.dtype]
         plain = source.size == to.size and "bool" not in (source.kind, to.kind)
         return None if plain else f"bitcast from {source.name} to {to.name}"
-    if e.name in _ANY_TYPE:
+    if e.name in CONVERSIONS:
         return None
     row = ROWS.get(e.name)
     if row is None:
-        return f"primitive {e.name}"
+        return f"primitive {e.name}: {REFUSED[e.name]}" if e.name in REFUSED else f"primitive {e.name}"
     if row.text(TYPES[e.args[0].dtype].kind, 1) is None:
         return f"primitive {e.name} on {e.args[0].dtype}"
     return None

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from opmill_graph_ir.errors import KernelBuildError
 from opmill_graph_ir.generator.protocol import GeneratorOptions
+from opmill_runtime_cache.plan.contract import encode
 from opmill_runtime_cache.plan.model import KernelRef
 from opmill_runtime_cache.store import Store, key_of, sources_of
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 class CppKernelGenerator:
     """Builds loop kernels with the system's C++ compiler for the vector width of this machine (or of ``target``)."""
 
-    name = "cpp"
+    name, extension, comment = "cpp", "cpp", "//"
 
     def __init__(self, target: Target | None = None) -> None:
         self.target = target or host()
@@ -46,7 +47,8 @@ class CppKernelGenerator:
         keys: dict[LoopKernel, str] = {}
         for kernel in kernels:
             if kernel not in keys:
-                keys[kernel] = self._key(kernel, options, compiler)
+                keys[kernel] = self._key(kernel, options, compiler, store.portable)
+        store.fetch(INDEX, keys.values())
         refs = {key: ref for key in keys.values() if (ref := _known(store, key)) is not None}
         missing = {key: kernel for kernel, key in keys.items() if key not in refs}
         if missing:
@@ -55,9 +57,36 @@ class CppKernelGenerator:
             refs.update(make(missing, compiler, self.target, store))
         return [refs[keys[k]] for k in kernels]
 
-    def _key(self, kernel: LoopKernel, options: GeneratorOptions, compiler: toolchain.Toolchain) -> str:
+    def text(self, kernel: LoopKernel, options: GeneratorOptions) -> str:
+        """The kernel in C++, without what all texts begin with."""
+        from .build import text_of
+
+        return text_of(kernel, "kernel", self.target).body
+
+    def build_text(self, kernel: LoopKernel, text: str, options: GeneratorOptions, store: Store) -> KernelRef:
+        """As an ``EditableGenerator``."""
+        compiler = toolchain.find()
+        if isinstance(compiler, str):
+            raise KernelBuildError("KC003", "no kernel can be built", why=compiler, hint="install g++ or set CXX")
+        from .build import make_edited
+
+        return make_edited(kernel, text, self._key(kernel, options, compiler), compiler, self.target, store)
+
+    def _key(self, kernel: LoopKernel, options: GeneratorOptions, compiler: toolchain.Toolchain, portable: bool = False) -> str:
         """The kernel itself is the key, with all that its text and machine code depend on."""
-        environment = (__version__, sources_of(__package__), compiler.command, compiler.version, toolchain.BASE_FLAGS, toolchain.LINK_FLAGS, self.target, options)
+        from opmill_graph_ir.generator.contract import contract_of
+
+        environment = (
+            encode(contract_of(kernel)),
+            __version__,
+            sources_of(__package__, portable),
+            compiler.command,
+            compiler.version,
+            toolchain.BASE_FLAGS,
+            toolchain.LINK_FLAGS,
+            self.target,
+            options,
+        )
         return key_of(kernel, *environment)
 
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 
+from opmill_graph_ir.generator.contract import contract_of
 from opmill_graph_ir.loops.ir import Buffer, LoopKernel, Nest
+from opmill_runtime_cache.plan.contract import encode
 
 from . import threads
 from .contract.match import contraction_of
@@ -51,7 +54,9 @@ def kernel_text(kernel: LoopKernel, entry: str, target: Target) -> KernelText:
     pointers = _with_scratch(len(kernel.buffers), scratch) if scratch else []
     head = f'extern "C" long {entry}(void* const* {"given" if scratch else "p"}, const long* s) {{'
     main = "\n".join([head, *pointers, *symbols, *calls, "  return 0;", "}"])
-    return KernelText(entry, "\n".join([*functions, main]), tuple(needs.items.items()))
+    said = json.dumps(encode(contract_of(kernel)))  # a string of JSON is one of C, too
+    contract = f'extern "C" {{ extern const char {entry}_contract[]; const char {entry}_contract[] = {said}; }}'
+    return KernelText(entry, "\n".join([*functions, main, contract]), tuple(needs.items.items()))
 
 
 def _function(kernel: LoopKernel, nest: Nest, name: str, checks: int, needs: Needs, target: Target) -> tuple[str, str]:
@@ -77,7 +82,11 @@ def _call(written: Written, serial: bool, needs: Needs) -> str:
         return f"{written.name}(p, s, 0, {written.count})"
     needs.add("threads", threads.PRELUDE)
     symbols = {s: f"s_{s}" for s in written.work.symbols}
-    worth = str(work // threads.GRAIN) if work is not None else f"{index_text(written.work, symbols, dict.fromkeys(symbols, UNKNOWN), needs)} / {threads.GRAIN}"
+    worth = (
+        str(work // threads.GRAIN)
+        if work is not None
+        else f"{index_text(written.work, symbols, dict.fromkeys(symbols, UNKNOWN), needs)} / {threads.GRAIN}"
+    )
     return f"run_nest({written.name}, p, s, {written.count}, {worth})"
 
 

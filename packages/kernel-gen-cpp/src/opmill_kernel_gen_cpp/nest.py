@@ -221,7 +221,11 @@ class NestWriter:
         body.lanes, body.rows, body.copy, body.block = outer_lanes, None, 0, block
         known = [extents[a].constant for a in (axis, rows)]
         if not all(n is not None and n % lanes == 0 for n in known):
-            self._rows_of_tile(axis, rows, f"({r} < {top} + ({bottom} - ({top})) / {lanes} * {lanes} ? {first} + ({last} - ({first})) / {lanes} * {lanes} : {first})")
+            self._rows_of_tile(
+                axis,
+                rows,
+                f"({r} < {top} + ({bottom} - ({top})) / {lanes} * {lanes} ? {first} + ({last} - ({first})) / {lanes} * {lanes} : {first})",
+            )
 
     def _rows_of_tile(self, axis: str, rows: str, start: str = "") -> None:
         block, body = self.body.block, self.body
@@ -328,7 +332,9 @@ class NestWriter:
                     self.body.lets.pop(let.name, None)
             else:
                 later = frozenset().union(*(walk.names_in(p) for p in self.phases[k + 1 :]))
-                settled: dict[tuple[str, int], tuple[Value, Block]] = {}  # for later phases: a copy would take those of the first one for its own
+                settled: dict[
+                    tuple[str, int], tuple[Value, Block]
+                ] = {}  # for later phases: a copy would take those of the first one for its own
                 for c in copies:
                     self._select(c)
                     self._checks(phase, number)
@@ -422,7 +428,8 @@ class NestWriter:
             self._axis_texts = (saved.axis, f"i_{saved.axis}", saved.vectors.lanes)
 
     def _scan_phase(self, k: int, phase: Phase, number: int, copies: list[int]) -> None:
-        """Goes along the axis in order: point by point, copies of the vector loop around it side by side, or a vector of points at a time."""
+        """Goes along the axis in order: point by point, copies of the vector loop around it side by side, or a vector of points at a
+        time."""
         body, point = self.body, self.body.block
         if (own := self.choice.inner.get(k)) is not None:
             self._scan_vectors(k, own, number)
@@ -435,7 +442,11 @@ class NestWriter:
         for c in copies:
             self._select(c)
             running[c] = [scans.declare(body, s) for s in phase.scans]
-        header = f"long {variable} = {last}; {variable} >= 0; --{variable}" if back else f"long {variable} = 0; {variable} <= {last}; ++{variable}"
+        header = (
+            f"long {variable} = {last}; {variable} >= 0; --{variable}"
+            if back
+            else f"long {variable} = 0; {variable} <= {last}; ++{variable}"
+        )
         body.block = point.nested(f"for ({header})")
         body.bind_axis(axis.name, variable, body.block)
         for c in copies:
@@ -476,10 +487,16 @@ class NestWriter:
         extent = next(a.extent for p in self.phases for a in p.axes if a.name == axis)
         count = self._text(extent)
         left = None if extent.constant is None else extent.constant % lanes
-        block.add(f"long {variable} = ({count}) / {lanes} * {lanes};" if not self._declared(block, variable) else f"{variable} = ({count}) / {lanes} * {lanes};")
+        block.add(
+            f"long {variable} = ({count}) / {lanes} * {lanes};"
+            if not self._declared(block, variable)
+            else f"{variable} = ({count}) / {lanes} * {lanes};"
+        )
         if left != 0:
             inner = block.nested(f"if ({variable} < {count})")
-            self._vector_copies(inner, axis, variable, 1, self._part(inner, f"(int)({count} - {variable})" if left is None else str(left)), emit)
+            self._vector_copies(
+                inner, axis, variable, 1, self._part(inner, f"(int)({count} - {variable})" if left is None else str(left)), emit
+            )
         inner = block.nested(f"for ({variable} -= {lanes}; {variable} >= 0; {variable} -= {lanes})")
         self._vector_copies(inner, axis, variable, 1, None, emit)
         body.block = block

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shlex
 import shutil
@@ -17,15 +18,18 @@ from opmill_graph_ir.errors import KernelBuildError
 BASE_FLAGS = (
     "-std=c++17", "-O2", "-fno-tree-loop-vectorize", "-shared", "-fPIC", "-fwrapv", "-fno-math-errno", "-ffp-contract=off", "-w",
 )  # fmt: skip
-"""No -ffast-math: NaN, infinities and signed zero keep their meaning. -fwrapv: integers wrap as torch's do. Vectors are written out here; GCC 12 adds
-up the wrong elements where it makes vectors of a sum over short rows that are read backwards. No -fno-trapping-math: GCC 12 then truncates floats that
-become integers and floats again, and -0.3 is a negative zero."""
+"""No -ffast-math: NaN, infinities and signed zero keep their meaning. -fwrapv: integers wrap as torch's do. Vectors are written out here;
+GCC 12 adds up the wrong elements where it makes vectors of a sum over short rows that are read backwards. No -fno-trapping-math: GCC 12
+then truncates floats that become integers and floats again, and -0.3 is a negative zero."""
 CAREFUL_FLAGS = ("-O1",)
-"""Added where the compiler itself fails: its bugs are mostly those of a pass that it then leaves out (GCC 12's loop vectoriser on some masks)."""
+"""Added where the compiler itself fails: its bugs are mostly those of a pass that it then leaves out (GCC 12's loop vectoriser on some
+masks)."""
 LINK_FLAGS = ("-nostdlib", "-Wl,--hash-style=gnu", "-lgcc")
 """Everything a kernel calls (libm, OpenMP) is already in the process, but for conversions that the processor lacks (libgcc)."""
 STUB = "libtorch_cpu.so"
 TIMEOUT_S = 300
+_LACKING = ("out of memory", "memory exhausted", "Cannot allocate memory", "Killed", "No space left on device", "temporarily unavailable")
+"""What a compiler says that the machine cannot do at the moment: no fault of the source."""
 
 
 @dataclass(frozen=True)
@@ -35,9 +39,10 @@ class Toolchain:
     command: tuple[str, ...]
     version: str
 
-    def compile(self, source: str, flags: tuple[str, ...], sleef: bool = False) -> bytes:
-        """The shared object made of ``source``. Raises KernelBuildError with what the compiler said."""
-        with tempfile.TemporaryDirectory(prefix="opmill-cpp-") as folder:
+    def compile(self, source: str, flags: tuple[str, ...], sleef: bool = False, where: Path | None = None) -> bytes:
+        """The shared object made of ``source``, in a folder of its own in ``where`` (None: the system's temporary folder). Raises
+        KernelBuildError with what the compiler said."""
+        with tempfile.TemporaryDirectory(prefix="opmill-cpp-", dir=where) as folder:
             text, out = Path(folder, "kernels.cpp"), Path(folder, "kernels.so")
             text.write_text(source)
             link = list(LINK_FLAGS)
@@ -45,7 +50,7 @@ class Toolchain:
                 link += ["-Wl,--no-as-needed", str(self._stub(folder))]
             for more in ((), CAREFUL_FLAGS):
                 try:
-                    self._run([*self.command, *BASE_FLAGS, *flags, *more, str(text), "-o", str(out), *link])
+                    self._run([*self.command, *BASE_FLAGS, *flags, *more, str(text), "-o", str(out), *link], folder)
                     break
                 except KernelBuildError as error:
                     if more or "internal compiler error" not in str(error):
@@ -56,14 +61,20 @@ class Toolchain:
         """An empty library of libtorch_cpu's name: linking it is fast, and at run time the name finds the library that is loaded."""
         empty, stub = Path(folder, "stub.cpp"), Path(folder, STUB)
         empty.write_text("")
-        self._run([*self.command, "-shared", "-nostdlib", f"-Wl,-soname,{STUB}", str(empty), "-o", str(stub)])
+        self._run([*self.command, "-shared", "-nostdlib", f"-Wl,-soname,{STUB}", str(empty), "-o", str(stub)], folder)
         return stub
 
-    def _run(self, command: list[str]) -> None:
+    def _run(self, command: list[str], folder: str) -> None:
+        environment = {**os.environ, "TMPDIR": folder}  # the compiler's own files lie with ours, and go with them
         try:
-            done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+            done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False, env=environment)
         except (OSError, subprocess.TimeoutExpired) as error:
             raise KernelBuildError("KC002", "the C++ compiler could not be run", where=shlex.join(command[:1]), why=str(error)) from error
+        if done.returncode < 0 or (done.returncode and any(text in done.stderr for text in _LACKING)):
+            lacking = OSError(errno.ENOMEM, done.stderr.strip()[:400] or f"ended by signal {-done.returncode}")
+            raise KernelBuildError(
+                "KC002", "the C++ compiler could not be run", where=shlex.join(command[:1]), why=str(lacking)
+            ) from lacking
         if done.returncode:
             raise KernelBuildError(
                 "KC001",
@@ -73,21 +84,23 @@ class Toolchain:
                 hint="this is a bug of the generator, or a compiler older than GCC 12; set CXX to another compiler",
             )
 
-    def compile_all(self, jobs: list[tuple[str, tuple[str, ...], bool]], workers: int) -> list[bytes]:
+    def compile_all(self, jobs: list[tuple[str, tuple[str, ...], bool]], workers: int, where: Path | None = None) -> list[bytes]:
         """Compiles several sources at once, in order of ``jobs``: (source, flags, needs Sleef)."""
+
+        def made(job: tuple[str, tuple[str, ...], bool]) -> bytes:
+            source, flags, sleef = job
+            return self.compile(source, flags, sleef, where)
+
         if len(jobs) == 1:
-            return [self.compile(*jobs[0])]
+            return [made(jobs[0])]
         with ThreadPoolExecutor(max_workers=max(1, workers)) as pool:
-            return list(pool.map(lambda job: self.compile(*job), jobs))
+            return list(pool.map(made, jobs))
 
 
 @lru_cache(maxsize=8)
 def _identify(command: tuple[str, ...], path: str, stamp: tuple[int, int]) -> str:
-    """The compiler's first line about itself; asked again when the file at ``path`` changes."""
-    try:
-        done = subprocess.run([*command, "--version"], capture_output=True, text=True, timeout=30, check=False)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        return f"!{error}"
+    """The compiler's first line about itself; asked again when the file at ``path`` changes, and where it could not be run."""
+    done = subprocess.run([*command, "--version"], capture_output=True, text=True, timeout=30, check=False)
     return done.stdout.splitlines()[0] if done.returncode == 0 and done.stdout else f"!exit status {done.returncode}"
 
 
@@ -103,11 +116,19 @@ def located() -> tuple[tuple[str, ...], str] | str:
 
 
 def find() -> Toolchain | str:
-    """The compiler that is there and says what it is (it is run for that), or why there is none."""
+    """The compiler that is there and says what it is (it is run for that), or why there is none. Raises KernelBuildError (KC002) where it
+    cannot be run at all, which may pass."""
     found = located()
     if isinstance(found, str):
         return found
     command, path = found
-    info = os.stat(path)
-    version = _identify(command, path, (info.st_mtime_ns, info.st_size))
-    return Toolchain(command, version) if not version.startswith("!") else f"the C++ compiler {shlex.join(command)} does not run: {version[1:]}"
+    try:
+        info = os.stat(path)
+        version = _identify(command, path, (info.st_mtime_ns, info.st_size))
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise KernelBuildError("KC002", "the C++ compiler could not be run", where=shlex.join(command), why=str(error)) from error
+    return (
+        Toolchain(command, version)
+        if not version.startswith("!")
+        else f"the C++ compiler {shlex.join(command)} does not run: {version[1:]}"
+    )

@@ -127,7 +127,9 @@ def _phase_cost(phase: Phase, axis: str | None, nest: Nest, extents: Mapping[str
     apart = 8.0 if phase.scans else 1.0  # rows, an element of each at a time, are far apart in memory
     for i, is_store in walk.indices(phase):
         kind = _lane_kind(i, axis, extents, lanes)
-        cost += {0: 0.1 / lanes if not is_store else 1.0, 1: 1.0 / lanes, 2: apart + 0.1 * is_store, 3: 0.9 + 0.1 * is_store, None: 1.5}[kind]
+        cost += {0: 0.1 / lanes if not is_store else 1.0, 1: 1.0 / lanes, 2: apart + 0.1 * is_store, 3: 0.9 + 0.1 * is_store, None: 1.5}[
+            kind
+        ]
     extent = extents[axis]
     return points * cost * (-(-extent // lanes) * lanes / extent)
 

@@ -12,10 +12,7 @@ from opmill_graph_ir.loops.walk import inside as inside
 from opmill_graph_ir.loops.walk import roots as roots
 from opmill_graph_ir.loops.walk import written as written
 
-TRANSCENDENTAL = frozenset(
-    "exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh erf erfc lgamma sigmoid pow atan2 "
-    "hypot fmod mod floordiv".split()
-)
+from .emit.primitives import work
 
 
 def indices(phase: Phase) -> Iterator[tuple[Index, bool]]:
@@ -50,7 +47,7 @@ def op_cost(phase: Phase) -> int:
     total = 1 + sum(40 if s.op == "logaddexp" else 1 if s.op == "sum" and s.dtype.startswith("int") else 4 for s in phase.scans)
     for e in expressions(phase):
         if isinstance(e, Op):
-            total += 12 if e.name in TRANSCENDENTAL else 4 if e.name in ("div", "sqrt", "rsqrt", "reciprocal") else 1
+            total += work(e.name)
         elif isinstance(e, Load):
             total += 1
     return total

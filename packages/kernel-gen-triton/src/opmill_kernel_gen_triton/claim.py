@@ -5,7 +5,7 @@ from __future__ import annotations
 from opmill_graph_ir.loops.ir import SORTS, LoopKernel, Nest, Op, Reduction
 
 from . import walk
-from .emit.primitives import ROWS
+from .emit.primitives import CONVERSIONS, REFUSED, ROWS
 from .emit.reductions import OPS
 from .emit.scans import COMBINE, FLOATS_ONLY
 from .emit.sorts import fits
@@ -66,11 +66,11 @@ def _op_refusal(e: Op) -> str | None:
         source, to = TYPES[e.args[0].dtype], TYPES[e.dtype]
         plain = source.size == to.size and "bool" not in (source.kind, to.kind)
         return None if plain else f"bitcast from {source.name} to {to.name}"
-    if e.name in ("cast", "where"):
+    if e.name in CONVERSIONS:
         return None
     row = ROWS.get(e.name)
     if row is None:
-        return f"primitive {e.name}"
+        return f"primitive {e.name}: {REFUSED[e.name]}" if e.name in REFUSED else f"primitive {e.name}"
     if row.text(TYPES[e.args[0].dtype].kind) is None:
         return f"primitive {e.name} on {e.args[0].dtype}"
     return None

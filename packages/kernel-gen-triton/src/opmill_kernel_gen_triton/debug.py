@@ -26,7 +26,7 @@ from opmill_graph_ir.loops.ir import LoopKernel
 from opmill_graph_ir.options import GraphOptions
 from opmill_graph_ir.report import Report
 from opmill_runtime_cache.executor import bind
-from opmill_runtime_cache.executor.kernels import LOADERS
+from opmill_runtime_cache.executor.kernels import LOADERS, CpuKernel
 from opmill_runtime_cache.plan import parse, render
 from opmill_runtime_cache.plan.model import KernelRef, Plan
 from opmill_runtime_cache.store import Store, key_of
@@ -50,7 +50,13 @@ def interpreting() -> bool:
 
 
 def run(
-    kernel: LoopKernel, buffers: Mapping[str, torch.Tensor], sizes: Sequence[int] = (), *, wide: bool = False, budget: Budget = DEFAULT, precise: bool = False
+    kernel: LoopKernel,
+    buffers: Mapping[str, torch.Tensor],
+    sizes: Sequence[int] = (),
+    *,
+    wide: bool = False,
+    budget: Budget = DEFAULT,
+    precise: bool = False,
 ) -> int:
     """Runs ``kernel`` on flat tensors by buffer name, as ``evaluate`` does; ``wide`` takes 64-bit indices where there are two forms."""
     text = kernel_text(kernel, budget, precise)
@@ -120,7 +126,9 @@ class InterpretedKernels:
         return run(kernel, buffers, sizes, budget=self.budget, precise=precise)
 
 
-def as_for_gpu(gm: torch.fx.GraphModule, inputs: Sequence[Any], budget: Budget = DEFAULT, options: GraphOptions = OPTIONS) -> tuple[Callable[..., Any], Plan, Report]:
+def as_for_gpu(
+    gm: torch.fx.GraphModule, inputs: Sequence[Any], budget: Budget = DEFAULT, options: GraphOptions = OPTIONS
+) -> tuple[Callable[..., Any], Plan, Report]:
     """The inference of a graph on CPU tensors, compiled as for a GPU and interpreted: what runs it, its plan, and how that came about.
 
     The graph is told that its tensors are on a GPU until there is a plan; the plan is told that they are not. Raises GraphError."""
@@ -135,7 +143,7 @@ def as_for_gpu(gm: torch.fx.GraphModule, inputs: Sequence[Any], budget: Budget =
 _GPU = "cuda:0"
 _ENTRY = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.POINTER(ctypes.c_void_p), ctypes.POINTER(ctypes.c_int64))
 _entries: dict[str, Any] = {}
-LOADERS[InterpretedKernels.name] = lambda ref, store: ctypes.cast(_entries[ref.key], ctypes.c_void_p).value or 0
+LOADERS[InterpretedKernels.name] = lambda ref, store: CpuKernel(ctypes.cast(_entries[ref.key], ctypes.c_void_p).value or 0)
 
 
 def _memory(address: int | None, numel: int, dtype: torch.dtype) -> torch.Tensor:
@@ -178,7 +186,13 @@ def difference(got: torch.Tensor, want: torch.Tensor, rtol: float) -> str | None
 
 def _libdevice() -> SimpleNamespace:
     """libdevice by torch's functions on the interpreter's tensors."""
-    own: dict[str, Callable[..., torch.Tensor]] = {"fast_dividef": operator.truediv, "fast_expf": torch.exp, "div_rn": torch.div, "sqrt_rn": torch.sqrt, "rint": torch.round}
+    own: dict[str, Callable[..., torch.Tensor]] = {
+        "fast_dividef": operator.truediv,
+        "fast_expf": torch.exp,
+        "div_rn": torch.div,
+        "sqrt_rn": torch.sqrt,
+        "rint": torch.round,
+    }
     return SimpleNamespace(**{n: _lifted(own.get(n) or getattr(torch, n)) for n in (*_NAMES, *own)})
 
 
@@ -199,7 +213,8 @@ def _lifted(function: Callable[..., torch.Tensor]) -> Callable[..., Any]:
 @contextmanager
 def _patched() -> Iterator[None]:
     """The interpreter reduces element by element with any other function than its own: here by halves of the tile. It takes the truth
-    of a scalar comparison for a number when it spreads it over a tile, and what it adds to memory for dense where it is one value for all."""
+    of a scalar comparison for a number when it spreads it over a tile, and what it adds to memory for dense where it is one value for
+    all."""
     import numpy as np
     from triton.runtime.interpreter import InterpreterBuilder, ReduceOps
 
@@ -222,7 +237,11 @@ def _patched() -> Iterator[None]:
                 operand.data = (operand.data.astype(np.uint32) << 16).view(np.float32)
         return multiplied(self, a, b, *rest)
 
-    ReduceOps.generic_reduce, InterpreterBuilder.create_splat, InterpreterBuilder.create_atomic_rmw = _by_halves, spread_as_it_is, atomic_on_dense
+    ReduceOps.generic_reduce, InterpreterBuilder.create_splat, InterpreterBuilder.create_atomic_rmw = (
+        _by_halves,
+        spread_as_it_is,
+        atomic_on_dense,
+    )
     InterpreterBuilder.create_dot = dot_of_bfloat16
     try:
         yield

@@ -1,4 +1,5 @@
-"""The kernel generator for GPUs, by way of Triton. What writes kernels is imported when one is made: plans from the store need none of it."""
+"""The kernel generator for GPUs, by way of Triton. What writes kernels is imported when one is made: plans from the store need none of
+it."""
 
 from __future__ import annotations
 
@@ -85,12 +86,18 @@ class TritonKernelGenerator:
         reason = arch if isinstance(arch, str) else None if toolchain.triton_version() else self.available()
         if reason is not None or isinstance(arch, str):
             raise KernelBuildError("KT001", "no Triton kernel can be built", why=reason or "", hint="ask available() first")
-        keys = {k: self._key(k, options, arch) for k in dict.fromkeys(kernels)}
+        keys = {k: self._key(k, options, arch, store.portable) for k in dict.fromkeys(kernels)}
+        for kind in (NOTE, ARTIFACT):
+            store.fetch(kind, keys.values())
         refs = {key: ref for key in keys.values() if (ref := _known(store, key)) is not None}
         missing = {key: kernel for kernel, key in keys.items() if key not in refs}
         if missing:
             refs.update(self._make(missing, options, arch, store))
         return [refs[keys[k]] for k in kernels]
+
+    def text(self, kernel: LoopKernel, options: GeneratorOptions) -> str:
+        """The kernel in Triton: its functions, each in its first form."""
+        return "\n".join(forms[0].text for forms in _text(kernel, self.budget, options.precise).functions)
 
     def seconds(self, kernels: Sequence[LoopKernel], options: GeneratorOptions, store: Store) -> list[float]:
         """As a ``MeasuringGenerator``."""
@@ -104,8 +111,11 @@ class TritonKernelGenerator:
             entries = [kernel_entry(ref, store) for ref in self.build(kernels, options, store)]
             return [seconds(k, e.data, e.cubins, device) for k, e in zip(kernels, entries, strict=True)]  # type: ignore[union-attr]
 
-    def _compiled(self, wanted: dict[str, LoopKernel], options: GeneratorOptions, arch: int) -> tuple[dict[str, KernelText], dict[str, Compiled]]:
-        """Texts by key, and what became of their functions. Kernels that need more shared memory than there is are written again, smaller."""
+    def _compiled(
+        self, wanted: dict[str, LoopKernel], options: GeneratorOptions, arch: int
+    ) -> tuple[dict[str, KernelText], dict[str, Compiled]]:
+        """Texts by key, and what became of their functions. Kernels that need more shared memory than there is are written again,
+        smaller."""
         texts: dict[str, KernelText] = {}
         made: dict[str, Compiled] = {}
         budget = self.budget
@@ -114,10 +124,14 @@ class TritonKernelGenerator:
             jobs = {key: _jobs(texts[key], arch, options.precise) for key in wanted}
             units = {unit: job for found in jobs.values() for unit, job in found.items() if unit not in made}
             made.update(zip(units, self._pool.compile_all(list(units.values())), strict=True))
-            wanted = {key: kernel for key, kernel in wanted.items() if any(made[unit].facts["shared"] > shared_memory(arch) for unit in jobs[key])}
+            wanted = {
+                key: kernel for key, kernel in wanted.items() if any(made[unit].facts["shared"] > shared_memory(arch) for unit in jobs[key])
+            }
             if wanted and smaller(budget) == budget:
                 name = next(iter(wanted.values())).name
-                raise KernelBuildError("KT005", f"kernel {name} needs more shared memory than there is", why=f"a program may have {shared_memory(arch)} bytes")
+                raise KernelBuildError(
+                    "KT005", f"kernel {name} needs more shared memory than there is", why=f"a program may have {shared_memory(arch)} bytes"
+                )
             budget = smaller(budget)
         return texts, made
 
@@ -142,10 +156,12 @@ class TritonKernelGenerator:
             for key, each in ways.items()
         }
 
-    def _key(self, kernel: LoopKernel, options: GeneratorOptions, arch: int) -> str:
+    def _key(self, kernel: LoopKernel, options: GeneratorOptions, arch: int, portable: bool = False) -> str:
         """The kernel itself is the key, with all that its text and machine code depend on."""
-        versions = __version__, sources_of(__package__), toolchain.triton_version(), toolchain.assembler_version()
-        return key_of(kernel, versions, arch, options.precise, self.budget, *([toolchain.device_name(options.device)] if options.measure else []))
+        versions = __version__, sources_of(__package__, portable), toolchain.triton_version(), toolchain.assembler_version()
+        return key_of(
+            kernel, versions, arch, options.precise, self.budget, *([toolchain.device_name(options.device)] if options.measure else [])
+        )
 
     def _make(self, missing: dict[str, LoopKernel], options: GeneratorOptions, arch: int, store: Store) -> dict[str, KernelRef]:
         refs: dict[str, KernelRef] = {}

@@ -1,7 +1,7 @@
 """Which of several ways to write a kernel is the fastest, by running them on the device.
 
-All ways run on the same memory: numbers drawn at random, indices zero. Where measuring is not possible (no memory, another device, a stream that records),
-the first way is taken, which the cost model has chosen.
+All ways run on the same memory: numbers drawn at random, indices zero. Where measuring is not possible (no memory, another device, a stream
+that records), the first way is taken, which the cost model has chosen.
 """
 
 from __future__ import annotations

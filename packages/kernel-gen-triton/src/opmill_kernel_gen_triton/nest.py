@@ -11,7 +11,7 @@ from opmill_graph_ir.loops.ir import SORTS, Axis, Buffer, Expr, IndexValue, Let,
 from . import walk
 from .dots.write import place_tiles, write_loop
 from .emit import helpers, reductions, scans, sorts
-from .emit.body import Body, Lines
+from .emit.body import VECTOR, Body, Lines
 from .emit.space import Dims, Group, Text, product, tiles
 from .emit.types import ARCH, PROGRAMMATIC, TYPES
 from .tiling import Tiling
@@ -24,8 +24,9 @@ _WAIT = f"    if {ARCH} >= {PROGRAMMATIC}:\n        gdc_wait()\n"
 
 @dataclass(frozen=True)
 class Param:
-    """A parameter of a function. ``kind``: ``buffer`` (a pointer to ``buffer``), ``size`` (``name`` of a symbol), ``error`` (pointer to the int32
-    error word) or ``check`` (int32: what a failing check number 0 writes into it). ``type``: Triton's, ``""`` where it is the index type."""
+    """A parameter of a function. ``kind``: ``buffer`` (a pointer to ``buffer``), ``size`` (``name`` of a symbol), ``error`` (pointer to the
+    int32 error word) or ``check`` (int32: what a failing check number 0 writes into it). ``type``: Triton's, ``""`` where it is the index
+    type."""
 
     kind: str
     name: str
@@ -60,8 +61,8 @@ class Frame:
 
 
 class NestWriter:
-    """Writes one nest under ``name``. With ``wide``, indices are 64 bits. With ``members`` (of a ``Pack``), the frame's buffers stand for those of
-    each member in turn."""
+    """Writes one nest under ``name``. With ``wide``, indices are 64 bits. With ``members`` (of a ``Pack``), the frame's buffers stand for
+    those of each member in turn."""
 
     def __init__(self, frame: Frame, nest: Nest, name: str, tiling: Tiling, wide: bool, members: tuple[tuple[str, ...], ...] = ()) -> None:
         self.frame, self.nest, self.name, self.tiling, self.wide, self.members = frame, nest, name, tiling, wide, members
@@ -71,6 +72,7 @@ class NestWriter:
         names = {s: Text(s, frozenset(), True) for s in frame.symbols}
         values = walk.values_of(nest)
         self.body = Body(self.rank, self.lines, walk.written(nest), {}, names, values, frame.precise, frame.quick)
+        self.body.numels = {b.name: b.numel for b in frame.buffers}
         self.programs = 0
         self.row: tuple[Axis, ...] | None = None
         self.carried: list[scans.Carried] = []
@@ -228,8 +230,9 @@ class NestWriter:
         self.body.names[dot.result] = found
 
     def _ahead(self, first: Phase) -> None:
-        """Reads what later phases need before the first reduction: threads wait for each other there, and loads do not pass that. Only what is
-        of each row and of half precision: weights are in the cache, and wider values take registers that more rows at once need (measured)."""
+        """Reads what later phases need before the first reduction: threads wait for each other there, and loads do not pass that. Only what
+        is of each row and of half precision: weights are in the cache, and wider values take registers that more rows at once need
+        (measured)."""
         body, groups, found = self.body, self.body.groups, 0
         outer = {a.name for a in self.nest.axes}
         known = outer.union(self.frame.symbols)
@@ -254,7 +257,13 @@ class NestWriter:
         for g in self.body.groups:
             if g.name == "r" and self.row == phase.axes:
                 return g
-        return Group("r", phase.axes, block, masked, self._define_inner)
+        group = Group("r", phase.axes, block, masked, self._define_inner)
+        if masked and extent.constant is not None and extent.constant % VECTOR:
+            end = extent.constant + -extent.constant % (VECTOR // 2)
+            self.body.groups, groups = [*(g for g in self.body.groups if g.name != "r"), group], self.body.groups
+            group.reach = end if any(self.body.reaches(e, group, end) for e in walk.loads(phase)) else 0
+            self.body.groups = groups
+        return group
 
     def _define_inner(self, name: str, text: str) -> str:
         self.body.inner.add(f"{name} = {text}")
@@ -266,6 +275,8 @@ class NestWriter:
         lines.add(f"rindex = {start + ' + ' if start else ''}{span}")
         if group.masked:
             lines.add(f"rmask = rindex < {self.body.space.scalar(group.extent)}")
+        if group.reach:
+            lines.add(f"rreach = rindex < {group.reach}")
 
     def _drop_row_values(self) -> None:
         """Another row is other places, also where its text is the same."""

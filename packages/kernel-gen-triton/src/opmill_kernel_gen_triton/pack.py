@@ -1,5 +1,5 @@
-"""Nests of a kernel that do the same to different buffers, and do not wait for each other, are one launch: a program's number says whose part
-it does. (The running statistics of a network's batch norms are a hundred nests and more of a few elements each.)"""
+"""Nests of a kernel that do the same to different buffers, and do not wait for each other, are one launch: a program's number says whose
+part it does. (The running statistics of a network's batch norms are a hundred nests and more of a few elements each.)"""
 
 from __future__ import annotations
 
@@ -35,7 +35,9 @@ def pack(nests: Sequence[Nest], buffers: Sequence[Buffer]) -> list[Nest | Pack]:
             groups.setdefault(key, []).append((nest, made))
         for found in groups.values():
             nest, first = found[0]
-            out.append(nest if len(found) == 1 or first is None else Pack(first.kernel, tuple(m.arguments for _, m in found if m is not None)))
+            out.append(
+                nest if len(found) == 1 or first is None else Pack(first.kernel, tuple(m.arguments for _, m in found if m is not None))
+            )
     return out
 
 

@@ -7,7 +7,6 @@ import os
 import queue
 import subprocess
 import sys
-import threading
 import weakref
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -15,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from opmill_graph_ir.errors import KernelBuildError
+from opmill_runtime_cache.forking import ForkLock
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Pool:
         self.limit = max(1, limit)
         self._idle: queue.SimpleQueue[subprocess.Popen[bytes]] = queue.SimpleQueue()
         self._all: list[subprocess.Popen[bytes]] = []
-        self._guard = threading.Lock()
+        self._guard = ForkLock()
         self._owner = os.getpid()
         self._close = weakref.finalize(self, _close_all, self._all, self._owner)
 

@@ -2,8 +2,8 @@
 
 A row is cut into chunks; one launch reduces each chunk into scratch memory, a second one combines the chunks, and phases that walk the
 row again become launches of their own over all its points. Results travel in scratch buffers, one element a row. So a mean over
-everything, a softmax over one long row and a column sum all fill the machine. Where rows are not alike, or nothing is reduced along them, each
-phase first becomes a launch of its own, and those that reduce are split in turn.
+everything, a softmax over one long row and a column sum all fill the machine. Where rows are not alike, or nothing is reduced along them,
+each phase first becomes a launch of its own, and those that reduce are split in turn.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import ClassVar
 
 from opmill_graph_ir.loops.index import Index, floordiv, index, mod
 from opmill_graph_ir.loops.ir import Axis, Buffer, Const, Expr, IndexValue, Let, Load, Nest, Op, Phase, Reduction, Ref, Store
+from opmill_graph_ir.schedule.coalesce import map_phase, shape_nest
 from opmill_graph_ir.schedule.rewrite import Rewriter
-from opmill_graph_ir.schedule.shape import map_phase
 
 from . import walk
 from .emit.reductions import identity
@@ -28,8 +28,10 @@ _UNKNOWN_CHUNKS = 64
 _STEP = 64
 _CHUNKS = 8
 """Of a row, that are worth a launch more where there are few rows."""
-_WAVES = 4
+_WAVES = 8
 """Programs a multiprocessor that reduce parts of columns: each has several loads under way."""
+_STORING_WAVES = 16
+"""The same where they store what they have computed."""
 _DTYPES = {"float32", "float64", "int32", "int64", "bool"}
 
 
@@ -51,7 +53,9 @@ def _crowded(nest: Nest, symbols: tuple[str, ...], budget: Budget) -> bool:
     """Whether a few programs would do all the work of phases that may as well stand apart."""
     inner = [p for p in nest.phases if p.axes]
     reductions = [r for p in inner for r in p.reductions]
-    if not inner or (reductions and len({tuple(a.extent for a in p.axes) for p in inner}) == 1):  # rows that are alike stay in registers, or are cut
+    if not inner or (
+        reductions and len({tuple(a.extent for a in p.axes) for p in inner}) == 1
+    ):  # rows that are alike stay in registers, or are cut
         return False
     if any(p.checks or p.scans for p in nest.phases) or any(r.dtype not in _DTYPES for r in reductions):
         return False
@@ -64,7 +68,12 @@ def _chunks(nest: Nest, symbols: tuple[str, ...], budget: Budget) -> int:
     phases = [p for p in nest.phases if p.axes]
     reductions = [r for p in phases for r in p.reductions]
     checked = [p for p in nest.phases if p.checks]
-    if not reductions or any(p.scans for p in phases) or not all(map(_checks_with_chunks, checked)) or any(r.dtype not in _DTYPES for r in reductions):
+    if (
+        not reductions
+        or any(p.scans for p in phases)
+        or not all(map(_checks_with_chunks, checked))
+        or any(r.dtype not in _DTYPES for r in reductions)
+    ):
         return 1
     if len({tuple(a.extent for a in p.axes) for p in phases}) > 1:
         return 1
@@ -76,7 +85,8 @@ def _chunks(nest: Nest, symbols: tuple[str, ...], budget: Budget) -> int:
         return 1 if checked else _UNKNOWN_CHUNKS
     columns = tiling.block("x") > 1
     programs = -(-points(nest.axes, dict.fromkeys(symbols, UNKNOWN)) // COLUMNS) if columns else tiling.programs
-    wanted = min((_WAVES if columns else 8) * budget.processors // programs, length // max(budget.chunk // tiling.block("x"), budget.steps))
+    waves = 8 if not columns else _STORING_WAVES if any(p.stores for p in phases) else _WAVES
+    wanted = min(waves * budget.processors // programs, length // max(budget.chunk // tiling.block("x"), budget.steps))
     chunks = _whole_number(length, wanted)
     return chunks if not checked or (chunks > 1 and length % chunks == 0) else 1
 
@@ -118,7 +128,7 @@ class _Splitter:
                 end += 1
             plain = [p for p in self.phases[number:end] if not p.axes]
             combined = self._reduced(phase, number) if phase.reductions else []
-            if phase.axes and phase.stores:  # after the reduction, which may read what they overwrite
+            if phase.axes and phase.stores and not self._in_one_pass(phase):  # after the reduction, which may read what they overwrite
                 self._add((*self.nest.axes, *phase.axes), [Phase((), phase.lets, (), (), phase.stores)], replace(phase, reductions=()))
             names = [(let.name, let.value.dtype) for p in plain for let in p.lets]
             names += [result for p in combined for r in p.reductions for result in _results(r)]
@@ -127,6 +137,10 @@ class _Splitter:
                 known = dict(self.saved)
                 self._add(self.nest.axes, [*combined, *plain, self._save(names, self._later(end - 1))], *combined, *plain, known=known)
             number = end
+
+    def _in_one_pass(self, phase: Phase) -> bool:
+        """Whether the launch that reduces chunks stores, too: each point is visited once, and is read before it is overwritten."""
+        return self.chunks > 1 and self.exact and bool(phase.reductions)
 
     def _reduced(self, phase: Phase, number: int) -> list[Phase]:
         """The phases that end the reductions of ``phase``, where they may share a launch with what follows."""
@@ -147,10 +161,14 @@ class _Splitter:
     def _add(self, axes: tuple[Axis, ...], phases: list[Phase], *users: Phase, known: dict[str, str] | None = None) -> None:
         """A nest that starts by reading back what its phases need of earlier ones: of ``known``, by default all that is saved."""
         mentioned = frozenset().union(*(walk.names_in(p) for p in users))
-        lets = tuple(Let(n, Load(f"{self.prefix}_{n}", self.row, d)) for n, d in (self.saved if known is None else known).items() if n in mentioned)
+        lets = tuple(
+            Let(n, Load(f"{self.prefix}_{n}", self.row, d)) for n, d in (self.saved if known is None else known).items() if n in mentioned
+        )
         own = [p for p in phases if p != Phase()]
         if own:
-            self.nests.append(Nest(axes, ((Phase(lets=lets), *own) if lets else tuple(own)), self.nest.origin))
+            nest = Nest(axes, ((Phase(lets=lets), *own) if lets else tuple(own)), self.nest.origin)
+            pointwise = not any(p.axes for p in own)  # the axes of rows and of what is along them, not yet ordered as memory is
+            self.nests.append(shape_nest(nest, {a.name: a.extent for a in axes}) if pointwise and axes else nest)
 
     def _buffer(self, name: str, dtype: str, numel: Index) -> str:
         name = f"{self.prefix}_{name}"
@@ -171,7 +189,8 @@ class _Splitter:
         k, c, q = (Axis(f"{self.prefix}_{n}", index(e)) for n, e in (("k", self.chunks), ("c", self.size), ("q", self.chunks)))
         place = index(k.name) * self.size + c.name
         inside = None if self.exact else Op("lt", (IndexValue(place, "int64"), IndexValue(self.length, "int64")), "bool")
-        moved = map_phase(replace(phase, stores=()), _OfChunk(_unflatten(place, phase.axes), inside), (c,))
+        whole = phase if self._in_one_pass(phase) else replace(phase, stores=())
+        moved = map_phase(whole, _OfChunk(_unflatten(place, phase.axes), inside), (c,))
         names = {n: (d, self._buffer(f"{n}_parts", d, self.rows * self.chunks)) for r in phase.reductions for n, d in _results(r)}
         partial = replace(moved, reductions=tuple(replace(r, value=_masked(inside, r.value, r)) for r in moved.reductions))
         part = index(k.name) * self.rows + self.row

@@ -15,7 +15,7 @@ from .budget import DEFAULT as DEFAULT
 from .budget import Budget as Budget
 from .dots.match import Dot, dot_of
 from .dots.shape import clipped, shape_of
-from .emit.primitives import ROWS
+from .emit.primitives import ROWS, long
 from .emit.types import TYPES
 
 UNKNOWN = 8192
@@ -34,9 +34,12 @@ _HEAVY = 12
 _MANY = 8
 """Values of a point, beyond which few of them are kept."""
 _LONGEST = 8192
-"""Instructions of a program, beyond which it does fewer elements a thread: a hundred sines for each of eight took the compiler 90 seconds."""
+"""Instructions of a program, beyond which it does fewer elements a thread: a hundred sines for each of eight took the compiler 90
+seconds."""
 _STEP, _RESIDENT = 512, 64
 """Elements of a row that a warp takes at once where programs are few, and warps that a multiprocessor holds."""
+_LONG_ROWS = 8
+"""Programs for a row, from which on it does not matter that the last one has less to do."""
 _SECTOR = 32
 """Bytes that memory moves at least."""
 _WINDOW = 32
@@ -47,8 +50,8 @@ _WINDOW = 32
 class Tiling:
     """``outer``: the axes behind each outer dimension, slowest first (one group: ``x``; two: ``y``, ``x``; none where the nest is one
     point). ``blocks`` by dimension. ``looped``: the row is walked in steps of ``blocks["r"]``, else it fits. ``programs``: an estimate.
-    ``ahead``: as in ``Budget``. ``apart``: rows that are few may be split over several programs. ``dot``: the product that the nest begins with, whose depth is
-    walked with loads ``stages`` steps ahead."""
+    ``ahead``: as in ``Budget``. ``apart``: rows that are few may be split over several programs. ``dot``: the product that the nest begins
+    with, whose depth is walked with loads ``stages`` steps ahead."""
 
     outer: tuple[tuple[Axis, ...], ...]
     blocks: tuple[tuple[str, int], ...]
@@ -93,7 +96,11 @@ def _product(dot: Dot, sizes: dict[str, int], budget: Budget) -> Tiling:
     """Rows by columns, for each point of the batch."""
     shape = clipped(budget.dot, dot, sizes) if budget.dot is not None else shape_of(dot, sizes, budget.processors)
     blocks = (("y", shape.rows), ("x", shape.columns), ("r", shape.depth))
-    programs = walk.points(dot.batch, sizes) * _tiles(walk.points(dot.rows, sizes), shape.rows) * _tiles(walk.points(dot.columns, sizes), shape.columns)
+    programs = (
+        walk.points(dot.batch, sizes)
+        * _tiles(walk.points(dot.rows, sizes), shape.rows)
+        * _tiles(walk.points(dot.columns, sizes), shape.columns)
+    )
     return Tiling((dot.rows, dot.columns), blocks, True, shape.warps, programs, apart=False, dot=dot, stages=shape.stages)
 
 
@@ -115,7 +122,7 @@ def _short(nest: Nest, tiling: Tiling, sizes: dict[str, int]) -> Tiling:
 def _instructions(nest: Nest) -> int:
     """Of one element, roughly."""
     found = {e for p in nest.phases for e in walk.expressions(p) if type(e) is Op and e.name in ROWS}
-    return sum(ROWS[e.name].long * (4 if e.dtype == "float64" and ROWS[e.name].long > 1 else 1) for e in found)
+    return sum(long(e.name) * (4 if e.dtype == "float64" and long(e.name) > 1 else 1) for e in found)
 
 
 def _pointwise(nest: Nest, sizes: dict[str, int], budget: Budget) -> Tiling:
@@ -152,6 +159,8 @@ def _shared(nest: Nest, budget: Budget) -> Tiling | None:
         groups = nest.axes[:cut], nest.axes[cut:]
         rows, length = (walk.points(axes, {}) for axes in groups)
         elements = budget.tile if _widest(nest) <= 2 else budget.tile // 2
+        if length >= _LONG_ROWS * elements and even(length) < 64:  # a part of one row: what is its own is read once a program
+            return Tiling(groups, (("y", 1), ("x", elements)), False, _warps(elements, nest), rows * _tiles(length, elements))
         x = min(even(length), elements // 2)
         y = elements // x
         while y >= 2 and _tiles(rows, y) * (length // x) < 4 * budget.processors:
@@ -192,6 +201,11 @@ def _rows(nest: Nest, inner: list[Phase], sizes: dict[str, int], budget: Budget)
     else:
         looped = not known or whole > 32
         half = _widest(nest) <= 2
+        stored = any(p.stores for p in inner)
+        if stored and half and known and looped:  # whole sectors are written, and what is computed for each point takes registers
+            x = min(COLUMNS, power_above(rows))
+            r = min(budget.tile // x, whole)
+            return Tiling((nest.axes,), (("x", x), ("r", r)), r < length, max(x * r // 512, 1), _tiles(rows, x))
         if half and known and looped and (narrow := _narrow(rows, length, live, budget)):
             x, r = narrow, min(2 * budget.tile // narrow, whole)
             return Tiling((nest.axes,), (("x", x), ("r", r)), r < length, max(x * r // 512, 1), _tiles(rows, x), apart=False)
@@ -211,10 +225,15 @@ def _rows(nest: Nest, inner: list[Phase], sizes: dict[str, int], budget: Budget)
 
 
 def _few_at_once(inner: list[Phase], length: int, budget: Budget) -> int:
-    """Warps of a program whose rows are read again, so many that the cache keeps most of what all programs that run at once read; 0 where it cannot, or
-    where loads are of two bytes, for which threads are what is short."""
+    """Warps of a program whose rows are read again, so many that the cache keeps most of what all programs that run at once read; 0 where
+    it cannot, or where loads are of two bytes, for which threads are what is short."""
     passes = Counter(buffer for p in inner for buffer in {e.buffer for e in walk.loads(p)})
-    again = {e.buffer: TYPES[e.dtype].size for p in inner for e in walk.loads(p) if passes[e.buffer] > 1 and e.index.symbols & {a.name for a in p.axes}}
+    again = {
+        e.buffer: TYPES[e.dtype].size
+        for p in inner
+        for e in walk.loads(p)
+        if passes[e.buffer] > 1 and e.index.symbols & {a.name for a in p.axes}
+    }
     if not again or (min(again.values()) < 4 and even(length) < 8):
         return 0
     under_way = length * sum(again.values()) * budget.processors * _RESIDENT
@@ -222,8 +241,8 @@ def _few_at_once(inner: list[Phase], length: int, budget: Budget) -> int:
 
 
 def _whole(nest: Nest, inner: list[Phase], rows: int, r: int, budget: Budget) -> Tiling:
-    """Rows that are put in order: few at a time, and few elements a lane, for every step of the order is written out for each of them. Down columns there are
-    enough side by side for loads of a sector."""
+    """Rows that are put in order: few at a time, and few elements a lane, for every step of the order is written out for each of them. Down
+    columns there are enough side by side for loads of a sector."""
     x = max(1, min(budget.tile // 2 // r, power_below(rows // (2 * budget.processors))))
     if not _along_rows(nest, inner):
         x = max(x, min(_SECTOR // _widest(nest), max(4 * budget.tile // r, 1)))
@@ -287,11 +306,16 @@ def _along_rows(nest: Nest, inner: list[Phase]) -> bool:
     """Whether memory is contiguous along the inner axes rather than the outer ones."""
     if not nest.axes:
         return True
-    votes = 0
+    outer = {a.name for a in nest.axes}
+    found: dict[int, int] = {}
     for phase in inner:
+        axes = {a.name for a in phase.axes}
+        extents = {a.name: a.extent.constant or UNKNOWN for a in (*nest.axes, *phase.axes)}
         for i in walk.accesses(phase):
-            if any(_unit(i, a.name) for a in phase.axes):
-                votes += 1
-            elif any(_unit(i, a.name) for a in nest.axes) and i.symbols & {a.name for a in phase.axes}:
-                votes -= 1
-    return votes >= 0
+            along = any(_unit(i, name) for name in axes)
+            across = not along and bool(i.symbols & axes) and any(_unit(i, name) for name in outer)
+            touched = math.prod(n for name, n in extents.items() if name in i.symbols)
+            found[touched] = found.get(touched, 0) + along - across
+    # What all rows share stays in the cache, however it is read: those that touch most decide, the others where these do not.
+    most = max(found, default=0)
+    return (sum(n for touched, n in found.items() if 2 * touched > most) or sum(found.values())) >= 0

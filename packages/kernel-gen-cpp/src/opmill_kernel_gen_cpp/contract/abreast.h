@@ -11,7 +11,8 @@ static bool abreast_plan(contraction& d) {
   const long reach = (d.tap_lines - 1) * d.dilation_h + 1;
   const long wide = contract_most(d.pad_w + d.width, (d.out_width - 1) * d.stride_w + (d.tap_columns - 1) * d.dilation_w + 1);
   const long most = ABREAST_PLACES / wide;  // lines
-  if (d.height == 1 && d.out_width < 4 * CONTRACT_LANES) d.line_step = d.width;  // else it has none, and is long enough to lie along vectors
+  if (d.height == 1 && d.out_width < 4 * CONTRACT_LANES)
+    d.line_step = d.width;  // else it has none, and is long enough to lie along vectors
   if (d.rows < CONTRACT_LANES || d.pad_w < 0 || d.line_step < d.width || most < reach) return false;
   const long fit = contract_least(most, d.height <= most ? d.out_lines : (most - reach) / d.stride_h + 1);
   d.block_lines = contract_parts(d.out_lines, contract_parts(d.out_lines, fit));
@@ -19,7 +20,8 @@ static bool abreast_plan(contraction& d) {
   d.staged_lines = contract_least(d.height, (d.block_lines - 1) * d.stride_h + reach);
   d.staged_width = wide;
   d.pitch = contract_up(d.block_lines * d.out_width, CONTRACT_LANES);
-  contract_divide(d, contract_parts(d.rows, CONTRACT_LANES) * d.images * contract_parts(d.out_lines, d.block_lines), d.tap_lines * d.tap_columns);
+  contract_divide(d, contract_parts(d.rows, CONTRACT_LANES) * d.images * contract_parts(d.out_lines, d.block_lines),
+                  d.tap_lines * d.tap_columns);
   return d.abreast = true;
 }
 
@@ -56,7 +58,8 @@ static void abreast_lines(const float* from, long step, long lines, long width, 
 static long abreast_stage(const contraction& d, const float* x, long line, long lines, float* staged) {
   const long first = contract_most(0, line * d.stride_h - d.pad_h);
   const long last = contract_least(d.height, (line + lines - 1) * d.stride_h - d.pad_h + (d.tap_lines - 1) * d.dilation_h + 1);
-  abreast_lines(x + first * d.line_step, d.channel_step, last - first, d.width, d.line_step, staged + d.pad_w * CONTRACT_LANES, d.staged_width);
+  abreast_lines(x + first * d.line_step, d.channel_step, last - first, d.width, d.line_step, staged + d.pad_w * CONTRACT_LANES,
+                d.staged_width);
   return first;
 }
 
@@ -73,7 +76,8 @@ static void abreast_turn(const float* wide, long count, float* to, long pitch) {
 // R points of a line, under `lines` lines of taps.
 template <int R>
 static __attribute__((noinline)) void abreast_tile(const contraction& d, const float* a, const float* staged, float* to, long lines) {
-  const long step = d.stride_w * CONTRACT_LANES, down = d.dilation_h * d.staged_width * CONTRACT_LANES, right = d.dilation_w * CONTRACT_LANES;
+  const long step = d.stride_w * CONTRACT_LANES, down = d.dilation_h * d.staged_width * CONTRACT_LANES,
+             right = d.dilation_w * CONTRACT_LANES;
   cvec sum[R];
 #pragma GCC unroll 16
   for (int r = 0; r < R; ++r) sum[r] = cvec{};
@@ -98,20 +102,36 @@ static void abreast_line(const contraction& d, const float* a, const float* stag
     const float* const from = staged + column * step;
     float* const at = to + column * CONTRACT_LANES;
     switch (take) {
-      case 8: abreast_tile<8>(d, a, from, at, lines); break;
-      case 7: abreast_tile<7>(d, a, from, at, lines); break;
-      case 6: abreast_tile<6>(d, a, from, at, lines); break;
-      case 5: abreast_tile<5>(d, a, from, at, lines); break;
-      case 4: abreast_tile<4>(d, a, from, at, lines); break;
-      case 3: abreast_tile<3>(d, a, from, at, lines); break;
-      case 2: abreast_tile<2>(d, a, from, at, lines); break;
-      default: abreast_tile<1>(d, a, from, at, lines);
+      case 8:
+        abreast_tile<8>(d, a, from, at, lines);
+        break;
+      case 7:
+        abreast_tile<7>(d, a, from, at, lines);
+        break;
+      case 6:
+        abreast_tile<6>(d, a, from, at, lines);
+        break;
+      case 5:
+        abreast_tile<5>(d, a, from, at, lines);
+        break;
+      case 4:
+        abreast_tile<4>(d, a, from, at, lines);
+        break;
+      case 3:
+        abreast_tile<3>(d, a, from, at, lines);
+        break;
+      case 2:
+        abreast_tile<2>(d, a, from, at, lines);
+        break;
+      default:
+        abreast_tile<1>(d, a, from, at, lines);
     }
   }
 }
 
 // Some lines of points of a group of channels. Of x, the group's first channel; `a` and `wide` have channels in lanes.
-static void abreast_sums(const contraction& d, const float* a, const float* x, long line, long lines, float* staged, float* wide, float* sums) {
+static void abreast_sums(const contraction& d, const float* a, const float* x, long line, long lines, float* staged, float* wide,
+                         float* sums) {
   const long first = abreast_stage(d, x, line, lines, staged);
   float* to = wide;
   for (long n = line; n < line + lines; ++n, to += d.out_width * CONTRACT_LANES) {
@@ -125,8 +145,10 @@ static void abreast_sums(const contraction& d, const float* a, const float* x, l
 }
 
 // Units [from, to): blocks of images of groups of channels. The last group starts earlier where channels do not fill it, and its first are left alone.
-static void abreast(const contraction& d, const float* a, const float* x, void* const* p, long pointers, const long* s, long sizes, contract_finish finish, long from, long to) {
-  const long taps = d.tap_lines * d.tap_columns, blocks = contract_parts(d.out_lines, d.block_lines), laid = d.staged_lines * d.staged_width * CONTRACT_LANES;
+static void abreast(const contraction& d, const float* a, const float* x, void* const* p, long pointers, const long* s, long sizes,
+                    contract_finish finish, long from, long to) {
+  const long taps = d.tap_lines * d.tap_columns, blocks = contract_parts(d.out_lines, d.block_lines),
+             laid = d.staged_lines * d.staged_width * CONTRACT_LANES;
   float* const staged = (float*)__builtin_alloca_with_align(sizeof(float) * laid, 512);
   float* const turned = (float*)__builtin_alloca_with_align(sizeof(float) * taps * CONTRACT_LANES, 512);
   float* const wide = (float*)__builtin_alloca_with_align(sizeof(float) * d.pitch * CONTRACT_LANES, 512);
@@ -137,7 +159,8 @@ static void abreast(const contraction& d, const float* a, const float* x, void* 
   contract_zero(staged, laid);
   for (long group, held = -1; from < to; ++from) {
     group = from / blocks / d.images;
-    const long image = from / blocks % d.images, line = from % blocks * d.block_lines, lines = contract_least(d.block_lines, d.out_lines - line);
+    const long image = from / blocks % d.images, line = from % blocks * d.block_lines,
+               lines = contract_least(d.block_lines, d.out_lines - line);
     const long row = contract_least(group * CONTRACT_LANES, d.rows - CONTRACT_LANES), done = group * CONTRACT_LANES - row;
     if (group != held) abreast_lay(a + row * d.row_step, d.row_step, taps, taps, taps, turned, taps), held = group;
     abreast_sums(d, turned, x + image * d.image_step + row * d.channel_step, line, lines, staged, wide, sums);

@@ -9,18 +9,18 @@
 // Before this text stand: `lanes` as the macro CONTRACT_LANES, the vector type `cvec`, its unaligned twin `cvecu`, and contract_fma(x, y, z).
 
 struct contraction {
-  long rows, row_step;                                    // of a, and the elements between two
-  long channels, tap_lines, tap_columns;                  // k, contiguous in a
-  long height, width, channel_step, line_step;            // of b's source, whose lines are contiguous
+  long rows, row_step;  // of a, and the elements between two
+  long channels, tap_lines, tap_columns;  // k, contiguous in a
+  long height, width, channel_step, line_step;  // of b's source, whose lines are contiguous
   long stride_h, stride_w, dilation_h, dilation_w, pad_h, pad_w;
-  long images, image_step, out_lines, out_width;          // the points
-  long a_image_step, a_line_step;                         // of a, where it has points too (correlate.h)
+  long images, image_step, out_lines, out_width;  // the points
+  long a_image_step, a_line_step;  // of a, where it has points too (correlate.h)
   // What follows is made of the above by contract_plan or stencil_plan.
-  long block_lines, block_columns;                        // points of a block: several whole lines, or a part of one
-  long channels_a_pass, rows_a_pass, pitch;               // pitch: elements between rows of scratch
-  long staged_lines, staged_width, direct;                // direct: rows of b are read where they lie
-  long units, threads;                                    // shares of the work, and the threads that it is worth
-  long abreast;                                           // of a stencil: channels lie in lanes (abreast.h)
+  long block_lines, block_columns;  // points of a block: several whole lines, or a part of one
+  long channels_a_pass, rows_a_pass, pitch;  // pitch: elements between rows of scratch
+  long staged_lines, staged_width, direct;  // direct: rows of b are read where they lie
+  long units, threads;  // shares of the work, and the threads that it is worth
+  long abreast;  // of a stencil: channels lie in lanes (abreast.h)
 };
 
 // Called with s = {image, first row, rows, first point, points, points of an image, pitch, the sizes of the kernel}; the sums lie in the
@@ -28,13 +28,13 @@ struct contraction {
 typedef void (*contract_finish)(void* const* p, const long* s);
 
 enum {
-  CONTRACT_GROUP = CONTRACT_LANES < 16 ? 12 : 24, // rows that are handed to threads together: whole tiles
-  CONTRACT_ROWS = CONTRACT_LANES < 16 ? 128 : 144, // and those that go through all points of a block one after the other
-  CONTRACT_DEPTH = 144,     // terms of the sums in one pass, about: a panel of three vectors fills two thirds of a first-level cache of 32 KiB
-  CONTRACT_POINTS = 224,    // points of a block at most: with the depth, a quarter of a second-level cache of 512 KiB
-  CONTRACT_PANEL = 1 << 15, // most elements of a block of b,
+  CONTRACT_GROUP = CONTRACT_LANES < 16 ? 12 : 24,  // rows that are handed to threads together: whole tiles
+  CONTRACT_ROWS = CONTRACT_LANES < 16 ? 128 : 144,  // and those that go through all points of a block one after the other
+  CONTRACT_DEPTH = 144,  // terms of the sums in one pass, about: a panel of three vectors fills two thirds of a first-level cache of 32 KiB
+  CONTRACT_POINTS = 224,  // points of a block at most: with the depth, a quarter of a second-level cache of 512 KiB
+  CONTRACT_PANEL = 1 << 15,  // most elements of a block of b,
   CONTRACT_SUMS = 1 << 16,  // and of the sums of one pass over rows; all of it is on the stack
-  CONTRACT_GRAIN = 1 << 17, // multiplications below which another thread is not worth waking
+  CONTRACT_GRAIN = 1 << 17,  // multiplications below which another thread is not worth waking
 };
 
 static inline long contract_parts(long count, long of) { return (count + of - 1) / of; }
@@ -80,14 +80,16 @@ static void contract_plan(contraction& d) {
   d.channels_a_pass = contract_parts(d.channels, passes);
   contract_cut(d, contract_most(3 * CONTRACT_LANES, contract_least(CONTRACT_POINTS, CONTRACT_PANEL / (d.channels_a_pass * taps))));
   d.pitch = contract_up(d.block_lines * d.block_columns, CONTRACT_LANES);
-  d.rows_a_pass = contract_least(contract_most(CONTRACT_GROUP, CONTRACT_SUMS / d.pitch / CONTRACT_GROUP * CONTRACT_GROUP), contract_up(d.rows, CONTRACT_GROUP));
+  d.rows_a_pass = contract_least(contract_most(CONTRACT_GROUP, CONTRACT_SUMS / d.pitch / CONTRACT_GROUP * CONTRACT_GROUP),
+                                 contract_up(d.rows, CONTRACT_GROUP));
   d.direct = taps == 1 && d.out_lines == 1 && d.stride_w == 1 && d.pad_h == 0 && d.pad_w == 0;
   const long blocks = contract_parts(d.out_lines, d.block_lines) * contract_parts(d.out_width, d.block_columns);
   contract_divide(d, contract_parts(d.rows, CONTRACT_GROUP) * blocks * d.images, depth);
 }
 
 template <int R, int V>
-static __attribute__((noinline)) void contract_tile(const float* a, long lda, const float* b, long ldb, float* c, long ldc, long depth, bool add) {
+static __attribute__((noinline)) void contract_tile(const float* a, long lda, const float* b, long ldb, float* c, long ldc, long depth,
+                                                    bool add) {
   cvec sum[R][V];
 #pragma GCC unroll 16
   for (int r = 0; r < R; ++r)
@@ -113,13 +115,22 @@ static __attribute__((noinline)) void contract_tile(const float* a, long lda, co
     }
 }
 
-struct contract_operands { const float* a; long lda; const float* b; long ldb; float* c; long ldc, depth; bool add; };
+struct contract_operands {
+  const float* a;
+  long lda;
+  const float* b;
+  long ldb;
+  float* c;
+  long ldc, depth;
+  bool add;
+};
 
 // Rows [m, last) for V vectors of points from vector v on, as long as whole tiles of R rows fit. Returns the first row left.
 template <int R, int V>
 static long contract_rows(const contract_operands& o, long m, long last, long v) {
   for (; m + R <= last; m += R)
-    contract_tile<R, V>(o.a + m * o.lda, o.lda, o.b + v * CONTRACT_LANES, o.ldb, o.c + m * o.ldc + v * CONTRACT_LANES, o.ldc, o.depth, o.add);
+    contract_tile<R, V>(o.a + m * o.lda, o.lda, o.b + v * CONTRACT_LANES, o.ldb, o.c + m * o.ldc + v * CONTRACT_LANES, o.ldc, o.depth,
+                        o.add);
   return m;
 }
 
@@ -174,13 +185,18 @@ static void contract_stage_line(const contraction& d, float* to, const float* li
     if (begin > end || !line) begin = end = line ? end : 0;
     contract_zero(to, begin);
     if (d.stride_w == 1) contract_copy(to + begin, line + at + begin, end - begin);
-    else if (d.stride_w == 2) for (long i = begin; i < end; ++i) to[i] = line[at + i * 2];  // shuffles of vectors
-    else for (long i = begin; i < end; ++i) to[i] = line[at + i * d.stride_w];
+    else if (d.stride_w == 2)
+      for (long i = begin; i < end; ++i) to[i] = line[at + i * 2];  // shuffles of vectors
+    else
+      for (long i = begin; i < end; ++i) to[i] = line[at + i * d.stride_w];
     contract_zero(to + end, count - end);
   }
 }
 
-struct contract_block { const float* x; long line, lines, column, columns, points; };
+struct contract_block {
+  const float* x;
+  long line, lines, column, columns, points;
+};
 
 // The lines of one channel that a block's windows cover, with their padding.
 static void contract_stage(const contraction& d, const contract_block& k, long channel, float* staged) {
@@ -201,7 +217,8 @@ static void contract_rows_of_b(const contraction& d, const contract_block& k, lo
     contract_stage(d, k, c, staged);
     for (long h = 0; h < d.tap_lines; ++h)
       for (long w = 0; w < d.tap_columns; ++w, b += d.pitch) {
-        const float* from = staged + h * d.dilation_h * line_size + w * d.dilation_w % d.stride_w * d.staged_width + w * d.dilation_w / d.stride_w;
+        const float* from =
+            staged + h * d.dilation_h * line_size + w * d.dilation_w % d.stride_w * d.staged_width + w * d.dilation_w / d.stride_w;
         float* to = b;
         for (long n = 0; n < k.lines; ++n, from += d.stride_h * line_size, to += k.columns)
           for (long i = 0; i < k.columns; i += CONTRACT_LANES) *(cvecu*)(to + i) = *(const cvecu*)(from + i);
@@ -211,7 +228,8 @@ static void contract_rows_of_b(const contraction& d, const contract_block& k, lo
 }
 
 // Rows [first, last) at the points of one block.
-static void contract_run_block(const contraction& d, const float* a, const contract_block& k, long first, long last, float* staged, float* b, float* sums) {
+static void contract_run_block(const contraction& d, const float* a, const contract_block& k, long first, long last, float* staged,
+                               float* b, float* sums) {
   const long taps = d.tap_lines * d.tap_columns, vectors = (k.points + CONTRACT_LANES - 1) / CONTRACT_LANES;
   for (long c = 0; c < d.channels; c += d.channels_a_pass) {
     const long channels = c + d.channels_a_pass < d.channels ? d.channels_a_pass : d.channels - c;
@@ -228,19 +246,25 @@ static void contract_run_block(const contraction& d, const float* a, const contr
 }
 
 // The sizes that `finish` is given: room for those of a block, then those of the kernel.
-#define contract_sizes(s, count) \
+#define contract_sizes(s, count)                                          \
   long* const at = (long*)__builtin_alloca(sizeof(long) * (7 + (count))); \
   for (long i = 0; i < (count); ++i) at[7 + i] = (s)[i]
 
-#define contract_at(at, ...) \
-  do { const long now[7] = {__VA_ARGS__}; __builtin_memcpy(at, now, sizeof now); } while (0)
+#define contract_at(at, ...)               \
+  do {                                     \
+    const long now[7] = {__VA_ARGS__};     \
+    __builtin_memcpy(at, now, sizeof now); \
+  } while (0)
 
 // Units [from, to): groups of rows, all groups of one block of points before the next.
-static void contract(const contraction& d, const float* a, const float* x, void* const* p, long pointers, const long* s, long sizes, contract_finish finish, long from, long to) {
+static void contract(const contraction& d, const float* a, const float* x, void* const* p, long pointers, const long* s, long sizes,
+                     contract_finish finish, long from, long to) {
   const long groups = contract_parts(d.rows, CONTRACT_GROUP), across = contract_parts(d.out_width, d.block_columns);
   const long blocks = across * contract_parts(d.out_lines, d.block_lines);
-  float* const staged = (float*)__builtin_alloca_with_align(sizeof(float) * (d.staged_lines * d.stride_w * d.staged_width + 8 * CONTRACT_LANES), 512);
-  float* const b = (float*)__builtin_alloca_with_align(sizeof(float) * (d.channels_a_pass * d.tap_lines * d.tap_columns * d.pitch + 2 * CONTRACT_LANES), 512);
+  float* const staged =
+      (float*)__builtin_alloca_with_align(sizeof(float) * (d.staged_lines * d.stride_w * d.staged_width + 8 * CONTRACT_LANES), 512);
+  float* const b = (float*)__builtin_alloca_with_align(
+      sizeof(float) * (d.channels_a_pass * d.tap_lines * d.tap_columns * d.pitch + 2 * CONTRACT_LANES), 512);
   float* const sums = (float*)__builtin_alloca_with_align(sizeof(float) * d.rows_a_pass * d.pitch, 512);
   void** const all = (void**)__builtin_alloca(sizeof(void*) * (pointers + 1));
   contract_sizes(s, sizes);
@@ -249,7 +273,12 @@ static void contract(const contraction& d, const float* a, const float* x, void*
   while (from < to) {
     const long block = from / groups, group = from % groups, taken = contract_least(groups - group, to - from);
     const long image = block / blocks, line = block % blocks / across * d.block_lines, column = block % across * d.block_columns;
-    contract_block k = {x + image * d.image_step, line, contract_least(d.block_lines, d.out_lines - line), column, contract_least(d.block_columns, d.out_width - column), 0};
+    contract_block k = {x + image * d.image_step,
+                        line,
+                        contract_least(d.block_lines, d.out_lines - line),
+                        column,
+                        contract_least(d.block_columns, d.out_width - column),
+                        0};
     k.points = k.lines * k.columns;
     const long end = contract_least((group + taken) * CONTRACT_GROUP, d.rows);
     for (long m = group * CONTRACT_GROUP; m < end; m += d.rows_a_pass) {

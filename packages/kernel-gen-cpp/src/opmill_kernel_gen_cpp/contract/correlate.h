@@ -6,7 +6,8 @@
 static void correlate_plan(contraction& d) {
   if (correlate_abreast_plan(d)) return;
   const long wide = d.out_width * d.stride_w + d.tap_columns * d.dilation_w + 2 * CONTRACT_LANES;
-  contract_cut(d, contract_most(4 * CONTRACT_LANES, contract_least(8 * CONTRACT_POINTS, contract_most(1, 6144 / wide / d.stride_h) * d.out_width)));
+  contract_cut(
+      d, contract_most(4 * CONTRACT_LANES, contract_least(8 * CONTRACT_POINTS, contract_most(1, 6144 / wide / d.stride_h) * d.out_width)));
   d.pitch = contract_up(d.block_columns, CONTRACT_LANES);
   contract_divide(d, d.rows, d.tap_lines * d.tap_columns);
 }
@@ -19,7 +20,8 @@ static inline float correlate_sum(cvec x) {
 
 // Adds to the sums of H x W taps, the first of which covers `from`; `h` and `w` are the elements from a tap to the next.
 template <int H, int W>
-static __attribute__((noinline)) void correlate_tile(const float* y, long pitch, const float* from, long step, const long* h, const long* w, long lines, float* sums, long taps) {
+static __attribute__((noinline)) void correlate_tile(const float* y, long pitch, const float* from, long step, const long* h, const long* w,
+                                                     long lines, float* sums, long taps) {
   cvec sum[H][W];
   for (int i = 0; i < H; ++i)
     for (int j = 0; j < W; ++j) sum[i][j] = cvec{};
@@ -59,7 +61,8 @@ static void correlate_stage(const contraction& d, const contract_block& k, const
   const long count = k.columns + (d.tap_columns - 1) * d.dilation_w / d.stride_w + 1;
   contract_stage(d, k, 0, staged);
   for (long n = 0; n < all; ++n)
-    for (long rest = 0; rest < d.stride_w; ++rest) contract_zero(staged + n * line_size + rest * d.staged_width + count, d.staged_width - count);
+    for (long rest = 0; rest < d.stride_w; ++rest)
+      contract_zero(staged + n * line_size + rest * d.staged_width + count, d.staged_width - count);
   for (long n = 0; n < k.lines; ++n, y += d.pitch) {
     contract_copy(y, a + n * d.a_line_step, k.columns);
     contract_zero(y + k.columns, d.pitch - k.columns);
@@ -67,10 +70,12 @@ static void correlate_stage(const contraction& d, const contract_block& k, const
 }
 
 // Units [from, to): channels.
-static void correlate(const contraction& d, const float* a, const float* x, void* const* p, long pointers, const long* s, long sizes, contract_finish finish, long from, long to) {
+static void correlate(const contraction& d, const float* a, const float* x, void* const* p, long pointers, const long* s, long sizes,
+                      contract_finish finish, long from, long to) {
   if (d.abreast) return correlate_abreast(d, a, x, p, pointers, s, sizes, finish, from, to);
   const long taps = d.tap_lines * d.tap_columns;
-  float* const staged = (float*)__builtin_alloca_with_align(sizeof(float) * (d.staged_lines * d.stride_w * d.staged_width + 8 * CONTRACT_LANES), 512);
+  float* const staged =
+      (float*)__builtin_alloca_with_align(sizeof(float) * (d.staged_lines * d.stride_w * d.staged_width + 8 * CONTRACT_LANES), 512);
   float* const y = (float*)__builtin_alloca_with_align(sizeof(float) * d.block_lines * d.pitch, 512);
   float* const sums = (float*)__builtin_alloca_with_align(sizeof(float) * (taps + CONTRACT_LANES), 512);
   void** const all = (void**)__builtin_alloca(sizeof(void*) * (pointers + 1));
@@ -82,7 +87,8 @@ static void correlate(const contraction& d, const float* a, const float* x, void
     for (long image = 0; image < d.images; ++image)
       for (long line = 0; line < d.out_lines; line += d.block_lines)
         for (long column = 0; column < d.out_width; column += d.block_columns) {
-          const long lines = contract_least(d.block_lines, d.out_lines - line), columns = contract_least(d.block_columns, d.out_width - column);
+          const long lines = contract_least(d.block_lines, d.out_lines - line),
+                     columns = contract_least(d.block_columns, d.out_width - column);
           const contract_block k = {x + image * d.image_step + from * d.channel_step, line, lines, column, columns, lines * columns};
           correlate_stage(d, k, a + image * d.a_image_step + from * d.row_step + line * d.a_line_step + column, staged, y);
           correlate_taps(d, y, staged, lines, sums);

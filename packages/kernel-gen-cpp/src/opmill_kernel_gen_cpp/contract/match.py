@@ -23,12 +23,13 @@ _TYPICAL = 32
 
 @dataclass(frozen=True)
 class Contraction:
-    """``sums[m, p] = sum of a[m, k] * b[k, p]``, then the other phases (``rest``) at each point. Rows ``m`` along ``row`` are of known extent.
+    """``sums[m, p] = sum of a[m, k] * b[k, p]``, then the other phases (``rest``) at each point. Rows ``m`` along ``row`` are of known
+    extent.
 
-    ``kind``: ``contract``, points as the window has them, ``k`` its channels and taps; ``stencil``, the same where each row has a ``b`` of its own,
-    ``b_row_step`` elements further; ``correlate``, where the window's taps are the points and its points are summed over (the gradient of
-    a stencil's weights): ``a`` then has images and lines of its own. ``places``: what the axes of the points stand for. Steps in ``b``, and
-    how many points a window has, may depend on size symbols."""
+    ``kind``: ``contract``, points as the window has them, ``k`` its channels and taps; ``stencil``, the same where each row has a ``b`` of
+    its own, ``b_row_step`` elements further; ``correlate``, where the window's taps are the points and its points are summed over (the
+    gradient of a stencil's weights): ``a`` then has images and lines of its own. ``places``: what the axes of the points stand for. Steps
+    in ``b``, and how many points a window has, may depend on size symbols."""
 
     kind: Literal["contract", "stencil", "correlate"]
     row: Axis
@@ -128,7 +129,12 @@ def _correlated(nest: Nest, phase: Phase, a: Load, b: Load) -> Contraction | Non
         return None
     rows = [x for x in nest.axes if x.name in at_a]
     taps = tuple(x for x in nest.axes if x.name not in at_a)
-    if len(rows) != 1 or not 1 <= len(taps) <= 2 or any(x.extent.constant is None for x in nest.axes) or not all(x.name in at_b for x in axes):
+    if (
+        len(rows) != 1
+        or not 1 <= len(taps) <= 2
+        or any(x.extent.constant is None for x in nest.axes)
+        or not all(x.name in at_b for x in axes)
+    ):
         return None
     [row] = rows
     window = window_of(replace(b, index=b.index - index(row.name) * at_b[row.name]), phase.axes, taps, channels=False)
@@ -142,7 +148,9 @@ def _correlated(nest: Nest, phase: Phase, a: Load, b: Load) -> Contraction | Non
         return None
     own = {"a_image_step": at_a[image.name] if image else ZERO, "a_line_step": at_a[line.name] if line else ZERO}
     result = phase.reductions[0].names[0]
-    return Contraction("correlate", row, places, a.buffer, at_a[""], at_a[row.name], b.buffer, window, result, nest.phases[1:], at_b[row.name], **own)
+    return Contraction(
+        "correlate", row, places, a.buffer, at_a[""], at_a[row.name], b.buffer, window, result, nest.phases[1:], at_b[row.name], **own
+    )
 
 
 def _in_order(axes: tuple[Axis, ...], at: Line) -> tuple[Axis, ...] | None:

@@ -3,7 +3,9 @@
 // A few lines of a channel are laid out with their padding, then each tap multiplies whole vectors of them: the sums of R lines by V vectors
 // stay in registers over all taps. Comes after core.h and uses its description of a window; `rows` are channels.
 
-enum { STENCIL_STAGED = 6144 };  // elements of a channel that are laid out at a time, about: three quarters of a first-level cache of 32 KiB
+enum {
+  STENCIL_STAGED = 6144
+};  // elements of a channel that are laid out at a time, about: three quarters of a first-level cache of 32 KiB
 
 // A block is some lines of one channel.
 static void stencil_plan(contraction& d) {
@@ -25,12 +27,14 @@ static __attribute__((noinline)) void stencil_tile(const contraction& d, const f
     for (int v = 0; v < V; ++v) sum[r][v] = cvec{};
   for (long h = 0; h < d.tap_lines; ++h)
     for (long w = 0; w < d.tap_columns; ++w) {
-      const float* from = staged + h * d.dilation_h * line_size + w * d.dilation_w % d.stride_w * d.staged_width + w * d.dilation_w / d.stride_w;
+      const float* from =
+          staged + h * d.dilation_h * line_size + w * d.dilation_w % d.stride_w * d.staged_width + w * d.dilation_w / d.stride_w;
       const cvec c = contract_splat(*a++);
 #pragma GCC unroll 16
       for (int r = 0; r < R; ++r)
 #pragma GCC unroll 16
-        for (int v = 0; v < V; ++v) sum[r][v] = contract_fma(c, *(const cvecu*)(from + r * d.stride_h * line_size + v * CONTRACT_LANES), sum[r][v]);
+        for (int v = 0; v < V; ++v)
+          sum[r][v] = contract_fma(c, *(const cvecu*)(from + r * d.stride_h * line_size + v * CONTRACT_LANES), sum[r][v]);
     }
 #pragma GCC unroll 16
   for (int r = 0; r < R; ++r)
@@ -64,11 +68,13 @@ static void stencil_sums(const contraction& d, const float* a, const float* stag
   else if (vectors == 2) stencil_lines<4, 2>(d, a, staged, sums, lines, columns);
   else if (vectors == 3) stencil_lines<2, 3>(d, a, staged, sums, lines, columns);
   else if (vectors == 4) stencil_lines<2, 4>(d, a, staged, sums, lines, columns);
-  else for (long line = 0; line < lines; ++line) stencil_long_line(d, a, staged + line * step, sums + line * columns, vectors);
+  else
+    for (long line = 0; line < lines; ++line) stencil_long_line(d, a, staged + line * step, sums + line * columns, vectors);
 }
 
 // Units [from, to): channels of images.
-static void stencil(const contraction& d, const float* a, const float* x, void* const* p, long pointers, const long* s, long sizes, contract_finish finish, long from, long to) {
+static void stencil(const contraction& d, const float* a, const float* x, void* const* p, long pointers, const long* s, long sizes,
+                    contract_finish finish, long from, long to) {
   if (d.abreast) return abreast(d, a, x, p, pointers, s, sizes, finish, from, to);
   const long laid = d.staged_lines * d.stride_w * d.staged_width + 8 * CONTRACT_LANES;
   float* const staged = (float*)__builtin_alloca_with_align(sizeof(float) * laid, 512);

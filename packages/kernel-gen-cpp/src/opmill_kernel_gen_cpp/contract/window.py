@@ -15,7 +15,8 @@ Line = dict[str, Index]
 
 @dataclass(frozen=True)
 class Direction:
-    """Along lines or columns: the source's coordinate is ``stride * point + dilation * tap - pad``, and outside ``[0, size)`` it is zero."""
+    """Along lines or columns: the source's coordinate is ``stride * point + dilation * tap - pad``, and outside ``[0, size)`` it is
+    zero."""
 
     points: Index
     taps: int
@@ -194,7 +195,8 @@ def _mentions(bound: _Bound, *axes: Axis | None) -> bool:
 
 
 def _taps(taps: Sequence[Axis], places: Places, at: Line, bounds: Sequence[_Bound]) -> tuple[Axis | None, Axis | None, Axis | None]:
-    """(channel, line, column) among the taps. Any choice is right; bounds, and then the distance that a tap steps, tell the one that is meant."""
+    """(channel, line, column) among the taps. Any choice is right; bounds, and then the distance that a tap steps, tell the one that is
+    meant."""
     if len(taps) == 3:
         return taps[0], taps[1], taps[2]
     last, line, column = taps[-1], places.line, places.column

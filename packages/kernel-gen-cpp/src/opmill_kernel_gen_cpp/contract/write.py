@@ -10,8 +10,8 @@ from pathlib import Path
 
 from opmill_graph_ir.loops.index import ONE, ZERO, Index, floordiv, index, mod
 from opmill_graph_ir.loops.ir import Axis, Buffer, Expr, Load, LoopKernel, Nest
+from opmill_graph_ir.schedule.coalesce import map_phase
 from opmill_graph_ir.schedule.rewrite import Rewriter
-from opmill_graph_ir.schedule.shape import map_phase
 
 from .. import threads
 from ..emit.functions import function, splat
@@ -102,8 +102,8 @@ def _text(name: str) -> str:
 
 
 class _InBlock(Rewriter):
-    """Moves what follows the sums into a block. Lines that follow each other are one run of points, and steps of whole planes go by name, so
-    that shapes share one text."""
+    """Moves what follows the sums into a block. Lines that follow each other are one run of points, and steps of whole planes go by name,
+    so that shapes share one text."""
 
     def __init__(self, found: Contraction, values: Mapping[str, Expr]) -> None:
         places = found.places
@@ -124,7 +124,12 @@ class _InBlock(Rewriter):
             step = rest.stride_of(name)
             if step is not None and (times := quotient(step, self.plane)) is not None:
                 out, rest = out + self.symbols[name] * Index((((_PLANE,), times),)), rest.substitute({name: ZERO})
-        if line is not None and (across := rest.stride_of(column.name)) is not None and across.terms and rest.stride_of(line.name) == across * column.extent:
+        if (
+            line is not None
+            and (across := rest.stride_of(column.name)) is not None
+            and across.terms
+            and rest.stride_of(line.name) == across * column.extent
+        ):
             out, rest = out + self.point * across, rest.substitute({line.name: ZERO, column.name: ZERO})
         return super().index(rest) + out
 

@@ -56,7 +56,8 @@ class Body:
         self.copy = 0
         self.lanes: VectorAxis | None = None
         self.rows: str | None = None
-        """The axis that the copies are rows along, where they stand side by side for squares of memory to be read across (see ``memory.square``)."""
+        """The axis that the copies are rows along, where they stand side by side for squares of memory to be read across (see
+        ``memory.square``)."""
         self.names: dict[str, str] = {}
         self.homes: dict[str, Block] = {}
         self.lets: dict[str, Expr] = {}
@@ -100,7 +101,8 @@ class Body:
         return self.results.get((name, self.copy)) or self.results.get((name, 0))
 
     def define(self, lets: Iterable[Let]) -> None:
-        """Lets of a phase. Parts of a loop give one name several values (a mask is true in one and false in the next): what was made of another is forgotten."""
+        """Lets of a phase. Parts of a loop give one name several values (a mask is true in one and false in the next): what was made of
+        another is forgotten."""
         changed = {let.name for let in lets if self._told.get(let.name, let.value) != let.value}
         self.lets |= (told := {let.name: let.value for let in lets})
         self._told |= told
@@ -176,7 +178,8 @@ class Body:
         return self.value(self.lets[name])
 
     def _behind(self, name: str) -> list[str]:
-        """The lets behind one that are not computed yet, first ones first: asking for each other, they would go deeper than Python's stack."""
+        """The lets behind one that are not computed yet, first ones first: asking for each other, they would go deeper than Python's
+        stack."""
         order: list[str] = []
         todo, seen = [(name, False)], set()
         while todo:
@@ -435,7 +438,9 @@ def _from_square(body: Body, expr: Load, stride: int | str, home: Block) -> str:
     if (name := home.memo.get(("square", expr))) is None:
         name = home.memo["square", expr] = body.fresh("q")
         where = f"p_{expr.buffer} + {body.index(expr.index)}{f' - {body.copy}' if body.copy else ''}"
-        home.add(f"{body.needs.vector(short, lanes)} {name}[{lanes}]; {memory.square(body.needs, short, lanes)}({where}, {stride}, {name});")
+        home.add(
+            f"{body.needs.vector(short, lanes)} {name}[{lanes}]; {memory.square(body.needs, short, lanes)}({where}, {stride}, {name});"
+        )
     return f"{name}[{body.copy}]"
 
 

@@ -1,4 +1,5 @@
-"""Floats of one byte, from float32 and to it, in integer arithmetic: no processor in reach has instructions for them. One text for scalars and vectors."""
+"""Floats of one byte, from float32 and to it, in integer arithmetic: no processor in reach has instructions for them. One text for scalars
+and vectors."""
 
 from __future__ import annotations
 

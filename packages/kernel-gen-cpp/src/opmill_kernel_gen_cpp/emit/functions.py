@@ -164,13 +164,16 @@ def _f32(text: str) -> list[float]:
 _EXP = _f32("0x1.a1b73p-13 0x1.6d9894p-10 0x1.11107ep-7 0x1.55547ep-5 0x1.555556p-3 0x1.0p-1 0x1.0p+0 0x1.0p+0")
 # erf(x)/x - 1 as a polynomial in x^2 up to 1; from there on 1 - q(x - 1.5)^4: erfc falls like exp(-x^2), and its fourth root is smooth
 _ERF = _f32("0x1.40be58p-14 -0x1.a06884p-11 0x1.5375c8p-8 -0x1.b7e328p-6 0x1.ce2b58p-4 -0x1.81273p-2 0x1.06eba6p-3")
-_ERFC_ROOT = _f32("-0x1.77989p-16 -0x1.74c6b2p-14 0x1.4552fep-10 -0x1.9adbfp-10 -0x1.99889ep-7 0x1.0de662p-5 0x1.1bf9c8p-4 -0x1.816af4p-2 0x1.b75f8p-2")
+_ERFC_ROOT = _f32(
+    "-0x1.77989p-16 -0x1.74c6b2p-14 0x1.4552fep-10 -0x1.9adbfp-10 -0x1.99889ep-7 0x1.0de662p-5 0x1.1bf9c8p-4 -0x1.816af4p-2 0x1.b75f8p-2"
+)
 # (tanh(x)/x - 1)/x^2 as a polynomial in x^2, up to 0.8
 _TANH = _f32("0x1.9f6f2ep-10 -0x1.e597bep-8 0x1.5d0738p-6 -0x1.b92886p-5 0x1.110b3cp-3 -0x1.55553ep-2")
 
 
 def _range_reduced(v: str, fma: str, put: str, x: str, big: float) -> str:
-    """``x`` as n ln 2 + r with a small r. Adding ``big`` rounds to n, and leaves it in the lowest bits of ``shifted``, moved by what ``big`` has there."""
+    """``x`` as n ln 2 + r with a small r. Adding ``big`` rounds to n, and leaves it in the lowest bits of ``shifted``, moved by what
+    ``big`` has there."""
     return f"""const {v} big = {put}({big}f), shifted = {fma}({x}, {put}(0x1.715476p+0f), big), n = shifted - big;
   const {v} r = {fma}(n, {put}(-0x1.7f7d1cp-20f), {fma}(n, {put}(-0x1.62e4p-1f), {x}));"""
 
@@ -215,7 +218,8 @@ def _erf_f32(needs: Needs, full: str, short: str, lanes: int, target: Target) ->
 
 
 def _tanh_f32(needs: Needs, full: str, short: str, lanes: int, target: Target) -> str:
-    """A polynomial near 0, 1 - 2 / (exp(2 |x|) + 1) from 0.8 on: gradients multiply what is missing to 1 by x^3, so it must be as exact as the rest."""
+    """A polynomial near 0, 1 - 2 / (exp(2 |x|) + 1) from 0.8 on: gradients multiply what is missing to 1 by x^3, so it must be as exact as
+    the rest."""
     v, i = needs.vector("f32", lanes), needs.vector("i32", lanes)
     fma, put = _fma(needs, short, lanes, target), splat(needs, short, lanes)
     smaller, size, sign = (function(needs, n, short, lanes, target) for n in ("smaller", "abs", "copysign"))

@@ -56,7 +56,8 @@ def strided(needs: Needs, short: str, lanes: int) -> str:
 
 
 def square(needs: Needs, short: str, lanes: int) -> str:
-    """As many vectors as lanes, ``s`` elements apart in memory, as if read across: rows and columns exchanged in halves, quarters and so on."""
+    """As many vectors as lanes, ``s`` elements apart in memory, as if read across: rows and columns exchanged in halves, quarters and so
+    on."""
     v, c = needs.vector(short, lanes), C_OF_SHORT[short][0]
     lines, step = [f"  for (int k = 0; k < {lanes}; ++k) r[k] = *(const {v}u*)(p + k * s);"], lanes // 2
     while step:

@@ -9,14 +9,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from opmill_graph_ir.loops.primitives import PRIMITIVES
+
 
 @dataclass(frozen=True)
 class Row:
-    """Texts for floats, integers and bools: one, or (scalar, vector)."""
+    """Texts for floats, integers and bools: one, or (scalar, vector). ``work``: cycles that a vector takes, about; None for what the
+    primitive's own cost says."""
 
     f: str | tuple[str, str] | None = None
     i: str | tuple[str, str] | None = None
     b: str | tuple[str, str] | None = None
+    work: int | None = None
 
     def text(self, kind: str, lanes: int) -> str | None:
         """The template for operands of ``kind`` (an ElementType's), or None."""
@@ -40,10 +44,10 @@ ROWS: dict[str, Row] = {
     "min": Row(f="({0} != {0} ? {0} : %smaller({0}, {1}))", i="({0} < {1} ? {0} : {1})"),
     "fmax": Row(f="(({0} > {1}) | ({1} != {1}) ? {0} : {1})", i="({0} > {1} ? {0} : {1})"),
     "fmin": Row(f="(({0} < {1}) | ({1} != {1}) ? {0} : {1})", i="({0} < {1} ? {0} : {1})"),
-    "floordiv": Row(f="%floordiv({0}, {1})", i="%ifloordiv({0}, {1})"),
+    "floordiv": Row(f="%floordiv({0}, {1})", i="%ifloordiv({0}, {1})", work=12),
     "truncdiv": Row(f="%trunc({0} / {1})", i="%itruncdiv({0}, {1})"),
-    "mod": Row(f="%mod({0}, {1})", i="%imod({0}, {1})"),
-    "fmod": Row(f="%fmod({0}, {1})", i="%ifmod({0}, {1})"),
+    "mod": Row(f="%mod({0}, {1})", i="%imod({0}, {1})", work=12),
+    "fmod": Row(f="%fmod({0}, {1})", i="%ifmod({0}, {1})", work=12),
     "pow": Row(f="%pow({0}, {1})", i="%ipow({0}, {1})"),
     "atan2": Row(f="%atan2({0}, {1})"),
     "copysign": Row(f="%copysign({0}, {1})"),
@@ -82,6 +86,22 @@ ROWS: dict[str, Row] = {
     "logical_xor": Row(b="({0} ^ {1})"),
     "fma": Row(f="%fma({0}, {1}, {2})"),
 }
-COMPARISONS = {"eq", "ne", "lt", "le", "gt", "ge", "isnan", "isinf", "signbit"}
-LOGICAL = {"logical_not", "logical_and", "logical_or", "logical_xor"}
-UNSUPPORTED = {"erfinv", "digamma", "philox", "coin"}
+LOGICAL = frozenset(name for name, known in PRIMITIVES.items() if known.operands == "bools")
+COMPARISONS = frozenset(name for name, known in PRIMITIVES.items() if known.result == "bool") - LOGICAL
+CONVERSIONS = frozenset(("cast", "bitcast", "where"))
+"""Written by ``body.py``, whatever the types."""
+REFUSED = {
+    "erfinv": "no function of a library",
+    "digamma": "no function of a library",
+    "philox": "random words are made by torch's generator",
+    "coin": "random words are made by torch's generator",
+}
+"""Primitives without a row, and why: kernels with them are left to others."""
+
+
+def work(name: str) -> int:
+    """Cycles of a vector unit that the primitive takes, about."""
+    row, cost = ROWS.get(name), PRIMITIVES[name].cost
+    if row is not None and row.work is not None:
+        return row.work
+    return 12 if cost >= 20 else 4 if cost >= 4 else 1

@@ -74,7 +74,9 @@ def step_lanes(body: Body, running: Running, at: str, first: str) -> None:
     if scan.op in _STEP:
         if part and scan.reverse:
             start = const_text(identity(Reduction(scan.names, scan.op, scan.values[0], scan.dtype)))
-            texts[0] = body.masked(part[1], texts[0], f"{splat(needs, convert.value_short(scan.dtype, vectors), vectors.lanes)}({start})", scan.dtype)
+            texts[0] = body.masked(
+                part[1], texts[0], f"{splat(needs, convert.value_short(scan.dtype, vectors), vectors.lanes)}({start})", scan.dtype
+            )
         call = f"{_prefix(body, scan, vectors)}({running.variables[0]}, {texts[0]})"
         body.results[scan.names[0], body.copy] = body.bind(body.block, call, scan.dtype, True), body.block
         return
@@ -100,15 +102,27 @@ def _prefix(body: Body, scan: Scan, vectors: Vectors) -> str:
     """A function that takes the value carried so far and a vector, gives running results and carries the last on."""
     short, lanes = convert.value_short(scan.dtype, vectors), vectors.lanes
     v = body.needs.vector(short, lanes)
-    c, start = convert.value_type(body.needs, scan.dtype, None), const_text(identity(Reduction(scan.names, scan.op, scan.values[0], scan.dtype)))
+    c, start = (
+        convert.value_type(body.needs, scan.dtype, None),
+        const_text(identity(Reduction(scan.names, scan.op, scan.values[0], scan.dtype))),
+    )
     lines, width = [f"  const {v} none = {splat(body.needs, short, lanes)}({start});"], 1
     while width < lanes:
         from_end = [k + width if k + width < lanes else lanes for k in range(lanes)]
         order = from_end if scan.reverse else [k - width if k >= width else lanes for k in range(lanes)]
-        combined = primitive_text(body.needs, _STEP[scan.op], scan.dtype, [f"__builtin_shufflevector(x, none, {', '.join(map(str, order))})", "x"], vectors, body.target)
+        combined = primitive_text(
+            body.needs,
+            _STEP[scan.op],
+            scan.dtype,
+            [f"__builtin_shufflevector(x, none, {', '.join(map(str, order))})", "x"],
+            vectors,
+            body.target,
+        )
         lines.append(f"  x = {combined};")
         width *= 2
-    whole = primitive_text(body.needs, _STEP[scan.op], scan.dtype, [f"{splat(body.needs, short, lanes)}(carried)", "x"], vectors, body.target)
+    whole = primitive_text(
+        body.needs, _STEP[scan.op], scan.dtype, [f"{splat(body.needs, short, lanes)}(carried)", "x"], vectors, body.target
+    )
     lines += [f"  x = {whole};", f"  carried = x[{0 if scan.reverse else lanes - 1}];", "  return x; }"]
     name = f"prefix_{scan.op}_{v}{'_back' if scan.reverse else ''}"
     return body.needs.add(name, "\n".join([f"static inline {v} {name}({c}& carried, {v} x) {{", *lines]))

@@ -1,7 +1,7 @@
 """Nests of a kernel that do the same to other buffers, or further on in them, as one function with other pointers.
 
-A loop over time that is written out does the same at each step, and small nests share a kernel: without this, text and the compiler's time would grow with
-the number of steps.
+A loop over time that is written out does the same at each step, and small nests share a kernel: without this, text and the compiler's time
+would grow with the number of steps.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from opmill_graph_ir.schedule.offsets import beginnings, moved
 
 @dataclass(frozen=True)
 class Alike:
-    """``kernel``: the nest by itself, with the same symbols. ``pointers``: for each of its buffers the position of the whole kernel's, and how many elements
-    behind its beginning."""
+    """``kernel``: the nest by itself, with the same symbols. ``pointers``: for each of its buffers the position of the whole kernel's, and
+    how many elements behind its beginning."""
 
     kernel: LoopKernel
     pointers: tuple[tuple[int, int], ...]

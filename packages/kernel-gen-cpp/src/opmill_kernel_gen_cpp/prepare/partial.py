@@ -10,8 +10,8 @@ from dataclasses import replace
 
 from opmill_graph_ir.loops.index import index
 from opmill_graph_ir.loops.ir import Axis, Buffer, Load, LoopKernel, Nest, Phase, Ref, Store
+from opmill_graph_ir.schedule.coalesce import map_phase
 from opmill_graph_ir.schedule.rewrite import Rewriter
-from opmill_graph_ir.schedule.shape import map_phase
 
 _MOST_OUTER = 128
 _LEAST_POINTS = 1 << 17

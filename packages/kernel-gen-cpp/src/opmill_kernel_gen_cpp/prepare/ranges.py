@@ -80,7 +80,8 @@ def _unlimited(expr: Expr, ranges: Ranges, lets: Mapping[str, Expr]) -> Bounds |
 
 
 def _guarded(expr: Expr) -> Bounds | None:
-    """Bounds of what a float becomes as an integer, where it was compared with constants before: ``a <= x && x < b ? x : c``. It is ``c`` where ``x`` is no number."""
+    """Bounds of what a float becomes as an integer, where it was compared with constants before: ``a <= x && x < b ? x : c``. It is ``c``
+    where ``x`` is no number."""
     if not isinstance(expr, Op) or expr.name != "where":
         return None
     condition, value, other = expr.args

@@ -16,8 +16,8 @@ LEAST = 16
 
 @dataclass(frozen=True)
 class Dot:
-    """``result[batch, rows, columns] = sum over inner of a * b``, of two values of one half precision type: ``a`` does not vary along ``columns``, ``b`` not
-    along ``rows``. The last axis of the nest is a column."""
+    """``result[batch, rows, columns] = sum over inner of a * b``, of two values of one half precision type: ``a`` does not vary along
+    ``columns``, ``b`` not along ``rows``. The last axis of the nest is a column."""
 
     batch: tuple[Axis, ...]
     rows: tuple[Axis, ...]
@@ -29,7 +29,8 @@ class Dot:
 
 
 def dot_of(nest: Nest, sizes: Mapping[str, int]) -> Dot | None:
-    """The nest as a product, followed by whatever is done point by point; None where it is none or a small one. ``sizes``: guesses for symbols."""
+    """The nest as a product, followed by whatever is done point by point; None where it is none or a small one. ``sizes``: guesses for
+    symbols."""
     first, *rest = nest.phases
     if len(first.reductions) != 1 or first.lets or first.checks or first.stores or first.scans or any(p.axes or p.checks for p in rest):
         return None
@@ -52,7 +53,11 @@ def _half(e: Expr) -> Expr | None:
 def _arranged(nest: Nest, operands: list[Expr], result: str, sizes: Mapping[str, int]) -> Dot | None:
     inner, axes = nest.phases[0].axes, nest.axes
     used = [_names(e) for e in operands]
-    if not axes or not all(a.name in names for a in inner for names in used) or any(e.buffer in walk.written(nest) for x in operands for e in walk.inside(x) if type(e) is Load):
+    if (
+        not axes
+        or not all(a.name in names for a in inner for names in used)
+        or any(e.buffer in walk.written(nest) for x in operands for e in walk.inside(x) if type(e) is Load)
+    ):
         return None
     if axes[-1].name in used[0]:
         operands, used = operands[::-1], used[::-1]

@@ -45,7 +45,9 @@ def write_loop(body: Body, lines: Lines, dot: Dot, groups: list[Group], depth: i
     return Text("total", frozenset({"y", "x"}), True)
 
 
-def _operand(body: Body, lines: Lines, loop: Lines, dot: Dot, value: Expr, inner: tuple[str, str], outer: Group, masked: bool, wide: bool) -> Text:
+def _operand(
+    body: Body, lines: Lines, loop: Lines, dot: Dot, value: Expr, inner: tuple[str, str], outer: Group, masked: bool, wide: bool
+) -> Text:
     """A tile of one operand, written into the loop."""
     name, along = inner
     own = Body(2, loop, body.written, body.needs, body.names, body.values, body.precise, body.quick, zeros=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from opmill_graph_ir.loops.index import Index
+from opmill_graph_ir.loops.index import Index, index
 from opmill_graph_ir.loops.ir import Const, Expr, IndexValue, Load, Op, Ref, Store
 
 from .. import walk
@@ -17,6 +17,9 @@ from .space import NONE, Dims, Group, Space, Text
 from .types import TYPES, cast, constant, literal, typed
 
 _COMPARISONS = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
+
+VECTOR = 16
+"""Bytes that a thread loads at once."""
 
 
 @dataclass
@@ -35,8 +38,8 @@ class Lines:
 class Body:
     """Writes values. ``outer`` takes what does not vary along ``r``, ``inner`` the rest (the same lines unless ``r`` is a loop).
 
-    ``groups`` are the tile's dimensions; ``written`` are buffers that the nest writes; ``quick`` allows quick functions, and unless ``precise``
-    what is computed in float32 is rounded only where it is stored. ``names`` maps lets, results and symbols to text,
+    ``groups`` are the tile's dimensions; ``written`` are buffers that the nest writes; ``quick`` allows quick functions, and unless
+    ``precise`` what is computed in float32 is rounded only where it is stored. ``names`` maps lets, results and symbols to text,
     ``guards`` are masks of checks that have passed: (text, dims)."""
 
     rank: int
@@ -53,6 +56,8 @@ class Body:
     count: int = 0
     zeros: bool = False
     """What is masked off is zero."""
+    numels: Mapping[str, Index] = field(default_factory=dict)
+    """Elements of buffers."""
 
     def __post_init__(self) -> None:
         self.inner = self.outer
@@ -93,6 +98,25 @@ class Body:
     def masks(self, dims: Dims) -> list[str]:
         return [f"{g.name}mask" for g in self.groups if g.masked and g.name in dims]
 
+    def masks_of(self, e: Load, dims: Dims) -> list[str]:
+        """As :meth:`masks`, for a load."""
+        masked = [g for g in self.groups if g.masked and g.name in dims]
+        return [f"{g.name}{'reach' if g.reach and self.reaches(e, g) else 'mask'}" for g in masked]
+
+    def reaches(self, e: Load, g: Group, end: int = 0) -> bool:
+        """Whether rows along ``g`` begin at multiples of vectors, and memory goes on until ``end`` (``g.reach``) behind each of them. What
+        lies there is read in vain: sums and stores are masked where the row ends."""
+        if e.mask is not None or len(g.axes) != 1 or e.index.symbols & self.values:
+            return False
+        name, numel = g.axes[0].name, self.numels.get(e.buffer, index(0)).constant
+        stride, extents = e.index.stride_of(name), {a.name: a.extent.constant for o in self.groups for a in o.axes}
+        if numel is None or stride is None or stride.constant != 1 or not e.index.symbols <= extents.keys():
+            return False
+        extents[name] = end or g.reach
+        bounds = e.index.bounds({n: k for n, k in extents.items() if k is not None})
+        whole = all(monomial == (name,) or c * TYPES[e.dtype].size % VECTOR == 0 for monomial, c in e.index.terms)
+        return whole and bounds is not None and bounds[0] >= 0 and bounds[1] < numel
+
     def spread(self, value: Text, dims: Dims) -> str:
         """``value`` broadcast to ``dims``."""
         return value.text if dims <= value.dims else f"tl.broadcast_to({value.text}, {self.block(dims | value.dims)})"
@@ -124,7 +148,7 @@ class Body:
         dims = at.dims | (mask.dims if mask else NONE)
         guards = [(t, d) for t, d in self.guards if e.index.symbols & self.values]
         dims = dims.union(*(d for _, d in guards))
-        terms = [*([mask.text] if mask else []), *(t for t, _ in guards), *self.masks(dims)]
+        terms = [*([mask.text] if mask else []), *(t for t, _ in guards), *self.masks_of(e, dims)]
         pointer = self.pointer(e.buffer, at, dims) if terms else f"{e.buffer}_ptr + {at.tight}"
         options = [f"mask={' & '.join(terms)}"] if terms else []
         if mask is not None:
@@ -286,7 +310,9 @@ def _rounded(e: Op) -> Expr | None:
     if inner.name != "where":
         return None
     condition, *branches = inner.args
-    return Op("where", (condition, *(Const(b.value, "float32") if type(b) is Const else Op("cast", (b,), "float32") for b in branches)), "float32")
+    return Op(
+        "where", (condition, *(Const(b.value, "float32") if type(b) is Const else Op("cast", (b,), "float32") for b in branches)), "float32"
+    )
 
 
 def _one_plus_erf(e: Op) -> Expr | None:

@@ -47,8 +47,8 @@ def opposite(a: Expr, b: Expr) -> bool:
 
 
 def merged(condition: Expr, first: Expr, second: Expr, step: Step, plain: Plain) -> Expr | None:
-    """One value that is ``first`` where the condition holds and ``second`` elsewhere, without computing both; None where they differ in more
-    than places, signs and numbers."""
+    """One value that is ``first`` where the condition holds and ``second`` elsewhere, without computing both; None where they differ in
+    more than places, signs and numbers."""
     if not any(type(e) is Op or type(e) is Load for e in (first, second)):
         return None
     return _Merger(condition, step, plain).both(first, second)

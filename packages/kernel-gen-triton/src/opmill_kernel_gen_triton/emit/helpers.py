@@ -72,7 +72,8 @@ HELPERS: dict[str, str] = {
     value = total + libdevice.log(y) - libdevice.div_rn(y * 0 + 0.5, y) - z * series - reflected
     value = tl.where(whole, float("nan"), value)
     return tl.where(pole, libdevice.copysign(x * 0 + float("inf"), x * -1.0), value)""",
-    # float16 has the exponents of e5m2. Shifted, the bits of e4m3 are those of float32 but for the exponent's bias: a factor; subnormal numbers are then subnormal too
+    # float16 has the exponents of e5m2. Shifted, the bits of e4m3 are those of float32 but for the exponent's bias: a factor; subnormal
+    # numbers are then subnormal too
     "from_float8": """(code, bias: tl.constexpr, native: tl.constexpr):
     if bias == 15:
         number = (code.to(tl.int16) << 8).to(tl.float16, bitcast=True).to(tl.float32)
@@ -84,8 +85,8 @@ HELPERS: dict[str, str] = {
         signed = (size.to(tl.int32, bitcast=True) | ((bits & 0x80) << 24)).to(tl.float32, bitcast=True)
         number = tl.where((bits & 0x7F) == 0x7F, float("nan"), signed)
     return number""",
-    # to the nearest, to even between two; a subnormal one is the last bits of its sum with a number whose last place is its own. Devices stay at the largest
-    # number of e5m2, too
+    # to the nearest, to even between two; a subnormal one is the last bits of its sum with a number whose last place is its own. Devices
+    # stay at the largest number of e5m2, too
     "to_float8": """(x, mantissa: tl.constexpr, bias: tl.constexpr, top: tl.constexpr, native: tl.constexpr):
     bits = x.to(tl.int32, bitcast=True)
     sign = (bits >> 24) & 0x80

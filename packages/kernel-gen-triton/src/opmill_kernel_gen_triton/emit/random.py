@@ -1,4 +1,5 @@
-"""Random words. Philox makes four at a time: where a tile walks through places one by one, each call serves four elements, or eight coins."""
+"""Random words. Philox makes four at a time: where a tile walks through places one by one, each call serves four elements, or eight
+coins."""
 
 from __future__ import annotations
 

@@ -75,7 +75,9 @@ def _continue(body: Body, carried: Carried, names: list[str], wide: bool) -> Non
     edge = "rindex == rstart" if scan.reverse else "rindex == rstart + (RBLOCK - 1)"
     kinds = (_kept(scan), "int64" if wide else "int32")
     for variable, name, kind in zip(held, names, kinds, strict=False):
-        lines.add(f"{variable} = tl.sum(tl.where({edge}, {name}, {literal(0, kind) or constant(0, kind, body.block(frozenset()))}), 1)[:, None].to({TYPES[kind].tl})")
+        lines.add(
+            f"{variable} = tl.sum(tl.where({edge}, {name}, {literal(0, kind) or constant(0, kind, body.block(frozenset()))}), 1)[:, None].to({TYPES[kind].tl})"
+        )
 
 
 def _tile(body: Body, scan: Scan, k: int, first: str) -> str:

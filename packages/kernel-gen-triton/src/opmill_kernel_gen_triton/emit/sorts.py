@@ -1,7 +1,8 @@
 """Rows in order along the ``r`` dimension, by one sort of words that say all of an element: its place in the order, its position, its sign.
 
-Words are all different, so the sort need not be stable, and nothing but them is moved. From the top they hold the key, an integer that is in order as the
-values are (complemented to go down, so that equals stay in their order), then the position, and of floats the sign, which keys of zeros lack.
+Words are all different, so the sort need not be stable, and nothing but them is moved. From the top they hold the key, an integer that is
+in order as the values are (complemented to go down, so that equals stay in their order), then the position, and of floats the sign, which
+keys of zeros lack.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ _FLOATS = {"float32": (0x7FFFFFFF, 0x7F800000), "bfloat16": (0x7FFF, 0x7F80), "f
 
 @dataclass(frozen=True)
 class _Word:
-    """An integer of ``type``: a key above ``low`` bits, which are the position and, where ``signs`` is 1, a sign. ``top``: the largest key."""
+    """An integer of ``type``: a key above ``low`` bits, which are the position and, where ``signs`` is 1, a sign. ``top``: the largest
+    key."""
 
     type: str
     top: int

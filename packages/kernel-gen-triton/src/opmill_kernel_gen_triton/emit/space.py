@@ -48,8 +48,9 @@ class Text:
 @dataclass
 class Group:
     """One dimension of the tile: ``name``, its ``axes`` (the last one fastest), ``block`` elements, ``masked`` where the extent is no
-    multiple of it. ``define`` writes a line where the dimension is known and returns its variable. ``start``: text of a tile's first position,
-    ``along``: of the subscript that spreads its positions along the dimension."""
+    multiple of it. ``define`` writes a line where the dimension is known and returns its variable. ``start``: text of a tile's first
+    position, ``along``: of the subscript that spreads its positions along the dimension. ``reach``: where it is not 0, positions up to
+    there (beyond the extent) may be read of buffers that have them, so that all loads of a row are of whole vectors."""
 
     name: str
     axes: tuple[Axis, ...]
@@ -58,6 +59,7 @@ class Group:
     define: Callable[[str, str], str]
     start: str = "0"
     along: str = ""
+    reach: int = 0
     runs: dict[tuple[int, int], str] = field(default_factory=dict)
 
     @property

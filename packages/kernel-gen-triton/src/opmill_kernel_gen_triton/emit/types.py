@@ -9,7 +9,8 @@ from opmill_graph_ir.loops.float8 import FLOAT8
 ARCH = "ARCH"
 """The compile-time parameter of a function that is what it is compiled for: compute capability times ten, or 0 where it is interpreted."""
 PROGRAMMATIC = 90
-"""The lowest of these whose kernels can wait by themselves for what is before them in the stream, which may still be ending when they start."""
+"""The lowest of these whose kernels can wait by themselves for what is before them in the stream, which may still be ending when they
+start."""
 CONVERTS = 90
 """The lowest that converts float32 to floats of one byte without a detour by float16, which would round twice."""
 
@@ -46,8 +47,8 @@ TYPES: dict[str, ElementType] = {
 
 
 def cast(text: str, source: str, to: str) -> str:
-    """``text`` of type ``source`` converted as torch's ``to`` does: half precision and less by way of float32, small integers by way of wide ones.
-    What floats of one byte need of :mod:`.helpers` is to be resolved."""
+    """``text`` of type ``source`` converted as torch's ``to`` does: half precision and less by way of float32, small integers by way of
+    wide ones. What floats of one byte need of :mod:`.helpers` is to be resolved."""
     a, b = TYPES[source], TYPES[to]
     if a == b:
         return text
