@@ -1,20 +1,22 @@
-"""The driver: an FX graph to a callable that runs a plan, one named step after the other.
+"""An FX graph to a callable that runs a plan: ``pipeline.py`` lists the steps, here are the first and the last of them.
 
 What captures and compiles is imported where that happens: for a graph whose plan is in the store it would be most of the time."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from functools import lru_cache, partial
 from importlib.metadata import entry_points
+from types import BuiltinFunctionType, MethodDescriptorType
 from typing import Any
 
 import msgspec
 import torch
 
 from opmill_fake_tensors.collector import collector_paused
-from opmill_fake_tensors.symbols import Sizes
+from opmill_fake_tensors.passing import may_pass
 from opmill_runtime_cache.errors import PlanInputError, RuntimeCacheError, SizeCheckFailed
 from opmill_runtime_cache.executor.native import bind
 from opmill_runtime_cache.plan.codec import decode, encode
@@ -23,46 +25,99 @@ from opmill_runtime_cache.store import Store, default_store
 
 from .capture.foreign import ForeignSizes, has_foreign_sizes
 from .capture.sizes import environment_of, example_values
+from .compilation import Compilation, part_names
 from .enabling import turned_off_first, turns_gradients_on
 from .errors import GraphError, GraphWarning
+from .freezing.copies import FrozenCopies
+from .freezing.weights import Weights
 from .generator.protocol import GROUP, KernelGenerator
 from .layout import Layout, target_positions
 from .options import GraphOptions as GraphOptions
-from .planning.assumptions import Assumed, assume, assumptions_of, fits
+from .pipeline import NAMES, PIPELINE, UNCOMPILED, Observer, run
+from .planning.assumptions import Assumed, assume, fits
 from .planning.key import graph_key
-from .recurrent import define_for
+from .planning.moved import Lines, lines_of, moved
+from .recurrent import SPACE, define_for
 from .report import Report as Report
 from .staged import StagedBackward
 from .training import TrainingGraph
+from .wrapped import has_wrappers
 
 _ARTIFACT = "graph-plan"
+Steps = Iterable[tuple[str, object]]
+"""What a step gives: parts, and what it made of them."""
+Binder = Callable[[Plan, Sequence[torch.Tensor], Store], Callable[..., Any]]
+"""``binder(plan, held, store)`` makes a plan callable; what it gives has a method ``take``, too, as the native executor's has."""
 
 
 class CompiledGraph:
-    """Calls the plan's executable; ``report`` says how it came about, ``plan`` is what runs."""
+    """Calls the plan's executable; ``report`` says how it came about, ``plan`` is what runs; ``frozen``: what it keeps of weights that stay,
+    None where that is nothing."""
 
-    __slots__ = ("executable", "module", "plan", "report")
+    __slots__ = ("__weakref__", "executable", "frozen", "module", "plan", "report")
 
-    def __init__(self, executable: Callable[..., Sequence[Any]], plan: Plan, report: Report, module: torch.fx.GraphModule) -> None:
-        self.executable, self.plan, self.report, self.module = executable, plan, report, module
+    def __init__(
+        self,
+        executable: Callable[..., Sequence[Any]],
+        plan: Plan,
+        report: Report,
+        module: torch.fx.GraphModule,
+        frozen: FrozenCopies | None = None,
+    ) -> None:
+        self.executable, self.plan, self.report, self.module, self.frozen = executable, plan, report, module, frozen
+
+    def thaw(self) -> int:
+        """Forgets what was made of weights; how many sets of weights that was. The next call makes it anew, of what they hold then."""
+        return 0 if self.frozen is None else self.frozen.clear()
+
+    @property
+    def direct(self) -> tuple[Callable[..., Sequence[Any]], Callable[[Exception, Sequence[Any]], Sequence[Any]]]:
+        """For callers that make the call themselves: what runs the plan, and what gives the outputs where that raises."""
+        return self.executable, self.recover
 
     def __call__(self, *inputs: Any) -> Sequence[Any]:
         try:
             return self.executable(*inputs)
-        except PlanInputError as error:
+        except (PlanInputError, SizeCheckFailed) as error:
+            return self.recover(error, inputs)
+
+    def recover(self, error: Exception, inputs: Sequence[Any]) -> Sequence[Any]:
+        """The outputs for inputs with which the plan raised ``error``; raises it where that is not the plan's fault."""
+        if isinstance(error, PlanInputError):
             # An operator returned what its fake kernel did not promise, or a held tensor was given other metadata. Writes to
             # inputs come last in a plan, so nothing that the module reads has changed yet.
             _warn_mismatch(str(error))
-            return self.module(*inputs)
-        except SizeCheckFailed as error:
+            return self.module(*inputs)  # type: ignore[no-any-return]
+        if isinstance(error, SizeCheckFailed):
             result = self.module.forward(*inputs)  # which most likely refuses as well, and says so as eager does
             _warn_mismatch(str(error))
             return result  # type: ignore[no-any-return]
+        raise error
+
+
+class _Beginning:
+    """A plan for inputs that begin at certain offsets in their storages, by position: its views by strides count from there."""
+
+    def __init__(self, executable: Callable[..., Sequence[Any]], offsets: Sequence[tuple[int, int]]) -> None:
+        self._executable, self._offsets = executable, offsets
+
+    def __call__(self, *inputs: Any) -> Sequence[Any]:
+        for position, offset in self._offsets:
+            if (given := inputs[position].storage_offset()) != offset:
+                raise PlanInputError(
+                    "RC052", what=f"input {position} begins {given} elements behind the beginning of its storage, not {offset}"
+                )
+        return self._executable(*inputs)
+
+
+def _from_there(executable: Callable[..., Sequence[Any]], offsets: Sequence[tuple[int, int]]) -> Callable[..., Sequence[Any]]:
+    return _Beginning(executable, offsets) if offsets else executable
 
 
 class _Entry(msgspec.Struct, array_like=True):
-    """What the store keeps of a compiled graph: the plan, where in the module its held tensors are, and what it assumes of symbolic sizes; of
-    one with gradients also the plans of its backward, the tensors that autograd is told of, and how the two are joined."""
+    """What the store keeps of a compiled graph: the plan, where in the module its held tensors are, and what it assumes of symbolic sizes;
+    of one with gradients also the plans of its backward, the tensors that autograd is told of, and how the two are joined; ``lines``: where
+    the program had its nodes."""
 
     plan: bytes
     held: tuple[str, ...]
@@ -70,6 +125,9 @@ class _Entry(msgspec.Struct, array_like=True):
     backward: tuple[bytes, ...] = ()
     known: tuple[str, ...] = ()
     layout: Layout | None = None
+    offsets: tuple[tuple[int, int], ...] = ()
+    lines: Lines | None = None
+    weights: Weights | None = None
 
 
 def compile_graph(
@@ -79,26 +137,48 @@ def compile_graph(
     options: GraphOptions = GraphOptions(),  # noqa: B008 (frozen)
     store: Store | None = None,
     generators: Sequence[KernelGenerator] | None = None,
+    binder: Binder | None = None,
+    observe: Observer | None = None,
+    report: Report | None = None,
 ) -> CompiledGraph:
     """Compiles a torch-level FX graph for inputs like ``example_inputs``. Usable as a torch.compile backend.
 
     Inputs may be symbolic, fakes and sizes of an environment (or noted so as ``example_value`` of their placeholders): what is then
     assumed of their symbols is recorded in that environment, and the caller guards it.
 
-    ``generators`` default to what is installed; with none that works, the plan calls torch's own operators. Raises ``GraphError`` where the
+    ``generators`` default to what is installed; with none that works, the plan calls torch's own operators. ``binder``: what makes plans
+    callable; the native executor if None. ``observe``: is told of each step (``pipeline.Observer``). ``report``: what is filled in;
+    a look at it meanwhile tells how far it is. Raises ``GraphError`` where the
     graph cannot be compiled; the caller then runs ``gm`` itself."""
     _refuse_transforms()
+    if has_wrappers(gm, example_inputs):
+        from .wrapped.compiling import compile_wrapped
+
+        compile_plain = partial(
+            compile_graph, options=options, store=store, generators=generators, binder=binder, observe=observe, report=report
+        )
+        return compile_wrapped(gm, example_values(gm, example_inputs), compile_plain)  # type: ignore[return-value]
     if turns_gradients_on(gm, example_inputs):
         with torch.enable_grad():
-            compiled = compile_graph(turned_off_first(gm), example_inputs, options=options, store=store, generators=generators)
+            compiled = compile_graph(
+                turned_off_first(gm),
+                example_inputs,
+                options=options,
+                store=store,
+                generators=generators,
+                binder=binder,
+                observe=observe,
+                report=report,
+            )
         compiled.executable = torch.enable_grad()(compiled.executable)
         return compiled
     values = example_values(gm, example_inputs)
+    binder = binder or _binder(options)
     with collector_paused():
         if not has_foreign_sizes(values):
-            return _compile_for(gm, values, options, store, generators)
+            return _compile_for(gm, values, options, store, generators, binder, observe, report)
         foreign = ForeignSizes()
-        compiled = _compile_for(gm, foreign.ours(values), options, store, generators)
+        compiled = _compile_for(gm, foreign.ours(values), options, store, generators, binder, observe, report)
         foreign.give_back()
         return compiled
 
@@ -116,30 +196,84 @@ def _compile_for(
     options: GraphOptions,
     store: Store | None,
     generators: Sequence[KernelGenerator] | None,
+    binder: Binder,
+    observe: Observer | None = None,
+    report: Report | None = None,
 ) -> CompiledGraph:
-    report = Report()
-    store = store if store is not None else default_store()
-    generators = tuple(generators) if generators is not None else installed_generators()
-    with report.step("key"):
-        key = graph_key(gm, example_inputs, options, generators) if options.cache else None
-    if key is not None and (known := _from_store(gm, store, key, report, environment_of(example_inputs), options)) is not None:
-        return known
-    from .compiling import compile_inference, compile_training, needs_gradients
+    state = Compilation(
+        options,
+        store if store is not None else default_store(),
+        tuple(generators) if generators is not None else installed_generators(),
+        report if report is not None else Report(),
+        gm,
+        example_inputs,
+        binder,
+        observe=observe,
+    )
+    with state.turn:
+        run(PIPELINE, state)
+    assert state.run is not None
+    return CompiledGraph(_from_there(state.run, state.offsets), state.plans[0], state.report.counted(*state.plans), gm, state.frozen)
 
-    if needs_gradients(gm, example_inputs):
-        trained = compile_training(gm, example_inputs, options, store, generators, report)
-        forward, *backwards = trained.plans
-        if key is not None:
-            _to_store(gm, trained.held, forward, trained.assumed, store, key, (backwards, trained.known, trained.layout))
-        with report.step("bind"):
-            run = _training_graph(gm, trained.layout, trained.plans, trained.held, trained.known, store, options)
-        return CompiledGraph(run, forward, report.counted(*trained.plans), gm)
-    graph, plan = compile_inference(gm, example_inputs, options, store, generators, report)
-    if key is not None:
-        _to_store(gm, graph.held_tensors, plan, assumptions_of(graph.sizes), store, key)
-    with report.step("bind"):
-        executable = _binder(options)(plan, graph.held_tensors, store)
-    return CompiledGraph(executable, plan, report.counted(plan), gm)
+
+# ---- the first and the last steps of the pipeline ---------------------------------------------------------------------------
+
+
+def given(state: Compilation) -> Steps:
+    return [("", state.module)]
+
+
+def find_key(state: Compilation) -> Steps:
+    if state.options.cache and not state.options.override:
+        state.key = graph_key(state.module, state.inputs, state.options, state.generators, state.store.portable)
+    return [(f"key {state.key}", state.module)]
+
+
+def load(state: Compilation) -> Steps:
+    """The plan from the store; none where a step is to be shown that it spares. Whoever does not find it makes it, while others wait."""
+    if state.key is None or any(state.options.prints(name) for name in NAMES if name not in UNCOMPILED):
+        return []
+    if not _from_store(state, state.key):
+        state.turn.enter_context(state.store.turn(_ARTIFACT, state.key))
+        if not _from_store(state, state.key):  # another process may have kept it since, also where nobody had to be waited for
+            return []
+    state.finished = state.report.cached = True
+    return zip(state.parts, state.plans, strict=False)
+
+
+def keep(state: Compilation) -> Steps:
+    if state.key is not None:
+        _to_store(state, state.key)
+    state.turn.close()
+    return zip(state.parts, state.plans, strict=False)
+
+
+def bound(state: Compilation) -> Steps:
+    """What calls the plans: the forward alone, or joined with its backward."""
+    if state.weights is not None:
+        unfrozen = _unfrozen(state)
+        state.frozen = FrozenCopies(state.weights, state.plans[0], state.held, state.binder, state.store, state.options.sample, unfrozen)
+        state.run = state.frozen.run
+    elif state.layout is None:
+        state.run = state.binder(state.plans[0], state.held, state.store)
+    else:
+        state.run = _training_graph(state.module, state.layout, state.plans, state.held, state.known, state.store, state.binder)
+    return zip(state.parts, state.plans, strict=False)
+
+
+def _unfrozen(state: Compilation) -> Callable[[Sequence[Any]], Callable[..., Any] | None]:
+    """What compiles the graph for weights that change. Where sizes are symbolic it gives None: nobody would guard what a second compile
+    assumes of them."""
+    module, options, store, generators, binder = state.module, state.options, state.store, state.generators, state.binder
+    symbolic = environment_of(state.inputs) is not None
+
+    def compiled(inputs: Sequence[Any]) -> Callable[..., Any] | None:
+        if symbolic:
+            return None
+        with torch.no_grad():
+            return _compile_for(module, inputs, replace(options, freeze=False), store, generators, binder)
+
+    return compiled
 
 
 def _training_graph(
@@ -149,17 +283,17 @@ def _training_graph(
     held: Sequence[torch.Tensor],
     known: Sequence[torch.Tensor],
     store: Store,
-    options: GraphOptions,
+    binder: Binder,
 ) -> TrainingGraph:
-    """The plans of a graph and its backward, bound and joined. ``held``: tensors of the forward, ``known``: those that autograd is told of."""
+    """The plans of a graph and its backward, bound and joined. ``held``: tensors of the forward, ``known``: those that autograd is told
+    of."""
     define_for(plans)
-    bind_plan = _binder(options)
-    forward, *backwards = (bind_plan(plan, held if plan is plans[0] else [], store) for plan in plans)
+    forward, *backwards = (binder(plan, held if plan is plans[0] else [], store) for plan in plans)
     staged = [StagedBackward(layout.stages, backwards, target_positions(layout), plans[-1].device)] if layout.stages else []
     return TrainingGraph(layout, forward, staged or backwards, known, gm)
 
 
-def _binder(options: GraphOptions) -> Callable[..., Callable[..., Any]]:
+def _binder(options: GraphOptions) -> Binder:
     if not options.cuda_graphs:
         return bind
     from opmill_runtime_cache.executor.graphs import bind_graphed
@@ -167,16 +301,20 @@ def _binder(options: GraphOptions) -> Callable[..., Callable[..., Any]]:
     return bind_graphed
 
 
-@lru_cache(1)
 def installed_generators() -> tuple[KernelGenerator, ...]:
     """The generators of the entry-point group that can build on this machine."""
+    return tuple(generator for generator in _loaded_generators() if generator.available() is None)
+
+
+@lru_cache(1)
+def _loaded_generators() -> tuple[KernelGenerator, ...]:
     found: list[KernelGenerator] = []
     for entry in sorted(entry_points(group=GROUP), key=lambda e: e.name):
         try:
-            generator = entry.load()()
-            if generator.available() is None:
-                found.append(generator)
+            found.append(entry.load()())
         except Exception as e:  # a broken plug-in must not break compiling
+            if may_pass(e):
+                raise
             warnings.warn(f"GI031: kernel generator {entry.name!r} cannot be loaded: {e}", GraphWarning, stacklevel=2)
     return tuple(found)
 
@@ -187,6 +325,34 @@ def _warn_mismatch(problem: str) -> None:
 
 
 # ---- whole plans in the store ----------------------------------------------------------------------------------------------
+
+
+OWN_OPERATORS = (f"{SPACE}::", "opmill_functional::")
+"""Libraries of operators that captures define: of what keeps things for a backward, and of functional forms (``capture/forms.py``)."""
+
+
+def operators_of(gm: torch.fx.GraphModule) -> frozenset[str]:
+    """What a plan for ``gm`` from the store may call beside torch's operators that only compute: what ``gm`` itself calls, the libraries of
+    operators that it uses, and ours."""
+    nodes = [
+        node for part in gm.modules() if isinstance(part, torch.fx.GraphModule) for node in part.graph.nodes if node.op.startswith("call_")
+    ]
+    names = {name for node in nodes for name in _names_of(node)}
+    spaces = {name.partition("::")[0] for name in names} - {"aten", "prims", "prim", "mkldnn"}
+    return frozenset({*names, *OWN_OPERATORS, *(f"{space}::" for space in spaces)})
+
+
+def _names_of(node: torch.fx.Node) -> frozenset[str]:
+    """An operator's names as in plans. Functions and methods of torch are operators of the same name."""
+    target = node.target
+    if isinstance(target, str):
+        return frozenset([f"aten::{target}"] if node.op == "call_method" else [])
+    if isinstance(target, torch._ops.OpOverload):
+        return frozenset({target.name(), target._schema.name})
+    named = getattr(target, "_qualified_op_name", None) or getattr(target, "_qualname", None)  # of a packet, of a custom operator
+    if named is None and isinstance(target, (BuiltinFunctionType, MethodDescriptorType)):
+        named = f"aten::{target.__name__}"
+    return frozenset([named] if isinstance(named, str) and "::" in named else [])
 
 
 def _attribute(gm: torch.fx.GraphModule, path: str) -> torch.Tensor:
@@ -202,52 +368,49 @@ def _held_paths(gm: torch.fx.GraphModule, tensors: Sequence[torch.Tensor]) -> tu
     return None if None in found else tuple(found)  # type: ignore[arg-type]
 
 
-def _to_store(
-    gm: torch.fx.GraphModule,
-    tensors: Sequence[torch.Tensor],
-    plan: Plan,
-    assumed: Any,
-    store: Store,
-    key: str,
-    training: tuple[Sequence[Plan], Sequence[torch.Tensor], Layout] | None = None,
-) -> None:
-    """Keeps what was compiled, where its held tensors can be found in ``gm`` again. ``training``: the backward, what autograd is told of, layout."""
-    held = _held_paths(gm, tensors)
-    if held is None:
+def _to_store(state: Compilation, key: str) -> None:
+    """Keeps what was compiled, and where its held tensors can be found in the module again."""
+    held, known = (_held_paths(state.module, tensors) for tensors in (state.held, state.known))
+    if held is None or known is None:
         return
-    entry = _Entry(encode(plan), held, assumed)
-    if training is not None:
-        backwards, known, layout = training
-        if (paths := _held_paths(gm, known)) is None:
-            return
-        entry = _Entry(encode(plan), held, assumed, tuple(map(encode, backwards)), paths, layout)
-    store.put(_ARTIFACT, key, msgspec.msgpack.encode(entry))
+    plan, *backwards = map(encode, state.plans)
+    entry = _Entry(plan, held, state.assumed, tuple(backwards), known, state.layout, state.offsets, lines_of(state.module), state.weights)
+    state.store.put(_ARTIFACT, key, msgspec.msgpack.encode(entry))
 
 
-def _from_store(gm: torch.fx.GraphModule, store: Store, key: str, report: Report, sizes: Sizes | None, options: GraphOptions) -> CompiledGraph | None:
-    """The graph's plan from the store, bound; None where it, or one of its kernels, is not there or does not fit."""
-    with report.step("load"):
-        data = store.get(_ARTIFACT, key)
-        if data is None:
-            return None
-        try:
-            entry = msgspec.msgpack.decode(data, type=_Entry)
-            if not fits(sizes, entry.assumed):
-                return None
-            plan = decode(entry.plan)
-            held = [_attribute(gm, path) for path in entry.held]
-            plans = [plan, *map(decode, entry.backward)]
-            if entry.layout is not None:
-                known = [_attribute(gm, path) for path in entry.known]
-                executable: Callable[..., Any] = _training_graph(gm, entry.layout, plans, held, known, store, options)
-            else:
-                executable = _binder(options)(plan, held, store)
-        except (RuntimeCacheError, msgspec.MsgspecError, AttributeError):
-            store.remove(_ARTIFACT, key)
-            return None
+def _from_store(state: Compilation, key: str) -> bool:
+    """Takes the graph's plan from the store, and binds it; False where it, or one of its kernels, is not there or does not fit."""
+    sizes = environment_of(state.inputs)
+    data = state.store.get(_ARTIFACT, key)
+    if data is None:
+        return False
+    try:
+        entry = msgspec.msgpack.decode(data, type=_Entry)
+        if not fits(sizes, entry.assumed):
+            return False
+        operators = operators_of(state.module)
+        state.plans = [decode(plan, operators) for plan in (entry.plan, *entry.backward)]
+        if entry.lines is not None and entry.lines != (now := lines_of(state.module)):
+            state.plans = [moved(plan, entry.lines, now) for plan in state.plans]
+        state.parts = part_names(len(state.plans)) if entry.layout is not None else ("",)
+        state.held, state.known = ([_attribute(state.module, path) for path in paths] for paths in (entry.held, entry.known))
+        state.layout, state.offsets, state.weights = entry.layout, entry.offsets, entry.weights
+        _fetch_kernels(state.plans, state.store)
+        bound(state)
+    except (RuntimeCacheError, msgspec.MsgspecError, AttributeError):
+        state.store.remove(_ARTIFACT, key)
+        state.plans, state.parts, state.held, state.known, state.layout, state.run, state.offsets = [], ("",), (), (), None, None, ()
+        state.weights = None
+        return False
     assume(sizes, entry.assumed)
-    report.cached = True
-    return CompiledGraph(executable, plan, report.counted(*plans), gm)
+    return True
+
+
+def _fetch_kernels(plans: Sequence[Plan], store: Store) -> None:
+    """What the plans run, from a store that machines share, all at once."""
+    refs = [ref for plan in plans for each in (plan, *plan.bodies) for ref in each.kernels]
+    for kind in {ref.artifact_kind for ref in refs}:
+        store.fetch(kind, dict.fromkeys(ref.key for ref in refs if ref.artifact_kind == kind))
 
 
 __all__ = ["CompiledGraph", "GraphError", "GraphOptions", "Report", "compile_graph", "installed_generators"]

@@ -1,20 +1,19 @@
-"""From an aten graph to a plan: lowered, scheduled, with kernels by whichever generators take them. Imported only where something is compiled:
-a graph whose plan is in the store needs none of it."""
+"""The steps between an FX graph and its plan, as ``pipeline.py`` lists them. Imported only where something is compiled: a graph whose plan
+is in the store needs none of it."""
 
 from __future__ import annotations
 
 import contextlib
 import warnings
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import lru_cache, partial
+from types import MappingProxyType
 from typing import Any
 
-import torch
-
+from opmill_runtime_cache.plan.codec import encode
 from opmill_runtime_cache.plan.model import Plan
-from opmill_runtime_cache.plan.text import render
 from opmill_runtime_cache.store import Store
 
 from .capture.channels_last import lay_out
@@ -22,127 +21,312 @@ from .capture.control import bodies_of
 from .capture.functionalize import functionalize
 from .capture.graph import AtenGraph
 from .capture.joint import capture_joint
-from .capture.joint import needs_gradients as needs_gradients
+from .capture.log_softmax import in_steps
+from .capture.padding import pad_products
 from .capture.partition import partition
+from .capture.places import labels_of, place_of
+from .capture.silent import silent_tangents, without
+from .compilation import Compilation, Draft, part_names
 from .errors import GraphError, GraphWarning
+from .freezing.rewrite import freeze
+from .freezing.weights import Weights, held_inputs
 from .generator.protocol import GeneratorOptions, KernelGenerator
-from .loops.spec import verify_kernel
+from .lowered import Lowered
+from .ops.lower import lower
 from .options import GraphOptions
+from .pipeline import PLANNING, SCHEDULING, run
 from .planning.assumptions import assumptions_of
 from .planning.build import build_plan
-from .planning.kernels import generate, origins_behind
+from .planning.dequantized import dequantized
+from .planning.kernels import KernelTexts, generate, sources_behind
+from .planning.labels import label_spans
 from .planning.operators import lower_to_operators
-from .planning.products import Clock, choose, clock_of
-from .repeats.program import scheduled
-from .report import Report, show
+from .planning.products import choose, clock_of
+from .repeats.program import cuts, put_back
+from .report import Report
+from .schedule.joint_memory import plan_together
 from .schedule.memory import Memory, plan_memory
-from .schedule.steps import ExternStep, Schedule
-from .schedule.together import plan_together
+from .schedule.steps import ExternStep, Schedule, Scheduling
 from .stages import split
-from .training import Layout, held_names, layout_of
+from .training import held_names, layout_of
 
 _DEVICES = ("cpu", "cuda")
-
-
-@dataclass(frozen=True)
-class Trained:
-    """``plans``: forward and the backward's, in order. ``held``: the tensors that the forward holds, ``known``: those that autograd is told of."""
-
-    plans: tuple[Plan, ...]
-    held: list[torch.Tensor]
-    known: list[torch.Tensor]
-    layout: Layout
-    assumed: Any
-
-
-def compile_inference(
-    gm: torch.fx.GraphModule, inputs: Sequence[Any], options: GraphOptions, store: Store, generators: Sequence[KernelGenerator], report: Report
-) -> tuple[AtenGraph, Plan]:
-    """The aten graph of ``gm`` and its plan."""
-    with report.step("functionalize"):
-        graph = functionalize(gm, inputs)
-        show("functionalize", graph, options)
-    return graph, compile_plan(graph, options, store, generators, report)
-
-
-def compile_training(
-    gm: torch.fx.GraphModule, inputs: Sequence[Any], options: GraphOptions, store: Store, generators: Sequence[KernelGenerator], report: Report
-) -> Trained:
-    """Forward and backward of ``gm``, captured together and split."""
-    with report.step("functionalize"):
-        joint = capture_joint(gm, inputs)
-        lay_out(joint.graph)
-        halves = partition(joint, exact=options.numerics == "eager")
-        staged = options.bucket_bytes and len(halves.backwards) == len(halves.graphs) - 1 == 1
-        stages, graphs = split(halves, joint.targets, options.bucket_bytes) if staged else ([], [])
-        graphs = [halves.forward, *graphs] if stages else halves.graphs
-        for graph in graphs:
-            show("functionalize", graph, options)
-    plans = tuple(compile_plans(graphs, options, store, generators, report, chained=True))
-    names, tensors = held_names(joint, *halves.graphs)
-    layout = layout_of(joint, halves, names, stages)
-    return Trained(plans, halves.forward.held_tensors, tensors, layout, assumptions_of(joint.graph.sizes))
+Steps = Iterable[tuple[str, object]]
+"""What a step gives: parts, and what it made of them."""
 
 
 def compile_plan(graph: AtenGraph, options: GraphOptions, store: Store, generators: Sequence[KernelGenerator], report: Report) -> Plan:
     """The plan of an aten graph. Raises ``GraphError`` (GI012) for tensors on a device that no plan runs on."""
-    [plan] = compile_plans([graph], options, store, generators, report)
-    return plan
+    state = Compilation(options, store, generators, report, graphs=[graph])
+    run(PLANNING, state)
+    return state.plans[0]
 
 
-def compile_plans(
-    graphs: Sequence[AtenGraph], options: GraphOptions, store: Store, generators: Sequence[KernelGenerator], report: Report, *, chained: bool = False
-) -> list[Plan]:
-    """The plans of several graphs, whose kernels are built together: compilers start once, and share the work out evenly. ``chained``: they run in this
-    order, and values have one name in all."""
-    for graph in graphs:
+def scheduled(
+    graph: AtenGraph,
+    calls: Set[str] = frozenset(),
+    options: GraphOptions = GraphOptions(),  # noqa: B008 (frozen)
+    products: Mapping[str, bool] = MappingProxyType({}),
+) -> tuple[Lowered, Schedule]:
+    """The program that was lowered (of the graph without the blocks that the schedule repeats), and the schedule of all. Nodes among
+    ``calls`` (names of first results) are torch's; ``products``: results of matrix products that are loops, and whether they compute their
+    operands."""
+    draft = Draft(graph, calls=frozenset(calls), products=products)
+    state = Compilation(replace(options, print_after=()), Store(""), (), Report(), graphs=[graph], drafts=[draft])
+    run(SCHEDULING, state)
+    assert draft.work is not None and draft.program is not None
+    return draft.work.lowered, draft.program
+
+
+# ---- capture ---------------------------------------------------------------------------------------------------------------
+
+
+def functional(state: Compilation) -> Steps:
+    graph = functionalize(state.module, state.inputs)
+    state.graphs, state.held, state.assumed = [graph], graph.held_tensors, assumptions_of(graph.sizes)
+    state.offsets = graph.beginnings()
+    return [("", graph)]
+
+
+def frozen(state: Compilation) -> Steps:
+    """What is made of weights is a plan of torch's operators: it runs once for each set of them."""
+    graph = state.graphs[0]
+    promised = held_inputs(state.module, state.inputs) if state.options.freeze and state.options.numerics != "eager" else ()
+    made = freeze(graph, promised) if promised else None
+    if made is None:
+        return [("", graph)]
+    program = _as_operators(lower_to_operators(made.weights))
+    state.graphs = [made.graph]
+    plan = build_plan("weights", program, plan_memory(program), {})
+    state.weights = Weights(encode(plan), made.positions, made.kept, len(graph.inputs))
+    return [("weights", made.weights), ("", made.graph)]
+
+
+def joint(state: Compilation) -> Steps:
+    state.joint = capture_joint(state.module, state.inputs)
+    return [("joint", state.joint.graph)]
+
+
+def laid_out(state: Compilation) -> Steps:
+    assert state.joint is not None
+    lay_out(state.joint.graph)
+    return [("joint", state.joint.graph)]
+
+
+def padded(state: Compilation) -> Steps:
+    whole = [("joint", state.joint.graph)] if state.joint is not None else [("", state.graphs[0])]
+    if state.options.numerics != "eager":
+        for _, graph in whole:
+            pad_products(graph)
+    return whole
+
+
+def in_parts(state: Compilation) -> Steps:
+    assert state.joint is not None
+    if state.options.numerics != "eager":
+        in_steps(state.joint.graph)
+    return [("joint", state.joint.graph)]
+
+
+def partitioned(state: Compilation) -> Steps:
+    assert state.joint is not None
+    state.halves = partition(state.joint, exact=state.options.numerics == "eager")
+    state.graphs = state.halves.graphs
+    state.parts, state.chained = part_names(len(state.graphs)), True
+    return list(zip(state.parts, state.graphs, strict=True))
+
+
+def staged(state: Compilation) -> Steps:
+    """Also what joins the plans later: how they hand on tensors does not depend on how they compute."""
+    assert state.joint is not None and state.halves is not None
+    halves, single = state.halves, len(state.halves.backwards) == len(state.graphs) - 1 == 1
+    if state.options.bucket_bytes and single:
+        state.stages, graphs = split(halves, state.joint.targets, state.options.bucket_bytes)
+        if state.stages:
+            state.graphs = [halves.forward, *graphs]
+    silent = () if state.stages else silent_tangents(state.joint, halves)
+    if silent:
+        state.graphs = [*state.graphs, without(state.joint, halves, silent)]
+    state.parts = part_names(len(state.graphs))
+    names, tensors = held_names(state.joint, *halves.graphs)
+    state.layout, state.known = layout_of(state.joint, halves, names, state.stages, silent), tensors
+    state.held, state.assumed = halves.forward.held_tensors, assumptions_of(state.joint.graph.sizes)
+    state.offsets = state.joint.graph.beginnings()
+    return list(zip(state.parts, state.graphs, strict=True))
+
+
+# ---- schedules -------------------------------------------------------------------------------------------------------------
+
+
+def planned_bodies(state: Compilation) -> Steps:
+    """Plans of the graphs inside of control operators; and a draft for each of our own."""
+    for graph in state.graphs:
         if elsewhere := next((m.device for m in graph.metas.values() if m.device.partition(":")[0] not in _DEVICES), ""):
             raise GraphError("GI012", f"a tensor on {elsewhere}", why="plans run on processors and CUDA devices")
-    inner = [body for graph in graphs for body in bodies_of(graph)]
-    bodies = {id(body): plan for body, plan in zip(inner, compile_plans(inner, options, store, generators, report) if inner else (), strict=True)}
-    settings = GeneratorOptions(precise=options.numerics == "eager", measure=options.measure)
-    clock = clock_of(generators, settings, store)
-    drafts = [_Draft(graph, problem="" if generators else "no kernel generator is available") for graph in graphs]
-    with _Placing(partial(plan_together, given=_handed_on(graphs)) if chained else _apart) as placing:
-        while open_ones := [draft for draft in drafts if not draft.done and not draft.problem]:
-            for draft in open_ones:
-                draft.schedule(options, report, clock)
-            placing.start([draft.program for draft in drafts])
-            with report.step("generate"):
-                refs, refused = generate(list(dict.fromkeys(w for d in open_ones for w in d.wanted())), settings, store, generators)
-            for draft in open_ones:
-                own = {w: refused[w] for w in draft.wanted() if w in refused}
-                behind = origins_behind(own, draft.program, draft.lowered, settings, store, generators) if own else frozenset()
-                draft.take(refs, own, behind, report)
+    inner = [body for graph in state.graphs for body in bodies_of(graph)]
+    if inner:
+        bodies = state.beside(inner, tuple(f"body {k}" for k in range(len(inner))))
+        run(PLANNING, bodies)
+        state.bodies = {id(body): plan for body, plan in zip(inner, bodies.plans, strict=True)}
+    problem = "" if state.generators else "no kernel generator is available"
+    state.drafts = [Draft(graph, part, problem) for graph, part in zip(state.graphs, state.parts, strict=True)]
+    state.placing = _Placing(partial(plan_together, given=_handed_on(state.graphs)) if state.chained else _apart)
+    return [(f"body {k}", plan) for k, plan in enumerate(state.bodies.values())]
+
+
+def _settings(state: Compilation) -> GeneratorOptions:
+    return GeneratorOptions(precise=state.options.numerics == "eager", measure=state.options.measure)
+
+
+def chosen_products(state: Compilation) -> Steps:
+    undecided = [draft for draft in state.waiting() if draft.products is None]
+    clock = clock_of(state.generators, _settings(state), state.store) if undecided else None
+    for draft in undecided:
+        draft.products = choose(draft.graph, partial(_as_loops, draft, state.options), clock) if clock else {}
+        if state.options.numerics != "eager" and state.options.fusion and state.generators:
+            draft.products = {**draft.products, **dequantized(draft.graph)}
+    return [(draft.part, draft.graph) for draft in undecided]
+
+
+def _as_loops(draft: Draft, options: GraphOptions, products: Mapping[str, bool]) -> Schedule:
+    return scheduled(draft.graph, draft.calls, options, products)[1]
+
+
+def cut_repeats(state: Compilation) -> Steps:
+    made = []
+    for draft in state.waiting():
+        if draft.cuts is None:
+            draft.cuts = cuts(draft.graph) if state.options.fusion else []
+            made.append((draft.part, _shortened(draft)))
+    return made
+
+
+def _shortened(draft: Draft) -> AtenGraph:
+    return draft.cuts[-1].graph if draft.cuts else draft.graph
+
+
+def lowered(state: Compilation) -> Steps:
+    exact, made = state.options.numerics == "eager", []
+    for draft in state.waiting():
+        program = lower(_shortened(draft), draft.calls, exact=exact, products=draft.products or {})
+        draft.work = Scheduling(program, state.options.fusion)
+        made.append((draft.part, program))
+    return made
+
+
+def extended(state: Compilation) -> Steps:
+    """Where a repetition turns out to be none once it is scheduled, the graph is lowered again with fewer cuts."""
+    made = []
+    for draft in state.waiting():
+        assert draft.work is not None and draft.work.schedule is not None and draft.cuts is not None
+        draft.program, draft.cuts = put_back(draft.work.schedule, draft.cuts)
+        if draft.program is not None:
+            made.append((draft.part, draft.program))
+    return made
+
+
+def is_scheduled(state: Compilation) -> bool:
+    return not state.waiting()
+
+
+# ---- kernels ---------------------------------------------------------------------------------------------------------------
+
+
+def generated(state: Compilation) -> Steps:
+    """Memory is planned beside the compilers. What is behind kernels that are refused is left to torch the next time."""
+    drafts, settings = [draft for draft in state.drafts if draft.open], _settings(state)
+    state.placing.start([draft.program for draft in state.drafts])
+    wanted = list(dict.fromkeys(w for draft in drafts for w in _wanted(draft)))
+    state.report.wanted = len(wanted)
+    refs, refused = generate(wanted, settings, state.store, state.generators, state.options.override)
+    texts = []
     for draft in drafts:
+        own = {w: refused[w] for w in _wanted(draft) if w in refused}
+        texts.append((draft.part, KernelTexts(_wanted(draft), settings, state.generators)))
+        _take(draft, refs, own, state)
+    return texts
+
+
+def is_built(state: Compilation) -> bool:
+    return not any(draft.open for draft in state.drafts)
+
+
+def _wanted(draft: Draft) -> Sequence[Any]:
+    assert draft.program is not None
+    return draft.program.wanted()
+
+
+def _take(draft: Draft, refs: Mapping[Any, Any], refused: Mapping[Any, str], state: Compilation) -> None:
+    """Goes on with the kernels that were built, ``refs``, or leaves to torch what is behind those of its own that were not."""
+    if not refused:
+        wanted = _wanted(draft)
+        draft.refs = {w: refs[w] for w in wanted if w in refs}
+        draft.done = len(draft.refs) == len(set(wanted))  # else another's kernel was refused before any was built
+        draft.problem = draft.reason if draft.done and not draft.refs else ""
+        return
+    assert draft.program is not None and draft.work is not None
+    behind = sources_behind(refused, draft.program, draft.work.lowered, _settings(state), state.store, state.generators)
+    more = behind - draft.calls
+    draft.reason = next(iter(refused.values()))
+    state.report.calls_instead = (*state.report.calls_instead, draft.reason)
+    draft.calls |= more
+    draft.problem = "" if more else draft.reason
+    draft.program, draft.cuts = None, None
+
+
+def left_to_torch(state: Compilation) -> Steps:
+    made = []
+    for draft in state.drafts:
         if draft.problem:
-            draft.leave_to_torch(report)
-    with report.step("plan"):
-        memories = placing.memories([draft.program for draft in drafts])
-        plans = [build_plan("graph", draft.program, memory, draft.refs, bodies) for draft, memory in zip(drafts, memories, strict=True)]
-        for plan in plans:
-            show("plan", partial(render, plan), options)
-    return plans
+            state.report.operators_only = draft.problem
+            _warn_operators(draft.problem)
+            draft.program, draft.refs = _as_operators(lower_to_operators(draft.graph)), {}
+            made.append((draft.part, draft.program))
+    return made
+
+
+def _as_operators(program: Lowered) -> Schedule:
+    return Schedule(program, [ExternStep(n) for n in program.nodes], dict(program.buffers))  # type: ignore[arg-type]
+
+
+@lru_cache(None)
+def _warn_operators(problem: str) -> None:
+    warnings.warn(f"GI030: torch's own operators run instead of generated kernels\n  why: {problem}", GraphWarning, stacklevel=4)
+
+
+# ---- plans -----------------------------------------------------------------------------------------------------------------
+
+
+def planned(state: Compilation) -> Steps:
+    memories = state.placing.memories([draft.program for draft in state.drafts])
+    for draft, memory in zip(state.drafts, memories, strict=True):
+        assert draft.program is not None
+        labels = label_spans(labels_of(state.module), draft.graph, draft.program) if draft.part in ("", "forward") else []
+        state.plans.append(build_plan(_name_of(draft, state), draft.program, memory, draft.refs, state.bodies, labels))
+    return list(zip(state.parts, state.plans, strict=True))
+
+
+def _name_of(draft: Draft, state: Compilation) -> str:
+    """What people call the plan: its part of the graph, and where that begins in the program."""
+    if state.module is None:
+        return draft.part or "graph"
+    return f"{draft.part or 'forward'} {place_of(state.module)}".strip()
 
 
 class _Placing:
     """Plans memory in a thread of its own, while compilers run."""
 
     def __init__(self, place: Callable[[Sequence[Schedule]], list[Memory]]) -> None:
-        self._place, self._threads = place, ThreadPoolExecutor(1)
+        self._place = place
         self._started: tuple[list[Any], Future[list[Memory]]] | None = None
-
-    def __enter__(self) -> _Placing:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._threads.shutdown()
 
     def start(self, programs: list[Any]) -> None:
         """``programs``: schedules, None where there is none yet."""
         if None not in programs:
             with contextlib.suppress(RuntimeError):  # no threads start when the interpreter ends
-                self._started = programs, self._threads.submit(self._place, programs)
+                threads = ThreadPoolExecutor(1)
+                self._started = programs, threads.submit(self._place, programs)
+                threads.shutdown(wait=False)
 
     def memories(self, programs: list[Any]) -> list[Memory]:
         """Those of the programs, which may be others than those it was started with. Raises what planning raised."""
@@ -163,59 +347,3 @@ def _handed_on(graphs: Sequence[AtenGraph]) -> list[Set[str]]:
         found.append(made.intersection(graph.inputs))
         made.update(r for node in graph.nodes for r in node.results if r)
     return found
-
-
-@dataclass
-class _Draft:
-    """A graph on its way to a plan. ``calls``: origins of operators that are left to torch, for ``reason``; ``problem``: why all are.
-    ``products``: results of matrix products that are loops, and whether they compute their operands, once that is decided."""
-
-    graph: AtenGraph
-    problem: str
-    lowered: Any = None
-    program: Any = None
-    refs: dict[Any, Any] = field(default_factory=dict)
-    calls: frozenset[str] = frozenset()
-    products: Mapping[str, bool] | None = None
-    reason: str = ""
-    done: bool = False
-
-    def schedule(self, options: GraphOptions, report: Report, clock: Clock | None) -> None:
-        if self.program is not None:
-            return
-        if self.products is None:
-            with report.step("products"):
-                quiet = replace(options, print_after=())
-                self.products = choose(self.graph, lambda p: scheduled(self.graph, self.calls, quiet, Report(), p)[1], clock) if clock else {}
-        self.lowered, self.program = scheduled(self.graph, self.calls, options, report, self.products)
-        if options.verify:
-            for kernel in self.program.kernels():
-                verify_kernel(kernel)
-
-    def wanted(self) -> Sequence[Any]:
-        return self.program.wanted()  # type: ignore[no-any-return]
-
-    def take(self, refs: Mapping[Any, Any], refused: Mapping[Any, str], behind: frozenset[str], report: Report) -> None:
-        """Goes on with the kernels that were built, ``refs``, or leaves to torch what is behind those of its own that were not."""
-        if not refused:
-            self.refs = {w: refs[w] for w in self.wanted() if w in refs}
-            self.done = len(self.refs) == len(set(self.wanted()))  # else another's kernel was refused before any was built
-            self.problem = self.reason if self.done and not self.refs else ""
-            return
-        more = behind - self.calls
-        self.reason = next(iter(refused.values()))
-        report.calls_instead = (*report.calls_instead, self.reason)
-        self.calls |= more
-        self.problem = "" if more else self.reason
-        self.program = None
-
-    def leave_to_torch(self, report: Report) -> None:
-        report.operators_only = self.problem
-        _warn_operators(self.problem)
-        self.program, self.refs = Schedule(lowered := lower_to_operators(self.graph), [], dict(lowered.buffers)), {}
-        self.program.steps = [ExternStep(n) for n in lowered.nodes]  # type: ignore[arg-type]
-
-
-@lru_cache(None)
-def _warn_operators(problem: str) -> None:
-    warnings.warn(f"GI030: torch's own operators run instead of generated kernels\n  why: {problem}", GraphWarning, stacklevel=4)

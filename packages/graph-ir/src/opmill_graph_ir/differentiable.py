@@ -16,8 +16,9 @@ from .layout import Layout
 
 @dataclass(slots=True)
 class Past:
-    """What a call leaves for running it again. ``inputs``: references to those that are saved, and to leaves of autograd: what made the others
-    may be all that knew them. ``before``: copies of what it was to write. ``generator``: the state of the CPU's, where numbers were drawn from it. ``versions`` changes with every write."""
+    """What a call leaves for running it again. ``inputs``: references to those that are saved, and to leaves of autograd: what made the
+    others may be all that knew them. ``before``: copies of what it was to write. ``generator``: the state of the CPU's, where numbers were
+    drawn from it. ``versions`` changes with every write."""
 
     inputs: list[Any]
     before: list[torch.Tensor]
@@ -29,7 +30,10 @@ class Past:
         """Before the call. ``tensors`` are its inputs, then ``held``; ``saved``: which inputs autograd keeps."""
         sources = {"input": tensors, "held": held}
         return Past(
-            [weakref.ref(t) if isinstance(t, torch.Tensor) and (k in saved or _is_leaf(t)) else t for k, t in enumerate(tensors[: layout.inputs])],
+            [
+                weakref.ref(t) if isinstance(t, torch.Tensor) and (k in saved or _is_leaf(t)) else t
+                for k, t in enumerate(tensors[: layout.inputs])
+            ],
             [sources[kind][k].clone() for kind, k in layout.before],
             torch.get_rng_state() if layout.replay.random else None,
         )
@@ -55,8 +59,8 @@ def again(
     saved: Mapping[int, torch.Tensor],
     gradients: Mapping[int, torch.Tensor | None],
 ) -> Sequence[torch.Tensor | None]:
-    """The gradients for ``layout.targets``. ``saved`` are tensors that autograd kept, by their numbers in ``layout.saved``; ``gradients`` came for
-    tangents of these numbers.
+    """The gradients for ``layout.targets``. ``saved`` are tensors that autograd kept, by their numbers in ``layout.saved``; ``gradients``
+    came for tangents of these numbers.
 
     Raises ``GraphError`` GI007 where running the module again would not be what ran before."""
     inputs = [t() if isinstance(t, weakref.ref) else t for t in past.inputs]
@@ -88,7 +92,12 @@ def again(
 
 
 def _run(
-    module: torch.fx.GraphModule, inputs: Sequence[Any], held: Sequence[torch.Tensor], stand_ins: Sequence[torch.Tensor], layout: Layout, past: Past
+    module: torch.fx.GraphModule,
+    inputs: Sequence[Any],
+    held: Sequence[torch.Tensor],
+    stand_ins: Sequence[torch.Tensor],
+    layout: Layout,
+    past: Past,
 ) -> list[Any]:
     aliases = {id(t): alias for t, alias in zip(held, stand_ins, strict=True)}
     everything = [*module.named_parameters(remove_duplicate=False), *module.named_buffers(remove_duplicate=False)]

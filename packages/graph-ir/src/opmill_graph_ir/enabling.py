@@ -1,7 +1,7 @@
 """Graphs that are called without gradients and turn them on (``with torch.enable_grad()``, or what follows a break in a ``no_grad`` block).
 
-All else knows only graphs that begin with gradients, or have none. Such a graph is compiled and called as one that begins with gradients and turns
-them off at once."""
+All else knows only graphs that begin with gradients, or have none. Such a graph is compiled and called as one that begins with gradients
+and turns them off at once."""
 
 from __future__ import annotations
 
@@ -48,4 +48,6 @@ def turned_off_first(gm: torch.fx.GraphModule) -> torch.fx.GraphModule:
     with graph.inserting_before(next(node for node in graph.nodes if node.op != "placeholder")):
         graph.call_function(_SWITCH, (False,))
     graph.output(result)
-    return torch.fx.GraphModule(gm, graph)
+    same = torch.fx.GraphModule(gm, graph)
+    same.meta.update(gm.meta)
+    return same

@@ -17,4 +17,5 @@ class KernelBuildError(GraphError):
 
 
 class GraphWarning(UserWarning):
-    """Results are right, but less was compiled than asked: torch's own operators run, or a kernel generator was left out (GI030 to GI033)."""
+    """Results are right, but less was compiled than asked: torch's own operators run, or a kernel generator was left out (GI030 to
+    GI034)."""

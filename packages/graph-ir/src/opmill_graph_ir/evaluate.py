@@ -27,7 +27,11 @@ def run_lowered(program: Lowered, inputs: Sequence[torch.Tensor], *, wide: bool 
     memory = dict(zip(program.inputs, inputs, strict=True))
     for name, data in program.constants.items():
         info = program.buffers[name]
-        flat = torch.frombuffer(bytearray(data), dtype=getattr(torch, info.dtype)) if data else torch.empty(0, dtype=getattr(torch, info.dtype))
+        flat = (
+            torch.frombuffer(bytearray(data), dtype=getattr(torch, info.dtype))
+            if data
+            else torch.empty(0, dtype=getattr(torch, info.dtype))
+        )
         memory[name] = flat.reshape(_ints(info.sizes))
     for node in program.nodes:
         _NODES[type(node)](node, program, memory, wide)
@@ -83,7 +87,9 @@ class _Emit:
     def offset(self, buffer: str, position: Sequence[Index]) -> Index:
         return _offset(self.program.buffers[buffer], position, _cells(self.memory[buffer]).stride())
 
-    def phase(self, node: Any, axes: Any = (), reductions: Sequence[Reduction] = (), stores: Sequence[Store] = (), own: bool = True) -> Phase:
+    def phase(
+        self, node: Any, axes: Any = (), reductions: Sequence[Reduction] = (), stores: Sequence[Store] = (), own: bool = True
+    ) -> Phase:
         lets = tuple(Let(x.name, self.expr(x.value)) for x in node.lets) if own else ()
         checks = tuple(Check(self.expr(c.condition), c.error, c.message) for c in node.checks) if own else ()
         reds = tuple(Reduction(r.names, r.op, self.expr(r.value), r.dtype) for r in reductions)
@@ -166,13 +172,17 @@ def resolve(name: str) -> Any:
 
 def _extern(node: Extern, program: Lowered, memory: dict[str, torch.Tensor], wide: bool) -> None:
     result = resolve(node.op)(*(torch_arg(a, memory) for a in node.args), **{k: torch_arg(v, memory) for k, v in node.kwargs.items()})
+    if not node.results:
+        return
     for name, tensor in zip(node.results, result if isinstance(result, (tuple, list)) else [result], strict=True):
         if name is not None:
             info = program.buffers[name]
             got = (tuple(tensor.shape), str(tensor.dtype).removeprefix("torch."))
             assert got == (_ints(info.sizes), info.dtype), f"{node.op}: promised {info}, got {got}"
             strides = [(n, s, t) for n, s, t in zip(tensor.shape, tensor.stride(), _ints(info.strides), strict=True)]
-            assert not tensor.numel() or all(n == 1 or s == t for n, s, t in strides), f"{node.op}: strides {tensor.stride()}, promised {info}"
+            assert not tensor.numel() or all(n == 1 or s == t for n, s, t in strides), (
+                f"{node.op}: strides {tensor.stride()}, promised {info}"
+            )
             memory[name] = tensor
 
 

@@ -32,8 +32,9 @@ class Tangent(msgspec.Struct, frozen=True):
 
 
 class Part(msgspec.Struct, frozen=True):
-    """What one of the backward plans takes: numbers in ``Layout.tangents``, ``Layout.saved`` and ``Layout.symbols``, in the order of its inputs; and its
-    gradients, numbers in ``Layout.targets``. ``spent``: the error that it is instead, of a graph that the program has differentiated and freed."""
+    """What one of the backward plans takes: numbers in ``Layout.tangents``, ``Layout.saved`` and ``Layout.symbols``, in the order of its
+    inputs; and its gradients, numbers in ``Layout.targets``. ``spent``: the error that it is instead, of a graph that the program has
+    differentiated and freed."""
 
     tangents: tuple[int, ...]
     saved: tuple[int, ...]
@@ -43,17 +44,19 @@ class Part(msgspec.Struct, frozen=True):
 
 
 class Layout(msgspec.Struct, frozen=True):
-    """How two plans are joined, or more: each of ``parts`` is a backward by itself. ``saved`` says where each tensor that the backward takes is found after the forward: ``("input", i)``,
-    ``("held", j)`` or ``("output", k)``. ``targets`` says for whom each gradient is, ``("input", i)`` or ``("held", j)``; ``held`` numbers
-    count in ``held``, paths of the module's tensors.
+    """How two plans are joined, or more: each of ``parts`` is a backward by itself. ``saved`` says where each tensor that the backward
+    takes is found after the forward: ``("input", i)``, ``("held", j)`` or ``("output", k)``. ``targets`` says for whom each gradient is,
+    ``("input", i)`` or ``("held", j)``; ``held`` numbers count in ``held``, paths of the module's tensors.
 
-    ``strides`` are those of the saved tensors (elements). ``symbols`` are the sizes that the forward returns last and the backward takes last.
-    ``reach`` holds the tangents that each gradient is made of (numbers in ``tangents``): where none of them comes, there is no gradient.
-    ``derived`` are outputs that are made as views of an input, a held tensor or another output (or are it: True), such that autograd knows; the last
-    outputs are memories that such views share, one for each of ``bases``, an output that is a view of it. ``stages``: those of a backward in several
-    plans.
+    ``strides`` are those of the saved tensors (elements). ``symbols`` are the sizes that the forward returns last and the backward takes
+    last. ``reach`` holds the tangents that each gradient is made of (numbers in ``tangents``): where none of them comes, there is no
+    gradient. ``derived`` are outputs that are made as views of an input, a held tensor or another output (or are it: True), such that
+    autograd knows; the last outputs are memories that such views share, one for each of ``bases``, an output that is a view of it.
+    ``stages``: those of a backward in several plans. ``silent``: tangents (numbers) that usually do not come; one plan more, the last, is
+    for that.
     ``aliases`` names outputs of the forward plan that share memory with an input, a held tensor or another output. ``written`` are
-    inputs and held tensors that the forward writes; ``before``: those of them whose contents before the write the module needs to run again."""
+    inputs and held tensors that the forward writes; ``before``: those of them whose contents before the write the module needs to run
+    again."""
 
     inputs: int
     outputs: int
@@ -72,9 +75,10 @@ class Layout(msgspec.Struct, frozen=True):
     derived: tuple[tuple[int, str, int, bool], ...] = ()
     bases: tuple[int, ...] = ()
     stages: tuple[Stage, ...] = ()
+    silent: tuple[int, ...] = ()
 
 
-def layout_of(joint: Joint, halves: Halves, held: Sequence[str], stages: Sequence[Stage] = ()) -> Layout:
+def layout_of(joint: Joint, halves: Halves, held: Sequence[str], stages: Sequence[Stage] = (), silent: tuple[int, ...] = ()) -> Layout:
     """The layout of a partitioned graph; ``held`` names all held values that either half or autograd needs, in order."""
     graph = joint.graph
     places = {name: ("held", j) for j, name in enumerate(held)}
@@ -94,7 +98,7 @@ def layout_of(joint: Joint, halves: Halves, held: Sequence[str], stages: Sequenc
         inputs=joint.inputs, outputs=joint.outputs, tangents=tangents, repeated=joint.repeated, saved=saved, strides=strides,
         targets=targets, reach=_reach(joint), aliases=aliases, written=written, replay=joint.replay, parts=parts,
         symbols=halves.sizes, before=tuple(places[name] for name in joint.replay.before),
-        derived=tuple(_derived(joint, halves, places)), bases=joint.bases, stages=tuple(stages),
+        derived=tuple(_derived(joint, halves, places)), bases=joint.bases, stages=tuple(stages), silent=silent,
     )  # fmt: skip
 
 

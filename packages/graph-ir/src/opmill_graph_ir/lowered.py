@@ -3,6 +3,9 @@
 Lowering turns each aten operator into nodes of this file, one buffer per value, views folded into the indices of reads.
 Scheduling inlines, fuses and orders the nodes, chooses layouts that are free, and emits loop IR kernels and plan steps.
 
+``source`` says which node of the aten graph a node comes of (the name of its first result; empty for what is written at the end); origins
+are for people.
+
 Reads are by logical position, one ``Index`` a dimension of the buffer, so that fusing a producer into a consumer is a substitution of
 the producer's axes; positions become element offsets only when a kernel is emitted.
 """
@@ -25,7 +28,8 @@ PARTS = {"complex64": "float32", "complex128": "float64"}
 @dataclass(frozen=True)
 class BufferInfo:
     """A tensor of the program. Strides in elements. ``fixed``: the strides are an obligation (inputs, outputs, what an extern operator
-    was promised); otherwise the scheduler may choose others."""
+    was promised); otherwise the scheduler may choose others. ``opaque``: how it lies is known to its library alone, and strides mean
+    nothing."""
 
     name: str
     dtype: str
@@ -35,6 +39,7 @@ class BufferInfo:
     role: Literal["input", "held", "constant", "temporary"]
     fixed: bool = True
     origin: str = ""
+    opaque: bool = False
 
     @property
     def cells(self) -> BufferInfo:
@@ -55,6 +60,7 @@ class Pointwise:
     lets: tuple[Let, ...] = ()
     checks: tuple[Check, ...] = ()
     origin: str = ""
+    source: str = ""
 
 
 @dataclass(frozen=True)
@@ -70,12 +76,13 @@ class Reduce:
     lets: tuple[Let, ...] = ()
     checks: tuple[Check, ...] = ()
     origin: str = ""
+    source: str = ""
 
 
 @dataclass(frozen=True)
 class Cumulate:
-    """The ``scans`` along axis number ``along``, separately for each point of the others; then ``buffers[k][axes] = values[k]`` at every point, or at the ``first`` so
-    many along the axis: the buffers are so long there."""
+    """The ``scans`` along axis number ``along``, separately for each point of the others; then ``buffers[k][axes] = values[k]`` at every
+    point, or at the ``first`` so many along the axis: the buffers are so long there."""
 
     buffers: tuple[str, ...]
     axes: tuple[Axis, ...]
@@ -86,12 +93,13 @@ class Cumulate:
     checks: tuple[Check, ...] = ()
     origin: str = ""
     first: int | None = None
+    source: str = ""
 
 
 @dataclass(frozen=True)
 class Scatter:
-    """For each point of ``axes``: ``buffer[indices] = value`` (with another mode: combined with what is there, as a ``Store`` does it), after ``buffer`` was initialised from
-    ``base`` (a buffer of the same sizes), or with zeros where ``base`` is None."""
+    """For each point of ``axes``: ``buffer[indices] = value`` (with another mode: combined with what is there, as a ``Store`` does it),
+    after ``buffer`` was initialised from ``base`` (a buffer of the same sizes), or with zeros where ``base`` is None."""
 
     buffer: str
     base: str | None
@@ -102,6 +110,7 @@ class Scatter:
     lets: tuple[Let, ...] = ()
     checks: tuple[Check, ...] = ()
     origin: str = ""
+    source: str = ""
 
 
 @dataclass(frozen=True)
@@ -119,8 +128,8 @@ class Extern:
     """A torch operator called as it is. ``args``/``kwargs`` hold plan arguments, ``BufferArg``s, Index values, and lists of these.
 
     ``out_variant`` ("aten::addmm.out"): with ``results`` of one buffer, the operator can write into memory given by the planner, passed
-    as keyword ``out`` (None: call ``op``, which allocates). ``mutates``: buffers that the call writes to. ``bodies``: the aten graphs that a
-    control operator runs; ``draws``: whether they take random numbers."""
+    as keyword ``out`` (None: call ``op``, which allocates). ``mutates``: buffers that the call writes to. ``bodies``: the aten graphs that
+    a control operator runs; ``draws``: whether they take random numbers."""
 
     op: str
     args: tuple[object, ...]
@@ -133,6 +142,7 @@ class Extern:
     """Size symbols that it makes known: sizes of results (buffer, dimension), or the number that it reads (None)."""
     bodies: tuple[Any, ...] = ()
     draws: bool = False
+    source: str = ""
 
 
 Node = Union[Pointwise, Reduce, Cumulate, Scatter, Extern]

@@ -5,18 +5,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-STEPS = ("functionalize", "lower", "schedule", "plan")
-"""Names of the steps whose result can be printed, in order."""
+from .errors import GraphError
+from .pipeline import NAMES
 
 
 @dataclass(frozen=True)
 class GraphOptions:
-    """``numerics``: ``"eager"`` gives eager's results bit for bit on processors (each operator rounds for itself; sums, products and functions of a
-    mathematics library are torch's calls), ``"default"`` is at least as exact as eager, and fuses all. ``fusion``: off gives one kernel per statement. ``verify``: check
-    legality between steps. ``print_after``: names of steps (:data:`STEPS`, or ``"all"``) after which the program is printed to stderr.
-    ``cache``: keep whole plans in the store. ``cuda_graphs``: replay plans on GPUs as CUDA graphs. ``bucket_bytes``: a backward
-    hands out gradients whenever it has about so many bytes of them, for those who send them while the rest runs; 0: all at its end. ``measure``: generators
-    choose how to write kernels by running them."""
+    """``numerics``: ``"eager"`` gives eager's results bit for bit on processors (each operator rounds for itself; sums, products and
+    functions of a mathematics library are torch's calls), ``"default"`` is at least as exact as eager, and fuses all. ``fusion``: off gives
+    one kernel per statement. ``verify``: check legality between steps. ``print_after``: names of steps (of ``pipeline.NAMES``, or ``"all"``)
+    after which the program is printed to stderr; then nothing is loaded that is not printed. Others raise ``GraphError`` GI016. ``cache``: keep whole plans in the store. ``cuda_graphs``: replay plans on GPUs as CUDA graphs.
+    ``bucket_bytes``: a backward hands out gradients whenever it has about so many bytes of them, for those who send them while the rest
+    runs; 0: all at its end. ``measure``: generators choose how to write kernels by running them. ``freeze``: in graphs without gradients, inputs that the
+    frontend marks as parameters and buffers stay as they are; what is made of them alone is made once. ``sample``: whether they do is told by
+    looking into them, too, not only by their addresses and version counters. ``override``: a folder that kernels are written to, and that those which
+    were edited there are taken from; nothing is kept or loaded then."""
 
     numerics: Literal["default", "eager"] = "default"
     fusion: bool = True
@@ -26,3 +29,14 @@ class GraphOptions:
     cuda_graphs: bool = False
     bucket_bytes: int = 0
     measure: bool = False
+    freeze: bool = False
+    sample: bool = False
+    override: str = ""
+
+    def __post_init__(self) -> None:
+        if unknown := [name for name in self.print_after if name != "all" and name not in NAMES]:
+            raise GraphError("GI016", f"no step of the compiler is called {unknown[0]!r}", hint=f"there are: {', '.join(NAMES)}, or 'all'")
+
+    def prints(self, step: str) -> bool:
+        """Whether the program is printed after this step."""
+        return step in self.print_after or "all" in self.print_after

@@ -1,8 +1,7 @@
-"""What compiling a graph did, and how it is shown."""
+"""What compiling a graph did."""
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,13 +10,12 @@ from msgspec import Struct
 
 from opmill_runtime_cache.plan.model import Call, Launch, Plan
 
-from .options import GraphOptions
-
 
 class Report(Struct):
     """What compiling one graph did: ``phases`` in seconds, whether the plan came from the store, and how much there is to run.
 
-    ``operators_only``: why the whole graph is made of torch's own operators; ``calls_instead``: why some of it is."""
+    ``operators_only``: why the whole graph is made of torch's own operators; ``calls_instead``: why some of it is. ``running``: the step that runs now;
+    ``wanted``: how many kernels are being built then."""
 
     phases: dict[str, float] = {}
     cached: bool = False
@@ -28,13 +26,16 @@ class Report(Struct):
     operators_only: str = ""
     calls_instead: tuple[str, ...] = ()
     plan: Plan | None = None
+    running: str = ""
+    wanted: int = 0
 
     @contextmanager
     def step(self, name: str) -> Iterator[None]:
-        start = time.perf_counter()
+        start, self.running = time.perf_counter(), name
         try:
             yield
         finally:
+            self.running = ""
             self.phases[name] = self.phases.get(name, 0.0) + time.perf_counter() - start
 
     def counted(self, *plans: Plan) -> Report:
@@ -44,9 +45,3 @@ class Report(Struct):
         self.launches = sum(type(s) is Launch for plan in plans for s in plan.steps)
         self.calls = sum(type(s) is Call for plan in plans for s in plan.steps)
         return self
-
-
-def show(step: str, ir: object, options: GraphOptions) -> None:
-    """Prints the program after a step where the options ask for it; ``ir``: the program, or what gives its text when it is called."""
-    if step in options.print_after or "all" in options.print_after:
-        print(f"# after {step}\n{ir() if callable(ir) else ir}\n", file=sys.stderr)

@@ -1,8 +1,8 @@
-"""A backward in several plans, each behind an autograd node of its own: gradients of the first are handed out while the others still run, which is
-when DistributedDataParallel sends them.
+"""A backward in several plans, each behind an autograd node of its own: gradients of the first are handed out while the others still run,
+which is when DistributedDataParallel sends them.
 
-The node of the outputs runs the first plan. What the others need hangs on the gradient of a token, an otherwise meaningless tensor that each node
-takes from the next: autograd accumulates what is ready before it goes on to the node behind the token.
+The node of the outputs runs the first plan. What the others need hangs on the gradient of a token, an otherwise meaningless tensor that
+each node takes from the next: autograd accumulates what is ready before it goes on to the node behind the token.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ Executable = Any
 
 
 class Stage(msgspec.Struct, frozen=True):
-    """One stretch of the backward. ``takes`` and ``drops`` are positions in the pool: first what the whole backward takes (but sizes), then what
-    the stages leave for later ones, in the order in which they do. ``gradients`` are positions among the backward's outputs: the stage's first
-    outputs; the others are what it leaves. ``drops`` are not read again."""
+    """One stretch of the backward. ``takes`` and ``drops`` are positions in the pool: first what the whole backward takes (but sizes), then
+    what the stages leave for later ones, in the order in which they do. ``gradients`` are positions among the backward's outputs: the
+    stage's first outputs; the others are what it leaves. ``drops`` are not read again."""
 
     takes: tuple[int, ...]
     gradients: tuple[int, ...]
@@ -30,7 +30,8 @@ class Stage(msgspec.Struct, frozen=True):
 
 @dataclass
 class _Rest:
-    """What is left to run of a backward: ``pool`` as :class:`Stage` numbers it. ``present`` says of each gradient whether it has a tangent."""
+    """What is left to run of a backward: ``pool`` as :class:`Stage` numbers it. ``present`` says of each gradient whether it has a
+    tangent."""
 
     pool: list[Any]
     sizes: Sequence[int]
@@ -38,8 +39,8 @@ class _Rest:
 
 
 class StagedBackward:
-    """The stages of a backward with the plan of each. ``owners``: for each stage but the first, what its gradients are for, as positions among
-    the inputs and held tensors of the graph. ``device``: where the plans run."""
+    """The stages of a backward with the plan of each. ``owners``: for each stage but the first, what its gradients are for, as positions
+    among the inputs and held tensors of the graph. ``device``: where the plans run."""
 
     __slots__ = ("device", "owners", "plans", "stages")
 
@@ -55,8 +56,8 @@ class StagedBackward:
         return token
 
     def begin(self, given: list[Any], sizes: Sequence[int], present: Sequence[bool]) -> tuple[list[Any], torch.Tensor]:
-        """Runs the first plan. Its gradients in their places, None in those of others; and the gradient of its node's token. ``given`` is the
-        pool from then on: what no later plan reads is dropped as it is used."""
+        """Runs the first plan. Its gradients in their places, None in those of others; and the gradient of its node's token. ``given`` is
+        the pool from then on: what no later plan reads is dropped as it is used."""
         rest = _Rest(given, sizes, present)
         found = self.run(0, rest)
         gradients: list[Any] = [None] * len(present)
@@ -76,8 +77,8 @@ class StagedBackward:
         return found[:count]
 
     def pass_on(self, number: int, rest: _Rest) -> Any:
-        """The gradient of the token that stage ``number`` took, None at the last. What is left hangs on the tensor itself, so it goes with it where
-        autograd does not need it, and two backwards at once keep theirs apart."""
+        """The gradient of the token that stage ``number`` took, None at the last. What is left hangs on the tensor itself, so it goes with
+        it where autograd does not need it, and two backwards at once keep theirs apart."""
         if number + 1 == len(self.stages):
             return None
         gradient: Any = torch.empty(1, device=self.device)

@@ -1,7 +1,7 @@
 """Splits a backward graph where enough gradients are ready, so that these can be sent to other processes while the rest is computed.
 
-A stage is a stretch of the backward's nodes, in their order. A gradient belongs to the stage in which the last node stands that reads it, or that
-reads the tensor it is for: who receives it may write to either at once (an optimizer's hook does).
+A stage is a stretch of the backward's nodes, in their order. A gradient belongs to the stage in which the last node stands that reads it,
+or that reads the tensor it is for: who receives it may write to either at once (an optimizer's hook does).
 """
 
 from __future__ import annotations
@@ -16,12 +16,13 @@ from opmill_fake_tensors.operator import describe
 from .capture.graph import AtenGraph, Node, Output, OutputTensor, values_in
 from .capture.joint import moves_on
 from .capture.partition import Halves
+from .ops.records import record_of
 from .staged import Stage
 
 
 def split(halves: Halves, targets: Sequence[str], bucket_bytes: int) -> tuple[list[Stage], list[AtenGraph]]:
-    """The backward in stages that give at least ``bucket_bytes`` of gradients each, but the last. ``targets``: for whom each gradient is, by name.
-    One stage alone is said by two empty lists."""
+    """The backward in stages that give at least ``bucket_bytes`` of gradients each, but the last. ``targets``: for whom each gradient is,
+    by name. One stage alone is said by two empty lists."""
     graph = halves.backward
     if any(_has_state(node) or not _is_plain(node) for node in graph.nodes):
         return [], []  # what moves a state stays in one plan, in order
@@ -45,7 +46,7 @@ def _is_view(node: Node) -> bool:
 
 def _shares(node: Node) -> bool:
     """Whether the result may lie in the memory of the first tensor."""
-    return _is_view(node) or node.func._schema.name == "aten::_unsafe_view"
+    return _is_view(node) or record_of(node.func.name()).shares
 
 
 def _ends(graph: AtenGraph, targets: Sequence[str], bucket_bytes: int) -> list[tuple[int, tuple[int, ...]]]:
@@ -135,6 +136,8 @@ def _taken(body: Sequence[Node], outputs: Sequence[Output], graph: AtenGraph) ->
 
 
 def _graph(whole: AtenGraph, nodes: list[Node], inputs: list[str], outputs: list[Output]) -> AtenGraph:
-    read = {v.name for node in nodes for v in values_in((node.args, node.kwargs))} | {o.value for o in outputs if isinstance(o, OutputTensor)}
+    read = {v.name for node in nodes for v in values_in((node.args, node.kwargs))} | {
+        o.value for o in outputs if isinstance(o, OutputTensor)
+    }
     constants = {name: tensor for name, tensor in whole.constants.items() if name in read}
     return AtenGraph(inputs, [], [], constants, nodes, whole.metas, {}, outputs, whole.sizes)

@@ -14,7 +14,8 @@ from .errors import GraphError, GraphWarning
 
 
 def torch_backend(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], **_: Any) -> Callable[..., Sequence[Any]]:
-    """The compiled graph, or, where something in it cannot be captured (a higher-order operator, say), the graph itself and warning GI033."""
+    """The compiled graph, or, where something in it cannot be captured (a higher-order operator, say), the graph itself and warning
+    GI033."""
     try:
         return compile_graph(gm, example_inputs)
     except Exception as error:

@@ -7,11 +7,13 @@ from typing import Any
 
 import torch
 
+from opmill_fake_tensors.wrappers import takes_operators
 from opmill_runtime_cache.errors import PlanInputError
 from opmill_runtime_cache.plan.expr import evaluate
 from opmill_runtime_cache.plan.model import Size
 
 from .differentiable import Past, again, versions_of
+from .errors import GraphError
 from .layout import Layout as Layout
 from .layout import Part, Tangent
 from .layout import held_names as held_names
@@ -24,7 +26,8 @@ Executable = Callable[..., Sequence[Any]]
 
 class TrainingGraph:
     """Calls the forward plan as an autograd node whose backward is the backward plan; with ``layout.stages`` a chain of nodes, with several
-    ``layout.parts`` a node for each. ``backwards``: the plans of those that are not spent. ``module`` runs where a gradient is differentiated."""
+    ``layout.parts`` a node for each. ``backwards``: the plans of those that are not spent. ``module`` runs where a gradient is
+    differentiated."""
 
     __slots__ = ("behind", "forward", "held", "layout", "module", "saved_inputs")
 
@@ -41,6 +44,8 @@ class TrainingGraph:
         plans = iter(backwards)
         parts = layout.parts if layout.tangents else ()
         self.behind = [_Behind(self, part, None if part.spent else next(plans)) for part in parts]
+        if layout.silent:
+            self.behind[0].usual = next(plans)
 
     def __call__(self, *inputs: Any) -> Sequence[Any]:
         layout = self.layout
@@ -64,14 +69,16 @@ class TrainingGraph:
 
 
 class _Behind:
-    """One of the parts of the backward of ``graph``. ``outputs``: positions of what it differentiates; ``owners``: for whom its gradients are, as positions
-    among inputs and held tensors; ``reach``: for each gradient, which of the part's tangents it is made of."""
+    """One of the parts of the backward of ``graph``. ``outputs``: positions of what it differentiates; ``owners``: for whom its gradients
+    are, as positions among inputs and held tensors; ``reach``: for each gradient, which of the part's tangents it is made of."""
 
-    __slots__ = ("backward", "graph", "outputs", "owners", "part", "reach", "saved", "staged", "strides", "symbols", "tangents")
+    __slots__ = ("backward", "graph", "outputs", "owners", "part", "reach", "saved", "staged", "strides", "symbols", "tangents", "usual")
 
     def __init__(self, graph: TrainingGraph, part: Part, backward: Any) -> None:
         layout = graph.layout
         self.graph, self.part, self.backward = graph, part, backward
+        self.usual: Any = None
+        """The plan for when no silent tangent comes."""
         self.staged: StagedBackward | None = backward if isinstance(backward, StagedBackward) else None
         self.tangents = [layout.tangents[k] for k in part.tangents]
         self.outputs = [t.output for t in self.tangents]
@@ -83,8 +90,8 @@ class _Behind:
         self.symbols = [layout.symbols[k] for k in part.symbols]
 
     def connected(self, tensors: Sequence[Any]) -> Sequence[Any]:
-        """What autograd connects the node to: the owners of its gradients, or, so that its results require grad, whatever there is; and the token
-        of a backward in stages."""
+        """What autograd connects the node to: the owners of its gradients, or, so that its results require grad, whatever there is; and the
+        token of a backward in stages."""
         owners = [tensors[k] for k in self.owners] or [t for t in tensors if isinstance(t, torch.Tensor)]
         return owners if self.staged is None else [*owners, self.staged.token(tensors)]
 
@@ -109,7 +116,9 @@ class _Call:
         outputs += graph.forward(*inputs)
         sources = {"input": tensors, "held": graph.held, "output": outputs}
         for k, output in enumerate(outputs[: layout.outputs]):
-            if isinstance(output, torch.Tensor) and output._is_view():  # autograd forbids writes to views that are made here, where it does not look
+            if (
+                isinstance(output, torch.Tensor) and output._is_view()
+            ):  # autograd forbids writes to views that are made here, where it does not look
                 outputs[k] = output.detach()
         for kind, k in layout.written:
             if not sources[kind][k].is_inference():
@@ -127,7 +136,8 @@ def _view_of(base: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
 
 
 class _Node(torch.autograd.Function):
-    """``apply(behind, call, *connected)`` returns the outputs that this part of the backward differentiates; the first one runs the forward."""
+    """``apply(behind, call, *connected)`` returns the outputs that this part of the backward differentiates; the first one runs the
+    forward."""
 
     @staticmethod
     def forward(ctx: Any, behind: _Behind, call: _Call, *connected: Any) -> tuple[Any, ...]:
@@ -173,12 +183,15 @@ def _found(ctx: Any, behind: _Behind, gradients: Sequence[Any], present: Sequenc
         found = again(graph.layout, graph.module, graph.held, ctx.past, kept, came)
         return [found[k] for k in part.gradients], None
     values = dict(zip(behind.symbols, ctx.sizes, strict=True))
-    tangents = [_laid_out(g, t, values) for g, t in zip(gradients, behind.tangents, strict=True)]
+    silent = graph.layout.silent
+    plan = behind.usual if silent and all(gradients[k] is None for k in silent) else None
+    wanted = [k for k in range(len(gradients)) if plan is None or k not in silent]
+    tangents = [_laid_out(gradients[k], behind.tangents[k], values) for k in wanted]
     if _CAN_LET_GO and not torch._C._autograd._get_current_graph_task_keep_graph():
         ctx.maybe_clear_saved_tensors()
         ctx.past = None
     if staged is None:
-        return _run_backward(behind, tangents, saved, values), None
+        return _run_backward(behind, plan or behind.backward, tangents, saved, values), None
     given = [*tangents, *(_as_saved(behind.strides, saved, values) if ctx.packed else saved)]
     saved.clear()
     return staged.begin(given, ctx.sizes, present)
@@ -194,17 +207,20 @@ _CAN_LET_GO = hasattr(torch._C._FunctionBase, "maybe_clear_saved_tensors")
 """Whether this torch can drop saved tensors before their backward ends."""
 
 
-def _run_backward(behind: _Behind, tangents: list[torch.Tensor], saved: list[torch.Tensor], sizes: Mapping[str, int]) -> Sequence[Any]:
-    """The gradients. ``saved`` is emptied: the plan drops what it has used, and where autograd has let go of it, too, its memory is free."""
+def _run_backward(
+    behind: _Behind, plan: Any, tangents: list[torch.Tensor], saved: list[torch.Tensor], sizes: Mapping[str, int]
+) -> Sequence[Any]:
+    """The gradients. ``saved`` is emptied: the plan drops what it has used, and where autograd has let go of it, too, its memory is
+    free."""
     given: list[Any] = [*tangents, *saved, *sizes.values()]
     saved.clear()
     try:
-        return behind.backward.take(given)  # type: ignore[no-any-return]
+        return plan.take(given)  # type: ignore[no-any-return]
     except PlanInputError:
         if not given:
             raise
         given[len(tangents) : len(given) - len(sizes)] = _as_saved(behind.strides, given[len(tangents) : len(given) - len(sizes)], sizes)
-        return behind.backward.take(given)  # type: ignore[no-any-return]
+        return plan.take(given)  # type: ignore[no-any-return]
 
 
 def _as_saved(laid: Sequence[tuple[Size, ...]], saved: Sequence[torch.Tensor], sizes: Mapping[str, int]) -> Iterator[torch.Tensor]:
@@ -224,6 +240,9 @@ def _with_strides(t: torch.Tensor, strides: tuple[int, ...]) -> torch.Tensor:
 def _laid_out(gradient: torch.Tensor | None, tangent: Tangent, sizes: Mapping[str, int]) -> torch.Tensor:
     """The gradient of an output in the layout that the plan reads; zeros where none came."""
     dtype, strides = getattr(torch, tangent.dtype), _numbers(tangent.strides, sizes)
+    if gradient is not None and type(gradient) is not torch.Tensor and takes_operators(type(gradient)):
+        what = f"a gradient that is a {type(gradient).__qualname__}, of an output that is a plain tensor"
+        raise GraphError("GI063", what, why="the backward was compiled for gradients like the output", hint="give a plain one")
     if gradient is not None and gradient.stride() == strides and gradient.dtype == dtype:
         if not gradient.is_neg() and not gradient.is_conj():
             return gradient

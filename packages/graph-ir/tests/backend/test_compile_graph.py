@@ -201,6 +201,22 @@ def test_steps_print(store, capsys):
     assert "# after functionalize" in shown and "# after plan" in shown and "sin" in shown
 
 
+def test_steps_print_when_the_plan_is_in_the_store(store, capsys):
+    """What is to be shown is made again; the plan is the same."""
+    first = compiled(lambda x: (x.sin() + 1,), [torch.randn(3)], store, ())
+    again = compiled(lambda x: (x.sin() + 1,), [torch.randn(3)], store, (), print_after=("functionalize",))
+    assert "# after functionalize" in capsys.readouterr().err
+    assert not first.report.cached and not again.report.cached and first.plan == again.plan
+    loaded = compiled(lambda x: (x.sin() + 1,), [torch.randn(3)], store, (), print_after=("load",))
+    assert loaded.report.cached and "# after load" in capsys.readouterr().err
+
+
+def test_unknown_steps_are_refused_with_the_list():
+    with pytest.raises(GraphError, match="GI016: no step of the compiler is called 'lowr'") as refused:
+        GraphOptions(print_after=("lower", "lowr"))
+    assert "functionalize" in str(refused.value) and "generate" in str(refused.value)
+
+
 def test_a_stored_plan_needs_no_compiler_modules(tmp_path):
     """A second process imports neither what captures and lowers nor what writes kernels."""
     script = """
@@ -219,7 +235,10 @@ with torch.no_grad():
 parts = ("opmill_graph_ir.ops.lower", "opmill_graph_ir.schedule", "opmill_graph_ir.capture.record", "opmill_graph_ir.compiling")
 print(run.report.cached, *[n for n in sys.modules if n.startswith(parts) or (n.startswith("opmill_kernel_gen") and n.endswith((".kernel", ".nest")))])
 """
-    seen = [subprocess.run([sys.executable, "-c", script, str(tmp_path)], capture_output=True, text=True, check=True).stdout.split() for _ in range(2)]
+    seen = [
+        subprocess.run([sys.executable, "-c", script, str(tmp_path)], capture_output=True, text=True, check=True).stdout.split()
+        for _ in range(2)
+    ]
     assert seen[0][0] == "False" and seen[1] == ["True"]
 
 
@@ -246,7 +265,9 @@ MOVED = {
 
 
 @pytest.mark.parametrize("moved", MOVED)
-@pytest.mark.parametrize("after", [lambda a, t: (t[0],), lambda a, t: (a + 1,), lambda a, t: (t.add_(1), a.sum()), lambda a, t: (t.narrow(1, 2, 3).add_(1),)])
+@pytest.mark.parametrize(
+    "after", [lambda a, t: (t[0],), lambda a, t: (a + 1,), lambda a, t: (t.add_(1), a.sum()), lambda a, t: (t.narrow(1, 2, 3).add_(1),)]
+)
 def test_an_input_written_with_its_own_elements_from_elsewhere(moved, after, store, generators):
     """All of them are read before the first is written."""
 
@@ -313,3 +334,25 @@ def test_tensors_are_made_as_outputs_show_them(name, store, generators):
     assert len({t.untyped_storage().data_ptr() for t in got}) == len({t.untyped_storage().data_ptr() for t in wanted})
     if generators:
         assert sum(type(step) is View for step in run.plan.steps) <= views
+
+
+def test_another_executor_runs_forward_and_backward() -> None:
+    from functools import partial
+
+    from opmill_runtime_cache.executor import bind_reference
+
+    seen: list[str] = []
+
+    def watch(plan, step, slots, sizes, run):  # type: ignore[no-untyped-def]
+        run()
+        seen.append(type(step).__name__)
+
+    gm = torch.fx.symbolic_trace(lambda x, w: (x @ w).sigmoid())
+    x, w = torch.randn(3, 4), torch.randn(4, 5, requires_grad=True)
+    compiled = compile_graph(gm, [x, w], binder=partial(bind_reference, watch=watch), generators=(), options=GraphOptions(cache=False))
+    [result] = compiled(x, w) if isinstance(compiled(x, w), tuple | list) else [compiled(x, w)]
+    forward = len(seen)
+    assert forward and "Call" in seen
+    result.sum().backward()
+    assert len(seen) > forward
+    torch.testing.assert_close(result, (x @ w).sigmoid())

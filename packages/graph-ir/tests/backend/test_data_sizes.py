@@ -1,4 +1,5 @@
-"""Graphs whose sizes only data tell: compiled once, right for all data, none and one chosen element included; what eager refuses is refused alike."""
+"""Graphs whose sizes only data tell: compiled once, right for all data, none and one chosen element included; what eager refuses is refused
+alike."""
 
 import random
 import warnings

@@ -78,7 +78,9 @@ def _built(name: str, dtype: torch.dtype) -> tuple[torch.nn.Module, torch.Tensor
 @pytest.mark.parametrize("name", MODULES)
 def test_values_and_gradients(store, generators, name: str, dtype: torch.dtype) -> None:
     module, x = _built(name, dtype)
-    run = compile_graph(torch.fx.symbolic_trace(module), [x.clone().requires_grad_()], options=GraphOptions(verify=True), store=store, generators=generators)
+    run = compile_graph(
+        torch.fx.symbolic_trace(module), [x.clone().requires_grad_()], options=GraphOptions(verify=True), store=store, generators=generators
+    )
     exact, found = copy.deepcopy(module).double(), []
     for call, owner in ((lambda t: run(t)[0], module), (module, module), (exact, exact)):
         leaf = x.to(next(iter(owner.parameters()), x).dtype if owner is module else torch.float64).detach().requires_grad_()
@@ -95,14 +97,22 @@ def test_no_product_is_left_in_half_precision(name: str) -> None:
     module, x = _built(name, torch.bfloat16)
     with torch.no_grad():
         program = lower(functionalize(torch.fx.symbolic_trace(module), [x]))
-    halves = [n.op for n in program.nodes if isinstance(n, Extern) for a in n.args if isinstance(a, BufferArg) and program.buffers[a.buffer].dtype == "bfloat16"]
+    halves = [
+        n.op
+        for n in program.nodes
+        if isinstance(n, Extern)
+        for a in n.args
+        if isinstance(a, BufferArg) and program.buffers[a.buffer].dtype == "bfloat16"
+    ]
     assert halves == []
 
 
 def test_eagers_own_rounding_is_left_to_torch(store, generators) -> None:
     module, x = _built("linear", torch.bfloat16)
     with torch.no_grad():
-        run = compile_graph(torch.fx.symbolic_trace(module), [x], options=GraphOptions(numerics="eager"), store=store, generators=generators)
+        run = compile_graph(
+            torch.fx.symbolic_trace(module), [x], options=GraphOptions(numerics="eager"), store=store, generators=generators
+        )
         assert torch.equal(run(x)[0], module(x))
 
 

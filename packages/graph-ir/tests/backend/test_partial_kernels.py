@@ -6,6 +6,7 @@ import torch
 from opmill_graph_ir.backend import compile_graph, installed_generators
 from opmill_graph_ir.errors import KernelBuildError
 from opmill_graph_ir.loops.text import show
+from opmill_runtime_cache.plan.model import Call, Launch
 from opmill_runtime_cache.store import Store
 
 
@@ -71,3 +72,25 @@ def test_forward_and_backward(primitive, whole, late, tmp_path, recwarn):
     assert (run.report.launches > 0) != whole
     if primitive == "no such thing":
         assert len(built) == 1
+
+
+@pytest.mark.skipif(not installed_generators(), reason="no kernel generator is installed")
+@pytest.mark.parametrize("late", [False, True])
+def test_of_two_equal_operators_of_one_line_only_the_one_that_cannot_be_built_is_called(late, tmp_path):
+    """Which operators are left to torch is a matter of nodes, whatever is shown of where they come from."""
+
+    def twice(x, y):
+        return (x.exp(), y.exp())
+
+    graph = torch.fx.symbolic_trace(twice)
+    for node in graph.graph.nodes:
+        node.stack_trace = '  File "model.py", line 3, in forward\n    return x.exp(), y.exp()\n'
+    inputs = [torch.randn(6, 40), torch.randn(70, dtype=torch.float64)]
+    with torch.no_grad():
+        run = compile_graph(graph, inputs, store=Store(tmp_path), generators=[Picky("float64", late)])
+        for g, w in zip(run(*inputs), twice(*inputs), strict=True):
+            torch.testing.assert_close(g, w)
+    assert (run.report.calls, run.report.launches) == (1, 1)
+    [called] = [step for step in run.plan.steps if isinstance(step, Call)]
+    [launched] = [step for step in run.plan.steps if isinstance(step, Launch)]
+    assert called.origin == launched.origin != ""

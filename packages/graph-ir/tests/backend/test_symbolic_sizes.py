@@ -55,7 +55,11 @@ def compiled(function, captured, store, generators, **options):
     with torch.no_grad(), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="GI030")
         return compile_graph(
-            torch.fx.symbolic_trace(function), captured.examples, options=GraphOptions(verify=True, **options), store=store, generators=generators
+            torch.fx.symbolic_trace(function),
+            captured.examples,
+            options=GraphOptions(verify=True, **options),
+            store=store,
+            generators=generators,
         )
 
 
@@ -87,7 +91,18 @@ def broadcast(x, y):
 
 
 def slices(x):
-    return x[1:], x[1:-1] * 2, x[:, :2].contiguous(), x[-1], x.mean(), x.var(0), x.flip(0), x.roll(1, 0), x.roll(-1, 1), F.pad(x, (1, 2, 0, 1))
+    return (
+        x[1:],
+        x[1:-1] * 2,
+        x[:, :2].contiguous(),
+        x[-1],
+        x.mean(),
+        x.var(0),
+        x.flip(0),
+        x.roll(1, 0),
+        x.roll(-1, 1),
+        F.pad(x, (1, 2, 0, 1)),
+    )
 
 
 _FIXED = torch.Generator().manual_seed(0)
@@ -106,7 +121,13 @@ def convolutions(x):
     """Large enough to be blocked products; images counted by a symbol."""
     y = torch.relu(F.conv2d(x, WIDE, padding=1) + 1)
     z = F.conv2d(x, WIDE, stride=2, dilation=2)
-    return y, F.max_pool2d(z, 2), F.silu(F.conv2d(x, APART, padding=2, groups=8)), F.conv2d(x, POINT) * x.shape[0], F.conv1d(x[:, :, 0], WIDE[:, :, 0])
+    return (
+        y,
+        F.max_pool2d(z, 2),
+        F.silu(F.conv2d(x, APART, padding=2, groups=8)),
+        F.conv2d(x, POINT) * x.shape[0],
+        F.conv1d(x[:, :, 0], WIDE[:, :, 0]),
+    )
 
 
 def triangle(x):
@@ -116,7 +137,13 @@ def triangle(x):
 
 
 def reshaped(x):
-    return x.reshape(-1), x.t().reshape(-1), x.unsqueeze(0).expand(3, -1, -1).reshape(-1, x.shape[1]), x.repeat(2, 1), x.flatten().view(x.shape)
+    return (
+        x.reshape(-1),
+        x.t().reshape(-1),
+        x.unsqueeze(0).expand(3, -1, -1).reshape(-1, x.shape[1]),
+        x.repeat(2, 1),
+        x.flatten().view(x.shape),
+    )
 
 
 def halves(x):
@@ -292,13 +319,17 @@ def test_writes_to_inputs_of_any_size(store, generators):
 def test_gradients_at_other_sizes(store, generators):
     """Sizes are named as an environment names them: rows must not confuse them with names of their own."""
     torch.manual_seed(0)
-    model = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.GELU(), torch.nn.LayerNorm(16), torch.nn.Softmax(-1), torch.nn.Linear(16, 4))
+    model = torch.nn.Sequential(
+        torch.nn.Linear(8, 16), torch.nn.GELU(), torch.nn.LayerNorm(16), torch.nn.Softmax(-1), torch.nn.Linear(16, 4)
+    )
     sizes = Sizes()
     context, moving = FakeContext(sizes), {0: sizes.new(2), 1: sizes.new(3)}
     example = context.from_tensor(torch.randn(2, 3, 8, requires_grad=True), moving)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="GI030")
-        run = compile_graph(torch.fx.symbolic_trace(model), [example], options=GraphOptions(verify=True), store=store, generators=generators)
+        run = compile_graph(
+            torch.fx.symbolic_trace(model), [example], options=GraphOptions(verify=True), store=store, generators=generators
+        )
     assert not sizes.decisions
     for rows, columns in itertools.product((2, 5, 17), (3, 8)):
         found = []

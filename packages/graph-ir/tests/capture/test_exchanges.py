@@ -169,6 +169,8 @@ def test_a_derivative_of_a_derivative_does_not_exchange_again():
     from opmill_graph_ir.errors import GraphError
 
     x = torch.randn(4, 4, requires_grad=True)
-    run = compile_graph(traced(lambda c, x: (c.wait_tensor(c.all_reduce(x.detach(), "sum", "0")) * x.exp(),)), [x], options=GraphOptions(cache=False))
+    run = compile_graph(
+        traced(lambda c, x: (c.wait_tensor(c.all_reduce(x.detach(), "sum", "0")) * x.exp(),)), [x], options=GraphOptions(cache=False)
+    )
     with pytest.raises(GraphError, match="GI007"):
         torch.autograd.grad(run(x)[0].sum(), x, create_graph=True)

@@ -168,7 +168,9 @@ def test_gradients_are_refused() -> None:
         functionalize(module(lambda a: (a * 2,), 1), [torch.randn(3, requires_grad=True)])
 
 
-@pytest.mark.parametrize("share", [lambda x: (x, x[:], x), lambda x: (x[1], x, x), lambda x: (x[:, 1], x[:, 0], x), lambda x: (x[0].view(torch.int32), x, x)])
+@pytest.mark.parametrize(
+    "share", [lambda x: (x, x[:], x), lambda x: (x[1], x, x), lambda x: (x[:, 1], x[:, 0], x), lambda x: (x[0].view(torch.int32), x, x)]
+)
 def test_written_inputs_that_share_memory_are_refused(share: Callable[[torch.Tensor], tuple[torch.Tensor, ...]]) -> None:
     for order in ((0, 1), (1, 0)):
         given = share(torch.randn(4, 4))

@@ -1,4 +1,5 @@
-"""Higher-order operators: compiled graphs against Python's own branches and loops, with numbers and symbols for sizes, with and without gradients."""
+"""Higher-order operators: compiled graphs against Python's own branches and loops, with numbers and symbols for sizes, with and without
+gradients."""
 
 import operator
 import warnings
@@ -183,13 +184,17 @@ def test_symbolic_sizes_stay_symbols(name, grad, store):
 
     def inputs(n, m):
         torch.manual_seed(n)
-        tensors = [torch.tensor(n > 4 if name == "cond" else n) if s is None else torch.randn([{"n": n, "m": m}[d] for d in s]) for s in shapes]
+        tensors = [
+            torch.tensor(n > 4 if name == "cond" else n) if s is None else torch.randn([{"n": n, "m": m}[d] for d in s]) for s in shapes
+        ]
         return [t.requires_grad_() if grad and t.is_floating_point() else t for t in tensors]
 
     sizes = Sizes()
     symbols = {"n": sizes.new(4, name="s0"), "m": sizes.new(3, name="s1")}
     context = FakeContext(sizes)
-    examples = [context.from_tensor(t, {d: symbols[c] for d, c in enumerate(s)}) if s else t for t, s in zip(inputs(4, 3), shapes, strict=True)]
+    examples = [
+        context.from_tensor(t, {d: symbols[c] for d, c in enumerate(s)}) if s else t for t, s in zip(inputs(4, 3), shapes, strict=True)
+    ]
     function = compiled(gm, examples, store, installed_generators(), grad)
     assert [d for d in sizes.decisions if d.relation.kind == "=="] == []
     for n, m in ((4, 3), (7, 2), (2, 9)):

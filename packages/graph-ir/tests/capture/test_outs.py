@@ -17,7 +17,9 @@ from opmill_graph_ir.ops.lower import lower
 X, SQUARE = torch.rand(3, 4, generator=torch.Generator().manual_seed(0)), torch.rand(4, 4, generator=torch.Generator().manual_seed(1))
 
 
-def graph_into(function: Callable[..., Any], args: tuple[Any, ...], outs: list[torch.Tensor]) -> tuple[torch.fx.GraphModule, list[torch.Tensor]]:
+def graph_into(
+    function: Callable[..., Any], args: tuple[Any, ...], outs: list[torch.Tensor]
+) -> tuple[torch.fx.GraphModule, list[torch.Tensor]]:
     """A graph that calls ``function(*args, out=...)`` and gives what that returns, and twice what was written."""
     graph = torch.fx.Graph()
     given = [graph.placeholder(f"a{k}") if isinstance(a, torch.Tensor) else a for k, a in enumerate(args)]
@@ -50,7 +52,9 @@ def spread(t: torch.Tensor) -> torch.Tensor:
     ],
     ids=lambda p: getattr(p, "__name__", ""),
 )
-def test_what_is_written_is_what_eager_writes(function: Callable[..., Any], args: tuple[Any, ...], laid: Callable[[torch.Tensor], torch.Tensor]) -> None:
+def test_what_is_written_is_what_eager_writes(
+    function: Callable[..., Any], args: tuple[Any, ...], laid: Callable[[torch.Tensor], torch.Tensor]
+) -> None:
     like = function(*args)
     outs, ours = ([laid(t) for t in ([like] if isinstance(like, torch.Tensor) else like)] for _ in range(2))
     gm, inputs = graph_into(function, args, outs)
@@ -70,7 +74,9 @@ def test_what_is_written_is_what_eager_writes(function: Callable[..., Any], args
         (torch.sum, (X,), torch.zeros((), dtype=torch.float64)),  # adds up in 64 bits
     ],
 )
-def test_what_eager_would_resize_or_compute_in_another_type_is_refused(function: Callable[..., Any], args: tuple[Any, ...], out: torch.Tensor) -> None:
+def test_what_eager_would_resize_or_compute_in_another_type_is_refused(
+    function: Callable[..., Any], args: tuple[Any, ...], out: torch.Tensor
+) -> None:
     gm, inputs = graph_into(function, args, [out])
     with torch.no_grad(), pytest.raises((GraphError, FakeTensorError), match="GI002|FT001"):
         functionalize(gm, inputs)

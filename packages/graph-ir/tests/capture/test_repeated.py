@@ -88,7 +88,9 @@ STEPS: list[Callable[[Program, Pick, list[torch.fx.Node]], torch.fx.Node]] = [
     lambda p, at, leaves: p.call(F.layer_norm, at(0), (4,), leaves[1], p.pool[1]),
     lambda p, at, leaves: p.call(F.scaled_dot_product_attention, at(0), at(1), at(2)),
     lambda p, at, leaves: p.method("reshape", p.method("transpose", at(0), 1, 2), *SHAPE),
-    lambda p, at, leaves: p.call(torch.cat, [p.call(lambda_getitem, parts := p.method("chunk", at(0), 2, -1), 1), p.call(lambda_getitem, parts, 0)], -1),
+    lambda p, at, leaves: p.call(
+        torch.cat, [p.call(lambda_getitem, parts := p.method("chunk", at(0), 2, -1), 1), p.call(lambda_getitem, parts, 0)], -1
+    ),
     lambda p, at, leaves: p.method("squeeze", p.method("unsqueeze", at(0), 0), 0),
     lambda p, at, leaves: p.method("expand", p.method("select", at(0), 0, 1), *SHAPE),
     lambda p, at, leaves: p.call(torch.mul, at(0), p.call(torch.tensor, 3.0)),
@@ -120,7 +122,13 @@ step(lambda p, at, leaves: p.method("squeeze_", p.method("unsqueeze_", p.call(to
 
 def everything(graph: AtenGraph) -> str:
     constants = {n: (t.dtype, t.tolist()) for n, t in graph.constants.items()}
-    facts = [(n.binds, n.again, n.origin) for n in graph.nodes], sorted(map(str, graph.metas.items())), constants, graph.held, [id(t) for t in graph.held_tensors]
+    facts = (
+        [(n.binds, n.again, n.origin) for n in graph.nodes],
+        sorted(map(str, graph.metas.items())),
+        constants,
+        graph.held,
+        [id(t) for t in graph.held_tensors],
+    )
     return f"{graph}\n{facts}"
 
 

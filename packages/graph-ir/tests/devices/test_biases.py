@@ -56,14 +56,14 @@ def test_other_products_stay(function) -> None:
 def _products(inputs, **how) -> list[str]:
     with torch.no_grad():
         lowered = lower(functionalize(torch.fx.symbolic_trace(activated), list(inputs)), **how)
-    return [f"{n.op} {n.origin}" for n in lowered.nodes if type(n) is Extern]
+    return [f"{n.op} {n.source}" for n in lowered.nodes if type(n) is Extern]
 
 
 def test_rounding_as_eager_and_refused_kernels_keep_them() -> None:
     inputs = operands(64, 32, 128, HALF)
     [product] = _products(inputs)
-    op, _, origin = product.partition(" ")
+    op, _, source = product.partition(" ")
     assert op == "aten::mm"
-    assert [_products(inputs, exact=True), _products(inputs, calls=frozenset({origin}))] == [[f"aten::addmm {origin}"]] * 2
+    assert [_products(inputs, exact=True), _products(inputs, calls=frozenset({source}))] == [[f"aten::addmm {source}"]] * 2
     [product] = _products(operands(64, 128, 32, FLOAT, "cpu"))
     assert product.startswith("aten::addmm")

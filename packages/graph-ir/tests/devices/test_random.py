@@ -16,7 +16,12 @@ aten = torch.ops.aten
 
 
 def kernels_of(function, *inputs) -> list[LoopKernel]:
-    module = torch.fx.symbolic_trace(eval(f"lambda {', '.join(f'x{k}' for k in range(len(inputs)))}: function({', '.join(f'x{k}' for k in range(len(inputs)))})", {"function": function}))
+    module = torch.fx.symbolic_trace(
+        eval(
+            f"lambda {', '.join(f'x{k}' for k in range(len(inputs)))}: function({', '.join(f'x{k}' for k in range(len(inputs)))})",
+            {"function": function},
+        )
+    )
     with torch.no_grad():
         program = schedule(lower(functionalize(module, list(inputs))))
     return [s.kernel for s in program.steps if isinstance(s, KernelStep)]

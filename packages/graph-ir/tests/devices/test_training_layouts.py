@@ -19,7 +19,9 @@ from opmill_graph_ir.schedule.steps import ExternStep, KernelStep, Schedule, sch
 class Block(nn.Module):
     def __init__(self, bias: bool = False) -> None:
         super().__init__()
-        self.first, self.second, self.third = (nn.Conv2d(a, b, k, padding=k // 2, bias=bias) for a, b, k in ((3, 8, 3), (8, 8, 1), (8, 8, 3)))
+        self.first, self.second, self.third = (
+            nn.Conv2d(a, b, k, padding=k // 2, bias=bias) for a, b, k in ((3, 8, 3), (8, 8, 1), (8, 8, 3))
+        )
         self.norms = nn.ModuleList(nn.BatchNorm2d(8) for _ in range(3))
 
     def forward(self, x):
@@ -88,7 +90,9 @@ def test_biases_are_summed_beside_the_convolution():
 
 def test_float32_and_what_the_user_sees_stay():
     joint = joint_of(Block(), IMAGES.float())
-    assert all(m.strides != strides_of(m.sizes) for m in joint.graph.metas.values() if len(m.sizes) == 4 and m.sizes[1] > 1 and m.sizes[2] > 1)
+    assert all(
+        m.strides != strides_of(m.sizes) for m in joint.graph.metas.values() if len(m.sizes) == 4 and m.sizes[1] > 1 and m.sizes[2] > 1
+    )
 
     class Shown(nn.Module):
         def __init__(self) -> None:

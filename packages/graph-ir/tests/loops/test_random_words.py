@@ -42,4 +42,6 @@ def test_coins_are_even_and_neighbours_fall_apart() -> None:
 
 def test_coins_share_words_by_twos() -> None:
     a, b = coin(torch.tensor(3), torch.tensor([6, 7]))
-    assert int(a) == int(philox(torch.tensor(3), torch.tensor(3), 7)) and int(b) & 0xFFFFFFFF == ((int(a) & 0xFFFF) << 16 | (int(a) >> 16 & 0xFFFF))
+    assert int(a) == int(philox(torch.tensor(3), torch.tensor(3), 7)) and int(b) & 0xFFFFFFFF == (
+        (int(a) & 0xFFFF) << 16 | (int(a) >> 16 & 0xFFFF)
+    )

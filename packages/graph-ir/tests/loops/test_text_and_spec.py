@@ -85,7 +85,9 @@ BROKEN = {
     "axis hides axis": Phase(axes=(Axis("i", index(3)),), stores=(Store("out", index("i"), A),)),
     "long row in order": Phase((J,), scans=(SORTED,), stores=(Store("out", index("j"), Ref("r", "float32")),)),
     "order from the end": Phase((FEW,), scans=(replace(SORTED, reverse=True),), stores=(Store("out", index("j"), Ref("r", "float32")),)),
-    "order without positions": Phase((FEW,), scans=(replace(SORTED, names=("r",)),), stores=(Store("out", index("j"), Ref("r", "float32")),)),
+    "order without positions": Phase(
+        (FEW,), scans=(replace(SORTED, names=("r",)),), stores=(Store("out", index("j"), Ref("r", "float32")),)
+    ),
     "first of what is in no order": Phase((FEW,), stores=(Store("out", index("j"), A, first=3),)),
     "first of fewer": Phase((FEW,), scans=(SORTED,), stores=(Store("out", index("j"), Ref("r", "float32"), first=8),)),
     "first added": Phase((FEW,), scans=(SORTED,), stores=(Store("out", index("j"), Ref("r", "float32"), "add", 3),)),

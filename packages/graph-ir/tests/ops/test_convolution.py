@@ -63,7 +63,11 @@ def test_tensors_in_between_are_laid_out_for_it() -> None:
 
     program = _program(block, X, w)
     product = next(s for s in program.steps if "convolution" in s.origin)
-    [read] = [a for a, b in zip(product.arguments, product.kernel.buffers, strict=True) if b.role == "in" and program.buffers[a].role == "temporary"]
+    [read] = [
+        a
+        for a, b in zip(product.arguments, product.kernel.buffers, strict=True)
+        if b.role == "in" and program.buffers[a].role == "temporary"
+    ]
     assert [s.constant for s in program.buffers[read].strides] == [8 * 144, 12, 1, 144]
     with torch.no_grad():
         got = compile_graph(torch.fx.symbolic_trace(block), [X, w], options=GraphOptions(cache=False))(X, w)[0]
@@ -123,7 +127,9 @@ def test_products_stay_alone() -> None:
 
 def test_products_are_told_from_other_sums() -> None:
     def loops(fn, *inputs):
-        return [s for s in program_of(lower(functionalize(torch.fx.symbolic_trace(fn), list(inputs)))).statements if not isinstance(s, Extern)]
+        return [
+            s for s in program_of(lower(functionalize(torch.fx.symbolic_trace(fn), list(inputs)))).statements if not isinstance(s, Extern)
+        ]
 
     assert [is_product(s) for s in loops(lambda x, w: (F.conv2d(x, w),), X, W)] == [True]
     assert not any(is_product(s) for s in loops(lambda x: ((x * x).sum(-1),), X))

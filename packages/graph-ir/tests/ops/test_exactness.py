@@ -24,7 +24,9 @@ from opmill_graph_ir.lowered import Extern, Lowered
 from opmill_graph_ir.ops.lower import lower
 
 FLOATS = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
-LOOPS = "add mul sub div.no_rounding_mode neg abs maximum clamp where eq floor nn.functional.relu amax argmax cat gather masked_fill".split()
+LOOPS = (
+    "add mul sub div.no_rounding_mode neg abs maximum clamp where eq floor nn.functional.relu amax argmax cat gather masked_fill".split()
+)
 """Operators that stay loops in float32."""
 OTHERS = (
     "addcmul addcdiv lerp addr linalg.cross linspace nn.functional.interpolate.bilinear nn.functional.interpolate.nearest nn.functional.grid_sample rsub "

@@ -55,7 +55,9 @@ for _name, _run, _shapes in (
 move, took = torch.ops.opmill_test_in_place.move, torch.ops.opmill_test_in_place.took
 
 
-_LIBRARY.define("spread(Tensor x, Tensor(a!)[] to, Tensor(b!)? sum=None, *, Tensor(c!)[]? also=None) -> Tensor")  # writes what it is given of these
+_LIBRARY.define(
+    "spread(Tensor x, Tensor(a!)[] to, Tensor(b!)? sum=None, *, Tensor(c!)[]? also=None) -> Tensor"
+)  # writes what it is given of these
 
 
 def _spread(x, to, sum=None, *, also=None):
@@ -161,7 +163,20 @@ def lists_and_options(x):
     return (*out, y, z, total)
 
 
-PROGRAMS = [lists_and_options, results_beside_writes, one_result_beside_a_write, results_that_nobody_reads, of_others, fresh, read_before_too, the_input, a_view, again_and_again, a_returned_value, complex_numbers]
+PROGRAMS = [
+    lists_and_options,
+    results_beside_writes,
+    one_result_beside_a_write,
+    results_that_nobody_reads,
+    of_others,
+    fresh,
+    read_before_too,
+    the_input,
+    a_view,
+    again_and_again,
+    a_returned_value,
+    complex_numbers,
+]
 
 
 @pytest.mark.parametrize("function", PROGRAMS, ids=lambda f: f.__name__)

@@ -21,7 +21,10 @@ from opmill_graph_ir.planning.key import graph_key
 X, Y = torch.randn(2, 3, 4, dtype=torch.complex64, generator=torch.Generator().manual_seed(0)), torch.randn(4, dtype=torch.complex64)
 R, PAIRS = torch.randn(3, 4), torch.randn(3, 8)
 IDS = torch.tensor([2, 0])
-HUGE = torch.tensor([complex(1e30, -1e30), complex(1e-30, 1e30), complex(float("inf"), 1), complex(-0.0, 0.0), complex(2, 0), complex(0, 3)], dtype=torch.complex64)
+HUGE = torch.tensor(
+    [complex(1e30, -1e30), complex(1e-30, 1e30), complex(float("inf"), 1), complex(-0.0, 0.0), complex(2, 0), complex(0, 3)],
+    dtype=torch.complex64,
+)
 
 
 def rotated(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
@@ -36,9 +39,36 @@ LOOPS: dict[str, tuple[Callable[..., Any], ...]] = {
     "functions": (lambda x: [x.exp(), x.sin(), x.cos(), x.sinh(), x.cosh(), x.log(), x.abs(), x.angle(), x.sgn(), x.isnan()], X),
     "parts": (lambda x, y: [x.real * 1, (x * y).imag * 2, torch.view_as_real(x * y), torch.view_as_real(x) * 2, x.conj().imag + 1], X, Y),
     "rotary": (rotated, PAIRS, Y),
-    "made": (lambda r: [torch.polar(r.abs(), r), torch.complex(r, -r), torch.zeros(3, dtype=torch.complex64) + r[:, 0], torch.full_like(r, 2) * 1j], R),
-    "views": (lambda x: [x.permute(2, 0, 1)[1:, :, ::2] * 1j, x.reshape(6, 4).t(), x.unsqueeze(0).expand(2, 2, 3, 4), x.unbind(1)[1] + 1, (x * 2).transpose(0, 1)], X),
-    "moves": (lambda x: [torch.cat([x, x * 2], 1), torch.stack([x, x.conj()], -1), x.flip(0), x.roll(1, 2), x.tril(), torch.constant_pad_nd(x, (1, 0), 2 - 1j)], X),
+    "made": (
+        lambda r: [
+            torch.polar(r.abs(), r),
+            torch.complex(r, -r),
+            torch.zeros(3, dtype=torch.complex64) + r[:, 0],
+            torch.full_like(r, 2) * 1j,
+        ],
+        R,
+    ),
+    "views": (
+        lambda x: [
+            x.permute(2, 0, 1)[1:, :, ::2] * 1j,
+            x.reshape(6, 4).t(),
+            x.unsqueeze(0).expand(2, 2, 3, 4),
+            x.unbind(1)[1] + 1,
+            (x * 2).transpose(0, 1),
+        ],
+        X,
+    ),
+    "moves": (
+        lambda x: [
+            torch.cat([x, x * 2], 1),
+            torch.stack([x, x.conj()], -1),
+            x.flip(0),
+            x.roll(1, 2),
+            x.tril(),
+            torch.constant_pad_nd(x, (1, 0), 2 - 1j),
+        ],
+        X,
+    ),
     "sums": (lambda x: [x.sum(), x.sum(1), x.mean((0, 2), keepdim=True), x.cumsum(2), (x * x.conj()).real.sum(-1)], X),
     "truths": (lambda r, x: [(r * 1j).to(torch.bool), (r * 1j).bool() * x[0, :3], (x * 0).bool(), (x * 2).real.to(torch.int64)], R, X),
     "choices": (lambda x: [torch.where(x.real > 0, x, 0), x.masked_fill(x.imag > 0, 3j)], X),
@@ -71,8 +101,12 @@ def test_what_torch_is_called_for_is_whole() -> None:
     program = captured(fn, x, Y)
     assert sorted(n.op for n in program.nodes if isinstance(n, Extern)) == ["aten::_fft_c2c", "aten::mm", "aten::mm", "aten::tanh"]
     solved = captured(lambda a, b: [torch.linalg.solve_triangular(a.mH, b * 2, upper=True)], x[:3, :3], x[:3])
-    assert [n.op for n in solved.nodes if isinstance(n, Extern)] == ["aten::_conj", "aten::linalg_solve_triangular"], "it lays its result out by the mark"
-    torch.testing.assert_close(run_lowered(solved, [x[:3, :3], x[:3]])[0], torch.linalg.solve_triangular(x[:3, :3].mH, x[:3] * 2, upper=True))
+    assert [n.op for n in solved.nodes if isinstance(n, Extern)] == ["aten::_conj", "aten::linalg_solve_triangular"], (
+        "it lays its result out by the mark"
+    )
+    torch.testing.assert_close(
+        run_lowered(solved, [x[:3, :3], x[:3]])[0], torch.linalg.solve_triangular(x[:3, :3].mH, x[:3] * 2, upper=True)
+    )
     for g, e in zip(run_lowered(program, [x.clone(), Y]), fn(x, Y), strict=True):
         torch.testing.assert_close(g, e)
 

@@ -90,7 +90,9 @@ def test_of_smoothed_images(mode: str, align: bool) -> None:
 
 
 @pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
-@pytest.mark.parametrize("how", [{"size": (5, 6)}, {"size": (5, 2)}, {"size": (2, 6)}, {"scale_factor": (1.15, 1.0)}, {"scale_factor": (1.15, 0.5)}])
+@pytest.mark.parametrize(
+    "how", [{"size": (5, 6)}, {"size": (5, 2)}, {"size": (2, 6)}, {"scale_factor": (1.15, 1.0)}, {"scale_factor": (1.15, 0.5)}]
+)
 def test_smoothing_leaves_a_dimension_alone_whose_size_stays(mode: str, how: dict[str, Any]) -> None:
     """Where filters end, a point beside them would count with weight zero, and NaN times zero is NaN."""
     x = torch.randn(1, 1, 5, 6, generator=torch.Generator().manual_seed(0))
@@ -115,7 +117,9 @@ def test_nan_stays_with_the_points_that_were_read(mode: str, bad: float) -> None
         def forward(self, x):
             return torch.nn.functional.interpolate(x, size=(7, 6), mode=mode)
 
-    run = compile_graph(torch.fx.symbolic_trace(Resized()), [x.clone().requires_grad_()], options=GraphOptions(cache=False, verify=True), generators=())
+    run = compile_graph(
+        torch.fx.symbolic_trace(Resized()), [x.clone().requires_grad_()], options=GraphOptions(cache=False, verify=True), generators=()
+    )
     found = []
     for call in (Resized(), lambda t: run(t)[0]):
         given = x.clone().requires_grad_()

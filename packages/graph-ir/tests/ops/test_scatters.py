@@ -43,7 +43,9 @@ def test_scatter_reduce(as_loops: Run, dtype: torch.dtype, reduce: str, include_
 @pytest.mark.parametrize("reduce", ["prod", "mean", "amax", "amin"])
 def test_index_reduce(as_loops: Run, reduce: str) -> None:
     x, source, ids = numbers(torch.float32, 4, 5), numbers(torch.float32, 4, 7), torch.tensor([0, 4, 4, 2, 0, 0, 4])
-    torch.testing.assert_close(as_loops(lambda x, i, s: x.index_reduce(1, i, s, reduce), x, ids, source)[0], x.index_reduce(1, ids, source, reduce))
+    torch.testing.assert_close(
+        as_loops(lambda x, i, s: x.index_reduce(1, i, s, reduce), x, ids, source)[0], x.index_reduce(1, ids, source, reduce)
+    )
 
 
 @pytest.mark.parametrize("right", [True, False])
@@ -107,5 +109,7 @@ def test_one_value_under_a_mask(as_loops: Run) -> None:
         at = [None] * first + [mask]
         for accumulate in (False, True):
             want = torch.ops.aten.index_put(x, at, torch.tensor(2.5), accumulate)
-            got = as_loops(lambda x, m, f=first, a=accumulate: torch.ops.aten.index_put(x, [None] * f + [m], torch.full((), 2.5), a), x, mask)
+            got = as_loops(
+                lambda x, m, f=first, a=accumulate: torch.ops.aten.index_put(x, [None] * f + [m], torch.full((), 2.5), a), x, mask
+            )
             assert torch.equal(got[0], want)

@@ -49,7 +49,10 @@ def values(dtype: torch.dtype, *sizes: int) -> torch.Tensor:
 def test_as_eager(dtype: torch.dtype, dim: int) -> None:
     """Equals stay in order, so that positions are those of eager's stable sort; of topk those of equals are anybody's."""
     x = values(dtype, 3, 5, 4).transpose(0, 2)
-    programs: list[Callable[..., Any]] = [lambda x: x.sort(dim=dim, stable=True), lambda x: x.argsort(dim=dim, descending=True, stable=True)]
+    programs: list[Callable[..., Any]] = [
+        lambda x: x.sort(dim=dim, stable=True),
+        lambda x: x.argsort(dim=dim, descending=True, stable=True),
+    ]
     programs += [lambda x: x.topk(2, dim)[0], lambda x: x.topk(1, dim, False)[0]] if dtype != torch.bool else []
     for fn in programs:
         program = lowered(fn, x)
@@ -75,7 +78,11 @@ def test_ranks() -> None:
         at[:, 0] = 1 << 40
         return at.sort(1)[0]
 
-    for fn in (lambda x: x.argsort(1).argsort(1), lambda x: x.topk(5)[1].sort(1, True), lambda x: x.argsort(0).t().sort(dim=0, stable=True)):
+    for fn in (
+        lambda x: x.argsort(1).argsort(1),
+        lambda x: x.topk(5)[1].sort(1, True),
+        lambda x: x.argsort(0).t().sort(dim=0, stable=True),
+    ):
         program = lowered(fn, x)
         assert not called(program)
         for g, w in zip(run_lowered(program, [x]), listed(fn(x)), strict=True):

@@ -57,7 +57,9 @@ def test_accuracy(name: str, dtype: torch.dtype, as_loops: Callable[..., list[to
     [got] = as_loops(fn, x)
     want = torch.tensor([float(mp.re(truth(v))) for v in x.tolist()], dtype=torch.float64)
     eps = torch.finfo(dtype).eps
-    beside = torch.tensor([float(mp.re(truth(v) - truth(v * (1 + 4 * eps)))) for v in x.tolist()], dtype=torch.float64)  # what a rounded argument does
+    beside = torch.tensor(
+        [float(mp.re(truth(v) - truth(v * (1 + 4 * eps)))) for v in x.tolist()], dtype=torch.float64
+    )  # what a rounded argument does
     allowed = (eps * 200 * want.abs().clamp_min(0.1 if name[0] in "jyd" else 0) + beside.abs()).clamp_min(1e-300)
     error = (got.double() - want).abs()
     worst = int((error / allowed).argmax())
@@ -70,7 +72,9 @@ EDGES = torch.tensor([0.0, -0.0, 1.0, -1.0, math.inf, -math.inf, math.nan, -2.0,
 @pytest.mark.parametrize("name", TABLE)
 def test_special_values_are_eagers(name: str, as_loops: Callable[..., list[torch.Tensor]]) -> None:
     fn = TABLE[name][0]
-    x = EDGES.abs() + 1 if name == "mvlgamma" else EDGES[(EDGES >= 0) | EDGES.isnan()] if name == "polygamma 1" else EDGES  # poles: eager has 1e32 there
+    x = (
+        EDGES.abs() + 1 if name == "mvlgamma" else EDGES[(EDGES >= 0) | EDGES.isnan()] if name == "polygamma 1" else EDGES
+    )  # poles: eager has 1e32 there
     torch.testing.assert_close(as_loops(fn, x)[0], fn(x), rtol=1e-6, atol=1e-7, equal_nan=True)
 
 

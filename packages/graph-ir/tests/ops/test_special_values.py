@@ -23,7 +23,33 @@ from opmill_graph_ir.lowered import Extern
 from opmill_graph_ir.ops.lower import lower
 
 NAN, INF = float("nan"), float("inf")
-FLOATS = [0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 2.5, -2.5, 3.5, NAN, INF, -INF, 1e-40, -1e-40, 1e-30, 1e30, -1e30, 88.5, -87.5, -104.0, 0.49999997, 1e10, 20.5, -20.0, 6.0]
+FLOATS = [
+    0.0,
+    -0.0,
+    1.0,
+    -1.0,
+    0.5,
+    -0.5,
+    2.5,
+    -2.5,
+    3.5,
+    NAN,
+    INF,
+    -INF,
+    1e-40,
+    -1e-40,
+    1e-30,
+    1e30,
+    -1e30,
+    88.5,
+    -87.5,
+    -104.0,
+    0.49999997,
+    1e10,
+    20.5,
+    -20.0,
+    6.0,
+]
 DTYPES = (torch.float32, torch.bfloat16, torch.int64, torch.int8, torch.uint8, torch.bool)
 ZEROS = ("fmax", "fmin", "nn.functional.relu", "nn.functional.relu6", "nn.functional.softshrink")
 """Which of two zeros these give is not specified; eager's vectors differ from its tails."""
@@ -101,7 +127,9 @@ ACTIVATIONS: dict[str, Callable[..., torch.Tensor]] = {
 @pytest.mark.parametrize("name", sorted(ACTIVATIONS))
 def test_gradients_on_special_values(name: str) -> None:
     fn = ACTIVATIONS[name]
-    x = values(torch.float32)[:24].repeat(4).requires_grad_()  # whole vectors of eager, of any width: what is left over it computes otherwise
+    x = (
+        values(torch.float32)[:24].repeat(4).requires_grad_()
+    )  # whole vectors of eager, of any width: what is left over it computes otherwise
     [want] = torch.autograd.grad(fn(x).sum(), x)
     program = lower(capture_joint(traced(fn, 1), [x]).graph)
     assert not any(isinstance(n, Extern) for n in program.nodes)
@@ -136,7 +164,12 @@ def test_a_view_that_is_stored_negated(as_loops: Callable[..., list[Any]]) -> No
 def test_operands_of_half_precision_are_rounded_to_it_first(dtype: torch.dtype, as_loops: Callable[..., list[Any]]) -> None:
     """Where they are compared, or cancel, that decides the result."""
     x = torch.tensor([1.90625, 256.0, 4096.0], dtype=dtype)
-    others = [torch.tensor(1.9075), torch.tensor([1.9075, 257.0, 4097.0]).double().long(), torch.tensor(4097), torch.tensor(1.9075, dtype=torch.float64)]
+    others = [
+        torch.tensor(1.9075),
+        torch.tensor([1.9075, 257.0, 4097.0]).double().long(),
+        torch.tensor(4097),
+        torch.tensor(1.9075, dtype=torch.float64),
+    ]
 
     def fn(x: torch.Tensor, *others: torch.Tensor) -> list[torch.Tensor]:
         numbers = [x == 1.9075, x < 1.9075, x == 4097, x >= 257, x - 1.9075]

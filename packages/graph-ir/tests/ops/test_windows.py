@@ -21,7 +21,9 @@ def image(data: Any, least: int = 1) -> torch.Tensor:
     # few distinct values: ties must be broken as eager breaks them
     values = torch.tensor(data.draw(st.lists(st.integers(-3, 3), min_size=7, max_size=7)), dtype=torch.float32)
     x = values.repeat(1 + torch.Size(sizes).numel() // 7)[: torch.Size(sizes).numel()].reshape(sizes).clone()
-    for at, value in data.draw(st.lists(st.tuples(st.integers(0, x.numel() - 1), st.sampled_from([float("-inf"), float("inf"), float("nan")])), max_size=4)):
+    for at, value in data.draw(
+        st.lists(st.tuples(st.integers(0, x.numel() - 1), st.sampled_from([float("-inf"), float("inf"), float("nan")])), max_size=4)
+    ):
         x.view(-1)[at] = value
     return x
 
@@ -75,7 +77,11 @@ def test_adaptive_pools(as_loops: Run, data: Any) -> None:
     agree(as_loops, lambda g, x: aten._adaptive_avg_pool2d_backward(g, x), grad, x)
 
 
-@pytest.mark.parametrize("pool", [lambda x: F.max_pool2d(x, 3, 2, 1, return_indices=True), lambda x: aten.adaptive_max_pool2d(x, (2, 3))], ids=["max", "adaptive"])
+@pytest.mark.parametrize(
+    "pool",
+    [lambda x: F.max_pool2d(x, 3, 2, 1, return_indices=True), lambda x: aten.adaptive_max_pool2d(x, (2, 3))],
+    ids=["max", "adaptive"],
+)
 def test_of_several_nan_the_last_is_the_largest(as_loops: Run, pool: Callable[..., Any]) -> None:
     x = torch.randn(2, 3, 6, 8, generator=torch.Generator().manual_seed(0))
     agree(as_loops, pool, torch.where(torch.arange(8) % 3 == 1, float("nan"), x))
@@ -84,7 +90,9 @@ def test_of_several_nan_the_last_is_the_largest(as_loops: Run, pool: Callable[..
 @COMMON
 @given(st.data())
 def test_folding(as_loops: Run, data: Any) -> None:
-    kernel, dilation, padding, stride = ([data.draw(st.integers(low, high)) for _ in range(2)] for low, high in ((1, 3), (1, 2), (0, 2), (1, 3)))
+    kernel, dilation, padding, stride = (
+        [data.draw(st.integers(low, high)) for _ in range(2)] for low, high in ((1, 3), (1, 2), (0, 2), (1, 3))
+    )
     x = image(data, least=5).nan_to_num(posinf=5, neginf=-5)
     options = (kernel, dilation, padding, stride)
     blocks = agree(as_loops, lambda x: aten.im2col(x, *options), x)

@@ -17,13 +17,13 @@ from opmill_graph_ir.capture.functionalize import functionalize
 from opmill_graph_ir.capture.graph import AtenGraph
 from opmill_graph_ir.capture.joint import capture_joint
 from opmill_graph_ir.capture.partition import partition
+from opmill_graph_ir.compiling import scheduled
 from opmill_graph_ir.ops.lower import lower
 from opmill_graph_ir.options import GraphOptions
 from opmill_graph_ir.repeats.extend import names_in, renamed, without_origin
 from opmill_graph_ir.repeats.find import find
-from opmill_graph_ir.repeats.program import cuts, scheduled
+from opmill_graph_ir.repeats.program import cuts
 from opmill_graph_ir.repeats.shorten import shorten
-from opmill_graph_ir.report import Report
 from opmill_graph_ir.schedule.steps import Schedule, schedule
 from opmill_runtime_cache.store import Store
 
@@ -32,7 +32,8 @@ Module = torch.nn.Module
 
 
 class Block(Module):
-    """A random block of a few operators on the stream ``x``; equal for equal seeds but for its weights. ``shared`` is the same for all blocks."""
+    """A random block of a few operators on the stream ``x``; equal for equal seeds but for its weights. ``shared`` is the same for all
+    blocks."""
 
     def __init__(self, seed: int, variation: int = 0) -> None:
         super().__init__()
@@ -70,7 +71,8 @@ STEPS: list[Callable[..., Any]] = [
 
 
 class Model(Module):
-    """``variations``: by block, a changed step (0: none). ``returns``: which blocks' values are returned. ``reach``: a block also reads the one so many before."""
+    """``variations``: by block, a changed step (0: none). ``returns``: which blocks' values are returned. ``reach``: a block also reads the
+    one so many before."""
 
     def __init__(self, seed: int, variations: list[int], returns: str = "last", reach: int = 0, tied: bool = False) -> None:
         super().__init__()
@@ -113,7 +115,7 @@ def aten(model: Module) -> AtenGraph:
 
 
 def both(graph: AtenGraph) -> tuple[Schedule, Schedule]:
-    return scheduled(graph, frozenset(), GraphOptions(), Report())[1], schedule(lower(graph))
+    return scheduled(graph)[1], schedule(lower(graph))
 
 
 def agree(once: Schedule, plain: Schedule) -> None:
@@ -196,7 +198,9 @@ class Coupling(Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.scale, self.shift = (torch.nn.Sequential(torch.nn.Linear(WIDTH, WIDTH), torch.nn.LeakyReLU(), torch.nn.Linear(WIDTH, WIDTH)) for _ in range(2))
+        self.scale, self.shift = (
+            torch.nn.Sequential(torch.nn.Linear(WIDTH, WIDTH), torch.nn.LeakyReLU(), torch.nn.Linear(WIDTH, WIDTH)) for _ in range(2)
+        )
         self.register_buffer("mask", torch.rand(WIDTH).round())
 
     def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -247,7 +251,8 @@ def test_several_stretches() -> None:
 
 
 def test_short_stretches_of_long_graphs_are_left_as_they_are() -> None:
-    """A cut that turns out not to repeat costs the schedule of all the rest: loops over a chunk that are written out were scheduled again for each."""
+    """A cut that turns out not to repeat costs the schedule of all the rest: loops over a chunk that are written out were scheduled again
+    for each."""
 
     def function(x: torch.Tensor) -> Any:
         for k in range(50):
@@ -283,7 +288,8 @@ def test_results_with_kernels_and_changed_weights(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("seed", [0, 3, 8, 31])
 def test_training(seed: int) -> None:
-    """The halves of a training graph return and take what each block saves. Where the backward computes a sum over blocks again, nothing repeats."""
+    """The halves of a training graph return and take what each block saves. Where the backward computes a sum over blocks again, nothing
+    repeats."""
     joint = capture_joint(traced(Model(seed, [0] * 9)), INPUTS)
     halves = partition(joint)
     assert left_out(halves.forward) >= 3

@@ -25,7 +25,8 @@ def contiguous(sizes: tuple[int, ...]) -> tuple[int, ...]:
 
 
 class Maker:
-    """Builds a program from a random source: broadcasts, permutations, slices, reshapes, padding, reductions, copies by torch, and where ``sorts``, rows in order."""
+    """Builds a program from a random source: broadcasts, permutations, slices, reshapes, padding, reductions, copies by torch, and where
+    ``sorts``, rows in order."""
 
     def __init__(self, r: random.Random, extents: Sequence[int] = (1, 2, 3, 4, 6), sorts: bool = False) -> None:
         self.extents, self.sorts = extents, sorts
@@ -142,7 +143,14 @@ class Maker:
         results = [Ref("m", "float32")]
         if op == "argmax":
             results.append(Op("cast", (Ref("q", "int64"),), "float32"))
-        node = Cumulate(tuple(self.buffer(sizes) for _ in results), axes, self.r.randrange(len(sizes)), (s,), tuple(results), origin=f"op{len(self.nodes)}")
+        node = Cumulate(
+            tuple(self.buffer(sizes) for _ in results),
+            axes,
+            self.r.randrange(len(sizes)),
+            (s,),
+            tuple(results),
+            origin=f"op{len(self.nodes)}",
+        )
         self.nodes.append(node)
 
     def ordered(self) -> None:
@@ -155,7 +163,9 @@ class Maker:
         results = (Ref("m", "float32"), Op("cast", (Ref("q", "int64"),), "float32"))
         first = self.r.randrange(1, sizes[along]) if sizes[along] > 1 and self.r.random() < 0.5 else None
         given = sizes if first is None else (*sizes[:along], first, *sizes[along + 1 :])
-        self.nodes.append(Cumulate(tuple(self.buffer(given) for _ in results), axes, along, (scan,), results, origin=f"op{len(self.nodes)}", first=first))
+        self.nodes.append(
+            Cumulate(tuple(self.buffer(given) for _ in results), axes, along, (scan,), results, origin=f"op{len(self.nodes)}", first=first)
+        )
 
     def extern(self) -> None:
         source = self.r.choice(list(self.buffers))

@@ -127,14 +127,18 @@ def test_random_numbers_are_drawn_in_order_and_all():
         return (torch.multinomial(y, 2) + 1, b.sum() + a, y * b)
 
     s = made(f, torch.rand(8, 8))
-    assert [step.node.op.partition(".")[0] for step in s.steps if type(step) is not KernelStep] == ["aten::bernoulli"] * 3 + ["aten::multinomial"]
+    assert [step.node.op.partition(".")[0] for step in s.steps if type(step) is not KernelStep] == ["aten::bernoulli"] * 3 + [
+        "aten::multinomial"
+    ]
 
 
 def test_a_sum_of_one_begins_with_zero_as_eager_has_it():
     x = torch.tensor([[-0.0], [3.0], [float("-inf")]])
     lowered = lower(functionalize(torch.fx.symbolic_trace(lambda x: (x.sum(1), x - x.mean(1, keepdim=True))), [x]))
     program = schedule(lowered)
-    for got, want in zip(run_schedule(program, plan_memory(program), {lowered.inputs[0]: x}), (x.sum(1), x - x.mean(1, keepdim=True)), strict=True):
+    for got, want in zip(
+        run_schedule(program, plan_memory(program), {lowered.inputs[0]: x}), (x.sum(1), x - x.mean(1, keepdim=True)), strict=True
+    ):
         assert got.signbit().flatten().tolist()[:2] == want.signbit().flatten().tolist()[:2]
 
 

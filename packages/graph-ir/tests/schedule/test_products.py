@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from opmill_graph_ir.capture.functionalize import functionalize
+from opmill_graph_ir.evaluate import run_lowered
 from opmill_graph_ir.ops.lower import lower
 from opmill_graph_ir.planning.products import alike, choose
 from opmill_graph_ir.schedule.steps import ExternStep, schedule
@@ -76,3 +77,38 @@ def test_only_half_precision_of_known_sizes_on_a_gpu_is_asked_for() -> None:
     assert not alike(graph_of(*(x.float() for x in INPUTS)))
     assert not alike(graph_of(*INPUTS, device="cpu"))
     assert not alike(graph_of(INPUTS[0][:0], *INPUTS[1:]))
+
+
+def row_times(columns, depth, rows=1, dtype=torch.bfloat16, device="cuda:0", turned=True):
+    class Row(torch.nn.Module):
+        def forward(self, x, w, b):
+            y = F.linear(F.silu(x), w, b) if turned else torch.mm(F.silu(x), w) + b
+            return y.relu()
+
+    inputs = [torch.randn(rows, depth).to(dtype), torch.randn(*((columns, depth) if turned else (depth, columns))).to(dtype)]
+    inputs.append(torch.randn(columns).to(dtype))
+    with torch.no_grad():
+        graph = functionalize(torch.fx.symbolic_trace(Row()), inputs)
+    graph.metas = {name: replace(meta, device=device) for name, meta in graph.metas.items()}
+    return graph, inputs, Row()
+
+
+def test_one_row_and_a_large_matrix_are_a_loop() -> None:
+    """With what follows in it; the row itself is computed before, once."""
+    graph, inputs, eager = row_times(300, 256)
+    lowered = lower(graph)
+    first, second = schedule(lowered).steps
+    assert len(first.arguments) == 2 and len(second.arguments) == 4
+    [found] = run_lowered(lowered, inputs)
+    exact = eager(*(x.double() for x in inputs))
+    assert (found.double() - exact).norm() <= 1.5 * (eager(*inputs).double() - exact).norm() + 1e-6 * exact.norm()
+
+
+@pytest.mark.parametrize(
+    "how",
+    [{"rows": 2}, {"dtype": torch.float32}, {"device": "cpu"}, {"turned": False}, {"columns": 255}, {"depth": 64}],
+    ids=["two rows", "float32", "a processor", "a matrix that lies across", "few columns", "short sums"],
+)
+def test_other_products_are_torchs(how) -> None:
+    graph, *_ = row_times(**{"columns": 300, "depth": 256, **how})
+    assert called(graph, {}) == 1

@@ -4,6 +4,7 @@ import random
 
 import pytest
 import torch
+from pass_text import lines, nest_after
 from random_lowered import laid_out, run_schedule
 
 from opmill_graph_ir.capture.functionalize import functionalize
@@ -14,6 +15,7 @@ from opmill_graph_ir.loops.walk import expressions
 from opmill_graph_ir.ops.lower import lower
 from opmill_graph_ir.schedule.memory import plan_memory
 from opmill_graph_ir.schedule.steps import schedule
+from opmill_graph_ir.schedule.unroll import unroll
 
 F = torch.nn.functional
 X, BOX = torch.randn(6, 5, 2), torch.randn(7, 4)
@@ -31,7 +33,14 @@ def corners(box):
 
 def matrix(box):
     a, b, c, d = (box[:, k] for k in range(4))
-    rows = [1 - 2 * (c * c + d * d), 2 * (b * c - a * d), 2 * (b * d + a * c), 2 * (b * c + a * d), 1 - 2 * (b * b + d * d), 2 * (c * d - a * b)]
+    rows = [
+        1 - 2 * (c * c + d * d),
+        2 * (b * c - a * d),
+        2 * (b * d + a * c),
+        2 * (b * c + a * d),
+        1 - 2 * (b * b + d * d),
+        2 * (c * d - a * b),
+    ]
     return (torch.stack(rows, -1).reshape(-1, 2, 3),)
 
 
@@ -94,3 +103,21 @@ def test_random_mixtures(seed):
     for g, w, plain in zip(run_schedule(program, plan_memory(program), inputs), want, run_lowered(lowered, [x.clone()]), strict=True):
         torch.testing.assert_close(g.reshape(w.shape), w)
         torch.testing.assert_close(plain, w)
+
+
+def test_a_pair_is_written_out_without_conditions():
+    kernel = """
+        kernel k()
+          in x: float32[16]
+          out y: float32[16]
+        nest i<8 j<2
+          phase
+            set y[2*i + j] = where(eq(int64.at(j), int64(0)), exp(x[2*i]), neg(x[2*i + 1]))"""
+    assert nest_after(unroll, kernel) == lines("""
+        kernel k()
+          in x: float32[16]
+          out y: float32[16]
+        nest i<8
+          phase
+            set y[2*i] = exp(x[2*i])
+            set y[1 + 2*i] = neg(x[1 + 2*i])""")

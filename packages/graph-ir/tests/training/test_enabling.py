@@ -1,4 +1,5 @@
-"""Graphs that begin without gradients and turn them on: what follows a break in a ``no_grad`` block, and ``enable_grad`` inside of ``no_grad``."""
+"""Graphs that begin without gradients and turn them on: what follows a break in a ``no_grad`` block, and ``enable_grad`` inside of
+``no_grad``."""
 
 import pytest
 import torch

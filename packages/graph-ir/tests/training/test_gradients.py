@@ -177,7 +177,10 @@ SPOILED = {
     "an output": (lambda m, x: (x * m.b).exp(), lambda out, m, given: out.add_(1)),
     "a view of what is saved": (lambda m, x: (x * m.b).exp().t(), lambda out, m, given: out.add_(1)),
     "a detached output": (lambda m, x: [o for t in [(x * m.b).exp()] for o in (t, t.detach())], lambda out, m, given: out[1].add_(1)),
-    "a detached view": (lambda m, x: [o for t in [(x * m.b).exp()] for o in (t.sum(), t.detach()[0])], lambda out, m, given: out[1].add_(1)),
+    "a detached view": (
+        lambda m, x: [o for t in [(x * m.b).exp()] for o in (t.sum(), t.detach()[0])],
+        lambda out, m, given: out[1].add_(1),
+    ),
     "a detached input": (lambda m, x: (x @ m.w, x.detach()), lambda out, m, given: out[1].add_(1)),
     "a view of a buffer": (lambda m, x: (x * m.b * m.s, m.s[:2]), lambda out, m, given: out[1].add_(1)),
 }
@@ -228,7 +231,10 @@ def test_differentiable_aliases(what, twins):
     def memories(call, module, inputs):
         out = call(*inputs)
         outs = [*(out if isinstance(out, (tuple, list)) else (out,)), *inputs, module.w]
-        return [[a is b for a in outs for b in outs], [[a.data_ptr() - b.data_ptr() for b in outs if b._base is a._base is not None] for a in outs]]
+        return [
+            [a is b for a in outs for b in outs],
+            [[a.data_ptr() - b.data_ptr() for b in outs if b._base is a._base is not None] for a in outs],
+        ]
 
     twins(Of(ALIASES[what]), XG).same(memories, XG)
 
@@ -432,7 +438,8 @@ def test_memory_of_one_part_goes_with_it(twins):
 
 
 def test_a_result_whose_graph_the_program_has_freed(twins):
-    """A step that asks for its gradients and returns the loss, which is not differentiated again; whoever does so is told what eager tells."""
+    """A step that asks for its gradients and returns the loss, which is not differentiated again; whoever does so is told what eager
+    tells."""
 
     def step(m, x):
         loss = (torch.tanh(x @ m.w) * m.b).sum()
@@ -449,7 +456,9 @@ def test_a_result_whose_graph_the_program_has_freed(twins):
     module = Of(step)
     graph = torch.fx.Graph()
     x, w, b = graph.placeholder("x"), graph.get_attr("w"), graph.get_attr("b")
-    loss = graph.call_method("sum", (graph.call_function(torch.mul, (graph.call_function(torch.tanh, (graph.call_function(torch.matmul, (x, w)),)), b)),))
+    loss = graph.call_method(
+        "sum", (graph.call_function(torch.mul, (graph.call_function(torch.tanh, (graph.call_function(torch.matmul, (x, w)),)), b)),)
+    )
     found = graph.call_function(torch.autograd.grad, (loss, [w, b]))
     other = graph.call_method("sum", (graph.call_function(torch.mul, (x, b)),))
     graph.output((loss, graph.call_function(operator.getitem, (found, 0)), graph.call_function(operator.getitem, (found, 1)), other))

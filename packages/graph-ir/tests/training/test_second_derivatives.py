@@ -25,13 +25,31 @@ LAYERS = {
     "layer norm": (lambda: nn.Sequential(nn.Linear(4, 4), nn.LayerNorm(4), nn.GELU()), XG),
     "dropout": (lambda: nn.Sequential(nn.Linear(4, 8), nn.Dropout(0.5), nn.Tanh(), nn.Linear(8, 2), nn.Dropout(0.2)), XG),
     "noise": (lambda: Of(lambda m, x: torch.tanh(x @ m.w + torch.randn_like(x)) * torch.rand_like(x)), XG),
-    "a buffer that is read, then written": (lambda: Of(lambda m, x: [y for y in [torch.tanh(x * m.s.clone() * m.b)] if m.s.mul_(0.5) is not None][0]), XG),
-    "convolutions": (lambda: nn.Sequential(nn.Conv2d(2, 4, 3, padding=1, groups=2), nn.SiLU(), nn.AvgPool2d(2), nn.ConvTranspose2d(4, 2, 2)), image(2, 2, 6, 6)),
+    "a buffer that is read, then written": (
+        lambda: Of(lambda m, x: [y for y in [torch.tanh(x * m.s.clone() * m.b)] if m.s.mul_(0.5) is not None][0]),
+        XG,
+    ),
+    "convolutions": (
+        lambda: nn.Sequential(nn.Conv2d(2, 4, 3, padding=1, groups=2), nn.SiLU(), nn.AvgPool2d(2), nn.ConvTranspose2d(4, 2, 2)),
+        image(2, 2, 6, 6),
+    ),
     "pooling": (lambda: nn.Sequential(nn.Conv2d(1, 2, 3), nn.MaxPool2d(2), nn.AdaptiveAvgPool2d(1), nn.Softplus()), image(2, 1, 6, 6)),
     "attention": (lambda: Of(attention), XG),
-    "losses": (lambda: Of2(lambda m, x, y: F.cross_entropy(x @ m.w, y, label_smoothing=0.1) * F.smooth_l1_loss(x, m.b.expand(3, 4)), ), XG, torch.tensor([1, 0, 3])),
-    "scans and sorts": (lambda: Of(lambda m, x: (x @ m.w).cumsum(0).logcumsumexp(1) * x.sort(1).values + torch.cat([x[:, 2:] ** 3, x[:, :2] * m.b[:2]], 1)), XG),
-    "indices": (lambda: Of(lambda m, x: (x.flip(0)[:, [0, 2, 2]] ** 2 * m.b[1:]).index_add(0, torch.tensor([0, 0, 2]), x[:, 1:].exp())), XG),
+    "losses": (
+        lambda: Of2(
+            lambda m, x, y: F.cross_entropy(x @ m.w, y, label_smoothing=0.1) * F.smooth_l1_loss(x, m.b.expand(3, 4)),
+        ),
+        XG,
+        torch.tensor([1, 0, 3]),
+    ),
+    "scans and sorts": (
+        lambda: Of(lambda m, x: (x @ m.w).cumsum(0).logcumsumexp(1) * x.sort(1).values + torch.cat([x[:, 2:] ** 3, x[:, :2] * m.b[:2]], 1)),
+        XG,
+    ),
+    "indices": (
+        lambda: Of(lambda m, x: (x.flip(0)[:, [0, 2, 2]] ** 2 * m.b[1:]).index_add(0, torch.tensor([0, 0, 2]), x[:, 1:].exp())),
+        XG,
+    ),
 }
 
 

@@ -64,7 +64,8 @@ def test_small_graphs_have_one_stage(twins):
 
 
 def test_an_optimizer_in_hooks_of_parameters(twins):
-    """Weights are written as soon as their gradients are there, while earlier layers' gradients, which depend on them, are still to come."""
+    """Weights are written as soon as their gradients are there, while earlier layers' gradients, which depend on them, are still to
+    come."""
 
     def step(parameter):
         with torch.no_grad():

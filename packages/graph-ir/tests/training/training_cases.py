@@ -37,7 +37,12 @@ class Tied(torch.nn.Module):
 
 def conv_net():
     return torch.nn.Sequential(
-        torch.nn.Conv2d(3, 6, 3, padding=1), torch.nn.BatchNorm2d(6), torch.nn.ReLU(), torch.nn.MaxPool2d(2), torch.nn.Flatten(), torch.nn.Linear(96, 5)
+        torch.nn.Conv2d(3, 6, 3, padding=1),
+        torch.nn.BatchNorm2d(6),
+        torch.nn.ReLU(),
+        torch.nn.MaxPool2d(2),
+        torch.nn.Flatten(),
+        torch.nn.Linear(96, 5),
     )
 
 

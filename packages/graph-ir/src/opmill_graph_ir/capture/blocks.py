@@ -1,8 +1,8 @@
 """Finds where a torch-level graph does the same over and over: the layers of a model, before any of their operators runs.
 
-Rows are the nodes that compute. Two are alike when they call the same with the same constants, on values of which each is the counterpart of the
-other's: what is computed a period further on, the same value of before, or an input or held tensor in its place. What values look like is
-not asked here: it is known once the first blocks have run.
+Rows are the nodes that compute. Two are alike when they call the same with the same constants, on values of which each is the counterpart
+of the other's: what is computed a period further on, the same value of before, or an input or held tensor in its place. What values look
+like is not asked here: it is known once the first blocks have run.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ _KNOWN = ("torch", "_operator", "math", "builtins")
 @dataclass(frozen=True)
 class Blocks:
     """``bounds``: positions in the graph's nodes where each block begins, and where the last one ends; leaves between rows count to
-    the block that they stand in. ``rows``: the rows of each block; row ``r`` of one is the counterpart of row ``r`` of another. ``leaves``: the inputs and
-    held tensors that the rows of each block read, as often as they read them, in order."""
+    the block that they stand in. ``rows``: the rows of each block; row ``r`` of one is the counterpart of row ``r`` of another. ``leaves``:
+    the inputs and held tensors that the rows of each block read, as often as they read them, in order."""
 
     bounds: tuple[int, ...]
     rows: tuple[tuple[Node, ...], ...]
@@ -100,7 +100,8 @@ def _blocks(rows: _Rows, positions: dict[Node, int], start: int, end: int, perio
 
 
 def _cut(rows: _Rows, start: int, period: int) -> int:
-    """How many rows behind the start of a stretch its blocks begin best: where few values go from one to the next, and none is written at once."""
+    """How many rows behind the start of a stretch its blocks begin best: where few values go from one to the next, and none is written at
+    once."""
     crossing = [0] * period
     for row in range(start, start + period):
         last = max((k for user in rows.nodes[row].users if (k := rows.numbers.get(user, 0)) <= row + period), default=row)
@@ -112,14 +113,20 @@ def _cut(rows: _Rows, start: int, period: int) -> int:
 def _writes(node: Node) -> bool:
     """Whether it may write, by the looks of it."""
     name = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
-    return name.endswith("_") or (name.startswith("i") and getattr(node.target, "__module__", "") == "_operator") or True in (*node.args, *node.kwargs.values())
+    return (
+        name.endswith("_")
+        or (name.startswith("i") and getattr(node.target, "__module__", "") == "_operator")
+        or True in (*node.args, *node.kwargs.values())
+    )
 
 
 def _is_known(node: Node) -> bool:
     target = node.target
     if isinstance(target, torch._ops.HigherOrderOperator):
         return False
-    if node.op == "call_method" or isinstance(target, (BuiltinFunctionType, MethodDescriptorType, torch._ops.OpOverload, torch._ops.OpOverloadPacket)):
+    if node.op == "call_method" or isinstance(
+        target, (BuiltinFunctionType, MethodDescriptorType, torch._ops.OpOverload, torch._ops.OpOverloadPacket)
+    ):
         return True
     return node.op == "call_function" and str(getattr(target, "__module__", "")).partition(".")[0] in _KNOWN
 

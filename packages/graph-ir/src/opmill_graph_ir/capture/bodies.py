@@ -22,11 +22,13 @@ Traced = Callable[[Recorder, Sequence[FakeTensor]], Sequence[Any]]
 """What a body computes: fakes of its inputs to fakes of its outputs, written down by the recorder."""
 
 
-def body(outer: Recorder, run: Traced, inputs: Sequence[FakeTensor], like: Sequence[Meta] | None = None, *, differentiate: bool = False) -> AtenGraph:
+def body(
+    outer: Recorder, run: Traced, inputs: Sequence[FakeTensor], like: Sequence[Meta] | None = None, *, differentiate: bool = False
+) -> AtenGraph:
     """The graph of ``run`` for inputs like these. Its outputs are dense, or laid out as ``like`` says.
 
-    ``differentiate``: gradients are recorded while it runs. Raises ``GraphError`` GI014 for outputs that are not as ``like`` says, or are no
-    tensors; GI015 where an input is written."""
+    ``differentiate``: gradients are recorded while it runs. Raises ``GraphError`` GI014 for outputs that are not as ``like`` says, or are
+    no tensors; GI015 where an input is written."""
     with closing(Recorder(outer.names, differentiate=differentiate, sizes=outer.sizes)) as inner:
         inner.state.origin = outer.state.origin
         with _own_place(outer), torch.set_grad_enabled(differentiate), inner:
@@ -37,7 +39,9 @@ def body(outer: Recorder, run: Traced, inputs: Sequence[FakeTensor], like: Seque
             outputs = [_output(inner, item, None if like is None else like[k]) for k, item in enumerate(items)]
         graph = inner.state.graph
         if graph.held or any(t.base.outside and t.base.version for _, t in inner.state.tracks.values()):
-            raise GraphError("GI015", "a body that writes what it is given, or holds tensors", where=outer.state.origin, hint="clone before writing")
+            raise GraphError(
+                "GI015", "a body that writes what it is given, or holds tensors", where=outer.state.origin, hint="clone before writing"
+            )
         graph.outputs = [OutputTensor(inner.track(fake).base.value) for fake in outputs]
     unify(graph)
     return graph
@@ -79,7 +83,9 @@ def outputs_of(graph: AtenGraph) -> list[Meta]:
     return [graph.metas[o.value] for o in graph.outputs if isinstance(o, OutputTensor)]
 
 
-def record(outer: Recorder, kind: str, bodies: Sequence[AtenGraph], groups: Sequence[Any], results: Sequence[Meta], *more: Any) -> list[FakeTensor]:
+def record(
+    outer: Recorder, kind: str, bodies: Sequence[AtenGraph], groups: Sequence[Any], results: Sequence[Meta], *more: Any
+) -> list[FakeTensor]:
     """Writes down an operator that runs ``bodies``, and gives fakes of what it returns. ``groups`` are its arguments, the last of them the
     operands, to which the sizes that bodies use are added; ``more`` are arguments behind these."""
     used = {name for graph in bodies for name in symbols_in(graph)}

@@ -1,7 +1,7 @@
 """Layouts of images between convolutions: in training what the forward saves and the backward computes lies as cuDNN's kernels want it.
 
-Only half precision on GPUs: cuDNN has no other kernels for it, and would copy each operand and result back and forth. What the user sees keeps
-eager's layout, and so does what any operator reads that is not listed here; a program that asks for strides was told eager's.
+Only half precision on GPUs: cuDNN has no other kernels for it, and would copy each operand and result back and forth. What the user sees
+keeps eager's layout, and so does what any operator gives whose record does not say ``any_layout``; a program that asks for strides was told eager's.
 """
 
 from __future__ import annotations
@@ -11,21 +11,12 @@ from dataclasses import replace
 from opmill_fake_tensors.operator import describe
 
 from ..loops.ir import HALF
+from ..ops.records import record_of
 from .graph import AtenGraph, Meta, Node, OutputTensor, values_in
 
 _CONVOLUTIONS = {"aten::convolution": (1, 6), "aten::convolution_backward": (2, 7)}
-"""Operators, with how many of their first operands are images, and the place of ``transposed``; of their results the first one is an image."""
-_ALIKE = frozenset(
-    f"aten::{name}"
-    for name in (
-        "_native_batch_norm_legit_functional _native_batch_norm_legit _native_batch_norm_legit_no_training native_batch_norm "
-        "native_batch_norm_backward relu threshold_backward add sub mul div neg where clamp clamp_min maximum minimum _to_copy "
-        "max_pool2d_with_indices max_pool2d_with_indices_backward avg_pool2d avg_pool2d_backward native_dropout native_dropout_backward "
-        "sigmoid sigmoid_backward silu silu_backward gelu gelu_backward tanh tanh_backward hardswish hardswish_backward hardsigmoid "
-        "hardsigmoid_backward hardtanh hardtanh_backward leaky_relu leaky_relu_backward elu elu_backward cat"
-    ).split()
-)
-"""Operators that are as good with all their images laid out so."""
+"""Operators, with how many of their first operands are images, and the place of ``transposed``; of their results the first one is an
+image."""
 
 
 def strides_of(sizes: tuple[int, ...]) -> tuple[int, ...]:
@@ -61,7 +52,7 @@ def _images(graph: AtenGraph, node: Node) -> list[str]:
         names = [v.name for v in values_in(node.args[:operands])] + [r for r in node.results[:1] if r]
         ours = all(_is_image(graph.metas[n]) and graph.metas[n].dtype in HALF for n in names)
         return names if ours and node.args[transposed] is False else []
-    if name not in _ALIKE:
+    if not record_of(node.func.name()).any_layout:
         return []
     names = [v.name for v in values_in((node.args, node.kwargs))] + [r for r in node.results if r]
     return [n for n in names if _is_image(graph.metas[n])]
@@ -74,7 +65,7 @@ def _is_image(meta: Meta) -> bool:
 def _shares(node: Node) -> bool:
     """Whether results lie in the memory of an operand: their layout follows from that."""
     op = describe(node.func)
-    return op.aliases or node.func._schema.name == "aten::_unsafe_view"
+    return op.aliases or record_of(node.func.name()).shares
 
 
 __all__ = ["lay_out", "strides_of"]

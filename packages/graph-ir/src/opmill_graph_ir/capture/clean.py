@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from opmill_fake_tensors.operator import describe
+from opmill_fake_tensors.raising import raises_for_content
 
 from .graph import AtenGraph, Node, OutputTensor, Value, replace_values, values_in
 
@@ -92,7 +93,7 @@ def _drop_dead(graph: AtenGraph) -> None:
     live = {o.value for o in graph.outputs if isinstance(o, OutputTensor)} | set(graph.mutations.values())
     kept = []
     for node in reversed(graph.nodes):
-        if any(r in live for r in node.results) or _has_effect(node):
+        if any(r in live for r in node.results) or must_run(node, graph):
             live.update(v.name for v in values_in((node.args, node.kwargs)))
             kept.append(node)
     graph.nodes = kept[::-1]
@@ -101,6 +102,11 @@ def _drop_dead(graph: AtenGraph) -> None:
     graph.held, graph.held_tensors = [n for n, _ in pairs], [t for _, t in pairs]
 
 
-def _has_effect(node: Node) -> bool:
+def must_run(node: Node, graph: AtenGraph) -> bool:
+    """Whether the node does more than its results say: it writes, draws, takes part in an exchange, makes a size known, gives nothing at
+    all, or raises for some contents of its arguments, as eager does where nobody reads what it gives."""
     op = describe(node.func)
-    return bool(op.writes or op.exchanges or not node.results or node.binds) or torch.Tag.nondeterministic_seeded in node.func.tags
+    if op.writes or op.exchanges or not node.results or node.binds or torch.Tag.nondeterministic_seeded in node.func.tags:
+        return True
+    dtype = next((graph.metas[r].dtype for r in node.results if r), "")
+    return raises_for_content(op.packet, dtype, len(node.args) > 1 and isinstance(node.args[1], Value))

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from types import SimpleNamespace
 from typing import Any
 
 import torch
+
+from opmill_fake_tensors.lazily import cached_property
 
 from .graph import AtenGraph
 

@@ -11,7 +11,7 @@ import torch
 from opmill_fake_tensors import FakeTensor
 from opmill_fake_tensors.symbolic import meta_tensor
 
-from .graph import Node, Value, replace_values
+from .graph import NO_LABEL, Node, Value, replace_values
 from .record import Memory, Recorder, Track, meta_of
 from .sizes import recorded, size_of
 
@@ -40,6 +40,7 @@ class Moment:
             len(graph.inputs),
             len(state.bound),
             state.again,
+            object() if state.policy else None,  # which is asked of each operator, and may count them
         )
         tracks = {key: (track, track.base.version) for key, (_, track) in state.tracks.items()}
         return cls(len(graph.nodes), state.counter, len(graph.held), len(graph.constants), ambient, tracks)
@@ -55,8 +56,8 @@ class Moment:
 
 
 class Counterparts:
-    """Pairs of names of an earlier and a later stretch. Each name belongs to one pair only, in which it is the same for both, a leaf, or one turn
-    further on: ``step`` says how many numbers that is."""
+    """Pairs of names of an earlier and a later stretch. Each name belongs to one pair only, in which it is the same for both, a leaf, or
+    one turn further on: ``step`` says how many numbers that is."""
 
     def __init__(self, recorder: Recorder, step: Callable[[str], int]) -> None:
         self.recorder, self.step = recorder, step
@@ -93,7 +94,13 @@ class Counterparts:
 
     def _node_agrees(self, first: Node, second: Node) -> bool:
         metas = self.graph.metas
-        if first.func is not second.func or first.binds or second.binds or first.again != second.again or len(first.results) != len(second.results):
+        if (
+            first.func is not second.func
+            or first.binds
+            or second.binds
+            or (first.again, first.kept) != (second.again, second.kept)
+            or len(first.results) != len(second.results)
+        ):
             return False
         for here, there in zip(first.results, second.results, strict=True):
             if here is None or there is None:
@@ -148,13 +155,13 @@ class Counterparts:
 
     # ---- the next turns --------------------------------------------------------------------------------------------------
 
-    def write(self, node: Node, names: Mapping[str, str], origin: str) -> None:
+    def write(self, node: Node, names: Mapping[str, str], origin: str, label: int = NO_LABEL) -> None:
         """Writes down a node of the later stretch under other names."""
         metas = self.graph.metas
         results = tuple(None if r is None else names[r] for r in node.results)
         metas.update((names[r], metas[r]) for r in node.results if r is not None)
         args, kwargs = replace_values(node.args, names), replace_values(node.kwargs, names)
-        self.graph.nodes.append(Node(node.func, args, kwargs, results, origin, node.binds, node.again))
+        self.graph.nodes.append(Node(node.func, args, kwargs, results, origin, node.binds, node.again, label, node.kept))
 
     def write_constant(self, name: str, new: str) -> None:
         with torch._C._DisableTorchDispatch():
@@ -165,7 +172,11 @@ class Counterparts:
         """What stands so many turns behind a value of the later stretch."""
         if isinstance(value, FakeTensor):
             return self._moved_fake(value, turns)
-        return type(value)([self.moved(v, turns) for v in value]) if isinstance(value, (tuple, list)) and not isinstance(value, torch.Size) else value
+        return (
+            type(value)([self.moved(v, turns) for v in value])
+            if isinstance(value, (tuple, list)) and not isinstance(value, torch.Size)
+            else value
+        )
 
     def _moved_fake(self, fake: FakeTensor, turns: int) -> FakeTensor:
         track = self.recorder.track(fake)
@@ -198,7 +209,9 @@ class Counterparts:
 
 def alike(first: FakeTensor, second: FakeTensor) -> bool:
     """Whether two fakes look the same; such whose values are known, or that are conjugated, do not."""
-    return all(f.constant is None and not f.meta.is_conj() and not f.meta.is_neg() for f in (first, second)) and looks(first) == looks(second)
+    return all(f.constant is None and not f.meta.is_conj() and not f.meta.is_neg() for f in (first, second)) and looks(first) == looks(
+        second
+    )
 
 
 def looks(fake: FakeTensor) -> tuple[Any, ...]:

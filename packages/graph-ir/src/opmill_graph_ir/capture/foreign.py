@@ -1,5 +1,5 @@
-"""Symbolic sizes of torch's own tracer (``torch.compile(backend="opmill", dynamic=True)``): its symbols become ours before a capture, and what
-was decided about ours is asked of torch's afterwards, which records it as its guards."""
+"""Symbolic sizes of torch's own tracer (``torch.compile(backend="opmill", dynamic=True)``): its symbols become ours before a capture, and
+what was decided about ours is asked of torch's afterwards, which records it as its guards."""
 
 from __future__ import annotations
 
@@ -115,4 +115,8 @@ _RULES: dict[str, Callable[..., Index | None]] = {
 
 def has_foreign_sizes(values: Sequence[Any]) -> bool:
     """Whether any of these is symbolic in torch's own environment."""
-    return any(hasattr(getattr(s, "node", None), "shape_env") for v in values for s in ((v,) if not isinstance(v, torch.Tensor) else (*v.shape, *v.stride())))
+    return any(
+        hasattr(getattr(s, "node", None), "shape_env")
+        for v in values
+        for s in ((v,) if not isinstance(v, torch.Tensor) else (*v.shape, *v.stride()))
+    )

@@ -1,4 +1,5 @@
-"""Functional forms of operators that write to their arguments. Those of others that come without one: the same operator on copies of what it writes."""
+"""Functional forms of operators that write to their arguments. Those of others that come without one: the same operator on copies of what
+it writes."""
 
 from __future__ import annotations
 
@@ -11,6 +12,7 @@ import torch
 
 from opmill_fake_tensors.strides import is_dense
 
+from ..definitions import definitions
 from ..errors import GraphError
 
 aten = torch.ops.aten
@@ -26,16 +28,12 @@ _SPACE = "opmill_functional"
 _ALIAS = re.compile(r"\([a-z][a-z0-9]*(\|[a-z][a-z0-9]*)*!?\)")
 
 
-@lru_cache(1)
-def _library() -> torch.library.Library:
-    return torch.library.Library(_SPACE, "FRAGMENT")
-
-
 @lru_cache(None)
 def functional_form(func: Any, count: int) -> Any:
-    """The operator that gives what ``func`` returns, then the ``count`` tensors that it writes (alone, in lists or where they may be left out) in the order
-    of its arguments, and changes nothing; it carries ``func`` as ``opmill_writes``. None where ``func`` returns or writes other things than tensors, or
-    returns what it was given. It is kept and stays in order, as one that draws random numbers: what else ``func`` does, nobody knows."""
+    """The operator that gives what ``func`` returns, then the ``count`` tensors that it writes (alone, in lists or where they may be left
+    out) in the order of its arguments, and changes nothing; it carries ``func`` as ``opmill_writes``. None where ``func`` returns or writes
+    other things than tensors, or returns what it was given. It is kept and stays in order, as one that draws random numbers: what else
+    ``func`` does, nobody knows."""
     schema = func._schema
     writes = [k for k, a in enumerate(schema.arguments) if a.is_write]
     if not writes or any("Tensor" not in str(schema.arguments[k].type) for k in writes):
@@ -45,13 +43,15 @@ def functional_form(func: Any, count: int) -> Any:
     names = [a.name for a in schema.arguments]
     name = f"{re.sub(r'[^A-Za-z0-9_]', '_', func.name())}_{count}"
     arguments = _ALIAS.sub("", str(schema).partition("(")[2].rpartition(" -> ")[0])
-    _library().define(f"{name}({arguments} -> ({', '.join(['Tensor'] * (len(schema.returns) + count))})", tags=(torch.Tag.nondeterministic_seeded,))
+    whole = f"{name}({arguments} -> ({', '.join(['Tensor'] * (len(schema.returns) + count))})"
 
     def call(args: Any, kwargs: Any, filled: bool) -> Any:
         given = {**dict(zip(names, args)), **kwargs}
         own = {names[k]: _copied(given.get(names[k]), filled) for k in writes}
         returned = func(**{**given, **own}) if filled or schema.returns else None
-        return _results([*([] if returned is None else [returned] if isinstance(returned, torch.Tensor) else returned), *tensors_in(own.values())])
+        return _results(
+            [*([] if returned is None else [returned] if isinstance(returned, torch.Tensor) else returned), *tensors_in(own.values())]
+        )
 
     def run(*args: Any, **kwargs: Any) -> Any:
         return call(args, kwargs, True)
@@ -59,12 +59,14 @@ def functional_form(func: Any, count: int) -> Any:
     def shapes(*args: Any, **kwargs: Any) -> Any:
         return call(args, kwargs, False)
 
-    _library().impl(name, run, "CompositeExplicitAutograd")
-    _library().impl(name, shapes, "Meta")
-    _library().impl(name, torch.library.fallthrough_kernel, "Autograd")
-    form = getattr(getattr(torch.ops, _SPACE), name).default
-    form.opmill_shapes = lambda name, overload, args, kwargs: shapes(*args, **kwargs)
-    form.opmill_writes = func
+    with definitions(_SPACE) as library:
+        library.define(whole, tags=(torch.Tag.nondeterministic_seeded,))
+        library.impl(name, run, "CompositeExplicitAutograd")
+        library.impl(name, shapes, "Meta")
+        library.impl(name, torch.library.fallthrough_kernel, "Autograd")
+        form = getattr(getattr(torch.ops, _SPACE), name).default
+        form.opmill_shapes = lambda name, overload, args, kwargs: shapes(*args, **kwargs)
+        form.opmill_writes = func
     return form
 
 
@@ -93,16 +95,18 @@ def _results(tensors: list[torch.Tensor]) -> Any:
 
 @lru_cache(None)
 def _named_alike(func: Any, packet: Any) -> Any:
-    """The overload of ``packet`` that writes nothing and has the arguments of ``func``, which may stand in another order; None where there is none. Overloads
-    that are called alike need not be: ``pow_.Scalar`` has the exponent as a number, ``pow.Scalar`` the base."""
+    """The overload of ``packet`` that writes nothing and has the arguments of ``func``, which may stand in another order; None where there
+    is none. Overloads that are called alike need not be: ``pow_.Scalar`` has the exponent as a number, ``pow.Scalar`` the base."""
     arguments = sorted((a.name, str(a.type)) for a in func._schema.arguments)
     found = (getattr(packet, overload) for overload in packet.overloads()) if packet is not None else ()
-    return next((f for f in found if not f._schema.is_mutable and sorted((a.name, str(a.type)) for a in f._schema.arguments) == arguments), None)
+    return next(
+        (f for f in found if not f._schema.is_mutable and sorted((a.name, str(a.type)) for a in f._schema.arguments) == arguments), None
+    )
 
 
 def memory_order(tensor: torch.Tensor) -> list[int] | None:
-    """The dimensions of a dense tensor by how they lie in memory, None where they lie in order (and for what is not dense, or on no processor).
-    ``bernoulli_`` draws in this order there, its functional form in the order of the dimensions."""
+    """The dimensions of a dense tensor by how they lie in memory, None where they lie in order (and for what is not dense, or on no
+    processor). ``bernoulli_`` draws in this order there, its functional form in the order of the dimensions."""
     sizes, strides = list(tensor.shape), list(tensor.stride())
     if tensor.device.type != "cpu" or not all(type(n) is int for n in (*sizes, *strides)) or not is_dense(sizes, strides):
         return None

@@ -19,11 +19,15 @@ from opmill_fake_tensors.symbols import Sizes
 from opmill_fake_tensors.symbols.asking import demanded
 
 from ..errors import GraphError
+from ..wrapped import INSIDE
 from .attention import PREPARED
+from .checks import ONE_HOT, one_hot
 from .clean import clean
 from .graph import AtenGraph, Meta, Output, OutputTensor
 from .higher_order import ROWS, Run
+from .inverse import shares_elements
 from .outs import has_out, into_out
+from .places import label_of, origin_of
 from .record import Recorder, meta_of, shares
 from .repeated import Repeated
 from .sizes import environment_of, recorded, size_of, traced, unify
@@ -33,11 +37,12 @@ def functionalize(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> At
     """The functional aten graph of ``gm`` for inputs like these (tensors, fakes, symbolic sizes).
 
     Raises ``GraphError``: GI001 where gradients are needed, GI002 and GI003 where a write cannot be made functional, GI005 where
-    inputs share memory and one is written, GI009 for an input that is neither a tensor nor a symbolic size. Whatever the fakes raise passes through."""
+    inputs share memory and one is written, GI009 for an input that is neither a tensor nor a symbolic size. Whatever the fakes raise passes
+    through."""
     if torch.is_grad_enabled() and any(isinstance(x, torch.Tensor) and x.requires_grad for x in example_inputs):
         raise GraphError("GI001", "gradients are needed", why="an input requires grad", hint="run under torch.no_grad()")
     names = {id(t): n for n, t in (*gm.named_parameters(remove_duplicate=False), *gm.named_buffers(remove_duplicate=False))}
-    recorder = Recorder(names, sizes=environment_of(example_inputs), repeats=True)
+    recorder = Recorder(names, sizes=environment_of(example_inputs), repeats=INSIDE not in gm.meta)
     grad = torch.is_grad_enabled()
     try:
         with closing(recorder), recorder:
@@ -52,10 +57,10 @@ def interpret(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], recorder:
     """What ``gm`` returns for fakes of its inputs; the recorder, which must be entered, writes down what ran."""
     try:
         return _interpret(gm, example_inputs, recorder)
-    except RuntimeError as e:
+    except (RuntimeError, IndexError, TypeError, ValueError) as e:
         if "data is not allocated" in str(e):  # composite operators of torch that read tensors behind the dispatcher's back
             raise GraphError("GI008", "an operator reads the data of a tensor", where=recorder.state.origin) from None
-        if isinstance(e, FakeTensorError):
+        if isinstance(e, (FakeTensorError, GraphError)):
             raise
         why = f"{type(e).__name__}: {e}"  # eager may fail as well, and then says so itself
         raise GraphError("GI013", "an operator fails on tensors without data", where=recorder.state.origin, why=why) from e
@@ -73,7 +78,7 @@ def _call_graph(gm: Any, args: Sequence[Any], recorder: Recorder) -> Any:
     env: dict[torch.fx.Node, Any] = {}
     inputs = iter(args)
     nodes = list(gm.graph.nodes)
-    repeated = Repeated(nodes, env, recorder, partial(_attribute, gm), _origin, _is_opaque)
+    repeated = Repeated(nodes, env, recorder, partial(_attribute, gm), origin_of, _is_opaque)
     position = 0
     while position < len(nodes):
         if (behind := repeated.behind(position)) != position:
@@ -81,7 +86,7 @@ def _call_graph(gm: Any, args: Sequence[Any], recorder: Recorder) -> Any:
             continue
         node = nodes[position]
         position += 1
-        recorder.state.origin = _origin(node)
+        recorder.state.origin, recorder.state.label = origin_of(node), label_of(node)
         if node.op == "placeholder":
             env[node] = next(inputs)
         elif node.op == "get_attr":
@@ -117,6 +122,8 @@ def _call_node(node: torch.fx.Node, gm: torch.fx.GraphModule, args: Sequence[Any
         return _DEMANDS[target](args[0])
     if target is operator.getitem and isinstance(args[0], FakeTensor):
         return item_at(*args)
+    if target in ONE_HOT:
+        return one_hot(target, *args, **kwargs)
     if (prepare := PREPARED.get(target)) is not None:
         args, kwargs = prepare(args, kwargs)
     if has_out(target, args, kwargs):
@@ -163,14 +170,6 @@ def _call_module(module: torch.nn.Module, args: Sequence[Any], kwargs: dict[str,
     return torch.func.functional_call(module, tensors, tuple(args), kwargs)
 
 
-def _origin(node: torch.fx.Node) -> str:
-    trace = node.meta.get("stack_trace")
-    if trace and (start := trace.rfind('File "')) >= 0:
-        file, _, rest = trace[start + 6 :].partition('", line ')
-        return f"{file}:{rest.partition(',')[0].partition(chr(10))[0]}"
-    return node.name
-
-
 def finish(recorder: Recorder, result: Any, example_inputs: Sequence[Any]) -> AtenGraph:
     """The recorded graph with its outputs and mutations said."""
     graph = recorder.state.graph
@@ -203,10 +202,13 @@ def _twins(items: Sequence[Any], outputs: Sequence[Output]) -> list[Output]:
 
 
 def refuse_shared(graph: AtenGraph, example_inputs: Sequence[Any]) -> None:
-    """Raises GI005 where what is written may be seen at another place, too: plans check of their calls what is checked of the example here."""
+    """Raises GI005 where what is written may be seen at another place, too: plans check of their calls what is checked of the example
+    here."""
     given = [*zip(graph.inputs, example_inputs, strict=False), *zip(graph.held, graph.held_tensors, strict=True)]
     with torch._C._DisableTorchDispatch():
-        spans = sorted((*_span(t), name in graph.mutations) for name, t in given if isinstance(t, torch.Tensor) and not isinstance(t, FakeTensor))
+        spans = sorted(
+            (*_span(t), name in graph.mutations) for name, t in given if isinstance(t, torch.Tensor) and not isinstance(t, FakeTensor)
+        )
     reach = reach_of_written = 0
     for start, end, written in spans:
         if start < reach_of_written or (written and start < reach):
@@ -227,13 +229,7 @@ def _span(t: torch.Tensor) -> tuple[int, int]:
 
 def overlaps_itself(meta: Meta, environment: Sizes | None) -> bool:
     """Whether two positions may be one element in memory: then a write to one shows at the other."""
-    span = 1
-    sizes, strides = traced(meta.sizes, environment), traced(meta.strides, environment)
-    for stride, size in sorted((st, sz) for st, sz in zip(strides, sizes, strict=True) if sz != 1):
-        if stride < span:
-            return 0 not in meta.sizes
-        span += stride * (size - 1)
-    return False
+    return shares_elements(traced(meta.sizes, environment), traced(meta.strides, environment))
 
 
 def _output(recorder: Recorder, item: Any, uses: Mapping[int, int]) -> Output:

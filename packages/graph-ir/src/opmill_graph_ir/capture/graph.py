@@ -10,9 +10,10 @@ import torch
 
 from opmill_fake_tensors.symbols import Index, Sizes
 
+NO_LABEL = -1
 Size = Union[int, Index]
-"""A size, stride or offset: a number, or an expression over size symbols that is none. Comparing it with ``==`` tells whether it is certainly
-the same; an order that it does not tell raises ``SizeUnknown``."""
+"""A size, stride or offset: a number, or an expression over size symbols that is none. Comparing it with ``==`` tells whether it is
+certainly the same; an order that it does not tell raises ``SizeUnknown``."""
 
 
 @dataclass(frozen=True)
@@ -24,6 +25,8 @@ class Meta:
     strides: tuple[Any, ...]
     """Both of type ``Size``."""
     device: str
+    opaque: bool = False
+    """Whether it lies as only the library knows that made it: strides mean nothing then, and only operators take it."""
 
     def __str__(self) -> str:
         return f"{self.dtype}[{', '.join(map(str, self.sizes))}]"
@@ -50,9 +53,14 @@ class Node:
     results: tuple[str | None, ...]
     origin: str = ""
     binds: tuple[tuple[str, int | None, int], ...] = ()
-    """Size symbols that the node makes known: each with the result and the dimension that show it, or None where it is the number that the node reads."""
+    """Size symbols that the node makes known: each with the result and the dimension that show it, or None where it is the number that the
+    node reads."""
     again: bool = False
     """Whether the program asks that its results are computed again for the backward, not kept."""
+    label: int = NO_LABEL
+    """The innermost label of the program's that it is inside of, by its number in the FX graph's ``meta["labels"]``."""
+    kept: bool | None = None
+    """What the policy of a checkpoint asks: True, that its results are kept where the backward needs them; False, that they never are."""
 
 
 @dataclass(frozen=True)
@@ -75,9 +83,10 @@ Output = OutputTensor | Index | int | float | bool | None
 
 @dataclass
 class AtenGraph:
-    """``inputs`` come with each call, in order: tensors, and size symbols (of which ``metas`` says nothing); ``held`` values are the tensors given when the plan is bound, in the order of
-    ``held_tensors``; ``constants`` belong to the graph. ``mutations`` maps an input or held value to the value it holds after the call. ``sizes`` is the
-    environment of its size symbols, None where all sizes are numbers."""
+    """``inputs`` come with each call, in order: tensors, and size symbols (of which ``metas`` says nothing); ``held`` values are the
+    tensors given when the plan is bound, in the order of ``held_tensors`` (others behind them are made of weights then); ``constants`` belong to the graph. ``mutations`` maps an input
+    or held value to the value it holds after the call. ``sizes`` is the environment of its size symbols, None where all sizes are
+    numbers."""
 
     inputs: list[str] = field(default_factory=list)
     held: list[str] = field(default_factory=list)
@@ -88,18 +97,29 @@ class AtenGraph:
     mutations: dict[str, str] = field(default_factory=dict)
     outputs: list[Output] = field(default_factory=list)
     sizes: Sizes | None = None
+    offsets: dict[str, int] = field(default_factory=dict)
+    """Inputs and held values that must begin so many elements behind the beginning of their storage."""
+
+    def beginnings(self) -> tuple[tuple[int, int], ...]:
+        """``offsets`` by the inputs' positions."""
+        return tuple((self.inputs.index(name), offset) for name, offset in self.offsets.items())
 
     def symbols(self) -> dict[str, int | None]:
         """The size symbols with their values in the captured call; None for those that depend on data."""
         return {} if self.sizes is None else {name: symbol.hint for name, symbol in self.sizes.symbols.items()}
 
     def __str__(self) -> str:
-        lines = [f"{kind} {n}: {self.metas.get(n, 'a size')}" for kind, names in (("input", self.inputs), ("held", self.held)) for n in names]
+        lines = [
+            f"{kind} {n}: {self.metas.get(n, 'a size')}" for kind, names in (("input", self.inputs), ("held", self.held)) for n in names
+        ]
         lines += [f"constant {n}: {self.metas[n]}" for n in self.constants]
         for node in self.nodes:
             left = ", ".join(f"{r}: {self.metas[r]}" if r else "_" for r in node.results)
             arguments = [show(a) for a in node.args] + [f"{k}={show(v)}" for k, v in node.kwargs.items()]
-            lines.append(f"{left} = {node.func.name().removeprefix('aten::')}({', '.join(arguments)})" + (f"   # {node.origin}" if node.origin else ""))
+            lines.append(
+                f"{left} = {node.func.name().removeprefix('aten::')}({', '.join(arguments)})"
+                + (f"   # {node.origin}" if node.origin else "")
+            )
         lines += [f"{target} <- {value}" for target, value in self.mutations.items()]
         lines.append("return " + ", ".join(_show_output(o) for o in self.outputs))
         return "\n".join(lines)

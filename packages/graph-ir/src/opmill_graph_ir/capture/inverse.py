@@ -1,11 +1,12 @@
 """Inverses of views: given the outer value and the new content of a view of it, the operator that gives the new outer value.
 
-Each row: (outer meta, outer value, new value, further arguments of the view, its kwargs, which result) -> (func, args, kwargs), or None where
-one element of the outer value is many of the view."""
+Each row: (outer meta, outer value, new value, further arguments of the view, its kwargs, which result) -> (func, args, kwargs), or None
+where one element of the outer value is many of the view."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -13,6 +14,18 @@ import torch
 from .graph import Meta, Value
 
 aten = torch.ops.aten
+
+
+def shares_elements(sizes: Sequence[Any], strides: Sequence[Any]) -> bool:
+    """Whether two positions may be one element in memory: then a write to one shows at the other."""
+    span = 1
+    for stride, size in sorted((st, sz) for st, sz in zip(strides, sizes, strict=True) if sz != 1):
+        if stride < span:
+            return all(n != 0 for n in sizes)
+        span += stride * (size - 1)
+    return False
+
+
 _Call = tuple[Any, tuple[Any, ...], dict[str, Any]]
 
 
@@ -57,7 +70,10 @@ def _unbind(outer: Meta, base: Value, new: Value, rest: tuple[Any, ...], kwargs:
     return aten.select_scatter.default, (base, new, rest[0] if rest else 0, item), {}
 
 
-def _as_strided(outer: Meta, base: Value, new: Value, rest: tuple[Any, ...], kwargs: dict[str, Any], item: int | None) -> _Call:
+def _as_strided(outer: Meta, base: Value, new: Value, rest: tuple[Any, ...], kwargs: dict[str, Any], item: int | None) -> _Call | None:
+    """Of a vector of all elements of the memory, see :mod:`.memory_views`."""
+    if shares_elements(rest[0], rest[1]):
+        return None
     return aten.as_strided_scatter.default, (base, new, *rest), kwargs
 
 

@@ -14,10 +14,12 @@ from opmill_fake_tensors.operator import describe
 from opmill_fake_tensors.strides import like as strides_like
 
 from ..errors import GraphError
+from ..wrapped import INSIDE
+from ..wrapped.nodes import refuse_wrapper
 from .apart import groups
 from .clean import clean
 from .functionalize import finish, interpret, overlaps_itself
-from .graph import AtenGraph, Meta, Node, Output, OutputTensor, Value
+from .graph import NO_LABEL, AtenGraph, Meta, Node, Output, OutputTensor, Value
 from .masks import keep_as_truths
 from .record import Recorder
 from .repeated_gradients import NotRepeated
@@ -30,7 +32,8 @@ aten = torch.ops.aten
 @dataclass(frozen=True)
 class Part:
     """One of the backwards of a graph. ``tangents`` are numbers in ``Joint.differentiable``, ``gradients`` numbers in ``Joint.targets``; a
-    target stands there once for each part that has a gradient for it. ``spent``: why there is none, where the program has freed what it needs."""
+    target stands there once for each part that has a gradient for it. ``spent``: why there is none, where the program has freed what it
+    needs."""
 
     tangents: tuple[int, ...]
     gradients: tuple[int, ...]
@@ -75,7 +78,7 @@ def capture_joint(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Jo
     Raises ``GraphError`` GI001 where a custom autograd node would not mean the same as eager's: outputs that share memory though autograd
     does not know; and what :func:`functionalize` raises."""
     try:
-        return _capture(gm, example_inputs, repeats=True)
+        return _capture(gm, example_inputs, repeats=INSIDE not in gm.meta)
     except NotRepeated:
         return _capture(gm, example_inputs, repeats=False)
 
@@ -92,7 +95,7 @@ def _capture(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], repeats: b
         for position in derived:
             first.pop(id(items[position]), None)
         differentiable = list(first.values())
-        recorder.state.origin = "backward"
+        recorder.state.origin, recorder.state.label = "backward", NO_LABEL
         tangents = [_tangent(recorder, items[k]) for k in differentiable]
         parts, targets, gradients = _differentiate(recorder, [items[k] for k in differentiable], tangents)
         count = len(recorder.state.graph.inputs) - len(tangents)
@@ -105,7 +108,17 @@ def _capture(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], repeats: b
     clean(graph)
     metas = tuple(graph.metas[name] for name in graph.inputs[count:])
     return Joint(
-        graph, count, len(items), tuple(differentiable), tuple(repeated), metas, tuple(targets), replay_of(graph), parts, tuple(derived), tuple(bases)
+        graph,
+        count,
+        len(items),
+        tuple(differentiable),
+        tuple(repeated),
+        metas,
+        tuple(targets),
+        replay_of(graph),
+        parts,
+        tuple(derived),
+        tuple(bases),
     )
 
 
@@ -114,10 +127,17 @@ def _refuse_new_history(recorder: Recorder, example_inputs: Sequence[Any]) -> No
     graph, outside = recorder.state.graph, recorder.outside()
     for name, given in (*zip(graph.inputs, example_inputs, strict=False), *zip(graph.held, graph.held_tensors, strict=True)):
         if isinstance(given, torch.Tensor) and not given.requires_grad and name in outside and outside[name].requires_grad:
-            raise GraphError("GI001", f"{name} begins to require grad", why="a value that requires grad is written into it", hint="write value.detach(), or return the value")
+            raise GraphError(
+                "GI001",
+                f"{name} begins to require grad",
+                why="a value that requires grad is written into it",
+                hint="write value.detach(), or return the value",
+            )
 
 
-def _differentiate(recorder: Recorder, outputs: list[FakeTensor], tangents: list[FakeTensor]) -> tuple[tuple[Part, ...], list[str], list[Any]]:
+def _differentiate(
+    recorder: Recorder, outputs: list[FakeTensor], tangents: list[FakeTensor]
+) -> tuple[tuple[Part, ...], list[str], list[Any]]:
     """The parts of the backward, written down one after the other: with the targets of all, by name, and their gradients."""
     sources = {name: fake for name, fake in recorder.outside().items() if fake.requires_grad}
     found = groups(outputs)
@@ -149,6 +169,8 @@ def _gradients(recorder: Recorder, outputs: list[FakeTensor], tangents: list[Fak
     if not outputs or not sources:
         return {}
     found = torch.autograd.grad(outputs, list(sources.values()), tangents, allow_unused=True, retain_graph=True)
+    for name, gradient in zip(sources, found, strict=True):
+        refuse_wrapper(gradient, recorder.state.graph.inputs.index(name) if name in recorder.state.graph.inputs else -1)
     gradients = dict(zip(sources, found, strict=True))
     for late in recorder.late:
         gradients |= late.gradients(gradients)
@@ -156,7 +178,8 @@ def _gradients(recorder: Recorder, outputs: list[FakeTensor], tangents: list[Fak
 
 
 def moves_on(node: Node) -> bool:
-    """Whether the operator changes what its results do not show: it draws random numbers, or takes part in an exchange with other processes."""
+    """Whether the operator changes what its results do not show: it draws random numbers, or takes part in an exchange with other
+    processes."""
     return torch.Tag.nondeterministic_seeded in node.func.tags or describe(node.func).exchanges
 
 
@@ -186,7 +209,9 @@ def _as_stored(recorder: Recorder, gradient: Any) -> Any:
 def _tangent(recorder: Recorder, output: FakeTensor) -> FakeTensor:
     sizes = output.size()
     with torch._C._DisableTorchDispatch():
-        like = torch.empty_strided(sizes, strides_like(sizes, output.stride()), dtype=output.dtype, device="meta")  # dense where the output overlaps itself
+        like = torch.empty_strided(
+            sizes, strides_like(sizes, output.stride()), dtype=output.dtype, device="meta"
+        )  # dense where the output overlaps itself
     return recorder.add_fake_input(recorder.from_meta(like, output.device))
 
 
@@ -202,7 +227,10 @@ def _derive(recorder: Recorder, items: list[Any]) -> tuple[list[int], list[int]]
         if base.outside is None:
             groups.setdefault(id(base), []).append(position)
         elif item is base.root or (
-            item._base is base.root and not overlaps_itself(recorder.state.graph.metas[base.outside], recorder.sizes) and not has_own_way(item, base.root)
+            item._base is base.root
+            and not _by_strides(recorder, item)
+            and not overlaps_itself(recorder.state.graph.metas[base.outside], recorder.sizes)
+            and not has_own_way(item, base.root)
         ):
             derived.append(position)  # a strided view of elements that share memory would share their gradients out otherwise
         else:
@@ -211,7 +239,10 @@ def _derive(recorder: Recorder, items: list[Any]) -> tuple[list[int], list[int]]
         root = recorder.track(items[positions[0]]).base.root
         if len({id(items[k]) for k in positions}) == 1:
             continue
-        if not root.requires_grad or any(items[k] is not root and (items[k]._base is not root or has_own_way(items[k], root)) for k in positions):
+        if not root.requires_grad or any(
+            items[k] is not root and (items[k]._base is not root or has_own_way(items[k], root) or _by_strides(recorder, items[k]))
+            for k in positions
+        ):
             raise GraphError("GI001", "two outputs that require grad share memory", hint="clone one of them")
         views = [k for k in positions if items[k] is not root]
         if len(views) == len(positions):
@@ -221,8 +252,15 @@ def _derive(recorder: Recorder, items: list[Any]) -> tuple[list[int], list[int]]
     return sorted(derived), bases
 
 
+def _by_strides(recorder: Recorder, view: FakeTensor) -> bool:
+    """Whether the program made the view by strides of memory: its gradient is that of what it asked, and of no element that this does not
+    show."""
+    return any(step.func is aten.as_strided.default for step in recorder.track(view).chain)
+
+
 def has_own_way(view: FakeTensor, root: FakeTensor) -> bool:
-    """Whether the gradient of a view takes a way of the program's own (``torch.autograd.Function``), which a view made anew would not take."""
+    """Whether the gradient of a view takes a way of the program's own (``torch.autograd.Function``), which a view made anew would not
+    take."""
     step: Any = view.grad_fn
     while step not in (None, root.grad_fn) and not isinstance(step, torch.autograd.function.BackwardCFunction):
         step = step.next_functions[0][0] if step.next_functions else None

@@ -1,7 +1,7 @@
 """Random masks are kept for the backward as truths.
 
-Dropout on a processor multiplies by numbers that are zero or one, divided by the share of ones; autograd keeps these. Written down as truths that are
-cast back, they are what the smallest cut between forward and backward saves: a byte each.
+Dropout on a processor multiplies by numbers that are zero or one, divided by the share of ones; autograd keeps these. Written down as
+truths that are cast back, they are what the smallest cut between forward and backward saves: a byte each.
 """
 
 from __future__ import annotations

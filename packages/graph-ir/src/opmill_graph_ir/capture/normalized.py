@@ -1,7 +1,7 @@
 """What a norm returns, computed again from its input and the statistics that it found.
 
-The backward of a norm reads its input and its statistics; what comes after it reads what it returned. With the statistics at hand the latter is a few
-operations an element: ``(x - mean) * rstd * weight + bias``. It need not be kept beside the former, which is as large.
+The backward of a norm reads its input and its statistics; what comes after it reads what it returned. With the statistics at hand the
+latter is a few operations an element: ``(x - mean) * rstd * weight + bias``. It need not be kept beside the former, which is as large.
 
 Only on processors: memory that is not kept lies in the arena, whose pages are there already, and that pays for the operations.
 """
@@ -14,25 +14,26 @@ from typing import Any
 
 import torch
 
+from ..ops.records import record_of
 from .graph import AtenGraph, Meta, Node, Value
 
 aten = torch.ops.aten
 
-_OF_BATCH = frozenset(f"aten::{name}" for name in ("_native_batch_norm_legit_functional", "_native_batch_norm_legit", "native_batch_norm"))
 _WIDE = {"float16": "float32", "bfloat16": "float32", "float32": "float32", "float64": "float64"}
 
 
 @dataclass(frozen=True)
 class Ways:
-    """``makers``: for the values that norms return, and for all that lies on the way to them, the operators that make them from the norms' inputs and
-    statistics. ``passing``: those on the way, which no forward has."""
+    """``makers``: for the values that norms return, and for all that lies on the way to them, the operators that make them from the norms'
+    inputs and statistics. ``passing``: those on the way, which no forward has."""
 
     makers: Mapping[str, Node]
     passing: frozenset[str]
 
 
 def ways(graph: AtenGraph, forward: Iterable[Node]) -> Ways:
-    """How the results of norms among the nodes ``forward`` can be had a second time. Metas of what lies on the way are added to the graph."""
+    """How the results of norms among the nodes ``forward`` can be had a second time. Metas of what lies on the way are added to the
+    graph."""
     nodes: list[Node] = []
     ends: set[str] = set()
     for node in forward:
@@ -47,18 +48,18 @@ def _way(graph: AtenGraph, node: Node) -> list[Node] | None:
     """The operators of one norm; None where the node is none, or where its statistics are rounded or are not those of this input."""
     if node.again or len(node.results) < 3 or None in node.results[:3] or graph.metas[node.results[0] or ""].device != "cpu":
         return None
-    name, (result, mean, rstd) = node.func._schema.name, (r or "" for r in node.results[:3])
+    over, (result, mean, rstd) = record_of(node.func.name()).normalizes, (r or "" for r in node.results[:3])
     trailing = len(graph.metas[result].sizes) - 2
     steps = _Steps(graph, result, _WIDE.get(graph.metas[result].dtype, ""), node.origin, [])
     if any(graph.metas[s].dtype != steps.wide for s in (mean, rstd)):
         return None
-    if name == "aten::native_layer_norm":
+    if over == "rows":
         return steps.normalize(node.args[0], [Value(mean), Value(rstd), *node.args[2:4]])
-    if name == "aten::native_group_norm":
+    if over == "groups":
         channels, groups = node.args[4], node.args[6]
         center, scale = (steps.by_channel(Value(s), channels, groups) for s in (mean, rstd))
         return steps.normalize(node.args[0], [steps.spread(v, trailing) for v in (center, scale, *node.args[1:3])])
-    if name in _OF_BATCH and _argument(node, "training") is True:
+    if over == "channels" and _argument(node, "training") is True:
         return steps.normalize(node.args[0], [steps.spread(v, trailing) for v in (Value(mean), Value(rstd), *node.args[1:3])])
     return None
 
@@ -109,7 +110,9 @@ class _Steps:
 
     def _unsqueezed(self, value: Value) -> Value:
         old = self.graph.metas[value.name]
-        return self._add(aten.unsqueeze.default, (value, len(old.sizes)), {}, replace(old, sizes=(*old.sizes, 1), strides=(*old.strides, 1)))
+        return self._add(
+            aten.unsqueeze.default, (value, len(old.sizes)), {}, replace(old, sizes=(*old.sizes, 1), strides=(*old.strides, 1))
+        )
 
     def _cast(self, value: Value, meta: Meta) -> Value:
         return self._add(aten._to_copy.default, (value,), {"dtype": getattr(torch, meta.dtype)}, meta)

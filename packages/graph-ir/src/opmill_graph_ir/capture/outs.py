@@ -1,7 +1,7 @@
 """Functions of torch that are given ``out``: what they would give without it, copied there.
 
-Many of these functions are composed below the dispatcher's eyes: ``torch.kron`` multiplies into a view that does not say that it is one, and
-``torch.linalg.matrix_rank`` copies in C++ what it has counted. What they write cannot be recorded operator by operator."""
+Many of these functions are composed below the dispatcher's eyes: ``torch.kron`` multiplies into a view that does not say that it is one,
+and ``torch.linalg.matrix_rank`` copies in C++ what it has counted. What they write cannot be recorded operator by operator."""
 
 from __future__ import annotations
 

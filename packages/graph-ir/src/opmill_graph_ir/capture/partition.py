@@ -2,7 +2,8 @@
 
 What depends on a tangent is backward. What the forward's outputs need is forward. Of the forward's values that the backward reads, views
 and cheap pointwise values may be computed again (they fuse into their readers), and so may what norms return (``normalized.py``); what is
-saved is chosen so that it has the fewest bytes. Autograd's formulas read what eager would have saved, so the memory held between the two is at most eager's.
+saved is chosen so that it has the fewest bytes. Autograd's formulas read what eager would have saved, so the memory held between the two is
+at most eager's.
 """
 
 from __future__ import annotations
@@ -17,28 +18,24 @@ from opmill_fake_tensors.operator import describe
 from opmill_fake_tensors.symbols import index
 
 from ..errors import GraphError
+from ..ops.records import record_of
+from .clean import must_run
 from .cut import INFINITE, Network
 from .graph import AtenGraph, Meta, Node, Output, OutputTensor, values_in
 from .joint import Joint, moves_on
 from .normalized import ways
 from .sizes import roots_of, sizes_behind, symbols_in
 
-_CHEAP = frozenset(
-    f"aten::{name}"
-    for name in (
-        "add sub mul div neg abs relu clamp clamp_min clamp_max eq ne lt le gt ge logical_and logical_or logical_not bitwise_not where "
-        "masked_fill sign reciprocal rsqrt sqrt square sigmoid tanh silu gelu hardswish hardsigmoid hardtanh leaky_relu exp pow "
-        "_to_copy clone full zeros ones full_like zeros_like ones_like scalar_tensor arange"
-    ).split()
-)
+_LONGEST_CHAIN = 3
+"""Values of the backward that are computed again one from the other."""
 _UNKNOWN = 8192
 """What a size that depends on data counts as."""
 
 
 @dataclass
 class Backward:
-    """The backward of a part of the graph. ``graph.inputs`` are its tangents, then ``saved`` by name: inputs and held values of the forward, and values
-    that it computed; then ``sizes``, the symbols that it uses."""
+    """The backward of a part of the graph. ``graph.inputs`` are its tangents, then ``saved`` by name: inputs and held values of the
+    forward, and values that it computed; then ``sizes``, the symbols that it uses."""
 
     graph: AtenGraph
     saved: tuple[str, ...]
@@ -47,8 +44,8 @@ class Backward:
 
 @dataclass
 class Halves:
-    """``forward.outputs`` are the user's outputs, then the saved values that are none of them; then ``sizes``, the symbols that the backwards use.
-    ``backwards``: one for each of ``Joint.parts``, None for what is spent. ``saved``: what they take, by name."""
+    """``forward.outputs`` are the user's outputs, then the saved values that are none of them; then ``sizes``, the symbols that the
+    backwards use. ``backwards``: one for each of ``Joint.parts``, None for what is spent. ``saved``: what they take, by name."""
 
     forward: AtenGraph
     backwards: tuple[Backward | None, ...]
@@ -69,8 +66,8 @@ class Halves:
 
 
 def partition(joint: Joint, *, exact: bool = False) -> Halves:
-    """The two graphs of a joint one, or more where parts of it are differentiated one after the other. ``exact``: what is computed again must be what
-    it was to the last bit."""
+    """The two graphs of a joint one, or more where parts of it are differentiated one after the other. ``exact``: what is computed again
+    must be what it was to the last bit."""
     graph = joint.graph
     makers = {r: n for n in graph.nodes for r in (*n.results, *_bound(n)) if r}
     tangents = graph.inputs[joint.inputs :]
@@ -79,10 +76,14 @@ def partition(joint: Joint, *, exact: bool = False) -> Halves:
     roots = [*_values(outputs), *graph.mutations.values()]
     roots += [r for n in graph.nodes if id(n) not in late and moves_on(n) for r in n.results if r]
     roots += [symbol for n in graph.nodes if id(n) not in late for symbol in _bound(n)]
-    forward = _closure(graph, makers, roots)
+    needed = [n for n in graph.nodes if id(n) not in late and n.origin != "backward" and must_run(n, graph)]
+    forward = _closure(graph, makers, [*roots, *(name for n in needed for name in _needs(n, graph))]) | set(map(id, needed))
     again = ways(graph, () if exact else (n for n in graph.nodes if id(n) in forward))
     split = _Split(graph, {**makers, **again.makers}, again.passing, forward, late, tangents, list(_values(outputs)))
-    backwards = tuple(None if part.spent else split.backward(part.tangents, [graph.outputs[joint.outputs + k] for k in part.gradients]) for part in joint.parts)
+    backwards = tuple(
+        None if part.spent else split.backward(part.tangents, [graph.outputs[joint.outputs + k] for k in part.gradients])
+        for part in joint.parts
+    )
     saved = dict.fromkeys(name for b in backwards if b for name in b.saved)
     sizes = dict.fromkeys(name for b in backwards if b for name in b.sizes)
     known = {o.value: None for o in outputs if isinstance(o, OutputTensor) and o.sizes is None}
@@ -96,9 +97,9 @@ def partition(joint: Joint, *, exact: bool = False) -> Halves:
 
 @dataclass
 class _Split:
-    """What is known while the backwards of ``graph`` are taken out of it, one after the other. ``makers``: what makes each value in a backward;
-    ``passing``: values that no forward has. ``forward`` and ``late`` are nodes, by id: of the forward, and those that depend on tangents.
-    ``leaving``: values that the forward returns or keeps for a backward before."""
+    """What is known while the backwards of ``graph`` are taken out of it, one after the other. ``makers``: what makes each value in a
+    backward; ``passing``: values that no forward has. ``forward`` and ``late`` are nodes, by id: of the forward, and those that depend on
+    tangents. ``leaving``: values that the forward returns or keeps for a backward before."""
 
     graph: AtenGraph
     makers: dict[str, Node]
@@ -112,7 +113,9 @@ class _Split:
         graph = self.graph
         nodes, saved = _backward(graph, self.makers, self.passing, self.forward, list(_values(gradients)), set(self.tangents), self.leaving)
         self.leaving += saved
-        second = _graph(graph, _just_in_time(graph, self.makers, nodes, self.late), [*(self.tangents[k] for k in tangents), *saved], gradients, [])
+        second = _graph(
+            graph, _just_in_time(graph, self.makers, nodes, self.late), [*(self.tangents[k] for k in tangents), *saved], gradients, []
+        )
         own = {symbol for n in second.nodes for symbol in _bound(n)}
         sizes = tuple(name for name in symbols_in(second) if not roots_of([name], graph.sizes) & own)
         second.inputs += sizes
@@ -154,15 +157,27 @@ def _closure(graph: AtenGraph, makers: dict[str, Node], roots: Iterable[str]) ->
 
 
 def _backward(
-    graph: AtenGraph, makers: dict[str, Node], passing: Set[str], forward: set[int], roots: list[str], tangents: set[str], leaving: Sequence[str]
+    graph: AtenGraph,
+    makers: dict[str, Node],
+    passing: Set[str],
+    forward: set[int],
+    roots: list[str],
+    tangents: set[str],
+    leaving: Sequence[str],
 ) -> tuple[set[int], list[str]]:
-    """The backward's nodes by id, and the forward values that it takes. ``passing``: values that no forward has, ``leaving``: that are there anyway."""
+    """The backward's nodes by id, and the forward values that it takes. ``passing``: values that no forward has, ``leaving``: that are
+    there anyway."""
     outside = {*graph.inputs, *graph.held, *graph.constants} - tangents
     given = {symbol for n in graph.nodes if id(n) in forward for symbol in _bound(n)}  # the forward returns these
     makers = {name: node for name, node in makers.items() if name not in given}
-    _, needed = _reading(graph, makers, roots, {r for n in graph.nodes if id(n) in forward and not _is_view(n) for r in n.results if r} | outside)
+    _, needed = _reading(
+        graph, makers, roots, {r for n in graph.nodes if id(n) in forward and not _is_view(n) for r in n.results if r} | outside
+    )
     free = {*graph.held, *graph.constants, *leaving, *outside.intersection(needed)}
-    saved = _cheapest(graph, makers, passing, needed, free) | outside
+    kept = frozenset(r for n in graph.nodes if n.kept for r in n.results if r)
+    saved = _cheapest(graph, makers, passing, needed, free, kept) | outside
+    if ends := _ends_of_chains(graph, needed, saved | free):
+        saved = _cheapest(graph, makers, passing, needed, free, kept | ends) | outside
     nodes, taken = _reading(graph, makers, roots, saved)
     if spoiled := set(graph.mutations).intersection(taken):
         raise GraphError("GI001", f"the backward needs what {min(spoiled)} held before it was written", hint="clone it first")
@@ -188,14 +203,39 @@ def _reading(graph: AtenGraph, makers: dict[str, Node], roots: list[str], known:
 def _may_run_again(node: Node) -> bool:
     if node.again:
         return not moves_on(node) and not node.binds
-    return len(node.results) == 1 and node.func._schema.name in _CHEAP
+    return len(node.results) == 1 and record_of(node.func.name()).recompute == "cheap"
 
 
-def _cheapest(graph: AtenGraph, makers: dict[str, Node], passing: Set[str], needed: list[str], free: Set[str]) -> set[str]:
+def _ends_of_chains(graph: AtenGraph, needed: Iterable[str], known: Set[str]) -> frozenset[str]:
+    """Values on GPUs that are rather kept: else they would be computed again from one another in a long chain. The backward needs the last
+    one first, as of a residual stream, so all of them would be computed and lie in memory from its beginning."""
+    wanted, depths, found = set(needed), dict[str, int](), set[str]()
+    producers = {r: node for node in graph.nodes for r in node.results if r}
+    for node in graph.nodes:
+        name = node.results[0] if len(node.results) == 1 else None
+        if name is None or name in known or _is_view(node) or not _may_run_again(node):
+            continue
+        bases = _through_views(producers, (v.name for v in values_in((node.args, node.kwargs))))
+        depth = max((depths.get(base, 0) for base in bases), default=0) + (name in wanted)
+        if depth > _LONGEST_CHAIN and graph.metas[name].device.startswith("cuda"):
+            found.add(name)
+            depth = 0
+        depths[name] = depth
+    return frozenset(found)
+
+
+def _cheapest(
+    graph: AtenGraph,
+    makers: dict[str, Node],
+    passing: Set[str],
+    needed: list[str],
+    free: Set[str],
+    kept: Set[str] = frozenset(),
+) -> set[str]:
     """The values to save so that all that are needed can be had, of the fewest bytes: a minimum cut between what cannot be computed
     again and what is needed, each value an edge as wide as it is large; of two as large an input is taken, which need not be written. What
     is ``free`` is there anyway, what is ``passing`` cannot be saved; an input is free where the backward reads it in any case, or it would
-    live longer for our sake."""
+    live longer for our sake. ``kept`` are computed once."""
     network, seen, stack, given = Network(), set(needed), list(needed), set(graph.inputs)
     written, symbols = set(graph.mutations), graph.symbols()  # contents of what is written change when the forward ends
     for name in needed:
@@ -203,10 +243,11 @@ def _cheapest(graph: AtenGraph, makers: dict[str, Node], passing: Set[str], need
     while stack:
         name = stack.pop()
         node = makers.get(name)
-        width = INFINITE if name in passing else 2 * max(_bytes(graph.metas[name], symbols), 1) - (name in given)
-        network.add((name, False), (name, True), 0 if name in free else width)
         bases = list(_through_views(makers, (v.name for v in values_in((node.args, node.kwargs))))) if node is not None else []
-        again = node is not None and _may_run_again(node) and not written.intersection(bases)
+        again = node is not None and name not in kept and _may_run_again(node) and not written.intersection(bases)
+        never = name in passing or (again and node is not None and node.kept is False)
+        width = INFINITE if never else 2 * max(_bytes(graph.metas[name], symbols), 1) - (name in given)
+        network.add((name, False), (name, True), 0 if name in free else width)
         if not again:
             network.add("given", (name, False), INFINITE)
             continue

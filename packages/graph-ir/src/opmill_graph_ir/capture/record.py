@@ -15,6 +15,7 @@ from typing import Any, Protocol
 import torch
 
 from opmill_fake_tensors import FakeContext, FakeTensor
+from opmill_fake_tensors.compat import distrust_twins
 from opmill_fake_tensors.operator import describe
 from opmill_fake_tensors.strides import extent
 from opmill_fake_tensors.symbolic import meta_tensor
@@ -23,15 +24,26 @@ from opmill_fake_tensors.symbols import Index, Sizes
 from ..errors import GraphError
 from ..recurrent import PACKETS, keeping
 from .forms import functional_call, memory_order
-from .graph import AtenGraph, Meta, Node, Value, values_in
+from .graph import NO_LABEL, AtenGraph, Meta, Node, Value, values_in
 from .inverse import INVERSES
+from .memory_views import calls_from, geometry, run_of_strides
+from .policies import Policy, judged
 from .sizes import recorded, size_of, traced, unbound
 
 aten = torch.ops.aten
 _IGNORED = ("aten::detach_", "aten::requires_grad_", "aten::retain_grad", "aten::_version", "aten::sym_size", "aten::sym_stride")
+_WAITS = ("_c10d_functional::wait_tensor", "_c10d_functional::_wrap_tensor_autograd")
+"""The second gives a tensor that waits where it is used first: graphs know where that is."""
 _OF_CUDNN = ("aten::cudnn_batch_norm", "aten::cudnn_batch_norm_backward")
 _METADATA = "aten::set_ aten::resize_ aten::resize_as_ aten::swapaxes_".split()
 _LIFTS = ("aten::lift_fresh", "aten::lift")
+_TRACKED = {
+    "aten::unsafe_split.Tensor": aten.split.Tensor,
+    "aten::unsafe_split_with_sizes": aten.split_with_sizes.default,
+}
+"""Operators whose results share memory with their arguments though their schemas do not say so, and those that say it."""
+_OF_SHAPES = "aten::_assert_tensor_metadata aten::_assert_scalar aten::sym_constrain_range aten::sym_constrain_range_for_size".split()
+_STRIDED = ("aten::as_strided_copy", "aten::as_strided_scatter")
 _RESHAPING = "aten::t_ aten::transpose_ aten::squeeze_ aten::unsqueeze_ aten::as_strided_".split()
 
 
@@ -47,8 +59,8 @@ class _Step:
 
 @dataclass(eq=False)
 class Memory:
-    """A memory: ``value`` is its current content, ``root`` the fake that covers it, ``first`` the content that it was made with. ``version`` counts its
-    values; ``written``: one came by a write."""
+    """A memory: ``value`` is its current content, ``root`` the fake that covers it, ``first`` the content that it was made with.
+    ``version`` counts its values; ``written``: one came by a write; ``by_strides``: there were views of it by strides."""
 
     value: str
     root: FakeTensor
@@ -56,6 +68,7 @@ class Memory:
     version: int = 0
     outside: str | None = None
     written: bool = False
+    by_strides: bool = False
 
 
 @dataclass(eq=False)
@@ -97,10 +110,11 @@ class _State:
     counter: int = 0
     bound: set[str] = field(default_factory=set)
     """Symbols that depend on data and that a node of the graph makes known."""
+    label: int = NO_LABEL
     again: bool = False
     """Whether what is recorded now is to be computed again for the backward."""
-    inside: int = 0
-    """How many of torch's kernels in Python are running: what they call is no part of the program."""
+    policy: Policy | None = None
+    """Of the checkpoint that is recorded now: what of it is kept."""
 
 
 class Late(Protocol):
@@ -133,8 +147,9 @@ class Recorder(FakeContext):
         return self.state.origin
 
     def close(self) -> None:
-        """Lets go of the fakes, when the graph is complete. Views hold their base where the garbage collector does not see it, and each fake holds
-        its context: together with what the context knows of both that would be held for ever, the real tensors of the graph too."""
+        """Lets go of the fakes, when the graph is complete. Views hold their base where the garbage collector does not see it, and each
+        fake holds its context: together with what the context knows of both that would be held for ever, the real tensors of the graph
+        too."""
         self.state = _State()
         self._by_id.clear()
         for late in self.late:
@@ -187,7 +202,9 @@ class Recorder(FakeContext):
         if known is not None:
             return known
         if tensor.requires_grad and torch.is_grad_enabled() and not torch.is_inference_mode_enabled() and not self.differentiate:
-            raise GraphError("GI001", "gradients are needed", why="a tensor the graph holds requires grad", hint="run under torch.no_grad()")
+            raise GraphError(
+                "GI001", "gradients are needed", why="a tensor the graph holds requires grad", hint="run under torch.no_grad()"
+            )
         graph = self.state.graph
         fake = super()._convert(tensor)
         name = "p_" + self.names[id(tensor)].replace(".", "_") if id(tensor) in self.names else f"p{len(graph.held)}"
@@ -241,11 +258,15 @@ class Recorder(FakeContext):
         """Makes ``value`` the content of ``fake``, and so of part of its base."""
         track = self.track(fake)
         base = track.base
+        if base.by_strides and base.root.requires_grad and torch.is_grad_enabled():
+            raise GraphError("GI003", "a write to memory that is differentiated and has views by strides", where=self.state.origin)
         if track.chain:
             along = self._replay(base, track.chain[:-1])
             for (outer, outer_value), step in zip(reversed(along), reversed(track.chain), strict=True):
                 inverse = INVERSES.get(step.func.name())
-                found = inverse and inverse(_torch_meta_of(outer), Value(outer_value), Value(value), step.rest, dict(step.kwargs), step.item)
+                found = inverse and inverse(
+                    _torch_meta_of(outer), Value(outer_value), Value(value), step.rest, dict(step.kwargs), step.item
+                )
                 if found is None:
                     raise GraphError("GI003", f"a write through a view made by {step.func.name()}", where=self.state.origin)
                 func, args, kwargs = found
@@ -298,7 +319,9 @@ class Recorder(FakeContext):
             self._own(fake, name)
 
     def run(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        if self.state.inside:
+        if self.state.policy is not None and not self._inside and not describe(func).composite:
+            return judged(self, func, args, kwargs)
+        if self._inside:
             return super().run(func, args, kwargs)
         op = describe(func)
         if op.packet == "aten::item":
@@ -322,7 +345,15 @@ class Recorder(FakeContext):
             return super().run(func, args, kwargs)
         if op.packet in _LIFTS and isinstance(args[0], FakeTensor) and id(args[0]) in self.state.tracks:
             return args[0]
-        if op.packet == "_c10d_functional::wait_tensor":
+        if op.composite:  # so they come in inference mode; what they share with their arguments is what their parts do
+            distrust_twins()
+            with self:
+                return func.decompose(*args, **kwargs)
+        if (tracked := _TRACKED.get(op.name)) is not None and not args[0].meta.is_conj() and not args[0].meta.is_neg():
+            return list(self.run(tracked, args, kwargs))
+        if op.packet in _STRIDED and not op.writes:
+            return run_of_strides(self.run, op.base_name, args, kwargs, self.state.origin)
+        if op.packet in _WAITS:
             return self._wait(args[0])
         if func is aten._native_batch_norm_legit.default:  # the same but for its schema, which says that it writes
             return self.run(aten.native_batch_norm.default, args, kwargs)
@@ -347,20 +378,15 @@ class Recorder(FakeContext):
                 self._own(fake, name)
         elif type(result) is torch.SymInt and op.counted is not None:
             self._emit_number(func, tuple(values), str(size_of(result)))
+        elif not func._schema.returns and op.packet not in _OF_SHAPES and not op.packet.startswith("profiler::"):
+            self._emit(func, tuple(values), named, ())
         return result
 
     def _emit_number(self, func: Any, args: tuple[Any, ...], symbol: str) -> None:
         """A node that reads a number, which is a symbol from then on."""
         if symbol not in self.state.bound:
             self.state.bound.add(symbol)
-            self.state.graph.nodes.append(Node(func, args, {}, (), self.state.origin, ((symbol, None, 0),)))
-
-    def _by_kernel(self, *args: Any) -> Any:
-        self.state.inside += 1
-        try:
-            return super()._by_kernel(*args)
-        finally:
-            self.state.inside -= 1
+            self.state.graph.nodes.append(Node(func, args, {}, (), self.state.origin, ((symbol, None, 0),), label=self.state.label))
 
     def _fakes_in(self, arg: Any) -> Any:
         if type(arg) is FakeTensor:
@@ -381,11 +407,32 @@ class Recorder(FakeContext):
 
     def _record_view(self, func: Any, args: Sequence[Any], kwargs: Mapping[str, Any], values: Any, named: Any, result: Any) -> None:
         source = self.track(args[0])
+        if func is aten.as_strided.default:
+            self._own_view(result, source.base, self._by_strides(args[0], args[1:], kwargs))
+            return
         many = not isinstance(result, torch.Tensor)
         names = self._emit(func, tuple(values), named, result)
         for i, (fake, name) in enumerate(zip(_tensors(result), names, strict=True)):
             step = _Step(func, tuple(args[1:]), tuple(kwargs.items()), i if many else None)
             self.state.tracks[id(fake)] = fake, Track(source.base, (*source.chain, step), name, source.base.version)
+
+    def _own_view(self, fake: FakeTensor, base: Memory, chain: tuple[_Step, ...]) -> None:
+        """``fake`` is what this chain leads to."""
+        name = self._replay(base, chain)[-1][1]
+        self.state.tracks[id(fake)] = fake, Track(base, chain, name, base.version)
+
+    def _by_strides(self, fake: FakeTensor, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[_Step, ...]:
+        """The chain that leads to a view of the memory of ``fake`` by strides. Where it is said from where on in the storage, the graph is
+        one of inputs that begin there."""
+        base = self.track(fake).base
+        base.by_strides = True
+        sizes, strides, offset = geometry(args, kwargs)
+        if offset is not None and base.outside is not None:
+            if base.outside in self.state.graph.held:
+                raise GraphError("GI003", "a view by strides and an offset of a tensor that the graph holds", where=self.state.origin)
+            self.state.graph.offsets[base.outside] = int(base.root.storage_offset())
+        calls = calls_from(base.root, fake, sizes, strides, fake.storage_offset() if offset is None else offset, self.state.origin)
+        return tuple(_Step(func, rest, (), None) for func, rest in calls)
 
     def _unmarked(self, fake: FakeTensor) -> FakeTensor:
         """The numbers of a view that is marked as conjugated; what is written to them is written through that view."""
@@ -406,12 +453,12 @@ class Recorder(FakeContext):
             track.base.root = self.from_meta(was, target.device)
         packet = getattr(aten, op.base_name.removesuffix("_"))
         view = getattr(packet, op.overload or "default", None) or packet.int
-        value = self.value_of(target)
-        result = super().run(view, args, kwargs)
-        [name] = self._emit(view, (value, *args[1:]), kwargs, result)
+        if view is aten.as_strided.default:
+            chain = self._by_strides(target, args[1:], kwargs)
+        else:
+            chain = (*track.chain, _Step(view, tuple(args[1:]), tuple(kwargs.items()), None))
         super().run(func, args, kwargs)
-        step = _Step(view, tuple(args[1:]), tuple(kwargs.items()), None)
-        self.state.tracks[id(target)] = target, Track(track.base, (*track.chain, step), name, track.base.version)
+        self._own_view(target, track.base, chain)
         return target
 
     def _run_writing(self, op: Any, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
@@ -513,7 +560,18 @@ class Recorder(FakeContext):
         if self.sizes is not None:
             binds = tuple(unbound((graph.metas.get(name) if name else None for name in names), self.state.bound, self.sizes))
             self.state.bound.update(symbol for symbol, _, _ in binds)
-        graph.nodes.append(Node(func, recorded(tuple(args)), {k: recorded(v) for k, v in kwargs.items()}, tuple(names), self.state.origin, binds, self.state.again))
+        graph.nodes.append(
+            Node(
+                func,
+                recorded(tuple(args)),
+                {k: recorded(v) for k, v in kwargs.items()},
+                tuple(names),
+                self.state.origin,
+                binds,
+                self.state.again,
+                self.state.label,
+            )
+        )
         graph.sizes = self.sizes
         return names
 

@@ -1,9 +1,10 @@
 """Runs the first blocks of a stretch of a graph, and writes down for the others what these wrote, with other names.
 
-Why this is right: what a block does is decided by its rows, which are those of the block before, by the looks of what it reads, and by the state of
-the capture. Two blocks in turn show that each leaves to the next what it found: values of the same looks (geometry, views of what, versions),
-the same state, nothing written that was there before; and that the later wrote down what the earlier did with all names moved on. So the block behind
-them finds what they found, and where its own inputs and held tensors look like theirs, it does once more what they did.
+Why this is right: what a block does is decided by its rows, which are those of the block before, by the looks of what it reads, and by the
+state of the capture. Two blocks in turn show that each leaves to the next what it found: values of the same looks (geometry, views of what,
+versions), the same state, nothing written that was there before; and that the later wrote down what the earlier did with all names moved
+on. So the block behind them finds what they found, and where its own inputs and held tensors look like theirs, it does once more what they
+did.
 
 Where gradients are captured too, the last blocks run as well: see :mod:`.repeated_gradients`.
 """
@@ -21,6 +22,7 @@ from opmill_fake_tensors import FakeTensor
 from .blocks import RUN, Blocks, find_blocks
 from .counterparts import Counterparts, Moment, alike, same
 from .graph import AtenGraph
+from .places import label_of
 from .record import Recorder
 from .repeated_gradients import LAST, Backward
 
@@ -29,8 +31,8 @@ _EARLIER, _LATER = RUN - 2, RUN - 1
 
 
 class Repeated:
-    """Goes along while the nodes of a graph run, one after the other. ``env``: what they gave; ``attribute``: what the node of an attribute stands for;
-    ``origin``: where a node comes from; ``opaque``: nodes that are like no other."""
+    """Goes along while the nodes of a graph run, one after the other. ``env``: what they gave; ``attribute``: what the node of an attribute
+    stands for; ``origin``: where a node comes from; ``opaque``: nodes that are like no other."""
 
     def __init__(
         self,
@@ -229,15 +231,17 @@ class _Turns:
 
     def _write_nodes(self, block: int, leaves: Mapping[str, str], rows: Sequence[int]) -> None:
         origins = [self.along.origin(node) for node in self.blocks.rows[block]]
+        labels = [label_of(node) for node in self.blocks.rows[block]]
         names = self.parts.moved_names(block - _LATER) | dict(leaves)
         for name in self._constants()[1]:
             self.parts.write_constant(name, names[name])
         for node, row in zip(self.graph.nodes[self.between.nodes : self.after.nodes], rows, strict=True):
-            self.parts.write(node, names, origins[row])
+            self.parts.write(node, names, origins[row], labels[row])
         self.recorder.state.counter += self.values
 
     def _join(self, last: int) -> None:
-        """Lets the gradient of what the last block written down leaves be that of what the later block leaves, with what is between them."""
+        """Lets the gradient of what the last block written down leaves be that of what the later block leaves, with what is between
+        them."""
         assert self.crossing is not None
         row = self.blocks.rows[_LATER].index(self.crossing)
         tail = self.blocks.rows[last - 1][row]

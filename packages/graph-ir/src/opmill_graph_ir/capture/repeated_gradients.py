@@ -1,8 +1,8 @@
 """The backward of blocks that were written down without being run.
 
-The blocks in front of them ran, and so do the last two. Autograd knows of the others nothing but a node from what the last of them leaves to what
-the first of them takes. When that node's turn comes, the two last blocks have shown what the backward of one does: if the earlier's is the later's
-with all names moved on, it is written down once more for each block between, as its forward was.
+The blocks in front of them ran, and so do the last two. Autograd knows of the others nothing but a node from what the last of them leaves
+to what the first of them takes. When that node's turn comes, the two last blocks have shown what the backward of one does: if the earlier's
+is the later's with all names moved on, it is written down once more for each block between, as its forward was.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ class NotRepeated(Exception):
 
 
 class Backward:
-    """``blocks`` are not run, behind which two are. ``steps``: how many numbers the names of values and constants move on from block to block; ``leaves``: see
-    ``_Turns.leaves``; ``ends``: what each of the two leaves; ``first``: the number of the first of the two."""
+    """``blocks`` are not run, behind which two are. ``steps``: how many numbers the names of values and constants move on from block to
+    block; ``leaves``: see ``_Turns.leaves``; ``ends``: what each of the two leaves; ``first``: the number of the first of the two."""
 
     def __init__(
         self,
@@ -80,9 +80,16 @@ class Backward:
         first, between, last = self.moments
         _, values, constants = first.until(between)
         (step, further), begin = self.steps, first.counter
-        if constants or first.until(between) != between.until(last) or first.held != last.held or any(b - a != step for a, b in pairwise(self.starts)):
+        if (
+            constants
+            or first.until(between) != between.until(last)
+            or first.held != last.held
+            or any(b - a != step for a, b in pairwise(self.starts))
+        ):
             raise NotRepeated
-        parts = self.parts = Counterparts(self.recorder, lambda name: -further if name[0] == "c" else values if int(name[1:]) >= begin else -step)
+        parts = self.parts = Counterparts(
+            self.recorder, lambda name: -further if name[0] == "c" else values if int(name[1:]) >= begin else -step
+        )
         leaves = self.leaves(self.first + 1, self.first)
         written = self.graph.nodes
         agree = (
@@ -110,7 +117,12 @@ class Backward:
         first, second = self.given[:2]
         one, other = (self.recorder.track(t) for t in (first, second))
         fresh = one.version == one.base.version and other.version == other.base.version
-        return fresh and first.shape == second.shape and first.stride() == second.stride() and self.parts.pair(one.value, other.value, given=True)
+        return (
+            fresh
+            and first.shape == second.shape
+            and first.stride() == second.stride()
+            and self.parts.pair(one.value, other.value, given=True)
+        )
 
     def _leaf_names(self, turns: int) -> dict[str, str]:
         found = self.leaves(self.first, self.first - turns)
@@ -131,7 +143,6 @@ class Backward:
                 if name != other and found.get(name) is not None:
                     gradients[other] = self.parts.moved(found[name], turns)
         return gradients
-
 
     def close(self) -> None:
         """Lets go of the fakes: autograd's graph, where the collector does not see what holds what, holds this."""

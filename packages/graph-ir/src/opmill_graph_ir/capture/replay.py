@@ -16,9 +16,9 @@ AUTOCAST_DEVICES = ("cpu", "cuda")
 
 
 class Replay(msgspec.Struct, frozen=True):
-    """``obstacle``: why the module cannot run again, empty where it can. ``before``: inputs and held values, by name, that it writes and whose
-    contents before the write its results depend on. ``random``: it draws numbers from the CPU's generator. ``autocast``: devices with the
-    element type that they were cast to, while the module was captured."""
+    """``obstacle``: why the module cannot run again, empty where it can. ``before``: inputs and held values, by name, that it writes and
+    whose contents before the write its results depend on. ``random``: it draws numbers from the CPU's generator. ``autocast``: devices with
+    the element type that they were cast to, while the module was captured."""
 
     obstacle: str = ""
     before: tuple[str, ...] = ()
@@ -35,7 +35,9 @@ def replay_of(graph: AtenGraph) -> Replay:
         before=tuple(name for name in graph.mutations if name in needed),
         random=bool(drawing),
         autocast=tuple(
-            (device, str(torch.get_autocast_dtype(device)).removeprefix("torch.")) for device in AUTOCAST_DEVICES if torch.is_autocast_enabled(device)
+            (device, str(torch.get_autocast_dtype(device)).removeprefix("torch."))
+            for device in AUTOCAST_DEVICES
+            if torch.is_autocast_enabled(device)
         ),
     )
 
@@ -62,6 +64,10 @@ def _needed(graph: AtenGraph) -> set[str]:
 
 def _read(node: Node, needed: set[str]) -> Sequence[Value]:
     """What the results that are needed depend on: a batch norm in training moves running statistics and normalises without them."""
-    if node.func is aten._native_batch_norm_legit_functional.default and node.args[5] is True and not needed.intersection(filter(None, node.results[3:])):
+    if (
+        node.func is aten._native_batch_norm_legit_functional.default
+        and node.args[5] is True
+        and not needed.intersection(filter(None, node.results[3:]))
+    ):
         return values_in((node.args[:3], node.args[5:]))
     return values_in((node.args, node.kwargs))

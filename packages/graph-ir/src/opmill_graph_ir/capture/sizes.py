@@ -139,7 +139,9 @@ def late_sizes(environment: Sizes | None) -> tuple[dict[str, str], tuple[tuple[s
     if environment is None:
         return {}, ()
     definitions = {name: symbol.definition for name, symbol in environment.symbols.items() if symbol.definition}
-    return definitions, tuple(dict.fromkeys((f"({d.relation.expr}) {d.relation.kind} 0", _demand(d, environment)) for d in environment.asserted))
+    return definitions, tuple(
+        dict.fromkeys((f"({d.relation.expr}) {d.relation.kind} 0", _demand(d, environment)) for d in environment.asserted)
+    )
 
 
 def _demand(decision: Decision, environment: Sizes) -> str:
@@ -160,7 +162,7 @@ def unify(graph: AtenGraph) -> None:
         return
     sizes = _Simplifier(graph.sizes)
     graph.metas = {name: _meta(meta, sizes) for name, meta in graph.metas.items()}
-    graph.nodes = [Node(n.func, _args(n.args, sizes), _args(n.kwargs, sizes), n.results, n.origin, n.binds, n.again) for n in graph.nodes]
+    graph.nodes = [replace(n, args=_args(n.args, sizes), kwargs=_args(n.kwargs, sizes)) for n in graph.nodes]
     graph.outputs = [_output(o, sizes) for o in graph.outputs]
 
 
@@ -203,4 +205,16 @@ def _output(out: Output, sizes: _Simplifier) -> Output:
     return replace(out, sizes=tuple(_simple(n, sizes) for n in out.sizes), strides=strides, offset=_simple(out.offset, sizes))
 
 
-__all__ = ["environment_of", "example_values", "late_sizes", "recorded", "size_of", "roots_of", "sizes_behind", "symbols_in", "traced", "unbound", "unify"]
+__all__ = [
+    "environment_of",
+    "example_values",
+    "late_sizes",
+    "recorded",
+    "size_of",
+    "roots_of",
+    "sizes_behind",
+    "symbols_in",
+    "traced",
+    "unbound",
+    "unify",
+]

@@ -21,8 +21,8 @@ class GeneratorOptions:
     """What generated code depends on besides the kernel. Hashed whole into the kernel's key.
 
     ``threads``: how many threads kernels may assume (0: ask at run time). ``precise``: no contraction of a*b+c, no reassociation
-    beyond eager's. ``device``: ``"cpu"``, ``"cuda:0"``. ``measure``: generators that can choose among several ways to write a kernel by running
-    them do so."""
+    beyond eager's. ``device``: ``"cpu"``, ``"cuda:0"``. ``measure``: generators that can choose among several ways to write a kernel by
+    running them do so."""
 
     device: str = "cpu"
     threads: int = 0
@@ -50,9 +50,29 @@ class KernelGenerator(Protocol):
 
 
 @runtime_checkable
+class ShowingGenerator(KernelGenerator, Protocol):
+    """One that shows what it writes, for ``print_after=("generate",)``."""
+
+    def text(self, kernel: LoopKernel, options: GeneratorOptions) -> str:
+        """The kernel in the generator's language, for people."""
+
+
+@runtime_checkable
+class EditableGenerator(ShowingGenerator, Protocol):
+    """One that builds texts which people wrote. ``extension``: of files with them; ``comment``: what begins a comment."""
+
+    extension: str
+    comment: str
+
+    def build_text(self, kernel: LoopKernel, text: str, options: GeneratorOptions, store: Store) -> KernelRef:
+        """Builds what somebody made of ``text(kernel, options)``. Raises ``KernelBuildError`` with the toolchain's message."""
+
+
+@runtime_checkable
 class MeasuringGenerator(KernelGenerator, Protocol):
-    """One that can tell how long its kernels take. With ``GeneratorOptions.measure`` it is asked whether an operator of torch's may as well be a loop."""
+    """One that can tell how long its kernels take. With ``GeneratorOptions.measure`` it is asked whether an operator of torch's may as well
+    be a loop."""
 
     def seconds(self, kernels: Sequence[LoopKernel], options: GeneratorOptions, store: Store) -> list[float]:
-        """Seconds on the device that each kernel takes, built as ``build`` builds it; infinite for one whose checks fail. Raises ``KernelBuildError``, and
-        RuntimeError where memory ends for what the kernels work on."""
+        """Seconds on the device that each kernel takes, built as ``build`` builds it; infinite for one whose checks fail. Raises
+        ``KernelBuildError``, and RuntimeError where memory ends for what the kernels work on."""

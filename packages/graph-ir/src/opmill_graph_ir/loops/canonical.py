@@ -1,7 +1,7 @@
 """Canonical names: kernels that do the same are equal by value, and so are built once.
 
-Names follow from the order of first use: axes ``i0 i1`` and ``j0 j1`` (inner; in a nest one name has one extent), lets and reductions ``v0``, buffers ``b0``, kept from
-everything that does not change what is computed (origins, the names of the program).
+Names follow from the order of first use: axes ``i0 i1`` and ``j0 j1`` (inner; in a nest one name has one extent), lets and reductions
+``v0``, buffers ``b0``, kept from everything that does not change what is computed (origins, the names of the program).
 """
 
 from __future__ import annotations
@@ -96,7 +96,8 @@ _EXPR = {
 
 
 def canonical(nests: Sequence[Nest], use: Callable[[str], BufferUse], symbols: Sequence[str] = ()) -> Canonical:
-    """The kernel that runs ``nests`` in order, over the program's buffers, of which ``use`` tells. ``symbols`` come first and keep their names."""
+    """The kernel that runs ``nests`` in order, over the program's buffers, of which ``use`` tells. ``symbols`` come first and keep their
+    names."""
     names = _Names(symbols)
     out = tuple(_nest(n, names) for n in nests)
     params = []
@@ -143,7 +144,9 @@ def _phase(phase: Phase, names: _Names) -> Phase:
 
 def _ops(phase: Phase) -> dict[str, None]:
     """Names of what a phase does, dear operations before cheap ones, reductions first."""
-    found: dict[str, None] = dict.fromkeys((*(r.op for r in phase.reductions), *(f"{'sort' if s.op in SORTS else 'scan'}_{s.op}" for s in phase.scans)))
+    found: dict[str, None] = dict.fromkeys(
+        (*(r.op for r in phase.reductions), *(f"{'sort' if s.op in SORTS else 'scan'}_{s.op}" for s in phase.scans))
+    )
     stack: list[Expr] = list(roots(phase))
     seen: set[Expr] = set()
     while stack:

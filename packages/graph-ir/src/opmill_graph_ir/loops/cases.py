@@ -7,7 +7,6 @@ Each :class:`Case` holds a kernel and fills its buffers from a seed; compare a g
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
@@ -16,16 +15,15 @@ from .float8 import FLOAT8
 from .index import Index, IndexLike, floordiv, index, mod
 from .ir import SORTS, Axis, Buffer, Check, Const, Expr, IndexValue, Let, Load, LoopKernel, Nest, Op, Phase, Reduction, Ref, Scan, Store
 from .primitives import PRIMITIVES
-from .walk import inside
+from .product_cases import HALVES, products
 
 FLOATS = ("float32", "float64")
 INTEGERS = ("int64", "int32", "int16", "int8", "uint8")
-HALVES = ("bfloat16", "float16")
 
 
 def cases() -> list[Case]:
     """The whole table; names are unique."""
-    makers = (_primitives, _random, _casts, _float8, _shapes, _reductions, _scans, _sorts, _products, _symbolic, _fused, _indexing, _whole)
+    makers = (_primitives, _random, _casts, _float8, _shapes, _reductions, _scans, _sorts, products, _symbolic, _fused, _indexing, _whole)
     return [case for make in makers for case in make()]
 
 
@@ -134,22 +132,34 @@ def _float8() -> Iterator[Case]:
             yield map_case(f"cast_{dtype}_{other}", axes(i=35), {"a": dtype}, cast(Load("a", index("i"), dtype), other), rtol=0.0)
             if other not in FLOAT8:
                 yield map_case(f"cast_{other}_{dtype}", axes(i=35), {"a": other}, cast(Load("a", index("i"), other), dtype), rtol=0.0)
-        wide, least = ({"a": (-400.0, 400.0)}, {"a": (-0.02, 0.02)}) if dtype == "float8_e4m3fn" else ({"a": (-5e4, 5e4)}, {"a": (-1e-4, 1e-4)})
+        wide, least = (
+            ({"a": (-400.0, 400.0)}, {"a": (-0.02, 0.02)}) if dtype == "float8_e4m3fn" else ({"a": (-5e4, 5e4)}, {"a": (-1e-4, 1e-4)})
+        )
         for name, ranges in (("large", wide), ("least", least)):
-            yield map_case(f"{name}_{dtype}", axes(i=101), {"a": "float32"}, cast(Load("a", index("i"), "float32"), dtype), ranges=ranges, rtol=0.0)
+            yield map_case(
+                f"{name}_{dtype}", axes(i=101), {"a": "float32"}, cast(Load("a", index("i"), "float32"), dtype), ranges=ranges, rtol=0.0
+            )
         d = axes(i=6, j=21)
         a, b, m = Load("a", row_major(d), dtype), Load("b", index("j") * 6 + "i", dtype), Load("m", row_major(d), "bool")
         yield map_case(f"where_{dtype}", d, {"m": "bool", "a": dtype, "b": dtype}, op("where", m, a, b), rtol=0.0)
         inside = op("lt", IndexValue(index("j"), "int64"), Const(17, "int64"))
         padded = Load("a", index("i") * 17 + "j", dtype, inside, Const(-1.5, dtype))
         buffers = (Buffer("a", dtype, "in", index(6 * 17)), Buffer("out", dtype, "out", index(126)))
-        yield Case(f"padded_{dtype}", LoopKernel(f"padded_{dtype}", buffers, (Nest(d, (Phase(stores=(Store("out", row_major(d), padded),)),)),)), rtol=0.0)
+        yield Case(
+            f"padded_{dtype}",
+            LoopKernel(f"padded_{dtype}", buffers, (Nest(d, (Phase(stores=(Store("out", row_major(d), padded),)),)),)),
+            rtol=0.0,
+        )
         i, j = d[:1], d[1:]
         x = cast(a, "float32")
         total = Reduction(("total",), "sum", op("mul", x, x), "float32")
         scaled = Store("out", row_major(d), cast(op("div", x, op("sqrt", Ref("total", "float32"))), dtype))
         rows = (Buffer("a", dtype, "in", index(126)), Buffer("out", dtype, "out", index(126)))
-        yield Case(f"scaled_rows_{dtype}", LoopKernel(f"scaled_rows_{dtype}", rows, (Nest(i, (Phase(j, reductions=(total,)), Phase(j, stores=(scaled,)))),)), rtol=1.1)
+        yield Case(
+            f"scaled_rows_{dtype}",
+            LoopKernel(f"scaled_rows_{dtype}", rows, (Nest(i, (Phase(j, reductions=(total,)), Phase(j, stores=(scaled,)))),)),
+            rtol=1.1,
+        )
 
 
 def _gelu(x: Expr) -> Expr:
@@ -197,48 +207,6 @@ def _interleaved() -> Iterator[Case]:
         yield Case(name, LoopKernel(name, buffers, (Nest(axes(i=67), (Phase((), lets, stores=stores),)),)))
 
 
-# ---- products --------------------------------------------------------------------------------------------------------------
-
-_PRODUCTS: dict[str, tuple[tuple[int, ...], int, tuple[int, ...], tuple[int, ...]]] = {
-    "whole": ((), 64, (64,), (32,)),
-    "ragged": ((), 33, (70,), (41,)),
-    "deep": ((), 17, (20,), (300,)),
-    "batched": ((3,), 20, (36,), (24,)),
-    "two columns": ((), 40, (6, 9), (32,)),
-    "two inner": ((2,), 18, (32,), (5, 7)),
-}
-"""Batch, rows, columns, and what is summed over."""
-
-
-def _products() -> Iterator[Case]:
-    """Matrix products of half precision, whichever way the operands lie, and what is done to their results point by point."""
-    for (name, (batch, m, ns, ks)), dtype, turned in itertools.product(_PRODUCTS.items(), HALVES, (False, True)):
-        z, i = axes(**{f"z{k}": n for k, n in enumerate(batch)}), axes(i=m)
-        j, k = (axes(**{f"{c}{n}": e for n, e in enumerate(sizes)}) for c, sizes in (("j", ns), ("k", ks)))
-        a, b = ((*z, *i, *k), (*z, *j, *k)) if turned else ((*z, *k, *i), (*z, *k, *j))
-        yield _product_case(f"product_{name}_{dtype}_{'turned' if turned else 'plain'}", (*z, *i, *j), k, Load("a", row_major(a), dtype), Load("b", row_major(b), dtype))
-    i, j, k = axes(i=40), axes(j=24), axes(k=50)
-    computed = cast(op("mul", cast(Load("a", row_major((*i, *k)), "bfloat16"), "float32"), cast(Load("c", index("k"), "bfloat16"), "float32")), "bfloat16")
-    yield _product_case("product_computed", (*i, *j), k, computed, Load("b", row_major((*j, *k)), "bfloat16"))
-    rows = axes(i="s0")
-    yield _product_case("product_symbolic", (*rows, *axes(j=48)), axes(k=40), Load("a", index("i") * 40 + "k", "bfloat16"), Load("b", index("j") * 40 + "k", "bfloat16"), ("s0",), (50,))
-
-
-def _product_case(name: str, outer: Sequence[Axis], inner: Sequence[Axis], a: Expr, b: Expr, symbols: tuple[str, ...] = (), sizes: tuple[int, ...] = ()) -> Case:
-    """With a bias for each column, something dear, and a second result, in float32 where the operands are not rounded on the way."""
-    value = op("mul", cast(a, "float32"), cast(b, "float32"))
-    extents = {x.name: x.extent for x in (*outer, *inner)}
-    last = outer[-1]
-    second = "float32" if type(a) is Load else a.dtype
-    total = op("add", Ref("r", "float32"), cast(Load("bias", index(last.name), a.dtype), "float32"))
-    stores = (Store("out0", row_major(outer), cast(total, a.dtype)), Store("out1", row_major(outer), cast(op("tanh", op("mul", Ref("r", "float32"), Const(0.125, "float32"))), second)))
-    nest = Nest(tuple(outer), (Phase(tuple(inner), reductions=(Reduction(("r",), "sum", value, "float32"),)), Phase(stores=stores)))
-    held = [Buffer(x.buffer, x.dtype, "in", math.prod((extents[n] for n in sorted(x.index.symbols & extents.keys())), start=index(1))) for x in inside(value) if type(x) is Load]
-    outs = [Buffer("out0", a.dtype, "out", numel(outer)), Buffer("out1", second, "out", numel(outer))]
-    kernel = LoopKernel(name.replace(" ", "_"), (*held, Buffer("bias", a.dtype, "in", last.extent), *outs), (nest,), symbols)
-    return Case(name, kernel, sizes, ranges=dict.fromkeys(("a", "b"), (-1, 1)), rtol=64.0)
-
-
 # ---- symbolic sizes --------------------------------------------------------------------------------------------------------
 
 _EXTENTS: dict[str, tuple[IndexLike, ...]] = {
@@ -257,7 +225,9 @@ def _symbolic() -> Iterator[Case]:
         d = tuple(Axis(f"i{k}", index(e)) for k, e in enumerate(extents))
         x = Load("a", row_major(d), "float32")
         kernels = {
-            "map": _over(d, Phase(stores=(Store("out", row_major(d), op("mul", op("exp", x), IndexValue(index("s1") - "i1", "float32"))),))),
+            "map": _over(
+                d, Phase(stores=(Store("out", row_major(d), op("mul", op("exp", x), IndexValue(index("s1") - "i1", "float32"))),))
+            ),
             "turn": _over(d, Phase(stores=(Store("out", row_major(d[::-1]), op("neg", x)),))),
             "rows": _over(d[:-1], *_softmax_over(d[-1:], x, row_major(d)), whole=d),
             "columns": _over(d[1:], *_softmax_over(d[:1], x, row_major(d)), whole=d),
@@ -345,13 +315,21 @@ _SCANS = {
 def _scans() -> Iterator[Case]:
     for name, dtypes in _SCANS.items():
         for dtype in dtypes:
-            shapes = {"row": ((7,), (45,)), "column": ((45,), (7,)), "one": ((), (300,)), "middle": ((3, 10), (6,)), "rows": ((33,), (2100,))}
+            shapes = {
+                "row": ((7,), (45,)),
+                "column": ((45,), (7,)),
+                "one": ((), (300,)),
+                "middle": ((3, 10), (6,)),
+                "rows": ((33,), (2100,)),
+            }
             for shape, (outer_sizes, [n]) in shapes.items():
                 if shape == "rows" and name == "prod":
                     continue
                 outer, j = axes(**{f"i{k}": m for k, m in enumerate(outer_sizes)}), axes(j=n)
                 order = {"column": (*j, *outer), "middle": (*outer[:1], *j, *outer[1:])}.get(shape, (*outer, *j))
-                yield _scan_case(f"scan_{name}_{shape}_{dtype}", name, outer, j, row_major(order), dtype, reverse=shape in ("row", "rows", "middle"))
+                yield _scan_case(
+                    f"scan_{name}_{shape}_{dtype}", name, outer, j, row_major(order), dtype, reverse=shape in ("row", "rows", "middle")
+                )
     d, j = axes(i="s0"), axes(j="s1")
     for s0, s1 in _SIZES:
         case = _scan_case(f"scan_symbolic_{s0}_{s1}", "sum", d, j, row_major((*d, *j)), "float32", reverse=False)
@@ -379,7 +357,15 @@ _SORTED = ("float32", *HALVES, "int32", "int16", "int8", "uint8", "bool")
 
 def _sorts() -> Iterator[Case]:
     """Rows in order, with equals among them, and zeros of both signs."""
-    shapes = {"row": (7, 45, None), "short": (33, 2, None), "whole": (3, 64, None), "long": (2, 600, None), "first": (9, 100, 8), "one": (5, 17, 1), "most": (3, 20, 19)}
+    shapes = {
+        "row": (7, 45, None),
+        "short": (33, 2, None),
+        "whole": (3, 64, None),
+        "long": (2, 600, None),
+        "first": (9, 100, 8),
+        "one": (5, 17, 1),
+        "most": (3, 20, 19),
+    }
     for number, ((shape, (rows, n, first)), dtype) in enumerate(itertools.product(shapes.items(), _SORTED)):
         yield _sort_case(f"sort_{shape}_{dtype}", SORTS[number % 2], rows, n, dtype, first)
     for op_name in SORTS:
@@ -395,7 +381,9 @@ def _sort_case(name: str, op_name: str, rows: int, n: int, dtype: str, first: in
     kept: Expr = Ref("r", dtype)
     made = op("add", cast(kept, "float32"), cast(Ref("q", "int64"), "float32"))
     stores = tuple(Store(b, to, v, first=first) for b, v in (("out", kept), ("where", Ref("q", "int64")), ("more", made)))
-    buffers = [Buffer("a", read, "in", index(rows * n))] + [Buffer(s.buffer, s.value.dtype, "out", index(rows * (first or n))) for s in stores]
+    buffers = [Buffer("a", read, "in", index(rows * n))] + [
+        Buffer(s.buffer, s.value.dtype, "out", index(rows * (first or n))) for s in stores
+    ]
     phase = Phase(axes=tuple(j), scans=(Scan(("r", "q"), op_name, (value,), dtype),), stores=stores)
     return Case(name, LoopKernel(name, tuple(buffers), (Nest(tuple(i), (phase,), op_name),)))
 
@@ -494,7 +482,11 @@ def _combining_stores() -> Iterator[Case]:
         for dtype in dtypes:
             lets = (Let("row", Load("ids", index("i"), "int64")),)
             store = Store("acc", index("row"), Load("a", index("i"), dtype), mode)  # type: ignore[arg-type]
-            buffers = (Buffer("ids", "int64", "in", index(53)), Buffer("a", dtype, "in", index(53)), Buffer("acc", dtype, "inout", index(9)))
+            buffers = (
+                Buffer("ids", "int64", "in", index(53)),
+                Buffer("a", dtype, "in", index(53)),
+                Buffer("acc", dtype, "inout", index(9)),
+            )
             kernel = LoopKernel("combine", buffers, (Nest(d, (Phase(lets=lets, stores=(store,)),)),))
             bound = {"ids": (0, 8), **({"a": (-1.5, 1.5)} if mode == "mul" and dtype.startswith(("float", "bfloat")) else {})}
             yield Case(f"combine_{mode}_{dtype}", kernel, ranges=bound, rtol=64.0)

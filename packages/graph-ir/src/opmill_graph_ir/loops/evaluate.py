@@ -143,7 +143,9 @@ _VALUES: dict[type, Callable[..., torch.Tensor]] = {Const: _const, IndexValue: _
 
 def _store(store: Store, offsets: torch.Tensor, value: torch.Tensor, grid: _Grid) -> None:
     memory = grid.buffers[store.buffer]
-    offsets, value = (t.expand(grid.shape)[..., : store.first] if store.first is not None else t.expand(grid.shape) for t in (offsets, value))
+    offsets, value = (
+        t.expand(grid.shape)[..., : store.first] if store.first is not None else t.expand(grid.shape) for t in (offsets, value)
+    )
     offsets, value = offsets.reshape(-1), value.reshape(-1).to(memory.dtype)
     if store.mode == "set":
         memory[offsets] = value

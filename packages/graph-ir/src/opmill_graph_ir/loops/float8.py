@@ -1,8 +1,8 @@
 """Floating-point numbers of one byte: what their bits mean. Layouts: the OCP 8-bit floating point specification.
 
 Loop IR stores, moves and converts them; it computes with none. Conversions go by way of float32, to the nearest and to even between two.
-Beyond the largest number, ``float8_e4m3fn``, which has no infinity, stays at the largest (``ops/exprs.py`` asks torch, whose older versions make
-NaN of it, which of both it shall be), and ``float8_e5m2`` becomes infinite.
+Beyond the largest number, ``float8_e4m3fn``, which has no infinity, stays at the largest (``ops/exprs.py`` asks torch, whose older versions
+make NaN of it, which of both it shall be), and ``float8_e5m2`` becomes infinite.
 """
 
 from __future__ import annotations
@@ -10,12 +10,14 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from dataclasses import dataclass
-from functools import cached_property
+
+from opmill_fake_tensors.lazily import cached_property
 
 
 @dataclass(frozen=True)
 class Float8:
-    """``mantissa``: bits of it; ``bias``: of the exponent; ``largest``: the code of the largest number, above which infinity is, if it is ``infinite``."""
+    """``mantissa``: bits of it; ``bias``: of the exponent; ``largest``: the code of the largest number, above which infinity is, if it is
+    ``infinite``."""
 
     name: str
     mantissa: int

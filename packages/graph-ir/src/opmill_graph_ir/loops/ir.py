@@ -10,8 +10,8 @@ accumulate reductions over them or scan along one of them, and store. What follo
   reduction itself orders them;
 - a running sum is a phase whose one inner axis is gone through in order.
 
-Names: axes, lets, results of reductions and scans and size symbols share one namespace in a kernel; phases of a nest may use one name for axes of
-their own only where these have one extent. An integer let may be used as a symbol
+Names: axes, lets, results of reductions and scans and size symbols share one namespace in a kernel; phases of a nest may use one name for
+axes of their own only where these have one extent. An integer let may be used as a symbol
 inside an ``Index`` (that is how gathers are written). Element types are torch's names (``"float32"``, ``"bool"``).
 Everything here is immutable, compares by value and hashes.
 """
@@ -19,7 +19,6 @@ Everything here is immutable, compares by value and hashes.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Literal, Union
 
 from .index import Index
@@ -36,12 +35,15 @@ LONGEST_SORT = 2048
 class _Hashed:
     """Hashes once: expressions share children and are looked up often."""
 
-    @cached_property
-    def _hash(self) -> int:
-        return hash((type(self).__name__, *(getattr(self, f) for f in self.__dataclass_fields__)))
-
     def __hash__(self) -> int:
-        return self._hash
+        known: int | None = self.__dict__.get("_hash")  # not a cached_property, which takes a lock
+        if known is None:
+            known = self.__dict__["_hash"] = hash((type(self).__name__, *self._key()))
+        return known
+
+    def _key(self) -> tuple[object, ...]:
+        """What tells an expression from others of its type."""
+        return tuple([getattr(self, f) for f in self.__dataclass_fields__])
 
     def __getstate__(self) -> dict[str, object]:
         return {k: v for k, v in self.__dict__.items() if k != "_hash"}  # hashes of strings differ from process to process
@@ -58,10 +60,9 @@ class Const(_Hashed):
         return type(self.value).__name__, repr(self.value), self.dtype
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Const) and self._key() == other._key()
+        return self is other or (isinstance(other, Const) and hash(self) == hash(other) and self._key() == other._key())
 
-    def __hash__(self) -> int:
-        return hash(self._key())
+    __hash__ = _Hashed.__hash__
 
 
 @dataclass(frozen=True)
@@ -170,13 +171,14 @@ class Scan:
     """Goes along the one inner axis of its phase in order (``reverse``: from the end); at each point ``names`` hold the result up to and
     including it, for later scans and the stores of the phase.
 
-    ``op``: ``sum prod logaddexp`` of one value; ``affine`` of two (factor, term), ``s = factor * s + term`` (at the first point: the term); each gives one name.
-    ``argmax argmin`` give (value, position: int64 along the axis), the last visited of equals, NaN wins over all. ``dtype`` is the
-    type of the values and of what is kept.
+    ``op``: ``sum prod logaddexp`` of one value; ``affine`` of two (factor, term), ``s = factor * s + term`` (at the first point: the term);
+    each gives one name. ``argmax argmin`` give (value, position: int64 along the axis), the last visited of equals, NaN wins over all.
+    ``dtype`` is the type of the values and of what is kept.
 
-    ``ascending descending`` give (value, position) of the whole row in order, not up to the point: at point k those of the k-th. NaN is above all,
-    zeros are equal and keep their signs, equals stay in their order. They are computed of all points before anything is stored; ``dtype`` may be half precision,
-    or bool. All phases of their nest have known extents, of at most ``LONGEST_SORT`` points, so that rows can be kept whole."""
+    ``ascending descending`` give (value, position) of the whole row in order, not up to the point: at point k those of the k-th. NaN is
+    above all, zeros are equal and keep their signs, equals stay in their order. They are computed of all points before anything is stored;
+    ``dtype`` may be half precision, or bool. All phases of their nest have known extents, of at most ``LONGEST_SORT`` points, so that rows
+    can be kept whole."""
 
     names: tuple[str, ...]
     op: str
@@ -191,8 +193,8 @@ StoreMode = Literal["set", "add", "mul", "max", "min"]
 @dataclass(frozen=True)
 class Store:
     """``buffer[index] = value``; with another mode, what is there combined with the value, each point in turn: ``add`` (bools: or),
-    ``mul`` (bools: and), ``max`` and ``min`` (NaN stays). The value has the buffer's dtype. ``first``, in phases that put rows in order: only so many points
-    store, from the beginning of the row."""
+    ``mul`` (bools: and), ``max`` and ``min`` (NaN stays). The value has the buffer's dtype. ``first``, in phases that put rows in order:
+    only so many points store, from the beginning of the row."""
 
     buffer: str
     index: Index
@@ -203,7 +205,8 @@ class Store:
 
 @dataclass(frozen=True)
 class Phase:
-    """Order within one inner point: lets, checks, reductions, scans, stores. Scans stand in phases of one inner axis and without reductions."""
+    """Order within one inner point: lets, checks, reductions, scans, stores. Scans stand in phases of one inner axis and without
+    reductions."""
 
     axes: tuple[Axis, ...] = ()
     lets: tuple[Let, ...] = ()

@@ -13,8 +13,9 @@ _LOW = 0xFFFFFFFF
 
 
 def philox(key: torch.Tensor, place: torch.Tensor, rounds: int = ROUNDS) -> torch.Tensor:
-    """The random word (int32) at ``place`` (int64, not negative) of the sequence that ``key`` (int64) begins: number ``place % 4`` of the four
-    that Philox4x32 makes of the counter ``place // 4``. Salmon, Moraes, Dror, Shaw: Parallel random numbers: as easy as 1, 2, 3 (2011)."""
+    """The random word (int32) at ``place`` (int64, not negative) of the sequence that ``key`` (int64) begins: number ``place % 4`` of the
+    four that Philox4x32 makes of the counter ``place // 4``. Salmon, Moraes, Dror, Shaw: Parallel random numbers: as easy as 1, 2, 3
+    (2011)."""
     key, place = torch.broadcast_tensors(key, place)
     keys = [key & _LOW, key >> 32 & _LOW]
     counter = place // 4
@@ -28,8 +29,9 @@ def philox(key: torch.Tensor, place: torch.Tensor, rounds: int = ROUNDS) -> torc
 
 
 def coin(key: torch.Tensor, place: torch.Tensor) -> torch.Tensor:
-    """A word (int32) to compare with a bound, cheaper than ``philox``'s: each word of seven rounds serves two places, the odd one with its halves
-    exchanged. Each is even over all 32 bits; two neighbours depend on one another only where the upper half of one ties with the bound's."""
+    """A word (int32) to compare with a bound, cheaper than ``philox``'s: each word of seven rounds serves two places, the odd one with its
+    halves exchanged. Each is even over all 32 bits; two neighbours depend on one another only where the upper half of one ties with the
+    bound's."""
     place = torch.as_tensor(place)
     word = philox(key, place // 2, COIN_ROUNDS)
     return torch.where(place % 2 == 1, (word << 16) | (word >> 16 & 0xFFFF), word)

@@ -14,7 +14,15 @@ from .primitives import PRIMITIVES
 
 _ARITHMETIC_FREE = {*HALF, *FLOAT8}
 _REDUCTION_NAMES = {"argmax": 2, "argmin": 2, "welford": 2}
-_SCANS = {"sum": (1, 1), "prod": (1, 1), "logaddexp": (1, 1), "affine": (1, 2), "argmax": (2, 1), "argmin": (2, 1), **dict.fromkeys(SORTS, (2, 1))}
+_SCANS = {
+    "sum": (1, 1),
+    "prod": (1, 1),
+    "logaddexp": (1, 1),
+    "affine": (1, 2),
+    "argmax": (2, 1),
+    "argmin": (2, 1),
+    **dict.fromkeys(SORTS, (2, 1)),
+}
 """How many names and values a scan has."""
 _REDUCTIONS = ("sum", "prod", "max", "min", "any", "all", "xor", "argmax", "argmin", "welford")
 
@@ -77,7 +85,9 @@ def _nest(nest: Nest, scope: _Scope) -> Iterator[str]:
         if extents.setdefault(axis.name, axis.extent) != axis.extent:
             yield f"axis {axis.name} has two extents in one nest"
     if any(s.op in SORTS for p in nest.phases for s in p.scans):
-        yield from (f"a row of {' x '.join(str(a.extent) for a in p.axes)} beside one in order" for p in nest.phases if not _is_short(p.axes))
+        yield from (
+            f"a row of {' x '.join(str(a.extent) for a in p.axes)} beside one in order" for p in nest.phases if not _is_short(p.axes)
+        )
     for phase in nest.phases:
         inner = scope.inner()
         yield from _phase(phase, inner)

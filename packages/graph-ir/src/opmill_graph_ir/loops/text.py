@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import ast
 import math
+from collections.abc import Callable
+from typing import Any
 
 from ..errors import GraphError
 from .index import Index, floordiv, index, mod
-from .ir import Axis, Buffer, Check, Const, Expr, IndexValue, Let, Load, LoopKernel, Nest, Op, Phase, Reduction, Ref, Scan, Store
+from .ir import Axis, Buffer, Check, Const, Expr, IndexValue, Let, Load, LoopKernel, Nest, Op, Phase, Read, Reduction, Ref, Scan, Store
 from .primitives import PRIMITIVES
 
 # ---- printing --------------------------------------------------------------------------------------------------------------
@@ -28,7 +30,10 @@ def show(kernel: LoopKernel) -> str:
             lines += [f"    let {let.name} = {show_expr(let.value)}" for let in phase.lets]
             lines += [f"    check {show_expr(c.condition)}, {c.error!r}, {c.message!r}" for c in phase.checks]
             lines += [f"    {r.op} {', '.join(r.names)}: {r.dtype} = {show_expr(r.value)}" for r in phase.reductions]
-            lines += [f"    scan.{_direction(s)}{s.op} {', '.join(s.names)}: {s.dtype} = {'; '.join(map(show_expr, s.values))}" for s in phase.scans]
+            lines += [
+                f"    scan.{_direction(s)}{s.op} {', '.join(s.names)}: {s.dtype} = {'; '.join(map(show_expr, s.values))}"
+                for s in phase.scans
+            ]
             lines += [f"    {s.mode}{_part(s)} {s.buffer}[{show_index(s.index)}] = {show_expr(s.value)}" for s in phase.stores]
     return "\n".join(lines) + "\n"
 
@@ -69,6 +74,14 @@ def _show_load(e: Load) -> str:
     return f"{e.buffer}.where({show_expr(e.mask)}, {show_index(e.index)}{other})"
 
 
+def _show_read(e: Read) -> str:
+    at = ", ".join(map(show_index, e.indices)) if e.indices else "()"
+    if e.mask is None:
+        return f"{e.buffer}[{at}]"
+    other = "" if e.other is None else f", {show_expr(e.other)}"
+    return f"{e.buffer}.where({show_expr(e.mask)}, [{at if e.indices else ''}]{other})"
+
+
 def _show_op(e: Op) -> str:
     typed = "" if e.dtype == _inferred(e.name, e.args) else f".{e.dtype}"
     return f"{e.name}{typed}({', '.join(map(show_expr, e.args))})"
@@ -84,6 +97,7 @@ _SHOW = {
     IndexValue: lambda e: f"{e.dtype}.at({show_index(e.index)})",
     Load: _show_load,
     Op: _show_op,
+    Read: _show_read,
     Ref: lambda e: e.name,
 }
 
@@ -93,14 +107,19 @@ _SHOW = {
 def parse(text: str) -> LoopKernel:
     """The kernel that ``text`` shows. Raises GraphError GI042 with the line that cannot be read."""
     parser = _Parser()
+    read_lines(text, parser.line, "a kernel")
+    return parser.kernel()
+
+
+def read_lines(text: str, read: Callable[[str], object], what: str) -> None:
+    """Hands each line that is not empty to ``read``. Raises GraphError GI042 with the line that it cannot take."""
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip():
             continue
         try:
-            parser.line(line)
-        except (SyntaxError, ValueError, KeyError, TypeError, AttributeError) as e:
-            raise GraphError("GI042", f"line {number} of a kernel cannot be read: {line.strip()}", why=str(e)) from e
-    return parser.kernel()
+            read(line)
+        except (SyntaxError, ValueError, KeyError, TypeError, AttributeError, LookupError, AssertionError) as e:
+            raise GraphError("GI042", f"line {number} of {what} cannot be read: {line.strip()}", why=str(e)) from e
 
 
 def parse_index(text: str) -> Index:
@@ -108,13 +127,90 @@ def parse_index(text: str) -> Index:
     return _Parser().index(text)
 
 
-class _Parser:
+class ExpressionParser:
+    """Reads expressions. ``dtypes`` are those of buffers, ``types`` those of what has a name in a loop."""
+
     def __init__(self) -> None:
+        self.dtypes: dict[str, str] = {}
+        self.types: dict[str, str] = {}
+
+    def element(self, buffer: str, at: ast.expr, mask: Expr | None, other: Expr | None) -> Expr:
+        """What stands for ``buffer[at]``."""
+        return Load(buffer, self.index_of(at), self.dtypes[buffer], mask, other)  # type: ignore[arg-type]
+
+    def axes(self, text: str) -> tuple[Axis, ...]:
+        return tuple(Axis(name, self.index(extent)) for name, _, extent in (a.partition("<") for a in text.split()))
+
+    def index(self, text: str) -> Index:
+        return self.index_of(ast.parse(text, mode="eval").body)
+
+    def let(self, rest: str) -> Let:
+        name, _, value = rest.partition(" = ")
+        expr = self.expr(value)
+        self.types[name] = expr.dtype
+        return Let(name, expr)
+
+    def check(self, rest: str) -> Check:
+        items = ast.parse(f"({rest})", mode="eval").body.elts  # type: ignore[attr-defined]
+        return Check(self.expr_of(items[0]), items[1].value, items[2].value)
+
+    def running(self, head: str, rest: str) -> Reduction | Scan:
+        left, _, value = rest.partition(" = ")
+        listed, _, dtype = left.partition(": ")
+        names = tuple(listed.split(", "))
+        *how, op = head.split(".")
+        found: Reduction | Scan
+        if how:
+            found = Scan(names, op, tuple(map(self.expr, value.split("; "))), dtype, "back" in how)
+        else:
+            found = Reduction(names, op, self.expr(value), dtype)
+        for k, name in enumerate(names):
+            self.types[name] = "int64" if k and (how or op.startswith("arg")) else dtype
+        return found
+
+    def expr(self, text: str) -> Expr:
+        return self.expr_of(ast.parse(text, mode="eval").body)
+
+    def expr_of(self, node: ast.expr) -> Expr:
+        if isinstance(node, ast.Name):
+            return Ref(node.id, self.types[node.id])
+        if isinstance(node, ast.Subscript):
+            return self.element(node.value.id, node.slice, None, None)  # type: ignore[attr-defined]
+        assert isinstance(node, ast.Call)
+        if isinstance(node.func, ast.Attribute):
+            return self.method(node.func.value.id, node.func.attr, node.args)  # type: ignore[attr-defined]
+        name = node.func.id  # type: ignore[attr-defined]
+        if name not in PRIMITIVES:
+            return Const(_constant(node.args[0], name), name)
+        args = tuple(map(self.expr_of, node.args))
+        return Op(name, args, _inferred(name, args) or "")
+
+    def method(self, owner: str, name: str, args: list[ast.expr]) -> Expr:
+        if name == "at":
+            return IndexValue(self.index_of(args[0]), owner)
+        if name == "where":
+            other = self.expr_of(args[2]) if len(args) > 2 else None
+            return self.element(owner, args[1], self.expr_of(args[0]), other)
+        return Op(owner, tuple(map(self.expr_of, args)), name)
+
+    def index_of(self, node: ast.expr) -> Index:
+        if isinstance(node, ast.Name):
+            return index(node.id)
+        if isinstance(node, ast.Constant):
+            return index(node.value)  # type: ignore[arg-type]
+        if isinstance(node, ast.UnaryOp):
+            return -self.index_of(node.operand)
+        assert isinstance(node, ast.BinOp)
+        left, right = self.index_of(node.left), self.index_of(node.right)
+        return _BINARY[type(node.op)](left, right)
+
+
+class _Parser(ExpressionParser):
+    def __init__(self) -> None:
+        super().__init__()
         self.name = ""
         self.symbols: tuple[str, ...] = ()
         self.buffers: list[Buffer] = []
-        self.dtypes: dict[str, str] = {}
-        self.types: dict[str, str] = {}
         self.nests: list[tuple[tuple[Axis, ...], list[_Lines], str]] = []
 
     def kernel(self) -> LoopKernel:
@@ -143,78 +239,21 @@ class _Parser:
         self.dtypes[name] = dtype
         self.buffers.append(Buffer(name, dtype, role, self.index(numel.rstrip("]")), origin))  # type: ignore[arg-type]
 
-    def axes(self, text: str) -> tuple[Axis, ...]:
-        return tuple(Axis(name, self.index(extent)) for name, _, extent in (a.partition("<") for a in text.split()))
-
-    def index(self, text: str) -> Index:
-        return self.index_of(ast.parse(text, mode="eval").body)
-
     def statement(self, head: str, rest: str) -> None:
         phase = self.nests[-1][1][-1]
         if head == "let":
-            name, _, value = rest.partition(" = ")
-            expr = self.expr(value)
-            self.types[name] = expr.dtype
-            phase.lets.append(Let(name, expr))
+            phase.lets.append(self.let(rest))
         elif head == "check":
-            items = ast.parse(f"({rest})", mode="eval").body.elts  # type: ignore[attr-defined]
-            phase.checks.append(Check(self.expr_of(items[0]), items[1].value, items[2].value))
+            phase.checks.append(self.check(rest))
         elif (mode := head.partition(".first"))[0] in ("set", "add", "mul", "max", "min") and "[" in rest.partition(" = ")[0]:
             target, _, value = rest.partition(" = ")
             buffer, _, at = target.partition("[")
             first = int(mode[2]) if mode[2] else None
             phase.stores.append(Store(buffer, self.index(at.rstrip("]")), self.expr(value), mode[0], first))  # type: ignore[arg-type]
         else:
-            self.running(phase, head, rest)
-
-    def running(self, phase: _Lines, head: str, rest: str) -> None:
-        """A reduction or a scan."""
-        left, _, value = rest.partition(" = ")
-        listed, _, dtype = left.partition(": ")
-        names = tuple(listed.split(", "))
-        *how, op = head.split(".")
-        if how:
-            phase.scans.append(Scan(names, op, tuple(map(self.expr, value.split("; "))), dtype, "back" in how))
-        else:
-            phase.reductions.append(Reduction(names, op, self.expr(value), dtype))
-        for k, name in enumerate(names):
-            self.types[name] = "int64" if k and (how or op.startswith("arg")) else dtype
-
-    def expr(self, text: str) -> Expr:
-        return self.expr_of(ast.parse(text, mode="eval").body)
-
-    def expr_of(self, node: ast.expr) -> Expr:
-        if isinstance(node, ast.Name):
-            return Ref(node.id, self.types[node.id])
-        if isinstance(node, ast.Subscript):
-            return Load(node.value.id, self.index_of(node.slice), self.dtypes[node.value.id])  # type: ignore[attr-defined]
-        assert isinstance(node, ast.Call)
-        if isinstance(node.func, ast.Attribute):
-            return self.method(node.func.value.id, node.func.attr, node.args)  # type: ignore[attr-defined]
-        name = node.func.id  # type: ignore[attr-defined]
-        if name not in PRIMITIVES:
-            return Const(_constant(node.args[0], name), name)
-        args = tuple(map(self.expr_of, node.args))
-        return Op(name, args, _inferred(name, args) or "")
-
-    def method(self, owner: str, name: str, args: list[ast.expr]) -> Expr:
-        if name == "at":
-            return IndexValue(self.index_of(args[0]), owner)
-        if name == "where":
-            other = self.expr_of(args[2]) if len(args) > 2 else None
-            return Load(owner, self.index_of(args[1]), self.dtypes[owner], self.expr_of(args[0]), other)  # type: ignore[arg-type]
-        return Op(owner, tuple(map(self.expr_of, args)), name)
-
-    def index_of(self, node: ast.expr) -> Index:
-        if isinstance(node, ast.Name):
-            return index(node.id)
-        if isinstance(node, ast.Constant):
-            return index(node.value)  # type: ignore[arg-type]
-        if isinstance(node, ast.UnaryOp):
-            return -self.index_of(node.operand)
-        assert isinstance(node, ast.BinOp)
-        left, right = self.index_of(node.left), self.index_of(node.right)
-        return _BINARY[type(node.op)](left, right)
+            found = self.running(head, rest)
+            into: list[Any] = phase.scans if isinstance(found, Scan) else phase.reductions
+            into.append(found)
 
 
 class _Lines:
@@ -245,4 +284,4 @@ _BINARY = {
     ast.Mod: mod,
 }
 
-__all__ = ["parse", "show", "show_expr", "show_index"]
+__all__ = ["ExpressionParser", "parse", "parse_index", "read_lines", "show", "show_expr", "show_index"]

@@ -1,17 +1,17 @@
-"""Further pointwise operators: activations, special functions, comparisons with infinity, integer division."""
+"""Activations and their gradients, side by side. float16 and bfloat16 are computed in float32, as eager does."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 from ..capture.graph import Node
-from ..loops.ir import Check, Const, Expr, Let, Ref
+from ..loops.ir import Expr
 from .context import Context, View
-from .exprs import FLOATS, INTEGERS, cast, const, op
-from .indexing import gathered
-from .pointwise import FLOAT_ROWS, row
-from .rows import Rows
+from .exprs import FLOATS, cast, const, op, wide
+from .pointwise import of_floats, row
+from .records import Rows
 from .views import sliced
 
 ROWS = Rows()
@@ -25,35 +25,91 @@ def _pick(condition: Expr, x: Expr, y: Expr) -> Expr:
     return op("where", condition, x, y)
 
 
-# ---- activations ---------------------------------------------------------------------------------------------------
+row(ROWS, "sigmoid", gradient="sigmoid_backward", dtypes=FLOATS)(lambda x: op("sigmoid", x))
+row(ROWS, "tanh", gradient="tanh_backward", dtypes=FLOATS)(lambda x: op("tanh", x))
+row(ROWS, "relu", gradient="threshold_backward")(lambda x: op("max", x, _c(x, 0)))
 
 
-@row(ROWS, "celu", dtypes=FLOATS)
+@row(ROWS, "gelu", gradient="gelu_backward", dtypes=FLOATS)
+def _gelu(x: Expr, *, approximate: str = "none") -> Expr:
+    half = op("mul", _c(x, 0.5), x)
+    if approximate == "tanh":
+        cube = op("mul", op("mul", x, x), x)
+        inner = op("mul", _c(x, math.sqrt(2 / math.pi)), op("add", x, op("mul", _c(x, 0.044715), cube)))
+        return op("mul", half, op("add", _c(x, 1), op("tanh", inner)))
+    return op("mul", half, op("add", _c(x, 1), op("erf", op("mul", x, _c(x, math.sqrt(0.5))))))
+
+
+@row(ROWS, "silu", gradient="silu_backward", dtypes=FLOATS)
+def _silu(x: Expr) -> Expr:
+    return op("div", x, op("add", _c(x, 1), op("exp", op("neg", x))))
+
+
+def _relu6(x: Expr) -> Expr:
+    return op("min", op("max", op("add", x, _c(x, 3)), _c(x, 0)), _c(x, 6))
+
+
+row(ROWS, "hardsigmoid", gradient="hardsigmoid_backward", dtypes=FLOATS)(lambda x: op("div", _relu6(x), _c(x, 6)))
+row(ROWS, "hardswish", gradient="hardswish_backward", dtypes=FLOATS)(lambda x: op("div", op("mul", x, _relu6(x)), _c(x, 6)))
+
+
+@row(ROWS, "hardtanh", gradient="hardtanh_backward")
+def _hardtanh(x: Expr, lo: Any = None, hi: Any = None) -> Expr:
+    return op("min", op("max", x, lo or _c(x, -1)), hi or _c(x, 1))
+
+
+@row(ROWS, "leaky_relu", gradient="leaky_relu_backward", dtypes=FLOATS)
+def _leaky_relu(x: Expr, slope: Any = None) -> Expr:
+    return op("where", op("gt", x, _c(x, 0)), x, op("mul", x, slope or _c(x, 0.01)))
+
+
+@row(ROWS, "elu", gradient="elu_backward", dtypes=FLOATS)
+def _elu(x: Expr, alpha: Any = None, scale: Any = None, input_scale: Any = None) -> Expr:
+    one = _c(x, 1)
+    alpha, scale, inner = alpha or one, scale or one, input_scale or one
+    negative = op("mul", op("mul", op("expm1", op("mul", x, inner)), alpha), scale)
+    return op("where", op("le", x, _c(x, 0)), negative, op("mul", x, scale))
+
+
+def _softplus_of(x: Expr, beta: Expr, threshold: Expr) -> Expr:
+    scaled = op("mul", x, beta)
+    return op("where", op("gt", scaled, threshold), x, op("div", op("log1p", op("exp", scaled)), beta))
+
+
+@row(ROWS, "softplus", gradient="softplus_backward", dtypes=FLOATS)
+def _softplus(x: Expr, beta: Any = None, threshold: Any = None) -> Expr:
+    return _softplus_of(x, beta or _c(x, 1), threshold or _c(x, 20))
+
+
+row(ROWS, "mish", gradient="mish_backward", dtypes=FLOATS)(lambda x: op("mul", x, op("tanh", op("log1p", op("exp", x)))))
+
+
+@row(ROWS, "celu", gradient="elu_backward", dtypes=FLOATS)
 def _celu(x: Expr, alpha: Any = None) -> Expr:
     alpha = alpha or _c(x, 1)
     return _pick(op("le", x, _c(x, 0)), op("mul", alpha, op("expm1", op("div", x, alpha))), x)
 
 
-@row(ROWS, "threshold")
+@row(ROWS, "threshold", gradient="threshold_backward")
 def _threshold(x: Expr, limit: Expr, value: Expr) -> Expr:
     return _pick(op("le", x, limit), value, x)
 
 
-@row(ROWS, "hardshrink", dtypes=FLOATS)
+@row(ROWS, "hardshrink", gradient="hardshrink_backward", dtypes=FLOATS)
 def _hardshrink(x: Expr, lambd: Any = None) -> Expr:
     lambd = lambd or _c(x, 0.5)
     inside = op("logical_and", op("ge", x, op("neg", lambd)), op("le", x, lambd))
     return _pick(inside, _c(x, 0), x)
 
 
-@row(ROWS, "softshrink", dtypes=FLOATS)
+@row(ROWS, "softshrink", gradient="softshrink_backward", dtypes=FLOATS)
 def _softshrink(x: Expr, lambd: Any = None) -> Expr:
     lambd = lambd or _c(x, 0.5)
     small = _pick(op("isnan", x), x, _c(x, 0))
     return _pick(op("gt", x, lambd), op("sub", x, lambd), _pick(op("lt", x, op("neg", lambd)), op("add", x, lambd), small))
 
 
-@row(ROWS, "_prelu_kernel", dtypes=FLOATS)
+@row(ROWS, "_prelu_kernel", gradient="_prelu_kernel_backward", dtypes=FLOATS)
 def _prelu(x: Expr, w: Expr) -> Expr:
     return _pick(op("gt", x, _c(x, 0)), x, op("mul", w, x))
 
@@ -62,7 +118,7 @@ def log_sigmoid(x: Expr) -> Expr:
     return op("sub", op("min", x, _c(x, 0)), op("log1p", op("exp", op("neg", op("abs", x)))))
 
 
-@ROWS.lowers("log_sigmoid_forward")
+@ROWS.lowers("log_sigmoid_forward", gradient="log_sigmoid_backward")
 def _log_sigmoid_forward(ctx: Context, node: Node, x: View) -> Any:
     """With what the backward wants: exp(-abs(x)), which has no elements on other devices than the CPU."""
     first, second = (ctx.metas[r or ""] for r in node.results)
@@ -75,7 +131,7 @@ def _log_sigmoid_forward(ctx: Context, node: Node, x: View) -> Any:
     return [out, ctx.pointwise(node.results[1], second, lambda at, ext: op("exp", op("neg", op("abs", ctx.load(x, at, ext)))))]
 
 
-@ROWS.lowers("glu")
+@ROWS.lowers("glu", gradient="glu_backward")
 def _glu(ctx: Context, node: Node, x: View, dim: int = -1) -> Any:
     dim %= len(x.sizes)
     half = x.sizes[dim] // 2
@@ -86,146 +142,137 @@ def _glu(ctx: Context, node: Node, x: View, dim: int = -1) -> Any:
     return ctx.pointwise(node.results[0], meta, lambda at, ext: op("mul", ctx.load(a, at, ext), op("sigmoid", ctx.load(b, at, ext))))
 
 
-# ---- special functions ---------------------------------------------------------------------------------------------
-
-row(ROWS, "deg2rad", dtypes=FLOATS, low=False)(lambda x: op("mul", x, _c(x, math.pi / 180)))
-row(ROWS, "rad2deg", dtypes=FLOATS, low=False)(lambda x: op("mul", x, _c(x, 180 / math.pi)))
-row(ROWS, "frac", dtypes=FLOATS)(lambda x: op("sub", x, op("trunc", x)))
-row(ROWS, "sgn", dtypes=FLOATS + INTEGERS)(lambda x: op("sign", x))
-row(ROWS, "positive", dtypes=FLOATS + INTEGERS)(lambda x: x)
-row(ROWS, "signbit", compare=True, dtypes=FLOATS)(lambda x: op("signbit", x))
-row(ROWS, "isinf", compare=True, dtypes=FLOATS)(lambda x: op("isinf", x))
-row(ROWS, "isposinf", compare=True, dtypes=FLOATS)(lambda x: op("eq", x, _c(x, math.inf)))
-row(ROWS, "isneginf", compare=True, dtypes=FLOATS)(lambda x: op("eq", x, _c(x, -math.inf)))
+# ---- gradients -----------------------------------------------------------------------------------------------------
 
 
-@row(ROWS, "sinc", dtypes=FLOATS)
-def _sinc(x: Expr) -> Expr:
-    product = op("mul", x, _c(x, math.pi))
-    return _pick(op("eq", x, _c(x, 0)), _c(x, 1), op("div", op("sin", product), product))
+def _declare(name: str, fn: Callable[[Expr, Expr], Expr]) -> None:
+    """A row for ``name(grad, tensor)``."""
+    ROWS.pointwise(name)(lambda ctx, node, grad, x: of_floats(ctx, node, [grad, x], fn))
 
 
-@row(ROWS, "logit", dtypes=FLOATS)
-def _logit(x: Expr, eps: Any = None) -> Expr:
-    if eps is not None:
-        high = op("sub", _c(x, 1), eps)
-        x = _pick(op("lt", x, eps), eps, _pick(op("gt", x, high), high, x))
-    return op("log", op("div", x, op("sub", _c(x, 1), x)))
+def _silu_gradient(g: Expr, x: Expr) -> Expr:
+    s = op("sigmoid", x)
+    return op("mul", g, op("mul", s, op("add", _c(x, 1), op("mul", x, op("sub", _c(x, 1), s)))))
 
 
-def _times_log(x: Expr, y: Expr, log: str) -> Expr:
-    product = _pick(op("eq", x, _c(x, 0)), _c(x, 0), op("mul", x, op(log, y)))
-    return _pick(op("isnan", y), _c(x, math.nan), product)
+def _hardswish_gradient(g: Expr, x: Expr) -> Expr:
+    inner = op("mul", g, op("add", op("div", x, _c(x, 3)), _c(x, 0.5)))
+    return op("where", op("ge", x, _c(x, 3)), g, op("where", op("le", x, _c(x, -3)), _c(x, 0), inner))
 
 
-_XLOGY = "xlogy.Tensor xlogy.Scalar_Self xlogy.Scalar_Other"
-row(ROWS, _XLOGY, dtypes=FLOATS)(lambda x, y: _times_log(x, y, "log"))
-row(ROWS, "special_xlog1py special_xlog1py.self_scalar special_xlog1py.other_scalar", dtypes=FLOATS)(lambda x, y: _times_log(x, y, "log1p"))
+def _hardsigmoid_gradient(g: Expr, x: Expr) -> Expr:
+    inside = op("logical_and", op("gt", x, _c(x, -3)), op("lt", x, _c(x, 3)))
+    return op("where", inside, op("mul", g, _c(x, 1 / 6)), _c(x, 0))
 
 
-@row(ROWS, "special_entr", dtypes=FLOATS)
-def _entr(x: Expr) -> Expr:
-    inside = _pick(op("eq", x, _c(x, 0)), _c(x, 0), op("mul", op("neg", x), op("log", x)))
-    return _pick(op("isnan", x), x, _pick(op("lt", x, _c(x, 0)), _c(x, -math.inf), inside))
+_declare("silu_backward", _silu_gradient)
+_declare("hardswish_backward", _hardswish_gradient)
+_declare("hardsigmoid_backward", _hardsigmoid_gradient)
+_declare("sigmoid_backward", lambda g, y: op("mul", op("mul", g, op("sub", _c(y, 1), y)), y))
+_declare("tanh_backward", lambda g, y: op("mul", g, op("sub", _c(y, 1), op("mul", y, y))))
 
 
-@row(ROWS, "logaddexp", dtypes=FLOATS)
-def _logaddexp(x: Expr, y: Expr) -> Expr:
-    return _log_sum(x, y, "exp", lambda e: op("log1p", e))
+def _gelu_tanh(g: Expr, x: Expr) -> Expr:
+    beta, kappa = math.sqrt(2 / math.pi), 0.044715
+    square = op("mul", x, x)
+    inner = op("mul", _c(x, beta), op("add", x, op("mul", _c(x, kappa), op("mul", square, x))))
+    t = op("tanh", inner)
+    slope = op("mul", _c(x, beta), op("add", _c(x, 1), op("mul", _c(x, 3 * kappa), square)))
+    left = op("mul", _c(x, 0.5), op("add", _c(x, 1), t))
+    right = op("mul", op("mul", op("mul", _c(x, 0.5), x), op("sub", _c(x, 1), op("mul", t, t))), slope)
+    return op("mul", g, op("add", left, right))
 
 
-@row(ROWS, "logaddexp2", dtypes=FLOATS)
-def _logaddexp2(x: Expr, y: Expr) -> Expr:
-    return _log_sum(x, y, "exp2", lambda e: op("mul", op("log1p", e), _c(x, 1 / math.log(2))))
+def _gelu_erf(g: Expr, x: Expr) -> Expr:
+    cdf = op("mul", _c(x, 0.5), op("add", _c(x, 1), op("erf", op("mul", x, _c(x, math.sqrt(0.5))))))
+    density = op("mul", _c(x, 1 / math.sqrt(2 * math.pi)), op("exp", op("mul", op("mul", x, x), _c(x, -0.5))))
+    return op("mul", g, op("add", cdf, op("mul", x, density)))
 
 
-def _log_sum(x: Expr, y: Expr, exp: str, log1p: Any) -> Expr:
-    both = op("logical_and", op("isinf", x), op("eq", x, y))
-    return _pick(both, x, op("add", op("max", x, y), log1p(op(exp, op("neg", op("abs", op("sub", x, y)))))))
+@ROWS.pointwise("gelu_backward")
+def _gelu_gradient(ctx: Context, node: Node, grad: View, x: View, *, approximate: str = "none") -> Any:
+    return of_floats(ctx, node, [grad, x], _gelu_tanh if approximate == "tanh" else _gelu_erf)
 
 
-@row(ROWS, "heaviside", dtypes=FLOATS + INTEGERS)
-def _heaviside(x: Expr, value: Expr) -> Expr:
-    step = cast(op("gt", x, _c(x, 0)), x.dtype)
-    return _pick(op("eq", x, _c(x, 0)), value, step)
+@ROWS.pointwise("threshold_backward")
+def _threshold_gradient(ctx: Context, node: Node, grad: View, x: View, limit: float) -> Any:
+    return of_floats(ctx, node, [grad, x], lambda g, x: op("where", op("le", x, _c(x, limit)), _c(x, 0), g))
 
 
-@row(ROWS, "nan_to_num", dtypes=FLOATS)
-def _nan_to_num(x: Expr, nan: Any = None, high: Any = None, low: Any = None, *, limit: float) -> Expr:
-    x = _pick(op("isnan", x), nan or _c(x, 0), x)
-    x = _pick(op("eq", x, _c(x, math.inf)), high or _c(x, limit), x)
-    return _pick(op("eq", x, _c(x, -math.inf)), low or _c(x, -limit), x)
+@ROWS.pointwise("hardtanh_backward")
+def _hardtanh_gradient(ctx: Context, node: Node, grad: View, x: View, low: float, high: float) -> Any:
+    def value(g: Expr, x: Expr) -> Expr:
+        return op("where", op("logical_and", op("gt", x, _c(x, low)), op("lt", x, _c(x, high))), g, _c(x, 0))
+
+    return of_floats(ctx, node, [grad, x], value)
 
 
-_LARGEST = {"float32": 3.4028234663852886e38, "float64": 1.7976931348623157e308, "float16": 65504.0, "bfloat16": 3.3895313892515355e38}
-_NAN_TO_NUM = ROWS["aten::nan_to_num"]
+@ROWS.pointwise("leaky_relu_backward")
+def _leaky_relu_gradient(ctx: Context, node: Node, grad: View, x: View, slope: float, of_result: bool) -> Any:
+    return of_floats(ctx, node, [grad, x], lambda g, x: op("where", op("gt", x, _c(x, 0)), g, op("mul", g, _c(x, slope))))
 
 
-@ROWS.lowers("nan_to_num")
-def _nan_to_num_of(ctx: Context, node: Node, x: View, nan: Any = None, posinf: Any = None, neginf: Any = None) -> Any:
-    if x.dtype not in FLOATS:
+@ROWS.pointwise("elu_backward")
+def _elu_gradient(ctx: Context, node: Node, grad: View, alpha: float, scale: float, input_scale: float, of_result: bool, x: View) -> Any:
+    def value(g: Expr, x: Expr) -> Expr:
+        if of_result:
+            negative = op("mul", _c(x, input_scale), op("add", x, _c(x, alpha * scale)))
+        else:
+            negative = op("mul", _c(x, input_scale * alpha * scale), op("exp", op("mul", x, _c(x, input_scale))))
+        return op("where", op("gt", x, _c(x, 0)), op("mul", g, _c(x, scale)), op("mul", g, negative))
+
+    return of_floats(ctx, node, [grad, x], value)
+
+
+@ROWS.pointwise("softplus_backward")
+def _softplus_gradient(ctx: Context, node: Node, grad: View, x: View, beta: float, threshold: float) -> Any:
+    def value(g: Expr, x: Expr) -> Expr:
+        z = op("exp", op("mul", x, _c(x, beta)))
+        slope = op("div", op("mul", g, z), op("add", z, _c(x, 1)))
+        return op("where", op("gt", op("mul", x, _c(x, beta)), _c(x, threshold)), g, slope)
+
+    return of_floats(ctx, node, [grad, x], value)
+
+
+@ROWS.pointwise("hardshrink_backward softshrink_backward")
+def _shrink(ctx: Context, node: Node, grad: View, x: View, limit: float) -> Any:
+    def value(g: Expr, x: Expr) -> Expr:
+        outside = op("logical_or", op("lt", x, _c(x, -limit)), op("gt", x, _c(x, limit)))
+        return op("where", outside, g, _c(x, 0))
+
+    return of_floats(ctx, node, [grad, x], value)
+
+
+@ROWS.pointwise("mish_backward")
+def _mish_gradient(ctx: Context, node: Node, grad: View, x: View) -> Any:
+    def value(g: Expr, x: Expr) -> Expr:
+        t = op("tanh", op("log1p", op("exp", x)))
+        slope = op("mul", op("mul", x, op("sigmoid", x)), op("sub", _c(x, 1), op("mul", t, t)))
+        return op("mul", g, op("add", t, slope))
+
+    return of_floats(ctx, node, [grad, x], value)
+
+
+@ROWS.lowers("_prelu_kernel_backward", any_layout=True)
+def _prelu_gradient(ctx: Context, node: Node, grad: View, x: View, weight: View) -> Any:
+    first, second = (ctx.metas[r or ""] for r in node.results)
+    dtype = wide(first.dtype)
+    if dtype not in FLOATS:
         return NotImplemented
-    return _NAN_TO_NUM(ctx, node, x, nan, posinf, neginf, limit=_LARGEST[x.dtype])
+
+    def parts(at: Any, ext: Any) -> tuple[Expr, Expr, Expr]:
+        g, a, w = (cast(ctx.load_broadcast(v, at, ext), dtype) for v in (grad, x, weight))
+        return g, a, w
+
+    def of_input(at: Any, ext: Any) -> Expr:
+        g, a, w = parts(at, ext)
+        return op("where", op("gt", a, _c(a, 0)), g, op("mul", w, g))
+
+    def of_weight(at: Any, ext: Any) -> Expr:
+        g, a, _ = parts(at, ext)
+        return op("where", op("gt", a, _c(a, 0)), _c(a, 0), op("mul", a, g))
+
+    return [ctx.pointwise(node.results[0], first, of_input), ctx.pointwise(node.results[1], second, of_weight)]
 
 
-# ---- division of integers ------------------------------------------------------------------------------------------
-
-
-def _divided(ctx: Context, node: Node, x: Any, y: Any, primitive: str) -> Any:
-    """Division or remainder of integers, which by zero is an error."""
-    meta = ctx.metas[node.results[0] or ""]
-    if meta.dtype not in INTEGERS or 0 in meta.sizes or isinstance(y, (float, bool)) or isinstance(x, (float, bool)):
-        return NotImplemented
-    operands = [a if isinstance(a, View) else const(a, meta.dtype) for a in (x, y)]
-    if isinstance(operands[1], Const) and operands[1].value in (0, -1):
-        return NotImplemented
-
-    def make(at: Any, ext: Any) -> Any:
-        a, b = (cast(ctx.load_broadcast(o, at, ext), meta.dtype) if isinstance(o, View) else o for o in operands)
-        if isinstance(b, Const):
-            return op(primitive, a, b), [], []
-        lets = [Let("d", b)]
-        d = Ref("d", meta.dtype)
-        by_one = op("neg", a) if "div" in primitive else const(0, meta.dtype)  # the least integer by -1 overflows, which traps
-        safe = op("where", op("eq", d, const(-1, meta.dtype)), const(1, meta.dtype), d) if meta.dtype != "uint8" else d
-        value = op(primitive, a, safe)
-        if meta.dtype != "uint8":
-            value = op("where", op("eq", d, const(-1, meta.dtype)), by_one, value)
-        return value, lets, [Check(op("ne", d, const(0, meta.dtype)), "RuntimeError", "ZeroDivisionError")]
-
-    return gathered(ctx, node, make)
-
-
-def _by_kind(ctx: Context, node: Node, x: Any, y: Any, primitive: str) -> Any:
-    """Integers by :func:`_divided`, other types by the row of ``pointwise``."""
-    if ctx.metas[node.results[0] or ""].dtype in INTEGERS:
-        return _divided(ctx, node, x, y, primitive)
-    return _FLOAT[primitive](ctx, node, x, y)
-
-
-_FLOAT = {"mod": FLOAT_ROWS["aten::remainder.Tensor"], "fmod": FLOAT_ROWS["aten::fmod.Tensor"]}
-
-
-@ROWS.lowers("remainder.Tensor remainder.Scalar")
-def _remainder(ctx: Context, node: Node, x: Any, y: Any) -> Any:
-    return _by_kind(ctx, node, x, y, "mod")
-
-
-@ROWS.lowers("fmod.Tensor fmod.Scalar")
-def _fmod(ctx: Context, node: Node, x: Any, y: Any) -> Any:
-    return _by_kind(ctx, node, x, y, "fmod")
-
-
-@ROWS.lowers("div.Tensor_mode div.Scalar_mode")
-def _div_mode(ctx: Context, node: Node, x: Any, y: Any, *, rounding_mode: Any = None) -> Any:
-    if rounding_mode is not None and ctx.metas[node.results[0] or ""].dtype in INTEGERS:
-        return _divided(ctx, node, x, y, "truncdiv" if rounding_mode == "trunc" else "floordiv")
-    return FLOAT_ROWS["aten::div.Tensor_mode"](ctx, node, x, y, rounding_mode=rounding_mode)
-
-
-@ROWS.lowers("floor_divide floor_divide.Scalar")
-def _floor_divide(ctx: Context, node: Node, x: Any, y: Any) -> Any:
-    return _div_mode(ctx, node, x, y, rounding_mode="floor")
-
-
-__all__ = ["ROWS"]
+__all__ = ["ROWS", "log_sigmoid"]

@@ -13,13 +13,14 @@ from ..lowered import Extern
 from .arguments import plan_argument
 from .context import Context, View
 from .half_products import in_float, is_slow
-from .rows import Rows
+from .records import Rows
 
 ROWS = Rows()
 _SHORT = 256
 _NARROW = 64
-"""Lengths and head dimensions up to which FlashAttention's kernel takes no longer on the device than cuDNN's (one H200: b8 h12 s128 d64 5.5 us against 6.0,
-b32 h3 s197 d64 11.3 against 11.2; s512 28.5 against 20.4). Its operator takes half the time on the host, and its one kernel can be started alone."""
+"""Lengths and head dimensions up to which FlashAttention's kernel takes no longer on the device than cuDNN's (one H200: b8 h12 s128 d64 5.5
+us against 6.0, b32 h3 s197 d64 11.3 against 11.2; s512 28.5 against 20.4). Its operator takes half the time on the host, and its one kernel
+can be started alone."""
 
 
 @ROWS.lowers("_scaled_dot_product_cudnn_attention")

@@ -1,8 +1,8 @@
 """The backward of convolutions of each channel for itself on CPUs: sums over windows, as they are themselves.
 
-The gradient of the images is a convolution of the result's gradient with the weights turned round, where windows move by one; that of the weights
-is a correlation of the two. Torch's kernels for channels as they lie take ten times as long; those for channels last are slower by more than laying out anew what
-lies so takes."""
+The gradient of the images is a convolution of the result's gradient with the weights turned round, where windows move by one; that of the
+weights is a correlation of the two. Torch's kernels for channels as they lie take ten times as long; those for channels last are slower by
+more than laying out anew what lies so takes."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from .creation import masked
 from .exprs import const, op
 from .half_products import in_float, is_slow, narrowed, widened
 from .pooling import many, window
-from .rows import Rows
+from .records import Rows
 
 ROWS = Rows()
 
 
-@ROWS.lowers("convolution_backward")
+@ROWS.lowers("convolution_backward", own_memory=True)
 def _convolution_backward(ctx: Context, node: Node, gradient: View, x: View, weight: View, *rest: Any) -> Any:
     if ctx.buffers[x.buffer].device != "cpu":
         return backward_on_gpu(ctx, node, gradient, x, weight, *rest)
@@ -41,7 +41,10 @@ def _convolution_backward(ctx: Context, node: Node, gradient: View, x: View, wei
     stride, padding, dilation = many(stride, n), many(padding, n), many(dilation, n)
     bias = node.results[2]
     if not ctx.exact and is_of_points(x, weight, (stride, padding, dilation), groups):
-        return [*gradients_of_points(ctx, node, gradient, x, weight), _of_bias(ctx, bias, gradient) if bias in ctx.used and bias is not None else None]
+        return [
+            *gradients_of_points(ctx, node, gradient, x, weight),
+            _of_bias(ctx, bias, gradient) if bias in ctx.used and bias is not None else None,
+        ]
     if not apart:
         return NotImplemented
     around = [d * (k - 1) - p for d, k, p in zip(dilation, kernel, padding, strict=True)]
@@ -55,7 +58,9 @@ def _convolution_backward(ctx: Context, node: Node, gradient: View, x: View, wei
     if names[0] is not None:
         operands = gradient, _turned(ctx, weight), None
         meta = ctx.metas[names[0]]
-        views[0] = products(ctx, names[0], Meta(meta.dtype, meta.sizes, contiguous(meta.sizes), meta.device), operands, (1,) * n, around, dilation, True)
+        views[0] = products(
+            ctx, names[0], Meta(meta.dtype, meta.sizes, contiguous(meta.sizes), meta.device), operands, (1,) * n, around, dilation, True
+        )
     if names[1] is not None:
         views[1] = _of_weights(ctx, names[1], gradient, laid_out(ctx, x), kernel, (stride, padding, dilation))
     if names[2] is not None:
@@ -90,7 +95,9 @@ def _turned(ctx: Context, weight: View) -> View:
     return made
 
 
-def _of_weights(ctx: Context, name: str, gradient: View, x: View, kernel: Sequence[int], steps: tuple[Sequence[int], Sequence[int], Sequence[int]]) -> View:
+def _of_weights(
+    ctx: Context, name: str, gradient: View, x: View, kernel: Sequence[int], steps: tuple[Sequence[int], Sequence[int], Sequence[int]]
+) -> View:
     def make(outer: Indices, inner: Indices, ext: Extents) -> Any:
         (channel, _, *taps), (image, *at) = outer, inner
         position, inside = window(x, (image, channel, *at), taps, *steps, gradient.sizes, kernel)
@@ -103,7 +110,9 @@ def _of_weights(ctx: Context, name: str, gradient: View, x: View, kernel: Sequen
 
 def _of_bias(ctx: Context, name: str, gradient: View) -> View:
     def make(outer: Indices, inner: Indices, ext: Extents) -> Any:
-        return [Reduction(("a",), "sum", ctx.read(gradient, (inner[0], outer[0], *inner[1:]), ext), gradient.dtype)], [Ref("a", gradient.dtype)]
+        return [Reduction(("a",), "sum", ctx.read(gradient, (inner[0], outer[0], *inner[1:]), ext), gradient.dtype)], [
+            Ref("a", gradient.dtype)
+        ]
 
     return ctx.reduce([(name, ctx.metas[name])], (gradient.sizes[0], *gradient.sizes[2:]), make)[0]
 

@@ -11,7 +11,7 @@ from ..loops.index import mod
 from ..loops.ir import Const, Expr
 from .context import Context, View
 from .exprs import FLOATS, cast, const, index_value, op, wide
-from .rows import Rows
+from .records import Rows
 
 ROWS = Rows()
 _MEAN = 1

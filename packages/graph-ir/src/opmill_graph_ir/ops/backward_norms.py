@@ -11,7 +11,7 @@ from ..capture.graph import Meta, Node
 from ..loops.ir import Expr, Reduction, Ref
 from .context import Context, View
 from .exprs import FLOATS, cast, const, op, wide
-from .rows import Rows
+from .records import Rows
 from .views import reshape
 
 ROWS = Rows()
@@ -51,10 +51,11 @@ def _softmax(ctx: Context, node: Node, grad: View, y: View, dim: int, _dtype: An
         g = cast(ctx.load(grad, at, ext), dtype)
         return g if log else op("mul", g, ctx.load(y, at, ext))
 
-    [total] = _sums(ctx, meta.device, y.sizes, [dim], dtype, 1, lambda at, ext: [term(at, ext)])
+    known = ctx.sums.get((grad.buffer, dim)) if log and grad.indices is None else None
+    total = known or _sums(ctx, meta.device, y.sizes, [dim], dtype, 1, lambda at, ext: [term(at, ext)])[0]
 
     def value(at: Any, ext: Any) -> Expr:
-        g, out, s = cast(ctx.load(grad, at, ext), dtype), ctx.load(y, at, ext), ctx.load_broadcast(total, at, ext)
+        g, out, s = cast(ctx.load(grad, at, ext), dtype), ctx.load(y, at, ext), cast(ctx.load_broadcast(total, at, ext), dtype)
         if log:
             return op("sub", g, op("mul", op("exp", out), s))
         return op("mul", out, op("sub", g, s))
@@ -65,7 +66,9 @@ def _softmax(ctx: Context, node: Node, grad: View, y: View, dim: int, _dtype: An
 # ---- normalisations ----------------------------------------------------------------------------------------------------------
 
 
-def _sum_result(ctx: Context, node: Node, k: int, sizes: Sequence[int], dims: Sequence[int], dtype: str, value: Callable[..., Expr]) -> View:
+def _sum_result(
+    ctx: Context, node: Node, k: int, sizes: Sequence[int], dims: Sequence[int], dtype: str, value: Callable[..., Expr]
+) -> View:
     """Result ``k``: the sum of ``value`` over ``dims`` of the full space."""
     from_name = node.results[k]
     meta = ctx.metas[from_name or ""]
@@ -86,7 +89,8 @@ def _wanted(ctx: Context, node: Node) -> list[bool]:
 
 @dataclass(frozen=True)
 class _Normalised:
-    """Gradients through ``(x - mean) * rstd * weight``; all but ``x`` are broadcast to its space. ``mean``: None where nothing is subtracted."""
+    """Gradients through ``(x - mean) * rstd * weight``; all but ``x`` are broadcast to its space. ``mean``: None where nothing is
+    subtracted."""
 
     ctx: Context
     dtype: str
@@ -107,7 +111,8 @@ class _Normalised:
         return g if self.weight is None else op("mul", g, cast(self.ctx.load_broadcast(self.weight, at, ext), self.dtype))
 
     def terms(self, at: Any, ext: Any) -> list[Expr]:
-        """What is summed over the normalised dimensions: the scaled gradient along the normalised input and, where there is a mean, first itself."""
+        """What is summed over the normalised dimensions: the scaled gradient along the normalised input and, where there is a mean, first
+        itself."""
         g, h, _ = self.parts(at, ext)
         along = op("mul", self.scaled(g, at, ext), h)
         return [along] if self.mean is None else [self.scaled(g, at, ext), along]
@@ -125,7 +130,9 @@ class _Normalised:
 
 
 @ROWS.lowers("native_layer_norm_backward")
-def _layer_norm(ctx: Context, node: Node, grad: View, x: View, shape: Sequence[int], mean: View, rstd: View, weight: Any, bias: Any, mask: Any) -> Any:
+def _layer_norm(
+    ctx: Context, node: Node, grad: View, x: View, shape: Sequence[int], mean: View, rstd: View, weight: Any, bias: Any, mask: Any
+) -> Any:
     split = len(x.sizes) - len(shape)
     if 0 in x.sizes or x.dtype not in FLOATS:
         return NotImplemented

@@ -26,7 +26,14 @@ _BESIDE = (0, 2, 1)
 def is_of_points(x: View, weight: View, windows: Sequence[Sequence[int]], groups: int) -> bool:
     """``windows``: steps, padding and distances of taps."""
     stride, padding, _ = windows
-    return groups == 1 and math.prod(weight.sizes[2:]) == 1 and set(stride) == {1} and set(padding) == {0} and all(type(n) is int for n in x.sizes) and x.sizes[0] <= _MOST
+    return (
+        groups == 1
+        and math.prod(weight.sizes[2:]) == 1
+        and set(stride) == {1}
+        and set(padding) == {0}
+        and all(type(n) is int for n in x.sizes)
+        and x.sizes[0] <= _MOST
+    )
 
 
 def gradients_of_points(ctx: Context, node: Node, gradient: View, x: View, weight: View) -> tuple[View | None, View | None]:
@@ -45,7 +52,11 @@ def _of_images(ctx: Context, name: str, gradient: View, weight: View, sizes: tup
     (_, row, column), extents = view_axes(sizes)
     turned = compose(weight, sizes, (column, row, *kernel), extents)  # the same for each image
     beside = meta.strides[1] == 1
-    left, right, shape = (permuted(gradient, _BESIDE), permuted(turned, _BESIDE), (images, points, inside)) if beside else (turned, gradient, (images, inside, points))
+    left, right, shape = (
+        (permuted(gradient, _BESIDE), permuted(turned, _BESIDE), (images, points, inside))
+        if beside
+        else (turned, gradient, (images, inside, points))
+    )
     made = ctx.buffer(ctx.fresh(), Meta(gradient.dtype, shape, contiguous(shape), meta.device))
     ctx.fixed.add(made.buffer)
     ctx.nodes.append(Extern("aten::bmm", (ctx.strided(left), ctx.strided(right)), {}, (made.buffer,), "aten::bmm.out", (), ctx.origin))

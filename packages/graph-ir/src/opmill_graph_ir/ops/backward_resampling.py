@@ -15,8 +15,8 @@ from .context import Context, View, contiguous
 from .creation import masked
 from .exprs import FLOATS, all_of, cast, const, index_value, op, wide
 from .pooling import copied, unheeded
+from .records import Rows
 from .resampling import Filter, cubic_weights, filters, ratio, torch_is_faster
-from .rows import Rows
 
 ROWS = Rows()
 Taps = Callable[[Expr], list[tuple[Expr, Expr]]]
@@ -25,8 +25,8 @@ Taps = Callable[[Expr], list[tuple[Expr, Expr]]]
 
 @dataclass(frozen=True)
 class _Line:
-    """How one dimension of ``size`` points became ``out``; ``near`` and ``far`` are the first and last point that is read, counted from the one
-    at or below the position."""
+    """How one dimension of ``size`` points became ``out``; ``near`` and ``far`` are the first and last point that is read, counted from the
+    one at or below the position."""
 
     size: int
     out: int
@@ -48,7 +48,9 @@ class _Line:
         o = torch.arange(self.out, dtype=torch.float64)
         back = self.offset if self.low is not None else 0.0
         whole = torch.floor((o + self.offset) * self.step - back)
-        first, last = ((whole + k).clamp(0, self.size - 1) for k in (self.near - 1, self.far + 1))  # one more, for positions rounded otherwise
+        first, last = (
+            (whole + k).clamp(0, self.size - 1) for k in (self.near - 1, self.far + 1)
+        )  # one more, for positions rounded otherwise
         points = torch.arange(self.size, dtype=torch.float64)
         least, most = torch.searchsorted(last, points), torch.searchsorted(first, points, right=True) - 1
         base = torch.arange(self.size) * self.out // self.size
@@ -72,10 +74,14 @@ def _transposed(ctx: Context, name: str | None, meta: Meta, grad: View, dim: int
             clamped = op("min", op("max", point, const(0, "int64")), const(line.size - 1, "int64"))
             here = op("eq", clamped, index_value(i))
             mine = op("where", here, w, const(0, dtype))
-            weight, reached = (mine, here) if weight is None or reached is None else (op("add", weight, mine), op("logical_or", reached, here))
+            weight, reached = (
+                (mine, here) if weight is None or reached is None else (op("add", weight, mine), op("logical_or", reached, here))
+            )
         assert weight is not None and reached is not None
         value = masked(ctx.read(grad, (*outer[:dim], o, *outer[dim + 1 :]), ext), all_of(inside), const(0, grad.dtype))
-        term = op("where", reached, op("mul", cast(value, dtype), weight), const(0, dtype))  # infinities and NaN stay with the points that were read
+        term = op(
+            "where", reached, op("mul", cast(value, dtype), weight), const(0, dtype)
+        )  # infinities and NaN stay with the points that were read
         return [Reduction(("a",), "sum", term, dtype)], [Ref("a", dtype)]
 
     return ctx.reduce([(name, meta)], [count], make)[0]

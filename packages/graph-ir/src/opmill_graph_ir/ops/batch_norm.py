@@ -10,7 +10,7 @@ from ..capture.graph import Meta, Node
 from ..loops.ir import Expr, Reduction, Ref
 from .context import Context, View
 from .exprs import FLOATS, cast, const, op, wide
-from .rows import Rows
+from .records import Rows
 
 ROWS = Rows()
 
@@ -52,7 +52,9 @@ def _given(ctx: Context, node: Node, x: View, weight: Any, bias: Any, mean: View
     return ctx.pointwise(*_result(ctx, node, 0), value)
 
 
-def _of_batch(ctx: Context, node: Node, x: View, weight: Any, bias: Any, mean: Any, var: Any, momentum: float, eps: float) -> list[View | None]:
+def _of_batch(
+    ctx: Context, node: Node, x: View, weight: Any, bias: Any, mean: Any, var: Any, momentum: float, eps: float
+) -> list[View | None]:
     """The normalised input, the batch's mean and reciprocal deviation by channel, and the running statistics moved on."""
     dtype, count = wide(x.dtype), x.sizes[0] * math.prod(x.sizes[2:])
     by_channel = Meta(dtype, (x.sizes[1],), (1,), ctx.buffers[x.buffer].device)
@@ -87,10 +89,14 @@ def _of_batch(ctx: Context, node: Node, x: View, weight: Any, bias: Any, mean: A
     return out
 
 
-_FORMS = "native_batch_norm _native_batch_norm_legit _native_batch_norm_legit_functional"
-
-
-@ROWS.lowers(f"{_FORMS} _native_batch_norm_legit.no_stats _native_batch_norm_legit_no_training")
+@ROWS.lowers(
+    "native_batch_norm _native_batch_norm_legit _native_batch_norm_legit_functional",
+    normalizes="channels",
+    any_layout=True,
+    gradient="native_batch_norm_backward",
+)
+@ROWS.lowers("_native_batch_norm_legit.no_stats", normalizes="channels", any_layout=True, gradient="native_batch_norm_backward")
+@ROWS.lowers("_native_batch_norm_legit_no_training", any_layout=True, gradient="native_batch_norm_backward")
 def _batch_norm(ctx: Context, node: Node, x: View, weight: Any, bias: Any, *rest: Any) -> Any:
     mean, var, training, momentum, eps = _arguments(node.func.name(), rest)
     if x.dtype not in FLOATS or 0 in x.sizes or len(x.sizes) < 2:
@@ -99,7 +105,9 @@ def _batch_norm(ctx: Context, node: Node, x: View, weight: Any, bias: Any, *rest
         kept = [_result(ctx, node, k) if _used(ctx, node, k) else None for k in range(1, len(node.results))]
         if mean is None or var is None or any(r is not None and r[1].sizes != (0,) for r in kept):
             return NotImplemented
-        nothing = [None if r is None else ctx.pointwise(r[0], r[1], lambda at, ext: const(0.0, "float32")) for r in kept]  # the backward is handed it
+        nothing = [
+            None if r is None else ctx.pointwise(r[0], r[1], lambda at, ext: const(0.0, "float32")) for r in kept
+        ]  # the backward is handed it
         return [_given(ctx, node, x, weight, bias, mean, var, eps), *nothing]
     moves_statistics = mean is not None and len(node.results) == 3  # writes that the schema does not tell of
     if moves_statistics or x.sizes[0] * math.prod(x.sizes[2:]) < 2:
@@ -118,9 +126,20 @@ def _arguments(name: str, rest: tuple[Any, ...]) -> tuple[Any, Any, bool, float,
     return mean, var, training, momentum, eps
 
 
-@ROWS.lowers("native_batch_norm_backward")
+@ROWS.lowers("native_batch_norm_backward", any_layout=True)
 def _backward(
-    ctx: Context, node: Node, grad: View, x: View, weight: Any, mean: Any, var: Any, center: Any, rstd: Any, training: bool, eps: float, mask: Any
+    ctx: Context,
+    node: Node,
+    grad: View,
+    x: View,
+    weight: Any,
+    mean: Any,
+    var: Any,
+    center: Any,
+    rstd: Any,
+    training: bool,
+    eps: float,
+    mask: Any,
 ) -> Any:
     """With ``h = (x - mean) * rstd``: the gradient of the bias is ``sum g``, of the weight ``sum g*h``, of the input
     ``weight * rstd * (g - sum g / n - h * sum g*h / n)``, or ``weight * rstd * g`` where the statistics were given."""

@@ -1,8 +1,9 @@
 """Products with a bias on GPUs, where loops alone read them: the bias is added by these.
 
-Adding it there is nearly free, and cuBLAS has quicker kernels for products without one. Measured on an H200: in half precision 4 to 50% where results
-are wider than the depth (narrower ones end in norms of rows, which lose by one more operand what the product wins); in float32 where they are
-not and there are too few tiles for all multiprocessors, up to 50%, since the depth is split then (swin_t's inference: 10% in all)."""
+Adding it there is nearly free, and cuBLAS has quicker kernels for products without one. Measured on an H200: in half precision 4 to 50%
+where results are wider than the depth (narrower ones end in norms of rows, which lose by one more operand what the product wins); in
+float32 where they are not and there are too few tiles for all multiprocessors, up to 50%, since the depth is split then (swin_t's
+inference: 10% in all)."""
 
 from __future__ import annotations
 
@@ -20,13 +21,13 @@ _TILE, _MULTIPROCESSORS = 128, 132
 
 
 def add_biases_apart(ctx: Context, outputs: Sequence[Any], calls: Set[str]) -> None:
-    """Rewrites such products in ``ctx.nodes``, but for those whose origin is among ``calls``."""
+    """Rewrites such products in ``ctx.nodes``, but for those among ``calls``."""
     if ctx.exact or not any(type(n) is Extern and n.op == "aten::addmm" for n in ctx.nodes):
         return
     seen = {o.buffer for o in outputs if type(o) is TensorOutput}.union(*map(_read_whole, ctx.nodes))
     nodes, ctx.nodes = ctx.nodes, []
     for node in nodes:
-        if type(node) is Extern and node.op == "aten::addmm" and node.origin not in calls and _is_apart(ctx, node, seen):
+        if type(node) is Extern and node.op == "aten::addmm" and node.source not in calls and _is_apart(ctx, node, seen):
             _rewrite(ctx, node)
         else:
             ctx.nodes.append(node)
@@ -58,7 +59,11 @@ def _is_apart(ctx: Context, node: Extern, seen: Set[str]) -> bool:
     columns, depth = info.sizes[1].constant, _depth(ctx, first)
     if columns is None or depth is None:
         return False
-    return depth < columns if info.dtype in HALF else info.dtype == "float32" and depth >= columns and _is_one_wave(info.sizes[0].constant, columns)
+    return (
+        depth < columns
+        if info.dtype in HALF
+        else info.dtype == "float32" and depth >= columns and _is_one_wave(info.sizes[0].constant, columns)
+    )
 
 
 def _depth(ctx: Context, first: Any) -> int | None:
@@ -74,12 +79,13 @@ def _is_one_wave(rows: int | None, columns: int) -> bool:
 def _rewrite(ctx: Context, node: Extern) -> None:
     [result] = node.results
     assert result is not None and type(node.args[0]) is BufferArg
-    ctx.origin = node.origin
+    ctx.origin, ctx.source, before = node.origin, node.source, len(ctx.nodes)
     meta, bias = ctx.metas[result], View(node.args[0].buffer, ctx.buffers[node.args[0].buffer].dtype, ctx.metas[result].sizes[1:])
     product = ctx.buffer(ctx.fresh(), meta)
     ctx.fixed.add(product.buffer)
     ctx.nodes.append(Extern("aten::mm", node.args[1:], {}, (product.buffer,), "aten::mm.out", (), node.origin))
     ctx.pointwise(result, meta, lambda at, ext: op("add", ctx.load(product, at, ext), ctx.load(bias, at[1:], ext)))
+    ctx.mark(before)
 
 
 __all__ = ["add_biases_apart"]

@@ -1,4 +1,5 @@
-"""Convolutions on GPUs. In half precision cuDNN's kernels read and write channels last, and would copy what lies otherwise back and forth."""
+"""Convolutions on GPUs. In half precision cuDNN's kernels read and write channels last, and would copy what lies otherwise back and
+forth."""
 
 from __future__ import annotations
 
@@ -55,7 +56,7 @@ def _all_channels_last(ctx: Context, node: Node, x: View, weight: View, bias: Vi
         return NotImplemented
     if name in ctx.leaving and meta.strides != strides_of(meta.sizes):
         return NotImplemented
-    operands = [_laid_out(ctx, v) for v in (x, weight)]
+    operands = [laid_channels_last(ctx, v) for v in (x, weight)]
     laid = replace(meta, strides=strides_of(meta.sizes))
     result = name if bias is None else ctx.fresh()
     view = ctx.buffer(result, laid)
@@ -68,7 +69,11 @@ def _all_channels_last(ctx: Context, node: Node, x: View, weight: View, bias: Vi
 def backward_on_gpu(ctx: Context, node: Node, grad: View, x: View, weight: View, *rest: Any) -> Any:
     """Its gradients likewise; that of the bias is a sum beside it."""
     meta = ctx.metas[node.args[0].name]
-    if not _applies(meta, grad, x, weight) or rest[4] or any(_stays_otherwise(ctx, a, v) for a, v in zip(node.args, (grad, x), strict=False)):
+    if (
+        not _applies(meta, grad, x, weight)
+        or rest[4]
+        or any(_stays_otherwise(ctx, a, v) for a, v in zip(node.args, (grad, x), strict=False))
+    ):
         return NotImplemented
     names = [r if r in ctx.used else None for r in node.results]
     views: list[View | None] = [None, None, None]
@@ -79,7 +84,7 @@ def backward_on_gpu(ctx: Context, node: Node, grad: View, x: View, weight: View,
             views[k] = ctx.buffer(name, own if window and k == 1 else replace(own, strides=strides_of(own.sizes)))
             ctx.fixed.add(name)
     if any(names[:2]):
-        operands = [_laid_out(ctx, v) for v in (grad, x, weight)]
+        operands = [laid_channels_last(ctx, v) for v in (grad, x, weight)]
         call_backward(ctx, node, operands, (names[0], names[1]))
     if names[2] is not None:
         views[2] = _summed(ctx, names[2], grad)
@@ -119,7 +124,7 @@ def _lies_so(ctx: Context, view: View) -> bool:
     return found is not None and all(n == 1 or s.constant == w for n, s, w in zip(view.sizes, found[0], wanted, strict=True))
 
 
-def _laid_out(ctx: Context, view: View) -> BufferArg:
+def laid_channels_last(ctx: Context, view: View) -> BufferArg:
     """The tensor channels last: as it lies, by laying out anew what the graph computes itself, or as a copy."""
     if _lies_so(ctx, view):
         return ctx.strided(view)
@@ -131,4 +136,4 @@ def _laid_out(ctx: Context, view: View) -> BufferArg:
     return BufferArg(ctx.materialise(view, wanted).buffer)
 
 
-__all__ = ["backward_on_gpu", "call_backward", "on_gpu"]
+__all__ = ["backward_on_gpu", "call_backward", "laid_channels_last", "on_gpu"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -57,11 +57,12 @@ def named_axes(prefix: str, sizes: Sequence[Size]) -> tuple[Axis, ...]:
 
 @dataclass(frozen=True)
 class Pair:
-    """A complex tensor as two real ones; ``origin`` as of the nodes that make them."""
+    """A complex tensor as two real ones; ``origin`` and ``source`` as of the nodes that make them."""
 
     real: View
     imaginary: View
     origin: str
+    source: str = ""
 
 
 class _Views(dict[str, View]):
@@ -77,13 +78,16 @@ class _Views(dict[str, View]):
 
 @dataclass
 class Context:
-    """The program under construction. ``views`` maps values of the aten graph to what they are now, ``pairs`` complex ones that loops made."""
+    """The program under construction. ``views`` maps values of the aten graph to what they are now, ``pairs`` complex ones that loops
+    made."""
 
     metas: dict[str, Meta]
     buffers: dict[str, BufferInfo] = field(default_factory=dict)
     nodes: list[LoweredNode] = field(default_factory=list)
     fixed: set[str] = field(default_factory=set)
     origin: str = ""
+    source: str = ""
+    """The node of the aten graph that is being lowered, by its first result."""
     counter: int = 0
     sizes: Sizes | None = None
     used: frozenset[str] = frozenset()
@@ -103,6 +107,8 @@ class Context:
     """Results of matrix products that shall be loops, and whether these may compute their operands."""
     computing: set[str] = field(default_factory=set)
     """Buffers that such loops write."""
+    sums: dict[tuple[str, int], View] = field(default_factory=dict)
+    """Of buffers along a dimension, which is kept with size one: where they are known without adding."""
 
     def __post_init__(self) -> None:
         self.symbols = {} if self.sizes is None else dict.fromkeys(self.sizes.symbols)
@@ -114,12 +120,25 @@ class Context:
         """Complex values that torch has as views marked as conjugated: what makes them so."""
         self.complex = any(m.dtype in PARTS for m in self.metas.values())
 
+    def mark(self, first: int) -> None:
+        """Notes on the program's nodes from number ``first`` on of which node of the aten graph they come, where they do not say."""
+        if self.source:
+            self.nodes[first:] = [node if node.source else replace(node, source=self.source) for node in self.nodes[first:]]
+
     # ---- buffers ---------------------------------------------------------------------------------------------------
 
     def buffer(self, name: str, meta: Meta, role: Any = "temporary") -> View:
         """Declares a buffer."""
         self.buffers[name] = BufferInfo(
-            name, meta.dtype, tuple(map(index, meta.sizes)), tuple(map(index, meta.strides)), meta.device, role, role != "temporary", self.origin
+            name,
+            meta.dtype,
+            tuple(map(index, meta.sizes)),
+            tuple(map(index, meta.strides)),
+            meta.device,
+            role,
+            role != "temporary",
+            self.origin,
+            meta.opaque,
         )
         return View(name, meta.dtype, meta.sizes)
 
@@ -144,7 +163,15 @@ class Context:
 
     # ---- writing ---------------------------------------------------------------------------------------------------
 
-    def pointwise(self, name: str | None, meta: Meta, value: Callable[[Indices, Extents], Expr], *, lets: Sequence[Let] = (), checks: Sequence[Check] = ()) -> View:
+    def pointwise(
+        self,
+        name: str | None,
+        meta: Meta,
+        value: Callable[[Indices, Extents], Expr],
+        *,
+        lets: Sequence[Let] = (),
+        checks: Sequence[Check] = (),
+    ) -> View:
         """A buffer of ``meta`` whose element at each position is ``value(position, extents)``, converted to its type."""
         name = name or self.fresh()
         axes = named_axes("i", meta.sizes)
@@ -181,8 +208,8 @@ class Context:
         make: Callable[[Indices, Extents], tuple[Sequence[Scan], Sequence[Expr]]],
         of: int | None = None,
     ) -> list[View]:
-        """Buffers of equal sizes computed by scans along dimension ``along``: ``make(position, extents)`` gives scans and one value each. ``of``: so many points
-        are there to scan, and the buffers have the first ones of the result."""
+        """Buffers of equal sizes computed by scans along dimension ``along``: ``make(position, extents)`` gives scans and one value each.
+        ``of``: so many points are there to scan, and the buffers have the first ones of the result."""
         sizes = outputs[0][1].sizes
         first = None if of is None or of == sizes[along] else sizes[along]
         axes = named_axes("i", sizes if of is None else (*sizes[:along], of, *sizes[along + 1 :]))
@@ -214,14 +241,15 @@ class Context:
         names, extents = view_axes(view.sizes)
         at = view.at(names, extents)
         real, imaginary = (View(view.buffer, PARTS[view.dtype], view.sizes, (*at, k)) for k in (ZERO, ONE))
-        return Pair(real, imaginary, self.origin)
+        return Pair(real, imaginary, self.origin, self.source)
 
     def whole(self, name: str) -> View:
         """A complex value of which there is a pair, in memory as torch has it from now on."""
-        pair, origin = self.pairs[name], self.origin
-        self.origin = pair.origin
+        pair, origin, source, before = self.pairs[name], self.origin, self.source, len(self.nodes)
+        self.origin, self.source = pair.origin, pair.source
         self.views[name] = self.interleaved(name, self.metas[name], pair)
-        self.origin = origin
+        self.mark(before)
+        self.origin, self.source = origin, source
         return self.views[name]
 
     def interleaved(self, name: str, meta: Meta, pair: Pair) -> View:
@@ -270,8 +298,10 @@ class Context:
         for i, stride in zip(position, info.strides, strict=True):
             total = total + i * stride
         strides = []
-        for k in range(len(view.sizes)):
-            found = total.stride_of(f"v{k}")
+        if 0 in view.sizes:
+            return tuple(map(index, contiguous(view.sizes))), ZERO
+        for k, n in enumerate(view.sizes):
+            found = index(contiguous(view.sizes)[k]) if n == 1 else total.stride_of(f"v{k}")  # operators look at those of one element, too
             if found is None or not self.fixed_in_call(found):
                 return None
             strides.append(found)

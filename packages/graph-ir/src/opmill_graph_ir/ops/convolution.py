@@ -21,23 +21,26 @@ from .creation import masked
 from .exprs import const, known_order, op
 from .half_products import in_float, is_slow, widened
 from .pooling import many, window
-from .rows import Rows
+from .records import Rows
 
 ROWS = Rows()
 _FEWEST = 16
 """Points of an image below which torch's own operator does better."""
 _DEEP, _WASTE = 1024, 1.15
-"""Terms of a sum from which on it is arithmetic that takes the time, and what may be lost of it to vectors that points do not fill: oneDNN's are of channels."""
+"""Terms of a sum from which on it is arithmetic that takes the time, and what may be lost of it to vectors that points do not fill:
+oneDNN's are of channels."""
 
 
-@ROWS.lowers("convolution")
+@ROWS.lowers("convolution", own_memory=True)
 def _convolution(
     ctx: Context, node: Node, x: View, weight: View, bias: View | None, stride: Any, padding: Any, dilation: Any, transposed: bool, output_padding: Any, groups: int
 ) -> Any:  # fmt: skip
     if ctx.buffers[x.buffer].device != "cpu":
         return on_gpu(ctx, node, x, weight, bias, stride, padding, dilation, transposed, output_padding, groups)
     if is_slow(ctx, x):
-        made = _convolution(ctx, node, *(widened(ctx, a) for a in node.args[:3]), stride, padding, dilation, transposed, output_padding, groups)
+        made = _convolution(
+            ctx, node, *(widened(ctx, a) for a in node.args[:3]), stride, padding, dilation, transposed, output_padding, groups
+        )
         return in_float(ctx, node) if made is NotImplemented else made
     name, meta = node.results[0], ctx.metas[node.results[0] or ""]
     n, apart = len(x.sizes) - 2, groups > 1  # apart: each channel for itself
@@ -50,7 +53,13 @@ def _convolution(
     dot = points == math.prod(kernel) == math.prod(x.sizes[2:]) == 1
     if weight.sizes[0] < 4 or (known_order(_FEWEST, points) is False and not dot):
         return NotImplemented
-    if not apart and math.prod(kernel) > 1 and type(points) is int and weight.sizes[1] * math.prod(kernel) >= _DEEP and _waste(points) > _WASTE:
+    if (
+        not apart
+        and math.prod(kernel) > 1
+        and type(points) is int
+        and weight.sizes[1] * math.prod(kernel) >= _DEEP
+        and _waste(points) > _WASTE
+    ):
         return NotImplemented
     _relaid(ctx, x, True)
     return products(ctx, name, meta, (x, weight, bias), many(stride, n), many(padding, n), many(dilation, n), apart)
@@ -89,10 +98,12 @@ def laid_out(ctx: Context, view: View) -> View:
 
 
 def is_known(ctx: Context, x: View, weight: View) -> bool:
-    """Whether tensors are float32 on a CPU, of weights and channels whose number is known; how many images there are, and their lines and columns,
-    may depend on the call."""
+    """Whether tensors are float32 on a CPU, of weights and channels whose number is known; how many images there are, and their lines and
+    columns, may depend on the call."""
     known = [*weight.sizes, x.sizes[1], *(n for n in x.sizes if type(n) is not Index)]
-    return all(v.dtype == "float32" and ctx.buffers[v.buffer].device == "cpu" for v in (x, weight)) and all(type(n) is int and n > 0 for n in known)
+    return all(v.dtype == "float32" and ctx.buffers[v.buffer].device == "cpu" for v in (x, weight)) and all(
+        type(n) is int and n > 0 for n in known
+    )
 
 
 def _is_contiguous(ctx: Context, view: View) -> bool:

@@ -13,7 +13,7 @@ from .context import Context, View, view_axes
 from .creation import masked
 from .exprs import all_of, const, index_value, op
 from .indexing import gathered
-from .rows import Rows, moves
+from .records import Rows
 from .views import ROWS as VIEWS
 from .views import compose, reshape
 
@@ -27,7 +27,8 @@ def _own(ctx: Context, name: str | None, view: View) -> View | None:
 
 
 def _copy_of(name: str) -> Callable[..., Any]:
-    view = VIEWS.get(f"aten::{name}") or ROWS[f"aten::{name}"]
+    view = (VIEWS.get(f"aten::{name}") or ROWS[f"aten::{name}"]).lower
+    assert view is not None
 
     def lower(ctx: Context, node: Node, *args: Any, **kwargs: Any) -> Any:
         out = view(ctx, node, *args, **kwargs)
@@ -40,8 +41,7 @@ def _copy_of(name: str) -> Callable[..., Any]:
     return lower
 
 
-@ROWS.lowers("diagonal")
-@moves
+@ROWS.lowers("diagonal", kind="view", complex="view", moves=True)
 def _diagonal(ctx: Context, node: Node, x: View, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Any:
     sizes = ctx.metas[node.results[0] or ""].sizes
     return diagonal(x, sizes, offset, dim1, dim2)
@@ -59,8 +59,7 @@ def diagonal(x: View, sizes: Sequence[int], offset: int, dim1: int, dim2: int) -
     return compose(x, sizes, position, extents)
 
 
-@ROWS.lowers("unfold")
-@moves
+@ROWS.lowers("unfold", kind="view", complex="view", moves=True)
 def _unfold(ctx: Context, node: Node, x: View, dim: int, size: int, step: int) -> Any:
     sizes = ctx.metas[node.results[0] or ""].sizes
     if not x.sizes:
@@ -79,24 +78,28 @@ for _name, _copy in {
     "slice.Tensor": "slice_copy.Tensor", "select.int": "select_copy.int", "split.Tensor": "split_copy.Tensor unsafe_split.Tensor",
     "split_with_sizes": "split_with_sizes_copy unsafe_split_with_sizes",
 }.items():  # fmt: skip
-    ROWS.lowers(_copy)(moves(_copy_of(_name)))
+    ROWS.lowers(_copy, complex="each part", moves=True)(_copy_of(_name))
 
 
-@ROWS.lowers("pixel_shuffle")
+@ROWS.lowers("pixel_shuffle", complex="each part")
 def _pixel_shuffle(ctx: Context, node: Node, x: View, factor: int) -> Any:
     *lead, c, h, w = x.sizes
     split = reshape(x, (*lead, c // factor**2, factor, factor, h, w))
-    return _own(ctx, node.results[0], reshape(_permuted(split, len(lead), (0, 3, 1, 4, 2)), (*lead, c // factor**2, h * factor, w * factor)))
+    return _own(
+        ctx, node.results[0], reshape(_permuted(split, len(lead), (0, 3, 1, 4, 2)), (*lead, c // factor**2, h * factor, w * factor))
+    )
 
 
-@ROWS.lowers("pixel_unshuffle")
+@ROWS.lowers("pixel_unshuffle", complex="each part")
 def _pixel_unshuffle(ctx: Context, node: Node, x: View, factor: int) -> Any:
     *lead, c, h, w = x.sizes
     split = reshape(x, (*lead, c, h // factor, factor, w // factor, factor))
-    return _own(ctx, node.results[0], reshape(_permuted(split, len(lead), (0, 2, 4, 1, 3)), (*lead, c * factor**2, h // factor, w // factor)))
+    return _own(
+        ctx, node.results[0], reshape(_permuted(split, len(lead), (0, 2, 4, 1, 3)), (*lead, c * factor**2, h // factor, w // factor))
+    )
 
 
-@ROWS.lowers("channel_shuffle native_channel_shuffle")
+@ROWS.lowers("channel_shuffle native_channel_shuffle", complex="each part")
 def _channel_shuffle(ctx: Context, node: Node, x: View, groups: int) -> Any:
     n, c, *rest = x.sizes
     split = reshape(x, (n, groups, c // groups, *rest))
@@ -115,7 +118,7 @@ def _permuted(x: View, lead: int, order: Sequence[int]) -> View:
     return compose(x, sizes, position, extents)
 
 
-@ROWS.lowers("diag_embed")
+@ROWS.lowers("diag_embed", complex="each part")
 def _diag_embed(ctx: Context, node: Node, x: View, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Any:
     meta = ctx.metas[node.results[0] or ""]
     if 0 in x.sizes:
@@ -132,7 +135,7 @@ def _diag_embed(ctx: Context, node: Node, x: View, offset: int = 0, dim1: int = 
     return ctx.pointwise(node.results[0], meta, value)
 
 
-@ROWS.lowers("diagonal_scatter")
+@ROWS.lowers("diagonal_scatter", complex="each part")
 def _diagonal_scatter(ctx: Context, node: Node, x: View, src: View, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Any:
     meta = ctx.metas[node.results[0] or ""]
     if 0 in x.sizes or 0 in src.sizes:
@@ -149,7 +152,9 @@ def _diagonal_scatter(ctx: Context, node: Node, x: View, src: View, offset: int 
     return ctx.pointwise(node.results[0], meta, value)
 
 
-@ROWS.lowers("reflection_pad1d reflection_pad2d reflection_pad3d replication_pad1d replication_pad2d replication_pad3d")
+@ROWS.lowers(
+    "reflection_pad1d reflection_pad2d reflection_pad3d replication_pad1d replication_pad2d replication_pad3d", complex="each part"
+)
 def _pad(ctx: Context, node: Node, x: View, pad: Sequence[int]) -> Any:
     meta = ctx.metas[node.results[0] or ""]
     if 0 in x.sizes or 0 in meta.sizes:
@@ -179,7 +184,7 @@ def _pad(ctx: Context, node: Node, x: View, pad: Sequence[int]) -> Any:
     return gathered(ctx, node, lambda at, ext: (value(at, ext), lets, []))
 
 
-@ROWS.lowers("im2col")
+@ROWS.lowers("im2col", complex="each part")
 def _im2col(ctx: Context, node: Node, x: View, kernel: Any, dilation: Any, padding: Any, stride: Any) -> Any:
     meta = ctx.metas[node.results[0] or ""]
     batched = len(x.sizes) == 4
@@ -195,7 +200,12 @@ def _im2col(ctx: Context, node: Node, x: View, kernel: Any, dilation: Any, paddi
         ky, kx = mod(floordiv(block, kernel[1], ext), kernel[0], ext), mod(block, kernel[1], ext)
         y = floordiv(place, across, ext) * stride[0] + ky * dilation[0] - padding[0]
         z = mod(place, across, ext) * stride[1] + kx * dilation[1] - padding[1]
-        inside = [op(o, index_value(i), const(b, "int64")) for i, n, p in ((y, h, padding[0]), (z, w, padding[1])) if p for o, b in (("ge", 0), ("lt", n))]
+        inside = [
+            op(o, index_value(i), const(b, "int64"))
+            for i, n, p in ((y, h, padding[0]), (z, w, padding[1]))
+            if p
+            for o, b in (("ge", 0), ("lt", n))
+        ]
         return masked(ctx.read(x, (*at[:1], c, y, z) if batched else (c, y, z), ext), all_of(inside), const(0, x.dtype))
 
     return ctx.pointwise(node.results[0], meta, value)

@@ -9,9 +9,9 @@ from ..capture.graph import Node
 from ..loops.ir import Expr
 from .context import Context, View
 from .exprs import all_of, cast, const, index_value, known_order, op
-from .rows import Rows, moves
+from .records import Rows
 
-ROWS = Rows()
+ROWS = Rows(kind="creation", recompute="cheap")
 
 
 def _fill(ctx: Context, node: Node, number: Any) -> Any:
@@ -22,27 +22,23 @@ def _fill(ctx: Context, node: Node, number: Any) -> Any:
     return ctx.pointwise(name, meta, lambda at, ext: const(number, meta.dtype))
 
 
-@ROWS.lowers("zeros zeros_like new_zeros _efficientzerotensor")
-@moves
+@ROWS.lowers("zeros zeros_like new_zeros _efficientzerotensor", moves=True)
 def _zeros(ctx: Context, node: Node, *_: Any, **__: Any) -> Any:
     return _fill(ctx, node, 0)
 
 
-@ROWS.lowers("ones ones_like new_ones")
-@moves
+@ROWS.lowers("ones ones_like new_ones", moves=True)
 def _ones(ctx: Context, node: Node, *_: Any, **__: Any) -> Any:
     return _fill(ctx, node, 1)
 
 
-@ROWS.lowers("empty.memory_format empty_like new_empty empty_strided new_empty_strided empty_permuted")
-@moves
+@ROWS.lowers("empty.memory_format empty_like new_empty empty_strided new_empty_strided empty_permuted", recompute="never", moves=True)
 def _empty(ctx: Context, node: Node, *_: Any, **__: Any) -> Any:
     name = node.results[0]
     return ctx.allocated(name, ctx.metas[name or ""])
 
 
-@ROWS.lowers("full full_like new_full fill.Scalar")
-@moves
+@ROWS.lowers("full full_like fill.Scalar", moves=True)
 def _full(ctx: Context, node: Node, _: Any, value: Any, number: Any = None, **__: Any) -> Any:
     return _fill(ctx, node, value)
 
@@ -52,14 +48,12 @@ def _scalar(ctx: Context, node: Node, value: Any, **_: Any) -> Any:
     return _fill(ctx, node, value)
 
 
-@ROWS.lowers("new_full")
-@moves
+@ROWS.lowers("new_full", moves=True)
 def _new_full(ctx: Context, node: Node, _: Any, __: Any, value: Any, **___: Any) -> Any:
     return _fill(ctx, node, value)
 
 
-@ROWS.lowers("fill.Tensor")
-@moves
+@ROWS.lowers("fill.Tensor", moves=True)
 def _fill_tensor(ctx: Context, node: Node, x: View, value: View) -> Any:
     return ctx.pointwise(node.results[0], ctx.metas[node.results[0] or ""], lambda at, ext: ctx.read(value, (), ext))
 
@@ -70,7 +64,7 @@ def _eye(ctx: Context, node: Node, *_: Any, **__: Any) -> Any:
     return ctx.pointwise(node.results[0], meta, lambda at, ext: cast(op("eq", index_value(at[0]), index_value(at[1])), meta.dtype))
 
 
-@ROWS.lowers("tril triu")
+@ROWS.lowers("tril triu", kind="other", complex="each part")
 def _tri(ctx: Context, node: Node, x: View, diagonal: int = 0) -> Any:
     meta = ctx.metas[node.results[0] or ""]
     lower = "tril" in node.func.name()
@@ -82,8 +76,7 @@ def _tri(ctx: Context, node: Node, x: View, diagonal: int = 0) -> Any:
     return ctx.pointwise(node.results[0], meta, value)
 
 
-@ROWS.lowers("constant_pad_nd")
-@moves
+@ROWS.lowers("constant_pad_nd", kind="other", recompute="never", moves=True)
 def _pad(ctx: Context, node: Node, x: View, pad: Sequence[int], value: Any = 0) -> Any:
     meta = ctx.metas[node.results[0] or ""]
     if isinstance(value, complex):

@@ -12,8 +12,8 @@ from .context import Context, View, extents_of, named_axes, positions
 from .exprs import FLOATS, cast, const, index_value, op, wide
 from .indexing import dense, wrapped
 from .norms import normed, powers
+from .records import Rows
 from .reductions import full_position
-from .rows import Rows
 from .scatters import written
 
 ROWS = Rows()
@@ -104,7 +104,9 @@ def _pdist(ctx: Context, node: Node, x: View, p: float = 2.0) -> Any:
     k, half = index_value(positions(outer)[0]), const(n - 0.5, wide_)
     left = op("sub", op("sub", op("mul", half, half), op("mul", const(2, wide_), cast(k, wide_))), const(1, wide_))
     first = Ref("g", "int64")
-    skipped = op("sub", op("mul", const(n, "int64"), first), op("floordiv", op("mul", first, op("add", first, const(1, "int64"))), const(2, "int64")))
+    skipped = op(
+        "sub", op("mul", const(n, "int64"), first), op("floordiv", op("mul", first, op("add", first, const(1, "int64"))), const(2, "int64"))
+    )
     second = op("add", op("add", op("sub", k, skipped), first), const(1, "int64"))
     lets = (Let("g", cast(op("sub", half, op("sqrt", left)), "int64")), Let("h", second))
     a, b = (ctx.read(x, (index(name), *positions(inner)), ext) for name in "gh")

@@ -12,7 +12,7 @@ from ..lowered import Reduce
 from .activations import log_sigmoid
 from .context import Context, View, extents_of, named_axes, positions
 from .exprs import FLOATS, cast, const, op, wide
-from .rows import Rows
+from .records import Rows
 
 ROWS = Rows()
 _KEPT, _MEAN = 0, 1
@@ -96,14 +96,19 @@ def _bce_logits(ctx: Context, node: Node, x: View, y: View, weight: Any = None, 
 
 @ROWS.lowers("binary_cross_entropy")
 def _bce(ctx: Context, node: Node, x: View, target: View, weight: Any = None, reduction: int = _MEAN) -> Any:
-    """Logarithms are kept above -100. (Eager refuses probabilities outside 0..1; so does this.)"""
+    """Logarithms are kept above -100. (Eager refuses probabilities and targets outside 0..1; so does this.)"""
 
     def fn(p: Expr, t: Expr, w: Any) -> Expr:
         log, log1p = (op("max", v, _c(p, -100)) for v in (op("log", p), op("log1p", op("neg", p))))
         loss = op("sub", op("mul", op("sub", t, _c(p, 1)), log1p), op("mul", t, log))
         return loss if w is None else op("mul", loss, w)
 
-    p = Ref("p", wide(x.dtype))
-    inside = op("logical_and", op("ge", p, _c(p, 0)), op("le", p, _c(p, 1)))
-    checks = [Check(inside, "RuntimeError", "all elements of input should be between 0 and 1")]
-    return reduced_loss(ctx, node, [x, target, weight], reduction, fn, lambda p, *_: [Let("p", p)], checks)
+    def within(name: str) -> Expr:
+        v = Ref(name, wide(x.dtype))
+        return op("logical_and", op("ge", v, _c(v, 0)), op("le", v, _c(v, 1)))
+
+    checks = [
+        Check(within(name), "RuntimeError", f"all elements of {what} should be between 0 and 1")
+        for name, what in (("p", "input"), ("t", "target"))
+    ]
+    return reduced_loss(ctx, node, [x, target, weight], reduction, fn, lambda p, t, *_: [Let("p", p), Let("t", t)], checks)

@@ -1,8 +1,9 @@
-"""Which loops give bit for bit what torch's own kernels give: what ``numerics="eager"`` keeps as loops. All else is called as torch's operator.
+"""Which loops give bit for bit what torch's own kernels give: what ``numerics="eager"`` keeps as loops. All else is called as torch's
+operator.
 
-Exact is what rounds once, as IEEE arithmetic defines it, on the way from operands to result. Where an operator rounds twice, torch's kernel may
-contract or reorder, and does so differently from one vector to the next; sums, products and statistics depend on their order; functions of a
-mathematics library on the library, of which torch has several.
+Exact is what rounds once, as IEEE arithmetic defines it, on the way from operands to result. Where an operator rounds twice, torch's kernel
+may contract or reorder, and does so differently from one vector to the next; sums, products and statistics depend on their order; functions
+of a mathematics library on the library, of which torch has several.
 """
 
 from __future__ import annotations
@@ -14,18 +15,11 @@ import torch
 from ..capture.graph import Meta, values_in
 from ..capture.graph import Node as AtenNode
 from ..loops.ir import Expr, Op
+from ..loops.primitives import PRIMITIVES
 from ..lowered import Cumulate, Extern, Node, Pointwise, Read, Reduce, Scatter
 from .exprs import FLOATS, LOW
+from .records import record_of
 
-_ROUNDS = frozenset(("add", "sub", "mul", "div", "reciprocal"))
-"""Primitives of floats that torch rounds to the nearest; its square roots may come from a library."""
-_EXACT = _ROUNDS | frozenset(
-    "neg abs max min fmax fmin floor ceil round trunc sign copysign nextafter where cast bitcast bitand bitor bitxor bitnot shl shr eq ne lt le gt ge "
-    "isnan isinf signbit logical_not logical_and logical_or logical_xor".split()
-)
-"""Those, and those that do not round; ``cast`` is what torch does between operators, too."""
-_TOLD = tuple(f"aten::{n}." for n in "add sub rsub mul div".split())
-"""Operators whose rows round a number as torch does."""
 _ORDERED = frozenset(("sum", "prod", "welford", "logaddexp", "affine"))
 """Reductions and scans of floats whose result depends on the order."""
 
@@ -39,9 +33,10 @@ def as_eager(node: AtenNode, made: Sequence[Node], metas: Mapping[str, Meta]) ->
 
 
 def _is_told(number: float, node: AtenNode, metas: Mapping[str, Meta]) -> bool:
-    """Whether a number is the same in the types of all operands: torch rounds it to that of half precision, or does not, from one operator to the next."""
+    """Whether a number is the same in the types of all operands: torch rounds it to that of half precision, or does not, from one operator
+    to the next."""
     narrow = {metas[v.name].dtype for v in values_in((node.args, node.kwargs))} & set(LOW)
-    return node.func.name().startswith(_TOLD) or all(torch.tensor(number, dtype=getattr(torch, d)).item() == number for d in narrow)
+    return record_of(node.func.name()).rounds_numbers or all(torch.tensor(number, dtype=getattr(torch, d)).item() == number for d in narrow)
 
 
 def _is_exact(made: Pointwise | Reduce | Cumulate | Scatter) -> bool:
@@ -67,7 +62,7 @@ def _own(e: Expr) -> int:
         return 2
     if type(e) is not Op or not any(a.dtype in FLOATS for a in (e, *e.args)):
         return 0
-    return int(e.name in _ROUNDS) if e.name in _EXACT else 2
+    return {"none": 0, "once": 1, "library": 2}[PRIMITIVES[e.name].rounding]
 
 
 def _operands(e: Expr) -> tuple[Expr, ...]:

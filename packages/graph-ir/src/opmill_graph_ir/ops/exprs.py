@@ -89,4 +89,19 @@ def known_order(low: Index | int, high: Index | int) -> bool | None:
     return None if difference is None else difference >= 0
 
 
-__all__ = ["FLOATS", "INTEGERS", "LOW", "MOVABLE", "SUPPORTED", "Read", "Ref", "all_of", "cast", "const", "index_value", "known_order", "op", "wide"]
+__all__ = [
+    "FLOATS",
+    "INTEGERS",
+    "LOW",
+    "MOVABLE",
+    "SUPPORTED",
+    "Read",
+    "Ref",
+    "all_of",
+    "cast",
+    "const",
+    "index_value",
+    "known_order",
+    "op",
+    "wide",
+]

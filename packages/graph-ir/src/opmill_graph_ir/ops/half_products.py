@@ -1,5 +1,6 @@
-"""Products in half precision on processors that cannot multiply it: torch converts element by element inside of them and takes five to thirty times as
-long as in float32. Operands are converted here, in one pass over memory, and products are float32's; results are rounded once, by what follows."""
+"""Products in half precision on processors that cannot multiply it: torch converts element by element inside of them and takes five to
+thirty times as long as in float32. Operands are converted here, in one pass over memory, and products are float32's; results are rounded
+once, by what follows."""
 
 from __future__ import annotations
 
@@ -18,8 +19,7 @@ from ..lowered import Extern
 from .arguments import call_argument, plan_argument
 from .context import Context, View, contiguous
 from .exprs import LOW
-
-_OUT = frozenset(("aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm"))
+from .records import record_of
 
 
 def is_slow(ctx: Context, view: View) -> bool:
@@ -69,7 +69,7 @@ def in_float(ctx: Context, node: Node) -> list[View | None]:
         views.append(ctx.buffer(names[-1] or "", replace(meta, dtype="float32") if meta.dtype in LOW else meta))
         ctx.fixed.add(names[-1] or "")
     operator = node.func.name()
-    ctx.nodes.append(Extern(operator, args, kwargs, tuple(names), f"{operator}.out" if operator in _OUT else None, (), ctx.origin))
+    ctx.nodes.append(Extern(operator, args, kwargs, tuple(names), record_of(operator).out, (), ctx.origin))
     return [narrowed(ctx, result, view) for result, view in zip(node.results, views, strict=True)]
 
 

@@ -1,5 +1,5 @@
-"""Operators of others that write to their arguments: their functional form is the operator itself on copies, made only where somebody else still
-reads what is written."""
+"""Operators of others that write to their arguments: their functional form is the operator itself on copies, made only where somebody else
+still reads what is written."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ from .exprs import MOVABLE
 
 @lru_cache(None)
 def writing_form(func: Any) -> tuple[Any, tuple[int, ...]] | None:
-    """The operator ``NAME_`` of which ``func``, ``NAME``, is the functional form, and the positions of what it writes; None where there is none.
-    What a writing form returns, its functional form gives first. Those that capture made of an operator write whatever it writes, others tensors."""
+    """The operator ``NAME_`` of which ``func``, ``NAME``, is the functional form, and the positions of what it writes; None where there is
+    none. What a writing form returns, its functional form gives first. Those that capture made of an operator write whatever it writes,
+    others tensors."""
     space, _, name = func._schema.name.partition("::")
     packet = None if space in ("aten", "prims") else getattr(getattr(torch.ops, space), f"{name}_", None)
     form = getattr(func, "opmill_writes", None) or getattr(packet, func._overloadname, None)
@@ -46,7 +47,9 @@ def write_in_place(ctx: Context, node: Node) -> bool:
     returned, written = node.results[:-count], node.results[-count:]
     targets = [_target(ctx, value.name, result) for value, result in zip(values, written, strict=True)]
     given = iter(targets)
-    args = tuple(call_argument(a, lambda _: BufferArg(next(given).buffer)) if k in writes else plan_argument(ctx, a) for k, a in enumerate(node.args))
+    args = tuple(
+        call_argument(a, lambda _: BufferArg(next(given).buffer)) if k in writes else plan_argument(ctx, a) for k, a in enumerate(node.args)
+    )
     results = tuple(r if r in ctx.used else None for r in returned)
     for result in results:
         if result is not None:

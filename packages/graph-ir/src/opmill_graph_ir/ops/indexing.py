@@ -14,7 +14,7 @@ from ..lowered import Pointwise, Scatter
 from .context import Context, View, extents_of, named_axes, positions
 from .creation import masked
 from .exprs import FLOATS, INTEGERS, SUPPORTED, all_of, cast, const, index_value, known_order, op, wide
-from .rows import Rows, moves
+from .records import Rows
 from .views import on_vectors, reshape, slice_bounds
 
 ROWS = Rows()
@@ -45,8 +45,7 @@ def gathered(ctx: Context, node: Node, make: Any) -> View:
     return view
 
 
-@ROWS.lowers("embedding")
-@moves
+@ROWS.lowers("embedding", moves=True)
 def _embedding(ctx: Context, node: Node, weight: View, ids: View, *_: Any) -> Any:
     if 0 in weight.sizes or 0 in ids.sizes:
         return NotImplemented
@@ -75,8 +74,7 @@ def _embedding_backward(ctx: Context, node: Node, grad: View, ids: View, rows: i
     return total if wider == meta else ctx.pointwise(node.results[0], meta, lambda at, ext: ctx.read(total, at, ext))
 
 
-@ROWS.lowers("index_select")
-@moves
+@ROWS.lowers("index_select", complex="indexed", moves=True)
 @on_vectors
 def _index_select(ctx: Context, node: Node, x: View, dim: int, ids: View) -> Any:
     ids = ids if ids.sizes else reshape(ids, (1,))
@@ -91,7 +89,7 @@ def _index_select(ctx: Context, node: Node, x: View, dim: int, ids: View) -> Any
     return gathered(ctx, node, make)
 
 
-@ROWS.lowers("gather")
+@ROWS.lowers("gather", complex="indexed")
 @on_vectors
 def _gather(ctx: Context, node: Node, x: View, dim: int, ids: View, **_: Any) -> Any:
     if 0 in x.sizes or 0 in ids.sizes or not x.sizes or len(ids.sizes) != len(x.sizes):
@@ -107,8 +105,7 @@ def _gather(ctx: Context, node: Node, x: View, dim: int, ids: View, **_: Any) ->
     return gathered(ctx, node, make)
 
 
-@ROWS.lowers("index.Tensor")
-@moves
+@ROWS.lowers("index.Tensor", complex="indexed", moves=True)
 def _index(ctx: Context, node: Node, x: View, ids: Sequence[View | None]) -> Any:
     given = [k for k, i in enumerate(ids) if i is not None]
     tensors: list[View] = [i for i in ids if i is not None]
@@ -166,8 +163,7 @@ def _scatter(ctx: Context, node: Node, x: View, dim: int, ids: View, src: Any) -
     return view
 
 
-@ROWS.lowers("slice_scatter")
-@moves
+@ROWS.lowers("slice_scatter", complex="each part", moves=True)
 def _slice_scatter(ctx: Context, node: Node, x: View, src: View, dim: int = 0, start: Any = None, end: Any = None, step: int = 1) -> Any:
     if 0 in src.sizes or 0 in x.sizes:
         return _copy(ctx, node, x)
@@ -186,8 +182,7 @@ def _slice_scatter(ctx: Context, node: Node, x: View, src: View, dim: int = 0, s
     return ctx.pointwise(node.results[0], _meta(ctx, node), value)
 
 
-@ROWS.lowers("select_scatter")
-@moves
+@ROWS.lowers("select_scatter", complex="each part", moves=True)
 def _select_scatter(ctx: Context, node: Node, x: View, src: View, dim: int, at_: int) -> Any:
     dim %= len(x.sizes)
     at_ %= x.sizes[dim]
@@ -209,14 +204,18 @@ def _copy(ctx: Context, node: Node, x: View) -> View:
     return ctx.pointwise(node.results[0], _meta(ctx, node), lambda at, ext: ctx.read(x, at, ext))
 
 
-@ROWS.lowers("index_fill.int_Scalar index_fill.int_Tensor index_copy index_add")
-@moves
+@ROWS.lowers("index_fill.int_Scalar index_fill.int_Tensor index_copy index_add", moves=True)
 @on_vectors
 def _index_write(ctx: Context, node: Node, x: View, dim: int, ids: View, src: Any, *, alpha: Any = 1) -> Any:
     kind = node.func.name().split("_")[-1] if "fill" not in node.func.name() else "fill"
     meta = _meta(ctx, node)
     ids = ids if ids.sizes else reshape(ids, (1,))
-    if isinstance(src, complex) or (kind == "add" and meta.dtype not in SUPPORTED) or (kind == "copy" and len(src.sizes) != len(x.sizes)) or (alpha != 1 and meta.dtype not in FLOATS + INTEGERS):
+    if (
+        isinstance(src, complex)
+        or (kind == "add" and meta.dtype not in SUPPORTED)
+        or (kind == "copy" and len(src.sizes) != len(x.sizes))
+        or (alpha != 1 and meta.dtype not in FLOATS + INTEGERS)
+    ):
         return NotImplemented
     if 0 in x.sizes or 0 in ids.sizes:
         return _copy(ctx, node, x)
@@ -226,7 +225,9 @@ def _index_write(ctx: Context, node: Node, x: View, dim: int, ids: View, src: An
     at, ext = positions(axes), extents_of(axes)
     negative = kind == "fill"
     error = "RuntimeError" if kind == "add" else "IndexError"
-    message = {"add": "index out of range in self", "fill": f"index out of range in self, dimension {dim} with size {size}"}.get(kind, f"index_copy_(): index out of bounds for size {size}")
+    message = {"add": "index out of range in self", "fill": f"index out of range in self, dimension {dim} with size {size}"}.get(
+        kind, f"index_copy_(): index out of bounds for size {size}"
+    )
     lets, checks = wrapped("g", ctx.read(ids, at[dim : dim + 1], ext), size, error, message, negative)
     value = const(src, meta.dtype) if not isinstance(src, View) else cast(ctx.read(src, _same_place(at, src), ext), meta.dtype)
     if alpha != 1:
@@ -244,8 +245,7 @@ def _same_place(at: Sequence[Index], src: View) -> Sequence[Index]:
     return at if len(src.sizes) == len(at) else [ZERO] * len(src.sizes)
 
 
-@ROWS.lowers("index_put _index_put_impl")
-@moves
+@ROWS.lowers("index_put _index_put_impl", moves=True)
 def _index_put(ctx: Context, node: Node, x: View, ids: Sequence[View | None], src: View, accumulate: bool = False) -> Any:
     meta = _meta(ctx, node)
     if accumulate and meta.dtype not in SUPPORTED:
@@ -300,8 +300,7 @@ def _masked_put(ctx: Context, node: Node, x: View, mask: View, first: int, src: 
 # ---- putting together ----------------------------------------------------------------------------------------------
 
 
-@ROWS.lowers("cat")
-@moves
+@ROWS.lowers("cat", complex="each part", any_layout=True, moves=True)
 def _cat(ctx: Context, node: Node, tensors: Sequence[View], dim: int = 0) -> Any:
     meta = _meta(ctx, node)
     parts = [t for t in tensors if t.sizes != (0,) and 0 not in t.sizes]
@@ -311,8 +310,7 @@ def _cat(ctx: Context, node: Node, tensors: Sequence[View], dim: int = 0) -> Any
     return _joined(ctx, node, [(t, t.sizes[dim], dim, True) for t in parts])
 
 
-@ROWS.lowers("stack")
-@moves
+@ROWS.lowers("stack", complex="each part", moves=True)
 def _stack(ctx: Context, node: Node, tensors: Sequence[View], dim: int = 0) -> Any:
     meta = _meta(ctx, node)
     if 0 in meta.sizes:
@@ -368,8 +366,7 @@ def _chosen(ctx: Context, name: str | None, meta: Meta, parts: Sequence[tuple[Vi
     return ctx.pointwise(name, meta, value)
 
 
-@ROWS.lowers("repeat")
-@moves
+@ROWS.lowers("repeat", complex="each part", moves=True)
 def _repeat(ctx: Context, node: Node, x: View, repeats: Sequence[int]) -> Any:
     meta = _meta(ctx, node)
     lead = len(meta.sizes) - len(x.sizes)

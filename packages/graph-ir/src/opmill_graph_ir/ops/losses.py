@@ -12,7 +12,7 @@ from ..loops.ir import Check, Expr, Let, Reduction, Ref
 from ..lowered import Pointwise
 from .context import Context, View, extents_of, named_axes, positions
 from .exprs import FLOATS, cast, const, op, wide
-from .rows import Rows
+from .records import Rows
 
 ROWS = Rows()
 

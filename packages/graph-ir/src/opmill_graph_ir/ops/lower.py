@@ -28,32 +28,46 @@ from .exprs import MOVABLE, SUPPORTED, cast
 from .in_place import write_in_place
 from .overflow import overflows
 from .pairs import lower_pairs
-from .rows import Lowering, all_rows
+from .records import Lowering, OperatorRecord, all_records, record_of
 
-_OUT = {f"aten::{n}": f"aten::{n}.out" for n in "mm addmm bmm baddbmm".split()}
 _COPIES = ("aten::clone", "aten::_to_copy")
 
 
-def lower(graph: AtenGraph, calls: Set[str] = frozenset(), *, exact: bool = False, products: Mapping[str, bool] = MappingProxyType({})) -> Lowered:
-    """The loops of ``graph``. Operators without a row become ``Extern``s, and so do those whose origin is among ``calls`` and,
+def lower(
+    graph: AtenGraph, calls: Set[str] = frozenset(), *, exact: bool = False, products: Mapping[str, bool] = MappingProxyType({})
+) -> Lowered:
+    """The loops of ``graph``. Operators without a row become ``Extern``s, and so do those among ``calls`` (names of first results) and,
     with ``exact``, those whose loops would round otherwise than eager. ``products``: results of matrix products that shall be loops,
     and whether these may compute their operands."""
     readers = Counter(n for node in graph.nodes for n in _names((node.args, node.kwargs))) + Counter(graph.mutations.values())
     readers.update(o.value for o in graph.outputs if isinstance(o, OutputTensor))
     leaving = frozenset(o.value for o in graph.outputs if isinstance(o, OutputTensor))
-    used = set(readers) | {name for node in graph.nodes for _, k, _ in node.binds if k is not None and (name := node.results[k]) is not None}
+    used = set(readers) | {
+        name for node in graph.nodes for _, k, _ in node.binds if k is not None and (name := node.results[k]) is not None
+    }
     ctx = Context(
-        graph.metas, sizes=graph.sizes, used=frozenset(used), leaving=leaving, readers=readers, constants=dict(graph.constants), exact=exact, products=products
+        graph.metas,
+        sizes=graph.sizes,
+        used=frozenset(used),
+        leaving=leaving,
+        readers=readers,
+        constants=dict(graph.constants),
+        exact=exact,
+        products=products,
     )
     for names, role in ((graph.inputs, "input"), (graph.held, "held"), (graph.constants, "constant")):
         for name in filter(graph.metas.__contains__, names):
             ctx.views[name] = ctx.buffer(name, graph.metas[name], role)
     for node in graph.nodes:
         ctx.origin = f"{node.func.name().removeprefix('aten::')} {node.origin}".strip()
-        if ctx.origin in calls or node.binds:
+        ctx.source = next(filter(None, node.results), "")
+        before = len(ctx.nodes)
+        if ctx.source in calls or node.binds:
             _extern(ctx, node)
         else:
             _lower_node(ctx, node)
+        ctx.mark(before)
+    ctx.source = ""
     outputs = _outputs(ctx, graph)
     _mutations(ctx, graph)
     add_biases_apart(ctx, outputs, calls)
@@ -73,10 +87,10 @@ def lower(graph: AtenGraph, calls: Set[str] = frozenset(), *, exact: bool = Fals
 def _lower_node(ctx: Context, node: Node) -> None:
     if ctx.complex and lower_pairs(ctx, node):
         return
-    row = all_rows().get(node.func.name())
-    if row is not None and _supported(ctx, node, row):
+    record = all_records().get(node.func.name())
+    if record is not None and record.lower is not None and _supported(ctx, node, record):
         before = len(ctx.nodes)
-        out = _tried(row, ctx, node)
+        out = _tried(record.lower, ctx, node)
         if out is not NotImplemented and ctx.exact and not as_eager(node, ctx.nodes[before:], ctx.metas):
             out = NotImplemented
             del ctx.nodes[before:]
@@ -110,10 +124,10 @@ def _empty(ctx: Context, node: Node) -> bool:
     return True
 
 
-def _supported(ctx: Context, node: Node, row: Lowering) -> bool:
+def _supported(ctx: Context, node: Node, record: OperatorRecord) -> bool:
     if node.results and (first := node.results[0]) is not None and overflows(node, ctx.metas[first]):
         return False
-    types = MOVABLE if hasattr(row, "moves") else SUPPORTED
+    types = MOVABLE if record.moves else SUPPORTED
     return all(ctx.metas[n].dtype in types for n in (*(r for r in node.results if r), *_names((node.args, node.kwargs))))
 
 
@@ -153,7 +167,9 @@ def _extern(ctx: Context, node: Node) -> None:
     name = node.func.name()
     binds = tuple((symbol, None if k is None else results[k], dim) for symbol, k, dim in node.binds)
     bodies = node.func.bodies if isinstance(node.func, ControlOperator) else ()
-    ctx.nodes.append(Extern(name, args, kwargs, results, _OUT.get(name), (), ctx.origin, binds, bodies, bool(bodies and node.func.tags)))
+    ctx.nodes.append(
+        Extern(name, args, kwargs, results, record_of(name).out, (), ctx.origin, binds, bodies, bool(bodies and node.func.tags))
+    )
 
 
 # ---- what leaves the graph -----------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from ..lowered import Reduce
 from .context import Context, View, extents_of, named_axes, positions
 from .exprs import const, index_value, op
 from .indexing import dense
-from .rows import Rows
+from .records import Rows
 from .scatters import written
 from .views import reshape
 
@@ -27,7 +27,9 @@ def _meta(ctx: Context, node: Node, k: int = 0) -> Meta:
 
 
 @ROWS.lowers("multi_margin_loss")
-def _multi_margin(ctx: Context, node: Node, x: View, target: View, p: Any = 1, margin: Any = 1, weight: Any = None, reduction: int = _MEAN) -> Any:
+def _multi_margin(
+    ctx: Context, node: Node, x: View, target: View, p: Any = 1, margin: Any = 1, weight: Any = None, reduction: int = _MEAN
+) -> Any:
     """The mean over other classes of ``max(0, margin - x[label] + x[class])**p``, times the label's weight."""
     if x.dtype not in ("float32", "float64") or 0 in x.sizes or target.dtype != "int64":
         return NotImplemented
@@ -60,7 +62,9 @@ def _multi_margin(ctx: Context, node: Node, x: View, target: View, p: Any = 1, m
     view = ctx.buffer(name, meta)
     total = op("div", Ref("a", dtype), const(count, dtype))
     axes = outer if outer or not meta.sizes else named_axes("i", meta.sizes)
-    ctx.nodes.append(Reduce((name,), axes, inner, (Reduction(("a",), "sum", term(row, last, label, ext), dtype),), (total,), lets, checks, ctx.origin))
+    ctx.nodes.append(
+        Reduce((name,), axes, inner, (Reduction(("a",), "sum", term(row, last, label, ext), dtype),), (total,), lets, checks, ctx.origin)
+    )
     return view
 
 
@@ -87,7 +91,18 @@ def _multilabel_margin(ctx: Context, node: Node, x: View, target: View, reductio
     counts = op("logical_and", op("lt", index_value(at[1]), ctx.load(ends, at[:1], ext)), good)
     lets = [Let("label", ctx.read(target, at, ext)), Let("g", op("where", good, label, const(0, "int64")))]
     checks = [Check(op("lt", label, const(classes, "int64")), "RuntimeError", "argument target is out of range")]
-    chosen = written(ctx, None, dense(meta, (rows, classes)), None, axes, (at[0], index("g")), op("where", counts, const(1, dtype), const(0, dtype)), "max", lets, checks)
+    chosen = written(
+        ctx,
+        None,
+        dense(meta, (rows, classes)),
+        None,
+        axes,
+        (at[0], index("g")),
+        op("where", counts, const(1, dtype), const(0, dtype)),
+        "max",
+        lets,
+        checks,
+    )
 
     kept = reduction not in (_MEAN, _SUM)
     outer = named_axes("i", (rows,)) if kept and meta.sizes else ()
@@ -96,7 +111,10 @@ def _multilabel_margin(ctx: Context, node: Node, x: View, target: View, reductio
     ext = extents_of(outer) | extents_of(inner)
     n, k, c = at
     label = Ref("label", "int64")
-    lets = [Let("label", ctx.read(target, (n, k), ext)), Let("g", op("min", op("max", label, const(0, "int64")), const(classes - 1, "int64")))]
+    lets = [
+        Let("label", ctx.read(target, (n, k), ext)),
+        Let("g", op("min", op("max", label, const(0, "int64")), const(classes - 1, "int64"))),
+    ]
     z = op("add", op("sub", const(1, dtype), ctx.read(x, (n, index("g")), ext)), ctx.read(x, (n, c), ext))
     pair = op("logical_and", op("lt", index_value(k), ctx.load(ends, (n,), ext)), op("eq", ctx.read(chosen, (n, c), ext), const(0, dtype)))
     term = op("where", op("logical_and", pair, op("gt", z, const(0, dtype))), z, const(0, dtype))

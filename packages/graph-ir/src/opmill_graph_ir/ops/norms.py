@@ -10,8 +10,8 @@ from ..loops.index import index
 from ..loops.ir import Expr, Reduction, Ref
 from .context import Context, View, contiguous
 from .exprs import FLOATS, INTEGERS, cast, const, op, wide
+from .records import Rows
 from .reductions import dims_of, full_position, reduced
-from .rows import Rows
 from .views import on_vectors
 
 ROWS = Rows()
@@ -70,7 +70,9 @@ def normed(ctx: Context, node: Node, x: View, p: Any, dim: Any, keepdim: bool) -
         return NotImplemented
     if 0 in x.sizes:
         return ctx.pointwise(node.results[0], ctx.metas[node.results[0] or ""], lambda at, ext: const(0, compute))
-    alone = p != 0 and all(x.sizes[d] == 1 for d in dims_of(x, dim))  # an element by itself is its norm, also where its power would overflow
+    alone = p != 0 and all(
+        x.sizes[d] == 1 for d in dims_of(x, dim)
+    )  # an element by itself is its norm, also where its power would overflow
     kind, prepare, finish = powers(1.0 if alone else float(p), compute)
     return reduced(ctx, node, x, dim, keepdim, kind, compute, prepare, lambda e, n: finish(e))
 
@@ -93,7 +95,7 @@ def _nansum(ctx: Context, node: Node, x: View, dim: Any = None, keepdim: bool = 
     return reduced(ctx, node, x, dim, keepdim, "sum", compute, lambda e: op("where", op("isnan", e), const(0, compute), e))
 
 
-@ROWS.lowers("trace")
+@ROWS.lowers("trace", complex="each part")
 def _trace(ctx: Context, node: Node, x: View) -> Any:
     n = min(x.sizes)
     meta = ctx.metas[node.results[0] or ""]

@@ -10,8 +10,8 @@ from ..loops.index import index, mod
 from ..loops.ir import Expr, Op, Reduction, Ref
 from .context import Context, View
 from .exprs import FLOATS, INTEGERS, cast, const, op, wide
-from .pointwise import row
-from .rows import Rows
+from .pointwise import lowering, row
+from .records import Rows
 from .views import reshape
 
 ROWS = Rows()
@@ -44,18 +44,15 @@ def _round(x: Expr, *, decimals: int) -> Expr:
     return op(down, op("round", op(up, x, scale)), scale)
 
 
-@row(ROWS, "addr", dtypes=FLOATS + INTEGERS)
+@lowering(dtypes=FLOATS + INTEGERS)
 def _addr_of(x: Expr, a: Expr, b: Expr, *, beta: Any = 1, alpha: Any = 1) -> Expr:
     product = op("mul", a if alpha == 1 else op("mul", _c(x, alpha), a), b)
     return product if beta == 0 else op("add", x if beta == 1 else op("mul", _c(x, beta), x), product)
 
 
-_ADDR = ROWS["aten::addr"]
-
-
 @ROWS.lowers("addr")
 def _addr(ctx: Context, node: Node, x: View, a: View, b: View, **factors: Any) -> Any:
-    return _ADDR(ctx, node, x, reshape(a, (*a.sizes, 1)), b, **factors)
+    return _addr_of(ctx, node, x, reshape(a, (*a.sizes, 1)), b, **factors)
 
 
 # ---- the parts of a float --------------------------------------------------------------------------------------------------
@@ -76,7 +73,9 @@ def _frexp(ctx: Context, node: Node, x: View) -> Any:
     def parts(at: Any, ext: Any) -> tuple[Expr, Expr]:
         value = ctx.load(x, at, ext)
         small = op("lt", op("abs", value), const(2.0**-half, dtype))
-        normal = op("where", small, op("mul", value, const(2.0 ** (mantissa + 1), dtype)), value)  # subnormal numbers have no exponent of their own
+        normal = op(
+            "where", small, op("mul", value, const(2.0 ** (mantissa + 1), dtype)), value
+        )  # subnormal numbers have no exponent of their own
         bits: Expr = Op("bitcast", (normal,), integer)
         raw = op("bitand", op("shr", bits, const(mantissa, integer)), const(most, integer))
         keeps = op("logical_or", op("eq", value, const(0, dtype)), op("eq", raw, const(most, integer)))

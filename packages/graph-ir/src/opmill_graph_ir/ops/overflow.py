@@ -20,7 +20,9 @@ def overflows(node: Node, meta: Meta) -> bool:
     if all(not isinstance(v, (int, float)) or abs(v) <= _SMALL for v in given):
         return False
     places = _numbers(node.func)
-    return any(not _holds(meta.dtype, v) for k, v in [*enumerate(node.args), *node.kwargs.items()] if k in places and isinstance(v, (int, float)))
+    return any(
+        not _holds(meta.dtype, v) for k, v in [*enumerate(node.args), *node.kwargs.items()] if k in places and isinstance(v, (int, float))
+    )
 
 
 @functools.cache

@@ -23,30 +23,12 @@ from ..loops.ir import Expr
 from ..lowered import PARTS
 from .context import Context, Pair, View
 from .exprs import SUPPORTED, cast, const, op
-from .rows import Rows, all_rows
+from .records import Rows, record_of
 from .views import selected, view_axes
 
 _Number = tuple[Expr, Expr]
 PAIR_ROWS = Rows()
 """Rows that take and give ``Pair``s for complex values, numbers as they are."""
-_VIEWS = frozenset(
-    f"aten::{n}"
-    for n in "view reshape _unsafe_view _reshape_alias unsqueeze squeeze squeeze.dim squeeze.dims alias detach permute transpose.int t expand slice.Tensor "
-    "select.int split.Tensor split_with_sizes unbind.int diagonal unfold".split()
-)
-_MARKING = _VIEWS | {"aten::_conj"}
-_EACH = _VIEWS | frozenset(
-    f"aten::{n}"
-    for n in "clone neg flip roll rot90 cat stack index_select gather index.Tensor repeat tril triu sum sum.dim_IntList mean mean.dim cumsum trace "
-    "unsafe_split.Tensor unsafe_split_with_sizes diagonal_copy unfold_copy permute_copy expand_copy squeeze_copy squeeze_copy.dim squeeze_copy.dims t_copy "
-    "transpose_copy.int unbind_copy.int unsqueeze_copy view_copy alias_copy detach_copy slice_copy.Tensor select_copy.int split_copy.Tensor "
-    "split_with_sizes_copy narrow_copy diag_embed pixel_shuffle pixel_unshuffle channel_shuffle slice_scatter select_scatter diagonal_scatter "
-    "reflection_pad1d reflection_pad2d reflection_pad3d replication_pad1d replication_pad2d replication_pad3d take unfold_backward select_backward "
-    "slice_backward diagonal_backward im2col _reshape_copy".split()
-)
-"""Operators that do to each part what they do to real numbers."""
-_INDEXED = frozenset(f"aten::{n}" for n in "index_select gather index.Tensor take".split())
-"""Of these, those whose other tensors are positions."""
 
 
 def lower_pairs(ctx: Context, node: Node) -> bool:
@@ -70,7 +52,8 @@ def lower_pairs(ctx: Context, node: Node) -> bool:
     for name, made in zip(node.results, out if isinstance(out, list) else [out], strict=True):
         if name is not None and made is not None:
             (ctx.pairs if isinstance(made, Pair) else ctx.views)[name] = made
-    if node.func.name() in _MARKING and len(node.results) == 1 and (node.args[0].name in ctx.marked) == (node.func.name() != "aten::_conj"):
+    turns = node.func.name() == "aten::_conj"
+    if (turns or record_of(node.func.name()).complex == "view") and len(node.results) == 1 and (node.args[0].name in ctx.marked) != turns:
         ctx.marked[node.results[0] or ""] = node
     return True
 
@@ -86,34 +69,36 @@ def _select_part(ctx: Context, node: Node, x: Pair) -> bool:
 
 def _lowered(ctx: Context, node: Node) -> Any:
     name = node.func.name()
-    if (row := PAIR_ROWS.get(name)) is not None:
-        return row(ctx, node, *_given(ctx, node.args), **_given(ctx, node.kwargs))
-    if name not in _EACH or node.kwargs.get("dtype") is not None:
+    if (pairs := PAIR_ROWS.get(name)) is not None and pairs.lower is not None:
+        return pairs.lower(ctx, node, *_given(ctx, node.args), **_given(ctx, node.kwargs))
+    record = record_of(name)
+    row = record.lower
+    if not record.complex or row is None or node.kwargs.get("dtype") is not None:
         return NotImplemented
-    row = all_rows().get(name)
-    if row is None:
-        return NotImplemented
-    if name in _VIEWS and (source := node.args[0].name) in ctx.views:  # positions of the numbers themselves
+    if record.complex == "view" and (source := node.args[0].name) in ctx.views:  # positions of the numbers themselves
         before = len(ctx.nodes)
         out = row(ctx, node, ctx.views[source], *_given(ctx, node.args[1:]), **_given(ctx, node.kwargs))
         if out is NotImplemented or len(ctx.nodes) == before:
             return out
         del ctx.nodes[before:]
-    values = values_in(node.args)[: 1 if name in _INDEXED else None]
+    values = values_in(node.args)[: 1 if record.complex == "indexed" else None]
     if len(dtypes := {ctx.metas[v.name].dtype for v in values}) != 1 or not dtypes <= PARTS.keys():
         return NotImplemented
     real, imaginary = (_of_parts(ctx, node, row, k) for k in range(2))
     if real is NotImplemented or imaginary is NotImplemented:
         return NotImplemented
     if isinstance(real, list):
-        return [None if a is None else Pair(a, b, ctx.origin) for a, b in zip(real, imaginary, strict=True)]
-    return Pair(real, imaginary, ctx.origin)
+        return [None if a is None else Pair(a, b, ctx.origin, ctx.source) for a, b in zip(real, imaginary, strict=True)]
+    return Pair(real, imaginary, ctx.origin, ctx.source)
 
 
 def _of_parts(ctx: Context, node: Node, row: Any, k: int) -> Any:
     """What ``row`` makes of the real (0) or the imaginary (1) parts."""
     results = tuple(None if r is None else _part_meta(ctx, r, k) for r in node.results)
-    args, kwargs = (_map(a, lambda x: (x.real, x.imaginary)[k] if isinstance(x, Pair) else x) for a in (_given(ctx, node.args), _given(ctx, node.kwargs)))
+    args, kwargs = (
+        _map(a, lambda x: (x.real, x.imaginary)[k] if isinstance(x, Pair) else x)
+        for a in (_given(ctx, node.args), _given(ctx, node.kwargs))
+    )
     return row(ctx, replace(node, results=results), *args, **kwargs)
 
 
@@ -144,7 +129,8 @@ def _given(ctx: Context, args: Any) -> Any:
 
 
 def _row(names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Rows of pointwise operators: the decorated function takes operands as (real, imaginary) of one type and gives such a number, or one real value."""
+    """Rows of pointwise operators: the decorated function takes operands as (real, imaginary) of one type and gives such a number, or one
+    real value."""
 
     def declare(fn: Callable[..., Any]) -> Callable[..., Any]:
         def lower(ctx: Context, node: Node, *args: Any, **kwargs: Any) -> Any:
@@ -170,7 +156,7 @@ def _pointwise(ctx: Context, name: str, numbers: Callable[[Any, Any], _Number]) 
         made = _part_meta(ctx, name, k)
         return ctx.pointwise(made, ctx.metas[made], lambda at, ext: numbers(at, ext)[k])
 
-    return Pair(part(0), part(1), ctx.origin)
+    return Pair(part(0), part(1), ctx.origin, ctx.source)
 
 
 def _common(args: Sequence[Any]) -> str:
@@ -252,7 +238,8 @@ _row("resolve_conj resolve_neg")(lambda x: x)
 @PAIR_ROWS.lowers("pow.Tensor_Scalar")
 def _pow(ctx: Context, node: Node, x: Any, exponent: Any) -> Any:
     """Only the square: other powers are torch's."""
-    return PAIR_ROWS["aten::mul.Tensor"](ctx, node, x, x) if exponent == 2 else NotImplemented
+    times = PAIR_ROWS["aten::mul.Tensor"].lower
+    return times(ctx, node, x, x) if exponent == 2 and times is not None else NotImplemented
 
 
 @_row("exp")
@@ -366,13 +353,14 @@ PAIR_ROWS.lowers("scalar_tensor")(lambda ctx, node, value, **_: _filled(ctx, nod
 
 @PAIR_ROWS.lowers("constant_pad_nd")
 def _pad(ctx: Context, node: Node, x: Pair, pad: Sequence[int], value: Any = 0) -> Any:
-    row, number = all_rows()["aten::constant_pad_nd"], complex(value)
+    row, number = record_of("aten::constant_pad_nd").lower, complex(value)
+    assert row is not None
 
     def padded(k: int, part: View, fill: float) -> Any:
         return row(ctx, replace(node, results=(_part_meta(ctx, node.results[0] or "", k),)), part, pad, fill)
 
     real, imaginary = padded(0, x.real, number.real), padded(1, x.imaginary, number.imag)
-    return NotImplemented if real is NotImplemented or imaginary is NotImplemented else Pair(real, imaginary, ctx.origin)
+    return NotImplemented if real is NotImplemented or imaginary is NotImplemented else Pair(real, imaginary, ctx.origin, ctx.source)
 
 
 @PAIR_ROWS.lowers("_to_copy")
@@ -380,7 +368,9 @@ def _to_copy(ctx: Context, node: Node, x: Any, **_: Any) -> Any:
     name = node.results[0] or ""
     meta = ctx.metas[name]
     if meta.dtype == "bool":
-        return ctx.pointwise(name, meta, lambda at, ext: op("logical_or", *(cast(ctx.load(part, at, ext), "bool") for part in (x.real, x.imaginary))))
+        return ctx.pointwise(
+            name, meta, lambda at, ext: op("logical_or", *(cast(ctx.load(part, at, ext), "bool") for part in (x.real, x.imaginary)))
+        )
     if meta.dtype not in PARTS:
         return ctx.pointwise(name, meta, lambda at, ext: cast(ctx.load(x.real, at, ext), meta.dtype))
     return _pointwise(ctx, name, lambda at, ext: _number(ctx, x, at, ext, PARTS[meta.dtype]))
@@ -389,7 +379,11 @@ def _to_copy(ctx: Context, node: Node, x: Any, **_: Any) -> Any:
 @PAIR_ROWS.lowers("complex")
 def _complex(ctx: Context, node: Node, real: View, imaginary: View) -> Any:
     dtype = PARTS[ctx.metas[node.results[0] or ""].dtype]
-    return _pointwise(ctx, node.results[0] or "", lambda at, ext: (cast(ctx.load_broadcast(real, at, ext), dtype), cast(ctx.load_broadcast(imaginary, at, ext), dtype)))
+    return _pointwise(
+        ctx,
+        node.results[0] or "",
+        lambda at, ext: (cast(ctx.load_broadcast(real, at, ext), dtype), cast(ctx.load_broadcast(imaginary, at, ext), dtype)),
+    )
 
 
 @PAIR_ROWS.lowers("polar")
@@ -403,7 +397,7 @@ def _polar(ctx: Context, node: Node, size: View, angle: View) -> Any:
 
 @PAIR_ROWS.lowers("view_as_complex")
 def _view_as_complex(ctx: Context, node: Node, x: View) -> Any:
-    return Pair(selected(x, -1, 0), selected(x, -1, 1), ctx.origin)
+    return Pair(selected(x, -1, 0), selected(x, -1, 1), ctx.origin, ctx.source)
 
 
 @PAIR_ROWS.lowers("view_as_real")

@@ -1,5 +1,6 @@
-"""Convolutions whose windows lie side by side, of images of few channels, as products: the first layer of vision transformers. cuDNN has kernels for
-eight channels and more, and fills up what has fewer; cut into patches such an image is a matrix, and a pass over it is all that it takes."""
+"""Convolutions whose windows lie side by side, of images of few channels, as products: the first layer of vision transformers. cuDNN has
+kernels for eight channels and more, and fills up what has fewer; cut into patches such an image is a matrix, and a pass over it is all that
+it takes."""
 
 from __future__ import annotations
 
@@ -29,7 +30,16 @@ def as_product(
     [name] = node.results
     meta, n = ctx.metas[name or ""], len(x.sizes) - 2
     known = all(type(s) is int and s > 0 for v in (x, weight) for s in v.sizes)
-    if name is None or not known or n < 2 or transposed or groups != 1 or ctx.exact or not meta.dtype == x.dtype == weight.dtype or meta.dtype not in HALF:
+    if (
+        name is None
+        or not known
+        or n < 2
+        or transposed
+        or groups != 1
+        or ctx.exact
+        or not meta.dtype == x.dtype == weight.dtype
+        or meta.dtype not in HALF
+    ):
         return NotImplemented
     window: Sequence[int] = weight.sizes[2:]
     apart = list(many(stride, n)) == list(window) and not any(many(padding, n)) and set(many(dilation, n)) == {1}

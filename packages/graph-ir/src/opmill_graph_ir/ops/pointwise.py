@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -16,7 +15,7 @@ from ..loops.index import Index
 from ..loops.ir import Const, Expr, Op
 from .context import Context, View
 from .exprs import FLOATS, INTEGERS, LOW, cast, const, op, wide
-from .rows import Rows, moves
+from .records import Lowering, Rows
 
 ROWS = Rows()
 _Fn = Callable[..., Any]
@@ -33,14 +32,16 @@ def promoted(*args: Any) -> str:
     return str(result_type(operands)).removeprefix("torch.")
 
 
-def row(
-    rows: Rows, names: str, *, compare: bool = False, dtypes: tuple[str, ...] = FLOATS + INTEGERS, low: bool = True, narrow: bool = False
-) -> Callable[[_Fn], _Fn]:
-    """Adds lowerings to ``rows``. ``compare``: operands are computed in the type that they promote to, not in the result's; ``low``: whether
-    float16 and bfloat16 results come from one float32 computation; ``narrow``: whether numbers, and tensors without dimensions, are rounded to these
-    types first, as eager's kernels for processors do (and do where they compare; tensors of other types are always rounded). The decorated function takes operands as expressions of one type (and numbers as they are, where it asks for them by keyword)."""
+def lowering(
+    *, compare: bool = False, dtypes: tuple[str, ...] = FLOATS + INTEGERS, low: bool = True, narrow: bool = False
+) -> Callable[[_Fn], Lowering]:
+    """Makes lowerings of functions on expressions. ``compare``: operands are computed in the type that they promote to, not in the
+    result's; ``low``: whether float16 and bfloat16 results come from one float32 computation; ``narrow``: whether numbers, and tensors
+    without dimensions, are rounded to these types first, as eager's kernels for processors do (and do where they compare; tensors of other
+    types are always rounded). The decorated function takes operands as expressions of one type (and numbers as they are, where it asks for
+    them by keyword)."""
 
-    def declare(fn: _Fn) -> _Fn:
+    def make(fn: _Fn) -> Lowering:
         def lower(ctx: Context, node: Node, *args: Any, **kwargs: Any) -> Any:
             name = node.results[0]
             assert name is not None
@@ -68,15 +69,33 @@ def row(
 
             return ctx.pointwise(name, meta, value)
 
-        rows.lowers(names)(lower)
+        return lower
+
+    return make
+
+
+def row(
+    rows: Rows,
+    names: str,
+    *,
+    compare: bool = False,
+    dtypes: tuple[str, ...] = FLOATS + INTEGERS,
+    low: bool = True,
+    narrow: bool = False,
+    **facts: Any,
+) -> Callable[[_Fn], _Fn]:
+    """Declares pointwise operators in ``rows`` by what they make of expressions, as :func:`lowering` says; ``facts`` are further fields of
+    their records. Images of half precision become loops in whatever layout only if such floats are taken at all."""
+
+    def declare(fn: _Fn) -> _Fn:
+        layout = {"any_layout": low and "float32" in dtypes}
+        rows.pointwise(names, **{**layout, **facts})(lowering(compare=compare, dtypes=dtypes, low=low, narrow=narrow)(fn))
         return fn
 
     return declare
 
 
 _row = partial(row, ROWS)
-FLOAT_ROWS = Rows()
-"""Division and remainder of floats; those of integers are told apart elsewhere."""
 
 
 def _c(x: Expr, value: float) -> Expr:
@@ -86,79 +105,78 @@ def _c(x: Expr, value: float) -> Expr:
 # ---- arithmetic ----------------------------------------------------------------------------------------------------
 
 
-@_row("add.Tensor add.Scalar", dtypes=(*FLOATS, *INTEGERS, "bool"), narrow=True)
+@_row("add.Tensor add.Scalar", rounds_numbers=True, dtypes=(*FLOATS, *INTEGERS, "bool"), narrow=True)
 def _add(x: Expr, y: Expr, a: Any = None, *, alpha: Any = 1) -> Expr:
     if x.dtype == "bool":
         return op("logical_or", x, y) if alpha else x
     return op("add", x, y if alpha == 1 else op("mul", _c(y, alpha), y))
 
 
-@_row("sub.Tensor sub.Scalar", narrow=True)
+@_row("sub.Tensor sub.Scalar", rounds_numbers=True, narrow=True)
 def _sub(x: Expr, y: Expr, *, alpha: Any = 1) -> Expr:
     return op("sub", x, y if alpha == 1 else op("mul", _c(y, alpha), y))
 
 
-@_row("_neg_view")
+@_row("_neg_view", kind="view", recompute="never", any_layout=False)
 def _neg_view(x: Expr) -> Expr:
     """Kernels do not see that a tensor is marked as stored negated, so none in the graph is."""
     return op("neg", x)
 
 
-@_row("rsub.Tensor rsub.Scalar", narrow=True)
+@_row("rsub.Tensor rsub.Scalar", rounds_numbers=True, narrow=True)
 def _rsub(x: Expr, y: Expr, *, alpha: Any = 1) -> Expr:
     return op("sub", y, x if alpha == 1 else op("mul", _c(x, alpha), x))
 
 
-@_row("mul.Tensor mul.Scalar", dtypes=(*FLOATS, *INTEGERS, "bool"))
+@_row("mul.Tensor mul.Scalar", rounds_numbers=True, dtypes=(*FLOATS, *INTEGERS, "bool"))
 def _mul(x: Expr, y: Expr) -> Expr:
     return op("logical_and" if x.dtype == "bool" else "mul", x, y)
 
 
-@_row("div.Tensor div.Scalar", dtypes=FLOATS)
+@_row("div.Tensor div.Scalar", rounds_numbers=True, dtypes=FLOATS)
 def _div(x: Expr, y: Expr) -> Expr:
     return op("div", x, y)
 
 
-@row(FLOAT_ROWS, "div.Tensor_mode div.Scalar_mode", dtypes=FLOATS, low=False)
-def _div_mode(x: Expr, y: Expr, *, rounding_mode: str | None = None) -> Expr:
+@lowering(dtypes=FLOATS, low=False)
+def div_mode_of_floats(x: Expr, y: Expr, *, rounding_mode: str | None = None) -> Expr:
     if rounding_mode is None:
         return op("div", x, y)
     return op("trunc", op("div", x, y)) if rounding_mode == "trunc" else op("floordiv", x, y)
 
 
-@row(FLOAT_ROWS, "remainder.Tensor remainder.Scalar", dtypes=FLOATS, narrow=True)
-def _remainder(x: Expr, y: Expr) -> Expr:
+@lowering(dtypes=FLOATS, narrow=True)
+def remainder_of_floats(x: Expr, y: Expr) -> Expr:
     return op("mod", x, y)
 
 
-@row(FLOAT_ROWS, "fmod.Tensor fmod.Scalar", dtypes=FLOATS, narrow=True)
-def _fmod(x: Expr, y: Expr) -> Expr:
+@lowering(dtypes=FLOATS, narrow=True)
+def fmod_of_floats(x: Expr, y: Expr) -> Expr:
     return op("fmod", x, y)
 
 
-@_row("pow.Tensor_Scalar")
+@lowering()
 def _pow_scalar(x: Expr, y: Expr) -> Expr:
     e = y.value if isinstance(y, Const) else None
     if e == 2:
         return op("mul", x, x)
     if e == 3:
         return op("mul", op("mul", x, x), x)
-    if e in (0.5, -0.5) and not (type(x) is Op and x.name == "cast" and x.args[0].dtype == "float16"):  # eager takes the power there: of -inf it is inf
+    if e in (0.5, -0.5) and not (
+        type(x) is Op and x.name == "cast" and x.args[0].dtype == "float16"
+    ):  # eager takes the power there: of -inf it is inf
         return op("sqrt" if e > 0 else "rsqrt", x)
     if e in (-1, -2):
         return op("div", _c(x, 1), x if e == -1 else op("mul", x, x))
     return x if e == 1 else op("pow", x, y)
 
 
-_POWER = ROWS["aten::pow.Tensor_Scalar"]
-
-
-@ROWS.lowers("pow.Tensor_Scalar")
+@ROWS.pointwise("pow.Tensor_Scalar")
 def _pow_number(ctx: Context, node: Node, x: View, exponent: Any) -> Any:
     """Negative powers of whole numbers are an error, and eager's to raise."""
     if ctx.metas[node.results[0] or ""].dtype in INTEGERS and isinstance(exponent, int) and exponent < 0:
         return NotImplemented
-    return _POWER(ctx, node, x, exponent)
+    return _pow_scalar(ctx, node, x, exponent)
 
 
 @_row("pow.Tensor_Tensor pow.Scalar")
@@ -184,20 +202,25 @@ def _lerp(x: Expr, y: Expr, w: Expr) -> Expr:
     return op("where", op("lt", op("abs", w), _c(x, 0.5)), near, far)
 
 
-def _plain(names: str, primitive: str, dtypes: tuple[str, ...]) -> None:
-    _row(names, dtypes=dtypes)(lambda *xs, **_: op(primitive, *xs))
+def _plain(names: str, primitive: str, dtypes: tuple[str, ...], **facts: Any) -> None:
+    _row(names, dtypes=dtypes, **facts)(lambda *xs, **_: op(primitive, *xs))
 
 
 for _name in (
-    "exp exp2 expm1 log log2 log10 log1p sqrt rsqrt reciprocal sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh erf erfc "
-    "lgamma sigmoid"
+    "exp exp2 expm1 log log2 log10 log1p sqrt rsqrt reciprocal sin cos tan asin acos atan sinh cosh asinh acosh atanh erf erfc lgamma"
 ).split():
     _plain(_name, _name, FLOATS)
 for _name in "floor ceil trunc round".split():  # whole numbers stay as they are
     _row(_name)(lambda x, _n=_name: op(_n, x) if x.dtype in FLOATS else x)
-for _name in "neg abs sign".split():
+_plain("neg", "neg", FLOATS + INTEGERS, complex="each part")
+for _name in ("abs", "sign"):
     _plain(_name, _name, FLOATS + INTEGERS)
-for _name, _many, _bool in (("maximum", "max", "logical_or"), ("minimum", "min", "logical_and"), ("fmax", "fmax", "logical_or"), ("fmin", "fmin", "logical_and")):
+for _name, _many, _bool in (
+    ("maximum", "max", "logical_or"),
+    ("minimum", "min", "logical_and"),
+    ("fmax", "fmax", "logical_or"),
+    ("fmin", "fmin", "logical_and"),
+):
     _row(_name, dtypes=(*FLOATS, *INTEGERS, "bool"))(lambda x, y, _n=_many, _b=_bool: op(_b if x.dtype == "bool" else _n, x, y))
 _plain("atan2", "atan2", FLOATS)
 _plain("copysign.Tensor copysign.Scalar", "copysign", FLOATS)
@@ -205,11 +228,10 @@ _plain("hypot", "hypot", FLOATS)
 _BITS = (*INTEGERS, "bool")
 for _name in "and or xor".split():
     _plain(f"bitwise_{_name}.Tensor bitwise_{_name}.Scalar __{_name}__.Tensor __{_name}__.Scalar", f"bit{_name}", _BITS)
-_plain("bitwise_not", "bitnot", INTEGERS)
 for _name, _sign in (("left", "shl"), ("right", "shr")):
+    _whole = f"bitwise_{_name}_shift"
     _dunder = f"__{_sign[2]}shift__"
-    _names = [f"{_n}.{_o}" for _n in (f"bitwise_{_name}_shift", _dunder) for _o in ("Tensor", "Scalar", "Tensor_Scalar")]
-    _plain(" ".join(_names), _sign, INTEGERS)
+    _plain(f"{_whole}.Tensor {_whole}.Tensor_Scalar {_dunder}.Tensor {_dunder}.Scalar", _sign, INTEGERS)
 
 
 # ---- comparison and logic ------------------------------------------------------------------------------------------
@@ -225,23 +247,19 @@ def _truth(x: Expr) -> Expr:
 
 for _name in "and or xor".split():
     _row(f"logical_{_name}", compare=True, dtypes=FLOATS + _BITS)(lambda x, y, _n=_name: op(f"logical_{_n}", _truth(x), _truth(y)))
-_row("logical_not bitwise_not", compare=True, dtypes=("bool",))(lambda x: op("logical_not", x))
-_NOT_BOOL = ROWS["aten::bitwise_not"]
 _row("logical_not", compare=True, dtypes=FLOATS + _BITS)(lambda x: op("logical_not", _truth(x)))
 
 
-@ROWS.lowers("bitwise_not")
+@ROWS.pointwise("bitwise_not")
 def _bitwise_not(ctx: Context, node: Node, x: View) -> Any:
-    if x.dtype == "bool":
-        return _NOT_BOOL(ctx, node, x)
-    return ctx.pointwise(node.results[0], ctx.metas[node.results[0] or ""], lambda at, ext: op("bitnot", ctx.load(x, at, ext)))
+    primitive = "logical_not" if x.dtype == "bool" else "bitnot"
+    return ctx.pointwise(node.results[0], ctx.metas[node.results[0] or ""], lambda at, ext: op(primitive, ctx.load(x, at, ext)))
 
 
 # ---- selection and conversion --------------------------------------------------------------------------------------
 
 
-@ROWS.lowers("where.self")
-@moves
+@ROWS.pointwise("where.self", moves=True)
 def _where(ctx: Context, node: Node, c: View, x: View, y: View) -> Any:
     meta = ctx.metas[node.results[0] or ""]
     if c.dtype != "bool":
@@ -254,7 +272,7 @@ def _where(ctx: Context, node: Node, c: View, x: View, y: View) -> Any:
     return ctx.pointwise(node.results[0], meta, value)
 
 
-@ROWS.lowers("masked_fill.Scalar masked_fill.Tensor")
+@ROWS.pointwise("masked_fill.Scalar masked_fill.Tensor")
 def _masked_fill(ctx: Context, node: Node, x: View, mask: View, value: Any) -> Any:
     meta = ctx.metas[node.results[0] or ""]
     if mask.dtype != "bool":
@@ -267,13 +285,15 @@ def _masked_fill(ctx: Context, node: Node, x: View, mask: View, value: Any) -> A
     return ctx.pointwise(node.results[0], meta, body)
 
 
-@ROWS.lowers("_to_copy clone")
-@moves
 def _copy(ctx: Context, node: Node, x: View, **kwargs: Any) -> Any:
     meta = ctx.metas[node.results[0] or ""]
     if ctx.buffers[x.buffer].device != meta.device:
         return NotImplemented
     return ctx.pointwise(node.results[0], meta, lambda at, ext: ctx.read(x, at, ext))
+
+
+ROWS.pointwise("_to_copy", moves=True)(_copy)
+ROWS.pointwise("clone", moves=True, any_layout=False, complex="each part")(_copy)  # a layout is what clones are mostly made for
 
 
 @_row("clamp clamp.Tensor")
@@ -288,60 +308,10 @@ _row("clamp_min clamp_min.Tensor")(lambda x, y: op("max", x, y))
 _row("clamp_max clamp_max.Tensor")(lambda x, y: op("min", x, y))
 
 
-# ---- activations ---------------------------------------------------------------------------------------------------
-
-_row("relu")(lambda x: op("max", x, _c(x, 0)))
-
-
-@_row("gelu", dtypes=FLOATS)
-def _gelu(x: Expr, *, approximate: str = "none") -> Expr:
-    half = op("mul", _c(x, 0.5), x)
-    if approximate == "tanh":
-        cube = op("mul", op("mul", x, x), x)
-        inner = op("mul", _c(x, math.sqrt(2 / math.pi)), op("add", x, op("mul", _c(x, 0.044715), cube)))
-        return op("mul", half, op("add", _c(x, 1), op("tanh", inner)))
-    return op("mul", half, op("add", _c(x, 1), op("erf", op("mul", x, _c(x, math.sqrt(0.5))))))
-
-
-@_row("silu", dtypes=FLOATS)
-def _silu(x: Expr) -> Expr:
-    return op("div", x, op("add", _c(x, 1), op("exp", op("neg", x))))
-
-
-def _relu6(x: Expr) -> Expr:
-    return op("min", op("max", op("add", x, _c(x, 3)), _c(x, 0)), _c(x, 6))
-
-
-_row("hardsigmoid", dtypes=FLOATS)(lambda x: op("div", _relu6(x), _c(x, 6)))
-_row("hardswish", dtypes=FLOATS)(lambda x: op("div", op("mul", x, _relu6(x)), _c(x, 6)))
-
-
-@_row("hardtanh")
-def _hardtanh(x: Expr, lo: Any = None, hi: Any = None) -> Expr:
-    return op("min", op("max", x, lo or _c(x, -1)), hi or _c(x, 1))
-
-
-@_row("leaky_relu", dtypes=FLOATS)
-def _leaky_relu(x: Expr, slope: Any = None) -> Expr:
-    return op("where", op("gt", x, _c(x, 0)), x, op("mul", x, slope or _c(x, 0.01)))
-
-
-@_row("elu", dtypes=FLOATS)
-def _elu(x: Expr, alpha: Any = None, scale: Any = None, input_scale: Any = None) -> Expr:
-    one = _c(x, 1)
-    alpha, scale, inner = alpha or one, scale or one, input_scale or one
-    negative = op("mul", op("mul", op("expm1", op("mul", x, inner)), alpha), scale)
-    return op("where", op("le", x, _c(x, 0)), negative, op("mul", x, scale))
-
-
-def _softplus_of(x: Expr, beta: Expr, threshold: Expr) -> Expr:
-    scaled = op("mul", x, beta)
-    return op("where", op("gt", scaled, threshold), x, op("div", op("log1p", op("exp", scaled)), beta))
-
-
-@_row("softplus", dtypes=FLOATS)
-def _softplus(x: Expr, beta: Any = None, threshold: Any = None) -> Expr:
-    return _softplus_of(x, beta or _c(x, 1), threshold or _c(x, 20))
-
-
-_row("mish", dtypes=FLOATS)(lambda x: op("mul", x, op("tanh", op("log1p", op("exp", x)))))
+def of_floats(ctx: Context, node: Node, tensors: Sequence[View], fn: Callable[..., Expr]) -> Any:
+    """``fn`` of the elements of ``tensors``, all computed in the type of the result, which is one of floats."""
+    meta = ctx.metas[node.results[0] or ""]
+    dtype = wide(meta.dtype)
+    if dtype not in FLOATS:
+        return NotImplemented
+    return ctx.pointwise(node.results[0], meta, lambda at, ext: fn(*(cast(ctx.load_broadcast(t, at, ext), dtype) for t in tensors)))

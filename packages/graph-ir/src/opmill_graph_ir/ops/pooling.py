@@ -13,7 +13,7 @@ from .context import Context, View
 from .creation import masked
 from .exprs import FLOATS, all_of, cast, const, index_value, known_order, op, wide
 from .indexing import gathered
-from .rows import Rows
+from .records import Rows
 
 ROWS = Rows()
 
@@ -22,7 +22,9 @@ def many(value: Any, n: int) -> tuple[int, ...]:
     return tuple(value) * (n // len(value))
 
 
-def window(x: View, outer: Sequence[Index], inner: Sequence[Index], stride: Any, padding: Any, dilation: Any, sizes: Any, kernel: Any) -> tuple[list[Index], Expr | None]:
+def window(
+    x: View, outer: Sequence[Index], inner: Sequence[Index], stride: Any, padding: Any, dilation: Any, sizes: Any, kernel: Any
+) -> tuple[list[Index], Expr | None]:
     """The position in ``x`` of an element of a window, and whether it is inside."""
     n = len(inner)
     lead = len(x.sizes) - n
@@ -39,7 +41,8 @@ def window(x: View, outer: Sequence[Index], inner: Sequence[Index], stride: Any,
     return position, all_of(inside)
 
 
-@ROWS.lowers("avg_pool2d avg_pool3d")
+@ROWS.lowers("avg_pool2d", any_layout=True, gradient="avg_pool2d_backward")
+@ROWS.lowers("avg_pool3d", gradient="avg_pool3d_backward")
 def _avg_pool(
     ctx: Context, node: Node, x: View, kernel: Any, stride: Any = (), padding: Any = (0,), ceil_mode: bool = False, count_include_pad: bool = True, divisor_override: Any = None
 ) -> Any:  # fmt: skip
@@ -64,7 +67,9 @@ def _avg_pool(
         assert total is not None
         return cast(total, dtype)
 
-    whole = not any(padding) and all(known_order((m - 1) * s + k, size) for m, s, k, size in zip(meta.sizes[-n:], stride, kernel, x.sizes[-n:], strict=True))
+    whole = not any(padding) and all(
+        known_order((m - 1) * s + k, size) for m, s, k, size in zip(meta.sizes[-n:], stride, kernel, x.sizes[-n:], strict=True)
+    )
 
     def make(outer: Any, inner: Any, ext: Any) -> Any:
         position, inside = window(x, outer, inner, stride, padding, ones, meta.sizes, kernel)
@@ -117,7 +122,9 @@ def unheeded(size: int, out: int, scale: Any) -> Any:
     return None if out in (size, 2 * size) and scale != out / size else scale
 
 
-@ROWS.lowers("upsample_nearest1d upsample_nearest2d upsample_nearest3d _upsample_nearest_exact1d _upsample_nearest_exact2d _upsample_nearest_exact3d")
+@ROWS.lowers(
+    "upsample_nearest1d upsample_nearest2d upsample_nearest3d _upsample_nearest_exact1d _upsample_nearest_exact2d _upsample_nearest_exact3d"
+)
 def _nearest(ctx: Context, node: Node, x: View, sizes: Sequence[int], *scales: Any) -> Any:
     n, meta = len(sizes), ctx.metas[node.results[0] or ""]
     exact = "exact" in node.func.name()

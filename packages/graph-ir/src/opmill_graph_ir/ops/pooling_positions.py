@@ -17,7 +17,7 @@ from .context import Context, View, extents_of, named_axes, positions
 from .creation import masked
 from .exprs import FLOATS, all_of, cast, const, index_value, op, wide
 from .pooling import many, window
-from .rows import Rows
+from .records import Rows
 
 ROWS = Rows()
 _LARGE = 1 << 14
@@ -48,11 +48,14 @@ def _flat(positions: Sequence[Expr], sizes: Sequence[int]) -> Expr:
 
 
 def _places(value: Expr, dtype: str, inner: Sequence[Index], sizes: Sequence[int]) -> tuple[list[Reduction], list[Expr]]:
-    """Reductions of a window that give its largest element as "a", and that element's place: of equal ones the first, of NaN the last, as eager has it."""
+    """Reductions of a window that give its largest element as "a", and that element's place: of equal ones the first, of NaN the last, as
+    eager has it."""
     here = _flat([index_value(i) for i in inner], sizes)
     lost = Reduction(("c",), "max", op("where", op("isnan", value), here, const(-1, "int64")), "int64")
     last, first = Ref("c", "int64"), Ref("b", "int64")
-    return [Reduction(("a", "b"), "argmax", value, dtype), lost], _decoded(op("where", op("ge", last, const(0, "int64")), last, first), sizes)
+    return [Reduction(("a", "b"), "argmax", value, dtype), lost], _decoded(
+        op("where", op("ge", last, const(0, "int64")), last, first), sizes
+    )
 
 
 def largest(ctx: Context, node: Node, x: View, kernel: Any, stride: Any, padding: Any, dilation: Any) -> Any:
@@ -81,8 +84,11 @@ def _is_large(ctx: Context, image: View) -> bool:
     return ctx.buffers[image.buffer].device == "cpu" and math.prod(image.sizes) > _LARGE
 
 
-@ROWS.lowers("max_pool2d_with_indices max_pool3d_with_indices")
-def _max_pool(ctx: Context, node: Node, x: View, kernel: Any, stride: Any = (), padding: Any = (0,), dilation: Any = (1,), ceil_mode: bool = False) -> Any:
+@ROWS.lowers("max_pool2d_with_indices", any_layout=True, gradient="max_pool2d_with_indices_backward")
+@ROWS.lowers("max_pool3d_with_indices", gradient="max_pool3d_with_indices_backward")
+def _max_pool(
+    ctx: Context, node: Node, x: View, kernel: Any, stride: Any = (), padding: Any = (0,), dilation: Any = (1,), ceil_mode: bool = False
+) -> Any:
     n, meta = 2 if "2d" in node.func.name() else 3, _meta(ctx, node)
     if x.dtype not in FLOATS or 0 in x.sizes or 0 in meta.sizes:
         return NotImplemented
@@ -153,7 +159,9 @@ def _gathered(
     return ctx.reduce([(node.results[0], meta)], counts, make)[0]
 
 
-def _from_windows(ctx: Context, grad: View, at: Sequence[Index], where: Sequence[Index], ext: Any, dtype: str, also: Callable[[Any], list[Expr]]) -> Expr:
+def _from_windows(
+    ctx: Context, grad: View, at: Sequence[Index], where: Sequence[Index], ext: Any, dtype: str, also: Callable[[Any], list[Expr]]
+) -> Expr:
     """The gradient of a window, 0 where there is none; ``also`` gives further conditions from a mask that is safe to read under."""
     n = len(where)
     inside = []
@@ -164,8 +172,11 @@ def _from_windows(ctx: Context, grad: View, at: Sequence[Index], where: Sequence
     return cast(masked(ctx.read(grad, (*at, *where), ext), all_of([*inside, *conditions]), const(0, grad.dtype)), dtype)
 
 
-@ROWS.lowers("max_pool2d_with_indices_backward max_pool3d_with_indices_backward")
-def _max_backward(ctx: Context, node: Node, grad: View, x: View, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool, ids: View) -> Any:
+@ROWS.lowers("max_pool2d_with_indices_backward", any_layout=True)
+@ROWS.lowers("max_pool3d_with_indices_backward")
+def _max_backward(
+    ctx: Context, node: Node, grad: View, x: View, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool, ids: View
+) -> Any:
     n, meta = 2 if "2d" in node.func.name() else 3, _meta(ctx, node)
     if meta.dtype not in FLOATS or 0 in x.sizes or 0 in grad.sizes or _is_large(ctx, x):
         return NotImplemented
@@ -189,8 +200,11 @@ def _max_backward(ctx: Context, node: Node, grad: View, x: View, kernel: Any, st
     return _gathered(ctx, node, meta, spaces, counts, term)
 
 
-@ROWS.lowers("avg_pool2d_backward avg_pool3d_backward")
-def _avg_backward(ctx: Context, node: Node, grad: View, x: View, kernel: Any, stride: Any, padding: Any, ceil_mode: bool, whole: bool, divisor: Any) -> Any:
+@ROWS.lowers("avg_pool2d_backward", any_layout=True)
+@ROWS.lowers("avg_pool3d_backward")
+def _avg_backward(
+    ctx: Context, node: Node, grad: View, x: View, kernel: Any, stride: Any, padding: Any, ceil_mode: bool, whole: bool, divisor: Any
+) -> Any:
     n, meta = 2 if "2d" in node.func.name() else 3, _meta(ctx, node)
     dtype = wide(meta.dtype)
     if meta.dtype not in FLOATS or 0 in x.sizes or 0 in grad.sizes:
@@ -298,7 +312,7 @@ def _col2im(ctx: Context, node: Node, x: View, sizes: Sequence[int], kernel: Any
     return ctx.reduce([(node.results[0], meta)], kernel, make)[0]
 
 
-@ROWS.lowers("unfold_backward")
+@ROWS.lowers("unfold_backward", complex="each part")
 def _unfold_backward(ctx: Context, node: Node, grad: View, sizes: Sequence[int], dim: int, size: int, step: int) -> Any:
     meta = _meta(ctx, node)
     if meta.dtype not in FLOATS or 0 in grad.sizes or 0 in meta.sizes or not sizes:

@@ -1,4 +1,5 @@
-"""Matrix products that are better something else: of depth one a multiplication, on some processors one in float32, and loops where measuring said so."""
+"""Matrix products that are better something else: of depth one a multiplication, on some processors one in float32, and loops where
+measuring said so or one row meets a matrix."""
 
 from __future__ import annotations
 
@@ -7,24 +8,40 @@ from typing import Any
 
 from ..capture.graph import Node
 from ..loops.index import ONE, ZERO, Index, index
-from ..loops.ir import Reduction, Ref
+from ..loops.ir import HALF, Reduction, Ref
 from .context import Context, View
 from .exprs import FLOATS, op
 from .half_products import in_float, is_slow
-from .rows import Rows
+from .records import Rows
 
-ROWS = Rows()
+ROWS = Rows(kind="product")
 _FEWEST = 16
 """Rows of a product below which converting the other operand costs more than it saves."""
+_SHORTEST = 256
+"""Elements along each side of a matrix, from which on a product with one row is a matter of reading the matrix."""
 
 
-@ROWS.lowers("mm bmm")
+@ROWS.lowers("mm", out="aten::mm.out")
+@ROWS.lowers("bmm", out="aten::bmm.out")
 def _product(ctx: Context, node: Node, first: View, second: View) -> Any:
     if first.dtype in FLOATS and index(first.sizes[-1]) == ONE:
         return _outer(ctx, node, first, second)
-    if node.results[0] in ctx.products:
+    if node.results[0] in ctx.products or _is_one_row(ctx, first, second):
         return _summed(ctx, node, first, second)
     return _converted(ctx, node, first)
+
+
+def _is_one_row(ctx: Context, first: View, second: View) -> bool:
+    """Whether one row meets a large matrix of half precision on a GPU that lies along the sums: as fast as memory is as a loop, and what
+    follows is done on the way. On an H200 a row of 2,048 takes 3.9 us with a square matrix, 6.0 as an operator of torch's; one of 8,192
+    10.9 instead of 15.3."""
+    if first.dtype not in HALF or second.dtype != first.dtype or len(second.sizes) != 2 or ctx.exact:
+        return False
+    rows, depth, columns = first.sizes[0], first.sizes[-1], second.sizes[-1]
+    if not all(type(n) is int for n in (rows, depth, columns)) or rows != 1 or depth < _SHORTEST or columns < _SHORTEST:
+        return False
+    laid = ctx.geometry(second)
+    return ctx.buffers[second.buffer].device.startswith("cuda") and laid is not None and laid[0][0] == ONE
 
 
 def _summed(ctx: Context, node: Node, first: View, second: View, addend: View | None = None) -> View:
@@ -38,7 +55,7 @@ def _summed(ctx: Context, node: Node, first: View, second: View, addend: View | 
     result = node.results[0] or ""
     meta = ctx.metas[result]
     [total] = ctx.reduce([(result, meta) if addend is None else (None, replace(meta, dtype="float32"))], [first.sizes[-1]], make)
-    if ctx.products[result]:
+    if ctx.products.get(result):
         ctx.computing.add(total.buffer)
     if addend is None:
         return total
@@ -46,7 +63,8 @@ def _summed(ctx: Context, node: Node, first: View, second: View, addend: View | 
 
 
 def _outer(ctx: Context, node: Node, first: View, second: View) -> View:
-    """Angles of rotary embeddings and gradients of one row are such: what reads them can be fused, and a call would cost more than the rest."""
+    """Angles of rotary embeddings and gradients of one row are such: what reads them can be fused, and a call would cost more than the
+    rest."""
     result = node.results[0] or ""
 
     def value(at: Any, extents: Any) -> Any:
@@ -56,10 +74,12 @@ def _outer(ctx: Context, node: Node, first: View, second: View) -> View:
     return ctx.pointwise(result, ctx.metas[result], value)
 
 
-@ROWS.lowers("addmm baddbmm")
+@ROWS.lowers("addmm", out="aten::addmm.out")
+@ROWS.lowers("baddbmm", out="aten::baddbmm.out")
 def _with_addend(ctx: Context, node: Node, addend: View, first: View, second: View, **factors: Any) -> Any:
     result = node.results[0]
-    if result in ctx.products and all(f == 1 for f in factors.values()):
+    wanted = result in ctx.products or (len(first.sizes) == 2 and _is_one_row(ctx, first, second))
+    if wanted and all(f == 1 for f in factors.values()):
         return _summed(ctx, node, first, second, addend)
     return _converted(ctx, node, first)
 

@@ -16,9 +16,9 @@ from ..loops.ir import Const, Expr, Op
 from ..lowered import Extern
 from .context import Context, Extents, Indices, View
 from .exprs import FLOATS, cast, const, index_value, op
-from .rows import Rows
+from .records import Rows
 
-ROWS = Rows()
+ROWS = Rows(kind="random")
 _SEEDS = 64
 """Seeds that one call draws."""
 OPERATORS = "native_dropout bernoulli.p rand rand_like"
@@ -61,7 +61,7 @@ def _drawn_here(meta: Meta) -> bool:
     return meta.device.startswith("cuda") and 0 not in meta.sizes
 
 
-@ROWS.lowers("native_dropout")
+@ROWS.lowers("native_dropout", any_layout=True, gradient="native_dropout_backward")
 def _dropout(ctx: Context, node: Node, x: View, p: float, train: bool | None = True) -> Any:
     if node.results[0] is None or not train or not 0 < p < 1 or x.dtype not in FLOATS:
         return NotImplemented

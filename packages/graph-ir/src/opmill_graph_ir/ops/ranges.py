@@ -10,9 +10,9 @@ from ..loops.index import Index
 from ..loops.ir import Expr
 from .context import Context, View
 from .exprs import FLOATS, INTEGERS, cast, const, index_value, op, wide
-from .rows import Rows
+from .records import Rows
 
-ROWS = Rows()
+ROWS = Rows(kind="creation")
 
 
 def _number(ctx: Context, value: Any, dtype: str) -> Expr:
@@ -54,7 +54,7 @@ def _spaced(ctx: Context, node: Node, start: Any, end: Any, steps: int, finish: 
     return ctx.pointwise(node.results[0], meta, value)
 
 
-@ROWS.lowers("arange arange.start arange.start_step")
+@ROWS.lowers("arange arange.start arange.start_step", recompute="cheap")
 def _arange(ctx: Context, node: Node, *bounds: Any, **_: Any) -> Any:
     start, step = (bounds[0] if len(bounds) > 1 else 0), (bounds[2] if len(bounds) > 2 else 1)
     meta = ctx.metas[node.results[0] or ""]

@@ -13,7 +13,7 @@ from ..loops.index import ZERO, Index, index
 from ..loops.ir import Axis, Expr, Reduction, Ref
 from .context import Context, View, contiguous
 from .exprs import FLOATS, INTEGERS, cast, const, index_value, op, wide
-from .rows import Rows
+from .records import Rows
 from .views import on_vectors, reshape
 
 ROWS = Rows()
@@ -49,7 +49,8 @@ def reduced(
     ctx: Context, node: Node, x: View, dim: Any, keepdim: bool, kind: str, dtype: str,
     prepare: Callable[[Expr], Expr] = lambda e: e, finish: Callable[[Expr, int], Expr] = lambda e, n: e, source: str | None = None,
 ) -> Any:  # fmt: skip
-    """One reduction over dimensions, accumulated in ``dtype``, of what ``prepare`` makes of an element (in ``source``, else in ``dtype``)."""
+    """One reduction over dimensions, accumulated in ``dtype``, of what ``prepare`` makes of an element (in ``source``, else in
+    ``dtype``)."""
     dims = dims_of(x, dim)
     sizes = [x.sizes[d] for d in dims]
     if 0 in x.sizes:
@@ -76,12 +77,12 @@ def reduce_all(ctx: Context, node: Node, sizes: Sequence[int], value: Callable[[
     return ctx.reduce([_result(ctx, node)], sizes, make)[0]
 
 
-@ROWS.lowers("sum sum.dim_IntList")
+@ROWS.lowers("sum sum.dim_IntList", complex="each part")
 def _sum(ctx: Context, node: Node, x: View, dim: Any = None, keepdim: bool = False, **_: Any) -> Any:
     return reduced(ctx, node, x, dim, keepdim, "sum", wide(_result(ctx, node)[1].dtype))
 
 
-@ROWS.lowers("mean mean.dim")
+@ROWS.lowers("mean mean.dim", complex="each part")
 def _mean(ctx: Context, node: Node, x: View, dim: Any = None, keepdim: bool = False, **_: Any) -> Any:
     dtype = wide(_result(ctx, node)[1].dtype)
     return reduced(ctx, node, x, dim, keepdim, "sum", dtype, finish=lambda e, n: op("div", e, const(n, dtype)))
@@ -190,7 +191,10 @@ def _var_mean(ctx: Context, node: Node, x: View, dim: Any = None, *, correction:
 
     def make(outer: Any, inner: Any, ext: Any) -> Any:
         value = cast(ctx.load(x, full_position(x, dims, outer, inner, keepdim), ext), dtype)
-        return [Reduction(("mean", "m2"), "welford", value, dtype)], [_spread(node, op("div", Ref("m2", dtype), const(left, dtype))), Ref("mean", dtype)]
+        return [Reduction(("mean", "m2"), "welford", value, dtype)], [
+            _spread(node, op("div", Ref("m2", dtype), const(left, dtype))),
+            Ref("mean", dtype),
+        ]
 
     return ctx.reduce([_result(ctx, node, 0), _result(ctx, node, 1)], [x.sizes[d] for d in dims], make)
 
@@ -240,7 +244,8 @@ def _softmax(ctx: Context, node: Node, x: View, dim: int, *_: Any, **__: Any) ->
 
 
 def _statistics(ctx: Context, x: View, split: int, count: int, make: Callable[[Expr, Expr], tuple[Reduction, list[Expr]]]) -> list[View]:
-    """``count`` buffers over the dimensions from ``split`` on, which are kept with size one: ``make(element, elements)`` gives the reduction and its results."""
+    """``count`` buffers over the dimensions from ``split`` on, which are kept with size one: ``make(element, elements)`` gives the
+    reduction and its results."""
     dtype = wide(x.dtype)
     inner = x.sizes[split:]
     sizes = (*x.sizes[:split], *(1 for _ in inner))
@@ -274,7 +279,7 @@ def _renamed(ctx: Context, node: Node, k: int, source: View) -> View | None:
     return view
 
 
-@ROWS.lowers("native_layer_norm")
+@ROWS.lowers("native_layer_norm", normalizes="rows", gradient="native_layer_norm_backward")
 def _layer_norm(ctx: Context, node: Node, x: View, shape: Sequence[int], weight: Any, bias: Any, eps: float) -> Any:
     name, meta = _result(ctx, node)
     if 0 in x.sizes or x.dtype not in FLOATS:
@@ -314,7 +319,7 @@ def _rms_norm(ctx: Context, node: Node, x: View, shape: Sequence[int], weight: A
     return [ctx.pointwise(name, meta, value), _renamed(ctx, node, 1, rstd)]
 
 
-@ROWS.lowers("native_group_norm")
+@ROWS.lowers("native_group_norm", normalizes="groups", gradient="native_group_norm_backward")
 def _group_norm(ctx: Context, node: Node, x: View, weight: Any, bias: Any, n: int, c: int, hw: int, groups: int, eps: float) -> Any:
     name, meta = _result(ctx, node)
     if 0 in x.sizes or x.dtype not in FLOATS:

@@ -14,7 +14,7 @@ from .context import Context, View
 from .creation import masked
 from .exprs import FLOATS, all_of, cast, const, index_value, op, wide
 from .indexing import dense, gathered
-from .rows import Rows
+from .records import Rows
 
 ROWS = Rows()
 _BILINEAR, _NEAREST, _BICUBIC = 0, 1, 2
@@ -22,8 +22,8 @@ _ZEROS, _BORDER, _REFLECTION = 0, 1, 2
 
 
 _LARGE = 1 << 14
-"""Elements from which on torch's own kernels are faster on a processor: gradients add up what they read in one pass, ten times faster than gathers do,
-and smoothing has its weights in a table (gradients of cubic interpolation are not)."""
+"""Elements from which on torch's own kernels are faster on a processor: gradients add up what they read in one pass, ten times faster than
+gathers do, and smoothing has its weights in a table (gradients of cubic interpolation are not)."""
 
 
 def torch_is_faster(x: View, meta: Meta) -> bool:

@@ -8,7 +8,7 @@ from ..capture.graph import Meta, Node
 from ..loops.ir import Ref, Scan
 from .context import Context, View
 from .exprs import cast, wide
-from .rows import Rows
+from .records import Rows
 from .views import on_vectors
 
 ROWS = Rows()
@@ -25,7 +25,8 @@ def _kept(meta: Meta) -> str:
     return "float64" if meta.dtype == "float32" and meta.device == "cpu" else dtype
 
 
-@ROWS.lowers("cumsum cumprod logcumsumexp")
+@ROWS.lowers("cumsum", complex="each part")
+@ROWS.lowers("cumprod logcumsumexp")
 @on_vectors
 def _running(ctx: Context, node: Node, x: View, dim: int, *, dtype: Any = None) -> Any:
     name, meta = _result(ctx, node)

@@ -14,7 +14,7 @@ from ..lowered import Scatter
 from .context import Context, Extents, View, extents_of, named_axes, positions
 from .exprs import FLOATS, INTEGERS, cast, const, op, wide
 from .indexing import dense, gathered, wrapped
-from .rows import Rows
+from .records import Rows
 from .views import compose, on_vectors, reshape, view_axes
 
 ROWS = Rows()
@@ -94,7 +94,9 @@ def _scatter_reduce(ctx: Context, node: Node, x: View, dim: int, ids: View, src:
 
 @ROWS.lowers("scatter_reduce.two")
 @on_vectors
-def _scatter_reduce_two(ctx: Context, node: Node, x: View, dim: int, ids: View, src: View, reduce: str, *, include_self: bool = True) -> Any:
+def _scatter_reduce_two(
+    ctx: Context, node: Node, x: View, dim: int, ids: View, src: View, reduce: str, *, include_self: bool = True
+) -> Any:
     return _combined(ctx, node, x, dim, ids, src, reduce, include_self, False)
 
 
@@ -116,14 +118,16 @@ def unflattened(position: Index, sizes: Sequence[int], extents: Extents) -> list
     return out[::-1]
 
 
-@ROWS.lowers("take")
+@ROWS.lowers("take", complex="indexed")
 def _take(ctx: Context, node: Node, x: View, ids: View) -> Any:
     count = math.prod(x.sizes)
     if not count or 0 in ids.sizes:
         return NotImplemented
 
     def make(at: Any, ext: Any) -> Any:
-        lets, checks = wrapped("g", ctx.read(ids, at, ext), count, "IndexError", "out of range: tried to access an element outside of the tensor", True)
+        lets, checks = wrapped(
+            "g", ctx.read(ids, at, ext), count, "IndexError", "out of range: tried to access an element outside of the tensor", True
+        )
         return ctx.read(reshape(x, (count,)), (index("g"),), {**ext, "g": count}), lets, checks
 
     return gathered(ctx, node, make)
@@ -136,7 +140,9 @@ def _put(ctx: Context, node: Node, x: View, ids: View, src: View, accumulate: bo
         return ctx.pointwise(node.results[0], meta, lambda at, ext: ctx.read(x, at, ext))
     axes = named_axes("i", ids.sizes)
     at, ext = positions(axes), extents_of(axes)
-    lets, checks = wrapped("g", ctx.read(ids, at, ext), count, "IndexError", "out of range: tried to access an element outside of the tensor", True)
+    lets, checks = wrapped(
+        "g", ctx.read(ids, at, ext), count, "IndexError", "out of range: tried to access an element outside of the tensor", True
+    )
     where = unflattened(index("g"), x.sizes, {"g": count})
     value = ctx.read(reshape(src, ids.sizes), at, ext)
     return written(ctx, node.results[0], meta, x, axes, where, value, "add" if accumulate else "set", lets, checks)
@@ -150,7 +156,14 @@ def _max_unpool(ctx: Context, node: Node, x: View, ids: View, sizes: Sequence[in
         return NotImplemented
     axes = named_axes("i", x.sizes)
     at, ext = positions(axes), extents_of(axes)
-    lets, checks = wrapped("g", ctx.read(ids, at, ext), count, "RuntimeError", f"Found an invalid max index (output volumes are of size {'x'.join(map(str, sizes))})", False)
+    lets, checks = wrapped(
+        "g",
+        ctx.read(ids, at, ext),
+        count,
+        "RuntimeError",
+        f"Found an invalid max index (output volumes are of size {'x'.join(map(str, sizes))})",
+        False,
+    )
     where = (*at[: len(at) - n], *unflattened(index("g"), sizes, {"g": count}))
     return written(ctx, node.results[0], meta, None, axes, where, ctx.read(x, at, ext), "set", lets, checks)
 

@@ -12,7 +12,7 @@ from .context import Context, View
 from .exprs import FLOATS, INTEGERS, cast, const, op, wide
 from .indexing import gathered
 from .pointwise import promoted
-from .rows import Rows
+from .records import Rows
 from .views import reshape
 
 ROWS = Rows()
@@ -47,7 +47,9 @@ def _bisected(ctx: Context, node: Node, sequence: View, value: Any, right: bool,
             before = _before(element(f"m{k}"), Ref("wanted", dtype), right)
             lets.append(Let(f"b{k}", op("logical_and", op("lt", low, end), before)))
             lets.append(Let(f"p{k + 1}", op("where", Ref(f"b{k}", "bool"), op("add", Ref(f"m{k}", "int64"), const(1, "int64")), low)))
-            lets.append(Let(f"e{k + 1}", op("where", Ref(f"b{k}", "bool"), end, op("where", op("lt", low, end), Ref(f"m{k}", "int64"), end))))
+            lets.append(
+                Let(f"e{k + 1}", op("where", Ref(f"b{k}", "bool"), end, op("where", op("lt", low, end), Ref(f"m{k}", "int64"), end)))
+            )
         return Ref(f"p{steps}", "int64"), lets, []
 
     return gathered(ctx, node, make)

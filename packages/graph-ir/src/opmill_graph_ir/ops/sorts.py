@@ -12,15 +12,16 @@ from ..lowered import Cumulate, Extern, Pointwise, Scatter
 from ..lowered import Node as LoweredNode
 from .context import Context, View
 from .exprs import cast, known_order
-from .rows import Rows
+from .records import Rows
 from .views import on_vectors
 
 ROWS = Rows()
 _TYPES = frozenset("float32 float16 bfloat16 int32 int16 int8 uint8 bool".split())
 """Element types that fit into a word of 64 bits together with a position."""
 _FEW, _NARROW, _WIDE = 1024, 1024, 512
-"""Rows beyond which length counts, and how long rows may be then: those of words of 32 and of 64 bits (half precision and less, and others). On an H200 rows
-half as long are put in order two to five times as fast as by torch's operators, and rows twice as long half as fast."""
+"""Rows beyond which length counts, and how long rows may be then: those of words of 32 and of 64 bits (half precision and less, and
+others). On an H200 rows half as long are put in order two to five times as fast as by torch's operators, and rows twice as long half as
+fast."""
 
 
 @ROWS.lowers("sort sort.stable")
@@ -43,7 +44,9 @@ def _in_order(ctx: Context, node: Node, x: View, dim: int, descending: bool) -> 
     if not meta.device.startswith("cuda") or 0 in meta.sizes or type(n) is not int or not 0 < n <= LONGEST_SORT:
         return NotImplemented
     dtype = "int16" if x.dtype == "int64" and _holds_positions(ctx, x.buffer) else x.dtype
-    if dtype not in _TYPES or (n > (_WIDE if dtype in ("float32", "int32") else _NARROW) and known_order(math.prod(x.sizes), _FEW * n) is not True):
+    if dtype not in _TYPES or (
+        n > (_WIDE if dtype in ("float32", "int32") else _NARROW) and known_order(math.prod(x.sizes), _FEW * n) is not True
+    ):
         return NotImplemented
 
     def make(at: Any, ext: Any) -> Any:
@@ -54,7 +57,8 @@ def _in_order(ctx: Context, node: Node, x: View, dim: int, descending: bool) -> 
 
 
 def _holds_positions(ctx: Context, buffer: str) -> bool:
-    """Whether all that is ever written to a buffer are positions in rows that were put in order, as ``x.argsort()`` gives them: their order are ranks."""
+    """Whether all that is ever written to a buffer are positions in rows that were put in order, as ``x.argsort()`` gives them: their order
+    are ranks."""
     writers = [n for n in ctx.nodes if buffer in _written(n)]
     if len(writers) != 1 or type(writers[0]) is not Cumulate:
         return False

@@ -16,12 +16,12 @@ from ..loops.ir import Expr
 from . import special_tables as tables
 from .context import Context, View
 from .exprs import FLOATS, const, op
-from .pointwise import row
-from .rows import Rows
+from .pointwise import lowering, row
+from .records import Rows
 from .special_tables import Fit
 
 ROWS = Rows()
-_special = partial(row, ROWS, dtypes=FLOATS)
+_special = partial(row, ROWS, dtypes=FLOATS, recompute="dear")
 
 
 def _c(x: Expr, value: float) -> Expr:
@@ -82,8 +82,8 @@ def _grown(value: Expr, x: Expr) -> Expr:
     return op("mul", op("mul", half, value), half)
 
 
-_special("special_i0e")(_i0e)
-_special("special_i1e")(_i1e)
+_special("special_i0e", recompute="cheap")(_i0e)
+_special("special_i1e", recompute="cheap")(_i1e)
 _special("i0 special_i0 special_modified_bessel_i0")(lambda x: _grown(_i0e(x), x))
 _special("special_i1 special_modified_bessel_i1")(lambda x: _grown(_i1e(x), x))
 
@@ -93,9 +93,15 @@ def _k(x: Expr, order: int, scaled: bool) -> Expr:
     a = _kept(x, low=1e-300 if x.dtype == "float64" else 1e-37, high=2.0)
     log = op("log", op("mul", a, _c(x, 0.5)))
     if order == 0:
-        inner = op("sub", _fitted(near, _square(a)), op("mul", log, op("mul", op("exp", a), _i_scaled(a, tables.I0E_NEAR, tables.I0E_FAR, 0))))
+        inner = op(
+            "sub", _fitted(near, _square(a)), op("mul", log, op("mul", op("exp", a), _i_scaled(a, tables.I0E_NEAR, tables.I0E_FAR, 0)))
+        )
     else:
-        inner = op("add", op("div", _fitted(near, _square(a)), a), op("mul", log, op("mul", op("exp", a), _i_scaled(a, tables.I1E_NEAR, tables.I1E_FAR, 1))))
+        inner = op(
+            "add",
+            op("div", _fitted(near, _square(a)), a),
+            op("mul", log, op("mul", op("exp", a), _i_scaled(a, tables.I1E_NEAR, tables.I1E_FAR, 1))),
+        )
     y = _kept(x, low=2.0)
     outer = op("div", _fitted(far, _inverse(y)), op("sqrt", y))
     if scaled:
@@ -175,7 +181,7 @@ def _y1(x: Expr) -> Expr:
     return _second_kind(x, op("add", op("mul", a, _fitted(tables.Y1_NEAR, _square(a))), singular), _waves(x, 1)[1])
 
 
-@_special("special_spherical_bessel_j0")
+@_special("special_spherical_bessel_j0", recompute="cheap")
 def _spherical_j0(x: Expr) -> Expr:
     s = _square(_kept(op("abs", x), high=0.5))
     total: Expr = _c(x, 1 / math.factorial(13))
@@ -193,7 +199,7 @@ def _erfcx_of_positive(a: Expr) -> Expr:
     return op("div", _fitted(tables.ERFCX, t), op("add", _c(a, 1), op("mul", _c(a, 2), a)))
 
 
-@_special("special_erfcx")
+@_special("special_erfcx", recompute="cheap")
 def _erfcx(x: Expr) -> Expr:
     a = _kept(op("abs", x), high=1e18)
     positive = _erfcx_of_positive(a)
@@ -254,7 +260,8 @@ def _turn(x: Expr) -> Expr:
 
 
 def _cotangent(x: Expr) -> Expr:
-    """Of ``pi * x``; exactly 0 half way between integers, where reflected functions that are odd about those points live from nothing else."""
+    """Of ``pi * x``; exactly 0 half way between integers, where reflected functions that are odd about those points live from nothing
+    else."""
     turn = _turn(x)
     size = op("abs", turn)
     near = op("lt", size, _c(x, 0.25))
@@ -358,19 +365,14 @@ def _polygamma_of(n: int, x: Expr) -> Expr:
     return _pick(op("eq", x, _c(x, math.inf)), _c(x, math.nan), value)  # as eager's series has it
 
 
-_BY_ORDER = Rows()
-for _n in range(_HIGHEST_ORDER + 1):
-    _of = (_digamma, _trigamma)[_n] if _n < 2 else partial(_polygamma_of, _n)
-    row(_BY_ORDER, str(_n), dtypes=FLOATS)(_of)
-
-
-@ROWS.lowers("polygamma special_polygamma")
+@ROWS.pointwise("polygamma special_polygamma", recompute="dear", any_layout=False)
 def _polygamma(ctx: Context, node: Node, n: int, x: View) -> Any:
-    lower = _BY_ORDER.get(f"aten::{n}")
-    return NotImplemented if lower is None else lower(ctx, node, x)
+    if not 0 <= n <= _HIGHEST_ORDER:
+        return NotImplemented
+    return lowering(dtypes=FLOATS)((_digamma, _trigamma)[n] if n < 2 else partial(_polygamma_of, n))(ctx, node, x)
 
 
-@_special("mvlgamma special_multigammaln")
+@lowering(dtypes=FLOATS)
 def _mvlgamma(x: Expr, *, p: int) -> Expr:
     total: Expr = _c(x, p * (p - 1) / 4 * math.log(math.pi))
     for j in range(p):
@@ -378,8 +380,7 @@ def _mvlgamma(x: Expr, *, p: int) -> Expr:
     return total
 
 
-_MVLGAMMA = ROWS["aten::mvlgamma"]
-ROWS.lowers("mvlgamma special_multigammaln")(lambda ctx, node, x, p: _MVLGAMMA(ctx, node, x, p=p))
+ROWS.pointwise("mvlgamma special_multigammaln")(lambda ctx, node, x, p: _mvlgamma(ctx, node, x, p=p))
 
 
 # ---- Chebyshev polynomials -------------------------------------------------------------------------------------------------

@@ -1,5 +1,7 @@
 """Polynomials of special functions, the highest power first. Written by ``tools/fit_special.py``; do not edit."""
 
+# fmt: off
+
 from __future__ import annotations
 
 from dataclasses import dataclass

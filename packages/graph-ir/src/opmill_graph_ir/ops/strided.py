@@ -6,67 +6,58 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from opmill_fake_tensors.strides import extent
-
 from ..capture.graph import Node
-from ..loops.index import Index, index
+from ..loops.index import ZERO, Index
 from ..loops.ir import Expr
 from .context import Context, View, extents_of, named_axes, positions, view_axes
 from .creation import masked
 from .exprs import all_of, cast, const, index_value, op
-from .rows import Rows
+from .records import Rows
 from .scatters import unflattened, written
 from .views import compose, reshape, sliced
 
 ROWS = Rows()
 
 
-def _contiguous(ctx: Context, x: View, name: str) -> View | None:
-    """``x`` as one dimension in memory order, where it is dense and row-major for its user."""
+def _is_contiguous(ctx: Context, x: View, name: str) -> bool:
+    """Whether ``x`` is dense and row-major for its user."""
     strides, step = ctx.metas[name].strides, 1
     for n, s in reversed(list(zip(x.sizes, strides, strict=True))):
         if n != 1 and s != step:
-            return None
+            return False
         step *= n
-    return reshape(x, (math.prod(x.sizes),))
+    return True
 
 
-def _flat_position(axes: Sequence[Index], strides: Sequence[int], offset: int) -> Index:
-    total = index(offset)
+def _flat_position(axes: Sequence[Index], strides: Sequence[Any]) -> Index:
+    total = ZERO
     for a, s in zip(axes, strides, strict=True):
         total = total + a * s
     return total
 
 
-@ROWS.lowers("as_strided_copy")
-def _as_strided_copy(ctx: Context, node: Node, x: View, sizes: Sequence[int], strides: Sequence[int], offset: int | None = None) -> Any:
-    flat = None if 0 in x.sizes else _contiguous(ctx, x, node.args[0].name)
-    if flat is None or 0 in sizes:
-        return NotImplemented
+@ROWS.lowers("as_strided", kind="view", complex="view", moves=True)
+def _as_strided(ctx: Context, node: Node, x: View, sizes: Sequence[Any], strides: Sequence[Any]) -> Any:
+    """Of a vector, which it does not leave: captured graphs have no others."""
     axes, extents = view_axes(sizes)
-    if (offset or 0) + extent(sizes, strides) > flat.sizes[0]:
-        return NotImplemented  # memory behind the tensor's own
-    view = compose(flat, sizes, [_flat_position(axes, strides, offset or 0)], extents)
-    return ctx.pointwise(node.results[0], ctx.metas[node.results[0] or ""], lambda at, ext: ctx.read(view, at, ext))
+    return compose(x, sizes, [_flat_position(axes, strides)], extents)
 
 
-@ROWS.lowers("as_strided_scatter")
-def _as_strided_scatter(ctx: Context, node: Node, x: View, src: View, sizes: Sequence[int], strides: Sequence[int], offset: int | None = None) -> Any:
+@ROWS.lowers("as_strided_scatter", moves=True)
+def _as_strided_scatter(ctx: Context, node: Node, x: View, src: View, sizes: Sequence[Any], strides: Sequence[Any]) -> Any:
+    """Written by a view as above, or by windows of a tensor."""
     meta = ctx.metas[node.results[0] or ""]
-    if 0 in x.sizes or _contiguous(ctx, x, node.args[0].name) is None:
+    if 0 in x.sizes or not _is_contiguous(ctx, x, node.args[0].name):
         return NotImplemented
     if 0 in src.sizes:
         return ctx.pointwise(node.results[0], meta, lambda at, ext: ctx.read(x, at, ext))
-    count = math.prod(x.sizes)
     axes = named_axes("i", sizes)
     at, ext = positions(axes), extents_of(axes)
-    if (offset or 0) + extent(sizes, strides) > count:
-        return NotImplemented
-    where = unflattened(_flat_position(at, strides, offset or 0), x.sizes, ext)
+    where = unflattened(_flat_position(at, strides), x.sizes, ext)
     return written(ctx, node.results[0], meta, x, axes, where, cast(ctx.read(src, at, ext), meta.dtype))
 
 
-@ROWS.lowers("narrow_copy")
+@ROWS.lowers("narrow_copy", complex="each part")
 def _narrow_copy(ctx: Context, node: Node, x: View, dim: int, start: int, length: int) -> Any:
     dim %= len(x.sizes)
     start = start + x.sizes[dim] if start < 0 else start
@@ -128,5 +119,3 @@ def _chunk_cat(ctx: Context, node: Node, tensors: Sequence[View], dim: int, chun
         return out
 
     return ctx.pointwise(node.results[0], meta, value)
-
-

@@ -11,9 +11,9 @@ from typing import Any
 from ..capture.graph import Node
 from ..loops.index import ONE, ZERO, Index, floordiv, index, mod
 from .context import Context, Extents, Indices, Size, View, view_axes
-from .rows import Rows, moves
+from .records import Rows
 
-ROWS = Rows()
+ROWS = Rows(kind="view")
 _FAR = 1 << 62
 """An end of a slice that no size reaches."""
 
@@ -87,14 +87,14 @@ def on_vectors(lower: Callable[..., Any]) -> Callable[..., Any]:
     return lowered
 
 
-@ROWS.lowers("view reshape _unsafe_view _reshape_alias unsqueeze squeeze squeeze.dim squeeze.dims _reshape_copy")
-@moves
+@ROWS.lowers("view reshape _reshape_alias unsqueeze squeeze squeeze.dim squeeze.dims", complex="view", moves=True)
+@ROWS.lowers("_unsafe_view", complex="view", moves=True, shares=True)
+@ROWS.lowers("_reshape_copy", kind="other", complex="each part", moves=True)
 def _reshape(ctx: Context, node: Node, x: View, *_: Any, **__: Any) -> Any:
     return reshape(x, _sizes(ctx, node))
 
 
-@ROWS.lowers("alias detach lift_fresh lift")
-@moves
+@ROWS.lowers("alias detach lift_fresh lift", complex="view", moves=True)
 def _alias(ctx: Context, node: Node, x: View) -> Any:
     return x
 
@@ -109,14 +109,12 @@ def permuted(x: View, dims: Sequence[int]) -> View:
     return compose(x, sizes, position, extents)
 
 
-@ROWS.lowers("permute")
-@moves
+@ROWS.lowers("permute", complex="view", moves=True)
 def _permute(ctx: Context, node: Node, x: View, dims: Sequence[int]) -> Any:
     return permuted(x, dims)
 
 
-@ROWS.lowers("transpose.int")
-@moves
+@ROWS.lowers("transpose.int", complex="view", moves=True)
 def _transpose(ctx: Context, node: Node, x: View, a: int, b: int) -> Any:
     order = list(range(len(x.sizes)))
     if order:
@@ -124,14 +122,12 @@ def _transpose(ctx: Context, node: Node, x: View, a: int, b: int) -> Any:
     return permuted(x, order)
 
 
-@ROWS.lowers("t")
-@moves
+@ROWS.lowers("t", complex="view", moves=True)
 def _t(ctx: Context, node: Node, x: View) -> Any:
     return permuted(x, list(reversed(range(len(x.sizes)))))
 
 
-@ROWS.lowers("expand")
-@moves
+@ROWS.lowers("expand", complex="view", moves=True)
 def _expand(ctx: Context, node: Node, x: View, *_: Any, **__: Any) -> Any:
     sizes = _sizes(ctx, node)
     axes, extents = view_axes(sizes)
@@ -164,8 +160,7 @@ def _clamped(ctx: Context, at: Size, size: Size) -> Size:
     return size if (isinstance(at, int) and at >= _FAR) or not ctx.at_least(size, at) else at
 
 
-@ROWS.lowers("slice.Tensor")
-@moves
+@ROWS.lowers("slice.Tensor", complex="view", moves=True)
 def _slice(ctx: Context, node: Node, x: View, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1) -> Any:
     dim %= len(x.sizes)
     first, _ = slice_bounds(ctx, x.sizes[dim], start, end)
@@ -182,14 +177,12 @@ def selected(x: View, dim: int, at: Size) -> View:
     return compose(x, sizes, (*axes[:dim], index(at), *axes[dim:]), extents)
 
 
-@ROWS.lowers("select.int")
-@moves
+@ROWS.lowers("select.int", complex="view", moves=True)
 def _select(ctx: Context, node: Node, x: View, dim: int, at: Size) -> Any:
     return selected(x, dim, at if ctx.at_least(at, 0) else at + x.sizes[dim])
 
 
-@ROWS.lowers("split.Tensor split_with_sizes")
-@moves
+@ROWS.lowers("split.Tensor split_with_sizes", complex="view", moves=True)
 def _split(ctx: Context, node: Node, x: View, _: Any, dim: int = 0) -> Any:
     out: list[View] = []
     start: Size = 0
@@ -200,14 +193,12 @@ def _split(ctx: Context, node: Node, x: View, _: Any, dim: int = 0) -> Any:
     return out
 
 
-@ROWS.lowers("unbind.int")
-@moves
+@ROWS.lowers("unbind.int", complex="view", moves=True)
 def _unbind(ctx: Context, node: Node, x: View, dim: int = 0) -> Any:
     return [selected(x, dim, k) for k in range(len(node.results))]
 
 
-@ROWS.lowers("flip")
-@moves
+@ROWS.lowers("flip", kind="other", complex="each part", moves=True)
 def _flip(ctx: Context, node: Node, x: View, dims: Sequence[int]) -> Any:
     axes, extents = view_axes(x.sizes)
     flipped = {d % len(x.sizes) for d in dims} if x.sizes else set()
@@ -215,8 +206,7 @@ def _flip(ctx: Context, node: Node, x: View, dims: Sequence[int]) -> Any:
     return _own(ctx, node, compose(x, x.sizes, position, extents))
 
 
-@ROWS.lowers("rot90")
-@moves
+@ROWS.lowers("rot90", kind="other", complex="each part", moves=True)
 def _rot90(ctx: Context, node: Node, x: View, k: int = 1, dims: Sequence[int] = (0, 1)) -> Any:
     axes, extents = view_axes(_sizes(ctx, node))
     a, b = (d % len(x.sizes) for d in dims)
@@ -231,8 +221,7 @@ def _rot90(ctx: Context, node: Node, x: View, k: int = 1, dims: Sequence[int] = 
     return _own(ctx, node, compose(x, _sizes(ctx, node), position, extents))
 
 
-@ROWS.lowers("roll")
-@moves
+@ROWS.lowers("roll", kind="other", complex="each part", moves=True)
 def _roll(ctx: Context, node: Node, x: View, shifts: Any, dims: Any = ()) -> Any:
     shifts = [shifts] if isinstance(shifts, int) else list(shifts)
     dims = [dims] if isinstance(dims, int) else list(dims)

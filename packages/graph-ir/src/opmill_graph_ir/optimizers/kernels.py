@@ -15,8 +15,9 @@ SIZE = "n"
 
 
 def update_kernel(rule: Rule, flags: frozenset[str], dtypes: Mapping[str, str]) -> Canonical:
-    """The kernel over the buffers ``dtypes`` (``param``, ``grad``, the state, ``count`` where the kernel counts steps), all of ``n`` elements but the
-    count, and over ``numbers``, the hyperparameters in float64 in the order of ``rule.numbers``, and after them the count where that is the caller's."""
+    """The kernel over the buffers ``dtypes`` (``param``, ``grad``, the state, ``count`` where the kernel counts steps), all of ``n``
+    elements but the count, and over ``numbers``, the hyperparameters in float64 in the order of ``rule.numbers``, and after them the count
+    where that is the caller's."""
     at = index("i")
     elements = {n: Number(cast(Load(n, at, d), wide(d))) for n, d in dtypes.items() if n != "count"}
     numbers = {n: Number(Load("numbers", index(k), "float64"), uniform=True) for k, n in enumerate(rule.numbers)}

@@ -60,9 +60,7 @@ def _functions(step: Any) -> dict[str, Any]:
     return {n: f for n, f in named.items() if isinstance(f, types.FunctionType) and f.__module__.startswith("torch.optim.")}
 
 
-def stand_in(
-    function: Any, settings: GeneratorOptions, store: Store, generators: Sequence[KernelGenerator]
-) -> Callable[..., Any] | None:
+def stand_in(function: Any, settings: GeneratorOptions, store: Store, generators: Sequence[KernelGenerator]) -> Callable[..., Any] | None:
     """What runs instead of ``function`` where that is the ``step`` of an optimizer's class with a rule; None for anything else."""
     if not has_rule(function):
         return None
@@ -81,7 +79,9 @@ def stand_in(
 class CompiledStep:
     """Called as ``optimizer.step``; hooks, closures and the state's layout are torch's. ``generators``, ``store``: for the kernels."""
 
-    def __init__(self, optimizer: torch.optim.Optimizer, settings: GeneratorOptions, store: Store, generators: Sequence[KernelGenerator]) -> None:
+    def __init__(
+        self, optimizer: torch.optim.Optimizer, settings: GeneratorOptions, store: Store, generators: Sequence[KernelGenerator]
+    ) -> None:
         self.optimizer = weakref.ref(optimizer)
         inner = _innermost(type(optimizer).step)
         self.sites = {n: _Site(n, f, settings, store, generators) for n, f in _functions(inner).items()}
@@ -174,7 +174,9 @@ class _Made:
         self.names = [n for n in lists if not (self.outside and n == "count")]
         if ours:
             try:
-                self.update = build_update(site.name, flags, [{n: entries[k][n] for n in self.names} for k in ours], site.settings, site.store, site.generators)
+                self.update = build_update(
+                    site.name, flags, [{n: entries[k][n] for n in self.names} for k in ours], site.settings, site.store, site.generators
+                )
             except KernelBuildError:
                 ours = []
         self.ours, self.rest = ours, sorted({*range(len(entries))} - {*ours})

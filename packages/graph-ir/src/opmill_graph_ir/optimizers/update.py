@@ -33,7 +33,12 @@ def fits(entry: Entry) -> bool:
     """Whether a kernel can walk all the tensors of a parameter together."""
     param = entry["param"]
     for name, t in entry.items():
-        if type(t) not in (torch.Tensor, torch.nn.Parameter) or t.layout != torch.strided or t.device.type not in ("cpu", "cuda") or t.is_inference():
+        if (
+            type(t) not in (torch.Tensor, torch.nn.Parameter)
+            or t.layout != torch.strided
+            or t.device.type not in ("cpu", "cuda")
+            or t.is_inference()
+        ):
             return False
         if t.device != param.device and not (name == "count" and t.device.type == "cpu"):
             return False
@@ -58,11 +63,17 @@ def _kernel(rule: str, flags: frozenset[str], dtypes: tuple[tuple[str, str], ...
 
 
 def build_update(
-    rule: str, flags: frozenset[str], entries: Sequence[Entry], settings: GeneratorOptions, store: Store, generators: Sequence[KernelGenerator]
+    rule: str,
+    flags: frozenset[str],
+    entries: Sequence[Entry],
+    settings: GeneratorOptions,
+    store: Store,
+    generators: Sequence[KernelGenerator],
 ) -> Callable[..., Any]:
-    """A callable of the hyperparameters (float64, in the order of the rule's ``numbers``; after them the count of this step, where the entries have
-    none) and then of all tensors of all entries, in order, which moves every parameter one step. All lie on one device. Raises ``KernelBuildError`` where no generator has the kernel, and when it is called
-    ``PlanInputError`` for tensors that are laid out otherwise."""
+    """A callable of the hyperparameters (float64, in the order of the rule's ``numbers``; after them the count of this step, where the
+    entries have none) and then of all tensors of all entries, in order, which moves every parameter one step. All lie on one device. Raises
+    ``KernelBuildError`` where no generator has the kernel, and when it is called ``PlanInputError`` for tensors that are laid out
+    otherwise."""
     device = str(entries[0]["param"].device)
     count = len(RULES[rule].numbers) + (RULES[rule].steps and "count" not in entries[0])
     inputs = [TensorInput(0, TensorSpec("float64", (count,), (1,), device), False, "numbers")]

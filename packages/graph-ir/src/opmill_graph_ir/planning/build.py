@@ -18,6 +18,7 @@ from opmill_runtime_cache.plan.model import (
     Free,
     Item,
     KernelRef,
+    Label,
     Launch,
     ListArg,
     Literal,
@@ -51,14 +52,23 @@ def spec(info: BufferInfo) -> TensorSpec:
 
 
 def build_plan(
-    name: str, schedule: Schedule, memory: Memory, refs: Mapping[tuple[LoopKernel, str], KernelRef], bodies: Mapping[int, Plan] | None = None
+    name: str,
+    schedule: Schedule,
+    memory: Memory,
+    refs: Mapping[tuple[LoopKernel, str], KernelRef],
+    bodies: Mapping[int, Plan] | None = None,
+    labels: Sequence[Label] = (),
 ) -> Plan:
-    """The plan of a schedule whose kernels are built; ``bodies`` are the plans of the graphs that its steps run, by ``id``."""
+    """The plan of a schedule whose kernels are built; ``bodies`` are the plans of the graphs that its steps run, by ``id``; ``labels`` are
+    of the schedule's steps."""
     builder = _Builder(schedule, memory, refs, bodies or {})
     builder.steps += [Define(symbol, text) for symbol, text in memory.definitions.items()]
+    places = []
     for k, step in enumerate(schedule.steps):
+        places.append(len(builder.steps))
         _ADD[type(step)](builder, step)
         builder.drop(k)
+    places.append(len(builder.steps))
     outputs = tuple(builder.output(o) for o in schedule.lowered.outputs)
     return Plan(
         name,
@@ -73,15 +83,19 @@ def build_plan(
         tuple(sorted(builder.written & {item.slot for item in builder.inputs if type(item) is TensorInput})),
         memory.device,
         tuple(builder.bodies),
+        tuple(Label(label.name, places[label.begin], places[label.end], label.depth) for label in labels),
     )
 
 
 def _shown(schedule: Schedule) -> dict[str, BufferInfo]:
-    """Buffers that are given out once, all of them in a view, and that no operator sees: they are made as the view shows them, and need none."""
+    """Buffers that are given out once, all of them in a view, and that no operator sees: they are made as the view shows them, and need
+    none."""
     outputs = [o for o in schedule.lowered.outputs if type(o) is TensorOutput]
     given = Counter(o.buffer for o in outputs)
     nodes = [step.node for step in schedule.steps if type(step) is ExternStep]
-    seen = {a.buffer for n in nodes for a in buffer_args((*n.args, *n.kwargs.values()))}.union(*(n.mutates for n in nodes), *(n.results for n in nodes))
+    seen = {a.buffer for n in nodes for a in buffer_args((*n.args, *n.kwargs.values()))}.union(
+        *(n.mutates for n in nodes), *(n.results for n in nodes)
+    )
     found: dict[str, BufferInfo] = {}
     for out in outputs:
         info = schedule.buffers[out.buffer]
@@ -137,7 +151,7 @@ class _Builder:
         info = self.schedule.lowered.buffers.get(name)
         if info is None:
             return SizeInput(name, name)
-        return TensorInput(self._define(name), spec(info), info.role == "held", name)
+        return TensorInput(self._define(name), spec(info), info.role == "held", name, info.opaque)
 
     def bindings(self) -> tuple[SizeOf, ...]:
         """Size symbols that are not inputs themselves, each from the first dimension whose size, or else stride, shows it."""
@@ -164,7 +178,9 @@ class _Builder:
             self.steps.append(Alloc(self._define(buffer), spec(self.shown.get(buffer, info)), offset, info.origin))
         return self.slots[buffer]
 
-    def view(self, buffer: str, sizes: Sequence[Index], strides: Sequence[Index], offset: Index | None, dtype: str | None = None, twin: int = 0) -> int:
+    def view(
+        self, buffer: str, sizes: Sequence[Index], strides: Sequence[Index], offset: Index | None, dtype: str | None = None, twin: int = 0
+    ) -> int:
         base = self.slot(buffer)
         geometry = tuple(map(size, sizes)), tuple(map(size, strides)), size(offset if offset is not None else index(0)), dtype
         key = (buffer, *geometry, twin)
@@ -203,7 +219,8 @@ class _Builder:
             return
         results = tuple(None if r is None else self._define(r) for r in node.results)
         self.owned |= {r for r in node.results if r is not None and r not in self.escaping}
-        promised: tuple[TensorSpec | None, ...] = tuple(None if r is None else spec(self.schedule.buffers[r]) for r in node.results)
+        infos = [None if r is None else self.schedule.buffers[r] for r in node.results]
+        promised: tuple[TensorSpec | None, ...] = tuple(None if i is None or i.opaque else spec(i) for i in infos)
         if node.binds:
             promised = ()  # its sizes are known only when it has run
         bodies = tuple(range(len(self.bodies), len(self.bodies) + len(node.bodies)))
@@ -259,7 +276,11 @@ class _Builder:
             return SizeOutput(size(out))
         if type(out) is TensorOutput:
             whole = out.sizes is None or (out.buffer in self.shown and out.buffer in self.allocated)
-            slot = self.slot(out.buffer) if whole else self.view(out.buffer, out.sizes or (), out.strides or (), out.offset, out.dtype, out.twin)
+            slot = (
+                self.slot(out.buffer)
+                if whole
+                else self.view(out.buffer, out.sizes or (), out.strides or (), out.offset, out.dtype, out.twin)
+            )
             return SlotOutput(self._detached(slot) if out.detached else slot)
         raise GraphError("GI020", f"an output that is neither a tensor nor a size: {out!r}", hint="return it outside the compiled function")
 

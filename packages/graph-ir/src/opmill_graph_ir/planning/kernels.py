@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence, Set
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
+from opmill_fake_tensors.passing import may_pass
 from opmill_runtime_cache.plan.model import KernelRef
 from opmill_runtime_cache.store import Store
 
 from ..errors import KernelBuildError
 from ..generator.protocol import GeneratorOptions, KernelGenerator
 from ..loops.ir import LoopKernel
+from ..loops.text import show
 from ..lowered import Lowered
 from ..schedule.steps import KernelStep, Schedule, schedule
+from .overriding import build
 
 Wanted = tuple[LoopKernel, str]
 """A kernel, and the device that it runs on."""
 
 
 def generate(
-    wanted: Sequence[Wanted], settings: GeneratorOptions, store: Store, generators: Sequence[KernelGenerator]
+    wanted: Sequence[Wanted], settings: GeneratorOptions, store: Store, generators: Sequence[KernelGenerator], override: str = ""
 ) -> tuple[dict[Wanted, KernelRef], dict[Wanted, str]]:
-    """Each kernel by the first generator that claims it; and the kernels that cannot be had, with the reason."""
+    """Each kernel by the first generator that claims it, as edited in the folder ``override`` if there is one; and the kernels that cannot be had, with the reason. Raises KernelBuildError where
+    that may be otherwise in a moment (no process to be had): a plan without the kernel would be kept for ever."""
     shares: dict[tuple[int, GeneratorOptions], list[Wanted]] = {}
     refused: dict[Wanted, str] = {}
     for item in wanted:
@@ -37,8 +41,10 @@ def generate(
     refs: dict[Wanted, KernelRef] = {}
     for (number, options), share in shares.items():
         try:
-            refs.update(zip(share, generators[number].build([kernel for kernel, _ in share], options, store), strict=True))
+            refs.update(zip(share, build(generators[number], [kernel for kernel, _ in share], options, store, override), strict=True))
         except KernelBuildError as e:
+            if may_pass(e) or override:
+                raise  # who edits kernels wants to know
             refused.update(_failing(share, generators[number], options, store) or dict.fromkeys(share, str(e)))
     return refs, refused
 
@@ -50,23 +56,57 @@ def _failing(share: Sequence[Wanted], generator: KernelGenerator, options: Gener
         try:
             generator.build([item[0]], options, store)
         except KernelBuildError as e:
+            if may_pass(e):
+                raise
             refused[item] = str(e)
             if number == 1 and len(refused) == 2:
                 return {}
     return refused
 
 
-def origins_behind(
-    refused: Iterable[Wanted], program: Schedule, lowered: Lowered, settings: GeneratorOptions, store: Store, generators: Sequence[KernelGenerator]
+def sources_behind(
+    refused: Iterable[Wanted],
+    program: Schedule,
+    lowered: Lowered,
+    settings: GeneratorOptions,
+    store: Store,
+    generators: Sequence[KernelGenerator],
 ) -> frozenset[str]:
-    """Origins of the operators that refused kernels come from: of those that cannot be had alone, or else of all."""
-    wanted = _origins(program, set(refused))
+    """Nodes of the aten graph (names of first results) that refused kernels come of: of those that cannot be had alone, or else of all."""
+    wanted = _sources(program, set(refused))
     apart = schedule(lowered, fusion=False)
-    alone = {(s.kernel, s.device) for s in apart.steps if type(s) is KernelStep and wanted & set(s.origin.split("; "))}
+    alone = {(s.kernel, s.device) for s in apart.steps if type(s) is KernelStep and not wanted.isdisjoint(s.sources)}
     _, guilty = generate(sorted(alone, key=lambda item: (item[0].name, item[1])), settings, store, generators)
-    return _origins(apart, guilty.keys()) & wanted or wanted
+    return _sources(apart, guilty.keys()) & wanted or wanted
 
 
-def _origins(program: Schedule, kernels: Set[Wanted]) -> frozenset[str]:
+def _sources(program: Schedule, kernels: Set[Wanted]) -> frozenset[str]:
     steps = (s for s in program.steps if type(s) is KernelStep and (s.kernel, s.device) in kernels)
-    return frozenset(o for s in steps for o in s.origin.split("; "))
+    return frozenset(name for s in steps for name in s.sources)
+
+
+@dataclass(frozen=True)
+class KernelTexts:
+    """Kernels, and what writes their text."""
+
+    wanted: Sequence[Wanted]
+    settings: GeneratorOptions
+    generators: Sequence[KernelGenerator]
+
+
+def texts_of(texts: KernelTexts) -> list[tuple[LoopKernel, str, str]]:
+    """Each kernel with the name of its generator and what that writes for it (C++, Triton); without one's ``text``, loop IR."""
+    found = []
+    for kernel, device in texts.wanted:
+        options = replace(texts.settings, device=device)
+        taken = next((g for g in texts.generators if g.claims(kernel, options) is None), None)
+        text = getattr(taken, "text", None)
+        found.append((kernel, getattr(taken, "name", "no generator"), show(kernel) if text is None else text(kernel, options)))
+    return found
+
+
+def show_texts(texts: KernelTexts) -> str:
+    """What generators write for the kernels, each under the generator's name and the kernel's."""
+    devices = [device for _, device in texts.wanted]
+    told = zip(texts_of(texts), devices, strict=True)
+    return "\n".join(f"# {generator}: {kernel.name} on {device}\n{text}" for (kernel, generator, text), device in told)

@@ -23,7 +23,9 @@ from opmill_runtime_cache import __version__ as runtime_version
 from opmill_runtime_cache.store import key_of, sources_of
 
 from ..__about__ import __version__
+from ..capture.places import label_of, labels_of
 from ..capture.sizes import environment_of, size_of
+from ..freezing.weights import held_inputs
 from ..options import GraphOptions
 
 _TRUSTED = ("torch", "_operator", "operator", "builtins", "math", "opmill_fake_tensors")
@@ -33,28 +35,33 @@ class Uncacheable(Exception):
     """The graph holds something that has no sound name."""
 
 
-def graph_key(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], options: GraphOptions, generators: Sequence[Any]) -> str | None:
-    """The key, or None where there is none."""
+def graph_key(
+    gm: torch.fx.GraphModule, example_inputs: Sequence[Any], options: GraphOptions, generators: Sequence[Any], portable: bool = False
+) -> str | None:
+    """The key, or None where there is none. ``portable``: it is the same wherever the same versions are installed."""
     try:
         encoder = _Encoder()
         nodes = [encoder.node(gm, n) for n in gm.graph.nodes]
         inputs = [encoder.input(x) for x in example_inputs]
-        makers = [_generator(g) for g in generators]
+        makers = [_generator(g, portable) for g in generators]
+        inputs += held_inputs(gm, example_inputs) if options.freeze else ()
         switches = modes()
     except Uncacheable:
         return None
+    labels = repr([(labels_of(gm), [label_of(n) for n in gm.graph.nodes])]) if labels_of(gm) else ""
     return key_of(
         "graph",
+        labels,
         repr(nodes),
         repr(inputs),
-        repr(replace(options, verify=False, print_after=(), cache=True, cuda_graphs=False)),
+        repr(replace(options, verify=False, print_after=(), cache=True, cuda_graphs=False, sample=False)),
         repr(makers),
         repr(switches),
-        repr(environment()),
+        repr(environment(portable)),
     )
 
 
-def _generator(generator: Any) -> tuple[str, ...]:
+def _generator(generator: Any, portable: bool) -> tuple[str, ...]:
     package = sys.modules.get(type(generator).__module__.partition(".")[0])
     target = repr(getattr(generator, "target", ""))
     return (
@@ -62,7 +69,7 @@ def _generator(generator: Any) -> tuple[str, ...]:
         type(generator).__module__,
         str(getattr(package, "__version__", "")),
         target,
-        sources_of(package.__name__) if package else "",
+        sources_of(package.__name__, portable) if package else "",
     )
 
 
@@ -96,11 +103,16 @@ def _function_mode(level: int) -> str:
     return str(mode.device)
 
 
-@lru_cache(1)
-def environment() -> tuple[str, ...]:
+@lru_cache
+def environment(portable: bool = False) -> tuple[str, ...]:
     """Versions and processor."""
     versions = __version__, runtime_version, torch.__version__, sys.version
-    return *versions, torch.backends.cpu.get_cpu_capability(), torch.__config__.show(), *map(sources_of, _PACKAGES)
+    return (
+        *versions,
+        torch.backends.cpu.get_cpu_capability(),
+        torch.__config__.show(),
+        *(sources_of(package, portable) for package in _PACKAGES),
+    )
 
 
 _PACKAGES = ("opmill_graph_ir", "opmill_fake_tensors", "opmill_runtime_cache")
@@ -119,7 +131,8 @@ class _Encoder:
         if node.op == "get_attr":
             value = operator.attrgetter(str(node.target))(gm)
             if isinstance(value, torch.fx.GraphModule):  # what a higher-order operator runs
-                return "graph", node.target, [self.node(value, n) for n in value.graph.nodes]
+                policy = self.policy(value)
+                return "graph", node.target, [self.node(value, n) for n in value.graph.nodes], *policy
             if not isinstance(value, torch.Tensor):
                 raise Uncacheable
             return "get_attr", node.target, self.tensor(value)
@@ -127,6 +140,19 @@ class _Encoder:
             raise Uncacheable
         target = node.target if node.op in ("call_method", "output") else self.function(node.target)
         return node.op, target, self.value(node.args), self.value(node.kwargs)
+
+    def policy(self, checkpoint: torch.fx.GraphModule) -> tuple[object, ...]:
+        """What tells checkpoints apart that keep other values; nothing of those that have no policy."""
+        if not checkpoint.meta:
+            return ()
+        from ..capture.policies import NOTE, Unnamed, name_of
+
+        if NOTE not in checkpoint.meta:
+            return ()
+        try:
+            return (name_of(checkpoint.meta[NOTE]),)
+        except Unnamed:
+            raise Uncacheable from None
 
     def tensor(self, t: torch.Tensor) -> tuple[object, ...]:
         if type(t) not in (torch.Tensor, torch.nn.Parameter) or t.layout != torch.strided:
@@ -155,7 +181,7 @@ class _Encoder:
 
     def function(self, f: Any) -> str:
         if isinstance(f, torch._ops.OpOverload):
-            if f.namespace not in ("aten", "prims", "_c10d_functional"):
+            if f.namespace not in ("aten", "prims", "_c10d_functional", "_c10d_functional_autograd"):
                 raise Uncacheable
             return str(f)
         if isinstance(f, torch._ops.HigherOrderOperator):

@@ -17,11 +17,29 @@ def lower_to_operators(graph: AtenGraph) -> Lowered:
     """The graph as extern calls alone."""
     roles = dict.fromkeys(graph.inputs, "input") | dict.fromkeys(graph.held, "held") | dict.fromkeys(graph.constants, "constant")
     buffers = {
-        n: BufferInfo(n, m.dtype, tuple(map(index, m.sizes)), tuple(map(index, m.strides)), m.device, roles.get(n, "temporary"))  # type: ignore[arg-type]
+        n: BufferInfo(
+            n,
+            m.dtype,
+            tuple(map(index, m.sizes)),
+            tuple(map(index, m.strides)),
+            m.device,
+            roles.get(n, "temporary"),  # type: ignore[arg-type]
+            opaque=m.opaque,
+        )
         for n, m in graph.metas.items()
     }
     nodes = [
-        Extern(n.func.name(), tuple(_arg(a) for a in n.args), {k: _arg(a) for k, a in n.kwargs.items()}, n.results, None, (), n.origin, _binds(n), _bodies(n))
+        Extern(
+            n.func.name(),
+            tuple(_arg(a) for a in n.args),
+            {k: _arg(a) for k, a in n.kwargs.items()},
+            n.results,
+            None,
+            (),
+            n.origin,
+            _binds(n),
+            _bodies(n),
+        )
         for n in graph.nodes
     ]
     for target, value in graph.mutations.items():

@@ -1,7 +1,8 @@
 """Which matrix products are loops, together with what follows them: by running both.
 
-Operators of a library do one product as fast as anybody; what it takes for a kernel of its own to read the result, scale it or add to it and store it again
-is saved where the product is a loop of that kernel. Products that look alike are decided together, so that blocks that repeat stay alike."""
+Operators of a library do one product as fast as anybody; what it takes for a kernel of its own to read the result, scale it or add to it
+and store it again is saved where the product is a loop of that kernel. Products that look alike are decided together, so that blocks that
+repeat stay alike."""
 
 from __future__ import annotations
 
@@ -12,7 +13,6 @@ from dataclasses import dataclass, field, replace
 
 import torch
 
-from opmill_fake_tensors.operator import describe
 from opmill_runtime_cache.executor.timing import device_seconds
 from opmill_runtime_cache.store import Store
 
@@ -21,17 +21,17 @@ from ..errors import KernelBuildError
 from ..generator.protocol import GeneratorOptions, KernelGenerator, MeasuringGenerator
 from ..loops.ir import HALF
 from ..lowered import BufferArg, BufferInfo, Extern
+from ..ops.records import record_of
 from ..schedule.steps import ExternStep, KernelStep, Schedule, Step
 
 Choice = Mapping[str, bool]
-OPERATORS = frozenset(f"aten::{name}" for name in "mm addmm bmm baddbmm".split())
 GAIN = 0.97
 """Of the operators' time: loops are taken only if they are below, so that noise chooses nothing."""
 
 
 def choose(graph: AtenGraph, scheduled: Callable[[Choice], Schedule], seconds: Callable[[Sequence[Step], Schedule], float]) -> Choice:
-    """The results of products that are loops, and whether these compute their operands. ``scheduled``: the schedule with such ones; ``seconds``: how long
-    some steps of one take."""
+    """The results of products that are loops, and whether these compute their operands. ``scheduled``: the schedule with such ones;
+    ``seconds``: how long some steps of one take."""
     taken: dict[str, bool] = {}
     kinds = alike(graph)
     current = scheduled(taken) if kinds else None
@@ -60,7 +60,7 @@ def alike(graph: AtenGraph) -> list[frozenset[str]]:
 
 
 def _is_candidate(graph: AtenGraph, node: Node, result: str) -> bool:
-    if describe(node.func).packet not in OPERATORS:
+    if record_of(node.func.name()).kind != "product":
         return False
     metas = [graph.metas[v.name] for v in (*values_in(node.args), *values_in(node.kwargs))] + [graph.metas[result]]
     known = all(type(n) is int for m in metas for n in (*m.sizes, *m.strides)) and not any(0 in m.sizes for m in metas)
@@ -136,7 +136,7 @@ class Clock:
     def _operator(self, step: ExternStep, program: Schedule) -> float:
         """A product alone: nothing else gives way to loops here."""
         node = step.node
-        if node.op not in OPERATORS or len(node.results) != 1 or node.results[0] is None or node.kwargs:
+        if record_of(node.op).kind != "product" or len(node.results) != 1 or node.results[0] is None or node.kwargs:
             return float("inf")
         operands = [_tensor(_place(arg, program)) for arg in _buffers(node)]
         with torch.no_grad(), torch.cuda.device(operands[0].device):

@@ -1,8 +1,8 @@
 """The schedule of a whole graph from that of the shortened one: the steps of one turn, again for each block left out.
 
 Why this is right: in the short program the steps of one turn and of the next differ by nothing but the names of what is in the blocks. They
-compute a block's values from those of the block before, whatever these are; so the same steps do that for the blocks left out. Only values of
-the graph go from one turn to the next, so that their names say what they are.
+compute a block's values from those of the block before, whatever these are; so the same steps do that for the blocks left out. Only values
+of the graph go from one turn to the next, so that their names say what they are.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ Renaming = Callable[[str], str]
 
 @dataclass(frozen=True)
 class _Turn:
-    """Steps ``[start, end)`` of the short program, which ``[end, end + (end - start))`` do again for the next block. ``own``: buffers of these steps that no
-    value of the graph has given its name."""
+    """Steps ``[start, end)`` of the short program, which ``[end, end + (end - start))`` do again for the next block. ``own``: buffers of
+    these steps that no value of the graph has given its name."""
 
     start: int
     end: int
@@ -81,7 +81,7 @@ def _of(value: object) -> Iterator[str]:
 def renamed(step: Step, new: Renaming) -> Step:
     """The step on other buffers."""
     if isinstance(step, KernelStep):
-        return replace(step, arguments=tuple(map(new, step.arguments)))
+        return replace(step, arguments=tuple(map(new, step.arguments)), sources=tuple(_source(s, new) for s in step.sources))
     node = step.node
     return ExternStep(
         replace(
@@ -90,8 +90,17 @@ def renamed(step: Step, new: Renaming) -> Step:
             kwargs={k: _with(a, new) for k, a in node.kwargs.items()},
             results=tuple(None if r is None else new(r) for r in node.results),
             mutates=tuple(map(new, node.mutates)),
+            source=_source(node.source, new),
         )
     )
+
+
+def _source(name: str, new: Renaming) -> str:
+    """The node that a step computes in another turn; itself where that turn has no counterpart of it."""
+    try:
+        return new(name)
+    except (IndexError, KeyError):
+        return name
 
 
 def _with(value: object, new: Renaming) -> object:
@@ -125,7 +134,8 @@ def _writes_to(step: Step, block: int, names: Shortened) -> bool:
 
 
 def _alike(first: Step, second: Step, written: set[str], matched: dict[str, str], names: Shortened, buffers: dict[str, BufferInfo]) -> bool:
-    """Whether the second step is the first on the next block's buffers. ``matched`` is what buffers without a value of the graph correspond to."""
+    """Whether the second step is the first on the next block's buffers. ``matched`` is what buffers without a value of the graph correspond
+    to."""
     ours, theirs = list(names_in(first)), list(names_in(second))
     if type(first) is not type(second) or len(ours) != len(theirs):
         return False
@@ -148,7 +158,9 @@ def _alike(first: Step, second: Step, written: set[str], matched: dict[str, str]
 
 def without_origin(step: Step) -> Step:
     """What it does, wherever it comes from. Copies for other blocks keep the origins of the steps that they are copies of."""
-    return replace(step, origin="") if isinstance(step, KernelStep) else ExternStep(replace(step.node, origin=""))
+    if isinstance(step, KernelStep):
+        return replace(step, origin="", sources=())
+    return ExternStep(replace(step.node, origin="", source=""))
 
 
 def _crosses_by_value(short: Schedule, end: int, values: set[str], names: Shortened) -> bool:
@@ -162,8 +174,8 @@ def _crosses_by_value(short: Schedule, end: int, values: set[str], names: Shorte
 
 
 def _needs_no_more(short: Schedule, end: int, following: int, names: Shortened) -> bool:
-    """Whether what is read behind the third turn of blocks before it are the counterparts of what is behind the second. A sum over all blocks that was put off
-    until their end reads one more for each."""
+    """Whether what is read behind the third turn of blocks before it are the counterparts of what is behind the second. A sum over all
+    blocks that was put off until their end reads one more for each."""
     return _crossing(short, following, names) <= {names.next(n) for n in _crossing(short, end, names)}
 
 

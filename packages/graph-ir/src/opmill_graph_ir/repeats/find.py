@@ -1,7 +1,8 @@
 """Finds the longest stretch of a graph that is one block of operators over and over.
 
-Two rows are alike when operator, constants and the looks of all tensors are. A stretch has period ``p`` when each row is like the one ``p`` further on
-and each operand there is the operand's counterpart: the value ``p`` rows further on, the same value of before, or an input or held tensor in its place.
+Two rows are alike when operator, constants and the looks of all tensors are. A stretch has period ``p`` when each row is like the one ``p``
+further on and each operand there is the operand's counterpart: the value ``p`` rows further on, the same value of before, or an input or
+held tensor in its place.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ Source = tuple[int, int]
 
 @dataclass(frozen=True)
 class Repeats:
-    """Row ``start + k * period + r`` does for block ``k`` what row ``start + r`` does for the first, ``count`` blocks in all. ``leaves``: by block, the
-    inputs, held tensors and constants that it reads, in order; ``shared``: those of them that are the same for all blocks."""
+    """Row ``start + k * period + r`` does for block ``k`` what row ``start + r`` does for the first, ``count`` blocks in all. ``leaves``:
+    by block, the inputs, held tensors and constants that it reads, in order; ``shared``: those of them that are the same for all blocks."""
 
     start: int
     period: int
@@ -92,7 +93,11 @@ def _token(node: Node, looks: _Looks, operands: list[str]) -> Hashable | None:
     """Equal for nodes that are alike; None for one that is like no other, since it makes sizes known."""
     args = _frozen(node.args, looks, operands)
     kwargs = tuple((k, _frozen(v, looks, operands)) for k, v in node.kwargs.items())
-    return None if node.binds else (node.func, args, kwargs, tuple(None if r is None else looks[r] for r in node.results), node.again)
+    return (
+        None
+        if node.binds
+        else (node.func, args, kwargs, tuple(None if r is None else looks[r] for r in node.results), node.again, node.kept)
+    )
 
 
 def _frozen(arg: Any, looks: _Looks, operands: list[str]) -> Hashable:
@@ -121,7 +126,8 @@ def find(graph: AtenGraph) -> Repeats | None:
 
 
 def _checked(rows: Rows, start: int, end: int, period: int) -> Repeats | None:
-    """Blocks in a stretch, cut where no input and held tensor is used on both sides, each of which is the counterpart of one in every other block."""
+    """Blocks in a stretch, cut where no input and held tensor is used on both sides, each of which is the counterpart of one in every other
+    block."""
     offset = _cut(rows, start, end, period)
     if offset is None or (count := (end - start - offset) // period) <= KEPT:
         return None
@@ -144,7 +150,8 @@ def _checked(rows: Rows, start: int, end: int, period: int) -> Repeats | None:
 
 
 def _cut(rows: Rows, start: int, end: int, period: int) -> int | None:
-    """The first row in a period before which no input or held tensor is used that is used behind it as well, but for those that all blocks use."""
+    """The first row in a period before which no input or held tensor is used that is used behind it as well, but for those that all blocks
+    use."""
     uses: dict[str, tuple[int, int]] = {}
     for row in range(start, end):
         for name in rows.operands[row]:

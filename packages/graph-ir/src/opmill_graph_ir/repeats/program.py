@@ -1,16 +1,11 @@
-"""A graph's schedule, with its repeated blocks lowered and scheduled once."""
+"""A graph without its repeated blocks, and its schedule with them: blocks are lowered and scheduled once."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
-from types import MappingProxyType
+from collections.abc import Sequence
 
 from ..capture.graph import AtenGraph
-from ..lowered import Lowered
-from ..ops.lower import lower
-from ..options import GraphOptions
-from ..report import Report, show
-from ..schedule.steps import Schedule, schedule
+from ..schedule.steps import Schedule
 from .extend import extend
 from .find import find
 from .shorten import Shortened, shorten
@@ -19,25 +14,11 @@ _MOST = 0.8
 """Share of the rows that may be left: what is scheduled and turns out not to repeat was scheduled in vain."""
 
 
-def scheduled(
-    graph: AtenGraph, calls: Set[str], options: GraphOptions, report: Report, products: Mapping[str, bool] = MappingProxyType({})
-) -> tuple[Lowered, Schedule]:
-    """The program that was lowered (of the graph without the blocks that the schedule repeats), and the schedule of all. Operators whose origin is among
-    ``calls`` are called as torch's; ``products``: results of matrix products that are loops, and whether they compute their operands."""
-    with report.step("repeats"):
-        found = cuts(graph) if options.fusion else []
-    while True:
-        with report.step("lower"):
-            lowered = lower(found[-1].graph if found else graph, calls, exact=options.numerics == "eager", products=products)
-            show("lower", lowered, options)
-        with report.step("schedule"):
-            program = schedule(lowered, fusion=options.fusion)
-        with report.step("repeats"):
-            whole, done = _extended(program, found)
-        if whole is not None:
-            show("schedule", whole, options)
-            return lowered, whole
-        found = _worthwhile(found[: -1 - done])  # that one does not repeat once it is scheduled
+def put_back(program: Schedule, found: list[Shortened]) -> tuple[Schedule | None, list[Shortened]]:
+    """The schedule with all blocks that ``found`` left out; or None, and the cuts to try instead: one did not repeat once it was
+    scheduled."""
+    whole, done = _extended(program, found)
+    return whole, found if whole is not None else _worthwhile(found[: -1 - done])
 
 
 def cuts(graph: AtenGraph) -> list[Shortened]:
@@ -62,4 +43,4 @@ def _extended(program: Schedule, found: Sequence[Shortened]) -> tuple[Schedule |
     return program, len(found)
 
 
-__all__ = ["cuts", "scheduled"]
+__all__ = ["cuts", "put_back"]

@@ -18,9 +18,10 @@ Key = tuple[int, int]
 class Shortened:
     """``graph``: the whole one without ``left_out`` blocks behind the first ``HEAD``; what they return is None there.
 
-    ``places``: of each name of a kept block, the number of the block among those that are kept, and what it is in it; what the first block reads where others
-    read of the block before is of block -1. ``names``: by block of the whole graph, the name of each thing in it. ``outputs``: by position of an output of a block left out, that block and the positions of its counterparts, each
-    with its block of the head."""
+    ``places``: of each name of a kept block, the number of the block among those that are kept, and what it is in it; what the first block
+    reads where others read of the block before is of block -1. ``names``: by block of the whole graph, the name of each thing in it.
+    ``outputs``: by position of an output of a block left out, that block and the positions of its counterparts, each with its block of the
+    head."""
 
     whole: AtenGraph
     graph: AtenGraph
@@ -62,8 +63,8 @@ def shorten(graph: AtenGraph, repeats: Repeats) -> Shortened | None:
 
 
 def _can_leave_out(graph: AtenGraph, repeats: Repeats, last: int) -> bool:
-    """Whether the rows from ``last`` on read nothing of the repeated rows before but what the block next to them computes, and whether all written tensors are
-    none of the blocks'."""
+    """Whether the rows from ``last`` on read nothing of the repeated rows before but what the block next to them computes, and whether all
+    written tensors are none of the blocks'."""
     rows = {r: k for k, node in enumerate(graph.nodes) for r in node.results if r is not None}
     leaves = {name for block in repeats.leaves for name in block}
     if any(target in leaves or repeats.start <= rows.get(value, -1) < repeats.end for target, value in graph.mutations.items()):
@@ -77,7 +78,8 @@ def _can_leave_out(graph: AtenGraph, repeats: Repeats, last: int) -> bool:
 
 
 def _outputs(graph: AtenGraph, repeats: Repeats) -> dict[int, tuple[int, tuple[tuple[int, int], ...]]] | None:
-    """Positions of outputs of the blocks left out, as in ``Shortened``; None where blocks between the first and the last return different things."""
+    """Positions of outputs of the blocks left out, as in ``Shortened``; None where blocks between the first and the last return different
+    things."""
     rows = {r: (k, i) for k, node in enumerate(graph.nodes) for i, r in enumerate(node.results) if r is not None}
     returned: list[list[tuple[object, int]]] = [[] for _ in range(repeats.count)]
     for position, o in enumerate(graph.outputs):

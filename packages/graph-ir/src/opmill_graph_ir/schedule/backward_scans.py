@@ -10,8 +10,8 @@ from .rewrite import Rewriter
 
 
 def turn_scans(program: Program) -> None:
-    """Where each read of a scan's result is at ``extent - 1 - axis`` along the scan, the result is kept the other way round: it is then made at
-    the points where it is read, and both fuse."""
+    """Where each read of a scan's result is at ``extent - 1 - axis`` along the scan, the result is kept the other way round: it is then
+    made at the points where it is read, and both fuse."""
     for position, loop in enumerate(program.statements):
         if type(loop) is Loop and loop.scans and _turns(loop, program):
             program.statements[position] = _turned(loop, program)
@@ -24,7 +24,11 @@ def _turns(loop: Loop, program: Program) -> bool:
     if any(len(s.names) > 1 for s in loop.scans) or not all(map(program.is_temporary, loop.written())):
         return False
     readers = [s for s in program.statements if reads_of(s) & loop.written()]
-    if not readers or not all(type(r) is Loop for r in readers) or sum(bool(s.written() & loop.written()) for s in program.statements if type(s) is Loop) > 1:
+    if (
+        not readers
+        or not all(type(r) is Loop for r in readers)
+        or sum(bool(s.written() & loop.written()) for s in program.statements if type(s) is Loop) > 1
+    ):
         return False
     found = [(r, read) for r in readers for read in r.reads() if read.buffer in loop.written()]  # type: ignore[union-attr]
     return bool(found) and all(_from_end(read.indices[_dimension(loop)], r, loop) for r, read in found)  # type: ignore[arg-type]

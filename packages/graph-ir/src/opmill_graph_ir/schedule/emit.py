@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from ..loops.index import Index, index
+from ..loops.index import Index, floordiv, index, mod
 from ..loops.ir import Axis, Check, Const, Expr, IndexValue, Let, Load, Nest, Op, Phase, Reduction, Ref, Scan, Store
 from ..lowered import Read
 from .cost import EXPENSIVE, cost
@@ -70,7 +70,14 @@ class _Emitter:
         for member in self.group.members:
             self._add(member)  # type: ignore[arg-type]
         phases = tuple(
-            Phase(d.axes, tuple(d.lets), tuple(d.checks), tuple(d.reductions), tuple(s for s in d.stores if self._is_stored(s)), tuple(d.scans))
+            Phase(
+                d.axes,
+                tuple(d.lets),
+                tuple(d.checks),
+                tuple(d.reductions),
+                tuple(s for s in d.stores if self._is_stored(s)),
+                tuple(d.scans),
+            )
             for d in self.drafts
         )
         origins = dict.fromkeys(o for m in self.group.members for o in m.origin.split("; ") if o)
@@ -132,12 +139,10 @@ class _Emitter:
         earliest = max(earliest, after)
         for k in range(earliest, len(self.drafts)):
             draft = self.drafts[k]
-            if bool(draft.axes) != bool(axes) or [a.extent for a in draft.axes] != [a.extent for a in axes]:
+            if bool(draft.axes) != bool(axes) or not draft.takes(member):
                 continue
-            if not draft.takes(member):
-                continue
-            symbols = {a.name: index(b.name) for a, b in zip(axes, draft.axes, strict=True)}
-            if all(self._visible(p, r, k, symbols) for p, r in found):
+            symbols = _renamed(axes, draft.axes)
+            if symbols is not None and all(self._visible(p, r, k, symbols) for p, r in found):
                 return k, symbols
         return self._append(axes), {}
 
@@ -214,6 +219,36 @@ class _Emitter:
     def _load(self, read: Read) -> Load:
         mask = read.mask
         return Load(read.buffer, self._offset(read.buffer, read.indices), read.dtype, mask, read.other)
+
+
+def _renamed(axes: tuple[Axis, ...], there: tuple[Axis, ...]) -> dict[str, Index] | None:
+    """The axes of a member in terms of those of a phase that goes through as many points in the same order: one for one, or one that the
+    other has in several parts (rows of a batch, say, seen as one long list of rows). None where there is no such way."""
+    if [a.extent for a in axes] == [a.extent for a in there]:
+        return {a.name: index(b.name) for a, b in zip(axes, there, strict=True)}
+    if len(axes) == 1 and _points(there) == axes[0].extent:
+        return {axes[0].name: _row_major(there)}
+    if len(there) == 1 and _points(axes) == there[0].extent:
+        found, rest = {}, index(there[0].name)
+        for axis in reversed(axes[1:]):
+            found[axis.name] = mod(rest, axis.extent)
+            rest = floordiv(rest, axis.extent)
+        return {axes[0].name: rest, **found}
+    return None
+
+
+def _points(axes: Iterable[Axis]) -> Index:
+    total = index(1)
+    for axis in axes:
+        total = total * axis.extent
+    return total
+
+
+def _row_major(axes: Iterable[Axis]) -> Index:
+    total = index(0)
+    for axis in axes:
+        total = total * axis.extent + axis.name
+    return total
 
 
 def _other(read: Read) -> Const:

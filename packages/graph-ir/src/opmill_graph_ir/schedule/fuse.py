@@ -192,8 +192,8 @@ class _Fuser:
                 other.before |= first.before | (1 << first.number)
 
     def ordered(self) -> list[Group]:
-        """Groups that remain, each after what it needs; otherwise by the place of their last member. One whose turn comes too early waits: were what
-        it needs brought forward, all that is left behind would keep its operands for longer."""
+        """Groups that remain, each after what it needs; otherwise by the place of their last member. One whose turn comes too early waits:
+        were what it needs brought forward, all that is left behind would keep its operands for longer."""
         done = sum(1 << n for n, alive in enumerate(self.alive) if not alive)
         out: list[Group] = []
         waiting: list[Group] = []
@@ -265,7 +265,8 @@ def _keeps_product(group: Group, matched: tuple[tuple[Axis, ...], Loop]) -> bool
 
 
 def _can_sort(outer: tuple[Axis, ...], members: Iterable[Statement]) -> bool:
-    """Whether the rows of all members can be kept whole, where one of them puts rows in order; and in about as much room, since it works on all of that."""
+    """Whether the rows of all members can be kept whole, where one of them puts rows in order; and in about as much room, since it works on
+    all of that."""
     loops = [m for m in members if type(m) is Loop]
     ordered = [n for m in loops if m.sorts and (n := m.inner[0].extent.constant) is not None]
     if not ordered:

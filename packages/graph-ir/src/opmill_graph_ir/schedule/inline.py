@@ -10,17 +10,20 @@ import math
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 from ..loops.index import Index
 from ..loops.ir import Check, Const, Expr, Let, Op, Ref
 from ..lowered import Extern, Read
-from .cost import EXPENSIVE, cost
+from .cost import EXPENSIVE, cost_of
 from .loop import Loop, Program, Statement, Write, reads_of, writes_of
-from .product import is_product
-from .rewrite import Rewriter, under_mask, walk
+from .product import is_product, reads_again
+from .rewrite import Rewriter, under_mask
 
 _CHEAP = 8
 """Operations that may be repeated by several consumers, where that costs no additional memory traffic."""
+_MOST_ROWS = 4
+"""How often a product on a processor computes an element of its operand again."""
 _LARGEST = 160
 """Nodes in an expression beyond which it grows no further."""
 _DEEPEST = 80
@@ -33,7 +36,9 @@ def inline(program: Program) -> None:
     for position, producer in enumerate(program.statements):
         if type(producer) is Loop and (uses := _inlinable(producer, position, index, program)):
             for user in uses:
-                index.replace(user, _substituted(program.statements[user], producer, program))  # type: ignore[arg-type]
+                consumer: Loop = program.statements[user]  # type: ignore[assignment]
+                joined = _continued(consumer, producer) if len(uses) == 1 else None
+                index.replace(user, joined or _substituted(consumer, producer, program))
             index.remove(position)
     program.statements = [s for s in program.statements if s is not None]
 
@@ -103,7 +108,13 @@ def _would_read_what_it_writes(user: Loop, producer: Loop, write: Write) -> bool
 
 def _must_read(user: Statement, buffer: str, program: Program) -> bool:
     """Whether a reader is no loop, writes to what it reads, or reads each element many times, from memory."""
-    return not isinstance(user, Loop) or any(w.buffer == buffer for w in user.writes) or (is_product(user) and not _computes(user, program))
+    if not isinstance(user, Loop) or any(w.buffer == buffer for w in user.writes):
+        return True
+    return (is_product(user) and not _computes(user, program)) or (_is_on_gpu(user, program) and reads_again(user, buffer))
+
+
+def _is_on_gpu(user: Loop, program: Program) -> bool:
+    return any(program.buffers[w.buffer].device.startswith("cuda") for w in user.writes)
 
 
 def _computes(user: Loop, program: Program) -> bool:
@@ -127,19 +138,21 @@ def _worth(producer: Loop, write: Write, users: list[int], position: int, index:
         return False
     if producer.checks and not (count == 1 and _visits_all(uses[0][0], loops[0], producer)):  # type: ignore[arg-type]
         return False
-    price = cost(*producer.expressions())
-    nodes = sum(1 for _ in walk(*producer.expressions()))
+    price = cost_of(producer.parts)
+    nodes = len(producer.parts)
     numel = max(program.size(producer.axes), 1)
     repeats = max(program.size(loop.axes + loop.inner) / numel for loop in loops)  # type: ignore[union-attr]
     if price == 0 and nodes <= 3 and not producer.checks:
         return True
-    if (count > 1 and nodes * count > _LARGEST) or any(_nodes(loop) + nodes > 4 * _LARGEST for loop in loops):  # type: ignore[arg-type]
+    if (count > 1 and nodes * count > _LARGEST) or any(len(loop.parts) + nodes > 4 * _LARGEST for loop in loops):  # type: ignore[union-attr]
         return False
     if nodes > _DEEPEST and _depth(producer) > _DEEPEST:
         return False
     if repeats > 1.01 and _follows_product(producer, position, index):
         return False
     if any(_computes(loop, program) for loop in loops):  # type: ignore[arg-type]
+        if repeats > _MOST_ROWS and not any(_is_on_gpu(loop, program) for loop in loops):  # type: ignore[arg-type]
+            return False  # a row that meets every column of a matrix: only the matrix is to be computed
         return count == 1 and price <= 4 * EXPENSIVE and not producer.checks and not producer.lets
     if count == 1:
         return repeats <= 1.01 or price <= _CHEAP or (price < EXPENSIVE and repeats <= 4)
@@ -148,33 +161,32 @@ def _worth(producer: Loop, write: Write, users: list[int], position: int, index:
 
 
 def _is_conditional(read: Read, loop: Loop) -> bool:
-    """Whether lets and checks that stand before all others would look where nothing says that there is something: under a mask, or at a position that the
-    loop computes itself."""
+    """Whether lets and checks that stand before all others would look where nothing says that there is something: under a mask, or at a
+    position that the loop computes itself."""
     return read.mask is not None or any(i.symbols & {let.name for let in loop.lets} for i in read.indices)
 
 
 def _follows_product(producer: Loop, position: int, index: _Index) -> bool:
     """Whether the producer can be done where a product's sums are at hand, for nothing."""
     before = {w for r in producer.reads() if r.mask is None for w in index.writers[r.buffer] if w < position}
-    return any(type(s := index.program.statements[w]) is Loop and is_product(s) and [a.extent for a in s.axes] == [a.extent for a in producer.axes] for w in before)
+    return any(
+        type(s := index.program.statements[w]) is Loop and is_product(s) and [a.extent for a in s.axes] == [a.extent for a in producer.axes]
+        for w in before
+    )
 
 
 def _depth(loop: Loop) -> int:
     """Operations one inside the other in the loop's values."""
-    found: dict[Expr | Read, int] = {}
+    found: dict[int, int] = {}  # by identity: the loop holds them
     stack = list(loop.expressions())
     while stack:
         e = stack[-1]
         inner = e.args if type(e) is Op else ()
-        if missing := [a for a in inner if a not in found]:
+        if missing := [a for a in inner if id(a) not in found]:
             stack += missing
             continue
-        found[stack.pop()] = 1 + max((found[a] for a in inner), default=0)
+        found[id(stack.pop())] = 1 + max([found[id(a)] for a in inner], default=0)
     return max(found.values(), default=0)
-
-
-def _nodes(loop: Loop) -> int:
-    return sum(1 for _ in walk(*loop.expressions()))
 
 
 def _visits_all(read: Read, consumer: Loop, producer: Loop) -> bool:
@@ -205,10 +217,43 @@ def _substituted(consumer: Loop, producer: Loop, program: Program) -> Loop:
         if type(value) is Const and value == read.other:
             return value
         other = read.other if read.other is not None else Const(0, read.dtype)
-        return Op("where", (read.mask, under_mask(value, read.mask), other), read.dtype)
+        return Op("where", (read.mask, under_mask(value, read.mask, lambda r: _stays_inside(r, program)), other), read.dtype)
 
     new = consumer.rewritten(Rewriter(rule=rule), consumer.axes, consumer.inner)
-    return replace(new, lets=(*lets, *new.lets), checks=(*checks, *new.checks), origin=_joined(producer.origin, new.origin))
+    return replace(new, lets=(*lets, *new.lets), checks=(*checks, *new.checks), **_joint(producer, new))
+
+
+def _continued(consumer: Loop, producer: Loop) -> Loop | None:
+    """``consumer``, over the axes of its producer, with the producer's expression as it is: where it reads what it takes point by point, and
+    nobody else does (the producer's names would be there twice). None elsewhere. What has grown in a chain is so not built again at each
+    of its links."""
+    [write] = producer.writes
+    found = {r.indices: None for r in consumer.reads() if r.buffer == write.buffer}
+    if len(found) != 1 or any(r.mask is not None for r in consumer.reads() if r.buffer == write.buffer):
+        return None
+    [indices] = found
+    names = [str(i) for i, target in zip(indices, write.indices) if target.constant is None]
+    own = {a.name: a for a in consumer.axes}
+    if len(names) != len(own) or len(producer.axes) != len(own) or set(names) != set(own):
+        return None
+    if any(own[name].extent != axis.extent for name, axis in zip(names, producer.axes)):
+        return None
+    axes = dict(zip(names, producer.axes))
+    symbols = {name: Index((((axis.name,), 1),)) for name, axis in axes.items()}
+    rewriter = Rewriter(symbols, rule=lambda read: write.value if read.buffer == write.buffer else None)
+    new = consumer.rewritten(rewriter, tuple(axes[a.name] for a in consumer.axes), consumer.inner)
+    return replace(new, lets=(*producer.lets, *new.lets), checks=(*producer.checks, *new.checks), **_joint(producer, new))
+
+
+def _stays_inside(read: Read, program: Program) -> bool:
+    """Whether each index is one of the buffer's, wherever the loop is: what is read there in vain harms nobody, and vectors stay whole."""
+    if read.mask is not None:
+        return False
+    for i, n in zip(read.indices, program.buffers[read.buffer].cells.sizes, strict=True):
+        bounds = i.bounds(program.extents)
+        if bounds is None or n.constant is None or bounds[0] < 0 or bounds[1] >= n.constant:
+            return False
+    return True
 
 
 def _instance(producer: Loop, symbols: Mapping[str, Index], lets: list[Let], checks: list[Check], program: Program) -> Expr:
@@ -225,6 +270,12 @@ def _instance(producer: Loop, symbols: Mapping[str, Index], lets: list[Let], che
         rewriter = Rewriter(symbols, names, None, program.extents)
     checks.extend(Check(rewriter(c.condition), c.error, c.message) for c in producer.checks)
     return rewriter(producer.writes[0].value)
+
+
+def _joint(producer: Loop, reader: Loop) -> dict[str, Any]:
+    """Where a loop comes from that does the work of two."""
+    sources = tuple(dict.fromkeys((*producer.sources, *reader.sources)))
+    return {"origin": _joined(producer.origin, reader.origin), "sources": sources}
 
 
 def _joined(first: str, second: str) -> str:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+
+from opmill_fake_tensors.lazily import cached_property
 
 from ..errors import GraphError
 from ..loops.index import Index, index
 from ..loops.ir import SORTS, Axis, Check, Const, Expr, Let, Op, Reduction, Ref, Scan
 from ..lowered import BufferArg, BufferInfo, Cumulate, Extern, Lowered, Pointwise, Read, Reduce, Scatter, TensorOutput
-from .rewrite import Rewriter, reads
+from .rewrite import Rewriter, walk
 
 UNKNOWN = 8192
 """The value that costs assume for a symbol of which no call has told yet."""
@@ -19,7 +20,8 @@ UNKNOWN = 8192
 
 @dataclass(frozen=True)
 class Write:
-    """``buffer[indices] = value``, at each point of the loop's ``axes`` (after the reductions, where there are any). ``first``: as of a ``Store``."""
+    """``buffer[indices] = value``, at each point of the loop's ``axes`` (after the reductions, where there are any). ``first``: as of a
+    ``Store``."""
 
     buffer: str
     indices: tuple[Index, ...]
@@ -30,8 +32,8 @@ class Write:
 
 @dataclass(frozen=True)
 class Loop:
-    """At each point of ``axes``: lets, checks (both at each point of ``axes`` and ``inner``), ``reductions`` over ``inner``, writes; or ``scans``
-    along the one axis of ``inner``, and writes at each point of both.
+    """At each point of ``axes``: lets, checks (both at each point of ``axes`` and ``inner``), ``reductions`` over ``inner``, writes; or
+    ``scans`` along the one axis of ``inner``, and writes at each point of both.
 
     Axes of extent one do not occur. Names of axes, lets and reductions are unique in the program."""
 
@@ -43,6 +45,8 @@ class Loop:
     checks: tuple[Check, ...] = ()
     origin: str = ""
     scans: tuple[Scan, ...] = ()
+    sources: tuple[str, ...] = ()
+    """Nodes of the aten graph that it comes of."""
 
     def expressions(self) -> Iterator[Expr]:
         yield from (let.value for let in self.lets)
@@ -51,12 +55,17 @@ class Loop:
         yield from (v for s in self.scans for v in s.values)
         yield from (w.value for w in self.writes)
 
+    @cached_property
+    def parts(self) -> tuple[Expr | Read, ...]:
+        """Every distinct sub-expression once, parents before children."""
+        return tuple(walk(*self.expressions()))
+
     def reads(self) -> tuple[Read, ...]:
         return self._reads
 
     @cached_property
     def _reads(self) -> tuple[Read, ...]:
-        return tuple(reads(*self.expressions()))
+        return tuple([e for e in self.parts if type(e) is Read])
 
     def read_buffers(self) -> set[str]:
         return set(self._read_buffers)
@@ -83,6 +92,7 @@ class Loop:
             tuple(Check(rewriter(c.condition), c.error, c.message) for c in self.checks),
             self.origin,
             tuple(replace(s, values=tuple(map(rewriter, s.values))) for s in self.scans),
+            self.sources,
         )
 
 
@@ -135,7 +145,9 @@ class Program:
 def program_of(lowered: Lowered) -> Program:
     """The lowered program as statements: axes renamed to be unique, those of extent one dropped, empty loops left out."""
     outputs = {o.buffer for o in lowered.outputs if isinstance(o, TensorOutput)}
-    program = Program([], dict(lowered.buffers), outputs, symbols=lowered.symbols, definitions=lowered.definitions, computing=lowered.computing)
+    program = Program(
+        [], dict(lowered.buffers), outputs, symbols=lowered.symbols, definitions=lowered.definitions, computing=lowered.computing
+    )
     for node in lowered.nodes:
         program.statements.extend(_STATEMENTS[type(node)](node, program))
     return program
@@ -159,7 +171,9 @@ def _renamed(
         kept.append(tuple(fresh))
     lets = tuple(let.name for let in node.lets)
     if clash := program.symbols.keys() & {*symbols, *lets}:
-        raise GraphError("GI041", f"{sorted(clash)} name both sizes and values of a loop", where=node.origin, hint="this is a bug of the compiler")
+        raise GraphError(
+            "GI041", f"{sorted(clash)} name both sizes and values of a loop", where=node.origin, hint="this is a bug of the compiler"
+        )
     renames = {n: program.fresh_name("v") for n in (*names, *lets)}
     symbols.update({old: index(new) for old, new in renames.items() if old not in program.symbols})  # results of reductions are no indices
     return symbols, renames, kept
@@ -187,7 +201,11 @@ def _positions(axes: tuple[Axis, ...]) -> tuple[Index, ...]:
 
 
 def _loop(
-    node: Pointwise | Reduce | Cumulate | Scatter, inner: tuple[Axis, ...], reductions: tuple[Reduction, ...], writes: tuple[Write, ...], program: Program,
+    node: Pointwise | Reduce | Cumulate | Scatter,
+    inner: tuple[Axis, ...],
+    reductions: tuple[Reduction, ...],
+    writes: tuple[Write, ...],
+    program: Program,
     scans: tuple[Scan, ...] = (),
 ) -> Loop | None:
     if _is_empty(node.axes):
@@ -199,7 +217,8 @@ def _loop(
     lets = tuple(Let(refs[let.name], let.value) for let in loop.lets)
     renamed = tuple(Reduction(tuple(refs[n] for n in r.names), r.op, r.value, r.dtype) for r in loop.reductions)
     running = tuple(replace(s, names=tuple(refs[n] for n in s.names)) for s in loop.scans)
-    return Loop(outer, loop.writes, kept, renamed, lets, loop.checks, node.origin, running)
+    sources = (node.source,) if node.source else ()
+    return Loop(outer, loop.writes, kept, renamed, lets, loop.checks, node.origin, running, sources)
 
 
 def _from_pointwise(node: Pointwise, program: Program) -> Iterator[Statement]:
@@ -291,7 +310,7 @@ def _from_scatter(node: Scatter, program: Program) -> Iterator[Statement]:
         value: Expr = Const(_typed(0, info.dtype), info.dtype)
         if node.base is not None:
             value = Read(node.base, _positions(axes), info.dtype)  # type: ignore[assignment]
-        yield from _from_pointwise(Pointwise(node.buffer, axes, value, origin=node.origin), program)
+        yield from _from_pointwise(Pointwise(node.buffer, axes, value, origin=node.origin, source=node.source), program)
     loop = _loop(node, (), (), (Write(node.buffer, node.indices, node.value, node.mode),), program)
     if loop is not None:
         yield loop
@@ -301,7 +320,13 @@ def _from_extern(node: Extern, program: Program) -> Iterator[Statement]:
     yield node
 
 
-_STATEMENTS: dict[type, Callable[..., Iterable[Statement]]] = {Pointwise: _from_pointwise, Reduce: _from_reduce, Cumulate: _from_cumulate, Scatter: _from_scatter, Extern: _from_extern}
+_STATEMENTS: dict[type, Callable[..., Iterable[Statement]]] = {
+    Pointwise: _from_pointwise,
+    Reduce: _from_reduce,
+    Cumulate: _from_cumulate,
+    Scatter: _from_scatter,
+    Extern: _from_extern,
+}
 
 
 def flat(value: object) -> Iterator[object]:

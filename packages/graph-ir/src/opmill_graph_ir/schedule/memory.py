@@ -1,4 +1,5 @@
-"""Where temporaries live: offsets in one arena, by lifetime, and results that take over the memory of an operand that ends there, in the arena or outside.
+"""Where temporaries live: offsets in one arena, by lifetime, and results that take over the memory of an operand that ends there, in the
+arena or outside.
 
 Where sizes are symbols, buffers are stacked as the sizes of the captured call suggest; each offset then is the end of the highest of what
 lies below, for any sizes.
@@ -31,9 +32,10 @@ ITEMSIZE = {
 
 @dataclass
 class Memory:
-    """``offsets``: byte offset of each arena buffer, ``size``: of the arena, both numbers or plan expressions; on ``device``. ``definitions``: symbols
-    that these use, in order; ``first``/``last``: steps of first and last use; ``guessed``: the size in the captured call. ``homes``: of buffers that take over
-    the memory of one outside of the arena, that one; its last use is the last of all that do."""
+    """``offsets``: byte offset of each arena buffer, ``size``: of the arena, both numbers or plan expressions; on ``device``.
+    ``definitions``: symbols that these use, in order; ``first``/``last``: steps of first and last use; ``guessed``: the size in the
+    captured call. ``homes``: of buffers that take over the memory of one outside of the arena, that one; its last use is the last of all
+    that do."""
 
     offsets: dict[str, int | str] = field(default_factory=dict)
     size: int | str = 0
@@ -46,8 +48,8 @@ class Memory:
 
 
 def plan_memory(schedule: Schedule, limit: int | None = None) -> Memory:
-    """Places every temporary whose size is known when the call begins and that a kernel or an out variant writes; large ones only within the first ``limit``
-    bytes."""
+    """Places every temporary whose size is known when the call begins and that a kernel or an out variant writes; large ones only within
+    the first ``limit`` bytes."""
     memory = Memory()
     outputs = {o.buffer for o in schedule.lowered.outputs if isinstance(o, TensorOutput)}
     for step in reversed(schedule.steps):
@@ -128,8 +130,8 @@ def _laid_out_alike(schedule: Schedule, one: str, other: str) -> bool:
 
 
 def _in_place(schedule: Schedule, placed: list[str], apart: Set[str], memory: Memory) -> dict[str, str]:
-    """Which buffer's memory each of ``placed`` uses: its own, or an operand's that ends in the kernel that writes it, one of ``placed`` or ``apart``, which are
-    allocated by themselves."""
+    """Which buffer's memory each of ``placed`` uses: its own, or an operand's that ends in the kernel that writes it, one of ``placed`` or
+    ``apart``, which are allocated by themselves."""
     root = {b: b for b in placed}
     form = {b: (ITEMSIZE[schedule.buffers[b].dtype], _bytes(schedule, b)) for b in placed}
     known: dict[tuple[int, str, str], bool] = {}  # by kernel: one is often many steps
@@ -199,8 +201,8 @@ def _lives(placed: list[str], root: dict[str, str], apart: Set[str], memory: Mem
 
 
 def _stack(schedule: Schedule, lives: Spans, limit: int | None = None) -> tuple[Spans, dict[str, set[str]]]:
-    """Bytes of each in the captured call, and what lies below it: largest first, each at the lowest offset that is free while it lives. Large ones that would
-    end above ``limit`` take no room."""
+    """Bytes of each in the captured call, and what lies below it: largest first, each at the lowest offset that is free while it lives.
+    Large ones that would end above ``limit`` take no room."""
     guessed = {r: max(guessed_bytes(schedule, r), ALIGNMENT) for r in lives}
     at: Spans = {}
     below: dict[str, set[str]] = {}
@@ -225,7 +227,9 @@ def _stack(schedule: Schedule, lives: Spans, limit: int | None = None) -> tuple[
     return at | left_out, below
 
 
-def _stacked(sizes: Mapping[str, Index], below: Mapping[str, set[str]], at: Mapping[str, tuple[int, int]], memory: Memory) -> dict[str, int | str]:
+def _stacked(
+    sizes: Mapping[str, Index], below: Mapping[str, set[str]], at: Mapping[str, tuple[int, int]], memory: Memory
+) -> dict[str, int | str]:
     """Offsets by what lies below; fills in the size of the arena and the definitions that both need."""
     if all(size.constant is not None for size in sizes.values()):
         memory.size = max((high for _, high in at.values()), default=0)

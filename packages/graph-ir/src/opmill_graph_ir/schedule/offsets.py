@@ -1,7 +1,7 @@
 """Kernels that differ by nothing but where in their buffers they begin become one.
 
-A loop over time that is written out (a recurrent layer, an unrolled scan) does the same at each step, a row further on: with the first element as a constant
-each step would be a kernel to build. As a number that is passed like a size, they are one kernel for any length.
+A loop over time that is written out (a recurrent layer, an unrolled scan) does the same at each step, a row further on: with the first
+element as a constant each step would be a kernel to build. As a number that is passed like a size, they are one kernel for any length.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from dataclasses import replace
 from ..loops.index import ZERO, Index, index
 from ..loops.ir import Expr, Load, LoopKernel, Phase
 from ..loops.walk import expressions
+from .coalesce import map_phase
 from .rewrite import Rewriter
-from .shape import map_phase
 
 _FEW = 3
 """So many kernels that differ by constants alone are worth a number that no compiler knows."""
@@ -23,8 +23,8 @@ Key = tuple[object, ...]
 
 
 def beginnings(kernel: LoopKernel) -> tuple[int, ...]:
-    """For each buffer that is only read or only written, the smallest constant in its indices; 0 where that is negative (behind a mask), and for the
-    others."""
+    """For each buffer that is only read or only written, the smallest constant in its indices; 0 where that is negative (behind a mask),
+    and for the others."""
     found: dict[str, int] = {}
     for phase in (p for nest in kernel.nests for p in nest.phases):
         places = [(e.buffer, e.index) for e in expressions(phase) if type(e) is Load] + [(s.buffer, s.index) for s in phase.stores]

@@ -1,8 +1,8 @@
 """Sums of products in which each operand is used again at many points: convolutions, products of matrices. Generators write them as
 blocked products.
 
-What matters to them is that operands are read from memory as they are (of half precision they may be computed, where a program says so), and that whatever
-follows is done point by point."""
+What matters to them is that operands are read from memory as they are (of half precision they may be computed, where a program says so),
+and that whatever follows is done point by point."""
 
 from __future__ import annotations
 
@@ -25,6 +25,22 @@ def is_product(loop: Loop) -> bool:
         return False
     outer, inner = {a.name for a in loop.axes}, {a.name for a in loop.inner}
     return all(_recurs(a, outer, inner) for a in operands)
+
+
+def reads_again(loop: Loop, buffer: str) -> bool:
+    """Whether the loop is a matrix times a vector, and ``buffer`` the vector: each of its elements is used at every point, and is better
+    read than computed there."""
+    if len(loop.reductions) != 1 or loop.reductions[0].op != "sum" or not loop.axes:
+        return False
+    value = loop.reductions[0].value
+    if type(value) is not Op or value.name != "mul":
+        return False
+    outer = {a.name for a in loop.axes}
+    operands = [{s for read in reads(a) for i in read.indices for s in i.symbols} for a in value.args]
+    return any(
+        not found & outer and others >= outer and any(r.buffer == buffer for r in reads(a))
+        for a, found, others in zip(value.args, operands, operands[::-1], strict=True)
+    )
 
 
 def _as_it_is(e: Expr) -> Expr:

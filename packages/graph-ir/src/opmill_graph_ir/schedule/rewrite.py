@@ -71,7 +71,14 @@ class Rewriter:
         mask = None if expr.mask is None else self(expr.mask)
         return Load(expr.buffer, self.index(expr.index), expr.dtype, mask, expr.other)
 
-    _RULES: ClassVar[dict[type, Callable[..., Expr]]] = {Const: _const, IndexValue: _index_value, Op: _op, Ref: _ref, Read: _read, Load: _load}
+    _RULES: ClassVar[dict[type, Callable[..., Expr]]] = {
+        Const: _const,
+        IndexValue: _index_value,
+        Op: _op,
+        Ref: _ref,
+        Read: _read,
+        Load: _load,
+    }
 
 
 def walk(*roots: Expr | Read) -> Iterator[Expr | Read]:
@@ -94,10 +101,13 @@ def reads(*roots: Expr | Read) -> list[Read]:
     return [e for e in walk(*roots) if type(e) is Read]
 
 
-def under_mask(expr: Expr, mask: Expr) -> Expr:
-    """``expr`` with every read guarded by ``mask``: memory outside it is not touched."""
+def under_mask(expr: Expr, mask: Expr, anywhere: Callable[[Read], bool] = lambda read: False) -> Expr:
+    """``expr`` with every read guarded by ``mask``: memory outside it is not touched. ``anywhere`` says of which reads that is not needed:
+    they stay inside of their buffers in any case."""
 
     def guard(read: Read) -> Expr:
+        if anywhere(read):
+            return read
         if read.mask is not None:
             return Read(read.buffer, read.indices, read.dtype, Op("logical_and", (mask, read.mask), "bool"), read.other)
         zero: bool | int | float = False if read.dtype == "bool" else 0.0 if read.dtype.startswith(("float", "bfloat")) else 0

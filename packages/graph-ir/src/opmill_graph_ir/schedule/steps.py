@@ -13,17 +13,19 @@ from ..loops.index import Index, index
 from ..loops.ir import LoopKernel, Nest
 from ..loops.text import show
 from ..lowered import BufferInfo, Extern, Lowered
+from ..pipeline import PASSES, found
 from .backward_scans import turn_scans
-from .common import remove_common
-from .dead import remove_dead
+from .coalesce import shape_nest
+from .cse import remove_common
+from .dce import remove_dead
 from .emit import emit_nest, outside_reads
 from .fuse import Group, fuse, is_extern
 from .inline import inline
-from .loop import Program, program_of, reads_of, writes_of
+from .loop import Loop, Program, program_of, reads_of, writes_of
 from .offsets import shared
-from .reuse import reuse_between_phases
-from .shape import shape_nest
+from .rematerialize import reuse_between_phases
 from .unroll import unroll
+from .updates import update_in_place
 
 BUG = "this is a bug of the compiler: please report it"
 _SMALL = 8192
@@ -32,13 +34,16 @@ _SMALL = 8192
 
 @dataclass(frozen=True)
 class KernelStep:
-    """A kernel on the program's buffers ``arguments``, all on ``device``, and for its symbols ``sizes``: symbols of the program, or numbers."""
+    """A kernel on the program's buffers ``arguments``, all on ``device``, and for its symbols ``sizes``: symbols of the program, or
+    numbers."""
 
     kernel: LoopKernel
     arguments: tuple[str, ...]
     sizes: tuple[str | int, ...]
     origin: str = ""
     device: str = "cpu"
+    sources: tuple[str, ...] = ()
+    """Nodes of the aten graph that it computes."""
 
     def reads(self) -> set[str]:
         return {a for a, b in zip(self.arguments, self.kernel.buffers, strict=True) if b.role != "out"}
@@ -87,24 +92,80 @@ class Schedule:
         return "\n".join([*lines, "", *map(show, self.kernels())])
 
 
+@dataclass
+class Scheduling:
+    """A lowered program while the passes that ``pipeline.PASSES`` lists make its schedule. Without ``fusion`` each statement is a kernel of its
+    own (for finding faults)."""
+
+    lowered: Lowered
+    fusion: bool = True
+    program: Program = field(default_factory=lambda: Program([], {}, set()))
+    groups: Sequence[Group] = ()
+    schedule: Schedule | None = None
+
+
 def schedule(lowered: Lowered, *, fusion: bool = True) -> Schedule:
-    """Fuses and orders a lowered program. Without ``fusion`` each statement is a kernel of its own (for finding faults)."""
-    program = program_of(lowered)
-    remove_dead(program)
-    if fusion:
-        remove_common(program)
-        inline(program)
-        remove_dead(program)
-        turn_scans(program)
-        groups = fuse(program)
+    """Fuses and orders a lowered program."""
+    work = Scheduling(lowered, fusion)
+    for each in PASSES:
+        found(each.run)(work)
+    assert work.schedule is not None
+    return work.schedule
+
+
+def statements(work: Scheduling) -> Program:
+    work.program = program_of(work.lowered)
+    return work.program
+
+
+def dce(work: Scheduling) -> Program:
+    remove_dead(work.program)
+    return work.program
+
+
+def cse(work: Scheduling) -> Program:
+    if work.fusion:
+        remove_common(work.program)
+    return work.program
+
+
+def updated(work: Scheduling) -> Program:
+    if work.fusion:
+        update_in_place(work.program)
+    return work.program
+
+
+def inlined(work: Scheduling) -> Program:
+    if work.fusion:
+        inline(work.program)
+    return work.program
+
+
+def turned(work: Scheduling) -> Program:
+    if work.fusion:
+        turn_scans(work.program)
+    return work.program
+
+
+def fused(work: Scheduling) -> Program:
+    """Gives the program with its statements in the order of the groups."""
+    program = work.program
+    if work.fusion:
+        work.groups = fuse(program)
     else:
-        groups = [Group(k, getattr(s, "axes", None), [s], k, 0, reads_of(s), writes_of(s)) for k, s in enumerate(program.statements)]
-    steps = _steps(groups, program, fusion)
-    return Schedule(lowered, _from_anywhere(steps) if fusion else steps, program.buffers)
+        work.groups = [Group(k, getattr(s, "axes", None), [s], k, 0, reads_of(s), writes_of(s)) for k, s in enumerate(program.statements)]
+    return replace(program, statements=[s for group in work.groups for s in group.members])
+
+
+def emitted(work: Scheduling) -> Schedule:
+    steps = _steps(work.groups, work.program, work.fusion)
+    work.schedule = Schedule(work.lowered, _from_anywhere(steps) if work.fusion else steps, work.program.buffers)
+    return work.schedule
 
 
 def _from_anywhere(steps: list[Step]) -> list[Step]:
-    """With kernels that begin elsewhere in their buffers for each step made one. On a GPU it matters to a kernel how its beginning is aligned."""
+    """With kernels that begin elsewhere in their buffers for each step made one. On a GPU it matters to a kernel how its beginning is
+    aligned."""
     found = shared(list(dict.fromkeys(s.kernel for s in steps if isinstance(s, KernelStep) and s.device == "cpu")))
     out: list[Step] = []
     for step in steps:
@@ -118,7 +179,7 @@ def _from_anywhere(steps: list[Step]) -> list[Step]:
 def _steps(groups: Sequence[Group], program: Program, combine: bool) -> list[Step]:
     needed = outside_reads(list(groups), program)
     steps: list[Step] = []
-    pending: list[Nest] = []
+    pending: list[tuple[Nest, tuple[str, ...]]] = []
     for group, outside in zip(groups, needed, strict=True):
         if is_extern(group):
             _flush(pending, steps, program)
@@ -130,25 +191,29 @@ def _steps(groups: Sequence[Group], program: Program, combine: bool) -> list[Ste
             if _device(nest, program) == "cpu":  # neighbouring threads of a GPU shall store side by side
                 nest = unroll(nest, program.extents, program.fresh_name)
         small = combine and group.work(program) <= _SMALL
-        if not small or (pending and _device(nest, program) != _device(pending[0], program)):
+        if not small or (pending and _device(nest, program) != _device(pending[0][0], program)):
             _flush(pending, steps, program)
-        pending.append(nest)
+        pending.append((nest, tuple(n for m in group.members if isinstance(m, Loop) for n in m.sources)))
         if not small:
             _flush(pending, steps, program)
     _flush(pending, steps, program)
     return steps
 
 
-def _flush(pending: list[Nest], steps: list[Step], program: Program) -> None:
+def _flush(pending: list[tuple[Nest, tuple[str, ...]]], steps: list[Step], program: Program) -> None:
     if pending:
-        written = [program.buffers[s.buffer] for n in pending for p in n.phases for s in p.stores]
-        if wrong := next((b for b in written if not b.fixed and _overlaps_itself(b)), None):  # views that torch has so hold one value in each place
+        nests = [nest for nest, _ in pending]
+        written = [program.buffers[s.buffer] for n in nests for p in n.phases for s in p.stores]
+        if wrong := next(
+            (b for b in written if not b.fixed and _overlaps_itself(b)), None
+        ):  # views that torch has so hold one value in each place
             raise GraphError("GI041", f"a loop writes two elements of {wrong.name} into one place", where=wrong.origin, hint=BUG)
-        made = canonical(pending, lambda name: BufferUse((cells := program.buffers[name].cells).dtype, span(cells)))
+        made = canonical(nests, lambda name: BufferUse((cells := program.buffers[name].cells).dtype, span(cells)))
         if unknown := set(made.sizes) - set(program.symbols):
             raise GraphError("GI041", f"names {sorted(unknown)} are used where nothing defines them", where=made.kernel.name, hint=BUG)
-        origin = "; ".join(dict.fromkeys(o for n in pending for o in n.origin.split("; ") if o))
-        steps.append(KernelStep(made.kernel, made.arguments, made.sizes, origin, _device(pending[0], program)))
+        origin = "; ".join(dict.fromkeys(o for n in nests for o in n.origin.split("; ") if o))
+        sources = tuple(dict.fromkeys(name for _, names in pending for name in names))
+        steps.append(KernelStep(made.kernel, made.arguments, made.sizes, origin, _device(nests[0], program), sources))
         pending.clear()
 
 
@@ -160,7 +225,11 @@ def _device(nest: Nest, program: Program) -> str:
 
 def _overlaps_itself(info: BufferInfo) -> bool:
     """Whether the layout surely puts two elements into one place, as far as numbers are known."""
-    known = [(s.constant, 2 if n.constant is None else n.constant) for s, n in zip(info.strides, info.sizes, strict=True) if s.constant is not None]
+    known = [
+        (s.constant, 2 if n.constant is None else n.constant)
+        for s, n in zip(info.strides, info.sizes, strict=True)
+        if s.constant is not None
+    ]
     reach = 0
     for stride, size in sorted((s, n) for s, n in known if n != 1):
         if stride <= reach and 0 not in (n for _, n in known):

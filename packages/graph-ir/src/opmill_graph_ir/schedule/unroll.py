@@ -13,8 +13,8 @@ from typing import Any
 
 from ..loops.index import Index, index
 from ..loops.ir import Axis, Const, Expr, IndexValue, Let, Load, Nest, Op, Phase, Ref, Store
+from ..loops.primitives import PRIMITIVES
 from ..loops.walk import roots
-from .cost import op_cost
 from .rewrite import Rewriter, walk
 
 _LONGEST = 16
@@ -32,7 +32,9 @@ def unroll(nest: Nest, extents: Mapping[str, int | Index], fresh_name: Callable[
     return replace(nest, axes=tuple(a for a in nest.axes if a is not gone), phases=(phase,))
 
 
-def _shorter(phase: Phase, axes: tuple[Axis, ...], extents: Mapping[str, int | Index], fresh_name: Callable[[str], str]) -> tuple[Phase, Axis | None]:
+def _shorter(
+    phase: Phase, axes: tuple[Axis, ...], extents: Mapping[str, int | Index], fresh_name: Callable[[str], str]
+) -> tuple[Phase, Axis | None]:
     """The phase with one of ``axes`` written out, and that axis; as it is where none is worth it."""
     if not axes or phase.checks or phase.reductions or phase.scans or any(s.mode != "set" for s in phase.stores):
         return phase, None
@@ -58,7 +60,7 @@ def _asked(phase: Phase) -> set[str]:
 def _cost(phase: Phase) -> int:
     """Of one point; a read as much as a cheap operation, a masked one twice."""
     return sum(
-        op_cost(e.name) if type(e) is Op else 1 + (e.mask is not None) if type(e) is Load else 0 for e in walk(*roots(phase))
+        PRIMITIVES[e.name].cost if type(e) is Op else 1 + (e.mask is not None) if type(e) is Load else 0 for e in walk(*roots(phase))
     ) + len(phase.stores)
 
 
@@ -99,6 +101,8 @@ class _Folded(Rewriter):
         mask = None if expr.mask is None else self(expr.mask)
         if type(mask) is Const and not mask.value and expr.other is not None:
             return expr.other
-        return Load(expr.buffer, self.index(expr.index), expr.dtype, *((None, None) if type(mask) is Const and mask.value else (mask, expr.other)))
+        return Load(
+            expr.buffer, self.index(expr.index), expr.dtype, *((None, None) if type(mask) is Const and mask.value else (mask, expr.other))
+        )
 
     _RULES = {**Rewriter._RULES, Op: _op, Load: _load}

@@ -6,12 +6,13 @@ without a row are called as they are."""
 from __future__ import annotations
 
 import importlib
-import pkgutil
+
+from opmill_fake_tensors.lazily import submodules
 
 from .registry import ROWS as ROWS
 from .registry import Run as Run
 
-for _found in pkgutil.iter_modules(__path__):
-    importlib.import_module(f"{__name__}.{_found.name}")
+for _name in submodules(__path__):
+    importlib.import_module(f"{__name__}.{_name}")
 
 __all__ = ["ROWS", "Run"]

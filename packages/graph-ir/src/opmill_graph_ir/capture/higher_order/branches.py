@@ -31,7 +31,11 @@ def cond(run: Run, predicate: Any, then: Any, other: Any, operands: Sequence[Any
         return _branch(run.recorder, predicate, sides, tensors), ()
 
     def backward(saved: Sequence[Any], gradients: Sequence[Any]) -> list[Any]:
-        tangents: list[Any] = [g if g is not None else torch.zeros_like(o) for g, o in zip(gradients, made, strict=True) if o.is_floating_point() or o.is_complex()]
+        tangents: list[Any] = [
+            g if g is not None else torch.zeros_like(o)
+            for g, o in zip(gradients, made, strict=True)
+            if o.is_floating_point() or o.is_complex()
+        ]
         backwards = [_backward(side, len(saved)) for side in sides]
         found = iter(_branch(run.recorder, predicate, backwards, [*saved, *tangents], differentiate=True))
         return [next(found) if t.requires_grad else None for t in saved]
@@ -40,7 +44,9 @@ def cond(run: Run, predicate: Any, then: Any, other: Any, operands: Sequence[Any
     return tuple(made)
 
 
-def _branch(recorder: Recorder, predicate: Any, sides: Sequence[Traced], tensors: Sequence[FakeTensor], *, differentiate: bool = False) -> list[FakeTensor]:
+def _branch(
+    recorder: Recorder, predicate: Any, sides: Sequence[Traced], tensors: Sequence[FakeTensor], *, differentiate: bool = False
+) -> list[FakeTensor]:
     if predicate.numel() != 1:
         raise GraphError("GI014", "a predicate of more than one element", where=recorder.state.origin)
     graphs: list[AtenGraph] = []

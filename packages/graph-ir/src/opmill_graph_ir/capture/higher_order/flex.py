@@ -61,7 +61,9 @@ class _TensorsIndex(TorchFunctionMode):
         if func is torch.Tensor.__getitem__:
             parts = args[1] if isinstance(args[1], tuple) else (args[1],)
             if any(isinstance(p, torch.Tensor) for p in parts) and all(isinstance(p, (torch.Tensor, int)) for p in parts):
-                return torch.ops.aten.index.Tensor(args[0], [p if isinstance(p, torch.Tensor) else torch.tensor(p, device=args[0].device) for p in parts])
+                return torch.ops.aten.index.Tensor(
+                    args[0], [p if isinstance(p, torch.Tensor) else torch.tensor(p, device=args[0].device) for p in parts]
+                )
         return func(*args, **(kwargs or {}))
 
 

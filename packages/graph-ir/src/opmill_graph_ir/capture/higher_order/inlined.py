@@ -8,6 +8,7 @@ import torch
 
 from opmill_fake_tensors import FakeTensor
 
+from ..policies import policy_of
 from .registry import Run, row
 
 
@@ -18,17 +19,20 @@ def wrapped(run: Run, function: Any, *args: Any, **options: Any) -> Any:
 
 @row("wrap_activation_checkpoint", "tag_activation_checkpoint")
 def checkpointed(run: Run, function: Any, *args: Any, **options: Any) -> Any:
-    """What it computes is computed again for the backward. What it returns is not, or a chain of checkpoints would begin with the first."""
+    """What it computes is computed again for the backward, but for what its policy keeps. What it returns is kept, as eager keeps it: or
+    a chain of checkpoints would begin with the first, and all of it would be in memory at once."""
     state = run.recorder.state
-    before, state.again = state.again, True
+    before = state.again, state.policy
+    state.again, state.policy = True, policy_of(function)
     try:
         results = run.inline(function, *args)
     finally:
-        state.again = before
+        state.again, state.policy = before
     items = results if isinstance(results, (list, tuple)) else [results]
     leaving = {run.recorder.track(t).base.value for t in items if isinstance(t, FakeTensor)}
     for node in state.graph.nodes:
-        node.again = node.again and leaving.isdisjoint(node.results)
+        if not leaving.isdisjoint(node.results):
+            node.again, node.kept = False, True
     return results
 
 

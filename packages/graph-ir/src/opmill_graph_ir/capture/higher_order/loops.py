@@ -100,12 +100,16 @@ class _Turn:
         flowing = [k for k, t in enumerate(first) if _differentiable(t)]
         summed = [k for k, t in enumerate(whole) if t.requires_grad]
         tangent_rows = [t for t in tangents[self.carried :] if _differentiable(t)]
-        carried = [tangents[k].contiguous() for k in flowing] + [torch.zeros_like(whole[k], memory_format=torch.contiguous_format) for k in summed]
+        carried = [tangents[k].contiguous() for k in flowing] + [
+            torch.zeros_like(whole[k], memory_format=torch.contiguous_format) for k in summed
+        ]
 
         def step(inner: Recorder, fakes: Sequence[FakeTensor]) -> Sequence[Any]:
             given = iter(fakes)
             take = lambda n: [next(given) for _ in range(n)]
-            gradients, sums, carry, row, tangent, rest = map(take, (len(flowing), len(summed), len(first), len(rows), len(tangent_rows), len(whole)))
+            gradients, sums, carry, row, tangent, rest = map(
+                take, (len(flowing), len(summed), len(first), len(rows), len(tangent_rows), len(whole))
+            )
             for k in flowing:
                 carry[k].requires_grad_()
             for given_row, original in zip(row, rows, strict=True):
@@ -131,7 +135,14 @@ def _differentiable(t: Any) -> bool:
 
 
 def _record(
-    recorder: Recorder, step: Traced, tensors: Sequence[FakeTensor], carried: int, rows: int, *, backwards: bool = False, differentiate: bool = False
+    recorder: Recorder,
+    step: Traced,
+    tensors: Sequence[FakeTensor],
+    carried: int,
+    rows: int,
+    *,
+    backwards: bool = False,
+    differentiate: bool = False,
 ) -> list[FakeTensor]:
     first, stacked, whole = list(tensors[:carried]), list(tensors[carried : carried + rows]), list(tensors[carried + rows :])
     count = stacked[0].size(0)

@@ -68,8 +68,8 @@ Backward = Callable[[Sequence[Any], Sequence[Any]], Sequence[Any]]
 
 
 class Differentiable(torch.autograd.Function):
-    """``apply(forward, backward, *tensors)``: ``forward(tensors)`` gives outputs and what else is saved; ``backward(saved, gradients)`` a gradient
-    or None for each tensor, of the tensors, what else was saved, and a gradient or None for each output."""
+    """``apply(forward, backward, *tensors)``: ``forward(tensors)`` gives outputs and what else is saved; ``backward(saved, gradients)`` a
+    gradient or None for each tensor, of the tensors, what else was saved, and a gradient or None for each output."""
 
     @staticmethod
     def forward(ctx: Any, forward: Forward, backward: Backward, *tensors: Any) -> tuple[Any, ...]:

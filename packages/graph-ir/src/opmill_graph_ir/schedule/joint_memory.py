@@ -1,8 +1,8 @@
-"""The arena of plans that run one after the other, a forward and its backwards: it is there all the time, while what the forward saves and the gradients come
-and go.
+"""The arena of plans that run one after the other, a forward and its backwards: it is there all the time, while what the forward saves and
+the gradients come and go.
 
-Where the most is saved, a large arena may lie idle. Large temporaries that are only used while little else is held are then allocated when they are
-needed: they cost their pages at each call, so it is done where it lowers the peak by more than a little.
+Where the most is saved, a large arena may lie idle. Large temporaries that are only used while little else is held are then allocated when
+they are needed: they cost their pages at each call, so it is done where it lowers the peak by more than a little.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ _WORTH = 1.02
 
 @dataclass(frozen=True)
 class _Held:
-    """Bytes at each step of one plan: ``inside`` the arena in use, ``outside`` it held by what the plan allocates or was given to let go."""
+    """Bytes at each step of one plan: ``inside`` the arena in use, ``outside`` it held by what the plan allocates or was given to let
+    go."""
 
     inside: list[int]
     outside: list[int]
@@ -37,7 +38,8 @@ class _Held:
 
 
 def plan_together(schedules: Sequence[Schedule], given: Sequence[Set[str]]) -> list[Memory]:
-    """The memories of schedules that run in this order. ``given``: for each, the inputs that nobody else holds, which end with their last step."""
+    """The memories of schedules that run in this order. ``given``: for each, the inputs that nobody else holds, which end with their last
+    step."""
     memories = [plan_memory(s) for s in schedules]
     if any(m.device != "cpu" for m in memories):  # a GPU's allocator has the arena between calls
         return memories

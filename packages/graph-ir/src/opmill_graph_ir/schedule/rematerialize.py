@@ -11,10 +11,11 @@ from dataclasses import replace
 
 from ..loops.index import Index, index
 from ..loops.ir import Axis, Expr, Let, Load, Nest, Op, Phase, Ref, Store
+from ..loops.primitives import PRIMITIVES
 from ..loops.walk import roots
-from .cost import EXPENSIVE, op_cost
+from .coalesce import map_phase
+from .cost import EXPENSIVE
 from .rewrite import Rewriter, walk
-from .shape import map_phase
 
 
 def reuse_between_phases(nest: Nest, fresh_name: Callable[[str], str]) -> Nest:
@@ -42,7 +43,7 @@ def _shared(first: Phase, second: Phase) -> Expr | None:
 
 
 def _is_dear(e: Expr) -> bool:
-    return type(e) is Op and op_cost(e.name) >= EXPENSIVE
+    return type(e) is Op and PRIMITIVES[e.name].cost >= EXPENSIVE
 
 
 def _refs(root: Expr) -> set[str]:

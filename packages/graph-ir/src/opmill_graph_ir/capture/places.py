@@ -1,0 +1,43 @@
+"""Where a node of an FX graph comes from: its line, and the label around it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from .graph import NO_LABEL
+
+
+def origin_of(node: torch.fx.Node) -> str:
+    """``file:line`` of the innermost frame that the frontend noted; the node's name where it noted none."""
+    return line_of(node.meta.get("stack_trace")) or node.name
+
+
+def line_of(trace: str | None) -> str:
+    """``file:line`` of the last frame of a traceback's text; empty where there is none."""
+    if trace and (start := trace.rfind('File "')) >= 0:
+        file, _, rest = trace[start + 6 :].partition('", line ')
+        return f"{file}:{rest.partition(',')[0].partition(chr(10))[0]}"
+    return ""
+
+
+def label_of(node: torch.fx.Node) -> int:
+    """The number of the innermost label that the node is inside of (``labels_of`` has its name), -1 for none."""
+    label: int = node.meta.get("label", NO_LABEL)
+    return label
+
+
+def labels_of(module: Any) -> tuple[tuple[str, int], ...]:
+    """The labels of a graph in the order in which they opened: the name of each, and the number of the one around it (-1: none)."""
+    return tuple(getattr(module, "meta", {}).get("labels", ()))
+
+
+def place_of(module: Any) -> str:
+    """``file.py:line`` where the graph begins: the program's line, if the frontend noted it, else that of the first operator; empty where
+    neither is known."""
+    traces = [module.meta.get("where"), *(n.meta.get("stack_trace") for n in module.graph.nodes if n.op.startswith("call_"))]
+    return next(filter(None, map(line_of, traces)), "").rpartition("/")[2]
+
+
+__all__ = ["label_of", "labels_of", "origin_of", "place_of"]

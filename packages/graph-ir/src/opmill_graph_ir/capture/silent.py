@@ -1,0 +1,58 @@
+"""A backward for the usual case that large results besides the loss have no gradient.
+
+Language models return their logits beside the loss. A caller who differentiates the loss alone has no gradient for them, and the backward
+would be given as many zeros: to be written, read and added, and for all of its first part in memory. The backward is compiled a second
+time, with zeros that it knows.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import torch
+
+from .graph import AtenGraph, Meta, Node
+from .joint import Joint
+from .partition import Halves
+
+_LARGE = 16 << 20
+"""Bytes of a gradient from which on its zeros are worth a second plan."""
+
+
+def silent_tangents(joint: Joint, halves: Halves) -> tuple[int, ...]:
+    """The numbers of the tangents that usually do not come: large ones on GPUs, where one is of a single number. Only of a graph with one
+    backward and known sizes."""
+    if len(joint.parts) != 1 or halves.sizes or halves.backwards[0] is None or not any(_is_loss(m) for m in joint.tangents):
+        return ()
+    return tuple(k for k, meta in enumerate(joint.tangents) if not _is_loss(meta) and _is_large(meta))
+
+
+def without(joint: Joint, halves: Halves, silent: tuple[int, ...]) -> AtenGraph:
+    """The backward with zeros in place of these tangents."""
+    graph = halves.backward
+    names = [joint.graph.inputs[joint.inputs + k] for k in silent]
+    zeros = [
+        Node(
+            torch.ops.aten.full.default,
+            (list(meta.sizes), 0),
+            {"dtype": getattr(torch, meta.dtype), "device": torch.device(meta.device)},
+            (name,),
+            "backward",
+        )
+        for name in names
+        for meta in (graph.metas[name],)
+    ]
+    return replace(graph, inputs=[name for name in graph.inputs if name not in names], nodes=[*zeros, *graph.nodes])
+
+
+def _is_loss(meta: Meta) -> bool:
+    return not meta.sizes
+
+
+def _is_large(meta: Meta) -> bool:
+    numbers = all(type(n) is int for n in (*meta.sizes, *meta.strides))
+    return meta.device.startswith("cuda") and numbers and math.prod(meta.sizes) * getattr(torch, meta.dtype).itemsize >= _LARGE
+
+
+__all__ = ["silent_tangents", "without"]

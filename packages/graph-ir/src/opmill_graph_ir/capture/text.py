@@ -1,0 +1,233 @@
+"""Aten graphs as text, and back.
+
+    input x: float32[8, 16]
+    held w: float32[16, 4] strides [1, 16]
+    mm: float32[8, 4] = aten::mm(x, w)   # model.py:3
+    relu: float32[8, 4] = aten::relu(mm)
+    return relu
+
+Values are bare names; sizes that are no numbers are ``size(s0 + 1)``. Contents of held tensors and constants are no part of the text.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+
+from ..loops.index import Index
+from ..loops.text import parse_index, read_lines
+from .control import ControlOperator
+from .graph import NO_LABEL, AtenGraph, Meta, Node, Output, OutputTensor, Value
+
+# ---- printing --------------------------------------------------------------------------------------------------------------
+
+
+def show_module(gm: torch.fx.GraphModule) -> str:
+    """An FX graph as Python."""
+    return gm.code.strip()
+
+
+def show_graph(graph: AtenGraph) -> str:
+    """The graph as text."""
+    lines = [f"size {name} = {value}" for name, value in graph.symbols().items()]
+    for kind, names in (("input", graph.inputs), ("held", graph.held), ("constant", graph.constants)):
+        lines += [f"{kind} {name}: {_meta(graph.metas[name]) if name in graph.metas else 'size'}" for name in names]
+    for node in graph.nodes:
+        left = ", ".join(f"{r}: {_meta(graph.metas[r])}" if r else "_" for r in node.results)
+        arguments = [*map(_arg, node.args), *(f"{k}={_arg(v)}" for k, v in node.kwargs.items())]
+        notes = (
+            [f"binds={[list(b) for b in node.binds]!r}"] * bool(node.binds)
+            + ["again=True"] * node.again
+            + [f"kept={node.kept}"] * (node.kept is not None)
+            + [f"label={node.label}"] * (node.label != NO_LABEL)
+        )
+        told = f"; {', '.join(notes)}" if notes else ""
+        where = f"   # {node.origin}" if node.origin else ""
+        lines.append(f"{left or 'nothing'} = {node.func.name()}({', '.join(arguments)}){told}{where}")
+    lines += [f"begin {name} at {offset}" for name, offset in graph.offsets.items()]
+    lines += [f"write {target} <- {value}" for target, value in graph.mutations.items()]
+    lines.append("return " + ", ".join(map(_output, graph.outputs)))
+    return "\n".join(lines) + "\n"
+
+
+def _meta(meta: Meta) -> str:
+    strides = "" if meta.strides == _rows(meta.sizes) else f" strides {_listed(meta.strides)}"
+    opaque = " opaque" if meta.opaque else ""
+    return f"{meta.dtype}{_listed(meta.sizes)}{strides}{opaque}{'' if meta.device == 'cpu' else f' on {meta.device}'}"
+
+
+def _rows(sizes: Sequence[Any]) -> tuple[Any, ...]:
+    """Strides of rows that lie one after the other, as torch counts them: a size of none counts as one."""
+    out, step = [], 1
+    for size in reversed(sizes):
+        out.append(step)
+        step = step * size if isinstance(size, Index) or size > 1 else step
+    return tuple(reversed(out))
+
+
+def _listed(sizes: Sequence[Any]) -> str:
+    return f"[{', '.join(map(str, sizes))}]"
+
+
+def _arg(arg: Any) -> str:
+    if isinstance(arg, Value):
+        return arg.name
+    if isinstance(arg, Index):
+        return f"size({arg})"
+    if isinstance(arg, (list, tuple)):
+        inside = ", ".join(map(_arg, arg))
+        return f"[{inside}]" if isinstance(arg, list) else f"({inside}{',' if len(arg) == 1 else ''})"
+    if isinstance(arg, float) and not math.isfinite(arg):
+        return f"number({str(arg)!r})"
+    if isinstance(arg, torch.device):
+        return f"device({str(arg)!r})"
+    return repr(arg)  # numbers, strings, torch.float32, torch.strided, ...
+
+
+def _output(out: Output) -> str:
+    if isinstance(out, Index):
+        return f"size({out})"
+    if not isinstance(out, OutputTensor):
+        return _arg(out)
+    notes = [f"dtype={out.dtype!r}"] * bool(out.dtype) + ["detached=True"] * out.detached + [f"twin={out.twin}"] * bool(out.twin)
+    if out.sizes is not None:
+        notes.insert(0, f"view=({_listed(out.sizes)}, {_listed(out.strides or ())}, {out.offset})")
+    return f"tensor({', '.join([out.value, *notes])})" if notes else out.value
+
+
+# ---- parsing ---------------------------------------------------------------------------------------------------------------
+
+
+def parse_graph(text: str, tensors: Mapping[str, torch.Tensor] | None = None) -> AtenGraph:
+    """The graph that ``text`` shows. ``tensors``: held ones and constants by name; zeros otherwise. Raises GraphError GI042 with the line
+    that cannot be read: also for sizes that are no numbers, whose environment has no text, and for control operators."""
+    parser = _Parser(tensors or {})
+    read_lines(text, parser.line, "an aten graph")
+    return parser.graph
+
+
+class _Parser:
+    def __init__(self, tensors: Mapping[str, torch.Tensor]) -> None:
+        self.graph, self.tensors = AtenGraph(), tensors
+
+    def line(self, line: str) -> None:
+        line, _, origin = line.strip().partition("   # ")
+        head, _, rest = line.partition(" ")
+        graph = self.graph
+        if head in ("input", "held", "constant"):
+            name, _, looks = rest.partition(": ")
+            graph.metas[name] = self.meta(looks)
+            if head == "input":
+                graph.inputs.append(name)
+            elif head == "held":
+                graph.held.append(name)
+                graph.held_tensors.append(self.tensor(name))
+            else:
+                graph.constants[name] = self.tensor(name)
+        elif head == "begin":
+            name, _, offset = rest.partition(" at ")
+            graph.offsets[name] = int(offset)
+        elif head == "write":
+            target, _, value = rest.partition(" <- ")
+            graph.mutations[target] = value
+        elif head == "return":
+            graph.outputs = [self.output(e) for e in ast.parse(f"[{rest}]", mode="eval").body.elts]  # type: ignore[attr-defined]
+        else:
+            assert head != "size", "sizes that are no numbers"
+            self.node(line, origin)
+
+    def node(self, line: str, origin: str) -> None:
+        left, _, right = line.partition(" = ")
+        name, _, arguments = right.partition("(")
+        shown, notes = (arguments, "") if arguments.endswith(")") else arguments.rsplit("; ", 1)
+        call: Any = ast.parse(f"f({shown}", mode="eval").body
+        told = {k.arg: ast.literal_eval(k.value) for k in ast.parse(f"f({notes})", mode="eval").body.keywords}  # type: ignore[attr-defined]
+        results = [] if left == "nothing" else [self.result(r) for r in _apart(left)]
+        func = _operator(name)
+        kwargs = {k.arg: self.arg(k.value) for k in call.keywords}
+        binds = tuple(tuple(b) for b in told.get("binds", ()))
+        args = tuple(map(self.arg, call.args))
+        self.graph.nodes.append(
+            Node(func, args, kwargs, tuple(results), origin, binds, told.get("again", False), told.get("label", NO_LABEL), told.get("kept"))
+        )
+
+    def result(self, text: str) -> str | None:
+        if text == "_":
+            return None
+        name, _, looks = text.partition(": ")
+        self.graph.metas[name] = self.meta(looks)
+        return name
+
+    def meta(self, looks: str) -> Meta:
+        dtype, _, rest = looks.partition("[")
+        shown, _, rest = rest.partition("]")
+        sizes = _numbers(shown)
+        strides = _rows(sizes)
+        if rest.startswith(" strides ["):
+            shown, _, rest = rest.removeprefix(" strides [").partition("]")
+            strides = _numbers(shown)
+        opaque, rest = rest.startswith(" opaque"), rest.removeprefix(" opaque")
+        return Meta(dtype, sizes, strides, rest.removeprefix(" on ") or "cpu", opaque)
+
+    def tensor(self, name: str) -> torch.Tensor:
+        meta = self.graph.metas[name]
+        if name in self.tensors:
+            return self.tensors[name]
+        return torch.empty_strided(meta.sizes, meta.strides, dtype=getattr(torch, meta.dtype), device=meta.device).zero_()
+
+    def arg(self, node: ast.expr) -> Any:
+        if isinstance(node, ast.Name):
+            return Value(node.id)
+        if isinstance(node, (ast.List, ast.Tuple)):
+            kind = list if isinstance(node, ast.List) else tuple
+            return kind(map(self.arg, node.elts))
+        if isinstance(node, ast.Attribute):  # torch.float32
+            return getattr(torch, node.attr)
+        if isinstance(node, ast.Call):
+            name: str = node.func.id  # type: ignore[attr-defined]
+            if name == "size":
+                return parse_index(ast.unparse(node.args[0]))
+            value = ast.literal_eval(node.args[0])
+            return torch.device(value) if name == "device" else float(value)
+        return ast.literal_eval(node)
+
+    def output(self, node: ast.expr) -> Output:
+        if isinstance(node, ast.Name):
+            return OutputTensor(node.id)
+        if not isinstance(node, ast.Call) or node.func.id != "tensor":  # type: ignore[attr-defined]
+            return self.arg(node)  # type: ignore[no-any-return]
+        notes = {k.arg: ast.literal_eval(k.value) for k in node.keywords}
+        if (view := notes.pop("view", None)) is not None:
+            sizes, strides, offset = view
+            notes |= {"sizes": tuple(sizes), "strides": tuple(strides), "offset": offset}
+        return OutputTensor(node.args[0].id, **notes)  # type: ignore[attr-defined,arg-type]
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    return tuple(int(n) for n in text.split(", ") if n)
+
+
+def _apart(text: str) -> list[str]:
+    """Results that stand one behind the other; commas inside of brackets do not part them."""
+    parts, depth, start = [], 0, 0
+    for k, letter in enumerate(text):
+        depth += (letter == "[") - (letter == "]")
+        if letter == "," and not depth:
+            parts.append(text[start:k].strip())
+            start = k + 1
+    return [*parts, text[start:].strip()]
+
+
+def _operator(name: str) -> Any:
+    space, _, rest = name.partition("::")
+    base, _, overload = rest.partition(".")
+    found = getattr(getattr(getattr(torch.ops, space), base), overload or "default")
+    assert not isinstance(found, ControlOperator)
+    return found
+
+
+__all__ = ["parse_graph", "show_graph", "show_module"]

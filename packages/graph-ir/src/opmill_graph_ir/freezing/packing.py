@@ -1,0 +1,183 @@
+"""Products and convolutions with weights that stay, on processors: weights are reordered once into the blocks that oneDNN's kernels read.
+
+Activations that follow are done while results are in registers, those that oneDNN computes as torch does. (Its ``relu`` and ``hardtanh``
+turn NaN into a number: these stay loops.)
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from ..capture.graph import AtenGraph, Node, OutputTensor, Value, replace_values, values_in
+from .constant import Constant, is_view
+from .made import Maker, rows
+
+aten = torch.ops.aten
+
+_LEAST_PRODUCT = 1 << 19
+"""Multiplications below which what a call of oneDNN costs (about five microseconds more than one of BLAS) is not made up for."""
+_LEAST_CONVOLUTION = 1 << 22
+"""The same for convolutions: our own kernels do small ones as quickly, together with what is around them."""
+_UNKNOWN_ROWS = 32
+"""What a number of rows that depends on the call is taken for."""
+
+Activation = tuple[str, list[Any], str]
+
+
+def pack(graph: AtenGraph, constant: Constant) -> None:
+    """Rewrites the products and convolutions that gain by it."""
+    if not torch.backends.mkldnn.is_available() or not torch._C._get_mkldnn_enabled():
+        return
+    packer = _Packer(graph, constant)
+    graph.nodes = [new for node in graph.nodes for new in packer.instead(node)]
+    if packer.renamed:
+        for node in graph.nodes:
+            node.args, node.kwargs = replace_values(node.args, packer.renamed), replace_values(node.kwargs, packer.renamed)
+
+
+class _Packer:
+    def __init__(self, graph: AtenGraph, constant: Constant) -> None:
+        self.graph, self.constant = graph, constant
+        self.readers: dict[str, list[Node]] = defaultdict(list)
+        for node in graph.nodes:
+            for value in values_in((node.args, node.kwargs)):
+                self.readers[value.name].append(node)
+        self.leaving = {o.value for o in graph.outputs if isinstance(o, OutputTensor)} | set(graph.mutations.values())
+        self.renamed: dict[str, str] = {}
+        self.dropped: set[int] = set()
+        self.packed: dict[Any, Value] = {}
+        self.makers = {r: node for node in graph.nodes for r in node.results if r}
+
+    def instead(self, node: Node) -> list[Node]:
+        if id(node) in self.dropped:
+            return []
+        rule = _RULES.get(node.func)
+        made = None if rule is None else rule(self, node)
+        return [node] if made is None else made
+
+    def suits(self, *values: Value | None) -> bool:
+        """Whether tensors are of one type that oneDNN computes in, on a processor, and have elements."""
+        metas = [self.graph.metas[v.name] for v in values if v is not None]
+        types = {m.dtype for m in metas}
+        known = types == {"float32"} or (types == {"bfloat16"} and _has_bfloat16())
+        return known and all(m.device == "cpu" and not m.opaque and 0 not in m.sizes for m in metas)
+
+    # ---- products ----------------------------------------------------------------------------------------------------------
+
+    def product(self, node: Node, x: Value, matrix: Value, bias: Value | None) -> list[Node] | None:
+        """``x @ matrix + bias``."""
+        if node.kwargs or x.name in self.constant or matrix.name not in self.constant.weights or not self.suits(x, matrix, bias):
+            return None
+        depth, columns = self.graph.metas[matrix.name].sizes
+        given, out = self.graph.metas[x.name].sizes[0], self.graph.metas[node.results[0] or ""]
+        count = given if type(given) is int else _UNKNOWN_ROWS
+        if count * depth * columns < _LEAST_PRODUCT or (bias is not None and self.graph.metas[bias.name].sizes != (columns,)):
+            return None
+        make = Maker(self.graph, node.origin)
+        weights = self._reordered(make, matrix, count)
+        args = (x, weights, bias, *self._activation(node, _AFTER_PRODUCTS))
+        make(torch.ops.mkldnn._linear_pointwise.default, args, out, node.results[0] or "")
+        return make.nodes
+
+    def _reordered(self, make: Maker, matrix: Value, count: int) -> Value:
+        key = matrix.name, count
+        if key not in self.packed:
+            meta = make.meta(matrix)
+            sizes = meta.sizes[::-1]
+            turned = make(aten.t.default, (matrix,), replace(meta, sizes=sizes, strides=meta.strides[::-1]))
+            if make.meta(turned).strides != rows(sizes):
+                turned = make(
+                    aten.clone.default, (turned,), replace(meta, sizes=sizes, strides=rows(sizes)), memory_format=torch.contiguous_format
+                )
+            laid = replace(make.meta(turned), opaque=True)
+            self.packed[key] = make(torch.ops.mkldnn._reorder_linear_weight.default, (turned, count), laid)
+        return self.packed[key]
+
+    def _activation(self, node: Node, known: Mapping[Any, Callable[[Node], Activation | None]]) -> Activation:
+        """The function that is all that becomes of the results, which is then the operator's own affair; it may come behind views."""
+        name, out = node.results[0] or "", self.graph.metas
+        while len(self.readers[name]) == 1 and name not in self.leaving:
+            [reader] = self.readers[name]
+            if reader.func in known and reader.args[0] == Value(name):
+                found, result = known[reader.func](reader), reader.results[0] or ""
+                if found is None or result in self.leaving or out[result] != out[name]:
+                    break
+                self.dropped.add(id(reader))
+                self.renamed[result] = name
+                return found
+            if (
+                not (is_view(reader) or reader.func is aten._unsafe_view.default)
+                or len(reader.results) != 1
+                or reader.args[0] != Value(name)
+            ):
+                break
+            name = reader.results[0] or ""
+        return "none", [], ""
+
+    # ---- convolutions ------------------------------------------------------------------------------------------------------
+
+    def convolution(self, node: Node) -> list[Node] | None:
+        x, weight, bias, stride, padding, dilation, transposed, _, groups = node.args
+        name = node.results[0] or ""
+        if transposed or x.name in self.constant or weight.name not in self.constant.weights or not self.suits(x, weight, bias):
+            return None
+        metas = [self.graph.metas[n] for n in (x.name, weight.name, name)]
+        if any(len(m.sizes) != 4 or not all(type(n) is int for n in m.sizes) for m in metas):
+            return None
+        if math.prod(metas[2].sizes) * math.prod(metas[1].sizes[1:]) < _LEAST_CONVOLUTION:
+            return None
+        make = Maker(self.graph, node.origin)
+        key = weight.name, metas[0].sizes, repr((stride, padding, dilation, groups))
+        if key not in self.packed:
+            args = (weight, padding, stride, dilation, groups, list(metas[0].sizes))
+            laid = replace(metas[1], opaque=True)
+            self.packed[key] = make(torch.ops.mkldnn._reorder_convolution_weight.default, args, laid)
+        rest = (padding, stride, dilation, groups, *self._activation(node, _AFTER_CONVOLUTIONS))
+        make(torch.ops.mkldnn._convolution_pointwise.default, (x, self.packed[key], bias, *rest), metas[2], name)
+        return make.nodes
+
+
+@functools.cache
+def _has_bfloat16() -> bool:
+    return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
+
+
+def _mm(packer: _Packer, node: Node) -> list[Node] | None:
+    return packer.product(node, node.args[0], node.args[1], None)
+
+
+def _addmm(packer: _Packer, node: Node) -> list[Node] | None:
+    return packer.product(node, node.args[1], node.args[2], node.args[0])
+
+
+_RULES: Mapping[Any, Callable[[_Packer, Node], list[Node] | None]] = {
+    aten.mm.default: _mm,
+    aten.addmm.default: _addmm,
+    aten.convolution.default: _Packer.convolution,
+}
+
+
+def _plain(name: str) -> Callable[[Node], Activation | None]:
+    return lambda node: (name, [], "")
+
+
+def _gelu(node: Node) -> Activation:
+    return "gelu", [], node.kwargs.get("approximate", node.args[1] if len(node.args) > 1 else "none")
+
+
+_AFTER_CONVOLUTIONS: Mapping[Any, Callable[[Node], Activation | None]] = {
+    aten.hardswish.default: _plain("hardswish"),
+    aten.silu.default: _plain("swish"),
+    aten.sigmoid.default: _plain("sigmoid"),
+    aten.tanh.default: _plain("tanh"),
+}
+_AFTER_PRODUCTS = {**_AFTER_CONVOLUTIONS, aten.gelu.default: _gelu}
+
+__all__ = ["pack"]

@@ -1,0 +1,227 @@
+"""The pipeline: every step from an FX graph to a plan that can be called, in order. The driver runs this list, and nothing beside it.
+
+A step is named by ``module:function`` of this package, which is imported when the step runs: a plan from the store needs no compiler. What
+it gives prints after it where ``print_after`` names it, and is held against the laws of its kind where ``verify`` asks.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+
+@dataclass(frozen=True)
+class Representation:
+    """A form that a program has between steps. ``show``: its text; ``parse``: the way back, empty where there is none; ``verify``: raises
+    where a law is broken, empty where there are none."""
+
+    show: str
+    parse: str = ""
+    verify: str = ""
+
+
+REPRESENTATIONS: dict[str, Representation] = {
+    "FX graph": Representation("capture.text:show_module"),
+    "aten graph": Representation("capture.text:show_graph", "capture.text:parse_graph", "capture.laws:verify_graph"),
+    "lowered program": Representation("schedule.text:show_lowered", "schedule.text:parse_lowered", "schedule.laws:verify_lowered"),
+    "loop program": Representation("schedule.text:show_program", "schedule.text:parse_program", "schedule.laws:verify_program"),
+    "schedule": Representation("schedule.laws:show_schedule", "", "schedule.laws:verify_schedule"),
+    "kernel texts": Representation("planning.kernels:show_texts"),
+    "plan": Representation("planning.text:show_plan", "planning.text:parse_plan", "planning.text:verify_plan"),
+}
+
+
+@dataclass(frozen=True)
+class Step:
+    """``run`` is called with the compilation, and gives pairs of a part ("forward", "backward") and what it made of it, of the kind
+    ``gives``; one with ``each`` is called with the scheduling of each graph, and changes that. ``when``: for which graphs it is."""
+
+    name: str
+    takes: str
+    gives: str
+    what: str
+    run: str
+    each: bool = False
+    when: Literal["", "inference", "training"] = ""
+
+
+@dataclass(frozen=True)
+class Until:
+    """Steps that are repeated until ``done`` says so of the compilation."""
+
+    what: str
+    done: str
+    steps: tuple[Step | Until, ...]
+
+
+PASSES = (
+    Step("statements", "lowered program", "loop program", "loops over unique axes, one statement for each write", "schedule.steps:statements", each=True),
+    Step("dce", "loop program", "loop program", "statements whose results nobody reads are dropped", "schedule.steps:dce", each=True),
+    Step("cse", "loop program", "loop program", "loops that compute what an earlier one did are dropped", "schedule.steps:cse", each=True),
+    Step("update in place", "loop program", "loop program", "copies of which parts are written become writes into their source", "schedule.steps:updated", each=True),
+    Step("inline", "loop program", "loop program", "producers are computed where they are read", "schedule.steps:inlined", each=True),
+    Step("dce again", "loop program", "loop program", "those that all readers have inlined are dropped", "schedule.steps:dce", each=True),
+    Step("turn scans", "loop program", "loop program", "scans that are read from their end run backward", "schedule.steps:turned", each=True),
+    Step("fuse", "loop program", "loop program", "loops in the order of the nests that they are put into", "schedule.steps:fused", each=True),
+    Step("emit", "loop program", "schedule", "nests become kernels: axes coalesced, values rematerialized, short axes unrolled", "schedule.steps:emitted", each=True),
+)  # fmt: skip
+"""How one lowered program is scheduled."""
+
+SCHEDULING: tuple[Step | Until, ...] = (
+    Step("repeats", "aten graph", "aten graph", "blocks that come over and over are cut to four", "compiling:cut_repeats"),
+    Until(
+        "every block that was left out can be put back",
+        "compiling:is_scheduled",
+        (
+            Step("lower", "aten graph", "lowered program", "operators with a record become loops over buffers", "compiling:lowered"),
+            *PASSES,
+            Step("schedule", "schedule", "schedule", "the schedule of a block is repeated for those left out", "compiling:extended"),
+        ),
+    ),
+)
+"""From an aten graph to its schedule."""
+
+PLANNING: tuple[Step | Until, ...] = (
+    Step("bodies", "aten graph", "plan", "graphs inside of control operators become plans of their own", "compiling:planned_bodies"),
+    Until(
+        "every kernel is built, or what it came from is left to torch",
+        "compiling:is_built",
+        (
+            Step("products", "aten graph", "aten graph", "which matrix products on a GPU are loops, by running both ways", "compiling:chosen_products"),
+            *SCHEDULING,
+            Step("generate", "schedule", "kernel texts", "kernels, by the first generator that claims them", "compiling:generated"),
+        ),
+    ),
+    Step("operators", "aten graph", "schedule", "a graph whose kernels cannot be had is torch's own operators", "compiling:left_to_torch"),
+    Step("plan", "schedule", "plan", "memory by lifetime; slots and steps", "compiling:planned"),
+)  # fmt: skip
+"""From aten graphs to plans."""
+
+PIPELINE: tuple[Step | Until, ...] = (
+    Step("graph", "FX graph", "FX graph", "the graph as it came", "backend:given"),
+    Step("key", "FX graph", "FX graph", "a name for the graph with all that its plan depends on", "backend:find_key"),
+    Step("load", "FX graph", "plan", "a plan that is in the store under this name; the rest is left out then", "backend:load"),
+    Step("functionalize", "FX graph", "aten graph", "one run over fakes: operators as values, writes at the end", "compiling:functional", when="inference"),
+    Step("freeze", "aten graph", "aten graph", "what is made of weights that stay is taken out; they are folded and packed", "compiling:frozen", when="inference"),
+    Step("joint", "FX graph", "aten graph", "the same with autograd: forward and backward in one graph", "compiling:joint", when="training"),
+    Step("layouts", "aten graph", "aten graph", "images between convolutions of half precision lie channels last", "compiling:laid_out", when="training"),
+    Step("padding", "aten graph", "aten graph", "operands of products on GPUs lie in aligned matrices", "compiling:padded"),
+    Step("log softmax", "aten graph", "aten graph", "where its gradient needs the sums alone, it is taken apart", "compiling:in_parts", when="training"),
+    Step("partition", "aten graph", "aten graph", "forward and backward apart; what is saved, and what is computed again", "compiling:partitioned", when="training"),
+    Step("stages", "aten graph", "aten graph", "the backward in stretches that hand out gradients early, or once more without tangents that mostly do not come", "compiling:staged", when="training"),
+    *PLANNING,
+    Step("store", "plan", "plan", "the plan is kept under its name", "backend:keep"),
+    Step("bind", "plan", "plan", "the native executable", "backend:bound"),
+)  # fmt: skip
+
+
+def steps(items: Sequence[Step | Until] = PIPELINE) -> Iterator[Step]:
+    """All steps in order, each of a repeated group once."""
+    for item in items:
+        if isinstance(item, Step):
+            yield item
+        else:
+            yield from steps(item.steps)
+
+
+NAMES = tuple(step.name for step in steps())
+"""Names of all steps, in order."""
+UNCOMPILED = ("graph", "key", "load")
+"""Steps that also a plan from the store goes through."""
+
+
+Observer = Callable[[Step, Sequence[tuple[str, Any]], float, Callable[[Any], str]], None]
+"""``observe(step, made, seconds, show)`` is told of each step that was run: pairs of a part and what it made of that, whose text ``show`` gives."""
+
+
+class State(Protocol):
+    """What the steps work on."""
+
+    options: Any
+    report: Any
+    finished: bool
+
+    @property
+    def trains(self) -> bool: ...
+
+    observe: Observer | None
+
+    def on_each(self, function: Callable[[Any], object]) -> Iterable[tuple[str, object]]: ...
+
+
+def run(items: Sequence[Step | Until], state: State) -> None:
+    """Runs the steps on ``state`` until it is finished."""
+    for item in items:
+        if state.finished:
+            return
+        if isinstance(item, Until):
+            while not found(item.done)(state):
+                run(item.steps, state)
+        elif not item.when or state.trains == (item.when == "training"):
+            function = found(item.run)
+            timed: AbstractContextManager[None] = state.report.step(item.name)
+            start = time.perf_counter()
+            with timed:
+                made = state.on_each(function) if item.each else function(state)
+            if state.observe is not None:
+                made = list(made or ())
+                state.observe(item, made, time.perf_counter() - start, found(REPRESENTATIONS[item.gives].show))
+            _observe(item, made or (), state.options)
+
+
+def _observe(step: Step, made: Iterable[tuple[str, object]], options: Any) -> None:
+    shown, form = options.prints(step.name), REPRESENTATIONS[step.gives]
+    if not shown and not options.verify:
+        return
+    for part, program in made:
+        if shown:
+            print(f"# after {step.name}{f' ({part})' if part else ''}\n{found(form.show)(program)}\n", file=sys.stderr)
+        if options.verify and form.verify:
+            found(form.verify)(program)
+
+
+@functools.cache
+def found(name: str) -> Callable[..., Any]:
+    """The function that ``module:function`` of this package names."""
+    module, _, function = name.partition(":")
+    result: Callable[..., Any] = getattr(importlib.import_module(f"{__package__}.{module}"), function)
+    return result
+
+
+def described(items: Sequence[Step | Until] = PIPELINE) -> str:
+    """The list for people: a line for each step, those that are repeated further in."""
+    return "\n".join(_described(items, ""))
+
+
+def _described(items: Sequence[Step | Until], margin: str) -> Iterator[str]:
+    for item in items:
+        if isinstance(item, Until):
+            yield f"{margin}until {item.what}:"
+            yield from _described(item.steps, margin + "  ")
+        else:
+            only = f" ({item.when})" if item.when else ""
+            yield f"{margin}{item.name}: {item.takes} -> {item.gives}{only}: {item.what}"
+
+
+__all__ = [
+    "NAMES",
+    "PASSES",
+    "PIPELINE",
+    "PLANNING",
+    "REPRESENTATIONS",
+    "SCHEDULING",
+    "UNCOMPILED",
+    "Representation",
+    "Step",
+    "Until",
+    "described",
+    "found",
+    "run",
+    "steps",
+]

@@ -1,0 +1,19 @@
+"""Graphs whose tensors are wrappers (DTensor, quantised tensors): compiled as graphs of the plain tensors inside."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from opmill_fake_tensors.wrappers import takes_operators
+
+MARK = "wrappers"
+"""Of a graph module's ``meta``, where whoever recorded it met a wrapper."""
+INSIDE = "wrappers inside"
+"""The same of one whose inputs and outputs are plain."""
+
+
+def has_wrappers(gm: torch.fx.GraphModule, inputs: Sequence[object]) -> bool:
+    """Whether there are wrappers among a graph's inputs and outputs, as far as is known."""
+    return bool(gm.meta.get(MARK)) or any(takes_operators(type(x)) for x in inputs)

@@ -1,0 +1,228 @@
+"""A compiled graph of plain tensors behind wrappers: takes inputs apart at each call, and puts outputs together.
+
+For autograd the wrappers are what is differentiated: one node gives the carriers of their gradients, which the graph takes, and one makes the
+wrappers of what the graph returns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.autograd.function import once_differentiable
+
+from opmill_fake_tensors.wrappers import Form, Thing, numbers_of, take_apart, with_numbers
+
+from ..errors import GraphError
+from .nodes import Bound, Looks, Out, assembled
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Where symbolic sizes are found: ``places`` has the plain input and its dimension for each, by the text of the size."""
+
+    places: Mapping[str, tuple[int, int]]
+
+    @classmethod
+    def of(cls, flat: Sequence[Any]) -> Sizes | None:
+        """Those of the inputs of a graph; None where there are none."""
+        tensors = [(k, x) for k, x in enumerate(flat) if isinstance(x, torch.Tensor)]
+        sizes = [(n, (k, d)) for k, x in tensors for d, n in enumerate(x.shape) if isinstance(n, torch.SymInt)]
+        return cls({str(n): place for n, place in reversed(sizes)}) if sizes else None
+
+    def read(self, number: Any, flat: Sequence[Any]) -> Any:
+        if not isinstance(number, torch.SymInt):
+            return number
+        if (place := self.places.get(str(number))) is None:
+            raise GraphError("GI061", f"a gradient of {number} elements along a dimension", why="no input tells the number")
+        return flat[place[0]].shape[place[1]]
+
+    def of_call(self, gradients: Mapping[int, Looks], flat: Sequence[Any]) -> dict[int, Looks]:
+        """How gradients look for these plain inputs."""
+        found = {}
+        for position, looks in gradients.items():
+            form = looks.form
+            if form is not None:
+                sizes = [self.read(n, flat) for n in numbers_of(form)]
+                form = with_numbers(form, iter(sizes))
+            found[position] = Looks(form, tuple(tuple(self.read(n, flat) for n in part) for part in looks.sizes), looks.dtypes)
+        return found
+
+
+class WrappedGraph:
+    """Calls ``inner``, a compiled graph of plain tensors: its inputs are the tensors inside of each input, then the carriers of gradients.
+    ``forms``: by input, None for plain ones and sizes; ``gradients``: how the gradients of inputs look, by position; ``sizes``: what
+    tells their sizes where these are symbolic."""
+
+    def __init__(
+        self,
+        inner: Any,
+        forms: Sequence[Form | None],
+        gradients: dict[int, Looks],
+        outs: Sequence[Out],
+        bound: Sequence[Bound],
+        sizes: Sizes | None = None,
+    ) -> None:
+        self.inner, self.outs, self.bound = inner, tuple(outs), tuple(bound)
+        self.report, self.plan = inner.report, inner.plan
+        self.openers = [opener(form) if form is not None else _detached if k in gradients else None for k, form in enumerate(forms)]
+        self.gradients, self.sizes = gradients, sizes
+        self.plain = all(out.form is None and out.given is None and out.same is None for out in self.outs)
+
+    def __call__(self, *inputs: Any) -> Sequence[Any]:
+        flat: list[Any] = []
+        for value, open_ in zip(inputs, self.openers, strict=True):
+            if open_ is None:
+                flat.append(value)
+            else:
+                open_(value, flat)
+        if self.gradients:
+            gradients = self.gradients if self.sizes is None else self.sizes.of_call(self.gradients, flat)
+            flat += _Opened.apply(gradients, *(inputs[position] for position in gradients))  # type: ignore[no-untyped-call]
+        outputs = self.inner(*flat)
+        for bound in self.bound:
+            owner = inputs[bound.position]
+            for name in bound.path[:-1]:
+                owner = getattr(owner, name)
+            setattr(owner, bound.path[-1], outputs[bound.source])
+        if self.plain:
+            return outputs[: len(self.outs)]  # type: ignore[no-any-return]
+        return self._put_together(inputs, outputs)
+
+    def _put_together(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> list[Any]:
+        result: list[Any] = []
+        position = 0
+        waiting: list[tuple[int, Form, Form, Sequence[Any]]] = []
+        for out in self.outs:
+            leaves = outputs[position : position + out.count]
+            position += out.count + sum(n is not None for n in out.numbers)
+            if out.given is not None or out.same is not None:
+                result.append(inputs[out.given] if out.given is not None else out.same)
+            elif out.form is None:
+                result.append(leaves[0])
+            else:
+                form = _measured(out, outputs)
+                if out.tangent is not None and any(leaf.requires_grad for leaf in leaves):
+                    waiting.append((len(result), form, out.tangent, leaves))
+                    result.append(None)
+                else:
+                    result.append(assembled(form, leaves))
+        if waiting:
+            forms = [(form, tangent) for _, form, tangent, _ in waiting]
+            made = _Closed.apply(forms, *(leaf for *_, leaves in waiting for leaf in leaves))  # type: ignore[no-untyped-call]
+            for (k, *_), wrapper in zip(waiting, made, strict=True):
+                result[k] = wrapper
+        for k, out in enumerate(self.outs):
+            if out.same is not None:
+                result[k] = result[out.same]
+        return result
+
+
+def _measured(out: Out, outputs: Sequence[Any]) -> Form:
+    """The form with the sizes of this call."""
+    assert out.form is not None
+    if not out.numbers:
+        return out.form
+    return with_numbers(out.form, (n if k is None else outputs[k] for n, k in zip(numbers_of(out.form), out.numbers, strict=True)))
+
+
+def opener(form: Form) -> Callable[[Any, list[Any]], None]:
+    """What puts the tensors inside of a wrapper of this form at the end of a list."""
+    if all(part is None for part in form.parts):
+        names = form.names
+
+        def flat(value: Any, into: list[Any]) -> None:
+            into += [getattr(value, name) for name in names]
+
+        return flat
+    tensors = [(name, part) for name, part in zip(form.names, form.parts, strict=True) if type(part) is not Thing]
+    parts = [(name, opener(part) if type(part) is Form else None) for name, part in tensors]
+
+    def nested(value: Any, into: list[Any]) -> None:
+        for name, inner in parts:
+            if inner is None:
+                into.append(getattr(value, name))
+            else:
+                inner(getattr(value, name), into)
+
+    return nested
+
+
+def _detached(value: Any, into: list[Any]) -> None:
+    """A plain input whose gradient is a wrapper."""
+    into.append(value.detach())
+
+
+class _Opened(torch.autograd.Function):
+    """``apply(gradients, *wrappers)`` gives the carriers of their gradients: tensors of the right sizes without memory."""
+
+    @staticmethod
+    def forward(ctx: Any, gradients: dict[int, Looks], *wrappers: Any) -> Any:
+        ctx.gradients = gradients
+        ctx.set_materialize_grads(False)
+        return tuple(
+            carrier for looks, wrapper in zip(gradients.values(), wrappers, strict=True) for carrier in carriers(looks, wrapper.device)
+        )
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *found: Any) -> Any:
+        came = iter(found)
+        return None, *(_gradient(looks, [next(came) for _ in looks.sizes]) for looks in ctx.gradients.values())
+
+
+def carriers(looks: Looks, device: torch.device) -> list[torch.Tensor]:
+    return [
+        torch.empty((), dtype=dtype, device=device).expand(tuple(sizes)) for sizes, dtype in zip(looks.sizes, looks.dtypes, strict=True)
+    ]
+
+
+def _gradient(looks: Looks, parts: list[Any]) -> Any:
+    """The gradient of which these are the parts; None where none has come."""
+    if all(part is None for part in parts):
+        return None
+    for k, part in enumerate(parts):
+        if part is None:
+            parts[k] = torch.zeros(tuple(looks.sizes[k]), dtype=looks.dtypes[k], device=next(p for p in parts if p is not None).device)
+    return assembled(looks.form, parts)
+
+
+class _Closed(torch.autograd.Function):
+    """``apply(forms, *leaves)`` gives wrappers. ``forms``: theirs, and those of their gradients."""
+
+    @staticmethod
+    def forward(ctx: Any, forms: list[tuple[Form, Form]], *leaves: Any) -> Any:
+        ctx.forms = forms
+        ctx.set_materialize_grads(False)
+        given = iter([leaf.detach() for leaf in leaves])
+        return tuple(assembled(form, [next(given) for _ in range(form.count)]) for form, _ in forms)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        return None, *(leaf for (_, form), gradient in zip(ctx.forms, gradients, strict=True) for leaf in _tangents(form, gradient))
+
+
+def _tangents(form: Form, gradient: Any) -> Iterator[Any]:
+    """The plain tensors in the gradient of an output, which has to be like the output. A class may say how another is made so."""
+    if gradient is None:
+        yield from [None] * form.count
+        return
+    looks, leaves = take_apart(gradient)
+    if not form.fits(looks):
+        gradient = _coerced(form, gradient)
+        looks, leaves = take_apart(gradient)
+        if looks is None or looks.cls is not form.cls or len(leaves) != form.count:
+            what = f"a gradient that is a {type(gradient).__qualname__}, of an output that is a {form.cls.__qualname__}"
+            hint = "give one of the output's class, or define __coerce_same_metadata_as_tangent__(context, class) there"
+            raise GraphError("GI063", what, why="the backward was compiled for gradients like the output", hint=hint)
+    yield from leaves
+
+
+def _coerced(form: Form, gradient: Any) -> Any:
+    method = getattr(type(gradient), "__coerce_same_metadata_as_tangent__", None)
+    if method is None:
+        return gradient
+    found = method(gradient, form.context) if type(gradient) is form.cls else method(gradient, form.context, form.cls)
+    return gradient if found is None else found

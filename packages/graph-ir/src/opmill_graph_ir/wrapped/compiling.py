@@ -1,0 +1,106 @@
+"""Compiles a graph with wrappers among its inputs, its outputs, or in between."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from opmill_fake_tensors import FakeTensor
+from opmill_fake_tensors.wrappers import Form
+
+from ..enabling import turns_gradients_on
+from ..errors import GraphError
+from . import INSIDE, MARK
+from .boundary import Sizes, WrappedGraph, carriers
+from .nodes import Looks, OtherGradient, Unwrap, Wrap, apart
+
+_ATTEMPTS = 3
+"""How often a graph is captured to know how its gradients look."""
+
+
+def compile_wrapped(
+    gm: torch.fx.GraphModule, inputs: Sequence[Any], compile_plain: Callable[[torch.fx.GraphModule, list[Any]], Any]
+) -> WrappedGraph:
+    """``compile_plain`` compiles a graph whose inputs and outputs are plain. Raises ``GraphError`` as that does, and GI060 to GI062."""
+    opened = [apart(x) if isinstance(x, torch.Tensor) else (None, [x]) for x in inputs]
+    forms = [form for form, _ in opened]
+    differentiates = torch.is_grad_enabled() or turns_gradients_on(gm, inputs)
+    wanted = [k for k, form in enumerate(forms) if form is not None and differentiates and inputs[k].requires_grad]
+    gradients = {k: _supposed(inputs[k]) for k in wanted}
+    starts = [sum(len(leaves) for _, leaves in opened[:k]) for k in range(len(opened))]
+    for _ in range(_ATTEMPTS + len(inputs)):
+        module, unwrap = _between(gm, forms, gradients)
+        flat = [leaf for _, leaves in opened for leaf in leaves]
+        flat += [carrier.requires_grad_() for k, looks in gradients.items() for carrier in _carriers(looks, inputs[k])]
+        try:
+            compiled = compile_plain(module, flat)
+        except OtherGradient as other:
+            position = other.position
+            if other.flat:
+                position = next((k for k, (form, _) in enumerate(opened) if form is None and starts[k] == other.position), -1)
+                if position < 0:
+                    what = "a wrapper that is the gradient of a plain tensor that the graph holds"
+                    raise GraphError("GI061", what, hint="pass the tensor as an argument") from None
+                opened[position] = None, [inputs[position].detach()]
+            gradients = dict(sorted({**gradients, position: other.looks}.items()))
+            continue
+        return WrappedGraph(compiled, forms, gradients, unwrap.outs, unwrap.bound, _sizes(flat, gradients))
+    raise GraphError("GI061", "gradients of a wrapper that look otherwise each time the graph is captured")
+
+
+def _sizes(flat: Sequence[Any], gradients: dict[int, Looks]) -> Sizes | None:
+    """What tells the sizes of gradients, where they are symbolic. Raises GraphError GI061 where nothing does."""
+    sizes = Sizes.of(flat)
+    if sizes is not None:
+        sizes.of_call(gradients, flat)
+    return sizes
+
+
+def _supposed(x: Any) -> Looks:
+    """A gradient like the tensor itself, or, where that has integers inside, a plain one."""
+    looks = Looks.of(x)
+    return looks if looks.differentiable else Looks(None, (tuple(x.shape),), (x.dtype,))
+
+
+def _carriers(looks: Looks, like: Any) -> list[Any]:
+    sample = apart(like)[1][0]
+    if not isinstance(sample, FakeTensor):
+        return carriers(looks, like.device)
+    with torch._C._DisableTorchDispatch():
+        metas = [torch.empty((), dtype=dtype, device="meta").expand(tuple(n)) for n, dtype in zip(looks.sizes, looks.dtypes, strict=True)]
+    return [sample.context.from_meta(meta, like.device) for meta in metas]
+
+
+def _between(gm: torch.fx.GraphModule, forms: Sequence[Form | None], gradients: dict[int, Looks]) -> tuple[torch.fx.GraphModule, Unwrap]:
+    """The graph with plain inputs and outputs."""
+    graph = torch.fx.Graph()
+    places = [node for node in gm.graph.nodes if node.op == "placeholder"]
+    inside = [
+        [graph.placeholder(node.name if form is None else f"{node.name}_{k}") for k in range(1 if form is None else form.count)]
+        for node, form in zip(places, forms, strict=True)
+    ]
+    carry = {k: [graph.placeholder(f"{places[k].name}_gradient_{i}") for i in range(len(looks.sizes))] for k, looks in gradients.items()}
+    env: dict[torch.fx.Node, torch.fx.Node] = {}
+    wraps = []
+    for k, (node, form, own) in enumerate(zip(places, forms, inside, strict=True)):
+        if form is None and k not in gradients:
+            env[node] = own[0]
+            own[0].meta = dict(node.meta)
+            continue
+        wraps.append(Wrap(k, form, gradients.get(k)))
+        env[node] = graph.call_function(wraps[-1], (*own, *carry.get(k, ())))
+    unwrap = Unwrap(wraps)
+    for node in gm.graph.nodes:
+        if node.op == "output":
+            graph.output(graph.call_function(unwrap, (torch.fx.node.map_arg(node.args[0], env.__getitem__),)))
+        elif node.op != "placeholder":
+            env[node] = graph.node_copy(node, env.__getitem__)
+    module = torch.fx.GraphModule(gm, graph)
+    module.meta.update({key: value for key, value in gm.meta.items() if key != MARK})
+    module.meta[INSIDE] = True
+    return module, unwrap
+
+
+__all__ = ["compile_wrapped"]

@@ -1,0 +1,357 @@
+"""Graphs whose weights stay: against eager in double precision, weights that change all the same, and what the store keeps."""
+
+from __future__ import annotations
+
+import gc
+import warnings
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+import torch
+from torch.nn import Parameter
+from torch.nn import functional as F
+
+from opmill_graph_ir.backend import CompiledGraph, compile_graph
+from opmill_graph_ir.capture.functionalize import functionalize
+from opmill_graph_ir.errors import GraphWarning
+from opmill_graph_ir.freezing import packing
+from opmill_graph_ir.freezing.rewrite import freeze
+from opmill_graph_ir.freezing.weights import held_inputs
+from opmill_graph_ir.options import GraphOptions
+from opmill_runtime_cache.plan.model import Call
+from opmill_runtime_cache.store import Store
+
+Function = Callable[..., Any]
+
+
+@pytest.fixture(autouse=True)
+def _own_folder(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPMILL_CACHE_DIR", str(tmp_path / "cache"))
+
+
+def compiled(function: Function, inputs: Sequence[Any], folder: Any = None, kernels: bool = False, **options: Any) -> CompiledGraph:
+    """``kernels``: with kernels of our own, where a generator is installed; that takes seconds."""
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="GI030")  # this package may be installed without a generator
+        module = torch.fx.symbolic_trace(function)
+        settings = GraphOptions(freeze=True, verify=True, cache=folder is not None, **options)
+        return compile_graph(
+            module, inputs, options=settings, store=None if folder is None else Store(str(folder)), generators=None if kernels else ()
+        )
+
+
+def operators(run: CompiledGraph) -> list[str]:
+    return [step.op for step in run.plan.steps if isinstance(step, Call)]
+
+
+def check(function: Function, inputs: Sequence[Any], run: CompiledGraph, times: float = 4.0) -> None:
+    """Results against float64, allowed ``times`` eager's error."""
+    with torch.no_grad():
+        found, eager = run(*inputs)[0], function(*inputs)[0]
+        exact = function(*(x.double() if x.is_floating_point() else x for x in inputs))[0]
+    assert found.dtype == eager.dtype and found.shape == eager.shape and found.stride() == eager.stride()
+    limit = times * (eager - exact).abs().max() + 1e-6 * exact.abs().max()
+    assert (found - exact).abs().max() <= limit
+
+
+def weight(*sizes: int) -> Parameter:
+    return Parameter(torch.randn(*sizes) / sizes[-1] ** 0.5)
+
+
+# ---- what is folded and packed ------------------------------------------------------------------------------------------------
+
+NORMS = [
+    (bias, affine, groups, dtype)
+    for bias in (True, False)
+    for affine in (True, False)
+    for groups in (1, 2)
+    for dtype in ("float32", "float64")
+]
+
+
+@pytest.mark.parametrize(("bias", "affine", "groups", "dtype"), NORMS)
+def test_norms_are_folded_into_convolutions(bias: bool, affine: bool, groups: int, dtype: str) -> None:
+    kind = getattr(torch, dtype)
+    rest = [weight(6).to(kind) for _ in range(3)]
+    variance = Parameter(torch.rand(6).to(kind) + 0.1)
+
+    def function(x: Any, w: Any, b: Any, scale: Any, shift: Any, mean: Any, var: Any) -> Any:
+        y = F.conv2d(x, w, b if bias else None, padding=1, groups=groups)
+        return (F.batch_norm(y, mean, var, scale if affine else None, shift if affine else None, False, 0.1, 1e-5),)
+
+    x = torch.randn(2, 4, 7, 5, dtype=kind)
+    inputs = [x, Parameter(weight(6, 4 // groups, 3, 3).to(kind)), weight(6).to(kind), rest[0], rest[1], rest[2], variance]
+    inputs = [Parameter(t) if k else t for k, t in enumerate(inputs)]
+    run = compiled(function, inputs)
+    assert not any("batch_norm" in op for op in operators(run))
+    assert run.frozen is not None
+    check(function, inputs, run)
+
+
+def test_norms_that_are_not_the_only_reader_or_train_stay() -> None:
+    def both(x: Any, w: Any, mean: Any, var: Any) -> Any:
+        y = F.conv2d(x, w)
+        return F.batch_norm(y, mean, var, None, None, False, 0.1, 1e-5), y
+
+    def training(x: Any, w: Any, mean: Any, var: Any) -> Any:
+        return (F.batch_norm(F.conv2d(x, w), mean, var, None, None, True, 0.1, 1e-5),)
+
+    for function in (both, training):
+        inputs = [torch.randn(2, 3, 6, 6), weight(4, 3, 1, 1), Parameter(torch.randn(4), False), Parameter(torch.rand(4) + 0.5, False)]
+        before = [t.clone() for t in inputs]
+        with torch.no_grad():
+            wanted = function(*before)
+            found = compiled(function, inputs)(*inputs)
+        for a, b in zip(found, wanted, strict=True):
+            torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(inputs[2], Parameter(before[2], False), rtol=1e-4, atol=1e-5)
+
+
+ACTIVATIONS: dict[str, Function] = {
+    "none": lambda y: y,
+    "relu": torch.relu,
+    "gelu": F.gelu,
+    "tanh gelu": lambda y: F.gelu(y, approximate="tanh"),
+    "silu": F.silu,
+    "hardswish": F.hardswish,
+    "sigmoid": torch.sigmoid,
+    "tanh": torch.tanh,
+    "relu6": F.relu6,
+}
+SPECIAL = (float("nan"), float("inf"), -float("inf"), -0.0)
+
+
+@pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="torch was built without oneDNN")
+@pytest.mark.parametrize("name", ACTIVATIONS)
+def test_products_are_packed_with_what_follows_and_special_values_stay(name: str) -> None:
+    after = ACTIVATIONS[name]
+
+    def function(x: Any, w: Any, b: Any) -> Any:
+        return (after(F.linear(x, w, b)),)
+
+    inputs = [torch.randn(4, 16, 128), weight(96, 128), weight(96)]
+    run = compiled(function, inputs, kernels=True)
+    assert "mkldnn::_linear_pointwise" in operators(run)
+    check(function, inputs, run)
+    with torch.no_grad():
+        for k, value in enumerate(SPECIAL):
+            inputs[0][0, k] = value
+        found, wanted = run(*inputs)[0], function(*inputs)[0]
+    assert torch.equal(found.isnan(), wanted.isnan()), "NaN is not lost on the way"
+    assert torch.equal(found.isinf(), wanted.isinf())
+
+
+@pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="torch was built without oneDNN")
+@pytest.mark.parametrize("rows", [1, 5, 64])
+def test_weights_of_bytes_are_widened_and_packed_once(rows: int) -> None:
+    def function(x: Any, w: Any, scale: Any) -> Any:
+        return (torch.mm(x, w.to(x.dtype).t()) * scale,)
+
+    bytes_ = Parameter(torch.randint(-127, 128, (768, 1024), dtype=torch.int8), False)
+    inputs = [torch.randn(rows, 1024), bytes_, weight(768)]
+    run = compiled(function, inputs, kernels=True)
+    scaled = "aten::mul.Tensor"  # where no generator is installed that makes it a kernel
+    assert [name for name in operators(run) if name != scaled] == ["mkldnn::_linear_pointwise"], "no call widens them again"
+    check(function, inputs, run)
+    with torch.no_grad():
+        bytes_.zero_()
+        assert not run(*inputs)[0].any()
+
+
+@pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="torch was built without oneDNN")
+@pytest.mark.parametrize("name", ["none", "relu", "hardswish", "silu"])
+@pytest.mark.parametrize("groups", [1, 32])
+def test_convolutions_are_packed(name: str, groups: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(packing, "_LEAST_CONVOLUTION", 1 << 16)
+    after = ACTIVATIONS[name]
+
+    def function(x: Any, w: Any, b: Any, v: Any) -> Any:
+        y = after(F.conv2d(x, w, b, stride=2, padding=1, groups=groups))
+        return (F.conv2d(y, v).flatten(2),)
+
+    inputs = [torch.randn(2, 32, 30, 28), weight(32, 32 // groups, 3, 3), weight(32), weight(8, 32, 1, 1)]
+    run = compiled(function, inputs, kernels=True)
+    assert "mkldnn::_convolution_pointwise" in operators(run)
+    check(function, inputs, run)
+    inputs[0][1, 3, 4, 5] = float("nan")
+    with torch.no_grad():
+        assert torch.equal(run(*inputs)[0].isnan(), function(*inputs)[0].isnan())
+
+
+def test_only_what_follows_from_weights_is_taken_out() -> None:
+    def function(x: Any, w: Any, v: Any) -> Any:
+        both = torch.cat([w, v]).sin()
+        return x * both[:3], both + x[0], torch.rand(6) * 0 + w.mean()
+
+    inputs = [torch.randn(3), weight(3), weight(3)]
+    with torch.no_grad():
+        module = torch.fx.symbolic_trace(lambda x, w, v: function(x, w, v)[:2])
+        made = freeze(functionalize(module, inputs), held_inputs(module, inputs))
+        assert made is not None and made.positions == (1, 2) and made.kept == ()
+        assert [node.func._schema.name for node in made.weights.nodes] == ["aten::cat", "aten::sin"]
+        assert not {"aten::cat", "aten::sin"} & {node.func._schema.name for node in made.graph.nodes}
+        for a, b in zip(compiled(function, inputs, kernels=True)(*inputs), function(*inputs), strict=True):
+            torch.testing.assert_close(a, b)
+
+
+def test_what_a_graph_writes_or_gives_out_does_not_stay() -> None:
+    def function(x: Any, written: Any, given: Any, w: Any) -> Any:
+        written.add_(x)
+        return written * 2, given, (w * 3)
+
+    inputs = [torch.randn(3), *(Parameter(torch.randn(3), False) for _ in range(3))]
+    with torch.no_grad():
+        module = torch.fx.symbolic_trace(function)
+        made = freeze(functionalize(module, inputs), held_inputs(module, inputs))
+        assert made is not None and made.positions == (3,)
+        run, reference = compiled(function, inputs), [t.clone() for t in inputs]
+        for _ in range(2):
+            found, wanted = run(*inputs), function(*reference)
+            for a, b in zip(found, wanted, strict=True):
+                torch.testing.assert_close(a, b)
+            assert found[1] is inputs[2] or found[1].data_ptr() == inputs[2].data_ptr()
+            found[2].zero_()  # the caller's own: the next call must not see it
+
+
+# ---- weights that change all the same ---------------------------------------------------------------------------------------------
+
+
+def scaled(x: Any, w: Any) -> Any:
+    return (x * (w * 2 + 1),)
+
+
+def new_value(w: Parameter) -> Parameter:
+    return Parameter(torch.randn_like(w))
+
+
+def in_place(w: Parameter) -> Parameter:
+    w.add_(1)
+    return w
+
+
+def through_a_view(w: Parameter) -> Parameter:
+    w[1:].mul_(3)
+    return w
+
+
+def by_setting_data(w: Parameter) -> Parameter:
+    w.data = torch.randn_like(w)
+    return w
+
+
+def by_setting_data_twice(w: Parameter) -> Parameter:
+    for _ in range(2):  # the second may lie where the first lay
+        w.data = torch.randn_like(w)
+    return w
+
+
+@pytest.mark.parametrize("change", [new_value, in_place, through_a_view, by_setting_data, by_setting_data_twice])
+def test_a_change_is_seen_by_the_next_call(change: Callable[[Parameter], Parameter]) -> None:
+    w, x = weight(5), torch.randn(5)
+    run = compiled(scaled, [x, w])
+    with torch.no_grad():
+        for _ in range(6):
+            torch.testing.assert_close(run(x, w)[0], scaled(x, w)[0])
+            w = change(w)
+        torch.testing.assert_close(run(x, w)[0], scaled(x, w)[0])
+    assert len(run.executable.tokens) == 1, "what was made of what is gone is let go"
+
+
+def test_a_write_that_nobody_counts_is_seen_by_samples_and_by_thaw() -> None:
+    w, x = weight(500), torch.randn(500)
+    plain, sampling = compiled(scaled, [x, w]), compiled(scaled, [x, w], sample=True)
+    with torch.no_grad():
+        before = plain(x, w)[0], sampling(x, w)[0]
+        w.data.mul_(2)
+        torch.testing.assert_close(plain(x, w)[0], before[0])  # the documented limit of the promise
+        torch.testing.assert_close(sampling(x, w)[0], scaled(x, w)[0])
+        assert plain.thaw() == 1 and plain.thaw() == 0
+        torch.testing.assert_close(plain(x, w)[0], scaled(x, w)[0])
+        w.data[-1] = 77  # one element: seen once the samples have come round
+        for _ in range(16):
+            sampling(x, w)
+        torch.testing.assert_close(sampling(x, w)[0], scaled(x, w)[0])
+
+
+def test_tensors_of_inference_mode_stay_too() -> None:
+    with torch.inference_mode():
+        w = Parameter(torch.randn(4), False)
+    x = torch.randn(4)
+    run = compiled(scaled, [x, w])
+    torch.testing.assert_close(run(x, w)[0], scaled(x, w)[0])
+    torch.testing.assert_close(run(x, w)[0], scaled(x, w)[0])
+    assert len(run.executable.tokens) == 1
+
+
+def test_each_set_of_weights_has_its_own_and_goes_with_it() -> None:
+    x, first, second = torch.randn(4), weight(4), weight(4)
+    run = compiled(scaled, [x, first])
+    with torch.no_grad():
+        for _ in range(3):
+            for w in (first, second):
+                torch.testing.assert_close(run(x, w)[0], scaled(x, w)[0])
+    assert len(run.executable.tokens) == 2
+    gone = weakref.ref(first)
+    del first, w
+    gc.collect()
+    assert gone() is None, "a copy keeps no parameter"
+    assert len(run.executable.tokens) == 1
+
+
+def test_weights_that_change_every_time_end_frozen_calls_until_thawed() -> None:
+    w, x = weight(5), torch.randn(5)
+    run = compiled(scaled, [x, w])
+    with torch.no_grad(), warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for _ in range(20):
+            w.add_(1)
+            torch.testing.assert_close(run(x, w)[0], scaled(x, w)[0])
+    assert any("GI034" in str(each.message) and each.category is GraphWarning for each in caught)
+    assert run.executable.tokens == []
+    run.thaw()
+    with torch.no_grad():
+        torch.testing.assert_close(run(x, w)[0], scaled(x, w)[0])
+    assert len(run.executable.tokens) == 1
+
+
+def test_weights_that_change_now_and_then_are_frozen_again() -> None:
+    w, x = weight(5), torch.randn(5)
+    run = compiled(scaled, [x, w])
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for _ in range(12):
+            w.add_(1)
+            for _ in range(6):
+                torch.testing.assert_close(run(x, w)[0], scaled(x, w)[0])
+
+
+# ---- the store, other modes -----------------------------------------------------------------------------------------------------
+
+
+def test_the_store_keeps_the_plan_and_no_weights(tmp_path: Any) -> None:
+    def function(x: Any, w: Any, b: Any) -> Any:
+        return (F.linear(x, w, b),)
+
+    inputs = [torch.randn(64, 128), weight(96, 128), weight(96)]
+    first = compiled(function, inputs, tmp_path)
+    inputs = [torch.randn(64, 128), weight(96, 128), weight(96)]  # others
+    second = compiled(function, inputs, tmp_path)
+    assert not first.report.cached and second.report.cached
+    check(function, inputs, second)
+    plain = [torch.randn(64, 128), weight(96, 128).detach(), weight(96).detach()]
+    third = compiled(function, plain, tmp_path)
+    assert not third.report.cached and third.frozen is None, "nothing is promised of these"
+
+
+def test_nothing_is_frozen_where_rounding_is_eagers_or_gradients_are_wanted() -> None:
+    inputs = [torch.randn(4), weight(4)]
+    assert compiled(scaled, inputs, numerics="eager").frozen is None
+    module = torch.fx.symbolic_trace(scaled)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="GI030")
+        run = compile_graph(module, inputs, options=GraphOptions(freeze=True, cache=False), generators=())
+    assert run.frozen is None
+    run(*inputs)[0].sum().backward()
+    torch.testing.assert_close(inputs[1].grad, 2 * inputs[0])

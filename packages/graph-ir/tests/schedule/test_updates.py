@@ -1,0 +1,113 @@
+"""Inputs that are changed in part: where they are, unless somebody still reads what they held."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from opmill_graph_ir.capture.functionalize import functionalize
+from opmill_graph_ir.loops.evaluate import evaluate
+from opmill_graph_ir.ops.lower import lower
+from opmill_graph_ir.schedule.steps import ExternStep, schedule
+
+
+def graph_of(fn, inputs, device):
+    gm = torch.fx.symbolic_trace(fn)
+    with torch.no_grad():
+        graph = functionalize(gm, [x.clone() for x in inputs])
+    graph.metas = {name: replace(meta, device=device) for name, meta in graph.metas.items()}
+    return graph
+
+
+def run(program, inputs):
+    """The outputs; the steps run in order, on the memory of ``inputs``."""
+    lowered = program.lowered
+    memory = dict(zip(lowered.inputs, (x.view(-1) for x in inputs), strict=True))
+    for name, info in program.buffers.items():
+        if name not in memory:
+            n = 1
+            for size in info.sizes:
+                n *= size.constant
+            memory[name] = torch.full((n,), -7, dtype=torch.int64).to(getattr(torch, info.dtype))
+    for step in program.steps:
+        assert not isinstance(step, ExternStep)
+        names = [b.name for b in step.kernel.buffers]
+        evaluate(step.kernel, {name: memory[a] for name, a in zip(names, step.arguments, strict=True)}, list(step.sizes))
+    return [memory[o.buffer].view([n.constant for n in program.buffers[o.buffer].sizes]) for o in lowered.outputs]
+
+
+def copies(program):
+    """Whole copies of the cache."""
+    return [s for s in program.steps if len(s.arguments) == 2 and s.kernel.name.startswith("copy")]
+
+
+class Cache(torch.nn.Module):
+    """Writes rows of a cache and reads all of it."""
+
+    def forward(self, cache, at, rows):
+        cache.index_copy_(0, at, rows * 2)
+        return cache.sum(1)
+
+
+class Twice(Cache):
+    def forward(self, cache, at, rows):
+        cache.index_copy_(0, at, rows * 2)
+        cache.index_copy_(0, at + 1, rows * 3)
+        return cache.sum(1)
+
+
+class Before(Cache):
+    """What the cache held is read again once it has changed."""
+
+    def forward(self, cache, at, rows):
+        old = cache + 0
+        cache.index_copy_(0, at, rows * 2)
+        return (cache.sum(1, keepdim=True) * old).sum(1)
+
+
+class Shifted(Cache):
+    """Each row takes the one before it: read at other places than written."""
+
+    def forward(self, cache, at, rows):
+        cache[1:].copy_(cache[:-1] + rows[:1])
+        return cache.sum(1)
+
+
+class Returned(Cache):
+    def forward(self, cache, at, rows):
+        new = cache.index_copy(0, at, rows)
+        cache.copy_(new)
+        return new
+
+
+class Sliced(Cache):
+    def forward(self, cache, at, rows):
+        cache[2:4].copy_(rows)
+        return cache.exp()
+
+
+MODULES = [Cache, Twice, Before, Shifted, Returned, Sliced]
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda:0"])
+@pytest.mark.parametrize("module", MODULES)
+def test_values_and_changes_are_eagers(module, device: str) -> None:
+    inputs = torch.randn(8, 5), torch.tensor([3, 5]), torch.randn(2, 5)
+    program = schedule(lower(graph_of(module(), inputs, device)))
+    for _ in range(2):
+        theirs, ours = [x.clone() for x in inputs], [x.clone() for x in inputs]
+        wanted = module()(*theirs)
+        [found] = run(program, ours)
+        torch.testing.assert_close(found, wanted)
+        for a, b in zip(ours, theirs, strict=True):
+            torch.testing.assert_close(a, b)
+
+
+@pytest.mark.parametrize("module", [Cache, Twice, Sliced])
+def test_nothing_is_copied_on_a_gpu(module) -> None:
+    inputs = torch.randn(8, 5), torch.tensor([3, 5]), torch.randn(2, 5)
+    program = schedule(lower(graph_of(module(), inputs, "cuda:0")))
+    large = [
+        b for s in program.steps for b in s.arguments if len(program.buffers[b].sizes) == 2 and program.buffers[b].sizes[0].constant == 8
+    ]
+    assert set(large) <= {"x0", *(o.buffer for o in program.lowered.outputs)} and not copies(program)

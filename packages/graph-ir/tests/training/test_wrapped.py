@@ -1,0 +1,226 @@
+"""Graphs of wrappers against eager: results, gradients, writes."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import return_and_correct_aliasing
+
+from opmill_graph_ir.backend import GraphOptions, compile_graph
+from opmill_graph_ir.errors import GraphError
+
+
+class Pair(torch.Tensor):
+    """Two tensors that each operator is applied to."""
+
+    a: Any
+    b: Any
+    tag: int
+    __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]
+
+    @staticmethod
+    def __new__(cls, a: Any, b: Any, tag: int = 0, size: Any = None, stride: Any = None) -> Any:
+        size, stride = a.shape if size is None else size, a.stride() if stride is None else stride
+        return torch.Tensor._make_wrapper_subclass(cls, size, strides=stride, dtype=a.dtype, device=a.device)  # type: ignore[attr-defined]
+
+    def __init__(self, a: Any, b: Any, tag: int = 0, size: Any = None, stride: Any = None) -> None:
+        self.a, self.b, self.tag = a, b, tag
+
+    def __tensor_flatten__(self) -> Any:
+        return ["a", "b"], self.tag
+
+    @staticmethod
+    def __tensor_unflatten__(inner: Any, context: Any, size: Any, stride: Any) -> Any:
+        return Pair(inner["a"], inner["b"], context, size, stride)
+
+    @classmethod
+    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:  # type: ignore[override]
+        kwargs = kwargs or {}
+        pairs = [p for p in pytree.tree_leaves((args, kwargs)) if isinstance(p, Pair)]
+        if func is torch.ops.aten.lerp_.Scalar:  # which this class does by other tensors than it had
+            pairs[0].a = torch.lerp(pairs[0].a, pairs[1].a, args[2])
+            return pairs[0]
+        if func is torch.ops.aten.neg_.default:
+            pairs[0].tag += 1
+            return pairs[0]
+        found = [func(*of(args, name), **of(kwargs, name)) for name in ("a", "b")]
+        result = pytree.tree_map(lambda a, b: Pair(a, b, pairs[0].tag) if isinstance(a, torch.Tensor) else a, *found)
+        return return_and_correct_aliasing(func, args, kwargs, result)
+
+
+def of(args: Any, name: str) -> Any:
+    return pytree.tree_map_only(Pair, lambda p: getattr(p, name), args)
+
+
+class Scaled(torch.Tensor):
+    """Integers times a scale; gradients are plain."""
+
+    q: Any
+    scale: Any
+    __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]
+
+    @staticmethod
+    def __new__(cls, q: Any, scale: Any) -> Any:
+        return torch.Tensor._make_wrapper_subclass(cls, q.shape, dtype=scale.dtype, device=q.device)  # type: ignore[attr-defined]
+
+    def __init__(self, q: Any, scale: Any) -> None:
+        self.q, self.scale = q, scale
+
+    def __tensor_flatten__(self) -> Any:
+        return ["q", "scale"], None
+
+    @staticmethod
+    def __tensor_unflatten__(inner: Any, context: Any, size: Any, stride: Any) -> Any:
+        return Scaled(inner["q"], inner["scale"])
+
+    @classmethod
+    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:  # type: ignore[override]
+        if func is torch.ops.aten.detach.default:
+            return Scaled(args[0].q, args[0].scale)
+        plain = pytree.tree_map_only(Scaled, lambda s: s.q.to(s.scale.dtype) * s.scale, (args, kwargs or {}))
+        return func(*plain[0], **plain[1])
+
+
+def graph(function: Callable[..., Any], count: int) -> torch.fx.GraphModule:
+    return torch.fx.symbolic_trace(function, concrete_args=None)
+
+
+def pair(*sizes: int, tag: int = 3, seed: int = 0) -> Pair:
+    source = torch.Generator().manual_seed(seed)
+    return Pair(torch.randn(sizes, generator=source), torch.randn(sizes, generator=source), tag)  # type: ignore[no-any-return]
+
+
+def copied(x: Any) -> Any:
+    if isinstance(x, Pair):
+        made = Pair(copied(x.a), copied(x.b), x.tag)
+    elif isinstance(x, Scaled):
+        made = Scaled(x.q.clone(), x.scale.clone())
+    else:
+        made = x.detach().clone()
+    return made.requires_grad_() if x.requires_grad else made
+
+
+def same(got: Any, expected: Any) -> None:
+    assert type(got) is type(expected)
+    if isinstance(got, (list, tuple)):
+        for one, other in zip(got, expected, strict=True):
+            same(one, other)
+    elif isinstance(got, Pair):
+        assert got.tag == expected.tag and got.requires_grad == expected.requires_grad and got.stride() == expected.stride()
+        same(got.a, expected.a)
+        same(got.b, expected.b)
+    elif isinstance(got, torch.Tensor):
+        assert got.requires_grad == expected.requires_grad and got.stride() == expected.stride()
+        torch.testing.assert_close(got, expected)
+    else:
+        assert got == expected
+
+
+def check(function: Callable[..., Any], *inputs: Any, **options: Any) -> Any:
+    """The compiled graph, once it does as eager: results, what is written, gradients."""
+    module = graph(function, len(inputs))
+    compiled = compile_graph(module, list(map(copied, inputs)), options=GraphOptions(cache=False), **options)
+    for _ in range(2):
+        ours, theirs = list(map(copied, inputs)), list(map(copied, inputs))
+        got, expected = list(compiled(*ours)), list(module(*theirs))
+        same(got, expected)
+        same([x.detach() for x in ours], [x.detach() for x in theirs])
+        wanted = [k for k, x in enumerate(inputs) if x.requires_grad]
+        loss = [sum(o.square().sum() for o in outs if isinstance(o, torch.Tensor) and o.requires_grad) for outs in (got, expected)]
+        if wanted and isinstance(loss[0], torch.Tensor):
+            same(*(torch.autograd.grad(total, [given[k] for k in wanted]) for total, given in zip(loss, (ours, theirs), strict=True)))
+    return compiled
+
+
+def linear(x: Any, w: Any) -> Any:
+    y = torch.nn.functional.linear(x, w)
+    return torch.relu(y) * 2, y.sum(1)
+
+
+def test_a_graph_of_wrappers_is_one_of_plain_tensors() -> None:
+    compiled = check(linear, torch.randn(4, 8), pair(5, 8))
+    assert len(compiled.plan.inputs) == 3 and len(compiled.plan.outputs) == 4
+
+
+def test_wrappers_in_wrappers() -> None:
+    check(linear, torch.randn(4, 8), Pair(pair(5, 8), pair(5, 8, seed=1), 9))
+
+
+def test_gradients_are_wrappers() -> None:
+    """That of the plain operand, too: its product with a wrapper is one."""
+    check(linear, torch.randn(4, 8, requires_grad=True), pair(5, 8).requires_grad_())
+
+
+def test_gradients_of_nested_wrappers() -> None:
+    check(linear, torch.randn(4, 8), Pair(pair(5, 8), pair(5, 8, seed=1), 9).requires_grad_())
+
+
+def test_a_gradient_that_is_plain_where_the_tensor_is_none() -> None:
+    weight = Scaled(torch.randint(-9, 9, (5, 8), dtype=torch.int8), torch.rand(5, 1)).requires_grad_()
+    check(linear, torch.randn(4, 8, requires_grad=True), weight)
+
+
+def test_an_output_that_is_an_input_or_comes_twice() -> None:
+    def function(x: Any, w: Any) -> Any:
+        y = x * w
+        return w, y, y
+
+    with torch.no_grad():
+        module = graph(function, 2)
+        x, w = torch.randn(3), pair(3)
+        compiled = compile_graph(module, [x, w], options=GraphOptions(cache=False))
+        out = compiled(x, w)
+        assert out[0] is w and out[1] is out[2]
+
+
+def test_two_outputs_of_one_wrapper_inside() -> None:
+    check(lambda w: (w * 2, (w * 2).sum(0)), pair(3, 4).requires_grad_())
+
+
+def test_writes_go_to_what_is_inside() -> None:
+    with torch.no_grad():
+        check(lambda x, w: (w.mul_(2).add(x), w.t().add_(1)), torch.randn(3, 3), pair(3, 3))
+
+
+def test_an_attribute_that_becomes_another_tensor() -> None:
+    with torch.no_grad():
+        check(lambda w, v: (w.lerp_(v, 0.5) + 1,), pair(3), pair(3, seed=2))
+
+
+def test_metadata_that_changes_is_refused() -> None:
+    with torch.no_grad(), pytest.raises(GraphError, match="GI062"):
+        compile_graph(graph(lambda w: (w.neg_() * 1,), 1), [pair(3)], options=GraphOptions(cache=False))
+
+
+def test_views_share_memory_with_what_they_are_views_of() -> None:
+    w = pair(3, 4)
+    with torch.no_grad():
+        compiled = compile_graph(graph(lambda w: (w.t(), w[0]), 1), [w], options=GraphOptions(cache=False))
+        turned, row = compiled(w)
+        row.mul_(0)
+    assert turned.a.data_ptr() == w.a.data_ptr() and not w.a[0].any() and not w.b[0].any()
+
+
+def test_another_gradient_than_the_output_says_so() -> None:
+    w = pair(3).requires_grad_()
+    compiled = compile_graph(graph(lambda w: (w * 2,), 1), [w], options=GraphOptions(cache=False))
+    [out] = compiled(w)
+    with pytest.raises(GraphError, match="GI063"):
+        out.backward(torch.ones(3))
+
+
+def test_getattr_of_a_wrapper_is_what_is_inside() -> None:
+    traced = torch.fx.Graph()
+    w = traced.placeholder("w")
+    inside = traced.call_function(getattr, (w, "a"))
+    traced.output((traced.call_function(operator.mul, (inside, 2)),))
+    module = torch.fx.GraphModule({}, traced)
+    given = pair(3).requires_grad_()
+    [out] = compile_graph(module, [given], options=GraphOptions(cache=False))(given)
+    assert not out.requires_grad
+    torch.testing.assert_close(out, given.a * 2)
