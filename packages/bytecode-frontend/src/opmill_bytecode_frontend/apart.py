@@ -26,7 +26,11 @@ def kept_apart(vm: Any) -> list[AllDistinct]:
     found = [AllDistinct(pair) for pair in vm.compared]
     for values in groups.values():
         sources = tuple(dict.fromkeys(value.source for value in values))
-        if len(sources) > 1 and not all(type(source) is Pinned for source in sources) and any(is_changed(value, changed) for value in values):
+        if (
+            len(sources) > 1
+            and not all(type(source) is Pinned for source in sources)
+            and any(is_changed(value, changed) for value in values)
+        ):
             found.append(AllDistinct(sources))
     return found
 

@@ -8,25 +8,20 @@ from typing import Any
 import torch
 
 from opmill_guards.guard import Absent, Is, Predicate, SameObject
-from opmill_guards.source import Attr, InstanceDict, Item, Pinned
+from opmill_guards.source import Attr, InstanceDict, Item, Pinned, Step
 
+from .asked import is_asked
 from .effects import Effects
 from .owners import exempt, installed, is_users
 from .values.base import MISSING, Value, find_in_mro
 from .values.functions import FunctionValue
 from .values.given import GivenClass
 from .values.made import NewClass
-from .values.modules import STORES, ModuleValue
+from .values.modules import HOOKS, STORES, ModuleValue
 from .varying import Varying
 
 #: Of guards of one kind on one source, what else tells them apart.
 TOLD_APART: dict[Any, str] = {Absent: "key", SameObject: "other", Predicate: "label"}
-
-
-def of_module(source: Any) -> bool:
-    """Whether the source starts at a known module: the module tree guard decides by itself which of such facts its evidence implies."""
-    root = source.root
-    return type(root) is Pinned and issubclass(type(root.object), torch.nn.Module)  # whatever the object says of its class
 
 
 class Assumptions:
@@ -39,39 +34,62 @@ class Assumptions:
     tree_guards: dict[Any, Any]
     tensor_guards: list[Any]
     tree_tensors: list[Any]
-    modules: dict[int, ModuleValue]
+    modules: dict[Any, ModuleValue]
+    below_modules: dict[Any, bool]
     tree_classes: set[type]
 
     def guard(self, guard: Any) -> None:
         kind = type(guard)
         source, part = guard.source, TOLD_APART.get(kind)
         key = (kind, source) if part is None else (kind, source, getattr(guard, part))
-        where = self.tree_guards if of_module(source) else self.guards
+        where = self.tree_guards if self.of_module(source) else self.guards
         where.setdefault(key, guard)
 
     def guard_tensor(self, guard: Any, held: bool) -> None:
         (self.tree_tensors if held else self.tensor_guards).append(guard)
 
+    def of_module(self, source: Any) -> bool:
+        """Whether the path to a value leads through a known module: the module tree guard decides by itself which facts about such values its
+        evidence implies."""
+        found = self.below_modules.get(source)
+        if found is None:
+            found = source in self.modules or (isinstance(source, Step) and self.of_module(source.base))
+            self.below_modules[source] = found
+        return found
+
     def in_tree(self, source: Any) -> bool:
-        """Whether the source reads a dictionary of a tracked module directly: tensors found there are parts of the graph, no inputs."""
-        if type(source) is not Item:
+        """Whether the source reads a dictionary of a tracked module directly: tensors found there are at hand when the guards were checked."""
+        if type(source) is not Item or type(source.key) is not str:
             return False
         base = source.base
         if type(base) is Item and base.key in STORES:
             base = base.base
-        return type(base) is InstanceDict and type(base.base) is Pinned and isinstance(base.base.object, torch.nn.Module)
+        return type(base) is InstanceDict and base.base in self.modules
+
+    def is_module_table(self, source: Any) -> bool:
+        """Whether the source is one of the dictionaries of a tracked module that a module tree guard watches."""
+        if type(source) is not Item or type(source.base) is not InstanceDict:
+            return False
+        return source.key in STORES + HOOKS and source.base.base in self.modules
 
     def use_module(self, module: ModuleValue) -> None:
-        if id(module.obj) not in self.modules:
-            self.modules[id(module.obj)] = module
+        if is_asked(module.source):
+            self.unsupported(  # type: ignore[attr-defined]
+                "FE010", f"a look into {module.describe()} that a cache gives", "its structure is assumed when the function is called"
+            )
+        if module.source not in self.modules:
+            self.modules[module.source] = module
+            self.below_modules.clear()
             self.tree_classes.update(module.cls.__mro__)
 
     def is_made(self, cls: type) -> bool:
-        """Whether a class is the model of one that captured code makes, or stands for one that each call gives anew: nobody else can change it."""
+        """Whether a class is the model of one that captured code makes, or stands for one that each call gives anew: nobody else can change
+        it."""
         return id(cls) in self.known and type(self.known[id(cls)][1]) in (NewClass, GivenClass)
 
     def guards_attributes(self, cls: type) -> bool:
-        """Whether attributes of a class are guarded one by one: not of those that captured code makes, nor where they are assumed or the module tree's."""
+        """Whether attributes of a class are guarded one by one: not of those that captured code makes, nor where they are assumed or the
+        module tree's."""
         return not (self.is_made(cls) or exempt(cls.__module__) or self.is_of_tree(cls))
 
     def is_of_tree(self, cls: type) -> bool:
@@ -118,14 +136,16 @@ class Assumptions:
         return raw
 
     def guard_hooks_apart(self) -> None:
-        """Methods of the data model that were seen to come and go on classes of modules are what they are now: any use of a module asks for them."""
+        """Methods of the data model that were seen to come and go on classes of modules are what they are now: any use of a module asks for
+        them."""
         for cls, name in self.varying.apart:
             if name[:2] == name[-2:] == "__" or name == "_call_impl":
                 table, raw = InstanceDict(Pinned(cls, cls.__qualname__)), vars(cls).get(name, MISSING)
                 self.guard(Absent(table, name) if raw is MISSING else Is(Item(table, name), raw))
 
     def guard_lookup(self, cls: type, owner: type | None, name: str) -> None:
-        """The MRO is the same, and no class before ``owner`` in it (None: no class at all) has been given the attribute. Asked of the user's own classes only."""
+        """The MRO is the same, and no class before ``owner`` in it (None: no class at all) has been given the attribute. Asked of the
+        user's own classes only."""
         if is_users(cls) and self.guards_attributes(cls):
             self.guard(Is(Attr(Pinned(cls, cls.__qualname__), "__mro__"), cls.__mro__))
         for before in cls.__mro__:

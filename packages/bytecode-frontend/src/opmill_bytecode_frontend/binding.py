@@ -57,7 +57,9 @@ def not_accepted(vm: Machine, fn: FunctionValue, name: str, kwargs: dict[str, Va
 def too_many(vm: Machine, fn: FunctionValue, given: int, by_keyword: int) -> None:
     n, few = fn.code.co_argcount, fn.code.co_argcount - len(fn.defaults)
     takes = f"{n} positional argument{'s' * (n != 1)}" if few == n else f"from {few} to {n} positional arguments"
-    named = f" positional argument{'s' * (given != 1)} (and {by_keyword} keyword-only argument{'s' * (by_keyword != 1)})" if by_keyword else ""
+    named = (
+        f" positional argument{'s' * (given != 1)} (and {by_keyword} keyword-only argument{'s' * (by_keyword != 1)})" if by_keyword else ""
+    )
     vm.throw(TypeError, f"{fn.qualname}() takes {takes} but {given}{named} {'was' if given == 1 and not by_keyword else 'were'} given")
 
 

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import types
+from collections.abc import Iterable
 from typing import Any
 
 from msgspec import Struct
 
-from .bytecode import Instruction, Program, reachable, uses_and_kills
+from .bytecode import Instruction, Program
 from .errors import Unsupported
 from .frame import Frame
+from .lifetimes import is_mortal
 from .resume import Parameter, ParameterKind, Resume, StackKind, State, closure_of, make_resume
 from .values.base import MISSING, Lazy, Value
 from .values.iterators import ExternalIterator, GeneratorValue
+from .values.objects import ObjectValue
 
 HANDLER_KINDS = (StackKind.PREVIOUS, StackKind.PREVIOUS_COPY, StackKind.LASTI)
 
@@ -41,7 +44,9 @@ def body_of(frame: Frame) -> Body:
     if function.obj is not None:
         return Body(program, function.code, function.globals, function.obj.__closure__ or (), function.obj.__name__)
     if "__class__" in program.freevars:
-        raise Unsupported("FE075", "a graph break in a method of a class made in captured code", "super() looks for its class in the closure")
+        raise Unsupported(
+            "FE075", "a graph break in a method of a class made in captured code", "super() looks for its class in the closure"
+        )
     cells = Program(**{**vars(program), "cellvars": [*program.cellvars, *program.freevars], "freevars": []})
     return Body(cells, function.code, function.globals, None, function.name)
 
@@ -58,15 +63,18 @@ class Going(Struct, frozen=True):
         return next((i for i in range(place + 1, len(self.kinds)) if self.kinds[i] is StackKind.PREVIOUS), None)
 
 
-def going_on(frame: Frame, target: Instruction, stack: list[Any], bound: dict[str, Any], raising: bool = False) -> Going:
-    """The resume function of a frame that goes on at ``target`` with this stack; ``bound``: names of its bound variables."""
+def going_on(
+    frame: Frame, target: Instruction, stack: list[Any], bound: dict[str, Any], raising: bool = False, assigned: Iterable[str] = ()
+) -> Going:
+    """The resume function of a frame that goes on at ``target`` with this stack; ``bound``: names of its bound variables; ``assigned``: those
+    that what runs before it binds, to objects that may tell when they die."""
     body = body_of(frame)
     if frame.aside or any(name in frame.cells for name in body.program.late_cells):
         why = "its variable has the name of one that a nested function shares, and which of them is meant is not known before the program runs"
         raise Unsupported("FE102", "a graph break inside a comprehension", why, "give the variable a name of its own")
     kinds = stack_kinds(frame.prepared.states.get(target), stack)
-    keep = frozenset(name for name, value in frame.locals.items() if holds_generator(value))
-    keep -= {name for ins in (reachable(body.program, target) if keep else ()) for name in uses_and_kills(ins)[1]}  # goes sooner
+    keep = frozenset(name for name, value in frame.locals.items() if holds_generator(value) or holds_mortal_object(value))
+    keep |= frozenset(assigned)
     key = (body.closure is None, frame.prepared.index[id(target)], raising, tuple(kinds), frozenset(bound), keep)
     resume = frame.prepared.resumes.get(key)
     if resume is None:
@@ -81,6 +89,11 @@ def holds_generator(value: Any) -> bool:
     return isinstance(value, (Lazy, ExternalIterator)) and type(value.obj) is types.GeneratorType and value.obj.gi_frame is not None
 
 
+def holds_mortal_object(value: Any) -> bool:
+    """Whether a variable holds an object of before that tells when it dies."""
+    return isinstance(value, (Lazy, ObjectValue)) and value.obj is not None and is_mortal(value.obj)
+
+
 def stack_kinds(state: State | None, stack: list[Any]) -> list[StackKind]:
     """Kinds of the real stack. What exception handlers keep there is known by analysis, all else by looking."""
     known = state.stack if state is not None else ()
@@ -92,11 +105,17 @@ def suspended(frame: Frame, handled: Value | None) -> tuple[types.FunctionType, 
     """The function that makes a generator which yields once (anything) and then is where the suspended generator of ``frame`` is,
     and the tracked arguments of that function."""
     if handled is not None:
-        raise Unsupported("FE070", "a generator that handles an exception leaves the captured code", "what it handles is known at capture only")
+        raise Unsupported(
+            "FE070", "a generator that handles an exception leaves the captured code", "what it handles is known at capture only"
+        )
     at = frame.prepared.instructions[frame.pc - 1]
     stack = [*frame.stack, None]  # None: what is yielded
     going = going_on(frame, at, stack, dict.fromkeys([*frame.locals, *frame.cells]))
-    given = {ParameterKind.LOCAL: lambda p: frame.locals[p.name], ParameterKind.CELL: lambda p: frame.cells[p.name], ParameterKind.STACK: lambda p: stack[p.place]}
+    given = {
+        ParameterKind.LOCAL: lambda p: frame.locals[p.name],
+        ParameterKind.CELL: lambda p: frame.cells[p.name],
+        ParameterKind.STACK: lambda p: stack[p.place],
+    }
     function = going.body.resume(going.resume)
     function.__qualname__ = frame.function.qualname  # type: ignore[union-attr]
     return function, [given[p.kind](p) for p in going.resume.parameters]

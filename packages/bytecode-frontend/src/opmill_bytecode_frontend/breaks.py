@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
 from msgspec import Struct
 
 from opmill_guards import TailCall, finish
@@ -20,14 +19,14 @@ from .continuation import Placed, indent
 from .errors import Unsupported
 from .frame import Frame
 from .natives import ROWS, runs_code
-from .resume import Parameter, ParameterKind, Resume
+from .resume import Parameter, ParameterKind
 from .returning import Native
-from .values.base import MISSING, Lazy, Value
-from .values.modules import ModuleValue
+from .values.base import MISSING, Value
 
 
 class Site(Struct, frozen=True):
-    """A frame on the stack at a break. ``at``: the instruction that it is at, an index; ``handled``: the exception that it handles there."""
+    """A frame on the stack at a break. ``at``: the instruction that it is at, an index; ``handled``: the exception that it handles
+    there."""
 
     frame: Frame
     at: int
@@ -66,7 +65,9 @@ def statements(sites: list[Site], context: Any, r: Expressions) -> list[str]:
         at = site.program.instructions[site.at]
         row = ROWS.get(at.opname)
         if row is None:
-            raise Unsupported("FE071", f"a graph break at {at.opname}", "this instruction cannot be run between two graphs", where=site.frame.where())
+            raise Unsupported(
+                "FE071", f"a graph break at {at.opname}", "this instruction cannot be run between two graphs", where=site.frame.where()
+            )
         step = row(site.frame, at, r, context)
         if not at.opname.startswith("CALL"):
             step.offers = any(map(runs_code, site.frame.stack[len(site.frame.stack) - step.pops :]))
@@ -101,9 +102,10 @@ class Leaving(Struct, eq=False):
             goes_on = [f"if {check}:", *indent([self.leave(target, stack, jumped)]), self.leave(after[0], stack, fell)]
         lines = self.handling(self.offering(lines) if step.offers else lines)
         if at.handler is not None and lines:
+            self.r.forgets = True  # what the handler does not keep is gone before it runs
             raising = self.leave(at, frame.stack[: at.handler.depth], [], "_error")
             lines = ["_error = None", "try:", *indent(lines), "except BaseException as _caught:", "    _error = _caught"]
-            lines += ["if _error is not None:", *indent([raising])]
+            lines += ["if _error is not None:", "    try:", *indent(indent([raising])), "    finally: _error = None"]
         return [*lines, *goes_on]
 
     def absorb(self, following: Instruction, step: Native) -> tuple[Instruction, list[str | None], str]:
@@ -145,30 +147,24 @@ class Leaving(Struct, eq=False):
     def offering(self, lines: list[str]) -> list[str]:
         """While the lines run, functions that they call are captured."""
         hook = self.r.constants.name(set_callback)
-        return [f"_before = {hook}({self.r.constants.name(self.context.offer)})", "try:", *indent(lines), "finally:", f"    {hook}(_before)"]
+        return [
+            f"_before = {hook}({self.r.constants.name(self.context.offer)})",
+            "try:",
+            *indent(lines),
+            "finally:",
+            f"    {hook}(_before)",
+        ]
 
     def leave(self, target: Instruction, stack: list[Any], results: list[str | None], error: str = "") -> str:
         """The return statement that goes on at ``target``, or that raises ``error`` there."""
         frame = self.site.frame
         bound = dict.fromkeys([*frame.locals, *frame.cells, *({} if error else self.assigned)])
-        going = going_on(frame, target, [*stack, *[MISSING if x is None else x for x in results]], bound, bool(error))
+        there = [*stack, *[MISSING if x is None else x for x in results]]
+        going = going_on(frame, target, there, bound, bool(error), () if error else self.assigned)
         place = frame.prepared.index[id(target)]
-        compiled = self.context.resumed(going.body, going.resume, (place, bool(error), *self.modules(going.resume, stack)))
+        compiled = self.context.resumed(going.body, going.resume, (place, bool(error)))
         passed = [self.argument(p, going, stack, results, error) for p in going.resume.parameters]
         return f"return {self.r.constants.name(TailCall)}({', '.join([self.r.constants.name(compiled), *passed])})"
-
-    def modules(self, resume: Resume, stack: list[Any]) -> tuple[int, ...]:
-        """Modules among what is handed over: graphs hold their parameters, so that each has a resume function with entries of its own."""
-        frame, found = self.site.frame, []
-        for parameter in resume.parameters:
-            value: Any = None
-            if parameter.kind is ParameterKind.LOCAL and parameter.name not in self.assigned:
-                value = frame.locals[parameter.name]
-            elif parameter.kind is ParameterKind.STACK and parameter.place < len(stack):
-                value = stack[parameter.place]
-            if type(value) is ModuleValue or (type(value) is Lazy and isinstance(value.obj, torch.nn.Module)):
-                found.append(id(value.obj))
-        return tuple(found)
 
     def argument(self, parameter: Parameter, going: Going, stack: list[Any], results: list[str | None], error: str) -> str:
         """The expression that a resume function is given for one of its parameters."""

@@ -1,13 +1,21 @@
 """Statements of generated code that know the line of the user's code that they stand for."""
 
 from __future__ import annotations
+import __future__
 
 import ast
 import builtins
+import functools
+import operator
 import types
+from collections.abc import Iterable
 from typing import Any
 
 from .eval_frame import skip
+
+FUTURE = functools.reduce(operator.or_, (getattr(__future__, name).compiler_flag for name in __future__.all_feature_names))
+"""The flags of all features that ``from __future__`` switches on."""
+FUTURE &= ~__future__.nested_scopes.compiler_flag  # which is that of something else in code objects
 
 
 class Placed(str):
@@ -27,20 +35,32 @@ def indent(lines: list[str]) -> list[str]:
     return [Placed.at("    " + line, line.position) if isinstance(line, Placed) else "    " + line for line in lines]
 
 
+def forgetting(lines: list[str], names: Iterable[str]) -> list[str]:
+    """The statements, after which these variables, which hold exceptions, hold nothing, however that ends: an exception that was raised knows
+    the frames that it went through, and a frame that knew it in turn would live until the next collection, with all that the user's variables
+    hold."""
+    cleared = " = ".join([*names, "None"])
+    return lines if cleared == "None" else ["try:", *indent(lines), "finally:", f"    {cleared}"]
+
+
 def define(parameters: str, lines: list[str], code: types.CodeType, globals_: dict[str, Any], table: dict[str, Any]) -> types.FunctionType:
-    """A function with these statements whose frames look like those of ``code``: its names, its file, its globals; the statements are at the
-    lines that they stand for, all others at its first one. What they refer to, the names of ``table`` and builtins, is in its closure."""
+    """A function with these statements whose frames look like those of ``code``: its names, its file, its globals; the statements are at
+    the lines that they stand for, all others at its first one. What they refer to, the names of ``table`` and builtins, is in its
+    closure."""
     tree = ast.parse("\n".join([f"def _function({parameters}):", *indent(lines)]))
     positions = {number: line.position for number, line in enumerate(lines, 2) if isinstance(line, Placed)}
     names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
     for node in ast.walk(tree):
         if hasattr(node, "lineno"):
             place(node, positions.get(node.lineno), code.co_firstlineno)
-    bound = {name: table[name] if name in table else vars(builtins)[name] for name in sorted(names) if name in table or hasattr(builtins, name)}
+    bound = {
+        name: table[name] if name in table else vars(builtins)[name] for name in sorted(names) if name in table or hasattr(builtins, name)
+    }
     maker = ast.parse(f"def _make({', '.join(bound)}):\n    return _function")
     maker.body[0].body.insert(0, tree.body[0])  # type: ignore[attr-defined]
     namespace: dict[str, Any] = {}
-    exec(compile(maker, code.co_filename, "exec"), namespace)
+    features = code.co_flags & FUTURE  # what the statements compile in turn (exec, compile) inherits them
+    exec(compile(maker, code.co_filename, "exec", features, dont_inherit=True), namespace)
     made = namespace["_make"](**bound)
     own = made.__code__.replace(co_name=code.co_name, co_qualname=code.co_qualname)
     skip(own)

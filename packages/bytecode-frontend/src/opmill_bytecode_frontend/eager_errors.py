@@ -44,7 +44,9 @@ def computes(function: Any) -> bool:
     if isinstance(function, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)):
         return getattr(function, "namespace", None) == "aten" or str(function).startswith("aten.")
     module = getattr(function, "__module__", None) or "torch"
-    return isinstance(function, types.MethodDescriptorType) or (module.split(".")[0] in ("torch", "_operator", "builtins") and "distributed" not in module)
+    return isinstance(function, types.MethodDescriptorType) or (
+        module.split(".")[0] in ("torch", "_operator", "builtins") and "distributed" not in module
+    )
 
 
 def stand_in(value: Any) -> Any:

@@ -6,24 +6,32 @@ import logging
 import warnings
 from typing import Any
 
+from .asked import is_asked
+from .errors import Unsupported
 from .values.base import Value
 
 
 class Effects:
     """``changed``: tracked values of pre-existing objects that differ from them now, in order of first change;
     ``globals``: (dictionary, name) -> new value or None for deleted; ``attributes``: (class, name) -> (class, name, what is found there at
-    capture, new value or None for deleted, whether it was deleted before); ``draws``: calls of generators of random numbers, made before the graph, and the tracked result of each;
-    ``calls``: callables to run afterwards with rebuilt arguments
-    (prints, warnings, log records)."""
+    capture, new value or None for deleted, whether it was deleted before); ``draws``: calls of generators of random numbers, made before
+    the graph, and the tracked result of each; ``asked``: other calls made before the graph; ``calls``: callables to run afterwards with
+    rebuilt arguments (prints, warnings, log records)."""
 
     def __init__(self) -> None:
         self.changed: list[Value] = []
+        self.mutations = 0
         self.globals: dict[tuple[int, str], tuple[dict[str, Any], str, Value | None]] = {}
         self.attributes: dict[tuple[int, str], tuple[type, str, Any, Value | None, bool]] = {}
         self.draws: list[tuple[Any, list[Value], dict[str, Value], Value]] = []
+        self.asked: list[Any] = []
         self.calls: list[tuple[Any, list[Value], dict[str, Value]]] = []
 
     def mutated(self, value: Value) -> None:
+        if is_asked(value.source):
+            why = "what other callers of the function are given changes with it"
+            raise Unsupported("FE010", f"a change of the {value.describe()} that a cache gave", why, "change a copy")
+        self.mutations += 1
         if not any(v is value for v in self.changed):
             self.changed.append(value)
 

@@ -9,11 +9,14 @@ class CaptureWarning(UserWarning):
 
 class Unsupported(Exception):
     """Code that cannot be captured: ``code`` (``FE...``), ``what`` was met, ``why`` that stops the capture, ``hint`` for the user,
-    ``where`` (``file:line``), ``stack``: (file, line, function) of the frames being captured there, innermost first; ``place``: the place of the
-    capture that the graph should end before, where that is not the latest. With ``fullgraph=True`` the user sees it; otherwise it leads to a
-    graph break."""
+    ``where`` (``file:line``), ``stack``: (file, line, function) of the frames being captured there, innermost first; ``span``: (line, last
+    line, first column, column behind the last) of the expression in the innermost of them, as ``co_positions`` has it; ``place``: the place
+    of the capture that the graph should end before, where that is not the latest; ``whole``: no graph may come before it, the function runs as it is from its
+    beginning. With ``fullgraph=True`` the user sees it; otherwise it leads to a graph break."""
 
-    def __init__(self, code: str, what: str, why: str = "", hint: str = "", where: str = "", place: int | None = None) -> None:
+    def __init__(
+        self, code: str, what: str, why: str = "", hint: str = "", where: str = "", place: int | None = None, whole: bool = False
+    ) -> None:
         super().__init__(code, what, why, hint, where)
         self.code = code
         self.what = what
@@ -21,7 +24,11 @@ class Unsupported(Exception):
         self.hint = hint
         self.where = where
         self.place = place
+        self.whole = whole
+        self.asked = False
+        """Whether the program asks for an error here, by ``torch._dynamo.error_on_graph_break``."""
         self.stack: tuple[tuple[str, int, str], ...] = ()
+        self.span: tuple[int | None, int | None, int | None, int | None] | None = None
 
     def __str__(self) -> str:
         parts = [f"{self.code}: {self.what}"]

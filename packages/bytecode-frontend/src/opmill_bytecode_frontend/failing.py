@@ -1,7 +1,7 @@
 """Graphs that fail when they run: the program fails as it would by itself, and leaves what it would leave.
 
-What a program changes comes after its graph. Where a graph that writes nothing raises, nothing has happened yet, and the function runs as it is:
-its exception is the program's own, from its own line, after what comes before it."""
+What a program changes comes after its graph. Where a graph that writes nothing raises, nothing has happened yet, and the function runs as
+it is: its exception is the program's own, from its own line, after what comes before it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from torch._C import _functorch
 
 from .switches import switched, switches
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("opmill.internal")
 #: Torch functions that write to an argument or to a state without saying so in their names.
 WRITING = frozenset("batch_norm instance_norm native_batch_norm backward manual_seed setitem delitem".split())
 
@@ -28,8 +28,9 @@ UNCOUNTED = frozenset(
 
 
 def may_run_again(graph: torch.fx.Graph, outside: list[Any]) -> bool:
-    """Whether running a part of the graph leaves nothing behind. What is not known to write nothing is taken to write. ``outside``: what stood for
-    tensors that are not the graph's own when it was recorded; their versions count what was written to them, whatever view it went through."""
+    """Whether running a part of the graph leaves nothing behind. What is not known to write nothing is taken to write. ``outside``: what
+    stood for tensors that are not the graph's own when it was recorded; their versions count what was written to them, whatever view it
+    went through."""
     counted = not any(node.target is getattr and node.args[1] == "data" for node in graph.nodes)
     if not all(is_harmless(node) or (counted and is_counted_write(node)) for node in graph.nodes):
         return False
@@ -65,12 +66,14 @@ def is_harmless(node: torch.fx.Node) -> bool:
     if module == "_operator":
         return not name.startswith("i") or name in ("invert", "inv", "is_", "is_not", "index")
     written = name.endswith("_") and not name.endswith("__")
-    return not written and (module in ("builtins", "math") or (module.split(".")[0] in ("torch", "opmill_fake_tensors") and "distributed" not in module))
+    return not written and (
+        module in ("builtins", "math") or (module.split(".")[0] in ("torch", "opmill_fake_tensors") and "distributed" not in module)
+    )
 
 
 class Failing(Struct, eq=False):
-    """What happens where a graph raises. ``plain``: the function as it is, None where the graph may have left something behind; ``strict``: that
-    the graph fails and the function does not is an error; ``before``: the switches of the thread when the graph began;
+    """What happens where a graph raises. ``plain``: the function as it is, None where the graph may have left something behind; ``strict``:
+    that the graph fails and the function does not is an error; ``before``: the switches of the thread when the graph began;
     ``levels``: how many function transforms it was in."""
 
     plain: Callable[..., Any] | None

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import functools
 import types
 import weakref
 from collections.abc import Callable
 from typing import Any
+
+from opmill_fake_tensors.lazily import cached_property
 
 from .bytecode import Instruction, Program, decode
 from .resume import Resume, State, states
@@ -26,7 +27,7 @@ class Prepared:
         self.resumes: dict[Any, Resume] = {}
         """Resume functions made so far, by place and state."""
 
-    @functools.cached_property
+    @cached_property
     def states(self) -> dict[Instruction, State]:
         """The state of the stack before each instruction."""
         return states(self.program)
@@ -46,7 +47,9 @@ def prepare(code: types.CodeType, handlers: dict[str, Any]) -> Prepared:
 class Frame:
     """Locals, cells, stack and position of one interpreted call."""
 
-    def __init__(self, prepared: Prepared, code: types.CodeType, function: FunctionValue | None, globals_: dict[str, Any], depth: int) -> None:
+    def __init__(
+        self, prepared: Prepared, code: types.CodeType, function: FunctionValue | None, globals_: dict[str, Any], depth: int
+    ) -> None:
         self.prepared = prepared
         self.code = code
         self.function = function
@@ -60,6 +63,8 @@ class Frame:
         self.push: Callable[[Any], None] = self.stack.append  # of the one list that this frame ever has
         self.pop: Callable[[], Any] = self.stack.pop
         self.pc = 0
+        self.turns: dict[int, tuple[int, int]] = {}
+        """Of each jump back: how often, and where from, by its target."""
         self.kwnames: tuple[str, ...] = ()
         self.caller: Frame | None = None
         self.calling: Any = None
@@ -87,7 +92,10 @@ class Frame:
         return items
 
     def jump(self, target: Instruction) -> None:
-        self.pc = self.prepared.index[id(target)]
+        index = self.prepared.index[id(target)]
+        if index < self.pc:
+            self.turns[index] = self.turns.get(index, (0, 0))[0] + 1, self.pc - 1
+        self.pc = index
 
     def delegate(self) -> Any:
         """The iterator that a suspended generator delegates to (``yield from``), or None."""
@@ -96,7 +104,8 @@ class Frame:
         return self.stack[-1] if delegates else None
 
     def expects(self, function: Any, goes_on: Any) -> None:
-        """The instruction being run will call ``function`` next, and nothing is left of it but ``goes_on`` when that has ended; None: no such call."""
+        """The instruction being run will call ``function`` next, and nothing is left of it but ``goes_on`` when that has ended; None: no
+        such call."""
         self.calling, self.goes_on = function, goes_on
 
     def calls(self, function: FunctionValue) -> bool:
@@ -112,6 +121,12 @@ class Frame:
     @property
     def line(self) -> int | None:
         return self.prepared.instructions[max(0, self.pc - 1)].position.lineno
+
+    @property
+    def span(self) -> tuple[int | None, int | None, int | None, int | None]:
+        """Lines and columns of the expression being run: first line, last line, first column, column behind the last."""
+        at = self.prepared.instructions[max(0, self.pc - 1)].position
+        return at.lineno, at.end_lineno, at.col_offset, at.end_col_offset
 
     def where(self) -> str:
         return f"{self.code.co_filename}:{self.line}"

@@ -14,12 +14,17 @@ from opmill_fake_tensors import DataDependent
 from opmill_guards.guard import Absent, Is, SameObject
 from opmill_guards.source import Attr, Item, Pinned
 
+from .asked import Expected
 from .assuming import Assumptions
 from .binding import bind
 from .effects import Effects
 from .errors import Unsupported
 from .frame import Frame, prepare
 from .library import call_builtin, construct, intercepted
+from .library.marks import marked
+from .lifetimes import is_suspended
+from .limits import CHECK_EVERY, check_growth
+from .meshes import SettledValue as SettledValue
 from .opcodes import handlers
 from .opcodes.control import Return, Yield, throw_into
 from .operating import Operators, not_implemented
@@ -35,12 +40,13 @@ from .values.deques import DequeValue
 from .values.exceptions import ExceptionObject, raised_by_python
 from .values.functions import BuiltinValue, CellValue, FunctionValue
 from .values.given import GivenClass, GivenFunction
-from .values.iterators import STOP, GeneratorValue, ItemsIterator, IteratorValue
+from .values.iterators import STOP, ExternalIterator, GeneratorValue, ItemsIterator, IteratorValue
 from .values.mapping import DictValue, Names, SetValue
 from .values.modules import ModuleValue
 from .values.number import symbolic_number
 from .values.sequence import ListValue, SequenceValue, TupleValue
 from .values.tensor import TensorValue
+from .values.wrapped import added
 from .varying import Varying
 
 #: Items of an iterator that a capture takes to itself at most.
@@ -81,21 +87,57 @@ class Interpreter(Operators, Assumptions):
         """Sources of objects of which the program asked whether they are the same: they are not."""
         self.relations: list[Any] = []
         """Outcomes of comparisons of floats that are not assumed."""
-        self.modules: dict[int, ModuleValue] = {}
+        self.modules: dict[Any, ModuleValue] = {}
+        """Known modules by their source."""
+        self.below_modules: dict[Any, bool] = {}
+        """Sources, and whether one of the modules is on the path to them."""
         self.tree_classes: set[type] = set()
         """Those of the modules, and their bases."""
         self.steps = 0
+        self.check_at = CHECK_EVERY
+        """The number of steps at which `check_growth` looks next, ..."""
+        self.seen_operations = self.operated_at = 0
+        """... how many operations there were when it last saw new ones, and at which step that was."""
+        self.may_break = False
         self.trace: list[tuple[Frame, int]] = []
         self.stopped: Any = None
         self.origins: dict[int, tuple[Value, int]] = {}
         self.generators: list[tuple[GeneratorValue, int]] = []
         """Those that were made, and the place where."""
+        self.referred: list[Any] = []
+        """Objects of before that captured code made weak references to."""
+        self.cached: dict[Any, Value] = {}
+        """What functions with caches give for constants, ..."""
+        self.computing = 0
+        """... and how many of them are being interpreted."""
+        self.asked: dict[Any, Value] = {}
+        """What they give in calls that are made before the graph, ..."""
+        self.expected = Expected()
+        """... and what is assumed of it."""
+        self.asked_breaks_off = False
+        """Whether ``graph_break`` means nothing."""
+        self.error_on_break: list[bool] = []
+        """What the blocks of ``error_on_graph_break`` say that captured code is in."""
+        self.inlined: frozenset[Any] = frozenset()
+        """Functions with caches whose calls are read as if there were no cache."""
+        self.may_break = True
         self.handlers = handlers()
 
     def let_go(self) -> None:
         """Forget the objects of the call when all is written: what a capture is made of refers to itself, and would keep them until the
         collector comes."""
-        own: list[Any] = [self.trace, self.known, self.origins, self.generators, self.recorder.inputs, self.recorder.by_fake, self.effects.changed]
+        own: list[Any] = [
+            self.trace,
+            self.known,
+            self.origins,
+            self.generators,
+            self.recorder.inputs,
+            self.recorder.by_fake,
+            self.recorder.numbers.owners,
+            self.effects.changed,
+        ]
+        known = [value for _, value in self.known.values()] + [value for value, _ in self.origins.values()]
+        own += [value.fields for value in known if isinstance(value, ExceptionObject)]
         for frame in {id(frame): frame for frame, _ in self.trace}.values():
             own += [frame.locals, frame.cells, frame.stack]
         for held in own:
@@ -116,7 +158,8 @@ class Interpreter(Operators, Assumptions):
                 if value.real() is obj and type(value) not in (GivenFunction, GivenClass):  # these are found in classes as others are
                     self.guard_object(value)
             elif source is not None and source != value.source:
-                if value.source is None or type(value.source) is Pinned or root_is_pinned(value.source):
+                one_path = value.source is None or type(value.source) is Pinned
+                if one_path or (root_is_pinned(value.source) and not self.of_module(value.source)):
                     self.guard(Is(source, obj))
                 else:
                     self.guard(SameObject(value.source, source))
@@ -188,7 +231,7 @@ class Interpreter(Operators, Assumptions):
         pinned = Pinned(namespace, f"{namespace.get('__name__', '?')}.__dict__")
         if value is not MISSING:
             literal = type(value) in LITERALS
-            if known and (callable(value) or namespace is sys.__dict__) and self.may_be_patched(namespace):
+            if known and self.may_be_rebound(namespace, value):
                 self.guard(Is(Item(pinned, name), value))
             return self.wrap(value, Pinned(value, name) if known and not literal else Item(pinned, name))
         if module is not None:
@@ -212,10 +255,13 @@ class Interpreter(Operators, Assumptions):
             return self.know(namespace, Names(items, dict, source, namespace))
         return found[1]
 
-    def may_be_patched(self, namespace: dict[str, Any]) -> bool:
-        """Whether a name of torch or the standard library is guarded: those that user code reads, and torch's functional forms."""
+    def may_be_rebound(self, namespace: dict[str, Any], value: Any) -> bool:
+        """Whether a name of torch or the standard library is guarded: functions and classes that user code reads, torch's functional forms,
+        and what belongs to ``sys``, whoever reads it: it is there for programs to set."""
+        if namespace is sys.__dict__ and not callable(value):
+            return type(value) not in LITERALS  # whose values are guarded
         read_by_user = self.frame is not None and not installed(self.frame.code.co_filename)
-        return read_by_user or namespace.get("__name__") == "torch.nn.functional"
+        return callable(value) and (read_by_user or namespace.get("__name__") == "torch.nn.functional")
 
     # ---- errors ----------------------------------------------------------------------------------------------------
 
@@ -223,8 +269,8 @@ class Interpreter(Operators, Assumptions):
         frame = self.frame
         return f'  File "{frame.code.co_filename}", line {frame.line}, in {frame.code.co_name}' if frame else ""
 
-    def unsupported(self, code: str, what: str, why: str = "", hint: str = "", place: int | None = None) -> NoReturn:
-        raise Unsupported(code, what, why, hint, self.frame.where() if self.frame else "", place)
+    def unsupported(self, code: str, what: str, why: str = "", hint: str = "", place: int | None = None, whole: bool = False) -> NoReturn:
+        raise Unsupported(code, what, why, hint, self.frame.where() if self.frame else "", place, whole)
 
     def throw(self, cls: type[BaseException], *args: Any) -> NoReturn:
         """Raise an exception in the interpreted program."""
@@ -253,8 +299,8 @@ class Interpreter(Operators, Assumptions):
     def throw_real(self, exc: BaseException) -> NoReturn:
         if isinstance(exc, (Unsupported, Raised)):
             raise exc
-        if not isinstance(exc, Exception):
-            raise exc
+        if not isinstance(exc, Exception) or isinstance(exc, MemoryError):
+            raise exc  # no memory now is not what the program meets at its next call
         if isinstance(exc, NotConstant):
             self.unsupported("FE025", f"{exc} where a constant is needed")
         raise Raised(raised_by_python(self, exc).raised_while(self, self.handled))
@@ -363,7 +409,9 @@ class Interpreter(Operators, Assumptions):
         while (item := self.next(iterator)) is not STOP:
             out.append(item)
             if len(out) > MOST_ITEMS:
-                self.unsupported("FE023", f"more than {MOST_ITEMS} items of {value.describe()}", "a capture knows each of them", "make a tensor of them")
+                self.unsupported(
+                    "FE023", f"more than {MOST_ITEMS} items of {value.describe()}", "a capture knows each of them", "make a tensor of them"
+                )
         return out
 
     def sequence_iterator(self, owner: Value) -> Value:
@@ -382,7 +430,11 @@ class Interpreter(Operators, Assumptions):
         return fn.call(self, args, kwargs)
 
     def call_builtin(self, obj: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        return call_builtin(self, obj, args, kwargs)
+        found = marked(self, obj, args, kwargs)
+        return call_builtin(self, obj, args, kwargs) if found is None else found
+
+    def added(self, value: TensorValue, name: str) -> Any:
+        return added(self, value, name)
 
     def construct(self, cls: ClassValue, args: list[Value], kwargs: dict[str, Value], plain: bool = False) -> Value:
         return construct(self, cls.obj, args, kwargs, plain)
@@ -392,8 +444,12 @@ class Interpreter(Operators, Assumptions):
         direct = self.frame is not None and self.frame.calls(fn)
         if fn.obj is not None:
             if is_disabled(fn.obj):
-                self.unsupported("FE069", f"call of {fn.qualname}", "it is marked as not to be captured", "call it outside of the compiled function")
-            known = intercepted(self, fn.obj, args, kwargs)
+                said = getattr(fn.obj, "_torchdynamo_disable_msg", None)
+                why = "it is marked as not to be captured" + (f": {said}" if said else "")
+                self.unsupported("FE069", f"call of {fn.qualname}", why, "call it outside of the compiled function")
+            known = marked(self, fn.obj, args, kwargs)
+            if known is None:
+                known = intercepted(self, fn.obj, args, kwargs)
             if known is not None:
                 return known
         depth = self.frame.depth + 1 if self.frame is not None else 0
@@ -450,14 +506,13 @@ class Interpreter(Operators, Assumptions):
             self.handled = caller_handled
         return isinstance(result, Yield), result.value
 
-
     def run(self, frame: Frame, thrown: Value | None = None) -> Any:
         """Interpret until the frame returns or yields. Raises Raised for an exception that the frame does not handle."""
         caller = frame.caller = self.frame
         self.frame = frame
         frame.entered = self.handled
         instructions, handlers_ = frame.prepared.instructions, frame.prepared.handlers
-        pending, most = thrown, self.options.max_steps
+        pending = thrown
         try:
             while True:
                 pc = frame.pc
@@ -467,10 +522,13 @@ class Interpreter(Operators, Assumptions):
                         exc, pending = pending, None
                         raise Raised(exc)
                     if frame.has_places:
-                        if len(self.trace) == self.break_at or self.steps > most:
-                            self.stop_here(frame)
+                        if len(self.trace) == self.break_at:
+                            self.stopped = frame
+                            raise BreakHere
                         frame.place = len(self.trace)
                         self.trace.append((frame, pc))
+                    if self.steps > self.check_at:
+                        self.check_at = check_growth(self, frame)
                     handler = handlers_[pc]
                     if handler is None:
                         self.unsupported("FE001", f"instruction {ins.opname}")
@@ -490,8 +548,12 @@ class Interpreter(Operators, Assumptions):
                     hint = "torch._check(...) may say what is known of it; or compute it outside of the compiled function"
                     self.unsupported("FE037", "a number that only data tell is needed", str(exc), hint)
         except Unsupported as exc:
+            if self.error_on_break and not exc.asked:
+                exc.asked = self.error_on_break[-1]
             if not exc.where:
                 exc.where = frame.where()
+            if exc.span is None:
+                exc.span = frame.span
             exc.stack += ((frame.code.co_filename, frame.line or 0, frame.code.co_name),)
             raise
         finally:
@@ -511,21 +573,15 @@ class Interpreter(Operators, Assumptions):
         if frame is not None:
             self.origins.setdefault(id(exc), (exc, frame.place))
 
-    def stop_here(self, frame: Frame) -> None:
-        """The graph ends before the place that comes next, or the capture where it has taken too many steps."""
-        if len(self.trace) == self.break_at:
-            self.stopped = frame
-            raise BreakHere
-        frame.place = len(self.trace)
-        self.trace.append((frame, frame.pc))
-        self.unsupported("FE065", "the loop", f"more than {self.options.max_steps} instructions", "loops on constants are unrolled")
-
 
 def unwind(frame: Frame, ins: Any, raised: Raised) -> bool:
     """Go to the handler of an exception; False when the frame has none here."""
     handler = ins.handler
     if handler is None:
         return False
+    if any(type(dropped) is ExternalIterator and is_suspended(dropped.obj) for dropped in frame.stack[handler.depth :]):
+        why = "its finally and with blocks run when it is dropped, before the exception is handled"
+        raise Unsupported("FE076", "a generator that an exception drops half-way", why, whole=True)
     del frame.stack[handler.depth :]
     if handler.lasti:
         frame.push(ConstantValue(frame.pc))

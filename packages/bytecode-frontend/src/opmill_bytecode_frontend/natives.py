@@ -8,6 +8,8 @@ from typing import Any, Callable
 
 import torch
 
+from opmill_guards.guard import Absent
+
 from .bytecode import Instruction
 from .codegen.stubs import Expressions
 from .errors import Unsupported
@@ -51,13 +53,13 @@ def callee(value: Value, r: Expressions, context: Any) -> str:
         return r.constants.name(context.compiled(value.obj))
     if isinstance(value, MethodValue) and isinstance(value.function, FunctionValue) and value.function.obj is not None:
         if worth_capturing(value.function.obj):
-            compiled = context.compiled(value.function.obj, id(value.owner.real()) if isinstance(value.owner, ModuleValue) else None)
+            compiled = context.compiled(value.function.obj)
             return f"{r.constants.name(types.MethodType)}({r.constants.name(compiled)}, {r.expr(value.owner)})"
     if isinstance(value, ModuleValue) and not value.has_hooks() and type(value.obj).__call__ is torch.nn.Module.__call__:
         forward = find_in_mro(type(value.obj).__mro__, "forward")[1]  # that of scripted modules is a descriptor, which raises
         if isinstance(forward, types.FunctionType) and "forward" not in value.obj.__dict__ and worth_capturing(forward):
-            compiled = context.compiled(forward, id(value.obj))
-            return r.constants.name(types.MethodType(compiled, value.obj))
+            r.vm.guard(Absent(value.path, "forward"))
+            return f"{r.constants.name(types.MethodType)}({r.constants.name(context.compiled(forward))}, {r.expr(value)})"
     return r.expr(value)
 
 
@@ -100,7 +102,9 @@ def refuse_reading_frame(frame: Frame, function: Any, args: list[Any]) -> None:
     if not args and isinstance(function, ClassValue) and function.obj is super:
         wanted = 1
     if wanted and not any(not (isinstance(a, ConstantValue) and a.value is None) for a in args[wanted - 1 :]):
-        raise Unsupported("FE071", f"a graph break at a call of {function.describe()}", "it reads the variables of its caller", where=frame.where())
+        raise Unsupported(
+            "FE071", f"a graph break at a call of {function.describe()}", "it reads the variables of its caller", where=frame.where()
+        )
 
 
 @native("CALL", "CALL_KW")
@@ -121,7 +125,9 @@ def call(frame: Frame, ins: Instruction, r: Expressions, context: Any) -> Native
     split = len(args) - len(names)
     parts = [r.expr(a) for a in args[:split]] + [f"{k}={r.expr(v)}" for k, v in zip(names, args[split:])]
     result = r.temporary("_r")
-    return Native([f"{result} = {callee(function, r, context)}({', '.join(parts)})"], pops + count, [result], offers=may_call_back(function, args))
+    return Native(
+        [f"{result} = {callee(function, r, context)}({', '.join(parts)})"], pops + count, [result], offers=may_call_back(function, args)
+    )
 
 
 @native("CALL_FUNCTION_EX")

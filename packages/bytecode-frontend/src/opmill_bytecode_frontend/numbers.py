@@ -120,7 +120,9 @@ class Numbers:
             source, owner = self.sources[name], self.owners[name]
             known = node_of(owner)
             if isinstance(source, TensorProperty):
-                known = self._made(torch.ops.aten.sym_size.int if source.property == "size" else torch.ops.aten.sym_stride.int, (known, source.dim))
+                known = self._made(
+                    torch.ops.aten.sym_size.int if source.property == "size" else torch.ops.aten.sym_stride.int, (known, source.dim)
+                )
             self._nodes[name] = known
         return known
 
@@ -139,7 +141,9 @@ class Numbers:
     def _made(self, function: Any, args: tuple[Any, ...]) -> torch.fx.Node:
         """Numbers stand right behind the inputs: they are those of the call, whatever is written to the inputs later."""
         key = function, args
-        if key not in self._nodes and any(isinstance(a, torch.fx.Node) and (a in self.late.values() or "late number" in a.meta) for a in args):
+        if key not in self._nodes and any(
+            isinstance(a, torch.fx.Node) and (a in self.late.values() or "late number" in a.meta) for a in args
+        ):
             self._nodes[key] = self._after(function, args)
         if key not in self._nodes:
             inputs = [n for n in self.graph.nodes if n.op == "placeholder" or n.meta.get("number")]
@@ -152,9 +156,15 @@ class Numbers:
     # ---- Python text -----------------------------------------------------------------------------------------------
 
     def text(self, number: Any, read: Any, name_of: Any) -> str:
-        """Python that computes the number, or the truth, from its symbols, which ``read`` turns into text; ``name_of`` names other objects."""
+        """Python that computes the number, or the truth, from its symbols, which ``read`` turns into text; ``name_of`` names other
+        objects."""
         if type(number) is torch.SymFloat:
-            return self._real_text(number.node.value, read, lambda other: str(name_of(other)), lambda op, parts: f"{name_of(FUNCTIONS[op])}({', '.join(parts)})")
+            return self._real_text(
+                number.node.value,
+                read,
+                lambda other: str(name_of(other)),
+                lambda op, parts: f"{name_of(FUNCTIONS[op])}({', '.join(parts)})",
+            )
         if type(number) is torch.SymBool:
             relation = number.node.condition
             return f"({self._index_text(relation.expr, read)} {relation.kind} 0)"
@@ -194,7 +204,11 @@ class Numbers:
     def guards(self) -> list[SizeRelation]:
         """What was assumed of the sizes, by the capture and by the backend."""
         out = [self._guard(f"{name} >= {symbol.low}") for name, symbol in self.sizes.symbols.items() if name in self.sources]
-        out += [self._guard(f"{name} <= {symbol.high}") for name, symbol in self.sizes.symbols.items() if symbol.high is not None and name in self.sources]
+        out += [
+            self._guard(f"{name} <= {symbol.high}")
+            for name, symbol in self.sizes.symbols.items()
+            if symbol.high is not None and name in self.sources
+        ]
         decided = [self._guard(str(d.relation), " at ".join(part for part in (d.operator, d.where) if part)) for d in self.sizes.decisions]
         return [*out, *decided, *self.strides]
 

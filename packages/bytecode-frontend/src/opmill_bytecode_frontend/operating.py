@@ -17,7 +17,14 @@ BINARY = {
 #: Where the right operand is of an unknown value it is asked as well.
 NUMBERS = (bool, int, float, complex)
 REPEATED = (list, tuple, str, bytes, bytearray)
-COMPARE = {"<": ("__lt__", "__gt__"), "<=": ("__le__", "__ge__"), "==": ("__eq__", "__eq__"), "!=": ("__ne__", "__ne__"), ">": ("__gt__", "__lt__"), ">=": ("__ge__", "__le__")}
+COMPARE = {
+    "<": ("__lt__", "__gt__"),
+    "<=": ("__le__", "__ge__"),
+    "==": ("__eq__", "__eq__"),
+    "!=": ("__ne__", "__ne__"),
+    ">": ("__gt__", "__lt__"),
+    ">=": ("__ge__", "__le__"),
+}
 
 
 def overrides(cls: type, base: type, name: str) -> bool:
@@ -83,7 +90,9 @@ class Operators:
         tries = [(left, f"__{name}__", right), (right, f"__r{name}__", left)]
         if lt is rt and lt not in NUMBERS:
             tries.pop()
-        elif overrides(rt, lt, f"__r{name}__") or (isinstance(right, TensorValue) and method_of(left, f"__{name}__") is None and not isinstance(left, TensorValue)):
+        elif overrides(rt, lt, f"__r{name}__") or (
+            isinstance(right, TensorValue) and method_of(left, f"__{name}__") is None and not isinstance(left, TensorValue)
+        ):
             tries.reverse()
         for number, (owner, method, other) in enumerate(tries):
             if direct:
@@ -97,7 +106,9 @@ class Operators:
         for repeated, by in ((lt, rt), (rt, lt)) if name == "mul" else ():
             if issubclass(repeated, REPEATED):
                 self.throw(TypeError, f"can't multiply sequence by non-int of type {by.__name__!r}")
-        self.throw(TypeError, f"unsupported operand type(s) for {'** or pow()' if op == '**' else op}: {name_in_c(lt)!r} and {name_in_c(rt)!r}")
+        self.throw(
+            TypeError, f"unsupported operand type(s) for {'** or pow()' if op == '**' else op}: {name_in_c(lt)!r} and {name_in_c(rt)!r}"
+        )
 
     def equal(self, left: Value, right: Value) -> bool:
         """Whether containers take two items for the same: identical or equal."""

@@ -7,11 +7,14 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class CaptureOptions:
-    """``recompile_limit``: entries of one function before it runs eagerly; ``max_steps``: instructions interpreted in one capture
-    (a loop on constants is unrolled; beyond this it is refused); ``max_depth``: nested inlined calls; ``nested_breaks``: a graph may
+    """``recompile_limit``: entries of one function before it runs eagerly; ``graph_limit``: operations of one graph, ``max_steps``:
+    instructions interpreted in one capture (each turn of a loop is captured by itself; beyond these the function runs eagerly);
+    ``max_idle``: instructions interpreted without an operation on tensors before what was called runs natively; ``max_depth``: nested inlined calls; ``nested_breaks``: a graph may
     end inside a function that the captured one calls, and each frame is resumed; otherwise it ends before the call."""
 
     recompile_limit: int = 8
+    graph_limit: int = 20_000
+    max_idle: int = 100_000
     max_steps: int = 2_000_000
     max_depth: int = 150
     nested_breaks: bool = True

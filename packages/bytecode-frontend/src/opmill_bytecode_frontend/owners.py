@@ -7,7 +7,10 @@ import os
 import sys
 from typing import Any
 
+import torch
+
 EXEMPT = {"torch", "triton", *sys.stdlib_module_names}
+TORCH = os.path.dirname(torch.__file__) + os.sep
 STANDARD_LIBRARY = os.path.dirname(os.__file__).replace("\\", "/") + "/"
 
 
@@ -34,4 +37,12 @@ def is_users(cls: type) -> bool:
     return not installed(getattr(sys.modules.get(cls.__module__), "__file__", None) or "<frozen")
 
 
-__all__ = ["EXEMPT", "exempt", "installed", "is_disabled", "is_users"]
+def began(frame: Any) -> str:
+    """The line of the outermost frame that is not torch's, as a traceback names it; the innermost frame's where all are."""
+    found = frame
+    while frame is not None:
+        found, frame = (found if frame.code.co_filename.startswith(TORCH) else frame), frame.caller
+    return f'File "{found.code.co_filename}", line {found.line}, in {found.code.co_name}' if found else ""
+
+
+__all__ = ["EXEMPT", "began", "exempt", "installed", "is_disabled", "is_users"]

@@ -28,8 +28,8 @@ def _interpreted(module: Any, *args: Any) -> Any:
 
 
 class Recorded(torch.fx.GraphModule):
-    """A ``GraphModule`` of the graph and of what it holds. A backend that compiles the graph itself never runs its text: a twentieth of a capture's
-    time where there are many nodes."""
+    """A ``GraphModule`` of the graph and of what it holds. A backend that compiles the graph itself never runs its text: a twentieth of a
+    capture's time where there are many nodes."""
 
     forward: Any = _Forward()
     begins = False

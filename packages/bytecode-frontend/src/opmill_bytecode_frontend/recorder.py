@@ -16,11 +16,14 @@ from opmill_fake_tensors.errors import FakeTensorError
 from opmill_fake_tensors.remembered import Remembered
 from opmill_fake_tensors.symbols import Index, Relation, index, index_of, sym_int
 from opmill_fake_tensors.symbols.asking import check
-from opmill_guards.source import TensorProperty
+from opmill_fake_tensors.wrappers import takes_operators
+from opmill_guards.source import Pinned, TensorProperty
 
 from .eager_errors import asked_of_eager
 from .errors import Unsupported
+from .labels import Labels
 from .numbers import Numbers
+from .owners import began
 from .regions import Region
 from .values.base import COMPARISONS, Lazy, Machine, NotConstant, Value, content
 from .values.constant import ConstantValue
@@ -30,7 +33,9 @@ from .values.mapping import DictValue
 from .values.number import SymbolicNumber
 from .values.opaque import RandomNumber
 from .values.sequence import ListValue, SequenceValue, SliceValue, TupleValue
+from .values.settled import SettledValue
 from .values.tensor import TensorValue
+from .values.wrapped import refuse_jagged
 
 #: Python objects that may stand in a graph as arguments.
 PLAIN = (
@@ -72,8 +77,8 @@ class NotGraphable(Exception):
 
 
 def where_now(machine: weakref.ref[Machine]) -> Callable[[], str]:
-    """The user's line that runs. The machine is not held: sizes, which fake tensors hold where the garbage collector does not see it, outlive
-    the capture, and would keep all that it has met."""
+    """The user's line that runs. The machine is not held: sizes, which fake tensors hold where the garbage collector does not see it,
+    outlive the capture, and would keep all that it has met."""
 
     def where() -> str:
         vm = machine()
@@ -83,7 +88,8 @@ def where_now(machine: weakref.ref[Machine]) -> Callable[[], str]:
 
 
 class Recorder:
-    """The graph being captured. ``inputs``: tensors that become placeholders, in order of first use; ``attributes``: parameters, buffers."""
+    """The graph being captured. ``inputs``: tensors that become placeholders, in order of first use; ``attributes``: parameters,
+    buffers."""
 
     def __init__(self, vm: Machine) -> None:
         self.vm = vm
@@ -106,14 +112,20 @@ class Recorder:
         """Tensors that require grad and were made in captured code, and the place where."""
         self.anchor: torch.fx.Node | None = None
         self.operations = 0
+        self.began = ""
+        """The program's own line that the first operation was recorded at, as a traceback names it."""
         self.index_by_tensors = 0
         """Above 0, subscripts by scalar tensors index instead of becoming numbers (as a torch function mode asks)."""
         self.overriding = False
         """Whether there are tensors whose classes are asked what torch's functions mean."""
+        self.wrappers = False
+        """Whether there are tensors whose classes take operators apart."""
         self.overrides_off = 0
         """Above 0, they are not asked."""
         self.devices: list[tuple[Value, int]] = []
         """Of the blocks ``with torch.device(...)`` that captured code is in, and the places where they began."""
+        self.labels = Labels()
+        """Labels for profilers."""
         self.inference: bool | None = None
         """What captured code made of inference mode; None: nothing."""
         self.inferred: int | None = None
@@ -196,12 +208,25 @@ class Recorder:
             for name in set().union(*(index_of(n).symbols for n in numbers)) & self.numbers.owners.keys():
                 self.node_of(self.numbers.owners[name])
 
+    def arrange_inputs(self) -> None:
+        """Tensors of modules come behind the other inputs, and those that nothing reads are none."""
+        unused = [v for v in self.inputs if is_held(v) and not v.node.users]
+        for value in unused:
+            self.main.erase_node(value.node)
+            value.node = None
+        self.inputs = sorted((v for v in self.inputs if v not in unused), key=is_held)
+        for value in reversed(self.inputs):
+            first = next(iter(self.main.nodes))
+            if value.node is not first:
+                first.prepend(value.node)
+
     def outside(self) -> list[Any]:
         """What stands for the tensors that are not the graph's own."""
         return [v.fake for v in (*self.inputs, *self.by_fake.values()) if isinstance(v, TensorValue) and v.obj is not None]
 
     def examples(self) -> list[Any]:
-        """What stands for the inputs when the backend compiles: the tensors themselves; fakes and symbolic ints where sizes are symbolic."""
+        """What stands for the inputs when the backend compiles: the tensors themselves; fakes and symbolic ints where sizes are
+        symbolic."""
         if self.context.sizes is None or not self.numbers.sources:
             return [v.obj for v in self.inputs]
         out = [v.fake if isinstance(v, TensorValue) else v.number for v in self.inputs]
@@ -229,16 +254,7 @@ class Recorder:
 
     def _input_node(self, value: TensorValue | SymbolicNumber) -> torch.fx.Node:
         name = NO_NAMES.sub("_", TABLES.sub("", str(value.source or getattr(value, "scalar", None)))).strip("_") or "tensor"
-        name = f"_{name}" if name[0].isdigit() else name
-        if getattr(value, "held", False):
-            base = name = "p_" + name
-            count = 0
-            while name in self.attributes:
-                count += 1
-                name = f"{base}_{count}"
-            self.attributes[name] = value.obj  # type: ignore[assignment]
-            with self.main.inserting_before(None):
-                return self.main.get_attr(name)
+        name = f"p_{name}" if is_held(value) else f"_{name}" if name[0].isdigit() else name
         if isinstance(value, TensorValue) and value.scalar is not None:
             name = f"{name}_{len(self.inputs)}"  # several may be computed from one argument
         previous = self.inputs[-1].node if self.inputs else None
@@ -270,6 +286,8 @@ class Recorder:
             if isinstance(value.value, PLAIN) or callable(value.value):
                 return graph_constant(value.value)
             raise NotGraphable(value.describe())
+        if kind is SettledValue:
+            return value.value if fakes else self.hold(type(value.value).__name__.lower(), value.value)
         if kind is SymbolicNumber:
             return value.number if fakes else self._number_node(value)
         if kind is Lazy:
@@ -293,7 +311,11 @@ class Recorder:
             return DTYPE_OF_TYPE[plain]
         if type(plain).__module__ == "numpy" and hasattr(plain, "item") and getattr(plain, "ndim", 1) == 0:
             return plain.item()
-        if isinstance(plain, PLAIN) or (callable(plain) and not isinstance(plain, torch.nn.Module)) or isinstance(plain, torch._C._SDPBackend):
+        if (
+            isinstance(plain, PLAIN)
+            or (callable(plain) and not isinstance(plain, torch.nn.Module))
+            or isinstance(plain, torch._C._SDPBackend)
+        ):
             return plain
         raise NotGraphable(value.describe())
 
@@ -307,13 +329,15 @@ class Recorder:
         return self._operate(vm, "call_function", target, target, args, kwargs)
 
     def call_method(self, vm: Machine, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        return self._operate(vm, "call_method", name, getattr(torch.Tensor, name), args, kwargs)
+        owner = args[0].cls if type(args[0]) is TensorValue and takes_operators(args[0].cls) else torch.Tensor
+        return self._operate(vm, "call_method", name, getattr(owner, name), args, kwargs)
 
     def attribute(self, vm: Machine, value: TensorValue, name: str) -> Value:
         """A property of a tensor: a constant (shape, dtype) or a tensor (T, real, data)."""
         result = getattr(value.fake, name)
         if isinstance(result, torch.Tensor):
             node = self.graph.call_function(getattr, (self.node_of(value), name))
+            self.labels.note(node)
             return self.track(vm, result, node)
         return vm.fresh(result)
 
@@ -327,10 +351,10 @@ class Recorder:
         try:
             return self.remembered.call(function, args, kwargs)
         except FakeTensorError as exc:
-            hint = "compute it outside of the compiled function, or with tensor operations such as torch.where"
+            what, why, hint = _refused(name_of(function), str(exc))
             if self.numbers.late:
                 hint += "; torch._check(...) may say what is known of a size"
-            raise Unsupported("FE030", f"{name_of(function)} of a tensor", str(exc), hint) from None
+            raise Unsupported("FE030", what, why, hint) from None
         except Unsupported:
             raise
         except Exception as exc:
@@ -349,7 +373,7 @@ class Recorder:
         """Floats that are not assumed as tensors without dimensions, where torch computes the same with those as with Python's floats."""
         if len(args) == 2 and target in WITH_SCALARS:
             numbers = [i for i, a in enumerate(args) if type(a) in (FloatNumber, LateFloat)]
-            if len(numbers) == 1 and type(tensor := args[1 - numbers[0]]) is TensorValue and tensor.fake.device.type == "cpu":
+            if len(numbers) == 1 and type(tensor := args[1 - numbers[0]]) is TensorValue and is_plain_on_cpu(tensor):
                 in_place = numbers == [1] and target in IN_PLACE
                 scalar = self.scalar_for(args[numbers[0]], tensor.fake, in_place)
                 return [scalar if i in numbers else a for i, a in enumerate(args)] if scalar is not None else args
@@ -360,7 +384,7 @@ class Recorder:
     def is_filled(self, args: list[Value]) -> bool:
         """Whether the tensor that takes a number of another one is of a floating type, and on a processor as that is."""
         tensor = args[0] if type(args[0]) is TensorValue and args[0].fake.dtype is not torch.bool else args[1]
-        return type(tensor) is TensorValue and tensor.fake.is_floating_point() and tensor.fake.dim() > 0 and tensor.fake.device.type == "cpu"
+        return type(tensor) is TensorValue and tensor.fake.is_floating_point() and tensor.fake.dim() > 0 and is_plain_on_cpu(tensor)
 
     def scalar_for(self, number: Any, fake: torch.Tensor, in_place: bool) -> TensorValue | None:
         """The tensor that stands for a float beside ``fake``: of the type that the two have together, where its own would count."""
@@ -385,7 +409,9 @@ class Recorder:
         known = self.scalars.get(repr(number))
         if known is None:
             tensor = torch.scalar_tensor(number.value, dtype=torch.float64)
-            known = self.scalars[repr(number)] = TensorValue(self.context.from_tensor(tensor), None, torch.Tensor, tensor, next(iter(number.sources)))
+            known = self.scalars[repr(number)] = TensorValue(
+                self.context.from_tensor(tensor), None, torch.Tensor, tensor, next(iter(number.sources))
+            )
             known.scalar = number
             self.by_fake[id(known.fake)] = known
         return known
@@ -397,13 +423,19 @@ class Recorder:
             fake_args = [self.lower(a, True) for a in args]
             fake_kwargs = {k: self.lower(v, True) for k, v in kwargs.items()}
         except NotGraphable as exc:
-            vm.unsupported("FE034", f"argument of {name_of(target)}: {exc}", "only tensors, numbers, and lists, tuples, dicts of these go into a graph")
+            vm.unsupported(
+                "FE034", f"argument of {name_of(target)}: {exc}", "only tensors, numbers, and lists, tuples, dicts of these go into a graph"
+            )
         with self.context:
             result = self._guarded(vm, function, fake_args, fake_kwargs)
         read = type(result) is torch.SymInt and str(index_of(result)) in self.numbers.unbound()
         if result is not None and not contains_tensor(result) and not read:
+            if takes_operators(type(fake_args[0] if fake_args else None)) and not is_answer(result):
+                return vm.wrap(result, Pinned(result, name_of(target)))  # type: ignore[attr-defined]
             if not is_answer(result) and any(map(contains_tensor, (*fake_args, *fake_kwargs.values()))):
-                raise Unsupported("FE035", f"{name_of(target)} gave a {type(result).__qualname__}", "it is made of a tensor that has no data at capture")
+                raise Unsupported(
+                    "FE035", f"{name_of(target)} gave a {type(result).__qualname__}", "it is made of a tensor that has no data at capture"
+                )
             return vm.fresh(result)
         node_args = tuple(self.lower(a, False) for a in args)
         node_kwargs = {k: self.lower(v, False) for k, v in kwargs.items()}
@@ -411,9 +443,16 @@ class Recorder:
         node.args, node.kwargs = node_args, node_kwargs  # given at once, torch walks through them looking for numbers that cannot be there
         node.meta["place"] = vm.place()
         node.meta["stack_trace"] = vm.location()  # type: ignore[attr-defined]
+        self.labels.note(node)
+        if not self.operations:
+            self.began = began(vm.frame)
         self.operations += 1
         if read:
             self.numbers.bind_number(result, node)
+        if hasattr(type(result), "trigger_wait"):  # still under way from other processes
+            with self.context:
+                result = result.trigger_wait()
+            node = self.graph.call_method("trigger_wait", (node,))
         if target is operator.setitem:
             self.note_written(vm, fake_args[0])
         return self.track(vm, result, node)
@@ -433,9 +472,13 @@ class Recorder:
             if known is not None and known.fake is result:
                 self.note_written(vm, result)
                 return known
-            if not isinstance(result, FakeTensor) and not is_functorch_wrapped_tensor(result):
+            wrapped = takes_operators(type(result))
+            self.wrappers = self.wrappers or wrapped
+            if wrapped:
+                refuse_jagged(result)
+            if not isinstance(result, FakeTensor) and not wrapped and not is_functorch_wrapped_tensor(result):
                 raise Unsupported("FE035", f"{node.target} gave a real tensor", "it escaped the fake tensors")
-            value = TensorValue(result, node)
+            value = TensorValue(result, node, type(result) if wrapped else torch.Tensor)
             node.meta["val"] = result
             if self.context.sizes is not None:
                 self.numbers.bind_sizes(result.shape, node, self.node_of)
@@ -448,6 +491,13 @@ class Recorder:
                 inner = self.graph.call_function(operator.getitem, (node, i)) if contains_tensor(item) else node
                 items.append(self.track(vm, item, inner))
             return ListValue(items) if isinstance(result, list) else TupleValue(items, type(result))
+        if type(result) is dict:
+            return DictValue(
+                {
+                    key: (ConstantValue(key), self.track(vm, item, self.graph.call_function(operator.getitem, (node, key))))
+                    for key, item in result.items()
+                }
+            )
         return vm.fresh(result)
 
     def note_written(self, vm: Machine, fake: torch.Tensor) -> None:
@@ -458,9 +508,15 @@ class Recorder:
                 self.note_leaf(vm, known.fake, known.obj)
 
     def note_leaf(self, vm: Machine, fake: torch.Tensor, real: Any) -> None:
-        """Whether a tensor requires grad belongs to the object: nothing of a graph changes that of one from before, or makes one for others to see."""
+        """Whether a tensor requires grad belongs to the object: nothing of a graph changes that of one from before, or makes one for others
+        to see."""
         if real is not None and real.requires_grad != fake.requires_grad:
-            vm.unsupported("FE032", "whether a tensor requires grad changes", "it was there before the call", "change it outside of the compiled function")
+            vm.unsupported(
+                "FE032",
+                "whether a tensor requires grad changes",
+                "it was there before the call",
+                "change it outside of the compiled function",
+            )
         if real is None and fake.requires_grad and is_leaf(fake):
             self.leaves.append((fake, vm.place()))
 
@@ -471,8 +527,18 @@ class Recorder:
             raise Unsupported("FE038", "a tensor that captured code makes requires grad", why, "make it outside", place=self.leaves[0][1])
 
 
+def is_plain_on_cpu(value: TensorValue) -> bool:
+    return value.fake.device.type == "cpu" and not takes_operators(type(value.fake))
+
+
+def is_held(value: Any) -> bool:
+    """Whether an input is a tensor of a module: the check of the guards has it at hand."""
+    return getattr(value, "held", False)
+
+
 def is_leaf(fake: torch.Tensor) -> bool:
-    """Whether nothing computed a tensor; autograd refuses to say so of a view from ``no_grad`` whose base was written with gradients: that one is none."""
+    """Whether nothing computed a tensor; autograd refuses to say so of a view from ``no_grad`` whose base was written with gradients: that
+    one is none."""
     try:
         return fake.is_leaf
     except RuntimeError:
@@ -511,4 +577,18 @@ def name_of(function: Any) -> str:
 def contains_tensor(result: Any) -> bool:
     if isinstance(result, (tuple, list)):
         return any(contains_tensor(r) for r in result)
+    if type(result) is dict:
+        return any(map(contains_tensor, result.values()))
     return isinstance(result, torch.Tensor)
+
+
+def _refused(name: str, why: str) -> tuple[str, str, str]:
+    """What to say of a question about a tensor that only its data answer: what was met, why the graph ends, what to do."""
+    if name == "__bool__":
+        what, why = "a branch on the values of a tensor", "which way it goes depends on data, which a graph does not have while it is made"
+        return (
+            what,
+            why,
+            "choose between values with torch.where, or between computations with torch.cond; or branch outside of the compiled function",
+        )
+    return f"{name} of a tensor", why, "compute it outside of the compiled function, or with tensor operations such as torch.where"

@@ -19,8 +19,8 @@ from .values.objects import ObjectValue, find_in_mro
 
 
 class Native(Struct):
-    """An instruction, or what is left of it, as Python statements; ``results`` are pushed (None is a NULL). A branch gives ``condition`` instead:
-    (expression, results when it jumps, results when it falls through)."""
+    """An instruction, or what is left of it, as Python statements; ``results`` are pushed (None is a NULL). A branch gives ``condition``
+    instead: (expression, results when it jumps, results when it falls through)."""
 
     statements: list[str]
     pops: int
@@ -35,7 +35,8 @@ class Native(Struct):
 
 
 Returned = Callable[[Any, Any, Any, str], Native]
-"""(the frame that called, its instruction, the expressions there, the expression that runs the callee to its end) -> the rest of the instruction."""
+"""(the frame that called, its instruction, the expressions there, the expression that runs the callee to its end) -> the rest of the
+instruction."""
 
 
 def method_of(value: Value, name: str) -> Any:
@@ -160,7 +161,9 @@ class Operated(Struct, frozen=True):
     def __call__(self, frame: Any, ins: Any, r: Any, called: str) -> Native:
         result = r.temporary("_r")
         parts = f"{self.op!r}, {r.expr(self.left)}, {r.expr(self.right)}, {self.others!r}"
-        return Native([f"{result} = {called}", f"if {result} is NotImplemented: {result} = {r.constants.name(operate)}({parts})"], 0, [result])
+        return Native(
+            [f"{result} = {called}", f"if {result} is NotImplemented: {result} = {r.constants.name(operate)}({parts})"], 0, [result]
+        )
 
 
 def operate(op: str, left: Any, right: Any, others: tuple[tuple[bool, str], ...]) -> Any:
@@ -214,4 +217,22 @@ def turn(frame: Any, ins: Any, r: Any, statements: list[str], item: str, end: st
     return Native(statements, 1, condition=(f"{item} is {end}", [], [r.expr(frame.stack[-1]), item]), target=after)
 
 
-__all__ = ["MISSING", "Attribute", "Branched", "Finished", "Made", "Native", "Operated", "Returned", "asked", "contained", "dropped", "iterated", "method_of", "operate", "pushed", "stepped", "turn"]
+__all__ = [
+    "MISSING",
+    "Attribute",
+    "Branched",
+    "Finished",
+    "Made",
+    "Native",
+    "Operated",
+    "Returned",
+    "asked",
+    "contained",
+    "dropped",
+    "iterated",
+    "method_of",
+    "operate",
+    "pushed",
+    "stepped",
+    "turn",
+]

@@ -1,4 +1,5 @@
-"""Whether to capture now: what the program says by ``torch.compiler.set_stance``, and whether somebody else writes down already what runs."""
+"""Whether to capture now: what the program says by ``torch.compiler.set_stance``, and whether somebody else writes down already what
+runs."""
 
 from __future__ import annotations
 
@@ -15,7 +16,8 @@ NEVER = ("force_eager", "eager_on_recompile")
 
 
 def watched() -> bool:
-    """Whether a mode of the program, ``torch.jit.trace`` or ``torch.fx.symbolic_trace`` wants to see each operation: those of a capture are none."""
+    """Whether a mode of the program, ``torch.jit.trace`` or ``torch.fx.symbolic_trace`` wants to see each operation: those of a capture are
+    none."""
     modes = torch._C._len_torch_dispatch_stack() or any(map(is_of_program, range(torch._C._len_torch_function_stack())))
     return bool(modes) or torch._C._get_tracing_state() is not None or _symbolic_trace.is_fx_symbolic_tracing()
 

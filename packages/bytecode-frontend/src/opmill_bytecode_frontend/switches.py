@@ -1,4 +1,5 @@
-"""Switches of the thread that captured code may set: grad mode, autocast, kernels of attention, whether tensors may be saved through hooks."""
+"""Switches of the thread that captured code may set: grad mode, autocast, kernels of attention, whether tensors may be saved through
+hooks."""
 
 from __future__ import annotations
 
@@ -26,7 +27,9 @@ def switches() -> dict[Any, tuple[Any, ...]]:
     for name in ATTENTION:
         found["attention", name] = (getattr(torch._C, f"_set_sdp_use_{name}"), getattr(torch._C, f"_get_{name}_sdp_enabled")())
     refusal = _autograd._saved_tensors_hooks_get_disabled_error_message()  # function transforms allow none inside
-    found["saved tensors"] = (_autograd._saved_tensors_hooks_enable,) if refusal is None else (_autograd._saved_tensors_hooks_disable, refusal)
+    found["saved tensors"] = (
+        (_autograd._saved_tensors_hooks_enable,) if refusal is None else (_autograd._saved_tensors_hooks_disable, refusal)
+    )
     return found
 
 

@@ -20,10 +20,12 @@ import torch
 
 from opmill_fake_tensors.classes import computes_as_plain
 from opmill_fake_tensors.errors import FakeTensorError
+from opmill_fake_tensors.wrappers import NotTakenApart, take_apart, takes_operators
 from opmill_guards import CompiledFunction
 from opmill_guards.guard import Equals, Is, Length, Predicate, TensorMatch, TypeIs
-from opmill_guards.source import Attr, InstanceDict, Item, Pinned, TypeOf
+from opmill_guards.source import Attr, InstanceDict, Item, Pinned, Referent, TypeOf
 
+from .arrays_before import array_of_before
 from .owners import exempt, is_disabled
 from .values.assigned import show
 from .values.base import Lazy, Value, written_in_python
@@ -32,16 +34,19 @@ from .values.constant import LITERALS, ConstantValue
 from .values.deques import DequeValue
 from .values.exceptions import ExceptionObject, TracebackValue
 from .values.floating import float_of
-from .values.functions import BuiltinValue, CellValue, ChangingValue, Closure, MethodValue, PartialValue, function_value
+from .values.functions import BuiltinValue, CellValue, ChangingValue, MethodValue, PartialValue, function_value
 from .values.given import GivenClass, GivenFunction, is_plain
 from .values.growing import GrowingList
 from .values.iterators import ExternalIterator
 from .values.mapping import DictValue, SetValue
-from .values.modules import GLOBAL_HOOKS, HOOKS, STORES, ModuleValue
+from .values.modules import GLOBAL_HOOKS, HOOKS, ModuleValue
 from .values.objects import ObjectValue, builtin_base, find_in_mro
+from .values.opaque import Untouched
 from .values.overriding import OverridingTensor, has_functions_only
 from .values.sequence import ListValue, SliceValue, TupleValue, read_as_tuple
 from .values.tensor import TensorValue
+from .values.varying import VaryingNumber
+from .values.wrapped import guard_inside, refuse_jagged
 
 Wrapper = Callable[[Any, Any, Any], Value]
 TRACKERS: dict[type, Wrapper] = {}
@@ -67,7 +72,14 @@ def tracker(kind: Any) -> Wrapper:
 
 
 def root_is_pinned(source: Any) -> bool:
-    return type(source.root) is Pinned
+    """Whether what is found there is held by what is pinned: not on the way through a weak reference."""
+    if type(source.root) is not Pinned:
+        return False
+    while type(source) is not Pinned:
+        if type(source) is Referent:
+            return False
+        source = source.base
+    return True
 
 
 def by_identity(vm: Any, obj: Any, source: Any) -> Any:
@@ -132,12 +144,18 @@ def constant(vm: Any, obj: Any, source: Any) -> Value:
         return by_name(vm, obj, source)
     if type(obj) not in PLAIN and isinstance(obj, DERIVABLE) and has_methods(type(obj)):  # type: ignore[arg-type]
         return ObjectValue(type(obj), obj, by_identity(vm, obj, source) or Pinned(obj, "object"), builtin_part(obj))
+    if source in vm.varying.opaque and type(obj) in (int, float, str):
+        vm.guard(TypeIs(source, type(obj)))
+        return VaryingNumber(obj, source)
     if source is not None and type(obj) in (int, float) and (number := changing_number(vm, obj, source)) is not None:
         return number
     if source is not None and type(source) is not Pinned:
         if obj is None or obj is Ellipsis or isinstance(obj, (bool, types.CodeType)) or type(obj) is type(NotImplemented):
             vm.guard(Is(source, obj))
-        elif isinstance(obj, (int, float, complex, str, bytes, torch.dtype, torch.device)) and type(obj) in LITERALS + (torch.dtype, torch.device):
+        elif isinstance(obj, (int, float, complex, str, bytes, torch.dtype, torch.device)) and type(obj) in LITERALS + (
+            torch.dtype,
+            torch.device,
+        ):
             vm.guard(Equals(source, obj))
         elif isinstance(obj, range):
             vm.guard(TypeIs(source, range))
@@ -220,22 +238,6 @@ def description(vm: Any, obj: Any, source: Any) -> Value:
     return FrozenObject(type(obj), obj, by_identity(vm, obj, source) or Pinned(obj, type(obj).__qualname__))
 
 
-class ProcessGroupValue(FrozenObject):
-    """What it says of itself never changes; what it does is no part of a graph."""
-
-    def generic_getattr(self, vm: Any, name: str) -> Value:
-        if name in ("size", "rank", "name"):
-            return Closure(lambda vm, *args: vm.fresh(getattr(self.obj, name)(*(a.constant() for a in args))))
-        return super().generic_getattr(vm, name)
-
-
-if torch.distributed.is_available():
-
-    @tracks(torch.distributed.ProcessGroup)
-    def process_group(vm: Any, obj: Any, source: Any) -> Value:
-        return ProcessGroupValue(type(obj), obj, by_identity(vm, obj, source) or Pinned(obj, "process group"))
-
-
 @tracks(tuple)
 def tuple_(vm: Any, obj: Any, source: Any) -> Value:
     if not read_as_tuple(type(obj)):
@@ -269,11 +271,11 @@ def with_storage(vm: Any, obj: Any, source: Any, storage: Value) -> ObjectValue:
     return ObjectValue(type(obj), obj, source, storage)
 
 
-def keys_are_known(source: Any) -> bool:
+def keys_are_known(vm: Any, source: Any) -> bool:
     """Dictionaries whose contents need no guard: fields of a dataclass are fixed when it is made, hooks belong to the module tree."""
     if type(source) is Pinned:
         return source.label.endswith("__dataclass_fields__") or source.label in GLOBAL_HOOKS
-    return is_module_table(source) and source.key in HOOKS
+    return vm.is_module_table(source) and source.key in HOOKS
 
 
 def called(obj: Any) -> str:
@@ -282,7 +284,7 @@ def called(obj: Any) -> str:
 
 
 def dict_items(obj: Any, source: Any, vm: Any) -> dict[Any, Any]:
-    fixed = keys_are_known(source)
+    fixed = keys_are_known(vm, source)
     items = {}
     for k, v in dict.items(obj):
         key = ConstantValue(k) if type(k) in LITERALS else vm.wrap(k, Pinned(k, called(k)))
@@ -291,16 +293,10 @@ def dict_items(obj: Any, source: Any, vm: Any) -> dict[Any, Any]:
     return items
 
 
-def is_module_table(source: Any) -> bool:
-    """Whether the source is one of the dictionaries that a module tree guard watches."""
-    if type(source) is not Item or type(source.base) is not InstanceDict or type(source.base.base) is not Pinned:
-        return False
-    return source.key in STORES + HOOKS and isinstance(source.base.base.object, torch.nn.Module)
-
-
 @tracks(types.MappingProxyType)
 def mapping_proxy(vm: Any, obj: Any, source: Any) -> Value:
-    """A view of a dictionary that others may change. That of a class is made anew by each look at it; parameters of signatures are fixed."""
+    """A view of a dictionary that others may change. That of a class is made anew by each look at it; parameters of signatures are
+    fixed."""
     if type(source) is Attr and source.name == "__dict__" and type(source.base) is Pinned and isinstance(source.base.object, type):
         source = InstanceDict(source.base)
         view = DictValue(dict_items(dict(obj), source, vm), type(obj), source, obj)
@@ -314,7 +310,14 @@ def mapping_proxy(vm: Any, obj: Any, source: Any) -> Value:
         if source is not None and type(source) is not Pinned:
             vm.guard(Predicate(source, lambda now: same_contents(now, found), "has the same contents"))
         source = by_identity(vm, obj, source) or Pinned(obj, "mapping proxy")
-        known = next((value for shown, value in map(vm.known.get, map(id, gc.get_referents(obj)), itertools.repeat((None, None))) if type(value) is DictValue), None)
+        known = next(
+            (
+                value
+                for shown, value in map(vm.known.get, map(id, gc.get_referents(obj)), itertools.repeat((None, None)))
+                if type(value) is DictValue
+            ),
+            None,
+        )
         if known is not None:  # whose changes it shows
             known.guard_keys(vm)
             view = DictValue(known.items, type(obj), source, obj)
@@ -333,13 +336,13 @@ def same_contents(now: Any, found: dict[Any, Any]) -> bool:
 
 @tracks(dict)
 def dict_(vm: Any, obj: Any, source: Any) -> Value:
-    if is_module_table(source):
-        vm.guard(Is(source, obj))  # the path stays: what is found in it is then implied by the module tree
+    if vm.is_module_table(source):
+        vm.guard(TypeIs(source, type(obj)))  # the path stays: what is found in it is then implied by the module tree
     else:
         source = by_structure(vm, obj, source)
     base = builtin_base(type(obj))
     storage = DictValue(dict_items(obj, source, vm), base, source, obj)
-    storage.keys_guarded |= keys_are_known(source)
+    storage.keys_guarded |= keys_are_known(vm, source)
     if isinstance(obj, collections.defaultdict):
         storage.default = vm.wrap(obj.default_factory, Attr(source, "default_factory"))
     return storage if type(obj) is base else with_storage(vm, obj, source, storage)
@@ -393,8 +396,8 @@ def compiled_function(vm: Any, obj: Any, source: Any) -> Value:
 
 
 class ScriptedValue(BuiltinValue):
-    """A function that ``torch.jit.script`` made, called by captured code: inlined, as the function that it was made of. What ``torch.jit.trace`` made is not:
-    it is what the function did once."""
+    """A function that ``torch.jit.script`` made, called by captured code: inlined, as the function that it was made of. What
+    ``torch.jit.trace`` made is not: it is what the function did once."""
 
     def call(self, vm: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
         function: Any = getattr(self.obj, "_torchdynamo_inline", None)
@@ -422,7 +425,9 @@ def partial(vm: Any, obj: Any, source: Any) -> Value:
         vm.guard(TypeIs(source, type(obj)))
         named = vm.wrap(obj.keywords, Attr(source, "keywords"))
         named.guard_keys(vm)
-        return PartialValue(vm.wrap(obj.func, Attr(source, "func")), vm.unpack(vm.wrap(obj.args, Attr(source, "args"))), named, type(obj), source, obj)
+        return PartialValue(
+            vm.wrap(obj.func, Attr(source, "func")), vm.unpack(vm.wrap(obj.args, Attr(source, "args"))), named, type(obj), source, obj
+        )
     pinned = by_identity(vm, obj, source) or Pinned(obj, "partial")
     args = [vm.wrap(a, Item(Attr(pinned, "args"), i)) for i, a in enumerate(obj.args)]
     keywords = vm.wrap(obj.keywords, Attr(pinned, "keywords"))
@@ -485,6 +490,13 @@ def builtin(vm: Any, obj: Any, source: Any) -> Value:
     return BuiltinValue(obj, by_identity(vm, obj, source) or Pinned(obj, getattr(obj, "__name__", repr(type(obj)))))
 
 
+@tracks(weakref.ProxyType, weakref.CallableProxyType, types.FrameType)
+def untouched(vm: Any, obj: Any, source: Any) -> Value:
+    if source is not None and type(source) is not Pinned:
+        vm.guard(TypeIs(source, type(obj)))
+    return Untouched(obj, source or Pinned(obj, type(obj).__name__))
+
+
 @tracks(bytearray, memoryview, array.array)
 def changing(vm: Any, obj: Any, source: Any) -> Value:
     return ChangingValue(obj, by_identity(vm, obj, source) or Pinned(obj, type(obj).__qualname__))
@@ -492,7 +504,7 @@ def changing(vm: Any, obj: Any, source: Any) -> Value:
 
 @tracks(torch.nn.Module)
 def module(vm: Any, obj: Any, source: Any) -> Value:
-    value = ModuleValue(obj, by_identity(vm, obj, source) or Pinned(obj, type(obj).__name__))
+    value = ModuleValue(obj, source or Pinned(obj, type(obj).__name__))  # which module it is does not matter: it is known by its path
     vm.use_module(value)
     return value
 
@@ -503,8 +515,10 @@ def tensor(vm: Any, obj: Any, source: Any) -> Value:
     source = Pinned(obj, "tensor") if source is None else source
     if computes_as_plain(cls):
         return graph_input(vm, obj, obj, source)
+    if takes_operators(cls):
+        return wrapper_input(vm, obj, source)
     if not has_functions_only(cls):
-        vm.unsupported("FE051", f"tensor of class {cls.__qualname__}", "classes that take operators apart are not captured")
+        vm.unsupported("FE051", f"tensor of class {cls.__qualname__}", "it gives attributes of tensors another meaning")
     vm.recorder.overriding = True
     return OverridingTensor(graph_input(vm, obj, torch.Tensor.as_subclass(obj, torch.Tensor), source), cls, obj, source)
 
@@ -512,7 +526,7 @@ def tensor(vm: Any, obj: Any, source: Any) -> Value:
 def graph_input(vm: Any, obj: Any, given: Any, source: Any) -> TensorValue:
     """A tensor that the graph may ask for. ``given``: what it is given then, ``obj`` or an alias that has no class of its own."""
     held = given is obj and vm.in_tree(source)
-    limits = {} if held else vm.varying.dimensions(source, given)
+    limits = vm.varying.dimensions(source, given, held)
     try:
         fake = vm.recorder.fake_of(given, source, limits, vm.varying.strides.get(source, frozenset()))
     except FakeTensorError as exc:
@@ -520,8 +534,6 @@ def graph_input(vm: Any, obj: Any, given: Any, source: Any) -> TensorValue:
     value = TensorValue(fake, None, type(given), given, source)
     value.held, value.below = held, given is not obj  # type: ignore[attr-defined]
     vm.recorder.by_fake[id(fake)] = value
-    if held:
-        vm.guard(Is(source, obj))
     keys = torch._C._dispatch_keys(obj).raw_repr()
     sizes, strides = tuple(given.shape), tuple(given.stride())
     if limits:
@@ -530,7 +542,23 @@ def graph_input(vm: Any, obj: Any, given: Any, source: Any) -> TensorValue:
         for d, stride in enumerate(fake.stride()):
             if strides[d] is None:
                 vm.recorder.numbers.assume_stride(source, d, stride)
-    vm.guard_tensor(TensorMatch(source, type(obj), given.dtype, given.device, given.layout, sizes, strides, given.requires_grad, keys), held)
+    vm.guard_tensor(
+        TensorMatch(source, type(obj), given.dtype, given.device, given.layout, sizes, strides, given.requires_grad, keys), held
+    )
+    return value
+
+
+def wrapper_input(vm: Any, obj: Any, source: Any) -> TensorValue:
+    """A tensor whose class takes operators apart: an input as others, of which is also assumed what it is made of."""
+    refuse_jagged(obj)
+    try:
+        take_apart(obj)
+    except NotTakenApart as error:
+        hint = "define __tensor_flatten__, which gives the names of the tensors inside and a context, and __tensor_unflatten__"
+        vm.unsupported("FE051", f"tensor of class {type(obj).__qualname__}", str(error), hint)
+    value = graph_input(vm, obj, obj, source)
+    vm.recorder.wrappers = True
+    guard_inside(vm, obj, value.fake, source)
     return value
 
 
@@ -546,8 +574,8 @@ def object_(vm: Any, obj: Any, source: Any) -> Value:
         return ExternalIterator(obj, by_structure(vm, obj, source) or Pinned(obj, repr(type(obj))))
     if callable(obj) and (not heap or type(obj).__name__ == "cython_function_or_method"):
         return builtin(vm, obj, source)
-    if not heap and source is not None and type(obj).__module__ == "numpy" and type(obj).__name__ == "ndarray":
-        return changing(vm, obj, source)
+    if not heap and type(obj).__module__ == "numpy" and type(obj).__name__ == "ndarray":
+        return array_of_before(vm, obj, source) or changing(vm, obj, source)
     if not heap:
         return BuiltinValue(obj, by_identity(vm, obj, source) or Pinned(obj, repr(type(obj))))
     source = by_structure(vm, obj, source) or Pinned(obj, type(obj).__qualname__)

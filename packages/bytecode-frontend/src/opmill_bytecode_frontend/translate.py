@@ -13,31 +13,39 @@ from msgspec import Struct
 from torch._C import _functorch
 
 from opmill_guards import TailCall
-from opmill_guards.guard import AllDistinct, GlobalState, ModuleTree, TypeIs
+from opmill_guards.guard import AllDistinct, GlobalState, ModuleTree
+from opmill_guards.kinds.module_tree import facts_of
 from opmill_guards.source import Local, Pinned
 
-from . import breaks
+from . import asked, breaks
 from .apart import kept_apart
+from .codegen import arrays, iterators  # noqa: F401 (how such values leave a capture)
+from .codegen.direct import direct_call
 from .codegen.rebuild import Rebuilder
 from .codegen.replay import replay
 from .codegen.sources import Constants, parameter_name
-from .continuation import define, indent
+from .continuation import define, forgetting, indent
 from .errors import Unsupported
 from .failing import Failing, may_run_again
 from .frame import Frame
+from .labels import mark
+from .library.caches import ReadAgain
+from .lifetimes import refuse_dropping
+from .limits import FINAL
 from .machine import BreakHere, Interpreter
 from .natives import is_users
 from .options import CaptureOptions
 from .recorded import Recorded
+from .recorder import is_held
 from .switches import autocast_nesting, in_dual_level, switched, switches
 from .values.base import Lazy, Raised, Value
 from .values.functions import function_value
 from .values.tensor import TensorValue
-from .values.varying import VaryingNumber
 from .varying import Varying
 
 #: Earlier places of each kind that are tried for a graph break.
 MOST_EARLIER = 3
+OWN_FILES = __file__.removesuffix("translate.py")
 
 
 class Translation(Struct, eq=False):
@@ -47,6 +55,10 @@ class Translation(Struct, eq=False):
     guards: list[Any]
     gm: torch.fx.GraphModule | None
     text: str
+    loads: Sequence[Any] = ()
+    """Sources of the tensors of modules that ``target`` is given, as one tuple in front of its arguments; nothing where there are none."""
+    direct: Any = None
+    """The ``DirectCall`` that does the same without Python, where the function is nothing but its graph; ``loads`` are then all its inputs."""
     fixed: Sequence[str] = ()
     """Sizes marked as dynamic that are assumed, and why."""
 
@@ -93,10 +105,8 @@ def interpret(vm: Interpreter, fn: types.FunctionType, bound: dict[str, Any]) ->
 
 def argument(vm: Interpreter, name: str, obj: Any) -> Any:
     """What stands for an argument until it is read."""
-    if name in vm.varying.opaque and type(obj) in (int, float, str):
-        vm.guard(TypeIs(Local(name), type(obj)))
-        return VaryingNumber(obj, Local(name))
-    return Lazy(obj, Local(name))
+    opaque = Local(name) in vm.varying.opaque and type(obj) in (int, float, str)
+    return vm.wrap(obj, Local(name)) if opaque else Lazy(obj, Local(name))
 
 
 def state_guard() -> GlobalState:
@@ -105,22 +115,37 @@ def state_guard() -> GlobalState:
     return global_state.capture()
 
 
-def collect_guards(vm: Interpreter, entry_state: GlobalState | None) -> list[Any]:
-    """All that was assumed, one module tree guard for everything read in modules' own dictionaries."""
+def collect_guards(vm: Interpreter, entry_state: GlobalState | None, names: list[str]) -> list[Any]:
+    """All that was assumed when the function is called, one module tree guard for everything read in modules' own dictionaries. What is assumed
+    of results that are asked for before the graph is completed. ``names``: the parameters."""
     vm.guard_hooks_apart()
     guards = list(vm.guards.values())
     if entry_state is not None:
         guards.insert(0, entry_state)
-    if vm.modules or vm.tree_guards:
-        tree: Any = tuple((m.source, m.obj) for m in vm.modules.values())
-        guards.append(ModuleTree(tree, tuple(vm.tree_guards.values()), tuple(vm.tree_tensors), apart=vm.varying.apart))
+    apart: list[Any] = kept_apart(vm)
+    inputs = [v for v in vm.recorder.inputs if isinstance(v, TensorValue) and v.scalar is None]
+    for held in (True, False):
+        sources = tuple(v.source for v in inputs if is_held(v) is held and not asked.is_asked(v.source))
+        apart += [AllDistinct(sources)] if len(sources) > 1 else []
+    late: list[Any] = []
+    if len(inputs) > 1 and any(asked.is_asked(v.source) for v in inputs):
+        late = [AllDistinct(tuple(v.source for v in inputs))]
+    of_tree = list(vm.tree_guards.values())
+    if vm.effects.asked:
+        (of_tree, more), (apart, most) = asked.apart(of_tree), asked.apart(apart)
+        late += [*more, *most]
+    if vm.modules or of_tree:
+        tree = tuple(facts_of(m.source, m.obj) for m in vm.modules.values())
+        guards.append(ModuleTree(tree, (*of_tree, *apart), tuple(vm.tree_tensors), apart=vm.varying.apart))
+    else:
+        guards += apart
     guards += vm.tensor_guards
     guards += vm.relations
-    guards += kept_apart(vm)
     guards += vm.recorder.numbers.guards()
-    sources: Any = tuple(v.source for v in vm.recorder.inputs if isinstance(v, TensorValue) and v.scalar is None)
-    if len(sources) > 1:
-        guards.append(AllDistinct(sources))
+    if vm.effects.asked:
+        guards, more = asked.apart(guards)
+        late += more
+        vm.expected.complete(late, [*names, *(call.source.name for call in vm.effects.asked if call.source is not None)])
     return guards
 
 
@@ -130,8 +155,16 @@ def graph_module(vm: Interpreter, outputs: list[Any]) -> torch.fx.GraphModule:
     vm.recorder.complete_inputs()
     graph.output(tuple(vm.recorder.node_of(v) for v in outputs))
     remove_dead(graph)
+    vm.recorder.arrange_inputs()
+    for value in filter(is_held, vm.recorder.inputs):
+        value.node.meta["held"] = True  # for backends that are told that weights stay
     gm = Recorded(dict(vm.recorder.attributes), graph)
     gm.meta["sizes of data"] = bool(vm.recorder.numbers.late)
+    if vm.recorder.wrappers:
+        gm.meta["wrappers"] = True
+    gm.meta["where"] = vm.recorder.began
+    if vm.recorder.labels.found:
+        gm.meta["labels"] = tuple(vm.recorder.labels.found)
     return gm
 
 
@@ -143,34 +176,63 @@ def remove_dead(graph: torch.fx.Graph) -> None:
     for node in reversed(list(graph.nodes)):
         if node.users or node.op not in ("get_attr", "call_function"):
             continue
-        if node.op == "get_attr" or node.target in PURE_TARGETS or node.meta.get("number") or "late number" in node.meta or getattr(node.target, "__name__", "") == "getitem":
+        if (
+            node.op == "get_attr"
+            or node.target in PURE_TARGETS
+            or node.meta.get("number")
+            or "late number" in node.meta
+            or (getattr(node.target, "__name__", "") == "getitem" and len(node.all_input_nodes) == 1 and not _holds_list(node.args[1]))
+        ):
             graph.erase_node(node)
 
 
+def _holds_list(at: Any) -> bool:
+    """Whether an index is a list of positions, which may lie outside, as one that is a tensor may."""
+    return isinstance(at, list) or (isinstance(at, tuple) and any(map(_holds_list, at)))
+
+
 class Ended(Struct, eq=False):
-    """An interpreted stretch of a function whose result or live state is ready to be rebuilt."""
+    """An interpreted stretch of a function whose result or live state is ready to be rebuilt. ``result``: what the function returns, where
+    returning it is all that is left to do behind the graph."""
 
     vm: Interpreter
     rebuilder: Rebuilder
     last: list[str]
+    result: Any = None
 
 
-def end(vm: Interpreter, ending: Callable[[Rebuilder], list[str]], root: Frame | None = None) -> Ended:
-    """Rebuild what leaves the capture. ``ending`` gives the last statements; ``root``: the function's frame where it has ended. Runs while the thread's state is the capture's own."""
+def end(
+    fn: types.FunctionType, vm: Interpreter, ending: Callable[[Rebuilder], list[str]], root: Frame | None = None, result: Any = None
+) -> Ended:
+    """Rebuild what leaves the capture of ``fn``. ``ending`` gives the last statements; ``root``: the function's frame where it has ended, and
+    ``result``: what it returns. Runs while the thread's state is the capture's own."""
     if vm.recorder.inference is not None:
         raise Unsupported("FE074", "a graph break in inference mode", "the function runs eagerly")
     if _functorch.get_dynamic_layer_stack_depth() != vm.entry_levels:
         raise Unsupported("FE074", "a graph break inside of a function transform", "the function runs eagerly")
     if vm.recorder.devices:
-        raise Unsupported("FE074", "a graph break inside of a block with a device", "torch's mode is not on in captured code", place=vm.recorder.devices[0][1])
+        raise Unsupported(
+            "FE074",
+            "a graph break inside of a block with a device",
+            "torch's mode is not on in captured code",
+            place=vm.recorder.devices[0][1],
+        )
+    refuse_dropping(vm)
     r = Rebuilder(vm)
+    if vm.effects.asked:
+        names = list(map(parameter_name, parameters(fn.__code__)))
+        again = [r.constants.name(each) for each in (TailCall, call_plainly, fn)]
+        otherwise = f"return {again[0]}({again[1]}, {again[2]}, {passed_on(fn.__code__)})"
+        r.prologue += asked.statements(r, vm.effects.asked, vm.expected, names, otherwise)
     r.draw()
+    vm.effects.calls += vm.recorder.labels.opened()
     last = ending(r)
+    of_result = len(r.body)
     replay(r, vm.effects)
     keep_generators(vm, r, root)
     for function, *args in switched(vm.entry_switches, switches()):
         r.body.append(f"{r.constants.name(function)}({', '.join(map(r.constants.name, args))})")
-    return Ended(vm, r, last)
+    return Ended(vm, r, last, result if r.only_reads() and len(r.body) == of_result and not vm.effects.asked else None)
 
 
 def keep_generators(vm: Interpreter, r: Rebuilder, root: Frame | None) -> None:
@@ -181,45 +243,71 @@ def keep_generators(vm: Interpreter, r: Rebuilder, root: Frame | None) -> None:
             continue
         if root is None or not any(value is generator for value in root.locals.values()):
             why = "its finally and with blocks run when it is dropped, which a capture does not see"
-            raise Unsupported("FE076", f"the generator {generator.origin[0].qualname} is dropped half-way", why, "run it to its end, or close it", place=place)
+            raise Unsupported(
+                "FE076",
+                f"the generator {generator.origin[0].qualname} is dropped half-way",
+                why,
+                "run it to its end, or close it",
+                place=place,
+                whole=True,
+            )
         r.expr(generator)
 
 
-def finish(fn: types.FunctionType, ended: Ended, backend: Callable[..., Any], strict: bool) -> tuple[Any, Any, str]:
-    """Compile the graph and the function around it. ``strict``: a graph that fails where the function does not is an error."""
+def finish(fn: types.FunctionType, ended: Ended, backend: Callable[..., Any], strict: bool) -> Translation:
+    """Compile the graph and the function around it; guards are not there yet. ``strict``: a graph that fails where the function does not is
+    an error."""
     vm, r = ended.vm, ended.rebuilder
     recorder = vm.recorder
-    gm = None
+    gm = direct = None
     lines: list[str] = []
+    loads: list[Any] = []
     if recorder.operations or r.outputs or any(n.op == "call_function" for n in recorder.graph.nodes):
         gm = graph_module(vm, r.outputs)
         # Reading a source adds to the prologue: the names come before the text is put together.
-        called = f"_g = _graph({', '.join(map(r.input, recorder.inputs))})"
+        given = [r.input(value) for value in recorder.inputs if not is_held(value)]
+        loads = [value.source for value in recorder.inputs if is_held(value)]
+        called = f"_g = _graph({', '.join([*given, *(['*_held'] if loads else [])])})"
         again = may_run_again(gm.graph, recorder.outside())
         handle = Failing(fn if again and not vm.effects.draws else None, strict, vm.entry_switches, vm.entry_levels)
-        given = f"{r.constants.name(TailCall)}({r.constants.name(handle)}, _caught, {passed_on(fn.__code__)})"
-        lines += ["try:", f"    {called}", "except Exception as _caught:", f"    return {given}"]
-        r.constants.table["_graph"] = backend(gm, recorder.examples())
-    target, text = assemble_text(fn, [*r.prologue, *lines, *r.body, *ended.last], r.constants)
-    return target, gm, text
+        again_text = f"{r.constants.name(TailCall)}({r.constants.name(handle)}, _caught, {passed_on(fn.__code__)})"
+        graph = r.constants.table["_graph"] = backend(gm, recorder.examples())
+        if ended.result is not None and handle.plain is not None and all(map(is_read, recorder.inputs)):
+            sources = [value.source for value in recorder.inputs]
+            direct = direct_call(r, ended.result, sources, graph, handle)
+        if direct is not None:
+            loads, called = sources, "_g = _graph(*_held)"
+        lines += ["try:", f"    {called}", "except Exception as _caught:", f"    return {again_text}"]
+    else:
+        lines += [f"{r.constants.name(mark)}({name!r})" for name, _ in recorder.labels.found]
+    target, text = assemble_text(fn, [*r.prologue, *lines, *forgetting([*r.body, *ended.last], r.to_forget())], r.constants, bool(loads))
+    return Translation(target, [], gm, text, loads, direct)
 
 
-def assemble_text(fn: types.FunctionType, lines: list[str], constants: Constants) -> tuple[Any, str]:
-    """A function with the parameters of ``fn`` and these statements; it prints as what it is."""
+def is_read(value: Any) -> bool:
+    """Whether an input of a graph is what its source gives: others are made of it."""
+    made = getattr(value, "below", False) or getattr(value, "of_array", False) or asked.is_asked(value.source)
+    return value.source is not None and not made and getattr(value, "scalar", None) is None
+
+
+def assemble_text(fn: types.FunctionType, lines: list[str], constants: Constants, loads: bool = False) -> tuple[Any, str]:
+    """A function with the parameters of ``fn`` (``loads``: and one in front of them) and these statements; it prints as what it is."""
     code = fn.__code__
+    signature = signature_text(code, loads)
     for name, stub in constants.stubs.items():  # each refers to those before
         constants.table[name] = define(", ".join(stub.parameters), stub.lines, stub.code, stub.globals, constants.table)
-    target = define(signature_text(code), lines, code, fn.__globals__, constants.table)
+    target = define(signature, lines, code, fn.__globals__, constants.table)
     target.__defaults__ = fn.__defaults__
     target.__kwdefaults__ = fn.__kwdefaults__
     target.__qualname__ = fn.__qualname__
     texts = [(name, ", ".join(stub.parameters), stub.lines) for name, stub in constants.stubs.items()]
-    shown = [(f"{code.co_name}", signature_text(code), lines), *texts]
+    shown = [(f"{code.co_name}", signature, lines), *texts]
     return target, "\n".join("\n".join([f"def {name}({parameters}):", *indent(body), ""]) for name, parameters, body in shown)
 
 
-def signature_text(code: types.CodeType) -> str:
-    """The parameter list of a code object; defaults are set on the function afterwards."""
+def signature_text(code: types.CodeType, loads: bool = False) -> str:
+    """The parameter list of a code object, with ``_held`` in front where the guards load tensors; defaults are set on the function
+    afterwards."""
     names = [parameter_name(n) for n in code.co_varnames]
     n, k = code.co_argcount, code.co_kwonlyargcount
     parts = names[:n]
@@ -232,9 +320,15 @@ def signature_text(code: types.CodeType) -> str:
     elif k:
         parts.append("*")
     parts += names[n : n + k]
+    if loads:
+        parts[:0] = ["_held"] if code.co_posonlyargcount else ["_held", "/"]
     if code.co_flags & inspect.CO_VARKEYWORDS:
         parts.append("**" + names[position])
     return ", ".join(parts)
+
+
+def call_plainly(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    return fn(*args, **kwargs)
 
 
 def passed_on(code: types.CodeType) -> str:
@@ -270,34 +364,66 @@ def translate(
     context: Any = None,
     varying: Varying | None = None,
 ) -> Translation:
-    """The function as one graph, or its first graph when ``context`` (see capture.py) allows breaks. ``varying``: sizes and numbers that are
-    not to be assumed. Where the function raises, the instruction that does so ends the graph. Raises Unsupported, or Raised where the function
-    raises and cannot be left before."""
+    """The function as one graph, or its first graph when ``context`` (see capture.py) allows breaks. ``varying``: sizes and numbers that
+    are not to be assumed. Where the function raises, the instruction that does so ends the graph. Raises Unsupported, or Raised where the
+    function raises and cannot be left before."""
     entry_state = state_guard()
     attempts: list[Interpreter] = []
+    if context is not None:
+        context.attempts = attempts
     try:
         vm, ended = attempt(fn, bound, options, context, varying, attempts)
-        target, gm, text = finish(fn, ended, backend, context is None or not context.may_break)
-        return Translation(target, collect_guards(vm, entry_state), gm, text, vm.recorder.numbers.fixed())
+        translation = finish(fn, ended, backend, context is None or not context.may_break)
+        translation.guards = collect_guards(vm, entry_state, parameters(fn.__code__))
+        translation.fixed = vm.recorder.numbers.fixed()
+        return translation
     finally:
         for vm in attempts:
             vm.let_go()
+        if context is not None:
+            context.attempts = []
 
 
 def attempt(
-    fn: types.FunctionType, bound: dict[str, Any], options: CaptureOptions, context: Any, varying: Varying | None, attempts: list[Interpreter]
+    fn: types.FunctionType,
+    bound: dict[str, Any],
+    options: CaptureOptions,
+    context: Any,
+    varying: Varying | None,
+    attempts: list[Interpreter],
 ) -> tuple[Interpreter, Ended]:
     """The function to its end, or to where it cannot go on. ``attempts``: all interpreters that came to be."""
+    inlined: frozenset[Any] = frozenset()
+    while True:
+        try:
+            return once(fn, bound, options, context, varying, attempts, inlined)
+        except ReadAgain as exc:
+            inlined |= {exc.function}
+
+
+def once(
+    fn: types.FunctionType,
+    bound: dict[str, Any],
+    options: CaptureOptions,
+    context: Any,
+    varying: Varying | None,
+    attempts: list[Interpreter],
+    inlined: frozenset[Any],
+) -> tuple[Interpreter, Ended]:
     vm = Interpreter(options, varying=varying)
+    vm.inlined = inlined
+    vm.may_break = context is not None and context.may_break
     attempts.append(vm)
     try:
         with thread_state():
             result, root = interpret(vm, fn, bound)
-            return vm, end(vm, lambda r: [f"return {r.expr(result)}"], root)
+            return vm, end(fn, vm, lambda r: [f"return {r.expr(result)}"], root, result)
     except Unsupported as exc:
-        if context is None or not context.may_break or exc.code == "FE065" or not vm.trace:
+        if context is None or not context.may_break or not vm.trace or exc.asked:
             raise
         context.broken(without_frames(exc))
+        if exc.code in FINAL or exc.whole:
+            raise
         return prefix(fn, bound, options, context, attempts, exc.place if exc.place is not None else vm.trace[-1][0].place, exc)
     except Raised as raised:
         origin = vm.origins.get(id(raised.value))
@@ -307,22 +433,38 @@ def attempt(
 
 
 def without_frames(error: Any) -> Any:
-    """The error for whoever wants to keep it: not with all that the capture knows."""
+    """The error for whoever wants to keep it: not with all that the capture knows, nor with the exception that the program is handling."""
     link = error
-    while link is not None and link.__traceback__ is not None:
+    while link.__traceback__ is not None:
         link.__traceback__ = None
-        link = link.__context__
+        before = link.__context__
+        if before is None or not is_own(before):
+            link.__context__ = None
+            break
+        link = before
     return error
 
 
+def is_own(error: BaseException) -> bool:
+    """Whether an exception was caught in the capture: one of the program was caught by the program."""
+    return error.__traceback__ is not None and error.__traceback__.tb_frame.f_code.co_filename.startswith(OWN_FILES)
+
+
 def prefix(
-    fn: types.FunctionType, bound: dict[str, Any], options: CaptureOptions, context: Any, attempts: list[Interpreter], last: int, reason: Unsupported | Raised
+    fn: types.FunctionType,
+    bound: dict[str, Any],
+    options: CaptureOptions,
+    context: Any,
+    attempts: list[Interpreter],
+    last: int,
+    reason: Unsupported | Raised,
 ) -> tuple[Interpreter, Ended]:
     """Everything before place ``last`` of the failed attempt, or before an earlier one where the state there cannot be handed over."""
     failed = attempts[-1]
     places = break_places(failed, last)
     for place in places:
         vm = Interpreter(options, place, failed.varying)
+        vm.inlined = failed.inlined
         attempts.append(vm)
         try:
             with thread_state():
@@ -330,12 +472,19 @@ def prefix(
                     interpret(vm, fn, bound)
                 except BreakHere:
                     pass
-                return vm, end(vm, functools.partial(breaks.statements, breaks.stack_of(vm), context))
+                return vm, end(fn, vm, functools.partial(breaks.statements, breaks.stack_of(vm), context))
         except (Unsupported, Raised) as exc:
+            if isinstance(exc, Unsupported) and exc.whole:
+                raise
             reason.__context__ = without_frames(exc)
+            if exc.__context__ is reason:
+                exc.__context__ = None  # they would hold each other
             if isinstance(exc, Unsupported) and exc.place is not None and exc.place not in places:
                 places.append(exc.place)
-    raise reason
+    try:
+        raise reason
+    finally:
+        del reason  # which knows this frame, and would keep it, and what the program gave, until the next collection
 
 
 def break_places(failed: Interpreter, last: int) -> list[int]:

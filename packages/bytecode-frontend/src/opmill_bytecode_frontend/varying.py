@@ -12,7 +12,9 @@ from msgspec import Struct, field
 
 from opmill_guards import reference
 from opmill_guards.guard import Equals, Is, ModuleTree, SizeRelation, TensorMatch, TypeIs
-from opmill_guards.source import Local, Source
+from opmill_guards.source import Item, Local, Source
+
+from .asked import is_asked
 
 SMALLEST = 2
 """Sizes 0 and 1 are always assumed: they broadcast, or hold nothing."""
@@ -30,8 +32,8 @@ class Limits(Struct, frozen=True):
 
 class Varying(Struct, frozen=True):
     """What one capture does not assume. ``everything``: all sizes and ints of the arguments; ``nothing``: no marks of tensors either.
-    ``sizes`` and ``strides``: dimensions that were different at several calls; ``ints``, ``floats``: sources of such numbers; ``opaque``: names of number
-    arguments that graphs do not depend on at all."""
+    ``sizes`` and ``strides``: dimensions that were different at several calls; ``ints``, ``floats``: sources of such numbers; ``opaque``:
+    numbers among the arguments, and texts between two graphs, that graphs do not depend on at all."""
 
     everything: bool = False
     nothing: bool = False
@@ -39,7 +41,7 @@ class Varying(Struct, frozen=True):
     strides: Mapping[Source, frozenset[int]] = field(default_factory=dict)  # not {}: nobody shall write to it
     ints: frozenset[Source] = frozenset()
     floats: frozenset[Source] = frozenset()
-    opaque: frozenset[str] = frozenset()
+    opaque: frozenset[Source] = frozenset()
     remade: bool = False
     """Whether functions and classes among the arguments that were made by calls are known by what they are made of, not by identity."""
     apart: frozenset[tuple[type, str]] = frozenset()
@@ -47,23 +49,27 @@ class Varying(Struct, frozen=True):
     data: bool = False
     """Whether sizes that only data tell may be symbols."""
 
-    def dimensions(self, source: Source, tensor: torch.Tensor) -> dict[int, Limits]:
-        """The dimensions of an input that are symbolic."""
-        if self.nothing:
+    def dimensions(self, source: Source, tensor: torch.Tensor, held: bool = False) -> dict[int, Limits]:
+        """The dimensions of an input that are symbolic. ``held``: it is a tensor of a module: of parameters none are, of others those that were
+        seen to change."""
+        if self.nothing or (held and (isinstance(tensor, torch.nn.Parameter) or source not in self.sizes)):
             return {}
         marks = tensor.__dict__
         chosen = set(range(tensor.dim())) if self.everything else set(self.sizes.get(source, ()))
         chosen -= marks.get("_dynamo_static_indices", set())
         chosen |= marks.get("_dynamo_weak_dynamic_indices", set())
         asked = marks.get("_dynamo_dynamic_indices", set()) | marks.get("_dynamo_unbacked_indices", set())
-        limits = {each.dim: Limits(max(each.min or 0, SMALLEST), each.max, True) for each in marks.get("_dynamo_dynamic_range", ()) if each.dim in asked}
+        limits = {
+            each.dim: Limits(max(each.min or 0, SMALLEST), each.max, True)
+            for each in marks.get("_dynamo_dynamic_range", ())
+            if each.dim in asked
+        }
         found = {d: limits.get(d, Limits(asked=d in asked)) for d in sorted(chosen | asked) if d < tensor.dim()}
         return {d: own for d, own in found.items() if own.low <= tensor.size(d) and (own.high is None or tensor.size(d) <= own.high)}
 
     def is_int(self, source: Source, value: int) -> bool:
         """Whether an int found at ``source`` is symbolic."""
         return not self.nothing and value >= SMALLEST and (source in self.ints or (self.everything and from_argument(source)))
-
 
     def is_float(self, source: Source) -> bool:
         """Whether a float found at ``source`` is symbolic."""
@@ -72,7 +78,14 @@ class Varying(Struct, frozen=True):
 
 def from_argument(source: Any) -> bool:
     """Whether a source starts at an argument of the call."""
-    return type(source.root) is Local
+    return type(source.root) is Local and not is_asked(source)
+
+
+def on_stack(source: Any) -> bool:
+    """Whether a source is something that stood on the stack when a graph ended, or an item in it: that of a loop over ``zip`` or ``items``."""
+    while type(source) is Item:
+        source = source.base
+    return type(source) is Local and source.name.startswith(".stack")
 
 
 class Seen:
@@ -85,8 +98,8 @@ class Seen:
         self.strides: dict[Source, set[int]] = {}
         self.ints: set[Source] = set()
         self.floats: set[Source] = set()
-        self.numbers: dict[str, int] = {}
-        """How often the value of an argument led to another capture."""
+        self.numbers: dict[Source, int] = {}
+        """How often a value led to another capture."""
         self.remade = False
         """Whether a call gave a function or class that differed from that of before in its identity alone."""
         self.apart: frozenset[tuple[type, str]] = frozenset()
@@ -104,16 +117,18 @@ class Seen:
 
     def varying(self) -> Varying:
         """What the next capture does not assume."""
-        opaque = frozenset(name for name, count in self.numbers.items() if count >= CHANGES and self.may_break)
+        opaque = frozenset(source for source, count in self.numbers.items() if count >= CHANGES and self.may_break)
         if self.dynamic is False or (self.failed is not None and self.failed == self.symbolic()):
             return Varying(nothing=True, opaque=opaque, remade=self.remade, apart=self.apart)
         sizes = {source: frozenset(dims) for source, dims in self.sizes.items()}
         strides = {source: frozenset(dims) for source, dims in self.strides.items()}
-        return Varying(bool(self.dynamic), False, sizes, strides, frozenset(self.ints), frozenset(self.floats), opaque, self.remade, self.apart)
+        return Varying(
+            bool(self.dynamic), False, sizes, strides, frozenset(self.ints), frozenset(self.floats), opaque, self.remade, self.apart
+        )
 
     def note(self, entries: Iterable[Any], values: Mapping[str, Any]) -> None:
         """A call with these arguments fits no entry: what differs from what each of them assumes is not assumed again."""
-        missed: set[str] = set()
+        missed: set[Source] = set()
         for entry in entries:
             for guard in each_fact(entry.guards):
                 if type(guard) is ModuleTree and guard.snapshot is not None:
@@ -125,12 +140,12 @@ class Seen:
                     self.remade = self.remade or is_remade(guard, value_of(guard.source, values))
                 elif type(guard) is Equals and type(guard.value) in (int, float):
                     self._note_number(guard, values, missed)
-                elif type(guard) is Equals and type(guard.value) is str and type(guard.source) is Local and guard.source.name.startswith(".stack"):
-                    missed |= set() if reference.check(guard, values) else {guard.source.name}  # a text made between two graphs
+                elif type(guard) is Equals and type(guard.value) is str and on_stack(guard.source):
+                    missed |= set() if reference.check(guard, values) else {guard.source}  # a text made between two graphs
                 elif type(guard) is SizeRelation and type(guard.sources[0]) is Local and guard.expression.startswith("s0 == "):
-                    missed |= set() if reference.check(guard, values) else {guard.sources[0].name}
-        for name in missed:
-            self.numbers[name] = self.numbers.get(name, 0) + 1
+                    missed |= set() if reference.check(guard, values) else {guard.sources[0]}
+        for source in missed:
+            self.numbers[source] = self.numbers.get(source, 0) + 1
 
     def _note_tensor(self, guard: TensorMatch, values: Mapping[str, Any]) -> None:
         tensor = value_of(guard.source, values)
@@ -145,7 +160,7 @@ class Seen:
             moved = {d for d, n in enumerate(guard.strides) if n is not None and n != tensor.stride(d)}
             self.strides.setdefault(guard.source, set()).update(moved)
 
-    def _note_number(self, guard: Equals, values: Mapping[str, Any], missed: set[str]) -> None:
+    def _note_number(self, guard: Equals, values: Mapping[str, Any], missed: set[Source]) -> None:
         now = value_of(guard.source, values)
         if type(now) is not type(guard.value) or now == guard.value:
             return
@@ -153,8 +168,8 @@ class Seen:
             self.ints.add(guard.source)
         elif type(now) is float and self.dynamic is not False and guard.source not in self.floats:
             self.floats.add(guard.source)
-        elif type(guard.source) is Local:
-            missed.add(guard.source.name)
+        elif type(guard.source) is Local or on_stack(guard.source):
+            missed.add(guard.source)
 
 
 def is_remade(guard: Is | TypeIs, now: Any) -> bool:
@@ -181,6 +196,7 @@ def each_fact(guards: Iterable[Any]) -> Iterator[Any]:
         yield guard
         if type(guard) is ModuleTree:
             yield from guard.then
+            yield from guard.tensors
 
 
 def value_of(source: Source, values: Mapping[str, Any]) -> Any:

@@ -34,7 +34,8 @@ def run(f, x):
 
 
 def differs(f, whole=True):
-    """``f(x)`` gives what it gives plainly, and the program's own code runs in the same order: on a miss, on a hit, and whole where it is said."""
+    """``f(x)`` gives what it gives plainly, and the program's own code runs in the same order: on a miss, on a hit, and whole where it is
+    said."""
     x = torch.ones(3)
     compiled = capture(f, "eager", fullgraph=whole)
     want = run(f, x)
@@ -44,7 +45,9 @@ def differs(f, whole=True):
 
 
 class Blocked:
-    __add__ = __iadd__ = __radd__ = __eq__ = __len__ = __getitem__ = __iter__ = __contains__ = __call__ = __neg__ = __float__ = __reversed__ = None
+    __add__ = __iadd__ = __radd__ = __eq__ = __len__ = __getitem__ = __iter__ = __contains__ = __call__ = __neg__ = __float__ = (
+        __reversed__
+    ) = None
 
 
 class Doubling(namedtuple("Doubling", "x y", defaults=[3])):

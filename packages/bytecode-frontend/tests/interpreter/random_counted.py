@@ -21,7 +21,7 @@ NUMBERS = (
 STATEMENTS = (
     "if {n} > 2:\n    {r} = {a} * 3", "torch._check({n} >= 0)", "{r} = {a}.clone()\nif {r}.shape[0] > 1:\n    {r}[0] = {c}", "{r} = {a}\nfor _ in range(min({n}, 3)):\n    {r} = {r} + 1",
 )  # fmt: skip
-HEAD = '''
+HEAD = """
 def zeroed(a, c):
     out = a.clone()
     out[a[:, 0] > c] = 0
@@ -36,7 +36,7 @@ def program(x, y, i, j, k, w):
     F = torch.nn.functional
     n0, n1 = 2, i.item()
     r0, r1 = x, y
-'''
+"""
 
 
 def write_program(rng: random.Random, statements: int) -> str:

@@ -1,7 +1,7 @@
 """Random programs over Python's features, as text: ``program(Random)`` gives one, ``outcomes`` what several calls of it do.
 
-A program is a function of two tensors, a list, a dictionary, numbers, an object, a module and an iterator. It is written by choosing from rows
-(``EXPRESSIONS`` by kind, ``STATEMENTS``), each of which may ask for others. It may fail: then the exception is what is compared.
+A program is a function of two tensors, a list, a dictionary, numbers, an object, a module and an iterator. It is written by choosing from
+rows (``EXPRESSIONS`` by kind, ``STATEMENTS``), each of which may ask for others. It may fail: then the exception is what is compared.
 """
 
 from __future__ import annotations
@@ -411,7 +411,14 @@ def namespace() -> dict[str, Any]:
         collections, contextlib, copy, functools, itertools, math, operator, torch, Point, Pair, Color, Base, Box, Table, Stop, logged, deco, fib, kind,
         opaque, helper, counting, Asking, Steps, pulling, flowing, heapq, bisect, Level, Listed, Ranked, Made,
     )  # fmt: skip
-    return {"__name__": "program", **{thing.__name__: thing for thing in used}, "F": torch.nn.functional, "SCALE": 2, "LOG": [], "TABLE": {"a": 1, "b": [2]}}
+    return {
+        "__name__": "program",
+        **{thing.__name__: thing for thing in used},
+        "F": torch.nn.functional,
+        "SCALE": 2,
+        "LOG": [],
+        "TABLE": {"a": 1, "b": [2]},
+    }
 
 
 # --- writing --------------------------------------------------------------------------------------------------------------------------
@@ -486,7 +493,19 @@ SIMPLE = [
     "q = itertools.takewhile(lambda z: z != {n}, itertools.count(1))\n    next(q, 0)\n    b = opaque(b)\n    l.append(list(itertools.islice(q, 4)))", "q = itertools.pairwise([1, {n}, {t}])\n    next(q)\n    b = opaque(b)\n    t = t + next(q)[1]",
     "l.sort(key=lambda q: (l.append(1), 0)[1])", "q = [Ranked({n}), Ranked(2), Ranked({n})]\n    q.sort()\n    m = q[0].k", "try:\n        raise Made({n}, {s})\n    except ValueError as e:\n        l.append((e.count, e.args[0]))", "t = a.view(2, 2)[0].repeat(2)",
 ]  # fmt: skip
-LEAVING = ["return t, {n}", "raise ValueError({n})", "raise KeyError({s})", "raise Stop({n})", "raise Stop({n}, {n}) from ValueError({i})", "1 / 0", "l[99]", "d['nowhere']", "None.attribute", "t + torch.ones(3)", "int('x')"]
+LEAVING = [
+    "return t, {n}",
+    "raise ValueError({n})",
+    "raise KeyError({s})",
+    "raise Stop({n})",
+    "raise Stop({n}, {n}) from ValueError({i})",
+    "1 / 0",
+    "l[99]",
+    "d['nowhere']",
+    "None.attribute",
+    "t + torch.ones(3)",
+    "int('x')",
+]
 #: Blocks: head lines, with {block} for a body.
 BLOCKS = [
     "if {c}:\n{block}", "if {c}:\n{block}\nelse:\n{block}", "if {c}:\n{block}\nelif {c}:\n{block}\nelse:\n{block}", "for i in range({i}):\n{loop}", "for i, x in enumerate([{t}, {n}]):\n    t = t + x * i\n{loop}",
@@ -564,7 +583,11 @@ class Writer:
         if loop and self.choices.random() < 0.4:
             lines += [f"if {self.expression('c')}: {self.choices.choice(('break', 'continue'))}"]
         if risky and self.choices.random() < 0.6:
-            lines += [f"if {self.expression('c')}: {self.fill(self.choices.choice(LEAVING))}"] if self.choices.random() < 0.7 else [self.fill(self.choices.choice(LEAVING))]
+            lines += (
+                [f"if {self.expression('c')}: {self.fill(self.choices.choice(LEAVING))}"]
+                if self.choices.random() < 0.7
+                else [self.fill(self.choices.choice(LEAVING))]
+            )
         return ["    " + line for line in lines]
 
     def statement(self, depth: int, loop: bool) -> list[str]:
@@ -604,7 +627,13 @@ def compiles(text: str) -> bool:
 def same(a: Any, b: Any) -> bool:
     """Equal in types, structure and values; tensors also in strides."""
     if isinstance(a, torch.Tensor):
-        return type(a) is type(b) and a.dtype == b.dtype and a.stride() == b.stride() and a.requires_grad == b.requires_grad and torch.equal(a.nan_to_num(), b.nan_to_num())
+        return (
+            type(a) is type(b)
+            and a.dtype == b.dtype
+            and a.stride() == b.stride()
+            and a.requires_grad == b.requires_grad
+            and torch.equal(a.nan_to_num(), b.nan_to_num())
+        )
     if isinstance(a, (list, tuple, collections.deque)):
         return type(a) is type(b) and len(a) == len(b) and all(map(same, a, b))
     if isinstance(a, dict):
@@ -648,7 +677,22 @@ def outcomes(make: Callable[[Any], Any], text: str) -> list[Any]:
             finally:
                 grad = torch.is_grad_enabled()
                 torch.set_grad_enabled(True)
-        parts = (result, a, b, items, d, list(source), grad, vars(box), dict(table), said.getvalue(), net.calls, net.seen, vars(net).get("extra"), state(globals_))
+        parts = (
+            result,
+            a,
+            b,
+            items,
+            d,
+            list(source),
+            grad,
+            vars(box),
+            dict(table),
+            said.getvalue(),
+            net.calls,
+            net.seen,
+            vars(net).get("extra"),
+            state(globals_),
+        )
         results.append(copy.deepcopy(detached(parts)))
     return results
 

@@ -1,4 +1,5 @@
-"""What builtin functions and types make of objects of the program, and of arguments that do not fit: in Python's order, as often, in its words."""
+"""What builtin functions and types make of objects of the program, and of arguments that do not fit: in Python's order, as often, in its
+words."""
 
 from __future__ import annotations
 

@@ -73,7 +73,16 @@ class Setup:
         def own(cls: type) -> list[Any]:
             return [(k, repr(v)) for k, v in vars(cls).items() if k[:2] != "__" and not isinstance(v, property)]
 
-        return [own(self.Counter), own(self.Derived), own(self.Logged), own(self.Measured), vars(self.counted), self.net.steps, type(self.net).total, vars(self.module).get("n")]
+        return [
+            own(self.Counter),
+            own(self.Derived),
+            own(self.Logged),
+            own(self.Measured),
+            vars(self.counted),
+            self.net.steps,
+            type(self.net).total,
+            vars(self.module).get("n"),
+        ]
 
 
 def counter(s: Setup) -> Any:
@@ -172,7 +181,13 @@ def caught(s: Setup) -> Any:
 
     def f(x: torch.Tensor) -> Any:
         told = []
-        for change in (lambda: setattr(int, "x", 5), lambda: C().twice.x, lambda: delattr(C, "none"), lambda: C.none, lambda: setattr(C(), "twice", 3)):
+        for change in (
+            lambda: setattr(int, "x", 5),
+            lambda: C().twice.x,
+            lambda: delattr(C, "none"),
+            lambda: C.none,
+            lambda: setattr(C(), "twice", 3),
+        ):
             try:
                 change()
             except (TypeError, AttributeError) as exc:
@@ -303,7 +318,25 @@ def with_break(s: Setup) -> Any:
     return f
 
 
-PROGRAMS = [counter, counter_of_base, through_type_of_self, deleted, tensors_and_objects, tensor_changed_in_place, raised_between, caught, by_metaclass, of_function, of_module, of_neural_network, by_property_of_metaclass, methods, patched, seen_in_dictionaries, with_break]
+PROGRAMS = [
+    counter,
+    counter_of_base,
+    through_type_of_self,
+    deleted,
+    tensors_and_objects,
+    tensor_changed_in_place,
+    raised_between,
+    caught,
+    by_metaclass,
+    of_function,
+    of_module,
+    of_neural_network,
+    by_property_of_metaclass,
+    methods,
+    patched,
+    seen_in_dictionaries,
+    with_break,
+]
 
 
 def runs(program: Callable[[Setup], Any], how: Callable[[Any], Any]) -> list[Any]:
@@ -335,7 +368,20 @@ def without_addresses(told: Any) -> Any:
     return re.sub("0x[0-9a-f]+", "", repr(told))
 
 
-@pytest.mark.parametrize("program", [counter, counter_of_base, tensor_changed_in_place, of_function, of_module, of_neural_network, by_property_of_metaclass, methods, patched])
+@pytest.mark.parametrize(
+    "program",
+    [
+        counter,
+        counter_of_base,
+        tensor_changed_in_place,
+        of_function,
+        of_module,
+        of_neural_network,
+        by_property_of_metaclass,
+        methods,
+        patched,
+    ],
+)
 def test_what_counts_calls_is_not_captured_anew_by_each(program: Any) -> None:
     made: list[Any] = []
     f = capture(program(Setup()), fullgraph=True, on_translation=made.append)
@@ -370,6 +416,13 @@ def test_what_a_class_has_not_is_assumed() -> None:
         return x + (1 if hasattr(C, "flag") else 0), getattr(o, "other", 0), D.n, super(D, o).n
 
     compiled = capture(f, fullgraph=True)
-    for change in (lambda: None, lambda: setattr(C, "flag", 1), lambda: setattr(C, "other", 5), lambda: setattr(D, "n", 8), lambda: setattr(C, "n", 4), lambda: delattr(C, "flag")):
+    for change in (
+        lambda: None,
+        lambda: setattr(C, "flag", 1),
+        lambda: setattr(C, "other", 5),
+        lambda: setattr(D, "n", 8),
+        lambda: setattr(C, "n", 4),
+        lambda: delattr(C, "flag"),
+    ):
         change()
         assert repr(compiled(torch.ones(2))) == repr(f(torch.ones(2)))

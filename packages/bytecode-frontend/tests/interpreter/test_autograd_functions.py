@@ -1,4 +1,5 @@
-"""What ``torch.autograd.Function``, function transforms and checkpoints may do that a graph cannot hold: the program does as it does plainly."""
+"""What ``torch.autograd.Function``, function transforms and checkpoints may do that a graph cannot hold: the program does as it does
+plainly."""
 
 from __future__ import annotations
 

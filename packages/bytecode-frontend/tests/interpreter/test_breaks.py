@@ -311,7 +311,9 @@ def test_broken_functions_behave_as_plain_ones(fn):
     assert not torch.is_autocast_enabled("cpu") and torch.is_grad_enabled()
 
 
-@pytest.mark.parametrize("fn", [over_range, over_composed, nested_loops, in_handler, under_autocast, own_context, deep], ids=lambda f: f.__name__)
+@pytest.mark.parametrize(
+    "fn", [over_range, over_composed, nested_loops, in_handler, under_autocast, own_context, deep], ids=lambda f: f.__name__
+)
 def test_graphs_are_found_on_both_sides_of_a_break(fn):
     translations: list[Any] = []
     capture(fn, "eager", on_translation=translations.append)(torch.randn(4, 4), [1])
@@ -330,9 +332,7 @@ def test_turns_of_a_loop_share_their_entries():
 
 def failing(a):
     b = a + 1
-    c = b * int(number(b) * 0) + [][
-        int(number(b) * 0)
-    ]
+    c = b * int(number(b) * 0) + [][int(number(b) * 0)]
     return c
 
 
@@ -340,7 +340,9 @@ def test_tracebacks_show_the_lines_of_the_user():
     def lines(fn):
         with pytest.raises(IndexError) as caught:
             fn(torch.ones(3))
-        return [(f.name, f.lineno) for f in traceback.extract_tb(caught.value.__traceback__) if f.filename == __file__ and f.name == "failing"]
+        return [
+            (f.name, f.lineno) for f in traceback.extract_tb(caught.value.__traceback__) if f.filename == __file__ and f.name == "failing"
+        ]
 
     assert lines(failing)[-1:] == lines(capture(failing, "eager"))[-1:]
 

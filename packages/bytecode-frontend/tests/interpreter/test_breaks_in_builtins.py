@@ -62,12 +62,25 @@ def sets(x):
 
 def searches(x):
     y = x + 1
-    return [Item(1)] == [Item(1)], [Item(2), Item(1)].index(Item(1)), [Item(1)].count(Item(1)), Item(1) in (Item(1),), (Item(1),) < (Item(2),), y * 2
+    return (
+        [Item(1)] == [Item(1)],
+        [Item(2), Item(1)].index(Item(1)),
+        [Item(1)].count(Item(1)),
+        Item(1) in (Item(1),),
+        (Item(1),) < (Item(2),),
+        y * 2,
+    )
 
 
 def maps(x):
     y = x + 1
-    return list(map(negative, [1, 2])), list(filter(broken, [0, 1])), sum(map(negative, [1, 2])), any(negative(v) > 0 for v in (1, 2)), y * 2
+    return (
+        list(map(negative, [1, 2])),
+        list(filter(broken, [0, 1])),
+        sum(map(negative, [1, 2])),
+        any(negative(v) > 0 for v in (1, 2)),
+        y * 2,
+    )
 
 
 @pytest.mark.parametrize("function", [sorts, extremes, dictionaries, sets, searches, maps], ids=lambda f: f.__name__)

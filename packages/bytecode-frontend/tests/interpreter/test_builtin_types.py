@@ -1,4 +1,5 @@
-"""Builtin containers and generators at their edges: changes during iteration, exceptions and their arguments, classes of results, identity."""
+"""Builtin containers and generators at their edges: changes during iteration, exceptions and their arguments, classes of results,
+identity."""
 
 from __future__ import annotations
 
@@ -99,7 +100,15 @@ class Pairs:
 
 
 def backwards(a, b):
-    given = (reversed(range(2**64)), reversed("abc"), reversed((1, 2)), reversed([1, 2]), reversed(b"ab"), reversed({1: 2}), reversed(Pairs()))
+    given = (
+        reversed(range(2**64)),
+        reversed("abc"),
+        reversed((1, 2)),
+        reversed([1, 2]),
+        reversed(b"ab"),
+        reversed({1: 2}),
+        reversed(Pairs()),
+    )
     kinds = [type(each).__name__ for each in given]
     firsts = [next(each) for each in given]
     return kinds, firsts, tried(lambda: reversed(5), lambda: reversed({1}), lambda: len(range(2**70))), next(iter(range(2**70))), a + 1
@@ -153,12 +162,31 @@ def keys_of_the_program(a, b):
     first, second = Counting(), Counting()
     d = {first: 5}
     d.setdefault(second, 1)
-    return first.hashed, second.hashed, first.compared + second.compared, set(d) == {first, second}, tried(lambda: {Unequal(): 1} == {1: 1}), a + 1
+    return (
+        first.hashed,
+        second.hashed,
+        first.compared + second.compared,
+        set(d) == {first, second},
+        tried(lambda: {Unequal(): 1} == {1: 1}),
+        a + 1,
+    )
 
 
 def classes_of_results(a, b):
     o, d, q = Ordered([(1, 2)]), Defaults(list, {1: [2]}), Queue([1, 2, 3], 3)
-    made = [o.copy(), o | {3: 4}, {5: 6} | o, d.copy(), d | {}, {} | defaultdict(int), q.copy(), q + deque([3]), q * 2, Doubled.fromkeys("xy", 2), dict.fromkeys([1])]
+    made = [
+        o.copy(),
+        o | {3: 4},
+        {5: 6} | o,
+        d.copy(),
+        d | {},
+        {} | defaultdict(int),
+        q.copy(),
+        q + deque([3]),
+        q * 2,
+        Doubled.fromkeys("xy", 2),
+        dict.fromkeys([1]),
+    ]
     return [type(v) for v in made], [list(v) for v in made], d.copy().default_factory, q.copy().maxlen, dict(Reversed(a=1, b=2)), a + 1
 
 
@@ -171,15 +199,46 @@ ITEMS, UNIQUE, QUEUE, ORDERED = Items([1, 2]), Unique([1, 2]), Queue([1, 2]), Or
 
 def operators_of_derived_classes(a, b):
     m, u, q, o = Items([1, 2]), Unique([1, 2]), Queue([1, 2]), Ordered(a=1)
-    lists = [m == ITEMS, m == [1, 2], [1, 2] == ITEMS, ITEMS < Items([3]), [0] + m, m + [0], m + ITEMS, m != Items([5]), ITEMS in [m], [ITEMS].index(m)]
-    sets = [u == UNIQUE, u == {1, 2}, {1, 2} == u, UNIQUE | {3}, {3} | UNIQUE, u & UNIQUE, {1} <= u, u.union(UNIQUE), {1, 2, 3} - u, u ^ {5}, UNIQUE.issubset(u)]
+    lists = [
+        m == ITEMS,
+        m == [1, 2],
+        [1, 2] == ITEMS,
+        ITEMS < Items([3]),
+        [0] + m,
+        m + [0],
+        m + ITEMS,
+        m != Items([5]),
+        ITEMS in [m],
+        [ITEMS].index(m),
+    ]
+    sets = [
+        u == UNIQUE,
+        u == {1, 2},
+        {1, 2} == u,
+        UNIQUE | {3},
+        {3} | UNIQUE,
+        u & UNIQUE,
+        {1} <= u,
+        u.union(UNIQUE),
+        {1, 2, 3} - u,
+        u ^ {5},
+        UNIQUE.issubset(u),
+    ]
     deques = [q == QUEUE, q == deque([1, 2]), deque([1, 2]) == QUEUE, QUEUE + deque([1]), q < Queue([3])]
     return lists, sets, deques, [o == ORDERED, o == {"a": 1}, {"a": 1} == o, o != ORDERED], a + 1
 
 
 def bounded(a, b):
     q = deque([1, 2, 3], maxlen=3)
-    out = tried(lambda: q.insert(0, 5), lambda: q[0:1], lambda: q + [1], lambda: q.remove(9), lambda: q.index(9), lambda: q == [1, 2, 3], lambda: q == deque([1, 2, 3]))
+    out = tried(
+        lambda: q.insert(0, 5),
+        lambda: q[0:1],
+        lambda: q + [1],
+        lambda: q.remove(9),
+        lambda: q.index(9),
+        lambda: q == [1, 2, 3],
+        lambda: q == deque([1, 2, 3]),
+    )
     q *= 2
     q.rotate(1)
     q.extendleft([7, 8])

@@ -250,7 +250,15 @@ def test_proxies_cross_a_break():
 
 def what_classes_have(x):
     g = generated(1)
-    asked = [([], "__name__"), ({}, "__mro__"), ((1,), "__bases__"), (3, "__qualname__"), (slice(1), "__name__"), (functools.partial(max), "zz"), (g, "zz")]
+    asked = [
+        ([], "__name__"),
+        ({}, "__mro__"),
+        ((1,), "__bases__"),
+        (3, "__qualname__"),
+        (slice(1), "__name__"),
+        (functools.partial(max), "zz"),
+        (g, "zz"),
+    ]
     refused = [attempt(lambda o=o, n=n: getattr(o, n)) for o, n in asked]
     return refused, g.__name__, [].__class__.__name__, attempt(lambda: dict({}, {})), attempt(lambda: {}.update(1, 2)), x + 1
 
@@ -294,7 +302,15 @@ def test_methods_that_give_what_they_may_not():
 
 
 def test_class_methods_of_numbers_and_bytes():
-    differs(lambda x: (float.fromhex("0x1p3"), int.from_bytes(b"\1\2", "big"), bytes.fromhex("00ff"), attempt(lambda: float.fromhex("z")), x + 1))
+    differs(
+        lambda x: (
+            float.fromhex("0x1p3"),
+            int.from_bytes(b"\1\2", "big"),
+            bytes.fromhex("00ff"),
+            attempt(lambda: float.fromhex("z")),
+            x + 1,
+        )
+    )
 
 
 class Described:

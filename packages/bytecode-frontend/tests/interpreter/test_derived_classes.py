@@ -14,11 +14,11 @@ from differing import Doubling, Plain, attempt, differs, told
 # ---- classes derived from builtin ones ---------------------------------------------------------------------------------------------
 
 
-
-
 def test_the_constructor_of_a_named_tuple_runs():
     differs(lambda x: (Doubling(1, 3), Doubling(1) + (2,), x * Doubling(1, 2).y))
-    differs(lambda x: (attempt(lambda: Plain()), attempt(lambda: Plain(1, 2, 3)), attempt(lambda: Plain(1, c=3)), Plain(1)._replace(a=2), x + 1))
+    differs(
+        lambda x: (attempt(lambda: Plain()), attempt(lambda: Plain(1, 2, 3)), attempt(lambda: Plain(1, c=3)), Plain(1)._replace(a=2), x + 1)
+    )
 
 
 class Vector(typing.NamedTuple):
@@ -118,7 +118,23 @@ T, N = Tagged(2), Name("Q")
 
 
 def test_numbers_and_texts_of_classes_of_the_program():
-    differs(lambda x: (T + 4, T * 2, 3 + T, [1, 2, 3][T], list(range(T)), x * T, torch.zeros(T), (1, 2)[:T], {2: 5}[T], -T, f"{T:03d}", "ab" * T, x + 1))
+    differs(
+        lambda x: (
+            T + 4,
+            T * 2,
+            3 + T,
+            [1, 2, 3][T],
+            list(range(T)),
+            x * T,
+            torch.zeros(T),
+            (1, 2)[:T],
+            {2: 5}[T],
+            -T,
+            f"{T:03d}",
+            "ab" * T,
+            x + 1,
+        )
+    )
     differs(lambda x: (str(N), f"{N}", "%s" % N, N == "Q", N + "z", N.low(), N[0], {"Q": 2}[N], x + 1), whole=False)  # noqa: UP031
 
 
@@ -137,7 +153,16 @@ class Colour(enum.Enum):
 
 
 def test_members_of_enums_compute_as_their_class_says():
-    differs(lambda x: (Colour.RED + x, Colour.RED + 1, sorted([Colour.BLUE, Colour.RED]), bool(Colour.RED), 1 if Colour.BLUE else 2, {Colour.RED: 1}[Colour.RED]))
+    differs(
+        lambda x: (
+            Colour.RED + x,
+            Colour.RED + 1,
+            sorted([Colour.BLUE, Colour.RED]),
+            bool(Colour.RED),
+            1 if Colour.BLUE else 2,
+            {Colour.RED: 1}[Colour.RED],
+        )
+    )
 
 
 class Bound:

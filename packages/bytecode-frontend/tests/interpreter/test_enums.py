@@ -63,10 +63,26 @@ PROGRAMS = {
     "operands": lambda x: (x * Axis.COLUMN, Axis.COLUMN - x, x * Half.IT, x + Flag.Y),
     "sizes": lambda x: (x.sum(dim=Axis.ROW), torch.zeros(Axis.COLUMN), x.view(-1, Axis.COLUMN - 1)),
     "text": lambda x: (str(Axis.ROW), f"{Axis.ROW}", repr(Flag.X | Flag.Y), f"{Kind.RELU}", "".join([Kind.RELU]), Kind.RELU.upper(), x + 1),
-    "members": lambda x: (Axis(2), Kind("relu"), Flag(3), Axis["ROW"], sorted([Axis.COLUMN, Axis.ROW]), Flag.X & 1, Kind.RELU in ("relu",), x + 1),
+    "members": lambda x: (
+        Axis(2),
+        Kind("relu"),
+        Flag(3),
+        Axis["ROW"],
+        sorted([Axis.COLUMN, Axis.ROW]),
+        Flag.X & 1,
+        Kind.RELU in ("relu",),
+        x + 1,
+    ),
     "texts of the program": lambda x: (str(Spoken.ONE), f"{Spoken.ONE:>8}", f"{Formatted.TWO:z}", x + 1),
     "values that no member has": lambda x: (Guessed(9), attempt(lambda: Guessed(5)), Guessed(1), x + 1),
-    "numbers of a class of one's own": lambda x: (x * COUNTED, COUNTED - x, x[COUNTED - 1], torch.zeros(COUNTED), x.view(COUNTED, -1), COUNTED.twice() * x),
+    "numbers of a class of one's own": lambda x: (
+        x * COUNTED,
+        COUNTED - x,
+        x[COUNTED - 1],
+        torch.zeros(COUNTED),
+        x.view(COUNTED, -1),
+        COUNTED.twice() * x,
+    ),
 }
 
 

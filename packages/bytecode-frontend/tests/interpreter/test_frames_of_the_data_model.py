@@ -1,4 +1,5 @@
-"""Graph breaks while a constructor, a getter, an operator or another method of the data model runs: its frame goes on, and the caller's after it."""
+"""Graph breaks while a constructor, a getter, an operator or another method of the data model runs: its frame goes on, and the caller's
+after it."""
 
 from __future__ import annotations
 

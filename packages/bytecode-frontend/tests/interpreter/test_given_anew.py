@@ -117,7 +117,18 @@ def instance(x, n):
     o = Local(x)
     broken(x)
     p = Local.make(2) + Local(3)
-    return o.use(x), o.twice, p.v, type(p) is Local, isinstance(o, Local), Local.plus(x), Local.__name__, Local.__mro__[1:], p.named, type(o) is type(p)
+    return (
+        o.use(x),
+        o.twice,
+        p.v,
+        type(p) is Local,
+        isinstance(o, Local),
+        Local.plus(x),
+        Local.__name__,
+        Local.__mro__[1:],
+        p.named,
+        type(o) is type(p),
+    )
 
 
 def derived(x, n):
@@ -322,7 +333,22 @@ def module(x, n):
     return first, made(x)
 
 
-PROGRAMS = [closure, changing_cell, several, which_one, with_attributes, generator, partly_run, instance, derived, data_class, older_one, put_on_a_class, exception, leaving]
+PROGRAMS = [
+    closure,
+    changing_cell,
+    several,
+    which_one,
+    with_attributes,
+    generator,
+    partly_run,
+    instance,
+    derived,
+    data_class,
+    older_one,
+    put_on_a_class,
+    exception,
+    leaving,
+]
 PROGRAMS += [exceptions, hooks, class_alone, subclasses, with_slots, module]
 
 
@@ -336,7 +362,9 @@ def test_results_are_those_of_the_plain_function(program: Any) -> None:
     assert outcomes(capture(program)) == outcomes(program)
 
 
-@pytest.mark.parametrize("program", [closure, several, generator, instance, derived, data_class, exception, leaving, exceptions, hooks, class_alone])
+@pytest.mark.parametrize(
+    "program", [closure, several, generator, instance, derived, data_class, exception, leaving, exceptions, hooks, class_alone]
+)
 def test_they_are_not_captured_anew_by_each_call(program: Any) -> None:
     made: list[Any] = []
     f = capture(program, on_translation=made.append)
@@ -362,7 +390,15 @@ def test_partials_as_arguments() -> None:
     compiled = capture(apply, fullgraph=True, on_translation=made.append)
     x = torch.ones(2)
     local = lambda y, k: y - k
-    for f in (partial(scaled, by=2), partial(scaled, by=2), partial(scaled, by=x), partial(scaled, by=2, plus=x), partial(scaled, by=3), partial(local, k=1), partial(local, k=1)):
+    for f in (
+        partial(scaled, by=2),
+        partial(scaled, by=2),
+        partial(scaled, by=x),
+        partial(scaled, by=2, plus=x),
+        partial(scaled, by=3),
+        partial(local, k=1),
+        partial(local, k=1),
+    ):
         assert repr(compiled(x, f)) == repr(apply(x, f))
     for f in (partial(torch.mul, x), partial(torch.mul, x * 3), partial(torch.mul, x)):
         assert repr(compiled(x, f, f)) == repr(apply(x, f, f))

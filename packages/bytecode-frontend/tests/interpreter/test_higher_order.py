@@ -1,4 +1,5 @@
-"""Branches, loops, scans, custom gradients and checkpoints are operators of the graph with graphs of their own; torch's compiler is not asked."""
+"""Branches, loops, scans, custom gradients and checkpoints are operators of the graph with graphs of their own; torch's compiler is not
+asked."""
 
 from __future__ import annotations
 
@@ -283,7 +284,15 @@ def inside(x):
     return checkpoint(lambda t: Doubled.apply(t, 2) + 1, x, use_reentrant=False)
 
 
-GRADIENTS = [lambda x: Doubled.apply(x, 2.5).exp(), lambda x: Doubled.apply(Doubled.apply(x, 1), 2), pairs, written, checkpointed, inside, optional]
+GRADIENTS = [
+    lambda x: Doubled.apply(x, 2.5).exp(),
+    lambda x: Doubled.apply(Doubled.apply(x, 1), 2),
+    pairs,
+    written,
+    checkpointed,
+    inside,
+    optional,
+]
 
 
 @pytest.mark.parametrize("function", GRADIENTS)

@@ -26,7 +26,11 @@ def test_numbers_are_passed_by_their_bits(kind, value, bits):
 
 def test_constants_are_left_out_and_pointers_keep_their_order():
     signature = {"y": "*fp32", "n": "constexpr", "x": "*bf16", "m": "i32", "B": "constexpr"}
-    assert parameters_of(signature, {"x": 0, "y": 1}, {"n": 1, "m": 5, "B": 32, "num_warps": 8}) == (("tensor", 1), ("tensor", 0), ("word", 5))
+    assert parameters_of(signature, {"x": 0, "y": 1}, {"n": 1, "m": 5, "B": 32, "num_warps": 8}) == (
+        ("tensor", 1),
+        ("tensor", 0),
+        ("word", 5),
+    )
 
 
 @pytest.mark.parametrize("kind", ["fp16", "tensordesc<fp32[16]>", ("i32", "i32"), "*fp32"])

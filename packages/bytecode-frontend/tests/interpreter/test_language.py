@@ -255,7 +255,15 @@ def inheritance(a, b):
 
 def enums(a, b):
     members = [c for c in Colour]
-    return Colour("b"), Colour["RED"].loud, Colour.default(), len(members), {Colour.RED: a}[Colour.RED], Colour.RED is Colour.BLUE, a * Colour.RED.value
+    return (
+        Colour("b"),
+        Colour["RED"].loud,
+        Colour.default(),
+        len(members),
+        {Colour.RED: a}[Colour.RED],
+        Colour.RED is Colour.BLUE,
+        a * Colour.RED.value,
+    )
 
 
 def records(a, b):
@@ -265,7 +273,18 @@ def records(a, b):
     r = Row(b)
     x, y = r
     fields = [f.name for f in dataclasses.fields(d)]
-    return d, e, dataclasses.asdict(Point(1)), Point(1) < Point(2), {Point(1): 3}[Point(1)], repr(Point(1)), r.total(), r._replace(y=5), fields, x * y
+    return (
+        d,
+        e,
+        dataclasses.asdict(Point(1)),
+        Point(1) < Point(2),
+        {Point(1): 3}[Point(1)],
+        repr(Point(1)),
+        r.total(),
+        r._replace(y=5),
+        fields,
+        x * y,
+    )
 
 
 def matching(a, b):

@@ -73,7 +73,9 @@ class Averaged(torch.nn.Module):
 
 def same(a, b):
     if isinstance(a, torch.Tensor):
-        return a.dtype == b.dtype and a.stride() == b.stride() and torch.allclose(a.double(), b.double(), rtol=1e-6, atol=1e-6, equal_nan=True)
+        return (
+            a.dtype == b.dtype and a.stride() == b.stride() and torch.allclose(a.double(), b.double(), rtol=1e-6, atol=1e-6, equal_nan=True)
+        )
     if isinstance(a, (list, tuple)):
         return type(a) is type(b) and len(a) == len(b) and all(map(same, a, b))
     if isinstance(a, dict):
@@ -148,7 +150,20 @@ def test_decisions_end_the_graph(name):
     assert caught.value.code == "FE037"
 
 
-OPERATIONS = ["{} + {}", "{} - {}", "{} * {}", "{} / 3", "2.5 - {}", "-{}", "abs({})", "7 * {}", "{} + True", "x * {}", "{} - x", "x.sum().item() * {}"]
+OPERATIONS = [
+    "{} + {}",
+    "{} - {}",
+    "{} * {}",
+    "{} / 3",
+    "2.5 - {}",
+    "-{}",
+    "abs({})",
+    "7 * {}",
+    "{} + True",
+    "x * {}",
+    "{} - x",
+    "x.sum().item() * {}",
+]
 
 
 def written(seed):

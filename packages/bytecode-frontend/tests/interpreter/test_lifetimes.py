@@ -53,3 +53,25 @@ def test_a_captured_function_goes_with_what_it_holds(program: Callable[..., Any]
     made = make()
     gc.collect()
     assert [each() for each in made] == [None] * len(made)
+
+
+@pytest.mark.parametrize("dynamic", [True, None])
+@pytest.mark.parametrize("program", [plain, views, broken, suspended, lambda x: x.sin() * x.shape[0], lambda x, n=3: x[:n] * n])
+def test_an_input_goes_with_the_call(program: Callable[..., Any], dynamic: bool | None) -> None:
+    graphs = []
+
+    def backend(gm: torch.fx.GraphModule, example_inputs: Any) -> Any:
+        graphs.append(gm)
+        return gm
+
+    captured = capture(program, backend, dynamic=dynamic)
+    gc.collect()
+    gc.disable()
+    try:
+        x = torch.ones(4, 4)
+        held = weakref.ref(x)
+        captured(x)
+        del x
+        assert held() is None
+    finally:
+        gc.enable()

@@ -1,5 +1,5 @@
-"""Objects of the standard library made before the call that captured code calls or looks into: getters, generic aliases, weak containers, decimals; and
-iterators without an end that leave."""
+"""Objects of the standard library made before the call that captured code calls or looks into: getters, generic aliases, weak containers,
+decimals; and iterators without an end that leave."""
 
 from __future__ import annotations
 
@@ -67,10 +67,31 @@ def around_a_break(x):
 
 
 PROGRAMS = {
-    "getters": lambda x: (VALUES(HELD), DEEP(HELD), SECOND([1, x]) + 1, BOTH({0: 1, "a": x})[1] + 1, SCALED(HELD), sorted([OTHER, HELD], key=operator.attrgetter("value"))[0].value),
+    "getters": lambda x: (
+        VALUES(HELD),
+        DEEP(HELD),
+        SECOND([1, x]) + 1,
+        BOTH({0: 1, "a": x})[1] + 1,
+        SCALED(HELD),
+        sorted([OTHER, HELD], key=operator.attrgetter("value"))[0].value,
+    ),
     "generic classes": lambda x: (Box[int](x).value + 1, Box[str](1).__orig_class__ == Box[str], LAYER(x)),
-    "weak containers": lambda x: (HELD in SEEN, OTHER in SEEN, HELD in BY_KEY, BY_KEY[HELD], BY_KEY.get(OTHER, 7), NAMED["held"].value, "other" in NAMED, x + 1),
-    "weak references": lambda x: (weakref.ref(HELD) == weakref.ref(HELD), weakref.ref(HELD) == weakref.ref(OTHER), {weakref.ref(HELD): 1}[weakref.ref(HELD)], x + 1),
+    "weak containers": lambda x: (
+        HELD in SEEN,
+        OTHER in SEEN,
+        HELD in BY_KEY,
+        BY_KEY[HELD],
+        BY_KEY.get(OTHER, 7),
+        NAMED["held"].value,
+        "other" in NAMED,
+        x + 1,
+    ),
+    "weak references": lambda x: (
+        weakref.ref(HELD) == weakref.ref(HELD),
+        weakref.ref(HELD) == weakref.ref(OTHER),
+        {weakref.ref(HELD): 1}[weakref.ref(HELD)],
+        x + 1,
+    ),
 }
 
 

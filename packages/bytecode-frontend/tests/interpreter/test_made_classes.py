@@ -133,7 +133,20 @@ def tuples(x, n):
 
     P = collections.namedtuple("P", ["u", "v"], defaults=[n])
     p, q = Pair(x), P(3)
-    return p.total(), p, p._replace(b=4).b, Pair._fields, q, q._asdict(), q == (3, n), P(*"ab"), p[1:], failing(lambda: P(), lambda: Pair(1, 2, 3)), Pair.__annotations__, P.__name__
+    return (
+        p.total(),
+        p,
+        p._replace(b=4).b,
+        Pair._fields,
+        q,
+        q._asdict(),
+        q == (3, n),
+        P(*"ab"),
+        p[1:],
+        failing(lambda: P(), lambda: Pair(1, 2, 3)),
+        Pair.__annotations__,
+        P.__name__,
+    )
 
 
 def typed(x, n):
@@ -167,7 +180,14 @@ def protocols_and_abstract(x, n):
         def run(self):
             return x * 3
 
-    return Real().both(), failing(Base), isinstance(Real(), Base), issubclass(Real, Base), sorted(Base.__abstractmethods__), Real.__mro__[1] is Base
+    return (
+        Real().both(),
+        failing(Base),
+        isinstance(Real(), Base),
+        issubclass(Real, Base),
+        sorted(Base.__abstractmethods__),
+        Real.__mro__[1] is Base,
+    )
 
 
 def generics(x, n):
@@ -218,7 +238,21 @@ def metaclasses(x, n):
 
     C = Meta("C", (), {"k": n})
     a = A(x)
-    return a.v * 2, a.called, A.added, B.added, B.made, len(A), A.told, type(B) is Meta, B(1).step(), C.k, isinstance(A, Meta), type(C).__name__, [type(A)] == [Meta]
+    return (
+        a.v * 2,
+        a.called,
+        A.added,
+        B.added,
+        B.made,
+        len(A),
+        A.told,
+        type(B) is Meta,
+        B(1).step(),
+        C.k,
+        isinstance(A, Meta),
+        type(C).__name__,
+        [type(A)] == [Meta],
+    )
 
 
 def decorated(x, n):
@@ -250,7 +284,15 @@ def decorated(x, n):
     A.number += 1
     B = type("B", (A,), {"extra": n})
     del A.weight
-    return A.number, hasattr(a, "weight"), B.extra, B().number, V(1) <= V(2), V(3) > V(n), failing(lambda: A.weight, lambda: delattr(A, "none"))
+    return (
+        A.number,
+        hasattr(a, "weight"),
+        B.extra,
+        B().number,
+        V(1) <= V(2),
+        V(3) > V(n),
+        failing(lambda: A.weight, lambda: delattr(A, "none")),
+    )
 
 
 def leaving(x, n):
@@ -307,7 +349,13 @@ def test_each_call_has_classes_of_its_own() -> None:
     for mine, theirs in zip(first[::2][:4], second[::2][:4]):
         assert mine is not theirs and mine.__name__ == theirs.__name__ and mine.__module__ == theirs.__module__ == __name__
     data, d, E, one, N, t, Abstract, table, I, both, two = first  # noqa: E741
-    assert type(d) is data and dataclasses.fields(data)[1].default == 3 and data(1, 3) == data(1) and data(4).b == 3 and repr(data(1)) == "leaving.<locals>.D(a=1, b=3)"
+    assert (
+        type(d) is data
+        and dataclasses.fields(data)[1].default == 3
+        and data(1, 3) == data(1)
+        and data(4).b == 3
+        and repr(data(1)) == "leaving.<locals>.D(a=1, b=3)"
+    )
     assert one is E.ONE and table[E.ONE] == (E.ONE, data) and E(1) is one and type(t) is N and N._fields == ("a",)
     assert both is I.R | I.W and two[0] is I.W
     assert Abstract.late == 3 and Abstract.__abstractmethods__ == {"f"}

@@ -1,4 +1,5 @@
-"""Comprehensions whose variables are named like a variable that nested functions share: from Python 3.12 on they run in the same frame, in the same slot."""
+"""Comprehensions whose variables are named like a variable that nested functions share: from Python 3.12 on they run in the same frame, in
+the same slot."""
 
 from __future__ import annotations
 
@@ -74,7 +75,9 @@ def left_by_an_exception(x: Any, items: Any, k: int) -> Any:
     return x * item, get(), k == 3 or m
 
 
-@pytest.mark.parametrize("fn", [cell_outside, cell_inside, cells_on_both_sides, of_an_outer_function, left_by_an_exception], ids=lambda fn: fn.__name__)
+@pytest.mark.parametrize(
+    "fn", [cell_outside, cell_inside, cells_on_both_sides, of_an_outer_function, left_by_an_exception], ids=lambda fn: fn.__name__
+)
 def test_each_variable_is_the_one_that_is_meant(fn: Any, capsys: pytest.CaptureFixture[str]) -> None:
     x = torch.ones(2)
     for k in range(5):

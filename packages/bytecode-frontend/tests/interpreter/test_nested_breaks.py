@@ -1,6 +1,7 @@
 """Graph breaks inside functions that captured code calls: every frame on the stack goes on, none is given up.
 
-Random call trees are compared with the plain run: result, order of what was logged, exception, and the functions and lines of its traceback."""
+Random call trees are compared with the plain run: result, order of what was logged, exception, and the functions and lines of its
+traceback."""
 
 from __future__ import annotations
 
@@ -148,7 +149,11 @@ FILE = "<tree>"
 
 def same(a: Any, b: Any) -> bool:
     if isinstance(a, torch.Tensor):
-        return isinstance(b, torch.Tensor) and a.requires_grad == b.requires_grad and torch.equal(a.detach().nan_to_num(), b.detach().nan_to_num())
+        return (
+            isinstance(b, torch.Tensor)
+            and a.requires_grad == b.requires_grad
+            and torch.equal(a.detach().nan_to_num(), b.detach().nan_to_num())
+        )
     if isinstance(a, (list, tuple)):
         return type(a) is type(b) and len(a) == len(b) and all(map(same, a, b))
     return bool(type(a) is type(b) and (a == b or a != a))
@@ -273,8 +278,16 @@ GIVEN = OverflowError("given")
 @pytest.mark.parametrize("fullgraph", [False, True])
 @pytest.mark.parametrize(
     "fn",
-    [raises_below, raises_in_an_operation, raises_in_a_builtin, raises_in_a_handler, raises_again, raises_in_a_generator, raises_what_it_is_given],
-    ids=lambda f: f.__name__
+    [
+        raises_below,
+        raises_in_an_operation,
+        raises_in_a_builtin,
+        raises_in_a_handler,
+        raises_again,
+        raises_in_a_generator,
+        raises_what_it_is_given,
+    ],
+    ids=lambda f: f.__name__,
 )
 def test_functions_that_raise_are_captured_once(fn: Any, fullgraph: bool) -> None:
     translations: list[Any] = []
@@ -361,7 +374,9 @@ def fails_for_numbers(z):
     return z.sum().tolist()
 
 
-@pytest.mark.parametrize("fn", [sorts, asks_a_cache, calls_through_torch, calls_through_a_thread, raises_below_native_code], ids=lambda f: f.__name__)
+@pytest.mark.parametrize(
+    "fn", [sorts, asks_a_cache, calls_through_torch, calls_through_a_thread, raises_below_native_code], ids=lambda f: f.__name__
+)
 def test_what_native_code_calls_is_right(fn: Any) -> None:
     compiled = capture(fn, "eager")
     for _ in range(3):
@@ -420,7 +435,9 @@ def graphs_of(fn: Any, **options: Any) -> list[list[str]]:
     x = torch.tensor([0.1, 0.2])
     assert torch.equal(compiled(x, []), fn(x, []))
     assert torch.equal(compiled(x, []), fn(x, []))
-    return [[str(getattr(n.target, "__name__", n.target)) for n in t.gm.graph.nodes if n.op.startswith("call")] for t in translations if t.gm]
+    return [
+        [str(getattr(n.target, "__name__", n.target)) for n in t.gm.graph.nodes if n.op.startswith("call")] for t in translations if t.gm
+    ]
 
 
 def test_what_comes_before_the_break_is_one_graph() -> None:

@@ -69,7 +69,10 @@ def errors_tell_what_they_are_about(a, b):
         ImportError("m", name="n", path="p"), SystemExit(3), OSError(2, "no", "file"), UnicodeDecodeError("utf8", b"x", 0, 1, "r"), StopIteration(4),
         SyntaxError("m", ("f", 3, 4, "text")),
     ):  # fmt: skip
-        fields = [getattr(made, n, None) for n in ("name", "path", "msg", "code", "errno", "strerror", "filename", "encoding", "start", "value", "lineno", "text")]
+        fields = [
+            getattr(made, n, None)
+            for n in ("name", "path", "msg", "code", "errno", "strerror", "filename", "encoding", "start", "value", "lineno", "text")
+        ]
         out.append((type(made), made.args, fields))
     try:
         Plain().x
@@ -95,7 +98,12 @@ def contexts_through_managers(a, b):
 def identities_and_hashes(a, b):
     first = "xyz"
     second = first[:1] + "yz"
-    same = hash((1, "a")) == hash((1, "a")), hash(frozenset([1])) == hash(frozenset([1])), copy.copy(Color.R) is Color.R, copy.deepcopy([Color.R])[0] is Color.R
+    same = (
+        hash((1, "a")) == hash((1, "a")),
+        hash(frozenset([1])) == hash(frozenset([1])),
+        copy.copy(Color.R) is Color.R,
+        copy.deepcopy([Color.R])[0] is Color.R,
+    )
     return first is second, operator.is_(first, second), first == second, same, a + 1
 
 
@@ -106,7 +114,10 @@ def functions_that_change_arguments(a, b):
 
 
 def reflected_methods_come_first_where_overridden(a, b):
-    return [type(v) for v in (Chained() | collections.ChainMap(), collections.ChainMap() | Chained(), collections.ChainMap() | {}, {} | Chained())], a + 1
+    return [
+        type(v)
+        for v in (Chained() | collections.ChainMap(), collections.ChainMap() | Chained(), collections.ChainMap() | {}, {} | Chained())
+    ], a + 1
 
 
 PROGRAMS = [
@@ -187,7 +198,16 @@ def test_attributes_of_tuples_and_numbers_of_own_classes():
 
 def bases_and_counts(a, b):
     nan = float("nan")
-    return int("101", base=2), int("7", 8), [nan].count(nan), nan in [nan], [float("nan")].count(nan), [nan] == [nan], {1: nan} == {1: nan}, a + 1
+    return (
+        int("101", base=2),
+        int("7", 8),
+        [nan].count(nan),
+        nan in [nan],
+        [float("nan")].count(nan),
+        [nan] == [nan],
+        {1: nan} == {1: nan},
+        a + 1,
+    )
 
 
 @dataclasses.dataclass
@@ -263,12 +283,27 @@ def long_ranges(a, b):
         total += i
         if i > 5:
             break
-    return total, list(zip(range(10**12), "abc")), next(iter(range(10**15))), [type(iter(v)) for v in (range(3), "a", b"a")], list(b"ab"), a + 1
+    return (
+        total,
+        list(zip(range(10**12), "abc")),
+        next(iter(range(10**15))),
+        [type(iter(v)) for v in (range(3), "a", b"a")],
+        list(b"ab"),
+        a + 1,
+    )
 
 
 def equality_of_bound_methods(a, b):
     x, y = [1], [1]
-    return x.append == x.append, x.append == y.append, x.append != x.append, "a".join == "a".join, x.append == x.pop, PLAIN.append == x.append, a + 1
+    return (
+        x.append == x.append,
+        x.append == y.append,
+        x.append != x.append,
+        "a".join == "a".join,
+        x.append == x.pop,
+        PLAIN.append == x.append,
+        a + 1,
+    )
 
 
 PLAIN = [1]
@@ -303,7 +338,15 @@ def sums_of_sizes_and_sequences(a, b):
     s = a.shape
     made = ((5,) + s, s + (5,), s * 2, 2 * s, s[1:], (1,) + (2,), (-1,) + s[1:] + (s[-1],))
     texts = []
-    for f in (lambda: [1] + s, lambda: [1] + (1,), lambda: (1,) + [2], lambda: [1] * 2.5, lambda: 2.5 * [1], lambda: 1 + [1], lambda: "a" + 1):
+    for f in (
+        lambda: [1] + s,
+        lambda: [1] + (1,),
+        lambda: (1,) + [2],
+        lambda: [1] * 2.5,
+        lambda: 2.5 * [1],
+        lambda: 1 + [1],
+        lambda: "a" + 1,
+    ):
         try:
             f()
         except TypeError as exc:

@@ -54,7 +54,17 @@ def compare(x: Any, a: Any, b: Any) -> Any:
     return x + 1 if a is b else x
 
 
-CASES = [(insert, list), (insert, Items), (store, dict), (store, collections.OrderedDict), (add, set), (assign, Thing), (rotate, collections.deque), (compare, list), (compare, Thing)]
+CASES = [
+    (insert, list),
+    (insert, Items),
+    (store, dict),
+    (store, collections.OrderedDict),
+    (add, set),
+    (assign, Thing),
+    (rotate, collections.deque),
+    (compare, list),
+    (compare, Thing),
+]
 
 
 @pytest.mark.parametrize(("fn", "make"), CASES, ids=lambda each: each.__name__)

@@ -43,7 +43,16 @@ def test_items_are_taken_when_python_takes_them(name):
 
 
 def refused(x):
-    one = (itertools.cycle, itertools.accumulate, itertools.product, itertools.pairwise, itertools.zip_longest, itertools.groupby, itertools.tee, enumerate)
+    one = (
+        itertools.cycle,
+        itertools.accumulate,
+        itertools.product,
+        itertools.pairwise,
+        itertools.zip_longest,
+        itertools.groupby,
+        itertools.tee,
+        enumerate,
+    )
     said = [attempt(lambda f=f: f(5)) for f in one]
     return said, [
         attempt(lambda: itertools.islice([1], -1)),
@@ -81,7 +90,9 @@ class Right(Left):
 
 
 def test_an_object_is_asked_for_equality_where_it_has_no_inequality():
-    differs(lambda x: (Left() != Right(), Right() != Left(), Left() != Left(), Left() == 3, Left().__ne__(3), object.__ne__(Left(), 3), x + 1))
+    differs(
+        lambda x: (Left() != Right(), Right() != Left(), Left() != Left(), Left() == 3, Left().__ne__(3), object.__ne__(Left(), 3), x + 1)
+    )
 
 
 def blocked(x):
@@ -124,8 +135,13 @@ class Index:
 
 
 def test_methods_of_sequences_called_by_name_ask_for_an_index():
-    differs(lambda x: ("a".__mul__(Index(2)), [1].__mul__(Index(2)), (1,).__rmul__(Index(2)), range(9).__getitem__(Index(3)), x + 1), whole=False)
-    differs(lambda x: (attempt(lambda: [1].__add__(3)), "abc".__getitem__(slice(1, 3)), attempt(lambda: "a".__mod__(1)), x + 1), whole=False)
+    differs(
+        lambda x: ("a".__mul__(Index(2)), [1].__mul__(Index(2)), (1,).__rmul__(Index(2)), range(9).__getitem__(Index(3)), x + 1),
+        whole=False,
+    )
+    differs(
+        lambda x: (attempt(lambda: [1].__add__(3)), "abc".__getitem__(slice(1, 3)), attempt(lambda: "a".__mod__(1)), x + 1), whole=False
+    )
     differs(lambda x: ((1).__add__("a"), "a".__eq__(1), {}.__or__([]), x + 1))
 
 
@@ -142,7 +158,9 @@ class Checked(metaclass=Meta):
 
 
 def test_metaclasses_are_asked_about_instances():
-    differs(lambda x: (isinstance(3, Checked), isinstance(4, (str, Checked)), isinstance(Checked(), Checked), issubclass(int, Checked), x + 1))
+    differs(
+        lambda x: (isinstance(3, Checked), isinstance(4, (str, Checked)), isinstance(Checked(), Checked), issubclass(int, Checked), x + 1)
+    )
 
 
 class Whole:
@@ -156,7 +174,9 @@ class Whole:
         return self.truth
 
 
-@pytest.mark.parametrize("reverse", [True, 0, 1.5, None, Whole(1, False), Whole(0, True)], ids=lambda r: type(r).__name__ + str(getattr(r, "index", "")))
+@pytest.mark.parametrize(
+    "reverse", [True, 0, 1.5, None, Whole(1, False), Whole(0, True)], ids=lambda r: type(r).__name__ + str(getattr(r, "index", ""))
+)
 def test_what_tells_the_order_is_a_whole_number_or_a_truth_as_in_this_python(reverse):
     def f(x, reverse):
         try:

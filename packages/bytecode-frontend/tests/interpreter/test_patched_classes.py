@@ -164,8 +164,12 @@ def outcome(call: Callable[..., Any], cls: type, made: Any = None) -> Any:
 
 
 @pytest.mark.parametrize("steps", [(2, 4, 2), (None, 2, None), (4, None, 2)], ids=["replaced", "appears", "vanishes"])
-@pytest.mark.parametrize(("use", "name", "make", "where"), [(*row, w) for w in (0, 1) for row in ON_CLASSES] + [(*row, 2) for row in ON_METACLASSES])
-def test_what_is_patched_is_seen(use: Callable[..., Any], name: str, make: Callable[[int], Any], where: int, steps: tuple[Any, ...]) -> None:
+@pytest.mark.parametrize(
+    ("use", "name", "make", "where"), [(*row, w) for w in (0, 1) for row in ON_CLASSES] + [(*row, 2) for row in ON_METACLASSES]
+)
+def test_what_is_patched_is_seen(
+    use: Callable[..., Any], name: str, make: Callable[[int], Any], where: int, steps: tuple[Any, ...]
+) -> None:
     class Meta(type):
         pass
 
@@ -186,8 +190,12 @@ def test_what_is_patched_is_seen(use: Callable[..., Any], name: str, make: Calla
 
 
 @pytest.mark.parametrize("steps", [(2, 4, 2), (None, 2, None, 2), (4, None, 2, None)], ids=["replaced", "appears", "vanishes"])
-@pytest.mark.parametrize(("use", "name", "make", "where"), [(*row, w) for w in (0, 1) for row in ON_CLASSES if row[0] is not makes and row[1] != "__eq__"])
-def test_what_is_patched_on_classes_of_modules_is_seen(use: Callable[..., Any], name: str, make: Callable[[int], Any], where: int, steps: tuple[Any, ...]) -> None:
+@pytest.mark.parametrize(
+    ("use", "name", "make", "where"), [(*row, w) for w in (0, 1) for row in ON_CLASSES if row[0] is not makes and row[1] != "__eq__"]
+)
+def test_what_is_patched_on_classes_of_modules_is_seen(
+    use: Callable[..., Any], name: str, make: Callable[[int], Any], where: int, steps: tuple[Any, ...]
+) -> None:
     class Base(torch.nn.Module):
         pass
 

@@ -94,7 +94,14 @@ def test_captured_whole_and_once(program: Any) -> None:
     assert len(made) == 1
 
 
-@pytest.mark.parametrize("decide", [lambda x: x if random.random() < 0.5 else -x, lambda x: x * [1, 2, 3][random.randint(0, 2)], lambda x: x * len("ab" if random.randint(0, 1) else "c")])
+@pytest.mark.parametrize(
+    "decide",
+    [
+        lambda x: x if random.random() < 0.5 else -x,
+        lambda x: x * [1, 2, 3][random.randint(0, 2)],
+        lambda x: x * len("ab" if random.randint(0, 1) else "c"),
+    ],
+)
 def test_decisions_are_refused(decide: Any) -> None:
     with pytest.raises(Unsupported, match="FE037"):
         capture(decide, fullgraph=True)(torch.ones(1))

@@ -30,6 +30,8 @@ class Layer(torch.nn.Module):
 
 
 LAYER, X = Layer(), torch.randn(2, 3)
+W = LAYER.weight
+"""Tensors of modules are inputs of graphs, behind the others."""
 
 
 def apply(x):
@@ -38,7 +40,7 @@ def apply(x):
 
 def fresh():
     found = []
-    capture(apply, lambda gm, inputs: found.append(gm) or (lambda *args: (apply(*args),)), fullgraph=True)(X)
+    capture(apply, lambda gm, inputs: found.append(gm) or (lambda x, weight: (apply(x),)), fullgraph=True)(X)
     assert "_code" not in found[0].__dict__
     return found[0]
 
@@ -50,20 +52,20 @@ def test_a_backend_may_run_it():
 def test_whatever_asks_for_the_text_gets_it():
     want = LAYER(X)
     for ask in (
-        lambda gm: gm(X),
-        lambda gm: gm.forward(X),
-        lambda gm: copy.deepcopy(gm)(X),
-        lambda gm: copy.copy(gm)(X),
-        lambda gm: torch.fx.GraphModule(gm, gm.graph)(X),
-        lambda gm: pickle.loads(pickle.dumps(gm))(X),
-        lambda gm: torch.fx.Interpreter(gm).run(X),
-        lambda gm: (str(gm), gm(X))[1],
-        lambda gm: torch.fx.symbolic_trace(gm)(X),
+        lambda gm: gm(X, W),
+        lambda gm: gm.forward(X, W),
+        lambda gm: copy.deepcopy(gm)(X, W),
+        lambda gm: copy.copy(gm)(X, W),
+        lambda gm: torch.fx.GraphModule(gm, gm.graph)(X, W),
+        lambda gm: pickle.loads(pickle.dumps(gm))(X, W),
+        lambda gm: torch.fx.Interpreter(gm).run(X, W),
+        lambda gm: (str(gm), gm(X, W))[1],
+        lambda gm: torch.fx.symbolic_trace(gm)(X, W),
     ):
         assert torch.equal(ask(fresh())[0], want)
-    assert "def forward(self, x)" in fresh().code
-    assert "def forward(self, x)" in str(fresh())
-    assert "def forward(self, x)" in fresh().recompile().src
+    assert "def forward(self, x, p_" in fresh().code
+    assert "def forward(self, x, p_" in str(fresh())
+    assert "def forward(self, x, p_" in fresh().recompile().src
     assert not hasattr(fresh(), "nothing")
 
 
@@ -72,16 +74,16 @@ def test_changes_of_the_graph_are_compiled():
     node = next(n for n in gm.graph.nodes if n.target is torch.relu)
     node.target = torch.tanh
     gm.recompile()
-    assert torch.equal(gm(X)[0], torch.tanh(X @ LAYER.weight))
+    assert torch.equal(gm(X, W)[0], torch.tanh(X @ LAYER.weight))
     node.target = torch.relu
     gm.graph = gm.graph
-    assert torch.equal(gm(X)[0], LAYER(X))
+    assert torch.equal(gm(X, W)[0], LAYER(X))
 
 
 def test_each_has_a_forward_of_its_own():
     first, second = fresh(), graph_of(lambda x: torch.cos(x), X)
     assert torch.equal(second(X)[0], torch.cos(X))
-    assert torch.equal(first(X)[0], LAYER(X))
+    assert torch.equal(first(X, W)[0], LAYER(X))
 
 
 def test_a_graph_with_an_argument_that_has_no_text_runs() -> None:

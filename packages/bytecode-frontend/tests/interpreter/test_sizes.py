@@ -46,7 +46,22 @@ def same(got: Any, expected: Any) -> None:
 def arithmetic(x):
     n, m = x.shape
     half = n // 2 + n % 3 + math.floor(n / 2) - math.ceil(n * 0.5) + int(n / 4)
-    return x * n - half, n * m, -n, half, n / 2, (n + 1) * 2 - m, len(x), x.numel(), x.size(-1), n**2, float(n), math.sqrt(n), n**0.5, round(n)
+    return (
+        x * n - half,
+        n * m,
+        -n,
+        half,
+        n / 2,
+        (n + 1) * 2 - m,
+        len(x),
+        x.numel(),
+        x.size(-1),
+        n**2,
+        float(n),
+        math.sqrt(n),
+        n**0.5,
+        round(n),
+    )
 
 
 def shapes(x):
@@ -58,7 +73,12 @@ def shapes(x):
 def counts(x):
     n = x.shape[0]
     made = torch.linspace(0, 1, n), torch.linspace(-1.5, 7, steps=2 * n, dtype=torch.float64), torch.tensor([n, 3, x.shape[1]])
-    return *made, torch.nn.functional.one_hot(torch.arange(4) % 2, n), torch.nn.functional.one_hot(x.long().abs() % 2, num_classes=n + 1), torch.tensor((n,))
+    return (
+        *made,
+        torch.nn.functional.one_hot(torch.arange(4) % 2, n),
+        torch.nn.functional.one_hot(x.long().abs() % 2, num_classes=n + 1),
+        torch.tensor((n,)),
+    )
 
 
 def model(x):
@@ -186,15 +206,40 @@ ONES = {
     "tensor": lambda x: torch.tensor(x.shape[0]),
     "tensor of a type": lambda x: torch.as_tensor(x.shape[0] * 2, dtype=torch.float32),
     "full": lambda x: torch.full((2,), x.shape[0]),
-    "reflected": lambda x: (2 * x.shape[0] + x, 1 - x.shape[0], 2.5 * x.shape[0], 7 // x.shape[0], 100 % x.shape[0], True + x.shape[0], 3 < x.shape[0]),
+    "reflected": lambda x: (
+        2 * x.shape[0] + x,
+        1 - x.shape[0],
+        2.5 * x.shape[0],
+        7 // x.shape[0],
+        100 % x.shape[0],
+        True + x.shape[0],
+        3 < x.shape[0],
+    ),
     "powers": lambda x: (x ** x.shape[0], x.std() * x.shape[0] ** -0.5),
-    "scalars": lambda x: (x.clamp(max=x.shape[0]), torch.add(x, x, alpha=x.shape[0]), torch.where(x > 0, x.shape[0], 0.5), x == x.shape[0], x % x.shape[0]),
-    "types": lambda x: (x.long() * x.shape[0] / 2, (x > 0) * x.shape[0], x.half() * (x.shape[0] / 2), x.int() + x.shape[0], x.sum() * (x.shape[0] / 3)),
+    "scalars": lambda x: (
+        x.clamp(max=x.shape[0]),
+        torch.add(x, x, alpha=x.shape[0]),
+        torch.where(x > 0, x.shape[0], 0.5),
+        x == x.shape[0],
+        x % x.shape[0],
+    ),
+    "types": lambda x: (
+        x.long() * x.shape[0] / 2,
+        (x > 0) * x.shape[0],
+        x.half() * (x.shape[0] / 2),
+        x.int() + x.shape[0],
+        x.sum() * (x.shape[0] / 3),
+    ),
     "types without dimensions": lambda x: (x.long().sum() * (x.shape[0] / 3), x.sum().long() + x.shape[0], x.half().sum() * x.shape[0]),
     "items": lambda x: (x[x.shape[0] - 1], x[-x.shape[0] // 2 :], x[: x.shape[0] // 2 * 2].view(-1, 2), x[:, None].expand(-1, x.shape[0])),
     "product": lambda x: (math.prod(x.shape), torch.numel(x), divmod(x.shape[0], 2)),
     "fills": lambda x: (x.clone().fill_(x.shape[0]), x.masked_fill(x > 0, x.shape[0]), torch.nn.functional.pad(x, (0, 80 - x.shape[0]))),
-    "orders": lambda x: (x.roll(x.shape[0] // 2, 0), x.topk(x.shape[0] - 1).values, x.unfold(0, 2, 1), torch.triu(x * x[:, None], x.shape[0] - 2)),
+    "orders": lambda x: (
+        x.roll(x.shape[0] // 2, 0),
+        x.topk(x.shape[0] - 1).values,
+        x.unfold(0, 2, 1),
+        torch.triu(x * x[:, None], x.shape[0] - 2),
+    ),
     "list": lambda x: torch.tensor([x.shape[0], 2]),
     "steps": lambda x: torch.linspace(0, 1, x.shape[0]),
     "classes": lambda x: torch.nn.functional.one_hot(torch.tensor([0, 1]), x.shape[0]),
@@ -288,7 +333,15 @@ def test_a_marked_size_that_is_assumed_is_told() -> None:
 def test_strides_that_change() -> None:
     compiled, graphs = counted(lambda x: (x * 2).sum(0) + x[0])
     big = torch.randn(30, 40)
-    for x in (big[:4, :8], big[:5, :8], big[:6, 10:18], torch.randn(7, 50)[:, :8], torch.randn(9, 60)[:, :8], torch.randn(9, 8), torch.randn(12, 70)[:, :8]):
+    for x in (
+        big[:4, :8],
+        big[:5, :8],
+        big[:6, 10:18],
+        torch.randn(7, 50)[:, :8],
+        torch.randn(9, 60)[:, :8],
+        torch.randn(9, 8),
+        torch.randn(12, 70)[:, :8],
+    ):
         same(compiled(x), compiled.__wrapped__(x))
     assert len(graphs) <= 4
 
@@ -357,7 +410,24 @@ def test_graph_breaks_hand_sizes_over() -> None:
 
 # ---- random programs -----------------------------------------------------------------------------------------------
 
-INTS = ("x.shape[0]", "len(y)", "x.size(-1)", "y.numel()", "n", "k", "n * 2", "n + k", "n // 2", "k % 3", "max(n, k)", "min(n, 4)", "n - 1", "k * k", "abs(n - k)", "3")
+INTS = (
+    "x.shape[0]",
+    "len(y)",
+    "x.size(-1)",
+    "y.numel()",
+    "n",
+    "k",
+    "n * 2",
+    "n + k",
+    "n // 2",
+    "k % 3",
+    "max(n, k)",
+    "min(n, 4)",
+    "n - 1",
+    "k * k",
+    "abs(n - k)",
+    "3",
+)
 TENSORS = (
     "x + 1", "x * {i}", "x / ({i} + 1)", "x.transpose(0, 1)", "x[: {i}]", "x[1:]", "x.reshape(-1, x.shape[-1])", "x.reshape(-1)[: x.shape[0]][:, None] + x",
     "torch.cat([x, x[: {i}]])", "x.sum(0, keepdim=True) + x", "x + torch.zeros(x.shape[0], 1)", "x * torch.arange(x.shape[0])[:, None]", "x.unsqueeze(0).flatten(0, 1)",
@@ -407,7 +477,10 @@ def run_program(seed: int, calls: int = 6) -> int:
         warnings.simplefilter("ignore")
         for _ in range(calls):
             n, m, k = rng.randint(0, 9) if rng.random() < 0.1 else rng.randint(2, 9), rng.randint(2, 9), rng.randint(0, 9)
-            x, y = torch.arange(n * m, dtype=torch.float64).reshape(n, m), torch.ones(n if rng.random() < 0.7 else m, m, dtype=torch.float64)
+            x, y = (
+                torch.arange(n * m, dtype=torch.float64).reshape(n, m),
+                torch.ones(n if rng.random() < 0.7 else m, m, dtype=torch.float64),
+            )
             expected, got = outcome(fn, x, y, k), outcome(compiled, x, y, k)
             try:
                 same(got, expected)

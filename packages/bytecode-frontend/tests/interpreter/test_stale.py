@@ -132,6 +132,7 @@ def attributes_that_getattr_gave(compiled):
     module.inner = torch.nn.Linear(4, 2)
     yield run(tensor())
 
+
 class Number:
     """An object that C functions ask for its value."""
 
@@ -498,7 +499,15 @@ def test_which_object_is_asked_for_is_assumed(function):
             assert same(compiled(torch.ones(2), o), function(torch.ones(2), o))
 
 
-@pytest.mark.parametrize("function", [lambda t, u: (t + 1, TENSORS.get(t)), lambda t, u: (t + 1, t in TENSORS), lambda t, u: (t + u, len({t, u})), lambda t, u: (t + 1, id(t))])
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda t, u: (t + 1, TENSORS.get(t)),
+        lambda t, u: (t + 1, t in TENSORS),
+        lambda t, u: (t + u, len({t, u})),
+        lambda t, u: (t + 1, id(t)),
+    ],
+)
 def test_which_tensor_is_asked_for_is_assumed(function):
     for order in ((FIRST, SECOND, FIRST), (SECOND, FIRST)):
         compiled = capture(function, fullgraph=True)

@@ -110,7 +110,15 @@ def iterators(a, b):
 def operators(a, b):
     d = {"a": 1}
     operator.delitem(d, "a")
-    return operator.concat([1], [2]), operator.is_not(a, None), operator.countOf([1, 1], 1), operator.indexOf([1, 2], 2), d, operator.length_hint([1]), a * 2
+    return (
+        operator.concat([1], [2]),
+        operator.is_not(a, None),
+        operator.countOf([1, 1], 1),
+        operator.indexOf([1, 2], 2),
+        d,
+        operator.length_hint([1]),
+        a * 2,
+    )
 
 
 def functions(a, b):

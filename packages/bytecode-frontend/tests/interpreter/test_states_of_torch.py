@@ -1,4 +1,5 @@
-"""States of torch that captured code sets: default devices, switches of kernels, types and threads, generators. Each call sets them, and a capture leaves none set."""
+"""States of torch that captured code sets: default devices, switches of kernels, types and threads, generators. Each call sets them, and a
+capture leaves none set."""
 
 from __future__ import annotations
 
@@ -124,7 +125,11 @@ def test_states_of_generators_are_read_when_the_program_runs():
     GENERATOR.manual_seed(1)
     want = [again(torch.zeros(2)) for _ in range(2)]
     GENERATOR.manual_seed(1)
-    assert all(torch.equal(a, b) for pair in zip(want, [compiled(torch.zeros(2)) for _ in range(2)], strict=True) for a, b in zip(*pair, strict=True))
+    assert all(
+        torch.equal(a, b)
+        for pair in zip(want, [compiled(torch.zeros(2)) for _ in range(2)], strict=True)
+        for a, b in zip(*pair, strict=True)
+    )
 
 
 def test_a_block_outside_of_inference_mode_ends_the_graph():

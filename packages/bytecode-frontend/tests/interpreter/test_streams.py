@@ -1,4 +1,5 @@
-"""What a program makes anew at each call although its parts are constants, and where its words go: streams, buffers, iterators of C, classes by ``type``."""
+"""What a program makes anew at each call although its parts are constants, and where its words go: streams, buffers, iterators of C,
+classes by ``type``."""
 
 from __future__ import annotations
 

@@ -50,7 +50,12 @@ SIZE = np.int64(3)
 
 
 def modules_made_inside(a, b):
-    return Scale(3)(a), nn.Sequential(nn.GELU(), nn.ReLU())(a), nn.LayerNorm(4, elementwise_affine=False)(a), nn.CrossEntropyLoss()(a, a.argmax(1))
+    return (
+        Scale(3)(a),
+        nn.Sequential(nn.GELU(), nn.ReLU())(a),
+        nn.LayerNorm(4, elementwise_affine=False)(a),
+        nn.CrossEntropyLoss()(a, a.argmax(1)),
+    )
 
 
 def containers_of_modules(a, b):
@@ -93,7 +98,13 @@ def inference(a, b):
 
 
 def numbers_and_types_as_arguments(a, b):
-    return torch.zeros(2, dtype=int), a * np.float64(2.5), a.reshape(SIZE + 1, 4), a.to(float), torch.functional.split(a, split_size_or_sections=2)
+    return (
+        torch.zeros(2, dtype=int),
+        a * np.float64(2.5),
+        a.reshape(SIZE + 1, 4),
+        a.to(float),
+        torch.functional.split(a, split_size_or_sections=2),
+    )
 
 
 def derivatives(a, b):
@@ -235,7 +246,10 @@ class Overriding(Holder):
         return self.weight + x, self.weight.relu() + 1
 
 
-@pytest.mark.parametrize(("module", "weight", "whole"), [(Scaled, lambda w: Marked(w, 3), True), (Shouting, lambda w: Marked(w, 3), False), (Overriding, Odd, False)])
+@pytest.mark.parametrize(
+    ("module", "weight", "whole"),
+    [(Scaled, lambda w: Marked(w, 3), True), (Shouting, lambda w: Marked(w, 3), False), (Overriding, Odd, False)],
+)
 def test_classes_of_parameters(module, weight, whole):
     results = []
     for run in (module.forward, capture(module.forward, "eager", fullgraph=whole)):

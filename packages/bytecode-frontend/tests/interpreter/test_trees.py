@@ -19,12 +19,20 @@ KEPT = {"d": {"z": 1.5, "w": torch.ones(2)}, "l": [torch.zeros(2), None]}
 
 def tree(random: Random, x: Any, depth: int = 0) -> Any:
     """Containers of multiples of ``x``, numbers, texts and None."""
-    kind = random.choice(["leaf"] * (1 + depth) + ["tuple", "list", "dict", "pair", "ordered", "default"][: 6 if random.random() < 0.3 else 3])
+    kind = random.choice(
+        ["leaf"] * (1 + depth) + ["tuple", "list", "dict", "pair", "ordered", "default"][: 6 if random.random() < 0.3 else 3]
+    )
     if kind == "leaf" or depth > 3:
         return random.choice([x, x * 2, 3, 2.5, None, "text", True])
     items = [tree(random, x, depth + 1) for _ in range(2 if kind == "pair" else random.randrange(4))]
     names = [random.choice("abcdef") + str(k) for k in range(len(items))]
-    made = {"tuple": tuple, "list": list, "dict": lambda v: dict(zip(names, v)), "pair": lambda v: Pair(*v), "ordered": lambda v: OrderedDict(zip(names, v))}
+    made = {
+        "tuple": tuple,
+        "list": list,
+        "dict": lambda v: dict(zip(names, v)),
+        "pair": lambda v: Pair(*v),
+        "ordered": lambda v: OrderedDict(zip(names, v)),
+    }
     return made[kind](items) if kind in made else defaultdict(list, zip(names, items))
 
 
@@ -41,12 +49,23 @@ def uses(made: Any, other: Any) -> Any:
         beside = spec.flatten_up_to(other)
     except ValueError as error:
         above, beside = None, sorted(str(error))  # it names sets of texts, whose order follows hashes that differ from process to process
-    return back, facts, above, beside, pytree.tree_leaves(made), pytree.tree_map(doubled, made), pytree.tree_leaves(made, is_leaf=lambda v: type(v) is list), spec
+    return (
+        back,
+        facts,
+        above,
+        beside,
+        pytree.tree_leaves(made),
+        pytree.tree_map(doubled, made),
+        pytree.tree_leaves(made, is_leaf=lambda v: type(v) is list),
+        spec,
+    )
 
 
 def same(a: Any, b: Any) -> bool:
     (mine, at), (other, there) = pytree.tree_flatten(a), pytree.tree_flatten(b)
-    return at == there and all(torch.equal(m, o) if isinstance(m, torch.Tensor) else m == o and type(m) is type(o) for m, o in zip(mine, other, strict=True))
+    return at == there and all(
+        torch.equal(m, o) if isinstance(m, torch.Tensor) else m == o and type(m) is type(o) for m, o in zip(mine, other, strict=True)
+    )
 
 
 @pytest.mark.parametrize("seed", range(60))
@@ -87,7 +106,8 @@ def test_transforms_and_their_trees_stay_in_the_graph() -> None:
 
 
 def test_scans_take_few_steps_for_their_trees() -> None:
-    """What a capture of this scan interprets; with torch's own trees it was more than 60,000, and minutes for a model of seventy such layers."""
+    """What a capture of this scan interprets; with torch's own trees it was more than 60,000, and minutes for a model of seventy such
+    layers."""
     from torch._higher_order_ops.associative_scan import associative_scan
 
     def scanned(x, y):

@@ -1,4 +1,5 @@
-"""Iterators that captured code leaves half-way: behind a graph break they read what they walk over as it is then, and ask functions then."""
+"""Iterators that captured code leaves half-way: behind a graph break they read what they walk over as it is then, and ask functions
+then."""
 
 from __future__ import annotations
 
@@ -38,6 +39,9 @@ ITERATORS = {
     "count": lambda items: itertools.count(items[0], 2),
     "reversed": reversed,
     "map": lambda items: map(told, items),
+    "a function": lambda items: iter(lambda: told(len(items)) if len(items) < 5 else 0, 5),
+    "a function to its end": lambda items: iter(iter(items).__next__, 3),
+    "zip strict": lambda items: zip(items, items, strict=True),
     "groupby": lambda items: itertools.groupby(items, lambda v: told(v) > 2),
 }
 
@@ -75,3 +79,38 @@ def test_iterators_over_what_was_just_appended(walk):
     compiled, items = capture(program, "eager"), [1, 2]
     assert compiled(torch.ones(1), items)[:2] == program(torch.ones(1), [1, 2])[:2]
     assert items == [1, 2, 4, 5, 6, 7]
+
+
+class Reentering:
+    """Asks what walks over it, once, while it is asked itself for the item ``when``."""
+
+    def __init__(self, when, broken):
+        self.given, self.when, self.broken, self.walker, self.seen = 0, when, broken, None, []
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        self.given += 1
+        if self.given == self.when:
+            if self.broken:
+                apart()
+            try:
+                self.seen.append(str(next(self.walker))[:5])
+            except (StopIteration, ValueError) as error:
+                self.seen.append(type(error).__name__)
+        if self.given > 6:
+            raise StopIteration
+        return self.given
+
+
+@pytest.mark.parametrize("broken", [False, True], ids=["whole", "broken"])
+@pytest.mark.parametrize("when", [1, 2, 3])
+@pytest.mark.parametrize("make", [make for name, make in ITERATORS.items() if name not in ("count", "reversed", "repeat", "a function")])
+def test_iterators_asked_by_what_they_walk_over(make, when, broken):
+    def program(x):
+        items = Reentering(when, broken)
+        items.walker = walker = make(items)
+        return [str(item)[:5] for item, _ in zip(walker, range(8))], items.seen, items.walker is walker, x + 1
+
+    differs(program, whole=False)

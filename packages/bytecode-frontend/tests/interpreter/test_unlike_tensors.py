@@ -1,4 +1,5 @@
-"""Tensors that no graph holds (sparse, nested, quantized), and what is made of a tensor and is none: the graph ends, the program is right."""
+"""Tensors that no graph holds (sparse, nested, quantized), and what is made of a tensor and is none: the graph ends, the program is
+right."""
 
 from __future__ import annotations
 
@@ -69,4 +70,11 @@ def test_the_program_is_right(fn, caplog):
 
 
 def test_marks_of_complex_views(check):
-    check(lambda a, b: (a.to(torch.complex64).conj().is_conj(), torch.is_conj(torch.complex(a, b).conj()), a.is_neg(), torch.complex(a, b).conj()))
+    check(
+        lambda a, b: (
+            a.to(torch.complex64).conj().is_conj(),
+            torch.is_conj(torch.complex(a, b).conj()),
+            a.is_neg(),
+            torch.complex(a, b).conj(),
+        )
+    )

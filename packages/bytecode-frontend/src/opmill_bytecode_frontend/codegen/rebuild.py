@@ -10,10 +10,10 @@ from typing import Any, Callable
 import torch
 
 from opmill_fake_tensors.symbols import index, sym_int
+from opmill_guards.source import Pinned
 
 from .._native import store_known
-from ..bodies import suspended
-from ..continuation import Placed
+from ..continuation import Placed, forgetting
 from ..errors import Unsupported
 from ..tracking import EnumValue
 from ..values.base import MISSING, BuiltinMethod, Lazy, Value, find_in_mro, program_hash
@@ -24,24 +24,22 @@ from ..values.exceptions import LINKS, ExceptionObject, Passage, TracebackValue
 from ..values.floating import FloatNumber
 from ..values.functions import BuiltinValue, CellValue, FunctionValue, MethodValue, PartialValue, WeakReference
 from ..values.given import GivenClass
-from ..values.iterators import STOP, ExternalIterator, GeneratorValue, ItemsIterator, PythonIterator
+from ..values.iterators import ExternalIterator
 from ..values.late import LateFloat, LateTruth
 from ..values.launcher import KernelLauncher
 from ..values.made import DescriptorValue, NewClass
 from ..values.mapping import DictValue, DictView, SetValue
 from ..values.number import SymbolicNumber, UndecidedTruth
 from ..values.objects import BoundSlot, ObjectValue, builtin_base
-from ..values.opaque import RandomNumber
+from ..values.opaque import RandomNumber, Untouched
 from ..values.overriding import OverridingTensor
 from ..values.sequence import ListValue, SliceValue, TupleValue
 from ..values.tensor import TensorMethod, TensorValue
 from ..values.varying import VaryingNumber
-from .sources import Constants, Stub, expression
+from .sources import Constants, Stub, expression, is_single
 
 Builder = Callable[["Rebuilder", Any], str]
 BUILDERS: dict[type, Builder] = {}
-#: Items of an unfinished iterator that are made ahead at most.
-LONGEST = 10_000
 
 
 def rebuilds(*kinds: type) -> Callable[[Builder], Builder]:
@@ -67,7 +65,12 @@ class Rebuilder:
         self._sources: dict[Any, str] = {}
         self._built: dict[int, str] = {}
         self._keep: list[Any] = []
+        self._assigned: list[str] = []
+        self.forgets = False
+        """Whether the variables of what was built are cleared before anything goes on: exceptions are among it, or one may be caught that
+        knows the frame."""
         self._count = 0
+        self._reads = 0
 
     def temporary(self, prefix: str = "_v") -> str:
         self._count += 1
@@ -82,17 +85,28 @@ class Rebuilder:
         if found is None:
             found = self._sources[text] = self.temporary("_s")
             self.prologue.append(f"{found} = {text}")
+            self._reads += 1
         return found
+
+    def only_reads(self) -> bool:
+        """Whether nothing is done before the graph but to read what its guards know."""
+        return len(self.prologue) == self._reads
 
     def input(self, value: Any) -> str:
         """What the graph is given for one of its inputs."""
         if getattr(value, "below", False):
             return f"{self.constants.name(torch.Tensor.as_subclass)}({self.source(value.source)}, {self.constants.name(torch.Tensor)})"
+        if getattr(value, "of_array", False):
+            return f"{self.constants.name(torch.from_numpy)}({self.source(value.source)})"
         number = getattr(value, "scalar", None)
-        return self.source(value.source) if number is None else f"{self.constants.name(torch.scalar_tensor)}({self.expr(number)}, dtype={self.constants.name(value.obj.dtype)})"
+        return (
+            self.source(value.source)
+            if number is None
+            else f"{self.constants.name(torch.scalar_tensor)}({self.expr(number)}, dtype={self.constants.name(value.obj.dtype)})"
+        )
 
     def draw(self) -> None:
-        """Statements that draw random numbers, in the program's order, before all else."""
+        """Statements that draw random numbers, in the program's order, before all else but the calls that are asked."""
         for function, args, kwargs, number in self.vm.effects.draws:
             given = [*map(self.expr, args), *(f"{k}={self.expr(v)}" for k, v in kwargs.items())]
             name = self.temporary("_d")
@@ -124,11 +138,19 @@ class Rebuilder:
         self._keep.append(value)
 
     def assign(self, value: Any, text: str) -> str:
-        """Name a new object before its parts are built: it may contain itself."""
+        """Name a new object before what is filled in later is built: it may contain itself. ``text`` may name parts that hold the object, an
+        iterator over an object that keeps it: then the first of them has built it, and a second one would be another object."""
+        if (made := self._built.get(id(value))) is not None:
+            return made
         name = self.temporary()
         self.body.append(f"{name} = {text}")
         self.remember(value, name)
+        self._assigned.append(name)
+        self.forgets |= isinstance(value, ExceptionObject)
         return name
+
+    def to_forget(self) -> list[str]:
+        return self._assigned if self.forgets else []
 
     def class_name(self, cls: type) -> str:
         """The expression of a class: a constant, or what stands for a model."""
@@ -166,7 +188,10 @@ def overriding_tensor(r: Rebuilder, value: OverridingTensor) -> str:
 
 @rebuilds(ConstantValue, BuiltinValue, ClassValue, ModuleObject)
 def constant(r: Rebuilder, value: Any) -> str:
-    return r.constants.name(value.real())
+    obj, source = value.real(), value.source
+    if type(value) is ConstantValue and source is not None and type(source) is not Pinned and not is_single(obj):
+        return r.source(source)  # of the same value, and another object at each call
+    return r.constants.name(obj)
 
 
 @rebuilds(GivenClass)
@@ -197,7 +222,11 @@ def enumerated(r: Rebuilder, value: EnumValue) -> str:
     if not r.vm.is_made(value.cls):
         return r.source(value.source)
     member: Any = value.obj
-    return f"{r.class_name(value.cls)}[{member.name!r}]" if member.name in type(member).__members__ else f"{r.class_name(value.cls)}({member.value!r})"
+    return (
+        f"{r.class_name(value.cls)}[{member.name!r}]"
+        if member.name in type(member).__members__
+        else f"{r.class_name(value.cls)}({member.value!r})"
+    )
 
 
 @rebuilds(DescriptorValue)
@@ -210,6 +239,8 @@ def tuple_(r: Rebuilder, value: TupleValue) -> str:
     if value.source is not None:
         return r.source(value.source)
     inner = f"({r.list(value.items)}{',' if value.items else ''})"
+    if (known := r.known(value)) is not None:  # one of its items holds it
+        return known
     if value.cls is tuple:
         text = inner
     elif value.cls is torch.Size or value.cls.__module__ == "torch.return_types":
@@ -246,6 +277,7 @@ def dict_(r: Rebuilder, value: DictValue) -> str:
         return r.source(value.source)
     if value.read_only:
         raise Unsupported("FE070", "a mapping proxy leaves the captured code")
+    refuse_equal_hashes(value)
     factory = f"({r.expr(value.default)})" if value.default is not None else "()"
     name = r.assign(value, "{}" if value.cls is dict else f"{r.constants.name(value.cls)}{factory}")
     for hashed, (key, item) in value.items.items():
@@ -256,14 +288,26 @@ def dict_(r: Rebuilder, value: DictValue) -> str:
     return name
 
 
+def refuse_equal_hashes(value: DictValue) -> None:
+    """Keys of one hash are compared by the program when they are put into a table: it has said once that they differ, and may count."""
+    hashes = [hash_ for key in value.items if (hash_ := program_hash(key)) is not None]
+    if len(set(hashes)) < len(hashes):
+        raise Unsupported(
+            "FE070", f"a {value.cls.__name__} of keys with equal hashes leaves the captured code", "the program compares them again"
+        )
+
+
 @rebuilds(SetValue)
 def set_(r: Rebuilder, value: SetValue) -> str:
     if value.source is not None:
         return r.source(value.source)
     if not any(program_hash(key) is not None for key in value.items):
-        return r.assign(value, f"{r.constants.name(value.cls)}([{r.list(list(value.items.values()))}])")
-    table = DictValue({key: (item, ConstantValue(None)) for key, item in value.items.items()})
-    return r.assign(value, f"{r.constants.name(value.cls)}({r.expr(table)})")  # a set takes the hashes of a dictionary over
+        text = f"[{r.list(list(value.items.values()))}]"
+    else:  # a set takes the hashes of a dictionary over
+        text = r.expr(DictValue({key: (item, ConstantValue(None)) for key, item in value.items.items()}))
+    if (known := r.known(value)) is not None:  # one of its items holds it
+        return known
+    return r.assign(value, f"{r.constants.name(value.cls)}({text})")
 
 
 @rebuilds(DictView)
@@ -355,82 +399,12 @@ def super_(r: Rebuilder, value: SuperValue) -> str:
     return f"super({r.class_name(value.after)}, {r.expr(value.owner)})"
 
 
-@rebuilds(GeneratorValue)
-def generator(r: Rebuilder, value: GeneratorValue) -> str:
-    function, args, kwargs = value.origin
-    if value.frame.pc > 0 and not value.finished:
-        if value in r.unfinished:
-            raise Unsupported("FE070", "a running generator leaves the captured code", "it refers to itself", "turn it into a list")
-        r.unfinished.append(value)
-        made, given = suspended(value.frame, value.frame.handled)
-        parts = [r.constants.name(made), *[r.expr(ConstantValue(None) if a is None else a) for a in given]]
-        return r.assign(value, f"{r.constants.name(begun)}({', '.join(parts)})")
-    parts = [*[r.expr(a) for a in args], *[f"{k}={r.expr(v)}" for k, v in kwargs.items()]]
-    name = r.assign(value, f"{r.expr(function)}({', '.join(parts)})")
-    if value.finished:
-        r.body.append(f"{name}.close()")
-    return name
-
-
-def begun(function: Any, *args: Any) -> Any:
-    """A generator that has come to its first yield."""
-    made = function(*args)
-    next(made)
-    return made
-
-
-@rebuilds(ItemsIterator)
-def items_iterator(r: Rebuilder, value: ItemsIterator) -> str:
-    if value.owner is not None:
-        if not value.finished:
-            value.owner.there_before(r.vm, value.position)  # type: ignore[attr-defined]
-        name = r.assign(value, f"iter({'()' if value.finished and value.kind is type(iter(())) else [] if value.finished else r.expr(value.owner)})")
-        r.body.append(f"next({name}, None)" if value.finished else f"{name}.__setstate__({value.position})")
-        return name
-    if value.walks is not None and not value.finished:
-        return walking(r, value, *value.walks)
-    return remaining(r, value, lambda position: value.read(r.vm, position), value.position)
-
-
-def walking(r: Rebuilder, value: ItemsIterator, table: DictValue, of: Value) -> str:
-    """A real iterator over a dictionary, which sees how that changes later. What was captured may not have changed its size."""
-    if any(changed is table for changed in r.vm.effects.changed) and list(table.items) != list(table.before or ()):
-        raise Unsupported("FE070", f"an iterator over a changed {table.cls.__name__} leaves the captured code", "its changes come after the iterator is made")
-    name = r.assign(value, f"iter({r.expr(of)})")
-    if value.position:
-        r.body.append(f"{r.constants.name(go_ahead)}({name}, {value.position})")
-    return name
-
-
-def go_ahead(iterator: Any, steps: int) -> None:
-    """Takes ``steps`` items of an iterator."""
-    for _ in range(steps):
-        next(iterator)
-
-
-def remaining(r: Rebuilder, value: Any, read: Callable[[int], Any], position: int = 0) -> str:
-    """An iterator over the items that are left. Making them must not run code of the program: it would run too early."""
-    rest: list[Any] = []
-    steps = r.vm.steps
-    while (item := read(position)) is not STOP:
-        rest.append(item)
-        position += 1
-        if r.vm.steps != steps or len(rest) > LONGEST:
-            raise Unsupported("FE070", f"an unfinished {value.python_type().__name__} leaves the captured code", "what is left of it cannot be made ahead")
-    return r.assign(value, f"iter([{r.list(rest)}])")
-
-
-@rebuilds(PythonIterator)
-def python_iterator(r: Rebuilder, value: PythonIterator) -> str:
-    if value.parts is not None:
-        return r.assign(value, f"{r.constants.name(value.maker)}({r.list(value.parts())})")
-    return remaining(r, value, lambda position: value.next(r.vm))
-
-
 @rebuilds(SymbolicNumber, UndecidedTruth)
 def number(r: Rebuilder, value: SymbolicNumber | UndecidedTruth) -> str:
     numbers = r.vm.recorder.numbers
-    return numbers.text(value.number, lambda name: r.source(numbers.sources[name]) if name in numbers.sources else late_number(r, name), r.constants.name)
+    return numbers.text(
+        value.number, lambda name: r.source(numbers.sources[name]) if name in numbers.sources else late_number(r, name), r.constants.name
+    )
 
 
 def late_number(r: Rebuilder, name: str) -> str:
@@ -457,7 +431,7 @@ def late_value(r: Rebuilder, value: LateFloat | LateTruth) -> str:
     return r.assign(value, f"{r.expr(value.tensor)}.item()")
 
 
-@rebuilds(ExternalIterator, VaryingNumber)
+@rebuilds(ExternalIterator, VaryingNumber, Untouched)
 def external(r: Rebuilder, value: Any) -> str:
     return r.source(value.source)
 
@@ -494,13 +468,14 @@ def exception(r: Rebuilder, value: ExceptionObject) -> str:
 
 
 def raised_through(r: Rebuilder, passages: list[Passage], name: str) -> list[str]:
-    """Statements that raise an exception and let it come up to where it was caught: its traceback shows the frames and lines of the user's."""
+    """Statements that raise an exception and let it come up to where it was caught: its traceback shows the frames and lines of the
+    user's."""
     raising = f"raise {name}"
     for passage in passages:
         if passage.outermost:
             return ["try:", Placed.at(f"    {raising}", passage.position), "except BaseException: pass"]
         raising = raising.replace(name, "_e")
-        raising = f"{r.constants.define(Stub(passage.code, passage.globals, ['_e'], [Placed.at(raising, passage.position)]))}({name})"
+        raising = f"{r.constants.define(Stub(passage.code, passage.globals, ['_e'], forgetting([Placed.at(raising, passage.position)], ['_e'])))}({name})"
     return ["try:", f"    {raising}", f"except BaseException: {name}.__traceback__ = {name}.__traceback__.tb_next"]
 
 

@@ -9,15 +9,18 @@ from opmill_guards.guard import Is
 
 from ..effects import Effects
 from ..tracking import root_is_pinned
-from ..values.base import MISSING, Lazy
+from ..values.base import MISSING, Lazy, program_hash
 from ..values.constant import ConstantValue
 from ..values.exceptions import ExceptionObject
 from ..values.functions import CellValue
 from ..values.growing import GrowingList
-from ..values.mapping import DictValue, SetValue
+from ..values.mapping import DictValue, Gone, SetValue
 from ..values.objects import ObjectValue, builtin_base
 from ..values.sequence import ListValue
 from .rebuild import Rebuilder
+
+#: So many changes of the keys of a dictionary are made one by one.
+MOST_STEPS = 200
 
 
 def replay(r: Rebuilder, effects: Effects) -> None:
@@ -33,7 +36,9 @@ def replay(r: Rebuilder, effects: Effects) -> None:
         stores.append(f"{where}.pop({name!r}, None)" if new is None else f"{where}[{name!r}] = {r.expr(new)}")
     for cls, name, _, new, again in effects.attributes.values():
         where = r.constants.name(cls)
-        deleting = f"if {name!r} in {where}.__dict__: type.__delattr__({where}, {name!r})"  # what was assigned and deleted again may not be there
+        deleting = (
+            f"if {name!r} in {where}.__dict__: type.__delattr__({where}, {name!r})"  # what was assigned and deleted again may not be there
+        )
         if new is None or again:
             stores.append(deleting)
         if new is not None:
@@ -64,10 +69,18 @@ def same_item(vm: Any, before: Any, now: Any) -> bool:
     if before is now:
         return True
     if type(now) is ConstantValue and type(before) is ConstantValue:
-        return before.value is now.value or (type(before.value) is type(now.value) and type(now.value) in (int, str, bytes) and before.value == now.value)
+        return before.value is now.value or (
+            type(before.value) is type(now.value) and type(now.value) in (int, str, bytes) and before.value == now.value
+        )
     if type(before) is not Lazy:
         return False
-    if type(now) is ConstantValue and before.obj is now.value and (now.value is None or type(now.value) is bool) and before.source is not None and root_is_pinned(before.source):
+    if (
+        type(now) is ConstantValue
+        and before.obj is now.value
+        and (now.value is None or type(now.value) is bool)
+        and before.source is not None
+        and (root_is_pinned(before.source) or vm.of_module(before.source))
+    ):
         vm.guard(Is(before.source, before.obj))  # a switch that is put back where it was: written, it would look changed at each call
         return True
     return now.source is not None and now.source == before.source
@@ -81,7 +94,11 @@ def replay_dict(r: Rebuilder, value: DictValue, stores: list[str]) -> None:
     reordered = kept != [k for k in value.items if k in before][: len(kept)] or list(value.items)[: len(kept)] != kept
     kind = builtin_base(type(value.obj))  # a subclass may have methods of its own, which have run already
     base = r.constants.name(kind)
-    if reordered:
+    if reordered and (steps := as_it_went(r, value, target, base)) is not None:
+        stores += steps
+        reordered = False
+        before = {k: (key, None) for k, (key, _) in value.items.items()}
+    elif reordered:
         stores.append(f"{base}.clear({target})")
     else:
         stores += [f"{base}.__delitem__({target}, {r.expr(before[k][0])})" for k in deleted]
@@ -91,8 +108,26 @@ def replay_dict(r: Rebuilder, value: DictValue, stores: list[str]) -> None:
             stores.append(r.stored(target, hashed, key, item, plain) if kind in (dict, collections.defaultdict) else plain)
 
 
+def as_it_went(r: Rebuilder, value: DictValue, target: str, base: str) -> list[str] | None:
+    """Statements that take keys out of a dictionary and put them in as the program did, so that iterators over it see that; None where
+    that is long, or keys are the program's own."""
+    keys = [step.key if isinstance(step, Gone) else step for step in value.history]
+    if len(keys) > MOST_STEPS or value.cls is collections.OrderedDict or not all(type(key) is ConstantValue for key in keys):
+        return None
+    return [
+        f"{base}.__delitem__({target}, {r.expr(key)})" if isinstance(step, Gone) else f"{base}.__setitem__({target}, {r.expr(key)}, None)"
+        for step, key in zip(value.history, keys)
+    ]
+
+
 def replay_set(r: Rebuilder, value: SetValue, stores: list[str]) -> None:
     target = r.source(value.source)
+    before = value.before or {}
+    gone, came = [k for k in before if k not in value.items], [k for k in value.items if k not in before]
+    if len(gone) + len(came) <= MOST_STEPS and not any(program_hash(key) is not None for key in (*gone, *came)):
+        stores += [f"set.discard({target}, {r.expr(before[key])})" for key in gone]
+        stores += [f"set.add({target}, {r.expr(value.items[key])})" for key in came]
+        return
     new = r.expr(SetValue(dict(value.items)))
     stores += [f"set.clear({target})", f"set.update({target}, {new})"]
 
@@ -114,4 +149,11 @@ def replay_exception(r: Rebuilder, value: ExceptionObject, stores: list[str]) ->
     replay_slots(r, value, stores)
 
 
-KINDS: dict[type, Any] = {ListValue: replay_list, DictValue: replay_dict, SetValue: replay_set, ExceptionObject: replay_exception, CellValue: replay_cell, ObjectValue: replay_slots}
+KINDS: dict[type, Any] = {
+    ListValue: replay_list,
+    DictValue: replay_dict,
+    SetValue: replay_set,
+    ExceptionObject: replay_exception,
+    CellValue: replay_cell,
+    ObjectValue: replay_slots,
+}

@@ -2,24 +2,40 @@
 
 from __future__ import annotations
 
+import re
+import sys
 import types
 from types import MappingProxyType
 from typing import Any
 
 from msgspec import Struct
 
-from opmill_guards.source import Attr, CellContents, DictKeyAt, InstanceDict, Item, Local, Pinned, TensorProperty, TypeOf
+from opmill_guards.source import Attr, CellContents, DictKeyAt, InstanceDict, Item, Local, Pinned, Referent, TensorProperty, TypeOf
 
 from ..values.constant import LITERALS
 
 
 class Stub(Struct, frozen=True):
-    """A function beside the generated one: its statements stand for instructions of ``code``, whose name and file it shows; ``globals``: those of its frames."""
+    """A function beside the generated one: its statements stand for instructions of ``code``, whose name and file it shows; ``globals``:
+    those of its frames."""
 
     code: types.CodeType
     globals: dict[str, Any]
     parameters: list[str]
     lines: list[str]
+
+
+SHORT_NAME = re.compile(r"\w{0,58}", re.ASCII)
+
+
+def is_single(obj: Any) -> bool:
+    """Whether a short literal of this value gives this very object, as programs may ask with ``is``."""
+    kind = type(obj)
+    if kind is int:
+        return -5 <= obj <= 256
+    if kind is str:  # the compiler interns what looks like a name
+        return SHORT_NAME.fullmatch(obj) is not None and sys.intern(obj) is obj
+    return obj is None or kind is bool or obj is ... or (kind is bytes and len(obj) < 2)
 
 
 class Constants:
@@ -30,8 +46,15 @@ class Constants:
         self.stubs: dict[str, Stub] = {}
         self._names: dict[int, str] = {}
 
-    def name(self, obj: Any) -> str:
+    def key(self, obj: Any) -> str:
+        """Text for an object of this value, where it does not matter which one."""
         if type(obj) in LITERALS and type(obj) not in (float, complex) and len(repr(obj)) < 60 and obj is not NotImplemented:
+            return repr(obj)
+        return self.name(obj)
+
+    def name(self, obj: Any) -> str:
+        """Text for this very object: a literal only where Python has one object of that value."""
+        if is_single(obj):
             return repr(obj)
         found = self._names.get(id(obj))
         if found is None:
@@ -62,12 +85,16 @@ def expression(source: Any, constants: Constants, overridden: Any = MappingProxy
     if kind is Attr:
         return f"{base}.{source.name}"
     if kind is InstanceDict:
-        plain = type(source.base) is Pinned and type(getattr(type(source.base.object), "__getattribute__", None)) is types.WrapperDescriptorType
+        plain = (
+            type(source.base) is Pinned and type(getattr(type(source.base.object), "__getattribute__", None)) is types.WrapperDescriptorType
+        )
         return f"{base}.__dict__" if plain else f"object.__getattribute__({base}, '__dict__')"  # a proxy's own lookup may give another
     if kind is Item and source.base in overridden:
-        return f"{constants.name(overridden[source.base])}.__getitem__({base}, {constants.name(source.key)})"
+        return f"{constants.name(overridden[source.base])}.__getitem__({base}, {constants.key(source.key)})"
     if kind is Item:
-        return f"{base}[{constants.name(source.key)}]"
+        return f"{base}[{constants.key(source.key)}]"
+    if kind is Referent:
+        return f"{base}()"
     if kind is CellContents:
         return f"{base}.cell_contents"
     if kind is DictKeyAt:

@@ -5,14 +5,18 @@ from __future__ import annotations
 import types
 from typing import Any, Protocol
 
+from ..continuation import forgetting
 from ..values.constant import ConstantValue
-from .sources import Constants, Stub
+from ..values.exceptions import ExceptionObject
+from .sources import Constants, Stub, is_single
 
 
 class Expressions(Protocol):
     """Where statements get the expressions of tracked values from."""
 
     constants: Constants
+    vm: Any
+    forgets: bool
 
     def expr(self, value: Any) -> str: ...
     def temporary(self, prefix: str = "_v") -> str: ...
@@ -24,18 +28,24 @@ class Passed:
     def __init__(self, outer: Expressions) -> None:
         self.outer = outer
         self.constants = outer.constants
+        self.vm = outer.vm
         self._names: dict[str, str] = {}
+        self.forgets = False
 
     def expr(self, value: Any) -> str:
         text = self.outer.expr(value)
-        if type(value) is ConstantValue or text in self.constants.table:
+        if text in self.constants.table or (type(value) is ConstantValue and is_single(value.value)):
             return text
-        return self._names.setdefault(text, f"_p{len(self._names)}")
+        name = self._names.setdefault(text, f"_p{len(self._names)}")
+        self.forgets |= isinstance(value, ExceptionObject)
+        return name
 
     def temporary(self, prefix: str = "_v") -> str:
         return self.outer.temporary(prefix)
 
     def define(self, code: types.CodeType, globals_: dict[str, Any], lines: list[str]) -> str:
         """The stub with these statements, in the name and place of ``code``; gives the expression that calls it."""
-        name = self.constants.define(Stub(code, globals_, list(self._names.values()), lines))
+        name = self.constants.define(
+            Stub(code, globals_, list(self._names.values()), forgetting(lines, self._names.values() if self.forgets else ()))
+        )
         return f"{name}({', '.join(self._names)})"

@@ -1,4 +1,5 @@
-"""The machine code of a Triton kernel for given arguments, where a driver can start it as it is: without Triton, which takes its time for each launch.
+"""The machine code of a Triton kernel for given arguments, where a driver can start it as it is: without Triton, which takes its time for
+each launch.
 
 Triton compiles as it would for the launch itself. What it does at a launch besides starting the kernel is left to it: choosing among
 configurations, hooks, looking after globals, clusters, memory for the kernel to work in."""
@@ -19,8 +20,8 @@ _ALIGNMENT = 16
 
 @dataclass(frozen=True)
 class Machine:
-    """``image`` is machine code for a device of compute capability ``arch`` (times ten). ``parameters``: of each the number of the tensor that it
-    points to, or its bits."""
+    """``image`` is machine code for a device of compute capability ``arch`` (times ten). ``parameters``: of each the number of the tensor
+    that it points to, or its bits."""
 
     arch: int
     image: bytes
@@ -40,9 +41,11 @@ class _Pointer:
         return self._address
 
 
-def machine_of(kernel: Any, tensors: Mapping[str, tuple[int, torch.dtype]], others: Mapping[str, Any], device: int, aligned: bool) -> Machine | None:
-    """``tensors``: parameters with the number and type of their tensor; ``others``: all other arguments and launch options. None where Triton is
-    needed for the launch, or refuses the kernel."""
+def machine_of(
+    kernel: Any, tensors: Mapping[str, tuple[int, torch.dtype]], others: Mapping[str, Any], device: int, aligned: bool
+) -> Machine | None:
+    """``tensors``: parameters with the number and type of their tensor; ``others``: all other arguments and launch options. None where
+    Triton is needed for the launch, or refuses the kernel."""
     if device < 0 or type(kernel).__name__ != "JITFunction" or getattr(kernel, "pre_run_hooks", None):
         return None
     pointers = {name: _Pointer(dtype, aligned) for name, (_, dtype) in tensors.items()}
@@ -68,8 +71,11 @@ def _machine(found: Any, tensors: Mapping[str, int], others: Mapping[str, Any], 
     return None if parameters is None else Machine(facts.target.arch, image, facts.name, facts.num_warps, facts.shared, parameters)
 
 
-def parameters_of(signature: Mapping[str, Any], tensors: Mapping[str, int], others: Mapping[str, Any]) -> tuple[tuple[str, int], ...] | None:
-    """What the machine code takes, in order: what is a constant to it is not among it. None where an argument has a type that is not known here."""
+def parameters_of(
+    signature: Mapping[str, Any], tensors: Mapping[str, int], others: Mapping[str, Any]
+) -> tuple[tuple[str, int], ...] | None:
+    """What the machine code takes, in order: what is a constant to it is not among it. None where an argument has a type that is not known
+    here."""
     out: list[tuple[str, int]] = []
     for name, kind in signature.items():
         if kind == "constexpr":

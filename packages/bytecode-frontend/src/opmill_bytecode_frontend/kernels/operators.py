@@ -1,24 +1,28 @@
 """A Triton kernel with its constant arguments as an operator: ``opmill_kernels::NAME_`` launches it on tensors that it writes to, and
-``opmill_kernels::NAME`` is the same as a function, which gives copies of these as they are after the launch. The first carries the kernel's machine
-code (``opmill_kernel``) for backends that can start it themselves.
+``opmill_kernels::NAME`` is the same as a function, which gives copies of these as they are after the launch. The first carries the kernel's
+machine code (``opmill_kernel``) for backends that can start it themselves.
 
-Arguments of both: the tensors, then the whole numbers, then the grid (three numbers for each configuration of an autotuned kernel). The kernel is
-launched as the program would do it, by Triton."""
+Arguments of both: the tensors, then the whole numbers, then the grid (three numbers for each configuration of an autotuned kernel). The
+kernel is launched as the program would do it, by Triton."""
 
 from __future__ import annotations
 
+import itertools
 import re
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
 from msgspec import Struct
 
+from opmill_fake_tensors.forking import ForkLock
+
 from .machine import Machine, machine_of
 
 _SPACE = "opmill_kernels"
-_lock = threading.Lock()
+_lock = ForkLock()
+_numbers = itertools.count()
+"""For names: a number is never used again, for what came of a definition that failed on its way stays known to torch."""
 _operators: dict[Any, Any] = {}
 _library: list[torch.library.Library] = []
 
@@ -60,7 +64,7 @@ def operator_of(launch: Launch) -> Any:
     key = id(launch.kernel), launch.tensors, launch.numbers, _exactly(launch.constants), launch.written, launch.configurations, launch.axes
     with _lock:
         if key not in _operators:
-            _operators[key] = _define(launch, len(_operators))
+            _operators[key] = _define(launch, next(_numbers))
         return _operators[key]
 
 
@@ -84,7 +88,10 @@ def _define(launch: Launch, number: int) -> Any:
         launch(args[:count], args[count], args[count + 1])
 
     def copies(*args: Any) -> Any:
-        tensors = [torch.empty_strided(t.shape, t.stride(), dtype=t.dtype, device=t.device).copy_(t) if k in writes else t for k, t in enumerate(args[:count])]
+        tensors = [
+            torch.empty_strided(t.shape, t.stride(), dtype=t.dtype, device=t.device).copy_(t) if k in writes else t
+            for k, t in enumerate(args[:count])
+        ]
         launch(tensors, args[count], args[count + 1])
         return _results([tensors[k] for k in writes])
 

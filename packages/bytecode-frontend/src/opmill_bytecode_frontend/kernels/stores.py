@@ -1,7 +1,8 @@
 """Which arguments a Triton kernel writes to, from its source: those whose pointers may reach a store.
 
-A name is followed from assignment to assignment, whatever branch it stands in; what is loaded through a pointer is a number and leads nowhere. A call
-of another kernel function is looked into. Where something is not understood, every pointer that takes part in it counts as written.
+A name is followed from assignment to assignment, whatever branch it stands in; what is loaded through a pointer is a number and leads
+nowhere. A call of another kernel function is looked into. Where something is not understood, every pointer that takes part in it counts as
+written.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ _OPEN = object()
 
 
 def written(kernel: Any) -> frozenset[str]:
-    """Names of the parameters that a kernel (a decorated function) may write to; all of them where its source cannot be had. Raises ``Indirect``."""
+    """Names of the parameters that a kernel (a decorated function) may write to; all of them where its source cannot be had. Raises
+    ``Indirect``."""
     function = plain_function(kernel)
     found = _written(function, {})
     return frozenset(inspect.signature(function).parameters) if found is None else found
@@ -168,7 +170,9 @@ class _Walk(ast.NodeVisitor):
             return
         for name, value in bound.arguments.items():
             if name in found:
-                self.stored |= set().union(*(self.pointers(v) for v in (value if isinstance(value, tuple) else (value,)) if isinstance(v, ast.AST)))
+                self.stored |= set().union(
+                    *(self.pointers(v) for v in (value if isinstance(value, tuple) else (value,)) if isinstance(v, ast.AST))
+                )
 
     def _operands(self, node: ast.Call) -> set[str]:
         return set().union(*(self.pointers(value) for value in (*node.args, *(k.value for k in node.keywords))))

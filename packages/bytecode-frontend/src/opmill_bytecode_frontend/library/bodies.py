@@ -53,7 +53,8 @@ class _Outputs(torch.autograd.Function):
 def outputs(
     vm: Any, node: torch.fx.Node, fakes: Sequence[Any], inputs: Sequence[Any], fixed: Sequence[Any] = (), *, single: bool = False
 ) -> list[Value]:
-    """The tracked values of a node that gives a tuple of tensors like ``fakes``, or the ``single`` one; ``fixed`` are those that never require grad."""
+    """The tracked values of a node that gives a tuple of tensors like ``fakes``, or the ``single`` one; ``fixed`` are those that never
+    require grad."""
     recorder = vm.recorder
     recorder.operations += 1
     node.meta["stack_trace"] = vm.location()
@@ -99,7 +100,9 @@ def without_effects(vm: Any, *functions: Value) -> Iterator[None]:
     before = _effects(vm), _contents(vm, functions)
     yield
     if before != (_effects(vm), _contents(vm, functions)):
-        vm.unsupported("FE083", "a change of an object in a branch or a loop", "how often it happens is not known at capture", "return what changes")
+        vm.unsupported(
+            "FE083", "a change of an object in a branch or a loop", "how often it happens is not known at capture", "return what changes"
+        )
 
 
 def _effects(vm: Any) -> Any:

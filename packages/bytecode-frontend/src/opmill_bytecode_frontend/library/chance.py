@@ -27,7 +27,12 @@ def draw(vm: Any, function: Any, name: str, cls: type, args: list[Value], kwargs
     if args[0].real() is MISSING:
         vm.unsupported("FE019", f"a number of {name}", "its generator is made in captured code", HINT)
     if not all(isinstance(arg, KNOWN) for arg in [*given[1:], *named_.values()]) or vm.recorder.regions:
-        vm.unsupported("FE019", f"a number of {name}", "what the generator is told is computed in captured code, or a graph inside of the graph draws", HINT)
+        vm.unsupported(
+            "FE019",
+            f"a number of {name}",
+            "what the generator is told is computed in captured code, or a graph inside of the graph draws",
+            HINT,
+        )
     number = RandomNumber(name, cls)
     vm.effects.draws.append((function, given, named_, number))
     if cls is float:

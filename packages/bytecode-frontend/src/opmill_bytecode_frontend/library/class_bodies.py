@@ -7,7 +7,6 @@ import collections
 import dataclasses
 import enum
 import functools
-import types
 import typing
 from typing import Any, Callable
 
@@ -32,9 +31,9 @@ MAKING_MEMBERS = frozenset("__new__ __init__ _generate_next_value_ _missing_ _ig
 
 @handles(builtins.__build_class__)
 def build_class(vm: Any, body: Value, name: Value, *bases: Value, **keywords: Value) -> Value:
-    """The body is interpreted as a function is; its names become the class, as the metaclass says. What Python's own metaclasses and hooks do is done to the
-    model, and at each call; a metaclass of the program is interpreted. Where ``__init_subclass__`` or ``__set_name__`` of the program would run, and
-    where instances are implemented in C, the statement runs natively."""
+    """The body is interpreted as a function is; its names become the class, as the metaclass says. What Python's own metaclasses and hooks
+    do is done to the model, and at each call; a metaclass of the program is interpreted. Where ``__init_subclass__`` or ``__set_name__`` of
+    the program would run, and where instances are implemented in C, the statement runs natively."""
     label = name.constant()
     if not isinstance(body, FunctionValue):
         refuse(vm, label, "its body is no function")
@@ -45,11 +44,23 @@ def build_class(vm: Any, body: Value, name: Value, *bases: Value, **keywords: Va
     if not exempt(meta.__module__) and find_in_mro(meta.__mro__, "__prepare__")[0] is not type:
         refuse(vm, label, "its metaclass has a __prepare__")
     frame = vm.make_frame(body, {}, vm.frame.depth + 1)
-    vm.run(frame)
+    cell = vm.run(frame).value
+    if issubclass(meta, enum.EnumMeta) and stores_again(frame):
+        refuse(vm, label, "its body gives a name twice")
     namespace = {key: frame.locals[key] for key in frame.locals}
     if len(resolved) != len(bases) or any(a is not b for a, b in zip(resolved, bases)):
         namespace["__orig_bases__"] = TupleValue(list(bases))
-    return made_by_metaclass(vm, meta, label, resolved, namespace, keywords)
+    made = made_by_metaclass(vm, meta, label, resolved, namespace, keywords)
+    if isinstance(cell, CellValue) and cell.content is not made and issubclass(made.python_type(), type):
+        refuse(vm, label, "its metaclass does not hand __classcell__ on")
+    return made
+
+
+def stores_again(frame: Any) -> bool:
+    """Whether the body of an enumeration may store one name more than once, or delete one: the table that it fills sees each time."""
+    stored = [ins.argval for ins in frame.prepared.instructions if ins.opname == "STORE_NAME"]
+    other = any(ins.opname == "DELETE_NAME" for ins in frame.prepared.instructions)
+    return len(set(stored)) < len(stored) or other or bool(frame.turns)
 
 
 def mro_entries(vm: Any, label: str, base: Value, bases: tuple[Value, ...]) -> list[Value]:
@@ -67,10 +78,17 @@ def metaclass_of(vm: Any, label: str, explicit: Value | None, bases: list[Value]
     """The most derived of the metaclasses that take part."""
     if explicit is not None and not isinstance(explicit, ClassValue):
         refuse(vm, label, "its metaclass is no class")
-    try:
-        return types.prepare_class(label, tuple(base.obj for base in bases), {} if explicit is None else {"metaclass": explicit.obj})[0]  # type: ignore[attr-defined,no-any-return]
-    except TypeError as exc:
-        return vm.throw_real(exc)  # type: ignore[no-any-return]
+    models = [base.obj for base in bases]  # type: ignore[attr-defined]
+    winner: type = explicit.obj if explicit is not None else type(models[0]) if models else type  # type: ignore[attr-defined]
+    for kind in map(type, models):
+        if issubclass(kind, winner):
+            winner = kind
+        elif not issubclass(winner, kind):
+            message = (
+                "metaclass conflict: the metaclass of a derived class must be a (non-strict) subclass of the metaclasses of all its bases"
+            )
+            vm.throw(TypeError, message)
+    return winner
 
 
 def refuse_bases(vm: Any, label: str, bases: list[Value]) -> None:
@@ -109,10 +127,16 @@ def from_parts(vm: Any, meta: type, bare: bool, keywords: dict[str, Value], name
     refuse_bases(vm, label, given)
     namespace = {key.constant(): item for key, item in zip(table.key_values(vm), table.all_values(vm))}
     namespace.setdefault("__module__", vm.fresh(vm.frame.globals.get("__name__", "builtins")))
-    return make_class(vm, type.__new__, meta, label, given, namespace, keywords) if bare else made_by_metaclass(vm, meta, label, given, namespace, keywords)
+    return (
+        make_class(vm, type.__new__, meta, label, given, namespace, keywords)
+        if bare
+        else made_by_metaclass(vm, meta, label, given, namespace, keywords)
+    )
 
 
-def made_by_metaclass(vm: Any, meta: type, label: str, bases: list[Value], namespace: dict[str, Value], keywords: dict[str, Value]) -> Value:
+def made_by_metaclass(
+    vm: Any, meta: type, label: str, bases: list[Value], namespace: dict[str, Value], keywords: dict[str, Value]
+) -> Value:
     """``meta(label, bases, namespace, **keywords)``."""
     if not exempt(meta.__module__):
         table = DictValue({key: (ConstantValue(key), item) for key, item in namespace.items()})
@@ -143,7 +167,9 @@ def prepared(meta: Any, name: str, bases: tuple[type, ...], namespace: dict[str,
     return meta(name, bases, table, **keywords)
 
 
-def make_class(vm: Any, maker: Any, meta: type, label: str, bases: list[Value], namespace: dict[str, Value], keywords: dict[str, Value]) -> Value:
+def make_class(
+    vm: Any, maker: Any, meta: type, label: str, bases: list[Value], namespace: dict[str, Value], keywords: dict[str, Value]
+) -> Value:
     """The tracked value of a class, whose model is made now."""
     cell: Any = namespace.pop("__classcell__", None)
     if "__subclasshook__" in namespace:
@@ -151,7 +177,8 @@ def make_class(vm: Any, maker: Any, meta: type, label: str, bases: list[Value], 
     models = tuple(base.obj for base in bases)  # type: ignore[attr-defined]
 
     def step() -> Any:
-        names = {key: stand_in(vm, value) for key, value in namespace.items()}
+        made: dict[int, Any] = {}  # one object under two names is one for those who look
+        names = {key: stand_in_once(vm, value, made) for key, value in namespace.items()}
         return maker(meta, label, models, names, **{key: vm.plain(item) for key, item in keywords.items()})
 
     model = done_to_models(vm, label, step)
@@ -159,6 +186,12 @@ def make_class(vm: Any, maker: Any, meta: type, label: str, bases: list[Value], 
     if isinstance(cell, CellValue):
         cell.set(vm, made)
     return made
+
+
+def stand_in_once(vm: Any, value: Value, made: dict[int, Any]) -> Any:
+    if id(value) not in made:
+        made[id(value)] = stand_in(vm, value)
+    return made[id(value)]
 
 
 def done_to_models(vm: Any, label: str, step: Callable[[], Any]) -> Any:
@@ -211,7 +244,11 @@ def _descriptor(kind: Any) -> None:
     @handles(kind)
     def make(vm: Any, *functions: Value, **named: Value) -> Value:
         parts = list(functions)
-        if named or not all(isinstance(part, FUNCTIONS) or is_none(part) for part in parts) or not any(isinstance(part, FunctionValue) for part in parts):
+        if (
+            named
+            or not all(isinstance(part, FUNCTIONS) or is_none(part) for part in parts)
+            or not any(isinstance(part, FunctionValue) for part in parts)
+        ):
             return fold(vm, kind, parts, named)
         return DescriptorValue(kind, parts)
 

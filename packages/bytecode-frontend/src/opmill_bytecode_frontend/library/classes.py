@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from opmill_fake_tensors.wrappers import takes_operators
 from opmill_guards.source import Pinned
 
 from ..owners import exempt
@@ -24,12 +25,19 @@ from ..values.mapping import DictValue, SetValue
 from ..values.objects import ObjectValue, find_in_mro
 from ..values.sequence import ListValue, SequenceValue, SliceValue, TupleValue, as_index, demanded_index, read_as_tuple
 from ..values.sets import to_keys
+from ..values.settled import PLACEMENTS
 from ..values.tensor import TensorValue
+from . import unfinished
 from .class_bodies import made_by_function
-from .dispatch import fold, is_torch, lookup, numpy_constant
+from .dispatch import fold, is_torch, lookup
+from .groups import checked_group
+from .numpy_calls import computes_arrays
 from .registry import handles
 
-BUILTIN_NEW = tuple(c.__new__ for c in (object, dict, collections.OrderedDict, list, set, collections.deque, collections.defaultdict, BaseException, Exception))
+BUILTIN_NEW = tuple(
+    c.__new__
+    for c in (object, dict, collections.OrderedDict, list, set, collections.deque, collections.defaultdict, BaseException, Exception)
+)
 ABSTRACT = 1 << 20
 MODULE_CONTAINERS = (torch.nn.ModuleList, torch.nn.Sequential, torch.nn.ModuleDict)
 STORAGE: dict[type, Any] = {
@@ -58,6 +66,10 @@ def construct(vm: Any, cls: type, args: list[Value], kwargs: dict[str, Value], p
         return vm.call(vm.wrap(meta_call), args, kwargs)
     if any(cls is container for container in MODULE_CONTAINERS) and (container := existing_modules(vm, cls, args)) is not None:
         return container
+    if takes_operators(cls):
+        return vm.recorder.call_function(vm, cls, args, kwargs)
+    if issubclass(cls, PLACEMENTS):
+        return fold(vm, cls, args, kwargs)
     if issubclass(cls, torch.Tensor) and type(find_in_mro(cls.__mro__, "__new__")[1]) is not staticmethod:
         vm.unsupported("FE012", f"making a {cls.__qualname__} in captured code", "", "make it outside of the compiled function")
     owner, new = find_in_mro(cls.__mro__, "__new__")
@@ -78,7 +90,7 @@ def construct(vm: Any, cls: type, args: list[Value], kwargs: dict[str, Value], p
         return fold(vm, cls, args, kwargs)
     elif cls.__module__ in ("builtins", "fractions", "decimal", "inspect") or cls is torch.device:
         return fold(vm, cls, args, kwargs)
-    elif numpy_constant(cls):
+    elif computes_arrays(cls):
         return fold(vm, cls, args, kwargs)
     else:
         vm.unsupported("FE012", f"making a {cls.__module__}.{cls.__qualname__}", "its constructor is implemented in C")
@@ -150,7 +162,13 @@ def new_object(vm: Any, cls: type) -> ObjectValue:
         except TypeError as exc:
             vm.throw_real(exc)
     if find_in_mro(cls.__mro__, "__del__")[1] is not MISSING:
-        vm.unsupported("FE012", f"making a {cls.__qualname__}", "its __del__ runs when the last reference goes, which a capture does not see")
+        vm.unsupported(
+            "FE012",
+            f"making a {cls.__qualname__}",
+            "its __del__ runs when the last reference goes, which a capture does not see",
+            "the function runs as it is, and what it calls is captured",
+            whole=True,
+        )
     for base in cls.__mro__:
         if base in STORAGE:
             return ObjectValue(cls, storage=STORAGE[base]())
@@ -162,6 +180,8 @@ def new_object(vm: Any, cls: type) -> ObjectValue:
 def make_exception(vm: Any, cls: type, args: list[Value], kwargs: dict[str, Value]) -> Value:
     if cls is OSError and len(args) > 1 and isinstance(args[0], ConstantValue):
         cls = type(OSError(args[0].value, ""))  # the number tells which
+    if issubclass(cls, BaseExceptionGroup):
+        cls, args = checked_group(vm, cls, args)
     made = vm.new_exception(cls, list(args))
     if issubclass(cls, OSError) and 2 < len(args) <= 5:
         made.fields["args"] = TupleValue(args[:2])
@@ -247,7 +267,9 @@ def tuple_(vm: Any, items: Value | None = None) -> Value:
 
 @handles(torch.Generator)
 def generator(vm: Any, *args: Value, **kwargs: Value) -> Value:
-    return vm.unsupported("FE012", "making a torch.Generator in captured code", "each call has a new one", "make it outside of the compiled function")
+    return vm.unsupported(
+        "FE012", "making a torch.Generator in captured code", "each call has a new one", "make it outside of the compiled function"
+    )
 
 
 @handles(torch.Size)
@@ -314,6 +336,8 @@ def mapping_proxy(vm: Any, mapping: Value) -> Value:
 @handles(slice)
 def slice_(vm: Any, *args: Value) -> Value:
     none = ConstantValue(None)
+    if not 1 <= len(args) <= 3:
+        vm.throw(TypeError, f"slice expected at {'least 1 argument' if not args else 'most 3 arguments'}, got {len(args)}")
     parts = [none, args[0], none] if len(args) == 1 else [*args, none][:3]
     return SliceValue(*parts)
 
@@ -351,6 +375,17 @@ def _number(cls: Any, *dunders: str) -> Any:
                     if result is not None and not isinstance(result, ConstantValue) and not issubclass(result.python_type(), cls):
                         vm.unsupported("FE011", f"{cls.__name__}() of a number unknown at capture")
                     wanted: Any = {"__float__": float, "__complex__": complex}.get(name, int)
+                    if (
+                        result is not None
+                        and name != "__trunc__"
+                        and result.python_type() is not wanted
+                        and issubclass(result.python_type(), wanted)
+                    ):
+                        vm.unsupported(
+                            "FE011",
+                            f"{cls.__name__}() of a number whose {name} gives a {result.python_type().__name__}",
+                            "Python warns of it",
+                        )
                     if isinstance(result, ConstantValue) and not isinstance(result.value, wanted):
                         said = f"{args[0].python_type().__name__}.{name}" if name == "__float__" else name
                         vm.throw(TypeError, f"{said} returned non-{wanted.__name__} (type {type(result.value).__name__})")
@@ -426,7 +461,10 @@ def ascii_(vm: Any, value: Value) -> Value:
 
 def says_as_enum(cls: type) -> bool:
     """Whether the text of an enum's members is what Python makes of it, not the program."""
-    return all(type(raw) is not types.FunctionType or exempt(owner.__module__) for owner, raw in (find_in_mro(cls.__mro__, n) for n in ("__str__", "__repr__", "__format__")))
+    return all(
+        type(raw) is not types.FunctionType or exempt(owner.__module__)
+        for owner, raw in (find_in_mro(cls.__mro__, n) for n in ("__str__", "__repr__", "__format__"))
+    )
 
 
 @handles(format)
@@ -479,7 +517,7 @@ def zip_(vm: Any, *iterables: Value, strict: Value = ConstantValue(False)) -> Va
                 row.append(item)
             yield TupleValue(row)
 
-    return PythonIterator(make, zip, None if vm.truth(strict) else lambda: list(inner))
+    return PythonIterator(make, zip, lambda: list(inner), unfinished.zip_strict if vm.truth(strict) else zip)
 
 
 @handles(map)
@@ -539,7 +577,9 @@ def partial(vm: Any, fn: Value, /, *args: Value, **kwargs: Value) -> Value:
         vm.throw(TypeError, "the first argument must be callable")
     inner = fn if isinstance(fn, PartialValue) else PartialValue(fn, [], DictValue({}), functools.partial)
     keywords = {**inner.bound_keywords(vm), **kwargs}
-    return PartialValue(inner.function, [*inner.args, *args], DictValue({k: (ConstantValue(k), v) for k, v in keywords.items()}), functools.partial)
+    return PartialValue(
+        inner.function, [*inner.args, *args], DictValue({k: (ConstantValue(k), v) for k, v in keywords.items()}), functools.partial
+    )
 
 
 @handles(types.MethodType)

@@ -23,11 +23,15 @@ from .registry import named
 ATOMIC = (ConstantValue, FunctionValue, ClassValue, ModuleObject, BuiltinValue)
 
 
+#: Objects with a name that Python refuses to copy.
+UNCOPIED = (types.CoroutineType, types.AsyncGeneratorType, types.GeneratorType)
+
+
 def is_atomic(value: Value) -> bool:
     """Numbers of classes written in Python have attributes, and say themselves how they are copied."""
     if isinstance(value, ChangingValue) or (isinstance(value, ConstantValue) and type(value.value).__dictoffset__ != 0):
         return False
-    return isinstance(value, ATOMIC)
+    return isinstance(value, ATOMIC) and not isinstance(value.real(), UNCOPIED)
 
 
 CUSTOM = ("__reduce_ex__", "__reduce__", "__getstate__", "__setstate__", "__getnewargs_ex__", "__getnewargs__")
@@ -162,7 +166,12 @@ def deep_set(vm: Any, value: SetValue, memo: dict[int, Value]) -> Value:
 
 def deep_tensor(vm: Any, value: TensorValue, memo: dict[int, Value]) -> Value:
     if value.fake.requires_grad or value.cls is not torch.Tensor or not value.fake.is_contiguous():
-        vm.unsupported("FE017", f"copy.deepcopy of {value.describe()}", "only plain contiguous tensors without gradients are copied in a graph", "use clone()")
+        vm.unsupported(
+            "FE017",
+            f"copy.deepcopy of {value.describe()}",
+            "only plain contiguous tensors without gradients are copied in a graph",
+            "use clone()",
+        )
     made = value.method(vm, "clone", [], {})
     remember(memo, value, made)
     return made

@@ -14,11 +14,13 @@ from typing import Any
 
 import torch
 
-from opmill_guards.source import Pinned
+from opmill_guards.source import Pinned, Referent
 
 from ..errors import Unsupported
+from ..lifetimes import LASTING
 from ..owners import exempt
 from ..switches import switches
+from ..values.arrays import ArrayValue
 from ..values.base import MISSING, NotConstant, Value, apply, named_by_program, written_in_python
 from ..values.constant import ConstantValue
 from ..values.deques import DequeValue, longest
@@ -27,16 +29,21 @@ from ..values.mapping import DictValue, DictView, SetValue, mapping_of
 from ..values.objects import OF_OWN_CLASS, ObjectValue
 from ..values.sequence import ListValue, SequenceValue, SliceValue, TupleValue
 from ..values.tensor import TensorValue
+from .caches import call_cached
 from .chance import draw_numpy, numpy_random
 from .devices import with_device
-from .notes import call_cached
+from .numpy_calls import computes_arrays, has_array, numpy_called, torch_of_arrays
 from .overrides import overridden
 from .registry import HANDLERS, NAMED, NAMED_WITH_FUNCTION, OBJECTS_OF
 
 #: Python functions of these modules go into the graph as they are when an argument is a tensor.
-GRAPH_MODULES = frozenset("torch.nn.functional torch.functional torch._tensor torch torch.special torch.linalg torch.fft torch.nn.attention".split())
+GRAPH_MODULES = frozenset(
+    "torch.nn.functional torch.functional torch._tensor torch torch.special torch.linalg torch.fft torch.nn.attention".split()
+)
 #: C functions of these modules compute from their arguments alone.
-PURE_MODULES = frozenset("builtins math cmath _operator operator _functools _collections _bisect _struct binascii unicodedata _sre itertools _string _json zlib".split())
+PURE_MODULES = frozenset(
+    "builtins math cmath _operator operator _functools _collections _bisect _struct binascii unicodedata _sre itertools _string _json zlib".split()
+)
 #: Functions among them that do something else.
 NOT_FOLDED = (exec, eval, compile, input, open, breakpoint, __import__)
 CHANGEABLE = (list, dict, set, collections.deque, collections.OrderedDict, collections.defaultdict)
@@ -47,7 +54,8 @@ COMPUTING_MODULES = frozenset(
 )
 #: Functions among them that make a class of their caller's module, or change or tell something.
 DOING = frozenset(
-    f"typing.{name}" for name in "NamedTuple TypedDict overload clear_overloads final runtime_checkable no_type_check dataclass_transform reveal_type override".split()
+    f"typing.{name}"
+    for name in "NamedTuple TypedDict overload clear_overloads final runtime_checkable no_type_check dataclass_transform reveal_type override".split()
 )
 #: torch functions that change a state of the thread: recorded, and run at capture so that fakes see it.
 STATEFUL = frozenset(
@@ -101,9 +109,13 @@ def call_builtin(vm: Any, obj: Any, args: list[Value], kwargs: dict[str, Value])
         return found
     if vm.recorder.devices:
         kwargs = with_device(vm, obj, kwargs)
+    if args and type(args[0]) is ArrayValue and (found := torch_of_arrays(vm, obj, args, kwargs)) is not None:
+        return found
     handler = lookup(obj)
     if handler is not None:
         return apply(vm, handler, getattr(obj, "__qualname__", repr(obj)), args, kwargs)  # type: ignore[no-any-return]
+    if (array := numpy_called(vm, obj, args, kwargs)) is not None:
+        return array
     kind = type(obj)
     if kind in OBJECTS_OF:
         return OBJECTS_OF[kind](vm, obj, args, kwargs)  # type: ignore[no-any-return]
@@ -115,8 +127,12 @@ def call_builtin(vm: Any, obj: Any, args: list[Value], kwargs: dict[str, Value])
     if isinstance(obj, functools._lru_cache_wrapper):
         return call_cached(vm, obj, args, kwargs)
     owner = getattr(obj, "__self__", None)
-    if owner is not None and not isinstance(owner, types.ModuleType) and isinstance(obj, (types.BuiltinFunctionType, types.MethodWrapperType)):
-        if isinstance(owner, type):
+    if (
+        owner is not None
+        and not isinstance(owner, types.ModuleType)
+        and isinstance(obj, (types.BuiltinFunctionType, types.MethodWrapperType))
+    ):
+        if isinstance(owner, type) or type(owner).__name__ == "ufunc":
             return fold(vm, obj, args, kwargs)
         return vm.call(vm.getattr(vm.wrap(owner, Pinned(owner, repr(kind))), obj.__name__), args, kwargs)
     if getattr(obj, "__module__", None) in PURE_MODULES:
@@ -125,19 +141,15 @@ def call_builtin(vm: Any, obj: Any, args: list[Value], kwargs: dict[str, Value])
         return fold(vm, obj, args, kwargs)  # static methods such as str.maketrans
     if isinstance(obj, weakref.ref):
         target = obj()
-        return ConstantValue(None) if target is None else vm.wrap(target, Pinned(target, "referent"))
+        if target is None or isinstance(target, LASTING):
+            return ConstantValue(None) if target is None else vm.wrap(target, Pinned(target, "referent"))
+        return vm.wrap(target, Referent(Pinned(obj, "weak reference")))  # the capture must not keep it alive
     if numpy_random(obj):
         return draw_numpy(vm, obj, args, kwargs)
-    if numpy_constant(obj):
+    if computes_arrays(obj):
         return fold(vm, obj, args, kwargs)
     name = f"{getattr(obj, '__module__', None) or kind.__module__}.{getattr(obj, '__qualname__', None) or kind.__qualname__}"
     return vm.unsupported("FE010", f"call of {name}", "it is implemented in C and not known to be free of side effects")
-
-
-def numpy_constant(obj: Any) -> bool:
-    """A function of numpy; random ones change a state."""
-    module = getattr(obj, "__module__", None) or type(obj).__module__
-    return isinstance(module, str) and module.split(".")[0] == "numpy" and "random" not in module
 
 
 def fold(vm: Any, obj: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
@@ -167,7 +179,9 @@ def made_anew(vm: Any, obj: Any, result: Any) -> Value:
     if hasattr(type(result), "__next__"):
         return vm.iterate(vm.fresh(list(itertools.islice(result, MOST_MADE))))  # type: ignore[no-any-return]
     constructs = isinstance(obj, type) or getattr(obj, "__name__", "") == "__new__"
-    if isinstance(result, CHANGING) or (constructs and written_in_python(type(result)) and not exempt(type(result).__module__) and not isinstance(result, enum.Enum)):
+    if isinstance(result, CHANGING) or (
+        constructs and written_in_python(type(result)) and not exempt(type(result).__module__) and not isinstance(result, enum.Enum)
+    ):
         vm.unsupported("FE012", f"making a {type(result).__qualname__}", f"each call of {getattr(obj, '__qualname__', obj)} has a new one")
     return vm.fresh(result)
 
@@ -190,9 +204,16 @@ def torch_call(vm: Any, obj: Any, args: list[Value], kwargs: dict[str, Value]) -
     """A torch function: into the graph, or evaluated when no tensor takes part."""
     name = getattr(obj, "__name__", "")
     if name in STATEFUL:
-        vm.recorder.graph.call_function(obj, tuple(vm.recorder.lower(a, False) for a in args), {k: vm.recorder.lower(v, False) for k, v in kwargs.items()})
+        vm.recorder.graph.call_function(
+            obj, tuple(vm.recorder.lower(a, False) for a in args), {k: vm.recorder.lower(v, False) for k, v in kwargs.items()}
+        )
         return fold(vm, obj, args, kwargs)
-    if type(obj) is types.BuiltinFunctionType and name.lstrip("_").startswith(SETTING) and obj not in FOLLOWED and not any(map(has_tensor, args)):
+    if (
+        type(obj) is types.BuiltinFunctionType
+        and name.lstrip("_").startswith(SETTING)
+        and obj not in FOLLOWED
+        and not any(map(has_tensor, args))
+    ):
         vm.unsupported("FE010", f"call of {name}", "it changes a state of torch that graphs do not change")
     return vm.recorder.call_function(vm, obj, args, kwargs)
 
@@ -210,6 +231,8 @@ def intercepted(vm: Any, fn: Any, args: list[Value], kwargs: dict[str, Value]) -
     if f"{module}.{fn.__qualname__}" in DOING:
         vm.unsupported("FE010", f"call of {module}.{fn.__qualname__}", "it does more than compute")
     if module.split(".")[0] in COMPUTING_MODULES or module in COMPUTING_MODULES:
+        return fold_library(vm, fn, args, kwargs)
+    if computes_arrays(fn) and not any(map(has_array, (*args, *kwargs.values()))):
         return fold_library(vm, fn, args, kwargs)
     if module in GRAPH_MODULES and (any(map(has_tensor, args)) or any(map(has_tensor, kwargs.values()))):
         if fn.__name__ in ("split", "__len__", "__iter__", "__contains__", "__format__", "__repr__") and isinstance(args[0], TensorValue):
@@ -273,7 +296,10 @@ def slot_call(vm: Any, obj: Any, args: list[Value], kwargs: dict[str, Value]) ->
                 return init_storage(vm, storage, rest, kwargs)
             if (obj.__objclass__, name) in OF_OWN_CLASS:
                 return of_own_class(vm, receiver, storage, name, rest)
-            return storage.method(vm, name, rest, kwargs)
+            result = storage.method(vm, name, rest, kwargs)
+            if result is storage and type(storage) is SetValue and storage.cls is frozenset:  # only an exact one is its own copy
+                return SetValue(dict(storage.items), frozenset)
+            return result
         return fold(vm, obj, args, kwargs) if obj.__objclass__.__module__ in PURE_MODULES else receiver.method(vm, name, rest, kwargs)
     return receiver.method(vm, name, rest, kwargs)
 
@@ -322,7 +348,9 @@ def _object_init(vm: Any, receiver: Value, *args: Value, **kwargs: Value) -> Val
 
 
 def _object_setattr(vm: Any, receiver: Any, name: Value, value: Value) -> Value:
-    receiver.generic_setattr(vm, name.constant(), value) if isinstance(receiver, ObjectValue) else receiver.setattr(vm, name.constant(), value)
+    receiver.generic_setattr(vm, name.constant(), value) if isinstance(receiver, ObjectValue) else receiver.setattr(
+        vm, name.constant(), value
+    )
     return ConstantValue(None)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import _thread
 import functools
+import inspect
 import itertools
 import operator
 import os
@@ -26,7 +27,10 @@ from ..values.mapping import DictValue, SetValue
 from ..values.objects import ObjectValue, checked_length, find_in_mro
 from ..values.opaque import AddressValue
 from ..values.sequence import ListValue, SequenceValue, TupleValue, sort_values
+from ..values.sets import to_keys
 from ..values.tensor import TensorValue
+from ..values.wrapped import is_wrapped
+from . import unfinished
 from .dispatch import fold
 from .iteration import each
 from .registry import handles, handles_objects_of, named
@@ -90,7 +94,7 @@ def is_instance(vm: Any, value: Value, cls: Any) -> bool:
             if cls in (torch.Tensor, torch._C.TensorBase, object):
                 return True
             if isinstance(cls, type) and issubclass(cls, torch.nn.Parameter):
-                return issubclass(value.cls, cls)
+                return isinstance(value.fake, cls) if is_wrapped(value) else issubclass(value.cls, cls)
             return isinstance(value.fake, cls) if real is MISSING else isinstance(real, cls)
         if isinstance(value, ObjectValue) and says_its_class(value.cls):
             said = plain_classes(vm, vm.getattr(value, "__class__"))
@@ -105,7 +109,8 @@ def is_instance(vm: Any, value: Value, cls: Any) -> bool:
 
 
 def isinstance_of(kind: type, cls: Any) -> bool:
-    """Whether an object of a class is an instance of ``cls``, which is no class: a union, a generic, or a mistake that the error is about."""
+    """Whether an object of a class is an instance of ``cls``, which is no class: a union, a generic, or a mistake that the error is
+    about."""
     isinstance(None, cls)
     return issubclass(kind, cls)
 
@@ -161,11 +166,14 @@ def iter_(vm: Any, value: Value, *sentinel: Value) -> Value:
     if not sentinel:
         return vm.iterate(value)
 
+    ended = list[Value]()
+
     def make(vm: Any) -> Any:
         while not vm.truth(vm.compare("==", item := vm.call(value, [], {}), sentinel[0])):
             yield item
+        ended.append(ConstantValue(None))
 
-    return PythonIterator(make, type(iter(int, 1)))
+    return PythonIterator(make, type(iter(int, 1)), lambda: [value, sentinel[0], *ended], unfinished.called)
 
 
 @handles(next)
@@ -371,6 +379,8 @@ def globals_(vm: Any) -> Value:
 @handles(locals)
 def locals_(vm: Any) -> Value:
     frame, out = vm.frame, DictValue({})
+    if not frame.code.co_flags & inspect.CO_OPTIMIZED:
+        vm.unsupported("FE063", "locals() in the body of a class", "what is stored in it becomes a name of the class")
     for name in dict.fromkeys([*frame.code.co_varnames, *frame.code.co_cellvars, *frame.code.co_freevars]):
         value = frame.cells[name].get(vm) if name in frame.cells else frame.locals.get(name, MISSING)
         if value is not MISSING:
@@ -415,7 +425,9 @@ def fspath(vm: Any, path: Value) -> Value:
     """Texts are their own paths, and other objects are asked for theirs."""
     if isinstance(path, ConstantValue):
         return fold(vm, os.fspath, [path], {})
-    return path.special(vm, "__fspath__", []) or vm.throw(TypeError, f"expected str, bytes or os.PathLike object, not {path.python_type().__name__}")
+    return path.special(vm, "__fspath__", []) or vm.throw(
+        TypeError, f"expected str, bytes or os.PathLike object, not {path.python_type().__name__}"
+    )
 
 
 @named("typing._caller")
@@ -431,7 +443,6 @@ def caller(vm: Any, depth: Value = ConstantValue(1), default: Value = ConstantVa
 
 @named("inspect.signature")
 def signature(vm: Any, function: Value, **kwargs: Value) -> Value:
-    import inspect
 
     try:
         return vm.wrap(inspect.signature(function.constant(), **{k: v.constant() for k, v in kwargs.items()}))
@@ -446,7 +457,11 @@ def fromkeys(vm: Any, *args: Value) -> Value:
     cls = args[0].constant() if isinstance(args[0], ClassValue) else dict
     keys, *default = args[1:] if isinstance(args[0], ClassValue) else args
     out = DictValue({}) if cls is dict else vm.call(args[0], [], {})
+    item = default[0] if default else NONE
+    if type(out) is DictValue and (isinstance(content(keys), SetValue) or isinstance(keys, DictValue)):
+        for hashed, key in to_keys(vm, keys).items():  # which know their hashes
+            out.put(vm, hashed, key, item)
+        return out
     for key in vm.unpack(keys):
-        vm.setitem(out, key, default[0] if default else NONE)
+        vm.setitem(out, key, item)
     return out  # type: ignore[no-any-return]
-

@@ -17,13 +17,14 @@ from opmill_guards.source import Pinned
 
 from ..regions import Region
 from ..switches import in_dual_level
-from ..values.base import NotConstant, Value
+from ..values.base import MISSING, NotConstant, Value
 from ..values.constant import ConstantValue
 from ..values.functions import BuiltinValue, FunctionValue, PartialValue
 from ..values.sequence import SequenceValue, TupleValue
 from ..values.tensor import TensorValue
 from .bodies import flat, input_like, like, outputs, recording, without_effects
 from .registry import handles, named
+from .reified import real_of
 
 NONE = ConstantValue(None)
 SET_GRAD = torch._C._set_grad_enabled
@@ -69,7 +70,8 @@ def autograd_function(vm: Any, cls: Value, *args: Value, **kwargs: Value) -> Val
 
 
 def inlined_in_transform(vm: Any, cls: Value, tensors: Sequence[TensorValue]) -> None:
-    """Raises Unsupported where a transform asks the function for more than its forward: under vmap alone, without a rule of its own, that is all."""
+    """Raises Unsupported where a transform asks the function for more than its forward: under vmap alone, without a rule of its own, that
+    is all."""
     only_vmap = all(level.key() == _functorch.TransformType.Vmap for level in _functorch.get_interpreter_stack() or ())
     own_rule = cls.constant().vmap is not torch.autograd.Function.vmap
     if own_rule or not only_vmap or in_dual_level() or any(is_recorded(t.fake) for t in tensors):
@@ -122,11 +124,17 @@ def with_backward(vm: Any, cls: Value, args: Sequence[Value], kwargs: dict[str, 
         context, result = run_forward(vm, cls, args, {}, wanted)
         results, rebuild, _ = flat(vm, result)
         if len(results) > 1 and not vm.truth(vm.getattr(context, "materialized")):
-            vm.unsupported("FE015", "torch.autograd.Function", "set_materialize_grads(False): which gradients there are is known when the backward runs")
+            vm.unsupported(
+                "FE015",
+                "torch.autograd.Function",
+                "set_materialize_grads(False): which gradients there are is known when the backward runs",
+            )
         with recording(vm, backward), without_effects(vm, cls, *args):
             gradients = run_backward(vm, cls, context, result, results, len(args))
             returned: list[Any] = [
-                recorder.node_of(g) if isinstance(g, TensorValue) else None for g, a in zip(gradients, args, strict=True) if isinstance(a, TensorValue)
+                recorder.node_of(g) if isinstance(g, TensorValue) else None
+                for g, a in zip(gradients, args, strict=True)
+                if isinstance(a, TensorValue)
             ]
         marked = {name: vm.unpack(vm.getattr(context, name)) for name in ("fixed", "dirty")}
         places = {name: [k for k, t in enumerate(results) if any(t is v for v in values)] for name, values in marked.items()}
@@ -135,13 +143,18 @@ def with_backward(vm: Any, cls: Value, args: Sequence[Value], kwargs: dict[str, 
     inputs, saved = list(forward.lifted), list(backward.lifted)
     forward.take(inputs)
     returned += [None] * (len(inputs) - len(nodes))  # closures get none, as in eager
-    halves = forward.module((out[0] if single else out, tuple(saved))), backward.module(returned[0] if len(returned) == 1 else tuple(returned))
+    halves = (
+        forward.module((out[0] if single else out, tuple(saved))),
+        backward.module(returned[0] if len(returned) == 1 else tuple(returned)),
+    )
     options: dict[str, Any] = {"non_differentiable_idx": places["fixed"], "saved_for_backward_idx": list(range(len(saved)))}
     if places["dirty"]:
         options["dirty_idx"] = places["dirty"]
     held = [recorder.hold(name, half) for name, half in zip(("forward", "backward"), halves, strict=True)]
     node = recorder.graph.call_function(autograd_function_apply, (*held, *inputs), options)
-    made = outputs(vm, node, [t.fake for t in results], [t.fake for t in tensors], [results[k].fake for k in places["fixed"]], single=single)
+    made = outputs(
+        vm, node, [t.fake for t in results], [t.fake for t in tensors], [results[k].fake for k in places["fixed"]], single=single
+    )
     return rebuild(iter(made))
 
 
@@ -149,14 +162,18 @@ def run_backward(vm: Any, cls: Value, context: Value, result: Value, results: Se
     """The gradients, one for each of ``count`` arguments, in the region being recorded."""
     region = vm.recorder.regions[-1]
     given = iter([input_like(vm, region, like(vm, t.fake, requires_grad=False), "tangent") for t in results])
-    tangents = [next(given) if isinstance(v, TensorValue) else NONE for v in (result.values(vm) if isinstance(result, TupleValue) else [result])]
+    tangents = [
+        next(given) if isinstance(v, TensorValue) else NONE for v in (result.values(vm) if isinstance(result, TupleValue) else [result])
+    ]
     found = vm.call(vm.getattr(cls, "backward"), [context, *tangents], {})
     gradients = list(vm.unpack(found)) if isinstance(found, SequenceValue) else [found]
     while len(gradients) > count and isinstance(gradients[-1], ConstantValue) and gradients[-1].value is None:
         gradients.pop()  # of arguments that were left to their defaults
     if len(gradients) != count:
         name = cls.constant().__name__
-        vm.throw(RuntimeError, f"function {name}Backward returned an incorrect number of gradients (expected {count}, got {len(gradients)})")
+        vm.throw(
+            RuntimeError, f"function {name}Backward returned an incorrect number of gradients (expected {count}, got {len(gradients)})"
+        )
     return gradients
 
 
@@ -204,12 +221,20 @@ def chooses_what_to_save(contexts: Value) -> bool:
     return function.obj in (noop_context_fn, SELECTIVE) or SELECTIVE.__name__ in function.code.co_names
 
 
+def real_policy(vm: Any, contexts: Value) -> Any:
+    """The ``context_fn`` as an object that can be called while the graph is compiled; None for one that keeps nothing, or that is made of
+    what only a call knows: what is computed again then is as right."""
+    found = real_of(vm, contexts)
+    return None if found is MISSING or found is noop_context_fn else found
+
+
 @named("torch.utils.checkpoint.checkpoint")
 def checkpoint(vm: Any, function: Value, *args: Value, **kwargs: Value) -> Value:
     reentrant = kwargs.pop("use_reentrant", NONE)
     contexts = kwargs.pop("context_fn", None)
     if contexts is not None and not chooses_what_to_save(contexts):
         vm.unsupported("FE016", "activation checkpointing under contexts of the program", "a graph does not enter them")
+    policy = None if contexts is None else real_policy(vm, contexts)
     for option in ("determinism_check", "debug", "preserve_rng_state", "early_stop"):
         kwargs.pop(option, None)
     if not torch.is_grad_enabled():
@@ -225,7 +250,9 @@ def checkpoint(vm: Any, function: Value, *args: Value, **kwargs: Value) -> Value
             vm.unsupported("FE016", "activation checkpointing", f"the function returns {exc}")
         out = [recorder.node_of(t) for t in results]
     common = list(region.lifted)
-    held = recorder.hold("checkpointed", region.module(tuple(out)))
+    module = region.module(tuple(out))
+    if policy is not None:
+        module.meta["_checkpoint_context_fn"] = policy
+    held = recorder.hold("checkpointed", module)
     node = recorder.graph.call_function(tag_activation_checkpoint, (held, *common), {"use_reentrant": False})
     return rebuild(iter(outputs(vm, node, [t.fake for t in results], recorder.fakes_of(common))))
-

@@ -52,11 +52,14 @@ class Body:
 
 
 def disagreement(vm: Any, why: str) -> Any:
-    return vm.unsupported("FE084", "a branch or the body of a loop", why, "return tensors of the same types and sizes in the same structure")
+    return vm.unsupported(
+        "FE084", "a branch or the body of a loop", why, "return tensors of the same types and sizes in the same structure"
+    )
 
 
 def hold(vm: Any, bodies: Sequence[Body], bare: Sequence[Body] = ()) -> tuple[list[torch.fx.Node], list[torch.fx.Node]]:
-    """Gives bodies the same further inputs, and makes the graph hold them: their nodes, and the inputs. ``bare`` bodies return their one tensor."""
+    """Gives bodies the same further inputs, and makes the graph hold them: their nodes, and the inputs. ``bare`` bodies return their one
+    tensor."""
     common = list(dict.fromkeys(node for body in bodies for node in body.region.lifted))
     for body in bodies:
         body.region.take(common)
@@ -69,8 +72,6 @@ def tensors(vm: Any, values: Value) -> list[TensorValue]:
     if not all(isinstance(v, TensorValue) for v in found):
         disagreement(vm, "it carries something other than tensors")
     return found  # type: ignore[no-any-return]
-
-
 
 
 # ---- branches ------------------------------------------------------------------------------------------------------------
@@ -102,7 +103,9 @@ def while_loop(vm: Any, op: Value, test: Value, step: Value, carried: Value, add
     start = tensors(vm, carried)
     fakes = [like(vm, t.fake) for t in start]
     bodies = [Body(vm, function, fakes, vm.unpack(additional)) for function in (test, step)]
-    if [g[:2] for g in bodies[0].geometry()] != [(torch.bool, ())] or bodies[1].geometry() != [(f.dtype, tuple(f.shape), f.device) for f in fakes]:
+    if [g[:2] for g in bodies[0].geometry()] != [(torch.bool, ())] or bodies[1].geometry() != [
+        (f.dtype, tuple(f.shape), f.device) for f in fakes
+    ]:
         disagreement(vm, f"the test gives {shown(bodies[0])}, a turn {shown(bodies[1])}")
     held, common = hold(vm, bodies, bare=bodies[:1])
     nodes = tuple(map(vm.recorder.node_of, start))
@@ -118,7 +121,9 @@ def scan(vm: Any, op: Value, combine: Value, init: Value, xs: Value, additional_
         disagreement(vm, f"a turn gives {shown(body)}")
     [held], common = hold(vm, [body])
     recorder = vm.recorder
-    node = recorder.graph.call_function(op.real(), (held, tuple(map(recorder.node_of, start)), tuple(map(recorder.node_of, rows)), tuple(common)))
+    node = recorder.graph.call_function(
+        op.real(), (held, tuple(map(recorder.node_of, start)), tuple(map(recorder.node_of, rows)), tuple(common))
+    )
     fakes = [t.fake for t in body.results[: len(start)]] + stacked(vm, body.results[len(start) :], rows)
     return body_result(vm, body, outputs(vm, node, fakes, [t.fake for t in (*start, *rows)] + recorder.fakes_of(common)))
 

@@ -1,4 +1,5 @@
-"""Hooks on gradients: on what captured code computes they are parts of the graph, on leaves from before the call they are put when the graph has run."""
+"""Hooks on gradients: on what captured code computes they are parts of the graph, on leaves from before the call they are put when the
+graph has run."""
 
 from __future__ import annotations
 
@@ -36,7 +37,8 @@ class Hooked(torch.autograd.Function):
 
 
 class HandleValue(Value):
-    """What registering gave. Who wants to keep it gets a real one, of a hook that is put natively; ``effect``: the call to be made, if there is one."""
+    """What registering gave. Who wants to keep it gets a real one, of a hook that is put natively; ``effect``: the call to be made, if
+    there is one."""
 
     def __init__(self, vm: Any, effect: Any = None) -> None:
         self.vm = vm
@@ -66,7 +68,9 @@ def register_hook(vm: Any, tensor: TensorValue, hook: Value) -> Value:
         return put_later(vm, "register_hook", tensor, hook)
     try:
         if vm.recorder.regions or not tensor.fake.requires_grad or tensor.fake.is_leaf or tensor.fake._is_view():
-            vm.unsupported("FE033", "method register_hook of a tensor", "that is a leaf or a view, or inside of a branch, a loop or a transform")
+            vm.unsupported(
+                "FE033", "method register_hook of a tensor", "that is a leaf or a view, or inside of a branch, a loop or a transform"
+            )
         put_now(vm, tensor, hook)
     except Unsupported as exc:
         # put natively, it would come before one that is a part of the graph, and would not see uses in it
@@ -91,8 +95,8 @@ def put_later(vm: Any, method: str, tensor: TensorValue, hook: Value) -> Value:
 
 
 def put_now(vm: Any, tensor: TensorValue, hook: Value) -> None:
-    """All that reads the tensor, from where it was made on, reads what has the hook. A second hook comes before the first one in the graph, and behind
-    it in the backward."""
+    """All that reads the tensor, from where it was made on, reads what has the hook. A second hook comes before the first one in the graph,
+    and behind it in the backward."""
     plain = tensor.unhooked or TensorValue(tensor.fake, tensor.node)
     original = plain.node
     earlier = list(original.users)

@@ -1,15 +1,16 @@
 """The itertools module, as Python generators over tracked values.
 
-What Python does when the iterator is made (asking for iterators, reading whole pools, looking at numbers) is done then; the rest when items are asked
-for: programs see the order of what they run themselves."""
+What Python does when the iterator is made (asking for iterators, reading whole pools, looking at numbers) is done then; the rest when items
+are asked for: programs see the order of what they run themselves."""
 
 from __future__ import annotations
 
+import functools
 import itertools
 import sys
 from typing import Any, Callable, Iterator
 
-from ..values.base import NotConstant, Value
+from ..values.base import MISSING, NotConstant, Value, find_in_mro
 from ..values.constant import ConstantValue, is_none
 from ..values.iterators import STOP, PythonIterator
 from ..values.sequence import TupleValue, whole
@@ -177,7 +178,9 @@ def accumulate(vm: Any, iterable: Value, func: Value = NONE, *, initial: Value =
 @handles(itertools.starmap)
 def starmap(vm: Any, function: Value, items: Value) -> Value:
     inner = vm.iterate(items)
-    return PythonIterator(lambda vm: (vm.call(function, vm.unpack(row), {}) for row in each(vm, inner)), itertools.starmap, lambda: [function, inner])
+    return PythonIterator(
+        lambda vm: (vm.call(function, vm.unpack(row), {}) for row in each(vm, inner)), itertools.starmap, lambda: [function, inner]
+    )
 
 
 @handles(itertools.zip_longest)
@@ -198,7 +201,9 @@ def zip_longest(vm: Any, *iterables: Value, fillvalue: Value = NONE) -> Value:
                 return
             yield TupleValue(row)
 
-    return PythonIterator(run, itertools.zip_longest, lambda: [fillvalue, *[TupleValue([]) if v is None else v for v in inner]], unfinished.zip_longest)
+    return PythonIterator(
+        run, itertools.zip_longest, lambda: [fillvalue, *[TupleValue([]) if v is None else v for v in inner]], unfinished.zip_longest
+    )
 
 
 @handles(itertools.pairwise)
@@ -222,7 +227,12 @@ def _chosen(kind: Any) -> Callable[[Any], None]:
         @handles(kind)
         def make(vm: Any, function: Value, items: Value) -> Value:
             inner, turned = vm.iterate(items), list[Value]()
-            return PythonIterator(lambda vm: run(vm, function, inner, turned), kind, lambda: [ConstantValue(kind), function, inner, *turned], unfinished.chosen)
+            return PythonIterator(
+                lambda vm: run(vm, function, inner, turned),
+                kind,
+                lambda: [ConstantValue(kind), function, inner, *turned],
+                unfinished.chosen,
+            )
 
     return add
 
@@ -293,7 +303,8 @@ class Groups:
                     return
             wanted = self.key
             mark = self.newest = object()
-            yield TupleValue([wanted, PythonIterator(lambda vm, wanted=wanted, mark=mark: self.group(vm, wanted, mark), itertools._grouper)])  # type: ignore[attr-defined,misc]
+            group = functools.partial(self.group, wanted=wanted, mark=mark)
+            yield TupleValue([wanted, PythonIterator(group, itertools._grouper)])  # type: ignore[attr-defined]
 
     def group(self, vm: Any, wanted: Value, mark: object) -> Any:
         while self.newest is mark:
@@ -316,17 +327,27 @@ def tee(vm: Any, items: Value, n: Value = ConstantValue(2)) -> Value:
     if number < 0:
         vm.throw(ValueError, "n must be >= 0")
     inner = vm.iterate(items) if number else items
+    if isinstance(inner, TeeIterator):
+        return TupleValue([inner, *[TeeIterator(inner.inner, inner.seen, inner.position) for _ in range(number - 1)]][:number])
+    if number and find_in_mro(inner.python_type().__mro__, "__copy__")[1] is not MISSING:
+        vm.unsupported("FE010", f"itertools.tee of {inner.describe()}", "it has a way of its own to be copied")
     seen: list[Any] = []
+    return TupleValue([TeeIterator(inner, seen, 0) for _ in range(number)])
 
-    def run(vm: Any) -> Any:
-        position = 0
+
+class TeeIterator(PythonIterator):
+    """One of several iterators over ``inner``, which remember in ``seen`` what was taken from it."""
+
+    def __init__(self, inner: Value, seen: list[Any], position: int) -> None:
+        super().__init__(self.run, itertools._tee)  # type: ignore[attr-defined]
+        self.inner, self.seen, self.position = inner, seen, position
+
+    def run(self, vm: Any) -> Any:
         while True:
-            if position == len(seen):
-                seen.append(vm.next(inner))
-            if seen[position] is STOP:
-                seen.pop()
+            if self.position == len(self.seen):
+                self.seen.append(vm.next(self.inner))
+            if self.seen[self.position] is STOP:
+                self.seen.pop()
                 return
-            yield seen[position]
-            position += 1
-
-    return TupleValue([PythonIterator(run, itertools._tee) for _ in range(number)])  # type: ignore[attr-defined]
+            self.position += 1
+            yield self.seen[self.position - 1]

@@ -62,11 +62,15 @@ def launch(vm: Any, kernel: Value, grid: Value, args: tuple[Value, ...], kwargs:
     if not tensors:
         refuse(vm, "none of its arguments is a tensor")
     target = operator_of(found)
-    vm.recorder.call_function(vm, target, [*(value for _, value in tensors), ListValue([value for _, value in numbers]), ListValue(grids)], {})
+    vm.recorder.call_function(
+        vm, target, [*(value for _, value in tensors), ListValue([value for _, value in numbers]), ListValue(grids)], {}
+    )
     return ConstantValue(None)
 
 
-def sorted_arguments(vm: Any, given: dict[str, Value]) -> tuple[list[tuple[tuple[str, ...], TensorValue]], list[tuple[str, Value]], tuple[tuple[str, Any], ...]]:
+def sorted_arguments(
+    vm: Any, given: dict[str, Value]
+) -> tuple[list[tuple[tuple[str, ...], TensorValue]], list[tuple[str, Value]], tuple[tuple[str, Any], ...]]:
     """Tensors, each once with the parameters that it is given for; numbers that may change; other arguments, which are constants."""
     tensors: dict[int, tuple[list[str], TensorValue]] = {}
     numbers: list[tuple[str, Value]] = []
@@ -94,7 +98,9 @@ def check_memory(vm: Any, tensors: list[TensorValue], writes: tuple[bool, ...]) 
             refuse(vm, f"{tensor.describe()} shares memory with another argument and is written")
 
 
-def grids_of(vm: Any, kernel: Any, grid: Value, given: dict[str, Value]) -> tuple[list[Value], tuple[tuple[tuple[str, Any], ...], ...], int]:
+def grids_of(
+    vm: Any, kernel: Any, grid: Value, given: dict[str, Value]
+) -> tuple[list[Value], tuple[tuple[tuple[str, Any], ...], ...], int]:
     """The grid, three numbers for each configuration that the kernel may be launched with; these; and how many numbers the program gave."""
     configurations: tuple[tuple[tuple[str, Any], ...], ...] = ()
     if not callable_grid(grid):

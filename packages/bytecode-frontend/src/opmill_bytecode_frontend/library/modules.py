@@ -20,7 +20,9 @@ def parameter(vm: Any, data: Value | None = None, requires_grad: Value = Constan
         data = vm.recorder.call_function(vm, torch.empty, [ConstantValue(0)], {})
     wanted = vm.truth(requires_grad)
     if wanted and torch.is_grad_enabled():
-        vm.unsupported("FE012", "making a parameter while gradients are recorded", "it is a leaf that only the captured code sees", "make it outside")
+        vm.unsupported(
+            "FE012", "making a parameter while gradients are recorded", "it is a leaf that only the captured code sees", "make it outside"
+        )
     made: Any = data.method(vm, "detach", [], {})
     if not isinstance(made, TensorValue):
         vm.throw(TypeError, f"cannot make a parameter of {data.python_type().__name__}")
@@ -31,7 +33,8 @@ def parameter(vm: Any, data: Value | None = None, requires_grad: Value = Constan
 
 @named("torch._dynamo.mutation_guard.GenerationTracker.tag")
 def count_among_the_new(vm: Any, *args: Value) -> Value:
-    """Where torch's own compiler has run in the process, each new module is noted by it in a dictionary of weak references, for its own captures."""
+    """Where torch's own compiler has run in the process, each new module is noted by it in a dictionary of weak references, for its own
+    captures."""
     return ConstantValue(None)
 
 

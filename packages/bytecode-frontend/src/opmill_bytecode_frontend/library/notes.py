@@ -1,21 +1,23 @@
-"""What a program tells others on the way (print, warnings, log records): said after the graph has run, in order, from where the program stands."""
+"""What a program tells others on the way (print, warnings, log records): said after the graph has run, in order, from where the program
+stands."""
 
 from __future__ import annotations
 
 import builtins
-import functools
 import logging
 import sys
 import warnings
 from typing import Any
 
+from opmill_guards.guard import Predicate
+from opmill_guards.source import Pinned
+
 from ..effects import log_at, warn_at
-from ..values.base import NotConstant, Value
+from ..values.base import Value
 from ..values.classes import ClassValue
 from ..values.constant import ConstantValue
 from ..values.functions import BuiltinValue
-from ..values.mapping import DictValue, SetValue
-from ..values.sequence import SequenceValue, TupleValue
+from ..values.sequence import TupleValue
 from .registry import handles, named
 
 NONE = ConstantValue(None)
@@ -47,14 +49,56 @@ def place(vm: Any, level: int) -> tuple[Any, int]:
     return frame, level - 1
 
 
+def refuse_unless_shown(vm: Any, message: Value, category: Value, frame: Any) -> None:
+    """A warning that is raised, or that the program itself records, cannot wait until the graph has run."""
+    if any(sees_warnings(value) for running in frames_of(vm.frame) for value in (*running.locals.values(), *running.stack)):
+        vm.unsupported("FE068", "a warning inside of catch_warnings", "the program sees what has been recorded")
+    kind: Any = category.obj if isinstance(category, ClassValue) else UserWarning
+    text = message.value if isinstance(message, ConstantValue) else None
+    if issubclass(message.python_type(), Warning):
+        kind = message.python_type()
+    about = (text, kind, frame.globals.get("__name__") or "<string>", frame.line)
+    if is_raised(warnings, *about):
+        vm.unsupported("FE068", f"a {kind.__name__} that is an error", "it is raised where the program stands")
+    vm.guard(Predicate(Pinned(warnings, "warnings"), lambda now: not is_raised(now, *about), f"filters: a {kind.__name__} is no error"))
+
+
+def is_raised(module: Any, text: Any, kind: type[Warning], name: str, line: int) -> bool:
+    """Whether the filters make an exception of a warning; ``text``: None where it is not known."""
+    for action, said, category, place, number in module.filters:
+        if issubclass(kind, category) and number in (0, line) and (place is None or place.match(name)):
+            if said is None or (text is not None and said.match(str(text))):
+                return bool(action == "error")
+            if text is None and action == "error":
+                return True
+    return bool(module.defaultaction == "error")
+
+
+def frames_of(frame: Any) -> Any:
+    while frame is not None:
+        yield frame
+        frame = frame.caller
+
+
+def sees_warnings(value: Any) -> bool:
+    """Whether it is a block that records warnings, its end, or its list."""
+    obj = getattr(value, "obj", None)
+    recorder = getattr(obj, "__self__", obj)
+    impl = getattr(warnings, "_showwarnmsg_impl", None)
+    return isinstance(recorder, warnings.catch_warnings) or (type(obj) is list and getattr(impl, "__self__", None) is obj)
+
+
 @handles(warnings.warn)
 @named("warnings.warn")
-def warn(vm: Any, message: Value, category: Value = NONE, stacklevel: Value = ConstantValue(1), source: Value = NONE, **kwargs: Value) -> Value:
+def warn(
+    vm: Any, message: Value, category: Value = NONE, stacklevel: Value = ConstantValue(1), source: Value = NONE, **kwargs: Value
+) -> Value:
     if (id(warnings.__dict__), "filters") in vm.effects.globals:
         vm.unsupported("FE068", "a warning where the filters have just been changed", "it is shown later, when they are back")
     if not issubclass(message.python_type(), Warning):
         message = said(vm, message)
     frame, beyond = place(vm, stacklevel.constant())
+    refuse_unless_shown(vm, message, category, frame)
     if beyond > 0:
         vm.effects.calls.append((warnings.warn, [message, category, ConstantValue(beyond + 1)], {}))
     else:
@@ -64,7 +108,9 @@ def warn(vm: Any, message: Value, category: Value = NONE, stacklevel: Value = Co
 
 
 @named("logging.Logger._log")
-def log(vm: Any, logger: Value, level: Value, msg: Value, args: Value, exc_info: Value = NONE, extra: Value = NONE, *rest: Value, **kw: Value) -> Value:
+def log(
+    vm: Any, logger: Value, level: Value, msg: Value, args: Value, exc_info: Value = NONE, extra: Value = NONE, *rest: Value, **kw: Value
+) -> Value:
     stacklevel = kw.pop("stacklevel", rest[1] if len(rest) > 1 else ConstantValue(1)).constant()
     if vm.truth(kw.pop("stack_info", rest[0] if rest else NONE)) or vm.truth(exc_info):
         vm.unsupported("FE068", "a log record with a traceback or the stack", "it would show the generated code")
@@ -77,31 +123,3 @@ def log(vm: Any, logger: Value, level: Value, msg: Value, args: Value, exc_info:
     words = TupleValue([said(vm, a) if not isinstance(a, TupleValue) else a for a in vm.unpack(args)])
     vm.effects.calls.append((log_at, [logger, level, said(vm, msg), words, extra, *at], {}))
     return NONE
-
-
-@handles(functools.lru_cache)
-def lru_cache(vm: Any, *args: Value, **kwargs: Value) -> Value:
-    return vm.unsupported("FE010", "functools.lru_cache in captured code", "its cache would be lost with the capture", "decorate the function outside")
-
-
-def call_cached(vm: Any, obj: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    """A function with ``lru_cache``: asked for constants, it answers from its cache as it does for everyone; else it is interpreted."""
-    known = all(isinstance(a, (ConstantValue, ClassValue, BuiltinValue)) for a in (*args, *kwargs.values()))
-    if getattr(obj, "__name__", "").endswith("_once"):
-        vm.effects.calls.append((obj, args, kwargs))
-        return NONE
-    if not known:
-        for given in (*args, *kwargs.values()):
-            if isinstance(given, (SequenceValue, DictValue, SetValue)):
-                vm.key(given)  # which those that may change have not
-        return vm.call(vm.wrap(obj.__wrapped__), args, kwargs)
-    try:
-        result = obj(*[a.constant() for a in args], **{k: v.constant() for k, v in kwargs.items()})
-    except NotConstant:
-        raise
-    except Exception as exc:
-        return vm.throw_real(exc)
-    return vm.wrap_cached(result)
-
-
-__all__ = ["call_cached"]

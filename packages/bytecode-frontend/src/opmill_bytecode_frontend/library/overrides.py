@@ -1,6 +1,7 @@
 """Torch functions called with tensors whose classes define ``__torch_function__``: the protocol as torch has it.
 
-Each class is asked once, the more special one first. Torch's own implementation computes with the tensors below, and gives the result the class."""
+Each class is asked once, the more special one first. Torch's own implementation computes with the tensors below, and gives the result the
+class."""
 
 from __future__ import annotations
 
@@ -80,7 +81,9 @@ def is_of_tensors(obj: Any) -> bool:
         return False
     if isinstance(obj, types.MethodWrapperType):
         return isinstance(obj.__self__, (types.GetSetDescriptorType, property))
-    return (getattr(obj, "__module__", None) or "").split(".")[0] == "torch" or getattr(obj, "__self__", None) is getattr(torch._C, "_VariableFunctions", None)
+    return (getattr(obj, "__module__", None) or "").split(".")[0] == "torch" or getattr(obj, "__self__", None) is getattr(
+        torch._C, "_VariableFunctions", None
+    )
 
 
 def ask_classes(vm: Any, function: Value, found: Sequence[OverridingTensor], args: Sequence[Value], kwargs: dict[str, Value]) -> Value:
@@ -106,7 +109,11 @@ def of_plain_tensors(vm: Any, cls: Value, function: Value, kinds: Value, args: V
     own = cls.constant()
     if not all(issubclass(own, kind.constant()) for kind in vm.unpack(kinds)):
         return ConstantValue(NotImplemented)
-    named_args = {} if kwargs is None or not isinstance(kwargs, DictValue) else dict(zip([k.constant() for k in kwargs.key_values(vm)], kwargs.all_values(vm)))
+    named_args = (
+        {}
+        if kwargs is None or not isinstance(kwargs, DictValue)
+        else dict(zip([k.constant() for k in kwargs.key_values(vm)], kwargs.all_values(vm)))
+    )
     vm.recorder.overrides_off += 1
     try:
         result = vm.call(function, vm.unpack(args) if args is not None else [], named_args)
@@ -129,7 +136,11 @@ def converted(result: Any, cls: type) -> Value:
         return OverridingTensor(result, cls)
     if isinstance(result, OverridingTensor) and not issubclass(result.cls, cls):
         return OverridingTensor(result.inner, cls)
-    if isinstance(result, SequenceValue) and result.cls is not torch.Size and any(isinstance(v, (TensorValue, OverridingTensor)) for v in result.items):
+    if (
+        isinstance(result, SequenceValue)
+        and result.cls is not torch.Size
+        and any(isinstance(v, (TensorValue, OverridingTensor)) for v in result.items)
+    ):
         items: list[Any] = [converted(v, cls) for v in result.items]
         return ListValue(items) if isinstance(result, ListValue) else TupleValue(items, result.cls)
     return result  # type: ignore[no-any-return]

@@ -10,7 +10,7 @@ import weakref
 from typing import Any
 
 from opmill_guards.guard import Predicate
-from opmill_guards.source import Pinned
+from opmill_guards.source import Local, Pinned
 
 from ..values.base import MISSING, Value, content, find_in_mro
 from ..values.constant import ConstantValue
@@ -77,10 +77,22 @@ def exception(vm: Any) -> Value:
 @handles(weakref.ref)
 def weak_reference(vm: Any, target: Value, callback: Value = NONE) -> Value:
     if not (isinstance(callback, ConstantValue) and callback.value is None):
-        vm.unsupported("FE018", "a weak reference with a callback", "when it runs depends on the life of objects")
+        refuse_reference(vm, "a weak reference with a callback", "when it runs depends on the life of objects")
     if target.real() is MISSING:
-        vm.unsupported("FE018", "a weak reference to an object made in captured code", "when that object goes is not seen by a capture")
+        refuse_reference(vm, "a weak reference to an object made in captured code", "when that object goes is not seen by a capture")
+    if type(target.source) is Local:
+        refuse_reference(vm, "a weak reference to an argument", "when that object goes is not seen by a capture")
+    vm.referred.append(target.real())
     return WeakReference(target)
+
+
+def refuse_reference(vm: Any, what: str, why: str) -> Any:
+    return vm.unsupported("FE018", what, why, "the function runs as it is, and what it calls is captured", whole=True)
+
+
+@handles(weakref.proxy)
+def weak_proxy(vm: Any, target: Value, callback: Value = NONE) -> Value:
+    return refuse_reference(vm, "a weak proxy", "when its object goes is not seen by a capture")  # type: ignore[no-any-return]
 
 
 @named("logging.getLogger", "logging.Manager.getLogger")
@@ -95,5 +107,9 @@ def is_enabled_for(vm: Any, logger: Value, level: Value) -> Value:
     if asked is MISSING:
         vm.unsupported("FE010", "a logger made in captured code")
     answer = asked.isEnabledFor(wanted)
-    vm.guard(Predicate(Pinned(asked, f"logger {asked.name}"), lambda now: now.isEnabledFor(wanted) == answer, f"isEnabledFor({wanted}) == {answer}"))
+    vm.guard(
+        Predicate(
+            Pinned(asked, f"logger {asked.name}"), lambda now: now.isEnabledFor(wanted) == answer, f"isEnabledFor({wanted}) == {answer}"
+        )
+    )
     return ConstantValue(answer)

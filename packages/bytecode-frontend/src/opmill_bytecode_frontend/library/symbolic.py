@@ -49,7 +49,8 @@ def product(vm: Any, items: Value, *, start: Value = ConstantValue(1)) -> Value:
 
 
 def _tensor_of(vm: Any, data: Value, function: Any, **kwargs: Value) -> Value:
-    """These functions want the number itself; ``torch.full`` makes the same tensor of any. Arrays of NumPy that captured code made are lists."""
+    """These functions want the number itself; ``torch.full`` makes the same tensor of any. Arrays of NumPy that captured code made are
+    lists."""
     if (array := array_of(data)) is not None and array.size <= LARGEST:
         kwargs.setdefault("dtype", ConstantValue(torch.from_numpy(array[:0] if array.ndim else array).dtype))
         data, function = vm.fresh(array.tolist()), torch.tensor
@@ -88,7 +89,11 @@ def is_size(value: Value) -> bool:
 
 @handles(torch.linspace)
 def linspace(vm: Any, start: Value, end: Value, steps: Value, **kwargs: Value) -> Value:
-    plain = is_size(steps) and kwargs.keys() <= {"dtype", "device"} and all(type(v) is ConstantValue and type(v.value) in (int, float) for v in (start, end))
+    plain = (
+        is_size(steps)
+        and kwargs.keys() <= {"dtype", "device"}
+        and all(type(v) is ConstantValue and type(v.value) in (int, float) for v in (start, end))
+    )
     return vm.recorder.call_function(vm, sized.linspace if plain else torch.linspace, [start, end, steps], kwargs)
 
 

@@ -43,7 +43,10 @@ def has_hooks_for_exceptions(module: Any) -> bool:
     "transformers.utils.generic.is_torch_fx_proxy", "transformers.utils.import_utils.is_cuda_stream_capturing",
 )  # fmt: skip
 @handles(
-    torch._C._get_tracing_state, torch.jit.is_scripting, torch.jit.is_tracing, torch._C._is_torch_function_mode_enabled,
+    torch._C._get_tracing_state,
+    torch.jit.is_scripting,
+    torch.jit.is_tracing,
+    torch._C._is_torch_function_mode_enabled,
 )
 def is_false(vm: Any, *args: Value, **kwargs: Value) -> Value:
     return ConstantValue(False)
@@ -57,7 +60,9 @@ def is_tensor(vm: Any, value: Value) -> Value:
 for _fn in (torch.is_floating_point, torch.is_complex, torch.numel):
     handles(_fn)(lambda vm, value=None, *args, _fn=_fn, **kwargs: vm.recorder.evaluate(vm, _fn, [value or kwargs["input"]], {}))
 for _name in ("is_conj", "is_neg", "is_inference", "resolve_conj", "resolve_neg"):
-    handles(getattr(torch, _name))(lambda vm, value=None, *args, _name=_name, **kwargs: vm.call(vm.getattr(value or kwargs["input"], _name), [], {}))
+    handles(getattr(torch, _name))(
+        lambda vm, value=None, *args, _name=_name, **kwargs: vm.call(vm.getattr(value or kwargs["input"], _name), [], {})
+    )
 for _name in ("real", "imag"):
     handles(getattr(torch, _name))(lambda vm, value=None, *args, _name=_name, **kwargs: vm.getattr(value or kwargs["input"], _name))
 
@@ -65,17 +70,6 @@ for _name in ("real", "imag"):
 @handles(torch._C._log_api_usage_once, torch._assert, torch._C._functorch.maybe_get_level)
 def ignored(vm: Any, *args: Value, **kwargs: Value) -> Value:
     return ConstantValue(None)
-
-
-@named("torch.autograd.profiler.record_function.__enter__")
-def enter_region(vm: Any, region: Value) -> Value:
-    """A label for the profiler: graphs have none."""
-    return region
-
-
-@named("torch.autograd.profiler.record_function.__exit__")
-def leave_region(vm: Any, region: Value, *exc: Value) -> Value:
-    return NONE
 
 
 @named("torch._check_tensor_all")

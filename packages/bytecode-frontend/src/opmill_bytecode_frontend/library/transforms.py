@@ -1,4 +1,5 @@
-"""Function transforms: vmap is recorded as torch's own steps (a level, batched tensors, the function's operations), as its Python code takes them."""
+"""Function transforms: vmap is recorded as torch's own steps (a level, batched tensors, the function's operations), as its Python code
+takes them."""
 
 from __future__ import annotations
 
@@ -61,16 +62,20 @@ def recorded_here(value: Value) -> bool:
 def leaves(vm: Any) -> bool:
     """Whether no input of the graph may have been computed from another one."""
     inputs = [v.obj for v in vm.recorder.inputs if isinstance(v, TensorValue)]
-    held = [t for t in vm.recorder.attributes.values() if isinstance(t, torch.Tensor)]
-    return all(t.is_leaf or not t.requires_grad for t in (*inputs, *held))
+    return all(t.is_leaf or not t.requires_grad for t in inputs)
 
 
 @named("torch.autograd.grad")
 def derivative(vm: Any, *args: Value, **kwargs: Value) -> Value | None:
-    """Of what function transforms made, the graph itself holds all there is to differentiate, and so it does where its inputs are leaves."""
+    """Of what function transforms made, the graph itself holds all there is to differentiate, and so it does where its inputs are
+    leaves."""
     first = args[0] if args else kwargs["outputs"]
     outputs = first.values(vm) if isinstance(first, SequenceValue) else [first]
-    if not (_functorch.get_dynamic_layer_stack_depth() or any(map(wrapped, outputs)) or (outputs and all(map(recorded_here, outputs)) and leaves(vm))):
+    if not (
+        _functorch.get_dynamic_layer_stack_depth()
+        or any(map(wrapped, outputs))
+        or (outputs and all(map(recorded_here, outputs)) and leaves(vm))
+    ):
         return None
     return vm.recorder.call_function(vm, torch.autograd.grad, list(args), kwargs)
 

@@ -1,5 +1,5 @@
-"""Trees of tuples, lists and dictionaries are taken apart and put together in one step: torch's own code takes a hundred instructions for each node, and
-function transforms and scans ask for it around every call. Trees of anything else are left to that code."""
+"""Trees of tuples, lists and dictionaries are taken apart and put together in one step: torch's own code takes a hundred instructions for
+each node, and function transforms and scans ask for it around every call. Trees of anything else are left to that code."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ class _Other(Exception):
 
 
 def of_plain_trees(name: str) -> Callable[[Callable[..., V]], Callable[..., V]]:
-    """The decorated function(vm, tree or spec[, other]) stands for the one of torch, called without ``is_leaf``, as long as it meets nothing but plain trees."""
+    """The decorated function(vm, tree or spec[, other]) stands for the one of torch, called without ``is_leaf``, as long as it meets
+    nothing but plain trees."""
 
     def add(rule: Callable[..., V]) -> Callable[..., V]:
         count = rule.__code__.co_argcount - 1

@@ -33,9 +33,21 @@ def zip_longest(fill: Any, *inner: Any) -> Iterator[Any]:
     return itertools.zip_longest(*inner, fillvalue=fill)
 
 
+def called(function: Callable[[], Any], sentinel: Any, *ended: None) -> Iterator[Any]:
+    """``iter`` of a function and what it gives last; ``ended``: it has given that."""
+    made = iter((lambda: sentinel) if ended else function, sentinel)
+    if ended:
+        next(made, None)
+    return made
+
+
+def zip_strict(*inner: Iterator[Any]) -> Iterator[tuple[Any, ...]]:
+    return zip(*inner, strict=True)
+
+
 def pairwise(inner: Iterator[Any], *before: Any) -> Iterator[Any]:
     """Pairs that begin with ``before``."""
-    return itertools.pairwise(itertools.chain(before, inner))
+    return itertools.pairwise(itertools.chain(before, inner) if before else inner)
 
 
 def chosen(kind: Callable[..., Iterator[Any]], function: Any, inner: Iterator[Any], *turned: Any) -> Iterator[Any]:

@@ -2,14 +2,14 @@
 #include "known_hash.h"
 
 // Exported by 3.11 to 3.13; 3.13 declares it in an internal header.
-extern "C" int _PyDict_SetItem_KnownHash(PyObject *table, PyObject *key, PyObject *item, Py_hash_t hash);
+extern "C" int _PyDict_SetItem_KnownHash(PyObject* table, PyObject* key, PyObject* item, Py_hash_t hash);
 
-static PyObject *store(PyObject *, PyObject *args) {
-    PyObject *table, *key, *item;
-    Py_ssize_t hash;
-    if (!PyArg_ParseTuple(args, "O!OOn", &PyDict_Type, &table, &key, &item, &hash)) return nullptr;
-    if (_PyDict_SetItem_KnownHash(table, key, item, hash) < 0) return nullptr;
-    Py_RETURN_NONE;
+static PyObject* store(PyObject*, PyObject* args) {
+  PyObject *table, *key, *item;
+  Py_ssize_t hash;
+  if (!PyArg_ParseTuple(args, "O!OOn", &PyDict_Type, &table, &key, &item, &hash)) return nullptr;
+  if (_PyDict_SetItem_KnownHash(table, key, item, hash) < 0) return nullptr;
+  Py_RETURN_NONE;
 }
 
 static PyMethodDef functions[] = {
@@ -17,4 +17,4 @@ static PyMethodDef functions[] = {
     {nullptr, nullptr, 0, nullptr},
 };
 
-int add_known_hash(PyObject *module) { return PyModule_AddFunctions(module, functions); }
+int add_known_hash(PyObject* module) { return PyModule_AddFunctions(module, functions); }

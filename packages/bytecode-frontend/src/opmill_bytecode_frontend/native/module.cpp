@@ -7,7 +7,7 @@
 static PyModuleDef module = {PyModuleDef_HEAD_INIT, "_native", nullptr, -1, nullptr, nullptr, nullptr, nullptr, nullptr};
 
 PyMODINIT_FUNC PyInit__native() {
-    PyObject *created = PyModule_Create(&module);
-    if (created && (add_eval_frame(created) < 0 || add_known_hash(created) < 0)) Py_CLEAR(created);
-    return created;
+  PyObject* created = PyModule_Create(&module);
+  if (created && (add_eval_frame(created) < 0 || add_known_hash(created) < 0)) Py_CLEAR(created);
+  return created;
 }

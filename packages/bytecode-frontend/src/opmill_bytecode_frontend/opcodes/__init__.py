@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import functools
 import importlib
-import pkgutil
 from typing import Any
+
+from opmill_fake_tensors.lazily import submodules
 
 from .registry import HANDLERS
 
@@ -13,6 +14,6 @@ from .registry import HANDLERS
 @functools.cache
 def handlers() -> dict[str, Any]:
     """Opcode name -> handler(vm, frame, instruction) for the running Python version."""
-    for found in pkgutil.iter_modules(__path__):
-        importlib.import_module(f"{__name__}.{found.name}")
+    for name in submodules(__path__):
+        importlib.import_module(f"{__name__}.{name}")
     return HANDLERS

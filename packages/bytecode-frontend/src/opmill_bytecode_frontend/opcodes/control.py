@@ -163,7 +163,9 @@ def send_to(vm: Any, receiver: Any, value: Any) -> tuple[Any, Any]:
         return receiver.next(vm), ConstantValue(None)
     handled = vm.handled
     try:
-        return vm.call(vm.getattr(receiver, "__next__"), [], {}) if is_none(value) else vm.call(vm.getattr(receiver, "send"), [value], {}), None
+        return vm.call(vm.getattr(receiver, "__next__"), [], {}) if is_none(value) else vm.call(
+            vm.getattr(receiver, "send"), [value], {}
+        ), None
     except Raised as raised:
         if not issubclass(raised.value.python_type(), StopIteration):
             raise
@@ -179,7 +181,9 @@ def throw_into(vm: Any, frame: Any, inner: Any, exc: Any) -> tuple[Any, Any]:
     if method is None:
         return None, exc
     try:
-        item = inner.step(vm, thrown=exc) if isinstance(inner, GeneratorValue) and not leaves else vm.call(method, [] if leaves else [exc], {})
+        item = (
+            inner.step(vm, thrown=exc) if isinstance(inner, GeneratorValue) and not leaves else vm.call(method, [] if leaves else [exc], {})
+        )
         if leaves:
             return None, exc
         if item is not STOP:

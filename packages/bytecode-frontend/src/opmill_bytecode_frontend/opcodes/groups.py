@@ -6,6 +6,7 @@ from typing import Any
 
 from ..values.base import Value
 from ..values.constant import ConstantValue
+from ..values.exceptions import ExceptionObject
 from ..values.objects import ObjectValue
 from ..values.sequence import ListValue, TupleValue
 from .registry import opcode
@@ -55,7 +56,19 @@ def group(vm: Any, like: Value, message: Value, excs: list[Value]) -> Value:
     ordinary = all(issubclass(e.python_type(), Exception) for e in excs)
     made = vm.new_exception(ExceptionGroup if ordinary else BaseExceptionGroup, [message, ListValue(list(excs))])
     made.part_of = origin(like)
+    if isinstance(like, ExceptionObject) and is_group(like):
+        inherit(vm, made, like)
     return made
+
+
+def inherit(vm: Any, part: Any, whole: ExceptionObject) -> None:
+    """What ``split`` and ``subgroup`` give to a part: traceback, links and notes of the whole."""
+    part.passages, part.raised_at = list(whole.passages), dict(whole.raised_at)
+    part.fields |= {name: whole.read(vm, name) for name in ("__context__", "__cause__", "__traceback__")}
+    part.fields["__suppress_context__"] = ConstantValue(True)
+    notes = vm.attempt(lambda: vm.getattr(whole, "__notes__"), AttributeError)
+    if notes is not None:
+        vm.setattr(part, "__notes__", ListValue(list(vm.unpack(notes))))
 
 
 def origin(exc: Any) -> Any:
@@ -74,7 +87,9 @@ def split(vm: Any, exc: Value, classes: tuple[type, ...]) -> tuple[Value | None,
     pairs = [split(vm, each, classes) for each in members(vm, exc)]
     parts = [[p for p in side if p is not None] for side in zip(*pairs)]
     message = vm.getattr(exc, "message")
-    matched, rest = [(exc if len(side) == len(pairs) and side == members(vm, exc) else group(vm, exc, message, side)) if side else None for side in parts]
+    matched, rest = [
+        (exc if len(side) == len(pairs) and side == members(vm, exc) else group(vm, exc, message, side)) if side else None for side in parts
+    ]
     return matched, rest
 
 
@@ -85,6 +100,8 @@ def reraised(vm: Any, original: Value, raised: list[Value]) -> Value:
         return NONE
     if not is_group(original):
         return found[0]
+    if any(exc.source is not None for exc in (original, *found)):
+        vm.unsupported("FE062", "the end of an except* statement behind a graph break", "what was split from what is known to Python alone")
     new = [exc for exc in found if origin(exc) is not original]
     kept = projection(vm, original, [leaf for exc in found if origin(exc) is original for leaf in leaves(vm, exc)])
     if not new:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import collections.abc
 from typing import Any
 
 from ..values.base import Value
@@ -11,19 +10,20 @@ from ..values.mapping import DictValue, mapping_of
 from ..values.sequence import TupleValue
 from .registry import opcode
 
+#: Flags of classes: what ``collections.abc`` says of them, which of the two where it says both.
+IS_SEQUENCE, IS_MAPPING = 1 << 5, 1 << 6
 #: Classes whose only positional pattern is the object itself.
 ITSELF = (bool, bytearray, bytes, dict, float, frozenset, int, list, set, str, tuple)
 
 
 @opcode("MATCH_SEQUENCE")
 def match_sequence(vm: Any, frame: Any, ins: Any) -> None:
-    cls = frame.stack[-1].python_type()
-    frame.push(ConstantValue(issubclass(cls, collections.abc.Sequence) and not issubclass(cls, (str, bytes, bytearray))))
+    frame.push(ConstantValue(bool(frame.stack[-1].python_type().__flags__ & IS_SEQUENCE)))
 
 
 @opcode("MATCH_MAPPING")
 def match_mapping(vm: Any, frame: Any, ins: Any) -> None:
-    frame.push(ConstantValue(issubclass(frame.stack[-1].python_type(), collections.abc.Mapping)))
+    frame.push(ConstantValue(bool(frame.stack[-1].python_type().__flags__ & IS_MAPPING)))
 
 
 @opcode("GET_LEN")

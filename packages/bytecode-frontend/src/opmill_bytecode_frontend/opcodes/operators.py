@@ -75,7 +75,7 @@ def read_attribute(vm: Any, frame: Any, owner: Any, name: str, null: bool) -> An
     getter = None
     if isinstance(owner, ObjectValue) and method_of(owner, "__getattr__") is None and method_of(owner, "__getattribute__") is None:
         raw = find_in_mro(owner.cls.__mro__, name)[1]
-        getter = raw.fget if isinstance(raw, property) else None
+        getter = raw.fget if issubclass(type(raw), property) else None
     frame.expects(getter, Attribute(sys.version_info < (3, 13) if null else None))
     return vm.getattr(owner, name)
 
@@ -120,7 +120,7 @@ def store_attr(vm: Any, frame: Any, ins: Any) -> None:
     setter = method_of(owner, "__setattr__")
     if setter is None and isinstance(owner, ObjectValue):
         raw = find_in_mro(owner.cls.__mro__, ins.argval)[1]
-        setter = raw.fset if isinstance(raw, property) else None
+        setter = raw.fset if issubclass(type(raw), property) else None
     frame.expects(setter, dropped)
     vm.setattr(owner, ins.argval, frame.pop())
 

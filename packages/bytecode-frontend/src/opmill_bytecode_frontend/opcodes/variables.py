@@ -6,6 +6,9 @@ import sys
 import types
 from typing import Any, NoReturn
 
+from opmill_guards.guard import Is
+from opmill_guards.source import Pinned
+
 from ..values.base import MISSING, Lazy
 from ..values.constant import ConstantValue
 from ..values.functions import CellValue
@@ -24,7 +27,22 @@ def nop(vm: Any, frame: Any, ins: Any) -> None:
 def load_const(vm: Any, frame: Any, ins: Any) -> None:
     value = ins.argval
     kind = type(value)
-    frame.push(vm.fresh(value) if kind is tuple or kind is frozenset or kind is types.CodeType else ConstantValue(value))
+    if kind is tuple:
+        frame.push(constant_tuple(vm, value))
+    else:
+        frame.push(vm.fresh(value) if kind is frozenset or kind is types.CodeType else ConstantValue(value))
+
+
+def constant_tuple(vm: Any, value: tuple[Any, ...]) -> Any:
+    """A tuple among a function's constants: one object, wherever it is carried."""
+    known = vm.known.get(id(value))
+    if known is not None and known[0] is value:
+        if type(known[1].source) is not Pinned:
+            vm.guard(Is(known[1].source, value))
+        return known[1]
+    made = vm.fresh(value)
+    made.source, made.obj = Pinned(value, "constant"), value
+    return vm.know(value, made)
 
 
 @opcode("LOAD_FAST", "LOAD_FAST_CHECK")
@@ -108,7 +126,8 @@ def make_cell(vm: Any, frame: Any, ins: Any) -> None:
 
 @opcode("STORE_CLOSURE")
 def store_closure(vm: Any, frame: Any, ins: Any) -> None:
-    """What the slot of a cell holds: in the prologue of a resume function a cell that it is given, elsewhere what a comprehension has or brings back."""
+    """What the slot of a cell holds: in the prologue of a resume function a cell that it is given, elsewhere what a comprehension has or
+    brings back."""
     value = frame.pop()
     if isinstance(value, CellValue) and ins.argval in frame.cells and frame.aside.get(ins.argval) is not value:
         frame.cells[ins.argval] = value

@@ -12,3 +12,4 @@ from .states import Bound as Bound
 from .states import StackKind as StackKind
 from .states import State as State
 from .states import states as states
+from .taking import taking as taking

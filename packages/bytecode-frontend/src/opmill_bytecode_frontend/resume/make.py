@@ -90,8 +90,8 @@ def make_resume(
 
     ``stack`` says what is on the value stack (bottom first) and ``bound`` which variables are bound; both are found by
     analysis when not given, and must be given where they differ from path to path. Variables that are never read again are no
-    parameters, but for those to ``keep``. What is under a ``try`` or ``with`` stays under it: an ``__exit__`` is an ordinary stack value, exceptions
-    being handled are handled again. With ``raising``, the code does not run ``at`` but raises its last argument there, for
+    parameters, but for those to ``keep``. What is under a ``try`` or ``with`` stays under it: an ``__exit__`` is an ordinary stack value,
+    exceptions being handled are handled again. With ``raising``, the code does not run ``at`` but raises its last argument there, for
     instructions whose exceptions are handled in the function: the handlers then run in the resume function.
     A generator goes on at a YIELD_VALUE only: what the function then makes is a generator that yields there first.
     ``parent`` is the Resume that ``program`` was decoded from, if any, so that ``offsets`` reach the very original.

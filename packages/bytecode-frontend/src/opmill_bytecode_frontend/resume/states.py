@@ -50,7 +50,8 @@ class Names:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """The frame before an instruction: stack from the bottom up; bit sets of the variables that are bound on some path and on every path."""
+    """The frame before an instruction: stack from the bottom up; bit sets of the variables that are bound on some path and on every
+    path."""
 
     stack: tuple[StackKind, ...]
     some: int
@@ -76,8 +77,8 @@ _TO_KIND = {Bound.YES: StackKind.VALUE, Bound.NO: StackKind.NULL, Bound.MAYBE: S
 
 
 def states(program: Program) -> dict[Instruction, State]:
-    """The state before every reachable instruction, joined over all paths. Instructions are looked at in order, so that what a loop does not
-    change is looked at twice."""
+    """The state before every reachable instruction, joined over all paths. Instructions are looked at in order, so that what a loop does
+    not change is looked at twice."""
     names = Names()
     entry = names.mask([*program.parameters, *program.freevars])
     number = {instruction: place for place, instruction in enumerate(program.instructions)}

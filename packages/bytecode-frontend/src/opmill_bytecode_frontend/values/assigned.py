@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from ..owners import exempt
-from .base import MISSING, Machine, Value, find_in_mro, written_in_python
+from .base import MISSING, Machine, NotConstant, Value, find_in_mro, written_in_python
 from .constant import ConstantValue
 from .functions import FunctionValue
 from .mapping import DictValue
@@ -39,6 +39,9 @@ def function_stand_in(value: FunctionValue) -> types.FunctionType:
     """A function that stands for one in the dictionary of a class: itself, or for one made in captured code a function of the same code."""
     if (real := value.real()) is not MISSING:
         return real  # type: ignore[no-any-return]
+    abstract = value.attrs.items.get("__isabstractmethod__")
+    if abstract is not None and type(abstract[1]) is not ConstantValue:
+        raise NotConstant(f"{value.describe()}, which says by an object whether it is abstract,")
     made = types.FunctionType(value.code, value.globals, value.name, None, tuple(types.CellType() for _ in value.code.co_freevars))
     made.__qualname__ = value.qualname
     made.__dict__.update({key: item.value for key, (_, item) in value.attrs.items.items() if type(item) is ConstantValue})

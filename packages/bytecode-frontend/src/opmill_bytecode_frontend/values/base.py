@@ -73,7 +73,9 @@ class Machine(Protocol):
     def guard_lookup(self, cls: type, owner: type | None, name: str) -> None: ...
     def hook(self, cls: type, name: str) -> Any: ...
     def is_made(self, cls: type) -> bool: ...
-    def unsupported(self, code: str, what: str, why: str = "", hint: str = "", place: int | None = None) -> NoReturn: ...
+    def unsupported(
+        self, code: str, what: str, why: str = "", hint: str = "", place: int | None = None, whole: bool = False
+    ) -> NoReturn: ...
     def throw(self, cls: type[BaseException], *args: Any) -> NoReturn: ...
     def no_attribute(self, owner: Value, name: str, message: str) -> NoReturn: ...
     def throw_real(self, exc: BaseException) -> NoReturn: ...
@@ -235,7 +237,8 @@ class KnownObject(ExistingObject):
 
 
 def apply(vm: Machine, function: Any, name: str, args: list[Value], kwargs: dict[str, Value]) -> Any:
-    """What the library's ``function`` gives for a call of ``name``. Where the arguments do not fit it, the native call tells what is wrong."""
+    """What the library's ``function`` gives for a call of ``name``. Where the arguments do not fit it, the native call tells what is
+    wrong."""
     try:
         return function(vm, *args, **kwargs)
     except TypeError as exc:
@@ -253,7 +256,9 @@ def content(value: Value) -> Value:
 #: The methods of comparisons, and how programs write them.
 COMPARISONS = {"__lt__": "<", "__le__": "<=", "__eq__": "==", "__ne__": "!=", "__gt__": ">", "__ge__": ">="}
 OPERATORS = frozenset(
-    f"__{prefix}{name}__" for prefix in ("", "r", "i") for name in "add sub mul matmul truediv floordiv mod divmod pow lshift rshift and or xor".split()
+    f"__{prefix}{name}__"
+    for prefix in ("", "r", "i")
+    for name in "add sub mul matmul truediv floordiv mod divmod pow lshift rshift and or xor".split()
 )
 SEQUENCES = (list, tuple, str, bytes, bytearray, range, collections.deque)
 
@@ -261,7 +266,11 @@ SEQUENCES = (list, tuple, str, bytes, bytearray, range, collections.deque)
 def named_by_program(vm: Machine, owner: Value, name: str, result: Value) -> Value:
     """The result of a method that the program calls by its name. Where an operator would go on to the other operand (NotImplemented), the
     methods of sequences ask that for an index, or raise: this runs natively."""
-    if getattr(result, "value", None) is NotImplemented and name not in COMPARISONS and (name not in OPERATORS or issubclass(owner.python_type(), SEQUENCES)):
+    if (
+        getattr(result, "value", None) is NotImplemented
+        and name not in COMPARISONS
+        and (name not in OPERATORS or issubclass(owner.python_type(), SEQUENCES))
+    ):
         vm.unsupported("FE020", f"method {name} of {owner.describe()}", "it has no symbolic counterpart for this argument")
     return result
 

@@ -71,7 +71,7 @@ class ClassValue(KnownObject):
         owner, raw = find_now(vm, cls.__mro__, name)
         if raw is not MISSING:
             vm.guard_lookup(cls, owner, name)
-            if isinstance(raw, (types.MemberDescriptorType, types.GetSetDescriptorType)):
+            if issubclass(type(raw), (types.MemberDescriptorType, types.GetSetDescriptorType)):
                 return BuiltinValue(raw)
             return bind_descriptor(vm, owner, name, raw, None, self)
         if meta_raw is not MISSING:
@@ -112,7 +112,9 @@ class ClassValue(KnownObject):
             vm.call(vm.wrap(change, Pinned(change, name)), [self] if value is None else [self, value], {})
             return
         if hasattr(type(described), "__set__"):
-            vm.unsupported("FE042", f"assignment to class attribute {self.obj.__qualname__}.{name}", "its metaclass has a descriptor for it")
+            vm.unsupported(
+                "FE042", f"assignment to class attribute {self.obj.__qualname__}.{name}", "its metaclass has a descriptor for it"
+            )
         if value is None and find_now(vm, (self.obj,), name)[1] is MISSING:
             vm.guard_lookup(self.obj, None, name)
             vm.throw(AttributeError, f"type object {self.obj.__name__!r} has no attribute {name!r}")
@@ -132,6 +134,8 @@ class ClassValue(KnownObject):
             if hook is not MISSING or cls is type:
                 if hook is not MISSING and not exempt(owner.__module__):
                     return vm.call(bind_descriptor(vm, owner, "__class_getitem__", hook, None, self), args, {})
+                if vm.is_made(cls):
+                    vm.unsupported("FE043", f"subscript of class {cls.__qualname__}", "what it gives would be of the model of the class")
                 try:
                     return vm.fresh(cls[vm.plain(args[0])])
                 except NotConstant:
@@ -142,6 +146,8 @@ class ClassValue(KnownObject):
             return None
         if type(raw) is types.FunctionType and type(cls).__module__ != "enum":
             return vm.call(MethodValue(vm.wrap(raw, Pinned(raw, name)), self), args, {})
+        if name in ("__or__", "__ror__") and vm.is_made(cls):
+            vm.unsupported("FE043", f"{cls.__qualname__} | another class", "what it gives would be of the model of the class")
         try:
             return vm.fresh(raw(cls, *[a.constant() for a in args]))
         except NotConstant as exc:
@@ -188,7 +194,7 @@ class SuperValue(Value):
         class_value = vm.wrap(cls)
         if is_class:
             if name == "__new__":
-                return vm.wrap(raw.__func__ if isinstance(raw, staticmethod) else raw)
+                return vm.wrap(raw.__func__ if issubclass(type(raw), staticmethod) else raw)
             return bind_descriptor(vm, owner, name, raw, None, class_value)
         if name == "__class__":
             return vm.wrap(super)

@@ -116,7 +116,6 @@ class ConstantValue(Value):
             vm.throw_real(exc)
         return vm.iterate(vm.fresh(items))
 
-
     def walk(self, items: Any, kind: type) -> Value:
         """An iterator over items that are made when they are asked for."""
 

@@ -1,4 +1,5 @@
-"""``assert`` and ``if ...: raise`` on what only data tell: the program goes on as if they passed, and the graph checks when it runs that they do."""
+"""``assert`` and ``if ...: raise`` on what only data tell: the program goes on as if they passed, and the graph checks when it runs that
+they do."""
 
 from __future__ import annotations
 
@@ -19,8 +20,8 @@ JUMPS = {"POP_JUMP_IF_TRUE": True, "POP_JUMP_IF_FALSE": False}
 
 
 def may_demand(vm: Machine) -> bool:
-    """Whether the graph may check something here. Not in a graph inside of the graph; not where somebody would catch the error; and not where
-    an object was changed before, which the plain program leaves changed when it raises."""
+    """Whether the graph may check something here. Not in a graph inside of the graph; not where somebody would catch the error; and not
+    where an object was changed before, which the plain program leaves changed when it raises."""
     frame: Any = vm.frame
     if frame is None or vm.attempts or not vm.recorder.counts or vm.recorder.regions or vm.effects:
         return False
@@ -32,8 +33,9 @@ def may_demand(vm: Machine) -> bool:
 
 
 def raising(vm: Machine) -> tuple[bool, str, str] | None:
-    """Where the instruction being run branches on a truth, and one way does nothing but raise a builtin exception: the truth that leads there, the
-    name of the exception and its text. None elsewhere, and where the program itself must make that text but could not run again to do so."""
+    """Where the instruction being run branches on a truth, and one way does nothing but raise a builtin exception: the truth that leads
+    there, the name of the exception and its text. None elsewhere, and where the program itself must make that text but could not run again
+    to do so."""
     frame: Any = vm.frame
     instructions = frame.prepared.instructions
     at = frame.pc - 1
@@ -70,7 +72,23 @@ def raised(instructions: list[Any], names: dict[str, Any]) -> tuple[str, str | N
     return None
 
 
-STRAIGHT = ("LOAD_", "FORMAT_", "CONVERT_", "BUILD_", "BINARY_", "UNARY_", "CALL", "PRECALL", "KW_NAMES", "PUSH_", "NOP", "CACHE", "COPY", "SWAP", "RESUME")
+STRAIGHT = (
+    "LOAD_",
+    "FORMAT_",
+    "CONVERT_",
+    "BUILD_",
+    "BINARY_",
+    "UNARY_",
+    "CALL",
+    "PRECALL",
+    "KW_NAMES",
+    "PUSH_",
+    "NOP",
+    "CACHE",
+    "COPY",
+    "SWAP",
+    "RESUME",
+)
 """Prefixes of instructions behind which the next one runs."""
 
 

@@ -55,7 +55,7 @@ class DequeValue(ListValue):
                 vm.throw(RuntimeError, "deque mutated during iteration")
             return self.item(vm, position(i)) if i < len(self.items) else STOP
 
-        return ItemsIterator(read, kind)
+        return ItemsIterator(read, kind, walks=(self, lambda: version == self.version), maker=reversed if kind is REVERSED else iter)
 
     def iterate(self, vm: Machine) -> Value:
         return self.walk(ITERATOR, lambda i: i)

@@ -37,7 +37,8 @@ class Passage:
 
 
 class ExceptionObject(ObjectValue):
-    """An exception. ``fields``: what its class implemented in C keeps, as far as it was looked at; of a new one all that is not MISSING there."""
+    """An exception. ``fields``: what its class implemented in C keeps, as far as it was looked at; of a new one all that is not MISSING
+    there."""
 
     def __init__(self, cls: type[BaseException], args: list[Value], obj: Any = None, source: Any = None) -> None:
         super().__init__(cls, obj, source)
@@ -112,7 +113,11 @@ class ExceptionObject(ObjectValue):
     def is_field(self, name: str) -> bool:
         """Whether a class implemented in C keeps the attribute beside the dictionary."""
         owner, raw = find_in_mro(self.cls.__mro__, name)
-        return isinstance(raw, (types.MemberDescriptorType, types.GetSetDescriptorType)) and owner.__module__ == "builtins" and name != "__dict__"
+        return (
+            isinstance(raw, (types.MemberDescriptorType, types.GetSetDescriptorType))
+            and owner.__module__ == "builtins"
+            and name != "__dict__"
+        )
 
     def field_of_class(self, vm: Any, name: str) -> Value:
         """What the class implemented in C makes of the arguments: asked of such an exception."""

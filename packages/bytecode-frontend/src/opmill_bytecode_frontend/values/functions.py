@@ -122,7 +122,9 @@ class FunctionValue(Value):
             self._attrs = DictValue({})
         elif self._attrs is None:
             source = InstanceDict(self.source)
-            self._attrs = DictValue({k: (ConstantValue(k), Lazy(v, Item(source, k))) for k, v in real.__dict__.items()}, dict, source, real.__dict__)
+            self._attrs = DictValue(
+                {k: (ConstantValue(k), Lazy(v, Item(source, k))) for k, v in real.__dict__.items()}, dict, source, real.__dict__
+            )
         return self._attrs
 
     def getattr(self, vm: Machine, name: str) -> Value:
@@ -248,7 +250,9 @@ class MethodValue(Value):
         return vm.getattr(self.function, name)
 
     def m___eq__(self, vm: Machine, other: Value) -> Value:
-        return ConstantValue(isinstance(other, MethodValue) and other.owner is self.owner and vm.key(other.function) == vm.key(self.function))
+        return ConstantValue(
+            isinstance(other, MethodValue) and other.owner is self.owner and vm.key(other.function) == vm.key(self.function)
+        )
 
 
 class PartialValue(Value):
@@ -314,6 +318,11 @@ class BuiltinValue(KnownObject):
     def call(self, vm: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:
         return vm.call_builtin(self.obj, args, kwargs)  # type: ignore[attr-defined]
 
+    def method(self, vm: Machine, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        if type(self.obj).__name__ == "ufunc":
+            return vm.call_builtin(getattr(self.obj, name), args, kwargs)  # type: ignore[attr-defined,no-any-return]
+        return super().method(vm, name, args, kwargs)
+
     def getattr(self, vm: Machine, name: str) -> Value:
         if name == "__get__" and isinstance(self.obj, (types.MethodDescriptorType, types.WrapperDescriptorType)):
             return DescriptorGet(self)
@@ -321,7 +330,11 @@ class BuiltinValue(KnownObject):
             found = getattr(self.obj, name)
         except Exception as exc:
             vm.throw_real(exc)
-        if type(found) in (types.BuiltinFunctionType, types.MethodWrapperType) and found.__self__ is self.obj and not isinstance(self.obj, type):
+        if (
+            type(found) in (types.BuiltinFunctionType, types.MethodWrapperType)
+            and found.__self__ is self.obj
+            and not isinstance(self.obj, type)
+        ):
             return BuiltinMethod(self, name)
         return vm.wrap(found, Attr(Pinned(self.obj, self.describe()), name))
 
@@ -348,7 +361,7 @@ def rules() -> tuple[Any, ...]:
 
 def knows_itself_only(vm: Machine, slot: Any, name: str, owner: Value, args: list[Value], exc: NotConstant) -> Value:
     """The answer of an object of C to an operand that has no constant: that it knows none, where that is so."""
-    tensor = any(hasattr(a, "fake") for a in args)  # which has an answer of its own
+    tensor = any(hasattr(a, "fake") or hasattr(a, "inner") for a in args)  # which has an answer of its own
     if not tensor and slot is not getattr(object, name, None):
         vm.unsupported("FE020", f"{name} of {owner.describe()} and {exc}", "it has no symbolic counterpart")
     return ConstantValue(NotImplemented)
@@ -361,7 +374,12 @@ class ChangingValue(BuiltinValue):
         raise NotConstant(f"the content of a {type(self.obj).__qualname__}")
 
     def refuse(self, vm: Machine, *args: Any) -> Any:
-        vm.unsupported("FE020", f"a look into a {type(self.obj).__qualname__}", "its content may be another at the next call", "pass a tensor or a tuple")
+        vm.unsupported(
+            "FE020",
+            f"a look into a {type(self.obj).__qualname__}",
+            "its content may be another at the next call",
+            "pass a tensor or a tuple",
+        )
 
     truth = iterate = refuse
 
@@ -399,7 +417,9 @@ class WeakReference(Value):
         real = self.target.real()
         asked = [find_in_mro(type(real).__mro__, name)[1] for name in ("__hash__", "__eq__")]
         if any(type(raw) is types.FunctionType for raw in asked):
-            vm.unsupported("FE024", f"hash of a weak reference to {self.target.describe()}", "its class has a __hash__ or __eq__ of its own")
+            vm.unsupported(
+                "FE024", f"hash of a weak reference to {self.target.describe()}", "its class has a __hash__ or __eq__ of its own"
+            )
         vm.key(self.target)  # what has none raises, what it assumes is assumed
         return weakref.ref(real)
 
@@ -412,7 +432,11 @@ class WeakReference(Value):
         if not isinstance(other, weakref.ref):
             return ConstantValue(NotImplemented)
         found = other()
-        return ConstantValue(name == "__ne__") if found is None else vm.compare(COMPARISONS[name], self.target, vm.wrap(found, Pinned(found, "referent")))
+        return (
+            ConstantValue(name == "__ne__")
+            if found is None
+            else vm.compare(COMPARISONS[name], self.target, vm.wrap(found, Pinned(found, "referent")))
+        )
 
 
 def item_sources(source: Any, items: Any) -> list[Lazy]:

@@ -1,5 +1,5 @@
-"""Functions and classes among the arguments that each call gives anew, because a function of the program makes them: known by what they are made of.
-Whoever asks which one it is assumes that."""
+"""Functions and classes among the arguments that each call gives anew, because a function of the program makes them: known by what they are
+made of. Whoever asks which one it is assumes that."""
 
 from __future__ import annotations
 
@@ -63,7 +63,9 @@ class GivenFunction(FunctionValue):
 
 def is_plain(cls: type) -> bool:
     """Whether a class is made of its names and bases alone: no metaclass, no part implemented in C but that of exceptions."""
-    return all(type(base) is type and (base is object or written_in_python(base) or issubclass(base, BaseException)) for base in cls.__mro__)
+    return all(
+        type(base) is type and (base is object or written_in_python(base) or issubclass(base, BaseException)) for base in cls.__mro__
+    )
 
 
 class GivenClass(ClassValue):

@@ -55,7 +55,8 @@ class ItemsIterator(IteratorValue):
         kind: type = _LIST_ITERATOR,
         length: Callable[[], int] | None = None,
         owner: Value | None = None,
-        walks: tuple[Any, Value] | None = None,
+        walks: tuple[Value, Callable[[], bool]] | None = None,
+        maker: Any = iter,
     ) -> None:
         self.read = read
         self.kind = kind
@@ -63,7 +64,9 @@ class ItemsIterator(IteratorValue):
         self.owner = owner
         """The list or tuple itself, where the iterator stands for one of Python's own over it."""
         self.walks = walks
-        """Of an iterator over a dictionary or a view of one: (the dictionary, what was asked for an iterator)."""
+        """Of an iterator that sees how what it walks over changes: (what was asked for an iterator, whether that is as it was then)."""
+        self.maker = maker
+        """Which builtin function made it."""
         self.position = 0
         self.finished = False
 
@@ -83,9 +86,12 @@ class ItemsIterator(IteratorValue):
 
 class PythonIterator(IteratorValue):
     """A composed iterator written as a Python generator over values (zip, map, itertools); ``make(vm)`` starts it.
-    ``parts()`` gives the arguments of ``maker``, which is ``kind`` itself or a function of Python, that make the rest of it as it is now."""
+    ``parts()`` gives the arguments of ``maker``, which is ``kind`` itself or a function of Python, that make the rest of it as it is
+    now."""
 
-    def __init__(self, make: Callable[[Machine], Iterator[Value]], kind: type, parts: Callable[[], list[Value]] | None = None, maker: Any = None) -> None:
+    def __init__(
+        self, make: Callable[[Machine], Iterator[Value]], kind: type, parts: Callable[[], list[Value]] | None = None, maker: Any = None
+    ) -> None:
         self.make = make
         self.kind = kind
         self.parts = parts
@@ -132,7 +138,12 @@ def lets_through(instructions: Any, namespace: dict[str, Any], target: Any) -> b
         elif ins.opname == "LOAD_GLOBAL":
             cls = namespace.get(ins.argval, getattr(builtins, ins.argval, None))
             check, jump = instructions[at + 1 : at + 3]
-            if not isinstance(cls, type) or issubclass(GeneratorExit, cls) or check.opname != "CHECK_EXC_MATCH" or not jump.opname.endswith("IF_FALSE"):
+            if (
+                not isinstance(cls, type)
+                or issubclass(GeneratorExit, cls)
+                or check.opname != "CHECK_EXC_MATCH"
+                or not jump.opname.endswith("IF_FALSE")
+            ):
                 return False
             at = instructions.index(jump.target)
         elif ins.opname == "RERAISE":

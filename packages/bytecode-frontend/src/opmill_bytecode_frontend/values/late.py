@@ -19,8 +19,8 @@ EXACT = 1 << 53
 
 
 class Late(Value):
-    """``tensor`` holds the number: of float64 or bool, without dimensions, and without gradients. Where the number is needed the graph ends before it
-    was read (``place``): what follows is then computed with a number of Python's, which may change from call to call."""
+    """``tensor`` holds the number: of float64 or bool, without dimensions, and without gradients. Where the number is needed the graph ends
+    before it was read (``place``): what follows is then computed with a number of Python's, which may change from call to call."""
 
     symbolic = True
     cls: type
@@ -106,8 +106,8 @@ class LateFloat(Late):
         return LateTruth(vm, found, place) if operation in COMPARISONS else LateFloat(vm, found, place)
 
     def operand(self, vm: Machine, value: Value) -> Any:
-        """The other number of an operation, as the graph takes it; None for what is no number. Python's own arithmetic is that of doubles where
-        integers are small."""
+        """The other number of an operation, as the graph takes it; None for what is no number. Python's own arithmetic is that of doubles
+        where integers are small."""
         if isinstance(value, LateFloat):
             return value.tensor
         if type(value) is SymbolicNumber and value.python_type() is int:

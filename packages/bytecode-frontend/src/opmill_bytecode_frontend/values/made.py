@@ -1,8 +1,8 @@
 """Classes made in captured code, and the descriptors in their bodies.
 
-While code is captured, a *model* stands for such a class: a real class with the same name, bases and methods, in whose dictionary stand-ins take
-the place of what has no constant. Lookup, ``isinstance``, ``super`` and the data model see the model; what leaves the capture is a class that each
-call makes anew."""
+While code is captured, a *model* stands for such a class: a real class with the same name, bases and methods, in whose dictionary stand-ins
+take the place of what has no constant. Lookup, ``isinstance``, ``super`` and the data model see the model; what leaves the capture is a
+class that each call makes anew."""
 
 from __future__ import annotations
 
@@ -26,11 +26,19 @@ TOLD = (dataclasses.Field, enum.auto)
 
 
 class NewClass(ClassValue):
-    """A class made in captured code. ``obj`` is its model. Each call makes it by ``maker(*given, name, bases, namespace, **named)``, where ``namespace`` is what
-    the body of a class statement left behind; without one by ``maker(*given, **named)``. ``steps``: what happened to the class afterwards."""
+    """A class made in captured code. ``obj`` is its model. Each call makes it by ``maker(*given, name, bases, namespace, **named)``, where
+    ``namespace`` is what the body of a class statement left behind; without one by ``maker(*given, **named)``. ``steps``: what happened to
+    the class afterwards."""
 
     def __init__(
-        self, model: type, maker: Any, given: list[Value], bases: list[Value], namespace: dict[str, Value] | None, named: dict[str, Value], cell: CellValue | None = None
+        self,
+        model: type,
+        maker: Any,
+        given: list[Value],
+        bases: list[Value],
+        namespace: dict[str, Value] | None,
+        named: dict[str, Value],
+        cell: CellValue | None = None,
     ) -> None:
         super().__init__(model)
         self.maker = maker
@@ -128,7 +136,9 @@ def stand_in(vm: Any, value: Value) -> Any:
         for name, item in [*value.slots.items(), *((key, item) for key, (_, item) in value.attrs.items.items() if value.has_dict())]:
             object.__setattr__(made, name, stand_in(vm, item))
         return made  # the library changes it
-    elif any(find_in_mro(value.python_type().__mro__, name)[1] is not MISSING for name in ("__get__", "__set__", "__delete__", "__set_name__")):
+    elif any(
+        find_in_mro(value.python_type().__mro__, name)[1] is not MISSING for name in ("__get__", "__set__", "__delete__", "__set_name__")
+    ):
         raise NotConstant(f"{value.describe()}, which is asked for what it stands for,")
     elif value.python_type().__hash__ is None:
         raise NotConstant(f"{value.describe()}, which has no hash,")

@@ -18,6 +18,13 @@ from .sets import SET_OPERATORS, SetValue, to_keys
 PLAIN_KEYS = (str, int, bool, float, type(None), bytes)
 
 
+class Gone:
+    """A key that was taken out of a dictionary."""
+
+    def __init__(self, key: Value) -> None:
+        self.key = key
+
+
 class DictValue(Value):
     """Known keys in order. ``items`` maps a hashable key to (key value, value or Lazy). Of a dict that existed before the call only
     what is looked at is guarded: single items, absence of single keys, or all keys once something depends on them all."""
@@ -35,6 +42,8 @@ class DictValue(Value):
         """Keys stored by the capture of which it is not assumed whether they were there before."""
         self.version = 0
         """How often it was changed."""
+        self.history: list[Any] = []
+        """Keys that came (the key) and went (``Gone``), in order: iterators of Python see that."""
         self.extra: dict[str, Value] = {}
         """Attributes set on a new OrderedDict."""
 
@@ -81,6 +90,8 @@ class DictValue(Value):
         if not self.keys_guarded and (old is None or type(old[1]) is Lazy):
             self.unseen.add(hashed)
         self.items[hashed] = (key if old is None else old[0], value)
+        if old is None:
+            self.history.append(key)
         self.changed(vm)
 
     def changed(self, vm: Machine) -> None:
@@ -103,11 +114,11 @@ class DictValue(Value):
         return self.walk(vm, lambda vm, key: self.items[key][0], type(iter({})), self)
 
     def walk(self, vm: Machine, give: Any, kind: type, of: Value) -> Value:
-        """An iterator over ``of`` (this dictionary or a view of it) that gives ``give(vm, key)`` and sees changes as Python's own does: it walks
-        a dictionary with the same history."""
+        """An iterator over ``of`` (this dictionary or a view of it) that gives ``give(vm, key)`` and sees changes as Python's own does: it
+        walks a dictionary with the same history."""
         self.guard_keys(vm)
         inner = iter(self.items)
-        order, version = list(self.items), self.version
+        order, version, begun = list(self.items), self.version, len(self.history)
 
         def read(vm: Machine, i: int) -> Any:
             if self.cls is collections.OrderedDict and version != self.version and order != list(self.items):
@@ -118,7 +129,7 @@ class DictValue(Value):
                 vm.throw_real(exc)
             return STOP if key is STOP else give(vm, key)
 
-        return ItemsIterator(read, kind, walks=(self, of))
+        return ItemsIterator(read, kind, walks=(of, lambda: len(self.history) == begun))
 
     def key(self, vm: Machine) -> Any:
         vm.throw(TypeError, f"unhashable type: {self.cls.__name__!r}")
@@ -188,6 +199,7 @@ class DictValue(Value):
             vm.throw(KeyError, key.constant())
         if hashed in self.unseen:  # whether there is something to delete depends on what was there before
             self.guard_keys(vm)
+        self.history.append(Gone(self.items[hashed][0]))
         del self.items[hashed]
         self.changed(vm)
         return found
@@ -206,6 +218,7 @@ class DictValue(Value):
             vm.throw(KeyError, key)
         entry = self.items.pop(hashed)
         self.items[hashed] = entry
+        self.history += [Gone(entry[0]), entry[0]]
         if not vm.truth(last):
             rest = {k: v for k, v in self.items.items() if k is not hashed}
             self.items.clear()
@@ -216,6 +229,7 @@ class DictValue(Value):
 
     def m_clear(self, vm: Machine) -> Value:
         self.guard_keys(vm)
+        self.history += [Gone(key) for key, _ in self.items.values()]
         self.items.clear()
         self.changed(vm)
         return ConstantValue(None)
@@ -282,7 +296,9 @@ class DictValue(Value):
         return equal if equal.constant() is NotImplemented else ConstantValue(not equal.constant())
 
     def m___reversed__(self, vm: Machine) -> Value:
-        return backwards(self.key_values(vm), type(reversed(collections.OrderedDict() if self.cls is collections.OrderedDict else {})))
+        return backwards(
+            self, self, self.key_values(vm), type(reversed(collections.OrderedDict() if self.cls is collections.OrderedDict else {}))
+        )
 
     def getattr(self, vm: Machine, name: str) -> Value:
         if name == "default_factory" and self.cls is collections.defaultdict:
@@ -364,10 +380,20 @@ def update_from(vm: Machine, target: DictValue, other: Value) -> None:
             target.store(vm, *parts)
 
 
-def backwards(items: list[Value], kind: type) -> Value:
-    """An iterator from the last of the items to the first."""
-    last = len(items) - 1
-    return ItemsIterator(lambda vm, i: items[last - i] if i <= last else STOP, kind)
+def backwards(table: DictValue, of: Value, items: list[Value], kind: type) -> Value:
+    """An iterator over ``of``, a dictionary or a view of one, from the last of its items to the first."""
+    last, size, begun = len(items) - 1, len(table.items), len(table.history)
+
+    def read(vm: Machine, i: int) -> Any:
+        if len(table.items) != size:
+            vm.throw(RuntimeError, "dictionary changed size during iteration")
+        if len(table.history) != begun:
+            vm.unsupported(
+                "FE070", "a walk backwards through a dictionary that was changed", "only the dictionary itself knows what comes next"
+            )
+        return items[last - i] if i <= last else STOP
+
+    return ItemsIterator(read, kind, walks=(of, lambda: len(table.history) == begun), maker=reversed)
 
 
 class DictView(Value):
@@ -409,7 +435,7 @@ class DictView(Value):
         return TupleValue(self.values(vm)).m___contains__(vm, value)
 
     def m___reversed__(self, vm: Machine) -> Value:
-        return backwards(self.values(vm), type(reversed(getattr({}, self.kind)())))
+        return backwards(self.owner, self, self.values(vm), type(reversed(getattr({}, self.kind)())))
 
     def as_set(self, vm: Machine) -> SetValue:
         return SetValue({vm.key(v): v for v in self.values(vm)})
@@ -419,6 +445,8 @@ class DictView(Value):
             other = args[0]
             if name not in COMPARISONS and is_iterable(content(other)) and not isinstance(content(other), (SetValue, DictView)):
                 other = SetValue(to_keys(vm, other))  # sets want sets, views take any items
+            elif isinstance(content(other), DictView):
+                other = content(other).as_set(vm)  # type: ignore[attr-defined]
             return self.as_set(vm).special(vm, name, [other])
         return super().special(vm, name, args)
 

@@ -21,10 +21,12 @@ from .objects import ObjectValue, bind_descriptor, find_in_mro
 HOOKS = ("_backward_hooks", "_backward_pre_hooks", "_forward_hooks", "_forward_pre_hooks")
 GLOBAL_HOOKS = ("_global_backward_hooks", "_global_backward_pre_hooks", "_global_forward_hooks", "_global_forward_pre_hooks")
 STORES = ("_parameters", "_buffers", "_modules")
+OWN_CALLS = ("_compiled_call_impl", "_slow_forward", "_call_impl")
+"""What a module may have of its own that makes a call of it another one."""
 
 
 class ModuleValue(ObjectValue):
-    """A module of before the call. Its identity is guarded by what holds it, its dictionaries by the module tree guard."""
+    """A module of before the call. It is known by its path; its class and dictionaries are guarded by the module tree guard."""
 
     def __init__(self, obj: torch.nn.Module, source: Any) -> None:
         super().__init__(type(obj), obj, source)
@@ -97,7 +99,12 @@ class ModuleValue(ObjectValue):
     def setattr(self, vm: Machine, name: str, value: Value) -> None:
         plain = find_in_mro(self.cls.__mro__, "__setattr__")[0] is torch.nn.Module
         d = self.obj.__dict__
-        special = any(name in d[s] for s in STORES) or issubclass(value.python_type(), (torch.nn.Parameter, torch.nn.Module, torch.nn.Buffer))
+        special = any(name in d[s] for s in STORES) or issubclass(
+            value.python_type(), (torch.nn.Parameter, torch.nn.Module, torch.nn.Buffer)
+        )
+        if plain and not special:
+            for store in STORES:
+                vm.guard(Absent(self.tables[store], name))
         if plain and not special:
             self.generic_setattr(vm, name, value)
         elif plain and name in d["_buffers"] and issubclass(value.python_type(), torch.Tensor):
@@ -113,7 +120,7 @@ class ModuleValue(ObjectValue):
         """Whether a call is another one than that of ``torch.nn.Module``."""
         raw = find_in_mro(self.cls.__mro__, "__call__")[1]
         impl = find_in_mro(self.cls.__mro__, "_call_impl")[1]
-        slow = "_slow_forward" in self.obj.__dict__ or "_call_impl" in self.obj.__dict__
+        slow = any(name in self.obj.__dict__ for name in OWN_CALLS[1:])
         return raw is not torch.nn.Module.__call__ or impl is not torch.nn.Module._call_impl or slow
 
     def goes_to_forward(self) -> bool:
@@ -122,7 +129,9 @@ class ModuleValue(ObjectValue):
     def call(self, vm: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:
         if self.has_own_call():
             return super().call(vm, args, kwargs)
-        vm.use_module(self)  # type: ignore[attr-defined]
+        for name in OWN_CALLS:
+            if name not in self.obj.__dict__:
+                vm.guard(Absent(self.path, name))
         if self.goes_to_forward():
             return vm.call(self.getattr(vm, "forward"), args, kwargs)
         impl = torch.nn.Module._call_impl

@@ -84,7 +84,11 @@ class SymbolicNumber(Value):
         if other is None:
             return ConstantValue(NotImplemented)
         mine = self.number
-        if operation in COMPARISONS and not (is_int(mine) and is_int(other)) and (outcome := compared(vm, operation, mine, other)) is not None:
+        if (
+            operation in COMPARISONS
+            and not (is_int(mine) and is_int(other))
+            and (outcome := compared(vm, operation, mine, other)) is not None
+        ):
             return ConstantValue(outcome)
         if not (is_int(mine) and is_int(other)) and operation not in FLOATS_EXACTLY:
             mine, other = self.constant(), args[0].constant()  # by the operator: neither number's own method knows the other kind

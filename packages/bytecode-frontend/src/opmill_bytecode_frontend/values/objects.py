@@ -11,7 +11,20 @@ from typing import Any
 from opmill_guards.source import Attr, InstanceDict, Item, Pinned
 
 from .assigned import find_now
-from .base import MISSING, IdentityKey, Lazy, Machine, NotConstant, ProgramKey, Value, find_in_mro, full_name, hash_told, written_in_python
+from .base import (
+    MISSING,
+    IdentityKey,
+    Lazy,
+    Machine,
+    NotConstant,
+    ProgramKey,
+    Raised,
+    Value,
+    find_in_mro,
+    full_name,
+    hash_told,
+    written_in_python,
+)
 from .constant import ConstantValue
 from .functions import BuiltinValue, FunctionValue, MethodValue
 from .mapping import DictValue
@@ -42,7 +55,7 @@ def builtin_base(cls: type) -> Any:
 
 def read_class(vm: Machine, owner: type, name: str, raw: Any) -> Value:
     """The tracked value of a raw class attribute; guarded unless the class belongs to torch or Python."""
-    if type(raw) is types.FunctionType or isinstance(raw, (property, staticmethod, classmethod)):
+    if type(raw) is types.FunctionType or issubclass(type(raw), (property, staticmethod, classmethod)):
         vm.guard_class(owner, name, raw)
         return vm.wrap(raw, Pinned(raw, f"{owner.__qualname__}.{name}"))
     return vm.wrap(raw, vm.class_source(owner, name, raw))  # type: ignore[attr-defined]
@@ -63,7 +76,7 @@ def bind_descriptor(vm: Machine, owner: type, name: str, raw: Any, instance: Val
         if sys.version_info < (3, 13) and type(inner) is not types.FunctionType and hasattr(type(inner), "__get__"):
             return bind_descriptor(vm, owner, name, inner, cls, cls)
         return MethodValue(vm.wrap(inner, Pinned(inner, f"{owner.__qualname__}.{name}")), cls)
-    if isinstance(raw, property):
+    if issubclass(type(raw), property):
         if instance is None:
             return read_class(vm, owner, name, raw)
         if raw.fget is None:
@@ -72,7 +85,7 @@ def bind_descriptor(vm: Machine, owner: type, name: str, raw: Any, instance: Val
         return vm.call(vm.wrap(raw.fget, Pinned(raw.fget, name)), [instance], {})
     if kind is types.ClassMethodDescriptorType:
         return BoundSlot(raw, cls)
-    if isinstance(raw, SLOT_TYPES) or kind is types.MethodWrapperType:
+    if issubclass(type(raw), SLOT_TYPES) or kind is types.MethodWrapperType:
         if instance is None or kind is types.BuiltinFunctionType:
             return BuiltinValue(raw)
         return BoundSlot(raw, instance)
@@ -137,6 +150,15 @@ class BoundSlot(Value):
         return super().getattr(vm, name)
 
 
+def tell_attribute(error: Any, owner: Value, name: str) -> None:
+    """An AttributeError of the program that says neither of which attribute nor of which object is told both by the lookup."""
+    if not issubclass(error.python_type(), AttributeError):
+        return
+    fields = getattr(error, "fields", None)
+    if fields is not None and error.source is None and not {"name", "obj"} & fields.keys():
+        fields |= {"name": ConstantValue(name), "obj": owner}
+
+
 class ObjectValue(Value):
     """An instance of a class written in Python, of before the call (``obj``) or made in captured code.
 
@@ -161,7 +183,11 @@ class ObjectValue(Value):
 
     def constant(self) -> Any:
         """Only what can never change is: what a function of C computes from another object depends on its attributes."""
-        if self.source is not None and isinstance(self.storage, ConstantValue) and not any(type(find_in_mro(self.cls.__mro__, n)[1]) is types.FunctionType for n in ASKED_BY_C):
+        if (
+            self.source is not None
+            and isinstance(self.storage, ConstantValue)
+            and not any(type(find_in_mro(self.cls.__mro__, n)[1]) is types.FunctionType for n in ASKED_BY_C)
+        ):
             return self.obj
         raise NotConstant(f"an object of class {self.cls.__qualname__}")
 
@@ -192,11 +218,20 @@ class ObjectValue(Value):
     # ---- attributes ------------------------------------------------------------------------------------------------
 
     def getattr(self, vm: Machine, name: str) -> Value:
+        try:
+            return self.looked_up(vm, name)
+        except Raised as raised:
+            tell_attribute(raised.value, self, name)
+            raise
+
+    def looked_up(self, vm: Machine, name: str) -> Value:
         hook = vm.hook(self.cls, "__getattribute__")
         if type(hook) not in (types.FunctionType, types.WrapperDescriptorType):
             vm.unsupported("FE041", f"attribute {name} of {self.describe()}", "its __getattribute__ is no function")
         if type(hook) is types.FunctionType:
-            return self.with_fallback(vm, name, lambda: vm.call(vm.wrap(hook, Pinned(hook, "__getattribute__")), [self, ConstantValue(name)], {}))
+            return self.with_fallback(
+                vm, name, lambda: vm.call(vm.wrap(hook, Pinned(hook, "__getattribute__")), [self, ConstantValue(name)], {})
+            )
         return self.with_fallback(vm, name, lambda: self.generic_getattr(vm, name))
 
     def with_fallback(self, vm: Machine, name: str, read: Any) -> Value:
@@ -266,7 +301,7 @@ class ObjectValue(Value):
         owner, raw = find_now(vm, self.cls.__mro__, name)
         vm.guard_lookup(self.cls, owner, name)
         if raw is not MISSING:
-            if isinstance(raw, property):
+            if issubclass(type(raw), property):
                 read_class(vm, owner, name, raw)
                 if raw.fset is None:
                     vm.throw(AttributeError, f"property {name!r} of {self.cls.__qualname__!r} object has no setter")
@@ -293,7 +328,7 @@ class ObjectValue(Value):
             vm.call(vm.wrap(hook, Pinned(hook, "__delattr__")), [self, ConstantValue(name)], {})
             return
         owner, raw = find_now(vm, self.cls.__mro__, name)
-        if isinstance(raw, property):
+        if issubclass(type(raw), property):
             read_class(vm, owner, name, raw)
             if raw.fdel is None:
                 vm.throw(AttributeError, f"property {name!r} of {self.cls.__qualname__!r} object has no deleter")
@@ -320,7 +355,7 @@ class ObjectValue(Value):
             return None
         if raw is None:
             vm.throw(TypeError, NONE_SAYS.get(name, "'NoneType' object is not callable").format(self.cls.__name__))
-        if isinstance(raw, SLOT_TYPES):
+        if issubclass(type(raw), SLOT_TYPES):
             if self.storage is not None and owner is not object and (owner, name) not in OF_OWN_CLASS:
                 if name == "__getitem__" and isinstance(self.storage, DictValue):
                     return self.read_item(vm, args[0])

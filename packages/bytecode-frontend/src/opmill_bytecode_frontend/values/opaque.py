@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .base import Machine, NotConstant, Value
+from .base import ExistingObject, Machine, NotConstant, Value
 from .constant import ConstantValue
 
 
@@ -66,3 +66,19 @@ class RandomNumber(Value):
 
     def special(self, vm: Machine, name: str, args: list[Value]) -> Value | None:
         vm.unsupported("FE019", f"{name} of {self.describe()}", "it is random", "use torch.rand, which the graph holds")
+
+
+class Untouched(ExistingObject):
+    """An object that captured code carries about and never looks into: a weak proxy, whose object may be dead, or a frame, which holds all
+    that its function has."""
+
+    def refuse(self, vm: Machine, *args: Any) -> Any:
+        vm.unsupported("FE018", f"a look into {self.describe()}", "what it gives is known when the program runs")
+
+    def describe(self) -> str:
+        return f"a {type(self.obj).__name__}"
+
+    truth = key = getattr = setattr = delattr = call = iterate = special = refuse  # type: ignore[assignment]
+
+    def find_method(self, name: str) -> Any:
+        return self.refuse

@@ -22,6 +22,8 @@ def as_index(vm: Machine, value: Value) -> Value | None:
     index = value.special(vm, "__index__", [])
     if index is not None and not issubclass(index.python_type(), int):
         vm.throw(TypeError, f"__index__ returned non-int (type {index.python_type().__name__})")
+    if index is not None and index.python_type() is not int and not issubclass(value.python_type(), int):
+        vm.unsupported("FE011", f"an __index__ that gives a {index.python_type().__name__}", "Python makes an int of it and warns")
     return index
 
 
@@ -334,7 +336,9 @@ class TupleValue(SequenceValue):
 
     def own_attribute(self, vm: Machine, name: str) -> Value | None:
         """What the instance's own dictionary has of an attribute of an object of a class derived from tuple."""
-        if self.source is None or any(hasattr(c.__dict__.get(n), "__code__") for c in self.cls.__mro__ for n in ("__getattribute__", "__getattr__")):
+        if self.source is None or any(
+            hasattr(c.__dict__.get(n), "__code__") for c in self.cls.__mro__ for n in ("__getattribute__", "__getattr__")
+        ):
             return None
         where = InstanceDict(self.source)
         if name in self.obj.__dict__:

@@ -31,6 +31,8 @@ class SetValue(Value):
         self.source = source
         self.obj = obj
         self.before = dict(items) if source is not None else None
+        self.version = 0
+        """How often it was changed."""
 
     def python_type(self) -> type:
         return self.cls
@@ -52,6 +54,7 @@ class SetValue(Value):
         return super().find_method(name) if hasattr(self.cls, name) else None
 
     def changed(self, vm: Machine) -> Value:
+        self.version += 1
         if self.source is not None:
             vm.effects.mutated(self)
         return ConstantValue(None)
@@ -75,7 +78,8 @@ class SetValue(Value):
                 vm.throw(RuntimeError, "Set changed size during iteration")
             return items[i] if i < len(items) else STOP
 
-        return ItemsIterator(read, type(iter(set())))
+        begun = len(self.items), self.version
+        return ItemsIterator(read, type(iter(set())), walks=(self, lambda: begun == (len(self.items), self.version)))
 
     def m___iter__(self, vm: Machine) -> Value:
         return self.iterate(vm)
@@ -165,8 +169,10 @@ class SetValue(Value):
     def special(self, vm: Machine, name: str, args: list[Value]) -> Value | None:
         if name in SET_OPERATORS:
             other = content(args[0])
-            as_set = getattr(other, "as_set", None)  # keys and items of a dictionary
-            other = as_set(vm) if as_set is not None and getattr(other, "kind", "") != "values" else other
+            view = hasattr(other, "as_set") and getattr(other, "kind", "") != "values"  # keys and items of a dictionary
+            if view and name not in COMPARISONS:
+                return ConstantValue(NotImplemented)  # the view's own operators are asked
+            other = other.as_set(vm) if view else other  # type: ignore[attr-defined]
             if not isinstance(other, SetValue):
                 return ConstantValue(NotImplemented)
             if name in COMPARISONS:

@@ -9,6 +9,7 @@ import torch
 
 from opmill_fake_tensors import FakeTensor
 from opmill_fake_tensors.symbolic import item_at
+from opmill_fake_tensors.wrappers import takes_operators
 from opmill_guards.source import Attr, InstanceDict, Item
 
 from .base import MISSING, Lazy, Machine, NotConstant, Value
@@ -37,14 +38,11 @@ for _name in ("neg", "pos", "invert", "abs", "getitem"):
 #: Tensors of more elements are no lists of numbers of a graph.
 LISTED = 32
 #: Methods that leave the tensor world or keep a reference to the Python object: never recorded.
-REFUSED = frozenset(
-    "backward retain_grad storage untyped_storage data_ptr numpy __array__ "
-    "share_memory_ pin_memory __dlpack__ cpu_offload".split()
-)
+REFUSED = frozenset("backward retain_grad storage untyped_storage data_ptr share_memory_ pin_memory __dlpack__ cpu_offload".split())
 
 
 #: Methods that the library has rows for.
-LISTENING = frozenset("register_hook register_post_accumulate_grad_hook as_subclass".split())
+LISTENING = frozenset("register_hook register_post_accumulate_grad_hook as_subclass numpy __array__".split())
 #: Methods whose answer a fake has by itself.
 QUESTIONS = frozenset("size dim stride numel nelement ndimension is_floating_point element_size storage_offset is_conj is_neg".split())
 _WRITTEN_OUT = {"resolve_conj": "is_conj", "resolve_neg": "is_neg"}
@@ -119,8 +117,12 @@ class TensorValue(Value):
             if self.obj is None:
                 return ConstantValue(None)
             if not self.obj.is_leaf:
-                vm.unsupported("FE031", "the gradient of a tensor that is no leaf", "whether one is retained belongs to the object, not to its value")
+                vm.unsupported(
+                    "FE031", "the gradient of a tensor that is no leaf", "whether one is retained belongs to the object, not to its value"
+                )
             return vm.wrap(self.obj.grad, Attr(self.source, name))
+        if takes_operators(self.cls) and (found := vm.added(self, name)) is not MISSING:  # type: ignore[attr-defined]
+            return found  # type: ignore[no-any-return]
         if (found := self.own(vm, name)) is not MISSING:
             return found  # type: ignore[no-any-return]
         if name in ("grad_fn", "_backward_hooks", "__dict__", "_version", "_base"):
@@ -136,12 +138,16 @@ class TensorValue(Value):
         return vm.recorder.attribute(vm, self, name)
 
     def own(self, vm: Machine, name: str) -> Any:
-        """What the program put on the object under this name, or MISSING; what a tensor has anyway is not assumed to be hidden by nothing."""
+        """What the program put on the object under this name, or MISSING; what a tensor has anyway is not assumed to be hidden by
+        nothing."""
         if of_instances(torch.Tensor, name) and (self.obj is None or name not in self.obj.__dict__):
             return MISSING
         return MISSING if self.obj is None and self._attrs is None else self.attrs.lookup(vm, name)
 
     def setattr(self, vm: Machine, name: str, value: Value) -> None:
+        if takes_operators(self.cls) and name != "grad":
+            why = "it may say what operators on the tensor do"
+            vm.unsupported("FE032", f"assignment to attribute {name} of a {self.cls.__qualname__}", why, "make a new tensor")
         if name == "data" and isinstance(value, TensorValue):
             vm.unsupported("FE032", "assignment to tensor.data", "the tensor would change its memory", "use copy_() under no_grad")
         if name == "grad" and self.obj is not None and self.takes_gradient(value):
@@ -218,8 +224,8 @@ class TensorValue(Value):
         return vm.recorder.call_method(vm, name, [self, *args], kwargs)
 
     def first_use(self) -> int | None:
-        """The place where a tensor of captured code is used first. What listens to its gradient natively must see the gradients of all uses: these
-        have to come after the graph, whose results need not be computed from each other for autograd."""
+        """The place where a tensor of captured code is used first. What listens to its gradient natively must see the gradients of all
+        uses: these have to come after the graph, whose results need not be computed from each other for autograd."""
         users = () if self.obj is not None or self.node is None else self.node.users
         return min((user.meta["place"] for user in users if "place" in user.meta), default=None)
 
@@ -257,9 +263,16 @@ class TensorValue(Value):
         """The list of them, or the one where there are no dimensions."""
         if not self.fake.dim():
             return self.method(vm, "item", [], {})
-        return ListValue([self.method(vm, "select", [ConstantValue(0), ConstantValue(i)], {}).method(vm, "item", [], {}) for i in range(self.fake.shape[0])])
+        return ListValue(
+            [
+                self.method(vm, "select", [ConstantValue(0), ConstantValue(i)], {}).method(vm, "item", [], {})
+                for i in range(self.fake.shape[0])
+            ]
+        )
 
     def special(self, vm: Machine, name: str, args: list[Value]) -> Value | None:
+        if takes_operators(self.cls) and (found := vm.added(self, name)) is not MISSING:  # type: ignore[attr-defined]
+            return vm.call(found, args, {})
         if name in OPERATORS and args and not is_overriding(args[0]) and not vm.recorder.is_operand(args[0]):
             return ConstantValue(NotImplemented)
         if not callable(getattr(torch.Tensor, name, None)):
@@ -285,19 +298,27 @@ def is_overriding(value: Any) -> bool:
 
 
 def indexed_by_numbers(vm: Machine, owner: TensorValue, key: Value) -> tuple[list[Value], dict[int, Value]] | None:
-    """The parts of a subscript with ``:`` for each integer that is not assumed, and these integers by place. None where there are none, or where
-    a tensor among the parts decides which dimension is whose."""
+    """The parts of a subscript with ``:`` for each integer that is not assumed, and these integers by place. None where there are none, or
+    where a tensor among the parts decides which dimension is whose."""
     parts: list[Any] = list(key.values(vm)) if isinstance(key, TupleValue) else [key]
     numbers: dict[int, Value] = {}
     for k, part in enumerate(parts):
         if type(part) is Lazy:
             part = parts[k] = vm.wrap(part.obj, part.source)
-        if isinstance(part, TensorValue) and not vm.recorder.index_by_tensors and vm.recorder.counts and part.fake.dim() == 0 and part.is_integer():
+        if (
+            isinstance(part, TensorValue)
+            and not vm.recorder.index_by_tensors
+            and vm.recorder.counts
+            and part.fake.dim() == 0
+            and part.is_integer()
+        ):
             part = part.method(vm, "item", [], {})
         if part.symbolic:
             numbers[k] = part
             parts[k] = SliceValue(*[ConstantValue(None)] * 3)
-    plain = all(isinstance(p, SliceValue) or (isinstance(p, ConstantValue) and type(p.value) in (int, type(None), type(...))) for p in parts)
+    plain = all(
+        isinstance(p, SliceValue) or (isinstance(p, ConstantValue) and type(p.value) in (int, type(None), type(...))) for p in parts
+    )
     return (parts, numbers) if numbers and plain else None
 
 

@@ -1,0 +1,19 @@
+"""Arrays of NumPy that leave captured code: as views of the graph's tensors."""
+
+from __future__ import annotations
+
+from ..errors import Unsupported
+from ..values.arrays import ArrayValue
+from .rebuild import Rebuilder, rebuilds
+
+
+@rebuilds(ArrayValue)
+def array(r: Rebuilder, value: ArrayValue) -> str:
+    if value.source is not None:
+        return r.source(value.source)
+    if value.stands_for is not None or not (value.is_number or value.like.flags.writeable):
+        raise Unsupported("FE070", "a view of an array leaves the captured code", "tensors have no such view", "return a copy of it")
+    return r.assign(value, f"{r.expr(value.inner)}.numpy()" + "[()]" * value.is_number)
+
+
+__all__ = ["array"]

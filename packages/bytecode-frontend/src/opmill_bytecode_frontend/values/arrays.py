@@ -1,0 +1,148 @@
+"""NumPy's arrays and numbers: each a tensor of the graph that has its memory, and an array of ones of its layout, which NumPy is asked about."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import torch
+
+from .base import MISSING, Machine, NotConstant, Value
+from .constant import ConstantValue
+from .iterators import STOP, ItemsIterator
+from .tensor import TensorValue
+
+#: dunder -> (name of the universal function, operands swapped)
+OPERATORS: dict[str, tuple[str, bool]] = {}
+_BINARY = {
+    "add": "add", "sub": "subtract", "mul": "multiply", "truediv": "divide", "floordiv": "floor_divide", "mod": "remainder", "pow": "power",
+    "matmul": "matmul", "and": "bitwise_and", "or": "bitwise_or", "xor": "bitwise_xor", "lshift": "left_shift", "rshift": "right_shift",
+}  # fmt: skip
+for _name, _function in _BINARY.items():
+    OPERATORS[f"__{_name}__"] = (_function, False)
+    OPERATORS[f"__r{_name}__"] = (_function, True)
+for _name, _function in {
+    "eq": "equal", "ne": "not_equal", "lt": "less", "le": "less_equal", "gt": "greater", "ge": "greater_equal", "neg": "negative",
+    "pos": "positive", "abs": "absolute", "invert": "invert",
+}.items():  # fmt: skip
+    OPERATORS[f"__{_name}__"] = (_function, False)
+IN_PLACE = {f"__i{name}__": function for name, function in _BINARY.items()}
+#: What an array says of itself, and nothing but its layout decides.
+FACTS = frozenset("shape ndim size dtype itemsize nbytes strides".split())
+NUMBERS = frozenset("__bool__ __int__ __float__ __index__ __complex__".split())
+
+
+class ArrayValue(Value):
+    """``inner``: the tensor with its memory; ``like``: a real array, or number, of this layout; ``stands_for``: where NumPy's own is a view that
+    tensors have none of, the tensor that it shows and how often that had been written to. Such an array is read only, and stays inside."""
+
+    def __init__(self, inner: TensorValue, like: Any, obj: Any = None, source: Any = None, stands_for: Any = None) -> None:
+        self.inner, self.like, self.obj, self.source, self.stands_for = inner, like, obj, source, stands_for
+
+    def python_type(self) -> type:
+        return type(self.like)
+
+    def real(self) -> Any:
+        return MISSING if self.obj is None else self.obj
+
+    def constant(self) -> Any:
+        raise NotConstant(f"a NumPy {type(self.like).__name__}")
+
+    def describe(self) -> str:
+        return f"a NumPy {type(self.like).__name__}"
+
+    @property
+    def is_number(self) -> bool:
+        return not hasattr(self.like, "__setitem__")
+
+    def truth(self, vm: Machine) -> bool:
+        return vm.truth(self.inner)
+
+    def key(self, vm: Machine) -> Any:
+        vm.unsupported("FE024", f"hash of {self.describe()}")
+
+    def find_method(self, name: str) -> Any:
+        if not callable(getattr(type(self.like), name, None)):
+            return None
+        return lambda vm, *args, **kwargs: self.method(vm, name, list(args), kwargs)
+
+    def method(self, vm: Machine, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        if name.startswith("__"):
+            found = self.special(vm, name, args)
+            if found is not None:
+                return found
+        return vm.call_builtin(getattr(type(self.like), name), [self, *args], kwargs)  # type: ignore[attr-defined,no-any-return]
+
+    def special(self, vm: Machine, name: str, args: list[Value]) -> Value | None:
+        if name in OPERATORS:
+            function, swapped = OPERATORS[name]
+            if args and not (isinstance(args[0], (ArrayValue, ConstantValue)) or not args[0].symbolic):
+                return ConstantValue(NotImplemented)
+            return call(vm, function, [*args, self] if swapped else [self, *args])
+        if name in IN_PLACE:
+            return None if self.is_number else call(vm, IN_PLACE[name], [self, *args], out=self)
+        if name in NUMBERS:
+            return self.inner.method(vm, name, args, {})
+        if name == "__len__" and not self.is_number:
+            if not self.like.ndim:
+                vm.throw(TypeError, "len() of unsized object")
+            return ConstantValue(len(self.like))
+        if name in ("__getitem__", "__setitem__") and not self.is_number:
+            return vm.call_builtin(getattr(type(self.like), name), [self, *args], {})  # type: ignore[attr-defined,no-any-return]
+        if getattr(type(self.like), name, None) is None:
+            return None
+        vm.unsupported("FE085", f"{name} of {self.describe()}", "there is no program of torch for it")
+
+    def getattr(self, vm: Machine, name: str) -> Value:
+        if name in FACTS:
+            return vm.fresh(getattr(self.like, name))
+        if name in ("T", "mT", "real", "imag"):
+            function = {"T": "transpose", "mT": "matrix_transpose"}.get(name, name)
+            return call(vm, function, [self])
+        if name == "__class__":
+            return vm.wrap(type(self.like))
+        if not hasattr(self.like, name):
+            vm.no_attribute(self, name, f"'{type(self.like).__module__}.{type(self.like).__name__}' object has no attribute {name!r}")
+        if callable(getattr(type(self.like), name, None)):
+            return super().getattr(vm, name)
+        vm.unsupported("FE085", f"attribute {name} of {self.describe()}", "there is no program of torch for it")
+
+    def setattr(self, vm: Machine, name: str, value: Value) -> None:
+        vm.unsupported("FE085", f"assignment to attribute {name} of {self.describe()}", "there is no program of torch for it")
+
+    def iterate(self, vm: Machine) -> Value:
+        if self.is_number or not self.like.ndim:
+            vm.throw(
+                TypeError, "iteration over a 0-d array" if not self.is_number else f"{type(self.like).__name__!r} object is not iterable"
+            )
+        count = len(self.like)
+        return ItemsIterator(lambda vm, i: self.special(vm, "__getitem__", [ConstantValue(i)]) if i < count else STOP)
+
+
+def call(vm: Any, function: str, args: list[Value], out: Value | None = None) -> Value:
+    """A function of NumPy by its name."""
+    return vm.call_builtin(getattr(sys.modules["numpy"], function), args, {} if out is None else {"out": out})  # type: ignore[no-any-return]
+
+
+def torch_dtype(dtype: Any) -> torch.dtype | None:
+    """torch's dtype for one of NumPy's; None for what tensors do not hold."""
+    if dtype.names is not None or not dtype.isnative:
+        return None
+    return DTYPES.get(dtype.name)
+
+
+DTYPES: dict[str, torch.dtype] = {
+    name: getattr(torch, name) for name in "bool int8 int16 int32 int64 uint8 float16 float32 float64 complex64 complex128".split()
+}
+
+
+def like_layout(dtype: Any, shape: tuple[int, ...], strides: tuple[int, ...]) -> Any:
+    """An array of ones with this layout (strides in bytes, none below 0)."""
+    np = sys.modules["numpy"]
+    if 0 in shape:
+        return np.ones(shape, dtype)
+    extent = sum((n - 1) * stride for n, stride in zip(shape, strides)) // dtype.itemsize + 1
+    return np.lib.stride_tricks.as_strided(np.ones(extent, dtype), shape, strides)
+
+
+__all__ = ["ArrayValue", "like_layout", "torch_dtype"]

@@ -1,0 +1,130 @@
+"""Tensors whose classes take operators apart (``__torch_dispatch__``): what such a class adds to a tensor.
+
+A wrapper is a :class:`TensorValue` like any other. Its fake is an object of its class made of fakes, so that operators run what the class
+says, as they do when the graph is compiled: a graph has the operators of the program, with wrappers for operands."""
+
+from __future__ import annotations
+
+import types
+from typing import Any
+
+import torch
+
+from opmill_fake_tensors.wrappers import same_context, takes_operators
+from opmill_guards.guard import Predicate, TensorMatch
+from opmill_guards.source import Attr, Pinned
+
+from ..errors import Unsupported
+from ..owners import installed
+from .base import MISSING, Machine, Value, find_in_mro
+from .objects import bind_descriptor
+
+OF_TORCH = (torch.Tensor, torch._C.TensorBase, object)
+CODE = (types.FunctionType, property, classmethod, staticmethod)
+
+
+def is_wrapped(value: Any) -> bool:
+    """Whether a tracked tensor is one of a class that takes operators."""
+    return takes_operators(type(getattr(value, "fake", None)))
+
+
+def added(vm: Machine, value: Any, name: str) -> Any:
+    """What the class or the object has under a name that tensors do not have, or have otherwise; MISSING where it is a tensor's own."""
+    owner, raw = find_in_mro(value.cls.__mro__, name)
+    own = raw is not MISSING and owner not in OF_TORCH
+    if own and (isinstance(raw, CODE) or hasattr(type(raw), "__set__")):
+        return of_class(vm, value, owner, name, raw)
+    if name in getattr(value.fake, "__dict__", ()):
+        return of_object(vm, value, name)
+    return of_class(vm, value, owner, name, raw) if own else MISSING
+
+
+def of_class(vm: Any, value: Any, owner: type, name: str, raw: Any) -> Value:
+    """What the program wrote is interpreted. Methods of installed packages run while the graph is recorded, as their ``__torch_dispatch__``
+    does."""
+    vm.guard_lookup(value.cls, owner, name)
+    code = getattr(getattr(raw, "fget", None) or getattr(raw, "__func__", raw), "__code__", None)
+    if code is None or not installed(code.co_filename):
+        if isinstance(raw, CODE):
+            return bind_descriptor(vm, owner, name, raw, value, vm.wrap(value.cls))
+        return of_object(vm, value, name)
+    if isinstance(raw, property):
+        return of_object(vm, value, name)
+    return (
+        InstalledMethod(value, name)
+        if type(raw) is types.FunctionType
+        else bind_descriptor(vm, owner, name, raw, value, vm.wrap(value.cls))
+    )
+
+
+def of_object(vm: Any, value: Any, name: str) -> Value:
+    """An attribute: a tensor is one of the graph, anything else is what it is now."""
+    content = getattr(value.fake, name)
+    if isinstance(content, torch.Tensor):
+        node = vm.recorder.graph.call_function(getattr, (vm.recorder.node_of(value), name))
+        return vm.recorder.track(vm, content, node)  # type: ignore[no-any-return]
+    if value.obj is not None and getattr(value.obj, name, MISSING) is content:
+        return vm.wrap(content, Attr(value.source, name))  # type: ignore[no-any-return]
+    if isinstance(content, (torch.SymInt, torch.SymFloat, torch.SymBool)):
+        return vm.fresh(content)  # type: ignore[no-any-return]
+    return vm.wrap(content, Pinned(content, name))  # type: ignore[no-any-return]
+
+
+def guard_inside(vm: Any, obj: Any, fake: Any, source: Any) -> None:
+    """Assumes of a wrapper its context and the looks of the tensors inside."""
+    names, context = obj.__tensor_flatten__()
+    names, cls = tuple(names), type(obj)
+    tensors = [name for name in names if isinstance(getattr(obj, name), torch.Tensor)]
+    things = {name: getattr(obj, name) for name in names if name not in tensors}
+    moving = [name for name in tensors if any(type(n) is not int for n in getattr(fake, name).shape)]
+
+    def holds(now: Any) -> bool:
+        found, says = now.__tensor_flatten__()
+        alike = (
+            tuple(found) == names and same_context(says, context) and all(same_context(getattr(now, name), things[name]) for name in things)
+        )
+        return alike and all(getattr(now, name).shape == now.shape for name in moving)
+
+    def holds_plainly(now: Any) -> bool:
+        found, says = now.__tensor_flatten__()
+        return (says is context or same_context(says, context)) and tuple(found) == names
+
+    vm.guard(Predicate(source, holds if things or moving else holds_plainly, f"{cls.__qualname__} of the same context"))
+    for name in tensors:
+        part, inner, where = getattr(obj, name), getattr(fake, name), Attr(source, name)
+        keys = torch._C._dispatch_keys(part).raw_repr()
+        strided = part.layout is torch.strided
+        sizes = tuple(n if type(n) is int else None for n in inner.shape)
+        strides = tuple(n if type(n) is int else None for n in inner.stride()) if strided else None
+        vm.guard_tensor(
+            TensorMatch(where, type(part), part.dtype, part.device, part.layout, sizes, strides, part.requires_grad, keys), False
+        )
+        if takes_operators(type(part)):
+            guard_inside(vm, part, inner, where)
+
+
+def refuse_jagged(tensor: Any) -> None:
+    """Raises Unsupported (FE051) for a nested tensor: the size that differs from row to row is no number of a graph."""
+    if tensor.is_nested:
+        why = "a size that differs from row to row is no number that a graph knows"
+        hint = "compute with values() and offsets() of it, and make a nested tensor of the result outside of the compiled function"
+        raise Unsupported("FE051", f"tensor with layout {tensor.layout}", why, hint)
+
+
+class InstalledMethod(Value):
+    """A method of a wrapper that an installed package wrote in Python."""
+
+    def __init__(self, owner: Any, name: str) -> None:
+        self.owner, self.name = owner, name
+
+    def python_type(self) -> type:
+        return types.MethodType
+
+    def describe(self) -> str:
+        return f"method {self.name} of a {self.owner.cls.__qualname__}"
+
+    def call(self, vm: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        return vm.recorder.call_method(vm, self.name, [self.owner, *args], kwargs)  # type: ignore[no-any-return]
+
+
+__all__ = ["InstalledMethod", "added", "guard_inside", "is_wrapped", "refuse_jagged"]

@@ -1,0 +1,226 @@
+"""Tensors of classes that take operators apart: what is captured of them, and what is assumed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import return_and_correct_aliasing
+
+from opmill_bytecode_frontend import capture
+from opmill_bytecode_frontend.errors import Unsupported
+
+
+class Pair(torch.Tensor):
+    """Two tensors that each operator is applied to."""
+
+    a: Any
+    b: Any
+    tag: Any
+    __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]
+
+    @staticmethod
+    def __new__(cls, a: Any, b: Any, tag: Any = 0, size: Any = None, stride: Any = None) -> Any:
+        size, stride = a.shape if size is None else size, a.stride() if stride is None else stride
+        return torch.Tensor._make_wrapper_subclass(cls, size, strides=stride, dtype=a.dtype, device=a.device)  # type: ignore[attr-defined]
+
+    def __init__(self, a: Any, b: Any, tag: Any = 0, size: Any = None, stride: Any = None) -> None:
+        self.a, self.b, self.tag = a, b, tag
+
+    def __tensor_flatten__(self) -> Any:
+        return ["a", "b"], self.tag
+
+    @staticmethod
+    def __tensor_unflatten__(inner: Any, context: Any, size: Any, stride: Any) -> Any:
+        return Pair(inner["a"], inner["b"], context, size, stride)
+
+    @classmethod
+    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:  # type: ignore[override]
+        kwargs = kwargs or {}
+        tag = next(p.tag for p in pytree.tree_leaves((args, kwargs)) if isinstance(p, Pair))
+        found = [func(*of(args, name), **of(kwargs, name)) for name in ("a", "b")]
+        result = pytree.tree_map(lambda a, b: Pair(a, b, tag) if isinstance(a, torch.Tensor) else a, *found)
+        return return_and_correct_aliasing(func, args, kwargs, result)
+
+    def total(self, scale: float) -> Any:
+        return (self.a + self.b) * scale
+
+    @property
+    def difference(self) -> Any:
+        return self.a - self.b
+
+    @classmethod
+    def twice(cls, x: Any) -> Any:
+        return cls(x, x * 2)
+
+    def __matmul__(self, other: Any) -> Any:  # type: ignore[override]
+        return self.a @ other
+
+
+def of(args: Any, name: str) -> Any:
+    return pytree.tree_map_only(Pair, lambda p: getattr(p, name), args)
+
+
+class Closed(torch.Tensor):
+    """Takes operators, and cannot be taken apart."""
+
+    @classmethod
+    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:  # type: ignore[override]
+        with torch._C._DisableTorchDispatch():  # type: ignore[attr-defined]
+            return func(*args, **(kwargs or {}))
+
+
+def pair(*sizes: int, tag: Any = 0) -> Pair:
+    source = torch.Generator().manual_seed(0)
+    return Pair(torch.randn(sizes, generator=source), torch.randn(sizes, generator=source), tag)  # type: ignore[no-any-return]
+
+
+def same(got: Any, expected: Any) -> None:
+    assert type(got) is type(expected)
+    if isinstance(got, (list, tuple)):
+        for one, other in zip(got, expected, strict=True):
+            same(one, other)
+    elif isinstance(got, Pair):
+        assert got.tag == expected.tag and got.requires_grad == expected.requires_grad
+        same(got.a, expected.a)
+        same(got.b, expected.b)
+    elif isinstance(got, torch.Tensor):
+        torch.testing.assert_close(got, expected)
+    else:
+        assert got == expected
+
+
+def compiled(function: Any, **more: Any) -> Any:
+    return capture(function, backend="eager", fullgraph=True, **more)
+
+
+FUNCTIONS = {
+    "operators": lambda p, x: (p + x).relu() * 2,
+    "methods of tensors": lambda p, x: p.sum(1, keepdim=True).expand(3, 3).t(),
+    "what is inside": lambda p, x: p.a + p.b * x,
+    "metadata": lambda p, x: x * p.tag if p.tag else p,
+    "a method of the class": lambda p, x: p.total(0.5) + x,
+    "a property": lambda p, x: p.difference @ x,
+    "made in between": lambda p, x: (Pair(x, p.a, 4) * 2, Pair.twice(x).sum(0)),
+    "an operator of the class": lambda p, x: p @ x,
+    "what it is": lambda p, x: (isinstance(p, Pair), type(p) is Pair, isinstance(p, torch.nn.Parameter), p.shape[0], p.dtype, x),
+    "views": lambda p, x: (p.view(9), p[0], p.t()),
+    "a list": lambda p, x: torch.stack([p, p * 2]),
+}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_as_eager(name: str) -> None:
+    function, x = FUNCTIONS[name], torch.arange(9.0).view(3, 3)
+    f = compiled(function)
+    for tag in (0, 2):
+        same(f(pair(3, 3, tag=tag), x), function(pair(3, 3, tag=tag), x))
+
+
+def test_one_capture_serves_what_looks_alike() -> None:
+    f = compiled(lambda p: p * 2 + 1)
+    for _ in range(3):
+        f(pair(3))
+    assert len(f.entries) == 1
+
+
+@pytest.mark.parametrize("change", ["tag", "a tensor of another type inside", "another class", "requires grad"])
+def test_what_a_wrapper_is_made_of_is_assumed(change: str) -> None:
+    p = pair(3)
+    f = compiled(lambda p: (p * 2 + 1, 5))
+    same(f(p), (p * 2 + 1, 5))
+    if change == "tag":
+        p.tag = 9
+    elif change == "requires grad":
+        p = p.requires_grad_()
+    elif change == "another class":
+        p = p.a
+    else:
+        p.b = p.b.double()
+    same(f(p), (p * 2 + 1, 5))
+    assert len(f.entries) == 2
+
+
+def test_a_tensor_inside_that_is_bound_anew_is_seen() -> None:
+    p, f = pair(3), compiled(lambda p: p * 2)
+    f(p)
+    p.a = torch.full((3,), 7.0)
+    assert f(p).a.tolist() == [14.0] * 3 and len(f.entries) == 1
+
+
+class Net(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = torch.nn.Parameter(pair(4, 3, tag=1))
+        self.register_buffer("offset", pair(4))
+
+    def forward(self, x: Any) -> Any:
+        assert isinstance(self.weight, torch.nn.Parameter)
+        return torch.nn.functional.linear(x, self.weight, self.offset)
+
+
+def test_parameters_and_buffers_are_found_by_path() -> None:
+    net, other, x = Net(), Net(), torch.randn(2, 3)
+    other.weight = torch.nn.Parameter(pair(4, 3, tag=1) * 3)
+    function = Net.forward
+    f = compiled(function)
+    with torch.no_grad():
+        same(f(net, x), net(x))
+        same(f(other, x), other(x))
+        assert len(f.entries) == 1
+        net.weight.tag = 2
+        same(f(net, x), net(x))
+        net.weight.a = torch.ones(4, 3)
+        same(f(net, x), net(x))
+    same(f(net, x), net(x))
+
+
+def test_gradients() -> None:
+    net, x = Net(), torch.randn(2, 3)
+    f = compiled(Net.forward)
+    got, expected = f(net, x), net(x)
+    same(got, expected)
+    same(torch.autograd.grad(got.sum(), net.weight), torch.autograd.grad(expected.sum(), net.weight))
+
+
+def test_symbolic_sizes() -> None:
+    f = compiled(lambda p: (p.sum(0), p * p.shape[0]), dynamic=True)
+    for size in (4, 5, 7):
+        p = pair(size, 3)
+        same(f(p), (p.sum(0), p * p.shape[0]))
+    assert len(f.entries) == 1
+    uneven = pair(4, 3)
+    uneven.b = torch.zeros(1, 3)
+    same(f(uneven), (uneven.sum(0), uneven * uneven.shape[0]))
+
+
+def test_what_cannot_be_taken_apart_says_what_to_define() -> None:
+    closed = torch.ones(3).as_subclass(Closed)
+    with pytest.raises(Unsupported, match="FE051.*Closed") as refused:
+        compiled(lambda x: x + 1)(closed)
+    assert "__tensor_flatten__" in str(refused.value) and "__tensor_unflatten__" in str(refused.value)
+
+
+def test_assignments_to_wrappers_are_refused() -> None:
+    def function(p: Any) -> Any:
+        p.tag = 3
+        return p + 1
+
+    with pytest.raises(Unsupported, match="FE032"):
+        compiled(function)(pair(3))
+    broken = capture(function, backend="eager")
+    p = pair(3)
+    assert broken(p).tag == 3 and p.tag == 3
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_nested_tensors_run_as_they_are() -> None:
+    nested = torch.nested.nested_tensor([torch.ones(2, 3), torch.ones(4, 3)], layout=torch.jagged)
+    with pytest.raises(Unsupported, match="FE051.*jagged"):
+        compiled(lambda x: x * 2)(nested)
+    with pytest.raises(Unsupported, match="FE051.*jagged"):
+        compiled(lambda v, o: torch.nested.nested_tensor_from_jagged(v, o) * 2)(torch.ones(6, 3), torch.tensor([0, 2, 6]))
+    result = capture(lambda x: (x * 2).values() + 1, backend="eager")(nested)
+    torch.testing.assert_close(result, torch.full((6, 3), 3.0))
