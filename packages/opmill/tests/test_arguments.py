@@ -48,7 +48,14 @@ def test_arguments_of_the_wrong_type(arguments):
 
 @pytest.mark.parametrize(
     "options",
-    [{"recompile_limit": 0}, {"recompile_limit": True}, {"numerics": "exact"}, {"generators": "cpp"}, {"generators": [1]}, {"cache_dir": 3}],
+    [
+        {"recompile_limit": 0},
+        {"recompile_limit": True},
+        {"numerics": "exact"},
+        {"generators": "cpp"},
+        {"generators": [1]},
+        {"cache_dir": 3},
+    ],
 )
 def test_values_of_options_are_checked(options):
     with pytest.raises(ValueError, match="OM006"):
@@ -82,6 +89,11 @@ def test_every_listed_mode_and_option_default_is_accepted():
 def test_any_other_option_name_is_refused(name):
     with pytest.raises(ValueError, match="OM004"):
         resolve_options("default", {name: 1})
+
+
+def test_an_unknown_step_names_the_steps_and_the_nearest():
+    with pytest.raises(ValueError, match=r"(?s)OM006.*'inlin'.*'capture'.*'generate'.*did you mean 'inline'"):
+        resolve_options("default", {"print_after": ["lower", "inlin"]})
 
 
 def test_options_are_hashable_and_equal_by_value():

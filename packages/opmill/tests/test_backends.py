@@ -1,5 +1,7 @@
 """Which backend gets the graphs, with what arguments, and what happens when it fails."""
 
+import errno
+import importlib.metadata
 import subprocess
 import sys
 
@@ -8,6 +10,7 @@ import torch
 
 import opmill
 from opmill import discover
+from opmill.compile import record_of
 from opmill.errors import warn_once
 
 X = torch.linspace(-2, 2, 6)
@@ -114,3 +117,35 @@ def test_sizes_that_only_data_tell_go_to_backends_that_take_them(kind):
         backend.sizes_of_data = True
     got, count = opmill.compile(chosen, backend="eager" if kind == "eager" else backend, fullgraph=True)(X)
     assert torch.equal(got, chosen(X)[0]) and count == 2 and len(graphs) == (kind == "callable")
+
+
+def test_a_graph_that_cannot_be_compiled_now_is_compiled_by_the_next_call(monkeypatch):
+    failing = [OSError(errno.EMFILE, "Too many open files"), MemoryError()]
+
+    def backend(graph_module, example_inputs, **told):
+        if failing:
+            raise failing.pop()
+        return graph_module.forward
+
+    monkeypatch.setattr("opmill.native.native_compiler", lambda options: backend)
+    compiled = opmill.compile(square_sum)
+    for _ in range(4):
+        assert torch.equal(compiled(X), square_sum(X))
+    assert not failing
+    assert [graph.fallback for graph in record_of(compiled)[1].graphs] == [""]
+
+
+def test_what_is_installed_is_looked_up_once_for_a_path(monkeypatch, tmp_path):
+    """Looking it up took most of what compiling a further module of a known kind costs."""
+    opmill.compile(torch.nn.Linear(2, 2))
+    asked = []
+    original = importlib.metadata.EntryPoints.select
+    monkeypatch.setattr(importlib.metadata.EntryPoints, "select", lambda self, **named: asked.append(named) or original(self, **named))
+    opmill.compile(torch.nn.Linear(2, 2), backend="opmill", fullgraph=True)
+    assert asked == []
+    folder = tmp_path / "other-1.0.dist-info"
+    folder.mkdir()
+    (folder / "METADATA").write_text("Metadata-Version: 2.1\nName: other\nVersion: 1.0\n")
+    (folder / "entry_points.txt").write_text("[torch_dynamo_backends]\nother = builtins:print\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert "other" in discover.list_backends()

@@ -4,6 +4,7 @@ import pytest
 
 import opmill
 from opmill import cli
+from opmill.pipeline import NAMES
 
 
 def test_doctor_tells_of_torch_and_the_cache(capsys, monkeypatch, tmp_path):
@@ -30,3 +31,39 @@ def test_an_unknown_command_is_refused(capsys):
     with pytest.raises(SystemExit) as stopped:
         cli.main(["no-such-command"])
     assert stopped.value.code == 2 and "no-such-command" in capsys.readouterr().err
+
+
+def test_doctor_shows_what_is_known_of_operators(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    assert cli.main(["doctor", "--operators", "softshrink"]) == 0
+    shown = capsys.readouterr().out
+    rows = {cells[0]: cells for line in shown.splitlines() if (cells := [c.strip() for c in line.strip("│").split("│")])}
+    assert rows["softshrink"][1:8] == ["activations", "pointwise", "own rule", "computed again", "any", "", "softshrink_backward"]
+    assert "softshrink_backward" in rows and "relu" not in rows
+
+
+def test_doctor_of_an_operator_without_a_record(capsys):
+    assert cli.main(["doctor", "--operators", "no such operator"]) == 1
+    assert "torch's own" in capsys.readouterr().out
+
+
+def test_the_pipeline_is_shown_from_bytecode_to_the_executable(capsys):
+    assert cli.main(["pipeline"]) == 0
+    shown = capsys.readouterr().out.splitlines()
+    assert shown[0].startswith("capture: bytecode -> FX graph") and shown[-1].startswith("bind: plan -> plan")
+    assert [line.partition(":")[0].strip() for line in shown if not line.strip().startswith("until")] == list(NAMES)
+
+
+def test_doctor_builds_before_it_says_ready(capsys, monkeypatch, tmp_path):
+    """A compiler that says its version and cannot compile."""
+    compiler = tmp_path / "g++"
+    compiler.write_text('#!/bin/sh\n[ "$1" = --version ] && echo "g++ (broken) 12.0" && exit 0\nexit 1\n')
+    compiler.chmod(0o755)
+    monkeypatch.setenv("CXX", str(compiler))
+    monkeypatch.setenv("OPMILL_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("COLUMNS", "200")
+    status = cli.main(["doctor"])
+    told = capsys.readouterr().out
+    if "kernel generator cpp" not in told:
+        pytest.skip("no C++ kernels are installed")
+    assert status == 1 and "ready" not in told and "KC001" in told

@@ -20,7 +20,7 @@ def test_a_whole_graph():
     told = opmill.explain(lambda x: x * 2 + 1, backend="eager")(X)
     assert torch.equal(told.result, X * 2 + 1)
     assert len(told.graphs) == 1 and told.graphs[0].operators == 2 and told.breaks == () and told.recompiles == 0
-    assert "1 graphs, 0 breaks" in str(told)
+    assert "1 graph, no breaks, no recompiles" in str(told)
 
 
 def inner(x):  # type: ignore[no-untyped-def]
@@ -33,7 +33,7 @@ def outer(x):  # type: ignore[no-untyped-def]
 
 def test_a_break_names_the_calls_that_led_to_it() -> None:
     told = opmill.explain(outer, backend="eager")(torch.ones(2))
-    assert f"called at: {__file__}:{outer.__code__.co_firstlineno + 1} in outer" in str(told.breaks[0])
+    assert f'File "{__file__}", line {outer.__code__.co_firstlineno + 1}, in outer' in str(told.breaks[0])
     assert len(told.graphs) == 3
     apart = opmill.explain(outer, backend="eager", options=opmill.Options(nested_breaks=False))(torch.ones(2))
     assert len(apart.graphs) == 4
@@ -45,7 +45,7 @@ def test_a_break_names_number_line_reason_and_hint():
     [found] = told.breaks
     line = branch.__code__.co_firstlineno + 2
     assert found.code.startswith("FE") and found.where.endswith(f"{__file__.rsplit('/', 1)[-1]}:{line}") and found.why and found.hint
-    assert found.code in str(told)
+    assert found.code in str(told) and f"test_explain.py:{line}" in str(told)
 
 
 def test_guards_are_listed_and_recompiles_counted():
@@ -71,3 +71,40 @@ def test_the_assumption_that_led_to_a_recompile_is_told() -> None:
 def test_only_what_was_compiled_can_be_explained():
     with pytest.raises(TypeError, match="not compiled by opmill"):
         explanation_of(branch)
+
+
+class Inner(torch.nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.relu()
+
+
+def test_modules_have_their_own_names() -> None:
+    assert str(opmill.explain(Inner(), backend="eager")(X)).startswith("Inner.forward: 1 graph, no breaks, no recompiles\n")
+
+
+def test_a_summary_is_short_and_unfolds() -> None:
+    told = opmill.explain(branch, backend="eager")(X)
+    assert len(str(told).splitlines()) <= 10
+    assert "TensorMatch" not in str(told) and "TensorMatch" in told.everything
+    assert "mul" in told.source
+    assert told.kernels == () and not told.left_to_torch and told.plan == ""
+
+
+def test_a_break_shows_the_line_with_carets() -> None:
+    [found] = opmill.explain(branch, backend="eager")(X).breaks
+    lines = str(found).splitlines()
+    at = next(number for number, text in enumerate(lines) if text.strip() == "if y.sum() > 100:")
+    assert lines[at + 1].strip() == "^^^^^^^^^^^^^"
+
+
+def test_a_break_met_again_is_told_once_with_how_often() -> None:
+    compiled = opmill.compile(branch, backend="eager", dynamic=False)
+    compiled(X)
+    [found] = opmill.explain(compiled)(X.reshape(2, 3)).breaks
+    assert found.times == 2 and "met 2 times" in str(found)
+
+
+def test_a_notebook_shows_html() -> None:
+    told = opmill.explain(branch, backend="eager")(X)
+    page = told._repr_html_()
+    assert page.startswith("<pre") and "1 break" in page and "<lambda>" not in page

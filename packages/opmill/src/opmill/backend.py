@@ -5,16 +5,20 @@ from __future__ import annotations
 import functools
 import logging
 import time
+import traceback
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from .discover import OWN, Backend, find_backend
 from .errors import warn_once
+from .logs import topic
+from .metrics import count
 from .progress import progress
 from .record import GraphRecord, Record
 from .settings import Settings
 
-log = logging.getLogger("opmill.backend")
+_bundled: list[bool] = []
+"""Not empty once this process has written a bundle for an internal error."""
 Runner = Callable[..., Sequence[Any]]
 
 
@@ -23,28 +27,86 @@ class GraphBackend:
 
     def __init__(self, settings: Settings, record: Record) -> None:
         self._settings, self._record = settings, record
+        self._found: Backend | None = None
 
     def __call__(self, graph_module: Any, example_inputs: Sequence[Any]) -> Runner:
         number = self._record.next_number()
         operators = sum(node.op.startswith("call_") for node in graph_module.graph.nodes)
         start = time.perf_counter()
         fallback = ""
-        with progress(f"opmill compiles graph {number} ({operators} operators)", self._settings.options.progress):
+        tracing = self._tracing(number, operators, graph_module, example_inputs)
+        seen: list[Any] = []
+        with progress(functools.partial(_far, number, operators, seen), self._settings.options.progress):
             try:
-                runner = self._compiler(graph_module, example_inputs)
+                runner = self._compiler()(graph_module, example_inputs, **self._told(seen, tracing))
             except Exception as error:
                 if not (self._settings.native and self._settings.options.suppress_errors) or _may_try_again(graph_module, example_inputs):
                     raise  # with symbolic sizes: the frontend tries again with those of this call
+                if _may_pass(error):
+                    raise  # no memory, disk or process now: the call runs uncompiled, the next one compiles
                 fallback = _describe(error)
-                _warn_of_fallback(error, fallback)
-                runner = graph_module.forward
+                _warn_of_fallback(error, fallback, lambda: self._bundle(graph_module, example_inputs))
+                runner = _as_it_is(graph_module)
         seconds = time.perf_counter() - start
         report = getattr(runner, "report", None)
+        if tracing is not None:
+            tracing.end(seconds, report, fallback)
         self._record.add(
-            GraphRecord(number, operators, len(example_inputs), str(graph_module.graph), seconds, _first_line(graph_module), report, fallback)
+            GraphRecord(
+                number, operators, len(example_inputs), str(graph_module.graph), seconds, _first_line(graph_module), report, fallback
+            )
         )
-        log.info("graph %d: %d operators in %.3f s%s", number, operators, seconds, f", not compiled: {fallback}" if fallback else "")
+        if getattr(runner, "frozen", None) is not None:
+            self._record.frozen.add(runner)
+        self._tell(graph_module, self._record.graphs[-1])
         return runner
+
+    def _told(self, seen: list[Any], tracing: Any) -> dict[str, Any]:
+        """What opmill's own backend is given to say how far it is: a report, which is put into ``seen``, and what writes a trace."""
+        if not self._settings.native:
+            return {}
+        from opmill_graph_ir.report import Report  # not above: a program may never compile anything
+
+        seen.append(Report())
+        return {"report": seen[0], **({"observe": tracing.observe} if tracing else {})}
+
+    def _tracing(self, number: int, operators: int, graph_module: Any, example_inputs: Sequence[Any]) -> Any:
+        """What writes a trace of the compile of a graph; None unless one is asked for."""
+        if self._record.tracing is None or not self._settings.native:
+            return None
+        return self._record.tracing.graph(number, _first_line(graph_module), operators, len(example_inputs), graph_module)
+
+    @staticmethod
+    def _tell(graph_module: Any, graph: GraphRecord) -> None:
+        """Counts and logs what became of a graph."""
+        name, report = f"graph {graph.number} ({graph.where})" if graph.where else f"graph {graph.number}", graph.report
+        cached = getattr(report, "cached", None)
+        count("graphs")
+        count("backend_seconds", graph.seconds)
+        if graph.fallback:
+            count("fallbacks")
+        elif cached is not None:
+            count("plans_from_cache" if cached else "plans_compiled")
+            topic("cache").info("%s: %s", name, "the plan came from the cache" if cached else "compiled")
+            topic("kernels").info("%s: %d kernels, %d launches, %d calls of torch's", name, report.kernels, report.launches, report.calls)
+        phases = ", ".join(f"{step} {seconds:.3f}" for step, seconds in (getattr(report, "phases", None) or {}).items())
+        topic("time").info("%s: %d operators in %.3f s%s", name, graph.operators, graph.seconds, f" ({phases})" if phases else "")
+        if topic("graph").isEnabledFor(logging.DEBUG):
+            topic("graph").debug("%s:\n%s", name, graph_module.print_readable(print_output=False).strip())
+
+    def _bundle(self, graph_module: Any, example_inputs: Sequence[Any]) -> str:
+        """Writes what a report of an internal error needs, once a process; where it lies, as an addition to a message."""
+        if _bundled:
+            return ""
+        _bundled.append(True)
+        from .diagnose.writing import write  # not above: most programs never meet an internal error
+
+        try:
+            folder = write([(graph_module, example_inputs)], self._settings.options, error=traceback.format_exc())
+        except Exception as error:  # what cannot be written down must not hide what is to be reported
+            topic("internal").debug("no bundle could be written", exc_info=error)
+            return ""
+        return f"; please report it with {folder}, which has the graph and the versions, but no weights and no data"
 
     @property
     def sizes_of_data(self) -> bool:
@@ -60,8 +122,13 @@ class GraphBackend:
 
         return native_stand_in(function, self._settings.options)  # type: ignore[no-any-return]
 
-    @functools.cached_property
     def _compiler(self) -> Backend:
+        """The backend, looked for at the first graph."""
+        if self._found is None:
+            self._found = self._find()
+        return self._found
+
+    def _find(self) -> Backend:
         settings = self._settings
         if settings.native:
             # Not above: graph-ir and the store are most of what there is to import, and a program may never compile anything.
@@ -70,6 +137,28 @@ class GraphBackend:
             return native_compiler(settings.options)
         backend = find_backend(settings.backend) if isinstance(settings.backend, str) else settings.backend
         return functools.partial(backend, **settings.foreign) if settings.foreign else backend
+
+
+def _far(number: int, operators: int, seen: list[Any]) -> str:
+    """What the compile of a graph has come to."""
+    report: Any = seen[0] if seen else None
+    told = f"opmill compiles graph {number} ({operators} operators)"
+    if not getattr(report, "running", ""):
+        return told
+    kernels = f", {report.wanted} kernels" if report.running == "generate" and report.wanted else ""
+    return f"{told}: {report.running}{kernels}, {len(report.phases)} steps done"
+
+
+def _as_it_is(graph_module: Any) -> Runner:
+    from opmill_bytecode_frontend.labels import labelled  # there by now
+
+    return labelled(graph_module).forward  # type: ignore[no-any-return]
+
+
+def _may_pass(error: Exception) -> bool:
+    from opmill_fake_tensors.passing import may_pass  # there by now: this is a compile
+
+    return may_pass(error)
 
 
 def _may_try_again(graph_module: Any, example_inputs: Sequence[Any]) -> bool:
@@ -85,16 +174,18 @@ def _describe(error: Exception) -> str:
     return str(error).strip() or type(error).__name__
 
 
-def _warn_of_fallback(error: Exception, text: str) -> None:
+def _warn_of_fallback(error: Exception, text: str, bundle: Callable[[], str]) -> None:
     code = getattr(error, "code", "OM011")
-    log.debug("a graph runs uncompiled", exc_info=error)
+    topic("internal").debug("a graph runs uncompiled", exc_info=error)
     if code == "OM011":
-        text = f"internal error {type(error).__name__}: {text}"
+        text = f"internal error {type(error).__name__}: {text}{bundle()}"
     warn_once(code, f"a graph runs as torch's own operators: {text}")
 
 
 def _first_line(graph_module: Any) -> str:
-    """Where in the user's source the graph begins: file and line of its first operator, if the frontend noted it."""
+    """Where in the user's source the graph begins: file and line, if the frontend noted it."""
+    if where := graph_module.meta.get("where"):
+        return str(where)
     for node in graph_module.graph.nodes:
         lines = (node.stack_trace or "").strip().splitlines()
         if lines:

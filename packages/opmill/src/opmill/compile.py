@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import atexit
+import contextlib
 import functools
+import os
 import types
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar, overload
 
 import torch
@@ -15,6 +18,7 @@ from .discover import Backend
 from .errors import OpmillWarning, UsageTypeError, warn_once
 from .module import is_wrapped, original_of, wrap_module
 from .options import Options
+from .progress import progress_of
 from .record import BreakRecord, Record
 from .settings import Settings, resolve
 
@@ -22,6 +26,11 @@ _F = TypeVar("_F")
 
 # What opmill.compile made and is still alive -> what happened to it. For reset() and explain(); weak, so it keeps nothing alive.
 _live: weakref.WeakKeyDictionary[Any, Record] = weakref.WeakKeyDictionary()
+
+
+# What modules and methods are called through: shared by all that were compiled of one piece of code with equal arguments, and gone with the
+# last of them. Modules that no capture could serve together do not share.
+_shared: weakref.WeakValueDictionary[Any, Any] = weakref.WeakValueDictionary()
 
 
 @overload
@@ -70,16 +79,21 @@ def compile(
             ``backend(graph_module, example_inputs) -> callable``.
         mode: one of ``list_modes()``.
         options: values for ``list_options()``; a foreign backend gets them as they are.
-        disable: give ``model`` back as it is.
+        disable: give ``model`` back as it is; so does ``OPMILL_DISABLE=1`` in the environment, for all.
 
     Raises:
         TypeError: ``model`` cannot be called.
         ValueError: unknown mode, option or backend; the message names those there are.
     """
     settings = resolve(fullgraph, dynamic, backend, mode, options)
+    disable = disable or _disabled()
     if model is None:
         return functools.partial(_compile, settings=settings, disable=disable)
     return _compile(model, settings=settings, disable=disable)
+
+
+def _disabled() -> bool:
+    return os.environ.get("OPMILL_DISABLE", "0") not in ("", "0")
 
 
 def _compile(model: Any, *, settings: Settings, disable: bool) -> Any:
@@ -106,7 +120,7 @@ def _is_live(value: Any) -> bool:
     return getattr(type(value), "__hash__", None) is not None and value in _live
 
 
-def _capture(function: Any, settings: Settings) -> Any:
+def _capture(function: Any, settings: Settings, name: str = "") -> Any:
     # Not above: the frontend is the second heaviest import, and a program may have everything disabled.
     from opmill_fake_tensors.collector import collector_paused
 
@@ -116,17 +130,51 @@ def _capture(function: Any, settings: Settings) -> Any:
         from opmill_bytecode_frontend.options import CaptureOptions
 
     OpmillWarning.register(CaptureWarning)
-    record = Record()
+    tracing = _tracing(name or function.__qualname__)
+    record = Record(tracing=tracing)
     compiled = capture(
         function,
         GraphBackend(settings, record),
         fullgraph=settings.fullgraph,
         dynamic=settings.dynamic,
-        options=CaptureOptions(recompile_limit=settings.options.recompile_limit, nested_breaks=settings.options.nested_breaks),
-        on_break=lambda found: record.add_break(BreakRecord(found.code, found.what, found.where, found.why, found.hint, found.stack)),
+        options=CaptureOptions(
+            recompile_limit=settings.options.recompile_limit,
+            graph_limit=settings.options.graph_limit,
+            nested_breaks=settings.options.nested_breaks,
+        ),
+        on_break=lambda found: record.add_break(
+            BreakRecord(found.code, found.what, found.where, found.why, found.hint, found.stack, found.span)
+        ),
         on_recapture=record.add_recompile,
+        on_translation=record.captured,
+        watched_by=functools.partial(_watched, settings.options.progress, tracing),
     )
     _live[compiled] = record
+    return compiled
+
+
+def _tracing(name: str) -> Any:
+    """What writes a trace of a callable; None unless ``OPMILL_TRACE`` asks for one."""
+    if not os.environ.get("OPMILL_TRACE"):
+        return None
+    from .trace.writer import tracing_of  # not above: hardly anybody asks
+
+    return tracing_of(name)
+
+
+@contextlib.contextmanager
+def _watched(progress: bool | None, tracing: Any, come_to: Callable[[], str]) -> Iterator[None]:
+    """While a function is read: shows how far that is, and writes a trace where one is asked for."""
+    with progress_of(come_to, progress), tracing.capture(come_to()) if tracing else contextlib.nullcontext():
+        yield
+
+
+def _share(function: Any, settings: Settings, kind: Any = None, name: str = "") -> Any:
+    """``_capture``, once for equal settings and kinds of modules."""
+    key = (function, kind, settings.key)
+    compiled = _shared.get(key)
+    if compiled is None:
+        compiled = _shared.setdefault(key, _capture(function, settings, name))  # another thread may have been first
     return compiled
 
 
@@ -151,7 +199,16 @@ def _wrap_method(method: types.MethodType, settings: Settings) -> Any:
     function = _uncompiled(method.__func__)
     if not isinstance(function, types.FunctionType):
         return _wrap_callable(method, settings)
-    return types.MethodType(_capture(function, settings), method.__self__)
+    return types.MethodType(_share(function, settings, _kind_of(method.__self__)), method.__self__)
+
+
+def _kind_of(owner: Any) -> Any:
+    """What a module, or whatever else has a method, has in common with those that one capture may serve."""
+    if not isinstance(owner, torch.nn.Module):
+        return type(owner)
+    from opmill_bytecode_frontend.kinds import kind_of
+
+    return kind_of(owner)
 
 
 def _wrap_descriptor(descriptor: Any, settings: Settings) -> Any:
@@ -160,8 +217,11 @@ def _wrap_descriptor(descriptor: Any, settings: Settings) -> Any:
 
 def _wrap_module(module: torch.nn.Module, settings: Settings) -> Any:
     original = original_of(module)
-    call = types.MethodType(_capture(_call_of(type(original)), settings), original)
-    return wrap_module(original, call, functools.partial(_wrap_module, settings=settings))
+    call = types.MethodType(
+        _share(_call_of(type(original)), settings, _kind_of(original), f"{type(original).__qualname__}.forward"), original
+    )
+    again, forward = functools.partial(_wrap_module, settings=settings), functools.partial(_wrap_method, settings=settings)
+    return wrap_module(original, call, again, forward)
 
 
 def _call_of(kind: type[torch.nn.Module]) -> Any:
@@ -223,9 +283,18 @@ def reset() -> None:
         return
     from opmill_bytecode_frontend.capture import forget
 
-    for compiled, record in list(_live.items()):
-        forget(compiled)
-        record.clear()
+    for reference in _live.keyrefs():  # a copy: other threads may compile meanwhile
+        compiled = reference()
+        if compiled is not None and (record := _live.get(compiled)) is not None:
+            forget(compiled)
+            record.clear()
+
+
+@atexit.register
+def _let_go() -> None:
+    """When the interpreter is about to end: guards let go of what they hold of the program. A process group of ``torch.distributed`` that
+    outlives the interpreter has threads that abort the process when they drop a tensor; one that is gone has ended them."""
+    reset()
 
 
 def record_of(compiled: Any) -> tuple[Any, Record] | None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import functools
 import importlib
 import sys
-from collections.abc import Callable, Sequence
-from importlib.metadata import EntryPoint, entry_points
+from collections.abc import Callable, Mapping, Sequence
+from importlib.metadata import EntryPoint, MetadataPathFinder, entry_points
 from typing import Any
 
 from msgspec import Struct
@@ -27,14 +27,24 @@ class Found(Struct, frozen=True):
     reason: str | None
 
 
-def _entries(group: str) -> dict[str, EntryPoint]:
-    return {entry.name: entry for entry in _installed(tuple(sys.path)).select(group=group)}
+def _entries(group: str) -> Mapping[str, EntryPoint]:
+    return _of_group(group, tuple(sys.path))
+
+
+@functools.lru_cache(maxsize=8)
+def _of_group(group: str, path: tuple[str, ...]) -> Mapping[str, EntryPoint]:
+    """The entry points of a group by name. To select them took most of what it costs to compile a further module of a known kind."""
+    return {entry.name: entry for entry in _installed(path).select(group=group)}
 
 
 @functools.lru_cache(maxsize=1)
 def _installed(path: tuple[str, ...]) -> Any:
     """All entry points of what is installed on ``sys.path``. Looking through it takes milliseconds: once, not once a group."""
-    return entry_points()
+    found = entry_points()
+    if not found.select(group=BACKENDS, name="opmill"):  # which a package that this one requires has
+        MetadataPathFinder.invalidate_caches()  # a folder that could not be read is an empty one to importlib, and is kept as such
+        found = entry_points()
+    return found
 
 
 def find_generators(names: Sequence[str] | None = None) -> list[Found]:
@@ -57,6 +67,8 @@ def _load(entry: EntryPoint) -> Found:
     try:
         generator = entry.load()()
         return Found(entry.name, generator, generator.available())
+    except MemoryError:
+        raise  # no fault of the generator
     except Exception as error:
         return Found(entry.name, None, f"{type(error).__name__}: {error}")
 
@@ -68,7 +80,9 @@ def list_backends() -> list[str]:
 
 def eager(graph_module: Any, example_inputs: Sequence[Any]) -> Callable[..., Any]:
     """The backend that runs the captured graph as it is."""
-    return graph_module.forward
+    from opmill_bytecode_frontend.labels import labelled  # there by now
+
+    return labelled(graph_module).forward  # type: ignore[no-any-return]
 
 
 eager.sizes_of_data = True  # type: ignore[attr-defined]
@@ -106,4 +120,6 @@ def check_backend(backend: object) -> None:
         if backend not in list_backends():
             find_backend(backend)
     elif not callable(backend):
-        raise UsageValueError("OM008", f"backend must be a name or a callable, not {backend!r}", hint="opmill.list_backends() lists the names")
+        raise UsageValueError(
+            "OM008", f"backend must be a name or a callable, not {backend!r}", hint="opmill.list_backends() lists the names"
+        )

@@ -1,14 +1,24 @@
-"""``opmill.explain(f)(*args)``: runs the call and tells what was compiled, where graphs broke and why, and what was assumed."""
+"""``opmill.explain(f)(*args)``: runs the call and tells what was compiled, where graphs broke and why, and what was assumed.
+
+Printed, it is some ten lines; each of its parts (``.breaks``, ``.graphs``, ``.kernels``, ``.guards``, ``.plan``, ...) unfolds one of them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
+import torch
 from msgspec import Struct
 
+from .advice import Seen, advice_on
 from .compile import compile, record_of
+from .origins import lines_in, operators_in
 from .record import BreakRecord, GraphRecord, RecompileRecord
+from .shown import Shown, shown
+
+_FEW = 3
+"""How many of each kind the summary shows."""
 
 
 class Part(Struct, frozen=True):
@@ -19,12 +29,23 @@ class Part(Struct, frozen=True):
     guards: tuple[tuple[str, ...], ...]
 
 
+class Kernel(Struct, frozen=True):
+    """A generated kernel of a graph. ``name``: the operators it is made of; ``launches``: how often the graph starts it; ``lines``: where
+    these operators are in the program (``backward`` for those of gradients); ``artifact``: its key in the cache."""
+
+    graph: int
+    name: str
+    launches: int
+    lines: tuple[str, ...]
+    artifact: str
+
+
 class Explanation(Struct, frozen=True):
     """What happened in the compiled callable until now.
 
-    ``graphs``: each graph the backend got. ``breaks``: where capture ended, in the user's source, why, and what to do. ``parts``: the callable
-    first, then what was captured after graph breaks. ``result``: what the explained call returned. ``reasons``: why calls were compiled
-    again."""
+    ``graphs``: each graph the backend got. ``breaks``: where capture ended, in the user's source, why, and what to do. ``parts``: the
+    callable first, then what was captured after graph breaks. ``result``: what the explained call returned. ``reasons``: why calls were
+    compiled again. ``advice``: what costs time, with its number, and what to do."""
 
     name: str
     graphs: tuple[GraphRecord, ...]
@@ -32,10 +53,11 @@ class Explanation(Struct, frozen=True):
     parts: tuple[Part, ...]
     result: Any
     reasons: tuple[RecompileRecord, ...] = ()
+    advice: tuple[str, ...] = ()
 
     @property
     def guards(self) -> tuple[tuple[str, ...], ...]:
-        """What each kept specialisation of the callable itself assumes."""
+        """What each kept specialisation of the callable itself assumes; ``parts`` has those of the rest."""
         return self.parts[0].guards
 
     @property
@@ -44,52 +66,166 @@ class Explanation(Struct, frozen=True):
         return sum(max(0, len(part.guards) - 1) for part in self.parts)
 
     @property
-    def kernels(self) -> int:
-        """How many distinct kernels the graphs launch, as far as the backend tells."""
-        return sum(int(getattr(graph.report, "kernels", 0) or 0) for graph in self.graphs)
+    def kernels(self) -> tuple[Kernel, ...]:
+        """The generated kernels of forward graphs, in the order they are first started, as far as the backend tells."""
+        return tuple(kernel for graph in self.graphs for kernel in _kernels(graph))
 
     @property
     def seconds(self) -> float:
         """Seconds the backend took over all graphs."""
         return sum(graph.seconds for graph in self.graphs)
 
-    def __str__(self) -> str:
-        from rich.console import Console
+    @property
+    def plan(self) -> Shown:
+        """The plan of each graph, as text: what runs, step by step."""
+        return shown(f"graph {graph.number}:\n{_plan_text(graph)}" for graph in self.graphs if _plan_text(graph))
 
-        console = Console(width=120, color_system=None)
-        with console.capture() as captured:
-            console.print(self)
-        return captured.get()
+    @property
+    def source(self) -> Shown:
+        """Each captured graph as a program of torch's operators."""
+        return shown(f"graph {graph.number} {graph.where}:\n{graph.text}" for graph in self.graphs)
 
-    def __rich__(self) -> Any:
-        from rich.console import Group
-        from rich.markup import escape
-        from rich.table import Table
+    @property
+    def memory(self) -> Mapping[int, int | str]:
+        """By graph the bytes of the block that its intermediate results share (an expression of its sizes, where these vary)."""
+        return {graph.number: getattr(graph.report, "arena_bytes", 0) for graph in self.graphs if graph.report is not None}
 
-        head = f"[bold]{escape(self.name)}[/]: {len(self.graphs)} graphs, {len(self.breaks)} breaks, {self.recompiles} recompiles"
-        parts: list[Any] = [head]
-        if self.graphs:
-            table = Table(title="graphs", title_justify="left")
-            for column in ("graph", "operators", "inputs", "seconds", "phases", "note"):
-                table.add_column(column)
-            for graph in self.graphs:
-                columns = (str(graph.number), str(graph.operators), str(graph.inputs), f"{graph.seconds:.3f}")
-                table.add_row(*columns, escape(_phases(graph.report)), escape(graph.fallback or graph.where))
-            parts.append(table)
-        parts += [f"[yellow]break[/] {escape(str(each))}" for each in self.breaks]
-        parts += [f"[yellow]recompile[/] {escape(str(each))}" for each in self.reasons]
+    @property
+    def left_to_torch(self) -> Mapping[str, int]:
+        """Operators that are torch's own, and how often they are called, in the forward of all graphs."""
+        return dict(sorted(_calls(self.graphs), key=lambda item: -item[1]))
+
+    @property
+    def everything(self) -> Shown:
+        """All of it: graphs, breaks with their source, recompiles, and what each specialisation assumes."""
+        return shown(self._everything())
+
+    def _everything(self) -> Iterator[str]:
+        yield str(self)
+        yield from (f"break {each}" for each in self.breaks)
+        yield from (f"recompile {each}" for each in self.reasons)
         for part in self.parts:
             for number, guards in enumerate(part.guards):
-                parts.append(f"specialisation {number} of {escape(part.name)} assumes:")
-                parts += [f"  {escape(guard)}" for guard in guards]
-        return Group(*parts)
+                yield "\n  ".join([f"specialisation {number} of {part.name} assumes:", *guards])
+
+    def __str__(self) -> str:
+        return "\n".join(self._summary())
+
+    def __rich__(self) -> Any:
+        from rich.text import Text
+
+        head, *rest = self._summary()
+        return Text.assemble((head, "bold"), *(f"\n{line}" for line in rest))
+
+    def _repr_html_(self) -> str:
+        return shown([str(self)])._repr_html_()
+
+    def _summary(self) -> list[str]:
+        lines = [
+            f"{self.name}: {_many(len(self.graphs), 'graph')}, {_many(len(self.breaks), 'break')}, {_many(self.recompiles, 'recompile')}"
+        ]
+        lines += _first(self.graphs, _graph_line, ".graphs")
+        if calls := self.left_to_torch:
+            names = ", ".join(f"{name} ({count})" if count > 1 else name for name, count in list(calls.items())[: 2 * _FEW])
+            lines.append(f"  torch's own: {names}{', ...' if len(calls) > 2 * _FEW else ''}")
+        lines += _first(self.breaks, _break_line, ".breaks tells why and what to do")
+        lines += _first(self.reasons, _recompile_line, ".reasons")
+        lines += _first(self.advice, "advice: {}".format, ".advice")
+        guards = sum(len(guards) for part in self.parts for guards in part.guards)
+        unfold = [".guards", *([".kernels", ".plan"] if self.kernels else []), ".source", ".everything"]
+        lines.append(f"  assumes {_many(guards, 'thing')} of its arguments and surroundings; unfold: {', '.join(unfold)}")
+        return lines
 
 
-def _phases(report: Any) -> str:
-    """``name seconds`` of each step of the backend, if its report has them."""
+def _first(items: Sequence[Any], line_of: Callable[[Any], str], unfold: str) -> Iterator[str]:
+    yield from (f"  {line_of(each)}" for each in items[:_FEW])
+    if len(items) > _FEW:
+        yield f"  ... and {len(items) - _FEW} more: {unfold}"
+
+
+def _many(count: int, what: str) -> str:
+    return f"no {what}s" if count == 0 else f"1 {what}" if count == 1 else f"{count} {what}s"
+
+
+def _graph_line(graph: GraphRecord) -> str:
+    report, where = graph.report, _short_place(graph.where)
+    told = f"graph {graph.number}{f' from {where}' if where else ''}: {_many(graph.operators, 'operator')}"
+    if graph.fallback:
+        return f"{told}, run as torch's own: {graph.fallback.splitlines()[0]}"
+    if getattr(report, "launches", None) is not None:
+        told += f" became {_many(report.kernels, 'kernel')} ({report.launches} launches) and {_many(report.calls, 'call')} of torch's"
+        if report.arena_bytes:
+            told += f", {_size(report.arena_bytes)} of memory"
+    cached = " from the cache" if getattr(report, "cached", False) else ""
+    phases = sorted(_phases(report), key=lambda item: -item[1])[:_FEW]
+    longest = ", ".join(f"{name} {seconds:.2f}" for name, seconds in phases if seconds >= 0.005)
+    return f"{told}; {graph.seconds:.2f} s{cached}{f' ({longest})' if longest else ''}"
+
+
+def _break_line(found: BreakRecord) -> str:
+    often = f" ({found.times} times)" if found.times > 1 else ""
+    return f"break {found.code} at {found.where or 'an unknown place'}{often}: {found.what}"
+
+
+def _recompile_line(found: RecompileRecord) -> str:
+    return f"recompile of {found.function}: {found.reasons[0] if found.reasons else 'unknown'}"
+
+
+def _short_place(where: str) -> str:
+    """``file.py:12`` of a line of a traceback."""
+    file, _, rest = where.removeprefix('File "').partition('", line ')
+    return f"{Path(file).name}:{rest.partition(',')[0]}" if rest else where
+
+
+def _size(size: int | str) -> str:
+    if isinstance(size, str):
+        return f"{size} bytes"
+    amount = float(size)
+    for unit in ("B", "KiB", "MiB"):
+        if amount < 1024:
+            return f"{amount:.0f} {unit}"
+        amount /= 1024
+    return f"{amount:.1f} GiB"
+
+
+def _phases(report: Any) -> list[tuple[str, float]]:
+    """Name and seconds of each step of the backend, if its report has them."""
     phases = getattr(report, "phases", None) or getattr(report, "timings", None) or {}
-    pairs = phases.items() if isinstance(phases, Mapping) else phases
-    return ", ".join(f"{name} {seconds:.3f}" for name, seconds in pairs)
+    return list(phases.items() if isinstance(phases, Mapping) else phases)
+
+
+def _steps(graph: GraphRecord, kind: str) -> list[Any]:
+    plan = getattr(graph.report, "plan", None)
+    return [step for step in getattr(plan, "steps", ()) if type(step).__name__ == kind]
+
+
+def _kernels(graph: GraphRecord) -> Iterator[Kernel]:
+    launches: dict[int, list[Any]] = {}
+    for step in _steps(graph, "Launch"):
+        launches.setdefault(step.kernel, []).append(step)
+    for number, steps in launches.items():
+        origins = [step.origin for step in steps]
+        yield Kernel(
+            graph.number, operators_in(origins) or f"kernel {number}", len(steps), lines_in(origins), graph.report.plan.kernels[number].key
+        )
+
+
+def _calls(graphs: Sequence[GraphRecord]) -> list[tuple[str, int]]:
+    counts: dict[str, int] = {}
+    for graph in graphs:
+        for step in _steps(graph, "Call"):
+            name = step.op.removeprefix("aten::").removesuffix(".out")
+            counts[name] = counts.get(name, 0) + 1
+    return list(counts.items())
+
+
+def _plan_text(graph: GraphRecord) -> str:
+    plan = getattr(graph.report, "plan", None)
+    if plan is None:
+        return ""
+    from opmill_runtime_cache.plan.text import render
+
+    return render(plan)
 
 
 def explain(model: Any, **arguments: Any) -> Callable[..., Explanation]:
@@ -112,7 +248,14 @@ def explanation_of(compiled: Any, result: Any = None) -> Explanation:
 
     dispatcher, record = found
     told = tuple(Part(_name_of(each), tuple(_guard_lines(entry) for entry in each.entries)) for each in parts(dispatcher))
-    return Explanation(told[0].name, tuple(record.graphs), tuple(record.breaks), told, result, tuple(record.recompiles))
+    name = f"{type(compiled).__qualname__}.forward" if _is_module(compiled) else told[0].name
+    advice = advice_on(Seen(record.graphs, record.breaks, record.recompiles, compiled, result))
+    return Explanation(name, tuple(record.graphs), tuple(record.breaks), told, result, tuple(record.recompiles), advice)
+
+
+def _is_module(compiled: Any) -> bool:
+    """Whether a module was compiled, which is known by its class and not by the function that torch calls it through."""
+    return isinstance(compiled, torch.nn.Module)
 
 
 def _name_of(compiled: Any) -> str:

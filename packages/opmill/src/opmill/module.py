@@ -10,21 +10,25 @@ from __future__ import annotations
 import copy
 import operator
 from collections.abc import Callable
+from types import FunctionType, MethodType
 from typing import Any
 
 import torch
 
-_SLOTS = ("__call__", "_opmill_original", "_opmill_recompile")
+_SLOTS = ("__call__", "_opmill_original", "_opmill_recompile", "_opmill_forward")
 
 
-def wrap_module(module: torch.nn.Module, call: Callable[..., Any], recompile: Callable[[Any], Any]) -> torch.nn.Module:
+def wrap_module(
+    module: torch.nn.Module, call: Callable[..., Any], recompile: Callable[[Any], Any], forward: Callable[[Any], Any]
+) -> torch.nn.Module:
     """A module that behaves as ``module`` and is called through ``call``.
 
-    ``recompile(other)`` compiles another module with the same settings; used when the wrapper is copied deeply."""
+    ``recompile(other)`` compiles another module with the same settings; used when the wrapper is copied deeply. ``forward(method)``
+    compiles the module's own ``forward``, once somebody asks for it by name."""
     subclass = _compiled_class(type(module))
     wrapper: torch.nn.Module = object.__new__(subclass)  # not the class's own __new__: that may count or register instances
     object.__setattr__(wrapper, "__dict__", module.__dict__)
-    for name, value in zip(_SLOTS, (call, module, recompile)):
+    for name, value in zip(_SLOTS, (call, module, recompile, forward)):
         object.__setattr__(wrapper, name, value)
     return wrapper
 
@@ -45,7 +49,7 @@ def _compiled_class(base: type) -> type:
     for subclass in type.__subclasses__(base):
         if "_opmill_original" in subclass.__dict__:
             return subclass
-    namespace = {
+    namespace: dict[str, Any] = {
         "__slots__": _SLOTS,
         "__module__": base.__module__,
         "__qualname__": base.__qualname__,
@@ -55,8 +59,33 @@ def _compiled_class(base: type) -> type:
         "__deepcopy__": _deepcopy,
         "__copy__": _copy,
     }
+    if isinstance(getattr(base, "forward", None), FunctionType):
+        namespace["forward"] = property(_forward, _set_forward, _delete_forward)
     made: type = type(base)(base.__name__, (base,), namespace)
     return made
+
+
+def _forward(self: Any) -> Any:
+    """``compiled.forward``: the module's, compiled; as it is where it was set on the module itself."""
+    given = self.__dict__.get("forward")
+    if given is not None:
+        return given
+    original, made = original_of(self), object.__getattribute__(self, "_opmill_forward")
+    if not isinstance(made, MethodType):  # not compiled yet
+        made = made(original.forward)
+        object.__setattr__(self, "_opmill_forward", made)
+    return made
+
+
+def _set_forward(self: Any, value: Any) -> None:
+    self.__dict__["forward"] = value
+
+
+def _delete_forward(self: Any) -> None:
+    try:
+        del self.__dict__["forward"]
+    except KeyError:
+        raise AttributeError("forward") from None
 
 
 def _reduce_ex(self: Any, protocol: int) -> tuple[Any, ...]:

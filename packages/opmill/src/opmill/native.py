@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import atexit
 import functools
-import shutil
-import tempfile
+import os
 from dataclasses import replace
 from typing import Any
 
@@ -17,24 +16,44 @@ from opmill_graph_ir.generator.protocol import GeneratorOptions
 from opmill_graph_ir.optimizers.step import CompiledStep, has_rule, optimizer_of, stand_in
 from opmill_graph_ir.options import GraphOptions
 from opmill_runtime_cache.errors import ExecutorWarning, StoreWarning
-from opmill_runtime_cache.store import Store, default_store
+from opmill_runtime_cache.store import Store, default_root, default_store, temporary_folder
 
 from .discover import Backend, find_generators
 from .errors import OpmillWarning, warn_once
 from .options import Options
+from .pipeline import show_captured
+from .shared_cache import shared_cache
 
 
 def native_compiler(options: Options) -> Backend:
     """graph-ir's backend, with the store and the kernel generators that the options ask for."""
     for each in (StoreWarning, ExecutorWarning, GraphWarning):
         OpmillWarning.register(each)
-    graph_options = GraphOptions(numerics=options.numerics, verify=options.verify, print_after=options.print_after, cuda_graphs=options.cuda_graphs, measure=options.autotune)
+    settings = graph_options(options)
     compile_with = functools.partial(compile_graph, store=open_store(options), generators=loaded_generators(options))
 
-    def compiler(graph_module: Any, example_inputs: Any) -> Any:
-        return compile_with(graph_module, example_inputs, options=replace(graph_options, bucket_bytes=_bucket_bytes()))
+    def compiler(graph_module: Any, example_inputs: Any, observe: Any = None, report: Any = None) -> Any:
+        if options.print_after and not {"capture", "all"}.isdisjoint(options.print_after):
+            show_captured(graph_module)
+        return compile_with(
+            graph_module, example_inputs, options=replace(settings, bucket_bytes=_bucket_bytes()), observe=observe, report=report
+        )
 
     return compiler
+
+
+def graph_options(options: Options) -> GraphOptions:
+    """What graph-ir is asked for by the options."""
+    return GraphOptions(
+        numerics=options.numerics,
+        verify=options.verify,
+        print_after=tuple(name for name in options.print_after if name != "capture"),
+        cuda_graphs=options.cuda_graphs,
+        measure=options.autotune,
+        freeze=options.freeze,
+        sample=options.freeze_check == "samples",
+        override=options.override or os.environ.get("OPMILL_OVERRIDE", ""),
+    )
 
 
 def _bucket_bytes() -> int:
@@ -63,15 +82,20 @@ def open_store(options: Options) -> Store:
     """The artifact store that the options ask for."""
     if not options.cache:
         return _private_store()
-    return default_store() if options.cache_dir is None else Store(options.cache_dir)
+    if (options.cache_dir, options.cache_url, options.cache_key_file, options.cache_wait) == _ORDINARY:
+        return default_store()
+    return Store(options.cache_dir or default_root(), lock_timeout_s=options.cache_wait, remote=shared_cache(options))
+
+
+_ORDINARY = (None, None, None, Options().cache_wait)
 
 
 @functools.cache
 def _private_store() -> Store:
     """A store that nobody else reads and that goes with the process."""
-    folder = tempfile.mkdtemp(prefix="opmill-")
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    return Store(folder)
+    held = temporary_folder()
+    atexit.register(held.release)
+    return Store(held.path)
 
 
 def loaded_generators(options: Options) -> list[Any]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
 from .errors import UsageTypeError, UsageValueError
+from .torch_options import translated
 
 
 def _option(default: Any, doc: str) -> Any:
@@ -20,17 +21,42 @@ class Options:
     """Options of ``opmill.compile(options={...})``; ``opmill.list_options()`` prints them with their defaults."""
 
     recompile_limit: int = _option(8, "how many specialisations of one piece of code are kept before it runs uncompiled")
+    graph_limit: int = _option(
+        20_000,
+        "operations of one graph beyond which the function runs uncompiled: each turn of a loop is captured by itself (FE093 names the loop)",
+    )
     nested_breaks: bool = _option(True, "graphs may end inside functions that the compiled one calls; False: they end before the call")
     generators: tuple[str, ...] | None = _option(None, "names of the kernel generators that may be used, best first; None: all installed")
     cache: bool = _option(True, "read and write the cache on disk; False: a private one that ends with the process")
     cache_dir: str | None = _option(None, "folder of the cache; None: OPMILL_CACHE_DIR or the user's cache folder")
+    cache_url: str | None = _option(None, "a cache that machines share, a URL of fsspec; None: OPMILL_CACHE_URL, or none")
+    cache_key_file: str | None = _option(None, "file with the secret of the shared cache; None: OPMILL_CACHE_KEY")
+    cache_wait: int = _option(
+        300, "seconds that a process waits for another one that compiles the same graph, before it compiles it as well; 0: not at all"
+    )
     numerics: Literal["default", "eager"] = _option(
-        "default", "'eager': eager's results bit for bit on processors, sums and library functions being torch's own calls; 'default': as exact, and faster"
+        "default",
+        "'eager': eager's results bit for bit on processors, sums and library functions being torch's own calls; 'default': as exact, and faster",
     )
     verify: bool = _option(False, "check each intermediate representation between the steps of the compiler (slow)")
     print_after: tuple[str, ...] = _option((), "print the program after these steps of the compiler, by name; ('all',) for every one")
+    override: str | None = _option(
+        None,
+        "a folder that kernels are written to, as loops and C++, and that those which were edited there are taken from; None: OPMILL_OVERRIDE, or none",
+    )
     cuda_graphs: bool = _option(False, "replay what runs on a GPU as CUDA graphs; the modes 'reduce-overhead' and 'max-autotune' set it")
-    autotune: bool = _option(False, "choose how kernels on a GPU are cut up, and which matrix products are part of them, by running them; the modes 'max-autotune' set it")
+    autotune: bool = _option(
+        False,
+        "choose how kernels on a GPU are cut up, and which matrix products are part of them, by running them; the modes 'max-autotune' set it",
+    )
+    freeze: bool = _option(
+        False,
+        "parameters and buffers stay as they are: without gradients, what is made of them alone is computed once, batch norms are folded into "
+        "convolutions, weights packed for the processor; a changed version counter or address makes it anew, opmill.thaw forgets it",
+    )
+    freeze_check: Literal["versions", "samples"] = _option(
+        "versions", "how frozen weights are looked at in each call: 'samples' compares some of their contents, too"
+    )
     progress: bool | None = _option(None, "show progress while compiling; None: when it takes seconds and stderr is a terminal")
     suppress_errors: bool = _option(True, "an internal error of the compiler warns and runs the code uncompiled; False: it is raised")
 
@@ -77,8 +103,8 @@ def resolve_options(mode: str, options: Mapping[str, Any] | Options | None) -> O
     """The mode's options overridden by the given ones. Raises for unknown names and values of the wrong type."""
     if isinstance(options, Options):
         return options
-    chosen = {**MODES[mode], **_checked_mapping(options)}
     known = {f.name: f for f in fields(Options)}
+    chosen = {**MODES[mode], **translated(_checked_mapping(options), known)}
     for name, value in chosen.items():
         if name not in known:
             raise unknown("OM004", "option", name, known)
@@ -94,20 +120,35 @@ def _checked_mapping(options: Mapping[str, Any] | None) -> Mapping[str, Any]:
     return options
 
 
-NUMERICS = ("default", "eager")
+_CHOICES = {"numerics": ("default", "eager"), "freeze_check": ("versions", "samples")}
 _STRINGS = ("generators", "print_after")
 _KINDS: dict[str, tuple[type, ...]] = {
     "recompile_limit": (int,),
+    "graph_limit": (int,),
     "nested_breaks": (bool,),
     "cache": (bool,),
     "cache_dir": (str, type(None)),
+    "cache_url": (str, type(None)),
+    "cache_key_file": (str, type(None)),
+    "cache_wait": (int,),
     "numerics": (str,),
     "verify": (bool,),
+    "override": (str, type(None)),
     "cuda_graphs": (bool,),
     "autotune": (bool,),
+    "freeze": (bool,),
+    "freeze_check": (str,),
     "progress": (bool, type(None)),
     "suppress_errors": (bool,),
 }
+
+
+def _check_steps(names: Iterable[str]) -> None:
+    from .pipeline import NAMES  # only where something is to be printed
+
+    for each in names:
+        if each not in (*NAMES, "all"):
+            raise unknown("OM006", "step of the compiler", each, (*NAMES, "all"))
 
 
 def _checked_value(name: str, value: Any) -> Any:
@@ -116,14 +157,18 @@ def _checked_value(name: str, value: Any) -> Any:
             return None
         if isinstance(value, str) or not isinstance(value, Iterable) or not all(isinstance(item, str) for item in value):
             raise UsageValueError("OM006", f"option {name!r} takes a sequence of names, not {value!r}")
+        if name == "print_after":
+            _check_steps(value)
         return tuple(value)
-    if name == "cache_dir" and hasattr(value, "__fspath__"):
+    if name in ("cache_dir", "cache_key_file", "override") and hasattr(value, "__fspath__"):
         value = value.__fspath__()
     if type(value) not in _KINDS[name]:
         kinds = " or ".join(kind.__name__ for kind in _KINDS[name])
         raise UsageValueError("OM006", f"option {name!r} takes {kinds}, not {value!r}")
-    if name == "numerics" and value not in NUMERICS:
-        raise UsageValueError("OM006", f"option 'numerics' takes one of {', '.join(NUMERICS)}, not {value!r}")
-    if name == "recompile_limit" and value < 1:
-        raise UsageValueError("OM006", f"option 'recompile_limit' takes a number of at least 1, not {value}")
+    if name in _CHOICES and value not in _CHOICES[name]:
+        raise UsageValueError("OM006", f"option {name!r} takes one of {', '.join(_CHOICES[name])}, not {value!r}")
+    if name in ("recompile_limit", "graph_limit") and value < 1:
+        raise UsageValueError("OM006", f"option {name!r} takes a number of at least 1, not {value}")
+    if name == "cache_wait" and value < 0:
+        raise UsageValueError("OM006", f"option 'cache_wait' takes a number of seconds, not {value}")
     return value

@@ -1,51 +1,108 @@
-"""A line on the terminal while compiling takes long. Silent in pipes, notebooks without a terminal, and fast compiles."""
+"""What is shown while compiling takes long: a line on a terminal or in a notebook, or else one a minute in the log."""
 
 from __future__ import annotations
 
 import contextlib
+import logging
 import sys
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
+
+from .logs import topic
 
 _SLOW_S = 3.0
+_EVERY_S = 0.5
+_LOGGED_S = 60.0
+"""Between two lines in the log."""
+Told = Callable[[], str]
+
+
+def progress_of(come_to: Told, wanted: bool | None) -> contextlib.AbstractContextManager[None]:
+    """Shows what the capture of a function has come to while it runs."""
+    return progress(lambda: f"opmill reads {come_to()}", wanted)
+
+
+def in_notebook() -> bool:
+    """Whether a Jupyter notebook shows what is printed."""
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    return type(shell).__name__ == "ZMQInteractiveShell"
 
 
 @contextlib.contextmanager
-def progress(what: str, wanted: bool | None) -> Iterator[None]:
-    """Shows ``what`` with a spinner on stderr while the block runs: at once (True), never (False), or after some seconds on a terminal (None)."""
-    if wanted is False or (wanted is None and not sys.stderr.isatty()):
+def progress(what: Told, wanted: bool | None, every: float = _LOGGED_S) -> Iterator[None]:
+    """Shows ``what()``, asked again and again, while the block runs: with a spinner on stderr at once (True), never (False), or after some
+    seconds on a terminal and in a notebook (None); elsewhere as a line of ``opmill.progress`` each ``every`` seconds, where that topic
+    is shown."""
+    shown = sys.stderr.isatty() or in_notebook()
+    if wanted is False or (wanted is None and not shown and not topic("progress").isEnabledFor(logging.INFO)):
         yield
         return
-    spinner = _Spinner(what)
-    timer = threading.Timer(0.0 if wanted else _SLOW_S, spinner.start)
-    timer.daemon = True
-    timer.start()
+    teller: _Spinner | _Lines = _Spinner(what, 0.0 if wanted else _SLOW_S) if wanted or shown else _Lines(what, every)
+    teller.begin()
     try:
         yield
     finally:
-        timer.cancel()
-        spinner.stop()
+        teller.stop()
+
+
+def _text(what: Told) -> str:
+    try:
+        return what()
+    except Exception:  # what is told about goes on changing meanwhile
+        return "opmill compiles"
+
+
+class _Lines:
+    """Says how far it is, now and then."""
+
+    def __init__(self, what: Told, every: float) -> None:
+        self._what, self._every, self._ended = what, every, threading.Event()
+        self._begun = time.monotonic()
+
+    def begin(self) -> None:
+        threading.Thread(target=self._run, daemon=True).start()
+
+    def _run(self) -> None:
+        while not self._ended.wait(self._every):
+            topic("progress").info("%s, since %.0f s", _text(self._what), time.monotonic() - self._begun)
+
+    def stop(self) -> None:
+        self._ended.set()
 
 
 class _Spinner:
     """A rich status that may be stopped before it was ever started."""
 
-    def __init__(self, what: str) -> None:
+    def __init__(self, what: Told, after: float) -> None:
+        from opmill_fake_tensors.forking import ForkLock  # there by now: this is a compile
+
         self._what = what
-        self._lock = threading.Lock()
+        self._lock = ForkLock()
         self._status: contextlib.ExitStack | None = None
         self._stopped = False
+        self._timer = threading.Timer(after, self._start)
+        self._timer.daemon = True
 
-    def start(self) -> None:
+    def begin(self) -> None:
+        self._timer.start()
+
+    def _start(self) -> None:
+        """In a thread of its own, which ends with ``stop``."""
         with self._lock:
-            if not self._stopped:
-                # rich costs 50 ms to import: only a compile that shows something pays for it
-                from rich.console import Console
+            if self._stopped:
+                return
+            # rich costs 50 ms to import: only a compile that shows something pays for it
+            from rich.console import Console
 
-                self._status = contextlib.ExitStack()
-                self._status.enter_context(Console(stderr=True).status(self._what))
+            self._status = contextlib.ExitStack()
+            status = self._status.enter_context(Console(stderr=True).status(_text(self._what)))
+        while not self._stopped:
+            status.update(_text(self._what))
+            time.sleep(_EVERY_S)
 
     def stop(self) -> None:
+        self._timer.cancel()
         with self._lock:
             self._stopped = True
             if self._status is not None:

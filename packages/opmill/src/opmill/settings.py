@@ -10,6 +10,7 @@ from msgspec import Struct
 from .discover import Backend, check_backend, check_generators
 from .errors import UsageTypeError
 from .options import Options, resolve_mode, resolve_options
+from .shared_cache import shared_cache
 
 NATIVE = "opmill"  # the backend that is this project's own; every other one gets its mode and options as they were given
 
@@ -23,6 +24,12 @@ class Settings(Struct, frozen=True):
     mode: str
     options: Options
     foreign: Mapping[str, Any]
+
+    @property
+    def key(self) -> Any:
+        """Equal for equal settings; a backend that is an object is itself."""
+        backend = self.backend if isinstance(self.backend, str) else id(self.backend)
+        return backend, self.fullgraph, self.dynamic, self.mode, self.options, repr(sorted(self.foreign.items()))
 
     @property
     def native(self) -> bool:
@@ -41,6 +48,8 @@ def resolve(fullgraph: object, dynamic: object, backend: object, mode: object, o
     if backend == NATIVE:
         checked = resolve_options(checked_mode, options)
         check_generators(checked.generators)
+        if checked.cache_url or checked.cache_key_file:
+            shared_cache(checked)
         return Settings(fullgraph, dynamic, NATIVE, checked_mode, checked, {})
     foreign: dict[str, Any] = {} if mode in (None, "default") else {"mode": mode}
     if isinstance(options, Options):
@@ -48,3 +57,9 @@ def resolve(fullgraph: object, dynamic: object, backend: object, mode: object, o
     if options:
         foreign["options"] = dict(options)
     return Settings(fullgraph, dynamic, backend, checked_mode, resolve_options(checked_mode, None), foreign)  # type: ignore[arg-type]
+
+
+def resolve_arguments(arguments: Mapping[str, Any]) -> Settings:
+    """The same for arguments by name, those that are not there being ``opmill.compile``'s own defaults; names of others are passed over."""
+    named = ("fullgraph", False), ("dynamic", None), ("backend", NATIVE), ("mode", None), ("options", None)
+    return resolve(*(arguments.get(name, default) for name, default in named))

@@ -1,6 +1,7 @@
 """What a program says about the sizes of its tensors: these may change, those never do.
 
-The marks are the attributes that ``torch._dynamo.mark_dynamic`` and ``mark_static`` leave on a tensor, so that either compiler honours both."""
+The marks are the attributes that ``torch._dynamo.mark_dynamic`` and ``mark_static`` leave on a tensor, so that either compiler honours
+both."""
 
 from __future__ import annotations
 

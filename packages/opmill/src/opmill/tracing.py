@@ -12,7 +12,8 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 
 def disable(function: _F | None = None) -> Any:
-    """Marks a function as never to be captured: compiled code calls it as it is, with a graph break before it. Also a decorator with ``()``."""
+    """Marks a function as never to be captured: compiled code calls it as it is, with a graph break before it. Also a decorator with
+    ``()``."""
     if function is None:
         return disable
 

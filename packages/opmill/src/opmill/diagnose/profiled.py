@@ -1,0 +1,126 @@
+"""What ``opmill.profile`` measured, and how it is shown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+
+from ..origins import lines_in
+
+_SHOWN = 20
+
+
+class StepProfile(Struct, frozen=True):
+    """One kernel or operator of torch's, as often as the program runs it in a call.
+
+    ``seconds``: of all its runs in a call, the median over calls. ``bytes``: of memory that it reads and writes. ``flops``: floating-point
+    operations, counted for products, convolutions and attention. ``share``: of what the machine can do at most, by whichever of the two is
+    nearer to it. ``origin``: the operators that it is made of, with their lines."""
+
+    name: str
+    kind: str
+    count: int
+    seconds: float
+    bytes: int
+    flops: int
+    share: float
+    origin: str
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """``file:line`` of each line of the program that it comes from."""
+        return lines_in([self.origin])
+
+
+class Profile(Struct, frozen=True):
+    """What ``opmill.profile`` measured. ``steps``: the longest first. ``eager`` and ``compiled``: seconds of a whole call, with its
+    backward where there is one. ``note``: what could not be measured."""
+
+    steps: tuple[StepProfile, ...]
+    eager: float
+    compiled: float
+    note: str = ""
+
+    @property
+    def seconds(self) -> float:
+        """Of all steps together."""
+        return sum(step.seconds for step in self.steps)
+
+    def by_line(self) -> dict[str, float]:
+        """Seconds of each line of the program, the longest first. What a kernel does for several lines is divided among them evenly."""
+        found: dict[str, float] = {}
+        for step in self.steps:
+            for line in step.lines:
+                found[line] = found.get(line, 0.0) + step.seconds / len(step.lines)
+        return dict(sorted(found.items(), key=lambda item: -item[1]))
+
+    def __str__(self) -> str:
+        from rich.console import Console
+
+        console = Console(width=140, color_system=None)
+        with console.capture() as captured:
+            console.print(self)
+        return captured.get()
+
+    def __rich__(self) -> Any:
+        from rich.console import Group
+        from rich.markup import escape
+
+        speed = f", {self.eager / self.compiled:.2f} times eager's speed" if self.compiled else ""
+        head = f"{_time(self.compiled)} a call{speed} ({_time(self.eager)}); {len(self.steps)} kernels and operators, {_time(self.seconds)}"
+        parts: list[Any] = [head, self._steps_table(), self._lines_table()]
+        return Group(*parts, *([f"[yellow]{escape(self.note)}[/]"] if self.note else []))
+
+    def _steps_table(self) -> Any:
+        rows = [
+            (s.name, s.kind, str(s.count), _time(s.seconds), _part(s.seconds, self.seconds), *_rates(s), f"{s.share:.0%}", _places(s.lines))
+            for s in self.steps[:_SHOWN]
+        ]
+        return _table(("step", "kind", "runs", "time", "part", "GB/s", "GFLOP/s", "of limit", "from"), rows, len(self.steps))
+
+    def _lines_table(self) -> Any:
+        lines = self.by_line()
+        rows = [(_time(seconds), _part(seconds, self.seconds), _place(line)) for line, seconds in list(lines.items())[:_SHOWN]]
+        return _table(("time", "part", "line"), rows, len(lines))
+
+
+# --- how it is shown ------------------------------------------------------------------------------------------------------------------
+
+
+def _table(columns: Iterable[str], rows: Sequence[tuple[str, ...]], total: int) -> Any:
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table(
+        box=None, pad_edge=False, caption=f"... and {total - len(rows)} more" if total > len(rows) else None, caption_justify="left"
+    )
+    for column in columns:
+        table.add_column(column, justify="left" if column in ("step", "kind", "from", "line") else "right", overflow="fold")
+    for row in rows:
+        table.add_row(*map(escape, row))
+    return table
+
+
+def _time(seconds: float) -> str:
+    return f"{seconds * 1e6:.1f} us" if seconds < 1e-3 else f"{seconds * 1e3:.2f} ms" if seconds < 1 else f"{seconds:.2f} s"
+
+
+def _part(seconds: float, whole: float) -> str:
+    return f"{seconds / whole:.0%}" if whole else ""
+
+
+def _rates(step: StepProfile) -> tuple[str, str]:
+    return f"{step.bytes / step.seconds / 1e9:.1f}" if step.seconds else "", f"{step.flops / step.seconds / 1e9:.1f}" if step.flops else ""
+
+
+def _place(line: str) -> str:
+    """A line with as much of its path as tells it from others."""
+    file, _, number = line.rpartition(":")
+    return f"{'/'.join(Path(file).parts[-2:])}:{number}" if file else line
+
+
+def _places(lines: tuple[str, ...]) -> str:
+    return ", ".join(map(_place, lines[:3])) + (f" and {len(lines) - 3} more" if len(lines) > 3 else "")

@@ -1,0 +1,174 @@
+"""The search behind ``opmill.bisect``: frontend or backend, module, graph, operators, steps of the compiler, kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import fx
+
+from ..compile import compile
+from ..settings import resolve_arguments
+from .check import Checked, check
+from .copies import Program, modules_of
+from .finding import Finding, KernelFault
+from .graphs import Captured, CapturingBackend
+from .minimize import Smallest
+from .routes import KernelComparison, compare_graph, routes
+
+
+class Search:
+    def __init__(self, program: Program, tolerance: float, arguments: dict[str, Any]) -> None:
+        self.program, self.tolerance, self.arguments = program, tolerance, arguments
+        self.settings = resolve_arguments(arguments)
+        self.steps: list[str] = []
+
+    def found(self) -> Finding:
+        whole = self._check(self.program, **self.arguments)
+        self.steps.append(f"compiled: {_verdict(whole)}")
+        if whole:
+            return Finding("nothing", tuple(self.steps))
+        frontend = self._check(self.program, **{**self.arguments, "backend": "eager", "mode": None, "options": None})
+        self.steps.append(f'captured, and run as torch\'s own operators (backend="eager"): {_verdict(frontend)}')
+        if not frontend:
+            return self._in_frontend(frontend)
+        if not self.settings.native:
+            return Finding("backend", tuple(self.steps), fault=f"backend {self.settings.backend!r}", shown=whole)
+        return self._in_backend(whole)
+
+    def _check(self, program: Program, **arguments: Any) -> Checked:
+        return check(program.model, tolerance=self.tolerance, **arguments)(*program.args, **program.kwargs)
+
+    # --- the frontend ---
+
+    def _in_frontend(self, whole: Checked) -> Finding:
+        """Goes down to the innermost module that is wrong when it is called alone."""
+        program, shown, path = self.program, whole, []
+        eager = {**self.arguments, "backend": "eager", "mode": None, "options": None}
+        while (inner := self._first_wrong(program, eager)) is not None:
+            name, program, shown = inner
+            path.append(name)
+            self.steps.append(f"module {'.'.join(path)} alone: {_verdict(shown)}")
+        fault = "capturing the program's code"
+        return Finding("frontend", tuple(self.steps), ".".join(path), _source_of(program.model), fault=fault, shown=shown)
+
+    def _first_wrong(self, program: Program, arguments: dict[str, Any]) -> tuple[str, Program, Checked] | None:
+        """The first module directly inside that is wrong by itself: its name, a call of it, and what differs."""
+        for name, called in _children_called(program):
+            if not (seen := self._check(called, **arguments)):
+                return name, called, seen
+        return None
+
+    # --- the backend ---
+
+    def _in_backend(self, whole: Checked) -> Finding:
+        options = self.settings.options
+        ways = routes(options)
+        for number, captured in enumerate(self._graphs()):
+            seen = self._compare(captured, ways[0].compile)
+            self.steps.append(f"graph {number} ({_count(captured.gm)} operators) alone: {_verdict(seen)}")
+            if not seen:
+                return self._in_graph(captured, seen)
+        self.steps.append("no graph is wrong alone: the fault needs several of them, or what lies between")
+        return Finding("backend", tuple(self.steps), fault="several graphs together", shown=whole)
+
+    def _graphs(self) -> list[Captured]:
+        backend = CapturingBackend()
+        arguments = {k: v for k, v in self.arguments.items() if k in ("fullgraph", "dynamic")}
+        fresh = self.program.fresh()
+        torch.manual_seed(0)
+        compile(fresh.model, backend=backend, **arguments)(*fresh.args, **fresh.kwargs)
+        return [captured for captured in backend.graphs if captured.inputs is not None]
+
+    def _compare(self, captured: Captured, make: Any) -> Checked:
+        with torch.set_grad_enabled(captured.grad_mode):
+            return compare_graph(captured.gm, captured.inputs or (), make, self.tolerance)
+
+    def _in_graph(self, captured: Captured, seen: Checked) -> Finding:
+        ways = routes(self.settings.options)
+
+        def shows(gm: fx.GraphModule, inputs: Sequence[Any]) -> bool:
+            return not self._compare(Captured(gm, list(inputs), captured.grad_mode), ways[0].compile)
+
+        search = Smallest(captured.gm, captured.inputs or (), shows)
+        gm, inputs = search.found()
+        small = Captured(gm, inputs, captured.grad_mode)
+        still = self._compare(small, ways[0].compile)
+        self.steps.append(f"{_count(gm)} of its operators show it, after {search.tried} graphs were tried")
+        fault = ""
+        for way in ways[1:]:
+            without = self._compare(small, way.compile)
+            self.steps.append(f"without {way.without}: {_verdict(without)}")
+            if without:
+                fault = way.fault
+                break
+        kernels = self._faulty_kernels(small)
+        if kernels:
+            fault = "the kernel generator: a kernel does not do what its loops say"
+        elif fault == "lowering to loops, or the kernel made of them":
+            fault = "lowering to loops"
+            self.steps.append("each kernel does what its loops say")
+        return Finding(
+            "backend", tuple(self.steps), "", _lines_of(gm), gm, tuple(inputs), fault or _WITHOUT_KERNELS, kernels, seen if still else still
+        )
+
+    def _faulty_kernels(self, captured: Captured) -> tuple[KernelFault, ...]:
+        comparison = KernelComparison(self.settings.options)
+        self._compare(captured, comparison.compile)
+        return tuple(comparison.faults.values())
+
+
+_WITHOUT_KERNELS = "making the graph functional, its gradient, or the plan that runs it"
+
+
+def _verdict(checked: Checked) -> str:
+    return "right" if checked else f"wrong ({checked.wrong[0].name}: {checked.wrong[0].problem})"
+
+
+def _count(gm: fx.GraphModule) -> int:
+    return sum(node.op.startswith("call_") for node in gm.graph.nodes)
+
+
+def _children_called(program: Program) -> list[tuple[str, Program]]:
+    """The modules directly inside of the program's, and what each was first called with in an eager run."""
+    fresh = program.fresh()
+    calls: dict[str, Program] = {}
+    removers = []
+    for module in modules_of(fresh.model):
+        for name, child in module.named_children():
+
+            def note(child: Any, args: Any, kwargs: Any, name: str = name) -> None:
+                if name not in calls:
+                    calls[name] = Program(child, args, kwargs).fresh()
+
+            removers.append(child.register_forward_pre_hook(note, with_kwargs=True))
+    try:
+        torch.manual_seed(0)
+        fresh.call()
+    except Exception:
+        pass
+    finally:
+        for remover in removers:
+            remover.remove()
+    for each in calls.values():
+        for module in modules_of(each.model):
+            module._forward_pre_hooks.clear()
+            module._forward_pre_hooks_with_kwargs.clear()
+    return list(calls.items())
+
+
+def _source_of(model: Any) -> tuple[str, ...]:
+    function = type(model).forward if isinstance(model, torch.nn.Module) else getattr(model, "__func__", model)
+    code = getattr(function, "__code__", None)
+    return (f"{code.co_filename}:{code.co_firstlineno} in {function.__qualname__}",) if code is not None else ()
+
+
+def _lines_of(gm: fx.GraphModule) -> tuple[str, ...]:
+    """Where in the program the operators of a graph are, each line once."""
+    found: dict[str, None] = {}
+    for node in gm.graph.nodes:
+        lines = [line.strip() for line in (node.stack_trace or "").strip().splitlines() if line.strip().startswith("File ")]
+        if lines:
+            found[lines[-1]] = None
+    return tuple(found)

@@ -1,0 +1,19 @@
+"""Origins of a plan's steps, read for people: the operators that a step is made of, and the lines of the program that they come from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+
+def operators_in(origins: Iterable[str]) -> str:
+    """The operators of these origins, each once, joined by ``+``; empty where none is told."""
+    return "+".join(dict.fromkeys(part.partition(" ")[0].partition(".")[0] for part in _parts(origins)))
+
+
+def lines_in(origins: Iterable[str]) -> tuple[str, ...]:
+    """``file:line`` of each line of these origins, each once; ``backward`` for what gradients are made of."""
+    return tuple(dict.fromkeys(part.rpartition(" ")[2] for part in _parts(origins)))
+
+
+def _parts(origins: Iterable[str]) -> list[str]:
+    return [part for origin in origins for part in origin.split("; ") if part]

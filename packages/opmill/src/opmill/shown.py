@@ -1,0 +1,23 @@
+"""Text that shows itself: printed as it is, at a prompt without quotes, in a notebook with its lines kept."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterable
+
+
+class Shown(str):
+    """A string whose ``repr`` is itself."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def _repr_html_(self) -> str:
+        return f'<pre style="white-space: pre-wrap">{html.escape(str(self))}</pre>'
+
+
+def shown(parts: Iterable[str]) -> Shown:
+    """The parts, one below the other."""
+    return Shown("\n".join(parts))

@@ -1,0 +1,89 @@
+"""What is shown while something is compiled."""
+
+import io
+import logging
+import sys
+import threading
+
+import pytest
+import torch
+
+import opmill
+from opmill import progress as module
+from opmill.backend import _far
+from opmill.progress import progress
+from opmill_graph_ir.report import Report
+
+WAIT_S = 120
+"""What a test waits at most for a thread that says something at once."""
+
+
+class Collected(logging.Handler):
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines, self.enough = [], threading.Event()
+
+    def emit(self, record) -> None:
+        self.lines.append(record.getMessage())
+        if len(self.lines) >= 2:
+            self.enough.set()
+
+
+@pytest.fixture
+def collected(monkeypatch):
+    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    handler, logger = Collected(), logging.getLogger("opmill.progress")
+    logger.addHandler(handler)
+    level = logger.level
+    logger.setLevel(logging.INFO)
+    yield handler
+    logger.removeHandler(handler)
+    logger.setLevel(level)
+
+
+def test_the_log_says_how_far_it_is(collected):
+    numbers = iter(range(10**9))
+    with progress(lambda: f"step {next(numbers)}", None, every=0.001):
+        assert collected.enough.wait(WAIT_S)
+    assert collected.lines[0].startswith("step 0, since ") and collected.lines[1].startswith("step 1, since ")
+
+
+def test_what_cannot_be_told_is_no_failure(collected):
+    with progress(lambda: 1 / 0, None, every=0.001):
+        assert collected.enough.wait(WAIT_S)
+    assert collected.lines[0].startswith("opmill compiles")
+
+
+@pytest.mark.parametrize("wanted", [None, False])
+def test_nothing_starts_where_nobody_looks(wanted, monkeypatch):
+    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    monkeypatch.setattr(module.threading, "Thread", None)
+    monkeypatch.setattr(module.threading, "Timer", None)
+    with progress(lambda: "", wanted):
+        pass
+
+
+def test_a_graph_tells_its_step():
+    report = Report()
+    assert _far(3, 40, [report]) == "opmill compiles graph 3 (40 operators)"
+    with report.step("lower"):
+        assert _far(3, 40, [report]) == "opmill compiles graph 3 (40 operators): lower, 0 steps done"
+    report.wanted = 7
+    with report.step("generate"):
+        assert _far(3, 40, [report]) == "opmill compiles graph 3 (40 operators): generate, 7 kernels, 1 steps done"
+    assert _far(1, 2, []) == "opmill compiles graph 1 (2 operators)"
+
+
+def test_it_is_told_of_a_compile(monkeypatch):
+    told = []
+    monkeypatch.setattr("opmill.backend._far", lambda *known: told.append(known) or "")
+
+    class Asked(module._Spinner):
+        def begin(self) -> None:
+            module._text(self._what)
+
+    monkeypatch.setattr(module, "_Spinner", Asked)
+    compiled = opmill.compile(lambda x: x * 2, options={"progress": True, "cache": False})
+    compiled(torch.ones(2))
+    [(number, operators, seen)] = told
+    assert (number, operators) == (0, 1) and "load" in seen[0].phases

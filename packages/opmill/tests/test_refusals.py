@@ -1,0 +1,111 @@
+"""What eager refuses is refused, with its type and text, also where nobody reads the result; and what it takes is taken."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+import opmill
+
+EYE, ZEROS, ONES = torch.eye(3), torch.zeros(3, 3), torch.ones(3)
+DOUBLE = torch.float64
+FAR = torch.tensor([0, 7])
+
+REFUSED: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
+    "cholesky": (torch.linalg.cholesky, (-EYE,)),
+    "inv": (torch.linalg.inv, (ZEROS,)),
+    "solve": (torch.linalg.solve, (ZEROS, EYE)),
+    "one_hot, too large": (lambda x: F.one_hot(x, 3), (torch.tensor([0, 5]),)),
+    "one_hot, negative": (lambda x: F.one_hot(x, 3), (torch.tensor([0, -1]),)),
+    "lerp": (lambda x, y: torch.lerp(x, y, 0.5), (ONES, ONES.to(DOUBLE))),
+    "index_copy": (lambda x, i, y: x.index_copy(0, i, y), (ONES, torch.tensor([0]), ONES[:1].to(DOUBLE))),
+    "index_add": (lambda x, i, y: x.index_add(0, i, y), (ONES, torch.tensor([0]), ONES[:1].to(DOUBLE))),
+    "index_put": (lambda x, i, y: x.index_put((i,), y), (ONES, torch.tensor([0]), ONES[:1].to(DOUBLE))),
+    "layer_norm": (lambda x, w: F.layer_norm(x, (3,), w), (EYE, ONES.to(DOUBLE))),
+    "binary_cross_entropy, input": (F.binary_cross_entropy, (2 * ONES, ONES)),
+    "binary_cross_entropy, target": (F.binary_cross_entropy, (0.5 * ONES, 1.5 * ONES)),
+    "smooth_l1_loss": (lambda x, y: F.smooth_l1_loss(x, y, beta=-1), (ONES, ONES)),
+    "huber_loss": (lambda x, y: F.huber_loss(x, y, delta=0), (ONES, ONES)),
+    "softshrink": (lambda x: F.softshrink(x, -0.5), (ONES,)),
+    "avg_pool2d": (lambda x: F.avg_pool2d(x[None], 2, divisor_override=0), (EYE,)),
+    "gelu": (lambda x: F.gelu(x, approximate="x"), (ONES,)),
+    "bucketize": (torch.bucketize, (ONES, EYE)),
+    "diagonal_scatter": (torch.diagonal_scatter, (EYE, ONES[:2])),
+    "complex": (torch.complex, (ONES, ONES.to(DOUBLE))),
+    "heaviside": (torch.heaviside, (ONES, ONES.to(DOUBLE))),
+    "_assert_async": (lambda x: torch._assert_async(x.sum() > 100), (ONES,)),
+    "_assert_async with a text": (lambda x: torch.ops.aten._assert_async.msg(x.sum() > 100, "no"), (ONES,)),
+    "gather": (lambda x, i: x.gather(0, i), (ONES, FAR)),
+    "embedding": (lambda x, i: F.embedding(i, x), (EYE, FAR)),
+    "index": (lambda x, i: x[i], (ONES, FAR)),
+    "a list": (lambda x: x[[0, 7]], (ONES,)),
+    "scatter": (lambda x, i: x.scatter(0, i, 1.0), (ONES, FAR)),
+    "index_select": (lambda x, i: x.index_select(0, i), (ONES, FAR)),
+    "cross_entropy": (lambda x, i: F.cross_entropy(x[:2], i), (EYE, FAR)),
+    "division": (lambda x, y: x // y, (torch.tensor([1, 2]), torch.tensor([1, 0]))),
+    "linspace": (lambda x: torch.linspace(x, 2.0, 3, dtype=torch.float32), (torch.tensor(1j),)),
+    "logspace": (lambda x: torch.logspace(1.0, x, 3, dtype=torch.int64), (torch.tensor(1j),)),
+    "_softmax_backward_data": (lambda x, y: torch._softmax_backward_data(x, y, 1, torch.float32), (EYE, EYE.to(DOUBLE))),
+    "_log_softmax_backward_data": (lambda x, y: torch._log_softmax_backward_data(x, y, 1, torch.float32), (EYE, EYE.to(DOUBLE))),
+    "remainder": (lambda x, y: x % y, (torch.tensor([1, 2]), torch.tensor([1, 0]))),
+}
+"""Functions and arguments that eager refuses."""
+
+
+def raised(function: Callable[..., Any], args: tuple[Any, ...]) -> str:
+    try:
+        function(*args)
+    except Exception as e:
+        return f"{type(e).__name__}: {e}"
+    return ""
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("unread", [False, True])
+@pytest.mark.parametrize("name", REFUSED)
+def test_as_eager_refuses(name: str, unread: bool, dynamic: bool) -> None:
+    function, args = REFUSED[name]
+
+    def run(*given: Any) -> Any:
+        result = function(*given)
+        return given[0] + 1 if unread else result
+
+    expected = raised(run, args)
+    assert expected
+    assert raised(opmill.compile(run, dynamic=dynamic), args) == expected
+
+
+def test_what_nobody_reads_raises_in_training() -> None:
+    def run(x: torch.Tensor, i: torch.Tensor) -> torch.Tensor:
+        x.gather(0, i)
+        return (x * 2).sum()
+
+    compiled = opmill.compile(run)
+    x = torch.ones(3, requires_grad=True)
+    compiled(x, torch.tensor([0, 2])).backward()
+    assert x.grad is not None
+    assert x.grad.tolist() == [2.0] * 3
+    assert raised(compiled, (x, FAR)) == raised(run, (x, FAR)) != ""
+
+
+def test_operators_of_other_libraries_that_give_nothing_run_in_order() -> None:
+    said: list[float] = []
+    with torch.library._scoped_library("opmill_test", "DEF") as library:
+        library.define("say(Tensor x) -> ()")
+        library.impl("say", lambda x: said.append(float(x.sum())), "CPU")
+        library.impl("say", lambda x: None, "Meta")
+
+        def run(x: torch.Tensor) -> torch.Tensor:
+            torch.ops.opmill_test.say(x)
+            y = x * 2
+            torch.ops.opmill_test.say(y)
+            return y + 1
+
+        compiled = opmill.compile(run)
+        for _ in range(2):
+            assert compiled(ONES).tolist() == [3.0] * 3
+    assert said == [3.0, 6.0] * 2
