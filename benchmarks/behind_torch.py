@@ -2,9 +2,9 @@
 
 usage: behind_torch.py [MODEL...] [--json FILE]
 
-Prints, a model: graphs that torch's tracer made, graphs that ran uncompiled (GI033) and why, the error of outputs and of gradients relative to
-eager's own (1.0: just as far from float64), and the seconds it took. Ends with status 1 where an error is more than 3 times eager's or a graph
-ran uncompiled.
+Prints, a model: graphs that torch's tracer made, graphs that ran uncompiled (GI033) and why, the error of outputs and of gradients relative
+to eager's own (1.0: just as far from float64), and the seconds it took. Ends with status 1 where an error is more than 3 times eager's or a
+graph ran uncompiled.
 """
 
 from __future__ import annotations
@@ -106,7 +106,9 @@ def main() -> None:
         options.json.write_text(json.dumps(rows, indent=1))
     table = Table("model", "graphs", "uncompiled", "inference", "training", "seconds")
     for row in rows:
-        table.add_row(row["model"], str(row["graphs"]), "; ".join(row["uncompiled"]), str(row["inference"]), str(row["training"]), str(row["seconds"]))
+        table.add_row(
+            row["model"], str(row["graphs"]), "; ".join(row["uncompiled"]), str(row["inference"]), str(row["training"]), str(row["seconds"])
+        )
     Console().print(table)
     fine = lambda value: isinstance(value, float) and value <= 3
     if not all(fine(row["inference"]) and fine(row["training"]) and not row["uncompiled"] for row in rows):

@@ -1,6 +1,7 @@
 """How much of transformers, timm and torchvision is captured whole, and whether it is right, beside torch.compile.
 
-usage: capture.py [--libraries transformers timm torchvision] [--every N] [--only CASE ...] [--compilers opmill torch] [--log FILE] [--redo WHAT ...]
+usage: capture.py [--libraries transformers timm torchvision] [--every N] [--only CASE ...] [--compilers opmill torch] [--log FILE] [--redo
+WHAT ...]
 
 Each architecture is built small with random weights, run plainly, and run under no_grad through ``opmill.compile(fullgraph=True,
 backend="eager")`` and through torch.compile with the same arguments. Prints how many are captured whole and right, refused (with the
@@ -48,7 +49,9 @@ def same(left: Any, right: Any) -> bool:
     if isinstance(left, torch.Tensor):
         if type(left) is not type(right) or left.shape != right.shape or left.dtype != right.dtype or left.stride() != right.stride():
             return False
-        return torch.allclose(left, right, rtol=1e-4, atol=1e-5, equal_nan=True) if left.dtype.is_floating_point else torch.equal(left, right)
+        return (
+            torch.allclose(left, right, rtol=1e-4, atol=1e-5, equal_nan=True) if left.dtype.is_floating_point else torch.equal(left, right)
+        )
     if type(left) is not type(right):
         return False
     if isinstance(left, dict):
@@ -115,7 +118,8 @@ def plainly(case: str) -> tuple[Finding, Any, Any, Any]:
 
 
 def told(module: Any, inputs: Any) -> Any:
-    """What the module gives, or raises, by itself where it is told that it is being compiled: models ask, and some then do something else."""
+    """What the module gives, or raises, by itself where it is told that it is being compiled: models ask, and some then do something
+    else."""
     import torch
 
     torch.compiler._is_compiling_flag = True
@@ -128,8 +132,8 @@ def told(module: Any, inputs: Any) -> Any:
 
 
 def judge(compiler: Any, module: Any, inputs: Any, want: Any) -> Finding:
-    """``status``: right, wrong, refused, error, told (wrong or an error, and just so without a compiler where the model is told that there is one);
-    ``reason`` for all but the first."""
+    """``status``: right, wrong, refused, error, told (wrong or an error, and just so without a compiler where the model is told that there
+    is one); ``reason`` for all but the first."""
     start = time.perf_counter()
     backend = Eager()
     try:
@@ -139,12 +143,21 @@ def judge(compiler: Any, module: Any, inputs: Any, want: Any) -> Finding:
         refused = getattr(error, "code", "") or "Unsupported" in type(error).__name__
         last = traceback.extract_tb(error.__traceback__)[-1]
         own = not refused and told(module, inputs) == (type(error), str(error))
-        return {"status": "refused" if refused else "told" if own else "error", "reason": f"{error}"[:600], "kind": type(error).__name__, "at": f"{last.filename}:{last.lineno}"}
+        return {
+            "status": "refused" if refused else "told" if own else "error",
+            "reason": f"{error}"[:600],
+            "kind": type(error).__name__,
+            "at": f"{last.filename}:{last.lineno}",
+        }
     if not backend.graphs:
         return {"status": "error", "reason": "nothing was captured, and nobody said so"}
     right = same(want, first) and same(want, second)
     own = not right and same(told(module, inputs), first)
-    found = {"status": "right" if right else "told" if own else "wrong", "graphs": backend.graphs, "seconds": round(time.perf_counter() - start, 2)}
+    found = {
+        "status": "right" if right else "told" if own else "wrong",
+        "graphs": backend.graphs,
+        "seconds": round(time.perf_counter() - start, 2),
+    }
     return found if right else {**found, "reason": "results differ"}
 
 
@@ -233,10 +246,14 @@ def summary(findings: dict[tuple[str, str], Finding], cases: list[str], compiler
         for compiler in compilers:
             counts = collections.Counter(status(case, compiler) for case in usable)
             detail = ", ".join(f"{n} {name}" for name, n in counts.most_common())
-            lines.append(f"  {compiler:8} {percent(counts['right'], len(usable) - counts['not run'])} captured whole and right   ({detail})")
+            lines.append(
+                f"  {compiler:8} {percent(counts['right'], len(usable) - counts['not run'])} captured whole and right   ({detail})"
+            )
         theirs = [case for case in usable if status(case, "torch") == "right" and status(case, "opmill") != "not run"]
         if theirs:
-            lines.append(f"  of what torch.compile captures whole, opmill {percent(sum(status(c, 'opmill') == 'right' for c in theirs), len(theirs))}")
+            lines.append(
+                f"  of what torch.compile captures whole, opmill {percent(sum(status(c, 'opmill') == 'right' for c in theirs), len(theirs))}"
+            )
     return "\n".join(lines)
 
 
@@ -285,7 +302,9 @@ def main() -> None:
     with Progress(disable=not sys.stderr.isatty()) as progress, options.log.open("a") as log:
         for case in progress.track(cases, description="capturing"):
             runs = to_run(case, options.compilers, findings, options.redo)
-            for finding in messages(case, [r for r in runs if r in COMPILERS] or options.compilers, options.seconds, options.gigabytes) if runs else ():
+            for finding in (
+                messages(case, [r for r in runs if r in COMPILERS] or options.compilers, options.seconds, options.gigabytes) if runs else ()
+            ):
                 findings[finding["case"], finding["run"]] = finding
                 print(json.dumps(finding), file=log, flush=True)
     print(summary(findings, cases, options.compilers))

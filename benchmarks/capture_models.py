@@ -1,6 +1,7 @@
 """Small models with random weights of every architecture that transformers, timm and torchvision have, for ``capture.py``.
 
-``names()`` lists them as ``library:name``; ``build(case)`` gives (module, keyword or positional inputs) that runs plainly, or raises Unbuildable.
+``names()`` lists them as ``library:name``; ``build(case)`` gives (module, keyword or positional inputs) that runs plainly, or raises
+Unbuildable.
 """
 
 from __future__ import annotations
@@ -19,9 +20,35 @@ import torch
 from zoo import allow_torchvision
 
 Inputs = tuple[tuple[Any, ...], dict[str, Any]]
-LAYERS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers", "encoder_layers", "decoder_layers", "num_encoder_layers", "num_decoder_layers", "depth")
+LAYERS = (
+    "num_hidden_layers",
+    "n_layer",
+    "n_layers",
+    "num_layers",
+    "encoder_layers",
+    "decoder_layers",
+    "num_encoder_layers",
+    "num_decoder_layers",
+    "depth",
+)
 WIDTH = ("size", "dim", "hidden", "d_model", "embd", "inner", "ffn", "d_ff", "d_kv", "width", "rank", "channels")
-NOT_WIDTH = ("vocab", "image", "patch", "kernel", "window", "position", "num_channels", "in_channels", "batch", "max_", "chunk", "block_size", "type_vocab", "stride", "num_")
+NOT_WIDTH = (
+    "vocab",
+    "image",
+    "patch",
+    "kernel",
+    "window",
+    "position",
+    "num_channels",
+    "in_channels",
+    "batch",
+    "max_",
+    "chunk",
+    "block_size",
+    "type_vocab",
+    "stride",
+    "num_",
+)
 SEQUENCE = 24
 
 
@@ -174,7 +201,10 @@ def find_inputs(module: torch.nn.Module) -> Inputs:
 
 
 def setting(config: Any, name: str, default: Any) -> Any:
-    for part in (config, *(getattr(config, n, None) for n in ("vision_config", "audio_config", "text_config", "backbone_config", "encoder"))):
+    for part in (
+        config,
+        *(getattr(config, n, None) for n in ("vision_config", "audio_config", "text_config", "backbone_config", "encoder")),
+    ):
         value = getattr(part, name, None)
         if value is not None:
             return value
@@ -240,7 +270,9 @@ def build_torchvision(name: str) -> tuple[torch.nn.Module, Inputs]:
     import torchvision
 
     torch.manual_seed(0)
-    module = torchvision.models.get_model(name, weights=None, **({"init_weights": False} if name in ("googlenet", "inception_v3") else {})).eval()
+    module = torchvision.models.get_model(
+        name, weights=None, **({"init_weights": False} if name in ("googlenet", "inception_v3") else {})
+    ).eval()
     return module, ((torch.randn(1, 3, 299 if name == "inception_v3" else 224, 299 if name == "inception_v3" else 224),), {})
 
 

@@ -1,9 +1,10 @@
 """Compile time by phase at two depths of the same transformer: it should grow with what is distinct, not with depth.
 
 usage: depth.py [FAMILY...] [--layers N M] [--rounds R] [--json FILE]
-FAMILY: bert, gpt2, llama (all by default). Each depth is compiled ``--rounds`` times in a process of its own, each time with an empty cache, so
-that the C++ compiler runs; shown is the fastest of each phase in milliseconds. ``backend`` is the sum of graph-ir's phases (capture, lowering,
-schedule, code generation, build, plan, bind), ``frontend`` what else a first call costs over a later one: bytecode, guards, and starting.
+FAMILY: bert, gpt2, llama (all by default). Each depth is compiled ``--rounds`` times in a process of its own, each time with an empty
+cache, so that the C++ compiler runs; shown is the fastest of each phase in milliseconds. ``backend`` is the sum of graph-ir's phases
+(capture, lowering, schedule, code generation, build, plan, bind), ``frontend`` what else a first call costs over a later one: bytecode,
+guards, and starting.
 """
 
 from __future__ import annotations
@@ -25,7 +26,14 @@ FAMILIES = {
     "bert": lambda n: zoo.text_model("BertModel", "BertConfig", **_BERT, num_hidden_layers=n),
     "gpt2": lambda n: zoo.text_model("GPT2LMHeadModel", "GPT2Config", n_embd=256, n_head=4, vocab_size=1000, n_layer=n),
     "llama": lambda n: zoo.text_model(
-        "LlamaForCausalLM", "LlamaConfig", hidden_size=256, num_attention_heads=4, num_key_value_heads=2, intermediate_size=688, vocab_size=1000, num_hidden_layers=n
+        "LlamaForCausalLM",
+        "LlamaConfig",
+        hidden_size=256,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        intermediate_size=688,
+        vocab_size=1000,
+        num_hidden_layers=n,
     ),
 }
 
@@ -57,7 +65,17 @@ def _timed(call: object) -> float:
 
 
 def apart(family: str, layers: int, rounds: int) -> dict[str, float]:
-    command = [sys.executable, str(Path(__file__).resolve()), family, "--layers", str(layers), str(layers), "--rounds", str(rounds), "--here"]
+    command = [
+        sys.executable,
+        str(Path(__file__).resolve()),
+        family,
+        "--layers",
+        str(layers),
+        str(layers),
+        "--rounds",
+        str(rounds),
+        "--here",
+    ]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise SystemExit(done.stderr[-3000:])

@@ -41,6 +41,11 @@ class _Proxy(torch.fx.Proxy):
     def __setitem__(self, at: object, value: object) -> None:
         self.tracer.create_proxy("call_function", operator.setitem, (self, at, value), {})
 
+    def __getattr__(self, name: str) -> torch.fx.Proxy:
+        if name not in ("real", "imag", "mT"):
+            return super().__getattr__(name)
+        return self.tracer.create_proxy("call_function", getattr, (self, name), {})  # a tensor, which may be written
+
 
 class _Tracer(torch.fx.Tracer):
     """Also records assignments to items."""
@@ -50,7 +55,8 @@ class _Tracer(torch.fx.Tracer):
 
 
 class _Factories:
-    """``torch`` with factory functions whose results are values of the graph, though no argument is: else what is written to them would be lost."""
+    """``torch`` with factory functions whose results are values of the graph, though no argument is: else what is written to them would be
+    lost."""
 
     _MADE = ("arange", "ones", "eye", "linspace")
 
@@ -165,7 +171,8 @@ def exactly(program: Program, inputs: Sequence[torch.Tensor]) -> Results | None:
 
 
 def judged(program: Program, inputs: Sequence[torch.Tensor], got: Results, want: Results, exact: Results | None) -> str:
-    """What is wrong with the values that a run on ``inputs`` gave, beside eager's; what is as right as eager's where rounding matters much is not."""
+    """What is wrong with the values that a run on ``inputs`` gave, beside eager's; what is as right as eager's where rounding matters much
+    is not."""
     settle = None
     for part, what in enumerate(("output {}", "input {} afterwards")):
         for k, (g, w) in enumerate(zip(got[part], want[part], strict=True)):
@@ -205,21 +212,27 @@ def unlike(g: torch.Tensor, w: torch.Tensor, rough: torch.dtype, exact: torch.Te
     if exact is not None and exact.shape == w.shape:
         near = (mine - exact.double()).abs() <= 0.5 * exact.double().abs()  # a rounding in between moves much of what is as large as this
         meant = torch.where(near, mine, exact.double())
-        eager = torch.where(eager.isinf() & mine.isfinite() & exact.isfinite(), meant, eager)  # sums that overflow in eager's order may not in another
+        eager = torch.where(
+            eager.isinf() & mine.isfinite() & exact.isfinite(), meant, eager
+        )  # sums that overflow in eager's order may not in another
     finite = eager.isfinite() & mine.isfinite()
     largest = float(eager[finite].abs().max()) if bool(finite.any()) else 0.0
     slack = 0.0
     if exact is not None and exact.shape == w.shape:
         off = (exact.double() - eager)[finite].abs()
         slack = 4 * float(off[off.isfinite()].max()) if bool(off.isfinite().any()) else 0.0
-    allowed = max(RTOL[w.dtype], 4 * torch.finfo(rough).eps) * (largest + eager.abs() + 0.05) + slack  # sums that cancel have digits of what was summed
+    allowed = (
+        max(RTOL[w.dtype], 4 * torch.finfo(rough).eps) * (largest + eager.abs() + 0.05) + slack
+    )  # sums that cancel have digits of what was summed
     wrong = ((mine - eager).abs() > allowed) & finite
     other = ~finite & ~((mine == eager) | (mine.isnan() & eager.isnan()))
     if exact is not None and exact.shape == w.shape:
         other &= ~((eager - exact.double()).abs() > 0.5 * eager.abs())  # beside a pole, eager has no digit right either
         other &= ~(eager.isnan() & mine.isfinite() & exact.isfinite())  # remainders of numbers far apart
         rounded = exact.to(w.dtype).double()
-        other &= ~((mine == rounded) | (mine.isnan() & rounded.isnan()))  # overflows and gradients at NaN, which eager's kernels see or not by place in memory
+        other &= ~(
+            (mine == rounded) | (mine.isnan() & rounded.isnan())
+        )  # overflows and gradients at NaN, which eager's kernels see or not by place in memory
     bad = wrong | other
     if not bool(bad.any()):
         return ""
@@ -228,7 +241,9 @@ def unlike(g: torch.Tensor, w: torch.Tensor, rough: torch.dtype, exact: torch.Te
 
 def _complex_values(g: torch.Tensor, w: torch.Tensor, rough: torch.dtype, exact: torch.Tensor | None) -> str:
     """Where a part is infinite or none, torch's own kernels differ in the other from one to the next."""
-    if bool((lost := w.isfinite() & ~g.isfinite()).any()) and (exact is None or exact.shape != w.shape or bool((lost & exact.to(w.dtype).isfinite()).any())):
+    if bool((lost := w.isfinite() & ~g.isfinite()).any()) and (
+        exact is None or exact.shape != w.shape or bool((lost & exact.to(w.dtype).isfinite()).any())
+    ):
         return f"{g[lost][:3].tolist()} instead of {w[lost][:3].tolist()}"
     known = w.isfinite() & g.isfinite()
     parts = [torch.view_as_real(torch.where(known, t, 0)) for t in (g, w, exact if exact is not None and exact.shape == w.shape else w)]
@@ -245,11 +260,16 @@ def verdicts(seeds: Sequence[int], store: Store, batch: int = 40) -> Iterator[Ve
 
 
 def fuzz(
-    description: str | None, verdicts: Callable[[Sequence[int], Store, int], Iterator[Verdict]], batch: int, inputs_of: Callable[[Any], Sequence[torch.Tensor]]
+    description: str | None,
+    verdicts: Callable[[Sequence[int], Store, int], Iterator[Verdict]],
+    batch: int,
+    inputs_of: Callable[[Any], Sequence[torch.Tensor]],
 ) -> int:
-    """The command line of a fuzzer: checks seeds, prints what is wrong with the program and why others were refused; 1 where something is wrong.
+    """The command line of a fuzzer: checks seeds, prints what is wrong with the program and why others were refused; 1 where something is
+    wrong.
 
-    ``batch``: how many programs have their kernels built together, if nothing else is said; ``inputs_of``: what is printed of a program's inputs."""
+    ``batch``: how many programs have their kernels built together, if nothing else is said; ``inputs_of``: what is printed of a program's
+    inputs."""
     arguments = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("--seed", type=int, default=0)
     arguments.add_argument("--count", type=int, default=1000)
@@ -268,7 +288,9 @@ def fuzz(
             if v.kind in ("refused", "skipped"):
                 reasons[v.detail[:90] if v.kind == "refused" else f"{v.kind}: {v.detail[:90]}"] += 1
             if v.kind in ("crash", "wrong") or options.show or options.only is not None:
-                inputs = "".join(f"#   {x.dtype} {list(x.shape)} {x.stride()}{' requires grad' * x.requires_grad}\n" for x in inputs_of(v.program))
+                inputs = "".join(
+                    f"#   {x.dtype} {list(x.shape)} {x.stride()}{' requires grad' * x.requires_grad}\n" for x in inputs_of(v.program)
+                )
                 print(f"---- seed {v.program.seed}: {v.kind}: {v.detail}\n{inputs}{v.program.source}", flush=True)
     for detail, number in reasons.most_common(12):
         print(f"{number:5} {detail}")

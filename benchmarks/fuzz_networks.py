@@ -36,7 +36,11 @@ def inputs_of(network: Network, dtype: torch.dtype = torch.float32, nudge: int =
     """Copies of the inputs that keep their layout."""
     made = []
     for x in network.inputs:
-        new = torch.empty_strided(x.shape, x.stride(), dtype=dtype).copy_(x) if x._base is None else x._base.to(dtype).clone().as_strided(x.shape, x.stride(), x.storage_offset())
+        new = (
+            torch.empty_strided(x.shape, x.stride(), dtype=dtype).copy_(x)
+            if x._base is None
+            else x._base.to(dtype).clone().as_strided(x.shape, x.stride(), x.storage_offset())
+        )
         if nudge:
             new = new * (1 + 1e-7 * torch.randn(x.shape, generator=torch.Generator().manual_seed(nudge), dtype=torch.float64)).to(dtype)
         made.append(new.requires_grad_(network.grad))
@@ -91,7 +95,9 @@ def check(network: Network, store: Store) -> Verdict:
         module = network.module()
         try:
             with modes(network):
-                compiled = compile_graph(torch.fx.symbolic_trace(module), inputs_of(network), options=GraphOptions(verify=True, cache=bool(again)), store=store)
+                compiled = compile_graph(
+                    torch.fx.symbolic_trace(module), inputs_of(network), options=GraphOptions(verify=True, cache=bool(again)), store=store
+                )
             got = run(network, compiled, module, inputs_of(network))
         except Exception as error:
             return failed(network, error)
@@ -123,7 +129,8 @@ def _problem(network: Network, got: Found, want: Found, exact: Found) -> str:
 
 
 def _is_eagers_fault(network: Network, name: str, got: torch.Tensor, eager: torch.Tensor) -> bool:
-    """Whether numbers agree with a gradient, and do not with eager's. (torch reads gradients of batch norms of one image that lie channels last as if they did not.)"""
+    """Whether numbers agree with a gradient, and do not with eager's. (torch reads gradients of batch norms of one image that lie channels
+    last as if they did not.)"""
     name, step = name.removeprefix("gradient of "), 1e-6
     direction = torch.randn(got.shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
 

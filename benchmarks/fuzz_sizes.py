@@ -2,8 +2,8 @@
 
 ``python benchmarks/fuzz_sizes.py [--seed 0] [--count 1000] [--batch 40] [--only SEED]``
 
-Some dimensions of the inputs are symbols. What the compiler assumed of them is asked for: a run at sizes that satisfy it must give what eager
-gives, and at the sizes of the capture it must be satisfied.
+Some dimensions of the inputs are symbols. What the compiler assumed of them is asked for: a run at sizes that satisfy it must give what
+eager gives, and at the sizes of the capture it must be satisfied.
 """
 
 from __future__ import annotations
@@ -100,7 +100,9 @@ def check(made: Symbolic, store: Store) -> Verdict:
         problem = _difference(made, run.executable, values, fakes)
         if problem:
             said = "; ".join(map(str, sizes.decisions))
-            return Verdict(program, "wrong", f"{problem}\n#   at {values}, compiled at {made.hints}, symbols {made.symbols}, assuming {said}")
+            return Verdict(
+                program, "wrong", f"{problem}\n#   at {values}, compiled at {made.hints}, symbols {made.symbols}, assuming {said}"
+            )
         ran += 1
     return Verdict(program, "operators" if run.report.operators_only else "right", str(ran - 1))
 

@@ -23,7 +23,8 @@ from random_graphs import FLOATS, Program, copied, is_float, random_program
 
 
 class _Watched(TorchDispatchMode):
-    """Under any mode eager's backward takes the formulas that hold for values that it cannot look at: of products, those without a division."""
+    """Under any mode eager's backward takes the formulas that hold for values that it cannot look at: of products, those without a
+    division."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         return func(*args, **(kwargs or {}))
@@ -44,7 +45,8 @@ def trained(fn: Callable[..., Any], inputs: list[torch.Tensor]) -> tuple[list[to
 
 
 def weighted(results: Sequence[torch.Tensor]) -> torch.Tensor:
-    """A sum of all results with gradients that weighs each element otherwise, in the type of its result: so both ways are given the same gradients."""
+    """A sum of all results with gradients that weighs each element otherwise, in the type of its result: so both ways are given the same
+    gradients."""
     parts = [torch.view_as_real(r.resolve_conj()) if r.is_complex() else r for r in results if r.requires_grad]
     weights = [torch.linspace(0.5, 1.5, max(p.numel(), 1), dtype=torch.float64)[: p.numel()].reshape(p.shape).to(p.dtype) for p in parts]
     return torch.stack([(p * w).double().sum() for p, w in zip(parts, weights, strict=True)]).sum()
@@ -75,7 +77,11 @@ def check(program: Program, store: Store) -> Verdict:
         got, found = trained(run, ours)
     except Exception as error:
         return failed(program, error)
-    return Verdict(program, "wrong", problem) if (problem := _problem(program, (got, found, ours), (want, gradients, theirs))) else Verdict(program, "right")
+    return (
+        Verdict(program, "wrong", problem)
+        if (problem := _problem(program, (got, found, ours), (want, gradients, theirs)))
+        else Verdict(program, "right")
+    )
 
 
 def _again(program: Program) -> tuple[tuple[Any, Any, Any], tuple[Any, Any, Any]]:
@@ -102,7 +108,9 @@ def _problem(program: Program, ours: tuple[Any, Any, Any], theirs: tuple[Any, An
                 return f"{what} {k}: {'none' if g is None else 'one'}, which eager has {'none' if w is None else 'one'} of"
             if w is None:
                 continue
-            same = what == "gradient" or g.requires_grad == w.requires_grad  # eager gives an empty input itself for its gradient behind cummax
+            same = (
+                what == "gradient" or g.requires_grad == w.requires_grad
+            )  # eager gives an empty input itself for its gradient behind cummax
             if (g.dtype, g.shape) != (w.dtype, w.shape) or not same:
                 return f"{what} {k}: {g.dtype}{list(g.shape)} {g.requires_grad} instead of {w.dtype}{list(w.shape)} {w.requires_grad}"
             if what == "output" and meant_strides(g) != meant_strides(w):

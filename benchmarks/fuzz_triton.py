@@ -2,8 +2,9 @@
 
 ``python benchmarks/fuzz_triton.py [--seed 0] [--count 1000] [--only SEED] [--show]``
 
-So what only GPUs are given (layouts, nests as they are split, tiled and packed there) is run without one. A third of the programs each is written for an H200, for a machine so small that
-every row is walked in steps, and for one so large that every reduction is split. About three programs a second.
+So what only GPUs are given (layouts, nests as they are split, tiled and packed there) is run without one. A third of the programs each is
+written for an H200, for a machine so small that every row is walked in steps, and for one so large that every reduction is split. About
+three programs a second.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
 usage: gpu.py [PART...] [--models a,b] [--seconds S] [--timeout S] [--output FILE]
 
-PART: models (inference, wall time and GPU time), training, first (the first call, cold and warm), bandwidth (large kernels), orders (short rows in order), zoo (right in every
-precision), others (models that the zoo lacks, right and no slower than torch.compile). By default all. Every measurement is a process of its own; one that crashes or hangs is a row that says so. Exit status 1
-where a demand is not met.
+PART: models (inference, wall time and GPU time), training, first (the first call, cold and warm), bandwidth (large kernels), orders (short
+rows in order), zoo (right in every precision), others (models that the zoo lacks, right and no slower than torch.compile). By default all.
+Every measurement is a process of its own; one that crashes or hangs is a row that says so. Exit status 1 where a demand is not met.
 """
 
 from __future__ import annotations
@@ -67,10 +67,15 @@ def steady(what: str, models: tuple[str, ...], options: argparse.Namespace) -> R
 def models(options: argparse.Namespace, console: Console) -> tuple[Rows, dict[str, bool]]:
     rows = steady("steady", options.models or MODELS, options)
     _print_steady("Inference, bfloat16, milliseconds a call", rows, console)
-    (default, graphs), kernels = ([[ratio(r, a, b, "ms") for r in rows] for _, a, b in PAIRS]), [ratio(r, "torch", "opmill", "own_us") for r in rows]
+    (default, graphs), kernels = (
+        ([[ratio(r, a, b, "ms") for r in rows] for _, a, b in PAIRS]),
+        [ratio(r, "torch", "opmill", "own_us") for r in rows],
+    )
     return rows, {
-        "default mode: 2x torch.compile in geometric mean, none slower": geometric(default) >= 2 and min(filter(None, default), default=0) >= 1,
-        "reduce-overhead: 0.95x in geometric mean, none below 0.9x": geometric(graphs) >= 0.95 and min(filter(None, graphs), default=0) >= 0.9,
+        "default mode: 2x torch.compile in geometric mean, none slower": geometric(default) >= 2
+        and min(filter(None, default), default=0) >= 1,
+        "reduce-overhead: 0.95x in geometric mean, none below 0.9x": geometric(graphs) >= 0.95
+        and min(filter(None, graphs), default=0) >= 0.9,
         "generated kernels: 0.95x the GPU time of torch.compile's": geometric(kernels) >= 0.95,
         "no error beyond 3x eager's": all(_right(r) for r in rows),
     }
@@ -84,7 +89,21 @@ def _right(row: dict[str, Any]) -> bool:
 
 def _print_steady(title: str, rows: Rows, console: Console) -> None:
     table = Table(title=title)
-    for head in ("model", "eager", "torch", "opmill", "torch / opmill", "graphs: torch", "opmill", "torch / opmill", "GPU us torch", "opmill", "own us torch", "opmill", "error / eager"):
+    for head in (
+        "model",
+        "eager",
+        "torch",
+        "opmill",
+        "torch / opmill",
+        "graphs: torch",
+        "opmill",
+        "torch / opmill",
+        "GPU us torch",
+        "opmill",
+        "own us torch",
+        "opmill",
+        "error / eager",
+    ):
         table.add_column(head, justify="left" if head == "model" else "right")
     for row in rows:
         if "failed" in row:
@@ -125,7 +144,12 @@ def first(options: argparse.Namespace, console: Console) -> tuple[Rows, dict[str
         with tempfile.TemporaryDirectory(prefix="bench-") as cache:
             for phase, wanted in (("cold", 2), ("warm", 4)):
                 found = {
-                    name: measured(["first", model, name], options.timeout, TORCHINDUCTOR_CACHE_DIR=f"{cache}/torch", OPMILL_CACHE_DIR=f"{cache}/opmill")
+                    name: measured(
+                        ["first", model, name],
+                        options.timeout,
+                        TORCHINDUCTOR_CACHE_DIR=f"{cache}/torch",
+                        OPMILL_CACHE_DIR=f"{cache}/opmill",
+                    )
                     for name in ("torch", "opmill")
                 }
                 seconds = {name: cell.get("first_s") for name, cell in found.items()}
@@ -139,7 +163,9 @@ def first(options: argparse.Namespace, console: Console) -> tuple[Rows, dict[str
 
 def bandwidth(options: argparse.Namespace, console: Console) -> tuple[Rows, dict[str, bool]]:
     rows = measured(["bandwidth", "any"], 3 * options.timeout).get("rows", [])
-    table = Table("what", "type", "GB/s", "of a copy", "eager GB/s", "torch GB/s", title="Large kernels: bytes that must move, over the time")
+    table = Table(
+        "what", "type", "GB/s", "of a copy", "eager GB/s", "torch GB/s", title="Large kernels: bytes that must move, over the time"
+    )
     for row in rows:
         rates = [f"{row[k] / 1e9:.0f}" if row.get(k) else str(row.get("failed", "-"))[:60] for k in ("opmill", "eager", "torch")]
         table.add_row(row["name"], row["dtype"], rates[0], f"{row.get('of_copy', 0):.0%}", *rates[1:])
@@ -150,7 +176,16 @@ def bandwidth(options: argparse.Namespace, console: Console) -> tuple[Rows, dict
 def orders(options: argparse.Namespace, console: Console) -> tuple[Rows, dict[str, bool]]:
     """Short rows in order; what must be read and written is the same for all, so rates compare as times do."""
     rows = measured(["orders", "any"], 3 * options.timeout).get("rows", [])
-    table = Table("what", "type", "GB/s", "eager GB/s", "torch GB/s", "over eager", "over torch", title="Short rows in order: bytes that must move, over the time")
+    table = Table(
+        "what",
+        "type",
+        "GB/s",
+        "eager GB/s",
+        "torch GB/s",
+        "over eager",
+        "over torch",
+        title="Short rows in order: bytes that must move, over the time",
+    )
     times = [[row.get("opmill", 0.0) / row[k] if row.get(k) else None for k in ("eager", "torch")] for row in rows]
     for row, found in zip(rows, times, strict=True):
         rates = [f"{row[k] / 1e9:.0f}" if row.get(k) else str(row.get("failed", "-"))[:60] for k in ("opmill", "eager", "torch")]
@@ -185,7 +220,8 @@ def right(options: argparse.Namespace, console: Console) -> tuple[Rows, dict[str
 
 
 def others(options: argparse.Namespace, console: Console) -> tuple[Rows, dict[str, bool]]:
-    """Models of other kinds. A few processes at once, for most of their time goes into compiling; what is compared takes turns in one of them."""
+    """Models of other kinds. A few processes at once, for most of their time goes into compiling; what is compared takes turns in one of
+    them."""
     ways = (("steady", "bfloat16"), ("steady", "float32"), ("train", "float32"))
     jobs = [(model, what, dtype) for model in options.models or other_models.MODELS for what, dtype in ways]
 
@@ -196,7 +232,21 @@ def others(options: argparse.Namespace, console: Console) -> tuple[Rows, dict[st
 
     with ThreadPoolExecutor(6) as pool:
         rows = list(pool.map(one, jobs))
-    table = Table("model", "what", "eager ms", "torch", "opmill", "torch / opmill", "GPU us torch", "opmill", "first s torch", "opmill", "eager's error", "over it: torch", "opmill")
+    table = Table(
+        "model",
+        "what",
+        "eager ms",
+        "torch",
+        "opmill",
+        "torch / opmill",
+        "GPU us torch",
+        "opmill",
+        "first s torch",
+        "opmill",
+        "eager's error",
+        "over it: torch",
+        "opmill",
+    )
     for row in rows:
         if "failed" in row:
             table.add_row(row["model"], row["what"], row["failed"][:100])
@@ -205,7 +255,9 @@ def others(options: argparse.Namespace, console: Console) -> tuple[Rows, dict[st
         cells = [_number(row, name, "ms") for name in ("eager", "torch", "opmill")] + [f"{found:.2f}" if found else "-"]
         cells += [_number(row, name, what, digits) for what, digits in (("gpu_us", 0), ("first_s", 1)) for name in ("torch", "opmill")]
         over = [ratio(row, name, "eager", "later_error") for name in ("torch", "opmill")]
-        table.add_row(row["model"], row["what"], *cells, f"{row['eager']['error']:.2g}", *(f"{x:.2f}" if x is not None else "-" for x in over))
+        table.add_row(
+            row["model"], row["what"], *cells, f"{row['eager']['error']:.2g}", *(f"{x:.2f}" if x is not None else "-" for x in over)
+        )
     console.print(table)
     for row in rows:
         for name, cell in row.items():
@@ -213,7 +265,10 @@ def others(options: argparse.Namespace, console: Console) -> tuple[Rows, dict[st
                 console.print(f"{row['model']} {row['what']} {name}: {cell['failed']}")
     right = [row.get("opmill", {}).get("later_error", math.inf) <= 3 * row.get("eager", {}).get("error", 0.0) + 1e-6 for row in rows]
     times = [ratio(row, "torch", "opmill", "ms") for row in rows]
-    return rows, {"others: error at most 3x eager's": all(right), "others: no slower than torch.compile": min(filter(None, times), default=0) >= 1}
+    return rows, {
+        "others: error at most 3x eager's": all(right),
+        "others: no slower than torch.compile": min(filter(None, times), default=0) >= 1,
+    }
 
 
 PARTS: dict[str, Callable[[argparse.Namespace, Console], tuple[Rows, dict[str, bool]]]] = {

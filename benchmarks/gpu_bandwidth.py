@@ -1,5 +1,5 @@
-"""Programs whose time is that of moving memory, at sizes of gigabytes: rows of what they take and the bytes that they must move. And such that put short rows
-in order, beside them."""
+"""Programs whose time is that of moving memory, at sizes of gigabytes: rows of what they take and the bytes that they must move. And such
+that put short rows in order, beside them."""
 
 from __future__ import annotations
 
@@ -48,9 +48,17 @@ def nucleus(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
 def orders() -> Iterator[Program]:
     """Short rows in order, and the first of them."""
 
-    def row(name: str, dtype: torch.dtype, n: int, function: Callable[[torch.Tensor], tuple[torch.Tensor, ...]], stored: int, rows: int = ROWS) -> Program:
+    def row(
+        name: str, dtype: torch.dtype, n: int, function: Callable[[torch.Tensor], tuple[torch.Tensor, ...]], stored: int, rows: int = ROWS
+    ) -> Program:
         size = rows * (n * dtype.itemsize + stored * (dtype.itemsize + 8))
-        return Program(f"{name} of {rows} x {n}", str(dtype).removeprefix("torch."), function, lambda: (torch.randn(rows, n, device="cuda").to(dtype),), size)
+        return Program(
+            f"{name} of {rows} x {n}",
+            str(dtype).removeprefix("torch."),
+            function,
+            lambda: (torch.randn(rows, n, device="cuda").to(dtype),),
+            size,
+        )
 
     for dtype in (torch.float32, torch.bfloat16):
         for n in (32, 256, 1024, 2048):

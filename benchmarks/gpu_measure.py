@@ -8,8 +8,8 @@ usage: gpu_measure.py steady MODEL [COMPILER...] [--dtype bfloat16] [--seconds S
 COMPILER: eager, torch, torch-reduce-overhead, opmill, opmill-reduce-overhead; by default all
 these (with -max-autotune too, when asked for). ``steady`` and ``train`` take every compiler in
 turns, so that all see the same machine: ``ms`` is the median wall time of calls in a row, the device waited for at the end of each
-row; ``gpu_us`` the time that the device was busy with kernels, by the profiler, ``own_us`` that of generated kernels alone; ``error`` the largest
-distance to a run in float64. ``first`` times the first call, importing and compiling included, and looks at what was imported.
+row; ``gpu_us`` the time that the device was busy with kernels, by the profiler, ``own_us`` that of generated kernels alone; ``error`` the
+largest distance to a run in float64. ``first`` times the first call, importing and compiling included, and looks at what was imported.
 """
 
 from __future__ import annotations
@@ -238,7 +238,12 @@ def _seconds(run: Callable[[], object], repeats: int = 10) -> float:
 def bandwidth(options: argparse.Namespace) -> dict[str, Any]:
     copied, rows = copy_bandwidth(), []
     for program in programs() if options.what == "bandwidth" else orders():
-        row = {"name": program.name, "dtype": program.dtype, "copy": copied, **_rates(program, options.compilers or ("eager", "torch", "opmill"))}
+        row = {
+            "name": program.name,
+            "dtype": program.dtype,
+            "copy": copied,
+            **_rates(program, options.compilers or ("eager", "torch", "opmill")),
+        }
         rows.append({**row, "of_copy": row.get("opmill", 0.0) / copied})
         print(json.dumps(rows[-1]), file=sys.stderr, flush=True)
         torch.cuda.empty_cache()

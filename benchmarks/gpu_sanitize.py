@@ -1,8 +1,8 @@
 """compute-sanitizer over the kernels of the shared case table: out-of-bounds accesses (memcheck) and races in shared memory (racecheck).
 
-``python benchmarks/gpu_sanitize.py FOLDER`` builds the cubins once (which needs no GPU), then starts a few sanitized processes, each with a part of
-the cases. Such a process has neither torch nor Triton in it: what it loads of them would be watched as well, and takes minutes. Every buffer is an
-allocation of its own of exactly its size, and every compiled form of a kernel that may run is run.
+``python benchmarks/gpu_sanitize.py FOLDER`` builds the cubins once (which needs no GPU), then starts a few sanitized processes, each with a
+part of the cases. Such a process has neither torch nor Triton in it: what it loads of them would be watched as well, and takes minutes.
+Every buffer is an allocation of its own of exactly its size, and every compiled form of a kernel that may run is run.
 """
 
 from __future__ import annotations
@@ -67,10 +67,19 @@ def _job(case: Any, artifact: bytes, data: Any) -> dict[str, Any]:
             for f in step.forms
             if all(number(s) < f.limit for s in f.fits)
         ]
-        args = [(a.kind, number(a.value) if a.kind == "scratch" else case.sizes[a.index] if a.kind == "size" else a.index) for a in step.args]
+        args = [
+            (a.kind, number(a.value) if a.kind == "scratch" else case.sizes[a.index] if a.kind == "size" else a.index) for a in step.args
+        ]
         steps.append({"grid": number(step.grid), "args": args, "forms": forms})
     buffers = [_bytes(t) for t in case.buffers().values()]
-    return {"name": case.name, "buffers": buffers, "steps": steps, "scratch": number(data.scratch), "checks": data.checks, "expect": case.expect}
+    return {
+        "name": case.name,
+        "buffers": buffers,
+        "steps": steps,
+        "scratch": number(data.scratch),
+        "checks": data.checks,
+        "expect": case.expect,
+    }
 
 
 def _bytes(tensor: Any) -> bytes:
@@ -151,9 +160,23 @@ def sanitize(path: Path, tool: str, parts: int, limit: float, out: Path) -> dict
     begin = time.perf_counter()
     running = []
     for part in range(parts):
-        command = [program, "--tool", tool, *OPTIONS[tool], "--error-exitcode", "9", sys.executable, __file__, "--part", f"{part}/{parts}", str(path)]
+        command = [
+            program,
+            "--tool",
+            tool,
+            *OPTIONS[tool],
+            "--error-exitcode",
+            "9",
+            sys.executable,
+            __file__,
+            "--part",
+            f"{part}/{parts}",
+            str(path),
+        ]
         log = (out / f"{tool}{part}.log").open("w")
-        running.append(subprocess.Popen([*command, *(["--shared-only"] if tool == "racecheck" else [])], stdout=log, stderr=subprocess.STDOUT))
+        running.append(
+            subprocess.Popen([*command, *(["--shared-only"] if tool == "racecheck" else [])], stdout=log, stderr=subprocess.STDOUT)
+        )
     found: dict[str, Any] = {"tool": tool, "launches": 0, "cases": [], "codes": []}
     for part, process in enumerate(running):
         try:
@@ -163,7 +186,11 @@ def sanitize(path: Path, tool: str, parts: int, limit: float, out: Path) -> dict
         found["codes"].append(process.poll())
         text = (out / f"{tool}{part}.log").read_text(errors="replace")
         found["launches"] += text.count("CASE ")
-        found["cases"] += [block.split("\n", 1)[0] for block in text.split("CASE ")[1:] if "========= " in block.replace("ERROR SUMMARY: 0", "").split("RAN")[0]]
+        found["cases"] += [
+            block.split("\n", 1)[0]
+            for block in text.split("CASE ")[1:]
+            if "========= " in block.replace("ERROR SUMMARY: 0", "").split("RAN")[0]
+        ]
     found["seconds"] = round(time.perf_counter() - begin, 1)
     found["clean"] = found["codes"] == [0] * parts and not found["cases"]
     return found

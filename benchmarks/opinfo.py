@@ -1,7 +1,7 @@
 """Every operator of torch's sample database through capture and lowering, against eager.
 
-``python benchmarks/opinfo.py [--dtypes float32,int64] [--ops add,cat] [--part 1/8] [--samples 8] [--processes 2] [--backward] [--backend] [--form in-place]
-[--json out.json]``
+``python benchmarks/opinfo.py [--dtypes float32,int64] [--ops add,cat] [--part 1/8] [--samples 8] [--processes 2] [--backward] [--backend]
+[--form in-place] [--json out.json]``
 
 What an operator is counted as is the worst of its samples:
 
@@ -13,10 +13,10 @@ What an operator is counted as is the worst of its samples:
 - ``refused``: stays with eager, as what it does depends on data or cannot be made functional
 - ``wrong``, ``crash``: against eager's values, types, shapes, strides and writes; against any error but a numbered one
 
-The share is that of ``lowered`` and ``library`` in all operators. Below the table stand the operators that are still called, the ones that alone keep most
-entries of the database from the share first. ``--backend`` runs the compiled plan with generated kernels instead of the reference
-interpreter; ``--backward`` takes gradients of every differentiable sample too, and both halves count. ``--form`` calls the operators otherwise: in place,
-on a view of something larger, or with ``out``.
+The share is that of ``lowered`` and ``library`` in all operators. Below the table stand the operators that are still called, the ones that
+alone keep most entries of the database from the share first. ``--backend`` runs the compiled plan with generated kernels instead of the
+reference interpreter; ``--backward`` takes gradients of every differentiable sample too, and both halves count. ``--form`` calls the
+operators otherwise: in place, on a view of something larger, or with ``out``.
 """
 
 from __future__ import annotations
@@ -40,7 +40,13 @@ from opinfo_forms import FORMS
 
 DTYPES = "float32 float64 bfloat16 float16 int64 bool complex64"
 KINDS = ("lowered", "library", "bare", "call", "refused", "wrong", "crash")
-LOOSE = {torch.bfloat16: (1.6e-2, 8e-3), torch.float16: (2e-3, 2e-3), torch.float32: (2e-5, 2e-5), torch.complex64: (2e-5, 2e-5), torch.float64: (1e-9, 1e-9)}
+LOOSE = {
+    torch.bfloat16: (1.6e-2, 8e-3),
+    torch.float16: (2e-3, 2e-3),
+    torch.float32: (2e-5, 2e-5),
+    torch.complex64: (2e-5, 2e-5),
+    torch.float64: (1e-9, 1e-9),
+}
 EAGER_IS_OFF = {"nn.functional.hardsigmoid": 1e-7, **{f"special.bessel_{n}": 1e-6 for n in ("j0", "j1", "y0", "y1")}}
 """Operators that are wrong by so much in eager's float64."""
 NARROW = (torch.bfloat16, torch.float16)
@@ -119,7 +125,11 @@ def check(op: Any, sample: Any, how: How) -> Outcome:
         return Outcome("refused", str(e).partition("\n")[0][:140])
     except Exception as e:
         return Outcome("crash", f"{type(e).__name__}: {e}"[:200])
-    problem = "" if any(n.startswith(("aten::empty", "aten::new_empty")) for n in nodes) else compare(gm, tensors, expected, got, backward, EAGER_IS_OFF.get(name_of(op), 0.0))
+    problem = (
+        ""
+        if any(n.startswith(("aten::empty", "aten::new_empty")) for n in nodes)
+        else compare(gm, tensors, expected, got, backward, EAGER_IS_OFF.get(name_of(op), 0.0))
+    )
     problem = problem or next((f"mutated {p}" for e, g in zip(mine, ours, strict=True) if (p := difference(e.detach(), g.detach()))), "")
     if problem:
         return Outcome("wrong", problem, calls)
@@ -129,7 +139,8 @@ def check(op: Any, sample: Any, how: How) -> Outcome:
 
 
 def eager_of(gm: torch.fx.GraphModule, wide: bool = False) -> Any:
-    """``gm`` without the code that FX writes, which cannot name every argument. ``wide``: where it asks for a floating type, it asks for 64 bits."""
+    """``gm`` without the code that FX writes, which cannot name every argument. ``wide``: where it asks for a floating type, it asks for 64
+    bits."""
     call = next(n for n in gm.graph.nodes if n.op == "call_function")
 
     def given(a: Any) -> Any:
@@ -148,7 +159,9 @@ def copies(tensors: Sequence[torch.Tensor], dtype: torch.dtype | None = None) ->
     out = []
     for t in tensors:
         wide = dtype is not None and (t.is_floating_point() or t.is_complex())
-        out.append((t.detach().to(dtype.to_complex() if t.is_complex() else dtype) if wide else t.detach().clone()).requires_grad_(t.requires_grad))
+        out.append(
+            (t.detach().to(dtype.to_complex() if t.is_complex() else dtype) if wide else t.detach().clone()).requires_grad_(t.requires_grad)
+        )
     return out
 
 
@@ -187,7 +200,8 @@ class Interpreted:
 
 
 def compiled(gm: Any, tensors: list[Any], how: How, backward: bool) -> tuple[Any, list[str], tuple[str, ...], bool]:
-    """What to call instead of ``gm``; names of the aten operators that were captured and of those that are called; whether loops are left."""
+    """What to call instead of ``gm``; names of the aten operators that were captured and of those that are called; whether loops are
+    left."""
     from opmill_graph_ir.backend import compile_graph
     from opmill_graph_ir.capture.functionalize import functionalize
     from opmill_graph_ir.capture.joint import capture_joint
@@ -255,7 +269,9 @@ def difference(e: torch.Tensor, g: torch.Tensor, precise: torch.Tensor | None = 
         if precise is not None and precise.shape == e.shape and e.is_floating_point() and precise.is_floating_point():
             scale = precise.double().abs().nan_to_num(posinf=0, neginf=0).max()
             overflows = precise.isfinite() & ~e.isfinite() & g.isfinite()  # eager's own
-            ours, theirs = ((t.double() - precise.double()).abs().nan_to_num().max() for t in (g, torch.where(overflows, (1 + rtol) * precise, e)))
+            ours, theirs = (
+                (t.double() - precise.double()).abs().nan_to_num().max() for t in (g, torch.where(overflows, (1 + rtol) * precise, e))
+            )
             same = all(bool(((a(e) == a(g)) | overflows).all()) for a in (torch.isnan, torch.isposinf, torch.isneginf))
             if same and ours <= max(3 * theirs, (torch.finfo(e.dtype).eps if e.dtype in NARROW else 0) * scale):
                 return ""
@@ -345,7 +361,12 @@ def main() -> int:
     for result in found:
         for name, row in result["rows"].items():
             kind = verdict(row["samples"])
-            table[result["dtype"]][name] = {"verdict": kind, "samples": dict(row["samples"]), "notes": row["notes"], "calls": sorted(row["calls"])}
+            table[result["dtype"]][name] = {
+                "verdict": kind,
+                "samples": dict(row["samples"]),
+                "notes": row["notes"],
+                "calls": sorted(row["calls"]),
+            }
     report(table, options.show.split(","), options.blockers)
     print(f"{time.perf_counter() - start:.0f} s")
     if options.json:
@@ -360,7 +381,9 @@ def report(table: dict[str, dict[str, Any]], show: list[str], blockers: int) -> 
     for dtype, rows in table.items():
         by = Counter(v["verdict"] for v in rows.values())
         total = sum(by[k] for k in KINDS)
-        print(f"{dtype:>10} {total:>9} " + " ".join(f"{by[k]:>8}" for k in KINDS) + f"  {(by['lowered'] + by['library']) / max(total, 1):.0%}")
+        print(
+            f"{dtype:>10} {total:>9} " + " ".join(f"{by[k]:>8}" for k in KINDS) + f"  {(by['lowered'] + by['library']) / max(total, 1):.0%}"
+        )
     for dtype, rows in table.items():
         report_calls(dtype, rows, blockers)
         for name, row in rows.items():

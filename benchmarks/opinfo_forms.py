@@ -48,7 +48,10 @@ def into_out(op: Any) -> Callable[..., Any] | None:
     def run(*args: Any, **kwargs: Any) -> Any:
         like = op.op(*args, **kwargs)
         single = isinstance(like, torch.Tensor)
-        outs = tuple(torch.full_like(t.transpose(0, -1) if t.dim() else t, 7).transpose(0, -1) if t.dim() else torch.full_like(t, 7) for t in ((like,) if single else like))
+        outs = tuple(
+            torch.full_like(t.transpose(0, -1) if t.dim() else t, 7).transpose(0, -1) if t.dim() else torch.full_like(t, 7)
+            for t in ((like,) if single else like)
+        )
         op.op(*args, **kwargs, out=outs[0] if single else outs)
         return outs
 

@@ -1,4 +1,5 @@
-"""Models of kinds that the zoo lacks, as small as such models are worth a GPU: images in and out, graphs, tables, states over time, boxes, rays.
+"""Models of kinds that the zoo lacks, as small as such models are worth a GPU: images in and out, graphs, tables, states over time, boxes,
+rays.
 
 ``MODELS[name]()`` gives (module, args, kwargs) on CPU, float32, in eval mode, as ``zoo.MODELS`` does.
 """
@@ -88,7 +89,14 @@ class UNet(nn.Module):
 
 
 def _convolved(inner: int, outer: int) -> nn.Module:
-    return nn.Sequential(nn.Conv2d(inner, outer, 3, padding=1), nn.BatchNorm2d(outer), nn.ReLU(), nn.Conv2d(outer, outer, 3, padding=1), nn.BatchNorm2d(outer), nn.ReLU())
+    return nn.Sequential(
+        nn.Conv2d(inner, outer, 3, padding=1),
+        nn.BatchNorm2d(outer),
+        nn.ReLU(),
+        nn.Conv2d(outer, outer, 3, padding=1),
+        nn.BatchNorm2d(outer),
+        nn.ReLU(),
+    )
 
 
 class Mamba(nn.Module):
@@ -239,7 +247,11 @@ class _ConformerBlock(nn.Module):
         self.feed = nn.Sequential(nn.LayerNorm(width), nn.Linear(width, 4 * width), nn.SiLU(), nn.Linear(4 * width, width))
         self.norm, self.attention = nn.LayerNorm(width), nn.MultiheadAttention(width, heads, batch_first=True)
         self.before, self.gate = nn.LayerNorm(width), nn.Conv1d(width, 2 * width, 1)
-        self.depth, self.batch, self.after = nn.Conv1d(width, width, 15, padding=7, groups=width), nn.BatchNorm1d(width), nn.Conv1d(width, width, 1)
+        self.depth, self.batch, self.after = (
+            nn.Conv1d(width, width, 15, padding=7, groups=width),
+            nn.BatchNorm1d(width),
+            nn.Conv1d(width, width, 1),
+        )
 
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
         x = x + 0.5 * self.feed(x)
@@ -255,7 +267,10 @@ class Experts(nn.Module):
     def __init__(self, width: int = 128, experts: int = 8) -> None:
         super().__init__()
         self.route = nn.Linear(width, experts)
-        self.up, self.down = nn.Parameter(torch.randn(experts, width, 4 * width) / 16), nn.Parameter(torch.randn(experts, 4 * width, width) / 32)
+        self.up, self.down = (
+            nn.Parameter(torch.randn(experts, width, 4 * width) / 16),
+            nn.Parameter(torch.randn(experts, 4 * width, width) / 32),
+        )
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         logits = self.route(x)
@@ -368,7 +383,9 @@ MODELS: dict[str, Callable[[], zoo.Case]] = {
     "efficientnet": _vision("efficientnet_b0"),
     "convnext": _vision("convnext_tiny"),
     "swin": _vision("swin_t", 8),
-    "t5": zoo.text_model("T5ForConditionalGeneration", "T5Config", batch=4, d_model=256, d_kv=64, d_ff=1024, num_layers=3, num_heads=4, vocab_size=1000),
+    "t5": zoo.text_model(
+        "T5ForConditionalGeneration", "T5Config", batch=4, d_model=256, d_kv=64, d_ff=1024, num_layers=3, num_heads=4, vocab_size=1000
+    ),
     "mamba": _made(Mamba, lambda: torch.randn(8, 32, 128)),
     "graph": _made(GraphNet, lambda: torch.randn(4000, 64), lambda: torch.randint(0, 4000, (2, 40000))),
     "tables": _made(Tables, lambda: torch.randn(1024, 13), lambda: torch.randint(0, 5000, (1024, 8, 5))),

@@ -15,7 +15,19 @@ import torch
 
 FLOATS = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 INTS = (torch.int64, torch.int32, torch.uint8, torch.int8, torch.int16)
-DTYPES = (*[torch.float32] * 8, torch.float64, torch.bfloat16, torch.bfloat16, torch.float16, torch.int64, torch.int64, torch.int32, torch.uint8, torch.bool, torch.complex64)
+DTYPES = (
+    *[torch.float32] * 8,
+    torch.float64,
+    torch.bfloat16,
+    torch.bfloat16,
+    torch.float16,
+    torch.int64,
+    torch.int64,
+    torch.int32,
+    torch.uint8,
+    torch.bool,
+    torch.complex64,
+)
 SPECIAL = (float("nan"), float("inf"), float("-inf"), 0.0, -0.0, 1e15, 1e-30)
 SMOOTH = (
     "torch.tanh exp sigmoid F.gelu F.silu torch.sin torch.cos torch.erf log1p torch.expm1 rsqrt torch.log F.softplus F.mish F.elu torch.atan "
@@ -38,8 +50,8 @@ class Program:
     rough: tuple[list[torch.dtype], list[torch.dtype]]
     """The least exact types that the results, and the inputs as they are afterwards, passed through: none has more digits than that."""
     rounded: dict[int, tuple[str, tuple[str, ...]]]
-    """By the number of a statement: the tensor in which it leaves what implementations may round differently, and the operands whose last places
-    stand for that (of sums, the rounding of a term may exceed the sum)."""
+    """By the number of a statement: the tensor in which it leaves what implementations may round differently, and the operands whose last
+    places stand for that (of sums, the rounding of a term may exceed the sum)."""
 
     def function(self, dtype: torch.dtype | None = None, namespace: Any = torch) -> Callable[..., Any]:
         """The function; with ``dtype``, all its casts to floats go to that type. ``namespace`` stands for torch."""
@@ -133,7 +145,9 @@ class Maker:
             return False
         if not isinstance(value, torch.Tensor) or value.numel() > 4000 or value.is_quantized or value.dtype is torch.complex32:
             return False
-        if value.is_complex() and not bool(value.isfinite().all()):  # what becomes of one part where the other is infinite differs between torch's own kernels
+        if value.is_complex() and not bool(
+            value.isfinite().all()
+        ):  # what becomes of one part where the other is infinite differs between torch's own kernels
             return False
         fresh = all(key(value) != key(v) for v in self.env.values())
         self.count += 1
@@ -274,7 +288,12 @@ class Maker:
         if y is not None and self.r.random() < 0.6:
             self.emit(f"{x} @ {y}", [x, y], exact=False, sums=True)
         else:
-            self.emit(self.r.choice([f"{x} @ {x}.transpose(-1, -2)", f"F.linear({x}, {x}.reshape(-1, {v.shape[-1]})[:3])"]), [x], exact=False, sums=True)
+            self.emit(
+                self.r.choice([f"{x} @ {x}.transpose(-1, -2)", f"F.linear({x}, {x}.reshape(-1, {v.shape[-1]})[:3])"]),
+                [x],
+                exact=False,
+                sums=True,
+            )
 
     def indexing(self) -> None:
         x = self.pick(lambda v: v.dim() > 0 and 0 not in v.shape)
@@ -322,7 +341,9 @@ class Maker:
         self.emit(text, [x], exact="amax" in text or "amin" in text or "take" in text or "fill" in text, sums=True)
 
     def images(self) -> None:
-        x = self.pick(lambda v: v.dim() in (3, 4) and v.dtype in (torch.float32, torch.float64) and 0 not in v.shape and min(v.shape[-2:]) > 2)
+        x = self.pick(
+            lambda v: v.dim() in (3, 4) and v.dtype in (torch.float32, torch.float64) and 0 not in v.shape and min(v.shape[-2:]) > 2
+        )
         if x is None:
             return
         r = self.r
@@ -347,7 +368,12 @@ class Maker:
             return
         if x is None:
             of, other = f"{y}.to(torch.float32)", self.pick(lambda v: is_float(v) and can_broadcast(v, self.env[y])) or y
-            choices = [f"torch.complex({of}, {other}.to(torch.float32))", f"torch.polar({of}.abs(), {of})", f"torch.view_as_complex(torch.stack([{of}, {of} * 2], -1))", f"{of} * 1j"]
+            choices = [
+                f"torch.complex({of}, {other}.to(torch.float32))",
+                f"torch.polar({of}.abs(), {of})",
+                f"torch.view_as_complex(torch.stack([{of}, {of} * 2], -1))",
+                f"{of} * 1j",
+            ]
             self.emit(self.r.choice(choices), [y, other], exact=False)
             return
         d = self.r.randrange(max(self.env[x].dim(), 1))
@@ -381,14 +407,27 @@ class Maker:
         r, v = self.r, self.env[x]
         y = self.pick(lambda w: can_broadcast(w, v) and w.dtype == v.dtype and not half_overlap(v, w)) or x
         number = r.choice(["2", "0", "1"])
-        choices = [f"{x}.add_({y})", f"{x}.mul_({y})", f"{x}.copy_({y})", f"{x}.mul_({number})", f"{x}.fill_({number})", f"{x}.zero_()", f"{x}.clamp_(min=0)"]
+        choices = [
+            f"{x}.add_({y})",
+            f"{x}.mul_({y})",
+            f"{x}.copy_({y})",
+            f"{x}.mul_({number})",
+            f"{x}.fill_({number})",
+            f"{x}.zero_()",
+            f"{x}.clamp_(min=0)",
+        ]
         if v.dim():
             d = r.randrange(v.dim())
             a = r.randint(0, max(v.shape[d] - 1, 0))
             part = f"{x}.select({d}, {a})"
             at = ", ".join([":"] * d + [f"{a}:"])
             choices += [f"{part}.mul_({number})", f"{part}.copy_({part} + 1)", f"{x}[{at}] = {number}", f"{x}[{at}].add_({number})"]
-            choices += [f"{x}.transpose(0, {d}).add_({number})", f"{x}.view(-1)[::2].fill_({number})", f"{x}[{at}] += {number}", f"{x}.neg_()"]
+            choices += [
+                f"{x}.transpose(0, {d}).add_({number})",
+                f"{x}.view(-1)[::2].fill_({number})",
+                f"{x}[{at}] += {number}",
+                f"{x}.neg_()",
+            ]
         if is_float(v):
             choices += [f"{x}.relu_()", f"{x}.sigmoid_()"]
         text = r.choice(choices)
@@ -404,9 +443,26 @@ class Maker:
             self.env[f"a{inputs}"] = self.r.choice(list(self.env.values()))[...]
         names = list(self.env)
         given = copied([self.env[n] for n in names])
-        steps = [self.unary, self.binary, self.cast, self.view, self.reduce, self.several, self.product, self.indexing, self.masks, self.creation, self.write, self.scatters, self.images, self.complexes]
+        steps = [
+            self.unary,
+            self.binary,
+            self.cast,
+            self.view,
+            self.reduce,
+            self.several,
+            self.product,
+            self.indexing,
+            self.masks,
+            self.creation,
+            self.write,
+            self.scatters,
+            self.images,
+            self.complexes,
+        ]
         for _ in range(count):
-            self.r.choices(steps, [6, 7, 2, 7, 4, 2, 1, 1.5, 1, 0.7, 2.5, 1.5, 1, 0.8 + 2 * any(v.is_complex() for v in self.env.values())])[0]()
+            self.r.choices(
+                steps, [6, 7, 2, 7, 4, 2, 1, 1.5, 1, 0.7, 2.5, 1.5, 1, 0.8 + 2 * any(v.is_complex() for v in self.env.values())]
+            )[0]()
         made = [n for n in self.env if n not in names]
         outputs = dict.fromkeys([*made[-1:], *self.r.sample(made, min(len(made), self.r.randint(0, 3)))])
         if self.r.random() < 0.1:
@@ -455,7 +511,8 @@ def is_overlapping(x: torch.Tensor) -> bool:
 
 
 def half_overlap(target: torch.Tensor, operand: torch.Tensor) -> bool:
-    """Whether ``operand`` has elements of ``target`` that stand elsewhere in it: what is read after it was written is the order's affair."""
+    """Whether ``operand`` has elements of ``target`` that stand elsewhere in it: what is read after it was written is the order's
+    affair."""
     if key(target) != key(operand):
         return False
     at, of = positions(target), positions(operand).broadcast_to(target.shape)
@@ -474,7 +531,8 @@ def can_broadcast(x: torch.Tensor, to: torch.Tensor) -> bool:
 
 
 def copied(tensors: list[torch.Tensor], dtype: torch.dtype | None = None) -> list[torch.Tensor]:
-    """Copies in the same layout that share memory as the originals do; with ``dtype``, floats as that type, complex numbers as its pairs."""
+    """Copies in the same layout that share memory as the originals do; with ``dtype``, floats as that type, complex numbers as its
+    pairs."""
     done: dict[int, torch.Tensor] = {}
     out = []
     for t in tensors:

@@ -1,7 +1,7 @@
 """Random networks as Python source: layers as models put them together, over images, rows and vectors.
 
-A network is made statement by statement and run eagerly on the way, so that shapes fit. Nothing in it jumps (pools hand out no positions), so that right
-implementations agree but for rounding.
+A network is made statement by statement and run eagerly on the way, so that shapes fit. Nothing in it jumps (pools hand out no positions),
+so that right implementations agree but for rounding.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ NAMES: dict[str, Any] = {"torch": torch, "nn": nn, "F": nn.functional}
 
 @dataclass
 class Network:
-    """``source`` defines the class ``Network``; ``inputs`` are given to it. ``train``: whether it is in training mode; ``grad``: whether gradients are taken;
-    ``autocast``: whether it runs in mixed precision."""
+    """``source`` defines the class ``Network``; ``inputs`` are given to it. ``train``: whether it is in training mode; ``grad``: whether
+    gradients are taken; ``autocast``: whether it runs in mixed precision."""
 
     source: str
     inputs: list[torch.Tensor]
@@ -106,7 +106,9 @@ def convolution(m: Maker, x: str) -> str:
     padding = m.pick("0", "1", "1", "2", "(0, 1)")
     stride, dilation = m.pick("1", "1", "2", "(1, 2)"), m.pick("1", "1", "1", "2")
     mode = m.pick(*["zeros"] * 5, "reflect", "circular", "replicate")
-    return m.emit(f"{m.layer(f'nn.Conv2d({c}, {out}, {kernel}, {stride}, {padding}, {dilation}, {groups}, {m.pick(True, False)}, {mode!r})')}({x})")
+    return m.emit(
+        f"{m.layer(f'nn.Conv2d({c}, {out}, {kernel}, {stride}, {padding}, {dilation}, {groups}, {m.pick(True, False)}, {mode!r})')}({x})"
+    )
 
 
 @step(4)
@@ -114,7 +116,9 @@ def transposed(m: Maker, x: str) -> str:
     c, stride = m.env[x].shape[1], m.pick(1, 2, 2)
     groups = m.pick(1, 1, m.divisor(c))
     extra = m.pick(0, stride - 1)
-    return m.emit(f"{m.layer(f'nn.ConvTranspose2d({c}, {groups * m.pick(1, 3, 4)}, {m.pick(2, 3, 4)}, {stride}, {m.pick(0, 1)}, {extra}, {groups})')}({x})")
+    return m.emit(
+        f"{m.layer(f'nn.ConvTranspose2d({c}, {groups * m.pick(1, 3, 4)}, {m.pick(2, 3, 4)}, {stride}, {m.pick(0, 1)}, {extra}, {groups})')}({x})"
+    )
 
 
 @step(4, often=2)
@@ -124,7 +128,15 @@ def pooling(m: Maker, x: str) -> str:
     most = f"F.max_pool2d({x}, {kernel}, {stride}, {padding}, {m.pick(1, 1, 2)}, {up})"
     mean = f"F.avg_pool2d({x}, {kernel}, {stride}, {padding}, {up}, {m.pick(True, False)})"
     size = m.pick("1", "(1, 1)", "(3, 2)", "4", "(None, 1)")
-    return m.emit(m.pick(most, mean, f"F.adaptive_avg_pool2d({x}, {size})", f"F.adaptive_max_pool2d({x}, {size})", f"F.lp_pool2d({x}.abs() + 0.1, 2, {kernel}, {stride})"))
+    return m.emit(
+        m.pick(
+            most,
+            mean,
+            f"F.adaptive_avg_pool2d({x}, {size})",
+            f"F.adaptive_max_pool2d({x}, {size})",
+            f"F.lp_pool2d({x}.abs() + 0.1, 2, {kernel}, {stride})",
+        )
+    )
 
 
 @step(4, often=2)
@@ -152,7 +164,14 @@ def resized(m: Maker, x: str) -> str:
 
 @step(4)
 def padded(m: Maker, x: str) -> str:
-    how = m.pick("(1, 1, 1, 1)", "(0, 1, 2, 0), value=0.5", "(1, 2, 1, 0), mode='reflect'", "(1, 1, 0, 2), mode='replicate'", "(1, 0, 1, 1), mode='circular'", "(-1, 0, 0, -1)")
+    how = m.pick(
+        "(1, 1, 1, 1)",
+        "(0, 1, 2, 0), value=0.5",
+        "(1, 2, 1, 0), mode='reflect'",
+        "(1, 1, 0, 2), mode='replicate'",
+        "(1, 0, 1, 1), mode='circular'",
+        "(-1, 0, 0, -1)",
+    )
     return m.emit(f"F.pad({x}, {how})")
 
 
@@ -201,12 +220,22 @@ def windows(m: Maker, x: str) -> str:
 
 @step(4, often=2)
 def to_rows(m: Maker, x: str) -> str:
-    return m.emit(m.pick(f"{x}.flatten(2).transpose(1, 2)", f"{x}.flatten(2)", f"{x}.mean(3)", f"{x}.amax(2).transpose(1, 2)", f"{x}.permute(0, 2, 3, 1).flatten(1, 2)"))
+    return m.emit(
+        m.pick(
+            f"{x}.flatten(2).transpose(1, 2)",
+            f"{x}.flatten(2)",
+            f"{x}.mean(3)",
+            f"{x}.amax(2).transpose(1, 2)",
+            f"{x}.permute(0, 2, 3, 1).flatten(1, 2)",
+        )
+    )
 
 
 @step(4)
 def to_vectors(m: Maker, x: str) -> str:
-    return m.emit(m.pick(f"{x}.mean((2, 3))", f"F.adaptive_avg_pool2d({x}, 2).flatten(1)", f"{x}.amax((2, 3))", f"torch.logsumexp({x}, (2, 3))"))
+    return m.emit(
+        m.pick(f"{x}.mean((2, 3))", f"F.adaptive_avg_pool2d({x}, 2).flatten(1)", f"{x}.amax((2, 3))", f"torch.logsumexp({x}, (2, 3))")
+    )
 
 
 # --- rows ---------------------------------------------------------------------------------------------------------------------------
@@ -250,7 +279,9 @@ def rows_rearranged(m: Maker, x: str) -> str:
 def convolution_of_rows(m: Maker, x: str) -> str:
     _, rows, d = m.env[x].shape
     groups = m.pick(1, d)
-    layer = m.layer(f"nn.Conv1d({d}, {groups * m.pick(1, 2)}, {m.pick(1, 3, 4)}, {m.pick(1, 2)}, {m.pick(1, 2, 3)}, {m.pick(1, 2)}, {groups})")
+    layer = m.layer(
+        f"nn.Conv1d({d}, {groups * m.pick(1, 2)}, {m.pick(1, 3, 4)}, {m.pick(1, 2)}, {m.pick(1, 2, 3)}, {m.pick(1, 2)}, {groups})"
+    )
     return m.emit(m.pick(f"{layer}({x}.transpose(1, 2)).transpose(1, 2)", f"{layer}({x}.transpose(1, 2))[..., :{rows}].transpose(1, 2)"))
 
 
@@ -281,7 +312,16 @@ def linear(m: Maker, x: str) -> str:
 def norm_of_rows(m: Maker, x: str) -> str:
     d = m.env[x].shape[-1]
     by_hand = f"{x} * torch.rsqrt({x}.pow(2).mean(-1, keepdim=True) + 1e-5)"
-    return m.emit(m.pick(f"{m.layer(f'nn.LayerNorm({d})')}({x})", f"{m.layer(f'nn.RMSNorm({d})')}({x})", by_hand, f"F.normalize({x}, dim=-1)", f"torch.softmax({x}, {m.pick(-1, 1)})", f"F.log_softmax({x}, -1)"))
+    return m.emit(
+        m.pick(
+            f"{m.layer(f'nn.LayerNorm({d})')}({x})",
+            f"{m.layer(f'nn.RMSNorm({d})')}({x})",
+            by_hand,
+            f"F.normalize({x}, dim=-1)",
+            f"torch.softmax({x}, {m.pick(-1, 1)})",
+            f"F.log_softmax({x}, -1)",
+        )
+    )
 
 
 @step(2)
@@ -291,13 +331,26 @@ def norm_of_batch(m: Maker, x: str) -> str:
 
 @step(2)
 def similar(m: Maker, x: str) -> str:
-    return m.emit(m.pick(f"{x} @ {x}.t()", f"{x}[:, :, None] * {x}[:, None, :]", f"torch.cdist({x}[None], {x}[None] + 1)[0]", f"torch.einsum('nd,md->nm', {x}, {x})"))
+    return m.emit(
+        m.pick(
+            f"{x} @ {x}.t()",
+            f"{x}[:, :, None] * {x}[:, None, :]",
+            f"torch.cdist({x}[None], {x}[None] + 1)[0]",
+            f"torch.einsum('nd,md->nm', {x}, {x})",
+        )
+    )
 
 
 @step(2, 3, 4, often=4)
 def activated(m: Maker, x: str) -> str:
     c = m.env[x].shape[1]
-    kinds = [f"F.{m.r.choice(ACTIVATIONS)}({x})"] * 5 + [f"{m.layer(f'nn.PReLU({c})')}({x})", f"F.glu({x}, 1)", f"torch.softmax({x}, 1)", f"F.gelu({x}, approximate='tanh')", f"{x}.clamp(-1, 1)"]
+    kinds = [f"F.{m.r.choice(ACTIVATIONS)}({x})"] * 5 + [
+        f"{m.layer(f'nn.PReLU({c})')}({x})",
+        f"F.glu({x}, 1)",
+        f"torch.softmax({x}, 1)",
+        f"F.gelu({x}, approximate='tanh')",
+        f"{x}.clamp(-1, 1)",
+    ]
     return m.emit(m.r.choice(kinds))
 
 
@@ -305,7 +358,16 @@ def activated(m: Maker, x: str) -> str:
 def added(m: Maker, x: str) -> str:
     other = m.r.choice(m.like(x))
     scale = m.layer(f"nn.Linear({m.env[x].shape[-1]}, 1, bias=False)")
-    return m.emit(m.pick(f"{x} + {other}", f"{x} + {other}", f"{x} * {other}", f"{other} + {x} * {scale}.weight[0]", f"torch.where({x} > 0, {x}, {other} * 0.5)", f"torch.lerp({x}, {other}, 0.3)"))
+    return m.emit(
+        m.pick(
+            f"{x} + {other}",
+            f"{x} + {other}",
+            f"{x} * {other}",
+            f"{other} + {x} * {scale}.weight[0]",
+            f"torch.where({x} > 0, {x}, {other} * 0.5)",
+            f"torch.lerp({x}, {other}, 0.3)",
+        )
+    )
 
 
 # --- networks -----------------------------------------------------------------------------------------------------------------------

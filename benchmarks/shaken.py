@@ -1,9 +1,10 @@
 """How far the results of a random program move when what it rounds is rounded otherwise.
 
-Next to a pole, behind a cancelled sum or where a function jumps, two right compilers may differ by more than any fixed tolerance. The program
-is therefore run a few times in eager with every rounded step moved by some units in the last place (Monte Carlo arithmetic: Parker, "Monte Carlo
-Arithmetic: exploiting randomness in floating-point arithmetic", 1997); a result that lies within a few times the spread of these runs is as
-right as eager's. Steps that every implementation computes to the last bit are not moved, so that what they decide stays decided.
+Next to a pole, behind a cancelled sum or where a function jumps, two right compilers may differ by more than any fixed tolerance. The
+program is therefore run a few times in eager with every rounded step moved by some units in the last place (Monte Carlo arithmetic: Parker,
+"Monte Carlo Arithmetic: exploiting randomness in floating-point arithmetic", 1997); a result that lies within a few times the spread of
+these runs is as right as eager's. Steps that every implementation computes to the last bit are not moved, so that what they decide stays
+decided.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ Results = tuple[list[torch.Tensor], list[torch.Tensor]]
 
 
 def moved(x: torch.Tensor, generator: torch.Generator, ulps: float = ULPS) -> torch.Tensor:
-    """``x`` with each element moved by at most so many units in its last place, which those below the normal numbers share; what is no number with digits,
-    and zero, as it is."""
+    """``x`` with each element moved by at most so many units in its last place, which those below the normal numbers share; what is no
+    number with digits, and zero, as it is."""
     if not (x.is_floating_point() or x.is_complex()):
         return x
     noise = torch.rand(x.shape, generator=generator, dtype=torch.float64) * 2 - 1
@@ -77,7 +78,9 @@ def excused(program: Program, inputs: Sequence[torch.Tensor], want: Results) -> 
         unsure = ~others.isfinite().all(0) & (others.isfinite().any(0) | eager.isfinite())
         flips = others.real.isinf().any(0) & (others.real.amax(0) != others.real.amin(0))
         own = plain[part][k].to(wide)
-        lost = eager.isnan() & ((own == mine) | ((own - mine).abs() <= 1e-5 * own.abs()))  # oneDNN's gelu of infinity is NaN, torch's own is not
+        lost = eager.isnan() & (
+            (own == mine) | ((own - mine).abs() <= 1e-5 * own.abs())
+        )  # oneDNN's gelu of infinity is NaN, torch's own is not
         near = (mine - eager).abs() <= TIMES * (others - eager).abs().amax(0)
         return torch.where(unsure | flips | lost | near, w, got)
 

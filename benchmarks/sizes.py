@@ -78,7 +78,9 @@ def table_of(result: dict[str, Any]) -> Table:
     rows = result["rows"]
     speed = statistics.geometric_mean(r["eager_ms"] / r["ms"] for r in rows)
     slower = sum(r["ms"] > 1.02 * r["eager_ms"] for r in rows)
-    table = Table(title=f"{result['model']}: {result['compilations']} compilations, {speed:.2f}x eager, slower at {slower} of {len(rows)} sizes")
+    table = Table(
+        title=f"{result['model']}: {result['compilations']} compilations, {speed:.2f}x eager, slower at {slower} of {len(rows)} sizes"
+    )
     for heading in ("batch", "length", "first s", "ms", "eager ms", "speed", "error", "eager's"):
         table.add_column(heading, justify="right")
     for r in sorted(rows, key=lambda r: (r["batch"] * max(r["length"], 1), r["batch"])):

@@ -166,7 +166,11 @@ def measure(name: str, compiler: str, seconds: float, reference: bool) -> dict[s
         theirs = distances(gradients("eager", *copy.deepcopy(case)), exact)
         found = distances(gradients(compiler, *copy.deepcopy(case)), exact)
         worst = max(found, key=lambda n: found[n] / max(theirs.get(n, 0.0), 1e-9))
-        result |= {"error": max(found.values()), "eager_error": max(theirs.values()), "worst": [worst, found[worst], theirs.get(worst, 0.0)]}
+        result |= {
+            "error": max(found.values()),
+            "eager_error": max(theirs.values()),
+            "worst": [worst, found[worst], theirs.get(worst, 0.0)],
+        }
     return result
 
 
@@ -189,8 +193,8 @@ M_MMAP_THRESHOLD = -3  # of malloc.h
 
 
 def measure_memory(name: str, compiler: str) -> dict[str, Any]:
-    """Blocks of 64 KiB and more come from the system one by one: holes of the heap, which come and go from step to step, are not counted. (From 256 KiB on, a
-    small model's activations lie in the heap, and half of what was measured were holes.)"""
+    """Blocks of 64 KiB and more come from the system one by one: holes of the heap, which come and go from step to step, are not counted.
+    (From 256 KiB on, a small model's activations lie in the heap, and half of what was measured were holes.)"""
     ctypes.CDLL(None).mallopt(M_MMAP_THRESHOLD, 1 << 16)
     trainer = Trainer(compiler, *built(name))
     for _ in range(3):

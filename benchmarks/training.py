@@ -68,7 +68,21 @@ def sweep(todo: list[tuple[str, str]], results: Results, chosen: argparse.Namesp
 
 def show(results: Results, console: Console) -> None:
     table = Table(title="a training step: loss + backward + AdamW, milliseconds", title_justify="left")
-    for name in ("model", "compiler", "cold s", "step", "eager", "speed", "by cpu", "loss", "backward", "optimizer", "error", "eager's", "peak MB"):
+    for name in (
+        "model",
+        "compiler",
+        "cold s",
+        "step",
+        "eager",
+        "speed",
+        "by cpu",
+        "loss",
+        "backward",
+        "optimizer",
+        "error",
+        "eager's",
+        "peak MB",
+    ):
         table.add_column(name, justify="left" if name in ("model", "compiler") else "right")
     for model, rows in results.items():
         for compiler, row in rows.items():
@@ -118,8 +132,12 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=4.0, help="how long steady state is measured")
     parser.add_argument("--timeout", type=float, default=900.0, help="seconds one process may take")
     parser.add_argument("--output", type=Path, default=Path("bench-results") / "training.json")
-    parser.add_argument("--keep", action="store_true", help="what the output file has of other models and compilers stays in it, and is shown")
-    parser.add_argument("--resume", action="store_true", help="the same, and what it has of these is not measured again, but where it failed")
+    parser.add_argument(
+        "--keep", action="store_true", help="what the output file has of other models and compilers stays in it, and is shown"
+    )
+    parser.add_argument(
+        "--resume", action="store_true", help="the same, and what it has of these is not measured again, but where it failed"
+    )
     chosen = parser.parse_args()
     missing = sorted(set(chosen.models) - set(MODELS))
     if missing:
@@ -131,7 +149,9 @@ def main() -> int:
         results = json.loads(chosen.output.read_text())["results"]
     todo = [(model, compiler) for model in chosen.models or MODELS for compiler in chosen.compilers.split(",")]
     if chosen.resume:
-        todo = [(model, compiler) for model, compiler in todo if "failed" in results.get(model, {}).get(compiler, {"failed": "not measured"})]
+        todo = [
+            (model, compiler) for model, compiler in todo if "failed" in results.get(model, {}).get(compiler, {"failed": "not measured"})
+        ]
     sweep(todo, results, chosen, console)
     show(results, console)
     rows = demands(results)

@@ -1,5 +1,5 @@
-"""Programs as people write them for accelerators, with what they run on: ``PROGRAMS[name](device)`` gives a function (or module) and the arguments
-of several calls. Run by test_device_programs.py on a GPU, or, where there is none, on the CPU."""
+"""Programs as people write them for accelerators, with what they run on: ``PROGRAMS[name](device)`` gives a function (or module) and the
+arguments of several calls. Run by test_device_programs.py on a GPU, or, where there is none, on the CPU."""
 
 from __future__ import annotations
 
@@ -125,7 +125,13 @@ def complex_chains_and_reductions(device):
     def f(z, w, real):
         turned = z * torch.exp(1j * real) + w.conj() / (z + 3)
         normed = turned / turned.abs().clamp_min(1e-3)
-        return normed.sum(-1), turned.mean(0), torch.where(real > 0, turned, w), torch.stack([turned.real, turned.imag]).amax(-1), z.sqrt() * w.log().imag
+        return (
+            normed.sum(-1),
+            turned.mean(0),
+            torch.where(real > 0, turned, w),
+            torch.stack([turned.real, turned.imag]).amax(-1),
+            z.sqrt() * w.log().imag,
+        )
 
     return f, [tuple(torch.complex(randn(device, 33, 70), randn(device, 33, 70)) for _ in range(2)) + (randn(device, 33, 70),)]
 
@@ -153,7 +159,9 @@ def whole_numbers(device):
 
 @program
 def doubles(device):
-    return lambda x: (torch.linalg.inv(x @ x.mT + torch.eye(8, device=x.device, dtype=x.dtype)).sum(-1), x.double().std()), [(randn(device, 3, 8, 8, dtype=torch.float64),)]
+    return lambda x: (torch.linalg.inv(x @ x.mT + torch.eye(8, device=x.device, dtype=x.dtype)).sum(-1), x.double().std()), [
+        (randn(device, 3, 8, 8, dtype=torch.float64),)
+    ]
 
 
 @program
@@ -170,7 +178,9 @@ def floats_of_eight_bits(device):
 
 @program
 def channels_last(device):
-    net = nn.Sequential(nn.Conv2d(3, 16, 3, padding=1), nn.BatchNorm2d(16), nn.ReLU(), nn.Conv2d(16, 8, 3, stride=2), nn.AdaptiveAvgPool2d(2)).eval()
+    net = nn.Sequential(
+        nn.Conv2d(3, 16, 3, padding=1), nn.BatchNorm2d(16), nn.ReLU(), nn.Conv2d(16, 8, 3, stride=2), nn.AdaptiveAvgPool2d(2)
+    ).eval()
     net = net.to(device, memory_format=torch.channels_last)
     return net, [(randn(device, 4, 3, 16, 16).to(memory_format=torch.channels_last),), (randn(device, 4, 3, 16, 16),)]
 
@@ -193,7 +203,9 @@ def sparse_matrices(device):
 
 @program
 def named_memory_formats(device):
-    return lambda x: (x.contiguous(memory_format=torch.channels_last) * 2, x.permute(0, 2, 3, 1).contiguous(), x.mT.clone()), [(randn(device, 2, 3, 8, 9),)]
+    return lambda x: (x.contiguous(memory_format=torch.channels_last) * 2, x.permute(0, 2, 3, 1).contiguous(), x.mT.clone()), [
+        (randn(device, 2, 3, 8, 9),)
+    ]
 
 
 @program
@@ -230,9 +242,18 @@ def gated_recurrent_unit(device):
 def attention_with_masks(device):
     def f(q, k, v, mask):
         a = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
-        return a, F.scaled_dot_product_attention(q, k, v, is_causal=True), F.scaled_dot_product_attention(q, k, v, attn_mask=mask.float() * -3)
+        return (
+            a,
+            F.scaled_dot_product_attention(q, k, v, is_causal=True),
+            F.scaled_dot_product_attention(q, k, v, attn_mask=mask.float() * -3),
+        )
 
-    return f, [(*(randn(device, 2, 4, 24, 32) for _ in range(3)), (torch.rand(24, 24) > 0.3).to(device) | torch.eye(24, dtype=torch.bool, device=device))]
+    return f, [
+        (
+            *(randn(device, 2, 4, 24, 32) for _ in range(3)),
+            (torch.rand(24, 24) > 0.3).to(device) | torch.eye(24, dtype=torch.bool, device=device),
+        )
+    ]
 
 
 @program
@@ -245,19 +266,27 @@ def transformer_layers(device):
 def resampling(device):
     def f(x):
         y = F.interpolate(x, scale_factor=2.0, mode="bilinear", align_corners=False)
-        return F.avg_pool2d(y, 3), F.interpolate(x, size=(5, 7), mode="nearest"), F.grid_sample(x, torch.zeros(2, 4, 4, 2, device=x.device), align_corners=True)
+        return (
+            F.avg_pool2d(y, 3),
+            F.interpolate(x, size=(5, 7), mode="nearest"),
+            F.grid_sample(x, torch.zeros(2, 4, 4, 2, device=x.device), align_corners=True),
+        )
 
     return f, [(randn(device, 2, 3, 8, 9),)]
 
 
 @program
 def three_dimensions(device):
-    return nn.Sequential(nn.Conv3d(2, 4, 3), nn.BatchNorm3d(4), nn.ReLU(), nn.MaxPool3d(2)).to(device).eval(), [(randn(device, 2, 2, 8, 9, 10),)]
+    return nn.Sequential(nn.Conv3d(2, 4, 3), nn.BatchNorm3d(4), nn.ReLU(), nn.MaxPool3d(2)).to(device).eval(), [
+        (randn(device, 2, 2, 8, 9, 10),)
+    ]
 
 
 @program
 def transposed_convolutions(device):
-    return nn.Sequential(nn.ConvTranspose2d(4, 8, 4, 2, 1), nn.SiLU(), nn.Conv2d(8, 8, 3, groups=4)).to(device).eval(), [(randn(device, 2, 4, 9, 9),)]
+    return nn.Sequential(nn.ConvTranspose2d(4, 8, 4, 2, 1), nn.SiLU(), nn.Conv2d(8, 8, 3, groups=4)).to(device).eval(), [
+        (randn(device, 2, 4, 9, 9),)
+    ]
 
 
 # ---- language models -------------------------------------------------------------------------------------------------------
@@ -334,12 +363,17 @@ def made_inside(device):
 
 @program
 def numbers_of_the_processor(device):
-    return lambda x, s: (x * s + s.sqrt(), torch.where(x > s, x, s)), [(randn(device, 7, 5), torch.tensor(2.0)), (randn(device, 7, 5), torch.tensor(3.0))]
+    return lambda x, s: (x * s + s.sqrt(), torch.where(x > s, x, s)), [
+        (randn(device, 7, 5), torch.tensor(2.0)),
+        (randn(device, 7, 5), torch.tensor(3.0)),
+    ]
 
 
 @program
 def sizes_that_change(device):
-    return lambda x, w: F.gelu(x @ w).softmax(-1).sum(0), [(randn(device, n, 32), randn(device, 32, 16)) for n in (8, 8, 16, 24, 31, 1, 100)]
+    return lambda x, w: F.gelu(x @ w).softmax(-1).sum(0), [
+        (randn(device, n, 32), randn(device, 32, 16)) for n in (8, 8, 16, 24, 31, 1, 100)
+    ]
 
 
 @on_gpu
@@ -415,12 +449,16 @@ def random_numbers_of_a_generator(device):
 
 @trained
 def plain_layers(device):
-    return nn.Sequential(nn.Linear(16, 32), nn.GELU(), nn.LayerNorm(32), nn.Linear(32, 4)).to(device), [(randn(device, 8, 16),) for _ in range(4)]
+    return nn.Sequential(nn.Linear(16, 32), nn.GELU(), nn.LayerNorm(32), nn.Linear(32, 4)).to(device), [
+        (randn(device, 8, 16),) for _ in range(4)
+    ]
 
 
 @trained
 def convolutions_and_batch_norms(device):
-    net = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(8, 4, 3), nn.Flatten(), nn.Linear(4 * 25, 4)).to(device)
+    net = nn.Sequential(
+        nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(8, 4, 3), nn.Flatten(), nn.Linear(4 * 25, 4)
+    ).to(device)
     return net, [(randn(device, 4, 3, 16, 16),) for _ in range(4)]
 
 

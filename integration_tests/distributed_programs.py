@@ -1,8 +1,9 @@
-"""What two processes run together: each compares its compiled results with eager's and writes one line a program. Run by test_distributed.py:
-``python distributed_programs.py RANK WORLD STORE [BACKEND]``."""
+"""What two processes run together: each compares its compiled results with eager's and writes one line a program. Run by
+test_distributed.py: ``python distributed_programs.py RANK WORLD STORE [BACKEND]``."""
 
 import sys
 import traceback
+from functools import partial
 from typing import Any
 
 import torch
@@ -21,7 +22,14 @@ DEVICE = torch.device("cpu")
 
 def net(seed: int = 1) -> torch.nn.Module:
     torch.manual_seed(seed)
-    layers = [torch.nn.Linear(32, 64), torch.nn.GELU(), torch.nn.LayerNorm(64), torch.nn.Linear(64, 64), torch.nn.ReLU(), torch.nn.Linear(64, 4)]
+    layers = [
+        torch.nn.Linear(32, 64),
+        torch.nn.GELU(),
+        torch.nn.LayerNorm(64),
+        torch.nn.Linear(64, 64),
+        torch.nn.ReLU(),
+        torch.nn.Linear(64, 4),
+    ]
     return torch.nn.Sequential(*layers).to(DEVICE)
 
 
@@ -94,7 +102,8 @@ def gradients_come_early() -> str:
     return "" if first < len(order) - 3 and not order[-1].startswith("5") and any(n[0].isdigit() for n in order[first:]) else str(order)
 
 
-def agree(function: Any, graphs: int | None = None, fullgraph: bool = False) -> str:
+def agree(function: Any, graphs: int | None = None, fullgraph: bool = False, eager: Any = None) -> str:
+    """``eager``: what it is compared with, where that is not the function itself."""
     compiled = opmill.compile(function, fullgraph=fullgraph)
     torch.manual_seed(dist.get_rank())
     found = ""
@@ -102,7 +111,7 @@ def agree(function: Any, graphs: int | None = None, fullgraph: bool = False) -> 
         for _ in range(3):
             x = torch.randn(4, 4).to(DEVICE)
             y = x.clone()
-            wanted, got = function(x), compiled(y)
+            wanted, got = (eager or function)(x), compiled(y)
             found = found or differences([wanted, x], [got, y])
     record = record_of(compiled)
     assert record is not None
@@ -131,12 +140,18 @@ def all_to_all(x: torch.Tensor) -> torch.Tensor:
     return functional.all_to_all_single(x.exp(), None, None, world()) * 2
 
 
-def several(x: torch.Tensor) -> torch.Tensor:
+def several(x: torch.Tensor, unused: Any = lambda y: y) -> torch.Tensor:
     a = functional.all_reduce(x * 2, "sum", world())
     b = functional.all_reduce(x.t() * 3, "max", world())
-    functional.all_reduce(x * 5, "sum", world())
+    unused(functional.all_reduce(x * 5, "sum", world()))
     h = (x.sin() + 1).softmax(-1) @ x
     return functional.broadcast(a + b.t(), 1, world()) + h
+
+
+def several_waited(x: torch.Tensor) -> torch.Tensor:
+    """What nobody waits for, torch keeps until the process ends, and its process group with it: a thread of Gloo that then drops a tensor
+    of Python's while the interpreter ends is ended in the middle, and the process aborts."""
+    return several(x, functional.wait_tensor)
 
 
 def raw(x: torch.Tensor) -> torch.Tensor:
@@ -148,42 +163,149 @@ def raw(x: torch.Tensor) -> torch.Tensor:
     return space.wait_tensor(h) + z + y.sum()
 
 
-def plain(x: torch.Tensor) -> torch.Tensor:
-    y = x * 2
-    dist.all_reduce(y)
-    z = y + 1
-    parts = [torch.empty_like(x) for _ in range(dist.get_world_size())]
-    dist.all_gather(parts, z * (dist.get_rank() + 1))
-    return torch.cat(parts) * 2
+def two() -> Any:
+    return torch.empty(2, 4, 4, device=DEVICE)
 
 
-def plain_async(x: torch.Tensor) -> torch.Tensor:
-    y = x * 2
-    work = dist.all_reduce(y, async_op=True)
-    z = x.sin()
+def collective(call: Any) -> Any:
+    """A function in which the collective comes between other operations; ``call(x)`` gives what is read afterwards."""
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return call(x * 2).sin() * x.sum()
+
+    return function
+
+
+def reduced(x: torch.Tensor) -> torch.Tensor:
+    dist.all_reduce(x)
+    return x
+
+
+def greatest(x: torch.Tensor) -> torch.Tensor:
+    dist.all_reduce(x, dist.ReduceOp.MAX, dist.group.WORLD)
+    return x
+
+
+def reduced_part(x: torch.Tensor) -> torch.Tensor:
+    y = x.sigmoid()  # whose gradient reads what was reduced
+    dist.all_reduce(y[1])
+    return y
+
+
+def later(x: torch.Tensor) -> torch.Tensor:
+    work = dist.all_reduce(x, async_op=True)
+    y = x.new_ones(4, 4).exp()
     work.wait()
-    dist.barrier()
-    return y + z
+    return x + y
 
 
-def plain_broadcast(x: torch.Tensor) -> torch.Tensor:
-    dist.broadcast(x, 0)
-    return x + dist.get_rank()
+@opmill.disable
+def apart() -> None:
+    """Where a graph ends."""
 
 
-def gradients_through_an_exchange() -> str:
+def later_still(x: torch.Tensor) -> torch.Tensor:
+    """Waited for in another graph."""
+    work = dist.all_reduce(x, async_op=True)
+    apart()
+    assert work.wait()
+    return x
+
+
+def gathered(x: torch.Tensor) -> torch.Tensor:
+    out = two()
+    dist.all_gather_into_tensor(out.view(8, 4), x)
+    return out[1] - out[0] + x
+
+
+def gathered_list(x: torch.Tensor) -> torch.Tensor:
+    parts = [torch.empty_like(x) for _ in range(dist.get_world_size())]
+    dist.all_gather(parts, x)
+    return parts[1] - parts[0] + x
+
+
+def scattered(x: torch.Tensor) -> torch.Tensor:
+    out = torch.empty(2, 4, device=DEVICE)
+    dist.reduce_scatter_tensor(out, x.detach())  # Gloo makes gradients of its own part of it, which nobody means
+    return torch.cat([out, x[2:]])
+
+
+def scattered_list(x: torch.Tensor) -> torch.Tensor:
+    out = torch.empty_like(x)
+    dist.reduce_scatter(out, [x.detach(), x.detach() + 1])
+    return out + x
+
+
+def turned(x: torch.Tensor) -> torch.Tensor:
+    out = torch.empty_like(x)
+    dist.all_to_all_single(out, x)
+    return out + x
+
+
+def turned_in_parts(x: torch.Tensor) -> torch.Tensor:
+    rank = dist.get_rank()
+    out = torch.empty((6 if rank else 2), 4, device=DEVICE)
+    dist.all_to_all_single(out, x, [1, 1] if rank == 0 else [3, 3], [1, 3])
+    return out.sum(0) + x
+
+
+def sent(x: torch.Tensor) -> torch.Tensor:
+    dist.broadcast(x, 1)
+    return x
+
+
+def complex_sum(x: torch.Tensor) -> torch.Tensor:
+    y = torch.complex(x, x + 1).detach()
+    dist.all_reduce(y)
+    return y.abs() + x
+
+
+def of_a_group(x: torch.Tensor) -> torch.Tensor:
+    dist.all_reduce(x, group=GROUPS[0])
+    return x
+
+
+def in_turn(x: torch.Tensor) -> torch.Tensor:
+    y, z = x + 1, x.t().contiguous()
+    dist.all_reduce(y)
+    dist.broadcast(z, 0)
+    dist.all_reduce(z, group=GROUPS[0])
+    return y - z
+
+
+def differentiated(x: torch.Tensor) -> torch.Tensor:
     import torch.distributed.nn.functional as through
 
-    def loss(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
-        return (through.all_reduce((x @ w).sin()) * x).sum()
+    return through.all_reduce(x.sin())
 
-    compiled, grads = opmill.compile(loss), []
-    for run in (loss, compiled):
+
+COLLECTIVES = [reduced, greatest, reduced_part, later, gathered, gathered_list, scattered, scattered_list, turned, turned_in_parts, sent, complex_sum, of_a_group, in_turn, differentiated]  # fmt: skip
+GROUPS: list[Any] = []
+
+
+def same_gradients(call: Any, graphs: int = 1) -> str:
+    """Results and gradients of a collective in the middle of a function, against eager's; in ``graphs`` graphs."""
+    function = collective(call)
+    compiled, found = opmill.compile(function), []
+    for run in (function, compiled):
         torch.manual_seed(dist.get_rank())
-        x, w = torch.randn(4, 4).to(DEVICE), torch.randn(4, 4).to(DEVICE).requires_grad_()
-        run(x, w).backward()
-        grads.append([w.grad])
-    return differences(*grads)
+        leaf = torch.randn(4, 4).to(DEVICE).requires_grad_()
+        out = run(leaf)
+        out.sum().backward()
+        with torch.no_grad():
+            x = torch.randn(4, 4).to(DEVICE)
+            found.append([out.detach(), leaf.grad, run(x), x])
+    record = record_of(compiled)
+    assert record is not None
+    said = "".join(g.fallback for g in record[1].graphs)
+    if len(record[1].graphs) != 2 * graphs:  # with and without gradients
+        said += f" {len(record[1].graphs)} graphs, {[str(b) for b in record[1].breaks]}"
+    return differences(*found) + said
+
+
+def an_argument(x: torch.Tensor) -> torch.Tensor:
+    dist.all_reduce(x)
+    return x + dist.get_rank()
 
 
 def sharded() -> str:
@@ -213,12 +335,11 @@ PROGRAMS: dict[str, Any] = {
     "all_gather": lambda: agree(all_gather, 1, True),
     "reduce_scatter": lambda: agree(reduce_scatter, 1, True),
     "all_to_all": lambda: agree(all_to_all, 1, True),
-    "several": lambda: agree(several, 1, True),
+    "several": lambda: agree(several, 1, True, several_waited),
     "raw": lambda: agree(raw, 1, True),
-    "plain": lambda: agree(plain),
-    "plain, asynchronous": lambda: agree(plain_async),
-    "plain broadcast": lambda: agree(plain_broadcast),
-    "gradients through an exchange": gradients_through_an_exchange,
+    "an argument": lambda: agree(an_argument, 1, True),
+    **{call.__name__: partial(same_gradients, call) for call in COLLECTIVES},
+    "later, in another graph": lambda: same_gradients(later_still, 3),
     "fsdp": sharded,
 }
 
@@ -229,6 +350,7 @@ def main(rank: int, size: int, store: str, backend: str = "gloo") -> None:
         torch.cuda.set_device(rank)
         DEVICE = torch.device("cuda", rank)
     dist.init_process_group(backend, store=dist.FileStore(store, size), rank=rank, world_size=size)
+    GROUPS.append(dist.new_group(list(range(size))))
     for name, program in PROGRAMS.items():
         opmill.reset()
         try:
@@ -236,6 +358,7 @@ def main(rank: int, size: int, store: str, backend: str = "gloo") -> None:
         except Exception:
             found = traceback.format_exc().strip().replace("\n", " | ")
         print(f"{name}: {found or 'right'}", flush=True)
+    GROUPS.clear()
     dist.destroy_process_group()
 
 

@@ -60,7 +60,9 @@ def flip(data: bytes) -> bytes:
     return data[:middle] + bytes([data[middle] ^ 1]) + data[middle + 1 :]
 
 
-@pytest.mark.parametrize("damage", [truncate, flip, lambda data: b"", lambda data: data + b"x"], ids=["truncated", "altered", "empty", "longer"])
+@pytest.mark.parametrize(
+    "damage", [truncate, flip, lambda data: b"", lambda data: data + b"x"], ids=["truncated", "altered", "empty", "longer"]
+)
 def test_a_damaged_entry_is_compiled_again(script, cache, damage):
     assert run(script) == GOOD
     for path, data in files(cache).items():

@@ -1,4 +1,5 @@
-"""Random programs whose sizes only data tell, compiled with kernels: one compile each where nothing is decided on them, right for any data."""
+"""Random programs whose sizes only data tell, compiled with kernels: one compile each where nothing is decided on them, right for any
+data."""
 
 import random
 import sys

@@ -91,7 +91,11 @@ def test_trained_as_eager(name: str, how: str, mode: str) -> None:
     weights = []
     for model, call in ((first, first), (second, opmill.compile(second, mode=mode))):
         optimizer: torch.optim.Optimizer
-        optimizer = torch.optim.AdamW(model.parameters(), 1e-3, eps=1e-2) if how == "AdamW" else torch.optim.SGD(model.parameters(), 0.05, momentum=0.9)
+        optimizer = (
+            torch.optim.AdamW(model.parameters(), 1e-3, eps=1e-2)
+            if how == "AdamW"
+            else torch.optim.SGD(model.parameters(), 0.05, momentum=0.9)
+        )
         scaler = torch.amp.GradScaler(DEVICE.type, init_scale=1024.0, enabled=dtype is torch.float16)
         for arguments in calls:
             optimizer.zero_grad()

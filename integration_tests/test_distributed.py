@@ -26,7 +26,9 @@ def together(folder: Path, backend: str, size: int = 2) -> list[str]:
     finally:
         for process in running:
             process.kill()
-    assert all(process.returncode == 0 for process in running), [(process.returncode, err[-2000:]) for process, (_, err) in zip(running, said, strict=True)]
+    assert all(process.returncode == 0 for process in running), [
+        (process.returncode, err[-2000:]) for process, (_, err) in zip(running, said, strict=True)
+    ]
     return [line for out, _ in said for line in out.splitlines()]
 
 
@@ -40,3 +42,30 @@ def test_two_processes(tmp_path: Path) -> None:
 def test_two_devices(tmp_path: Path) -> None:
     lines = together(tmp_path, "nccl")
     assert lines and not [line for line in lines if not line.endswith(": right")]
+
+
+LETTING_GO = """
+import atexit, os
+
+def threads():
+    names = [open(f"/proc/self/task/{thread}/comm").read() for thread in os.listdir("/proc/self/task")]
+    return [name for name in names if "gloo" in name]
+
+atexit.register(lambda: print(threads()))  # registered first, called last
+import torch, opmill
+import torch.distributed as dist
+
+dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+compiled = opmill.compile(lambda x: x + dist.get_world_size(), fullgraph=True)
+assert compiled(torch.ones(2)).tolist() == [2.0, 2.0]
+assert threads()
+dist.destroy_process_group()
+"""
+
+
+@pytest.mark.skipif(
+    not sys.platform.startswith("linux") or not dist.is_gloo_available(), reason="needs gloo, and threads that can be listed"
+)
+def test_no_thread_of_a_process_group_outlives_the_interpreter(script) -> None:
+    """Guards hold the process group. A thread of it that drops a tensor while the interpreter ends aborts the process (torch, CPython 3.11)."""
+    assert script(LETTING_GO, GLOO_SOCKET_IFNAME="lo").strip() == "[]"

@@ -69,7 +69,9 @@ def test_agrees_with_eager(name, dtype, mode):
 
 @pytest.mark.parametrize("mode", MODES)
 def test_training(mode):
-    model = torch.nn.Sequential(torch.nn.Linear(64, 128), torch.nn.GELU(), torch.nn.LayerNorm(128), torch.nn.RMSNorm(128), torch.nn.Linear(128, 10)).cuda()
+    model = torch.nn.Sequential(
+        torch.nn.Linear(64, 128), torch.nn.GELU(), torch.nn.LayerNorm(128), torch.nn.RMSNorm(128), torch.nn.Linear(128, 10)
+    ).cuda()
     compiled = opmill.compile(model, mode=mode)
     for _ in range(6):
         x, target = made(32, 64), picked(10, 32)
@@ -164,8 +166,16 @@ def test_dropout_follows_the_seed(mode):
 @pytest.mark.parametrize("mode", MODES)
 def test_convolutional_training_is_right_and_laid_out_as_eager_s(mode):
     torch.manual_seed(0)
-    layers = (torch.nn.Conv2d(3, 32, 3, padding=1), torch.nn.BatchNorm2d(32), torch.nn.ReLU(), torch.nn.MaxPool2d(2), torch.nn.Conv2d(32, 64, 3, stride=2, bias=False))
-    model = torch.nn.Sequential(*layers, torch.nn.BatchNorm2d(64), torch.nn.ReLU(), torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten(), torch.nn.Linear(64, 7)).cuda()
+    layers = (
+        torch.nn.Conv2d(3, 32, 3, padding=1),
+        torch.nn.BatchNorm2d(32),
+        torch.nn.ReLU(),
+        torch.nn.MaxPool2d(2),
+        torch.nn.Conv2d(32, 64, 3, stride=2, bias=False),
+    )
+    model = torch.nn.Sequential(
+        *layers, torch.nn.BatchNorm2d(64), torch.nn.ReLU(), torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten(), torch.nn.Linear(64, 7)
+    ).cuda()
     models = {"exact": copy.deepcopy(model).double(), "eager": copy.deepcopy(model).bfloat16(), "ours": model.bfloat16()}
     ours = opmill.compile(models["ours"], mode=mode)
     x = torch.randn(16, 3, 32, 32, device="cuda").bfloat16()
@@ -177,7 +187,10 @@ def test_convolutional_training_is_right_and_laid_out_as_eager_s(mode):
         assert found.grad.stride() == eager.grad.stride()
         scale = float(exact.grad.abs().max())
         if scale > 1e-4:
-            assert float((found.grad.double() - exact.grad).abs().max()) <= 3 * float((eager.grad.double() - exact.grad).abs().max()) + 0.02 * scale
+            assert (
+                float((found.grad.double() - exact.grad).abs().max())
+                <= 3 * float((eager.grad.double() - exact.grad).abs().max()) + 0.02 * scale
+            )
 
 
 @pytest.mark.parametrize("kind", [torch.optim.AdamW, torch.optim.SGD, torch.optim.RMSprop])

@@ -1,4 +1,5 @@
-"""What goes wrong on a GPU: memory that is short, tensors that lie elsewhere than before, indices that do not exist, sizes beyond 32 bits."""
+"""What goes wrong on a GPU: memory that is short, tensors that lie elsewhere than before, indices that do not exist, sizes beyond 32
+bits."""
 
 from __future__ import annotations
 
@@ -128,7 +129,9 @@ def test_more_than_four_gigabytes() -> None:
     with torch.no_grad():
         flipped, large = compiled(x)
         assert int(large) == int((x > 100).sum())
-        assert torch.equal(flipped[-1000:], x[-1000:] ^ 5) and torch.equal(flipped[1 << 31 : (1 << 31) + 1000], x[1 << 31 : (1 << 31) + 1000] ^ 5)
+        assert torch.equal(flipped[-1000:], x[-1000:] ^ 5) and torch.equal(
+            flipped[1 << 31 : (1 << 31) + 1000], x[1 << 31 : (1 << 31) + 1000] ^ 5
+        )
 
 
 SCRIPT = """

@@ -1,4 +1,5 @@
-"""Products and attention on a GPU that are started from recordings, or several as one: the same values wherever memory lies, in any stream."""
+"""Products and attention on a GPU that are started from recordings, or several as one: the same values wherever memory lies, in any
+stream."""
 
 import threading
 

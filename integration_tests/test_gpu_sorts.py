@@ -164,7 +164,10 @@ def test_empty_and_refused():
         opmill.compile(lambda x: x.topk(9))(torch.randn(3, 5, device="cuda"))
 
 
-@pytest.mark.parametrize("function", [lambda x: x.sort(1)[0] * torch.arange(40, device="cuda"), lambda x: x.exp().topk(6)[0].square(), lambda x: x.msort().tanh()])
+@pytest.mark.parametrize(
+    "function",
+    [lambda x: x.sort(1)[0] * torch.arange(40, device="cuda"), lambda x: x.exp().topk(6)[0].square(), lambda x: x.msort().tanh()],
+)
 def test_gradients(function):
     x = torch.randn(70, 40, device="cuda", requires_grad=True)
     compiled = opmill.compile(function, dynamic=False)

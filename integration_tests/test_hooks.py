@@ -45,7 +45,9 @@ def of_an_argument(x: torch.Tensor) -> torch.Tensor:
     return x.sin()
 
 
-@pytest.mark.parametrize("fn", [a_part_of_the_graph, ends_the_graph, reads_what_comes_later, gradient_kept, of_an_argument], ids=lambda fn: fn.__name__)
+@pytest.mark.parametrize(
+    "fn", [a_part_of_the_graph, ends_the_graph, reads_what_comes_later, gradient_kept, of_an_argument], ids=lambda fn: fn.__name__
+)
 def test_hooks(fn):
     def played(call):
         SEEN.clear()

@@ -27,7 +27,9 @@ def looks(result: torch.Tensor, x: torch.Tensor) -> tuple[object, ...]:
     return result.dtype, result.shape, result.stride(), result.is_conj(), result.is_neg(), shared
 
 
-@pytest.mark.parametrize("compiler", [opmill.compile, lambda fn: torch.compile(fn, backend="opmill", fullgraph=True)], ids=["opmill", "torch"])
+@pytest.mark.parametrize(
+    "compiler", [opmill.compile, lambda fn: torch.compile(fn, backend="opmill", fullgraph=True)], ids=["opmill", "torch"]
+)
 @pytest.mark.parametrize("strides", [(6, 3), (1, 3)])
 @pytest.mark.parametrize("grad", [False, True])
 def test_marks_and_memory_are_those_of_eager(compiler, strides, grad) -> None:

@@ -13,8 +13,12 @@ MODELS = {
     "bert": zoo.text_model("BertModel", "BertConfig", 2, 16, **SMALL),
     "gpt2": zoo.text_model("GPT2LMHeadModel", "GPT2Config", 2, 16, n_embd=64, n_layer=2, n_head=4, vocab_size=200),
     "llama": zoo.text_model("LlamaForCausalLM", "LlamaConfig", 2, 16, num_key_value_heads=2, **SMALL),
-    "t5": zoo.text_model("T5ForConditionalGeneration", "T5Config", 2, 16, d_model=64, d_kv=16, d_ff=128, num_layers=2, num_heads=4, vocab_size=200),
-    "distilbert": zoo.text_model("DistilBertModel", "DistilBertConfig", 1, 16, dim=64, hidden_dim=128, n_layers=2, n_heads=4, vocab_size=200),
+    "t5": zoo.text_model(
+        "T5ForConditionalGeneration", "T5Config", 2, 16, d_model=64, d_kv=16, d_ff=128, num_layers=2, num_heads=4, vocab_size=200
+    ),
+    "distilbert": zoo.text_model(
+        "DistilBertModel", "DistilBertConfig", 1, 16, dim=64, hidden_dim=128, n_layers=2, n_heads=4, vocab_size=200
+    ),
     "qwen2": zoo.text_model("Qwen2ForCausalLM", "Qwen2Config", 1, 16, num_key_value_heads=2, **SMALL),
     "resnet18": zoo.vision_model("resnet18"),
     "mobilenet_v3": zoo.vision_model("mobilenet_v3_small"),

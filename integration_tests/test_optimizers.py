@@ -136,7 +136,11 @@ def test_a_parameter_that_is_replaced_or_cast():
     model = net()
     optimizer = O.SGD(model.parameters(), lr=1.0)
     update = opmill.compile(optimizer.step)
-    for change in (lambda w: None, lambda w: setattr(w, "data", w.data.t().contiguous().t()), lambda w: setattr(w, "data", w.data.double())):
+    for change in (
+        lambda w: None,
+        lambda w: setattr(w, "data", w.data.t().contiguous().t()),
+        lambda w: setattr(w, "data", w.data.double()),
+    ):
         weight = model[0].weight
         weight.grad = None
         change(weight)

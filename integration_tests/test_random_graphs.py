@@ -59,7 +59,9 @@ def test_fused_kernels_of_random_programs(inference: None, tmp_path: Path) -> No
 def test_random_programs_as_for_a_gpu() -> None:
     pytest.importorskip("triton", reason="kernels for GPUs are interpreted wherever triton is (pip install triton)")
     command = [sys.executable, fuzz_graphs.__file__.replace("fuzz_graphs", "fuzz_triton"), "--seed", str(FIRST), "--count", str(COUNT // 2)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300)  # another process: triton must learn at its import that it interprets
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=300
+    )  # another process: triton must learn at its import that it interprets
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -86,12 +88,19 @@ def test_numbers_below_the_normal_ones_share_their_last_place() -> None:
     assert {0.0, least, 2 * least} <= {*found[:60].abs().tolist()}, "so many units of the last place, which is as large as the number"
     assert not found[60:].any() and found[60:].signbit().tolist() == [False, True]
     x = torch.tensor([1e38, 3.0, -2e-38, float("inf"), float("-inf")])
-    assert torch.allclose(moved(x, generator), x, rtol=5e-7, atol=0) and moved(x.to(torch.complex64), generator).isfinite().tolist() == [True] * 3 + [False] * 2
+    assert (
+        torch.allclose(moved(x, generator), x, rtol=5e-7, atol=0)
+        and moved(x.to(torch.complex64), generator).isfinite().tolist() == [True] * 3 + [False] * 2
+    )
 
 
 def test_overlaps_that_eager_leaves_undefined() -> None:
     x = torch.arange(12).view(3, 4)
     inside = [x[0], x[:1], x.t()[:3, :3], x.view(-1)[1:].as_strided((3, 4), (3, 1))]
     assert [random_graphs.half_overlap(t, o) for t, o in zip([x, x, x[:, :3], x], inside, strict=True)] == [True] * 4
-    assert not random_graphs.half_overlap(x, x.view(3, 4)) and not random_graphs.half_overlap(x[1:], x[:1]) and not random_graphs.half_overlap(x, x.clone())
+    assert (
+        not random_graphs.half_overlap(x, x.view(3, 4))
+        and not random_graphs.half_overlap(x[1:], x[:1])
+        and not random_graphs.half_overlap(x, x.clone())
+    )
     assert random_graphs.is_overlapping(x.unfold(1, 2, 1)) and not random_graphs.is_overlapping(x.t()[None])

@@ -1,7 +1,8 @@
-"""Torch's own databases of samples as oracles: modules, optimizers, custom operators, autograd functions, higher-order operators, export's programs.
+"""Torch's own databases of samples as oracles: modules, optimizers, custom operators, autograd functions, higher-order operators, export's
+programs.
 
-Each program runs through ``opmill.compile`` as a user writes it, twice, and gives what it gives by itself: results, gradients, buffers, exceptions. A part of
-each database by default; ``OPMILL_ALL_SAMPLES=1`` takes all."""
+Each program runs through ``opmill.compile`` as a user writes it, twice, and gives what it gives by itself: results, gradients, buffers,
+exceptions. A part of each database by default; ``OPMILL_ALL_SAMPLES=1`` takes all."""
 
 from __future__ import annotations
 
@@ -94,7 +95,9 @@ MODULES = {info.name: info for info in part(sorted(module_db, key=lambda info: i
 @pytest.mark.parametrize("name", MODULES)
 def test_modules(name: str, training: bool) -> None:
     info = MODULES[name]
-    for sample in info.module_inputs_func(info, device="cpu", dtype=torch.float32, requires_grad=True, training=training)[: 4 if ALL else 1]:
+    for sample in info.module_inputs_func(info, device="cpu", dtype=torch.float32, requires_grad=True, training=training)[
+        : 4 if ALL else 1
+    ]:
 
         def make(sample: Any = sample) -> Any:
             torch.manual_seed(0)
@@ -107,7 +110,9 @@ def test_modules(name: str, training: bool) -> None:
 OPERATORS = {f"{op.name} {op.variant_test_name}".strip(): op for db in (custom_op_db, autograd_function_db, hop_db) for op in part(db, 2)}
 
 
-@pytest.mark.parametrize("name", [name for name in OPERATORS if not name.startswith("flex_attention_backward")])  # whose samples torch cannot make
+@pytest.mark.parametrize(
+    "name", [name for name in OPERATORS if not name.startswith("flex_attention_backward")]
+)  # whose samples torch cannot make
 def test_operators(name: str) -> None:
     op = OPERATORS[name]
     floats = op.supports_dtype(torch.float32, "cpu")

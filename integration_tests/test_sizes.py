@@ -15,7 +15,9 @@ TEXT = {
     "bert": zoo.text_model("BertModel", "BertConfig", 2, 16, **SMALL),
     "gpt2": zoo.text_model("GPT2LMHeadModel", "GPT2Config", 2, 16, n_embd=64, n_layer=2, n_head=4, vocab_size=200),
     "llama": zoo.text_model("LlamaForCausalLM", "LlamaConfig", 2, 16, num_key_value_heads=2, **SMALL),
-    "t5": zoo.text_model("T5ForConditionalGeneration", "T5Config", 2, 16, d_model=64, d_kv=16, d_ff=128, num_layers=2, num_heads=4, vocab_size=200),
+    "t5": zoo.text_model(
+        "T5ForConditionalGeneration", "T5Config", 2, 16, d_model=64, d_kv=16, d_ff=128, num_layers=2, num_heads=4, vocab_size=200
+    ),
 }
 IMAGES = {"resnet18": zoo.vision_model("resnet18"), "vit_tiny": zoo.timm_model("vit_tiny_patch16_224")}
 BATCHES = (2, 3, 7, 4, 12, 5, 9, 2, 6, 8, 3, 13, 10, 16, 11, 5, 4, 7, 15, 14)

@@ -34,7 +34,8 @@ X = torch.linspace(-2, 2, 24).reshape(4, 6)
 
 
 def same(step, make=Net, x=X, requires_grad=False, judged=False):
-    """``step(call, module, x)`` gives the same tensors, and leaves the same module, in eager and compiled. ``judged``: or is no further from float64 than eager is somewhere."""
+    """``step(call, module, x)`` gives the same tensors, and leaves the same module, in eager and compiled. ``judged``: or is no further
+    from float64 than eager is somewhere."""
     torch.manual_seed(0)
     eager = make()
     ours, exact = copy.deepcopy(eager), copy.deepcopy(eager).double()

@@ -350,7 +350,9 @@ def scaled_losses(call, module, batches):
 
 
 def spectral():
-    return nn.Sequential(nn.utils.parametrizations.spectral_norm(nn.Linear(6, 16)), nn.Tanh(), nn.utils.parametrizations.weight_norm(nn.Linear(16, 3)))
+    return nn.Sequential(
+        nn.utils.parametrizations.spectral_norm(nn.Linear(6, 16)), nn.Tanh(), nn.utils.parametrizations.weight_norm(nn.Linear(16, 3))
+    )
 
 
 @loop(spectral)
@@ -444,7 +446,14 @@ class Auxiliary(nn.Module):
         h = torch.relu(self.first(x))
         with torch.no_grad():
             scale = h.abs().mean()
-        return {"out": self.last(h) / (scale + 1), "best": h.argmax(1), "side": self.side(h), "none": None, "frozen": h.detach() * 2, "scale": scale}
+        return {
+            "out": self.last(h) / (scale + 1),
+            "best": h.argmax(1),
+            "side": self.side(h),
+            "none": None,
+            "frozen": h.detach() * 2,
+            "scale": scale,
+        }
 
 
 @loop(Auxiliary)
@@ -589,7 +598,9 @@ class Cells(nn.Module):
 def loop_over_time(call, module, batches):
     """Each step is the same kernel, a row further on."""
     optimizer = O.SGD(module.parameters(), 0.1)
-    return [step(call, torch.stack([x[:, :4], x[:, 2:]]).repeat(1, 1, 4).permute(1, 2, 0).reshape(6, 4, 8), y, optimizer) for x, y in batches]
+    return [
+        step(call, torch.stack([x[:, :4], x[:, 2:]]).repeat(1, 1, 4).permute(1, 2, 0).reshape(6, 4, 8), y, optimizer) for x, y in batches
+    ]
 
 
 class Adversaries(nn.Module):

@@ -1,4 +1,5 @@
-"""Triton kernels of a program's own in compiled code, against the program as it is: run by test_user_kernels.py, on CPU tensors by Triton's interpreter."""
+"""Triton kernels of a program's own in compiled code, against the program as it is: run by test_user_kernels.py, on CPU tensors by Triton's
+interpreter."""
 
 from __future__ import annotations
 
@@ -176,7 +177,20 @@ def over_two_dimensions(x):
     return y
 
 
-WHOLE = [over_two_dimensions, plain, grid_of_a_function, atomics, by_another_function, loops, an_argument, views, one_after_the_other, autotuned, chosen, the_same_tensor_twice]
+WHOLE = [
+    over_two_dimensions,
+    plain,
+    grid_of_a_function,
+    atomics,
+    by_another_function,
+    loops,
+    an_argument,
+    views,
+    one_after_the_other,
+    autotuned,
+    chosen,
+    the_same_tensor_twice,
+]
 BROKEN = [one_memory_twice]
 
 
@@ -241,7 +255,18 @@ def _flat(value: Any) -> tuple[Any, ...]:
     return value if isinstance(value, tuple) else (value,)
 
 
-NATIVE = [plain, grid_of_a_function, atomics, by_another_function, loops, an_argument, views, one_after_the_other, chosen, over_two_dimensions]
+NATIVE = [
+    plain,
+    grid_of_a_function,
+    atomics,
+    by_another_function,
+    loops,
+    an_argument,
+    views,
+    one_after_the_other,
+    chosen,
+    over_two_dimensions,
+]
 """What a GPU runs without Triton, once it is compiled."""
 
 

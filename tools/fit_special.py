@@ -44,7 +44,8 @@ def polynomial(series: list[Any], cut: Any) -> list[float]:
 
 
 def _phase(n: int, part: str) -> Callable[[Any], Any]:
-    """P or Q of the asymptotic form ``sqrt(2/(pi x)) (P cos(c) - Q sin(c))`` of J_n, Y_n, c = x - (2n+1) pi/4; Q times x. In ``(8/x)^2``."""
+    """P or Q of the asymptotic form ``sqrt(2/(pi x)) (P cos(c) - Q sin(c))`` of J_n, Y_n, c = x - (2n+1) pi/4; Q times x. In
+    ``(8/x)^2``."""
 
     def f(u: Any) -> Any:
         x = 8 / mp.sqrt(u) if u > mp.mpf(10) ** -12 else mp.mpf(10) ** 7
@@ -130,8 +131,11 @@ def _erfcx(x: Any) -> Any:
 
 def main() -> None:
     print('"""Polynomials of special functions, the highest power first. Written by ``tools/fit_special.py``; do not edit."""\n')
-    print("from __future__ import annotations\n\nfrom dataclasses import dataclass\n\n")
-    print("@dataclass(frozen=True)\nclass Fit:\n" + '    """Coefficients by element type, and the ends of the interval that is mapped to -1..1."""\n')
+    print("# fmt: off\n\nfrom __future__ import annotations\n\nfrom dataclasses import dataclass\n\n")
+    print(
+        "@dataclass(frozen=True)\nclass Fit:\n"
+        '    """Coefficients by element type, and the ends of the interval that is mapped to -1..1."""\n'
+    )
     print("    low: float\n    high: float\n    powers: dict[str, tuple[float, ...]]\n\n")
     for name, (f, low, high, what) in ROWS.items():
         series = coefficients(f, low, high)

@@ -16,6 +16,8 @@ build-backend = "hatchling.build"
 name = "opmill-{name}"
 description = "{description}"
 readme = "README.md"
+license = "Apache-2.0"
+license-files = ["LICENSE"]
 requires-python = ">=3.11"
 dynamic = ["version"]
 classifiers = [
@@ -63,6 +65,7 @@ def layout(name: str, description: str, requirements: list[str]) -> dict[str, st
     source = f"src/{values['module']}"
     return {
         "pyproject.toml": PYPROJECT.format(**values),
+        "LICENSE": (ROOT / "LICENSE").read_text(),
         "README.md": f"# opmill-{name}\n\n{description}.\n",
         "CHANGELOG.md": CHANGELOG.format(**values),
         f"{source}/__init__.py": f'"""{description}."""\n\nfrom .__about__ import __version__ as __version__\n',

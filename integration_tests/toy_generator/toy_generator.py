@@ -7,6 +7,7 @@ into the store, and give a reference to it.
 from __future__ import annotations
 
 import hashlib
+import json
 import shutil
 import subprocess
 import tempfile
@@ -14,9 +15,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from opmill_graph_ir.errors import KernelBuildError
+from opmill_graph_ir.generator.contract import contract_of
 from opmill_graph_ir.generator.protocol import GeneratorOptions
 from opmill_graph_ir.loops.index import FloorDiv, Index
 from opmill_graph_ir.loops.ir import Const, Expr, Load, LoopKernel, Nest, Op, Ref
+from opmill_runtime_cache.plan.contract import encode
 from opmill_runtime_cache.plan.model import KernelRef
 from opmill_runtime_cache.store import Store
 
@@ -94,7 +97,8 @@ def source(kernel: LoopKernel) -> str:
     lines += [f"  const long long {symbol} = sizes[{number}];" for number, symbol in enumerate(kernel.symbols)]
     for nest in kernel.nests:
         lines += _nest(nest)
-    return "\n".join([*lines, "  return 0;", "}", ""])
+    contract = f"const char toy_contract[] = {json.dumps(encode(contract_of(kernel)))};"  # what opmill holds each launch against
+    return "\n".join([*lines, "  return 0;", "}", contract, ""])
 
 
 def _nest(nest: Nest) -> Iterator[str]:
