@@ -1,4 +1,4 @@
-"""Fails where the tree is hard to read: oversized files and functions, import cycles, imports against the layers.
+"""Fails where the tree is hard to read or known to break: oversized files and functions, import cycles, imports against the layers, decoders made late.
 
 usage: shape.py [ROOT]. Function-level imports count. Who may import whom among the packages is what their pyproject.toml declares; the
 layers of torch that no package may import are in FORBIDDEN.
@@ -74,6 +74,18 @@ def layering(module: Module, package: Package, everything: dict[str, Package]) -
             yield f"{module.file}:{line}: no package may import {name}"
 
 
+def decoders(module: Module) -> Iterator[str]:
+    """Decoders of msgspec that are made when they are wanted: what it keeps of a type is half done while it asks for the annotations, and
+    another thread, or a child forked then, crashes by it. Made at import, nobody sees that."""
+    for function in ast.walk(module.tree):
+        if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            continue
+        for call in (node for node in ast.walk(function) if isinstance(node, ast.Call)):
+            name = ast.unparse(call.func)
+            if name.startswith("msgspec.") and (name.endswith(".Decoder") or any(keyword.arg == "type" for keyword in call.keywords)):
+                yield f"{module.file}:{call.lineno}: {name} for a type inside of a function: make the decoder at import"
+
+
 def cycles(modules: list[Module]) -> Iterator[str]:
     """Every knot of modules that import one another. That a module runs its parents' ``__init__`` first is Python's, not an edge."""
     known = {module.name for module in modules}
@@ -104,6 +116,7 @@ def main() -> int:
         for module in modules:
             complaints += sizes(module)
             complaints += layering(module, package, everything)
+            complaints += decoders(module)
         complaints += cycles(modules)
     for complaint in dict.fromkeys(complaints):
         print(complaint.replace(f"{root}/", ""))

@@ -130,6 +130,11 @@ class _Entry(msgspec.Struct, array_like=True):
     weights: Weights | None = None
 
 
+# Made at import: msgspec puts what it knows of a type into the type while it still asks Python for the annotations. Whoever decodes in
+# between, another thread or a child forked then, crashes.
+_ENTRY = msgspec.msgpack.Decoder(_Entry)
+
+
 def compile_graph(
     gm: torch.fx.GraphModule,
     example_inputs: Sequence[Any],
@@ -385,7 +390,7 @@ def _from_store(state: Compilation, key: str) -> bool:
     if data is None:
         return False
     try:
-        entry = msgspec.msgpack.decode(data, type=_Entry)
+        entry = _ENTRY.decode(data)
         if not fits(sizes, entry.assumed):
             return False
         operators = operators_of(state.module)

@@ -26,6 +26,7 @@ from .copies import Program, uncompiled
 from .graphs import CapturingBackend
 from .writing import MANIFEST, Manifest, write
 
+_MANIFEST = msgspec.json.Decoder(Manifest)
 
 def bundle(model: Any, folder: str | os.PathLike[str] | None = None, *, data: bool = False, **arguments: Any) -> Callable[..., Path]:
     """``bundle(f, **compile_arguments)(*args)`` captures ``f`` for these arguments and writes what a bug report needs; gives the folder.
@@ -75,7 +76,7 @@ def replay(folder: str | os.PathLike[str]) -> Replayed:
     Raises ValueError (OM017) where ``folder`` is no bundle."""
     source = Path(folder)
     try:
-        manifest = msgspec.json.decode((source / MANIFEST).read_bytes(), type=Manifest)
+        manifest = _MANIFEST.decode((source / MANIFEST).read_bytes())
     except (OSError, msgspec.MsgspecError) as error:
         raise UsageValueError("OM017", f"{source} is no bundle", why=str(error), hint="opmill.bundle(f)(*args) writes one") from None
     options = {**manifest.options, "suppress_errors": False, "cache_dir": None}

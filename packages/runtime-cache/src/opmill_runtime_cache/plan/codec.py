@@ -20,6 +20,8 @@ class _Envelope(msgspec.Struct, frozen=True, array_like=True):
 
 
 _ENCODER = msgspec.msgpack.Encoder()
+# Made at import: msgspec puts what it knows of a type into the type while it still asks Python for the annotations. Whoever decodes in
+# between, another thread or a child forked then, crashes.
 _ENVELOPE = msgspec.msgpack.Decoder(_Envelope)
 _PLAN = msgspec.msgpack.Decoder(Plan, strict=True)
 

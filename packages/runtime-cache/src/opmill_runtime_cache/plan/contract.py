@@ -33,6 +33,9 @@ class Contract(msgspec.Struct, frozen=True, array_like=True):
     floor: Size = 0
 
 
+_DECODER = msgspec.json.Decoder(Contract)  # at import: see codec
+
+
 def encode(contract: Contract) -> str:
     """The contract as text."""
     return msgspec.json.encode(contract).decode()
@@ -41,7 +44,7 @@ def encode(contract: Contract) -> str:
 @lru_cache(4096)
 def decode(text: bytes) -> Contract:
     """The contract in a text. Raises msgspec.ValidationError or msgspec.DecodeError for what is none."""
-    return msgspec.json.decode(text, type=Contract)
+    return _DECODER.decode(text)
 
 
 _PARTS = {"complex64": "float32", "complex128": "float64"}

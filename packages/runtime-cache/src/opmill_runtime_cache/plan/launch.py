@@ -70,13 +70,16 @@ class LaunchData(msgspec.Struct, frozen=True):
     version: int = VERSION
 
 
+_DECODER = msgspec.json.Decoder(LaunchData)  # at import: see codec
+
+
 def encode(data: LaunchData) -> str:
     return msgspec.json.encode(data).decode()
 
 
 def decode(text: str) -> LaunchData:
     """Raises msgspec.ValidationError for what is no launch data of this version."""
-    data = msgspec.json.decode(text, type=LaunchData)
+    data = _DECODER.decode(text)
     if data.version != VERSION:
         raise msgspec.ValidationError(f"launch data of version {data.version}, not {VERSION}")
     return data
