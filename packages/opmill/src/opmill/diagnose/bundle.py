@@ -28,6 +28,7 @@ from .writing import MANIFEST, Manifest, write
 
 _MANIFEST = msgspec.json.Decoder(Manifest)
 
+
 def bundle(model: Any, folder: str | os.PathLike[str] | None = None, *, data: bool = False, **arguments: Any) -> Callable[..., Path]:
     """``bundle(f, **compile_arguments)(*args)`` captures ``f`` for these arguments and writes what a bug report needs; gives the folder.
 
