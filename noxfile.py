@@ -161,7 +161,9 @@ def integration(session: nox.Session) -> None:
     """All built wheels together, on real models, and a kernel generator from outside."""
     install_wheels(session, list(PACKAGES))
     session.install("-q", *MODELS)
-    session.install("-q", "--no-deps", *MODELS_WITHOUT_DEPENDENCIES, "./integration_tests/toy_generator", "expecttest")
+    session.install(
+        "-q", "--no-deps", *MODELS_WITHOUT_DEPENDENCIES, "./integration_tests/toy_generator", "./integration_tests/toy_device", "expecttest"
+    )
     run_pytest(session, "--rootdir=integration_tests", "integration_tests")
 
 

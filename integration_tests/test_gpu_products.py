@@ -8,7 +8,7 @@ import torch.nn.functional as F
 
 import opmill
 from opmill_graph_ir.planning import products
-from opmill_runtime_cache.executor.timing import device_seconds
+from opmill_runtime_cache.devices.cuda.timing import device_seconds
 
 pytestmark = [pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU"), pytest.mark.filterwarnings("ignore")]
 MODES = ["max-autotune", "max-autotune-no-cudagraphs"]

@@ -1,4 +1,5 @@
-"""Fails where the tree is hard to read or known to break: oversized files and functions, import cycles, imports against the layers, decoders made late.
+"""Fails where the tree is hard to read or known to break: oversized files and functions, import cycles, imports against the layers, decoders made late,
+devices by name outside of their folders.
 
 usage: shape.py [ROOT]. Function-level imports count. Who may import whom among the packages is what their pyproject.toml declares; the
 layers of torch that no package may import are in FORBIDDEN.
@@ -17,6 +18,9 @@ from workspace import ROOT, Package, packages
 
 FILE_LINES = 600
 FUNCTION_LINES = 100
+DEVICES = ("cpu", "cuda", "xpu", "mps", "hpu")
+BY_TRAIT = ("opmill_graph_ir", "opmill_runtime_cache")
+"""Packages that know devices by their traits; what is true of one alone stands in ``runtime_cache/devices``."""
 FORBIDDEN = ("torch._dynamo", "torch._inductor", "torch._functorch.aot_autograd", "torch._functorch.partitioners")
 
 
@@ -86,6 +90,24 @@ def decoders(module: Module) -> Iterator[str]:
                 yield f"{module.file}:{call.lineno}: {name} for a type inside of a function: make the decoder at import"
 
 
+def devices(module: Module) -> Iterator[str]:
+    """Names of devices in code (not in docstrings): ``"cuda"``, ``"cuda:0"``, ``tensor.is_cuda``, ``torch.cuda``."""
+    package, _, rest = module.name.partition(".")
+    if package not in BY_TRAIT or rest.split(".")[0] == "devices":
+        return
+    for node in ast.walk(module.tree):
+        if (
+            isinstance(node, ast.Constant)
+            and isinstance(node.value, str)
+            and node.value.partition(":")[0] in DEVICES
+            and " " not in node.value
+        ):
+            yield f"{module.file}:{node.lineno}: the device {node.value!r} by name: ask for its traits (opmill_runtime_cache.devices.registry)"
+        named = ("is_cuda", "is_cpu", "is_mps", "is_xpu", "is_privateuseone")
+        if isinstance(node, ast.Attribute) and (node.attr in named or ast.unparse(node) in ("torch.cuda", "torch.mps", "torch.xpu")):
+            yield f"{module.file}:{node.lineno}: {ast.unparse(node)} is for one device: ask for its traits, or its plug-in"
+
+
 def cycles(modules: list[Module]) -> Iterator[str]:
     """Every knot of modules that import one another. That a module runs its parents' ``__init__`` first is Python's, not an edge."""
     known = {module.name for module in modules}
@@ -117,6 +139,7 @@ def main() -> int:
             complaints += sizes(module)
             complaints += layering(module, package, everything)
             complaints += decoders(module)
+            complaints += devices(module)
         complaints += cycles(modules)
     for complaint in dict.fromkeys(complaints):
         print(complaint.replace(f"{root}/", ""))

@@ -10,8 +10,10 @@ import torch
 from runtime_driver import DRIVER, KERNELS, Arg, FakeDriver, LaunchStep
 
 from opmill_runtime_cache import _native
+from opmill_runtime_cache.devices import cuda as device
+from opmill_runtime_cache.devices.cuda import kernel as cuda
 from opmill_runtime_cache.errors import BindError, KernelMissing, PlanError
-from opmill_runtime_cache.executor import bind, bind_reference, cuda, native
+from opmill_runtime_cache.executor import bind, bind_reference
 from opmill_runtime_cache.plan import parse
 from opmill_runtime_cache.plan.launch import LaunchData, decode, encode
 from opmill_runtime_cache.plan.model import (
@@ -48,7 +50,7 @@ def driver(tmp_path_factory):
     assert "no NVIDIA driver" in (_native.load_cuda("/nowhere/libcuda.so", cuda.TORCH) or "")
     made = FakeDriver(folder / "driver.so", folder / "kernels.so")
     cuda.DRIVER = cuda.TORCH = made.path
-    native._load_cuda.cache_clear()
+    device.load.cache_clear()
     return made
 
 
@@ -221,7 +223,7 @@ def test_the_arena_has_one_device():
 
 def test_tensors_on_a_gpu_need_the_driver_though_no_kernel_does(fake, cubins, monkeypatch):
     asked = []
-    monkeypatch.setattr(native, "_load_cuda", lambda: asked.append(1) or "there is none")
+    monkeypatch.setattr(device, "load", lambda: asked.append(1) or "there is none")
     spec = TensorSpec("float32", (4,), (1,), "cuda:0")
     plan = Plan("p", 1, (TensorInput(0, spec),), (SlotOutput(0),), ())
     with pytest.raises(BindError, match="RC046.*"):
@@ -270,7 +272,7 @@ def doubled(numbers, grid, *symbols) -> Plan:
 
 @pytest.mark.parametrize("grid, said", [((3, 1, 1), ""), ((3, 2, 4), " over 2 4")])
 def test_kernels_that_operators_carry_are_launched(fake, cubins, doubling, grid, said):
-    native._load_cuda()
+    device.load()
     plan, x, out = doubled((), grid), torch.randn(40), torch.zeros(40)
     before = out._version
     bind(plan, [], cubins)(x, out)

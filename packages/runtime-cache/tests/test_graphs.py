@@ -8,8 +8,10 @@ import pytest
 import torch
 from runtime_kernels import kernel
 
+from opmill_runtime_cache.devices.cuda import graphs
 from opmill_runtime_cache.errors import ExecutorWarning
-from opmill_runtime_cache.executor import bind, graphs
+from opmill_runtime_cache.executor import bind
+from opmill_runtime_cache.executor.recording import bind_recorded
 from opmill_runtime_cache.plan import parse
 from opmill_runtime_cache.plan.model import Alloc, Call, Launch, Literal, Plan, SizeOf, Slot, SlotOutput, TensorInput, TensorSpec, View
 
@@ -328,7 +330,7 @@ def test_other_shapes_are_refused_as_ever(recorded, store):
 
 def test_plans_that_have_no_graph(store):
     plan = addition(False)
-    assert not isinstance(graphs.bind_graphed(plan, [], store), graphs.GraphedExecutable)
+    assert not isinstance(bind_recorded(plan, [], store), graphs.GraphedExecutable)
     text = "plan('p', slots=2, arena=0)\nt0 = input(int64[()](device='cuda:0'), name='x')\ns0 = item(t0)\noutput(t0)\n"
     assert "depend on data" in (graphs.not_recordable(parse(text)) or "")
     mixed = "plan('p', slots=2, arena=0)\nt0 = input(float32[4](1, device='cuda:0'), name='x')\nt1 = alloc(float32[4](1))\noutput(t1)\n"

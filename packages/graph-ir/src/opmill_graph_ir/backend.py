@@ -301,9 +301,9 @@ def _training_graph(
 def _binder(options: GraphOptions) -> Binder:
     if not options.cuda_graphs:
         return bind
-    from opmill_runtime_cache.executor.graphs import bind_graphed
+    from opmill_runtime_cache.executor.recording import bind_recorded
 
-    return bind_graphed
+    return bind_recorded
 
 
 def installed_generators() -> tuple[KernelGenerator, ...]:

@@ -12,6 +12,7 @@ from functools import lru_cache, partial
 from types import MappingProxyType
 from typing import Any
 
+from opmill_runtime_cache.devices.registry import find
 from opmill_runtime_cache.plan.codec import encode
 from opmill_runtime_cache.plan.model import Plan
 from opmill_runtime_cache.store import Store
@@ -50,7 +51,6 @@ from .schedule.steps import ExternStep, Schedule, Scheduling
 from .stages import split
 from .training import held_names, layout_of
 
-_DEVICES = ("cpu", "cuda")
 Steps = Iterable[tuple[str, object]]
 """What a step gives: parts, and what it made of them."""
 
@@ -161,8 +161,8 @@ def staged(state: Compilation) -> Steps:
 def planned_bodies(state: Compilation) -> Steps:
     """Plans of the graphs inside of control operators; and a draft for each of our own."""
     for graph in state.graphs:
-        if elsewhere := next((m.device for m in graph.metas.values() if m.device.partition(":")[0] not in _DEVICES), ""):
-            raise GraphError("GI012", f"a tensor on {elsewhere}", why="plans run on processors and CUDA devices")
+        if elsewhere := next((m.device for m in graph.metas.values() if find(m.device) is None), ""):
+            raise GraphError("GI012", f"a tensor on {elsewhere}", why="no package that is installed knows such a device")
     inner = [body for graph in state.graphs for body in bodies_of(graph)]
     if inner:
         bodies = state.beside(inner, tuple(f"body {k}" for k in range(len(inner))))

@@ -10,6 +10,8 @@ from typing import Any
 
 import torch
 
+from opmill_runtime_cache.devices.registry import types
+
 from .errors import GraphError
 from .layout import Layout
 
@@ -113,7 +115,7 @@ def _as_captured(layout: Layout, past: Past) -> Iterator[None]:
     cast = dict(layout.replay.autocast)
     now = torch.get_rng_state() if past.generator is not None else None
     with contextlib.ExitStack() as stack:
-        for device in ("cpu", "cuda"):
+        for device in types():
             if device in cast or torch.is_autocast_enabled(device):
                 dtype = getattr(torch, cast[device]) if device in cast else None
                 stack.enter_context(torch.autocast(device, dtype, enabled=device in cast, cache_enabled=False))

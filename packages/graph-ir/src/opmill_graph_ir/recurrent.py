@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from opmill_fake_tensors.symbolic import any_symbolic
+from opmill_runtime_cache.devices.host import HOST
 from opmill_runtime_cache.plan.model import Call, Plan
 
 from .definitions import definitions
@@ -35,7 +36,7 @@ def keeping(packet: str) -> Any:
             raise GraphError(
                 "GI017", f"gradients of {packet} at sizes that move", why="what it keeps for its backward is known of given sizes alone"
             )
-        found = run(*(torch.zeros_like(a, device="cpu") if isinstance(a, torch.Tensor) else a for a in args))
+        found = run(*(torch.zeros_like(a, device=HOST) if isinstance(a, torch.Tensor) else a for a in args))
         return tuple(torch.empty_strided(t.shape, t.stride(), dtype=t.dtype, device="meta") for t in found)
 
     with definitions(SPACE) as library:

@@ -25,8 +25,9 @@ from opmill_graph_ir.loops.evaluate import evaluate
 from opmill_graph_ir.loops.ir import LoopKernel
 from opmill_graph_ir.options import GraphOptions
 from opmill_graph_ir.report import Report
+from opmill_runtime_cache.devices.protocol import HostKernel
 from opmill_runtime_cache.executor import bind
-from opmill_runtime_cache.executor.kernels import LOADERS, CpuKernel
+from opmill_runtime_cache.executor.kernels import LOADERS
 from opmill_runtime_cache.plan import parse, render
 from opmill_runtime_cache.plan.model import KernelRef, Plan
 from opmill_runtime_cache.store import Store, key_of
@@ -143,7 +144,7 @@ def as_for_gpu(
 _GPU = "cuda:0"
 _ENTRY = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.POINTER(ctypes.c_void_p), ctypes.POINTER(ctypes.c_int64))
 _entries: dict[str, Any] = {}
-LOADERS[InterpretedKernels.name] = lambda ref, store: CpuKernel(ctypes.cast(_entries[ref.key], ctypes.c_void_p).value or 0)
+LOADERS[InterpretedKernels.name] = lambda ref, store: HostKernel(ctypes.cast(_entries[ref.key], ctypes.c_void_p).value or 0)
 
 
 def _memory(address: int | None, numel: int, dtype: torch.dtype) -> torch.Tensor:

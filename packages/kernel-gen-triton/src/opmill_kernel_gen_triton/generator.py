@@ -103,13 +103,13 @@ class TritonKernelGenerator:
         """As a ``MeasuringGenerator``."""
         import torch
 
-        from opmill_runtime_cache.executor.kernels import kernel_entry
+        from opmill_runtime_cache.devices.cuda.kernel import load_cubin
 
         from .measure import seconds
 
         with torch.cuda.device(device := _device(options.device)), torch.no_grad():
-            entries = [kernel_entry(ref, store) for ref in self.build(kernels, options, store)]
-            return [seconds(k, e.data, e.cubins, device) for k, e in zip(kernels, entries, strict=True)]  # type: ignore[union-attr]
+            entries = [load_cubin(ref, store) for ref in self.build(kernels, options, store)]
+            return [seconds(k, e.data, e.cubins, device) for k, e in zip(kernels, entries, strict=True)]
 
     def _compiled(
         self, wanted: dict[str, LoopKernel], options: GeneratorOptions, arch: int

@@ -14,9 +14,9 @@ from typing import Any
 import torch
 
 from opmill_graph_ir.loops.ir import LoopKernel
-from opmill_runtime_cache.executor import cuda
-from opmill_runtime_cache.executor.kernels import CudaKernel
-from opmill_runtime_cache.executor.timing import device_seconds
+from opmill_runtime_cache.devices.cuda import kernel as cuda
+from opmill_runtime_cache.devices.cuda.kernel import CudaKernel
+from opmill_runtime_cache.devices.cuda.timing import device_seconds
 from opmill_runtime_cache.plan.launch import LaunchData
 
 from .budget import Budget

@@ -7,12 +7,20 @@ from typing import Any
 
 import torch
 
+from opmill_runtime_cache.devices.registry import traits_of
+
 
 def _with_rows(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """On GPUs fused attention takes masks whose rows lie in memory, and torch falls back to separate products in float32 for others, such
     as one expanded from a single value. Writing the mask out costs little beside that."""
     mask = kwargs.get("attn_mask", args[3] if len(args) > 3 else None)
-    if not isinstance(mask, torch.Tensor) or mask.device.type != "cuda" or mask.dim() < 2 or mask.requires_grad or mask.stride(-1) == 1:
+    if (
+        not isinstance(mask, torch.Tensor)
+        or not traits_of(mask.device.type).matrix_units
+        or mask.dim() < 2
+        or mask.requires_grad
+        or mask.stride(-1) == 1
+    ):
         return args, kwargs
     laid = torch.ops.aten.clone.default(mask, memory_format=torch.contiguous_format)
     if "attn_mask" in kwargs:

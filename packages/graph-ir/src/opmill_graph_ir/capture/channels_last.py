@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from opmill_fake_tensors.operator import describe
+from opmill_runtime_cache.devices.registry import traits_of
 
 from ..loops.ir import HALF
 from ..ops.records import record_of
@@ -59,7 +60,7 @@ def _images(graph: AtenGraph, node: Node) -> list[str]:
 
 
 def _is_image(meta: Meta) -> bool:
-    return len(meta.sizes) == 4 and meta.device.startswith("cuda") and all(type(n) is int and n > 0 for n in meta.sizes)
+    return len(meta.sizes) == 4 and traits_of(meta.device).matrix_units and all(type(n) is int and n > 0 for n in meta.sizes)
 
 
 def _shares(node: Node) -> bool:

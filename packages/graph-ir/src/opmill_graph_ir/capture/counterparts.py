@@ -10,12 +10,11 @@ import torch
 
 from opmill_fake_tensors import FakeTensor
 from opmill_fake_tensors.symbolic import meta_tensor
+from opmill_runtime_cache.devices.registry import types
 
 from .graph import NO_LABEL, Node, Value, replace_values
 from .record import Memory, Recorder, Track, meta_of
 from .sizes import recorded, size_of
-
-_DEVICES = ("cpu", "cuda")
 
 
 @dataclass(frozen=True)
@@ -36,7 +35,7 @@ class Moment:
             torch.is_grad_enabled(),
             torch.is_inference_mode_enabled(),
             torch.get_default_dtype(),
-            *((torch.is_autocast_enabled(d), torch.get_autocast_dtype(d)) for d in _DEVICES),
+            *((torch.is_autocast_enabled(d), torch.get_autocast_dtype(d)) for d in types()),
             len(graph.inputs),
             len(state.bound),
             state.again,

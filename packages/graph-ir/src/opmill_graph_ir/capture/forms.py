@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from opmill_fake_tensors.strides import is_dense
+from opmill_runtime_cache.devices.registry import traits_of
 
 from ..definitions import definitions
 from ..errors import GraphError
@@ -108,7 +109,7 @@ def memory_order(tensor: torch.Tensor) -> list[int] | None:
     """The dimensions of a dense tensor by how they lie in memory, None where they lie in order (and for what is not dense, or on no
     processor). ``bernoulli_`` draws in this order there, its functional form in the order of the dimensions."""
     sizes, strides = list(tensor.shape), list(tensor.stride())
-    if tensor.device.type != "cpu" or not all(type(n) is int for n in (*sizes, *strides)) or not is_dense(sizes, strides):
+    if not traits_of(tensor.device.type).processor or not all(type(n) is int for n in (*sizes, *strides)) or not is_dense(sizes, strides):
         return None
     order = sorted(range(len(sizes)), key=lambda k: (-strides[k], k))
     return None if order == sorted(order) else order

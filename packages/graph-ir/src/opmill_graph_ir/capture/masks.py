@@ -10,6 +10,8 @@ from typing import Any
 
 import torch
 
+from opmill_runtime_cache.devices.registry import traits_of
+
 from .graph import AtenGraph, Node, Value, values_in
 
 aten = torch.ops.aten
@@ -19,7 +21,9 @@ _DRAWS = (aten.bernoulli.p, aten.bernoulli.default, aten.bernoulli.Tensor)
 def keep_as_truths(graph: AtenGraph) -> None:
     """For a joint graph: what is drawn and read otherwise than as a result goes through truths."""
     drawn = [name for node in graph.nodes if node.func in _DRAWS for name in node.results if name]
-    wide = {name for name in drawn if graph.metas[name].device == "cpu" and getattr(torch, graph.metas[name].dtype).itemsize > 1}
+    wide = {
+        name for name in drawn if traits_of(graph.metas[name].device).processor and getattr(torch, graph.metas[name].dtype).itemsize > 1
+    }
     if not wide:
         return
     nodes: list[Node] = []

@@ -14,6 +14,8 @@ from typing import Any
 
 import torch
 
+from opmill_runtime_cache.devices.registry import traits_of
+
 from ..ops.records import record_of
 from .graph import AtenGraph, Meta, Node, Value
 
@@ -46,7 +48,12 @@ def ways(graph: AtenGraph, forward: Iterable[Node]) -> Ways:
 
 def _way(graph: AtenGraph, node: Node) -> list[Node] | None:
     """The operators of one norm; None where the node is none, or where its statistics are rounded or are not those of this input."""
-    if node.again or len(node.results) < 3 or None in node.results[:3] or graph.metas[node.results[0] or ""].device != "cpu":
+    if (
+        node.again
+        or len(node.results) < 3
+        or None in node.results[:3]
+        or not traits_of(graph.metas[node.results[0] or ""].device).processor
+    ):
         return None
     over, (result, mean, rstd) = record_of(node.func.name()).normalizes, (r or "" for r in node.results[:3])
     trailing = len(graph.metas[result].sizes) - 2

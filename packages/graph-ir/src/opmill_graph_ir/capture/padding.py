@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import torch
 
 from opmill_fake_tensors.operator import describe
+from opmill_runtime_cache.devices.registry import traits_of
 
 from ..loops.ir import HALF
 from .graph import AtenGraph, Meta, Node, OutputTensor, Value, values_in
@@ -210,7 +211,7 @@ class _Pads(NamedTuple):
 
 def _suits(meta: Meta) -> bool:
     numbers = all(type(n) is int for n in (*meta.sizes, *meta.strides))
-    return meta.dtype in HALF and meta.device.startswith("cuda") and numbers and 0 not in meta.sizes
+    return meta.dtype in HALF and traits_of(meta.device).matrix_units and numbers and 0 not in meta.sizes
 
 
 def _missing(size: int, meta: Meta) -> int:

@@ -16,6 +16,7 @@ import torch
 
 from opmill_fake_tensors.operator import describe
 from opmill_fake_tensors.symbols import index
+from opmill_runtime_cache.devices.registry import traits_of
 
 from ..errors import GraphError
 from ..ops.records import record_of
@@ -217,7 +218,7 @@ def _ends_of_chains(graph: AtenGraph, needed: Iterable[str], known: Set[str]) ->
             continue
         bases = _through_views(producers, (v.name for v in values_in((node.args, node.kwargs))))
         depth = max((depths.get(base, 0) for base in bases), default=0) + (name in wanted)
-        if depth > _LONGEST_CHAIN and graph.metas[name].device.startswith("cuda"):
+        if depth > _LONGEST_CHAIN and traits_of(graph.metas[name].device).grid:
             found.add(name)
             depth = 0
         depths[name] = depth

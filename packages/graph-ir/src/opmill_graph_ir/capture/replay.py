@@ -8,11 +8,11 @@ import msgspec
 import torch
 
 from opmill_fake_tensors.operator import describe
+from opmill_runtime_cache.devices.registry import traits_of, types
 
 from .graph import AtenGraph, Meta, Node, OutputTensor, Value, values_in
 
 aten = torch.ops.aten
-AUTOCAST_DEVICES = ("cpu", "cuda")
 
 
 class Replay(msgspec.Struct, frozen=True):
@@ -36,7 +36,7 @@ def replay_of(graph: AtenGraph) -> Replay:
         random=bool(drawing),
         autocast=tuple(
             (device, str(torch.get_autocast_dtype(device)).removeprefix("torch."))
-            for device in AUTOCAST_DEVICES
+            for device in types()
             if torch.is_autocast_enabled(device)
         ),
     )
@@ -50,7 +50,7 @@ def _obstacle(node: Node, graph: AtenGraph) -> str:
     if node.kwargs.get("generator") is not None:
         return "random numbers of a generator inside it"
     metas: Iterable[Meta] = (graph.metas[r] for r in node.results if r)
-    return "random numbers of a GPU inside it" if any(m.device != "cpu" for m in metas) else ""
+    return "random numbers of a GPU inside it" if not all(traits_of(m.device).host for m in metas) else ""
 
 
 def _needed(graph: AtenGraph) -> set[str]:

@@ -12,6 +12,8 @@ from dataclasses import replace
 
 import torch
 
+from opmill_runtime_cache.devices.registry import traits_of
+
 from .graph import AtenGraph, Meta, Node
 from .joint import Joint
 from .partition import Halves
@@ -52,7 +54,7 @@ def _is_loss(meta: Meta) -> bool:
 
 def _is_large(meta: Meta) -> bool:
     numbers = all(type(n) is int for n in (*meta.sizes, *meta.strides))
-    return meta.device.startswith("cuda") and numbers and math.prod(meta.sizes) * getattr(torch, meta.dtype).itemsize >= _LARGE
+    return traits_of(meta.device).grid and numbers and math.prod(meta.sizes) * getattr(torch, meta.dtype).itemsize >= _LARGE
 
 
 __all__ = ["silent_tangents", "without"]

@@ -18,6 +18,8 @@ from typing import Any
 
 import torch
 
+from opmill_runtime_cache.devices.host import HOST
+
 from ..loops.index import Index
 from ..loops.text import parse_index, read_lines
 from .control import ControlOperator
@@ -57,7 +59,7 @@ def show_graph(graph: AtenGraph) -> str:
 def _meta(meta: Meta) -> str:
     strides = "" if meta.strides == _rows(meta.sizes) else f" strides {_listed(meta.strides)}"
     opaque = " opaque" if meta.opaque else ""
-    return f"{meta.dtype}{_listed(meta.sizes)}{strides}{opaque}{'' if meta.device == 'cpu' else f' on {meta.device}'}"
+    return f"{meta.dtype}{_listed(meta.sizes)}{strides}{opaque}{'' if meta.device == HOST else f' on {meta.device}'}"
 
 
 def _rows(sizes: Sequence[Any]) -> tuple[Any, ...]:
@@ -171,7 +173,7 @@ class _Parser:
             shown, _, rest = rest.removeprefix(" strides [").partition("]")
             strides = _numbers(shown)
         opaque, rest = rest.startswith(" opaque"), rest.removeprefix(" opaque")
-        return Meta(dtype, sizes, strides, rest.removeprefix(" on ") or "cpu", opaque)
+        return Meta(dtype, sizes, strides, rest.removeprefix(" on ") or HOST, opaque)
 
     def tensor(self, name: str) -> torch.Tensor:
         meta = self.graph.metas[name]

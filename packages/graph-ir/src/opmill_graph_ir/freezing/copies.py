@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from opmill_runtime_cache import _native
+from opmill_runtime_cache.devices.registry import traits_of
 from opmill_runtime_cache.executor.native import bind
 from opmill_runtime_cache.forking import ForkLock
 from opmill_runtime_cache.plan.codec import decode
@@ -125,7 +126,7 @@ def _forgetting(owner: weakref.ref[FrozenCopies], token: int) -> Callable[[Any],
 
 def _sampled(tensor: torch.Tensor) -> int:
     """How many bytes of a tensor can be looked at."""
-    plain = tensor.device.type == "cpu" and tensor.layout is torch.strided and tensor.is_contiguous()
+    plain = traits_of(tensor.device.type).host and tensor.layout is torch.strided and tensor.is_contiguous()
     return tensor.numel() * tensor.element_size() if plain else 0
 
 

@@ -15,6 +15,8 @@ from typing import Any
 
 import torch
 
+from opmill_runtime_cache.devices.registry import traits_of
+
 from ..capture.graph import AtenGraph, Node, OutputTensor, Value, replace_values, values_in
 from .constant import Constant, is_view
 from .made import Maker, rows
@@ -67,7 +69,7 @@ class _Packer:
         metas = [self.graph.metas[v.name] for v in values if v is not None]
         types = {m.dtype for m in metas}
         known = types == {"float32"} or (types == {"bfloat16"} and _has_bfloat16())
-        return known and all(m.device == "cpu" and not m.opaque and 0 not in m.sizes for m in metas)
+        return known and all(traits_of(m.device).processor and not m.opaque and 0 not in m.sizes for m in metas)
 
     # ---- products ----------------------------------------------------------------------------------------------------------
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
+from opmill_runtime_cache.devices.host import HOST
 from opmill_runtime_cache.plan.model import KernelRef
 from opmill_runtime_cache.store import Store
 
@@ -24,7 +25,7 @@ class GeneratorOptions:
     beyond eager's. ``device``: ``"cpu"``, ``"cuda:0"``. ``measure``: generators that can choose among several ways to write a kernel by
     running them do so."""
 
-    device: str = "cpu"
+    device: str = HOST
     threads: int = 0
     precise: bool = False
     measure: bool = False

@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from opmill_runtime_cache.devices.registry import traits_of
+
 from ..capture.graph import Meta, Node, Size
 from ..loops.index import index
 from ..loops.ir import Reduction, Ref
@@ -28,7 +30,7 @@ ROWS = Rows()
 
 @ROWS.lowers("convolution_backward", own_memory=True)
 def _convolution_backward(ctx: Context, node: Node, gradient: View, x: View, weight: View, *rest: Any) -> Any:
-    if ctx.buffers[x.buffer].device != "cpu":
+    if not traits_of(ctx.buffers[x.buffer].device).processor:
         return backward_on_gpu(ctx, node, gradient, x, weight, *rest)
     if is_slow(ctx, x):
         made = _convolution_backward(ctx, node, *(widened(ctx, a) for a in node.args[:3]), *rest)
@@ -90,7 +92,7 @@ def _turned(ctx: Context, weight: View) -> View:
     def value(at: Indices, ext: Extents) -> Any:
         return ctx.read(weight, (*at[:2], *(n - 1 - i for n, i in zip(weight.sizes[2:], map(index, at[2:]), strict=True))), ext)
 
-    made = ctx.pointwise(None, Meta(weight.dtype, weight.sizes, contiguous(weight.sizes), "cpu"), value)
+    made = ctx.pointwise(None, Meta(weight.dtype, weight.sizes, contiguous(weight.sizes), ctx.buffers[weight.buffer].device), value)
     ctx.fixed.add(made.buffer)
     return made
 

@@ -8,6 +8,8 @@ from typing import Any
 
 import torch
 
+from opmill_runtime_cache.devices.registry import traits_of
+
 from ..capture.graph import Meta, Node
 from ..loops.index import Index, floordiv
 from ..loops.ir import Expr, Reduction, Ref
@@ -136,7 +138,7 @@ def _resized(ctx: Context, node: Node, grad: View, lines: Sequence[_Line], taps:
 def _nearest(ctx: Context, node: Node, grad: View, out: Sequence[int], size: Sequence[int], *scales: Any) -> Any:
     half = 0.5 if "exact" in node.func.name() else 0.0
     given = (*scales, *(None for _ in out))[: len(out)]
-    if not half and _device(ctx, node) == "cpu":
+    if not half and traits_of(_device(ctx, node)).processor:
         given = tuple(unheeded(n, m, s) for n, m, s in zip(size[2:], out, given, strict=True))
     lines = [_Line(n, m, ratio(n, m, s, False), half, None, 0, 0) for n, m, s in zip(size[2:], out, given, strict=True)]
     return _resized(ctx, node, grad, lines, _nearest_taps)

@@ -11,6 +11,8 @@ import math
 from collections.abc import Iterator, Sequence, Set
 from typing import Any
 
+from opmill_runtime_cache.devices.registry import traits_of
+
 from ..loops.ir import HALF
 from ..lowered import BufferArg, Extern, Scatter, TensorOutput
 from ..lowered import Node as LoweredNode
@@ -54,7 +56,7 @@ def _is_apart(ctx: Context, node: Extern, seen: Set[str]) -> bool:
     if result is None or result in seen or node.kwargs or type(bias) is not BufferArg or bias.sizes is not None:
         return False
     info, addend = ctx.buffers[result], ctx.buffers[bias.buffer]
-    if not info.device.startswith("cuda") or len(addend.sizes) != 1 or addend.sizes[0] != info.sizes[1]:
+    if not traits_of(info.device).grid or len(addend.sizes) != 1 or addend.sizes[0] != info.sizes[1]:
         return False
     columns, depth = info.sizes[1].constant, _depth(ctx, first)
     if columns is None or depth is None:

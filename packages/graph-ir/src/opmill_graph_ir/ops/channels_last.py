@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from opmill_runtime_cache.devices.registry import traits_of
 from opmill_runtime_cache.plan.model import Literal
 
 from ..capture.channels_last import strides_of
@@ -110,7 +111,7 @@ def _summed(ctx: Context, name: str, grad: View) -> View:
 
 def _applies(meta: Meta, *views: View) -> bool:
     known = all(type(n) is int for v in views for n in v.sizes) and all(len(v.sizes) == 4 for v in views)
-    return known and meta.dtype in HALF and meta.device.startswith("cuda") and all(0 not in v.sizes for v in views)
+    return known and meta.dtype in HALF and traits_of(meta.device).matrix_units and all(0 not in v.sizes for v in views)
 
 
 def _stays_otherwise(ctx: Context, value: Value, view: View) -> bool:

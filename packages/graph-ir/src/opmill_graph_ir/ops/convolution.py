@@ -12,6 +12,8 @@ from typing import Any
 
 import torch
 
+from opmill_runtime_cache.devices.registry import traits_of
+
 from ..capture.graph import Meta, Node
 from ..loops.index import Index, index
 from ..loops.ir import Expr, Reduction, Ref
@@ -35,7 +37,7 @@ oneDNN's are of channels."""
 def _convolution(
     ctx: Context, node: Node, x: View, weight: View, bias: View | None, stride: Any, padding: Any, dilation: Any, transposed: bool, output_padding: Any, groups: int
 ) -> Any:  # fmt: skip
-    if ctx.buffers[x.buffer].device != "cpu":
+    if not traits_of(ctx.buffers[x.buffer].device).processor:
         return on_gpu(ctx, node, x, weight, bias, stride, padding, dilation, transposed, output_padding, groups)
     if is_slow(ctx, x):
         made = _convolution(
@@ -101,7 +103,7 @@ def is_known(ctx: Context, x: View, weight: View) -> bool:
     """Whether tensors are float32 on a CPU, of weights and channels whose number is known; how many images there are, and their lines and
     columns, may depend on the call."""
     known = [*weight.sizes, x.sizes[1], *(n for n in x.sizes if type(n) is not Index)]
-    return all(v.dtype == "float32" and ctx.buffers[v.buffer].device == "cpu" for v in (x, weight)) and all(
+    return all(v.dtype == "float32" and traits_of(ctx.buffers[v.buffer].device).processor for v in (x, weight)) and all(
         type(n) is int and n > 0 for n in known
     )
 

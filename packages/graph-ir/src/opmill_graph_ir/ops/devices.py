@@ -6,6 +6,8 @@ from typing import Any
 
 import torch
 
+from opmill_runtime_cache.devices.registry import traits_of
+
 from ..capture.graph import Meta, Node
 from ..lowered import BufferArg, Extern
 from .context import Context, View
@@ -17,7 +19,7 @@ def gathered(ctx: Context, node: Node, args: Any) -> Any:
     NotImplemented where another operand lies elsewhere."""
     devices = {ctx.metas[r].device for r in node.results if r is not None}
     if len(devices) != 1:
-        return args if all(ctx.buffers[v.buffer].device == "cpu" for v in _views(args)) else NotImplemented
+        return args if all(traits_of(ctx.buffers[v.buffer].device).host for v in _views(args)) else NotImplemented
     [device] = devices
     away = {v for v in _views(args) if ctx.buffers[v.buffer].device != device}
     if any(v.sizes for v in away):

@@ -9,6 +9,8 @@ from typing import Any
 
 import torch
 
+from opmill_runtime_cache.devices.host import HOST
+
 from ..loops.float8 import FLOAT8
 from ..loops.index import Index, index
 from ..loops.ir import HALF, Const, Expr, IndexValue, Op, Ref
@@ -55,7 +57,7 @@ _ROUNDED_DOWN = 464.0
 @functools.cache
 def stays_at_largest() -> bool:
     """Whether torch converts what is too large for float8_e4m3fn to its largest number; NaN before 2.13."""
-    return not math.isnan(torch.tensor(1e9, device="cpu").to(torch.float8_e4m3fn).item())
+    return not math.isnan(torch.tensor(1e9, device=HOST).to(torch.float8_e4m3fn).item())
 
 
 def const(value: bool | int | float | Index, dtype: str) -> Any:
@@ -65,7 +67,7 @@ def const(value: bool | int | float | Index, dtype: str) -> Any:
     if dtype == "bool":
         return Const(bool(value), dtype)
     if dtype in FLOAT8:  # a constant is one of the type's numbers
-        return Const(torch.tensor(float(value), dtype=torch.float32, device="cpu").to(getattr(torch, dtype)).item(), dtype)
+        return Const(torch.tensor(float(value), dtype=torch.float32, device=HOST).to(getattr(torch, dtype)).item(), dtype)
     return Const(float(value) if dtype in FLOATS else int(value), dtype)
 
 

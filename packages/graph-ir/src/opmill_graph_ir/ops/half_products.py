@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from opmill_fake_tensors.strides import is_dense
+from opmill_runtime_cache.devices.registry import traits_of
 
 from ..capture.graph import Meta, Node, Value
 from ..loops.index import index
@@ -24,7 +25,7 @@ from .records import record_of
 
 def is_slow(ctx: Context, view: View) -> bool:
     """Whether products of ``view`` are better done in float32: it is in half precision, on a processor without instructions for that."""
-    return view.dtype in LOW and ctx.buffers[view.buffer].device == "cpu" and not ctx.exact and _without_halves()
+    return view.dtype in LOW and traits_of(ctx.buffers[view.buffer].device).processor and not ctx.exact and _without_halves()
 
 
 def _without_halves() -> bool:

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from opmill_fake_tensors.rules.pointwise import result_type
+from opmill_runtime_cache.devices.registry import traits_of
 
 from ..capture.graph import Node
 from ..loops.index import Index
@@ -52,7 +53,7 @@ def lowering(
             compute = wide(common)
             if compute not in dtypes or any(isinstance(a, complex) for a in args):
                 return NotImplemented
-            told = (narrow or compare) and meta.device == "cpu"
+            told = (narrow or compare) and traits_of(meta.device).processor
 
             def value(at: Any, ext: Any) -> Expr:
                 def operand(a: Any) -> Any:

@@ -6,6 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from opmill_runtime_cache.devices.registry import traits_of
+
 from ..capture.graph import Node
 from ..loops.index import Index, floordiv, index
 from ..loops.ir import Expr, Let, Reduction, Ref
@@ -131,7 +133,7 @@ def _nearest(ctx: Context, node: Node, x: View, sizes: Sequence[int], *scales: A
     if 0 in x.sizes or 0 in meta.sizes:
         return NotImplemented
     scales = (*scales, *(None for _ in range(n - len(scales))))
-    if meta.device == "cpu" and not exact:
+    if traits_of(meta.device).processor and not exact:
         heeded = tuple(unheeded(s, m, f) for s, m, f in zip(x.sizes[2:], sizes, scales, strict=True))
         if n == 3 and meta.strides[1] == 1 and heeded != scales:
             return NotImplemented  # some of eager's kernels do so and some do not
@@ -183,7 +185,7 @@ def _linear(ctx: Context, node: Node, x: View, sizes: Sequence[int], align: bool
 
 def copied(size: int, out: int, scale: Any, device: str) -> bool:
     """Whether linear resizing leaves a dimension as it is. On processors a scale that does not change the size is not looked at."""
-    return size == out and (scale is None or device == "cpu")
+    return size == out and (scale is None or traits_of(device).processor)
 
 
 def _source(at: Index, size: int, out: int, scale: Any, align: bool, dtype: str) -> Expr:

@@ -9,6 +9,8 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from opmill_runtime_cache.devices.registry import traits_of
+
 from ..capture.graph import Meta, Node
 from ..loops.index import Index, floordiv, index
 from ..loops.ir import Expr, Let, Reduction, Ref
@@ -81,7 +83,7 @@ def largest(ctx: Context, node: Node, x: View, kernel: Any, stride: Any, padding
 def _is_large(ctx: Context, image: View) -> bool:
     """Whether torch's operators, which step through windows without asking at each tap, take less time than loops on a processor (a half
     of it on images of 112 x 112)."""
-    return ctx.buffers[image.buffer].device == "cpu" and math.prod(image.sizes) > _LARGE
+    return traits_of(ctx.buffers[image.buffer].device).processor and math.prod(image.sizes) > _LARGE
 
 
 @ROWS.lowers("max_pool2d_with_indices", any_layout=True, gradient="max_pool2d_with_indices_backward")

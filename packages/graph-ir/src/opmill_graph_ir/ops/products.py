@@ -6,6 +6,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from opmill_runtime_cache.devices.registry import traits_of
+
 from ..capture.graph import Node
 from ..loops.index import ONE, ZERO, Index, index
 from ..loops.ir import HALF, Reduction, Ref
@@ -41,7 +43,7 @@ def _is_one_row(ctx: Context, first: View, second: View) -> bool:
     if not all(type(n) is int for n in (rows, depth, columns)) or rows != 1 or depth < _SHORTEST or columns < _SHORTEST:
         return False
     laid = ctx.geometry(second)
-    return ctx.buffers[second.buffer].device.startswith("cuda") and laid is not None and laid[0][0] == ONE
+    return traits_of(ctx.buffers[second.buffer].device).grid and laid is not None and laid[0][0] == ONE
 
 
 def _summed(ctx: Context, node: Node, first: View, second: View, addend: View | None = None) -> View:

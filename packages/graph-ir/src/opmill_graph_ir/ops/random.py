@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from opmill_runtime_cache.devices.registry import traits_of
 from opmill_runtime_cache.plan.model import Literal, Named
 
 from ..capture.graph import Meta, Node
@@ -58,7 +59,7 @@ def _kept(word: Expr, p: float) -> Expr:
 
 
 def _drawn_here(meta: Meta) -> bool:
-    return meta.device.startswith("cuda") and 0 not in meta.sizes
+    return traits_of(meta.device).grid and 0 not in meta.sizes
 
 
 @ROWS.lowers("native_dropout", any_layout=True, gradient="native_dropout_backward")

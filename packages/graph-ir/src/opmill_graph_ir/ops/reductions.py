@@ -8,6 +8,8 @@ from typing import Any
 
 import torch
 
+from opmill_runtime_cache.devices.registry import traits_of
+
 from ..capture.graph import Meta, Node
 from ..loops.index import ZERO, Index, index
 from ..loops.ir import Axis, Expr, Reduction, Ref
@@ -164,7 +166,7 @@ def _degrees(x: View, dims: Sequence[int], correction: Any) -> Any:
 
 def _squared(ctx: Context, x: View) -> str:
     """The type that squares are added in: on processors float64, as in eager, so that large numbers have a deviation."""
-    return "float64" if x.dtype in FLOATS and ctx.buffers[x.buffer].device == "cpu" else wide(x.dtype)
+    return "float64" if x.dtype in FLOATS and traits_of(ctx.buffers[x.buffer].device).processor else wide(x.dtype)
 
 
 @ROWS.lowers("var.correction std.correction")

@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from opmill_runtime_cache.devices.registry import traits_of
+
 from ..capture.graph import Meta, Node
 from ..loops.index import Index, floordiv, index
 from ..loops.ir import Expr, Let, Reduction, Ref
@@ -28,7 +30,7 @@ gathers do, and smoothing has its weights in a table (gradients of cubic interpo
 
 def torch_is_faster(x: View, meta: Meta) -> bool:
     """Whether an image of this size is better resized by torch's own kernel, forward or backward."""
-    return meta.device == "cpu" and max(math.prod(x.sizes), math.prod(meta.sizes)) > _LARGE
+    return traits_of(meta.device).processor and max(math.prod(x.sizes), math.prod(meta.sizes)) > _LARGE
 
 
 def _c(x: Expr, value: float) -> Expr:
@@ -299,7 +301,9 @@ def _smoothed(ctx: Context, node: Node, x: View, sizes: Sequence[int], align: bo
     if 0 in x.sizes or 0 in sizes or x.dtype not in FLOATS or torch_is_faster(x, meta):
         return NotImplemented
     used, current = filters(node.func.name(), x.sizes[2:], sizes, align, scales), x
-    kept = ctx.buffers[x.buffer].device == "cpu"  # torch's loops there leave a dimension alone whose size stays, with whatever scale
+    kept = traits_of(
+        ctx.buffers[x.buffer].device
+    ).processor  # torch's loops there leave a dimension alone whose size stays, with whatever scale
     changing = [d for d in (3, 2) if not kept or sizes[d - 2] != x.sizes[d]]
     for d in changing:
         current = _filtered(ctx, node.results[0] if d == changing[-1] else None, meta, current, d, sizes[d - 2], used[d - 2])

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from opmill_runtime_cache.devices.registry import traits_of
+
 from ..capture.graph import Meta, Node
 from ..loops.ir import Ref, Scan
 from .context import Context, View
@@ -22,7 +24,7 @@ def _result(ctx: Context, node: Node, k: int = 0) -> tuple[str | None, Meta]:
 def _kept(meta: Meta) -> str:
     """The type that running values are kept in: float64 for float32 on CPUs, as in eager."""
     dtype = wide(meta.dtype)
-    return "float64" if meta.dtype == "float32" and meta.device == "cpu" else dtype
+    return "float64" if meta.dtype == "float32" and traits_of(meta.device).processor else dtype
 
 
 @ROWS.lowers("cumsum", complex="each part")

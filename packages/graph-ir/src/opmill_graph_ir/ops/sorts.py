@@ -6,6 +6,8 @@ import math
 from dataclasses import replace
 from typing import Any
 
+from opmill_runtime_cache.devices.registry import traits_of
+
 from ..capture.graph import Node
 from ..loops.ir import LONGEST_SORT, SORTS, Ref, Scan
 from ..lowered import Cumulate, Extern, Pointwise, Scatter
@@ -41,7 +43,7 @@ def _topk(ctx: Context, node: Node, x: View, k: Any, dim: int = -1, largest: boo
 def _in_order(ctx: Context, node: Node, x: View, dim: int, descending: bool) -> Any:
     n, meta = x.sizes[dim], ctx.metas[next(r for r in node.results if r is not None)]
     outputs = [(name, replace(meta, dtype=dtype)) for name, dtype in zip(node.results, (x.dtype, "int64"), strict=True)]
-    if not meta.device.startswith("cuda") or 0 in meta.sizes or type(n) is not int or not 0 < n <= LONGEST_SORT:
+    if not traits_of(meta.device).grid or 0 in meta.sizes or type(n) is not int or not 0 < n <= LONGEST_SORT:
         return NotImplemented
     dtype = "int16" if x.dtype == "int64" and _holds_positions(ctx, x.buffer) else x.dtype
     if dtype not in _TYPES or (

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from opmill_runtime_cache.devices.host import HOST
 from opmill_runtime_cache.errors import PlanInputError
 from opmill_runtime_cache.store import Store
 
@@ -169,7 +170,7 @@ class _Made:
         first = entries[ours[0]] if ours else {}
         self.outside = bool(first) and counted_outside(first)
         ours = [k for k in ours if entries[k]["param"].device == first["param"].device and counted_outside(entries[k]) == self.outside]
-        self.device = first["param"].device if ours else torch.device("cpu")
+        self.device = first["param"].device if ours else torch.device(HOST)
         self.counts = [entries[k]["count"] for k in ours] if self.outside else []
         self.names = [n for n in lists if not (self.outside and n == "count")]
         if ours:

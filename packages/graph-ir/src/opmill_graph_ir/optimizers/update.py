@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from opmill_fake_tensors import strides
+from opmill_runtime_cache.devices.registry import find, traits_of
 from opmill_runtime_cache.executor.native import bind
 from opmill_runtime_cache.plan.model import Launch, Plan, TensorInput, TensorSpec
 from opmill_runtime_cache.store import Store
@@ -36,11 +37,11 @@ def fits(entry: Entry) -> bool:
         if (
             type(t) not in (torch.Tensor, torch.nn.Parameter)
             or t.layout != torch.strided
-            or t.device.type not in ("cpu", "cuda")
+            or find(t.device.type) is None
             or t.is_inference()
         ):
             return False
-        if t.device != param.device and not (name == "count" and t.device.type == "cpu"):
+        if t.device != param.device and not (name == "count" and traits_of(t.device.type).host):
             return False
         if str(t.dtype).removeprefix("torch.") not in FLOATS or t.is_neg():
             return False

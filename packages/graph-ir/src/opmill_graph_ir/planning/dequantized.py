@@ -12,6 +12,8 @@ from collections.abc import Mapping
 
 import torch
 
+from opmill_runtime_cache.devices.registry import traits_of
+
 from ..capture.graph import AtenGraph, Meta, Node, OutputTensor, Value, values_in
 from ..ops.records import record_of
 
@@ -39,7 +41,9 @@ def dequantized(graph: AtenGraph) -> Mapping[str, bool]:
 
 def _has_few_rows(meta: Meta) -> bool:
     known = all(type(n) is int for n in meta.sizes)
-    return known and meta.device == "cpu" and meta.dtype in ("float32", "bfloat16", "float16") and 0 < meta.sizes[0] <= MOST_ROWS
+    return (
+        known and traits_of(meta.device).processor and meta.dtype in ("float32", "bfloat16", "float16") and 0 < meta.sizes[0] <= MOST_ROWS
+    )
 
 
 def _is_computed(graph: AtenGraph, matrix: Value, makers: Mapping[str, Node], readers: Mapping[str, int]) -> bool:

@@ -20,6 +20,7 @@ from torch.utils._device import DeviceContext
 
 from opmill_fake_tensors import FakeTensor
 from opmill_runtime_cache import __version__ as runtime_version
+from opmill_runtime_cache.devices.registry import find, types
 from opmill_runtime_cache.store import key_of, sources_of
 
 from ..__about__ import __version__
@@ -75,16 +76,14 @@ def _generator(generator: Any, portable: bool) -> tuple[str, ...]:
 
 def modes() -> tuple[object, ...]:
     """The process-wide switches that change what torch operators mean. Raises ``Uncacheable`` where a mode of the user's is active."""
+    known = [device for kind in types() if (device := find(kind)) is not None]
     return (
         torch.is_grad_enabled(),
         torch.is_inference_mode_enabled(),
-        torch.cuda.current_device() if torch.cuda.is_initialized() else 0,
+        tuple(device.current() for device in known),
         torch.get_default_dtype(),
         tuple(map(_function_mode, range(torch._C._len_torch_function_stack()))),
-        torch.is_autocast_enabled("cpu"),
-        torch.get_autocast_dtype("cpu"),
-        torch.is_autocast_enabled("cuda"),
-        torch.get_autocast_dtype("cuda"),
+        tuple((device.type, torch.is_autocast_enabled(device.type), torch.get_autocast_dtype(device.type)) for device in known),
         torch._C._get_cudnn_sdp_enabled(),
         torch.are_deterministic_algorithms_enabled(),
         torch.get_float32_matmul_precision(),

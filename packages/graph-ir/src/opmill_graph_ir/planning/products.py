@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 
 import torch
 
-from opmill_runtime_cache.executor.timing import device_seconds
+from opmill_runtime_cache.devices.registry import find, traits_of
 from opmill_runtime_cache.store import Store
 
 from ..capture.graph import AtenGraph, Node, values_in
@@ -64,7 +64,7 @@ def _is_candidate(graph: AtenGraph, node: Node, result: str) -> bool:
         return False
     metas = [graph.metas[v.name] for v in (*values_in(node.args), *values_in(node.kwargs))] + [graph.metas[result]]
     known = all(type(n) is int for m in metas for n in (*m.sizes, *m.strides)) and not any(0 in m.sizes for m in metas)
-    return known and all(m.dtype in HALF and m.device.startswith("cuda") for m in metas)
+    return known and all(m.dtype in HALF and traits_of(m.device).matrix_units for m in metas)
 
 
 def _apart(first: Schedule, second: Schedule) -> tuple[list[Step], list[Step]]:
@@ -139,11 +139,14 @@ class Clock:
         if record_of(node.op).kind != "product" or len(node.results) != 1 or node.results[0] is None or node.kwargs:
             return float("inf")
         operands = [_tensor(_place(arg, program)) for arg in _buffers(node)]
-        with torch.no_grad(), torch.cuda.device(operands[0].device):
+        place = operands[0].device
+        device = find(place.type)
+        assert device is not None
+        with torch.no_grad():
             if node.out_variant is None:
-                return device_seconds(lambda: _packet(node.op)(*operands))
+                return device.seconds(lambda: _packet(node.op)(*operands), place.index)
             out = _tensor(_place(BufferArg(node.results[0]), program))
-            return device_seconds(lambda: _packet(node.op)(*operands, out=out))
+            return device.seconds(lambda: _packet(node.op)(*operands, out=out), place.index)
 
 
 def clock_of(generators: Sequence[KernelGenerator], settings: GeneratorOptions, store: Store) -> Clock | None:

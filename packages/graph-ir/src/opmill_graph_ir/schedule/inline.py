@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from opmill_runtime_cache.devices.registry import traits_of
+
 from ..loops.index import Index
 from ..loops.ir import Check, Const, Expr, Let, Op, Ref
 from ..lowered import Extern, Read
@@ -114,7 +116,7 @@ def _must_read(user: Statement, buffer: str, program: Program) -> bool:
 
 
 def _is_on_gpu(user: Loop, program: Program) -> bool:
-    return any(program.buffers[w.buffer].device.startswith("cuda") for w in user.writes)
+    return any(traits_of(program.buffers[w.buffer].device).grid for w in user.writes)
 
 
 def _computes(user: Loop, program: Program) -> bool:

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence, Set
 from dataclasses import dataclass
 
+from opmill_runtime_cache.devices.registry import traits_of
+
 from ..lowered import TensorOutput
 from .effects import gives_views
 from .memory import LARGE, Memory, guessed_bytes, plan_memory
@@ -41,7 +43,7 @@ def plan_together(schedules: Sequence[Schedule], given: Sequence[Set[str]]) -> l
     """The memories of schedules that run in this order. ``given``: for each, the inputs that nobody else holds, which end with their last
     step."""
     memories = [plan_memory(s) for s in schedules]
-    if any(m.device != "cpu" for m in memories):  # a GPU's allocator has the arena between calls
+    if not all(traits_of(m.device).host for m in memories):  # another device's allocator has the arena between calls
         return memories
     held = [_held(s, m, g) for s, m, g in zip(schedules, memories, given, strict=True)]
     least, top = max(h.least for h in held), max(h.top for h in held)

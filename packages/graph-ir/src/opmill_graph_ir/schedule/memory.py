@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
 
+from opmill_runtime_cache.devices.host import HOST
+
 from ..loops.index import Index, floordiv, index
 from ..loops.ir import Load, LoopKernel
 from ..loops.walk import roots
@@ -41,7 +43,7 @@ class Memory:
     size: int | str = 0
     guessed: int = 0
     definitions: dict[str, str] = field(default_factory=dict)
-    device: str = "cpu"
+    device: str = HOST
     first: dict[str, int] = field(default_factory=dict)
     last: dict[str, int] = field(default_factory=dict)
     homes: dict[str, str] = field(default_factory=dict)
@@ -94,7 +96,7 @@ def plan_memory(schedule: Schedule, limit: int | None = None) -> Memory:
 def _busiest(schedule: Schedule, placed: list[str]) -> str:
     """The device of most temporaries: it has the arena, and what lies elsewhere is allocated one by one."""
     devices = [schedule.buffers[b].device for b in placed]
-    return max(sorted(set(devices)), key=devices.count, default="cpu")
+    return max(sorted(set(devices)), key=devices.count, default=HOST)
 
 
 def _bytes(schedule: Schedule, buffer: str) -> Index:

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from opmill_fake_tensors.strides import extent
+from opmill_runtime_cache.devices.host import HOST
+from opmill_runtime_cache.devices.registry import traits_of
 
 from ..errors import GraphError
 from ..loops.canonical import BufferUse, canonical
@@ -41,7 +43,7 @@ class KernelStep:
     arguments: tuple[str, ...]
     sizes: tuple[str | int, ...]
     origin: str = ""
-    device: str = "cpu"
+    device: str = HOST
     sources: tuple[str, ...] = ()
     """Nodes of the aten graph that it computes."""
 
@@ -166,10 +168,10 @@ def emitted(work: Scheduling) -> Schedule:
 def _from_anywhere(steps: list[Step]) -> list[Step]:
     """With kernels that begin elsewhere in their buffers for each step made one. On a GPU it matters to a kernel how its beginning is
     aligned."""
-    found = shared(list(dict.fromkeys(s.kernel for s in steps if isinstance(s, KernelStep) and s.device == "cpu")))
+    found = shared(list(dict.fromkeys(s.kernel for s in steps if isinstance(s, KernelStep) and not traits_of(s.device).grid)))
     out: list[Step] = []
     for step in steps:
-        if isinstance(step, KernelStep) and step.device == "cpu" and step.kernel in found:
+        if isinstance(step, KernelStep) and not traits_of(step.device).grid and step.kernel in found:
             kernel, numbers = found[step.kernel]
             step = replace(step, kernel=kernel, sizes=(*step.sizes, *numbers))
         out.append(step)
@@ -188,7 +190,7 @@ def _steps(groups: Sequence[Group], program: Program, combine: bool) -> list[Ste
         nest = shape_nest(emit_nest(group, outside, program), program.extents)
         if combine:
             nest = reuse_between_phases(nest, program.fresh_name)
-            if _device(nest, program) == "cpu":  # neighbouring threads of a GPU shall store side by side
+            if not traits_of(_device(nest, program)).grid:  # neighbouring threads of a GPU shall store side by side
                 nest = unroll(nest, program.extents, program.fresh_name)
         small = combine and group.work(program) <= _SMALL
         if not small or (pending and _device(nest, program) != _device(pending[0][0], program)):
@@ -220,7 +222,7 @@ def _flush(pending: list[tuple[Nest, tuple[str, ...]]], steps: list[Step], progr
 def _device(nest: Nest, program: Program) -> str:
     """Where a nest's buffers are."""
     written = next((s.buffer for p in nest.phases for s in p.stores), None)
-    return "cpu" if written is None else program.buffers[written].device
+    return HOST if written is None else program.buffers[written].device
 
 
 def _overlaps_itself(info: BufferInfo) -> bool:

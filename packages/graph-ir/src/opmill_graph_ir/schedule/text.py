@@ -18,6 +18,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from opmill_runtime_cache.devices.host import HOST
 from opmill_runtime_cache.plan.model import ComplexArg, Literal, Named
 
 from ..loops.index import Index, index
@@ -59,7 +60,7 @@ def _heading(symbols: Any, definitions: Any, computing: Any, buffers: Any) -> li
     lines = [f"size {name} = {definitions.get(name, value)}" for name, value in symbols.items()]
     for info in buffers:
         free = "" if info.fixed else " free"
-        where = "" if info.device == "cpu" else f" on {info.device}"
+        where = "" if info.device == HOST else f" on {info.device}"
         strides = "" if info.strides == _rows(info.sizes) else f" strides {_sizes(info.strides)}"
         may = " computing" if info.name in computing else ""
         lines.append(f"{info.role} {info.name}: {info.dtype}{_sizes(info.sizes)}{strides}{where}{free}{may}{_comment(info.origin)}")
@@ -303,7 +304,7 @@ class _Parser(ExpressionParser):
             shown, _, kind = kind.removeprefix(" strides [").partition("]")
             strides = self.sizes(shown)
         words = kind.split()
-        device = words[words.index("on") + 1] if "on" in words else "cpu"
+        device = words[words.index("on") + 1] if "on" in words else HOST
         if "computing" in words:
             self.computing.append(name)
         self.dtypes[name] = {"complex64": "float32", "complex128": "float64"}.get(dtype, dtype)

@@ -14,9 +14,11 @@ from typing import Any, Protocol
 
 import torch
 
+from ..devices.cuda import DEVICE as CUDA
+from ..devices.cuda.kernel import CudaKernel
+from ..devices.protocol import index_of, type_of
 from ..plan.launch import Arg, Form, LaunchData, Step
 from ..plan.model import DTYPES, Call, ListArg, Literal, Slot
-from .kernels import CudaKernel
 
 
 class Carried(Protocol):
@@ -43,7 +45,10 @@ def carried_kernel(call: Call, overload: Any, facts: Sequence[tuple[int, int]]) 
     if any(type(t) is not Slot for t in tensors) or given is None or programs is None or len(programs) != 3:
         return None
     dtypes = [getattr(torch, DTYPES[dtype]) for dtype, _ in facts]
-    made = [make(dtypes, given, *devices, aligned) for aligned in (True, False)]
+    [device] = devices
+    if type_of(device) not in (0, CUDA.number):  # where the program computes, what carries it says whether it starts there
+        return None
+    made = [make(dtypes, given, index_of(device), aligned) for aligned in (True, False)]
     if None in made:
         return None
     return _kernel(made, programs)

@@ -66,7 +66,8 @@ class KeyRow(Row):
 class SlotRow(Row):
     """A slot. ``sizes``, ``strides`` and ``offset`` are numbers of values; ``offset`` is in bytes of the arena, or in elements of the base, -1
     for none. ``dtype`` counts in ``DTYPES``, -1 where only the tensor tells. ``base``: of a view its slot, else the input's position.
-    ``root``: the slot whose storage this is. ``device``: number of a CUDA device, -1 the CPU, -2 where only the tensor tells."""
+    ``root``: the slot whose storage this is. ``device``: as ``devices/protocol.py``
+    numbers them, -1 the host, -2 where only the tensor tells."""
 
     kind: int
     dtype: int
@@ -103,7 +104,7 @@ class DefineStep(StepRow):
 class LaunchStep(StepRow):
     """``needs``: for each slot, the number of the value that says how many elements of it the kernel touches, and ``dtypes`` of which type;
     both empty where nobody knows. ``floor``: a value that must not be negative, -1 for none. ``late``: some of it is known only while a call runs. ``failures``: pairs of
-    an exception's type and a message. ``bumps``: inputs that are written."""
+    an exception's type and a message. ``bumps``: inputs that are written. ``type``: torch's number of the devices whose memory it takes."""
 
     KIND = StepKind.launch
     address: int
@@ -115,6 +116,7 @@ class LaunchStep(StepRow):
     dtypes: tuple[int, ...]
     floor: int
     late: bool
+    type: int = 0
 
 
 class LaunchCudaStep(StepRow):

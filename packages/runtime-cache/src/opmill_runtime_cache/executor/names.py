@@ -1,7 +1,6 @@
 """From the names in a plan to the objects of torch and of Python."""
 
 import builtins
-import os
 from collections.abc import Callable
 from typing import Any
 
@@ -68,10 +67,3 @@ EXCEPTIONS: dict[str, type[Exception]] = {
 def exception_of(name: str) -> type[Exception]:
     """The exception type of that name; RuntimeError where there is none."""
     return EXCEPTIONS.get(name, RuntimeError)
-
-
-def torch_library(name: str) -> str:
-    """The path of one of torch's own shared libraries (``"torch_cpu"``, ``"torch_python"``)."""
-    folder = os.path.join(os.path.dirname(torch.__file__), "lib")
-    paths = [os.path.join(folder, f"lib{name}.{suffix}") for suffix in ("so", "dylib")]
-    return next((path for path in paths if os.path.exists(path)), paths[0])

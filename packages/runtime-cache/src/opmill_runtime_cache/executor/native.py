@@ -8,15 +8,15 @@ from typing import Any
 import torch
 
 from .. import _native
+from ..devices.loading import torch_library
+from ..devices.registry import find, runner
 from ..errors import BindError, ExecutorWarning, PlanInputError, RuntimeCacheError
 from ..forking import ForkLock
-from ..plan.model import Alloc, Plan, TensorInput
+from ..plan.model import Alloc, Plan, SizeInput, TensorInput
 from ..plan.verify import verify
 from ..store import Store
-from . import cuda
-from .kernels import CudaKernel, kernel_entry
-from .names import torch_library
-from .program import has_gpu, lower
+from .kernels import kernel_entry
+from .program import lower
 from .reference import ReferenceExecutable
 
 Executable = Callable[..., tuple[Any, ...]]
@@ -38,14 +38,10 @@ def bind(plan: Plan, held: Sequence[torch.Tensor], store: Store) -> Executable:
     if wanted != len(held) or not all(isinstance(tensor, torch.Tensor) for tensor in held):
         raise BindError("RC030", what=f"plan {plan.name!r} holds {wanted} tensors", why=f"it was given {[type(t).__name__ for t in held]}")
     entries = [kernel_entry(ref, store) for ref in plan.kernels]
-    problem = _load() or _beyond_native(plan)
+    _reach_devices(plan)
+    problem = _load()
     bodies = [bind(body, [], store) for body in plan.bodies]
     program = lower(plan, held, entries, bodies) if problem is None else None
-    on_gpu = any(isinstance(entry, CudaKernel) for entry in entries) or (program is not None and has_gpu(program))
-    if on_gpu and (missing := _load_cuda()) is not None:
-        raise BindError(
-            "RC046", what="GPU kernels cannot be run here", why=missing, hint="install NVIDIA's driver, or a torch built with CUDA"
-        )
     if program is not None:
         return _native.Executable(program.native())
     assert problem is not None
@@ -62,19 +58,18 @@ def _load() -> str | None:
     return missing and f"torch {torch.__version__} does not offer {missing} to native code"
 
 
-@lru_cache(1)
-def _load_cuda() -> str | None:
-    """Connects the extension with the GPU driver and torch's streams; the reason why it cannot be, or None."""
-    with _loading:
-        return _native.load_cuda(cuda.DRIVER, cuda.TORCH)
-
-
-def _beyond_native(plan: Plan) -> str | None:
-    """Why the native executor cannot run this plan, or None."""
-    specs = [item.spec for item in (*plan.inputs, *plan.constants) if hasattr(item, "spec")]
+def _reach_devices(plan: Plan) -> None:
+    """Raises BindError (RC046) where a device that the plan uses is not there."""
+    specs = [item.spec for item in (*plan.inputs, *plan.constants) if not isinstance(item, SizeInput)]
     specs += [step.spec for step in plan.steps if type(step) is Alloc]
-    devices = sorted({spec.device for spec in specs if spec.device.partition(":")[0] not in ("cpu", "cuda")})
-    return f"tensors on {', '.join(devices)} are not supported natively" if devices else None
+    for name in dict.fromkeys((plan.device, *(spec.device for spec in specs))):
+        if find(name) is None:
+            raise BindError("RC046", what=f"plan {plan.name!r} uses {name}", why="no package that is installed knows such a device")
+    used = {find(spec.device) for spec in specs} | {runner(ref.kind) for ref in plan.kernels}
+    for device in used - {None}:
+        assert device is not None
+        if (missing := device.unavailable()) is not None:
+            raise BindError("RC046", what=f"kernels on {device.type} cannot be run here", why=missing)
 
 
 def _numbered(code: str, message: str) -> RuntimeCacheError:

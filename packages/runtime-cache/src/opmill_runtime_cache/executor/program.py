@@ -10,6 +10,10 @@ from typing import Any
 
 import torch
 
+from ..devices.cuda.kernel import CudaKernel
+from ..devices.host import HOST
+from ..devices.protocol import UNKNOWN, Device, HostKernel, Kernel, index_of, type_of
+from ..devices.registry import number_of, of_type
 from ..errors import BindError
 from ..plan.contract import Contract, agree
 from ..plan.expr import Op, compile_size
@@ -37,7 +41,6 @@ from ..plan.model import (
 from ..plan.verify import READS, SIZES, args_of, slots_in
 from .carried import carried_kernel
 from .control import Body
-from .kernels import CudaKernel, Entry
 from .layout import (
     CallRow,
     CallStep,
@@ -69,9 +72,6 @@ from .pycall import python_call
 from .reference import load_constant
 from .regions import regions
 from .routes import Way, schema_of, way_of
-
-CPU, UNKNOWN = -1, -2
-"""Devices that are no CUDA device's number."""
 
 
 class _Lowering:
@@ -146,26 +146,15 @@ class _Lowering:
         label: str,
         offset: int = -1,
         constant: Any = None,
-        device: str = "cpu",
+        device: str = HOST,
     ) -> int:
         shape = tuple(self.ready(size) for size in sizes), tuple(self.ready(stride) for stride in strides)
         late = self.is_late((*shape[0], *shape[1], *([offset] if offset >= 0 else [])))
-        row = SlotRow(kind, DTYPES.index(dtype), *shape, offset, base, len(self.slots), late, constant, device_number(device))
+        row = SlotRow(kind, DTYPES.index(dtype), *shape, offset, base, len(self.slots), late, constant, number_of(device))
         return self.define(index, label, row)
 
 
-def has_gpu(program: ProgramRow) -> bool:
-    """Whether anything in a native program lies on a GPU: it then asks for streams, even where it launches no kernel of ours."""
-    return any(slot.device >= 0 for slot in program.slots)
-
-
-def device_number(name: str) -> int:
-    """A CUDA device's number, -1 for the CPU."""
-    device = torch.device(name)
-    return CPU if device.type == "cpu" else device.index or 0
-
-
-def lower(plan: Plan, held: Sequence[torch.Tensor], entries: Sequence[Entry], bodies: Sequence[Body] = ()) -> ProgramRow:
+def lower(plan: Plan, held: Sequence[torch.Tensor], entries: Sequence[Kernel], bodies: Sequence[Body] = ()) -> ProgramRow:
     """The native program of a verified plan; ``bodies`` are the executables of the plans that it runs. Raises BindError for operators and
     names that torch lacks."""
     state = _Lowering(plan, bodies)
@@ -201,7 +190,7 @@ def lower(plan: Plan, held: Sequence[torch.Tensor], entries: Sequence[Entry], bo
         tuple(state.calls),
         outputs,
         tuple(exclusive),
-        device_number(plan.device),
+        number_of(plan.device),
         tuple(state.alarms),
         exception_of("torch.OutOfMemoryError"),
         _releases(state, last),
@@ -240,7 +229,7 @@ def _inputs(state: _Lowering) -> tuple[KeyRow, ...]:
         if type(item) is TensorInput:
             label = repr(item.name) if item.name else f"of slot {item.slot}"
             if item.opaque:
-                device = device_number(item.spec.device)
+                device = number_of(item.spec.device)
                 row = SlotRow(SlotKind.held, -1, None, None, -1, where[item.slot], len(state.slots), False, None, device)
                 state.define(item.slot, label, row)
                 continue
@@ -256,7 +245,7 @@ def _inputs(state: _Lowering) -> tuple[KeyRow, ...]:
     return tuple(key)
 
 
-def _alloc(state: _Lowering, step: Alloc, _: Sequence[Entry]) -> None:
+def _alloc(state: _Lowering, step: Alloc, _: Sequence[Kernel]) -> None:
     kind = SlotKind.fresh if step.offset is None else SlotKind.arena
     offset = -1 if step.offset is None else state.ready(step.offset)
     slot = state.place(
@@ -266,7 +255,7 @@ def _alloc(state: _Lowering, step: Alloc, _: Sequence[Entry]) -> None:
         state.steps.append(DefineStep(slot))
 
 
-def _view(state: _Lowering, step: View, _: Sequence[Entry]) -> None:
+def _view(state: _Lowering, step: View, _: Sequence[Kernel]) -> None:
     base = state.slot(step.base)
     row = state.slots[base]
     dtype = row.dtype if step.dtype is None else DTYPES.index(step.dtype)
@@ -286,19 +275,30 @@ def _written_inputs(state: _Lowering, slots: Iterable[int]) -> tuple[int, ...]:
     return tuple(sorted(root for root in roots if state.slots[root].kind in (SlotKind.input, SlotKind.held)))
 
 
-def _launch(state: _Lowering, step: Launch, entries: Sequence[Entry]) -> None:
+def _launch(state: _Lowering, step: Launch, entries: Sequence[Kernel]) -> None:
     slots = tuple(state.slot(index) for index in step.slots)
     bumps = _written_inputs(state, (slots[position] for position in step.writes))
     checks = tuple((exception_of(name), message) for name, message in step.checks)
     values = tuple(state.ready(size) for size in step.sizes)
     entry = entries[step.kernel]
     if entry.contract is not None:
-        agree(step, entry.contract, [(state.slots[slot].dtype, state.slots[slot].device) for slot in slots], type(entry) is CudaKernel)
+        agree(step, entry.contract, [(state.slots[slot].dtype, _type(state.slots[slot])) for slot in slots], _taken(entry))
     bounds = _bounds(state, entry.contract, slots, values)
     if isinstance(entry, CudaKernel):
         _launch_cuda(state, entry, slots, values, checks, bumps, bounds)
     else:
-        state.steps.append(LaunchStep(entry.address, slots, values, checks, bumps, *bounds))
+        assert isinstance(entry, HostKernel)
+        state.steps.append(LaunchStep(entry.address, slots, values, checks, bumps, *bounds, entry.type))
+
+
+def _type(slot: SlotRow) -> int:
+    """torch's number of its device's type, -1 where only the tensor tells."""
+    return -1 if slot.device == UNKNOWN else type_of(slot.device)
+
+
+def _taken(entry: Kernel) -> int | None:
+    """torch's number of the devices whose memory a kernel takes; None where its launcher sees to that."""
+    return entry.type if isinstance(entry, HostKernel) else None
 
 
 _Bounds = tuple[tuple[int, ...], tuple[int, ...], int, bool]
@@ -352,10 +352,12 @@ def _launch_cuda(
         launches.append(CudaLaunchRow(grid, args, forms))
     scratch = state.ready(data.scratch, symbols)
     state.alarms += checks
-    state.steps.append(LaunchCudaStep(max(devices, default=0), slots, values, bumps, scratch, first, tuple(launches), *bounds))
+    state.steps.append(
+        LaunchCudaStep(max(map(index_of, devices), default=0), slots, values, bumps, scratch, first, tuple(launches), *bounds)
+    )
 
 
-def _call(state: _Lowering, step: Call, _: Sequence[Entry]) -> None:
+def _call(state: _Lowering, step: Call, _: Sequence[Kernel]) -> None:
     overload = None if step.bodies else operator_of(step.op)
     written = tuple(state.slot(slot) for slot in _written(step, overload)) if overload is not None else ()
     if overload is not None and (kernel := carried_kernel(step, overload, _facts(state, step))) is not None:
@@ -364,7 +366,7 @@ def _call(state: _Lowering, step: Call, _: Sequence[Entry]) -> None:
         return
     python = python_call(step, state.bodies)
     dtype = lambda slot: state.slots[state.slot(slot)].dtype
-    way = Way(Route.python) if step.bodies else way_of(step, overload, state.ready, state.slot, dtype, _on_cuda(state, step))
+    way = Way(Route.python) if step.bodies else way_of(step, overload, state.ready, state.slot, dtype, _device_of(state, step))
     tensors = tuple(dict.fromkeys(state.slot(slot) for arg in args_of(step) for slot in slots_in(arg)))
     for slot in written:
         if state.slots[state.slots[slot].root].kind == SlotKind.constant:
@@ -407,10 +409,13 @@ def _facts(state: _Lowering, step: Call) -> list[tuple[int, int]]:
     return [(row.dtype, row.device) for row in rows]
 
 
-def _on_cuda(state: _Lowering, step: Call) -> bool:
-    """Whether all tensors of a call lie on CUDA devices, as far as is known."""
+def _device_of(state: _Lowering, step: Call) -> Device | None:
+    """The kind of device on which all tensors of a call lie, as far as is known; None where they lie on several."""
     devices = {state.slots[state.slot(slot)].device for arg in args_of(step) for slot in slots_in(arg)}
-    return bool(devices - {UNKNOWN}) and CPU not in devices
+    types = {type_of(device) for device in devices - {UNKNOWN}}
+    if not types and any(slot.device >= 0 for slot in state.slots):
+        return None
+    return of_type(next(iter(types), 0)) if len(types) < 2 else None
 
 
 def _result(state: _Lowering, step: Call, index: int, spec: TensorSpec | None) -> int:
@@ -441,27 +446,27 @@ def _written(step: Call, overload: Any) -> list[int]:
     return written
 
 
-def _free(state: _Lowering, step: Free, _: Sequence[Entry]) -> None:
+def _free(state: _Lowering, step: Free, _: Sequence[Kernel]) -> None:
     state.steps.append(FreeStep(tuple(state.slot(index) for index in step.slots)))
 
 
-def _check(state: _Lowering, step: Check, _: Sequence[Entry]) -> None:
+def _check(state: _Lowering, step: Check, _: Sequence[Kernel]) -> None:
     state.steps.append(CheckStep(state.ready(step.condition), ((exception_of(step.error), step.message),)))
 
 
-def _define(state: _Lowering, step: Define, _: Sequence[Entry]) -> None:
+def _define(state: _Lowering, step: Define, _: Sequence[Kernel]) -> None:
     state.symbols[step.symbol] = state.ready(step.value)
 
 
-def _item(state: _Lowering, step: Item, _: Sequence[Entry]) -> None:
+def _item(state: _Lowering, step: Item, _: Sequence[Kernel]) -> None:
     state.steps.append(ItemStep(state.given(step.symbol, late=True), state.slot(step.slot)))
 
 
-def _size_of(state: _Lowering, step: SizeOfStep, _: Sequence[Entry]) -> None:
+def _size_of(state: _Lowering, step: SizeOfStep, _: Sequence[Kernel]) -> None:
     state.steps.append(SizeStep(state.given(step.symbol, late=True), state.slot(step.slot), step.dim))
 
 
-_STEPS: dict[type, Callable[[_Lowering, Any, Sequence[Entry]], None]] = {
+_STEPS: dict[type, Callable[[_Lowering, Any, Sequence[Kernel]], None]] = {
     Alloc: _alloc,
     View: _view,
     Launch: _launch,

@@ -4,13 +4,14 @@ It shares nothing with the native one but the plan: every ``Alloc`` of the arena
 met, and operators are called through ``torch.ops``.
 """
 
-import ctypes
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 import torch
 
+from ..devices.protocol import HostKernel, Kernel
+from ..devices.registry import find
 from ..errors import BindError, PlanInputError
 from ..plan.contract import Contract, agree
 from ..plan.expr import evaluate
@@ -35,17 +36,14 @@ from ..plan.model import (
 )
 from ..plan.verify import ALIGNMENT, leading_definitions, verify
 from ..store import Store
-from . import cuda
 from .control import Body
-from .kernels import CudaKernel, Entry, kernel_entry
+from .kernels import kernel_entry
 from .names import dtype_of, exception_of
 from .pycall import PythonCall, python_call
 
 Watch = Callable[[Plan, Any, Mapping[int, torch.Tensor], Mapping[str, int], Callable[[], None]], None]
 """``watch(plan, step, slots, sizes, run)`` is called for each step: it looks at the tensors in the slots, has to call ``run()``, and may
 look again. For profilers, and for finding the step that goes wrong."""
-
-_ENTRY = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.POINTER(ctypes.c_void_p), ctypes.POINTER(ctypes.c_int64))
 
 
 class ReferenceExecutable:
@@ -57,14 +55,13 @@ class ReferenceExecutable:
         self,
         plan: Plan,
         held: Sequence[torch.Tensor],
-        entries: Sequence[Entry],
+        entries: Sequence[Kernel],
         bodies: Sequence[Body] = (),
         watch: Watch | None = None,
     ) -> None:
         self.plan, self.watch = plan, watch
         self.held = list(held)
-        self.kernels = [entry if isinstance(entry, CudaKernel) else _ENTRY(entry.address) for entry in entries]
-        self.contracts = [entry.contract for entry in entries]
+        self.kernels = list(entries)
         self.constants = {item.slot: load_constant(item) for item in plan.constants}
         self.calls: dict[int, PythonCall] = {i: python_call(s, bodies) for i, s in enumerate(plan.steps) if type(s) is Call}
 
@@ -180,16 +177,12 @@ class _Run:
 
     def launch(self, step: Launch, _: int) -> None:
         kernel, tensors = self.executable.kernels[step.kernel], [self.slots[slot] for slot in step.slots]
-        contract = self.executable.contracts[step.kernel]
+        contract = kernel.contract
         if contract is not None:
-            agree(step, contract, [_facts(tensor) for tensor in tensors], isinstance(kernel, CudaKernel))
+            agree(step, contract, [_facts(tensor) for tensor in tensors], kernel.type if isinstance(kernel, HostKernel) else None)
             _inside(contract, tensors, dict(zip(contract.symbols, self.sizes(step.sizes), strict=True)))
         addresses, values = [t.data_ptr() for t in tensors], self.sizes(step.sizes)
-        if isinstance(kernel, CudaKernel):
-            failed = cuda.run(kernel, tensors[0].device.index or 0, addresses, values)
-        else:
-            pointers = (ctypes.c_void_p * max(1, len(addresses)))(*addresses)
-            failed = kernel(pointers, (ctypes.c_int64 * max(1, len(values)))(*values))
+        failed = kernel.run(tensors[0].device.index if tensors else None, addresses, values)
         for position in step.writes:
             torch.autograd.graph.increment_version(self.slots[step.slots[position]])
         if failed:
@@ -262,7 +255,8 @@ def over(block: torch.Tensor, dtype: torch.dtype, sizes: Sequence[int], strides:
 
 def _facts(tensor: torch.Tensor) -> tuple[int, int]:
     name = str(tensor.dtype).removeprefix("torch.")
-    return DTYPES.index(name) if name in DTYPES else len(DTYPES), -1 if tensor.device.type == "cpu" else tensor.device.index or 0
+    device = find(tensor.device.type)
+    return DTYPES.index(name) if name in DTYPES else len(DTYPES), -1 if device is None else device.number
 
 
 def _inside(contract: Contract, tensors: Sequence[torch.Tensor], values: dict[str, int]) -> None:

@@ -1,7 +1,6 @@
 """Which way each operator call goes: a C shim with its exact signature, the dispatcher, or Python. Decided when a plan is bound."""
 
 import ctypes
-import os
 import struct
 from collections.abc import Callable
 from functools import lru_cache
@@ -10,62 +9,13 @@ from typing import Any
 import torch
 from msgspec import Struct
 
+from ..devices import cpu
+from ..devices.loading import torch_library
+from ..devices.protocol import Device
+from ..devices.registry import find
 from ..plan.model import DTYPES, Arg, Call, Expr, ListArg, Literal, Named, Slot
 from ..plan.verify import args_of, slots_in
 from .layout import BlasRow, CellKind, CellRow, Route
-from .names import torch_library
-
-SHIMS: dict[str, tuple[str, str]] = {
-    "aten::mm.out": ("aoti_torch_cpu_mm_out", "TTT>0"),
-    "aten::bmm.out": ("aoti_torch_cpu_bmm_out", "TTT>0"),
-    "aten::addmm.out": ("aoti_torch_cpu_addmm_out", "TTTTFF>0"),
-    "aten::baddbmm.out": ("aoti_torch_cpu_baddbmm_out", "TTTTFF>0"),
-    "aten::add.Tensor": ("aoti_torch_cpu_add_Tensor", "TTF>1"),
-    "aten::add.Scalar": ("aoti_torch_cpu_add_Scalar", "TFF>1"),
-    "aten::mul.Scalar": ("aoti_torch_cpu_mul_Scalar", "TF>1"),
-    "aten::pow.Tensor_Scalar": ("aoti_torch_cpu_pow_Tensor_Scalar", "TF>1"),
-    "aten::pow.Scalar": ("aoti_torch_cpu_pow_Scalar", "FT>1"),
-    "aten::convolution": ("aoti_torch_cpu_convolution", "TTOLLLBLI>1"),
-    "aten::_scaled_dot_product_flash_attention_for_cpu": ("aoti_torch_cpu__scaled_dot_product_flash_attention_for_cpu", "TTTFBOE>2"),
-    "aten::convolution_backward": ("aoti_torch_cpu_convolution_backward", "TTTPLLLBLIM>3"),
-    "aten::_scaled_dot_product_flash_attention_for_cpu_backward": (
-        "aoti_torch_cpu__scaled_dot_product_flash_attention_for_cpu_backward",
-        "TTTTTTFBOE>3",
-    ),
-    "aten::max_pool2d_with_indices": ("aoti_torch_cpu_max_pool2d_with_indices", "TLLLLB>2"),
-    "aten::avg_pool2d": ("aoti_torch_cpu_avg_pool2d", "TLLLBBN>1"),
-    "aten::_adaptive_avg_pool2d": ("aoti_torch_cpu__adaptive_avg_pool2d", "TL>1"),
-    "aten::fill_.Scalar": ("aoti_torch_cpu_fill__Scalar", "TF>0"),
-    "mkldnn::_convolution_pointwise": ("aoti_torch_cpu_mkldnn__convolution_pointwise", "TTOLLLISXQ>1"),
-    "mkldnn::_convolution_pointwise.binary": ("aoti_torch_cpu_mkldnn__convolution_pointwise_binary", "TTTOLLLISEQXQ>1"),
-    "mkldnn::_convolution_pointwise_.binary": ("aoti_torch_cpu_mkldnn__convolution_pointwise_binary_", "TTTOLLLISEQXQ>1"),
-    "mkldnn::_linear_pointwise": ("aoti_torch_cpu__linear_pointwise", "TTOSXQ>1"),
-}
-"""Shims by operator: (symbol, signature as ``native/shims.cpp`` spells it). Out variants take ``out`` first in C."""
-
-CUDA_SHIMS: dict[str, tuple[str, str]] = {
-    "aten::_scaled_dot_product_flash_attention_backward": (
-        "aoti_torch_cuda__scaled_dot_product_flash_attention_backward",
-        "TTTTTTTTIIFBTTE>3",
-    ),
-    "aten::_scaled_dot_product_efficient_attention_backward": (
-        "aoti_torch_cuda__scaled_dot_product_efficient_attention_backward",
-        "TTTTTTTTTFMBE>4",
-    ),
-    "aten::_scaled_dot_product_cudnn_attention_backward": (
-        "aoti_torch_cuda__scaled_dot_product_cudnn_attention_backward",
-        "TTTTTTTTTTTIIFBE>3",
-    ),
-    "aten::_scaled_dot_product_flash_attention": ("aoti_torch_cuda__scaled_dot_product_flash_attention", "TTTFBBE>9"),
-    "aten::_scaled_dot_product_efficient_attention": ("aoti_torch_cuda__scaled_dot_product_efficient_attention", "TTTOBFBE>4"),
-    "aten::_scaled_dot_product_cudnn_attention": ("aoti_torch_cuda__scaled_dot_product_cudnn_attention", "TTTOBFBBE>9"),
-    **{
-        op: (symbol.replace("_cpu_", "_cuda_", 1), signature)
-        for op, (symbol, signature) in SHIMS.items()
-        if op.startswith("aten::") and "_for_cpu" not in op
-    },
-}
-"""The same for tensors on GPUs."""
 
 BLAS = {
     "aten::mm.out": ("self", "mat2"),
@@ -149,10 +99,11 @@ def way_of(
     value_of: Callable[[int | str], int],
     slot_of: Callable[[int], int],
     dtype_of: Callable[[int], int],
-    on_cuda: bool = False,
+    device: Device | None = cpu.DEVICE,
 ) -> Way:
     """The way of a call. ``value_of`` and ``slot_of`` number size expressions and slots in the native program; ``dtype_of`` gives the
-    place of a slot's element type in `DTYPES`, -1 where it is known only at run time. ``on_cuda``: all its tensors lie on GPUs."""
+    place of a slot's element type in `DTYPES`, -1 where it is known only at run time. ``device``: where all its
+    tensors lie, None for several."""
     schema = schema_of(overload)
     dtypes = {dtype_of(slot) for arg in args_of(call) for slot in slots_in(arg)}
     floating = None if -1 in dtypes and dtypes <= {-1, *_FLOATING} else bool(dtypes) and dtypes <= _FLOATING
@@ -162,7 +113,7 @@ def way_of(
     except _Unsupported:
         return Way(Route.python)
     blas = _blas(call, given, slot_of)
-    shim = _cuda_shim(call.op) if on_cuda else SHIMS.get(call.op)
+    shim = None if device is None else device.shim(call.op)
     builders: tuple[Callable[[], Way], ...] = (
         lambda: _shim(schema, given, shim, writer, blas),
         lambda: _dispatched(schema, given, writer, blas),
@@ -173,15 +124,6 @@ def way_of(
         except _Unsupported:
             continue
     return Way(Route.python, blas=blas)
-
-
-@lru_cache(None)
-def _cuda_shim(op: str) -> tuple[str, str] | None:
-    """The shim of an operator on GPUs, where this torch has it: torch offers fewer of them there."""
-    shim = CUDA_SHIMS.get(op)
-    if shim is None or not os.path.exists(torch_library("torch_cuda")):
-        return None
-    return shim if hasattr(ctypes.CDLL(torch_library("torch_cuda")), shim[0]) else None
 
 
 def _arguments(call: Call, schema: _Schema) -> dict[str, Any]:
@@ -310,15 +252,12 @@ def _getter(name: str) -> int:
         raise _Unsupported(name) from None
 
 
-_DEVICE_TYPES = {"cpu": 0, "cuda": 1}
-
-
 def _device(name: str) -> int:
     """The device type in the upper half, the index in the lower; -1 stands for none."""
-    device = torch.device(name)
-    if device.type not in _DEVICE_TYPES:
+    device, known = torch.device(name), find(name)
+    if known is None:
         raise _Unsupported(name)
-    return _DEVICE_TYPES[device.type] << 32 | (0xFFFFFFFF if device.index is None else device.index)
+    return known.number << 32 | (0xFFFFFFFF if device.index is None else device.index)
 
 
 class _Cells:

@@ -20,10 +20,10 @@ int64_t parts_of(int dtype, int taken) {
 }
 
 // How many elements a tensor of the running call spans; -1 where it does not lie in this kind of memory, or nowhere.
-int64_t elements_of(const SlotState& state, int device) {
+int64_t elements_of(const SlotState& state, int type) {
   int32_t kind = 0;
   int64_t dim = 0, *sizes = nullptr, *strides = nullptr, span = 0;
-  if (!state.handle || api.get_device_type(state.handle, &kind) || (device == -1) != (kind == kCpu)) return -1;
+  if (!state.handle || api.get_device_type(state.handle, &kind) || kind != type) return -1;
   if (api.get_dim(state.handle, &dim) || api.get_sizes(state.handle, &sizes) || api.get_strides(state.handle, &strides)) return -1;
   if (!checked_span({sizes, sizes + dim}, {strides, strides + dim}, &span)) return -1;
   return span && !state.data ? -1 : span;
@@ -76,7 +76,7 @@ bool launch_fits(const Program& program, const Instance& instance, const Step& s
     const int64_t needed = instance.values[step.needs[i]];
     int64_t there = instance.span[slot];
     const int64_t parts = parts_of(slots && info.dtype < 0 ? slots[slot].dtype : info.dtype, step.dtypes[i]);
-    if (slots && !info.known) there = elements_of(slots[slot], step.kind == StepKind::launch ? -1 : step.a);
+    if (slots && !info.known) there = elements_of(slots[slot], step.kind == StepKind::launch ? step.a : step.a < 0 ? kCpu : kCuda);
     if (there < 0 || !parts || !multiply(there, parts, &there))
       return refuse(failure, program.labels[slot] + " is of another type than a kernel takes");
     if (needed > there)

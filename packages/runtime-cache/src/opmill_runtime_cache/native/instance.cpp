@@ -8,6 +8,7 @@
 #include <map>
 
 #include "bounds.h"
+#include "views.h"
 
 namespace opmill {
 
@@ -98,7 +99,7 @@ std::shared_ptr<CudaGemm> cuda_gemm_of(const Program& program, const Instance& i
   for (int slot : {call.out, call.a, call.b, call.bias}) {
     if (slot < 0) continue;
     const SlotInfo& info = program.slots[slot];
-    if (!info.known || info.late || info.device < 0 || info.device != out.device || info.dtype != out.dtype) return nullptr;
+    if (!info.known || info.late || cuda_index(info.device) < 0 || info.device != out.device || info.dtype != out.dtype) return nullptr;
     if (info.dtype != kFloat16 && info.dtype != kBfloat16) return nullptr;
     if (slot != call.bias && info.sizes.size() != (batched ? 3u : 2u)) return nullptr;
   }
@@ -115,9 +116,9 @@ std::shared_ptr<CudaGemm> cuda_gemm_of(const Program& program, const Instance& i
   const auto found = known.find(key);
   if (found != known.end()) return found->second;
   std::string problem;
-  CudaContext context(out.device, &problem);
+  CudaContext context(cuda_index(out.device), &problem);
   std::shared_ptr<CudaGemm> made;
-  if (problem.empty()) made = CudaGemm::plan(out.device, out.dtype == kFloat16, target, call.bias >= 0 ? &bias : nullptr, a, b);
+  if (problem.empty()) made = CudaGemm::plan(cuda_index(out.device), out.dtype == kFloat16, target, call.bias >= 0 ? &bias : nullptr, a, b);
   return known[key] = made;
 }
 
@@ -126,7 +127,7 @@ void plan_calls(const Program& program, Instance& instance) {
   for (const CallInfo& call : program.calls) {
     Gemm gemm;
     std::shared_ptr<CudaGemm> on_gpu;
-    if (call.blas.present && call.route != Route::python && program.slots[call.blas.out].device >= 0)
+    if (call.blas.present && call.route != Route::python && cuda_index(program.slots[call.blas.out].device) >= 0)
       on_gpu = cuda_gemm_of(program, instance, call.blas, known);
     else if (call.blas.present) gemm = gemm_of(program, instance, call.blas);
     if (on_gpu) instance.workspace = std::max(instance.workspace, on_gpu->workspace_bytes());
@@ -159,12 +160,13 @@ Block::~Block() { tensor ? void(api.delete_handle(tensor)) : std::free(data); }
 
 namespace {
 
-std::unique_ptr<Block> on_gpu(int64_t bytes, int device) {
+std::unique_ptr<Block> of_torch(int64_t bytes, int device) {
   constexpr int kBytes = 1;  // uint8
   const int64_t one = 1;
   auto block = std::make_unique<Block>();
   void* data = nullptr;
-  if (api.empty_strided(1, &bytes, &one, dtype_code[kBytes], kCuda, device, &block->tensor) || api.get_data_ptr(block->tensor, &data))
+  if (api.empty_strided(1, &bytes, &one, dtype_code[kBytes], device_type(device), device_index(device), &block->tensor) ||
+      api.get_data_ptr(block->tensor, &data))
     return nullptr;
   block->data = static_cast<char*>(data);
   block->bytes = bytes;
@@ -175,7 +177,7 @@ std::unique_ptr<Block> on_gpu(int64_t bytes, int device) {
 }  // namespace
 
 std::unique_ptr<Block> Block::allocate(int64_t bytes, int device) {
-  if (device >= 0) return on_gpu(bytes, device);
+  if (device >= 0) return of_torch(bytes, device);
   static std::atomic<uint64_t> count{0};
   const int64_t alignment = bytes >= 2 * kHugePage ? kHugePage : kAlignment;
   void* data = nullptr;
@@ -223,6 +225,25 @@ bool offset_view(const Program& program, Instance& instance, int slot, int dtype
   return true;
 }
 
+namespace {
+
+// A tensor over the arena of a device whose addresses may mean nothing to torch: it shares the storage of the block, which then ends with the call.
+bool over_block(const Program& program, Instance& instance, int slot, int64_t start, Handle* handle, Failure* failure) {
+  constexpr int kBytes = 1;  // uint8
+  const SlotInfo& info = program.slots[slot];
+  Handle flat = nullptr;
+  instance.shares_block = true;
+  bool made = retyped(instance.block->tensor, kBytes, info.dtype, info.device, &flat);
+  if (made) {
+    made = api.reinterpret(flat, instance.sizes[slot].size(), instance.sizes[slot].data(), instance.strides[slot].data(),
+                           start / dtype_bytes[info.dtype], handle) == 0;
+    api.delete_handle(flat);
+  }
+  return made || fail(failure, nullptr, "RC039", "torch cannot make a tensor over the arena for " + program.labels[slot]);
+}
+
+}  // namespace
+
 bool place(const Program& program, Instance& instance, int slot, Handle* handle, Failure* failure) {
   const SlotInfo& info = program.slots[slot];
   int64_t start = 0, end = 0;
@@ -235,6 +256,8 @@ bool place(const Program& program, Instance& instance, int slot, Handle* handle,
   state.data = instance.block ? instance.block->data + start : nullptr;
   state.dtype = info.dtype;
   if (!instance.needs_tensor[slot]) return true;
+  if (instance.block && instance.block->tensor && device_type(program.device) != kCuda)
+    return over_block(program, instance, slot, start, handle, failure);
   if (api.from_blob(state.data, instance.sizes[slot].size(), instance.sizes[slot].data(), instance.strides[slot].data(), 0,
                     dtype_code[info.dtype], device_type(program.device), device_index(program.device), handle))
     return fail(failure, nullptr, "RC039", "torch cannot make a tensor over the arena for " + program.labels[slot]);
@@ -407,6 +430,11 @@ bool Pool::provide(const Program& program, Instance& instance, Failure* failure)
 }
 
 void Pool::give(std::unique_ptr<Instance> instance) {
+  if (instance->shares_block) {
+    for (Handle handle : instance->kept) api.delete_handle(handle);
+    instance->kept.clear();
+    instance->placed_on = 0;
+  }
   if (instance->block && !instance->block->tensor) Arenas::shared().give(std::move(instance->block));
   instance->block.reset();
   std::list<std::unique_ptr<Instance>> dropped;  // destroyed outside the lock

@@ -31,7 +31,7 @@ struct HeldView {
   int64_t storage_bytes = 0;
 };
 
-// Memory for arenas. On a GPU it comes from torch's allocator and goes back there after each call: that one knows of streams, and other
+// Memory for arenas. On a device it comes from torch's allocator and goes back there after each call: that one knows of streams, and other
 // programs share it. It mostly gives the same address again, which is then the block's number.
 struct Block {
   static std::unique_ptr<Block> allocate(int64_t bytes, int device);  // nullptr where there is none
@@ -42,7 +42,7 @@ struct Block {
 
   char* data = nullptr;
   int64_t bytes = 0;
-  uint64_t number = 0;  // never used twice, or on a GPU the address
+  uint64_t number = 0;  // never used twice, or on a device the address
   Handle tensor = nullptr;
 };
 
@@ -68,6 +68,7 @@ struct Instance {
   std::vector<Siblings> siblings;  // by call: those that start with it
   std::vector<Recordings> recordings;  // by call: of products on GPUs
   std::vector<Handle> kept;  // tensors over the block
+  bool shares_block = false;  // they hold its memory: they go when it does
   std::vector<HeldView> held_views;  // by slot: views of held tensors, as of the last call that made them
   double microseconds = -1;  // of recent calls
   uint32_t calls = 0;

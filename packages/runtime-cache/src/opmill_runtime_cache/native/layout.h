@@ -82,7 +82,8 @@ enum {
   dtypes = 7,
   floor = 8,
   late = 9,
-  fields_ = 10,
+  type = 10,
+  fields_ = 11,
 };
 }  // namespace launch_step
 

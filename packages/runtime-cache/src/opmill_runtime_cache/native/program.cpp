@@ -118,6 +118,7 @@ Step read_cpu_launch(PyObject* tuple) {
   step.dtypes = numbers(at(tuple, row::dtypes));
   step.floor = number(tuple, row::floor);
   step.late = number(tuple, row::late);
+  step.a = number(tuple, row::type);
   return step;
 }
 
@@ -285,7 +286,7 @@ bool read_program(PyObject* tuple, Program* program) {
   for (Step& step : program->steps)  // until here the number of the launch's first check
     if (step.kind == StepKind::launch_cuda) step.c = static_cast<int>(program->alarms.size()) - step.c;
   for (const SlotInfo& slot : program->slots)
-    if (program->cuda < 0) program->cuda = slot.device;
+    if (program->cuda < 0) program->cuda = cuda_index(slot.device);
   for (const Step& step : program->steps)
     if (program->cuda < 0 && step.kind == StepKind::launch_cuda) program->cuda = std::max(step.a, 0);
   find_kept(program);

@@ -28,7 +28,7 @@ struct SlotInfo {
   int root;                        // the slot whose storage this is
   bool late;                       // depends on late values
   bool shares_version;             // a view that must share its base's version counter
-  int device = -1;                 // CUDA device, -1 for the CPU, -2 where only the tensor itself knows
+  int device = -1;                 // see device_type
   bool wants_data = false;         // some step reads its data pointer
   bool exclusive = false;          // an input whose memory must not meet that of other inputs
   Handle constant = nullptr;

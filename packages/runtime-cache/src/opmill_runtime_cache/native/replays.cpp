@@ -41,7 +41,7 @@ struct Asked {
 
 Asked asked_of_torch(int device) {
   Asked asked;
-  if (PyObject* module = PyImport_ImportModule("opmill_runtime_cache.executor.cuda")) {
+  if (PyObject* module = PyImport_ImportModule("opmill_runtime_cache.devices.cuda.kernel")) {
     if (PyObject* pair = PyObject_CallMethod(module, "given_out", "i", device)) {
       int64_t blocks = 0, bytes = 0;
       if (PyArg_ParseTuple(pair, "ll", &blocks, &bytes)) asked = {blocks, bytes};
@@ -72,7 +72,7 @@ bool Run::replay(int number, bool* done) {
   int64_t bytes = 0;
   for (int slot : call.results)
     if (slot >= 0) {
-      if (program_.slots[slot].late || program_.slots[slot].device != program_.cuda) return false;
+      if (program_.slots[slot].late || cuda_index(program_.slots[slot].device) != program_.cuda) return false;
       bytes += span_of(instance_.sizes[slot], instance_.strides[slot]) * dtype_bytes[program_.slots[slot].dtype];
     }
   if (!bytes || bytes > kMostBytes) return false;

@@ -65,7 +65,8 @@ std::string Run::differs(int slot, Handle handle) const {
     return "a tensor without metadata";
   if (dtype != dtype_code[info.dtype]) return "of another element type than the plan was compiled for";
   int32_t number = 0;
-  if (device != device_type(info.device) || (info.device >= 0 && (api.get_device_index(handle, &number) || number != info.device)))
+  if (device != device_type(info.device) ||
+      (info.device >= 0 && (api.get_device_index(handle, &number) || number != device_index(info.device))))
     return "on another device than the plan was compiled for";
   const auto &want_sizes = instance_.sizes[slot], &want_strides = instance_.strides[slot];
   if (dim != static_cast<int64_t>(want_sizes.size())) return "of " + std::to_string(dim) + " dimensions";

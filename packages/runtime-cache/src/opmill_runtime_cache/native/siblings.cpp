@@ -101,9 +101,9 @@ CudaGemm* batch_of(const Program& program, const Instance& instance, Siblings& s
   const Matrix out = matrix(call.out, distances[1]), a = matrix(call.a, 0), b = matrix(call.b, distances[3]);
   const Matrix bias = {count, out.rows, out.columns, distances[2] / size, 0, 1};
   std::string problem;
-  CudaContext context(info.device, &problem);
+  CudaContext context(cuda_index(info.device), &problem);
   std::shared_ptr<CudaGemm> made;
-  if (problem.empty()) made = CudaGemm::plan(info.device, info.dtype == kFloat16, out, call.bias >= 0 ? &bias : nullptr, a, b);
+  if (problem.empty()) made = CudaGemm::plan(cuda_index(info.device), info.dtype == kFloat16, out, call.bias >= 0 ? &bias : nullptr, a, b);
   siblings.batches.push_back({distances, made});
   return made.get();
 }

@@ -35,7 +35,7 @@ bool Run::launch_cuda(const Step& step) {
   const int64_t bytes = instance_.values[step.b], one = 1;
   Handle block = nullptr;  // back to torch's allocator at the end: what runs after this on the stream may have it
   void* scratch = nullptr;
-  if (bytes && (api.empty_strided(1, &bytes, &one, dtype_code[1], device_type(step.a), device_index(step.a), &block) ||
+  if (bytes && (api.empty_strided(1, &bytes, &one, dtype_code[1], step.a < 0 ? kCpu : kCuda, std::max(step.a, 0), &block) ||
                 api.get_data_ptr(block, &scratch)))
     return fail(program_.out_of_memory, "", "cannot allocate the " + std::to_string(bytes) + " bytes that a kernel works in");
   bool done = true;
@@ -123,7 +123,7 @@ bool Run::cuda_gemm(int number) {
   const BlasCall& blas = call.blas;
   const ProductMemory memory = {data_of(blas.out), blas.bias >= 0 ? data_of(blas.bias) : nullptr, data_of(blas.b)};
   const void* a = slots_[blas.a].data;
-  if (program_.slots[blas.out].device != program_.cuda || !aligned(memory, a)) return shim_on_blobs(call);
+  if (cuda_index(program_.slots[blas.out].device) != program_.cuda || !aligned(memory, a)) return shim_on_blobs(call);
   if (!provide_workspace(gemm)) return false;
   if (!start_product(number, gemm, memory, a)) return shim_on_blobs(call);
   written(blas.out);
@@ -145,7 +145,7 @@ bool Run::start_product(int number, CudaGemm& gemm, const ProductMemory& memory,
 bool Run::cuda_siblings(Siblings& siblings) {
   std::vector<ProductMemory> memory;
   const void* a = slots_[program_.calls[siblings.calls[0]].blas.a].data;
-  bool fits = program_.cuda == program_.slots[program_.calls[siblings.calls[0]].blas.out].device;
+  bool fits = program_.cuda == cuda_index(program_.slots[program_.calls[siblings.calls[0]].blas.out].device);
   for (int number : siblings.calls) {
     const BlasCall& blas = program_.calls[number].blas;
     memory.push_back({data_of(blas.out), blas.bias >= 0 ? data_of(blas.bias) : nullptr, data_of(blas.b)});

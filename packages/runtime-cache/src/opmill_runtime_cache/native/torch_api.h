@@ -75,8 +75,11 @@ constexpr int kFloat16 = 9, kBfloat16 = 10;
 int dtype_index(int32_t code);  // -1 for one that plans do not know
 
 constexpr int32_t kCpu = 0, kCuda = 1;  // torch's numbers of device types
-inline int32_t device_type(int device) { return device < 0 ? kCpu : kCuda; }
-inline int32_t device_index(int device) { return device < 0 ? 0 : device; }
+
+// A device is torch's number of its type above its index; -1 is the host, and -2 one that only the tensor itself tells (devices/protocol.py).
+inline int32_t device_type(int device) { return device < 0 ? kCpu : device >> 8; }
+inline int32_t device_index(int device) { return device < 0 ? 0 : device & 0xff; }
+inline int cuda_index(int device) { return device_type(device) == kCuda ? device_index(device) : -1; }
 
 inline Handle handle_of(void* object) { return reinterpret_cast<Handle>(static_cast<void**>(object) + api.word); }
 

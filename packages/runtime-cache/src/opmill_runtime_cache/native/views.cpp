@@ -28,7 +28,8 @@ bool viewed_as(Handle base, int dtype, int device, Handle* result) {
   return true;
 }
 
-// `base` read as elements of another width: all of its storage from its first element on, flat.
+}  // namespace
+
 bool retyped(Handle base, int from, int to, int device, Handle* result) {
   if (dtype_bytes[from] == dtype_bytes[to]) return viewed_as(base, to, device, result);
   int64_t storage = 0, offset = 0;
@@ -43,8 +44,6 @@ bool retyped(Handle base, int from, int to, int device, Handle* result) {
   api.delete_handle(flat);
   return done;
 }
-
-}  // namespace
 
 bool make_view(const Program& program, const Instance& instance, int slot, bool recording, Handle* result) {
   const SlotInfo& info = program.slots[slot];

@@ -9,4 +9,8 @@ namespace opmill {
 // that autograd lets a program write to a view that leaves.
 bool make_view(const Program& program, const Instance& instance, int slot, bool recording, Handle* result);
 
+// The first `to` elements' worth of `base`, of elements `from`, as elements `to`: all of its storage from its first element on, flat where the
+// widths differ. The caller owns the result.
+bool retyped(Handle base, int from, int to, int device, Handle* result);
+
 }  // namespace opmill

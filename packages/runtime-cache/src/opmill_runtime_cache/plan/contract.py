@@ -51,9 +51,10 @@ _PARTS = {"complex64": "float32", "complex128": "float64"}
 """Types whose elements a kernel may take as pairs of another."""
 
 
-def agree(launch: Launch, contract: Contract, facts: Sequence[tuple[int, int]], on_gpu: bool) -> None:
+def agree(launch: Launch, contract: Contract, facts: Sequence[tuple[int, int]], takes: int | None) -> None:
     """Raises BindError (RC049) where a launch does not give what the kernel takes. ``facts``: of each slot the place of its element type in
-    ``DTYPES`` (-1: unknown) and its device (-1: the CPU, -2: unknown). How much memory there is follows when sizes are known."""
+    ``DTYPES`` (-1: unknown) and torch's number of its device's type (-1: unknown). ``takes``: the type whose memory the kernel takes, None
+    where its launcher sees to that. How much memory there is follows when sizes are known."""
 
     def refuse(what: str) -> BindError:
         return BindError("RC049", what=f"a launch of kernel {launch.kernel} {what}", where=launch.origin, hint="compile again")
@@ -68,8 +69,8 @@ def agree(launch: Launch, contract: Contract, facts: Sequence[tuple[int, int]], 
     for number, (touched, (dtype, device)) in enumerate(zip(contract.buffers, facts, strict=True)):
         if dtype >= 0 and touched.dtype not in (DTYPES[dtype], _PARTS.get(DTYPES[dtype])):
             raise refuse(f"gives {DTYPES[dtype]} for {touched.dtype} in argument {number}")
-        if not on_gpu and device >= 0:
-            raise refuse(f"gives memory of a GPU in argument {number} to a kernel for the CPU")
+        if takes is not None and device not in (-1, takes):
+            raise refuse(f"gives memory of another device in argument {number} than the kernel is for")
 
 
 __all__ = ["Contract", "Touched", "agree", "decode", "encode"]

@@ -14,6 +14,8 @@ from typing import Union, final
 
 import msgspec
 
+from ..devices.host import HOST
+
 Size = Union[int, str]
 """A size expression."""
 
@@ -34,7 +36,7 @@ class TensorSpec(_Data, frozen=True):
     dtype: str
     sizes: tuple[Size, ...]
     strides: tuple[Size, ...]
-    device: str = "cpu"
+    device: str = HOST
 
 
 @final
@@ -305,6 +307,6 @@ class Plan(_Data, frozen=True):
     kernels: tuple[KernelRef, ...] = ()
     arena: Size = 0
     exclusive: tuple[int, ...] = ()
-    device: str = "cpu"
+    device: str = HOST
     bodies: tuple[Plan, ...] = ()
     labels: tuple[Label, ...] = ()

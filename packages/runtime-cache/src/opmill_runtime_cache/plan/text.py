@@ -11,6 +11,7 @@ import struct
 from collections.abc import Callable
 from typing import Any
 
+from ..devices.host import HOST
 from ..errors import PlanFormatError
 from .expr import compile_size
 from .model import (
@@ -85,7 +86,7 @@ def _shape(sizes: tuple[Size, ...], strides: tuple[Size, ...]) -> str:
 
 def _spec(spec: TensorSpec) -> str:
     text = spec.dtype + _shape(spec.sizes, spec.strides)
-    if spec.device != "cpu":
+    if spec.device != HOST:
         text = text[:-1] + (", " if spec.strides else "") + f"device={spec.device!r})"
     return text
 
@@ -172,7 +173,7 @@ def _with_origin(line: str, origin: str) -> str:
 
 def render(plan: Plan) -> str:
     """The plan as text."""
-    options = _options(exclusive=(plan.exclusive, ()), device=(repr(plan.device), "'cpu'"))
+    options = _options(exclusive=(plan.exclusive, ()), device=(repr(plan.device), repr(HOST)))
     lines = [f"plan({plan.name!r}, slots={plan.slots}, arena={_size(plan.arena)}{options})"]
     lines += map(_input, plan.inputs)
     lines += [f"{binding.symbol} = bind(t{binding.slot}, {binding.dim}{', stride=True' * binding.stride})" for binding in plan.bindings]
@@ -227,7 +228,7 @@ class _Line:
         assert isinstance(node, ast.Call) and isinstance(node.func, ast.Subscript)
         inner = node.func.slice
         sizes = self.sizes(inner.elts if isinstance(inner, ast.Tuple) else [inner])
-        device = next((ast.literal_eval(keyword.value) for keyword in node.keywords), "cpu")
+        device = next((ast.literal_eval(keyword.value) for keyword in node.keywords), HOST)
         return self.source(node.func.value), sizes, self.sizes(node.args), device
 
     def spec(self, node: ast.expr) -> TensorSpec:
@@ -367,7 +368,7 @@ _LINES: dict[str, tuple[str, Callable[[_Line], Any]]] = {
             "slots": line.literal("slots", 0),
             "arena": line.size(line.options["arena"]),
             "exclusive": line.literal("exclusive", ()),
-            "device": line.literal("device", "cpu"),
+            "device": line.literal("device", HOST),
         },
     ),
     "input": ("inputs", _read_tensor),

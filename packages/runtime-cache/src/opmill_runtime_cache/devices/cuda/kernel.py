@@ -1,4 +1,5 @@
-"""GPU kernels from Python, by ctypes: a plain reading of the launch data, for the reference executor and for tests. Slow on the host."""
+"""GPU kernels: from the store, and run from Python by ctypes, a plain reading of the launch data for the reference executor, for tests and
+for timing. Slow on the host; the native executor starts them itself."""
 
 from __future__ import annotations
 
@@ -7,19 +8,52 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
+import msgspec
 import torch
 
-from ..errors import BindError
-from ..plan.expr import evaluate
-from ..plan.launch import Arg, Form, Step
-from .kernels import CudaKernel
-from .names import torch_library
+from ...errors import BindError
+from ...plan.contract import Contract
+from ...plan.expr import evaluate
+from ...plan.launch import Arg, Form, LaunchData, Step, decode
+from ...plan.model import KernelRef
+from ...store import Store
+from ..loading import missing, torch_library, unloadable
 
 DRIVER = "libcuda.so.1"
 TORCH = torch_library("torch_cuda")
 _MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 _STATIC_SHARED_LIMIT = 48 << 10
 _functions: dict[tuple[str, int], ctypes.c_void_p] = {}
+
+
+class CudaKernel(msgspec.Struct, frozen=True):
+    """A GPU kernel: ``data`` says how to launch it, ``cubins`` is its machine code. ``name`` tells kernels apart in a process."""
+
+    name: str
+    data: LaunchData
+    cubins: bytes
+    contract: Contract | None = None
+
+    def run(self, index: int | None, pointers: Sequence[int], sizes: Sequence[int]) -> int:
+        """See ``protocol.Kernel``."""
+        return run(self, index or 0, pointers, sizes)
+
+
+def load_cubin(ref: KernelRef, store: Store) -> CudaKernel:
+    """Raises KernelMissing (RC031), BindError (RC032)."""
+    cubins = store.get(ref.artifact_kind, ref.key)
+    if cubins is None:
+        raise missing(ref, store)
+    try:
+        data = decode(str(ref.meta.get("launch", "")))
+    except msgspec.MsgspecError as error:
+        raise unloadable(ref, f"launch data: {error}") from None
+    forms = [form for step in data.steps for form in step.forms]
+    if any(form.scratch or form.profile for form in forms):
+        raise unloadable(ref, "it takes memory that no launcher gives")
+    if any(form.offset + form.size > len(cubins) for form in forms):
+        raise unloadable(ref, "launch data and machine code do not belong together")
+    return CudaKernel(f"{ref.artifact_kind}/{ref.key}", data, cubins)
 
 
 @lru_cache(1)

@@ -24,12 +24,11 @@ from typing import Any
 
 import torch
 
-from .. import _native
-from ..errors import ExecutorWarning
-from ..forking import ForkLock
-from ..plan.model import Alloc, Call, Constant, Item, Named, Plan, SizeInput, SizeOfStep, SlotOutput, TensorInput, View
-from ..store import Store
-from .native import bind
+from ... import _native
+from ...errors import ExecutorWarning
+from ...forking import ForkLock
+from ...plan.model import Call, Item, Plan, SizeInput, SizeOfStep, SlotOutput, TensorInput, View
+from ..protocol import Executable, devices_of
 
 WARM_UP = 2
 """Calls that run plainly before one is recorded: libraries of the device set themselves up in them."""
@@ -53,11 +52,10 @@ _stream: dict[int, torch.cuda.Stream] = {}
 """By device, where the last graph runs: the next one waits for it, on whatever stream it is."""
 
 
-def bind_graphed(plan: Plan, held: Sequence[torch.Tensor], store: Store) -> Callable[..., tuple[Any, ...]]:
-    """As ``bind``, replayed as CUDA graphs where the plan allows it. A plan without a GPU is bound as always; another that cannot be
-    recorded too, with a warning that says why (RC071-RC073)."""
-    executable = bind(plan, held, store)
-    if not any(device.startswith("cuda") for device in _devices(plan)) or not isinstance(executable, _native.Executable):
+def recorded(plan: Plan, held: Sequence[torch.Tensor], executable: Executable) -> Executable:
+    """``executable``, replayed as CUDA graphs where the plan allows it. One that cannot be recorded stays as it is, with a warning that
+    says why (RC071-RC073)."""
+    if not isinstance(executable, _native.Executable):
         return executable
     reason = not_recordable(plan)
     if reason is not None:
@@ -68,7 +66,7 @@ def bind_graphed(plan: Plan, held: Sequence[torch.Tensor], store: Store) -> Call
 
 def not_recordable(plan: Plan) -> str | None:
     """Why a plan cannot be a CUDA graph; None where it can."""
-    devices = sorted(_devices(plan))
+    devices = sorted(devices_of(plan))
     if len(devices) > 1:
         return f"it uses {' and '.join(devices)}"
     step = next((s for s in plan.steps if type(s) in (Item, SizeOfStep)), None)
@@ -79,14 +77,6 @@ def not_recordable(plan: Plan) -> str | None:
     if plan.bodies:
         return "which of its steps run depends on data"
     return None
-
-
-def _devices(plan: Plan) -> set[str]:
-    specs = [item.spec for item in (*plan.inputs, *plan.constants) if isinstance(item, (TensorInput, Constant))]
-    specs += [step.spec for step in plan.steps if type(step) is Alloc]
-    calls = [step for step in plan.steps if type(step) is Call]
-    named = {arg.name for call in calls for arg in (*call.args, *call.kwargs.values()) if type(arg) is Named and arg.kind == "device"}
-    return {spec.device for spec in specs} | named | {spec.device for call in calls for spec in call.specs if spec is not None}
 
 
 @dataclass(eq=False)
@@ -147,7 +137,7 @@ class GraphedExecutable:
         self.written = [k for k, item in enumerate(given) if isinstance(item, TensorInput) and item.slot in written]
         self.sized = [k for k, item in enumerate(given) if isinstance(item, SizeInput) or any(isinstance(n, str) for n in item.spec.sizes)]
         self.numbers = [k for k, item in enumerate(given) if isinstance(item, SizeInput)]
-        self.device = next((torch.device(d).index or 0 for d in sorted(_devices(plan)) if d.startswith("cuda")), -1)
+        self.device = next((torch.device(d).index or 0 for d in sorted(devices_of(plan)) if d.startswith("cuda")), -1)
         self.apart = _made_by_operators(plan)
         self.known: dict[bytes, dict[tuple[Any, ...], _Sizes]] = {}
         """By the places of the parameters, then by sizes."""
@@ -375,4 +365,4 @@ def _warn(code: str, text: str) -> None:
     warnings.warn(f"[{code}] {text}", ExecutorWarning, stacklevel=4)
 
 
-__all__ = ["GraphedExecutable", "bind_graphed", "not_recordable"]
+__all__ = ["GraphedExecutable", "not_recordable", "recorded"]
