@@ -383,6 +383,15 @@ def capture(session: nox.Session) -> None:
 
 
 @nox.session
+def neon(session: nox.Session) -> None:
+    """Kernels for 64-bit ARM: every case, cross-compiled (g++-aarch64-linux-gnu) and emulated (qemu-user)."""
+    package = PACKAGES["opmill-kernel-gen-cpp"]
+    install_wheels(session, [package.name])
+    session.env["OPMILL_TEST_EMULATED"] = "1"
+    run_pytest(session, f"--rootdir={package.folder}/tests", f"{package.folder}/tests/test_neon.py")
+
+
+@nox.session
 def plans(session: nox.Session) -> None:
     """Edited plans under AddressSanitizer and UndefinedBehaviorSanitizer; ``-- --count 1000000`` for more."""
     install_wheels(session, list(PACKAGES))

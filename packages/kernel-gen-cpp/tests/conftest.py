@@ -1,8 +1,13 @@
-"""One store a test session."""
+"""One store a test session; the helpers beside these tests can be imported, whatever import mode pytest runs in."""
+
+import sys
+from pathlib import Path
 
 import pytest
 
 from opmill_runtime_cache.store import Store
+
+sys.path.insert(0, str(Path(__file__).parent))
 
 
 @pytest.fixture(scope="session")

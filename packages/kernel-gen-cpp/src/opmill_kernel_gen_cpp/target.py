@@ -10,11 +10,12 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Target:
-    """``bits`` is the width of a vector register; ``sleef`` the suffix of the Sleef functions of that width ("": none), ``flags`` are
-    compiler flags. Part of every kernel's key."""
+    """``bits`` is the width of a vector register, ``family`` whose instructions there are ("": nobody's); ``sleef`` the suffix of the Sleef
+    functions of that width ("": none), ``flags`` are compiler flags. Part of every kernel's key."""
 
     name: str
     bits: int
+    family: str = ""
     flags: tuple[str, ...] = ()
     sleef: str = ""
     f16c: bool = False
@@ -23,11 +24,17 @@ class Target:
 
 _AVX2 = ("-mavx2", "-mfma", "-mf16c", "-mbmi2", "-mlzcnt")
 AVX512 = Target(
-    "avx512", 512, (*_AVX2, "-mavx512f", "-mavx512vl", "-mavx512dq", "-mavx512bw", "-mprefer-vector-width=512"), "avx512f", True, True
+    "avx512",
+    512,
+    "x86",
+    (*_AVX2, "-mavx512f", "-mavx512vl", "-mavx512dq", "-mavx512bw", "-mprefer-vector-width=512"),
+    "avx512f",
+    True,
+    True,
 )
-AVX2 = Target("avx2", 256, _AVX2, "avx2", True, True)
-SSE = Target("sse4", 128, ("-msse4.2",))
-NEON = Target("neon", 128)
+AVX2 = Target("avx2", 256, "x86", _AVX2, "avx2", True, True)
+SSE = Target("sse4", 128, "x86", ("-msse4.2",))
+NEON = Target("neon", 128, "arm", (), "advsimd", True, True)
 GENERIC = Target("generic", 128)
 TARGETS = {t.name: t for t in (AVX512, AVX2, SSE, NEON, GENERIC)}
 

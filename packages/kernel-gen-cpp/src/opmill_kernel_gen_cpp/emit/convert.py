@@ -14,8 +14,13 @@ static inline unsigned short round_bf16(float x) {
   const unsigned b = __builtin_bit_cast(unsigned, x);
   return x != x ? 0x7fc0 : (unsigned short)((b + 0x7fff + ((b >> 16) & 1)) >> 16);
 }"""
-_F16_SCALAR = """static inline float load_f16(unsigned short x) { return (float)__builtin_bit_cast(_Float16, x); }
-static inline unsigned short round_f16(float x) { return __builtin_bit_cast(unsigned short, (_Float16)x); }"""
+_F16_SCALAR = """#ifdef __aarch64__
+typedef __fp16 half;  // GCC knows the other name there from version 13 on
+#else
+typedef _Float16 half;
+#endif
+static inline float load_f16(unsigned short x) { return (float)__builtin_bit_cast(half, x); }
+static inline unsigned short round_f16(float x) { return __builtin_bit_cast(unsigned short, (half)x); }"""
 
 
 def value_short(dtype: str, vectors: Vectors) -> str:
@@ -78,6 +83,36 @@ def _vector_cast(needs: Needs, text: str, source: str, to: str, vectors: Vectors
     return resize(needs, text, s.short, t.short, vectors)
 
 
+_EACH_WIDENED = "{f} r; for (int l = 0; l < {n}; ++l) r[l] = load_f16(x[l]); return r;"
+_HALF_WIDENED = {
+    ("x86", 8): "return __builtin_ia32_vcvtph2ps256(({i8})x);",
+    ("x86", 16): "return __builtin_ia32_vcvtph2ps512_mask(({i16})x, ({f}){{}}, -1, 4);",
+    ("arm", 4): '{f} r; __asm__("fcvtl %0.4s, %1.4h" : "=w"(r) : "w"(x)); return r;',
+    ("arm", 8): (
+        '{f4} low, high; __asm__("fcvtl %0.4s, %1.4h" : "=w"(low) : "w"(x)); __asm__("fcvtl2 %0.4s, %1.8h" : "=w"(high) : "w"(x));'
+        " return __builtin_shufflevector(low, high, 0, 1, 2, 3, 4, 5, 6, 7);"
+    ),
+}
+"""float16 to float32 by (family, lanes) where there are instructions for it, as the body of a function of ``x``."""
+_EACH_NARROWED = "{u} r; for (int l = 0; l < {n}; ++l) r[l] = round_f16(x[l]); return r;"
+_HALF_NARROWED = {
+    ("x86", 8): "return ({u})__builtin_ia32_vcvtps2ph256(x, 0);",
+    ("x86", 16): "return ({u})__builtin_ia32_vcvtps2ph512_mask(x, 0, ({i16}){{}}, -1);",
+    ("arm", 4): '{u} r; __asm__("fcvtn %0.4h, %1.4s" : "=w"(r) : "w"(x)); return r;',
+    ("arm", 8): (
+        "const {f4} low = __builtin_shufflevector(x, x, 0, 1, 2, 3), high = __builtin_shufflevector(x, x, 4, 5, 6, 7); {u} r;"
+        ' __asm__("fcvtn %0.4h, %1.4s\\n\\tfcvtn2 %0.8h, %2.4s" : "=&w"(r) : "w"(low), "w"(high)); return r;'
+    ),
+}
+"""The way back, rounded to nearest."""
+
+
+def _filled(needs: Needs, body: str, **known: object) -> str:
+    """A body with its vector types, which are defined if it needs them."""
+    types = {"i8": ("i16", 8), "i16": ("i16", 16), "f4": ("f32", 4)}
+    return body.format(**known, **{name: needs.vector(*of) for name, of in types.items() if f"{{{name}}}" in body})
+
+
 def _from_half(needs: Needs, text: str, source: str, vectors: Vectors | None, target: Target) -> str:
     half = "bf16" if source == "bfloat16" else "f16"
     needs.add(f"scalar {half}", _BF16_SCALAR if half == "bf16" else _F16_SCALAR)
@@ -91,12 +126,9 @@ def _from_half(needs: Needs, text: str, source: str, vectors: Vectors | None, ta
         if n == 8 and target.name in ("avx2", "avx512"):  # one instruction, of which GCC makes four
             wide = f"({w})__builtin_ia32_pmovzxwd256(({needs.vector('i16', 8)})x)"
         body = f"return ({f})({wide} << 16);"
-    elif target.f16c and n == 8:
-        body = f"return __builtin_ia32_vcvtph2ps256(({needs.vector('i16', 8)})x);"
-    elif target.f16c and n == 16:
-        body = f"return __builtin_ia32_vcvtph2ps512_mask(({needs.vector('i16', 16)})x, ({f}){{}}, -1, 4);"
     else:
-        body = f"{f} r; for (int l = 0; l < {n}; ++l) r[l] = load_f16(x[l]); return r;"
+        body = _HALF_WIDENED.get((target.family if target.f16c else "", n), _EACH_WIDENED)
+        body = _filled(needs, body, f=f, n=n)
     needs.add(name, f"static inline {f} {name}({u} x) {{ {body} }}")
     return f"{name}({text})"
 
@@ -118,12 +150,9 @@ def _to_half(needs: Needs, text: str, to: str, vectors: Vectors | None, target: 
             f"const {w} b = ({w})x, r = b + 0x7fff + ((b >> 16) & 1);\n"
             f"  const {w} y = (x == x ? r : (({w}){{}} + 0x7fc00000u)) >> 16;\n  {narrow}"
         )
-    elif target.f16c and n == 8:
-        body = f"return ({u})__builtin_ia32_vcvtps2ph256(x, 0);"
-    elif target.f16c and n == 16:
-        body = f"return ({u})__builtin_ia32_vcvtps2ph512_mask(x, 0, ({needs.vector('i16', 16)}){{}}, -1);"
     else:
-        body = f"{u} r; for (int l = 0; l < {n}; ++l) r[l] = round_f16(x[l]); return r;"
+        body = _HALF_NARROWED.get((target.family if target.f16c else "", n), _EACH_NARROWED)
+        body = _filled(needs, body, u=u, n=n)
     needs.add(name, f"static inline {u} {name}({f} x) {{ {body} }}")
     return f"{name}({text})"
 

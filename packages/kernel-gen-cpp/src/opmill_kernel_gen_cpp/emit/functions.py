@@ -52,10 +52,9 @@ def _scalar(needs: Needs, name: str, short: str, full: str) -> str:
 def _vector(needs: Needs, name: str, short: str, lanes: int, full: str, target: Target) -> str:
     v = needs.vector(short, lanes)
     bits = lanes * C_OF_SHORT[short][1] * 8
-    x86 = target.bits >= bits and target.name in ("avx2", "avx512", "sse4")
-    if x86 and (name, short, bits) in isa.BUILTINS and not (name == "fma" and not target.fma):
+    if (one := isa.instruction(target, name, short, bits)) is not None:
         parameters = "xyz" if name == "fma" else "x"
-        return f"static inline {v} {full}({', '.join(f'{v} {p}' for p in parameters)}) {{ return {isa.BUILTINS[name, short, bits]}; }}"
+        return f"static inline {v} {full}({', '.join(f'{v} {p}' for p in parameters)}) {{ return {one}; }}"
     if target.sleef and bits == target.bits and name in isa.SLEEF_ULP:
         symbol = f"Sleef_{name}{'f' if short == 'f32' else 'd'}{lanes}_{isa.SLEEF_ULP[name]}{target.sleef}"
         parameters = "xy" if name in isa.BINARY else "x"
@@ -136,7 +135,7 @@ SCALAR_BODIES: dict[str, tuple[str, str]] = {
 def _fma(needs: Needs, short: str, lanes: int, target: Target) -> str:
     """A multiply-add for polynomials: fused where that is one instruction, else two operations."""
     bits = lanes * C_OF_SHORT[short][1] * 8
-    if target.fma and (("fma", short, bits) in isa.BUILTINS) and bits <= target.bits:
+    if isa.instruction(target, "fma", short, bits) is not None:
         return function(needs, "fma", short, lanes, target)
     v = needs.vector(short, lanes)
     return needs.add(f"madd_{v}", f"static inline {v} madd_{v}({v} x, {v} y, {v} z) {{ return x * y + z; }}")
@@ -249,8 +248,7 @@ def _choice(name: str, sign: str) -> Emitter:
 
     def emit(needs: Needs, full: str, short: str, lanes: int, target: Target) -> str:
         v, bits = needs.vector(short, lanes), lanes * C_OF_SHORT[short][1] * 8
-        x86 = target.bits >= bits and target.name in ("avx2", "avx512", "sse4")
-        text = isa.BUILTINS[name, short, bits] if x86 and (name, short, bits) in isa.BUILTINS else f"x {sign} y ? x : y"
+        text = isa.instruction(target, name, short, bits) or f"x {sign} y ? x : y"
         return f"static inline {v} {full}({v} x, {v} y) {{ return {text}; }}"
 
     return emit

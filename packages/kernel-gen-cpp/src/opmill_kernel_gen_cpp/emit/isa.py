@@ -1,10 +1,12 @@
-"""Instructions by compiler builtin, for one vector register: rows (function, element, bits) -> text. Elsewhere lanes are looped over."""
+"""Single instructions for one vector register: rows (function, element, bits) -> text, by family. Elsewhere lanes are looped over."""
 
 from __future__ import annotations
 
+from ..target import Target
+
 _ROUNDING = {"floor": 9, "ceil": 10, "trunc": 11, "round": 8}
 
-BUILTINS: dict[tuple[str, str, int], str] = {
+_X86: dict[tuple[str, str, int], str] = {
     ("sqrt", "f32", 128): "__builtin_ia32_sqrtps(x)",
     ("sqrt", "f64", 128): "__builtin_ia32_sqrtpd(x)",
     ("sqrt", "f32", 256): "__builtin_ia32_sqrtps256(x)",
@@ -36,6 +38,31 @@ BUILTINS: dict[tuple[str, str, int], str] = {
     ("fma", "f32", 512): "__builtin_ia32_vfmaddps512_mask(x, y, z, -1, 4)",
     ("fma", "f64", 512): "__builtin_ia32_vfmaddpd512_mask(x, y, z, -1, 4)",
 }
+
+
+def _arm(instruction: str, element: str, *operands: str, keeps: str = "") -> str:
+    """An instruction in words that GCC and Clang read alike (their builtins have different names). ``keeps``: an operand that is added to."""
+    lanes = "4s" if element == "f32" else "2d"
+    made, given = ("+w", f" = {keeps}") if keeps else ("=w", "")
+    places = "".join(f", %{n}.{lanes}" for n in range(1, len(operands) + 1))
+    inputs = ", ".join(f'"w"({o})' for o in operands)
+    return f'({{ __typeof__(x) r_{given}; __asm__("{instruction} %0.{lanes}{places}" : "{made}"(r_) : {inputs}); r_; }})'
+
+
+_ARM_ROUNDING = {"floor": "frintm", "ceil": "frintp", "trunc": "frintz", "round": "frintn", "sqrt": "fsqrt"}
+_ARM: dict[tuple[str, str, int], str] = {
+    **{(n, e, 128): _arm(i, e, "x") for n, i in _ARM_ROUNDING.items() for e in ("f32", "f64")},
+    **{("fma", e, 128): _arm("fmla", e, "x", "y", keeps="z") for e in ("f32", "f64")},
+}
+_FAMILIES = {"x86": _X86, "arm": _ARM}
+
+
+def instruction(target: Target, name: str, element: str, bits: int) -> str | None:
+    """The text of a function that is one instruction of this processor."""
+    if bits > target.bits or (name == "fma" and not target.fma):
+        return None
+    return _FAMILIES.get(target.family, {}).get((name, element, bits))
+
 
 SCALAR_NAMES = {"round": "rint", "lgamma": "lgamma"}
 """Where libm's name is not the primitive's."""
