@@ -213,14 +213,15 @@ def views(session: nox.Session) -> None:
 
 @nox.session
 def lint(session: nox.Session) -> None:
-    """ruff and clang-format, a changelog entry for every version, every error code in the docs."""
-    session.install("-q", *CHECKERS[:1], CPP_FORMATTER)
+    """ruff and clang-format, a changelog entry for every version, every error code in the docs, nothing that is used nowhere."""
+    session.install("-q", *CHECKERS[:1], CPP_FORMATTER, "vulture>=2.14")
     session.run("ruff", "check", ".")
     session.run("ruff", "format", "--check", ".")
     native = session.run("git", "ls-files", "*.cpp", "*.h", external=True, silent=True).split()
     session.run("clang-format", "--dry-run", "--Werror", *native)
     session.run("python", "tools/changelog_gate.py")
     session.run("python", "tools/error_codes.py", "--check")
+    session.run("python", "tools/dead_code.py")
 
 
 @nox.session

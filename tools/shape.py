@@ -1,5 +1,5 @@
 """Fails where the tree is hard to read or known to break: oversized files and functions, import cycles, imports against the layers, decoders made late,
-devices by name outside of their folders.
+devices by name outside of their folders, packages that build their native parts in different ways.
 
 usage: shape.py [ROOT]. Function-level imports count. Who may import whom among the packages is what their pyproject.toml declares; the
 layers of torch that no package may import are in FORBIDDEN.
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -66,6 +66,21 @@ def sizes(module: Module) -> Iterator[str]:
             length = node.end_lineno - node.lineno + 1  # type: ignore[operator]
             if length > FUNCTION_LINES:
                 yield f"{module.file}:{node.lineno}: function {node.name} has {length} lines (at most {FUNCTION_LINES})"
+
+
+def native_sizes(package: Package) -> Iterator[str]:
+    for file in sorted(file for file in (package.folder / "src").rglob("*") if file.suffix in (".cpp", ".h")):
+        lines = len(file.read_text().splitlines())
+        if lines > FILE_LINES:
+            yield f"{file}: {lines} lines (at most {FILE_LINES})"
+
+
+def hooks(everything: Iterable[Package]) -> Iterator[str]:
+    """A source distribution holds its own build hook, so each package with native code has one; they are one text."""
+    found = [file for package in everything if (file := package.folder / "hatch_build.py").exists()]
+    for file in found[1:]:
+        if file.read_text() != found[0].read_text():
+            yield f"{file}: not what {found[0]} is: change all of them together"
 
 
 def layering(module: Module, package: Package, everything: dict[str, Package]) -> Iterator[str]:
@@ -141,6 +156,8 @@ def main() -> int:
             complaints += decoders(module)
             complaints += devices(module)
         complaints += cycles(modules)
+        complaints += native_sizes(package)
+    complaints += hooks(everything.values())
     for complaint in dict.fromkeys(complaints):
         print(complaint.replace(f"{root}/", ""))
     print(f"shape: {len(everything)} packages, {len(complaints)} complaints")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from opmill_graph_ir.loops.index import Index
-from opmill_graph_ir.loops.ir import Expr, IndexValue, Load, LoopKernel, Nest, Op, Phase
+from opmill_graph_ir.loops.ir import IndexValue, Load, Nest, Op, Phase
 from opmill_graph_ir.loops.walk import children as children
 from opmill_graph_ir.loops.walk import expressions as expressions
 from opmill_graph_ir.loops.walk import inside as inside
@@ -22,12 +22,6 @@ def indices(phase: Phase) -> Iterator[tuple[Index, bool]]:
             yield e.index, False
     for store in phase.stores:
         yield store.index, True
-
-
-def all_expressions(kernel: LoopKernel) -> Iterator[Expr]:
-    for nest in kernel.nests:
-        for phase in nest.phases:
-            yield from expressions(phase)
 
 
 def names_in(phase: Phase) -> frozenset[str]:

@@ -437,7 +437,3 @@ class WeakReference(Value):
             if found is None
             else vm.compare(COMPARISONS[name], self.target, vm.wrap(found, Pinned(found, "referent")))
         )
-
-
-def item_sources(source: Any, items: Any) -> list[Lazy]:
-    return [Lazy(obj, Item(source, i)) for i, obj in enumerate(items)]

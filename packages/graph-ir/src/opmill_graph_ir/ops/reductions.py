@@ -67,18 +67,6 @@ def reduced(
     return ctx.reduce([_result(ctx, node)], sizes, make)[0]
 
 
-def reduce_all(ctx: Context, node: Node, sizes: Sequence[int], value: Callable[[Any, Any], Expr], dtype: str, *, mean: bool) -> Any:
-    """The sum or mean of ``value(position, extents)`` over ``sizes``, as the node's first result."""
-    if not sizes:
-        return ctx.pointwise(*_result(ctx, node), value)
-
-    def make(outer: Any, inner: Any, ext: Any) -> Any:
-        total = Ref("a", dtype)
-        return [Reduction(("a",), "sum", value(inner, ext), dtype)], [op("div", total, const(math.prod(sizes), dtype)) if mean else total]
-
-    return ctx.reduce([_result(ctx, node)], sizes, make)[0]
-
-
 @ROWS.lowers("sum sum.dim_IntList", complex="each part")
 def _sum(ctx: Context, node: Node, x: View, dim: Any = None, keepdim: bool = False, **_: Any) -> Any:
     return reduced(ctx, node, x, dim, keepdim, "sum", wide(_result(ctx, node)[1].dtype))

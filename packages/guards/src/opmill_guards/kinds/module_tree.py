@@ -123,11 +123,6 @@ def _check(guard: ModuleTree, read: Read) -> bool:
     return not any(_different_module(facts, read) for facts in guard.modules) and _failing(guard, read) is None
 
 
-def failing_part(guard: ModuleTree, read: Read) -> Guard | None:
-    """The first of the facts in ``then`` and ``tensors`` that does not hold; None where they do, or the modules themselves differ."""
-    return None if any(_different_module(facts, read) for facts in guard.modules) else _failing(guard, read)
-
-
 def _describe(guard: ModuleTree, read: Read) -> tuple[str, str]:
     from . import kind_of
 

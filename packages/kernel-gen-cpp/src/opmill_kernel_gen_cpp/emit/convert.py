@@ -7,7 +7,7 @@ from opmill_graph_ir.loops.float8 import FLOAT8
 from ..target import Target
 from . import float8
 from .needs import Needs
-from .types import C_OF_SHORT, SIGNED_OF_SIZE, TYPES, Vectors
+from .types import SIGNED_OF_SIZE, TYPES, Vectors
 
 _BF16_SCALAR = """static inline float load_bf16(unsigned short x) { return __builtin_bit_cast(float, (unsigned)x << 16); }
 static inline unsigned short round_bf16(float x) {
@@ -183,7 +183,3 @@ def to_memory(needs: Needs, text: str, dtype: str, vectors: Vectors | None) -> s
     if dtype != "bool" or vectors is None:
         return text
     return resize(needs, f"({text} & 1)", vectors.mask_short(), "u8", vectors)
-
-
-def scalar_c(dtype: str) -> str:
-    return C_OF_SHORT[TYPES[dtype].short][0]
