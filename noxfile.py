@@ -360,7 +360,7 @@ def _matrix_cell(session: nox.Session, python: str, torch_version: str, folder: 
 
 @nox.session
 def bench(session: nox.Session) -> None:
-    """eager, torch.compile and opmill side by side; ``-- mlp bert_s`` picks models, ``-- --help`` lists the rest."""
+    """eager, torch.compile and opmill side by side, added to benchmarks/history.jsonl; ``-- mlp bert_s`` picks models, ``-- --help`` lists the rest."""
     install_wheels(session, list(PACKAGES))
     session.install("-q", *MODELS)
     session.install("-q", "--no-deps", *MODELS_WITHOUT_DEPENDENCIES)

@@ -1,7 +1,7 @@
 """eager, torch.compile and opmill side by side: every model in its own processes, with empty and with warm caches.
 
-usage: sweep.py [MODEL...] [--compilers torch,opmill] [--seconds S] [--timeout S] [--output FILE]
-Prints one table and says of each demand whether it is met; writes everything measured as JSON. A model that crashes or hangs is a row
+usage: sweep.py [MODEL...] [--compilers torch,opmill] [--seconds S] [--timeout S] [--output FILE] [--history FILE]
+Prints one table and says of each demand whether it is met; writes everything measured as JSON, and adds it to the history (``history.py``). A model that crashes or hangs is a row
 that says so. Exit status 1 where a demand is not met.
 """
 
@@ -23,6 +23,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+import history
 import zoo
 from demands import demands
 
@@ -103,6 +104,9 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=3.0, help="how long steady state is measured")
     parser.add_argument("--timeout", type=float, default=600.0, help="seconds one process may take")
     parser.add_argument("--output", type=Path, default=Path("bench-results") / "latest.json")
+    parser.add_argument(
+        "--history", type=Path, default=history.FILE, help="where the run is added; /dev/null for a run that is no measurement"
+    )
     chosen = parser.parse_args()
     missing = sorted(set(chosen.models) - set(zoo.MODELS))
     if missing:
@@ -116,6 +120,8 @@ def main() -> int:
     machine = {"torch": torch.__version__, "python": platform.python_version(), "cores": os.cpu_count()}
     chosen.output.write_text(json.dumps({"machine": machine, "results": results, "demands": rows}, indent=1))
     console.print(f"written to {chosen.output}")
+    for loss in history.append(chosen.history, {**machine, "processor": platform.machine()}, results):
+        console.print(f"[red]slower than before[/] {loss}")
     return any(row["met"] is False for row in rows)
 
 
