@@ -14,6 +14,7 @@ import opmill
 EYE, ZEROS, ONES = torch.eye(3), torch.zeros(3, 3), torch.ones(3)
 DOUBLE = torch.float64
 FAR = torch.tensor([0, 7])
+INTEGERS = torch.arange(64).reshape(4, 4, 4)
 
 REFUSED: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "cholesky": (torch.linalg.cholesky, (-EYE,)),
@@ -35,6 +36,39 @@ REFUSED: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "gelu": (lambda x: F.gelu(x, approximate="x"), (ONES,)),
     "bucketize": (torch.bucketize, (ONES, EYE)),
     "diagonal_scatter": (torch.diagonal_scatter, (EYE, ONES[:2])),
+    "select_scatter": (lambda x, y: torch.select_scatter(x, y, 0, 1), (EYE, ONES[:1])),
+    "slice_scatter": (lambda x, y: torch.slice_scatter(x, y, 0, 0, 2), (EYE, EYE[:1])),
+    "as_strided_scatter": (lambda x, y: torch.as_strided_scatter(x, y, (2,), (1,), 0), (EYE, ONES)),
+    "put": (torch.put, (ONES, torch.tensor([0, 1]), ONES)),
+    "put, index": (torch.put, (ONES, ONES, ONES)),
+    "soft_margin_loss": (F.soft_margin_loss, (ONES[0], ONES)),
+    "segment_reduce": (
+        lambda x, y: torch.segment_reduce(x, "sum", offsets=y, axis=0, unsafe=True),
+        (ONES, torch.tensor([[0, 3]])),
+    ),
+    "index_fill": (lambda x, i: x.index_fill(0, i, 1.0), (ONES, ONES)),
+    "index_copy, index": (lambda x, i: x.index_copy(0, i, x), (ONES, ONES)),
+    "hardshrink": (F.hardshrink, (INTEGERS,)),
+    "multi_margin_loss": (F.multi_margin_loss, (INTEGERS[0], torch.arange(4))),
+    "batch_norm": (lambda x, y: F.batch_norm(x, y, y, training=True), (EYE, ONES.to(DOUBLE))),
+    "max_pool1d": (lambda x: F.max_pool1d(x, 2), (INTEGERS[0],)),
+    "max_unpool1d": (lambda x, i: F.max_unpool1d(x, i, 2), (INTEGERS[0], INTEGERS[0])),
+    "max_unpool2d": (lambda x, i: F.max_unpool2d(x, i, 2), (INTEGERS, INTEGERS)),
+    "adaptive_avg_pool3d": (lambda x: F.adaptive_avg_pool3d(x, 2), (INTEGERS[None, None],)),
+    **{
+        f"interpolate, {mode}": (lambda x, m=mode, a=antialias: F.interpolate(x, scale_factor=2, mode=m, antialias=a), (x[None],))
+        for mode, x, antialias in (
+            ("nearest", INTEGERS, False),
+            ("nearest-exact", INTEGERS, False),
+            ("bicubic", INTEGERS, False),
+            ("linear", INTEGERS[0], False),
+            ("trilinear", INTEGERS[None], False),
+            ("bilinear", INTEGERS.to(torch.float16), True),
+        )
+    },
+    "a method of tensors on a number": (lambda x: torch.Tensor.__radd__(1, x), (ONES,)),
+    "a slot of tensors on a number": (lambda x: torch.Tensor.__len__(x.dim()), (ONES,)),
+    "a method of lists on a tuple": (lambda x: list.append((1, 2), x), (ONES,)),
     "complex": (torch.complex, (ONES, ONES.to(DOUBLE))),
     "heaviside": (torch.heaviside, (ONES, ONES.to(DOUBLE))),
     "_assert_async": (lambda x: torch._assert_async(x.sum() > 100), (ONES,)),
@@ -109,3 +143,22 @@ def test_operators_of_other_libraries_that_give_nothing_run_in_order() -> None:
         for _ in range(2):
             assert compiled(ONES).tolist() == [3.0] * 3
     assert said == [3.0, 6.0] * 2
+
+
+def test_what_a_handler_catches_says_the_sizes_of_the_call() -> None:
+    """Also once sizes are symbolic."""
+
+    def run(x: torch.Tensor, y: torch.Tensor) -> Any:
+        try:
+            return x @ y
+        except RuntimeError as e:
+            return str(e), x * 2
+
+    compiled = opmill.compile(run)
+    for left, right in (((2, 3), (3, 2)), ((2, 3), (4, 2)), ((5, 3), (4, 4)), ((6, 3), (4, 4)), ((6, 3), (3, 4)), ((7, 3), (3, 4))):
+        x, y = torch.ones(left), torch.ones(right)
+        expected, got = run(x, y), compiled(x, y)
+        if isinstance(expected, tuple):
+            assert got[0] == expected[0]
+        else:
+            assert torch.equal(got, expected)

@@ -9,12 +9,27 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
+from torch.nn import functional
 from torch.utils import _pytree as pytree
 
 from opmill_fake_tensors import FakeTensor
+from opmill_fake_tensors.probing import refusal
 
+#: Functions with kernels for processors that they use where nobody looks, which take other types than the operators that they use else.
+_BY_THEMSELVES = frozenset(map(id, (torch.max_pool1d, functional.max_pool1d, functional._max_pool1d)))
 #: Elements of the largest tensor that is made for it.
 LARGEST = 1 << 22
+
+
+def refuse_types(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+    """Raises what eager raises where a function would compute with types of arguments for which eager has no kernel."""
+    if id(function) not in _BY_THEMSELVES:
+        return
+    x = args[0] if args else kwargs.get("input")
+    if isinstance(x, FakeTensor) and not x.requires_grad and x.device.type == "cpu":
+        refused = refusal(function, args, kwargs)
+        if refused is not None:
+            raise type(refused)(*refused.args)
 
 
 def asked_of_eager(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[bool, Exception | None]:
@@ -36,7 +51,7 @@ def asked_of_eager(function: Callable[..., Any], args: Sequence[Any], kwargs: Ma
 
 
 class NotAskable(Exception):
-    """A tensor of symbolic sizes, of another device, or too large."""
+    """A tensor of sizes that only data tell, of another device, or too large."""
 
 
 def computes(function: Any) -> bool:
@@ -55,16 +70,16 @@ def stand_in(value: Any) -> Any:
 
 
 def zeros(fake: torch.Tensor) -> torch.Tensor:
-    """A tensor with the geometry of a fake and with elements."""
-    plain = isinstance(fake, FakeTensor) and all(type(n) is int for n in (*fake.shape, *fake.stride()))
+    """A tensor with the geometry of a fake and with elements. Symbolic sizes are assumed: what eager says names them."""
+    plain = isinstance(fake, FakeTensor) and all(type(n) is int or n.node.has_hint() for n in (*fake.shape, *fake.stride()))
     if not plain or fake.device.type != "cpu" or fake.numel() > LARGEST or fake.is_conj() or fake.is_neg():
         raise NotAskable
     with torch._C._DisableTorchDispatch(), torch.no_grad():
-        made = torch.empty_strided(tuple(fake.shape), fake.stride(), dtype=fake.dtype).zero_()
+        made = torch.empty_strided([*map(int, fake.shape)], [*map(int, fake.stride())], dtype=fake.dtype).zero_()
     if not fake.requires_grad:
         return made
     made.requires_grad_()
     return made if fake.is_leaf else made.view_as(made)
 
 
-__all__ = ["asked_of_eager"]
+__all__ = ["asked_of_eager", "refuse_types"]

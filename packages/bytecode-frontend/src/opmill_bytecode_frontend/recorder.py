@@ -19,7 +19,7 @@ from opmill_fake_tensors.symbols.asking import check
 from opmill_fake_tensors.wrappers import takes_operators
 from opmill_guards.source import Pinned, TensorProperty
 
-from .eager_errors import asked_of_eager
+from .eager_errors import asked_of_eager, refuse_types
 from .errors import Unsupported
 from .labels import Labels
 from .numbers import Numbers
@@ -349,6 +349,7 @@ class Recorder:
 
     def _guarded(self, vm: Machine, function: Any, args: Any, kwargs: Any) -> Any:
         try:
+            refuse_types(function, args, kwargs)
             return self.remembered.call(function, args, kwargs)
         except FakeTensorError as exc:
             what, why, hint = _refused(name_of(function), str(exc))

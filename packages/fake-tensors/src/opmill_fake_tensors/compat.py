@@ -67,15 +67,33 @@ def _meta_kernel_modules() -> Iterator[Any]:
             yield module
 
 
+_OTHERWISE = (
+    "multilabel_margin_loss_forward",  # labels behind the first -1 count in that of the twin
+    "dropout",  # the twin copies where nothing is dropped, the kernel gives its argument
+)
+_RESAMPLINGS = (
+    "upsample_nearest1d upsample_nearest2d upsample_nearest3d _upsample_nearest_exact1d _upsample_nearest_exact2d _upsample_nearest_exact3d"
+)
+_HIDING = (
+    *"hardshrink softshrink multi_margin_loss native_batch_norm upsample_bilinear2d upsample_bicubic2d".split(),
+    *_RESAMPLINGS.split(),
+    *(
+        f"{name}.vec"
+        for name in f"{_RESAMPLINGS} upsample_linear1d upsample_bilinear2d upsample_trilinear3d upsample_bicubic2d _upsample_bilinear2d_aa "
+        "_upsample_bicubic2d_aa".split()
+    ),
+)
+"""Of these the kernels in C++ take symbolic sizes, and refuse element types that the twins, which are other operators, compute with."""
+
+
 @functools.cache
 def distrust_twins() -> None:
     """Takes torch's Python twins of operators away that are something else than their kernels in C++. Called before Python twins are looked
     for."""
     keys = torch._C.DispatchKey
-    for operator in (
-        torch.ops.aten.multilabel_margin_loss_forward.default,  # labels behind the first -1 count in that of the twin
-        torch.ops.aten.dropout.default,  # the twin copies where nothing is dropped, the kernel gives its argument
-    ):
+    for name in (*_OTHERWISE, *_HIDING):
+        packet, _, overload = name.partition(".")
+        operator = getattr(getattr(torch.ops.aten, packet), overload or "default")
         for key in (keys.Autograd, keys.CompositeImplicitAutograd):
             operator.py_kernels.pop(key, None)
         operator._dispatch_cache.clear()

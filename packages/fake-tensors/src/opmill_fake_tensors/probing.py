@@ -14,11 +14,14 @@ from typing import Any
 import torch
 
 _OF_TYPES = re.compile(
-    r"dtype|\b(?:scalar|data|same) ?types?\b|not implemented for|\bcast\b|\btype promotion\b|\b(?:integral|floating|complex|boolean|bool|half)\b",
+    r"dtype|\b(?:scalar|data|same) ?types?\b|not implemented for|\bcast\b|\b(?:long|int|byte|float|double) tensor\b|\btype promotion\b|\b(?:integral|floating|complex|boolean|bool|half)\b",
     re.I,
 )
-_REFUSALS = (RuntimeError, TypeError, ValueError, NotImplementedError)
+_REFUSALS = (RuntimeError, TypeError, ValueError, IndexError, NotImplementedError)
 _SMALL = 3
+_GROWING = frozenset("size sizes repeats output_size shape pad minlength steps num_classes scale_factors bins".split())
+"""Arguments by which results are larger than what they are made of: tried with few."""
+_FEW = 16
 _CHEAP, _MOST = 1 << 12, 1 << 22
 """Elements that are tried as they are, and where nothing smaller fits."""
 _ABOVE = torch._C.DispatchKeySet(torch._C.DispatchKey.FuncTorchDynamicLayerFrontMode) | torch._C.DispatchKeySet(
@@ -45,7 +48,7 @@ def refusal(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Except
     if known not in _found:
         if len(_found) > _LIMIT:
             _found.clear()
-        _found[known] = _tried(func, args, kwargs)
+        _found[known] = _tried(func, *_few(func, args, kwargs))
     return _found[known]
 
 
@@ -59,6 +62,21 @@ def _describe(value: Any, types: list[torch.dtype], key: list[Any]) -> None:
             _describe(v, types, key)
     else:
         key.append(value if type(value) in (torch.dtype, str, bool) else type(value))
+
+
+def _few(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Sequence[Any], Mapping[str, Any]]:
+    """The arguments, with counts that make results large cut down."""
+    names = [a.name for a in func._schema.arguments] if isinstance(func, torch._ops.OpOverload) else ()
+    if _GROWING.isdisjoint(names):
+        return args, kwargs
+    cut = [_cut(a) if name in _GROWING else a for a, name in zip(args, names, strict=False)]
+    return cut, {k: _cut(v) if k in _GROWING else v for k, v in kwargs.items()}
+
+
+def _cut(value: Any) -> Any:
+    if isinstance(value, (list, tuple)):
+        return [_cut(v) for v in value]
+    return min(_number(value), _FEW) if type(value) in (int, torch.SymInt) else value
 
 
 def _tried(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Exception | None:

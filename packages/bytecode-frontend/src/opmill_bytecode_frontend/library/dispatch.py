@@ -21,7 +21,7 @@ from ..lifetimes import LASTING
 from ..owners import exempt
 from ..switches import switches
 from ..values.arrays import ArrayValue
-from ..values.base import MISSING, NotConstant, Value, apply, named_by_program, written_in_python
+from ..values.base import MISSING, NotConstant, Value, apply, name_in_c, named_by_program, written_in_python
 from ..values.constant import ConstantValue
 from ..values.deques import DequeValue, longest
 from ..values.functions import MethodValue
@@ -69,7 +69,8 @@ FOLLOWED = frozenset(call[0] for call in switches().values()) | {torch._C._dynam
 CHANGING = (bytearray, memoryview, array.array, io.IOBase)
 #: Items of an iterator made at capture that are taken at most.
 MOST_MADE = 100_000
-DESCRIPTORS = (types.MethodDescriptorType, types.WrapperDescriptorType, types.ClassMethodDescriptorType)
+RECEIVING = (types.MethodDescriptorType, types.WrapperDescriptorType)
+DESCRIPTORS = (*RECEIVING, types.ClassMethodDescriptorType)
 VARIABLE_FUNCTIONS = getattr(torch._C, "_VariableFunctions", None)
 
 
@@ -263,6 +264,10 @@ def slot_call(vm: Any, obj: Any, args: list[Value], kwargs: dict[str, Value]) ->
     if not args:
         return fold(vm, obj, args, kwargs)  # which raises
     receiver, rest = args[0], list(args[1:])
+    if type(obj) in RECEIVING and not issubclass(kind := receiver.python_type(), obj.__objclass__):
+        by_slot = type(obj) is types.WrapperDescriptorType
+        words = "requires a {} object but received a {}" if by_slot else "for {} objects doesn't apply to a {} object"
+        vm.throw(TypeError, f"descriptor {name!r} " + words.format(repr(name_in_c(obj.__objclass__)), repr(name_in_c(kind))))
     if obj.__objclass__ is object:
         found = OBJECT_SLOTS.get(name)
         if found is not None:

@@ -4,6 +4,7 @@ and raises what eager raises, in its words."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -91,13 +92,47 @@ def _bucketize(x: Any, boundaries: Tensor, **_: Any) -> None:
         raise RuntimeError(f"boundaries tensor must be 1 dimension, but got dim({boundaries.dim()})")
 
 
-@_check("diagonal_scatter")
-def _diagonal_scatter(x: Tensor, src: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1, **_: Any) -> None:
-    view = torch.diagonal(x, offset, dim1, dim2)
-    if view.dim() != src.dim() or not all(a is b or demanded(a == b) for a, b in zip(view.size(), src.size(), strict=True)):
+def _equal(a: Sequence[Any], b: Sequence[Any]) -> bool:
+    return len(a) == len(b) and all(n is m or demanded(n == m) for n, m in zip(a, b, strict=True))
+
+
+def _scattered(view_of: Callable[..., Tensor], x: Tensor, src: Tensor, *where: Any, **named: Any) -> None:
+    """What is scattered has the sizes of the view that it is written to."""
+    view = view_of(x, *where, **named)
+    if not _equal(view.size(), src.size()):
         raise RuntimeError(
             f"expected src to have a size equal to the slice of self. src size = {_shown(src.size())}, slice size = {_shown(view.size())}"
         )
+
+
+CHECKS.update(
+    {
+        f"aten::{name}_scatter": partial(_scattered, view_of)
+        for name, view_of in (
+            ("diagonal", torch.diagonal),
+            ("select", torch.select),
+            ("slice", torch.ops.aten.slice.Tensor),
+            ("as_strided", torch.as_strided),
+        )
+    }
+)
+
+
+@_check("put put_")
+def _put(x: Tensor, index: Tensor, source: Tensor, *_: Any, **__: Any) -> None:
+    if not _equal([source.numel()], [index.numel()]):
+        raise IndexError(
+            "put_(): Expected source and index to have the same number of elements, but got "
+            f"source.numel() = {source.numel()}, index.numel() = {index.numel()}"
+        )
+
+
+@_check("soft_margin_loss")
+def _soft_margin(x: Tensor, target: Tensor, *_: Any, **__: Any) -> None:
+    """Written to a tensor of the sizes of ``x``, whatever is reduced."""
+    sizes = (x + target).size()
+    if not _equal(sizes, x.size()):
+        raise RuntimeError(f"output with shape {_shown(x.size())} doesn't match the broadcast shape {_shown(sizes)}")
 
 
 @_check("index_add index_add_")
@@ -105,10 +140,20 @@ def _index_add(x: Tensor, dim: int, ids: Tensor, src: Tensor, **_: Any) -> None:
     if not x.dim() or not -x.dim() <= dim < x.dim():
         return  # of which the meta kernel knows
     rest = [[n for d, n in enumerate(t.size()) if d != dim % x.dim()] for t in (x, src)]
-    if len(rest[0]) != len(rest[1]) or not all(a is b or demanded(a == b) for a, b in zip(*rest, strict=True)):
+    if not _equal(*rest):
         raise RuntimeError(
             "source tensor shape must match self tensor shape, excluding the specified dimension. "
             f"Got self.shape = {_shown(x.size())} source.shape = {_shown(src.size())}"
+        )
+
+
+@_check("segment_reduce")
+def _segment_reduce(x: Tensor, reduce: str, *, lengths: Any = None, offsets: Any = None, **_: Any) -> None:
+    name, given = ("offsets", offsets) if offsets is not None else ("lengths", lengths)
+    if given is not None and x.dim() < given.dim():
+        raise RuntimeError(
+            f"Expected data.dim() >= {name}_value.dim() to be true, but got false.  (Could this error message be improved?  "
+            "If so, please report an enhancement request to PyTorch.)"
         )
 
 
