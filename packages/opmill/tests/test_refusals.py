@@ -162,3 +162,27 @@ def test_what_a_handler_catches_says_the_sizes_of_the_call() -> None:
             assert got[0] == expected[0]
         else:
             assert torch.equal(got, expected)
+
+
+@pytest.mark.parametrize("of_module", [False, True])
+def test_writes_to_tensors_of_inference_mode_are_refused_outside_of_it(of_module: bool) -> None:
+    class Counting(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            target = self.count if of_module else x
+            target.add_(1)
+            return target[0] * 2
+
+    module = Counting()
+    module.register_buffer("count", torch.zeros(3))
+    compiled = opmill.compile(module)
+    with torch.inference_mode():
+        inferred = torch.ones(3)
+    compiled(torch.ones(3))
+    module.count = inferred
+    expected = raised(module, (inferred,))
+    assert expected.startswith("RuntimeError: Inplace update to inference tensor")
+    before = inferred.clone()
+    assert raised(compiled, (inferred,)) == expected
+    assert torch.equal(inferred, before)
+    with torch.inference_mode():
+        assert compiled(inferred).item() == 2 * (before[0] + 1)

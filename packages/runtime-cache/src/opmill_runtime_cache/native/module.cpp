@@ -126,11 +126,13 @@ PyObject* executable_held_at(PyObject* self, PyObject*) {
 // Notes a write to every held tensor that the plan writes, for autograd.
 PyObject* executable_touch_held(PyObject* self, PyObject*) {
   const opmill::Program& program = *reinterpret_cast<Executable*>(self)->program;
-  if (!api.bump_version) Py_RETURN_NONE;
   for (const opmill::Step& step : program.steps)
     for (int slot : step.bumps)
-      for (size_t i = 0; i < program.held_slots.size(); i++)
-        if (program.held_slots[i] == slot) api.bump_version(opmill::handle_of(program.held[i]));
+      for (size_t i = 0; i < program.held_slots.size(); i++) {
+        if (program.held_slots[i] != slot) continue;
+        const std::string refused = opmill::count_write(opmill::handle_of(program.held[i]));
+        if (!refused.empty()) return PyErr_Format(PyExc_RuntimeError, "%s", refused.c_str());
+      }
   Py_RETURN_NONE;
 }
 

@@ -65,7 +65,8 @@ class Run {
   bool provide_workspace(const CudaGemm& gemm);
   char* data_of(int slot) const;
   bool shim_on_blobs(const CallInfo& call);
-  void written(int slot);
+  bool counted(int slot);
+  bool written(int slot);
   void own(int slot, Handle handle);
   bool stays_inside(int slot);
   bool stayed(const CallInfo& call);

@@ -21,9 +21,9 @@ bool Run::launch(const Step& step) {
   if (step.values.size() > kRoom) many_sizes.resize(step.values.size()), sizes = many_sizes.data();
   for (size_t i = 0; i < step.slots.size(); i++) pointers[i] = slots_[step.slots[i]].data;
   for (size_t i = 0; i < step.values.size(); i++) sizes[i] = instance_.values[step.values[i]];
+  for (int slot : step.bumps)
+    if (!counted(slot)) return false;
   const int64_t failed = step.kernel(pointers, sizes);
-  if (api.bump_version)
-    for (int slot : step.bumps) api.bump_version(slots_[slot].handle);
   if (failed == 0) return true;
   if (failed > 0 && failed <= static_cast<int64_t>(step.failures.size()))
     return fail(step.failures[failed - 1].type, "", step.failures[failed - 1].message);
@@ -32,6 +32,8 @@ bool Run::launch(const Step& step) {
 
 bool Run::launch_cuda(const Step& step) {
   if (step.late && !launch_fits(program_, instance_, step, slots_.data(), &failure)) return false;
+  for (int slot : step.bumps)
+    if (!counted(slot)) return false;
   const int64_t bytes = instance_.values[step.b], one = 1;
   Handle block = nullptr;  // back to torch's allocator at the end: what runs after this on the stream may have it
   void* scratch = nullptr;
@@ -41,8 +43,6 @@ bool Run::launch_cuda(const Step& step) {
   bool done = true;
   for (size_t i = 0; i < step.launches.size() && done; i++) done = start(step, step.launches[i], static_cast<char*>(scratch));
   if (block) api.delete_handle(block);
-  if (api.bump_version)
-    for (int slot : step.bumps) api.bump_version(slots_[slot].handle);
   return done;
 }
 
@@ -96,15 +96,21 @@ bool Run::start(const Step& step, const CudaLaunch& launch, char* scratch) {
 
 bool Run::gemm(const CallInfo& call, const Gemm& gemm) {
   const BlasCall& blas = call.blas;
+  if (!written(blas.out)) return false;
   run_gemm(gemm, slots_[blas.out].data, blas.bias >= 0 ? slots_[blas.bias].data : nullptr, slots_[blas.a].data, slots_[blas.b].data);
-  written(blas.out);
   return true;
 }
 
-void Run::written(int slot) {
+// Before a write, which torch refuses of tensors made in inference mode to those outside of it.
+bool Run::counted(int slot) {
+  const std::string refused = count_write(slots_[slot].handle);
+  return refused.empty() || fail(PyExc_RuntimeError, "", refused);
+}
+
+bool Run::written(int slot) {
   const int root = program_.slots[slot].root;
   const SlotKind kind = program_.slots[root].kind;
-  if (api.bump_version && (kind == SlotKind::input || kind == SlotKind::held)) api.bump_version(slots_[root].handle);
+  return (kind != SlotKind::input && kind != SlotKind::held) || counted(root);
 }
 
 namespace {
@@ -125,9 +131,7 @@ bool Run::cuda_gemm(int number) {
   const void* a = slots_[blas.a].data;
   if (cuda_index(program_.slots[blas.out].device) != program_.cuda || !aligned(memory, a)) return shim_on_blobs(call);
   if (!provide_workspace(gemm)) return false;
-  if (!start_product(number, gemm, memory, a)) return shim_on_blobs(call);
-  written(blas.out);
-  return true;
+  return start_product(number, gemm, memory, a) ? written(blas.out) : shim_on_blobs(call);
 }
 
 bool Run::start_product(int number, CudaGemm& gemm, const ProductMemory& memory, const void* a) {
@@ -206,8 +210,7 @@ bool Run::shim_on_blobs(const CallInfo& call) {
   for (Handle handle : results) api.delete_handle(handle);
   for (Handle handle : made) api.delete_handle(handle);
   if (!done) return fail(nullptr, "RC045", "torch cannot compute " + call.name + " of tensors that lie so");
-  written(call.blas.out);
-  return true;
+  return written(call.blas.out);
 }
 
 bool Run::take_results(const CallInfo& call, const std::vector<Handle>& results) {

@@ -2,6 +2,8 @@
 
 #include <dlfcn.h>
 
+#include <exception>
+
 namespace opmill {
 
 TorchApi api;
@@ -24,6 +26,17 @@ struct Symbol {
 };
 
 }  // namespace
+
+std::string count_write(Handle tensor) {
+  if (!api.bump_version) return "";
+  try {
+    api.bump_version(tensor);
+  } catch (const std::exception& error) {
+    const std::string text = error.what();  // torch says next where in its sources
+    return text.substr(0, text.find("\nException raised from"));
+  } catch (...) { return "torch refuses that a tensor is written"; }
+  return "";
+}
 
 int dtype_index(int32_t code) {
   for (int i = 0; i < kDtypes; i++)

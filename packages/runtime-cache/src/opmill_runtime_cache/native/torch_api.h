@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 
 namespace opmill {
 
@@ -47,7 +48,7 @@ struct TorchApi {
   // Optional.
   Status (*new_string)(const char*, size_t, void**) = nullptr;
   Status (*new_stable_value)(uint64_t**) = nullptr;  // absent before torch 2.13: plain operator new
-  void (*bump_version)(Handle) = nullptr;
+  void (*bump_version)(Handle) = nullptr;  // throws: `count_write`
   int64_t (*version)(Handle) = nullptr;  // how often it was written to; throws for a tensor of inference mode
   bool (*requires_grad)(const void*) = nullptr;  // of a TensorImpl
   Status (*new_undefined)(Handle*) = nullptr;  // a tensor that is none
@@ -80,6 +81,9 @@ constexpr int32_t kCpu = 0, kCuda = 1;  // torch's numbers of device types
 inline int32_t device_type(int device) { return device < 0 ? kCpu : device >> 8; }
 inline int32_t device_index(int device) { return device < 0 ? 0 : device & 0xff; }
 inline int cuda_index(int device) { return device_type(device) == kCuda ? device_index(device) : -1; }
+
+// Counts a write to a tensor, for autograd; what torch says where it refuses one (of inference mode, outside of it), else nothing.
+std::string count_write(Handle tensor);
 
 inline Handle handle_of(void* object) { return reinterpret_cast<Handle>(static_cast<void**>(object) + api.word); }
 
