@@ -21,9 +21,9 @@ bool Run::launch(const Step& step) {
   if (step.values.size() > kRoom) many_sizes.resize(step.values.size()), sizes = many_sizes.data();
   for (size_t i = 0; i < step.slots.size(); i++) pointers[i] = slots_[step.slots[i]].data;
   for (size_t i = 0; i < step.values.size(); i++) sizes[i] = instance_.values[step.values[i]];
+  const int64_t failed = step.kernel(pointers, sizes);
   for (int slot : step.bumps)
     if (!counted(slot)) return false;
-  const int64_t failed = step.kernel(pointers, sizes);
   if (failed == 0) return true;
   if (failed > 0 && failed <= static_cast<int64_t>(step.failures.size()))
     return fail(step.failures[failed - 1].type, "", step.failures[failed - 1].message);
@@ -32,8 +32,6 @@ bool Run::launch(const Step& step) {
 
 bool Run::launch_cuda(const Step& step) {
   if (step.late && !launch_fits(program_, instance_, step, slots_.data(), &failure)) return false;
-  for (int slot : step.bumps)
-    if (!counted(slot)) return false;
   const int64_t bytes = instance_.values[step.b], one = 1;
   Handle block = nullptr;  // back to torch's allocator at the end: what runs after this on the stream may have it
   void* scratch = nullptr;
@@ -43,6 +41,8 @@ bool Run::launch_cuda(const Step& step) {
   bool done = true;
   for (size_t i = 0; i < step.launches.size() && done; i++) done = start(step, step.launches[i], static_cast<char*>(scratch));
   if (block) api.delete_handle(block);
+  for (int slot : step.bumps)
+    if (!counted(slot)) return false;
   return done;
 }
 
@@ -96,12 +96,11 @@ bool Run::start(const Step& step, const CudaLaunch& launch, char* scratch) {
 
 bool Run::gemm(const CallInfo& call, const Gemm& gemm) {
   const BlasCall& blas = call.blas;
-  if (!written(blas.out)) return false;
   run_gemm(gemm, slots_[blas.out].data, blas.bias >= 0 ? slots_[blas.bias].data : nullptr, slots_[blas.a].data, slots_[blas.b].data);
-  return true;
+  return written(blas.out);
 }
 
-// Before a write, which torch refuses of tensors made in inference mode to those outside of it.
+// After a write, as in eager: torch refuses those to tensors made in inference mode, outside of it, once they are done.
 bool Run::counted(int slot) {
   const std::string refused = count_write(slots_[slot].handle);
   return refused.empty() || fail(PyExc_RuntimeError, "", refused);
