@@ -22,6 +22,30 @@ def iter_dict2(x):
     d={0:1,1:2};
     for k in d: B(x); d[k+10]=1
     return x+1, d
+def iter_dict_of_one(x):
+    d={0:1}
+    for k in d: B(x); del d[0]; d[0]=0
+    return x+1, d
+def iter_dict_of_one_without_break(x):
+    d={0:1}
+    for k in d: x=x+1; del d[0]; d[0]=0
+    return x, d
+def comparing(kind, n):
+    class Changing:
+        def __eq__(self, other): made.append(1); return other == n
+    made = kind([Changing(), 3]); return made
+def sought_in_what_changes(x):
+    out=[]
+    for n in (3, 7):
+        d=comparing(collections.deque, n)
+        for op in (lambda: 3 in d, lambda: d.count(3), lambda: d.index(3), lambda: d.remove(3), lambda: d.remove(77)):
+            try: out.append(op())
+            except Exception as e: out.append(repr(e))
+        out.append(len(d))
+    return x+1, out
+def sought_in_a_list_that_changes(x):
+    d=comparing(list, 7)
+    return x+1, 3 in d, d.count(3), d.index(3), len(d)
 def iter_items(x):
     d={0:1,1:2};
     for k,v in d.items(): B(x); d[k+10]=1

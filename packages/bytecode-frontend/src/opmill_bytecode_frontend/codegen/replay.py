@@ -91,7 +91,12 @@ def replay_dict(r: Rebuilder, value: DictValue, stores: list[str]) -> None:
     before = value.before or {}
     deleted = [k for k in before if k not in value.items]
     kept = [k for k in before if k in value.items]
-    reordered = kept != [k for k in value.items if k in before][: len(kept)] or list(value.items)[: len(kept)] != kept
+    went = {id(step.key) for step in value.history if isinstance(step, Gone)}
+    reordered = (
+        kept != [k for k in value.items if k in before][: len(kept)]
+        or list(value.items)[: len(kept)] != kept
+        or any(id(before[k][0]) in went for k in kept)
+    )
     kind = builtin_base(type(value.obj))  # a subclass may have methods of its own, which have run already
     base = r.constants.name(kind)
     if reordered and (steps := as_it_went(r, value, target, base)) is not None:

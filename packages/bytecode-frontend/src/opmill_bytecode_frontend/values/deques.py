@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+from collections.abc import Iterator
 from typing import Any
 
 from .base import Machine, Value
@@ -62,6 +63,27 @@ class DequeValue(ListValue):
 
     def m___reversed__(self, vm: Machine) -> Value:
         return self.walk(REVERSED, lambda i: len(self.items) - 1 - i)
+
+    def places(self, vm: Machine, start: int = 0) -> Iterator[tuple[int, Value]]:
+        version = self.version
+        for place in super().places(vm, start):
+            yield place
+            self.unchanged(vm, version, RuntimeError)
+
+    def unchanged(self, vm: Machine, version: int, error: type[Exception]) -> None:
+        """What a comparison changes is noticed after it."""
+        if version != self.version:
+            vm.throw(error, "deque mutated during iteration")
+
+    def m_remove(self, vm: Machine, value: Value) -> Value:
+        version = self.version
+        for i, item in super().places(vm):
+            equal = vm.equal(item, value)
+            self.unchanged(vm, version, IndexError)
+            if equal:
+                self.take(vm, i)
+                return ConstantValue(None)
+        self.is_not_in(vm, value)
 
     def no_index(self, kind: str) -> str:
         return f"sequence index must be integer, not {kind!r}"
