@@ -16,7 +16,7 @@ from opmill_fake_tensors import FakeTensor
 from opmill_fake_tensors.probing import refusal
 
 #: Functions with kernels for processors that they use where nobody looks, which take other types than the operators that they use else.
-_BY_THEMSELVES = frozenset(map(id, (torch.max_pool1d, functional.max_pool1d, functional._max_pool1d)))
+_BY_THEMSELVES = frozenset(map(id, (torch.max_pool1d, functional.max_pool1d, getattr(functional, "_max_pool1d", None))))
 #: Elements of the largest tensor that is made for it.
 LARGEST = 1 << 22
 
