@@ -123,3 +123,106 @@ assert sizes.known(Relation(s - 2 * floordiv(s, 2), ">="))
 assert "sympy" in sys.modules and "torch._dynamo" not in sys.modules
 """
     subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
+
+
+MULTIPLES = {
+    "divided by what it is a multiple of": lambda n, m: (mod(n, 8), "==", True),
+    "and by what divides that": lambda n, m: (mod(n, 4), "==", True),
+    "parts and back": lambda n, m: (floordiv(n, 8) * 8 - n, "==", True),
+    "half of it": lambda n, m: (mod(floordiv(n, 2), 2), "==", True),
+    "padding does nothing": lambda n, m: (floordiv(n + 7, 8) * 8 - n, "==", True),
+    "it is eight at least": lambda n, m: (n - 8, ">=", True),
+    "twelve is none": lambda n, m: (n - 12, "==", False),
+    "a product": lambda n, m: (mod(n * m, 24), "==", True),
+    "a sum of parts": lambda n, m: (floordiv(n + 8 * m, 8) - floordiv(n, 8) - m, "==", True),
+    "nothing is known of sixteen": lambda n, m: (mod(n, 16), "==", None),
+    "nor of one more": lambda n, m: (mod(n + 1, 3), "==", None),
+}
+
+
+@pytest.mark.parametrize("name", MULTIPLES)
+def test_what_a_program_says_of_multiples_answers_questions(name):
+    sizes = Sizes()
+    n, m = sizes.new(48), sizes.new(9)
+    for multiple in (mod(n, 4), mod(n, 8), mod(m, 3)):
+        sizes.decide(Relation(multiple, "=="))
+    expr, kind, truth = MULTIPLES[name](n, m)
+    assert sizes.known(Relation(expr, kind)) is truth
+
+
+def test_what_is_said_later_counts_from_then_on():
+    sizes = Sizes()
+    n = sizes.new(48)
+    question = Relation(mod(n, 4), "==")
+    assert sizes.known(question) is None
+    sizes.decide(Relation(mod(n, 8), "=="))
+    assert sizes.known(question) is True
+    assert [str(d) for d in sizes.decisions] == ["((s0)%(8)) == 0"]
+
+
+def test_sizes_that_come_later_or_are_tied_are_heeded():
+    sizes = Sizes()
+    n = sizes.new(48)
+    sizes.decide(Relation(mod(n, 8), "=="))
+    assert sizes.known(Relation(mod(n, 2), "==")) is True
+    number = sizes.new(None, low=-5)
+    assert sizes.known(Relation(n + number - 3, ">=")) is True
+    assert sizes.known(Relation(n + number - 4, ">=")) is None
+    m = sizes.new(48)
+    sizes.decide(Relation(m - n, "=="))
+    assert sizes.known(Relation(mod(m, 4), "==")) is True
+
+
+WHOLE = {
+    "halves add up": (floordiv(S, 2) + floordiv(S + 1, 2) - S, "=="),
+    "halves are no less than thirds": (floordiv(S, 2) - floordiv(S, 3), ">="),
+    "a remainder is no more than its number": (S - mod(S, 4), ">="),
+}
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_whole_numbers_above_minus_one_are_not_negative(name):
+    sizes = Sizes()
+    size = sizes.new(12)
+    expr, kind = WHOLE[name]
+    assert sizes.known(Relation(expr.substitute({"s": size}), kind)) is True
+
+
+def test_order_goes_through_divisions():
+    sizes = Sizes()
+    small, large = sizes.new(12), sizes.new(40)
+    sizes.decide(Relation(large - small, ">="))
+    assert sizes.known(Relation(floordiv(large, 2) - floordiv(small, 2), ">=")) is True
+    assert sizes.known(Relation(floordiv(large, 2) - floordiv(small, 2) - 1, ">=")) is None
+    assert sizes.known(Relation(floordiv(large, 3) - floordiv(small, 2), ">=")) is None
+
+
+_PARTS = st.tuples(
+    st.sampled_from(["n", "m", "n+m", "n*m", "2*n+3"]), st.sampled_from([2, 3, 4, 6, 8]), st.sampled_from(["//", "%"]), st.integers(-3, 3)
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.lists(_PARTS, min_size=1, max_size=3), st.integers(-9, 9), st.integers(-2, 2), st.sampled_from(["==", "!=", ">="]),
+    st.sampled_from([1, 2, 4, 6]), st.sampled_from([1, 3]), st.booleans(),
+)  # fmt: skip
+def test_answers_hold_at_all_sizes_that_a_program_admits(parts, constant, slope, kind, k, other, ordered):
+    sizes = Sizes()
+    n, m = sizes.new(12), sizes.new(24)
+    texts = {"n": n, "m": m, "n+m": n + m, "n*m": n * m, "2*n+3": 2 * n + 3}
+    expr = slope * n + constant
+    for text, divisor, operator, factor in parts:
+        expr = expr + factor * (floordiv if operator == "//" else mod)(texts[text], divisor)
+    for name, multiple in ((n, k), (m, other)):
+        if multiple > 1:
+            sizes.decide(Relation(mod(name, multiple), "=="))
+    if ordered:
+        sizes.decide(Relation(m - n, ">="))
+    relation = Relation(expr, kind)
+    found = sizes.known(relation)
+    if found is None:
+        return
+    for a, b in itertools.product(range(2, 40), repeat=2):
+        if a % k == 0 and b % other == 0 and (b >= a or not ordered):
+            assert relation.holds({"s0": a, "s1": b}) is found, (a, b)

@@ -210,6 +210,21 @@ def _canonical(terms: Mapping[Monomial, int]) -> Index:
     return Index(tuple(sorted(((m, c) for m, c in terms.items() if c), key=lambda t: tuple(map(str, t[0])))))
 
 
+def without_remainders(total: Index) -> Index:
+    """The same with ``n % k`` as ``n - k*(n//k)``, at the outermost level."""
+    out = ZERO
+    for monomial, coefficient in total.terms:
+        product = index(coefficient)
+        for atom in monomial:
+            product *= (
+                atom.numerator - atom.denominator * floordiv(atom.numerator, atom.denominator)
+                if type(atom) is Mod
+                else Index((((atom,), 1),))
+            )
+        out = out + product
+    return out
+
+
 def _recombined(total: Index) -> Index:
     """k*(n//k) + n%k -> n, wherever both halves are there with fitting coefficients."""
     terms = dict(total.terms)

@@ -3,7 +3,7 @@
 First the relation is tried at some sizes. Where both answers are found, as for most of what is asked, it is open in truth, and a guard decides. Only where all agree
 is sympy asked for a proof: a size is its least value plus a rest, ``n//d`` is ``(n - r)/d`` with a remainder ``r`` from 0 to ``d - 1``, the whole is
 brought to one denominator, and each remainder goes to the end that makes the numerator least. A polynomial in rests without a negative
-coefficient is never negative. Expressions beyond ``MOST_TERMS`` are not asked: a limit by their form gives the same answer on every machine,
+coefficient is never negative, and a whole number that is more than -1 neither: so ``s//2 >= s//3``. Expressions beyond ``MOST_TERMS`` are not asked: a limit by their form gives the same answer on every machine,
 which one by the clock would not."""
 
 from __future__ import annotations
@@ -85,11 +85,15 @@ def _proven(relation: Relation, limits: tuple[tuple[str, int, Bound], ...], fact
     form = _Form(limits)
     if relation.kind == "==":
         value = form.value(relation.expr)
-        return bool(sympy().expand(sympy().fraction(sympy().together(value))[0]) == 0)
-    if form.never_negative(form.value(relation.expr)):
+        if sympy().expand(sympy().fraction(sympy().together(value))[0]) == 0:
+            return True
+        return all(_proven(Relation(side, ">="), limits, facts) for side in (relation.expr, -relation.expr))
+    value = form.value(relation.expr)
+    if form.not_below_zero(value, 1):
         return True
-    others = [fact for fact in facts if fact.kind == ">="]
-    return any(form.never_negative(form.value(relation.expr) - form.value(fact.expr)) for fact in others)
+    parts = sympy().fraction(sympy().together(value))[1]
+    shares = (1, parts) if parts.is_Integer and parts > 1 else (1,)  # of a fact: m//2 - n//2 holds a half of what m - n does
+    return any(form.not_below_zero(value - form.value(fact.expr) / share, share) for fact in facts if fact.kind == ">=" for share in shares)
 
 
 class _Form:
@@ -143,6 +147,12 @@ class _Form:
         if not value.free_symbols <= set(self._rests.values()) or not value.is_polynomial():
             return False
         return all(c >= 0 for c in value.as_coefficients_dict().values()) and value.subs(dict.fromkeys(value.free_symbols, 0)) >= 1
+
+    def not_below_zero(self, value: Any, share: Any) -> bool:
+        """Of a whole number, less a ``share``th of one that is not negative: whether the whole number is not negative, as it is where the
+        difference is known to be more than -1."""
+        parts = sympy().fraction(sympy().together(value))[1]
+        return self.never_negative(value + 1 - 1 / sympy().ilcm(parts, share) if parts.is_Integer else value)
 
     def never_negative(self, value: Any) -> bool:
         numerator, denominator = map(sympy().expand, sympy().fraction(sympy().together(value)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -9,7 +10,7 @@ from msgspec import Struct
 
 from ..errors import DataDependent
 from .facts import Bound, Relation, bounds, never_zero, reduced
-from .index import Index, IndexLike, index
+from .index import Index, IndexLike, Mod, index, without_remainders
 from .proof import prove, worth_asking
 
 
@@ -70,6 +71,10 @@ class Sizes:
         self._derived: dict[str, Index] = {}
         self._replaced: dict[str, Index] = {}
         self._facts: list[Relation] = []
+        self._multiples: dict[str, int] = {}
+        """Sizes that are known to be multiples of a number, as programs say with ``torch._check(n % 8 == 0)``."""
+        self._scale: dict[str, Index] = {}
+        self._scaled: Sizes | None = None
         self._known: dict[Relation, bool | None] = {}
         self._simplified: dict[Index, Index] = {}
 
@@ -87,6 +92,7 @@ class Sizes:
             raise ValueError(f"size symbol {name} = {hint} in [{low}, {high}]")
         self.symbols[name] = Symbol(name, hint, low, high, origin)
         self._ranges[name] = (low, high)
+        self._scaled = None
         return index(name)
 
     def derived(self, definition: str, *, low: int = 0, at_most: IndexLike | None = None) -> Index:
@@ -97,6 +103,7 @@ class Sizes:
             name = f"u{len(self.symbols)}"
             self.symbols[name] = Symbol(name, None, low, None, definition, definition)
             self._ranges[name] = (low, None)
+            self._scaled = None
             known = self._derived[definition] = index(name)
             if at_most is not None:
                 self.learn(Relation(index(at_most) - known, ">="))
@@ -145,9 +152,30 @@ class Sizes:
         """By the rules, which are quick; what they leave open and sizes speak for is asked of sympy."""
         relation = self._reduced(relation)
         found = self._by_rules(relation)
+        if found is None and self._multiples and not relation.expr.symbols.isdisjoint(self._multiples):
+            return self._in_multiples().known(Relation(relation.expr.substitute(self._scale), relation.kind))
+        if found is None and (plain := without_remainders(relation.expr)) != relation.expr:
+            found = self._by_rules(Relation(plain, relation.kind))  # n - n%4 is 4*(n//4)
         if found is not None or not worth_asking(relation):
             return found
         return prove(relation, self._ranges, self._facts, {name: symbol.hint for name, symbol in self.symbols.items()})
+
+    def _in_multiples(self) -> Sizes:
+        """The same sizes and facts, with each size that is a multiple of ``k`` as ``k`` times another: divisions by what divides ``k`` go."""
+        if self._scaled is None:
+            scaled, self._scale = Sizes(), {}
+            for name, symbol in self.symbols.items():
+                k, (low, high) = self._multiples.get(name, 1), self._ranges[name]
+                part = name if k == 1 else f"{name}/{k}"
+                hint = None if symbol.hint is None else symbol.hint // k
+                scaled._ranges[part] = -(-low // k), None if high is None else high // k
+                scaled.symbols[part] = Symbol(part, hint, *scaled._ranges[part])
+                if k > 1:
+                    self._scale[name] = k * index(part)
+            facts = (Relation(fact.expr.substitute(self._scale), fact.kind) for fact in self._facts)
+            scaled._facts = [Relation(reduced(fact.expr, inequality=fact.kind == ">="), fact.kind) for fact in facts if fact.expr.symbols]
+            self._scaled = scaled
+        return self._scaled
 
     def _by_rules(self, relation: Relation) -> bool | None:
         if relation.kind == "!=":
@@ -248,10 +276,22 @@ class Sizes:
     def _record(self, relation: Relation, into: list[Decision]) -> None:
         self._known = {known: truth for known, truth in self._known.items() if truth is not None}
         into.append(Decision(relation, self.operator, self.where() if self.where is not None else ""))
+        self._scaled = None
         if relation.kind == "==" and self._solve(relation.expr):
             self._facts = [self._reduced(fact) for fact in self._facts]
+            for fact in self._facts:
+                self._note_multiple(fact)
         elif not self._narrowed(relation):
             self._facts.append(relation)
+            self._note_multiple(relation)
+
+    def _note_multiple(self, relation: Relation) -> None:
+        """Whether the relation says that a size is a multiple: ``n % k == 0``."""
+        match relation.expr.terms:
+            case (((Mod(numerator, denominator),), _),) if relation.kind == "==" and (k := denominator.constant) is not None:
+                for name in numerator.symbols:
+                    if numerator == index(name) and self._ranges[name][0] >= 0:
+                        self._multiples[name] = math.lcm(k, self._multiples.get(name, 1))
 
     def _narrowed(self, relation: Relation) -> bool:
         """Whether the relation is but a limit of one symbol that depends on data: its range says so from then on."""
