@@ -226,7 +226,7 @@ def test_tensors_on_a_gpu_need_the_driver_though_no_kernel_does(fake, cubins, mo
     monkeypatch.setattr(device, "load", lambda: asked.append(1) or "there is none")
     spec = TensorSpec("float32", (4,), (1,), "cuda:0")
     plan = Plan("p", 1, (TensorInput(0, spec),), (SlotOutput(0),), ())
-    with pytest.raises(BindError, match="RC046.*"):
+    with pytest.raises(BindError, match="RC046.*there is none; install NVIDIA's driver"):
         bind(plan, [], cubins)
     assert asked
     on_cpu = TensorSpec("float32", (4,), (1,))

@@ -30,7 +30,8 @@ class Cuda(Device):
     kinds = {"cubin": kernel.load_cubin}
 
     def unavailable(self) -> str | None:
-        return load()
+        missing = load()
+        return missing and f"{missing}; install NVIDIA's driver, or a torch built with CUDA"
 
     def shim(self, op: str) -> tuple[str, str] | None:
         return shims.shim(op)
