@@ -416,6 +416,21 @@ def test_patched_base_class() -> None:
     assert tree.check(m)
 
 
+def test_hooks_that_do_not_matter() -> None:
+    def hook(*args: Any) -> None:
+        pass
+
+    m, other = nn.Linear(2, 2), nn.Linear(2, 2)
+    m.register_forward_hook(hook)
+    guards = GuardSet([ModuleTree((facts_of(Local("self"), m, False),), ())])
+    tree = guards.native(("self",))
+    for each in (m, other):
+        for _ in range(2):
+            assert tree.check(each) and guards.check({"self": each})
+            each.register_forward_pre_hook(lambda *args: None)
+    assert not tree.check(nn.ReLU()) and not guards.check({"self": nn.ReLU()})
+
+
 def test_global_hooks() -> None:
     m = model()
     guards, tree = tree_of(m)

@@ -37,6 +37,25 @@ class Wrapper(torch.Tensor):
         return NotImplemented
 
 
+class Unasked(torch.Tensor):
+    """Takes operators, and is asked for nothing that the tensor says of itself; but for what ``answers`` names."""
+
+    @staticmethod
+    def __new__(cls, inner: Any, **answers: Any) -> Any:
+        return torch.Tensor._make_wrapper_subclass(cls, inner.shape, inner.stride(), dtype=inner.dtype, device=inner.device, **answers)
+
+    def __init__(self, inner: Any, **answers: Any) -> None:
+        self.inner = inner
+
+    @classmethod
+    def __torch_dispatch__(cls, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if function is torch.ops.prim.device.default:
+            return torch.device("meta")
+        if function is torch.ops.prim.layout.default:
+            return torch.strided
+        return NotImplemented if "size" not in function.name() and "stride" not in function.name() else (2, 3)
+
+
 def samples() -> dict[str, Any]:
     leaf = torch.zeros(2, 3, requires_grad=True)
     with torch.inference_mode():
@@ -69,6 +88,14 @@ def samples() -> dict[str, Any]:
         "wrapper": Wrapper(torch.zeros(2, 3)),
         "other wrapper": Wrapper(torch.zeros(3, 3)),
         "subclass": torch.zeros(2, 3).as_subclass(type("Sub", (torch.Tensor,), {})),
+        "unasked": Unasked(torch.zeros(2, 3)),
+        "unasked, transposed": Unasked(torch.zeros(3, 2).t()),
+        "unasked, double": Unasked(torch.zeros(2, 3, dtype=torch.float64)),
+        "unasked, differentiated": Unasked(torch.zeros(2, 3), requires_grad=True),
+        "unasked, meta": Unasked(torch.zeros(2, 3, device="meta")),
+        "asked for its device": Unasked(torch.zeros(2, 3), dispatch_device=True),
+        "asked for its strides": Unasked(torch.zeros(2, 3), dispatch_sizes_strides_policy="sizes"),
+        "asked for its layout": Unasked(torch.zeros(2, 3), dispatch_layout=True),
         "none": None,
     }
 
@@ -179,3 +206,17 @@ def test_probing_under_a_mode_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     with Refusing():
         assert not probe.configure()
     assert probe.configure()
+
+
+def test_a_tensor_whose_class_is_asked_for_nothing_is_read_natively(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert probe.configure()
+    tensor = SAMPLES["unasked"]
+    tree = GuardSet([of(Local("x"), tensor)]).native(("x",))
+    from opmill_guards import tensor_facts
+
+    def refuse(*_: Any) -> Any:
+        raise AssertionError("asked in Python")
+
+    monkeypatch.setattr(tensor_facts, "differences", refuse)
+    assert tree.check(tensor)
+    assert not tree.check(SAMPLES["asked for its device"])

@@ -36,11 +36,13 @@ from .stance import LATER, NEVER, refuse_to_recompile, watched
 from .translate import Translation, bind_real, translate
 from .turns import Turns
 from .values.base import MISSING, Raised
+from .values.modules import runs_between
 from .varying import Seen
 
 log = logging.getLogger("opmill.internal")
 #: For how many kinds of modules among its arguments one function is compiled: that often the limit for one of them.
 MOST_KINDS = 4
+CALL_OF_MODULES = torch.nn.Module._call_impl
 Backend = Callable[..., Any]
 
 
@@ -211,6 +213,8 @@ class Capture:
                 return self.instead
             if (entry := compiled.find(args, kwargs)) is not None:
                 return entry  # another thread made it meanwhile
+            if self.fn is CALL_OF_MODULES and not self.strict and runs_between(bound["self"]):
+                return self._between()
             kinds = kinds_among(bound.values())
             if self.is_full(compiled, kinds):
                 self._limit(compiled, kinds, args, kwargs)
@@ -312,6 +316,15 @@ class Capture:
         self.eager = True
         self.instead = run if self.resume is None or not self.resume.parameters else hand_over
         return self.instead
+
+    def _between(self) -> Callable[..., Any]:
+        """What calls a module whose hooks no graph holds: what is between them is captured."""
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            with intercept(self.context.offer):
+                return CALL_OF_MODULES(*args, **kwargs)
+
+        return call
 
     def _translate(self, bound: dict[str, Any]) -> Translation:
         """The function for these arguments; with fixed sizes where symbolic ones lead nowhere."""

@@ -22,7 +22,7 @@ from .values.constant import ConstantValue
 from .values.exceptions import ExceptionObject
 from .values.functions import BuiltinValue, FunctionValue, MethodValue, PartialValue
 from .values.iterators import STOP, ExternalIterator, GeneratorValue
-from .values.modules import ModuleValue
+from .values.modules import ModuleValue, runs_between
 from .values.objects import ObjectValue, find_in_mro
 from .values.sequence import SequenceValue
 
@@ -55,7 +55,12 @@ def callee(value: Value, r: Expressions, context: Any) -> str:
         if worth_capturing(value.function.obj):
             compiled = context.compiled(value.function.obj)
             return f"{r.constants.name(types.MethodType)}({r.constants.name(compiled)}, {r.expr(value.owner)})"
-    if isinstance(value, ModuleValue) and not value.has_hooks() and type(value.obj).__call__ is torch.nn.Module.__call__:
+    if (
+        isinstance(value, ModuleValue)
+        and not runs_between(value.obj)
+        and not value.has_hooks()
+        and type(value.obj).__call__ is torch.nn.Module.__call__
+    ):
         forward = find_in_mro(type(value.obj).__mro__, "forward")[1]  # that of scripted modules is a descriptor, which raises
         if isinstance(forward, types.FunctionType) and "forward" not in value.obj.__dict__ and worth_capturing(forward):
             r.vm.guard(Absent(value.path, "forward"))

@@ -21,8 +21,12 @@ def exempt(module: str) -> bool:
 
 
 def is_disabled(function: Any) -> bool:
-    """Whether a function carries the mark of ``opmill.disable`` or ``torch.compiler.disable``."""
-    return getattr(function, "_torchdynamo_disable", False) is True
+    """Whether a function carries the mark of ``opmill.disable`` or ``torch.compiler.disable``, or is disabled each time that it is called, as
+    the hooks of ``fully_shard`` are."""
+    if getattr(function, "_torchdynamo_disable", False) is True:
+        return True
+    code = getattr(function, "__code__", None)
+    return code is not None and code.co_qualname.startswith("_dynamo_disable.") and code.co_filename.startswith(TORCH)
 
 
 @functools.cache

@@ -275,7 +275,10 @@ def keys_are_known(vm: Any, source: Any) -> bool:
     """Dictionaries whose contents need no guard: fields of a dataclass are fixed when it is made, hooks belong to the module tree."""
     if type(source) is Pinned:
         return source.label.endswith("__dataclass_fields__") or source.label in GLOBAL_HOOKS
-    return vm.is_module_table(source) and source.key in HOOKS
+    if vm.is_module_table(source) and source.key in HOOKS:
+        vm.modules[source.base.base].assumes_hooks = True
+        return True
+    return False
 
 
 def called(obj: Any) -> str:

@@ -135,7 +135,7 @@ def collect_guards(vm: Interpreter, entry_state: GlobalState | None, names: list
         (of_tree, more), (apart, most) = asked.apart(of_tree), asked.apart(apart)
         late += [*more, *most]
     if vm.modules or of_tree:
-        tree = tuple(facts_of(m.source, m.obj) for m in vm.modules.values())
+        tree = tuple(facts_of(m.source, m.obj, m.assumes_hooks) for m in vm.modules.values())
         guards.append(ModuleTree(tree, (*of_tree, *apart), tuple(vm.tree_tensors), apart=vm.varying.apart))
     else:
         guards += apart

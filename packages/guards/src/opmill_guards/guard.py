@@ -85,11 +85,11 @@ class AllDistinct(Struct, frozen=True):
 
 class ModuleFacts(Struct, frozen=True, eq=False):
     """A module found at ``source`` is exactly of this class. ``hooks``: its forward and backward hooks and pre-hooks, the objects themselves
-    by kind (in the order of ``kinds.coverage.HOOKS``) and in their order. The module itself is not held."""
+    by kind (in the order of ``kinds.coverage.HOOKS``) and in their order; None where they may be any. The module itself is not held."""
 
     source: Source
     type: type
-    hooks: tuple[tuple[Any, ...], ...] = ((), (), (), ())
+    hooks: tuple[tuple[Any, ...], ...] | None = ((), (), (), ())
 
 
 class ModuleTree(Struct, frozen=True, eq=False):
@@ -132,6 +132,22 @@ class Predicate(Struct, frozen=True, eq=False):
     label: str
 
 
+class Remembered(Struct, frozen=True, eq=False):
+    """A :class:`Predicate` whose function reads nothing but attributes of the object and of its class, and what these hold. It is not called again
+    while all of that is as it was.
+
+    ``names``: attributes that are tensors; their looks are guarded elsewhere. ``settled``: classes whose instances never change.
+    ``reads``: objects that the function reads besides. Where an attribute holds what may change unseen, it is called each time."""
+
+    source: Source
+    function: Callable[[Any], bool]
+    label: str
+    names: tuple[str, ...] = ()
+    settled: tuple[type, ...] = ()
+    reads: tuple[Any, ...] = ()
+
+
 Guard = Union[
-    TypeIs, Is, Equals, Length, DictKeys, Absent, TensorMatch, SameObject, AllDistinct, ModuleTree, GlobalState, SizeRelation, Predicate
-]
+    TypeIs, Is, Equals, Length, DictKeys, Absent, TensorMatch, SameObject, AllDistinct, ModuleTree, GlobalState, SizeRelation, Predicate,
+    Remembered,
+]  # fmt: skip

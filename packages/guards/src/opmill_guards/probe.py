@@ -7,6 +7,8 @@ tensors that were not used for finding. What is not found or not confirmed is re
 from __future__ import annotations
 
 import ctypes
+import functools
+import operator
 import struct
 import sys
 from collections import deque
@@ -47,6 +49,34 @@ def _torch() -> Any:
 
 def _bytes(address: int, count: int) -> bytes:
     return ctypes.string_at(address, count)
+
+
+_ANSWERS: tuple[dict[str, Any], ...] = (
+    {"dispatch_sizes_strides_policy": "sizes"}, {"dispatch_sizes_strides_policy": "strides"}, {"dispatch_device": True}, {"dispatch_layout": True},
+)  # fmt: skip
+"""What of a tensor its class may say instead of the tensor."""
+
+
+def _wrapper(**answers: Any) -> Any:
+    """A tensor of a class that takes operators."""
+    torch = _torch()
+    names = {"__torch_dispatch__": classmethod(lambda *_: NotImplemented), "__torch_function__": torch._C._disabled_torch_function_impl}
+    cls = type("Wrapper", (torch.Tensor,), names)
+    return torch.Tensor._make_wrapper_subclass(cls, (3, 5), (7, 1), dtype=torch.float16, requires_grad=False, **answers)
+
+
+def _find_policy(size: int, dtype: int) -> dict[str, int]:
+    """Which bits say what the class of such a tensor is asked for: flags in the word that begins with the element type. Nothing where that is
+    not plain to see. Bits of no meaning may be anything: one that is taken for a flag only makes a tensor be looked at in Python."""
+    torch = _torch()
+    known, at = torch._C.DispatchKey, dtype // 8
+    usual, *asked = ([_impl_words(_wrapper(**answers), size)[at] for _ in range(4)] for answers in ({}, *_ANSWERS))
+    never = ~functools.reduce(operator.or_, usual)
+    told = [functools.reduce(operator.and_, words) & never & (2**64 - 1) for words in asked]
+    if not all(told):
+        return {"policy": 0}
+    keys = torch._C.DispatchKeySet(known.Python).raw_repr() | torch._C.DispatchKeySet(known.PythonTLSSnapshot).raw_repr()
+    return {"policy": 8 * at, "asked": functools.reduce(operator.or_, told), "wrapper": keys}
 
 
 def _only(candidates: list[int]) -> int:
@@ -155,6 +185,7 @@ def _samples() -> list[Any]:
     made += [torch.empty(3, dtype=dtype, device="meta") for dtype in _dtypes()]
     made += [torch.zeros(6, 5)[1:4, ::2], torch.zeros(2, 3, 4).permute(2, 0, 1), torch.zeros(2, 3, 4, 5, 6, 7).transpose(1, 5)[1:]]
     made += [leaf, leaf.detach(), derived, torch.zeros(3, dtype=torch.complex64).conj(), inference, torch.zeros(3, requires_grad=True)]
+    made += [_wrapper(), _wrapper().requires_grad_()]
     return made
 
 
@@ -176,7 +207,7 @@ def _find_layout_within(size: int) -> dict[str, int] | None:
         keys, known = 0, torch._C.DispatchKey
         for name in _PLAIN_KEYS:
             keys |= torch._C.DispatchKeySet(getattr(known, name)).raw_repr() if hasattr(known, name) else 0
-        return {**found, "plain": keys, "requires_grad": _address("requires_grad")}
+        return {**found, **_find_policy(size, found["dtype"]), "plain": keys, "requires_grad": _address("requires_grad")}
     except (LookupError, RuntimeError, AttributeError, struct.error):
         return None
 

@@ -32,6 +32,7 @@ CALL_OF_MODULES = torch.nn.Module._call_impl.__code__
 
 
 def has_hooks_for_exceptions(module: Any) -> bool:
+    module.assumes_hooks = True
     of_all = torch.nn.modules.module._global_forward_hooks_always_called
     return bool(of_all or module.obj._forward_hooks_always_called)
 

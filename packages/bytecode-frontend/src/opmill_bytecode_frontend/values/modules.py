@@ -11,6 +11,7 @@ from torch.nn.modules import module as torch_module
 from opmill_guards.guard import Absent
 from opmill_guards.source import InstanceDict, Item, Pinned
 
+from ..owners import is_disabled
 from .assigned import find_now
 from .base import MISSING, Lazy, Machine, Value
 from .constant import ConstantValue
@@ -18,11 +19,18 @@ from .functions import MethodValue
 from .mapping import DictValue
 from .objects import ObjectValue, bind_descriptor, find_in_mro
 
+CALLED = ("_forward_pre_hooks", "_forward_hooks")
 HOOKS = ("_backward_hooks", "_backward_pre_hooks", "_forward_hooks", "_forward_pre_hooks")
 GLOBAL_HOOKS = ("_global_backward_hooks", "_global_backward_pre_hooks", "_global_forward_hooks", "_global_forward_pre_hooks")
 STORES = ("_parameters", "_buffers", "_modules")
 OWN_CALLS = ("_compiled_call_impl", "_slow_forward", "_call_impl")
 """What a module may have of its own that makes a call of it another one."""
+
+
+def runs_between(module: torch.nn.Module) -> bool:
+    """Whether a module has hooks that no graph holds, as ``fully_shard`` gives it: a call of it is never captured as one."""
+    found = vars(module)
+    return any(is_disabled(getattr(hook, "__func__", hook)) for name in CALLED for hook in (found.get(name) or {}).values())
 
 
 class ModuleValue(ObjectValue):
@@ -37,6 +45,8 @@ class ModuleValue(ObjectValue):
         plain = find_in_mro(mro, "__getattribute__")[0] is object and find_in_mro(mro, "__getattr__")[0] is torch.nn.Module
         self.reads_plainly = plain
         """Whether attributes are found as ``torch.nn.Module`` finds them."""
+        self.assumes_hooks = False
+        """Whether its hooks matter: a module whose ``forward`` alone was read may have any."""
 
     def describe(self) -> str:
         return f"module {self.cls.__qualname__}"
@@ -113,6 +123,7 @@ class ModuleValue(ObjectValue):
             super().setattr(vm, name, value)
 
     def has_hooks(self) -> bool:
+        self.assumes_hooks = True
         d = self.obj.__dict__
         return any(d[h] for h in HOOKS) or any(getattr(torch_module, h) for h in GLOBAL_HOOKS)
 
@@ -129,6 +140,9 @@ class ModuleValue(ObjectValue):
     def call(self, vm: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:
         if self.has_own_call():
             return super().call(vm, args, kwargs)
+        if runs_between(self.obj):
+            why = "hooks of it are disabled: they run as they are, before and behind its forward, which is captured by itself"
+            vm.unsupported("FE086", f"call of a {self.cls.__qualname__} with hooks", why, "compile the module before it is given the hooks")
         for name in OWN_CALLS:
             if name not in self.obj.__dict__:
                 vm.guard(Absent(self.path, name))
@@ -141,6 +155,8 @@ class ModuleValue(ObjectValue):
         mro = self.cls.__mro__
         if self.has_own_call():
             return super().callee()
+        if runs_between(self.obj):
+            return None
         if not self.goes_to_forward():
             return torch.nn.Module._call_impl
         if not self.reads_plainly:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import enum
+
 import torch
 
 from .base import Machine, Value
@@ -9,6 +11,9 @@ from .constant import BuiltinConstantMethod, ConstantValue
 
 PLACEMENTS = tuple(filter(None, [getattr(getattr(torch._C, "_distributed", None), "Placement", None)]))
 """Classes of how a tensor lies over a mesh; none where torch was built without distributed."""
+_MESHES = (torch.distributed.device_mesh.DeviceMesh,) if torch.distributed.is_available() else ()
+SETTLED = (torch.dtype, torch.device, torch.layout, torch.memory_format, enum.Enum, *PLACEMENTS, *_MESHES)
+"""Classes whose instances say the same as long as they live."""
 
 
 class SettledValue(ConstantValue):
@@ -24,4 +29,4 @@ class SettledValue(ConstantValue):
         return vm.fresh(result)
 
 
-__all__ = ["PLACEMENTS", "SettledValue"]
+__all__ = ["PLACEMENTS", "SETTLED", "SettledValue"]

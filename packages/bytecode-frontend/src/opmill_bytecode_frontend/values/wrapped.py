@@ -11,13 +11,15 @@ from typing import Any
 import torch
 
 from opmill_fake_tensors.wrappers import same_context, takes_operators
-from opmill_guards.guard import Predicate, TensorMatch
+from opmill_guards.guard import Predicate, Remembered, TensorMatch
 from opmill_guards.source import Attr, Pinned
 
 from ..errors import Unsupported
 from ..owners import installed
 from .base import MISSING, Machine, Value, find_in_mro
 from .objects import bind_descriptor
+from .self_contained import also_read
+from .settled import SETTLED
 
 OF_TORCH = (torch.Tensor, torch._C.TensorBase, object)
 CODE = (types.FunctionType, property, classmethod, staticmethod)
@@ -80,16 +82,15 @@ def guard_inside(vm: Any, obj: Any, fake: Any, source: Any) -> None:
 
     def holds(now: Any) -> bool:
         found, says = now.__tensor_flatten__()
-        alike = (
-            tuple(found) == names and same_context(says, context) and all(same_context(getattr(now, name), things[name]) for name in things)
-        )
+        alike = (says is context or same_context(says, context)) and tuple(found) == names
+        alike = alike and all(same_context(getattr(now, name), things[name]) for name in things)
         return alike and all(getattr(now, name).shape == now.shape for name in moving)
 
-    def holds_plainly(now: Any) -> bool:
-        found, says = now.__tensor_flatten__()
-        return (says is context or same_context(says, context)) and tuple(found) == names
-
-    vm.guard(Predicate(source, holds if things or moving else holds_plainly, f"{cls.__qualname__} of the same context"))
+    label, read = f"{cls.__qualname__} of the same context", also_read(cls, "__tensor_flatten__")
+    if moving or read is None or any(type(n) is not int for n in fake.shape):
+        vm.guard(Predicate(source, holds, label))
+    else:
+        vm.guard(Remembered(source, holds, label, tuple(tensors), SETTLED, read))
     for name in tensors:
         part, inner, where = getattr(obj, name), getattr(fake, name), Attr(source, name)
         keys = torch._C._dispatch_keys(part).raw_repr()

@@ -26,9 +26,9 @@ _GLOBAL_HOOKS = ("_global_forward_hooks", "_global_forward_pre_hooks", "_global_
 _IGNORED_ON_CLASSES = frozenset({"__weakref__", "__dict__", "__doc__", "__annotations__", "__annotations_cache__"})
 
 
-def facts_of(source: Source, module: Any) -> ModuleFacts:
-    """What is assumed of a module as it is now, wherever else it may be found."""
-    return ModuleFacts(source, type(module), _hooks(module))
+def facts_of(source: Source, module: Any, hooks: bool = True) -> ModuleFacts:
+    """What is assumed of a module as it is now, wherever else it may be found. ``hooks``: whether its hooks matter."""
+    return ModuleFacts(source, type(module), _hooks(module) if hooks else None)
 
 
 def _global_hooks() -> tuple[dict[Any, Any], ...]:
@@ -100,7 +100,7 @@ def _different_module(facts: ModuleFacts, read: Read) -> tuple[str, str] | None:
         return f"{facts.source}: a {facts.type.__qualname__}", f"{facts.source}: nothing there ({error})"
     if type(module) is not facts.type:
         return f"{facts.source}: a {facts.type.__qualname__}", f"{facts.source}: a {type(module).__qualname__}"
-    if not all(map(_same_items, _hooks(module), facts.hooks)):
+    if facts.hooks is not None and not all(map(_same_items, _hooks(module), facts.hooks)):
         return f"{facts.source}: the hooks that it had", f"hooks of {facts.source} changed"
     return None
 
@@ -196,8 +196,9 @@ def _compile(guard: ModuleTree, into: Builder) -> None:
         into.watch(_native.ModuleStructure(description), coverage.root, tuple(match.source for match in tensors))
 
 
-def _flat(hooks: tuple[tuple[Any, ...], ...]) -> tuple[Any, ...]:
-    return tuple(item for own in hooks for item in (*own, ...))
+def _flat(hooks: tuple[tuple[Any, ...], ...] | None) -> tuple[Any, ...]:
+    """Empty where they may be any."""
+    return () if hooks is None else tuple(item for own in hooks for item in (*own, ...))
 
 
 KIND = Kind(ModuleTree, 100, _check, _compile, _describe, _sources, _prepare)

@@ -111,6 +111,9 @@ struct Leaf {
 };
 std::unique_ptr<Leaf> make_leaf(PyObject* description);  // null with an error set
 
+// --- remember.cpp
+std::unique_ptr<Leaf> make_remember_leaf(PyObject* description);
+
 // --- globals.cpp
 bool configure_globals(PyObject* symbols);
 PyObject* global_value(PyObject* module, PyObject* args);

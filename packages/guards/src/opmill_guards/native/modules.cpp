@@ -20,7 +20,7 @@ struct Step {
 struct KnownModule {
   size_t value;
   PyTypeObject* type;
-  PyObject* hooks;  // a tuple: of each kind in turn, the hooks in order, behind each kind an Ellipsis
+  PyObject* hooks;  // a tuple: of each kind in turn, the hooks in order, behind each kind an Ellipsis; empty where they may be any
 };
 
 struct TypeVersion {
@@ -162,7 +162,7 @@ bool add_module(const Structure* structure, const KnownModule& known, PyObject* 
   for (PyObject* name : structure->hooks) {
     PyObject* table = PyDict_GetItemWithError(dict, name);
     if (table == nullptr && PyErr_Occurred()) { return false; }
-    if (!same_hooks(table, known.hooks, &place)) { return false; }
+    if (PyTuple_GET_SIZE(known.hooks) > 0 && !same_hooks(table, known.hooks, &place)) { return false; }
     if (!evidence->add_dict(table != nullptr && PyDict_Check(table) ? table : nullptr)) { return false; }
   }
   return true;

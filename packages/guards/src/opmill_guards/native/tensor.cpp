@@ -13,7 +13,10 @@ struct Layout {
   bool known = false;
   Py_ssize_t cdata = 0;                                                             // in the Python object
   Py_ssize_t ndim = 0, sizes = 0, strides = 0, storage_offset = 0, dtype = 0, device = 0, keys = 0;  // in the TensorImpl
-  uint64_t plain = 0;  // dispatch keys that leave sizes, strides and device to the TensorImpl
+  uint64_t plain = 0;    // dispatch keys that leave sizes, strides and device to the TensorImpl
+  uint64_t wrapper = 0;  // those that do so where no bit of `asked` is set at `policy`: the class is asked for nothing of it
+  Py_ssize_t policy = 0;
+  uint64_t asked = 0;
   bool (*requires_grad)(const void*) = nullptr;
 };
 Layout layout;
@@ -41,7 +44,13 @@ Shape shape_of(const char* impl) {
   return {ndim, outside, outside + ndim};
 }
 
-bool is_plain(uint64_t keys) { return keys != 0 && (keys & ~layout.plain) == 0; }
+// Whether the TensorImpl itself says what sizes, strides and device are.
+bool is_plain(const char* impl) {
+  const auto keys = load<uint64_t>(impl, layout.keys);
+  if (keys == 0) { return false; }
+  if ((keys & ~layout.plain) == 0) { return true; }
+  return layout.asked != 0 && (keys & ~(layout.plain | layout.wrapper)) == 0 && (load<uint64_t>(impl, layout.policy) & layout.asked) == 0;
+}
 
 bool matches(const std::vector<int64_t>& expected, const int64_t* found) {
   for (size_t i = 0; i < expected.size(); ++i) {
@@ -82,13 +91,15 @@ bool configure_tensors(PyObject* description) {
   const std::pair<const char*, Py_ssize_t*> offsets[] = {
       {"cdata", &found.cdata},      {"ndim", &found.ndim},     {"sizes", &found.sizes}, {"strides", &found.strides},
       {"dtype", &found.dtype},      {"device", &found.device}, {"keys", &found.keys},   {"storage_offset", &found.storage_offset},
-      {"requires_grad", &function},
+      {"requires_grad", &function}, {"policy", &found.policy},
   };
   for (const auto& [name, target] : offsets) {
     if (!read_offset(description, name, target)) { return false; }
   }
-  PyObject* plain = PyDict_GetItemString(description, "plain");
-  found.plain = plain == nullptr ? 0 : PyLong_AsUnsignedLongLong(plain);
+  for (const auto& [name, target] : {std::pair{"plain", &found.plain}, {"wrapper", &found.wrapper}, {"asked", &found.asked}}) {
+    PyObject* bits = PyDict_GetItemString(description, name);
+    *target = bits == nullptr ? 0 : PyLong_AsUnsignedLongLong(bits);
+  }
   if (PyErr_Occurred()) { return false; }
   found.requires_grad = reinterpret_cast<bool (*)(const void*)>(function);
   found.known = true;
@@ -118,7 +129,7 @@ PyObject* read_tensor_property(PyObject* tensor, const char* property, Py_ssize_
   if (environment.tensor == nullptr || !PyObject_TypeCheck(tensor, environment.tensor)) { return nullptr; }
   if (layout.known) {
     const char* impl = impl_of(tensor);
-    if (impl != nullptr && is_plain(load<uint64_t>(impl, layout.keys))) {
+    if (impl != nullptr && is_plain(impl)) {
       if (std::strcmp(property, "storage_offset") == 0) { return PyLong_FromLongLong(load<int64_t>(impl, layout.storage_offset)); }
       const Shape shape = shape_of(impl);
       dim += dim < 0 ? shape.ndim : 0;
@@ -165,8 +176,8 @@ bool TensorSpec::decide(PyObject* value, bool* holds) const {
     return true;
   }
   const char* impl = native ? impl_of(value) : nullptr;
-  const uint64_t found = impl == nullptr ? 0 : load<uint64_t>(impl, layout.keys);
-  if (!is_plain(found)) { return false; }
+  if (impl == nullptr || !is_plain(impl)) { return false; }
+  const auto found = load<uint64_t>(impl, layout.keys);
   *holds = (any_keys || found == keys) && load<uint16_t>(impl, layout.dtype) == dtype && load<uint16_t>(impl, layout.device) == device &&
            (whole ? same_shape(impl) : fits_shape(impl)) && (requires_grad < 0 || layout.requires_grad(impl) == (requires_grad == 1));
   return true;
