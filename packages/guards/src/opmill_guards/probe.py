@@ -57,11 +57,16 @@ _ANSWERS: tuple[dict[str, Any], ...] = (
 """What of a tensor its class may say instead of the tensor."""
 
 
-def _wrapper(**answers: Any) -> Any:
-    """A tensor of a class that takes operators."""
+@cache
+def _wrapper_class() -> Any:
     torch = _torch()
     names = {"__torch_dispatch__": classmethod(lambda *_: NotImplemented), "__torch_function__": torch._C._disabled_torch_function_impl}
-    cls = type("Wrapper", (torch.Tensor,), names)
+    return type("Wrapper", (torch.Tensor,), names)
+
+
+def _wrapper(**answers: Any) -> Any:
+    """A tensor of a class that takes operators."""
+    torch, cls = _torch(), _wrapper_class()
     return torch.Tensor._make_wrapper_subclass(cls, (3, 5), (7, 1), dtype=torch.float16, requires_grad=False, **answers)
 
 
