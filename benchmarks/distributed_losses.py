@@ -147,6 +147,9 @@ def _both(model: Model, compiled: Compile, where: str = "before") -> Made:
 
 HALF = functools.partial(MixedPrecisionPolicy, param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
 CONFIGURATIONS: dict[str, Callable[[Model, Compile], Made]] = {
+    # First: torch takes a mesh without names, once there was one of the same processes, for one with names.
+    "fsdp2 + tensor parallel": _both,
+    "fsdp2 + tensor parallel, outside": functools.partial(_both, where="outside"),
     "ddp, outside": functools.partial(_data_parallel, outside=True),
     "ddp, inside": functools.partial(_data_parallel, outside=False),
     "fsdp2, outside": functools.partial(_sharded, where="outside"),
@@ -157,8 +160,6 @@ CONFIGURATIONS: dict[str, Callable[[Model, Compile], Made]] = {
     "fsdp2, bfloat16, outside": lambda model, compiled: _sharded(model, compiled, "outside", None, HALF()),
     "tensor parallel": _tensor_parallel,
     "sequence parallel": functools.partial(_tensor_parallel, sequence=True),
-    "fsdp2 + tensor parallel": _both,
-    "fsdp2 + tensor parallel, outside": functools.partial(_both, where="outside"),
 }
 ACCUMULATED = ("ddp, inside", "fsdp2, outside", "fsdp2, blocks compiled before")
 """Also with gradients of two steps added up before they are exchanged."""
