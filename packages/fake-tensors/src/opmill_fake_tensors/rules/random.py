@@ -31,12 +31,13 @@ def _dropout(overload: str, x: Tensor, p: float, train: Any) -> Any:
     return (alike(x), alike(x, torch.bool)) if overload == "" and 0 <= p <= 1 else NotImplemented
 
 
-@SYMBOLIC.row("bernoulli")
-def _bernoulli(overload: str, x: Tensor, *_: Any, **__: Any) -> Any:
-    return alike(x) if x.is_floating_point() else NotImplemented
+@RULES.row("bernoulli poisson _standard_gamma")
+def _contiguous(overload: str, x: Tensor, *_: Any, **__: Any) -> Any:
+    """However ``x`` lies; torch's kernels for meta tensors promise its layout."""
+    return dense(x.size(), x.dtype) if x.is_floating_point() and (overload != "Tensor") else NotImplemented
 
 
-@SYMBOLIC.row("normal")
+@RULES.row("normal")
 def _normal(overload: str, mean: Any, deviation: Any = 1.0, **__: Any) -> Any:
     tensors = [t for t in (mean, deviation) if isinstance(t, Tensor)]
     if overload not in ("Tensor_Tensor", "Tensor_float", "float_Tensor") or any(not t.is_floating_point() for t in tensors):
