@@ -26,6 +26,8 @@ class Effects:
         self.draws: list[tuple[Any, list[Value], dict[str, Value], Value]] = []
         self.asked: list[Any] = []
         self.calls: list[tuple[Any, list[Value], dict[str, Value]]] = []
+        self.first: Any = None
+        """The one of ``calls`` that, with those before it, comes before all other changes."""
 
     def mutated(self, value: Value) -> None:
         if is_asked(value.source):

@@ -119,6 +119,10 @@ class Interpreter(Operators, Assumptions):
         self.error_on_break: list[bool] = []
         """What the blocks of ``error_on_graph_break`` say that captured code is in."""
         self.inlined: frozenset[Any] = frozenset()
+        self.stand_in: Callable[[Any], Any] = lambda function: None
+        """What a backend has to be called in place of a function; None: nothing."""
+        self.behind: Any = None
+        """What is known of steps of optimizers that come behind the graph (`library.optimizers.Behind`)."""
         """Functions with caches whose calls are read as if there were no cache."""
         self.may_break = True
         self.handlers = handlers()
@@ -164,6 +168,8 @@ class Interpreter(Operators, Assumptions):
                 else:
                     self.guard(SameObject(value.source, source))
             return value
+        if self.behind is not None:
+            self.behind.meets(obj)
         value = tracker(kind)(self, obj, source)
         if kind not in LITERALS and not (type(value) is ConstantValue and source is not None):
             self.know(obj, value)

@@ -110,6 +110,8 @@ class Recorder:
         """Inputs that stand for floats, by how these are computed."""
         self.leaves: list[tuple[torch.Tensor, int]] = []
         """Tensors that require grad and were made in captured code, and the place where."""
+        self.went_back = False
+        """Whether gradients were computed in captured code, which uses up histories."""
         self.anchor: torch.fx.Node | None = None
         self.operations = 0
         self.began = ""
@@ -418,6 +420,8 @@ class Recorder:
         return known
 
     def _operate(self, vm: Machine, op: str, target: Any, function: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        if vm.behind is not None:
+            vm.behind.operates([*args, *kwargs.values()])
         if not kwargs:
             args = self.with_scalars(target, args)
         try:

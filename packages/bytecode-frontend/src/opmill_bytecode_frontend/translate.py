@@ -413,6 +413,8 @@ def once(
     vm = Interpreter(options, varying=varying)
     vm.inlined = inlined
     vm.may_break = context is not None and context.may_break
+    if context is not None:
+        vm.stand_in = context.stand_in
     attempts.append(vm)
     try:
         with thread_state():
@@ -464,7 +466,7 @@ def prefix(
     places = break_places(failed, last)
     for place in places:
         vm = Interpreter(options, place, failed.varying)
-        vm.inlined = failed.inlined
+        vm.inlined, vm.stand_in = failed.inlined, failed.stand_in
         attempts.append(vm)
         try:
             with thread_state():

@@ -15,6 +15,7 @@ from opmill_guards.source import Pinned
 from .._native import store_known
 from ..continuation import Placed, forgetting
 from ..errors import Unsupported
+from ..spent import is_spent, spent
 from ..tracking import EnumValue
 from ..values.base import MISSING, BuiltinMethod, Lazy, Value, find_in_mro, program_hash
 from ..values.classes import ClassValue, ModuleObject, SuperValue
@@ -169,9 +170,14 @@ class Rebuilder:
 def tensor(r: Rebuilder, value: TensorValue) -> str:
     if value.source is not None:
         return r.source(value.source)
-    r.vm.recorder.leaving(value)
-    r.outputs.append(value)
+    recorder, shown = r.vm.recorder, value
+    if recorder.went_back and is_spent(value.fake):
+        shown = value.method(r.vm, "detach", [], {})
+    recorder.leaving(shown)
+    r.outputs.append(shown)
     text = f"_g[{len(r.outputs) - 1}]"
+    if shown is not value:
+        text = r.assign(value, f"{r.constants.name(spent)}({text})")
     if put_on := value.put_on():
         text = r.assign(value, text)
         r.body += [f"setattr({text}, {name!r}, {r.expr(item)})" for name, item in put_on.items()]

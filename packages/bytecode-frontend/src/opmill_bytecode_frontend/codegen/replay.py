@@ -43,10 +43,14 @@ def replay(r: Rebuilder, effects: Effects) -> None:
             stores.append(deleting)
         if new is not None:
             stores.append(f"type.__setattr__({where}, {name!r}, {r.expr(new)})")
-    for function, args, kwargs in effects.calls:
+    calls: list[str] = []
+    for call in effects.calls:
+        function, args, kwargs = call
         given = [*map(r.expr, args), *(f"{k}={r.expr(v)}" for k, v in kwargs.items())]
-        stores.append(f"{r.constants.name(function)}({', '.join(given)})")
-    r.body.extend(stores)
+        calls.append(f"{r.constants.name(function)}({', '.join(given)})")
+        if call is effects.first:
+            stores, calls = [*calls, *stores], []
+    r.body.extend([*stores, *calls])
 
 
 def replay_list(r: Rebuilder, value: ListValue, stores: list[str]) -> None:

@@ -16,6 +16,7 @@ from opmill_guards.source import Pinned
 
 from ..errors import Unsupported
 from ..owners import installed
+from ..optimizing import in_optimizer
 from ..values.base import MISSING, NotConstant, Value
 from ..values.constant import LITERALS, ConstantValue
 from ..values.sequence import TupleValue
@@ -144,7 +145,7 @@ def refuse(vm: Any, obj: Any, why: str) -> Any:
 
 @named(*(f"torch._dynamo.decorators.{name}" for name in ("graph_break", "skip_frame", "step_unsupported")))
 def graph_break(vm: Any, message: Value = NONE) -> Value:
-    if vm.asked_breaks_off:
+    if vm.asked_breaks_off or in_optimizer(vm):
         return NONE
     said = f": {message.value}" if isinstance(message, ConstantValue) and message.value else ""
     return vm.unsupported("FE069", f"torch._dynamo.graph_break(){said}", "the program asks for it")  # type: ignore[no-any-return]

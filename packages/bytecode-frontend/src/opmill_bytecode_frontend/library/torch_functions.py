@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from ..optimizing import in_optimizer
 from ..values.base import Value
 from ..values.constant import ConstantValue
 from ..values.mapping import DictValue
@@ -23,6 +24,8 @@ NONE = ConstantValue(None)
 )  # fmt: skip
 def is_compiling(vm: Any, *args: Value, **kwargs: Value) -> Value:
     """Modules ask in order to leave hooks out that are called after an exception as well; these are not left out."""
+    if in_optimizer(vm):
+        return ConstantValue(False)
     caller = vm.frame
     always = caller is not None and caller.code is CALL_OF_MODULES and has_hooks_for_exceptions(caller.cells["self"].content)
     return ConstantValue(not always)

@@ -77,6 +77,7 @@ def derivative(vm: Any, *args: Value, **kwargs: Value) -> Value | None:
         or (outputs and all(map(recorded_here, outputs)) and leaves(vm))
     ):
         return None
+    vm.recorder.went_back = True
     return vm.recorder.call_function(vm, torch.autograd.grad, list(args), kwargs)
 
 

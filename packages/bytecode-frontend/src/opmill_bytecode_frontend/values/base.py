@@ -59,6 +59,7 @@ class Machine(Protocol):
     compared: list[tuple[Any, Any]]
     varying: Any
     attempts: int
+    behind: Any
     known: dict[int, tuple[Any, Value]]
 
     def wrap(self, obj: Any, source: Source | None = None) -> Value: ...

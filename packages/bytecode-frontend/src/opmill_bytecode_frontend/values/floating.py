@@ -20,6 +20,8 @@ ARITHMETIC: dict[str, tuple[str, Callable[[Any, Any], Any]]] = {
 REFLECTED = {f"__r{name[2:]}": name for name in ARITHMETIC}
 UNARY: dict[str, tuple[str, Callable[[Any], Any]]] = {"__neg__": ("-", operator.neg), "__abs__": ("abs", abs)}
 ITSELF = ("__pos__", "__float__")
+OF_DATA: Any = "of data"
+"""What ``symbolic`` is of numbers that only data tell."""
 LARGEST = 64
 """Operations in one expression; of longer ones (a sum over a loop) the values are assumed."""
 
@@ -172,7 +174,7 @@ def operand(vm: Machine, value: Value) -> Any:
         if not sources:
             return number
         return None if any(isinstance(source, TensorProperty) for source in sources) else FloatNumber(vm, number, text, sources)
-    if not value.symbolic and type(value) is not ConstantValue:
+    if value.symbolic is OF_DATA or (not value.symbolic and type(value) is not ConstantValue):
         return None
     plain = value.constant()
     return plain if type(plain) in (int, float, bool) and (type(plain) is not float or math.isfinite(plain)) else None

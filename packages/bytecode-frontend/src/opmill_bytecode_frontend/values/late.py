@@ -5,12 +5,17 @@ from __future__ import annotations
 import operator
 from typing import Any, NoReturn
 
+import torch
+
+from ..optimizing import in_optimizer
 from .base import COMPARISONS, MISSING, Machine, Value
 from .constant import ConstantValue
 from .demands import demanded_of, may_demand, raising
+from .floating import OF_DATA, FloatNumber
 from .number import SymbolicNumber
 
 ARITHMETIC = ("__add__", "__sub__", "__mul__", "__truediv__")
+POWERS = ("__pow__", "__rpow__")
 REFLECTED = {f"__r{name[2:]}": name for name in ARITHMETIC}
 ITSELF = ("__pos__", "__float__")
 UNARY = {"__neg__": operator.neg, "__abs__": operator.abs}
@@ -22,7 +27,7 @@ class Late(Value):
     """``tensor`` holds the number: of float64 or bool, without dimensions, and without gradients. Where the number is needed the graph ends
     before it was read (``place``): what follows is then computed with a number of Python's, which may change from call to call."""
 
-    symbolic = True
+    symbolic = OF_DATA
     cls: type
 
     def __init__(self, vm: Machine, tensor: Any, place: int | None = None) -> None:
@@ -92,6 +97,8 @@ class LateFloat(Late):
             return self
         if name in UNARY:
             return LateFloat(vm, vm.recorder.call_function(vm, UNARY[name], [self.tensor], {}), self.place)
+        if name in POWERS and in_optimizer(vm):
+            return self.power(vm, args[0], name == "__rpow__")
         operation = REFLECTED.get(name, name)
         if operation not in ARITHMETIC and operation not in COMPARISONS:
             return self.constant()
@@ -112,6 +119,8 @@ class LateFloat(Late):
             return value.tensor
         if type(value) is SymbolicNumber and value.python_type() is int:
             return value
+        if type(value) is FloatNumber:
+            return vm.recorder.scalar_input(value)
         if not value.symbolic and type(value) is not ConstantValue:
             return None
         plain = value.constant()
@@ -119,8 +128,20 @@ class LateFloat(Late):
             return None
         return ConstantValue(float(plain)) if type(plain) is float or abs(plain) < EXACT else self.constant()
 
+    def power(self, vm: Machine, other: Value, swapped: bool) -> Value:
+        """Of numbers for which Python has a float, too."""
+        operand = self.operand(vm, other)
+        if operand is None:
+            return ConstantValue(NotImplemented)
+        left, right = (operand, self.tensor) if swapped else (self.tensor, operand)
+        if not swapped and type(operand) is ConstantValue and operand.value == 0.5:
+            return LateFloat(vm, vm.recorder.call_function(vm, torch.sqrt, [left], {}), self.place)
+        return LateFloat(vm, vm.recorder.call_function(vm, torch.pow, [left, right], {}), self.place)
+
     def check_divisor(self, vm: Machine, divisor: Any) -> None:
         """Division by zero raises, which a tensor does not do."""
+        if in_optimizer(vm):
+            return
         if type(divisor) is ConstantValue and divisor.value != 0:
             return
         if type(divisor) is ConstantValue or type(divisor) is SymbolicNumber or not may_demand(vm):

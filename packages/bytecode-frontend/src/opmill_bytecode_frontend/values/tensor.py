@@ -12,6 +12,7 @@ from opmill_fake_tensors.symbolic import item_at
 from opmill_fake_tensors.wrappers import takes_operators
 from opmill_guards.source import Attr, InstanceDict, Item
 
+from ..optimizing import in_optimizer
 from .base import MISSING, Lazy, Machine, NotConstant, Value
 from .constant import ConstantValue
 from .demands import demanded_of, may_demand, raising
@@ -38,13 +39,24 @@ for _name in ("neg", "pos", "invert", "abs", "getitem"):
 #: Tensors of more elements are no lists of numbers of a graph.
 LISTED = 32
 #: Methods that leave the tensor world or keep a reference to the Python object: never recorded.
-REFUSED = frozenset("backward retain_grad storage untyped_storage data_ptr share_memory_ pin_memory __dlpack__ cpu_offload".split())
+REFUSED = frozenset("retain_grad storage untyped_storage data_ptr share_memory_ pin_memory __dlpack__ cpu_offload".split())
 
 
 #: Methods that the library has rows for.
-LISTENING = frozenset("register_hook register_post_accumulate_grad_hook as_subclass numpy __array__".split())
+LISTENING = frozenset("backward register_hook register_post_accumulate_grad_hook as_subclass numpy __array__".split())
 #: Methods whose answer a fake has by itself.
 QUESTIONS = frozenset("size dim stride numel nelement ndimension is_floating_point element_size storage_offset is_conj is_neg".split())
+SCALED = {
+    f"{name}{suffix}": (by, combined, then + suffix)
+    for name, by, combined, then in (
+        ("addcmul", "value", "__mul__", "add"),
+        ("addcdiv", "value", "__truediv__", "add"),
+        ("add", "alpha", "", "add"),
+        ("sub", "alpha", "", "sub"),
+    )
+    for suffix in ("", "_")
+}
+"""Methods that multiply by a factor: the keyword that gives it, the operator on the product and the second tensor, the method on the result."""
 _WRITTEN_OUT = {"resolve_conj": "is_conj", "resolve_neg": "is_neg"}
 """Methods that copy a tensor which is marked so, and give any other itself."""
 
@@ -221,7 +233,17 @@ class TensorValue(Value):
             vm.unsupported("FE030", "tolist of a tensor", "the result depends on data")
         if name == "type" and not args and not kwargs:
             return ConstantValue(self.fake.type())
+        if (parts := SCALED.get(name)) is not None and type(kwargs.get(parts[0])) is LateFloat:
+            return self.scaled(vm, name, args, dict(kwargs), parts)
         return vm.recorder.call_method(vm, name, [self, *args], kwargs)
+
+    def scaled(self, vm: Machine, name: str, args: list[Value], kwargs: dict[str, Value], parts: tuple[str, str, str]) -> Value:
+        """A method that takes a factor, where that is a number that only data tell: multiplied first, as the method itself does."""
+        by, combined, then = parts
+        product = args[0].method(vm, "__mul__", [kwargs.pop(by)], {})
+        if combined:
+            product = product.method(vm, combined, [args[1]], {})
+        return self.method(vm, then, [product], kwargs)
 
     def first_use(self) -> int | None:
         """The place where a tensor of captured code is used first. What listens to its gradient natively must see the gradients of all
@@ -240,7 +262,7 @@ class TensorValue(Value):
         """The float or truth that it holds, which is read when the graph has run; None for what is no such number."""
         dtype = self.fake.dtype
         known = not isinstance(self.fake, FakeTensor) or self.fake.constant is not None
-        if known or not vm.recorder.counts or dtype.is_complex or any(type(n) is not int or n != 1 for n in self.fake.shape):
+        if known or not (vm.recorder.counts or in_optimizer(vm)) or dtype.is_complex or any(type(n) is not int or n != 1 for n in self.fake.shape):
             return None
         if name == "item" and not dtype.is_floating_point and dtype is not torch.bool:
             return None
