@@ -159,3 +159,66 @@ def test_writes_are_seen_by_autograd():
     update()
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         loss.backward()
+
+
+# ---- a whole training step as one program ----------------------------------------------------------------------------------
+
+
+def whole(model, optimizer, scheduler):
+    def step():
+        loss = loss_of(model)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+        scheduler.step()
+        return loss.detach()
+
+    return step
+
+
+@pytest.mark.parametrize("name", ["nesterov", "amsgrad", "adamw", "rmsprop", "nadam"])
+def test_a_whole_step_is_one_graph_and_right(name):
+    make, options = CASES[name]
+    runs = []
+    for dtype in (torch.float32, torch.float32, torch.float64):
+        model = net().to(dtype)
+        optimizer = make(model.parameters(), **options)
+        runs.append((model, whole(model, optimizer, O.lr_scheduler.CosineAnnealingLR(optimizer, 10))))
+    (ours, step), (theirs, eager), (exact, reference) = runs
+    compiled = opmill.compile(step, fullgraph=True)
+    for _ in range(5):
+        torch.testing.assert_close(compiled(), eager(), atol=1e-4, rtol=1e-4)
+        reference()
+    for mine, other, judge in zip(ours.parameters(), theirs.parameters(), exact.parameters(), strict=True):
+        assert mine.grad is None
+        torch.testing.assert_close(mine, other, atol=1e-4, rtol=1e-4)
+        assert (mine - judge).abs().max() <= 2 * (other - judge).abs().max() + 1e-5
+    found = opmill.explain(compiled)()
+    assert not found.breaks and len(found.graphs) <= 3
+
+
+@pytest.mark.parametrize("name", ["adamw", "nadam", "muon"])
+def test_a_custom_backend_gets_the_arithmetic_of_a_step(name):
+    graphs = []
+
+    def backend(gm, inputs):
+        graphs.append(gm)
+        return gm.forward
+
+    make, options = CASES.get(name, (O.Muon, {"lr": 0.1}))
+    model = net()
+    optimizer = make([p for p in model.parameters() if p.dim() == 2], **options)
+    loss_of(model).backward()
+    before = model[0].weight.detach().clone()
+    opmill.compile(optimizer.step, backend=backend, fullgraph=True)()
+    assert graphs and not torch.equal(model[0].weight, before)
+
+
+def test_a_compiled_step_is_explained():
+    model = net()
+    optimizer = O.AdamW(model.parameters())
+    loss_of(model).backward()
+    found = opmill.explain(optimizer.step)()
+    assert found.name == "AdamW.step" and len(found.graphs) == 1
+    assert "4 parameters" in found.graphs[0].text

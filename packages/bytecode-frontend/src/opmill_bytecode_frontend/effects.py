@@ -47,6 +47,13 @@ class Effects:
             del self.attributes[id(cls), name]  # it comes to stand behind the others
         self.attributes[id(cls), name] = (cls, name, found, value, again)
 
+    def assigned(self, owner: Value, name: Value, value: Value) -> None:
+        """An attribute is to be set when the graph has run; what was to be set before is not, unless something comes in between that may read
+        it."""
+        since = next((k + 1 for k, call in enumerate(self.calls) if call is self.first), 0)
+        self.calls[since:] = [call for call in self.calls[since:] if not (call[0] is setattr and call[1][0] is owner)]
+        self.calls.append((setattr, [owner, name, value], {}))
+
     def __bool__(self) -> bool:
         return bool(self.changed or self.globals or self.attributes or self.draws or self.calls)
 

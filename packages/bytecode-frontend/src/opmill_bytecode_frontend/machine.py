@@ -121,8 +121,8 @@ class Interpreter(Operators, Assumptions):
         self.inlined: frozenset[Any] = frozenset()
         self.stand_in: Callable[[Any], Any] = lambda function: None
         """What a backend has to be called in place of a function; None: nothing."""
-        self.behind: Any = None
-        """What is known of steps of optimizers that come behind the graph (`library.optimizers.Behind`)."""
+        self.may_end = False  # whether the graph may end before the function does
+        self.behind: Any = None  # what is known of steps of optimizers that come behind the graph (`library.optimizers.Behind`)
         """Functions with caches whose calls are read as if there were no cache."""
         self.may_break = True
         self.handlers = handlers()

@@ -421,7 +421,7 @@ class Recorder:
 
     def _operate(self, vm: Machine, op: str, target: Any, function: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
         if vm.behind is not None:
-            vm.behind.operates([*args, *kwargs.values()])
+            vm.behind.operates(vm, [*args, *kwargs.values()])
         if not kwargs:
             args = self.with_scalars(target, args)
         try:

@@ -414,7 +414,7 @@ def once(
     vm.inlined = inlined
     vm.may_break = context is not None and context.may_break
     if context is not None:
-        vm.stand_in = context.stand_in
+        vm.stand_in, vm.may_end = context.stand_in, context.may_break
     attempts.append(vm)
     try:
         with thread_state():
@@ -466,7 +466,7 @@ def prefix(
     places = break_places(failed, last)
     for place in places:
         vm = Interpreter(options, place, failed.varying)
-        vm.inlined, vm.stand_in = failed.inlined, failed.stand_in
+        vm.inlined, vm.stand_in, vm.may_end = failed.inlined, failed.stand_in, failed.may_end
         attempts.append(vm)
         try:
             with thread_state():

@@ -4,6 +4,7 @@ Printed, it is some ten lines; each of its parts (``.breaks``, ``.graphs``, ``.k
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -230,7 +231,7 @@ def _plan_text(graph: GraphRecord) -> str:
 
 def explain(model: Any, **arguments: Any) -> Callable[..., Explanation]:
     """``explain(f, fullgraph=..., ...)(*args)`` calls ``f`` compiled and explains. What ``compile`` gave already is explained as it is."""
-    compiled = model if record_of(model) else compile(model, **arguments)
+    compiled = model if record_of(model) or _is_step(model) else compile(model, **arguments)
 
     def call(*args: Any, **kwargs: Any) -> Explanation:
         result = compiled(*args, **kwargs)
@@ -241,6 +242,8 @@ def explain(model: Any, **arguments: Any) -> Callable[..., Explanation]:
 
 def explanation_of(compiled: Any, result: Any = None) -> Explanation:
     """What happened in ``compiled`` until now, without calling it. Raises TypeError for what ``compile`` did not make."""
+    if _is_step(compiled):
+        return _explanation_of_step(compiled, result)
     found = record_of(compiled)
     if found is None:
         raise TypeError(f"{compiled!r} was not compiled by opmill")
@@ -251,6 +254,29 @@ def explanation_of(compiled: Any, result: Any = None) -> Explanation:
     name = f"{type(compiled).__qualname__}.forward" if _is_module(compiled) else told[0].name
     advice = advice_on(Seen(record.graphs, record.breaks, record.recompiles, compiled, result))
     return Explanation(name, tuple(record.graphs), tuple(record.breaks), told, result, tuple(record.recompiles), advice)
+
+
+def _is_step(compiled: Any) -> bool:
+    """Whether it is the compiled step of an optimizer, which no capture made."""
+    made = sys.modules.get("opmill_graph_ir.optimizers.step")  # whoever has one has imported it
+    return made is not None and isinstance(compiled, made.CompiledStep)
+
+
+def _explanation_of_step(step: Any, result: Any) -> Explanation:
+    """One graph for each parameter group; nothing is assumed that the step does not look after itself."""
+    optimizer = step.optimizer()
+    name = f"{type(optimizer).__qualname__}.step"
+    graphs = tuple(
+        GraphRecord(
+            number,
+            1,
+            each.compiled + each.left,
+            f"{each.rule} of parameter group {each.group}: kernels move {each.compiled} parameters, torch moves {each.left}",
+            0.0,
+        )
+        for number, each in enumerate(step.updates())
+    )
+    return Explanation(name, graphs, (), (Part(name, ()),), result)
 
 
 def _is_module(compiled: Any) -> bool:

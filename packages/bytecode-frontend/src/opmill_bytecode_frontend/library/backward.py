@@ -13,6 +13,7 @@ from opmill_fake_tensors.strides import is_dense
 from opmill_guards.guard import Is
 from opmill_guards.source import Attr
 
+from ..spent import MESSAGE, is_spent
 from ..values.base import Value
 from ..values.constant import ConstantValue
 from ..values.sequence import ListValue, SequenceValue
@@ -53,6 +54,8 @@ def backward(
         refuse(vm, "it is called inside of a branch, a loop or a transform")
     if torch.distributed.is_available() and torch.distributed.is_initialized():
         refuse(vm, "who sends gradients to other processes waits for them at the parameters")
+    if any(is_spent(output.fake) for output in outputs):
+        vm.throw(RuntimeError, MESSAGE)
     found = [value for value in met(vm, outputs) if wanted(vm, value, inputs)]
     if not found:
         if not any(output.fake.requires_grad for output in outputs):
@@ -137,5 +140,7 @@ def accumulate(vm: Any, leaf: TensorValue, gradient: TensorValue, taken: set[int
         empty = vm.call(vm.wrap(torch.empty_like), [leaf], {"requires_grad": ConstantValue(False)})
         gradient = empty.method(vm, "copy_", [gradient], {})
     taken.add(memory(gradient))
-    vm.setattr(leaf, "grad", gradient)
-
+    if leaf.obj is None:  # it stays in the graph, or ends it
+        leaf.new_grad = gradient
+    else:
+        vm.setattr(leaf, "grad", gradient)

@@ -15,8 +15,8 @@ import torch
 from opmill_guards.source import Pinned
 
 from ..errors import Unsupported
-from ..owners import installed
 from ..optimizing import in_optimizer
+from ..owners import installed
 from ..values.base import MISSING, NotConstant, Value
 from ..values.constant import LITERALS, ConstantValue
 from ..values.sequence import TupleValue

@@ -27,6 +27,8 @@ _CLASSES = (
 ).split()
 DECIDING = frozenset("ASGD RAdam SparseAdam Adafactor".split())
 """Those that decide on the count of steps, or on which elements have gradients: no graph has their steps whole."""
+MANY = 32
+"""Parameters with more than which a step is not read for what comes behind it, if the graph may end: each takes some fifteen operations."""
 NOTED = frozenset(("_opt_called", "_step_count"))
 """What schedulers note on optimizers, which no step reads."""
 
@@ -39,14 +41,15 @@ def step(vm: Any, function: Any, *args: Value, **kwargs: Value) -> Value | None:
     if not isinstance(optimizer, ObjectValue) or not isinstance(optimizer.obj, torch.optim.Optimizer) or optimizer.source is None:
         return None
     instead = vm.stand_in(function)
-    if instead is None and optimizer.python_type().__name__ in DECIDING:
+    count = sum(len(group["params"]) for group in optimizer.obj.param_groups)
+    if instead is None and (optimizer.python_type().__name__ in DECIDING or (vm.recorder.counts and count > MANY)):
         instead = function
     if instead is None or vm.recorder.regions or _functorch.get_dynamic_layer_stack_depth() or not stands_apart(vm, optimizer):
         return None
     effect: Any = (instead, [optimizer], {})
     vm.effects.calls.append(effect)
     vm.effects.first = effect
-    behind(vm).of_optimizer(vm, function, optimizer.obj)
+    behind(vm).of_optimizer(vm, function, optimizer.obj, ends=vm.may_end and count > MANY)
     return ConstantValue(None)
 
 
@@ -90,7 +93,9 @@ def written_by(vm: Any, scheduler: Any) -> tuple[list[DictValue], list[Any], set
     changed = {id(getattr(value, "obj", None)) for value in vm.effects.changed}
     if any(id(table) in changed for table in tables):
         return None
-    owners = {id(value.obj.__dict__): value for _, value in vm.known.values() if isinstance(value, ObjectValue) and hasattr(value.obj, "__dict__")}
+    owners = {
+        id(value.obj.__dict__): value for _, value in vm.known.values() if isinstance(value, ObjectValue) and hasattr(value.obj, "__dict__")
+    }
     known = [value.attrs for table in tables if (value := owners.get(id(table))) is not None and value.has_dict()]
     known += [value for table in tables if isinstance(value := vm.known.get(id(table), (None, None))[1], DictValue)]
     seen = {id(value.obj) for value in known}
@@ -107,7 +112,10 @@ def stands_apart(vm: Any, optimizer: ObjectValue) -> bool:
     if vm.behind is not None:
         return False
     obj = optimizer.obj
-    own = {id(each) for each in (obj.param_groups, *obj.param_groups, *(group["params"] for group in obj.param_groups), obj.state, obj.defaults)}
+    own = {
+        id(each)
+        for each in (obj.param_groups, *obj.param_groups, *(group["params"] for group in obj.param_groups), obj.state, obj.defaults)
+    }
     if id(obj.state) in vm.known or any(id(state) in vm.known for state in obj.state.values()):
         return False
     for value in vm.effects.changed:
@@ -138,10 +146,12 @@ class Behind:
         self.function: Any = None
         """The step of an optimizer, if there is one, ..."""
         self.memories: set[int] = set()
-        """... and the memory of what it writes and reads."""
+        """... the memory of what it writes and reads, ..."""
+        self.ends = False
+        """... and whether the graph ends where that is looked at."""
 
-    def of_optimizer(self, vm: Any, function: Any, optimizer: torch.optim.Optimizer) -> None:
-        self.function = function
+    def of_optimizer(self, vm: Any, function: Any, optimizer: torch.optim.Optimizer, ends: bool) -> None:
+        self.function, self.ends = function, ends
         self.objects[id(optimizer.state)] = optimizer.state, function
         params = {id(p) for group in optimizer.param_groups for p in group["params"]}
         moved = [value for value in vm.recorder.by_fake.values() if id(value.obj) in params]
@@ -154,10 +164,13 @@ class Behind:
         self.objects |= {id(each): (each, function) for each in unknown}
         self.numbers |= dict.fromkeys(numbers, function)
 
-    def operates(self, args: Iterable[Value]) -> None:
+    def operates(self, vm: Any, args: Iterable[Value]) -> None:
         """An operation is about to be recorded."""
         for value in tensors(args):
             if self.function is not None and (value.obj is not None or memory(value) in self.memories):
+                if self.ends:
+                    why = "the step comes behind the graph"
+                    vm.unsupported("FE036", "use of what a step of an optimizer changes", why, "use it outside of the compiled function")
                 raise ReadAgain(self.function)
             if id(value.obj) in self.numbers:
                 raise ReadAgain(self.numbers[id(value.obj)])
@@ -204,7 +217,7 @@ def zero_grad(vm: Any, function: Any, *args: Value, **kwargs: Value) -> Value | 
     "torch.optim.optimizer.Optimizer._group_tensors_by_device_and_dtype",
     "torch.utils._foreach_utils._group_tensors_by_device_and_dtype",
 )
-def grouped(vm: Any, lists: Value, with_indices: Value = ConstantValue(False)) -> Value:  # noqa: B008 (a constant)
+def grouped(vm: Any, lists: Value, with_indices: Value = ConstantValue(False)) -> Value:
     """Lists of tensors taken apart by device and dtype of those of the first list, as torch's own function does it."""
     columns = [list(vm.unpack(each)) for each in vm.unpack(lists)]
     groups: dict[tuple[Any, Any], list[int]] = {}

@@ -16,6 +16,7 @@ from ..optimizing import in_optimizer
 from .base import MISSING, Lazy, Machine, NotConstant, Value
 from .constant import ConstantValue
 from .demands import demanded_of, may_demand, raising
+from .floating import FloatNumber
 from .iterators import STOP, ItemsIterator
 from .late import LateFloat, LateTruth
 from .mapping import DictValue
@@ -164,7 +165,7 @@ class TensorValue(Value):
             vm.unsupported("FE032", "assignment to tensor.data", "the tensor would change its memory", "use copy_() under no_grad")
         if name == "grad" and self.obj is not None and self.takes_gradient(value):
             self.new_grad = value
-            vm.effects.calls.append((setattr, [self, ConstantValue(name), value], {}))
+            vm.effects.assigned(self, ConstantValue(name), value)
         elif of_instances(self.cls, name) or name == "__dict__" or "__setattr__" in vars(self.cls):
             vm.unsupported("FE032", f"assignment to attribute {name} of a tensor")
         else:
@@ -233,12 +234,12 @@ class TensorValue(Value):
             vm.unsupported("FE030", "tolist of a tensor", "the result depends on data")
         if name == "type" and not args and not kwargs:
             return ConstantValue(self.fake.type())
-        if (parts := SCALED.get(name)) is not None and type(kwargs.get(parts[0])) is LateFloat:
+        if (parts := SCALED.get(name)) is not None and type(kwargs.get(parts[0])) in (LateFloat, FloatNumber) and are_floats([self, *args]):
             return self.scaled(vm, name, args, dict(kwargs), parts)
         return vm.recorder.call_method(vm, name, [self, *args], kwargs)
 
     def scaled(self, vm: Machine, name: str, args: list[Value], kwargs: dict[str, Value], parts: tuple[str, str, str]) -> Value:
-        """A method that takes a factor, where that is a number that only data tell: multiplied first, as the method itself does."""
+        """A method that takes a factor, where that is a number that is not assumed: multiplied first, as the method itself does."""
         by, combined, then = parts
         product = args[0].method(vm, "__mul__", [kwargs.pop(by)], {})
         if combined:
@@ -262,7 +263,12 @@ class TensorValue(Value):
         """The float or truth that it holds, which is read when the graph has run; None for what is no such number."""
         dtype = self.fake.dtype
         known = not isinstance(self.fake, FakeTensor) or self.fake.constant is not None
-        if known or not (vm.recorder.counts or in_optimizer(vm)) or dtype.is_complex or any(type(n) is not int or n != 1 for n in self.fake.shape):
+        if (
+            known
+            or not (vm.recorder.counts or in_optimizer(vm))
+            or dtype.is_complex
+            or any(type(n) is not int or n != 1 for n in self.fake.shape)
+        ):
             return None
         if name == "item" and not dtype.is_floating_point and dtype is not torch.bool:
             return None
@@ -307,6 +313,11 @@ class TensorValue(Value):
         rows = self.method(vm, "unbind", [ConstantValue(0)], {})
         assert isinstance(rows, TupleValue)
         return ItemsIterator(lambda vm, i: rows.item(vm, i) if i < len(rows.items) else STOP)
+
+
+def are_floats(values: list[Value]) -> bool:
+    """Whether all are tensors of real numbers that are not integers."""
+    return all(isinstance(value, TensorValue) and value.fake.is_floating_point() for value in values)
 
 
 def of_instances(cls: type, name: str) -> bool:

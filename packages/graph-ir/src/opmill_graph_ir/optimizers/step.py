@@ -11,6 +11,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import torch
+from msgspec import Struct
 
 from opmill_runtime_cache.devices.host import HOST
 from opmill_runtime_cache.errors import PlanInputError
@@ -77,6 +78,16 @@ def stand_in(function: Any, settings: GeneratorOptions, store: Store, generators
     return step
 
 
+class Update(Struct, frozen=True):
+    """One call of a function of ``torch.optim`` (``rule``) in a step, for parameter group ``group``: how many parameters kernels move, and how
+    many are left to torch."""
+
+    rule: str
+    group: int
+    compiled: int
+    left: int
+
+
 class CompiledStep:
     """Called as ``optimizer.step``; hooks, closures and the state's layout are torch's. ``generators``, ``store``: for the kernels."""
 
@@ -97,6 +108,14 @@ class CompiledStep:
                 return own(*args, **kwargs)
 
         self._step = torch.optim.Optimizer.profile_hook_step(step)
+
+    def updates(self) -> list[Update]:
+        """What has been compiled until now, by parameter group."""
+        return [
+            Update(site.name, number, len(made.ours), len(made.rest))
+            for site in self.sites.values()
+            for number, made in sorted(site.made.items())
+        ]
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         optimizer = self.optimizer()
