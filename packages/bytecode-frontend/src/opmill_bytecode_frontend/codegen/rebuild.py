@@ -170,7 +170,8 @@ class Rebuilder:
 def tensor(r: Rebuilder, value: TensorValue) -> str:
     if value.source is not None:
         return r.source(value.source)
-    recorder, shown = r.vm.recorder, value
+    recorder = r.vm.recorder
+    shown: Any = value
     if recorder.went_back and is_spent(value.fake):
         shown = value.method(r.vm, "detach", [], {})
     recorder.leaving(shown)

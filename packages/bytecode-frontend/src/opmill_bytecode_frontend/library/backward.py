@@ -44,7 +44,7 @@ def backward(
     grad_variables: Value = NONE,
     inputs: Value = NONE,
 ) -> Value:
-    outputs = list(vm.unpack(tensors)) if isinstance(tensors, SequenceValue) else [tensors]
+    outputs: list[Any] = list(vm.unpack(tensors)) if isinstance(tensors, SequenceValue) else [tensors]
     for value in (create_graph, grad_variables):
         if not is_off(value):
             refuse(vm, "its gradients are to be differentiated themselves, or it is called in an old way")

@@ -234,8 +234,9 @@ class TensorValue(Value):
             vm.unsupported("FE030", "tolist of a tensor", "the result depends on data")
         if name == "type" and not args and not kwargs:
             return ConstantValue(self.fake.type())
-        if (parts := SCALED.get(name)) is not None and type(kwargs.get(parts[0])) in (LateFloat, FloatNumber) and are_floats([self, *args]):
-            return self.scaled(vm, name, args, dict(kwargs), parts)
+        factor = SCALED.get(name)
+        if factor is not None and type(kwargs.get(factor[0])) in (LateFloat, FloatNumber) and are_floats([self, *args]):
+            return self.scaled(vm, name, args, dict(kwargs), factor)
         return vm.recorder.call_method(vm, name, [self, *args], kwargs)
 
     def scaled(self, vm: Machine, name: str, args: list[Value], kwargs: dict[str, Value], parts: tuple[str, str, str]) -> Value:
