@@ -20,7 +20,8 @@ class World:
         generator = torch.Generator().manual_seed(3)
         self.x = torch.randn(4, 3, generator=generator)
         self.y = torch.tensor([0, 1, 1, 0])
-        self.model = nn.Sequential(nn.Linear(3, 5), nn.BatchNorm1d(5), nn.Tanh(), nn.Linear(5, 2))
+        # No bias before the norm: its gradient is nothing but rounding, which some optimizers divide by its own size.
+        self.model = nn.Sequential(nn.Linear(3, 5, bias=False), nn.BatchNorm1d(5), nn.Tanh(), nn.Linear(5, 2))
         self.a, self.b = nn.Parameter(torch.ones(2, 3)), nn.Parameter(torch.ones(3, 2))
         self.v = torch.arange(6.0).reshape(2, 3)
         for p in (*self.model.parameters(), self.a, self.b):
@@ -47,14 +48,15 @@ def copied(value):
     return [copied(each) for each in value] if isinstance(value, (list, tuple)) else value
 
 
-def check_same(ours, theirs) -> None:
+def check_same(ours, theirs, atol=1e-5) -> None:
     if isinstance(theirs, torch.Tensor):
         assert ours.requires_grad == theirs.requires_grad and ours.stride() == theirs.stride()
-        torch.testing.assert_close(ours, theirs)
+        rtol = 1.3e-6 if theirs.dtype == torch.float32 else 1e-7 if theirs.is_floating_point() else 0
+        torch.testing.assert_close(ours, theirs, rtol=rtol, atol=atol if rtol else 0)
     elif isinstance(theirs, list):
         assert len(ours) == len(theirs)
         for mine, other in zip(ours, theirs, strict=True):
-            check_same(mine, other)
+            check_same(mine, other, atol)
     elif isinstance(theirs, float):
         assert ours == pytest.approx(theirs)
     else:
@@ -290,14 +292,16 @@ def test_steps_of_optimizers(name, options):
         w.sched.step()
 
     ours, theirs = World(), World()
-    for w in (ours, theirs):
+    for w in (ours, theirs):  # in float64: differences of rounding, which some optimizers enlarge, are no differences
+        w.model.double()
+        w.x = w.x.double()
         w.opt = made(name, options, w.model)
         w.sched = torch.optim.lr_scheduler.CosineAnnealingLR(w.opt, 20)
     compiled = capture(step, "eager", fullgraph=True)
     for _ in range(7):  # RAdam goes another way from its sixth step on
         compiled(ours)
         step(theirs)
-        check_same(ours.state(), theirs.state())
+        check_same(ours.state(), theirs.state(), atol=1e-4 if name == "Muon" else 1e-9)  # Muon multiplies matrices in bfloat16
 
 
 SCHEDULERS = [
