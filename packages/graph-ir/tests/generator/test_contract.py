@@ -67,11 +67,92 @@ def test_what_is_said_is_what_is_touched(at, rows, columns, s0, s1):
     if negative:
         assert not above
         return
-    if above and most != 1000:  # nothing is reached that is not said, unless axes meet in the index
+    if above and most != 1000:  # nothing is reached that is not said
         assert not places or (min(places) >= 0 and max(places) < most)
-    if min(s0, s1) >= 0:  # and no kernel that stays inside is refused
+    if min(s0, s1) >= 0 and not meets(at) and not divides_by_zero(at, values):  # and no kernel that stays inside is refused
         assert above or (places and min(places) < 0)
         assert max(most, 0) == max(places, default=-1) + 1 or not above or (most == 1000 and places)
+
+
+def meets(at) -> bool:
+    """Whether an axis is in several quotients and remainders of an index."""
+    names = [name for atom in at.atoms() for name in ([atom] if isinstance(atom, str) else atom.numerator.symbols) if name in AXES]
+    return len(names) != len(set(names))
+
+
+def divides_by_zero(at, values) -> bool:
+    return any(atom.denominator.evaluate(values) == 0 for atom in at.atoms() if not isinstance(atom, str))
+
+
+DIGITS = {  # what reshapes and shuffles of tensors make of an axis: quotients and remainders that are positions along dimensions
+    "a transposed matrix, flat": (mod("i", "s0") * index("s1") + floordiv("i", "s0"), {"i": index("s0") * index("s1")}),
+    "from an offset": (mod(index("i") + 1, "s0") * index("s1") + floordiv(index("i") + 1, "s0"), {"i": index("s0") * index("s1") - 1}),
+    "two axes": (
+        mod(index("i") * index("s1") + index("j"), "s0") * index("s1") + floordiv(index("i") * index("s1") + index("j"), "s0"),
+        {"i": "s0", "j": "s1"},
+    ),
+    "backwards": (
+        mod("i", "s1") - floordiv("i", "s1") * index("s1") + (index("s0") - 1) * index("s1"), {"i": index("s0") * index("s1")},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", DIGITS)
+@pytest.mark.parametrize("sizes", [(1, 1), (2, 3), (3, 2), (4, 4), (5, 1), (0, 3), (3, 0)])
+def test_axes_that_meet_in_an_index(what, sizes):
+    """No more than a tensor of these sizes has, and no less than is touched."""
+    at, axes = DIGITS[what]
+    values = dict(zip(SYMBOLS, sizes, strict=True))
+    (_, most), above = said(kernel(at, axes, numel=1), values)
+    negative = any(index(extent).evaluate(values) < 0 for extent in axes.values())
+    places = [] if negative else touched(at, axes, values)
+    assert above == (not negative) and max(places, default=-1) < max(most, 0) <= sizes[0] * sizes[1]
+
+
+@settings(max_examples=200, deadline=None, derandomize=True)
+@given(st.integers(1, 9), st.integers(1, 4), st.integers(1, 4), st.integers(1, 3))
+def test_sizes_that_do_not_fit_each_other(n, s0, s1, times):
+    """An axis of any length in quotients and remainders of any divisors: an edited plan gives what it likes."""
+    at = mod("i", "s0") * index("s1") * times + floordiv("i", "s0") + mod(floordiv("i", 2), "s1")
+    values = {"s0": s0, "s1": s1}
+    (_, most), above = said(kernel(at, {"i": index(n)}, numel=0), values)
+    assert above and most > max(touched(at, {"i": index(n)}, values))
+
+
+def test_a_load_that_does_not_move_with_an_axis_counts_without_its_points():
+    """It is computed outside of that axis's loop."""
+    load = Load("a", index("i"), "float32")
+    made = kernel(index("i") * index("s1") + index("j"), {"i": "s0", "j": "s1"}, numel=0, load=load)
+    assert said(made, {"s0": 7, "s1": 0})[0] == [7, 0]
+
+
+def test_nothing_is_divided_by_zero():
+    made = kernel(mod("i", "s1"), {"i": "s0"})
+    assert said(made, {"s0": 3, "s1": 1})[1] and not said(made, {"s0": 3, "s1": 0})[1] and said(made, {"s0": 0, "s1": 0})[1]
+    value = Op("cast", (IndexValue(floordiv("i", "s1"), "int64"),), "float32")
+    made = kernel("i", {"i": "s0"}, load=value)
+    assert said(made, {"s0": 3, "s1": 2})[1] and not said(made, {"s0": 3, "s1": 0})[1]
+
+
+def test_what_indices_are_read_from_lies_apart_from_what_is_written():
+    """Even the masks that decide; the same memory only where each element is read at the point that writes it."""
+    plain = Load("a", index("i"), "float32")
+    assert contract_of(kernel("i", {"i": "s0"}, load=plain)).apart == ()
+    lets = (Let("p", Load("a", index("i"), "int64")),)
+    buffers = (Buffer("a", "int64", "in", index(9)), Buffer("x", "float32", "in", index(9)))
+
+    def made(store, out="float32", symbols=("s0",)):
+        phase = Phase(lets=lets, stores=(Store("out", index(store), Load("x", index("p"), "float32")),))
+        return LoopKernel("k", (*buffers, Buffer("out", out, "out", index(9))), (Nest((Axis("i", index("s0")),), (phase,)),), symbols)
+
+    assert contract_of(made("i")).apart == ((2, 0, False),)  # elements of another width
+    assert contract_of(made("i", "int64")).apart == ((2, 0, True),)
+    assert contract_of(made(index("i") + 1, "int64")).apart == ((2, 0, False),)
+    assert contract_of(made("p", "int64")).apart == ((2, 0, False),)
+    masked = Load("x", index("i"), "float32", Op("ne", (Load("a", index("i"), "int64"), Const(0, "int64")), "bool"), Const(0.0, "float32"))
+    phase = Phase(stores=(Store("out", index("i") + 1, masked),))
+    whole = LoopKernel("k", (*buffers, Buffer("out", "float32", "out", index(9))), (Nest((Axis("i", index(3)),), (phase,)),), ())
+    assert contract_of(whole).apart == ((2, 0, False),)
 
 
 SAID = {

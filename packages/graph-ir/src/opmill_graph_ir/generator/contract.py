@@ -2,46 +2,65 @@
 
 Where sizes are constants, a buffer's ``numel`` says it. Where they move, they are numbers that a plan gives, and the bounds of each access are
 said, as far as its index follows from axes and sizes: no size that a launch gives leads outside. Indices that are read from memory are the
-affair of the kernel's own checks, masked ones of its masks; the buffer has ``numel`` elements for these.
+affair of the kernel's own checks, masked ones of its masks; the buffer has ``numel`` elements for these. What they are read from must not
+change between the check and the access: ``apart`` says so.
+
+A load counts wherever the axes that its place depends on have points: generators compute it outside of the other axes' loops.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from opmill_runtime_cache.plan.contract import Contract, Touched
+from opmill_runtime_cache.plan.extent import itemsize
 from opmill_runtime_cache.plan.model import Size
 
 from ..loops.index import Atom, FloorDiv, Index, index
-from ..loops.ir import Load, LoopKernel
-from ..loops.walk import expressions
+from ..loops.ir import Expr, IndexValue, Load, LoopKernel, Nest, Phase, Ref
+from ..loops.places import same_points
+from ..loops.walk import expressions, inside
 
 _Ends = tuple[str, str]
 """The smallest and the largest value, as expressions over size symbols."""
+_Axes = Mapping[str, Index]
+"""Extents by name."""
 
 
 def contract_of(kernel: LoopKernel) -> Contract:
     """The contract of a kernel."""
     checks = sum(len(phase.checks) for nest in kernel.nests for phase in nest.phases)
+    apart = tuple(_apart(kernel))
     if not kernel.symbols:
-        return Contract((), tuple(Touched(b.dtype, b.role != "in", _size(b.numel)) for b in kernel.buffers), checks)
+        return Contract((), tuple(Touched(b.dtype, b.role != "in", _size(b.numel)) for b in kernel.buffers), checks, 0, apart)
     highest: dict[str, dict[Size, None]] = {b.name: {} for b in kernel.buffers}
     floor: dict[str, None] = {}  # what must not be negative
     numel = {b.name: b.numel for b in kernel.buffers}
-    for buffer, at, axes in _accesses(kernel):
-        moving = [str(extent) for extent in axes.values() if extent.constant is None]
-        floor.update(dict.fromkeys(moving))
-        runs = f"*min(1, {', '.join(f'({extent}) > 0' for extent in moving)})" if moving else ""
+    for buffer, at, axes, around in _accesses(kernel):
+        floor.update(dict.fromkeys(_moving(axes)))
+        runs = _runs({name: axes[name] for name in around})
         ends = None if at is None else _ends(at, axes, kernel.symbols)
         if at is None or ends is None:
             highest[buffer][f"({numel[buffer]}){runs}"] = None
             continue
-        floor.update(dict.fromkeys(_divided(at, axes, kernel.symbols)))
+        floor.update(dict.fromkeys(_signs(at, axes, kernel.symbols)))
         highest[buffer][f"({ends[1]} + 1){runs}"] = None
         if ends[0] != "0":
             floor[f"({ends[0]}){runs}"] = None
+    for value, axes in _indices(kernel):
+        floor.update(dict.fromkeys(_divided(value, axes, kernel.symbols)))
     buffers = tuple(Touched(b.dtype, b.role != "in", _most(list(highest[b.name]))) for b in kernel.buffers)
-    return Contract(kernel.symbols, buffers, checks, f"min({', '.join([*floor, '0'])})" if floor else 0)
+    return Contract(kernel.symbols, buffers, checks, f"min({', '.join([*floor, '0'])})" if floor else 0, apart)
+
+
+def _moving(axes: _Axes) -> list[str]:
+    return [str(extent) for extent in axes.values() if extent.constant is None]
+
+
+def _runs(axes: _Axes) -> str:
+    """A factor: 1 where all axes have points, 0 elsewhere."""
+    moving = _moving(axes)
+    return f"*min(1, {', '.join(f'({extent}) > 0' for extent in moving)})" if moving else ""
 
 
 def _size(value: Index) -> Size:
@@ -55,54 +74,173 @@ def _most(sizes: list[Size]) -> Size:
     return sizes[0] if len(sizes) == 1 else f"max({', '.join(map(str, sizes))})"
 
 
-def _accesses(kernel: LoopKernel) -> Iterator[tuple[str, Index | None, Mapping[str, Index]]]:
-    """Every access: buffer, index (None where a mask decides), and the extents of the axes around it."""
+def _accesses(kernel: LoopKernel) -> Iterator[tuple[str, Index | None, _Axes, Iterable[str]]]:
+    """Every access: buffer, index (None where a mask decides), the extents of the axes in its phase, and which of them it is inside of."""
     for nest in kernel.nests:
+        behind = _behind(nest)
         for phase in nest.phases:
             axes = {axis.name: axis.extent for axis in (*nest.axes, *phase.axes)}
             for store in phase.stores:
                 short = {} if store.first is None else {axis.name: index(store.first) for axis in phase.axes}
-                yield store.buffer, store.index, {**axes, **short}
+                yield store.buffer, store.index, {**axes, **short}, axes
             for value in expressions(phase):
                 if type(value) is Load:
-                    yield value.buffer, None if value.mask is not None else value.index, axes
+                    around = [name for name in axes if name in behind(value)]
+                    yield value.buffer, None if value.mask is not None else value.index, axes, around
 
 
-def _divided(value: Index, axes: Mapping[str, Index], symbols: tuple[str, ...]) -> Iterator[str]:
+def _behind(nest: Nest) -> Callable[[Expr], set[str]]:
+    """What the place of a load depends on: axes, and what its indices and masks are computed from. Of the results of reductions and scans,
+    all axes of the nest."""
+    lets = {let.name: let.value for phase in nest.phases for let in phase.lets}
+    outer = {axis.name for axis in nest.axes}
+    own = {axis.name for phase in nest.phases for axis in phase.axes}
+
+    def names(value: Expr) -> set[str]:
+        seen: set[str] = set()
+        todo = list(_named(value))
+        while todo:
+            name = todo.pop()
+            if name in seen:
+                continue
+            seen.add(name)
+            if name in lets:
+                todo += _named(lets[name])
+            elif name not in outer and name not in own:
+                todo += outer
+        return seen
+
+    return names
+
+
+def _named(value: Expr) -> set[str]:
+    """The names that an expression itself refers to."""
+    found: set[str] = set()
+    for each in inside(value):
+        if type(each) is Load or type(each) is IndexValue:
+            found |= each.index.symbols
+        elif type(each) is Ref:
+            found.add(each.name)
+    return found
+
+
+def _indices(kernel: LoopKernel) -> Iterator[tuple[Index, _Axes]]:
+    """Every index expression, with the axes around it."""
+    for nest in kernel.nests:
+        for phase in nest.phases:
+            axes = {axis.name: axis.extent for axis in (*nest.axes, *phase.axes)}
+            yield from ((store.index, axes) for store in phase.stores)
+            for value in expressions(phase):
+                if type(value) is Load or type(value) is IndexValue:
+                    yield value.index, axes
+
+
+def _signs(value: Index, axes: _Axes, symbols: tuple[str, ...]) -> Iterator[str]:
     """The symbols in quotients and remainders of axes: which end is the far one depends on their signs."""
-    for monomial, _ in value.terms:
-        for atom in monomial:
-            if not isinstance(atom, str) and _names(atom) & axes.keys():
-                yield from (symbol for symbol in symbols if symbol in _names(atom))
+    for atom in value.atoms():
+        if not isinstance(atom, str) and _names(atom) & axes.keys():
+            yield from (symbol for symbol in symbols if symbol in _names(atom))
+
+
+def _divided(value: Index, axes: _Axes, symbols: tuple[str, ...]) -> Iterator[str]:
+    """What must not be negative so that nothing is divided by zero: divisors less one, where the axes of the index have points."""
+    runs = _runs({name: axes[name] for name in axes if name in value.symbols})
+    todo = [value]
+    while todo:
+        for atom in todo.pop().atoms():
+            if not isinstance(atom, str):
+                todo += [atom.numerator, atom.denominator]
+                if atom.denominator.constant is None and atom.denominator.symbols <= set(symbols):
+                    yield f"({atom.denominator} - 1){runs}"
+
+
+def _apart(kernel: LoopKernel) -> Iterator[tuple[int, int, bool]]:
+    """Buffers that are written, and others that indices or masks are read from; and whether the two may be one piece of memory."""
+    places = {b.name: k for k, b in enumerate(kernel.buffers)}
+    width = {b.name: itemsize(b.dtype) for b in kernel.buffers}
+    sources = {name for nest in kernel.nests for name in _sources(nest)}
+    for written in (b.name for b in kernel.buffers if b.role != "in"):
+        for read in sorted(sources - {written}, key=places.__getitem__):
+            yield places[written], places[read], width[written] == width[read] and same_points(kernel, written, read)
+
+
+def _sources(nest: Nest) -> set[str]:
+    """The buffers that indices and masks of a nest are computed from."""
+    lets = {let.name: let.value for phase in nest.phases for let in phase.lets}
+    results: dict[str, tuple[Expr, ...]] = {}
+    todo: list[Expr] = []
+    for phase in nest.phases:
+        results |= {name: (r.value,) for r in phase.reductions for name in r.names}
+        results |= {name: s.values for s in phase.scans for name in s.names}
+        todo += _deciding(phase, lets)
+    found: set[str] = set()
+    seen: set[str] = set()
+    while todo:
+        for each in inside(todo.pop()):
+            if type(each) is Load:
+                found.add(each.buffer)
+            names = {each.name} if type(each) is Ref else each.index.symbols if type(each) is Load or type(each) is IndexValue else ()
+            for name in set(names) - seen:
+                seen.add(name)
+                todo += [lets[name]] if name in lets else results.get(name, ())
+    return found
+
+
+def _deciding(phase: Phase, lets: Mapping[str, Expr]) -> Iterator[Expr]:
+    """Masks of loads, and lets that are symbols of indices."""
+    for value in expressions(phase):
+        if type(value) is Load:
+            yield from () if value.mask is None else (value.mask,)
+            yield from (lets[name] for name in value.index.symbols if name in lets)
+    yield from (lets[name] for store in phase.stores for name in store.index.symbols if name in lets)
 
 
 def _names(atom: Atom) -> frozenset[str]:
     return frozenset([atom]) if isinstance(atom, str) else atom.numerator.symbols | atom.denominator.symbols
 
 
-def _ends(value: Index, axes: Mapping[str, Index], symbols: tuple[str, ...]) -> _Ends | None:
-    """Between what an index lies, exactly; None where it depends on data, or where axes meet in it."""
+def _ends(value: Index, axes: _Axes, symbols: tuple[str, ...]) -> _Ends | None:
+    """Between what an index lies; None where it depends on data. Exactly, unless axes meet in it: then each quotient and remainder is taken by
+    itself, as the position along a dimension that it is, and what lies in the box of all of them lies in the tensor."""
     fixed: list[str] = []
-    factors: dict[Atom, list[str]] = {}  # of what moves with axes
+    factors: dict[tuple[Atom, ...], list[str]] = {}  # of what moves with axes
     for monomial, coefficient in value.terms:
-        moving = [atom for atom in monomial if _names(atom) & axes.keys()]
+        moving = tuple(atom for atom in monomial if _names(atom) & axes.keys())
         rest = [atom for atom in monomial if atom not in moving]
-        if len(moving) > 1 or not all(_names(atom) <= set(symbols) for atom in rest):
+        if not all(_names(atom) <= set(symbols) for atom in rest):
             return None
         text = "*".join([str(coefficient), *(f"({atom})" for atom in rest)])
-        (factors.setdefault(moving[0], []) if moving else fixed).append(text)
-    met = [name for atom in factors for name in _names(atom) & axes.keys()]
-    if len(met) != len(set(met)):
+        (factors.setdefault(moving, []) if moving else fixed).append(text)
+    if _differences(value, axes):
         return None
     low, high = list(fixed), list(fixed)
-    for atom, parts in factors.items():
-        ends = _atom(atom, axes, symbols)
+    for atoms, parts in factors.items():
+        ends = _product([_atom(atom, axes, symbols) for atom in atoms])
         if ends is None:
             return None
         smallest, largest = _times(" + ".join(parts), ends)
         low += smallest
         high += largest
     return " + ".join(low) or "0", " + ".join(high) or "0"
+
+
+def _differences(value: Index, axes: _Axes) -> bool:
+    """Whether two things are subtracted from each other that grow with one axis, so that their ends say little: ``i - 4*(i//4)``."""
+    signs: dict[str, set[bool]] = {}
+    for monomial, coefficient in value.terms:
+        for atom in monomial:
+            if isinstance(atom, (str, FloorDiv)):
+                for name in _names(atom) & axes.keys():
+                    signs.setdefault(name, set()).add(coefficient > 0)
+    return any(len(found) > 1 for found in signs.values())
+
+
+def _product(ends: list[_Ends | None]) -> _Ends | None:
+    """Between what a product lies of factors that are not negative."""
+    known = [each for each in ends if each is not None]
+    if len(known) < len(ends) or (len(known) > 1 and any(low != "0" for low, _ in known)):
+        return None
+    return known[0] if len(known) == 1 else ("0", "*".join(f"({high})" for _, high in known))
 
 
 def _times(factor: str, ends: _Ends) -> tuple[list[str], list[str]]:
@@ -116,20 +254,19 @@ def _times(factor: str, ends: _Ends) -> tuple[list[str], list[str]]:
     return [f"min({either})"], [f"max({either})"]
 
 
-def _atom(atom: Atom, axes: Mapping[str, Index], symbols: tuple[str, ...]) -> _Ends | None:
-    """Between what a factor lies that moves with axes, where `_divided` is not negative."""
+def _atom(atom: Atom, axes: _Axes, symbols: tuple[str, ...]) -> _Ends | None:
+    """Between what a factor lies that moves with axes, where nothing that `_signs` says is negative."""
     if isinstance(atom, str):
         return "0", f"{axes[atom]} - 1"
     if not atom.denominator.symbols <= set(symbols):
         return None
     inner = _ends(atom.numerator, axes, symbols)
-    if inner is None:
-        return None
+    divisor = str(atom.denominator) if atom.denominator.constant is not None else f"max(1, {atom.denominator})"
     if isinstance(atom, FloorDiv):
-        return tuple("0" if end == "0" else f"({end})//({atom.denominator})" for end in inner)  # type: ignore[return-value]
-    if atom.numerator not in map(index, axes):
-        return None  # it need not begin at 0, or reach the divisor
-    return "0", f"min({atom.denominator} - 1, {inner[1]})"
+        return None if inner is None else tuple("0" if end == "0" else f"({end})//({divisor})" for end in inner)  # type: ignore[return-value]
+    if inner is not None and inner[0] == "0":
+        return "0", f"min({divisor} - 1, {inner[1]})"
+    return "0", f"{divisor} - 1"
 
 
 __all__ = ["contract_of"]

@@ -64,10 +64,11 @@ def _embedding_backward(ctx: Context, node: Node, grad: View, ids: View, rows: i
         return NotImplemented
     axes = named_axes("i", grad.sizes)
     at, ext = positions(axes), extents_of(axes)
-    lets = [Let("g", cast(ctx.read(ids, at[:-1], ext), "int64"))]
-    kept: Expr = ctx.read(grad, at, ext)
-    if padding >= 0:
-        kept = op("where", op("ne", Ref("g", "int64"), const(padding, "int64")), kept, const(0, grad.dtype))
+    raw = Ref("g_raw", "int64")
+    inside = op("logical_and", op("ge", raw, const(0, "int64")), op("lt", raw, const(rows, "int64")))
+    lets = [Let("g_raw", cast(ctx.read(ids, at[:-1], ext), "int64")), Let("g", op("where", inside, raw, const(0, "int64")))]
+    counts = inside if padding < 0 else op("logical_and", inside, op("ne", raw, const(padding, "int64")))
+    kept = op("where", counts, ctx.read(grad, at, ext), const(0, grad.dtype))  # as torch's, which has checked nothing either
     wider = replace(meta, dtype=wide(meta.dtype))
     total = ctx.buffer(node.results[0] if wider == meta and node.results[0] else ctx.fresh(), wider)
     ctx.nodes.append(Scatter(total.buffer, None, axes, (index("g"), at[-1]), cast(kept, wider.dtype), "add", tuple(lets), (), ctx.origin))

@@ -13,11 +13,9 @@ from dataclasses import dataclass, field
 from opmill_runtime_cache.devices.host import HOST
 
 from ..loops.index import Index, floordiv, index
-from ..loops.ir import Load, LoopKernel
-from ..loops.walk import roots
+from ..loops.places import same_points
 from ..lowered import TensorOutput
 from .effects import exchanges, gives_memory, gives_views
-from .rewrite import walk
 from .steps import ExternStep, KernelStep, Schedule, span
 
 ALIGNMENT = 64
@@ -156,25 +154,6 @@ def _in_place(schedule: Schedule, placed: list[str], apart: Set[str], memory: Me
                     root[new] = home
                     break
     return root
-
-
-def same_points(kernel: LoopKernel, written: str, read: str) -> bool:
-    """Whether each element of ``read`` is read at the point that writes the same element of ``written``, and not after."""
-    if len(kernel.nests) != 1:
-        return False
-    [nest] = kernel.nests
-    stores = [(k, p.axes, s.index) for k, p in enumerate(nest.phases) for s in p.stores if s.buffer == written]
-    if len(stores) != 1:
-        return False
-    [(at, axes, target)] = stores
-    if {a.name for a in (*nest.axes, *axes)} - target.symbols:
-        return False
-    return all(phase <= at and found == target and nest.phases[phase].axes == axes for phase, found in _loads(kernel, read))
-
-
-def _loads(kernel: LoopKernel, buffer: str) -> list[tuple[int, Index]]:
-    [nest] = kernel.nests
-    return [(k, e.index) for k, p in enumerate(nest.phases) for e in walk(*roots(p)) if type(e) is Load and e.buffer == buffer]
 
 
 Spans = dict[str, tuple[int, int]]

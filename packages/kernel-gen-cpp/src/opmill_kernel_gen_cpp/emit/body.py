@@ -464,7 +464,7 @@ def _masked_load(body: Body, expr: Load, stride: LaneStride, mask: str, other: s
         home.add(f"const {body.needs.vector(vectors.mask_short(), vectors.lanes)} {lane_mask} = {mask};")
         return _lane_load(body, expr, home, f"if ({lane_mask}[l]) ", other)
     helper = memory.masked_load(body.needs, convert.memory_short(expr.dtype), vectors.lanes, vectors.mask_short(), body.target)
-    return f"{helper}(p_{expr.buffer} + {body.index(expr.index)}, {stride}, {mask}, {other})"
+    return f"{helper}(p_{expr.buffer}, {body.index(expr.index)}, {stride}, {mask}, {other})"
 
 
 def _op(body: Body, expr: Op, home: Block) -> Value:

@@ -126,12 +126,12 @@ def all_lanes(needs: Needs, short: str, lanes: int, target: Target) -> str:
 
 
 def masked_load(needs: Needs, short: str, lanes: int, mask: str, target: Target) -> str:
-    """Touches only lanes whose mask is set; ``o`` elsewhere. Most masks are all true or all false."""
+    """Touches only lanes whose mask is set, and makes no address of others; ``o`` elsewhere. Most masks are all true or all false."""
     v, m, c = needs.vector(short, lanes), vector(mask, lanes), C_OF_SHORT[short][0]
     every, some = all_lanes(needs, mask, lanes, target), any_lane(needs, mask, lanes, target)
     return needs.add(
         f"masked_load_{v}",
-        f"static inline {v} masked_load_{v}(const {c}* p, long s, {m} m, {v} o) {{\n"
-        f"  if (s == 1 && {every}(m)) return *(const {v}u*)p;\n  if (!{some}(m)) return o;\n"
-        f"  for (int l = 0; l < {lanes}; ++l) if (m[l]) o[l] = p[l * s];\n  return o; }}",
+        f"static inline {v} masked_load_{v}(const {c}* p, long at, long s, {m} m, {v} o) {{\n"
+        f"  if (s == 1 && {every}(m)) return *(const {v}u*)(p + at);\n  if (!{some}(m)) return o;\n"
+        f"  for (int l = 0; l < {lanes}; ++l) if (m[l]) o[l] = p[at + l * s];\n  return o; }}",
     )

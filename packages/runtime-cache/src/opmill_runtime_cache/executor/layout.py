@@ -103,8 +103,9 @@ class DefineStep(StepRow):
 
 class LaunchStep(StepRow):
     """``needs``: for each slot, the number of the value that says how many elements of it the kernel touches, and ``dtypes`` of which type;
-    both empty where nobody knows. ``floor``: a value that must not be negative, -1 for none. ``late``: some of it is known only while a call runs. ``failures``: pairs of
-    an exception's type and a message. ``bumps``: inputs that are written. ``type``: torch's number of the devices whose memory it takes."""
+    both empty where nobody knows. ``floor``: a value that must not be negative, -1 for none. ``late``: some of it is known only while a call runs. ``apart``: three numbers
+    each, two positions in ``slots`` whose memory may not overlap, and 1 where it may be the same. ``failures``: pairs of an exception's type and a message.
+    ``bumps``: inputs that are written. ``type``: torch's number of the devices whose memory it takes."""
 
     KIND = StepKind.launch
     address: int
@@ -116,6 +117,7 @@ class LaunchStep(StepRow):
     dtypes: tuple[int, ...]
     floor: int
     late: bool
+    apart: tuple[int, ...]
     type: int = 0
 
 
@@ -135,6 +137,7 @@ class LaunchCudaStep(StepRow):
     dtypes: tuple[int, ...]
     floor: int
     late: bool
+    apart: tuple[int, ...]
 
 
 class CallStep(StepRow):
@@ -217,7 +220,8 @@ class BlasRow(Row):
 class CallRow(Row):
     """A call of an operator. ``returns``: per result of the schema 0 for a tensor, 1 for a list of them, 2 for an integer. ``shim``: symbol
     and signature, None for another route. ``make``: gives the Python function of the call, on ``python_slots`` and ``python_values``.
-    ``written``: slots that the operator writes."""
+    ``written``: slots that the operator writes. ``apart``: three numbers each, two slots whose memory may not overlap, and 1 where they may be the
+    same tensor."""
 
     NESTED = ("cells", "blas")
 
@@ -235,6 +239,7 @@ class CallRow(Row):
     python_values: tuple[int, ...]
     replayable: bool
     written: tuple[int, ...]
+    apart: tuple[int, ...]
 
 
 class OutputRow(Row):

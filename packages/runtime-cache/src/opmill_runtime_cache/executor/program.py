@@ -68,10 +68,11 @@ from .layout import (
     ValueRow,
 )
 from .names import exception_of, operator_of
+from .overlaps import apart, written_by
 from .pycall import python_call
 from .reference import load_constant
 from .regions import regions
-from .routes import Way, schema_of, way_of
+from .routes import Way, way_of
 
 
 class _Lowering:
@@ -301,13 +302,13 @@ def _taken(entry: Kernel) -> int | None:
     return entry.type if isinstance(entry, HostKernel) else None
 
 
-_Bounds = tuple[tuple[int, ...], tuple[int, ...], int, bool]
-"""The last fields of a launch: ``needs``, ``dtypes``, ``floor``, ``late``."""
+_Bounds = tuple[tuple[int, ...], tuple[int, ...], int, bool, tuple[int, ...]]
+"""The last fields of a launch: ``needs``, ``dtypes``, ``floor``, ``late``, ``apart``."""
 
 
 def _bounds(state: _Lowering, contract: Contract | None, slots: tuple[int, ...], values: tuple[int, ...]) -> _Bounds:
     if contract is None:
-        return (), (), -1, False
+        return (), (), -1, False, ()
     symbols = dict(zip(contract.symbols, values, strict=True))
     needs = tuple(state.ready(touched.numel, symbols if type(touched.numel) is str else None) for touched in contract.buffers)
     dtypes = tuple(DTYPES.index(touched.dtype) for touched in contract.buffers)
@@ -318,7 +319,7 @@ def _bounds(state: _Lowering, contract: Contract | None, slots: tuple[int, ...],
         or (floor >= 0 and state.is_late([floor]))
         or any(row.late or row.dtype < 0 or row.sizes is None for row in rows)
     )
-    return needs, dtypes, floor, late
+    return needs, dtypes, floor, late, tuple(int(number) for pair in contract.apart for number in pair)
 
 
 def _launch_cuda(
@@ -328,7 +329,7 @@ def _launch_cuda(
     values: tuple[int, ...],
     checks: tuple[Any, ...],
     bumps: tuple[int, ...],
-    bounds: _Bounds = ((), (), -1, False),
+    bounds: _Bounds = ((), (), -1, False, ()),
 ) -> None:
     """Launches of a GPU kernel. Checks are numbered in the whole plan; see ``plan/launch.py`` for what a failing one writes."""
     data = kernel.data
@@ -359,7 +360,7 @@ def _launch_cuda(
 
 def _call(state: _Lowering, step: Call, _: Sequence[Kernel]) -> None:
     overload = None if step.bodies else operator_of(step.op)
-    written = tuple(state.slot(slot) for slot in _written(step, overload)) if overload is not None else ()
+    written = tuple(state.slot(slot) for slot in written_by(step, overload)) if overload is not None else ()
     if overload is not None and (kernel := carried_kernel(step, overload, _facts(state, step))) is not None:
         slots = tuple(state.slot(arg.index) for arg in step.args if type(arg) is Slot)
         _launch_cuda(state, kernel, slots, (), (), _written_inputs(state, written))
@@ -382,6 +383,7 @@ def _call(state: _Lowering, step: Call, _: Sequence[Kernel]) -> None:
         python_values=tuple(state.ready(size) for size in python.sizes),
         replayable=_replayable(step),
         written=written,
+        apart=tuple(state.slot(slot) if place < 2 else slot for pair in apart(step, overload) for place, slot in enumerate(pair)),
     )  # fmt: skip
     state.steps.append(CallStep(len(state.calls)))
     state.calls.append(row)
@@ -434,16 +436,6 @@ class _Constant:
 
     def __call__(self) -> Any:
         return self.value
-
-
-def _written(step: Call, overload: Any) -> list[int]:
-    """The slots that the operator writes, by its schema."""
-    written: list[int] = []
-    for number, argument in enumerate(schema_of(overload).arguments):
-        if argument.is_written:
-            arg = step.args[number] if number < len(step.args) else step.kwargs.get(argument.name)
-            written += slots_in(arg) if arg is not None else ()
-    return written
 
 
 def _free(state: _Lowering, step: Free, _: Sequence[Kernel]) -> None:

@@ -38,7 +38,8 @@ from ..plan.verify import ALIGNMENT, leading_definitions, verify
 from ..store import Store
 from .control import Body
 from .kernels import kernel_entry
-from .names import dtype_of, exception_of
+from .names import dtype_of, exception_of, operator_of
+from .overlaps import apart
 from .pycall import PythonCall, python_call
 
 Watch = Callable[[Plan, Any, Mapping[int, torch.Tensor], Mapping[str, int], Callable[[], None]], None]
@@ -180,7 +181,9 @@ class _Run:
         contract = kernel.contract
         if contract is not None:
             agree(step, contract, [_facts(tensor) for tensor in tensors], kernel.type if isinstance(kernel, HostKernel) else None)
-            _inside(contract, tensors, dict(zip(contract.symbols, self.sizes(step.sizes), strict=True)))
+            values = dict(zip(contract.symbols, self.sizes(step.sizes), strict=True))
+            _inside(contract, tensors, values)
+            _apart(contract, tensors, values)
         addresses, values = [t.data_ptr() for t in tensors], self.sizes(step.sizes)
         failed = kernel.run(tensors[0].device.index if tensors else None, addresses, values)
         for position in step.writes:
@@ -191,11 +194,21 @@ class _Run:
 
     def call(self, step: Call, number: int) -> None:
         call = self.executable.calls[number]
+        if not step.bodies:
+            self.keep_apart(step)
         results = call.function(*(self.slots[slot] for slot in call.slots), *self.sizes(call.sizes))
         specs = step.specs or (None,) * len(step.results)
         for slot, tensor, spec in zip(step.results, results, specs, strict=True):
             if slot is not None:
                 self.slots[slot] = tensor if spec is None else self.promised(step, tensor, spec)
+
+    def keep_apart(self, step: Call) -> None:
+        """Raises PlanInputError (RC058) where the operator would write over what it reads."""
+        for a, b, same in apart(step, operator_of(step.op)):
+            first, second = self.slots[a], self.slots[b]
+            one = first.data_ptr() == second.data_ptr() and first.shape == second.shape and first.stride() == second.stride()
+            if _meet(first, second) and not (same and one):
+                raise PlanInputError("RC058", what=f"{step.op} would write slot {a} over slot {b}, which it reads")
 
     def promised(self, step: Call, tensor: torch.Tensor, spec: TensorSpec) -> torch.Tensor:
         """The tensor as the plan's other steps assume it. Raises PlanInputError (RC056) for another type or size."""
@@ -268,6 +281,18 @@ def _inside(contract: Contract, tensors: Sequence[torch.Tensor], values: dict[st
         needed, there = evaluate(touched.numel, values), span(tensor.shape, tensor.stride()) * parts
         if needed > there:
             raise PlanInputError("RC058", what=f"a kernel touches {needed} elements of a tensor that has {there}")
+
+
+def _apart(contract: Contract, tensors: Sequence[torch.Tensor], values: dict[str, int]) -> None:
+    """Raises PlanInputError (RC058) where a launch would write over the indices that it reads."""
+    ranges = []
+    for touched, tensor in zip(contract.buffers, tensors, strict=True):
+        start = tensor.data_ptr()
+        ranges.append(range(start, start + max(0, evaluate(touched.numel, values)) * dtype_of(touched.dtype).itemsize))
+    for written, read, same in contract.apart:
+        a, b = ranges[written], ranges[read]
+        if a and b and a.start < b.stop and b.start < a.stop and not (same and a == b):
+            raise PlanInputError("RC058", what="a kernel would write over the indices that it reads")
 
 
 def load_constant(item: Constant) -> torch.Tensor:

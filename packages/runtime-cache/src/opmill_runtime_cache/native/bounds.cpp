@@ -86,4 +86,68 @@ bool launch_fits(const Program& program, const Instance& instance, const Step& s
   return true;
 }
 
+bool launch_apart(const Program& program, const Instance& instance, const Step& step, const SlotState* slots, Failure* failure) {
+  const auto place = [&](int position, uint64_t* begin) {
+    *begin = reinterpret_cast<uint64_t>(slots[step.slots[position]].data);
+    return instance.values[step.needs[position]] * dtype_bytes[step.dtypes[position]];
+  };
+  for (size_t i = 0; i + 2 < step.apart.size(); i += 3) {
+    uint64_t a = 0, b = 0;
+    const int64_t first = place(step.apart[i], &a), second = place(step.apart[i + 1], &b);
+    if (first <= 0 || second <= 0 || a + first <= b || b + second <= a || (step.apart[i + 2] && a == b && first == second)) continue;
+    return refuse(failure, "a kernel would write " + program.labels[step.slots[step.apart[i]]] + " over the indices that it reads from " +
+                               program.labels[step.slots[step.apart[i + 1]]]);
+  }
+  return true;
+}
+
+namespace {
+
+bool refuse_overlap(const Program& program, const CallInfo& call, const Apart& pair, Failure* failure) {
+  return refuse(failure, call.name + " would write " + program.labels[pair.a] + " over " + program.labels[pair.b] + ", which it reads");
+}
+
+// Bytes [begin, end) of a tensor of the running call, and its sizes and strides; false where it lies in no memory.
+bool where(const SlotState& state, uint64_t* begin, uint64_t* end, std::vector<int64_t>* form) {
+  int32_t code = 0;
+  int64_t dim = 0, *sizes = nullptr, *strides = nullptr, span = 0;
+  void* data = nullptr;
+  if (!state.handle || api.get_dtype(state.handle, &code) || dtype_index(code) < 0 || api.get_dim(state.handle, &dim) ||
+      api.get_sizes(state.handle, &sizes) || api.get_strides(state.handle, &strides) || api.get_data_ptr(state.handle, &data) ||
+      !checked_span({sizes, sizes + dim}, {strides, strides + dim}, &span))
+    return false;
+  *begin = reinterpret_cast<uint64_t>(data);
+  *end = *begin + span * dtype_bytes[dtype_index(code)];
+  form->assign(sizes, sizes + dim);
+  form->insert(form->end(), strides, strides + dim);
+  return span > 0;
+}
+
+}  // namespace
+
+bool call_apart(const Program& program, const Instance& instance, const CallInfo& call, Failure* failure) {
+  for (const Apart& pair : call.apart) {
+    int64_t begin[2], end[2];
+    if (!range_of(program, instance, pair.a, program.slots[pair.a].dtype, &begin[0], &end[0]) ||
+        !range_of(program, instance, pair.b, program.slots[pair.b].dtype, &begin[1], &end[1]))
+      return refuse_overlap(program, call, pair, failure);
+    const bool same = pair.same && begin[0] == begin[1] && end[0] == end[1] && instance.sizes[pair.a] == instance.sizes[pair.b] &&
+                      instance.strides[pair.a] == instance.strides[pair.b];
+    if (begin[0] != end[0] && begin[1] != end[1] && begin[0] < end[1] && begin[1] < end[0] && !same)
+      return refuse_overlap(program, call, pair, failure);
+  }
+  return true;
+}
+
+bool call_apart_late(const Program& program, const CallInfo& call, const SlotState* slots, Failure* failure) {
+  for (const Apart& pair : call.apart_late) {
+    uint64_t begin[2], end[2];
+    std::vector<int64_t> form[2];
+    if (!where(slots[pair.a], &begin[0], &end[0], &form[0]) || !where(slots[pair.b], &begin[1], &end[1], &form[1])) continue;
+    const bool same = pair.same && begin[0] == begin[1] && end[0] == end[1] && form[0] == form[1];
+    if (begin[0] < end[1] && begin[1] < end[0] && !same) return refuse_overlap(program, call, pair, failure);
+  }
+  return true;
+}
+
 }  // namespace opmill

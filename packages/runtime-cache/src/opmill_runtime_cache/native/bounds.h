@@ -17,6 +17,15 @@ bool inside_root(const Program& program, const Instance& instance, int slot);
 // Whether a tensor's storage covers bytes [start, end), counted from its first element.
 bool storage_covers(Handle tensor, int dtype, int64_t start, int64_t end);
 
+// Whether the buffers that a launch reads indices from are apart from those that it writes. Fills `failure`.
+bool launch_apart(const Program& program, const Instance& instance, const Step& step, const SlotState* slots, Failure* failure);
+
+// Whether the tensors of a call are as far apart as its operator needs, as far as sizes and offsets decide that. Fills `failure`.
+bool call_apart(const Program& program, const Instance& instance, const CallInfo& call, Failure* failure);
+
+// The same for those of which only addresses tell.
+bool call_apart_late(const Program& program, const CallInfo& call, const SlotState* slots, Failure* failure);
+
 // Whether a launch stays inside its slots and their types are those of the kernel; `slots` of the running call, or none while only what
 // is known before it is asked for. Fills `failure`.
 bool launch_fits(const Program& program, const Instance& instance, const Step& step, const SlotState* slots, Failure* failure);

@@ -132,7 +132,7 @@ void plan_calls(const Program& program, Instance& instance) {
     else if (call.blas.present) gemm = gemm_of(program, instance, call.blas);
     if (on_gpu) instance.workspace = std::max(instance.workspace, on_gpu->workspace_bytes());
     instance.cuda_gemms.push_back(on_gpu);
-    if (!gemm.usable && !on_gpu)
+    if ((!gemm.usable && !on_gpu) || !call.apart_late.empty())
       for (int slot : call.tensors) instance.needs_tensor[slot] = 1;
     instance.gemms.push_back(gemm);
   }
@@ -278,6 +278,8 @@ bool check_bounds(const Program& program, Instance& instance, Failure* failure) 
     if ((step.kind == StepKind::launch || step.kind == StepKind::launch_cuda) && !step.late &&
         !launch_fits(program, instance, step, nullptr, failure))
       return false;
+  for (const CallInfo& call : program.calls)
+    if (!call.apart.empty() && !call_apart(program, instance, call, failure)) return false;
   return true;
 }
 

@@ -82,8 +82,9 @@ enum {
   dtypes = 7,
   floor = 8,
   late = 9,
-  type = 10,
-  fields_ = 11,
+  apart = 10,
+  type = 11,
+  fields_ = 12,
 };
 }  // namespace launch_step
 
@@ -100,7 +101,8 @@ enum {
   dtypes = 9,
   floor = 10,
   late = 11,
-  fields_ = 12,
+  apart = 12,
+  fields_ = 13,
 };
 }  // namespace launch_cuda_step
 
@@ -248,7 +250,8 @@ enum {
   python_values = 11,
   replayable = 12,
   written = 13,
-  fields_ = 14,
+  apart = 14,
+  fields_ = 15,
 };
 }  // namespace call_row
 

@@ -118,6 +118,7 @@ Step read_cpu_launch(PyObject* tuple) {
   step.dtypes = numbers(at(tuple, row::dtypes));
   step.floor = number(tuple, row::floor);
   step.late = number(tuple, row::late);
+  step.apart = numbers(at(tuple, row::apart));
   step.a = number(tuple, row::type);
   return step;
 }
@@ -136,6 +137,7 @@ Step read_cuda_launch(PyObject* tuple) {
   step.dtypes = numbers(at(tuple, row::dtypes));
   step.floor = number(tuple, row::floor);
   step.late = number(tuple, row::late);
+  step.apart = numbers(at(tuple, row::apart));
   return step;
 }
 
@@ -190,6 +192,8 @@ CallInfo read_call(PyObject* tuple) {
   call.returns = numbers(at(tuple, row::returns));
   call.tensors = numbers(at(tuple, row::tensors));
   call.written = numbers(at(tuple, row::written));
+  const std::vector<int> apart = numbers(at(tuple, row::apart));
+  for (size_t i = 0; i + 2 < apart.size(); i += 3) call.apart.push_back({apart[i], apart[i + 1], apart[i + 2] != 0});
   PyObject* shim = at(tuple, row::shim);
   if (call.route == Route::shim && !find_shim(text(at(shim, 0)).c_str(), text(at(shim, 1)).c_str(), &call.shim)) call.route = Route::python;
   PyObject* blas = at(tuple, row::blas);
@@ -209,6 +213,31 @@ CallInfo read_call(PyObject* tuple) {
   return call;
 }
 
+// Where two tensors lie to each other: decided by sizes and offsets, or only by their addresses, or they have memory of their own each.
+enum class Together { never, early, late };
+
+Together together(const Program& program, int a, int b) {
+  const SlotInfo &first = program.slots[a], &second = program.slots[b];
+  const SlotKind one = program.slots[first.root].kind, other = program.slots[second.root].kind;
+  const bool settled = first.known && second.known && !first.late && !second.late && first.dtype >= 0 && second.dtype >= 0;
+  if (first.root == second.root || (one == SlotKind::arena && other == SlotKind::arena)) return settled ? Together::early : Together::late;
+  const auto own = [](SlotKind kind) { return kind == SlotKind::arena || kind == SlotKind::fresh || kind == SlotKind::constant; };
+  if (one == SlotKind::result || other == SlotKind::result) return Together::late;  // it may be a view of anything
+  return own(one) || own(other) ? Together::never : Together::late;
+}
+
+void sort_apart(Program* program) {
+  for (CallInfo& call : program->calls) {
+    std::vector<Apart> early;
+    for (const Apart& pair : call.apart) {
+      const Together how = together(*program, pair.a, pair.b);
+      if (how == Together::early) early.push_back(pair);
+      if (how == Together::late) call.apart_late.push_back(pair);
+    }
+    call.apart = std::move(early);
+  }
+}
+
 void mark_data(Program* program) {
   auto mark = [&](int slot) {
     if (slot < 0) return;
@@ -225,6 +254,8 @@ void mark_data(Program* program) {
   for (const CallInfo& call : program->calls)  // whether an operator moved what it wrote shows in where it lies
     for (int slot : call.written)
       if (program->slots[program->slots[slot].root].kind != SlotKind::arena) mark(program->slots[slot].root);
+  for (const CallInfo& call : program->calls)
+    for (const Apart& pair : call.apart_late) mark(pair.a), mark(pair.b);
   for (const CallInfo& call : program->calls)
     if (call.blas.present)
       for (int slot : {call.blas.out, call.blas.bias, call.blas.a, call.blas.b}) mark(slot);
@@ -290,6 +321,7 @@ bool read_program(PyObject* tuple, Program* program) {
   for (const Step& step : program->steps)
     if (program->cuda < 0 && step.kind == StepKind::launch_cuda) program->cuda = std::max(step.a, 0);
   find_kept(program);
+  sort_apart(program);
   mark_data(program);
   if (program->exclusive)
     for (SlotInfo& slot : program->slots) slot.wants_data |= slot.known && (slot.kind == SlotKind::input || slot.kind == SlotKind::held);

@@ -46,6 +46,7 @@ struct Step {
   std::vector<int> slots, values, bumps;
   std::vector<int> needs, dtypes;  // of a launch, by slot: the value of how many elements it touches, and their type; or empty
   int floor = -1;     // value that must not be negative
+  std::vector<int> apart;  // of a launch: positions in `slots` by twos, whose memory may not overlap, and 1 where it may be the same
   bool late = false;  // its bounds are known only while a call runs
   std::vector<FailureText> failures;
   std::vector<CudaLaunch>
@@ -58,6 +59,12 @@ struct BlasCall {
   double beta = 0, alpha = 1;
 };
 
+// Slots whose memory may not overlap, unless they may be the same tensor and are.
+struct Apart {
+  int a, b;
+  bool same;
+};
+
 struct CallInfo {
   std::string name, overload;
   Route route = Route::python;
@@ -66,6 +73,7 @@ struct CallInfo {
   std::vector<int> returns;  // per result of the schema: 0 a tensor, 1 a list of tensors, 2 an integer
   std::vector<int> tensors;  // slots of which the call needs a tensor
   std::vector<int> written;  // slots that the operator writes
+  std::vector<Apart> apart, apart_late;  // decided before a call, and while it runs
   ShimCall shim;
   BlasCall blas;
   bool replayable = false;  // what it starts depends on nothing but where its tensors lie

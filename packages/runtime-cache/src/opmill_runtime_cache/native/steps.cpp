@@ -10,6 +10,7 @@ namespace opmill {
 
 bool Run::launch(const Step& step) {
   if (step.late && !launch_fits(program_, instance_, step, slots_.data(), &failure)) return false;
+  if (!step.apart.empty() && !launch_apart(program_, instance_, step, slots_.data(), &failure)) return false;
   constexpr size_t kRoom = 32;
   void* few_pointers[kRoom];
   int64_t few_sizes[kRoom];
@@ -32,6 +33,7 @@ bool Run::launch(const Step& step) {
 
 bool Run::launch_cuda(const Step& step) {
   if (step.late && !launch_fits(program_, instance_, step, slots_.data(), &failure)) return false;
+  if (!step.apart.empty() && !launch_apart(program_, instance_, step, slots_.data(), &failure)) return false;
   const int64_t bytes = instance_.values[step.b], one = 1;
   Handle block = nullptr;  // back to torch's allocator at the end: what runs after this on the stream may have it
   void* scratch = nullptr;
@@ -325,6 +327,7 @@ bool Run::call_python(CallInfo& call) {
 
 bool Run::call(int number) {
   CallInfo& call = program_.calls[number];
+  if (!call.apart_late.empty() && !call_apart_late(program_, call, slots_.data(), &failure)) return false;
   if (instance_.gemms[number].usable) return gemm(call, instance_.gemms[number]);
   if (ahead_) return ahead_--, true;
   if (!instance_.siblings[number].calls.empty()) return cuda_siblings(instance_.siblings[number]);

@@ -25,12 +25,16 @@ class Touched(msgspec.Struct, frozen=True, array_like=True):
 
 class Contract(msgspec.Struct, frozen=True, array_like=True):
     """``symbols``: the names of the launch's sizes, in order. ``buffers``: one for each of its slots. ``checks``: how many there are.
-    ``floor``: an expression that must not be negative, for indices that would fall before a buffer."""
+    ``floor``: an expression that must not be negative, for indices that would fall before a buffer.
+
+    ``apart``: pairs of a buffer that is written and one that indices or masks are read from. They may not overlap, or what was checked could
+    change before it is used; with True as the third, they may be the same memory, from its first byte to its last."""
 
     symbols: tuple[str, ...]
     buffers: tuple[Touched, ...]
     checks: int = 0
     floor: Size = 0
+    apart: tuple[tuple[int, int, bool], ...] = ()
 
 
 _DECODER = msgspec.json.Decoder(Contract)  # at import: see codec
@@ -66,6 +70,8 @@ def agree(launch: Launch, contract: Contract, facts: Sequence[tuple[int, int]], 
         raise refuse(f"names {len(launch.checks)} checks of {contract.checks}")
     if set(launch.writes) != {k for k, touched in enumerate(contract.buffers) if touched.written}:
         raise refuse("does not say what the kernel writes")
+    if any(not 0 <= place < len(launch.slots) for pair in contract.apart for place in pair[:2]):
+        raise refuse("is of a kernel whose contract speaks of tensors that it does not take")
     for number, (touched, (dtype, device)) in enumerate(zip(contract.buffers, facts, strict=True)):
         if dtype >= 0 and touched.dtype not in (DTYPES[dtype], _PARTS.get(DTYPES[dtype])):
             raise refuse(f"gives {DTYPES[dtype]} for {touched.dtype} in argument {number}")
