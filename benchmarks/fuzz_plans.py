@@ -196,7 +196,7 @@ def _other(value: Any, rng: random.Random) -> Any:
         return not value
     if isinstance(value, int) and kind < 10:
         near = (value + 1, value - 1, value * 2, value // 2, -value, value + 64, rng.choice(NUMBERS), -rng.choice(NUMBERS[:-2]))
-        return min(rng.choice(near), 2**64 - 1)
+        return max(-(2**63), min(rng.choice(near), 2**64 - 1))  # what MessagePack can say
     if isinstance(value, float):
         return rng.choice((0.0, -1.0, 1e308, float("nan"), float("inf"), 0.5))
     if isinstance(value, str) and kind < 5 and value:

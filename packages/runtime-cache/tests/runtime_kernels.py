@@ -39,6 +39,13 @@ int64_t checked(void* const* p, const int64_t* n) {  // fails with check 2 on a 
   for (int64_t i = 0; i < n[0]; i++) if (((float*)p[0])[i] < 0) return 2;
   return 0;
 }
+int64_t picked(void* const* p, const int64_t* n) {  // out = a[at], the places checked before any is used
+  const int64_t *a = (const int64_t*)p[0], *at = (const int64_t*)p[1];
+  int64_t* out = (int64_t*)p[2];
+  for (int64_t i = 0; i < n[0]; i++) if (at[i] < 0 || at[i] >= n[0]) return 1;
+  for (int64_t i = 0; i < n[0]; i++) out[i] = a[at[i]];
+  return 0;
+}
 }
 """
 
@@ -59,6 +66,7 @@ KERNELS = _SOURCE + contracts(
     affine=Contract(("n", "factor"), floats(False, True)),
     answered=Contract((), floats(True, numel=1), 1),
     checked=Contract(("n",), floats(False), 2),
+    picked=Contract(("n",), tuple(Touched("int64", written, "n") for written in (False, False, True)), 1, 0, ((2, 1, True),)),
 )
 
 

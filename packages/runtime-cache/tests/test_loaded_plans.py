@@ -2,8 +2,9 @@
 
 import pytest
 import torch
+from runtime_kernels import kernel
 
-from opmill_runtime_cache.errors import BindError, PlanError, RuntimeCacheError
+from opmill_runtime_cache.errors import BindError, PlanError, PlanInputError, RuntimeCacheError
 from opmill_runtime_cache.executor import bind, bind_reference
 from opmill_runtime_cache.executor.names import exception_of, named, operator_of
 from opmill_runtime_cache.plan import decode, encode
@@ -11,6 +12,7 @@ from opmill_runtime_cache.plan.model import (
     Call,
     ComplexArg,
     Expr,
+    Launch,
     ListArg,
     Literal,
     Named,
@@ -20,6 +22,7 @@ from opmill_runtime_cache.plan.model import (
     SlotOutput,
     TensorInput,
     TensorSpec,
+    View,
 )
 
 ROW = TensorSpec("float32", (8,), (1,))
@@ -107,3 +110,66 @@ def test_calls_are_given_what_they_name(store, binder):
         numbers = [4] if len(made.inputs) > 1 else []
         for _ in range(2):
             assert torch.equal(run(x, *numbers)[0], want)
+
+
+def over_one_input(op: str, places: list[int], out: int) -> Plan:
+    """A call of an operator whose arguments and ``out`` are matrices in one input of 32 elements, which begin there."""
+    views = tuple(View(1 + k, 0, (2, 2), (2, 1), at) for k, at in enumerate([out, *places]))
+    step = Call(op, tuple(Slot(2 + k) for k in range(len(places))), {"out": Slot(1)})
+    inputs = (TensorInput(0, TensorSpec("float32", (32,), (1,))),)
+    return decode(encode(Plan("p", 2 + len(places), inputs, (), (*views, step), exclusive=(0,))))
+
+
+OVERLAPS = {  # where arguments begin, where `out` does, and whether that is right
+    "apart": ("aten::addmm.out", [4, 8, 12], 16, True),
+    "added to where it is": ("aten::addmm.out", [4, 8, 12], 4, True),
+    "added to, further on": ("aten::addmm.out", [4, 8, 12], 5, False),
+    "added to, before it": ("aten::addmm.out", [4, 8, 12], 2, False),
+    "added to what is a factor as well": ("aten::addmm.out", [4, 4, 12], 4, False),
+    "in place": ("aten::add.out", [4, 8], 4, True),
+    "one element further on": ("aten::add.out", [4, 8], 5, False),
+    "a product beside its factor": ("aten::mm.out", [4, 8], 5, False),
+}
+
+
+@pytest.mark.parametrize("what", OVERLAPS)
+def test_an_operator_does_not_write_over_what_it_still_reads(store, binder, what):
+    op, places, out, right = OVERLAPS[what]
+    x = torch.arange(32.0) / 7
+    if not right:
+        with pytest.raises(RuntimeCacheError, match="RC058|RC028"):
+            binder(over_one_input(op, places, out), [], store)(x)
+        return
+    pieces = [x[at : at + 4].view(2, 2).clone() for at in places]
+    want = torch.addmm(*pieces) if "addmm" in op else torch.add(*pieces)
+    binder(over_one_input(op, places, out), [], store)(x)
+    assert torch.allclose(x[out : out + 4].view(2, 2), want)
+
+
+def test_an_index_that_would_change_under_its_operator(store, binder):
+    x = torch.zeros(32, dtype=torch.int64)
+    views = (View(1, 0, (8,), (1,), 0), View(2, 0, (8,), (1,), 8), View(3, 0, (8,), (1,), 12))
+    step = Call("aten::index_select.out", (Slot(1), Literal(0), Slot(2)), {"out": Slot(3)})
+    made = decode(encode(Plan("p", 4, (TensorInput(0, TensorSpec("int64", (32,), (1,))),), (), (*views, step), exclusive=(0,))))
+    with pytest.raises(PlanInputError, match="RC058"):
+        binder(made, [], store)(x)
+
+
+@pytest.mark.parametrize(("at", "right"), [(16, True), (8, True), (9, False), (12, False), (15, False), (1, False)])
+def test_a_kernel_does_not_write_over_the_indices_that_it_reads(store, binder, at, right):
+    """The 8 values, the indices behind them, and where the kernel writes; it may take the place of the indices as a whole."""
+    x = torch.cat(
+        [torch.arange(100, 108), torch.randperm(8, generator=torch.Generator().manual_seed(0)), torch.zeros(16, dtype=torch.int64)]
+    )
+    views = tuple(View(1 + k, 0, (8,), (1,), place) for k, place in enumerate((0, 8, at)))
+    step = Launch(0, (1, 2, 3), (8,), (2,), (("IndexError", "no such place"),))
+    inputs = (TensorInput(0, TensorSpec("int64", (32,), (1,))),)
+    made = decode(encode(Plan("p", 4, inputs, (), (*views, step), kernels=(kernel("picked"),), exclusive=(0,))))
+    run = binder(made, [], store)
+    if not right:
+        with pytest.raises(PlanInputError, match="RC058"):
+            run(x)
+        return
+    want = x[:8][x[8:16]]
+    run(x)
+    assert torch.equal(x[at : at + 8], want)

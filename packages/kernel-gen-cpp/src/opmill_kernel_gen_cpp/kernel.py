@@ -92,7 +92,11 @@ def _call(written: Written, serial: bool, needs: Needs) -> str:
 
 def _pointers(kernel: LoopKernel, twin: Alike) -> str:
     """Declares the pointers of a nest's own buffers, under the name of the kernel's, which are seen no more."""
-    given = [f"({TYPES[kernel.buffers[k].dtype].c}*)p[{k}] + {start}" if start else f"p[{k}]" for k, start in twin.pointers]
+    types = [TYPES[kernel.buffers[k].dtype].c for k, _ in twin.pointers]
+    given = [  # what is empty may lie nowhere
+        f"p[{k}] ? ({c}*)p[{k}] + {start} : ({c}*)p[{k}]" if start else f"p[{k}]"
+        for c, (k, start) in zip(types, twin.pointers, strict=True)
+    ]
     return f"void* const q[] = {{{', '.join(given)}}}; void* const* const p = q;"
 
 

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "contained.h"
 #include "loaded.h"
 
 namespace guards {

@@ -215,7 +215,7 @@ PyTypeObject make_type() {
   type.tp_dealloc = direct_dealloc;
   type.tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC;
   type.tp_traverse = direct_traverse;
-  type.tp_new = direct_new;
+  type.tp_new = contained<direct_new>;
   return type;
 }
 

@@ -341,7 +341,7 @@ PyObject* function_new(PyTypeObject* type, PyObject* args, PyObject* keywords) {
     Py_DECREF(signature.names);
     return nullptr;
   }
-  self->vectorcall = call;
+  self->vectorcall = contained<call>;
   self->function = Py_NewRef(function);
   self->on_miss = Py_NewRef(on_miss);
   self->entries = entries.release();
@@ -381,17 +381,17 @@ void function_dealloc(PyObject* object) {
 }
 
 PyMethodDef function_methods[] = {
-    {"insert", insert, METH_VARARGS,
+    {"insert", contained<insert>, METH_VARARGS,
      "insert(guards, target, direct=None) -> Entry: target runs whenever the guards hold, with what they load in front of its arguments; "
      "direct, which does the same, where there is one"},
-    {"remove", remove, METH_O, "remove(entry) -> bool: whether it was there"},
-    {"clear", clear, METH_NOARGS, "Forget all entries."},
-    {"bind", bind, METH_VARARGS, "bind(args, kwargs) -> dict: the locals of such a call; TypeError if they do not fit"},
-    {"find", find, METH_VARARGS, "find(args, kwargs) -> the entry that fits such a call, or None"},
-    {"explain_miss", explain_miss, METH_VARARGS, "explain_miss(args, kwargs) -> list: of each entry the first guard that fails"},
-    {"__copy__", copy, METH_NOARGS, nullptr},
-    {"__deepcopy__", copy, METH_O, nullptr},
-    {"__reduce__", reduce, METH_NOARGS, nullptr},
+    {"remove", contained<remove>, METH_O, "remove(entry) -> bool: whether it was there"},
+    {"clear", contained<clear>, METH_NOARGS, "Forget all entries."},
+    {"bind", contained<bind>, METH_VARARGS, "bind(args, kwargs) -> dict: the locals of such a call; TypeError if they do not fit"},
+    {"find", contained<find>, METH_VARARGS, "find(args, kwargs) -> the entry that fits such a call, or None"},
+    {"explain_miss", contained<explain_miss>, METH_VARARGS, "explain_miss(args, kwargs) -> list: of each entry the first guard that fails"},
+    {"__copy__", contained<copy>, METH_NOARGS, nullptr},
+    {"__deepcopy__", contained<copy>, METH_O, nullptr},
+    {"__reduce__", contained<reduce>, METH_NOARGS, nullptr},
     {nullptr, nullptr, 0, nullptr},
 };
 
@@ -402,8 +402,8 @@ PyMemberDef function_members[] = {
 };
 
 PyGetSetDef function_getset[] = {
-    {"entries", get_entries, nullptr, "the entries, oldest first", nullptr},
-    {"__wrapped__", get_wrapped, nullptr, "the function", nullptr},
+    {"entries", contained<get_entries>, nullptr, "the entries, oldest first", nullptr},
+    {"__wrapped__", contained<get_wrapped>, nullptr, "the function", nullptr},
     {"__doc__", from_function<doc_name>, nullptr, nullptr, nullptr},
     {"__module__", from_function<module_name>, nullptr, nullptr, nullptr},
     {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, nullptr, nullptr},
@@ -417,8 +417,8 @@ PyTypeObject make_function_type() {
   type.tp_dealloc = function_dealloc;
   type.tp_vectorcall_offset = offsetof(CompiledFunction, vectorcall);
   type.tp_call = PyVectorcall_Call;
-  type.tp_repr = repr;
-  type.tp_getattro = get_attribute;
+  type.tp_repr = contained<repr>;
+  type.tp_getattro = contained<get_attribute>;
   type.tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_METHOD_DESCRIPTOR;
   type.tp_traverse = function_traverse;
   type.tp_clear = function_clear;
@@ -427,8 +427,8 @@ PyTypeObject make_function_type() {
   type.tp_methods = function_methods;
   type.tp_members = function_members;
   type.tp_getset = function_getset;
-  type.tp_descr_get = get_bound;
-  type.tp_new = function_new;
+  type.tp_descr_get = contained<get_bound>;
+  type.tp_new = contained<function_new>;
   return type;
 }
 

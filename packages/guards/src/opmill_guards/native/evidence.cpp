@@ -26,7 +26,7 @@ int on_dict_event(PyDict_WatchEvent event, PyObject* dict, PyObject*, PyObject*)
 
 bool Evidence::add_dict(PyObject* dict) {
   if (dict == nullptr) { return true; }
-  if (watcher < 0 && (watcher = PyDict_AddWatcher(on_dict_event)) < 0) { return false; }
+  if (watcher < 0 && (watcher = PyDict_AddWatcher(contained<on_dict_event>)) < 0) { return false; }
   if (PyDict_Watch(watcher, dict) < 0) { return false; }
   watched()[dict].push_back(this);
   dicts_.push_back(dict);

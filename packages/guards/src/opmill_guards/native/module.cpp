@@ -21,10 +21,10 @@ PyObject* configure(PyObject*, PyObject* args) {
 }
 
 PyMethodDef methods[] = {
-    {"configure", configure, METH_VARARGS, nullptr},
-    {"tensor_facts", tensor_facts, METH_O, nullptr},
-    {"global_value", global_value, METH_VARARGS, nullptr},
-    {"finish", finish_given, METH_O, "finish(result): what it is in the end, after the calls that a TailCall asks for"},
+    {"configure", contained<configure>, METH_VARARGS, nullptr},
+    {"tensor_facts", contained<tensor_facts>, METH_O, nullptr},
+    {"global_value", contained<global_value>, METH_VARARGS, nullptr},
+    {"finish", contained<finish_given>, METH_O, "finish(result): what it is in the end, after the calls that a TailCall asks for"},
     {nullptr, nullptr, 0, nullptr},
 };
 

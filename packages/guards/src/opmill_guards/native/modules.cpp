@@ -347,12 +347,12 @@ PyObject* bound(PyObject* object, void*) {
 }
 
 PyMethodDef structure_methods[] = {
-    {"knows", knows, METH_O, "knows(root) -> bool: whether the next check of this tree compares evidence only"},
+    {"knows", contained<knows>, METH_O, "knows(root) -> bool: whether the next check of this tree compares evidence only"},
     {nullptr, nullptr, 0, nullptr},
 };
 
 PyGetSetDef structure_getset[] = {
-    {"bound", bound, nullptr, "how many trees are remembered", nullptr},
+    {"bound", contained<bound>, nullptr, "how many trees are remembered", nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr},
 };
 
@@ -365,7 +365,7 @@ PyTypeObject make_structure_type() {
   type.tp_traverse = structure_traverse;
   type.tp_methods = structure_methods;
   type.tp_getset = structure_getset;
-  type.tp_new = structure_new;
+  type.tp_new = contained<structure_new>;
   return type;
 }
 

@@ -46,7 +46,7 @@ PyTypeObject make_type() {
   type.tp_dealloc = tail_dealloc;
   type.tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC;
   type.tp_traverse = tail_traverse;
-  type.tp_new = tail_new;
+  type.tp_new = contained<tail_new>;
   return type;
 }
 

@@ -298,9 +298,9 @@ PyObject* tree_load_method(PyObject* self, PyObject* const* args, Py_ssize_t cou
 }
 
 PyMethodDef tree_methods[] = {
-    {"load", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(tree_load_method)), METH_FASTCALL,
+    {"load", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(contained<tree_load_method>)), METH_FASTCALL,
      "load(*locals) -> tuple | None: what the target of an entry is given, None where a guard does not hold"},
-    {"check", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(tree_check_method)), METH_FASTCALL,
+    {"check", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(contained<tree_check_method>)), METH_FASTCALL,
      "check(*locals) -> bool: whether every guard holds for these values of the locals"},
     {nullptr, nullptr, 0, nullptr},
 };
@@ -313,7 +313,7 @@ PyTypeObject make_tree_type() {
   type.tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC;
   type.tp_traverse = tree_traverse;
   type.tp_methods = tree_methods;
-  type.tp_new = tree_new;
+  type.tp_new = contained<tree_new>;
   return type;
 }
 

@@ -184,7 +184,8 @@ static void contract_stage_line(const contraction& d, float* to, const float* li
     if (end > count) end = count;
     if (begin > end || !line) begin = end = line ? end : 0;
     contract_zero(to, begin);
-    if (d.stride_w == 1) contract_copy(to + begin, line + at + begin, end - begin);
+    if (d.stride_w == 1 && begin < end)
+      contract_copy(to + begin, line + at + begin, end - begin);  // no address of a line that is not there
     else if (d.stride_w == 2)
       for (long i = begin; i < end; ++i) to[i] = line[at + i * 2];  // shuffles of vectors
     else

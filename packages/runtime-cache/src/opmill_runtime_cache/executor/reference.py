@@ -181,9 +181,9 @@ class _Run:
         contract = kernel.contract
         if contract is not None:
             agree(step, contract, [_facts(tensor) for tensor in tensors], kernel.type if isinstance(kernel, HostKernel) else None)
-            values = dict(zip(contract.symbols, self.sizes(step.sizes), strict=True))
-            _inside(contract, tensors, values)
-            _apart(contract, tensors, values)
+            symbols = dict(zip(contract.symbols, self.sizes(step.sizes), strict=True))
+            _inside(contract, tensors, symbols)
+            _apart(contract, tensors, symbols)
         addresses, values = [t.data_ptr() for t in tensors], self.sizes(step.sizes)
         failed = kernel.run(tensors[0].device.index if tensors else None, addresses, values)
         for position in step.writes:

@@ -1,5 +1,7 @@
 #include "frozen.h"
 
+#include "contained.h"
+
 #include <structmember.h>
 
 #include <algorithm>
@@ -134,7 +136,7 @@ PyObject* frozen_new(PyTypeObject* type, PyObject* arguments, PyObject*) {
   if (!api.version || !*base_type) return PyErr_Format(PyExc_RuntimeError, "this torch does not tell how often a tensor was written to");
   auto* self = reinterpret_cast<Frozen*>(type->tp_alloc(type, 0));
   if (!self) return nullptr;
-  self->call = frozen_call;
+  self->call = contained<frozen_call>;
   self->miss = Py_NewRef(miss);
   self->positions = new std::vector<Py_ssize_t>;
   self->copies = new std::vector<Copy>;
@@ -268,15 +270,15 @@ void frozen_dealloc(PyObject* object) {
 }
 
 PyMethodDef frozen_methods[] = {
-    {"add", frozen_add, METH_VARARGS,
+    {"add", contained<frozen_add>, METH_VARARGS,
      "add(tensors, run, bytes, memory=None) -> token: calls with these tensors, as they are now, go to run(*other inputs). bytes: how much "
      "of each is sampled, 0 for none; () samples nothing. memory: kept with the copy."},
-    {"remove", frozen_remove, METH_O, "remove(token) -> int | None: forgets a copy; how many calls it served."},
-    {"is_fresh", frozen_is_fresh, METH_VARARGS,
+    {"remove", contained<frozen_remove>, METH_O, "remove(token) -> int | None: forgets a copy; how many calls it served."},
+    {"is_fresh", contained<frozen_is_fresh>, METH_VARARGS,
      "is_fresh(token, tensors) -> bool: whether the tensors are as they were when it was added."},
     {nullptr, nullptr, 0, nullptr}};
 
-PyGetSetDef frozen_properties[] = {{"tokens", frozen_tokens, nullptr, "The copies there are, oldest first.", nullptr},
+PyGetSetDef frozen_properties[] = {{"tokens", contained<frozen_tokens>, nullptr, "The copies there are, oldest first.", nullptr},
                                    {nullptr, nullptr, nullptr, nullptr, nullptr}};
 
 PyMemberDef frozen_members[] = {{"__vectorcalloffset__", T_PYSSIZET, offsetof(Frozen, call), READONLY, nullptr},
@@ -284,7 +286,7 @@ PyMemberDef frozen_members[] = {{"__vectorcalloffset__", T_PYSSIZET, offsetof(Fr
                                 {nullptr, 0, 0, 0, nullptr}};
 
 PyType_Slot frozen_slots[] = {
-    {Py_tp_new, reinterpret_cast<void*>(frozen_new)},
+    {Py_tp_new, reinterpret_cast<void*>(contained<frozen_new>)},
     {Py_tp_dealloc, reinterpret_cast<void*>(frozen_dealloc)},
     {Py_tp_traverse, reinterpret_cast<void*>(frozen_traverse)},
     {Py_tp_clear, reinterpret_cast<void*>(frozen_clear)},

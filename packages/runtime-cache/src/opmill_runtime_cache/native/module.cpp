@@ -5,6 +5,7 @@
 #include <new>
 #include <vector>
 
+#include "contained.h"
 #include "frozen.h"
 #include "gemm.h"
 #include "run.h"
@@ -51,7 +52,7 @@ PyObject* executable_new(PyTypeObject* type, PyObject* arguments, PyObject*) {
   if (!api.wrap) return PyErr_Format(PyExc_RuntimeError, "load() must come first");
   auto* self = reinterpret_cast<Executable*>(type->tp_alloc(type, 0));
   if (!self) return nullptr;
-  self->call = executable_call;
+  self->call = opmill::contained<executable_call>;
   self->source = Py_NewRef(source);
   self->program = new opmill::Program;
   self->pool = new opmill::Pool;
@@ -137,25 +138,25 @@ PyObject* executable_touch_held(PyObject* self, PyObject*) {
 }
 
 PyMethodDef executable_methods[] = {
-    {"into", executable_into, METH_VARARGS,
+    {"into", opmill::contained<executable_into>, METH_VARARGS,
      "into(inputs, outputs) -> tuple: a call whose results lie in the given tensors where the plan would allocate them."},
-    {"take", executable_take, METH_O,
+    {"take", opmill::contained<executable_take>, METH_O,
      "take(inputs: list) -> tuple: a call that empties the list and lets each tensor go after the step that uses it last."},
-    {"held_at", executable_held_at, METH_NOARGS, "A number that changes when the memory of a held tensor does."},
-    {"touch_held", executable_touch_held, METH_NOARGS, "Notes a write to the held tensors that the plan writes."},
+    {"held_at", opmill::contained<executable_held_at>, METH_NOARGS, "A number that changes when the memory of a held tensor does."},
+    {"touch_held", opmill::contained<executable_touch_held>, METH_NOARGS, "Notes a write to the held tensors that the plan writes."},
     {nullptr, nullptr, 0, nullptr}};
 
 PyGetSetDef executable_properties[] = {
-    {"arena_bytes", executable_arena_bytes, nullptr, "Bytes of the largest arena that a call has worked in.", nullptr},
-    {"instances", executable_instances, nullptr, "Idle instances kept for later calls.", nullptr},
-    {"name", executable_name, nullptr, "The plan's name.", nullptr},
+    {"arena_bytes", opmill::contained<executable_arena_bytes>, nullptr, "Bytes of the largest arena that a call has worked in.", nullptr},
+    {"instances", opmill::contained<executable_instances>, nullptr, "Idle instances kept for later calls.", nullptr},
+    {"name", opmill::contained<executable_name>, nullptr, "The plan's name.", nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr}};
 
 PyMemberDef executable_members[] = {{"__vectorcalloffset__", T_PYSSIZET, offsetof(Executable, call), READONLY, nullptr},
                                     {nullptr, 0, 0, 0, nullptr}};
 
 PyType_Slot executable_slots[] = {
-    {Py_tp_new, reinterpret_cast<void*>(executable_new)},
+    {Py_tp_new, reinterpret_cast<void*>(opmill::contained<executable_new>)},
     {Py_tp_dealloc, reinterpret_cast<void*>(executable_dealloc)},
     {Py_tp_traverse, reinterpret_cast<void*>(executable_traverse)},
     {Py_tp_call, reinterpret_cast<void*>(PyVectorcall_Call)},
@@ -256,13 +257,14 @@ PyObject* places(PyObject*, PyObject* tuple) {
 PyObject* idle_arena_bytes(PyObject*, PyObject*) { return PyLong_FromLongLong(opmill::Arenas::shared().bytes()); }
 
 PyMethodDef methods[] = {
-    {"idle_arena_bytes", idle_arena_bytes, METH_NOARGS, "Bytes that the process keeps for the arenas of later calls."},
-    {"aliases", aliases, METH_O, "aliases(list) -> tuple: new tensors over the memory of those in the list; what is no tensor stays."},
-    {"places", places, METH_O, "places(tuple) -> bytes: where and how the tensors lie; nothing of what is no tensor."},
-    {"load_cuda", load_cuda, METH_VARARGS,
+    {"idle_arena_bytes", opmill::contained<idle_arena_bytes>, METH_NOARGS, "Bytes that the process keeps for the arenas of later calls."},
+    {"aliases", opmill::contained<aliases>, METH_O,
+     "aliases(list) -> tuple: new tensors over the memory of those in the list; what is no tensor stays."},
+    {"places", opmill::contained<places>, METH_O, "places(tuple) -> bytes: where and how the tensors lie; nothing of what is no tensor."},
+    {"load_cuda", opmill::contained<load_cuda>, METH_VARARGS,
      "load_cuda(driver library, libtorch_cuda)\n\n"
      "Finds the driver's functions and torch's current stream; returns None, or why it cannot."},
-    {"load", load, METH_VARARGS,
+    {"load", opmill::contained<load>, METH_VARARGS,
      "load(libtorch_cpu, libtorch_python, tensor, its _cdata, tensor base type, (code, message) -> exception)\n\n"
      "Finds torch's functions; returns None, or the name of what is missing."},
     {nullptr, nullptr, 0, nullptr}};
@@ -273,7 +275,7 @@ int add_types(PyObject* module) {
   return opmill::add_frozen(module, &state.tensor_type);
 }
 
-PyModuleDef_Slot module_slots[] = {{Py_mod_exec, reinterpret_cast<void*>(add_types)}, {0, nullptr}};
+PyModuleDef_Slot module_slots[] = {{Py_mod_exec, reinterpret_cast<void*>(opmill::contained<add_types>)}, {0, nullptr}};
 
 PyModuleDef definition = {
     PyModuleDef_HEAD_INIT, "_native", "The native executor of plans.", 0, methods, module_slots, nullptr, nullptr, nullptr};

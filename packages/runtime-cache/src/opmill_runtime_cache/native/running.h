@@ -23,6 +23,7 @@ class Run {
         stream_(program.cuda >= 0 ? cuda_stream(program.cuda) : nullptr),
         recording_(recording) {}
   ~Run() {
+    hold_gil();  // an exception passes by
     drop_all();
     if (workspace_) api.delete_handle(workspace_);
   }

@@ -9,13 +9,13 @@
 #include <new>
 #include <type_traits>
 
-namespace opmill {
+namespace guards {
 
 template <auto Function>
-struct Entry;
+struct Contained;
 
 template <typename Result, typename... Arguments, Result (*Function)(Arguments...)>
-struct Entry<Function> {
+struct Contained<Function> {
   static Result call(Arguments... arguments) {
     try {
       return Function(arguments...);
@@ -35,6 +35,6 @@ struct Entry<Function> {
 
 // The function as one that may stand in the tables of types and modules: an exception becomes Python's, nullptr or -1 is returned.
 template <auto Function>
-constexpr auto entry = &Entry<Function>::call;
+constexpr auto contained = &Contained<Function>::call;
 
-}  // namespace opmill
+}  // namespace guards
