@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import collections
+import importlib
 import importlib.util
 import json
 import mmap
@@ -326,6 +327,10 @@ def _forbid(event: str, arguments: tuple[Any, ...]) -> None:
 
 def work(first: int, last: int, samples: Sequence[Sample], store: Any, seen: mmap.mmap, slot: int, bugs: str) -> None:
     """Tries seeds; notes in shared memory where it is, and what became of the others."""
+    importlib.import_module(
+        "torch._subclasses.schema_check_mode"
+    )  # torch does so late, and what a named tuple is made by looks like an escape
+
     warnings.simplefilter("ignore")
     with open(os.devnull, "wb") as nothing:  # torch's shims print what they throw
         if not os.environ.get("OPMILL_FUZZ_LOUD"):
