@@ -41,7 +41,7 @@ from .recurrent import SPACE, define_for
 from .report import Report as Report
 from .staged import StagedBackward
 from .training import TrainingGraph
-from .wrapped import has_wrappers
+from .wrapped import ANEW, INSIDE, has_wrappers
 
 _ARTIFACT = "graph-plan"
 Steps = Iterable[tuple[str, object]]
@@ -162,7 +162,12 @@ def compile_graph(
         compile_plain = partial(
             compile_graph, options=options, store=store, generators=generators, binder=binder, observe=observe, report=report
         )
-        return compile_wrapped(gm, example_values(gm, example_inputs), compile_plain)  # type: ignore[return-value]
+        values, kept = example_values(gm, example_inputs), None
+        if options.cache and not options.override:
+            kept_in = store if store is not None else default_store()
+            makers = tuple(generators) if generators is not None else installed_generators()
+            kept = kept_in, graph_key(gm, values, options, makers, kept_in.portable)
+        return compile_wrapped(gm, values, compile_plain, kept)  # type: ignore[return-value]
     if turns_gradients_on(gm, example_inputs):
         with torch.enable_grad():
             compiled = compile_graph(
@@ -236,7 +241,7 @@ def find_key(state: Compilation) -> Steps:
 
 def load(state: Compilation) -> Steps:
     """The plan from the store; none where a step is to be shown that it spares. Whoever does not find it makes it, while others wait."""
-    if state.key is None or any(state.options.prints(name) for name in NAMES if name not in UNCOMPILED):
+    if state.key is None or state.module.meta.get(ANEW) or any(state.options.prints(name) for name in NAMES if name not in UNCOMPILED):
         return []
     if not _from_store(state, state.key):
         state.turn.enter_context(state.store.turn(_ARTIFACT, state.key))
@@ -344,7 +349,8 @@ def operators_of(gm: torch.fx.GraphModule) -> frozenset[str]:
     ]
     names = {name for node in nodes for name in _names_of(node)}
     spaces = {name.partition("::")[0] for name in names} - {"aten", "prims", "prim", "mkldnn"}
-    return frozenset({*names, *OWN_OPERATORS, *(f"{space}::" for space in spaces)})
+    inside = gm.meta.get(INSIDE) or ()  # what classes of wrappers call
+    return frozenset({*names, *OWN_OPERATORS, *(f"{space}::" for space in (*spaces, *inside))})
 
 
 def _names_of(node: torch.fx.Node) -> frozenset[str]:

@@ -13,6 +13,8 @@ from torch.utils._python_dispatch import return_and_correct_aliasing
 
 from opmill_graph_ir.backend import GraphOptions, compile_graph
 from opmill_graph_ir.errors import GraphError
+from opmill_graph_ir.wrapped import stored
+from opmill_runtime_cache.store import Store
 
 
 class Pair(torch.Tensor):
@@ -121,10 +123,31 @@ def same(got: Any, expected: Any) -> None:
         assert got == expected
 
 
+STORES: list[Any] = []
+
+
+@pytest.fixture(params=["compiled", "from the store"], autouse=True)
+def store(request: Any, tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Each case is compiled, and is then run from what the store has of it."""
+    STORES.clear()
+    if request.param == "from the store":
+        STORES.append(Store(tmp_path))
+        monkeypatch.setattr(stored, "package_of", lambda cls: ("tests", "1"))
+    yield
+    STORES.clear()
+
+
 def check(function: Callable[..., Any], *inputs: Any, **options: Any) -> Any:
     """The compiled graph, once it does as eager: results, what is written, gradients."""
     module = graph(function, len(inputs))
-    compiled = compile_graph(module, list(map(copied, inputs)), options=GraphOptions(cache=False), **options)
+    if STORES:
+        options["store"] = STORES[0]
+        first = compile_graph(module, list(map(copied, inputs)), **options)
+        assert not first.report.cached
+        compiled = compile_graph(graph(function, len(inputs)), list(map(copied, inputs)), **options)
+        assert compiled.report.cached
+    else:
+        compiled = compile_graph(module, list(map(copied, inputs)), options=GraphOptions(cache=False), **options)
     for _ in range(2):
         ours, theirs = list(map(copied, inputs)), list(map(copied, inputs))
         got, expected = list(compiled(*ours)), list(module(*theirs))

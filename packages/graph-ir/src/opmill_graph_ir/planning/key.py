@@ -12,13 +12,14 @@ import operator
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 import torch
 from torch.utils._device import DeviceContext
 
 from opmill_fake_tensors import FakeTensor
+from opmill_fake_tensors.wrappers import Form, take_apart, takes_operators
 from opmill_runtime_cache import __version__ as runtime_version
 from opmill_runtime_cache.devices.registry import find, types
 from opmill_runtime_cache.store import key_of, sources_of
@@ -28,6 +29,7 @@ from ..capture.places import label_of, labels_of
 from ..capture.sizes import environment_of, size_of
 from ..freezing.weights import held_inputs
 from ..options import GraphOptions
+from ..wrapped import KEY
 
 _TRUSTED = ("torch", "_operator", "operator", "builtins", "math", "opmill_fake_tensors")
 
@@ -42,7 +44,8 @@ def graph_key(
     """The key, or None where there is none. ``portable``: it is the same wherever the same versions are installed."""
     try:
         encoder = _Encoder()
-        nodes = [encoder.node(gm, n) for n in gm.graph.nodes]
+        named = gm.meta.get(KEY)
+        nodes = [encoder.node(gm, n) for n in gm.graph.nodes] if named is None else [("inside", named)]
         inputs = [encoder.input(x) for x in example_inputs]
         makers = [_generator(g, portable) for g in generators]
         inputs += held_inputs(gm, example_inputs) if options.freeze else ()
@@ -171,7 +174,34 @@ class _Encoder:
             return "fake", *map(str, numbers), self._ranges(x), facts
         if isinstance(x, torch.SymInt):
             return "size", str(size_of(x)), self._ranges(x)
+        if takes_operators(type(x)):
+            form, leaves = take_apart(x)
+            return "wrapper", self.form(form), [self.input(leaf) for leaf in leaves], x.requires_grad, x.is_leaf
         return self.tensor(x) if isinstance(x, torch.Tensor) else self.value(x)
+
+    def form(self, form: Any) -> object:
+        from ..wrapped.stored import Unnamed
+
+        try:
+            return self.names.form(form), self._classes(form)
+        except Unnamed:
+            raise Uncacheable from None
+
+    def _classes(self, form: Any) -> list[Any]:
+        from ..wrapped.stored import behaviour
+
+        return [behaviour(form.cls), *(self._classes(part) for part in form.parts if isinstance(part, Form))]
+
+    @cached_property
+    def names(self) -> Any:
+        """What meshes are called: here, by all that they say."""
+        from ..wrapped.stored import Names, about_mesh, is_mesh
+
+        class Said(Names):
+            def value(self, v: Any) -> Any:
+                return ["mesh", about_mesh(v)] if is_mesh(v) else super().value(v)
+
+        return Said(())
 
     def _ranges(self, x: Any) -> object:
         sizes = environment_of([x])
@@ -208,6 +238,13 @@ class _Encoder:
             return type(v).__name__, [self.value(x) for x in v]
         if isinstance(v, dict):
             return "dict", [(self.value(k), self.value(x)) for k, x in v.items()]
+        if type(v).__module__.startswith("torch.distributed."):
+            from ..wrapped.stored import Unnamed
+
+            try:
+                return "of a mesh", self.names.value(v)
+            except Unnamed:
+                raise Uncacheable from None
         raise Uncacheable
 
 

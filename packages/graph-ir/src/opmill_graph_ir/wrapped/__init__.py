@@ -12,6 +12,10 @@ MARK = "wrappers"
 """Of a graph module's ``meta``, where whoever recorded it met a wrapper."""
 INSIDE = "wrappers inside"
 """The same of one whose inputs and outputs are plain."""
+KEY = "key of the wrappers"
+"""Of a graph module whose inputs and outputs are plain: what names the graph with wrappers that it was made of."""
+ANEW = "made anew"
+"""Of such a one that is not taken from the store: what it finds out about its ends is wanted."""
 
 
 def has_wrappers(gm: torch.fx.GraphModule, inputs: Sequence[object]) -> bool:

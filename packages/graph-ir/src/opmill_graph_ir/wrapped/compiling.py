@@ -9,29 +9,43 @@ import torch
 
 from opmill_fake_tensors import FakeTensor
 from opmill_fake_tensors.wrappers import Form
+from opmill_runtime_cache.store import Store
 
 from ..enabling import turns_gradients_on
 from ..errors import GraphError
-from . import INSIDE, MARK
+from . import ANEW, INSIDE, KEY, MARK
 from .boundary import Sizes, WrappedGraph, carriers
 from .nodes import Looks, OtherGradient, Unwrap, Wrap, apart
+from .stored import KIND, Ends, Names, Unnamed, meshes_of
 
 _ATTEMPTS = 3
 """How often a graph is captured to know how its gradients look."""
 
 
 def compile_wrapped(
-    gm: torch.fx.GraphModule, inputs: Sequence[Any], compile_plain: Callable[[torch.fx.GraphModule, list[Any]], Any]
+    gm: torch.fx.GraphModule,
+    inputs: Sequence[Any],
+    compile_plain: Callable[[torch.fx.GraphModule, list[Any]], Any],
+    kept: tuple[Store, str | None] | None = None,
 ) -> WrappedGraph:
-    """``compile_plain`` compiles a graph whose inputs and outputs are plain. Raises ``GraphError`` as that does, and GI060 to GI062."""
+    """``compile_plain`` compiles a graph whose inputs and outputs are plain. ``kept``: where what was found out about the graph is kept, and the
+    graph's key; None where it has none. Raises ``GraphError`` as ``compile_plain`` does, and GI060 to GI062."""
     opened = [apart(x) if isinstance(x, torch.Tensor) else (None, [x]) for x in inputs]
     forms = [form for form, _ in opened]
     differentiates = torch.is_grad_enabled() or turns_gradients_on(gm, inputs)
     wanted = [k for k, form in enumerate(forms) if form is not None and differentiates and inputs[k].requires_grad]
     gradients = {k: _supposed(inputs[k]) for k in wanted}
+    memory = Memory.of(gm, inputs, forms, kept)
+    known = memory.read() if memory is not None else None
+    if known is not None:
+        gradients = known.gradients
+        for position in gradients.keys() - wanted:
+            opened[position] = None, [inputs[position].detach()]
     starts = [sum(len(leaves) for _, leaves in opened[:k]) for k in range(len(opened))]
     for _ in range(_ATTEMPTS + len(inputs)):
         module, unwrap = _between(gm, forms, gradients)
+        if memory is not None:
+            memory.mark(module, gradients, known is None)
         flat = [leaf for _, leaves in opened for leaf in leaves]
         flat += [carrier.requires_grad_() for k, looks in gradients.items() for carrier in _carriers(looks, inputs[k])]
         try:
@@ -44,10 +58,54 @@ def compile_wrapped(
                     what = "a wrapper that is the gradient of a plain tensor that the graph holds"
                     raise GraphError("GI061", what, hint="pass the tensor as an argument") from None
                 opened[position] = None, [inputs[position].detach()]
-            gradients = dict(sorted({**gradients, position: other.looks}.items()))
+            gradients, known = dict(sorted({**gradients, position: other.looks}.items())), None
             continue
-        return WrappedGraph(compiled, forms, gradients, unwrap.outs, unwrap.bound, _sizes(flat, gradients))
+        ends = known if known is not None and not unwrap.ran else Ends(gradients, unwrap.outs, unwrap.bound)
+        if memory is not None and unwrap.ran:
+            memory.write(ends)
+        return WrappedGraph(compiled, forms, gradients, ends.outs, ends.bound, _sizes(flat, gradients))
     raise GraphError("GI061", "gradients of a wrapper that look otherwise each time the graph is captured")
+
+
+class Memory:
+    """What the store keeps of a graph with wrappers, whose ``key`` it is."""
+
+    def __init__(self, store: Store, key: str, names: Names, spaces: Sequence[str]) -> None:
+        self.store, self.key, self.names, self.spaces = store, key, names, tuple(spaces)
+
+    @classmethod
+    def of(
+        cls, gm: torch.fx.GraphModule, inputs: Sequence[Any], forms: Sequence[Form | None], kept: tuple[Store, str | None] | None
+    ) -> Memory | None:
+        """None where nothing is kept: the graph has no key, or sizes are symbolic."""
+        if kept is None or kept[1] is None:
+            return None
+        leaves = [leaf for x in inputs for leaf in (apart(x)[1] if isinstance(x, torch.Tensor) else [x])]
+        if any(type(n) is not int for leaf in leaves if isinstance(leaf, torch.Tensor) for n in (*leaf.shape, *leaf.stride())):
+            return None
+        if any(isinstance(leaf, torch.SymInt) for leaf in leaves):
+            return None
+        packages = {form.cls.__module__.partition(".")[0] for form in forms if form is not None} - {"torch"}
+        return cls(kept[0], kept[1], Names(meshes_of(gm, forms)), sorted(packages))
+
+    def read(self) -> Ends | None:
+        data = self.store.get(KIND, self.key)
+        return None if data is None else Ends.decoded(data, self.names)
+
+    def write(self, ends: Ends) -> None:
+        try:
+            self.store.put(KIND, self.key, ends.encoded(self.names))
+        except Unnamed:
+            return
+
+    def mark(self, module: torch.fx.GraphModule, gradients: dict[int, Looks], anew: bool) -> None:
+        """Names a graph of plain tensors whose inputs have these gradients."""
+        try:
+            module.meta[KEY] = self.key, repr([[k, self.names.looks(looks)] for k, looks in gradients.items()])
+        except Unnamed:
+            return
+        module.meta[ANEW] = anew
+        module.meta[INSIDE] = ("_c10d_functional", "_c10d_functional_autograd", *self.spaces)
 
 
 def _sizes(flat: Sequence[Any], gradients: dict[int, Looks]) -> Sizes | None:
@@ -99,7 +157,7 @@ def _between(gm: torch.fx.GraphModule, forms: Sequence[Form | None], gradients: 
             env[node] = graph.node_copy(node, env.__getitem__)
     module = torch.fx.GraphModule(gm, graph)
     module.meta.update({key: value for key, value in gm.meta.items() if key != MARK})
-    module.meta[INSIDE] = True
+    module.meta[INSIDE] = ("_c10d_functional", "_c10d_functional_autograd")
     return module, unwrap
 
 

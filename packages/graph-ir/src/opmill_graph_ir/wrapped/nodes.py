@@ -156,6 +156,7 @@ class Unwrap:
         self.__module__ = __name__
         self.outs: list[Out] = []
         self.bound: list[Bound] = []
+        self.ran = False
 
     def __call__(self, items: Any) -> list[Any]:
         given = {id(wrap.made): wrap for wrap in self.wraps}
@@ -175,7 +176,7 @@ class Unwrap:
                 met[id(item)] = len(outs)
                 outs.append(_taken(item, form, flat))
         self.bound = [bound for wrap in self.wraps for bound in _rebound(wrap, flat)]
-        self.outs = outs
+        self.outs, self.ran = outs, True
         return flat
 
 
