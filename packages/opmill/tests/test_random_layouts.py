@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
+import torch.nn.functional as F
 
 import opmill
 
@@ -20,6 +21,12 @@ DRAWN: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "rand_like": torch.rand_like,
     "randn_like": torch.randn_like,
     "uniform_": lambda x: x.clone().uniform_(),
+    "bernoulli_": lambda x: x.clone().bernoulli_(0.3),
+    "bernoulli_ of probabilities": lambda x: x.clone().bernoulli_(x.sigmoid()),
+    "bernoulli_ of fewer probabilities": lambda x: x.clone().bernoulli_(x[..., :1].sigmoid()),
+    "dropout": lambda x: F.dropout(x, 0.5),
+    "alpha_dropout": lambda x: F.alpha_dropout(x, 0.5, True),
+    "dropout in place": lambda x: F.dropout(x.clone(), 0.5, inplace=True),
     "exponential_": lambda x: x.clone().exponential_(),
 }
 LAYOUTS: dict[str, Callable[[], torch.Tensor]] = {

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from opmill_fake_tensors.strides import is_dense
+from opmill_fake_tensors.symbols.node import index_of
 from opmill_runtime_cache.devices.registry import traits_of
 
 from ..definitions import definitions
@@ -108,11 +108,20 @@ def _named_alike(func: Any, packet: Any) -> Any:
 def memory_order(tensor: torch.Tensor) -> list[int] | None:
     """The dimensions of a dense tensor by how they lie in memory, None where they lie in order (and for what is not dense, or on no
     processor). ``bernoulli_`` draws in this order there, its functional form in the order of the dimensions."""
-    sizes, strides = list(tensor.shape), list(tensor.stride())
-    if not traits_of(tensor.device.type).processor or not all(type(n) is int for n in (*sizes, *strides)) or not is_dense(sizes, strides):
+    if not traits_of(tensor.device.type).processor:
         return None
-    order = sorted(range(len(sizes)), key=lambda k: (-strides[k], k))
-    return None if order == sorted(order) else order
+    sizes, strides = [[*map(index_of, of)] for of in (tensor.shape, tensor.stride())]
+    step = one = index_of(1)
+    ones = [k for k, n in enumerate(sizes) if n == one]
+    left, inner = [k for k in range(len(sizes)) if k not in ones], []
+    while left:
+        k = next((k for k in reversed(left) if strides[k] == step), None)
+        if k is None:
+            return None
+        left.remove(k)
+        inner.append(k)
+        step = step * sizes[k]
+    return None if inner == sorted(inner, reverse=True) else [*ones, *reversed(inner)]
 
 
 def functional_call(op: Any, func: Any, args: Sequence[Any], kwargs: dict[str, Any], written: int) -> tuple[Any, list[Any], dict[str, Any]]:

@@ -361,7 +361,8 @@ class Recorder(FakeContext):
             return self._run_of_cudnn(op.packet, args)
         if op.writes:
             if op.packet == "aten::bernoulli_" and (order := memory_order(args[0])) is not None:
-                self.run(func, [self.run(aten.permute.default, [args[0], order], {}), *args[1:]], kwargs)
+                chances = [self.run(aten.expand.default, [a, args[0].shape], {}) if isinstance(a, torch.Tensor) else a for a in args[1:]]
+                self.run(func, [self._permuted(a, order) for a in (args[0], *chances)], kwargs)
                 return args[0]
             return self._run_writing(op, func, args, kwargs)
         if func is aten.native_batch_norm.default and args[5] and args[3] is not None:
@@ -381,6 +382,9 @@ class Recorder(FakeContext):
         elif not func._schema.returns and op.packet not in _OF_SHAPES and not op.packet.startswith("profiler::"):
             self._emit(func, tuple(values), named, ())
         return result
+
+    def _permuted(self, value: Any, order: list[int]) -> Any:
+        return self.run(aten.permute.default, [value, order], {}) if isinstance(value, torch.Tensor) else value
 
     def _emit_number(self, func: Any, args: tuple[Any, ...], symbol: str) -> None:
         """A node that reads a number, which is a symbol from then on."""
