@@ -4,7 +4,7 @@ it writes."""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -122,6 +122,12 @@ def memory_order(tensor: torch.Tensor) -> list[int] | None:
         inner.append(k)
         step = step * sizes[k]
     return None if inner == sorted(inner, reverse=True) else [*ones, *reversed(inner)]
+
+
+def in_order(run: Callable[..., Any], args: Sequence[Any], order: list[int]) -> list[Any]:
+    """The arguments of an operator that is pointwise, with the dimensions of the first one in this order; ``run(func, args, kwargs)``."""
+    alike = [run(aten.expand.default, [a, args[0].shape], {}) if k and isinstance(a, torch.Tensor) else a for k, a in enumerate(args)]
+    return [run(aten.permute.default, [a, order], {}) if isinstance(a, torch.Tensor) else a for a in alike]
 
 
 def functional_call(op: Any, func: Any, args: Sequence[Any], kwargs: dict[str, Any], written: int) -> tuple[Any, list[Any], dict[str, Any]]:

@@ -23,7 +23,7 @@ from opmill_fake_tensors.symbols import Index, Sizes
 
 from ..errors import GraphError
 from ..recurrent import PACKETS, keeping
-from .forms import functional_call, memory_order
+from .forms import functional_call, in_order, memory_order
 from .graph import NO_LABEL, AtenGraph, Meta, Node, Value, values_in
 from .inverse import INVERSES
 from .memory_views import calls_from, geometry, run_of_strides
@@ -361,8 +361,7 @@ class Recorder(FakeContext):
             return self._run_of_cudnn(op.packet, args)
         if op.writes:
             if op.packet == "aten::bernoulli_" and (order := memory_order(args[0])) is not None:
-                chances = [self.run(aten.expand.default, [a, args[0].shape], {}) if isinstance(a, torch.Tensor) else a for a in args[1:]]
-                self.run(func, [self._permuted(a, order) for a in (args[0], *chances)], kwargs)
+                self.run(func, in_order(self.run, args, order), kwargs)
                 return args[0]
             return self._run_writing(op, func, args, kwargs)
         if func is aten.native_batch_norm.default and args[5] and args[3] is not None:
@@ -382,9 +381,6 @@ class Recorder(FakeContext):
         elif not func._schema.returns and op.packet not in _OF_SHAPES and not op.packet.startswith("profiler::"):
             self._emit(func, tuple(values), named, ())
         return result
-
-    def _permuted(self, value: Any, order: list[int]) -> Any:
-        return self.run(aten.permute.default, [value, order], {}) if isinstance(value, torch.Tensor) else value
 
     def _emit_number(self, func: Any, args: tuple[Any, ...], symbol: str) -> None:
         """A node that reads a number, which is a symbol from then on."""
