@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 import torch
+from torch.utils import _pytree as pytree
 
 from ..errors import DataDependent
 from ..symbols.asking import demanded
@@ -98,7 +99,11 @@ def _equal(a: Sequence[Any], b: Sequence[Any]) -> bool:
 
 
 def _scattered(view_of: Callable[..., Tensor], x: Tensor, src: Tensor, *where: Any, **named: Any) -> None:
-    """What is scattered has the sizes of the view that it is written to. Where only data tell them, the kernel checks."""
+    """What is scattered has the sizes of the view that it is written to. Of symbolic sizes only diagonals are taken without assuming them;
+    torch's kernels in Python check the rest."""
+    numbers = [*x.size(), *src.size(), *where, *named.values()]
+    if view_of is not torch.diagonal and any(type(n) is torch.SymInt for n in pytree.tree_leaves(numbers)):
+        return
     try:
         view = view_of(x, *where, **named)
     except DataDependent:
