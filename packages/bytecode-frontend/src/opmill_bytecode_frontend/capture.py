@@ -17,13 +17,14 @@ from opmill_fake_tensors.collector import collector_paused
 from opmill_fake_tensors.imports import imports
 from opmill_fake_tensors.passing import may_pass, out_of_memory
 from opmill_guards import CompiledFunction, TailCall
-from opmill_guards.guard import DictKeys, Equals, Is, Length, Predicate
+from opmill_guards.guard import DictKeys, Equals, Is, Length, Predicate, TensorMatch
 from opmill_guards.probe import current_stance
 from opmill_guards.tree import GuardSet
 
 from .bodies import Body
 from .errors import CaptureWarning, Unsupported
 from .eval_frame import intercept, skip
+from .excerpt import line_at, plainly
 from .kinds import kinds_among
 from .labels import labelled
 from .lifetimes import ends_inside
@@ -31,6 +32,7 @@ from .limits import FINAL, growth
 from .natives import worth_capturing
 from .options import CaptureOptions
 from .owners import installed, is_disabled
+from .remedies import REMEDIES as REFUSALS
 from .resume import Resume, taking
 from .stance import LATER, NEVER, refuse_to_recompile, watched
 from .translate import Translation, bind_real, translate
@@ -148,6 +150,8 @@ REMEDIES: dict[type, str] = {
     Is: "{source} is another object at each call, and which one it is matters (is, hash, a key): hand over what is read of it, or a number that stands for it",
     Predicate: "the contents of {source} are others at each call: ask for them outside of the function, and hand over what that gives",
     Equals: "{source} has another value at each call, and each decides what runs: keep it out of the function, or in a tensor",
+    TensorMatch: "{source} has other sizes, another dtype or layout at each call: opmill.mark_dynamic(tensor, dimension) and dynamic=None keep a size "
+    "open; else pad to a few sizes, and convert dtypes before the call",
     DictKeys: "{source} has other keys at each call: keep the names out of the function, or use the same ones",
 }
 """By the guard that failed last, what is to be done about it."""
@@ -159,7 +163,7 @@ def remedy(guard: Any) -> str:
         kind = Predicate
     elif held is None or isinstance(held, bool):
         kind = Equals
-    return REMEDIES.get(kind, REMEDY).format(source=getattr(guard, "source", ""))
+    return REMEDIES.get(kind, REMEDY).format(source=plainly(str(getattr(guard, "source", ""))))
 
 
 class Capture:
@@ -231,7 +235,7 @@ class Capture:
                 return self._raises(exc)
             except Unsupported as exc:
                 if self.strict or exc.asked:
-                    raise
+                    raise exc.with_traceback(None) from None  # the frames in between are opmill's, and the text tells the program's
                 log.debug("%s runs eagerly: %s", self.fn.__qualname__, exc)
                 if exc.code == "FE093":
                     warnings.warn(str(exc), CaptureWarning, stacklevel=3)
@@ -245,7 +249,8 @@ class Capture:
                 log.warning("internal error while capturing %s; it runs eagerly", self.fn.__qualname__, exc_info=True)
                 return self._give_up()
             for fixed in translation.fixed:
-                warnings.warn(f"FE091: a size marked as dynamic is not: {fixed}", CaptureWarning, stacklevel=3)
+                text = "\n".join([f"FE091: a size marked as dynamic is not: {fixed}", f"  hint: {REFUSALS['FE091']}", *line_at(str(fixed))])
+                warnings.warn(text, CaptureWarning, stacklevel=3)
             if context.on_translation is not None:
                 context.on_translation(translation)
             entry = compiled.insert(GuardSet(translation.guards, translation.loads), translation.target, translation.direct)
@@ -365,7 +370,7 @@ class Capture:
         lines = [
             f"FE090: {self.fn.__qualname__} was compiled {len(compiled.entries)} times and runs uncompiled for other arguments from now on",
             f"  at: {code.co_filename}:{code.co_firstlineno}",
-            *(f"  last reason: {reason}" for reason in reasons),
+            *(f"  last reason: {plainly(str(reason))}" for reason in reasons),
             f"  hint: {hint}",
         ]
         warnings.warn("\n".join(lines), CaptureWarning, stacklevel=4)

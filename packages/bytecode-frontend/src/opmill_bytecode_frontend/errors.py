@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from .excerpt import Span, excerpt
+from .remedies import REMEDIES
+
 
 class CaptureWarning(UserWarning):
     """The program runs and its results are right, but a function is not captured any more (FE09x)."""
@@ -9,8 +12,8 @@ class CaptureWarning(UserWarning):
 
 class Unsupported(Exception):
     """Code that cannot be captured: ``code`` (``FE...``), ``what`` was met, ``why`` that stops the capture, ``hint`` for the user,
-    ``where`` (``file:line``), ``stack``: (file, line, function) of the frames being captured there, innermost first; ``span``: (line, last
-    line, first column, column behind the last) of the expression in the innermost of them, as ``co_positions`` has it; ``place``: the place
+    ``where`` (``file:line``), ``stack``: (file, line, function) of the frames being captured there, innermost first; ``spans``: the
+    expression in each of them, as ``co_positions`` has it; ``turns``: whether the program's own frame is inside of a loop there; ``place``: the place
     of the capture that the graph should end before, where that is not the latest; ``whole``: no graph may come before it, the function runs as it is from its
     beginning. With ``fullgraph=True`` the user sees it; otherwise it leads to a graph break."""
 
@@ -21,14 +24,26 @@ class Unsupported(Exception):
         self.code = code
         self.what = what
         self.why = why
-        self.hint = hint
+        self.hint = hint or REMEDIES.get(code, "")
         self.where = where
         self.place = place
         self.whole = whole
         self.asked = False
         """Whether the program asks for an error here, by ``torch._dynamo.error_on_graph_break``."""
         self.stack: tuple[tuple[str, int, str], ...] = ()
-        self.span: tuple[int | None, int | None, int | None, int | None] | None = None
+        self.spans: tuple[Span, ...] = ()
+        self.turns = False
+        self._known_users = False
+
+    def passes(self, file: str, line: int, function: str, span: Span, turns: bool, users: bool) -> None:
+        """Notes a frame that the refusal comes through. ``where`` is the line of the program, not one of a library that it calls."""
+        inside = self.where and any(self.where == f"{known}:{at}" for known, at, _ in self.stack) and not self._known_users
+        if not self.where or (users and inside):
+            self.where = f"{file}:{line}"
+        if users and not self._known_users:
+            self._known_users, self.turns = True, turns
+        self.stack += ((file, line, function),)
+        self.spans += (span,)
 
     def __str__(self) -> str:
         parts = [f"{self.code}: {self.what}"]
@@ -38,4 +53,5 @@ class Unsupported(Exception):
             parts.append(f"  why: {self.why}")
         if self.hint:
             parts.append(f"  hint: {self.hint}")
+        parts += excerpt(self.stack, self.spans)
         return "\n".join(parts)

@@ -128,5 +128,12 @@ class Frame:
         at = self.prepared.instructions[max(0, self.pc - 1)].position
         return at.lineno, at.end_lineno, at.col_offset, at.end_col_offset
 
+    @property
+    def in_loop(self) -> bool:
+        """Whether the instruction being run is inside of a loop of this frame's."""
+        instructions, at = self.prepared.instructions, max(0, self.pc - 1)
+        before = {id(each) for each in instructions[: at + 1]}
+        return any(id(each.target) in before for each in instructions[at:] if each.target is not None)
+
     def where(self) -> str:
         return f"{self.code.co_filename}:{self.line}"

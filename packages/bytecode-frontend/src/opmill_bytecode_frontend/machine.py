@@ -29,7 +29,7 @@ from .opcodes import handlers
 from .opcodes.control import Return, Yield, throw_into
 from .operating import Operators, not_implemented
 from .options import CaptureOptions
-from .owners import exempt, installed, is_disabled
+from .owners import exempt, installed, is_disabled, underneath
 from .recorder import Recorder
 from .switches import switches
 from .tracking import root_is_pinned, tracker
@@ -556,11 +556,8 @@ class Interpreter(Operators, Assumptions):
         except Unsupported as exc:
             if self.error_on_break and not exc.asked:
                 exc.asked = self.error_on_break[-1]
-            if not exc.where:
-                exc.where = frame.where()
-            if exc.span is None:
-                exc.span = frame.span
-            exc.stack += ((frame.code.co_filename, frame.line or 0, frame.code.co_name),)
+            code = frame.code
+            exc.passes(code.co_filename, frame.line or 0, code.co_name, frame.span, frame.in_loop, not underneath(code.co_filename))
             raise
         finally:
             self.frame = caller

@@ -36,6 +36,14 @@ def installed(filename: str) -> bool:
     return path.startswith("<frozen") or any(part in path for part in ("/site-packages/", "/dist-packages/", STANDARD_LIBRARY))
 
 
+@functools.cache
+def underneath(filename: str) -> bool:
+    """Whether code belongs to Python's library or to torch: a program calls it, and its author looks for no cause there."""
+    path = filename.replace("\\", "/")
+    packages = "/site-packages/" in path or "/dist-packages/" in path
+    return path.startswith("<frozen") or filename.startswith(TORCH) or (path.startswith(STANDARD_LIBRARY) and not packages)
+
+
 def is_users(cls: type) -> bool:
     """Whether a class is no part of Python or of an installed package."""
     return not installed(getattr(sys.modules.get(cls.__module__), "__file__", None) or "<frozen")

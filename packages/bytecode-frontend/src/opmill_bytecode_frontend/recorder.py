@@ -12,7 +12,7 @@ import torch
 from torch._C._functorch import is_functorch_wrapped_tensor
 
 from opmill_fake_tensors import FakeContext, FakeTensor
-from opmill_fake_tensors.errors import FakeTensorError
+from opmill_fake_tensors.errors import FakeTensorError, NoFakeKernel
 from opmill_fake_tensors.remembered import Remembered
 from opmill_fake_tensors.symbols import Index, Relation, index, index_of, sym_int
 from opmill_fake_tensors.symbols.asking import check
@@ -24,6 +24,7 @@ from .errors import Unsupported
 from .labels import Labels
 from .numbers import Numbers
 from .owners import began
+from .questions import UNKNOWN, is_the_programs, refused, register
 from .regions import Region
 from .values.base import COMPARISONS, Lazy, Machine, NotConstant, Value, content
 from .values.constant import ConstantValue
@@ -354,7 +355,9 @@ class Recorder:
             refuse_types(function, args, kwargs)
             return self.remembered.call(function, args, kwargs)
         except FakeTensorError as exc:
-            what, why, hint = _refused(name_of(function), str(exc))
+            if isinstance(exc, NoFakeKernel) and is_the_programs(exc.op):
+                raise Unsupported("FE039", f"operator {exc.op} without a fake kernel", UNKNOWN, register(exc.op)) from None
+            what, why, hint = refused(name_of(function), str(exc))
             if self.numbers.late:
                 hint += "; torch._check(...) may say what is known of a size"
             raise Unsupported("FE030", what, why, hint) from None
@@ -585,15 +588,3 @@ def contains_tensor(result: Any) -> bool:
     if type(result) is dict:
         return any(map(contains_tensor, result.values()))
     return isinstance(result, torch.Tensor)
-
-
-def _refused(name: str, why: str) -> tuple[str, str, str]:
-    """What to say of a question about a tensor that only its data answer: what was met, why the graph ends, what to do."""
-    if name == "__bool__":
-        what, why = "a branch on the values of a tensor", "which way it goes depends on data, which a graph does not have while it is made"
-        return (
-            what,
-            why,
-            "choose between values with torch.where, or between computations with torch.cond; or branch outside of the compiled function",
-        )
-    return f"{name} of a tensor", why, "compute it outside of the compiled function, or with tensor operations such as torch.where"

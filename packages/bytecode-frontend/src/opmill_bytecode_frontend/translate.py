@@ -421,6 +421,8 @@ def once(
             result, root = interpret(vm, fn, bound)
             return vm, end(fn, vm, lambda r: [f"return {r.expr(result)}"], root, result)
     except Unsupported as exc:
+        if not exc.where and vm.trace:  # what leaves the captured code, when all of it has been read
+            note_place(exc, *vm.trace[-1])
         if context is None or not context.may_break or not vm.trace or exc.asked:
             raise
         context.broken(without_frames(exc))
@@ -432,6 +434,13 @@ def once(
         if context is None or origin is None:
             raise
         return prefix(fn, bound, options, context, attempts, origin[1], raised)
+
+
+def note_place(refusal: Unsupported, frame: Frame, pc: int) -> None:
+    """Says at which instruction of which frame a capture was refused."""
+    at = frame.prepared.instructions[pc].position
+    span = (at.lineno, at.end_lineno, at.col_offset, at.end_col_offset)
+    refusal.passes(frame.code.co_filename, at.lineno or 0, frame.code.co_name, span, turns=False, users=True)
 
 
 def without_frames(error: Any) -> Any:

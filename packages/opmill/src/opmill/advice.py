@@ -40,7 +40,9 @@ def advice_on(seen: Seen) -> tuple[str, ...]:
 
 def _breaks(seen: Seen) -> Iterator[str]:
     for found in seen.breaks:
-        if found.times >= _OFTEN:
+        if found.turns:
+            yield f"the break at {found.where} is inside of a loop, and ends a graph in each turn: {found.hint or found.what}"
+        elif found.times >= _OFTEN:
             yield f"the break at {found.where} was met {found.times} times: {found.hint or found.what}"
 
 

@@ -40,6 +40,8 @@ class GraphBackend:
             try:
                 runner = self._compiler()(graph_module, example_inputs, **self._told(seen, tracing))
             except Exception as error:
+                if not self._settings.native and not self._settings.fullgraph and not _may_try_again(graph_module, example_inputs):
+                    _warn_of_backend(self._settings.backend, error, _first_line(graph_module))
                 if not (self._settings.native and self._settings.options.suppress_errors) or _may_try_again(graph_module, example_inputs):
                     raise  # with symbolic sizes: the frontend tries again with those of this call
                 if _may_pass(error):
@@ -180,6 +182,16 @@ def _warn_of_fallback(error: Exception, text: str, bundle: Callable[[], str]) ->
     if code == "OM011":
         text = f"internal error {type(error).__name__}: {text}{bundle()}"
     warn_once(code, f"a graph runs as torch's own operators: {text}")
+
+
+def _warn_of_backend(backend: Any, error: Exception, where: str) -> None:
+    name = backend if isinstance(backend, str) else getattr(backend, "__name__", type(backend).__name__)
+    lines = [
+        f"the backend {name} failed, and the function runs uncompiled: {type(error).__name__}: {_describe(error)}",
+        *([f"  at: {where}, where its graph begins"] if where else []),
+        '  hint: the traceback is in the log opmill.internal; fullgraph=True raises the error; backend="eager" runs the same graphs without it',
+    ]
+    warn_once("OM024", "\n".join(lines))
 
 
 def _first_line(graph_module: Any) -> str:

@@ -15,7 +15,7 @@ import torch
 
 from .backend import GraphBackend
 from .discover import Backend
-from .errors import OpmillWarning, UsageTypeError, warn_once
+from .errors import OpmillError, OpmillWarning, UsageTypeError, warn_once
 from .module import is_wrapped, original_of, wrap_module
 from .options import Options
 from .progress import progress_of
@@ -85,7 +85,10 @@ def compile(
         TypeError: ``model`` cannot be called.
         ValueError: unknown mode, option or backend; the message names those there are.
     """
-    settings = resolve(fullgraph, dynamic, backend, mode, options)
+    try:
+        settings = resolve(fullgraph, dynamic, backend, mode, options)
+    except OpmillError as wrong:
+        raise wrong.with_traceback(None) from None  # the mistake is in the call, not in what looked at it
     disable = disable or _disabled()
     if model is None:
         return functools.partial(_compile, settings=settings, disable=disable)
@@ -120,7 +123,8 @@ def _is_live(value: Any) -> bool:
     return getattr(type(value), "__hash__", None) is not None and value in _live
 
 
-def _capture(function: Any, settings: Settings, name: str = "") -> Any:
+def _capture(function: Any, settings: Settings, name: str = "", code: types.CodeType | None = None) -> Any:
+    """``name`` and ``code``: of what the program knows it as, where ``function`` is torch's, that calls it."""
     # Not above: the frontend is the second heaviest import, and a program may have everything disabled.
     from opmill_fake_tensors.collector import collector_paused
 
@@ -131,7 +135,7 @@ def _capture(function: Any, settings: Settings, name: str = "") -> Any:
 
     OpmillWarning.register(CaptureWarning)
     tracing = _tracing(name or function.__qualname__)
-    record = Record(tracing=tracing)
+    record = Record(name or function.__qualname__, code or function.__code__, tracing=tracing)
     compiled = capture(
         function,
         GraphBackend(settings, record),
@@ -143,7 +147,7 @@ def _capture(function: Any, settings: Settings, name: str = "") -> Any:
             nested_breaks=settings.options.nested_breaks,
         ),
         on_break=lambda found: record.add_break(
-            BreakRecord(found.code, found.what, found.where, found.why, found.hint, found.stack, found.span)
+            BreakRecord(found.code, found.what, found.where, found.why, found.hint, found.stack, found.spans, turns=found.turns)
         ),
         on_recapture=record.add_recompile,
         on_translation=record.captured,
@@ -169,12 +173,12 @@ def _watched(progress: bool | None, tracing: Any, come_to: Callable[[], str]) ->
         yield
 
 
-def _share(function: Any, settings: Settings, kind: Any = None, name: str = "") -> Any:
+def _share(function: Any, settings: Settings, kind: Any = None, name: str = "", code: types.CodeType | None = None) -> Any:
     """``_capture``, once for equal settings and kinds of modules."""
     key = (function, kind, settings.key)
     compiled = _shared.get(key)
     if compiled is None:
-        compiled = _shared.setdefault(key, _capture(function, settings, name))  # another thread may have been first
+        compiled = _shared.setdefault(key, _capture(function, settings, name, code))  # another thread may have been first
     return compiled
 
 
@@ -217,9 +221,8 @@ def _wrap_descriptor(descriptor: Any, settings: Settings) -> Any:
 
 def _wrap_module(module: torch.nn.Module, settings: Settings) -> Any:
     original = original_of(module)
-    call = types.MethodType(
-        _share(_call_of(type(original)), settings, _kind_of(original), f"{type(original).__qualname__}.forward"), original
-    )
+    name, code = f"{type(original).__qualname__}.forward", getattr(type(original).forward, "__code__", None)
+    call = types.MethodType(_share(_call_of(type(original)), settings, _kind_of(original), name, code), original)
     again, forward = functools.partial(_wrap_module, settings=settings), functools.partial(_wrap_method, settings=settings)
     return wrap_module(original, call, again, forward)
 

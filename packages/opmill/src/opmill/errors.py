@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import abc
 import functools
+import sys
 import warnings
 
 
@@ -34,4 +35,19 @@ class OpmillWarning(UserWarning, metaclass=abc.ABCMeta):
 @functools.cache
 def warn_once(code: str, message: str) -> None:
     """Shows a numbered ``OpmillWarning`` the first time in this process."""
-    warnings.warn(message if message.startswith(code) else f"{code}: {message}", OpmillWarning, stacklevel=3)
+    warnings.warn(message if message.startswith(code) else f"{code}: {message}", OpmillWarning, stacklevel=_levels_to_the_program() + 1)
+
+
+def _levels_to_the_program() -> int:
+    """How many frames above the caller's the program stands that came to call opmill; 1 where only libraries call."""
+    frame, level = sys._getframe(2), 1
+    while frame.f_globals.get("__name__", "").partition(".")[0].partition("_")[0] in _OURS:
+        level += 1
+        if frame.f_back is None:
+            return 1
+        frame = frame.f_back
+    return level
+
+
+_OURS = ("opmill", "torch")
+"""How the names of modules begin whose lines nobody can change who meets a warning."""

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import itertools
 import logging
+import re
+import types
 import weakref
 from typing import Any
 
+import torch
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from .excerpt import Span, excerpt
 from .logs import topic
 from .metrics import count
 
+Span = tuple[int | None, int | None, int | None, int | None]
+"""First line, last line, first column, column behind the last."""
+_MODULES = torch.nn.Module._call_impl.__code__.co_filename
+"""Where the functions are that only call a module's ``forward``."""
 _KEPT = 256  # records of one callable; the oldest go first, so that a program that recompiles for ever does not grow for ever
 
 
@@ -33,8 +39,8 @@ class GraphRecord(Struct):
 
 class BreakRecord(Struct, frozen=True):
     """Where a graph ended: the number of the reason, what was met, where (``file:line``), why it cannot be captured, what to do; ``stack``:
-    (file, line, function) of the user's frames that were being captured, innermost first; ``span``: lines and columns of the expression.
-    ``times``: how often it was met while compiling."""
+    (file, line, function) of the user's frames that were being captured, innermost first; ``spans``: lines and columns of the expression in
+    each. ``times``: how often it was met while compiling; ``turns``: whether a loop of the program meets it again and again."""
 
     code: str
     what: str
@@ -42,33 +48,66 @@ class BreakRecord(Struct, frozen=True):
     why: str
     hint: str
     stack: tuple[tuple[str, int, str], ...] = ()
-    span: Span | None = None
+    spans: tuple[Span, ...] = ()
     times: int = 1
+    turns: bool = False
 
     def __str__(self) -> str:
         often = f" (met {self.times} times)" if self.times > 1 else ""
-        lines = [
-            f"{self.code}: {self.what}{often}",
-            *(f"  {k}: {v}" for k, v in (("at", self.where), ("why", self.why), ("hint", self.hint)) if v),
-        ]
-        return "\n".join([*lines, *excerpt(self.stack, self.span)])
+        from opmill_bytecode_frontend.excerpt import excerpt  # there by now
+
+        loop = "it is inside of a loop: each turn ends a graph, and starts another" if self.turns else ""
+        told = (("at", self.where), ("why", self.why), ("loop", loop), ("hint", self.hint))
+        lines = [f"{self.code}: {self.what}{often}", *(f"  {k}: {v}" for k, v in told if v)]
+        return "\n".join([*lines, *excerpt(self.stack, self.spans)])
 
 
 class RecompileRecord(Struct, frozen=True):
     """A call that no specialisation was made for: of which function, and for each specialisation, the latest first, what it assumes that
-    did not hold (``x.size(0): expected s0 >= 4 (...), found ...``)."""
+    did not hold (``x.size(0): expected s0 >= 4 (...), found ...``). ``where``: the function (``file:line``); ``read``: the line of it that reads
+    what changed, as a traceback shows it, where that is known; ``hint``: what to do."""
 
     function: str
     reasons: tuple[str, ...]
+    where: str = ""
+    hint: str = ""
+    read: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        return "\n".join([f"{self.function} is compiled again:", *(f"  {reason}" for reason in self.reasons)])
+        told = [f"  {reason}" for reason in self.reasons[:1]]
+        if len(self.reasons) > 1:
+            told.append(f"  nor does the call fit what was compiled before ({len(self.reasons) - 1} times)")
+        told += [f"  {k}: {v}" for k, v in (("at", self.where), ("hint", self.hint)) if v]
+        return "\n".join([f"{self.function} is compiled again, for the {_ordinal(len(self.reasons) + 1)} time:", *told, *self.read])
+
+
+def _ordinal(number: int) -> str:
+    ending = {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th") if number % 100 not in (11, 12, 13) else "th"
+    return f"{number}{ending}"
+
+
+def _reading(code: types.CodeType, source: Any) -> tuple[str, ...]:
+    """The line that reads what a guard is about, marked with carets: the last name in the guard's source that the code reads."""
+    from opmill_bytecode_frontend.excerpt import excerpt, first_read
+
+    for name in reversed(re.findall(r"[A-Za-z_]\w*", str(source))):
+        if name not in _OF_GUARDS and (found := first_read(code, name)) is not None:
+            file, line, function, span = found
+            return tuple(excerpt([(file, line, function)], [span]))
+    return ()
+
+
+_OF_GUARDS = frozenset({"self", "__dict__", "cell_contents"})
+"""Names in sources that say how a value is reached, not which it is."""
 
 
 class Record(Struct):
-    """All graphs compiled for one callable, all breaks, and why it was compiled again, oldest first. ``tracing``: where that is written
+    """All graphs compiled for one callable, all breaks, and why it was compiled again, oldest first. ``name`` and ``code``: what the program
+    calls it, and its code. ``tracing``: where that is written
     as well (``trace.writer.Tracing``), None for nowhere."""
 
+    name: str
+    code: types.CodeType
     graphs: list[GraphRecord] = []
     breaks: list[BreakRecord] = []
     recompiles: list[RecompileRecord] = []
@@ -100,11 +139,25 @@ class Record(Struct):
     def add_recompile(self, function: Any, failures: Any) -> None:
         """Notes why a call fits no specialisation of ``function``."""
         count("recompiles")
-        self.recompiles.append(RecompileRecord(function.__qualname__, tuple(str(failure) for failure in failures[::-1])))
+        self.recompiles.append(self._recompile(function, failures[::-1]))
         if self.tracing is not None:
             self.tracing.recompiled(self.recompiles[-1])
         topic("recompiles").info("%s", self.recompiles[-1])
         del self.recompiles[:-_KEPT]
+
+    def _recompile(self, function: Any, failures: Any) -> RecompileRecord:
+        from opmill_bytecode_frontend.capture import remedy  # there by now
+        from opmill_bytecode_frontend.excerpt import plainly
+
+        own = function.__code__.co_filename != _MODULES
+        name, code = (function.__qualname__, function.__code__) if own else (self.name, self.code)
+        reasons = tuple(plainly(str(failure)) for failure in failures)
+        if not failures:
+            return RecompileRecord(name, reasons)
+        guard = failures[0].guard
+        source = getattr(guard, "source", "") or failures[0].found.partition(":")[0]
+        where = f"{code.co_filename}:{code.co_firstlineno}"
+        return RecompileRecord(name, reasons, where, remedy(guard), _reading(code, source))
 
     def captured(self, translation: Any) -> None:
         """Notes that a piece of code was captured."""

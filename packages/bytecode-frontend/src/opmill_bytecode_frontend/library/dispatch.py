@@ -163,7 +163,10 @@ def fold(vm: Any, obj: Any, args: list[Value], kwargs: dict[str, Value]) -> Valu
             vm.unsupported("FE011", f"call of {getattr(obj, '__qualname__', obj)} on a tensor", "it is no tensor operation")
         vm.unsupported("FE011", f"call of {getattr(obj, '__qualname__', obj)} on {exc}", "the argument is not a constant")
     if obj in NOT_FOLDED:
-        vm.unsupported("FE010", f"call of {obj.__qualname__}", "it does more than compute")
+        hint = (
+            "take it out again; opmill.compile(f, disable=True) and OPMILL_DISABLE=1 run everything as it is" if obj is breakpoint else ""
+        )
+        vm.unsupported("FE010", f"call of {obj.__qualname__}", "it does more than compute", hint)
     given = [p for p in (*plain, *named.values()) if type(p) in CHANGEABLE]
     before = [list(p) for p in given]
     try:

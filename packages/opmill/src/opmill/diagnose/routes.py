@@ -29,6 +29,7 @@ from .check import TOLERANCE, Checked, compare, compare_values, observe, referen
 from .copies import Program
 from .finding import KernelFault
 from .minimize import cloned
+from .symptoms import Judge
 
 Compile = Callable[[fx.GraphModule, Sequence[Any]], Callable[..., Any]]
 
@@ -62,9 +63,17 @@ def compare_graph(gm: fx.GraphModule, inputs: Sequence[Any], make: Compile, tole
     """A graph as it is and compiled, called with copies of the same inputs, against a run in float64."""
     program = Program(gm, tuple(inputs), {})
     eager, fresh = observe(program.fresh()), program.fresh()
-    with _without_warnings():
+    with without_warnings():
         compiled = observe(Program(_Once(fresh.model, make), fresh.args, {}), fresh.model)
     return compare(eager, compiled, reference_of(program), tolerance)
+
+
+def judge_graph(gm: fx.GraphModule, inputs: Sequence[Any], make: Compile, judge: Judge) -> Checked:
+    """A graph as it is and compiled, each called with copies of the same inputs as often as the judge likes."""
+    program = Program(gm, tuple(inputs), {})
+    eager, fresh = program.fresh(), program.fresh()
+    with without_warnings():
+        return judge(eager.call, Program(_Once(fresh.model, make), fresh.args, {}).call)
 
 
 class _Once:
@@ -80,7 +89,7 @@ class _Once:
 
 
 @contextlib.contextmanager
-def _without_warnings() -> Iterator[None]:
+def without_warnings() -> Iterator[None]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
@@ -89,7 +98,7 @@ def _without_warnings() -> Iterator[None]:
 # --- kernels --------------------------------------------------------------------------------------------------------------------------
 
 
-class _Remembering:
+class Remembering:
     """A kernel generator that remembers which loops each kernel was made of."""
 
     def __init__(self, inner: KernelGenerator) -> None:
@@ -113,7 +122,7 @@ class KernelComparison:
     loops, run on a copy of the memory that the kernel meets. ``faults``: the kernels that differ, each once."""
 
     def __init__(self, options: Options) -> None:
-        self.generators = [_Remembering(g) for g in loaded_generators(options) if g.available() is None]
+        self.generators = [Remembering(g) for g in loaded_generators(options) if g.available() is None]
         self.store = open_store(options)
         self.settings = replace(graph_options(options), cache=False, print_after=(), cuda_graphs=False)
         self.faults: dict[tuple[str, str], KernelFault] = {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,13 +15,17 @@ from .check import Checked, check
 from .copies import Program, modules_of
 from .finding import Finding, KernelFault
 from .graphs import Captured, CapturingBackend
+from .launches import kernel_that_dies, slowest_kernel
 from .minimize import Smallest
-from .routes import KernelComparison, compare_graph, routes
+from .routes import KernelComparison, compare_graph, judge_graph, routes, without_warnings
+from .symptoms import Judge, dies, is_slow
 
 
 class Search:
-    def __init__(self, program: Program, tolerance: float, arguments: dict[str, Any]) -> None:
-        self.program, self.tolerance, self.arguments = program, tolerance, arguments
+    """``judge``: how what is looked for is seen; None: by comparing numbers."""
+
+    def __init__(self, program: Program, tolerance: float, arguments: dict[str, Any], judge: Judge | None = None) -> None:
+        self.program, self.tolerance, self.arguments, self.judge = program, tolerance, arguments, judge
         self.settings = resolve_arguments(arguments)
         self.steps: list[str] = []
 
@@ -38,6 +43,11 @@ class Search:
         return self._in_backend(whole)
 
     def _check(self, program: Program, **arguments: Any) -> Checked:
+        if self.judge is not None:
+            eager, fresh = program.fresh(), program.fresh()
+            with without_warnings():
+                compiled = compile(fresh.model, **arguments)
+                return self.judge(eager.call, functools.partial(compiled, *fresh.args, **fresh.kwargs))
         return check(program.model, tolerance=self.tolerance, **arguments)(*program.args, **program.kwargs)
 
     # --- the frontend ---
@@ -83,6 +93,8 @@ class Search:
 
     def _compare(self, captured: Captured, make: Any) -> Checked:
         with torch.set_grad_enabled(captured.grad_mode):
+            if self.judge is not None:
+                return judge_graph(captured.gm, captured.inputs or (), make, self.judge)
             return compare_graph(captured.gm, captured.inputs or (), make, self.tolerance)
 
     def _in_graph(self, captured: Captured, seen: Checked) -> Finding:
@@ -104,9 +116,9 @@ class Search:
                 fault = way.fault
                 break
         kernels = self._faulty_kernels(small)
-        if kernels:
+        if kernels and self.judge is None:
             fault = "the kernel generator: a kernel does not do what its loops say"
-        elif fault == "lowering to loops, or the kernel made of them":
+        elif fault == "lowering to loops, or the kernel made of them" and self.judge is None:
             fault = "lowering to loops"
             self.steps.append("each kernel does what its loops say")
         return Finding(
@@ -114,6 +126,13 @@ class Search:
         )
 
     def _faulty_kernels(self, captured: Captured) -> tuple[KernelFault, ...]:
+        with torch.set_grad_enabled(captured.grad_mode), without_warnings():
+            if self.judge is dies:
+                return kernel_that_dies(captured.gm, captured.inputs or (), self.settings.options)
+            if self.judge is is_slow:
+                return slowest_kernel(captured.gm, captured.inputs or (), self.settings.options)
+        if self.judge is not None:
+            return ()
         comparison = KernelComparison(self.settings.options)
         self._compare(captured, comparison.compile)
         return tuple(comparison.faults.values())
