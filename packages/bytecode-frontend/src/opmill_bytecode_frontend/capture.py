@@ -249,8 +249,8 @@ class Capture:
                 log.warning("internal error while capturing %s; it runs eagerly", self.fn.__qualname__, exc_info=True)
                 return self._give_up()
             for fixed in translation.fixed:
-                text = "\n".join([f"FE091: a size marked as dynamic is not: {fixed}", f"  hint: {REFUSALS['FE091']}", *line_at(str(fixed))])
-                warnings.warn(text, CaptureWarning, stacklevel=3)
+                more = "\n".join([f"  hint: {REFUSALS['FE091']}", *line_at(str(fixed))])
+                warnings.warn(f"FE091: a size marked as dynamic is not: {fixed}\n{more}", CaptureWarning, stacklevel=3)
             if context.on_translation is not None:
                 context.on_translation(translation)
             entry = compiled.insert(GuardSet(translation.guards, translation.loads), translation.target, translation.direct)

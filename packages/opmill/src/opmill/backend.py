@@ -186,12 +186,10 @@ def _warn_of_fallback(error: Exception, text: str, bundle: Callable[[], str]) ->
 
 def _warn_of_backend(backend: Any, error: Exception, where: str) -> None:
     name = backend if isinstance(backend, str) else getattr(backend, "__name__", type(backend).__name__)
-    lines = [
-        f"the backend {name} failed, and the function runs uncompiled: {type(error).__name__}: {_describe(error)}",
-        *([f"  at: {where}, where its graph begins"] if where else []),
-        '  hint: the traceback is in the log opmill.internal; fullgraph=True raises the error; backend="eager" runs the same graphs without it',
-    ]
-    warn_once("OM024", "\n".join(lines))
+    at = f"\n  at: {where}, where its graph begins" if where else ""
+    hint = 'the traceback is in the log opmill.internal; fullgraph=True raises the error; backend="eager" runs the same graphs without it'
+    told = f"{type(error).__name__}: {_describe(error)}"
+    warn_once("OM024", f"the backend {name} failed, and the function runs uncompiled: {told}{at}\n  hint: {hint}")
 
 
 def _first_line(graph_module: Any) -> str:
