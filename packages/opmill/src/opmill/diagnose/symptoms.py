@@ -122,7 +122,8 @@ def dies(_: Run, compiled: Run) -> Checked:
 def is_slow(eager: Run, compiled: Run) -> Checked:
     """Whether compiled calls take longer than eager ones: the fastest of some of each, taken in turns."""
     for run in (eager, compiled):
-        once(run), once(run)
+        for _ in range(2):
+            once(run)
     times: tuple[list[float], list[float]] = ([], [])
     for _ in range(_TURNS):
         for run, found in zip((eager, compiled), times, strict=True):
