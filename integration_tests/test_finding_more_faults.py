@@ -9,7 +9,7 @@ import torch
 import opmill
 from opmill_graph_ir.loops.text import show
 from opmill_kernel_gen_cpp import build
-from opmill_runtime_cache.executor import kernels
+from opmill_runtime_cache.devices import cpu
 
 
 class Block(torch.nn.Module):
@@ -34,7 +34,7 @@ def model() -> torch.nn.Module:
 @pytest.fixture(autouse=True)
 def kernels_are_loaded_anew(monkeypatch) -> None:  # type: ignore[no-untyped-def]
     """A kernel's key is what it is made of, not the text that a planted fault changes: this process would run the right one again."""
-    monkeypatch.setattr(kernels, "_libraries", {})
+    monkeypatch.setattr(cpu, "_libraries", {})
 
 
 def planted(monkeypatch, operator: str, statement: str, declared: str = "") -> None:  # type: ignore[no-untyped-def]
