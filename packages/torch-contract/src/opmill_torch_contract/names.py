@@ -75,6 +75,7 @@ NAMES: tuple[Row, ...] = (
         "torch._C._SDPBackend torch._C._get_cudnn_sdp_enabled torch._C._get_flash_sdp_enabled torch._C._get_math_sdp_enabled "
         "torch._C._get_mem_efficient_sdp_enabled torch._C._get_mkldnn_enabled",
     ),
+    *rows("which device a program has beside the processor is not known", "torch._C._get_accelerator", required=True),
     # --- transforms of torch.func ---
     *rows(
         "vmap, grad and jvp in captured code end the graph",
