@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from .excerpt import Span, excerpt
+from typing import TYPE_CHECKING
+
 from .remedies import REMEDIES
+
+if TYPE_CHECKING:
+    from .excerpt import Span
 
 
 class CaptureWarning(UserWarning):
@@ -53,5 +57,7 @@ class Unsupported(Exception):
             parts.append(f"  why: {self.why}")
         if self.hint:
             parts.append(f"  hint: {self.hint}")
+        from .excerpt import excerpt  # needs torch, which who asks for bytecode alone may lack
+
         parts += excerpt(self.stack, self.spans)
         return "\n".join(parts)

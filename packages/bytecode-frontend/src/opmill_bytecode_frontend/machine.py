@@ -29,7 +29,7 @@ from .opcodes import handlers
 from .opcodes.control import Return, Yield, throw_into
 from .operating import Operators, not_implemented
 from .options import CaptureOptions
-from .owners import exempt, installed, is_disabled, underneath
+from .owners import exempt, installed, is_disabled, optimizers_own, underneath
 from .recorder import Recorder
 from .switches import switches
 from .tracking import root_is_pinned, tracker
@@ -450,6 +450,8 @@ class Interpreter(Operators, Assumptions):
         direct = self.frame is not None and self.frame.calls(fn)
         if fn.obj is not None:
             if is_disabled(fn.obj):
+                if (own := optimizers_own(fn.obj)) is not None:
+                    return self.call(self.wrap(own, Pinned(own, own.__qualname__)), args, kwargs)
                 said = getattr(fn.obj, "_torchdynamo_disable_msg", None)
                 why = "it is marked as not to be captured" + (f": {said}" if said else "")
                 self.unsupported("FE069", f"call of {fn.qualname}", why, "call it outside of the compiled function")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import sys
+from types import FunctionType
 from typing import Any
 
 import torch
@@ -27,6 +28,13 @@ def is_disabled(function: Any) -> bool:
         return True
     code = getattr(function, "__code__", None)
     return code is not None and code.co_qualname.startswith("_dynamo_disable.") and code.co_filename.startswith(TORCH)
+
+
+def optimizers_own(function: Any) -> Any:
+    """The function of ``torch.optim`` that torch's own compiler disabled for itself when it was imported (``_init_group`` of every optimizer);
+    None for what somebody else disabled."""
+    own = getattr(function, "_torchdynamo_orig_callable", None)
+    return own if type(own) is FunctionType and own.__module__.startswith("torch.optim.") else None
 
 
 @functools.cache

@@ -304,6 +304,20 @@ def test_steps_of_optimizers(name, options):
         check_same(ours.state(), theirs.state(), atol=1e-4 if name == "Muon" else 1e-9)  # Muon multiplies matrices in bfloat16
 
 
+@pytest.mark.parametrize("name", ["AdamW", "NAdam"])
+def test_what_torchs_own_compiler_disabled_for_itself_is_read(name, monkeypatch):
+    """It does so to every optimizer when it is imported, whoever imports it."""
+    kind = getattr(torch.optim, name)
+    own = kind._init_group
+
+    def disabled(*args, **kwargs):
+        return own(*args, **kwargs)
+
+    disabled._torchdynamo_disable, disabled._torchdynamo_orig_callable = True, own
+    monkeypatch.setattr(kind, "_init_group", disabled)
+    test_steps_of_optimizers(name, {})
+
+
 SCHEDULERS = [
     lambda o: torch.optim.lr_scheduler.StepLR(o, 2),
     lambda o: torch.optim.lr_scheduler.LambdaLR(o, lambda k: 1 / (1 + k)),
