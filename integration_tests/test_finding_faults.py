@@ -1,7 +1,9 @@
 """Faults planted in the packages are found by bisect(), down to the operator, the step of the compiler and the kernel."""
 
 import math
+import sys
 import types
+from pathlib import Path
 
 import pytest
 import torch
@@ -9,32 +11,15 @@ import torch
 import opmill
 from opmill_graph_ir.ops import activations
 from opmill_kernel_gen_cpp.emit import functions
-from opmill_runtime_cache.devices import cpu
 
-
-class Block(torch.nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.linear, self.norm = torch.nn.Linear(16, 16), torch.nn.LayerNorm(16)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        h = torch.nn.functional.gelu(self.linear(self.norm(x)))
-        return h.tanh() + x
-
-
-LINE = Block.forward.__code__.co_firstlineno
+sys.path.insert(0, str(Path(__file__).parent))
+from planted import FILE, LINE, Block, kernels_are_loaded_anew  # noqa: E402, F401 (the last is a fixture)
 
 
 @pytest.fixture
 def model() -> torch.nn.Module:
     torch.manual_seed(0)
     return torch.nn.Sequential(Block(), Block(), torch.nn.Softmax(-1))
-
-
-@pytest.fixture(autouse=True)
-def kernels_are_loaded_anew(monkeypatch) -> None:  # type: ignore[no-untyped-def]
-    """A kernel's key is what it is made of, not the text that a planted fault changes: this process would run the right one again."""
-    monkeypatch.setattr(cpu, "_libraries", {})
 
 
 def bisected(model: torch.nn.Module, tmp_path) -> opmill.Finding:  # type: ignore[no-untyped-def]
@@ -58,7 +43,7 @@ def test_a_wrong_lowering(model, tmp_path, monkeypatch) -> None:  # type: ignore
     monkeypatch.setattr(activations, "math", wrong)
     found = bisected(model, tmp_path)
     assert found.fault == "lowering to loops" and operators(found)[0].startswith("gelu") and len(operators(found)) == 1
-    assert any(f'{__file__}", line {LINE + 1}' in line for line in found.where)
+    assert any(f'{FILE}", line {LINE + 1}' in line for line in found.where)
 
 
 def test_a_wrong_kernel(model, tmp_path, monkeypatch) -> None:  # type: ignore[no-untyped-def]

@@ -2,6 +2,8 @@
 down to the operator, the kernel or the line."""
 
 import re
+import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -9,32 +11,15 @@ import torch
 import opmill
 from opmill_graph_ir.loops.text import show
 from opmill_kernel_gen_cpp import build
-from opmill_runtime_cache.devices import cpu
 
-
-class Block(torch.nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.linear, self.norm = torch.nn.Linear(16, 16), torch.nn.LayerNorm(16)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        h = torch.nn.functional.gelu(self.linear(self.norm(x)))
-        return h.tanh() + x
-
-
-LINE = Block.forward.__code__.co_firstlineno
+sys.path.insert(0, str(Path(__file__).parent))
+from planted import FILE, LINE, Block, kernels_are_loaded_anew  # noqa: E402, F401 (the last is a fixture)
 
 
 @pytest.fixture
 def model() -> torch.nn.Module:
     torch.manual_seed(0)
     return torch.nn.Sequential(Block(), torch.nn.Softmax(-1)).eval()
-
-
-@pytest.fixture(autouse=True)
-def kernels_are_loaded_anew(monkeypatch) -> None:  # type: ignore[no-untyped-def]
-    """A kernel's key is what it is made of, not the text that a planted fault changes: this process would run the right one again."""
-    monkeypatch.setattr(cpu, "_libraries", {})
 
 
 def planted(monkeypatch, operator: str, statement: str, declared: str = "") -> None:  # type: ignore[no-untyped-def]
@@ -71,7 +56,7 @@ def test_a_kernel_that_crashes(model, tmp_path, monkeypatch) -> None:  # type: i
     assert any("tanh" in name for name in operators(found)) and len(operators(found)) == 1
     [kernel] = found.kernels
     assert "tanh" in kernel.loops and "dies of SIGSEGV" in kernel.problem
-    assert any(f'{__file__}", line {LINE + 2}' in line for line in found.where)
+    assert any(f'{FILE}", line {LINE + 2}' in line for line in found.where)
 
 
 def test_a_slow_kernel(model, tmp_path, monkeypatch) -> None:  # type: ignore[no-untyped-def]

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import dis
 import linecache
+import os
 import re
 import traceback
 import types
 from collections.abc import Sequence
-from pathlib import Path
 
-import torch
-
-from .owners import underneath
+from .owners import TORCH, underneath
 
 Span = tuple[int | None, int | None, int | None, int | None]
 """First line, last line, first column, column behind the last."""
 
-_DISPATCH = {str(Path(torch.__file__).parent / "nn" / "modules" / "module.py")}
+_DISPATCH = {os.path.join(TORCH, "nn", "modules", "module.py")}
 """Files whose frames only pass calls on: ``Module._call_impl``. Nobody looks for the cause of anything there."""
 
 

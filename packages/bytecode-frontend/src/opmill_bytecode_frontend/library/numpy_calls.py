@@ -21,7 +21,7 @@ from ..values.base import Lazy, NotConstant, Raised, Value
 from ..values.constant import ConstantValue
 from ..values.functions import BuiltinValue
 from ..values.mapping import DictValue
-from ..values.sequence import ListValue, SequenceValue, SliceValue, TupleValue
+from ..values.sequence import ListValue, SequenceValue, SliceValue, TupleValue, members
 from ..values.tensor import TensorValue
 from .registry import handles
 
@@ -433,7 +433,7 @@ def finished(vm: Any, key: str, want: Any, made: Any, sources: list[Value]) -> V
         or type(want) not in (np.ndarray, type(want[()]))
     ):
         return refuse(vm, key, f"it gives a {type(want).__name__}")  # type: ignore[no-any-return]
-    arrays = list(arrays_in(sources))
+    arrays = list(members(sources, ArrayValue))
     for each in arrays:
         if each.like is want:
             return each
@@ -450,14 +450,6 @@ def finished(vm: Any, key: str, want: Any, made: Any, sources: list[Value]) -> V
         kept: Any = made.method(vm, "clone", [], {}) if shares else made
         return ArrayValue(kept, want, stands_for=base)
     return ArrayValue(laid_out(vm, key, made, want, shares), want)
-
-
-def arrays_in(values: Any) -> Any:
-    for value in values:
-        if isinstance(value, ArrayValue):
-            yield value
-        elif isinstance(value, SequenceValue):
-            yield from arrays_in(value.items)
 
 
 def storage(value: Any) -> int:

@@ -3,7 +3,7 @@ Python, by the arithmetic that it does where nothing is compiled."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -16,7 +16,7 @@ from ..values.base import Lazy, Value
 from ..values.constant import ConstantValue
 from ..values.mapping import DictValue
 from ..values.objects import ObjectValue
-from ..values.sequence import ListValue, SequenceValue, TupleValue
+from ..values.sequence import ListValue, TupleValue, members
 from ..values.tensor import TensorValue
 from .caches import ReadAgain
 from .registry import named, receives_function
@@ -166,7 +166,7 @@ class Behind:
 
     def operates(self, vm: Any, args: Iterable[Value]) -> None:
         """An operation is about to be recorded."""
-        for value in tensors(args):
+        for value in members(args, TensorValue):
             if self.function is not None and (value.obj is not None or memory(value) in self.memories):
                 if self.ends:
                     why = "the step comes behind the graph"
@@ -188,14 +188,6 @@ def behind(vm: Any) -> Behind:
     if vm.behind is None:
         vm.behind = Behind()
     return vm.behind  # type: ignore[no-any-return]
-
-
-def tensors(values: Iterable[Any]) -> Iterator[TensorValue]:
-    for value in values:
-        if isinstance(value, TensorValue):
-            yield value
-        elif isinstance(value, SequenceValue):
-            yield from tensors(value.items)
 
 
 def memory(value: TensorValue) -> int:

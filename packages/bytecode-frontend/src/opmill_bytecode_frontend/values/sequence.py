@@ -5,7 +5,8 @@ from __future__ import annotations
 import functools
 import sys
 import types
-from typing import Any, Iterator, NoReturn
+from collections.abc import Iterable, Iterator
+from typing import Any, NoReturn, TypeVar
 
 import torch
 
@@ -15,6 +16,8 @@ from opmill_guards.source import InstanceDict, Item
 from .base import Lazy, Machine, NotConstant, ProgramKey, Value, content, find_in_mro, hash_told, is_iterable
 from .constant import ConstantValue
 from .iterators import STOP, ItemsIterator, PythonIterator
+
+V = TypeVar("V", bound=Value)
 
 
 def as_index(vm: Machine, value: Value) -> Value | None:
@@ -251,6 +254,15 @@ class SequenceValue(Value):
 
 #: Methods that change how the items of a tuple are read.
 READING = ("__getitem__", "__iter__", "__len__", "__getattribute__")
+
+
+def members(values: Iterable[Any], kind: type[V]) -> Iterator[V]:
+    """The values of a kind among these, and in the lists and tuples among them, to any depth."""
+    for value in values:
+        if isinstance(value, kind):
+            yield value
+        elif isinstance(value, SequenceValue):
+            yield from members(value.items, kind)
 
 
 def read_as_tuple(cls: type) -> bool:
