@@ -316,8 +316,8 @@ for _version in OTHER_PYTHONS:
 
 @nox.session(venv_backend="none")
 def matrix(session: nox.Session) -> None:
-    """What touches torch's insides, with every supported torch and Python: ``-- 2.15.0 3.12`` picks. Gigabytes are downloaded for each torch,
-    since most are to be had for GPUs only; the tests run on a processor. A table of what passed comes last."""
+    """What touches torch's insides, with every supported torch and Python: ``-- 2.15.0 3.12`` picks. Gigabytes are downloaded for each
+    torch, since most are to be had for GPUs only; the tests run on a processor. A table of what passed comes last."""
     torches = [version for version in session.posargs if version in TORCHES] or TORCHES
     pythons = [version for version in session.posargs if version in ("3.11", *OTHER_PYTHONS)] or ["3.11", *OTHER_PYTHONS]
     seen: list[str] = []
@@ -360,7 +360,8 @@ def _matrix_cell(session: nox.Session, python: str, torch_version: str, folder: 
 
 @nox.session
 def bench(session: nox.Session) -> None:
-    """eager, torch.compile and opmill side by side, added to benchmarks/history.jsonl; ``-- mlp bert_s`` picks models, ``-- --help`` lists the rest."""
+    """eager, torch.compile and opmill side by side, added to benchmarks/history.jsonl; ``-- mlp bert_s`` picks models, ``-- --help`` lists
+    the rest."""
     install_wheels(session, list(PACKAGES))
     session.install("-q", *MODELS)
     session.install("-q", "--no-deps", *MODELS_WITHOUT_DEPENDENCIES)
@@ -369,7 +370,8 @@ def bench(session: nox.Session) -> None:
 
 @nox.session
 def faults(session: nox.Session) -> None:
-    """Every call of the system fails once while three models are compiled; ``-- memory --every 5000``: allocations; ``-- limit``: RLIMIT_AS."""
+    """Every call of the system fails once while three models are compiled; ``-- memory --every 5000``: allocations; ``-- limit``:
+    RLIMIT_AS."""
     install_wheels(session, list(PACKAGES))
     session.run("python", "benchmarks/fault_injection.py", *session.posargs)
 

@@ -252,7 +252,8 @@ def summary(findings: dict[tuple[str, str], Finding], cases: list[str], compiler
         theirs = [case for case in usable if status(case, "torch") == "right" and status(case, "opmill") != "not run"]
         if theirs:
             lines.append(
-                f"  of what torch.compile captures whole, opmill {percent(sum(status(c, 'opmill') == 'right' for c in theirs), len(theirs))}"
+                f"  of what torch.compile captures whole, opmill "
+                f"{percent(sum(status(c, 'opmill') == 'right' for c in theirs), len(theirs))}"
             )
     return "\n".join(lines)
 

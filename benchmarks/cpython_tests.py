@@ -3,10 +3,10 @@
 usage: cpython_tests.py [MODULE...] [--tests TEXT] [--limit SECONDS] [--module-limit SECONDS] [--jobs N] [--json FILE] [--floor PERCENT]
 
 The modules are those of the running interpreter's ``test`` package that ``MODULES`` names and that exist there. Each runs twice, plain and
-compiled (``opmill.compile(..., backend="eager")``: no kernels are made), in processes of its own; a method that crashes its process or takes
-longer than ``--limit`` is noted, and the rest goes on in a new process. What counts are the methods that pass plain: how many pass compiled.
-Those that may differ are in ``cpython_differences.txt``, each with its reason; they count as what they are, failed. The exit status is 1 where
-fewer than ``--floor`` percent pass, where one crashes or hangs, or where one fails that the list does not name.
+compiled (``opmill.compile(..., backend="eager")``: no kernels are made), in processes of its own; a method that crashes its process or
+takes longer than ``--limit`` is noted, and the rest goes on in a new process. What counts are the methods that pass plain: how many pass
+compiled. Those that may differ are in ``cpython_differences.txt``, each with its reason; they count as what they are, failed. The exit
+status is 1 where fewer than ``--floor`` percent pass, where one crashes or hangs, or where one fails that the list does not name.
 """
 
 from __future__ import annotations
@@ -279,7 +279,8 @@ def main() -> int:
             kinds = collections.Counter(kind for kind, _ in result["failed"].values())
             others = ", ".join(f"{count} {kind}" for kind, count in kinds.items())
             print(
-                f"{result['module']:24} {result['plain'] - len(result['failed']):5} of {result['plain']:5} {result['seconds']:5} s  {others}",
+                f"{result['module']:24} {result['plain'] - len(result['failed']):5} of {result['plain']:5} {result['seconds']:5} s  "
+                f"{others}",
                 flush=True,
             )
             if arguments.json:
@@ -291,7 +292,8 @@ def main() -> int:
     share = 100 * (plain - len(failed)) / max(plain, 1)
     modules = sum(result["plain"] > 0 for result in results)
     print(
-        f"{plain - len(failed)} of {plain} methods ({share:.2f}%) of {modules} modules; {len(failed) - len(unexpected)} differ for a listed reason"
+        f"{plain - len(failed)} of {plain} methods ({share:.2f}%) of {modules} modules; {len(failed) - len(unexpected)} differ for a "
+        f"listed reason"
     )
     for test in unexpected:
         print(f"  {failed[test][0]:8} {test}: {(failed[test][1].strip().splitlines() or [''])[-1][:150]}")

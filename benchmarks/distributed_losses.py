@@ -2,9 +2,9 @@
 
     python benchmarks/distributed_losses.py [--processes 2] [--steps 200] [--only NAME ...] [--json FILE]
 
-For each configuration the model is trained three times from the same weights on the same data: eager in float64, eager, and compiled by opmill.
-A row has how far the losses of both are from float64 at most, and from one another, the number of graphs, and of graph breaks. The script
-fails where compiled losses are further from float64 than eager's by more than a factor of two and a small floor."""
+For each configuration the model is trained three times from the same weights on the same data: eager in float64, eager, and compiled by
+opmill. A row has how far the losses of both are from float64 at most, and from one another, the number of graphs, and of graph breaks. The
+script fails where compiled losses are further from float64 than eager's by more than a factor of two and a small floor."""
 
 from __future__ import annotations
 
@@ -238,7 +238,8 @@ def _apart(one: list[float], other: list[float]) -> float:
 
 
 def together(processes: int, steps: int, names: list[str], limit: float = LIMIT) -> list[list[dict[str, Any]]]:
-    """What each process says of each configuration. Raises RuntimeError where one fails, subprocess.TimeoutExpired past ``limit`` seconds."""
+    """What each process says of each configuration. Raises RuntimeError where one fails, subprocess.TimeoutExpired past ``limit``
+    seconds."""
     with tempfile.TemporaryDirectory() as folder:
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo", "CUDA_VISIBLE_DEVICES": ""}
         environment.setdefault("OPMILL_CACHE_DIR", str(Path(folder) / "cache"))

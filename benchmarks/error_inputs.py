@@ -3,9 +3,9 @@
 ``python benchmarks/error_inputs.py [--kinds declared,module,dtype,size,rank,value] [--ops add,cat] [--part 1/8] [--samples 3]
 [--forms static,dynamic] [--json out.json]``
 
-``declared`` are the samples that torch ships for this (``error_inputs`` of the operators, ``module``: of the modules). The other kinds are made
-of ordinary samples, so that they find what nobody thought of: one tensor of another ``dtype``, with a dimension of another ``size``, of
-another ``rank``, or with a ``value`` that may be out of range. Those that eager takes are no samples.
+``declared`` are the samples that torch ships for this (``error_inputs`` of the operators, ``module``: of the modules). The other kinds are
+made of ordinary samples, so that they find what nobody thought of: one tensor of another ``dtype``, with a dimension of another ``size``,
+of another ``rank``, or with a ``value`` that may be out of range. Those that eager takes are no samples.
 
 A sample counts where the compiled function raises the type and the text that eager raises. ``dynamic``: compiled for any sizes.
 """

@@ -2,9 +2,9 @@
 
 ``python benchmarks/fuzz_plans.py [--seed 0] [--count 100000] [--workers 2] [--native PATH] [--only SEED] [--json PATH]``
 
-Plans come from small models, compiled here. An edit changes numbers, names, types, steps or bytes of the encoded form; most are refused when
-they are read. Workers are forked, and one that dies gives up the seed that it was at. ``--native`` takes another build of the native executor:
-with sanitizers, whose libraries must be preloaded (``nox -s plans`` does both).
+Plans come from small models, compiled here. An edit changes numbers, names, types, steps or bytes of the encoded form; most are refused
+when they are read. Workers are forked, and one that dies gives up the seed that it was at. ``--native`` takes another build of the native
+executor: with sanitizers, whose libraries must be preloaded (``nox -s plans`` does both).
 """
 
 from __future__ import annotations
@@ -79,6 +79,11 @@ def models() -> list[tuple[Callable[..., Any], list[Any], bool]]:
         (lambda a: torch.cond(a.sum() > 0, lambda t: t.sin(), lambda t: t.cos() + 1, (a,)), [x], False),
         (lambda a: a.mul_(2).add(1), [x], False), (lambda a: torch.linalg.inv(a @ a.t() + torch.eye(4)), [square], False),
         (lambda a: nn.functional.pad(a, (1, 2)).unfold(1, 3, 2).amax(-1), [x], True), (lambda a: torch.view_as_real(torch.fft.fft(a)), [x], False),
+        (lambda a, i: a[i[i % 3]] + a[:, i[:1]].sum(), [square, torch.tensor([0, 3, 1])], True),
+        (lambda a, i: nn.functional.cross_entropy(a[:3], i, ignore_index=2), [square, torch.tensor([0, 3, 1])], True),
+        (lambda a, b: torch.cat([a[:, 2:4], nn.functional.pad(b, (1, 0)), a[:, 5:6]], 1).cos(), [x, y], True),
+        (lambda a, i: a.index_add(0, i, a[:3]).scatter(1, i[None], 2.0), [square, torch.tensor([0, 3, 1])], True),
+        (lambda a: nn.functional.interpolate(a, scale_factor=2.0, mode="bilinear") + a[:, :, :1, :1].flip(0), [picture], True),
     ]  # fmt: skip
 
 
@@ -409,7 +414,8 @@ def campaign(
 
 
 def take_native(path: str) -> None:
-    """Puts another build of the native executor in the place of the installed one."""
+    """Puts another build of the native executor in the place of the installed one, without the GPU's driver: started under sanitizers, in a
+    forked process, that crashes by itself."""
     import opmill_runtime_cache
 
     spec = importlib.util.spec_from_file_location("opmill_runtime_cache._native", path)
@@ -417,6 +423,9 @@ def take_native(path: str) -> None:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     sys.modules[spec.name] = opmill_runtime_cache._native = module  # type: ignore[attr-defined]
+    from opmill_runtime_cache.devices.cuda import kernel  # takes the native executor along
+
+    kernel.DRIVER = "/nowhere/libcuda.so.1"
 
 
 def main() -> int:

@@ -2,9 +2,10 @@
 
 ``python benchmarks/fuzz_views.py [--seed 0] [--count 1000] [--how graph] [--only SEED]``
 
-``--how``: ``graph`` captures and lowers the program as one graph and interprets its loops (thousands a minute); ``frontend`` has it read from
-bytecode first; ``compile`` is ``opmill.compile`` with its kernels, ``dynamic`` the same for any sizes. Every sixth program is differentiated.
-A disagreement is printed with the program's source and its seed; "refused" is left to torch's own operators, which is right.
+``--how``: ``graph`` captures and lowers the program as one graph and interprets its loops (thousands a minute); ``frontend`` has it read
+from bytecode first; ``compile`` is ``opmill.compile`` with its kernels, ``dynamic`` the same for any sizes. Every sixth program is
+differentiated. A disagreement is printed with the program's source and its seed; "refused" is left to torch's own operators, which is
+right.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ def build(folder: Path, arch: int, pattern: str, every: int) -> Path:
     from opmill_graph_ir.generator.protocol import GeneratorOptions
     from opmill_graph_ir.loops.cases import cases
     from opmill_kernel_gen_triton.generator import ARTIFACT, TritonKernelGenerator
-    from opmill_runtime_cache.plan.launch import decode
+    from opmill_runtime_cache.plan.sealed import unseal
     from opmill_runtime_cache.store import Store
 
     store, generator = Store(folder / "store"), TritonKernelGenerator(arch)
@@ -45,8 +45,8 @@ def build(folder: Path, arch: int, pattern: str, every: int) -> Path:
         sys.exit(f"some kernels could not be built: {error}")
     jobs = []
     for case, ref in zip(chosen, refs, strict=True):
-        artifact = store.get(ARTIFACT, ref.key)
-        jobs.append(_job(case, artifact, decode(str(ref.meta["launch"]))))
+        data, _, cubins = unseal(store.get(ARTIFACT, ref.key))
+        jobs.append(_job(case, cubins, data))
     path = folder / "jobs.pickle"
     path.write_bytes(pickle.dumps(jobs))
     return path

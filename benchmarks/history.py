@@ -1,8 +1,8 @@
 """The benchmark history: what each run of ``sweep.py`` measured, one JSON line for each model and compiler, kept in the repository.
 
 usage: history.py [FILE] [--model MODEL]
-Prints, by model and compiler, the speed over eager of each run. Ratios to eager measured in the same process are what can be compared between
-runs; seconds are of the machine that the line names.
+Prints, by model and compiler, the speed over eager of each run. Ratios to eager measured in the same process are what can be compared
+between runs; seconds are of the machine that the line names.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""What opmill and torch.compile say of the same mistakes, side by side: runs the programs of ``packages/opmill/tests/mistakes.py`` under both
-and writes ``docs/guides/messages.md``.
+"""What opmill and torch.compile say of the same mistakes, side by side: runs the programs of ``packages/opmill/tests/mistakes.py`` under
+both and writes ``docs/guides/messages.md``.
 
     python benchmarks/mistakes.py                 # all programs; writes the page
     python benchmarks/mistakes.py c_function      # these alone, printed
 
 Both are asked to tell all they tell: ``OPMILL_LOGS=breaks,recompiles`` and ``TORCH_LOGS=graph_breaks,recompiles``, with the warnings and
-exceptions that a program sees anyway. Programs that name no backend, mode or option run with ``backend="eager"`` under both, since what is said
-does not depend on kernels. A text has a property or has not, by the patterns below; nothing else decides a verdict."""
+exceptions that a program sees anyway. Programs that name no backend, mode or option run with ``backend="eager"`` under both, since what is
+said does not depend on kernels. A text has a property or has not, by the patterns below; nothing else decides a verdict."""
 
 from __future__ import annotations
 
@@ -169,8 +169,8 @@ def judged(text: str, mistake: Any) -> Said:
 
 
 def verdict(ours: Said, theirs: Said, kind: str) -> str:
-    """better, same or worse. What opmill captures without a word, where the other breaks the graph or fails, is better; of exceptions that the
-    program itself raises neither has to say more than Python does."""
+    """better, same or worse. What opmill captures without a word, where the other breaks the graph or fails, is better; of exceptions that
+    the program itself raises neither has to say more than Python does."""
     if kind == "captured" and "breaks" not in ours.text:
         return "better" if theirs.text.replace(ours.text, "") else "same"
     if kind == "break" and not theirs.text:

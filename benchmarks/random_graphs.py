@@ -30,9 +30,11 @@ DTYPES = (
 )
 SPECIAL = (float("nan"), float("inf"), float("-inf"), 0.0, -0.0, 1e15, 1e-30)
 SMOOTH = (
-    "torch.tanh exp sigmoid F.gelu F.silu torch.sin torch.cos torch.erf log1p torch.expm1 rsqrt torch.log F.softplus F.mish F.elu torch.atan "
+    "torch.tanh exp sigmoid F.gelu F.silu torch.sin torch.cos torch.erf log1p torch.expm1 rsqrt torch.log F.softplus F.mish F.elu "
+    "torch.atan "
     "torch.log_softmax(-1) torch.softmax(0) torch.softmax(-1) F.layer_norm torch.reciprocal torch.exp2 F.logsigmoid torch.erfc torch.i0 "
-    "torch.special.spherical_bessel_j0 torch.special.i1e torch.special.erfcx torch.special.log_ndtr torch.digamma torch.deg2rad torch.special.entr"
+    "torch.special.spherical_bessel_j0 torch.special.i1e torch.special.erfcx torch.special.log_ndtr torch.digamma torch.deg2rad "
+    "torch.special.entr"
 ).split()
 EXACT = "neg abs relu torch.angle torch.nan_to_num F.relu6 F.hardtanh torch.square clone contiguous F.leaky_relu".split()
 JUMPS = "torch.floor torch.ceil torch.round torch.trunc torch.sign torch.isnan torch.isfinite torch.logical_not".split()
@@ -241,12 +243,14 @@ class Maker:
             n = Text(own[d], n)
         choices = [
             f"{x}.permute({order})", f"{x}.transpose({d}, {other})", f"{x}.reshape({split})", f"{x}.reshape(-1)", f"{x}.flatten()",
-            f"{x}.unsqueeze({d})", f"{x}.squeeze()", f"{x}.select({d}, {a})", f"{x}.narrow({d}, {a}, {r.randint(0, n - a)})" if not self.symbolic else f"{x}.narrow({d}, {min(a, 1)}, {n} - 1)",
+            f"{x}.unsqueeze({d})", f"{x}.squeeze()", f"{x}.select({d}, {a})", f"{x}.narrow({d}, {a}, "
+                f"{r.randint(0, n - a)})" if not self.symbolic else f"{x}.narrow({d}, {min(a, 1)}, {n} - 1)",
             f"{x}[{', '.join([':'] * d + [f'{a}::{r.randint(1, 3)}'])}]", f"{x}.flip({d})", f"{x}.roll({r.randint(0, 5)}, {d})",
             f"{x}.unsqueeze(0).expand(3, {', '.join(['-1'] * v.dim())})", f"{x}.repeat({', '.join(['1'] * d + ['2'] + ['1'] * (v.dim() - d - 1))})",
             f"{x}.view({split})", f"{x}.unfold({d}, {min(2, n)}, 1)", f"{x}.movedim({d}, 0)", f"{x}[..., None]", f"{x}.chunk(2, {d})[-1]",
             f"{x}.split({factor}, {d})[0]", f"{x}.diagonal()", f"torch.tril({x})", f"F.pad({x}, ({r.randint(-1, 2)}, {r.randint(0, 3)}))",
-            f"{x}.repeat_interleave(2, {d})", f"{x}.swapaxes({d}, -1).contiguous()", f"{x}.unbind({d})[0]", f"{x}.movedim(-1, {d}).flatten({min(d, 1)})",
+            f"{x}.repeat_interleave(2, {d})", f"{x}.swapaxes({d}, -1).contiguous()", f"{x}.unbind({d})[0]", (f"{x}.movedim(-1, "
+                f"{d}).flatten({min(d, 1)})"),
         ]  # fmt: skip
         self.emit(r.choice(choices), [x])
 
@@ -260,11 +264,14 @@ class Maker:
         keep = r.random() < 0.5
         smooth = [
             f"{x}.sum({dims}, keepdim={keep})", f"{x}.mean({dims}, keepdim={keep})", f"{x}.sum()", f"{x}.var({dims}, keepdim={keep})",
-            f"{x}.prod({d})", f"{x}.std({d})", f"torch.logsumexp({x}, {dims})", f"{x}.cumsum({d})", f"torch.linalg.vector_norm({x}, 2, {dims})",
+            f"{x}.prod({d})", f"{x}.std({d})", f"torch.logsumexp({x}, {dims})", f"{x}.cumsum({d})", (f"torch.linalg.vector_norm({x}, 2, "
+                f"{dims})"),
             f"torch.softmax({x}, {d})", f"torch.log_softmax({x}, {d})", f"{x} - {x}.mean({d}, keepdim=True)", f"{x}.norm(dim={d})",
         ]  # fmt: skip
         exact = [f"{x}.amax({dims}, keepdim={keep})", f"{x}.amin({dims})", f"{x}.max()", f"{x}.max({d})[0]", f"{x}.min({d}, {keep})[0]"]
-        jumps = [f"{x}.argmax({d})", f"{x}.max({d})[1]", f"{x}.any({d})", f"{x}.all()", f"{x}.argmin()", f"{x}.sort({d}, stable=True)[0]", f"{x}.sort({d}, stable=True)[1]", f"({x} != 0).sum({d})", f"{x}.cummax({d})[0]", f"torch.topk({x}, 1, {d})[0]"]  # fmt: skip
+        jumps = [f"{x}.argmax({d})", f"{x}.max({d})[1]", f"{x}.any({d})", f"{x}.all()", f"{x}.argmin()", (f"{x}.sort({d}, "
+            f"stable=True)[0]"), f"{x}.sort({d}, stable=True)[1]", f"({x} != 0).sum({d})", f"{x}.cummax({d})[0]", (f"torch.topk({x}, 1, "
+                f"{d})[0]")]  # fmt: skip
         text = r.choice(smooth * 2 + exact * 2 + (jumps if self.is_exact(x) else []))
         self.emit(text, [x], exact=text not in smooth or v.dtype not in FLOATS, sums=text in smooth)
 
@@ -333,7 +340,8 @@ class Maker:
             f"{x}.scatter_reduce({d}, {whole}, {source}, {mode!r}, include_self={self_too})", f"{x}.index_fill({d}, {along}, 1)",
             f"{x}.index_reduce({d}, {along}, {source}, {mode.replace('sum', 'prod')!r}, include_self={self_too})",
             f"{x}.index_add({d}, {along}, {source}, alpha=2)", f"torch.take({x}, {along})", f"{x}.take_along_dim({whole}, {d})",
-            f"torch.bucketize({x}, torch.tensor([-1.0, 0.0, 0.5, 2.0]), right={self_too})", f"torch.isin({x}, torch.tensor([0, 1, 2], dtype={x}.dtype))",
+            f"torch.bucketize({x}, torch.tensor([-1.0, 0.0, 0.5, 2.0]), right={self_too})", (f"torch.isin({x}, torch.tensor([0, 1, 2], "
+                f"dtype={x}.dtype))"),
         ]  # fmt: skip
         text = r.choice(choices)
         if ("bucketize" in text or "isin" in text) and not self.is_exact(x):
@@ -351,11 +359,14 @@ class Maker:
         smooth = [
             f"F.avg_pool2d({x}, {k}, {s}, {min(p, k // 2)}, ceil_mode={r.random() < 0.3}, count_include_pad={r.random() < 0.5})",
             f"F.adaptive_avg_pool2d({x}, ({r.randint(1, 5)}, {r.randint(1, 5)}))",
-            f"F.interpolate({x}.reshape(1, -1, {self.env[x].shape[-2]}, {self.env[x].shape[-1]}), size=({r.randint(1, 7)}, {r.randint(2, 7)}), mode={r.choice(['bilinear', 'bicubic'])!r}, antialias={r.random() < 0.3})",
+            (f"F.interpolate({x}.reshape(1, -1, {self.env[x].shape[-2]}, {self.env[x].shape[-1]}), size=({r.randint(1, 7)}, "
+            f"{r.randint(2, 7)}), mode={r.choice(['bilinear', 'bicubic'])!r}, antialias={r.random() < 0.3})"),
         ]  # fmt: skip
         exact = [
-            f"F.max_pool2d({x}, {k}, {s}, {min(p, k // 2)}, ceil_mode={r.random() < 0.3})", f"F.adaptive_max_pool2d({x}, ({r.randint(1, 3)}, {r.randint(1, 5)}))",
-            f"F.pad({x}, (1, {r.randint(0, 2)}, 0, 1), mode={r.choice(['reflect', 'replicate', 'circular'])!r})", f"torch.rot90({x}, {r.randint(1, 3)}, (-1, -2))",
+            f"F.max_pool2d({x}, {k}, {s}, {min(p, k // 2)}, ceil_mode={r.random() < 0.3})", (f"F.adaptive_max_pool2d({x}, "
+                f"({r.randint(1, 3)}, {r.randint(1, 5)}))"),
+            (f"F.pad({x}, (1, {r.randint(0, 2)}, 0, 1), "
+            f"mode={r.choice(['reflect', 'replicate', 'circular'])!r})"), f"torch.rot90({x}, {r.randint(1, 3)}, (-1, -2))",
         ]  # fmt: skip
         text = r.choice(smooth + exact * 2)
         self.emit(text, [x], exact=text in exact, sums=True)
@@ -379,7 +390,8 @@ class Maker:
         d = self.r.randrange(max(self.env[x].dim(), 1))
         choices = [
             f"{x} * {y}", f"{x} / ({y} + 3)", f"{x}.conj()", f"{x}.conj() * {y}", f"({x} / 9).exp()", f"{x}.abs()", f"{x}.real * 2", f"{x}.imag + 1", f"torch.view_as_real({x}) * 2",
-            f"{x} + (2 - 1j)", f"{x}.sum({d})", f"{x}.mH.contiguous()", f"torch.fft.fft({x}, dim={d})", f"{x} @ {y}.mH", f"torch.cat([{x}, {x}.conj()], {d})", f"{x}.sgn()", f"{x}.to(torch.complex128)",
+            f"{x} + (2 - 1j)", f"{x}.sum({d})", f"{x}.mH.contiguous()", f"torch.fft.fft({x}, dim={d})", f"{x} @ {y}.mH", (f"torch.cat([{x}, "
+                f"{x}.conj()], {d})"), f"{x}.sgn()", f"{x}.to(torch.complex128)",
         ]  # fmt: skip
         self.emit(self.r.choice(choices), [x, y], exact=False, sums=True)
 

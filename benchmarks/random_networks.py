@@ -143,8 +143,10 @@ def pooling(m: Maker, x: str) -> str:
 def image_norm(m: Maker, x: str) -> str:
     c, h, w = m.env[x].shape[1:]
     layer = m.pick(
-        f"nn.BatchNorm2d({c})", f"nn.BatchNorm2d({c}, affine=False)", f"nn.BatchNorm2d({c}, track_running_stats=False)", f"nn.GroupNorm({m.divisor(c)}, {c})",
-        f"nn.GroupNorm(1, {c})", f"nn.InstanceNorm2d({c}, affine={m.pick(True, False)})", f"nn.LayerNorm([{c}, {h}, {w}])", f"nn.LocalResponseNorm({m.pick(2, 3)})",
+        f"nn.BatchNorm2d({c})", f"nn.BatchNorm2d({c}, affine=False)", f"nn.BatchNorm2d({c}, "
+            f"track_running_stats=False)", f"nn.GroupNorm({m.divisor(c)}, {c})",
+        f"nn.GroupNorm(1, {c})", f"nn.InstanceNorm2d({c}, affine={m.pick(True, False)})", f"nn.LayerNorm([{c}, {h}, "
+            f"{w}])", f"nn.LocalResponseNorm({m.pick(2, 3)})",
     )  # fmt: skip
     return m.emit(f"{m.layer(layer)}({x})")
 
@@ -180,10 +182,12 @@ def rearranged(m: Maker, x: str) -> str:
     n, c, h, w = m.env[x].shape
     g = m.divisor(c)
     return m.emit(m.pick(
-        f"F.pixel_unshuffle({x}, 2)", f"F.pixel_shuffle({x}, 2)", f"{x}.reshape({n}, {g}, {c // g}, {h}, {w}).transpose(1, 2).reshape({n}, {c}, {h}, {w})",
+        f"F.pixel_unshuffle({x}, 2)", f"F.pixel_shuffle({x}, 2)", f"{x}.reshape({n}, {g}, {c // g}, {h}, {w}).transpose(1, 2).reshape({n}, "
+            f"{c}, {h}, {w})",
         f"torch.cat([{x}[..., ::2, ::2], {x}[..., 1::2, ::2], {x}[..., ::2, 1::2], {x}[..., 1::2, 1::2]], 1)", f"{x}.flip({m.pick(1, 2, 3)})",
         f"torch.roll({x}, (1, -2), (2, 3))", f"{x}.contiguous(memory_format=torch.channels_last)", f"{x}.transpose(2, 3)", f"{x}[:, ::2]",
-        f"{x}[:, {c // 2}:]", f"{x}[:, :{max(c // 2, 1)}]", f"{x}.chunk(2, 1)[{m.pick(0, -1)}]", f"{x}[:, :, 1:, :-1]", f"{x}.permute(0, 1, 3, 2)",
+        f"{x}[:, {c // 2}:]", f"{x}[:, :{max(c // 2, 1)}]", f"{x}.chunk(2, 1)[{m.pick(0, -1)}]", f"{x}[:, :, 1:, :-1]", f"{x}.permute(0, "
+            f"1, 3, 2)",
     ))  # fmt: skip
 
 
@@ -250,7 +254,8 @@ def attention(m: Maker, x: str) -> str:
     mask = f"torch.ones({rows}, {rows}, dtype=torch.bool).tril()"
     score = f"({q} @ {k}.transpose(-1, -2)) * {d // heads} ** -0.5"
     mixed = m.pick(
-        f"F.scaled_dot_product_attention({q}, {k}, {v}, is_causal={m.pick(True, False)})", f"F.scaled_dot_product_attention({q}, {k}, {v}, attn_mask={mask})",
+        f"F.scaled_dot_product_attention({q}, {k}, {v}, is_causal={m.pick(True, False)})", f"F.scaled_dot_product_attention({q}, {k}, {v}, "
+            f"attn_mask={mask})",
         f"torch.softmax({score}, -1) @ {v}", f"torch.softmax(({score}).masked_fill(~{mask}, float('-inf')), -1) @ {v}",
     )  # fmt: skip
     return m.emit(f"{m.layer(f'nn.Linear({d}, {d})')}(({mixed}).transpose(1, 2).reshape({n}, {rows}, {d}))")
@@ -270,8 +275,10 @@ def rows_rearranged(m: Maker, x: str) -> str:
     n, rows, d = m.env[x].shape
     return m.emit(m.pick(
         f"{x}[:, ::2]", f"{x}[:, 1:]", f"{x}.transpose(1, 2)", f"torch.cat([{x}[:, :1], {x}], 1)", f"{x}.reshape({n}, -1)", f"{x}.flip(1)", f"{x}[..., :{max(d // 2, 1)}]",
-        f"torch.cat([-{x}[..., {d // 2}:], {x}[..., :{d // 2}]], -1)", f"{x}.reshape({n}, {rows}, {d // 2}, 2).flip(-1).reshape({n}, {rows}, {d})", f"{x}.cumsum(1)",
-        f"torch.stack([{x}, {x} * 2], 1).mean(1)", f"{x}.unflatten(1, (-1, {m.divisor(rows)})).permute(0, 3, 1, 2)", f"F.pad({x}, (0, 0, 1, 0))[:, :-1]",
+        f"torch.cat([-{x}[..., {d // 2}:], {x}[..., :{d // 2}]], -1)", f"{x}.reshape({n}, {rows}, {d // 2}, 2).flip(-1).reshape({n}, "
+            f"{rows}, {d})", f"{x}.cumsum(1)",
+        f"torch.stack([{x}, {x} * 2], 1).mean(1)", f"{x}.unflatten(1, (-1, {m.divisor(rows)})).permute(0, 3, 1, 2)", f"F.pad({x}, (0, 0, "
+            f"1, 0))[:, :-1]",
     ))  # fmt: skip
 
 

@@ -1,8 +1,8 @@
 """Random chains of views as Python source: reads and writes at any link, inputs that share memory, results that are views.
 
 A program is made statement by statement and run eagerly on the way. All its arithmetic is exact, so that two right answers are equal. Eager
-itself says nothing certain of writes to elements that stand at two places of a view, and of sources that lie partly in what is written: there
-are none."""
+itself says nothing certain of writes to elements that stand at two places of a view, and of sources that lie partly in what is written:
+there are none."""
 
 from __future__ import annotations
 
@@ -118,11 +118,14 @@ class Maker:
         lead = lead + ", " if lead else ""
         choices = [
             *[self.by_strides(x, v)] * 4,
-            f"{x}[{lead}{a}:{b}]", f"{x}[{lead}{a}::{r.randint(1, 3)}]", f"{x}[{lead}{r.randint(-n, n)}:]", f"{x}.narrow({d}, {a}, {b - a})",
-            f"{x}.select({d}, {r.randrange(-n, n) if n else 0})", f"{x}.diagonal({r.randint(-1, 1)}, {d}, {e})", f"{x}.unfold({d}, {r.randint(1, 2)}, {r.randint(1, 3)})",
+            f"{x}[{lead}{a}:{b}]", f"{x}[{lead}{a}::{r.randint(1, 3)}]", f"{x}[{lead}{r.randint(-n, n)}:]", (f"{x}.narrow({d}, {a}, "
+                f"{b - a})"),
+            f"{x}.select({d}, {r.randrange(-n, n) if n else 0})", f"{x}.diagonal({r.randint(-1, 1)}, {d}, {e})", (f"{x}.unfold({d}, "
+                f"{r.randint(1, 2)}, {r.randint(1, 3)})"),
             f"{x}.permute({order})", f"{x}.transpose({d}, {e})", f"{x}.movedim({d}, {e})", f"{x}.swapaxes({d}, {e})", f"{x}.t()", f"{x}.mT", f"{x}.squeeze()", f"{x}.squeeze({d})",
             f"{x}.unsqueeze({r.randint(0, rank)})", f"{x}.reshape({split})", f"{x}.view({split})", f"{x}.reshape(-1)", f"{x}.view(-1)", f"{x}.flatten({min(d, e)}, {max(d, e)})",
-            f"{x}.unflatten({d}, ({n // factor}, {factor}))", f"{x}.expand({r.randint(1, 2)}, {', '.join(['-1'] * rank)})" if rank else f"{x}.expand(2)",
+            f"{x}.unflatten({d}, ({n // factor}, {factor}))", f"{x}.expand({r.randint(1, 2)}, "
+                f"{', '.join(['-1'] * rank)})" if rank else f"{x}.expand(2)",
             f"{x}.split({r.randint(1, 3)}, {d})[{r.randint(-1, 0)}]", f"{x}.chunk(2, {d})[{r.randint(-1, 0)}]", f"{x}.unbind({d})[{r.randint(-1, 0)}]", f"torch.tensor_split({x}, 2, {d})[-1]",
             f"{x}.split([{a}, {n - a}], {d})[{r.randint(0, 1)}]", f"{x}[...]", f"{x}[None]", f"{x}.detach()", f"{x}.view_as({x})", f"{x}.contiguous()", f"F.dropout({x}, 0.5, False)",
             f"torch.unsafe_chunk({x}, 2, {d})[0]",
@@ -190,7 +193,8 @@ class Maker:
         ]  # fmt: skip
         if v.dim():
             choices += [
-                f"{x}[{at}] = {number}", f"{x}[{at}] += 1", f"{x}[{at}] = {x}[{at}] * 2", f"{x}.select({d}, {a}).fill_({number})", f"{x}.index_fill_({d}, torch.tensor([{a}]), 1)",
+                f"{x}[{at}] = {number}", f"{x}[{at}] += 1", f"{x}[{at}] = {x}[{at}] * 2", (f"{x}.select({d}, "
+                    f"{a}).fill_({number})"), f"{x}.index_fill_({d}, torch.tensor([{a}]), 1)",
                 f"{x}[{at}].mul_(3)", f"{x}.select({d}, {a}).copy_({x}.select({d}, {n - 1 - a}) + 1)", f"{x}.transpose(0, {d}).add_(1)",
             ]  # fmt: skip
         self.do(r.choice(choices))

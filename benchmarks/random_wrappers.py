@@ -93,7 +93,8 @@ SAME = (
     "{0} * 2 + 1", "{0} + {1}", "{0} * {1}", "torch.sin({0})", "torch.relu({0}) - {1}", "{0}.clone()", "torch.where({0} > 0, {0}, {1})", "{0}.contiguous()",
     "{0}.to(torch.float32).to(torch.float64)", "torch.cat([{0}, {1}])[{0}.shape[0]:]", "F.softmax({0}, 1)", "{0} @ ({1}.t() @ {0})", "{0}.flip(0)",
     "torch.stack([{0}, {1}]).sum(0)", "{0}.detach()", "{0}.view(-1).view({0}.shape)", "{0}.t().t()", "{0}.expand_as({1})", "-{0}", "{0} / ({1}.abs() + 1)",
-    "F.layer_norm({0}, (3,))", "F.linear({0}, torch.ones(3, 3, dtype=torch.float64))", "{0}.chunk(2)[0].repeat(2, 1)[:{0}.shape[0]] if {0}.shape[0] % 2 == 0 else {0}",
+    "F.layer_norm({0}, (3,))", "F.linear({0}, torch.ones(3, 3, dtype=torch.float64))", ("{0}.chunk(2)[0].repeat(2, 1)[:{0}.shape[0]] if "
+        "{0}.shape[0] % 2 == 0 else {0}"),
 )  # fmt: skip
 OF_PAIRS = ("{0}.a", "{0}.b * 2", "{0}.total()", "{0} * {0}.tag", "{0} if {0}.tag == 2 else -{0}", "Pair({0}.a, {0}.b + 1, 5)")
 MADE = ("Pair({0}, {1}, 4)",)

@@ -1,8 +1,8 @@
 """Twenty questions that programs ask of sizes that move, each of which was a guard: which are answered now.
 
 usage: size_questions.py
-For each: what the program said before (``torch._check``, ranges), the question, and who answers it: rules, a proof with sympy, or nobody (then
-the compiled program holds for one answer only, and is compiled again for the other).
+For each: what the program said before (``torch._check``, ranges), the question, and who answers it: rules, a proof with sympy, or nobody
+(then the compiled program holds for one answer only, and is compiled again for the other).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """eager, torch.compile and opmill side by side: every model in its own processes, with empty and with warm caches.
 
 usage: sweep.py [MODEL...] [--compilers torch,opmill] [--seconds S] [--timeout S] [--output FILE] [--history FILE]
-Prints one table and says of each demand whether it is met; writes everything measured as JSON, and adds it to the history (``history.py``). A model that crashes or hangs is a row
-that says so. Exit status 1 where a demand is not met.
+Prints one table and says of each demand whether it is met; writes everything measured as JSON, and adds it to the history (``history.py``).
+A model that crashes or hangs is a row that says so. Exit status 1 where a demand is not met.
 """
 
 from __future__ import annotations

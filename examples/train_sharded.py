@@ -2,9 +2,9 @@
 
     torchrun --nproc-per-node 2 examples/train_sharded.py --compiler opmill
 
-Parameters are sharded (FSDP2) over one dimension of a mesh and split (tensor parallelism) over the other, in bfloat16 with float32 copies; of each
-block the products are kept for the backward and the rest is computed again; blocks are compiled one by one. Checkpoints are written by
-torch.distributed.checkpoint: a run that is stopped goes on where it was, with the same losses, under any of the compilers.
+Parameters are sharded (FSDP2) over one dimension of a mesh and split (tensor parallelism) over the other, in bfloat16 with float32 copies;
+of each block the products are kept for the backward and the rest is computed again; blocks are compiled one by one. Checkpoints are written
+by torch.distributed.checkpoint: a run that is stopped goes on where it was, with the same losses, under any of the compilers.
 """
 
 from __future__ import annotations

@@ -12,6 +12,7 @@ import pytest
 import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "benchmarks"))  # the builders of real models
+sys.path.insert(0, str(Path(__file__).resolve().parent))  # what several files here share
 
 
 @pytest.fixture(autouse=True)

@@ -1,4 +1,5 @@
-"""Losses of training over two processes, compiled, are as close to float64 as eager's; the whole table is ``benchmarks/distributed_losses.py``."""
+"""Losses of training over two processes, compiled, are as close to float64 as eager's; the whole table is
+``benchmarks/distributed_losses.py``."""
 
 from __future__ import annotations
 

@@ -199,3 +199,28 @@ def test_two_threads():
     for thread in threads:
         thread.join()
     assert not wrong
+
+
+def test_a_recording_that_fails_leaves_random_numbers_as_they_were():
+    """An operator that waits for the device cannot be in a CUDA graph: the program goes on as if nobody had tried, its draws of random
+    numbers too, which torch refuses for good after a capture that ended in an error."""
+    library = torch.library.Library("test_gpu_recordings", "FRAGMENT")
+    library.define("waits(Tensor x) -> Tensor")
+    library.impl("waits", lambda x: x * float(x.abs().max().item()), "CUDA")
+    library.impl("waits", lambda x: torch.empty_like(x), "Meta")
+
+    def program(x):
+        return torch.ops.test_gpu_recordings.waits(x + 1).sin()
+
+    compiled = opmill.compile(program, mode="reduce-overhead")
+    x = torch.randn(64, device="cuda")
+    torch.cuda.manual_seed(5)
+    wanted = [torch.rand(8, device="cuda") for _ in range(6)]
+    torch.cuda.manual_seed(5)
+    with pytest.warns(UserWarning, match="RC071") as told:
+        for expected in wanted:
+            torch.testing.assert_close(compiled(x), program(x))
+            assert torch.equal(torch.rand(8, device="cuda"), expected)
+    assert sum("RC071" in str(each.message) for each in told) == 1
+    torch.cuda.manual_seed(6)
+    assert torch.randn(4, device="cuda").isfinite().all()

@@ -1,4 +1,5 @@
-"""Modules whose hooks no graph holds, as ``fully_shard`` makes them: what lies between the hooks is captured, once for all modules alike."""
+"""Modules whose hooks no graph holds, as ``fully_shard`` makes them: what lies between the hooks is captured, once for all modules
+alike."""
 
 from __future__ import annotations
 

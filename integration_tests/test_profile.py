@@ -45,3 +45,61 @@ def test_repeated_work_is_counted() -> None:
 def test_only_opmills_own_backend_is_measured() -> None:
     with pytest.raises(ValueError, match="OM015"):
         opmill.profile(attend, backend="eager")(torch.ones(2, 2), torch.ones(2, 2))
+
+
+class Block(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear, self.act = torch.nn.Linear(16, 16), torch.nn.ModuleDict({"own one": torch.nn.GELU()})
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.act["own one"](self.linear(x)).tanh() + x
+
+
+NAMES = ["", "0", "0.linear", "0.act.own_one", "1", "1.linear", "1.act.own_one"]
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_time_is_told_by_module_beside_eagers(training: bool) -> None:
+    model = torch.nn.Sequential(Block(), Block())
+    with torch.set_grad_enabled(training):
+        seen = opmill.profile(model, calls=2)(torch.randn(4, 16))
+    found = seen.by_module()
+    assert list(found) == NAMES and found["0.linear"].kind == "Linear"
+    assert all(each.eager > 0 and each.seconds > 0 for each in seen.modules)
+    products = (3 if training else 1) * 2 * 4 * 16 * 16
+    first = (2 if training else 1) * 2 * 4 * 16 * 16  # what is given needs no gradient
+    assert (found["1.linear"].flops, found["0.linear"].flops) == (products, first)
+    assert found[""].flops == found["0"].flops + found["1"].flops and found["0"].flops == found["0.linear"].flops
+    whole = sum(step.seconds for step in seen.steps)
+    assert found[""].seconds == pytest.approx(whole) and found["0"].seconds + found["1"].seconds == pytest.approx(whole)
+    assert found["0"].eager >= found["0.linear"].eager and "0.act.own_one" in str(seen)
+    assert not any("@" in step.origin for step in seen.steps)
+
+
+def test_modules_of_functions_are_behind_their_names() -> None:
+    model = torch.nn.Sequential(torch.nn.Linear(8, 8))
+
+    def run(x: torch.Tensor) -> torch.Tensor:
+        return model(x) * 2
+
+    def given(layer: torch.nn.Module, x: torch.Tensor) -> torch.Tensor:
+        return layer(x) * 2
+
+    assert list(opmill.profile(run, calls=1)(torch.ones(2, 8)).by_module()) == ["model", "model.0"]
+    assert list(opmill.profile(given, calls=1)(model, torch.ones(2, 8)).by_module()) == ["layer", "layer.0"]
+    assert opmill.profile(attend, calls=1)(torch.ones(2, 8), torch.ones(8, 8)).modules == ()
+
+
+def test_eager_is_left_without_hooks() -> None:
+    model = torch.nn.Sequential(Block())
+    opmill.profile(model, calls=1)(torch.randn(4, 16))
+    assert not any(m._forward_hooks or m._forward_pre_hooks for m in model.modules())
+    assert not any(p._backward_hooks for p in model.parameters())
+
+
+def test_gradients_are_at_the_lines_that_they_are_the_gradients_of() -> None:
+    x, w = torch.randn(32, 16), torch.randn(16, 8, requires_grad=True)
+    seen = opmill.profile(attend, calls=1)(x, w)
+    backward = [step for step in seen.steps if "backward of" in step.origin]
+    assert {line for step in backward for line in step.lines} == {f"{__file__}:{PRODUCT}", f"{__file__}:{PRODUCT + 1}"}

@@ -1,5 +1,5 @@
-"""Random chains of views, and calls that must raise, against eager: ``benchmarks/fuzz_views.py`` and ``error_inputs.py`` run very many; here
-are some, and those that showed bugs."""
+"""Random chains of views, and calls that must raise, against eager: ``benchmarks/fuzz_views.py`` and ``error_inputs.py`` run very many;
+here are some, and those that showed bugs."""
 
 from __future__ import annotations
 

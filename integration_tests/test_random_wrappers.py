@@ -1,5 +1,5 @@
-"""Random programs over tensor subclasses against eager: ``benchmarks/fuzz_wrappers.py`` runs very many; here are some, and those that showed
-bugs."""
+"""Random programs over tensor subclasses against eager: ``benchmarks/fuzz_wrappers.py`` runs very many; here are some, and those that
+showed bugs."""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
-"""Fails where a function, a class, a method or an import of a package is used nowhere: neither in code (tests and tools count) nor by a name in a string or in C++.
+"""Fails where a function, a class, a method or an import of a package is used nowhere: neither in code (tests and tools count) nor by a
+name in a string or in C++.
 
-usage: dead_code.py [ROOT]. Found by vulture. What is registered by a decorator is used; ``FOUND_BY_NAME`` and ``CALLED_FROM_OUTSIDE`` say what else is.
+usage: dead_code.py [ROOT]. Found by vulture. What is registered by a decorator is used; ``FOUND_BY_NAME`` and ``CALLED_FROM_OUTSIDE`` say
+what else is.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ FOUND_BY_NAME = ("m_", "visit_", "generic_visit")
 CALLED_FROM_OUTSIDE = {
     "opmill_fake_tensors/symbols/node.py": "torch calls a SymNode's methods",
     "opmill_bytecode_frontend/bytecode/emitter.py": "one method for each opcode, whether some code emits it now or not",
-    "opmill_bytecode_frontend/collectives.py": "stands for torch's Work, of which programs call any method",
+    "opmill_bytecode_frontend/graph/collectives.py": "stands for torch's Work, of which programs call any method",
 }
 KINDS = ("function", "class", "method", "import", "property", "unreachable_code")
 

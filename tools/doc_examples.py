@@ -1,7 +1,8 @@
 """Runs the Python examples of the documentation: doc_examples.py [PAGE...], all pages if none is named.
 
-The blocks marked ``python`` of a page are one program, run from top to bottom. What a page's readers have already (a model, an input) stands before them in a
-comment of the page, ``<!-- setup: ... -->``. A block marked ``python {.not-run}`` is only shown; one marked ``python {.raises}`` has to raise.
+The blocks marked ``python`` of a page are one program, run from top to bottom. What a page's readers have already (a model, an input)
+stands before them in a comment of the page, ``<!-- setup: ... -->``. A block marked ``python {.not-run}`` is only shown; one marked
+``python {.raises}`` has to raise.
 """
 
 from __future__ import annotations

@@ -84,21 +84,57 @@ def _limit(f: Callable[[Any], Any], places: int = 14) -> Callable[[Any], Any]:
 E = mp.exp
 ROWS: dict[str, tuple[Callable[[Any], Any], Any, Any, str]] = {
     "I0E_NEAR": (lambda x: E(-x) * mp.besseli(0, x), 0, 8, "exp(-x) I0(x), x in 0..8"),
-    "I0E_FAR": (lambda u: mp.sqrt(1 / _away(u)) * E(-1 / _away(u)) * mp.besseli(0, 1 / _away(u)), 0, "0.125", "sqrt(x) exp(-x) I0(x), 1/x in 0..1/8"),
+    "I0E_FAR": (
+        lambda u: mp.sqrt(1 / _away(u)) * E(-1 / _away(u)) * mp.besseli(0, 1 / _away(u)),
+        0,
+        "0.125",
+        "sqrt(x) exp(-x) I0(x), 1/x in 0..1/8",
+    ),
     "I1E_NEAR": (_limit(lambda x: E(-x) * mp.besseli(1, x) / x), 0, 8, "exp(-x) I1(x) / x, x in 0..8"),
-    "I1E_FAR": (lambda u: mp.sqrt(1 / _away(u)) * E(-1 / _away(u)) * mp.besseli(1, 1 / _away(u)), 0, "0.125", "sqrt(x) exp(-x) I1(x), 1/x in 0..1/8"),
-    "K0_NEAR": (_limit(lambda s: mp.besselk(0, mp.sqrt(s)) + mp.log(mp.sqrt(s) / 2) * mp.besseli(0, mp.sqrt(s))), 0, 4, "K0(x) + log(x/2) I0(x), x^2 in 0..4"),
-    "K0_FAR": (lambda u: mp.sqrt(1 / _away(u)) * E(1 / _away(u)) * mp.besselk(0, 1 / _away(u)), 0, "0.5", "sqrt(x) exp(x) K0(x), 1/x in 0..1/2"),
+    "I1E_FAR": (
+        lambda u: mp.sqrt(1 / _away(u)) * E(-1 / _away(u)) * mp.besseli(1, 1 / _away(u)),
+        0,
+        "0.125",
+        "sqrt(x) exp(-x) I1(x), 1/x in 0..1/8",
+    ),
+    "K0_NEAR": (
+        _limit(lambda s: mp.besselk(0, mp.sqrt(s)) + mp.log(mp.sqrt(s) / 2) * mp.besseli(0, mp.sqrt(s))),
+        0,
+        4,
+        "K0(x) + log(x/2) I0(x), x^2 in 0..4",
+    ),
+    "K0_FAR": (
+        lambda u: mp.sqrt(1 / _away(u)) * E(1 / _away(u)) * mp.besselk(0, 1 / _away(u)),
+        0,
+        "0.5",
+        "sqrt(x) exp(x) K0(x), 1/x in 0..1/2",
+    ),
     "K1_NEAR": (
-        _limit(lambda s: mp.sqrt(s) * (mp.besselk(1, mp.sqrt(s)) - mp.log(mp.sqrt(s) / 2) * mp.besseli(1, mp.sqrt(s)))), 0, 4,
+        _limit(lambda s: mp.sqrt(s) * (mp.besselk(1, mp.sqrt(s)) - mp.log(mp.sqrt(s) / 2) * mp.besseli(1, mp.sqrt(s)))),
+        0,
+        4,
         "x (K1(x) - log(x/2) I1(x)), x^2 in 0..4",
     ),
-    "K1_FAR": (lambda u: mp.sqrt(1 / _away(u)) * E(1 / _away(u)) * mp.besselk(1, 1 / _away(u)), 0, "0.5", "sqrt(x) exp(x) K1(x), 1/x in 0..1/2"),
+    "K1_FAR": (
+        lambda u: mp.sqrt(1 / _away(u)) * E(1 / _away(u)) * mp.besselk(1, 1 / _away(u)),
+        0,
+        "0.5",
+        "sqrt(x) exp(x) K1(x), 1/x in 0..1/2",
+    ),
     "J0_NEAR": (lambda s: mp.besselj(0, mp.sqrt(s)), 0, 64, "J0(x), x^2 in 0..64"),
     "J1_NEAR": (_limit(lambda s: mp.besselj(1, mp.sqrt(s)) / mp.sqrt(s)), 0, 64, "J1(x) / x, x^2 in 0..64"),
-    "Y0_NEAR": (_limit(lambda s: mp.bessely(0, mp.sqrt(s)) - mp.log(s) / mp.pi * mp.besselj(0, mp.sqrt(s))), 0, 64, "Y0(x) - 2/pi log(x) J0(x), x^2 in 0..64"),
+    "Y0_NEAR": (
+        _limit(lambda s: mp.bessely(0, mp.sqrt(s)) - mp.log(s) / mp.pi * mp.besselj(0, mp.sqrt(s))),
+        0,
+        64,
+        "Y0(x) - 2/pi log(x) J0(x), x^2 in 0..64",
+    ),
     "Y1_NEAR": (
-        _limit(lambda s: (mp.bessely(1, mp.sqrt(s)) - mp.log(s) / mp.pi * mp.besselj(1, mp.sqrt(s)) + 2 / (mp.pi * mp.sqrt(s))) / mp.sqrt(s)), 0, 64,
+        _limit(
+            lambda s: (mp.bessely(1, mp.sqrt(s)) - mp.log(s) / mp.pi * mp.besselj(1, mp.sqrt(s)) + 2 / (mp.pi * mp.sqrt(s))) / mp.sqrt(s)
+        ),
+        0,
+        64,
         "(Y1(x) - 2/pi (log(x) J1(x) - 1/x)) / x, x^2 in 0..64",
     ),
     "P0": (_phase(0, "p"), 0, 1, "P of order 0, (8/x)^2 in 0..1"),
@@ -106,13 +142,15 @@ ROWS: dict[str, tuple[Callable[[Any], Any], Any, Any, str]] = {
     "P1": (_phase(1, "p"), 0, 1, "P of order 1, (8/x)^2 in 0..1"),
     "Q1": (_phase(1, "q"), 0, 1, "x Q of order 1, (8/x)^2 in 0..1"),
     "ERFCX": (
-        lambda t: _erfcx(_map(t)) * (1 + 2 * _map(t)), -1, 1,
+        lambda t: _erfcx(_map(t)) * (1 + 2 * _map(t)),
+        -1,
+        1,
         "(1 + 2x) exp(x^2) erfc(x), (x - 3.75) / (x + 3.75) in -1..1 (Shepherd and Laframboise, 1981)",
     ),
     "ERFINV_NEAR": (_limit(lambda s: mp.erfinv(mp.sqrt(s)) / mp.sqrt(s), 16), 0, "0.5625", "erfinv(y) / y, y^2 in 0..9/16"),
     "QUANTILE_MID": (lambda z: _tail(z) / z, 2, 6, "normal quantile of exp(-z^2/2) over -z, z in 2..6"),
     "QUANTILE_FAR": (lambda u: _tail(1 / u) * u, mp.mpf(1) / 40, mp.mpf(1) / 6, "the same, 1/z in 1/40..1/6"),
-}  # fmt: skip
+}
 
 
 def _away(u: Any) -> Any:
@@ -131,7 +169,7 @@ def _erfcx(x: Any) -> Any:
 
 def main() -> None:
     print('"""Polynomials of special functions, the highest power first. Written by ``tools/fit_special.py``; do not edit."""\n')
-    print("# fmt: off\n\nfrom __future__ import annotations\n\nfrom dataclasses import dataclass\n\n")
+    print("\n\nfrom __future__ import annotations\n\nfrom dataclasses import dataclass\n\n")
     print(
         "@dataclass(frozen=True)\nclass Fit:\n"
         '    """Coefficients by element type, and the ends of the interval that is mapped to -1..1."""\n'

@@ -1,5 +1,5 @@
-"""Fails where the tree is hard to read or known to break: oversized files and functions, import cycles, imports against the layers, decoders made late,
-devices by name outside of their folders, packages that build their native parts in different ways.
+"""Fails where the tree is hard to read or known to break: oversized files and functions, import cycles, imports against the layers,
+decoders made late, devices by name outside of their folders, packages that build their native parts in different ways.
 
 usage: shape.py [ROOT]. Function-level imports count. Who may import whom among the packages is what their pyproject.toml declares; the
 layers of torch that no package may import are in FORBIDDEN.
@@ -42,9 +42,10 @@ def modules_of(package: Package) -> list[Module]:
     return found
 
 
-def imports_of(module: Module) -> Iterator[tuple[int, str]]:
-    """Line and dotted name of everything a module imports, relative imports resolved; ``from a import b`` gives ``a`` and ``a.b``."""
-    for node in ast.walk(module.tree):
+def imports_of(module: Module, running: bool = False) -> Iterator[tuple[int, str]]:
+    """Line and dotted name of everything a module imports, relative imports resolved; ``from a import b`` gives ``a`` and ``a.b``.
+    ``running``: without what stands under ``if TYPE_CHECKING``."""
+    for node in _running(module.tree) if running else ast.walk(module.tree):
         if isinstance(node, ast.Import):
             yield from ((node.lineno, alias.name) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -55,6 +56,14 @@ def imports_of(module: Module) -> Iterator[tuple[int, str]]:
                 base = ".".join([*up, base] if base else up)
             yield node.lineno, base
             yield from ((node.lineno, f"{base}.{alias.name}") for alias in node.names)
+
+
+def _running(tree: ast.AST) -> Iterator[ast.AST]:
+    for child in ast.iter_child_nodes(tree):
+        if isinstance(child, ast.If) and ast.unparse(child.test) == "TYPE_CHECKING":
+            continue
+        yield child
+        yield from _running(child)
 
 
 def sizes(module: Module) -> Iterator[str]:
@@ -117,17 +126,20 @@ def devices(module: Module) -> Iterator[str]:
             and node.value.partition(":")[0] in DEVICES
             and " " not in node.value
         ):
-            yield f"{module.file}:{node.lineno}: the device {node.value!r} by name: ask for its traits (opmill_runtime_cache.devices.registry)"
+            where = f"{module.file}:{node.lineno}"
+            yield f"{where}: the device {node.value!r} by name: ask for its traits (opmill_runtime_cache.devices.registry)"
         named = ("is_cuda", "is_cpu", "is_mps", "is_xpu", "is_privateuseone")
         if isinstance(node, ast.Attribute) and (node.attr in named or ast.unparse(node) in ("torch.cuda", "torch.mps", "torch.xpu")):
             yield f"{module.file}:{node.lineno}: {ast.unparse(node)} is for one device: ask for its traits, or its plug-in"
 
 
 def cycles(modules: list[Module]) -> Iterator[str]:
-    """Every knot of modules that import one another. That a module runs its parents' ``__init__`` first is Python's, not an edge."""
+    """Every knot of modules that import one another when they run: names of types alone (what is handed the interpreter names its class)
+    make none. That a module runs its parents' ``__init__`` first is Python's, not an edge."""
     known = {module.name for module in modules}
     graph = {
-        module.name: {name for _, name in imports_of(module) if name in known and not _is_ancestor(name, module.name)} - {module.name}
+        module.name: {name for _, name in imports_of(module, running=True) if name in known and not _is_ancestor(name, module.name)}
+        - {module.name}
         for module in modules
     }
     while True:

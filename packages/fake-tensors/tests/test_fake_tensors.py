@@ -66,7 +66,8 @@ def test_gradient_flags() -> None:
 def test_dynamo_is_not_imported() -> None:
     code = (
         "import sys, torch, torch.fx\nfrom opmill_fake_tensors import FakeContext\n"
-        "with FakeContext() as c:\n x = c.from_tensor(torch.ones(4, 4)); torch.nn.functional.layer_norm(torch.addmm(x, x, x), (4,)).softmax(-1).cumsum(0)\n"
+        "with FakeContext() as c:\n x = c.from_tensor(torch.ones(4, 4)); torch.nn.functional.layer_norm(torch.addmm(x, x, x), "
+        "(4,)).softmax(-1).cumsum(0)\n"
         "torch.fx.symbolic_trace(torch.nn.Linear(2, 3))\nassert not {'torch._dynamo', 'torch._inductor'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=120)

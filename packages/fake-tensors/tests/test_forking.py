@@ -37,7 +37,8 @@ def in_child(body: Callable[[], bool]) -> bool:
 
 
 class Elsewhere:
-    """Another thread that is in the middle of ``body`` while this one is in the ``with`` statement. ``body`` is given what to call there."""
+    """Another thread that is in the middle of ``body`` while this one is in the ``with`` statement. ``body`` is given what to call
+    there."""
 
     def __init__(self, body: Callable[[Callable[[], None]], None]) -> None:
         self.there, self.leave = threading.Event(), threading.Event()

@@ -345,9 +345,12 @@ def test_torch_samples(dtype: torch.dtype) -> None:
     from torch.testing._internal.common_methods_invocations import op_db
 
     names = set(
-        "cat stack gather index_select __getitem__ masked_fill tril triu repeat flip full zeros ones arange new_zeros full_like nn.functional.embedding "
-        "nn.functional.layer_norm nn.functional.group_norm nn.functional.batch_norm native_batch_norm nn.functional.avg_pool2d softmax log_softmax topk sort "
-        "nn.functional.conv2d nn.functional.max_pool2d nn.functional.adaptive_avg_pool2d constant_pad_nd baddbmm nn.functional.interpolate".split()
+        "cat stack gather index_select __getitem__ masked_fill tril triu repeat flip full zeros ones arange new_zeros full_like "
+        "nn.functional.embedding "
+        "nn.functional.layer_norm nn.functional.group_norm nn.functional.batch_norm native_batch_norm nn.functional.avg_pool2d softmax "
+        "log_softmax topk sort "
+        "nn.functional.conv2d nn.functional.max_pool2d nn.functional.adaptive_avg_pool2d constant_pad_nd baddbmm "
+        "nn.functional.interpolate".split()
     )
     wrong = []
     for op in op_db:

@@ -308,13 +308,20 @@ def test_torch_samples() -> None:
 
 
 SAMPLED = set(
-    "add sub mul div maximum where clamp lerp addcmul pow exp atan2 cat stack hstack gather index_select index_add index_copy scatter scatter_add masked_fill "
-    "tril triu repeat tile flip roll sort topk argsort cumsum logcumsumexp softmax log_softmax logsumexp var_mean std mean amax aminmax norm dist matmul mm bmm "
-    "addmm baddbmm mv outer einsum tensordot kron expand reshape view flatten unflatten squeeze unsqueeze permute transpose movedim narrow split chunk unbind "
-    "diagonal diag_embed unfold as_strided slice_scatter select_scatter diff cov trapezoid meshgrid nn.functional.linear nn.functional.bilinear isclose "
-    "nn.functional.layer_norm nn.functional.group_norm nn.functional.batch_norm nn.functional.avg_pool2d nn.functional.max_pool2d nn.functional.conv2d "
-    "nn.functional.adaptive_avg_pool2d nn.functional.interpolate nn.functional.mse_loss nn.functional.unfold nn.functional.pixel_shuffle nn.functional.gelu "
-    "nn.functional.scaled_dot_product_attention nn.functional.pad constant_pad_nd nn.functional.cosine_similarity nn.functional.glu nn.functional.prelu".split()
+    "add sub mul div maximum where clamp lerp addcmul pow exp atan2 cat stack hstack gather index_select index_add index_copy scatter "
+    "scatter_add masked_fill "
+    "tril triu repeat tile flip roll sort topk argsort cumsum logcumsumexp softmax log_softmax logsumexp var_mean std mean amax aminmax "
+    "norm dist matmul mm bmm "
+    "addmm baddbmm mv outer einsum tensordot kron expand reshape view flatten unflatten squeeze unsqueeze permute transpose movedim narrow "
+    "split chunk unbind "
+    "diagonal diag_embed unfold as_strided slice_scatter select_scatter diff cov trapezoid meshgrid nn.functional.linear "
+    "nn.functional.bilinear isclose "
+    "nn.functional.layer_norm nn.functional.group_norm nn.functional.batch_norm nn.functional.avg_pool2d nn.functional.max_pool2d "
+    "nn.functional.conv2d "
+    "nn.functional.adaptive_avg_pool2d nn.functional.interpolate nn.functional.mse_loss nn.functional.unfold nn.functional.pixel_shuffle "
+    "nn.functional.gelu "
+    "nn.functional.scaled_dot_product_attention nn.functional.pad constant_pad_nd nn.functional.cosine_similarity nn.functional.glu "
+    "nn.functional.prelu".split()
 )
 
 

@@ -5,7 +5,8 @@ from pathlib import Path
 
 NATIVE = Path(__file__).parents[1] / "src" / "opmill_guards" / "native"
 ROW = re.compile(
-    r"\{\"\w+\",\s*(?:reinterpret_cast<\w+>\(reinterpret_cast<void \(\*\)\(\)>\()?([\w:<>]+)\)*,\s*METH_|tp_(?:new|repr|getattro|descr_get) = ([\w:<>]+);|vectorcall = ([\w:<>]+);"
+    r"\{\"\w+\",\s*(?:reinterpret_cast<\w+>\(reinterpret_cast<void "
+    r"\(\*\)\(\)>\()?([\w:<>]+)\)*,\s*METH_|tp_(?:new|repr|getattro|descr_get) = ([\w:<>]+);|vectorcall = ([\w:<>]+);"
 )
 
 

@@ -24,7 +24,8 @@ from opmill_runtime_cache.store import Store
 COMPILER, EMULATOR, LIBRARIES = "aarch64-linux-gnu-g++", "qemu-aarch64", "/usr/aarch64-linux-gnu"
 
 # A job: the library's path and the kernel's name, each ended by a zero; how many sizes, and these; how many buffers, and for each
-# its bytes as a number and in full. Every buffer ends where a page begins that nobody may touch. What comes out: what the kernel returned, then each buffer.
+# its bytes as a number and in full. Every buffer ends where a page begins that nobody may touch. What comes out: what the kernel returned,
+# then each buffer.
 PROGRAM = r"""
 #include <dlfcn.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
-"""Kernels for 64-bit ARM: every kernel of the shared table against the reference, cross-compiled and emulated where there is what that needs
-(``nox -s neon``; on Debian ``apt-get install g++-aarch64-linux-gnu qemu-user``), and what their texts say, everywhere."""
+"""Kernels for 64-bit ARM: every kernel of the shared table against the reference, cross-compiled and emulated where there is what that
+needs (``nox -s neon``; on Debian ``apt-get install g++-aarch64-linux-gnu qemu-user``), and what their texts say, everywhere."""
 
 import pytest
 from emulated import EmulatedRunner, required

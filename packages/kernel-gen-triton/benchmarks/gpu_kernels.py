@@ -239,7 +239,8 @@ def measure() -> list[dict[str, object]]:
             rows.append(row)
             us, rate = row["us"], row["bytes_per_s"] / 1e9  # type: ignore[operator]
             print(
-                f"{row['kernel']:>16} {dtype:>9} {us:9.1f} {rate:7.0f} {row['of_copy']:8.1%} {row['eager_us']:9.1f} {row['largest_difference']:10.2g}"
+                f"{row['kernel']:>16} {dtype:>9} {us:9.1f} {rate:7.0f} {row['of_copy']:8.1%} {row['eager_us']:9.1f} "
+                f"{row['largest_difference']:10.2g}"
             )
             torch.cuda.empty_cache()
     return rows

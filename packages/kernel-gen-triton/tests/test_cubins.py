@@ -8,22 +8,25 @@ import sys
 import pytest
 
 from opmill_graph_ir.errors import KernelBuildError
+from opmill_graph_ir.generator.contract import contract_of
 from opmill_graph_ir.generator.protocol import GeneratorOptions
 from opmill_graph_ir.loops.cases import cases
 from opmill_kernel_gen_triton import generator as module
 from opmill_kernel_gen_triton.generator import ARTIFACT, TritonKernelGenerator
 from opmill_kernel_gen_triton.pool import Pool
-from opmill_runtime_cache.plan.launch import decode
+from opmill_runtime_cache.plan.sealed import unseal
 from opmill_runtime_cache.store import Store
 
 pytestmark = pytest.mark.triton
 CASES = {c.name: c for c in cases()}
 OPTIONS = GeneratorOptions("cuda:0")
 SAMPLE = (
-    "symbolic_plain_map_3_21 gather softmax_5x33 layernorm_64x700 large_sum_full argmax_full_float64 welford_column_float32 scatter_add transposed_33x70 "
+    "symbolic_plain_map_3_21 gather softmax_5x33 layernorm_64x700 large_sum_full argmax_full_float64 welford_column_float32 scatter_add "
+    "transposed_33x70 "
     "floordiv_float32 pow_float64 cast_float64_bfloat16 cast_float32_uint8 two_nests padded xor_middle_bool prod_row_int64 digamma_float64 "
     "scan_sum_row_float32 scan_logaddexp_row_float64 scan_affine_column_float32 scan_argmax_row_uint8 "
-    "sort_row_float32 sort_first_bfloat16 sort_one_int8 sort_long_float16 sort_column_descending sort_whole_bool sort_short_int32 sort_most_uint8"
+    "sort_row_float32 sort_first_bfloat16 sort_one_int8 sort_long_float16 sort_column_descending sort_whole_bool sort_short_int32 "
+    "sort_most_uint8"
 ).split()
 
 
@@ -48,7 +51,8 @@ def built(generator, store):
 @pytest.mark.parametrize("name", SAMPLE)
 def test_sample(name: str, built, store) -> None:
     ref, kernel = built[name], CASES[name].kernel
-    artifact, data = store.get(ARTIFACT, ref.key), decode(str(ref.meta["launch"]))
+    data, contract, artifact = unseal(store.get(ARTIFACT, ref.key))
+    assert contract == contract_of(kernel) and not ref.meta
     assert data.arch == 90 and data.sizes == kernel.symbols
     assert data.checks == sum(len(p.checks) for n in kernel.nests for p in n.phases)
     for step in data.steps:
@@ -59,13 +63,14 @@ def test_sample(name: str, built, store) -> None:
             assert form.scratch == form.profile == 0
 
 
-def test_forms_and_arguments(built) -> None:
-    [step] = decode(str(built["symbolic_plain_map_3_21"].meta["launch"])).steps
+def test_forms_and_arguments(built, store) -> None:
+    launched = {name: unseal(store.get(ARTIFACT, ref.key))[0] for name, ref in built.items()}
+    [step] = launched["symbolic_plain_map_3_21"].steps
     assert [(f.align, f.index_bits, f.fits) for f in step.forms] == [(16, 32, ("s0*s1",)), (1, 32, ("s0*s1",)), (16, 64, ()), (1, 64, ())]
     assert [(a.kind, a.index) for a in step.args] == [("buffer", 0), ("buffer", 1), ("size", 0), ("size", 1)]
-    [step] = decode(str(built["gather"].meta["launch"])).steps
+    [step] = launched["gather"].steps
     assert [a.kind for a in step.args] == ["buffer", "buffer", "buffer", "error", "check"]
-    split = decode(str(built["large_sum_full"].meta["launch"]))
+    split = launched["large_sum_full"]
     assert len(split.steps) == 2 and split.scratch == 512 and {a.kind for a in split.steps[1].args} == {"buffer", "scratch"}
 
 
@@ -91,7 +96,7 @@ def test_damaged_artifact_is_compiled_again(generator, tmp_path) -> None:
     path = store.path(ARTIFACT, ref.key)
     path.write_bytes(path.read_bytes()[:-100])
     assert generator.build([kernel], OPTIONS, store) == [ref]
-    assert store.get(ARTIFACT, ref.key)[:4] == b"\x7fELF"
+    assert unseal(store.get(ARTIFACT, ref.key))[2][:4] == b"\x7fELF"
 
 
 def test_key_follows_options_target_and_toolchain(generator, monkeypatch) -> None:
@@ -113,10 +118,11 @@ def test_refused_text_is_a_numbered_error(generator) -> None:
 
 def test_kernels_are_made_smaller_until_their_shared_memory_suffices(generator, tmp_path, monkeypatch) -> None:
     kernel = CASES["transposed_130x64"].kernel
-    [before] = decode(str(generator.build([kernel], OPTIONS, Store(tmp_path / "a"))[0].meta["launch"])).steps
+    built = lambda store: unseal(store.get(ARTIFACT, generator.build([kernel], OPTIONS, store)[0].key))[0].steps
+    [before] = built(Store(tmp_path / "a"))
     most = max(form.shared for form in before.forms)
     monkeypatch.setattr(module, "shared_memory", lambda arch: most - 1)
-    [after] = decode(str(generator.build([kernel], OPTIONS, Store(tmp_path / "b"))[0].meta["launch"])).steps
+    [after] = built(Store(tmp_path / "b"))
     assert 0 < max(form.shared for form in after.forms) < most
     monkeypatch.setattr(module, "shared_memory", lambda arch: -1)
     with pytest.raises(KernelBuildError, match="KT005"):

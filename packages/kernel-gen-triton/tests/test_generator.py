@@ -14,7 +14,9 @@ from opmill_graph_ir.loops.index import index
 from opmill_graph_ir.loops.ir import Axis, Buffer, Load, LoopKernel, Nest, Op, Phase
 from opmill_graph_ir.loops.ir import Store as Put
 from opmill_kernel_gen_triton.generator import TritonKernelGenerator
-from opmill_runtime_cache.plan.launch import Arg, Form, LaunchData, Step, decode, encode
+from opmill_runtime_cache.plan.contract import Contract, Touched
+from opmill_runtime_cache.plan.launch import Arg, Form, LaunchData, Step
+from opmill_runtime_cache.plan.sealed import seal, unseal
 from opmill_runtime_cache.store import Store
 
 KERNEL = cases()[0].kernel
@@ -71,4 +73,5 @@ def test_imports_without_triton() -> None:
 def test_launch_data_survives_its_text() -> None:
     form = Form(64, 100, "k", 4, 0, 16, 32, ("s0*4",), 1 << 31)
     data = LaunchData(90, ("s0",), (Step("(s0 + 3)//4", (Arg("buffer", 1), Arg("scratch", 0, "s0*4")), (form,)),), "s0*4", 2)
-    assert decode(encode(data)) == data
+    contract = Contract(("s0",), (Touched("float32", False, "s0"), Touched("int64", True, "s0")), 2)
+    assert unseal(seal(data, contract, bytes(200))) == (data, contract, bytes(200))

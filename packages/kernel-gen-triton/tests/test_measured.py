@@ -10,7 +10,7 @@ from opmill_graph_ir.loops.cases import cases
 from opmill_kernel_gen_triton import measure, toolchain
 from opmill_kernel_gen_triton.budget import DEFAULT
 from opmill_kernel_gen_triton.generator import TritonKernelGenerator
-from opmill_runtime_cache.plan.launch import decode
+from opmill_runtime_cache.plan.sealed import unseal
 from opmill_runtime_cache.store import Store
 
 KERNEL = next(c.kernel for c in cases() if c.name == "softmax_64x700")
@@ -20,6 +20,10 @@ PLAIN, MEASURED = GeneratorOptions("cuda:0"), GeneratorOptions("cuda:0", measure
 def test_variants_begin_with_what_the_cost_model_takes() -> None:
     tried = measure.variants(DEFAULT)
     assert tried[0] == DEFAULT and len(set(tried)) == len(tried)
+
+
+def sealed(store, ref):
+    return unseal(store.get(ref.artifact_kind, ref.key))
 
 
 @pytest.fixture
@@ -41,8 +45,7 @@ def test_the_fastest_is_kept_and_found_again(timed, tmp_path) -> None:
     [measured] = generator.build([KERNEL], MEASURED, store)
     [ways] = timed
     assert measured.key != plain.key and len(ways) >= 3
-    assert decode(measured.meta["launch"]) == ways[2][0] and store.get(measured.artifact_kind, measured.key) == ways[2][1]
-    assert decode(plain.meta["launch"]) == ways[0][0]
+    assert sealed(store, measured)[::2] == ways[2] and sealed(store, plain)[0] == ways[0][0]
     assert len({step.forms[0].warps for data, _ in ways for step in data.steps}) > 1
     [again] = TritonKernelGenerator(90).build([KERNEL], MEASURED, store)
     assert again == measured and len(timed) == 1
@@ -50,9 +53,10 @@ def test_the_fastest_is_kept_and_found_again(timed, tmp_path) -> None:
 
 @pytest.mark.triton
 def test_without_the_device_nothing_is_measured(tmp_path) -> None:
-    [plain] = TritonKernelGenerator(90).build([KERNEL], PLAIN, Store(tmp_path))
-    [measured] = TritonKernelGenerator(90).build([KERNEL], MEASURED, Store(tmp_path))
-    assert decode(measured.meta["launch"]) == decode(plain.meta["launch"])
+    store = Store(tmp_path)
+    [plain] = TritonKernelGenerator(90).build([KERNEL], PLAIN, store)
+    [measured] = TritonKernelGenerator(90).build([KERNEL], MEASURED, store)
+    assert sealed(store, measured) == sealed(store, plain)
 
 
 def test_noise_chooses_nothing(monkeypatch) -> None:

@@ -17,7 +17,7 @@ from opmill_kernel_gen_triton.debug import run
 from opmill_kernel_gen_triton.generator import TritonKernelGenerator
 from opmill_kernel_gen_triton.kernel import kernel_text
 from opmill_kernel_gen_triton.pack import Pack, pack
-from opmill_runtime_cache.plan.launch import decode
+from opmill_runtime_cache.plan.sealed import unseal
 from opmill_runtime_cache.store import Store
 
 pytestmark = pytest.mark.triton
@@ -99,6 +99,7 @@ def test_random_nests_in_any_order(seed: int) -> None:
 
 def test_launch_data_names_the_buffers_of_every_member(tmp_path: object) -> None:
     made = kernel([moved(f"m{k}", f"v{k}", 8, 0.1) for k in range(3)], {f"{kind}{k}": 8 for k in range(3) for kind in "mv"})
-    [ref] = TritonKernelGenerator(90, workers=1).build([made], GeneratorOptions("cuda:0"), Store(tmp_path))
-    [step] = decode(str(ref.meta["launch"])).steps
+    store = Store(tmp_path)
+    [ref] = TritonKernelGenerator(90, workers=1).build([made], GeneratorOptions("cuda:0"), store)
+    [step] = unseal(store.get(ref.artifact_kind, ref.key))[0].steps
     assert sorted(a.index for a in step.args) == list(range(6)) and step.grid == 3

@@ -5,6 +5,7 @@ import re
 import subprocess
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from opmill_graph_ir.generator.protocol import GeneratorOptions
@@ -12,7 +13,8 @@ from opmill_graph_ir.loops.cases import cases
 from opmill_kernel_gen_triton.claim import refusal
 from opmill_kernel_gen_triton.generator import ARTIFACT, TritonKernelGenerator
 from opmill_kernel_gen_triton.kernel import kernel_text
-from opmill_runtime_cache.plan.launch import LaunchData, decode
+from opmill_runtime_cache.plan.launch import LaunchData
+from opmill_runtime_cache.plan.sealed import unseal
 from opmill_runtime_cache.store import Store
 
 CASES = {c.name: c.kernel for c in cases()}
@@ -38,7 +40,7 @@ def test_machine_code_waits_before_it_touches_memory(arch: int, tmp_path: Path) 
     refs = generator.build([CASES[name] for name in SAMPLE], GeneratorOptions("cuda:0"), store)
     generator._pool.close()
     for name, ref in zip(SAMPLE, refs, strict=True):
-        data, artifact = decode(str(ref.meta["launch"])), store.get(ARTIFACT, ref.key)
+        data, _, artifact = unseal(store.get(ARTIFACT, ref.key))
         for form in (f for step in data.steps for f in step.forms):
             file = tmp_path / "form.cubin"
             file.write_bytes(artifact[form.offset : form.offset + form.size])
@@ -50,5 +52,5 @@ def test_machine_code_waits_before_it_touches_memory(arch: int, tmp_path: Path) 
 
 def test_launch_data_of_before_says_that_nothing_waits() -> None:
     form = '{"offset":0,"size":1,"entry":"k","warps":1,"shared":0}'
-    data: LaunchData = decode(f'{{"arch":90,"sizes":[],"steps":[{{"grid":1,"args":[],"forms":[{form}]}}]}}')
+    data = msgspec.json.decode(f'{{"arch":90,"sizes":[],"steps":[{{"grid":1,"args":[],"forms":[{form}]}}]}}', type=LaunchData)
     assert not data.steps[0].forms[0].waits

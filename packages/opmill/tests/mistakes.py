@@ -1,9 +1,10 @@
 """Programs with a mistake that people make, each in the form in which it is met: what is said about them is tested here, and put beside
 torch.compile's by ``benchmarks/mistakes.py``.
 
-A program is a function of ``compile``. The line that is to be named is marked ``# here``. ``kind`` says what a message is about: a graph that ends
-(``break``), a call that is compiled again (``recompile``), an exception that the program itself raises (``error``), what is
-said in a warning (``warning``), an argument of ``compile`` that is refused (``usage``), time or memory that is wasted (``advice``), or nothing to complain of, since it is captured (``captured``)."""
+A program is a function of ``compile``. The line that is to be named is marked ``# here``. ``kind`` says what a message is about: a graph
+that ends (``break``), a call that is compiled again (``recompile``), an exception that the program itself raises (``error``), what is said
+in a warning (``warning``), an argument of ``compile`` that is refused (``usage``), time or memory that is wasted (``advice``), or nothing
+to complain of, since it is captured (``captured``)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What is said about mistakes that people make: it names the user's line, has a number, and says what to do (``mistakes.py`` has the programs)."""
+"""What is said about mistakes that people make: it names the user's line, has a number, and says what to do (``mistakes.py`` has the
+programs)."""
 
 import logging
 import re

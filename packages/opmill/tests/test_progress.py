@@ -2,6 +2,7 @@
 
 import io
 import logging
+import re
 import sys
 import threading
 
@@ -12,7 +13,10 @@ import opmill
 from opmill import progress as module
 from opmill.backend import _far
 from opmill.progress import progress
+from opmill_graph_ir.backend import compile_graph
+from opmill_graph_ir.generator.protocol import BuildProgress
 from opmill_graph_ir.report import Report
+from opmill_runtime_cache.store import Store
 
 WAIT_S = 120
 """What a test waits at most for a thread that says something at once."""
@@ -72,6 +76,33 @@ def test_a_graph_tells_its_step():
     with report.step("generate"):
         assert _far(3, 40, [report]) == "opmill compiles graph 3 (40 operators): generate, 7 kernels, 1 steps done"
     assert _far(1, 2, []) == "opmill compiles graph 1 (2 operators)"
+
+
+def test_time_left_is_told_once_something_is_built():
+    report, progress = Report(wanted=7), BuildProgress()
+    report.progress = (progress,)
+    with report.step("generate"):
+        progress.begin(20)
+        assert report.built() is None
+        progress.add(5)
+        report.begun -= 10.0  # for a quarter of the work
+        part, left = report.built()
+        assert part == 0.25 and 30 <= left < 40
+        assert re.fullmatch(r".*generate, 7 kernels, 25% built, about 3\d s left, 0 steps done", _far(3, 40, [report]))
+        report.begun -= 1000.0
+        assert "about 51 min left" in _far(3, 40, [report]) or "about 50 min left" in _far(3, 40, [report])
+        progress.add(15)
+        assert report.built() is None and (progress.wanted, progress.done) == (0, 0)
+    assert report.built() is None
+
+
+def test_generators_count_what_they_build(tmp_path):
+    generator = pytest.importorskip("opmill_kernel_gen_cpp.generator").CppKernelGenerator()
+    told, add = [], generator.progress.add
+    generator.progress.add = lambda pieces: (told.append((pieces, generator.progress.wanted)), add(pieces))
+    graph = torch.fx.symbolic_trace(lambda x: (torch.exp(x) * 2,))
+    compile_graph(graph, [torch.ones(9)], store=Store(tmp_path), generators=[generator])
+    assert told and sum(pieces for pieces, _ in told) == told[0][1] and generator.progress.wanted == 0
 
 
 def test_it_is_told_of_a_compile(monkeypatch):

@@ -1,4 +1,5 @@
-"""Random numbers for tensors of other layouts: the same numbers at the same places as eager draws them, laid out as eager's, after the same seed."""
+"""Random numbers for tensors of other layouts: the same numbers at the same places as eager draws them, laid out as eager's, after the same
+seed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Modules of one make share what is compiled, and state that is bound anew is no reason to compile: counted, and compared with plain calls."""
+"""Modules of one make share what is compiled, and state that is bound anew is no reason to compile: counted, and compared with plain
+calls."""
 
 from __future__ import annotations
 

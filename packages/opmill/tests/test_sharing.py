@@ -1,4 +1,5 @@
-"""What results share with arguments is what eager's share, with gradients, without and in inference mode, for sizes of one call and for any."""
+"""What results share with arguments is what eager's share, with gradients, without and in inference mode, for sizes of one call and for
+any."""
 
 from __future__ import annotations
 

@@ -4,13 +4,14 @@ A kernel's machine code is ``fake:`` and the path of a shared object. What is as
 """
 
 import ctypes
+from collections.abc import Sequence
 from pathlib import Path
 
-import msgspec
-
-from opmill_runtime_cache.plan.launch import Arg, Form, LaunchData, encode
+from opmill_runtime_cache.plan.contract import Contract, Touched
+from opmill_runtime_cache.plan.launch import Arg, Form, LaunchData
 from opmill_runtime_cache.plan.launch import Step as LaunchStep
 from opmill_runtime_cache.plan.model import KernelRef
+from opmill_runtime_cache.plan.sealed import seal
 from opmill_runtime_cache.store import Store, key_of
 
 DRIVER = r"""
@@ -47,6 +48,7 @@ void fake_forget() { history.clear(); }
 void fake_fail(int code) { fail_with = code; }
 int cuInit(unsigned) { return 0; }
 int cuDriverGetVersion(int* out) { *out = 12030; return 0; }
+int cuDeviceGetAttribute(int* out, int attribute, int) { *out = attribute == 88; return 0; }  // it reaches memory of the CPU
 int cuDeviceGet(int* out, int device) { *out = device; return 0; }
 int cuDevicePrimaryCtxRetain(void** out, int device) { note("context %d", device); *out = &contexts[device]; return 0; }
 int cuCtxGetCurrent(void** out) { *out = current; return 0; }
@@ -121,6 +123,10 @@ int many(unsigned, unsigned, unsigned, void** p) {  // 80 inputs, out: their sum
 """
 
 
+DOUBLED = (Touched("float32", False, "n"), Touched("float32", True, "n"))
+"""What most kernels here touch: n elements that they read, and n that they write."""
+
+
 class FakeDriver:
     """The library in this process. ``path`` is what the executor is told to load."""
 
@@ -142,13 +148,16 @@ class FakeDriver:
     def form(self, entry: str, **facts: object) -> Form:
         return Form(**{"offset": 0, "size": len(self.image), "entry": entry, "warps": 4, "shared": 0, **facts})  # type: ignore[arg-type]
 
-    def kernel(self, store: Store, *steps: LaunchStep, image: bytes | None = None, **facts: object) -> KernelRef:
-        """A kernel of these launches, put into the store."""
+    def kernel(
+        self, store: Store, *steps: LaunchStep, image: bytes | None = None, buffers: Sequence[Touched] = DOUBLED, **facts: object
+    ) -> KernelRef:
+        """A kernel of these launches on these buffers, put into the store."""
         data = LaunchData(**{"arch": 90, "sizes": (), "steps": steps, **facts})  # type: ignore[arg-type]
-        image = self.image if image is None else image
-        key = key_of(image, msgspec.json.encode(data))
-        store.put("cuda-cubin", key, image)
-        return KernelRef("cubin", "cuda-cubin", key, "k", {"launch": encode(data)})
+        contract = Contract(data.sizes, tuple(buffers), data.checks)
+        artifact = seal(data, contract, self.image if image is None else image)
+        key = key_of(artifact)
+        store.put("cuda-cubin", key, artifact)
+        return KernelRef("cubin", "cuda-cubin", key, "k")
 
 
-__all__ = ["Arg", "DRIVER", "FakeDriver", "KERNELS", "LaunchStep"]
+__all__ = ["Arg", "DOUBLED", "DRIVER", "FakeDriver", "KERNELS", "LaunchStep"]

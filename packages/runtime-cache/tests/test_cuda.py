@@ -1,21 +1,25 @@
 """Launches of GPU kernels by the native executor, on a driver that runs C functions."""
 
+import contextlib
 import shutil
 import subprocess
 import threading
 from dataclasses import dataclass
 
+import msgspec
 import pytest
 import torch
-from runtime_driver import DRIVER, KERNELS, Arg, FakeDriver, LaunchStep
+from msgspec.structs import replace
+from runtime_driver import DOUBLED, DRIVER, KERNELS, Arg, FakeDriver, LaunchStep
 
 from opmill_runtime_cache import _native
 from opmill_runtime_cache.devices import cuda as device
 from opmill_runtime_cache.devices.cuda import kernel as cuda
-from opmill_runtime_cache.errors import BindError, KernelMissing, PlanError
-from opmill_runtime_cache.executor import bind, bind_reference
+from opmill_runtime_cache.errors import BindError, KernelMissing, PlanError, PlanInputError
+from opmill_runtime_cache.executor import bind, bind_reference, program
 from opmill_runtime_cache.plan import parse
-from opmill_runtime_cache.plan.launch import LaunchData, decode, encode
+from opmill_runtime_cache.plan.contract import Contract, Touched
+from opmill_runtime_cache.plan.launch import Form, LaunchData
 from opmill_runtime_cache.plan.model import (
     Alloc,
     Call,
@@ -32,6 +36,7 @@ from opmill_runtime_cache.plan.model import (
     TensorInput,
     TensorSpec,
 )
+from opmill_runtime_cache.plan.sealed import SealBroken, seal, unseal
 from opmill_runtime_cache.store import Store
 
 pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="a process has one driver, and here is a real one")
@@ -149,7 +154,8 @@ def test_threads_without_a_context_get_one_for_the_launch(fake, cubins):
 def test_more_arguments_than_usual(fake, cubins):
     spec = TensorSpec("float32", (1,), (1,))
     args = tuple(Arg("buffer", k) for k in range(81))
-    kernel = fake.kernel(cubins, LaunchStep(1, args, (fake.form("many"),)))
+    buffers = [Touched("float32", k == 80, 1) for k in range(81)]
+    kernel = fake.kernel(cubins, LaunchStep(1, args, (fake.form("many"),)), buffers=buffers)
     plan = Plan(
         "p", 81, tuple(TensorInput(k, spec) for k in range(80)), (SlotOutput(80),), (Alloc(80, spec), Launch(0, tuple(range(81)), (), (80,))),
         kernels=(kernel,),
@@ -160,7 +166,7 @@ def test_more_arguments_than_usual(fake, cubins):
 def checked(fake, cubins) -> Plan:
     """Two launches with one check each."""
     step = LaunchStep(1, (Arg("buffer", 0), Arg("error"), Arg("check")), (fake.form("positive"),))
-    kernel = fake.kernel(cubins, step, checks=1)
+    kernel = fake.kernel(cubins, step, checks=1, buffers=[Touched("float32", False, 1)])
     spec = TensorSpec("float32", (1,), (1,))
     launches = tuple(Launch(0, (k,), checks=((name, f"input {k} is negative"),)) for k, name in enumerate(("IndexError", "ValueError")))
     return Plan("p", 2, (TensorInput(0, spec), TensorInput(1, spec)), (), launches, kernels=(kernel,))
@@ -197,7 +203,7 @@ def test_machine_code_that_the_driver_refuses(fake, cubins):
 
 def test_kernels_that_cannot_be_bound(fake, cubins):
     form = fake.form("twice")
-    missing = KernelRef("cubin", "cuda-cubin", "0" * 64, "k", {"launch": encode(LaunchData(90, (), ()))})
+    missing = KernelRef("cubin", "cuda-cubin", "0" * 64, "k")
     with pytest.raises(KernelMissing, match="RC031"):
         bind(elementwise(missing), [], cubins)
     for ref in (
@@ -209,9 +215,169 @@ def test_kernels_that_cannot_be_bound(fake, cubins):
             bind(elementwise(ref), [], cubins)
 
 
-def test_launch_data_comes_back():
-    data = LaunchData(90, ("n",), (LaunchStep("n // 2", ARGS, ()),), "4 * n", 2)
-    assert decode(encode(data)) == data
+FORM = Form(0, 64, "k", 4, 0)
+DATA = LaunchData(90, ("n",), (LaunchStep("n // 2", ARGS, (FORM,)),), "4 * n", 2)
+CONTRACT = Contract(("n",), DOUBLED, 2)
+
+
+def test_what_is_sealed_comes_back():
+    assert unseal(seal(DATA, CONTRACT, bytes(64))) == (DATA, CONTRACT, bytes(64))
+
+
+def changed(form=None, step=None, contract=CONTRACT, **facts):
+    """Launch data and contract with something in it changed."""
+    one = replace(replace(DATA.steps[0], forms=(replace(FORM, **(form or {})),)), **(step or {}))
+    return replace(DATA, **{"steps": (one,), **facts}), contract
+
+
+BROKEN = {
+    "another version": changed(version=1),
+    "sizes of another kernel": changed(sizes=("m",)),
+    "checks of another kernel": changed(checks=1),
+    "sizes that are no names": changed(sizes=("a b",), contract=Contract(("a b",), DOUBLED, 2)),
+    "one size twice": changed(sizes=("n", "n"), contract=Contract(("n", "n"), DOUBLED, 2)),
+    "no compute capability": changed(arch=0),
+    "scratch memory of unknown size": changed(scratch="m"),
+    "scratch memory of a text": changed(scratch="__import__('os').abort()"),
+    "negative scratch memory": changed(scratch=-1),
+    "an element type that is none": changed(contract=Contract(("n",), (Touched("float33", False, "n"), DOUBLED[1]), 2)),
+    "a buffer of unknown size": changed(contract=Contract(("n",), (Touched("float32", False, "m"), DOUBLED[1]), 2)),
+    "a floor that depends on nothing given": changed(contract=Contract(("n",), DOUBLED, 2, "m")),
+    "buffers apart that are none": changed(contract=Contract(("n",), DOUBLED, 2, 0, ((0, 2, False),))),
+    "a grid of a text": changed(step={"grid": "n; n"}),
+    "a grid that is too wide": changed(step={"grid": 1 << 31}),
+    "a grid that is too high": changed(step={"more": (65536, 1)}),
+    "a grid that is too deep": changed(step={"more": (1, 65536)}),
+    "a negative grid": changed(step={"grid": -1}),
+    "a grid beyond 64 bits": changed(step={"grid": 1 << 64}),
+    "an argument of an unknown kind": changed(step={"args": (Arg("tensor", 0),)}),
+    "a buffer that is none": changed(step={"args": (Arg("buffer", 2),)}),
+    "a buffer before the first": changed(step={"args": (Arg("buffer", -1),)}),
+    "a size that is none": changed(step={"args": (Arg("size", 1),)}),
+    "scratch memory before the block": changed(step={"args": (Arg("scratch", 0, -8),)}),
+    "scratch memory behind the block": changed(step={"args": (Arg("scratch", 0, 65),)}, scratch=64),
+    "a word of an unknown size": changed(step={"args": (Arg("word", 0, "m"),)}),
+    "too many arguments": changed(step={"args": (Arg("buffer", 0),) * 5000}),
+    "no machine code": changed(step={"forms": ()}),
+    "machine code before the first byte": changed(form={"offset": -1}),
+    "machine code behind the last byte": changed(form={"offset": 1}),
+    "machine code of no bytes": changed(form={"size": 0}),
+    "machine code beyond 64 bits": changed(form={"size": (1 << 63) - 1}),
+    "no function": changed(form={"entry": ""}),
+    "a function with an end in it": changed(form={"entry": "k\0"}),
+    "no warps": changed(form={"warps": 0}),
+    "too many warps": changed(form={"warps": 33}),
+    "negative shared memory": changed(form={"shared": -1}),
+    "more shared memory than any device has": changed(form={"shared": (1 << 18) + 1}),
+    "pointers of no bytes": changed(form={"align": 0}),
+    "pointers of three bytes": changed(form={"align": 3}),
+    "indices of 16 bits": changed(form={"index_bits": 16}),
+    "a form that unknown sizes decide": changed(form={"fits": ("m",)}),
+    "memory that no launcher gives": changed(form={"scratch": 8}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", BROKEN)
+def test_laws_of_launch_data(cubins, what):
+    """What breaks one is refused before anything is made of it, whoever wrote it down."""
+    artifact = seal(*BROKEN[what], bytes(64))
+    with pytest.raises(SealBroken):
+        unseal(artifact)
+    cubins.put("cuda-cubin", "a" * 64, artifact)
+    with pytest.raises(BindError, match="RC032"):
+        cuda.load_cubin(KernelRef("cubin", "cuda-cubin", "a" * 64, "k"), cubins)
+
+
+def test_artifacts_that_were_cut_or_are_none():
+    whole = seal(DATA, CONTRACT, bytes(64))
+    for length in range(len(whole)):
+        with pytest.raises(SealBroken):
+            unseal(whole[:length])
+    for at in range(len(whole) - 64):  # a changed byte is another kernel, or none
+        changed = whole[:at] + bytes([whole[at] ^ 64]) + whole[at + 1 :]
+        with contextlib.suppress(SealBroken):
+            unseal(changed)
+    with pytest.raises(SealBroken):
+        unseal(bytes(64))
+
+
+def test_a_plan_decides_nothing_of_a_launch(fake, cubins):
+    """Launch data that stands in a plan is not looked at."""
+    kernel = fake.kernel(cubins, LaunchStep("(n + 15) // 16", ARGS, (fake.form("twice"),)), sizes=("n",))
+    other = LaunchData(90, ("n",), (LaunchStep(1 << 20, ARGS, (fake.form("twice", warps=9),)),))
+    edited = KernelRef(kernel.kind, kernel.artifact_kind, kernel.key, "other", {"launch": msgspec.json.encode(other).decode()})
+    fake.history()
+    assert torch.equal(bind(elementwise(edited), [], cubins)(torch.ones(20))[0], torch.full((20,), 2.0))
+    assert "launch 2 128 0 stream 100" in fake.history()
+
+
+ROW = TensorSpec("float32", ("s0",), (1,))
+
+
+def launched(kernel, *, out=ROW, sizes=("s0",), slots=(0, 1), writes=(1,), x=ROW, checks=()):
+    return Plan(
+        "p", 2, (TensorInput(0, x),), (SlotOutput(1),), (Alloc(1, out), Launch(0, slots, sizes, writes, checks)), (SizeOf("s0", 0, 0),),
+        kernels=(kernel,),
+    )  # fmt: skip
+
+
+MISFITS = {  # edited plans, and what is said of them when they are bound or called
+    "memory that is too small": ({"out": TensorSpec("float32", (7,), (1,))}, "RC058"),
+    "memory that is too small for other sizes": ({"sizes": (9,)}, "RC058"),
+    "a size that overflows": ({"sizes": ("s0*4611686018427387904",)}, "does not fit|RC058"),
+    "no memory": ({"out": TensorSpec("float32", (0,), (1,))}, "RC058"),
+    "elements of another type": ({"out": TensorSpec("int32", ("s0",), (1,))}, "RC049"),
+    "narrower elements": ({"x": TensorSpec("float16", ("s0",), (1,))}, "RC049"),
+    "one tensor": ({"slots": (0,), "writes": ()}, "RC049"),
+    "three tensors": ({"slots": (0, 1, 1)}, "RC049"),
+    "no sizes": ({"sizes": ()}, "RC049"),
+    "two sizes": ({"sizes": ("s0", "s0")}, "RC049"),
+    "nothing that is written": ({"writes": ()}, "RC049"),
+    "something else that is written": ({"writes": (0,)}, "RC049"),
+    "a check that is none": ({"checks": (("IndexError", "no"),)}, "RC049"),
+}
+
+
+@pytest.mark.parametrize("what", MISFITS)
+@pytest.mark.parametrize("binder", [bind, bind_reference], ids=["native", "reference"])
+def test_an_edited_plan_launches_nothing_beside_its_memory(fake, cubins, binder, what):
+    kernel = fake.kernel(cubins, LaunchStep("(n + 15) // 16", ARGS, (fake.form("twice"),)), sizes=("n",))
+    edits, said = MISFITS[what]
+    plan = launched(kernel, **edits)
+    fake.history()
+    with pytest.raises((BindError, PlanInputError, OverflowError), match=said):
+        binder(plan, [], cubins)(torch.ones(8, dtype=getattr(torch, plan.inputs[0].spec.dtype)))
+    assert not [line for line in fake.history() if line.startswith("launch")]
+
+
+@pytest.mark.parametrize("count", [5, 6])
+def test_results_of_operators_are_held_to_the_contract(fake, cubins, count):
+    """What only the call tells."""
+    kernel = fake.kernel(cubins, LaunchStep("(n + 15) // 16", ARGS, (fake.form("twice"),)), sizes=("n",))
+    row = TensorSpec("float32", (8,), (1,))
+    inputs = (TensorInput(0, row), TensorInput(1, TensorSpec("bool", (8,), (1,))))
+    steps = (Call("aten::masked_select", (Slot(0), Slot(1)), {}, (2,)), Alloc(3, row), Launch(0, (2, 3), (count,), (1,)))
+    run = bind(Plan("p", 4, inputs, (SlotOutput(3),), steps, kernels=(kernel,)), [], cubins)
+    x, chosen = torch.arange(8.0), torch.tensor([True] * 5 + [False] * 3)
+    if count > 5:
+        with pytest.raises(PlanInputError, match="RC058"):
+            run(x, chosen)
+    else:
+        assert torch.equal(run(x, chosen)[0][:5], 2 * x[:5])
+
+
+def test_scratch_memory_that_ends_before_an_argument(fake, cubins):
+    steps = (LaunchStep(1, (Arg("buffer", 0), Arg("scratch", 0, "8 * n")), (fake.form("store"),)),)
+    run = bind(elementwise(fake.kernel(cubins, *steps, sizes=("n",), scratch=64)), [], cubins)
+    with pytest.raises(PlanInputError, match="RC058"):
+        run(torch.ones(9))
+
+
+def test_memory_that_the_device_does_not_reach(fake, cubins, monkeypatch):
+    kernel = fake.kernel(cubins, LaunchStep(1, ARGS, (fake.form("twice"),)), sizes=("n",))
+    monkeypatch.setattr(program, "reaches_host", lambda: False)
+    with pytest.raises(BindError, match="RC049"):
+        bind(elementwise(kernel), [], cubins)
 
 
 def test_the_arena_has_one_device():

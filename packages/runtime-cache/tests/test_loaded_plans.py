@@ -1,5 +1,7 @@
 """Plans from outside: none of their texts becomes code, whichever executor takes them."""
 
+import itertools
+
 import pytest
 import torch
 from runtime_kernels import kernel
@@ -9,8 +11,10 @@ from opmill_runtime_cache.executor import bind, bind_reference
 from opmill_runtime_cache.executor.names import exception_of, named, operator_of
 from opmill_runtime_cache.plan import decode, encode
 from opmill_runtime_cache.plan.model import (
+    Alloc,
     Call,
     ComplexArg,
+    Constant,
     Expr,
     Launch,
     ListArg,
@@ -173,3 +177,48 @@ def test_a_kernel_does_not_write_over_the_indices_that_it_reads(store, binder, a
     want = x[:8][x[8:16]]
     run(x)
     assert torch.equal(x[at : at + 8], want)
+
+
+RANKS = {1: TensorSpec("float32", (4,), (1,)), 2: TensorSpec("float32", (4, 4), (4, 1)), 3: TensorSpec("float32", (4, 4, 4), (16, 4, 1))}
+
+
+@pytest.mark.parametrize("op", ["aten::mm.out", "aten::bmm.out", "aten::addmm.out", "aten::baddbmm.out"])
+@pytest.mark.parametrize("rank", RANKS)
+@pytest.mark.filterwarnings("ignore:An output with one or more elements was resized")
+def test_products_of_tensors_of_any_rank(store, op, rank):
+    """Each operand any of three inputs, also one of them twice: what torch refuses is refused, the rest is what torch gives."""
+    x = [torch.arange(4**k, dtype=torch.float32).view((4,) * k) / 64 for k in RANKS]
+    for slots in itertools.product(range(3), repeat=3 if "add" in op else 2):
+        inputs = tuple(TensorInput(k, spec) for k, spec in enumerate(RANKS.values()))
+        steps = (Alloc(3, RANKS[rank]), Call(op, tuple(map(Slot, slots)), {"out": Slot(3)}))
+        made = decode(encode(Plan("p", 4, inputs, (SlotOutput(3),), steps)))
+        outcomes = []
+        for binder in BINDERS.values():
+            try:
+                outcomes.append(binder(made, [], store)(*x)[0])
+            except (RuntimeError, IndexError):  # of torch's, in its words
+                outcomes.append(None)
+        native, reference = outcomes
+        if native is None and reference is not None and reference.dim() != rank:  # torch gave `out` another size, and more memory
+            continue
+        assert (native is None) == (reference is None), slots
+        assert native is None or torch.allclose(native, reference), slots
+
+
+NOWHERE = TensorSpec("float32", (8,), (1,), "elsewhere")
+PLACES = {
+    "an input": Plan("p", 1, (TensorInput(0, NOWHERE),), (), ()),
+    "a tensor that is made": Plan("p", 1, (), (SlotOutput(0),), (Alloc(0, NOWHERE),)),
+    "a constant": Plan("p", 1, (), (), (), constants=(Constant(0, NOWHERE, bytes(32)),)),
+    "a result": Plan("p", 2, (TensorInput(0, ROW),), (SlotOutput(1),), (Call("aten::sin", (Slot(0),), {}, (1,), specs=(NOWHERE,)),)),
+    "the arena": Plan("p", 1, (TensorInput(0, ROW),), (SlotOutput(0),), (), device="elsewhere"),
+    "an argument": Plan(
+        "p", 2, (TensorInput(0, ROW),), (SlotOutput(1),), (Call("aten::rand_like", (Slot(0),), {"device": Named("device", "elsewhere")}, (1,)),)
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("where", PLACES)
+def test_devices_that_nobody_knows(store, where):
+    with pytest.raises((PlanError, BindError), match="RC046|RC035"):
+        bind(decode(encode(PLACES[where])), [], store)

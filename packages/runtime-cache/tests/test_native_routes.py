@@ -139,12 +139,12 @@ def test_backward_of_attention_goes_through_its_shim(store, masked):
 
 def test_none_where_a_schema_asks_for_a_tensor(store):
     """Fused attention on GPUs is called so: without a mask its backward gets a tensor that is undefined."""
-    with torch.library._scoped_library("runtime_cache_tests", "FRAGMENT") as library:
+    with torch.library._scoped_library("opmill_runtime_cache_tests", "FRAGMENT") as library:
         library.define("or_one(Tensor a, Tensor b) -> Tensor")
         library.impl("or_one", lambda a, b: a + 1 if b is None else a + b, "CPU")
         x, y = torch.randn(3), torch.randn(3)
         for args, want in (((Slot(0), Literal(None)), x + 1), ((Slot(0), Slot(1)), x + y)):
-            plan = several("runtime_cache_tests::or_one", [x, y], args, 1)
+            plan = several("opmill_runtime_cache_tests::or_one", [x, y], args, 1)
             assert route(plan) == 0
             for make in (bind, bind_reference):
                 torch.testing.assert_close(make(plan, [], store)(x, y)[0], want)
@@ -319,3 +319,24 @@ def test_many_calls_leave_nothing_behind(store):
     after = rounds(20_000)
     assert after[1:] == before[1:]
     assert after[0] - before[0] < 1_500_000  # one leaked handle a call would be 5 MB
+
+
+def test_an_operator_of_another_library_that_fails_runs_once(store):
+    """Its second call might seem to work, as the second wait for an exchange that failed does."""
+    calls = []
+    with torch.library._scoped_library("runtime_cache_tests", "DEF") as library:
+        library.define("fails_once(Tensor x) -> Tensor")
+
+        def fails_once(x):
+            calls.append(x.shape)
+            if len(calls) == 1:
+                raise ValueError("only once")
+            return x + 1
+
+        library.impl("fails_once", fails_once, "CPU")
+        x = torch.ones(3)
+        bound = bind(one_call("runtime_cache_tests::fails_once", [x], [Slot(0)]), [], store)
+        with pytest.raises(ValueError, match="only once"):
+            bound(x)
+        assert len(calls) == 1
+        assert torch.equal(bound(x)[0], x + 1)

@@ -11,7 +11,7 @@ from .errors import Unsupported as Unsupported
 from .options import CaptureOptions as CaptureOptions
 
 if TYPE_CHECKING:
-    from .capture import capture as capture
+    from .entry.capture import capture as capture
 
 __all__ = ["CaptureOptions", "Unsupported", "__version__", "capture"]
 
@@ -20,8 +20,7 @@ def __getattr__(name: str) -> Any:
     if name == "capture":
         from importlib import import_module
 
-        # The import sets the submodule of the same name as an attribute: the function takes its place.
-        function = import_module(".capture", __name__).capture
+        function = import_module(".entry.capture", __name__).capture
         globals()["capture"] = function
         return function
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .remedies import REMEDIES
+from .messages.remedies import REMEDIES
 
 if TYPE_CHECKING:
-    from .excerpt import Span
+    from .messages.excerpt import Span
 
 
 class CaptureWarning(UserWarning):
@@ -17,9 +17,9 @@ class CaptureWarning(UserWarning):
 class Unsupported(Exception):
     """Code that cannot be captured: ``code`` (``FE...``), ``what`` was met, ``why`` that stops the capture, ``hint`` for the user,
     ``where`` (``file:line``), ``stack``: (file, line, function) of the frames being captured there, innermost first; ``spans``: the
-    expression in each of them, as ``co_positions`` has it; ``turns``: whether the program's own frame is inside of a loop there; ``place``: the place
-    of the capture that the graph should end before, where that is not the latest; ``whole``: no graph may come before it, the function runs as it is from its
-    beginning. With ``fullgraph=True`` the user sees it; otherwise it leads to a graph break."""
+    expression in each of them, as ``co_positions`` has it; ``turns``: whether the program's own frame is inside of a loop there; ``place``:
+    the place of the capture that the graph should end before, where that is not the latest; ``whole``: no graph may come before it, the
+    function runs as it is from its beginning. With ``fullgraph=True`` the user sees it; otherwise it leads to a graph break."""
 
     def __init__(
         self, code: str, what: str, why: str = "", hint: str = "", where: str = "", place: int | None = None, whole: bool = False
@@ -57,7 +57,11 @@ class Unsupported(Exception):
             parts.append(f"  why: {self.why}")
         if self.hint:
             parts.append(f"  hint: {self.hint}")
-        from .excerpt import excerpt  # needs torch, which who asks for bytecode alone may lack
+        from .messages.excerpt import excerpt  # needs torch, which who asks for bytecode alone may lack
 
         parts += excerpt(self.stack, self.spans)
         return "\n".join(parts)
+
+
+class NotYet(Exception):
+    """The call has to run as it is before one can be captured: modules have parameters whose sizes their first input tells."""

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 class CaptureOptions:
     """``recompile_limit``: entries of one function before it runs eagerly; ``graph_limit``: operations of one graph, ``max_steps``:
     instructions interpreted in one capture (each turn of a loop is captured by itself; beyond these the function runs eagerly);
-    ``max_idle``: instructions interpreted without an operation on tensors before what was called runs natively; ``max_depth``: nested inlined calls; ``nested_breaks``: a graph may
-    end inside a function that the captured one calls, and each frame is resumed; otherwise it ends before the call."""
+    ``max_idle``: instructions interpreted without an operation on tensors before what was called runs natively; ``max_depth``: nested
+    inlined calls; ``nested_breaks``: a graph may end inside a function that the captured one calls, and each frame is resumed; otherwise it
+    ends before the call."""
 
     recompile_limit: int = 8
     graph_limit: int = 20_000

@@ -17,31 +17,32 @@ from opmill_guards.guard import AllDistinct, GlobalState, ModuleTree
 from opmill_guards.kinds.module_tree import facts_of
 from opmill_guards.source import Local, Pinned
 
-from . import asked, breaks
-from .apart import kept_apart
+from .assumptions import asked
+from .assumptions.apart import kept_apart
+from .breaks import graph_break
+from .breaks.continuation import define, forgetting, indent
+from .breaks.natives import is_users
 from .codegen import arrays, iterators  # noqa: F401 (how such values leave a capture)
 from .codegen.direct import direct_call
 from .codegen.rebuild import Rebuilder
 from .codegen.replay import replay
 from .codegen.sources import Constants, parameter_name
-from .continuation import define, forgetting, indent
+from .effects.labels import mark
+from .effects.lifetimes import refuse_dropping
+from .entry.limits import FINAL
+from .entry.varying import Varying
 from .errors import Unsupported
-from .failing import Failing, may_run_again
-from .frame import Frame
-from .labels import mark
-from .library.caches import ReadAgain
-from .lifetimes import refuse_dropping
-from .limits import FINAL
-from .machine import BreakHere, Interpreter
-from .natives import is_users
+from .graph.failing import Failing, may_run_again
+from .graph.recorded import Recorded
+from .graph.recorder import is_held
+from .graph.switches import autocast_nesting, in_dual_level, switched, switches
+from .interpretation.frame import Frame
+from .interpretation.machine import BreakHere, Interpreter
+from .library.standard.caches import ReadAgain
 from .options import CaptureOptions
-from .recorded import Recorded
-from .recorder import is_held
-from .switches import autocast_nesting, in_dual_level, switched, switches
 from .values.base import Lazy, Raised, Value
 from .values.functions import function_value
 from .values.tensor import TensorValue
-from .varying import Varying
 
 #: Earlier places of each kind that are tried for a graph break.
 MOST_EARLIER = 3
@@ -58,9 +59,10 @@ class Translation(Struct, eq=False):
     loads: Sequence[Any] = ()
     """Sources of the tensors of modules that ``target`` is given, as one tuple in front of its arguments; nothing where there are none."""
     direct: Any = None
-    """The ``DirectCall`` that does the same without Python, where the function is nothing but its graph; ``loads`` are then all its inputs."""
-    fixed: Sequence[str] = ()
-    """Sizes marked as dynamic that are assumed, and why."""
+    """The ``DirectCall`` that does the same without Python, where the function is nothing but its graph; ``loads`` are then all its
+    inputs."""
+    fixed: Sequence[tuple[str, list[str]]] = ()
+    """Sizes marked as dynamic that are assumed, and why; lines of source that show where."""
 
 
 @contextmanager
@@ -105,7 +107,7 @@ def interpret(vm: Interpreter, fn: types.FunctionType, bound: dict[str, Any]) ->
 
 def argument(vm: Interpreter, name: str, obj: Any) -> Any:
     """What stands for an argument until it is read."""
-    opaque = Local(name) in vm.varying.opaque and type(obj) in (int, float, str)
+    opaque = Local(name) in vm.varying.opaque and type(obj) in (int, float, str, bytes)
     return vm.wrap(obj, Local(name)) if opaque else Lazy(obj, Local(name))
 
 
@@ -116,8 +118,8 @@ def state_guard() -> GlobalState:
 
 
 def collect_guards(vm: Interpreter, entry_state: GlobalState | None, names: list[str]) -> list[Any]:
-    """All that was assumed when the function is called, one module tree guard for everything read in modules' own dictionaries. What is assumed
-    of results that are asked for before the graph is completed. ``names``: the parameters."""
+    """All that was assumed when the function is called, one module tree guard for everything read in modules' own dictionaries. What is
+    assumed of results that are asked for before the graph is completed. ``names``: the parameters."""
     vm.guard_hooks_apart()
     guards = list(vm.guards.values())
     if entry_state is not None:
@@ -204,8 +206,8 @@ class Ended(Struct, eq=False):
 def end(
     fn: types.FunctionType, vm: Interpreter, ending: Callable[[Rebuilder], list[str]], root: Frame | None = None, result: Any = None
 ) -> Ended:
-    """Rebuild what leaves the capture of ``fn``. ``ending`` gives the last statements; ``root``: the function's frame where it has ended, and
-    ``result``: what it returns. Runs while the thread's state is the capture's own."""
+    """Rebuild what leaves the capture of ``fn``. ``ending`` gives the last statements; ``root``: the function's frame where it has ended,
+    and ``result``: what it returns. Runs while the thread's state is the capture's own."""
     if vm.recorder.inference is not None:
         raise Unsupported("FE074", "a graph break in inference mode", "the function runs eagerly")
     if _functorch.get_dynamic_layer_stack_depth() != vm.entry_levels:
@@ -483,7 +485,7 @@ def prefix(
                     interpret(vm, fn, bound)
                 except BreakHere:
                     pass
-                return vm, end(fn, vm, functools.partial(breaks.statements, breaks.stack_of(vm), context))
+                return vm, end(fn, vm, functools.partial(graph_break.statements, graph_break.stack_of(vm), context))
         except (Unsupported, Raised) as exc:
             if isinstance(exc, Unsupported) and exc.whole:
                 raise
@@ -501,7 +503,7 @@ def prefix(
 def break_places(failed: Interpreter, last: int) -> list[int]:
     """Places before which the graph may end: place ``last``, the calls that led to it, then where loops and with-blocks on the stack began,
     then calls. Inside of code of Python or torch itself nothing is gained by it."""
-    frame: Any = failed.trace[last][0]
+    frame: Frame | None = failed.trace[last][0]
     stack = []
     while frame is not None:
         stack.append(frame)

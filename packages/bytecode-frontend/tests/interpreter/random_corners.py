@@ -101,25 +101,37 @@ FOOT = """
 SIMPLE = [
     "x = B(x)", "x = B(x)", "B(x)", "x = x * 2", "n = n + {n}", "LOG.append({i})", "LOG.append(len(LOG))",
     "{o} = {c}({n})", "{o} = make({c}, {n})", "{o} = native({c}, {n})", "{o} = None", "{o} = {o2}", "del {o}; {o} = {n}", "h.held = {o}", "h.held = None", "{o} = h.held",
-    "l.append({o})", "GLOBAL.append({o})", "GLOBAL.clear()", "l.clear()", "w = weakref.ref({o}) if isinstance({o}, Plain) else w", "LOG.append(w() is {o})", "LOG.append(w() is None)",
+    "l.append({o})", "GLOBAL.append({o})", "GLOBAL.clear()", "l.clear()", ("w = weakref.ref({o}) if isinstance({o}, Plain) "
+        "else w"), "LOG.append(w() is {o})", "LOG.append(w() is None)",
     "w = weakref.ref({o}, lambda r: LOG.append('gone')) if isinstance({o}, Plain) else w", "{o} = Plain(0); {o}.me = {o}", "gc.collect()", "LOG.append(kept({o}))", "{o} = [{o}]",
     "{c}({n})", "native({c}, {n})", "LOG.append(make({c}, {n}).n)", "LOG.append(native({c}, {n}).n)", "{o} = w()", "f = weakref.finalize(h, LOG.append, 'final'); LOG.append(f.alive); f.detach()",
-    "{o} = (lambda a: a)({o2})", "{o} = [{c}(1), {c}(2)].pop()", "{o} = {{1: {c}({n})}}", "wd = weakref.WeakValueDictionary(); wd[1] = h; LOG.append(len(wd))", "ws = weakref.WeakSet([h]); LOG.append(len(ws))",
-    "g = walking({n}); LOG.append(next(g, None))", "g = walking(2); next(g); B(x); del g", "g = walking({n}); next(g, 0); g.close()", "LOG.append(list(walking({n})))",
+    "{o} = (lambda a: a)({o2})", "{o} = [{c}(1), {c}(2)].pop()", "{o} = {{1: {c}({n})}}", ("wd = weakref.WeakValueDictionary(); wd[1] = h; "
+        "LOG.append(len(wd))"), "ws = weakref.WeakSet([h]); LOG.append(len(ws))",
+    "g = walking({n}); LOG.append(next(g, None))", "g = walking(2); next(g); B(x); del g", ("g = walking({n}); next(g, 0); "
+        "g.close()"), "LOG.append(list(walking({n})))",
     "l.append({n})", "l.pop() if l else 0", "l[:] = [{n}, 2]", "d[{n}] = {i}", "d.pop({n}, None)", "d.clear()", "d[len(d)] = 1", "s.add({n})", "s.discard({n})", "s.clear()", "d.update({{5: 1}})", "s |= {{4}}",
     "TABLE[{n}] = 1", "TABLE.pop({n}, 0)", "ITEMS.add({n})", "ITEMS.discard({n})", "it = iter({z})", "it = reversed(l)", "it = iter(d.items())", "it = reversed(d)", "LOG.append(next(it, 'end'))", "LOG.append(next(it))",
     "it = zip(l, d)", "it = enumerate(s)", "it = map(str, l)", "it = itertools.chain(l, s)", "it = itertools.pairwise(l)", "it, it2 = itertools.tee(it)", "it = itertools.islice(l, {n}, None)", "it = filter(None, d)",
-    "it = itertools.accumulate(l, lambda a, b: b)", "it = itertools.zip_longest(l, t)", "c = itertools.cycle(t); B(x); LOG.append([next(c), next(c), next(c)])", "LOG.append(list(itertools.islice(it, 3)))", "dq = collections.deque(l); it = iter(dq); dq.append(1)",
+    "it = itertools.accumulate(l, lambda a, b: b)", "it = itertools.zip_longest(l, t)", ("c = itertools.cycle(t); B(x); "
+        "LOG.append([next(c), next(c), next(c)])"), "LOG.append(list(itertools.islice(it, 3)))", ("dq = collections.deque(l); it = iter(dq); "
+            "dq.append(1)"),
     "LOG.append(told_of({n}))", "told_of.cache_clear()", "LOG.append(tuple(told_of.cache_info()))", "LOG.append(pure({n}))", "LOG.append(deep({n}))", "n = pure(2)", "LOG.append(pure({n}) is pure({n}))", "LOG.append(told_of(True))",
     "k = Cached({n}); LOG.append(k.once + k.once); LOG.append(k.method(1) + k.method(1)); del k", "LOG.append(told_of.__wrapped__({n}))", "LOG.append({{Counted({n}): 1}}.get(Counted({n})))", "LOG.append(Counted({n}) in [Counted({n})])",
-    "warnings.warn('w{n}')", "warnings.warn('w{n}', DeprecationWarning)", "class A{n}(metaclass=Meta): a = {n}", "class A(metaclass=Small, k=1):\n    def f(self): return __class__", "class A(Hooked, k={n}): b = 1",
-    "class A:\n    a = Named()\n    n = {n}\nLOG.append((A.a, A().a, A.n))", "class A:\n    locals()['z'] = {n}\nLOG.append(A.z)", "class A(Plain):\n    def __repr__(self): return super().__repr__() + '!'\n{o} = A({n})",
+    "warnings.warn('w{n}')", "warnings.warn('w{n}', DeprecationWarning)", "class A{n}(metaclass=Meta): a = {n}", ("class A(metaclass=Small, "
+        "k=1):\n    def f(self): return __class__"), "class A(Hooked, k={n}): b = 1",
+    "class A:\n    a = Named()\n    n = {n}\nLOG.append((A.a, A().a, A.n))", ("class A:\n    locals()['z'] = "
+        "{n}\nLOG.append(A.z)"), "class A(Plain):\n    def __repr__(self): return super().__repr__() + '!'\n{o} = A({n})",
     "A = type('A', (Plain,), {{'k': {n}}}); LOG.append((A.k, A.__mro__[1] is Plain))", "class A(Meta('M', (), {{}})): a = 1", "@dataclasses.dataclass\nclass A:\n    a: int = {n}\nLOG.append(repr(A()))",
-    "raise KeyError({n})", "raise ValueError({n}) from KeyError(1)", "raise ExceptionGroup('g', [ValueError({n}), KeyError(1)])", "raise Group('g', [TypeError(1), ExceptionGroup('i', [KeyError({n})])])", "deeper({n})", "raising({n})",
-    "ExceptionGroup('g', [])", "ExceptionGroup({n}, [1])", "ExceptionGroup('g', [{n}])", "LOG.append(type(BaseExceptionGroup('g', [KeyError()])).__name__)", "LOG.append([].pop())", "LOG.append(t[{n}])", "1 // {n}", "slice()", "int('x')",
+    "raise KeyError({n})", "raise ValueError({n}) from KeyError(1)", ("raise ExceptionGroup('g', [ValueError({n}), "
+        "KeyError(1)])"), "raise Group('g', [TypeError(1), ExceptionGroup('i', [KeyError({n})])])", "deeper({n})", "raising({n})",
+    "ExceptionGroup('g', [])", "ExceptionGroup({n}, [1])", "ExceptionGroup('g', [{n}])", ("LOG.append(type(BaseExceptionGroup('g', "
+        "[KeyError()])).__name__)"), "LOG.append([].pop())", "LOG.append(t[{n}])", "1 // {n}", "slice()", "int('x')",
     "LOG.append(int('257') is int('257'))", "text = ''.join(['a', 'b']); LOG.append(text is 'ab')", "LOG.append(t is (1, 2))", "u = t; B(x); LOG.append(u is t)", "LOG.append(text is str(text))", "LOG.append((1, 2) is tuple((1, 2)))",
-    "i = n * 1000; j = i; x = B(x); LOG.append(i is j)", "f = 1.5 * n; g = f; B(x); LOG.append(f is g)", "LOG.append(l is list(l))", "a = b = [n]; x = B(x); LOG.append(a is b)", "LOG.append(d.keys() & {{0, 1}})", "LOG.append(type(frozenset([1]) & d.keys()).__name__)",
-    "LOG.append(sorted(d.keys() - {{1}}))", "LOG.append(bool(weakref.proxy(h)))", "LOG.append(h.n)", "l.extend(x for x in range({n}))", "LOG.append(sum(l, 0) if all(type(v) is int for v in l) else 0)", "del l[:1]", "l.insert(0, {n})",
+    "i = n * 1000; j = i; x = B(x); LOG.append(i is j)", "f = 1.5 * n; g = f; B(x); LOG.append(f is g)", ("LOG.append(l is "
+        "list(l))"), "a = b = [n]; x = B(x); LOG.append(a is b)", "LOG.append(d.keys() & {{0, 1}})", ("LOG.append(type(frozenset([1]) & "
+            "d.keys()).__name__)"),
+    "LOG.append(sorted(d.keys() - {{1}}))", "LOG.append(bool(weakref.proxy(h)))", "LOG.append(h.n)", ("l.extend(x for x in "
+        "range({n}))"), "LOG.append(sum(l, 0) if all(type(v) is int for v in l) else 0)", "del l[:1]", "l.insert(0, {n})",
     "match {m}:\n    case [a, b]: LOG.append(('seq', kept(a)))\n    case {{0: a}}: LOG.append(('map', kept(a)))\n    case Plain(n=a): LOG.append(('obj', a))\n    case int() | None: LOG.append('int')\n    case _: LOG.append('other')",
 ]  # fmt: skip
 BLOCKS = [

@@ -11,7 +11,8 @@ ROWS = (
     "{a}[{a}[:, 0] > {c}]", "{a}[{a}.sum(1) > {c}]", "torch.cat([{a}, {b}])", "{a}[:{n}]", "{a}[{n}:]", "{a} * 2 + 1", "{a}.relu()", "{a} @ w", "{a}.flip(0)", "{a}[::2]",
     "{a}.sort(0)[0]", "{a} - {a}.mean(0)", "F.layer_norm({a}, (4,))", "{a}.masked_fill({a} > {c}, 0.5)", "{a}[torch.arange({a}.shape[0])]", "{a}[{a}[:, 1].argsort()]",
     "torch.where({a} > 0, {a}, {c})", "{a} + {b}", "{a}[{a}[:, 0].nonzero()[:, 0]]", "{a}.cumsum(0)", "{a}.softmax(0)", "{a}.t().contiguous().t() * 1.5", "zeroed({a}, {c})",
-    "{a}.view(-1, 2).reshape(-1, 4)", "torch.ones({n}, 4)", "{a}[{n} - 1].expand(2, 4) + 0", "F.pad({a}, (0, 0, 0, {n}))", "{a}.index_select(0, k % {a}.shape[0])", "{a}.max(0)[0][None] + {a}",
+    "{a}.view(-1, 2).reshape(-1, 4)", "torch.ones({n}, 4)", "{a}[{n} - 1].expand(2, 4) + 0", ("F.pad({a}, (0, 0, 0, "
+        "{n}))"), "{a}.index_select(0, k % {a}.shape[0])", "{a}.max(0)[0][None] + {a}",
     "x[k][:{n}]", "torch.repeat_interleave({a}, 2, dim=0)", "{a}.new_zeros({a}.shape[0], 4) + {b}", "{a}.unique(dim=0)", "stepped({a}, {n})", "{a}[-{n}:]", "{a}.split([{n}, {a}.shape[0] - {n}])[1]",
 )  # fmt: skip
 NUMBERS = (

@@ -428,17 +428,24 @@ EXPRESSIONS: dict[str, list[str]] = {
     # tensors of four numbers; {t} {n} {c} {s} {l} {o}: an expression of that kind, {v}: a tensor variable, {i}: a small number
     "t": [
         "{v}", "{v}", "{v}", "inner({t})", "{t} * SCALE", "({t} + {t})", "({t} - {n})", "({t} * {n})", "torch.relu({t})", "{t}.abs()", "helper({t}, k={n})", "helper({t}, {n}, 1, extra={t})",
-        "(l[-1] if l and isinstance(l[-1], torch.Tensor) else {t})", "d.get('t', {t})", "({t} if {c} else {t})", "sum([{t} for q in range({i})], start={t})",
+        "(l[-1] if l and isinstance(l[-1], torch.Tensor) else {t})", "d.get('t', {t})", "({t} if {c} else {t})", ("sum([{t} for q in "
+            "range({i})], start={t})"),
         "o.step({t})", "net({t})", "net({t}, 'tanh', upto={i})", "o({t}, by={n})", "o({t}, *l[:1], z=1)", "Box.plus({t}, {n})", "Point({t}, {n}).scaled({n}).x",
-        "Pair({t}, {n}).total()", "functools.reduce(operator.add, [{t}, {t}])", "functools.partial(helper, k={n})({t})", "deco(lambda q: q * {n})({t})",
+        "Pair({t}, {n}).total()", "functools.reduce(operator.add, [{t}, {t}])", ("functools.partial(helper, "
+            "k={n})({t})"), "deco(lambda q: q * {n})({t})",
         "torch.stack([{t}, {t}]).sum(0)", "torch.cat([{t}[:2], {t}[2:]])", "{t}.view(2, 2).t().reshape(-1)", "{t}[[3, 2, 1, 0]]", "{t}.clone()", "F.softmax({t}, dim=-1)",
-        "torch.where({t} > 0, {t}, {t})", "(lambda q, *r, w={t}: q + w)({t}, 1)", "max([{t}, {t}], key=lambda q: q.shape[0])", "torch.full((4,), float({n}))", "{t}.new_zeros({t}.shape)",
+        "torch.where({t} > 0, {t}, {t})", "(lambda q, *r, w={t}: q + w)({t}, 1)", ("max([{t}, {t}], key=lambda q: "
+            "q.shape[0])"), "torch.full((4,), float({n}))", "{t}.new_zeros({t}.shape)",
         "opaque({t})", "[q for q in ({t}, {t})][{i} % 2]", "dict(z={t})['z']", "next(iter([{t}]))", "copy.copy({t})", "{t} * SCALE", "{t}.roll({i})", "torch.arange(4) * {n} + {t}",
-        "getattr({t}, 'neg')()", "operator.add({t}, {n})", "({t}, {t})[{i} % 2]", "(w := {t})", "net.layers[{i} % 3]({t})", "{t}.chunk(2)[{i} % 2].repeat(2)", "{t}.detach()",
-        "sum(itertools.islice(itertools.repeat({t}), 2))", "[*map(torch.sin, [{t}])][0]", "{t}.double().float()", "{t}.expand(2, 4)[1]", "torch.nan_to_num({t} / {t})",
+        "getattr({t}, 'neg')()", "operator.add({t}, {n})", "({t}, {t})[{i} % 2]", "(w := {t})", ("net.layers[{i} % "
+            "3]({t})"), "{t}.chunk(2)[{i} % 2].repeat(2)", "{t}.detach()",
+        "sum(itertools.islice(itertools.repeat({t}), 2))", "[*map(torch.sin, [{t}])][0]", "{t}.double().float()", ("{t}.expand(2, "
+            "4)[1]"), "torch.nan_to_num({t} / {t})",
         "Asking({t}).tripled", "(Asking({t}) + {t})", "(Asking({t}) + {n})", "({n} * Asking({t}))", "(Asking({t}) - {n})", "({t} - Asking({t}))", "Asking({t})[{i}]", "sum(Steps({t}, {i}), {t})", "sum(Asking({t}), {t})",
-        "min([Asking({t}), Asking({t})]).y", "(Asking({t}) or Asking({t})).y", "sum(pulling({t}, {n}, l), {t})", "[*pulling({t}, 2, l)][-1]", "next(flowing({t}, 1, l))", "({t} * {f})", "({t} + {f})", "torch.full_like({t}, {f})",
-        "({t} * Level({i} % 2 + 1))", "{t}[[Level.LOW, Level.HIGH, 0, 3]]", "{t}.view(Level.HIGH, -1)[Level.LOW].repeat(Level.HIGH)", "next(itertools.islice(itertools.cycle([{t}, {t}]), abs({i}), None))",
+        "min([Asking({t}), Asking({t})]).y", "(Asking({t}) or Asking({t})).y", "sum(pulling({t}, {n}, l), {t})", ("[*pulling({t}, 2, "
+            "l)][-1]"), "next(flowing({t}, 1, l))", "({t} * {f})", "({t} + {f})", "torch.full_like({t}, {f})",
+        "({t} * Level({i} % 2 + 1))", "{t}[[Level.LOW, Level.HIGH, 0, 3]]", ("{t}.view(Level.HIGH, "
+            "-1)[Level.LOW].repeat(Level.HIGH)"), "next(itertools.islice(itertools.cycle([{t}, {t}]), abs({i}), None))",
         "list(itertools.accumulate([{t}, {t}], operator.sub))[-1]", "operator.itemgetter({i} % 2)([{t}, {t}])", "operator.attrgetter('x')(Point({t}))", "operator.methodcaller('step', {t})(o)",
     ],
     "n": [
@@ -446,14 +453,17 @@ EXPRESSIONS: dict[str, list[str]] = {
         "next(source, {n})", "d.setdefault({n}, {n})", "min({n}, {n})", "max({n}, {n}, key=lambda q: -q)", "o.k", "o.size", "o.missing", "len(o)", "o.doubled", "o.cached", "fib(abs({n}) % 9)",
         "sum(range({i}))", "sum(q for q in range({i}) if q != {n})", "{n} if {c} else {n}", "o + {n}", "{n} + o", "SCALE", "TABLE['a']", "len(TABLE['b'])", "net.calls", "net.width",
         "int({c})", "abs({n})", "({n}) ** 2 % 50", "math.floor({n} / 2)", "len({s})", "{s}.count('a')", "(lambda: {n})()", "[5, 6, 7][o]", "ord({s}[:1] or 'z')", "Color.BLUE.value",
-        "len(set([{n}, {n}]))", "collections.Counter({s})['a']", "{t}.dim()", "{t}.numel()", "sorted([{n}, {n}])[0]", "int('7') + {n}", "~{n}", "({n} & 3)", "({n} << 1) % 31", "-{n}",
+        "len(set([{n}, {n}]))", "collections.Counter({s})['a']", "{t}.dim()", "{t}.numel()", ("sorted([{n}, "
+            "{n}])[0]"), "int('7') + {n}", "~{n}", "({n} & 3)", "({n} << 1) % 31", "-{n}",
         "len([q for q in l if not isinstance(q, str)])", "hash(({i}, 'a')) == hash(({i}, 'a'))", "divmod({n}, 3)[1]", "round({n} / 3)", "math.prod([2, {n}]) % 91", "Box.made({n}).k", "o[0]",
         "heapq.nsmallest(1, [{n}, {n}])[0]", "bisect.bisect([1, 3, 5], {n})", "int({f}) % 7", "getattr(o, 'absent' + str({i}), {n})", "(n := {n})", "Base.factor", "len(net.layers)", "(Level.HIGH + {n})", "[3, 4, 5][Level(1)]", "[*Listed][{i} % 3]", "Listed[{n}]", "Listed.total", "sorted([Ranked({n}), Ranked({n}), Ranked(1)], reverse={c})[0].k",
-        "len({{1: {n}, 2: 3}}.keys() - [{n}])", "len(l[o:])", "len([1, 2] * o)", "operator.attrgetter('k')(o)", "max([Ranked({n}), Ranked({n})], key=operator.attrgetter('k')).k", "sum(1 for _ in net.parameters())", "len(list(zip(l, d)))",
+        "len({{1: {n}, 2: 3}}.keys() - [{n}])", "len(l[o:])", "len([1, 2] * o)", "operator.attrgetter('k')(o)", ("max([Ranked({n}), "
+            "Ranked({n})], key=operator.attrgetter('k')).k"), "sum(1 for _ in net.parameters())", "len(list(zip(l, d)))",
     ],
     "c": [
         "{n} < {n}", "n > 1", "{t}.sum() > {i}", "{n} == {n}", "not {n}", "n in (1, 2)", "n > 0 and {t}.max() > 0 or {n}", "{n} in o", "o == Box({n})", "r < {f}", "r == {f}", "{f} > 1", "o < Box({n})", "isinstance({n}, int)",
-        "isinstance({t}, torch.Tensor)", "{s} < 'b'", "'a' in {s}", "any(q > {n} for q in [1, 2])", "all([{n}, {n}])", "Color.RED is Color(1)", "hasattr(o, '_zz')", "callable({n})", "bool(l)", "{n} is None",
+        "isinstance({t}, torch.Tensor)", "{s} < 'b'", "'a' in {s}", "any(q > {n} for q in [1, 2])", "all([{n}, {n}])", ("Color.RED is "
+            "Color(1)"), "hasattr(o, '_zz')", "callable({n})", "bool(l)", "{n} is None",
         "d.get({n}) is not None", "'t' in d", "{t} is {v}", "torch.is_grad_enabled()", "{n} in Listed", "Level.LOW < {n}", "{{{n}}} in [{{1}}, {{2}}]", "{t}.dtype == torch.float32", "0 <= {n} < 5", "kind({n}) == 'int'", "{n} != {n}", "net.training", "o",
     ],
     "f": [
@@ -465,8 +475,10 @@ EXPRESSIONS: dict[str, list[str]] = {
     ],
     "l": [
         "[{n}, 1]", "list(range({i}))", "l[:1]", "[{n}, {t}]", "[q * 2 for q in range({i})]", "[*l[:2], {n}]", "list(d)[:2]", "sorted([{n}, {n}, 1], reverse=True)", "list(zip([1, 2], [{t}, {t}]))", "list(counting({n}, l))",
-        "list(enumerate([{n}]))", "[q for r in [[1], [{n}]] for q in r]", "list(map(lambda q: q + {n}, [1, 2]))", "list(filter(None, [{n}, 0, 1]))", "list(reversed([{n}, {t}]))", "list(o)", "[(q, r) for q, r in d.items()][:1]",
-        "list(itertools.chain([{n}], [{t}]))", "list(itertools.accumulate([1, {n}]))", "list(dict.fromkeys([{n}, {n}]))", "list({s})", "[{t}] * ({i} % 3)", "list(itertools.product([1, {n}], repeat=2))[:3]", "copy.deepcopy([{n}, [{n}]])",
+        "list(enumerate([{n}]))", "[q for r in [[1], [{n}]] for q in r]", "list(map(lambda q: q + {n}, [1, 2]))", ("list(filter(None, [{n}, "
+            "0, 1]))"), "list(reversed([{n}, {t}]))", "list(o)", "[(q, r) for q, r in d.items()][:1]",
+        "list(itertools.chain([{n}], [{t}]))", "list(itertools.accumulate([1, {n}]))", ("list(dict.fromkeys([{n}, "
+            "{n}]))"), "list({s})", "[{t}] * ({i} % 3)", "list(itertools.product([1, {n}], repeat=2))[:3]", "copy.deepcopy([{n}, [{n}]])",
         "list({{1: {n}, 2: 3}}.values())", "[*{{{n}, 1}}]", "list(collections.OrderedDict(a={n}, b=2).items())", "list(collections.deque([{n}, 2, 3], maxlen=2))", "[None, ...]", "[not_there for not_there in []]",
     ],
 }  # fmt: skip

@@ -12,7 +12,7 @@ from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selectiv
 
 from conftest import same
 from opmill_bytecode_frontend import Unsupported, capture
-from opmill_bytecode_frontend.switches import in_dual_level, switches
+from opmill_bytecode_frontend.graph.switches import in_dual_level, switches
 
 
 class Unmaterialized(Function):

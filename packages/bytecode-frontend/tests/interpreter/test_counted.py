@@ -132,7 +132,8 @@ def prints(x, m, i):
 @pytest.mark.parametrize(
     ("fn", "code", "what"),
     [
-        (decides, "FE037", "a decision on u0 >= 4"), (counts, "FE037", "a number that only data tell is needed"), (iterates, "FE030", "unbind"), (adds, "FE030", "add"),
+        (decides, "FE037", "a decision on u0 >= 4"), (counts, "FE037", ("a number that only data tell is "
+            "needed")), (iterates, "FE030", "unbind"), (adds, "FE030", "add"),
         (prints, "FE037", "a number that only data tell is needed"),
     ],
 )  # fmt: skip

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 
 from opmill_bytecode_frontend import Unsupported, capture
-from opmill_bytecode_frontend.eager_errors import asked_of_eager
+from opmill_bytecode_frontend.graph.eager_errors import asked_of_eager
 
 WRONG = {
     "mm": lambda x: x @ torch.ones(7, 7),

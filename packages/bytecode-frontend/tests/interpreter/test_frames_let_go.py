@@ -1,5 +1,5 @@
-"""When what the program made is gone: frames that raised or caught an exception do not keep it, nor each other, until the collector comes; and
-iterators that are left behind do not run ahead of the program."""
+"""When what the program made is gone: frames that raised or caught an exception do not keep it, nor each other, until the collector comes;
+and iterators that are left behind do not run ahead of the program."""
 
 from __future__ import annotations
 

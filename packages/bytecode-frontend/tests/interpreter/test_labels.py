@@ -5,7 +5,7 @@ import torch
 from torch.profiler import ProfilerActivity, profile, record_function
 
 from opmill_bytecode_frontend import capture
-from opmill_bytecode_frontend.labels import labelled
+from opmill_bytecode_frontend.effects.labels import labelled
 
 USER = {"sin", "cos", "exp", "mul", "add", "neg", "item"}
 

@@ -1,5 +1,5 @@
-"""Marks of ``torch.compiler`` and ``torch._dynamo``: each means in captured code what torch's own compiler takes it for, and what is computed is
-what the plain program computes."""
+"""Marks of ``torch.compiler`` and ``torch._dynamo``: each means in captured code what torch's own compiler takes it for, and what is
+computed is what the plain program computes."""
 
 from __future__ import annotations
 

@@ -19,10 +19,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from opmill_bytecode_frontend import CaptureOptions, Unsupported, capture
-from opmill_bytecode_frontend.capture import parts
+from opmill_bytecode_frontend.breaks.natives import refuse_reading_frame
+from opmill_bytecode_frontend.entry.capture import parts
 from opmill_bytecode_frontend.errors import CaptureWarning
 from opmill_bytecode_frontend.eval_frame import set_callback
-from opmill_bytecode_frontend.natives import refuse_reading_frame
 from opmill_bytecode_frontend.values.classes import ClassValue
 
 DEPTH = 4

@@ -12,7 +12,8 @@ from opmill_bytecode_frontend.errors import Unsupported
 
 np = pytest.importorskip("numpy", minversion="2.0")
 
-#: One program a line: an expression of x (float64, 3 by 4), y (float32, 3 by 4), v (float64, 4), s (a matrix, 3 by 3, well conditioned), i (int64, 3 by 4),
+#: One program a line: an expression of x (float64, 3 by 4), y (float32, 3 by 4), v (float64, 4), s (a matrix, 3 by 3, well conditioned), i
+#: (int64, 3 by 4),
 #: u (uint8, 4), b (bool, 4), z (complex128, 4), t (a tensor, float32, 2 by 3), k (positions, int64, 2).
 PROGRAMS = """
 np.sin(x) + 1
@@ -360,7 +361,8 @@ def test_other_layouts_are_other_graphs() -> None:
         "x[x > 3]", "np.nonzero(x)", "np.unique(i)", "i // 2", "i % 3", "i ** 2", "np.random.rand(2) + v[:2]", "x.astype(np.uint16)", "np.sort(x)[::-1]",
         "np.argsort(v)", "np.linalg.svd(s)", "np.vectorize(float)(v)", "x.tolist()", "float(x.sum())", "np.allclose(x, x)", "x.view(np.int64)",
         "np.broadcast_to(v, (2, 4))", "np.histogram(x)", "v > 'a'", "np.percentile(x, 30)", "x[::-1]", "np.linalg.inv(x)", "x.reshape(5, 5)", "u + 300",
-        "np.add(x, y[:, :2])", "x @ x", "np.concatenate([x, v])", "x.sum(axis=5)", "i << 3", "divmod(x, 2)", "x.flat[2]", "np.select([x > 1], [x])", "len(x) + x[0, 0]",
+        "np.add(x, y[:, :2])", "x @ x", "np.concatenate([x, v])", "x.sum(axis=5)", "i << 3", "divmod(x, 2)", "x.flat[2]", ("np.select([x > "
+            "1], [x])"), "len(x) + x[0, 0]",
         "t + t.numpy()", "np.array_equal(x, y)", "x.item(3)", "np.ma.masked_array(v)", "np.matrix(s) * 2", "np.sin(np.flip(x))", "np.dot(z, z)", "np.exp(z)",
     ],
 )  # fmt: skip

@@ -1,4 +1,5 @@
-"""Programs of torch for NumPy's functions against NumPy: over dtypes, special values, broadcasts, arrays without dimensions and without items."""
+"""Programs of torch for NumPy's functions against NumPy: over dtypes, special values, broadcasts, arrays without dimensions and without
+items."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ import pytest
 import torch
 
 from opmill_bytecode_frontend import capture
-from opmill_bytecode_frontend.numpy_rules import UFUNCS
+from opmill_bytecode_frontend.library.numpy.rules import UFUNCS
 from opmill_bytecode_frontend.values.arrays import DTYPES, torch_dtype
 
 np = pytest.importorskip("numpy", minversion="2.0")

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from opmill_bytecode_frontend import capture
-from opmill_bytecode_frontend.library.ordered import IN_PYTHON
+from opmill_bytecode_frontend.library.builtins.ordered import IN_PYTHON
 
 SEEDS = range(40)
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from opmill_bytecode_frontend.capture import capture
+from opmill_bytecode_frontend.entry.capture import capture
 from opmill_bytecode_frontend.errors import CaptureWarning
 
 SIZES = [5, 6, 7, 2, 20, 3, 11, 64, 9, 4, 33, 8, 12, 2, 17, 40, 5, 100, 10, 13]
@@ -330,6 +330,22 @@ def test_a_marked_size_that_is_assumed_is_told() -> None:
         compiled(x)
 
 
+def of_three_rows(x: torch.Tensor) -> torch.Tensor:
+    return x.sin() + x.reshape(3, 2)
+
+
+def test_the_expression_that_fixes_a_size_is_marked() -> None:
+    x = torch.randn(3, 2)
+    x._dynamo_dynamic_indices = {0}
+    compiled, _ = counted(of_three_rows)
+    with pytest.warns(CaptureWarning, match="FE091") as caught:
+        compiled(x)
+    text = str(caught[0].message).splitlines()
+    assert text[-2].strip() == "return x.sin() + x.reshape(3, 2)"
+    marked = text[-1].index("^"), text[-1].rindex("^") + 1
+    assert text[-2][slice(*marked)] in ("x.reshape(3, 2)", "x.sin() + x.reshape(3, 2)")
+
+
 def test_strides_that_change() -> None:
     compiled, graphs = counted(lambda x: (x * 2).sum(0) + x[0])
     big = torch.randn(30, 40)
@@ -429,10 +445,14 @@ INTS = (
     "3",
 )
 TENSORS = (
-    "x + 1", "x * {i}", "x / ({i} + 1)", "x.transpose(0, 1)", "x[: {i}]", "x[1:]", "x.reshape(-1, x.shape[-1])", "x.reshape(-1)[: x.shape[0]][:, None] + x",
-    "torch.cat([x, x[: {i}]])", "x.sum(0, keepdim=True) + x", "x + torch.zeros(x.shape[0], 1)", "x * torch.arange(x.shape[0])[:, None]", "x.unsqueeze(0).flatten(0, 1)",
-    "x.mean() + y", "x[:, : {i}]", "torch.nn.functional.pad(x, (1, 0))", "x @ x.t()", "y.view(-1)[: {i}].sum() + x", "x.expand(2, -1, -1).sum(0)", "x.softmax(-1)",
-    "x.repeat(2, 1)", "x.contiguous().view(x.numel() // x.shape[-1], -1)", "x.narrow(0, 0, min({i}, x.shape[0]))", "torch.stack([x, x], 1).sum(1)", "x.chunk(2)[0]",
+    "x + 1", "x * {i}", "x / ({i} + 1)", "x.transpose(0, 1)", "x[: {i}]", "x[1:]", ("x.reshape(-1, "
+        "x.shape[-1])"), "x.reshape(-1)[: x.shape[0]][:, None] + x",
+    "torch.cat([x, x[: {i}]])", "x.sum(0, keepdim=True) + x", "x + torch.zeros(x.shape[0], 1)", ("x * torch.arange(x.shape[0])[:, "
+        "None]"), "x.unsqueeze(0).flatten(0, 1)",
+    "x.mean() + y", "x[:, : {i}]", "torch.nn.functional.pad(x, (1, 0))", "x @ x.t()", "y.view(-1)[: {i}].sum() + x", ("x.expand(2, -1, "
+        "-1).sum(0)"), "x.softmax(-1)",
+    "x.repeat(2, 1)", "x.contiguous().view(x.numel() // x.shape[-1], -1)", ("x.narrow(0, 0, min({i}, "
+        "x.shape[0]))"), "torch.stack([x, x], 1).sum(1)", "x.chunk(2)[0]",
 )  # fmt: skip
 TESTS = ("n > k", "x.shape[0] >= 4", "n == k", "k % 2 == 0", "len(x) != {i}", "n + k < 12", "x.shape == y.shape", "not n % 3")
 

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from opmill_bytecode_frontend import capture
-from opmill_bytecode_frontend.capture import Capture, forget
+from opmill_bytecode_frontend.entry.capture import Capture, forget
 
 BOUND_S = 60
 THREADS = 8

@@ -1,4 +1,5 @@
-"""Training steps as one program: ``backward()``, clipping, the optimizer's step, ``zero_grad`` and the scheduler's step in captured code."""
+"""Training steps as one program: ``backward()``, clipping, the optimizer's step, ``zero_grad`` and the scheduler's step in captured
+code."""
 
 from __future__ import annotations
 

@@ -27,7 +27,17 @@ class _Empty:
 
 
 _MEANING = frozenset(
-    name for name in dir(torch.Tensor) if name.startswith("__") and name not in dir(object) and name not in vars(_Empty) and name not in (
-        "__deepcopy__", "__setstate__", "__torch_function__", "__torch_dispatch__", "__annotations__",
+    name
+    for name in dir(torch.Tensor)
+    if name.startswith("__")
+    and name not in dir(object)
+    and name not in vars(_Empty)
+    and name
+    not in (
+        "__deepcopy__",
+        "__setstate__",
+        "__torch_function__",
+        "__torch_dispatch__",
+        "__annotations__",
     )
-) | {"__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__", "__hash__", "__getattribute__", "__getattr__", "__setattr__", "__class__"}  # fmt: skip
+) | {"__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__", "__hash__", "__getattribute__", "__getattr__", "__setattr__", "__class__"}

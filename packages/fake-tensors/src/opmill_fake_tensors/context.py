@@ -21,12 +21,13 @@ from .probing import refusal
 from .symbolic import any_symbolic, fixed_sizes, python_kernel, symbolic_meta
 from .symbols import Index, Relation, Sizes, index_of, sym_int
 from .table import alike
-from .tensor import ConstantBox, FakeTensor
+from .tensor import ConstantBox, FakeTensor, Recipe
 from .wrappers import NotTakenApart, put_together, resized, take_apart, takes_operators
 
 META = torch.device("meta")
 CPU = torch.device("cpu")
 SMALL = 64
+LARGE = 1 << 20
 """Fakes of at most this many elements may carry their value."""
 
 _LIFTS = ("aten::lift_fresh", "aten::lift", "aten::lift_fresh_copy")
@@ -52,7 +53,7 @@ def _no_levels() -> Any:
     return torch._C._ExcludeDispatchKeyGuard(_LEVELS)
 
 
-class _Computed(torch.autograd.Function):
+class _Computed(torch.autograd.function._SingleLevelFunction):
     """Gives the tensor in a list as one that was computed from another: no leaf, and no view of one, which must not be written to."""
 
     @staticmethod
@@ -71,7 +72,7 @@ def _computed(leaf: torch.Tensor, held: FakeTensor) -> FakeTensor:
     functorch.set_single_level_autograd_function_allowed(True)
     try:
         with torch.enable_grad(), _no_levels():
-            return super(torch.autograd.Function, _Computed).apply(leaf, [held])  # type: ignore[no-untyped-call, misc, no-any-return]
+            return _Computed.apply(leaf, [held])  # type: ignore[attr-defined, no-any-return]
     finally:
         functorch.set_single_level_autograd_function_allowed(allowed)
 
@@ -116,6 +117,8 @@ class FakeContext(TorchDispatchMode):
         self._inside = 0
         """How many of torch's kernels in Python are running: what they call is no part of the program."""
         self._by_id: dict[int, tuple[weakref.ref[torch.Tensor], FakeTensor]] = {}
+        self._known: list[tuple[int, ConstantBox]] = []
+        """Of tensors from outside with known values: their storage, and what says whether they still have these."""
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -195,6 +198,27 @@ class FakeContext(TorchDispatchMode):
         elif tensor.requires_grad and not tensor.is_leaf:
             fake = _computed(fake, self.from_meta(meta, tensor.device))
         return fake
+
+    def know(self, tensor: torch.Tensor, asked: Callable[[], None]) -> None:
+        """What a plain tensor holds now is known of its fake. ``asked()`` is called when something is decided by that."""
+        if takes_operators(type(tensor)):
+            return
+        fake = self.from_tensor(tensor)
+        with _no_dispatch(), _no_levels():
+            fake._constant, fake._box = tensor.detach().clone(), ConstantBox(frozenset([asked]))
+            self._known.append((tensor.untyped_storage()._cdata, fake._box))
+
+    def written_outside(self, fake: FakeTensor) -> None:
+        """Tensors from outside that share memory with the one that was written have no known values any more."""
+        if not self._known:
+            return
+        own = fake.meta.untyped_storage()._cdata
+        with _no_dispatch(), _no_levels():
+            inputs = [(made, ref()) for ref, made in self._by_id.values() if made.meta.untyped_storage()._cdata == own]
+            touched = {real.untyped_storage()._cdata for _, real in inputs if real is not None}
+        for storage, box in self._known:
+            if storage in touched:
+                box.forget()
 
     def _like_wrapper(self, tensor: Any, symbolic: Mapping[int, Index | None] | None, label: str, moving: Collection[int]) -> Any:
         """A wrapper of fakes. Dimensions that are symbolic are so in the tensors inside that have the wrapper's own sizes."""
@@ -296,7 +320,10 @@ class FakeContext(TorchDispatchMode):
                 with torch._C._DisablePythonDispatcher():  # kernels in C++ are faster, and whole
                     result = (self._by_fixed_sizes if symbolic else self._infer)(op, metas, meta_kwargs, device)
         if op.writes:
+            after = call.after_writing(op, args, kwargs) if call.constants and not symbolic else None
             call.forget_written(op, args, kwargs)
+            if after is not None:
+                args[0]._constant, args[0]._box = after, ConstantBox(call.told(), args[0]._box.memory)
         if self.data is not None and (op.pure or op.gives_views) and isinstance(result, torch.Tensor) and call.fakes:
             self._contents.made(op.name, (*metas, *meta_kwargs.items()), result, op.gives_views)
         out = call.wrap(result, device)
@@ -497,26 +524,55 @@ class _Call:
 
     def forget_written(self, op: Operator, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
         for fake in self.written(op, args, kwargs):
-            if isinstance(fake, FakeTensor) and fake._box is not None:
-                fake._box.alive = False
+            if isinstance(fake, FakeTensor):
+                if fake._box is not None:
+                    fake._box.forget()
+                self.context.written_outside(fake)
 
     def attach_constants(self, op: Operator, args: Sequence[Any], kwargs: Mapping[str, Any], out: Any) -> None:
-        """Computes the value too where all arguments have theirs and the result is small."""
-        if not isinstance(out, FakeTensor) or out.numel() > SMALL or (op.takes_tensors and not self.fakes):
+        """The value is known too where those of all arguments are: computed at once where the result is small, else when it is asked
+        for."""
+        if not isinstance(out, FakeTensor) or out.numel() > LARGE or (op.takes_tensors and not self.fakes):
             return
-        value = self._run_on_constants(op, args, kwargs)
-        box = next(iter(self.fakes.values()))._box if op.aliases and self.fakes else ConstantBox()
+        later = out.numel() > SMALL or any(isinstance(fake._constant, Recipe) for fake in self.fakes.values())
+        if later:
+            compute = functools.partial(_run_on, op, [_kept(a) for a in args], {k: _kept(v) for k, v in kwargs.items()})
+            value: Any = Recipe(compute)
+        else:
+            value = self._run_on_constants(op, args, kwargs)
+        box = next(iter(self.fakes.values()))._box if op.aliases and self.fakes else ConstantBox(self.told())
         out._constant, out._box = value, box
+
+    def after_writing(self, op: Operator, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Recipe | None:
+        """What the tensor that an operator writes in place will hold, where that is known."""
+        fake = args[0] if args else None
+        if not isinstance(fake, FakeTensor) or list(op.writes) != ["self"] or fake._box is None or fake.numel() > LARGE:
+            return None
+        if not op.packet.startswith("aten::") or {torch.Tag.nondeterministic_seeded, torch.Tag.inplace_view} & set(op.func.tags):
+            return None
+        before, *rest = [_kept(a) for a in args]
+        named = {k: _kept(v) for k, v in kwargs.items()}
+
+        def compute() -> torch.Tensor:
+            with _no_dispatch(), _no_levels():
+                own: torch.Tensor = _value(before).clone()
+            _run_on(op, [own, *rest], named)
+            return own
+
+        return Recipe(compute)
+
+    def told(self) -> frozenset[Callable[[], None]]:
+        return frozenset().union(*(fake._box.told for fake in self.fakes.values() if fake._box is not None))
 
     def from_constants(self, op: Operator, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """The result of an operator that needs data, which are all known."""
         value = self._run_on_constants(op, args, kwargs)
+        for tell in self.told():
+            tell()
         return self._lift_all(value)
 
     def _run_on_constants(self, op: Operator, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        on_cpu = {k: CPU if k == "device" and v is not None else _value(v) for k, v in kwargs.items()}
-        with _no_dispatch(), _no_levels():
-            return op.func(*map(_value, args), **on_cpu)
+        return _run_on(op, [_kept(a) for a in args], {k: _kept(v) for k, v in kwargs.items()})
 
     def _lift_all(self, value: Any) -> Any:
         if isinstance(value, torch.Tensor):
@@ -524,7 +580,21 @@ class _Call:
         return type(value)(map(self._lift_all, value)) if isinstance(value, (tuple, list)) else value
 
 
-def _value(arg: Any) -> Any:
+def _run_on(op: Operator, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """What the operator gives for values and recipes of values."""
+    on_cpu = {k: CPU if k == "device" and v is not None else _value(v) for k, v in kwargs.items()}
+    with _no_dispatch(), _no_levels():
+        return op.func(*map(_value, args), **on_cpu)
+
+
+def _kept(arg: Any) -> Any:
+    """What is known of an argument now, whatever is written later."""
     if isinstance(arg, FakeTensor):
-        return arg.constant
+        return arg._constant
+    return type(arg)(map(_kept, arg)) if type(arg) in (list, tuple) else arg
+
+
+def _value(arg: Any) -> Any:
+    if isinstance(arg, Recipe):
+        return arg.value()
     return type(arg)(map(_value, arg)) if type(arg) in (list, tuple) else arg

@@ -48,9 +48,9 @@ _holder: list[int] = []
 
 
 def _imported_elsewhere() -> set[str]:
-    """The modules, of those that compiling needs, that other threads are importing. The modules of a program are not waited for: their import
-    may take as long as the program runs."""
-    locks = getattr(importlib._bootstrap, "_module_locks", {})  # type: ignore[attr-defined]
+    """The modules, of those that compiling needs, that other threads are importing. The modules of a program are not waited for: their
+    import may take as long as the program runs."""
+    locks = getattr(importlib._bootstrap, "_module_locks", {})
     held = {name: lock for name, reference in list(locks.items()) if name.startswith(PACKAGES) and (lock := reference()) is not None}
     return {name for name, lock in held.items() if getattr(lock, "owner", None) not in (None, threading.get_ident())}
 

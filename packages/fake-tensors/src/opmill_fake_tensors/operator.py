@@ -13,7 +13,10 @@ from .passing import out_of_memory
 from .rules import checks, counted_rules, rules, symbolic_rules
 from .rules.pointwise import RECORDS, converted
 
-_EMPTY = "aten::empty aten::empty_like aten::empty_strided aten::new_empty aten::new_empty_strided aten::empty_permuted aten::_efficientzerotensor".split()
+_EMPTY = (
+    "aten::empty aten::empty_like aten::empty_strided aten::new_empty "
+    "aten::new_empty_strided aten::empty_permuted aten::_efficientzerotensor"
+).split()
 _METADATA_ONLY = "aten::detach_ aten::requires_grad_ aten::_fw_primal aten::retain_grad".split()
 _OF_TORCH = ("aten", "prim", "prims", "profiler", "sym")
 _NUMBERS = ("int", "float", "bool", "number", "complex", "str", "SymInt", "SymFloat", "SymBool")
@@ -36,7 +39,8 @@ _BOOL = (torch.bool, torch.uint8)
 _MEMO_LIMIT = 20_000
 _MEASURED = tuple(
     f"aten::{n}"
-    for n in "linalg _linalg _embedding_bag _fft geqrf ormqr _cdist max_unpool log_sigmoid_forward nonzero_static isin replication_pad reflection_pad index_fill "
+    for n in "linalg _linalg _embedding_bag _fft geqrf ormqr _cdist max_unpool log_sigmoid_forward nonzero_static isin replication_pad "
+    "reflection_pad index_fill "
     "roll pixel_shuffle pixel_unshuffle channel_shuffle native_channel_shuffle native_dropout_backward nll_loss2d_forward glu".split()
 )
 """Operators whose meta kernels promise layouts that the CPU does not keep: what they give is seen by running them once on zeros."""

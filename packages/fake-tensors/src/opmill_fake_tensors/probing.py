@@ -14,7 +14,8 @@ from typing import Any
 import torch
 
 _OF_TYPES = re.compile(
-    r"dtype|\b(?:scalar|data|same) ?types?\b|not implemented for|\bcast\b|\b(?:long|int|byte|float|double) tensor\b|\btype promotion\b|\b(?:integral|floating|complex|boolean|bool|half)\b",
+    r"dtype|\b(?:scalar|data|same) ?types?\b|not implemented for|\bcast\b|\b(?:long|int|byte|float|double) tensor\b|\btype "
+    r"promotion\b|\b(?:integral|floating|complex|boolean|bool|half)\b",
     re.I,
 )
 _REFUSALS = (RuntimeError, TypeError, ValueError, IndexError, NotImplementedError)

@@ -62,9 +62,9 @@ class Remembered:
         for value in (*args, *kwargs.values()):
             kind = type(value)
             if kind is FakeTensor:
-                if value._constant is not None or value.is_conj():
+                if value.is_conj():
                     return None
-                tensors += 1
+                tensors += value._constant is None
                 parts.append((value.size(), value.stride(), value.dtype, value.device))
             elif kind in _ATOMS:
                 parts.append((kind, value))

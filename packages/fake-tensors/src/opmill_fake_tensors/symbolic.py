@@ -69,7 +69,7 @@ def any_symbolic(args: Sequence[Any]) -> bool:
     """Whether sizes of a meta tensor, or a number, are symbolic."""
     for a in args:
         if isinstance(a, torch.Tensor):
-            if a._has_symbolic_sizes_strides:  # type: ignore[attr-defined]
+            if a._has_symbolic_sizes_strides:
                 return True
         elif isinstance(a, (list, tuple)):
             if any_symbolic(a):
@@ -86,7 +86,7 @@ def fixed_sizes(values: Any) -> tuple[Any, dict[int, tuple[torch.Tensor, torch.T
 
     def fix(value: Any) -> Any:
         if isinstance(value, torch.Tensor):
-            if not value._has_symbolic_sizes_strides:  # type: ignore[attr-defined]
+            if not value._has_symbolic_sizes_strides:
                 return value
             plain = torch.empty_strided([int(n) for n in value.size()], [int(n) for n in value.stride()], dtype=value.dtype, device=META)
             stands_for[id(plain)] = plain, value

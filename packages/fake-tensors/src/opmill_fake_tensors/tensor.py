@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import torch
@@ -21,12 +21,48 @@ class Runs(Protocol):
 
 
 class ConstantBox:
-    """The known value of the memory that some fakes share; all of them forget it at the first write."""
+    """The known value of the memory that some fakes share; all of them forget it at the first write, but the one that was written where
+    what is written is known, too."""
 
-    __slots__ = ("alive",)
+    __slots__ = ("alive", "memory", "told")
 
-    def __init__(self) -> None:
+    def __init__(self, told: frozenset[Callable[[], None]] = frozenset(), memory: list[ConstantBox] | None = None) -> None:
+        """``memory``: what is known of the same memory at other times, or through other views."""
         self.alive = True
+        self.memory: list[ConstantBox] = [] if memory is None else memory
+        self.memory.append(self)
+        self.told = told
+        """Called when the value decides something: it was found in tensors from outside, which may hold another one later."""
+
+    def forget(self) -> None:
+        """The memory is written."""
+        for box in self.memory:
+            box.alive = False
+
+    def decides(self) -> None:
+        for tell in self.told:
+            tell()
+
+
+class Recipe:
+    """A known value that nobody has asked for yet, and that is large: ``compute()`` gives it."""
+
+    __slots__ = ("_value", "compute")
+
+    def __init__(self, compute: Callable[[], torch.Tensor]) -> None:
+        self.compute: Callable[[], torch.Tensor] | None = compute
+        self._value: torch.Tensor | None = None
+
+    def value(self) -> torch.Tensor:
+        """Raises DataDependent where it cannot be computed: then the program itself will fail, at its time."""
+        if self.compute is not None:
+            try:
+                self._value = self.compute()
+            except Exception:
+                raise DataDependent("a known value") from None
+            self.compute = None
+        assert self._value is not None
+        return self._value
 
 
 class FakeTensor(torch.Tensor):
@@ -37,7 +73,7 @@ class FakeTensor(torch.Tensor):
 
     meta: torch.Tensor
     context: Runs
-    _constant: torch.Tensor | None
+    _constant: torch.Tensor | Recipe | None
     _box: ConstantBox | None
 
     __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]
@@ -56,7 +92,13 @@ class FakeTensor(torch.Tensor):
     @property
     def constant(self) -> torch.Tensor | None:
         """The value, where it is known (small tensors made from Python numbers, and what is computed from them)."""
-        return self._constant if self._box is not None and self._box.alive else None
+        if self._box is None or not self._box.alive:
+            return None
+        return self._constant.value() if isinstance(self._constant, Recipe) else self._constant
+
+    def is_known(self) -> bool:
+        """Whether there is a value, without asking for it."""
+        return self._box is not None and self._box.alive
 
     def is_conj(self) -> bool:
         return self.meta.is_conj()
@@ -80,8 +122,9 @@ class FakeTensor(torch.Tensor):
 
     def tolist(self) -> Any:
         value = self.constant
-        if value is None:
+        if value is None or self._box is None:
             raise DataDependent("aten::tolist")
+        self._box.decides()
         return value.tolist()
 
     def numpy(self, *, force: bool = False) -> Any:

@@ -25,7 +25,8 @@ def inferred(sizes: Sequence[int], numel: int) -> tuple[int, ...]:
         return tuple(sizes)
     if not demanded(known != 0):
         raise RuntimeError(
-            f"cannot reshape tensor of 0 elements into shape {list(sizes)} because the unspecified dimension size -1 can be any value and is ambiguous"
+            f"cannot reshape tensor of 0 elements into shape {list(sizes)} because the unspecified dimension size -1 can be any value and "
+            f"is ambiguous"
         )
     if not demanded(numel % known == 0):
         raise RuntimeError(message)

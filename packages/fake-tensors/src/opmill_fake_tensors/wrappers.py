@@ -49,8 +49,8 @@ class Thing:
 
 @dataclass(frozen=True, eq=False)
 class Form:
-    """``cls.__tensor_unflatten__({name: part}, context, sizes, strides)`` makes a tensor of this form. ``parts``: the forms of what is inside,
-    in the order of ``names``; None for plain tensors. ``sizes`` and ``strides`` (in elements) are those of the tensor itself."""
+    """``cls.__tensor_unflatten__({name: part}, context, sizes, strides)`` makes a tensor of this form. ``parts``: the forms of what is
+    inside, in the order of ``names``; None for plain tensors. ``sizes`` and ``strides`` (in elements) are those of the tensor itself."""
 
     cls: Any
     names: tuple[str, ...]

@@ -28,6 +28,7 @@ from .capture.sizes import environment_of, example_values
 from .compilation import Compilation, part_names
 from .enabling import turned_off_first, turns_gradients_on
 from .errors import GraphError, GraphWarning
+from .exchanges.waiting import watching
 from .freezing.copies import FrozenCopies
 from .freezing.weights import Weights
 from .generator.protocol import GROUP, KernelGenerator
@@ -39,6 +40,7 @@ from .planning.key import graph_key
 from .planning.moved import Lines, lines_of, moved
 from .recurrent import SPACE, define_for
 from .report import Report as Report
+from .report import keep_loops
 from .staged import StagedBackward
 from .training import TrainingGraph
 from .wrapped import ANEW, INSIDE, has_wrappers
@@ -51,8 +53,8 @@ Binder = Callable[[Plan, Sequence[torch.Tensor], Store], Callable[..., Any]]
 
 
 class CompiledGraph:
-    """Calls the plan's executable; ``report`` says how it came about, ``plan`` is what runs; ``frozen``: what it keeps of weights that stay,
-    None where that is nothing."""
+    """Calls the plan's executable; ``report`` says how it came about, ``plan`` is what runs; ``frozen``: what it keeps of weights that
+    stay, None where that is nothing."""
 
     __slots__ = ("__weakref__", "executable", "frozen", "module", "plan", "report")
 
@@ -87,11 +89,11 @@ class CompiledGraph:
             # An operator returned what its fake kernel did not promise, or a held tensor was given other metadata. Writes to
             # inputs come last in a plan, so nothing that the module reads has changed yet.
             _warn_mismatch(str(error))
-            return self.module(*inputs)  # type: ignore[no-any-return]
+            return self.module(*inputs)
         if isinstance(error, SizeCheckFailed):
             result = self.module.forward(*inputs)  # which most likely refuses as well, and says so as eager does
             _warn_mismatch(str(error))
-            return result  # type: ignore[no-any-return]
+            return result
         raise error
 
 
@@ -248,12 +250,14 @@ def load(state: Compilation) -> Steps:
         if not _from_store(state, state.key):  # another process may have kept it since, also where nobody had to be waited for
             return []
     state.finished = state.report.cached = True
+    state.report.key = state.key
     return zip(state.parts, state.plans, strict=False)
 
 
 def keep(state: Compilation) -> Steps:
     if state.key is not None:
         _to_store(state, state.key)
+        keep_loops(state.report, state.key, state.store)
     state.turn.close()
     return zip(state.parts, state.plans, strict=False)
 
@@ -305,10 +309,10 @@ def _training_graph(
 
 def _binder(options: GraphOptions) -> Binder:
     if not options.cuda_graphs:
-        return bind
+        return watching(bind, options.exchange_wait)
     from opmill_runtime_cache.executor.recording import bind_recorded
 
-    return bind_recorded
+    return watching(bind_recorded, options.exchange_wait)
 
 
 def installed_generators() -> tuple[KernelGenerator, ...]:

@@ -58,8 +58,8 @@ class Draft:
 class Compilation:
     """``inputs``: what ``module`` is compiled for. ``graphs``: with ``parts``, what people call them. ``held``: tensors that the forward
     holds, ``known``: those that autograd is told of, ``layout``: how the plans of a graph with gradients are joined. ``chained``: graphs
-    run in this order, and values have one name in all. ``weights``: how a plan that was taken apart gets what is made of weights that stay; ``frozen``: what keeps that.
-    ``run``: what calls the plans, once they are bound."""
+    run in this order, and values have one name in all. ``weights``: how a plan that was taken apart gets what is made of weights that stay;
+    ``frozen``: what keeps that. ``run``: what calls the plans, once they are bound."""
 
     options: GraphOptions
     store: Store

@@ -29,9 +29,11 @@ from .capture.places import labels_of, place_of
 from .capture.silent import silent_tangents, without
 from .compilation import Compilation, Draft, part_names
 from .errors import GraphError, GraphWarning
+from .exchanges.order import overlapped
 from .freezing.rewrite import freeze
 from .freezing.weights import Weights, held_inputs
-from .generator.protocol import GeneratorOptions, KernelGenerator
+from .generator.protocol import GeneratorOptions, KernelGenerator, TellingGenerator
+from .loops.text import show
 from .lowered import Lowered
 from .ops.lower import lower
 from .options import GraphOptions
@@ -103,7 +105,7 @@ def frozen(state: Compilation) -> Steps:
 
 
 def joint(state: Compilation) -> Steps:
-    state.joint = capture_joint(state.module, state.inputs)
+    state.joint = capture_joint(state.module, state.inputs, state.options.repeats)
     return [("joint", state.joint.graph)]
 
 
@@ -196,7 +198,7 @@ def cut_repeats(state: Compilation) -> Steps:
     made = []
     for draft in state.waiting():
         if draft.cuts is None:
-            draft.cuts = cuts(draft.graph) if state.options.fusion else []
+            draft.cuts = cuts(draft.graph) if state.options.fusion and state.options.repeats else []
             made.append((draft.part, _shortened(draft)))
     return made
 
@@ -225,6 +227,15 @@ def extended(state: Compilation) -> Steps:
     return made
 
 
+def overlap(state: Compilation) -> Steps:
+    made = []
+    for draft in state.drafts:
+        if draft.open and draft.program is not None and state.options.fusion:
+            draft.program = overlapped(draft.program)
+            made.append((draft.part, draft.program))
+    return made
+
+
 def is_scheduled(state: Compilation) -> bool:
     return not state.waiting()
 
@@ -238,6 +249,7 @@ def generated(state: Compilation) -> Steps:
     state.placing.start([draft.program for draft in state.drafts])
     wanted = list(dict.fromkeys(w for draft in drafts for w in _wanted(draft)))
     state.report.wanted = len(wanted)
+    state.report.progress = tuple(g.progress for g in state.generators if isinstance(g, TellingGenerator))
     refs, refused = generate(wanted, settings, state.store, state.generators, state.options.override)
     texts = []
     for draft in drafts:
@@ -303,7 +315,14 @@ def planned(state: Compilation) -> Steps:
         assert draft.program is not None
         labels = label_spans(labels_of(state.module), draft.graph, draft.program) if draft.part in ("", "forward") else []
         state.plans.append(build_plan(_name_of(draft, state), draft.program, memory, draft.refs, state.bodies, labels))
+    state.report.loops = tuple(_loops(draft, plan) for draft, plan in zip(state.drafts, state.plans, strict=True))
     return list(zip(state.parts, state.plans, strict=True))
+
+
+def _loops(draft: Draft, plan: Plan) -> tuple[str, ...]:
+    """The text of each kernel of a plan."""
+    texts = {(ref.key, ref.entry): kernel for (kernel, _), ref in draft.refs.items()}
+    return tuple(show(texts[ref.key, ref.entry]) for ref in plan.kernels)
 
 
 def _name_of(draft: Draft, state: Compilation) -> str:

@@ -13,13 +13,15 @@ from .pipeline import NAMES
 class GraphOptions:
     """``numerics``: ``"eager"`` gives eager's results bit for bit on processors (each operator rounds for itself; sums, products and
     functions of a mathematics library are torch's calls), ``"default"`` is at least as exact as eager, and fuses all. ``fusion``: off gives
-    one kernel per statement. ``verify``: check legality between steps. ``print_after``: names of steps (of ``pipeline.NAMES``, or ``"all"``)
-    after which the program is printed to stderr; then nothing is loaded that is not printed. Others raise ``GraphError`` GI016. ``cache``: keep whole plans in the store. ``cuda_graphs``: replay plans on GPUs as CUDA graphs.
-    ``bucket_bytes``: a backward hands out gradients whenever it has about so many bytes of them, for those who send them while the rest
-    runs; 0: all at its end. ``measure``: generators choose how to write kernels by running them. ``freeze``: in graphs without gradients, inputs that the
-    frontend marks as parameters and buffers stay as they are; what is made of them alone is made once. ``sample``: whether they do is told by
-    looking into them, too, not only by their addresses and version counters. ``override``: a folder that kernels are written to, and that those which
-    were edited there are taken from; nothing is kept or loaded then."""
+    one kernel per statement. ``verify``: check legality between steps. ``print_after``: names of steps (of ``pipeline.NAMES``, or
+    ``"all"``) after which the program is printed to stderr; then nothing is loaded that is not printed. Others raise ``GraphError`` GI016.
+    ``cache``: keep whole plans in the store. ``cuda_graphs``: replay plans on GPUs as CUDA graphs. ``bucket_bytes``: a backward hands out
+    gradients whenever it has about so many bytes of them, for those who send them while the rest runs; 0: all at its end. ``measure``:
+    generators choose how to write kernels by running them. ``freeze``: in graphs without gradients, inputs that the frontend marks as
+    parameters and buffers stay as they are; what is made of them alone is made once. ``sample``: whether they do is told by looking into
+    them, too, not only by their addresses and version counters. ``override``: a folder that kernels are written to, and that those which
+    were edited there are taken from; nothing is kept or loaded then. ``repeats``: blocks that are like others before them are compiled with
+    these, and have their origins; off, each operator of a plan tells where it comes from itself."""
 
     numerics: Literal["default", "eager"] = "default"
     fusion: bool = True
@@ -32,6 +34,8 @@ class GraphOptions:
     freeze: bool = False
     sample: bool = False
     override: str = ""
+    exchange_wait: int = 60
+    repeats: bool = True
 
     def __post_init__(self) -> None:
         if unknown := [name for name in self.print_after if name != "all" and name not in NAMES]:

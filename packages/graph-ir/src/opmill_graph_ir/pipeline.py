@@ -61,16 +61,41 @@ class Until:
 
 
 PASSES = (
-    Step("statements", "lowered program", "loop program", "loops over unique axes, one statement for each write", "schedule.steps:statements", each=True),
+    Step(
+        "statements",
+        "lowered program",
+        "loop program",
+        "loops over unique axes, one statement for each write",
+        "schedule.steps:statements",
+        each=True,
+    ),
     Step("dce", "loop program", "loop program", "statements whose results nobody reads are dropped", "schedule.steps:dce", each=True),
     Step("cse", "loop program", "loop program", "loops that compute what an earlier one did are dropped", "schedule.steps:cse", each=True),
-    Step("update in place", "loop program", "loop program", "copies of which parts are written become writes into their source", "schedule.steps:updated", each=True),
+    Step(
+        "update in place",
+        "loop program",
+        "loop program",
+        "copies of which parts are written become writes into their source",
+        "schedule.steps:updated",
+        each=True,
+    ),
     Step("inline", "loop program", "loop program", "producers are computed where they are read", "schedule.steps:inlined", each=True),
     Step("dce again", "loop program", "loop program", "those that all readers have inlined are dropped", "schedule.steps:dce", each=True),
-    Step("turn scans", "loop program", "loop program", "scans that are read from their end run backward", "schedule.steps:turned", each=True),
-    Step("fuse", "loop program", "loop program", "loops in the order of the nests that they are put into", "schedule.steps:fused", each=True),
-    Step("emit", "loop program", "schedule", "nests become kernels: axes coalesced, values rematerialized, short axes unrolled", "schedule.steps:emitted", each=True),
-)  # fmt: skip
+    Step(
+        "turn scans", "loop program", "loop program", "scans that are read from their end run backward", "schedule.steps:turned", each=True
+    ),
+    Step(
+        "fuse", "loop program", "loop program", "loops in the order of the nests that they are put into", "schedule.steps:fused", each=True
+    ),
+    Step(
+        "emit",
+        "loop program",
+        "schedule",
+        "nests become kernels: axes coalesced, values rematerialized, short axes unrolled",
+        "schedule.steps:emitted",
+        each=True,
+    ),
+)
 """How one lowered program is scheduled."""
 
 SCHEDULING: tuple[Step | Until, ...] = (
@@ -93,32 +118,85 @@ PLANNING: tuple[Step | Until, ...] = (
         "every kernel is built, or what it came from is left to torch",
         "compiling:is_built",
         (
-            Step("products", "aten graph", "aten graph", "which matrix products on a GPU are loops, by running both ways", "compiling:chosen_products"),
+            Step(
+                "products",
+                "aten graph",
+                "aten graph",
+                "which matrix products on a GPU are loops, by running both ways",
+                "compiling:chosen_products",
+            ),
             *SCHEDULING,
+            Step(
+                "overlap", "schedule", "schedule", "exchanges with other processes start early and are waited for late", "compiling:overlap"
+            ),
             Step("generate", "schedule", "kernel texts", "kernels, by the first generator that claims them", "compiling:generated"),
         ),
     ),
     Step("operators", "aten graph", "schedule", "a graph whose kernels cannot be had is torch's own operators", "compiling:left_to_torch"),
     Step("plan", "schedule", "plan", "memory by lifetime; slots and steps", "compiling:planned"),
-)  # fmt: skip
+)
 """From aten graphs to plans."""
 
 PIPELINE: tuple[Step | Until, ...] = (
     Step("graph", "FX graph", "FX graph", "the graph as it came", "backend:given"),
     Step("key", "FX graph", "FX graph", "a name for the graph with all that its plan depends on", "backend:find_key"),
     Step("load", "FX graph", "plan", "a plan that is in the store under this name; the rest is left out then", "backend:load"),
-    Step("functionalize", "FX graph", "aten graph", "one run over fakes: operators as values, writes at the end", "compiling:functional", when="inference"),
-    Step("freeze", "aten graph", "aten graph", "what is made of weights that stay is taken out; they are folded and packed", "compiling:frozen", when="inference"),
-    Step("joint", "FX graph", "aten graph", "the same with autograd: forward and backward in one graph", "compiling:joint", when="training"),
-    Step("layouts", "aten graph", "aten graph", "images between convolutions of half precision lie channels last", "compiling:laid_out", when="training"),
+    Step(
+        "functionalize",
+        "FX graph",
+        "aten graph",
+        "one run over fakes: operators as values, writes at the end",
+        "compiling:functional",
+        when="inference",
+    ),
+    Step(
+        "freeze",
+        "aten graph",
+        "aten graph",
+        "what is made of weights that stay is taken out; they are folded and packed",
+        "compiling:frozen",
+        when="inference",
+    ),
+    Step(
+        "joint", "FX graph", "aten graph", "the same with autograd: forward and backward in one graph", "compiling:joint", when="training"
+    ),
+    Step(
+        "layouts",
+        "aten graph",
+        "aten graph",
+        "images between convolutions of half precision lie channels last",
+        "compiling:laid_out",
+        when="training",
+    ),
     Step("padding", "aten graph", "aten graph", "operands of products on GPUs lie in aligned matrices", "compiling:padded"),
-    Step("log softmax", "aten graph", "aten graph", "where its gradient needs the sums alone, it is taken apart", "compiling:in_parts", when="training"),
-    Step("partition", "aten graph", "aten graph", "forward and backward apart; what is saved, and what is computed again", "compiling:partitioned", when="training"),
-    Step("stages", "aten graph", "aten graph", "the backward in stretches that hand out gradients early, or once more without tangents that mostly do not come", "compiling:staged", when="training"),
+    Step(
+        "log softmax",
+        "aten graph",
+        "aten graph",
+        "where its gradient needs the sums alone, it is taken apart",
+        "compiling:in_parts",
+        when="training",
+    ),
+    Step(
+        "partition",
+        "aten graph",
+        "aten graph",
+        "forward and backward apart; what is saved, and what is computed again",
+        "compiling:partitioned",
+        when="training",
+    ),
+    Step(
+        "stages",
+        "aten graph",
+        "aten graph",
+        "the backward in stretches that hand out gradients early, or once more without tangents that mostly do not come",
+        "compiling:staged",
+        when="training",
+    ),
     *PLANNING,
     Step("store", "plan", "plan", "the plan is kept under its name", "backend:keep"),
     Step("bind", "plan", "plan", "the native executable", "backend:bound"),
-)  # fmt: skip
+)
 
 
 def steps(items: Sequence[Step | Until] = PIPELINE) -> Iterator[Step]:
@@ -137,7 +215,8 @@ UNCOMPILED = ("graph", "key", "load")
 
 
 Observer = Callable[[Step, Sequence[tuple[str, Any]], float, Callable[[Any], str]], None]
-"""``observe(step, made, seconds, show)`` is told of each step that was run: pairs of a part and what it made of that, whose text ``show`` gives."""
+"""``observe(step, made, seconds, show)`` is told of each step that was run: pairs of a part and what it made of that, whose text ``show``
+gives."""
 
 
 class State(Protocol):

@@ -52,7 +52,7 @@ class StagedBackward:
         """The token of the first plan's node, in front of the nodes of the others. ``tensors``: inputs and held tensors."""
         token = None
         for number in range(len(self.stages) - 1, 0, -1):
-            token = _Node.apply(self, number, token, *(tensors[k] for k in self.owners[number]))  # type: ignore[no-untyped-call]
+            token = _Node.apply(self, number, token, *(tensors[k] for k in self.owners[number]))
         return token
 
     def begin(self, given: list[Any], sizes: Sequence[int], present: Sequence[bool]) -> tuple[list[Any], torch.Tensor]:

@@ -52,7 +52,7 @@ class TrainingGraph:
         outputs: list[Any] = []
         call = _Call(self, (*inputs, *self.held), outputs)
         for behind in self.behind:
-            returned = _Node.apply(behind, call, *behind.connected(call.tensors))  # type: ignore[no-untyped-call]
+            returned = _Node.apply(behind, call, *behind.connected(call.tensors))
             for k, output in zip(behind.outputs, returned, strict=True):
                 outputs[k] = output
         if not self.behind:
@@ -215,12 +215,12 @@ def _run_backward(
     given: list[Any] = [*tangents, *saved, *sizes.values()]
     saved.clear()
     try:
-        return plan.take(given)  # type: ignore[no-any-return]
+        return plan.take(given)
     except PlanInputError:
         if not given:
             raise
         given[len(tangents) : len(given) - len(sizes)] = _as_saved(behind.strides, given[len(tangents) : len(given) - len(sizes)], sizes)
-        return plan.take(given)  # type: ignore[no-any-return]
+        return plan.take(given)
 
 
 def _as_saved(laid: Sequence[tuple[Size, ...]], saved: Sequence[torch.Tensor], sizes: Mapping[str, int]) -> Iterator[torch.Tensor]:

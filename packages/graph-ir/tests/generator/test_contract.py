@@ -1,6 +1,8 @@
 """Contracts of kernels against every access that the kernels make: what they say is touched is what is touched."""
 
 import itertools
+import operator
+from dataclasses import replace
 
 import pytest
 from hypothesis import assume, given, settings
@@ -8,7 +10,7 @@ from hypothesis import strategies as st
 
 from opmill_graph_ir.generator.contract import contract_of
 from opmill_graph_ir.loops.index import floordiv, index, mod
-from opmill_graph_ir.loops.ir import Axis, Buffer, Const, IndexValue, Let, Load, LoopKernel, Nest, Op, Phase, Ref, Store
+from opmill_graph_ir.loops.ir import Axis, Buffer, Check, Const, IndexValue, Let, Load, LoopKernel, Nest, Op, Phase, Ref, Store
 from opmill_runtime_cache.plan.expr import evaluate
 
 SYMBOLS = ("s0", "s1")
@@ -176,16 +178,177 @@ def test_contracts_of(what):
     assert fits == above and (most is None or max(got[1], 0) == most)
 
 
-def test_masked_and_read_indices_are_held_to_the_buffer():
-    """Their bounds are the affair of the kernel's masks and checks."""
-    inside = Op("lt", (IndexValue(index("i"), "int64"), Const(3, "int64")), "bool")
-    masked = Load("a", index("i") + 5, "float32", inside, Const(0.0, "float32"))
-    read = Load("a", index("p"), "float32")
+def compare(name, a, b):
+    return Op(name, tuple(x if isinstance(x, (Op, Ref, Const, IndexValue)) else number(x) for x in (a, b)), "bool")
+
+
+def number(value):
+    value = index(value)
+    return Const(value.constant, "int64") if value.constant is not None else IndexValue(value, "int64")
+
+
+RAW = Ref("raw", "int64")
+ZERO = Const(0, "int64")
+POSITIONS = {  # what makes a position in a dimension of a number that was read, and the check on it: as operators are lowered
+    "counted from the start": lambda n: (RAW, Op("logical_and", (compare("ge", RAW, 0), compare("lt", RAW, n)), "bool")),
+    "counted from the end, too": lambda n: (
+        Op("where", (compare("lt", RAW, 0), Op("add", (RAW, number(n)), "int64"), RAW), "int64"),
+        Op("logical_and", (compare("ge", RAW, number(index(n) * -1)), compare("lt", RAW, n)), "bool"),
+    ),
+    "ignored where it is 2": lambda n: (
+        Op("where", (compare("ne", RAW, 2), RAW, ZERO), "int64"),
+        Op(
+            "logical_or",
+            (
+                Op("logical_not", (compare("ne", RAW, 2),), "bool"),
+                Op("logical_and", (compare("ge", RAW, 0), compare("lt", RAW, n)), "bool"),
+            ),
+            "bool",
+        ),
+    ),
+    "the nearest": lambda n: (
+        Op("max", (Op("min", (RAW, number(index(n) - 1)), "int64"), ZERO), "int64"),
+        compare("eq", ZERO, 0),
+    ),
+    "or the first": lambda n: (
+        Op("where", (Op("logical_and", (compare("ge", RAW, 0), compare("lt", RAW, n)), "bool"), RAW, ZERO), "int64"),
+        compare("eq", ZERO, 0),
+    ),
+    "a remainder, of which the check leaves a part": lambda n: (
+        Op("mod", (RAW, Const(4, "int64")), "int64"),
+        Op("logical_and", (compare("ge", Ref("g", "int64"), 0), compare("lt", Ref("g", "int64"), n)), "bool"),
+    ),
+    "the nearest of what the check lets in": lambda n: (
+        Op("min", (RAW, Const(3, "int64")), "int64"),
+        Op("logical_and", (compare("ge", RAW, 0), compare("lt", RAW, n)), "bool"),
+    ),
+    "mirrored": lambda n: (
+        Op("sub", (number(index(n) - 1), Op("abs", (RAW,), "int64")), "int64"),
+        Op("logical_and", (compare("gt", RAW, number(index(n) * -1)), compare("lt", RAW, n)), "bool"),
+    ),
+}  # fmt: skip
+
+
+def value_of(expr, raw, values):
+    """What an expression is, where ``raw`` was read."""
+    if type(expr) is Ref:
+        return raw if expr.name == "raw" else value_of(POSITIONS["a remainder, of which the check leaves a part"](0)[0], raw, values)
+    if type(expr) is not Op:
+        return expr.value if type(expr) is Const else expr.index.evaluate(values)
+    args = [value_of(arg, raw, values) for arg in expr.args]
+    meaning = {
+        "mod": operator.mod,
+        "add": operator.add,
+        "sub": operator.sub,
+        "min": min,
+        "max": max,
+        "abs": abs,
+        "where": lambda c, a, b: a if c else b,
+    }
+    meaning |= {name: getattr(operator, name) for name in ("lt", "le", "gt", "ge", "eq", "ne")}
+    meaning |= {"logical_and": lambda a, b: a and b, "logical_or": lambda a, b: a or b, "logical_not": operator.not_}
+    return meaning[expr.name](*args)
+
+
+@pytest.mark.parametrize("how", POSITIONS)
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(
+    st.one_of(positive, st.builds(lambda s, n: index(s) + n, symbols, st.integers(0, 2))),
+    factors,
+    factors,
+    numbers,
+    extents,
+    numbers,
+    numbers,
+)
+def test_what_is_read_lies_where_checks_let_it(how, size, stride, step, start, columns, s0, s1):
+    """For whatever is read: nothing is reached that is not said, and no kernel that stays inside is refused."""
+    values = {"s0": s0, "s1": s1}
+    position, check = POSITIONS[how](size)
+    lets = (Let("raw", Load("a", index(0), "int64")), Let("g", position))
+    at = index("g") * stride + index("j") * step + start
+    phase = Phase(lets=lets, checks=(Check(check, "IndexError", "outside"),), stores=(Store("out", at, ONE),))
+    made = LoopKernel(
+        "k", (Buffer("a", "int64", "in", index(1)), Buffer("out", "float32", "out", index(-(10**6)))), (Nest((Axis("j", columns),), (phase,)),), SYMBOLS
+    )  # fmt: skip
+    (_, most), above = said(made, values)
+    extent = columns.evaluate(values)
+    if extent < 0:
+        assert not above
+        return
+    read = [raw for raw in range(-9, 10) if value_of(check, raw, values)]
+    places = [
+        at.evaluate({**values, "g": value_of(position, raw, values), "j": j}) for raw in read for j in range(extent)
+    ]  # fmt: skip
+    if above:
+        assert most != -(10**6) and (not places or (min(places) >= 0 and max(places) < most))
+    if min(s0, s1) >= 0 and places and size.evaluate(values) > 2:
+        assert above == (min(places) >= 0) and max(most, 0) == max(max(places) + 1, 0)
+
+
+def test_an_index_of_which_no_check_tells_is_held_to_the_buffer():
     lets = (Let("p", Load("a", index("i"), "int64")),)
-    for load, before in ((masked, ()), (read, lets)):
-        made = kernel("i", {"i": "s0"}, numel=index("s1"), load=load, lets=before)
-        assert said(made, {"s0": 4, "s1": 9})[0][0] == 9
-        assert said(made, {"s0": 0, "s1": 9})[0][0] == 0
+    made = kernel("i", {"i": "s0"}, numel=index("s1"), load=Load("a", index("p"), "float32"), lets=lets)
+    assert said(made, {"s0": 4, "s1": 9})[0][0] == 9 and said(made, {"s0": 0, "s1": 9})[0][0] == 0
+    checked = Check(
+        Op("logical_and", (compare("ge", Ref("p", "int64"), 0), compare("lt", Ref("p", "int64"), "s1")), "bool"), "IndexError", ""
+    )
+    [nest] = made.nests
+    later = Phase(stores=nest.phases[0].stores)
+    whole = Phase(lets=lets, checks=(checked,), stores=nest.phases[0].stores)
+    inner = Phase(axes=(Axis("j", index("s1")),), checks=(checked,))  # it may have no points
+    for phases, most in (((whole,), 3), ((Phase(lets=lets, checks=(checked,)), later), 3), ((Phase(lets=lets), inner, later), 9)):
+        kernel_ = LoopKernel("k", made.buffers, (Nest(nest.axes, phases),), SYMBOLS)
+        assert said(replace(kernel_, buffers=(replace(made.buffers[0], numel=index(9)), made.buffers[1])), {"s0": 3, "s1": 3})[0][0] == most
+
+
+MASKS = {  # parts of masks, over axes of s0 and s1 points, and the index behind them
+    "a part of a whole": ([("ge", "i", "s1"), ("lt", "i", index("s1") + 2)], (index("i") - index("s1")) * index("s1") + index("j")),
+    "with something around": ([("ge", index("i") - 1, 0), ("lt", index("i") - 1, index("s0") - 2)], (index("i") - 1) * index("s1") + index("j")),
+    "beyond a constant": ([("lt", "i", 3)], index("i") + 5),
+    "one row": ([("eq", "i", 1)], index("j")),
+    "the other way around": ([("gt", "s0", "i"), ("le", 1, "i")], index("i") * 2 - 2),
+    "of a quotient": ([("lt", floordiv("i", 2), 1)], floordiv("i", 2) * 5 + mod("i", 2)),
+    "never": ([("lt", "i", 0)], index("i") - 1),
+    "of no points": ([("lt", "i", index("s0") - index("s0") * 2)], index("i") + 3),
+    "backwards": ([("lt", "i", "s1")], index("s1") - 1 - index("i")),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", MASKS)
+@pytest.mark.parametrize("sizes", list(itertools.product((0, 1, 2, 3, 5), repeat=2)))
+def test_what_is_masked_lies_where_the_mask_does(what, sizes):
+    """Exactly: what a mask leaves out is not asked for."""
+    parts, at = MASKS[what]
+    values = dict(zip(SYMBOLS, sizes, strict=True))
+    mask = None
+    for part in parts:
+        mask = compare(*part) if mask is None else Op("logical_and", (mask, compare(*part)), "bool")
+    load = Load("a", at, "float32", mask, Const(0.0, "float32"))
+    made = kernel("i", {"i": "s0", "j": "s1"}, load=load, numel=-(10**6))
+    places = []
+    for i, j in itertools.product(*map(range, sizes)):
+        point = {**values, "i": i, "j": j}
+        if all(getattr(operator, how)(index(a).evaluate(point), index(b).evaluate(point)) for how, a, b in parts):
+            places.append(at.evaluate(point))
+    (most, _), above = said(made, values)
+    assert most != -(10**6) and (not above or not places or (min(places) >= 0 and max(places) < most))
+    assert above == (min(places, default=0) >= 0)
+    if places:  # a load that does not move with an axis counts without its points
+        assert most == max(places) + 1
+
+
+def test_masks_that_say_something_else_leave_the_buffer():
+    flag = Op("gt", (Load("a", index("i"), "float32"), Const(0.0, "float32")), "bool")
+    for mask, at in (
+        (flag, index("i")),
+        (Op("logical_and", (flag, compare("lt", "i", 2)), "bool"), index("i")),
+        (compare("lt", index("i") + index("j"), 2), index("i")),
+        (compare("lt", floordiv("i", 2), 2), index("i")),  # the quotient is held, and the axis stands beside it
+        (compare("ne", "i", 2), index("i")),
+    ):
+        made = kernel("i", {"i": "s0", "j": "s1"}, load=Load("a", at, "float32", mask, Const(0.0, "float32")), numel=index("s1") * 7)
+        assert said(made, {"s0": 4, "s1": 9})[0][0] == 63
 
 
 def test_a_row_that_is_put_in_order_stores_its_beginning():

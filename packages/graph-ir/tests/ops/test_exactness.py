@@ -29,10 +29,14 @@ LOOPS = (
 )
 """Operators that stay loops in float32."""
 OTHERS = (
-    "addcmul addcdiv lerp addr linalg.cross linspace nn.functional.interpolate.bilinear nn.functional.interpolate.nearest nn.functional.grid_sample rsub "
-    "nn.functional.mse_loss nn.functional.huber_loss nn.functional.hardswish nn.functional.gelu nn.functional.silu exp sum mean var softmax cumsum cummax "
-    "nn.functional.layer_norm nn.functional.leaky_relu index_add scatter_add index_put pow reciprocal rsqrt remainder fmod floor_divide round trunc "
-    "sign sqrt copysign nan_to_num nn.functional.hardtanh nn.functional.max_pool2d nn.functional.avg_pool2d nn.functional.pad.reflect tril roll embedding"
+    "addcmul addcdiv lerp addr linalg.cross linspace nn.functional.interpolate.bilinear nn.functional.interpolate.nearest "
+    "nn.functional.grid_sample rsub "
+    "nn.functional.mse_loss nn.functional.huber_loss nn.functional.hardswish nn.functional.gelu nn.functional.silu exp sum mean var "
+    "softmax cumsum cummax "
+    "nn.functional.layer_norm nn.functional.leaky_relu index_add scatter_add index_put pow reciprocal rsqrt remainder fmod floor_divide "
+    "round trunc "
+    "sign sqrt copysign nan_to_num nn.functional.hardtanh nn.functional.max_pool2d nn.functional.avg_pool2d nn.functional.pad.reflect tril "
+    "roll embedding"
 ).split()
 
 

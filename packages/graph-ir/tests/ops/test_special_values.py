@@ -120,7 +120,8 @@ def test_rows_on_special_values(name: str) -> None:
 F = torch.nn.functional
 ACTIVATIONS: dict[str, Callable[..., torch.Tensor]] = {
     n: getattr(F, n)
-    for n in "relu relu6 elu selu celu silu mish softplus hardswish hardsigmoid hardtanh leaky_relu logsigmoid softshrink hardshrink softsign".split()
+    for n in "relu relu6 elu selu celu silu mish softplus hardswish hardsigmoid hardtanh leaky_relu logsigmoid softshrink hardshrink "
+    "softsign".split()
 } | {n: getattr(torch, n) for n in "exp log sqrt rsqrt sigmoid sin atan erf log1p expm1 abs reciprocal sinc".split()}
 
 

@@ -21,9 +21,9 @@ class Entry:
     hits: int
 
 class CompiledFunction:
-    """A function with specialised variants, each run when its guards hold. ``on_miss(compiled, args, kwargs)`` names what to call otherwise: a
-    callable, or an entry whose guards hold. A variant is given what its guards load in front of the arguments, if they load anything.
-    ``tail``: a ``TailCall`` that a variant gives is handed to the caller, which makes the call (with ``finish``)."""
+    """A function with specialised variants, each run when its guards hold. ``on_miss(compiled, args, kwargs)`` names what to call
+    otherwise: a callable, or an entry whose guards hold. A variant is given what its guards load in front of the arguments, if they load
+    anything. ``tail``: a ``TailCall`` that a variant gives is handed to the caller, which makes the call (with ``finish``)."""
 
     __wrapped__: Callable[..., Any]
     on_miss: Callable[..., Callable[..., Any] | Entry]

@@ -11,8 +11,8 @@ _OUTPUT, _INPUT, _CONSTANT, _TUPLE, _LIST, _DICT, _OBJECT = range(7)
 
 
 class Result:
-    """How the result of a call is made, part by part. Every method adds a part and gives its number, by which later parts refer to it: a part
-    that is used twice is one object. The last part is the result."""
+    """How the result of a call is made, part by part. Every method adds a part and gives its number, by which later parts refer to it: a
+    part that is used twice is one object. The last part is the result."""
 
     def __init__(self) -> None:
         self._parts: list[tuple[Any, ...]] = []
@@ -41,8 +41,8 @@ class Result:
         return self._add(_DICT, items=tuple(items.values()), keys=tuple(items))
 
     def instance(self, cls: type, base: type, stored: Mapping[Any, int], attributes: Mapping[str, int]) -> int:
-        """A new instance of ``cls``, made by the ``__new__`` of ``base`` (``object``, ``dict`` or ``OrderedDict``) and without ``__init__``;
-        ``stored``: items that ``base`` puts into it; ``attributes``: of its instance dictionary."""
+        """A new instance of ``cls``, made by the ``__new__`` of ``base`` (``object``, ``dict`` or ``OrderedDict``) and without
+        ``__init__``; ``stored``: items that ``base`` puts into it; ``attributes``: of its instance dictionary."""
         items = (*stored.values(), *attributes.values())
         return self._add(_OBJECT, object=cls, base=base, items=items, keys=(*stored, *attributes), stored=len(stored))
 

@@ -84,8 +84,9 @@ class AllDistinct(Struct, frozen=True):
 
 
 class ModuleFacts(Struct, frozen=True, eq=False):
-    """A module found at ``source`` is exactly of this class. ``hooks``: its forward and backward hooks and pre-hooks, the objects themselves
-    by kind (in the order of ``kinds.coverage.HOOKS``) and in their order; None where they may be any. The module itself is not held."""
+    """A module found at ``source`` is exactly of this class. ``hooks``: its forward and backward hooks and pre-hooks, the objects
+    themselves by kind (in the order of ``kinds.coverage.HOOKS``) and in their order; None where they may be any. The module itself is not
+    held."""
 
     source: Source
     type: type
@@ -94,8 +95,8 @@ class ModuleFacts(Struct, frozen=True, eq=False):
 
 class ModuleTree(Struct, frozen=True, eq=False):
     """The structure of ``torch.nn.Module``s that hang together: classes and hooks of ``modules``, and the facts in ``then`` about what was
-    read in their instance dictionaries, ``_parameters``, ``_buffers`` and ``_modules``. Which modules these are does not matter: any that have the
-    structure fit. Per tree that was found to have it, versions (3.11) or watchers (3.12+) tell that nothing changed since; when
+    read in their instance dictionaries, ``_parameters``, ``_buffers`` and ``_modules``. Which modules these are does not matter: any that
+    have the structure fit. Per tree that was found to have it, versions (3.11) or watchers (3.12+) tell that nothing changed since; when
     something did, the tree is looked at again. ``tensors``: facts of tensors of these modules, checked every time (``.data`` can change
     without any dictionary changing)."""
 
@@ -133,8 +134,8 @@ class Predicate(Struct, frozen=True, eq=False):
 
 
 class Remembered(Struct, frozen=True, eq=False):
-    """A :class:`Predicate` whose function reads nothing but attributes of the object and of its class, and what these hold. It is not called again
-    while all of that is as it was.
+    """A :class:`Predicate` whose function reads nothing but attributes of the object and of its class, and what these hold. It is not
+    called again while all of that is as it was.
 
     ``names``: attributes that are tensors; their looks are guarded elsewhere. ``settled``: classes whose instances never change.
     ``reads``: objects that the function reads besides. Where an attribute holds what may change unseen, it is called each time."""

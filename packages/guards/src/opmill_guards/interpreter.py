@@ -1,4 +1,5 @@
-"""Whether this Python can run the package's native code: builds without a global lock lay objects out otherwise, and take no locks for us."""
+"""Whether this Python can run the package's native code: builds without a global lock lay objects out otherwise, and take no locks for
+us."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from collections import deque
 from functools import cache
 from typing import Any
 
-_IMPL_BYTES = (176, 192)  # looked at of a TensorImpl, whose size differs among versions: more only where less did not suffice
+_IMPL_BYTES = (176, 184, 192)  # looked at of a TensorImpl, whose size differs among versions: more only where less did not suffice
 _INLINE_DIMS = 5
 _DEVICES = {"cpu": 0, "cuda": 1, "xpu": 12, "mps": 13, "meta": 14}
 _PLAIN_KEYS = (
@@ -52,8 +52,11 @@ def _bytes(address: int, count: int) -> bytes:
 
 
 _ANSWERS: tuple[dict[str, Any], ...] = (
-    {"dispatch_sizes_strides_policy": "sizes"}, {"dispatch_sizes_strides_policy": "strides"}, {"dispatch_device": True}, {"dispatch_layout": True},
-)  # fmt: skip
+    {"dispatch_sizes_strides_policy": "sizes"},
+    {"dispatch_sizes_strides_policy": "strides"},
+    {"dispatch_device": True},
+    {"dispatch_layout": True},
+)
 """What of a tensor its class may say instead of the tensor."""
 
 
@@ -71,8 +74,8 @@ def _wrapper(**answers: Any) -> Any:
 
 
 def _find_policy(size: int, dtype: int) -> dict[str, int]:
-    """Which bits say what the class of such a tensor is asked for: flags in the word that begins with the element type. Nothing where that is
-    not plain to see. Bits of no meaning may be anything: one that is taken for a flag only makes a tensor be looked at in Python."""
+    """Which bits say what the class of such a tensor is asked for: flags in the word that begins with the element type. Nothing where that
+    is not plain to see. Bits of no meaning may be anything: one that is taken for a flag only makes a tensor be looked at in Python."""
     torch = _torch()
     known, at = torch._C.DispatchKey, dtype // 8
     usual, *asked = ([_impl_words(_wrapper(**answers), size)[at] for _ in range(4)] for answers in ({}, *_ANSWERS))
@@ -136,10 +139,24 @@ def _dtypes() -> dict[Any, int]:
     """Codes of c10::ScalarType, whose order never changes; verified by the layout's search and check."""
     torch = _torch()
     names = {
-        "uint8": 0, "int8": 1, "int16": 2, "int32": 3, "int64": 4, "float16": 5, "float32": 6, "float64": 7,
-        "complex64": 9, "complex128": 10, "bool": 11, "bfloat16": 15, "float8_e5m2": 23, "float8_e4m3fn": 24,
-        "uint16": 27, "uint32": 28, "uint64": 29,
-    }  # fmt: skip
+        "uint8": 0,
+        "int8": 1,
+        "int16": 2,
+        "int32": 3,
+        "int64": 4,
+        "float16": 5,
+        "float32": 6,
+        "float64": 7,
+        "complex64": 9,
+        "complex128": 10,
+        "bool": 11,
+        "bfloat16": 15,
+        "float8_e5m2": 23,
+        "float8_e4m3fn": 24,
+        "uint16": 27,
+        "uint32": 28,
+        "uint64": 29,
+    }
     return {getattr(torch, name): code for name, code in names.items() if hasattr(torch, name)}
 
 
@@ -196,9 +213,14 @@ def _samples() -> list[Any]:
 
 def _truth(tensor: Any) -> tuple[Any, ...]:
     return (
-        _dtypes()[tensor.dtype], *(device_code(tensor.device) or ()), tuple(tensor.shape), tensor.stride(), tensor.storage_offset(),
-        _torch()._C._dispatch_keys(tensor).raw_repr(), tensor.requires_grad,
-    )  # fmt: skip
+        _dtypes()[tensor.dtype],
+        *(device_code(tensor.device) or ()),
+        tuple(tensor.shape),
+        tensor.stride(),
+        tensor.storage_offset(),
+        _torch()._C._dispatch_keys(tensor).raw_repr(),
+        tensor.requires_grad,
+    )
 
 
 def _find_layout() -> dict[str, int] | None:

@@ -185,8 +185,8 @@ class GuardSet:
     """What one compiled entry relies on. Guards that say the same are kept once; cheap ones go first."""
 
     def __init__(self, guards: Iterable[Guard], loads: Iterable[s.Source] = ()) -> None:
-        """``loads``: what the target of an entry with these guards is given in front of its arguments, as one tuple, unless there is nothing;
-        the tensors of a ``ModuleTree`` are at hand after its check."""
+        """``loads``: what the target of an entry with these guards is given in front of its arguments, as one tuple, unless there is
+        nothing; the tensors of a ``ModuleTree`` are at hand after its check."""
         self.loads = tuple(loads)
         unique: dict[Any, Guard] = {}
         for guard in guards:

@@ -6,6 +6,7 @@ import os
 from contextlib import ExitStack
 
 from opmill_graph_ir.errors import KernelBuildError
+from opmill_graph_ir.generator.protocol import BuildProgress
 from opmill_graph_ir.loops.ir import LoopKernel
 from opmill_runtime_cache.plan.model import KernelRef
 from opmill_runtime_cache.store import Store, key_of
@@ -19,7 +20,9 @@ _SMALLEST_UNIT = 12_000
 """Characters of kernel text below which another compiler process costs more than it saves."""
 
 
-def make(missing: dict[str, LoopKernel], compiler: toolchain.Toolchain, target: Target, store: Store) -> dict[str, KernelRef]:
+def make(
+    missing: dict[str, LoopKernel], compiler: toolchain.Toolchain, target: Target, store: Store, progress: BuildProgress | None = None
+) -> dict[str, KernelRef]:
     """Builds kernels by their keys, as many at once as there are processors."""
     texts = {key: text_of(kernel, f"k_{key[:20]}", target) for key, kernel in missing.items()}
     workers = os.process_cpu_count() if hasattr(os, "process_cpu_count") else len(os.sched_getaffinity(0))
@@ -31,7 +34,7 @@ def make(missing: dict[str, LoopKernel], compiler: toolchain.Toolchain, target: 
             locks.enter_context(store.lock(ARTIFACT, batch))
         todo = {b: [texts[k] for k in group] for b, group in batches.items() if not store.contains(ARTIFACT, b)}
         where = locks.enter_context(store.workspace()) if todo else None
-        made = compiler.compile_all([_job(unit, target) for unit in todo.values()], workers or 1, where)
+        made = compiler.compile_all([_job(unit, target) for unit in todo.values()], workers or 1, where, progress)
         for batch, data in zip(todo, made, strict=True):
             store.put(ARTIFACT, batch, data)
         for batch, group in batches.items():

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from opmill_graph_ir.errors import KernelBuildError
-from opmill_graph_ir.generator.protocol import GeneratorOptions
+from opmill_graph_ir.generator.protocol import BuildProgress, GeneratorOptions
 from opmill_runtime_cache.plan.contract import encode
 from opmill_runtime_cache.plan.model import KernelRef
 from opmill_runtime_cache.store import Store, key_of, sources_of
@@ -28,6 +28,7 @@ class CppKernelGenerator:
 
     def __init__(self, target: Target | None = None) -> None:
         self.target = target or host()
+        self.progress = BuildProgress()
 
     def claims(self, kernel: LoopKernel, options: GeneratorOptions) -> str | None:
         if not options.device.startswith("cpu"):
@@ -54,7 +55,7 @@ class CppKernelGenerator:
         if missing:
             from .build import make
 
-            refs.update(make(missing, compiler, self.target, store))
+            refs.update(make(missing, compiler, self.target, store, self.progress))
         return [refs[keys[k]] for k in kernels]
 
     def text(self, kernel: LoopKernel, options: GeneratorOptions) -> str:

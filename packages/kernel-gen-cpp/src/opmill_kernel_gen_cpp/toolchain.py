@@ -14,6 +14,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from opmill_graph_ir.errors import KernelBuildError
+from opmill_graph_ir.generator.protocol import BuildProgress
 
 BASE_FLAGS = (
     "-std=c++17", "-O2", "-fno-tree-loop-vectorize", "-shared", "-fPIC", "-fwrapv", "-fno-math-errno", "-ffp-contract=off", "-w",
@@ -84,12 +85,22 @@ class Toolchain:
                 hint="this is a bug of the generator, or a compiler older than GCC 12; set CXX to another compiler",
             )
 
-    def compile_all(self, jobs: list[tuple[str, tuple[str, ...], bool]], workers: int, where: Path | None = None) -> list[bytes]:
-        """Compiles several sources at once, in order of ``jobs``: (source, flags, needs Sleef)."""
+    def compile_all(
+        self, jobs: list[tuple[str, tuple[str, ...], bool]], workers: int, where: Path | None = None, progress: BuildProgress | None = None
+    ) -> list[bytes]:
+        """Compiles several sources at once, in order of ``jobs``: (source, flags, needs Sleef). Each is as many pieces of ``progress`` as
+        it has characters."""
 
         def made(job: tuple[str, tuple[str, ...], bool]) -> bytes:
             source, flags, sleef = job
-            return self.compile(source, flags, sleef, where)
+            try:
+                return self.compile(source, flags, sleef, where)
+            finally:
+                if progress is not None:
+                    progress.add(len(source))
+
+        if progress is not None:
+            progress.begin(sum(len(source) for source, _, _ in jobs))
 
         if len(jobs) == 1:
             return [made(jobs[0])]

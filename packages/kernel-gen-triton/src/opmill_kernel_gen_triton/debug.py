@@ -33,6 +33,7 @@ from opmill_runtime_cache.plan.model import KernelRef, Plan
 from opmill_runtime_cache.store import Store, key_of
 
 from .claim import refusal
+from .edited import read, shown
 from .kernel import LIMIT, KernelText, kernel_text
 from .nest import Function, Param
 from .tiling import DEFAULT, Budget
@@ -58,9 +59,11 @@ def run(
     wide: bool = False,
     budget: Budget = DEFAULT,
     precise: bool = False,
+    text: KernelText | None = None,
 ) -> int:
-    """Runs ``kernel`` on flat tensors by buffer name, as ``evaluate`` does; ``wide`` takes 64-bit indices where there are two forms."""
-    text = kernel_text(kernel, budget, precise)
+    """Runs ``kernel`` on flat tensors by buffer name, as ``evaluate`` does; ``wide`` takes 64-bit indices where there are two forms.
+    ``text``: what was made of the kernel's text, instead of which it runs."""
+    text = text or kernel_text(kernel, budget, precise)
     values = dict(zip(kernel.symbols, sizes, strict=True))
     memory = dict(buffers)
     for b in text.scratch:
@@ -99,7 +102,7 @@ def compiled(function: Function) -> Any:
 class InterpretedKernels:
     """A generator for plans on CPU tensors whose kernels are interpreted: whole programs as they are compiled for a GPU, without one."""
 
-    name = "interpreted"
+    name, extension, comment = "interpreted", "py", "#"
 
     def __init__(self, budget: Budget = DEFAULT) -> None:
         self.budget = budget
@@ -112,19 +115,27 @@ class InterpretedKernels:
         return None if interpreting() else "TRITON_INTERPRET is not set"
 
     def build(self, kernels: Sequence[LoopKernel], options: GeneratorOptions, store: Store) -> list[KernelRef]:
-        return [self._ref(kernel, options.precise) for kernel in kernels]
+        return [self._ref(kernel, kernel_text(kernel, self.budget, options.precise)) for kernel in kernels]
 
-    def _ref(self, kernel: LoopKernel, precise: bool) -> KernelRef:
-        key = key_of(kernel, self.budget, precise)
+    def text(self, kernel: LoopKernel, options: GeneratorOptions) -> str:
+        """As the Triton generator's."""
+        return shown(kernel_text(kernel, self.budget, options.precise))
+
+    def build_text(self, kernel: LoopKernel, text: str, options: GeneratorOptions, store: Store) -> KernelRef:
+        """As the Triton generator's."""
+        return self._ref(kernel, read(kernel_text(kernel, self.budget, options.precise), text))
+
+    def _ref(self, kernel: LoopKernel, text: KernelText) -> KernelRef:
+        key = key_of(kernel, text)
         if key not in _entries:
-            _entries[key] = _ENTRY(lambda pointers, sizes: self._started(kernel, precise, pointers, sizes))
+            _entries[key] = _ENTRY(lambda pointers, sizes: self._started(kernel, text, pointers, sizes))
         return KernelRef(self.name, self.name, key, kernel.name)
 
-    def _started(self, kernel: LoopKernel, precise: bool, pointers: Any, given: Any) -> int:
+    def _started(self, kernel: LoopKernel, text: KernelText, pointers: Any, given: Any) -> int:
         sizes = [given[k] for k in range(len(kernel.symbols))]
         values = dict(zip(kernel.symbols, sizes, strict=True))
         buffers = {b.name: _memory(pointers[k], b.numel.evaluate(values), getattr(torch, b.dtype)) for k, b in enumerate(kernel.buffers)}
-        return run(kernel, buffers, sizes, budget=self.budget, precise=precise)
+        return run(kernel, buffers, sizes, text=text)
 
 
 def as_for_gpu(

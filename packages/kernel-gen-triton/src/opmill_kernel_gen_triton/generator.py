@@ -9,10 +9,11 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 from opmill_graph_ir.errors import KernelBuildError
-from opmill_graph_ir.generator.protocol import GeneratorOptions
+from opmill_graph_ir.generator.protocol import BuildProgress, GeneratorOptions
 from opmill_graph_ir.loops.index import Index, mod
-from opmill_runtime_cache.plan.launch import Arg, Form, LaunchData, Step, encode
+from opmill_runtime_cache.plan.launch import VERSION, Arg, Form, LaunchData, Step
 from opmill_runtime_cache.plan.model import KernelRef
+from opmill_runtime_cache.plan.sealed import seal
 from opmill_runtime_cache.store import Store, key_of, sources_of
 
 from . import toolchain
@@ -30,9 +31,7 @@ if TYPE_CHECKING:
     from .nest import Function
 
 ARTIFACT = "cuda-cubin"
-"""Artifact kind of a kernel's cubins, one after the other."""
-NOTE = "cuda-launch"
-"""Artifact kind of the notes that hold a kernel's launch data."""
+"""Artifact kind of a kernel, sealed: launch data, contract and cubins."""
 OLDEST = 80
 """The lowest compute capability (times ten) that generated kernels run on: bfloat16, and atomics on it, need it."""
 
@@ -48,11 +47,16 @@ def shared_memory(arch: int) -> int:
 class TritonKernelGenerator:
     """Builds loop kernels with Triton, for the device of the options or for ``arch`` (compute capability times ten; needs no GPU)."""
 
-    name = "triton"
+    name, extension, comment = "triton", "py", "#"
 
     def __init__(self, arch: int | None = None, workers: int | None = None, budget: Budget = DEFAULT) -> None:
         self.arch, self.budget = arch, budget
         self._pool = Pool(workers or len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
+
+    @property
+    def progress(self) -> BuildProgress:
+        """How many functions are compiled of how many."""
+        return self._pool.progress
 
     @property
     def target(self) -> tuple[object, ...]:
@@ -79,16 +83,20 @@ class TritonKernelGenerator:
             return f"compute capability {arch // 10}.{arch % 10} is older than {OLDEST // 10}.{OLDEST % 10}"
         return arch
 
-    def build(self, kernels: Sequence[LoopKernel], options: GeneratorOptions, store: Store) -> list[KernelRef]:
-        if not kernels:
-            return []
+    def _arch(self, options: GeneratorOptions) -> int:
+        """What to build for. Raises ``KernelBuildError`` where nothing can be built."""
         arch = self._target(options.device)
         reason = arch if isinstance(arch, str) else None if toolchain.triton_version() else self.available()
         if reason is not None or isinstance(arch, str):
             raise KernelBuildError("KT001", "no Triton kernel can be built", why=reason or "", hint="ask available() first")
+        return arch
+
+    def build(self, kernels: Sequence[LoopKernel], options: GeneratorOptions, store: Store) -> list[KernelRef]:
+        if not kernels:
+            return []
+        arch = self._arch(options)
         keys = {k: self._key(k, options, arch, store.portable) for k in dict.fromkeys(kernels)}
-        for kind in (NOTE, ARTIFACT):
-            store.fetch(kind, keys.values())
+        store.fetch(ARTIFACT, keys.values())
         refs = {key: ref for key in keys.values() if (ref := _known(store, key)) is not None}
         missing = {key: kernel for kernel, key in keys.items() if key not in refs}
         if missing:
@@ -96,8 +104,27 @@ class TritonKernelGenerator:
         return [refs[keys[k]] for k in kernels]
 
     def text(self, kernel: LoopKernel, options: GeneratorOptions) -> str:
-        """The kernel in Triton: its functions, each in its first form."""
-        return "\n".join(forms[0].text for forms in _text(kernel, self.budget, options.precise).functions)
+        """The kernel in Triton: its functions in the order of launches, each under a comment that tells how it is launched."""
+        from .edited import shown
+
+        return shown(_text(kernel, self.budget, options.precise))
+
+    def build_text(self, kernel: LoopKernel, text: str, options: GeneratorOptions, store: Store) -> KernelRef:
+        """As an ``EditableGenerator``. Raises ``KernelBuildError``: KT003 with Triton's message, KT006 where the text is another
+        kernel's."""
+        from .edited import read
+
+        arch = self._arch(options)
+        edited = read(_text(kernel, self.budget, options.precise), text)
+        key = key_of(self._key(kernel, options, arch), "edited", text)
+        with store.lock(ARTIFACT, key):
+            if (known := _known(store, key)) is not None:
+                return known
+            jobs = _jobs(edited, arch, options.precise)
+            made = dict(zip(jobs, self._pool.compile_all(list(jobs.values())), strict=True))
+            if any(one.facts["shared"] > shared_memory(arch) for one in made.values()):
+                raise _too_large(kernel.name, arch)
+            return _kept(key, kernel, *_assemble(kernel, edited, arch, options.precise, made), store)
 
     def seconds(self, kernels: Sequence[LoopKernel], options: GeneratorOptions, store: Store) -> list[float]:
         """As a ``MeasuringGenerator``."""
@@ -128,10 +155,7 @@ class TritonKernelGenerator:
                 key: kernel for key, kernel in wanted.items() if any(made[unit].facts["shared"] > shared_memory(arch) for unit in jobs[key])
             }
             if wanted and smaller(budget) == budget:
-                name = next(iter(wanted.values())).name
-                raise KernelBuildError(
-                    "KT005", f"kernel {name} needs more shared memory than there is", why=f"a program may have {shared_memory(arch)} bytes"
-                )
+                raise _too_large(next(iter(wanted.values())).name, arch)
             budget = smaller(budget)
         return texts, made
 
@@ -158,9 +182,17 @@ class TritonKernelGenerator:
 
     def _key(self, kernel: LoopKernel, options: GeneratorOptions, arch: int, portable: bool = False) -> str:
         """The kernel itself is the key, with all that its text and machine code depend on."""
-        versions = __version__, sources_of(__package__, portable), toolchain.triton_version(), toolchain.assembler_version()
+        from opmill_graph_ir.generator.contract import contract_of
+
+        versions = __version__, VERSION, sources_of(__package__, portable), toolchain.triton_version(), toolchain.assembler_version()
         return key_of(
-            kernel, versions, arch, options.precise, self.budget, *([toolchain.device_name(options.device)] if options.measure else [])
+            kernel,
+            contract_of(kernel),
+            versions,
+            arch,
+            options.precise,
+            self.budget,
+            *([toolchain.device_name(options.device)] if options.measure else []),
         )
 
     def _make(self, missing: dict[str, LoopKernel], options: GeneratorOptions, arch: int, store: Store) -> dict[str, KernelRef]:
@@ -175,11 +207,22 @@ class TritonKernelGenerator:
                 data, artifact = _assemble(missing[key], text, arch, options.precise, made)
                 if ways := others.get(key):
                     data, artifact = _fastest(missing[key], [(data, artifact), *ways], options.device)
-                store.put(ARTIFACT, key, artifact)
-                note = encode(data)
-                store.put(NOTE, key, note.encode())
-                refs[key] = _ref(key, note)
+                refs[key] = _kept(key, missing[key], data, artifact, store)
         return refs
+
+
+def _kept(key: str, kernel: LoopKernel, data: LaunchData, cubins: bytes, store: Store) -> KernelRef:
+    """Puts a kernel into the store, with what it touches."""
+    from opmill_graph_ir.generator.contract import contract_of
+
+    store.put(ARTIFACT, key, seal(data, contract_of(kernel), cubins))
+    return _ref(key)
+
+
+def _too_large(name: str, arch: int) -> KernelBuildError:
+    return KernelBuildError(
+        "KT005", f"kernel {name} needs more shared memory than there is", why=f"a program may have {shared_memory(arch)} bytes"
+    )
 
 
 def _fastest(kernel: LoopKernel, ways: list[tuple[LaunchData, bytes]], device: str) -> tuple[LaunchData, bytes]:
@@ -195,14 +238,13 @@ def _device(name: str) -> torch.device:
     return torch.device("cuda", torch.cuda.current_device() if place.index is None else place.index)
 
 
-def _ref(key: str, note: str) -> KernelRef:
-    return KernelRef("cubin", ARTIFACT, key, f"k_{key[:20]}", {"launch": note})
+def _ref(key: str) -> KernelRef:
+    return KernelRef("cubin", ARTIFACT, key, f"k_{key[:20]}")
 
 
 def _known(store: Store, key: str) -> KernelRef | None:
     """A kernel built before, if its cubins are still there."""
-    note = store.get(NOTE, key)
-    return _ref(key, note.decode()) if note is not None and store.contains(ARTIFACT, key) else None
+    return _ref(key) if store.contains(ARTIFACT, key) else None
 
 
 def _text(kernel: LoopKernel, budget: Budget, precise: bool) -> KernelText:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from opmill_graph_ir.errors import KernelBuildError
+from opmill_graph_ir.generator.protocol import BuildProgress
 from opmill_runtime_cache.forking import ForkLock
 
 
@@ -30,6 +31,7 @@ class Pool:
 
     def __init__(self, limit: int) -> None:
         self.limit = max(1, limit)
+        self.progress = BuildProgress()
         self._idle: queue.SimpleQueue[subprocess.Popen[bytes]] = queue.SimpleQueue()
         self._all: list[subprocess.Popen[bytes]] = []
         self._guard = ForkLock()
@@ -40,10 +42,17 @@ class Pool:
         """Compiles several jobs at once, in order. Raises KernelBuildError with the compiler's message."""
         if os.getpid() != self._owner:  # after a fork, the processes belong to the parent
             return Pool(self.limit).compile_all(jobs)
+        self.progress.begin(len(jobs))
         if len(jobs) <= 1:
-            return [self._compile(job) for job in jobs]
+            return [self._counted(job) for job in jobs]
         with ThreadPoolExecutor(min(self.limit, len(jobs))) as threads:
-            return list(threads.map(self._compile, jobs))
+            return list(threads.map(self._counted, jobs))
+
+    def _counted(self, job: dict[str, Any]) -> Compiled:
+        try:
+            return self._compile(job)
+        finally:
+            self.progress.add()
 
     def close(self) -> None:
         """Ends the processes."""

@@ -15,6 +15,9 @@ from .errors import OpmillError as OpmillError
 from .errors import OpmillWarning as OpmillWarning
 from .explain import Explanation as Explanation
 from .explain import explain as explain
+from .kernels import GeneratedKernel as GeneratedKernel
+from .kernels import Kernels as Kernels
+from .kernels import kernels as kernels
 from .logs import from_environment as _show_logs
 from .logs import set_logs as set_logs
 from .metrics import counters as counters

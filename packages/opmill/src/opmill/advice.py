@@ -17,9 +17,17 @@ _SMALL = 64 << 10
 """Bytes of a step below which starting it takes about as long as running it."""
 _MANY = 50
 _CHANGING = (
-    torch.nn.Dropout, torch.nn.Dropout1d, torch.nn.Dropout2d, torch.nn.Dropout3d, torch.nn.AlphaDropout, torch.nn.FeatureAlphaDropout,
-    torch.nn.BatchNorm1d, torch.nn.BatchNorm2d, torch.nn.BatchNorm3d, torch.nn.SyncBatchNorm,
-)  # fmt: skip
+    torch.nn.Dropout,
+    torch.nn.Dropout1d,
+    torch.nn.Dropout2d,
+    torch.nn.Dropout3d,
+    torch.nn.AlphaDropout,
+    torch.nn.FeatureAlphaDropout,
+    torch.nn.BatchNorm1d,
+    torch.nn.BatchNorm2d,
+    torch.nn.BatchNorm3d,
+    torch.nn.SyncBatchNorm,
+)
 """Modules that do something else in training mode."""
 
 
@@ -51,7 +59,10 @@ def _sizes(seen: Seen) -> Iterator[str]:
     if len(changed) >= 2:
         took = sum(graph.seconds for graph in seen.graphs[-len(changed) :])
         told = changed[-1].reasons[0]
-        yield f"{len(changed)} recompiles for other sizes ({took:.1f} s in the backend), the last: {told}; opmill.mark_dynamic(tensor, dimension) ends them"
+        yield (
+            f"{len(changed)} recompiles for other sizes ({took:.1f} s in the backend), the last: {told}; "
+            "opmill.mark_dynamic(tensor, dimension) ends them"
+        )
 
 
 def _training(seen: Seen) -> Iterator[str]:
@@ -80,7 +91,10 @@ def _float64(seen: Seen) -> Iterator[str]:
             spec for spec in _specs(graph) if spec.dtype == "float64" and math.prod(n if isinstance(n, int) else 2 for n in spec.sizes) > 1
         ]
         if wide and "float32" in given and "float64" in given:
-            yield f"graph {graph.number}: {len(wide)} of {len(_specs(graph))} tensors are float64, of which an input is one, the others float32"
+            yield (
+                f"graph {graph.number}: {len(wide)} of {len(_specs(graph))} tensors are float64, of "
+                "which an input is one, the others float32"
+            )
 
 
 def _small(seen: Seen) -> Iterator[str]:
@@ -88,7 +102,10 @@ def _small(seen: Seen) -> Iterator[str]:
         count = getattr(graph.report, "launches", 0) + getattr(graph.report, "calls", 0)
         sizes = [math.prod(s.sizes) * getattr(torch, s.dtype).itemsize for s in _specs(graph) if all(isinstance(n, int) for n in s.sizes)]
         if count >= _MANY and sizes and max(sizes) < _SMALL:
-            yield f"graph {graph.number}: {count} steps, none of more than {max(sizes)} bytes: their number costs, not their work; larger batches are nearly free"
+            yield (
+                f"graph {graph.number}: {count} steps, none of more than {max(sizes)} bytes: "
+                "their number costs, not their work; larger batches are nearly free"
+            )
 
 
 def _uncompiled(seen: Seen) -> Iterator[str]:

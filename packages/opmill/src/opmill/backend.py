@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import functools
 import logging
+import sys
 import time
 import traceback
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from .discover import OWN, Backend, find_backend
+from .edits import EditedGraph
 from .errors import warn_once
 from .logs import topic
 from .metrics import count
@@ -27,13 +30,22 @@ class GraphBackend:
 
     def __init__(self, settings: Settings, record: Record) -> None:
         self._settings, self._record = settings, record
-        self._found: Backend | None = None
+        self._found: tuple[str | None, Backend] | None = None
 
     def __call__(self, graph_module: Any, example_inputs: Sequence[Any]) -> Runner:
-        number = self._record.next_number()
+        edits = self._record.edits
+        if edits is not None and edits.begun:
+            edits.begun = False
+            self._record.graphs.clear()  # all of them are compiled again
+        compiled = functools.partial(self._compile, self._record.next_number(), graph_module)
+        runner = compiled(example_inputs)
+        return runner if edits is None else EditedGraph(runner, edits, compiled)
+
+    def _compile(self, number: int, graph_module: Any, example_inputs: Sequence[Any]) -> Runner:
         operators = sum(node.op.startswith("call_") for node in graph_module.graph.nodes)
         start = time.perf_counter()
         fallback = ""
+        self._say(f"compiles graph {number}", graph_module)
         tracing = self._tracing(number, operators, graph_module, example_inputs)
         seen: list[Any] = []
         with progress(functools.partial(_far, number, operators, seen), self._settings.options.progress):
@@ -61,7 +73,20 @@ class GraphBackend:
         if getattr(runner, "frozen", None) is not None:
             self._record.frozen.add(runner)
         self._tell(graph_module, self._record.graphs[-1])
+        self._say(f"has compiled graph {number} in {seconds:.1f} s", graph_module)
         return runner
+
+    def _say(self, what: str, graph_module: Any) -> None:
+        """Tells other processes, for one that waits for this one, what it does, and why once more."""
+        if not self._settings.native or "torch.distributed" not in sys.modules:
+            return
+        from opmill_graph_ir.exchanges.others import tell
+
+        record = self._record
+        news = [f"{what} of {record.name} ({_first_line(graph_module)})"]
+        news += [" ".join(str(record.recompiles[-1]).split("\n")[:2])] if record.recompiles else []
+        news += [f"its last graph break: {str(record.breaks[-1]).splitlines()[0]}"] if record.breaks else []
+        tell("; ".join(news))
 
     def _told(self, seen: list[Any], tracing: Any) -> dict[str, Any]:
         """What opmill's own backend is given to say how far it is: a report, which is put into ``seen``, and what writes a trace."""
@@ -122,21 +147,23 @@ class GraphBackend:
             return None
         from .native import native_stand_in
 
-        return native_stand_in(function, self._settings.options)  # type: ignore[no-any-return]
+        return native_stand_in(function, self._settings.options)
 
     def _compiler(self) -> Backend:
-        """The backend, looked for at the first graph."""
-        if self._found is None:
-            self._found = self._find()
-        return self._found
+        """The backend, looked for at the first graph, and once more when kernels are edited."""
+        edits = self._record.edits
+        folder = self._settings.options.override if edits is None else str(edits.folder)
+        if self._found is None or self._found[0] != folder:
+            self._found = folder, self._find(folder)
+        return self._found[1]
 
-    def _find(self) -> Backend:
+    def _find(self, folder: str | None) -> Backend:
         settings = self._settings
         if settings.native:
             # Not above: graph-ir and the store are most of what there is to import, and a program may never compile anything.
             from .native import native_compiler
 
-            return native_compiler(settings.options)
+            return native_compiler(replace(settings.options, override=folder))
         backend = find_backend(settings.backend) if isinstance(settings.backend, str) else settings.backend
         return functools.partial(backend, **settings.foreign) if settings.foreign else backend
 
@@ -148,13 +175,20 @@ def _far(number: int, operators: int, seen: list[Any]) -> str:
     if not getattr(report, "running", ""):
         return told
     kernels = f", {report.wanted} kernels" if report.running == "generate" and report.wanted else ""
+    if (built := report.built()) is not None:
+        kernels += f", {built[0]:.0%} built, about {_round(built[1])} left"
     return f"{told}: {report.running}{kernels}, {len(report.phases)} steps done"
 
 
-def _as_it_is(graph_module: Any) -> Runner:
-    from opmill_bytecode_frontend.labels import labelled  # there by now
+def _round(seconds: float) -> str:
+    """A time that nobody knows exactly."""
+    return f"{max(1, round(seconds))} s" if seconds < 90 else f"{round(seconds / 60)} min"
 
-    return labelled(graph_module).forward  # type: ignore[no-any-return]
+
+def _as_it_is(graph_module: Any) -> Runner:
+    from opmill_bytecode_frontend.effects.labels import labelled  # there by now
+
+    return labelled(graph_module).forward
 
 
 def _may_pass(error: Exception) -> bool:

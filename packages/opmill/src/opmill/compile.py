@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import dataclasses
 import functools
 import os
 import types
@@ -12,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar, overload
 
 import torch
+from msgspec import structs
 
 from .backend import GraphBackend
 from .discover import Backend
@@ -20,7 +22,7 @@ from .module import is_wrapped, original_of, wrap_module
 from .options import Options
 from .progress import progress_of
 from .record import BreakRecord, Record
-from .settings import Settings, resolve
+from .settings import Settings, resolve, resolve_arguments
 
 _F = TypeVar("_F")
 
@@ -115,7 +117,9 @@ def _compile(model: Any, *, settings: Settings, disable: bool) -> Any:
 
 
 def _uncompiled(model: Any) -> Any:
-    """The function behind a compiled one, so that compiling twice is compiling once; anything else as it is."""
+    """The function behind a compiled one, torch's too, so that compiling twice is compiling once; anything else as it is."""
+    if isinstance(model, types.FunctionType) and hasattr(model, "_torchdynamo_inline"):
+        return model._torchdynamo_orig_callable  # type: ignore[attr-defined]
     return model.__wrapped__ if _is_live(model) else model
 
 
@@ -129,13 +133,13 @@ def _capture(function: Any, settings: Settings, name: str = "", code: types.Code
     from opmill_fake_tensors.collector import collector_paused
 
     with collector_paused():  # a collection, of all that torch has imported, takes as long as the import
-        from opmill_bytecode_frontend.capture import capture
+        from opmill_bytecode_frontend.entry.capture import capture
         from opmill_bytecode_frontend.errors import CaptureWarning
         from opmill_bytecode_frontend.options import CaptureOptions
 
     OpmillWarning.register(CaptureWarning)
     tracing = _tracing(name or function.__qualname__)
-    record = Record(name or function.__qualname__, code or function.__code__, tracing=tracing)
+    record = Record(name or function.__qualname__, code or function.__code__, tracing=tracing, settings=settings)
     compiled = capture(
         function,
         GraphBackend(settings, record),
@@ -210,7 +214,7 @@ def _kind_of(owner: Any) -> Any:
     """What a module, or whatever else has a method, has in common with those that one capture may serve."""
     if not isinstance(owner, torch.nn.Module):
         return type(owner)
-    from opmill_bytecode_frontend.kinds import kind_of
+    from opmill_bytecode_frontend.entry.kinds import kind_of
 
     return kind_of(owner)
 
@@ -224,7 +228,7 @@ def _wrap_module(module: torch.nn.Module, settings: Settings) -> Any:
     name, code = f"{type(original).__qualname__}.forward", getattr(type(original).forward, "__code__", None)
     call = types.MethodType(_share(_call_of(type(original)), settings, _kind_of(original), name, code), original)
     again, forward = functools.partial(_wrap_module, settings=settings), functools.partial(_wrap_method, settings=settings)
-    return wrap_module(original, call, again, forward)
+    return wrap_module(original, call, again, forward, module)
 
 
 def _call_of(kind: type[torch.nn.Module]) -> Any:
@@ -284,7 +288,7 @@ def reset() -> None:
     """Forgets everything compiled in this process: the next call of each compiled callable compiles again. Files of the cache stay."""
     if not _live:
         return
-    from opmill_bytecode_frontend.capture import forget
+    from opmill_bytecode_frontend.entry.capture import forget
 
     for reference in _live.keyrefs():  # a copy: other threads may compile meanwhile
         compiled = reference()
@@ -306,6 +310,26 @@ def record_of(compiled: Any) -> tuple[Any, Record] | None:
         compiled = object.__getattribute__(compiled, "__call__")
     compiled = getattr(compiled, "__func__", compiled)
     return (compiled, _live[compiled]) if _is_live(compiled) else None
+
+
+def compiling_anew(arguments: Mapping[str, Any]) -> Callable[[Any], Any]:
+    """``compile`` with these arguments, whose captures nothing else shares: what was assumed for other modules of a kind is not."""
+    return functools.partial(_compile, settings=structs.replace(resolve_arguments(arguments), apart=object()), disable=False)
+
+
+def arguments_of(compiled: Any, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Arguments of ``compile`` that compile the program behind ``compiled`` as that was, edited kernels included, but for those ``given``.
+    Of what ``compile`` did not make, ``given``."""
+    found = record_of(compiled)
+    if found is None:
+        return dict(given)
+    settings, edits = found[1].settings, found[1].edits
+    own: dict[str, Any] = {"fullgraph": settings.fullgraph, "dynamic": settings.dynamic}
+    if given.keys().isdisjoint(("backend", "mode", "options")):
+        folder = settings.options.override if edits is None else str(edits.folder)
+        own |= {"backend": settings.backend, **settings.foreign}
+        own |= {"options": dataclasses.replace(settings.options, override=folder)} if settings.native else {}
+    return {**own, **given}
 
 
 _entry: Any

@@ -80,9 +80,9 @@ def list_backends() -> list[str]:
 
 def eager(graph_module: Any, example_inputs: Sequence[Any]) -> Callable[..., Any]:
     """The backend that runs the captured graph as it is."""
-    from opmill_bytecode_frontend.labels import labelled  # there by now
+    from opmill_bytecode_frontend.effects.labels import labelled  # there by now
 
-    return labelled(graph_module).forward  # type: ignore[no-any-return]
+    return labelled(graph_module).forward
 
 
 eager.sizes_of_data = True  # type: ignore[attr-defined]

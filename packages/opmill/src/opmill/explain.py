@@ -1,6 +1,7 @@
 """``opmill.explain(f)(*args)``: runs the call and tells what was compiled, where graphs broke and why, and what was assumed.
 
-Printed, it is some ten lines; each of its parts (``.breaks``, ``.graphs``, ``.kernels``, ``.guards``, ``.plan``, ...) unfolds one of them."""
+Printed, it is some ten lines; each of its parts (``.breaks``, ``.graphs``, ``.kernels``, ``.guards``, ``.plan``, ...) unfolds one of
+them."""
 
 from __future__ import annotations
 
@@ -32,7 +33,7 @@ class Part(Struct, frozen=True):
 
 class Kernel(Struct, frozen=True):
     """A generated kernel of a graph. ``name``: the operators it is made of; ``launches``: how often the graph starts it; ``lines``: where
-    these operators are in the program (``backward`` for those of gradients); ``artifact``: its key in the cache."""
+    these operators, or what they are the gradients of, are in the program; ``artifact``: its key in the cache."""
 
     graph: int
     name: str
@@ -247,7 +248,7 @@ def explanation_of(compiled: Any, result: Any = None) -> Explanation:
     found = record_of(compiled)
     if found is None:
         raise TypeError(f"{compiled!r} was not compiled by opmill")
-    from opmill_bytecode_frontend.capture import parts
+    from opmill_bytecode_frontend.entry.capture import parts
 
     dispatcher, record = found
     told = tuple(Part(_name_of(each), tuple(_guard_lines(entry) for entry in each.entries)) for each in parts(dispatcher))

@@ -28,7 +28,7 @@ TOPICS = {
 _FORMAT = "%(asctime)s %(name)s: %(message)s"
 
 
-class _Handler(logging.StreamHandler):  # type: ignore[type-arg]
+class _Handler(logging.StreamHandler):
     """Writes to what ``sys.stderr`` is at the moment, so that redirections are followed."""
 
     def __init__(self) -> None:

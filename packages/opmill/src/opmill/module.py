@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 import operator
+import sys
 from collections.abc import Callable
 from types import FunctionType, MethodType
 from typing import Any
@@ -19,18 +20,32 @@ _SLOTS = ("__call__", "_opmill_original", "_opmill_recompile", "_opmill_forward"
 
 
 def wrap_module(
-    module: torch.nn.Module, call: Callable[..., Any], recompile: Callable[[Any], Any], forward: Callable[[Any], Any]
+    module: torch.nn.Module,
+    call: Callable[..., Any],
+    recompile: Callable[[Any], Any],
+    forward: Callable[[Any], Any],
+    given: torch.nn.Module | None = None,
 ) -> torch.nn.Module:
-    """A module that behaves as ``module`` and is called through ``call``.
+    """A module that behaves as ``module`` and is called through ``call``; ``given``: the wrapper of it, where that is what is compiled.
 
     ``recompile(other)`` compiles another module with the same settings; used when the wrapper is copied deeply. ``forward(method)``
     compiles the module's own ``forward``, once somebody asks for it by name."""
-    subclass = _compiled_class(type(module))
+    given = module if given is None or _is_plain(given) else given
+    subclass = _compiled_class(type(given))
     wrapper: torch.nn.Module = object.__new__(subclass)  # not the class's own __new__: that may count or register instances
     object.__setattr__(wrapper, "__dict__", module.__dict__)
     for name, value in zip(_SLOTS, (call, module, recompile, forward)):
         object.__setattr__(wrapper, name, value)
+    _share_state(given, wrapper)
     return wrapper
+
+
+def _share_state(module: torch.nn.Module, wrapper: torch.nn.Module) -> None:
+    """What ``fully_shard`` and its like keep of a module is found by the module itself: the wrapper has it, too."""
+    if (states := sys.modules.get("torch.distributed._composable_state")) is not None and (
+        state := states._get_module_state(module)
+    ) is not None:
+        states._insert_module_state(wrapper, state)
 
 
 def original_of(module: Any) -> Any:
@@ -39,8 +54,17 @@ def original_of(module: Any) -> Any:
 
 
 def is_wrapped(module: Any) -> bool:
-    """Whether ``module`` was made by :func:`wrap_module`."""
+    """Whether ``module`` was made by :func:`wrap_module`, whatever class it has got since (``fully_shard`` gives it one)."""
+    return _is_compiled(type(module))
+
+
+def _is_plain(module: Any) -> bool:
+    """Whether it is a wrapper as it was made."""
     return "_opmill_original" in type(module).__dict__
+
+
+def _is_compiled(kind: type) -> bool:
+    return any("_opmill_original" in each.__dict__ for each in kind.__mro__)
 
 
 def _compiled_class(base: type) -> type:
@@ -55,10 +79,9 @@ def _compiled_class(base: type) -> type:
         "__qualname__": base.__qualname__,
         "__doc__": base.__doc__,
         "__new__": lambda _, *args, **kwargs: base(*args, **kwargs),  # a method that makes another of its class: a part of a Sequential
-        "__reduce_ex__": _reduce_ex,
-        "__deepcopy__": _deepcopy,
-        "__copy__": _copy,
     }
+    if not _is_compiled(base):  # else it has these, and what a class in between says of copies holds
+        namespace |= {"__reduce_ex__": _reduce_ex, "__deepcopy__": _deepcopy, "__copy__": _copy}
     if isinstance(getattr(base, "forward", None), FunctionType):
         namespace["forward"] = property(_forward, _set_forward, _delete_forward)
     made: type = type(base)(base.__name__, (base,), namespace)

@@ -53,6 +53,7 @@ def graph_options(options: Options) -> GraphOptions:
         freeze=options.freeze,
         sample=options.freeze_check == "samples",
         override=options.override or os.environ.get("OPMILL_OVERRIDE", ""),
+        exchange_wait=options.exchange_wait,
     )
 
 

@@ -23,7 +23,8 @@ class Options:
     recompile_limit: int = _option(8, "how many specialisations of one piece of code are kept before it runs uncompiled")
     graph_limit: int = _option(
         20_000,
-        "operations of one graph beyond which the function runs uncompiled: each turn of a loop is captured by itself (FE093 names the loop)",
+        "operations of one graph beyond which the function runs uncompiled: each turn of a loop is captured by itself (FE093 names the "
+        "loop)",
     )
     nested_breaks: bool = _option(True, "graphs may end inside functions that the compiled one calls; False: they end before the call")
     generators: tuple[str, ...] | None = _option(None, "names of the kernel generators that may be used, best first; None: all installed")
@@ -36,26 +37,34 @@ class Options:
     )
     numerics: Literal["default", "eager"] = _option(
         "default",
-        "'eager': eager's results bit for bit on processors, sums and library functions being torch's own calls; 'default': as exact, and faster",
+        "'eager': eager's results bit for bit on processors, sums and library functions being torch's own calls; 'default': as exact, and "
+        "faster",
     )
     verify: bool = _option(False, "check each intermediate representation between the steps of the compiler (slow)")
     print_after: tuple[str, ...] = _option((), "print the program after these steps of the compiler, by name; ('all',) for every one")
     override: str | None = _option(
         None,
-        "a folder that kernels are written to, as loops and C++, and that those which were edited there are taken from; None: OPMILL_OVERRIDE, or none",
+        "a folder that kernels are written to, as loops and C++, and that those which were edited there are taken from; None: "
+        "OPMILL_OVERRIDE, or none",
     )
     cuda_graphs: bool = _option(False, "replay what runs on a GPU as CUDA graphs; the modes 'reduce-overhead' and 'max-autotune' set it")
     autotune: bool = _option(
         False,
-        "choose how kernels on a GPU are cut up, and which matrix products are part of them, by running them; the modes 'max-autotune' set it",
+        "choose how kernels on a GPU are cut up, and which matrix products are part of them, by running "
+        "them; the modes 'max-autotune' set it",
     )
     freeze: bool = _option(
         False,
-        "parameters and buffers stay as they are: without gradients, what is made of them alone is computed once, batch norms are folded into "
+        "parameters and buffers stay as they are: without gradients, what is made of them alone is computed once, batch norms are folded "
+        "into "
         "convolutions, weights packed for the processor; a changed version counter or address makes it anew, opmill.thaw forgets it",
     )
     freeze_check: Literal["versions", "samples"] = _option(
         "versions", "how frozen weights are looked at in each call: 'samples' compares some of their contents, too"
+    )
+    exchange_wait: int = _option(
+        60,
+        "seconds after which compiled code that waits for other processes (torch.distributed) says so, with what these compile; 0: never",
     )
     progress: bool | None = _option(None, "show progress while compiling; None: when it takes seconds and stderr is a terminal")
     suppress_errors: bool = _option(True, "an internal error of the compiler warns and runs the code uncompiled; False: it is raised")
@@ -138,6 +147,7 @@ _KINDS: dict[str, tuple[type, ...]] = {
     "autotune": (bool,),
     "freeze": (bool,),
     "freeze_check": (str,),
+    "exchange_wait": (int,),
     "progress": (bool, type(None)),
     "suppress_errors": (bool,),
 }

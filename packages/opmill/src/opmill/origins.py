@@ -11,7 +11,8 @@ def operators_in(origins: Iterable[str]) -> str:
 
 
 def lines_in(origins: Iterable[str]) -> tuple[str, ...]:
-    """``file:line`` of each line of these origins, each once; ``backward`` for what gradients are made of."""
+    """``file:line`` of each line of these origins, each once; gradients have those of what they are the gradients of, or ``backward`` where
+    that is not known."""
     return tuple(dict.fromkeys(part.rpartition(" ")[2] for part in _parts(origins)))
 
 

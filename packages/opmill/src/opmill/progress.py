@@ -81,6 +81,7 @@ class _Spinner:
         self._lock = ForkLock()
         self._status: contextlib.ExitStack | None = None
         self._stopped = False
+        self._begun = time.monotonic()
         self._timer = threading.Timer(after, self._start)
         self._timer.daemon = True
 
@@ -96,10 +97,13 @@ class _Spinner:
             from rich.console import Console
 
             self._status = contextlib.ExitStack()
-            status = self._status.enter_context(Console(stderr=True).status(_text(self._what)))
+            status = self._status.enter_context(Console(stderr=True).status(self._told()))
         while not self._stopped:
-            status.update(_text(self._what))
+            status.update(self._told())
             time.sleep(_EVERY_S)
+
+    def _told(self) -> str:
+        return f"{_text(self._what)}, since {time.monotonic() - self._begun:.0f} s"
 
     def stop(self) -> None:
         self._timer.cancel()

@@ -13,6 +13,7 @@ import torch
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from .edits import Edits
 from .logs import topic
 from .metrics import count
 
@@ -54,7 +55,7 @@ class BreakRecord(Struct, frozen=True):
 
     def __str__(self) -> str:
         often = f" (met {self.times} times)" if self.times > 1 else ""
-        from opmill_bytecode_frontend.excerpt import excerpt  # there by now
+        from opmill_bytecode_frontend.messages.excerpt import excerpt  # there by now
 
         loop = "it is inside of a loop: each turn ends a graph, and starts another" if self.turns else ""
         told = (("at", self.where), ("why", self.why), ("loop", loop), ("hint", self.hint))
@@ -64,8 +65,8 @@ class BreakRecord(Struct, frozen=True):
 
 class RecompileRecord(Struct, frozen=True):
     """A call that no specialisation was made for: of which function, and for each specialisation, the latest first, what it assumes that
-    did not hold (``x.size(0): expected s0 >= 4 (...), found ...``). ``where``: the function (``file:line``); ``read``: the line of it that reads
-    what changed, as a traceback shows it, where that is known; ``hint``: what to do."""
+    did not hold (``x.size(0): expected s0 >= 4 (...), found ...``). ``where``: the function (``file:line``); ``read``: the line of it that
+    reads what changed, as a traceback shows it, where that is known; ``hint``: what to do."""
 
     function: str
     reasons: tuple[str, ...]
@@ -88,7 +89,7 @@ def _ordinal(number: int) -> str:
 
 def _reading(code: types.CodeType, source: Any) -> tuple[str, ...]:
     """The line that reads what a guard is about, marked with carets: the last name in the guard's source that the code reads."""
-    from opmill_bytecode_frontend.excerpt import excerpt, first_read
+    from opmill_bytecode_frontend.messages.excerpt import excerpt, first_read
 
     for name in reversed(re.findall(r"[A-Za-z_]\w*", str(source))):
         if name not in _OF_GUARDS and (found := first_read(code, name)) is not None:
@@ -102,9 +103,10 @@ _OF_GUARDS = frozenset({"self", "__dict__", "cell_contents"})
 
 
 class Record(Struct):
-    """All graphs compiled for one callable, all breaks, and why it was compiled again, oldest first. ``name`` and ``code``: what the program
-    calls it, and its code. ``tracing``: where that is written
-    as well (``trace.writer.Tracing``), None for nowhere."""
+    """All graphs compiled for one callable, all breaks, and why it was compiled again, oldest first. ``name`` and ``code``: what the
+    program calls it, and its code. ``tracing``: where that is written as well (``trace.writer.Tracing``), None for nowhere. ``settings``:
+    what it is compiled with. ``edits``: kernels that are being edited; ``folder``: where they are looked at and edited, once that was asked
+    for."""
 
     name: str
     code: types.CodeType
@@ -112,6 +114,9 @@ class Record(Struct):
     breaks: list[BreakRecord] = []
     recompiles: list[RecompileRecord] = []
     tracing: Any = None
+    settings: Any = None
+    edits: Edits | None = None
+    folder: str = ""
     frozen: weakref.WeakSet[Any] = field(default_factory=weakref.WeakSet)
     """What runs graphs with weights that stay; each has a method ``thaw``."""
     _numbers: itertools.count[int] = field(default_factory=itertools.count)
@@ -120,6 +125,8 @@ class Record(Struct):
         return next(self._numbers)
 
     def add(self, graph: GraphRecord) -> None:
+        """Notes a graph; one with its number, which was compiled before, is that no more."""
+        self.graphs[:] = [each for each in self.graphs if each.number != graph.number]
         self.graphs.append(graph)
         del self.graphs[:-_KEPT]
 
@@ -146,8 +153,8 @@ class Record(Struct):
         del self.recompiles[:-_KEPT]
 
     def _recompile(self, function: Any, failures: Any) -> RecompileRecord:
-        from opmill_bytecode_frontend.capture import remedy  # there by now
-        from opmill_bytecode_frontend.excerpt import plainly
+        from opmill_bytecode_frontend.entry.capture import remedy  # there by now
+        from opmill_bytecode_frontend.messages.excerpt import plainly
 
         own = function.__code__.co_filename != _MODULES
         name, code = (function.__qualname__, function.__code__) if own else (self.name, self.code)

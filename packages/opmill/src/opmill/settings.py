@@ -16,7 +16,8 @@ NATIVE = "opmill"  # the backend that is this project's own; every other one get
 
 
 class Settings(Struct, frozen=True):
-    """Checked arguments. ``foreign`` holds the keyword arguments that a backend other than opmill's is called with."""
+    """Checked arguments. ``foreign`` holds the keyword arguments that a backend other than opmill's is called with. ``apart``: what is
+    compiled with it shares no captures with what is compiled without it, or with another."""
 
     fullgraph: bool
     dynamic: bool | None
@@ -24,12 +25,13 @@ class Settings(Struct, frozen=True):
     mode: str
     options: Options
     foreign: Mapping[str, Any]
+    apart: object = None
 
     @property
     def key(self) -> Any:
         """Equal for equal settings; a backend that is an object is itself."""
         backend = self.backend if isinstance(self.backend, str) else id(self.backend)
-        return backend, self.fullgraph, self.dynamic, self.mode, self.options, repr(sorted(self.foreign.items()))
+        return backend, self.fullgraph, self.dynamic, self.mode, self.options, repr(sorted(self.foreign.items())), self.apart
 
     @property
     def native(self) -> bool:

@@ -9,7 +9,8 @@ NAMES: tuple[Row, ...] = (
     *rows("tensors are not recognised by native code", "torch._C.TensorBase", required=True),
     *rows(
         "programs that make tensors of their own classes end the graph",
-        "torch.Tensor._make_subclass torch.Tensor._make_wrapper_subclass torch._C._disabled_torch_function_impl torch._C._disabled_torch_dispatch_impl",
+        "torch.Tensor._make_subclass torch.Tensor._make_wrapper_subclass torch._C._disabled_torch_function_impl "
+        "torch._C._disabled_torch_dispatch_impl",
         required=True,
     ),
     *rows("conjugated and negated views are copied", "torch._C._set_conj torch._C._set_neg torch._neg_view"),
@@ -25,7 +26,8 @@ NAMES: tuple[Row, ...] = (
     ),
     *rows(
         "operators cannot be run on fakes",
-        "torch._C._DisableTorchDispatch torch._C.DisableTorchFunctionSubclass torch._C._DisablePythonDispatcher torch._C._EnablePythonDispatcher "
+        "torch._C._DisableTorchDispatch torch._C.DisableTorchFunctionSubclass torch._C._DisablePythonDispatcher "
+        "torch._C._EnablePythonDispatcher "
         "torch._C._ExcludeDispatchKeyGuard torch._C.DispatchKeySet torch._C.DispatchKey.Autograd torch._C._AutoDispatchBelowAutograd "
         "torch.utils._python_dispatch.TorchDispatchMode",
         required=True,
@@ -59,7 +61,8 @@ NAMES: tuple[Row, ...] = (
     # --- switches of a thread ---
     *rows(
         "changes of torch's switches are not seen by guards: stale code could run",
-        "torch._C._len_torch_dispatch_stack torch._C._len_torch_function_stack torch._C._get_function_stack_at torch._C._is_torch_function_enabled "
+        "torch._C._len_torch_dispatch_stack torch._C._len_torch_function_stack torch._C._get_function_stack_at "
+        "torch._C._is_torch_function_enabled "
         "torch._C._is_torch_function_all_disabled torch._C._is_torch_function_mode_enabled torch._C._get_tracing_state "
         "torch._C._is_any_autocast_enabled torch.autograd.forward_ad._current_level torch.fx._symbolic_trace.is_fx_symbolic_tracing "
         "torch.utils._device.DeviceContext torch.utils._device._device_constructors",
@@ -80,7 +83,8 @@ NAMES: tuple[Row, ...] = (
     *rows(
         "vmap, grad and jvp in captured code end the graph",
         "torch._C._functorch._add_batch_dim torch._C._functorch._remove_batch_dim torch._C._functorch._vmap_increment_nesting "
-        "torch._C._functorch._vmap_decrement_nesting torch._C._functorch._grad_increment_nesting torch._C._functorch._grad_decrement_nesting "
+        "torch._C._functorch._vmap_decrement_nesting torch._C._functorch._grad_increment_nesting "
+        "torch._C._functorch._grad_decrement_nesting "
         "torch._C._functorch._jvp_increment_nesting torch._C._functorch._jvp_decrement_nesting torch._C._functorch.TransformType.Vmap "
         "torch._C._functorch.get_dynamic_layer_stack_depth torch._C._functorch.get_interpreter_stack torch._C._functorch.get_unwrapped "
         "torch._C._functorch.is_batchedtensor torch._C._functorch.is_functorch_wrapped_tensor torch._C._functorch.maybe_get_level "
@@ -99,17 +103,32 @@ NAMES: tuple[Row, ...] = (
         "a backward keeps what it has used until it ends: more memory",
         "torch._C._FunctionBase torch._C._autograd._get_current_graph_task_keep_graph",
     ),
+    *rows(
+        "gradients do not tell the lines that they come from",
+        "torch._C._current_autograd_node torch.autograd._get_sequence_nr",
+    ),
+    *rows(
+        "torch's own compiler, calling what opmill compiled, reads opmill",
+        "torch._C._dynamo.eval_frame.set_code_exec_strategy torch._C._dynamo.eval_frame._FrameExecStrategy "
+        "torch._C._dynamo.eval_frame._FrameAction",
+    ),
     *rows("compiled autograd of torch's is not noticed", "torch._C._dynamo.compiled_autograd.set_autograd_compiler"),
     # --- modules, containers, devices ---
     *rows(
         "calls of modules are interpreted line by line",
         "torch.nn.Module._call_impl torch.nn.modules.module._global_forward_hooks_always_called torch._C._log_api_usage_once",
     ),
+    *rows(
+        "what is compiled after fully_shard is not known to be sharded",
+        "torch.distributed._composable_state._get_module_state torch.distributed._composable_state._insert_module_state",
+    ),
+    *rows("what other processes compile is not told", "torch.distributed.distributed_c10d._get_default_store"),
     *rows("gradients are not sent bucket by bucket", "torch.nn.parallel.DistributedDataParallel._active_ddp_module"),
     *rows(
         "containers of arguments are seen as opaque",
         "torch.utils._pytree.SUPPORTED_NODES torch.utils._pytree.TreeSpec torch.utils._pytree._LEAF_SPEC torch.utils._pytree.tree_map_only "
-        "torch.utils._pytree.keystr torch.utils._pytree.tree_flatten torch.utils._pytree.tree_flatten_with_path torch.utils._pytree.tree_leaves "
+        "torch.utils._pytree.keystr torch.utils._pytree.tree_flatten torch.utils._pytree.tree_flatten_with_path "
+        "torch.utils._pytree.tree_leaves "
         "torch.utils._pytree.tree_map torch.utils._pytree.tree_unflatten",
     ),
     *rows("a profiler sees no labels", "torch.ops.profiler._record_function_enter_new torch.ops.profiler._record_function_exit"),

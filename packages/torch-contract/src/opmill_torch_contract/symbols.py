@@ -8,11 +8,14 @@ CPU_SYMBOLS: tuple[Row, ...] = (
     *rows(
         "plans run in Python, slowly",
         "aoti_torch_get_data_ptr aoti_torch_get_dim aoti_torch_get_sizes aoti_torch_get_strides aoti_torch_get_size aoti_torch_get_dtype "
-        "aoti_torch_get_device_type aoti_torch_get_device_index aoti_torch_item_int64 aoti_torch_get_storage_offset aoti_torch_get_storage_size "
-        "aoti_torch_empty_strided aoti_torch_create_tensor_from_blob aoti_torch__reinterpret_tensor aoti_torch_cpu_view_dtype aoti_torch_clone "
+        "aoti_torch_get_device_type aoti_torch_get_device_index aoti_torch_item_int64 aoti_torch_get_storage_offset "
+        "aoti_torch_get_storage_size "
+        "aoti_torch_empty_strided aoti_torch_create_tensor_from_blob aoti_torch__reinterpret_tensor aoti_torch_cpu_view_dtype "
+        "aoti_torch_clone "
         "aoti_torch_new_tensor_handle aoti_torch_delete_tensor_object aoti_torch_grad_mode_is_enabled aoti_torch_grad_mode_set_enabled "
         "torch_call_dispatcher torch_new_list_reserve_size torch_list_push_back torch_list_size torch_list_get_item torch_delete_list "
-        "torch_get_num_threads aoti_torch_abi_version aoti_torch_dtype_bool aoti_torch_dtype_uint8 aoti_torch_dtype_int8 aoti_torch_dtype_int16 "
+        "torch_get_num_threads aoti_torch_abi_version aoti_torch_dtype_bool aoti_torch_dtype_uint8 aoti_torch_dtype_int8 "
+        "aoti_torch_dtype_int16 "
         "aoti_torch_dtype_int32 aoti_torch_dtype_int64 aoti_torch_dtype_uint16 aoti_torch_dtype_uint32 aoti_torch_dtype_uint64 "
         "aoti_torch_dtype_float16 aoti_torch_dtype_bfloat16 aoti_torch_dtype_float32 aoti_torch_dtype_float64 aoti_torch_dtype_complex64 "
         "aoti_torch_dtype_complex128 aoti_torch_dtype_float8_e4m3fn aoti_torch_dtype_float8_e5m2",
@@ -33,10 +36,13 @@ CPU_SYMBOLS: tuple[Row, ...] = (
     *rows(
         "this operator is called through the dispatcher: some microseconds a call",
         "aoti_torch_cpu_mm_out aoti_torch_cpu_addmm_out aoti_torch_cpu_bmm_out aoti_torch_cpu_baddbmm_out aoti_torch_cpu_convolution "
-        "aoti_torch_cpu_convolution_backward aoti_torch_cpu_max_pool2d_with_indices aoti_torch_cpu_avg_pool2d aoti_torch_cpu__adaptive_avg_pool2d "
+        "aoti_torch_cpu_convolution_backward aoti_torch_cpu_max_pool2d_with_indices aoti_torch_cpu_avg_pool2d "
+        "aoti_torch_cpu__adaptive_avg_pool2d "
         "aoti_torch_cpu__linear_pointwise aoti_torch_cpu_mkldnn__convolution_pointwise aoti_torch_cpu_mkldnn__convolution_pointwise_binary "
-        "aoti_torch_cpu_add_Scalar aoti_torch_cpu_add_Tensor aoti_torch_cpu_fill__Scalar aoti_torch_cpu_mul_Scalar aoti_torch_cpu_pow_Scalar "
-        "aoti_torch_cpu_pow_Tensor_Scalar aoti_torch_cpu_mkldnn__convolution_pointwise_binary_ aoti_torch_cpu__scaled_dot_product_flash_attention_for_cpu "
+        "aoti_torch_cpu_add_Scalar aoti_torch_cpu_add_Tensor aoti_torch_cpu_fill__Scalar aoti_torch_cpu_mul_Scalar "
+        "aoti_torch_cpu_pow_Scalar "
+        "aoti_torch_cpu_pow_Tensor_Scalar aoti_torch_cpu_mkldnn__convolution_pointwise_binary_ "
+        "aoti_torch_cpu__scaled_dot_product_flash_attention_for_cpu "
         "aoti_torch_cpu__scaled_dot_product_flash_attention_for_cpu_backward",
     ),
     *rows(

@@ -13,6 +13,8 @@ def array(r: Rebuilder, value: ArrayValue) -> str:
         return r.source(value.source)
     if value.stands_for is not None or not (value.is_number or value.like.flags.writeable):
         raise Unsupported("FE070", "a view of an array leaves the captured code", "tensors have no such view", "return a copy of it")
+    if value.inner.fake.requires_grad:
+        raise Unsupported("FE070", "an array with gradients leaves the captured code", "NumPy's own have none", "return a tensor of it")
     return r.assign(value, f"{r.expr(value.inner)}.numpy()" + "[()]" * value.is_number)
 
 

@@ -1,4 +1,5 @@
-"""Functions that are nothing but a graph: their guards hand its inputs to it and make its outputs into the result, with no Python between."""
+"""Functions that are nothing but a graph: their guards hand its inputs to it and make its outputs into the result, with no Python
+between."""
 
 from __future__ import annotations
 
@@ -121,8 +122,8 @@ KINDS: dict[type, Callable[[Parts, Any], int]] = {
 
 def direct_call(r: Rebuilder, result: Any, inputs: list[Any], graph: Any, failed: Callable[..., Any]) -> Any:
     """The ``DirectCall`` of a function whose result is ``result``; None where the result takes Python to make. ``inputs``: the sources that
-    the guards load, all of them inputs of ``graph``. What a backend gives may have a property ``direct``: a callable that does the same, and
-    what is called with the exception and the inputs where that one raises."""
+    the guards load, all of them inputs of ``graph``. What a backend gives may have a property ``direct``: a callable that does the same,
+    and what is called with the exception and the inputs where that one raises."""
     parts = Parts(r, {source: index for index, source in enumerate(inputs)})
     try:
         parts.part(result)

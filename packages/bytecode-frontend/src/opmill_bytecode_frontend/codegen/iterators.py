@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Callable
 
-from ..bodies import suspended
+from ..breaks.bodies import suspended
 from ..errors import Unsupported
 from ..values.base import MISSING, Value
 from ..values.constant import ConstantValue

@@ -5,7 +5,7 @@ from __future__ import annotations
 import collections
 import types
 import weakref
-from typing import Any, Callable
+from typing import TYPE_CHECKING, Any, Callable
 
 import torch
 
@@ -13,31 +13,35 @@ from opmill_fake_tensors.symbols import index, sym_int
 from opmill_guards.source import Pinned
 
 from .._native import store_known
-from ..continuation import Placed, forgetting
+from ..breaks.continuation import Placed, forgetting
 from ..errors import Unsupported
-from ..spent import is_spent, spent
-from ..tracking import EnumValue
+from ..graph.spent import is_spent, spent
+from ..interpretation.tracking import EnumValue
 from ..values.base import MISSING, BuiltinMethod, Lazy, Value, find_in_mro, program_hash
 from ..values.classes import ClassValue, ModuleObject, SuperValue
 from ..values.constant import BuiltinConstantMethod, ConstantValue
+from ..values.data_dependent import LateFloat, LateTruth
 from ..values.deques import DequeValue
 from ..values.exceptions import LINKS, ExceptionObject, Passage, TracebackValue
 from ..values.floating import FloatNumber
 from ..values.functions import BuiltinValue, CellValue, FunctionValue, MethodValue, PartialValue, WeakReference
-from ..values.given import GivenClass
 from ..values.iterators import ExternalIterator
-from ..values.late import LateFloat, LateTruth
 from ..values.launcher import KernelLauncher
-from ..values.made import DescriptorValue, NewClass
+from ..values.made_classes import DescriptorValue, NewClass
 from ..values.mapping import DictValue, DictView, SetValue
 from ..values.number import SymbolicNumber, UndecidedTruth
 from ..values.objects import BoundSlot, ObjectValue, builtin_base
 from ..values.opaque import RandomNumber, Untouched
 from ..values.overriding import OverridingTensor
+from ..values.per_call import GivenClass
 from ..values.sequence import ListValue, SliceValue, TupleValue
 from ..values.tensor import TensorMethod, TensorValue
 from ..values.varying import VaryingNumber
 from .sources import Constants, Stub, expression, is_single
+
+if TYPE_CHECKING:
+    from ..interpretation.machine import Interpreter
+
 
 Builder = Callable[["Rebuilder", Any], str]
 BUILDERS: dict[type, Builder] = {}
@@ -55,7 +59,7 @@ def rebuilds(*kinds: type) -> Callable[[Builder], Builder]:
 class Rebuilder:
     """Collects the statements: ``prologue`` reads what existed before anything changes, ``body`` comes after the graph."""
 
-    def __init__(self, vm: Any) -> None:
+    def __init__(self, vm: Interpreter) -> None:
         self.vm = vm
         self.constants = Constants()
         self.prologue: list[str] = []
@@ -139,8 +143,8 @@ class Rebuilder:
         self._keep.append(value)
 
     def assign(self, value: Any, text: str) -> str:
-        """Name a new object before what is filled in later is built: it may contain itself. ``text`` may name parts that hold the object, an
-        iterator over an object that keeps it: then the first of them has built it, and a second one would be another object."""
+        """Name a new object before what is filled in later is built: it may contain itself. ``text`` may name parts that hold the object,
+        an iterator over an object that keeps it: then the first of them has built it, and a second one would be another object."""
         if (made := self._built.get(id(value))) is not None:
             return made
         name = self.temporary()
@@ -414,13 +418,21 @@ def number(r: Rebuilder, value: SymbolicNumber | UndecidedTruth) -> str:
     )
 
 
+class NumberOfData(SymbolicNumber):
+    """A number that only data tell; ``name`` is its symbol's."""
+
+    def __init__(self, number: Any, name: str) -> None:
+        super().__init__(number)
+        self.name = name
+
+
 def late_number(r: Rebuilder, name: str) -> str:
     """A number that the graph reads from data: one of its outputs."""
     for position, known in enumerate(r.outputs):
-        if isinstance(known, SymbolicNumber) and known.source == name:
+        if isinstance(known, NumberOfData) and known.name == name:
             return f"_g[{position}]"
     numbers = r.vm.recorder.numbers
-    output = SymbolicNumber(sym_int(numbers.sizes, index(name)), name)
+    output = NumberOfData(sym_int(numbers.sizes, index(name)), name)
     output.node = numbers.node(output.number, r.vm.recorder.node_of)
     r.outputs.append(output)
     return f"_g[{len(r.outputs) - 1}]"
@@ -482,7 +494,8 @@ def raised_through(r: Rebuilder, passages: list[Passage], name: str) -> list[str
         if passage.outermost:
             return ["try:", Placed.at(f"    {raising}", passage.position), "except BaseException: pass"]
         raising = raising.replace(name, "_e")
-        raising = f"{r.constants.define(Stub(passage.code, passage.globals, ['_e'], forgetting([Placed.at(raising, passage.position)], ['_e'])))}({name})"
+        stub = Stub(passage.code, passage.globals, ["_e"], forgetting([Placed.at(raising, passage.position)], ["_e"]))
+        raising = f"{r.constants.define(stub)}({name})"
     return ["try:", f"    {raising}", f"except BaseException: {name}.__traceback__ = {name}.__traceback__.tb_next"]
 
 

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import collections
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from opmill_guards.guard import Is
 
-from ..effects import Effects
-from ..tracking import root_is_pinned
+from ..effects.changes import Effects
+from ..interpretation.tracking import root_is_pinned
 from ..values.base import MISSING, Lazy, program_hash
 from ..values.constant import ConstantValue
 from ..values.exceptions import ExceptionObject
 from ..values.functions import CellValue
-from ..values.growing import GrowingList
+from ..values.growing_lists import GrowingList
 from ..values.mapping import DictValue, Gone, SetValue
 from ..values.objects import ObjectValue, builtin_base
 from ..values.sequence import ListValue
 from .rebuild import Rebuilder
+
+if TYPE_CHECKING:
+    from ..interpretation.machine import Interpreter
+
 
 #: So many changes of the keys of a dictionary are made one by one.
 MOST_STEPS = 200
@@ -68,7 +72,7 @@ def replay_list(r: Rebuilder, value: ListValue, stores: list[str]) -> None:
         stores += [f"{base}.clear({target})", f"{base}.extend({target}, {new})"]
 
 
-def same_item(vm: Any, before: Any, now: Any) -> bool:
+def same_item(vm: Interpreter, before: Any, now: Any) -> bool:
     """Whether an item is what it was, wherever the guards hold: nothing is known of one that was not looked at but where it is found."""
     if before is now:
         return True

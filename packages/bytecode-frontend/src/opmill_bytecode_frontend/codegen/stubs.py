@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import types
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from ..continuation import forgetting
+from ..breaks.continuation import forgetting
 from ..values.constant import ConstantValue
 from ..values.exceptions import ExceptionObject
 from .sources import Constants, Stub, is_single
+
+if TYPE_CHECKING:
+    from ..interpretation.machine import Interpreter
 
 
 class Expressions(Protocol):
     """Where statements get the expressions of tracked values from."""
 
     constants: Constants
-    vm: Any
+    vm: Interpreter
     forgets: bool
 
     def expr(self, value: Any) -> str: ...

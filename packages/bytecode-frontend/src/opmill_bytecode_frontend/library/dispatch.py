@@ -10,18 +10,19 @@ import io
 import itertools
 import types
 import weakref
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
 from opmill_guards.source import Pinned, Referent
 
+from ..effects.lifetimes import LASTING
 from ..errors import Unsupported
-from ..lifetimes import LASTING
-from ..owners import exempt
-from ..switches import switches
+from ..graph.switches import switches
+from ..interpretation.owners import exempt
 from ..values.arrays import ArrayValue
 from ..values.base import MISSING, NotConstant, Value, apply, name_in_c, named_by_program, written_in_python
+from ..values.classes import ClassValue
 from ..values.constant import ConstantValue
 from ..values.deques import DequeValue, longest
 from ..values.functions import MethodValue
@@ -29,12 +30,16 @@ from ..values.mapping import DictValue, DictView, SetValue, mapping_of
 from ..values.objects import OF_OWN_CLASS, ObjectValue
 from ..values.sequence import ListValue, SequenceValue, SliceValue, TupleValue
 from ..values.tensor import TensorValue
-from .caches import call_cached
-from .chance import draw_numpy, numpy_random
-from .devices import with_device
-from .numpy_calls import computes_arrays, has_array, numpy_called, torch_of_arrays
-from .overrides import overridden
+from .numpy.calls import computes_arrays, has_array, numpy_called, torch_of_arrays
 from .registry import HANDLERS, NAMED, NAMED_WITH_FUNCTION, OBJECTS_OF
+from .standard.caches import call_cached
+from .standard.chance import draw_numpy, numpy_random
+from .torch.devices import with_device
+from .torch.overrides import overridden
+
+if TYPE_CHECKING:
+    from ..interpretation.machine import Interpreter
+
 
 #: Python functions of these modules go into the graph as they are when an argument is a tensor.
 GRAPH_MODULES = frozenset(
@@ -42,29 +47,33 @@ GRAPH_MODULES = frozenset(
 )
 #: C functions of these modules compute from their arguments alone.
 PURE_MODULES = frozenset(
-    "builtins math cmath _operator operator _functools _collections _bisect _struct binascii unicodedata _sre itertools _string _json zlib".split()
+    "builtins math cmath _operator operator _functools _collections _bisect _struct binascii unicodedata _sre itertools _string _json "
+    "zlib".split()
 )
 #: Functions among them that do something else.
 NOT_FOLDED = (exec, eval, compile, input, open, breakpoint, __import__)
 CHANGEABLE = (list, dict, set, collections.deque, collections.OrderedDict, collections.defaultdict)
 #: Python functions of these modules compute from their arguments, or ask about the installation: called when all arguments are constants.
 COMPUTING_MODULES = frozenset(
-    "typing typing_extensions re sre_compile sre_parse textwrap string fractions decimal numbers keyword importlib.metadata importlib.util packaging platform "
+    "typing typing_extensions re sre_compile sre_parse textwrap string fractions decimal numbers keyword importlib.metadata importlib.util "
+    "packaging platform "
     "statistics fnmatch json difflib shlex urllib.parse base64 hashlib".split()
 )
 #: Functions among them that make a class of their caller's module, or change or tell something.
 DOING = frozenset(
     f"typing.{name}"
-    for name in "NamedTuple TypedDict overload clear_overloads final runtime_checkable no_type_check dataclass_transform reveal_type override".split()
+    for name in "NamedTuple TypedDict overload clear_overloads final runtime_checkable no_type_check dataclass_transform reveal_type "
+    "override".split()
 )
 #: torch functions that change a state of the thread: recorded, and run at capture so that fakes see it.
 STATEFUL = frozenset(
-    "_set_grad_enabled set_autocast_enabled set_autocast_dtype set_autocast_cache_enabled autocast_increment_nesting autocast_decrement_nesting "
+    "_set_grad_enabled set_autocast_enabled set_autocast_dtype set_autocast_cache_enabled autocast_increment_nesting "
+    "autocast_decrement_nesting "
     "clear_autocast_cache set_autocast_cpu_enabled set_autocast_cpu_dtype set_autocast_gpu_dtype manual_seed".split()
 )
 #: How the names of torch's other C functions begin that change a state of the process, and those of them that what is captured follows.
 SETTING = ("set_", "push_", "pop_", "enable_")
-FOLLOWED = frozenset(call[0] for call in switches().values()) | {torch._C._dynamo.compiled_autograd.set_autograd_compiler}  # type: ignore[attr-defined]
+FOLLOWED = frozenset(call[0] for call in switches().values()) | {torch._C._dynamo.compiled_autograd.set_autograd_compiler}
 #: Objects that are changed in place.
 CHANGING = (bytearray, memoryview, array.array, io.IOBase)
 #: Items of an iterator made at capture that are taken at most.
@@ -104,7 +113,7 @@ def lookup(obj: Any) -> Any:
         return None
 
 
-def call_builtin(vm: Any, obj: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
+def call_builtin(vm: Interpreter, obj: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """Call something implemented in C, or known by identity."""
     if vm.recorder.overriding and (found := overridden(vm, obj, args, kwargs)) is not None:
         return found
@@ -114,12 +123,12 @@ def call_builtin(vm: Any, obj: Any, args: list[Value], kwargs: dict[str, Value])
         return found
     handler = lookup(obj)
     if handler is not None:
-        return apply(vm, handler, getattr(obj, "__qualname__", repr(obj)), args, kwargs)  # type: ignore[no-any-return]
+        return apply(vm, handler, getattr(obj, "__qualname__", repr(obj)), args, kwargs)
     if (array := numpy_called(vm, obj, args, kwargs)) is not None:
         return array
     kind = type(obj)
     if kind in OBJECTS_OF:
-        return OBJECTS_OF[kind](vm, obj, args, kwargs)  # type: ignore[no-any-return]
+        return OBJECTS_OF[kind](vm, obj, args, kwargs)
     if isinstance(obj, DESCRIPTORS):
         result = slot_call(vm, obj, args, kwargs)
         return named_by_program(vm, args[0], obj.__name__, result) if args and obj.__objclass__ is not object else result
@@ -153,7 +162,7 @@ def call_builtin(vm: Any, obj: Any, args: list[Value], kwargs: dict[str, Value])
     return vm.unsupported("FE010", f"call of {name}", "it is implemented in C and not known to be free of side effects")
 
 
-def fold(vm: Any, obj: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
+def fold(vm: Interpreter, obj: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """Call a pure function at capture; its arguments must be constants."""
     try:
         plain = [vm.plain(a) for a in args]
@@ -178,10 +187,10 @@ def fold(vm: Any, obj: Any, args: list[Value], kwargs: dict[str, Value]) -> Valu
     return made_anew(vm, obj, result)
 
 
-def made_anew(vm: Any, obj: Any, result: Any) -> Value:
+def made_anew(vm: Interpreter, obj: Any, result: Any) -> Value:
     """What a function gave at capture, as another such object at each call."""
     if hasattr(type(result), "__next__"):
-        return vm.iterate(vm.fresh(list(itertools.islice(result, MOST_MADE))))  # type: ignore[no-any-return]
+        return vm.iterate(vm.fresh(list(itertools.islice(result, MOST_MADE))))
     constructs = isinstance(obj, type) or getattr(obj, "__name__", "") == "__new__"
     if isinstance(result, CHANGING) or (
         constructs and written_in_python(type(result)) and not exempt(type(result).__module__) and not isinstance(result, enum.Enum)
@@ -190,7 +199,7 @@ def made_anew(vm: Any, obj: Any, result: Any) -> Value:
     return vm.fresh(result)
 
 
-def fold_library(vm: Any, fn: Any, args: list[Value], kwargs: dict[str, Value]) -> Value | None:
+def fold_library(vm: Interpreter, fn: Any, args: list[Value], kwargs: dict[str, Value]) -> Value | None:
     """A Python function of a module that only computes: called when all arguments are constants; else None, and it is interpreted."""
     try:
         plain = [vm.plain(a) for a in args]
@@ -204,7 +213,7 @@ def fold_library(vm: Any, fn: Any, args: list[Value], kwargs: dict[str, Value]) 
     return made_anew(vm, fn, result)
 
 
-def torch_call(vm: Any, obj: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
+def torch_call(vm: Interpreter, obj: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """A torch function: into the graph, or evaluated when no tensor takes part."""
     name = getattr(obj, "__name__", "")
     if name in STATEFUL:
@@ -222,7 +231,7 @@ def torch_call(vm: Any, obj: Any, args: list[Value], kwargs: dict[str, Value]) -
     return vm.recorder.call_function(vm, obj, args, kwargs)
 
 
-def intercepted(vm: Any, fn: Any, args: list[Value], kwargs: dict[str, Value]) -> Value | None:
+def intercepted(vm: Interpreter, fn: Any, args: list[Value], kwargs: dict[str, Value]) -> Value | None:
     """The result of a Python function that is known; None when it is to be interpreted."""
     handler = lookup(fn)
     module = getattr(fn, "__module__", None) or ""
@@ -248,10 +257,10 @@ def intercepted(vm: Any, fn: Any, args: list[Value], kwargs: dict[str, Value]) -
     return None
 
 
-def as_it_is(vm: Any, fn: Any, args: list[Value], kwargs: dict[str, Value]) -> Value | None:
+def as_it_is(vm: Interpreter, fn: Any, args: list[Value], kwargs: dict[str, Value]) -> Value | None:
     """A function of torch as one step of the graph; None where it asks what only data tell: its own code may demand that."""
     try:
-        return vm.recorder.call_function(vm, fn, args, kwargs)  # type: ignore[no-any-return]
+        return vm.recorder.call_function(vm, fn, args, kwargs)
     except Unsupported as exc:
         if exc.code != "FE030" or not vm.recorder.counts:
             raise
@@ -261,7 +270,7 @@ def as_it_is(vm: Any, fn: Any, args: list[Value], kwargs: dict[str, Value]) -> V
 # ---- methods implemented in C, called with their receiver ----------------------------------------------------------
 
 
-def slot_call(vm: Any, obj: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
+def slot_call(vm: Interpreter, obj: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """``cls.method(receiver, ...)`` for methods of builtin classes."""
     name = obj.__name__
     if not args:
@@ -283,7 +292,7 @@ def slot_call(vm: Any, obj: Any, args: list[Value], kwargs: dict[str, Value]) ->
         return fold(vm, getattr(obj.__objclass__, name), rest, kwargs)
     if issubclass(obj.__objclass__, type):
         if name == "__call__":
-            return vm.construct(receiver, rest, kwargs, True)
+            return vm.construct(cast(ClassValue, receiver), rest, kwargs, True)
         if name == "__init__":
             return ConstantValue(None)
         if name in ("__setattr__", "__delattr__"):
@@ -312,7 +321,7 @@ def slot_call(vm: Any, obj: Any, args: list[Value], kwargs: dict[str, Value]) ->
     return receiver.method(vm, name, rest, kwargs)
 
 
-def of_own_class(vm: Any, receiver: ObjectValue, storage: Any, name: str, args: list[Value]) -> Value:
+def of_own_class(vm: Interpreter, receiver: ObjectValue, storage: Any, name: str, args: list[Value]) -> Value:
     """``copy``, ``|``, ``+`` and ``*`` of OrderedDict, defaultdict and deque: a new object made by the receiver's class, then updated."""
     if isinstance(storage, DictValue):
         if args and mapping_of(args[0]) is None:
@@ -322,16 +331,16 @@ def of_own_class(vm: Any, receiver: ObjectValue, storage: Any, name: str, args: 
         made = vm.call(vm.wrap(receiver.cls), given, {})
         if args:
             vm.call(vm.getattr(made, "update"), [receiver if name == "__ror__" else args[0]], {})
-        return made  # type: ignore[no-any-return]
+        return made
     made = vm.call(vm.wrap(receiver.cls), [receiver] if storage.maxlen is None else [receiver, ConstantValue(storage.maxlen)], {})
     if name == "__add__":
         vm.call(vm.getattr(made, "extend"), args, {})
     elif args:
         vm.call(vm.getattr(made, "__imul__"), args, {})
-    return made  # type: ignore[no-any-return]
+    return made
 
 
-def init_storage(vm: Any, storage: Value, args: list[Value], kwargs: dict[str, Value]) -> Value:
+def init_storage(vm: Interpreter, storage: Value, args: list[Value], kwargs: dict[str, Value]) -> Value:
     if isinstance(storage, DictValue):
         return storage.m_update(vm, *args, **kwargs)
     if not isinstance(storage, (ListValue, SetValue)):
@@ -351,42 +360,42 @@ def init_storage(vm: Any, storage: Value, args: list[Value], kwargs: dict[str, V
     return ConstantValue(None)
 
 
-def _object_init(vm: Any, receiver: Value, *args: Value, **kwargs: Value) -> Value:
+def _object_init(vm: Interpreter, receiver: Value, *args: Value, **kwargs: Value) -> Value:
     return ConstantValue(None)
 
 
-def _object_setattr(vm: Any, receiver: Any, name: Value, value: Value) -> Value:
+def _object_setattr(vm: Interpreter, receiver: Any, name: Value, value: Value) -> Value:
     receiver.generic_setattr(vm, name.constant(), value) if isinstance(receiver, ObjectValue) else receiver.setattr(
         vm, name.constant(), value
     )
     return ConstantValue(None)
 
 
-def _object_delattr(vm: Any, receiver: Any, name: Value) -> Value:
+def _object_delattr(vm: Interpreter, receiver: Any, name: Value) -> Value:
     if receiver.attrs.lookup(vm, name.constant()) is MISSING:
         vm.throw(AttributeError, f"{receiver.cls.__name__!r} object has no attribute {name.constant()!r}")
     return receiver.attrs.m___delitem__(vm, name)
 
 
-def _object_getattribute(vm: Any, receiver: Any, name: Value) -> Value:
+def _object_getattribute(vm: Interpreter, receiver: Any, name: Value) -> Value:
     if isinstance(receiver, ObjectValue):
         return receiver.generic_getattr(vm, name.constant())
     return vm.getattr(receiver, name.constant())
 
 
-def _object_eq(vm: Any, receiver: Value, other: Value) -> Value:
+def _object_eq(vm: Interpreter, receiver: Value, other: Value) -> Value:
     return ConstantValue(True if vm.is_same(receiver, other) else NotImplemented)
 
 
-def _object_ne(vm: Any, receiver: Value, other: Value) -> Value:
-    return vm.differs(receiver, other)  # type: ignore[no-any-return]
+def _object_ne(vm: Interpreter, receiver: Value, other: Value) -> Value:
+    return vm.differs(receiver, other)
 
 
-def _object_order(vm: Any, receiver: Value, other: Value) -> Value:
+def _object_order(vm: Interpreter, receiver: Value, other: Value) -> Value:
     return ConstantValue(NotImplemented)
 
 
-def _object_hash(vm: Any, receiver: Value) -> Value:
+def _object_hash(vm: Interpreter, receiver: Value) -> Value:
     real = receiver.real()
     if real is MISSING:
         vm.unsupported("FE024", f"hash of {receiver.describe()}", "it is the address of an object that does not exist yet")
@@ -394,15 +403,15 @@ def _object_hash(vm: Any, receiver: Value) -> Value:
     return ConstantValue(object.__hash__(real))
 
 
-def _object_repr(vm: Any, receiver: Value) -> Value:
+def _object_repr(vm: Interpreter, receiver: Value) -> Value:
     return vm.unsupported("FE025", f"text of {receiver.describe()}", "it tells the address of the object")
 
 
-def _object_str(vm: Any, receiver: Value) -> Value:
+def _object_str(vm: Interpreter, receiver: Value) -> Value:
     return receiver.special(vm, "__repr__", []) or _object_repr(vm, receiver)
 
 
-def _object_format(vm: Any, receiver: Value, spec: Value) -> Value:
+def _object_format(vm: Interpreter, receiver: Value, spec: Value) -> Value:
     if spec.constant():
         vm.throw(TypeError, f"unsupported format string passed to {receiver.python_type().__name__}.__format__")
     return receiver.special(vm, "__str__", []) or _object_str(vm, receiver)

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import functools
 import types
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..values.base import MISSING, Value
 from ..values.constant import ConstantValue
 from ..values.functions import CellValue, FunctionValue, PartialValue
 from ..values.sequence import SequenceValue
 
+if TYPE_CHECKING:
+    from ..interpretation.machine import Interpreter
 
-def real_of(vm: Any, value: Value) -> Any:
+
+def real_of(vm: Interpreter, value: Value) -> Any:
     """The object, made anew where captured code made it of objects that were there before; MISSING where that cannot be."""
     if isinstance(value, ConstantValue):
         return value.value
@@ -38,6 +41,6 @@ def real_of(vm: Any, value: Value) -> Any:
     return MISSING
 
 
-def _of(vm: Any, parts: Any, make: Any) -> Any:
+def _of(vm: Interpreter, parts: Any, make: Any) -> Any:
     made = [real_of(vm, part) for part in parts]
     return MISSING if any(m is MISSING for m in made) else make(*made)

@@ -1,4 +1,5 @@
-"""NumPy's arrays and numbers: each a tensor of the graph that has its memory, and an array of ones of its layout, which NumPy is asked about."""
+"""NumPy's arrays and numbers: each a tensor of the graph that has its memory, and an array of ones of its layout, which NumPy is asked
+about."""
 
 from __future__ import annotations
 
@@ -6,6 +7,8 @@ import sys
 from typing import Any
 
 import torch
+
+from opmill_guards.source import Source
 
 from .base import MISSING, Machine, NotConstant, Value
 from .constant import ConstantValue
@@ -33,10 +36,11 @@ NUMBERS = frozenset("__bool__ __int__ __float__ __index__ __complex__".split())
 
 
 class ArrayValue(Value):
-    """``inner``: the tensor with its memory; ``like``: a real array, or number, of this layout; ``stands_for``: where NumPy's own is a view that
-    tensors have none of, the tensor that it shows and how often that had been written to. Such an array is read only, and stays inside."""
+    """``inner``: the tensor with its memory; ``like``: a real array, or number, of this layout; ``stands_for``: where NumPy's own is a view
+    that tensors have none of, the tensor that it shows and how often that had been written to. Such an array is read only, and stays
+    inside."""
 
-    def __init__(self, inner: TensorValue, like: Any, obj: Any = None, source: Any = None, stands_for: Any = None) -> None:
+    def __init__(self, inner: TensorValue, like: Any, obj: Any = None, source: Source | None = None, stands_for: Any = None) -> None:
         self.inner, self.like, self.obj, self.source, self.stands_for = inner, like, obj, source, stands_for
 
     def python_type(self) -> type:
@@ -71,7 +75,7 @@ class ArrayValue(Value):
             found = self.special(vm, name, args)
             if found is not None:
                 return found
-        return vm.call_builtin(getattr(type(self.like), name), [self, *args], kwargs)  # type: ignore[attr-defined,no-any-return]
+        return vm.call_builtin(getattr(type(self.like), name), [self, *args], kwargs)
 
     def special(self, vm: Machine, name: str, args: list[Value]) -> Value | None:
         if name in OPERATORS:
@@ -88,7 +92,7 @@ class ArrayValue(Value):
                 vm.throw(TypeError, "len() of unsized object")
             return ConstantValue(len(self.like))
         if name in ("__getitem__", "__setitem__") and not self.is_number:
-            return vm.call_builtin(getattr(type(self.like), name), [self, *args], {})  # type: ignore[attr-defined,no-any-return]
+            return vm.call_builtin(getattr(type(self.like), name), [self, *args], {})
         if getattr(type(self.like), name, None) is None:
             return None
         vm.unsupported("FE085", f"{name} of {self.describe()}", "there is no program of torch for it")
@@ -119,9 +123,9 @@ class ArrayValue(Value):
         return ItemsIterator(lambda vm, i: self.special(vm, "__getitem__", [ConstantValue(i)]) if i < count else STOP)
 
 
-def call(vm: Any, function: str, args: list[Value], out: Value | None = None) -> Value:
+def call(vm: Machine, function: str, args: list[Value], out: Value | None = None) -> Value:
     """A function of NumPy by its name."""
-    return vm.call_builtin(getattr(sys.modules["numpy"], function), args, {} if out is None else {"out": out})  # type: ignore[no-any-return]
+    return vm.call_builtin(getattr(sys.modules["numpy"], function), args, {} if out is None else {"out": out})
 
 
 def torch_dtype(dtype: Any) -> torch.dtype | None:

@@ -5,9 +5,13 @@ from __future__ import annotations
 import collections
 import sys
 import types
-from typing import Any, NoReturn, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Callable, NoReturn, Protocol, TypeVar
 
 from opmill_guards.source import Source
+
+if TYPE_CHECKING:
+    from ..interpretation.frame import Frame
+
 
 MISSING: Any = type("Missing", (), {"__repr__": lambda self: "MISSING", "__slots__": ()})()
 V = TypeVar("V", bound="Value")
@@ -54,13 +58,15 @@ class Machine(Protocol):
 
     recorder: Any
     effects: Any
-    frame: Any
+    frame: Frame
     relations: list[Any]
     compared: list[tuple[Any, Any]]
     varying: Any
     attempts: int
     behind: Any
     known: dict[int, tuple[Any, Value]]
+    origins: dict[int, tuple[Value, int]]
+    options: Any
 
     def wrap(self, obj: Any, source: Source | None = None) -> Value: ...
     def know(self, obj: Any, value: V) -> V: ...
@@ -80,7 +86,7 @@ class Machine(Protocol):
     def throw(self, cls: type[BaseException], *args: Any) -> NoReturn: ...
     def no_attribute(self, owner: Value, name: str, message: str) -> NoReturn: ...
     def throw_real(self, exc: BaseException) -> NoReturn: ...
-    def new_exception(self, cls: type[BaseException], args: list[Value]) -> Value: ...
+    def new_exception(self, cls: type[BaseException], args: list[Value]) -> Any: ...
     def truth(self, value: Value) -> bool: ...
     def is_same(self, left: Value, right: Value) -> bool: ...
     def key(self, value: Value) -> Any: ...
@@ -90,6 +96,14 @@ class Machine(Protocol):
     def equal(self, left: Value, right: Value) -> bool: ...
     def getattr(self, value: Value, name: str) -> Value: ...
     def place(self) -> int: ...
+    def attempt(self, read: Callable[[], Value], cls: type[BaseException]) -> Value | None: ...
+    def setattr(self, value: Value, name: str, new: Value) -> None: ...
+    def getitem(self, owner: Value, key: Value) -> Value: ...
+    def next(self, iterator: Value) -> Any: ...
+    def call_builtin(self, obj: Any, args: list[Value], kwargs: dict[str, Value]) -> Value: ...
+    def binary(self, op: str, left: Value, right: Value, direct: bool = ...) -> Value: ...
+    def guard_tensor(self, guard: Any, held: bool) -> None: ...
+    def of_error(self, arg: Any) -> Value: ...
 
 
 class Lazy:
@@ -135,13 +149,13 @@ class Value:
         found = self.find_method(name)
         if found is None:
             vm.unsupported("FE020", f"method {name} of {self.describe()}", "it has no symbolic counterpart")
-        return apply(vm, found, name, args, kwargs)  # type: ignore[no-any-return]
+        return apply(vm, found, name, args, kwargs)
 
     def special(self, vm: Machine, name: str, args: list[Value]) -> Value | None:
         """Call the dunder ``name`` looked up on the type; None when the type has none."""
         found = self.find_method(name)
         if found is not None:
-            return found(vm, *args)  # type: ignore[no-any-return]
+            return found(vm, *args)
         owner = next((c for c in self.python_type().__mro__ if c.__dict__.get(name) is not None), object)
         if owner is not object and not (name == "__ne__" and self.find_method("__eq__") is not None):
             vm.unsupported("FE020", f"{name} of {self.describe()}", "it has no symbolic counterpart")
@@ -189,7 +203,7 @@ class Value:
         """The exception that this is, raised while ``handled`` is handled."""
         return self
 
-    def passes(self, vm: Machine, frame: Any, position: Any) -> None:
+    def passes(self, vm: Machine, frame: Frame, position: Any) -> None:
         """The exception that this is comes up in a frame, or comes through it."""
 
     def iterate(self, vm: Machine) -> Value:
@@ -219,7 +233,7 @@ class Value:
 class ExistingObject(Value):
     """An object that existed before the call, of which nothing is tracked."""
 
-    def __init__(self, obj: Any, source: Any = None) -> None:
+    def __init__(self, obj: Any, source: Source | None = None) -> None:
         self.obj = obj
         self.source = source
 
@@ -251,7 +265,7 @@ def apply(vm: Machine, function: Any, name: str, args: list[Value], kwargs: dict
 def content(value: Value) -> Value:
     """A value, or of an object of a class derived from a builtin one the part that the builtin class knows."""
     storage = getattr(value, "storage", None)
-    return value if storage is None else storage  # type: ignore[no-any-return]
+    return value if storage is None else storage
 
 
 #: The methods of comparisons, and how programs write them.
@@ -296,7 +310,7 @@ class BuiltinMethod(Value):
         if name not in ("__eq__", "__ne__"):
             return super().special(vm, name, args)
         other = args[0]
-        same = type(other) is type(self) and other.name == self.name and vm.is_same(other.owner, self.owner)  # type: ignore[attr-defined]
+        same = type(other) is type(self) and other.name == self.name and vm.is_same(other.owner, self.owner)
         return vm.fresh(same == (name == "__eq__"))
 
     def getattr(self, vm: Machine, name: str) -> Value:

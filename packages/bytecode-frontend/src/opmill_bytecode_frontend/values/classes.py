@@ -8,13 +8,13 @@ from typing import Any
 
 from opmill_guards.source import Attr, Pinned
 
-from ..owners import exempt
-from .assigned import assign, find_now
+from ..interpretation.owners import exempt
+from .assigned_attributes import assign, find_now
 from .base import MISSING, KnownObject, Machine, NotConstant, ProgramKey, Value, find_in_mro, hash_told, written_in_python
 from .constant import ConstantValue
 from .deferred import standing_in
 from .functions import BuiltinValue, MethodValue, knows_itself_only
-from .objects import bind_descriptor
+from .objects import bind_descriptor, by_index
 
 
 class ClassValue(KnownObject):
@@ -166,7 +166,7 @@ class ClassValue(KnownObject):
         if self.of_metaclass("__iter__") is not None:
             return vm.iterate(self.special(vm, "__iter__", []))  # type: ignore[arg-type]
         if self.of_metaclass("__getitem__") is not None:
-            return vm.sequence_iterator(self)  # type: ignore[attr-defined]
+            return by_index(self)
         try:
             items = list(self.obj)  # type: ignore[call-overload]
         except Exception as exc:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from opmill_guards.source import Source
+
 from .base import BuiltinMethod, Machine, NotConstant, Value, content
 from .iterators import STOP, ItemsIterator
 
@@ -17,7 +19,7 @@ OPENING = ("__enter__", "__exit__")
 class ConstantValue(Value):
     """An immutable Python value; operations on constants are computed at capture by Python itself."""
 
-    def __init__(self, value: Any, source: Any = None) -> None:
+    def __init__(self, value: Any, source: Source | None = None) -> None:
         self.value = value
         self.source = source
 

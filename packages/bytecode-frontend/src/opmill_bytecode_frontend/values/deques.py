@@ -6,6 +6,8 @@ import collections
 from collections.abc import Iterator
 from typing import Any
 
+from opmill_guards.source import Source
+
 from .base import Machine, Value
 from .constant import ConstantValue
 from .iterators import STOP, ItemsIterator
@@ -32,7 +34,7 @@ class DequeValue(ListValue):
 
     cls = collections.deque
 
-    def __init__(self, items: list[Any], source: Any = None, obj: Any = None, maxlen: int | None = None) -> None:
+    def __init__(self, items: list[Any], source: Source | None = None, obj: Any = None, maxlen: int | None = None) -> None:
         super().__init__(items if maxlen is None else items[max(0, len(items) - maxlen) :], None, source, obj)
         self.maxlen = maxlen
         self.version = 0

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import types
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from opmill_guards.source import Attr
+from opmill_guards.source import Attr, Source
 
 from ..errors import Unsupported
-from .base import MISSING, BuiltinMethod, NotConstant, Raised, Value
+from .base import MISSING, BuiltinMethod, Machine, NotConstant, Raised, Value
 from .constant import ConstantValue, is_none
 from .objects import ObjectValue, find_in_mro
 from .sequence import ListValue, TupleValue
+
+if TYPE_CHECKING:
+    from ..interpretation.frame import Frame
+
 
 NONE = ConstantValue(None)
 #: What each exception keeps beside its arguments, and what a new one has there.
@@ -40,7 +44,7 @@ class ExceptionObject(ObjectValue):
     """An exception. ``fields``: what its class implemented in C keeps, as far as it was looked at; of a new one all that is not MISSING
     there."""
 
-    def __init__(self, cls: type[BaseException], args: list[Value], obj: Any = None, source: Any = None) -> None:
+    def __init__(self, cls: type[BaseException], args: list[Value], obj: Any = None, source: Source | None = None) -> None:
         super().__init__(cls, obj, source)
         self.fields: dict[str, Value] = {} if source is not None else {"args": TupleValue(args), **LINKS}
         self.written: dict[str, None] = {}
@@ -55,7 +59,7 @@ class ExceptionObject(ObjectValue):
     def __repr__(self) -> str:
         return f"Exception({self.cls.__name__})"
 
-    def read(self, vm: Any, name: str) -> Value:
+    def read(self, vm: Machine, name: str) -> Value:
         """One of the ``fields``."""
         if name in self.fields:
             return self.fields[name]
@@ -64,14 +68,14 @@ class ExceptionObject(ObjectValue):
         self.fields[name] = vm.wrap(getattr(self.obj, name), Attr(self.source, name))
         return self.fields[name]
 
-    def write(self, vm: Any, name: str, value: Value) -> None:
+    def write(self, vm: Machine, name: str, value: Value) -> None:
         self.fields[name] = value
         if self.source is not None:
             self.written.pop(name, None)  # the last assignment counts, also for the order: that of a cause suppresses the context
             self.written[name] = None
             vm.effects.mutated(self)
 
-    def raised_while(self, vm: Any, handled: Value | None) -> ExceptionObject:
+    def raised_while(self, vm: Machine, handled: Value | None) -> ExceptionObject:
         """The exception, raised while another one is handled: that becomes its context, and this one nobody's on the way."""
         if handled is self or handled is None:
             return self
@@ -88,21 +92,21 @@ class ExceptionObject(ObjectValue):
             self.write(vm, "__context__", handled)
         return self
 
-    def passes(self, vm: Any, frame: Any, position: Any) -> None:
+    def passes(self, vm: Machine, frame: Frame, position: Any) -> None:
         """The exception comes up in a frame, or comes through it."""
         if id(frame) not in self.raised_at:
             self.raised_at[id(frame)] = position
             self.passages.append(Passage(frame.code, frame.globals, position, frame.caller is None))
             self.fields["__traceback__"] = TracebackValue(self)
 
-    def generic_getattr(self, vm: Any, name: str) -> Value:
+    def generic_getattr(self, vm: Machine, name: str) -> Value:
         if name == "args" or name in LINKS:
             return self.read(vm, name)
         if name in ("with_traceback", "add_note"):
             return BuiltinMethod(self, name)
         if name == "value" and issubclass(self.cls, StopIteration) and self.source is None and name not in self.fields:
             args = self.read(vm, "args").items  # type: ignore[attr-defined]
-            return args[0] if args else NONE  # type: ignore[no-any-return]
+            return args[0] if args else NONE
         if name in ("message", "exceptions") and issubclass(self.cls, BaseExceptionGroup) and self.source is None:
             message, exceptions = self.read(vm, "args").items  # type: ignore[attr-defined]
             return message if name == "message" else TupleValue(vm.unpack(exceptions))
@@ -119,18 +123,18 @@ class ExceptionObject(ObjectValue):
             and name != "__dict__"
         )
 
-    def field_of_class(self, vm: Any, name: str) -> Value:
+    def field_of_class(self, vm: Machine, name: str) -> Value:
         """What the class implemented in C makes of the arguments: asked of such an exception."""
         base = builtin_class(self.cls)
         try:
             made = base(*[vm.plain(a) for a in vm.unpack(self.read(vm, "args"))])
-            return vm.fresh(getattr(made, name))  # type: ignore[no-any-return]
+            return vm.fresh(getattr(made, name))
         except NotConstant:
-            return vm.unsupported("FE040", f"attribute {name} of {self.describe()}", "an argument of the exception is unknown at capture")  # type: ignore[no-any-return]
+            return vm.unsupported("FE040", f"attribute {name} of {self.describe()}", "an argument of the exception is unknown at capture")
         except Exception as exc:
-            return vm.throw_real(exc)  # type: ignore[no-any-return]
+            return vm.throw_real(exc)
 
-    def generic_setattr(self, vm: Any, name: str, value: Value) -> None:
+    def generic_setattr(self, vm: Machine, name: str, value: Value) -> None:
         if name in ("__cause__", "__context__"):
             if not is_none(value) and not issubclass(value.python_type(), BaseException):
                 vm.throw(TypeError, f"exception {name.strip('_')} must be None or derive from BaseException")
@@ -150,11 +154,11 @@ class ExceptionObject(ObjectValue):
         else:
             super().generic_setattr(vm, name, value)
 
-    def m_with_traceback(self, vm: Any, tb: Value) -> Value:
+    def m_with_traceback(self, vm: Machine, tb: Value) -> Value:
         self.generic_setattr(vm, "__traceback__", tb)
         return self
 
-    def m_add_note(self, vm: Any, note: Value) -> Value:
+    def m_add_note(self, vm: Machine, note: Value) -> Value:
         if not issubclass(note.python_type(), str):
             vm.throw(TypeError, f"note must be a str, not {note.python_type().__name__!r}")
         notes = vm.attempt(lambda: vm.getattr(self, "__notes__"), AttributeError)
@@ -165,7 +169,7 @@ class ExceptionObject(ObjectValue):
             vm.throw(TypeError, "Cannot add note: __notes__ is not a list")
         return notes.m_append(vm, note)
 
-    def real_exception(self, vm: Any) -> BaseException:
+    def real_exception(self, vm: Machine) -> BaseException:
         """An exception of the class with the same text. Raises NotConstant."""
         if self.source is not None and find_in_mro(self.cls.__mro__, "__str__")[1] not in SAID_BY_ARGUMENTS:
             raise NotConstant(self.describe())
@@ -174,9 +178,9 @@ class ExceptionObject(ObjectValue):
         for name, value in self.fields.items():
             if name not in ("args", "name", "obj") and name not in LINKS and self.is_field(name):
                 setattr(made, name, vm.plain(value))
-        return made  # type: ignore[no-any-return]
+        return made
 
-    def special(self, vm: Any, name: str, args: list[Value]) -> Value | None:
+    def special(self, vm: Machine, name: str, args: list[Value]) -> Value | None:
         method = find_in_mro(self.cls.__mro__, name)[1]
         if name not in ("__str__", "__repr__") or isinstance(method, types.FunctionType):
             return super().special(vm, name, args)
@@ -188,7 +192,7 @@ class ExceptionObject(ObjectValue):
         return ConstantValue(self.cls.__name__ + text.removeprefix(base.__name__) if name == "__repr__" else text)
 
 
-def raised_by_python(vm: Any, exc: BaseException) -> ExceptionObject:
+def raised_by_python(vm: Machine, exc: BaseException) -> ExceptionObject:
     """The tracked value of an exception that Python itself raised at capture, with those that it was raised in the midst of."""
     raised: ExceptionObject = vm.new_exception(type(exc), [vm.of_error(a) for a in exc.args])
     if isinstance(exc, (AttributeError, NameError)):
@@ -205,7 +209,7 @@ class TracebackValue(Value):
     """A traceback: of an exception that was raised in captured code (``raised``), or one of before the call. It is passed on as it is; what
     it holds is for the program itself to look at, after a graph that ends where the exception came up."""
 
-    def __init__(self, raised: Value | None = None, obj: Any = MISSING, source: Any = None) -> None:
+    def __init__(self, raised: Value | None = None, obj: Any = MISSING, source: Source | None = None) -> None:
         self.raised = raised
         self.obj = obj
         self.source = source
@@ -219,16 +223,16 @@ class TracebackValue(Value):
     def describe(self) -> str:
         return "a traceback" if self.raised is None else f"the traceback of {self.raised.describe()}"
 
-    def refuse(self, vm: Any, *args: Any) -> Any:
+    def refuse(self, vm: Machine, *args: Any) -> Any:
         """Its frames and lines are those of a run, not of a capture."""
         origin = vm.origins.get(id(self.raised))
         why = "frames and lines are those of a run, not of a capture"
         vm.unsupported("FE044", f"a look at {self.describe()}", why, place=None if origin is None else origin[1])
 
-    def getattr(self, vm: Any, name: str) -> Value:
+    def getattr(self, vm: Machine, name: str) -> Value:
         return super().getattr(vm, name) if name == "__class__" else self.refuse(vm)
 
-    def special(self, vm: Any, name: str, args: list[Value]) -> Value | None:
+    def special(self, vm: Machine, name: str, args: list[Value]) -> Value | None:
         return None if name in ("__eq__", "__ne__") else self.refuse(vm)
 
     key = setattr = refuse  # type: ignore[assignment]

@@ -9,7 +9,7 @@ import weakref
 from typing import Any
 
 from opmill_guards.guard import Predicate
-from opmill_guards.source import Attr, CellContents, InstanceDict, Item, Pinned
+from opmill_guards.source import Attr, CellContents, InstanceDict, Item, Pinned, Source
 
 from .base import COMPARISONS, MISSING, BuiltinMethod, KnownObject, Lazy, Machine, NotConstant, Value, apply, find_in_mro
 from .constant import ConstantValue
@@ -20,7 +20,7 @@ from .sequence import TupleValue
 class CellValue(Value):
     """A closure cell; one of before the call reads its contents lazily."""
 
-    def __init__(self, content: Any = MISSING, obj: Any = None, source: Any = None) -> None:
+    def __init__(self, content: Any = MISSING, obj: Any = None, source: Source | None = None) -> None:
         self.content = content
         self.obj = obj
         self.source = source
@@ -71,7 +71,7 @@ class FunctionValue(Value):
         kwdefaults: dict[str, Any] | None = None,
         closure: Any = (),
         obj: Any = None,
-        source: Any = None,
+        source: Source | None = None,
         annotations: Any = None,
     ) -> None:
         self.code = code
@@ -152,7 +152,7 @@ class FunctionValue(Value):
         found = self.attrs.lookup(vm, name)
         if found is MISSING:
             vm.no_attribute(self, name, f"'function' object has no attribute {name!r}")
-        return found  # type: ignore[no-any-return]
+        return found
 
     def doc(self) -> Any:
         """The text that the function's code begins with. (3.13 marks its presence, before it is the first constant or that is None.)"""
@@ -186,7 +186,7 @@ class FunctionValue(Value):
         self.attrs.m_pop(vm, ConstantValue(name))
 
 
-def function_value(fn: types.FunctionType, source: Any) -> FunctionValue:
+def function_value(fn: types.FunctionType, source: Source | None) -> FunctionValue:
     """The tracked value of a function of before the call, whose identity is guarded."""
     pinned = Pinned(fn, fn.__qualname__)
     defaults = [Lazy(d, Pinned(d, f"default of {fn.__qualname__}")) for d in fn.__defaults__ or ()]
@@ -213,7 +213,7 @@ class DescriptorGet(Value):
 class MethodValue(Value):
     """A Python callable bound to a value."""
 
-    def __init__(self, function: Value, owner: Value, source: Any = None) -> None:
+    def __init__(self, function: Value, owner: Value, source: Source | None = None) -> None:
         self.function = function
         self.owner = owner
         self.source = source
@@ -258,8 +258,11 @@ class MethodValue(Value):
 class PartialValue(Value):
     """``functools.partial``."""
 
-    def __init__(self, function: Value, args: list[Value], keywords: DictValue, cls: type, source: Any = None, obj: Any = None) -> None:
-        self.function, self.args, self.keywords, self.cls, self.source, self.obj = function, args, keywords, cls, source, obj
+    def __init__(
+        self, function: Value, args: list[Value], keywords: DictValue, cls: type, source: Source | None = None, obj: Any = None
+    ) -> None:
+        self.function, self.args, self.keywords = function, args, keywords
+        self.cls, self.source, self.obj = cls, source, obj
         self.attrs: dict[str, Value] = {}
 
     def python_type(self) -> type:
@@ -316,11 +319,11 @@ class BuiltinValue(KnownObject):
         return bool(self.obj)
 
     def call(self, vm: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        return vm.call_builtin(self.obj, args, kwargs)  # type: ignore[attr-defined]
+        return vm.call_builtin(self.obj, args, kwargs)
 
     def method(self, vm: Machine, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
         if type(self.obj).__name__ == "ufunc":
-            return vm.call_builtin(getattr(self.obj, name), args, kwargs)  # type: ignore[attr-defined,no-any-return]
+            return vm.call_builtin(getattr(self.obj, name), args, kwargs)
         return super().method(vm, name, args, kwargs)
 
     def getattr(self, vm: Machine, name: str) -> Value:
@@ -397,7 +400,7 @@ class Closure(Value):
         return operator.itemgetter
 
     def call(self, vm: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        return apply(vm, self.function, "what a function made", args, kwargs)  # type: ignore[no-any-return]
+        return apply(vm, self.function, "what a function made", args, kwargs)
 
 
 class WeakReference(Value):

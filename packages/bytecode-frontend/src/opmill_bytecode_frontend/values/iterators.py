@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import builtins
-from typing import Any, Callable, Iterator
+from typing import TYPE_CHECKING, Any, Callable, Iterator
 
 from .base import MISSING, ExistingObject, Machine, NotConstant, Raised, Value
+
+if TYPE_CHECKING:
+    from ..interpretation.frame import Frame
+
 
 _LIST_ITERATOR: type = type(iter([]))
 
@@ -160,7 +164,7 @@ class GeneratorValue(IteratorValue):
 
     kind = type((lambda: (yield))())
 
-    def __init__(self, frame: Any, advance: Callable[[Any, Value | None, Value | None], tuple[bool, Value]]) -> None:
+    def __init__(self, frame: Frame, advance: Callable[[Any, Value | None, Value | None], tuple[bool, Value]]) -> None:
         self.frame = frame
         self.advance = advance
         self.finished = False
@@ -207,14 +211,14 @@ class GeneratorValue(IteratorValue):
 
     def getattr(self, vm: Machine, name: str) -> Value:
         if name in ("__name__", "__qualname__") and self.origin is not None:
-            return self.origin[0].getattr(vm, name)  # type: ignore[no-any-return]
+            return self.origin[0].getattr(vm, name)
         return super().getattr(vm, name)
 
     def not_stopped(self, vm: Machine, result: Any) -> Value:
         if result is STOP:
             silent = self.returned is MISSING or self.returned.python_type() is type(None)
             vm.throw(StopIteration, *(() if silent else (self.returned,)))
-        return result  # type: ignore[no-any-return]
+        return result
 
     def m_send(self, vm: Machine, value: Value) -> Value:
         return self.not_stopped(vm, self.step(vm, sent=value))

@@ -7,6 +7,7 @@ import types
 from typing import Any
 
 from opmill_guards.guard import Absent, DictKeys
+from opmill_guards.source import Source
 
 from .base import COMPARISONS, MISSING, Lazy, Machine, NotConstant, Value, content, is_iterable, written_in_python
 from .constant import ConstantValue
@@ -29,7 +30,7 @@ class DictValue(Value):
     """Known keys in order. ``items`` maps a hashable key to (key value, value or Lazy). Of a dict that existed before the call only
     what is looked at is guarded: single items, absence of single keys, or all keys once something depends on them all."""
 
-    def __init__(self, items: dict[Any, tuple[Value, Any]], cls: type = dict, source: Any = None, obj: Any = None) -> None:
+    def __init__(self, items: dict[Any, tuple[Value, Any]], cls: type = dict, source: Source | None = None, obj: Any = None) -> None:
         self.items = items
         self.cls = cls
         self.source = source
@@ -419,7 +420,7 @@ class DictView(Value):
             if self.kind == "keys":
                 return self.owner.items[key][0]
             value = self.owner.lookup(vm, key)
-            return value if self.kind == "values" else TupleValue([self.owner.items[key][0], value])  # type: ignore[no-any-return]
+            return value if self.kind == "values" else TupleValue([self.owner.items[key][0], value])
 
         return self.owner.walk(vm, give, self.iterators[self.kind], self)
 

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import re
+import sys
 import types
+from functools import cached_property
 from typing import Any
 
 import torch
 from torch.nn.modules import module as torch_module
+from torch.nn.parallel import DistributedDataParallel
 
 from opmill_guards.guard import Absent
 from opmill_guards.source import InstanceDict, Item, Pinned
 
-from ..owners import is_disabled
-from .assigned import find_now
+from ..interpretation.owners import is_disabled
+from .assigned_attributes import find_now
 from .base import MISSING, Lazy, Machine, Value
 from .constant import ConstantValue
 from .functions import MethodValue
@@ -28,9 +32,28 @@ OWN_CALLS = ("_compiled_call_impl", "_slow_forward", "_call_impl")
 
 
 def runs_between(module: torch.nn.Module) -> bool:
-    """Whether a module has hooks that no graph holds, as ``fully_shard`` gives it: a call of it is never captured as one."""
+    """Whether a module has hooks that no graph holds, as ``fully_shard`` gives it, or does their work in its ``forward``: a call of it is
+    never captured as one."""
+    sharded = sys.modules.get("torch.distributed.fsdp.fully_sharded_data_parallel")
+    if sharded is not None and isinstance(module, sharded.FullyShardedDataParallel):
+        return True
     found = vars(module)
     return any(is_disabled(getattr(hook, "__func__", hook)) for name in CALLED for hook in (found.get(name) or {}).values())
+
+
+def running_module(frame: Any) -> str:
+    """The module whose code a frame runs (``layers.0``), or is called by; empty for the outermost one and outside of modules."""
+    while frame is not None:
+        first = frame.locals.get(frame.code.co_varnames[0]) if frame.code.co_argcount else None
+        if type(first) is ModuleValue:
+            return first.known_as
+        frame = frame.caller
+    return ""
+
+
+def is_data_parallel(module: torch.nn.Module) -> bool:
+    """Whether a call of the module prepares the exchange of gradients, and then calls the module that it holds."""
+    return isinstance(module, DistributedDataParallel) and type(module).forward is DistributedDataParallel.forward
 
 
 class ModuleValue(ObjectValue):
@@ -51,6 +74,14 @@ class ModuleValue(ObjectValue):
     def describe(self) -> str:
         return f"module {self.cls.__qualname__}"
 
+    @cached_property
+    def known_as(self) -> str:
+        """Its path as ``named_modules()`` has it, behind the variable that holds the outermost one unless that is ``self``."""
+        first, *inner = str(self.source).split(".__dict__['_modules']")
+        held = re.search(r"\['(\w+)'\]$", first)
+        name = held[1] if held else first
+        return ".".join([*([] if name == "self" else [name]), *(each.strip("[]'") for each in inner)])
+
     @property
     def attrs(self) -> DictValue:
         if self._attrs is None:
@@ -65,7 +96,7 @@ class ModuleValue(ObjectValue):
         if raw is not MISSING or name in ("__dict__", "__class__"):
             if type(raw) is types.FunctionType and self.own(vm, name) is MISSING and self._attrs is None:
                 return bind_descriptor(vm, owner, name, raw, self, ConstantValue(None))
-            found = vm.attempt(lambda: self.generic_getattr(vm, name), AttributeError)  # type: ignore[attr-defined]
+            found = vm.attempt(lambda: self.generic_getattr(vm, name), AttributeError)
             if found is not None:
                 return found
         else:

@@ -12,19 +12,28 @@ from opmill_fake_tensors.symbols import Relation
 from opmill_guards.guard import SizeRelation
 from opmill_guards.source import Source
 
+from .assertions import demanded, may_demand, raising
 from .base import COMPARISONS, MISSING, Machine, Value
 from .constant import ConstantValue
-from .demands import demanded, may_demand, raising
 from .sequence import TupleValue
 
 UNARY: dict[str, Callable[[Any], Any]] = {
-    "__neg__": operator.neg, "__pos__": operator.pos, "__abs__": abs, "__index__": lambda n: n, "__int__": lambda n: n if is_int(n) else math.trunc(n),
-    "__float__": torch.sym_float, "__floor__": math.floor, "__ceil__": math.ceil, "__trunc__": math.trunc, "__invert__": lambda n: -n - 1,
-}  # fmt: skip
+    "__neg__": operator.neg,
+    "__pos__": operator.pos,
+    "__abs__": abs,
+    "__index__": lambda n: n,
+    "__int__": lambda n: n if is_int(n) else math.trunc(n),
+    "__float__": torch.sym_float,
+    "__floor__": math.floor,
+    "__ceil__": math.ceil,
+    "__trunc__": math.trunc,
+    "__invert__": lambda n: -n - 1,
+}
 ARITHMETIC = ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow")
 BINARY: dict[str, Callable[[Any, Any], Any]] = {
-    **{f"__{name}__": getattr(operator, name) for name in ARITHMETIC}, **{name: getattr(operator, name) for name in COMPARISONS},
-}  # fmt: skip
+    **{f"__{name}__": getattr(operator, name) for name in ARITHMETIC},
+    **{name: getattr(operator, name) for name in COMPARISONS},
+}
 REFLECTED = {f"__r{name}__": f"__{name}__" for name in ARITHMETIC}
 FLOATS_EXACTLY = frozenset(f"__{name}__" for name in ("add", "sub", "mul", "truediv", "pow"))
 """Operations whose symbolic form computes with floats what Python computes."""
@@ -43,7 +52,7 @@ class SymbolicNumber(Value):
 
     symbolic = True
 
-    def __init__(self, number: Any, source: Any = None, obj: Any = None) -> None:
+    def __init__(self, number: Any, source: Source | None = None, obj: Any = None) -> None:
         self.number = number
         self.source = source
         self.obj = obj

@@ -8,9 +8,9 @@ import sys
 import types
 from typing import Any
 
-from opmill_guards.source import Attr, InstanceDict, Item, Pinned
+from opmill_guards.source import Attr, InstanceDict, Item, Pinned, Source
 
-from .assigned import find_now
+from .assigned_attributes import find_now
 from .base import (
     MISSING,
     IdentityKey,
@@ -27,6 +27,7 @@ from .base import (
 )
 from .constant import ConstantValue
 from .functions import BuiltinValue, FunctionValue, MethodValue
+from .iterators import STOP, ItemsIterator, IteratorValue
 from .mapping import DictValue
 from .sequence import ListValue, TupleValue, whole
 
@@ -43,7 +44,8 @@ OF_OWN_CLASS = frozenset(
 ASKED_BY_C = ("__str__", "__repr__", "__format__", "__int__", "__index__", "__float__", "__complex__", "__eq__", "__hash__")
 #: What is said of an object whose class sets a method of the data model to None, where it is not that None cannot be called.
 NONE_SAYS = {
-    "__iter__": "{!r} object is not iterable", "__contains__": "{!r} object is not a container", "__reversed__": "{!r} object is not reversible",
+    "__iter__": "{!r} object is not iterable", "__contains__": "{!r} object is not a container", "__reversed__": "{!r} object is not "
+        "reversible",
     "__hash__": "unhashable type: {!r}",
 }  # fmt: skip
 
@@ -138,7 +140,7 @@ class BoundSlot(Value):
         return f"{self.raw!r}"
 
     def call(self, vm: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        return vm.call_builtin(self.raw, [self.owner, *args], kwargs)  # type: ignore[attr-defined]
+        return vm.call_builtin(self.raw, [self.owner, *args], kwargs)
 
     def getattr(self, vm: Machine, name: str) -> Value:
         if name == "__func__":
@@ -164,7 +166,7 @@ class ObjectValue(Value):
 
     ``storage`` holds the builtin part of instances of subclasses of dict, list, tuple, ...: a tracked value of its own."""
 
-    def __init__(self, cls: type, obj: Any = None, source: Any = None, storage: Value | None = None) -> None:
+    def __init__(self, cls: type, obj: Any = None, source: Source | None = None, storage: Value | None = None) -> None:
         self.cls = cls
         self.obj = obj
         self.source = source
@@ -238,7 +240,7 @@ class ObjectValue(Value):
         fallback = vm.hook(self.cls, "__getattr__")
         if fallback is MISSING:
             return read()
-        from_raised = vm.attempt(read, AttributeError)  # type: ignore[attr-defined]
+        from_raised = vm.attempt(read, AttributeError)
         if from_raised is not None:
             return from_raised
         return vm.call(vm.wrap(fallback, Pinned(fallback, "__getattr__")), [self, ConstantValue(name)], {})
@@ -392,7 +394,7 @@ class ObjectValue(Value):
                 vm.throw(TypeError, f"iter() returned non-iterator of type {result.python_type().__name__!r}")
             return result
         if find_in_mro(self.cls.__mro__, "__getitem__")[1] is not MISSING:
-            return vm.sequence_iterator(self)  # type: ignore[attr-defined]
+            return by_index(self)
         vm.throw(TypeError, f"{self.cls.__name__!r} object is not iterable")
 
     def truth(self, vm: Machine) -> bool:
@@ -435,6 +437,16 @@ def checked_length(vm: Machine, result: Value) -> Value:
     if number < 0:
         vm.throw(ValueError, "__len__() should return >= 0")
     return ConstantValue(number)
+
+
+def by_index(owner: Value) -> IteratorValue:
+    """``iter()`` of an object that has ``__getitem__`` alone: its items from 0, until there is an IndexError."""
+
+    def read(vm: Machine, i: int) -> Any:
+        found = vm.attempt(lambda: vm.getitem(owner, ConstantValue(i)), IndexError)
+        return STOP if found is None else found
+
+    return ItemsIterator(read)
 
 
 __all__ = ["BoundSlot", "FunctionValue", "ListValue", "ObjectValue", "TupleValue", "find_in_mro"]

@@ -1,6 +1,7 @@
 """Tensors of classes with a ``__torch_function__`` of their own: objects around a plain tensor that the graph computes with.
 
-Attributes and methods are looked up as on any object; what a call of one of torch's functions does with them says ``library/overrides``."""
+Attributes and methods are looked up as on any object; what a call of one of torch's functions does with them says
+``library/torch/overrides``."""
 
 from __future__ import annotations
 
@@ -8,6 +9,8 @@ import types
 from typing import Any
 
 import torch
+
+from opmill_guards.source import Source
 
 from .base import Machine, Value
 from .objects import ObjectValue, find_in_mro
@@ -19,7 +22,7 @@ OF_TORCH = (torch.Tensor, torch._C.TensorBase)
 class OverridingTensor(ObjectValue):
     """``inner`` is the tensor without its class. In the graph an argument is an alias of it, as torch's own functions see it."""
 
-    def __init__(self, inner: TensorValue, cls: type, obj: Any = None, source: Any = None) -> None:
+    def __init__(self, inner: TensorValue, cls: type, obj: Any = None, source: Source | None = None) -> None:
         super().__init__(cls, obj, source)
         self.inner = inner
 
@@ -29,7 +32,7 @@ class OverridingTensor(ObjectValue):
     def generic_getattr(self, vm: Machine, name: str) -> Value:
         owner, raw = find_in_mro(self.cls.__mro__, name)
         if owner in OF_TORCH and isinstance(raw, (types.GetSetDescriptorType, property)) and name not in ("__class__", "__dict__"):
-            return vm.call_builtin(getattr(torch.Tensor, name).__get__, [self], {})  # type: ignore[attr-defined,no-any-return]
+            return vm.call_builtin(getattr(torch.Tensor, name).__get__, [self], {})
         return super().generic_getattr(vm, name)
 
     def setattr(self, vm: Machine, name: str, value: Value) -> None:

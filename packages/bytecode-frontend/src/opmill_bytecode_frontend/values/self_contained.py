@@ -15,8 +15,8 @@ _DEEPEST = 12
 
 
 def also_read(cls: type, name: str) -> tuple[Any, ...] | None:
-    """What method ``name`` reads besides the attributes of its object: attributes of the class. None where it may read anything else, or change
-    something."""
+    """What method ``name`` reads besides the attributes of its object: attributes of the class. None where it may read anything else, or
+    change something."""
     found: list[Any] = []
     return tuple(found) if _follow(cls, name, found, set(), 0) else None
 

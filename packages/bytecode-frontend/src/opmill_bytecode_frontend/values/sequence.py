@@ -11,7 +11,7 @@ from typing import Any, NoReturn, TypeVar
 import torch
 
 from opmill_guards.guard import Absent
-from opmill_guards.source import InstanceDict, Item
+from opmill_guards.source import InstanceDict, Item, Source
 
 from .base import Lazy, Machine, NotConstant, ProgramKey, Value, content, find_in_mro, hash_told, is_iterable
 from .constant import ConstantValue
@@ -68,7 +68,7 @@ class SequenceValue(Value):
 
     cls: type = list
 
-    def __init__(self, items: list[Any], cls: type | None = None, source: Any = None, obj: Any = None) -> None:
+    def __init__(self, items: list[Any], cls: type | None = None, source: Source | None = None, obj: Any = None) -> None:
         self.items = items
         if cls is not None:
             self.cls = cls
@@ -377,7 +377,7 @@ class ListValue(SequenceValue):
     def find_method(self, name: str) -> Any:
         return super().find_method(name) if hasattr(self.cls, name) else None
 
-    def __init__(self, items: list[Any], cls: type | None = None, source: Any = None, obj: Any = None) -> None:
+    def __init__(self, items: list[Any], cls: type | None = None, source: Source | None = None, obj: Any = None) -> None:
         super().__init__(items, cls, source, obj)
         self.before = list(items) if source is not None else None
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from opmill_guards.source import Source
+
 from .base import COMPARISONS, MISSING, Machine, NotConstant, Value, content, program_hash
 from .constant import ConstantValue
 from .iterators import STOP, ItemsIterator
@@ -25,7 +27,7 @@ class OfHash:
 class SetValue(Value):
     """A set or frozenset: hashable key -> value."""
 
-    def __init__(self, items: dict[Any, Value], cls: type = set, source: Any = None, obj: Any = None) -> None:
+    def __init__(self, items: dict[Any, Value], cls: type = set, source: Source | None = None, obj: Any = None) -> None:
         self.items = items
         self.cls = cls
         self.source = source

@@ -10,15 +10,15 @@ import torch
 from opmill_fake_tensors import FakeTensor
 from opmill_fake_tensors.symbolic import item_at
 from opmill_fake_tensors.wrappers import takes_operators
-from opmill_guards.source import Attr, InstanceDict, Item
+from opmill_guards.source import Attr, InstanceDict, Item, Source
 
-from ..optimizing import in_optimizer
+from ..interpretation.optimizing import in_optimizer
+from .assertions import demanded_of, may_demand, raising
 from .base import MISSING, Lazy, Machine, NotConstant, Value
 from .constant import ConstantValue
-from .demands import demanded_of, may_demand, raising
+from .data_dependent import LateFloat, LateTruth
 from .floating import FloatNumber
 from .iterators import STOP, ItemsIterator
-from .late import LateFloat, LateTruth
 from .mapping import DictValue
 from .sequence import ListValue, SliceValue, TupleValue
 
@@ -57,7 +57,8 @@ SCALED = {
     )
     for suffix in ("", "_")
 }
-"""Methods that multiply by a factor: the keyword that gives it, the operator on the product and the second tensor, the method on the result."""
+"""Methods that multiply by a factor: the keyword that gives it, the operator on the product and the second tensor, the method on the
+result."""
 _WRITTEN_OUT = {"resolve_conj": "is_conj", "resolve_neg": "is_neg"}
 """Methods that copy a tensor which is marked so, and give any other itself."""
 
@@ -65,7 +66,7 @@ _WRITTEN_OUT = {"resolve_conj": "is_conj", "resolve_neg": "is_neg"}
 class TensorValue(Value):
     """A tensor in the captured program. ``node`` is made when first used for tensors that existed before the call."""
 
-    def __init__(self, fake: Any, node: Any = None, cls: type = torch.Tensor, obj: Any = None, source: Any = None) -> None:
+    def __init__(self, fake: Any, node: Any = None, cls: type = torch.Tensor, obj: Any = None, source: Source | None = None) -> None:
         self.fake = fake
         self.node = node
         self.cls = cls
@@ -100,7 +101,7 @@ class TensorValue(Value):
         return self
 
     def truth(self, vm: Machine) -> bool:
-        one = isinstance(self.fake, FakeTensor) and self.fake.constant is None and all(type(n) is int and n == 1 for n in self.fake.shape)
+        one = isinstance(self.fake, FakeTensor) and not self.is_known() and all(type(n) is int and n == 1 for n in self.fake.shape)
         if one and may_demand(vm) and (way := raising(vm)) is not None:
             mask = self if self.fake.dtype is torch.bool else self.method(vm, "ne", [ConstantValue(0)], {})
             return demanded_of(vm, mask, way)
@@ -115,7 +116,7 @@ class TensorValue(Value):
             source, table = InstanceDict(self.source), self.obj.__dict__
             items: dict[Any, tuple[Value, Any]] = {k: (ConstantValue(k), Lazy(v, Item(source, k))) for k, v in table.items()}
             self._attrs = DictValue(items, dict, source, table)
-        return self._attrs  # type: ignore[return-value]
+        return self._attrs
 
     def put_on(self) -> dict[str, Value]:
         """What captured code put on a tensor that it made."""
@@ -135,9 +136,9 @@ class TensorValue(Value):
                 )
             return vm.wrap(self.obj.grad, Attr(self.source, name))
         if takes_operators(self.cls) and (found := vm.added(self, name)) is not MISSING:  # type: ignore[attr-defined]
-            return found  # type: ignore[no-any-return]
+            return found
         if (found := self.own(vm, name)) is not MISSING:
-            return found  # type: ignore[no-any-return]
+            return found
         if name in ("grad_fn", "_backward_hooks", "__dict__", "_version", "_base"):
             if name == "grad_fn" and self.fake.grad_fn is None:
                 return ConstantValue(None)
@@ -191,7 +192,7 @@ class TensorValue(Value):
 
     def method(self, vm: Machine, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
         if vm.recorder.overriding and any(map(is_overriding, args)):
-            return vm.call_builtin(getattr(torch.Tensor, name), [self, *args], kwargs)  # type: ignore[attr-defined,no-any-return]
+            return vm.call_builtin(getattr(torch.Tensor, name), [self, *args], kwargs)
         if name in REFUSED:
             place = self.first_use() if name == "retain_grad" else None
             vm.unsupported("FE033", f"method {name} of a tensor", "it is not part of a graph of tensor operations", place=place)
@@ -228,8 +229,10 @@ class TensorValue(Value):
             return self.method(vm, "item", [], {})
         if name in ("item", "__float__") and not args and (late := self.late(vm, name)) is not None:
             return late
-        if name == "tolist" and self.fake.constant is None and self.is_integer(most=LISTED):
+        if name == "tolist" and not self.is_known() and self.is_integer(most=LISTED):
             return self.numbers(vm)
+        if name == "tolist" and not args and self.is_known():
+            return listed(self.fake.tolist())
         if name == "tolist":
             vm.unsupported("FE030", "tolist of a tensor", "the result depends on data")
         if name == "type" and not args and not kwargs:
@@ -263,7 +266,7 @@ class TensorValue(Value):
     def late(self, vm: Machine, name: str) -> Value | None:
         """The float or truth that it holds, which is read when the graph has run; None for what is no such number."""
         dtype = self.fake.dtype
-        known = not isinstance(self.fake, FakeTensor) or self.fake.constant is not None
+        known = not isinstance(self.fake, FakeTensor) or self.fake.is_known()
         if (
             known
             or not (vm.recorder.counts or in_optimizer(vm))
@@ -281,6 +284,10 @@ class TensorValue(Value):
         if name == "item" and dtype is torch.bool:
             return LateTruth(vm, plain)
         return LateFloat(vm, plain if dtype is torch.float64 else plain.method(vm, "to", [ConstantValue(torch.float64)], {}))
+
+    def is_known(self) -> bool:
+        """Whether its values are known at the capture."""
+        return isinstance(self.fake, FakeTensor) and self.fake.is_known()
 
     def is_integer(self, most: int = 1) -> bool:
         """Whether it holds integers, ``most`` at most."""
@@ -314,6 +321,11 @@ class TensorValue(Value):
         rows = self.method(vm, "unbind", [ConstantValue(0)], {})
         assert isinstance(rows, TupleValue)
         return ItemsIterator(lambda vm, i: rows.item(vm, i) if i < len(rows.items) else STOP)
+
+
+def listed(items: Any) -> Value:
+    """A new list, of lists, of numbers."""
+    return ListValue(list(map(listed, items))) if isinstance(items, list) else ConstantValue(items)
 
 
 def are_floats(values: list[Value]) -> bool:
@@ -359,7 +371,7 @@ def indexed_by_numbers(vm: Machine, owner: TensorValue, key: Value) -> tuple[lis
 def selected(vm: Machine, owner: TensorValue, parts: list[Value], numbers: dict[int, Value]) -> Value:
     """The view of ``owner`` that a subscript with these numbers in it shows."""
     if len(parts) == 1 and vm.recorder.counts:
-        return vm.recorder.call_function(vm, item_at, [owner, numbers[0]], {})  # type: ignore[no-any-return]
+        return vm.recorder.call_function(vm, item_at, [owner, numbers[0]], {})
     used = sum(1 for p in parts if isinstance(p, SliceValue) or (isinstance(p, ConstantValue) and type(p.value) is int))
     dims: dict[int, int] = {}
     dim = 0

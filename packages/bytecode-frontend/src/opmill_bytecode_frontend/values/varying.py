@@ -1,4 +1,4 @@
-"""Numbers that were different at several calls: passed on as they are, never looked at by a capture."""
+"""Numbers, texts and sets that were different at several calls: passed on as they are, never looked at by a capture."""
 
 from __future__ import annotations
 
@@ -6,21 +6,22 @@ from typing import Any, NoReturn
 
 from .base import ExistingObject, Machine, NotConstant
 
+HINT = "pass a tensor, or what seldom changes; or decide by it outside of the compiled function"
+
 
 class VaryingNumber(ExistingObject):
-    """An int or float argument, or a text made between two graphs, whose value is not assumed. Whatever depends on it runs natively,
-    between graphs that do not."""
+    """A number, text or set among the arguments, or a text made between two graphs, whose value is not assumed. Whatever depends on it runs
+    natively, between graphs that do not."""
 
     def constant(self) -> Any:
-        raise NotConstant(f"the number {self.source}, which changes from call to call,")
+        raise NotConstant(f"{self.describe()}, which changes from call to call,")
 
     def describe(self) -> str:
-        return f"the number {self.source}"
+        kind = "text" if isinstance(self.obj, (str, bytes)) else "set" if isinstance(self.obj, (set, frozenset)) else "number"
+        return f"the {kind} {self.source}"
 
     def refuse(self, vm: Machine, *args: Any, **kwargs: Any) -> NoReturn:
         """Refuse any use."""
-        vm.unsupported(
-            "FE067", f"use of {self.describe()}", "it changes from call to call", "pass a tensor, or a number that seldom changes"
-        )
+        vm.unsupported("FE067", f"use of {self.describe()}", "it changes from call to call", HINT)
 
-    special = method = getattr = truth = iterate = key = call = refuse  # type: ignore[assignment]
+    special = method = getattr = truth = iterate = key = call = refuse

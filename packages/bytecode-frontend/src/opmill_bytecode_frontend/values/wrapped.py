@@ -15,11 +15,11 @@ from opmill_guards.guard import Predicate, Remembered, TensorMatch
 from opmill_guards.source import Attr, Pinned
 
 from ..errors import Unsupported
-from ..owners import installed
+from ..interpretation.owners import installed
 from .base import MISSING, Machine, Value, find_in_mro
+from .immutable import SETTLED
 from .objects import bind_descriptor
 from .self_contained import also_read
-from .settled import SETTLED
 
 OF_TORCH = (torch.Tensor, torch._C.TensorBase, object)
 CODE = (types.FunctionType, property, classmethod, staticmethod)
@@ -41,7 +41,7 @@ def added(vm: Machine, value: Any, name: str) -> Any:
     return of_class(vm, value, owner, name, raw) if own else MISSING
 
 
-def of_class(vm: Any, value: Any, owner: type, name: str, raw: Any) -> Value:
+def of_class(vm: Machine, value: Any, owner: type, name: str, raw: Any) -> Value:
     """What the program wrote is interpreted. Methods of installed packages run while the graph is recorded, as their ``__torch_dispatch__``
     does."""
     vm.guard_lookup(value.cls, owner, name)
@@ -59,20 +59,20 @@ def of_class(vm: Any, value: Any, owner: type, name: str, raw: Any) -> Value:
     )
 
 
-def of_object(vm: Any, value: Any, name: str) -> Value:
+def of_object(vm: Machine, value: Any, name: str) -> Value:
     """An attribute: a tensor is one of the graph, anything else is what it is now."""
     content = getattr(value.fake, name)
     if isinstance(content, torch.Tensor):
         node = vm.recorder.graph.call_function(getattr, (vm.recorder.node_of(value), name))
-        return vm.recorder.track(vm, content, node)  # type: ignore[no-any-return]
+        return vm.recorder.track(vm, content, node)
     if value.obj is not None and getattr(value.obj, name, MISSING) is content:
-        return vm.wrap(content, Attr(value.source, name))  # type: ignore[no-any-return]
+        return vm.wrap(content, Attr(value.source, name))
     if isinstance(content, (torch.SymInt, torch.SymFloat, torch.SymBool)):
-        return vm.fresh(content)  # type: ignore[no-any-return]
-    return vm.wrap(content, Pinned(content, name))  # type: ignore[no-any-return]
+        return vm.fresh(content)
+    return vm.wrap(content, Pinned(content, name))
 
 
-def guard_inside(vm: Any, obj: Any, fake: Any, source: Any) -> None:
+def guard_inside(vm: Machine, obj: Any, fake: Any, source: Any) -> None:
     """Assumes of a wrapper its context and the looks of the tensors inside."""
     names, context = obj.__tensor_flatten__()
     names, cls = tuple(names), type(obj)
@@ -124,8 +124,8 @@ class InstalledMethod(Value):
     def describe(self) -> str:
         return f"method {self.name} of a {self.owner.cls.__qualname__}"
 
-    def call(self, vm: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        return vm.recorder.call_method(vm, self.name, [self.owner, *args], kwargs)  # type: ignore[no-any-return]
+    def call(self, vm: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        return vm.recorder.call_method(vm, self.name, [self.owner, *args], kwargs)
 
 
 __all__ = ["InstalledMethod", "added", "guard_inside", "is_wrapped", "refuse_jagged"]

@@ -1,5 +1,5 @@
-"""What kernels check of numbers and shapes, and torch's meta kernels do not. A row takes what the operator takes, with meta tensors for tensors,
-and raises what eager raises, in its words."""
+"""What kernels check of numbers and shapes, and torch's meta kernels do not. A row takes what the operator takes, with meta tensors for
+tensors, and raises what eager raises, in its words."""
 
 from __future__ import annotations
 
@@ -18,9 +18,17 @@ RULES: dict[str, Callable[..., Any]] = {}
 CHECKS: dict[str, Callable[..., None]] = {}
 _MOST_DIMS = 64
 _NAMES = {
-    torch.float16: "Half", torch.bfloat16: "BFloat16", torch.float32: "Float", torch.float64: "Double", torch.bool: "Bool",
-    torch.uint8: "Byte", torch.int8: "Char", torch.int16: "Short", torch.int32: "Int", torch.int64: "Long",
-}  # fmt: skip
+    torch.float16: "Half",
+    torch.bfloat16: "BFloat16",
+    torch.float32: "Float",
+    torch.float64: "Double",
+    torch.bool: "Bool",
+    torch.uint8: "Byte",
+    torch.int8: "Char",
+    torch.int16: "Short",
+    torch.int32: "Int",
+    torch.int64: "Long",
+}
 """Element types as kernels name them."""
 
 
@@ -57,7 +65,8 @@ def _spaced(name: str) -> Callable[..., None]:
         ):
             inferred = "double" if torch.get_default_dtype() is torch.float64 else "float"
             raise RuntimeError(
-                f"torch.{name}(): inferred dtype c10::complex<{inferred}> can't be safely cast to passed dtype {_NAMES.get(dtype, str(dtype))}"
+                f"torch.{name}(): inferred dtype c10::complex<{inferred}> can't be safely cast to passed dtype "
+                f"{_NAMES.get(dtype, str(dtype))}"
             )
 
     return check
@@ -76,8 +85,15 @@ def _softshrink(x: Tensor, lambd: float = 0.5, **_: Any) -> None:
 
 @_check("avg_pool2d avg_pool3d")
 def _avg_pool(
-    x: Tensor, size: Any, stride: Any = (), padding: Any = 0, ceil_mode: bool = False, count_padding: bool = True, divisor_override: Any = None, **_: Any
-) -> None:  # fmt: skip
+    x: Tensor,
+    size: Any,
+    stride: Any = (),
+    padding: Any = 0,
+    ceil_mode: bool = False,
+    count_padding: bool = True,
+    divisor_override: Any = None,
+    **_: Any,
+) -> None:
     if divisor_override is not None and divisor_override == 0:
         raise RuntimeError("divisor must be not zero")
 

@@ -224,7 +224,7 @@ _BESIDE_NUMBERS = frozenset("Tensor Scalar Scalar_Other Scalar_Self other_scalar
 
 def _oddly_strided(x: Tensor) -> bool:
     """Whether a dimension of one has a stride of its own."""
-    return not x._has_symbolic_sizes_strides and 1 in x.size() and x.stride() != contiguous(x.size())  # type: ignore[attr-defined]
+    return not x._has_symbolic_sizes_strides and 1 in x.size() and x.stride() != contiguous(x.size())
 
 
 def _in_place(kind: str, name: str, tensors: Sequence[Tensor], args: Sequence[Any]) -> Any:

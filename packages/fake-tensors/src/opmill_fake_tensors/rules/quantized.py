@@ -19,7 +19,8 @@ def _quantize(overload: str, x: Any, *rest: Any, **options: Any) -> Any:
 
 
 @RULES.row(
-    "fake_quantize_per_tensor_affine_cachemask fake_quantize_per_channel_affine_cachemask _fake_quantize_per_tensor_affine_cachemask_tensor_qparams"
+    "fake_quantize_per_tensor_affine_cachemask fake_quantize_per_channel_affine_cachemask "
+    "_fake_quantize_per_tensor_affine_cachemask_tensor_qparams"
 )
 def _rounded(overload: str, x: torch.Tensor, *rest: Any, **options: Any) -> Any:
     """The rounded numbers, and which of them lay in the range."""

@@ -18,7 +18,7 @@ Tensor = torch.Tensor
 
 def _over(x: Tensor, dtype: torch.dtype, sizes: Sequence[Any], strides: Sequence[Any], offset: Any) -> Tensor:
     """A tensor of ``x``'s memory; strides and offset are in elements of ``dtype``."""
-    return torch.empty(0, dtype=dtype, device="meta").set_(x.untyped_storage(), offset, tuple(sizes), tuple(strides))  # type: ignore[call-overload, no-any-return]
+    return torch.empty(0, dtype=dtype, device="meta").set_(x.untyped_storage(), offset, tuple(sizes), tuple(strides))
 
 
 def _finer(x: Tensor, factor: int) -> tuple[list[Any], Any]:
@@ -67,7 +67,8 @@ def view_as_type(x: Tensor, dtype: torch.dtype) -> Any:
         return _over(x, dtype, [*x.size()[:-1], x.size(-1) * (mine // other)], [*strides[:-1], 1], offset)
     if not demanded(x.size(-1) % (other // mine) == 0):
         raise RuntimeError(
-            f"self.size(-1) must be divisible by {other // mine} to view {x.dtype} as {dtype} (different element sizes), but got {x.size(-1)}"
+            f"self.size(-1) must be divisible by {other // mine} to view {x.dtype} as {dtype} (different element sizes), but got "
+            f"{x.size(-1)}"
         )
     strides, offset = _coarser(x, other // mine, "view")
     return _over(x, dtype, [*x.size()[:-1], x.size(-1) // (other // mine)], [*strides, 1], offset)

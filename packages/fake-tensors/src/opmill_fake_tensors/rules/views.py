@@ -41,7 +41,8 @@ def _view_as(overload: str, x: Tensor, sizes: Any) -> Any:
     strides = strides_of_view(x.size(), x.stride(), wanted)
     if strides is None:
         raise RuntimeError(
-            "view size is not compatible with input tensor's size and stride (at least one dimension spans across two contiguous subspaces). "
+            "view size is not compatible with input tensor's size and stride (at least one dimension spans across two contiguous "
+            "subspaces). "
             "Use .reshape(...) instead."
         )
     return _view(x, wanted, strides)
@@ -242,7 +243,8 @@ def _split_sizes(overload: str, x: Tensor, sizes: Sequence[int], dim: int = 0) -
     whole = x.size(dim)
     if not demanded(sum(sizes) == whole) or not all(demanded(n >= 0) for n in sizes):
         raise RuntimeError(
-            f"split_with_sizes expects split_sizes to sum exactly to {whole} (input tensor's size at dimension {dim}), but got split_sizes={list(sizes)}"
+            f"split_with_sizes expects split_sizes to sum exactly to {whole} (input tensor's size at dimension {dim}), but got "
+            f"split_sizes={list(sizes)}"
         )
     out, at = [], x.storage_offset()
     for n in sizes:

@@ -14,12 +14,12 @@ import torch
 def typically(condition: Any) -> bool:
     """A comparison of sizes, decided by their hints. Where only data tell: what it is for sizes from 2 on. For questions of layout: of a
     size of 0 or 1 no stride means anything, and a wrong answer costs time and no result."""
-    return condition if type(condition) is bool else condition.node.guard_size_oblivious()  # type: ignore[no-any-return]
+    return condition if type(condition) is bool else condition.node.guard_size_oblivious()
 
 
 def surely(condition: Any) -> bool:
     """The same; where only data tell: whether it holds whatever they are."""
-    return condition if type(condition) is bool else condition.node.guard_or_false()  # type: ignore[no-any-return]
+    return condition if type(condition) is bool else condition.node.guard_or_false()
 
 
 def demanded(condition: Any) -> bool:

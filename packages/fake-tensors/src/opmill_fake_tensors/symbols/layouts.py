@@ -29,7 +29,7 @@ def is_contiguous(sizes: Sequence[Any], strides: Sequence[Any]) -> bool:
 
 def in_rows(x: torch.Tensor) -> bool:
     """Whether a meta tensor is contiguous, whatever its sizes are."""
-    return is_contiguous(x.size(), x.stride()) if x._has_symbolic_sizes_strides else x.is_contiguous()  # type: ignore[attr-defined]
+    return is_contiguous(x.size(), x.stride()) if x._has_symbolic_sizes_strides else x.is_contiguous()
 
 
 def _channels_last_contiguous(sizes: Sequence[Any], strides: Sequence[Any], rank: int) -> bool:

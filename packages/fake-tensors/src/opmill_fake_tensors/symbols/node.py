@@ -60,7 +60,7 @@ class Node:
         known = self.sizes.numbers.get(value)
         if known is None or type(value) is bool:
             known = self.sizes.numbers[int(value)] = SizeNode(self.sizes, index(int(value)))
-        return known  # type: ignore[no-any-return]
+        return known
 
     def wrap_float(self, value: float) -> FloatNode:
         return FloatNode(self.sizes, value)
@@ -447,7 +447,7 @@ class FloatNode(Node):
     def maybe_as_float(self) -> float | None:
         if isinstance(self.value, Real):
             known = {name: self.sizes.simplify(index(name)).constant for name in self.value.symbols}
-            return None if None in known.values() else self.value.evaluate(known)  # type: ignore[arg-type, no-any-return]
+            return None if None in known.values() else self.value.evaluate(known)  # type: ignore[arg-type]
         return self.value
 
     def guard_float(self, file: str = "", line: int = 0) -> float:
@@ -510,10 +510,20 @@ def _float_comparison(name: str) -> Callable[[FloatNode, FloatNode], TruthNode]:
 
 
 _OPERATIONS = {
-    "add": "add", "sub": "sub", "mul": "mul", "mod": "mod", "neg": "neg", "abs": "abs", "float_pow": "pow", "pow": "pow", "float_truediv": "truediv",
-    "truediv": "truediv", "floordiv": "floordiv", "int_floordiv": "floordiv",
+    "add": "add",
+    "sub": "sub",
+    "mul": "mul",
+    "mod": "mod",
+    "neg": "neg",
+    "abs": "abs",
+    "float_pow": "pow",
+    "pow": "pow",
+    "float_truediv": "truediv",
+    "truediv": "truediv",
+    "floordiv": "floordiv",
+    "int_floordiv": "floordiv",
     **{f"sym_{f}": f for f in "sqrt cos cosh sin sinh tan tanh asin acos atan log2".split()},
-}  # fmt: skip
+}
 for _name, _op in _OPERATIONS.items():
     setattr(FloatNode, _name, _float_method(_op))
 for _name in ("eq", "ne", "lt", "le", "gt", "ge"):

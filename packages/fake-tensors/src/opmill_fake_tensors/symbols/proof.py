@@ -1,10 +1,11 @@
 """Questions that the rules of ``facts.py`` leave open, because they look at each division by itself: whether ``s - 2*(s//2) >= 0``.
 
-First the relation is tried at some sizes. Where both answers are found, as for most of what is asked, it is open in truth, and a guard decides. Only where all agree
-is sympy asked for a proof: a size is its least value plus a rest, ``n//d`` is ``(n - r)/d`` with a remainder ``r`` from 0 to ``d - 1``, the whole is
-brought to one denominator, and each remainder goes to the end that makes the numerator least. A polynomial in rests without a negative
-coefficient is never negative, and a whole number that is more than -1 neither: so ``s//2 >= s//3``. Expressions beyond ``MOST_TERMS`` are not asked: a limit by their form gives the same answer on every machine,
-which one by the clock would not."""
+First the relation is tried at some sizes. Where both answers are found, as for most of what is asked, it is open in truth, and a guard
+decides. Only where all agree is sympy asked for a proof: a size is its least value plus a rest, ``n//d`` is ``(n - r)/d`` with a remainder
+``r`` from 0 to ``d - 1``, the whole is brought to one denominator, and each remainder goes to the end that makes the numerator least. A
+polynomial in rests without a negative coefficient is never negative, and a whole number that is more than -1 neither: so ``s//2 >= s//3``.
+Expressions beyond ``MOST_TERMS`` are not asked: a limit by their form gives the same answer on every machine, which one by the clock would
+not."""
 
 from __future__ import annotations
 
@@ -29,8 +30,8 @@ Ranges = Mapping[str, tuple[int, Bound]]
 
 
 def prove(relation: Relation, ranges: Ranges, facts: Sequence[Relation], hints: Mapping[str, int | None]) -> bool | None:
-    """Its truth for all sizes in the ranges (both ends included) for which the facts hold; None where that is not found out. ``hints``: sizes
-    that satisfy the facts, None for those that only data tell."""
+    """Its truth for all sizes in the ranges (both ends included) for which the facts hold; None where that is not found out. ``hints``:
+    sizes that satisfy the facts, None for those that only data tell."""
     if not worth_asking(relation):
         return None
     names = sorted(relation.expr.symbols.union(*(fact.expr.symbols for fact in facts)))

@@ -161,7 +161,8 @@ class Sizes:
         return prove(relation, self._ranges, self._facts, {name: symbol.hint for name, symbol in self.symbols.items()})
 
     def _in_multiples(self) -> Sizes:
-        """The same sizes and facts, with each size that is a multiple of ``k`` as ``k`` times another: divisions by what divides ``k`` go."""
+        """The same sizes and facts, with each size that is a multiple of ``k`` as ``k`` times another: divisions by what divides ``k``
+        go."""
         if self._scaled is None:
             scaled, self._scale = Sizes(), {}
             for name, symbol in self.symbols.items():
@@ -320,7 +321,7 @@ class Sizes:
             stride = expr.stride_of(name)
             if stride is None or stride.constant not in (1, -1):
                 continue
-            solution = (expr.substitute({name: 0})) * -stride.constant  # type: ignore[operator]
+            solution = (expr.substitute({name: 0})) * -stride.constant
             if not self._may_replace(name, solution):
                 continue
             self._narrow(name, solution)

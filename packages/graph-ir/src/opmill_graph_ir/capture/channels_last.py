@@ -1,7 +1,8 @@
 """Layouts of images between convolutions: in training what the forward saves and the backward computes lies as cuDNN's kernels want it.
 
 Only half precision on GPUs: cuDNN has no other kernels for it, and would copy each operand and result back and forth. What the user sees
-keeps eager's layout, and so does what any operator gives whose record does not say ``any_layout``; a program that asks for strides was told eager's.
+keeps eager's layout, and so does what any operator gives whose record does not say ``any_layout``; a program that asks for strides was told
+eager's.
 """
 
 from __future__ import annotations

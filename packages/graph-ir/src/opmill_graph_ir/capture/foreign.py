@@ -30,7 +30,7 @@ class ForeignSizes:
     def _value(self, value: Any) -> Any:
         if isinstance(value, torch.SymInt):
             return sym_int(self.sizes, self.expression(value))
-        if not isinstance(value, torch.Tensor) or isinstance(value, FakeTensor) or not value._has_symbolic_sizes_strides:  # type: ignore[attr-defined]
+        if not isinstance(value, torch.Tensor) or isinstance(value, FakeTensor) or not value._has_symbolic_sizes_strides:
             return value
         sizes, strides = ([self._value(n) if isinstance(n, torch.SymInt) else n for n in ns] for ns in (value.shape, value.stride()))
         offset = value.storage_offset()

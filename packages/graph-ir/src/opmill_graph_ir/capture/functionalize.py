@@ -256,5 +256,5 @@ def _output(recorder: Recorder, item: Any, uses: Mapping[int, int]) -> Output:
     if item is None or isinstance(item, (bool, int, float)):
         return item
     if isinstance(item, (torch.SymInt, torch.SymFloat, torch.SymBool)):
-        return recorded(item)  # type: ignore[no-any-return]
+        return recorded(item)
     raise GraphError("GI006", f"an output of type {type(item).__name__}")

@@ -84,9 +84,9 @@ Output = OutputTensor | Index | int | float | bool | None
 @dataclass
 class AtenGraph:
     """``inputs`` come with each call, in order: tensors, and size symbols (of which ``metas`` says nothing); ``held`` values are the
-    tensors given when the plan is bound, in the order of ``held_tensors`` (others behind them are made of weights then); ``constants`` belong to the graph. ``mutations`` maps an input
-    or held value to the value it holds after the call. ``sizes`` is the environment of its size symbols, None where all sizes are
-    numbers."""
+    tensors given when the plan is bound, in the order of ``held_tensors`` (others behind them are made of weights then); ``constants``
+    belong to the graph. ``mutations`` maps an input or held value to the value it holds after the call. ``sizes`` is the environment of its
+    size symbols, None where all sizes are numbers."""
 
     inputs: list[str] = field(default_factory=list)
     held: list[str] = field(default_factory=list)

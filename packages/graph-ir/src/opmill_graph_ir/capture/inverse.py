@@ -118,11 +118,26 @@ def _neg_view(outer: Meta, base: Value, new: Value, rest: tuple[Any, ...], kwarg
 
 
 INVERSES = {
-    **dict.fromkeys("aten::view aten::_unsafe_view aten::unsqueeze aten::squeeze aten::squeeze.dim aten::squeeze.dims aten::_reshape_alias".split(), _reshape),
+    **dict.fromkeys(
+        "aten::view aten::_unsafe_view aten::unsqueeze aten::squeeze aten::squeeze.dim aten::squeeze.dims aten::_reshape_alias".split(),
+        _reshape,
+    ),
     **dict.fromkeys("aten::alias aten::detach aten::lift_fresh aten::resolve_conj".split(), _same),
-    "aten::permute": _permute, "aten::transpose.int": _transpose, "aten::t": _t,
-    "aten::slice.Tensor": _slice, "aten::select.int": _select, "aten::split.Tensor": _split, "aten::split_with_sizes": _split,
-    "aten::unbind.int": _unbind, "aten::as_strided": _as_strided, "aten::diagonal": _diagonal, "aten::expand": _expand, "aten::unfold": _unfold,
-    "aten::view_as_real": _view_as_real, "aten::view_as_complex": _view_as_complex, "aten::view.dtype": _view_dtype, "aten::_conj": _conj,
+    "aten::permute": _permute,
+    "aten::transpose.int": _transpose,
+    "aten::t": _t,
+    "aten::slice.Tensor": _slice,
+    "aten::select.int": _select,
+    "aten::split.Tensor": _split,
+    "aten::split_with_sizes": _split,
+    "aten::unbind.int": _unbind,
+    "aten::as_strided": _as_strided,
+    "aten::diagonal": _diagonal,
+    "aten::expand": _expand,
+    "aten::unfold": _unfold,
+    "aten::view_as_real": _view_as_real,
+    "aten::view_as_complex": _view_as_complex,
+    "aten::view.dtype": _view_dtype,
+    "aten::_conj": _conj,
     "aten::_neg_view": _neg_view,
-}  # fmt: skip
+}

@@ -21,6 +21,7 @@ from .clean import clean
 from .functionalize import finish, interpret, overlaps_itself
 from .graph import NO_LABEL, AtenGraph, Meta, Node, Output, OutputTensor, Value
 from .masks import keep_as_truths
+from .places import BACKWARD
 from .record import Recorder
 from .repeated_gradients import NotRepeated
 from .replay import Replay, replay_of
@@ -70,15 +71,15 @@ def needs_gradients(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> 
     return torch.is_grad_enabled() and any(isinstance(t, torch.Tensor) and t.requires_grad for t in tensors)
 
 
-def capture_joint(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Joint:
-    """The joint graph of ``gm`` for inputs like these.
+def capture_joint(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], repeats: bool = True) -> Joint:
+    """The joint graph of ``gm`` for inputs like these. ``repeats``: blocks that are like those before them need not run.
 
     What is written behind autograd's back (``no_grad``, ``detach``) may require grad; another write to it raises in eager, and here.
 
     Raises ``GraphError`` GI001 where a custom autograd node would not mean the same as eager's: outputs that share memory though autograd
     does not know; and what :func:`functionalize` raises."""
     try:
-        return _capture(gm, example_inputs, repeats=INSIDE not in gm.meta)
+        return _capture(gm, example_inputs, repeats=repeats and INSIDE not in gm.meta)
     except NotRepeated:
         return _capture(gm, example_inputs, repeats=False)
 
@@ -95,7 +96,7 @@ def _capture(gm: torch.fx.GraphModule, example_inputs: Sequence[Any], repeats: b
         for position in derived:
             first.pop(id(items[position]), None)
         differentiable = list(first.values())
-        recorder.state.origin, recorder.state.label = "backward", NO_LABEL
+        recorder.state.origin, recorder.state.label = BACKWARD, NO_LABEL
         tangents = [_tangent(recorder, items[k]) for k in differentiable]
         parts, targets, gradients = _differentiate(recorder, [items[k] for k in differentiable], tangents)
         count = len(recorder.state.graph.inputs) - len(tangents)
@@ -281,5 +282,5 @@ def _layout_gradients(graph: AtenGraph, first: int) -> None:
             continue
         fresh = f"{name}_copy{k}"
         graph.metas[fresh] = graph.metas[name]
-        graph.nodes.append(Node(aten.clone.default, (Value(name),), {}, (fresh,), "backward"))
+        graph.nodes.append(Node(aten.clone.default, (Value(name),), {}, (fresh,), BACKWARD))
         graph.outputs[k] = OutputTensor(fresh, out.sizes, out.strides, out.offset)

@@ -1,8 +1,8 @@
 """Views by strides of memory (``as_strided``): their sizes, strides and offset are the storage's, whatever tensor they are asked of.
 
 Values of the graph have no storage. A view by strides is therefore written down as one of all elements of the memory, in the order in which
-they lie there: a permutation, a reshape, perhaps a view of another element type, the part of that vector from where the view begins to where it
-ends, and ``as_strided`` of it, without an offset of its own."""
+they lie there: a permutation, a reshape, perhaps a view of another element type, the part of that vector from where the view begins to
+where it ends, and ``as_strided`` of it, without an offset of its own."""
 
 from __future__ import annotations
 

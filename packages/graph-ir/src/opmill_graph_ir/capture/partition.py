@@ -25,6 +25,7 @@ from .cut import INFINITE, Network
 from .graph import AtenGraph, Meta, Node, Output, OutputTensor, values_in
 from .joint import Joint, moves_on
 from .normalized import ways
+from .places import is_gradient
 from .sizes import roots_of, sizes_behind, symbols_in
 
 _LONGEST_CHAIN = 3
@@ -77,7 +78,7 @@ def partition(joint: Joint, *, exact: bool = False) -> Halves:
     roots = [*_values(outputs), *graph.mutations.values()]
     roots += [r for n in graph.nodes if id(n) not in late and moves_on(n) for r in n.results if r]
     roots += [symbol for n in graph.nodes if id(n) not in late for symbol in _bound(n)]
-    needed = [n for n in graph.nodes if id(n) not in late and n.origin != "backward" and must_run(n, graph)]
+    needed = [n for n in graph.nodes if id(n) not in late and not is_gradient(n.origin) and must_run(n, graph)]
     forward = _closure(graph, makers, [*roots, *(name for n in needed for name in _needs(n, graph))]) | set(map(id, needed))
     again = ways(graph, () if exact else (n for n in graph.nodes if id(n) in forward))
     split = _Split(graph, {**makers, **again.makers}, again.passing, forward, late, tangents, list(_values(outputs)))
@@ -207,6 +208,18 @@ def _may_run_again(node: Node) -> bool:
     return len(node.results) == 1 and record_of(node.func.name()).recompute == "cheap"
 
 
+def _exchanged_again(makers: dict[str, Node], needed: Iterable[str]) -> set[str]:
+    """What checkpointed blocks got from other processes and the backward reads itself, as gathered weights: it comes again, as in eager.
+    Sizes have no say in it: they may differ from process to process, and all must take part or none."""
+    found: set[str] = set()
+    for name in _through_views(makers, needed):
+        node = makers.get(name)
+        while node is not None and node.again and not node.kept and describe(node.func).exchanges:
+            found.update(r for r in node.results if r)
+            node = makers.get(node.args[0].name) if node.func.name() == "_c10d_functional::wait_tensor" else None
+    return found
+
+
 def _ends_of_chains(graph: AtenGraph, needed: Iterable[str], known: Set[str]) -> frozenset[str]:
     """Values on GPUs that are rather kept: else they would be computed again from one another in a long chain. The backward needs the last
     one first, as of a residual stream, so all of them would be computed and lie in memory from its beginning."""
@@ -239,14 +252,16 @@ def _cheapest(
     live longer for our sake. ``kept`` are computed once."""
     network, seen, stack, given = Network(), set(needed), list(needed), set(graph.inputs)
     written, symbols = set(graph.mutations), graph.symbols()  # contents of what is written change when the forward ends
+    exchanged = _exchanged_again(makers, needed)
     for name in needed:
         network.add((name, True), "needed", INFINITE)
     while stack:
         name = stack.pop()
         node = makers.get(name)
         bases = list(_through_views(makers, (v.name for v in values_in((node.args, node.kwargs))))) if node is not None else []
-        again = node is not None and name not in kept and _may_run_again(node) and not written.intersection(bases)
-        never = name in passing or (again and node is not None and node.kept is False)
+        repeatable = node is not None and (name in exchanged or _may_run_again(node))
+        again = repeatable and name not in kept and not written.intersection(bases)
+        never = name in passing or (again and node is not None and (node.kept is False or name in exchanged))
         width = INFINITE if never else 2 * max(_bytes(graph.metas[name], symbols), 1) - (name in given)
         network.add((name, False), (name, True), 0 if name in free else width)
         if not again:

@@ -8,10 +8,23 @@ import torch
 
 from .graph import NO_LABEL
 
+BACKWARD = "backward"
+"""Where gradients come from, as far as nothing else is known."""
+
 
 def origin_of(node: torch.fx.Node) -> str:
-    """``file:line`` of the innermost frame that the frontend noted; the node's name where it noted none."""
-    return line_of(node.meta.get("stack_trace")) or node.name
+    """``file:line`` of the innermost frame that the frontend noted, or what somebody said instead (``meta["origin"]``); the node's name
+    where nothing is known."""
+    return str(node.meta.get("origin", "")) or line_of(node.meta.get("stack_trace")) or node.name
+
+
+def gradient_of(origin: str) -> str:
+    """The origin of what the gradient of an operator is made of."""
+    return f"{BACKWARD} of {origin}" if origin else BACKWARD
+
+
+def is_gradient(origin: str) -> bool:
+    return origin == BACKWARD or origin.startswith(f"{BACKWARD} of ")
 
 
 def line_of(trace: str | None) -> str:
@@ -20,6 +33,21 @@ def line_of(trace: str | None) -> str:
         file, _, rest = trace[start + 6 :].partition('", line ')
         return f"{file}:{rest.partition(',')[0].partition(chr(10))[0]}"
     return ""
+
+
+class Origins:
+    """Where operators that are differentiated come from, by autograd's number of each: so gradients tell what they are the gradients of."""
+
+    def __init__(self) -> None:
+        self._of: dict[int, str] = {}
+
+    def now(self, origin: str) -> str:
+        """Where the operator that runs now comes from. ``origin``: its line, or ``BACKWARD`` while autograd runs."""
+        if origin != BACKWARD:
+            self._of[torch.autograd._get_sequence_nr() - 1] = origin  # autograd has made its node when the operator runs
+            return origin
+        node = torch._C._current_autograd_node()
+        return gradient_of("" if node is None else self._of.get(node._sequence_nr(), ""))
 
 
 def label_of(node: torch.fx.Node) -> int:
@@ -40,4 +68,4 @@ def place_of(module: Any) -> str:
     return next(filter(None, map(line_of, traces)), "").rpartition("/")[2]
 
 
-__all__ = ["label_of", "labels_of", "origin_of", "place_of"]
+__all__ = ["BACKWARD", "Origins", "gradient_of", "is_gradient", "label_of", "labels_of", "origin_of", "place_of"]

@@ -1,5 +1,5 @@
-"""What an activation checkpoint with a policy keeps: the policy of ``create_selective_checkpoint_contexts`` is asked of each operator, as eager
-asks it, once the operator has run on fakes."""
+"""What an activation checkpoint with a policy keeps: the policy of ``create_selective_checkpoint_contexts`` is asked of each operator, as
+eager asks it, once the operator has run on fakes."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _asked(ask: Callable[..., Any], func: Any, args: tuple[Any, ...], kwargs: di
     try:
         context = SelectiveCheckpointContext(is_recompute=False, op_output=out)
     except TypeError:  # torch 2.11
-        context = SelectiveCheckpointContext(is_recompute=False)  # type: ignore[call-arg]
+        context = SelectiveCheckpointContext(is_recompute=False)
     found = ask(context, func, *args, **kwargs)
     if isinstance(found, bool):
         return found or None

@@ -27,6 +27,7 @@ from .forms import functional_call, in_order, memory_order
 from .graph import NO_LABEL, AtenGraph, Meta, Node, Value, values_in
 from .inverse import INVERSES
 from .memory_views import calls_from, geometry, run_of_strides
+from .places import Origins
 from .policies import Policy, judged
 from .sizes import recorded, size_of, traced, unbound
 
@@ -83,7 +84,7 @@ def meta_of(fake: torch.Tensor) -> Meta:
     """Geometry of a fake as data."""
     sizes: tuple[Any, ...] = tuple(fake.shape)
     strides: tuple[Any, ...] = fake.stride()
-    if fake._has_symbolic_sizes_strides:  # type: ignore[attr-defined]
+    if fake._has_symbolic_sizes_strides:
         sizes, strides = tuple(map(size_of, sizes)), tuple(map(size_of, strides))
     return Meta(_dtype_name(fake.dtype), sizes, strides, _device_name(fake.device))
 
@@ -115,6 +116,7 @@ class _State:
     """Whether what is recorded now is to be computed again for the backward."""
     policy: Policy | None = None
     """Of the checkpoint that is recorded now: what of it is kept."""
+    origins: Origins = field(default_factory=Origins)
 
 
 class Late(Protocol):
@@ -439,7 +441,7 @@ class Recorder(FakeContext):
         values = [self.value_of(fake)]
         result = super().run(aten.resolve_conj.default, (fake,), {})
         self._record_view(aten.resolve_conj.default, (fake,), {}, values, {}, result)
-        return result  # type: ignore[no-any-return]
+        return result
 
     def _reshape_in_place(self, op: Any, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         """``x.t_()`` and the like: ``x`` becomes a view of what it was."""
@@ -566,7 +568,7 @@ class Recorder(FakeContext):
                 recorded(tuple(args)),
                 {k: recorded(v) for k, v in kwargs.items()},
                 tuple(names),
-                self.state.origin,
+                self.state.origins.now(self.state.origin) if self.differentiate else self.state.origin,
                 binds,
                 self.state.again,
                 self.state.label,

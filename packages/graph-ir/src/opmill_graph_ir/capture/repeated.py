@@ -229,8 +229,11 @@ class _Turns:
             found += [row] * (last - first)
         return found
 
+    def _origins(self, block: int) -> list[str]:
+        return [self.along.origin(node) for node in self.blocks.rows[block]]
+
     def _write_nodes(self, block: int, leaves: Mapping[str, str], rows: Sequence[int]) -> None:
-        origins = [self.along.origin(node) for node in self.blocks.rows[block]]
+        origins = self._origins(block)
         labels = [label_of(node) for node in self.blocks.rows[block]]
         names = self.parts.moved_names(block - _LATER) | dict(leaves)
         for name in self._constants()[1]:
@@ -246,7 +249,7 @@ class _Turns:
         row = self.blocks.rows[_LATER].index(self.crossing)
         tail = self.blocks.rows[last - 1][row]
         ends = [self.blocks.rows[k][row] for k in range(last, self.blocks.count)]
-        backward = Backward(self.recorder, last - RUN, self.steps, self.leaves, ends, self.env, last)
+        backward = Backward(self.recorder, last - RUN, self.steps, self.leaves, ends, self.env, last, self._origins)
         self.env[tail] = backward.join(self.env[self.crossing], self.env[tail])
         self.along.backwards[self.blocks] = backward
 

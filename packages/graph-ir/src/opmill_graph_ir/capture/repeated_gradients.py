@@ -16,6 +16,7 @@ import torch
 from opmill_fake_tensors import FakeTensor
 
 from .counterparts import Counterparts, Moment
+from .places import gradient_of
 from .record import Recorder
 
 LAST = 2
@@ -28,7 +29,8 @@ class NotRepeated(Exception):
 
 class Backward:
     """``blocks`` are not run, behind which two are. ``steps``: how many numbers the names of values and constants move on from block to
-    block; ``leaves``: see ``_Turns.leaves``; ``ends``: what each of the two leaves; ``first``: the number of the first of the two."""
+    block; ``leaves``: see ``_Turns.leaves``; ``ends``: what each of the two leaves; ``first``: the number of the first of the two;
+    ``origins``: where the nodes of the block of a number come from, row by row."""
 
     def __init__(
         self,
@@ -39,7 +41,9 @@ class Backward:
         ends: Sequence[torch.fx.Node],
         env: Mapping[torch.fx.Node, Any],
         first: int,
+        origins: Callable[[int], Sequence[str]],
     ) -> None:
+        self.origins = origins
         self.recorder, self.blocks, self.leaves, self.ends, self.env, self.first = recorder, blocks, leaves, ends, env, first
         self.graph = recorder.state.graph
         self.steps = steps
@@ -53,7 +57,7 @@ class Backward:
 
     def join(self, before: FakeTensor, after: FakeTensor) -> FakeTensor:
         """``after``, such that its gradient is asked of this, and goes on to ``before``."""
-        joined: FakeTensor = _Between.apply(self, [after], before)  # type: ignore[no-untyped-call]
+        joined: FakeTensor = _Between.apply(self, [after], before)
         if joined is not after:
             raise NotRepeated
         return joined
@@ -106,10 +110,12 @@ class Backward:
         pattern = written[between.nodes : last.nodes]
         for turns in range(1, self.blocks + 1):
             names = parts.moved_names(turns) | self._leaf_names(turns)
+            rows = zip(self.origins(self.first), self.origins(self.first - turns), strict=True)
+            origins = {gradient_of(shown): gradient_of(own) for shown, own in rows}
             for node in pattern:
-                parts.write(node, names, node.origin)
+                parts.write(node, names, origins.get(node.origin, node.origin))
             self.recorder.state.counter += values
-        return parts.moved(gradient, self.blocks)  # type: ignore[no-any-return]
+        return parts.moved(gradient, self.blocks)
 
     def _arrived_agree(self) -> bool:
         """The first gradient comes from something else; what reads it shall read it as the others are read."""

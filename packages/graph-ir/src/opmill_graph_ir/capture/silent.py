@@ -17,6 +17,7 @@ from opmill_runtime_cache.devices.registry import traits_of
 from .graph import AtenGraph, Meta, Node
 from .joint import Joint
 from .partition import Halves
+from .places import BACKWARD
 
 _LARGE = 16 << 20
 """Bytes of a gradient from which on its zeros are worth a second plan."""
@@ -40,7 +41,7 @@ def without(joint: Joint, halves: Halves, silent: tuple[int, ...]) -> AtenGraph:
             (list(meta.sizes), 0),
             {"dtype": getattr(torch, meta.dtype), "device": torch.device(meta.device)},
             (name,),
-            "backward",
+            BACKWARD,
         )
         for name in names
         for meta in (graph.metas[name],)

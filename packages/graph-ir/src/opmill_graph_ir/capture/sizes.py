@@ -70,7 +70,7 @@ def example_values(gm: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> l
 
 def _is_symbolic(value: Any) -> bool:
     if isinstance(value, torch.Tensor):
-        return value._has_symbolic_sizes_strides  # type: ignore[attr-defined, no-any-return]
+        return value._has_symbolic_sizes_strides
     return isinstance(value, _SYMBOLIC)
 
 
@@ -200,7 +200,7 @@ def _args(arg: Any, sizes: _Simplifier) -> Any:
 
 def _output(out: Output, sizes: _Simplifier) -> Output:
     if not isinstance(out, OutputTensor) or out.sizes is None:
-        return _simple(out, sizes)  # type: ignore[no-any-return]
+        return _simple(out, sizes)
     strides = tuple(_simple(n, sizes) for n in out.strides or ())
     return replace(out, sizes=tuple(_simple(n, sizes) for n in out.sizes), strides=strides, offset=_simple(out.offset, sizes))
 

@@ -201,7 +201,7 @@ class _Parser:
         if isinstance(node, ast.Name):
             return OutputTensor(node.id)
         if not isinstance(node, ast.Call) or node.func.id != "tensor":  # type: ignore[attr-defined]
-            return self.arg(node)  # type: ignore[no-any-return]
+            return self.arg(node)
         notes = {k.arg: ast.literal_eval(k.value) for k in node.keywords}
         if (view := notes.pop("view", None)) is not None:
             sizes, strides, offset = view

@@ -1,8 +1,8 @@
 """What is made of weights that stay, for each set of weights that a graph is called with.
 
-A call looks at the address and the version counter of every weight (natively, see ``runtime-cache/native/frozen.cpp``). Where all are as they
-were when a copy was made, that copy runs; else one is made. A copy goes when one of its tensors does, when one has changed, and when there
-are too many of them. It holds no parameter, but the memory of each: no other tensor can come to lie there while the copy lives.
+A call looks at the address and the version counter of every weight (natively, see ``runtime-cache/native/frozen.cpp``). Where all are as
+they were when a copy was made, that copy runs; else one is made. A copy goes when one of its tensors does, when one has changed, and when
+there are too many of them. It holds no parameter, but the memory of each: no other tensor can come to lie there while the copy lives.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class FrozenCopies:
         self._references[token] = tuple(weakref.ref(t, forget) for t in tensors)
         while len(self._references) > COPIES:
             self._drop(next(iter(self._references)))
-        return run  # type: ignore[no-any-return]
+        return run
 
     def _drop_stale(self) -> None:
         """Lets go of copies of tensors that have changed since; whether these were worth making."""

@@ -14,8 +14,8 @@ from .split import split
 
 @dataclass(frozen=True)
 class Frozen:
-    """``graph``: for each call, without the inputs at ``positions``; ``weights``: for each set of these, its inputs. ``kept``: those of them
-    that the first graph reads, too; it holds them and what the second gives behind what else it holds."""
+    """``graph``: for each call, without the inputs at ``positions``; ``weights``: for each set of these, its inputs. ``kept``: those of
+    them that the first graph reads, too; it holds them and what the second gives behind what else it holds."""
 
     graph: AtenGraph
     weights: AtenGraph

@@ -13,9 +13,9 @@ HELD = "held"
 
 
 class Weights(msgspec.Struct, frozen=True, array_like=True):
-    """``plan``: the encoded plan that takes the weights, which are the inputs at ``positions`` of the ``count`` there are, and gives what is
-    made of them. The other plan holds the weights ``kept`` (positions in ``positions``) and those results behind its own held tensors. No
-    contents of weights are in here: they are read when the plan is bound."""
+    """``plan``: the encoded plan that takes the weights, which are the inputs at ``positions`` of the ``count`` there are, and gives what
+    is made of them. The other plan holds the weights ``kept`` (positions in ``positions``) and those results behind its own held tensors.
+    No contents of weights are in here: they are read when the plan is bound."""
 
     plan: bytes
     positions: tuple[int, ...]

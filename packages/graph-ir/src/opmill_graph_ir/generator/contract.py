@@ -1,30 +1,35 @@
 """What a loop kernel touches, as its contract with the plans that launch it (``opmill_runtime_cache.plan.contract``).
 
-Where sizes are constants, a buffer's ``numel`` says it. Where they move, they are numbers that a plan gives, and the bounds of each access are
-said, as far as its index follows from axes and sizes: no size that a launch gives leads outside. Indices that are read from memory are the
-affair of the kernel's own checks, masked ones of its masks; the buffer has ``numel`` elements for these. What they are read from must not
-change between the check and the access: ``apart`` says so.
+Where sizes are constants, a buffer's ``numel`` says it. Where they move, they are numbers that a plan gives, and the bounds of each access
+are said, as far as its index follows from axes and sizes: no size that a launch gives leads outside. What is read from memory lies where
+the kernel's own checks let it (``ranges.py``), and what is masked where the mask does (``masks.py``); where neither tells, an access is
+held to the buffer's ``numel``. What indices are read from must not change between the check and the access: ``apart`` says so.
 
 A load counts wherever the axes that its place depends on have points: generators compute it outside of the other axes' loops.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from opmill_runtime_cache.plan.contract import Contract, Touched
 from opmill_runtime_cache.plan.extent import itemsize
 from opmill_runtime_cache.plan.model import Size
 
 from ..loops.index import Atom, FloorDiv, Index, index
-from ..loops.ir import Expr, IndexValue, Load, LoopKernel, Nest, Phase, Ref
+from ..loops.ir import Check, Expr, IndexValue, Load, LoopKernel, Nest, Phase, Ref
 from ..loops.places import same_points
 from ..loops.walk import expressions, inside
+from .masks import Bounds, bounds_of
+from .ranges import Range, range_of
 
 _Ends = tuple[str, str]
 """The smallest and the largest value, as expressions over size symbols."""
 _Axes = Mapping[str, Index]
 """Extents by name."""
+_Moving = Mapping[Atom, _Ends]
+"""Between what that lies which moves while a kernel runs: axes, what is computed from data, and quotients that masks hold."""
 
 
 def contract_of(kernel: LoopKernel) -> Contract:
@@ -36,15 +41,17 @@ def contract_of(kernel: LoopKernel) -> Contract:
     highest: dict[str, dict[Size, None]] = {b.name: {} for b in kernel.buffers}
     floor: dict[str, None] = {}  # what must not be negative
     numel = {b.name: b.numel for b in kernel.buffers}
-    for buffer, at, axes, around in _accesses(kernel):
-        floor.update(dict.fromkeys(_moving(axes)))
-        runs = _runs({name: axes[name] for name in around})
-        ends = None if at is None else _ends(at, axes, kernel.symbols)
-        if at is None or ends is None:
-            highest[buffer][f"({numel[buffer]}){runs}"] = None
+    for each in _accesses(kernel):
+        floor.update(dict.fromkeys(_moving(each.axes)))
+        names = _names_of(each, kernel.symbols)
+        ends = None if names is None else _ends(each.at, names, kernel.symbols)
+        masked = [names[atom] for atom in each.masks] if names and ends and each.masks else []
+        runs = _runs({name: each.axes[name] for name in each.around}, masked)
+        if names is None or ends is None:
+            highest[each.buffer][f"({numel[each.buffer]}){runs}"] = None
             continue
-        floor.update(dict.fromkeys(_signs(at, axes, kernel.symbols)))
-        highest[buffer][f"({ends[1]} + 1){runs}"] = None
+        floor.update(dict.fromkeys(_signs(each.at, names, kernel.symbols)))
+        highest[each.buffer][f"({ends[1]} + 1){runs}"] = None
         if ends[0] != "0":
             floor[f"({ends[0]}){runs}"] = None
     for value, axes in _indices(kernel):
@@ -57,10 +64,10 @@ def _moving(axes: _Axes) -> list[str]:
     return [str(extent) for extent in axes.values() if extent.constant is None]
 
 
-def _runs(axes: _Axes) -> str:
-    """A factor: 1 where all axes have points, 0 elsewhere."""
-    moving = _moving(axes)
-    return f"*min(1, {', '.join(f'({extent}) > 0' for extent in moving)})" if moving else ""
+def _runs(axes: _Axes, masked: Iterable[_Ends] = ()) -> str:
+    """A factor: 1 where all axes have points, and a mask lets some of them in; 0 elsewhere."""
+    moving = [*(f"({extent})" for extent in _moving(axes)), *(f"({high} + 1 - ({low}))" for low, high in masked)]
+    return f"*min(1, {', '.join(f'{extent} > 0' for extent in moving)})" if moving else ""
 
 
 def _size(value: Index) -> Size:
@@ -68,25 +75,87 @@ def _size(value: Index) -> Size:
     return str(value) if constant is None else constant
 
 
-def _most(sizes: list[Size]) -> Size:
+def _most(sizes: Sequence[Size], how: str = "max") -> Size:
     if not sizes:
         return 0
-    return sizes[0] if len(sizes) == 1 else f"max({', '.join(map(str, sizes))})"
+    return sizes[0] if len(sizes) == 1 else f"{how}({', '.join(map(str, sizes))})"
 
 
-def _accesses(kernel: LoopKernel) -> Iterator[tuple[str, Index | None, _Axes, Iterable[str]]]:
-    """Every access: buffer, index (None where a mask decides), the extents of the axes in its phase, and which of them it is inside of."""
+class _Access(NamedTuple):
+    """``axes``: extents of those of its phase; ``around``: which of them it is inside of. ``read``: between what that in its index lies
+    which is computed from data. ``masks``: what a mask holds of axes, None where it says something else."""
+
+    buffer: str
+    at: Index
+    axes: _Axes
+    around: Iterable[str]
+    read: Mapping[str, _Ends]
+    masks: Bounds | None
+
+
+def _accesses(kernel: LoopKernel) -> Iterator[_Access]:
     for nest in kernel.nests:
         behind = _behind(nest)
+        lets = {let.name: let.value for phase in nest.phases for let in phase.lets}
+        before: list[Check] = []
         for phase in nest.phases:
             axes = {axis.name: axis.extent for axis in (*nest.axes, *phase.axes)}
+            read = _Read(lets, axes, [*before, *phase.checks])
+            before += [] if phase.axes else phase.checks
             for store in phase.stores:
                 short = {} if store.first is None else {axis.name: index(store.first) for axis in phase.axes}
-                yield store.buffer, store.index, {**axes, **short}, axes
+                yield _Access(store.buffer, store.index, {**axes, **short}, axes, read.of(store.index), {})
             for value in expressions(phase):
                 if type(value) is Load:
                     around = [name for name in axes if name in behind(value)]
-                    yield value.buffer, None if value.mask is not None else value.index, axes, around
+                    masks = bounds_of(value, axes, kernel.symbols)
+                    yield _Access(value.buffer, value.index, axes, around, read.of(value.index), masks)
+
+
+def _names_of(access: _Access, symbols: tuple[str, ...]) -> _Moving | None:
+    """Between what all that moves in an access lies; None where a mask leaves that open."""
+    if access.masks is None:
+        return None
+    names: dict[Atom, _Ends] = {name: ("0", f"{extent} - 1") for name, extent in access.axes.items()}
+    names.update(access.read.items())
+    for atom, (lows, highs) in sorted(access.masks.items(), key=lambda item: not isinstance(item[0], str)):
+        own = _atom(atom, names, symbols)
+        if own is None and not (lows and highs):
+            return None
+        low, high = own or (None, None)
+        names[atom] = (_chosen("max", low, lows), _chosen("min", high, highs))
+    return names
+
+
+def _chosen(how: str, own: str | None, others: list[Index]) -> str:
+    ends = list(dict.fromkeys([*([] if own is None else [own]), *map(str, others)]))
+    numbers = [int(end) for end in ends if end.removeprefix("-").isdecimal()]
+    ends = [end for end in ends if not end.removeprefix("-").isdecimal()] + (
+        [str((max if how == "max" else min)(numbers))] if numbers else []
+    )
+    return ends[0] if len(ends) == 1 else f"{how}({', '.join(ends)})"
+
+
+class _Read:
+    """Between what that lies in a phase which is computed from data."""
+
+    def __init__(self, lets: Mapping[str, Expr], axes: _Axes, checks: Sequence[Check]) -> None:
+        self.lets, self.axes, self.checks = lets, axes, checks
+        self.known: dict[str, _Ends | None] = {}
+
+    def of(self, at: Index) -> dict[str, _Ends]:
+        """Of what is in an index, as far as checks tell."""
+        for name in at.symbols & self.lets.keys() - self.known.keys():
+            self.known[name] = _texts(range_of(name, self.lets, self.axes, self.checks))
+        return {name: ends for name in at.symbols if (ends := self.known.get(name)) is not None}
+
+
+def _texts(found: Range) -> _Ends | None:
+    """The ends of a range as expressions; None where one is open."""
+    if not found.low or not found.high:
+        return None
+    low, high = ([_most(list(map(str, each)), how) for each in ends] for ends, how in zip(found, ("min", "max"), strict=True))
+    return str(_most(low, "max")), str(_most(high, "min"))
 
 
 def _behind(nest: Nest) -> Callable[[Expr], set[str]]:
@@ -135,10 +204,10 @@ def _indices(kernel: LoopKernel) -> Iterator[tuple[Index, _Axes]]:
                     yield value.index, axes
 
 
-def _signs(value: Index, axes: _Axes, symbols: tuple[str, ...]) -> Iterator[str]:
-    """The symbols in quotients and remainders of axes: which end is the far one depends on their signs."""
+def _signs(value: Index, moving: _Moving, symbols: tuple[str, ...]) -> Iterator[str]:
+    """The symbols in quotients and remainders of what moves: which end is the far one depends on their signs."""
     for atom in value.atoms():
-        if not isinstance(atom, str) and _names(atom) & axes.keys():
+        if not isinstance(atom, str) and _names(atom) & moving.keys():
             yield from (symbol for symbol in symbols if symbol in _names(atom))
 
 
@@ -199,23 +268,24 @@ def _names(atom: Atom) -> frozenset[str]:
     return frozenset([atom]) if isinstance(atom, str) else atom.numerator.symbols | atom.denominator.symbols
 
 
-def _ends(value: Index, axes: _Axes, symbols: tuple[str, ...]) -> _Ends | None:
-    """Between what an index lies; None where it depends on data. Exactly, unless axes meet in it: then each quotient and remainder is taken by
-    itself, as the position along a dimension that it is, and what lies in the box of all of them lies in the tensor."""
+def _ends(value: Index, names: _Moving, symbols: tuple[str, ...]) -> _Ends | None:
+    """Between what an index lies; None where it depends on data of which no check tells. Exactly, unless axes meet in it: then each
+    quotient and remainder is taken by itself, as the position along a dimension that it is, and what lies in the box of all of them lies in
+    the tensor."""
     fixed: list[str] = []
-    factors: dict[tuple[Atom, ...], list[str]] = {}  # of what moves with axes
+    factors: dict[tuple[Atom, ...], list[str]] = {}  # of what moves
     for monomial, coefficient in value.terms:
-        moving = tuple(atom for atom in monomial if _names(atom) & axes.keys())
+        moving = tuple(atom for atom in monomial if _names(atom) & names.keys())
         rest = [atom for atom in monomial if atom not in moving]
         if not all(_names(atom) <= set(symbols) for atom in rest):
             return None
         text = "*".join([str(coefficient), *(f"({atom})" for atom in rest)])
         (factors.setdefault(moving, []) if moving else fixed).append(text)
-    if _differences(value, axes):
+    if _differences(value, names):
         return None
     low, high = list(fixed), list(fixed)
     for atoms, parts in factors.items():
-        ends = _product([_atom(atom, axes, symbols) for atom in atoms])
+        ends = _product([_atom(atom, names, symbols) for atom in atoms])
         if ends is None:
             return None
         smallest, largest = _times(" + ".join(parts), ends)
@@ -224,13 +294,13 @@ def _ends(value: Index, axes: _Axes, symbols: tuple[str, ...]) -> _Ends | None:
     return " + ".join(low) or "0", " + ".join(high) or "0"
 
 
-def _differences(value: Index, axes: _Axes) -> bool:
-    """Whether two things are subtracted from each other that grow with one axis, so that their ends say little: ``i - 4*(i//4)``."""
+def _differences(value: Index, names: _Moving) -> bool:
+    """Whether two things are subtracted from each other that grow with one name, so that their ends say little: ``i - 4*(i//4)``."""
     signs: dict[str, set[bool]] = {}
     for monomial, coefficient in value.terms:
         for atom in monomial:
             if isinstance(atom, (str, FloorDiv)):
-                for name in _names(atom) & axes.keys():
+                for name in _names(atom) & names.keys():
                     signs.setdefault(name, set()).add(coefficient > 0)
     return any(len(found) > 1 for found in signs.values())
 
@@ -254,13 +324,13 @@ def _times(factor: str, ends: _Ends) -> tuple[list[str], list[str]]:
     return [f"min({either})"], [f"max({either})"]
 
 
-def _atom(atom: Atom, axes: _Axes, symbols: tuple[str, ...]) -> _Ends | None:
-    """Between what a factor lies that moves with axes, where nothing that `_signs` says is negative."""
-    if isinstance(atom, str):
-        return "0", f"{axes[atom]} - 1"
+def _atom(atom: Atom, names: _Moving, symbols: tuple[str, ...]) -> _Ends | None:
+    """Between what a factor lies that moves, where nothing that `_signs` says is negative."""
+    if isinstance(atom, str) or atom in names:
+        return names[atom]
     if not atom.denominator.symbols <= set(symbols):
         return None
-    inner = _ends(atom.numerator, axes, symbols)
+    inner = _ends(atom.numerator, names, symbols)
     divisor = str(atom.denominator) if atom.denominator.constant is not None else f"max(1, {atom.denominator})"
     if isinstance(atom, FloorDiv):
         return None if inner is None else tuple("0" if end == "0" else f"({end})//({divisor})" for end in inner)  # type: ignore[return-value]

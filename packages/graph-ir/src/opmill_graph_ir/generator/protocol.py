@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
+from opmill_fake_tensors.forking import ForkLock
 from opmill_runtime_cache.devices.host import HOST
 from opmill_runtime_cache.plan.model import KernelRef
 from opmill_runtime_cache.store import Store
@@ -67,6 +68,33 @@ class EditableGenerator(ShowingGenerator, Protocol):
 
     def build_text(self, kernel: LoopKernel, text: str, options: GeneratorOptions, store: Store) -> KernelRef:
         """Builds what somebody made of ``text(kernel, options)``. Raises ``KernelBuildError`` with the toolchain's message."""
+
+
+class BuildProgress:
+    """How far the builds of a generator are, for people who wait: ``wanted`` pieces of work (of whatever size the generator counts in),
+    ``done`` of them. Several threads may build at once; when all is done it begins anew."""
+
+    def __init__(self) -> None:
+        self.wanted = self.done = 0
+        self._lock = ForkLock()
+
+    def begin(self, pieces: int) -> None:
+        with self._lock:
+            self.wanted += pieces
+
+    def add(self, pieces: int = 1) -> None:
+        """Also for work that failed."""
+        with self._lock:
+            self.done += pieces
+            if self.done >= self.wanted:
+                self.wanted = self.done = 0
+
+
+@runtime_checkable
+class TellingGenerator(KernelGenerator, Protocol):
+    """One that tells how far it is."""
+
+    progress: BuildProgress
 
 
 @runtime_checkable

@@ -10,6 +10,7 @@ from ..errors import GraphError
 from .float8 import FLOAT8
 from .index import Index
 from .ir import HALF, LONGEST_SORT, SORTS, Axis, Const, Expr, IndexValue, Load, LoopKernel, Nest, Op, Phase, Ref, Store
+from .points import crossings
 from .primitives import PRIMITIVES
 
 _ARITHMETIC_FREE = {*HALF, *FLOAT8}
@@ -88,6 +89,7 @@ def _nest(nest: Nest, scope: _Scope) -> Iterator[str]:
         yield from (
             f"a row of {' x '.join(str(a.extent) for a in p.axes)} beside one in order" for p in nest.phases if not _is_short(p.axes)
         )
+    yield from crossings(nest)
     for phase in nest.phases:
         inner = scope.inner()
         yield from _phase(phase, inner)

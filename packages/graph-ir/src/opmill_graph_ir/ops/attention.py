@@ -25,9 +25,19 @@ can be started alone."""
 
 @ROWS.lowers("_scaled_dot_product_cudnn_attention")
 def _cudnn(
-    ctx: Context, node: Node, query: View, key: View, value: View, bias: Any = None, sums: bool = False, dropout: float = 0.0, causal: bool = False,
-    mask: bool = False, *, scale: float | None = None,
-) -> Any:  # fmt: skip
+    ctx: Context,
+    node: Node,
+    query: View,
+    key: View,
+    value: View,
+    bias: Any = None,
+    sums: bool = False,
+    dropout: float = 0.0,
+    causal: bool = False,
+    mask: bool = False,
+    *,
+    scale: float | None = None,
+) -> Any:
     if (
         ctx.exact
         or bias is not None

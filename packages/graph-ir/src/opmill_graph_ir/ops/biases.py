@@ -70,7 +70,7 @@ def _is_apart(ctx: Context, node: Extern, seen: Set[str]) -> bool:
 
 def _depth(ctx: Context, first: Any) -> int | None:
     sizes = ctx.buffers[first.buffer].sizes if first.sizes is None else first.sizes
-    return sizes[1].constant  # type: ignore[no-any-return]
+    return sizes[1].constant
 
 
 def _is_one_wave(rows: int | None, columns: int) -> bool:

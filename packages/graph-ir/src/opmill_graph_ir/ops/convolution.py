@@ -35,8 +35,18 @@ oneDNN's are of channels."""
 
 @ROWS.lowers("convolution", own_memory=True)
 def _convolution(
-    ctx: Context, node: Node, x: View, weight: View, bias: View | None, stride: Any, padding: Any, dilation: Any, transposed: bool, output_padding: Any, groups: int
-) -> Any:  # fmt: skip
+    ctx: Context,
+    node: Node,
+    x: View,
+    weight: View,
+    bias: View | None,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    transposed: bool,
+    output_padding: Any,
+    groups: int,
+) -> Any:
     if not traits_of(ctx.buffers[x.buffer].device).processor:
         return on_gpu(ctx, node, x, weight, bias, stride, padding, dilation, transposed, output_padding, groups)
     if is_slow(ctx, x):
@@ -74,8 +84,15 @@ def _waste(points: int) -> float:
 
 
 def products(
-    ctx: Context, name: str | None, meta: Meta, operands: tuple[View, View, View | None], stride: Sequence[int], padding: Sequence[int], dilation: Sequence[int], apart: bool
-) -> View:  # fmt: skip
+    ctx: Context,
+    name: str | None,
+    meta: Meta,
+    operands: tuple[View, View, View | None],
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    apart: bool,
+) -> View:
     """The sums of products of windows of an image with weights (and a bias); ``apart``: each channel for itself."""
     x, weight, bias = operands
     kernel = weight.sizes[2:]

@@ -24,8 +24,18 @@ _DEEPEST = 1 << 14
 
 
 def as_product(
-    ctx: Context, node: Node, x: View, weight: View, bias: View | None, stride: Any, padding: Any, dilation: Any, transposed: bool, output_padding: Any, groups: int
-) -> Any:  # fmt: skip
+    ctx: Context,
+    node: Node,
+    x: View,
+    weight: View,
+    bias: View | None,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    transposed: bool,
+    output_padding: Any,
+    groups: int,
+) -> Any:
     """The convolution as a product; NotImplemented where it is none, or nothing is gained."""
     [name] = node.results
     meta, n = ctx.metas[name or ""], len(x.sizes) - 2

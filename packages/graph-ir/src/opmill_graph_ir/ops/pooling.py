@@ -46,8 +46,16 @@ def window(
 @ROWS.lowers("avg_pool2d", any_layout=True, gradient="avg_pool2d_backward")
 @ROWS.lowers("avg_pool3d", gradient="avg_pool3d_backward")
 def _avg_pool(
-    ctx: Context, node: Node, x: View, kernel: Any, stride: Any = (), padding: Any = (0,), ceil_mode: bool = False, count_include_pad: bool = True, divisor_override: Any = None
-) -> Any:  # fmt: skip
+    ctx: Context,
+    node: Node,
+    x: View,
+    kernel: Any,
+    stride: Any = (),
+    padding: Any = (0,),
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: Any = None,
+) -> Any:
     n = 2 if "2d" in node.func.name() else 3
     name, meta = node.results[0], ctx.metas[node.results[0] or ""]
     kernel, padding = many(kernel, n), many(padding, n)

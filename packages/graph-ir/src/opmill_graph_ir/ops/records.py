@@ -48,8 +48,8 @@ class OperatorRecord(msgspec.Struct, frozen=True):
 
     ``rounds_numbers``: numbers beside tensors in half precision are rounded as torch does. ``complex``: how numbers of two parts are
     lowered where no row in ``pairs.py`` says so: ``"each part"`` as real ones, ``"indexed"`` the first operand alone, ``"view"`` as
-    positions. ``gradient``: the operator that autograd calls for its derivative, where that is one of torch's for this purpose. ``normalizes``:
-    over what a norm finds the mean and the reciprocal deviation that are its second and third result."""
+    positions. ``gradient``: the operator that autograd calls for its derivative, where that is one of torch's for this purpose.
+    ``normalizes``: over what a norm finds the mean and the reciprocal deviation that are its second and third result."""
 
     name: str
     family: str = ""

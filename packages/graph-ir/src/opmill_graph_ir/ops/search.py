@@ -69,8 +69,16 @@ def _bucketize(ctx: Context, node: Node, x: Any, boundaries: View, *, out_int32:
 
 @ROWS.lowers("searchsorted.Tensor searchsorted.Scalar")
 def _searchsorted(
-    ctx: Context, node: Node, sequence: View, x: Any, *, out_int32: bool = False, right: bool = False, side: str | None = None, sorter: Any = None
-) -> Any:  # fmt: skip
+    ctx: Context,
+    node: Node,
+    sequence: View,
+    x: Any,
+    *,
+    out_int32: bool = False,
+    right: bool = False,
+    side: str | None = None,
+    sorter: Any = None,
+) -> Any:
     right = right or side == "right"
     if not sequence.sizes:
         return NotImplemented

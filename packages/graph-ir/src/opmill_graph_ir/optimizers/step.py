@@ -79,8 +79,8 @@ def stand_in(function: Any, settings: GeneratorOptions, store: Store, generators
 
 
 class Update(Struct, frozen=True):
-    """One call of a function of ``torch.optim`` (``rule``) in a step, for parameter group ``group``: how many parameters kernels move, and how
-    many are left to torch."""
+    """One call of a function of ``torch.optim`` (``rule``) in a step, for parameter group ``group``: how many parameters kernels move, and
+    how many are left to torch."""
 
     rule: str
     group: int

@@ -71,7 +71,7 @@ def _is_computed(graph: AtenGraph, matrix: Value, makers: Mapping[str, Node], re
 def _bytes(meta: Meta) -> int:
     if not all(type(n) is int for n in meta.sizes):
         return 1 << 62
-    return math.prod(meta.sizes) * getattr(torch, meta.dtype).itemsize  # type: ignore[no-any-return]
+    return math.prod(meta.sizes) * getattr(torch, meta.dtype).itemsize
 
 
 __all__ = ["MOST_ROWS", "dequantized"]

@@ -24,8 +24,9 @@ Wanted = tuple[LoopKernel, str]
 def generate(
     wanted: Sequence[Wanted], settings: GeneratorOptions, store: Store, generators: Sequence[KernelGenerator], override: str = ""
 ) -> tuple[dict[Wanted, KernelRef], dict[Wanted, str]]:
-    """Each kernel by the first generator that claims it, as edited in the folder ``override`` if there is one; and the kernels that cannot be had, with the reason. Raises KernelBuildError where
-    that may be otherwise in a moment (no process to be had): a plan without the kernel would be kept for ever."""
+    """Each kernel by the first generator that claims it, as edited in the folder ``override`` if there is one; and the kernels that cannot
+    be had, with the reason. Raises KernelBuildError where that may be otherwise in a moment (no process to be had): a plan without the
+    kernel would be kept for ever."""
     shares: dict[tuple[int, GeneratorOptions], list[Wanted]] = {}
     refused: dict[Wanted, str] = {}
     for item in wanted:

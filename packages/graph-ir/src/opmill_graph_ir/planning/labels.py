@@ -1,8 +1,9 @@
 """Where the program's labels open and close among the steps of a schedule.
 
-Steps stand in an order of their own, and one kernel may compute what several labels enclose. Each step belongs to the label of most of what it
-computes; each label opens before the first step of its own and closes behind the last, but no later than the next label beside it opens. So each
-opens once, in the program's order, and inside of the label that is around it. One that has no step opens and closes where it would have stood.
+Steps stand in an order of their own, and one kernel may compute what several labels enclose. Each step belongs to the label of most of what
+it computes; each label opens before the first step of its own and closes behind the last, but no later than the next label beside it opens.
+So each opens once, in the program's order, and inside of the label that is around it. One that has no step opens and closes where it would
+have stood.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Plans say which lines of a program their steps come from. One from the store was made for a program that does the same, maybe elsewhere: its
-lines are put in terms of the program at hand."""
+"""Plans say which lines of a program their steps come from. One from the store was made for a program that does the same, maybe elsewhere:
+its lines are put in terms of the program at hand."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""Kernels that people edit: each is written to a folder, as loops and in its generator's language, and what was changed there is built instead.
+"""Kernels that people edit: each is written to a folder, as loops and in its generator's language, and what was changed there is built
+instead.
 
-The first line of a file says what was written; while that is true of the rest, the file is ours to write anew. One that was changed is used:
-the generator's text as it stands, or else the loops, from which a text is generated. A kernel keeps its file from process to process: the
-name has a digest of its loops."""
+The first line of a file says what was written; while that is true of the rest, the file is ours to write anew. One that was changed is
+used: the generator's text as it stands, or else the loops, from which a text is generated. A kernel keeps its file from process to process:
+the name has a digest of its loops."""
 
 from __future__ import annotations
 
@@ -44,11 +45,22 @@ def build(
     return [refs[number] for number in range(len(kernels))]
 
 
+def written(generator: KernelGenerator, kernel: LoopKernel, options: GeneratorOptions, folder: Path) -> tuple[Path, Path | None]:
+    """The files of a kernel in ``folder``, which are written unless somebody edited them: its loops, and its generator's text (None where
+    the generator takes none). Raises KernelBuildError as ``build``."""
+    _edited(generator, kernel, options, folder)
+    stem = _stem(kernel, folder)
+    return stem.with_suffix(".loops"), stem.with_suffix(f".{generator.extension}") if isinstance(generator, EditableGenerator) else None
+
+
+def _stem(kernel: LoopKernel, folder: Path) -> Path:
+    return folder / f"{kernel.name}-{_digest(show(kernel))}"
+
+
 def _edited(generator: KernelGenerator, kernel: LoopKernel, options: GeneratorOptions, folder: Path) -> tuple[LoopKernel, str | None]:
     """The loops to be built, and the text where that is somebody's own."""
-    written = show(kernel)
-    stem = folder / f"{kernel.name}-{_digest(written)}"
-    loops, found = kernel, _exchanged(stem.with_suffix(".loops"), "# ", written)
+    stem, text = _stem(kernel, folder), show(kernel)
+    loops, found = kernel, _exchanged(stem.with_suffix(".loops"), "# ", text)
     if found is not None:
         loops = _read(found, kernel, stem.with_suffix(".loops"))
     if not isinstance(generator, EditableGenerator):
@@ -91,4 +103,4 @@ def _read(text: str, kernel: LoopKernel, file: Path) -> LoopKernel:
     return replace(found, name=kernel.name)
 
 
-__all__ = ["build"]
+__all__ = ["build", "written"]

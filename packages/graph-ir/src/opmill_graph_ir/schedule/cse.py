@@ -39,7 +39,7 @@ def remove_common(program: Program) -> None:
                 renamed[new.buffer] = old.buffer
             elif old.buffer not in program.outputs:
                 renamed = {k: new.buffer if v == old.buffer else v for k, v in renamed.items()} | {old.buffer: new.buffer}
-                kept = [_with_names(k, {old.buffer: new.buffer}, writes=True) for k in kept]  # type: ignore[arg-type]
+                kept = [_with_names(k, {old.buffer: new.buffer}, writes=True) for k in kept]
             else:
                 kept.append(_copy(old.buffer, new.buffer, program))
     program.statements = [k for k in kept if k is not None]
@@ -51,7 +51,7 @@ def _copy(source: str, target: str, program: Program) -> Loop:
     axes = tuple(program.fresh_axis(s) for s in info.sizes if s.constant != 1)
     names = iter(axes)
     at = tuple(index(0) if s.constant == 1 else index(next(names).name) for s in info.sizes)
-    return Loop(axes, (Write(target, at, Read(source, at, info.dtype)),))  # type: ignore[arg-type]
+    return Loop(axes, (Write(target, at, Read(source, at, info.dtype)),))
 
 
 def _key(loop: Loop, program: Program, pure: set[str], written: set[str]) -> object | None:

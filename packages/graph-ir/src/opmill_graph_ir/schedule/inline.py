@@ -226,9 +226,9 @@ def _substituted(consumer: Loop, producer: Loop, program: Program) -> Loop:
 
 
 def _continued(consumer: Loop, producer: Loop) -> Loop | None:
-    """``consumer``, over the axes of its producer, with the producer's expression as it is: where it reads what it takes point by point, and
-    nobody else does (the producer's names would be there twice). None elsewhere. What has grown in a chain is so not built again at each
-    of its links."""
+    """``consumer``, over the axes of its producer, with the producer's expression as it is: where it reads what it takes point by point,
+    and nobody else does (the producer's names would be there twice). None elsewhere. What has grown in a chain is so not built again at
+    each of its links."""
     [write] = producer.writes
     found = {r.indices: None for r in consumer.reads() if r.buffer == write.buffer}
     if len(found) != 1 or any(r.mask is not None for r in consumer.reads() if r.buffer == write.buffer):

@@ -309,7 +309,7 @@ def _from_scatter(node: Scatter, program: Program) -> Iterator[Statement]:
         axes = tuple(Axis(f"d{k}", s) for k, s in enumerate(info.sizes))
         value: Expr = Const(_typed(0, info.dtype), info.dtype)
         if node.base is not None:
-            value = Read(node.base, _positions(axes), info.dtype)  # type: ignore[assignment]
+            value = Read(node.base, _positions(axes), info.dtype)
         yield from _from_pointwise(Pointwise(node.buffer, axes, value, origin=node.origin, source=node.source), program)
     loop = _loop(node, (), (), (Write(node.buffer, node.indices, node.value, node.mode),), program)
     if loop is not None:

@@ -20,6 +20,7 @@ from .backward_scans import turn_scans
 from .coalesce import shape_nest
 from .cse import remove_common
 from .dce import remove_dead
+from .effects import exchanges
 from .emit import emit_nest, outside_reads
 from .fuse import Group, fuse, is_extern
 from .inline import inline
@@ -96,8 +97,8 @@ class Schedule:
 
 @dataclass
 class Scheduling:
-    """A lowered program while the passes that ``pipeline.PASSES`` lists make its schedule. Without ``fusion`` each statement is a kernel of its
-    own (for finding faults)."""
+    """A lowered program while the passes that ``pipeline.PASSES`` lists make its schedule. Without ``fusion`` each statement is a kernel of
+    its own (for finding faults)."""
 
     lowered: Lowered
     fusion: bool = True
@@ -182,6 +183,7 @@ def _steps(groups: Sequence[Group], program: Program, combine: bool) -> list[Ste
     needed = outside_reads(list(groups), program)
     steps: list[Step] = []
     pending: list[tuple[Nest, tuple[str, ...]]] = []
+    sent = {b for s in program.statements if type(s) is Extern and exchanges(s) for b in reads_of(s)}
     for group, outside in zip(groups, needed, strict=True):
         if is_extern(group):
             _flush(pending, steps, program)
@@ -192,7 +194,7 @@ def _steps(groups: Sequence[Group], program: Program, combine: bool) -> list[Ste
             nest = reuse_between_phases(nest, program.fresh_name)
             if not traits_of(_device(nest, program)).grid:  # neighbouring threads of a GPU shall store side by side
                 nest = unroll(nest, program.extents, program.fresh_name)
-        small = combine and group.work(program) <= _SMALL
+        small = combine and group.work(program) <= _SMALL and sent.isdisjoint(group.writes)  # what is sent need not wait for neighbours
         if not small or (pending and _device(nest, program) != _device(pending[0][0], program)):
             _flush(pending, steps, program)
         pending.append((nest, tuple(n for m in group.members if isinstance(m, Loop) for n in m.sources)))

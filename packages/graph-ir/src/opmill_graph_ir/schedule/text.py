@@ -348,7 +348,7 @@ class _Parser(ExpressionParser):
             told.get("out"),
             tuple(told.get("mutates", ())),
             origin,
-            tuple(tuple(b) for b in told.get("binds", ())),  # type: ignore[misc]
+            tuple(tuple(b) for b in told.get("binds", ())),
             (),
             told.get("draws", False),
             told.get("source", ""),

@@ -1,7 +1,7 @@
 """Inputs that are changed in part are changed where they are.
 
-A graph without side effects changes a cache by copying it, writing to the copy, and copying that back at its end: for one token of a decoder
-all of every cache, twice. Where nobody reads what the input held before, the copy is the input.
+A graph without side effects changes a cache by copying it, writing to the copy, and copying that back at its end: for one token of a
+decoder all of every cache, twice. Where nobody reads what the input held before, the copy is the input.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A compiled graph of plain tensors behind wrappers: takes inputs apart at each call, and puts outputs together.
 
-For autograd the wrappers are what is differentiated: one node gives the carriers of their gradients, which the graph takes, and one makes the
-wrappers of what the graph returns."""
+For autograd the wrappers are what is differentiated: one node gives the carriers of their gradients, which the graph takes, and one makes
+the wrappers of what the graph returns."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class WrappedGraph:
                 open_(value, flat)
         if self.gradients:
             gradients = self.gradients if self.sizes is None else self.sizes.of_call(self.gradients, flat)
-            flat += _Opened.apply(gradients, *(inputs[position] for position in gradients))  # type: ignore[no-untyped-call]
+            flat += _Opened.apply(gradients, *(inputs[position] for position in gradients))
         outputs = self.inner(*flat)
         for bound in self.bound:
             owner = inputs[bound.position]
@@ -87,7 +87,7 @@ class WrappedGraph:
                 owner = getattr(owner, name)
             setattr(owner, bound.path[-1], outputs[bound.source])
         if self.plain:
-            return outputs[: len(self.outs)]  # type: ignore[no-any-return]
+            return outputs[: len(self.outs)]
         return self._put_together(inputs, outputs)
 
     def _put_together(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> list[Any]:
@@ -110,7 +110,7 @@ class WrappedGraph:
                     result.append(assembled(form, leaves))
         if waiting:
             forms = [(form, tangent) for _, form, tangent, _ in waiting]
-            made = _Closed.apply(forms, *(leaf for *_, leaves in waiting for leaf in leaves))  # type: ignore[no-untyped-call]
+            made = _Closed.apply(forms, *(leaf for *_, leaves in waiting for leaf in leaves))
             for (k, *_), wrapper in zip(waiting, made, strict=True):
                 result[k] = wrapper
         for k, out in enumerate(self.outs):

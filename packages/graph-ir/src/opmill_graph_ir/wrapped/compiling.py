@@ -28,8 +28,8 @@ def compile_wrapped(
     compile_plain: Callable[[torch.fx.GraphModule, list[Any]], Any],
     kept: tuple[Store, str | None] | None = None,
 ) -> WrappedGraph:
-    """``compile_plain`` compiles a graph whose inputs and outputs are plain. ``kept``: where what was found out about the graph is kept, and the
-    graph's key; None where it has none. Raises ``GraphError`` as ``compile_plain`` does, and GI060 to GI062."""
+    """``compile_plain`` compiles a graph whose inputs and outputs are plain. ``kept``: where what was found out about the graph is kept,
+    and the graph's key; None where it has none. Raises ``GraphError`` as ``compile_plain`` does, and GI060 to GI062."""
     opened = [apart(x) if isinstance(x, torch.Tensor) else (None, [x]) for x in inputs]
     forms = [form for form, _ in opened]
     differentiates = torch.is_grad_enabled() or turns_gradients_on(gm, inputs)

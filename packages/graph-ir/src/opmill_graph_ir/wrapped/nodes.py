@@ -1,7 +1,7 @@
 """What stands at both ends of a graph that computes with wrappers, so that its inputs and outputs are plain tensors.
 
-:class:`Wrap` puts an input together, :class:`Unwrap` takes all outputs apart. In between operators run on wrappers as in eager: autograd on the
-outer tensor, then the class's ``__torch_dispatch__``, whose operators on what is inside are those that are recorded.
+:class:`Wrap` puts an input together, :class:`Unwrap` takes all outputs apart. In between operators run on wrappers as in eager: autograd on
+the outer tensor, then the class's ``__torch_dispatch__``, whose operators on what is inside are those that are recorded.
 
 Gradients go another way than values: nothing inside of an input requires grad. An input that does has *carriers*, plain inputs that nobody
 reads; what autograd finds for the wrapper is taken apart, and is the gradient of these."""
@@ -75,8 +75,8 @@ def assembled(form: Form | None, leaves: Sequence[Any]) -> Any:
 
 
 class Wrap:
-    """Puts input ``position`` together: of the tensors inside, then the carriers of its gradient. ``gradient``: how that is supposed to look,
-    None for an input that needs none. ``form`` is None for a plain input whose gradient is a wrapper."""
+    """Puts input ``position`` together: of the tensors inside, then the carriers of its gradient. ``gradient``: how that is supposed to
+    look, None for an input that needs none. ``form`` is None for a plain input whose gradient is a wrapper."""
 
     __name__ = __qualname__ = "wrap"
 
@@ -92,7 +92,7 @@ class Wrap:
         count = 1 if self.form is None else self.form.count
         if self.gradient is not None:
             with torch.enable_grad():
-                made = _Wrapped.apply(self, count, *flat)  # type: ignore[no-untyped-call]
+                made = _Wrapped.apply(self, count, *flat)
         else:
             made = assembled(self.form, flat[:count])
         if self.form is not None and self.form.is_parameter:
@@ -123,9 +123,9 @@ class _Wrapped(torch.autograd.Function):
 
 @dataclass(frozen=True, eq=False)
 class Out:
-    """How an output is made of the plain ones: ``given`` is the position of the input that it is; else the next ``count`` plain outputs make
-    one of ``form`` (None: it is the next one). ``numbers``: which of the form's sizes and strides are plain outputs, by position; empty where
-    none are."""
+    """How an output is made of the plain ones: ``given`` is the position of the input that it is; else the next ``count`` plain outputs
+    make one of ``form`` (None: it is the next one). ``numbers``: which of the form's sizes and strides are plain outputs, by position;
+    empty where none are."""
 
     form: Form | None = None
     count: int = 1
@@ -139,7 +139,8 @@ class Out:
 
 @dataclass(frozen=True)
 class Bound:
-    """After the call attribute ``path[-1]`` of input ``position`` (of a wrapper in it, where the path is longer) is plain output ``source``."""
+    """After the call attribute ``path[-1]`` of input ``position`` (of a wrapper in it, where the path is longer) is plain output
+    ``source``."""
 
     position: int
     path: tuple[str, ...]
@@ -187,11 +188,14 @@ def _taken(item: Any, form: Form, flat: list[Any]) -> Out:
     if item.requires_grad and torch.is_grad_enabled():
         looks = Looks.of(item)
         if not looks.differentiable:
-            why = f"what is inside of a {form.cls.__qualname__} that requires grad are no floating-point tensors: nothing says what its gradient is"
+            why = (
+                f"what is inside of a {form.cls.__qualname__} that requires grad "
+                "are no floating-point tensors: nothing says what its gradient is"
+            )
             raise GraphError("GI061", "an output that is a wrapper of integers and requires grad", why=why, hint="return it dequantised")
         seen = set(map(id, flat))
         tangent = tangent_of(form, leaves)
-        leaves = list(_Unwrapped.apply(item, tangent, [leaf.detach() if id(leaf) in seen else leaf for leaf in leaves]))  # type: ignore[no-untyped-call]
+        leaves = list(_Unwrapped.apply(item, tangent, [leaf.detach() if id(leaf) in seen else leaf for leaf in leaves]))
     flat += leaves
     numbers: list[int | None] = []
     for number in numbers_of(form):
@@ -246,8 +250,8 @@ class _Unwrapped(torch.autograd.Function):
 
 
 def _rebound(wrap: Wrap, flat: list[Any]) -> list[Bound]:
-    """The attributes of an input that are other tensors than before; these are put at the end of ``flat``. Raises GraphError GI062 where more
-    than that has changed."""
+    """The attributes of an input that are other tensors than before; these are put at the end of ``flat``. Raises GraphError GI062 where
+    more than that has changed."""
     if wrap.made is None or wrap.given is None:
         return []
     form, leaves = apart(wrap.made)

@@ -1,8 +1,8 @@
 """What is kept of a graph with wrappers beside its plan: how gradients of its inputs look, and how its outputs are put together.
 
-All of it is data: constants, and classes by name. Reading runs no code of any class but ``Enum``'s look-up, and finds classes only among those that
-are imported already. Meshes of devices are those that the graph at hand has, by number. Classes are of torch or of an installed package that has a
-version, which is a part of the key: what other classes do has no name."""
+All of it is data: constants, and classes by name. Reading runs no code of any class but ``Enum``'s look-up, and finds classes only among
+those that are imported already. Meshes of devices are those that the graph at hand has, by number. Classes are of torch or of an installed
+package that has a version, which is a part of the key: what other classes do has no name."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .nodes import Bound, Looks, Out
 
 KIND = "wrapped"
 _DECODER = msgspec.msgpack.Decoder()
-_TORCH = {torch.Tensor, torch._C.TensorBase, object}  # type: ignore[attr-defined]
+_TORCH = {torch.Tensor, torch._C.TensorBase, object}
 _TABLES = ("_ATEN_OP_TABLE", "_TORCH_FN_TABLE")
 """Where torchao keeps what implements operators on a class, which programs may add to."""
 
@@ -183,7 +183,7 @@ class Names:
         package_of(cls)
         if tag == "enum" and issubclass(cls, enum.Enum):
             return cls.__members__[rest[1]]
-        if tag == "named" and issubclass(cls, tuple) and len(rest) - 1 == len(cls._fields):  # type: ignore[attr-defined]
+        if tag == "named" and issubclass(cls, tuple) and len(rest) - 1 == len(cls._fields):
             return tuple.__new__(cls, map(self.read, rest[1:]))
         if tag == "object" and dataclasses.is_dataclass(cls) and cls.__new__ is object.__new__:
             made: Any = object.__new__(cls)  # type: ignore[arg-type]

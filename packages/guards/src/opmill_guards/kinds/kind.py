@@ -29,8 +29,8 @@ class Builder(Protocol):
         and the function where that cannot tell."""
 
     def watch(self, structure: Any, root: Source, tensors: tuple[Source, ...]) -> None:
-        """A native ``ModuleStructure`` that the tree of modules below ``root`` has, after all others. ``tensors``: where the tensors are that it
-        pins, in its order."""
+        """A native ``ModuleStructure`` that the tree of modules below ``root`` has, after all others. ``tensors``: where the tensors are
+        that it pins, in its order."""
 
     def add(self, guard: Guard) -> None:
         """Another guard of the same tree."""

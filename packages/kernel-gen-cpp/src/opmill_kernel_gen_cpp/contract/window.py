@@ -182,7 +182,7 @@ def _bound(e: Expr, axes: Sequence[Axis]) -> _Bound | None:
     if found is None or size.symbols & {a.name for a in axes}:
         return None
     if e.name == "ge":
-        found, size = {**found, "": found[""] - size}, None  # type: ignore[assignment]
+        found, size = {**found, "": found[""] - size}, None
     at = {name: c.constant for name, c in found.items()}
     return _Bound(at, size) if None not in at.values() else None  # type: ignore[arg-type]
 

@@ -69,14 +69,28 @@ def _fields(found: Contraction) -> dict[str, Index | int]:
     """What ``struct contraction`` is given."""
     w, lines, columns = found.window, found.window.lines, found.window.columns
     return {
-        "rows": found.rows, "row_step": found.row_step,
-        "channels": w.channels, "tap_lines": lines.taps, "tap_columns": columns.taps,
-        "height": lines.size, "width": columns.size, "channel_step": w.channel_step if found.kind == "contract" else found.b_row_step, "line_step": w.line_step,
-        "stride_h": lines.stride, "stride_w": columns.stride, "dilation_h": lines.dilation, "dilation_w": columns.dilation,
-        "pad_h": lines.pad, "pad_w": columns.pad,
-        "images": w.images, "image_step": w.image_step, "out_lines": lines.points, "out_width": columns.points,
-        "a_image_step": found.a_image_step, "a_line_step": found.a_line_step,
-    }  # fmt: skip
+        "rows": found.rows,
+        "row_step": found.row_step,
+        "channels": w.channels,
+        "tap_lines": lines.taps,
+        "tap_columns": columns.taps,
+        "height": lines.size,
+        "width": columns.size,
+        "channel_step": w.channel_step if found.kind == "contract" else found.b_row_step,
+        "line_step": w.line_step,
+        "stride_h": lines.stride,
+        "stride_w": columns.stride,
+        "dilation_h": lines.dilation,
+        "dilation_w": columns.dilation,
+        "pad_h": lines.pad,
+        "pad_w": columns.pad,
+        "images": w.images,
+        "image_step": w.image_step,
+        "out_lines": lines.points,
+        "out_width": columns.points,
+        "a_image_step": found.a_image_step,
+        "a_line_step": found.a_line_step,
+    }
 
 
 def _shared(name: str, text: str, count: str, needs: Needs) -> tuple[str, str]:
@@ -89,7 +103,10 @@ def _shared(name: str, text: str, count: str, needs: Needs) -> tuple[str, str]:
 def _core(needs: Needs, lanes: int, target: Target, kind: str) -> None:
     vector = needs.vector("f32", lanes)
     fma, put = function(needs, "fma", "f32", lanes, target), splat(needs, "f32", lanes)
-    names = f"#define CONTRACT_LANES {lanes}\n#define contract_fma {fma}\n#define contract_splat {put}\ntypedef {vector} cvec;\ntypedef {vector}u cvecu;\n"
+    names = (
+        f"#define CONTRACT_LANES {lanes}\n#define contract_fma {fma}\n#define contract_splat {put}\n"
+        f"typedef {vector} cvec;\ntypedef {vector}u cvecu;\n"
+    )
     needs.add("contraction", names + _text("core.h"))
     if kind != "contract":
         needs.add("abreast", f"#define contract_square {square(needs, 'f32', lanes)}\n" + _text("abreast.h"))

@@ -36,11 +36,21 @@ def widened(needs: Needs, text: str, source: str, vectors: Vectors | None, targe
     needs.add(
         name,
         _WIDENED.format(
-            f=t.f, u=t.u, w=t.w, name=name, wide=t.convert("x", t.w), real=t.convert(t.bits("m", t.i), t.f), shift=shift,
-            unit=(2.0 ** (1 - form.bias - form.mantissa)).hex(), rebias=127 - form.bias << 23, largest=form.largest, first=1 << form.mantissa,
-            low_bits=t.bits("low", t.w), result=t.bits("(r | ((b & 0x80) << 24))", t.f),
+            f=t.f,
+            u=t.u,
+            w=t.w,
+            name=name,
+            wide=t.convert("x", t.w),
+            real=t.convert(t.bits("m", t.i), t.f),
+            shift=shift,
+            unit=(2.0 ** (1 - form.bias - form.mantissa)).hex(),
+            rebias=127 - form.bias << 23,
+            largest=form.largest,
+            first=1 << form.mantissa,
+            low_bits=t.bits("low", t.w),
+            result=t.bits("(r | ((b & 0x80) << 24))", t.f),
         ),
-    )  # fmt: skip
+    )
     return f"load_{name}({text})"
 
 
@@ -52,11 +62,24 @@ def narrowed(needs: Needs, text: str, to: str, vectors: Vectors | None, target: 
     needs.add(
         f"to {name}",
         _NARROWED.format(
-            f=t.f, u=t.u, w=t.w, name=name, bits=t.bits("x", t.w), magnitude=t.bits("m", t.f), magic=(2.0**magic).hex(), magic_bits=127 + magic << 23,
-            half=(1 << shift - 1) - 1, shift=shift, offset=127 - form.bias << form.mantissa, normal=128 - form.bias << 23, low_bits=t.bits("low", t.w),
-            top=t.all_of(form.top), nan=t.all_of(0x7F), result=t.convert("r", t.u),
+            f=t.f,
+            u=t.u,
+            w=t.w,
+            name=name,
+            bits=t.bits("x", t.w),
+            magnitude=t.bits("m", t.f),
+            magic=(2.0**magic).hex(),
+            magic_bits=127 + magic << 23,
+            half=(1 << shift - 1) - 1,
+            shift=shift,
+            offset=127 - form.bias << form.mantissa,
+            normal=128 - form.bias << 23,
+            low_bits=t.bits("low", t.w),
+            top=t.all_of(form.top),
+            nan=t.all_of(0x7F),
+            result=t.convert("r", t.u),
         ),
-    )  # fmt: skip
+    )
     return f"round_{name}({text})"
 
 

@@ -41,7 +41,8 @@ _X86: dict[tuple[str, str, int], str] = {
 
 
 def _arm(instruction: str, element: str, *operands: str, keeps: str = "") -> str:
-    """An instruction in words that GCC and Clang read alike (their builtins have different names). ``keeps``: an operand that is added to."""
+    """An instruction in words that GCC and Clang read alike (their builtins have different names). ``keeps``: an operand that is added
+    to."""
     lanes = "4s" if element == "f32" else "2d"
     made, given = ("+w", f" = {keeps}") if keeps else ("=w", "")
     places = "".join(f", %{n}.{lanes}" for n in range(1, len(operands) + 1))

@@ -67,7 +67,8 @@ def square(needs: Needs, short: str, lanes: int) -> str:
             if not k & step:
                 one, other = f"r[{k}]", f"r[{k + step}]"
                 lines.append(
-                    f"  {{ const {v} a = {one}, b = {other}; {one} = __builtin_shufflevector(a, b, {low}); {other} = __builtin_shufflevector(a, b, {high}); }}"
+                    f"  {{ const {v} a = {one}, b = {other}; {one} = __builtin_shufflevector(a, b, {low}); "
+                    f"{other} = __builtin_shufflevector(a, b, {high}); }}"
                 )
         step //= 2
     text = "\n".join([f"static inline void square_{v}(const {c}* p, long s, {v}* r) {{", *lines, "}"])
@@ -78,7 +79,8 @@ def strided_part(needs: Needs, short: str, lanes: int) -> str:
     v, c = needs.vector(short, lanes), C_OF_SHORT[short][0]
     return needs.add(
         f"strided_part_{v}",
-        f"static inline {v} strided_part_{v}(const {c}* p, long s, int n) {{ {v} r = {{}}; for (int l = 0; l < n; ++l) r[l] = p[l * s]; return r; }}",
+        f"static inline {v} strided_part_{v}(const {c}* p, long s, int n) "
+        f"{{ {v} r = {{}}; for (int l = 0; l < n; ++l) r[l] = p[l * s]; return r; }}",
     )
 
 

@@ -24,8 +24,10 @@ HELPERS: dict[str, str] = {
     plain = libdevice.div_rn(a, b)
     whole = tl.where(quotient == 0, libdevice.copysign(plain * 0.0, plain), whole)
     return tl.where(b == 0, plain, whole)""",
-    "shift_left": "(a, b, bits: tl.constexpr):\n    inside = (b >= 0) & (b < bits)\n    return tl.where(inside, a << tl.where(inside, b, 0).to(a.dtype), 0).to(a.dtype)",
-    "shift_right": "(a, b, bits: tl.constexpr):\n    inside = (b >= 0) & (b < bits)\n    return (a >> tl.where(inside, b, bits - 1).to(a.dtype)).to(a.dtype)",
+    "shift_left": "(a, b, bits: tl.constexpr):\n    inside = (b >= 0) & (b < bits)\n    return tl.where(inside, a << tl.where(inside, b, "
+    "0).to(a.dtype), 0).to(a.dtype)",
+    "shift_right": "(a, b, bits: tl.constexpr):\n    inside = (b >= 0) & (b < bits)\n    return (a >> tl.where(inside, b, bits - "
+    "1).to(a.dtype)).to(a.dtype)",
     "int_pow": """(base, exponent, bits: tl.constexpr):
     result = base * 0 + 1
     factor = base + exponent * 0

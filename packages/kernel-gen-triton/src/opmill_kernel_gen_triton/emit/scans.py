@@ -76,7 +76,8 @@ def _continue(body: Body, carried: Carried, names: list[str], wide: bool) -> Non
     kinds = (_kept(scan), "int64" if wide else "int32")
     for variable, name, kind in zip(held, names, kinds, strict=False):
         lines.add(
-            f"{variable} = tl.sum(tl.where({edge}, {name}, {literal(0, kind) or constant(0, kind, body.block(frozenset()))}), 1)[:, None].to({TYPES[kind].tl})"
+            f"{variable} = tl.sum(tl.where({edge}, {name}, {literal(0, kind) or constant(0, kind, body.block(frozenset()))}), 1)[:, "
+            f"None].to({TYPES[kind].tl})"
         )
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from ..compile import arguments_of
 from ..errors import UsageValueError
 from .check import TOLERANCE
 from .copies import Program, uncompiled
@@ -19,12 +20,14 @@ def bisect(model: Any, *, of: str = "numbers", tolerance: float = TOLERANCE, **a
     the compiler (each is left out in turn), then kernels (each launch is compared with its loops). What is compared, and how, is said at
     ``opmill.check``. Takes as long as some dozens of compiles of ever smaller graphs.
 
-    Other things than wrong results are found by the same means: ``of="crash"``, a process that dies or hangs (each call is made in a child process,
-    on CPUs); ``of="time"``, calls slower than eager's; ``of="memory"``, calls that leave memory behind, or on GPUs need more of it.
+    Other things than wrong results are found by the same means: ``of="crash"``, a process that dies or hangs (each call is made in a child
+    process, on CPUs); ``of="time"``, calls slower than eager's; ``of="memory"``, calls that leave memory behind, or on GPUs need more of
+    it; ``of="race"``, results that differ from call to call, because threads meet in one place. Of what was compiled and called before,
+    results are compared as it gives them then: one that is stale, since nothing looks at what has changed, is told from one that is wrong.
 
     Args:
         model: a function, method or module, compiled or not.
-        of: what is looked for: ``"numbers"``, ``"crash"``, ``"time"`` or ``"memory"``.
+        of: what is looked for: ``"numbers"``, ``"crash"``, ``"time"``, ``"memory"`` or ``"race"``.
         tolerance: how many times eager's own error counts as right.
         arguments: of ``opmill.compile``.
 
@@ -37,8 +40,9 @@ def bisect(model: Any, *, of: str = "numbers", tolerance: float = TOLERANCE, **a
         raise UsageValueError("OM027", f"{of!r} is nothing to bisect", hint=f"of= is one of {', '.join(map(repr, SYMPTOMS))}")
 
     def call(*args: Any, **kwargs: Any) -> Finding:
-        from .search import Search  # not above: it needs the whole compiler, and most programs never bisect
+        from .search import Search, before_of  # not above: it needs the whole compiler, and most programs never bisect
 
-        return Search(Program(uncompiled(model), args, kwargs), tolerance, arguments, SYMPTOMS[of]).found()
+        before = None if arguments or of != "numbers" else before_of(model)
+        return Search(Program(uncompiled(model), args, kwargs), tolerance, arguments_of(model, arguments), SYMPTOMS[of], before).found()
 
     return call

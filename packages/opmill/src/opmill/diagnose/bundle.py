@@ -1,7 +1,7 @@
 """Bundles: a folder with what a bug report needs, and how it is run elsewhere.
 
-A bundle holds each captured graph as a script with random inputs of the same kinds, versions, options, and what ``explain`` says. Weights and data are not in it
-unless asked for. Its scripts are programs: replay those of people you trust, as you would run their scripts."""
+A bundle holds each captured graph as a script with random inputs of the same kinds, versions, options, and what ``explain`` says. Weights
+and data are not in it unless asked for. Its scripts are programs: replay those of people you trust, as you would run their scripts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import msgspec
 import torch
 from msgspec import Struct
 
-from ..compile import compile
+from ..compile import arguments_of, compile
 from ..errors import UsageValueError
 from ..explain import explanation_of
 from ..options import Options
@@ -42,10 +42,11 @@ def bundle(model: Any, folder: str | os.PathLike[str] | None = None, *, data: bo
     """
 
     def call(*args: Any, **kwargs: Any) -> Path:
-        settings = resolve_arguments(arguments)
+        told = arguments_of(model, arguments)
+        settings = resolve_arguments(told)
         program = Program(uncompiled(model), args, kwargs).fresh()
         backend = CapturingBackend()
-        kept = {k: v for k, v in arguments.items() if k in ("fullgraph", "dynamic")}
+        kept = {k: v for k, v in told.items() if k in ("fullgraph", "dynamic")}
         compiled = compile(program.model, backend=backend, **kept)
         error = ""
         try:
@@ -53,8 +54,7 @@ def bundle(model: Any, folder: str | os.PathLike[str] | None = None, *, data: bo
         except Exception:
             error = traceback.format_exc()
         graphs = [(graph.gm, graph.inputs) for graph in backend.graphs if graph.inputs is not None]
-        told = str(explanation_of(compiled).everything)
-        return write(graphs, settings.options, folder, told=told, error=error, data=data)
+        return write(graphs, settings.options, folder, told=str(explanation_of(compiled).everything), error=error, data=data)
 
     return call
 

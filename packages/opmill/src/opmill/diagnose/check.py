@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
+import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -10,12 +12,12 @@ import torch
 from msgspec import Struct
 from torch.utils import _pytree as pytree
 
-from ..compile import compile
-from .copies import Program, modules_of, tensors_of, uncompiled
+from ..compile import arguments_of, compiling_anew
+from .copies import Program, kept, modules_of, tensors_of, uncompiled
 
 TOLERANCE = 8.0
 """How many times eager's own error a compiled result may be off before it counts as wrong."""
-_SEED = 0
+SEED = 0
 
 
 class Compared(Struct, frozen=True):
@@ -88,6 +90,9 @@ def check(model: Any, *, tolerance: float = TOLERANCE, **arguments: Any) -> Call
     the call writes are compared value by value; element types, shapes, strides, aliases of arguments and exceptions have to be the same.
     ``f`` and its arguments are left as they are: copies are called. Random numbers begin at the same seed in each run.
 
+    What was compiled and called before is called as it is then, with the specialisations that it has, unless it is a function over modules
+    or tensors: a result of before that is given again (a stale one) is found as well.
+
     Args:
         model: a function, method or module, compiled or not.
         tolerance: how many times eager's own error counts as right.
@@ -97,12 +102,33 @@ def check(model: Any, *, tolerance: float = TOLERANCE, **arguments: Any) -> Call
     def call(*args: Any, **kwargs: Any) -> Checked:
         program = Program(uncompiled(model), args, kwargs)
         eager = observe(program.fresh())
-        fresh = program.fresh()
-        compiled = observe(Program(compile(fresh.model, **arguments), fresh.args, fresh.kwargs), fresh.model)
-        wide = reference_of(program)
-        return compare(eager, compiled, wide, tolerance)
+        own = None if arguments else kept(model)
+        compiled = _observe_anew(program, arguments_of(model, arguments)) if own is None else observe_kept(own, program)
+        return compare(eager, compiled, reference_of(program), tolerance)
 
     return call
+
+
+def observe_kept(own: Callable[[Any], Any], program: Program) -> Observed:
+    """What the specialisations that a compiled callable has by now do with a copy of the program (see ``copies.kept``)."""
+    fresh = program.fresh()
+    return observe(Program(own(fresh.model), fresh.args, fresh.kwargs), fresh.model)
+
+
+def _observe_anew(program: Program, arguments: Mapping[str, Any]) -> Observed:
+    """What the program does compiled anew, in memory that holds other results of its own by then: what nobody wrote is not right by
+    luck."""
+    fresh, compile = program.fresh(), compiling_anew(arguments)
+    compiled = compile(fresh.model)
+    if isinstance(fresh.model, types.FunctionType) and fresh.model is program.model:  # one that holds no state
+        other = program.shuffled()
+        with contextlib.suppress(Exception):
+            compiled(*other.args, **other.kwargs)
+    elif isinstance(fresh.model, torch.nn.Module):
+        other = program.shuffled()
+        with contextlib.suppress(Exception):
+            compile(other.model)(*other.args, **other.kwargs)
+    return observe(Program(compiled, fresh.args, fresh.kwargs), fresh.model)
 
 
 def reference_of(program: Program) -> Observed | str:
@@ -126,7 +152,7 @@ class Observed(Struct, frozen=True):
 def observe(program: Program, model: Any = None) -> Observed:
     """Runs the program, and its backward where there is one. ``model``: whose state is looked at, where it is not what is called."""
     model = program.model if model is None else model
-    torch.manual_seed(_SEED)
+    torch.manual_seed(SEED)
     given = _named_tensors("argument", (list(program.args), dict(program.kwargs)))
     state = dict(_state_of(model))
     before = {name: _kept(tensor) for name, tensor in {**given, **state}.items()}
@@ -155,7 +181,7 @@ def _gradients(outputs: Mapping[str, Any], sources: Mapping[str, torch.Tensor]) 
     tensors = [t for t in outputs.values() if isinstance(t, torch.Tensor) and t.requires_grad]
     if not tensors or not torch.is_grad_enabled():
         return
-    generator = torch.Generator().manual_seed(_SEED)
+    generator = torch.Generator().manual_seed(SEED)
     weights = [torch.rand(t.shape, generator=generator, dtype=torch.float32).add(0.5).to(t.device, t.dtype) for t in tensors]
     wanted = {name: t for name, t in sources.items() if t.requires_grad}
     torch.autograd.backward(tensors, weights)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import functools
 import types
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -51,8 +52,22 @@ class Program(Struct, frozen=True):
             _widen_module(module)
         return Program(_with_wide_tensors(fresh.model, wide), args, kwargs)
 
+    def shuffled(self) -> Program:
+        """A fresh copy whose arguments hold the same floating-point numbers in another order."""
+        fresh = self.fresh()
+        with torch.no_grad():
+            for value in pytree.tree_leaves((fresh.args, dict(fresh.kwargs))):
+                if type(value) is torch.Tensor and value.layout is torch.strided and value.is_floating_point():
+                    _reverse(value)
+        return fresh
+
     def call(self) -> Any:
         return self.model(*self.args, **self.kwargs)
+
+
+def _reverse(tensor: torch.Tensor) -> None:
+    with contextlib.suppress(RuntimeError):  # elements that share memory cannot be written one by one
+        tensor.copy_(tensor.flatten().flip(0).reshape(tensor.shape))
 
 
 def uncompiled(model: Any) -> Any:
@@ -67,9 +82,45 @@ def uncompiled(model: Any) -> Any:
     return types.MethodType(function, owner) if isinstance(model, types.MethodType) else function
 
 
+def kept(compiled: Any) -> Callable[[Any], Any] | None:
+    """What calls a copy of the program behind ``compiled`` by the specialisations that this has; None where it has none, or where copies
+    of the program cannot be called so: those of a function that holds state are other functions."""
+    found = record_of(compiled)
+    if found is None or not found[0].entries:
+        return None
+    dispatcher, program = found[0], uncompiled(compiled)
+    if isinstance(program, torch.nn.Module):
+        return lambda fresh: types.MethodType(dispatcher, fresh)
+    if isinstance(program, types.MethodType):
+        return lambda fresh: types.MethodType(dispatcher, fresh.__self__)
+    stateless = isinstance(program, types.FunctionType) and not any(map(_is_state, _captured_by(program).values()))
+    return (lambda _: dispatcher) if stateless else None
+
+
 def modules_of(model: Any) -> list[torch.nn.Module]:
     """Modules that a callable is, is bound to, closes over, or reads from its globals, each once."""
     return list({id(m): m for m in _reached(model) if isinstance(m, torch.nn.Module)}.values())
+
+
+def named_modules_of(model: Any, given: Iterable[torch.nn.Module] = ()) -> Iterator[tuple[str, torch.nn.Module]]:
+    """Modules that run when a callable does, ``given`` among them, each once: by path, behind the variable that holds the outermost one
+    unless that is what is called, or what has the method."""
+    if isinstance(model, functools.partial):
+        yield from named_modules_of(model.func, given)
+        return
+    owner = model if isinstance(model, torch.nn.Module) else getattr(model, "__self__", None)
+    function = getattr(model, "__func__", model)
+    roots = {"": owner} if isinstance(owner, torch.nn.Module) else {}
+    if isinstance(function, types.FunctionType):
+        roots |= {name: value for name, value in _captured_by(function).items() if isinstance(value, torch.nn.Module)}
+        names = function.__code__.co_varnames[: function.__code__.co_argcount]
+        roots |= dict(zip((name for name in names if name not in ("self", *roots)), given, strict=False))
+    seen: set[int] = set()
+    for name, root in roots.items():
+        for path, module in root.named_modules():
+            if id(module) not in seen:
+                seen.add(id(module))
+                yield ".".join(filter(None, (name, path))), module
 
 
 def tensors_of(model: Any) -> list[torch.Tensor]:

@@ -24,10 +24,10 @@ class KernelFault(Struct, frozen=True):
 class Finding(Struct, frozen=True):
     """What bisecting found. False as a condition where nothing is wrong.
 
-    ``part``: ``"nothing"``, ``"frontend"`` or ``"backend"``. ``steps``: what was tried, in order, and what it said. ``module``: the innermost
-    module that is wrong by itself. ``where``: the lines of the program that the operators come from. ``graph`` and ``inputs``: the smallest
-    graph that shows the fault. ``fault``: the step of the compiler that makes it. ``kernels``: kernels whose results are not those of
-    their loops."""
+    ``part``: ``"nothing"``, ``"frontend"``, ``"backend"``, or ``"guards"`` for results of before that are given again. ``steps``: what was
+    tried, in order, and what it said. ``module``: the innermost module that is wrong by itself. ``where``: the lines of the program that
+    the operators come from. ``graph`` and ``inputs``: the smallest graph that shows the fault. ``fault``: the step of the compiler that
+    makes it. ``kernels``: kernels whose results are not those of their loops."""
 
     part: str
     steps: tuple[str, ...]

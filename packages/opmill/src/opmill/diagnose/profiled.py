@@ -35,14 +35,31 @@ class StepProfile(Struct, frozen=True):
         return lines_in([self.origin])
 
 
+class ModuleProfile(Struct, frozen=True):
+    """A module, with those inside of it. ``name``: as ``named_modules()`` has it, behind the name of a variable where the program is a
+    function; empty for the outermost one. ``eager``: seconds in eager of a call, forward and backward; ``seconds``: of its kernels and
+    operators compiled, those that it shares with other modules in part. ``bytes``, ``flops``, ``share``: of these, as ``StepProfile`` has
+    them."""
+
+    name: str
+    kind: str
+    eager: float
+    seconds: float
+    bytes: int
+    flops: int
+    share: float
+
+
 class Profile(Struct, frozen=True):
-    """What ``opmill.profile`` measured. ``steps``: the longest first. ``eager`` and ``compiled``: seconds of a whole call, with its
-    backward where there is one. ``note``: what could not be measured."""
+    """What ``opmill.profile`` measured. ``steps``: the longest first. ``modules``: those that run, from the outermost inward, in the order
+    of the program. ``eager`` and ``compiled``: seconds of a whole call, with its backward where there is one. ``note``: what could not be
+    measured."""
 
     steps: tuple[StepProfile, ...]
     eager: float
     compiled: float
     note: str = ""
+    modules: tuple[ModuleProfile, ...] = ()
 
     @property
     def seconds(self) -> float:
@@ -71,7 +88,7 @@ class Profile(Struct, frozen=True):
 
         speed = f", {self.eager / self.compiled:.2f} times eager's speed" if self.compiled else ""
         head = f"{_time(self.compiled)} a call{speed} ({_time(self.eager)}); {len(self.steps)} kernels and operators, {_time(self.seconds)}"
-        parts: list[Any] = [head, self._steps_table(), self._lines_table()]
+        parts: list[Any] = [head, self._steps_table(), self._lines_table(), *([self._modules_table()] if self.modules else [])]
         return Group(*parts, *([f"[yellow]{escape(self.note)}[/]"] if self.note else []))
 
     def _steps_table(self) -> Any:
@@ -80,6 +97,17 @@ class Profile(Struct, frozen=True):
             for s in self.steps[:_SHOWN]
         ]
         return _table(("step", "kind", "runs", "time", "part", "GB/s", "GFLOP/s", "of limit", "from"), rows, len(self.steps))
+
+    def by_module(self) -> dict[str, ModuleProfile]:
+        """The modules by name."""
+        return {each.name: each for each in self.modules}
+
+    def _modules_table(self) -> Any:
+        """The modules that take longest, in the order of the program."""
+        least = sorted((each.seconds for each in self.modules), reverse=True)[:_SHOWN][-1]
+        chosen = [each for each in self.modules if each.seconds >= least][:_SHOWN]
+        rows = [(each.name or "(all)", each.kind, *_compared(each), *_rates(each), f"{each.share:.0%}") for each in chosen]
+        return _table(("module", "class", "eager", "compiled", "speed", "GB/s", "GFLOP/s", "of limit"), rows, len(self.modules))
 
     def _lines_table(self) -> Any:
         lines = self.by_line()
@@ -98,7 +126,9 @@ def _table(columns: Iterable[str], rows: Sequence[tuple[str, ...]], total: int) 
         box=None, pad_edge=False, caption=f"... and {total - len(rows)} more" if total > len(rows) else None, caption_justify="left"
     )
     for column in columns:
-        table.add_column(column, justify="left" if column in ("step", "kind", "from", "line") else "right", overflow="fold")
+        table.add_column(
+            column, justify="left" if column in ("step", "kind", "from", "line", "module", "class") else "right", overflow="fold"
+        )
     for row in rows:
         table.add_row(*map(escape, row))
     return table
@@ -112,7 +142,11 @@ def _part(seconds: float, whole: float) -> str:
     return f"{seconds / whole:.0%}" if whole else ""
 
 
-def _rates(step: StepProfile) -> tuple[str, str]:
+def _compared(module: ModuleProfile) -> tuple[str, str, str]:
+    return _time(module.eager), _time(module.seconds), f"{module.eager / module.seconds:.2f}x" if module.seconds else ""
+
+
+def _rates(step: StepProfile | ModuleProfile) -> tuple[str, str]:
     return f"{step.bytes / step.seconds / 1e9:.1f}" if step.seconds else "", f"{step.flops / step.seconds / 1e9:.1f}" if step.flops else ""
 
 

@@ -14,7 +14,8 @@ _HEAD = "import torch\nimport torch.fx\nfrom math import inf, nan\nfrom torch im
 
 
 def program_text(gm: fx.GraphModule, inputs: Sequence[Any]) -> str:
-    """A script that makes inputs of the same kinds out of random numbers, compiles the graph for them, and prints what ``opmill.check`` says."""
+    """A script that makes inputs of the same kinds out of random numbers, compiles the graph for them, and prints what ``opmill.check``
+    says."""
     return "\n".join(
         [module_text(gm, inputs), 'if __name__ == "__main__":', "    import opmill", "", "    print(opmill.check(Program())(*inputs()))"]
     )

@@ -14,7 +14,8 @@ from msgspec import Struct
 from torch import fx
 
 from opmill_graph_ir.backend import compile_graph
-from opmill_graph_ir.generator.protocol import GeneratorOptions, KernelGenerator
+from opmill_graph_ir.errors import GraphError
+from opmill_graph_ir.generator.protocol import EditableGenerator, GeneratorOptions, KernelGenerator
 from opmill_graph_ir.loops.evaluate import evaluate
 from opmill_graph_ir.loops.ir import LoopKernel
 from opmill_graph_ir.loops.text import show
@@ -25,7 +26,7 @@ from opmill_runtime_cache.store import Store
 
 from ..native import graph_options, loaded_generators, open_store
 from ..options import Options
-from .check import TOLERANCE, Checked, compare, compare_values, observe, reference_of
+from .check import SEED, TOLERANCE, Checked, compare, compare_values, observe, reference_of
 from .copies import Program
 from .finding import KernelFault
 from .minimize import cloned
@@ -53,6 +54,17 @@ def routes(options: Options) -> list[Route]:
         Route("fusion", "fusing loops", make(options=replace(plain, cuda_graphs=False, fusion=False), generators=generators)),
         Route("generated kernels", "lowering to loops, or the kernel made of them", make(options=plain, generators=())),
     ]
+
+
+def broken_law(gm: fx.GraphModule, inputs: Sequence[Any], options: Options) -> str:
+    """What is illegal of what a step of the compiler makes of a graph; empty where nothing is."""
+    checked = replace(graph_options(options), cache=False, print_after=(), verify=True)
+    generators = [g for g in loaded_generators(options) if g.available() is None]
+    try:
+        compile_graph(gm, inputs, options=checked, store=open_store(options), generators=generators)
+    except GraphError as error:
+        return f"{error.code} {error}".replace(f"{error.code} {error.code}", error.code)
+    return ""
 
 
 def _compiled(**settings: Any) -> Compile:
@@ -85,6 +97,10 @@ class _Once:
     def __call__(self, *inputs: Any) -> Any:
         if self.compiled is None:
             self.compiled = self.make(self.gm, inputs)  # type: ignore[assignment]
+            other = Program(self.compiled, inputs, {}).shuffled()
+            with contextlib.suppress(Exception):  # memory holds other results by then: what nobody writes is not right by luck
+                other.call()
+            torch.manual_seed(SEED)
         return self.compiled(*inputs)  # type: ignore[misc]
 
 
@@ -117,12 +133,36 @@ class Remembering:
         return refs
 
 
+class _RememberingEdits(Remembering):
+    """One whose inner generator builds texts that people edited."""
+
+    inner: EditableGenerator
+
+    def __init__(self, inner: EditableGenerator) -> None:
+        super().__init__(inner)
+        self.extension, self.comment = inner.extension, inner.comment
+
+    def text(self, kernel: LoopKernel, options: GeneratorOptions) -> str:
+        return self.inner.text(kernel, options)
+
+    def build_text(self, kernel: LoopKernel, text: str, options: GeneratorOptions, store: Store) -> KernelRef:
+        ref = self.inner.build_text(kernel, text, options, store)
+        self.loops[ref.key, ref.entry] = kernel
+        return ref
+
+
+def remembering(options: Options) -> list[Remembering]:
+    """The generators that can build here; each remembers what its kernels are made of."""
+    found = [g for g in loaded_generators(options) if g.available() is None]
+    return [_RememberingEdits(g) if isinstance(g, EditableGenerator) else Remembering(g) for g in found]
+
+
 class KernelComparison:
     """Compiles graphs such that each launch of a kernel, in forward and backward, is compared with the reference interpreter of its
     loops, run on a copy of the memory that the kernel meets. ``faults``: the kernels that differ, each once."""
 
     def __init__(self, options: Options) -> None:
-        self.generators = [Remembering(g) for g in loaded_generators(options) if g.available() is None]
+        self.generators = remembering(options)
         self.store = open_store(options)
         self.settings = replace(graph_options(options), cache=False, print_after=(), cuda_graphs=False)
         self.faults: dict[tuple[str, str], KernelFault] = {}

@@ -3,35 +3,42 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
+from msgspec import Struct
 from torch import fx
 
-from ..compile import compile
+from ..compile import compile, compiling_anew, record_of
 from ..settings import resolve_arguments
-from .check import Checked, check
-from .copies import Program, modules_of
+from .check import Checked, check, compare, observe, observe_kept, reference_of
+from .copies import Program, kept, modules_of
 from .finding import Finding, KernelFault
 from .graphs import Captured, CapturingBackend
-from .launches import kernel_that_dies, slowest_kernel
+from .launches import kernel_that_dies, kernels_that_race, slowest_kernel
 from .minimize import Smallest
-from .routes import KernelComparison, compare_graph, judge_graph, routes, without_warnings
-from .symptoms import Judge, dies, is_slow
+from .routes import KernelComparison, broken_law, compare_graph, judge_graph, routes, without_warnings
+from .symptoms import Judge, dies, differs, is_slow
 
 
 class Search:
-    """``judge``: how what is looked for is seen; None: by comparing numbers."""
+    """``judge``: how what is looked for is seen; None: by comparing numbers. ``before``: what the program was compiled to before, if it
+    was."""
 
-    def __init__(self, program: Program, tolerance: float, arguments: dict[str, Any], judge: Judge | None = None) -> None:
-        self.program, self.tolerance, self.arguments, self.judge = program, tolerance, arguments, judge
+    def __init__(
+        self, program: Program, tolerance: float, arguments: dict[str, Any], judge: Judge | None = None, before: Before | None = None
+    ) -> None:
+        self.program, self.tolerance, self.arguments, self.judge, self.before = program, tolerance, arguments, judge, before
         self.settings = resolve_arguments(arguments)
         self.steps: list[str] = []
 
     def found(self) -> Finding:
+        then = self._as_before()
         whole = self._check(self.program, **self.arguments)
         self.steps.append(f"compiled: {_verdict(whole)}")
+        if whole and not then:
+            return self._stale(then)
         if whole:
             return Finding("nothing", tuple(self.steps))
         frontend = self._check(self.program, **{**self.arguments, "backend": "eager", "mode": None, "options": None})
@@ -46,9 +53,32 @@ class Search:
         if self.judge is not None:
             eager, fresh = program.fresh(), program.fresh()
             with without_warnings():
-                compiled = compile(fresh.model, **arguments)
+                compiled = compiling_anew(arguments)(fresh.model)
                 return self.judge(eager.call, functools.partial(compiled, *fresh.args, **fresh.kwargs))
         return check(program.model, tolerance=self.tolerance, **arguments)(*program.args, **program.kwargs)
+
+    # --- what was compiled before ---
+
+    def _as_before(self) -> Checked:
+        """What the specialisations of before give."""
+        if self.before is None:
+            return Checked(())
+        eager, reference = observe(self.program.fresh()), reference_of(self.program)
+        seen = compare(eager, observe_kept(self.before.call, self.program), reference, self.tolerance)
+        self.steps.append(f"as it was compiled before: {_verdict(seen)}")
+        return seen
+
+    def _stale(self, shown: Checked) -> Finding:
+        """A result of before is given again: the first operator that differs between what was captured then and what is now."""
+        assert self.before is not None
+        graphs = [(captured.gm, str(captured.gm.graph).splitlines()) for captured in self._graphs()]
+        for gm, now in graphs:
+            then = min(self.before.graphs, key=lambda text: _changes(text.splitlines(), now), default="").splitlines()
+            if number := next((k for k, (a, b) in enumerate(zip(then, now, strict=False)) if a != b), 0):
+                node = list(gm.graph.nodes)[number - 1]
+                self.steps.append(f"it ran {then[number].strip()}, and has to run {now[number].strip()}")
+                return Finding("guards", tuple(self.steps), "", _lines_of([node]), fault=_STALE, shown=shown)
+        return Finding("guards", tuple(self.steps), "", _source_of(self.program.model), fault=_STALE, shown=shown)
 
     # --- the frontend ---
 
@@ -116,13 +146,27 @@ class Search:
                 fault = way.fault
                 break
         kernels = self._faulty_kernels(small)
-        if kernels and self.judge is None:
+        law = broken_law(Program(gm, (), {}).fresh().model, inputs, self.settings.options) if self.judge is None else ""
+        if law:
+            self.steps.append(f"held against the laws of each step: {law}")
+            fault = fault or law
+        elif kernels and self.judge is differs:
+            fault = "a race in a kernel"
+        elif kernels and self.judge is None:
             fault = "the kernel generator: a kernel does not do what its loops say"
         elif fault == "lowering to loops, or the kernel made of them" and self.judge is None:
             fault = "lowering to loops"
             self.steps.append("each kernel does what its loops say")
         return Finding(
-            "backend", tuple(self.steps), "", _lines_of(gm), gm, tuple(inputs), fault or _WITHOUT_KERNELS, kernels, seen if still else still
+            "backend",
+            tuple(self.steps),
+            "",
+            _lines_of(gm.graph.nodes),
+            gm,
+            tuple(inputs),
+            fault or _WITHOUT_KERNELS,
+            kernels,
+            seen if still else still,
         )
 
     def _faulty_kernels(self, captured: Captured) -> tuple[KernelFault, ...]:
@@ -131,6 +175,8 @@ class Search:
                 return kernel_that_dies(captured.gm, captured.inputs or (), self.settings.options)
             if self.judge is is_slow:
                 return slowest_kernel(captured.gm, captured.inputs or (), self.settings.options)
+            if self.judge is differs:
+                return kernels_that_race(captured.gm, captured.inputs or (), self.settings.options)
         if self.judge is not None:
             return ()
         comparison = KernelComparison(self.settings.options)
@@ -138,6 +184,24 @@ class Search:
         return tuple(comparison.faults.values())
 
 
+class Before(Struct, frozen=True):
+    """What a program was compiled to before: what calls a copy of it so, and the captured graphs as texts."""
+
+    call: Callable[[Any], Any]
+    graphs: tuple[str, ...]
+
+
+def before_of(compiled: Any) -> Before | None:
+    """None of what was never called, or cannot be called with copies of its state."""
+    own, found = kept(compiled), record_of(compiled)
+    return None if own is None or found is None else Before(own, tuple(graph.text for graph in found[1].graphs))
+
+
+def _changes(then: Sequence[str], now: Sequence[str]) -> int:
+    return abs(len(then) - len(now)) + sum(a != b for a, b in zip(then, now, strict=False))
+
+
+_STALE = "a specialisation of before is run again: no guard looks at what this line reads, which has changed since"
 _WITHOUT_KERNELS = "making the graph functional, its gradient, or the plan that runs it"
 
 
@@ -183,10 +247,10 @@ def _source_of(model: Any) -> tuple[str, ...]:
     return (f"{code.co_filename}:{code.co_firstlineno} in {function.__qualname__}",) if code is not None else ()
 
 
-def _lines_of(gm: fx.GraphModule) -> tuple[str, ...]:
-    """Where in the program the operators of a graph are, each line once."""
+def _lines_of(nodes: Iterable[fx.Node]) -> tuple[str, ...]:
+    """Where in the program operators are, each line once."""
     found: dict[str, None] = {}
-    for node in gm.graph.nodes:
+    for node in nodes:
         lines = [line.strip() for line in (node.stack_trace or "").strip().splitlines() if line.strip().startswith("File ")]
         if lines:
             found[lines[-1]] = None

@@ -4,15 +4,17 @@ Each symptom compares two ways to run the same thing, eager and compiled, and gi
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 import gc
 import os
 import select
 import signal
+import statistics
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -34,6 +36,8 @@ _SLOWER = 1.5
 _STARTS_S = 20e-6
 """What a call of the smallest graphs may cost more than eager: they are not what is looked for."""
 _TURNS = 7
+_CALLS = 4
+"""In a round of those that show what is kept."""
 _KEPT = 512
 """Bytes a call may keep: what Python itself does with freed lists and dictionaries."""
 
@@ -48,8 +52,8 @@ class Ended(Struct, frozen=True):
 def apart(run: Callable[[Callable[[str], None]], object], patience: float = _PATIENCE_S) -> Ended:
     """Calls ``run(say)`` in a child of this process, which may die of it; what it says by ``say(line)`` is known even then.
 
-    The child computes in one thread: those of its parent are not there. Raises ValueError (OM025) where this process uses CUDA, whose state no child
-    inherits, and where there is no fork."""
+    The child computes in one thread: those of its parent are not there. Raises ValueError (OM025) where this process uses CUDA, whose state
+    no child inherits, and where there is no fork."""
     if not hasattr(os, "fork") or torch.cuda.is_initialized():
         raise UsageValueError(
             "OM025",
@@ -133,26 +137,78 @@ def is_slow(eager: Run, compiled: Run) -> Checked:
     return _verdict("time", f"{ours * 1e6:.0f} us, eager {theirs * 1e6:.0f} us" if slow else "")
 
 
+def differs(eager: Run, compiled: Run) -> Checked:
+    """Whether compiled calls give other results from time to time, where eager ones never do: threads that meet in one place. More of them
+    than there are processors are interrupted wherever they are."""
+    with many_threads():
+        ours = _first_other(compiled, _MOST_CALLS)
+        theirs = _first_other(eager, _EAGERS_CALLS) if ours else 0
+    return _verdict("results", f"call {ours} gives others than the first" if ours and not theirs else "")
+
+
+@contextlib.contextmanager
+def many_threads() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(max(before, _CROWD))
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def _first_other(run: Run, most: int) -> int:
+    """The first call with other results than those of the first one; 0 where some seconds of calls give none."""
+    first, end = _results(run), time.monotonic() + _CROWDED_S
+    for number in range(2, most + 1):
+        if not alike(first, _results(run)):
+            return number
+        if time.monotonic() > end:
+            break
+    return 0
+
+
+def _results(run: Run) -> list[torch.Tensor]:
+    torch.manual_seed(0)
+    found = [t for t in pytree.tree_leaves(run()) if isinstance(t, torch.Tensor)]
+    return [t.detach().clone() for t in found]
+
+
+def alike(first: Sequence[torch.Tensor], second: Sequence[torch.Tensor]) -> bool:
+    """Whether tensors hold the same bits, NaN being like NaN."""
+    return all(torch.equal(a, b) or bool(((a == b) | (a.isnan() & b.isnan())).all()) for a, b in zip(first, second, strict=True))
+
+
+_CROWD = 16
+"""Threads."""
+_MOST_CALLS = 400
+_EAGERS_CALLS = 20
+_CROWDED_S = 4.0
+
+
 def keeps_memory(eager: Run, compiled: Run) -> Checked:
     """Whether each compiled call leaves memory behind that eager ones do not; on GPUs also whether its peak is higher."""
-    theirs, ours = _growth(eager), _growth(compiled)
-    if ours - max(0.0, theirs) > _KEPT:
-        return _verdict("memory", f"each call keeps {ours:.0f} bytes, of eager {max(0.0, theirs):.0f}")
+    theirs, ours = max(0.0, statistics.median(_growth(eager))), min(_growth(compiled))
+    if ours - theirs > _KEPT:
+        return _verdict("memory", f"each call keeps {ours:.0f} bytes, of eager {theirs:.0f}")
     if torch.cuda.is_initialized() and (high := _peak(compiled)) > _SLOWER * (low := _peak(eager)):
         return _verdict("memory", f"at most {high} bytes, in eager {low}")
     return _verdict("memory", "")
 
 
-def _growth(run: Run) -> float:
-    """Bytes that are left behind by each call."""
+def _growth(run: Run) -> list[float]:
+    """Bytes that are left behind by each call, in some rounds of calls: a cache that grows once, of Python or of another thread, shows in one
+    of them, and what each call keeps in all."""
     for _ in range(3):
         once(run)
-    gc.collect()
-    before = _in_use()
-    for _ in range(2 * _TURNS):
-        once(run)
-    gc.collect()
-    return (_in_use() - before) / (2 * _TURNS)
+    rounds = []
+    for _ in range(_TURNS):
+        gc.collect()
+        before = _in_use()
+        for _ in range(_CALLS):
+            once(run)
+        gc.collect()
+        rounds.append((_in_use() - before) / _CALLS)
+    return rounds
 
 
 class _Malloc(ctypes.Structure):
@@ -206,7 +262,7 @@ def _verdict(name: str, problem: str) -> Checked:
     return Checked((Compared(name, problem=problem),))
 
 
-SYMPTOMS: dict[str, Judge | None] = {"numbers": None, "crash": dies, "time": is_slow, "memory": keeps_memory}
+SYMPTOMS: dict[str, Judge | None] = {"numbers": None, "crash": dies, "time": is_slow, "memory": keeps_memory, "race": differs}
 """By the name that ``opmill.bisect(of=...)`` is given; None: what ``opmill.check`` compares."""
 
-__all__ = ["SYMPTOMS", "Ended", "Judge", "Run", "apart", "once", "seconds"]
+__all__ = ["SYMPTOMS", "Ended", "Judge", "Run", "alike", "apart", "many_threads", "once", "seconds"]

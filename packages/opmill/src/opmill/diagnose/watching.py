@@ -6,7 +6,7 @@ import functools
 import statistics
 import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -26,6 +26,7 @@ from ..settings import resolve_arguments
 from .copies import uncompiled
 from .costs import bytes_of, flops_of
 from .limits import Limits, limits_of, wait
+from .modules import EagerModules, note_modules, together, without_modules
 from .profiled import Profile, StepProfile
 
 _WARM = 3
@@ -44,7 +45,12 @@ def measure(model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], argume
         watched = functools.partial(compile(function, backend=watching, **shape), *args, **kwargs)
         native = functools.partial(compile(function, **arguments), *args, **kwargs)
     device = _device_of((args, kwargs))
-    eager = _seconds(functools.partial(function, *args, **kwargs), calls, device)
+    once = functools.partial(function, *args, **kwargs)
+    eager = _seconds(once, calls, device)
+    with EagerModules(function, (args, kwargs), device) as modules:
+        for _ in range(calls):
+            _once(once)
+            modules.end_call()
     compiled = _seconds(native, calls, device)
     _seconds(watched, 0, device)
     watching.begin()
@@ -52,7 +58,7 @@ def measure(model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], argume
         _once(watched)
         watching.end_call()
     note = "" if watching.steps else "nothing was compiled: opmill.explain says why"
-    return Profile(tuple(watching.profiles()), eager, compiled, note)
+    return Profile(tuple(watching.profiles()), eager, compiled, note, together(modules.seconds(), watching.rows()))
 
 
 def _seconds(run: Callable[[], Any], calls: int, device: str) -> float:
@@ -98,13 +104,14 @@ class Watching:
     sizes_of_data = True
 
     def __init__(self, options: Options) -> None:
-        self.settings = replace(graph_options(options), cuda_graphs=False, print_after=())
+        self.settings = replace(graph_options(options), cuda_graphs=False, print_after=(), cache=False, repeats=False)
         self.store, self.generators = open_store(options), loaded_generators(options)
         self.steps: dict[tuple[int, int], _Seen] = {}
         self.plans: list[Plan] = []
         self.on = False
 
     def __call__(self, gm: torch.fx.GraphModule, inputs: Sequence[Any]) -> Any:
+        note_modules(gm)
         binder = functools.partial(bind_reference, watch=self._watch)
         return compile_graph(gm, inputs, options=self.settings, store=self.store, generators=self.generators, binder=binder)
 
@@ -145,15 +152,18 @@ class Watching:
     def profiles(self) -> list[StepProfile]:
         """The longest first; equal kernels and operators of the same lines are one."""
         found: dict[tuple[str, str], StepProfile] = {}
-        for seen in self.steps.values():
-            seconds = statistics.median(seen.calls)
-            share = _share(seconds, seen.bytes * seen.count, seen.flops * seen.count, limits_of(seen.device))
-            row = StepProfile(
-                seen.name, seen.kind, seen.count, seconds, seen.bytes * seen.count, seen.flops * seen.count, share, seen.origin
-            )
-            known = found.get((seen.name, seen.origin))
-            found[seen.name, seen.origin] = row if known is None else _together(known, row)
+        for _, row in self.rows():
+            known = found.get((row.name, row.origin))
+            found[row.name, row.origin] = row if known is None else _together(known, row)
         return sorted(found.values(), key=lambda row: -row.seconds)
+
+    def rows(self) -> Iterator[tuple[tuple[str, ...], StepProfile]]:
+        """Each kernel and operator by itself, behind the modules that it does something of."""
+        for seen in self.steps.values():
+            seconds, moved, flops = statistics.median(seen.calls), seen.bytes * seen.count, seen.flops * seen.count
+            share = _share(seconds, moved, flops, limits_of(seen.device))
+            origin, modules = without_modules(seen.origin)
+            yield modules, StepProfile(seen.name, seen.kind, seen.count, seconds, moved, flops, share, origin)
 
 
 def _together(a: StepProfile, b: StepProfile) -> StepProfile:

@@ -23,7 +23,10 @@ def advice_for(trace: ProcessTrace) -> Iterator[str]:
         took[graph.begin.where] += graph.end.seconds if graph.end else 0.0
     for where, times in again.items():
         if times > _MANY:
-            yield f"{times} graphs begin at the same line and took {seconds(took[where])}; the table of recompiles says which assumption changes."
+            yield (
+                f"{times} graphs begin at the same line and took {seconds(took[where])}; "
+                "the table of recompiles says which assumption changes."
+            )
     uncached = [g for g in graphs if g.end and not g.end.cached]
     fallen = [g for g in graphs if g.end and g.end.fallback]
     if fallen:

@@ -71,7 +71,8 @@ class Kernel(Event, frozen=True, tag="kernel"):
 
 
 class PlanStep(Struct, frozen=True, omit_defaults=True):
-    """A kernel or operator of a plan. ``reads``: steps whose results it reads, -1 for inputs. ``bytes``: that it moves, -1 where its sizes vary."""
+    """A kernel or operator of a plan. ``reads``: steps whose results it reads, -1 for inputs. ``bytes``: that it moves, -1 where its sizes
+    vary."""
 
     name: str
     kind: str
@@ -143,7 +144,8 @@ class Sources(Event, frozen=True, tag="sources"):
 
 
 class Times(Event, frozen=True, tag="times"):
-    """What ``opmill.profile`` measured: seconds of each kernel or operator in a call, by its origin; ``eager`` and ``compiled``: of the call."""
+    """What ``opmill.profile`` measured: seconds of each kernel or operator in a call, by its origin; ``eager`` and ``compiled``: of the
+    call."""
 
     of: str
     steps: tuple[tuple[str, str, float, float], ...]
@@ -155,6 +157,19 @@ class Times(Event, frozen=True, tag="times"):
 AnyEvent = Union[Process, Capture, Begin, Step, Kernel, Plan, End, Break, Recompile, Sources, Times]
 
 __all__ = [
-    "AnyEvent", "Begin", "Block", "Break", "Capture", "End", "Event", "Kernel", "Plan", "PlanStep", "Process", "Recompile", "Sources", "Step",
+    "AnyEvent",
+    "Begin",
+    "Block",
+    "Break",
+    "Capture",
+    "End",
+    "Event",
+    "Kernel",
+    "Plan",
+    "PlanStep",
+    "Process",
+    "Recompile",
+    "Sources",
+    "Step",
     "Times",
-]  # fmt: skip
+]

@@ -116,7 +116,10 @@ def _lines(origin: str) -> str:
 def _graph(trace: ProcessTrace, graph: GraphTrace, name: str) -> Iterator[str]:
     begin, end = graph.begin, graph.end
     measured = measured_of(trace.times)
-    yield f'<section id="{name}"><h2>Graph {name.rpartition("-g")[2]} from {text(_place(begin.where))}</h2><p>{begin.operators} operators, {begin.inputs} inputs'
+    yield (
+        f'<section id="{name}"><h2>Graph {name.rpartition("-g")[2]} from {text(_place(begin.where))}</h2>'
+        f"<p>{begin.operators} operators, {begin.inputs} inputs"
+    )
     if end is None:
         yield '<b class="warn">; the process ended before this graph was compiled</b></p>'
     else:
@@ -132,7 +135,10 @@ def _graph(trace: ProcessTrace, graph: GraphTrace, name: str) -> Iterator[str]:
         yield _unfold("steps, dearest first", _steps(plan, measured))
         if picture := memory_picture(plan):
             yield f"<h3>Memory{part}: {size(plan.arena) if isinstance(plan.arena, int) else text(plan.arena)}</h3>{picture}"
-    yield f'<h3>Every representation</h3><details class="viewer" data-blob="{name}-data"><summary>after each step, beside its source</summary><div class="panes">'
+    yield (
+        f'<h3>Every representation</h3><details class="viewer" data-blob="{name}-data">'
+        '<summary>after each step, beside its source</summary><div class="panes">'
+    )
     for kind in ("source", "left", "right"):
         yield f'<div class="pane"><select class="{kind}" aria-label="{kind}"></select><div class="code"></div></div>'
     yield '</div><div class="detail"><p>Click a line: its loops, its kernel, its cost.</p></div></details>'

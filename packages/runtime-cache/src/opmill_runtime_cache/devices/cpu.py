@@ -48,8 +48,8 @@ _loading = ForkLock()
 
 
 def load_library(ref: KernelRef, store: Store, number: int = 0) -> HostKernel:
-    """The entry of a shared object, which stays loaded for the life of the process, one load for each key. ``number``: torch's number of the
-    device whose memory it takes. Raises KernelMissing (RC031), BindError (RC032, RC033)."""
+    """The entry of a shared object, which stays loaded for the life of the process, one load for each key. ``number``: torch's number of
+    the device whose memory it takes. Raises KernelMissing (RC031), BindError (RC032, RC033)."""
     name = (ref.artifact_kind, ref.key)
     with _loading:
         library = _libraries.get(name)

@@ -1,5 +1,5 @@
-"""What a device is to plans. Devices join through the entry-point group ``opmill.devices``: the entry is a :class:`Device`, its name torch's
-name of the device's type."""
+"""What a device is to plans. Devices join through the entry-point group ``opmill.devices``: the entry is a :class:`Device`, its name
+torch's name of the device's type."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ _ENTRY = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.POINTER(ctypes.c_void_p), ctype
 
 @dataclass(frozen=True)
 class Traits:
-    """What compiled code has to know of a device. A new device begins with none of them, which is right for every device and fast for few."""
+    """What compiled code has to know of a device. A new device begins with none of them, which is right for every device and fast for
+    few."""
 
     host: bool = False
     """Its memory is the process's own: the program reads numbers in it without waiting, and arenas are kept between calls."""
@@ -33,7 +34,8 @@ class Traits:
     """torch's operators on it are those for processors: they look at the values that they are given, add up in double precision, and lay
     out what they make as processors do."""
     grid: bool = False
-    """A kernel is a grid of programs that run side by side: starting one costs more than a loop saves, and neighbours share what they read."""
+    """A kernel is a grid of programs that run side by side: starting one costs more than a loop saves, and neighbours share what they
+    read."""
     matrix_units: bool = False
     """Products in half precision have units of their own, which want channels last and rows of whole vectors."""
     asynchronous: bool = False
@@ -73,11 +75,11 @@ Executable = Callable[..., tuple[Any, ...]]
 
 
 class Device:
-    """One type of device. ``type``: torch's name of it; ``number``: torch's number (``c10::DeviceType``); ``kinds``: how kernels of each kind
-    that it runs are made ready (``KernelRef.kind``).
+    """One type of device. ``type``: torch's name of it; ``number``: torch's number (``c10::DeviceType``); ``kinds``: how kernels of each
+    kind that it runs are made ready (``KernelRef.kind``).
 
-    Memory is torch's: tensors and arenas come from the allocator that is registered with torch for the device, and operators are torch's. So
-    a type has to be known to torch, as one of its own or as ``PrivateUse1`` under another name."""
+    Memory is torch's: tensors and arenas come from the allocator that is registered with torch for the device, and operators are torch's.
+    So a type has to be known to torch, as one of its own or as ``PrivateUse1`` under another name."""
 
     type: str
     number: int
@@ -93,13 +95,13 @@ class Device:
         return 0
 
     def shim(self, op: str) -> tuple[str, str] | None:
-        """A C function of torch's for an operator (``"aten::mm.out"``) on tensors that all lie on this device: its symbol, and its signature as
-        ``native/shims.cpp`` spells it. None: the operator is called through torch's dispatcher."""
+        """A C function of torch's for an operator (``"aten::mm.out"``) on tensors that all lie on this device: its symbol, and its
+        signature as ``native/shims.cpp`` spells it. None: the operator is called through torch's dispatcher."""
         return None
 
     def seconds(self, run: Callable[[], object], index: int) -> float:
-        """How long the device takes for what ``run`` starts on torch's current stream. Raises what ``run`` raises, and RuntimeError where it
-        cannot be timed."""
+        """How long the device takes for what ``run`` starts on torch's current stream. Raises what ``run`` raises, and RuntimeError where
+        it cannot be timed."""
         raise RuntimeError(f"nothing on {self.type} is timed")
 
     def recorded(self, plan: Plan, held: Sequence[torch.Tensor], executable: Executable) -> Executable:

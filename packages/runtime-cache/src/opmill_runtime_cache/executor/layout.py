@@ -1,7 +1,8 @@
 """What `program.py` hands to the native executor: named rows, and the enumerations that number their variants.
 
 A row is a record here and a tuple on its way (`native`); the C++ side reads it by the same field names. `header` writes those names down as
-``native/layout.h``, and a test keeps that file equal to what it writes: ``python -m opmill_runtime_cache.executor.layout > native/layout.h``.
+``native/layout.h``, and a test keeps that file equal to what it writes: ``python -m opmill_runtime_cache.executor.layout >
+native/layout.h``.
 """
 
 from __future__ import annotations
@@ -64,10 +65,10 @@ class KeyRow(Row):
 
 
 class SlotRow(Row):
-    """A slot. ``sizes``, ``strides`` and ``offset`` are numbers of values; ``offset`` is in bytes of the arena, or in elements of the base, -1
-    for none. ``dtype`` counts in ``DTYPES``, -1 where only the tensor tells. ``base``: of a view its slot, else the input's position.
-    ``root``: the slot whose storage this is. ``device``: as ``devices/protocol.py``
-    numbers them, -1 the host, -2 where only the tensor tells."""
+    """A slot. ``sizes``, ``strides`` and ``offset`` are numbers of values; ``offset`` is in bytes of the arena, or in elements of the base,
+    -1 for none. ``dtype`` counts in ``DTYPES``, -1 where only the tensor tells. ``base``: of a view its slot, else the input's position.
+    ``root``: the slot whose storage this is. ``device``: as ``devices/protocol.py`` numbers them, -1 the host, -2 where only the tensor
+    tells."""
 
     kind: int
     dtype: int
@@ -103,9 +104,10 @@ class DefineStep(StepRow):
 
 class LaunchStep(StepRow):
     """``needs``: for each slot, the number of the value that says how many elements of it the kernel touches, and ``dtypes`` of which type;
-    both empty where nobody knows. ``floor``: a value that must not be negative, -1 for none. ``late``: some of it is known only while a call runs. ``apart``: three numbers
-    each, two positions in ``slots`` whose memory may not overlap, and 1 where it may be the same. ``failures``: pairs of an exception's type and a message.
-    ``bumps``: inputs that are written. ``type``: torch's number of the devices whose memory it takes."""
+    both empty where nobody knows. ``floor``: a value that must not be negative, -1 for none. ``late``: some of it is known only while a
+    call runs. ``apart``: three numbers each, two positions in ``slots`` whose memory may not overlap, and 1 where it may be the same.
+    ``failures``: pairs of an exception's type and a message. ``bumps``: inputs that are written. ``type``: torch's number of the devices
+    whose memory it takes."""
 
     KIND = StepKind.launch
     address: int
@@ -207,7 +209,7 @@ class CellRow(Row):
 
 
 class BlasRow(Row):
-    """A matrix product: slots (``bias`` -1 for none) and factors."""
+    """A matrix product: slots (``bias`` -1 for none) and factors. ``batched``: of stacks of matrices."""
 
     out: int
     bias: int
@@ -215,13 +217,14 @@ class BlasRow(Row):
     b: int
     beta: float
     alpha: float
+    batched: bool
 
 
 class CallRow(Row):
     """A call of an operator. ``returns``: per result of the schema 0 for a tensor, 1 for a list of them, 2 for an integer. ``shim``: symbol
     and signature, None for another route. ``make``: gives the Python function of the call, on ``python_slots`` and ``python_values``.
-    ``written``: slots that the operator writes. ``apart``: three numbers each, two slots whose memory may not overlap, and 1 where they may be the
-    same tensor."""
+    ``written``: slots that the operator writes. ``apart``: three numbers each, two slots whose memory may not overlap, and 1 where they may
+    be the same tensor."""
 
     NESTED = ("cells", "blas")
 

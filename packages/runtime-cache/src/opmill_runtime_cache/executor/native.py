@@ -12,7 +12,7 @@ from ..devices.loading import torch_library
 from ..devices.registry import find, runner
 from ..errors import BindError, ExecutorWarning, PlanInputError, RuntimeCacheError
 from ..forking import ForkLock
-from ..plan.model import Alloc, Plan, SizeInput, TensorInput
+from ..plan.model import Alloc, Call, Plan, SizeInput, TensorInput
 from ..plan.verify import verify
 from ..store import Store
 from .kernels import kernel_entry
@@ -62,6 +62,7 @@ def _reach_devices(plan: Plan) -> None:
     """Raises BindError (RC046) where a device that the plan uses is not there."""
     specs = [item.spec for item in (*plan.inputs, *plan.constants) if not isinstance(item, SizeInput)]
     specs += [step.spec for step in plan.steps if type(step) is Alloc]
+    specs += [spec for step in plan.steps if type(step) is Call for spec in step.specs if spec is not None]
     for name in dict.fromkeys((plan.device, *(spec.device for spec in specs))):
         if find(name) is None:
             raise BindError("RC046", what=f"plan {plan.name!r} uses {name}", why="no package that is installed knows such a device")

@@ -1,7 +1,7 @@
 """What calls of operators may not overlap in memory.
 
-An operator that is given where to write (``out=``) mostly writes while it still reads: sizes, indices or factors would change under it. torch
-checks this for some of its operators.
+An operator that is given where to write (``out=``) mostly writes while it still reads: sizes, indices or factors would change under it.
+torch checks this for some of its operators.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ def written_by(step: Call, overload: Any) -> list[int]:
 
 
 def apart(step: Call, overload: Any) -> Iterator[tuple[int, int, int]]:
-    """Slots that an operator writes as its ``out=``, with every other slot of the call, and 1 where both may be the same tensor: each element
-    is read before it is written, by operators of single points and of what a product is added to."""
+    """Slots that an operator writes as its ``out=``, with every other slot of the call, and 1 where both may be the same tensor: each
+    element is read before it is written, by operators of single points and of what a product is added to."""
     if overload is None:
         return
     given = list(_given(step, overload))

@@ -10,6 +10,8 @@ from typing import Any
 
 import torch
 
+from ..devices.cuda import DEVICE as CUDA
+from ..devices.cuda import reaches_host
 from ..devices.cuda.kernel import CudaKernel
 from ..devices.host import HOST
 from ..devices.protocol import UNKNOWN, Device, HostKernel, Kernel, index_of, type_of
@@ -235,9 +237,15 @@ def _inputs(state: _Lowering) -> tuple[KeyRow, ...]:
                 state.define(item.slot, label, row)
                 continue
             state.place(
-                item.slot, SlotKind.held if item.held else SlotKind.input, item.spec.dtype, item.spec.sizes, item.spec.strides, where[item.slot], label,
+                item.slot,
+                SlotKind.held if item.held else SlotKind.input,
+                item.spec.dtype,
+                item.spec.sizes,
+                item.spec.strides,
+                where[item.slot],
+                label,
                 device=item.spec.device,
-            )  # fmt: skip
+            )
     for constant in state.plan.constants:
         spec = constant.spec
         label = f"constant of slot {constant.slot}"
@@ -335,6 +343,8 @@ def _launch_cuda(
     data = kernel.data
     symbols = dict(zip(data.sizes, values, strict=True))
     devices = {state.slots[slot].device for slot in slots} - {UNKNOWN}
+    if len(devices) > 1 or not all(type_of(device) == CUDA.number or (device == -1 and reaches_host()) for device in devices):
+        raise BindError("RC049", what=f"{kernel.name} is given memory that its device does not reach", hint="compile again")
     first = len(state.alarms)
     launches = []
     for launch in data.steps:
@@ -344,11 +354,19 @@ def _launch_cuda(
         )
         forms = tuple(
             CudaFormRow(
-                f"{kernel.name}@{form.offset}", kernel.cubins[form.offset : form.offset + form.size], form.entry, form.warps, form.shared,
-                form.align, form.index_bits, tuple(state.ready(size, symbols) for size in form.fits), form.limit, form.waits,
+                f"{kernel.name}@{form.offset}",
+                kernel.cubins[form.offset : form.offset + form.size],
+                form.entry,
+                form.warps,
+                form.shared,
+                form.align,
+                form.index_bits,
+                tuple(state.ready(size, symbols) for size in form.fits),
+                form.limit,
+                form.waits,
             )
             for form in launch.forms
-        )  # fmt: skip
+        )
         grid = tuple(state.ready(size, symbols) for size in (launch.grid, *launch.more))
         launches.append(CudaLaunchRow(grid, args, forms))
     scratch = state.ready(data.scratch, symbols)
@@ -377,14 +395,22 @@ def _call(state: _Lowering, step: Call, _: Sequence[Kernel]) -> None:
     results = [-1 if index is None else _result(state, step, index, spec) for index, spec in zip(step.results, specs, strict=True)]
     name, overload_name = step.op.partition(".")[::2]
     row = CallRow(
-        name, overload_name, way.route, way.cells, tuple(results), way.returns, tensors, way.shim, way.blas,
+        name,
+        overload_name,
+        way.route,
+        way.cells,
+        tuple(results),
+        way.returns,
+        tensors,
+        way.shim,
+        way.blas,
         make=_Constant(python.function),
         python_slots=tuple(state.slot(slot) for slot in python.slots),
         python_values=tuple(state.ready(size) for size in python.sizes),
         replayable=_replayable(step),
         written=written,
         apart=tuple(state.slot(slot) if place < 2 else slot for pair in apart(step, overload) for place, slot in enumerate(pair)),
-    )  # fmt: skip
+    )
     state.steps.append(CallStep(len(state.calls)))
     state.calls.append(row)
 

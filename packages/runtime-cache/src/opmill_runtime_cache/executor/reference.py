@@ -337,7 +337,8 @@ def _shares(tensor: torch.Tensor, arena: torch.Tensor) -> bool:
 
 
 def bind_reference(plan: Plan, held: Sequence[torch.Tensor], store: Store, *, watch: Watch | None = None) -> ReferenceExecutable:
-    """Binds a plan for the reference executor; ``watch`` looks at each step, of the plans inside of it, too. Raises PlanError, BindError."""
+    """Binds a plan for the reference executor; ``watch`` looks at each step, of the plans inside of it, too. Raises PlanError,
+    BindError."""
     verify(plan)
     bodies = [bind_reference(body, [], store, watch=watch) for body in plan.bodies]
     return ReferenceExecutable(plan, held, [kernel_entry(ref, store) for ref in plan.kernels], bodies, watch)

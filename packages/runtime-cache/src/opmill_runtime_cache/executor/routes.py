@@ -24,6 +24,10 @@ BLAS = {
     "aten::baddbmm.out": ("batch1", "batch2"),
 }
 """Products that BLAS can do: the names of their operands."""
+_REPEATABLE = ("aten::", "prims::", "mkldnn::", "opmill")
+"""Operators that may be called once more where they fail, for the exception: those that do nothing before they raise. Others go through
+Python: an exchange with other processes that failed is over, and would seem to have worked the second time."""
+_BATCHED = ("aten::bmm.out", "aten::baddbmm.out")
 
 _OPTIONAL, _LIST = "Optional[", "List["
 _LONGEST_SHIM_LIST = 8
@@ -104,6 +108,8 @@ def way_of(
     """The way of a call. ``value_of`` and ``slot_of`` number size expressions and slots in the native program; ``dtype_of`` gives the
     place of a slot's element type in `DTYPES`, -1 where it is known only at run time. ``device``: where all its
     tensors lie, None for several."""
+    if not call.op.startswith(_REPEATABLE):
+        return Way(Route.python)
     schema = schema_of(overload)
     dtypes = {dtype_of(slot) for arg in args_of(call) for slot in slots_in(arg)}
     floating = None if -1 in dtypes and dtypes <= {-1, *_FLOATING} else bool(dtypes) and dtypes <= _FLOATING
@@ -224,7 +230,7 @@ def _blas(call: Call, given: dict[str, Any], slot_of: Callable[[int], int]) -> B
     if any(type(t) is not Slot for t in tensors) or any(type(f) is not Literal or type(f.value) not in (int, float) for f in factors):
         return None
     out, a, b = (slot_of(t.index) for t in tensors[:3])
-    return BlasRow(out, slot_of(bias.index) if bias else -1, a, b, float(factors[0].value), float(factors[1].value))
+    return BlasRow(out, slot_of(bias.index) if bias else -1, a, b, float(factors[0].value), float(factors[1].value), call.op in _BATCHED)
 
 
 def bits(value: float) -> int:

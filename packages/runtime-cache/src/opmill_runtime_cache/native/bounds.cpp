@@ -19,11 +19,13 @@ int64_t parts_of(int dtype, int taken) {
   return (dtype == kComplex64 && taken == kFloat32) || (dtype == kComplex128 && taken == kFloat64) ? 2 : 0;
 }
 
-// How many elements a tensor of the running call spans; -1 where it does not lie in this kind of memory, or nowhere.
-int64_t elements_of(const SlotState& state, int type) {
-  int32_t kind = 0;
+// How many elements a tensor of the running call spans; -1 where it does not lie in this kind of memory (`index` -1: on any device of
+// that kind), or nowhere.
+int64_t elements_of(const SlotState& state, int type, int index) {
+  int32_t kind = 0, number = 0;
   int64_t dim = 0, *sizes = nullptr, *strides = nullptr, span = 0;
   if (!state.handle || api.get_device_type(state.handle, &kind) || kind != type) return -1;
+  if (index >= 0 && (api.get_device_index(state.handle, &number) || number != index)) return -1;
   if (api.get_dim(state.handle, &dim) || api.get_sizes(state.handle, &sizes) || api.get_strides(state.handle, &strides)) return -1;
   if (!checked_span({sizes, sizes + dim}, {strides, strides + dim}, &span)) return -1;
   return span && !state.data ? -1 : span;
@@ -76,7 +78,8 @@ bool launch_fits(const Program& program, const Instance& instance, const Step& s
     const int64_t needed = instance.values[step.needs[i]];
     int64_t there = instance.span[slot];
     const int64_t parts = parts_of(slots && info.dtype < 0 ? slots[slot].dtype : info.dtype, step.dtypes[i]);
-    if (slots && !info.known) there = elements_of(slots[slot], step.kind == StepKind::launch ? step.a : step.a < 0 ? kCpu : kCuda);
+    if (slots && !info.known && step.kind == StepKind::launch) there = elements_of(slots[slot], step.a, -1);
+    else if (slots && !info.known) there = elements_of(slots[slot], step.a < 0 ? kCpu : kCuda, step.a);
     if (there < 0 || !parts || !multiply(there, parts, &there))
       return refuse(failure, program.labels[slot] + " is of another type than a kernel takes");
     if (needed > there)

@@ -113,6 +113,7 @@ std::unique_ptr<CudaGemm> CudaGemm::plan(int device, int type, const Matrix& out
   const Library& lt = library();
   void* handle = handle_of(device);
   if (!handle || out.batch * out.rows * out.columns * a.columns == 0 || out.batch > INT32_MAX) return nullptr;
+  if (a.rows != out.rows || b.columns != out.columns || a.columns != b.rows || a.batch != out.batch || b.batch != out.batch) return nullptr;
   const Lying of_out = lying(out), of_a = lying(a), of_b = lying(b);
   if (!of_out.usable || of_out.transposed || !of_a.usable || !of_b.usable) return nullptr;
   if (bias && (bias->row_stride || (bias->column_stride != 1 && bias->columns > 1) || (out.batch > 1 && !bias->batch_stride)))

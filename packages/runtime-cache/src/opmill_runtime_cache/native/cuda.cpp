@@ -17,6 +17,7 @@ namespace {
 using Result = int;  // CUresult
 using Context = void*;
 
+constexpr int kPageableMemoryAccess = 88;    // CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS
 constexpr int kMaxDynamicShared = 8;        // CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 constexpr int kWithoutAttribute = 48 << 10;  // dynamic shared memory that every kernel may use
 constexpr unsigned kMappedPortable = 3;      // CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP
@@ -43,6 +44,7 @@ struct Driver {
   Result (*init)(unsigned) = nullptr;
   Result (*version)(int*) = nullptr;
   Result (*device_get)(int*, int) = nullptr;
+  Result (*device_attribute)(int*, int, int) = nullptr;
   Result (*primary_retain)(Context*, int) = nullptr;
   Result (*context_current)(Context*) = nullptr;
   Result (*context_push)(Context) = nullptr;
@@ -158,6 +160,7 @@ std::string load_cuda(const char* library, const char* torch_library) {
                                                {&driver.init, "cuInit"},
                                                {&driver.version, "cuDriverGetVersion"},
                                                {&driver.device_get, "cuDeviceGet"},
+                                               {&driver.device_attribute, "cuDeviceGetAttribute"},
                                                {&driver.primary_retain, "cuDevicePrimaryCtxRetain"},
                                                {&driver.context_current, "cuCtxGetCurrent"},
                                                {&driver.context_push, "cuCtxPushCurrent_v2"},
@@ -186,6 +189,11 @@ std::string load_cuda(const char* library, const char* torch_library) {
   libcuda = cuda;
   driver.ready = true;
   return "";
+}
+
+bool cuda_reaches_host() {
+  int device = 0, reaches = 0;
+  return driver.ready && !driver.device_get(&device, 0) && !driver.device_attribute(&reaches, kPageableMemoryAccess, device) && reaches;
 }
 
 void* cuda_library() { return torch_cuda; }

@@ -47,6 +47,7 @@ struct CudaLaunch {
 
 // Finds libcuda, and in `torch_library` (libtorch_cuda, already loaded) torch's current stream; the reason why not, or "".
 std::string load_cuda(const char* driver, const char* torch_library);
+bool cuda_reaches_host();  // whether the first device's kernels may be given any memory of this process
 void* cuda_library();  // libtorch_cuda, or nullptr
 void* cuda_driver();   // libcuda, or nullptr
 

@@ -67,16 +67,23 @@ bool is_looped(const std::vector<int64_t>& a, const std::vector<int64_t>& out) {
   return out[1] * out[2] * a[2] < kLooped;
 }
 
+// By what each is in the product: one slot may be the bias and a factor, too.
+bool have_rank(const Program& program, const BlasCall& call) {
+  for (int slot : {call.out, call.a, call.b})
+    if (program.slots[slot].sizes.size() != (call.batched ? 3u : 2u)) return false;
+  return true;
+}
+
 Gemm gemm_of(const Program& program, const Instance& instance, const BlasCall& call) {
   constexpr int kFloat32 = 11, kFloat64 = 12;
   const SlotInfo& out = program.slots[call.out];
-  const bool batched = out.sizes.size() == 3;
+  const bool batched = call.batched;
+  if (!have_rank(program, call)) return {};
   for (int slot : {call.out, call.a, call.b, call.bias}) {
     if (slot < 0) continue;
     const SlotInfo& info = program.slots[slot];
     if (!info.known || info.late || info.device != -1 || info.dtype != out.dtype || (info.dtype != kFloat32 && info.dtype != kFloat64))
       return {};
-    if (slot != call.bias && info.sizes.size() != (batched ? 3u : 2u)) return {};
   }
   const int64_t batch = batched ? instance.sizes[call.out][0] : 1;
   if (batched && is_looped(instance.sizes[call.a], instance.sizes[call.out])) return {};
@@ -94,14 +101,13 @@ using CudaGemms = std::map<std::vector<int64_t>, std::shared_ptr<CudaGemm>>;
 // bfloat16 and float16 only: how float32 is multiplied is a switch of torch that may change between calls.
 std::shared_ptr<CudaGemm> cuda_gemm_of(const Program& program, const Instance& instance, const BlasCall& call, CudaGemms& known) {
   const SlotInfo& out = program.slots[call.out];
-  const bool batched = out.sizes.size() == 3;
-  if (call.alpha != 1 || (call.bias >= 0 && call.beta != 1)) return nullptr;
+  const bool batched = call.batched;
+  if (call.alpha != 1 || (call.bias >= 0 && call.beta != 1) || !have_rank(program, call)) return nullptr;
   for (int slot : {call.out, call.a, call.b, call.bias}) {
     if (slot < 0) continue;
     const SlotInfo& info = program.slots[slot];
     if (!info.known || info.late || cuda_index(info.device) < 0 || info.device != out.device || info.dtype != out.dtype) return nullptr;
     if (info.dtype != kFloat16 && info.dtype != kBfloat16) return nullptr;
-    if (slot != call.bias && info.sizes.size() != (batched ? 3u : 2u)) return nullptr;
   }
   const int64_t batch = batched ? instance.sizes[call.out][0] : 1;
   if (batched && (instance.sizes[call.a][0] != batch || instance.sizes[call.b][0] != batch)) return nullptr;

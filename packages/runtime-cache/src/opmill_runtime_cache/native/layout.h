@@ -230,7 +230,8 @@ enum {
   b = 3,
   beta = 4,
   alpha = 5,
-  fields_ = 6,
+  batched = 6,
+  fields_ = 7,
 };
 }  // namespace blas_row
 

@@ -197,6 +197,8 @@ PyObject* load(PyObject*, PyObject* arguments) {
   Py_RETURN_NONE;
 }
 
+PyObject* cuda_reaches_host(PyObject*, PyObject*) { return PyBool_FromLong(opmill::cuda_reaches_host()); }
+
 PyObject* load_cuda(PyObject*, PyObject* arguments) {
   const char *driver, *torch_cuda;
   if (!PyArg_ParseTuple(arguments, "ss", &driver, &torch_cuda)) return nullptr;
@@ -261,6 +263,8 @@ PyMethodDef methods[] = {
     {"aliases", opmill::contained<aliases>, METH_O,
      "aliases(list) -> tuple: new tensors over the memory of those in the list; what is no tensor stays."},
     {"places", opmill::contained<places>, METH_O, "places(tuple) -> bytes: where and how the tensors lie; nothing of what is no tensor."},
+    {"cuda_reaches_host", opmill::contained<cuda_reaches_host>, METH_NOARGS,
+     "Whether GPU kernels may be given memory of the process's own."},
     {"load_cuda", opmill::contained<load_cuda>, METH_VARARGS,
      "load_cuda(driver library, libtorch_cuda)\n\n"
      "Finds the driver's functions and torch's current stream; returns None, or why it cannot."},

@@ -57,6 +57,7 @@ struct BlasCall {
   bool present = false;
   int out = -1, bias = -1, a = -1, b = -1;
   double beta = 0, alpha = 1;
+  bool batched = false;
 };
 
 // Slots whose memory may not overlap, unless they may be the same tensor and are.

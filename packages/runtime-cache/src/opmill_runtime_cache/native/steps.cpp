@@ -67,6 +67,8 @@ bool Run::start(const Step& step, const CudaLaunch& launch, char* scratch) {
         pointers |= words[i] = reinterpret_cast<uint64_t>(slots_[step.slots[arg.index]].data);
         break;
       case CudaArgKind::scratch:
+        if (instance_.values[arg.value] < 0 || instance_.values[arg.value] > instance_.values[step.b])
+          return fail(nullptr, "RC058", "a kernel's scratch memory ends before what it is given of it");
         words[i] = reinterpret_cast<uint64_t>(scratch) + instance_.values[arg.value];
         break;
       case CudaArgKind::size:

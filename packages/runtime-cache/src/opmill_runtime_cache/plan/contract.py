@@ -27,8 +27,8 @@ class Contract(msgspec.Struct, frozen=True, array_like=True):
     """``symbols``: the names of the launch's sizes, in order. ``buffers``: one for each of its slots. ``checks``: how many there are.
     ``floor``: an expression that must not be negative, for indices that would fall before a buffer.
 
-    ``apart``: pairs of a buffer that is written and one that indices or masks are read from. They may not overlap, or what was checked could
-    change before it is used; with True as the third, they may be the same memory, from its first byte to its last."""
+    ``apart``: pairs of a buffer that is written and one that indices or masks are read from. They may not overlap, or what was checked
+    could change before it is used; with True as the third, they may be the same memory, from its first byte to its last."""
 
     symbols: tuple[str, ...]
     buffers: tuple[Touched, ...]

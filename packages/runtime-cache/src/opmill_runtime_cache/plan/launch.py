@@ -1,6 +1,6 @@
-"""What a launcher needs to run a GPU kernel: the data in ``KernelRef.meta["launch"]`` (JSON), and in it where the cubins are.
+"""What a launcher needs to run a GPU kernel. It lies in the kernel's artifact, beside its contract and its cubins (``sealed.py``).
 
-The artifact is the kernel's cubins one after the other; a :class:`Form` says which bytes are its own. A launcher, for each step in order,
+The cubins lie one after the other; a :class:`Form` says which bytes are its own. A launcher, for each step in order,
 takes the first form that fits and starts ``grid`` programs of ``32 * warps`` threads with the arguments of the step, then the two scratch
 pointers that Triton's kernels take last (null where their sizes are 0). Size expressions are those of plans, over the kernel's own
 symbols (``sizes`` names them in the order of ``Launch.sizes``).
@@ -16,7 +16,7 @@ import msgspec
 
 from .model import Size
 
-VERSION = 1
+VERSION = 2
 
 
 class Arg(msgspec.Struct, frozen=True, array_like=True):
@@ -30,7 +30,7 @@ class Arg(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Form(msgspec.Struct, frozen=True):
-    """One compiled form: ``entry`` of the cubin in bytes ``offset`` to ``offset + size`` of the artifact. It may run where every pointer
+    """One compiled form: ``entry`` of the cubin in bytes ``offset`` to ``offset + size`` of all cubins. It may run where every pointer
     is a multiple of ``align`` bytes and every expression of ``fits`` is below ``limit``. ``shared``: dynamic shared memory in bytes.
     ``scratch`` and ``profile``: bytes a program of the two trailing pointers. ``waits``: before it touches memory the kernel waits for
     what is before it in the stream (``griddepcontrol.wait``), so that its programs may be started while that still ends."""
@@ -68,18 +68,3 @@ class LaunchData(msgspec.Struct, frozen=True):
     scratch: Size = 0
     checks: int = 0
     version: int = VERSION
-
-
-_DECODER = msgspec.json.Decoder(LaunchData)  # at import: see codec
-
-
-def encode(data: LaunchData) -> str:
-    return msgspec.json.encode(data).decode()
-
-
-def decode(text: str) -> LaunchData:
-    """Raises msgspec.ValidationError for what is no launch data of this version."""
-    data = _DECODER.decode(text)
-    if data.version != VERSION:
-        raise msgspec.ValidationError(f"launch data of version {data.version}, not {VERSION}")
-    return data

@@ -44,8 +44,8 @@ class TensorInput(_Data, frozen=True, tag="tensor"):
     """An input tensor. ``held`` inputs (parameters, buffers) are given once, when the plan is bound; the executor keeps
     the tensor object and reads its data pointer anew at each call. Others are passed with each call, in order.
 
-    ``opaque``: a held tensor in a layout that only the library knows that made it (weights that were reordered for its kernels). It is given to
-    operators, and nothing else; strides in ``spec`` mean nothing."""
+    ``opaque``: a held tensor in a layout that only the library knows that made it (weights that were reordered for its kernels). It is
+    given to operators, and nothing else; strides in ``spec`` mean nothing."""
 
     slot: int
     spec: TensorSpec
@@ -88,7 +88,7 @@ class KernelRef(_Data, frozen=True):
 
     ``kind`` is ``"cpu"`` (a shared object; entry has the C signature
     ``int64_t entry(void* const* pointers, const int64_t* sizes)`` and returns 0 or 1 + the number of the failed check)
-    or ``"cubin"`` (see ``launch.py``). ``meta`` is what a launcher of that kind needs besides (block sizes, shared memory, ...).
+    or ``"cubin"`` (see ``sealed.py``). ``meta`` is what a launcher of a kind from outside needs besides; nothing in it is checked.
     """
 
     kind: str

@@ -1,9 +1,10 @@
 """The operators that a loaded plan may call.
 
 They compute on the memory of their arguments and check what they are given. Not among them: what reads files or addresses
-(``from_file``, storages, ``data_ptr``), what gives a tensor another memory, size or layout in place (``set_``, ``resize_``, ``as_strided_``),
-what builds tensors without looking at them (sparse, nested, quantised), what prints, and what changes the state of autograd or of torch.
-A name here stands for all its overloads and for the operator that writes its first argument (``add``: ``aten::add.Tensor``, ``aten::add_``).
+(``from_file``, storages, ``data_ptr``), what gives a tensor another memory, size or layout in place (``set_``, ``resize_``,
+``as_strided_``), what builds tensors without looking at them (sparse, nested, quantised), what prints, and what changes the state of
+autograd or of torch. A name here stands for all its overloads and for the operator that writes its first argument (``add``:
+``aten::add.Tensor``, ``aten::add_``).
 """
 
 from collections.abc import Container
@@ -168,7 +169,8 @@ CONTROL: dict[str, tuple[int, tuple[type, ...], int]] = {
 
 
 def allowed(op: str, more: Container[str] = ()) -> bool:
-    """Whether a plan may call ``op``: it is one of ``OPERATORS``, or ``more`` names it or its namespace (``"mylib::scale"``, ``"mylib::"``)."""
+    """Whether a plan may call ``op``: it is one of ``OPERATORS``, or ``more`` names it or its namespace (``"mylib::scale"``,
+    ``"mylib::"``)."""
     name = op.partition(".")[0]
     if name in OPERATORS or (name.endswith("_") and name[:-1] in OPERATORS and name not in _LAYOUT_IN_PLACE):
         return True

@@ -468,7 +468,7 @@ def _outputs(plan: Plan, state: _State) -> Iterator[tuple[str, str, str]]:
 def verify(plan: Plan, operators: Container[str] | None = None) -> None:
     """Raises PlanError for the first law that ``plan`` breaks; `complaints` lists all.
 
-    ``operators``: for a plan that was loaded, the operators that it may call beside those of ``plan/operators.py``, as ``"mylib::scale"`` or
-    ``"mylib::"`` for a whole namespace. None: the plan was made here, and may call any."""
+    ``operators``: for a plan that was loaded, the operators that it may call beside those of ``plan/operators.py``, as ``"mylib::scale"``
+    or ``"mylib::"`` for a whole namespace. None: the plan was made here, and may call any."""
     for code, where, what in complaints(plan, operators):
         raise PlanError(code, what=what, where=f"plan {plan.name!r}, {where}")

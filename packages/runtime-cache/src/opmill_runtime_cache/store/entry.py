@@ -41,8 +41,8 @@ def unseal(kind: str, key: str, data: bytes, secret: bytes) -> memoryview | None
 
 
 def write_atomically(path: Path, data: bytes, folder: Path) -> None:
-    """Makes ``path`` hold ``data`` in one step, readable by the owner alone, by way of a file in ``folder`` on the same disk. Raises OSError,
-    leaving no partial file."""
+    """Makes ``path`` hold ``data`` in one step, readable by the owner alone, by way of a file in ``folder`` on the same disk. Raises
+    OSError, leaving no partial file."""
     handle, temporary = tempfile.mkstemp(dir=folder, prefix=PARTIAL)
     try:
         with os.fdopen(handle, "wb") as file:

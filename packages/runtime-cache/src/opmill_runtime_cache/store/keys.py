@@ -26,9 +26,9 @@ def key_of(*parts: Any) -> str:
 
 @functools.cache
 def sources_of(package: str, portable: bool = False) -> str:
-    """A key for the state of an imported package's Python files (names, sizes, times of change; if ``portable``, names and contents, so that
-    it is the same wherever the same is installed, for some milliseconds): what is made by other code is made anew. Of a module that is one
-    file, that file alone."""
+    """A key for the state of an imported package's Python files (names, sizes, times of change; if ``portable``, names and contents, so
+    that it is the same wherever the same is installed, for some milliseconds): what is made by other code is made anew. Of a module that is
+    one file, that file alone."""
     module = sys.modules[package]
     roots = list(getattr(module, "__path__", ()))
     files = [module.__file__] if module.__file__ else []

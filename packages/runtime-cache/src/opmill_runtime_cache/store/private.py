@@ -57,8 +57,8 @@ def _is_own_group(group: int) -> bool:
 
 
 def open_below(root: Path, *names: str) -> int:
-    """A descriptor for reading the file ``root/names``, a plain file; every folder from ``root`` on and the file itself are private, and none
-    is a link. Raises NotPrivate, FileNotFoundError, OSError."""
+    """A descriptor for reading the file ``root/names``, a plain file; every folder from ``root`` on and the file itself are private, and
+    none is a link. Raises NotPrivate, FileNotFoundError, OSError."""
     if not _AT:
         return os.open(root.joinpath(*names), os.O_RDONLY)
     folder = os.open(root, _FOLDER)
@@ -103,8 +103,8 @@ def make_below(root: Path, *names: str) -> Path:
 
 
 def secret_of(root: Path, make: bool = False) -> bytes | None:
-    """The user's secret in ``root``; made where there is none and ``make``, in one step, so that all processes see the same. None where there
-    is none. Raises NotPrivate, OSError."""
+    """The user's secret in ``root``; made where there is none and ``make``, in one step, so that all processes see the same. None where
+    there is none. Raises NotPrivate, OSError."""
     for _ in range(2 if make else 1):
         try:
             with os.fdopen(open_below(root, SECRET), "rb") as file:

@@ -251,7 +251,8 @@ class Store:
 
     @contextmanager
     def workspace(self) -> Iterator[Path]:
-        """A folder of its own for a block that makes artifacts. What a process that is killed leaves in it goes when the next one starts."""
+        """A folder of its own for a block that makes artifacts. What a process that is killed leaves in it goes when the next one
+        starts."""
         main = self._directory()
         try:
             held = (main or self._spare_directory()).workspace()

@@ -3,7 +3,8 @@
 For speed alone: whoever has waited too long, or cannot ask, makes the entry as well, and all is as right as with one.
 
 On one machine a lock of the system decides, which is free as soon as its holder is gone. Among machines it is a small file of the shared
-cache, a *lease*, which its owner changes every few seconds: no clocks are compared, and a lease that has not changed for a while is nobody's.
+cache, a *lease*, which its owner changes every few seconds: no clocks are compared, and a lease that has not changed for a while is
+nobody's.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from .registry import Run, row
 def cond(run: Run, predicate: Any, then: Any, other: Any, operands: Sequence[Any] = ()) -> tuple[Any, ...]:
     """A predicate that is a number is decided now."""
     if not isinstance(predicate, torch.Tensor):
-        return run.inline(then if predicate else other, *operands)  # type: ignore[no-any-return]
+        return run.inline(then if predicate else other, *operands)
     given = operands_of(run, operands, then, other)
     sides = given.traced(then), given.traced(other)
     if not given.differentiable:
@@ -40,7 +40,7 @@ def cond(run: Run, predicate: Any, then: Any, other: Any, operands: Sequence[Any
         found = iter(_branch(run.recorder, predicate, backwards, [*saved, *tangents], differentiate=True))
         return [next(found) if t.requires_grad else None for t in saved]
 
-    made = Differentiable.apply(forward, backward, *given.tensors)  # type: ignore[no-untyped-call]
+    made = Differentiable.apply(forward, backward, *given.tensors)
     return tuple(made)
 
 

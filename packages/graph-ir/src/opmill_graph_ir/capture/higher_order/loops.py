@@ -89,7 +89,7 @@ class _Turn:
             tangents = [g if g is not None else torch.zeros_like(o) for g, o in zip(gradients, made, strict=True)]
             return self.backward(recorder, saved, tangents)
 
-        made = Differentiable.apply(forward, backward, *self.given.tensors)  # type: ignore[no-untyped-call]
+        made = Differentiable.apply(forward, backward, *self.given.tensors)
         return tuple(made)
 
     def backward(self, recorder: Recorder, saved: Sequence[Any], tangents: Sequence[Any]) -> list[Any]:

@@ -23,6 +23,12 @@ def load() -> str | None:
         return _native.load_cuda(kernel.DRIVER, kernel.TORCH)
 
 
+@lru_cache(1)
+def reaches_host() -> bool:
+    """Whether kernels on the first device may be given memory of the process's own, as the driver says."""
+    return load() is None and _native.cuda_reaches_host()
+
+
 class Cuda(Device):
     type = "cuda"
     number = 1
@@ -53,4 +59,4 @@ class Cuda(Device):
 
 DEVICE = Cuda()
 
-__all__ = ["DEVICE", "load"]
+__all__ = ["DEVICE", "load", "reaches_host"]

@@ -3,11 +3,12 @@
 A graph is recorded once a call has run plainly a few times, for each set of sizes. Inputs that lay where they had lain before, as
 parameters that a backward reads and caches that each call changes, those that the program promised to leave where they are
 (``torch._dynamo.mark_static_address``), and those that another graph keeps its results in are read and written where they are; the others
-in memory of the graph's own, which a call fills first, and copies back from where it is written. Whatever is used in place must lie there at
-each replay: where it has moved, a new graph is recorded, which copies it from then on. Held tensors are read where they are, and where one has moved a new graph is recorded. Results lie in memory
-of the graph, too (those of torch's operators where these have put them, so that such graphs share their memory with no other), and are
-given out as new tensors over it; a graph is replayed only when nobody holds such a tensor any more. Until then another recording takes its
-place, and when there are several of these the call runs plainly, so that no tensor that was given out ever changes.
+in memory of the graph's own, which a call fills first, and copies back from where it is written. Whatever is used in place must lie there
+at each replay: where it has moved, a new graph is recorded, which copies it from then on. Held tensors are read where they are, and where
+one has moved a new graph is recorded. Results lie in memory of the graph, too (those of torch's operators where these have put them, so
+that such graphs share their memory with no other), and are given out as new tensors over it; a graph is replayed only when nobody holds
+such a tensor any more. Until then another recording takes its place, and when there are several of these the call runs plainly, so that no
+tensor that was given out ever changes.
 
 Parameters stay where they are, and one plan may serve many modules: graphs are kept apart by where the parameters lie, and read them there.
 """
@@ -29,6 +30,7 @@ from ...errors import ExecutorWarning
 from ...forking import ForkLock
 from ...plan.model import Call, Item, Plan, SizeInput, SizeOfStep, SlotOutput, TensorInput, View
 from ..protocol import Executable, devices_of
+from .capturing import capturing
 
 WARM_UP = 2
 """Calls that run plainly before one is recorded: libraries of the device set themselves up in them."""
@@ -305,7 +307,7 @@ def capture(run: Callable[[], None], device: int, apart: bool = False) -> Any:
     """What ``run`` starts on a GPU, as a graph with a method ``replay``; ``apart``: in memory that no other graph works in."""
     with torch.cuda.device(device):
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, pool=None if apart else _pool(device), stream=_side(device), capture_error_mode="thread_local"):
+        with capturing(graph, None if apart else _pool(device), _side(device)):
             run()
     if not apart:
         _first.setdefault(device, graph)
@@ -329,7 +331,7 @@ def _storage_of(tensor: torch.Tensor) -> int:
 
 
 def _users(storage: int) -> int:
-    return int(torch._C._storage_Use_Count(storage))  # type: ignore[attr-defined]
+    return int(torch._C._storage_Use_Count(storage))
 
 
 def _capturing() -> bool:

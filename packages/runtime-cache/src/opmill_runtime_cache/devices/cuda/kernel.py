@@ -14,8 +14,9 @@ import torch
 from ...errors import BindError
 from ...plan.contract import Contract
 from ...plan.expr import evaluate
-from ...plan.launch import Arg, Form, LaunchData, Step, decode
+from ...plan.launch import Arg, Form, LaunchData, Step
 from ...plan.model import KernelRef
+from ...plan.sealed import SealBroken, unseal
 from ...store import Store
 from ..loading import missing, torch_library, unloadable
 
@@ -27,7 +28,8 @@ _functions: dict[tuple[str, int], ctypes.c_void_p] = {}
 
 
 class CudaKernel(msgspec.Struct, frozen=True):
-    """A GPU kernel: ``data`` says how to launch it, ``cubins`` is its machine code. ``name`` tells kernels apart in a process."""
+    """A GPU kernel: ``data`` says how to launch it, ``cubins`` is its machine code. ``name`` tells kernels apart in a process.
+    ``contract`` None: its maker answers for each launch."""
 
     name: str
     data: LaunchData
@@ -40,20 +42,16 @@ class CudaKernel(msgspec.Struct, frozen=True):
 
 
 def load_cubin(ref: KernelRef, store: Store) -> CudaKernel:
-    """Raises KernelMissing (RC031), BindError (RC032)."""
-    cubins = store.get(ref.artifact_kind, ref.key)
-    if cubins is None:
+    """A kernel from the store; what a plan says of it besides its name is not asked for. Raises KernelMissing (RC031), BindError
+    (RC032)."""
+    artifact = store.get(ref.artifact_kind, ref.key)
+    if artifact is None:
         raise missing(ref, store)
     try:
-        data = decode(str(ref.meta.get("launch", "")))
-    except msgspec.MsgspecError as error:
-        raise unloadable(ref, f"launch data: {error}") from None
-    forms = [form for step in data.steps for form in step.forms]
-    if any(form.scratch or form.profile for form in forms):
-        raise unloadable(ref, "it takes memory that no launcher gives")
-    if any(form.offset + form.size > len(cubins) for form in forms):
-        raise unloadable(ref, "launch data and machine code do not belong together")
-    return CudaKernel(f"{ref.artifact_kind}/{ref.key}", data, cubins)
+        data, contract, cubins = unseal(artifact)
+    except SealBroken as error:
+        raise unloadable(ref, str(error)) from None
+    return CudaKernel(f"{ref.artifact_kind}/{ref.key}", data, cubins, contract)
 
 
 @lru_cache(1)

@@ -6,6 +6,8 @@ from collections.abc import Callable
 
 import torch
 
+from .capturing import capturing
+
 _SPAN_S = 2e-3
 _REPEATS = 3
 _MOST = 200
@@ -19,7 +21,7 @@ def device_seconds(run: Callable[[], object]) -> float:
     one = min(_timed(run), _timed(run))
     count = max(1, min(_MOST, int(_SPAN_S / max(one, 1e-7))))
     graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
+    with capturing(graph):
         kept = [run() for _ in range(count)]
     del kept
     graph.replay()

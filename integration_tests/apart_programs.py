@@ -1,0 +1,92 @@
+"""What two processes do where one of them fails, is late, or compiles something else. Run by test_processes_apart.py:
+``python apart_programs.py RANK SIZE STORE CASE``. A process says what it got, and what it raised."""
+
+import datetime
+import os
+import sys
+import threading
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+import opmill
+import opmill.backend
+from opmill_graph_ir.exchanges.others import tell
+
+LIMIT = 6
+"""Seconds after which a process group gives up."""
+CASE, RANK = sys.argv[4], int(sys.argv[1])
+
+
+def function(x: torch.Tensor, odd: bool) -> torch.Tensor:
+    y = x * 2
+    dist.all_reduce(y)
+    if CASE == "breaks" and odd:
+        print(end="")
+    elif CASE == "other code" and odd:
+        y = (y + 1) * 2 / 2 - 1
+    z = y.sum(0).sin()
+    dist.all_reduce(z)
+    return z + 1
+
+
+def sharded_step() -> list[float]:
+    """FSDP2, where one process has batches of sizes that come and go, and code of its own between the blocks."""
+    from torch.distributed.fsdp import fully_shard
+
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(*(torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.GELU()) for _ in range(3)))
+    for k, block in enumerate(model):
+        model[k] = fully_shard(opmill.compile(block))
+    model, losses = fully_shard(model), []
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    for step in range(4):
+        x = torch.ones(2 + step * RANK, 8) * (step + 1)
+        loss = model(x).square().mean()
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        losses.append(float(loss.detach()))
+    return [float(p.full_tensor().sum()) for p in model.parameters()]
+
+
+def interfere() -> None:
+    """The second process ends, or stands still, when it is about to compile."""
+
+    def call(self: Any, *args: Any) -> Any:
+        tell(f"{CASE}, when it was about to compile")
+        if CASE == "killed":
+            os._exit(9)
+        threading.Event().wait(4 * LIMIT)  # until the other one has given up
+        raise SystemExit(0)
+
+    opmill.backend.GraphBackend.__call__ = call  # type: ignore[method-assign]
+
+
+def main(rank: int, size: int, store: str) -> None:
+    dist.init_process_group(
+        "gloo", store=dist.FileStore(store, size), rank=rank, world_size=size, timeout=datetime.timedelta(seconds=LIMIT)
+    )
+    dist.barrier()
+    if rank == 1 and CASE in ("killed", "stands still"):
+        interfere()
+    try:
+        if CASE == "sharded":
+            print([round(v, 3) for v in sharded_step()], flush=True)
+        else:
+            compiled = opmill.compile(function)
+            for _ in range(3):
+                print(compiled(torch.full((4, 3), 0.5), rank == 1).tolist(), flush=True)
+    except RuntimeError as error:
+        notes = " ".join(getattr(error, "__notes__", ()))
+        print(f"raised {type(error).__name__}: {error} {notes}".replace("\n", " "), flush=True)
+    finally:
+        sys.stdout.flush()
+        if CASE in ("killed", "stands still"):
+            os._exit(0)  # the group is broken: nothing of it can be ended in order
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main(RANK, int(sys.argv[2]), sys.argv[3])

@@ -1,0 +1,98 @@
+"""opmill beside torch's own compiler: each calls, compiles and exports what the other made."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import opmill
+
+dynamo = pytest.importorskip("torch._dynamo")
+
+
+class Graphs:
+    def __init__(self) -> None:
+        self.count = 0
+
+    def __call__(self, gm: torch.fx.GraphModule, example_inputs: list[Any]) -> Any:
+        self.count += 1
+        return gm.forward
+
+
+@pytest.fixture(autouse=True)
+def fresh() -> Any:
+    dynamo.reset()
+    yield
+    dynamo.reset()
+
+
+def double(x: torch.Tensor) -> torch.Tensor:
+    return x.cos() * 2
+
+
+def within(x: torch.Tensor) -> torch.Tensor:
+    with dynamo.config.patch(recompile_limit=3):
+        return x.sin() + 1
+
+
+@dynamo.config.patch("recompile_limit", 3)
+def decorated(x: torch.Tensor) -> torch.Tensor:
+    return x.sin() + 1
+
+
+def made_by_torch() -> dict[str, Callable[..., Any]]:
+    function, module = torch.compile(double, backend="eager"), torch.compile(nn.Linear(3, 3), backend="eager")
+    return {
+        "calls a function": lambda x: function(x) + 1,
+        "calls a module": lambda x: module(x) + 1,
+        "is a function": function,
+        "is a module": module,
+        "patches settings": within,
+        "is decorated": decorated,
+        "calls what is decorated": lambda x: decorated(x) * 2,
+    }
+
+
+@pytest.mark.parametrize("name", made_by_torch())
+def test_what_torch_compiled_is_one_graph(name: str) -> None:
+    program, backend, x = made_by_torch()[name], Graphs(), torch.randn(2, 3)
+    compiled = opmill.compile(program, backend=backend, fullgraph=True)
+    for _ in range(3):
+        torch.testing.assert_close(compiled(x), program(x))
+    assert backend.count == 1
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_torch_compiles_around_what_opmill_compiled(dynamic: bool) -> None:
+    backend, x = Graphs(), torch.randn(2, 3)
+    inner = opmill.compile(double, backend=backend)
+    outer = torch.compile(lambda x: inner(x + 1) - 1, backend="eager", dynamic=dynamic)
+    for size in (2, 2, 5):
+        x = torch.randn(size, 3)
+        torch.testing.assert_close(outer(x), double(x + 1) - 1)
+    assert 1 <= backend.count <= 2
+
+
+class Model(nn.Module):
+    def __init__(self, make: Callable[[nn.Module], nn.Module]) -> None:
+        super().__init__()
+        self.layer = make(nn.Linear(3, 3))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.layer(x).relu()
+
+
+def test_torch_compiles_around_a_module_that_opmill_compiled() -> None:
+    model, x = Model(opmill.compile), torch.randn(2, 3)
+    want = model.layer(x).relu()
+    torch.testing.assert_close(torch.compile(model, backend="eager")(x), want)
+
+
+def test_export_of_a_model_with_a_compiled_part() -> None:
+    model, x = Model(opmill.compile), torch.randn(2, 3)
+    exported = torch.export.export(model, (x,), strict=False)
+    torch.testing.assert_close(exported.module()(x), model.layer(x).relu())

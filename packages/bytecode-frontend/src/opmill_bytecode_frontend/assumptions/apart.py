@@ -1,0 +1,45 @@
+"""Objects that are assumed to be different ones: what is written to one of them must not be seen in another."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from opmill_guards.guard import AllDistinct
+from opmill_guards.source import Pinned
+
+from ..values.deques import DequeValue
+from ..values.mapping import DictValue
+from ..values.objects import ObjectValue
+from ..values.sequence import ListValue
+from ..values.sets import SetValue
+
+if TYPE_CHECKING:
+    from ..interpretation.machine import Interpreter
+
+
+CHANGEABLE = (ListValue, DictValue, SetValue, DequeValue, ObjectValue)
+
+
+def kept_apart(vm: Interpreter) -> list[AllDistinct]:
+    """Guards that objects of one class are different ones, where the captured code changes one of them, or compared two."""
+    changed = {id(value) for value in vm.effects.changed}
+    groups: dict[type, list[Any]] = {}
+    for obj, value in vm.known.values():
+        if value.source is not None and isinstance(value, CHANGEABLE):
+            groups.setdefault(type(obj), []).append(value)
+    found = [AllDistinct(pair) for pair in vm.compared]
+    for values in groups.values():
+        sources = tuple(dict.fromkeys(value.source for value in values))
+        if (
+            len(sources) > 1
+            and not all(type(source) is Pinned for source in sources)
+            and any(is_changed(value, changed) for value in values)
+        ):
+            found.append(AllDistinct(sources))
+    return found
+
+
+def is_changed(value: Any, changed: set[int]) -> bool:
+    """Whether an object is among the changed ones, or its instance dictionary or the container that it is."""
+    parts = (value, value.storage, value.__dict__.get("_attrs")) if isinstance(value, ObjectValue) else (value,)
+    return any(id(part) in changed for part in parts)

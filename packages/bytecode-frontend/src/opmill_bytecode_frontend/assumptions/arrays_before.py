@@ -1,0 +1,44 @@
+"""NumPy's arrays that existed before the call, as inputs of the graph."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from opmill_guards.guard import Predicate, TypeIs
+from opmill_guards.source import Pinned
+
+from ..values.arrays import ArrayValue, like_layout, torch_dtype
+from ..values.tensor import TensorValue
+
+if TYPE_CHECKING:
+    from ..interpretation.machine import Interpreter
+
+
+def array_of_before(vm: Interpreter, obj: Any, source: Any) -> ArrayValue | None:
+    """What stands for an array that existed before the call: an input of the graph by its memory. One that the capture itself computed is
+    copied by each call. None where tensors do not hold what it holds, or as it does."""
+    dtype = torch_dtype(obj.dtype)
+    if source is None and dtype is not None:
+        held = torch.from_numpy(obj.copy(order="K"))
+        made: Any = vm.wrap(held, Pinned(held, "array")).method(vm, "clone", [], {})
+        return ArrayValue(made, obj)
+    plain = all(stride >= 0 for stride in obj.strides) and obj.flags.writeable and obj.flags.aligned
+    if dtype is None or not plain or any(stride % obj.itemsize for stride in obj.strides):
+        return None
+    layout = obj.dtype, obj.shape, obj.strides
+    vm.guard(TypeIs(source, type(obj)))
+    vm.guard(
+        Predicate(
+            source, lambda now: (now.dtype, now.shape, now.strides) == layout and now.flags.writeable, f"is {layout[0]}{list(layout[1])}"
+        )
+    )
+    given = torch.from_numpy(obj)
+    inner = TensorValue(vm.recorder.fake_of(given, source, {}, frozenset()), None, torch.Tensor, given, source)
+    inner.of_array = True  # type: ignore[attr-defined]
+    vm.recorder.by_fake[id(inner.fake)] = inner
+    return ArrayValue(inner, like_layout(obj.dtype, obj.shape, obj.strides), obj, source)
+
+
+__all__ = ["array_of_before"]

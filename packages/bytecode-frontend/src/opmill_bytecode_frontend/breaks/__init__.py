@@ -1,0 +1,1 @@
+"""Where a graph ends, and how frames go on natively and after it."""

@@ -1,0 +1,127 @@
+"""What a frame runs, as far as the functions that go on with it need that."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Iterable
+from typing import Any
+
+from msgspec import Struct
+
+from ..bytecode import Instruction, Program
+from ..effects.lifetimes import is_mortal
+from ..errors import Unsupported
+from ..interpretation.frame import Frame
+from ..resume import Parameter, ParameterKind, Resume, StackKind, State, closure_of, make_resume
+from ..values.base import MISSING, Lazy, Value
+from ..values.iterators import ExternalIterator, GeneratorValue
+from ..values.objects import ObjectValue
+
+HANDLER_KINDS = (StackKind.PREVIOUS, StackKind.PREVIOUS_COPY, StackKind.LASTI)
+
+
+class Body(Struct, frozen=True):
+    """The function that a frame runs. One made in captured code has no closure yet: its resume functions are given the cells."""
+
+    program: Program
+    code: types.CodeType
+    globals: dict[str, Any]
+    closure: tuple[Any, ...] | None
+    name: str
+
+    @property
+    def key(self) -> Any:
+        return self.code, tuple(map(id, self.closure or ())), id(self.globals)  # the resume function keeps the cells that it reads
+
+    def resume(self, resume: Resume) -> types.FunctionType:
+        closure = closure_of(resume, self.code, self.closure) if self.closure is not None else None
+        return types.FunctionType(resume.code, self.globals, self.name, None, closure)
+
+
+def body_of(frame: Frame) -> Body:
+    function, program = frame.function, frame.prepared.program
+    assert function is not None
+    if function.obj is not None:
+        return Body(program, function.code, function.globals, function.obj.__closure__ or (), function.obj.__name__)
+    if "__class__" in program.freevars:
+        raise Unsupported(
+            "FE075", "a graph break in a method of a class made in captured code", "super() looks for its class in the closure"
+        )
+    cells = Program(**{**vars(program), "cellvars": [*program.cellvars, *program.freevars], "freevars": []})
+    return Body(cells, function.code, function.globals, None, function.name)
+
+
+class Going(Struct, frozen=True):
+    """How a frame goes on at an instruction: the resume function and the kinds of what stands on the stack there."""
+
+    body: Body
+    resume: Resume
+    kinds: list[StackKind]
+
+    def handler_inside(self, place: int) -> int | None:
+        """The place of the next PREVIOUS above one."""
+        return next((i for i in range(place + 1, len(self.kinds)) if self.kinds[i] is StackKind.PREVIOUS), None)
+
+
+def going_on(
+    frame: Frame, target: Instruction, stack: list[Any], bound: dict[str, Any], raising: bool = False, assigned: Iterable[str] = ()
+) -> Going:
+    """The resume function of a frame that goes on at ``target`` with this stack; ``bound``: names of its bound variables; ``assigned``:
+    those that what runs before it binds, to objects that may tell when they die."""
+    body = body_of(frame)
+    if frame.aside or any(name in frame.cells for name in body.program.late_cells):
+        why = (
+            "its variable has the name of one that a nested function shares, "
+            "and which of them is meant is not known before the program runs"
+        )
+        raise Unsupported("FE102", "a graph break inside a comprehension", why, "give the variable a name of its own")
+    kinds = stack_kinds(frame.prepared.states.get(target), stack)
+    keep = frozenset(name for name, value in frame.locals.items() if holds_generator(value) or holds_mortal_object(value))
+    keep |= frozenset(assigned)
+    key = (body.closure is None, frame.prepared.index[id(target)], raising, tuple(kinds), frozenset(bound), keep)
+    resume = frame.prepared.resumes.get(key)
+    if resume is None:
+        resume = frame.prepared.resumes[key] = make_resume(body.program, target, stack=kinds, bound=bound, raising=raising, keep=keep)
+    return Going(body, resume, kinds)
+
+
+def holds_generator(value: Any) -> bool:
+    """Whether a variable holds a suspended generator: that runs something when the variable goes, which must not be sooner."""
+    if isinstance(value, GeneratorValue):
+        return value.is_guarded()
+    return isinstance(value, (Lazy, ExternalIterator)) and type(value.obj) is types.GeneratorType and value.obj.gi_frame is not None
+
+
+def holds_mortal_object(value: Any) -> bool:
+    """Whether a variable holds an object of before that tells when it dies."""
+    return isinstance(value, (Lazy, ObjectValue)) and value.obj is not None and is_mortal(value.obj)
+
+
+def stack_kinds(state: State | None, stack: list[Any]) -> list[StackKind]:
+    """Kinds of the real stack. What exception handlers keep there is known by analysis, all else by looking."""
+    known = state.stack if state is not None else ()
+    kinds = [StackKind.NULL if v is MISSING else StackKind.VALUE for v in stack]
+    return [k if k in HANDLER_KINDS else found for k, found in zip([*known, *kinds[len(known) :]], kinds)]
+
+
+def suspended(frame: Frame, handled: Value | None) -> tuple[types.FunctionType, list[Any]]:
+    """The function that makes a generator which yields once (anything) and then is where the suspended generator of ``frame`` is,
+    and the tracked arguments of that function."""
+    if handled is not None:
+        raise Unsupported(
+            "FE070", "a generator that handles an exception leaves the captured code", "what it handles is known at capture only"
+        )
+    at = frame.prepared.instructions[frame.pc - 1]
+    stack = [*frame.stack, None]  # None: what is yielded
+    going = going_on(frame, at, stack, dict.fromkeys([*frame.locals, *frame.cells]))
+    given = {
+        ParameterKind.LOCAL: lambda p: frame.locals[p.name],
+        ParameterKind.CELL: lambda p: frame.cells[p.name],
+        ParameterKind.STACK: lambda p: stack[p.place],
+    }
+    function = going.body.resume(going.resume)
+    function.__qualname__ = frame.function.qualname  # type: ignore[union-attr]
+    return function, [given[p.kind](p) for p in going.resume.parameters]
+
+
+__all__ = ["Body", "Going", "Parameter", "body_of", "going_on", "suspended"]

@@ -1,0 +1,76 @@
+"""Statements of generated code that know the line of the user's code that they stand for."""
+
+from __future__ import annotations
+import __future__
+
+import ast
+import builtins
+import functools
+import operator
+import types
+from collections.abc import Iterable
+from typing import Any
+
+from ..eval_frame import skip
+
+FUTURE = functools.reduce(operator.or_, (getattr(__future__, name).compiler_flag for name in __future__.all_feature_names))
+"""The flags of all features that ``from __future__`` switches on."""
+FUTURE &= ~__future__.nested_scopes.compiler_flag  # which is that of something else in code objects
+
+
+class Placed(str):
+    """A statement that stands for an instruction of the user's code: ``position`` is shown in tracebacks."""
+
+    position: Any = None
+
+    @classmethod
+    def at(cls, text: str, position: Any) -> Placed:
+        placed = cls(text)
+        placed.position = position
+        return placed
+
+
+def indent(lines: list[str]) -> list[str]:
+    """The statements one level deeper, where they were in the user's code."""
+    return [Placed.at("    " + line, line.position) if isinstance(line, Placed) else "    " + line for line in lines]
+
+
+def forgetting(lines: list[str], names: Iterable[str]) -> list[str]:
+    """The statements, after which these variables, which hold exceptions, hold nothing, however that ends: an exception that was raised
+    knows the frames that it went through, and a frame that knew it in turn would live until the next collection, with all that the user's
+    variables hold."""
+    cleared = " = ".join([*names, "None"])
+    return lines if cleared == "None" else ["try:", *indent(lines), "finally:", f"    {cleared}"]
+
+
+def define(parameters: str, lines: list[str], code: types.CodeType, globals_: dict[str, Any], table: dict[str, Any]) -> types.FunctionType:
+    """A function with these statements whose frames look like those of ``code``: its names, its file, its globals; the statements are at
+    the lines that they stand for, all others at its first one. What they refer to, the names of ``table`` and builtins, is in its
+    closure."""
+    tree = ast.parse("\n".join([f"def _function({parameters}):", *indent(lines)]))
+    positions = {number: line.position for number, line in enumerate(lines, 2) if isinstance(line, Placed)}
+    names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    for node in ast.walk(tree):
+        if hasattr(node, "lineno"):
+            place(node, positions.get(node.lineno), code.co_firstlineno)
+    bound = {
+        name: table[name] if name in table else vars(builtins)[name] for name in sorted(names) if name in table or hasattr(builtins, name)
+    }
+    maker = ast.parse(f"def _make({', '.join(bound)}):\n    return _function")
+    maker.body[0].body.insert(0, tree.body[0])  # type: ignore[attr-defined]
+    namespace: dict[str, Any] = {}
+    features = code.co_flags & FUTURE  # what the statements compile in turn (exec, compile) inherits them
+    exec(compile(maker, code.co_filename, "exec", features, dont_inherit=True), namespace)
+    made = namespace["_make"](**bound)
+    own = made.__code__.replace(co_name=code.co_name, co_qualname=code.co_qualname)
+    skip(own)
+    return types.FunctionType(own, globals_, code.co_name, None, made.__closure__)
+
+
+def place(node: Any, position: Any, first: int) -> None:
+    """Sets where in the user's file a node of generated code is."""
+    node.lineno = node.end_lineno = first
+    node.col_offset = node.end_col_offset = 0
+    if position is not None and position.lineno is not None:
+        node.lineno, node.end_lineno = position.lineno, position.end_lineno or position.lineno
+        node.col_offset, node.end_col_offset = position.col_offset or 0, position.end_col_offset or 0

@@ -1,0 +1,187 @@
+"""Graph breaks: an unsupported instruction runs natively, and each frame on the stack goes on after it in a resume function.
+
+The function that ran the graph stays on the stack as the outermost frame until the frames inside have ended; these are short functions
+("stubs") with the names and lines of the user's, so that tracebacks and ``sys._getframe`` show what they would show."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+
+from opmill_guards import TailCall, finish
+
+from .._native import set_callback
+from ..bytecode import Instruction, Program
+from ..codegen.stubs import Expressions, Passed
+from ..errors import Unsupported
+from ..interpretation.frame import Frame
+from ..resume import Parameter, ParameterKind
+from ..values.base import MISSING, Value
+from .bodies import Going, going_on
+from .continuation import Placed, indent
+from .natives import ROWS, runs_code
+from .returning import Native
+
+if TYPE_CHECKING:
+    from ..interpretation.machine import Interpreter
+
+
+class Site(Struct, frozen=True):
+    """A frame on the stack at a break. ``at``: the instruction that it is at, an index; ``handled``: the exception that it handles
+    there."""
+
+    frame: Frame
+    at: int
+    handled: Value | None
+
+    @property
+    def program(self) -> Program:
+        return self.frame.prepared.program
+
+    @property
+    def handles(self) -> bool:
+        """Whether it is this frame itself that handles an exception."""
+        return self.handled is not None and self.handled is not self.frame.entered
+
+
+def stack_of(vm: Interpreter) -> list[Site]:
+    """The frames on the stack where the interpreter stopped, outermost first."""
+    frame = vm.stopped
+    found = [Site(frame, frame.pc, vm.handled)]
+    while frame.caller is not None:
+        inner, frame = frame, frame.caller
+        found.append(Site(frame, frame.pc - 1, inner.entered))
+    return found[::-1]
+
+
+def statements(sites: list[Site], context: Any, r: Expressions) -> list[str]:
+    """What the outermost of the frames still does: run its instruction, or the frames inside; then its resume function goes on."""
+    site, inner = sites[0], sites[1:]
+    if inner:
+        passed = Passed(r)
+        lines = statements(inner, context, passed)
+        callee = inner[0].frame
+        called = f"{r.constants.name(finish)}({passed.define(callee.code, callee.globals, lines)})"
+        step = callee.returned(site.frame, site.program.instructions[site.at], r, called)
+    else:
+        at = site.program.instructions[site.at]
+        row = ROWS.get(at.opname)
+        if row is None:
+            raise Unsupported(
+                "FE071", f"a graph break at {at.opname}", "this instruction cannot be run between two graphs", where=site.frame.where()
+            )
+        step = row(site.frame, at, r, context)
+        if not at.opname.startswith("CALL"):
+            step.offers = any(map(runs_code, site.frame.stack[len(site.frame.stack) - step.pops :]))
+    return Leaving(site, r, context).statements(step)
+
+
+class Leaving(Struct, eq=False):
+    """Puts together how a frame goes on: the native statements, what their exceptions lead to, the calls of resume functions."""
+
+    site: Site
+    r: Expressions
+    context: Any
+    assigned: dict[str, str] = {}
+    """Variables that the native statements bind, and the names of their values."""
+
+    def statements(self, step: Native) -> list[str]:
+        frame = self.site.frame
+        at, *after = self.site.program.instructions[self.site.at : self.site.at + 2]
+        stack = frame.stack[: len(frame.stack) - step.pops]
+        lines: list[str] = [Placed.at(line, at.position) for line in step.statements]
+        if step.ends:
+            goes_on = []
+        elif step.condition is None:
+            following, results, done = self.absorb(after[0], step)
+            goes_on = [done or self.leave(following, stack, results)]
+        else:
+            test, jumped, fell = step.condition
+            target = step.target or at.target
+            assert target is not None
+            check = self.r.temporary("_t")
+            lines.append(Placed.at(f"{check} = bool({test})", at.position))
+            goes_on = [f"if {check}:", *indent([self.leave(target, stack, jumped)]), self.leave(after[0], stack, fell)]
+        lines = self.handling(self.offering(lines) if step.offers else lines)
+        if at.handler is not None and lines:
+            self.r.forgets = True  # what the handler does not keep is gone before it runs
+            raising = self.leave(at, frame.stack[: at.handler.depth], [], "_error")
+            lines = ["_error = None", "try:", *indent(lines), "except BaseException as _caught:", "    _error = _caught"]
+            lines += ["if _error is not None:", "    try:", *indent(indent([raising])), "    finally: _error = None"]
+        return [*lines, *goes_on]
+
+    def absorb(self, following: Instruction, step: Native) -> tuple[Instruction, list[str | None], str]:
+        """What comes next and only moves the result: done here, so that the resume function need not look at the value."""
+        if len(step.results) != 1:
+            return following, step.results, ""
+        [result] = step.results
+        instructions = self.site.program.instructions
+        after = instructions[self.site.at + 2] if len(instructions) > self.site.at + 2 else following
+        if following.opname == "RETURN_VALUE" and result is not None:
+            return following, step.results, f"return {result}"
+        if following.opname == "POP_TOP":
+            return after, [], self.returned_constant(after)
+        if following.opname == "STORE_FAST" and result is not None:
+            self.assigned[following.argval] = result
+            return after, [], ""
+        return following, step.results, ""
+
+    def returned_constant(self, after: Instruction) -> str:
+        """The return statement where nothing else is left to do."""
+        if after.opname == "RETURN_CONST":
+            return f"return {self.r.constants.name(after.argval)}"
+        instructions = self.site.program.instructions
+        last = instructions[instructions.index(after) + 1 :][:1]
+        if after.opname == "LOAD_CONST" and last and last[0].opname == "RETURN_VALUE":
+            return f"return {self.r.constants.name(after.argval)}"
+        return ""
+
+    def handling(self, lines: list[str]) -> list[str]:
+        """Inside an exception handler the exception is the one being handled for what runs natively as well."""
+        if not self.site.handles or not lines:
+            return lines
+        exc = self.r.expr(self.site.handled)
+        position = getattr(self.site.handled, "raised_at", {}).get(id(self.site.frame))
+        kept = [f"    if _raised is not None: {exc}.__traceback__ = _raised"]  # this is not where it was raised
+        raising = [f"_raised = {exc}.__traceback__", "try:", Placed.at(f"    raise {exc}", position)]
+        return [*raising, "except BaseException:", *kept, *indent(lines)]
+
+    def offering(self, lines: list[str]) -> list[str]:
+        """While the lines run, functions that they call are captured."""
+        hook = self.r.constants.name(set_callback)
+        return [
+            f"_before = {hook}({self.r.constants.name(self.context.offer)})",
+            "try:",
+            *indent(lines),
+            "finally:",
+            f"    {hook}(_before)",
+        ]
+
+    def leave(self, target: Instruction, stack: list[Any], results: list[str | None], error: str = "") -> str:
+        """The return statement that goes on at ``target``, or that raises ``error`` there."""
+        frame = self.site.frame
+        bound = dict.fromkeys([*frame.locals, *frame.cells, *({} if error else self.assigned)])
+        there = [*stack, *[MISSING if x is None else x for x in results]]
+        going = going_on(frame, target, there, bound, bool(error), () if error else self.assigned)
+        place = frame.prepared.index[id(target)]
+        compiled = self.context.resumed(going.body, going.resume, (place, bool(error)))
+        passed = [self.argument(p, going, stack, results, error) for p in going.resume.parameters]
+        return f"return {self.r.constants.name(TailCall)}({', '.join([self.r.constants.name(compiled), *passed])})"
+
+    def argument(self, parameter: Parameter, going: Going, stack: list[Any], results: list[str | None], error: str) -> str:
+        """The expression that a resume function is given for one of its parameters."""
+        frame, r, place = self.site.frame, self.r, parameter.place
+        match parameter.kind:
+            case ParameterKind.LOCAL if parameter.name in self.assigned and not error:
+                return self.assigned[parameter.name]
+            case ParameterKind.LOCAL:
+                return r.expr(frame.locals[parameter.name])
+            case ParameterKind.CELL:
+                return r.expr(frame.cells[parameter.name])
+            case ParameterKind.STACK:
+                return r.expr(stack[place]) if place < len(stack) else str(results[place - len(stack)])
+            case ParameterKind.EXCEPTION:
+                return error
+        inner = going.handler_inside(place)
+        return r.expr(stack[inner] if inner is not None else self.site.handled)

@@ -1,0 +1,120 @@
+"""Lives of objects that a program can see the end of: ``__del__``, weak references.
+
+A capture holds what it looks at, and a call of C holds its arguments, so that such an object would live longer than the program says. A
+function that makes one, or a weak reference to one, therefore runs as it is from its beginning (`Unsupported.whole`), and a resume function
+takes such an argument out of a list that nobody else has (`resume.taking`)."""
+
+from __future__ import annotations
+
+import types
+import weakref
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from ..bytecode import decode, uses_and_kills
+from ..errors import Unsupported
+from ..resume import ParameterKind, Resume
+from ..values.base import MISSING, Lazy, Value, find_in_mro
+from ..values.growing_lists import GrowingList
+from ..values.mapping import DictValue, SetValue
+from ..values.sequence import SequenceValue
+
+if TYPE_CHECKING:
+    from ..interpretation.machine import Interpreter
+
+
+#: Objects that weak references of torch, of Python's library and of guards point to, and whose lives seldom tell.
+LASTING = (torch.Tensor, torch.nn.Module, type, types.FunctionType, types.ModuleType)
+MOST_ITEMS = 100
+COUNTED = (int, float, complex, str, bytes, bool, type(None), tuple, list, dict)
+
+
+def is_mortal(obj: Any) -> bool:
+    """Whether the program would see when an object dies: its class has a ``__del__`` in Python, or there are weak references to it."""
+    kind = type(obj)
+    if kind in COUNTED:
+        return False
+    if type(find_in_mro(kind.__mro__, "__del__")[1]) is types.FunctionType:
+        return True
+    return not issubclass(kind, LASTING) and bool(kind.__weakrefoffset__) and weakref.getweakrefcount(obj) > 0
+
+
+def holds_mortal(obj: Any) -> bool:
+    """Whether it is a mortal object, or a tuple or list with one."""
+    return is_mortal(obj) or (type(obj) in (tuple, list) and any(is_mortal(item) for item in obj[:MOST_ITEMS]))
+
+
+def is_suspended(obj: Any) -> bool:
+    """Whether it is a generator that is in the midst of something: its ``finally`` blocks run when it is dropped."""
+    return type(obj) is types.GeneratorType and obj.gi_suspended and obj.gi_frame is not None and obj.gi_frame.f_lasti >= 0
+
+
+def ends_inside(resume: Resume, args: tuple[Any, ...]) -> bool:
+    """Whether a mortal object that a resume function is given may die before the function ends: one that its code takes from the stack, or
+    whose variable it assigns or deletes."""
+    if not any(holds_mortal(arg) or is_suspended(arg) for arg in args):
+        return False
+    killed = {name for ins in decode(resume.code).instructions for name in uses_and_kills(ins)[1]}
+    for parameter, arg in zip(resume.parameters, args):
+        on_stack = parameter.kind is ParameterKind.STACK
+        if (holds_mortal(arg) and (on_stack or parameter.name in killed)) or (
+            is_suspended(arg) and not on_stack and parameter.name in killed
+        ):
+            return True
+    return False
+
+
+def refuse_dropping(vm: Interpreter) -> None:
+    """Raises Unsupported where what the captured code changes lets go of a mortal object of before: that comes after the graph, and after
+    other changes."""
+    told = {id(obj) for obj in vm.referred}
+    for value in vm.effects.changed:
+        if isinstance(value, GrowingList) and value.only_grew:
+            continue
+        kept = {id(obj) for obj in now(value)}
+        for obj in before(value):
+            if (id(obj) in told or is_mortal(obj)) and id(obj) not in kept:
+                refuse(type(obj).__qualname__)
+    for namespace, name, _new in vm.effects.globals.values():
+        obj = namespace.get(name)
+        if id(obj) in told or is_mortal(obj):
+            refuse(type(obj).__qualname__)
+
+
+def refuse(name: str) -> None:
+    why = "when it dies tells, and what captured code changes is changed after the graph"
+    raise Unsupported("FE018", f"the {name} that a name or a container lets go of", why, whole=True)
+
+
+def before(value: Value) -> Iterator[Any]:
+    """The objects that a changed container or object really holds."""
+    obj = getattr(value, "obj", None)
+    if isinstance(value, SequenceValue) and isinstance(obj, (list, set)):
+        yield from list.__iter__(obj) if isinstance(obj, list) else ()
+    elif isinstance(value, DictValue):
+        holder = obj if isinstance(obj, dict) else getattr(obj, "__dict__", None)
+        if isinstance(holder, dict):
+            yield from dict.keys(holder)
+            yield from dict.values(holder)
+    elif isinstance(value, SetValue) and isinstance(obj, set):
+        yield from set.__iter__(obj)
+
+
+def now(value: Value) -> Iterator[Any]:
+    """The objects of before the call that it holds in the end."""
+    items: list[Any] = []
+    if isinstance(value, DictValue):
+        items = [each for pair in value.items.values() for each in pair]
+    elif isinstance(value, SetValue):
+        items = list(value.items.values())
+    elif isinstance(value, SequenceValue):
+        items = list(getattr(value, "items", ()))
+    for item in items:
+        obj = item.obj if type(item) is Lazy else item.real() if isinstance(item, Value) else MISSING
+        if obj is not MISSING:
+            yield obj
+
+
+__all__ = ["ends_inside", "is_mortal", "refuse_dropping"]

@@ -1,0 +1,447 @@
+"""``capture``: a function becomes a compiled one, backed by any torch backend."""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import logging
+import types
+import warnings
+from typing import Any, Callable, Hashable
+
+import torch
+from msgspec.structs import replace
+
+from opmill_fake_tensors import no_hooks_on_saved_tensors
+from opmill_fake_tensors.collector import collector_paused
+from opmill_fake_tensors.imports import imports
+from opmill_fake_tensors.passing import may_pass, out_of_memory
+from opmill_guards import CompiledFunction, TailCall
+from opmill_guards.guard import DictKeys, Equals, Is, Length, Predicate, TensorMatch
+from opmill_guards.probe import current_stance
+from opmill_guards.tree import GuardSet
+
+from ..breaks.bodies import Body
+from ..breaks.natives import worth_capturing
+from ..effects.labels import labelled
+from ..effects.lifetimes import ends_inside
+from ..errors import CaptureWarning, NotYet, Unsupported
+from ..eval_frame import intercept, skip
+from ..interpretation.owners import installed, is_disabled
+from ..messages.excerpt import plainly
+from ..messages.remedies import REMEDIES as REFUSALS
+from ..options import CaptureOptions
+from ..resume import Resume, taking
+from ..translate import Translation, bind_real, translate
+from ..values.base import MISSING, Raised
+from ..values.modules import is_data_parallel, runs_between
+from .kinds import kinds_among
+from .limits import FINAL, growth
+from .stance import LATER, NEVER, not_for_torch, refuse_to_recompile, watched
+from .turns import Turns
+from .varying import Seen
+
+log = logging.getLogger("opmill.internal")
+#: For how many kinds of modules among its arguments one function is compiled: that often the limit for one of them.
+MOST_KINDS = 4
+CALL_OF_MODULES = torch.nn.Module._call_impl
+Backend = Callable[..., Any]
+
+
+def eager_backend(gm: torch.fx.GraphModule, example_inputs: list[Any]) -> Any:
+    """Runs the graph as it is."""
+    return labelled(gm).forward
+
+
+eager_backend.sizes_of_data = True  # type: ignore[attr-defined]
+
+
+def find_backend(backend: str | Backend) -> Backend:
+    """A callable is itself; ``"eager"`` runs graphs as they are."""
+    if callable(backend):
+        return backend
+    if backend == "eager":
+        return eager_backend
+    raise ValueError(f"unknown backend {backend!r}; there are: 'eager', or a callable backend(gm, example_inputs)")
+
+
+class Context:
+    """What the captures of one function and of its resume functions and callees share."""
+
+    def __init__(
+        self,
+        backend: Backend,
+        fullgraph: bool,
+        options: CaptureOptions,
+        on_translation: Any,
+        on_break: Any,
+        dynamic: bool | None = None,
+        on_recapture: Any = None,
+        watched_by: Any = None,
+    ) -> None:
+        self.backend = backend
+        self.dynamic = dynamic
+        self.may_break = not fullgraph
+        self.sizes_of_data: bool = getattr(backend, "sizes_of_data", False)
+        """Whether the backend takes graphs whose sizes only data tell; others get what comes before and behind such operators."""
+        self.options = options
+        self.on_translation = on_translation
+        self.on_break = on_break
+        self.on_recapture = on_recapture
+        self.watched_by = watched_by
+        self.attempts: list[Any] = []
+        """Interpreters of the capture that is running."""
+        self.stand_in: Callable[[Any], Any] = getattr(backend, "stand_in", lambda function: None)
+        """The backend may have something to run instead of a function that code between graphs calls."""
+        self.given_up: set[types.CodeType] = set()
+        self._compiled: dict[Any, Any] = {}
+        self.turns = Turns()
+
+    def compiled(self, fn: types.FunctionType) -> Any:
+        """The captured form of a callee."""
+        if (known := self._compiled.get(fn)) is not None:
+            return known
+        return self._compiled.setdefault(fn, CompiledFunction(fn, Capture(fn, self).on_miss))  # another thread may have been first
+
+    def resumed(self, body: Body, resume: Resume, place: Any) -> Any:
+        """The captured form of a resume function; the same one for the same place and state."""
+        key = (body.key, place, resume.stack, resume.parameters)
+        if (known := self._compiled.get(key)) is not None:
+            return known
+        function = body.resume(resume)
+        return self._compiled.setdefault(key, CompiledFunction(function, Capture(function, self, resume).on_miss, tail=True))
+
+    def parts(self) -> list[Any]:
+        """The captured forms of callees and resume functions, in the order they were met."""
+        return list(self._compiled.values())
+
+    def forget(self) -> None:
+        with self.turns.mine():
+            for compiled in self.parts():
+                compiled.on_miss.__self__.forget(compiled)
+            self._compiled.clear()
+            self.given_up.clear()
+
+    def offer(self, code: types.CodeType, function: types.FunctionType) -> Callable[..., Any] | None:
+        """What is called instead of a function that code which runs as it is calls: its captured form, where capturing is of use."""
+        if (instead := self.stand_in(function)) is not None:
+            return instead
+        if is_disabled(function):
+            if getattr(function, "_torchdynamo_disable_recursive", True) is False:
+                return None
+            return function  # as a replacement: while it runs nothing that it calls is offered either
+        made = function.__module__ is None or "<locals>" in function.__qualname__  # by a program that may make many
+        if code in self.given_up or made or not worth_capturing(function):
+            return None
+        if installed(code.co_filename) and code.co_name != "forward":
+            return None
+
+        return self.compiled(function)
+
+    def broken(self, reason: Unsupported) -> None:
+        log.debug("graph break: %s", reason)
+        if self.on_break is not None:
+            self.on_break(reason)
+
+
+REMEDY = "keep what changes from call to call out of the arguments or in tensors"
+REMEDIES: dict[type, str] = {
+    Length: "append to a list that grows, and read it from its end only; or keep it out of the function",
+    Is: "{source} is another object at each call, and which one it is matters (is, hash, a key): hand over what is read of it, or a number "
+    "that stands for it",
+    Predicate: "the contents of {source} are others at each call: ask for them outside of the function, and hand over what that gives",
+    Equals: "{source} has another value at each call, and each decides what runs: keep it out of the function, or in a tensor",
+    TensorMatch: "{source} has other sizes, another dtype or layout at each call: opmill.mark_dynamic(tensor, dimension) and dynamic=None "
+    "keep a size "
+    "open; else pad to a few sizes, and convert dtypes before the call",
+    DictKeys: "{source} has other keys at each call: keep the names out of the function, or use the same ones",
+}
+"""By the guard that failed last, what is to be done about it."""
+
+
+def remedy(guard: Any) -> str:
+    kind, held = type(guard), getattr(guard, "object", MISSING)
+    if isinstance(held, (set, frozenset)) or kind is Predicate:  # known by identity, and by contents
+        kind = Predicate
+    elif held is None or isinstance(held, bool):
+        kind = Equals
+    return REMEDIES.get(kind, REMEDY).format(source=plainly(str(getattr(guard, "source", ""))))
+
+
+class Capture:
+    """What happens on a miss of one function."""
+
+    def __init__(self, fn: types.FunctionType, context: Context, resume: Resume | None = None) -> None:
+        self.fn = fn
+        self.context = context
+        self.resume = resume
+        """What a function that goes on after a graph was made as."""
+        self.strict = not context.may_break and resume is None
+        """Whether a refusal is the user's to know. Where graphs may not break, what comes after a graph is the way out of an exception:
+        the program has failed, and has only to clean up behind itself."""
+        self.eager = False
+        self.called = False
+        """Whether it was called before, and fitted no entry."""
+        self.instead: Callable[..., Any] = fn
+        """What runs where the function is not captured."""
+        self.seen = self.nothing_seen()
+        self.raised = 0
+        self.compiled_for: collections.Counter[tuple[Hashable, ...]] = collections.Counter()
+        """How many entries there are for the same kinds of modules among the arguments."""
+        self.warned: set[tuple[Hashable, ...]] = set()
+
+    def nothing_seen(self) -> Seen:
+        """Before a second call. The last capture that the limit allows does not depend on a text that was another at each."""
+        return Seen(self.context.dynamic, self.context.may_break, max(self.context.options.recompile_limit - 2, 1))
+
+    def is_full(self, compiled: Any, kinds: tuple[Hashable, ...]) -> bool:
+        """Whether as many entries were made as the limit allows. Some kinds of modules have it each for its own, as if there were a
+        function for each: the layers of a network that differ in size."""
+        limit = self.context.options.recompile_limit
+        return self.compiled_for[kinds] >= limit or len(compiled.entries) >= MOST_KINDS * limit
+
+    def on_miss(self, compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Callable[..., Any]:
+        """The callable to run for these arguments; inserted as an entry when it was captured. The capture itself is not offered to
+        others."""
+        if self.eager:
+            return self.instead
+        with intercept(None), collector_paused():
+            return self._target(compiled, args, kwargs)
+
+    def _target(self, compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Callable[..., Any]:
+        context = self.context
+        try:
+            bound = bind_real(self.fn, args, kwargs)
+        except TypeError:
+            return self.fn
+        if watched() or self.is_to_wait(compiled, args, kwargs):
+            return self.fn
+        if self.resume is not None and ends_inside(self.resume, args):
+            return self._give_up()
+        with context.turns.mine() as mine:
+            if not mine or self.eager:
+                return self.instead
+            if (entry := compiled.find(args, kwargs)) is not None:
+                return entry  # another thread made it meanwhile
+            if self.fn is CALL_OF_MODULES and not self.strict and (runs_between(module := bound["self"]) or is_data_parallel(module)):
+                return self._between()
+            kinds = kinds_among(bound.values())
+            if self.is_full(compiled, kinds):
+                self._limit(compiled, kinds, args, kwargs)
+                return self.fn
+            if compiled.entries:
+                for learnt in self.seen.note(compiled.entries, compiled.bind(args, kwargs)):
+                    self._learns(compiled, learnt)
+                if context.on_recapture is not None:
+                    context.on_recapture(self.fn, compiled.explain_miss(args, kwargs))
+            imports.mend()
+            try:
+                with no_hooks_on_saved_tensors(), self._watched():
+                    translation = self._translate(bound)
+            except NotYet:
+                return self._waits()
+            except (Raised, RecursionError) as exc:
+                return self._raises(exc)
+            except Unsupported as exc:
+                if self.strict or exc.asked:
+                    raise exc.with_traceback(None) from None  # the frames in between are opmill's, and the text tells the program's
+                log.debug("%s runs eagerly: %s", self.fn.__qualname__, exc)
+                if exc.code == "FE093":
+                    warnings.warn(str(exc), CaptureWarning, stacklevel=3)
+                return self._give_up()
+            except Exception as exc:
+                imports.suspect = True
+                if self.strict:
+                    raise
+                if may_pass(exc):
+                    return self._passes(exc)
+                log.warning("internal error while capturing %s; it runs eagerly", self.fn.__qualname__, exc_info=True)
+                return self._give_up()
+            for fixed, shown in translation.fixed:
+                more = "\n".join([f"  hint: {REFUSALS['FE091']}", *shown])
+                warnings.warn(f"FE091: a size marked as dynamic is not: {fixed}\n{more}", CaptureWarning, stacklevel=3)
+            if context.on_translation is not None:
+                context.on_translation(translation)
+            not_for_torch(translation.target.__code__)
+            entry = compiled.insert(GuardSet(translation.guards, translation.loads), translation.target, translation.direct)
+            self.compiled_for[kinds] += 1
+            return entry
+
+    def _watched(self) -> Any:
+        """Who wants to is told meanwhile what the capture has come to."""
+        context = self.context
+        if context.watched_by is None:
+            return contextlib.nullcontext()
+        name = self.fn.__qualname__
+
+        def come_to() -> str:
+            return f"{name}: {growth(context.attempts[-1])}" if context.attempts else name
+
+        return context.watched_by(come_to)
+
+    def is_to_wait(self, compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        """Whether the program's stance is that this call runs as it is. Raises RuntimeError where it is that none may have to be
+        captured."""
+        stance = current_stance()
+        if stance == "fail_on_recompile":
+            code = self.fn.__code__
+            refuse_to_recompile(self.fn.__qualname__, f"{code.co_filename}:{code.co_firstlineno}", compiled.explain_miss(args, kwargs))
+        first, self.called = not self.called, True
+        return stance in NEVER or (stance in LATER and first)
+
+    def forget(self, compiled: Any) -> None:
+        compiled.clear()
+        self.eager, self.instead, self.called = False, self.fn, False
+        self.seen = self.nothing_seen()
+        self.compiled_for.clear()
+        self.warned.clear()
+
+    def _raises(self, reason: Raised | RecursionError) -> Callable[..., Any]:
+        """The function raises for these arguments, and no graph can end before, or the stack has no room left for a capture: it runs as it
+        is, in the end without being captured first."""
+        self.raised += 1
+        log.debug(
+            "%s runs eagerly: %s", self.fn.__qualname__, reason.value.describe() if isinstance(reason, Raised) else "the stack is full"
+        )
+        return self._give_up() if self.raised > self.context.options.recompile_limit else self.fn
+
+    def _waits(self) -> Callable[..., Any]:
+        """This call runs as it is, and nothing that it calls is captured; where calls stay so, the function is given up in the end."""
+        self.raised += 1
+        return self._give_up() if self.raised > self.context.options.recompile_limit else self.fn
+
+    def _passes(self, reason: Exception) -> Callable[..., Any]:
+        """The machine has no memory, disk or process to spare: the call runs as it is, and the next one is captured. What is lacking but
+        memory may be lacking for ever, so the function is given up in the end."""
+        self.raised += not out_of_memory(reason)
+        log.debug("%s runs eagerly this time: %s", self.fn.__qualname__, reason)
+        return self._give_up() if self.raised > self.context.options.recompile_limit else self.fn
+
+    def _give_up(self) -> Callable[..., Any]:
+        """From now on the function runs as it is, and what it calls is captured. One that goes on after a graph owns its arguments: nobody
+        else would have them in the plain function."""
+        fn, offer = self.fn, self.context.offer
+        self.context.given_up.add(fn.__code__)
+        if self.resume is not None:
+            fn = types.FunctionType(taking(fn.__code__), fn.__globals__, fn.__name__, None, fn.__closure__)
+            self.context.given_up.add(fn.__code__)
+
+        def run(*args: Any, **kwargs: Any) -> Any:
+            with intercept(offer):
+                return fn(*args, **kwargs)
+
+        def hand_over(*args: Any) -> Any:
+            return TailCall(run, list(args))
+
+        self.eager = True
+        self.instead = run if self.resume is None or not self.resume.parameters else hand_over
+        return self.instead
+
+    def _between(self) -> Callable[..., Any]:
+        """What calls a module whose hooks or preparations no graph holds: what is between them is captured."""
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            with intercept(self.context.offer):
+                return CALL_OF_MODULES(*args, **kwargs)
+
+        return call
+
+    def _translate(self, bound: dict[str, Any]) -> Translation:
+        """The function for these arguments; with fixed sizes where symbolic ones lead nowhere."""
+        context, varying = self.context, self.seen.varying()
+        if context.sizes_of_data:
+            try:
+                return translate(self.fn, bound, context.backend, context.options, context, replace(varying, data=True))
+            except (Raised, NotYet):
+                raise
+            except Exception as exc:
+                if may_pass(exc) or (isinstance(exc, Unsupported) and exc.code in FINAL):
+                    raise
+                if not context.may_break and isinstance(exc, Unsupported) and not self.seen.has_symbols():
+                    raise
+                log.debug("%s is captured without sizes that only data tell", self.fn.__qualname__, exc_info=True)
+        try:
+            return translate(self.fn, bound, context.backend, context.options, context, varying)
+        except (Raised, NotYet):
+            raise
+        except Exception as exc:
+            final = isinstance(exc, Unsupported) and (exc.code in FINAL or not self.seen.has_symbols())
+            if varying.nothing or final or may_pass(exc):
+                raise
+            log.debug("%s is captured with fixed sizes", self.fn.__qualname__, exc_info=True)
+            fixed = translate(self.fn, bound, context.backend, context.options, context, replace(varying, nothing=True))
+            self.seen.failed = self.seen.symbolic()
+            return fixed
+
+    def _learns(self, compiled: Any, guard: Any) -> None:
+        """Says once that graphs do not depend from now on on what was another text, set or object at each call."""
+        source, code = plainly(str(guard.source)), self.fn.__code__
+        hint = remedy(guard)
+        warnings.warn(
+            f"FE067: {self.fn.__qualname__} was compiled {len(compiled.entries)} times, as {source} was another at each call; from now on "
+            f"what depends on it runs between graphs\n  at: {code.co_filename}:{code.co_firstlineno}\n  hint: {hint}",
+            CaptureWarning,
+            stacklevel=5,
+        )
+
+    def _limit(self, compiled: Any, kinds: tuple[Hashable, ...], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        everything = len(compiled.entries) >= MOST_KINDS * self.context.options.recompile_limit
+        self.eager = not kinds or everything
+        if kinds in self.warned or (everything and self.warned):
+            return
+        self.warned.add(kinds)
+        code = self.fn.__code__
+        reasons = compiled.explain_miss(args, kwargs)[-1:]
+        hint = next((remedy(reason.guard) for reason in reasons), REMEDY) + ", or raise the option recompile_limit"
+        lines = [
+            f"FE090: {self.fn.__qualname__} was compiled {len(compiled.entries)} times and runs uncompiled for other arguments from now on",
+            f"  at: {code.co_filename}:{code.co_firstlineno}",
+            *(f"  last reason: {plainly(str(reason))}" for reason in reasons),
+            f"  hint: {hint}",
+        ]
+        warnings.warn("\n".join(lines), CaptureWarning, stacklevel=4)
+
+
+skip(Capture.on_miss.__code__)
+not_for_torch(Capture.on_miss.__code__)
+
+
+def capture(
+    fn: types.FunctionType,
+    backend: str | Backend = "eager",
+    *,
+    fullgraph: bool = False,
+    dynamic: bool | None = None,
+    options: CaptureOptions | None = None,
+    on_translation: Any = None,
+    on_break: Any = None,
+    on_recapture: Any = None,
+    watched_by: Any = None,
+) -> Any:
+    """A function that runs ``fn`` by graphs compiled with ``backend(gm, example_inputs) -> callable``.
+
+    ``fullgraph``: raise :class:`Unsupported` where the graph would break. ``dynamic``: True: sizes and ints of the
+    arguments are symbolic from the start; False: never; None: those that were different at another call.
+    ``on_translation(translation)`` and ``on_break(unsupported)`` are told of each capture and of each graph break;
+    ``on_recapture(function, failures)`` when a call fits no entry: why, of each entry the first guard that does not hold.
+    ``watched_by(come_to)`` gives a context manager that is entered while a function is read; ``come_to()`` tells, in any thread, what has
+    been recorded so far and which loop makes it grow."""
+    if not isinstance(fn, types.FunctionType):
+        raise TypeError(f"capture() wants a Python function, got {type(fn).__name__}")
+    context = Context(
+        find_backend(backend), fullgraph, options or CaptureOptions(), on_translation, on_break, dynamic, on_recapture, watched_by
+    )
+    return CompiledFunction(fn, Capture(fn, context).on_miss)
+
+
+def parts(compiled: Any) -> list[Any]:
+    """What ``capture`` gave, and the captured forms of the callees and resume functions it came to need: all ``CompiledFunction``."""
+    return [compiled, *compiled.on_miss.__self__.context.parts()]
+
+
+def forget(compiled: Any) -> None:
+    """Makes what ``capture`` gave as it was before its first call; resume functions, callees and having given up are forgotten too."""
+    start = compiled.on_miss.__self__
+    with start.context.turns.mine():
+        start.forget(compiled)
+        start.context.forget()

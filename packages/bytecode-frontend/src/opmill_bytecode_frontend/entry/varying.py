@@ -1,0 +1,278 @@
+"""Which sizes and numbers a capture does not assume, and how that is learned: static first, what changed is symbolic from then on."""
+
+from __future__ import annotations
+
+import enum
+import functools
+from collections.abc import Iterable, Iterator, Mapping
+from types import FunctionType
+from typing import Any
+
+import torch
+from msgspec import Struct, field
+
+from opmill_guards import reference
+from opmill_guards.guard import Equals, Is, ModuleTree, Predicate, SizeRelation, TensorMatch, TypeIs
+from opmill_guards.source import Item, Local, Source
+
+from ..assumptions.asked import is_asked
+from ..assumptions.contents import Holds, Items
+
+SMALLEST = 2
+"""Sizes 0 and 1 are always assumed: they broadcast, or hold nothing."""
+REWRITTEN = 2
+"""Misses for what a small tensor holds after which graphs no longer depend on it: a flag that is set once costs one."""
+HEAP = 1 << 9
+"""The flag of classes that are written in Python."""
+APART = (type, functools.partial, torch.nn.Module, torch.Tensor, enum.Enum)
+"""Of these a few are known each by itself."""
+CHANGES = 3
+"""Misses for the value of a number argument (of an int: for one that had to be assumed again) after which graphs no longer depend on it."""
+
+
+class Limits(Struct, frozen=True):
+    """The range of a symbolic dimension, ends included. ``asked``: the program itself marked it."""
+
+    low: int = SMALLEST
+    high: int | None = None
+    asked: bool = False
+
+
+class Varying(Struct, frozen=True):
+    """What one capture does not assume. ``everything``: all sizes and ints of the arguments; ``nothing``: no marks of tensors either.
+    ``sizes`` and ``strides``: dimensions that were different at several calls; ``ints``, ``floats``: sources of such numbers; ``opaque``:
+    numbers, texts and sets among the arguments, and texts between two graphs, that graphs do not depend on at all, and objects of which no
+    graph depends on which one it is."""
+
+    everything: bool = False
+    nothing: bool = False
+    sizes: Mapping[Source, frozenset[int]] = field(default_factory=dict)  # not {}: nobody shall write to it
+    strides: Mapping[Source, frozenset[int]] = field(default_factory=dict)  # not {}: nobody shall write to it
+    ints: frozenset[Source] = frozenset()
+    floats: frozenset[Source] = frozenset()
+    opaque: frozenset[Source] = frozenset()
+    remade: bool = False
+    """Whether functions and classes among the arguments that were made by calls are known by what they are made of, not by identity."""
+    apart: frozenset[tuple[type, str]] = frozenset()
+    """Attributes of classes of modules that captured code was seen to change."""
+    contents: frozenset[Source] = frozenset()
+    """Small tensors of modules whose values were seen to change again."""
+    data: bool = False
+    """Whether sizes that only data tell may be symbols."""
+
+    def dimensions(self, source: Source, tensor: torch.Tensor, held: bool = False) -> dict[int, Limits]:
+        """The dimensions of an input that are symbolic. ``held``: it is a tensor of a module: of parameters none are, of others those that
+        were seen to change."""
+        if self.nothing or (held and (isinstance(tensor, torch.nn.Parameter) or source not in self.sizes)):
+            return {}
+        marks = tensor.__dict__
+        chosen = set(range(tensor.dim())) if self.everything else set(self.sizes.get(source, ()))
+        chosen -= marks.get("_dynamo_static_indices", set())
+        chosen |= marks.get("_dynamo_weak_dynamic_indices", set())
+        asked = marks.get("_dynamo_dynamic_indices", set()) | marks.get("_dynamo_unbacked_indices", set())
+        limits = {
+            each.dim: Limits(max(each.min or 0, SMALLEST), each.max, True)
+            for each in marks.get("_dynamo_dynamic_range", ())
+            if each.dim in asked
+        }
+        found = {d: limits.get(d, Limits(asked=d in asked)) for d in sorted(chosen | asked) if d < tensor.dim()}
+        return {d: own for d, own in found.items() if own.low <= tensor.size(d) and (own.high is None or tensor.size(d) <= own.high)}
+
+    def is_int(self, source: Source, value: int) -> bool:
+        """Whether an int found at ``source`` is symbolic."""
+        return not self.nothing and value >= SMALLEST and (source in self.ints or (self.everything and from_argument(source)))
+
+    def is_float(self, source: Source) -> bool:
+        """Whether a float found at ``source`` is symbolic."""
+        return not self.nothing and (source in self.floats or (self.everything and from_argument(source)))
+
+
+def from_argument(source: Any) -> bool:
+    """Whether a source starts at an argument of the call."""
+    return type(source.root) is Local and not is_asked(source)
+
+
+def on_stack(source: Source | None) -> bool:
+    """Whether a source is something that stood on the stack when a graph ended, or an item in it: that of a loop over ``zip`` or
+    ``items``."""
+    while type(source) is Item:
+        source = source.base
+    return type(source) is Local and source.name.startswith(".stack")
+
+
+class Seen:
+    """What was different at the calls of one function so far."""
+
+    def __init__(self, dynamic: bool | None, may_break: bool, patience: int = CHANGES) -> None:
+        self.dynamic = dynamic
+        self.may_break = may_break
+        self.sizes: dict[Source, set[int]] = {}
+        self.strides: dict[Source, set[int]] = {}
+        self.ints: set[Source] = set()
+        self.floats: set[Source] = set()
+        self.texts: dict[Source, int] = {}
+        """How often a text or a set did."""
+        self.patience = patience
+        """How often it may: programs have modes, of which each shall have graphs of its own."""
+        self.contents: dict[Source, int] = {}
+        """How often what a small tensor holds led to another capture."""
+        self.numbers: dict[Source, int] = {}
+        """How often a value led to another capture."""
+        self.remade = False
+        """Whether a call gave a function or class that differed from that of before in its identity alone."""
+        self.apart: frozenset[tuple[type, str]] = frozenset()
+        self.failed: Any = None
+        """What was symbolic when a capture with that failed last: there is none more with just the same."""
+
+    def has_symbols(self) -> bool:
+        """Whether a capture may have had symbolic sizes by what was seen or asked for."""
+        return bool(self.dynamic or self.sizes or self.strides or self.ints or self.floats)
+
+    def symbolic(self) -> Any:
+        """All that was seen to change."""
+        dims = [frozenset((source, d) for source, dims in seen.items() for d in dims) for seen in (self.sizes, self.strides)]
+        return (*dims, frozenset(self.ints), frozenset(self.floats))
+
+    def varying(self) -> Varying:
+        """What the next capture does not assume."""
+        contents = frozenset(source for source, count in self.contents.items() if count >= REWRITTEN)
+        often = [source for source, count in self.numbers.items() if count >= CHANGES]
+        often += [source for source, count in self.texts.items() if count >= self.patience]
+        opaque = frozenset(often if self.may_break else ())
+        if self.dynamic is False or (self.failed is not None and self.failed == self.symbolic()):
+            return Varying(nothing=True, opaque=opaque, remade=self.remade, apart=self.apart, contents=contents)
+        sizes = {source: frozenset(dims) for source, dims in self.sizes.items()}
+        strides = {source: frozenset(dims) for source, dims in self.strides.items()}
+        return Varying(
+            bool(self.dynamic),
+            False,
+            sizes,
+            strides,
+            frozenset(self.ints),
+            frozenset(self.floats),
+            opaque,
+            self.remade,
+            self.apart,
+            contents,
+        )
+
+    def note(self, entries: Iterable[Any], values: Mapping[str, Any]) -> list[Any]:
+        """A call with these arguments fits no entry: what differs from what each of them assumes is not assumed again. Gives the guards of
+        texts, sets and objects on which graphs do not depend from now on."""
+        missed: set[Source] = set()
+        rewritten: set[Source] = set()
+        texts: set[Source] = set()
+        said: dict[Source, Any] = {}
+        same: set[Source] = set()
+        for entry in entries:
+            for guard in each_fact(entry.guards):
+                if type(guard) is ModuleTree and guard.snapshot is not None:
+                    self.apart = self.apart.union(guard.snapshot.changed_attributes())
+                elif type(guard) is TensorMatch:
+                    with torch._C.DisableTorchFunctionSubclass():
+                        self._note_tensor(guard, values)
+                elif type(guard) is Predicate and type(guard.function) is Holds:
+                    (same if reference.check(guard, values) else rewritten).add(guard.source)
+                elif is_of_text(guard):
+                    if reference.check(guard, values):
+                        same.add(guard.source)
+                    elif isinstance(value_of(guard.source, values), (str, bytes, set, frozenset)):  # not where it is not given at all
+                        texts.add(guard.source)
+                        said[guard.source] = guard
+                elif type(guard) in (Is, TypeIs) and from_argument(guard.source):
+                    if type(guard) is Is and is_another(guard.object, value_of(guard.source, values)):
+                        missed.add(guard.source)
+                        said[guard.source] = guard
+                    self.remade = self.remade or is_remade(guard, value_of(guard.source, values))
+                elif type(guard) is Equals and type(guard.value) in (int, float):
+                    self._note_number(guard, values, missed)
+                elif type(guard) is Equals and type(guard.value) is str and on_stack(guard.source):
+                    missed |= set() if reference.check(guard, values) else {guard.source}  # a text made between two graphs
+                elif type(guard) is SizeRelation and type(guard.sources[0]) is Local and guard.expression.startswith("s0 == "):
+                    missed |= set() if reference.check(guard, values) else {guard.sources[0]}
+        for source in missed:
+            self.numbers[source] = self.numbers.get(source, 0) + 1
+        for source in texts - same:
+            self.texts[source] = self.texts.get(source, 0) + 1
+        for source in rewritten - same:
+            self.contents[source] = self.contents.get(source, 0) + 1
+        often = {source for source in texts - same if self.texts[source] == self.patience}
+        often |= {source for source in missed if self.numbers[source] == CHANGES}
+        return [guard for source, guard in said.items() if source in often and self.may_break and not on_stack(source)]
+
+    def _note_tensor(self, guard: TensorMatch, values: Mapping[str, Any]) -> None:
+        tensor = value_of(guard.source, values)
+        if not isinstance(tensor, torch.Tensor) or guard.sizes is None or tensor.dim() != len(guard.sizes) or tensor.dtype != guard.dtype:
+            return
+        changed = {d for d, n in enumerate(guard.sizes) if n is not None and n != tensor.size(d)}
+        if changed and not guard.dtype.is_floating_point and not guard.dtype.is_complex:
+            changed = set(range(tensor.dim()))  # tokens and masks have no features: where one size changes, so will the others
+        if changed:
+            self.sizes.setdefault(guard.source, set()).update(changed)
+        if guard.strides is not None and tensor.layout is torch.strided:
+            moved = {d for d, n in enumerate(guard.strides) if n is not None and n != tensor.stride(d)}
+            self.strides.setdefault(guard.source, set()).update(moved)
+
+    def _note_number(self, guard: Equals, values: Mapping[str, Any], missed: set[Source]) -> None:
+        now = value_of(guard.source, values)
+        if type(now) is not type(guard.value) or now == guard.value:
+            return
+        if type(now) is int and now >= SMALLEST and self.dynamic is not False:
+            self.ints.add(guard.source)
+        elif type(now) is float and self.dynamic is not False and guard.source not in self.floats:
+            self.floats.add(guard.source)
+        elif type(guard.source) is Local or on_stack(guard.source):
+            missed.add(guard.source)
+
+
+def is_of_text(guard: Any) -> bool:
+    """Whether a guard says what a text or a set among the arguments is."""
+    found = type(guard) is Predicate and type(guard.function) is Items
+    return found or (
+        type(guard) is Equals and type(guard.value) in (str, bytes) and from_argument(guard.source) and not on_stack(guard.source)
+    )
+
+
+def is_another(one: Any, other: Any) -> bool:
+    """Whether two objects differ in their identity, and are of a class of which programs make many."""
+    kind = type(one)
+    many = kind is object or (bool(kind.__flags__ & HEAP) and not isinstance(one, APART))
+    return many and one is not other and type(other) is kind
+
+
+def is_remade(guard: Is | TypeIs, now: Any) -> bool:
+    """Whether a guard of identity misses a function, or the class of an object, that was made again by the same definition."""
+    if isinstance(guard, Is):
+        return now is not guard.object and same_definition(now, guard.object)
+    return type(now) is not guard.type and same_definition(type(now), guard.type)
+
+
+def same_definition(one: Any, other: Any) -> bool:
+    """Whether two functions have one code, two partials such functions or the same, two classes made by functions one name."""
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, type):
+        return "<locals>" in one.__qualname__ and (one.__module__, one.__qualname__) == (other.__module__, other.__qualname__)
+    if type(one) is FunctionType:
+        return one.__code__ == other.__code__
+    return type(one) is functools.partial and (one.func is other.func or same_definition(one.func, other.func))
+
+
+def each_fact(guards: Iterable[Any]) -> Iterator[Any]:
+    """The guards, and those that a tree of modules checks where something in it changed."""
+    for guard in guards:
+        yield guard
+        if type(guard) is ModuleTree:
+            yield from guard.then
+            yield from guard.tensors
+
+
+def value_of(source: Source, values: Mapping[str, Any]) -> Any:
+    """What a source gives for these arguments; None where it leads nowhere."""
+    try:
+        return reference.read(source, values)
+    except reference.Unreadable:
+        return None
+
+
+__all__ = ["Limits", "Seen", "Varying", "from_argument"]

@@ -1,0 +1,127 @@
+"""What ``torch.distributed``'s functions do, in operators that graphs can hold (``_c10d_functional``). Captured code runs these in their
+place, and they are plain Python: where a graph ends in the middle, the rest runs as it is.
+
+As in torch, what is written has no part in the record of autograd: a tensor that is reduced in place keeps the gradient that it had
+before, and its version does not move (hence ``.data``). Until ``wait`` returns, what is written to is left as it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch.distributed import distributed_c10d as c10d
+
+OPS = torch.ops._c10d_functional
+
+
+class Pending:
+    """What a collective that was started with ``async_op=True`` gives, instead of a ``Work``: its results arrive by `wait`."""
+
+    def __init__(self, result: torch.Tensor, written: Sequence[tuple[torch.Tensor, Any]]) -> None:
+        self._result: torch.Tensor | None = result
+        self._written = written
+
+    def wait(self, timeout: Any = None) -> bool:
+        """Fills what the collective writes to. True."""
+        if self._result is not None:
+            arrive(self._result, self._written)
+            self._result = None
+        return True
+
+    def is_completed(self) -> bool:
+        """True: it waits, for nothing arrives meanwhile, and a program that asks until it has would never end."""
+        return self.wait()
+
+    def is_success(self) -> bool:
+        return True
+
+    def synchronize(self) -> None:
+        self.wait()
+
+
+def arrive(result: torch.Tensor, written: Sequence[tuple[torch.Tensor, Any]]) -> None:
+    """Waits for ``result`` and copies its parts: each of ``written`` is a tensor with the first and the last row of ``result``, seen as a
+    matrix with one row for each, or with None for all of it."""
+    result = OPS.wait_tensor(result)
+    for tensor, rows in written:
+        tensor.data.copy_((result if rows is None else result[rows[0] : rows[1]]).reshape(tensor.shape))
+
+
+def ended(result: torch.Tensor, written: Sequence[tuple[torch.Tensor, Any]], async_op: bool) -> Pending | None:
+    if async_op:
+        return Pending(result, written)
+    arrive(result, written)
+    return None
+
+
+def real(tensor: torch.Tensor) -> torch.Tensor:
+    """Its memory as numbers that are not complex: as many as there are."""
+    tensor = tensor.data
+    return torch.view_as_real(tensor) if tensor.is_complex() else tensor
+
+
+def all_reduce(tensor: torch.Tensor, op: str, group: Any = None, async_op: bool = False) -> Pending | None:
+    name = c10d._group_or_default_group(group).group_name
+    return ended(OPS.all_reduce(real(tensor), op, name), [(real(tensor), None)], async_op)
+
+
+def broadcast(
+    tensor: torch.Tensor, src: int | None = None, group: Any = None, async_op: bool = False, group_src: int | None = None
+) -> Pending | None:
+    group = c10d._group_or_default_group(group)
+    source = c10d._canonicalize_group_rank(group, src, group_src, return_global=False)
+    return ended(OPS.broadcast(real(tensor), source, group.group_name), [(real(tensor), None)], async_op)
+
+
+def all_gather_into_tensor(output: torch.Tensor, input: torch.Tensor, group: Any = None, async_op: bool = False) -> Pending | None:
+    group = c10d._group_or_default_group(group)
+    gathered = OPS.all_gather_into_tensor(real(input).reshape(-1), group.size(), group.group_name)
+    return ended(gathered, [(real(output), None)], async_op)
+
+
+def all_gather(outputs: Sequence[torch.Tensor], input: torch.Tensor, group: Any = None, async_op: bool = False) -> Pending | None:
+    group = c10d._group_or_default_group(group)
+    flat = real(input).reshape(-1)
+    gathered, size = OPS.all_gather_into_tensor(flat, group.size(), group.group_name), flat.shape[0]
+    return ended(gathered, [(real(output), (k * size, (k + 1) * size)) for k, output in enumerate(outputs)], async_op)
+
+
+def reduce_scatter_tensor(output: torch.Tensor, input: torch.Tensor, op: str, group: Any = None, async_op: bool = False) -> Pending | None:
+    group = c10d._group_or_default_group(group)
+    scattered = OPS.reduce_scatter_tensor(real(input).reshape(-1), op, group.size(), group.group_name)
+    return ended(scattered, [(real(output), None)], async_op)
+
+
+def reduce_scatter(
+    output: torch.Tensor, inputs: Sequence[torch.Tensor], op: str, group: Any = None, async_op: bool = False
+) -> Pending | None:
+    group = c10d._group_or_default_group(group)
+    given = torch.cat([real(t).reshape(-1) for t in inputs])
+    return ended(OPS.reduce_scatter_tensor(given, op, group.size(), group.group_name), [(real(output), None)], async_op)
+
+
+def all_to_all_single(
+    output: torch.Tensor,
+    input: torch.Tensor,
+    output_split_sizes: Sequence[int] | None = None,
+    input_split_sizes: Sequence[int] | None = None,
+    group: Any = None,
+    async_op: bool = False,
+) -> Pending | None:
+    group = c10d._group_or_default_group(group)
+    count = group.size()
+    taken = list(output_split_sizes) if output_split_sizes else [output.shape[0] // count] * count
+    given = list(input_split_sizes) if input_split_sizes else [input.shape[0] // count] * count
+    return ended(OPS.all_to_all_single(real(input), taken, given, group.group_name), [(real(output), None)], async_op)
+
+
+def all_to_all(
+    outputs: Sequence[torch.Tensor], inputs: Sequence[torch.Tensor], group: Any = None, async_op: bool = False
+) -> Pending | None:
+    group = c10d._group_or_default_group(group)
+    given, taken = [real(t).reshape(-1) for t in inputs], [real(t).numel() for t in outputs]
+    exchanged = OPS.all_to_all_single(torch.cat(given), taken, [t.shape[0] for t in given], group.group_name)
+    ends = [sum(taken[: k + 1]) for k in range(len(taken))]
+    return ended(exchanged, [(real(t), (end - size, end)) for t, end, size in zip(outputs, ends, taken)], async_op)

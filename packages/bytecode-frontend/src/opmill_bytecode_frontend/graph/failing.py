@@ -1,0 +1,104 @@
+"""Graphs that fail when they run: the program fails as it would by itself, and leaves what it would leave.
+
+What a program changes comes after its graph. Where a graph that writes nothing raises, nothing has happened yet, and the function runs as
+it is: its exception is the program's own, from its own line, after what comes before it."""
+
+from __future__ import annotations
+
+import logging
+import types
+from typing import Any, Callable
+
+import torch
+from msgspec import Struct
+from torch._C import _functorch
+
+from .switches import switched, switches
+
+log = logging.getLogger("opmill.internal")
+#: Torch functions that write to an argument or to a state without saying so in their names.
+WRITING = frozenset("batch_norm instance_norm native_batch_norm backward manual_seed setitem delitem".split())
+
+
+#: In-place methods of tensors that draw numbers, or change what no version counts.
+UNCOUNTED = frozenset(
+    "requires_grad_ detach_ resize_ resize_as_ set_ share_memory_ squeeze_ unsqueeze_ transpose_ t_ swapdims_ swapaxes_ as_strided_ "
+    "rename_ apply_ map_ map2_ "
+    "normal_ uniform_ random_ bernoulli_ exponential_ geometric_ cauchy_ log_normal_ dropout_ alpha_dropout_ feature_dropout_ "
+    "rrelu_".split()
+)
+
+
+def may_run_again(graph: torch.fx.Graph, outside: list[Any]) -> bool:
+    """Whether running a part of the graph leaves nothing behind. What is not known to write nothing is taken to write. ``outside``: what
+    stood for tensors that are not the graph's own when it was recorded; their versions count what was written to them, whatever view it
+    went through."""
+    counted = not any(node.target is getattr and node.args[1] == "data" for node in graph.nodes)
+    if not all(is_harmless(node) or (counted and is_counted_write(node)) for node in graph.nodes):
+        return False
+    return not any(fake.is_inference() or fake._version for fake in outside)
+
+
+def name_of(node: torch.fx.Node) -> str:
+    return node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
+
+
+def is_counted_write(node: torch.fx.Node) -> bool:
+    """Whether the node writes to a tensor and does nothing else."""
+    target, name = node.target, name_of(node)
+    if node.op == "call_function" and getattr(target, "__module__", None) == "_operator":
+        return name == "setitem" or name.startswith("i")
+    of_tensors = node.op == "call_method" or isinstance(target, types.MethodDescriptorType) or getattr(torch, name, None) is target
+    return of_tensors and name.endswith("_") and not name.endswith("__") and name not in UNCOUNTED and "generator" not in node.kwargs
+
+
+def is_harmless(node: torch.fx.Node) -> bool:
+    if node.op not in ("call_function", "call_method"):
+        return node.op != "call_module"
+    target: Any = node.target
+    if node.kwargs.get("out") is not None or node.kwargs.get("inplace") is True:
+        return False
+    if isinstance(target, torch._ops.OpOverload):
+        return not target._schema.is_mutable and target.namespace in ("aten", "prims")
+    name = name_of(node)
+    of_tensors = isinstance(target, (str, types.MethodDescriptorType))
+    module = "torch" if of_tensors else getattr(target, "__module__", None) or ""
+    if name in WRITING or isinstance(target, torch._ops.HigherOrderOperator):
+        return False
+    if module == "_operator":
+        return not name.startswith("i") or name in ("invert", "inv", "is_", "is_not", "index")
+    written = name.endswith("_") and not name.endswith("__")
+    return not written and (
+        module in ("builtins", "math") or (module.split(".")[0] in ("torch", "opmill_fake_tensors") and "distributed" not in module)
+    )
+
+
+class Failing(Struct, eq=False):
+    """What happens where a graph raises. ``plain``: the function as it is, None where the graph may have left something behind; ``strict``:
+    that the graph fails and the function does not is an error; ``before``: the switches of the thread when the graph began;
+    ``levels``: how many function transforms it was in."""
+
+    plain: Callable[..., Any] | None
+    strict: bool
+    before: dict[Any, tuple[Any, ...]]
+    levels: int
+    told: bool = False
+
+    def __call__(self, error: Exception, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The result of the call: what the function itself gives or raises."""
+        if _functorch.get_dynamic_layer_stack_depth() > self.levels:
+            _functorch.pop_dynamic_layer_stack_and_undo_to_depth(self.levels)
+        for function, *given in switched(switches(), self.before):
+            function(*given)
+        if self.plain is None or torch._C._autograd._top_saved_tensors_default_hooks(True) is not None:
+            raise error  # hooks of the program have seen tensors of the graph; a checkpoint ends its second run by raising from one
+        result = self.plain(*args, **kwargs)
+        if self.strict:
+            raise error
+        if not self.told:
+            self.told = True
+            log.warning("the graph of %s failed and the function does not: %s: %s", self.plain.__qualname__, type(error).__name__, error)
+        return result
+
+
+__all__ = ["Failing", "may_run_again"]

@@ -1,0 +1,259 @@
+"""Symbolic sizes in a capture: where each symbol is found at a call, as node of the graph, as Python text, as guard."""
+
+from __future__ import annotations
+
+import math
+import operator
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+
+from opmill_fake_tensors import DataDependent
+from opmill_fake_tensors.symbols import FloorDiv, Index, Relation, Sizes, index, index_of
+from opmill_fake_tensors.symbols.real import FUNCTIONS, Real
+from opmill_guards.guard import SizeRelation
+from opmill_guards.source import Source, TensorProperty
+
+from ..messages.excerpt import Span, excerpt
+from ..values.number import Sourced, SymbolicNumber
+
+_FORMS = {
+    "add": "({} + {})",
+    "sub": "({} - {})",
+    "mul": "({} * {})",
+    "truediv": "({} / {})",
+    "floordiv": "({} // {})",
+    "mod": "({} % {})",
+    "neg": "(-{})",
+    "abs": "abs({})",
+    "float": "({} * 1.0)",
+    **{name: f"math.{name}({{}})" for name in ("sqrt", "cos", "sin", "tanh", "log2")},
+}
+"""Operations of a ``Real`` as guards write them."""
+
+
+class Numbers:
+    """Size symbols of one capture and their sources."""
+
+    def __init__(self, graph: torch.fx.Graph, where: Any, spans: Mapping[str, tuple[str, Span]]) -> None:
+        self.graph, self.spans = graph, spans
+        self.sizes = Sizes(where)
+        self.sources: dict[str, Source] = {}
+        self.owners: dict[str, Any] = {}
+        """Symbol -> the tensor whose size it is, or the number argument itself."""
+        self.by_source: dict[Source, SymbolicNumber] = {}
+        self.strides: list[SizeRelation] = []
+        self.asked: list[Index] = []
+        """Symbols of dimensions that the program itself marked as changing."""
+        self.late: dict[str, torch.fx.Node] = {}
+        """Symbols that only data tell, and the node that reads each: an item, a size of what an operator gave."""
+        self._nodes: dict[Any, Any] = {}
+
+    # ---- sizes that only data tell ---------------------------------------------------------------------------------
+
+    def unbound(self) -> set[str]:
+        """Symbols of that kind which nothing reads yet."""
+        return {name for name in self.sizes.data() if name not in self.late}
+
+    def bind_number(self, number: torch.SymInt, node: torch.fx.Node) -> None:
+        """A number that ``node`` reads from a tensor."""
+        self.late.setdefault(str(index_of(number)), node)
+
+    def bind_sizes(self, shape: Any, node: torch.fx.Node, node_of: Any) -> None:
+        """Symbols that the sizes of what ``node`` gives tell."""
+        unbound = self.unbound()
+        for d, size in enumerate(shape if unbound else ()):
+            expr = index_of(size)
+            names = expr.symbols & unbound
+            if len(names) != 1:
+                continue
+            [name] = names
+            stride = expr.stride_of(name)
+            if stride is not None and (sign := stride.constant) in (1, -1):
+                number = self._after(torch.ops.aten.sym_size.int, (node, d))
+                rest = self._index(expr - index(name) * sign, node_of)
+                if not isinstance(rest, int) or rest:
+                    number = self._after(operator.sub, (number, rest))
+                self.late[name] = number if sign == 1 else self._after(operator.neg, (number,))
+                unbound.discard(name)
+
+    def _after(self, function: Any, args: tuple[Any, ...]) -> torch.fx.Node:
+        node = self.graph.call_function(function, args)
+        node.meta["late number"] = True
+        return node
+
+    # ---- nodes of the graph ----------------------------------------------------------------------------------------
+
+    def node(self, number: Any, node_of: Any) -> Any:
+        """A symbolic number as argument of a node: made of the inputs' sizes by Python's operators. ``node_of`` gives the input's node."""
+        if type(number) is torch.SymFloat:
+            return self._real(number.node.value, node_of)
+        return self._index(index_of(number), node_of)
+
+    def condition(self, relation: Relation, node_of: Any) -> Any:
+        """A relation as argument of a node."""
+        compare = {"==": operator.eq, "!=": operator.ne, ">=": operator.ge}[relation.kind]
+        return self._call(compare, self._index(relation.expr, node_of), 0)
+
+    def _index(self, expr: Index, node_of: Any) -> Any:
+        expr = self.sizes.simplify(expr)
+        if (constant := expr.constant) is not None:
+            return constant
+        if expr in self._nodes:
+            return self._nodes[expr]
+        total: Any = None
+        for monomial, coefficient in expr.terms:
+            product: Any = coefficient if not monomial else None
+            for atom in monomial:
+                factor = self._atom(atom, node_of)
+                product = factor if product is None else self._call(operator.mul, product, factor)
+            if monomial and coefficient != 1:
+                product = self._call(operator.mul, product, coefficient)
+            total = product if total is None else self._call(operator.add, total, product)
+        self._nodes[expr] = total
+        return total
+
+    def _atom(self, atom: Any, node_of: Any) -> Any:
+        if isinstance(atom, str):
+            return self._symbol(atom, node_of)
+        function = operator.floordiv if isinstance(atom, FloorDiv) else operator.mod
+        return self._call(function, self._index(atom.numerator, node_of), self._index(atom.denominator, node_of))
+
+    def _symbol(self, name: str, node_of: Any) -> Any:
+        known = self.late.get(name) or self._nodes.get(name)
+        if known is None and name not in self.sources:
+            raise DataDependent("size", f"{name} is {self.sizes.symbols[name].origin}, which no result shows")
+        if known is None:
+            source, owner = self.sources[name], self.owners[name]
+            known = node_of(owner)
+            if isinstance(source, TensorProperty):
+                known = self._made(
+                    torch.ops.aten.sym_size.int if source.property == "size" else torch.ops.aten.sym_stride.int, (known, source.dim)
+                )
+            self._nodes[name] = known
+        return known
+
+    def _real(self, value: Any, node_of: Any) -> Any:
+        if isinstance(value, Index):
+            return self._index(value, node_of)
+        if not isinstance(value, Real):
+            return value
+        return self._call(FUNCTIONS[value.op], *(self._real(a, node_of) for a in value.args))
+
+    def _call(self, function: Any, *args: Any) -> Any:
+        if not any(isinstance(a, torch.fx.Node) for a in args):
+            return function(*args)
+        return self._made(function, args)
+
+    def _made(self, function: Any, args: tuple[Any, ...]) -> torch.fx.Node:
+        """Numbers stand right behind the inputs: they are those of the call, whatever is written to the inputs later."""
+        key = function, args
+        if key not in self._nodes and any(
+            isinstance(a, torch.fx.Node) and (a in self.late.values() or "late number" in a.meta) for a in args
+        ):
+            self._nodes[key] = self._after(function, args)
+        if key not in self._nodes:
+            inputs = [n for n in self.graph.nodes if n.op == "placeholder" or n.meta.get("number")]
+            with self.graph.inserting_after(inputs[-1]):
+                node = self.graph.call_function(function, args)
+            node.meta["number"] = True
+            self._nodes[key] = node
+        return self._nodes[key]
+
+    # ---- Python text -----------------------------------------------------------------------------------------------
+
+    def text(self, number: Any, read: Any, name_of: Any) -> str:
+        """Python that computes the number, or the truth, from its symbols, which ``read`` turns into text; ``name_of`` names other
+        objects."""
+        if type(number) is torch.SymFloat:
+            return self._real_text(
+                number.node.value,
+                read,
+                lambda other: str(name_of(other)),
+                lambda op, parts: f"{name_of(FUNCTIONS[op])}({', '.join(parts)})",
+            )
+        if type(number) is torch.SymBool:
+            relation = number.node.condition
+            return f"({self._index_text(relation.expr, read)} {relation.kind} 0)"
+        return self._index_text(index_of(number), read)
+
+    def _index_text(self, expr: Index, read: Any) -> str:
+        expr = self.sizes.simplify(expr)
+        return "(" + re.sub(r"\b[su]\d+\b", lambda found: read(found.group()), str(expr)) + ")"
+
+    def _real_text(self, value: Any, read: Any, written: Callable[[Any], str], called: Callable[[str, list[str]], str]) -> str:
+        """``written`` turns other objects into text, ``called`` operations of texts."""
+        if isinstance(value, Index):
+            return self._index_text(value, read)
+        if not isinstance(value, Real):
+            return written(value)
+        return called(value.op, [self._real_text(a, read, written, called) for a in value.args])
+
+    def sourced(self, number: Any) -> Sourced | None:
+        """A number by its sources; None where only data tell, and for what has no text."""
+        sources: dict[Source, int] = {}
+
+        def read(name: str) -> str:
+            sources.setdefault(self.sources[name], self.sizes.symbols[name].hint)  # type: ignore[arg-type]
+            return f"{{{list(sources).index(self.sources[name])}}}"
+
+        if isinstance(number, (int, float)):
+            return (number, repr(number), sources) if math.isfinite(number) else None
+        value = number.node.value if type(number) is torch.SymFloat else index_of(number)
+        try:
+            text = self._real_text(value, read, repr, lambda op, parts: _FORMS[op].format(*parts))
+        except KeyError:
+            return None
+        return value.evaluate({name: s.hint for name, s in self.sizes.symbols.items() if s.hint is not None}), text, sources
+
+    # ---- guards ----------------------------------------------------------------------------------------------------
+
+    def guards(self) -> list[SizeRelation]:
+        """What was assumed of the sizes, by the capture and by the backend."""
+        out = [self._guard(f"{name} >= {symbol.low}") for name, symbol in self.sizes.symbols.items() if name in self.sources]
+        out += [
+            self._guard(f"{name} <= {symbol.high}")
+            for name, symbol in self.sizes.symbols.items()
+            if symbol.high is not None and name in self.sources
+        ]
+        decided = [self._guard(str(d.relation), " at ".join(part for part in (d.operator, d.where) if part)) for d in self.sizes.decisions]
+        return [*out, *decided, *self.strides]
+
+    def fixed(self) -> list[tuple[str, list[str]]]:
+        """Dimensions marked as changing whose size had to be assumed all the same, and why; the lines of source where, as a traceback shows
+        them."""
+        out = []
+        for symbol in self.asked:
+            if self.sizes.simplify(symbol).constant is not None:
+                reason = next(d for d in self.sizes.decisions if d.relation.kind == "==" and symbol.symbols <= d.relation.expr.symbols)
+                [name] = symbol.symbols
+                out.append((f"{self.sources[name]} is assumed: {reason}", self._shown(reason.where)))
+        return out
+
+    def _shown(self, where: str) -> list[str]:
+        file, _, line = where.rpartition(":")
+        function, span = self.spans.get(where, ("", None))
+        return excerpt([(file, int(line), function)], [span]) if function else []
+
+    def assume_stride(self, source: Source, dim: int, stride: Any) -> None:
+        """The stride is this expression of the sizes."""
+        expr = self.sizes.simplify(index_of(stride))
+        self.strides.append(self._guard(f"stride == {expr}", stride=TensorProperty(source, "stride", dim)))
+
+    def _guard(self, text: str, reason: str = "", **others: Source) -> SizeRelation:
+        names: dict[str, str] = {}
+        sources: list[Source] = []
+
+        def rename(found: re.Match[str]) -> str:
+            name = found.group()
+            if name not in names:
+                names[name] = f"s{len(sources)}"
+                sources.append(others[name] if name in others else self.sources[name])
+            return names[name]
+
+        return SizeRelation(re.sub(r"\b(?:[su]\d+|stride)\b", rename, text), tuple(sources), reason)
+
+
+__all__ = ["Numbers"]

@@ -1,0 +1,600 @@
+"""Records tensor operations as FX nodes and runs each on fakes to know what it gives."""
+
+from __future__ import annotations
+
+import operator
+import re
+import weakref
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import torch
+from torch._C._functorch import is_functorch_wrapped_tensor
+
+from opmill_fake_tensors import FakeContext, FakeTensor
+from opmill_fake_tensors.errors import FakeTensorError, NoFakeKernel
+from opmill_fake_tensors.remembered import Remembered
+from opmill_fake_tensors.symbols import Index, Relation, index, index_of, sym_int
+from opmill_fake_tensors.symbols.asking import check
+from opmill_fake_tensors.wrappers import takes_operators
+from opmill_guards.source import Pinned, TensorProperty
+
+from ..effects.labels import Labels
+from ..errors import Unsupported
+from ..interpretation.owners import began
+from ..messages.excerpt import Span
+from ..values.base import COMPARISONS, Lazy, Machine, NotConstant, Value, content
+from ..values.constant import ConstantValue
+from ..values.data_dependent import LateFloat
+from ..values.floating import FloatNumber
+from ..values.immutable import SettledValue
+from ..values.mapping import DictValue
+from ..values.modules import running_module
+from ..values.number import SymbolicNumber
+from ..values.opaque import RandomNumber
+from ..values.sequence import ListValue, SequenceValue, SliceValue, TupleValue
+from ..values.tensor import TensorValue
+from ..values.wrapped import refuse_jagged
+from .eager_errors import asked_of_eager, refuse_types
+from .numbers import Numbers
+from .questions import UNKNOWN, is_the_programs, refused, register
+from .regions import Region
+
+#: Python objects that may stand in a graph as arguments.
+PLAIN = (
+    *(type(None), bool, int, float, complex, str, bytes, type(...), slice),
+    *(torch.dtype, torch.device, torch.layout, torch.memory_format, torch.Size, torch.Generator),
+)
+ANSWERS = (*PLAIN, torch.SymInt, torch.SymBool, torch.SymFloat)
+
+
+#: Python types that stand for dtypes; their text is no expression.
+DTYPE_OF_TYPE: dict[Any, torch.dtype] = {int: torch.int64, float: torch.float64, bool: torch.bool, complex: torch.complex128}
+
+
+def graph_constant(value: Any) -> Any:
+    """As it may stand in the text of a graph: numbers of numpy as Python's own."""
+    if isinstance(value, (float, complex)) and type(value).__module__ == "numpy":
+        return value.item()  # type: ignore[union-attr]
+    return value
+
+
+ARITHMETIC = ("add", "sub", "mul", "truediv")
+COMPARED = tuple(name.strip("_") for name in COMPARISONS)
+IN_PLACE = frozenset([*(getattr(operator, f"i{name}") for name in ARITHMETIC), "add_", "sub_", "mul_", "div_"])
+WITH_SCALARS = IN_PLACE | {
+    *(getattr(operator, name) for name in ARITHMETIC + COMPARED),
+    *(getattr(torch, name) for name in ("add", "sub", "mul", "div", *COMPARED)),
+    *("add", "sub", "mul", "div", *COMPARED),
+}
+"""Operations of two operands that take a tensor for a number, and compute the same with it."""
+FILLING: dict[Any, int] = {"masked_fill": 3, "masked_fill_": 3, torch.masked_fill: 3, "fill_": 2, torch.where: 3}
+"""Others that take one for their last argument, and how many they have."""
+
+
+TABLES = re.compile(r"\.__dict__|'_modules'|'_parameters'|'_buffers'")
+NO_NAMES = re.compile(r"\W+")
+
+
+class NotGraphable(Exception):
+    """A value cannot be an argument of a graph node."""
+
+
+def where_now(machine: weakref.ref[Machine], spans: dict[str, tuple[str, Span]]) -> Callable[[], str]:
+    """The user's line that runs; ``spans`` then has the function, and the expression in it. The machine is not held: sizes, which fake
+    tensors hold where the garbage collector does not see it,
+    outlive the capture, and would keep all that it has met."""
+
+    def where() -> str:
+        vm = machine()
+        if vm is None or vm.frame is None:
+            return ""
+        line: str = vm.frame.where()
+        spans[line] = vm.frame.code.co_name, vm.frame.span
+        return line
+
+    return where
+
+
+class Recorder:
+    """The graph being captured. ``inputs``: tensors that become placeholders, in order of first use; ``attributes``: parameters,
+    buffers."""
+
+    def __init__(self, vm: Machine) -> None:
+        self.vm = vm
+        self.main = torch.fx.Graph()
+        self.regions: list[Region] = []
+        """Graphs inside of the graph that are being recorded, the innermost last."""
+        spans: dict[str, tuple[str, Span]] = {}
+        self.numbers = Numbers(self.main, where_now(weakref.ref(vm), spans), spans)
+        self.context = FakeContext(data=self.numbers.sizes if vm.varying.data else None)
+        self.remembered = Remembered(self.context)
+        self.counts: bool = vm.varying.data
+        """Whether numbers and sizes that only data tell may be symbols."""
+        self.inputs: list[TensorValue | SymbolicNumber] = []
+        self.attributes: dict[str, Any] = {}
+        self.fakes: dict[torch.fx.Node, Any] = {}
+        """Of nodes that bodies have read from outside, the tensors that they stand for."""
+        self.by_fake: dict[int, TensorValue] = {}
+        self.scalars: dict[str, TensorValue] = {}
+        """Inputs that stand for floats, by how these are computed."""
+        self.leaves: list[tuple[torch.Tensor, int]] = []
+        """Tensors that require grad and were made in captured code, and the place where."""
+        self.went_back = False
+        """Whether gradients were computed in captured code, which uses up histories."""
+        self.anchor: torch.fx.Node | None = None
+        self.operations = 0
+        self.began = ""
+        """The program's own line that the first operation was recorded at, as a traceback names it."""
+        self.index_by_tensors = 0
+        """Above 0, subscripts by scalar tensors index instead of becoming numbers (as a torch function mode asks)."""
+        self.overriding = False
+        """Whether there are tensors whose classes are asked what torch's functions mean."""
+        self.wrappers = False
+        """Whether there are tensors whose classes take operators apart."""
+        self.overrides_off = 0
+        """Above 0, they are not asked."""
+        self.devices: list[tuple[Value, int]] = []
+        """Of the blocks ``with torch.device(...)`` that captured code is in, and the places where they began."""
+        self.labels = Labels()
+        """Labels for profilers."""
+        self.inference: bool | None = None
+        """What captured code made of inference mode; None: nothing."""
+        self.inferred: int | None = None
+        """The place where the first block of it began."""
+
+    # ---- graphs inside of the graph --------------------------------------------------------------------------------
+
+    @property
+    def graph(self) -> torch.fx.Graph:
+        """Where operations are recorded now."""
+        return self.regions[-1].graph if self.regions else self.main
+
+    def here(self, node: torch.fx.Node) -> torch.fx.Node:
+        """What stands for a node where operations are recorded now."""
+        graphs = [self.main, *(region.graph for region in self.regions)]
+        depth = next((k for k, graph in enumerate(graphs) if node.graph is graph), None)
+        if depth is None:
+            self.vm.unsupported("FE082", "a tensor that left a branch or a loop", "only what it returns does", "return it")
+        for region in self.regions[depth:]:
+            node = region.lift(node)
+        return node
+
+    def fakes_of(self, nodes: Iterable[torch.fx.Node]) -> list[Any]:
+        """The tensors among what nodes of the graph being recorded stand for."""
+        found = [self.fakes.get(node) for node in nodes]
+        return [fake for fake in found if fake is not None]
+
+    def hold(self, name: str, module: Any) -> torch.fx.Node:
+        """The node that gives ``module``, held by the graph that is being recorded."""
+        held = self.regions[-1].attributes if self.regions else self.attributes
+        name = f"{name}_{len(held)}"
+        held[name] = module
+        return self.graph.get_attr(name)
+
+    # ---- symbolic sizes --------------------------------------------------------------------------------------------
+
+    def fake_of(self, obj: torch.Tensor, source: Any, limits: Mapping[int, Any], moving: frozenset[int]) -> Any:
+        """The fake of an input whose dimensions in ``limits`` are symbolic. ``moving``: dimensions whose strides are not assumed either."""
+        if not limits:
+            return self.context.from_tensor(obj)
+        sizes = self.context.sizes = self.numbers.sizes
+        symbols = {d: sizes.new(obj.size(d), low=own.low, high=own.high, origin=f"{source}.size({d})") for d, own in limits.items()}
+        known = len(sizes.symbols)
+        fake = self.context.from_tensor(obj, symbols, str(source), moving)
+        for d, symbol in symbols.items():
+            self._name(symbol, TensorProperty(source, "size", d))
+        self.numbers.asked += [symbols[d] for d, own in limits.items() if own.asked]
+        for name in list(sizes.symbols)[known:]:
+            d = int(sizes.symbols[name].origin.rpartition("(")[2].rstrip(")"))
+            self._name(index(name), TensorProperty(source, "stride", d))
+        return fake
+
+    def _name(self, symbol: Index, source: Any) -> None:
+        [name] = symbol.symbols
+        self.numbers.sources[name] = source
+
+    def own_symbols(self, value: TensorValue) -> None:
+        """The symbols of a new input are read from it."""
+        for name, source in self.numbers.sources.items():
+            if name not in self.numbers.owners and isinstance(source, TensorProperty) and source.base == value.source:
+                self.numbers.owners[name] = value
+
+    def number_input(self, source: Any, value: int) -> SymbolicNumber:
+        """An int argument whose value is not assumed."""
+        found = self.numbers.by_source.get(source)
+        if found is None:
+            self.context.sizes = self.numbers.sizes
+            symbol = self.numbers.sizes.new(value, origin=str(source))
+            found = self.numbers.by_source[source] = SymbolicNumber(sym_int(self.numbers.sizes, symbol), source, value)
+            self._name(symbol, source)
+            self.numbers.owners.update(dict.fromkeys(symbol.symbols, found))
+        return found
+
+    def complete_inputs(self) -> None:
+        """Makes an input of whatever the sizes of an input are computed from, where the program tied the two together."""
+        if self.context.sizes is None:
+            return
+        for value in self.inputs:  # grows meanwhile
+            numbers = [value.number] if isinstance(value, SymbolicNumber) else [*value.fake.shape, *value.fake.stride()]
+            for name in set().union(*(index_of(n).symbols for n in numbers)) & self.numbers.owners.keys():
+                self.node_of(self.numbers.owners[name])
+
+    def arrange_inputs(self) -> None:
+        """Tensors of modules come behind the other inputs, and those that nothing reads are none."""
+        unused = [v for v in self.inputs if is_held(v) and not v.node.users]
+        for value in unused:
+            self.main.erase_node(value.node)
+            value.node = None
+        self.inputs = sorted((v for v in self.inputs if v not in unused), key=is_held)
+        for value in reversed(self.inputs):
+            first = next(iter(self.main.nodes))
+            if value.node is not first:
+                first.prepend(value.node)
+
+    def outside(self) -> list[Any]:
+        """What stands for the tensors that are not the graph's own."""
+        return [v.fake for v in (*self.inputs, *self.by_fake.values()) if isinstance(v, TensorValue) and v.obj is not None]
+
+    def examples(self) -> list[Any]:
+        """What stands for the inputs when the backend compiles: the tensors themselves; fakes and symbolic ints where sizes are
+        symbolic."""
+        if self.context.sizes is None or not self.numbers.sources:
+            return [v.obj for v in self.inputs]
+        out = [v.fake if isinstance(v, TensorValue) else v.number for v in self.inputs]
+        for value, example in zip(self.inputs, out):
+            value.node.meta["example_value"] = example
+        return out
+
+    def node_of(self, value: TensorValue | SymbolicNumber) -> torch.fx.Node:
+        node = self.outside_node_of(value)
+        if not self.regions and node.graph is self.main:
+            return node
+        here = self.here(node)
+        if isinstance(value, TensorValue) and here is not node:
+            for region in self.regions:  # whoever holds the bodies asks what they took from outside
+                node = region.lifted.get(node, node)
+                self.fakes[node] = value.fake
+            self.fakes[self.outside_node_of(value)] = value.fake
+        return here
+
+    def outside_node_of(self, value: TensorValue | SymbolicNumber) -> torch.fx.Node:
+        """The node where the value was made; inputs belong to the outermost graph."""
+        if value.node is None:
+            value.node = self._input_node(value)
+        return value.node
+
+    def _input_node(self, value: TensorValue | SymbolicNumber) -> torch.fx.Node:
+        name = NO_NAMES.sub("_", TABLES.sub("", str(value.source or getattr(value, "scalar", None)))).strip("_") or "tensor"
+        name = f"p_{name}" if is_held(value) else f"_{name}" if name[0].isdigit() else name
+        if isinstance(value, TensorValue) and value.scalar is not None:
+            name = f"{name}_{len(self.inputs)}"  # several may be computed from one argument
+        previous = self.inputs[-1].node if self.inputs else None
+        first = next(iter(self.main.nodes), None)
+        self.inputs.append(value)
+        if previous is not None:
+            with self.main.inserting_after(previous):
+                return self.main.placeholder(name)
+        if first is not None:
+            with self.main.inserting_before(first):
+                return self.main.placeholder(name)
+        return self.main.placeholder(name)
+
+    def is_operand(self, value: Value) -> bool:
+        if type(value) in (FloatNumber, LateFloat):
+            return True
+        try:
+            self.lower(value, fakes=True)
+        except NotGraphable:
+            return False
+        return True
+
+    def lower(self, value: Any, fakes: bool) -> Any:
+        """The argument for the graph (nodes) or for the run on fakes."""
+        kind = type(value)
+        if kind is TensorValue:
+            return value.fake if fakes else self.node_of(value)
+        if kind is ConstantValue:
+            if isinstance(value.value, PLAIN) or callable(value.value):
+                return graph_constant(value.value)
+            raise NotGraphable(value.describe())
+        if kind is SettledValue:
+            return value.value if fakes else self.hold(type(value.value).__name__.lower(), value.value)
+        if kind is SymbolicNumber:
+            return value.number if fakes else self._number_node(value)
+        if kind is Lazy:
+            return self.lower(self.vm.wrap(value.obj, value.source), fakes)
+        if isinstance(value, SequenceValue):
+            items = [self.lower(v, fakes) for v in value.values(self.vm)]
+            if value.cls in (list, tuple):
+                return value.cls(items)
+            return torch.Size(items) if value.cls is torch.Size and fakes else tuple(items)
+        if kind is DictValue:
+            return {k.constant(): self.lower(v, fakes) for k, v in zip(value.key_values(self.vm), value.all_values(self.vm))}
+        if kind is SliceValue:
+            return slice(*[self.lower(v, fakes) for v in value.parts])
+        if type(part := content(value)) is ConstantValue:  # what an object of a class derived from a number is
+            return self.lower(part, fakes)
+        try:
+            plain = value.constant()
+        except NotConstant:
+            raise NotGraphable(value.describe()) from None
+        if isinstance(plain, type) and plain in DTYPE_OF_TYPE:
+            return DTYPE_OF_TYPE[plain]
+        if type(plain).__module__ == "numpy" and hasattr(plain, "item") and getattr(plain, "ndim", 1) == 0:
+            return plain.item()
+        if (
+            isinstance(plain, PLAIN)
+            or (callable(plain) and not isinstance(plain, torch.nn.Module))
+            or isinstance(plain, torch._C._SDPBackend)
+        ):
+            return plain
+        raise NotGraphable(value.describe())
+
+    def _number_node(self, value: SymbolicNumber) -> Any:
+        node = self.numbers.node(value.number, self.outside_node_of)
+        return self.here(node) if isinstance(node, torch.fx.Node) else node
+
+    # ---- operations ------------------------------------------------------------------------------------------------
+
+    def call_function(self, vm: Machine, target: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        return self._operate(vm, "call_function", target, target, args, kwargs)
+
+    def call_method(self, vm: Machine, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        owner = args[0].cls if type(args[0]) is TensorValue and takes_operators(args[0].cls) else torch.Tensor
+        return self._operate(vm, "call_method", name, getattr(owner, name), args, kwargs)
+
+    def attribute(self, vm: Machine, value: TensorValue, name: str) -> Value:
+        """A property of a tensor: a constant (shape, dtype) or a tensor (T, real, data)."""
+        result = getattr(value.fake, name)
+        if isinstance(result, torch.Tensor):
+            node = self.graph.call_function(getattr, (self.node_of(value), name))
+            self.labels.note(node)
+            return self.track(vm, result, node)
+        return vm.fresh(result)
+
+    def evaluate(self, vm: Machine, function: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        """A question about a tensor whose answer is a constant."""
+        plain = [self.lower(a, True) for a in args]
+        named = {k: self.lower(v, True) for k, v in kwargs.items()}
+        return vm.fresh(self._guarded(vm, function, plain, named))
+
+    def _guarded(self, vm: Machine, function: Any, args: Any, kwargs: Any) -> Any:
+        try:
+            refuse_types(function, args, kwargs)
+            return self.remembered.call(function, args, kwargs)
+        except FakeTensorError as exc:
+            if isinstance(exc, NoFakeKernel) and is_the_programs(exc.op):
+                raise Unsupported("FE039", f"operator {exc.op} without a fake kernel", UNKNOWN, register(exc.op)) from None
+            what, why, hint = refused(name_of(function), str(exc))
+            if self.numbers.late:
+                hint += "; torch._check(...) may say what is known of a size"
+            raise Unsupported("FE030", what, why, hint) from None
+        except Unsupported:
+            raise
+        except Exception as exc:
+            failure = exc
+        # outside of the handler: what eager raises has no context but the program's
+        asked, real = asked_of_eager(function, args, kwargs)
+        if asked and real is None:
+            raise Unsupported("FE030", f"{name_of(function)} of a tensor", f"it fails without data ({failure}), and does not with it")
+        failure = real or failure
+        failure.args = tuple(a.replace("'FakeTensor'", "'Tensor'") if isinstance(a, str) else a for a in failure.args)
+        vm.throw_real(failure)
+
+    # ---- floats that are not assumed -----------------------------------------------------------------------------------
+
+    def with_scalars(self, target: Any, args: list[Value]) -> list[Value]:
+        """Floats that are not assumed as tensors without dimensions, where torch computes the same with those as with Python's floats."""
+        if len(args) == 2 and target in WITH_SCALARS:
+            numbers = [i for i, a in enumerate(args) if type(a) in (FloatNumber, LateFloat)]
+            if len(numbers) == 1 and type(tensor := args[1 - numbers[0]]) is TensorValue and is_plain_on_cpu(tensor):
+                in_place = numbers == [1] and target in IN_PLACE
+                scalar = self.scalar_for(args[numbers[0]], tensor.fake, in_place)
+                return [scalar if i in numbers else a for i, a in enumerate(args)] if scalar is not None else args
+        if args and type(args[-1]) is LateFloat and len(args) == FILLING.get(target) and self.is_filled(args):
+            return [*args[:-1], args[-1].tensor]
+        return args
+
+    def is_filled(self, args: list[Value]) -> bool:
+        """Whether the tensor that takes a number of another one is of a floating type, and on a processor as that is."""
+        tensor = args[0] if type(args[0]) is TensorValue and args[0].fake.dtype is not torch.bool else args[1]
+        return type(tensor) is TensorValue and tensor.fake.is_floating_point() and tensor.fake.dim() > 0 and is_plain_on_cpu(tensor)
+
+    def scalar_for(self, number: Any, fake: torch.Tensor, in_place: bool) -> TensorValue | None:
+        """The tensor that stands for a float beside ``fake``: of the type that the two have together, where its own would count."""
+        floating = fake.is_floating_point()
+        if fake.is_complex() or (in_place and not floating) or (fake.dim() == 0 and fake.dtype in (torch.float16, torch.bfloat16)):
+            return None
+        scalar = number.tensor if type(number) is LateFloat else self.scalar_input(number)
+        if floating and (fake.dim() or fake.dtype is torch.float64):
+            return scalar
+        dtype = fake.dtype if floating else torch.get_default_dtype()
+        return self.call_method(self.vm, "to", [scalar, ConstantValue(dtype)], {})  # type: ignore[return-value]
+
+    def drawn(self, number: RandomNumber) -> TensorValue:
+        """A number that is drawn before the graph runs."""
+        tensor = torch.scalar_tensor(0, dtype=DTYPE_OF_TYPE[number.cls])
+        made = TensorValue(self.context.from_tensor(tensor), None, torch.Tensor, tensor)
+        made.scalar = number
+        self.by_fake[id(made.fake)] = made
+        return made
+
+    def scalar_input(self, number: Any) -> TensorValue:
+        known = self.scalars.get(repr(number))
+        if known is None:
+            tensor = torch.scalar_tensor(number.value, dtype=torch.float64)
+            known = self.scalars[repr(number)] = TensorValue(
+                self.context.from_tensor(tensor), None, torch.Tensor, tensor, next(iter(number.sources))
+            )
+            known.scalar = number
+            self.by_fake[id(known.fake)] = known
+        return known
+
+    def _operate(self, vm: Machine, op: str, target: Any, function: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        if vm.behind is not None:
+            vm.behind.operates(vm, [*args, *kwargs.values()])
+        if not kwargs:
+            args = self.with_scalars(target, args)
+        try:
+            fake_args = [self.lower(a, True) for a in args]
+            fake_kwargs = {k: self.lower(v, True) for k, v in kwargs.items()}
+        except NotGraphable as exc:
+            vm.unsupported(
+                "FE034", f"argument of {name_of(target)}: {exc}", "only tensors, numbers, and lists, tuples, dicts of these go into a graph"
+            )
+        with self.context:
+            result = self._guarded(vm, function, fake_args, fake_kwargs)
+        read = type(result) is torch.SymInt and str(index_of(result)) in self.numbers.unbound()
+        if result is not None and not contains_tensor(result) and not read:
+            if takes_operators(type(fake_args[0] if fake_args else None)) and not is_answer(result):
+                return vm.wrap(result, Pinned(result, name_of(target)))
+            if not is_answer(result) and any(map(contains_tensor, (*fake_args, *fake_kwargs.values()))):
+                raise Unsupported(
+                    "FE035", f"{name_of(target)} gave a {type(result).__qualname__}", "it is made of a tensor that has no data at capture"
+                )
+            return vm.fresh(result)
+        node_args = tuple(self.lower(a, False) for a in args)
+        node_kwargs = {k: self.lower(v, False) for k, v in kwargs.items()}
+        node = self.graph.create_node(op, target)
+        node.args, node.kwargs = node_args, node_kwargs  # given at once, torch walks through them looking for numbers that cannot be there
+        node.meta["place"] = vm.place()
+        node.meta["stack_trace"] = vm.location()  # type: ignore[attr-defined]
+        node.meta["module"] = running_module(vm.frame)
+        self.labels.note(node)
+        if not self.operations:
+            self.began = began(vm.frame)
+        self.operations += 1
+        if read:
+            self.numbers.bind_number(result, node)
+        if hasattr(type(result), "trigger_wait"):  # still under way from other processes
+            with self.context:
+                result = result.trigger_wait()
+            node = self.graph.call_method("trigger_wait", (node,))
+        if target is operator.setitem:
+            self.note_written(vm, fake_args[0])
+        return self.track(vm, result, node)
+
+    def demand(self, vm: Machine, relation: Relation, text: str, error: str) -> None:
+        """What the program says of sizes that only data tell: checked when the graph runs, with this error where it does not hold."""
+        condition = self.numbers.condition(relation, self.node_of)
+        self.numbers.sizes.expect(relation)
+        node = self.graph.call_function(check, (condition, text, error))
+        node.meta["stack_trace"] = vm.location()  # type: ignore[attr-defined]
+        self.operations += 1
+
+    def track(self, vm: Machine, result: Any, node: torch.fx.Node) -> Value:
+        """The tracked value of what an operation gave."""
+        if isinstance(result, torch.Tensor):
+            known = self.by_fake.get(id(result))
+            if known is not None and known.fake is result:
+                self.note_written(vm, result)
+                return known
+            wrapped = takes_operators(type(result))
+            self.wrappers = self.wrappers or wrapped
+            if wrapped:
+                refuse_jagged(result)
+            if not isinstance(result, FakeTensor) and not wrapped and not is_functorch_wrapped_tensor(result):
+                raise Unsupported("FE035", f"{node.target} gave a real tensor", "it escaped the fake tensors")
+            value = TensorValue(result, node, type(result) if wrapped else torch.Tensor)
+            node.meta["val"] = result
+            if self.context.sizes is not None:
+                self.numbers.bind_sizes(result.shape, node, self.node_of)
+            self.by_fake[id(result)] = value
+            self.note_leaf(vm, result, None)
+            return value
+        if isinstance(result, (tuple, list)):
+            items: list[Any] = []
+            for i, item in enumerate(result):
+                inner = self.graph.call_function(operator.getitem, (node, i)) if contains_tensor(item) else node
+                items.append(self.track(vm, item, inner))
+            return ListValue(items) if isinstance(result, list) else TupleValue(items, type(result))
+        if type(result) is dict:
+            return DictValue(
+                {
+                    key: (ConstantValue(key), self.track(vm, item, self.graph.call_function(operator.getitem, (node, key))))
+                    for key, item in result.items()
+                }
+            )
+        return vm.fresh(result)
+
+    def note_written(self, vm: Machine, fake: torch.Tensor) -> None:
+        """What was written may require grad from then on, and with a view that of which it is one."""
+        for written in [t for t in (fake, fake._base) if t is not None]:
+            known = self.by_fake.get(id(written))
+            if known is not None and known.fake is written:
+                self.note_leaf(vm, known.fake, known.obj)
+
+    def note_leaf(self, vm: Machine, fake: torch.Tensor, real: Any) -> None:
+        """Whether a tensor requires grad belongs to the object: nothing of a graph changes that of one from before, or makes one for others
+        to see."""
+        if real is not None and real.requires_grad != fake.requires_grad:
+            vm.unsupported(
+                "FE032",
+                "whether a tensor requires grad changes",
+                "it was there before the call",
+                "change it outside of the compiled function",
+            )
+        if real is None and fake.requires_grad and is_leaf(fake):
+            self.leaves.append((fake, vm.place()))
+
+    def leaving(self, value: TensorValue) -> None:
+        """Raises Unsupported (FE038) where a result requires grad only because of tensors made in captured code, or is one."""
+        if self.leaves and value.fake.requires_grad and not reached(value.fake, {id(fake) for fake, _ in self.leaves}):
+            why = "what autograd knows of it is not known outside"
+            raise Unsupported("FE038", "a tensor that captured code makes requires grad", why, "make it outside", place=self.leaves[0][1])
+
+
+def is_plain_on_cpu(value: TensorValue) -> bool:
+    return value.fake.device.type == "cpu" and not takes_operators(type(value.fake))
+
+
+def is_held(value: Any) -> bool:
+    """Whether an input is a tensor of a module: the check of the guards has it at hand."""
+    return getattr(value, "held", False)
+
+
+def is_leaf(fake: torch.Tensor) -> bool:
+    """Whether nothing computed a tensor; autograd refuses to say so of a view from ``no_grad`` whose base was written with gradients: that
+    one is none."""
+    try:
+        return fake.is_leaf
+    except RuntimeError:
+        return False
+
+
+def reached(fake: torch.Tensor, made: set[int]) -> bool:
+    """Whether the history of a tensor leads to others than those that captured code ``made``."""
+    if id(fake) in made:
+        return False
+    seen, todo = set(), [fake.grad_fn]
+    while todo:
+        step: Any = todo.pop()
+        if step is None or step in seen:
+            continue
+        seen.add(step)
+        if not step.next_functions or any(after is None for after, _ in step.next_functions):
+            leaf = getattr(step, "variable", None)
+            if leaf is not None and id(leaf) not in made:
+                return True
+        todo += [after for after, _ in step.next_functions]
+    return False
+
+
+def is_answer(result: Any) -> bool:
+    """Whether what an operation gave tells of its arguments only what guards and sizes say, too."""
+    if isinstance(result, (tuple, list)):
+        return all(map(is_answer, result))
+    return isinstance(result, ANSWERS)
+
+
+def name_of(function: Any) -> str:
+    return getattr(function, "__name__", None) or str(function)
+
+
+def contains_tensor(result: Any) -> bool:
+    if isinstance(result, (tuple, list)):
+        return any(contains_tensor(r) for r in result)
+    if type(result) is dict:
+        return any(map(contains_tensor, result.values()))
+    return isinstance(result, torch.Tensor)

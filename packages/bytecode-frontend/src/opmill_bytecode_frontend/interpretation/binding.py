@@ -1,0 +1,78 @@
+"""Arguments to parameters, with the errors that Python has for what does not fit."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Sequence
+from typing import Any
+
+from ..values.base import Lazy, Machine, Value
+from ..values.constant import ConstantValue
+from ..values.functions import FunctionValue
+from ..values.mapping import DictValue
+from ..values.sequence import TupleValue
+
+
+def bind(vm: Machine, fn: FunctionValue, args: list[Value], kwargs: dict[str, Value]) -> dict[str, Any]:
+    """The parameters of a call by name; raises the program's TypeError, that for keywords first, as Python does."""
+    code = fn.code
+    n, names = code.co_argcount, code.co_varnames
+    if not kwargs and len(args) == n and not code.co_kwonlyargcount and not code.co_flags & (inspect.CO_VARARGS | inspect.CO_VARKEYWORDS):
+        return dict(zip(names, args))
+    out: dict[str, Any] = dict(zip(names[:n], args))
+    position = n + code.co_kwonlyargcount
+    takes_more = bool(code.co_flags & inspect.CO_VARARGS)
+    if takes_more:
+        out[names[position]] = TupleValue(list(args[n:]))
+        position += 1
+    accepted = names[code.co_posonlyargcount : n + code.co_kwonlyargcount]
+    extra: dict[str, Value] = {}
+    for name, value in kwargs.items():
+        if name in accepted:
+            if name in out:
+                vm.throw(TypeError, f"{fn.qualname}() got multiple values for argument {name!r}")
+            out[name] = value
+        elif code.co_flags & inspect.CO_VARKEYWORDS:
+            extra[name] = value
+        else:
+            not_accepted(vm, fn, name, kwargs)
+    if code.co_flags & inspect.CO_VARKEYWORDS:
+        out[names[position]] = DictValue({k: (ConstantValue(k), v) for k, v in extra.items()})
+    if len(args) > n and not takes_more:
+        too_many(vm, fn, len(args), sum(name in out for name in names[n : n + code.co_kwonlyargcount]))
+    first = n - len(fn.defaults)
+    defaults = {names[i]: fn.defaults[i - first] for i in range(max(0, first), n)}
+    fill(vm, fn, out, names[:n], defaults, "positional")
+    fill(vm, fn, out, names[n : n + code.co_kwonlyargcount], fn.kwdefaults, "keyword-only")
+    return out
+
+
+def not_accepted(vm: Machine, fn: FunctionValue, name: str, kwargs: dict[str, Value]) -> None:
+    misplaced = [p for p in fn.code.co_varnames[: fn.code.co_posonlyargcount] if p in kwargs]
+    if misplaced:
+        vm.throw(TypeError, f"{fn.qualname}() got some positional-only arguments passed as keyword arguments: '{', '.join(misplaced)}'")
+    vm.throw(TypeError, f"{fn.qualname}() got an unexpected keyword argument {name!r}")
+
+
+def too_many(vm: Machine, fn: FunctionValue, given: int, by_keyword: int) -> None:
+    n, few = fn.code.co_argcount, fn.code.co_argcount - len(fn.defaults)
+    takes = f"{n} positional argument{'s' * (n != 1)}" if few == n else f"from {few} to {n} positional arguments"
+    named = (
+        f" positional argument{'s' * (given != 1)} (and {by_keyword} keyword-only argument{'s' * (by_keyword != 1)})" if by_keyword else ""
+    )
+    vm.throw(TypeError, f"{fn.qualname}() takes {takes} but {given}{named} {'was' if given == 1 and not by_keyword else 'were'} given")
+
+
+def fill(vm: Machine, fn: FunctionValue, out: dict[str, Any], names: Sequence[str], defaults: dict[str, Any], kind: str) -> None:
+    """What was not given has its default."""
+    missing = [repr(name) for name in names if name not in out and name not in defaults]
+    if missing:
+        listed = " and ".join(missing) if len(missing) < 3 else f"{', '.join(missing[:-1])}, and {missing[-1]}"
+        vm.throw(TypeError, f"{fn.qualname}() missing {len(missing)} required {kind} argument{'s' * (len(missing) > 1)}: {listed}")
+    for name in names:
+        if name not in out:
+            default = defaults[name]
+            out[name] = vm.wrap(default.obj, default.source) if type(default) is Lazy else default
+
+
+__all__ = ["bind"]

@@ -1,0 +1,596 @@
+"""The symbolic interpreter: Python's operations over tracked values."""
+
+from __future__ import annotations
+
+import builtins
+import collections
+import inspect
+import sys
+from typing import TYPE_CHECKING, Any, Callable, NoReturn, cast
+
+import torch
+
+from opmill_fake_tensors import DataDependent
+from opmill_guards.guard import Absent, Is, SameObject
+from opmill_guards.source import Attr, Item, Pinned
+
+from ..assumptions.asked import Expected
+from ..assumptions.assuming import Assumptions
+from ..effects.changes import Effects
+from ..effects.lifetimes import is_suspended
+from ..entry.limits import CHECK_EVERY, check_growth
+from ..entry.varying import Varying
+from ..errors import Unsupported
+from ..graph.meshes import SettledValue as SettledValue
+from ..graph.recorder import Recorder
+from ..graph.switches import switches
+from ..library import call_builtin, construct, intercepted
+from ..library.torch.marks import marked
+from ..options import CaptureOptions
+from ..values.base import MISSING, Lazy, NotConstant, Raised, V, Value
+from ..values.classes import ClassValue, ModuleObject
+from ..values.constant import LITERALS, ConstantValue
+from ..values.deques import DequeValue
+from ..values.exceptions import ExceptionObject, raised_by_python
+from ..values.functions import BuiltinValue, CellValue, FunctionValue
+from ..values.iterators import STOP, ExternalIterator, GeneratorValue, IteratorValue
+from ..values.mapping import DictValue, Names, SetValue
+from ..values.modules import ModuleValue
+from ..values.number import symbolic_number
+from ..values.per_call import GivenClass, GivenFunction
+from ..values.sequence import ListValue, SequenceValue, TupleValue
+from ..values.tensor import TensorValue
+from ..values.varying import VaryingNumber
+from ..values.wrapped import added
+from .binding import bind
+from .frame import Frame, prepare
+from .opcodes import handlers
+from .opcodes.control import Return, Yield, throw_into
+from .operating import Operators, not_implemented
+from .owners import exempt, installed, is_disabled, optimizers_own, underneath
+from .tracking import root_is_pinned, tracker
+
+if TYPE_CHECKING:
+    from ..bytecode import Instruction
+
+
+#: Items of an iterator that a capture takes to itself at most.
+MOST_ITEMS = 500_000
+SYMBOLIC = (torch.SymInt, torch.SymFloat, torch.SymBool)
+
+
+class BreakHere(Exception):
+    """The instruction is reached before which the graph is to end."""
+
+
+class Interpreter(Operators, Assumptions):
+    """One capture: frames, guards, effects, the graph. ``break_at``: how many places are passed before the graph ends.
+
+    A *place* is an instruction that the graph may end before: one of the root frame, or of a frame whose result goes straight to the
+    instruction of a frame with places. ``trace``: frame and index of each place passed; ``stopped``: the frame where the graph ended."""
+
+    def __init__(self, options: CaptureOptions, break_at: int | None = None, varying: Varying | None = None) -> None:
+        self.options = options
+        self.varying = varying or Varying()
+        self.break_at = break_at
+        self.recorder = Recorder(self)
+        self.effects = Effects()
+        self.frame = cast(Frame, None)  # until the first frame runs
+        self.entry_switches = switches()
+        self.entry_levels = torch._C._functorch.get_dynamic_layer_stack_depth()
+        self.handled: Value | None = None
+        self.attempts = 0
+        """How many operations are running that have an answer to an exception of the program."""
+        self.known: dict[int, tuple[Any, Value]] = {}
+        self.overridden: dict[Any, type] = {}
+        """Sources of containers whose class has a ``__getitem__`` of its own, and the builtin class whose one reads them."""
+        self.guards: dict[Any, Any] = {}
+        self.tree_guards: dict[Any, Any] = {}
+        self.tensor_guards: list[Any] = []
+        self.tree_tensors: list[Any] = []
+        self.compared: list[tuple[Any, Any]] = []
+        """Sources of objects of which the program asked whether they are the same: they are not."""
+        self.relations: list[Any] = []
+        """Outcomes of comparisons of floats that are not assumed."""
+        self.modules: dict[Any, ModuleValue] = {}
+        """Known modules by their source."""
+        self.below_modules: dict[Any, bool] = {}
+        """Sources, and whether one of the modules is on the path to them."""
+        self.tree_classes: set[type] = set()
+        """Those of the modules, and their bases."""
+        self.steps = 0
+        self.check_at = CHECK_EVERY
+        """The number of steps at which `check_growth` looks next, ..."""
+        self.seen_operations = self.operated_at = 0
+        """... how many operations there were when it last saw new ones, and at which step that was."""
+        self.may_break = False
+        self.trace: list[tuple[Frame, int]] = []
+        self.stopped: Any = None
+        self.origins: dict[int, tuple[Value, int]] = {}
+        self.generators: list[tuple[GeneratorValue, int]] = []
+        """Those that were made, and the place where."""
+        self.referred: list[Any] = []
+        """Objects of before that captured code made weak references to."""
+        self.cached: dict[Any, Value] = {}
+        """What functions with caches give for constants, ..."""
+        self.computing = 0
+        """... and how many of them are being interpreted."""
+        self.asked: dict[Any, Value] = {}
+        """What they give in calls that are made before the graph, ..."""
+        self.expected = Expected()
+        """... and what is assumed of it."""
+        self.asked_breaks_off = False
+        """Whether ``graph_break`` means nothing."""
+        self.error_on_break: list[bool] = []
+        """What the blocks of ``error_on_graph_break`` say that captured code is in."""
+        self.inlined: frozenset[Any] = frozenset()
+        self.stand_in: Callable[[Any], Any] = lambda function: None
+        """What a backend has to be called in place of a function; None: nothing."""
+        self.may_end = False  # whether the graph may end before the function does
+        self.behind: Any = None  # what is known of steps of optimizers that come behind the graph (`library.optimizers.Behind`)
+        """Functions with caches whose calls are read as if there were no cache."""
+        self.may_break = True
+        self.handlers = handlers()
+
+    def let_go(self) -> None:
+        """Forget the objects of the call when all is written: what a capture is made of refers to itself, and would keep them until the
+        collector comes."""
+        own: list[Any] = [
+            self.trace,
+            self.known,
+            self.origins,
+            self.generators,
+            self.recorder.inputs,
+            self.recorder.by_fake,
+            self.recorder.numbers.owners,
+            self.effects.changed,
+        ]
+        known = [value for _, value in self.known.values()] + [value for value, _ in self.origins.values()]
+        own += [value.fields for value in known if isinstance(value, ExceptionObject)]
+        for frame in {id(frame): frame for frame, _ in self.trace}.values():
+            own += [frame.locals, frame.cells, frame.stack]
+        for held in own:
+            held.clear()
+        self.stopped = self.handled = None
+
+    # ---- wrapping --------------------------------------------------------------------------------------------------
+
+    def wrap(self, obj: Any, source: Any = None) -> Value:
+        """The tracked value of a Python object; with a source, guards are recorded of what is found there."""
+        kind: Any = type(obj)
+        if kind in LITERALS and (source is None or type(source) is Pinned):
+            return ConstantValue(obj, source)
+        found = self.known.get(id(obj))
+        if found is not None and found[0] is obj:
+            value = found[1]
+            if type(source) is Pinned:
+                if value.real() is obj and type(value) not in (GivenFunction, GivenClass):  # these are found in classes as others are
+                    self.guard_object(value)
+            elif source is not None and source != value.source:
+                one_path = value.source is None or type(value.source) is Pinned
+                if one_path or (root_is_pinned(value.source) and not self.of_module(value.source)):
+                    self.guard(Is(source, obj))
+                else:
+                    self.guard(SameObject(value.source, source))
+            return value
+        if self.behind is not None:
+            self.behind.meets(obj)
+        value = tracker(kind)(self, obj, source)
+        if kind not in LITERALS and not (type(value) is ConstantValue and source is not None):
+            self.know(obj, value)
+        return value
+
+    def know(self, obj: Any, value: V) -> V:
+        """From now on ``value`` stands for the object."""
+        self.known[id(obj)] = (obj, value)
+        return value
+
+    def fresh(self, obj: Any) -> Value:
+        """The tracked value of something that the capture itself computed: containers are new ones."""
+        kind = type(obj)
+        if kind is tuple or kind is torch.Size:
+            return TupleValue([self.fresh(v) for v in obj], kind)
+        if kind is list:
+            return ListValue([self.fresh(v) for v in obj])
+        if kind is dict:
+            out = DictValue({})
+            for k, v in obj.items():
+                out.store(self, self.fresh(k), self.fresh(v))
+            return out
+        if kind is set or kind is frozenset:
+            values = [self.fresh(v) for v in obj]
+            return SetValue({self.key(v): v for v in values}, kind)
+        if kind in LITERALS:
+            return ConstantValue(obj)
+        if kind in SYMBOLIC:
+            return symbolic_number(obj)
+        if isinstance(obj, tuple) and hasattr(obj, "_fields"):
+            return TupleValue([self.fresh(v) for v in obj], kind)
+        return self.wrap(obj)
+
+    def plain(self, value: Value) -> Any:
+        """The Python object of a value, lists and dicts of constants rebuilt. Raises NotConstant."""
+        if isinstance(value, SequenceValue):
+            items = [self.plain(v) for v in value.values(self)]
+            if isinstance(value, TupleValue):
+                return value.assembled(items)
+            return value.cls(items, value.maxlen) if isinstance(value, DequeValue) else value.cls(items)
+        if type(value) is DictValue and not value.read_only:
+            pairs = {self.plain(k): self.plain(v) for k, v in zip(value.key_values(self), value.all_values(self))}
+            if value.cls is collections.defaultdict:
+                return collections.defaultdict(None if value.default is None else self.plain(value.default), pairs)
+            return collections.OrderedDict(pairs) if value.cls is collections.OrderedDict else pairs
+        if type(value) is SetValue:
+            return value.cls(self.plain(v) for v in value.items.values())
+        return value.constant()
+
+    def wrap_cached(self, result: Any) -> Value:
+        """The tracked value of what a cache gives to everyone: constants as such, other objects by identity."""
+        return self.wrap(result, Pinned(result, repr(type(result))))
+
+    # ---- names -----------------------------------------------------------------------------------------------------
+
+    def read_global(self, namespace: dict[str, Any], name: str, module: Any = None) -> Value:
+        """A name of a module: assigned earlier in the capture, a global, or a builtin."""
+        changed = self.effects.globals.get((id(namespace), name))
+        if changed is not None:
+            if changed[2] is None:
+                self.no_name(name)
+            return changed[2]
+        known = exempt(str(namespace.get("__name__", "")))
+        value = namespace.get(name, MISSING)
+        pinned = Pinned(namespace, f"{namespace.get('__name__', '?')}.__dict__")
+        if value is not MISSING:
+            literal = type(value) in LITERALS
+            if known and self.may_be_rebound(namespace, value):
+                self.guard(Is(Item(pinned, name), value))
+            return self.wrap(value, Pinned(value, name) if known and not literal else Item(pinned, name))
+        if module is not None:
+            try:
+                return self.wrap(getattr(module, name))
+            except Exception as exc:
+                self.throw_real(exc)
+        if not known:
+            self.guard(Absent(pinned, name))
+        found = getattr(builtins, name, MISSING)
+        if found is MISSING:
+            self.no_name(name)
+        return self.wrap(found, Pinned(found, name))
+
+    def names(self, namespace: dict[str, Any]) -> Value:
+        """The dictionary of a module's names."""
+        found = self.known.get(id(namespace))
+        if found is None or found[0] is not namespace:
+            source = Pinned(namespace, f"{namespace.get('__name__', '?')}.__dict__")
+            items: dict[Any, Any] = {k: (ConstantValue(k), Lazy(v, Item(source, k))) for k, v in namespace.items()}
+            return self.know(namespace, Names(items, dict, source, namespace))
+        return found[1]
+
+    def may_be_rebound(self, namespace: dict[str, Any], value: Any) -> bool:
+        """Whether a name of torch or the standard library is guarded: functions and classes that user code reads, torch's functional forms,
+        and what belongs to ``sys``, whoever reads it: it is there for programs to set."""
+        if namespace is sys.__dict__ and not callable(value):
+            return type(value) not in LITERALS  # whose values are guarded
+        read_by_user = self.frame is not None and not installed(self.frame.code.co_filename)
+        return callable(value) and (read_by_user or namespace.get("__name__") == "torch.nn.functional")
+
+    # ---- errors ----------------------------------------------------------------------------------------------------
+
+    def location(self) -> str:
+        frame = self.frame
+        return f'  File "{frame.code.co_filename}", line {frame.line}, in {frame.code.co_name}' if frame else ""
+
+    def unsupported(self, code: str, what: str, why: str = "", hint: str = "", place: int | None = None, whole: bool = False) -> NoReturn:
+        raise Unsupported(code, what, why, hint, self.frame.where() if self.frame else "", place, whole)
+
+    def throw(self, cls: type[BaseException], *args: Any) -> NoReturn:
+        """Raise an exception in the interpreted program."""
+        raised = self.new_exception(cls, [a if isinstance(a, Value) else self.fresh(a) for a in args])
+        raise Raised(raised.raised_while(self, self.handled))
+
+    def no_attribute(self, owner: Value, name: str, message: str) -> NoReturn:
+        """Raise the AttributeError of a lookup, which tells the object and the name."""
+        self.throw_about(AttributeError, message, name=ConstantValue(name), obj=owner)
+
+    def no_name(self, name: str) -> NoReturn:
+        self.throw_about(NameError, f"name {name!r} is not defined", name=ConstantValue(name))
+
+    def throw_about(self, cls: type[BaseException], message: str, **fields: Value) -> NoReturn:
+        """Raise an exception that keeps more than its message."""
+        raised = self.new_exception(cls, [ConstantValue(message)])
+        raised.fields.update(fields)
+        raise Raised(raised.raised_while(self, self.handled))
+
+    def of_error(self, arg: Any) -> Value:
+        """An argument of an exception that Python itself raised at capture."""
+        if type(arg) is tuple:
+            return TupleValue([self.of_error(a) for a in arg])
+        return self.fresh(arg) if type(arg) in LITERALS else self.wrap(arg, Pinned(arg, "argument of an exception"))
+
+    def throw_real(self, exc: BaseException) -> NoReturn:
+        if isinstance(exc, (Unsupported, Raised)):
+            raise exc
+        if not isinstance(exc, Exception) or isinstance(exc, MemoryError):
+            raise exc  # no memory now is not what the program meets at its next call
+        if isinstance(exc, NotConstant):
+            self.unsupported("FE025", f"{exc} where a constant is needed")
+        raise Raised(raised_by_python(self, exc).raised_while(self, self.handled))
+
+    def new_exception(self, cls: type[BaseException], args: list[Value]) -> ExceptionObject:
+        return ExceptionObject(cls, args)
+
+    def attempt(self, read: Callable[[], Value], cls: type[BaseException]) -> Value | None:
+        """What ``read`` gives, or None when the program raised ``cls``."""
+        handled = self.handled
+        self.attempts += 1
+        try:
+            return read()
+        except Raised as raised:
+            if not issubclass(raised.value.python_type(), cls):
+                raise
+            self.handled = handled
+            return None
+        finally:
+            self.attempts -= 1
+
+    # ---- operations ------------------------------------------------------------------------------------------------
+
+    def key(self, value: Value) -> Any:
+        return value.key(self)
+
+    def truth(self, value: Value) -> bool:
+        return value.truth(self)
+
+    def is_same(self, left: Value, right: Value) -> bool:
+        if left is right:
+            return True
+        if type(left) is ConstantValue and type(right) is ConstantValue:
+            a, b = left.value, right.value
+            if a is b or type(a) is not type(b) or type(a) not in (int, str, bytes, float) or a != b:
+                return a is b
+            if left.source is not None or right.source is not None:
+                self.unsupported("FE028", f"identity of equal {type(a).__name__} objects", "only their values are known", "compare with ==")
+            return False
+        for value in (left, right):  # which one it is, is not assumed
+            if type(value) is VaryingNumber and left.python_type() is right.python_type():
+                value.refuse(self)
+        if left.symbolic or right.symbolic:  # numbers are their values, as for constants
+            return left.python_type() is right.python_type() and self.truth(self.compare("==", left, right))
+        a, b = left.real(), right.real()
+        if a is not b and left.source is not None and right.source is not None and type(a) is type(b):
+            if not (type(left.source) is Pinned and type(right.source) is Pinned):
+                self.compared.append((left.source, right.source))
+        return a is not MISSING and a is b
+
+    def getattr(self, value: Value, name: str) -> Value:
+        return value.getattr(self, name)
+
+    def setattr(self, value: Value, name: str, new: Value) -> None:
+        value.setattr(self, name, new)
+
+    def bind(self, function: Value, owner: Value) -> Value:
+        from ..values.functions import MethodValue
+
+        return MethodValue(function, owner)
+
+    def contains(self, container: Value, item: Value) -> bool:
+        if isinstance(container, TensorValue):
+            self.unsupported("FE030", "'in' a tensor", "the answer depends on data")
+        result = container.special(self, "__contains__", [item])
+        if result is not None and not_implemented(result):
+            return any(self.equal(v, item) for v in self.unpack(container))
+        if result is not None:
+            return self.truth(result)
+        return any(self.equal(v, item) for v in self.unpack(container))
+
+    def getitem(self, owner: Value, key: Value) -> Value:
+        result = owner.special(self, "__getitem__", [key])
+        if result is None:
+            kind = f"type {owner.obj.__name__!r}" if isinstance(owner, ClassValue) else f"{owner.python_type().__name__!r} object"
+            self.throw(TypeError, f"{kind} is not subscriptable")
+        if not_implemented(result):
+            self.unsupported("FE026", f"subscript of {owner.describe()} by {key.describe()}")
+        return result
+
+    def setitem(self, owner: Value, key: Value, value: Value) -> None:
+        if owner.special(self, "__setitem__", [key, value]) is None:
+            self.throw(TypeError, f"{owner.python_type().__name__!r} object does not support item assignment")
+
+    def iterate(self, value: Value) -> Value:
+        return value.iterate(self)
+
+    def next(self, iterator: Value) -> Any:
+        """The next item or STOP."""
+        if isinstance(iterator, IteratorValue):
+            return iterator.next(self)
+        result = self.attempt_next(iterator)
+        return STOP if result is None else result
+
+    def attempt_next(self, iterator: Value) -> Value | None:
+        def read() -> Value:
+            result = iterator.special(self, "__next__", [])
+            if result is None:
+                self.throw(TypeError, f"{iterator.python_type().__name__!r} object is not an iterator")
+            return result
+
+        return self.attempt(read, StopIteration)
+
+    def unpack(self, value: Value) -> list[Value]:
+        if isinstance(value, SequenceValue):
+            return value.values(self)
+        iterator = self.iterate(value)
+        out = []
+        while (item := self.next(iterator)) is not STOP:
+            out.append(item)
+            if len(out) > MOST_ITEMS:
+                self.unsupported(
+                    "FE023", f"more than {MOST_ITEMS} items of {value.describe()}", "a capture knows each of them", "make a tensor of them"
+                )
+        return out
+
+    # ---- calls -----------------------------------------------------------------------------------------------------
+
+    def call(self, fn: Value, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        return fn.call(self, args, kwargs)
+
+    def call_builtin(self, obj: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        found = marked(self, obj, args, kwargs)
+        return call_builtin(self, obj, args, kwargs) if found is None else found
+
+    def added(self, value: TensorValue, name: str) -> Any:
+        return added(self, value, name)
+
+    def construct(self, cls: ClassValue, args: list[Value], kwargs: dict[str, Value], plain: bool = False) -> Value:
+        return construct(self, cls.obj, args, kwargs, plain)
+
+    def inline(self, fn: FunctionValue, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        """Call a Python function by interpreting its bytecode (unless the library knows it)."""
+        direct = self.frame is not None and self.frame.calls(fn)
+        if fn.obj is not None:
+            if is_disabled(fn.obj):
+                if (own := optimizers_own(fn.obj)) is not None:
+                    return self.call(self.wrap(own, Pinned(own, own.__qualname__)), args, kwargs)
+                said = getattr(fn.obj, "_torchdynamo_disable_msg", None)
+                why = "it is marked as not to be captured" + (f": {said}" if said else "")
+                self.unsupported("FE069", f"call of {fn.qualname}", why, "call it outside of the compiled function")
+            known = marked(self, fn.obj, args, kwargs)
+            if known is None:
+                known = intercepted(self, fn.obj, args, kwargs)
+            if known is not None:
+                return known
+        depth = self.frame.depth + 1 if self.frame is not None else 0
+        if depth > self.options.max_depth:
+            self.unsupported("FE064", f"call of {fn.qualname}", f"more than {self.options.max_depth} nested calls")
+        frame = self.make_frame(fn, bind(self, fn, args, kwargs), depth)
+        flags = fn.code.co_flags
+        if flags & inspect.CO_GENERATOR:
+            generator = GeneratorValue(frame, self.advance)
+            generator.origin = (fn, args, kwargs)
+            self.generators.append((generator, self.place()))
+            return generator
+        if flags & (inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITERABLE_COROUTINE):
+            self.unsupported("FE060", f"asynchronous function {fn.qualname}")
+        if direct and self.options.nested_breaks and self.frame.has_places:
+            frame.has_places, frame.returned = True, self.frame.goes_on
+        return self.run(frame).value
+
+    def make_frame(self, fn: FunctionValue, bound: dict[str, Any], depth: int) -> Frame:
+        self.guard_function(fn)
+        prepared = prepare(fn.code, self.handlers)
+        frame = Frame(prepared, fn.code, fn, fn.globals, depth)
+        frame.locals = bound
+        for name, cell in zip(fn.code.co_freevars, fn.closure):
+            if not isinstance(cell, CellValue):
+                cell = self.wrap(cell, Pinned(cell, name))
+            frame.cells[name] = cell
+        return frame
+
+    def advance(self, frame: Frame, sent: Value | None, thrown: Value | None) -> tuple[bool, Value]:
+        """Run a generator's frame to its next yield or its end."""
+        caller_handled = self.handled
+        try:
+            if thrown is not None and (inner := frame.delegate()) is not None:
+                item, thrown = throw_into(self, frame, inner, thrown)
+                if item is not None:
+                    return True, item
+                if thrown is not None:
+                    frame.push(ConstantValue(None))  # where the value sent to it would stand
+            elif frame.pc > 0:
+                frame.push(sent if sent is not None else ConstantValue(None))
+            frame.outer = caller_handled
+            self.handled = frame.handled or caller_handled
+            thrown = thrown and thrown.raised_while(self, frame.handled)
+            result = self.run(frame, thrown)
+            frame.handled = None if self.handled is caller_handled else self.handled
+        except Raised as raised:
+            if not issubclass(raised.value.python_type(), StopIteration):
+                raise
+            error = self.new_exception(RuntimeError, [ConstantValue("generator raised StopIteration")])
+            error.fields |= {"__cause__": raised.value, "__context__": raised.value, "__suppress_context__": ConstantValue(True)}
+            raise Raised(error) from None
+        finally:
+            self.handled = caller_handled
+        return isinstance(result, Yield), result.value
+
+    def run(self, frame: Frame, thrown: Value | None = None) -> Any:
+        """Interpret until the frame returns or yields. Raises Raised for an exception that the frame does not handle."""
+        caller = frame.caller = self.frame
+        self.frame = frame
+        frame.entered = self.handled
+        instructions, handlers_ = frame.prepared.instructions, frame.prepared.handlers
+        pending = thrown
+        try:
+            while True:
+                pc = frame.pc
+                ins = instructions[pc if pending is None else max(0, pc - 1)]
+                try:
+                    if pending is not None:
+                        exc, pending = pending, None
+                        raise Raised(exc)
+                    if frame.has_places:
+                        if len(self.trace) == self.break_at:
+                            self.stopped = frame
+                            raise BreakHere
+                        frame.place = len(self.trace)
+                        self.trace.append((frame, pc))
+                    if self.steps > self.check_at:
+                        self.check_at = check_growth(self, frame)
+                    handler = handlers_[pc]
+                    if handler is None:
+                        self.unsupported("FE001", f"instruction {ins.opname}")
+                    frame.pc = pc + 1
+                    self.steps += 1
+                    result = handler(self, frame, ins)
+                    if result is not None:
+                        return result
+                except Raised as raised:
+                    self.note_origin(frame, raised.value)
+                    raised.value.passes(self, frame, ins.position)
+                    if not unwind(frame, ins, raised):
+                        raise
+                except NotConstant as exc:
+                    self.unsupported("FE025", f"{exc} where a constant is needed")
+                except DataDependent as exc:
+                    hint = "torch._check(...) may say what is known of it; or compute it outside of the compiled function"
+                    self.unsupported("FE037", "a number that only data tell is needed", str(exc), hint)
+        except Unsupported as exc:
+            if self.error_on_break and not exc.asked:
+                exc.asked = self.error_on_break[-1]
+            code = frame.code
+            exc.passes(code.co_filename, frame.line or 0, code.co_name, frame.span, frame.in_loop, not underneath(code.co_filename))
+            raise
+        finally:
+            self.frame = caller
+
+    def place(self) -> int:
+        """The latest place of the innermost frame that has places."""
+        frame: Frame | None = self.frame
+        while frame is not None and not frame.has_places:
+            frame = frame.caller
+        return frame.place if frame is not None else 0
+
+    def note_origin(self, frame: Frame | None, exc: Value) -> None:
+        """Remembers the place where an exception came up first."""
+        while frame is not None and not frame.has_places:
+            frame = frame.caller
+        if frame is not None:
+            self.origins.setdefault(id(exc), (exc, frame.place))
+
+
+def unwind(frame: Frame, ins: Instruction, raised: Raised) -> bool:
+    """Go to the handler of an exception; False when the frame has none here."""
+    handler = ins.handler
+    if handler is None:
+        return False
+    if any(type(dropped) is ExternalIterator and is_suspended(dropped.obj) for dropped in frame.stack[handler.depth :]):
+        why = "its finally and with blocks run when it is dropped, before the exception is handled"
+        raise Unsupported("FE076", "a generator that an exception drops half-way", why, whole=True)
+    del frame.stack[handler.depth :]
+    if handler.lasti:
+        frame.push(ConstantValue(frame.pc))
+    frame.push(raised.value)
+    frame.jump(handler.target)
+    return True
+
+
+__all__ = ["Attr", "BreakHere", "BuiltinValue", "ExceptionObject", "Interpreter", "Lazy", "ModuleObject", "Return"]

@@ -1,0 +1,210 @@
+"""Building and unpacking containers and strings."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+from ...breaks.returning import asked
+from ...values.base import NotConstant, is_iterable
+from ...values.constant import ConstantValue
+from ...values.functions import FunctionValue, MethodValue
+from ...values.iterators import STOP
+from ...values.mapping import DictValue, SetValue, update_from
+from ...values.sequence import ListValue, SequenceValue, TupleValue
+from .registry import opcode
+
+if TYPE_CHECKING:
+    from ...bytecode import Instruction
+    from ..frame import Frame
+    from ..machine import Interpreter
+
+
+@opcode("BUILD_TUPLE")
+def build_tuple(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    frame.push(TupleValue(frame.popn(ins.argval)))
+
+
+@opcode("BUILD_LIST")
+def build_list(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    frame.push(ListValue(frame.popn(ins.argval)))
+
+
+@opcode("BUILD_SET")
+def build_set(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    result = SetValue({})
+    for v in frame.popn(ins.argval):
+        result.m_add(vm, v)
+    frame.push(result)
+
+
+@opcode("BUILD_MAP")
+def build_map(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    items = frame.popn(2 * ins.argval)
+    result = DictValue({})
+    for key, value in zip(items[::2], items[1::2]):
+        result.store(vm, key, value)
+    frame.push(result)
+
+
+@opcode("BUILD_CONST_KEY_MAP")
+def build_const_key_map(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    keys = vm.unpack(frame.pop())
+    result = DictValue({})
+    for key, value in zip(keys, frame.popn(ins.argval)):
+        result.store(vm, key, value)
+    frame.push(result)
+
+
+@opcode("LIST_APPEND")
+def list_append(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    value = frame.pop()
+    frame.stack[-ins.argval].m_append(vm, value)
+
+
+@opcode("SET_ADD")
+def set_add(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    value = frame.pop()
+    frame.stack[-ins.argval].m_add(vm, value)
+
+
+@opcode("MAP_ADD")
+def map_add(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    value = frame.pop()
+    key = frame.pop()
+    frame.stack[-ins.argval].store(vm, key, value)
+
+
+@opcode("LIST_EXTEND")
+def list_extend(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    value = frame.pop()
+    if not is_iterable(value):
+        vm.throw(TypeError, f"Value after * must be an iterable, not {value.python_type().__name__}")
+    frame.stack[-ins.argval].m_extend(vm, value)
+
+
+@opcode("SET_UPDATE")
+def set_update(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    value = frame.pop()
+    frame.stack[-ins.argval].m_update(vm, value)
+
+
+@opcode("DICT_UPDATE")
+def dict_update(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    value = frame.pop()
+    if not hasattr(value.python_type(), "keys"):
+        vm.throw(TypeError, f"{value.python_type().__name__!r} object is not a mapping")
+    update_from(vm, frame.stack[-ins.argval], value)
+
+
+@opcode("DICT_MERGE")
+def dict_merge(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    value = frame.pop()
+    target = frame.stack[-ins.argval]
+    function = function_text(frame.stack[-ins.argval - 2 - (sys.version_info >= (3, 13))])
+    if not hasattr(value.python_type(), "keys"):
+        vm.throw(TypeError, f"{function} argument after ** must be a mapping, not {value.python_type().__name__}")
+    more = DictValue({})
+    update_from(vm, more, value)
+    for hashed, (key, item) in more.items.items():
+        if not isinstance(key.constant(), str):
+            vm.throw(TypeError, "keywords must be strings")
+        if hashed in target.items:
+            vm.throw(TypeError, f"{function} got multiple values for keyword argument {key.constant()!r}")
+        target.put(vm, hashed, key, item)
+
+
+def function_text(value: Any) -> str:
+    """How messages about arguments name what is called."""
+    function = value.function if isinstance(value, MethodValue) else value
+    if isinstance(function, FunctionValue):
+        module, name = function.globals.get("__name__"), function.qualname
+    else:
+        real = value.real()
+        module, name = getattr(real, "__module__", None), getattr(real, "__qualname__", "")
+    return f"{module}.{name}()" if module not in (None, "builtins") else f"{name}()"
+
+
+@opcode("LIST_TO_TUPLE")
+def list_to_tuple(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    frame.push(TupleValue(frame.pop().items))
+
+
+@opcode("UNPACK_SEQUENCE")
+def unpack_sequence(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    items = unpacked(vm, frame.pop(), ins.argval)
+    if len(items) < ins.argval:
+        vm.throw(ValueError, f"not enough values to unpack (expected {ins.argval}, got {len(items)})")
+    if len(items) > ins.argval:
+        vm.throw(ValueError, f"too many values to unpack (expected {ins.argval})")
+    frame.stack.extend(reversed(items))
+
+
+def unpacked(vm: Interpreter, value: Any, count: int | None) -> list[Any]:
+    """The items of a value that is assigned to several targets; of an iterator no more than one beyond ``count``."""
+    if isinstance(value, SequenceValue):
+        return value.values(vm)
+    if not is_iterable(value):
+        vm.throw(TypeError, f"cannot unpack non-iterable {value.python_type().__name__} object")
+    iterator = vm.iterate(value)
+    items: list[Any] = []
+    while (count is None or len(items) <= count) and (item := vm.next(iterator)) is not STOP:
+        items.append(item)
+    return items
+
+
+@opcode("UNPACK_EX")
+def unpack_ex(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    before, after = ins.argval & 0xFF, ins.argval >> 8
+    items = unpacked(vm, frame.pop(), None)
+    if len(items) < before + after:
+        vm.throw(ValueError, f"not enough values to unpack (expected at least {before + after}, got {len(items)})")
+    middle = items[before : len(items) - after]
+    frame.stack.extend(reversed([*items[:before], ListValue(middle), *items[len(items) - after :]]))
+
+
+@opcode("FORMAT_VALUE", until=(3, 12))
+def format_value(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    flags = ins.argval or 0
+    spec = frame.pop() if flags & 4 else ConstantValue("")
+    value = frame.pop()
+    frame.push(format_one(vm, value, flags & 3, spec))
+
+
+CONVERSIONS: dict[int, Any] = {1: str, 2: repr, 3: ascii}
+
+
+def format_one(vm: Interpreter, value: Any, conversion: int, spec: Any) -> Any:
+    plain = isinstance(spec, ConstantValue) and spec.value == ""
+    if plain and conversion != 3:
+        vm.frame.expects(*(asked(CONVERSIONS[conversion], value) if conversion else asked(format, value)))
+    if conversion:
+        value = vm.call(vm.wrap(CONVERSIONS[conversion]), [value], {})
+    return vm.call(vm.wrap(format), [value, spec], {})
+
+
+@opcode("CONVERT_VALUE", since=(3, 13))
+def convert_value(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    value = frame.pop()
+    if ins.argval != 3:
+        frame.expects(*asked(CONVERSIONS[ins.argval], value))
+    frame.push(vm.call(vm.wrap(CONVERSIONS[ins.argval]), [value], {}))
+
+
+@opcode("FORMAT_SIMPLE", since=(3, 13))
+def format_simple(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    frame.push(format_one(vm, frame.pop(), 0, ConstantValue("")))
+
+
+@opcode("FORMAT_WITH_SPEC", since=(3, 13))
+def format_with_spec(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    spec = frame.pop()
+    frame.push(format_one(vm, frame.pop(), 0, spec))
+
+
+@opcode("BUILD_STRING")
+def build_string(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    try:
+        frame.push(ConstantValue("".join(v.constant() for v in frame.popn(ins.argval))))
+    except NotConstant:
+        vm.unsupported("FE025", "a string made from a value unknown at capture")

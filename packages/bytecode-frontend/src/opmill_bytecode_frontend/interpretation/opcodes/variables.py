@@ -1,0 +1,281 @@
+"""Constants, locals, cells, globals, names, stack shuffling."""
+
+from __future__ import annotations
+
+import sys
+import types
+from typing import TYPE_CHECKING, Any, NoReturn, cast
+
+from opmill_guards.guard import Is
+from opmill_guards.source import Pinned
+
+from ...values.base import MISSING, Lazy
+from ...values.constant import ConstantValue
+from ...values.functions import CellValue
+from ...values.sequence import TupleValue
+from .registry import opcode
+
+if TYPE_CHECKING:
+    from ...bytecode import Instruction
+    from ..frame import Frame
+    from ..machine import Interpreter
+
+
+NULL = MISSING
+NAMESPACE = ConstantValue("the names of a class body")
+
+
+@opcode("RESUME", "NOP", "CACHE", "PRECALL", "COPY_FREE_VARS", "EXTENDED_ARG", "JUMP_BACKWARD_NO_INTERRUPT_", "NOT_TAKEN")
+def nop(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    pass
+
+
+@opcode("LOAD_CONST")
+def load_const(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    value = ins.argval
+    kind = type(value)
+    if kind is tuple:
+        frame.push(constant_tuple(vm, value))
+    else:
+        frame.push(vm.fresh(value) if kind is frozenset or kind is types.CodeType else ConstantValue(value))
+
+
+def constant_tuple(vm: Interpreter, value: tuple[Any, ...]) -> Any:
+    """A tuple among a function's constants: one object, wherever it is carried."""
+    known = vm.known.get(id(value))
+    if known is not None and known[0] is value:
+        if type(known[1].source) is not Pinned:
+            vm.guard(Is(known[1].source, value))
+        return known[1]
+    made = cast(TupleValue, vm.fresh(value))
+    made.source, made.obj = Pinned(value, "constant"), value
+    return vm.know(value, made)
+
+
+@opcode("LOAD_FAST", "LOAD_FAST_CHECK")
+def load_fast(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    frame.push(read_local(vm, frame, ins.argval))
+
+
+def read_local(vm: Interpreter, frame: Frame, name: str) -> Any:
+    value = frame.locals.get(name, MISSING)
+    if value is MISSING:
+        vm.throw(UnboundLocalError, f"cannot access local variable '{name}' where it is not associated with a value")
+    if type(value) is Lazy:
+        value = frame.locals[name] = vm.wrap(value.obj, value.source)
+    return value
+
+
+@opcode("LOAD_FAST_LOAD_FAST")
+def load_fast_twice(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    frame.push(read_local(vm, frame, ins.argval[0]))
+    frame.push(read_local(vm, frame, ins.argval[1]))
+
+
+@opcode("LOAD_FAST_AND_CLEAR")
+def load_fast_and_clear(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    """A comprehension begins whose variable has this name, too."""
+    name = ins.argval
+    if name in frame.cells:
+        frame.aside[name] = frame.cells.pop(name)
+        frame.push(frame.aside[name])
+    else:
+        frame.push(frame.locals.pop(name, MISSING))
+
+
+@opcode("STORE_FAST")
+def store_fast(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    write_local(frame, ins.argval, frame.pop())
+
+
+def write_local(frame: Frame, name: str, value: Any) -> None:
+    if name in frame.cells:  # a comprehension ends that had a cell of this name for itself
+        del frame.cells[name]
+    if value is MISSING:
+        frame.locals.pop(name, None)
+    elif frame.aside and frame.aside.get(name) is value:  # it ends, and the function's own cell comes back
+        frame.cells[name] = frame.aside.pop(name)
+        frame.locals.pop(name, None)
+    else:
+        frame.locals[name] = value
+
+
+@opcode("STORE_FAST_LOAD_FAST")
+def store_load(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    write_local(frame, ins.argval[0], frame.pop())
+    frame.push(read_local(vm, frame, ins.argval[1]))
+
+
+@opcode("STORE_FAST_STORE_FAST")
+def store_twice(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    write_local(frame, ins.argval[0], frame.pop())
+    write_local(frame, ins.argval[1], frame.pop())
+
+
+@opcode("DELETE_FAST")
+def delete_fast(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    if frame.locals.pop(ins.argval, MISSING) is MISSING:
+        vm.throw(UnboundLocalError, f"cannot access local variable '{ins.argval}' where it is not associated with a value")
+
+
+@opcode("LOAD_CLOSURE")
+def load_closure(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    if ins.argval in frame.cells:
+        frame.push(frame.cells[ins.argval])
+    else:
+        frame.push(read_local(vm, frame, ins.argval))  # the prologue of a resume function, which is given cells
+
+
+@opcode("MAKE_CELL")
+def make_cell(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    frame.cells[ins.argval] = CellValue(frame.locals.pop(ins.argval, MISSING))
+
+
+@opcode("STORE_CLOSURE")
+def store_closure(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    """What the slot of a cell holds: in the prologue of a resume function a cell that it is given, elsewhere what a comprehension has or
+    brings back."""
+    value = frame.pop()
+    if isinstance(value, CellValue) and ins.argval in frame.cells and frame.aside.get(ins.argval) is not value:
+        frame.cells[ins.argval] = value
+    else:
+        write_local(frame, ins.argval, value)
+
+
+@opcode("LOAD_CLASSDEREF", until=(3, 11))
+def load_class_deref(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    frame.push(read_local(vm, frame, ins.argval)) if ins.argval in frame.locals else load_deref(vm, frame, ins)
+
+
+@opcode("LOAD_LOCALS", since=(3, 12))
+def load_locals(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    frame.push(NAMESPACE)
+
+
+@opcode("LOAD_FROM_DICT_OR_DEREF", "LOAD_FROM_DICT_OR_GLOBALS", since=(3, 12))
+def load_from_namespace(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    if frame.pop() is not NAMESPACE:
+        vm.unsupported("FE062", f"instruction {ins.opname}", "it reads the names of another scope")
+    if ins.argval in frame.locals:
+        frame.push(read_local(vm, frame, ins.argval))
+    elif ins.opname.endswith("DEREF"):
+        load_deref(vm, frame, ins)
+    else:
+        frame.push(vm.read_global(frame.globals, ins.argval))
+
+
+@opcode("LOAD_DEREF")
+def load_deref(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    value = frame.cells[ins.argval].get(vm)
+    if value is MISSING:
+        unbound(vm, frame, ins.argval)
+    if type(value) is Lazy:
+        value = vm.wrap(value.obj, value.source)
+        frame.cells[ins.argval].content = value
+    frame.push(value)
+
+
+def unbound(vm: Interpreter, frame: Frame, name: str) -> NoReturn:
+    if name in frame.code.co_freevars:
+        vm.throw(NameError, f"cannot access free variable '{name}' where it is not associated with a value in enclosing scope")
+    raise vm.throw(UnboundLocalError, f"cannot access local variable '{name}' where it is not associated with a value")
+
+
+@opcode("STORE_DEREF")
+def store_deref(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    frame.cells[ins.argval].set(vm, frame.pop())
+
+
+@opcode("DELETE_DEREF")
+def delete_deref(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    if frame.cells[ins.argval].get(vm) is MISSING:
+        unbound(vm, frame, ins.argval)
+    frame.cells[ins.argval].set(vm, MISSING)
+    frame.cells[ins.argval].obj = None
+
+
+@opcode("LOAD_GLOBAL")
+def load_global(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    value = vm.read_global(frame.globals, ins.argval)
+    null_first = sys.version_info < (3, 13)
+    if ins.flag & 1 and null_first:
+        frame.push(NULL)
+    frame.push(value)
+    if ins.flag & 1 and not null_first:
+        frame.push(NULL)
+
+
+@opcode("LOAD_NAME")
+def load_name(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    if ins.argval in frame.locals:
+        frame.push(read_local(vm, frame, ins.argval))
+    else:
+        frame.push(vm.read_global(frame.globals, ins.argval))
+
+
+@opcode("STORE_NAME")
+def store_name(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    frame.locals[ins.argval] = frame.pop()
+
+
+@opcode("DELETE_NAME")
+def delete_name(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    if frame.locals.pop(ins.argval, MISSING) is MISSING:
+        vm.no_name(ins.argval)
+
+
+@opcode("STORE_GLOBAL")
+def store_global(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    vm.effects.store_global(frame.globals, ins.argval, frame.pop())
+
+
+@opcode("DELETE_GLOBAL")
+def delete_global(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    vm.read_global(frame.globals, ins.argval)
+    vm.effects.store_global(frame.globals, ins.argval, None)
+
+
+@opcode("PUSH_NULL")
+def push_null(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    frame.push(NULL)
+
+
+@opcode("POP_TOP", "END_FOR")
+def pop_top(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    frame.pop()
+
+
+@opcode("COPY")
+def copy(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    frame.push(frame.stack[-ins.argval])
+
+
+@opcode("SWAP")
+def swap(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    stack = frame.stack
+    stack[-1], stack[-ins.argval] = stack[-ins.argval], stack[-1]
+
+
+@opcode("LOAD_ASSERTION_ERROR")
+def load_assertion_error(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    frame.push(vm.wrap(AssertionError))
+
+
+@opcode("IMPORT_NAME")
+def import_name(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    fromlist, level = frame.pop(), frame.pop()
+    globals_: dict[str, Any] = {k: frame.globals.get(k) for k in ("__name__", "__package__", "__spec__", "__path__") if k in frame.globals}
+    try:
+        module = __import__(ins.argval, globals_, None, vm.plain(fromlist), level.constant())
+    except Exception as exc:
+        vm.throw_real(exc)
+    frame.push(vm.wrap(module))
+
+
+@opcode("IMPORT_FROM")
+def import_from(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
+    module = frame.stack[-1]
+    found = vm.attempt(lambda: vm.getattr(module, ins.argval), AttributeError)
+    if found is None:
+        found = vm.wrap(sys.modules.get(f"{module.constant().__name__}.{ins.argval}"))
+    frame.push(found)

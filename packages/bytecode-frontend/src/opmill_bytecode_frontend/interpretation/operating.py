@@ -1,0 +1,157 @@
+"""Python's operators over tracked values: which method of which operand is tried, and what comes after it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NoReturn, cast
+
+from ..breaks.returning import Operated, method_of
+from ..values.base import MISSING, Machine, Value, name_in_c, written_in_python
+from ..values.constant import ConstantValue
+from ..values.objects import find_in_mro
+from ..values.tensor import TensorValue
+
+if TYPE_CHECKING:
+    from .frame import Frame
+
+
+BINARY = {
+    "+": "add",
+    "-": "sub",
+    "*": "mul",
+    "/": "truediv",
+    "//": "floordiv",
+    "%": "mod",
+    "**": "pow",
+    "@": "matmul",
+    "<<": "lshift",
+    ">>": "rshift",
+    "&": "and",
+    "|": "or",
+    "^": "xor",
+}
+#: Where the right operand is of an unknown value it is asked as well.
+NUMBERS = (bool, int, float, complex)
+REPEATED = (list, tuple, str, bytes, bytearray)
+COMPARE = {
+    "<": ("__lt__", "__gt__"),
+    "<=": ("__le__", "__ge__"),
+    "==": ("__eq__", "__eq__"),
+    "!=": ("__ne__", "__ne__"),
+    ">": ("__gt__", "__lt__"),
+    ">=": ("__ge__", "__le__"),
+}
+
+
+def overrides(cls: type, base: type, name: str) -> bool:
+    """Whether a subclass has a method of its own for ``name``."""
+    return base in cls.__mro__ and find_in_mro(cls.__mro__, name)[1] is not find_in_mro(base.__mro__, name)[1]
+
+
+def not_implemented(value: Value | None) -> bool:
+    return value is None or (type(value) is ConstantValue and value.value is NotImplemented)
+
+
+class Operators:
+    """The part of the interpreter that runs operators."""
+
+    frame: Frame
+
+    def throw(self, cls: type[BaseException], *args: Any) -> NoReturn:
+        raise NotImplementedError
+
+    def truth(self, value: Value) -> bool:
+        raise NotImplementedError
+
+    def is_same(self, left: Value, right: Value) -> bool:
+        raise NotImplementedError
+
+    def refuse_deletion(self, owner: Value, key: Value) -> NoReturn:
+        """An index is looked for in a sequence, other keys in a mapping: each says no in words of its own."""
+        cls = owner.python_type()
+        by_index = hasattr(key.python_type(), "__index__") and (written_in_python(cls) or hasattr(cls, "__len__"))
+        words = "doesn't" if by_index else "does not"
+        self.throw(TypeError, f"{name_in_c(cls)!r} object {words} support item deletion")
+
+    def unary(self, name: str, value: Value) -> Value:
+        vm = cast(Machine, self)
+        result = value.special(vm, name, [])
+        if not_implemented(result):
+            symbol = {"__neg__": "unary -", "__pos__": "unary +", "__invert__": "unary ~", "__abs__": "abs()"}[name]
+            self.throw(TypeError, f"bad operand type for {symbol}: {value.python_type().__name__!r}")
+        return result  # type: ignore[return-value]
+
+    def expect(self, owner: Value, name: str, goes_on: Any) -> None:
+        """The instruction being run calls a method of the data model next: see ``Frame.expects``."""
+        if self.frame is not None:
+            self.frame.expects(method_of(owner, name), goes_on)
+
+    def expect_operator(self, op: str, left: Value, right: Value, tries: list[Any], number: int) -> None:
+        """As ``expect``, for try ``number`` of an operator."""
+        owner, name, _other = tries[number]
+        self.expect(owner, name, Operated(op, left, right, tuple((o is left, n) for o, n, _ in tries[number + 1 :])))
+
+    def binary(self, op: str, left: Value, right: Value, direct: bool = False) -> Value:
+        """``left op right`` with Python's rules of in-place, plain and reflected methods. ``direct``: it is the whole of an instruction."""
+        vm = cast(Machine, self)
+        inplace = op.endswith("=")
+        name = BINARY[op.rstrip("=")]
+        if inplace:
+            if direct:
+                self.expect_operator(op, left, right, [(left, f"__i{name}__", right)], 0)
+            result = left.special(vm, f"__i{name}__", [right])
+            if not not_implemented(result):
+                return result  # type: ignore[return-value]
+        lt, rt = left.python_type(), right.python_type()
+        tries = [(left, f"__{name}__", right), (right, f"__r{name}__", left)]
+        if lt is rt and lt not in NUMBERS:
+            tries.pop()
+        elif overrides(rt, lt, f"__r{name}__") or (
+            isinstance(right, TensorValue) and method_of(left, f"__{name}__") is None and not isinstance(left, TensorValue)
+        ):
+            tries.reverse()
+        for number, (owner, method, other) in enumerate(tries):
+            if direct:
+                self.expect_operator(op.rstrip("="), left, right, tries, number)
+            result = owner.special(vm, method, [other])
+            if not not_implemented(result):
+                return result  # type: ignore[return-value]
+        for sequence in (list, tuple):
+            if name == "add" and issubclass(lt, sequence):
+                self.throw(TypeError, f'can only concatenate {sequence.__name__} (not "{name_in_c(rt)}") to {sequence.__name__}')
+        for repeated, by in ((lt, rt), (rt, lt)) if name == "mul" else ():
+            if issubclass(repeated, REPEATED):
+                self.throw(TypeError, f"can't multiply sequence by non-int of type {by.__name__!r}")
+        self.throw(
+            TypeError, f"unsupported operand type(s) for {'** or pow()' if op == '**' else op}: {name_in_c(lt)!r} and {name_in_c(rt)!r}"
+        )
+
+    def equal(self, left: Value, right: Value) -> bool:
+        """Whether containers take two items for the same: identical or equal."""
+        if left is right:
+            return True
+        a, b = left.real(), right.real()
+        return (a is not MISSING and a is b) or self.truth(self.compare("==", left, right))
+
+    def differs(self, owner: Value, other: Value) -> Value:
+        """``object.__ne__``: the contrary of what ``__eq__`` says."""
+        equal = owner.special(self, "__eq__", [other])  # type: ignore[arg-type]
+        return ConstantValue(NotImplemented if not_implemented(equal) else not self.truth(equal))  # type: ignore[arg-type]
+
+    def compare(self, op: str, left: Value, right: Value, direct: bool = False) -> Value:
+        vm = cast(Machine, self)
+        name, reflected = COMPARE[op]
+        lt, rt = left.python_type(), right.python_type()
+        tries = [(left, name, right), (right, reflected, left)]
+        if lt is not rt and lt in rt.__mro__:
+            tries.reverse()
+        for number, (owner, method, other) in enumerate(tries):
+            if direct:
+                self.expect_operator(op, left, right, tries, number)
+            result = owner.special(vm, method, [other])
+            if result is None and op == "!=":
+                result = self.differs(owner, other)
+            if not not_implemented(result):
+                return result  # type: ignore[return-value]
+        if op in ("==", "!="):
+            return ConstantValue(self.is_same(left, right) == (op == "=="))
+        self.throw(TypeError, f"{op!r} not supported between instances of {name_in_c(lt)!r} and {name_in_c(rt)!r}")

@@ -1,0 +1,72 @@
+"""Whose a function, a class or a source is: the program's, Python's, an installed package's."""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+from types import FunctionType
+from typing import TYPE_CHECKING, Any, cast
+
+import torch
+
+if TYPE_CHECKING:
+    from .frame import Frame
+
+
+EXEMPT = {"torch", "triton", *sys.stdlib_module_names}
+TORCH = os.path.dirname(torch.__file__) + os.sep
+STANDARD_LIBRARY = os.path.dirname(os.__file__).replace("\\", "/") + "/"
+
+
+@functools.cache
+def exempt(module: str) -> bool:
+    """Whether a module, by its full name, is torch's, Triton's or of the standard library: what is named in it stays what it is."""
+    return module.split(".")[0] in EXEMPT
+
+
+def is_disabled(function: Any) -> bool:
+    """Whether a function carries the mark of ``opmill.disable`` or ``torch.compiler.disable``, or is disabled each time that it is called,
+    as the hooks of ``fully_shard`` are."""
+    if getattr(function, "_torchdynamo_disable", False) is True:
+        return True
+    code = getattr(function, "__code__", None)
+    return code is not None and code.co_qualname.startswith("_dynamo_disable.") and code.co_filename.startswith(TORCH)
+
+
+def optimizers_own(function: Any) -> Any:
+    """The function of ``torch.optim`` that torch's own compiler disabled for itself when it was imported (``_init_group`` of every
+    optimizer); None for what somebody else disabled."""
+    own = getattr(function, "_torchdynamo_orig_callable", None)
+    return own if type(own) is FunctionType and own.__module__.startswith("torch.optim.") else None
+
+
+@functools.cache
+def installed(filename: str) -> bool:
+    """Whether code belongs to Python or to an installed package."""
+    path = filename.replace("\\", "/")
+    return path.startswith("<frozen") or any(part in path for part in ("/site-packages/", "/dist-packages/", STANDARD_LIBRARY))
+
+
+@functools.cache
+def underneath(filename: str) -> bool:
+    """Whether code belongs to Python's library or to torch: a program calls it, and its author looks for no cause there."""
+    path = filename.replace("\\", "/")
+    packages = "/site-packages/" in path or "/dist-packages/" in path
+    return path.startswith("<frozen") or filename.startswith(TORCH) or (path.startswith(STANDARD_LIBRARY) and not packages)
+
+
+def is_users(cls: type) -> bool:
+    """Whether a class is no part of Python or of an installed package."""
+    return not installed(getattr(sys.modules.get(cls.__module__), "__file__", None) or "<frozen")
+
+
+def began(frame: Frame) -> str:
+    """The line of the outermost frame that is not torch's, as a traceback names it; the innermost frame's where all are."""
+    found, each = frame, cast("Frame | None", frame)
+    while each is not None:
+        found, each = (found if each.code.co_filename.startswith(TORCH) else each), each.caller
+    return f'File "{found.code.co_filename}", line {found.line}, in {found.code.co_name}' if found else ""
+
+
+__all__ = ["EXEMPT", "began", "exempt", "installed", "is_disabled", "is_users"]

@@ -1,0 +1,597 @@
+"""Which tracked value stands for which Python object: rows by exact type, then along the MRO."""
+
+from __future__ import annotations
+
+import array
+import collections
+import dataclasses
+import enum
+import functools
+import gc
+import inspect
+import itertools
+import re
+import types
+import typing
+import weakref
+from typing import TYPE_CHECKING, Any, Callable, cast
+
+import torch
+
+from opmill_fake_tensors.classes import computes_as_plain
+from opmill_fake_tensors.errors import FakeTensorError
+from opmill_fake_tensors.wrappers import NotTakenApart, take_apart, takes_operators
+from opmill_guards import CompiledFunction
+from opmill_guards.guard import Equals, Is, Length, Predicate, TensorMatch, TypeIs
+from opmill_guards.source import Attr, InstanceDict, Item, Pinned, Referent, Source, TypeOf
+
+from ..assumptions.arrays_before import array_of_before
+from ..assumptions.contents import guard_items, know_contents
+from ..errors import NotYet
+from ..values.assigned_attributes import show
+from ..values.base import Lazy, Machine, Value, written_in_python
+from ..values.classes import ClassValue, ModuleObject
+from ..values.constant import LITERALS, ConstantValue
+from ..values.deques import DequeValue
+from ..values.exceptions import ExceptionObject, TracebackValue
+from ..values.floating import float_of
+from ..values.functions import BuiltinValue, CellValue, ChangingValue, MethodValue, PartialValue, function_value
+from ..values.growing_lists import GrowingList
+from ..values.iterators import ExternalIterator
+from ..values.mapping import DictValue, SetValue
+from ..values.modules import GLOBAL_HOOKS, HOOKS, ModuleValue
+from ..values.objects import ObjectValue, builtin_base, find_in_mro
+from ..values.opaque import Untouched
+from ..values.overriding import OverridingTensor, has_functions_only
+from ..values.per_call import GivenClass, GivenFunction, is_plain
+from ..values.sequence import ListValue, SliceValue, TupleValue, read_as_tuple
+from ..values.tensor import TensorValue
+from ..values.varying import VaryingNumber
+from ..values.wrapped import guard_inside, refuse_jagged
+from .owners import exempt, is_disabled
+
+if TYPE_CHECKING:
+    from .machine import Interpreter
+
+
+Wrapper = Callable[[Any, Any, Any], Value]
+TRACKERS: dict[type, Wrapper] = {}
+
+
+def tracks(*types_: type) -> Callable[[Wrapper], Wrapper]:
+    """A row: values of these types (and of subclasses without a row of their own) are tracked by the decorated function."""
+
+    def add(wrapper: Wrapper) -> Wrapper:
+        for t in types_:
+            TRACKERS[t] = wrapper
+        return wrapper
+
+    return add
+
+
+@functools.lru_cache(maxsize=4096)
+def tracker(kind: Any) -> Wrapper:
+    for cls in kind.__mro__:
+        if cls in TRACKERS:
+            return TRACKERS[cls]
+    return TRACKERS[object]
+
+
+def root_is_pinned(source: Any) -> bool:
+    """Whether what is found there is held by what is pinned: not on the way through a weak reference."""
+    if type(source.root) is not Pinned:
+        return False
+    while type(source) is not Pinned:
+        if type(source) is Referent:
+            return False
+        source = source.base
+    return True
+
+
+def by_identity(vm: Interpreter, obj: Any, source: Any) -> Any:
+    """Guards that the source gives this very object; from then on it is found as a pinned object."""
+    if source is None:
+        return None
+    if type(source) is not Pinned:
+        vm.guard(Is(source, obj))
+        return Pinned(obj, str(source))
+    return source
+
+
+def by_structure(vm: Interpreter, obj: Any, source: Source | None) -> Any:
+    """Objects that hang on the arguments are known by their type and what is read of them; others by identity."""
+    if source is None or root_is_pinned(source):
+        return by_identity(vm, obj, source)
+    if vm.varying.remade and made_by_calls(type(obj), source) and is_plain(type(obj)):
+        vm.wrap(type(obj), TypeOf(source))
+    else:
+        vm.guard(TypeIs(source, type(obj)))
+    return source
+
+
+def made_by_calls(obj: Any, source: Source | None) -> bool:
+    """Whether a function or class that hangs on the arguments was made by a function of the program: each call may give another one."""
+    return source is not None and not root_is_pinned(source) and "<locals>" in obj.__qualname__ and not exempt(obj.__module__ or "")
+
+
+def changing_number(vm: Interpreter, obj: Any, source: Any) -> Value | None:
+    """An int or float whose value is not assumed."""
+    if type(obj) is int and vm.varying.is_int(source, obj):
+        vm.guard(TypeIs(source, int))
+        return vm.recorder.number_input(source, obj)
+    if type(obj) is float and vm.varying.is_float(source):
+        vm.guard(TypeIs(source, float))
+        return float_of(vm, obj, source)
+    return None
+
+
+#: Builtin classes of which programs derive their own, and what gives the builtin part of an object of such a class.
+PLAIN: dict[type, Any] = {int: int.__int__, float: float.__float__, complex: complex.__complex__, str: str.__str__, bytes: bytes.__bytes__}
+DERIVABLE = tuple(PLAIN)
+
+
+@functools.lru_cache(maxsize=4096)
+def has_methods(cls: type) -> bool:
+    """Whether a class of the program's has methods written in Python: they run as part of the program."""
+    written = [c for c in cls.__mro__ if written_in_python(c) and not exempt(c.__module__)]
+    own = [getattr(raw, "fget", raw) for c in written for name, raw in vars(c).items() if name != "__new__"]
+    return any(type(raw) is types.FunctionType and not exempt(raw.__module__ or "") for raw in own)  # enums are given some of Python's
+
+
+def builtin_part(obj: Any) -> ConstantValue | None:
+    """The number or text that an object of a class derived from one is."""
+    base = next((base for base in PLAIN if isinstance(obj, base)), None)
+    return None if base is None else ConstantValue(PLAIN[base](obj))
+
+
+@tracks(*LITERALS, torch.dtype, torch.layout, torch.memory_format, torch.device, range, types.CodeType, complex, torch.finfo, torch.iinfo)
+def constant(vm: Interpreter, obj: Any, source: Source | None) -> Value:
+    if isinstance(obj, enum.Enum):
+        return by_name(vm, obj, source)
+    if type(obj) not in PLAIN and isinstance(obj, DERIVABLE) and has_methods(type(obj)):  # type: ignore[arg-type]
+        return ObjectValue(type(obj), obj, by_identity(vm, obj, source) or Pinned(obj, "object"), builtin_part(obj))
+    if source in vm.varying.opaque and type(obj) in (int, float, str, bytes):
+        vm.guard(TypeIs(source, type(obj)))
+        return VaryingNumber(obj, source)
+    if source is not None and type(obj) in (int, float) and (number := changing_number(vm, obj, source)) is not None:
+        return number
+    if source is not None and type(source) is not Pinned:
+        if obj is None or obj is Ellipsis or isinstance(obj, (bool, types.CodeType)) or type(obj) is type(NotImplemented):
+            vm.guard(Is(source, obj))
+        elif isinstance(obj, (int, float, complex, str, bytes, torch.dtype, torch.device)) and type(obj) in LITERALS + (
+            torch.dtype,
+            torch.device,
+        ):
+            vm.guard(Equals(source, obj))
+        elif isinstance(obj, range):
+            vm.guard(TypeIs(source, range))
+            for part in ("start", "stop", "step"):
+                vm.guard(Equals(Attr(source, part), getattr(obj, part)))
+        else:
+            vm.guard(Is(source, obj))
+    return ConstantValue(obj, source)
+
+
+class GeneratorValue(ConstantValue):
+    """A generator of random numbers; the program may be told its state, or change it, when it runs."""
+
+    def method(self, vm: Machine, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        return vm.unsupported("FE010", f"method {name} of a torch.Generator", "it is about the generator's state")
+
+
+@tracks(torch.Generator)
+def generator(vm: Interpreter, obj: Any, source: Source | None) -> Value:
+    return GeneratorValue(obj, by_identity(vm, obj, source))
+
+
+@tracks(enum.Enum, torch._C._SDPBackend, re.Pattern, re.Match)
+def by_name(vm: Interpreter, obj: Any, source: Source | None) -> Value:
+    if isinstance(obj, enum.Enum):
+        return EnumValue(type(obj), obj, by_identity(vm, obj, source) or Pinned(obj, f"{type(obj).__name__}.{obj.name}"), builtin_part(obj))
+    return ConstantValue(obj, by_identity(vm, obj, source))
+
+
+class EnumValue(ObjectValue):
+    """An enum member: an object by identity, and the str or int that it may be as well."""
+
+    def constant(self) -> Any:
+        return self.obj
+
+    def find_method(self, name: str) -> Any:
+        return ConstantValue(self.obj).find_method(name)
+
+    def special(self, vm: Machine, name: str, args: list[Value]) -> Value | None:
+        owner, raw = find_in_mro(self.cls.__mro__, name)
+        if type(raw) is types.FunctionType and owner.__module__ != "enum":
+            return super().special(vm, name, args)
+        return ConstantValue(self.obj).special(vm, name, args)
+
+    def key(self, vm: Machine) -> Any:
+        return self.obj
+
+    def generic_getattr(self, vm: Machine, name: str) -> Value:
+        if name in ("value", "name", "_value_", "_name_"):
+            return vm.fresh(getattr(self.obj, name))
+        raw = getattr(type(self.obj), name, None)
+        if callable(raw) and not hasattr(raw, "__code__"):
+            return ConstantValue(self.obj).getattr(vm, name)
+        return super().generic_getattr(vm, name)
+
+
+class FrozenObject(ObjectValue):
+    """What describes a class or a function and is never changed once made: known by identity, its parts without guards."""
+
+    def constant(self) -> Any:
+        return self.obj
+
+    def generic_getattr(self, vm: Machine, name: str) -> Value:
+        raw = find_in_mro(self.cls.__mro__, name)[1]
+        of_cpp = isinstance(raw, property) and not isinstance(raw.fget, types.FunctionType)
+        return self.read_slot(vm, name) if of_cpp else super().generic_getattr(vm, name)
+
+    def read_slot(self, vm: Machine, name: str) -> Value:
+        if name not in self.slots:
+            try:
+                value = getattr(self.obj, name)
+            except AttributeError as exc:
+                vm.throw_real(exc)
+            self.slots[name] = vm.wrap(value, Pinned(value, f"{self.source}.{name}"))
+        return self.slots[name]
+
+
+@tracks(dataclasses.Field, inspect.Signature, inspect.Parameter)
+def description(vm: Interpreter, obj: Any, source: Source | None) -> Value:
+    return FrozenObject(type(obj), obj, by_identity(vm, obj, source) or Pinned(obj, type(obj).__qualname__))
+
+
+@tracks(tuple)
+def tuple_(vm: Interpreter, obj: Any, source: Source | None) -> Value:
+    if not read_as_tuple(type(obj)):
+        vm.unsupported("FE051", f"a tuple of class {type(obj).__qualname__}", "its class has a way of its own to read items")
+    if source is None or type(source) is Pinned:
+        return TupleValue([Lazy(v, Item(source, i) if source is not None else None) for i, v in enumerate(obj)], type(obj), source, obj)
+    vm.guard(TypeIs(source, type(obj)))
+    vm.guard(Length(source, len(obj)))
+    return TupleValue([Lazy(v, Item(source, i)) for i, v in enumerate(obj)], type(obj), source, obj)
+
+
+@tracks(list, collections.deque)
+def list_(vm: Interpreter, obj: Any, source: Source | None) -> Value:
+    source = by_structure(vm, obj, source)
+    if source is not None and type(obj) is list:
+        return GrowingList(vm, source, obj)
+    if source is not None:
+        vm.guard(Length(source, len(obj)))
+    elif obj:
+        vm.unsupported("FE025", f"a {type(obj).__qualname__} that was made at capture", "each call makes its own")
+    base = builtin_base(type(obj))
+    items = [Lazy(v, Item(source, i)) for i, v in enumerate(base.__iter__(obj))]
+    storage = ListValue(items, base, source, obj) if base is list else DequeValue(items, source, obj, obj.maxlen)
+    return storage if type(obj) is base else with_storage(vm, obj, source, storage)
+
+
+def with_storage(vm: Interpreter, obj: Any, source: Source | None, storage: Value) -> ObjectValue:
+    """An object of a class written in Python on a builtin container."""
+    if type(find_in_mro(type(obj).__mro__, "__getitem__")[1]) is types.FunctionType:
+        vm.overridden[source] = builtin_base(type(obj))
+    return ObjectValue(type(obj), obj, source, storage)
+
+
+def keys_are_known(vm: Interpreter, source: Any) -> bool:
+    """Dictionaries whose contents need no guard: fields of a dataclass are fixed when it is made, hooks belong to the module tree."""
+    if type(source) is Pinned:
+        return source.label.endswith("__dataclass_fields__") or source.label in GLOBAL_HOOKS
+    if vm.is_module_table(source) and source.key in HOOKS:
+        vm.modules[source.base.base].assumes_hooks = True
+        return True
+    return False
+
+
+def called(obj: Any) -> str:
+    """What a key or an item is called in explanations: an object of the program is not asked."""
+    return repr(obj)[:40] if type(obj) in LITERALS else type(obj).__qualname__
+
+
+def dict_items(obj: Any, source: Source | None, vm: Interpreter) -> dict[Any, Any]:
+    fixed = keys_are_known(vm, source)
+    items = {}
+    for k, v in dict.items(obj):
+        key = ConstantValue(k) if type(k) in LITERALS else vm.wrap(k, Pinned(k, called(k)))
+        where = Item(source, k) if source is not None else None
+        items[vm.key(key)] = (key, Lazy(v, Pinned(v, f"{source}[{k!r}]") if fixed else where))
+    return items
+
+
+@tracks(types.MappingProxyType)
+def mapping_proxy(vm: Interpreter, obj: Any, source: Any) -> Value:
+    """A view of a dictionary that others may change. That of a class is made anew by each look at it; parameters of signatures are
+    fixed."""
+    if type(source) is Attr and source.name == "__dict__" and type(source.base) is Pinned and isinstance(source.base.object, type):
+        source = InstanceDict(source.base)
+        view = DictValue(dict_items(dict(obj), source, vm), type(obj), source, obj)
+        for cls, name, _, new, again in vm.effects.attributes.values():
+            if cls is source.base.object:
+                show(view, name, new, again)
+    else:
+        if any(type(shown) not in (dict, collections.OrderedDict) for shown in gc.get_referents(obj)):
+            vm.unsupported("FE020", "a mapping proxy", "its mapping has a way of its own to read items")
+        found = dict(obj)
+        if source is not None and type(source) is not Pinned:
+            vm.guard(Predicate(source, lambda now: same_contents(now, found), "has the same contents"))
+        source = by_identity(vm, obj, source) or Pinned(obj, "mapping proxy")
+        known = next(
+            (
+                value
+                for shown, value in map(vm.known.get, map(id, gc.get_referents(obj)), itertools.repeat((None, None)))
+                if type(value) is DictValue
+            ),
+            None,
+        )
+        if known is not None:  # whose changes it shows
+            known.guard_keys(vm)
+            view = DictValue(known.items, type(obj), source, obj)
+            view.keys_guarded = view.read_only = True
+            return view
+        items = {k: (vm.wrap(k, Pinned(k, called(k))), Lazy(v, Pinned(v, f"{source}[{k!r}]"))) for k, v in found.items()}
+        view = DictValue({vm.key(k): (k, v) for k, v in items.values()}, type(obj), source, obj)
+        view.keys_guarded = True
+    view.read_only = True
+    return view
+
+
+def same_contents(now: Any, found: dict[Any, Any]) -> bool:
+    return len(now) == len(found) and all(key in now and now[key] is value for key, value in found.items())
+
+
+@tracks(dict)
+def dict_(vm: Interpreter, obj: Any, source: Any) -> Value:
+    if vm.is_module_table(source):
+        vm.guard(TypeIs(source, type(obj)))  # the path stays: what is found in it is then implied by the module tree
+    else:
+        source = by_structure(vm, obj, source)
+    base = builtin_base(type(obj))
+    storage = DictValue(dict_items(obj, source, vm), base, source, obj)
+    storage.keys_guarded |= keys_are_known(vm, source)
+    if isinstance(obj, collections.defaultdict):
+        storage.default = vm.wrap(obj.default_factory, Attr(source, "default_factory"))
+    return storage if type(obj) is base else with_storage(vm, obj, source, storage)
+
+
+@tracks(set, frozenset)
+def set_(vm: Interpreter, obj: Any, source: Any) -> Value:
+    plain = not (source is None or root_is_pinned(source)) and guard_items(vm, obj, source)
+    if plain and source in vm.varying.opaque:
+        return VaryingNumber(obj, source)
+    pinned = source if plain else by_identity(vm, obj, source)
+    if pinned is not None and not plain and type(obj) is set:
+        expected = frozenset(obj)
+        vm.guard(Predicate(pinned, lambda s: s == expected, f"== {{{', '.join(map(called, expected))}}}"))
+    base = builtin_base(type(obj))
+    items = {vm.key(value): value for value in (vm.wrap(v, Pinned(v, called(v))) for v in base.__iter__(obj))}
+    storage = SetValue(items, base, pinned, obj)
+    return storage if type(obj) is base else with_storage(vm, obj, pinned, storage)
+
+
+@tracks(slice)
+def slice_(vm: Interpreter, obj: Any, source: Source | None) -> Value:
+    parts = [vm.wrap(getattr(obj, n), Attr(source, n) if source is not None else None) for n in ("start", "stop", "step")]
+    if source is not None:
+        vm.guard(TypeIs(source, slice))
+    return SliceValue(*parts)
+
+
+@tracks(types.FunctionType)
+def function(vm: Interpreter, obj: Any, source: Source | None) -> Value:
+    if vm.varying.remade and made_by_calls(obj, source) and not is_disabled(obj):
+        return GivenFunction(vm, obj, source)
+    by_identity(vm, obj, source)
+    return function_value(obj, source)
+
+
+class CompiledValue(BuiltinValue):
+    """A compiled function called by captured code: inlined, as the function that it stands for."""
+
+    def call(self, vm: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        wrapped = self.obj.__wrapped__
+        return vm.call(vm.wrap(wrapped, Pinned(wrapped, "__wrapped__")), args, kwargs)
+
+    def callee(self) -> Any:
+        return self.obj.__wrapped__
+
+
+@tracks(CompiledFunction)
+def compiled_function(vm: Interpreter, obj: Any, source: Source | None) -> Value:
+    return CompiledValue(obj, by_identity(vm, obj, source) or Pinned(obj, "compiled function"))
+
+
+class ScriptedValue(BuiltinValue):
+    """A function that ``torch.jit.script`` made, called by captured code: inlined, as the function that it was made of. What
+    ``torch.jit.trace`` made is not: it is what the function did once."""
+
+    def call(self, vm: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        function: Any = getattr(self.obj, "_torchdynamo_inline", None)
+        if type(function) is not types.FunctionType or getattr(self.obj, "__name__", "") != "ScriptFunction":
+            vm.unsupported("FE010", "a call of what torch.jit.trace made", "it is implemented in C", "call the function that was traced")
+        return vm.call(vm.wrap(function, Pinned(function, function.__qualname__)), args, kwargs)
+
+
+@tracks(torch.jit.ScriptFunction)
+def scripted_function(vm: Interpreter, obj: Any, source: Source | None) -> Value:
+    return ScriptedValue(obj, by_identity(vm, obj, source) or Pinned(obj, "scripted function"))
+
+
+@tracks(types.MethodType)
+def method(vm: Interpreter, obj: Any, source: Source | None) -> Value:
+    if source is not None and type(source) is not Pinned:
+        vm.guard(TypeIs(source, types.MethodType))
+    base = source if source is not None else Pinned(obj, obj.__qualname__ if hasattr(obj, "__qualname__") else "method")
+    return MethodValue(vm.wrap(obj.__func__, Attr(base, "__func__")), vm.wrap(obj.__self__, Attr(base, "__self__")), source)
+
+
+@tracks(functools.partial)
+def partial(vm: Interpreter, obj: Any, source: Source | None) -> Value:
+    if vm.varying.remade and source is not None and not root_is_pinned(source):
+        vm.guard(TypeIs(source, type(obj)))
+        named = cast(DictValue, vm.wrap(obj.keywords, Attr(source, "keywords")))
+        named.guard_keys(vm)
+        return PartialValue(
+            vm.wrap(obj.func, Attr(source, "func")), vm.unpack(vm.wrap(obj.args, Attr(source, "args"))), named, type(obj), source, obj
+        )
+    pinned = by_identity(vm, obj, source) or Pinned(obj, "partial")
+    args = [vm.wrap(a, Item(Attr(pinned, "args"), i)) for i, a in enumerate(obj.args)]
+    keywords = cast(DictValue, vm.wrap(obj.keywords, Attr(pinned, "keywords")))
+    return PartialValue(vm.wrap(obj.func, Attr(pinned, "func")), args, keywords, type(obj), pinned, obj)
+
+
+@tracks(BaseException)
+def exception(vm: Interpreter, obj: Any, source: Source | None) -> Value:
+    source = by_structure(vm, obj, source) or Pinned(obj, type(obj).__qualname__)
+    return ExceptionObject(type(obj), [], obj, source)
+
+
+@tracks(types.TracebackType)
+def traceback(vm: Interpreter, obj: Any, source: Source | None) -> Value:
+    return TracebackValue(None, obj, by_structure(vm, obj, source) or Pinned(obj, "traceback"))
+
+
+@tracks(types.CellType)
+def cell(vm: Interpreter, obj: Any, source: Source | None) -> Value:
+    return CellValue(obj=obj, source=by_structure(vm, obj, source) or Pinned(obj, "cell"))
+
+
+@tracks(type)
+def class_(vm: Interpreter, obj: Any, source: Source | None) -> Value:
+    if vm.varying.remade and made_by_calls(obj, source) and is_plain(obj):
+        given = GivenClass(vm, obj, source)
+        vm.know(obj, given)
+        given.look_at_functions()
+        return given
+    return ClassValue(obj, by_identity(vm, obj, source) or Pinned(obj, obj.__qualname__))
+
+
+@tracks(types.ModuleType)
+def module_object(vm: Interpreter, obj: Any, source: Source | None) -> Value:
+    return ModuleObject(obj, by_identity(vm, obj, source) or Pinned(obj, obj.__name__))
+
+
+BOUND_IN_C = (types.BuiltinFunctionType, types.MethodWrapperType)
+
+
+def bound_builtin(vm: Interpreter, obj: Any, owner: Any, source: Source | None) -> Value:
+    """A builtin method of an object, made anew by each attribute access: known by its name and its object."""
+    if source is None or type(source) is Pinned:
+        return vm.getattr(vm.wrap(owner, Pinned(owner, repr(type(owner)))), obj.__name__)
+    vm.guard(TypeIs(source, type(obj)))
+    vm.guard(Equals(Attr(source, "__name__"), obj.__name__))
+    return vm.getattr(vm.wrap(owner, Attr(source, "__self__")), obj.__name__)
+
+
+@tracks(
+    *(types.BuiltinFunctionType, types.WrapperDescriptorType, types.MethodDescriptorType, types.MethodWrapperType),
+    *(types.ClassMethodDescriptorType, types.GetSetDescriptorType, types.MemberDescriptorType, property, classmethod, staticmethod),
+    *(torch._ops.OpOverload, torch._ops.OpOverloadPacket, torch._ops._OpNamespace, torch._ops._Ops),
+    *(types.GenericAlias, types.UnionType, typing._Final, typing.TypeVar, super, functools._lru_cache_wrapper, weakref.ref),
+)
+def builtin(vm: Interpreter, obj: Any, source: Source | None) -> Value:
+    owner = getattr(obj, "__self__", None)
+    bound = type(obj) in BOUND_IN_C and getattr(obj, "__module__", None) is None  # functions of pybind modules have a module
+    if bound and owner is not None and not isinstance(owner, (types.ModuleType, type)):
+        return bound_builtin(vm, obj, owner, source)
+    return BuiltinValue(obj, by_identity(vm, obj, source) or Pinned(obj, getattr(obj, "__name__", repr(type(obj)))))
+
+
+@tracks(weakref.ProxyType, weakref.CallableProxyType, types.FrameType)
+def untouched(vm: Interpreter, obj: Any, source: Source | None) -> Value:
+    if source is not None and type(source) is not Pinned:
+        vm.guard(TypeIs(source, type(obj)))
+    return Untouched(obj, source or Pinned(obj, type(obj).__name__))
+
+
+@tracks(bytearray, memoryview, array.array)
+def changing(vm: Interpreter, obj: Any, source: Source | None) -> Value:
+    return ChangingValue(obj, by_identity(vm, obj, source) or Pinned(obj, type(obj).__qualname__))
+
+
+@tracks(torch.nn.Module)
+def module(vm: Interpreter, obj: Any, source: Source | None) -> Value:
+    value = ModuleValue(obj, source or Pinned(obj, type(obj).__name__))  # which module it is does not matter: it is known by its path
+    vm.use_module(value)
+    return value
+
+
+@tracks(torch.Tensor)
+def tensor(vm: Interpreter, obj: Any, source: Source | None) -> Value:
+    cls: Any = type(obj)
+    if torch.nn.parameter.is_lazy(obj):
+        raise NotYet
+    source = Pinned(obj, "tensor") if source is None else source
+    if computes_as_plain(cls):
+        return graph_input(vm, obj, obj, source)
+    if takes_operators(cls):
+        return wrapper_input(vm, obj, source)
+    if not has_functions_only(cls):
+        vm.unsupported("FE051", f"tensor of class {cls.__qualname__}", "it gives attributes of tensors another meaning")
+    vm.recorder.overriding = True
+    return OverridingTensor(graph_input(vm, obj, torch.Tensor.as_subclass(obj, torch.Tensor), source), cls, obj, source)
+
+
+def graph_input(vm: Interpreter, obj: Any, given: Any, source: Any) -> TensorValue:
+    """A tensor that the graph may ask for. ``given``: what it is given then, ``obj`` or an alias that has no class of its own."""
+    held = given is obj and vm.in_tree(source)
+    limits = vm.varying.dimensions(source, given, held)
+    try:
+        fake = vm.recorder.fake_of(given, source, limits, vm.varying.strides.get(source, frozenset()))
+    except FakeTensorError as exc:
+        vm.unsupported("FE051", f"tensor with layout {given.layout}", str(exc))
+    value = TensorValue(fake, None, type(given), given, source)
+    value.held, value.below = held, given is not obj  # type: ignore[attr-defined]
+    vm.recorder.by_fake[id(fake)] = value
+    keys = torch._C._dispatch_keys(obj).raw_repr()
+    sizes, strides = tuple(given.shape), tuple(given.stride())
+    if limits:
+        vm.recorder.own_symbols(value)
+        sizes, strides = (tuple(n if type(n) is int else None for n in numbers) for numbers in (fake.shape, fake.stride()))
+        for d, stride in enumerate(fake.stride()):
+            if strides[d] is None:
+                vm.recorder.numbers.assume_stride(source, d, stride)
+    vm.guard_tensor(
+        TensorMatch(source, type(obj), given.dtype, given.device, given.layout, sizes, strides, given.requires_grad, keys), held
+    )
+    know_contents(vm, given, source, held)
+    return value
+
+
+def wrapper_input(vm: Interpreter, obj: Any, source: Source | None) -> TensorValue:
+    """A tensor whose class takes operators apart: an input as others, of which is also assumed what it is made of."""
+    refuse_jagged(obj)
+    try:
+        take_apart(obj)
+    except NotTakenApart as error:
+        hint = "define __tensor_flatten__, which gives the names of the tensors inside and a context, and __tensor_unflatten__"
+        vm.unsupported("FE051", f"tensor of class {type(obj).__qualname__}", str(error), hint)
+    value = graph_input(vm, obj, obj, source)
+    vm.recorder.wrappers = True
+    guard_inside(vm, obj, value.fake, source)
+    return value
+
+
+@tracks(types.SimpleNamespace)
+def namespace(vm: Interpreter, obj: Any, source: Source | None) -> Value:
+    return ObjectValue(type(obj), obj, by_structure(vm, obj, source) or Pinned(obj, "namespace"))
+
+
+@tracks(object)
+def object_(vm: Interpreter, obj: Any, source: Source | None) -> Value:
+    heap = written_in_python(type(obj)) or type(obj) is object
+    if not heap and hasattr(type(obj), "__next__"):
+        return ExternalIterator(obj, by_structure(vm, obj, source) or Pinned(obj, repr(type(obj))))
+    if callable(obj) and (not heap or type(obj).__name__ == "cython_function_or_method"):
+        return builtin(vm, obj, source)
+    if not heap and type(obj).__module__ == "numpy" and type(obj).__name__ == "ndarray":
+        return array_of_before(vm, obj, source) or changing(vm, obj, source)
+    if not heap:
+        return BuiltinValue(obj, by_identity(vm, obj, source) or Pinned(obj, repr(type(obj))))
+    source = by_structure(vm, obj, source) or Pinned(obj, type(obj).__qualname__)
+    if type(source) is Pinned:
+        vm.guard(TypeIs(source, type(obj)))
+    return ObjectValue(type(obj), obj, source)

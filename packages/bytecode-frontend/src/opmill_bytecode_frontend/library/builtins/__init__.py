@@ -1,0 +1,1 @@
+"""Builtin functions, classes and iterators."""

@@ -1,0 +1,516 @@
+"""Calls of classes: builtin constructors, then ``__new__`` and ``__init__`` as the data model has it."""
+
+from __future__ import annotations
+
+import collections
+import enum
+import functools
+import types
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from opmill_fake_tensors.wrappers import takes_operators
+from opmill_guards.source import Pinned
+
+from ...breaks.returning import Made
+from ...interpretation.owners import exempt
+from ...values.base import MISSING, NotConstant, Value, apply, is_callable, written_in_python
+from ...values.classes import ClassValue, SuperValue
+from ...values.constant import ConstantValue, is_none
+from ...values.deques import DequeValue, longest
+from ...values.functions import CellValue, MethodValue, PartialValue
+from ...values.immutable import PLACEMENTS
+from ...values.mapping import DictValue, SetValue
+from ...values.objects import ObjectValue, find_in_mro
+from ...values.sequence import ListValue, SequenceValue, SliceValue, TupleValue, as_index, read_as_tuple
+from ...values.sets import to_keys
+from ...values.tensor import TensorValue
+from ..dispatch import fold, is_torch, lookup
+from ..numpy.calls import computes_arrays
+from ..registry import handles
+from .class_bodies import made_by_function
+from .groups import checked_group
+
+if TYPE_CHECKING:
+    from ...interpretation.machine import Interpreter
+
+
+BUILTIN_NEW = tuple(
+    c.__new__
+    for c in (object, dict, collections.OrderedDict, list, set, collections.deque, collections.defaultdict, BaseException, Exception)
+)
+ABSTRACT = 1 << 20
+MODULE_CONTAINERS = (torch.nn.ModuleList, torch.nn.Sequential, torch.nn.ModuleDict)
+STORAGE: dict[type, Any] = {
+    dict: lambda: DictValue({}),
+    collections.OrderedDict: lambda: DictValue({}, collections.OrderedDict),
+    collections.defaultdict: lambda: DictValue({}, collections.defaultdict),
+    list: lambda: ListValue([]),
+    set: lambda: SetValue({}),
+    collections.deque: lambda: DequeValue([]),
+}
+
+
+def construct(vm: Interpreter, cls: type, args: list[Value], kwargs: dict[str, Value], plain: bool = False) -> Value:
+    """``cls(*args, **kwargs)``; ``plain``: as ``type.__call__`` does it, whatever the metaclass says."""
+    handler = lookup(cls)
+    if handler is not None:
+        return apply(vm, handler, cls.__qualname__, args, kwargs)
+    direct = vm.frame is not None and vm.frame.makes(cls)
+    meta: Any = type(cls)
+    meta_call = vm.hook(meta, "__call__")
+    if isinstance(cls, enum.EnumMeta):
+        return call_enumeration(vm, cls, args, kwargs)
+    if type(meta_call) is types.FunctionType and not plain:
+        return vm.call(MethodValue(vm.wrap(meta_call, Pinned(meta_call, "__call__")), vm.wrap(cls)), args, kwargs)
+    if isinstance(meta_call, type) and not plain:  # which binds nothing
+        return vm.call(vm.wrap(meta_call), args, kwargs)
+    if any(cls is container for container in MODULE_CONTAINERS) and (container := existing_modules(vm, cls, args)) is not None:
+        return container
+    if takes_operators(cls):
+        return vm.recorder.call_function(vm, cls, args, kwargs)
+    if issubclass(cls, PLACEMENTS):
+        return fold(vm, cls, args, kwargs)
+    if issubclass(cls, torch.Tensor) and type(find_in_mro(cls.__mro__, "__new__")[1]) is not staticmethod:
+        vm.unsupported("FE012", f"making a {cls.__qualname__} in captured code", "", "make it outside of the compiled function")
+    owner, new = find_in_mro(cls.__mro__, "__new__")
+    vm.guard_lookup(cls, owner, "__new__")
+    vm.guard_class(owner, "__new__", new)
+    if issubclass(cls, BaseException) and not isinstance(new, staticmethod):
+        return make_exception(vm, cls, args, kwargs)
+    new = new.__func__ if isinstance(new, staticmethod) else new
+    if type(new) is types.FunctionType:
+        made = vm.call(vm.wrap(new, Pinned(new, "__new__")), [vm.wrap(cls), *args], kwargs)
+    elif new is type.__new__:
+        made = vm.call_builtin(new, [vm.wrap(cls), *args], kwargs)
+    elif new is tuple.__new__ or cls.__module__ == "torch.return_types":
+        made = make_tuple(vm, cls, args)
+    elif written_in_python(cls) and new in BUILTIN_NEW:
+        made = new_object(vm, cls)
+    elif is_torch(cls) and (issubclass(cls, property) or not written_in_python(cls)):
+        return fold(vm, cls, args, kwargs)
+    elif cls.__module__ in ("builtins", "fractions", "decimal", "inspect") or cls is torch.device:
+        return fold(vm, cls, args, kwargs)
+    elif computes_arrays(cls):
+        return fold(vm, cls, args, kwargs)
+    else:
+        vm.unsupported("FE012", f"making a {cls.__module__}.{cls.__qualname__}", "its constructor is implemented in C")
+    if cls not in made.python_type().__mro__:
+        return made
+    owner, init = find_in_mro(made.python_type().__mro__, "__init__")
+    vm.guard_lookup(made.python_type(), owner, "__init__")
+    vm.guard_class(owner, "__init__", init)
+    if type(init) is types.FunctionType:
+        if direct:
+            vm.frame.expects(init, Made(made))
+        given = vm.call(MethodValue(vm.wrap(init, Pinned(init, f"{cls.__qualname__}.__init__")), made), args, kwargs)
+        if given.python_type() is not type(None):
+            vm.throw(TypeError, f"__init__() should return None, not {given.python_type().__name__!r}")
+    elif init is not object.__init__:
+        vm.call_builtin(init, [made, *args], kwargs)
+    elif (args or kwargs) and type(new) is not types.FunctionType:
+        vm.throw(TypeError, f"{cls.__name__}() takes no arguments")
+    return made
+
+
+def call_enumeration(vm: Interpreter, cls: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """The member with a value; of an enumeration without members, called with names, another enumeration."""
+    if not cls.__members__ and len(args) + len(kwargs) > 1:
+        return made_by_function(vm, cls, args, kwargs)
+    member = missing_member(vm, cls, args)
+    return vm.wrap(vm.plain(fold(vm, cls, args, kwargs))) if member is None else member
+
+
+def missing_member(vm: Interpreter, cls: Any, args: list[Value]) -> Value | None:
+    """What the program's own ``_missing_`` says where no member has a value; None where it is not asked."""
+    asked = vars(next(c for c in cls.__mro__ if "_missing_" in vars(c)))["_missing_"]
+    if len(args) != 1 or not cls.__members__ or exempt(asked.__func__.__module__):
+        return None
+    value = args[0].constant()
+    if any(value == member.value for member in cls.__members__.values()) or isinstance(value, cls):
+        return None
+    return vm.call(vm.wrap(enum.Enum.__new__), [vm.wrap(cls), *args], {})
+
+
+def existing_modules(vm: Interpreter, cls: type, args: list[Value]) -> Value | None:
+    """A slice of a ModuleList: a container of modules whose identity is guarded may as well be made now, once."""
+    try:
+        made = cls(*[known_modules(vm, a) for a in args])
+    except NotConstant:
+        return None
+    return vm.wrap(made, Pinned(made, cls.__name__))
+
+
+def known_modules(vm: Interpreter, value: Value) -> Any:
+    """The modules of before the call in an argument of a container. Raises NotConstant where there is something else."""
+    if isinstance(value, SequenceValue):
+        return [known_modules(vm, v) for v in value.values(vm)]
+    if isinstance(value, DictValue):
+        return collections.OrderedDict(zip(map(vm.plain, value.key_values(vm)), [known_modules(vm, v) for v in value.all_values(vm)]))
+    if isinstance(value, ConstantValue):
+        return value.value
+    real = value.real()
+    if not isinstance(real, torch.nn.Module):
+        raise NotConstant(value.describe())
+    return real
+
+
+def new_object(vm: Interpreter, cls: type) -> ObjectValue:
+    """``cls.__new__`` of a class written in Python, on one of the builtin bases that are tracked."""
+    if cls.__flags__ & ABSTRACT:
+        try:
+            object.__new__(cls)
+        except TypeError as exc:
+            vm.throw_real(exc)
+    if find_in_mro(cls.__mro__, "__del__")[1] is not MISSING:
+        vm.unsupported(
+            "FE012",
+            f"making a {cls.__qualname__}",
+            "its __del__ runs when the last reference goes, which a capture does not see",
+            "the function runs as it is, and what it calls is captured",
+            whole=True,
+        )
+    for base in cls.__mro__:
+        if base in STORAGE:
+            return ObjectValue(cls, storage=STORAGE[base]())
+        if not written_in_python(base) and base is not object:
+            vm.unsupported("FE012", f"making a {cls.__qualname__}", f"its base {base.__qualname__} is implemented in C")
+    return ObjectValue(cls)
+
+
+def make_exception(vm: Interpreter, cls: type, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    if cls is OSError and len(args) > 1 and isinstance(args[0], ConstantValue):
+        cls = type(OSError(args[0].value, ""))  # the number tells which
+    if issubclass(cls, BaseExceptionGroup):
+        cls, args = checked_group(vm, cls, args)
+    made = vm.new_exception(cls, list(args))
+    if issubclass(cls, OSError) and 2 < len(args) <= 5:
+        made.fields["args"] = TupleValue(args[:2])
+        made.fields.update(filename=args[2], **({"filename2": args[4]} if len(args) == 5 else {}))
+    init = vm.hook(cls, "__init__")
+    if kwargs and type(init) is not types.FunctionType:
+        if not issubclass(cls, (AttributeError, NameError, ImportError)) or set(kwargs) - {"name", "obj", "path"}:
+            vm.throw(TypeError, f"{cls.__name__}() takes no keyword arguments")
+        made.fields.update(kwargs)
+    if type(init) is types.FunctionType:
+        vm.call(MethodValue(vm.wrap(init, Pinned(init, "__init__")), made), args, kwargs)
+    return made
+
+
+def make_tuple(vm: Interpreter, cls: Any, args: list[Value]) -> Value:
+    """``tuple.__new__`` of a class derived from it."""
+    if not read_as_tuple(cls):
+        vm.unsupported("FE012", f"making a {cls.__qualname__}", "its class has a way of its own to read items")
+    if len(args) > 1:
+        vm.throw(TypeError, f"tuple expected at most 1 argument, got {len(args)}")
+    return TupleValue(vm.unpack(args[0]) if args else [], cls)
+
+
+@handles(*BUILTIN_NEW)
+def builtin_new(vm: Interpreter, cls: Value, *args: Value, **kwargs: Value) -> Value:
+    plain = cls.obj  # type: ignore[attr-defined]
+    if issubclass(plain, BaseException):
+        return vm.new_exception(plain, list(args))
+    return new_object(vm, plain) if written_in_python(plain) else construct(vm, plain, list(args), kwargs)
+
+
+@handles(tuple.__new__)
+def tuple_new(vm: Interpreter, cls: Value, *items: Value) -> Value:
+    return make_tuple(vm, cls.obj, list(items))  # type: ignore[attr-defined]
+
+
+def made_super(vm: Interpreter, after: type, owner: Value) -> Value:
+    given = owner.obj if isinstance(owner, ClassValue) else owner.python_type()
+    if not issubclass(given, after) and not issubclass(owner.python_type(), after):
+        vm.throw(TypeError, "super(type, obj): obj must be an instance or subtype of type")
+    return SuperValue(after, owner)
+
+
+@handles(super)
+def super_(vm: Interpreter, *args: Value) -> Value:
+    if args:
+        if len(args) != 2 or not isinstance(args[0], ClassValue):
+            vm.unsupported("FE010", "super() with other than a class and an object")
+        after, owner = args[0].obj, args[1]
+        return made_super(vm, after, owner)
+    frame = vm.frame
+    if not frame.code.co_argcount:
+        vm.throw(RuntimeError, "super(): no arguments")
+    if "__class__" not in frame.cells:
+        vm.throw(RuntimeError, "super(): __class__ cell not found")
+    name = frame.code.co_varnames[0]
+    owner = frame.locals.get(name, MISSING)
+    if name in frame.cells:
+        owner = frame.cells[name].get(vm)
+    if owner is MISSING:
+        vm.throw(RuntimeError, "super(): arg[0] deleted")
+    if not isinstance(owner, Value):
+        owner = vm.wrap(owner.obj, owner.source)
+    cls = frame.cells["__class__"].get(vm)
+    if cls is MISSING:
+        vm.throw(RuntimeError, "super(): empty __class__ cell")
+    if not isinstance(cls, ClassValue):
+        vm.throw(RuntimeError, f"super(): __class__ is not a type ({cls.python_type().__name__})")
+    return made_super(vm, cls.obj, owner)
+
+
+@handles(list)
+def list_(vm: Interpreter, items: Value | None = None) -> Value:
+    return ListValue([] if items is None else list(vm.unpack(items)))
+
+
+@handles(tuple)
+def tuple_(vm: Interpreter, items: Value | None = None) -> Value:
+    if isinstance(items, TupleValue) and items.cls is tuple:
+        return items
+    return TupleValue([] if items is None else list(vm.unpack(items)))
+
+
+@handles(torch.Generator)
+def generator(vm: Interpreter, *args: Value, **kwargs: Value) -> Value:
+    return vm.unsupported(
+        "FE012", "making a torch.Generator in captured code", "each call has a new one", "make it outside of the compiled function"
+    )
+
+
+@handles(torch.Size)
+def size(vm: Interpreter, items: Value = TupleValue([])) -> Value:
+    return TupleValue(list(vm.unpack(items)), torch.Size)
+
+
+@handles(set)
+def set_(vm: Interpreter, items: Value | None = None) -> Value:
+    return SetValue(dict(to_keys(vm, items)) if items is not None else {})
+
+
+@handles(frozenset)
+def frozenset_(vm: Interpreter, items: Value | None = None) -> Value:
+    if isinstance(items, SetValue) and items.cls is frozenset:
+        return items
+    return SetValue(dict(to_keys(vm, items)) if items is not None else {}, frozenset)
+
+
+@handles(dict)
+def dict_(vm: Interpreter, /, *args: Value, **kwargs: Value) -> Value:
+    if len(args) > 1:
+        vm.throw(TypeError, f"dict expected at most 1 argument, got {len(args)}")
+    out = DictValue({})
+    out.m_update(vm, *args, **kwargs)
+    return out
+
+
+@handles(collections.OrderedDict)
+def ordered_dict(vm: Interpreter, /, *args: Value, **kwargs: Value) -> Value:
+    out = DictValue({}, collections.OrderedDict)
+    out.m_update(vm, *args, **kwargs)
+    return out
+
+
+@handles(collections.defaultdict)
+def default_dict(vm: Interpreter, factory: Value = ConstantValue(None), /, *args: Value, **kwargs: Value) -> Value:
+    if not is_none(factory) and not is_callable(factory):
+        vm.throw(TypeError, "first argument must be callable or None")
+    out = DictValue({}, collections.defaultdict)
+    out.default = factory
+    out.m_update(vm, *args, **kwargs)
+    return out
+
+
+@handles(collections.deque)
+def deque(vm: Interpreter, items: Value | None = None, maxlen: Value = ConstantValue(None)) -> Value:
+    out = DequeValue([], maxlen=longest(vm, maxlen))
+    if items is not None:
+        out.m_extend(vm, items)
+    return out
+
+
+@handles(types.MappingProxyType)
+def mapping_proxy(vm: Interpreter, mapping: Value) -> Value:
+    if type(mapping) is not DictValue:
+        vm.unsupported("FE020", "a mapping proxy", f"it shows a {mapping.python_type().__qualname__}")
+    mapping.guard_keys(vm)
+    out = DictValue(mapping.items, dict)
+    out.read_only, out.cls = True, types.MappingProxyType
+    return out
+
+
+@handles(slice)
+def slice_(vm: Interpreter, *args: Value) -> Value:
+    none = ConstantValue(None)
+    if not 1 <= len(args) <= 3:
+        vm.throw(TypeError, f"slice expected at {'least 1 argument' if not args else 'most 3 arguments'}, got {len(args)}")
+    parts = [none, args[0], none] if len(args) == 1 else [*args, none][:3]
+    return SliceValue(*parts)
+
+
+@handles(range)
+def range_(vm: Interpreter, *args: Value) -> Value:
+    plain = []
+    for a in args:
+        try:
+            plain.append(a.constant())
+        except NotConstant:
+            index = as_index(vm, a)
+            plain.append(index.constant() if index is not None else None)
+    try:
+        return ConstantValue(range(*plain))
+    except Exception as exc:
+        return vm.throw_real(exc)
+
+
+@handles(int, float, complex)
+def number(vm: Interpreter, *args: Value, **kwargs: Value) -> Value:
+    return vm.unsupported("FE011", "number")
+
+
+def _number(cls: Any, *dunders: str) -> Any:
+    def convert(vm: Interpreter, *args: Value, **kwargs: Value) -> Value:
+        if len(args) == 1 and not kwargs and args[0].symbolic and cls is not complex:
+            return args[0].special(vm, dunders[0], [])  # type: ignore[return-value]
+        if len(args) == 1 and not kwargs:
+            try:
+                plain = args[0].constant()
+            except NotConstant:
+                for name in dunders:
+                    result = args[0].special(vm, name, [])
+                    if result is not None and not isinstance(result, ConstantValue) and not issubclass(result.python_type(), cls):
+                        vm.unsupported("FE011", f"{cls.__name__}() of a number unknown at capture")
+                    wanted: Any = {"__float__": float, "__complex__": complex}.get(name, int)
+                    if (
+                        result is not None
+                        and name != "__trunc__"
+                        and result.python_type() is not wanted
+                        and issubclass(result.python_type(), wanted)
+                    ):
+                        vm.unsupported(
+                            "FE011",
+                            f"{cls.__name__}() of a number whose {name} gives a {result.python_type().__name__}",
+                            "Python warns of it",
+                        )
+                    if isinstance(result, ConstantValue) and not isinstance(result.value, wanted):
+                        said = f"{args[0].python_type().__name__}.{name}" if name == "__float__" else name
+                        vm.throw(TypeError, f"{said} returned non-{wanted.__name__} (type {type(result.value).__name__})")
+                    if result is not None:
+                        return ConstantValue(cls(result.value)) if isinstance(result, ConstantValue) else result
+                given = args[0].python_type()
+                if any(hasattr(given, name) for name in dunders) or issubclass(given, (str, bytes)):
+                    vm.unsupported("FE011", f"{cls.__name__}() of {args[0].describe()}")
+                vm.throw(TypeError, f"{cls.__name__}() {WANTED[cls]}, not {given.__name__!r}")
+            try:
+                return ConstantValue(cls(plain))
+            except Exception as exc:
+                vm.throw_real(exc)
+        return fold(vm, cls, list(args), kwargs)
+
+    return convert
+
+
+WANTED = {
+    int: "argument must be a string, a bytes-like object or a real number",
+    float: "argument must be a string or a real number",
+    complex: "first argument must be a string or a number",
+}
+handles(int)(_number(int, "__int__", "__index__", "__trunc__"))
+handles(float)(_number(float, "__float__", "__index__"))
+handles(complex)(_number(complex, "__complex__", "__float__", "__index__"))
+
+
+@handles(bool)
+def bool_(vm: Interpreter, value: Value = ConstantValue(False)) -> Value:
+    return ConstantValue(vm.truth(value))
+
+
+def checked_text(vm: Interpreter, name: str, result: Value) -> Value:
+    """What ``str`` and ``repr`` do with the result of the method that they asked."""
+    if not issubclass(result.python_type(), str):
+        vm.throw(TypeError, f"{name} returned non-string (type {result.python_type().__name__})")
+    return result
+
+
+def text(vm: Interpreter, value: Value, name: str) -> Value:
+    if isinstance(value, TensorValue):
+        vm.unsupported("FE025", "text of a tensor", "it depends on data")
+    if isinstance(value, TupleValue):
+        asked = "__repr__" if value.written_method(name)[1] is None else name
+        if value.written_method(asked)[1] is not None:
+            return checked_text(vm, name, value.special(vm, asked, []))  # type: ignore[arg-type]
+    if isinstance(value, ObjectValue) or (isinstance(value, ClassValue) and (value.of_metaclass(name) or value.of_metaclass("__repr__"))):
+        result = value.special(vm, name if find_in_mro(value.python_type().__mro__, name)[0] is not object else "__repr__", [])
+        if result is not None:
+            return checked_text(vm, name, result)
+    try:
+        plain = vm.plain(value)
+    except NotConstant as exc:
+        vm.unsupported("FE025", f"text of {exc}")
+    return ConstantValue(str(plain) if name == "__str__" else repr(plain))
+
+
+@handles(str)
+def str_(vm: Interpreter, *args: Value, **kwargs: Value) -> Value:
+    return text(vm, args[0], "__str__") if len(args) == 1 and not kwargs else fold(vm, str, list(args), kwargs)
+
+
+@handles(repr)
+def repr_(vm: Interpreter, value: Value) -> Value:
+    return text(vm, value, "__repr__")
+
+
+@handles(ascii)
+def ascii_(vm: Interpreter, value: Value) -> Value:
+    return ConstantValue(text(vm, value, "__repr__").constant().encode("ascii", "backslashreplace").decode())
+
+
+def says_as_enum(cls: type) -> bool:
+    """Whether the text of an enum's members is what Python makes of it, not the program."""
+    return all(
+        type(raw) is not types.FunctionType or exempt(owner.__module__)
+        for owner, raw in (find_in_mro(cls.__mro__, n) for n in ("__str__", "__repr__", "__format__"))
+    )
+
+
+@handles(format)
+def format_(vm: Interpreter, value: Value, spec: Value = ConstantValue("")) -> Value:
+    cls = value.python_type()
+    owner, written = find_in_mro(cls.__mro__, "__format__")[0], vm.hook(cls, "__format__")
+    if isinstance(value, (ObjectValue, TupleValue, ClassValue)) and not (issubclass(cls, enum.Enum) and says_as_enum(cls)):
+        if type(written) is types.FunctionType and owner is not enum.Enum:
+            result = vm.call(MethodValue(vm.wrap(written, Pinned(written, "__format__")), value), [spec], {})
+            if not issubclass(result.python_type(), str):
+                vm.throw(TypeError, f"__format__ must return a str, not {result.python_type().__name__}")
+            return result
+        if written is object.__format__ and isinstance(spec, ConstantValue) and spec.value:
+            vm.throw(TypeError, f"unsupported format string passed to {cls.__name__}.__format__")
+        value = text(vm, value, "__str__")
+    if isinstance(value, TensorValue):
+        vm.unsupported("FE025", "text of a tensor", "it depends on data")
+    return fold(vm, format, [value, spec], {})
+
+
+@handles(functools.partial)
+def partial(vm: Interpreter, fn: Value, /, *args: Value, **kwargs: Value) -> Value:
+    if not is_callable(fn):
+        vm.throw(TypeError, "the first argument must be callable")
+    inner = fn if isinstance(fn, PartialValue) else PartialValue(fn, [], DictValue({}), functools.partial)
+    keywords = {**inner.bound_keywords(vm), **kwargs}
+    return PartialValue(
+        inner.function, [*inner.args, *args], DictValue({k: (ConstantValue(k), v) for k, v in keywords.items()}), functools.partial
+    )
+
+
+@handles(types.MethodType)
+def method_type(vm: Interpreter, fn: Value, owner: Value) -> Value:
+    return MethodValue(fn, owner)
+
+
+@handles(types.CellType)
+def cell_type(vm: Interpreter, *content: Value) -> Value:
+    return CellValue(content[0] if content else MISSING)
+
+
+@handles(object)
+def object_(vm: Interpreter) -> Value:
+    return ObjectValue(object)
+
+
+__all__ = ["ClassValue", "construct"]

@@ -1,0 +1,102 @@
+"""Builtin iterators: ``enumerate``, ``zip``, ``map``, ``filter``, ``reversed``, as Python generators over tracked values."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ...values.base import MISSING, Machine, Value
+from ...values.constant import ConstantValue
+from ...values.iterators import STOP, ItemsIterator, PythonIterator
+from ...values.objects import find_in_mro
+from ...values.sequence import TupleValue, demanded_index
+from ..registry import handles
+from . import unfinished
+
+if TYPE_CHECKING:
+    from ...interpretation.machine import Interpreter
+
+
+@handles(enumerate)
+def enumerate_(vm: Interpreter, items: Value, start: Value = ConstantValue(0)) -> Value:
+    i = demanded_index(vm, start).constant()
+    inner = vm.iterate(items)
+
+    def make(vm: Machine) -> Any:
+        nonlocal i
+        while (item := vm.next(inner)) is not STOP:
+            i += 1
+            yield TupleValue([ConstantValue(i - 1), item])
+
+    return PythonIterator(make, enumerate, lambda: [inner, ConstantValue(i)])
+
+
+@handles(zip)
+def zip_(vm: Interpreter, *iterables: Value, strict: Value = ConstantValue(False)) -> Value:
+    inner = [vm.iterate(v) for v in iterables]
+
+    def make(vm: Machine) -> Any:
+        while inner:
+            row = []
+            for i, it in enumerate(inner):
+                item = vm.next(it)
+                if item is STOP:
+                    longer = [] if i or not vm.truth(strict) else [o for o in range(1, len(inner)) if vm.next(inner[o]) is not STOP][:1]
+                    if longer or (i and vm.truth(strict)):
+                        other, what = (longer[0], "longer") if longer else (i, "shorter")
+                        vm.throw(ValueError, f"zip() argument {other + 1} is {what} than argument{' ' if other == 1 else 's 1-'}{other}")
+                    return
+                row.append(item)
+            yield TupleValue(row)
+
+    return PythonIterator(make, zip, lambda: list(inner), unfinished.zip_strict if vm.truth(strict) else zip)
+
+
+@handles(map)
+def map_(vm: Interpreter, fn: Value, *iterables: Value) -> Value:
+    if not iterables:
+        vm.throw(TypeError, "map() must have at least two arguments.")
+    inner = [vm.iterate(v) for v in iterables]
+
+    def make(vm: Machine) -> Any:
+        while True:
+            row = []
+            for it in inner:
+                item = vm.next(it)
+                if item is STOP:
+                    return
+                row.append(item)
+            yield vm.call(fn, row, {})
+
+    return PythonIterator(make, map, lambda: [fn, *inner])
+
+
+@handles(filter)
+def filter_(vm: Interpreter, fn: Value, items: Value) -> Value:
+    inner = vm.iterate(items)
+    plain = isinstance(fn, ConstantValue) and fn.value is None
+
+    def make(vm: Machine) -> Any:
+        while (item := vm.next(inner)) is not STOP:
+            if vm.truth(item if plain else vm.call(fn, [item], {})):
+                yield item
+
+    return PythonIterator(make, filter, lambda: [fn, inner])
+
+
+@handles(reversed)
+def reversed_(vm: Interpreter, items: Value) -> Value:
+    if isinstance(items, ConstantValue) and isinstance(items.value, (range, str, bytes, tuple)):
+        return items.m___reversed__(vm)
+    result = items.special(vm, "__reversed__", [])
+    if result is not None:
+        return result
+    cls = items.python_type()
+    length: Any = None if find_in_mro(cls.__mro__, "__getitem__")[1] is MISSING else items.special(vm, "__len__", [])
+    if length is None or find_in_mro(cls.__mro__, "__reversed__")[1] is not MISSING:
+        vm.throw(TypeError, f"{cls.__name__!r} object is not reversible")
+    n = length.constant()
+
+    def read(vm: Machine, i: int) -> Any:
+        return vm.getitem(items, ConstantValue(n - 1 - i)) if i < n else STOP
+
+    return ItemsIterator(read, reversed)

@@ -1,0 +1,156 @@
+"""Heaps and sorted lists: what Python implements in C for them, over tracked values and with the program's own comparisons."""
+
+from __future__ import annotations
+
+import bisect
+import heapq
+from typing import TYPE_CHECKING, Any, Callable
+
+from opmill_guards.source import Pinned
+
+from ...values.base import Value
+from ...values.sequence import ListValue
+from ..registry import handles
+
+if TYPE_CHECKING:
+    from ...interpretation.machine import Interpreter
+
+
+# ---- heaps: the smallest item is first, the children of item i are items 2i+1 and 2i+2 -----------------------------------------------
+
+
+def rise(heap: list[Any], start: int, place: int, before: Callable[[Any, Any], bool]) -> None:
+    """The item at ``place`` changes places with its parents, up to ``start``, for as long as it comes before them."""
+    item = heap[place]
+    while place > start:
+        parent = (place - 1) >> 1
+        if not before(item, heap[parent]):
+            break
+        heap[place] = heap[parent]
+        place = parent
+    heap[place] = item
+
+
+def sink(heap: list[Any], start: int, before: Callable[[Any, Any], bool]) -> None:
+    """The item at ``start`` goes down to a leaf, the earlier child always takes its place; from there it rises to where it belongs."""
+    end, place, item = len(heap), start, heap[start]
+    child = 2 * start + 1
+    while child < end:
+        other = child + 1
+        if other < end and not before(heap[child], heap[other]):
+            child = other
+        heap[place] = heap[child]
+        place, child = child, 2 * child + 1
+    heap[place] = item
+    rise(heap, start, place, before)
+
+
+def less(one: Any, other: Any) -> bool:
+    return one < other
+
+
+def more(one: Any, other: Any) -> bool:
+    return other < one
+
+
+def build(heap: list[Any], before: Callable[[Any, Any], bool] = less) -> None:
+    for place in range(len(heap) // 2 - 1, -1, -1):
+        sink(heap, place, before)
+
+
+def push(heap: list[Any], item: Any) -> None:
+    heap.append(item)
+    rise(heap, 0, len(heap) - 1, less)
+
+
+def pop(heap: list[Any], before: Callable[[Any, Any], bool] = less) -> Any:
+    if not heap:
+        raise IndexError("index out of range")
+    last = heap.pop()
+    return replace(heap, last, before) if heap else last
+
+
+def replace(heap: list[Any], item: Any, before: Callable[[Any, Any], bool] = less) -> Any:
+    if not heap:
+        raise IndexError("index out of range")
+    first = heap[0]
+    heap[0] = item
+    sink(heap, 0, before)
+    return first
+
+
+def push_and_pop(heap: list[Any], item: Any) -> Any:
+    return replace(heap, item) if heap and heap[0] < item else item
+
+
+def build_max(heap: list[Any]) -> None:
+    build(heap, more)
+
+
+def pop_max(heap: list[Any]) -> Any:
+    return pop(heap, more)
+
+
+def replace_max(heap: list[Any], item: Any) -> Any:
+    return replace(heap, item, more)
+
+
+# ---- sorted lists --------------------------------------------------------------------------------------------------------------------
+
+
+def place_after(a: Any, x: Any, lo: int = 0, hi: int | None = None, *, key: Any = None) -> int:
+    """Where ``x`` goes behind all that are not greater."""
+    if lo < 0:
+        raise ValueError("lo must be non-negative")
+    hi = len(a) if hi is None else hi
+    while lo < hi:
+        middle = (lo + hi) // 2
+        if x < (a[middle] if key is None else key(a[middle])):
+            hi = middle
+        else:
+            lo = middle + 1
+    return lo
+
+
+def place_before(a: Any, x: Any, lo: int = 0, hi: int | None = None, *, key: Any = None) -> int:
+    """Where ``x`` goes before all that are not less."""
+    if lo < 0:
+        raise ValueError("lo must be non-negative")
+    hi = len(a) if hi is None else hi
+    while lo < hi:
+        middle = (lo + hi) // 2
+        if (a[middle] if key is None else key(a[middle])) < x:
+            lo = middle + 1
+        else:
+            hi = middle
+    return lo
+
+
+def insert_after(a: Any, x: Any, lo: int = 0, hi: int | None = None, *, key: Any = None) -> None:
+    a.insert(place_after(a, x if key is None else key(x), lo, hi, key=key), x)
+
+
+def insert_before(a: Any, x: Any, lo: int = 0, hi: int | None = None, *, key: Any = None) -> None:
+    a.insert(place_before(a, x if key is None else key(x), lo, hi, key=key), x)
+
+
+IN_PYTHON: dict[str, Any] = {
+    "heapify": build, "heappush": push, "heappop": pop, "heapreplace": replace, "heappushpop": push_and_pop,
+    "_heapify_max": build_max, "_heappop_max": pop_max, "_heapreplace_max": replace_max,
+    "bisect_right": place_after, "bisect_left": place_before, "insort_right": insert_after, "insort_left": insert_before,
+}  # fmt: skip
+
+
+def in_python(function: Any, name: str) -> Any:
+    def handler(vm: Interpreter, *args: Value, **kwargs: Value) -> Value:
+        if name in vars(heapq) and not (args and isinstance(args[0], ListValue)):
+            vm.unsupported("FE011", f"call of {name} on something other than a list")
+        return vm.call(vm.wrap(function, Pinned(function, name)), list(args), kwargs)
+
+    return handler
+
+
+for _name, _function in IN_PYTHON.items():
+    for _module in (heapq, bisect):
+        if hasattr(_module, _name):
+            handles(getattr(_module, _name))(in_python(_function, _name))

@@ -1,0 +1,1 @@
+"""NumPy: its calls, and the programs of torch that stand for them."""

@@ -1,0 +1,532 @@
+"""Functions and methods. A rule has the parameters of NumPy's function that it knows, and is given tensors for arrays; ``as_dtype`` is the
+dtype of NumPy's result. A parameter that it lacks, given, is a reason to leave the call to NumPy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+FUNCTIONS: dict[str, Any] = {}
+#: Functions whose arrays are asked about as unit matrices: NumPy refuses singular ones.
+UNITS: set[str] = set()
+#: Methods of arrays that are the functions of the same name.
+METHODS = frozenset(
+    "sum prod mean std var min max argmin argmax any all cumsum cumprod clip round ravel reshape transpose squeeze swapaxes take repeat "
+    "dot "
+    "diagonal trace copy flatten astype ptp conj conjugate item tolist sort".split()
+)
+
+
+def rule(*names: str) -> Any:
+    def add(function: Any) -> Any:
+        for name in names:
+            FUNCTIONS[name] = function
+        return function
+
+    return add
+
+
+def axes_of(a: torch.Tensor, axis: Any) -> list[int]:
+    if axis is None:
+        return list(range(a.dim()))
+    return [each % a.dim() for each in axis] if isinstance(axis, (tuple, list)) else [axis % a.dim()] if a.dim() else []
+
+
+# ---- reductions ----------------------------------------------------------------------------------------------------------
+
+
+@rule("sum")
+def sum_(a: torch.Tensor, axis: Any = None, dtype: Any = None, keepdims: bool = False, *, as_dtype: torch.dtype) -> torch.Tensor:
+    return torch.sum(a.to(as_dtype), dim=axes_of(a, axis), keepdim=keepdims) if a.dim() else a.to(as_dtype)
+
+
+@rule("prod")
+def prod(a: torch.Tensor, axis: Any = None, dtype: Any = None, keepdims: bool = False, *, as_dtype: torch.dtype) -> torch.Tensor:
+    a = a.to(as_dtype)
+    for each in sorted(axes_of(a, axis), reverse=True):
+        a = torch.prod(a, dim=each, keepdim=keepdims)
+    return a
+
+
+@rule("mean")
+def mean(a: torch.Tensor, axis: Any = None, dtype: Any = None, keepdims: bool = False, *, as_dtype: torch.dtype) -> torch.Tensor:
+    return torch.mean(a.to(as_dtype), dim=axes_of(a, axis), keepdim=keepdims) if a.dim() else a.to(as_dtype)
+
+
+@rule("var")
+def var(
+    a: torch.Tensor, axis: Any = None, dtype: Any = None, ddof: int = 0, keepdims: bool = False, *, as_dtype: torch.dtype
+) -> torch.Tensor:
+    axes = axes_of(a, axis)
+    count = 1
+    for each in axes:
+        count *= a.shape[each]
+    a = a.to(as_dtype)
+    middle = torch.mean(a, dim=axes, keepdim=True)
+    return torch.sum(torch.square(a - middle), dim=axes, keepdim=keepdims) / max(count - ddof, 0)
+
+
+@rule("std")
+def std(
+    a: torch.Tensor, axis: Any = None, dtype: Any = None, ddof: int = 0, keepdims: bool = False, *, as_dtype: torch.dtype
+) -> torch.Tensor:
+    return torch.sqrt(var(a, axis, dtype, ddof, keepdims, as_dtype=as_dtype))
+
+
+@rule("max", "amax")
+def max_(a: torch.Tensor, axis: Any = None, keepdims: bool = False) -> torch.Tensor:
+    return torch.amax(a, dim=axes_of(a, axis), keepdim=keepdims)
+
+
+@rule("min", "amin")
+def min_(a: torch.Tensor, axis: Any = None, keepdims: bool = False) -> torch.Tensor:
+    return torch.amin(a, dim=axes_of(a, axis), keepdim=keepdims)
+
+
+@rule("ptp")
+def ptp(a: torch.Tensor, axis: Any = None, keepdims: bool = False) -> torch.Tensor:
+    return max_(a, axis, keepdims) - min_(a, axis, keepdims)
+
+
+@rule("argmax")
+def argmax(a: torch.Tensor, axis: Any = None, *, keepdims: bool = False) -> torch.Tensor:
+    return torch.argmax(a, dim=axis, keepdim=keepdims)
+
+
+@rule("argmin")
+def argmin(a: torch.Tensor, axis: Any = None, *, keepdims: bool = False) -> torch.Tensor:
+    return torch.argmin(a, dim=axis, keepdim=keepdims)
+
+
+@rule("any")
+def any_(a: torch.Tensor, axis: Any = None, keepdims: bool = False) -> torch.Tensor:
+    return torch.any(a.to(torch.bool), dim=axes_of(a, axis), keepdim=keepdims) if a.dim() else a.to(torch.bool)
+
+
+@rule("all")
+def all_(a: torch.Tensor, axis: Any = None, keepdims: bool = False) -> torch.Tensor:
+    return torch.all(a.to(torch.bool), dim=axes_of(a, axis), keepdim=keepdims) if a.dim() else a.to(torch.bool)
+
+
+@rule("cumsum")
+def cumsum(a: torch.Tensor, axis: Any = None, dtype: Any = None, *, as_dtype: torch.dtype) -> torch.Tensor:
+    return torch.cumsum(a.reshape(-1) if axis is None else a, dim=0 if axis is None else axis, dtype=as_dtype)
+
+
+@rule("cumprod")
+def cumprod(a: torch.Tensor, axis: Any = None, dtype: Any = None, *, as_dtype: torch.dtype) -> torch.Tensor:
+    return torch.cumprod(a.reshape(-1) if axis is None else a, dim=0 if axis is None else axis, dtype=as_dtype)
+
+
+@rule("median")
+def median(a: torch.Tensor, axis: Any = None, *, keepdims: bool = False, as_dtype: torch.dtype) -> torch.Tensor:
+    if isinstance(axis, tuple):
+        raise NotImplementedError
+    flat = a.reshape(-1) if axis is None else a
+    dim = 0 if axis is None else axis
+    ordered = torch.sort(flat.to(as_dtype), dim=dim).values
+    count = flat.shape[dim]
+    found = torch.mean(ordered.narrow(dim, (count - 1) // 2, 2 - count % 2), dim=dim)
+    last = ordered.select(dim, count - 1)
+    found = torch.where(torch.isnan(last), last, found)
+    if not keepdims:
+        return found
+    return found.reshape([1] * a.dim()) if axis is None else found.unsqueeze(dim)
+
+
+@rule("count_nonzero")
+def count_nonzero(a: torch.Tensor, axis: Any = None, *, keepdims: bool = False) -> torch.Tensor:
+    return torch.sum(a.to(torch.bool), dim=axes_of(a, axis), keepdim=keepdims)
+
+
+@rule("nansum")
+def nansum(a: torch.Tensor, axis: Any = None, dtype: Any = None, keepdims: bool = False, *, as_dtype: torch.dtype) -> torch.Tensor:
+    kept = torch.where(torch.isnan(a), torch.zeros_like(a), a)
+    return sum_(kept, axis, dtype, keepdims, as_dtype=as_dtype)
+
+
+@rule("nanmean")
+def nanmean(a: torch.Tensor, axis: Any = None, dtype: Any = None, keepdims: bool = False, *, as_dtype: torch.dtype) -> torch.Tensor:
+    count = torch.sum(torch.logical_not(torch.isnan(a)), dim=axes_of(a, axis), keepdim=keepdims)
+    return nansum(a, axis, dtype, keepdims, as_dtype=as_dtype) / count
+
+
+# ---- forms ---------------------------------------------------------------------------------------------------------------
+
+
+@rule("reshape")
+def reshape(a: torch.Tensor, shape: Any, order: str = "C") -> torch.Tensor:
+    if order != "C":
+        raise NotImplementedError
+    return torch.reshape(a, tuple(shape) if isinstance(shape, (tuple, list)) else (shape,))
+
+
+@rule("ravel")
+def ravel(a: torch.Tensor, order: str = "C") -> torch.Tensor:
+    if order != "C":
+        raise NotImplementedError
+    return torch.reshape(a, (-1,))
+
+
+@rule("flatten")
+def flatten(a: torch.Tensor, order: str = "C") -> torch.Tensor:
+    return ravel(a, order).clone()
+
+
+@rule("transpose", "permute_dims")
+def transpose(a: torch.Tensor, axes: Any = None) -> torch.Tensor:
+    return torch.permute(a, tuple(reversed(range(a.dim()))) if axes is None else tuple(axes))
+
+
+@rule("matrix_transpose")
+def matrix_transpose(a: torch.Tensor) -> torch.Tensor:
+    return torch.transpose(a, -1, -2)
+
+
+@rule("swapaxes")
+def swapaxes(a: torch.Tensor, axis1: int, axis2: int) -> torch.Tensor:
+    return torch.transpose(a, axis1, axis2)
+
+
+@rule("moveaxis")
+def moveaxis(a: torch.Tensor, source: Any, destination: Any) -> torch.Tensor:
+    return torch.movedim(a, source, destination)
+
+
+@rule("squeeze")
+def squeeze(a: torch.Tensor, axis: Any = None) -> torch.Tensor:
+    return torch.squeeze(a) if axis is None else torch.squeeze(a, axis)
+
+
+@rule("expand_dims")
+def expand_dims(a: torch.Tensor, axis: Any) -> torch.Tensor:
+    axes = sorted(each % (a.dim() + len(axis)) for each in axis) if isinstance(axis, (tuple, list)) else [axis]
+    for each in axes:
+        a = torch.unsqueeze(a, each)
+    return a
+
+
+@rule("broadcast_to")
+def broadcast_to(array: torch.Tensor, shape: Any) -> torch.Tensor:
+    return torch.broadcast_to(array, tuple(shape) if isinstance(shape, (tuple, list)) else (shape,))
+
+
+@rule("flip")
+def flip(m: torch.Tensor, axis: Any = None) -> torch.Tensor:
+    return torch.flip(m, axes_of(m, axis))
+
+
+@rule("concatenate", "concat")
+def concatenate(arrays: Any, axis: Any = 0, *, as_dtype: torch.dtype) -> torch.Tensor:
+    parts = [each.to(as_dtype) for each in arrays]
+    return torch.cat([each.reshape(-1) for each in parts]) if axis is None else torch.cat(parts, dim=axis)
+
+
+@rule("stack")
+def stack(arrays: Any, axis: int = 0, *, as_dtype: torch.dtype) -> torch.Tensor:
+    return torch.stack([each.to(as_dtype) for each in arrays], dim=axis)
+
+
+@rule("repeat")
+def repeat(a: torch.Tensor, repeats: int, axis: Any = None) -> torch.Tensor:
+    if not isinstance(repeats, int):
+        raise NotImplementedError
+    return torch.repeat_interleave(a.reshape(-1) if axis is None else a, repeats, dim=0 if axis is None else axis)
+
+
+@rule("roll")
+def roll(a: torch.Tensor, shift: Any, axis: Any = None) -> torch.Tensor:
+    return torch.roll(a, shift) if axis is None else torch.roll(a, shift, axis)
+
+
+@rule("tril")
+def tril(m: torch.Tensor, k: int = 0) -> torch.Tensor:
+    return torch.tril(m, k)
+
+
+@rule("triu")
+def triu(m: torch.Tensor, k: int = 0) -> torch.Tensor:
+    return torch.triu(m, k)
+
+
+@rule("diag")
+def diag(v: torch.Tensor, k: int = 0) -> torch.Tensor:
+    return torch.diag(v, k)
+
+
+@rule("diagonal")
+def diagonal(a: torch.Tensor, offset: int = 0, axis1: int = 0, axis2: int = 1) -> torch.Tensor:
+    return torch.diagonal(a, offset, axis1, axis2)
+
+
+@rule("trace")
+def trace(a: torch.Tensor, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None, *, as_dtype: torch.dtype) -> torch.Tensor:
+    return torch.sum(torch.diagonal(a.to(as_dtype), offset, axis1, axis2), dim=-1)
+
+
+@rule("where")
+def where(condition: torch.Tensor, x: Any, y: Any, *, as_dtype: torch.dtype) -> torch.Tensor:
+    return torch.where(as_tensor(condition, torch.bool), as_tensor(x, as_dtype), as_tensor(y, as_dtype))
+
+
+def as_tensor(value: Any, dtype: torch.dtype) -> torch.Tensor:
+    return value.to(dtype) if isinstance(value, torch.Tensor) else torch.full((), value, dtype=dtype)
+
+
+@rule("clip")
+def clip(a: torch.Tensor, a_min: Any = None, a_max: Any = None, *, min: Any = None, max: Any = None, as_dtype: torch.dtype) -> torch.Tensor:
+    low, high = a_min if min is None else min, a_max if max is None else max
+    a = a.to(as_dtype)
+    if low is not None:
+        a = torch.maximum(a, as_tensor(low, as_dtype))
+    return a if high is None else torch.minimum(a, as_tensor(high, as_dtype))
+
+
+@rule("round", "around")
+def round_(a: torch.Tensor, decimals: int = 0) -> torch.Tensor:
+    if not a.is_floating_point():
+        if decimals < 0:
+            raise NotImplementedError
+        return a.clone()
+    if decimals == 0:
+        return torch.round(a)
+    scale = 10.0 ** abs(decimals)
+    return torch.round(a * scale) / scale if decimals > 0 else torch.round(a / scale) * scale
+
+
+@rule("take")
+def take(a: torch.Tensor, indices: Any, axis: Any = None) -> torch.Tensor:
+    if axis is None:
+        a, axis = a.reshape(-1), 0
+    where_ = indices if isinstance(indices, torch.Tensor) else torch.tensor(indices)
+    return a[(slice(None),) * (axis % a.dim()) + (where_,)]
+
+
+@rule("take_along_axis")
+def take_along_axis(arr: torch.Tensor, indices: torch.Tensor, axis: Any = -1) -> torch.Tensor:
+    if axis is None:
+        arr, axis = arr.reshape(-1), 0
+    return torch.take_along_dim(arr, indices, axis)
+
+
+@rule("sort")
+def sort(a: torch.Tensor, axis: Any = -1) -> torch.Tensor:
+    return torch.sort(a.reshape(-1)).values if axis is None else torch.sort(a, dim=axis).values
+
+
+@rule("searchsorted")
+def searchsorted(a: torch.Tensor, v: Any, side: str = "left") -> torch.Tensor:
+    return torch.searchsorted(a, v if isinstance(v, torch.Tensor) else torch.full((), v, dtype=a.dtype), right=side == "right")
+
+
+@rule("nan_to_num")
+def nan_to_num(x: torch.Tensor, copy: bool = True, nan: float = 0.0, posinf: Any = None, neginf: Any = None) -> torch.Tensor:
+    if not copy:
+        raise NotImplementedError
+    return torch.nan_to_num(x, nan, posinf, neginf)
+
+
+@rule("real")
+def real(val: torch.Tensor) -> torch.Tensor:
+    return torch.real(val) if val.is_complex() else val
+
+
+@rule("imag")
+def imag(val: torch.Tensor) -> torch.Tensor:
+    return torch.imag(val) if val.is_complex() else torch.zeros_like(val)
+
+
+@rule("conj", "conjugate")
+def conj(a: torch.Tensor) -> torch.Tensor:
+    return torch.conj_physical(a) if a.is_complex() else a
+
+
+# ---- making --------------------------------------------------------------------------------------------------------------
+
+
+@rule("copy")
+def copy(a: torch.Tensor, order: str = "K") -> torch.Tensor:
+    return a.clone()
+
+
+@rule("astype")
+def astype(a: torch.Tensor, dtype: Any, copy: bool = True, *, as_dtype: torch.dtype) -> torch.Tensor:
+    if a.is_complex() and not as_dtype.is_complex:
+        raise NotImplementedError  # NumPy warns
+    if a.is_floating_point() and not (
+        as_dtype.is_floating_point or as_dtype.is_complex or as_dtype == torch.bool or as_dtype == torch.int64
+    ):
+        return a.to(torch.int64).to(as_dtype)
+    return a.to(as_dtype) if as_dtype != a.dtype else a.clone() if copy else a
+
+
+@rule("array", "asarray", "asanyarray", "ascontiguousarray")
+def array(a: Any, dtype: Any = None, copy: Any = True, *, ndmin: int = 0, as_dtype: torch.dtype) -> torch.Tensor:
+    if isinstance(a, (list, tuple)):
+        made = torch.stack([array(each, dtype, as_dtype=as_dtype) for each in a])
+    else:
+        made = a.to(as_dtype) if isinstance(a, torch.Tensor) else torch.full((), a, dtype=as_dtype)
+    while made.dim() < ndmin:
+        made = torch.unsqueeze(made, 0)
+    return made
+
+
+@rule("zeros_like")
+def zeros_like(a: torch.Tensor, dtype: Any = None, *, as_dtype: torch.dtype) -> torch.Tensor:
+    return torch.zeros_like(a, dtype=as_dtype)
+
+
+@rule("empty_like")
+def empty_like(prototype: torch.Tensor, dtype: Any = None, *, as_dtype: torch.dtype) -> torch.Tensor:
+    return torch.zeros_like(prototype, dtype=as_dtype)
+
+
+@rule("ones_like")
+def ones_like(a: torch.Tensor, dtype: Any = None, *, as_dtype: torch.dtype) -> torch.Tensor:
+    return torch.ones_like(a, dtype=as_dtype)
+
+
+@rule("full_like")
+def full_like(a: torch.Tensor, fill_value: Any, dtype: Any = None, *, as_dtype: torch.dtype) -> torch.Tensor:
+    return torch.zeros_like(a, dtype=as_dtype) + as_tensor(fill_value, as_dtype)
+
+
+@rule("pad")
+def pad(array: torch.Tensor, pad_width: Any, mode: str = "constant", constant_values: Any = 0) -> torch.Tensor:
+    if mode != "constant" or not isinstance(constant_values, (int, float)):
+        raise NotImplementedError
+    widths = [pad_width] * array.dim() if isinstance(pad_width, int) else list(pad_width)
+    if len(widths) == 2 and isinstance(widths[0], int) and not isinstance(pad_width, int):
+        widths = [tuple(widths)] * array.dim()
+    if len(widths) == 1:
+        widths = widths * array.dim()
+    pairs = [(each, each) if isinstance(each, int) else tuple(each) for each in widths]
+    flat = [n for before, after in reversed(pairs) for n in (before, after)]
+    return torch.nn.functional.pad(array, flat, value=constant_values)
+
+
+@rule("meshgrid")
+def meshgrid(*xi: torch.Tensor, indexing: str = "xy") -> Any:
+    return tuple(each.clone() for each in torch.meshgrid(*[x.reshape(-1) for x in xi], indexing=indexing))
+
+
+@rule("vander")
+def vander(x: torch.Tensor, N: Any = None, increasing: bool = False, *, as_dtype: torch.dtype) -> torch.Tensor:
+    powers = list(range(x.shape[0] if N is None else N))
+    return torch.stack([torch.pow(x.to(as_dtype), k) for k in (powers if increasing else reversed(powers))], dim=1)
+
+
+# ---- products and linear algebra -----------------------------------------------------------------------------------------
+
+
+@rule("matmul")
+def matmul(x1: torch.Tensor, x2: torch.Tensor, *, as_dtype: torch.dtype) -> torch.Tensor:
+    return torch.matmul(x1.to(as_dtype), x2.to(as_dtype))
+
+
+@rule("dot")
+def dot(a: torch.Tensor, b: Any, *, as_dtype: torch.dtype) -> torch.Tensor:
+    a, b = as_tensor(a, as_dtype), as_tensor(b, as_dtype)
+    if a.dim() == 0 or b.dim() == 0:
+        return a * b
+    return torch.tensordot(a, b, dims=([a.dim() - 1], [max(b.dim() - 2, 0)]))
+
+
+@rule("inner")
+def inner(a: torch.Tensor, b: torch.Tensor, *, as_dtype: torch.dtype) -> torch.Tensor:
+    a, b = a.to(as_dtype), b.to(as_dtype)
+    return a * b if a.dim() == 0 or b.dim() == 0 else torch.tensordot(a, b, dims=([a.dim() - 1], [b.dim() - 1]))
+
+
+@rule("outer")
+def outer(a: torch.Tensor, b: torch.Tensor, *, as_dtype: torch.dtype) -> torch.Tensor:
+    return a.to(as_dtype).reshape(-1, 1) * b.to(as_dtype).reshape(1, -1)
+
+
+@rule("kron")
+def kron(a: torch.Tensor, b: torch.Tensor, *, as_dtype: torch.dtype) -> torch.Tensor:
+    return torch.kron(a.to(as_dtype), b.to(as_dtype))
+
+
+@rule("cross")
+def cross(a: torch.Tensor, b: torch.Tensor, *, as_dtype: torch.dtype) -> torch.Tensor:
+    if a.shape[-1] != 3 or b.shape[-1] != 3:
+        raise NotImplementedError
+    return torch.linalg.cross(a.to(as_dtype), b.to(as_dtype))
+
+
+@rule("vdot")
+def vdot(a: torch.Tensor, b: torch.Tensor, *, as_dtype: torch.dtype) -> torch.Tensor:
+    a, b = a.to(as_dtype).reshape(-1), b.to(as_dtype).reshape(-1)
+    return torch.sum((torch.conj_physical(a) if a.is_complex() else a) * b)
+
+
+@rule("tensordot")
+def tensordot(a: torch.Tensor, b: torch.Tensor, axes: Any = 2, *, as_dtype: torch.dtype) -> torch.Tensor:
+    return torch.tensordot(a.to(as_dtype), b.to(as_dtype), dims=axes)
+
+
+@rule("einsum")
+def einsum(subscripts: str, *operands: torch.Tensor, as_dtype: torch.dtype) -> torch.Tensor:
+    return torch.einsum(subscripts, *[each.to(as_dtype) for each in operands])
+
+
+@rule("linalg.inv")
+def inv(a: torch.Tensor, *, as_dtype: torch.dtype) -> torch.Tensor:
+    return torch.linalg.inv(a.to(as_dtype))
+
+
+@rule("linalg.det")
+def det(a: torch.Tensor, *, as_dtype: torch.dtype) -> torch.Tensor:
+    return torch.linalg.det(a.to(as_dtype))
+
+
+@rule("linalg.solve")
+def solve(a: torch.Tensor, b: torch.Tensor, *, as_dtype: torch.dtype) -> torch.Tensor:
+    if b.dim() > 1 and b.dim() != a.dim():
+        raise NotImplementedError
+    return torch.linalg.solve(a.to(as_dtype), b.to(as_dtype))
+
+
+@rule("linalg.cholesky")
+def cholesky(a: torch.Tensor, *, as_dtype: torch.dtype) -> torch.Tensor:
+    return torch.linalg.cholesky(a.to(as_dtype))
+
+
+@rule("linalg.eigvalsh")
+def eigvalsh(a: torch.Tensor, UPLO: str = "L", *, as_dtype: torch.dtype) -> torch.Tensor:
+    return torch.linalg.eigvalsh(a, UPLO).to(as_dtype)
+
+
+UNITS |= {"linalg.inv", "linalg.solve", "linalg.cholesky", "linalg.det", "linalg.eigvalsh"}
+
+# ---- Fourier transforms --------------------------------------------------------------------------------------------------
+
+
+def _transform(name: str) -> None:
+    function = getattr(torch.fft, name)
+
+    @rule(f"fft.{name}")
+    def one(a: torch.Tensor, n: Any = None, axis: int = -1, norm: Any = None) -> torch.Tensor:
+        return function(a, n, axis, norm)
+
+
+for _name in ("fft", "ifft", "rfft", "irfft", "hfft", "ihfft"):
+    _transform(_name)
+
+
+def _transforms(name: str, axes: Any) -> None:
+    function = getattr(torch.fft, name)
+
+    @rule(f"fft.{name}")
+    def several(a: torch.Tensor, s: Any = None, axes: Any = axes, norm: Any = None) -> torch.Tensor:
+        return function(a, s, axes, norm)
+
+
+for _name in ("fft2", "ifft2", "rfft2", "irfft2"):
+    _transforms(_name, (-2, -1))
+for _name in ("fftn", "ifftn", "rfftn", "irfftn"):
+    _transforms(_name, None)
+
+__all__ = ["FUNCTIONS", "METHODS", "UNITS"]

@@ -1,0 +1,103 @@
+"""Random numbers of Python and numpy: drawn when the program runs, before the graph, and unknown at capture."""
+
+from __future__ import annotations
+
+import _random
+import random
+from typing import TYPE_CHECKING, Any
+
+from ...values.base import MISSING, NotConstant, Value
+from ...values.constant import ConstantValue
+from ...values.data_dependent import LateFloat
+from ...values.floating import FloatNumber
+from ...values.opaque import RandomNumber
+from ..registry import handles, named
+
+if TYPE_CHECKING:
+    from ...interpretation.machine import Interpreter
+
+
+#: What may be told to a generator before the graph runs; and what it told itself.
+KNOWN = (ConstantValue, FloatNumber, RandomNumber)
+HINT = "use torch.rand, which the graph holds"
+WIDEST = 62
+"""Bits of integers that tensors hold."""
+
+
+def draw(vm: Interpreter, function: Any, name: str, cls: type, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """The number that ``function(*args, **kwargs)`` gives. What computes with it is a part of the graph, which it is an input of."""
+    given = [number_drawn(arg) for arg in args]
+    named_ = {key: number_drawn(arg) for key, arg in kwargs.items()}
+    if args[0].real() is MISSING:
+        vm.unsupported("FE019", f"a number of {name}", "its generator is made in captured code", HINT)
+    if not all(isinstance(arg, KNOWN) for arg in [*given[1:], *named_.values()]) or vm.recorder.regions:
+        vm.unsupported(
+            "FE019",
+            f"a number of {name}",
+            "what the generator is told is computed in captured code, or a graph inside of the graph draws",
+            HINT,
+        )
+    number = RandomNumber(name, cls)
+    vm.effects.draws.append((function, given, named_, number))
+    if cls is float:
+        return LateFloat(vm, vm.recorder.drawn(number))
+    if cls is int and vm.recorder.counts:
+        return vm.recorder.drawn(number).method(vm, "item", [], {})
+    return number
+
+
+def number_drawn(value: Value) -> Value:
+    """A number that was drawn and not computed with, as that."""
+    number = getattr(value.tensor, "scalar", None) if type(value) is LateFloat else None
+    return number if isinstance(number, RandomNumber) else value
+
+
+@handles(_random.Random.random)
+def random_random(vm: Interpreter, generator: Value) -> Value:
+    return draw(vm, _random.Random.random, "random.random", float, [generator], {})
+
+
+def _python_random(name: str, cls: type) -> None:
+    @named(f"random.Random.{name}")
+    def drawn(vm: Interpreter, generator: Value, *args: Value, **kwargs: Value) -> Value:
+        return draw(vm, getattr(random.Random, name), f"random.{name}", cls, [generator, *args], kwargs)
+
+
+FLOATS = (
+    "uniform gauss normalvariate triangular betavariate expovariate "
+    "gammavariate lognormvariate vonmisesvariate paretovariate weibullvariate"
+)
+for _name, _cls in {**dict.fromkeys(FLOATS.split(), float), "randint": int, "randrange": int}.items():
+    _python_random(_name, _cls)
+
+
+@named("random.Random.choice")
+def choice(vm: Interpreter, generator: Value, items: Value) -> Value:
+    """One of several numbers of one type: drawn, as any. Of other things it is not known which one it is."""
+    try:
+        plain = vm.plain(items)
+    except NotConstant:
+        plain = ()
+    kinds = {type(item) for item in plain} if isinstance(plain, (list, tuple, range)) else set()
+    if kinds not in ({int}, {float}) or max(map(abs, plain)) >= 1 << WIDEST:
+        vm.unsupported("FE019", "random.choice of other things than numbers", "which one it is, is random", HINT)
+    return draw(vm, random.Random.choice, "random.choice", kinds.pop(), [generator, ConstantValue(tuple(plain))], {})
+
+
+@named("random.Random.seed")
+def seed(vm: Interpreter, generator: Value, *args: Value, **kwargs: Value) -> Value:
+    draw(vm, random.Random.seed, "random.seed", type(None), [generator, *args], kwargs)
+    return ConstantValue(None)
+
+
+def numpy_random(obj: Any) -> bool:
+    """Whether ``obj`` is the function behind a method of numpy's legacy generator (its first argument) that gives one number at a time."""
+    kind, _, name = getattr(obj, "__qualname__", "").partition(".")
+    return kind == "RandomState" and name in ("uniform", "rand", "random", "random_sample", "randn", "normal")
+
+
+def draw_numpy(vm: Interpreter, obj: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    numbers = args[1:]
+    if "size" in kwargs or len(numbers) > 2 or (numbers and obj.__name__ not in ("uniform", "normal")):
+        vm.unsupported("FE019", f"an array of numpy.random.{obj.__name__}", "it is random", "use torch.rand, which the graph holds")
+    return draw(vm, obj, f"numpy.random.{obj.__name__}", float, args, kwargs)

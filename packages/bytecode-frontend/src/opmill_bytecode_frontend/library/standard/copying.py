@@ -1,0 +1,209 @@
+"""``copy.copy`` and ``copy.deepcopy`` over tracked values."""
+
+from __future__ import annotations
+
+import enum
+import functools
+import types
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from ...values.base import MISSING, Value
+from ...values.classes import ClassValue, ModuleObject
+from ...values.constant import ConstantValue
+from ...values.functions import BuiltinValue, ChangingValue, FunctionValue
+from ...values.mapping import DictValue
+from ...values.objects import ObjectValue, find_in_mro
+from ...values.sequence import ListValue, TupleValue
+from ...values.sets import SetValue
+from ...values.tensor import TensorValue
+from ..registry import named
+
+if TYPE_CHECKING:
+    from ...interpretation.machine import Interpreter
+
+
+#: Values that are their own copies.
+ATOMIC = (ConstantValue, FunctionValue, ClassValue, ModuleObject, BuiltinValue)
+
+
+#: Objects with a name that Python refuses to copy.
+UNCOPIED = (types.CoroutineType, types.AsyncGeneratorType, types.GeneratorType)
+
+
+def is_atomic(value: Value) -> bool:
+    """Numbers of classes written in Python have attributes, and say themselves how they are copied."""
+    if isinstance(value, ChangingValue) or (isinstance(value, ConstantValue) and type(value.value).__dictoffset__ != 0):
+        return False
+    return isinstance(value, ATOMIC) and not isinstance(value.real(), UNCOPIED)
+
+
+CUSTOM = ("__reduce_ex__", "__reduce__", "__getstate__", "__setstate__", "__getnewargs_ex__", "__getnewargs__")
+
+
+def is_plain(value: ObjectValue) -> bool:
+    """Whether copying goes by the instance's own parts: no method of the protocol is written in Python."""
+    if issubclass(value.cls, (BaseException, torch.nn.Module)) or value.cls.__module__ == "enum":
+        return False
+    return not any(type(find_in_mro(value.cls.__mro__, name)[1]) is types.FunctionType for name in CUSTOM)
+
+
+def slot_names(cls: type) -> list[str]:
+    return [name for c in cls.__mro__ for name, raw in c.__dict__.items() if type(raw) is types.MemberDescriptorType]
+
+
+def copy_object(vm: Interpreter, value: ObjectValue, part: Any) -> ObjectValue:
+    """A new object of the same class; ``part`` copies what it holds."""
+    made = ObjectValue(value.cls)
+    part(value, made)
+    if value.storage is not None:
+        made.storage = part(value.storage)
+    if value.has_dict():
+        for key, item in zip(value.attrs.key_values(vm), value.attrs.all_values(vm)):
+            made.attrs.store(vm, key, part(item))
+    for name in slot_names(value.cls):
+        held = vm.attempt(functools.partial(value.read_slot, vm, name), AttributeError)
+        if held is not None:
+            made.slots[name] = part(held)
+    return made
+
+
+def without_attributes(vm: Interpreter, value: Value) -> None:
+    """An OrderedDict may have attributes, which its copy has as well."""
+    if getattr(value, "extra", None) or getattr(value.real(), "__dict__", None):
+        vm.unsupported("FE017", f"a copy of {value.describe()}", "it has attributes")
+
+
+@named("copy.copy")
+def copy_copy(vm: Interpreter, value: Value) -> Value | None:
+    if isinstance(value, (ListValue, DictValue, SetValue)):
+        without_attributes(vm, value)
+        return value.m_copy(vm)
+    if isinstance(value, TupleValue):
+        return copied_tuple(vm, value, value.values(vm))
+    if is_atomic(value) or issubclass(value.python_type(), enum.Enum):
+        return value
+    if isinstance(value, (ConstantValue, ChangingValue)):
+        vm.unsupported("FE017", f"copy.copy of {value.describe()}")
+    if isinstance(value, ObjectValue):
+        if find_in_mro(value.cls.__mro__, "__copy__")[1] is not MISSING:
+            return value.special(vm, "__copy__", [])
+        if is_plain(value):
+            return copy_object(vm, value, lambda item, made=None: shallow_storage(vm, value, item, made))
+    return None
+
+
+def shallow_storage(vm: Interpreter, owner: Any, item: Any, made: Any) -> Any:
+    is_storage = item is owner.storage and hasattr(item, "m_copy")
+    return item.m_copy(vm) if is_storage else item
+
+
+def copied_tuple(vm: Interpreter, value: TupleValue, items: list[Value]) -> TupleValue:
+    """A tuple is its own copy; of a class derived from it another one is made, as a named tuple is pickled."""
+    if value.cls is tuple:
+        return value if all(a is b for a, b in zip(value.values(vm), items)) else TupleValue(items)
+    maker = find_in_mro(value.cls.__mro__, "__new__")[0]
+    written = any(value.written_method(name)[1] is not None for name in (*CUSTOM[:-1], "__copy__", "__deepcopy__"))
+    if written or not ("_fields" in vars(maker) or maker is tuple):
+        vm.unsupported("FE017", f"a copy of {value.describe()}", "its class says in Python how it is made")
+    return TupleValue(items, value.cls)
+
+
+@named("copy.deepcopy")
+def copy_deepcopy(vm: Interpreter, value: Value, memo: Value | None = None, *rest: Value) -> Value | None:
+    if memo is not None and not (isinstance(memo, ConstantValue) and memo.value is None):
+        vm.unsupported("FE017", "copy.deepcopy with a memo of the program")
+    return deep(vm, value, {})
+
+
+def deep(vm: Interpreter, value: Value, memo: dict[int, Value]) -> Value:
+    """A deep copy; ``memo``: what was copied already, by identity of the tracked value."""
+    known = memo.get(id(value))
+    if known is not None:
+        return known
+    if is_atomic(value):
+        return value
+    for kind, rule in RULES.items():
+        if isinstance(value, kind):
+            return rule(vm, value, memo)
+    return vm.unsupported("FE017", f"copy.deepcopy of {value.describe()}")
+
+
+def remember(memo: dict[int, Any], value: Value, made: Value) -> None:
+    memo[id(value)] = made
+    memo.setdefault(-1, []).append(value)  # keeps the original alive, so that its identity stays its own
+
+
+def deep_list(vm: Interpreter, value: ListValue, memo: dict[int, Value]) -> Value:
+    made = value.make([])
+    remember(memo, value, made)
+    made.items.extend(deep(vm, v, memo) for v in value.values(vm))
+    return made
+
+
+def deep_tuple(vm: Interpreter, value: TupleValue, memo: dict[int, Value]) -> Value:
+    old = value.values(vm)
+    items = [deep(vm, v, memo) for v in old]
+    made = value if all(a is b for a, b in zip(old, items)) and value.cls is tuple else copied_tuple(vm, value, items)
+    remember(memo, value, made)
+    return made
+
+
+def deep_dict(vm: Interpreter, value: DictValue, memo: dict[int, Value]) -> Value:
+    without_attributes(vm, value)
+    if value.read_only:
+        vm.throw(TypeError, "cannot pickle 'mappingproxy' object")
+    made = DictValue({}, value.cls)
+    made.default = value.default
+    remember(memo, value, made)
+    for key, item in zip(value.key_values(vm), value.all_values(vm)):
+        made.store(vm, deep(vm, key, memo), deep(vm, item, memo))
+    return made
+
+
+def deep_set(vm: Interpreter, value: SetValue, memo: dict[int, Value]) -> Value:
+    items = [deep(vm, v, memo) for v in vm.unpack(value)]
+    made = SetValue({vm.key(v): v for v in items}, value.cls)
+    remember(memo, value, made)
+    return made
+
+
+def deep_tensor(vm: Interpreter, value: TensorValue, memo: dict[int, Value]) -> Value:
+    if value.fake.requires_grad or value.cls is not torch.Tensor or not value.fake.is_contiguous():
+        vm.unsupported(
+            "FE017",
+            f"copy.deepcopy of {value.describe()}",
+            "only plain contiguous tensors without gradients are copied in a graph",
+            "use clone()",
+        )
+    made = value.method(vm, "clone", [], {})
+    remember(memo, value, made)
+    return made
+
+
+def deep_object(vm: Interpreter, value: ObjectValue, memo: dict[int, Value]) -> Value:
+    if issubclass(value.cls, enum.Enum):
+        return value
+    if find_in_mro(value.cls.__mro__, "__deepcopy__")[1] is not MISSING:
+        return value.special(vm, "__deepcopy__", [DictValue({})])  # type: ignore[return-value]
+    if not is_plain(value):
+        vm.unsupported("FE017", f"copy.deepcopy of {value.describe()}", "its class says in Python how it is copied")
+
+    def part(item: Any, made: Any = None) -> Any:
+        if made is not None:
+            remember(memo, item, made)
+            return None
+        return deep(vm, item, memo)
+
+    return copy_object(vm, value, part)
+
+
+RULES: dict[type, Any] = {
+    ListValue: deep_list,
+    TupleValue: deep_tuple,
+    DictValue: deep_dict,
+    SetValue: deep_set,
+    TensorValue: deep_tensor,
+    ObjectValue: deep_object,
+}

@@ -1,0 +1,119 @@
+"""The standard library beyond builtins: functools, collections, weakref, types, sys, and modules whose functions only compute."""
+
+from __future__ import annotations
+
+import collections
+import logging
+import sys
+import types
+import weakref
+from typing import TYPE_CHECKING, Any
+
+from opmill_guards.guard import Predicate
+from opmill_guards.source import Local, Pinned
+
+from ...values.base import MISSING, Value, content, find_in_mro
+from ...values.constant import ConstantValue
+from ...values.functions import WeakReference
+from ...values.objects import ObjectValue
+from ...values.sequence import TupleValue
+from ..builtins.iteration import each
+from ..dispatch import fold
+from ..registry import handles, named, receives_function
+
+if TYPE_CHECKING:
+    from ...interpretation.machine import Interpreter
+
+
+NONE = ConstantValue(None)
+
+
+@receives_function("functools.singledispatch.<locals>.dispatch")
+def dispatch(vm: Interpreter, fn: Any, cls: Value) -> Value:
+    """The implementation for a class: asked of the real registry, which may grow later."""
+    wanted = cls.constant()
+    registries = [cell.cell_contents for cell in fn.__closure__ or () if isinstance(cell.cell_contents, dict)]
+    if any(getattr(changed, "obj", None) is registry for changed in vm.effects.changed for registry in registries):
+        vm.unsupported("FE010", f"a call of {fn.__qualname__}", "an implementation was registered in the captured code before")
+    found = fn(wanted)
+    vm.guard(Predicate(Pinned(fn, "dispatch"), lambda f: f(wanted) is found, f"({wanted.__name__}) is {found.__name__}"))
+    return vm.wrap(found, Pinned(found, found.__name__))
+
+
+@handles(collections._count_elements)  # type: ignore[attr-defined]
+def count_elements(vm: Interpreter, mapping: Value, items: Value) -> Value:
+    cls = mapping.python_type()
+    plain = all(find_in_mro(cls.__mro__, name)[1] is vars(dict)[name] for name in ("get", "__setitem__"))
+    storage: Any = content(mapping)
+    get = None if plain else vm.getattr(mapping, "get")
+    for item in each(vm, vm.iterate(items)):
+        given = [item, ConstantValue(0)]
+        count = vm.binary("+", storage.m_get(vm, *given) if get is None else vm.call(get, given, {}), ConstantValue(1))
+        storage.store(vm, item, count) if get is None else vm.setitem(mapping, item, count)
+    return NONE
+
+
+@handles(types.SimpleNamespace)
+def simple_namespace(vm: Interpreter, /, **kwargs: Value) -> Value:
+    made = ObjectValue(types.SimpleNamespace)
+    for name, value in kwargs.items():
+        made.attrs.store(vm, ConstantValue(name), value)
+    return made
+
+
+@handles(sys.intern)
+def intern(vm: Interpreter, text: Value) -> Value:
+    return fold(vm, sys.intern, [text], {})
+
+
+@handles(sys.exc_info)
+def exc_info(vm: Interpreter) -> Value:
+    if vm.handled is None:
+        return TupleValue([NONE, NONE, NONE])
+    return TupleValue([vm.wrap(vm.handled.python_type()), vm.handled, vm.getattr(vm.handled, "__traceback__")])
+
+
+@handles(sys.exception)
+def exception(vm: Interpreter) -> Value:
+    return NONE if vm.handled is None else vm.handled
+
+
+@handles(weakref.ref)
+def weak_reference(vm: Interpreter, target: Value, callback: Value = NONE) -> Value:
+    if not (isinstance(callback, ConstantValue) and callback.value is None):
+        refuse_reference(vm, "a weak reference with a callback", "when it runs depends on the life of objects")
+    if target.real() is MISSING:
+        refuse_reference(vm, "a weak reference to an object made in captured code", "when that object goes is not seen by a capture")
+    if type(target.source) is Local:
+        refuse_reference(vm, "a weak reference to an argument", "when that object goes is not seen by a capture")
+    vm.referred.append(target.real())
+    return WeakReference(target)
+
+
+def refuse_reference(vm: Interpreter, what: str, why: str) -> Any:
+    return vm.unsupported("FE018", what, why, "the function runs as it is, and what it calls is captured", whole=True)
+
+
+@handles(weakref.proxy)
+def weak_proxy(vm: Interpreter, target: Value, callback: Value = NONE) -> Value:
+    return refuse_reference(vm, "a weak proxy", "when its object goes is not seen by a capture")
+
+
+@named("logging.getLogger", "logging.Manager.getLogger")
+def get_logger(vm: Interpreter, *args: Value) -> Value:
+    """Loggers are made once and kept: the real one may as well be made now."""
+    return vm.wrap(logging.getLogger(*[vm.plain(a) for a in args[-1:] if isinstance(a, ConstantValue)]))
+
+
+@named("logging.Logger.isEnabledFor")
+def is_enabled_for(vm: Interpreter, logger: Value, level: Value) -> Value:
+    asked, wanted = logger.real(), level.constant()
+    if asked is MISSING:
+        vm.unsupported("FE010", "a logger made in captured code")
+    answer = asked.isEnabledFor(wanted)
+    vm.guard(
+        Predicate(
+            Pinned(asked, f"logger {asked.name}"), lambda now: now.isEnabledFor(wanted) == answer, f"isEnabledFor({wanted}) == {answer}"
+        )
+    )
+    return ConstantValue(answer)

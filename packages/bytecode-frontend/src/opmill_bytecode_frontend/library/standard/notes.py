@@ -1,0 +1,139 @@
+"""What a program tells others on the way (print, warnings, log records): said after the graph has run, in order, from where the program
+stands."""
+
+from __future__ import annotations
+
+import builtins
+import logging
+import sys
+import warnings
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from opmill_guards.guard import Predicate
+from opmill_guards.source import Pinned
+
+from ...effects.changes import log_at, warn_at
+from ...values.base import Value
+from ...values.classes import ClassValue
+from ...values.constant import ConstantValue
+from ...values.functions import BuiltinValue
+from ...values.sequence import TupleValue
+from ..registry import handles, named
+
+if TYPE_CHECKING:
+    from ...interpretation.frame import Frame
+    from ...interpretation.machine import Interpreter
+
+
+NONE = ConstantValue(None)
+
+
+def said(vm: Interpreter, value: Value) -> Value:
+    """A value as it is said: text as of now, since the object may be changed before the words come out."""
+    return value if isinstance(value, ConstantValue) or value.symbolic else vm.call(vm.wrap(str), [value], {})
+
+
+@handles(print)
+def print_(vm: Interpreter, *args: Value, **kwargs: Value) -> Value:
+    for name in sorted(kwargs.keys() - {"sep", "end", "file", "flush"}):
+        said_now = f"print() got an unexpected keyword argument {name!r}"
+        vm.throw(TypeError, said_now if sys.version_info >= (3, 13) else f"{name!r} is an invalid keyword argument for print()")
+    for name in ("sep", "end"):
+        kind = kwargs[name].python_type() if name in kwargs else str
+        if kind is not type(None) and not issubclass(kind, str):
+            vm.throw(TypeError, f"{name} must be None or a string, not {kind.__name__}")
+    vm.effects.calls.append((builtins.print, [said(vm, a) for a in args], kwargs))
+    return NONE
+
+
+def place(vm: Interpreter, level: int) -> tuple[Any, int]:
+    """The interpreted frame so many calls up from the running one (1: itself), and how many are left beyond the first of all."""
+    frame = vm.frame
+    while level > 1 and frame.caller is not None:
+        frame, level = frame.caller, level - 1
+    return frame, level - 1
+
+
+def refuse_unless_shown(vm: Interpreter, message: Value, category: Value, frame: Frame) -> None:
+    """A warning that is raised, or that the program itself records, cannot wait until the graph has run."""
+    if any(sees_warnings(value) for running in frames_of(vm.frame) for value in (*running.locals.values(), *running.stack)):
+        vm.unsupported("FE068", "a warning inside of catch_warnings", "the program sees what has been recorded")
+    kind: Any = category.obj if isinstance(category, ClassValue) else UserWarning
+    text = message.value if isinstance(message, ConstantValue) else None
+    if issubclass(message.python_type(), Warning):
+        kind = message.python_type()
+    about = (text, kind, frame.globals.get("__name__") or "<string>", frame.line or 0)
+    if is_raised(warnings, *about):
+        vm.unsupported("FE068", f"a {kind.__name__} that is an error", "it is raised where the program stands")
+    vm.guard(Predicate(Pinned(warnings, "warnings"), lambda now: not is_raised(now, *about), f"filters: a {kind.__name__} is no error"))
+
+
+def is_raised(module: Any, text: Any, kind: type[Warning], name: str, line: int) -> bool:
+    """Whether the filters make an exception of a warning; ``text``: None where it is not known."""
+    for action, said, category, place, number in module.filters:
+        if issubclass(kind, category) and number in (0, line) and (place is None or place.match(name)):
+            if said is None or (text is not None and said.match(str(text))):
+                return bool(action == "error")
+            if text is None and action == "error":
+                return True
+    return bool(module.defaultaction == "error")
+
+
+def frames_of(frame: Frame | None) -> Iterator[Frame]:
+    while frame is not None:
+        yield frame
+        frame = frame.caller
+
+
+def sees_warnings(value: Any) -> bool:
+    """Whether it is a block that records warnings, its end, or its list."""
+    obj = getattr(value, "obj", None)
+    recorder = getattr(obj, "__self__", obj)
+    impl = getattr(warnings, "_showwarnmsg_impl", None)
+    return isinstance(recorder, warnings.catch_warnings) or (type(obj) is list and getattr(impl, "__self__", None) is obj)
+
+
+@handles(warnings.warn)
+@named("warnings.warn")
+def warn(
+    vm: Interpreter, message: Value, category: Value = NONE, stacklevel: Value = ConstantValue(1), source: Value = NONE, **kwargs: Value
+) -> Value:
+    if (id(warnings.__dict__), "filters") in vm.effects.globals:
+        vm.unsupported("FE068", "a warning where the filters have just been changed", "it is shown later, when they are back")
+    if not issubclass(message.python_type(), Warning):
+        message = said(vm, message)
+    frame, beyond = place(vm, stacklevel.constant())
+    refuse_unless_shown(vm, message, category, frame)
+    if beyond > 0:
+        vm.effects.calls.append((warnings.warn, [message, category, ConstantValue(beyond + 1)], {}))
+    else:
+        at = [ConstantValue(frame.code.co_filename), ConstantValue(frame.line), BuiltinValue(frame.globals)]
+        vm.effects.calls.append((warn_at, [message, category, *at], {}))
+    return NONE
+
+
+@named("logging.Logger._log")
+def log(
+    vm: Interpreter,
+    logger: Value,
+    level: Value,
+    msg: Value,
+    args: Value,
+    exc_info: Value = NONE,
+    extra: Value = NONE,
+    *rest: Value,
+    **kw: Value,
+) -> Value:
+    stacklevel = kw.pop("stacklevel", rest[1] if len(rest) > 1 else ConstantValue(1)).constant()
+    if vm.truth(kw.pop("stack_info", rest[0] if rest else NONE)) or vm.truth(exc_info):
+        vm.unsupported("FE068", "a log record with a traceback or the stack", "it would show the generated code")
+    frame = vm.frame
+    while frame.caller is not None and frame.code.co_filename == logging._srcfile:
+        frame = frame.caller
+    while stacklevel > 1 and frame.caller is not None:
+        frame, stacklevel = frame.caller, stacklevel - 1
+    at = [ConstantValue(frame.code.co_filename), ConstantValue(frame.line), ConstantValue(frame.code.co_name)]
+    words = TupleValue([said(vm, a) if not isinstance(a, TupleValue) else a for a in vm.unpack(args)])
+    vm.effects.calls.append((log_at, [logger, level, said(vm, msg), words, extra, *at], {}))
+    return NONE

@@ -1,0 +1,150 @@
+"""``backward()`` in captured code: gradients are computed in the graph, and added to those of leaves as autograd adds them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, NoReturn, cast
+
+import torch
+from torch._C import _functorch
+
+from opmill_fake_tensors import FakeTensor
+from opmill_fake_tensors.strides import is_dense
+from opmill_guards.guard import Is
+from opmill_guards.source import Attr
+
+from ...graph.spent import MESSAGE, is_spent
+from ...values.base import Value
+from ...values.constant import ConstantValue
+from ...values.sequence import ListValue, SequenceValue
+from ...values.tensor import TensorValue
+from ..registry import handles, named
+from .gradients import grad_mode
+from .optimizers import memory
+from .transforms import leaves, recorded_here
+
+if TYPE_CHECKING:
+    from ...interpretation.machine import Interpreter
+
+
+NONE = ConstantValue(None)
+HOOKS = ("_backward_hooks", "_post_accumulate_grad_hooks")
+
+
+@handles(torch.Tensor.backward)
+def backward_of_tensor(
+    vm: Interpreter, tensor: Value, gradient: Value = NONE, retain_graph: Value = NONE, create_graph: Value = NONE, inputs: Value = NONE
+) -> Value:
+    return backward(vm, tensor, gradient, retain_graph, create_graph, inputs=inputs)
+
+
+@named("torch.autograd.backward")
+def backward(
+    vm: Interpreter,
+    tensors: Value,
+    grad_tensors: Value = NONE,
+    retain_graph: Value = NONE,
+    create_graph: Value = NONE,
+    grad_variables: Value = NONE,
+    inputs: Value = NONE,
+) -> Value:
+    outputs: list[Any] = list(vm.unpack(tensors)) if isinstance(tensors, SequenceValue) else [tensors]
+    for value in (create_graph, grad_variables):
+        if not is_off(value):
+            refuse(vm, "its gradients are to be differentiated themselves, or it is called in an old way")
+    if not outputs or not all(map(recorded_here, outputs)) or not leaves(vm):
+        refuse(vm, "some of what led to it was computed before the call")
+    if vm.recorder.regions or _functorch.get_dynamic_layer_stack_depth():
+        refuse(vm, "it is called inside of a branch, a loop or a transform")
+    if torch.distributed.is_available() and torch.distributed.is_initialized():
+        refuse(vm, "who sends gradients to other processes waits for them at the parameters")
+    if any(is_spent(output.fake) for output in outputs):
+        vm.throw(RuntimeError, MESSAGE)
+    found = [value for value in met(vm, outputs) if wanted(vm, value, inputs)]
+    if not found:
+        if not any(output.fake.requires_grad for output in outputs):
+            vm.throw(RuntimeError, "element 0 of tensors does not require grad and does not have a grad_fn")
+        return NONE
+    kwargs: dict[str, Value] = {"allow_unused": ConstantValue(True)}
+    if not is_off(retain_graph):
+        kwargs["retain_graph"] = ConstantValue(True)
+    given: list[Value] = [ListValue(outputs), ListValue(found)]
+    if not is_off(grad_tensors):
+        given.append(ListValue(list(vm.unpack(grad_tensors))) if isinstance(grad_tensors, SequenceValue) else ListValue([grad_tensors]))
+    taken = {memory(value) for value in vm.recorder.by_fake.values()}
+    vm.recorder.went_back = True
+    gradients = vm.recorder.call_function(vm, torch.autograd.grad, given, kwargs)
+    with grad_mode(vm, False):
+        for leaf, gradient in zip(found, vm.unpack(gradients), strict=True):
+            if isinstance(gradient, TensorValue):
+                accumulate(vm, leaf, gradient, taken)
+    return NONE
+
+
+def is_off(value: Value) -> bool:
+    """Whether an argument is None or False."""
+    return isinstance(value, ConstantValue) and not value.value
+
+
+def refuse(vm: Interpreter, why: str) -> NoReturn:
+    vm.unsupported("FE033", "method backward of a tensor", why, "call it outside of the compiled function")
+
+
+def met(vm: Interpreter, outputs: list[Any]) -> Iterator[TensorValue]:
+    """The leaves that the history of ``outputs`` leads to."""
+    seen: set[Any] = set()
+    todo = [output.fake.grad_fn for output in reversed(outputs)]
+    for output in outputs:
+        if output.fake.requires_grad and output.fake.grad_fn is None:
+            yield output
+    while todo:
+        step = todo.pop()
+        if step is None or step in seen:
+            continue
+        seen.add(step)
+        leaf = getattr(step, "variable", None)
+        if leaf is not None:
+            value = vm.recorder.by_fake.get(id(leaf))
+            if value is None:
+                refuse(vm, "it leads to a tensor that is not known")
+            yield value
+        todo += [after for after, _ in reversed(step.next_functions)]
+
+
+def wanted(vm: Interpreter, leaf: TensorValue, inputs: Value) -> bool:
+    """Whether the gradient of a leaf is asked for. Raises Unsupported for one that more happens to than adding."""
+    if not is_off(inputs):
+        chosen = vm.unpack(inputs) if isinstance(inputs, SequenceValue) else [inputs]
+        if not any(each is leaf for each in chosen):
+            return False
+    for name in HOOKS if leaf.obj is not None else ():
+        if getattr(leaf.obj, name):
+            refuse(vm, "there are hooks on a tensor that it leads to")
+        vm.guard(Is(Attr(leaf.source, name), getattr(leaf.obj, name)))
+    if any(call[0] in LISTENING and call[1][0] is leaf for call in vm.effects.calls):
+        refuse(vm, "there are hooks on a tensor that it leads to")
+    if type(leaf.fake) is not FakeTensor or any(type(n) is not int for n in leaf.fake.shape):
+        refuse(vm, "it leads to a tensor of another class, or of sizes that vary")
+    return True
+
+
+LISTENING = (torch.Tensor.register_hook, torch.Tensor.register_post_accumulate_grad_hook)
+
+
+def accumulate(vm: Interpreter, leaf: TensorValue, gradient: TensorValue, taken: set[int]) -> None:
+    """What autograd does with the gradient of a leaf: it is added in place to what is there, or becomes it, laid out as the leaf is."""
+    known = vm.getattr(leaf, "grad")
+    if isinstance(known, TensorValue):
+        known.method(vm, "add_", [gradient], {})
+        return
+    fake, own = gradient.fake, leaf.fake
+    shape = tuple(own.shape)
+    laid_out = tuple(fake.stride()) == tuple(own.stride()) if is_dense(shape, own.stride()) else fake.is_contiguous()
+    if not laid_out or memory(gradient) in taken:
+        empty = vm.call(vm.wrap(torch.empty_like), [leaf], {"requires_grad": ConstantValue(False)})
+        gradient = cast(TensorValue, empty.method(vm, "copy_", [gradient], {}))
+    taken.add(memory(gradient))
+    if leaf.obj is None:  # it stays in the graph, or ends it
+        leaf.new_grad = gradient
+    else:
+        vm.setattr(leaf, "grad", gradient)

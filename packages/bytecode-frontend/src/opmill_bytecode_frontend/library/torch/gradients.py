@@ -1,0 +1,265 @@
+"""``torch.autograd.Function``, inference mode, checkpointing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch._C import _functorch
+from torch._functorch.autograd_function import autograd_function_apply
+from torch._higher_order_ops.wrap import tag_activation_checkpoint
+from torch.utils.checkpoint import create_selective_checkpoint_contexts as SELECTIVE
+from torch.utils.checkpoint import noop_context_fn
+
+from opmill_guards.source import Pinned
+
+from ...graph.regions import Region
+from ...graph.switches import in_dual_level
+from ...values.base import MISSING, NotConstant, Value
+from ...values.constant import ConstantValue
+from ...values.functions import BuiltinValue, FunctionValue, PartialValue
+from ...values.sequence import SequenceValue, TupleValue
+from ...values.tensor import TensorValue
+from ..registry import handles, named
+from ..reified import real_of
+from .bodies import flat, input_like, like, outputs, recording, without_effects
+
+if TYPE_CHECKING:
+    from ...interpretation.machine import Interpreter
+
+
+NONE = ConstantValue(None)
+SET_GRAD = torch._C._set_grad_enabled
+
+
+class ForwardContext:
+    """What ``forward`` and ``backward`` of a ``torch.autograd.Function`` get as ``ctx``."""
+
+    def __init__(self, needs_input_grad: tuple[bool, ...]) -> None:
+        self.needs_input_grad = needs_input_grad
+        self.saved_tensors: tuple[Any, ...] = ()
+        self.dirty: tuple[Any, ...] = ()
+        self.fixed: tuple[Any, ...] = ()
+        self.materialized = True
+
+    def save_for_backward(self, *tensors: Any) -> None:
+        self.saved_tensors = tensors
+
+    save_for_forward = save_for_backward
+
+    def mark_dirty(self, *tensors: Any) -> None:
+        self.dirty = tensors
+
+    def mark_non_differentiable(self, *tensors: Any) -> None:
+        self.fixed = tensors
+
+    def set_materialize_grads(self, value: bool) -> None:
+        """The operator gives zeros for gradients that nobody computed."""
+        self.materialized = value
+
+
+@handles(torch._C._FunctionBase.__dict__["apply"])  # of torch 2.15 it is the class's own
+@named("torch.autograd.function.Function.apply")
+def autograd_function(vm: Interpreter, cls: Value, *args: Value, **kwargs: Value) -> Value:
+    """Inlined where gradients are not recorded: forward is then all there is."""
+    tensors = [a for a in args if isinstance(a, TensorValue)]
+    if _functorch.get_dynamic_layer_stack_depth() or in_dual_level():
+        inlined_in_transform(vm, cls, tensors)
+    elif torch.is_grad_enabled() and any(t.fake.requires_grad for t in tensors):
+        return with_backward(vm, cls, args, kwargs, tensors)
+    with grad_mode(vm, False):
+        _, result = run_forward(vm, cls, args, kwargs, (False,) * len(args))
+    return result
+
+
+def inlined_in_transform(vm: Interpreter, cls: Value, tensors: Sequence[TensorValue]) -> None:
+    """Raises Unsupported where a transform asks the function for more than its forward: under vmap alone, without a rule of its own, that
+    is all."""
+    only_vmap = all(level.key() == _functorch.TransformType.Vmap for level in _functorch.get_interpreter_stack() or ())
+    own_rule = cls.constant().vmap is not torch.autograd.Function.vmap
+    if own_rule or not only_vmap or in_dual_level() or any(is_recorded(t.fake) for t in tensors):
+        vm.unsupported("FE015", "torch.autograd.Function", "inside a function transform that asks for its rule")
+
+
+def is_recorded(fake: Any) -> bool:
+    """Whether a tensor requires grad at some level of function transforms."""
+    while not fake.requires_grad and _functorch.is_functorch_wrapped_tensor(fake):
+        fake = _functorch.get_unwrapped(fake)
+    return bool(fake.requires_grad)
+
+
+@contextmanager
+def grad_mode(vm: Interpreter, enabled: bool) -> Iterator[None]:
+    """The graph's own and that of the capture."""
+    before = torch.is_grad_enabled()
+    if before != enabled:
+        vm.call(BuiltinValue(SET_GRAD), [ConstantValue(enabled)], {})
+    yield
+    if before != enabled:
+        vm.call(BuiltinValue(SET_GRAD), [ConstantValue(before)], {})
+
+
+def run_forward(
+    vm: Interpreter, cls: Value, args: Sequence[Value], kwargs: dict[str, Value], wanted: tuple[bool, ...]
+) -> tuple[Value, Value]:
+    """The context and the result of ``forward``. ``wanted``: which arguments need gradients."""
+    context = vm.call(vm.wrap(ForwardContext, Pinned(ForwardContext, "ForwardContext")), [vm.fresh(wanted)], {})
+    separate = cls.constant().setup_context is not torch.autograd.function._SingleLevelFunction.setup_context
+    result = vm.call(vm.getattr(cls, "forward"), list(args) if separate else [context, *args], kwargs)
+    if separate and any(wanted):
+        vm.call(vm.getattr(cls, "setup_context"), [context, TupleValue(list(args)), result], {})
+    tensors = [a for a in args if isinstance(a, TensorValue)]
+    dirty = vm.unpack(vm.getattr(context, "dirty"))
+    if isinstance(result, SequenceValue) and result.cls is tuple:
+        return context, TupleValue([passed_through(vm, v, tensors, dirty) for v in result.values(vm)])
+    return context, passed_through(vm, result, tensors, dirty)
+
+
+def with_backward(vm: Interpreter, cls: Value, args: Sequence[Value], kwargs: dict[str, Value], tensors: Sequence[TensorValue]) -> Value:
+    """Forward and backward as two graphs of an operator: what the backward reads of the forward, the forward returns for it."""
+    recorder = vm.recorder
+    if kwargs or len(set(map(id, tensors))) != len(tensors):
+        vm.unsupported("FE015", "torch.autograd.Function", "with keywords, or a tensor that is passed twice")
+    nodes = [recorder.node_of(t) for t in tensors]
+    wanted = tuple(isinstance(a, TensorValue) and a.fake.requires_grad for a in args)
+    forward, backward = Region(), Region()
+    with recording(vm, forward), grad_mode(vm, False):
+        for node in nodes:
+            forward.lift(node)
+        context, result = run_forward(vm, cls, args, {}, wanted)
+        results, rebuild, _ = flat(vm, result)
+        if len(results) > 1 and not vm.truth(vm.getattr(context, "materialized")):
+            vm.unsupported(
+                "FE015",
+                "torch.autograd.Function",
+                "set_materialize_grads(False): which gradients there are is known when the backward runs",
+            )
+        with recording(vm, backward), without_effects(vm, cls, *args):
+            gradients = run_backward(vm, cls, context, result, results, len(args))
+            returned: list[Any] = [
+                recorder.node_of(g) if isinstance(g, TensorValue) else None
+                for g, a in zip(gradients, args, strict=True)
+                if isinstance(a, TensorValue)
+            ]
+        marked = {name: vm.unpack(vm.getattr(context, name)) for name in ("fixed", "dirty")}
+        places = {name: [k for k, t in enumerate(results) if any(t is v for v in values)] for name, values in marked.items()}
+        out: Any = tuple(recorder.node_of(t) for t in results)
+    single = isinstance(result, TensorValue)
+    inputs, saved = list(forward.lifted), list(backward.lifted)
+    forward.take(inputs)
+    returned += [None] * (len(inputs) - len(nodes))  # closures get none, as in eager
+    halves = (
+        forward.module((out[0] if single else out, tuple(saved))),
+        backward.module(returned[0] if len(returned) == 1 else tuple(returned)),
+    )
+    options: dict[str, Any] = {"non_differentiable_idx": places["fixed"], "saved_for_backward_idx": list(range(len(saved)))}
+    if places["dirty"]:
+        options["dirty_idx"] = places["dirty"]
+    held = [recorder.hold(name, half) for name, half in zip(("forward", "backward"), halves, strict=True)]
+    node = recorder.graph.call_function(autograd_function_apply, (*held, *inputs), options)
+    made = outputs(
+        vm, node, [t.fake for t in results], [t.fake for t in tensors], [results[k].fake for k in places["fixed"]], single=single
+    )
+    return rebuild(iter(made))
+
+
+def run_backward(vm: Interpreter, cls: Value, context: Value, result: Value, results: Sequence[TensorValue], count: int) -> list[Value]:
+    """The gradients, one for each of ``count`` arguments, in the region being recorded."""
+    region = vm.recorder.regions[-1]
+    given = iter([input_like(vm, region, like(vm, t.fake, requires_grad=False), "tangent") for t in results])
+    tangents = [
+        next(given) if isinstance(v, TensorValue) else NONE for v in (result.values(vm) if isinstance(result, TupleValue) else [result])
+    ]
+    found = vm.call(vm.getattr(cls, "backward"), [context, *tangents], {})
+    gradients = list(vm.unpack(found)) if isinstance(found, SequenceValue) else [found]
+    while len(gradients) > count and isinstance(gradients[-1], ConstantValue) and gradients[-1].value is None:
+        gradients.pop()  # of arguments that were left to their defaults
+    if len(gradients) != count:
+        name = cls.constant().__name__
+        vm.throw(
+            RuntimeError, f"function {name}Backward returned an incorrect number of gradients (expected {count}, got {len(gradients)})"
+        )
+    return gradients
+
+
+def passed_through(vm: Interpreter, result: Value, inputs: list[TensorValue], dirty: list[Value]) -> Value:
+    """An input that is returned comes back as a view of itself, unless it was changed in place."""
+    if isinstance(result, TensorValue) and any(result is t for t in inputs) and not any(result is d for d in dirty):
+        return result.method(vm, "view_as", [result], {})
+    return result
+
+
+@named("torch.autograd.grad_mode.inference_mode.__enter__")
+def enter_inference_mode(vm: Interpreter, manager: Value) -> Value:
+    """Recorded as no_grad: what is made inside is an ordinary tensor afterwards, which may do more than eager's."""
+    mode = vm.truth(vm.getattr(manager, "mode"))
+    if not mode and torch.is_inference_mode_enabled():
+        vm.unsupported("FE074", "a block outside of inference mode", "the graph runs in it", "leave it outside of the compiled function")
+    manager.opened = (torch.is_grad_enabled(), vm.recorder.inference)  # type: ignore[attr-defined]
+    vm.call(BuiltinValue(SET_GRAD), [ConstantValue(not mode)], {})
+    vm.recorder.inference = mode
+    if vm.recorder.inferred is None:
+        vm.recorder.inferred = vm.place()
+    return ConstantValue(None)
+
+
+@named("torch.autograd.grad_mode.inference_mode.__exit__")
+def leave_inference_mode(vm: Interpreter, manager: Value, *exc: Value) -> Value:
+    if not hasattr(manager, "opened"):
+        vm.unsupported("FE074", "the end of a block in inference mode", "it began before the graph")
+    grad, vm.recorder.inference = manager.opened
+    vm.call(BuiltinValue(SET_GRAD), [ConstantValue(grad)], {})
+    return ConstantValue(None)
+
+
+@handles(torch.is_inference_mode_enabled)
+def is_inference_mode_enabled(vm: Interpreter) -> Value:
+    recorded = vm.recorder.inference
+    return ConstantValue(torch.is_inference_mode_enabled() if recorded is None else recorded)
+
+
+def chooses_what_to_save(contexts: Value) -> bool:
+    """Whether a ``context_fn`` does no more than that, which changes no result: it is torch's own for it, or calls that."""
+    function = contexts.function if isinstance(contexts, PartialValue) else contexts
+    if not isinstance(function, FunctionValue):
+        return False
+    return function.obj in (noop_context_fn, SELECTIVE) or SELECTIVE.__name__ in function.code.co_names
+
+
+def real_policy(vm: Interpreter, contexts: Value) -> Any:
+    """The ``context_fn`` as an object that can be called while the graph is compiled; None for one that keeps nothing, or that is made of
+    what only a call knows: what is computed again then is as right."""
+    found = real_of(vm, contexts)
+    return None if found is MISSING or found is noop_context_fn else found
+
+
+@named("torch.utils.checkpoint.checkpoint")
+def checkpoint(vm: Interpreter, function: Value, *args: Value, **kwargs: Value) -> Value:
+    reentrant = kwargs.pop("use_reentrant", NONE)
+    contexts = kwargs.pop("context_fn", None)
+    if contexts is not None and not chooses_what_to_save(contexts):
+        vm.unsupported("FE016", "activation checkpointing under contexts of the program", "a graph does not enter them")
+    policy = None if contexts is None else real_policy(vm, contexts)
+    for option in ("determinism_check", "debug", "preserve_rng_state", "early_stop"):
+        kwargs.pop(option, None)
+    if not torch.is_grad_enabled():
+        return vm.call(function, list(args), kwargs)
+    if vm.truth(reentrant) and not any(isinstance(a, TensorValue) and a.fake.requires_grad for a in args):
+        vm.unsupported("FE016", "reentrant activation checkpointing", "no argument requires grad: nothing inside would get a gradient")
+    region, recorder = Region(), vm.recorder
+    with recording(vm, region), without_effects(vm, function):
+        result = vm.call(function, list(args), kwargs)
+        try:
+            results, rebuild, _ = flat(vm, result)
+        except NotConstant as exc:
+            vm.unsupported("FE016", "activation checkpointing", f"the function returns {exc}")
+        out = [recorder.node_of(t) for t in results]
+    common = list(region.lifted)
+    module = region.module(tuple(out))
+    if policy is not None:
+        module.meta["_checkpoint_context_fn"] = policy
+    held = recorder.hold("checkpointed", module)
+    node = recorder.graph.call_function(tag_activation_checkpoint, (held, *common), {"use_reentrant": False})
+    return rebuild(iter(outputs(vm, node, [t.fake for t in results], recorder.fakes_of(common))))

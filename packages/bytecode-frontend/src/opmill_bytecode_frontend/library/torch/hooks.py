@@ -1,0 +1,136 @@
+"""Hooks on gradients: on what captured code computes they are parts of the graph, on leaves from before the call they are put when the
+graph has run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.utils.hooks import RemovableHandle
+
+from opmill_fake_tensors.strides import is_dense
+from opmill_guards.source import Pinned
+
+from ...errors import Unsupported
+from ...graph.failing import is_harmless
+from ...values.base import Machine, Value
+from ...values.constant import ConstantValue
+from ...values.tensor import TensorValue
+from ..registry import handles
+from .gradients import with_backward
+
+if TYPE_CHECKING:
+    from ...interpretation.machine import Interpreter
+
+
+NONE = ConstantValue(None)
+
+
+class Hooked(torch.autograd.Function):
+    """A tensor with a hook: itself, with the hook as its backward."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor, hook: Any, copied: bool) -> torch.Tensor:
+        ctx.hook = hook
+        return x.clone() if copied else x.view_as(x)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> Any:
+        changed = ctx.hook(gradient)
+        return gradient if changed is None else changed, None, None
+
+
+class HandleValue(Value):
+    """What registering gave. Who wants to keep it gets a real one, of a hook that is put natively; ``effect``: the call to be made, if
+    there is one."""
+
+    def __init__(self, vm: Interpreter, effect: Any = None) -> None:
+        self.vm = vm
+        self.place = vm.place()
+        self.effect = effect
+
+    def python_type(self) -> type:
+        return RemovableHandle
+
+    def natively(self) -> Any:
+        self.vm.unsupported("FE033", "the handle of a hook is kept", "the hook is a part of the graph", place=self.place)
+
+    def constant(self) -> Any:
+        self.natively()
+
+    def getattr(self, vm: Machine, name: str) -> Value:
+        return super().getattr(vm, name) if name == "remove" and self.effect is not None else self.natively()
+
+    def m_remove(self, vm: Interpreter) -> Value:
+        vm.effects.calls = [call for call in vm.effects.calls if call is not self.effect]
+        return NONE
+
+
+@handles(torch.Tensor.register_hook)
+def register_hook(vm: Interpreter, tensor: TensorValue, hook: Value) -> Value:
+    if tensor.obj is not None:
+        return put_later(vm, "register_hook", tensor, hook)
+    try:
+        if vm.recorder.regions or not tensor.fake.requires_grad or tensor.fake.is_leaf or tensor.fake._is_view():
+            vm.unsupported(
+                "FE033", "method register_hook of a tensor", "that is a leaf or a view, or inside of a branch, a loop or a transform"
+            )
+        put_now(vm, tensor, hook)
+    except Unsupported as exc:
+        # put natively, it would come before one that is a part of the graph, and would not see uses in it
+        exc.place = tensor.hooked_at if tensor.hooked_at is not None else tensor.first_use()
+        raise
+    return HandleValue(vm)
+
+
+@handles(torch.Tensor.register_post_accumulate_grad_hook)
+def register_post_accumulate_grad_hook(vm: Interpreter, tensor: TensorValue, hook: Value) -> Value:
+    if tensor.obj is None:
+        vm.unsupported("FE033", "method register_post_accumulate_grad_hook of a tensor", "it is no leaf")
+    return put_later(vm, "register_post_accumulate_grad_hook", tensor, hook)
+
+
+def put_later(vm: Interpreter, method: str, tensor: TensorValue, hook: Value) -> Value:
+    if vm.recorder.regions or not (tensor.obj.is_leaf and tensor.obj.requires_grad):
+        vm.unsupported("FE033", f"method {method} of a tensor", "it was computed before the call")
+    effect: Any = (getattr(torch.Tensor, method), [tensor, hook], {})
+    vm.effects.calls.append(effect)
+    return HandleValue(vm, effect)
+
+
+def put_now(vm: Interpreter, tensor: TensorValue, hook: Value) -> None:
+    """All that reads the tensor, from where it was made on, reads what has the hook. A second hook comes before the first one in the graph,
+    and behind it in the backward."""
+    plain = tensor.unhooked or TensorValue(tensor.fake, tensor.node)
+    original = plain.node
+    earlier = list(original.users)
+    if tensor.unhooked is None and not all(map(is_harmless, earlier)):
+        vm.unsupported("FE033", "method register_hook of a tensor", "it was written to before")
+    copied = ConstantValue(is_dense(plain.fake.size(), plain.fake.stride()))
+    cls = vm.wrap(Hooked, Pinned(Hooked, "Hooked"))
+    hooked: Any = with_backward(vm, cls, [plain, hook, copied], {}, [plain])
+    node = hooked.node
+    if earlier:
+        move_behind(vm, original, node)
+        for user in earlier:
+            user.replace_input_with(original, node)
+    if tensor.unhooked is None:
+        tensor.unhooked, tensor.hooked_at, tensor.node, tensor.fake = plain, vm.place(), node, hooked.fake
+        vm.recorder.by_fake |= {id(hooked.fake): tensor, id(plain.fake): tensor}
+
+
+def move_behind(vm: Interpreter, original: torch.fx.Node, node: torch.fx.Node) -> None:
+    """Moves ``node``, and the modules that only it reads, to where ``original`` is made."""
+    before = set()
+    for each in original.graph.nodes:
+        before.add(each)
+        if each is original:
+            break
+    last = original
+    for each in node.all_input_nodes:
+        if each.op == "get_attr" and each not in before:
+            last.append(each)
+            last = each
+        elif each not in before:
+            vm.unsupported("FE033", "method register_hook of a tensor", "the hook reads what was computed after uses of the tensor")
+    last.append(node)

@@ -1,0 +1,136 @@
+"""Rounding, roots, products and tensors of numbers that are computed from sizes; of others they are computed at capture."""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from opmill_fake_tensors import sized
+from opmill_guards.source import Pinned
+
+from ...values.base import Value
+from ...values.constant import ConstantValue, is_none
+from ...values.data_dependent import LateFloat
+from ...values.functions import BuiltinValue
+from ...values.number import SymbolicNumber, UndecidedTruth
+from ...values.objects import ObjectValue
+from ...values.sequence import SequenceValue, TupleValue
+from ...values.tensor import TensorValue
+from ..dispatch import fold
+from ..registry import handles, named
+
+if TYPE_CHECKING:
+    from ...interpretation.machine import Interpreter
+
+
+def _by_slot(vm: Interpreter, value: Value, function: Any, slot: str) -> Value:
+    asked = value.symbolic or (isinstance(value, ObjectValue) and hasattr(value.cls, slot))
+    result = value.special(vm, slot, []) if asked else None
+    return fold(vm, function, [value], {}) if result is None else result
+
+
+for _name in ("floor", "ceil", "trunc"):
+    handles(getattr(math, _name))(functools.partial(_by_slot, function=getattr(math, _name), slot=f"__{_name}__"))
+
+
+@handles(math.sqrt)
+def square_root(vm: Interpreter, value: Value) -> Value:
+    if isinstance(value, SymbolicNumber) and vm.truth(vm.compare(">=", value, vm.fresh(0))):
+        return vm.fresh(torch._sym_sqrt(value.number))  # type: ignore[attr-defined]
+    return fold(vm, math.sqrt, [value], {})
+
+
+@handles(math.prod)
+def product(vm: Interpreter, items: Value, *, start: Value = ConstantValue(1)) -> Value:
+    total = start
+    for item in vm.unpack(items):
+        total = vm.binary("*", total, item)
+    return total
+
+
+def _tensor_of(vm: Interpreter, data: Value, function: Any, **kwargs: Value) -> Value:
+    """These functions want the number itself; ``torch.full`` makes the same tensor of any. Arrays of NumPy that captured code made are
+    lists."""
+    if (array := array_of(data)) is not None and array.size <= LARGEST:
+        kwargs.setdefault("dtype", ConstantValue(torch.from_numpy(array[:0] if array.ndim else array).dtype))
+        data, function = vm.fresh(array.tolist()), torch.tensor
+    if type(data) is LateFloat and kwargs.keys() <= {"dtype"}:
+        dtype = kwargs.get("dtype", NOTHING)
+        wanted = dtype if not is_none(dtype) else ConstantValue(torch.get_default_dtype())
+        return data.tensor.method(vm, "to", [wanted], {}).method(vm, "clone", [], {})
+    if isinstance(data, SequenceValue) and kwargs.keys() <= {"dtype", "device"}:
+        items = data.values(vm)
+        if any(map(is_size, items)) and all(is_size(v) or (type(v) is ConstantValue and type(v.value) is int) for v in items):
+            return vm.recorder.call_function(vm, sized.tensor, [data], kwargs)
+    if data.symbolic and kwargs.keys() <= {"dtype", "device"}:
+        return vm.recorder.call_function(vm, torch.full, [TupleValue([]), data], kwargs)
+    return vm.recorder.call_function(vm, function, [data], kwargs)
+
+
+LARGEST = 4096
+"""Elements of an array that a graph holds as numbers."""
+
+
+def array_of(value: Value) -> Any:
+    """The array of NumPy that captured code made of constants; None for other values."""
+    plain: Any = value.obj if isinstance(value, BuiltinValue) else None
+    if type(value.source) is not Pinned or value.source.label != repr(type(plain)):  # found somewhere: it may change
+        return None
+    return plain if type(plain).__module__ == "numpy" and type(plain).__name__ == "ndarray" and plain.dtype.kind in "biufc" else None
+
+
+for _function in (torch.tensor, torch.as_tensor, torch.from_numpy):
+    handles(_function)(functools.partial(_tensor_of, function=_function))
+
+
+def is_size(value: Value) -> bool:
+    return isinstance(value, SymbolicNumber) and value.python_type() is int
+
+
+@handles(torch.linspace)
+def linspace(vm: Interpreter, start: Value, end: Value, steps: Value, **kwargs: Value) -> Value:
+    plain = (
+        is_size(steps)
+        and kwargs.keys() <= {"dtype", "device"}
+        and all(type(v) is ConstantValue and type(v.value) in (int, float) for v in (start, end))
+    )
+    return vm.recorder.call_function(vm, sized.linspace if plain else torch.linspace, [start, end, steps], kwargs)
+
+
+@handles(torch.nn.functional.one_hot)
+def one_hot(vm: Interpreter, tensor: Value, num_classes: Value = ConstantValue(-1)) -> Value:
+    plain = is_size(num_classes) and isinstance(tensor, TensorValue) and tensor.fake.dtype is torch.int64
+    return vm.recorder.call_function(vm, sized.one_hot if plain else torch.nn.functional.one_hot, [tensor, num_classes], {})
+
+
+NOTHING = ConstantValue(None)
+EXPECTED = (
+    "Expected cond to be True, but got False. "
+    "(Could this error message be improved? If so, please report an enhancement request to PyTorch.)"
+)
+
+
+@named("torch._check_with")
+def check(vm: Interpreter, error: Value, condition: Value, message: Value = ConstantValue(None)) -> Value:
+    """A condition on sizes that only data tell is demanded: checked when the graph runs."""
+    undecided = condition.number if isinstance(condition, UndecidedTruth) else None
+    if undecided is None and vm.truth(condition):
+        return NOTHING
+    said = message if isinstance(message, ConstantValue) else vm.call(message, [], {})
+    text = EXPECTED if not isinstance(said, ConstantValue) or said.value is None else str(said.value)
+    if undecided is None:
+        return vm.throw(error.constant(), text)
+    vm.recorder.demand(vm, undecided.node.condition, text, error.constant().__name__)
+    return NOTHING
+
+
+@named("torch._check_is_size")
+def check_is_size(vm: Interpreter, size: Value, message: Value = ConstantValue(None), *, max: Value = ConstantValue(None)) -> Value:
+    error = vm.wrap(RuntimeError)
+    check(vm, error, vm.compare(">=", size, ConstantValue(0)), message)
+    if not isinstance(max, ConstantValue) or max.value is not None:
+        check(vm, error, vm.compare("<=", size, max), message)
+    return NOTHING

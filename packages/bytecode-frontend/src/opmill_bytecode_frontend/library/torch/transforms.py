@@ -1,0 +1,136 @@
+"""Function transforms: vmap is recorded as torch's own steps (a level, batched tensors, the function's operations), as its Python code
+takes them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch._C import _functorch
+
+from ...values.base import Value
+from ...values.constant import ConstantValue
+from ...values.sequence import SequenceValue
+from ...values.tensor import TensorValue
+from ..registry import handles, named
+
+if TYPE_CHECKING:
+    from ...interpretation.machine import Interpreter
+
+
+NONE = ConstantValue(None)
+
+
+def recorded(vm: Interpreter, function: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
+    """Put a step that returns a constant into the graph, and take it now, so that what follows sees it."""
+    lower = vm.recorder.lower
+    vm.recorder.graph.call_function(function, tuple(lower(a, False) for a in args), {k: lower(v, False) for k, v in kwargs.items()})
+    return vm.fresh(function(*[vm.plain(a) for a in args], **{k: vm.plain(v) for k, v in kwargs.items()}))
+
+
+def wrapped(value: Value) -> bool:
+    """Whether a tensor is one of a level of function transforms."""
+    fake = getattr(value, "fake", None)
+    return isinstance(fake, torch.Tensor) and _functorch.is_functorch_wrapped_tensor(fake)
+
+
+def stepwise(function: Any) -> Any:
+    """``function`` moves between torch's levels: a step of the graph."""
+
+    @handles(function)
+    def step(vm: Interpreter, *args: Value, **kwargs: Value) -> Value:
+        return recorded(vm, function, [*args], kwargs)
+
+    return step
+
+
+named("torch._functorch.predispatch._vmap_increment_nesting")(stepwise(_functorch._vmap_increment_nesting))
+named("torch._functorch.predispatch._vmap_decrement_nesting")(stepwise(_functorch._vmap_decrement_nesting))
+for _step in (
+    _functorch._grad_increment_nesting,
+    _functorch._grad_decrement_nesting,
+    _functorch._jvp_increment_nesting,
+    _functorch._jvp_decrement_nesting,
+    _functorch.set_inplace_requires_grad_allowed,
+    torch._C._enter_dual_level,
+    torch._C._exit_dual_level,
+    torch._C._set_fwd_grad_enabled,
+):
+    stepwise(_step)
+
+
+def recorded_here(value: Value) -> bool:
+    return isinstance(value, TensorValue) and value.obj is None
+
+
+def leaves(vm: Interpreter) -> bool:
+    """Whether no input of the graph may have been computed from another one."""
+    inputs = [v.obj for v in vm.recorder.inputs if isinstance(v, TensorValue)]
+    return all(t.is_leaf or not t.requires_grad for t in inputs)
+
+
+@named("torch.autograd.grad")
+def derivative(vm: Interpreter, *args: Value, **kwargs: Value) -> Value | None:
+    """Of what function transforms made, the graph itself holds all there is to differentiate, and so it does where its inputs are
+    leaves."""
+    first = args[0] if args else kwargs["outputs"]
+    outputs = first.values(vm) if isinstance(first, SequenceValue) else [first]
+    if not (
+        _functorch.get_dynamic_layer_stack_depth()
+        or any(map(wrapped, outputs))
+        or (outputs and all(map(recorded_here, outputs)) and leaves(vm))
+    ):
+        return None
+    vm.recorder.went_back = True
+    return vm.recorder.call_function(vm, torch.autograd.grad, list(args), kwargs)
+
+
+@named("torch._functorch.predispatch._add_batch_dim")
+@handles(_functorch._add_batch_dim)
+def add_batch_dim(vm: Interpreter, tensor: Value, dim: Value, level: Value) -> Value:
+    plain = dim.constant()
+    return vm.recorder.call_function(vm, _functorch._add_batch_dim, [tensor, ConstantValue(plain % tensor.fake.dim()), level], {})  # type: ignore[attr-defined]
+
+
+@named("torch._functorch.predispatch._remove_batch_dim")
+@handles(_functorch._remove_batch_dim)
+def remove_batch_dim(vm: Interpreter, *args: Value) -> Value:
+    return vm.recorder.call_function(vm, _functorch._remove_batch_dim, list(args), {})
+
+
+@named("torch._functorch.predispatch.lazy_load_decompositions")
+def load_decompositions(vm: Interpreter) -> Value:
+    from torch._functorch.predispatch import lazy_load_decompositions
+
+    lazy_load_decompositions()
+    return NONE
+
+
+@named("torch.overrides.TorchFunctionMode.__enter__")
+def enter_mode(vm: Interpreter, mode: Value) -> Value:
+    """The one mode that is followed: subscripts by scalar tensors do not become numbers."""
+    only_indexing(vm, mode)
+    vm.recorder.index_by_tensors += 1
+    return mode
+
+
+def only_indexing(vm: Interpreter, mode: Value) -> None:
+    if mode.python_type().__name__ != "TransformGetItemToIndex":
+        vm.unsupported("FE029", f"the torch function mode {mode.python_type().__qualname__}", "it changes what torch functions mean")
+
+
+@named("torch.overrides.TorchFunctionMode.__exit__")
+def leave_mode(vm: Interpreter, mode: Value, *exc: Value) -> Value:
+    only_indexing(vm, mode)
+    vm.recorder.index_by_tensors -= 1
+    return NONE
+
+
+@handles(_functorch.get_unwrapped)
+def get_unwrapped(vm: Interpreter, tensor: Value) -> Value:
+    return vm.recorder.call_function(vm, _functorch.get_unwrapped, [tensor], {})
+
+
+@handles(_functorch.is_batchedtensor, _functorch.is_functorch_wrapped_tensor)
+def is_wrapped(vm: Interpreter, value: Value) -> Value:
+    return ConstantValue(wrapped(value))

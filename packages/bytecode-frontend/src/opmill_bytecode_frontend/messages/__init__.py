@@ -1,0 +1,1 @@
+"""What refusals say: lines of the user's source, and remedies."""

@@ -1,0 +1,35 @@
+"""Where gradients come from: the lines of what they are the gradients of."""
+
+import pytest
+import torch
+
+from opmill_graph_ir.capture.joint import capture_joint
+from opmill_graph_ir.capture.places import BACKWARD, gradient_of, is_gradient
+
+
+def traced(lines):
+    """A chain of these operators, each on the line of its number."""
+    graph = torch.fx.Graph()
+    value = graph.placeholder("x")
+    for number, function in enumerate(lines):
+        value = graph.call_function(function, (value,))
+        value.meta["stack_trace"] = f'  File "model.py", line {number + 1}, in forward'
+    graph.output((value,))
+    return torch.fx.GraphModule(torch.nn.Module(), graph)
+
+
+@pytest.mark.parametrize("lines", [[torch.sin, torch.tanh], [torch.exp, torch.sin, torch.exp, torch.abs, torch.sum]])
+def test_each_gradient_has_the_line_of_its_operator(lines):
+    joint = capture_joint(traced(lines), [torch.randn(4, requires_grad=True)])
+    origins = [node.origin for node in joint.graph.nodes]
+    wanted = [f"model.py:{number + 1}" for number in range(len(lines))]
+    assert list(dict.fromkeys(o for o in origins if not is_gradient(o))) == wanted
+    backward = list(dict.fromkeys(o for o in origins if is_gradient(o)))
+    assert [o for o in backward if o != BACKWARD] == [gradient_of(line) for line in reversed(wanted)]
+
+
+def test_what_somebody_says_of_a_node_counts():
+    module = traced([torch.sin])
+    next(node for node in module.graph.nodes if node.op == "call_function").meta["origin"] = "elsewhere:7"
+    joint = capture_joint(module, [torch.randn(4, requires_grad=True)])
+    assert {node.origin for node in joint.graph.nodes} >= {"elsewhere:7", "backward of elsewhere:7"}
