@@ -13,8 +13,6 @@ import contextlib
 import functools
 import json
 import math
-import os
-import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -36,6 +34,8 @@ from torch.distributed.tensor.parallel import (
     parallelize_module,
 )  # fmt: skip
 from torch.nn.parallel import DistributedDataParallel
+
+import processes
 
 WIDTH, HEADS, HIDDEN, WORDS, LAYERS, ROWS, LENGTH = 32, 4, 64, 48, 3, 4, 16
 LIMIT = 1200  # seconds for all processes together
@@ -237,23 +237,11 @@ def _apart(one: list[float], other: list[float]) -> float:
     return max(abs(a - b) if math.isfinite(a) and math.isfinite(b) else math.inf for a, b in zip(one, other, strict=True))
 
 
-def together(processes: int, steps: int, names: list[str], limit: float = LIMIT) -> list[list[dict[str, Any]]]:
-    """What each process says of each configuration. Raises RuntimeError where one fails, subprocess.TimeoutExpired past ``limit``
-    seconds."""
+def together(size: int, steps: int, names: list[str], limit: float = LIMIT) -> list[list[dict[str, Any]]]:
+    """What each process says of each configuration. Raises what `processes.together` raises."""
     with tempfile.TemporaryDirectory() as folder:
-        environment = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo", "CUDA_VISIBLE_DEVICES": ""}
-        environment.setdefault("OPMILL_CACHE_DIR", str(Path(folder) / "cache"))
-        given = [str(processes), str(Path(folder) / "store"), str(steps), *names]
-        commands = [[sys.executable, __file__, "--rank", str(rank), *given] for rank in range(processes)]
-        running = [subprocess.Popen(c, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for c in commands]
-        try:
-            said = [process.communicate(timeout=limit) for process in running]
-        finally:
-            for process in running:
-                process.kill()
-        if any(process.returncode for process in running):
-            raise RuntimeError("\n".join(err[-3000:] for process, (_, err) in zip(running, said, strict=True) if process.returncode))
-        return [[json.loads(line) for line in out.splitlines()] for out, _ in said]
+        said = processes.together(Path(__file__), Path(folder), str(steps), *names, size=size, limit=limit)
+    return [[json.loads(line) for line in out.splitlines()] for out in said]
 
 
 def is_right(row: dict[str, Any]) -> bool:
@@ -288,8 +276,8 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    if "--rank" in sys.argv[1:2]:
-        rank, size, store, steps, *chosen = sys.argv[2:]
+    if sys.argv[1:2] and sys.argv[1].isdigit():
+        rank, size, store, steps, *chosen = sys.argv[1:]
         work(int(rank), int(size), store, int(steps), chosen)
     else:
         main()

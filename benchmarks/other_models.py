@@ -365,7 +365,7 @@ def _boxes(count: int) -> Tensor:
     return torch.cat([low, low + 16 + torch.rand(count, 2) * 120], 1)
 
 
-def _vision(name: str, count: int = 16) -> Callable[[], zoo.Case]:
+def vision(name: str, count: int = 16) -> Callable[[], zoo.Case]:
     def build() -> zoo.Case:
         module, _, kwargs = zoo.vision_model(name)()
         return module, (_images(count, 3, 224),), kwargs
@@ -380,9 +380,9 @@ def _made(make: Callable[[], nn.Module], *args: Callable[[], Tensor]) -> Callabl
 MODELS: dict[str, Callable[[], zoo.Case]] = {
     "unet": _made(UNet, lambda: _images(8, 3, 128)),
     "diffusion": _made(Diffusion, lambda: _images(8, 4, 32), lambda: torch.rand(8) * 1000),
-    "efficientnet": _vision("efficientnet_b0"),
-    "convnext": _vision("convnext_tiny"),
-    "swin": _vision("swin_t", 8),
+    "efficientnet": vision("efficientnet_b0"),
+    "convnext": vision("convnext_tiny"),
+    "swin": vision("swin_t", 8),
     "t5": zoo.text_model(
         "T5ForConditionalGeneration", "T5Config", batch=4, d_model=256, d_kv=64, d_ff=1024, num_layers=3, num_heads=4, vocab_size=1000
     ),

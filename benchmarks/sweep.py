@@ -11,7 +11,6 @@ import argparse
 import json
 import os
 import platform
-import subprocess
 import sys
 import tempfile
 import time
@@ -26,6 +25,7 @@ from rich.table import Table
 import history
 import zoo
 from demands import demands
+from processes import caches, measured
 
 HERE = Path(__file__).resolve().parent
 MARKS = {True: "[green]met[/]", False: "[red]missed[/]", None: ""}
@@ -35,18 +35,10 @@ Results = dict[str, dict[str, dict[str, dict[str, Any]]]]  # model -> compiler -
 
 def run(model: str, compiler: str, cache: str, seconds: float, timeout: float) -> dict[str, Any]:
     """One process of measure.py. ``{"failed": why}`` where it gave no result."""
-    environment = {**os.environ, "TORCHINDUCTOR_CACHE_DIR": f"{cache}/torch", "OPMILL_CACHE_DIR": f"{cache}/opmill"}
     command = [sys.executable, str(HERE / "measure.py"), model, compiler, "--seconds", str(seconds), "--fullgraph"]
     start = time.perf_counter()
-    try:
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=timeout)
-    except subprocess.TimeoutExpired:
-        return {"failed": f"no result after {timeout:.0f} s"}
-    lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
-    if done.returncode or not lines:
-        reason = (done.stderr.strip() or f"exit status {done.returncode}").splitlines()
-        return {"failed": reason[-1][:300], "stderr": "\n".join(reason[-40:])}
-    return {**json.loads(lines[-1]), "wall_s": time.perf_counter() - start}
+    found = measured(command, timeout, caches(cache))
+    return found if "failed" in found else {**found, "wall_s": time.perf_counter() - start}
 
 
 def sweep(models: list[str], compilers: list[str], seconds: float, timeout: float, console: Console) -> Results:

@@ -10,8 +10,6 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import os
-import subprocess
 import sys
 import tempfile
 import time
@@ -22,6 +20,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from processes import caches, measured
 from train_one import MODELS
 
 HERE = Path(__file__).resolve().parent
@@ -33,20 +32,13 @@ def run(model: str, compiler: str, seconds: float, timeout: float) -> dict[str, 
     """Two processes of train_one.py, the second for memory. ``{"failed": why}`` where one gave no result."""
     found: dict[str, Any] = {}
     with tempfile.TemporaryDirectory(prefix="bench-") as cache:
-        environment = {**os.environ, "TORCHINDUCTOR_CACHE_DIR": f"{cache}/torch", "OPMILL_CACHE_DIR": f"{cache}/opmill"}
         for more in ([], ["--memory"]):
             if compiler == "eager" and not more:
                 continue
             command = [sys.executable, str(HERE / "train_one.py"), model, compiler, "--seconds", str(seconds), *more]
-            try:
-                done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=timeout)
-            except subprocess.TimeoutExpired:
-                return {"failed": f"no result after {timeout:.0f} s"}
-            lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
-            if done.returncode or not lines:
-                reason = (done.stderr.strip() or f"exit status {done.returncode}").splitlines()
-                return {"failed": reason[-1][:300], "stderr": "\n".join(reason[-40:])}
-            found |= json.loads(lines[-1])
+            found |= measured(command, timeout, caches(cache))
+            if "failed" in found:
+                break
     return found
 
 

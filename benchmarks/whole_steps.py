@@ -13,7 +13,6 @@ import copy
 import json
 import math
 import statistics
-import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -25,9 +24,11 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+import opmill
 import other_models
 import zoo
 from measure import in_double
+from processes import measured
 from train_one import built, loss_of, without_dropout
 
 _SMALL = {"hidden_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 256, "vocab_size": 1000}
@@ -38,7 +39,7 @@ MODELS: dict[str, Callable[[], zoo.Case]] = {
     "electra": zoo.text_model("ElectraModel", "ElectraConfig", **_SMALL, embedding_size=128),
     "gemma": zoo.text_model("GemmaForCausalLM", "GemmaConfig", **_SMALL, num_key_value_heads=2, head_dim=32),
     "qwen3": zoo.text_model("Qwen3ForCausalLM", "Qwen3Config", **_SMALL, num_key_value_heads=2, head_dim=32),
-    "regnet": other_models._vision("regnet_y_400mf", 2),
+    "regnet": other_models.vision("regnet_y_400mf", 2),
 }
 STEPS = 5
 FLOOR = 1e-5
@@ -54,8 +55,6 @@ class Step:
         scheduler = torch.optim.lr_scheduler.LinearLR(optimizer, 0.1, 1.0, 10)
         loss_in, update = loss_of, optimizer.step
         if how == "apart":
-            import opmill
-
             loss_in, update = opmill.compile(loss_of), opmill.compile(optimizer.step)
 
         def step() -> torch.Tensor:
@@ -69,8 +68,6 @@ class Step:
 
         self.step: Callable[[], torch.Tensor] = step
         if how == "whole":
-            import opmill
-
             self.step = opmill.compile(step, fullgraph=True)
 
     def losses(self) -> list[float]:
@@ -118,14 +115,7 @@ def measure(name: str, seconds: float) -> dict[str, Any]:
 
 def run(name: str, chosen: argparse.Namespace) -> dict[str, Any]:
     command = [sys.executable, __file__, name, "--one", "--seconds", str(chosen.seconds)]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=chosen.timeout)
-    except subprocess.TimeoutExpired:
-        return {"model": name, "failed": f"no result after {chosen.timeout:.0f} s"}
-    lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
-    if done.returncode or not lines:
-        return {"model": name, "failed": (done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1][:200]}
-    return dict(json.loads(lines[-1]))
+    return {"model": name, **measured(command, chosen.timeout)}
 
 
 def right(row: dict[str, Any]) -> bool:

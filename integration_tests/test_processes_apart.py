@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 import torch.distributed as dist
 
-from gloo import together
+from processes import together
 
 PROGRAMS = Path(__file__).with_name("apart_programs.py")
 pytestmark = pytest.mark.skipif(not dist.is_available() or not dist.is_gloo_available(), reason="needs gloo")
 
 
 def said(tmp_path: Path, case: str, codes: tuple[int, int] = (0, 0)) -> list[str]:
-    return together(PROGRAMS, tmp_path, case, limit=120, codes=codes)
+    return "".join(together(PROGRAMS, tmp_path, case, limit=120, codes=codes)).splitlines()
 
 
 @pytest.mark.parametrize("case", ["alike", "breaks", "other code"])

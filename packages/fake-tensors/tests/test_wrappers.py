@@ -108,6 +108,14 @@ def test_symbolic_sizes_are_those_of_what_is_inside() -> None:
         assert str((fake + 1).sum(1).shape) == "torch.Size([s0])"
 
 
+def test_what_lies_in_a_wrapper_is_not_known() -> None:
+    """Operators on it go to its class: it has no memory of its own that could be looked at."""
+    wrapper, context = Pair(torch.ones(2), torch.zeros(2)), FakeContext()
+    context.know(wrapper, lambda: None)
+    fake = context.from_tensor(wrapper)
+    assert not fake.a.is_known() and not fake.b.is_known()
+
+
 def test_computed_wrappers_are_no_leaves() -> None:
     pair = Pair(torch.ones(3), torch.zeros(3)).requires_grad_() * 2
     fake = FakeContext().from_tensor(pair)

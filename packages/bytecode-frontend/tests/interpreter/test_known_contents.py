@@ -11,7 +11,6 @@ import torch
 from torch import nn
 
 from opmill_bytecode_frontend import capture
-from opmill_fake_tensors import FakeContext
 
 
 class Graphs:
@@ -156,10 +155,3 @@ def test_zeros_have_signs_and_nan_is_nan(flag):
     for value in (0.0, -0.0, float("nan"), float("nan"), 0.0):
         module.flag.fill_(value)
         assert torch.equal(compiled(x), module(x))
-
-
-def test_wrapped_tensors_have_no_contents():
-    """A class that takes operators apart has no memory to be looked at."""
-    inner = torch.nested.nested_tensor([torch.ones(2)], layout=torch.jagged)
-    context = FakeContext()
-    context.know(inner, lambda: None)

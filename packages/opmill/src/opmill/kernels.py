@@ -132,9 +132,9 @@ class _Owner:
 
     @functools.cached_property
     def _generators(self) -> list[Any]:
-        from .native import loaded_generators
+        from .native import available_generators
 
-        return [g for g in loaded_generators(self._record.settings.options) if g.available() is None]
+        return available_generators(self._record.settings.options)
 
     def files(self, kernel: GeneratedKernel) -> tuple[Path, Path | None]:
         """Its loops, and its generator's text, as they are now."""

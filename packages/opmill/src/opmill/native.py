@@ -75,7 +75,7 @@ def native_stand_in(function: Any, options: Options) -> Any:
 
 
 def _step_parts(options: Options) -> tuple[GeneratorOptions, Store, list[Any]]:
-    generators = [g for g in loaded_generators(options) if g.available() is None]
+    generators = available_generators(options)
     return GeneratorOptions(precise=options.numerics == "eager", measure=options.autotune), open_store(options), generators
 
 
@@ -106,3 +106,8 @@ def loaded_generators(options: Options) -> list[Any]:
         if each.generator is None:
             warn_once("OM010", f"kernel generator {each.name!r} cannot be loaded: {each.reason}")
     return [each.generator for each in found if each.generator is not None]
+
+
+def available_generators(options: Options) -> list[Any]:
+    """Those of them that can build kernels here."""
+    return [each for each in loaded_generators(options) if each.available() is None]

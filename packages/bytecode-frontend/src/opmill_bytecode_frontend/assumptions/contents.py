@@ -4,14 +4,17 @@ buffers), and sets among the arguments."""
 from __future__ import annotations
 
 import weakref
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from opmill_guards.guard import Predicate, TypeIs
-from opmill_guards.source import Local, Pinned
+from opmill_guards.source import Local, Pinned, Source
 
 from ..interpretation.optimizing import in_optimizer
+
+if TYPE_CHECKING:
+    from ..interpretation.machine import Interpreter
 
 NAMES = (int, str, bytes, bool, type(None))
 """Classes of items by which sets among the arguments are known."""
@@ -44,7 +47,7 @@ class Items:
         return list(now) == self.items and list(map(type, now)) == self.classes
 
 
-def guard_items(vm: Any, obj: Any, source: Any) -> bool:
+def guard_items(vm: Interpreter, obj: Any, source: Source) -> bool:
     """Whether a set among the arguments is known by its items: then they are assumed, where sets at ``source`` were not seen to differ
     again and again."""
     if type(obj) not in (set, frozenset) or not all(type(v) in NAMES for v in obj):
@@ -55,7 +58,7 @@ def guard_items(vm: Any, obj: Any, source: Any) -> bool:
     return True
 
 
-def know_contents(vm: Any, tensor: torch.Tensor, source: Any, held: bool) -> None:
+def know_contents(vm: Interpreter, tensor: torch.Tensor, source: Source, held: bool) -> None:
     """What the tensor holds may decide which way the program goes: then it is assumed. ``held``: it is a tensor of a module. Not of
     parameters, which are trained, of arguments, which are data, and of what optimizers count; nor of tensors whose values were seen to
     change again."""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
+from ..loops.index import Index
 from ..lowered import BufferArg, BufferInfo
 from ..schedule.loop import buffer_args
 from ..schedule.memory import guessed_bytes
-from ..schedule.steps import ExternStep, KernelStep, Schedule, Step
+from ..schedule.steps import ExternStep, Schedule, Step
 
 Group = tuple[int, bool]
 """Processes of a group, and whether they are all on one host."""
@@ -74,16 +75,17 @@ def flops(step: ExternStep, schedule: Schedule) -> int:
 
 
 def _numel(info: BufferInfo, schedule: Schedule) -> int:
-    return math.prod(_known(n, schedule) for n in info.sizes)
+    return math.prod(_known(info.sizes, schedule))
 
 
 def _sizes(arg: BufferArg, schedule: Schedule) -> list[int]:
-    return [_known(n, schedule) for n in (arg.sizes if arg.sizes is not None else schedule.buffers[arg.buffer].sizes)]
+    return _known(arg.sizes if arg.sizes is not None else schedule.buffers[arg.buffer].sizes, schedule)
 
 
-def _known(size: object, schedule: Schedule) -> int:
-    symbols = {name: hint or 1 for name, hint in schedule.lowered.symbols.items()}
-    return size.evaluate(symbols)  # type: ignore[attr-defined]
+def _known(sizes: Iterable[Index], schedule: Schedule) -> list[int]:
+    """Sizes at the values that symbols had when the graph was captured."""
+    hints = {name: hint or 1 for name, hint in schedule.lowered.symbols.items()}
+    return [size.evaluate(hints) for size in sizes]
 
 
-__all__ = ["Group", "KernelStep", "Machine", "exchange_seconds", "flops", "group_of", "seconds"]
+__all__ = ["Group", "Machine", "exchange_seconds", "flops", "group_of", "seconds"]

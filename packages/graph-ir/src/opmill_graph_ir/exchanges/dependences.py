@@ -30,7 +30,7 @@ def is_wait(step: Step) -> bool:
 
 def is_exchange(step: Step) -> bool:
     """Whether other processes take part, or may in a graph inside; a wait is none of its own."""
-    return type(step) is ExternStep and step.node.op != WAIT and (exchanges(step.node) or bool(step.node.bodies))
+    return type(step) is ExternStep and step.node.op != WAIT and (exchanges(step.node.op) or bool(step.node.bodies))
 
 
 def dependences(schedule: Schedule) -> Dependences:

@@ -15,6 +15,7 @@ from opmill_runtime_cache.errors import RuntimeCacheError
 from opmill_runtime_cache.plan.model import Call, Plan
 
 from ..errors import GraphWarning
+from ..schedule.effects import exchanges
 from .others import told
 
 HINT = (
@@ -25,9 +26,7 @@ HINT = (
 
 def exchanges_in(plan: Plan) -> bool:
     """Whether other processes take part in the plan."""
-    return any(type(s) is Call and s.op.startswith(("_c10d_functional", "_dtensor::")) for s in plan.steps) or any(
-        map(exchanges_in, plan.bodies)
-    )
+    return any(type(s) is Call and exchanges(s.op) for s in plan.steps) or any(map(exchanges_in, plan.bodies))
 
 
 class Watched:
@@ -74,9 +73,8 @@ class Watch:
     def _begin(self, name: str) -> int:
         record = name, time.monotonic()
         self._running[id(record)] = record
-        if (
-            self._thread is None or not self._thread.is_alive()
-        ):  # none yet, or it has ended with nothing to look after; or this is a forked child
+        # none yet, or it has ended with nothing to look after; or this is a forked child
+        if self._thread is None or not self._thread.is_alive():
             with self._state:
                 if self._thread is None or not self._thread.is_alive():
                     self._thread = threading.Thread(target=self._look, name="opmill-exchanges", daemon=True)

@@ -19,7 +19,7 @@ from .loop import Statement
 def in_order(statement: Statement) -> bool:
     """Whether the statement takes numbers from the random generator, exchanges tensors, or is an operator of another library that gives
     nothing: it is then neither dropped nor moved across another."""
-    return type(statement) is Extern and (statement.draws or _draws(statement.op) or exchanges(statement) or _says_nothing(statement))
+    return type(statement) is Extern and (statement.draws or _draws(statement.op) or exchanges(statement.op) or _says_nothing(statement))
 
 
 def may_raise(statement: Statement) -> bool:
@@ -42,9 +42,10 @@ def gives_memory(node: Extern) -> bool:
     return record_of(node.op).own_memory
 
 
-def exchanges(node: Extern) -> bool:
-    """Whether other processes take part: arguments are read, and what a wait gives is written, while later steps run."""
-    found = _operator(node.op)
+def exchanges(op: str) -> bool:
+    """Whether other processes take part in an operator, by its name: arguments are read, and what a wait gives is written, while later
+    steps run."""
+    found = _operator(op)
     return found is not None and describe(found).exchanges
 
 

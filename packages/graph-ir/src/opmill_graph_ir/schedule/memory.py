@@ -55,7 +55,7 @@ def plan_memory(schedule: Schedule, limit: int | None = None) -> Memory:
     for step in reversed(schedule.steps):
         if isinstance(step, ExternStep) and step.writes() & outputs and gives_views(step.node):  # what leaves is a view of what it reads
             outputs |= step.reads()
-    lasting = {b for s in schedule.steps if isinstance(s, ExternStep) and exchanges(s.node) for b in s.reads()}
+    lasting = {b for s in schedule.steps if isinstance(s, ExternStep) and exchanges(s.node.op) for b in s.reads()}
     early = {name for name, hint in schedule.lowered.symbols.items() if hint is not None}
     placed: list[str] = []
     apart: set[str] = set()

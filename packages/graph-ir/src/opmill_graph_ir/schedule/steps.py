@@ -183,7 +183,7 @@ def _steps(groups: Sequence[Group], program: Program, combine: bool) -> list[Ste
     needed = outside_reads(list(groups), program)
     steps: list[Step] = []
     pending: list[tuple[Nest, tuple[str, ...]]] = []
-    sent = {b for s in program.statements if type(s) is Extern and exchanges(s) for b in reads_of(s)}
+    sent = {b for s in program.statements if type(s) is Extern and exchanges(s.op) for b in reads_of(s)}
     for group, outside in zip(groups, needed, strict=True):
         if is_extern(group):
             _flush(pending, steps, program)

@@ -120,14 +120,11 @@ def _observe_anew(program: Program, arguments: Mapping[str, Any]) -> Observed:
     luck."""
     fresh, compile = program.fresh(), compiling_anew(arguments)
     compiled = compile(fresh.model)
-    if isinstance(fresh.model, types.FunctionType) and fresh.model is program.model:  # one that holds no state
+    stateless = isinstance(fresh.model, types.FunctionType) and fresh.model is program.model
+    if stateless or isinstance(fresh.model, torch.nn.Module):
         other = program.shuffled()
         with contextlib.suppress(Exception):
-            compiled(*other.args, **other.kwargs)
-    elif isinstance(fresh.model, torch.nn.Module):
-        other = program.shuffled()
-        with contextlib.suppress(Exception):
-            compile(other.model)(*other.args, **other.kwargs)
+            (compiled if stateless else compile(other.model))(*other.args, **other.kwargs)
     return observe(Program(compiled, fresh.args, fresh.kwargs), fresh.model)
 
 

@@ -65,23 +65,20 @@ class EagerModules:
             remover.remove()
 
     def _begin(self, name: str, module: Any, args: Any, kwargs: Any) -> None:
-        self._begun[name].append(self._time())
+        self._begun[name].append(self.time())
 
     def _end(self, name: str, module: torch.nn.Module, args: Any, kwargs: Any, result: Any) -> None:
-        self._now[name] += self._time() - self._begun[name].pop()
+        self._now[name] += self.time() - self._begun[name].pop()
         outputs, inputs = _differentiated(result), _differentiated((args, kwargs))
         if outputs and torch.is_grad_enabled():
             _Backward(self, name, outputs, [*inputs, *(p for p in module.parameters() if p.requires_grad)])
 
-    def _time(self) -> float:
+    def time(self) -> float:
         wait(self._device)
         return time.perf_counter()
 
     def add(self, name: str, seconds: float) -> None:
         self._now[name] += seconds
-
-    def time(self) -> float:
-        return self._time()
 
     def end_call(self) -> None:
         self._calls.append(dict(self._now))

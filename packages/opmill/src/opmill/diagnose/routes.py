@@ -24,7 +24,7 @@ from opmill_runtime_cache.plan.expr import evaluate as evaluate_size
 from opmill_runtime_cache.plan.model import KernelRef, Launch, Plan
 from opmill_runtime_cache.store import Store
 
-from ..native import graph_options, loaded_generators, open_store
+from ..native import available_generators, graph_options, open_store
 from ..options import Options
 from .check import SEED, TOLERANCE, Checked, compare, compare_values, observe, reference_of
 from .copies import Program
@@ -46,7 +46,7 @@ class Route(Struct, frozen=True):
 def routes(options: Options) -> list[Route]:
     """The ways, the whole compiler first, each later one leaving out more."""
     plain = replace(graph_options(options), cache=False, print_after=())
-    generators = [g for g in loaded_generators(options) if g.available() is None]
+    generators = available_generators(options)
     make = functools.partial(_compiled, store=open_store(options))
     return [
         Route("nothing", "", make(options=plain, generators=generators)),
@@ -59,7 +59,7 @@ def routes(options: Options) -> list[Route]:
 def broken_law(gm: fx.GraphModule, inputs: Sequence[Any], options: Options) -> str:
     """What is illegal of what a step of the compiler makes of a graph; empty where nothing is."""
     checked = replace(graph_options(options), cache=False, print_after=(), verify=True)
-    generators = [g for g in loaded_generators(options) if g.available() is None]
+    generators = available_generators(options)
     try:
         compile_graph(gm, inputs, options=checked, store=open_store(options), generators=generators)
     except GraphError as error:
@@ -153,7 +153,7 @@ class _RememberingEdits(Remembering):
 
 def remembering(options: Options) -> list[Remembering]:
     """The generators that can build here; each remembers what its kernels are made of."""
-    found = [g for g in loaded_generators(options) if g.available() is None]
+    found = available_generators(options)
     return [_RememberingEdits(g) if isinstance(g, EditableGenerator) else Remembering(g) for g in found]
 
 

@@ -196,8 +196,8 @@ def keeps_memory(eager: Run, compiled: Run) -> Checked:
 
 
 def _growth(run: Run) -> list[float]:
-    """Bytes that are left behind by each call, in some rounds of calls: a cache that grows once, of Python or of another thread, shows in one
-    of them, and what each call keeps in all."""
+    """Bytes that are left behind by each call, in some rounds of calls: a cache that grows once, of Python or of another thread, shows in
+    one of them, and what each call keeps in all."""
     for _ in range(3):
         once(run)
     rounds = []

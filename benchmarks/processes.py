@@ -1,0 +1,64 @@
+"""Processes that measure, one thing each, and say what they found as a line of JSON; and processes that run one script together."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+_REASON = 300
+"""Characters."""
+
+
+def measured(command: Sequence[str], timeout: float, environment: Mapping[str, str] = os.environ) -> dict[str, Any]:
+    """The last line of JSON that the command prints; ``{"failed": why, "stderr": its last lines}`` where it gives none within ``timeout``
+    seconds, or fails."""
+    try:
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=timeout)
+    except subprocess.TimeoutExpired:
+        return {"failed": f"no result after {timeout:.0f} s"}
+    lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
+    if done.returncode or not lines:
+        reason = (done.stderr.strip() or f"exit status {done.returncode}").splitlines()
+        return {"failed": reason[-1][:_REASON], "stderr": "\n".join(reason[-40:])}
+    return dict(json.loads(lines[-1]))
+
+
+def caches(folder: str | Path) -> dict[str, str]:
+    """This process's environment with the caches of both compilers in the folder."""
+    return {**os.environ, "TORCHINDUCTOR_CACHE_DIR": f"{folder}/torch", "OPMILL_CACHE_DIR": f"{folder}/opmill"}
+
+
+class Ended(RuntimeError):
+    """Processes that ran together ended with other exit codes than they should have; says which, and the end of what they wrote."""
+
+
+def together(
+    program: Path,
+    folder: Path,
+    *arguments: str,
+    size: int = 2,
+    backend: str = "gloo",
+    limit: float = 300,
+    codes: Sequence[int] = (),
+) -> list[str]:
+    """What ``python PROGRAM RANK SIZE STORE ARGUMENTS`` prints on each rank; ``folder`` is for the store that joins them and for opmill's
+    cache, unless the environment names one. All are ended after ``limit`` seconds. Raises subprocess.TimeoutExpired then, and `Ended`
+    where one ends with another code than that of ``codes``, 0 where there are none."""
+    environment = {"OPMILL_CACHE_DIR": str(folder / "cache"), **os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
+    if backend == "gloo":
+        environment["CUDA_VISIBLE_DEVICES"] = ""  # models are on the processor, and torch would place fully sharded parameters on GPUs
+    commands = [[sys.executable, str(program), str(rank), str(size), str(folder / "store"), *arguments] for rank in range(size)]
+    running = [subprocess.Popen(c, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for c in commands]
+    try:
+        said = [process.communicate(timeout=limit) for process in running]
+    finally:
+        for process in running:
+            process.kill()
+    if [process.returncode for process in running] != list(codes or [0] * size):
+        raise Ended("\n".join(f"exit code {p.returncode}: {err[-2000:]}" for p, (_, err) in zip(running, said, strict=True)))
+    return [out for out, _ in said]
