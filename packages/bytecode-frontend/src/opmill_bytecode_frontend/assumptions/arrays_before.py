@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from opmill_guards.guard import Predicate, TypeIs
-from opmill_guards.source import Pinned
+from opmill_guards.source import Attr, Item, Pinned, Source
 
 from ..values.arrays import ArrayValue, like_layout, torch_dtype
 from ..values.tensor import TensorValue
+from .layouts import Laid, side_by_side
 
 if TYPE_CHECKING:
     from ..interpretation.machine import Interpreter
@@ -27,18 +28,21 @@ def array_of_before(vm: Interpreter, obj: Any, source: Any) -> ArrayValue | None
     plain = all(stride >= 0 for stride in obj.strides) and obj.flags.writeable and obj.flags.aligned
     if dtype is None or not plain or any(stride % obj.itemsize for stride in obj.strides):
         return None
-    layout = obj.dtype, obj.shape, obj.strides
-    vm.guard(TypeIs(source, type(obj)))
-    vm.guard(
-        Predicate(
-            source, lambda now: (now.dtype, now.shape, now.strides) == layout and now.flags.writeable, f"is {layout[0]}{list(layout[1])}"
-        )
-    )
     given = torch.from_numpy(obj)
-    inner = TensorValue(vm.recorder.fake_of(given, source, {}, frozenset()), None, torch.Tensor, given, source)
+    limits = vm.varying.dimensions(source, given) if side_by_side(obj) and type(source) is not Pinned else {}
+    sizes = tuple(None if d in limits else n for d, n in enumerate(obj.shape))
+    laid = Laid(obj.dtype, sizes, None if limits else obj.strides)
+    vm.guard(TypeIs(source, type(obj)))
+    vm.guard(Predicate(source, laid, str(laid)))
+    inner = TensorValue(vm.recorder.fake_of(given, source, limits, frozenset(), size_of_array), None, torch.Tensor, given, source)
     inner.of_array = True  # type: ignore[attr-defined]
     vm.recorder.by_fake[id(inner.fake)] = inner
+    vm.recorder.own_symbols(inner)
     return ArrayValue(inner, like_layout(obj.dtype, obj.shape, obj.strides), obj, source)
+
+
+def size_of_array(source: Source, dim: int) -> Source:
+    return Item(Attr(source, "shape"), dim)
 
 
 __all__ = ["array_of_before"]

@@ -17,6 +17,7 @@ from opmill_guards.source import Item, Local, Source
 
 from ..assumptions.asked import is_asked
 from ..assumptions.contents import Holds, Items
+from ..assumptions.layouts import Laid
 
 SMALLEST = 2
 """Sizes 0 and 1 are always assumed: they broadcast, or hold nothing."""
@@ -171,6 +172,8 @@ class Seen:
                 elif type(guard) is TensorMatch:
                     with torch._C.DisableTorchFunctionSubclass():
                         self._note_tensor(guard, values)
+                elif type(guard) is Predicate and type(guard.function) is Laid:
+                    self._note_array(guard, value_of(guard.source, values))
                 elif type(guard) is Predicate and type(guard.function) is Holds:
                     (same if reference.check(guard, values) else rewritten).add(guard.source)
                 elif is_of_text(guard):
@@ -212,6 +215,10 @@ class Seen:
         if guard.strides is not None and tensor.layout is torch.strided:
             moved = {d for d, n in enumerate(guard.strides) if n is not None and n != tensor.stride(d)}
             self.strides.setdefault(guard.source, set()).update(moved)
+
+    def _note_array(self, guard: Predicate, array: Any) -> None:
+        if changed := guard.function.changed(array):  # type: ignore[attr-defined]
+            self.sizes.setdefault(guard.source, set()).update(changed)
 
     def _note_number(self, guard: Equals, values: Mapping[str, Any], missed: set[Source]) -> None:
         now = value_of(guard.source, values)

@@ -34,6 +34,10 @@ _FORMS = {
 """Operations of a ``Real`` as guards write them."""
 
 
+def size_of_tensor(source: Source, dim: int) -> Source:
+    return TensorProperty(source, "size", dim)
+
+
 class Numbers:
     """Size symbols of one capture and their sources."""
 
@@ -43,6 +47,8 @@ class Numbers:
         self.sources: dict[str, Source] = {}
         self.owners: dict[str, Any] = {}
         """Symbol -> the tensor whose size it is, or the number argument itself."""
+        self.read: dict[str, Any] = {}
+        """Symbol -> whether it is the size or the stride of its owner's dimension, and of which."""
         self.by_source: dict[Source, SymbolicNumber] = {}
         self.strides: list[SizeRelation] = []
         self.asked: list[Index] = []
@@ -126,12 +132,10 @@ class Numbers:
         if known is None and name not in self.sources:
             raise DataDependent("size", f"{name} is {self.sizes.symbols[name].origin}, which no result shows")
         if known is None:
-            source, owner = self.sources[name], self.owners[name]
-            known = node_of(owner)
-            if isinstance(source, TensorProperty):
-                known = self._made(
-                    torch.ops.aten.sym_size.int if source.property == "size" else torch.ops.aten.sym_stride.int, (known, source.dim)
-                )
+            known = node_of(self.owners[name])
+            if name in self.read:
+                what, dim = self.read[name]
+                known = self._made(torch.ops.aten.sym_size.int if what == "size" else torch.ops.aten.sym_stride.int, (known, dim))
             self._nodes[name] = known
         return known
 
@@ -256,4 +260,4 @@ class Numbers:
         return SizeRelation(re.sub(r"\b(?:[su]\d+|stride)\b", rename, text), tuple(sources), reason)
 
 
-__all__ = ["Numbers"]
+__all__ = ["Numbers", "size_of_tensor"]

@@ -36,7 +36,7 @@ from ..values.sequence import ListValue, SequenceValue, SliceValue, TupleValue
 from ..values.tensor import TensorValue
 from ..values.wrapped import refuse_jagged
 from .eager_errors import asked_of_eager, refuse_types
-from .numbers import Numbers
+from .numbers import Numbers, size_of_tensor
 from .questions import UNKNOWN, is_the_programs, refused, register
 from .regions import Region
 
@@ -174,8 +174,9 @@ class Recorder:
 
     # ---- symbolic sizes --------------------------------------------------------------------------------------------
 
-    def fake_of(self, obj: torch.Tensor, source: Any, limits: Mapping[int, Any], moving: frozenset[int]) -> Any:
-        """The fake of an input whose dimensions in ``limits`` are symbolic. ``moving``: dimensions whose strides are not assumed either."""
+    def fake_of(self, obj: torch.Tensor, source: Any, limits: Mapping[int, Any], moving: Any, size_of: Any = size_of_tensor) -> Any:
+        """The fake of an input whose dimensions in ``limits`` are symbolic. ``moving``: those whose strides are not assumed either;
+        ``size_of``: where sizes of what is at ``source`` are read."""
         if not limits:
             return self.context.from_tensor(obj)
         sizes = self.context.sizes = self.numbers.sizes
@@ -183,22 +184,21 @@ class Recorder:
         known = len(sizes.symbols)
         fake = self.context.from_tensor(obj, symbols, str(source), moving)
         for d, symbol in symbols.items():
-            self._name(symbol, TensorProperty(source, "size", d))
+            self._name(symbol, size_of(source, d), "size", d)
         self.numbers.asked += [symbols[d] for d, own in limits.items() if own.asked]
         for name in list(sizes.symbols)[known:]:
             d = int(sizes.symbols[name].origin.rpartition("(")[2].rstrip(")"))
-            self._name(index(name), TensorProperty(source, "stride", d))
+            self._name(index(name), TensorProperty(source, "stride", d), "stride", d)
         return fake
 
-    def _name(self, symbol: Index, source: Any) -> None:
+    def _name(self, symbol: Index, source: Any, *read: Any) -> None:
         [name] = symbol.symbols
         self.numbers.sources[name] = source
+        self.numbers.read |= {name: read} if read else {}
 
     def own_symbols(self, value: TensorValue) -> None:
         """The symbols of a new input are read from it."""
-        for name, source in self.numbers.sources.items():
-            if name not in self.numbers.owners and isinstance(source, TensorProperty) and source.base == value.source:
-                self.numbers.owners[name] = value
+        self.numbers.owners.update(dict.fromkeys(self.numbers.read.keys() - self.numbers.owners.keys(), value))
 
     def number_input(self, source: Any, value: int) -> SymbolicNumber:
         """An int argument whose value is not assumed."""

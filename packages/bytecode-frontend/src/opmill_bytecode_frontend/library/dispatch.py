@@ -30,7 +30,7 @@ from ..values.mapping import DictValue, DictView, SetValue, mapping_of
 from ..values.objects import OF_OWN_CLASS, ObjectValue
 from ..values.sequence import ListValue, SequenceValue, SliceValue, TupleValue
 from ..values.tensor import TensorValue
-from .numpy.calls import computes_arrays, has_array, numpy_called, torch_of_arrays
+from .numpy.calls import computes_arrays, has_array, made_of_sizes, numpy_called, torch_of_arrays
 from .registry import HANDLERS, NAMED, NAMED_WITH_FUNCTION, OBJECTS_OF
 from .standard.caches import call_cached
 from .standard.chance import draw_numpy, numpy_random
@@ -245,6 +245,8 @@ def intercepted(vm: Interpreter, fn: Any, args: list[Value], kwargs: dict[str, V
         vm.unsupported("FE010", f"call of {module}.{fn.__qualname__}", "it does more than compute")
     if module.split(".")[0] in COMPUTING_MODULES or module in COMPUTING_MODULES:
         return fold_library(vm, fn, args, kwargs)
+    if computes_arrays(fn) and (made := made_of_sizes(vm, fn, args, kwargs)) is not None:
+        return made
     if computes_arrays(fn) and not any(map(has_array, (*args, *kwargs.values()))):
         return fold_library(vm, fn, args, kwargs)
     if module in GRAPH_MODULES and (any(map(has_tensor, args)) or any(map(has_tensor, kwargs.values()))):

@@ -3,6 +3,7 @@ about."""
 
 from __future__ import annotations
 
+import math
 import sys
 from typing import Any
 
@@ -13,6 +14,7 @@ from opmill_guards.source import Source
 from .base import MISSING, Machine, NotConstant, Value
 from .constant import ConstantValue
 from .iterators import STOP, ItemsIterator
+from .number import SymbolicNumber
 from .tensor import TensorValue
 
 #: dunder -> (name of the universal function, operands swapped)
@@ -35,10 +37,20 @@ FACTS = frozenset("shape ndim size dtype itemsize nbytes strides".split())
 NUMBERS = frozenset("__bool__ __int__ __float__ __index__ __complex__".split())
 
 
+def is_symbolic(fake: torch.Tensor) -> bool:
+    """Whether sizes of a tensor are not assumed."""
+    return any(type(n) is not int for n in (*fake.shape, *fake.stride()))
+
+
+def sizes_now(numbers: Any) -> tuple[int, ...]:
+    """Sizes, or strides, as they are at this call; nothing is assumed thereby."""
+    return tuple(n if type(n) is int else n.node.hint for n in numbers)
+
+
 class ArrayValue(Value):
-    """``inner``: the tensor with its memory; ``like``: a real array, or number, of this layout; ``stands_for``: where NumPy's own is a view
-    that tensors have none of, the tensor that it shows and how often that had been written to. Such an array is read only, and stays
-    inside."""
+    """``inner``: the tensor with its memory; ``like``: a real array, or number, of its layout at this call; ``stands_for``: where NumPy's
+    own is a view that tensors have none of, the tensor that it shows and how often that had been written to. Such an array is read only,
+    and stays inside."""
 
     def __init__(self, inner: TensorValue, like: Any, obj: Any = None, source: Source | None = None, stands_for: Any = None) -> None:
         self.inner, self.like, self.obj, self.source, self.stands_for = inner, like, obj, source, stands_for
@@ -80,7 +92,7 @@ class ArrayValue(Value):
     def special(self, vm: Machine, name: str, args: list[Value]) -> Value | None:
         if name in OPERATORS:
             function, swapped = OPERATORS[name]
-            if args and not (isinstance(args[0], (ArrayValue, ConstantValue)) or not args[0].symbolic):
+            if args and not (isinstance(args[0], (ArrayValue, ConstantValue, SymbolicNumber)) or not args[0].symbolic):
                 return ConstantValue(NotImplemented)
             return call(vm, function, [*args, self] if swapped else [self, *args])
         if name in IN_PLACE:
@@ -90,7 +102,7 @@ class ArrayValue(Value):
         if name == "__len__" and not self.is_number:
             if not self.like.ndim:
                 vm.throw(TypeError, "len() of unsized object")
-            return ConstantValue(len(self.like))
+            return vm.fresh(self.inner.fake.shape[0])
         if name in ("__getitem__", "__setitem__") and not self.is_number:
             return vm.call_builtin(getattr(type(self.like), name), [self, *args], {})
         if getattr(type(self.like), name, None) is None:
@@ -99,7 +111,7 @@ class ArrayValue(Value):
 
     def getattr(self, vm: Machine, name: str) -> Value:
         if name in FACTS:
-            return vm.fresh(getattr(self.like, name))
+            return self.fact(vm, name)
         if name in ("T", "mT", "real", "imag"):
             function = {"T": "transpose", "mT": "matrix_transpose"}.get(name, name)
             return call(vm, function, [self])
@@ -111,6 +123,16 @@ class ArrayValue(Value):
             return super().getattr(vm, name)
         vm.unsupported("FE085", f"attribute {name} of {self.describe()}", "there is no program of torch for it")
 
+    def fact(self, vm: Machine, name: str) -> Value:
+        fake, like = self.inner.fake, self.like
+        if not is_symbolic(fake) or name in ("ndim", "dtype", "itemsize"):
+            return vm.fresh(getattr(like, name))
+        if name == "shape":
+            return vm.fresh(tuple(fake.shape))
+        if name == "strides":
+            return vm.fresh(tuple(s * like.itemsize for s in fake.stride()))
+        return vm.fresh(math.prod(fake.shape) * (like.itemsize if name == "nbytes" else 1))
+
     def setattr(self, vm: Machine, name: str, value: Value) -> None:
         vm.unsupported("FE085", f"assignment to attribute {name} of {self.describe()}", "there is no program of torch for it")
 
@@ -119,7 +141,7 @@ class ArrayValue(Value):
             vm.throw(
                 TypeError, "iteration over a 0-d array" if not self.is_number else f"{type(self.like).__name__!r} object is not iterable"
             )
-        count = len(self.like)
+        count = int(self.inner.fake.shape[0])
         return ItemsIterator(lambda vm, i: self.special(vm, "__getitem__", [ConstantValue(i)]) if i < count else STOP)
 
 
@@ -149,4 +171,4 @@ def like_layout(dtype: Any, shape: tuple[int, ...], strides: tuple[int, ...]) ->
     return np.lib.stride_tricks.as_strided(np.ones(extent, dtype), shape, strides)
 
 
-__all__ = ["ArrayValue", "like_layout", "torch_dtype"]
+__all__ = ["ArrayValue", "is_symbolic", "like_layout", "sizes_now", "torch_dtype"]

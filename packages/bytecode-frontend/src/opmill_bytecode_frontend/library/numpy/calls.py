@@ -15,15 +15,17 @@ import torch
 from opmill_guards.guard import Predicate
 from opmill_guards.source import Pinned
 
-from ...values.arrays import ArrayValue, like_layout, torch_dtype
+from ...values.arrays import ArrayValue, like_layout, sizes_now, torch_dtype
 from ...values.base import Lazy, NotConstant, Raised, Value
 from ...values.constant import ConstantValue
 from ...values.functions import BuiltinValue
 from ...values.mapping import DictValue
+from ...values.number import SymbolicNumber
 from ...values.sequence import ListValue, SequenceValue, SliceValue, TupleValue, members
 from ...values.tensor import TensorValue
 from ..registry import handles
 from .rules import FUNCTIONS, METHODS, UFUNCS, UNITS
+from .sizes import Sizes, assume, at, changing, flattened, other_like, settled
 
 if TYPE_CHECKING:
     from ...interpretation.machine import Interpreter
@@ -33,6 +35,9 @@ if TYPE_CHECKING:
 ABOUT_LAYOUTS = frozenset(
     "ndim shape size result_type can_cast iscomplexobj isrealobj broadcast_shapes min_scalar_type promote_types isscalar".split()
 )
+ABOUT_SIZES = frozenset("shape size broadcast_shapes".split())
+"""Those among them that say more than dimensions and dtypes."""
+MADE_OF_SIZES = frozenset("zeros ones empty full eye identity arange".split())
 CONVERTING = ("asarray", "asanyarray", "array", "ascontiguousarray")
 #: Reductions by universal functions.
 REDUCING = {
@@ -60,11 +65,14 @@ def numpy_called(vm: Interpreter, obj: Any, args: list[Value], kwargs: dict[str,
     if not any(map(has_array, given)):
         if args and isinstance(args[0], TensorValue) and key in CONVERTING:
             args = [as_array(vm, args[0]), *args[1:]]
-        else:
+        elif key not in MADE_OF_SIZES or not changing(vm, given):
             return None
     check_state(vm, key)
+    if key in ("shape", "size") and len(given) == 1 and isinstance(args[0], ArrayValue):
+        return args[0].getattr(vm, key)
     if key in ABOUT_LAYOUTS:
-        return fact(vm, ask(vm, obj, key, args, kwargs))
+        assume(changing(vm, given) if key in ABOUT_SIZES else [])
+        return vm.fresh(ask(vm, obj, key, args, kwargs))
     if "out" in kwargs:
         return into(vm, obj, key, args, dict(kwargs))
     if key in (".__getitem__", ".__setitem__"):
@@ -84,6 +92,12 @@ def numpy_called(vm: Interpreter, obj: Any, args: list[Value], kwargs: dict[str,
     if type(written) is types.FunctionType:
         return vm.call(vm.wrap(written), args, kwargs)
     return refuse(vm, key, "there is no program of torch for it")
+
+
+def made_of_sizes(vm: Interpreter, function: Any, args: list[Value], kwargs: dict[str, Value]) -> Value | None:
+    """``np.ones(n)`` and the like, which NumPy writes in Python; None for other calls."""
+    found = key_of(function) in MADE_OF_SIZES and not any(map(has_array, (*args, *kwargs.values())))
+    return numpy_called(vm, function, args, kwargs) if found else None
 
 
 def key_of(obj: Any) -> str | None:
@@ -144,45 +158,51 @@ def is_quiet(asked: Any) -> bool:
 # ---- asking NumPy --------------------------------------------------------------------------------------------------------
 
 
-def like(vm: Interpreter, value: Any, unit: bool = False) -> Any:
-    """What NumPy is asked with for a value."""
+def like(vm: Interpreter, value: Any, unit: bool = False, sizes: Sizes | None = None) -> Any:
+    """What NumPy is asked with for a value: at this call, or for other ``sizes``."""
     if type(value) is Lazy:
         value = vm.wrap(value.obj, value.source)
     if isinstance(value, ArrayValue):
         check_unchanged(vm, value)
-        if unit and getattr(value.like, "ndim", 0) >= 2:
-            made = value.like.copy()
+        found = value.like if sizes is None else other_like(vm, value, sizes)
+        if unit and getattr(found, "ndim", 0) >= 2:
+            made = found.copy()
             made[...] = sys.modules["numpy"].eye(*made.shape[-2:], dtype=made.dtype)
             return made
-        return value.like
+        return found
+    if isinstance(value, SymbolicNumber) and value.python_type() is int:
+        return sizes_now([value.number])[0] if sizes is None else at(vm, value.number, sizes)
     if isinstance(value, TensorValue):
         refuse(vm, "functions", "it is given a tensor")
     if isinstance(value, TupleValue):
-        return value.assembled([like(vm, v, unit) for v in value.items])
+        return value.assembled([like(vm, v, unit, sizes) for v in value.items])
     if isinstance(value, ListValue):
-        return [like(vm, v, unit) for v in value.items]
+        return [like(vm, v, unit, sizes) for v in value.items]
     if isinstance(value, SliceValue):
-        return slice(*[like(vm, v) for v in value.parts])
+        return slice(*[like(vm, v, False, sizes) for v in value.parts])
     return vm.plain(value)
 
 
 def ask(vm: Interpreter, obj: Any, key: str, args: list[Value], kwargs: dict[str, Value], unit: bool = False) -> Any:
     """What NumPy gives for arrays of the same layouts. Where it raises, the program does, in its own words."""
+    return asked(vm, obj, key, args, kwargs, unit)[0]
+
+
+def asked(
+    vm: Interpreter, obj: Any, key: str, args: list[Value], kwargs: dict[str, Value], unit: bool, sizes: Sizes | None = None
+) -> tuple[Any, list[Any]]:
+    """What NumPy gives, and the arrays that it was given. ``sizes``: others than those of this call."""
     np = sys.modules["numpy"]
     try:
-        given, named = [like(vm, a, unit) for a in args], {k: like(vm, v, unit) for k, v in kwargs.items()}
+        given, named = [like(vm, a, unit, sizes) for a in args], {k: like(vm, v, unit, sizes) for k, v in kwargs.items()}
     except NotConstant as exc:
         refuse(vm, key, f"it is given {exc}")
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            return obj(*given, **named)
+            return obj(*given, **named), list(flattened([*given, *named.values()]))
         except Exception as exc:
             return refuse(vm, key, f"it raises {type(exc).__name__}")
-
-
-def fact(vm: Interpreter, found: Any) -> Value:
-    return vm.fresh(found)
 
 
 # ---- calls ---------------------------------------------------------------------------------------------------------------
@@ -190,7 +210,7 @@ def fact(vm: Interpreter, found: Any) -> Value:
 
 def by_rule(vm: Interpreter, obj: Any, key: str, name: str, function: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
     kwargs = {k: v for k, v in kwargs.items() if not is_default(k, v)}
-    if name not in OF_LISTS and args and isinstance(args[0], (ListValue, TupleValue)):
+    if name not in OF_LISTS and name not in MADE_OF_SIZES and args and isinstance(args[0], (ListValue, TupleValue)):
         args = [vm.call_builtin(sys.modules["numpy"].asarray, args[:1], {}), *args[1:]]
     want = ask(vm, obj, key, args, kwargs, name in UNITS)
     parameters = function.__code__.co_varnames[: function.__code__.co_argcount + function.__code__.co_kwonlyargcount]
@@ -205,7 +225,8 @@ def by_rule(vm: Interpreter, obj: Any, key: str, name: str, function: Any, args:
         if dtype is None:
             return refuse(vm, key, "its result has a dtype that tensors lack")
         named["as_dtype"] = ConstantValue(dtype)
-    return finished(vm, key, want, computed(vm, key, function, given, named), [*args, *kwargs.values()])
+    made = finished(vm, key, want, computed(vm, key, function, given, named), [*args, *kwargs.values()])
+    return settled(vm, made, lambda sizes: asked(vm, obj, key, args, kwargs, name in UNITS, sizes), changing(vm, [*args, *kwargs.values()]))
 
 
 def is_default(name: str, value: Value) -> bool:
@@ -251,7 +272,8 @@ def universal(vm: Interpreter, obj: Any, key: str, args: list[Value], kwargs: di
     if any(dtype.kind not in kinds or torch_dtype(dtype) is None for dtype in dtypes):
         return refuse(vm, key, f"torch computes it in another way for {dtypes[0]}")
     operands = [operand(vm, arg, torch_dtype(dtype)) for arg, dtype in zip(args, dtypes)]
-    return finished(vm, key, want, computed(vm, key, function, operands, {}), args)
+    made = finished(vm, key, want, computed(vm, key, function, operands, {}), args)
+    return settled(vm, made, lambda sizes: asked(vm, obj, key, args, kwargs, False, sizes), changing(vm, args))
 
 
 def loop(vm: Interpreter, obj: Any, args: list[Value]) -> tuple[Any, ...]:
@@ -269,9 +291,10 @@ def operand(vm: Interpreter, value: Value, dtype: Any) -> Value:
         if value.inner.fake.dtype is dtype:
             return value.inner
         return value.inner.method(vm, "to", [ConstantValue(dtype)], {})
-    number = like(vm, value)
-    number = number.item() if hasattr(number, "item") else number
-    return vm.recorder.call_function(vm, torch.full, [TupleValue([]), ConstantValue(number)], {"dtype": ConstantValue(dtype)})
+    if not isinstance(value, SymbolicNumber) or value.python_type() is not int:
+        number = like(vm, value)
+        value = ConstantValue(number.item() if hasattr(number, "item") else number)
+    return vm.recorder.call_function(vm, torch.full, [TupleValue([]), value], {"dtype": ConstantValue(dtype)})
 
 
 def into(vm: Interpreter, obj: Any, key: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
@@ -317,7 +340,7 @@ def tensors(vm: Interpreter, value: Any) -> Any:
         return value.inner
     if isinstance(value, (ListValue, TupleValue)):
         return type(value)([tensors(vm, v) for v in value.items], value.cls)
-    if isinstance(value, (SliceValue, DictValue)):
+    if isinstance(value, (SliceValue, DictValue, SymbolicNumber)):
         return value
     plain = vm.plain(value)
     return ConstantValue(plain.item()) if hasattr(plain, "item") and hasattr(plain, "dtype") and not plain.shape else value
@@ -355,7 +378,8 @@ def subscript(vm: Interpreter, obj: Any, args: list[Value], kwargs: dict[str, Va
     if backwards:
         inner, key = forwards(vm, inner, parts)
     found = inner.method(vm, "__getitem__", [index(vm, key)], {})
-    return finished(vm, "subscript", want, found, [owner])
+    made = finished(vm, "subscript", want, found, [owner])
+    return settled(vm, made, lambda sizes: asked(vm, obj, "subscript", args, kwargs, False, sizes), changing(vm, args))
 
 
 def is_positions(part: Value) -> bool:
@@ -368,6 +392,7 @@ def assign(owner: Any, key: Any, value: Any) -> None:
 
 
 def negative(vm: Interpreter, part: SliceValue) -> bool:
+    assume(changing(vm, [part.parts[2]]))
     step = like(vm, part.parts[2])
     return step is not None and step < 0
 
@@ -381,7 +406,8 @@ def forwards(vm: Interpreter, inner: Any, parts: list[Any]) -> tuple[Any, Value]
         if not negative(vm, part):
             new.append(part)
             continue
-        count = inner.fake.shape[dim]
+        assume(changing(vm, [part]))
+        count = int(inner.fake.shape[dim])
         chosen = range(*like(vm, part).indices(count))
         dims.append(dim)
         first = count - 1 - chosen.start if len(chosen) else 0
@@ -406,8 +432,12 @@ def index(vm: Interpreter, key: Any) -> Any:
             refuse(vm, "subscript", "which items it takes depends on data")
         return key
     if isinstance(key, SliceValue):
-        return SliceValue(*[ConstantValue(plain_int(like(vm, p))) for p in key.parts])
-    return ConstantValue(plain_int(like(vm, key)))
+        return SliceValue(*[position(vm, p) for p in key.parts])
+    return position(vm, key)
+
+
+def position(vm: Interpreter, part: Any) -> Value:
+    return part if isinstance(part, SymbolicNumber) else ConstantValue(plain_int(like(vm, part)))
 
 
 def plain_int(part: Any) -> Any:
@@ -443,7 +473,7 @@ def finished(vm: Interpreter, key: str, want: Any, made: Any, sources: list[Valu
     for each in arrays:
         if each.like is want:
             return each
-    if torch_dtype(want.dtype) is not made.fake.dtype or tuple(made.fake.shape) != want.shape:
+    if torch_dtype(want.dtype) is not made.fake.dtype or sizes_now(made.fake.shape) != want.shape:
         return refuse(vm, key, f"torch gives {made.fake.dtype}{list(made.fake.shape)}, and NumPy {want.dtype}{list(want.shape)}")
     shown = next(
         (a for a in arrays if isinstance(want, np.ndarray) and isinstance(a.like, np.ndarray) and np.may_share_memory(want, a.like)), None
@@ -454,6 +484,7 @@ def finished(vm: Interpreter, key: str, want: Any, made: Any, sources: list[Valu
     if shown is not None and want.size:
         base = shown.stands_for or (shown.inner, shown.inner.fake._version)
         kept: Any = made.method(vm, "clone", [], {}) if shares else made
+        assume([ArrayValue(kept, want)])
         return ArrayValue(kept, want, stands_for=base)
     return ArrayValue(laid_out(vm, key, made, want, shares), want)
 
@@ -464,7 +495,7 @@ def storage(value: Any) -> int:
 
 def same_strides(made: Any, want: Any) -> bool:
     """Whether the items lie as NumPy's do: strides of dimensions of one item say nothing."""
-    found = [s * want.itemsize for s in made.fake.stride()]
+    found = [s * want.itemsize for s in sizes_now(made.fake.stride())]
     return want.size == 0 or all(n == 1 or s == t for n, s, t in zip(want.shape, found, want.strides))
 
 
@@ -508,10 +539,11 @@ def as_array(vm: Interpreter, tensor: TensorValue) -> ArrayValue:
     """``tensor.numpy()``: the same memory."""
     fake = tensor.fake
     np = sys.modules.get("numpy")
-    plain = all(type(n) is int for n in (*fake.shape, *fake.stride())) and fake.device.type == "cpu" and fake.layout is torch.strided
+    told = all(type(n) is int or n.node.has_hint() for n in (*fake.shape, *fake.stride()))
+    plain = told and fake.device.type == "cpu" and fake.layout is torch.strided
     followed = fake.requires_grad and torch.is_grad_enabled() and in_wrap_numpy(vm)
     if np is None or not plain or (fake.requires_grad and torch.is_grad_enabled() and not followed) or fake.is_conj() or fake.is_neg():
-        return refuse(vm, "arrays", "the tensor cannot be seen as one, or its sizes change")
+        return refuse(vm, "arrays", "the tensor cannot be seen as one, or only data tell its sizes")
     name = str(fake.dtype).removeprefix("torch.")
     if not hasattr(np, name) or torch_dtype(np.dtype(name)) is not fake.dtype:
         return refuse(vm, "arrays", f"there are none of {fake.dtype}")
@@ -520,7 +552,8 @@ def as_array(vm: Interpreter, tensor: TensorValue) -> ArrayValue:
     inner: Any = (
         vm.recorder.call_function(vm, torch.ops.aten.alias.default, [tensor], {}) if followed else tensor.method(vm, "detach", [], {})
     )
-    return ArrayValue(inner, like_layout(dtype, tuple(fake.shape), tuple(s * dtype.itemsize for s in fake.stride())))
+    strides = tuple(s * dtype.itemsize for s in sizes_now(fake.stride()))
+    return ArrayValue(inner, like_layout(dtype, sizes_now(fake.shape), strides))
 
 
 def as_tensor(vm: Interpreter, array: ArrayValue, copy: bool) -> Value:
@@ -562,4 +595,4 @@ def array_of(vm: Interpreter, tensor: Any, *args: Value) -> Value:
     return refuse(vm, "arrays", "__array__ is called") if args else as_array(vm, tensor)
 
 
-__all__ = ["as_array", "numpy_called", "torch_of_arrays"]
+__all__ = ["as_array", "made_of_sizes", "numpy_called", "torch_of_arrays"]

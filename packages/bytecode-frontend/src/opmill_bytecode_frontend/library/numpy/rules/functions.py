@@ -372,6 +372,40 @@ def array(a: Any, dtype: Any = None, copy: Any = True, *, ndmin: int = 0, as_dty
     return made
 
 
+@rule("zeros", "empty")
+def zeros(shape: Any, dtype: Any = None, *, as_dtype: torch.dtype) -> torch.Tensor:
+    return torch.zeros(shape, dtype=as_dtype)
+
+
+@rule("ones")
+def ones(shape: Any, dtype: Any = None, *, as_dtype: torch.dtype) -> torch.Tensor:
+    return torch.ones(shape, dtype=as_dtype)
+
+
+@rule("full")
+def full(shape: Any, fill_value: Any, dtype: Any = None, *, as_dtype: torch.dtype) -> torch.Tensor:
+    return torch.zeros(shape, dtype=as_dtype) + as_tensor(fill_value, as_dtype)
+
+
+@rule("eye")
+def eye(N: int, M: Any = None, k: int = 0, dtype: Any = None, *, as_dtype: torch.dtype) -> torch.Tensor:
+    rows, columns = torch.arange(N), torch.arange(N if M is None else M)
+    return (columns == (rows + k).unsqueeze(1)).to(as_dtype)
+
+
+@rule("identity")
+def identity(n: int, dtype: Any = None, *, as_dtype: torch.dtype) -> torch.Tensor:
+    return eye(n, as_dtype=as_dtype)
+
+
+@rule("arange")
+def arange(start: int, stop: Any = None, step: int = 1, dtype: Any = None, *, as_dtype: torch.dtype) -> torch.Tensor:
+    first, end = (0, start) if stop is None else (start, stop)
+    if not isinstance(first, int) or not isinstance(end, int) or not isinstance(step, int):
+        raise NotImplementedError
+    return torch.arange(first, end, step).to(as_dtype)
+
+
 @rule("zeros_like")
 def zeros_like(a: torch.Tensor, dtype: Any = None, *, as_dtype: torch.dtype) -> torch.Tensor:
     return torch.zeros_like(a, dtype=as_dtype)

@@ -1,0 +1,45 @@
+"""What captured code assumes of an array of NumPy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import Struct
+
+
+class Laid(Struct, frozen=True):
+    """Whether an array has this dtype and these sizes, and may be written. ``strides``: in bytes; None: items lie side by side, the last
+    dimension's first, which arrays whose sizes are not all assumed do (None in ``sizes``)."""
+
+    dtype: Any
+    sizes: tuple[int | None, ...]
+    strides: tuple[int, ...] | None
+
+    def __call__(self, now: Any) -> bool:
+        if now.dtype != self.dtype or not now.flags.writeable or not now.flags.aligned or now.ndim != len(self.sizes):
+            return False
+        if self.strides is not None:
+            return bool(now.shape == self.sizes and now.strides == self.strides)
+        return all(n is None or n == m for n, m in zip(self.sizes, now.shape)) and side_by_side(now)
+
+    def changed(self, now: Any) -> set[int]:
+        """Dimensions whose sizes are others; none, where more is than sizes."""
+        if getattr(now, "dtype", None) != self.dtype or now.ndim != len(self.sizes) or not side_by_side(now):
+            return set()
+        return {d for d, n in enumerate(self.sizes) if n is not None and n != now.shape[d]}
+
+    def __str__(self) -> str:
+        return f"is {self.dtype}{['?' if n is None else n for n in self.sizes]}".replace("'", "")
+
+
+def side_by_side(array: Any) -> bool:
+    """Whether strides are what the sizes say, those of dimensions of one item too."""
+    stride = array.itemsize
+    for size, own in zip(reversed(array.shape), reversed(array.strides)):
+        if own != stride:
+            return False
+        stride *= size
+    return True
+
+
+__all__ = ["Laid", "side_by_side"]

@@ -1,0 +1,129 @@
+"""Arrays whose sizes change. NumPy is asked about the sizes of this call, and what it says is asked again about other sizes: where that is
+not what the program of torch gives there, or NumPy refuses them, the sizes are assumed."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from opmill_fake_tensors.symbols import index_of
+
+from ...errors import Unsupported
+from ...values.arrays import ArrayValue, is_symbolic, like_layout
+from ...values.base import Lazy, Value
+from ...values.number import SymbolicNumber
+from ...values.sequence import SequenceValue, SliceValue
+
+if TYPE_CHECKING:
+    from ...interpretation.machine import Interpreter
+
+OTHERS: tuple[Callable[[int], int], ...] = (lambda n: n + 2, lambda n: n * 3)
+"""Other sizes than those of the call: the first keep differences, the second keep what divides them."""
+
+Sizes = Mapping[str, int]
+
+
+def other_sizes(vm: Interpreter) -> Iterator[Sizes]:
+    symbols = vm.recorder.numbers.sizes.symbols
+    for other in OTHERS:
+        yield {name: 0 if symbol.hint is None else other(symbol.hint) for name, symbol in symbols.items()}
+
+
+def at(vm: Interpreter, number: Any, sizes: Sizes) -> int:
+    """What a number is for these sizes."""
+    return int(vm.recorder.numbers.sizes.simplify(index_of(number)).evaluate(sizes))
+
+
+def other_like(vm: Interpreter, value: ArrayValue, sizes: Sizes) -> Any:
+    """An array of ones that is laid out as this one is for these sizes."""
+    if not is_symbolic(value.inner.fake):
+        return value.like
+    shape, strides = ([at(vm, n, sizes) for n in numbers] for numbers in (value.inner.fake.shape, value.inner.fake.stride()))
+    return like_layout(value.like.dtype, tuple(shape), tuple(s * value.like.itemsize for s in strides))
+
+
+def parts(vm: Interpreter, values: Iterable[Any]) -> Iterator[Any]:
+    """The values among these, and in the lists, tuples and slices among them."""
+    for value in values:
+        if type(value) is Lazy:
+            value = vm.wrap(value.obj, value.source)
+        if isinstance(value, SequenceValue):
+            yield from parts(vm, value.items)
+        elif isinstance(value, SliceValue):
+            yield from parts(vm, value.parts)
+        else:
+            yield value
+
+
+def changing(vm: Interpreter, values: Iterable[Any]) -> list[Any]:
+    """The arrays whose sizes are not assumed, and the numbers that are not, among values."""
+    found: list[Any] = []
+    for value in parts(vm, values):
+        if isinstance(value, SymbolicNumber):
+            found.append(value)
+        elif isinstance(value, ArrayValue) and is_symbolic(value.inner.fake):
+            found.append(value)
+    return found
+
+
+def assume(values: list[Any]) -> None:
+    """From here on sizes of arrays, and numbers, are what they are now."""
+    for value in values:
+        if isinstance(value, SymbolicNumber):
+            value.constant()
+        else:
+            for n in (*value.inner.fake.shape, *value.inner.fake.stride()):
+                int(n)
+
+
+def settled(vm: Interpreter, result: Value, asked: Callable[[Sizes | None], tuple[Any, list[Any]]], given: list[Any]) -> Value:
+    """``result``, once it is what NumPy gives for other sizes too. ``asked(sizes)``: what that is, and the arrays that it was given;
+    ``given``: what may be assumed."""
+    if not given:
+        return result
+    for sizes in other_sizes(vm):
+        try:
+            want, arrays = asked(sizes)
+        except Unsupported:
+            continue
+        if agrees(vm, result, want, sizes) and shared(want, arrays) == shared(*asked(None)):
+            return result
+        break
+    assume([*given, *changing(vm, [result])])
+    return result
+
+
+def agrees(vm: Interpreter, result: Any, want: Any, sizes: Sizes) -> bool:
+    """Whether a value is for these sizes what NumPy gives for them."""
+    if isinstance(want, (list, tuple)):
+        items = getattr(result, "items", None)
+        return isinstance(items, list) and len(items) == len(want) and all(agrees(vm, r, w, sizes) for r, w in zip(items, want))
+    if not isinstance(result, ArrayValue) or type(want) is not type(result.like):
+        return False
+    fake = result.inner.fake
+    shape, strides = (tuple(at(vm, n, sizes) for n in numbers) for numbers in (fake.shape, fake.stride()))
+    if want.dtype != result.like.dtype or want.shape != shape:
+        return False
+    if result.stands_for is not None:
+        return True  # its sizes are assumed, and how it lies is no tensor's matter
+    return 0 in shape or all(n == 1 or s * want.itemsize == t for n, s, t in zip(shape, strides, want.strides))
+
+
+def flattened(values: Iterable[Any]) -> Iterator[Any]:
+    """The items of lists and tuples, to any depth."""
+    for value in values:
+        if isinstance(value, (list, tuple)):
+            yield from flattened(value)
+        else:
+            yield value
+
+
+def shared(want: Any, given: list[Any]) -> list[bool]:
+    """Which of the arrays that NumPy was given each of its results shows."""
+    np = sys.modules["numpy"]
+    results = want if isinstance(want, (list, tuple)) else [want]
+    return [isinstance(w, np.ndarray) and isinstance(a, np.ndarray) and np.may_share_memory(w, a) for w in results for a in given]
+
+
+__all__ = ["Sizes", "assume", "at", "changing", "flattened", "other_like", "settled"]
