@@ -18,7 +18,7 @@ from opmill_guards.kinds.module_tree import facts_of
 from opmill_guards.source import Local, Pinned
 
 from .assumptions import asked
-from .assumptions.apart import kept_apart
+from .assumptions.apart import guard_shared, kept_apart
 from .breaks import graph_break
 from .breaks.continuation import define, forgetting, indent
 from .breaks.natives import is_users
@@ -121,10 +121,10 @@ def collect_guards(vm: Interpreter, entry_state: GlobalState | None, names: list
     """All that was assumed when the function is called, one module tree guard for everything read in modules' own dictionaries. What is
     assumed of results that are asked for before the graph is completed. ``names``: the parameters."""
     vm.guard_hooks_apart()
+    apart: list[Any] = [*guard_shared(vm), *kept_apart(vm)]
     guards = list(vm.guards.values())
     if entry_state is not None:
         guards.insert(0, entry_state)
-    apart: list[Any] = kept_apart(vm)
     inputs = [v for v in vm.recorder.inputs if isinstance(v, TensorValue) and v.scalar is None]
     for held in (True, False):
         sources = tuple(v.source for v in inputs if is_held(v) is held and not asked.is_asked(v.source))

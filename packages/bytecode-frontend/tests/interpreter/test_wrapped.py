@@ -213,14 +213,3 @@ def test_assignments_to_wrappers_are_refused() -> None:
     broken = capture(function, backend="eager")
     p = pair(3)
     assert broken(p).tag == 3 and p.tag == 3
-
-
-@pytest.mark.filterwarnings("ignore")
-def test_nested_tensors_run_as_they_are() -> None:
-    nested = torch.nested.nested_tensor([torch.ones(2, 3), torch.ones(4, 3)], layout=torch.jagged)
-    with pytest.raises(Unsupported, match="FE051.*jagged"):
-        compiled(lambda x: x * 2)(nested)
-    with pytest.raises(Unsupported, match="FE051.*jagged"):
-        compiled(lambda v, o: torch.nested.nested_tensor_from_jagged(v, o) * 2)(torch.ones(6, 3), torch.tensor([0, 2, 6]))
-    result = capture(lambda x: (x * 2).values() + 1, backend="eager")(nested)
-    torch.testing.assert_close(result, torch.full((6, 3), 3.0))

@@ -16,12 +16,14 @@ from . import compat
 from .classes import computes_as_plain
 from .contents import Contents
 from .errors import DataDependent, NoFakeKernel
+from .jagged import says_rows
 from .operator import Operator, describe
 from .probing import refusal
 from .symbolic import any_symbolic, fixed_sizes, python_kernel, symbolic_meta
 from .symbols import Index, Relation, Sizes, index_of, sym_int
 from .table import alike
 from .tensor import ConstantBox, FakeTensor, Recipe
+from .unlike import numbered, unlike
 from .wrappers import NotTakenApart, put_together, resized, take_apart, takes_operators
 
 META = torch.device("meta")
@@ -199,6 +201,11 @@ class FakeContext(TorchDispatchMode):
             fake = _computed(fake, self.from_meta(meta, tensor.device))
         return fake
 
+    def has_rows(self, identity: int) -> bool:
+        """Whether the fake of the tensor with this ``id`` says where rows of jagged tensors lie."""
+        known = self._by_id.get(identity)
+        return known is not None and says_rows(known[1])
+
     def know(self, tensor: torch.Tensor, asked: Callable[[], None]) -> None:
         """What a plain tensor holds now is known of its fake. ``asked()`` is called when something is decided by that."""
         if takes_operators(type(tensor)):
@@ -374,14 +381,17 @@ class FakeContext(TorchDispatchMode):
     @contextmanager
     def _deciding(self, op: Operator) -> Iterator[None]:
         """What is decided meanwhile is decided for this operator, or for the one whose kernel calls it."""
-        assert self.sizes is not None
-        outermost = not self.sizes.operator
-        self.sizes.operator = self.sizes.operator or op.name
+        sizes = self.sizes or self.data
+        if sizes is None:  # all are numbers
+            yield
+            return
+        outermost = not sizes.operator
+        sizes.operator = sizes.operator or op.name
         try:
             yield
         finally:
             if outermost:
-                self.sizes.operator = ""
+                sizes.operator = ""
 
     def _by_row(self, op: Operator, metas: list[Any], kwargs: dict[str, Any]) -> Any:
         """By this package's rules; NotImplemented where they do not tell."""
@@ -430,22 +440,6 @@ class FakeContext(TorchDispatchMode):
         if fresh.numel() <= SMALL:
             fake._constant, fake._box = fresh, ConstantBox()
         return fake
-
-
-def unlike(tensor: torch.Tensor) -> str | None:
-    """What of a tensor no fake is like: its elements do not lie in memory by strides, or are no numbers by themselves."""
-    if tensor.layout is not torch.strided:
-        return f"layout {tensor.layout}"
-    if tensor.is_nested:
-        return "a nested tensor"
-    return f"a quantized tensor ({tensor.dtype})" if tensor.is_quantized else None
-
-
-def numbered(device: torch.device) -> torch.device:
-    """The device itself where only its kind is named: of GPUs, the current one."""
-    if device.type != "cuda" or device.index is not None:
-        return device
-    return torch.device("cuda", torch.cuda.current_device() if torch.cuda.is_initialized() else 0)
 
 
 class _Call:

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from .jagged import VALUES, is_jagged
 from .tensor import FakeTensor
 
 _DISPATCH = torch._C._disabled_torch_dispatch_impl
@@ -42,6 +43,7 @@ class Thing:
     value: Any
 
     count = 0
+    differentiated = ()
 
     def fits(self, other: Any) -> bool:
         return type(other) is Thing and same_context(self.value, other.value)
@@ -64,6 +66,17 @@ class Form:
     def count(self) -> int:
         """How many plain tensors there are inside."""
         return sum(1 if part is None else part.count for part in self.parts)
+
+    @property
+    def differentiated(self) -> tuple[bool, ...]:
+        """Of each plain tensor inside, whether the gradient of the tensor has one there: all but those that say where rows of a jagged
+        tensor lie, which are the gradient's as well."""
+        kept = is_jagged(self.cls)
+        found: list[bool] = []
+        for name, part in zip(self.names, self.parts, strict=True):
+            inner = (True,) if part is None else part.differentiated
+            found += [False] * len(inner) if kept and name != VALUES else inner
+        return tuple(found)
 
     def fits(self, other: Any) -> bool:
         """Whether the other form says the same, but for sizes."""
@@ -104,7 +117,10 @@ def take_apart(tensor: Any) -> tuple[Form | None, list[torch.Tensor]]:
         form, inside = take_apart(part) if isinstance(part, torch.Tensor) else (Thing(part), [])
         forms.append(form)
         leaves += inside
-    sizes, strides = tensor.shape, tensor.stride() if tensor.layout is torch.strided else ()
+    if is_jagged(cls):  # what is inside tells its sizes; whether it requires grad is said apart, as of others
+        context, sizes, strides = {**context, "requires_grad": False}, (), ()
+    else:
+        sizes, strides = tensor.shape, tensor.stride() if tensor.layout is torch.strided else ()
     return Form(cls, tuple(names), context, sizes, strides, tuple(forms), getattr(tensor, "_is_param", False)), leaves
 
 

@@ -132,6 +132,18 @@ NAMES: tuple[Row, ...] = (
         "torch.utils._pytree.tree_map torch.utils._pytree.tree_unflatten",
     ),
     *rows("a profiler sees no labels", "torch.ops.profiler._record_function_enter_new torch.ops.profiler._record_function_exit"),
+    *rows(
+        "jagged tensors are no fakes",
+        "torch.nested._internal.nested_tensor.NestedTensor torch.nested._internal.nested_tensor._tensor_symint_registry",
+        required=True,
+    ),
+    *rows(
+        "jagged tensors that captured code makes end the graph",
+        "torch.nested._internal.nested_tensor._nt_view_dummy torch.nested._internal.nested_tensor.nested_from_padded "
+        "torch.nested._internal.nested_tensor.nested_view_from_values_offsets "
+        "torch.nested._internal.nested_tensor.nested_view_from_values_offsets_lengths",
+        required=True,
+    ),
     *rows("softmax of rows that are masked whole is torch's own", "torch._safe_softmax"),
 )
 """In the order of the groups."""

@@ -1,10 +1,11 @@
-"""Objects that are assumed to be different ones: what is written to one of them must not be seen in another."""
+"""Objects that are assumed to be different ones: what is written to one of them must not be seen in another. Tensors that are assumed to be
+one: what is inside of wrappers may be elsewhere, too."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from opmill_guards.guard import AllDistinct
+from opmill_guards.guard import AllDistinct, SameObject
 from opmill_guards.source import Pinned
 
 from ..values.deques import DequeValue
@@ -37,6 +38,24 @@ def kept_apart(vm: Interpreter) -> list[AllDistinct]:
         ):
             found.append(AllDistinct(sources))
     return found
+
+
+def guard_shared(vm: Interpreter) -> list[AllDistinct]:
+    """Assumes of tensors inside of wrappers that those which are one object, as that is passed to the function or is inside of another, are
+    one again. Gives guards that those which say where rows of jagged tensors lie are different ones otherwise: rows of one are as long as
+    rows of another where they are one."""
+    if not vm.recorder.inside:
+        return []
+    plain = [(v.obj, v.source) for v in vm.recorder.by_fake.values() if v.obj is not None and v.scalar is None]
+    places: dict[int, list[Any]] = {}
+    for tensor, source in [*vm.recorder.inside, *plain]:
+        places.setdefault(id(tensor), []).append(source)
+    for sources in places.values():
+        for other in dict.fromkeys(sources):
+            if other != sources[0]:
+                vm.guard(SameObject(other, sources[0]))
+    rows = [sources[0] for key, sources in places.items() if vm.recorder.context.has_rows(key)]
+    return [AllDistinct(tuple(rows))] if len(rows) > 1 else []
 
 
 def is_changed(value: Any, changed: set[int]) -> bool:

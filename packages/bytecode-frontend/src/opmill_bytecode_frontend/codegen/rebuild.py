@@ -34,6 +34,7 @@ from ..values.objects import BoundSlot, ObjectValue, builtin_base
 from ..values.opaque import RandomNumber, Untouched
 from ..values.overriding import OverridingTensor
 from ..values.per_call import GivenClass
+from ..values.ragged import RaggedSize
 from ..values.sequence import ListValue, SliceValue, TupleValue
 from ..values.tensor import TensorMethod, TensorValue
 from ..values.varying import VaryingNumber
@@ -416,6 +417,12 @@ def number(r: Rebuilder, value: SymbolicNumber | UndecidedTruth) -> str:
     return numbers.text(
         value.number, lambda name: r.source(numbers.sources[name]) if name in numbers.sources else late_number(r, name), r.constants.name
     )
+
+
+@rebuilds(RaggedSize)
+def ragged_size(r: Rebuilder, value: RaggedSize) -> str:
+    owner, dim, factor = r.vm.recorder.with_ragged(value.number)
+    return f"({r.expr(owner)}.size({dim}) * {factor})" if type(factor) is not int or factor != 1 else f"{r.expr(owner)}.size({dim})"
 
 
 class NumberOfData(SymbolicNumber):

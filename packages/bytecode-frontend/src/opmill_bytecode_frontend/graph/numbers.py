@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from opmill_fake_tensors import DataDependent
+from opmill_fake_tensors.jagged import is_ragged
 from opmill_fake_tensors.symbols import FloorDiv, Index, Relation, Sizes, index, index_of
 from opmill_fake_tensors.symbols.real import FUNCTIONS, Real
 from opmill_guards.guard import SizeRelation
@@ -71,6 +72,8 @@ class Numbers:
         """Symbols that the sizes of what ``node`` gives tell."""
         unbound = self.unbound()
         for d, size in enumerate(shape if unbound else ()):
+            if is_ragged(size):
+                continue
             expr = index_of(size)
             names = expr.symbols & unbound
             if len(names) != 1:

@@ -13,8 +13,9 @@ from torch._C._functorch import is_functorch_wrapped_tensor
 
 from opmill_fake_tensors import FakeContext, FakeTensor
 from opmill_fake_tensors.errors import FakeTensorError, NoFakeKernel
+from opmill_fake_tensors.jagged import is_jagged, is_ragged, ragged_size
 from opmill_fake_tensors.remembered import Remembered
-from opmill_fake_tensors.symbols import Index, Relation, index, index_of, sym_int
+from opmill_fake_tensors.symbols import Index, Relation, index, index_of, is_symbolic, sym_int
 from opmill_fake_tensors.symbols.asking import check
 from opmill_fake_tensors.wrappers import takes_operators
 from opmill_guards.source import Pinned, TensorProperty
@@ -32,10 +33,11 @@ from ..values.mapping import DictValue
 from ..values.modules import running_module
 from ..values.number import SymbolicNumber
 from ..values.opaque import RandomNumber
+from ..values.ragged import RaggedSize
 from ..values.sequence import ListValue, SequenceValue, SliceValue, TupleValue
 from ..values.tensor import TensorValue
-from ..values.wrapped import refuse_jagged
 from .eager_errors import asked_of_eager, refuse_types
+from .leaves import is_leaf, reached
 from .numbers import Numbers, size_of_tensor
 from .questions import UNKNOWN, is_the_programs, refused, register
 from .regions import Region
@@ -132,6 +134,8 @@ class Recorder:
         """Whether there are tensors whose classes are asked what torch's functions mean."""
         self.wrappers = False
         """Whether there are tensors whose classes take operators apart."""
+        self.inside: list[tuple[torch.Tensor, Any]] = []
+        """Tensors inside of those among the inputs, and where they are found."""
         self.overrides_off = 0
         """Above 0, they are not asked."""
         self.devices: list[tuple[Value, int]] = []
@@ -217,7 +221,7 @@ class Recorder:
             return
         for value in self.inputs:  # grows meanwhile
             numbers = [value.number] if isinstance(value, SymbolicNumber) else [*value.fake.shape, *value.fake.stride()]
-            for name in set().union(*(index_of(n).symbols for n in numbers)) & self.numbers.owners.keys():
+            for name in set().union(*(index_of(n).symbols for n in numbers if not is_ragged(n))) & self.numbers.owners.keys():
                 self.node_of(self.numbers.owners[name])
 
     def arrange_inputs(self) -> None:
@@ -302,6 +306,8 @@ class Recorder:
             return value.value if fakes else self.hold(type(value.value).__name__.lower(), value.value)
         if kind is SymbolicNumber:
             return value.number if fakes else self._number_node(value)
+        if kind is RaggedSize:
+            return value.number if fakes else self._ragged_node(value.number)
         if kind is Lazy:
             return self.lower(self.vm.wrap(value.obj, value.source), fakes)
         if isinstance(value, SequenceValue):
@@ -334,6 +340,18 @@ class Recorder:
     def _number_node(self, value: SymbolicNumber) -> Any:
         node = self.numbers.node(value.number, self.outside_node_of)
         return self.here(node) if isinstance(node, torch.fx.Node) else node
+
+    def with_ragged(self, number: Any) -> tuple[TensorValue, int, Any]:
+        """A jagged tensor that has this ragged size, the dimension, and how often the number has the size in it."""
+        for value in self.by_fake.values():
+            if is_jagged(type(value.fake)) and ragged_size(value.fake).node.nested_int() == number.node.nested_int():
+                return value, value.fake._ragged_idx, number.node.nested_int_coeff()
+        raise NotGraphable("the size along which rows of a tensor differ that is not there any more")
+
+    def _ragged_node(self, number: Any) -> torch.fx.Node:
+        owner, dim, factor = self.with_ragged(number)
+        node = self.graph.call_method("size", (self.node_of(owner), dim))
+        return node if type(factor) is int and factor == 1 else self.graph.call_function(operator.mul, (node, factor))
 
     # ---- operations ------------------------------------------------------------------------------------------------
 
@@ -445,7 +463,7 @@ class Recorder:
             )
         with self.context:
             result = self._guarded(vm, function, fake_args, fake_kwargs)
-        read = type(result) is torch.SymInt and str(index_of(result)) in self.numbers.unbound()
+        read = is_symbolic(result) and str(index_of(result)) in self.numbers.unbound()
         if result is not None and not contains_tensor(result) and not read:
             if takes_operators(type(fake_args[0] if fake_args else None)) and not is_answer(result):
                 return vm.wrap(result, Pinned(result, name_of(target)))
@@ -492,8 +510,6 @@ class Recorder:
                 return known
             wrapped = takes_operators(type(result))
             self.wrappers = self.wrappers or wrapped
-            if wrapped:
-                refuse_jagged(result)
             if not isinstance(result, FakeTensor) and not wrapped and not is_functorch_wrapped_tensor(result):
                 raise Unsupported("FE035", f"{node.target} gave a real tensor", "it escaped the fake tensors")
             value = TensorValue(result, node, type(result) if wrapped else torch.Tensor)
@@ -552,33 +568,6 @@ def is_plain_on_cpu(value: TensorValue) -> bool:
 def is_held(value: Any) -> bool:
     """Whether an input is a tensor of a module: the check of the guards has it at hand."""
     return getattr(value, "held", False)
-
-
-def is_leaf(fake: torch.Tensor) -> bool:
-    """Whether nothing computed a tensor; autograd refuses to say so of a view from ``no_grad`` whose base was written with gradients: that
-    one is none."""
-    try:
-        return fake.is_leaf
-    except RuntimeError:
-        return False
-
-
-def reached(fake: torch.Tensor, made: set[int]) -> bool:
-    """Whether the history of a tensor leads to others than those that captured code ``made``."""
-    if id(fake) in made:
-        return False
-    seen, todo = set(), [fake.grad_fn]
-    while todo:
-        step: Any = todo.pop()
-        if step is None or step in seen:
-            continue
-        seen.add(step)
-        if not step.next_functions or any(after is None for after, _ in step.next_functions):
-            leaf = getattr(step, "variable", None)
-            if leaf is not None and id(leaf) not in made:
-                return True
-        todo += [after for after, _ in step.next_functions]
-    return False
 
 
 def is_answer(result: Any) -> bool:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Callable, NoReturn, cast
 import torch
 
 from opmill_fake_tensors import DataDependent
+from opmill_fake_tensors.jagged import is_ragged
 from opmill_guards.guard import Absent, Is, SameObject
 from opmill_guards.source import Attr, Item, Pinned
 
@@ -38,6 +39,7 @@ from ..values.mapping import DictValue, Names, SetValue
 from ..values.modules import ModuleValue
 from ..values.number import symbolic_number
 from ..values.per_call import GivenClass, GivenFunction
+from ..values.ragged import RaggedSize
 from ..values.sequence import ListValue, SequenceValue, TupleValue
 from ..values.tensor import TensorValue
 from ..values.varying import VaryingNumber
@@ -203,7 +205,7 @@ class Interpreter(Operators, Assumptions):
         if kind in LITERALS:
             return ConstantValue(obj)
         if kind in SYMBOLIC:
-            return symbolic_number(obj)
+            return RaggedSize(obj) if is_ragged(obj) else symbolic_number(obj)
         if isinstance(obj, tuple) and hasattr(obj, "_fields"):
             return TupleValue([self.fresh(v) for v in obj], kind)
         return self.wrap(obj)

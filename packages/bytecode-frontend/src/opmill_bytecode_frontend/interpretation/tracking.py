@@ -20,6 +20,7 @@ import torch
 
 from opmill_fake_tensors.classes import computes_as_plain
 from opmill_fake_tensors.errors import FakeTensorError
+from opmill_fake_tensors.jagged import is_jagged
 from opmill_fake_tensors.wrappers import NotTakenApart, take_apart, takes_operators
 from opmill_guards import CompiledFunction
 from opmill_guards.guard import Equals, Is, Length, Predicate, TensorMatch, TypeIs
@@ -47,7 +48,7 @@ from ..values.per_call import GivenClass, GivenFunction, is_plain
 from ..values.sequence import ListValue, SliceValue, TupleValue, read_as_tuple
 from ..values.tensor import TensorValue
 from ..values.varying import VaryingNumber
-from ..values.wrapped import guard_inside, refuse_jagged
+from ..values.wrapped import guard_inside
 from .owners import exempt, is_disabled
 
 if TYPE_CHECKING:
@@ -547,8 +548,11 @@ def graph_input(vm: Interpreter, obj: Any, given: Any, source: Any) -> TensorVal
     value.held, value.below = held, given is not obj  # type: ignore[attr-defined]
     vm.recorder.by_fake[id(fake)] = value
     keys = torch._C._dispatch_keys(obj).raw_repr()
-    sizes, strides = tuple(given.shape), tuple(given.stride())
-    if limits:
+    sizes: Any = tuple(given.shape)
+    strides: Any = tuple(given.stride())
+    if is_jagged(type(given)):  # what is inside tells them
+        sizes, strides = (None,) * given.dim(), None
+    elif limits:
         vm.recorder.own_symbols(value)
         sizes, strides = (tuple(n if type(n) is int else None for n in numbers) for numbers in (fake.shape, fake.stride()))
         for d, stride in enumerate(fake.stride()):
@@ -563,7 +567,6 @@ def graph_input(vm: Interpreter, obj: Any, given: Any, source: Any) -> TensorVal
 
 def wrapper_input(vm: Interpreter, obj: Any, source: Source | None) -> TensorValue:
     """A tensor whose class takes operators apart: an input as others, of which is also assumed what it is made of."""
-    refuse_jagged(obj)
     try:
         take_apart(obj)
     except NotTakenApart as error:

@@ -14,7 +14,6 @@ from opmill_fake_tensors.wrappers import same_context, takes_operators
 from opmill_guards.guard import Predicate, Remembered, TensorMatch
 from opmill_guards.source import Attr, Pinned
 
-from ..errors import Unsupported
 from ..interpretation.owners import installed
 from .base import MISSING, Machine, Value, find_in_mro
 from .immutable import SETTLED
@@ -93,6 +92,7 @@ def guard_inside(vm: Machine, obj: Any, fake: Any, source: Any) -> None:
         vm.guard(Remembered(source, holds, label, tuple(tensors), SETTLED, read))
     for name in tensors:
         part, inner, where = getattr(obj, name), getattr(fake, name), Attr(source, name)
+        vm.recorder.inside.append((part, where))
         keys = torch._C._dispatch_keys(part).raw_repr()
         strided = part.layout is torch.strided
         sizes = tuple(n if type(n) is int else None for n in inner.shape)
@@ -102,14 +102,6 @@ def guard_inside(vm: Machine, obj: Any, fake: Any, source: Any) -> None:
         )
         if takes_operators(type(part)):
             guard_inside(vm, part, inner, where)
-
-
-def refuse_jagged(tensor: Any) -> None:
-    """Raises Unsupported (FE051) for a nested tensor: the size that differs from row to row is no number of a graph."""
-    if tensor.is_nested:
-        why = "a size that differs from row to row is no number that a graph knows"
-        hint = "compute with values() and offsets() of it, and make a nested tensor of the result outside of the compiled function"
-        raise Unsupported("FE051", f"tensor with layout {tensor.layout}", why, hint)
 
 
 class InstalledMethod(Value):
@@ -128,4 +120,4 @@ class InstalledMethod(Value):
         return vm.recorder.call_method(vm, self.name, [self.owner, *args], kwargs)
 
 
-__all__ = ["InstalledMethod", "added", "guard_inside", "is_wrapped", "refuse_jagged"]
+__all__ = ["InstalledMethod", "added", "guard_inside", "is_wrapped"]

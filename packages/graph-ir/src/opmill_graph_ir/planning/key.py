@@ -171,7 +171,8 @@ class _Encoder:
         if isinstance(x, FakeTensor):
             numbers = [size_of(n) for n in (*x.shape, *x.stride(), x.storage_offset())]
             facts = str(x.dtype), str(x.device), x.requires_grad, x.is_leaf, x.meta.is_conj(), x.meta.is_neg(), type(x).__name__
-            return "fake", *map(str, numbers), self._ranges(x), facts
+            same = self.tensors.setdefault(id(x), len(self.tensors))
+            return "fake", same, *map(str, numbers), self._ranges(x), facts
         if isinstance(x, torch.SymInt):
             return "size", str(size_of(x)), self._ranges(x)
         if takes_operators(type(x)):

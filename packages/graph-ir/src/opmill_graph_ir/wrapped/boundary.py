@@ -12,10 +12,11 @@ from typing import Any
 import torch
 from torch.autograd.function import once_differentiable
 
-from opmill_fake_tensors.wrappers import Form, Thing, numbers_of, take_apart, with_numbers
+from opmill_fake_tensors.jagged import is_jagged
+from opmill_fake_tensors.wrappers import Form, Thing, numbers_of, same_context, take_apart, with_numbers
 
 from ..errors import GraphError
-from .nodes import Bound, Looks, Out, assembled
+from .nodes import Bound, Looks, Out, assembled, completed, differentiated, kept_of
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,7 @@ class WrappedGraph:
         self.report, self.plan = inner.report, inner.plan
         self.openers = [opener(form) if form is not None else _detached if k in gradients else None for k, form in enumerate(forms)]
         self.gradients, self.sizes = gradients, sizes
-        self.plain = all(out.form is None and out.given is None and out.same is None for out in self.outs)
+        self.plain = all(out.form is None and out.given is None and out.same is None and not out.kept for out in self.outs)
 
     def __call__(self, *inputs: Any) -> Sequence[Any]:
         flat: list[Any] = []
@@ -88,15 +89,18 @@ class WrappedGraph:
             setattr(owner, bound.path[-1], outputs[bound.source])
         if self.plain:
             return outputs[: len(self.outs)]
-        return self._put_together(inputs, outputs)
+        return self._put_together(inputs, flat, outputs)
 
-    def _put_together(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> list[Any]:
+    def _put_together(self, inputs: Sequence[Any], flat: Sequence[Any], outputs: Sequence[Any]) -> list[Any]:
         result: list[Any] = []
         position = 0
         waiting: list[tuple[int, Form, Form, Sequence[Any]]] = []
         for out in self.outs:
             leaves = outputs[position : position + out.count]
             position += out.count + sum(n is not None for n in out.numbers)
+            if out.kept:
+                came = iter(leaves)
+                leaves = [next(came) if k is None else outputs[k] if k >= 0 else flat[-1 - k] for k in out.kept]
             if out.given is not None or out.same is not None:
                 result.append(inputs[out.given] if out.given is not None else out.same)
             elif out.form is None:
@@ -109,8 +113,8 @@ class WrappedGraph:
                 else:
                     result.append(assembled(form, leaves))
         if waiting:
-            forms = [(form, tangent) for _, form, tangent, _ in waiting]
-            made = _Closed.apply(forms, *(leaf for *_, leaves in waiting for leaf in leaves))
+            forms = [(form, tangent, kept_of(form, leaves)) for _, form, tangent, leaves in waiting]
+            made = _Closed.apply(forms, *(leaf for _, form, _, leaves in waiting for leaf in differentiated(form, leaves)))
             for (k, *_), wrapper in zip(waiting, made, strict=True):
                 result[k] = wrapper
         for k, out in enumerate(self.outs):
@@ -160,6 +164,7 @@ class _Opened(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, gradients: dict[int, Looks], *wrappers: Any) -> Any:
         ctx.gradients = gradients
+        ctx.kept = [_kept_inside(looks.form, wrapper) for looks, wrapper in zip(gradients.values(), wrappers, strict=True)]
         ctx.set_materialize_grads(False)
         return tuple(
             carrier for looks, wrapper in zip(gradients.values(), wrappers, strict=True) for carrier in carriers(looks, wrapper.device)
@@ -169,7 +174,8 @@ class _Opened(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, *found: Any) -> Any:
         came = iter(found)
-        return None, *(_gradient(looks, [next(came) for _ in looks.sizes]) for looks in ctx.gradients.values())
+        looked = zip(ctx.gradients.values(), ctx.kept, strict=True)
+        return None, *(_gradient(looks, [next(came) for _ in looks.sizes], kept) for looks, kept in looked)
 
 
 def carriers(looks: Looks, device: torch.device) -> list[torch.Tensor]:
@@ -178,25 +184,35 @@ def carriers(looks: Looks, device: torch.device) -> list[torch.Tensor]:
     ]
 
 
-def _gradient(looks: Looks, parts: list[Any]) -> Any:
-    """The gradient of which these are the parts; None where none has come."""
+def _kept_inside(form: Form | None, wrapper: Any) -> list[Any]:
+    """What a gradient of this form takes over from the tensor."""
+    if form is None or all(form.differentiated):
+        return []
+    return kept_of(form, [getattr(wrapper, name) for name in form.names])
+
+
+def _gradient(looks: Looks, parts: list[Any], kept: list[Any]) -> Any:
+    """The gradient of which these are the parts, and ``kept`` the others; None where none has come."""
     if all(part is None for part in parts):
         return None
     for k, part in enumerate(parts):
         if part is None:
             parts[k] = torch.zeros(tuple(looks.sizes[k]), dtype=looks.dtypes[k], device=next(p for p in parts if p is not None).device)
-    return assembled(looks.form, parts)
+    return assembled(looks.form, completed(looks.form, parts, kept))
 
 
 class _Closed(torch.autograd.Function):
-    """``apply(forms, *leaves)`` gives wrappers. ``forms``: theirs, and those of their gradients."""
+    """``apply(forms, *leaves)`` gives wrappers. ``forms``: theirs, those of their gradients, and the plain tensors inside that are not
+    differentiated."""
 
     @staticmethod
-    def forward(ctx: Any, forms: list[tuple[Form, Form]], *leaves: Any) -> Any:
-        ctx.forms = forms
+    def forward(ctx: Any, forms: list[tuple[Form, Form, list[Any]]], *leaves: Any) -> Any:
+        ctx.forms = [(form, tangent) for form, tangent, _ in forms]
         ctx.set_materialize_grads(False)
         given = iter([leaf.detach() for leaf in leaves])
-        return tuple(assembled(form, [next(given) for _ in range(form.count)]) for form, _ in forms)
+        return tuple(
+            assembled(form, completed(form, (next(given) for _ in range(sum(form.differentiated))), kept)) for form, _, kept in forms
+        )
 
     @staticmethod
     @once_differentiable
@@ -207,9 +223,12 @@ class _Closed(torch.autograd.Function):
 def _tangents(form: Form, gradient: Any) -> Iterator[Any]:
     """The plain tensors in the gradient of an output, which has to be like the output. A class may say how another is made so."""
     if gradient is None:
-        yield from [None] * form.count
+        yield from [None] * sum(form.differentiated)
         return
     looks, leaves = take_apart(gradient)
+    if is_jagged(form.cls) and looks is not None and looks.cls is form.cls and same_context(looks.context, form.context):
+        yield from differentiated(looks, leaves)  # whose rows are as long: autograd has seen to that
+        return
     if not form.fits(looks):
         gradient = _coerced(form, gradient)
         looks, leaves = take_apart(gradient)

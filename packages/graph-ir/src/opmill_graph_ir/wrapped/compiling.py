@@ -152,7 +152,8 @@ def _between(gm: torch.fx.GraphModule, forms: Sequence[Form | None], gradients: 
     unwrap = Unwrap(wraps)
     for node in gm.graph.nodes:
         if node.op == "output":
-            graph.output(graph.call_function(unwrap, (torch.fx.node.map_arg(node.args[0], env.__getitem__),)))
+            given = tuple(place for own in inside for place in own)
+            graph.output(graph.call_function(unwrap, (torch.fx.node.map_arg(node.args[0], env.__getitem__), given)))
         elif node.op != "placeholder":
             env[node] = graph.node_copy(node, env.__getitem__)
     module = torch.fx.GraphModule(gm, graph)

@@ -8,14 +8,15 @@ reads; what autograd finds for the wrapper is taken apart, and is the gradient o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch.autograd.function import once_differentiable
 
 from opmill_fake_tensors import FakeContext, FakeTensor
+from opmill_fake_tensors.jagged import is_jagged
 from opmill_fake_tensors.wrappers import Form, NotTakenApart, Thing, numbers_of, put_together, take_apart, takes_operators
 
 from ..errors import GraphError
@@ -23,15 +24,19 @@ from ..errors import GraphError
 
 @dataclass(frozen=True, eq=False)
 class Looks:
-    """How a gradient looks: its form, and sizes and element types of the plain tensors in it."""
+    """How a gradient looks: its form, and sizes and element types of the plain tensors in it that are differentiated."""
 
     form: Form | None
     sizes: tuple[Sequence[Any], ...]
     dtypes: tuple[torch.dtype, ...]
 
     @classmethod
-    def of(cls, tensor: Any) -> Looks:
+    def of(cls, tensor: Any, like: Form | None = None) -> Looks:
+        """``like``: the form of what it is the gradient of, which says where rows lie."""
         form, leaves = apart(tensor)
+        if form is not None and like is not None and form.cls is like.cls and is_jagged(form.cls):
+            form = replace(like, context=form.context)
+        leaves = differentiated(apart(tensor)[0], leaves)
         return cls(form, tuple(tuple(leaf.shape) for leaf in leaves), tuple(leaf.dtype for leaf in leaves))
 
     @property
@@ -45,6 +50,24 @@ class OtherGradient(Exception):
     def __init__(self, position: int, looks: Looks, flat: bool = False) -> None:
         super().__init__(f"the gradient of input {position} looks otherwise")
         self.position, self.looks, self.flat = position, looks, flat
+
+
+def differentiated(form: Form | None, leaves: Sequence[Any]) -> list[Any]:
+    """Of the plain tensors in a tensor of this form, those that its gradient has, too."""
+    return list(leaves) if form is None else [leaf for leaf, own in zip(leaves, form.differentiated, strict=True) if own]
+
+
+def completed(form: Form | None, parts: Iterable[Any], kept: Sequence[Any]) -> list[Any]:
+    """All plain tensors of a tensor of this form: ``parts`` are those that are differentiated, ``kept`` the others."""
+    if form is None:
+        return list(parts)
+    came, rest = iter(parts), iter(kept)
+    return [next(came if own else rest) for own in form.differentiated]
+
+
+def kept_of(form: Form | None, leaves: Sequence[Any]) -> list[Any]:
+    """The plain tensors that a gradient takes over from the tensor."""
+    return [] if form is None else [leaf for leaf, own in zip(leaves, form.differentiated, strict=True) if not own]
 
 
 def refuse_wrapper(gradient: Any, position: int) -> None:
@@ -113,19 +136,19 @@ class _Wrapped(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, gradient: Any) -> Any:
         wrap: Wrap = ctx.wrap
-        looks, supposed = Looks.of(gradient), wrap.gradient
+        looks, supposed = Looks.of(gradient, wrap.form), wrap.gradient
         assert supposed is not None
         same = looks.sizes == supposed.sizes and looks.dtypes == supposed.dtypes
         if not same or (looks.form is None) != (supposed.form is None) or (looks.form is not None and not looks.form.fits(supposed.form)):
             raise OtherGradient(wrap.position, looks)
-        return None, None, *[None] * ctx.count, *apart(gradient)[1]
+        return None, None, *[None] * ctx.count, *differentiated(*apart(gradient))
 
 
 @dataclass(frozen=True, eq=False)
 class Out:
-    """How an output is made of the plain ones: ``given`` is the position of the input that it is; else the next ``count`` plain outputs
-    make one of ``form`` (None: it is the next one). ``numbers``: which of the form's sizes and strides are plain outputs, by position;
-    empty where none are."""
+    """How an output is made of the plain ones: ``given`` is the position of the input that it is; else the next ``count`` plain outputs,
+    and those of ``kept``, make one of ``form`` (None: it is the next one). ``numbers``: which of the form's sizes and strides are plain
+    outputs, by position; empty where none are."""
 
     form: Form | None = None
     count: int = 1
@@ -135,6 +158,9 @@ class Out:
     """How its gradient looks, where it is differentiated."""
     same: int | None = None
     """An earlier output that it is."""
+    kept: tuple[int | None, ...] = ()
+    """Where integers inside of it (or it itself) are the very tensors that others have, too: by plain tensor, None where it is the next
+    output, ``k`` for plain output ``k``, ``-1 - k`` for plain input ``k``. Empty where all are outputs."""
 
 
 @dataclass(frozen=True)
@@ -159,32 +185,53 @@ class Unwrap:
         self.bound: list[Bound] = []
         self.ran = False
 
-    def __call__(self, items: Any) -> list[Any]:
+    def __call__(self, items: Any, inputs: Sequence[Any] = ()) -> list[Any]:
+        """``inputs``: the plain inputs of the graph."""
         given = {id(wrap.made): wrap for wrap in self.wraps}
-        flat: list[Any] = []
+        places = Places(inputs)
+        flat = places.flat
         outs: list[Out] = []
         met: dict[int, int] = {}
         for item in items if isinstance(items, (list, tuple)) else (items,):
             item = waited(item)
             if not isinstance(item, torch.Tensor) or (form := apart(item)[0]) is None:
-                outs.append(Out())
-                flat.append(item)
+                outs.append(Out(count=0, kept=(place,)) if (place := places.of_integers(item)) is not None else Out())
+                flat += [item] if place is None else []
             elif id(item) in given:
                 outs.append(Out(count=0, given=given[id(item)].position))
             elif id(item) in met:
                 outs.append(Out(count=0, same=met[id(item)]))
             else:
                 met[id(item)] = len(outs)
-                outs.append(_taken(item, form, flat))
+                outs.append(_taken(item, form, places))
         self.bound = [bound for wrap in self.wraps for bound in _rebound(wrap, flat)]
         self.outs, self.ran = outs, True
         return flat
 
 
-def _taken(item: Any, form: Form, flat: list[Any]) -> Out:
-    """Puts what is inside of an output at the end of ``flat``."""
-    leaves = apart(item)[1]
+class Places:
+    """``flat``: the plain outputs so far. Finds tensors that say where rows lie among them and the inputs: each is one object, which tells
+    whose rows are as long as whose."""
+
+    def __init__(self, inputs: Sequence[Any]) -> None:
+        self.flat: list[Any] = []
+        self.given = {id(value): -1 - k for k, value in reversed(list(enumerate(inputs))) if isinstance(value, torch.Tensor)}
+
+    def of(self, leaf: Any) -> int | None:
+        """As in ``Out.kept``."""
+        return self.given.get(id(leaf), next((k for k, out in enumerate(self.flat) if out is leaf), None))
+
+    def of_integers(self, item: Any) -> int | None:
+        """The place of an output that is an input of integers itself: as that, or as what is inside of one."""
+        plain = isinstance(item, torch.Tensor) and not item.is_floating_point() and not item.is_complex()
+        return self.given.get(id(item)) if plain else None
+
+
+def _taken(item: Any, form: Form, places: Places) -> Out:
+    """Puts what is inside of an output at the end of the plain ones."""
+    leaves, flat = apart(item)[1], places.flat
     tangent = None
+    kept: tuple[int | None, ...] = tuple(None if own else places.of(leaf) for leaf, own in zip(leaves, form.differentiated, strict=True))
     if item.requires_grad and torch.is_grad_enabled():
         looks = Looks.of(item)
         if not looks.differentiable:
@@ -195,14 +242,18 @@ def _taken(item: Any, form: Form, flat: list[Any]) -> Out:
             raise GraphError("GI061", "an output that is a wrapper of integers and requires grad", why=why, hint="return it dequantised")
         seen = set(map(id, flat))
         tangent = tangent_of(form, leaves)
-        leaves = list(_Unwrapped.apply(item, tangent, [leaf.detach() if id(leaf) in seen else leaf for leaf in leaves]))
-    flat += leaves
+        fixed, parts = kept_of(form, leaves), differentiated(form, leaves)
+        parts = list(_Unwrapped.apply(item, tangent, [leaf.detach() if id(leaf) in seen else leaf for leaf in parts], fixed))
+        leaves = completed(form, parts, fixed)
+    outputs = [leaf for leaf, place in zip(leaves, kept, strict=True) if place is None]
+    flat += outputs
     numbers: list[int | None] = []
     for number in numbers_of(form):
         numbers.append(len(flat) if isinstance(number, torch.SymInt) else None)
         if isinstance(number, torch.SymInt):
             flat.append(number)
-    return Out(form, len(leaves), None, tuple(numbers) if any(n is not None for n in numbers) else (), tangent)
+    moved = tuple(numbers) if any(n is not None for n in numbers) else ()
+    return Out(form, len(outputs), None, moved, tangent, None, kept if len(outputs) < len(leaves) else ())
 
 
 def tangent_of(form: Form, leaves: Sequence[Any]) -> Form:
@@ -236,17 +287,18 @@ def waited(item: Any) -> Any:
 
 
 class _Unwrapped(torch.autograd.Function):
-    """``apply(wrapper, form, leaves)`` gives what is inside of the wrapper, for autograd computed from it."""
+    """``apply(wrapper, form, leaves, kept)`` gives the differentiated ones of what is inside of the wrapper, for autograd computed from
+    it."""
 
     @staticmethod
-    def forward(ctx: Any, wrapper: Any, form: Form, leaves: list[Any]) -> Any:
-        ctx.form = form
+    def forward(ctx: Any, wrapper: Any, form: Form, leaves: list[Any], kept: list[Any]) -> Any:
+        ctx.form, ctx.kept = form, kept
         return tuple(leaves)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *gradients: Any) -> Any:
-        return assembled(ctx.form, gradients), None, None
+        return assembled(ctx.form, completed(ctx.form, gradients, ctx.kept)), None, None, None
 
 
 def _rebound(wrap: Wrap, flat: list[Any]) -> list[Bound]:
@@ -255,6 +307,10 @@ def _rebound(wrap: Wrap, flat: list[Any]) -> list[Bound]:
     if wrap.made is None or wrap.given is None:
         return []
     form, leaves = apart(wrap.made)
+    if form is not None and is_jagged(form.cls):  # it may have got to know how long rows are
+        known = set(form.names) - set(wrap.given.names)
+        leaves = [leaf for name, leaf in zip(form.names, leaves, strict=True) if name not in known]
+        form = replace(form, names=wrap.given.names, parts=wrap.given.parts) if len(leaves) == wrap.given.count else form
     if form is None or not wrap.given.fits(form) or tuple(form.sizes) != tuple(wrap.given.sizes):
         why = f"the metadata of a {wrap.given.cls.__qualname__} is not what it was before the call"
         raise GraphError("GI062", "an input that changes what it is", why=why, hint="make a new tensor, and return it")

@@ -261,7 +261,10 @@ class Ends:
 
     def encoded(self, names: Names) -> bytes:
         """Raises Unnamed."""
-        outs = [[names.form(out.form), out.count, out.given, list(out.numbers), names.form(out.tangent), out.same] for out in self.outs]
+        outs = [
+            [names.form(out.form), out.count, out.given, list(out.numbers), names.form(out.tangent), out.same, list(out.kept)]
+            for out in self.outs
+        ]
         bound = [[b.position, list(b.path), b.source] for b in self.bound]
         return msgspec.msgpack.encode([[[k, names.looks(looks)] for k, looks in self.gradients.items()], outs, bound])
 
@@ -273,8 +276,8 @@ class Ends:
             return cls(
                 {k: names.read_looks(looks) for k, looks in gradients},
                 [
-                    Out(names.read_form(f), count, given, tuple(numbers), names.read_form(t), same)
-                    for f, count, given, numbers, t, same in outs
+                    Out(names.read_form(f), count, given, tuple(numbers), names.read_form(t), same, tuple(kept))
+                    for f, count, given, numbers, t, same, kept in outs
                 ],
                 [Bound(position, tuple(path), source) for position, path, source in bound],
             )

@@ -1,0 +1,37 @@
+"""Where the history of a tensor leads."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+
+def is_leaf(fake: torch.Tensor) -> bool:
+    """Whether nothing computed a tensor; autograd refuses to say so of a view from ``no_grad`` whose base was written with gradients: that
+    one is none."""
+    try:
+        return fake.is_leaf
+    except RuntimeError:
+        return False
+
+
+def reached(fake: torch.Tensor, made: set[int]) -> bool:
+    """Whether the history of a tensor leads to others than those that captured code ``made``."""
+    if id(fake) in made:
+        return False
+    seen, todo = set(), [fake.grad_fn]
+    while todo:
+        step: Any = todo.pop()
+        if step is None or step in seen:
+            continue
+        seen.add(step)
+        if not step.next_functions or any(after is None for after, _ in step.next_functions):
+            leaf = getattr(step, "variable", None)
+            if leaf is not None and id(leaf) not in made:
+                return True
+        todo += [after for after, _ in step.next_functions]
+    return False
+
+
+__all__ = ["is_leaf", "reached"]

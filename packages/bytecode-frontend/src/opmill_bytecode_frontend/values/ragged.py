@@ -1,0 +1,65 @@
+"""The size of a jagged tensor along which its rows differ: an integer without a value, which torch answers for as in eager."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any, NoReturn
+
+import torch
+
+from .base import COMPARISONS, Machine, Value
+from .constant import ConstantValue
+from .number import operand
+
+OPERATIONS = {
+    f"__{name}__": getattr(operator, name) for name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "neg", "pos", "abs")
+} | {name: getattr(operator, name) for name in COMPARISONS}
+REFLECTED = {f"__r{name[2:]}": name for name in OPERATIONS if name[2:-2] in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow")}
+
+
+class RaggedSize(Value):
+    """``number``: a ``torch.SymInt`` of torch's own, known by the offsets of the tensors that have it. It is read from one of these."""
+
+    symbolic = True
+
+    def __init__(self, number: Any) -> None:
+        self.number = number
+
+    def __repr__(self) -> str:
+        return f"Ragged({self.number})"
+
+    def python_type(self) -> type:
+        return torch.SymInt
+
+    def describe(self) -> str:
+        return "the size along which rows of a jagged tensor differ"
+
+    def key(self, vm: Machine) -> NoReturn:
+        vm.unsupported("FE024", f"hash of {self.describe()}")
+
+    def truth(self, vm: Machine) -> bool:
+        return bool(self._asked(vm, bool))
+
+    def special(self, vm: Machine, name: str, args: list[Value]) -> Value | None:
+        operation = REFLECTED.get(name, name)
+        if operation not in OPERATIONS:
+            vm.unsupported("FE020", f"{name} of {self.describe()}", "it has no value that a graph knows")
+        others = [each.number if type(each) is RaggedSize else operand(each) for each in args]
+        if None in others:
+            return ConstantValue(NotImplemented)
+        pair = [self.number, *others]
+        found = self._asked(vm, OPERATIONS[operation], *(reversed(pair) if name in REFLECTED else pair))
+        return ConstantValue(bool(found)) if isinstance(found, torch.SymBool) else vm.fresh(found)
+
+    def _asked(self, vm: Machine, function: Any, *given: Any) -> Any:
+        """What torch says, which is what eager raises, too."""
+        try:
+            return function(*(given or (self.number,)))
+        except Exception as error:
+            vm.throw_real(error)
+
+    def find_method(self, name: str) -> Any:
+        return (lambda vm, *args, **kwargs: self.special(vm, name, list(args))) if hasattr(torch.SymInt, name) else None
+
+
+__all__ = ["RaggedSize"]
