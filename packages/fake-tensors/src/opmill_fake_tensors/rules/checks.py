@@ -17,7 +17,7 @@ Tensor = torch.Tensor
 RULES: dict[str, Callable[..., Any]] = {}
 CHECKS: dict[str, Callable[..., None]] = {}
 _MOST_DIMS = 64
-_NAMES = {
+NAMES = {
     torch.float16: "Half",
     torch.bfloat16: "BFloat16",
     torch.float32: "Float",
@@ -32,7 +32,7 @@ _NAMES = {
 """Element types as kernels name them."""
 
 
-def _check(names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def check(names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
     def add(fn: Callable[..., None]) -> Callable[..., None]:
         CHECKS.update({f"aten::{n}": fn for n in names.split()})
         return fn
@@ -40,24 +40,24 @@ def _check(names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
     return add
 
 
-def _shown(sizes: Sequence[Any]) -> str:
+def shown(sizes: Sequence[Any]) -> str:
     return f"[{', '.join(map(str, sizes))}]"
 
 
-@_check("smooth_l1_loss")
+@check("smooth_l1_loss")
 def _smooth_l1(x: Tensor, y: Tensor, reduction: int = 1, beta: float = 1.0, **_: Any) -> None:
     if beta < 0:
         raise RuntimeError("smooth_l1_loss does not support negative values for beta.")
 
 
-@_check("huber_loss")
+@check("huber_loss")
 def _huber(x: Tensor, y: Tensor, reduction: int = 1, delta: float = 1.0, **_: Any) -> None:
     if delta <= 0:
         raise RuntimeError("huber_loss does not support non-positive values for delta.")
 
 
 def _spaced(name: str) -> Callable[..., None]:
-    def check(start: Any, end: Any, steps: int, *_: Any, dtype: torch.dtype | None = None, **__: Any) -> None:
+    def refuse(start: Any, end: Any, steps: int, *_: Any, dtype: torch.dtype | None = None, **__: Any) -> None:
         if (
             dtype is not None
             and not dtype.is_complex
@@ -66,24 +66,24 @@ def _spaced(name: str) -> Callable[..., None]:
             inferred = "double" if torch.get_default_dtype() is torch.float64 else "float"
             raise RuntimeError(
                 f"torch.{name}(): inferred dtype c10::complex<{inferred}> can't be safely cast to passed dtype "
-                f"{_NAMES.get(dtype, str(dtype))}"
+                f"{NAMES.get(dtype, str(dtype))}"
             )
 
-    return check
+    return refuse
 
 
 CHECKS.update({f"aten::{name}": _spaced(name) for name in ("linspace", "logspace")})
 
 
-@_check("softshrink")
+@check("softshrink")
 def _softshrink(x: Tensor, lambd: float = 0.5, **_: Any) -> None:
     most = torch.finfo(x.dtype).max if x.dtype.is_floating_point else None
     if most is not None and not 0 <= lambd <= most:
-        kind = _NAMES.get(x.dtype, str(x.dtype))
+        kind = NAMES.get(x.dtype, str(x.dtype))
         raise RuntimeError(f"lambda must be in range [0, {most:g}] for input dtype {kind}, but found {lambd:g}")
 
 
-@_check("avg_pool2d avg_pool3d")
+@check("avg_pool2d avg_pool3d")
 def _avg_pool(
     x: Tensor,
     size: Any,
@@ -98,19 +98,19 @@ def _avg_pool(
         raise RuntimeError("divisor must be not zero")
 
 
-@_check("gelu gelu_")
+@check("gelu gelu_")
 def _gelu(x: Tensor, *, approximate: str = "none", **_: Any) -> None:
     if approximate not in ("none", "tanh"):
         raise RuntimeError("approximate argument must be either none or tanh.")
 
 
-@_check("bucketize")
+@check("bucketize")
 def _bucketize(x: Any, boundaries: Tensor, **_: Any) -> None:
     if boundaries.dim() != 1:
         raise RuntimeError(f"boundaries tensor must be 1 dimension, but got dim({boundaries.dim()})")
 
 
-def _equal(a: Sequence[Any], b: Sequence[Any]) -> bool:
+def equal(a: Sequence[Any], b: Sequence[Any]) -> bool:
     return len(a) == len(b) and all(n is m or demanded(n == m) for n, m in zip(a, b, strict=True))
 
 
@@ -124,9 +124,9 @@ def _scattered(view_of: Callable[..., Tensor], x: Tensor, src: Tensor, *where: A
         view = view_of(x, *where, **named)
     except DataDependent:
         return
-    if not _equal(view.size(), src.size()):
+    if not equal(view.size(), src.size()):
         raise RuntimeError(
-            f"expected src to have a size equal to the slice of self. src size = {_shown(src.size())}, slice size = {_shown(view.size())}"
+            f"expected src to have a size equal to the slice of self. src size = {shown(src.size())}, slice size = {shown(view.size())}"
         )
 
 
@@ -143,36 +143,24 @@ CHECKS.update(
 )
 
 
-@_check("put put_")
+@check("put put_")
 def _put(x: Tensor, index: Tensor, source: Tensor, *_: Any, **__: Any) -> None:
-    if not _equal([source.numel()], [index.numel()]):
+    if not equal([source.numel()], [index.numel()]):
         raise IndexError(
             "put_(): Expected source and index to have the same number of elements, but got "
             f"source.numel() = {source.numel()}, index.numel() = {index.numel()}"
         )
 
 
-@_check("soft_margin_loss")
+@check("soft_margin_loss")
 def _soft_margin(x: Tensor, target: Tensor, *_: Any, **__: Any) -> None:
     """Written to a tensor of the sizes of ``x``, whatever is reduced."""
     sizes = (x + target).size()
-    if not _equal(sizes, x.size()):
-        raise RuntimeError(f"output with shape {_shown(x.size())} doesn't match the broadcast shape {_shown(sizes)}")
+    if not equal(sizes, x.size()):
+        raise RuntimeError(f"output with shape {shown(x.size())} doesn't match the broadcast shape {shown(sizes)}")
 
 
-@_check("index_add index_add_")
-def _index_add(x: Tensor, dim: int, ids: Tensor, src: Tensor, **_: Any) -> None:
-    if not x.dim() or not -x.dim() <= dim < x.dim():
-        return  # of which the meta kernel knows
-    rest = [[n for d, n in enumerate(t.size()) if d != dim % x.dim()] for t in (x, src)]
-    if not _equal(*rest):
-        raise RuntimeError(
-            "source tensor shape must match self tensor shape, excluding the specified dimension. "
-            f"Got self.shape = {_shown(x.size())} source.shape = {_shown(src.size())}"
-        )
-
-
-@_check("segment_reduce")
+@check("segment_reduce")
 def _segment_reduce(x: Tensor, reduce: str, *, lengths: Any = None, offsets: Any = None, **_: Any) -> None:
     name, given = ("offsets", offsets) if offsets is not None else ("lengths", lengths)
     if given is not None and x.dim() < given.dim():
@@ -182,7 +170,7 @@ def _segment_reduce(x: Tensor, reduce: str, *, lengths: Any = None, offsets: Any
         )
 
 
-@_check("amax amin aminmax sum mean var std var_mean std_mean norm logsumexp any all prod")
+@check("amax amin aminmax sum mean var std var_mean std_mean norm logsumexp any all prod")
 def _reduced(x: Tensor, *_: Any, **__: Any) -> None:
     if x.dim() > _MOST_DIMS:
         raise RuntimeError(f"only tensors with up to {_MOST_DIMS} dims are supported")

@@ -145,9 +145,11 @@ def _base(ctx: Context, x: View) -> str:
 @ROWS.lowers("scatter.src scatter.value scatter_add")
 @on_vectors
 def _scatter(ctx: Context, node: Node, x: View, dim: int, ids: View, src: Any) -> Any:
-    if 0 in x.sizes or 0 in ids.sizes or isinstance(src, complex):
-        return NotImplemented if isinstance(src, complex) else _copy(ctx, node, x)
-    if len(ids.sizes) != len(x.sizes):
+    if isinstance(src, complex):
+        return NotImplemented
+    if 0 in ids.sizes:
+        return _copy(ctx, node, x)
+    if 0 in x.sizes or len(ids.sizes) != len(x.sizes):  # of nothing, no position is one: torch's kernel says so
         return NotImplemented
     dim %= len(x.sizes)
     name, meta = node.results[0], _meta(ctx, node)
@@ -218,8 +220,10 @@ def _index_write(ctx: Context, node: Node, x: View, dim: int, ids: View, src: An
         or (alpha != 1 and meta.dtype not in FLOATS + INTEGERS)
     ):
         return NotImplemented
-    if 0 in x.sizes or 0 in ids.sizes:
+    if 0 in ids.sizes:
         return _copy(ctx, node, x)
+    if 0 in x.sizes:
+        return NotImplemented
     dim %= len(x.sizes)
     size = x.sizes[dim]
     axes = named_axes("i", (*x.sizes[:dim], ids.sizes[0], *x.sizes[dim + 1 :]))

@@ -10,6 +10,7 @@ from typing import Any
 
 from opmill_fake_tensors import DataDependent
 from opmill_fake_tensors.operator import describe
+from opmill_fake_tensors.raising import raises_for_content
 from opmill_fake_tensors.symbols.index import SizeUnknown
 
 from ..capture.control import ControlOperator
@@ -115,9 +116,12 @@ def _tried(row: Lowering, ctx: Context, node: Node) -> Any:
 
 
 def _empty(ctx: Context, node: Node) -> bool:
-    """Whether the results have no elements: memory alone is made then."""
+    """Whether the results have no elements, and nothing is refused of the arguments: memory alone is made then."""
     wanted = [r for r in node.results if r is not None and r in ctx.used]
-    if not wanted or any(0 not in ctx.metas[r].sizes for r in wanted) or not describe(node.func).pure:
+    operator = describe(node.func)
+    if not wanted or any(0 not in ctx.metas[r].sizes for r in wanted) or not operator.pure:
+        return False
+    if raises_for_content(operator.packet, ctx.metas[wanted[0]].dtype, divides_by_tensor=False):
         return False
     for name in wanted:
         ctx.views[name] = ctx.allocated(name, ctx.metas[name])

@@ -90,7 +90,8 @@ def _multilabel_margin(ctx: Context, node: Node, x: View, target: View, reductio
     good = op("logical_and", op("ge", label, const(0, "int64")), op("lt", label, const(classes, "int64")))
     counts = op("logical_and", op("lt", index_value(at[1]), ctx.load(ends, at[:1], ext)), good)
     lets = [Let("label", ctx.read(target, at, ext)), Let("g", op("where", good, label, const(0, "int64")))]
-    checks = [Check(op("lt", label, const(classes, "int64")), "RuntimeError", "argument target is out of range")]
+    known = op("logical_and", op("ge", label, const(-1, "int64")), op("lt", label, const(classes, "int64")))
+    checks = [Check(known, "RuntimeError", "argument #2 'target' is out of range")]
     chosen = written(
         ctx,
         None,

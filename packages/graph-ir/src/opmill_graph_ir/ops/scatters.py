@@ -52,8 +52,11 @@ def _combined(ctx: Context, node: Node, x: View, dim: int, ids: View, src: Any, 
     meta = _meta(ctx, node)
     if meta.dtype not in FLOATS + INTEGERS or isinstance(src, complex):
         return NotImplemented
-    if 0 in x.sizes or 0 in ids.sizes:
+    if 0 in ids.sizes:
         return ctx.pointwise(node.results[0], meta, lambda at, ext: ctx.read(x, at, ext))
+    ranks = {len(v.sizes) for v in (x, *(() if whole else (ids,)), src) if isinstance(v, View)}
+    if 0 in x.sizes or len(ranks) > 1:  # some of them without dimensions
+        return NotImplemented
     dim %= len(x.sizes)
     sizes = (*x.sizes[:dim], *ids.sizes, *x.sizes[dim + 1 :]) if whole else ids.sizes
     axes = named_axes("i", sizes)
@@ -136,8 +139,10 @@ def _take(ctx: Context, node: Node, x: View, ids: View) -> Any:
 @ROWS.lowers("put")
 def _put(ctx: Context, node: Node, x: View, ids: View, src: View, accumulate: bool = False) -> Any:
     meta, count = _meta(ctx, node), math.prod(x.sizes)
-    if not count or 0 in ids.sizes:
+    if 0 in ids.sizes:
         return ctx.pointwise(node.results[0], meta, lambda at, ext: ctx.read(x, at, ext))
+    if not count:
+        return NotImplemented
     axes = named_axes("i", ids.sizes)
     at, ext = positions(axes), extents_of(axes)
     lets, checks = wrapped(
