@@ -157,3 +157,126 @@ def test_choices_of_what_a_checkpoint_saves_stay_in_the_graph(capsys):
 
 def test_vmap_without_a_rule_of_its_own_is_captured(check):
     check(lambda a, b: torch.vmap(Squared.apply)(a) + b)
+
+
+class Halved(Function):
+    @staticmethod
+    def forward(ctx, x, w):
+        ctx.mark_dirty(x)
+        ctx.save_for_backward(w)
+        return x.mul_(0.5), w * 2
+
+    @staticmethod
+    def backward(ctx, grad, more):
+        return grad * 5, more * 3
+
+
+def written_and_returned(x):
+    y = x * 3
+    z, w = Halved.apply(y, x)
+    return z is y, y * z, w
+
+
+def known_by_another_name(x):
+    y = x.detach() * 3
+    y.tag = "kept"
+    known = [y]
+    z, _ = Halved.apply(y, x)
+    y = z + 1
+    return known[0] is z, z.tag, known[0] * y, z.requires_grad
+
+
+def from_before(x):
+    y = x * 1
+    return written_by_the_program(y)
+
+
+def written_by_the_program(y):
+    z, _ = Halved.apply(y, y * 2)
+    return z is y, z * 3
+
+
+@pytest.mark.parametrize("backend", ["eager", lambda gm, inputs: gm], ids=["eager", "own"])
+@pytest.mark.parametrize("program", [written_and_returned, known_by_another_name, from_before, written_by_the_program])
+def test_what_is_marked_as_written_is_the_same_object(program, backend):
+    for make in (lambda x: x, lambda x: x * 1):  # a leaf, and what was computed before the call
+        found = []
+        for call in (program, capture(program, backend)):
+            x = torch.arange(4.0).requires_grad_()
+            given = make(x)
+            try:
+                result = call(given)
+            except RuntimeError as error:
+                found.append(str(error))
+                continue
+            sum(t.sum() for t in result if isinstance(t, torch.Tensor) and t.requires_grad).backward()
+            found.append([result, given, x.grad])
+        assert type(found[0]) is type(found[1]) and (same(*found) if isinstance(found[0], str) else same(*map(plain, found)))
+
+
+def plain(found):
+    (result, *rest) = found
+    return [[t.detach() if isinstance(t, torch.Tensor) else t for t in result], *(t.detach() for t in rest)]
+
+
+PARTS = {
+    "unbind": lambda y: y.unbind(0),
+    "split": lambda y: y.split(1),
+    "split_with_sizes": lambda y: y.split([1, 1]),
+    "chunk": lambda y: y.chunk(2),
+    "iter": tuple,
+    "tensor_split": lambda y: y.tensor_split(2),
+    "unsafe_chunk": lambda y: torch.unsafe_chunk(y, 2),
+    "select": lambda y: (y[0], y[1]),
+}
+WRITES = {
+    "add_": lambda a: a.add_(1),
+    "iadd": lambda a: a.__iadd__(2),
+    "setitem": lambda a: a.__setitem__(0, 1.0),
+    "copy_": lambda a: a.copy_(torch.ones_like(a)),
+    "of a view": lambda a: a.view(-1).mul_(2),
+    "foreach": lambda a: torch._foreach_add_([a], 1.0),
+    "data": lambda a: a.data.add_(1),
+}
+
+
+@pytest.mark.parametrize("seen", ["leaf", "computed", "computed without gradients"])
+@pytest.mark.parametrize("write", WRITES)
+def test_writes_that_autograd_refuses(write, seen):
+    """Views that come several of one function, of leaves, from no_grad: the graph's own operators know of it, and what runs behind a break
+    does not."""
+    for part in PARTS.values():
+
+        def program(x):
+            y = x if seen == "leaf" else x * 2
+            with torch.set_grad_enabled(seen != "computed without gradients"):
+                a = part(y)[0]
+            WRITES[write](a)
+            return a * 2, y * 3
+
+        found = []
+        for call in (program, capture(program, "eager")):
+            x = torch.arange(8.0).reshape(2, 4).requires_grad_()
+            try:
+                found.append([t.detach() for t in call(x)])
+            except RuntimeError as error:
+                found.append(str(error))
+        assert same(*found)
+
+
+@pytest.mark.parametrize("backend", ["eager", lambda gm, inputs: gm], ids=["eager", "own"])
+def test_what_is_computed_again_draws_the_same_numbers(backend):
+    def program(x):
+        y = checkpoint(lambda t: torch.nn.functional.dropout(t * 2), x, use_reentrant=False)
+        return checkpoint(lambda t: torch.rand_like(t) * t, y * 1, use_reentrant=False) + y
+
+    compiled = capture(program, backend)
+    for seed in range(2):
+        found = []
+        for call in (program, compiled):
+            torch.manual_seed(seed)
+            x = torch.ones(64, requires_grad=True)
+            y = call(x)
+            y.sum().backward()
+            found.append([y.detach(), x.grad, torch.rand(1)])
+        assert same(*found)

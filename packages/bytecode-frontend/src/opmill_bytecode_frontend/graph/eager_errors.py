@@ -4,6 +4,7 @@ Kernels for tensors without data check in other words than those that compute, a
 
 from __future__ import annotations
 
+import re
 import types
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -17,6 +18,7 @@ from opmill_fake_tensors.probing import refusal
 
 #: Functions with kernels for processors that they use where nobody looks, which take other types than the operators that they use else.
 _BY_THEMSELVES = frozenset(map(id, (torch.max_pool1d, functional.max_pool1d, getattr(functional, "_max_pool1d", None))))
+_OF_WRITES = re.compile("being (used in an in-place operation|modified inplace)")
 #: Elements of the largest tensor that is made for it.
 LARGEST = 1 << 22
 
@@ -30,6 +32,12 @@ def refuse_types(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) 
         refused = refusal(function, args, kwargs)
         if refused is not None:
             raise type(refused)(*refused.args)
+
+
+def said_by_autograd(error: Exception) -> bool:
+    """Whether autograd refuses a write. It knows as much of fakes as of tensors with data: of which operator they are views, and in which
+    mode they were made. Of what would stand for them it knows neither."""
+    return isinstance(error, RuntimeError) and _OF_WRITES.search(str(error)) is not None
 
 
 def asked_of_eager(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[bool, Exception | None]:
@@ -82,4 +90,4 @@ def zeros(fake: torch.Tensor) -> torch.Tensor:
     return made if fake.is_leaf else made.view_as(made)
 
 
-__all__ = ["asked_of_eager", "refuse_types"]
+__all__ = ["asked_of_eager", "refuse_types", "said_by_autograd"]

@@ -36,7 +36,7 @@ from ..values.opaque import RandomNumber
 from ..values.ragged import RaggedSize
 from ..values.sequence import ListValue, SequenceValue, SliceValue, TupleValue
 from ..values.tensor import TensorValue
-from .eager_errors import asked_of_eager, refuse_types
+from .eager_errors import asked_of_eager, refuse_types, said_by_autograd
 from .leaves import is_leaf, reached
 from .numbers import Numbers, size_of_tensor
 from .questions import UNKNOWN, is_the_programs, refused, register
@@ -393,7 +393,7 @@ class Recorder:
         except Exception as exc:
             failure = exc
         # outside of the handler: what eager raises has no context but the program's
-        asked, real = asked_of_eager(function, args, kwargs)
+        asked, real = (False, None) if said_by_autograd(failure) else asked_of_eager(function, args, kwargs)
         if asked and real is None:
             raise Unsupported("FE030", f"{name_of(function)} of a tensor", f"it fails without data ({failure}), and does not with it")
         failure = real or failure

@@ -1,4 +1,4 @@
-"""``torch.autograd.Function``, inference mode, checkpointing."""
+"""``torch.autograd.Function``, inference mode."""
 
 from __future__ import annotations
 
@@ -9,21 +9,17 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch._C import _functorch
 from torch._functorch.autograd_function import autograd_function_apply
-from torch._higher_order_ops.wrap import tag_activation_checkpoint
-from torch.utils.checkpoint import create_selective_checkpoint_contexts as SELECTIVE
-from torch.utils.checkpoint import noop_context_fn
 
 from opmill_guards.source import Pinned
 
 from ...graph.regions import Region
 from ...graph.switches import in_dual_level
-from ...values.base import MISSING, NotConstant, Value
+from ...values.base import Value
 from ...values.constant import ConstantValue
-from ...values.functions import BuiltinValue, FunctionValue, PartialValue
+from ...values.functions import BuiltinValue
 from ...values.sequence import SequenceValue, TupleValue
 from ...values.tensor import TensorValue
 from ..registry import handles, named
-from ..reified import real_of
 from .bodies import flat, input_like, like, outputs, recording, without_effects
 
 if TYPE_CHECKING:
@@ -144,6 +140,8 @@ def with_backward(vm: Interpreter, cls: Value, args: Sequence[Value], kwargs: di
                 if isinstance(a, TensorValue)
             ]
         marked = {name: vm.unpack(vm.getattr(context, name)) for name in ("fixed", "dirty")}
+        if any(isinstance(t, TensorValue) and t.obj is not None for t in marked["dirty"]):
+            vm.unsupported("FE015", "torch.autograd.Function", "it writes to a tensor from before the call, which gets a history by that")
         places = {name: [k for k, t in enumerate(results) if any(t is v for v in values)] for name, values in marked.items()}
         out: Any = tuple(recorder.node_of(t) for t in results)
     single = isinstance(result, TensorValue)
@@ -162,7 +160,15 @@ def with_backward(vm: Interpreter, cls: Value, args: Sequence[Value], kwargs: di
     made = outputs(
         vm, node, [t.fake for t in results], [t.fake for t in tensors], [results[k].fake for k in places["fixed"]], single=single
     )
-    return rebuild(iter(made))
+    return rebuild(iter([becomes(vm, results[k], value) if k in places["dirty"] else value for k, value in enumerate(made)]))
+
+
+def becomes(vm: Interpreter, dirty: TensorValue, made: Value) -> Value:
+    """A tensor that was marked as written is what the operator gives: the same object, with another history."""
+    assert isinstance(made, TensorValue)
+    dirty.fake, dirty.node = made.fake, made.node
+    vm.recorder.by_fake[id(made.fake)] = dirty
+    return dirty
 
 
 def run_backward(vm: Interpreter, cls: Value, context: Value, result: Value, results: Sequence[TensorValue], count: int) -> list[Value]:
@@ -218,48 +224,3 @@ def leave_inference_mode(vm: Interpreter, manager: Value, *exc: Value) -> Value:
 def is_inference_mode_enabled(vm: Interpreter) -> Value:
     recorded = vm.recorder.inference
     return ConstantValue(torch.is_inference_mode_enabled() if recorded is None else recorded)
-
-
-def chooses_what_to_save(contexts: Value) -> bool:
-    """Whether a ``context_fn`` does no more than that, which changes no result: it is torch's own for it, or calls that."""
-    function = contexts.function if isinstance(contexts, PartialValue) else contexts
-    if not isinstance(function, FunctionValue):
-        return False
-    return function.obj in (noop_context_fn, SELECTIVE) or SELECTIVE.__name__ in function.code.co_names
-
-
-def real_policy(vm: Interpreter, contexts: Value) -> Any:
-    """The ``context_fn`` as an object that can be called while the graph is compiled; None for one that keeps nothing, or that is made of
-    what only a call knows: what is computed again then is as right."""
-    found = real_of(vm, contexts)
-    return None if found is MISSING or found is noop_context_fn else found
-
-
-@named("torch.utils.checkpoint.checkpoint")
-def checkpoint(vm: Interpreter, function: Value, *args: Value, **kwargs: Value) -> Value:
-    reentrant = kwargs.pop("use_reentrant", NONE)
-    contexts = kwargs.pop("context_fn", None)
-    if contexts is not None and not chooses_what_to_save(contexts):
-        vm.unsupported("FE016", "activation checkpointing under contexts of the program", "a graph does not enter them")
-    policy = None if contexts is None else real_policy(vm, contexts)
-    for option in ("determinism_check", "debug", "preserve_rng_state", "early_stop"):
-        kwargs.pop(option, None)
-    if not torch.is_grad_enabled():
-        return vm.call(function, list(args), kwargs)
-    if vm.truth(reentrant) and not any(isinstance(a, TensorValue) and a.fake.requires_grad for a in args):
-        vm.unsupported("FE016", "reentrant activation checkpointing", "no argument requires grad: nothing inside would get a gradient")
-    region, recorder = Region(), vm.recorder
-    with recording(vm, region), without_effects(vm, function):
-        result = vm.call(function, list(args), kwargs)
-        try:
-            results, rebuild, _ = flat(vm, result)
-        except NotConstant as exc:
-            vm.unsupported("FE016", "activation checkpointing", f"the function returns {exc}")
-        out = [recorder.node_of(t) for t in results]
-    common = list(region.lifted)
-    module = region.module(tuple(out))
-    if policy is not None:
-        module.meta["_checkpoint_context_fn"] = policy
-    held = recorder.hold("checkpointed", module)
-    node = recorder.graph.call_function(tag_activation_checkpoint, (held, *common), {"use_reentrant": False})
-    return rebuild(iter(outputs(vm, node, [t.fake for t in results], recorder.fakes_of(common))))

@@ -17,7 +17,7 @@ def wrapped(run: Run, function: Any, *args: Any, **options: Any) -> Any:
     return run.inline(function, *args)
 
 
-@row("wrap_activation_checkpoint", "tag_activation_checkpoint")
+@row("wrap_activation_checkpoint", "tag_activation_checkpoint", "opmill_checkpoint")
 def checkpointed(run: Run, function: Any, *args: Any, **options: Any) -> Any:
     """What it computes is computed again for the backward, but for what its policy keeps. What it returns is kept, as eager keeps it: or
     a chain of checkpoints would begin with the first, and all of it would be in memory at once."""
