@@ -395,3 +395,18 @@ def test_views_of_another_type_share_memory() -> None:
         ):
             with pytest.raises(RuntimeError):
                 refused()
+
+
+@pytest.mark.parametrize("sizes", [(2, 8, 4, 6), (0, 8, 4, 6), (2, 0, 4, 6), (0, 4, 6), (2, 8, 4, 6, 6)])
+@pytest.mark.parametrize("last", [False, True])
+@pytest.mark.parametrize("fn", [F.pixel_shuffle, F.pixel_unshuffle, torch.channel_shuffle])
+def test_images_rearranged_of_symbolic_sizes(fn: Any, last: bool, sizes: tuple[int, ...]) -> None:
+    """torch's kernels in Python promise other sizes, of nothing, and other layouts than its kernels for processors have."""
+    real = torch.rand(sizes)
+    if last and real.dim() == 4 and real.numel():
+        real = real.contiguous(memory_format=torch.channels_last)
+    expected = fn(real, 2)
+    with FakeContext(Sizes()) as ctx:
+        got = fn(ctx.from_tensor(real, {d: None for d in (-2 % real.dim(), real.dim() - 1)}), 2)
+        assert [int(n) for n in got.shape] == list(expected.shape)
+        assert [int(n) for n in got.stride()] == list(expected.stride())

@@ -19,7 +19,7 @@ from .errors import DataDependent, NoFakeKernel
 from .jagged import says_rows
 from .operator import Operator, describe
 from .probing import refusal
-from .symbolic import any_symbolic, fixed_sizes, python_kernel, symbolic_meta
+from .symbolic import any_symbolic, fixed_sizes, promised_otherwise, python_kernel, symbolic_meta
 from .symbols import Index, Relation, Sizes, index_of, sym_int
 from .table import alike
 from .tensor import ConstantBox, FakeTensor, Recipe
@@ -320,9 +320,9 @@ class FakeContext(TorchDispatchMode):
             symbolic = any_symbolic((metas, *meta_kwargs.values()))
             result = self._by_row(op, metas, meta_kwargs) if symbolic else NotImplemented
             if result is NotImplemented and (kernel := python_kernel(op.func, symbolic)) is not None:
-                return (
-                    self._by_kernel(op, kernel, args, kwargs) if op.shares else self._apart(self._by_kernel(op, kernel, args, kwargs), args)
-                )
+                made = self._by_kernel(op, kernel, args, kwargs)
+                if not (symbolic and device.type == "cpu" and promised_otherwise(op, metas, meta_kwargs, made)):
+                    return made if op.shares else self._apart(made, args)
             if result is NotImplemented:
                 with torch._C._DisablePythonDispatcher():  # kernels in C++ are faster, and whole
                     result = (self._by_fixed_sizes if symbolic else self._infer)(op, metas, meta_kwargs, device)

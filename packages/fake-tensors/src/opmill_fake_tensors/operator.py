@@ -151,6 +151,14 @@ class Operator:
             _memo[key] = geometry
         return out
 
+    def lies_otherwise(self, args: Any, kwargs: Any, promised: Any) -> bool:
+        """Whether the kernel for processors gives something of other sizes or strides than what is promised, which is seen by running it
+        once on zeros. All three in numbers (None: not known)."""
+        if not self._measured or args is None or kwargs is None or promised is None:
+            return False
+        geometry = self._measure(args, kwargs)
+        return geometry is not None and geometry != _geometry(promised)
+
     def _on_metas(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         """Torch's own answer."""
         if not self._plain_view:

@@ -7,7 +7,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import torch
+from torch.utils import _pytree as pytree
 
+from .operator import Operator
 from .strides import extent
 from .symbols import Index, Sizes, index, sym_int
 from .tensor import FakeTensor
@@ -84,25 +86,54 @@ def fixed_sizes(values: Any) -> tuple[Any, dict[int, tuple[torch.Tensor, torch.T
     Also each such tensor and the one that it stands for, by the ``id`` of the first."""
     stands_for: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
 
-    def fix(value: Any) -> Any:
-        if isinstance(value, torch.Tensor):
-            if not value._has_symbolic_sizes_strides:
-                return value
-            plain = torch.empty_strided([int(n) for n in value.size()], [int(n) for n in value.stride()], dtype=value.dtype, device=META)
-            stands_for[id(plain)] = plain, value
-            return plain
-        kind = type(value)
-        if kind in (list, tuple):
-            return kind(map(fix, value))
-        if kind is dict:
-            return {k: fix(v) for k, v in value.items()}
-        convert = _CONVERT.get(kind)
+    def number(value: Any) -> Any:
+        convert = _CONVERT.get(type(value))
         return value if convert is None else convert(value)
 
-    return fix(values), stands_for
+    return _in_numbers(values, number, stands_for), stands_for
+
+
+def at_hints(values: Any) -> Any:
+    """Nested arguments as they are in the call that is captured; nothing is assumed by that. None where only data tell some of them."""
+
+    def number(value: Any) -> Any:
+        if type(value) not in _CONVERT:
+            return value
+        if not value.node.has_hint():
+            raise LookupError
+        return value.node.hint
+
+    try:
+        return _in_numbers(values, number, {})
+    except LookupError:
+        return None
+
+
+def promised_otherwise(op: Operator, metas: list[Any], kwargs: dict[str, Any], made: Any) -> bool:
+    """Whether torch's kernel in Python, which gave ``made``, promises another layout than its kernel for processors has:
+    found out for the sizes of the call that is captured."""
+    with torch._C._DisableTorchDispatch(), torch._C._DisablePythonDispatcher():
+        promised = pytree.tree_map_only(FakeTensor, lambda fake: fake.meta, made)
+        return op.lies_otherwise(at_hints(metas), at_hints(kwargs), at_hints(promised))
 
 
 _CONVERT: dict[type, Callable[[Any], Any]] = {torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool}
+
+
+def _in_numbers(value: Any, number: Callable[[Any], Any], stands_for: dict[int, tuple[torch.Tensor, torch.Tensor]]) -> Any:
+    """Nested values with ``number`` of each; symbolic tensors become plain ones, which are noted."""
+    if isinstance(value, torch.Tensor):
+        if not value._has_symbolic_sizes_strides:
+            return value
+        plain = torch.empty_strided([*map(number, value.size())], [*map(number, value.stride())], dtype=value.dtype, device=META)
+        stands_for[id(plain)] = plain, value
+        return plain
+    kind = type(value)
+    if kind in (list, tuple):
+        return kind(_in_numbers(v, number, stands_for) for v in value)
+    if kind is dict:
+        return {k: _in_numbers(v, number, stands_for) for k, v in value.items()}
+    return number(value)
 
 
 @functools.cache

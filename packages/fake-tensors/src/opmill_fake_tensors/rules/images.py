@@ -9,7 +9,7 @@ import torch
 
 from ..symbols.asking import demanded, surely
 from ..symbols.layouts import in_rows
-from ..table import Rules, channels_last, image
+from ..table import Rules, alike, channels_last, image
 
 RULES = Rules()
 Tensor = torch.Tensor
@@ -134,3 +134,21 @@ def _pad(overload: str, x: Tensor, pad: Sequence[int], value: Any = 0) -> Any:
     return (
         image(sizes, x.dtype, channels_last(x)) if any(n > 0 for n in pad) else NotImplemented
     )  # what only cuts keeps the order of strides
+
+
+SYMBOLIC = Rules()
+
+
+@SYMBOLIC.row("channel_shuffle native_channel_shuffle")
+def _channel_shuffle(overload: str, x: Tensor, groups: int) -> Any:
+    if overload != "" or x.dim() < 3 or groups < 1 or any(surely(n == 0) for n in x.size()) or not demanded(x.size(1) % groups == 0):
+        return NotImplemented
+    return image(x.size(), x.dtype, channels_last(x))
+
+
+@SYMBOLIC.row("pixel_unshuffle")
+def _pixel_unshuffle(overload: str, x: Tensor, factor: int) -> Any:
+    """Of nothing the kernel makes a copy that is not rearranged."""
+    empty = overload == "" and x.dim() >= 3 and factor > 0 and any(surely(n == 0) for n in x.size())
+    fits = empty and all(demanded(n % factor == 0) for n in x.size()[-2:])
+    return alike(x) if fits else NotImplemented

@@ -48,3 +48,15 @@ def _normal(overload: str, mean: Any, deviation: Any = 1.0, **__: Any) -> Any:
 @SYMBOLIC.row("rand_like randn_like randint_like")
 def _like(overload: str, x: Tensor, *_: Any, dtype: Any = None, memory_format: Any = None, **__: Any) -> Any:
     return alike(x, dtype) if memory_format in (None, torch.preserve_format) else NotImplemented
+
+
+@RULES.row("rrelu_with_noise")
+def _rrelu(overload: str, x: Tensor, noise: Tensor, *_: Any, **__: Any) -> Any:
+    """However ``x`` lies, as the kernel for processors gives it."""
+    return dense(x.size(), x.dtype) if overload == "" and x.is_floating_point() and x.size() == noise.size() else NotImplemented
+
+
+@RULES.row("rrelu_with_noise_functional")
+def _rrelu_and_noise(overload: str, x: Tensor, noise: Tensor, *_: Any, **__: Any) -> Any:
+    given = _rrelu(overload, x, noise)
+    return given if given is NotImplemented else (given, alike(noise))

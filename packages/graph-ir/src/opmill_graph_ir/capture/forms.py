@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from opmill_fake_tensors.strides import is_dense
 from opmill_fake_tensors.symbols.node import index_of
 from opmill_runtime_cache.devices.registry import traits_of
 
@@ -24,6 +25,8 @@ _FUNCTIONAL = {
     "aten::rrelu_with_noise": aten.rrelu_with_noise_functional.default,
     "aten::rrelu_with_noise_": aten.rrelu_with_noise_functional.default,
 }
+_BY_LAYOUT = ("aten::normal_", "aten::bernoulli_")
+"""Operators that draw other numbers, or in another order, where a tensor has gaps: their functional forms have none."""
 _IN_PLACE = re.compile(r"__i(.*)__")
 _SPACE = "opmill_functional"
 _ALIAS = re.compile(r"\([a-z][a-z0-9]*(\|[a-z][a-z0-9]*)*!?\)")
@@ -41,15 +44,29 @@ def functional_form(func: Any, count: int) -> Any:
         return None
     if any(str(r.type) != "Tensor" or r.alias_info is not None for r in schema.returns):
         return None
+    return _on_copies(func, writes, count)
+
+
+@lru_cache(None)
+def filling_form(func: Any) -> Any:
+    """The same for an operator that writes its first argument and gives it. The copy lies as the argument does, with its gaps: some
+    operators draw other numbers where there are none."""
+    return _on_copies(func, [0], 1)
+
+
+def _on_copies(func: Any, writes: Sequence[int], count: int) -> Any:
+    schema = func._schema
+    returns = [r for r in schema.returns if r.alias_info is None]
     names = [a.name for a in schema.arguments]
     name = f"{re.sub(r'[^A-Za-z0-9_]', '_', func.name())}_{count}"
     arguments = _ALIAS.sub("", str(schema).partition("(")[2].rpartition(" -> ")[0])
-    whole = f"{name}({arguments} -> ({', '.join(['Tensor'] * (len(schema.returns) + count))})"
+    whole = f"{name}({arguments} -> ({', '.join(['Tensor'] * (len(returns) + count))})"
 
     def call(args: Any, kwargs: Any, filled: bool) -> Any:
         given = {**dict(zip(names, args)), **kwargs}
         own = {names[k]: _copied(given.get(names[k]), filled) for k in writes}
-        returned = func(**{**given, **own}) if filled or schema.returns else None
+        returned = func(**{**given, **own}) if filled or returns else None
+        returned = returned if returns else None
         return _results(
             [*([] if returned is None else [returned] if isinstance(returned, torch.Tensor) else returned), *tensors_in(own.values())]
         )
@@ -133,6 +150,8 @@ def in_order(run: Callable[..., Any], args: Sequence[Any], order: list[int]) -> 
 def functional_call(op: Any, func: Any, args: Sequence[Any], kwargs: dict[str, Any], written: int) -> tuple[Any, list[Any], dict[str, Any]]:
     """The operator that returns what ``func`` writes, so many tensors, with its arguments. Raises GI002 where there is none."""
     namespace, _, name = op.packet.partition("::")
+    if op.packet in _BY_LAYOUT and traits_of(args[0].device.type).processor and not is_dense(args[0].shape, args[0].stride()):
+        return filling_form(func), list(args), kwargs
     if op.name in _FUNCTIONAL:
         rest = [a for a in func._schema.arguments[len(args) :] if not a.kwarg_only]  # which may have defaults in place only
         given = [*args, *(kwargs.get(a.name, a.default_value) for a in rest)]

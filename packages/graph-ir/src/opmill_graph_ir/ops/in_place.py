@@ -41,7 +41,8 @@ def write_in_place(ctx: Context, node: Node) -> bool:
         return False
     form, writes = found
     values = values_in([node.args[k] for k in writes if k < len(node.args)])
-    count = len(node.results) - len(form._schema.returns)
+    returns = form._schema.returns
+    count = len(node.results) - sum(r.alias_info is None for r in returns)
     if len(values) != count or not values:
         return False
     returned, written = node.results[:-count], node.results[-count:]
@@ -55,7 +56,9 @@ def write_in_place(ctx: Context, node: Node) -> bool:
         if result is not None:
             ctx.views[result] = ctx.buffer(result, ctx.metas[result])
             ctx.fixed.add(result)
-    ctx.nodes.append(Extern(form.name(), args, {}, results, None, tuple(t.buffer for t in targets), ctx.origin))
+    own = iter(results)
+    made = tuple(next(own) if r.alias_info is None else None for r in returns)
+    ctx.nodes.append(Extern(form.name(), args, {}, made, None, tuple(t.buffer for t in targets), ctx.origin))
     for result, target in zip(written, targets, strict=True):
         if result is not None:
             ctx.views[result], ctx.heirs[result] = target, target.buffer
