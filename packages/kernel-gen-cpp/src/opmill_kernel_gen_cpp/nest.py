@@ -282,10 +282,11 @@ class NestWriter:
         body.block = block
 
     def _part(self, block: Block, count: str) -> tuple[str, str]:
-        """Names of the number of lanes in use, and of their mask."""
-        n, m = self.body.fresh("n"), self.body.fresh("m")
+        """The number of lanes in use, as it is known or by name, and the name of their mask."""
+        n, m = count if count.isdigit() else self.body.fresh("n"), self.body.fresh("m")
         short, lanes = self._vectors().mask_short(), self._vectors().lanes
-        block.add(f"const int {n} = {count};")
+        if n != count:
+            block.add(f"const int {n} = {count};")
         block.add(f"const {self.needs.vector(short, lanes)} {m} = {memory.iota(self.needs, short, lanes)} < {n};")
         return n, m
 

@@ -40,7 +40,7 @@ class Value:
 
 @dataclass(frozen=True)
 class VectorAxis:
-    """The axis that runs along the lanes. ``part``: (name of the number of lanes in use, name of the mask) where not all are."""
+    """The axis that runs along the lanes. ``part``: (number of lanes in use, or its name, and name of the mask) where not all are."""
 
     axis: str
     vectors: Vectors
@@ -299,7 +299,7 @@ class Body:
         name = self.fresh()
         self.block.add(f"const {self.needs.vector(short, vectors.lanes)} {name} = {text};")
         assign = self._assign(f"p_{store.buffer}[{self.index(store.index, 'l')}]", f"{name}[l]", dtype, store.mode)
-        self.block.add(f"for (int l = 0; l < {part[0] if part else vectors.lanes}; ++l) {assign}")
+        self.block.add(memory.each_lane(part[0] if part else str(vectors.lanes), assign))
 
     def _inside(self) -> bool:
         """Whether the vector axis is open here."""
@@ -378,7 +378,7 @@ def _index_value(body: Body, expr: IndexValue, home: Block) -> Value:
     if stride is None:
         name = body.fresh()
         home.add(f"{body.needs.vector(short, vectors.lanes)} {name};")
-        home.add(f"for (int l = 0; l < {vectors.lanes}; ++l) {name}[l] = {body.index(expr.index, 'l')};")
+        home.add(memory.each_lane(str(vectors.lanes), f"{name}[l] = {body.index(expr.index, 'l')};"))
         text = name
     else:
         c = TYPES[dtype].c
@@ -403,7 +403,7 @@ def _load(body: Body, expr: Load, home: Block) -> Value:
     elif not mask.vector:
         rest = _spread_in_memory(body, other)
         if stride is None:
-            text = _lane_load(body, expr, home, f"if ({mask.text}) ", rest)
+            text = _lane_load(body, expr, home, mask.text, rest)
         else:
             text = f"({mask.text} ? {_plain_load(body, expr, stride, home)} : {rest})"
     else:
@@ -428,7 +428,8 @@ def _plain_load(body: Body, expr: Load, stride: LaneStride, home: Block) -> str:
         return f"{(partial(memory.load_part, target=body.target) if part else memory.load)(body.needs, short, lanes)}({where}{count})"
     if body.rows is not None and not part and (along := expr.index.stride_of(body.rows)) is not None and along.constant == 1:
         return _from_square(body, expr, stride, home)
-    return f"{(memory.strided_part if part else memory.strided)(body.needs, short, lanes)}({where}, {stride}{count})"
+    helper = memory.strided_part(body.needs, short, lanes) if part else memory.strided(body.needs, short, lanes, stride)
+    return f"{helper}({where}, {stride}{count})"
 
 
 def _from_square(body: Body, expr: Load, stride: int | str, home: Block) -> str:
@@ -445,12 +446,19 @@ def _from_square(body: Body, expr: Load, stride: int | str, home: Block) -> str:
 
 
 def _lane_load(body: Body, expr: Load, home: Block, condition: str, start: str) -> str:
+    """Lane by lane. Where ``condition`` of a lane is false, it stays as in ``start``, and nothing is read for it."""
     assert body.lanes is not None
     lanes, part, short = body.lanes.vectors.lanes, body.lanes.part, convert.memory_short(expr.dtype)
-    name = body.fresh()
-    lane_index = body.index(expr.index, "l")
+    name, place = body.fresh(), f"p_{expr.buffer}[{body.index(expr.index, 'l')}]"
     home.add(f"{body.needs.vector(short, lanes)} {name} = {start};")
-    home.add(f"for (int l = 0; l < {part[0] if part else lanes}; ++l) {condition}{name}[l] = p_{expr.buffer}[{lane_index}];")
+    count = part[0] if part else str(lanes)
+    if not count.isdigit():
+        count, condition = str(lanes), f"l < {count}{f' && {condition}' if condition else ''}"
+    if condition:
+        other = body.fresh()
+        home.add(f"const {TYPES[expr.dtype].c} {other} = {name}[0];")
+        place = f"*({condition} ? &{place} : &{other})"  # no jump
+    home.add(memory.each_lane(count, f"{name}[l] = {place};"))
     return name
 
 
@@ -462,8 +470,8 @@ def _masked_load(body: Body, expr: Load, stride: LaneStride, mask: str, other: s
     if stride is None:
         lane_mask = body.fresh()
         home.add(f"const {body.needs.vector(vectors.mask_short(), vectors.lanes)} {lane_mask} = {mask};")
-        return _lane_load(body, expr, home, f"if ({lane_mask}[l]) ", other)
-    helper = memory.masked_load(body.needs, convert.memory_short(expr.dtype), vectors.lanes, vectors.mask_short(), body.target)
+        return _lane_load(body, expr, home, f"{lane_mask}[l]", other)
+    helper = memory.masked_load(body.needs, convert.memory_short(expr.dtype), vectors.lanes, stride, vectors.mask_short(), body.target)
     return f"{helper}(p_{expr.buffer}, {body.index(expr.index)}, {stride}, {mask}, {other})"
 
 

@@ -25,10 +25,29 @@ def _first_lanes(needs: Needs, short: str, lanes: int, target: Target) -> tuple[
     return _MASKED[lanes, size], floats, f"{iota(needs, integers, lanes)} < n"
 
 
+_CHOSEN = {"f4": ("ups", "float"), "f8": ("upd", "double"), "8": ("dqudi", "long long"), "4": ("dqusi", "int"), "2": ("dquhi", "short"),
+           "1": ("dquqi", "char")}  # fmt: skip
+"""AVX-512's loads and stores of chosen lanes, for each kind and size of element: the name, and the type that it is called with."""
+
+
+def _chosen_lanes(short: str, lanes: int, target: Target) -> tuple[str, str, str, str] | None:
+    """Where lanes are chosen by the bits of a number: the load's and the store's name, a typedef of ``w``, a vector as they want it, and
+    its element."""
+    size = C_OF_SHORT[short][1]
+    if target.name != "avx512" or not 128 <= 8 * size * lanes <= 512:
+        return None
+    name, element = _CHOSEN[f"f{size}" if short.startswith("f") else str(size)]
+    load_call, store_call = (f"__builtin_ia32_{way}{name}{8 * size * lanes}_mask" for way in ("load", "store"))
+    return load_call, store_call, f"typedef {element} w __attribute__((vector_size({size * lanes})));", element
+
+
 def load_part(needs: Needs, short: str, lanes: int, target: Target) -> str:
     """The first ``n`` lanes from memory, zeros after them."""
     v, (c, size) = needs.vector(short, lanes), C_OF_SHORT[short]
-    if (found := _first_lanes(needs, short, lanes, target)) is not None:
+    if (chosen := _chosen_lanes(short, lanes, target)) is not None:
+        call, _, typedef, element = chosen
+        text = f"{typedef} return ({v}){call}((const {element}*)p, w{{}}, (1u << n) - 1);"
+    elif (found := _first_lanes(needs, short, lanes, target)) is not None:
         text = f"return ({v})__builtin_ia32_maskload{found[0]}((const {found[1]}*)p, {found[2]});"
     else:
         text = f"{v} r = {{}}; __builtin_memcpy(&r, p, n * {size}); return r;"
@@ -43,16 +62,45 @@ def store(needs: Needs, short: str, lanes: int) -> str:
 def store_part(needs: Needs, short: str, lanes: int, target: Target) -> str:
     v, (c, size) = needs.vector(short, lanes), C_OF_SHORT[short]
     text = f"__builtin_memcpy(p, &x, n * {size});"
-    if (found := _first_lanes(needs, short, lanes, target)) is not None:  # a call of memcpy otherwise, but for known n
+    if (chosen := _chosen_lanes(short, lanes, target)) is not None:
+        _, call, typedef, element = chosen
+        text = f"{typedef} {call}(({element}*)p, (w)x, (1u << n) - 1);"
+    elif (found := _first_lanes(needs, short, lanes, target)) is not None:  # a call of memcpy otherwise, but for known n
         text = f"if (__builtin_constant_p(n)) {text} else __builtin_ia32_maskstore{found[0]}(({found[1]}*)p, {found[2]}, ({found[1]})x);"
     return needs.add(f"store_part_{v}", f"static inline void store_part_{v}({c}* p, {v} x, int n) {{ {text} }}")
 
 
-def strided(needs: Needs, short: str, lanes: int) -> str:
-    """Lanes ``s`` elements apart."""
+def strided(needs: Needs, short: str, lanes: int, stride: int | str) -> str:
+    """Lanes ``s`` elements apart. A few elements: whole vectors are read, and lanes picked of them."""
     v, c = needs.vector(short, lanes), C_OF_SHORT[short][0]
+    if stride in _PICKED:
+        assert type(stride) is int
+        name = f"strided_{v}_{stride}"
+        return needs.add(name, f"static inline {v} {name}(const {c}* p, long) {{\n{_picked(v, lanes, stride)}\n  return r0; }}")
     lanes_text = ", ".join(f"p[{k} * s]" if k else "p[0]" for k in range(lanes))
     return needs.add(f"strided_{v}", f"static inline {v} strided_{v}(const {c}* p, long s) {{ return ({v}){{{lanes_text}}}; }}")
+
+
+_PICKED = (2, 3, 4)
+"""Steps up to which vectors are read as they lie in memory."""
+
+
+def _picked(v: str, lanes: int, stride: int) -> str:
+    """Statements that put every ``stride``-th element from ``p`` on into ``r0``. The last vector ends with the last of them."""
+    last, lines = (lanes - 1) * stride, []
+    starts = [min(k * lanes, last - lanes + 1) for k in range(stride)]
+    for k, start in enumerate(starts):
+        lines.append(f"  {'const ' if k else ''}{v} r{k} = *(const {v}u*)(p + {start});")
+    for k in range(1, stride):
+        known, end, picks = starts[k - 1] + lanes, starts[k] + lanes, []
+        for lane in range(lanes):
+            at = lane * stride
+            if at < known:  # in r0: as it was read, before the first step
+                picks.append(at if k == 1 else lane)
+            else:
+                picks.append(lanes + at - starts[k] if at < end else lane)
+        lines.append(f"  r0 = __builtin_shufflevector(r0, r{k}, {', '.join(map(str, picks))});")
+    return "\n".join(lines)
 
 
 def square(needs: Needs, short: str, lanes: int) -> str:
@@ -80,7 +128,7 @@ def strided_part(needs: Needs, short: str, lanes: int) -> str:
     return needs.add(
         f"strided_part_{v}",
         f"static inline {v} strided_part_{v}(const {c}* p, long s, int n) "
-        f"{{ {v} r = {{}}; for (int l = 0; l < n; ++l) r[l] = p[l * s]; return r; }}",
+        f"{{ const {c} z = 0; {v} r; {each_lane(str(lanes), 'r[l] = *(l < n ? p + l * s : &z);')} return r; }}",
     )
 
 
@@ -105,8 +153,17 @@ _SIGNS = {
 """Sign bits of all lanes by one instruction: (lanes, bytes a lane)."""
 
 
+_BITS = {(4, 4): "d2mask128", (2, 8): "q2mask128", (8, 4): "d2mask256", (4, 8): "q2mask256", (16, 4): "d2mask512", (8, 8): "q2mask512"}
+"""The same with AVX-512."""
+
+
 def _signs(needs: Needs, short: str, lanes: int, target: Target) -> str | None:
+    """A number with a bit for each lane of the mask ``m``."""
     size = C_OF_SHORT[short][1]
+    if target.name == "avx512" and (lanes, size) in _BITS:
+        element = "int" if size == 4 else "long long"
+        vectors = f"__attribute__((vector_size({size * lanes})))"
+        return f"({{ typedef {element} w {vectors}; __builtin_ia32_cvt{_BITS[lanes, size]}((w)m); }})"
     if (lanes, size) not in _SIGNS or lanes * size * 8 > target.bits or target.name not in ("avx2", "avx512"):
         return None
     needs.vector("f32" if size == 4 else "f64", lanes)
@@ -127,13 +184,30 @@ def all_lanes(needs: Needs, short: str, lanes: int, target: Target) -> str:
     return needs.add(f"all_{v}", f"static inline bool all_{v}({v} m) {{ return {text}; }}")
 
 
-def masked_load(needs: Needs, short: str, lanes: int, mask: str, target: Target) -> str:
+def masked_load(needs: Needs, short: str, lanes: int, stride: int | str, mask: str, target: Target) -> str:
     """Touches only lanes whose mask is set, and makes no address of others; ``o`` elsewhere. Most masks are all true or all false."""
-    v, m, c = needs.vector(short, lanes), vector(mask, lanes), C_OF_SHORT[short][0]
+    v, m, (c, size) = needs.vector(short, lanes), vector(mask, lanes), C_OF_SHORT[short]
     every, some = all_lanes(needs, mask, lanes, target), any_lane(needs, mask, lanes, target)
-    return needs.add(
-        f"masked_load_{v}",
-        f"static inline {v} masked_load_{v}(const {c}* p, long at, long s, {m} m, {v} o) {{\n"
-        f"  if (s == 1 && {every}(m)) return *(const {v}u*)(p + at);\n  if (!{some}(m)) return o;\n"
-        f"  for (int l = 0; l < {lanes}; ++l) if (m[l]) o[l] = p[at + l * s];\n  return o; }}",
-    )
+    chosen, bits = _chosen_lanes(short, lanes, target), _signs(needs, mask, lanes, target)
+    name = f"masked_load_{v}{f'_{stride}' if stride in (1, *_PICKED) else ''}"
+    lines = [] if stride == 1 and chosen and bits else [f"if ({every}(m)) return {_whole(needs, short, lanes, stride)};"]
+    lines.append(f"if (!{some}(m)) return o;")
+    if stride == 1 and chosen is not None and bits is not None:
+        call, _, typedef, element = chosen
+        where = f"(const {element}*)((unsigned long)p + at * {size})"  # a number: no address of what is not there
+        lines.append(f"{typedef} return ({v}){call}({where}, (w)o, {bits});")
+    else:
+        lines += [f"const {c} x = o[0];", each_lane(str(lanes), "o[l] = *(m[l] ? p + at + l * s : &x);"), "return o;"]
+    text = "\n".join(f"  {line}" for line in lines)
+    return needs.add(name, f"static inline {v} {name}(const {c}* p, long at, long s, {m} m, {v} o) {{\n{text} }}")
+
+
+def _whole(needs: Needs, short: str, lanes: int, stride: int | str) -> str:
+    return f"{load(needs, short, lanes)}(p + at)" if stride == 1 else f"{strided(needs, short, lanes, stride)}(p + at, s)"
+
+
+def each_lane(count: str, statement: str) -> str:
+    """``statement`` for each lane ``l``. All are written out where their number is known: otherwise vectors go through memory, lane by
+    lane."""
+    unroll = f'_Pragma("GCC unroll {count}") ' if count.isdigit() else ""
+    return f"{unroll}for (int l = 0; l < {count}; ++l) {statement}"
