@@ -215,6 +215,8 @@ def _avg_backward(
     stride = many(stride, n) if stride else kernel
     lead, spaces = len(x.sizes) - n, x.sizes[-n:]
     counts = [_windows(Index(()), s, k, t, p, 1, {})[1] for s, k, t, p in zip(spaces, kernel, stride, padding, strict=True)]
+    if math.prod(counts) > 1 and _is_large(ctx, x):
+        return NotImplemented
 
     def term(outer: Any, inner: Any, ext: Any) -> Expr:
         parts = zip(outer[lead:], spaces, kernel, stride, padding, inner, strict=True)
@@ -252,6 +254,8 @@ def _adaptive_backward(ctx: Context, node: Node, grad: View, x: View, ids: View 
     if meta.dtype not in FLOATS or 0 in x.sizes or 0 in grad.sizes:
         return NotImplemented
     counts = [_adaptive_windows(Index(()), s, o, {})[1] for s, o in zip(spaces, sizes, strict=True)]
+    if math.prod(counts) > 1 and _is_large(ctx, x):
+        return NotImplemented
 
     def term(outer: Any, inner: Any, ext: Any) -> Expr:
         at = outer[lead:]
