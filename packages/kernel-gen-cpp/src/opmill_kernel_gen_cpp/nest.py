@@ -373,12 +373,12 @@ class NestWriter:
             copies = list(range(self._inner_unroll(phase, own)))
         totals = {(n, c): self._declare(c, r) for n, r in enumerate(phase.reductions) for c in copies}
         blocks = []
-        run = self._run_axis(phase, axes, own)
+        run, length = self._runs(phase, axes, own)
         partial = dict(totals)
         for a in axes:
             if a.name == run:
-                self.spans[a.name] = _RUN
-                blocks.append(body.block.nested(f"for (long b_{a.name} = 0; b_{a.name} * {_RUN} < {self._text(a.extent)}; ++b_{a.name})"))
+                self.spans[a.name] = length
+                blocks.append(body.block.nested(f"for (long b_{a.name} = 0; b_{a.name} * {length} < {self._text(a.extent)}; ++b_{a.name})"))
                 body.block = blocks[-1]
                 partial = {key: self._declare(key[1], acc.reduction) for key, acc in totals.items()}
             begin, end = self._range(a.name, self._text(a.extent))
@@ -400,10 +400,9 @@ class NestWriter:
         span_block: Block | None = None
         if own is not None:
             if run == own:
-                step = self._vectors().lanes * len(copies) * _RUN
-                self.spans[own] = step
+                self.spans[own] = length
                 extent = self._text(next(a for a in phase.axes if a.name == own).extent)
-                span_block = body.block.nested(f"for (long b_{own} = 0; b_{own} * {step} < {extent}; ++b_{own})")
+                span_block = body.block.nested(f"for (long b_{own} = 0; b_{own} * {length} < {extent}; ++b_{own})")
                 body.block = span_block
                 partial.update({key: self._declare(key[1], acc.reduction) for key, acc in totals.items()})
             body.lanes = None
@@ -542,15 +541,21 @@ class NestWriter:
             return 1
         return 4 if self.extents[own] >= 8 * self._vectors().lanes else 1
 
-    def _run_axis(self, phase: Phase, axes: list[Axis], own: str | None) -> str | None:
-        """The innermost inner axis, where sums over it are long enough to be done in runs."""
+    def _runs(self, phase: Phase, axes: list[Axis], own: str | None) -> tuple[str | None, int]:
+        """The innermost inner axis by whose end sums are long enough to be done in runs, and how far along it one run goes."""
         if not any(r.op in ("sum", "welford") and TYPES[r.dtype].kind == "float" for r in phase.reductions):
-            return None
-        name = own if own is not None else axes[-1].name
-        steps = self.extents[name]
+            return None, 0
+        inside = 1  # additions at a point of the axis
         if own is not None:
-            steps //= self._vectors().lanes * self._inner_unroll(phase, own)
-        return name if steps > 2 * _RUN else None
+            step = self._vectors().lanes * self._inner_unroll(phase, own)
+            if (inside := max(self.extents[own] // step, 1)) > 2 * _RUN:
+                return own, step * _RUN
+        for axis in reversed(axes):
+            steps = self.extents[axis.name]
+            if steps > 1 and steps * inside > 2 * _RUN:
+                return axis.name, max(_RUN // inside, 1)
+            inside *= steps
+        return None, 0
 
 
 def write_nest(kernel: LoopKernel, nest: Nest, name: str, first_check: int, needs: Needs, target: Target) -> Written:

@@ -10,6 +10,8 @@ from opmill_graph_ir.loops.ir import Axis, Expr, IndexValue, Load, Nest, Op, Pha
 
 from . import walk
 from .emit.convert import Vectors
+from .emit.lanes import even_step, offsets
+from .emit.memory import PICKED
 from .emit.types import TYPES
 from .target import Target
 
@@ -94,17 +96,18 @@ def _points(axes: Iterable[Axis], extents: Mapping[str, int]) -> float:
     return total
 
 
-def _lane_kind(i: Index, axis: str, extents: Mapping[str, int], lanes: int) -> int | None:
-    """0, 1, 2 (a stride), 3 (one so small that lanes share cache lines), or None: an index along ``axis``."""
+def _access(i: Index, axis: str, extents: Mapping[str, int], lanes: int, is_store: bool, apart: float) -> float:
+    """What a point's part of an access by vectors along ``axis`` costs. ``apart``: where lanes do not share cache lines."""
     if axis not in i.symbols:
-        return 0
+        return 1.0 if is_store else 0.1 / lanes
     stride = i.stride_of(axis)
-    if stride is None:
-        parts = i.substitute({axis: Index(((("lane block",), lanes), (("lane",), 1)))}, {**extents, "lane": lanes, "lane block": 1 << 40})
-        stride = parts.stride_of("lane")
-    if stride is None:
-        return None
-    return stride.constant if stride.constant in (0, 1) else 3 if stride.constant in (2, 3, 4) else 2
+    if stride is None and (stride := even_step(i, axis, lanes, extents)) is None:
+        return 1.5 if is_store or offsets(i, axis, lanes, extents) is None else 2.0 / lanes
+    if (n := stride.constant) in (0, 1):
+        return (1.0 if is_store else 0.1 / lanes) if n == 0 else 1.0 / lanes
+    if n in PICKED:  # vectors are read whole, and put together
+        return 1.0 if is_store else min(0.9, (2 * n - 1) / lanes)
+    return apart + 0.1 * is_store
 
 
 def _waiting(scan: Scan) -> float:
@@ -125,11 +128,7 @@ def _phase_cost(phase: Phase, axis: str | None, nest: Nest, extents: Mapping[str
     if phase.scans and axis == phase.axes[0].name:
         cost += sum(map(_waiting, phase.scans))
     apart = 8.0 if phase.scans else 1.0  # rows, an element of each at a time, are far apart in memory
-    for i, is_store in walk.indices(phase):
-        kind = _lane_kind(i, axis, extents, lanes)
-        cost += {0: 0.1 / lanes if not is_store else 1.0, 1: 1.0 / lanes, 2: apart + 0.1 * is_store, 3: 0.9 + 0.1 * is_store, None: 1.5}[
-            kind
-        ]
+    cost += sum(_access(i, axis, extents, lanes, is_store, apart) for i, is_store in walk.indices(phase))
     extent = extents[axis]
     return points * cost * (-(-extent // lanes) * lanes / extent)
 

@@ -314,8 +314,8 @@ def _group_norm(ctx: Context, node: Node, x: View, weight: Any, bias: Any, n: in
     name, meta = _result(ctx, node)
     if 0 in x.sizes or x.dtype not in FLOATS:
         return NotImplemented
-    mean, rstd = _normalised(ctx, reshape(x, (n, groups, c // groups * hw)), 2, eps)
-    per_channel = [reshape(expand_last(v, c // groups), (n, c)) for v in (mean, rstd)]
+    mean, rstd = _normalised(ctx, reshape(x, (n, groups, c // groups, *x.sizes[2:])), 2, eps)  # images may lie channels last
+    per_channel = [reshape(expand_last(reshape(v, (n, groups, 1)), c // groups), (n, c)) for v in (mean, rstd)]
 
     def value(at: Any, ext: Any) -> Expr:
         m, r = (ctx.load(v, at[:2], ext) for v in per_channel)

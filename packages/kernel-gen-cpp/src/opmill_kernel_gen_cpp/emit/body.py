@@ -12,7 +12,7 @@ from functools import partial
 import torch
 
 from opmill_graph_ir.loops.float8 import FLOAT8
-from opmill_graph_ir.loops.index import Index, index
+from opmill_graph_ir.loops.index import Index
 from opmill_graph_ir.loops.ir import Check, Const, Expr, IndexValue, Let, Load, Op, Ref, Store
 
 from ..target import Target
@@ -20,6 +20,7 @@ from . import convert, memory
 from .block import Block
 from .functions import function, splat
 from .index_text import index_text
+from .lanes import even_step, offsets
 from .needs import Needs
 from .primitives import COMPARISONS, LOGICAL, ROWS
 from .types import SIGNED_OF_SIZE, TYPES, Vectors
@@ -253,13 +254,15 @@ class Body:
         if any(self.varies_name(s) for s in i.symbols if s != axis):
             return None
         stride = i.stride_of(axis)
-        if stride is None:  # i // 64 and i % 64 are even within vectors of 8, which begin at multiples of 8
-            blocks = self.extents.get(axis, 1 << 40) // lanes + 1
-            parts = i.substitute({axis: index("lane block") * lanes + "lane"}, self.extents | {"lane": lanes, "lane block": blocks})
-            stride = parts.stride_of("lane")
-            if stride is None or "lane block" in stride.symbols:
-                return None
+        if stride is None and (stride := even_step(i, axis, lanes, self.extents)) is None:
+            return None
         return stride.constant if stride.constant is not None else self.index(stride)
+
+    def lane_offsets(self, i: Index) -> tuple[int, ...] | None:
+        """How far lanes are from the first, where these are a few neighbours in every vector."""
+        if self.lanes is None or any(self.varies_name(s) for s in i.symbols if s != self.lanes.axis):
+            return None
+        return offsets(i, self.lanes.axis, self.lanes.vectors.lanes, self.extents)
 
     # ---- effects ---------------------------------------------------------------------------------------------------
 
@@ -420,10 +423,11 @@ def _spread_in_memory(body: Body, const: Const) -> str:
 def _plain_load(body: Body, expr: Load, stride: LaneStride, home: Block) -> str:
     assert body.lanes is not None
     lanes, part, short = body.lanes.vectors.lanes, body.lanes.part, convert.memory_short(expr.dtype)
-    if stride is None:
-        return _lane_load(body, expr, home, "", "{}")
-    count = f", {part[0]}" if part else ""
     where = f"p_{expr.buffer} + {body.index(expr.index)}"
+    if stride is None:
+        apart = None if part else body.lane_offsets(expr.index)
+        return f"{memory.neighbours(body.needs, short, apart, body.target)}({where})" if apart else _lane_load(body, expr, home, "", "{}")
+    count = f", {part[0]}" if part else ""
     if stride == 1:
         return f"{(partial(memory.load_part, target=body.target) if part else memory.load)(body.needs, short, lanes)}({where}{count})"
     if body.rows is not None and not part and (along := expr.index.stride_of(body.rows)) is not None and along.constant == 1:

@@ -73,7 +73,7 @@ def store_part(needs: Needs, short: str, lanes: int, target: Target) -> str:
 def strided(needs: Needs, short: str, lanes: int, stride: int | str) -> str:
     """Lanes ``s`` elements apart. A few elements: whole vectors are read, and lanes picked of them."""
     v, c = needs.vector(short, lanes), C_OF_SHORT[short][0]
-    if stride in _PICKED:
+    if stride in PICKED:
         assert type(stride) is int
         name = f"strided_{v}_{stride}"
         return needs.add(name, f"static inline {v} {name}(const {c}* p, long) {{\n{_picked(v, lanes, stride)}\n  return r0; }}")
@@ -81,7 +81,7 @@ def strided(needs: Needs, short: str, lanes: int, stride: int | str) -> str:
     return needs.add(f"strided_{v}", f"static inline {v} strided_{v}(const {c}* p, long s) {{ return ({v}){{{lanes_text}}}; }}")
 
 
-_PICKED = (2, 3, 4)
+PICKED = (2, 3, 4)
 """Steps up to which vectors are read as they lie in memory."""
 
 
@@ -101,6 +101,14 @@ def _picked(v: str, lanes: int, stride: int) -> str:
                 picks.append(lanes + at - starts[k] if at < end else lane)
         lines.append(f"  r0 = __builtin_shufflevector(r0, r{k}, {', '.join(map(str, picks))});")
     return "\n".join(lines)
+
+
+def neighbours(needs: Needs, short: str, offsets: tuple[int, ...], target: Target) -> str:
+    """Lanes so many elements from the first: these are read once, and repeated. (Of shorter vectors GCC makes longer ones lane by lane.)"""
+    v, part, c = needs.vector(short, len(offsets)), load_part(needs, short, len(offsets), target), C_OF_SHORT[short][0]
+    name = f"neighbours_{v}_{''.join(f'{n:x}' for n in offsets)}"
+    picked = f"__builtin_shufflevector(x, x, {', '.join(map(str, offsets))})"
+    return needs.add(name, f"static inline {v} {name}(const {c}* p) {{ const {v} x = {part}(p, {max(offsets) + 1}); return {picked}; }}")
 
 
 def square(needs: Needs, short: str, lanes: int) -> str:
@@ -189,7 +197,7 @@ def masked_load(needs: Needs, short: str, lanes: int, stride: int | str, mask: s
     v, m, (c, size) = needs.vector(short, lanes), vector(mask, lanes), C_OF_SHORT[short]
     every, some = all_lanes(needs, mask, lanes, target), any_lane(needs, mask, lanes, target)
     chosen, bits = _chosen_lanes(short, lanes, target), _signs(needs, mask, lanes, target)
-    name = f"masked_load_{v}{f'_{stride}' if stride in (1, *_PICKED) else ''}"
+    name = f"masked_load_{v}{f'_{stride}' if stride in (1, *PICKED) else ''}"
     lines = [] if stride == 1 and chosen and bits else [f"if ({every}(m)) return {_whole(needs, short, lanes, stride)};"]
     lines.append(f"if (!{some}(m)) return o;")
     if stride == 1 and chosen is not None and bits is not None:
