@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from opmill_graph_ir.loops.index import index
+from opmill_graph_ir.loops.index import floordiv, index, mod
 from opmill_graph_ir.loops.ir import Axis, Buffer, Const, IndexValue, Let, Load, LoopKernel, Nest, Op, Phase, Store
 from opmill_kernel_gen_cpp.debug import Runner
 from opmill_kernel_gen_cpp.generator import CppKernelGenerator
@@ -37,6 +37,16 @@ def _kernel(dtype: str, step: int, form: str, known: int | None) -> LoopKernel:
     name = f"{form}_{dtype}_{step}_{known}"
     nest = Nest((Axis("i", n),), (Phase(lets=lets, stores=(Store("out", index("i"), source),)),))
     return LoopKernel(name, tuple(buffers), (nest,), () if known else ("n",))
+
+
+def _neighbours(dtype: str, of: int) -> LoopKernel:
+    """``out[i, j] = in[j // of] + in[j % of]``, with as many columns as three vectors have lanes, and some."""
+    i, j, columns = index("i"), index("j"), 60
+    extents = {"i": 5, "j": columns}
+    value = Op("add", (Load("in", floordiv(j, of, extents), dtype), Load("in", mod(j, of, extents), dtype)), dtype)
+    buffers = (Buffer("in", dtype, "in", index(columns)), Buffer("out", dtype, "out", index(5 * columns)))
+    axes = (Axis("i", index(5)), Axis("j", index(columns)))
+    return LoopKernel(f"neighbours_{dtype}_{of}", buffers, (Nest(axes, (Phase(stores=(Store("out", i * columns + j, value),)),)),))
 
 
 def _kernels() -> list[tuple[LoopKernel, int, str, int | None]]:
@@ -82,6 +92,17 @@ def _run(folder: str, target: Target) -> None:
     for kernel, step, form, known in made:
         for n in LENGTHS if known is None else (known,):
             _check(runner, kernel, step, form, n)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32"])
+def test_elements_that_lanes_share(store: Folder, dtype: str) -> None:
+    kernels = {of: _neighbours(dtype, of) for of in (2, 3, 4, 5, 8, 16, 20)}
+    runner = Runner(list(kernels.values()), store)
+    x, j = torch.arange(1, 61).to(getattr(torch, dtype)), torch.arange(60)
+    for of, kernel in kernels.items():
+        out = torch.empty(5, 60, dtype=x.dtype)
+        assert runner.run(kernel, {"in": x, "out": out}) == 0
+        assert torch.equal(out, (x[j // of] + x[j % of]).expand(5, 60)), of
 
 
 def _runs_here(target: Target) -> bool:

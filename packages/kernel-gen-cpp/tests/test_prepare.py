@@ -21,6 +21,7 @@ from opmill_kernel_gen_cpp.target import AVX2
 
 RANGES = {"i": (0, 63), "j": (3, 9)}
 X, B = Load("x", index("i"), "float32"), Load("b", index("i"), "bool")
+BYTE = Load("n", index("i"), "int8")
 
 
 def at(value: Index | str, dtype: str = "int64") -> IndexValue:
@@ -52,6 +53,8 @@ TRUE, FALSE = Const(True, "bool"), Const(False, "bool")
         (Load("x", index("i"), "float32", op("gt", at("i"), number(99)), Const(2.0, "float32")), Const(2.0, "float32")),
         (op("logical_and", TRUE, B), B),
         (op("logical_or", TRUE, B), TRUE),
+        (cast(cast(BYTE, "bfloat16"), "float32"), cast(BYTE, "float32")),
+        (cast(cast(cast(BYTE, "int16"), "bfloat16"), "float32"), cast(cast(cast(BYTE, "int16"), "bfloat16"), "float32")),  # rounded
     ],
     ids=str,
 )
@@ -167,6 +170,19 @@ def test_statistics_far_from_zero(runner: Runner, offset: float) -> None:
     exact = (a + 0.5).double()
     torch.testing.assert_close(got["mean"].double(), exact.mean(1), rtol=3e-7, atol=1e-7)
     torch.testing.assert_close(got["m2"].double(), exact.var(1, correction=0) * 768, rtol=1e-5, atol=1e-9)
+
+
+def test_long_sums_over_nested_axes_are_exact_to_float32(store) -> None:
+    """As those over one axis are: added in a row, they would be off by thousands of units."""
+    i, outer, inner = Axis("i", index(16)), Axis("j", index(1 << 14)), Axis("k", index(4))
+    x = Load("x", index("j") * 64 + index("i") * 4 + "k", "float32")
+    total = Phase((outer, inner), reductions=(Reduction(("total",), "sum", x, "float32"),))
+    stored = Phase(stores=(Store("out", index("i"), Ref("total", "float32")),))
+    buffers = (Buffer("x", "float32", "in", index(64 << 14)), Buffer("out", "float32", "out", index(16)))
+    kernel = LoopKernel("nested", buffers, (Nest((i,), (total, stored)),))
+    data = {"x": torch.full((64 << 14,), 0.1), "out": torch.empty(16)}
+    assert Runner([kernel], store).run(kernel, data) == 0
+    torch.testing.assert_close(data["out"], torch.full((16,), (1 << 16) * data["x"][0].item()), rtol=3e-6, atol=0)
 
 
 @pytest.mark.parametrize("special", [math.nan, math.inf, -math.inf])

@@ -8,6 +8,7 @@ from ..target import Target
 from . import float8
 from .needs import Needs
 from .types import SIGNED_OF_SIZE, TYPES, Vectors
+from .widths import resized
 
 _BF16_SCALAR = """static inline float load_bf16(unsigned short x) { return __builtin_bit_cast(float, (unsigned)x << 16); }
 static inline unsigned short round_bf16(float x) {
@@ -37,9 +38,7 @@ def value_type(needs: Needs, dtype: str, vectors: Vectors | None) -> str:
 
 def resize(needs: Needs, text: str, short: str, to: str, vectors: Vectors) -> str:
     """Converts lanes from element ``short`` to ``to`` by value."""
-    if short == to:
-        return text
-    return f"__builtin_convertvector({text}, {needs.vector(to, vectors.lanes)})"
+    return resized(needs, text, short, to, vectors.lanes)
 
 
 def mask_for(needs: Needs, mask: str, size: int, vectors: Vectors) -> str:
@@ -119,13 +118,10 @@ def _from_half(needs: Needs, text: str, source: str, vectors: Vectors | None, ta
     if vectors is None:
         return f"load_{half}({text})"
     n = vectors.lanes
-    f, u, w = needs.vector("f32", n), needs.vector("u16", n), needs.vector("u32", n)
+    f, u = needs.vector("f32", n), needs.vector("u16", n)
     name = f"load_{half}x{n}"
     if half == "bf16":
-        wide = f"__builtin_convertvector(x, {w})"
-        if n == 8 and target.name in ("avx2", "avx512"):  # one instruction, of which GCC makes four
-            wide = f"({w})__builtin_ia32_pmovzxwd256(({needs.vector('i16', 8)})x)"
-        body = f"return ({f})({wide} << 16);"
+        body = f"return ({f})({resized(needs, 'x', 'u16', 'u32', n)} << 16);"
     else:
         body = _HALF_WIDENED.get((target.family if target.f16c else "", n), _EACH_WIDENED)
         body = _filled(needs, body, f=f, n=n)
@@ -142,8 +138,8 @@ def _to_half(needs: Needs, text: str, to: str, vectors: Vectors | None, target: 
     f, u, w = needs.vector("f32", n), needs.vector("u16", n), needs.vector("u32", n)
     name = f"round_{half}x{n}"
     if half == "bf16":
-        narrow = f"return __builtin_convertvector(y, {u});"
-        if n == 8 and target.name in ("avx2", "avx512"):
+        narrow = f"return {resized(needs, 'y', 'u32', 'u16', n)};"
+        if n == 8 and target.name == "avx2":
             low, high = (f"({needs.vector('i32', 4)})__builtin_shufflevector(y, y, {k})" for k in ("0, 1, 2, 3", "4, 5, 6, 7"))
             narrow = f"return ({u})__builtin_ia32_packusdw128({low}, {high});"
         body = (

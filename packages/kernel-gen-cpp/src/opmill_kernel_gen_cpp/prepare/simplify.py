@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from opmill_graph_ir.loops.ir import Const, Expr, IndexValue, Let, Load, Op, Phase, Ref
+from opmill_graph_ir.loops.ir import HALF, Const, Expr, IndexValue, Let, Load, Op, Phase, Ref
 
 from ..emit.types import TYPES
 from .ranges import Bounds, Ranges, bounds
@@ -73,7 +73,13 @@ def _add(e: Op) -> Expr:
 
 
 def _cast(e: Op) -> Expr:
-    return e.args[0] if e.args[0].dtype == e.dtype else e
+    value = e.args[0]
+    if value.dtype == e.dtype:
+        return value
+    if isinstance(value, Op) and value.name == "cast" and value.dtype in HALF and TYPES[value.args[0].dtype].size == 1:
+        if TYPES[value.args[0].dtype].kind != "raw" and TYPES[e.dtype].kind == "float":  # a byte is exact in half precision
+            return Op("cast", value.args, e.dtype)
+    return e
 
 
 _RULES: dict[str, Callable[[Op], Expr]] = {
