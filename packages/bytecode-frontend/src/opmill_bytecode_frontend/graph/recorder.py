@@ -264,6 +264,8 @@ class Recorder:
 
     def outside_node_of(self, value: TensorValue | SymbolicNumber) -> torch.fx.Node:
         """The node where the value was made; inputs belong to the outermost graph."""
+        if getattr(value, "moved", False):
+            self.vm.unsupported("FE032", "a use of a tensor whose data was assigned", "it has other memory when the graph has run")
         if value.node is None:
             value.node = self._input_node(value)
         return value.node

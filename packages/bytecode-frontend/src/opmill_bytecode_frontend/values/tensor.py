@@ -20,6 +20,7 @@ from .data_dependent import LateFloat, LateTruth
 from .floating import FloatNumber
 from .iterators import STOP, ItemsIterator
 from .mapping import DictValue
+from .new_data import give, may_be_given
 from .sequence import ListValue, SliceValue, TupleValue
 
 #: dunder -> (function recorded, operands swapped)
@@ -82,6 +83,8 @@ class TensorValue(Value):
         """Where there is a hook on it: the tensor below the hooks."""
         self.hooked_at: int | None = None
         """The place where the first hook was put on it."""
+        self.moved = False
+        """Whether it gets other memory when the graph has run."""
         self._attrs: DictValue | None = None
 
     def __repr__(self) -> str:
@@ -162,6 +165,10 @@ class TensorValue(Value):
         if takes_operators(self.cls) and name != "grad":
             why = "it may say what operators on the tensor do"
             vm.unsupported("FE032", f"assignment to attribute {name} of a {self.cls.__qualname__}", why, "make a new tensor")
+        if name == "data" and isinstance(value, TensorValue) and may_be_given(vm, self, value):
+            vm.effects.calls.append((give, [self, value], {}))
+            self.moved = True
+            return
         if name == "data" and isinstance(value, TensorValue):
             vm.unsupported("FE032", "assignment to tensor.data", "the tensor would change its memory", "use copy_() under no_grad")
         if name == "grad" and self.obj is not None and self.takes_gradient(value):
