@@ -447,7 +447,7 @@ def late_number(r: Rebuilder, name: str) -> str:
 
 @rebuilds(FloatNumber)
 def float_number(r: Rebuilder, value: FloatNumber) -> str:
-    return f"({value.written([r.source(source) for source in value.sources])})"
+    return f"({value.written([r.source(source) for source in value.sources], r.constants.name)})"
 
 
 @rebuilds(LateFloat, LateTruth)

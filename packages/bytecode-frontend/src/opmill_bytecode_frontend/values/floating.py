@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
+import re
 from typing import Any, Callable
 
 from opmill_guards.guard import Equals
@@ -22,6 +23,7 @@ UNARY: dict[str, tuple[str, Callable[[Any], Any]]] = {"__neg__": ("-", operator.
 ITSELF = ("__pos__", "__float__")
 OF_DATA: Any = "of data"
 """What ``symbolic`` is of numbers that only data tell."""
+OF_MATH = re.compile(r"math\.(\w+)\(")
 LARGEST = 64
 """Operations in one expression; of longer ones (a sum over a loop) the values are assumed."""
 
@@ -42,9 +44,10 @@ class FloatNumber(Value):
     def __repr__(self) -> str:
         return f"Float({self.written([str(source) for source in self.sources])})"
 
-    def written(self, names: list[str]) -> str:
-        """The expression, where the sources have these names."""
-        return self.text.format(*names)
+    def written(self, names: list[str], named: Callable[[Any], str] | None = None) -> str:
+        """The expression, where the sources have these names; ``named`` names functions of ``math``."""
+        text = self.text if named is None else OF_MATH.sub(lambda found: f"{named(getattr(math, found[1]))}(", self.text)
+        return text.format(*names)
 
     def python_type(self) -> type:
         return float
@@ -96,6 +99,10 @@ class FloatNumber(Value):
             return self.vm.fresh(value)
         text, sources = self.joined(other, template)
         return FloatNumber(self.vm, value, text, sources, operations)
+
+    def applied(self, function: Any) -> FloatNumber:
+        """A function of ``math`` of it that is known to give a float."""
+        return FloatNumber(self.vm, function(self.value), f"math.{function.__name__}({self.text})", self.sources, self.operations + 1)
 
     def all_assumed(self, other: Any) -> None:
         self.constant()

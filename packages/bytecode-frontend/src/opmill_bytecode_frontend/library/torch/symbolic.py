@@ -21,6 +21,7 @@ from ...values.sequence import SequenceValue, TupleValue
 from ...values.tensor import TensorValue
 from ..dispatch import fold
 from ..registry import handles, named
+from ..standard.mathematics import function_of_float
 
 if TYPE_CHECKING:
     from ...interpretation.machine import Interpreter
@@ -40,7 +41,7 @@ for _name in ("floor", "ceil", "trunc"):
 def square_root(vm: Interpreter, value: Value) -> Value:
     if isinstance(value, SymbolicNumber) and vm.truth(vm.compare(">=", value, vm.fresh(0))):
         return vm.fresh(torch._sym_sqrt(value.number))  # type: ignore[attr-defined]
-    return fold(vm, math.sqrt, [value], {})
+    return function_of_float(vm, value, function=math.sqrt)
 
 
 @handles(math.prod)
