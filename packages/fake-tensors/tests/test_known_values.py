@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 import torch
 
 from opmill_fake_tensors import FakeContext
 from opmill_fake_tensors.errors import DataDependent
+from opmill_fake_tensors.symbolic import item_at
+from opmill_fake_tensors.symbols import Sizes
 
 
 def mask(n: int) -> torch.Tensor:
@@ -113,3 +118,27 @@ def test_a_known_value_that_cannot_be_computed_is_not_known() -> None:
         picked = torch.arange(100)[torch.full((70,), 200)]
         with pytest.raises(DataDependent):
             picked.sum().item()
+
+
+VIEWS: dict[str, Callable[[torch.Tensor, Any], Any]] = {
+    "a row that data choose": lambda m, i: item_at(m, i),
+    "rows up to one that data choose": lambda m, i: m[:i],
+    "rows from one that data choose, of some columns": lambda m, i: m[i:, 1:],
+    "several of one operator": lambda m, i: m.unbind(0)[1],
+    "split": lambda m, i: m.split(2)[0],
+    "a view of a view": lambda m, i: m.t()[1:].unbind(0)[0][:i],
+    "iterated": lambda m, i: next(iter(m)),
+}
+
+
+@pytest.mark.parametrize("write", [lambda v: v.fill_(1), lambda v: v.add_(1), lambda v: v.copy_(torch.ones(1)), lambda v: v.zero_()])
+@pytest.mark.parametrize("name", VIEWS)
+def test_what_is_known_is_forgotten_where_a_view_of_unknown_contents_is_written(name: str, write: Any) -> None:
+    two = torch.tensor(2)
+    with FakeContext(data=Sizes()) as context:
+        number = context.from_tensor(two).item()
+        m = torch.zeros(4, 3)
+        assert m.sum().item() == 0
+        write(VIEWS[name](m, number))
+        with pytest.raises(DataDependent):
+            m.tolist()

@@ -155,3 +155,52 @@ def test_zeros_have_signs_and_nan_is_nan(flag):
     for value in (0.0, -0.0, float("nan"), float("nan"), 0.0):
         module.flag.fill_(value)
         assert torch.equal(compiled(x), module(x))
+
+
+def counted(p):
+    m = torch.zeros(3, 3, dtype=torch.long)
+    for a in p.tolist():
+        m[a, a] += 1
+    return m, m.sum().item()
+
+
+def first_rows(p):
+    m = torch.zeros(4)
+    m[: p[0].item()] = 1
+    return m.tolist()
+
+
+def parts(p):
+    m = torch.zeros(2, 3)
+    a, _ = m.unbind(0)
+    a += 1
+    return m.sum().item(), bool(m.any())
+
+
+def narrowed(p):
+    m = torch.ones(4)
+    m.narrow(0, 0, p[1].item()).mul_(0)
+    return [v for v in m.tolist() if v], m.sum().item()
+
+
+def decided(p):
+    m = torch.zeros(3)
+    for row in m.unbind():
+        row.add_(p[0].item())
+    return 1 if m.sum() > 2 else 0
+
+
+def placed(p):
+    m = torch.arange(4.0)
+    m[p[0]] = 9
+    m.t()[-p[0].item() :] += 2
+    return m.tolist(), m.max().item()
+
+
+@pytest.mark.parametrize("function", [counted, first_rows, parts, narrowed, decided, placed])
+def test_writes_at_places_that_data_choose(function):
+    """The tensor was made of numbers and is known; what is written to it through a view that is not, is read behind it."""
+    compiled = capture(function, "eager")
+    for numbers in ([1, 2, 1], [2, 1, 0], [1, 1, 1]):
+        want, got = function(torch.tensor(numbers)), compiled(torch.tensor(numbers))
+        assert str(want) == str(got)

@@ -22,7 +22,7 @@ from .probing import refusal
 from .symbolic import any_symbolic, fixed_sizes, promised_otherwise, python_kernel, symbolic_meta
 from .symbols import Index, Relation, Sizes, index_of, sym_int
 from .table import alike
-from .tensor import ConstantBox, FakeTensor, Recipe
+from .tensor import ConstantBox, FakeTensor, Recipe, kept, known_value
 from .unlike import numbered, unlike
 from .wrappers import NotTakenApart, put_together, resized, take_apart, takes_operators
 
@@ -322,7 +322,8 @@ class FakeContext(TorchDispatchMode):
             if result is NotImplemented and (kernel := python_kernel(op.func, symbolic)) is not None:
                 made = self._by_kernel(op, kernel, args, kwargs)
                 if not (symbolic and device.type == "cpu" and promised_otherwise(op, metas, meta_kwargs, made)):
-                    return made if op.shares else self._apart(made, args)
+                    call.forget_written(op, args, kwargs)
+                    return call.tied(made) if op.shares else self._apart(made, args)
             if result is NotImplemented:
                 with torch._C._DisablePythonDispatcher():  # kernels in C++ are faster, and whole
                     result = (self._by_fixed_sizes if symbolic else self._infer)(op, metas, meta_kwargs, device)
@@ -336,7 +337,7 @@ class FakeContext(TorchDispatchMode):
         out = call.wrap(result, device)
         if call.constants and op.pure and not symbolic:
             call.attach_constants(op, args, kwargs, out)
-        return out
+        return call.tied(out)
 
     def _infer(self, op: Operator, metas: list[Any], kwargs: dict[str, Any], device: torch.device) -> Any:
         with _no_dispatch():
@@ -530,12 +531,22 @@ class _Call:
             return
         later = out.numel() > SMALL or any(isinstance(fake._constant, Recipe) for fake in self.fakes.values())
         if later:
-            compute = functools.partial(_run_on, op, [_kept(a) for a in args], {k: _kept(v) for k, v in kwargs.items()})
+            compute = functools.partial(_run_on, op, [kept(a) for a in args], {k: kept(v) for k, v in kwargs.items()})
             value: Any = Recipe(compute)
         else:
             value = self._run_on_constants(op, args, kwargs)
         box = next(iter(self.fakes.values()))._box if op.aliases and self.fakes else ConstantBox(self.told())
         out._constant, out._box = value, box
+
+    def tied(self, out: Any) -> Any:
+        """The results. Of those without a known value that lie in memory of which something is known, it is not known once they are
+        written."""
+        if boxes := {fake.meta.untyped_storage()._cdata: fake._box for fake in self.fakes.values() if fake._box is not None}:
+            for fake in out if isinstance(out, (tuple, list)) else (out,):
+                if isinstance(fake, FakeTensor) and fake._box is None:
+                    box = boxes.get(fake.meta.untyped_storage()._cdata)
+                    fake._box = None if box is None else box.unknown()
+        return out
 
     def after_writing(self, op: Operator, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Recipe | None:
         """What the tensor that an operator writes in place will hold, where that is known."""
@@ -544,12 +555,12 @@ class _Call:
             return None
         if not op.packet.startswith("aten::") or {torch.Tag.nondeterministic_seeded, torch.Tag.inplace_view} & set(op.func.tags):
             return None
-        before, *rest = [_kept(a) for a in args]
-        named = {k: _kept(v) for k, v in kwargs.items()}
+        before, *rest = [kept(a) for a in args]
+        named = {k: kept(v) for k, v in kwargs.items()}
 
         def compute() -> torch.Tensor:
             with _no_dispatch(), _no_levels():
-                own: torch.Tensor = _value(before).clone()
+                own: torch.Tensor = known_value(before).clone()
             _run_on(op, [own, *rest], named)
             return own
 
@@ -566,7 +577,7 @@ class _Call:
         return self._lift_all(value)
 
     def _run_on_constants(self, op: Operator, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        return _run_on(op, [_kept(a) for a in args], {k: _kept(v) for k, v in kwargs.items()})
+        return _run_on(op, [kept(a) for a in args], {k: kept(v) for k, v in kwargs.items()})
 
     def _lift_all(self, value: Any) -> Any:
         if isinstance(value, torch.Tensor):
@@ -576,19 +587,6 @@ class _Call:
 
 def _run_on(op: Operator, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """What the operator gives for values and recipes of values."""
-    on_cpu = {k: CPU if k == "device" and v is not None else _value(v) for k, v in kwargs.items()}
+    on_cpu = {k: CPU if k == "device" and v is not None else known_value(v) for k, v in kwargs.items()}
     with _no_dispatch(), _no_levels():
-        return op.func(*map(_value, args), **on_cpu)
-
-
-def _kept(arg: Any) -> Any:
-    """What is known of an argument now, whatever is written later."""
-    if isinstance(arg, FakeTensor):
-        return arg._constant
-    return type(arg)(map(_kept, arg)) if type(arg) in (list, tuple) else arg
-
-
-def _value(arg: Any) -> Any:
-    if isinstance(arg, Recipe):
-        return arg.value()
-    return type(arg)(map(_value, arg)) if type(arg) in (list, tuple) else arg
+        return op.func(*map(known_value, args), **on_cpu)

@@ -39,6 +39,12 @@ class ConstantBox:
         for box in self.memory:
             box.alive = False
 
+    def unknown(self) -> ConstantBox:
+        """Of a view of the memory whose own value nobody knows: when it is written, what is known of the memory is forgotten."""
+        made = ConstantBox(memory=self.memory)
+        made.alive = False
+        return made
+
     def decides(self) -> None:
         for tell in self.told:
             tell()
@@ -149,3 +155,17 @@ def _first_fake(value: Any) -> FakeTensor | None:
         return value
     items = value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple)) else ()
     return next((f for v in items if (f := _first_fake(v)) is not None), None)
+
+
+def kept(arg: Any) -> Any:
+    """What is known of an argument now, whatever is written later."""
+    if isinstance(arg, FakeTensor):
+        return arg._constant
+    return type(arg)(map(kept, arg)) if type(arg) in (list, tuple) else arg
+
+
+def known_value(arg: Any) -> Any:
+    """What is known, computed where nobody had asked for it."""
+    if isinstance(arg, Recipe):
+        return arg.value()
+    return type(arg)(map(known_value, arg)) if type(arg) in (list, tuple) else arg
