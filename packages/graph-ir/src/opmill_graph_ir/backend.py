@@ -17,7 +17,7 @@ import torch
 
 from opmill_fake_tensors.collector import collector_paused
 from opmill_fake_tensors.passing import may_pass
-from opmill_runtime_cache.errors import PlanInputError, RuntimeCacheError, SizeCheckFailed
+from opmill_runtime_cache.errors import KernelMissing, PlanInputError, RuntimeCacheError, SizeCheckFailed
 from opmill_runtime_cache.executor.native import bind
 from opmill_runtime_cache.plan.codec import decode, encode
 from opmill_runtime_cache.plan.model import Plan
@@ -212,18 +212,25 @@ def _compile_for(
     observe: Observer | None = None,
     report: Report | None = None,
 ) -> CompiledGraph:
-    state = Compilation(
-        options,
-        store if store is not None else default_store(),
-        tuple(generators) if generators is not None else installed_generators(),
-        report if report is not None else Report(),
-        gm,
-        example_inputs,
-        binder,
-        observe=observe,
-    )
-    with state.turn:
-        run(PIPELINE, state)
+    def compiled() -> Compilation:
+        state = Compilation(
+            options,
+            store if store is not None else default_store(),
+            tuple(generators) if generators is not None else installed_generators(),
+            report if report is not None else Report(),
+            gm,
+            example_inputs,
+            binder,
+            observe=observe,
+        )
+        with state.turn:
+            run(PIPELINE, state)
+        return state
+
+    try:
+        state = compiled()
+    except KernelMissing:  # a file that could not be opened for a moment, or that somebody has removed meanwhile
+        state = compiled()
     assert state.run is not None
     return CompiledGraph(_from_there(state.run, state.offsets), state.plans[0], state.report.counted(*state.plans), gm, state.frozen)
 

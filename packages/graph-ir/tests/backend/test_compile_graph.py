@@ -8,9 +8,10 @@ import warnings
 import pytest
 import torch
 
-from opmill_graph_ir.backend import compile_graph
+from opmill_graph_ir.backend import compile_graph, installed_generators
 from opmill_graph_ir.errors import GraphError
 from opmill_graph_ir.options import GraphOptions
+from opmill_runtime_cache.errors import KernelMissing
 from opmill_runtime_cache.plan.model import View
 from opmill_runtime_cache.store import Store
 
@@ -356,3 +357,27 @@ def test_another_executor_runs_forward_and_backward() -> None:
     result.sum().backward()
     assert len(seen) > forward
     torch.testing.assert_close(result, (x @ w).sigmoid())
+
+
+@pytest.mark.skipif(not installed_generators(), reason="no kernel generator is installed")
+@pytest.mark.parametrize("times", [1, 100])
+def test_kernels_that_cannot_be_read_for_a_moment_are_built_again(times, tmp_path):
+    """A file that no descriptor was left for, or that was removed meanwhile: what fails once is no reason to stay uncompiled."""
+
+    class Losing(Store):
+        left = times
+
+        def path(self, kind, key):
+            Losing.left -= 1
+            return None if Losing.left >= 0 else super().path(kind, key)
+
+    x = torch.randn(5, 30)
+    module = torch.fx.symbolic_trace(lambda x: (x.tanh() * times + x).sum(-1))  # a process keeps what it has loaded
+    with torch.no_grad():
+        if times > 1:
+            with pytest.raises(KernelMissing):
+                compile_graph(module, [x], store=Losing(tmp_path))
+            return
+        run = compile_graph(module, [x], store=Losing(tmp_path))
+        assert run.report.launches
+        torch.testing.assert_close(list(run(x)), [(x.tanh() + x).sum(-1)])

@@ -75,7 +75,7 @@ def _open(ref: KernelRef, store: Store) -> ctypes.CDLL:
     try:
         return ctypes.CDLL(str(path))
     except OSError as error:
-        raise unloadable(ref, str(error)) from None
+        raise unloadable(ref, str(error)) from error
 
 
 class Processor(Device):

@@ -50,7 +50,7 @@ def load_cubin(ref: KernelRef, store: Store) -> CudaKernel:
     try:
         data, contract, cubins = unseal(artifact)
     except SealBroken as error:
-        raise unloadable(ref, str(error)) from None
+        raise unloadable(ref, str(error)) from error
     return CudaKernel(f"{ref.artifact_kind}/{ref.key}", data, cubins, contract)
 
 
