@@ -105,3 +105,55 @@ def test_captured_whole_and_once(program: Any) -> None:
 def test_decisions_are_refused(decide: Any) -> None:
     with pytest.raises(Unsupported, match="FE037"):
         capture(decide, fullgraph=True)(torch.ones(1))
+
+
+#: Arrays and numbers of NumPy's generators, each captured whole: expressions of x (a tensor) and rng (a generator).
+NUMPY = """
+np.random.rand(3) * x.numpy()
+torch.from_numpy(np.random.randn(*x.shape)).float() + x
+x[torch.from_numpy(np.random.permutation(3))]
+np.random.beta(0.4, 0.4) * x
+np.random.choice([1.5, 2.5], size=2) + 1, np.random.choice(5), np.random.rand(2)
+np.random.randint(0, 10, size=(2, 2)) + 1
+rng.normal(size=3) + x.numpy()
+rng.integers(0, 10) + 1, rng.integers(0, 10), rng.random() * x
+rng.permutation(4), rng.normal(), rng.uniform(0, 1, 2)
+(lambda a: (a.__imul__(2), a)[1])(np.random.rand(2))
+np.random.uniform(1, 2, size=3).sum(), np.random.multivariate_normal([0, 0], [[1, 0], [0, 1]]), np.random.poisson(3, 4)
+""".strip().splitlines()
+
+
+@pytest.mark.parametrize("text", NUMPY)
+def test_arrays_of_numpys_generators(text: str) -> None:
+    rng = np.random.default_rng(3)
+    namespace: dict[str, Any] = {"np": np, "torch": torch, "rng": rng}
+    exec(f"def f(x):\n    return {text}", namespace)
+
+    def play(f: Any) -> str:
+        np.random.seed(1)
+        rng.bit_generator.state = np.random.default_rng(3).bit_generator.state
+        told = [f(torch.arange(3.0)) for _ in range(4)]
+        return repr([told, np.random.get_state()[1:], rng.bit_generator.state])
+
+    assert play(capture(namespace["f"], fullgraph=True)) == play(namespace["f"])
+
+
+@pytest.mark.parametrize(
+    "text", ["np.random.choice(['a', 'b'])", "np.random.rand(-1)", "np.random.shuffle(kept)", "np.random.randint(5, 3)"]
+)
+def test_what_no_graph_holds_is_drawn_by_numpy(text: str) -> None:
+    namespace: dict[str, Any] = {"np": np, "kept": [1, 2, 3]}
+    exec(f"def f(x):\n    return x + 1, {text}, list(kept)", namespace)
+
+    def play(f: Any) -> list[Any]:
+        np.random.seed(1)
+        namespace["kept"][:] = [1, 2, 3]
+        told: list[Any] = []
+        for _ in range(3):
+            try:
+                told.append(str(f(torch.ones(2))))
+            except ValueError as error:
+                told.append(str(error))
+        return told
+
+    assert play(capture(namespace["f"])) == play(namespace["f"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ..errors import Unsupported
 from ..values.arrays import ArrayValue
+from ..values.opaque import RandomNumber
 from .rebuild import Rebuilder, rebuilds
 
 
@@ -11,6 +12,8 @@ from .rebuild import Rebuilder, rebuilds
 def array(r: Rebuilder, value: ArrayValue) -> str:
     if value.source is not None:
         return r.source(value.source)
+    if type(value.inner.scalar) is RandomNumber:
+        return r.expr(value.inner.scalar)
     if value.stands_for is not None or not (value.is_number or value.like.flags.writeable):
         raise Unsupported("FE070", "a view of an array leaves the captured code", "tensors have no such view", "return a copy of it")
     if value.inner.fake.requires_grad:

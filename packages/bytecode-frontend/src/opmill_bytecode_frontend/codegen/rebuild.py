@@ -104,7 +104,9 @@ class Rebuilder:
             return f"{self.constants.name(torch.Tensor.as_subclass)}({self.source(value.source)}, {self.constants.name(torch.Tensor)})"
         if getattr(value, "of_array", False):
             return f"{self.constants.name(torch.from_numpy)}({self.source(value.source)})"
-        number = getattr(value, "scalar", None)
+        number: Any = getattr(value, "scalar", None)
+        if hasattr(getattr(number, "cls", None), "__array__"):  # one of NumPy's
+            return f"{self.constants.name(torch.from_numpy)}({self.expr(number)}{'' if hasattr(number.cls, '__setitem__') else '[...]'})"
         return (
             self.source(value.source)
             if number is None

@@ -432,9 +432,9 @@ class Recorder:
         dtype = fake.dtype if floating else torch.get_default_dtype()
         return self.call_method(self.vm, "to", [scalar, ConstantValue(dtype)], {})  # type: ignore[return-value]
 
-    def drawn(self, number: RandomNumber) -> TensorValue:
-        """A number that is drawn before the graph runs."""
-        tensor = torch.scalar_tensor(0, dtype=DTYPE_OF_TYPE[number.cls])
+    def drawn(self, number: RandomNumber, like: Any = None) -> TensorValue:
+        """A number that is drawn before the graph runs, or an array like this one."""
+        tensor = torch.scalar_tensor(0, dtype=DTYPE_OF_TYPE[number.cls]) if like is None else torch.from_numpy(like.copy(order="K")[...])
         made = TensorValue(self.context.from_tensor(tensor), None, torch.Tensor, tensor)
         made.scalar = number
         self.by_fake[id(made.fake)] = made

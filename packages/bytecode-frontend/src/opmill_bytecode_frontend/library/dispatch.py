@@ -33,7 +33,7 @@ from ..values.tensor import TensorValue
 from .numpy.calls import computes_arrays, has_array, made_of_sizes, numpy_called, torch_of_arrays
 from .registry import HANDLERS, NAMED, NAMED_WITH_FUNCTION, OBJECTS_OF
 from .standard.caches import call_cached
-from .standard.chance import draw_numpy, numpy_random
+from .standard.numpy_chance import draw_numpy, numpy_random
 from .torch.devices import with_device
 from .torch.overrides import overridden
 

@@ -1,4 +1,4 @@
-"""Random numbers of Python and numpy: drawn when the program runs, before the graph, and unknown at capture."""
+"""Random numbers of Python: drawn when the program runs, before the graph, and unknown at capture."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from ...values.constant import ConstantValue
 from ...values.data_dependent import LateFloat
 from ...values.floating import FloatNumber
 from ...values.opaque import RandomNumber
+from ...values.tensor import TensorValue
 from ..registry import handles, named
 
 if TYPE_CHECKING:
@@ -26,6 +27,24 @@ WIDEST = 62
 
 def draw(vm: Interpreter, function: Any, name: str, cls: type, args: list[Value], kwargs: dict[str, Value]) -> Value:
     """The number that ``function(*args, **kwargs)`` gives. What computes with it is a part of the graph, which it is an input of."""
+    number = RandomNumber(name, cls)
+    note_draw(vm, function, number, args, kwargs)
+    if cls is float:
+        return LateFloat(vm, vm.recorder.drawn(number))
+    if cls is int and vm.recorder.counts:
+        return vm.recorder.drawn(number).method(vm, "item", [], {})
+    return number
+
+
+def drawn_array(vm: Interpreter, function: Any, name: str, like: Any, args: list[Value], kwargs: dict[str, Value]) -> TensorValue:
+    """The tensor with the memory of the array, or the number of NumPy's, that the call gives; ``like`` is such a one."""
+    number = RandomNumber(name, type(like))
+    note_draw(vm, function, number, args, kwargs)
+    return vm.recorder.drawn(number, like)
+
+
+def note_draw(vm: Interpreter, function: Any, number: RandomNumber, args: list[Value], kwargs: dict[str, Value]) -> None:
+    name = number.name
     given = [number_drawn(arg) for arg in args]
     named_ = {key: number_drawn(arg) for key, arg in kwargs.items()}
     if args[0].real() is MISSING:
@@ -37,13 +56,7 @@ def draw(vm: Interpreter, function: Any, name: str, cls: type, args: list[Value]
             "what the generator is told is computed in captured code, or a graph inside of the graph draws",
             HINT,
         )
-    number = RandomNumber(name, cls)
     vm.effects.draws.append((function, given, named_, number))
-    if cls is float:
-        return LateFloat(vm, vm.recorder.drawn(number))
-    if cls is int and vm.recorder.counts:
-        return vm.recorder.drawn(number).method(vm, "item", [], {})
-    return number
 
 
 def number_drawn(value: Value) -> Value:
@@ -88,16 +101,3 @@ def choice(vm: Interpreter, generator: Value, items: Value) -> Value:
 def seed(vm: Interpreter, generator: Value, *args: Value, **kwargs: Value) -> Value:
     draw(vm, random.Random.seed, "random.seed", type(None), [generator, *args], kwargs)
     return ConstantValue(None)
-
-
-def numpy_random(obj: Any) -> bool:
-    """Whether ``obj`` is the function behind a method of numpy's legacy generator (its first argument) that gives one number at a time."""
-    kind, _, name = getattr(obj, "__qualname__", "").partition(".")
-    return kind == "RandomState" and name in ("uniform", "rand", "random", "random_sample", "randn", "normal")
-
-
-def draw_numpy(vm: Interpreter, obj: Any, args: list[Value], kwargs: dict[str, Value]) -> Value:
-    numbers = args[1:]
-    if "size" in kwargs or len(numbers) > 2 or (numbers and obj.__name__ not in ("uniform", "normal")):
-        vm.unsupported("FE019", f"an array of numpy.random.{obj.__name__}", "it is random", "use torch.rand, which the graph holds")
-    return draw(vm, obj, f"numpy.random.{obj.__name__}", float, args, kwargs)
