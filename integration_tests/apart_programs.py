@@ -4,19 +4,20 @@
 import datetime
 import os
 import sys
-import threading
 from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch.distributed.distributed_c10d import _set_pg_timeout
 
 import opmill
 import opmill.backend
 from opmill_graph_ir.exchanges.others import tell
 
-LIMIT = 6
-"""Seconds after which a process group gives up."""
+PATIENT, HASTY = 300, 15
+"""Seconds after which a process group gives up: one that nobody is to leave waiting, and one that is left waiting."""
 CASE, RANK = sys.argv[4], int(sys.argv[1])
+STORE = dist.FileStore(sys.argv[3], int(sys.argv[2]))
 
 
 def function(x: torch.Tensor, odd: bool) -> torch.Tensor:
@@ -58,17 +59,17 @@ def interfere() -> None:
         tell(f"{CASE}, when it was about to compile")
         if CASE == "killed":
             os._exit(9)
-        threading.Event().wait(4 * LIMIT)  # until the other one has given up
-        raise SystemExit(0)
+        STORE.wait(["gave up"], datetime.timedelta(seconds=PATIENT))
+        os._exit(0)
 
     opmill.backend.GraphBackend.__call__ = call  # type: ignore[method-assign]
 
 
-def main(rank: int, size: int, store: str) -> None:
-    dist.init_process_group(
-        "gloo", store=dist.FileStore(store, size), rank=rank, world_size=size, timeout=datetime.timedelta(seconds=LIMIT)
-    )
+def main(rank: int, size: int) -> None:
+    dist.init_process_group("gloo", store=STORE, rank=rank, world_size=size, timeout=datetime.timedelta(seconds=PATIENT))
     dist.barrier()
+    if CASE == "stands still":
+        _set_pg_timeout(datetime.timedelta(seconds=HASTY))
     if rank == 1 and CASE in ("killed", "stands still"):
         interfere()
     try:
@@ -81,6 +82,7 @@ def main(rank: int, size: int, store: str) -> None:
     except RuntimeError as error:
         notes = " ".join(getattr(error, "__notes__", ()))
         print(f"raised {type(error).__name__}: {error} {notes}".replace("\n", " "), flush=True)
+        STORE.set("gave up", "")
     finally:
         sys.stdout.flush()
         if CASE in ("killed", "stands still"):
@@ -89,4 +91,4 @@ def main(rank: int, size: int, store: str) -> None:
 
 
 if __name__ == "__main__":
-    main(RANK, int(sys.argv[2]), sys.argv[3])
+    main(RANK, int(sys.argv[2]))

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.skipif(not dist.is_available() or not dist.is_gloo_avai
 
 
 def said(tmp_path: Path, case: str, codes: tuple[int, int] = (0, 0)) -> list[str]:
-    return "".join(together(PROGRAMS, tmp_path, case, limit=120, codes=codes)).splitlines()
+    return "".join(together(PROGRAMS, tmp_path, case, limit=280, codes=codes)).splitlines()
 
 
 @pytest.mark.parametrize("case", ["alike", "breaks", "other code"])

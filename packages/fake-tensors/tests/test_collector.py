@@ -30,12 +30,12 @@ def test_until_the_last_thread_is_done() -> None:
     def other() -> None:
         with collector_paused():
             entered.set()
-            leave.wait(10)
+            leave.wait(100)
 
     thread = threading.Thread(target=other)
     with collector_paused():
         thread.start()
-        assert entered.wait(10)
+        assert entered.wait(100)
     assert not gc.isenabled()
     leave.set()
     thread.join()

@@ -169,7 +169,7 @@ def test_other_threads_are_left_alone():
     results, inside, done = {}, threading.Event(), threading.Event()
 
     def other():
-        inside.wait(10)
+        inside.wait(100)
         results["other"] = double(2)
         with intercept(replace(double, lambda x: "other")):
             results["own"] = double(2)
@@ -179,7 +179,7 @@ def test_other_threads_are_left_alone():
     thread.start()
     with intercept(replace(double, lambda x: "main")):
         inside.set()
-        assert done.wait(10)
+        assert done.wait(100)
         results["main"] = double(2)
     thread.join()
     assert results == {"other": 4, "own": "other", "main": "main"}
