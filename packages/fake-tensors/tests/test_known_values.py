@@ -24,6 +24,17 @@ PROGRAMS = {
     "arithmetic": lambda: (torch.arange(1000) % 7).sum().item(),
     "chosen": lambda: torch.where(mask(600) == 0, torch.tensor(-3.0), torch.tensor(0.5)).max().item(),
     "mixed sizes": lambda: (torch.arange(300).float().mean() + torch.tensor(2.0)).item(),
+    "rows": lambda: [float(b) for a, b in zip(torch.linspace(0, 1, 5)[:-1], torch.linspace(0, 1, 5)[1:], strict=True) if a < b],
+    "parts": lambda: [part.sum().item() for part in torch.arange(100).split(30)],
+    "one of several": lambda: (
+        torch.sort(torch.arange(100) % 7, descending=True)[1][0].item(),
+        torch.topk(torch.arange(9.0), 2).values.tolist(),
+    ),
+    "filled alike": lambda: (
+        torch.ones_like(torch.rand(300)).all().item(),
+        torch.full_like(torch.rand(3), 2.5).tolist(),
+        torch.rand(2).new_full((2,), 7).tolist(),
+    ),
     "list": lambda: torch.arange(100)[::30].tolist(),
 }
 
@@ -142,3 +153,14 @@ def test_what_is_known_is_forgotten_where_a_view_of_unknown_contents_is_written(
         write(VIEWS[name](m, number))
         with pytest.raises(DataDependent):
             m.tolist()
+
+
+def test_parts_of_a_known_tensor_forget_what_was_written_through_one() -> None:
+    with FakeContext():
+        own = torch.zeros(4, 30)
+        first, second, *_ = own.unbind()
+        first.fill_(1.0)
+        assert first.sum().item() == 30
+        for stale in (own, second):
+            with pytest.raises(DataDependent):
+                stale.sum().item()

@@ -12,7 +12,8 @@ import torch
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from . import compat
+from . import compat, known
+from .bare import no_dispatch, no_levels
 from .classes import computes_as_plain
 from .contents import Contents
 from .errors import DataDependent, NoFakeKernel
@@ -22,15 +23,12 @@ from .probing import refusal
 from .symbolic import any_symbolic, fixed_sizes, promised_otherwise, python_kernel, symbolic_meta
 from .symbols import Index, Relation, Sizes, index_of, sym_int
 from .table import alike
-from .tensor import ConstantBox, FakeTensor, Recipe, kept, known_value
+from .tensor import ConstantBox, FakeTensor, kept
 from .unlike import numbered, unlike
 from .wrappers import NotTakenApart, put_together, resized, take_apart, takes_operators
 
 META = torch.device("meta")
 CPU = torch.device("cpu")
-SMALL = 64
-LARGE = 1 << 20
-"""Fakes of at most this many elements may carry their value."""
 
 _LIFTS = ("aten::lift_fresh", "aten::lift", "aten::lift_fresh_copy")
 _ASKED: dict[str, Callable[[torch.Tensor], Any]] = {
@@ -44,15 +42,6 @@ _MARKED: dict[str, Callable[[torch.Tensor], bool]] = {"aten::resolve_conj": torc
 """Operators that write out what a tensor is marked as."""
 _NUMBERS = (int, float, bool, complex)
 _wrapper = torch.Tensor._make_wrapper_subclass
-_no_dispatch = torch._C._DisableTorchDispatch
-_LEVELS = torch._C.DispatchKeySet(torch._C.DispatchKey.FuncTorchDynamicLayerFrontMode) | torch._C.DispatchKeySet(
-    torch._C.DispatchKey.FuncTorchDynamicLayerBackMode
-)
-
-
-def _no_levels() -> Any:
-    """Inside a function transform: what is made is no tensor of its level."""
-    return torch._C._ExcludeDispatchKeyGuard(_LEVELS)
 
 
 class _Computed(torch.autograd.function._SingleLevelFunction):
@@ -73,7 +62,7 @@ def _computed(leaf: torch.Tensor, held: FakeTensor) -> FakeTensor:
     allowed = functorch.get_single_level_autograd_function_allowed()
     functorch.set_single_level_autograd_function_allowed(True)
     try:
-        with torch.enable_grad(), _no_levels():
+        with torch.enable_grad(), no_levels():
             return _Computed.apply(leaf, [held])  # type: ignore[attr-defined, no-any-return]
     finally:
         functorch.set_single_level_autograd_function_allowed(allowed)
@@ -179,7 +168,7 @@ class FakeContext(TorchDispatchMode):
             raise NoFakeKernel("from_tensor", f"tensor subclass {type(tensor).__name__}")
         if tensor.is_neg():
             raise NoFakeKernel("from_tensor", "a tensor whose memory holds the negatives of its values (x.conj().imag)")
-        with _no_dispatch(), _no_levels():
+        with no_dispatch(), no_levels():
             offset = tensor.storage_offset()
             if symbolic:
                 if self.sizes is None:
@@ -211,7 +200,7 @@ class FakeContext(TorchDispatchMode):
         if takes_operators(type(tensor)):
             return
         fake = self.from_tensor(tensor)
-        with _no_dispatch(), _no_levels():
+        with no_dispatch(), no_levels():
             fake._constant, fake._box = tensor.detach().clone(), ConstantBox(frozenset([asked]))
             self._known.append((tensor.untyped_storage()._cdata, fake._box))
 
@@ -220,7 +209,7 @@ class FakeContext(TorchDispatchMode):
         if not self._known:
             return
         own = fake.meta.untyped_storage()._cdata
-        with _no_dispatch(), _no_levels():
+        with no_dispatch(), no_levels():
             inputs = [(made, ref()) for ref, made in self._by_id.values() if made.meta.untyped_storage()._cdata == own]
             touched = {real.untyped_storage()._cdata for _, real in inputs if real is not None}
         for storage, box in self._known:
@@ -271,7 +260,7 @@ class FakeContext(TorchDispatchMode):
             if cls is not FakeTensor:  # it says itself what operators on its tensors do; what it computes with comes back here
                 return NotImplemented
         if args and type(args[0]) in _NUMBERS and describe(func).wants_tensor:
-            with _no_dispatch(), _no_levels():  # torch unwraps tensors that were made of numbers
+            with no_dispatch(), no_levels():  # torch unwraps tensors that were made of numbers
                 number = torch.tensor(args[0])
             args = (self.lift(number), *args[1:])
         return self.run(func, args, kwargs or {})
@@ -284,7 +273,7 @@ class FakeContext(TorchDispatchMode):
         if op.packet in _LIFTS and not isinstance(args[0], FakeTensor):
             return self.lift(args[0])
         if (marked := _MARKED.get(op.packet)) and isinstance(args[0], FakeTensor) and marked(args[0].meta):
-            with _no_dispatch():
+            with no_dispatch():
                 return self.from_meta(alike(args[0].meta), args[0].device)  # torch does not see the marks, and would give the fake itself
         if op.packet == "aten::view_as_real" and isinstance(args[0], FakeTensor) and args[0].meta.is_conj():
             args = [
@@ -295,7 +284,7 @@ class FakeContext(TorchDispatchMode):
         meta_kwargs = {k: call.take(v) for k, v in kwargs.items()} if kwargs else {}
         device = call.place(op, meta_kwargs)
         if op.check is not None:
-            with _no_dispatch():
+            with no_dispatch():
                 op.check(*metas, **meta_kwargs)
         if (
             op.probed
@@ -328,19 +317,22 @@ class FakeContext(TorchDispatchMode):
                 with torch._C._DisablePythonDispatcher():  # kernels in C++ are faster, and whole
                     result = (self._by_fixed_sizes if symbolic else self._infer)(op, metas, meta_kwargs, device)
         if op.writes:
-            after = call.after_writing(op, args, kwargs) if call.constants and not symbolic else None
+            after = known.after_writing(op, args, kwargs) if call.constants and not symbolic else None
             call.forget_written(op, args, kwargs)
             if after is not None:
                 args[0]._constant, args[0]._box = after, ConstantBox(call.told(), args[0]._box.memory)
         if self.data is not None and (op.pure or op.gives_views) and isinstance(result, torch.Tensor) and call.fakes:
             self._contents.made(op.name, (*metas, *meta_kwargs.items()), result, op.gives_views)
         out = call.wrap(result, device)
-        if call.constants and op.pure and not symbolic:
-            call.attach_constants(op, args, kwargs, out)
+        if not symbolic:
+            if call.constants and op.pure:
+                known.attach(op, args, kwargs, out, list(call.fakes.values()), call.told())
+            elif op.base_name in known.FILLING:
+                known.attach_filled(op, args, kwargs, out)
         return call.tied(out)
 
     def _infer(self, op: Operator, metas: list[Any], kwargs: dict[str, Any], device: torch.device) -> Any:
-        with _no_dispatch():
+        with no_dispatch():
             try:
                 return op.infer(metas, kwargs, device)
             except NotImplementedError as e:
@@ -354,7 +346,7 @@ class FakeContext(TorchDispatchMode):
         if self.data is None or op.counted is None:
             raise DataDependent(op.name)
         self.sizes = self.sizes or self.data
-        with self._deciding(op), _no_dispatch(), torch._C._DisablePythonDispatcher():
+        with self._deciding(op), no_dispatch(), torch._C._DisablePythonDispatcher():
             result = op.counted(op.base_name, op.overload, (functools.partial(self._fresh, op), *metas), kwargs)
         if result is NotImplemented:
             raise DataDependent(op.name)
@@ -396,7 +388,7 @@ class FakeContext(TorchDispatchMode):
 
     def _by_row(self, op: Operator, metas: list[Any], kwargs: dict[str, Any]) -> Any:
         """By this package's rules; NotImplemented where they do not tell."""
-        with self._deciding(op), _no_dispatch(), torch._C._DisablePythonDispatcher():
+        with self._deciding(op), no_dispatch(), torch._C._DisablePythonDispatcher():
             return op.by_row(metas, kwargs, symbolic=True)
 
     def _by_kernel(self, op: Operator, kernel: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
@@ -419,7 +411,7 @@ class FakeContext(TorchDispatchMode):
         def own(out: Any) -> Any:
             if not isinstance(out, FakeTensor) or out.meta.untyped_storage()._cdata not in taken:
                 return out
-            with _no_dispatch():
+            with no_dispatch():
                 return self.from_meta(alike(out.meta), out.device)
 
         return pytree.tree_map(own, result)
@@ -428,7 +420,7 @@ class FakeContext(TorchDispatchMode):
         """By torch's meta kernel in C++, which wants integers: the sizes of this operator's arguments are assumed."""
         if op.gives_views:
             raise NoFakeKernel(op.name, "it gives a view of a tensor with symbolic sizes")
-        with self._deciding(op), _no_dispatch():
+        with self._deciding(op), no_dispatch():
             (plain_args, plain_kwargs), replaced = fixed_sizes((metas, kwargs))
             result = self._infer(op, plain_args, plain_kwargs, device)
         if any(plain.shape != kept.shape for plain, kept in replaced.values()):
@@ -438,7 +430,7 @@ class FakeContext(TorchDispatchMode):
     def lift(self, fresh: torch.Tensor) -> FakeTensor:
         """A fake for a tensor that was just made from Python numbers; it carries its value when small."""
         fake = self._convert(fresh)
-        if fresh.numel() <= SMALL:
+        if fresh.numel() <= known.SMALL:
             fake._constant, fake._box = fresh, ConstantBox()
         return fake
 
@@ -500,7 +492,7 @@ class _Call:
                 return self.context.from_meta(result, device)
             if fake.shape != result.shape or fake.stride() != result.stride() or fake.storage_offset() != result.storage_offset():
                 like = self.context.from_meta(result, fake.device)
-                with _no_dispatch():
+                with no_dispatch():
                     fake.data = like
             return fake
         if isinstance(result, (tuple, list)):
@@ -524,20 +516,6 @@ class _Call:
                     fake._box.forget()
                 self.context.written_outside(fake)
 
-    def attach_constants(self, op: Operator, args: Sequence[Any], kwargs: Mapping[str, Any], out: Any) -> None:
-        """The value is known too where those of all arguments are: computed at once where the result is small, else when it is asked
-        for."""
-        if not isinstance(out, FakeTensor) or out.numel() > LARGE or (op.takes_tensors and not self.fakes):
-            return
-        later = out.numel() > SMALL or any(isinstance(fake._constant, Recipe) for fake in self.fakes.values())
-        if later:
-            compute = functools.partial(_run_on, op, [kept(a) for a in args], {k: kept(v) for k, v in kwargs.items()})
-            value: Any = Recipe(compute)
-        else:
-            value = self._run_on_constants(op, args, kwargs)
-        box = next(iter(self.fakes.values()))._box if op.aliases and self.fakes else ConstantBox(self.told())
-        out._constant, out._box = value, box
-
     def tied(self, out: Any) -> Any:
         """The results. Of those without a known value that lie in memory of which something is known, it is not known once they are
         written."""
@@ -548,45 +526,17 @@ class _Call:
                     fake._box = None if box is None else box.unknown()
         return out
 
-    def after_writing(self, op: Operator, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Recipe | None:
-        """What the tensor that an operator writes in place will hold, where that is known."""
-        fake = args[0] if args else None
-        if not isinstance(fake, FakeTensor) or list(op.writes) != ["self"] or fake._box is None or fake.numel() > LARGE:
-            return None
-        if not op.packet.startswith("aten::") or {torch.Tag.nondeterministic_seeded, torch.Tag.inplace_view} & set(op.func.tags):
-            return None
-        before, *rest = [kept(a) for a in args]
-        named = {k: kept(v) for k, v in kwargs.items()}
-
-        def compute() -> torch.Tensor:
-            with _no_dispatch(), _no_levels():
-                own: torch.Tensor = known_value(before).clone()
-            _run_on(op, [own, *rest], named)
-            return own
-
-        return Recipe(compute)
-
     def told(self) -> frozenset[Callable[[], None]]:
         return frozenset().union(*(fake._box.told for fake in self.fakes.values() if fake._box is not None))
 
     def from_constants(self, op: Operator, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """The result of an operator that needs data, which are all known."""
-        value = self._run_on_constants(op, args, kwargs)
+        value = known.run_on(op, [kept(a) for a in args], {k: kept(v) for k, v in kwargs.items()})
         for tell in self.told():
             tell()
         return self._lift_all(value)
-
-    def _run_on_constants(self, op: Operator, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        return _run_on(op, [kept(a) for a in args], {k: kept(v) for k, v in kwargs.items()})
 
     def _lift_all(self, value: Any) -> Any:
         if isinstance(value, torch.Tensor):
             return self.context.lift(value)
         return type(value)(map(self._lift_all, value)) if isinstance(value, (tuple, list)) else value
-
-
-def _run_on(op: Operator, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """What the operator gives for values and recipes of values."""
-    on_cpu = {k: CPU if k == "device" and v is not None else known_value(v) for k, v in kwargs.items()}
-    with _no_dispatch(), _no_levels():
-        return op.func(*map(known_value, args), **on_cpu)
