@@ -157,3 +157,30 @@ def test_eager_refuses_what_has_other_rows() -> None:
         else:
             with pytest.raises(RuntimeError, match="cannot call binary pointwise function"):
                 f(*given)
+
+
+MANY = ((3, 5, 2), (4, 4, 9), (7, 2, 3), (2, 3, 4, 5), (6, 2), (3, 5, 2))
+
+
+def of_lengths(make: Any, lengths: Any) -> tuple[Any, ...]:
+    at = torch.tensor([sum(lengths[:k]) for k in range(len(lengths) + 1)])
+    if make is words:
+        return (torch.nested.nested_tensor_from_jagged(torch.arange(sum(lengths)) * 7 % 20, at),)
+    return tuple(torch.nested.nested_tensor_from_jagged(noise(sum(lengths), 8, seed=k), at) for k in range(2 if make is two else 1))
+
+
+@pytest.mark.parametrize("dynamic", [None, True])
+@pytest.mark.parametrize("gradients", [False, True])
+@pytest.mark.parametrize(
+    "name", ["of the same rows", "a block", "softmax", "rows reshaped", "together", "what is inside", "looked up", "the ragged size"]
+)
+def test_rows_of_other_lengths_are_served_by_two_graphs(name: str, gradients: bool, dynamic: Any) -> None:
+    program, make = WHOLE[name]
+    compiled = opmill.compile(program, dynamic=dynamic)
+    for lengths in MANY:
+        mine, theirs = of_lengths(make, lengths), of_lengths(make, lengths)
+        if make is two:  # rows of one tensor of offsets, also where they come to require gradients
+            assert mine[0].offsets() is mine[1].offsets()
+        torch.testing.assert_close(run(compiled, mine, gradients), run(program, theirs, gradients))
+    found = record_of(compiled)
+    assert found is not None and len(found[1].graphs) <= 2 and not found[1].breaks

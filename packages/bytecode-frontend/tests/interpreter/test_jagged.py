@@ -274,3 +274,53 @@ def test_what_it_is_made_of_is_assumed(change: str) -> None:
         x = x.double()
     same(f(x), program(x))
     assert len(f.entries) == 2
+
+
+MANY = ((3, 5, 2), (4, 4, 9), (7, 2, 3), (2, 3, 4, 5), (6, 2), (9, 9, 9, 9, 9), (3, 5, 2))
+ODD = ((3, 5, 2), (1, 4), (0, 3, 1), (2,), (4, 0, 0, 2))
+OF_THREE = {"with a plain one for each row", "views", "matrices", "padded to a size", "padded and packed", "made of the offsets of another"}
+
+
+def of_lengths(make: Any, lengths: Any) -> tuple[Any, ...]:
+    """What ``make`` gives, of rows of other lengths."""
+    if make is two:
+        first = jagged(lengths)
+        return first, jagged(like=first, seed=1)
+    if make is words:
+        return (torch.nested.nested_tensor_from_jagged(torch.arange(sum(lengths)) * 7 % 20, offsets(lengths)),)
+    if make is packed:
+        return noise(sum(lengths), 8), offsets(lengths)
+    if make is known:
+        return (of_rows(lengths),)
+    return tuple(jagged(lengths, seed=k) for k in range(2 if make is apart else 1))
+
+
+@pytest.mark.parametrize("name", [name for name in WHOLE if name not in OF_THREE and "made" not in name])
+def test_lengths_are_not_assumed_nor_how_many_rows_there_are(name: str) -> None:
+    """As often as torch's own compiler: once, and once more when the number of rows changes."""
+    program, make = WHOLE[name]
+    f = capture(program, backend="eager", fullgraph=True)
+    for lengths in MANY:
+        same(f(*of_lengths(make, lengths)), program(*of_lengths(make, lengths)))
+    assert len(f.entries) == 2
+
+
+@pytest.mark.parametrize("name", ["made of offsets", "made of lengths", "made twice"])
+def test_what_is_made_of_changing_sizes(name: str) -> None:
+    """Plain arguments are learnt one by one."""
+    program, make = WHOLE[name]
+    f = capture(program, backend="eager", fullgraph=True)
+    for lengths in MANY:
+        same(f(*of_lengths(make, lengths)), program(*of_lengths(make, lengths)))
+    assert len(f.entries) == 3
+
+
+@pytest.mark.parametrize("dynamic", [None, True, False])
+@pytest.mark.parametrize(
+    "name", ["points", "of the same rows", "layer norm", "the ragged size", "softmax over rows", "padded", "transposed"]
+)
+def test_short_and_empty_rows(name: str, dynamic: Any) -> None:
+    program, make = WHOLE[name]
+    f = capture(program, backend="eager", fullgraph=True, dynamic=dynamic)
+    for lengths in ODD:
+        same(f(*of_lengths(make, lengths)), program(*of_lengths(make, lengths)))

@@ -190,6 +190,11 @@ class FakeContext(TorchDispatchMode):
             fake = _computed(fake, self.from_meta(meta, tensor.device))
         return fake
 
+    def has_fake(self, tensor: torch.Tensor) -> bool:
+        """Whether a tensor has a fake already, which it keeps."""
+        known = self._by_id.get(id(tensor))
+        return known is not None and known[0]() is tensor
+
     def has_rows(self, identity: int) -> bool:
         """Whether the fake of the tensor with this ``id`` says where rows of jagged tensors lie."""
         known = self._by_id.get(identity)

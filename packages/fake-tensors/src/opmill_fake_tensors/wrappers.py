@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from .jagged import VALUES, is_jagged
+from .jagged import VALUES, is_jagged, rows_among, speak_of_rows
 from .tensor import FakeTensor
 
 _DISPATCH = torch._C._disabled_torch_dispatch_impl
@@ -132,6 +132,8 @@ def put_together(form: Form | Thing | None, leaves: Iterator[Any]) -> Any:
         return form.value
     assert type(form) is Form
     parts = {name: put_together(part, leaves) for name, part in zip(form.names, form.parts, strict=True)}
+    if is_jagged(form.cls) and type(rows := parts[rows_among(form.names)]) is FakeTensor:
+        speak_of_rows(rows)
     return form.cls.__tensor_unflatten__(parts, form.context, form.sizes, form.strides)
 
 

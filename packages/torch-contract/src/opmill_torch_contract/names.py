@@ -134,7 +134,9 @@ NAMES: tuple[Row, ...] = (
     *rows("a profiler sees no labels", "torch.ops.profiler._record_function_enter_new torch.ops.profiler._record_function_exit"),
     *rows(
         "jagged tensors are no fakes",
-        "torch.nested._internal.nested_tensor.NestedTensor torch.nested._internal.nested_tensor._tensor_symint_registry",
+        "torch.nested._internal.nested_tensor.NestedTensor torch.nested._internal.nested_tensor._tensor_symint_registry "
+        "torch.nested._internal.nested_tensor.get_tensor_symint torch.nested._internal.nested_int.NestedIntNode "
+        "torch._C._get_constant_bool_symnode",
         required=True,
     ),
     *rows(

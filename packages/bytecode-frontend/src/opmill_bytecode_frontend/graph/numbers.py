@@ -50,6 +50,8 @@ class Numbers:
         """Symbol -> the tensor whose size it is, or the number argument itself."""
         self.read: dict[str, Any] = {}
         """Symbol -> whether it is the size or the stride of its owner's dimension, and of which."""
+        self.inside: dict[str, str] = {}
+        """Symbol -> the attribute of its owner that has the size."""
         self.by_source: dict[Source, SymbolicNumber] = {}
         self.strides: list[SizeRelation] = []
         self.asked: list[Index] = []
@@ -138,6 +140,8 @@ class Numbers:
             known = node_of(self.owners[name])
             if name in self.read:
                 what, dim = self.read[name]
+                if name in self.inside:
+                    known = self._made(getattr, (known, self.inside[name]))
                 known = self._made(torch.ops.aten.sym_size.int if what == "size" else torch.ops.aten.sym_stride.int, (known, dim))
             self._nodes[name] = known
         return known

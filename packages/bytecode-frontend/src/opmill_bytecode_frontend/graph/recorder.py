@@ -13,7 +13,7 @@ from torch._C._functorch import is_functorch_wrapped_tensor
 
 from opmill_fake_tensors import FakeContext, FakeTensor
 from opmill_fake_tensors.errors import FakeTensorError, NoFakeKernel
-from opmill_fake_tensors.jagged import is_jagged, is_ragged, ragged_size
+from opmill_fake_tensors.jagged import is_jagged, ragged_size, sizes_inside
 from opmill_fake_tensors.remembered import Remembered
 from opmill_fake_tensors.symbols import Index, Relation, index, index_of, is_symbolic, sym_int
 from opmill_fake_tensors.symbols.asking import check
@@ -41,14 +41,7 @@ from .leaves import is_leaf, reached
 from .numbers import Numbers, size_of_tensor
 from .questions import UNKNOWN, is_the_programs, refused, register
 from .regions import Region
-
-#: Python objects that may stand in a graph as arguments.
-PLAIN = (
-    *(type(None), bool, int, float, complex, str, bytes, type(...), slice),
-    *(torch.dtype, torch.device, torch.layout, torch.memory_format, torch.Size, torch.Generator),
-)
-ANSWERS = (*PLAIN, torch.SymInt, torch.SymBool, torch.SymFloat)
-
+from .results import PLAIN, contains_tensor, is_answer
 
 #: Python types that stand for dtypes; their text is no expression.
 DTYPE_OF_TYPE: dict[Any, torch.dtype] = {int: torch.int64, float: torch.float64, bool: torch.bool, complex: torch.complex128}
@@ -178,9 +171,13 @@ class Recorder:
 
     # ---- symbolic sizes --------------------------------------------------------------------------------------------
 
-    def fake_of(self, obj: torch.Tensor, source: Any, limits: Mapping[int, Any], moving: Any, size_of: Any = size_of_tensor) -> Any:
+    def fake_of(
+        self, obj: torch.Tensor, source: Any, limits: Mapping[int, Any], moving: Any, size_of: Any = size_of_tensor, inside: Any = None
+    ) -> Any:
         """The fake of an input whose dimensions in ``limits`` are symbolic. ``moving``: those whose strides are not assumed either;
-        ``size_of``: where sizes of what is at ``source`` are read."""
+        ``size_of``: where sizes of what is at ``source`` are read; ``inside``: the same of what a jagged one is made of."""
+        if inside is not None:
+            return self._fake_of_jagged(obj, inside)
         if not limits:
             return self.context.from_tensor(obj)
         sizes = self.context.sizes = self.numbers.sizes
@@ -194,6 +191,16 @@ class Recorder:
             d = int(sizes.symbols[name].origin.rpartition("(")[2].rstrip(")"))
             self._name(index(name), TensorProperty(source, "stride", d), "stride", d)
         return fake
+
+    def _fake_of_jagged(self, obj: Any, parts: Mapping[str, tuple[Any, Mapping[int, Any], Any]]) -> Any:
+        """The fake of a jagged input. ``parts``: of each tensor inside, where it is, and as for `fake_of`. Rows are known by the tensor
+        that says where they lie: one that is inside of two inputs has one fake."""
+        for name, (source, limits, moving) in parts.items():
+            part, known = getattr(obj, name), set(self.numbers.read)
+            if not self.context.has_fake(part):
+                self.fake_of(part, source, limits, moving)
+                self.numbers.inside.update(dict.fromkeys(self.numbers.read.keys() - known, name))
+        return self.context.from_tensor(obj)
 
     def _name(self, symbol: Index, source: Any, *read: Any) -> None:
         [name] = symbol.symbols
@@ -220,8 +227,8 @@ class Recorder:
         if self.context.sizes is None:
             return
         for value in self.inputs:  # grows meanwhile
-            numbers = [value.number] if isinstance(value, SymbolicNumber) else [*value.fake.shape, *value.fake.stride()]
-            for name in set().union(*(index_of(n).symbols for n in numbers if not is_ragged(n))) & self.numbers.owners.keys():
+            numbers = [value.number] if isinstance(value, SymbolicNumber) else sizes_inside(value.fake)
+            for name in set().union(*(index_of(n).symbols for n in numbers)) & self.numbers.owners.keys():
                 self.node_of(self.numbers.owners[name])
 
     def arrange_inputs(self) -> None:
@@ -572,20 +579,5 @@ def is_held(value: Any) -> bool:
     return getattr(value, "held", False)
 
 
-def is_answer(result: Any) -> bool:
-    """Whether what an operation gave tells of its arguments only what guards and sizes say, too."""
-    if isinstance(result, (tuple, list)):
-        return all(map(is_answer, result))
-    return isinstance(result, ANSWERS)
-
-
 def name_of(function: Any) -> str:
     return getattr(function, "__name__", None) or str(function)
-
-
-def contains_tensor(result: Any) -> bool:
-    if isinstance(result, (tuple, list)):
-        return any(contains_tensor(r) for r in result)
-    if type(result) is dict:
-        return any(map(contains_tensor, result.values()))
-    return isinstance(result, torch.Tensor)

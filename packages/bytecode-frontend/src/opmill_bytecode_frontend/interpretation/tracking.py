@@ -42,9 +42,10 @@ from ..values.iterators import ExternalIterator
 from ..values.mapping import DictValue, SetValue
 from ..values.modules import GLOBAL_HOOKS, HOOKS, ModuleValue
 from ..values.objects import ObjectValue, builtin_base, find_in_mro
-from ..values.opaque import Untouched
+from ..values.opaque import ChanceValue, Untouched
 from ..values.overriding import OverridingTensor, has_functions_only
 from ..values.per_call import GivenClass, GivenFunction, is_plain
+from ..values.ragged import moving_inside
 from ..values.sequence import ListValue, SliceValue, TupleValue, read_as_tuple
 from ..values.tensor import TensorValue
 from ..values.varying import VaryingNumber
@@ -173,16 +174,9 @@ def constant(vm: Interpreter, obj: Any, source: Source | None) -> Value:
     return ConstantValue(obj, source)
 
 
-class GeneratorValue(ConstantValue):
-    """A generator of random numbers; the program may be told its state, or change it, when it runs."""
-
-    def method(self, vm: Machine, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        return vm.unsupported("FE010", f"method {name} of a torch.Generator", "it is about the generator's state")
-
-
 @tracks(torch.Generator)
 def generator(vm: Interpreter, obj: Any, source: Source | None) -> Value:
-    return GeneratorValue(obj, by_identity(vm, obj, source))
+    return ChanceValue(obj, by_identity(vm, obj, source))
 
 
 @tracks(enum.Enum, torch._C._SDPBackend, re.Pattern, re.Match)
@@ -539,9 +533,10 @@ def tensor(vm: Interpreter, obj: Any, source: Source | None) -> Value:
 def graph_input(vm: Interpreter, obj: Any, given: Any, source: Any) -> TensorValue:
     """A tensor that the graph may ask for. ``given``: what it is given then, ``obj`` or an alias that has no class of its own."""
     held = given is obj and vm.in_tree(source)
-    limits = vm.varying.dimensions(source, given, held)
+    inside = moving_inside(vm.varying, given, source, held) if is_jagged(type(given)) else None
+    limits = vm.varying.dimensions(source, given, held) if inside is None else {}
     try:
-        fake = vm.recorder.fake_of(given, source, limits, vm.varying.strides.get(source, frozenset()))
+        fake = vm.recorder.fake_of(given, source, limits, vm.varying.strides.get(source, frozenset()), inside=inside)
     except FakeTensorError as exc:
         vm.unsupported("FE051", f"tensor with layout {given.layout}", str(exc))
     value = TensorValue(fake, None, type(given), given, source)
@@ -550,7 +545,8 @@ def graph_input(vm: Interpreter, obj: Any, given: Any, source: Any) -> TensorVal
     keys = torch._C._dispatch_keys(obj).raw_repr()
     sizes: Any = tuple(given.shape)
     strides: Any = tuple(given.stride())
-    if is_jagged(type(given)):  # what is inside tells them
+    if inside is not None:  # what is inside tells them
+        vm.recorder.own_symbols(value)
         sizes, strides = (None,) * given.dim(), None
     elif limits:
         vm.recorder.own_symbols(value)

@@ -8,6 +8,13 @@ from .base import ExistingObject, Machine, NotConstant, Value
 from .constant import ConstantValue
 
 
+class ChanceValue(ConstantValue):
+    """A generator of random numbers; the program may be told its state, or change it, when it runs."""
+
+    def method(self, vm: Machine, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        return vm.unsupported("FE010", f"method {name} of a torch.Generator", "it is about the generator's state")
+
+
 class AddressValue(Value):
     """``id(obj)`` of an object made in captured code, or the thread's identifier: good as a key, never leaves the capture."""
 

@@ -7,6 +7,10 @@ from typing import Any, NoReturn
 
 import torch
 
+from opmill_fake_tensors.jagged import VALUES
+from opmill_guards.source import Attr
+
+from ..entry.varying import SMALLEST, Limits, Varying
 from .base import COMPARISONS, Machine, Value
 from .constant import ConstantValue
 from .number import operand
@@ -15,6 +19,20 @@ OPERATIONS = {
     f"__{name}__": getattr(operator, name) for name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "neg", "pos", "abs")
 } | {name: getattr(operator, name) for name in COMPARISONS}
 REFLECTED = {f"__r{name[2:]}": name for name in OPERATIONS if name[2:-2] in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow")}
+
+
+def moving_inside(varying: Varying, obj: Any, source: Any, held: bool) -> dict[str, tuple[Any, dict[int, Limits], Any]]:
+    """Of each tensor inside of a jagged one: where it is, its symbolic dimensions, and those whose strides are not assumed. How many
+    elements there are in all rows is symbolic at once, and so is how long rows are; how many rows there are, once it was seen to change."""
+    found = {}
+    for name in obj.__tensor_flatten__()[0]:
+        part, where = getattr(obj, name), Attr(source, name)
+        limits = {d: Limits(own.low, own.high) for d, own in varying.dimensions(where, part, held).items()}
+        rows = obj._ragged_idx - 1 if name == VALUES else 0 if name.endswith("_seqlen_tensor") else None
+        if rows is not None and not varying.nothing and not held and part.size(rows) >= SMALLEST:
+            limits.setdefault(rows, Limits())
+        found[name] = where, limits, varying.strides.get(where, frozenset())
+    return found
 
 
 class RaggedSize(Value):
@@ -62,4 +80,4 @@ class RaggedSize(Value):
         return (lambda vm, *args, **kwargs: self.special(vm, name, list(args))) if hasattr(torch.SymInt, name) else None
 
 
-__all__ = ["RaggedSize"]
+__all__ = ["RaggedSize", "moving_inside"]

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from opmill_fake_tensors.jagged import is_jagged
 from opmill_fake_tensors.wrappers import same_context, takes_operators
 from opmill_guards.guard import Predicate, Remembered, TensorMatch
 from opmill_guards.source import Attr, Pinned
@@ -77,7 +78,8 @@ def guard_inside(vm: Machine, obj: Any, fake: Any, source: Any) -> None:
     names, cls = tuple(names), type(obj)
     tensors = [name for name in names if isinstance(getattr(obj, name), torch.Tensor)]
     things = {name: getattr(obj, name) for name in names if name not in tensors}
-    moving = [name for name in tensors if any(type(n) is not int for n in getattr(fake, name).shape)]
+    alone = is_jagged(cls)  # what is inside has other sizes than the tensor
+    moving = [name for name in tensors if not alone and any(type(n) is not int for n in getattr(fake, name).shape)]
 
     def holds(now: Any) -> bool:
         found, says = now.__tensor_flatten__()
@@ -97,6 +99,9 @@ def guard_inside(vm: Machine, obj: Any, fake: Any, source: Any) -> None:
         strided = part.layout is torch.strided
         sizes = tuple(n if type(n) is int else None for n in inner.shape)
         strides = tuple(n if type(n) is int else None for n in inner.stride()) if strided else None
+        for d, stride in enumerate(inner.stride() if alone else ()):
+            if type(stride) is not int:
+                vm.recorder.numbers.assume_stride(where, d, stride)
         vm.guard_tensor(
             TensorMatch(where, type(part), part.dtype, part.device, part.layout, sizes, strides, part.requires_grad, keys), False
         )

@@ -16,6 +16,7 @@ from ..errors import DataDependent
 from . import layouts
 from .facts import Relation
 from .index import Index, floordiv, index, mod
+from .ragged import compared, times
 from .real import Operand, Real, rounded_down, rounded_up
 from .sizes import Sizes
 
@@ -266,8 +267,8 @@ class SizeNode(Node):
     def sub(self, other: SizeNode) -> SizeNode:
         return self._make(self.expr - other.expr)
 
-    def mul(self, other: SizeNode) -> SizeNode:
-        return self._make(self.expr * other.expr)
+    def mul(self, other: Any) -> Any:
+        return times(other, self) if other.is_nested_int() else self._make(self.expr * other.expr)
 
     def neg(self) -> SizeNode:
         return self._make(-self.expr)
@@ -378,7 +379,9 @@ class SizeNode(Node):
 
     # ---- comparison ------------------------------------------------------------------------------------------------
 
-    def _compared(self, other: SizeNode, kind: str) -> TruthNode:
+    def _compared(self, other: Any, kind: str) -> TruthNode:
+        if other.is_nested_int():
+            return self.wrap_bool(compared(kind))
         key = kind, self.expr, other.expr
         known = self.sizes.compared.get(key)
         if known is None:

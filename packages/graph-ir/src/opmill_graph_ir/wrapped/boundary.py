@@ -54,7 +54,7 @@ class Sizes:
 class WrappedGraph:
     """Calls ``inner``, a compiled graph of plain tensors: its inputs are the tensors inside of each input, then the carriers of gradients.
     ``forms``: by input, None for plain ones and sizes; ``gradients``: how the gradients of inputs look, by position; ``sizes``: what
-    tells their sizes where these are symbolic."""
+    tells their sizes where these are symbolic; ``places``: of each tensor inside, which plain input it is."""
 
     def __init__(
         self,
@@ -64,11 +64,14 @@ class WrappedGraph:
         outs: Sequence[Out],
         bound: Sequence[Bound],
         sizes: Sizes | None = None,
+        places: Sequence[int] = (),
     ) -> None:
         self.inner, self.outs, self.bound = inner, tuple(outs), tuple(bound)
         self.report, self.plan = inner.report, inner.plan
         self.openers = [opener(form) if form is not None else _detached if k in gradients else None for k, form in enumerate(forms)]
         self.gradients, self.sizes = gradients, sizes
+        firsts = [k for k, place in enumerate(places) if place not in places[:k]]
+        self.firsts = firsts if len(firsts) < len(places) else None
         self.plain = all(out.form is None and out.given is None and out.same is None and not out.kept for out in self.outs)
 
     def __call__(self, *inputs: Any) -> Sequence[Any]:
@@ -78,6 +81,8 @@ class WrappedGraph:
                 flat.append(value)
             else:
                 open_(value, flat)
+        if self.firsts is not None:
+            flat = [flat[k] for k in self.firsts]
         if self.gradients:
             gradients = self.gradients if self.sizes is None else self.sizes.of_call(self.gradients, flat)
             flat += _Opened.apply(gradients, *(inputs[position] for position in gradients))

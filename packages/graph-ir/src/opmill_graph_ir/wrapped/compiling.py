@@ -41,18 +41,19 @@ def compile_wrapped(
         gradients = known.gradients
         for position in gradients.keys() - wanted:
             opened[position] = None, [inputs[position].detach()]
-    starts = [sum(len(leaves) for _, leaves in opened[:k]) for k in range(len(opened))]
     for _ in range(_ATTEMPTS + len(inputs)):
-        module, unwrap = _between(gm, forms, gradients)
+        places = _places(opened)
+        module, unwrap = _between(gm, forms, gradients, places)
         if memory is not None:
             memory.mark(module, gradients, known is None)
-        flat = [leaf for _, leaves in opened for leaf in leaves]
+        flat = _once([leaf for _, leaves in opened for leaf in leaves], places)
         flat += [carrier.requires_grad_() for k, looks in gradients.items() for carrier in _carriers(looks, inputs[k])]
         try:
             compiled = compile_plain(module, flat)
         except OtherGradient as other:
             position = other.position
             if other.flat:
+                starts = [places[sum(len(leaves) for _, leaves in opened[:k])] for k in range(len(opened))]
                 position = next((k for k, (form, _) in enumerate(opened) if form is None and starts[k] == other.position), -1)
                 if position < 0:
                     what = "a wrapper that is the gradient of a plain tensor that the graph holds"
@@ -63,8 +64,25 @@ def compile_wrapped(
         ends = known if known is not None and not unwrap.ran else Ends(gradients, unwrap.outs, unwrap.bound)
         if memory is not None and unwrap.ran:
             memory.write(ends)
-        return WrappedGraph(compiled, forms, gradients, ends.outs, ends.bound, _sizes(flat, gradients))
+        return WrappedGraph(compiled, forms, gradients, ends.outs, ends.bound, _sizes(flat, gradients), places)
     raise GraphError("GI061", "gradients of a wrapper that look otherwise each time the graph is captured")
+
+
+def _places(opened: Sequence[tuple[Form | None, Sequence[Any]]]) -> list[int]:
+    """Of each plain tensor inside of the inputs, which plain input it is: one that says where rows lie is one input for all jagged tensors
+    that have it, and where it is passed by itself."""
+    first: dict[int, int] = {}
+    places: list[int] = []
+    for form, leaves in opened:
+        for leaf, own in zip(leaves, (False,) if form is None else form.differentiated, strict=True):
+            said = not own and isinstance(leaf, torch.Tensor) and not leaf.is_floating_point()
+            places.append(first.setdefault(id(leaf) if said else -1 - len(places), len(first)))
+    return places
+
+
+def _once(leaves: Sequence[Any], places: Sequence[int]) -> list[Any]:
+    """The plain inputs."""
+    return [leaves[places.index(k)] for k in range(max(places, default=-1) + 1)]
 
 
 class Memory:
@@ -127,18 +145,28 @@ def _carriers(looks: Looks, like: Any) -> list[Any]:
     if not isinstance(sample, FakeTensor):
         return carriers(looks, like.device)
     with torch._C._DisableTorchDispatch():
-        metas = [torch.empty((), dtype=dtype, device="meta").expand(tuple(n)) for n, dtype in zip(looks.sizes, looks.dtypes, strict=True)]
+        metas = [
+            torch.empty_strided(tuple(n), (0,) * len(n), dtype=dtype, device="meta")
+            for n, dtype in zip(looks.sizes, looks.dtypes, strict=True)
+        ]
     return [sample.context.from_meta(meta, like.device) for meta in metas]
 
 
-def _between(gm: torch.fx.GraphModule, forms: Sequence[Form | None], gradients: dict[int, Looks]) -> tuple[torch.fx.GraphModule, Unwrap]:
-    """The graph with plain inputs and outputs."""
+def _between(
+    gm: torch.fx.GraphModule, forms: Sequence[Form | None], gradients: dict[int, Looks], which: Sequence[int]
+) -> tuple[torch.fx.GraphModule, Unwrap]:
+    """The graph with plain inputs and outputs. ``which``: of each tensor inside of the inputs, which plain input it is."""
     graph = torch.fx.Graph()
     places = [node for node in gm.graph.nodes if node.op == "placeholder"]
-    inside = [
-        [graph.placeholder(node.name if form is None else f"{node.name}_{k}") for k in range(1 if form is None else form.count)]
-        for node, form in zip(places, forms, strict=True)
-    ]
+    given: list[torch.fx.Node] = []
+    inside: list[list[torch.fx.Node]] = []
+    numbers = iter(which)
+    for node, form in zip(places, forms, strict=True):
+        inside.append([])
+        for k in range(1 if form is None else form.count):
+            if (number := next(numbers)) == len(given):
+                given.append(graph.placeholder(node.name if form is None else f"{node.name}_{k}"))
+            inside[-1].append(given[number])
     carry = {k: [graph.placeholder(f"{places[k].name}_gradient_{i}") for i in range(len(looks.sizes))] for k, looks in gradients.items()}
     env: dict[torch.fx.Node, torch.fx.Node] = {}
     wraps = []
@@ -152,8 +180,7 @@ def _between(gm: torch.fx.GraphModule, forms: Sequence[Form | None], gradients: 
     unwrap = Unwrap(wraps)
     for node in gm.graph.nodes:
         if node.op == "output":
-            given = tuple(place for own in inside for place in own)
-            graph.output(graph.call_function(unwrap, (torch.fx.node.map_arg(node.args[0], env.__getitem__), given)))
+            graph.output(graph.call_function(unwrap, (torch.fx.node.map_arg(node.args[0], env.__getitem__), tuple(given))))
         elif node.op != "placeholder":
             env[node] = graph.node_copy(node, env.__getitem__)
     module = torch.fx.GraphModule(gm, graph)

@@ -1,0 +1,32 @@
+"""What operations take and give beside tensors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+#: Python objects that may stand in a graph as arguments.
+PLAIN = (
+    *(type(None), bool, int, float, complex, str, bytes, type(...), slice),
+    *(torch.dtype, torch.device, torch.layout, torch.memory_format, torch.Size, torch.Generator),
+)
+ANSWERS = (*PLAIN, torch.SymInt, torch.SymBool, torch.SymFloat)
+
+
+def is_answer(result: Any) -> bool:
+    """Whether what an operation gave tells of its arguments only what guards and sizes say, too."""
+    if isinstance(result, (tuple, list)):
+        return all(map(is_answer, result))
+    return isinstance(result, ANSWERS)
+
+
+def contains_tensor(result: Any) -> bool:
+    if isinstance(result, (tuple, list)):
+        return any(contains_tensor(r) for r in result)
+    if type(result) is dict:
+        return any(map(contains_tensor, result.values()))
+    return isinstance(result, torch.Tensor)
+
+
+__all__ = ["PLAIN", "contains_tensor", "is_answer"]
