@@ -41,6 +41,7 @@ from .pipeline import PLANNING, SCHEDULING, run
 from .planning.assumptions import assumptions_of
 from .planning.build import build_plan
 from .planning.dequantized import dequantized
+from .planning.few_rows import few_rows
 from .planning.kernels import KernelTexts, generate, sources_behind
 from .planning.labels import label_spans
 from .planning.operators import lower_to_operators
@@ -186,7 +187,7 @@ def chosen_products(state: Compilation) -> Steps:
     for draft in undecided:
         draft.products = choose(draft.graph, partial(_as_loops, draft, state.options), clock) if clock else {}
         if state.options.numerics != "eager" and state.options.fusion and state.generators:
-            draft.products = {**draft.products, **dequantized(draft.graph)}
+            draft.products = {**draft.products, **few_rows(draft.graph), **dequantized(draft.graph)}
     return [(draft.part, draft.graph) for draft in undecided]
 
 

@@ -17,6 +17,7 @@ from .emit.convert import Vectors
 from .emit.index_text import UNKNOWN, index_text
 from .emit.needs import Needs
 from .emit.types import TYPES
+from .prepare.abreast import abreast
 from .prepare.segments import Segment, segments
 from .prepare.simplify import simplified
 from .prepare.statistics import two_passes
@@ -61,6 +62,7 @@ class NestWriter:
 
     def __init__(self, kernel: LoopKernel, nest: Nest, name: str, first_check: int, needs: Needs, target: Target) -> None:
         self.kernel, self.name, self.needs, self.target = kernel, name, needs, target
+        nest = abreast(nest)
         self.extents = walk.bounds_of(nest, dict.fromkeys(kernel.symbols, UNKNOWN))
         self.ranges = {n: (0, e if n in kernel.symbols else max(e - 1, 0)) for n, e in self.extents.items()}
         nest = two_passes(nest, self.extents)

@@ -17,7 +17,7 @@ from opmill_runtime_cache.devices.registry import traits_of
 from ..capture.graph import AtenGraph, Meta, Node, OutputTensor, Value, values_in
 from ..ops.records import record_of
 
-MOST_ROWS = 4
+MOST_ROWS = 8
 """Rows of a product whose loops compute the matrix once for each of them."""
 _OPERANDS = {"aten::mm": (0, 1), "aten::addmm": (1, 2)}
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from opmill_graph_ir.loops.ir import Const, Reduction
+from opmill_graph_ir.loops.ir import Const, Op, Reduction
 
 from ..target import Target
 from . import convert
 from .body import Body, Value, const_text, primitive_text
-from .functions import splat
+from .functions import function, splat
 from .needs import Needs
 from .types import C_OF_SHORT, SIGNED_OF_SIZE, TYPES, Vectors, vector
 
@@ -80,10 +80,13 @@ def update(body: Body, acc: Accumulator, position: str) -> None:
     """One step in the open block. ``position`` is text of the position in the inner space (argmax)."""
     r, needs = acc.reduction, body.needs
     vectors = acc.vectors
+    part = body.lanes.part[1] if vectors and body.lanes and body.lanes.part else ""
+    if (added := _with_product(body, acc)) is not None:
+        body.block.add(f"{acc.variables[0]} = {body.masked(part, added, acc.variables[0], r.dtype) if part else added};")
+        return
     value = body.value(r.value)
     text = body.wide(r.value) if vectors else value.text
     text = convert.cast(needs, text, r.value.dtype, r.dtype, vectors, body.target)
-    part = body.lanes.part[1] if vectors and body.lanes and body.lanes.part else ""
     if r.op.startswith("arg"):
         helper = _arg_step(needs, r, vectors)
         guard = f", {part}" if vectors and part else f", {_true(vectors)}"
@@ -100,6 +103,18 @@ def update(body: Body, acc: Accumulator, position: str) -> None:
                 start = f"({start} ? -1 : 0)"
             text = body.masked(part, text, f"{splat(needs, convert.value_short(r.dtype, vectors), vectors.lanes)}({start})", r.dtype)
         body.block.add(f"{acc.variables[0]} = {step(needs, r, *_ordered(r, acc.variables[0], text), vectors, body.target)};")
+
+
+def _with_product(body: Body, acc: Accumulator) -> str | None:
+    """A sum of products with one more of them added, rounded once; None where it is something else, or there is no instruction for it."""
+    r, vectors = acc.reduction, acc.vectors
+    e = r.value
+    if r.op != "sum" or not isinstance(e, Op) or e.name != "mul" or e.dtype != r.dtype or TYPES[r.dtype].kind != "float" or vectors is None:
+        return None
+    if not body.target.fma or not any(body.value(x).vector for x in e.args):
+        return None
+    a, b = (body.wide(x) for x in e.args)
+    return f"{function(body.needs, 'fma', TYPES[r.dtype].short, vectors.lanes, body.target)}({a}, {b}, {acc.variables[0]})"
 
 
 def _ordered(r: Reduction, running: str, new: str) -> tuple[str, str]:

@@ -1,0 +1,52 @@
+"""Products of a few rows with a large matrix on processors are loops where libraries would lay the matrix out anew."""
+
+import pytest
+import torch
+
+from opmill_graph_ir.backend import GraphOptions, compile_graph
+from opmill_graph_ir.capture.functionalize import functionalize
+from opmill_graph_ir.planning.few_rows import few_rows
+
+F = torch.nn.functional
+
+
+def _found(rows: int, dtype: torch.dtype, columns: int = 600, bias: bool = False, turned: bool = False) -> int:
+    """How many products of ``rows`` rows with a matrix of 512 are loops. ``turned``: the matrix lies along its columns."""
+    x, w = torch.zeros(rows, 512, dtype=dtype), torch.zeros(columns, 512, dtype=dtype)
+    if turned:
+        w = torch.zeros(512, columns, dtype=dtype).t()
+    inputs = [x, w, torch.zeros(columns, dtype=dtype)]
+    with torch.no_grad():
+        return len(few_rows(functionalize(torch.fx.symbolic_trace(lambda x, w, b: F.linear(x, w, b if bias else None)), inputs)))
+
+
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize(("dtype", "rows"), [(torch.float32, (2, 3, 8)), (torch.float16, (1, 2, 16, 32))])
+def test_which_are_loops(dtype: torch.dtype, rows: tuple[int, ...], bias: bool) -> None:
+    assert [_found(n, dtype, bias=bias) for n in rows] == [1] * len(rows)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "rows"), [(torch.float32, (1, 9, 64)), (torch.float16, (33,)), (torch.bfloat16, (1, 4)), (torch.float64, (4,))]
+)
+def test_which_are_calls(dtype: torch.dtype, rows: tuple[int, ...]) -> None:
+    assert [_found(n, dtype) for n in rows] == [0] * len(rows)
+
+
+def test_small_matrices_and_those_that_lie_along_columns_are_calls() -> None:
+    assert _found(4, torch.float32, columns=100) == 0
+    assert _found(4, torch.float32, turned=True) == 0
+
+
+@pytest.mark.parametrize(
+    ("dtype", "rows"), [(torch.float32, 2), (torch.float32, 7), (torch.float16, 1), (torch.float16, 11), (torch.float16, 24)]
+)
+def test_against_float64(dtype: torch.dtype, rows: int) -> None:
+    source = torch.Generator().manual_seed(rows)
+    x, w, b = (torch.randn(n, generator=source).to(dtype) for n in ((rows, 512), (600, 512), (600,)))
+    module = torch.fx.symbolic_trace(lambda x, w, b: (F.gelu(F.linear(x, w, b)),))
+    with torch.no_grad():
+        [made] = compile_graph(module, [x, w, b], options=GraphOptions(cache=False))(x, w, b)
+    exact = F.gelu(F.linear(x.double(), w.double(), b.double()))
+    error, eager = ((got.double() - exact).abs().max() for got in (made, F.gelu(F.linear(x, w, b))))
+    assert error <= 3 * eager + 1e-6
