@@ -507,6 +507,8 @@ def _op(body: Body, expr: Op, home: Block) -> Value:
 def _with_constant(body: Body, expr: Op, texts: list[str], vectors: Vectors | None) -> str | None:
     """Division by a power of two is a product; of a value and a constant only one can be NaN."""
     constant = next((a for a in reversed(expr.args) if isinstance(a, Const)), None)
+    if constant is not None and constant is expr.args[-1] and TYPES[expr.dtype].kind in ("int", "uint"):
+        return _by_power(expr.name, texts[0], int(constant.value))
     if constant is None or TYPES[expr.dtype].kind != "float" or math.isnan(value := float(constant.value)):
         return None
     if expr.name in ("max", "min"):  # the constant where it wins, which it never does over NaN
@@ -517,6 +519,13 @@ def _with_constant(body: Body, expr: Op, texts: list[str], vectors: Vectors | No
         return None
     exact = math.frexp(abs(value))[0] == 0.5 and 2.0**-100 < abs(value) < 2.0**100
     return f"({texts[0]} * {body.wide(Const(1.0 / value, expr.dtype))})" if exact else None
+
+
+def _by_power(name: str, text: str, divisor: int) -> str | None:
+    """Floored division of an integer by a power of two, and what is left of it: bits."""
+    if divisor < 1 or divisor & (divisor - 1):
+        return None
+    return {"floordiv": f"({text} >> {divisor.bit_length() - 1})", "mod": f"({text} & {divisor - 1}L)"}.get(name)
 
 
 def primitive_text(needs: Needs, name: str, dtype: str, texts: list[str], vectors: Vectors | None, target: Target) -> str:

@@ -79,15 +79,19 @@ def _twice_as_wide(needs: Needs, name: str, short: str, lanes: int, full: str, t
     )
 
 
+_DIVISIONS = ("ifloordiv", "itruncdiv", "imod", "ifmod")
+
+
 def _lane_loop(needs: Needs, name: str, short: str, lanes: int, full: str, target: Target) -> str:
     v = needs.vector(short, lanes)
     one = function(needs, name, short, 1, target)
     arity = 3 if name == "fma" else 2 if name in isa.BINARY else len(SCALAR_BODIES[name][0]) if name in SCALAR_BODIES else 1
     parameters = "xyz"[:arity]
-    return (
-        f"static inline {v} {full}({', '.join(f'{v} {p}' for p in parameters)}) {{ {v} r;\n"
-        f"  for (int l = 0; l < {lanes}; ++l) r[l] = {one}({', '.join(f'{p}[l]' for p in parameters)});\n  return r; }}"
-    )
+    each = f"r[l] = {one}({', '.join(f'{p}[l]' for p in parameters)});"
+    divides = name in _DIVISIONS  # by a constant, mostly, which is known where lanes are written out
+    unroll = f'_Pragma("GCC unroll {lanes}") ' if divides else ""
+    loop = f"{unroll}for (int l = 0; l < {lanes}; ++l) {each}"
+    return f"static inline {v} {full}({', '.join(f'{v} {p}' for p in parameters)}) {{ {v} r;\n  {loop}\n  return r; }}"
 
 
 # Division by zero and the one overflow of signed division would trap, also in lanes that nobody looks at.

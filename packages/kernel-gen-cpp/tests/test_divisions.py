@@ -1,0 +1,46 @@
+"""Integers divided by constants, as Python divides."""
+
+import itertools
+
+import torch
+
+from opmill_graph_ir.loops.index import index
+from opmill_graph_ir.loops.ir import Axis, Buffer, Const, Load, LoopKernel, Nest, Op, Phase, Store
+from opmill_kernel_gen_cpp.debug import Runner
+
+DTYPES = {
+    "int64": (1, 2, 3, 7, 8, 1 << 40, -2, -5),
+    "int32": (1, 2, 3, 8, 1 << 20, -2, -5),
+    "int16": (2, 5, 64, -2),
+    "int8": (2, 5, 64, -2),
+    "uint8": (2, 5, 128),
+}
+
+
+def _values(dtype: str) -> torch.Tensor:
+    limits = torch.iinfo(getattr(torch, dtype))
+    ends = [limits.min + 1, limits.min + 2, limits.max - 1, limits.max]
+    near = [n for n in range(-130, 130) if limits.min < n < limits.max]
+    return torch.tensor(ends + near, dtype=getattr(torch, dtype))
+
+
+def _kernel(dtype: str, name: str, divisor: int, n: int) -> LoopKernel:
+    value = Op(name, (Load("x", index("i"), dtype), Const(divisor, dtype)), dtype)
+    nest = Nest((Axis("i", index(n)),), (Phase(stores=(Store("out", index("i"), value),)),))
+    buffers = (Buffer("x", dtype, "in", index(n)), Buffer("out", dtype, "out", index(n)))
+    return LoopKernel(f"{name}_{dtype}_{divisor}".replace("-", "minus"), buffers, (nest,))
+
+
+def test_divisions_by_constants(store) -> None:
+    made = {
+        (dtype, name, divisor): _kernel(dtype, name, divisor, len(_values(dtype)))
+        for dtype, divisors in DTYPES.items()
+        for name, divisor in itertools.product(("floordiv", "mod"), divisors)
+    }
+    runner = Runner(list(made.values()), store)
+    for (dtype, name, divisor), kernel in made.items():
+        x = _values(dtype)
+        out = torch.empty_like(x)
+        assert runner.run(kernel, {"x": x, "out": out}) == 0
+        want = [n // divisor if name == "floordiv" else n % divisor for n in x.tolist()]
+        assert out.tolist() == want, (dtype, name, divisor)
