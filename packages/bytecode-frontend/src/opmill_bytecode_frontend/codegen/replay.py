@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from opmill_guards.guard import Is
 
 from ..effects.changes import Effects
-from ..interpretation.tracking import root_is_pinned
+from ..interpretation.held import root_is_pinned
 from ..values.base import MISSING, Lazy, program_hash
 from ..values.constant import ConstantValue
 from ..values.exceptions import ExceptionObject

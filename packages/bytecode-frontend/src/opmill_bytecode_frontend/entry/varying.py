@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import collections
 import enum
 import functools
 from collections.abc import Iterable, Iterator, Mapping
-from types import FunctionType
+from types import FunctionType, SimpleNamespace
 from typing import Any
 
 import torch
@@ -60,6 +61,8 @@ class Varying(Struct, frozen=True):
     """Small tensors of modules whose values were seen to change again."""
     data: bool = False
     """Whether sizes that only data tell may be symbols."""
+    rebound: frozenset[Source] = frozenset()
+    """Attributes and items of objects of before that the program gave others of the same class."""
 
     def dimensions(self, source: Source, tensor: torch.Tensor, held: bool = False) -> dict[int, Limits]:
         """The dimensions of an input that are symbolic. ``held``: it is a tensor of a module: of parameters none are, of others those that
@@ -122,6 +125,8 @@ class Seen:
         self.remade = False
         """Whether a call gave a function or class that differed from that of before in its identity alone."""
         self.apart: frozenset[tuple[type, str]] = frozenset()
+        self.rebound: set[Source] = set()
+        """Where an object was another one at another call, though no argument led there."""
         self.failed: Any = None
         """What was symbolic when a capture with that failed last: there is none more with just the same."""
 
@@ -141,7 +146,9 @@ class Seen:
         often += [source for source, count in self.texts.items() if count >= self.patience]
         opaque = frozenset(often if self.may_break else ())
         if self.dynamic is False or (self.failed is not None and self.failed == self.symbolic()):
-            return Varying(nothing=True, opaque=opaque, remade=self.remade, apart=self.apart, contents=contents)
+            return Varying(
+                nothing=True, opaque=opaque, remade=self.remade, apart=self.apart, contents=contents, rebound=frozenset(self.rebound)
+            )
         sizes = {source: frozenset(dims) for source, dims in self.sizes.items()}
         strides = {source: frozenset(dims) for source, dims in self.strides.items()}
         return Varying(
@@ -155,6 +162,7 @@ class Seen:
             self.remade,
             self.apart,
             contents,
+            rebound=frozenset(self.rebound),
         )
 
     def note(self, entries: Iterable[Any], values: Mapping[str, Any]) -> list[Any]:
@@ -187,6 +195,8 @@ class Seen:
                         missed.add(guard.source)
                         said[guard.source] = guard
                     self.remade = self.remade or is_remade(guard, value_of(guard.source, values))
+                elif type(guard) is Is and is_replaced(guard, value_of(guard.source, values)):
+                    self.rebound.add(guard.source)
                 elif type(guard) is Equals and type(guard.value) in (int, float):
                     self._note_number(guard, values, missed)
                 elif type(guard) is Equals and type(guard.value) is str and on_stack(guard.source):
@@ -245,6 +255,13 @@ def is_another(one: Any, other: Any) -> bool:
     kind = type(one)
     many = kind is object or (bool(kind.__flags__ & HEAP) and not isinstance(one, APART))
     return many and one is not other and type(other) is kind
+
+
+def is_replaced(guard: Is, now: Any) -> bool:
+    """Whether an attribute or item holds another container, or object of the program's, of the same class."""
+    found = type(guard.source) is Item and now is not guard.object and type(now) is type(guard.object)
+    plain = isinstance(now, (dict, list, collections.deque, SimpleNamespace)) or is_another(guard.object, now)
+    return found and plain and not isinstance(now, (FunctionType, torch.nn.Module, torch.Tensor, type))
 
 
 def is_remade(guard: Is | TypeIs, now: Any) -> bool:

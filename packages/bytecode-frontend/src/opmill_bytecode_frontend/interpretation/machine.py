@@ -46,11 +46,12 @@ from ..values.varying import VaryingNumber
 from ..values.wrapped import added
 from .binding import bind
 from .frame import Frame, prepare
+from .held import is_held
 from .opcodes import handlers
 from .opcodes.control import Return, Yield, throw_into
 from .operating import Operators, not_implemented
 from .owners import exempt, installed, is_disabled, optimizers_own, underneath
-from .tracking import root_is_pinned, tracker
+from .tracking import tracker
 
 if TYPE_CHECKING:
     from ..bytecode import Instruction
@@ -170,7 +171,7 @@ class Interpreter(Operators, Assumptions):
                     self.guard_object(value)
             elif source is not None and source != value.source:
                 one_path = value.source is None or type(value.source) is Pinned
-                if one_path or (root_is_pinned(value.source) and not self.of_module(value.source)):
+                if one_path or (is_held(self, value.source) and not self.of_module(value.source)):
                     self.guard(Is(source, obj))
                 else:
                     self.guard(SameObject(value.source, source))

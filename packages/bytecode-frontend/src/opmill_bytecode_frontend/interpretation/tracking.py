@@ -24,7 +24,7 @@ from opmill_fake_tensors.jagged import is_jagged
 from opmill_fake_tensors.wrappers import NotTakenApart, take_apart, takes_operators
 from opmill_guards import CompiledFunction
 from opmill_guards.guard import Equals, Is, Length, Predicate, TensorMatch, TypeIs
-from opmill_guards.source import Attr, InstanceDict, Item, Pinned, Referent, Source, TypeOf
+from opmill_guards.source import Attr, InstanceDict, Item, Pinned, Source, TypeOf
 
 from ..assumptions.arrays_before import array_of_before
 from ..assumptions.contents import guard_items, know_contents
@@ -50,6 +50,7 @@ from ..values.sequence import ListValue, SliceValue, TupleValue, read_as_tuple
 from ..values.tensor import TensorValue
 from ..values.varying import VaryingNumber
 from ..values.wrapped import guard_inside
+from .held import is_held, root_is_pinned
 from .owners import exempt, is_disabled
 
 if TYPE_CHECKING:
@@ -79,17 +80,6 @@ def tracker(kind: Any) -> Wrapper:
     return TRACKERS[object]
 
 
-def root_is_pinned(source: Any) -> bool:
-    """Whether what is found there is held by what is pinned: not on the way through a weak reference."""
-    if type(source.root) is not Pinned:
-        return False
-    while type(source) is not Pinned:
-        if type(source) is Referent:
-            return False
-        source = source.base
-    return True
-
-
 def by_identity(vm: Interpreter, obj: Any, source: Any) -> Any:
     """Guards that the source gives this very object; from then on it is found as a pinned object."""
     if source is None:
@@ -101,8 +91,9 @@ def by_identity(vm: Interpreter, obj: Any, source: Any) -> Any:
 
 
 def by_structure(vm: Interpreter, obj: Any, source: Source | None) -> Any:
-    """Objects that hang on the arguments are known by their type and what is read of them; others by identity."""
-    if source is None or root_is_pinned(source):
+    """Objects that hang on the arguments, or that were seen to be replaced by others, are known by their type and what is read of them;
+    others by identity."""
+    if source is None or is_held(vm, source):
         return by_identity(vm, obj, source)
     if vm.varying.remade and made_by_calls(type(obj), source) and is_plain(type(obj)):
         vm.wrap(type(obj), TypeOf(source))
