@@ -6,7 +6,7 @@ from typing import Any
 
 from opmill_guards.source import Source
 
-from .base import COMPARISONS, MISSING, Machine, NotConstant, Value, content, program_hash
+from .base import COMPARISONS, MISSING, Machine, NotConstant, ProgramKey, Value, content, program_hash
 from .constant import ConstantValue
 from .iterators import STOP, ItemsIterator
 
@@ -64,8 +64,13 @@ class SetValue(Value):
     def iterate(self, vm: Machine) -> Value:
         # Python iterates a set in hash order: for constants do as it does.
         items = list(self.items.values())
+        asking = any(isinstance(key, ProgramKey) for key in self.items)  # which are not compared with the objects that they stand for
         try:
-            if self.obj is not None and self.items.keys() == set(self.obj):
+            if asking and self.obj is not None:
+                known = {id(v.real()): v for v in items}
+                if len(known) == len(items) == len(self.obj) and all(id(o) in known for o in self.obj):
+                    items = [known[id(o)] for o in self.obj]
+            elif self.obj is not None and self.items.keys() == set(self.obj):
                 items = [self.items[k] for k in self.obj]
             else:
                 plain = {v.constant(): v for v in items}
