@@ -19,6 +19,7 @@ from .contents import Contents
 from .errors import DataDependent, NoFakeKernel
 from .jagged import says_rows
 from .operator import Operator, describe
+from .overlap import refuse_overlap
 from .probing import refusal
 from .symbolic import any_symbolic, fixed_sizes, promised_otherwise, python_kernel, symbolic_meta
 from .symbols import Index, Relation, Sizes, index_of, sym_int
@@ -299,6 +300,9 @@ class FakeContext(TorchDispatchMode):
             and (refused := refusal(op.func, metas, meta_kwargs)) is not None
         ):
             raise type(refused)(*refused.args)
+        if op.writes and not self._inside:
+            with no_dispatch(), torch._C._DisablePythonDispatcher(), no_levels():
+                refuse_overlap(op, metas, meta_kwargs)
         if op.writes and self.data is not None:
             self._contents.written(call.written(op, metas, meta_kwargs))
         if op.data_dependent(metas):
