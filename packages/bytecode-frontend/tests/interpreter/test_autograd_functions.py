@@ -280,3 +280,44 @@ def test_what_is_computed_again_draws_the_same_numbers(backend):
             y.sum().backward()
             found.append([y.detach(), x.grad, torch.rand(1)])
         assert same(*found)
+
+
+class Distances(Function):
+    """Of each row to each other one, as kernels of Gaussian processes ask for them: often of rows to themselves."""
+
+    @staticmethod
+    def forward(ctx, a, b, scale, needless):
+        ctx.alike = a is b
+        ctx.save_for_backward(a, b)
+        ctx.scale = scale
+        return (a[:, None] - 2 * b[None, :]) * scale
+
+    @staticmethod
+    def backward(ctx, grad):
+        a, b = ctx.saved_tensors
+        return grad.sum(1) * ctx.scale, (grad.sum(0) * -2 * ctx.scale if ctx.alike else grad.sum(0) * 100), None, None
+
+
+TWICE = {
+    "in both places": lambda x, y: Distances.apply(x, x, 3.0, y),
+    "in three places": lambda x, y: Distances.apply(x, x, 3.0, x),
+    "once": lambda x, y: Distances.apply(x, y, 3.0, y),
+    "computed before": lambda x, y: (lambda z: Distances.apply(z, z, 0.5, y) * z.sum())(x.sin()),
+}
+
+
+@pytest.mark.parametrize("backend", ["eager", None])
+@pytest.mark.parametrize("name", TWICE)
+def test_a_tensor_in_several_places_gets_the_sum_of_their_gradients(name, backend):
+    def run(function):
+        x, y = (torch.arange(3.0, requires_grad=True) + k for k in (0, 1))
+        x, y = x.detach().requires_grad_(), y.detach().requires_grad_()
+        out = function(x, y)
+        out.square().sum().backward()
+        return out.detach(), x.grad, y.grad
+
+    compiled = capture(TWICE[name], *([] if backend is None else [backend]), fullgraph=True)
+    for got, wanted in zip(run(compiled), run(TWICE[name]), strict=True):
+        assert (got is None) == (wanted is None)
+        if wanted is not None:
+            torch.testing.assert_close(got, wanted)

@@ -116,8 +116,9 @@ def run_forward(
 def with_backward(vm: Interpreter, cls: Value, args: Sequence[Value], kwargs: dict[str, Value], tensors: Sequence[TensorValue]) -> Value:
     """Forward and backward as two graphs of an operator: what the backward reads of the forward, the forward returns for it."""
     recorder = vm.recorder
-    if kwargs or len(set(map(id, tensors))) != len(tensors):
-        vm.unsupported("FE015", "torch.autograd.Function", "with keywords, or a tensor that is passed twice")
+    if kwargs:
+        vm.unsupported("FE015", "torch.autograd.Function", "with keywords")
+    tensors = list({id(t): t for t in tensors}.values())
     nodes = [recorder.node_of(t) for t in tensors]
     wanted = tuple(isinstance(a, TensorValue) and a.fake.requires_grad for a in args)
     forward, backward = Region(), Region()
@@ -134,11 +135,8 @@ def with_backward(vm: Interpreter, cls: Value, args: Sequence[Value], kwargs: di
             )
         with recording(vm, backward), without_effects(vm, cls, *args):
             gradients = run_backward(vm, cls, context, result, results, len(args))
-            returned: list[Any] = [
-                recorder.node_of(g) if isinstance(g, TensorValue) else None
-                for g, a in zip(gradients, args, strict=True)
-                if isinstance(a, TensorValue)
-            ]
+            summed = [in_all(vm, [g for g, a in zip(gradients, args, strict=True) if a is t]) for t in tensors]
+            returned: list[Any] = [None if g is None else recorder.node_of(g) for g in summed]
         marked = {name: vm.unpack(vm.getattr(context, name)) for name in ("fixed", "dirty")}
         if any(isinstance(t, TensorValue) and t.obj is not None for t in marked["dirty"]):
             vm.unsupported("FE015", "torch.autograd.Function", "it writes to a tensor from before the call, which gets a history by that")
@@ -161,6 +159,19 @@ def with_backward(vm: Interpreter, cls: Value, args: Sequence[Value], kwargs: di
         vm, node, [t.fake for t in results], [t.fake for t in tensors], [results[k].fake for k in places["fixed"]], single=single
     )
     return rebuild(iter([becomes(vm, results[k], value) if k in places["dirty"] else value for k, value in enumerate(made)]))
+
+
+def in_all(vm: Interpreter, gradients: Sequence[Value]) -> TensorValue | None:
+    """The gradient of a tensor that is an argument as many times: None where none of them has one."""
+    parts = [g for g in gradients if isinstance(g, TensorValue)]
+    if not parts:
+        return None
+    total = parts[0]
+    for part in parts[1:]:
+        added = total.method(vm, "add", [part], {})
+        assert isinstance(added, TensorValue)
+        total = added
+    return total
 
 
 def becomes(vm: Interpreter, dirty: TensorValue, made: Value) -> Value:
