@@ -34,7 +34,7 @@ class KernelText:
 
 def kernel_text(kernel: LoopKernel, entry: str, target: Target) -> KernelText:
     """The text of a kernel, under the name ``entry``."""
-    needs = Needs()
+    needs = Needs(target.family)
     functions, calls, checks = [], [], 0
     whole, scratch = in_parts(kernel, lambda nest: contraction_of(nest, kernel, target) is not None)
     known: dict[LoopKernel, str] = {}

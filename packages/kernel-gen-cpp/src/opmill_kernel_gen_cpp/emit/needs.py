@@ -8,9 +8,11 @@ from .types import C_OF_SHORT, vector
 
 
 class Needs:
-    """Collects prelude items by name, in order of first need (an item comes after what it needs itself)."""
+    """Collects prelude items by name, in order of first need (an item comes after what it needs itself). ``family``: whose processor's
+    instructions they may ask for."""
 
-    def __init__(self) -> None:
+    def __init__(self, family: str = "") -> None:
+        self.family = family
         self.items: dict[str, str] = {}
 
     def vector(self, short: str, lanes: int) -> str:

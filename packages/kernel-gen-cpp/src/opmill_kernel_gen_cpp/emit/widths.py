@@ -22,7 +22,7 @@ def resized(needs: Needs, text: str, short: str, to: str, lanes: int) -> str:
         return text
     if to.startswith("f") and not short.startswith("f") and C_OF_SHORT[short][1] < 4:
         return resized(needs, resized(needs, text, short, "i32", lanes), "i32", to, lanes)
-    found = _instruction(short, to, lanes)
+    found = _instruction(short, to, lanes) if needs.family == "x86" else None
     v, w = needs.vector(short, lanes), needs.vector(to, lanes)
     if found is None:
         return f"__builtin_convertvector({text}, {w})"
