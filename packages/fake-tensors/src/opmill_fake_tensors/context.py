@@ -100,6 +100,9 @@ class FakeContext(TorchDispatchMode):
     torch.Size([u0])
     """
 
+    knows_filled = True
+    """Whether the values of tensors that are filled with one number in the likeness of others are known."""
+
     def __init__(self, sizes: Sizes | None = None, data: Sizes | None = None) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.sizes = sizes
@@ -336,7 +339,7 @@ class FakeContext(TorchDispatchMode):
         if not symbolic:
             if call.constants and op.pure:
                 known.attach(op, args, kwargs, out, list(call.fakes.values()), call.told())
-            elif op.base_name in known.FILLING:
+            elif self.knows_filled and op.base_name in known.FILLING:
                 known.attach_filled(op, args, kwargs, out)
         return call.tied(out)
 

@@ -13,6 +13,11 @@ NAMES: tuple[Row, ...] = (
         "torch._C._disabled_torch_dispatch_impl",
         required=True,
     ),
+    *rows(
+        "checkpoints that a backend runs as they are draw other random numbers in the backward",
+        "torch._C._dispatch_tls_is_dispatch_key_included torch._C.DispatchKey.PreDispatch "
+        "torch.utils._python_dispatch._get_current_dispatch_mode_stack",
+    ),
     *rows("conjugated and negated views are copied", "torch._C._set_conj torch._C._set_neg torch._neg_view"),
     *rows("memory that a plan handed out is not used again while somebody holds it", "torch._C._storage_Use_Count"),
     *rows(

@@ -134,6 +134,8 @@ class Recorder(FakeContext):
     of the inputs' symbols. ``repeats``: blocks that are like those before them need not run;
     whoever differentiates then asks those in ``late`` for more gradients."""
 
+    knows_filled = False  # the program has decided by then, and blocks that know values are run one by one
+
     def __init__(
         self, names: Mapping[int, str] | None = None, *, differentiate: bool = False, sizes: Sizes | None = None, repeats: bool = False
     ) -> None:

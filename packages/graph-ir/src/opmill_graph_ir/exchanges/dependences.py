@@ -6,7 +6,8 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ..schedule.effects import exchanges, gives_views, in_order, may_raise
+from ..overloads import exchanges
+from ..schedule.effects import gives_views, in_order, may_raise
 from ..schedule.steps import ExternStep, Schedule, Step
 
 WAIT = "_c10d_functional::wait_tensor"

@@ -15,7 +15,7 @@ from opmill_runtime_cache.errors import RuntimeCacheError
 from opmill_runtime_cache.plan.model import Call, Plan
 
 from ..errors import GraphWarning
-from ..schedule.effects import exchanges
+from ..overloads import exchanges
 from .others import told
 
 HINT = (

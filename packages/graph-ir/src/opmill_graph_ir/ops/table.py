@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
-
-import torch
 
 from opmill_fake_tensors.operator import Operator, describe
 from opmill_fake_tensors.rules import rules
 
+from ..overloads import overload
 from .pairs import PAIR_ROWS
 from .records import OperatorRecord, all_records
 
@@ -31,13 +29,6 @@ def facts() -> Iterator[tuple[str, ...]]:
             record.gradient,
             _memory(record, None if found is None else describe(found)),
         )
-
-
-def overload(name: str) -> Any:
-    """Torch's operator of a full name; None where there is none."""
-    space, _, rest = name.partition("::")
-    base, _, which = rest.partition(".")
-    return getattr(getattr(getattr(torch.ops, space), base, None), which or "default", None)
 
 
 def _memory(record: OperatorRecord, op: Operator | None) -> str:

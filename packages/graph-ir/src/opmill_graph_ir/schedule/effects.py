@@ -4,7 +4,6 @@ other processes must find these ready, and views share memory."""
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any
 
 import torch
 
@@ -13,6 +12,7 @@ from opmill_fake_tensors.raising import raises_for_content
 
 from ..lowered import Extern
 from ..ops.records import record_of
+from ..overloads import exchanges, overload
 from .loop import Statement
 
 
@@ -26,13 +26,13 @@ def may_raise(statement: Statement) -> bool:
     """Whether the statement raises for some contents of what it reads."""
     if type(statement) is not Extern:
         return bool(statement.checks)  # type: ignore[union-attr]
-    found = _operator(statement.op)
+    found = overload(statement.op)
     return found is not None and raises_for_content(found._schema.name, "int64", True)
 
 
 def gives_views(node: Extern) -> bool:
     """Whether the results may lie in the memory of an argument."""
-    found = _operator(node.op)
+    found = overload(node.op)
     return record_of(node.op).shares or (found is not None and describe(found).gives_views)
 
 
@@ -42,26 +42,11 @@ def gives_memory(node: Extern) -> bool:
     return record_of(node.op).own_memory
 
 
-def exchanges(op: str) -> bool:
-    """Whether other processes take part in an operator, by its name: arguments are read, and what a wait gives is written, while later
-    steps run."""
-    found = _operator(op)
-    return found is not None and describe(found).exchanges
-
-
 def _says_nothing(node: Extern) -> bool:
     return not node.results and not node.mutates and not node.op.startswith("aten::")
 
 
 @lru_cache(None)
 def _draws(op: str) -> bool:
-    found = _operator(op)
+    found = overload(op)
     return found is not None and torch.Tag.nondeterministic_seeded in found.tags
-
-
-@lru_cache(None)
-def _operator(op: str) -> Any:
-    name, _, overload = op.partition(".")
-    space, _, base = name.partition("::")
-    packet = getattr(getattr(torch.ops, space), base, None)
-    return getattr(packet, overload or "default", None)

@@ -15,7 +15,8 @@ from opmill_runtime_cache.devices.host import HOST
 from ..loops.index import Index, floordiv, index
 from ..loops.places import same_points
 from ..lowered import TensorOutput
-from .effects import exchanges, gives_memory, gives_views
+from ..overloads import exchanges
+from .effects import gives_memory, gives_views
 from .steps import ExternStep, KernelStep, Schedule, span
 
 ALIGNMENT = 64

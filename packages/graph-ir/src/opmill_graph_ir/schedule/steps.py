@@ -15,12 +15,12 @@ from ..loops.index import Index, index
 from ..loops.ir import LoopKernel, Nest
 from ..loops.text import show
 from ..lowered import BufferInfo, Extern, Lowered
+from ..overloads import exchanges
 from ..pipeline import PASSES, found
 from .backward_scans import turn_scans
 from .coalesce import shape_nest
 from .cse import remove_common
 from .dce import remove_dead
-from .effects import exchanges
 from .emit import emit_nest, outside_reads
 from .fuse import Group, fuse, is_extern
 from .inline import inline

@@ -164,7 +164,8 @@ class _Run:
         sizes, strides, offset = self.sizes(step.sizes), self.sizes(step.strides), self.size(step.offset)
         reach = (offset * dtype.itemsize, (offset + span(sizes, strides)) * dtype.itemsize)
         first = int(base.storage_offset()) * base.dtype.itemsize
-        if first + reach[0] < 0 or first + reach[1] > base.untyped_storage().nbytes() or (first + reach[0]) % dtype.itemsize:
+        behind = reach[0] < reach[1] and first + reach[1] > base.untyped_storage().nbytes()  # one without elements may begin anywhere
+        if first + reach[0] < 0 or behind or (first + reach[0]) % dtype.itemsize:
             raise PlanInputError("RC058", what=f"slot {step.slot} reaches outside of the memory that it views")
         if dtype.itemsize == base.dtype.itemsize:
             start = base.storage_offset() + offset

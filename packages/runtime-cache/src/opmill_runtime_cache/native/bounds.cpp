@@ -60,7 +60,7 @@ bool inside_root(const Program& program, const Instance& instance, int slot) {
   int64_t start = 0, end = 0, room = 0;
   if (!range_of(program, instance, slot, info.dtype, &start, &end) || !multiply(instance.span[info.root], dtype_bytes[root.dtype], &room))
     return false;
-  return start >= 0 && start % dtype_bytes[info.dtype] == 0 && end <= room;
+  return start >= 0 && start % dtype_bytes[info.dtype] == 0 && (start == end || end <= room);
 }
 
 bool storage_covers(Handle tensor, int dtype, int64_t start, int64_t end) {

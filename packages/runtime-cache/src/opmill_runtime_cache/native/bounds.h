@@ -11,7 +11,8 @@ bool checked_span(const std::vector<int64_t>& sizes, const std::vector<int64_t>&
 // Bytes [start, end) of a slot whose sizes are resolved, counted from where its root's first element lies; false on overflow.
 bool range_of(const Program& program, const Instance& instance, int slot, int dtype, int64_t* start, int64_t* end);
 
-// Whether a view certainly stays inside what the plan knows of its root. Where it does not, the storage decides while a call runs.
+// Whether a view certainly stays inside what the plan knows of its root; one without elements may begin behind its end. Where it does not,
+// the storage decides while a call runs.
 bool inside_root(const Program& program, const Instance& instance, int slot);
 
 // Whether a tensor's storage covers bytes [start, end), counted from its first element.

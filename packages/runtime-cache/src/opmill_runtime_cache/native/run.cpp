@@ -222,7 +222,8 @@ bool Run::define(int slot) {
   if (state.dtype < 0) return fail(nullptr, "RC041", program_.labels[slot] + " is a view of a tensor of unknown element type");
   if ((info.dtype < 0 || info.late) && !offset_view(program_, instance_, slot, state.dtype, &failure)) return false;
   if ((info.late || instance_.unbounded[slot]) && !stays_inside(slot)) return false;
-  if (info.wants_data) state.data = static_cast<char*>(root.data) + instance_.byte_offset[slot];
+  // no address is made for a view without elements, which may begin behind the end of its root
+  if (info.wants_data) state.data = instance_.span[slot] ? static_cast<char*>(root.data) + instance_.byte_offset[slot] : root.data;
   if (!instance_.needs_tensor[slot]) return true;
   const bool lasting = program_.slots[info.root].kind == SlotKind::held && !info.late && !info.shares_version && root.data;
   if (lasting && reuse_view(slot, root)) return true;
@@ -241,7 +242,8 @@ bool Run::stays_inside(int slot) {
   int64_t start = 0, end = 0;
   const bool aligned =
       dtype == root.dtype || (reinterpret_cast<int64_t>(root.data) + instance_.byte_offset[slot]) % dtype_bytes[dtype] == 0;
-  if (aligned && range_of(program_, instance_, slot, dtype, &start, &end) && storage_covers(root.handle, root.dtype, start, end))
+  if (aligned && range_of(program_, instance_, slot, dtype, &start, &end) &&
+      (start == end ? start >= 0 : storage_covers(root.handle, root.dtype, start, end)))
     return true;
   return fail(nullptr, "RC058", program_.labels[slot] + " reaches outside of the memory that it views");
 }

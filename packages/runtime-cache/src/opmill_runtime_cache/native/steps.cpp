@@ -192,7 +192,7 @@ char* Run::data_of(int slot) const {
   const SlotInfo& info = program_.slots[slot];
   const SlotKind kind = program_.slots[info.root].kind;
   if (info.kind == SlotKind::view && !info.late && info.dtype >= 0 && (kind == SlotKind::held || kind == SlotKind::input))
-    return static_cast<char*>(slots_[info.root].data) + instance_.byte_offset[slot];
+    return static_cast<char*>(slots_[info.root].data) + (instance_.span[slot] ? instance_.byte_offset[slot] : 0);
   return static_cast<char*>(slots_[slot].data);
 }
 
