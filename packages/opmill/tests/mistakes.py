@@ -249,11 +249,12 @@ def numpy_objects(compile: Compile) -> Any:
     return compile(f)(X)
 
 
-@mistake("NumPy: random numbers", "break")
-def numpy_random(compile: Compile) -> Any:
+@mistake("NumPy: an array is shuffled", "break")
+def numpy_shuffled(compile: Compile) -> Any:
     def f(x: torch.Tensor) -> torch.Tensor:
-        noise = np.random.randn(3, 4)  # here
-        return x + torch.from_numpy(noise).float()
+        order = np.arange(3)
+        np.random.shuffle(order)  # here
+        return x[torch.from_numpy(order)]
 
     return compile(f)(X)
 
@@ -467,8 +468,8 @@ def save_inside(compile: Compile) -> Any:
 @mistake("`x.data` is assigned", "break")
 def data_assigned(compile: Compile) -> Any:
     def f(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
-        w.data = w.data * 0.9  # here
-        return (x * w).sum()
+        w.data = w.data * 0.9
+        return (x * w).sum()  # here
 
     return compile(f)(X, torch.ones(4, requires_grad=True))
 

@@ -32,8 +32,8 @@ def said(caplog, monkeypatch):  # type: ignore[no-untyped-def]
 
     def run(mistake: Mistake):  # type: ignore[no-untyped-def]
         opmill.errors.warn_once.cache_clear()
-        logging.getLogger("opmill.breaks").setLevel(logging.DEBUG)
-        logging.getLogger("opmill.recompiles").setLevel(logging.DEBUG)
+        for topic in ("opmill.breaks", "opmill.recompiles"):
+            caplog.set_level(logging.DEBUG, topic)
         torch.manual_seed(0)
         raised = None
         with warnings.catch_warnings(record=True) as warned, caplog.at_level(logging.DEBUG, "opmill"):

@@ -131,8 +131,7 @@ class Late(Protocol):
 
 class Recorder(FakeContext):
     """A fake context that writes down what it runs. ``names`` gives held tensors readable names, by ``id``; ``sizes`` is the environment
-    of the inputs' symbols. ``repeats``: blocks that are like those before them need not run;
-    whoever differentiates then asks those in ``late`` for more gradients."""
+    of the inputs' symbols. ``repeats``: blocks like those before them need not run; who differentiates then asks ``late`` for gradients."""
 
     knows_filled = False  # the program has decided by then, and blocks that know values are run one by one
 
