@@ -2,31 +2,30 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
-from opmill_guards.source import Pinned, Referent
+from opmill_guards.source import Local, Pinned, Referent, Source
+
+if TYPE_CHECKING:
+    from .machine import Interpreter
 
 
-def root_is_pinned(source: Any) -> bool:
+def root_is_pinned(source: Source) -> bool:
     """Whether what is found there is held by what is pinned: not on the way through a weak reference."""
-    if type(source.root) is not Pinned:
-        return False
-    while type(source) is not Pinned:
-        if type(source) is Referent:
-            return False
-        source = source.base
-    return True
+    return type(source.root) is Pinned and not any(type(each) is Referent for each in way_to(source))
 
 
-def is_held(vm: Any, source: Any) -> bool:
+def is_held(vm: Interpreter, source: Source) -> bool:
     """Whether objects found there are known by identity: no argument leads there, and no other was found there, or on the way, before."""
-    if not root_is_pinned(source):
-        return False
-    while vm.varying.rebound and type(source) is not Pinned:
-        if source in vm.varying.rebound:
-            return False
+    return root_is_pinned(source) and vm.varying.rebound.isdisjoint(way_to(source))
+
+
+def way_to(source: Source) -> Iterator[Source]:
+    """The source and those that it is found through, but for the root."""
+    while not isinstance(source, (Pinned, Local)):
+        yield source
         source = source.base
-    return True
 
 
 __all__ = ["is_held", "root_is_pinned"]

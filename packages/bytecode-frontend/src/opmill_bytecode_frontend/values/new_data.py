@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import torch
 
+if TYPE_CHECKING:
+    from .base import Machine
+    from .tensor import TensorValue
 
-def may_be_given(vm: Any, tensor: Any, data: Any) -> bool:
+
+def may_be_given(vm: Machine, tensor: TensorValue, data: TensorValue) -> bool:
     """Whether a tensor of before the call may get the memory of ``data`` behind the graph: nothing of the graph that it already is a part
     of may be kept for a backward, which would find the new memory."""
     new, own = data.fake, tensor.fake
