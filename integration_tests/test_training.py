@@ -34,8 +34,8 @@ X = torch.linspace(-2, 2, 24).reshape(4, 6)
 
 
 def same(step, make=Net, x=X, requires_grad=False, judged=False):
-    """``step(call, module, x)`` gives the same tensors, and leaves the same module, in eager and compiled. ``judged``: or is no further
-    from float64 than eager is somewhere."""
+    """``step(call, module, x)`` gives the same tensors, and leaves the same module, in eager and compiled. ``judged``: or is at most three
+    times as far from float64 as eager is somewhere."""
     torch.manual_seed(0)
     eager = make()
     ours, exact = copy.deepcopy(eager), copy.deepcopy(eager).double()
@@ -46,7 +46,7 @@ def same(step, make=Net, x=X, requires_grad=False, judged=False):
         results.append([*found, *module.state_dict().values(), *(p.grad for p in module.parameters())])
     if judged:
         right = results.pop()
-        results[0] = [torch.where((g - r).abs() <= (w - r).abs().max(), g, w) for w, g, r in zip(*results, right, strict=True)]
+        results[0] = [torch.where((g - r).abs() <= 3 * (w - r).abs().max(), g, w) for w, g, r in zip(*results, right, strict=True)]
     for want, got in zip(*results, strict=True):
         if want is None or got is None:
             assert want is got

@@ -207,3 +207,60 @@ def test_a_handle_that_is_kept_is_a_real_one():
         handle.remove()
         y.sum().backward()
         assert x.grad.tolist() == [2.0] * 3
+
+
+def shared(x):
+    """The hook of what comes first runs last, and reads what the other one noted."""
+    seen = {}
+
+    def last(g):
+        return None if len(seen) == 0 else g * seen["gradient"].abs().sum()
+
+    y = x * 2
+    y.register_hook(last)
+    z = y.clone().relu()
+    z.register_hook(lambda g: seen.update(gradient=g))
+    return (z * torch.arange(-1.0, 3.0)).sum()
+
+
+def late(x):
+    y = x * 2
+    for factor in (2, 3):
+        y.register_hook(lambda g: g * factor)
+    return y.sin().sum()
+
+
+def rebound(x):
+    scale = 2.0
+    y = x * 2
+    y.register_hook(lambda g: g * scale)
+    scale = 5.0
+    return (y * scale).sin().sum()
+
+
+def changed(x):
+    scales = [2.0]
+    y = x * 2
+    y.register_hook(lambda g: g * scales[-1])
+    scales.append(7.0)
+    return y.sin().sum()
+
+
+def settled(x):
+    scale, factors = 2.0, (1.0, 3.0)
+    y = x * 2
+    y.register_hook(functools.partial(lambda f, g: g * scale * f[1], factors))
+    return y.sin().sum()
+
+
+@pytest.mark.parametrize("function", [shared, late, rebound, changed, settled])
+def test_hooks_read_what_is_there_when_the_backward_runs(function):
+    def gradient(f):
+        x = torch.linspace(-1, 1, 4).requires_grad_()
+        f(x).backward()
+        return x.grad
+
+    wanted = gradient(function)
+    assert torch.allclose(gradient(capture(function, "eager")), wanted)
+    if function is settled:
+        assert torch.allclose(gradient(capture(function, "eager", fullgraph=True)), wanted)

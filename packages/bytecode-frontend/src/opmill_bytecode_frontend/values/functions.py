@@ -22,6 +22,8 @@ class CellValue(Value):
 
     def __init__(self, content: Any = MISSING, obj: Any = None, source: Source | None = None) -> None:
         self.content = content
+        self.settled_at: int | None = None
+        """Where a hook was made a part of the graph that reads it when the backward runs: what it holds may not change from there on."""
         self.obj = obj
         self.source = source
 
@@ -41,6 +43,8 @@ class CellValue(Value):
         return self.content
 
     def set(self, vm: Machine, value: Any) -> None:
+        if self.settled_at is not None:
+            vm.unsupported("FE033", "a variable that the hook of a tensor reads", "it changes before the backward", place=self.settled_at)
         self.content = value
         if self.source is not None:
             vm.effects.mutated(self)

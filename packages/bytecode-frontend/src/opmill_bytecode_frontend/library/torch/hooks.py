@@ -13,9 +13,15 @@ from opmill_guards.source import Pinned
 
 from ...errors import Unsupported
 from ...graph.failing import is_harmless
-from ...values.base import Machine, Value
+from ...values.base import MISSING, Lazy, Machine, Value
+from ...values.classes import ClassValue
 from ...values.constant import ConstantValue
+from ...values.functions import BuiltinValue, CellValue, FunctionValue, MethodValue, PartialValue
+from ...values.modules import ModuleValue
+from ...values.number import SymbolicNumber
+from ...values.sequence import TupleValue
 from ...values.tensor import TensorValue
+from ...values.varying import VaryingNumber
 from ..registry import handles
 from .gradients import with_backward
 
@@ -75,12 +81,45 @@ def register_hook(vm: Interpreter, tensor: TensorValue, hook: Value) -> Value:
             vm.unsupported(
                 "FE033", "method register_hook of a tensor", "that is a leaf or a view, or inside of a branch, a loop or a transform"
             )
+        if may_change(vm, hook, vm.place()):
+            vm.unsupported("FE033", "method register_hook of a tensor", "what the hook reads may be another thing when the backward runs")
         put_now(vm, tensor, hook)
     except Unsupported as exc:
         # put natively, it would come before one that is a part of the graph, and would not see uses in it
         exc.place = tensor.hooked_at if tensor.hooked_at is not None else tensor.first_use()
         raise
     return HandleValue(vm)
+
+
+SETTLED = (ConstantValue, TensorValue, SymbolicNumber, VaryingNumber, ClassValue, BuiltinValue, ModuleValue)
+"""What is the same when the backward runs, as far as hooks ask: modules are what they were, as elsewhere between forward and backward."""
+
+
+def may_change(vm: Interpreter, value: Any, place: int, seen: set[int] | None = None) -> bool:
+    """Whether a hook may read another thing through a value when the backward runs than it does now. Variables that it reads may not change
+    after ``place``."""
+    seen = set() if seen is None else seen
+    if type(value) is Lazy:
+        value = vm.wrap(value.obj, value.source)
+    if value is MISSING or isinstance(value, SETTLED) or id(value) in seen:
+        return False
+    seen.add(id(value))
+    parts: list[Any]
+    if isinstance(value, FunctionValue):
+        names = zip(value.closure, value.code.co_freevars, strict=True)
+        cells: list[Any] = [cell if isinstance(cell, CellValue) else vm.wrap(cell, Pinned(cell, name)) for cell, name in names]
+        for cell in cells:
+            cell.settled_at = place
+        parts = [*(cell.get(vm) for cell in cells), *value.defaults, *value.kwdefaults.values()]
+    elif isinstance(value, MethodValue):
+        parts = [value.function, value.owner]
+    elif isinstance(value, PartialValue):
+        parts = [value.function, *value.args, *value.keywords.all_values(vm)]
+    elif type(value) is TupleValue:
+        parts = list(value.items)
+    else:
+        return True
+    return any(may_change(vm, part, place, seen) for part in parts)
 
 
 @handles(torch.Tensor.register_post_accumulate_grad_hook)
