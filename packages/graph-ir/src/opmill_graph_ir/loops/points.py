@@ -4,45 +4,70 @@ Indices that are no sums of axes times numbers (``i//4``, what values tell) are 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from . import walk
 from .index import Index
-from .ir import Load, Nest
+from .ir import Load, Nest, Phase
 
 
 def crossings(nest: Nest) -> Iterator[str]:
     """Reads of what the nest writes at another outer point than the one that runs: one line each."""
-    stores: dict[str, list[Index]] = {}
-    for store in (s for phase in nest.phases for s in phase.stores):
-        stores.setdefault(store.buffer, []).append(store.index)
+    stores: dict[str, list[_Place]] = {}
+    for phase in nest.phases:
+        for store in phase.stores:
+            stores.setdefault(store.buffer, []).append(_Place(store.index, _extents(nest, phase)))
     if not stores:
         return
-    extents = {a.name: a.extent.constant for a in (*nest.axes, *(a for phase in nest.phases for a in phase.axes))}
-    outer = {a.name for a in nest.axes if a.extent.constant != 1}
+    outer = sorted(a.name for a in nest.axes if a.extent.constant != 1)
     for phase in nest.phases:
         for load in (e for root in walk.roots(phase) for e in walk.inside(root) if isinstance(e, Load)):
             written = stores.get(load.buffer)
-            if written and _apart(load, written, outer, extents):
-                yield f"{load.buffer}[{load.index}] is read where {load.buffer}[{written[0]}] is written: other outer points write that"
+            if written and _apart(load, _Place(load.index, _extents(nest, phase)), written, outer):
+                where = f"{load.buffer}[{load.index}] is read where {load.buffer}[{written[0].index}] is written"
+                yield f"{where}: other outer points write that"
 
 
-def _apart(load: Load, written: list[Index], outer: set[str], extents: Mapping[str, int | None]) -> bool:
-    """Whether a load surely reads what no store of this point writes there. Several stores may write what is read piece by piece: what lies
+@dataclass(frozen=True)
+class _Place:
+    """Where a phase reads or writes. ``extents``: of its axes, which another phase may have under the same names."""
+
+    index: Index
+    extents: Mapping[str, int | None]
+
+
+def _extents(nest: Nest, phase: Phase) -> dict[str, int | None]:
+    return {a.name: a.extent.constant for a in (*nest.axes, *phase.axes)}
+
+
+def _apart(load: Load, read: _Place, written: list[_Place], outer: Sequence[str]) -> bool:
+    """Whether a load reads what no store of this point writes there. Several stores may write what is read piece by piece: what lies
     between the first and the last place of all of them counts as written."""
-    read, made = _coefficients(load.index), [_coefficients(index) for index in written]
-    if read is None or None in made:
+    ours, alike = _coefficients(read.index), defaultdict(list)
+    if ours is None:
         return False
-    own = [each for each in made if each is not None and all(read.get(axis, 0) == each.get(axis, 0) for axis in outer)]
-    if not own:
-        return True
-    if load.mask is not None or any((read.keys() | each.keys()) - outer - extents.keys() - {""} for each in own):
-        return False
-    theirs, *ours = (_range({name: k for name, k in each.items() if name not in outer}, extents) for each in (read, *own))
-    ends = [end for end in ours if end is not None]
-    if theirs is None or len(ends) < len(ours):
-        return False
-    return theirs[0] < min(low for low, _ in ends) or theirs[1] > max(high for _, high in ends)
+    for place in written:
+        if (theirs := _coefficients(place.index)) is None:
+            return False
+        alike[tuple(ours.get(axis, 0) - theirs.get(axis, 0) for axis in outer)].append(
+            _range({name: k for name, k in theirs.items() if name not in outer}, place.extents)
+        )
+    inner = {name: k for name, k in ours.items() if name not in outer}
+    return all(
+        _leaves(load, _range({**inner, **dict(zip(outer, steps, strict=True))}, read.extents), ends, any(steps))
+        for steps, ends in alike.items()
+    )
+
+
+def _leaves(load: Load, read: tuple[int, int] | None, written: Sequence[tuple[int, int] | None], moves: bool) -> bool:
+    """Whether a load reads anything but what is written at the same point. ``moves``: from point to point it moves otherwise than what is
+    written; then it is so unless it surely is not, else it must surely be so."""
+    ends = [end for end in written if end is not None]
+    if read is None or len(ends) < len(written) or (load.mask is not None and not moves):
+        return moves
+    return read[0] < min(low for low, _ in ends) or read[1] > max(high for _, high in ends)
 
 
 def _coefficients(index: Index) -> dict[str, int] | None:
@@ -59,7 +84,7 @@ def _range(coefficients: Mapping[str, int], extents: Mapping[str, int | None]) -
     """The least and the greatest value; None where an extent is not known."""
     low = high = 0
     for name, factor in coefficients.items():
-        last = 1 if not name else extents[name]
+        last = 1 if not name else extents.get(name)
         if last is None:
             return None
         span = factor if not name else factor * (last - 1)

@@ -1,0 +1,40 @@
+"""What the outer points of a nest may read of each other, on kernels as text."""
+
+from __future__ import annotations
+
+import pytest
+
+from opmill_graph_ir.loops.points import crossings
+from opmill_graph_ir.loops.text import parse
+
+NEST = """kernel k()
+  in x: float32[2112]
+  tmp t: float32[2112]
+  out out: float32[2112]
+nest i<8
+  phase j<264
+    set t[264*i + j] = x[264*i + j]
+  phase j<{last}
+    set out[264*i + j] = t[{read}]
+"""
+
+
+@pytest.mark.parametrize(
+    "read, last, legal",
+    [
+        ("264*i + j", 264, True),
+        ("264*i + j + 1", 263, True),
+        ("264*i + j + 1", 264, False),  # the last one is the next point's
+        ("264*i + j + -1", 264, False),
+        ("272*i + j", 8, True),  # a diagonal: 8*i further in the row of the point, which has room for that
+        ("272*i + j", 208, True),
+        ("272*i + j", 209, False),
+        ("256*i + j", 8, False),
+        ("528*i + j", 8, False),  # each second row
+        ("j", 8, False),
+    ],
+)
+def test_a_point_reads_its_own_row_alone(read: str, last: int, legal: bool) -> None:
+    [nest] = parse(NEST.format(read=read, last=last)).nests
+    found = list(crossings(nest))
+    assert not found if legal else found
