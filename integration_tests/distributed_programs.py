@@ -2,7 +2,6 @@
 test_distributed.py: ``python distributed_programs.py RANK WORLD STORE [BACKEND]``."""
 
 import sys
-import traceback
 from functools import partial
 from typing import Any
 
@@ -15,6 +14,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 import opmill
 from opmill.compile import record_of
+from telling import tell
 
 STEPS = 4
 DEVICE = torch.device("cpu")
@@ -351,13 +351,7 @@ def main(rank: int, size: int, store: str, backend: str = "gloo") -> None:
         DEVICE = torch.device("cuda", rank)
     dist.init_process_group(backend, store=dist.FileStore(store, size), rank=rank, world_size=size)
     GROUPS.append(dist.new_group(list(range(size))))
-    for name, program in PROGRAMS.items():
-        opmill.reset()
-        try:
-            found = program()
-        except Exception:
-            found = traceback.format_exc().strip().replace("\n", " | ")
-        print(f"{name}: {found or 'right'}", flush=True)
+    tell(PROGRAMS)
     GROUPS.clear()
     dist.destroy_process_group()
 

@@ -3,7 +3,6 @@ Each case says "right", or what is wrong. Run by test_sharded_states.py: ``pytho
 
 import io
 import sys
-import traceback
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -19,6 +18,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 import opmill
 from opmill.compile import record_of
+from telling import tell
 
 FOLDER: list[Path] = []
 
@@ -238,13 +238,7 @@ CASES: dict[str, Callable[[], str]] = {
 def main(rank: int, size: int, store: str, folder: str) -> None:
     FOLDER.append(Path(folder))
     dist.init_process_group("gloo", store=dist.FileStore(store, size), rank=rank, world_size=size)
-    for name, case in CASES.items():
-        opmill.reset()
-        try:
-            found = case()
-        except Exception:
-            found = traceback.format_exc().strip().replace("\n", " | ")
-        print(f"{name}: {found or 'right'}", flush=True)
+    tell(CASES)
     dist.destroy_process_group()
 
 

@@ -18,6 +18,7 @@ from .loops.evaluate import evaluate
 from .loops.index import ZERO, Index, index
 from .loops.ir import Buffer, Check, Expr, Let, Load, LoopKernel, Nest, Op, Phase, Reduction, Scan, Store
 from .lowered import BufferArg, BufferInfo, Cumulate, Extern, Lowered, Pointwise, Read, Reduce, Scatter, TensorOutput
+from .overloads import resolve
 
 
 def run_lowered(program: Lowered, inputs: Sequence[torch.Tensor], *, wide: bool = False) -> list[Any]:
@@ -161,13 +162,6 @@ def torch_arg(arg: object, memory: Mapping[str, torch.Tensor]) -> Any:
     if isinstance(arg, Literal):
         return arg.value
     return complex(arg.real, arg.imag) if isinstance(arg, ComplexArg) else arg.evaluate({})  # type: ignore[attr-defined]
-
-
-def resolve(name: str) -> Any:
-    """The operator of a full name (``"aten::add.Tensor"``)."""
-    namespace, _, rest = name.partition("::")
-    packet, _, overload = rest.partition(".")
-    return getattr(getattr(getattr(torch.ops, namespace), packet), overload or "default")
 
 
 def _extern(node: Extern, program: Lowered, memory: dict[str, torch.Tensor], wide: bool) -> None:

@@ -10,12 +10,20 @@ import torch
 from opmill_fake_tensors.operator import describe
 
 
+def resolve(name: str) -> Any:
+    """Torch's operator of a full name (``aten::add.Tensor``). Raises AttributeError where there is none."""
+    space, _, rest = name.partition("::")
+    packet, _, which = rest.partition(".")
+    return getattr(getattr(getattr(torch.ops, space), packet), which or "default")
+
+
 @lru_cache(None)
 def overload(name: str) -> Any:
-    """Torch's operator of a full name (``aten::add.Tensor``); None where there is none."""
-    space, _, rest = name.partition("::")
-    base, _, which = rest.partition(".")
-    return getattr(getattr(getattr(torch.ops, space), base, None), which or "default", None)
+    """Torch's operator of a full name; None where there is none."""
+    try:
+        return resolve(name)
+    except AttributeError:
+        return None
 
 
 @lru_cache(None)

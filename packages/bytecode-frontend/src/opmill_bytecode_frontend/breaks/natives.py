@@ -13,7 +13,7 @@ from opmill_guards.guard import Absent
 from ..bytecode import Instruction
 from ..codegen.stubs import Expressions
 from ..errors import Unsupported
-from ..interpretation.frame import Frame
+from ..interpretation.frame import Frame, callee_of
 from ..interpretation.owners import EXEMPT, is_disabled
 from ..values.base import MISSING, Value
 from ..values.classes import ClassValue
@@ -118,14 +118,9 @@ def call(frame: Frame, ins: Instruction, r: Expressions, context: Any) -> Native
     count, pops, names = ins.argval or 0, 2, frame.kwnames
     if ins.opname == "CALL_KW":
         names, pops = stack.pop().constant(), 3
-    args = stack[len(stack) - count :]
-    first, second = stack[len(stack) - count - 2 : len(stack) - count]
-    if sys.version_info >= (3, 13):
-        function, receiver = first, second
-    else:
-        function, receiver = (second, MISSING) if first is MISSING else (first, second)
-    if receiver is not MISSING:
-        args.insert(0, receiver)
+    below = len(stack) - count
+    args = stack[below:]
+    function = callee_of(stack[below - 2], stack[below - 1], args)
     refuse_reading_frame(frame, function, args)
     split = len(args) - len(names)
     parts = [r.expr(a) for a in args[:split]] + [f"{k}={r.expr(v)}" for k, v in zip(names, args[split:])]

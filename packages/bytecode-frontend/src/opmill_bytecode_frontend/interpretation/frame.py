@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import types
 import weakref
 from collections.abc import Callable
@@ -11,7 +12,7 @@ from opmill_fake_tensors.lazily import cached_property
 
 from ..bytecode import Instruction, Program, decode
 from ..resume import Resume, State, states
-from ..values.base import Value
+from ..values.base import MISSING, Value
 from ..values.functions import CellValue, FunctionValue
 
 
@@ -137,3 +138,14 @@ class Frame:
 
     def where(self) -> str:
         return f"{self.code.co_filename}:{self.line}"
+
+
+def callee_of(first: Any, second: Any, args: list[Any]) -> Any:
+    """The function of the two places below a call's arguments; a receiver that stands beside it becomes the first of these."""
+    if sys.version_info >= (3, 13):
+        function, receiver = first, second
+    else:
+        function, receiver = (second, MISSING) if first is MISSING else (first, second)
+    if receiver is not MISSING:
+        args.insert(0, receiver)
+    return function

@@ -208,9 +208,8 @@ class Counterparts:
 
 def alike(first: FakeTensor, second: FakeTensor) -> bool:
     """Whether two fakes look the same; such whose values are known, or that are conjugated, do not."""
-    return all(f.constant is None and not f.meta.is_conj() and not f.meta.is_neg() for f in (first, second)) and looks(first) == looks(
-        second
-    )
+    plain = all(not f.is_known() and not f.meta.is_conj() and not f.meta.is_neg() for f in (first, second))
+    return plain and looks(first) == looks(second)
 
 
 def looks(fake: FakeTensor) -> tuple[Any, ...]:

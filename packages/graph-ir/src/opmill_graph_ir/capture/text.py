@@ -22,6 +22,7 @@ from opmill_runtime_cache.devices.host import HOST
 
 from ..loops.index import Index
 from ..loops.text import parse_index, read_lines
+from ..overloads import resolve
 from .control import ControlOperator
 from .graph import NO_LABEL, AtenGraph, Meta, Node, Output, OutputTensor, Value
 
@@ -225,9 +226,7 @@ def _apart(text: str) -> list[str]:
 
 
 def _operator(name: str) -> Any:
-    space, _, rest = name.partition("::")
-    base, _, overload = rest.partition(".")
-    found = getattr(getattr(getattr(torch.ops, space), base), overload or "default")
+    found = resolve(name)
     assert not isinstance(found, ControlOperator)
     return found
 

@@ -10,22 +10,23 @@ from dataclasses import dataclass
 
 from . import walk
 from .index import Index
-from .ir import Load, Nest, Phase
+from .ir import Load, Nest
 
 
 def crossings(nest: Nest) -> Iterator[str]:
     """Reads of what the nest writes at another outer point than the one that runs: one line each."""
+    phases = [(phase, {a.name: a.extent.constant for a in (*nest.axes, *phase.axes)}) for phase in nest.phases]
     stores: dict[str, list[_Place]] = {}
-    for phase in nest.phases:
+    for phase, extents in phases:
         for store in phase.stores:
-            stores.setdefault(store.buffer, []).append(_Place(store.index, _extents(nest, phase)))
+            stores.setdefault(store.buffer, []).append(_Place(store.index, extents))
     if not stores:
         return
     outer = sorted(a.name for a in nest.axes if a.extent.constant != 1)
-    for phase in nest.phases:
+    for phase, extents in phases:
         for load in (e for root in walk.roots(phase) for e in walk.inside(root) if isinstance(e, Load)):
             written = stores.get(load.buffer)
-            if written and _apart(load, _Place(load.index, _extents(nest, phase)), written, outer):
+            if written and _apart(load, _Place(load.index, extents), written, outer):
                 where = f"{load.buffer}[{load.index}] is read where {load.buffer}[{written[0].index}] is written"
                 yield f"{where}: other outer points write that"
 
@@ -36,10 +37,6 @@ class _Place:
 
     index: Index
     extents: Mapping[str, int | None]
-
-
-def _extents(nest: Nest, phase: Phase) -> dict[str, int | None]:
-    return {a.name: a.extent.constant for a in (*nest.axes, *phase.axes)}
 
 
 def _apart(load: Load, read: _Place, written: list[_Place], outer: Sequence[str]) -> bool:

@@ -14,6 +14,7 @@ from ...values.functions import BuiltinValue, FunctionValue
 from ...values.iterators import STOP, GeneratorValue, IteratorValue
 from ...values.mapping import mapping_of
 from ...values.sequence import ListValue
+from ..frame import callee_of
 from .registry import opcode
 
 if TYPE_CHECKING:
@@ -237,13 +238,7 @@ def call_kw(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
 def do_call(vm: Interpreter, frame: Frame, count: int, names: tuple[str, ...]) -> None:
     args = frame.popn(count)
     second = frame.pop()
-    first = frame.pop()
-    if sys.version_info >= (3, 13):
-        function, receiver = first, second
-    else:
-        function, receiver = (second, MISSING) if first is MISSING else (first, second)
-    if receiver is not MISSING:
-        args.insert(0, receiver)
+    function = callee_of(frame.pop(), second, args)
     kwargs = {}
     if names:
         split = len(args) - len(names)
