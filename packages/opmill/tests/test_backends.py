@@ -12,6 +12,8 @@ import opmill
 from opmill import discover
 from opmill.compile import record_of
 from opmill.errors import warn_once
+from opmill.native import loaded_generators
+from opmill.options import Options
 
 X = torch.linspace(-2, 2, 6)
 
@@ -70,6 +72,8 @@ def test_generators_that_fail_to_load_are_named_with_the_reason(monkeypatch):
     assert found.generator is None and found.reason == "ImportError: its library is missing"
     with pytest.raises(ValueError, match="OM007.*'bad'"):
         discover.find_generators(["other"])
+    with pytest.warns(opmill.OpmillWarning, match="OM010.*'bad'.*its library is missing"):
+        assert loaded_generators(Options()) == []
 
 
 SCRIPT = """

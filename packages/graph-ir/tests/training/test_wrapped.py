@@ -220,6 +220,29 @@ def test_metadata_that_changes_is_refused() -> None:
         compile_graph(graph(lambda w: (w.neg_() * 1,), 1), [pair(3)], options=GraphOptions(cache=False))
 
 
+class Sealed(torch.Tensor):
+    """Says nothing of what is inside."""
+
+    @staticmethod
+    def __new__(cls, a: Any) -> Any:
+        return torch.Tensor._make_wrapper_subclass(cls, a.shape, dtype=a.dtype)  # type: ignore[attr-defined]
+
+    @classmethod
+    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:  # type: ignore[override]
+        raise NotImplementedError
+
+
+def test_what_cannot_be_taken_apart_is_refused() -> None:
+    with pytest.raises(GraphError, match="GI060.*Sealed"):
+        compile_graph(graph(lambda w: (w * 2,), 1), [Sealed(torch.ones(3))], options=GraphOptions(cache=False))
+
+
+def test_a_gradient_of_other_tensors_than_the_output_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Pair, "__coerce_tangent_metadata__", lambda self: self.a, raising=False)
+    with pytest.raises(GraphError, match="GI061.*Pair"):
+        compile_graph(graph(lambda w: (w * 2,), 1), [pair(3).requires_grad_()], options=GraphOptions(cache=False))
+
+
 def test_views_share_memory_with_what_they_are_views_of() -> None:
     w = pair(3, 4)
     with torch.no_grad():

@@ -37,7 +37,6 @@ from opmill_runtime_cache.plan.model import (
     View,
 )
 
-from ..errors import GraphError
 from ..loops.index import Index, index
 from ..loops.ir import LoopKernel
 from ..lowered import BufferArg, BufferInfo, TensorOutput
@@ -269,20 +268,16 @@ class _Builder:
 
     # ---- outputs -----------------------------------------------------------------------------------------------------------
 
-    def output(self, out: object) -> Output:
+    def output(self, out: TensorOutput | Index | None) -> Output:
         if out is None:
             return NoneOutput()
-        if type(out) is Index:
+        if isinstance(out, Index):
             return SizeOutput(size(out))
-        if type(out) is TensorOutput:
-            whole = out.sizes is None or (out.buffer in self.shown and out.buffer in self.allocated)
-            slot = (
-                self.slot(out.buffer)
-                if whole
-                else self.view(out.buffer, out.sizes or (), out.strides or (), out.offset, out.dtype, out.twin)
-            )
-            return SlotOutput(self._detached(slot) if out.detached else slot)
-        raise GraphError("GI020", f"an output that is neither a tensor nor a size: {out!r}", hint="return it outside the compiled function")
+        whole = out.sizes is None or (out.buffer in self.shown and out.buffer in self.allocated)
+        slot = (
+            self.slot(out.buffer) if whole else self.view(out.buffer, out.sizes or (), out.strides or (), out.offset, out.dtype, out.twin)
+        )
+        return SlotOutput(self._detached(slot) if out.detached else slot)
 
     def _detached(self, slot: int) -> int:
         self.steps.append(Call("aten::detach", (Slot(slot),), {}, (self._fresh(),)))
