@@ -16,6 +16,7 @@ import msgspec
 import torch
 
 from opmill_fake_tensors.collector import collector_paused
+from opmill_fake_tensors.optional import all_known
 from opmill_fake_tensors.passing import may_pass
 from opmill_runtime_cache.errors import KernelMissing, PlanInputError, RuntimeCacheError, SizeCheckFailed
 from opmill_runtime_cache.executor.native import bind
@@ -386,8 +387,8 @@ def _attribute(gm: torch.fx.GraphModule, path: str) -> torch.Tensor:
 
 def _held_paths(gm: torch.fx.GraphModule, tensors: Sequence[torch.Tensor]) -> tuple[str, ...] | None:
     paths = {id(_attribute(gm, str(n.target))): str(n.target) for n in gm.graph.nodes if n.op == "get_attr"}
-    found = [paths.get(id(t)) for t in tensors]
-    return None if None in found else tuple(found)  # type: ignore[arg-type]
+    found = all_known(paths.get(id(t)) for t in tensors)
+    return None if found is None else tuple(found)
 
 
 def _to_store(state: Compilation, key: str) -> None:

@@ -34,7 +34,7 @@ from .freezing.rewrite import freeze
 from .freezing.weights import Weights, held_inputs
 from .generator.protocol import GeneratorOptions, KernelGenerator, TellingGenerator
 from .loops.text import show
-from .lowered import Lowered
+from .lowered import Extern, Lowered
 from .ops.lower import lower
 from .options import GraphOptions
 from .pipeline import PLANNING, SCHEDULING, run
@@ -299,7 +299,7 @@ def left_to_torch(state: Compilation) -> Steps:
 
 
 def _as_operators(program: Lowered) -> Schedule:
-    return Schedule(program, [ExternStep(n) for n in program.nodes], dict(program.buffers))  # type: ignore[arg-type]
+    return Schedule(program, [ExternStep(n) for n in program.nodes if type(n) is Extern], dict(program.buffers))
 
 
 @lru_cache(None)

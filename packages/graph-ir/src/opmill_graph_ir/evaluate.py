@@ -72,7 +72,8 @@ class _Emit:
     """Turns reads by position into loads by offset."""
 
     def __init__(self, program: Lowered, memory: Mapping[str, torch.Tensor]) -> None:
-        self.program, self.memory, self.known = program, memory, {}  # type: ignore[var-annotated]
+        self.program, self.memory = program, memory
+        self.known: dict[Expr, Expr] = {}
 
     def expr(self, e: Expr) -> Expr:
         if e not in self.known:
@@ -161,7 +162,10 @@ def torch_arg(arg: object, memory: Mapping[str, torch.Tensor]) -> Any:
         return torch.device(arg.name) if arg.kind == "device" else getattr(torch, arg.name)
     if isinstance(arg, Literal):
         return arg.value
-    return complex(arg.real, arg.imag) if isinstance(arg, ComplexArg) else arg.evaluate({})  # type: ignore[attr-defined]
+    if isinstance(arg, ComplexArg):
+        return complex(arg.real, arg.imag)
+    assert isinstance(arg, Index), arg
+    return arg.evaluate({})
 
 
 def _extern(node: Extern, program: Lowered, memory: dict[str, torch.Tensor], wide: bool) -> None:

@@ -13,7 +13,7 @@ the producer's axes; positions become element offsets only when a kernel is emit
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, Union
+from typing import Any, Literal, Union, final
 
 from opmill_runtime_cache.plan.model import Arg as PlanArg
 
@@ -21,6 +21,7 @@ from .loops.index import ONE, Index, index
 from .loops.ir import Axis, Check, Expr, Let, Reduction, Scan, StoreMode
 from .loops.ir import Read as Read
 
+BufferRole = Literal["input", "held", "constant", "temporary"]
 PARTS = {"complex64": "float32", "complex128": "float64"}
 """Complex types, and the type of their parts."""
 
@@ -36,7 +37,7 @@ class BufferInfo:
     sizes: tuple[Index, ...]
     strides: tuple[Index, ...]
     device: str
-    role: Literal["input", "held", "constant", "temporary"]
+    role: BufferRole
     fixed: bool = True
     origin: str = ""
     opaque: bool = False
@@ -123,6 +124,7 @@ class BufferArg:
     offset: Index | None = None
 
 
+@final
 @dataclass(frozen=True)
 class Extern:
     """A torch operator called as it is. ``args``/``kwargs`` hold plan arguments, ``BufferArg``s, Index values, and lists of these.

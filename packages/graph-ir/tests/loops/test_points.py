@@ -9,7 +9,7 @@ from opmill_graph_ir.loops.text import parse
 
 NEST = """kernel k()
   in x: float32[2112]
-  tmp t: float32[2112]
+  inout t: float32[2112]
   out out: float32[2112]
 nest i<8
   phase j<264

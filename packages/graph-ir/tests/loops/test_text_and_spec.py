@@ -37,6 +37,24 @@ def test_kernel_survives_its_text(name):
     assert parse(show(CASES[name])) == CASES[name]
 
 
+WRONG = {
+    "a role that no buffer has": ("in a: float32[8]", "through a: float32[8]"),
+    "an index that is no number": ("a[i]", "a['i']"),
+    "what no element is of": ("a[i]", "f(i)[i]"),
+    "another than a constant where nothing is": ("a[i]", "a.where(a[i], i, a[i])"),
+    "a call of no name": ("exp(", "(exp)()("),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_text_that_is_wrong_is_no_kernel(case):
+    text = "kernel k()\n  in a: float32[8]\n  out b: float32[8]\nnest i<8\n  phase\n    set b[i] = exp(a[i])\n"
+    assert show(parse(text)) == text
+    right, wrong = WRONG[case]
+    with pytest.raises(GraphError, match="GI042"):
+        parse(text.replace(right, wrong))
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_cases_are_legal(name):
     assert not list(complaints(CASES[name]))

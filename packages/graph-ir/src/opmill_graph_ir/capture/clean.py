@@ -33,8 +33,9 @@ def _share(graph: AtenGraph) -> None:
     for node in graph.nodes:
         if new:
             node.args, node.kwargs = replace_values(node.args, new), replace_values(node.kwargs, new)
-        if node.func in _IDENTITY and node.results[0] not in leaving and isinstance(node.args[0], Value):
-            new[node.results[0]] = node.args[0].name  # type: ignore[index]
+        if node.func in _IDENTITY and (result := node.results[0]) not in leaving and isinstance(node.args[0], Value):
+            assert result is not None
+            new[result] = node.args[0].name
             continue
         op = describe(node.func)
         key = _key(node) if op.pure and not node.binds else None

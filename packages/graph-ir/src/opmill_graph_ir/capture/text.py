@@ -19,6 +19,7 @@ from typing import Any
 import torch
 
 from opmill_runtime_cache.devices.host import HOST
+from opmill_runtime_cache.plan.syntax import called, items, name_of, noted, notes
 
 from ..loops.index import Index
 from ..loops.text import parse_index, read_lines
@@ -138,7 +139,7 @@ class _Parser:
             target, _, value = rest.partition(" <- ")
             graph.mutations[target] = value
         elif head == "return":
-            graph.outputs = [self.output(e) for e in ast.parse(f"[{rest}]", mode="eval").body.elts]  # type: ignore[attr-defined]
+            graph.outputs = list(map(self.output, items(rest)))
         else:
             assert head != "size", "sizes that are no numbers"
             self.node(line, origin)
@@ -146,12 +147,11 @@ class _Parser:
     def node(self, line: str, origin: str) -> None:
         left, _, right = line.partition(" = ")
         name, _, arguments = right.partition("(")
-        shown, notes = (arguments, "") if arguments.endswith(")") else arguments.rsplit("; ", 1)
-        call: Any = ast.parse(f"f({shown}", mode="eval").body
-        told = {k.arg: ast.literal_eval(k.value) for k in ast.parse(f"f({notes})", mode="eval").body.keywords}  # type: ignore[attr-defined]
+        shown, remarks = (arguments, "") if arguments.endswith(")") else arguments.rsplit("; ", 1)
+        call, told = called(f"f({shown}"), notes(remarks)
         results = [] if left == "nothing" else [self.result(r) for r in _apart(left)]
         func = _operator(name)
-        kwargs = {k.arg: self.arg(k.value) for k in call.keywords}
+        kwargs = {k.arg: self.arg(k.value) for k in call.keywords if k.arg is not None}
         binds = tuple(tuple(b) for b in told.get("binds", ()))
         args = tuple(map(self.arg, call.args))
         self.graph.nodes.append(
@@ -191,7 +191,7 @@ class _Parser:
         if isinstance(node, ast.Attribute):  # torch.float32
             return getattr(torch, node.attr)
         if isinstance(node, ast.Call):
-            name: str = node.func.id  # type: ignore[attr-defined]
+            name = name_of(node.func)
             if name == "size":
                 return parse_index(ast.unparse(node.args[0]))
             value = ast.literal_eval(node.args[0])
@@ -201,13 +201,13 @@ class _Parser:
     def output(self, node: ast.expr) -> Output:
         if isinstance(node, ast.Name):
             return OutputTensor(node.id)
-        if not isinstance(node, ast.Call) or node.func.id != "tensor":  # type: ignore[attr-defined]
+        if not isinstance(node, ast.Call) or name_of(node.func) != "tensor":
             return self.arg(node)
-        notes = {k.arg: ast.literal_eval(k.value) for k in node.keywords}
-        if (view := notes.pop("view", None)) is not None:
+        told = noted(node.keywords)
+        if (view := told.pop("view", None)) is not None:
             sizes, strides, offset = view
-            notes |= {"sizes": tuple(sizes), "strides": tuple(strides), "offset": offset}
-        return OutputTensor(node.args[0].id, **notes)  # type: ignore[attr-defined,arg-type]
+            told |= {"sizes": tuple(sizes), "strides": tuple(strides), "offset": offset}
+        return OutputTensor(name_of(node.args[0]), **told)
 
 
 def _numbers(text: str) -> tuple[int, ...]:

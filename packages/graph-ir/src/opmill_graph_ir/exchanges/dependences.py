@@ -92,7 +92,7 @@ def _is_fixed(step: Step, schedule: Schedule) -> bool:
     if type(step) is ExternStep:
         shows = in_order(step.node) or may_raise(step.node) or bool(step.node.binds or step.node.mutates)
     else:
-        shows = any(p.checks for n in step.kernel.nests for p in n.phases)  # type: ignore[union-attr]
+        shows = any(p.checks for n in step.kernel.nests for p in n.phases)
     return shows or any(schedule.buffers[b].role != "temporary" for b in step.writes())
 
 

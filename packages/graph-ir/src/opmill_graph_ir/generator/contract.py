@@ -332,8 +332,11 @@ def _atom(atom: Atom, names: _Moving, symbols: tuple[str, ...]) -> _Ends | None:
         return None
     inner = _ends(atom.numerator, names, symbols)
     divisor = str(atom.denominator) if atom.denominator.constant is not None else f"max(1, {atom.denominator})"
+    if isinstance(atom, FloorDiv) and inner is not None:
+        low, high = ("0" if end == "0" else f"({end})//({divisor})" for end in inner)
+        return low, high
     if isinstance(atom, FloorDiv):
-        return None if inner is None else tuple("0" if end == "0" else f"({end})//({divisor})" for end in inner)  # type: ignore[return-value]
+        return None
     if inner is not None and inner[0] == "0":
         return "0", f"min({divisor} - 1, {inner[1]})"
     return "0", f"{divisor} - 1"

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
+from opmill_fake_tensors.optional import all_known
+
 from ..loops.index import ZERO, Atom, Index, index
 from ..loops.ir import Const, Expr, IndexValue, Load, Op
 
@@ -41,10 +43,10 @@ _SAID: dict[str, tuple[int | None, int | None]] = {"ge": (0, None), "gt": (1, No
 
 def _bound(part: Op, axes: Collection[str], symbols: Collection[str], found: Bounds) -> bool:
     """Notes what a comparison says; False where it is of something else than one axis."""
-    sides = [_index(each) for each in part.args]
-    if None in sides:
+    sides = all_known(map(_index, part.args))
+    if sides is None:
         return False
-    difference: Index = sides[0] - sides[1]  # type: ignore[operator]
+    difference = sides[0] - sides[1]
     moving = [(monomial, c) for monomial, c in difference.terms if Index(((monomial, c),)).symbols & set(axes)]
     if len(moving) != 1 or len(moving[0][0]) != 1 or abs(moving[0][1]) != 1:
         return False

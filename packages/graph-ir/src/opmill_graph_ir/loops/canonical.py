@@ -10,7 +10,26 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from .index import Index, index
-from .ir import SORTS, Axis, Buffer, Check, Const, Expr, IndexValue, Let, Load, LoopKernel, Nest, Op, Phase, Reduction, Ref, Scan, Store
+from .ir import (
+    SORTS,
+    Axis,
+    Buffer,
+    Check,
+    Const,
+    Expr,
+    IndexValue,
+    Let,
+    Load,
+    LoopKernel,
+    Nest,
+    Op,
+    Phase,
+    Reduction,
+    Ref,
+    Role,
+    Scan,
+    Store,
+)
 from .walk import roots
 
 
@@ -102,9 +121,9 @@ def canonical(nests: Sequence[Nest], use: Callable[[str], BufferUse], symbols: S
     out = tuple(_nest(n, names) for n in nests)
     params = []
     for old, new in names.buffers.items():
-        role = "in" if old not in names.stored else "inout" if old in names.loaded_first else "out"
+        role: Role = "in" if old not in names.stored else "inout" if old in names.loaded_first else "out"
         known = use(old)
-        params.append(Buffer(new, known.dtype, role, names.at(known.numel)))  # type: ignore[arg-type]
+        params.append(Buffer(new, known.dtype, role, names.at(known.numel)))
     kernel = LoopKernel(_title(out), tuple(params), out, tuple(names.symbols.values()))
     return Canonical(kernel, tuple(names.buffers), tuple(names.symbols))
 

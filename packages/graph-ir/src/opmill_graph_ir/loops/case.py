@@ -6,6 +6,7 @@ import math
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypedDict, Unpack
 
 import torch
 
@@ -59,6 +60,14 @@ def axes(**extents: int | str) -> tuple[Axis, ...]:
     return tuple(Axis(n, index(e)) for n, e in extents.items())
 
 
+class CaseOptions(TypedDict, total=False):
+    """What a case may say besides its kernel."""
+
+    ranges: Mapping[str, tuple[float, float]]
+    rtol: float
+    expect: int
+
+
 def row_major(domain: Sequence[Axis]) -> Index:
     """The offset of a point of ``domain`` in a contiguous buffer."""
     total = index(0)
@@ -71,11 +80,11 @@ def numel(domain: Sequence[Axis]) -> Index:
     return math.prod((a.extent for a in domain), start=index(1))
 
 
-def map_case(name: str, domain: Sequence[Axis], ins: Mapping[str, str], value: Expr, **kw: object) -> Case:
+def map_case(name: str, domain: Sequence[Axis], ins: Mapping[str, str], value: Expr, **kw: Unpack[CaseOptions]) -> Case:
     """A pointwise kernel over contiguous buffers: ``ins`` maps names to types, the result goes to ``out``."""
     buffers = [Buffer(n, d, "in", numel(domain)) for n, d in ins.items()]
     store = Store("out", row_major(domain), value)
     kernel = LoopKernel(
         name, (*buffers, Buffer("out", value.dtype, "out", numel(domain))), (Nest(tuple(domain), (Phase(stores=(store,)),), name),)
     )
-    return Case(name, kernel, **kw)  # type: ignore[arg-type]
+    return Case(name, kernel, **kw)

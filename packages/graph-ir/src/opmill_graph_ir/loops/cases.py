@@ -13,7 +13,26 @@ from dataclasses import replace
 from .case import Case, axes, cast, map_case, numel, op, row_major
 from .float8 import FLOAT8
 from .index import Index, IndexLike, floordiv, index, mod
-from .ir import SORTS, Axis, Buffer, Check, Const, Expr, IndexValue, Let, Load, LoopKernel, Nest, Op, Phase, Reduction, Ref, Scan, Store
+from .ir import (
+    SORTS,
+    Axis,
+    Buffer,
+    Check,
+    Const,
+    Expr,
+    IndexValue,
+    Let,
+    Load,
+    LoopKernel,
+    Nest,
+    Op,
+    Phase,
+    Reduction,
+    Ref,
+    Scan,
+    Store,
+    StoreMode,
+)
 from .primitives import PRIMITIVES
 from .product_cases import HALVES, products
 
@@ -79,11 +98,11 @@ def _primitives() -> Iterator[Case]:
 def _random() -> Iterator[Case]:
     """Random words in a row, from the middle of a sequence, every other one, turned, and along rows."""
 
-    def case(name: str, domain: Sequence[Axis], place: Index, **kw: object) -> Case:
+    def case(name: str, domain: Sequence[Axis], place: Index) -> Case:
         word = Op(name.partition("_")[0], (Load("key", index(1), "int64"), IndexValue(place, "int64")), "int32")
         buffers = (Buffer("key", "int64", "in", index(2)), Buffer("out", "int32", "out", numel(domain)))
         kernel = LoopKernel(name, buffers, (Nest(tuple(domain), (Phase(stores=(Store("out", row_major(domain), word),)),), name),))
-        return Case(name, kernel, ranges={"key": (-(2**40), 2**40)}, **kw)  # type: ignore[arg-type]
+        return Case(name, kernel, ranges={"key": (-(2**40), 2**40)})
 
     d = axes(i=6, j=52)
     yield case("philox_flat", d, row_major(d))
@@ -202,7 +221,7 @@ def _interleaved() -> Iterator[Case]:
         wide = [cast(x, "float32" if dtype in HALVES else dtype) for x in loads]
         lets = tuple(Let(f"p{k}", cast(op("mul", x, wide[(k + 1) % parts]), dtype)) for k, x in enumerate(wide))
         stores = tuple(Store("out", index("i") * parts + k, Ref(f"p{k}", dtype)) for k in range(parts))
-        buffers = tuple(Buffer(n, dtype, role, index(67 * parts)) for n, role in (("a", "in"), ("out", "out")))  # type: ignore[arg-type]
+        buffers = (Buffer("a", dtype, "in", index(67 * parts)), Buffer("out", dtype, "out", index(67 * parts)))
         name = f"interleaved_{dtype}_{parts}"
         yield Case(name, LoopKernel(name, buffers, (Nest(axes(i=67), (Phase((), lets, stores=stores),)),)))
 
@@ -239,8 +258,9 @@ def _symbolic() -> Iterator[Case]:
 
 
 def _over(outer: Sequence[Axis], *phases: Phase, whole: Sequence[Axis] | None = None) -> LoopKernel:
-    buffers = [Buffer(n, "float32", role, numel(whole or outer)) for n, role in (("a", "in"), ("out", "out"))]  # type: ignore[arg-type]
-    return LoopKernel("symbolic", tuple(buffers), (Nest(tuple(outer), phases),), ("s0", "s1"))
+    room = numel(whole or outer)
+    buffers = (Buffer("a", "float32", "in", room), Buffer("out", "float32", "out", room))
+    return LoopKernel("symbolic", buffers, (Nest(tuple(outer), phases),), ("s0", "s1"))
 
 
 def _softmax_over(inner: Sequence[Axis], x: Expr, at: Index) -> tuple[Phase, ...]:
@@ -477,11 +497,12 @@ def _indexing() -> Iterator[Case]:
 def _combining_stores() -> Iterator[Case]:
     """Many points of one place, under each mode and kind of element."""
     d = axes(i=53)
-    modes = {"add": (*FLOATS, *HALVES, "int64", "bool"), **dict.fromkeys(("mul", "max", "min"), (*FLOATS, *HALVES, "int32", "bool"))}
+    others = (*FLOATS, *HALVES, "int32", "bool")
+    modes: dict[StoreMode, tuple[str, ...]] = {"add": (*FLOATS, *HALVES, "int64", "bool"), "mul": others, "max": others, "min": others}
     for mode, dtypes in modes.items():
         for dtype in dtypes:
             lets = (Let("row", Load("ids", index("i"), "int64")),)
-            store = Store("acc", index("row"), Load("a", index("i"), dtype), mode)  # type: ignore[arg-type]
+            store = Store("acc", index("row"), Load("a", index("i"), dtype), mode)
             buffers = (
                 Buffer("ids", "int64", "in", index(53)),
                 Buffer("a", dtype, "in", index(53)),

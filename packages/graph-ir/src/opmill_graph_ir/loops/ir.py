@@ -188,6 +188,7 @@ class Scan:
 
 
 StoreMode = Literal["set", "add", "mul", "max", "min"]
+Role = Literal["in", "out", "inout"]
 
 
 @dataclass(frozen=True)
@@ -234,7 +235,7 @@ class Buffer:
 
     name: str
     dtype: str
-    role: Literal["in", "out", "inout"]
+    role: Role
     numel: Index
     origin: str = ""
 

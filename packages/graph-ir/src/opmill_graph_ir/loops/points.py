@@ -71,9 +71,10 @@ def _coefficients(index: Index) -> dict[str, int] | None:
     """The number that each symbol is multiplied by, and the constant under the empty name; None for anything but a sum of these."""
     found: dict[str, int] = {}
     for symbols, factor in index.terms:
-        if len(symbols) > 1 or not all(isinstance(s, str) for s in symbols):
+        names = [s for s in symbols if isinstance(s, str)]
+        if len(symbols) > 1 or len(names) < len(symbols):
             return None
-        found["".join(symbols)] = factor  # type: ignore[arg-type]
+        found["".join(names)] = factor
     return found
 
 

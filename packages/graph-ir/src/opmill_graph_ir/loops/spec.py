@@ -6,6 +6,8 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
+from opmill_fake_tensors.optional import all_known
+
 from ..errors import GraphError
 from .float8 import FLOAT8
 from .index import Index
@@ -103,8 +105,8 @@ def _nest(nest: Nest, scope: _Scope) -> Iterator[str]:
 
 def _is_short(axes: tuple[Axis, ...]) -> bool:
     """Whether there are surely no more points than of a row that is put in order."""
-    extents = [a.extent.constant for a in axes]
-    return None not in extents and math.prod(extents) <= LONGEST_SORT  # type: ignore[arg-type]
+    extents = all_known(a.extent.constant for a in axes)
+    return extents is not None and math.prod(extents) <= LONGEST_SORT
 
 
 def _phase(phase: Phase, scope: _Scope) -> Iterator[str]:

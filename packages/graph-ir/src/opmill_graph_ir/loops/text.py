@@ -11,9 +11,31 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from opmill_runtime_cache.plan.syntax import items, name_of
+
 from ..errors import GraphError
 from .index import Index, floordiv, index, mod
-from .ir import Axis, Buffer, Check, Const, Expr, IndexValue, Let, Load, LoopKernel, Nest, Op, Phase, Read, Reduction, Ref, Scan, Store
+from .ir import (
+    Axis,
+    Buffer,
+    Check,
+    Const,
+    Expr,
+    IndexValue,
+    Let,
+    Load,
+    LoopKernel,
+    Nest,
+    Op,
+    Phase,
+    Read,
+    Reduction,
+    Ref,
+    Role,
+    Scan,
+    Store,
+    StoreMode,
+)
 from .primitives import PRIMITIVES
 
 # ---- printing --------------------------------------------------------------------------------------------------------------
@@ -127,6 +149,17 @@ def parse_index(text: str) -> Index:
     return _Parser().index(text)
 
 
+MODES: dict[str, StoreMode] = {"set": "set", "add": "add", "mul": "mul", "max": "max", "min": "min"}
+_ROLES: dict[str, Role] = {"in": "in", "out": "out", "inout": "inout"}
+
+
+def constant(expr: Expr | None) -> Const | None:
+    """The expression, which is a constant where there is one."""
+    if expr is not None and type(expr) is not Const:
+        raise ValueError(f"{show_expr(expr)} is no constant")
+    return expr
+
+
 class ExpressionParser:
     """Reads expressions. ``dtypes`` are those of buffers, ``types`` those of what has a name in a loop."""
 
@@ -136,7 +169,7 @@ class ExpressionParser:
 
     def element(self, buffer: str, at: ast.expr, mask: Expr | None, other: Expr | None) -> Expr:
         """What stands for ``buffer[at]``."""
-        return Load(buffer, self.index_of(at), self.dtypes[buffer], mask, other)  # type: ignore[arg-type]
+        return Load(buffer, self.index_of(at), self.dtypes[buffer], mask, constant(other))
 
     def axes(self, text: str) -> tuple[Axis, ...]:
         return tuple(Axis(name, self.index(extent)) for name, _, extent in (a.partition("<") for a in text.split()))
@@ -151,8 +184,8 @@ class ExpressionParser:
         return Let(name, expr)
 
     def check(self, rest: str) -> Check:
-        items = ast.parse(f"({rest})", mode="eval").body.elts  # type: ignore[attr-defined]
-        return Check(self.expr_of(items[0]), items[1].value, items[2].value)
+        condition, error, message = items(rest)
+        return Check(self.expr_of(condition), ast.literal_eval(error), ast.literal_eval(message))
 
     def running(self, head: str, rest: str) -> Reduction | Scan:
         left, _, value = rest.partition(" = ")
@@ -175,11 +208,11 @@ class ExpressionParser:
         if isinstance(node, ast.Name):
             return Ref(node.id, self.types[node.id])
         if isinstance(node, ast.Subscript):
-            return self.element(node.value.id, node.slice, None, None)  # type: ignore[attr-defined]
+            return self.element(name_of(node.value), node.slice, None, None)
         assert isinstance(node, ast.Call)
         if isinstance(node.func, ast.Attribute):
-            return self.method(node.func.value.id, node.func.attr, node.args)  # type: ignore[attr-defined]
-        name = node.func.id  # type: ignore[attr-defined]
+            return self.method(name_of(node.func.value), node.func.attr, node.args)
+        name = name_of(node.func)
         if name not in PRIMITIVES:
             return Const(_constant(node.args[0], name), name)
         args = tuple(map(self.expr_of, node.args))
@@ -197,7 +230,7 @@ class ExpressionParser:
         if isinstance(node, ast.Name):
             return index(node.id)
         if isinstance(node, ast.Constant):
-            return index(node.value)  # type: ignore[arg-type]
+            return index(int(ast.literal_eval(node)))
         if isinstance(node, ast.UnaryOp):
             return -self.index_of(node.operand)
         assert isinstance(node, ast.BinOp)
@@ -237,7 +270,7 @@ class _Parser(ExpressionParser):
         name, _, kind = rest.partition(": ")
         dtype, _, numel = kind.partition("[")
         self.dtypes[name] = dtype
-        self.buffers.append(Buffer(name, dtype, role, self.index(numel.rstrip("]")), origin))  # type: ignore[arg-type]
+        self.buffers.append(Buffer(name, dtype, _ROLES[role], self.index(numel.rstrip("]")), origin))
 
     def statement(self, head: str, rest: str) -> None:
         phase = self.nests[-1][1][-1]
@@ -245,11 +278,11 @@ class _Parser(ExpressionParser):
             phase.lets.append(self.let(rest))
         elif head == "check":
             phase.checks.append(self.check(rest))
-        elif (mode := head.partition(".first"))[0] in ("set", "add", "mul", "max", "min") and "[" in rest.partition(" = ")[0]:
+        elif (mode := head.partition(".first"))[0] in MODES and "[" in rest.partition(" = ")[0]:
             target, _, value = rest.partition(" = ")
             buffer, _, at = target.partition("[")
             first = int(mode[2]) if mode[2] else None
-            phase.stores.append(Store(buffer, self.index(at.rstrip("]")), self.expr(value), mode[0], first))  # type: ignore[arg-type]
+            phase.stores.append(Store(buffer, self.index(at.rstrip("]")), self.expr(value), MODES[mode[0]], first))
         else:
             found = self.running(head, rest)
             into: list[Any] = phase.scans if isinstance(found, Scan) else phase.reductions

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from ..capture.graph import Meta, Node
@@ -193,9 +194,13 @@ def _group_norm(
         dense = Meta(meta.dtype, sizes, tuple(math.prod(sizes[k + 1 :]) for k in range(4)), meta.device)
         flat = reshape(ctx.pointwise(None, dense, norm.gradient(totals, count)), x.sizes)
         out[0] = ctx.pointwise(node.results[0], meta, lambda at, ext: ctx.read(flat, at, ext))
-    for k, term in ((1, lambda at, ext: op("mul", *norm.parts(at, ext)[:2])), (2, lambda at, ext: norm.parts(at, ext)[0])):
+    terms: dict[int, _Values] = {
+        1: lambda at, ext: [op("mul", *norm.parts(at, ext)[:2])],
+        2: lambda at, ext: [norm.parts(at, ext)[0]],
+    }
+    for k, values in terms.items():
         if wanted[k]:
-            [sums] = _sums(ctx, ctx.metas[node.results[k] or ""].device, sizes, (0, 3), dtype, 1, lambda at, ext, t=term: [t(at, ext)])  # type: ignore[misc]
-            view = reshape(sums, (c,))
-            out[k] = ctx.pointwise(node.results[k], ctx.metas[node.results[k] or ""], lambda at, ext, v=view: ctx.load(v, at, ext))  # type: ignore[misc]
+            meta = ctx.metas[node.results[k] or ""]
+            [sums] = _sums(ctx, meta.device, sizes, (0, 3), dtype, 1, values)
+            out[k] = ctx.pointwise(node.results[k], meta, partial(ctx.load, reshape(sums, (c,))))
     return out

@@ -9,7 +9,7 @@ from typing import Any
 
 from ..capture.graph import Meta, Node
 from ..loops.index import ZERO, Index, floordiv, index, mod
-from ..loops.ir import Check, Expr, Let, Ref
+from ..loops.ir import Check, Expr, Let, Ref, StoreMode
 from ..lowered import Pointwise, Scatter
 from .context import Context, View, extents_of, named_axes, positions
 from .creation import masked
@@ -158,11 +158,11 @@ def _scatter(ctx: Context, node: Node, x: View, dim: int, ids: View, src: Any) -
     message = f"index out of bounds for dimension {dim} with size {x.sizes[dim]}"
     lets, checks = wrapped("g", ctx.read(ids, at, ext), x.sizes[dim], "RuntimeError", message, False)
     value = cast(ctx.read(src, _same_place(at, src), ext), meta.dtype) if isinstance(src, View) else const(src, meta.dtype)
-    mode = "add" if "add" in node.func.name() else "set"
+    mode: StoreMode = "add" if "add" in node.func.name() else "set"
     base = _base(ctx, x)
     view = ctx.buffer(name or ctx.fresh(), meta)
     where = (*at[:dim], index("g"), *at[dim + 1 :])
-    ctx.nodes.append(Scatter(view.buffer, base, axes, where, value, mode, tuple(lets), tuple(checks), ctx.origin))  # type: ignore[arg-type]
+    ctx.nodes.append(Scatter(view.buffer, base, axes, where, value, mode, tuple(lets), tuple(checks), ctx.origin))
     return view
 
 
@@ -240,8 +240,8 @@ def _index_write(ctx: Context, node: Node, x: View, dim: int, ids: View, src: An
     base = _base(ctx, x)
     view = ctx.buffer(node.results[0] or ctx.fresh(), meta)
     where = (*at[:dim], index("g"), *at[dim + 1 :])
-    mode = "add" if kind == "add" else "set"
-    ctx.nodes.append(Scatter(view.buffer, base, axes, where, value, mode, tuple(lets), tuple(checks), ctx.origin))  # type: ignore[arg-type]
+    mode: StoreMode = "add" if kind == "add" else "set"
+    ctx.nodes.append(Scatter(view.buffer, base, axes, where, value, mode, tuple(lets), tuple(checks), ctx.origin))
     return view
 
 
@@ -281,8 +281,8 @@ def _index_put(ctx: Context, node: Node, x: View, ids: Sequence[View | None], sr
     value = cast(ctx.load_broadcast(src, at, ext), meta.dtype)
     base = _base(ctx, x)
     view = ctx.buffer(node.results[0] or ctx.fresh(), meta)
-    mode = "add" if accumulate else "set"
-    ctx.nodes.append(Scatter(view.buffer, base, axes, tuple(where), value, mode, tuple(lets), tuple(checks), ctx.origin))  # type: ignore[arg-type]
+    mode: StoreMode = "add" if accumulate else "set"
+    ctx.nodes.append(Scatter(view.buffer, base, axes, tuple(where), value, mode, tuple(lets), tuple(checks), ctx.origin))
     return view
 
 

@@ -287,7 +287,8 @@ def _angle(x: _Number) -> Expr:
 def _sgn(x: _Number) -> _Number:
     size = op("hypot", *x)
     nothing = op("eq", size, const(0.0, size.dtype))
-    return tuple(op("where", nothing, const(0.0, size.dtype), op("div", part, size)) for part in x)  # type: ignore[return-value]
+    real, imaginary = (op("where", nothing, const(0.0, size.dtype), op("div", part, size)) for part in x)
+    return real, imaginary
 
 
 @_row("eq.Tensor eq.Scalar")

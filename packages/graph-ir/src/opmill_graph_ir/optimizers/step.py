@@ -121,7 +121,7 @@ class CompiledStep:
         optimizer = self.optimizer()
         if optimizer is None:
             raise ReferenceError("the optimizer of a compiled step is gone")
-        optimizer._opt_called = True  # type: ignore[attr-defined]
+        vars(optimizer)["_opt_called"] = True  # as its own steps note it
         return self._step(optimizer, *args, **kwargs)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import msgspec
 
 from opmill_fake_tensors.symbols import Relation, Sizes
@@ -11,7 +13,7 @@ class Assumed(msgspec.Struct, frozen=True, array_like=True):
     """``expression kind 0`` holds; ``operator`` and ``where`` asked for it."""
 
     expression: str
-    kind: str
+    kind: Literal["==", "!=", ">="]
     operator: str = ""
     where: str = ""
 
@@ -26,7 +28,7 @@ def assumptions_of(sizes: Sizes | None) -> tuple[Assumed, ...]:
 def _relation(assumed: Assumed) -> Relation:
     from ..loops.text import parse_index
 
-    return Relation(parse_index(assumed.expression), assumed.kind)  # type: ignore[arg-type]
+    return Relation(parse_index(assumed.expression), assumed.kind)
 
 
 def fits(sizes: Sizes | None, assumed: tuple[Assumed, ...]) -> bool:

@@ -12,6 +12,7 @@ from opmill_runtime_cache.plan.model import (
     Arg,
     Call,
     Check,
+    ComplexArg,
     Constant,
     Define,
     Expr,
@@ -22,6 +23,7 @@ from opmill_runtime_cache.plan.model import (
     Launch,
     ListArg,
     Literal,
+    Named,
     NoneOutput,
     Output,
     Plan,
@@ -252,9 +254,10 @@ class _Builder:
             return Slot(self.view(value.buffer, value.sizes, value.strides or (), value.offset))
         if type(value) is Index:
             return Literal(value.constant) if value.constant is not None else Expr(str(value))
-        if type(value) in (tuple, list):
-            return ListArg(tuple(self.arg(v) for v in value))  # type: ignore[attr-defined]
-        return value  # type: ignore[return-value]
+        if type(value) is tuple or type(value) is list:
+            return ListArg(tuple(self.arg(v) for v in value))
+        assert isinstance(value, Slot | Expr | ListArg | Literal | Named | ComplexArg), value
+        return value
 
     def drop(self, position: int) -> None:
         """Frees tensors that do not live in the arena once nothing needs them any more."""

@@ -9,13 +9,15 @@ from ..capture.graph import AtenGraph, Node
 from ..capture.sizes import late_sizes
 from ..content import content_of
 from ..loops.index import index
-from ..lowered import BufferArg, BufferInfo, Extern, Lowered
+from ..lowered import BufferArg, BufferInfo, BufferRole, Extern, Lowered
 from ..ops.arguments import call_argument, plan_output
 
 
 def lower_to_operators(graph: AtenGraph) -> Lowered:
     """The graph as extern calls alone."""
-    roles = dict.fromkeys(graph.inputs, "input") | dict.fromkeys(graph.held, "held") | dict.fromkeys(graph.constants, "constant")
+    roles: dict[str, BufferRole] = dict.fromkeys(graph.inputs, "input")
+    roles.update(dict.fromkeys(graph.held, "held"))
+    roles.update(dict.fromkeys(graph.constants, "constant"))
     buffers = {
         n: BufferInfo(
             n,
@@ -23,7 +25,7 @@ def lower_to_operators(graph: AtenGraph) -> Lowered:
             tuple(map(index, m.sizes)),
             tuple(map(index, m.strides)),
             m.device,
-            roles.get(n, "temporary"),  # type: ignore[arg-type]
+            roles.get(n, "temporary"),
             opaque=m.opaque,
         )
         for n, m in graph.metas.items()

@@ -19,6 +19,7 @@ from opmill_runtime_cache.store import Store
 from ..capture.graph import AtenGraph, Node, values_in
 from ..errors import KernelBuildError
 from ..generator.protocol import GeneratorOptions, KernelGenerator, MeasuringGenerator
+from ..loops.index import Index
 from ..loops.ir import HALF
 from ..lowered import BufferArg, BufferInfo, Extern
 from ..ops.records import record_of
@@ -91,11 +92,15 @@ def _looks(step: Step, program: Schedule) -> object:
     return step.node.op, tuple(_place(b, program) for b in _buffers(step.node)), repr(sorted(step.node.kwargs.items()))
 
 
-def _place(arg: BufferArg, program: Schedule) -> tuple[object, ...]:
+_Place = tuple[str, str, tuple[Index, ...], tuple[Index, ...]]
+
+
+def _place(arg: BufferArg, program: Schedule) -> _Place:
     """Type, device, sizes, strides of an operand."""
     info: BufferInfo = program.buffers[arg.buffer]
-    strided = arg.sizes is not None
-    return info.dtype, info.device, arg.sizes if strided else info.sizes, arg.strides if strided else info.strides
+    if arg.sizes is None:
+        return info.dtype, info.device, info.sizes, info.strides
+    return info.dtype, info.device, arg.sizes, arg.strides or ()
 
 
 def _buffers(node: Extern) -> Iterable[BufferArg]:
@@ -162,10 +167,10 @@ def _packet(name: str) -> Callable[..., torch.Tensor]:
     return found
 
 
-def _tensor(place: tuple[object, ...]) -> torch.Tensor:
+def _tensor(place: _Place) -> torch.Tensor:
     dtype, device, sizes, strides = place
-    numbers = [[n.constant for n in part] for part in (sizes, strides)]  # type: ignore[attr-defined]
-    return torch.empty_strided(*numbers, dtype=getattr(torch, str(dtype)), device=str(device)).normal_()
+    numbers = [[n.evaluate({}) for n in part] for part in (sizes, strides)]
+    return torch.empty_strided(*numbers, dtype=getattr(torch, dtype), device=device).normal_()
 
 
 __all__ = ["Clock", "alike", "choose", "clock_of"]

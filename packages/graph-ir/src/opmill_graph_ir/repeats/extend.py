@@ -73,8 +73,8 @@ def names_in(step: Step) -> Iterator[str]:
 def _of(value: object) -> Iterator[str]:
     if type(value) is BufferArg:
         yield value.buffer
-    elif type(value) in (tuple, list):
-        for item in value:  # type: ignore[attr-defined]
+    elif type(value) is tuple or type(value) is list:
+        for item in value:
             yield from _of(item)
 
 
@@ -106,7 +106,9 @@ def _source(name: str, new: Renaming) -> str:
 def _with(value: object, new: Renaming) -> object:
     if type(value) is BufferArg:
         return replace(value, buffer=new(value.buffer))
-    return type(value)(_with(v, new) for v in value) if type(value) in (tuple, list) else value  # type: ignore[attr-defined,call-arg]
+    if type(value) is tuple:
+        return tuple(_with(v, new) for v in value)
+    return [_with(v, new) for v in value] if type(value) is list else value
 
 
 # ---- one turn --------------------------------------------------------------------------------------------------------------

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ..loops.index import Index, index
-from .loop import Loop, Program, reads_of
+from ..loops.ir import Expr, Read
+from .loop import Loop, Program, loops_of, reads_of
 from .rewrite import Rewriter
 
 
@@ -30,8 +31,8 @@ def _turns(loop: Loop, program: Program) -> bool:
         or sum(bool(s.written() & loop.written()) for s in program.statements if type(s) is Loop) > 1
     ):
         return False
-    found = [(r, read) for r in readers for read in r.reads() if read.buffer in loop.written()]  # type: ignore[union-attr]
-    return bool(found) and all(_from_end(read.indices[_dimension(loop)], r, loop) for r, read in found)  # type: ignore[arg-type]
+    found = [(r, read) for r in loops_of(readers) for read in r.reads() if read.buffer in loop.written()]
+    return bool(found) and all(_from_end(read.indices[_dimension(loop)], r, loop) for r, read in found)
 
 
 def _dimension(loop: Loop) -> int:
@@ -54,7 +55,7 @@ def _turned(loop: Loop, program: Program) -> Loop:
 def _reading(reader: Loop, loop: Loop, program: Program) -> Loop:
     last, dimension, buffers = loop.inner[0].extent - 1, _dimension(loop), loop.written()
 
-    def rule(read):  # type: ignore[no-untyped-def]
+    def rule(read: Read) -> Expr | None:
         if read.buffer not in buffers:
             return None
         at = tuple(last - i if d == dimension else i for d, i in enumerate(read.indices))

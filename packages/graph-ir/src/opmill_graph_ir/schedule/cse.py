@@ -28,13 +28,13 @@ def remove_common(program: Program) -> None:
     for statement in program.statements:
         s = _with_names(statement, renamed)
         key = _key(s, program, pure, written) if type(s) is Loop else None
-        if key is None or key not in seen:
+        first = kept[seen[key]] if key is not None and key in seen else None
+        if type(s) is not Loop or type(first) is not Loop:
             if key is not None:
                 seen[key] = len(kept)
             kept.append(s)
             continue
-        first = kept[seen[key]]
-        for old, new in zip(first.writes, s.writes, strict=True):  # type: ignore[union-attr]
+        for old, new in zip(first.writes, s.writes, strict=True):
             if new.buffer not in program.outputs:
                 renamed[new.buffer] = old.buffer
             elif old.buffer not in program.outputs:
@@ -99,6 +99,6 @@ def _with_names(s: Statement | None, names: dict[str, str], writes: bool = False
 def _args(value: object, names: dict[str, str]) -> object:
     if type(value) is BufferArg:
         return replace(value, buffer=names.get(value.buffer, value.buffer))
-    if type(value) in (tuple, list):
-        return tuple(_args(v, names) for v in value)  # type: ignore[attr-defined]
+    if type(value) is tuple or type(value) is list:
+        return tuple(_args(v, names) for v in value)
     return value

@@ -25,7 +25,7 @@ def in_order(statement: Statement) -> bool:
 def may_raise(statement: Statement) -> bool:
     """Whether the statement raises for some contents of what it reads."""
     if type(statement) is not Extern:
-        return bool(statement.checks)  # type: ignore[union-attr]
+        return bool(statement.checks)
     found = overload(statement.op)
     return found is not None and raises_for_content(found._schema.name, "int64", True)
 

@@ -67,8 +67,8 @@ class _Emitter:
         self.kept: set[str] = set()
 
     def nest(self) -> Nest:
-        for member in self.group.members:
-            self._add(member)  # type: ignore[arg-type]
+        for member in self.group.loops:
+            self._add(member)
         phases = tuple(
             Phase(
                 d.axes,
@@ -114,14 +114,14 @@ class _Emitter:
         value = resolve(write.value)
         target = self._offset(write.buffer, write.indices)
         if write.mode != "set" or self.program.buffers[write.buffer].role != "temporary":
-            draft.stores.append(Store(write.buffer, target, value, write.mode, write.first))  # type: ignore[arg-type]
+            draft.stores.append(Store(write.buffer, target, value, write.mode, write.first))
             self.kept.add(write.buffer)
             return
         if type(value) is not Ref and not draft.checks and not draft.scans:
             name = self.program.fresh_name("v")
             draft.lets.append(Let(name, value))
             value = Ref(name, value.dtype)
-        draft.stores.append(Store(write.buffer, target, value, write.mode, write.first))  # type: ignore[arg-type]
+        draft.stores.append(Store(write.buffer, target, value, write.mode, write.first))
         self.produced[write.buffer] = _Produced(phase, write, value, outer, draft.axes)
 
     def _offset(self, buffer: str, indices: Iterable[Index]) -> Index:

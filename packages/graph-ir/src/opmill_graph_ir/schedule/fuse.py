@@ -13,12 +13,13 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
+from opmill_fake_tensors.optional import all_known
+
 from ..loops.index import Index, index
 from ..loops.ir import LONGEST_SORT, Axis
-from ..lowered import Extern
 from .effects import in_order
 from .late import bound_by, needed_by
-from .loop import Loop, Program, Statement, reads_of, writes_of
+from .loop import Loop, Program, Statement, loops_of, reads_of, writes_of
 from .product import is_product
 from .rewrite import Rewriter
 
@@ -49,8 +50,12 @@ class Group:
         self.writes |= writes_of(statement)
         self.position = max(self.position, position)
 
+    @property
+    def loops(self) -> list[Loop]:
+        return loops_of(self.members)
+
     def work(self, program: Program) -> int:
-        return max((program.size(m.axes + m.inner) for m in self.members if type(m) is Loop), default=0)
+        return max((program.size(m.axes + m.inner) for m in self.loops), default=0)
 
 
 def fuse(program: Program) -> list[Group]:
@@ -180,7 +185,7 @@ class _Fuser:
         work = max(first.work(self.program), second.work(self.program))
         if work > _SMALL and self.program.size(first.axes or ()) < _MIN_PARALLEL:
             return
-        moved = [_renamed(m, symbols, first.axes or (), self.program) for m in second.members]  # type: ignore[arg-type]
+        moved = [_renamed(m, symbols, first.axes or (), self.program) for m in second.loops]
         if not _share_a_read(first, moved, self.program) or not _can_sort(first.axes or (), [*first.members, *moved]):
             return
         for m in moved:
@@ -222,7 +227,7 @@ def _match(group: Group, loop: Loop, program: Program) -> tuple[tuple[Axis, ...]
     """The outer axes that the nest has once ``loop`` joins, and the loop in their names; None where it cannot join."""
     outer = {a.name: a for a in group.axes or ()}
     own = {a.name: a for a in loop.axes}
-    produced = {w.buffer: w.indices for m in group.members for w in m.writes}  # type: ignore[union-attr]
+    produced = {w.buffer: w.indices for m in group.loops for w in m.writes}
     mapping: dict[str, str] = {}
     first = True
     for read in loop.reads():
@@ -239,7 +244,7 @@ def _match(group: Group, loop: Loop, program: Program) -> tuple[tuple[Axis, ...]
         return None
     if loop.inner and set(mapping.values()) != own.keys():
         return None
-    if len(mapping) < len(outer) and any(m.inner for m in group.members):  # type: ignore[union-attr]
+    if len(mapping) < len(outer) and any(m.inner for m in group.loops):
         return None
     symbols = {c: index(o) for o, c in mapping.items()}
     axes = tuple(a for a in group.axes or () if a.name in mapping)
@@ -255,7 +260,7 @@ def _renamed(loop: Loop, symbols: dict[str, Index], outer: tuple[Axis, ...], pro
 
 
 def _has_product(group: Group) -> bool:
-    return any(type(m) is Loop and is_product(m) for m in group.members)
+    return any(map(is_product, group.loops))
 
 
 def _keeps_product(group: Group, matched: tuple[tuple[Axis, ...], Loop]) -> bool:
@@ -267,14 +272,14 @@ def _keeps_product(group: Group, matched: tuple[tuple[Axis, ...], Loop]) -> bool
 def _can_sort(outer: tuple[Axis, ...], members: Iterable[Statement]) -> bool:
     """Whether the rows of all members can be kept whole, where one of them puts rows in order; and in about as much room, since it works on
     all of that."""
-    loops = [m for m in members if type(m) is Loop]
+    loops = loops_of(members)
     ordered = [n for m in loops if m.sorts and (n := m.inner[0].extent.constant) is not None]
     if not ordered:
         return True
     names = {a.name for a in outer}
     rows = [[a.extent.constant for a in (*m.axes, *m.inner) if a.name not in names] for m in loops]
     room = min(2 * max(min(ordered), _SHORT_ROW), LONGEST_SORT)
-    return all(None not in row and math.prod(row) <= room for row in rows)  # type: ignore[arg-type]
+    return all((known := all_known(row)) is not None and math.prod(known) <= room for row in rows)
 
 
 def _worthwhile(group: Group, matched: tuple[tuple[Axis, ...], Loop], loop: Loop, program: Program) -> bool:
@@ -297,14 +302,14 @@ def _same_domain(first: Group, second: Group) -> dict[str, Index] | None:
 
 def _outer_domain(first: Group, second: Group) -> dict[str, Index] | None:
     """The same where the first has reductions and the second, pointwise, adds axes of its own: from what both read."""
-    members: list[Loop] = [m for m in (*first.members, *second.members) if type(m) is Loop]
-    if any(m.inner or m.axes != second.axes for m in second.members) or not any(m.reductions for m in members):  # type: ignore[union-attr]
+    members = [*first.loops, *second.loops]
+    if any(m.inner or m.axes != second.axes for m in second.loops) or not any(m.reductions for m in members):
         return None
     outer = {a.name: a.extent for a in first.axes or ()}
     own = {a.name: a.extent for a in second.axes or ()}
-    theirs = {r.buffer: r.indices for m in second.members for r in m.reads()}  # type: ignore[union-attr]
-    for m in first.members:
-        for read in m.reads():  # type: ignore[union-attr]
+    theirs = {r.buffer: r.indices for m in second.loops for r in m.reads()}
+    for m in first.loops:
+        for read in m.reads():
             pairs = [(_axis_name(a), _axis_name(b)) for a, b in zip(read.indices, theirs.get(read.buffer, ()), strict=False)]
             found = {c: index(o) for o, c in pairs if o in outer and c in own and outer[o] == own[c]}
             if len(found) == len(outer):
@@ -315,14 +320,10 @@ def _outer_domain(first: Group, second: Group) -> dict[str, Index] | None:
 def _share_a_read(first: Group, members: list[Loop], program: Program) -> bool:
     """Whether both read some buffer of the size of the domain, at least in part at the same point."""
     size = program.size(first.axes or ())
-    ours = {(r.buffer, r.indices) for m in first.members for r in m.reads()}  # type: ignore[union-attr]
+    ours = {(r.buffer, r.indices) for m in first.loops for r in m.reads()}
     theirs = {(r.buffer, r.indices) for m in members for r in m.reads()}
     if any(program.numel(b) * 2 >= size for b, _ in ours & theirs):
         return True
     common = {b for b, _ in ours} & {b for b, _ in theirs}
-    reduced = any(m.reductions for m in first.members) and any(m.reductions for m in members)  # type: ignore[union-attr]
+    reduced = any(m.reductions for m in first.loops) and any(m.reductions for m in members)
     return reduced and any(program.numel(b) * 2 >= size for b in common)
-
-
-def is_extern(group: Group) -> bool:
-    return type(group.members[0]) is Extern

@@ -38,11 +38,11 @@ def inline(program: Program) -> None:
     for position, producer in enumerate(program.statements):
         if type(producer) is Loop and (uses := _inlinable(producer, position, index, program)):
             for user in uses:
-                consumer: Loop = program.statements[user]  # type: ignore[assignment]
+                consumer = program.loop(user)
                 joined = _continued(consumer, producer) if len(uses) == 1 else None
                 index.replace(user, joined or _substituted(consumer, producer, program))
             index.remove(position)
-    program.statements = [s for s in program.statements if s is not None]
+    program.statements = [s for k, s in enumerate(program.statements) if k not in index.removed]
 
 
 class _Index:
@@ -53,6 +53,7 @@ class _Index:
         self.readers: dict[str, set[int]] = defaultdict(set)
         self.writers: dict[str, list[int]] = defaultdict(list)
         self.extern: set[str] = set()
+        self.removed: set[int] = set()
         for k, statement in enumerate(program.statements):
             for b in reads_of(statement):
                 self.readers[b].add(k)
@@ -74,7 +75,7 @@ class _Index:
             self.readers[b].discard(position)
         for b in writes_of(statement):
             self.writers[b].remove(position)
-        self.program.statements[position] = None  # type: ignore[call-overload]
+        self.removed.add(position)
 
 
 def _inlinable(producer: Loop, position: int, index: _Index, program: Program) -> list[int] | None:
@@ -93,7 +94,7 @@ def _inlinable(producer: Loop, position: int, index: _Index, program: Program) -
     last = users[-1]
     if any(position < w < last for b in reads_of(producer) for w in index.writers[b]):
         return None
-    if any(_would_read_what_it_writes(program.statements[u], producer, write) for u in users):  # type: ignore[arg-type]
+    if any(_would_read_what_it_writes(program.loop(u), producer, write) for u in users):
         return None
     return users if _worth(producer, write, users, position, index) else None
 
@@ -133,27 +134,27 @@ def _covers_buffer(producer: Loop, write: Write, program: Program) -> bool:
 
 def _worth(producer: Loop, write: Write, users: list[int], position: int, index: _Index) -> bool:
     program = index.program
-    loops = [program.statements[u] for u in users]
-    uses = [[r for r in loop.reads() if r.buffer == write.buffer] for loop in loops]  # type: ignore[union-attr]
+    loops = list(map(program.loop, users))
+    uses = [[r for r in loop.reads() if r.buffer == write.buffer] for loop in loops]
     count = sum(len({(r.indices, r.mask) for r in found}) for found in uses)
-    if (producer.lets or producer.checks) and any(_is_conditional(r, loop) for loop, found in zip(loops, uses, strict=True) for r in found):  # type: ignore[arg-type]
+    if (producer.lets or producer.checks) and any(_is_conditional(r, loop) for loop, found in zip(loops, uses, strict=True) for r in found):
         return False
-    if producer.checks and not (count == 1 and _visits_all(uses[0][0], loops[0], producer)):  # type: ignore[arg-type]
+    if producer.checks and not (count == 1 and _visits_all(uses[0][0], loops[0], producer)):
         return False
     price = cost_of(producer.parts)
     nodes = len(producer.parts)
     numel = max(program.size(producer.axes), 1)
-    repeats = max(program.size(loop.axes + loop.inner) / numel for loop in loops)  # type: ignore[union-attr]
+    repeats = max(program.size(loop.axes + loop.inner) / numel for loop in loops)
     if price == 0 and nodes <= 3 and not producer.checks:
         return True
-    if (count > 1 and nodes * count > _LARGEST) or any(len(loop.parts) + nodes > 4 * _LARGEST for loop in loops):  # type: ignore[union-attr]
+    if (count > 1 and nodes * count > _LARGEST) or any(len(loop.parts) + nodes > 4 * _LARGEST for loop in loops):
         return False
     if nodes > _DEEPEST and _depth(producer) > _DEEPEST:
         return False
     if repeats > 1.01 and _follows_product(producer, position, index):
         return False
-    if any(_computes(loop, program) for loop in loops):  # type: ignore[arg-type]
-        if repeats > _MOST_ROWS and not any(_is_on_gpu(loop, program) for loop in loops):  # type: ignore[arg-type]
+    if any(_computes(loop, program) for loop in loops):
+        if repeats > _MOST_ROWS and not any(_is_on_gpu(loop, program) for loop in loops):
             return False  # a row that meets every column of a matrix: only the matrix is to be computed
         return count == 1 and price <= 4 * EXPENSIVE and not producer.checks and not producer.lets
     if count == 1:

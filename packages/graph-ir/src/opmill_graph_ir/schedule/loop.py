@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from typing import final
 
 from opmill_fake_tensors.lazily import cached_property
 
 from ..errors import GraphError
 from ..loops.index import Index, index
-from ..loops.ir import SORTS, Axis, Check, Const, Expr, Let, Op, Reduction, Ref, Scan
+from ..loops.ir import SORTS, Axis, Check, Const, Expr, Let, Op, Reduction, Ref, Scan, StoreMode
 from ..lowered import BufferArg, BufferInfo, Cumulate, Extern, Lowered, Pointwise, Read, Reduce, Scatter, TensorOutput
 from .rewrite import Rewriter, walk
 
@@ -26,10 +27,11 @@ class Write:
     buffer: str
     indices: tuple[Index, ...]
     value: Expr
-    mode: str = "set"
+    mode: StoreMode = "set"
     first: int | None = None
 
 
+@final
 @dataclass(frozen=True)
 class Loop:
     """At each point of ``axes``: lets, checks (both at each point of ``axes`` and ``inner``), ``reductions`` over ``inner``, writes; or
@@ -99,6 +101,11 @@ class Loop:
 Statement = Loop | Extern
 
 
+def loops_of(statements: Iterable[Statement]) -> list[Loop]:
+    """Those that are no operators of torch's."""
+    return [s for s in statements if type(s) is Loop]
+
+
 @dataclass
 class Program:
     """What scheduling transforms: statements in an order that is right, and the buffers they use. ``outputs`` are buffers whose memory
@@ -124,6 +131,12 @@ class Program:
     def fresh_name(self, prefix: str) -> str:
         self.fresh += 1
         return f"{prefix}{self.fresh}"
+
+    def loop(self, position: int) -> Loop:
+        """The statement there, which is no operator of torch's."""
+        found = self.statements[position]
+        assert type(found) is Loop, found
+        return found
 
     def size(self, axes: tuple[Axis, ...]) -> int:
         """Points of a domain, in the captured call."""
@@ -331,8 +344,8 @@ _STATEMENTS: dict[type, Callable[..., Iterable[Statement]]] = {
 
 def flat(value: object) -> Iterator[object]:
     """What nested lists and tuples hold, in order."""
-    if type(value) in (tuple, list):
-        for item in value:  # type: ignore[attr-defined]
+    if type(value) is tuple or type(value) is list:
+        for item in value:
             yield from flat(item)
     else:
         yield value

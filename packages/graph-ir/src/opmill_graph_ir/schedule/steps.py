@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import final
 
 from opmill_fake_tensors.strides import extent
 from opmill_runtime_cache.devices.host import HOST
@@ -22,7 +23,7 @@ from .coalesce import shape_nest
 from .cse import remove_common
 from .dce import remove_dead
 from .emit import emit_nest, outside_reads
-from .fuse import Group, fuse, is_extern
+from .fuse import Group, fuse
 from .inline import inline
 from .loop import Loop, Program, program_of, reads_of, writes_of
 from .offsets import shared
@@ -55,6 +56,7 @@ class KernelStep:
         return {a for a, b in zip(self.arguments, self.kernel.buffers, strict=True) if b.role != "in"}
 
 
+@final
 @dataclass(frozen=True)
 class ExternStep:
     node: Extern
@@ -185,9 +187,9 @@ def _steps(groups: Sequence[Group], program: Program, combine: bool) -> list[Ste
     pending: list[tuple[Nest, tuple[str, ...]]] = []
     sent = {b for s in program.statements if type(s) is Extern and exchanges(s.op) for b in reads_of(s)}
     for group, outside in zip(groups, needed, strict=True):
-        if is_extern(group):
+        if type(first := group.members[0]) is Extern:
             _flush(pending, steps, program)
-            steps.append(ExternStep(group.members[0]))  # type: ignore[arg-type]
+            steps.append(ExternStep(first))
             continue
         nest = shape_nest(emit_nest(group, outside, program), program.extents)
         if combine:

@@ -20,11 +20,12 @@ from typing import Any
 
 from opmill_runtime_cache.devices.host import HOST
 from opmill_runtime_cache.plan.model import ComplexArg, Literal, Named
+from opmill_runtime_cache.plan.syntax import called, elements, expression, items, name_of, noted, notes, part
 
 from ..loops.index import Index, index
 from ..loops.ir import Axis, Check, Expr, Let, Read, Reduction, Scan
-from ..loops.text import ExpressionParser, read_lines, show_expr, show_index
-from ..lowered import BufferArg, BufferInfo, Cumulate, Extern, Lowered, Node, Pointwise, Reduce, Scatter, TensorOutput
+from ..loops.text import MODES, ExpressionParser, constant, read_lines, show_expr, show_index
+from ..lowered import BufferArg, BufferInfo, BufferRole, Cumulate, Extern, Lowered, Node, Pointwise, Reduce, Scatter, TensorOutput
 from .loop import Loop, Program, Write
 
 # ---- printing --------------------------------------------------------------------------------------------------------------
@@ -234,15 +235,14 @@ def _lowered(each: _Statement | Extern) -> Node:
     if each.kind == "pointwise":
         return Pointwise(first.buffer, each.axes, first.value, lets, checks, origin, source)
     if each.kind == "scatter":
-        return Scatter(first.buffer, each.base, each.axes, first.indices, first.value, first.mode, lets, checks, origin, source)  # type: ignore[arg-type]
+        return Scatter(first.buffer, each.base, each.axes, first.indices, first.value, first.mode, lets, checks, origin, source)
     if each.kind == "reduce":
         return Reduce(buffers, each.axes, each.inner, tuple(each.reductions), values, lets, checks, origin, source)
     along = int(each.kind.removeprefix("cumulate."))
     return Cumulate(buffers, each.axes, along, tuple(each.scans), values, lets, checks, origin, first.first, source)
 
 
-_ROLES = ("input", "held", "constant", "temporary")
-_MODES = ("set", "add", "mul", "max", "min")
+_ROLES: dict[str, BufferRole] = {"input": "input", "held": "held", "constant": "constant", "temporary": "temporary"}
 
 
 class _Parser(ExpressionParser):
@@ -260,7 +260,7 @@ class _Parser(ExpressionParser):
 
     def element(self, buffer: str, at: ast.expr, mask: Expr | None, other: Expr | None) -> Expr:
         items = at.elts if isinstance(at, (ast.Tuple, ast.List)) else [at]
-        return Read(buffer, tuple(map(self.index_of, items)), self.dtypes[buffer], mask, other)  # type: ignore[arg-type]
+        return Read(buffer, tuple(map(self.index_of, items)), self.dtypes[buffer], mask, constant(other))
 
     def line(self, line: str) -> None:
         line, _, origin = line.partition("   # ")
@@ -285,7 +285,7 @@ class _Parser(ExpressionParser):
         elif head == "call":
             self.statements.append(self.call(rest, origin))
         elif head == "return":
-            self.outputs = [self.output(e) for e in ast.parse(f"[{rest}]", mode="eval").body.elts]  # type: ignore[attr-defined]
+            self.outputs = list(map(self.output, items(rest)))
         else:
             rest, _, sources = f"{rest} ".partition(" of ")
             domain, _, base = rest.partition("from ")
@@ -308,10 +308,10 @@ class _Parser(ExpressionParser):
         if "computing" in words:
             self.computing.append(name)
         self.dtypes[name] = {"complex64": "float32", "complex128": "float64"}.get(dtype, dtype)
-        self.buffers[name] = BufferInfo(name, dtype, extents, strides, device, role, "free" not in words, origin)  # type: ignore[arg-type]
+        self.buffers[name] = BufferInfo(name, dtype, extents, strides, device, _ROLES[role], "free" not in words, origin)
 
     def sizes(self, text: str) -> tuple[Index, ...]:
-        return tuple(map(self.index_of, ast.parse(f"[{text}]", mode="eval").body.elts))  # type: ignore[attr-defined]
+        return tuple(map(self.index_of, items(text)))
 
     def point(self, head: str, rest: str) -> None:
         loop = self.statements[-1]
@@ -321,12 +321,12 @@ class _Parser(ExpressionParser):
             loop.lets.append(self.let(rest))
         elif head == "check":
             loop.checks.append(self.check(rest))
-        elif mode in _MODES and "[" in rest.partition(" = ")[0]:
+        elif mode in MODES and "[" in rest.partition(" = ")[0]:
             target, _, value = rest.partition(" = ")
-            place = ast.parse(target, mode="eval").body
-            read = self.element(place.value.id, place.slice, None, None)  # type: ignore[attr-defined]
+            place = part(expression(target), ast.Subscript)
+            read = self.element(name_of(place.value), place.slice, None, None)
             assert isinstance(read, Read)
-            loop.writes.append(Write(read.buffer, read.indices, self.expr(value), mode, int(first) if first else None))
+            loop.writes.append(Write(read.buffer, read.indices, self.expr(value), MODES[mode], int(first) if first else None))
         else:
             found = self.running(head, rest)
             into: list[Any] = loop.scans if isinstance(found, Scan) else loop.reductions
@@ -335,15 +335,15 @@ class _Parser(ExpressionParser):
     def call(self, rest: str, origin: str) -> Extern:
         left, _, right = rest.partition(" = ")
         op, _, arguments = right.partition(" ")
-        shown, _, notes = arguments.partition("; ") if not arguments.endswith(")") else (arguments, "", "")
-        given = ast.parse(f"f{shown}", mode="eval").body
-        told = {k.arg: ast.literal_eval(k.value) for k in ast.parse(f"f({notes})", mode="eval").body.keywords}  # type: ignore[attr-defined]
+        shown, _, remarks = arguments.partition("; ") if not arguments.endswith(")") else (arguments, "", "")
+        given = called(f"f{shown}")
+        told = notes(remarks)
         assert "bodies" not in told, "bodies of control operators have no text"
         results = () if left == "nothing" else tuple(None if r == "_" else r for r in left.split(", "))
         return Extern(
             op,
-            tuple(map(self.arg, given.args)),  # type: ignore[attr-defined]
-            {k.arg: self.arg(k.value) for k in given.keywords},  # type: ignore[attr-defined]
+            tuple(map(self.arg, given.args)),
+            {k.arg: self.arg(k.value) for k in given.keywords if k.arg is not None},
             results,
             told.get("out"),
             tuple(told.get("mutates", ())),
@@ -363,10 +363,9 @@ class _Parser(ExpressionParser):
             return Literal(ast.literal_eval(node))
         if isinstance(node.func, ast.Attribute):
             sizes, strides, *offset = node.args
-            shape, steps = (tuple(map(self.index_of, n.elts)) for n in (sizes, strides))  # type: ignore[attr-defined]
-            owner: str = node.func.value.id  # type: ignore[attr-defined]
-            return BufferArg(owner, shape, steps, self.index_of(offset[0]) if offset else None)
-        kind = node.func.id  # type: ignore[attr-defined]
+            shape, steps = (tuple(map(self.index_of, elements(n))) for n in (sizes, strides))
+            return BufferArg(name_of(node.func.value), shape, steps, self.index_of(offset[0]) if offset else None)
+        kind = name_of(node.func)
         if kind == "size":
             return self.index_of(node.args[0])
         values = list(map(ast.literal_eval, node.args))
@@ -375,14 +374,14 @@ class _Parser(ExpressionParser):
         return ComplexArg(*map(float, values)) if kind == "complex" else Named(kind, values[0])
 
     def output(self, node: ast.expr) -> TensorOutput | Index | None:
-        notes: dict[str | None, Any] = {}
+        told: dict[str, Any] = {}
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "tensor":
-            notes = {k.arg: ast.literal_eval(k.value) for k in node.keywords}
+            told = noted(node.keywords)
             node = node.args[0]
         found = self.arg(node)
         if not isinstance(found, BufferArg):
             return found if isinstance(found, Index) else None
-        return TensorOutput(found.buffer, found.sizes, found.strides, found.offset, **notes)  # type: ignore[arg-type]
+        return TensorOutput(found.buffer, found.sizes, found.strides, found.offset, **told)
 
 
 __all__ = ["parse_lowered", "parse_program", "show_lowered", "show_program"]

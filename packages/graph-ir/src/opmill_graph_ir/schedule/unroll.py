@@ -86,8 +86,8 @@ class _Folded(Rewriter):
         if expr.name == "where" and type(condition := self(expr.args[0])) is Const:
             return self(expr.args[1 if condition.value else 2])
         args = tuple(self(a) for a in expr.args)
-        if expr.name in _COMPARISONS and all(type(a) is Const and type(a.value) is int for a in args):
-            return Const(_COMPARISONS[expr.name](args[0].value, args[1].value), "bool")  # type: ignore[union-attr]
+        if expr.name in _COMPARISONS and len(numbers := [a.value for a in args if type(a) is Const and type(a.value) is int]) == len(args):
+            return Const(_COMPARISONS[expr.name](*numbers), "bool")
         if expr.name in ("logical_and", "logical_or"):
             known = [a for a in args if type(a) is Const]
             if known:

@@ -56,9 +56,10 @@ def carried_kernel(call: Call, overload: Any, facts: Sequence[tuple[int, int]]) 
 
 def _plain(numbers: Any) -> list[int] | None:
     """Whole numbers that are known; None where not all of a list are."""
-    if type(numbers) is not ListArg or any(type(item) is not Literal or type(item.value) is not int for item in numbers.items):
+    if type(numbers) is not ListArg:
         return None
-    return [item.value for item in numbers.items]  # type: ignore[misc, union-attr]
+    known = [item.value for item in numbers.items if type(item) is Literal and type(item.value) is int]
+    return known if len(known) == len(numbers.items) else None
 
 
 def _kernel(made: Sequence[Any], grid: Sequence[int]) -> CudaKernel | None:

@@ -45,6 +45,7 @@ from .model import (
     TensorSpec,
     View,
 )
+from .syntax import called, name_of, part
 
 # ---- writing -------------------------------------------------------------------------------------------------------
 
@@ -62,7 +63,7 @@ def _size(size: Size) -> str:
 def _reads_back(size: str) -> bool:
     try:
         compile_size(size)
-        [argument] = ast.parse(f"f({size})", mode="eval").body.args  # type: ignore[attr-defined]
+        [argument] = called(f"f({size})").args
     except (PlanFormatError, SyntaxError, ValueError):
         return False
     return not isinstance(argument, ast.Constant) and not _is_negative(argument) and ast.get_source_segment(f"f({size})", argument) == size
@@ -201,9 +202,11 @@ class _Line:
         if isinstance(statement, ast.Assign):
             [target] = statement.targets
             targets = target.elts if isinstance(target, ast.List) else [target]
-        call = statement.value  # type: ignore[attr-defined]
-        self.targets = [target.id for target in targets]  # type: ignore[attr-defined]
-        self.function: str = call.func.id
+        else:
+            statement = part(statement, ast.Expr)
+        call = part(statement.value, ast.Call)
+        self.targets = list(map(name_of, targets))
+        self.function = name_of(call.func)
         self.args: list[ast.expr] = call.args
         self.spread = next((keyword.value for keyword in call.keywords if keyword.arg is None), None)
         self.options = {keyword.arg: keyword.value for keyword in call.keywords if keyword.arg is not None}
@@ -243,7 +246,7 @@ class _Line:
         if isinstance(node, ast.Name):
             return Slot(self.slot(node))
         if isinstance(node, ast.Call):
-            return _CALLED[node.func.id](self, node.args)  # type: ignore[attr-defined]
+            return _CALLED[name_of(node.func)](self, node.args)
         return Literal(ast.literal_eval(node))
 
     def number(self, node: ast.expr) -> float:

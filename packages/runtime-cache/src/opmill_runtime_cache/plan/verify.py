@@ -402,7 +402,7 @@ def _header(plan: Plan, state: _State) -> Iterator[tuple[str, str, str]]:
     for slot in plan.exclusive:
         if slot not in inputs or slot in state.opaque:
             yield "RC027", "exclusive", f"slot {slot} is no input that a plan writes"
-    defined = {str(step.symbol) for step in plan.steps[: leading_definitions(plan)]}  # type: ignore[union-attr]
+    defined = {str(step.symbol) for step in plan.steps[: leading_definitions(plan)] if type(step) is Define}
     yield from ((code, "arena", what) for code, what in _known_sizes((plan.arena,), state.symbols | defined))
 
 
