@@ -9,6 +9,7 @@ import operator
 from collections import deque
 
 import pytest
+import torch
 from differing import attempt, differs, told
 
 
@@ -65,6 +66,12 @@ def floors(x):
     return math.floor(Rounded()), x + 1
 
 
+class Called:
+    def __call__(self, a, b: int = 2, *rest):
+        return a
+
+
+CALLED, NET = Called(), torch.nn.Identity()
 PROGRAMS = {
     "repetition by an object": lambda x: ([1] * Index(), Index() * (1,), attempt(lambda: [1] * Multiplied()), attempt(lambda: [1] * 1.5), x + 1),
     "slices by objects": lambda x: ([1, 2, 3, 4][Index() :], (1, 2, 3)[: Index()], [1, 2, 3, 4][Index() :: Index()], x + 1),
@@ -85,6 +92,7 @@ PROGRAMS = {
     "numbers": lambda x: (operator.index(True), operator.index(Index()), x + 1),
     "caches": lambda x: (attempt(lambda: cached([])), attempt(lambda: cached(([],))), cached(x) + 1),
     "methods without an object": lambda x: (attempt(lambda: set.union()), attempt(lambda: str.upper()), x + 1),
+    "signatures": lambda x: (str(inspect.signature(CALLED)), str(inspect.signature(NET)), sorted(inspect.signature(NET.forward).parameters), NET(x)),
     "what is no class": lambda x: (attempt(lambda: isinstance(1, list[int])), attempt(lambda: issubclass(int, list[int])), isinstance(1, int | str), attempt(lambda: inspect.signature(5)), x + 1),
 }  # fmt: skip
 

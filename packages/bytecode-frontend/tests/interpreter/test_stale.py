@@ -92,6 +92,33 @@ def attributes_that_a_module_has_not_yet(compiled):
     yield run(tensor())
 
 
+class Slots:
+    __slots__ = ("count", "other")
+
+
+class MoreSlots(Slots):
+    __slots__ = ("extra",)
+
+
+@scenario
+def slots_that_are_filled_and_emptied(compiled):
+    for owner in (Slots(), MoreSlots()):
+        run = compiled(lambda x, owner: x * getattr(owner, "count", 2) + hasattr(owner, "other"))
+        for name, value in (("count", 3), ("other", 1), ("count", None), ("other", None), ("count", 5)):
+            yield run(tensor(), owner)
+            setattr(owner, name, value) if value is not None else delattr(owner, name)
+        yield run(tensor(), owner)
+    owner = Slots()
+
+    def counts(x):
+        owner.count = getattr(owner, "count", 0) + 1
+        return x * owner.count
+
+    run = compiled(counts)
+    for _ in range(3):
+        yield run(tensor())
+
+
 @scenario
 def names_in_the_dictionary_of_a_module(compiled):
     module = torch.nn.Identity()

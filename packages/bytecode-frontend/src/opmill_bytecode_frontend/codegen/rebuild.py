@@ -179,6 +179,10 @@ def tensor(r: Rebuilder, value: TensorValue) -> str:
         return r.source(value.source)
     recorder = r.vm.recorder
     shown: Any = value
+    if value.retained_at is not None:
+        place = min(place for place in (value.first_use(), value.retained_at) if place is not None)
+        why = "the tensor leaves the captured code, and its gradient is seen on it when the backward has run"
+        raise Unsupported("FE033", "method retain_grad of a tensor", why, place=place)
     if recorder.went_back and is_spent(value.fake):
         shown = value.method(r.vm, "detach", [], {})
     recorder.leaving(shown)

@@ -151,9 +151,9 @@ def replay_cell(r: Rebuilder, value: CellValue, stores: list[str]) -> None:
 
 
 def replay_slots(r: Rebuilder, value: ObjectValue, stores: list[str]) -> None:
-    target = r.source(value.source)
+    target, base = r.source(value.source), r.constants.name(builtin_base(value.cls))
     for name, item in value.slots.items():
-        stores.append(f"object.__setattr__({target}, {name!r}, {r.expr(item)})")
+        stores.append(f"{base}.__setattr__({target}, {name!r}, {r.expr(item)})")
 
 
 def replay_exception(r: Rebuilder, value: ExceptionObject, stores: list[str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _thread
 import array
 import collections
 import dataclasses
@@ -48,6 +49,7 @@ from ..values.per_call import GivenClass, GivenFunction, is_plain
 from ..values.ragged import moving_inside
 from ..values.sequence import ListValue, SliceValue, TupleValue, read_as_tuple
 from ..values.tensor import TensorValue
+from ..values.thread_locals import ThreadLocalValue
 from ..values.varying import VaryingNumber
 from ..values.wrapped import guard_inside
 from .held import is_held, root_is_pinned
@@ -568,6 +570,12 @@ def wrapper_input(vm: Interpreter, obj: Any, source: Source | None) -> TensorVal
 @tracks(types.SimpleNamespace)
 def namespace(vm: Interpreter, obj: Any, source: Source | None) -> Value:
     return ObjectValue(type(obj), obj, by_structure(vm, obj, source) or Pinned(obj, "namespace"))
+
+
+@tracks(_thread._local)
+def thread_local(vm: Interpreter, obj: Any, source: Source | None) -> Value:
+    source = by_structure(vm, obj, source) or Pinned(obj, type(obj).__qualname__)
+    return ThreadLocalValue(type(obj), obj, source)
 
 
 @tracks(object)

@@ -24,7 +24,8 @@ from .mapping import DictValue
 from .objects import ObjectValue, bind_descriptor, find_in_mro
 
 CALLED = ("_forward_pre_hooks", "_forward_hooks")
-HOOKS = ("_backward_hooks", "_backward_pre_hooks", "_forward_hooks", "_forward_pre_hooks")
+CALLED_BACKWARD = ("_backward_hooks", "_backward_pre_hooks")
+HOOKS = (*CALLED_BACKWARD, *reversed(CALLED))
 GLOBAL_HOOKS = ("_global_backward_hooks", "_global_backward_pre_hooks", "_global_forward_hooks", "_global_forward_pre_hooks")
 STORES = ("_parameters", "_buffers", "_modules")
 OWN_CALLS = ("_compiled_call_impl", "_slow_forward", "_call_impl")
@@ -33,11 +34,13 @@ OWN_CALLS = ("_compiled_call_impl", "_slow_forward", "_call_impl")
 
 def runs_between(module: torch.nn.Module) -> bool:
     """Whether a module has hooks that no graph holds, as ``fully_shard`` gives it, or does their work in its ``forward``: a call of it is
-    never captured as one."""
+    never captured as one. Those that the backward calls are among them."""
     sharded = sys.modules.get("torch.distributed.fsdp.fully_sharded_data_parallel")
     if sharded is not None and isinstance(module, sharded.FullyShardedDataParallel):
         return True
     found = vars(module)
+    if torch.is_grad_enabled() and any(found.get(name) or getattr(torch_module, f"_global{name}") for name in CALLED_BACKWARD):
+        return True
     return any(is_disabled(getattr(hook, "__func__", hook)) for name in CALLED for hook in (found.get(name) or {}).values())
 
 
@@ -172,7 +175,7 @@ class ModuleValue(ObjectValue):
         if self.has_own_call():
             return super().call(vm, args, kwargs)
         if runs_between(self.obj):
-            why = "hooks of it are disabled: they run as they are, before and behind its forward, which is captured by itself"
+            why = "hooks of it are disabled or called by the backward: they run as they are, and its forward is captured by itself"
             vm.unsupported("FE086", f"call of a {self.cls.__qualname__} with hooks", why, "compile the module before it is given the hooks")
         for name in OWN_CALLS:
             if name not in self.obj.__dict__:

@@ -8,6 +8,7 @@ import sys
 import types
 from typing import Any
 
+from opmill_guards.guard import Predicate
 from opmill_guards.source import Attr, InstanceDict, Item, Pinned, Source
 
 from .assigned_attributes import find_now
@@ -23,6 +24,7 @@ from .base import (
     find_in_mro,
     full_name,
     hash_told,
+    name_in_c,
     written_in_python,
 )
 from .constant import ConstantValue
@@ -161,6 +163,15 @@ def tell_attribute(error: Any, owner: Value, name: str) -> None:
         fields |= {"name": ConstantValue(name), "obj": owner}
 
 
+def is_empty(owner: Any, slot: str) -> bool:
+    """Whether an object has nothing in a slot of its class."""
+    try:
+        find_in_mro(type(owner).__mro__, slot)[1].__get__(owner)
+    except AttributeError:
+        return True
+    return False
+
+
 class ObjectValue(Value):
     """An instance of a class written in Python, of before the call (``obj``) or made in captured code.
 
@@ -272,7 +283,7 @@ class ObjectValue(Value):
         vm.guard_lookup(self.cls, None, name)
         if find_in_mro(self.cls.__mro__, "__getattr__")[1] is MISSING:
             vm.guard_lookup(self.cls, None, "__getattr__")
-        vm.no_attribute(self, name, f"{self.cls.__name__!r} object has no attribute {name!r}")
+        vm.no_attribute(self, name, f"{name_in_c(self.cls)!r} object has no attribute {name!r}")
 
     def read_slot(self, vm: Machine, name: str) -> Value:
         if name in self.slots:
@@ -283,6 +294,7 @@ class ObjectValue(Value):
             try:
                 value = getattr(self.obj, name)
             except AttributeError as exc:
+                vm.guard(Predicate(self.source, lambda now: is_empty(now, name), f"has nothing in its slot {name}"))
                 vm.throw_real(exc)
             self.slots[name] = vm.wrap(value, Attr(self.source, name))
             return self.slots[name]
@@ -321,7 +333,7 @@ class ObjectValue(Value):
             if setter is not MISSING:
                 vm.unsupported("FE041", f"assignment through descriptor {type(raw).__qualname__} {name}")
         if not self.has_dict():
-            vm.no_attribute(self, name, f"{self.cls.__name__!r} object has no attribute {name!r}")
+            vm.no_attribute(self, name, f"{name_in_c(self.cls)!r} object has no attribute {name!r}")
         self.attrs.store(vm, ConstantValue(name), value)
 
     def delattr(self, vm: Machine, name: str) -> None:
@@ -346,7 +358,7 @@ class ObjectValue(Value):
         elif self.has_dict() and self.attrs.lookup(vm, name) is not MISSING:
             self.attrs.m_pop(vm, ConstantValue(name))
         else:
-            vm.no_attribute(self, name, f"{self.cls.__name__!r} object has no attribute {name!r}")
+            vm.no_attribute(self, name, f"{name_in_c(self.cls)!r} object has no attribute {name!r}")
 
     # ---- operations ------------------------------------------------------------------------------------------------
 

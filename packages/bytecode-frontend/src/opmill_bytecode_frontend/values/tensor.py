@@ -41,11 +41,11 @@ for _name in ("neg", "pos", "invert", "abs", "getitem"):
 #: Tensors of more elements are no lists of numbers of a graph.
 LISTED = 32
 #: Methods that leave the tensor world or keep a reference to the Python object: never recorded.
-REFUSED = frozenset("retain_grad storage untyped_storage data_ptr share_memory_ pin_memory __dlpack__ cpu_offload".split())
+REFUSED = frozenset("storage untyped_storage data_ptr share_memory_ pin_memory __dlpack__ cpu_offload".split())
 
 
 #: Methods that the library has rows for.
-LISTENING = frozenset("backward register_hook register_post_accumulate_grad_hook as_subclass numpy __array__".split())
+LISTENING = frozenset("backward retain_grad register_hook register_post_accumulate_grad_hook as_subclass numpy __array__".split())
 #: Methods whose answer a fake has by itself.
 QUESTIONS = frozenset("size dim stride numel nelement ndimension is_floating_point element_size storage_offset is_conj is_neg".split())
 SCALED = {
@@ -83,6 +83,8 @@ class TensorValue(Value):
         """Where there is a hook on it: the tensor below the hooks."""
         self.hooked_at: int | None = None
         """The place where the first hook was put on it."""
+        self.retained_at: int | None = None
+        """The place where captured code said that its gradient is to be kept, which it made itself."""
         self.moved = False
         """Whether it gets other memory when the graph has run."""
         self._attrs: DictValue | None = None
@@ -142,7 +144,9 @@ class TensorValue(Value):
             return found
         if (found := self.own(vm, name)) is not MISSING:
             return found
-        if name in ("grad_fn", "_backward_hooks", "__dict__", "_version", "_base"):
+        if name == "retains_grad" and (self.obj is None or self.obj.is_leaf):
+            return ConstantValue(self.retained_at is not None)
+        if name in ("grad_fn", "_backward_hooks", "__dict__", "_version", "_base", "retains_grad"):
             if name == "grad_fn" and self.fake.grad_fn is None:
                 return ConstantValue(None)
             vm.unsupported("FE031", f"attribute {name} of a tensor", "it belongs to the tensor object, not to its value")
@@ -201,8 +205,7 @@ class TensorValue(Value):
         if vm.recorder.overriding and any(map(is_overriding, args)):
             return vm.call_builtin(getattr(torch.Tensor, name), [self, *args], kwargs)
         if name in REFUSED:
-            place = self.first_use() if name == "retain_grad" else None
-            vm.unsupported("FE033", f"method {name} of a tensor", "it is not part of a graph of tensor operations", place=place)
+            vm.unsupported("FE033", f"method {name} of a tensor", "it is not part of a graph of tensor operations")
         if name in LISTENING:
             return vm.call(vm.wrap(getattr(torch.Tensor, name)), [self, *args], kwargs)
         if name == "__getitem__" and (parts := indexed_by_numbers(vm, self, args[0])) is not None:

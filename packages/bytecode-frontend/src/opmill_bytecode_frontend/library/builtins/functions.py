@@ -453,13 +453,25 @@ def caller(vm: Interpreter, depth: Value = ConstantValue(1), default: Value = Co
 
 @named("inspect.signature")
 def signature(vm: Interpreter, function: Value, **kwargs: Value) -> Value:
-
     try:
-        return vm.wrap(inspect.signature(function.constant(), **{k: v.constant() for k, v in kwargs.items()}))
+        described = called_by_instances(vm, function) if isinstance(function, ObjectValue) else function.constant()
+        return vm.wrap(inspect.signature(described, **{k: v.constant() for k, v in kwargs.items()}))
     except NotConstant:
         return vm.unsupported("FE014", f"inspect.signature of {function.describe()}")
     except (TypeError, ValueError) as exc:
         return vm.throw_real(exc)
+
+
+def called_by_instances(vm: Interpreter, value: ObjectValue) -> Any:
+    """What a call of an object runs: a method of its class, which tells the signature unless the object has one to show. Raises
+    NotConstant where it is no Python function."""
+    owner, raw = find_in_mro(value.python_type().__mro__, "__call__")
+    shown = any(vm.attempt(lambda name=name: vm.getattr(value, name), AttributeError) for name in ("__signature__", "__wrapped__"))  # type: ignore[misc]
+    if shown or type(raw) is not types.FunctionType:
+        raise NotConstant(value.describe())
+    vm.guard_lookup(value.python_type(), owner, "__call__")
+    vm.guard_class(owner, "__call__", raw)
+    return types.MethodType(raw, value.python_type())  # bound to anything: its first parameter is given
 
 
 @handles(dict.fromkeys, dict.__dict__["fromkeys"])

@@ -21,6 +21,7 @@ from ...values.tensor import TensorValue
 from ..registry import handles, named
 from .gradients import grad_mode
 from .optimizers import memory
+from .retaining import keep, retained
 from .transforms import leaves, recorded_here
 
 if TYPE_CHECKING:
@@ -60,7 +61,11 @@ def backward(
         refuse(vm, "who sends gradients to other processes waits for them at the parameters")
     if any(is_spent(output.fake) for output in outputs):
         vm.throw(RuntimeError, MESSAGE)
-    found = [value for value in met(vm, outputs) if wanted(vm, value, inputs)]
+    seen: set[Any] = set()
+    found = [value for value in met(vm, outputs, seen) if wanted(vm, value, inputs)]
+    marked = retained(vm, seen)
+    if marked and not is_off(inputs):
+        refuse(vm, "only some gradients are asked for, and it leads through a tensor whose own is to be kept")
     if not found:
         if not any(output.fake.requires_grad for output in outputs):
             vm.throw(RuntimeError, "element 0 of tensors does not require grad and does not have a grad_fn")
@@ -68,16 +73,18 @@ def backward(
     kwargs: dict[str, Value] = {"allow_unused": ConstantValue(True)}
     if not is_off(retain_graph):
         kwargs["retain_graph"] = ConstantValue(True)
-    given: list[Value] = [ListValue(outputs), ListValue(found)]
+    given: list[Value] = [ListValue(outputs), ListValue([*found, *marked])]
     if not is_off(grad_tensors):
         given.append(ListValue(list(vm.unpack(grad_tensors))) if isinstance(grad_tensors, SequenceValue) else ListValue([grad_tensors]))
     taken = {memory(value) for value in vm.recorder.by_fake.values()}
     vm.recorder.went_back = True
     gradients = vm.recorder.call_function(vm, torch.autograd.grad, given, kwargs)
     with grad_mode(vm, False):
-        for leaf, gradient in zip(found, vm.unpack(gradients), strict=True):
-            if isinstance(gradient, TensorValue):
-                accumulate(vm, leaf, gradient, taken)
+        for value, gradient in zip([*found, *marked], vm.unpack(gradients), strict=True):
+            if isinstance(gradient, TensorValue) and value.retained_at is not None:
+                keep(vm, value, gradient)
+            elif isinstance(gradient, TensorValue):
+                accumulate(vm, value, gradient, taken)
     return NONE
 
 
@@ -90,9 +97,8 @@ def refuse(vm: Interpreter, why: str) -> NoReturn:
     vm.unsupported("FE033", "method backward of a tensor", why, "call it outside of the compiled function")
 
 
-def met(vm: Interpreter, outputs: list[Any]) -> Iterator[TensorValue]:
-    """The leaves that the history of ``outputs`` leads to."""
-    seen: set[Any] = set()
+def met(vm: Interpreter, outputs: list[Any], seen: set[Any]) -> Iterator[TensorValue]:
+    """The leaves that the history of ``outputs`` leads to. ``seen``: gets its steps."""
     todo = [output.fake.grad_fn for output in reversed(outputs)]
     for output in outputs:
         if output.fake.requires_grad and output.fake.grad_fn is None:
