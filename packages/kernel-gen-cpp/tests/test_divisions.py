@@ -44,3 +44,20 @@ def test_divisions_by_constants(store) -> None:
         assert runner.run(kernel, {"x": x, "out": out}) == 0
         want = [n // divisor if name == "floordiv" else n % divisor for n in x.tolist()]
         assert out.tolist() == want, (dtype, name, divisor)
+
+
+def _by_itself(dtype: str, name: str, n: int) -> LoopKernel:
+    x = Load("x", index("i"), dtype)
+    nest = Nest((Axis("i", index(n)),), (Phase(stores=(Store("out", index("i"), Op(name, (x, x), dtype)),)),))
+    return LoopKernel(f"{name}_{dtype}_itself", (Buffer("x", dtype, "in", index(n)), Buffer("out", dtype, "out", index(n))), (nest,))
+
+
+def test_divisions_by_the_same(store) -> None:
+    """The compiler finds each lane to be a truth."""
+    values = {dtype: _values(dtype) for dtype in DTYPES}
+    made = {(d, name): _by_itself(d, name, len(values[d])) for d in DTYPES for name in ("floordiv", "truncdiv", "mod", "fmod")}
+    runner = Runner(list(made.values()), store)
+    for (dtype, name), kernel in made.items():
+        out = torch.empty_like(values[dtype])
+        assert runner.run(kernel, {"x": values[dtype], "out": out}) == 0
+        assert out.tolist() == [int(name.endswith("div") and x != 0) for x in values[dtype].tolist()], (dtype, name)

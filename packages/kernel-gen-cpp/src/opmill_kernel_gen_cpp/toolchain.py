@@ -17,10 +17,12 @@ from opmill_graph_ir.errors import KernelBuildError
 from opmill_graph_ir.generator.protocol import BuildProgress
 
 BASE_FLAGS = (
-    "-std=c++17", "-O2", "-fno-tree-loop-vectorize", "-shared", "-fPIC", "-fwrapv", "-fno-math-errno", "-ffp-contract=off", "-w",
+    "-std=c++17", "-O2", "-fno-tree-loop-vectorize", "-fno-tree-slp-vectorize", "-shared", "-fPIC", "-fwrapv", "-fno-math-errno",
+    "-ffp-contract=off", "-w",
 )  # fmt: skip
 """No -ffast-math: NaN, infinities and signed zero keep their meaning. -fwrapv: integers wrap as torch's do. Vectors are written out here;
-GCC 12 adds up the wrong elements where it makes vectors of a sum over short rows that are read backwards. No -fno-trapping-math: GCC 12
+GCC 12 adds up the wrong elements where it makes vectors of a sum over short rows that are read backwards, and lanes that it finds to be
+truths become -1 where it puts them together (x // x of integers). No -fno-trapping-math: GCC 12
 then truncates floats that become integers and floats again, and -0.3 is a negative zero."""
 CAREFUL_FLAGS = ("-O1",)
 """Added where the compiler itself fails: its bugs are mostly those of a pass that it then leaves out (GCC 12's loop vectoriser on some
