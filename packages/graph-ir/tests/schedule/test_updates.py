@@ -4,11 +4,13 @@ from dataclasses import replace
 
 import pytest
 import torch
+from pass_text import after
 
 from opmill_graph_ir.capture.functionalize import functionalize
 from opmill_graph_ir.loops.evaluate import evaluate
 from opmill_graph_ir.ops.lower import lower
 from opmill_graph_ir.schedule.steps import ExternStep, schedule
+from opmill_graph_ir.schedule.updates import update_in_place
 
 
 def graph_of(fn, inputs, device):
@@ -111,3 +113,31 @@ def test_nothing_is_copied_on_a_gpu(module) -> None:
         b for s in program.steps for b in s.arguments if len(program.buffers[b].sizes) == 2 and program.buffers[b].sizes[0].constant == 8
     ]
     assert set(large) <= {"x0", *(o.buffer for o in program.lowered.outputs)} and not copies(program)
+
+
+FURTHER = """
+input x: int32[2, 4]
+temporary a: float32[2, 4]
+temporary b: float32[2, 4] free
+temporary c: float32[2, 4] free
+call a = {call}; source='a'
+loop i<2 j<4 of b
+  set b[i, j] = a[i, j]
+loop k<2 l<2 of b
+  set b[k, l] = float32(1.0)
+loop m<2 n<4 of c
+  set c[m, n] = exp(b[m, n])
+return c"""
+
+
+def test_what_an_operator_gives_stays_where_it_is():
+    """It may be a view of something else."""
+    program = FURTHER.format(call="aten::view.dtype (x, dtype('float32'))")
+    assert after(update_in_place, program).splitlines()[-8:] == program.splitlines()[-8:]
+
+
+def test_what_is_written_for_an_operator_is_changed_further():
+    program = FURTHER.format(call="aten::mm (x, x); out='aten::mm.out'").replace("'; source", "', source")
+    called, first, second, *_ = after(update_in_place, program).splitlines()[-6:]
+    assert called == "call b = aten::mm (x, x); out='aten::mm.out', source='a'"
+    assert (first, second) == ("loop k<2 l<2 of b", "  set b[k, l] = float32(1.0)")

@@ -56,6 +56,8 @@ def _next_version(program: Program, number: int) -> _Update | None:
     written = [k for k, s in enumerate(program.statements) if s and target in writes_of(s)]
     if not (program.is_temporary(value) and program.is_temporary(target)) or not _are_alike(ours, theirs) or len(written) < 2:
         return None
+    if any(isinstance(s, Extern) and value in s.results and s.out_variant is None for s in program.statements):
+        return None  # it may be memory of something else, and is where the operator says
     return _Update(target, value, number, number) if max(used[value]) == number == min(used[target]) else None
 
 
@@ -132,7 +134,12 @@ def _extern(node: Extern, old: str, new: str) -> Extern:
 
     named: Callable[[str], str] = lambda name: new if name == old else name
     return replace(
-        node, args=moved(node.args), kwargs={k: moved(v) for k, v in node.kwargs.items()}, mutates=tuple(map(named, node.mutates))
+        node,
+        args=moved(node.args),
+        kwargs={k: moved(v) for k, v in node.kwargs.items()},
+        results=tuple(name if name is None else named(name) for name in node.results),
+        mutates=tuple(map(named, node.mutates)),
+        binds=tuple((symbol, buffer if buffer is None else named(buffer), at) for symbol, buffer, at in node.binds),
     )
 
 
