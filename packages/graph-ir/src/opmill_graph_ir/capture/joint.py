@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import closing
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +12,7 @@ import torch
 from opmill_fake_tensors import FakeTensor, no_hooks_on_saved_tensors
 from opmill_fake_tensors.operator import describe
 from opmill_fake_tensors.strides import like as strides_like
+from opmill_runtime_cache.devices.registry import types
 
 from ..errors import GraphError
 from ..wrapped import INSIDE
@@ -161,6 +162,19 @@ def _differentiate(
     return tuple(parts), targets, gradients
 
 
+@contextmanager
+def outside_of_autocast() -> Iterator[None]:
+    """Backwards run behind the block that their forward was called in: casts of the program's own ones are what is left of it."""
+    before = [device for device in types() if torch.is_autocast_enabled(device)]
+    for device in before:
+        torch.set_autocast_enabled(device, False)
+    try:
+        yield
+    finally:
+        for device in before:
+            torch.set_autocast_enabled(device, True)
+
+
 _FREED = "backward through the graph a second time"
 """How autograd says that a program has freed what is needed."""
 
@@ -169,7 +183,8 @@ def _gradients(recorder: Recorder, outputs: list[FakeTensor], tangents: list[Fak
     """The gradients that there are, by the name of what they are for."""
     if not outputs or not sources:
         return {}
-    found = torch.autograd.grad(outputs, list(sources.values()), tangents, allow_unused=True, retain_graph=True)
+    with outside_of_autocast():
+        found = torch.autograd.grad(outputs, list(sources.values()), tangents, allow_unused=True, retain_graph=True)
     for name, gradient in zip(sources, found, strict=True):
         refuse_wrapper(gradient, recorder.state.graph.inputs.index(name) if name in recorder.state.graph.inputs else -1)
     gradients = dict(zip(sources, found, strict=True))
