@@ -27,6 +27,7 @@ from .codegen.direct import direct_call
 from .codegen.rebuild import Rebuilder
 from .codegen.replay import replay
 from .codegen.sources import Constants, parameter_name
+from .effects.backwards import watch
 from .effects.labels import mark
 from .effects.lifetimes import refuse_dropping
 from .entry.limits import FINAL
@@ -232,9 +233,10 @@ def end(
     of_result = len(r.body)
     replay(r, vm.effects)
     keep_generators(vm, r, root)
+    watched = watch(vm, r)
     for function, *args in switched(vm.entry_switches, switches()):
         r.body.append(f"{r.constants.name(function)}({', '.join(map(r.constants.name, args))})")
-    return Ended(vm, r, last, result if r.only_reads() and len(r.body) == of_result and not vm.effects.asked else None)
+    return Ended(vm, r, last, result if r.only_reads() and len(r.body) == of_result and not (vm.effects.asked or watched) else None)
 
 
 def keep_generators(vm: Interpreter, r: Rebuilder, root: Frame | None) -> None:

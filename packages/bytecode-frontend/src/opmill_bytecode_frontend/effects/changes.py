@@ -28,6 +28,10 @@ class Effects:
         self.calls: list[tuple[Any, list[Value], dict[str, Value]]] = []
         self.first: Any = None
         """The one of ``calls`` that, with those before it, comes before all other changes."""
+        self.backwards: list[Any] = []
+        """Those of the program's own that are parts of the graph (`effects.backwards`)."""
+        self.reads: list[Any] | None = None
+        """What a backward that is being recorded has read."""
 
     def mutated(self, value: Value) -> None:
         if is_asked(value.source):

@@ -365,12 +365,6 @@ class Interpreter(Operators, Assumptions):
                 self.compared.append((left.source, right.source))
         return a is not MISSING and a is b
 
-    def getattr(self, value: Value, name: str) -> Value:
-        return value.getattr(self, name)
-
-    def setattr(self, value: Value, name: str, new: Value) -> None:
-        value.setattr(self, name, new)
-
     def bind(self, function: Value, owner: Value) -> Value:
         from ..values.functions import MethodValue
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from ..breaks.returning import Operated, method_of
+from ..effects.reads import note_attribute
 from ..values.base import MISSING, Machine, Value, name_in_c, written_in_python
 from ..values.constant import ConstantValue
 from ..values.objects import find_in_mro
 from ..values.tensor import TensorValue
 
 if TYPE_CHECKING:
+    from ..effects.changes import Effects
     from .frame import Frame
 
 
@@ -56,8 +58,19 @@ class Operators:
 
     frame: Frame
 
+    effects: Effects
+
     def throw(self, cls: type[BaseException], *args: Any) -> NoReturn:
         raise NotImplementedError
+
+    def getattr(self, value: Value, name: str) -> Value:
+        found = value.getattr(cast(Machine, self), name)
+        if self.effects.reads is not None:
+            note_attribute(self.effects.reads, value, name, found)
+        return found
+
+    def setattr(self, value: Value, name: str, new: Value) -> None:
+        value.setattr(cast(Machine, self), name, new)
 
     def truth(self, value: Value) -> bool:
         raise NotImplementedError

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, cast
 from opmill_guards.guard import Is
 from opmill_guards.source import Pinned
 
+from ...effects.reads import note_cell, note_global
 from ...values.base import MISSING, Lazy
 from ...values.constant import ConstantValue
 from ...values.functions import CellValue
@@ -172,6 +173,8 @@ def load_deref(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
     if type(value) is Lazy:
         value = vm.wrap(value.obj, value.source)
         frame.cells[ins.argval].content = value
+    if vm.effects.reads is not None:
+        note_cell(vm.effects.reads, frame.cells[ins.argval], ins.argval, value)
     frame.push(value)
 
 
@@ -197,6 +200,8 @@ def delete_deref(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
 @opcode("LOAD_GLOBAL")
 def load_global(vm: Interpreter, frame: Frame, ins: Instruction) -> None:
     value = vm.read_global(frame.globals, ins.argval)
+    if vm.effects.reads is not None:
+        note_global(vm.effects.reads, frame.globals, ins.argval, value)
     null_first = sys.version_info < (3, 13)
     if ins.flag & 1 and null_first:
         frame.push(NULL)

@@ -12,6 +12,7 @@ from torch._functorch.autograd_function import autograd_function_apply
 
 from opmill_guards.source import Pinned
 
+from ...effects.backwards import Backward
 from ...graph.regions import Region
 from ...graph.switches import in_dual_level
 from ...values.base import Value
@@ -133,10 +134,17 @@ def with_backward(vm: Interpreter, cls: Value, args: Sequence[Value], kwargs: di
                 "torch.autograd.Function",
                 "set_materialize_grads(False): which gradients there are is known when the backward runs",
             )
-        with recording(vm, backward), without_effects(vm, cls, *args):
-            gradients = run_backward(vm, cls, context, result, results, len(args))
-            summed = [in_all(vm, [g for g, a in zip(gradients, args, strict=True) if a is t]) for t in tensors]
-            returned: list[Any] = [None if g is None else recorder.node_of(g) for g in summed]
+
+        def record(region: Region) -> list[Any]:
+            with recording(vm, region), without_effects(vm, cls, *args):
+                gradients = run_backward(vm, cls, context, result, results, len(args))
+                summed = [in_all(vm, [g for g, a in zip(gradients, args, strict=True) if a is t]) for t in tensors]
+                return [None if g is None else recorder.node_of(g) for g in summed]
+
+        later = Backward(cls.constant().__qualname__, forward, record, vm.place())
+        returned = later.run(vm, backward)
+        later.again = len(recorder.regions) == 1
+        vm.effects.backwards.append(later)
         marked = {name: vm.unpack(vm.getattr(context, name)) for name in ("fixed", "dirty")}
         if any(isinstance(t, TensorValue) and t.obj is not None for t in marked["dirty"]):
             vm.unsupported("FE015", "torch.autograd.Function", "it writes to a tensor from before the call, which gets a history by that")

@@ -84,6 +84,7 @@ def register_hook(vm: Interpreter, tensor: TensorValue, hook: Value) -> Value:
         if may_change(vm, hook, vm.place()):
             vm.unsupported("FE033", "method register_hook of a tensor", "what the hook reads may be another thing when the backward runs")
         put_now(vm, tensor, hook)
+        vm.effects.backwards[-1].place = tensor.first_use()
     except Unsupported as exc:
         # put natively, it would come before one that is a part of the graph, and would not see uses in it
         exc.place = tensor.hooked_at if tensor.hooked_at is not None else tensor.first_use()

@@ -1,0 +1,122 @@
+"""Backwards of the program's own that are parts of a graph. They are recorded where the forward is called and run later: what they read has
+to be the same then.
+
+Where a capture goes backward itself, or ends, each is recorded once more, and the graph ends before its forward where that gives another
+one. What they read of objects that outlive the call is compared when they run (`graph.pending`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from ..errors import Unsupported
+from ..graph import pending
+from ..graph.regions import Region
+from ..values.base import Raised, Value
+from ..values.tensor import TensorValue
+
+if TYPE_CHECKING:
+    from ..codegen.rebuild import Rebuilder
+    from ..interpretation.machine import Interpreter
+
+Record = Callable[[Region], Any]
+
+
+class Backward:
+    """``record`` writes it into a region and gives what it returns, inside of ``forward``, whose tensors it reads; ``drawn`` is what it
+    wrote, ``reads`` what it read; ``place``: where the graph may end before its forward."""
+
+    def __init__(self, name: str, forward: Region, record: Record, place: int) -> None:
+        self.name = name
+        self.forward = forward
+        self.record = record
+        self.place = place
+        self.again = True
+        """Whether it can be recorded again: its forward is in no body."""
+        self.reads: list[tuple[Any, Any, str]] = []
+        self.drawn: Any = None
+
+    def run(self, vm: Interpreter, region: Region) -> Any:
+        before, vm.effects.reads = vm.effects.reads, []
+        try:
+            returned = self.record(region)
+            self.reads = vm.effects.reads
+        finally:
+            vm.effects.reads = before
+        self.drawn = drawing(region, returned)
+        return returned
+
+
+def drawing(region: Region, returned: Any) -> Any:
+    """What tells recorded graphs apart."""
+    nodes = [f"{n.op} {n.name} {n.target!r} {n.args!r} {n.kwargs!r}" for n in region.graph.nodes]
+    inner = {name: getattr(held, "code", id(held)) for name, held in region.attributes.items()}
+    return nodes, inner, list(region.lifted), repr(returned)
+
+
+def settle(vm: Interpreter) -> None:
+    """Raises Unsupported where a backward would now do another thing than was recorded."""
+    for backward in vm.effects.backwards:
+        if not backward.again:
+            continue
+        before = backward.drawn
+        try:
+            vm.recorder.regions.append(backward.forward)
+            with torch.no_grad():  # which is no step of the graph
+                backward.run(vm, Region())
+            changed = backward.drawn != before
+        except (Unsupported, Raised):
+            changed = True
+        finally:
+            vm.recorder.regions.pop()
+        if changed:
+            vm.unsupported("FE015", f"the backward of {backward.name}", "what it reads is changed before it runs", place=backward.place)
+
+
+def watch(vm: Interpreter, r: Rebuilder) -> bool:
+    """Statements behind the graph that have those backwards compared which run when the call is over; whether there are any."""
+    shown = [f"_g[{k}]" for k, value in enumerate(r.outputs) if isinstance(value, TensorValue) and has_history(value.fake)]
+    written = [v for v in vm.recorder.inputs if isinstance(v, TensorValue) and v.source is not None and was_written(v.fake)]
+    if not vm.effects.backwards or not (shown or written):
+        return False
+    settle(vm)
+    count = len(r.body)
+    shown += [r.source(value.source) for value in written]
+    for backward in vm.effects.backwards:
+        found = list(dict.fromkeys(text for kind, owner, name in backward.reads if (text := read_text(vm, r, backward, kind, owner, name))))
+        if found:
+            r.body.append(f"{r.constants.name(pending.watch)}(({', '.join(shown)},), {backward.name!r}, {', '.join(found)})")
+    return len(r.body) > count
+
+
+def has_history(fake: Any) -> bool:
+    return bool(fake.requires_grad) and not fake.is_leaf
+
+
+def was_written(fake: Any) -> bool:
+    return has_history(fake) and fake._version > 0
+
+
+def read_text(vm: Interpreter, r: Rebuilder, backward: Backward, kind: Any, owner: Any, name: str) -> str | None:
+    """The expression of one read; None for what nobody can reach when the call is over. Raises Unsupported for objects and containers that
+    are the program's to change."""
+    if not isinstance(owner, Value):
+        text: str | None = r.constants.name(owner)
+    elif owner.source is None:
+        text = r.known(owner)
+    elif kind is None:
+        text = str(owner.source)
+    else:
+        text = r.expr(owner)
+    if text is not None and kind is None:
+        why = "it may be changed before the backward runs, which reads it"
+        vm.unsupported("FE015", f"{owner.describe()} in the backward of {backward.name}", why, HINT, place=backward.place)
+    return text and f"({r.constants.name(kind)}, {text}, {name!r})"
+
+
+HINT = "keep what it needs of it in the ctx, numbers and tensors"
+
+
+__all__ = ["Backward", "settle", "watch"]

@@ -1,0 +1,78 @@
+"""What a backward reads of the program's own objects, noted while it is recorded: it runs later, when they may be others."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator
+from typing import Any
+
+from ..graph import pending
+from ..interpretation.owners import exempt
+from ..values.base import Value
+from ..values.classes import ClassValue, ModuleObject
+from ..values.functions import BuiltinValue, CellValue, FunctionValue, MethodValue
+from ..values.mapping import DictValue
+from ..values.modules import ModuleValue
+from ..values.objects import ObjectValue
+from ..values.sequence import SequenceValue, TupleValue
+from ..values.sets import SetValue
+
+SETTLED = (FunctionValue, MethodValue, BuiltinValue, ClassValue, ModuleValue, ModuleObject)
+"""Functions, classes and modules are what they were, as elsewhere between forward and backward."""
+CONTAINERS = (SequenceValue, DictValue, SetValue)
+OWNERS = (ClassValue, ModuleValue, ModuleObject, FunctionValue)
+LASTING = ("torch", "opmill_bytecode_frontend", "dataclasses", "inspect", "re")
+"""Packages whose objects programs do not write to."""
+
+
+def note_attribute(reads: list[Any], owner: Value, name: str, found: Value) -> None:
+    if isinstance(owner, ObjectValue):
+        if not is_lasting(owner) and not isinstance(found, SETTLED):
+            reads.append((None, owner, name))
+        note_contents(reads, found)
+    elif isinstance(owner, OWNERS) and not exempt(home(owner)):
+        note(reads, pending.attribute, owner, name, found)
+
+
+def is_lasting(owner: ObjectValue) -> bool:
+    """Whether the attributes of an object stay what they are."""
+    frozen = getattr(getattr(owner.cls, "__dataclass_params__", None), "frozen", False)
+    return bool(frozen) or issubclass(owner.cls, enum.Enum) or owner.cls.__module__.split(".")[0] in LASTING
+
+
+def home(owner: Value) -> str:
+    """The module that a class is of; those of torch hold what the program gave them."""
+    if isinstance(owner, ModuleObject):
+        return str(owner.obj.__name__)
+    return str(owner.obj.__module__) if isinstance(owner, ClassValue) else ""
+
+
+def note_global(reads: list[Any], namespace: dict[str, Any], name: str, found: Value) -> None:
+    if not exempt(str(namespace.get("__name__", ""))):
+        note(reads, pending.global_name, namespace, name, found)
+
+
+def note_cell(reads: list[Any], owner: CellValue, name: str, found: Value) -> None:
+    note(reads, pending.cell, owner, name, found)
+
+
+def note(reads: list[Any], kind: Any, owner: Any, name: str, found: Value) -> None:
+    if not isinstance(found, SETTLED):
+        reads.append((kind, owner, name))
+        note_contents(reads, found)
+
+
+def note_contents(reads: list[Any], found: Value) -> None:
+    reads += [(None, each, "") for each in containers(found, [])]
+
+
+def containers(value: Any, above: list[Any]) -> Iterator[Value]:
+    """The outermost ones that can change."""
+    if isinstance(value, TupleValue):
+        for item in value.items if all(value is not each for each in above) else ():
+            yield from containers(item, [*above, value])
+    elif isinstance(value, CONTAINERS) or (isinstance(value, ObjectValue) and isinstance(value.storage, CONTAINERS)):
+        yield value
+
+
+__all__ = ["note_attribute", "note_cell", "note_global"]
