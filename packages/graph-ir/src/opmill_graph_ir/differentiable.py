@@ -30,7 +30,7 @@ class Past:
     @staticmethod
     def of(layout: Layout, tensors: Sequence[Any], held: Sequence[torch.Tensor], saved: Set[int]) -> Past:
         """Before the call. ``tensors`` are its inputs, then ``held``; ``saved``: which inputs autograd keeps."""
-        sources = {"input": tensors, "held": held}
+        sources = {"input": tensors, "held": held} if layout.before else {}
         return Past(
             [
                 weakref.ref(t) if isinstance(t, torch.Tensor) and (k in saved or _is_leaf(t)) else t
@@ -49,6 +49,8 @@ def _is_leaf(tensor: torch.Tensor) -> bool:
 def versions_of(layout: Layout, inputs: Sequence[Any], held: Sequence[torch.Tensor]) -> int:
     """Changes with every write to a tensor that the graph itself does not write."""
     found = sum([t._version for t in (*inputs, *held) if isinstance(t, torch.Tensor) and not t.is_inference()])
+    if not layout.written:
+        return found
     sources = {"input": inputs, "held": held}
     return found - sum([t._version for t in (sources[kind][k] for kind, k in layout.written) if not t.is_inference()])
 

@@ -52,13 +52,13 @@ class TrainingGraph:
         outputs: list[Any] = []
         call = _Call(self, (*inputs, *self.held), outputs)
         for behind in self.behind:
-            returned = _Node.apply(behind, call, *behind.connected(call.tensors))
+            returned = _applied(behind, call, behind.connected(call.tensors))
             for k, output in zip(behind.outputs, returned, strict=True):
                 outputs[k] = output
         if not self.behind:
             outputs += self.forward(*inputs)
         del outputs[layout.outputs :]
-        sources = {"input": inputs, "held": self.held, "output": outputs}
+        sources = {"input": inputs, "held": self.held, "output": outputs} if layout.derived else {}
         for position, kind, k, whole in layout.derived:
             base = sources[kind][k]
             outputs[position] = base if whole else _view_of(base, outputs[position])
@@ -72,7 +72,23 @@ class _Behind:
     """One of the parts of the backward of ``graph``. ``outputs``: positions of what it differentiates; ``owners``: for whom its gradients
     are, as positions among inputs and held tensors; ``reach``: for each gradient, which of the part's tangents it is made of."""
 
-    __slots__ = ("backward", "graph", "outputs", "owners", "part", "reach", "saved", "staged", "strides", "symbols", "tangents", "usual")
+    __slots__ = (
+        *(
+            "backward",
+            "dtypes",
+            "graph",
+            "outputs",
+            "owners",
+            "part",
+            "reach",
+            "saved",
+            "staged",
+            "strides",
+            "symbols",
+            "tangents",
+            "usual",
+        ),
+    )
 
     def __init__(self, graph: TrainingGraph, part: Part, backward: Any) -> None:
         layout = graph.layout
@@ -81,6 +97,7 @@ class _Behind:
         """The plan for when no silent tangent comes."""
         self.staged: StagedBackward | None = backward if isinstance(backward, StagedBackward) else None
         self.tangents = [layout.tangents[k] for k in part.tangents]
+        self.dtypes: list[torch.dtype] = [getattr(torch, tangent.dtype) for tangent in self.tangents]
         self.outputs = [t.output for t in self.tangents]
         owners = target_positions(layout)
         self.owners = [owners[k] for k in part.gradients]
@@ -114,25 +131,38 @@ class _Call:
         inputs = tensors[: layout.inputs]
         self.past = Past.of(layout, tensors, graph.held, graph.saved_inputs)
         outputs += graph.forward(*inputs)
-        sources = {"input": tensors, "held": graph.held, "output": outputs}
         for k, output in enumerate(outputs[: layout.outputs]):
             if (
                 isinstance(output, torch.Tensor) and output._is_view()
             ):  # autograd forbids writes to views that are made here, where it does not look
                 outputs[k] = output.detach()
+        if layout.written or layout.aliases:
+            self._tell({"input": tensors, "held": graph.held, "output": outputs})
+        self.past.versions = versions_of(layout, inputs, graph.held)
+
+    def _tell(self, sources: Mapping[str, Sequence[Any]]) -> None:
+        """Autograd, what was written behind its back, and which results share memory."""
+        layout, outputs = self.graph.layout, self.outputs
         for kind, k in layout.written:
             if not sources[kind][k].is_inference():
-                torch.autograd.graph.increment_version(sources[kind][k])  # plans write behind autograd's back
+                torch.autograd.graph.increment_version(sources[kind][k])
         for k, kind, leader in layout.aliases:
             tracked = kind == "output" and any(t.output == leader for t in layout.tangents)
             outputs[k] = _sharing(outputs[k], sources[kind][leader], tracked)
-        self.past.versions = versions_of(layout, inputs, graph.held)
 
 
 def _view_of(base: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
     """The view of ``base`` that ``like`` shows, known to autograd."""
     with torch.enable_grad():
         return base.as_strided(like.shape, like.stride(), like.storage_offset())
+
+
+def _applied(behind: _Behind, call: _Call, connected: Sequence[Any]) -> tuple[Any, ...]:
+    """``_Node.apply``. What its Python part does for signatures and transformations is left out where there are none: small graphs take
+    no longer than that."""
+    if torch._C._are_functorch_transforms_active():
+        return _Node.apply(behind, call, *connected)  # type: ignore[no-untyped-call]
+    return _applied_now(behind, call, *map(torch._C._functorch.unwrap_if_dead, connected))
 
 
 class _Node(torch.autograd.Function):
@@ -148,23 +178,30 @@ class _Node(torch.autograd.Function):
         if len(graph.behind) > 1:  # what is another node's result is kept without its history
             others = behind.others()
             sources["output"] = [o.detach() if k in others else o for k, o in enumerate(outputs)]
-        ctx.save_for_backward(*(sources[kind][k] for kind, k in behind.saved))
+        ctx.save_for_backward(*[sources[kind][k] for kind, k in behind.saved])
         ctx.set_materialize_grads(False)
         ctx.behind, ctx.past, ctx.count = behind, call.past, len(connected)
         ctx.packed = torch._C._autograd._top_saved_tensors_default_hooks(True) is not None
         symbols = outputs[len(outputs) - len(graph.layout.symbols) :]
         ctx.sizes = [symbols[k] for k in behind.part.symbols]
-        return tuple(outputs[k] for k in behind.outputs)
+        return tuple([outputs[k] for k in behind.outputs])
 
     @staticmethod
     def backward(ctx: Any, *gradients: Any) -> tuple[Any, ...]:
         behind: _Behind = ctx.behind
         if behind.part.spent:
             raise RuntimeError(behind.part.spent)
+        here = [g is not None for g in gradients]
+        if all(here):
+            if behind.staged is None:
+                found = _found(ctx, behind, gradients, here)[0]
+                return None, None, *found, *(None,) * (ctx.count - len(found))
+            present = [True] * len(behind.reach)
+        elif behind.staged is None and not any(here):
+            return (None,) * (2 + ctx.count)
+        else:
+            present = [not reach or any(here[t] for t in reach) for reach in behind.reach]
         result: list[Any] = [None] * (2 + ctx.count)
-        if all(g is None for g in gradients) and behind.staged is None:
-            return tuple(result)
-        present = [not reach or any(gradients[t] is not None for t in reach) for reach in behind.reach]
         found, token = _found(ctx, behind, gradients, present)
         for position, (gradient, wanted) in enumerate(zip(found, present, strict=True)):
             if wanted:
@@ -172,6 +209,9 @@ class _Node(torch.autograd.Function):
         if token is not None:
             result[-1] = token
         return tuple(result)
+
+
+_applied_now: Callable[..., tuple[Any, ...]] = super(torch.autograd.Function, _Node).apply
 
 
 def _found(ctx: Any, behind: _Behind, gradients: Sequence[Any], present: Sequence[bool]) -> tuple[Sequence[Any], Any]:
@@ -182,27 +222,31 @@ def _found(ctx: Any, behind: _Behind, gradients: Sequence[Any], present: Sequenc
         kept, came = dict(zip(part.saved, saved, strict=True)), dict(zip(part.tangents, gradients, strict=True))
         found = again(graph.layout, graph.module, graph.held, ctx.past, kept, came)
         return [found[k] for k in part.gradients], None
-    values = dict(zip(behind.symbols, ctx.sizes, strict=True))
+    values = dict(zip(behind.symbols, ctx.sizes, strict=True)) if behind.symbols else _NONE
     silent = graph.layout.silent
     plan = behind.usual if silent and all(gradients[k] is None for k in silent) else None
-    wanted = [k for k in range(len(gradients)) if plan is None or k not in silent]
-    tangents = [_laid_out(gradients[k], behind.tangents[k], values) for k in wanted]
+    given = zip(gradients, behind.tangents, behind.dtypes, strict=True)
+    tangents = [_laid_out(*each, values) for k, each in enumerate(given) if plan is None or k not in silent]
     if _CAN_LET_GO and not torch._C._autograd._get_current_graph_task_keep_graph():
         ctx.maybe_clear_saved_tensors()
         ctx.past = None
     if staged is None:
         return _run_backward(behind, plan or behind.backward, tangents, saved, values), None
-    given = [*tangents, *(_as_saved(behind.strides, saved, values) if ctx.packed else saved)]
+    pool = [*tangents, *(_as_saved(behind.strides, saved, values) if ctx.packed else saved)]
     saved.clear()
-    return staged.begin(given, ctx.sizes, present)
+    return staged.begin(pool, ctx.sizes, present)
 
 
 def _is_batched(gradient: Any) -> bool:
     """Whether it stands for many at once, as under ``is_grads_batched``."""
-    c = torch._C._functorch
-    return gradient is not None and (c.is_functorch_wrapped_tensor(gradient) or c.is_legacy_batchedtensor(gradient))
+    return gradient is not None and (_is_wrapped(gradient) or _is_legacy(gradient))
 
 
+_is_wrapped: Callable[[torch.Tensor], bool] = torch._C._functorch.is_functorch_wrapped_tensor
+_is_legacy: Callable[[torch.Tensor], bool] = torch._C._functorch.is_legacy_batchedtensor
+
+
+_NONE: Mapping[str, int] = {}
 _CAN_LET_GO = hasattr(torch._C._FunctionBase, "maybe_clear_saved_tensors")
 """Whether this torch can drop saved tensors before their backward ends."""
 
@@ -237,9 +281,9 @@ def _with_strides(t: torch.Tensor, strides: tuple[int, ...]) -> torch.Tensor:
     return torch.empty_strided(t.shape, strides, dtype=t.dtype, device=t.device).copy_(t)
 
 
-def _laid_out(gradient: torch.Tensor | None, tangent: Tangent, sizes: Mapping[str, int]) -> torch.Tensor:
+def _laid_out(gradient: torch.Tensor | None, tangent: Tangent, dtype: torch.dtype, sizes: Mapping[str, int]) -> torch.Tensor:
     """The gradient of an output in the layout that the plan reads; zeros where none came."""
-    dtype, strides = getattr(torch, tangent.dtype), _numbers(tangent.strides, sizes)
+    strides = _numbers(tangent.strides, sizes)
     if gradient is not None and type(gradient) is not torch.Tensor and takes_operators(type(gradient)):
         what = f"a gradient that is a {type(gradient).__qualname__}, of an output that is a plain tensor"
         raise GraphError("GI063", what, why="the backward was compiled for gradients like the output", hint="give a plain one")

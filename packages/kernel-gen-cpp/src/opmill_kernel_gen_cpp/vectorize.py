@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from opmill_graph_ir.loops.index import Index
-from opmill_graph_ir.loops.ir import Axis, Expr, IndexValue, Load, Nest, Op, Phase, Ref, Scan
+from opmill_graph_ir.loops.ir import Axis, Expr, IndexValue, Load, Nest, Op, Phase, Ref, Scan, Store
 
 from . import walk
 from .emit.convert import Vectors
@@ -34,19 +34,24 @@ class Choice:
 def choose(nest: Nest, extents: Mapping[str, int], target: Target) -> Choice:
     """The cheapest choice by a count of memory operations and arithmetic."""
     vectors = lanes_for(nest, target)
-    if vectors is None or any(s.mode != "set" for p in nest.phases for s in p.stores) or _awkward_reductions(nest, vectors):
+    combining = [s for p in nest.phases for s in p.stores if s.mode != "set"]
+    if vectors is None or _awkward_reductions(nest, vectors):
         return Choice(None)
     lanes = vectors.lanes
     scalar = sum(_phase_cost(p, None, nest, extents, lanes) for p in nest.phases)
     best, best_cost = Choice(None), scalar
     for axis in nest.axes:
+        if not all(_side_by_side(s, axis.name, nest) for s in combining):
+            continue
         cost = sum(_phase_cost(p, axis.name, nest, extents, lanes) for p in nest.phases)
         if cost < best_cost * 0.999 or (cost <= best_cost and best.outer is not None):  # the later axis wins ties
             best, best_cost = Choice(vectors, axis.name), cost
     inner: dict[int, str] = {}
     total = 0.0
     for n, phase in enumerate(nest.phases):
-        costs = {a.name: _phase_cost(phase, a.name, nest, extents, lanes) for a in phase.axes}
+        own = [s for s in phase.stores if s.mode != "set"]
+        able = [a.name for a in phase.axes if all(_side_by_side(s, a.name, nest) for s in own)]
+        costs = {a: _phase_cost(phase, a, nest, extents, lanes) for a in able}
         plain = _phase_cost(phase, None, nest, extents, lanes)
         axis_name = min(reversed(costs), key=lambda a: costs[a], default=None)
         horizontal = 12.0 * len(phase.reductions) / max(_points(phase.axes, extents), 1)
@@ -61,6 +66,17 @@ def choose(nest: Nest, extents: Mapping[str, int], target: Target) -> Choice:
     if best.outer is None:
         return Choice(None)
     return Choice(vectors, best.outer, unroll=_unroll(nest, best.outer, extents, lanes), tiled=_tiled(nest, best.outer, extents))
+
+
+def _side_by_side(store: Store, axis: str, nest: Nest) -> bool:
+    """Whether lanes along ``axis`` write next to each other: those that may meet have to be added one after the other."""
+    moving = {axis}
+    for let in (let for p in nest.phases for let in p.lets):
+        read = [e for e in walk.inside(let.value) if isinstance(e, (Ref, Load, IndexValue))]
+        if any(e.name in moving if isinstance(e, Ref) else e.index.symbols & moving for e in read):
+            moving.add(let.name)
+    step = store.index.stride_of(axis)
+    return step is not None and step.constant == 1 and store.index.symbols & moving == {axis} and store.value.dtype != "bool"
 
 
 def lanes_for(nest: Nest, target: Target) -> Vectors | None:

@@ -511,6 +511,18 @@ def _combining_stores() -> Iterator[Case]:
             kernel = LoopKernel("combine", buffers, (Nest(d, (Phase(lets=lets, stores=(store,)),)),))
             bound = {"ids": (0, 8), **({"a": (-1.5, 1.5)} if mode == "mul" and dtype.startswith(("float", "bfloat")) else {})}
             yield Case(f"combine_{mode}_{dtype}", kernel, ranges=bound, rtol=64.0)
+            for phases, name in _rows_of_stores(mode, dtype):
+                wide = (buffers[0], Buffer("a", dtype, "in", index(53 * 21)), Buffer("acc", dtype, "inout", index(9 * 21)))
+                nest = Nest(d if len(phases) > 1 else axes(i=53, j=21), phases)
+                yield Case(f"combine_{name}_{mode}_{dtype}", LoopKernel("combine", wide, (nest,)), ranges=bound, rtol=64.0)
+
+
+def _rows_of_stores(mode: str, dtype: str) -> Iterator[tuple[tuple[Phase, ...], str]]:
+    """The same, of rows of neighbouring places: in one phase, and in one that runs along the row."""
+    lets = (Let("row", Load("ids", index("i"), "int64")),)
+    stores = (Store("acc", index("row") * 21 + "j", Load("a", index("i") * 21 + "j", dtype), mode),)  # type: ignore[arg-type]
+    yield (Phase(lets=lets, stores=stores),), "rows"
+    yield (Phase(lets=lets), Phase(axes(j=21), stores=stores)), "along"
 
 
 def _whole() -> Iterator[Case]:

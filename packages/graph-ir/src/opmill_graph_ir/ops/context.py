@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import torch
 
 from opmill_fake_tensors.symbols import Relation, Sizes
+from opmill_runtime_cache.devices.registry import traits_of
 from opmill_runtime_cache.plan.model import Literal, Named
 
 from ..capture.graph import Meta, Node, Size
@@ -18,6 +20,8 @@ from ..lowered import PARTS, BufferArg, BufferInfo, Cumulate, Extern, Pointwise,
 from ..lowered import Node as LoweredNode
 from .exprs import cast, const, index_value, op, wide
 
+FEW = 1 << 10
+"""Elements up to which a call of torch's takes longer than its work."""
 Indices = tuple[Index, ...]
 Extents = dict[str, Size]
 """Bounds of names in indices: each ranges over ``[0, extent)``."""
@@ -141,6 +145,10 @@ class Context:
             meta.opaque,
         )
         return View(name, meta.dtype, meta.sizes)
+
+    def on_processor(self, view: View, beyond: int) -> bool:
+        """Whether the tensor lies on a processor and has more than so many elements."""
+        return traits_of(self.buffers[view.buffer].device).processor and math.prod(view.sizes) > beyond
 
     def fresh(self) -> str:
         self.counter += 1

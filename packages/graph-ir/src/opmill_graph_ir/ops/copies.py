@@ -9,7 +9,7 @@ from typing import Any
 from ..capture.graph import Node
 from ..loops.index import ZERO, Index, floordiv, index, mod
 from ..loops.ir import Expr, Let
-from .context import Context, View, view_axes
+from .context import FEW, Context, View, view_axes
 from .creation import masked
 from .exprs import all_of, const, index_value, op
 from .indexing import gathered
@@ -157,8 +157,8 @@ def _diagonal_scatter(ctx: Context, node: Node, x: View, src: View, offset: int 
 )
 def _pad(ctx: Context, node: Node, x: View, pad: Sequence[int]) -> Any:
     meta = ctx.metas[node.results[0] or ""]
-    if 0 in x.sizes or 0 in meta.sizes:
-        return NotImplemented
+    if 0 in x.sizes or 0 in meta.sizes or ctx.on_processor(x, FEW):
+        return NotImplemented  # torch's kernels for processors copy whole lines: three times as fast as reading each element's place
     reflect = "reflection" in node.func.name()
 
     def clamp_to(a: Expr, low: int, high: int) -> Expr:

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from opmill_runtime_cache.devices.registry import traits_of
+
 from ..capture.graph import Meta, Node
 from ..loops.index import ZERO, Index, floordiv, index, mod
 from ..loops.ir import Check, Expr, Let, Ref, StoreMode
@@ -18,6 +20,8 @@ from .records import Rows
 from .views import on_vectors, reshape, slice_bounds
 
 ROWS = Rows()
+_MOSTLY_ZERO = 4
+"""Rows of a table for each that is read, from which on its gradient is zeros and a few rows."""
 
 
 def _meta(ctx: Context, node: Node) -> Any:
@@ -62,6 +66,8 @@ def _embedding_backward(ctx: Context, node: Node, grad: View, ids: View, rows: i
     meta = _meta(ctx, node)
     if by_frequency or 0 in grad.sizes or meta.dtype not in FLOATS:
         return NotImplemented
+    if wide(meta.dtype) != meta.dtype and traits_of(meta.device).processor and _MOSTLY_ZERO * math.prod(ids.sizes) < rows:
+        return NotImplemented  # sums in float32 would be all of the table, twice
     axes = named_axes("i", grad.sizes)
     at, ext = positions(axes), extents_of(axes)
     raw = Ref("g_raw", "int64")

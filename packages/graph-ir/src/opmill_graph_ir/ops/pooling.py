@@ -18,6 +18,8 @@ from .indexing import gathered
 from .records import Rows
 
 ROWS = Rows()
+_LARGE = 1 << 14
+"""Elements from which on resized images are made faster by torch's own kernels for processors."""
 
 
 def many(value: Any, n: int) -> tuple[int, ...]:
@@ -170,6 +172,8 @@ def _linear(ctx: Context, node: Node, x: View, sizes: Sequence[int], align: bool
     dtype = wide(x.dtype)
     if 0 in x.sizes or 0 in meta.sizes or x.dtype not in FLOATS:
         return NotImplemented
+    if n < 3 and traits_of(meta.device).processor and math.prod(meta.sizes) > _LARGE:
+        return NotImplemented  # torch's kernels have the places and weights of a line in tables
     scales = (*scales, *(None for _ in range(n - len(scales))))
 
     def make(at: Any, ext: Any) -> Any:

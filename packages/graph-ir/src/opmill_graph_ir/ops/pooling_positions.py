@@ -9,13 +9,11 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from opmill_runtime_cache.devices.registry import traits_of
-
 from ..capture.graph import Meta, Node
 from ..loops.index import Index, floordiv, index
 from ..loops.ir import Expr, Let, Reduction, Ref
 from ..lowered import Reduce
-from .context import Context, View, extents_of, named_axes, positions
+from .context import FEW, Context, View, extents_of, named_axes, positions
 from .creation import masked
 from .exprs import FLOATS, all_of, cast, const, index_value, op, wide
 from .pooling import many, window
@@ -23,7 +21,8 @@ from .records import Rows
 
 ROWS = Rows()
 _LARGE = 1 << 14
-"""Elements."""
+"""Elements from which on torch's operators, which step through windows without asking at each tap, take less time than loops on a
+processor (a half of it on images of 112 x 112)."""
 
 
 def _meta(ctx: Context, node: Node, k: int = 0) -> Meta:
@@ -80,12 +79,6 @@ def largest(ctx: Context, node: Node, x: View, kernel: Any, stride: Any, padding
     return ctx.reduce([(r, _meta(ctx, node, k)) for k, r in enumerate(node.results)], kernel, make)
 
 
-def _is_large(ctx: Context, image: View) -> bool:
-    """Whether torch's operators, which step through windows without asking at each tap, take less time than loops on a processor (a half
-    of it on images of 112 x 112)."""
-    return traits_of(ctx.buffers[image.buffer].device).processor and math.prod(image.sizes) > _LARGE
-
-
 @ROWS.lowers("max_pool2d_with_indices", any_layout=True, gradient="max_pool2d_with_indices_backward")
 @ROWS.lowers("max_pool3d_with_indices", gradient="max_pool3d_with_indices_backward")
 def _max_pool(
@@ -97,7 +90,7 @@ def _max_pool(
     kernel, padding, dilation = many(kernel, n), many(padding, n), many(dilation, n)
     stride, dtype = many(stride, n) if stride else kernel, wide(x.dtype)
     if node.results[1] in ctx.used:
-        if _is_large(ctx, x):
+        if ctx.on_processor(x, _LARGE):
             return NotImplemented
         return largest(ctx, node, x, kernel, stride, padding, dilation)
 
@@ -115,6 +108,10 @@ def _adaptive_max(ctx: Context, node: Node, x: View, sizes: Sequence[int]) -> An
     if 0 in x.sizes or 0 in sizes or x.dtype not in FLOATS:
         return NotImplemented
     spaces, dtype = x.sizes[lead:], wide(x.dtype)
+    if node.results[1] not in ctx.used and all(s % o == 0 for s, o in zip(spaces, sizes, strict=True)):
+        return _max_pool(ctx, node, x, tuple(s // o for s, o in zip(spaces, sizes, strict=True)))
+    if ctx.on_processor(x, FEW):
+        return NotImplemented  # windows of unequal sizes are asked about at each tap: torch's kernels are twice to twenty times as fast
     spans = [_longest(s, o) for s, o in zip(spaces, sizes, strict=True)]
 
     def make(outer: Any, inner: Any, ext: Any) -> Any:
@@ -180,7 +177,7 @@ def _max_backward(
     ctx: Context, node: Node, grad: View, x: View, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool, ids: View
 ) -> Any:
     n, meta = 2 if "2d" in node.func.name() else 3, _meta(ctx, node)
-    if meta.dtype not in FLOATS or 0 in x.sizes or 0 in grad.sizes or _is_large(ctx, x):
+    if meta.dtype not in FLOATS or 0 in x.sizes or 0 in grad.sizes or ctx.on_processor(x, _LARGE):
         return NotImplemented
     kernel, padding, dilation = many(kernel, n), many(padding, n), many(dilation, n)
     stride = many(stride, n) if stride else kernel
@@ -215,7 +212,7 @@ def _avg_backward(
     stride = many(stride, n) if stride else kernel
     lead, spaces = len(x.sizes) - n, x.sizes[-n:]
     counts = [_windows(Index(()), s, k, t, p, 1, {})[1] for s, k, t, p in zip(spaces, kernel, stride, padding, strict=True)]
-    if math.prod(counts) > 1 and _is_large(ctx, x):
+    if math.prod(counts) > 1 and ctx.on_processor(x, _LARGE):
         return NotImplemented
 
     def term(outer: Any, inner: Any, ext: Any) -> Expr:
@@ -254,7 +251,7 @@ def _adaptive_backward(ctx: Context, node: Node, grad: View, x: View, ids: View 
     if meta.dtype not in FLOATS or 0 in x.sizes or 0 in grad.sizes:
         return NotImplemented
     counts = [_adaptive_windows(Index(()), s, o, {})[1] for s, o in zip(spaces, sizes, strict=True)]
-    if math.prod(counts) > 1 and _is_large(ctx, x):
+    if math.prod(counts) > 1 and ctx.on_processor(x, _LARGE):
         return NotImplemented
 
     def term(outer: Any, inner: Any, ext: Any) -> Expr:
@@ -287,6 +284,8 @@ def _adaptive_avg_backward(ctx: Context, node: Node, grad: View, x: View) -> Any
 
 @ROWS.lowers("adaptive_max_pool2d_backward adaptive_max_pool3d_backward")
 def _adaptive_max_backward(ctx: Context, node: Node, grad: View, x: View, ids: View) -> Any:
+    if ctx.on_processor(x, FEW):
+        return NotImplemented
     return _adaptive_backward(ctx, node, grad, x, ids)
 
 
@@ -344,8 +343,8 @@ def _pad_backward(ctx: Context, node: Node, grad: View, x: View, pad: Sequence[i
     """Each element from where it went: its own place and its images behind the ends (reflected: one each; repeated: those of the ends)."""
     meta, n, lead = _meta(ctx, node), len(pad) // 2, len(x.sizes) - len(pad) // 2
     reflected, dtype = "reflection" in node.func.name(), wide(meta.dtype)
-    if meta.dtype not in FLOATS or 0 in x.sizes or 0 in grad.sizes:
-        return NotImplemented
+    if meta.dtype not in FLOATS or 0 in x.sizes or 0 in grad.sizes or ctx.on_processor(x, FEW):
+        return NotImplemented  # torch's kernels for processors go over the lines once: three to fifteen times as fast
     before = [pad[2 * (n - 1 - k)] for k in range(n)]
     after = [pad[2 * (n - 1 - k) + 1] for k in range(n)]
     counts = [3 if reflected else 1 + max(b, 0) + max(a, 0) for b, a in zip(before, after, strict=True)]

@@ -12,7 +12,7 @@ from opmill_runtime_cache.devices.registry import traits_of
 from ..capture.graph import Meta, Node
 from ..loops.index import Index, floordiv, index
 from ..loops.ir import Expr, Let, Reduction, Ref
-from .context import Context, View
+from .context import FEW, Context, View
 from .creation import masked
 from .exprs import FLOATS, all_of, cast, const, index_value, op, wide
 from .indexing import dense, gathered
@@ -93,10 +93,12 @@ class _Corners:
 
 @ROWS.lowers("grid_sampler_2d grid_sampler_3d _grid_sampler_2d_cpu_fallback")
 def _grid_sampler(ctx: Context, node: Node, x: View, grid: View, mode: int, padding: int, align: bool) -> Any:
-    n = len(x.sizes) - 2
+    n, meta = len(x.sizes) - 2, ctx.metas[node.results[0] or ""]
     dtype = wide(x.dtype)
-    if 0 in x.sizes or 0 in ctx.metas[node.results[0] or ""].sizes or x.dtype not in FLOATS or (mode == _BICUBIC and n != 2):
+    if 0 in x.sizes or 0 in meta.sizes or x.dtype not in FLOATS or (mode == _BICUBIC and n != 2):
         return NotImplemented
+    if ctx.on_processor(grid, FEW) and "fallback" not in node.func.name():
+        return NotImplemented  # torch's kernels find a point's neighbours once for all channels: up to ten times faster
     spaces = x.sizes[2:]
 
     def make(at: Any, ext: Any) -> Any:

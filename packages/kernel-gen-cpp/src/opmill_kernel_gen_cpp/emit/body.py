@@ -301,8 +301,28 @@ class Body:
             return
         name = self.fresh()
         self.block.add(f"const {self.needs.vector(short, vectors.lanes)} {name} = {text};")
+        if stride == 1 and dtype != "bool":
+            self._combine(store, name)
+            return
         assign = self._assign(f"p_{store.buffer}[{self.index(store.index, 'l')}]", f"{name}[l]", dtype, store.mode)
         self.block.add(memory.each_lane(part[0] if part else str(vectors.lanes), assign))
+
+    def _combine(self, store: Store, name: str) -> None:
+        """Lanes that go to neighbouring places, together with what is there: all at once."""
+        assert self.lanes is not None
+        vectors, part, dtype = self.lanes.vectors, self.lanes.part, store.value.dtype
+        short, count = convert.memory_short(dtype), f", {part[0]}" if part else ""
+        load = (partial(memory.load_part, target=self.target) if part else memory.load)(self.needs, short, vectors.lanes)
+        put = (partial(memory.store_part, target=self.target) if part else memory.store)(self.needs, short, vectors.lanes)
+        wide = "float32" if TYPES[dtype].kind == "raw" else dtype
+        place, texts = f"p_{store.buffer} + {self.index(store.index)}", []
+        for text in (f"{load}({place}{count})", name):
+            each = self.fresh()
+            held = self.needs.vector(convert.value_short(wide, vectors), vectors.lanes)
+            self.block.add(f"const {held} {each} = {convert.cast(self.needs, text, dtype, wide, vectors, self.target)};")
+            texts.append(each)
+        both = convert.cast(self.needs, _COMBINED[store.mode].format(*texts), wide, dtype, vectors, self.target)
+        self.block.add(f"{put}({place}, {both}{count});")
 
     def _inside(self) -> bool:
         """Whether the vector axis is open here."""
@@ -329,8 +349,8 @@ class Body:
 _COMBINED = {
     "add": "({0} + {1})",
     "mul": "({0} * {1})",
-    "max": "({0} != {0} || {0} > {1} ? {0} : {1})",
-    "min": "({0} != {0} || {0} < {1} ? {0} : {1})",
+    "max": "(({0} != {0}) | ({0} > {1}) ? {0} : {1})",
+    "min": "(({0} != {0}) | ({0} < {1}) ? {0} : {1})",
 }
 """How a store combines what is there with a value."""
 

@@ -4,8 +4,9 @@ source."""
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import gcd
 
-from opmill_graph_ir.loops.index import Index, index
+from opmill_graph_ir.loops.index import ZERO, Atom, FloorDiv, Index, floordiv, index, mod
 
 _BLOCK, _LANE = "lane block", "lane"
 
@@ -13,7 +14,34 @@ _BLOCK, _LANE = "lane block", "lane"
 def by_lane(i: Index, axis: str, lanes: int, extents: Mapping[str, int]) -> Index:
     """``i`` by vector and by lane of it, along ``axis``, whose vectors begin at multiples of ``lanes``."""
     blocks = extents.get(axis, 1 << 40) // lanes + 1
-    return i.substitute({axis: index(_BLOCK) * lanes + _LANE}, {**extents, _LANE: lanes, _BLOCK: blocks})
+    bounds = {**extents, _LANE: lanes, _BLOCK: blocks}
+    return _parted(i, {axis: index(_BLOCK) * lanes + _LANE}, bounds)
+
+
+def _parted(i: Index, values: Mapping[str, Index], bounds: Mapping[str, int]) -> Index:
+    """``i`` with ``values``, divisions by multiples of whole vectors done on these: (16 b + l) // 64 is b // 4, for l below 16."""
+    total = ZERO
+    for atoms, coefficient in i.terms:
+        term = index(coefficient)
+        for atom in atoms:
+            term = term * _parted_atom(atom, values, bounds)
+        total = total + term
+    return total
+
+
+def _parted_atom(atom: Atom, values: Mapping[str, Index], bounds: Mapping[str, int]) -> Index:
+    if isinstance(atom, str):
+        return index(values.get(atom, atom))
+    divide = floordiv if isinstance(atom, FloorDiv) else mod
+    n, by = _parted(atom.numerator, values, bounds), _parted(atom.denominator, values, bounds)
+    if (k := by.constant) is not None and k > 0:
+        rest = Index(tuple(t for t in n.terms if _LANE in t[0]))
+        step = gcd(k, *(c for _, c in (n - rest).terms))
+        reach = rest.bounds(bounds)
+        if step > 1 and reach is not None and 0 <= reach[0] and reach[1] < step:
+            whole = divide(Index(tuple((m, c // step) for m, c in (n - rest).terms)), k // step, bounds)
+            return whole if divide is floordiv else whole * step + rest
+    return divide(n, by, bounds)
 
 
 def even_step(i: Index, axis: str, lanes: int, extents: Mapping[str, int]) -> Index | None:

@@ -1,0 +1,47 @@
+"""Operators of which torch's kernels for processors are the faster ones from some size on: they are called, and small ones are loops."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F  # noqa: N812
+
+aten = torch.ops.aten
+GRID = torch.rand(2, 20, 20, 2, generator=torch.Generator().manual_seed(0)) * 2 - 1
+CALLS: dict[str, Callable[[torch.Tensor], Any]] = {
+    "reflection_pad2d": lambda x: F.pad(x, (1, 2, 2, 1), mode="reflect"),
+    "replication_pad2d": lambda x: F.pad(x, (1, 2, 2, 1), mode="replicate"),
+    "replication_pad2d_backward": lambda x: aten.replication_pad2d_backward(F.pad(x, (1, 1, 1, 1)), x, [1, 1, 1, 1]),
+    "adaptive_max_pool2d": lambda x: F.adaptive_max_pool2d(x, 3, return_indices=True),
+    "grid_sampler_2d": lambda x: F.grid_sample(x, GRID[:, : x.shape[-1]], align_corners=False),
+}
+
+
+@pytest.mark.parametrize("name", sorted(set(CALLS) - {"grid_sampler_2d"}))
+def test_small_ones_are_loops(as_loops: Callable[..., list[Any]], name: str) -> None:
+    x = torch.randn(2, 3, 8, 8, generator=torch.Generator().manual_seed(1))
+    want = CALLS[name](x)
+    for got, expected in zip(as_loops(CALLS[name], x), want if isinstance(want, tuple) else [want], strict=True):
+        torch.testing.assert_close(got, expected)
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_large_ones_are_called(as_loops: Callable[..., list[Any]], name: str) -> None:
+    with pytest.raises(AssertionError, match=f"aten::{name}"):
+        as_loops(CALLS[name], torch.randn(2, 8, 20, 20))
+
+
+def test_windows_that_divide_an_image_are_a_plain_pool(as_loops: Callable[..., list[Any]]) -> None:
+    x = torch.randn(2, 8, 21, 28, generator=torch.Generator().manual_seed(2))
+    torch.testing.assert_close(as_loops(lambda x: F.adaptive_max_pool2d(x, 7), x)[0], F.adaptive_max_pool2d(x, 7))
+
+
+def test_gradients_of_large_tables_in_half_precision_are_called(as_loops: Callable[..., list[Any]]) -> None:
+    ids, grad = torch.randint(0, 50, (2, 6), generator=torch.Generator().manual_seed(3)), torch.ones(2, 6, 8, dtype=torch.bfloat16)
+    few = as_loops(lambda g, i: aten.embedding_dense_backward(g, i, 40, 3, False), grad, ids.clamp(max=39))[0]
+    torch.testing.assert_close(few, aten.embedding_dense_backward(grad, ids.clamp(max=39), 40, 3, False))
+    with pytest.raises(AssertionError, match="aten::embedding_dense_backward"):
+        as_loops(lambda g, i: aten.embedding_dense_backward(g, i, 50, 3, False), grad, ids)
