@@ -161,7 +161,7 @@ def _applied(behind: _Behind, call: _Call, connected: Sequence[Any]) -> tuple[An
     """``_Node.apply``. What its Python part does for signatures and transformations is left out where there are none: small graphs take
     no longer than that."""
     if torch._C._are_functorch_transforms_active():
-        return _Node.apply(behind, call, *connected)  # type: ignore[no-untyped-call]
+        return _Node.apply(behind, call, *connected)
     return _applied_now(behind, call, *map(torch._C._functorch.unwrap_if_dead, connected))
 
 
