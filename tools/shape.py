@@ -1,5 +1,6 @@
 """Fails where the tree is hard to read or known to break: oversized files and functions, import cycles, imports against the layers,
-decoders made late, devices by name outside of their folders, packages that build their native parts in different ways.
+decoders made late, devices by name outside of their folders, types left unchecked,
+packages that build their native parts in different ways.
 
 usage: shape.py [ROOT]. Function-level imports count. Who may import whom among the packages is what their pyproject.toml declares; the
 layers of torch that no package may import are in FORBIDDEN.
@@ -18,6 +19,8 @@ from workspace import ROOT, Package, packages
 
 FILE_LINES = 600
 FUNCTION_LINES = 100
+UNCHECKED = 60
+"""Lines of all packages together that mypy is told to leave alone."""
 DEVICES = ("cpu", "cuda", "xpu", "mps", "hpu")
 BY_TRAIT = ("opmill_graph_ir", "opmill_runtime_cache")
 """Packages that know devices by their traits; what is true of one alone stands in ``runtime_cache/devices``."""
@@ -82,6 +85,14 @@ def native_sizes(package: Package) -> Iterator[str]:
         lines = len(file.read_text().splitlines())
         if lines > FILE_LINES:
             yield f"{file}: {lines} lines (at most {FILE_LINES})"
+
+
+def unchecked(everything: Iterable[Package]) -> Iterator[str]:
+    """Too many lines with ``type: ignore``: better types, or a cast at the one place where a value comes in, say more."""
+    files = [file for package in everything for file in (package.folder / "src").rglob("*.py")]
+    count = sum("# type: ignore" in line for file in files for line in file.read_text().splitlines())
+    if count > UNCHECKED:
+        yield f"{count} lines with `type: ignore`, {UNCHECKED} at most"
 
 
 def hooks(everything: Iterable[Package]) -> Iterator[str]:
@@ -170,6 +181,7 @@ def main() -> int:
         complaints += cycles(modules)
         complaints += native_sizes(package)
     complaints += hooks(everything.values())
+    complaints += unchecked(everything.values())
     for complaint in dict.fromkeys(complaints):
         print(complaint.replace(f"{root}/", ""))
     print(f"shape: {len(everything)} packages, {len(complaints)} complaints")

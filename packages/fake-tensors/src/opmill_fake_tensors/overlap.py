@@ -31,10 +31,10 @@ def refuse_overlap(op: Operator, args: Sequence[Any], kwargs: Mapping[str, Any])
             alike = other is not target and other.itemsize == target.itemsize
             if not alike or other.untyped_storage()._cdata != target.untyped_storage()._cdata:
                 continue
-            pair = _laid_out(target), _laid_out(other)
-            if None in pair or pair[0] == pair[1] or not _meet(*pair):  # type: ignore[arg-type]
+            ours, theirs = _laid_out(target), _laid_out(other)
+            if ours is None or theirs is None or ours == theirs or not _meet(ours, theirs):
                 continue
-            if all(is_dense(sizes, strides) for sizes, strides, _ in pair):  # type: ignore[misc]
+            if all(is_dense(sizes, strides) for sizes, strides, _ in (ours, theirs)):
                 raise RuntimeError(
                     "unsupported operation: some elements of the input tensor and the written-to tensor refer to a single memory location. "
                     "Please clone() the tensor before performing the operation."

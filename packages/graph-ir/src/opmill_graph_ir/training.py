@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import torch
 
@@ -274,7 +274,7 @@ def _as_saved(laid: Sequence[tuple[Size, ...]], saved: Sequence[torch.Tensor], s
 
 
 def _numbers(values: tuple[Size, ...], sizes: Mapping[str, int]) -> tuple[int, ...]:
-    return tuple(evaluate(v, sizes) for v in values) if sizes else values  # type: ignore[return-value]
+    return tuple(evaluate(v, sizes) for v in values) if sizes else cast("tuple[int, ...]", values)
 
 
 def _with_strides(t: torch.Tensor, strides: tuple[int, ...]) -> torch.Tensor:

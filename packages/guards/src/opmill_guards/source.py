@@ -9,7 +9,7 @@ common: a path costs its last step. None is changed once made.
 
 from __future__ import annotations
 
-from typing import Any, Union
+from typing import Any, Union, cast
 
 
 class Local:
@@ -100,7 +100,7 @@ class Attr(Step):
 
     @property
     def name(self) -> str:
-        return self.part  # type: ignore[no-any-return]
+        return cast(str, self.part)
 
     def __str__(self) -> str:
         return f"{self.base}.{self.name}"
@@ -141,7 +141,7 @@ class DictKeyAt(Step):
 
     @property
     def position(self) -> int:
-        return self.part  # type: ignore[no-any-return]
+        return cast(int, self.part)
 
     def __str__(self) -> str:
         return f"list({self.base})[{self.position}]"
@@ -184,11 +184,11 @@ class TensorProperty(Step):
 
     @property
     def dim(self) -> int:
-        return self.part[1]  # type: ignore[no-any-return]
+        return cast(int, self.part[1])
 
     @property
     def property(self) -> str:
-        return self.part[0]  # type: ignore[no-any-return]
+        return cast(str, self.part[0])
 
     def __str__(self) -> str:
         return f"{self.base}.{self.property}({self.dim})"

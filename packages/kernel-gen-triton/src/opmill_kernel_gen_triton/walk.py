@@ -32,8 +32,8 @@ def names_in(phase: Phase) -> frozenset[str]:
     for e in expressions(phase):
         if type(e) is Ref:
             out.add(e.name)
-        elif type(e) in (Load, IndexValue):
-            out |= e.index.symbols  # type: ignore[union-attr]
+        elif isinstance(e, (Load, IndexValue)):
+            out |= e.index.symbols
     for s in phase.stores:
         out |= s.index.symbols
     for a in phase.axes:

@@ -85,7 +85,7 @@ def eager(graph_module: Any, example_inputs: Sequence[Any]) -> Callable[..., Any
     return labelled(graph_module).forward
 
 
-eager.sizes_of_data = True  # type: ignore[attr-defined]
+vars(eager)["sizes_of_data"] = True
 OWN: dict[str, Backend] = {"eager": eager}
 """Backends that need no package beside this one."""
 

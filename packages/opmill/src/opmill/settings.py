@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 from msgspec import Struct
 
@@ -45,8 +45,9 @@ def resolve(fullgraph: object, dynamic: object, backend: object, mode: object, o
         raise UsageTypeError("OM002", f"fullgraph must be True or False, not {fullgraph!r}")
     if dynamic is not None and not isinstance(dynamic, bool):
         raise UsageTypeError("OM002", f"dynamic must be True, False or None, not {dynamic!r}")
-    checked_mode = resolve_mode(mode)  # type: ignore[arg-type]
+    checked_mode = resolve_mode(cast("str | None", mode))
     check_backend(backend)
+    checked_backend = cast("str | Backend", backend)
     if backend == NATIVE:
         checked = resolve_options(checked_mode, options)
         check_generators(checked.generators)
@@ -55,10 +56,10 @@ def resolve(fullgraph: object, dynamic: object, backend: object, mode: object, o
         return Settings(fullgraph, dynamic, NATIVE, checked_mode, checked, {})
     foreign: dict[str, Any] = {} if mode in (None, "default") else {"mode": mode}
     if isinstance(options, Options):
-        return Settings(fullgraph, dynamic, backend, checked_mode, options, foreign)  # type: ignore[arg-type]
+        return Settings(fullgraph, dynamic, checked_backend, checked_mode, options, foreign)
     if options:
         foreign["options"] = dict(options)
-    return Settings(fullgraph, dynamic, backend, checked_mode, resolve_options(checked_mode, None), foreign)  # type: ignore[arg-type]
+    return Settings(fullgraph, dynamic, checked_backend, checked_mode, resolve_options(checked_mode, None), foreign)
 
 
 def resolve_arguments(arguments: Mapping[str, Any]) -> Settings:

@@ -22,7 +22,7 @@ def disable(function: _F | None = None) -> Any:
         return function(*args, **kwargs)
 
     # The mark torch's own disable leaves as well, so that either compiler honours both.
-    uncaptured._torchdynamo_disable = True  # type: ignore[attr-defined]
+    vars(uncaptured)["_torchdynamo_disable"] = True
     return uncaptured
 
 

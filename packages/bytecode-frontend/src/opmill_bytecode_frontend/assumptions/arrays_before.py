@@ -35,7 +35,7 @@ def array_of_before(vm: Interpreter, obj: Any, source: Any) -> ArrayValue | None
     vm.guard(TypeIs(source, type(obj)))
     vm.guard(Predicate(source, laid, str(laid)))
     inner = TensorValue(vm.recorder.fake_of(given, source, limits, frozenset(), size_of_array), None, torch.Tensor, given, source)
-    inner.of_array = True  # type: ignore[attr-defined]
+    inner.of_array = True
     vm.recorder.by_fake[id(inner.fake)] = inner
     vm.recorder.own_symbols(inner)
     return ArrayValue(inner, like_layout(obj.dtype, obj.shape, obj.strides), obj, source)

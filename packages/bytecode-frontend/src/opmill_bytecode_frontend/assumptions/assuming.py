@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import types
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 
@@ -37,6 +37,9 @@ class Assumptions:
     modules: dict[Any, ModuleValue]
     below_modules: dict[Any, bool]
     tree_classes: set[type]
+
+    def unsupported(self, code: str, what: str, why: str = "", hint: str = "") -> NoReturn:
+        raise NotImplementedError
 
     def guard(self, guard: Any) -> None:
         kind = type(guard)
@@ -75,7 +78,7 @@ class Assumptions:
 
     def use_module(self, module: ModuleValue) -> None:
         if is_asked(module.source):
-            self.unsupported(  # type: ignore[attr-defined]
+            self.unsupported(
                 "FE010", f"a look into {module.describe()} that a cache gives", "its structure is assumed when the function is called"
             )
         if module.source not in self.modules:
@@ -108,7 +111,7 @@ class Assumptions:
     def guard_object(self, value: Value) -> None:
         """A value of before the call is the very object that it is now. Raises Unsupported (FE067) where another was seen at each call."""
         if value.source in self.varying.opaque:
-            self.unsupported(  # type: ignore[attr-defined]
+            self.unsupported(
                 "FE067", f"which object {value.source} is", "it is another at each call", "hand over a number or text that stands for it"
             )
         if value.source is not None and type(value.source) is not Pinned:

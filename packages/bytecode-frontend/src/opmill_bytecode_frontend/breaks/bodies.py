@@ -120,7 +120,8 @@ def suspended(frame: Frame, handled: Value | None) -> tuple[types.FunctionType, 
         ParameterKind.STACK: lambda p: stack[p.place],
     }
     function = going.body.resume(going.resume)
-    function.__qualname__ = frame.function.qualname  # type: ignore[union-attr]
+    assert frame.function is not None
+    function.__qualname__ = frame.function.qualname
     return function, [given[p.kind](p) for p in going.resume.parameters]
 
 

@@ -57,7 +57,9 @@ def define(parameters: str, lines: list[str], code: types.CodeType, globals_: di
         name: table[name] if name in table else vars(builtins)[name] for name in sorted(names) if name in table or hasattr(builtins, name)
     }
     maker = ast.parse(f"def _make({', '.join(bound)}):\n    return _function")
-    maker.body[0].body.insert(0, tree.body[0])  # type: ignore[attr-defined]
+    defined = maker.body[0]
+    assert isinstance(defined, ast.FunctionDef)
+    defined.body.insert(0, tree.body[0])
     namespace: dict[str, Any] = {}
     features = code.co_flags & FUTURE  # what the statements compile in turn (exec, compile) inherits them
     exec(compile(maker, code.co_filename, "exec", features, dont_inherit=True), namespace)

@@ -10,6 +10,7 @@ from ..values.base import MISSING, Value
 from ..values.constant import ConstantValue
 from ..values.iterators import STOP, GeneratorValue, ItemsIterator, PythonIterator
 from ..values.mapping import SetValue
+from ..values.sequence import SequenceValue
 from .rebuild import Rebuilder, rebuilds
 
 #: Items of an unfinished iterator that are made ahead at most.
@@ -44,7 +45,8 @@ def begun(function: Any, *args: Any) -> Any:
 def items_iterator(r: Rebuilder, value: ItemsIterator) -> str:
     if value.owner is not None:
         if not value.finished:
-            value.owner.there_before(r.vm, value.position)  # type: ignore[attr-defined]
+            assert isinstance(value.owner, SequenceValue), value.owner
+            value.owner.there_before(r.vm, value.position)
         name = r.assign(
             value, f"iter({'()' if value.finished and value.kind is type(iter(())) else [] if value.finished else r.expr(value.owner)})"
         )

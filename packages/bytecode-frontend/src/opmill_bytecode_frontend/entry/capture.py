@@ -53,7 +53,7 @@ def eager_backend(gm: torch.fx.GraphModule, example_inputs: list[Any]) -> Any:
     return labelled(gm).forward
 
 
-eager_backend.sizes_of_data = True  # type: ignore[attr-defined]
+vars(eager_backend)["sizes_of_data"] = True
 
 
 def find_backend(backend: str | Backend) -> Backend:

@@ -227,7 +227,8 @@ class Seen:
             self.strides.setdefault(guard.source, set()).update(moved)
 
     def _note_array(self, guard: Predicate, array: Any) -> None:
-        if changed := guard.function.changed(array):  # type: ignore[attr-defined]
+        assert isinstance(guard.function, Laid), guard.function
+        if changed := guard.function.changed(array):
             self.sizes.setdefault(guard.source, set()).update(changed)
 
     def _note_number(self, guard: Equals, values: Mapping[str, Any], missed: set[Source]) -> None:

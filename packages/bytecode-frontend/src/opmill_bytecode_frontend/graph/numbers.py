@@ -207,8 +207,10 @@ class Numbers:
         sources: dict[Source, int] = {}
 
         def read(name: str) -> str:
-            sources.setdefault(self.sources[name], self.sizes.symbols[name].hint)  # type: ignore[arg-type]
-            return f"{{{list(sources).index(self.sources[name])}}}"
+            source, hint = self.sources[name], self.sizes.symbols[name].hint
+            assert hint is not None, name
+            sources.setdefault(source, hint)
+            return f"{{{list(sources).index(source)}}}"
 
         if isinstance(number, (int, float)):
             return (number, repr(number), sources) if math.isfinite(number) else None

@@ -49,8 +49,8 @@ DTYPE_OF_TYPE: dict[Any, torch.dtype] = {int: torch.int64, float: torch.float64,
 
 def graph_constant(value: Any) -> Any:
     """As it may stand in the text of a graph: numbers of numpy as Python's own."""
-    if isinstance(value, (float, complex)) and type(value).__module__ == "numpy":
-        return value.item()  # type: ignore[union-attr]
+    if type(value).__module__ == "numpy" and isinstance(value, (float, complex)):
+        return complex(value) if isinstance(value, complex) else float(value)
     return value
 
 
@@ -437,7 +437,9 @@ class Recorder:
         if floating and (fake.dim() or fake.dtype is torch.float64):
             return scalar
         dtype = fake.dtype if floating else torch.get_default_dtype()
-        return self.call_method(self.vm, "to", [scalar, ConstantValue(dtype)], {})  # type: ignore[return-value]
+        converted = self.call_method(self.vm, "to", [scalar, ConstantValue(dtype)], {})
+        assert isinstance(converted, TensorValue), converted
+        return converted
 
     def drawn(self, number: RandomNumber, like: Any = None) -> TensorValue:
         """A number that is drawn before the graph runs, or an array like this one."""
@@ -486,7 +488,7 @@ class Recorder:
         node = self.graph.create_node(op, target)
         node.args, node.kwargs = node_args, node_kwargs  # given at once, torch walks through them looking for numbers that cannot be there
         node.meta["place"] = vm.place()
-        node.meta["stack_trace"] = vm.location()  # type: ignore[attr-defined]
+        node.meta["stack_trace"] = vm.location()
         node.meta["module"] = running_module(vm.frame)
         self.labels.note(node)
         if not self.operations:
@@ -507,7 +509,7 @@ class Recorder:
         condition = self.numbers.condition(relation, self.node_of)
         self.numbers.sizes.expect(relation)
         node = self.graph.call_function(check, (condition, text, error))
-        node.meta["stack_trace"] = vm.location()  # type: ignore[attr-defined]
+        node.meta["stack_trace"] = vm.location()
         self.operations += 1
 
     def track(self, vm: Machine, result: Any, node: torch.fx.Node) -> Value:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NoReturn, cast
+from typing import TYPE_CHECKING, Any, NoReturn, TypeGuard, cast
 
 from ..breaks.returning import Operated, method_of
 from ..effects.reads import note_attribute
@@ -53,6 +53,10 @@ def not_implemented(value: Value | None) -> bool:
     return value is None or (type(value) is ConstantValue and value.value is NotImplemented)
 
 
+def answered(value: Value | None) -> TypeGuard[Value]:
+    return not not_implemented(value)
+
+
 class Operators:
     """The part of the interpreter that runs operators."""
 
@@ -88,10 +92,10 @@ class Operators:
     def unary(self, name: str, value: Value) -> Value:
         vm = cast(Machine, self)
         result = value.special(vm, name, [])
-        if not_implemented(result):
+        if result is None or not_implemented(result):
             symbol = {"__neg__": "unary -", "__pos__": "unary +", "__invert__": "unary ~", "__abs__": "abs()"}[name]
             self.throw(TypeError, f"bad operand type for {symbol}: {value.python_type().__name__!r}")
-        return result  # type: ignore[return-value]
+        return result
 
     def expect(self, owner: Value, name: str, goes_on: Any) -> None:
         """The instruction being run calls a method of the data model next: see ``Frame.expects``."""
@@ -112,8 +116,8 @@ class Operators:
             if direct:
                 self.expect_operator(op, left, right, [(left, f"__i{name}__", right)], 0)
             result = left.special(vm, f"__i{name}__", [right])
-            if not not_implemented(result):
-                return result  # type: ignore[return-value]
+            if answered(result):
+                return result
         lt, rt = left.python_type(), right.python_type()
         tries = [(left, f"__{name}__", right), (right, f"__r{name}__", left)]
         if lt is rt and lt not in NUMBERS:
@@ -126,8 +130,8 @@ class Operators:
             if direct:
                 self.expect_operator(op.rstrip("="), left, right, tries, number)
             result = owner.special(vm, method, [other])
-            if not not_implemented(result):
-                return result  # type: ignore[return-value]
+            if answered(result):
+                return result
         for sequence in (list, tuple):
             if name == "add" and issubclass(lt, sequence):
                 self.throw(TypeError, f'can only concatenate {sequence.__name__} (not "{name_in_c(rt)}") to {sequence.__name__}')
@@ -147,8 +151,8 @@ class Operators:
 
     def differs(self, owner: Value, other: Value) -> Value:
         """``object.__ne__``: the contrary of what ``__eq__`` says."""
-        equal = owner.special(self, "__eq__", [other])  # type: ignore[arg-type]
-        return ConstantValue(NotImplemented if not_implemented(equal) else not self.truth(equal))  # type: ignore[arg-type]
+        equal = owner.special(cast(Machine, self), "__eq__", [other])
+        return ConstantValue(not self.truth(equal) if answered(equal) else NotImplemented)
 
     def compare(self, op: str, left: Value, right: Value, direct: bool = False) -> Value:
         vm = cast(Machine, self)
@@ -163,8 +167,8 @@ class Operators:
             result = owner.special(vm, method, [other])
             if result is None and op == "!=":
                 result = self.differs(owner, other)
-            if not not_implemented(result):
-                return result  # type: ignore[return-value]
+            if answered(result):
+                return result
         if op in ("==", "!="):
             return ConstantValue(self.is_same(left, right) == (op == "=="))
         self.throw(TypeError, f"{op!r} not supported between instances of {name_in_c(lt)!r} and {name_in_c(rt)!r}")

@@ -533,7 +533,7 @@ def graph_input(vm: Interpreter, obj: Any, given: Any, source: Any) -> TensorVal
     except FakeTensorError as exc:
         vm.unsupported("FE051", f"tensor with layout {given.layout}", str(exc))
     value = TensorValue(fake, None, type(given), given, source)
-    value.held, value.below = held, given is not obj  # type: ignore[attr-defined]
+    value.held, value.below = held, given is not obj
     vm.recorder.by_fake[id(fake)] = value
     keys = torch._C._dispatch_keys(obj).raw_repr()
     sizes: Any = tuple(given.shape)

@@ -25,6 +25,7 @@ from ..values.base import MISSING, NotConstant, Value, apply, name_in_c, named_b
 from ..values.classes import ClassValue
 from ..values.constant import ConstantValue
 from ..values.deques import DequeValue, longest
+from ..values.exceptions import ExceptionObject
 from ..values.functions import MethodValue
 from ..values.mapping import DictValue, DictView, SetValue, mapping_of
 from ..values.objects import OF_OWN_CLASS, ObjectValue
@@ -298,7 +299,7 @@ def slot_call(vm: Interpreter, obj: Any, args: list[Value], kwargs: dict[str, Va
         if name == "__init__":
             return ConstantValue(None)
         if name in ("__setattr__", "__delattr__"):
-            receiver.generic_change(vm, rest[0].constant(), *rest[1:])  # type: ignore[attr-defined]
+            cast(ClassValue, receiver).generic_change(vm, rest[0].constant(), *rest[1:])
             return ConstantValue(None)
         return fold(vm, obj, args, kwargs)
     if isinstance(receiver, ObjectValue):
@@ -306,7 +307,7 @@ def slot_call(vm: Interpreter, obj: Any, args: list[Value], kwargs: dict[str, Va
             if name == "__init__":
                 if receiver.source is not None:
                     vm.unsupported("FE020", f"method __init__ of {receiver.describe()}", "the exception was made before the call")
-                receiver.fields["args"] = TupleValue(rest)  # type: ignore[attr-defined]
+                cast(ExceptionObject, receiver).fields["args"] = TupleValue(rest)
                 return ConstantValue(None)
             return receiver.method(vm, name, rest, kwargs)
         storage = receiver.storage

@@ -89,7 +89,9 @@ def states(program: Program) -> dict[Instruction, State]:
         place = heapq.heappop(pending)
         if pending and pending[0] == place:
             continue
-        for target, arriving in _steps(program.instructions, place, found[place]):  # type: ignore[arg-type]
+        state = found[place]
+        assert state is not None
+        for target, arriving in _steps(program.instructions, place, state):
             reached = target if isinstance(target, int) else number[target]
             if reached == len(found):
                 continue

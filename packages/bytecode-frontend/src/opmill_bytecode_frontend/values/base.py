@@ -11,6 +11,8 @@ from opmill_guards.source import Source
 
 if TYPE_CHECKING:
     from ..interpretation.frame import Frame
+    from .classes import ClassValue
+    from .tensor import TensorValue
 
 
 MISSING: Any = type("Missing", (), {"__repr__": lambda self: "MISSING", "__slots__": ()})()
@@ -104,6 +106,13 @@ class Machine(Protocol):
     def binary(self, op: str, left: Value, right: Value, direct: bool = ...) -> Value: ...
     def guard_tensor(self, guard: Any, held: bool) -> None: ...
     def of_error(self, arg: Any) -> Value: ...
+    def added(self, value: TensorValue, name: str) -> Any: ...
+    def bind(self, function: Value, owner: Value) -> Value: ...
+    def class_source(self, owner: type, name: str, raw: Any) -> Any: ...
+    def construct(self, cls: ClassValue, args: list[Value], kwargs: dict[str, Value], plain: bool = ...) -> Value: ...
+    def location(self) -> str: ...
+    def names(self, namespace: dict[str, Any]) -> Value: ...
+    def read_global(self, namespace: dict[str, Any], name: str, module: Any = ...) -> Value: ...
 
 
 class Lazy:
@@ -160,6 +169,12 @@ class Value:
         if owner is not object and not (name == "__ne__" and self.find_method("__eq__") is not None):
             vm.unsupported("FE020", f"{name} of {self.describe()}", "it has no symbolic counterpart")
         return None
+
+    def dunder(self, vm: Machine, name: str, args: list[Value]) -> Value:
+        """As ``special``, of a method that the type has."""
+        found = self.special(vm, name, args)
+        assert found is not None, name
+        return found
 
     def getattr(self, vm: Machine, name: str) -> Value:
         cls = self.python_type()

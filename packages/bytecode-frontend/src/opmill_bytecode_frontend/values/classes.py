@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 import types
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, cast
 
 from opmill_guards.source import Attr, Pinned
 
@@ -32,11 +33,11 @@ class ClassValue(KnownObject):
         for name in ("__bool__", "__len__"):
             metaclass: type = type(self.obj)
             if type(find_in_mro(metaclass.__mro__, name)[1]) is types.FunctionType:
-                return vm.truth(self.special(vm, name, []))  # type: ignore[arg-type]
+                return vm.truth(self.dunder(vm, name, []))
         return bool(self.obj)
 
     def call(self, vm: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:
-        return vm.construct(self, args, kwargs)  # type: ignore[attr-defined]
+        return vm.construct(self, args, kwargs)
 
     def callee(self) -> Any:
         return self.obj
@@ -164,11 +165,11 @@ class ClassValue(KnownObject):
 
     def iterate(self, vm: Machine) -> Value:
         if self.of_metaclass("__iter__") is not None:
-            return vm.iterate(self.special(vm, "__iter__", []))  # type: ignore[arg-type]
+            return vm.iterate(self.dunder(vm, "__iter__", []))
         if self.of_metaclass("__getitem__") is not None:
             return by_index(self)
         try:
-            items = list(self.obj)  # type: ignore[call-overload]
+            items = list(cast(Iterable[Any], self.obj))  # or iterating over it raises
         except Exception as exc:
             vm.throw_real(exc)
         return vm.iterate(vm.fresh(items))
@@ -185,8 +186,9 @@ class SuperValue(Value):
         return super
 
     def getattr(self, vm: Machine, name: str) -> Value:
-        is_class = isinstance(self.owner, ClassValue) and issubclass(self.owner.obj, self.after)
-        cls = self.owner.obj if is_class else self.owner.python_type()  # type: ignore[attr-defined]
+        found = self.owner.obj if isinstance(self.owner, ClassValue) else None
+        is_class = found is not None and issubclass(found, self.after)
+        cls = found if found is not None and is_class else self.owner.python_type()
         mro = cls.__mro__
         owner, raw = find_now(vm, mro[mro.index(self.after) + 1 :], name)
         if raw is MISSING:
@@ -211,10 +213,10 @@ class ModuleObject(KnownObject):
 
     def getattr(self, vm: Machine, name: str) -> Value:
         if name == "__dict__":
-            return vm.names(self.obj.__dict__)  # type: ignore[attr-defined]
+            return vm.names(self.obj.__dict__)
         if (other := standing_in(self.obj.__name__, name)) is not None:
             return vm.wrap(other, Pinned(other, name))
-        return vm.read_global(self.obj.__dict__, name, self.obj)  # type: ignore[attr-defined]
+        return vm.read_global(self.obj.__dict__, name, self.obj)
 
     def setattr(self, vm: Machine, name: str, value: Value) -> None:
         cls = type(self.obj)

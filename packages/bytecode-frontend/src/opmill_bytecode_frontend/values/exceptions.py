@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import types
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from opmill_guards.source import Attr, Source
 
@@ -68,6 +68,12 @@ class ExceptionObject(ObjectValue):
         self.fields[name] = vm.wrap(getattr(self.obj, name), Attr(self.source, name))
         return self.fields[name]
 
+    def arguments(self, vm: Machine) -> list[Value]:
+        """The items of ``args``."""
+        args = self.read(vm, "args")
+        assert isinstance(args, TupleValue), args
+        return args.items
+
     def write(self, vm: Machine, name: str, value: Value) -> None:
         self.fields[name] = value
         if self.source is not None:
@@ -105,10 +111,10 @@ class ExceptionObject(ObjectValue):
         if name in ("with_traceback", "add_note"):
             return BuiltinMethod(self, name)
         if name == "value" and issubclass(self.cls, StopIteration) and self.source is None and name not in self.fields:
-            args = self.read(vm, "args").items  # type: ignore[attr-defined]
+            args = self.arguments(vm)
             return args[0] if args else NONE
         if name in ("message", "exceptions") and issubclass(self.cls, BaseExceptionGroup) and self.source is None:
-            message, exceptions = self.read(vm, "args").items  # type: ignore[attr-defined]
+            message, exceptions = self.arguments(vm)
             return message if name == "message" else TupleValue(vm.unpack(exceptions))
         if name in self.fields or self.is_field(name):
             return self.read(vm, name)
@@ -223,7 +229,7 @@ class TracebackValue(Value):
     def describe(self) -> str:
         return "a traceback" if self.raised is None else f"the traceback of {self.raised.describe()}"
 
-    def refuse(self, vm: Machine, *args: Any) -> Any:
+    def refuse(self, vm: Machine) -> NoReturn:
         """Its frames and lines are those of a run, not of a capture."""
         origin = vm.origins.get(id(self.raised))
         why = "frames and lines are those of a run, not of a capture"
@@ -235,7 +241,11 @@ class TracebackValue(Value):
     def special(self, vm: Machine, name: str, args: list[Value]) -> Value | None:
         return None if name in ("__eq__", "__ne__") else self.refuse(vm)
 
-    key = setattr = refuse  # type: ignore[assignment]
+    def key(self, vm: Machine) -> Any:
+        return self.refuse(vm)
+
+    def setattr(self, vm: Machine, name: str, value: Value) -> None:
+        self.refuse(vm)
 
 
 __all__ = ["LINKS", "ExceptionObject", "TracebackValue", "raised_by_python"]

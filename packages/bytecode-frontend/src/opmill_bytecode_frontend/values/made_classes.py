@@ -10,6 +10,7 @@ import dataclasses
 import enum
 import functools
 import types
+from collections.abc import Sequence
 from typing import Any
 
 from .assigned_attributes import StandIn, function_stand_in
@@ -35,7 +36,7 @@ class NewClass(ClassValue):
         model: type,
         maker: Any,
         given: list[Value],
-        bases: list[Value],
+        bases: Sequence[Value],
         namespace: dict[str, Value] | None,
         named: dict[str, Value],
         cell: CellValue | None = None,

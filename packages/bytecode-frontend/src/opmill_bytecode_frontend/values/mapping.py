@@ -62,11 +62,17 @@ class DictValue(Value):
             self.keys_guarded = True
             vm.guard(DictKeys(self.source, tuple(self.obj)))
 
+    @property
+    def known_before(self) -> dict[Any, Any]:
+        """What a dictionary of before the call held."""
+        assert self.before is not None
+        return self.before
+
     def lookup(self, vm: Machine, key: Any) -> Any:
         """The value of a hashable key, or MISSING (then guarded as absent)."""
         entry = self.items.get(key)
         if entry is None:
-            if not self.keys_guarded and key not in self.before:  # type: ignore[operator]
+            if not self.keys_guarded and key not in self.known_before:
                 if type(key) in PLAIN_KEYS:
                     vm.guard(Absent(self.source, key))
                 else:
@@ -235,7 +241,7 @@ class DictValue(Value):
         self.changed(vm)
         return ConstantValue(None)
 
-    def m_copy(self, vm: Machine) -> Value:
+    def m_copy(self, vm: Machine) -> DictValue:
         self.all_values(vm)
         copy = DictValue(dict(self.items), dict if self.read_only else self.cls)
         copy.default = self.default
@@ -265,7 +271,7 @@ class DictValue(Value):
         if mapping_of(other) is None:
             return ConstantValue(NotImplemented)
         copy = self.m_copy(vm)
-        copy.m_update(vm, other)  # type: ignore[attr-defined]
+        copy.m_update(vm, other)
         return copy
 
     def m___ror__(self, vm: Machine, other: Value) -> Value:
@@ -443,11 +449,11 @@ class DictView(Value):
 
     def special(self, vm: Machine, name: str, args: list[Value]) -> Value | None:
         if self.kind != "values" and name in SET_OPERATORS:
-            other = args[0]
-            if name not in COMPARISONS and is_iterable(content(other)) and not isinstance(content(other), (SetValue, DictView)):
+            other, inside = args[0], content(args[0])
+            if isinstance(inside, DictView):
+                other = inside.as_set(vm)
+            elif name not in COMPARISONS and is_iterable(inside) and not isinstance(inside, SetValue):
                 other = SetValue(to_keys(vm, other))  # sets want sets, views take any items
-            elif isinstance(content(other), DictView):
-                other = content(other).as_set(vm)  # type: ignore[attr-defined]
             return self.as_set(vm).special(vm, name, [other])
         return super().special(vm, name, args)
 

@@ -152,7 +152,7 @@ class ModuleValue(ObjectValue):
         if plain and not special:
             self.generic_setattr(vm, name, value)
         elif plain and name in d["_buffers"] and issubclass(value.python_type(), torch.Tensor):
-            self.getattr(vm, "_buffers").m___setitem__(vm, ConstantValue(name), value)  # type: ignore[attr-defined]
+            self.getattr(vm, "_buffers").dunder(vm, "__setitem__", [ConstantValue(name), value])
         else:
             super().setattr(vm, name, value)
 

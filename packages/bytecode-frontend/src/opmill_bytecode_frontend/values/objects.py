@@ -62,7 +62,7 @@ def read_class(vm: Machine, owner: type, name: str, raw: Any) -> Value:
     if type(raw) is types.FunctionType or issubclass(type(raw), (property, staticmethod, classmethod)):
         vm.guard_class(owner, name, raw)
         return vm.wrap(raw, Pinned(raw, f"{owner.__qualname__}.{name}"))
-    return vm.wrap(raw, vm.class_source(owner, name, raw))  # type: ignore[attr-defined]
+    return vm.wrap(raw, vm.class_source(owner, name, raw))
 
 
 def bind_descriptor(vm: Machine, owner: type, name: str, raw: Any, instance: Value | None, cls: Value) -> Value:
@@ -105,7 +105,8 @@ def bind_descriptor(vm: Machine, owner: type, name: str, raw: Any, instance: Val
     real = instance.real() if instance is not None else None
     if real is MISSING:
         if kind is types.GetSetDescriptorType or kind is types.MemberDescriptorType:
-            vm.unsupported("FE040", f"attribute {name} of {instance.describe()}")  # type: ignore[union-attr]
+            assert instance is not None
+            vm.unsupported("FE040", f"attribute {name} of {instance.describe()}")
         vm.unsupported("FE041", f"descriptor {kind.__qualname__} for attribute {name}")
     try:
         result = raw.__get__(real, cls.constant() if instance is None else type(real))
@@ -176,6 +177,9 @@ class ObjectValue(Value):
     """An instance of a class written in Python, of before the call (``obj``) or made in captured code.
 
     ``storage`` holds the builtin part of instances of subclasses of dict, list, tuple, ...: a tracked value of its own."""
+
+    opened: tuple[bool, bool | None]
+    """Of a block of inference mode that was entered: whether gradients and that mode were on."""
 
     def __init__(self, cls: type, obj: Any = None, source: Source | None = None, storage: Value | None = None) -> None:
         self.cls = cls

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NoReturn
 
 from .base import ExistingObject, Machine, NotConstant, Value
 from .constant import ConstantValue
@@ -79,13 +79,35 @@ class Untouched(ExistingObject):
     """An object that captured code carries about and never looks into: a weak proxy, whose object may be dead, or a frame, which holds all
     that its function has."""
 
-    def refuse(self, vm: Machine, *args: Any) -> Any:
+    def refuse(self, vm: Machine, *args: Any, **kwargs: Any) -> NoReturn:
         vm.unsupported("FE018", f"a look into {self.describe()}", "what it gives is known when the program runs")
 
     def describe(self) -> str:
         return f"a {type(self.obj).__name__}"
 
-    truth = key = getattr = setattr = delattr = call = iterate = special = refuse  # type: ignore[assignment]
+    def truth(self, vm: Machine) -> bool:
+        self.refuse(vm)
+
+    def key(self, vm: Machine) -> Any:
+        self.refuse(vm)
+
+    def getattr(self, vm: Machine, name: str) -> Value:
+        self.refuse(vm)
+
+    def setattr(self, vm: Machine, name: str, value: Value) -> None:
+        self.refuse(vm)
+
+    def delattr(self, vm: Machine, name: str) -> None:
+        self.refuse(vm)
+
+    def call(self, vm: Machine, args: list[Value], kwargs: dict[str, Value]) -> Value:
+        self.refuse(vm)
+
+    def iterate(self, vm: Machine) -> Value:
+        self.refuse(vm)
+
+    def special(self, vm: Machine, name: str, args: list[Value]) -> Value | None:
+        self.refuse(vm)
 
     def find_method(self, name: str) -> Any:
         return self.refuse

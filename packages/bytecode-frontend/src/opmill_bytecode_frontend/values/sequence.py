@@ -339,7 +339,7 @@ class TupleValue(SequenceValue):
         if isinstance(raw, (classmethod, staticmethod)):
             return vm.getattr(vm.wrap(self.cls), name)
         if self.cls is not tuple and hasattr(raw, "__code__"):
-            return vm.bind(vm.wrap(raw), self)  # type: ignore[attr-defined]
+            return vm.bind(vm.wrap(raw), self)
         if self.cls is not tuple and isinstance(raw, property) and raw.fget is not None:
             return vm.call(vm.wrap(raw.fget), [self], {})
         if self.cls is not tuple and hasattr(raw, "__func__"):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 from opmill_guards.source import Source
 
@@ -132,29 +132,29 @@ class SetValue(Value):
         out.m_update(vm, *others)
         return out
 
-    def m_intersection(self, vm: Machine, *others: Value) -> Value:
+    def m_intersection(self, vm: Machine, *others: Value) -> SetValue:
         keys = [to_keys(vm, o) for o in others]
         return SetValue({k: v for k, v in self.items.items() if all(k in o for o in keys)}, self.cls)
 
-    def m_difference(self, vm: Machine, *others: Value) -> Value:
+    def m_difference(self, vm: Machine, *others: Value) -> SetValue:
         keys = [to_keys(vm, o) for o in others]
         return SetValue({k: v for k, v in self.items.items() if not any(k in o for o in keys)}, self.cls)
 
-    def m_symmetric_difference(self, vm: Machine, other: Value) -> Value:
+    def m_symmetric_difference(self, vm: Machine, other: Value) -> SetValue:
         theirs = to_keys(vm, other)
         mine = {k: v for k, v in self.items.items() if k not in theirs}
         return SetValue(mine | {k: v for k, v in theirs.items() if k not in self.items}, self.cls)
 
     def m_difference_update(self, vm: Machine, *others: Value) -> Value:
-        self.items = self.m_difference(vm, *others).items  # type: ignore[attr-defined]
+        self.items = self.m_difference(vm, *others).items
         return self.changed(vm)
 
     def m_intersection_update(self, vm: Machine, *others: Value) -> Value:
-        self.items = self.m_intersection(vm, *others).items  # type: ignore[attr-defined]
+        self.items = self.m_intersection(vm, *others).items
         return self.changed(vm)
 
     def m_symmetric_difference_update(self, vm: Machine, other: Value) -> Value:
-        self.items = self.m_symmetric_difference(vm, other).items  # type: ignore[attr-defined]
+        self.items = self.m_symmetric_difference(vm, other).items
         return self.changed(vm)
 
     def m_pop(self, vm: Machine) -> Value:
@@ -176,10 +176,10 @@ class SetValue(Value):
     def special(self, vm: Machine, name: str, args: list[Value]) -> Value | None:
         if name in SET_OPERATORS:
             other = content(args[0])
-            view = hasattr(other, "as_set") and getattr(other, "kind", "") != "values"  # keys and items of a dictionary
-            if view and name not in COMPARISONS:
-                return ConstantValue(NotImplemented)  # the view's own operators are asked
-            other = other.as_set(vm) if view else other  # type: ignore[attr-defined]
+            if isinstance(other, SetLike) and other.kind != "values":  # keys and items of a dictionary
+                if name not in COMPARISONS:
+                    return ConstantValue(NotImplemented)  # the view's own operators are asked
+                other = other.as_set(vm)
             if not isinstance(other, SetValue):
                 return ConstantValue(NotImplemented)
             if name in COMPARISONS:
@@ -209,14 +209,32 @@ class SetValue(Value):
         return self.in_place(vm, other, self.m_symmetric_difference_update)
 
 
+@runtime_checkable
+class SetLike(Protocol):
+    """A view of a dictionary."""
+
+    kind: str
+
+    def as_set(self, vm: Machine) -> SetValue: ...
+
+
+@runtime_checkable
+class KeyedValues(Protocol):
+    """A dictionary: of each key, what it is and the value."""
+
+    items: dict[Any, tuple[Value, Any]]
+
+    def key_values(self, vm: Machine) -> list[Value]: ...
+
+
 def to_keys(vm: Machine, value: Value) -> dict[Any, Value]:
     """The values by their keys. Sets and dictionaries know the keys of theirs: hashes are not asked for again."""
     known = content(value)
     if isinstance(known, SetValue):
         return known.items
-    if hasattr(value, "key_values"):
+    if isinstance(value, KeyedValues):
         value.key_values(vm)
-        return {k: v for k, (v, _) in value.items.items()}  # type: ignore[attr-defined]
+        return {k: v for k, (v, _) in value.items.items()}
     out: dict[Any, Value] = {}
     for v in vm.unpack(value):
         out.setdefault(vm.key(v), v)

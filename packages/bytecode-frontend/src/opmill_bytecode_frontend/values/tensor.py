@@ -75,6 +75,10 @@ class TensorValue(Value):
         self.source = source
         self.below = False
         """Whether it is the tensor below one of a class that overrides torch's functions."""
+        self.held = False
+        """Whether it is found in a module that is tracked."""
+        self.of_array = False
+        """Whether it is below an array of before the call."""
         self.scalar: Any = None
         """The float that it stands for, where it is an input that does."""
         self.new_grad: Value | None = None
@@ -140,7 +144,7 @@ class TensorValue(Value):
                     "FE031", "the gradient of a tensor that is no leaf", "whether one is retained belongs to the object, not to its value"
                 )
             return vm.wrap(self.obj.grad, Attr(self.source, name))
-        if takes_operators(self.cls) and (found := vm.added(self, name)) is not MISSING:  # type: ignore[attr-defined]
+        if takes_operators(self.cls) and (found := vm.added(self, name)) is not MISSING:
             return found
         if (found := self.own(vm, name)) is not MISSING:
             return found
@@ -317,7 +321,7 @@ class TensorValue(Value):
         )
 
     def special(self, vm: Machine, name: str, args: list[Value]) -> Value | None:
-        if takes_operators(self.cls) and (found := vm.added(self, name)) is not MISSING:  # type: ignore[attr-defined]
+        if takes_operators(self.cls) and (found := vm.added(self, name)) is not MISSING:
             return vm.call(found, args, {})
         if name in OPERATORS and args and not is_overriding(args[0]) and not vm.recorder.is_operand(args[0]):
             return ConstantValue(NotImplemented)

@@ -449,8 +449,9 @@ class FloatNode(Node):
 
     def maybe_as_float(self) -> float | None:
         if isinstance(self.value, Real):
-            known = {name: self.sizes.simplify(index(name)).constant for name in self.value.symbols}
-            return None if None in known.values() else self.value.evaluate(known)  # type: ignore[arg-type]
+            found = {name: self.sizes.simplify(index(name)).constant for name in self.value.symbols}
+            known = {name: value for name, value in found.items() if value is not None}
+            return self.value.evaluate(known) if len(known) == len(found) else None
         return self.value
 
     def guard_float(self, file: str = "", line: int = 0) -> float:

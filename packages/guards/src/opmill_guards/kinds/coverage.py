@@ -85,8 +85,9 @@ class Coverage:
             return source.base in self._modules
         if type(source) is Item:
             return type(source.base) is InstanceDict and source.base.base in self._modules and source.key in names
-        plain = type(source) is Attr and source.base in self._modules and source.name in names
-        return plain and self._is_plain_attribute(source)  # type: ignore[arg-type]
+        if not isinstance(source, Attr) or type(source) is not Attr:
+            return False
+        return source.base in self._modules and source.name in names and self._is_plain_attribute(source)
 
     def _item(self, source: Item) -> tuple[int, int, Any]:
         if self._is_table(source.base, TABLES + HOOKS) and type(source.key) is str:

@@ -179,12 +179,12 @@ def _compile(guard: ModuleTree, into: Builder) -> None:
     then: list[list[Guard]] = [[] for _ in trees]
     pinned: list[list[TensorMatch]] = [[] for _ in trees]
     for part in (*guard.then, *guard.tensors):
-        exact = type(part) is TensorMatch
-        tree = next((k for k, (own, _) in enumerate(trees) if (own.has(part.source) if exact else own.covers(part))), None)  # type: ignore[union-attr]
+        exact = part if isinstance(part, TensorMatch) else None
+        tree = next((k for k, (own, _) in enumerate(trees) if (own.has(exact.source) if exact is not None else own.covers(part))), None)
         if tree is None:
             into.add(part)
-        elif exact:
-            pinned[tree].append(part)  # type: ignore[arg-type]
+        elif exact is not None:
+            pinned[tree].append(exact)
         else:
             then[tree].append(part)
     recheck = _classes_hold(guard.snapshot)

@@ -47,7 +47,8 @@ def _compile(guard: TensorMatch, into: Builder) -> None:
 
 def _describe(guard: TensorMatch, read: Read) -> tuple[str, str]:
     found = differences(guard, read(guard.source))
-    return tuple(", ".join(f"{name} {pair[side]}" for name, pair in found.items()) for side in (0, 1))  # type: ignore[return-value]
+    wanted, got = (", ".join(f"{name} {pair[side]}" for name, pair in found.items()) for side in (0, 1))
+    return wanted, got
 
 
 KIND = Kind(TensorMatch, 5, _check, _compile, _describe)

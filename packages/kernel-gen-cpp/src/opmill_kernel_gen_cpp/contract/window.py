@@ -183,8 +183,8 @@ def _bound(e: Expr, axes: Sequence[Axis]) -> _Bound | None:
         return None
     if e.name == "ge":
         found, size = {**found, "": found[""] - size}, None
-    at = {name: c.constant for name, c in found.items()}
-    return _Bound(at, size) if None not in at.values() else None  # type: ignore[arg-type]
+    at = {name: known for name, c in found.items() if (known := c.constant) is not None}
+    return _Bound(at, size) if len(at) == len(found) else None
 
 
 # ---- directions ------------------------------------------------------------------------------------------------------------

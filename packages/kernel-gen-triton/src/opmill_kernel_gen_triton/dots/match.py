@@ -38,16 +38,17 @@ def dot_of(nest: Nest, sizes: Mapping[str, int]) -> Dot | None:
     value = reduction.value
     if reduction.op != "sum" or reduction.dtype != "float32" or type(value) is not Op or value.name != "mul" or walk.indirect(nest):
         return None
-    operands = [_half(x) for x in value.args]
-    if any(x is None for x in operands) or operands[0].dtype != operands[1].dtype:  # type: ignore[union-attr]
+    operands = [half for x in value.args if (half := _half(x)) is not None]
+    if len(operands) < len(value.args) or operands[0].dtype != operands[1].dtype:
         return None
-    return _arranged(nest, operands, reduction.names[0], sizes)  # type: ignore[arg-type]
+    return _arranged(nest, operands, reduction.names[0], sizes)
 
 
 def _half(e: Expr) -> Expr | None:
     """The value of half precision that ``e`` is in float32."""
-    widened = type(e) is Op and e.name == "cast" and e.dtype == "float32" and TYPES[e.args[0].dtype].kind == "half"
-    return e.args[0] if widened else None  # type: ignore[union-attr]
+    if type(e) is not Op or e.name != "cast" or e.dtype != "float32" or TYPES[e.args[0].dtype].kind != "half":
+        return None
+    return e.args[0]
 
 
 def _arranged(nest: Nest, operands: list[Expr], result: str, sizes: Mapping[str, int]) -> Dot | None:
@@ -72,7 +73,7 @@ def _arranged(nest: Nest, operands: list[Expr], result: str, sizes: Mapping[str,
 
 
 def _names(e: Expr) -> set[str]:
-    return {name for x in walk.inside(e) if type(x) in (Load, IndexValue) for name in x.index.symbols}  # type: ignore[union-attr]
+    return {name for x in walk.inside(e) if isinstance(x, (Load, IndexValue)) for name in x.index.symbols}
 
 
 __all__ = ["LEAST", "Dot", "dot_of"]

@@ -68,16 +68,17 @@ class _Merger:
             return self._loads(a, b)
         if type(a) is Const and type(b) is Const:
             return Op("where", (self.condition, a, b), a.dtype)
-        turned = [type(e) is Op and e.name == "neg" and e.dtype.startswith("float") for e in (a, b)]
-        if turned[0] != turned[1]:
-            return self._signs(a, b, turned[0])
+        negated = [e.args[0] if type(e) is Op and e.name == "neg" and e.dtype.startswith("float") else None for e in (a, b)]
+        if (negated[0] is None) != (negated[1] is None):
+            return self._signs(negated[0] or a, negated[1] or b, negated[0] is not None)
         if type(a) is not Op or type(b) is not Op or a.name != b.name or len(a.args) != len(b.args):
             return None
-        args = [self.both(x, y) for x, y in zip(a.args, b.args, strict=True)]
-        return None if None in args else Op(a.name, tuple(args), a.dtype)  # type: ignore[arg-type]
+        args = [both for x, y in zip(a.args, b.args, strict=True) if (both := self.both(x, y)) is not None]
+        return Op(a.name, tuple(args), a.dtype) if len(args) == len(a.args) else None
 
     def _signs(self, a: Expr, b: Expr, first: bool) -> Expr | None:
-        inner = self.both(a.args[0] if first else a, b if first else b.args[0])  # type: ignore[union-attr]
+        """Both without their sign, of which the first has one or the second."""
+        inner = self.both(a, b)
         if inner is None:
             return None
         signs = (Const(-1.0, a.dtype), Const(1.0, a.dtype))

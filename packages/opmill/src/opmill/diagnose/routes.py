@@ -92,16 +92,18 @@ class _Once:
     """A graph that is compiled for the inputs of its first call."""
 
     def __init__(self, gm: fx.GraphModule, make: Compile) -> None:
-        self.gm, self.make, self.compiled = gm, make, None
+        self.gm, self.make = gm, make
+        self.compiled: Callable[..., Any] | None = None
 
     def __call__(self, *inputs: Any) -> Any:
-        if self.compiled is None:
-            self.compiled = self.make(self.gm, inputs)  # type: ignore[assignment]
-            other = Program(self.compiled, inputs, {}).shuffled()
+        compiled = self.compiled
+        if compiled is None:
+            compiled = self.compiled = self.make(self.gm, inputs)
+            other = Program(compiled, inputs, {}).shuffled()
             with contextlib.suppress(Exception):  # memory holds other results by then: what nobody writes is not right by luck
                 other.call()
             torch.manual_seed(SEED)
-        return self.compiled(*inputs)  # type: ignore[misc]
+        return compiled(*inputs)
 
 
 @contextlib.contextmanager

@@ -68,7 +68,7 @@ def stores_again(frame: Frame) -> bool:
     return len(set(stored)) < len(stored) or other or bool(frame.turns)
 
 
-def mro_entries(vm: Interpreter, label: str, base: Value, bases: tuple[Value, ...]) -> list[Value]:
+def mro_entries(vm: Interpreter, label: str, base: Value, bases: tuple[Value, ...]) -> list[ClassValue]:
     """The classes that an expression among the bases stands for."""
     if isinstance(base, ClassValue):
         return [base]
@@ -76,14 +76,22 @@ def mro_entries(vm: Interpreter, label: str, base: Value, bases: tuple[Value, ..
     entries: Any = getattr(real, "__mro_entries__", None)
     if entries is None or not exempt(type(real).__module__) or not all(isinstance(b, ClassValue) or b.real() is not MISSING for b in bases):
         refuse(vm, label, "its bases are no classes")
-    return [vm.wrap(entry) for entry in entries(tuple(b.obj if isinstance(b, ClassValue) else b.real() for b in bases))]
+    found = entries(tuple(b.obj if isinstance(b, ClassValue) else b.real() for b in bases))
+    return classes(vm, label, list(map(vm.wrap, found)))
 
 
-def metaclass_of(vm: Interpreter, label: str, explicit: Value | None, bases: list[Value]) -> type:
+def classes(vm: Interpreter, label: str, bases: list[Value]) -> list[ClassValue]:
+    found = [base for base in bases if isinstance(base, ClassValue)]
+    if len(found) < len(bases):
+        refuse(vm, label, "its bases are no classes")
+    return found
+
+
+def metaclass_of(vm: Interpreter, label: str, explicit: Value | None, bases: list[ClassValue]) -> type:
     """The most derived of the metaclasses that take part."""
     if explicit is not None and not isinstance(explicit, ClassValue):
         refuse(vm, label, "its metaclass is no class")
-    models = [base.obj for base in bases]  # type: ignore[attr-defined]
+    models = [base.obj for base in bases]
     winner: type = explicit.obj if explicit is not None else type(models[0]) if models else type
     for kind in map(type, models):
         if issubclass(kind, winner):
@@ -96,9 +104,9 @@ def metaclass_of(vm: Interpreter, label: str, explicit: Value | None, bases: lis
     return winner
 
 
-def refuse_bases(vm: Interpreter, label: str, bases: list[Value]) -> None:
+def refuse_bases(vm: Interpreter, label: str, bases: list[ClassValue]) -> None:
     """Where making the class runs hooks of the program, and where its instances are implemented in C."""
-    models = [base.obj for base in bases]  # type: ignore[attr-defined]
+    models = [base.obj for base in bases]
     hooks = [find_in_mro(model.__mro__, "__init_subclass__")[0] for model in models]
     if not all(exempt(owner.__module__) for owner in hooks):
         refuse(vm, label, "its base has an __init_subclass__")
@@ -115,9 +123,9 @@ def type_(vm: Interpreter, value: Value, *parts: Value, **keywords: Value) -> Va
 
 
 @handles(type.__new__)
-def new_type(vm: Interpreter, meta: Value, name: Value, bases: Value, table: Value, **keywords: Value) -> Value:
+def new_type(vm: Interpreter, meta: ClassValue, name: Value, bases: Value, table: Value, **keywords: Value) -> Value:
     """``type.__new__``, which a metaclass of the program calls."""
-    return from_parts(vm, meta.obj, True, keywords, name, bases, table)  # type: ignore[attr-defined]
+    return from_parts(vm, meta.obj, True, keywords, name, bases, table)
 
 
 def from_parts(
@@ -127,9 +135,8 @@ def from_parts(
     if not isinstance(bases, TupleValue) or type(table) is not DictValue or not issubclass(name.python_type(), str):
         refuse(vm, "type()", "its arguments are no name, tuple and dictionary")
     assert isinstance(bases, TupleValue) and isinstance(table, DictValue)
-    given, label = bases.values(vm), name.constant()
-    if not all(isinstance(base, ClassValue) for base in given):
-        refuse(vm, label, "its bases are no classes")
+    label = name.constant()
+    given = classes(vm, label, bases.values(vm))
     meta = metaclass_of(vm, label, vm.wrap(meta), given)
     refuse_bases(vm, label, given)
     namespace = {key.constant(): item for key, item in zip(table.key_values(vm), table.all_values(vm))}
@@ -142,20 +149,20 @@ def from_parts(
 
 
 def made_by_metaclass(
-    vm: Interpreter, meta: type, label: str, bases: list[Value], namespace: dict[str, Value], keywords: dict[str, Value]
+    vm: Interpreter, meta: type, label: str, bases: list[ClassValue], namespace: dict[str, Value], keywords: dict[str, Value]
 ) -> Value:
     """``meta(label, bases, namespace, **keywords)``."""
     if not exempt(meta.__module__):
         table = DictValue({key: (ConstantValue(key), item) for key, item in namespace.items()})
-        return vm.call(vm.wrap(meta), [ConstantValue(label), TupleValue(bases), table], keywords)
+        return vm.call(vm.wrap(meta), [ConstantValue(label), TupleValue(list[Value](bases)), table], keywords)
     if issubclass(meta, enum.EnumMeta):
         refuse_members(vm, label, bases, namespace)
     return make_class(vm, prepared, meta, label, bases, namespace, keywords)
 
 
-def refuse_members(vm: Interpreter, label: str, bases: list[Value], namespace: dict[str, Value]) -> None:
+def refuse_members(vm: Interpreter, label: str, bases: list[ClassValue], namespace: dict[str, Value]) -> None:
     """Where making the members of an enumeration runs code of the program, or needs what is not known."""
-    own = [namespace, *(vars(cls) for base in bases for cls in base.obj.__mro__ if not exempt(cls.__module__))]  # type: ignore[attr-defined]
+    own = [namespace, *(vars(cls) for base in bases for cls in base.obj.__mro__ if not exempt(cls.__module__))]
     if any(MAKING_MEMBERS & names.keys() for names in own):
         refuse(vm, label, "making its members runs methods of the program")
     for name, item in namespace.items():
@@ -175,13 +182,13 @@ def prepared(meta: Any, name: str, bases: tuple[type, ...], namespace: dict[str,
 
 
 def make_class(
-    vm: Interpreter, maker: Any, meta: type, label: str, bases: list[Value], namespace: dict[str, Value], keywords: dict[str, Value]
+    vm: Interpreter, maker: Any, meta: type, label: str, bases: list[ClassValue], namespace: dict[str, Value], keywords: dict[str, Value]
 ) -> Value:
     """The tracked value of a class, whose model is made now."""
     cell: Any = namespace.pop("__classcell__", None)
     if "__subclasshook__" in namespace:
         refuse(vm, label, "it has a __subclasshook__")
-    models = tuple(base.obj for base in bases)  # type: ignore[attr-defined]
+    models = tuple(base.obj for base in bases)
 
     def step() -> Any:
         made: dict[int, Any] = {}  # one object under two names is one for those who look

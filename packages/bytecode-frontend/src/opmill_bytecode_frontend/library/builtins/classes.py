@@ -208,16 +208,16 @@ def make_tuple(vm: Interpreter, cls: Any, args: list[Value]) -> Value:
 
 
 @handles(*BUILTIN_NEW)
-def builtin_new(vm: Interpreter, cls: Value, *args: Value, **kwargs: Value) -> Value:
-    plain = cls.obj  # type: ignore[attr-defined]
+def builtin_new(vm: Interpreter, cls: ClassValue, *args: Value, **kwargs: Value) -> Value:
+    plain = cls.obj
     if issubclass(plain, BaseException):
         return vm.new_exception(plain, list(args))
     return new_object(vm, plain) if written_in_python(plain) else construct(vm, plain, list(args), kwargs)
 
 
 @handles(tuple.__new__)
-def tuple_new(vm: Interpreter, cls: Value, *items: Value) -> Value:
-    return make_tuple(vm, cls.obj, list(items))  # type: ignore[attr-defined]
+def tuple_new(vm: Interpreter, cls: ClassValue, *items: Value) -> Value:
+    return make_tuple(vm, cls.obj, list(items))
 
 
 def made_super(vm: Interpreter, after: type, owner: Value) -> Value:
@@ -367,7 +367,7 @@ def number(vm: Interpreter, *args: Value, **kwargs: Value) -> Value:
 def _number(cls: Any, *dunders: str) -> Any:
     def convert(vm: Interpreter, *args: Value, **kwargs: Value) -> Value:
         if len(args) == 1 and not kwargs and args[0].symbolic and cls is not complex:
-            return args[0].special(vm, dunders[0], [])  # type: ignore[return-value]
+            return args[0].dunder(vm, dunders[0], [])
         if len(args) == 1 and not kwargs:
             try:
                 plain = args[0].constant()
@@ -434,7 +434,7 @@ def text(vm: Interpreter, value: Value, name: str) -> Value:
     if isinstance(value, TupleValue):
         asked = "__repr__" if value.written_method(name)[1] is None else name
         if value.written_method(asked)[1] is not None:
-            return checked_text(vm, name, value.special(vm, asked, []))  # type: ignore[arg-type]
+            return checked_text(vm, name, value.dunder(vm, asked, []))
     if isinstance(value, ObjectValue) or (isinstance(value, ClassValue) and (value.of_metaclass(name) or value.of_metaclass("__repr__"))):
         result = value.special(vm, name if find_in_mro(value.python_type().__mro__, name)[0] is not object else "__repr__", [])
         if result is not None:

@@ -274,7 +274,7 @@ def round_(vm: Interpreter, value: Value, *digits: Value) -> Value:
     if value.symbolic and value.python_type() is int and not digits:
         return value
     if isinstance(value, ObjectValue):
-        return value.special(vm, "__round__", [d for d in digits if d.python_type() is not type(None)])  # type: ignore[return-value]
+        return value.dunder(vm, "__round__", [d for d in digits if d.python_type() is not type(None)])
     return fold(vm, round, [value, *digits], {})
 
 

@@ -303,7 +303,9 @@ def into(vm: Interpreter, obj: Any, key: str, args: list[Value], kwargs: dict[st
     if isinstance(out, TupleValue) and len(out.items) == 1:
         out = out.items[0]
     if isinstance(out, ConstantValue) and out.value is None:
-        return numpy_called(vm, obj, args, kwargs)  # type: ignore[return-value]
+        found = numpy_called(vm, obj, args, kwargs)
+        assert found is not None, key
+        return found
     if not isinstance(out, ArrayValue):
         return refuse(vm, key, "its out is no array")
     ask(vm, obj, key, args, {**kwargs, "out": out})

@@ -186,7 +186,7 @@ def deep_object(vm: Interpreter, value: ObjectValue, memo: dict[int, Value]) -> 
     if issubclass(value.cls, enum.Enum):
         return value
     if find_in_mro(value.cls.__mro__, "__deepcopy__")[1] is not MISSING:
-        return value.special(vm, "__deepcopy__", [DictValue({})])  # type: ignore[return-value]
+        return value.dunder(vm, "__deepcopy__", [DictValue({})])
     if not is_plain(value):
         vm.unsupported("FE017", f"copy.deepcopy of {value.describe()}", "its class says in Python how it is copied")
 

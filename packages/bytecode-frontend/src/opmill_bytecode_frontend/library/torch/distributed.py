@@ -140,10 +140,12 @@ def _group(vm: Interpreter, name: str, value: Value) -> Any:
 
 def _tensors(vm: Interpreter, name: str, parameter: str, value: Value) -> list[TensorValue]:
     items = vm.unpack(value) if isinstance(value, SequenceValue) else [value]
+    found = []
     for item in items:
         if not isinstance(item, TensorValue):
             refuse(vm, name, f"argument {parameter} is {item.describe()}")
-    return items  # type: ignore[return-value]
+        found.append(item)
+    return found
 
 
 def _sizes(tensors: list[TensorValue]) -> list[Any]:

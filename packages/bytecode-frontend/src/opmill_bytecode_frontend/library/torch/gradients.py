@@ -18,6 +18,7 @@ from ...graph.switches import in_dual_level
 from ...values.base import Value
 from ...values.constant import ConstantValue
 from ...values.functions import BuiltinValue
+from ...values.objects import ObjectValue
 from ...values.sequence import SequenceValue, TupleValue
 from ...values.tensor import TensorValue
 from ..registry import handles, named
@@ -217,12 +218,12 @@ def passed_through(vm: Interpreter, result: Value, inputs: list[TensorValue], di
 
 
 @named("torch.autograd.grad_mode.inference_mode.__enter__")
-def enter_inference_mode(vm: Interpreter, manager: Value) -> Value:
+def enter_inference_mode(vm: Interpreter, manager: ObjectValue) -> Value:
     """Recorded as no_grad: what is made inside is an ordinary tensor afterwards, which may do more than eager's."""
     mode = vm.truth(vm.getattr(manager, "mode"))
     if not mode and torch.is_inference_mode_enabled():
         vm.unsupported("FE074", "a block outside of inference mode", "the graph runs in it", "leave it outside of the compiled function")
-    manager.opened = (torch.is_grad_enabled(), vm.recorder.inference)  # type: ignore[attr-defined]
+    manager.opened = (torch.is_grad_enabled(), vm.recorder.inference)
     vm.call(BuiltinValue(SET_GRAD), [ConstantValue(not mode)], {})
     vm.recorder.inference = mode
     if vm.recorder.inferred is None:

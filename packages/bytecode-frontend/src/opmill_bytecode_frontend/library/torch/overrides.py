@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import types
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 import torch.overrides
@@ -37,7 +37,7 @@ class OverridesOff(Value):
     """``torch._C.DisableTorchFunctionSubclass()``. A graph that ends in its block would leave it on: it ends before."""
 
     def python_type(self) -> type:
-        return torch._C.DisableTorchFunctionSubclass  # type: ignore[return-value]
+        return cast(type, torch._C.DisableTorchFunctionSubclass)
 
     def m___enter__(self, vm: Interpreter) -> Value:
         vm.recorder.overrides_off += 1
