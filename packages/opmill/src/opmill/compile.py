@@ -333,5 +333,7 @@ def arguments_of(compiled: Any, given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 _entry: Any
-for _entry in (compile, reset):  # captured code that calls them ends its graph before
+for _entry in (compile, reset):  # torch's own compiler ends its graph before a call of them
     _entry._torchdynamo_disable = True
+_entry = compile
+_entry._opmill_compiles = True  # captured code that calls it goes on with what it is given

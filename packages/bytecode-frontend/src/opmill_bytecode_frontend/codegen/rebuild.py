@@ -19,6 +19,7 @@ from ..graph.spent import is_spent, spent
 from ..interpretation.tracking import EnumValue
 from ..values.base import MISSING, BuiltinMethod, Lazy, Value, find_in_mro, program_hash
 from ..values.classes import ClassValue, ModuleObject, SuperValue
+from ..values.compiled_here import CompiledHere, CompilerHere
 from ..values.constant import BuiltinConstantMethod, ConstantValue
 from ..values.data_dependent import LateFloat, LateTruth
 from ..values.deques import DequeValue
@@ -400,6 +401,13 @@ def partial(r: Rebuilder, value: PartialValue) -> str:
     for attribute, item in value.attrs.items():
         r.body.append(f"{name}.{attribute} = {r.expr(item)}")
     return name
+
+
+@rebuilds(CompiledHere, CompilerHere)
+def compiled_here(r: Rebuilder, value: CompiledHere | CompilerHere) -> str:
+    parts = [r.expr(value.model)] if isinstance(value, CompiledHere) else []
+    parts += [f"{name}={r.expr(item)}" for name, item in value.given.items()]
+    return r.assign(value, f"{r.constants.name(value.maker)}({', '.join(parts)})")
 
 
 @rebuilds(WeakReference)

@@ -50,7 +50,7 @@ from .held import is_held
 from .opcodes import handlers
 from .opcodes.control import Return, Yield, throw_into
 from .operating import Operators, not_implemented
-from .owners import exempt, installed, is_disabled, optimizers_own, underneath
+from .owners import compiles, exempt, installed, is_disabled, optimizers_own, underneath
 from .tracking import tracker
 
 if TYPE_CHECKING:
@@ -444,7 +444,7 @@ class Interpreter(Operators, Assumptions):
         """Call a Python function by interpreting its bytecode (unless the library knows it)."""
         direct = self.frame is not None and self.frame.calls(fn)
         if fn.obj is not None:
-            if is_disabled(fn.obj):
+            if is_disabled(fn.obj) and not compiles(fn.obj):
                 if (own := optimizers_own(fn.obj)) is not None:
                     return self.call(self.wrap(own, Pinned(own, own.__qualname__)), args, kwargs)
                 said = getattr(fn.obj, "_torchdynamo_disable_msg", None)

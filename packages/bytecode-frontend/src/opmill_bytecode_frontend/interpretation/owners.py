@@ -34,6 +34,12 @@ def is_disabled(function: Any) -> bool:
     return code is not None and code.co_qualname.startswith("_dynamo_disable.") and code.co_filename.startswith(TORCH)
 
 
+def compiles(function: Any) -> bool:
+    """Whether a function marks itself as one that compiles what it is given, with the arguments of ``torch.compile``: captured code that
+    calls it is given what it means, and other code does as with a disabled one."""
+    return getattr(function, "_opmill_compiles", False) is True
+
+
 def optimizers_own(function: Any) -> Any:
     """The function of ``torch.optim`` that torch's own compiler disabled for itself when it was imported (``_init_group`` of every
     optimizer); None for what somebody else disabled."""

@@ -16,12 +16,13 @@ from opmill_guards.source import Pinned
 
 from ...errors import Unsupported
 from ...interpretation.optimizing import in_optimizer
-from ...interpretation.owners import installed
+from ...interpretation.owners import compiles, installed
 from ...values.base import MISSING, NotConstant, Value
 from ...values.constant import LITERALS, ConstantValue
 from ...values.sequence import TupleValue
 from ...values.tensor import TensorValue
 from ..registry import named
+from .compiling import compiled_here
 
 if TYPE_CHECKING:
     from ...interpretation.machine import Interpreter
@@ -38,6 +39,8 @@ def marked(vm: Interpreter, obj: Any, args: list[Value], kwargs: dict[str, Value
     """What a call of a marked function gives; None for others, and where the mark only permits what is done anyway."""
     rules = sys.modules.get(RULES)
     original = getattr(obj, "_torchdynamo_orig_callable", None)
+    if compiles(obj):
+        return compiled_here(vm, obj, *args, **kwargs)
     if original is not None and type(obj) is types.FunctionType and callable(original):
         return compiled_by_torch(vm, obj, original, args, kwargs)
     if rules is None or getattr(obj, "__module__", None) in HANDLED:  # whoever makes marks has imported it
