@@ -86,9 +86,12 @@ class CompiledGraph:
 
     def recover(self, error: Exception, inputs: Sequence[Any]) -> Sequence[Any]:
         """The outputs for inputs with which the plan raised ``error``; raises it where that is not the plan's fault."""
+        if getattr(error, "begun", False):
+            _say_begun(error)
+            raise error
         if isinstance(error, PlanInputError):
-            # An operator returned what its fake kernel did not promise, or a held tensor was given other metadata. Writes to
-            # inputs come last in a plan, so nothing that the module reads has changed yet.
+            # An operator returned what its fake kernel did not promise, or a held tensor was given other metadata. Nothing that the
+            # module reads has changed yet.
             _warn_mismatch(str(error))
             return self.module(*inputs)
         if isinstance(error, SizeCheckFailed):
@@ -96,6 +99,12 @@ class CompiledGraph:
             _warn_mismatch(str(error))
             return result
         raise error
+
+
+def _say_begun(error: Exception) -> None:
+    if isinstance(error, PlanInputError) and not error.hint:
+        error.why = error.why or "an operator gives something else than its fake kernel promises"
+        error.hint = "mend that kernel; the graph has written to its inputs, and is not run again by torch's operators"
 
 
 class _Beginning:

@@ -34,12 +34,16 @@ class KernelMissing(BindError):
 
 
 class PlanInputError(RuntimeCacheError, TypeError):
-    """A call passes inputs that the plan does not take (RC050-RC059)."""
+    """A call passes inputs that the plan does not take, or operators of the plan give what it does not expect (RC050-RC059). ``begun``:
+    something that others see was written already, so that nothing may run a second time."""
+
+    begun = False
 
 
 class SizeCheckFailed(RuntimeError):
-    """A size that only data tell is not what the plan was compiled for; the message has the number RC059. Nothing was written to inputs
-    yet."""
+    """A size that only data tell is not what the plan was compiled for; the message has the number RC059. ``begun``: as above."""
+
+    begun = False
 
 
 class StoreWarning(UserWarning):

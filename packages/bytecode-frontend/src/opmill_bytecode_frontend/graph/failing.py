@@ -58,8 +58,10 @@ def is_harmless(node: torch.fx.Node) -> bool:
     target: Any = node.target
     if node.kwargs.get("out") is not None or node.kwargs.get("inplace") is True:
         return False
+    if isinstance(target, torch._ops.OpOverloadPacket):
+        return all(map(writes_nothing, (getattr(target, overload) for overload in target.overloads())))
     if isinstance(target, torch._ops.OpOverload):
-        return not target._schema.is_mutable and target.namespace in ("aten", "prims")
+        return writes_nothing(target)
     name = name_of(node)
     of_tensors = isinstance(target, (str, types.MethodDescriptorType))
     module = "torch" if of_tensors else getattr(target, "__module__", None) or ""
@@ -73,12 +75,19 @@ def is_harmless(node: torch.fx.Node) -> bool:
     )
 
 
+def writes_nothing(operator: Any) -> bool:
+    """What operators of the program do beside what their schemas say is not known."""
+    return not operator._schema.is_mutable and operator.namespace in ("aten", "prims")
+
+
 class Failing(Struct, eq=False):
     """What happens where a graph raises. ``plain``: the function as it is, None where the graph may have left something behind; ``strict``:
-    that the graph fails and the function does not is an error; ``before``: the switches of the thread when the graph began;
+    that the graph fails and the function does not is an error; ``unless_begun``: the function where what runs the graph says that it had
+    left nothing behind yet (``begun`` of its exception is False); ``before``: the switches of the thread when the graph began;
     ``levels``: how many function transforms it was in."""
 
     plain: Callable[..., Any] | None
+    unless_begun: Callable[..., Any] | None
     strict: bool
     before: dict[Any, tuple[Any, ...]]
     levels: int
@@ -90,14 +99,15 @@ class Failing(Struct, eq=False):
             _functorch.pop_dynamic_layer_stack_and_undo_to_depth(self.levels)
         for function, *given in switched(switches(), self.before):
             function(*given)
-        if self.plain is None or torch._C._autograd._top_saved_tensors_default_hooks(True) is not None:
+        plain = self.plain or (None if getattr(error, "begun", True) else self.unless_begun)
+        if plain is None or torch._C._autograd._top_saved_tensors_default_hooks(True) is not None:
             raise error  # hooks of the program have seen tensors of the graph; a checkpoint ends its second run by raising from one
-        result = self.plain(*args, **kwargs)
+        result = plain(*args, **kwargs)
         if self.strict:
             raise error
         if not self.told:
             self.told = True
-            log.warning("the graph of %s failed and the function does not: %s: %s", self.plain.__qualname__, type(error).__name__, error)
+            log.warning("the graph of %s failed and the function does not: %s: %s", plain.__qualname__, type(error).__name__, error)
         return result
 
 

@@ -17,7 +17,7 @@ from opmill_fake_tensors.optional import all_known
 
 from ..loops.index import Index, index
 from ..loops.ir import LONGEST_SORT, Axis
-from .effects import in_order
+from .effects import in_order, may_raise
 from .late import bound_by, needed_by
 from .loop import Loop, Program, Statement, loops_of, reads_of, writes_of
 from .product import is_product
@@ -119,8 +119,9 @@ class _Fuser:
             needs.add(self.last_in_order)
         if self.bound:
             needs |= {self.bound[name] for name in needed_by(statement, self.program) if name in self.bound}
-            if any(self.program.buffers[b].role != "temporary" for b in writes_of(statement)):
-                needs |= set(self.bound.values())  # inputs are written when all that is demanded of sizes was checked
+        if any(self.program.buffers[b].role != "temporary" for b in writes_of(statement)):
+            # when all that is demanded of sizes and values was checked
+            needs |= set(self.bound.values()) | {g.number for g in self.groups if any(map(may_raise, g.members))}
         return needs
 
     def _closure(self, needs: set[int]) -> int:

@@ -91,6 +91,8 @@ def _inlinable(producer: Loop, position: int, index: _Index, program: Program) -
         return None
     if any(_must_read(program.statements[u], buffer, program) for u in users):
         return None
+    if producer.checks and any(_shows_at_once(program.loop(u), program) for u in users):
+        return None
     last = users[-1]
     if any(position < w < last for b in reads_of(producer) for w in index.writers[b]):
         return None
@@ -107,6 +109,12 @@ def _would_read_what_it_writes(user: Loop, producer: Loop, write: Write) -> bool
         if found and not (here and all(r.indices == write.indices for r in found)):
             return True
     return False
+
+
+def _shows_at_once(user: Loop, program: Program) -> bool:
+    """Whether a loop writes what others see. On processors all checks are made before: what fails has then written nothing."""
+    buffers = [program.buffers[w.buffer] for w in user.writes]
+    return any(b.role != "temporary" and not traits_of(b.device).asynchronous for b in buffers)
 
 
 def _must_read(user: Statement, buffer: str, program: Program) -> bool:

@@ -259,7 +259,7 @@ class ReleaseRow(Row):
 
 class ProgramRow(Row):
     """A whole program. ``positions``: per call input its slot, -1 for a size. ``arena``: the value of its bytes. ``alarms``: checks that
-    GPU kernels report. ``describe``: gives what a profiler is told (``regions.py``)."""
+    GPU kernels report. ``describe``: gives what a profiler is told (``regions.py``). ``visible``: the first step that outsiders see."""
 
     NESTED = ("values", "key", "slots", "steps", "calls", "outputs", "releases")
 
@@ -281,6 +281,7 @@ class ProgramRow(Row):
     out_of_memory: Any
     releases: tuple[ReleaseRow, ...]
     describe: Any
+    visible: int
 
 
 STEPS: tuple[type[StepRow], ...] = (

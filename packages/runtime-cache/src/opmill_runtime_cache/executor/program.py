@@ -75,6 +75,7 @@ from .pycall import python_call
 from .reference import load_constant
 from .regions import regions
 from .routes import Way, way_of
+from .visible import first_visible
 
 
 class _Lowering:
@@ -175,6 +176,7 @@ def lower(plan: Plan, held: Sequence[torch.Tensor], entries: Sequence[Kernel], b
         state.places.append(len(state.steps))
         _STEPS[type(step)](state, step, entries)
         used.update((state.slots[state.slot(slot)].root, len(state.steps) - 1) for slot in READS[type(step)](step))
+    visible = [*state.places, len(state.steps)][first_visible(plan)]
     arena = state.value(plan.arena)
     outputs = tuple(_output(state, output) for output in plan.outputs)
     leaving = {state.slots[output.number].root for output in outputs if output.kind == OutputKind.slot}
@@ -198,6 +200,7 @@ def lower(plan: Plan, held: Sequence[torch.Tensor], entries: Sequence[Kernel], b
         exception_of("torch.OutOfMemoryError"),
         _releases(state, last),
         functools.partial(regions, plan, (*state.places, len(state.steps))),
+        visible,
     )
 
 

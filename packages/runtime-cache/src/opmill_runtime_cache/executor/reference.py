@@ -41,6 +41,7 @@ from .kernels import kernel_entry
 from .names import dtype_of, exception_of, operator_of
 from .overlaps import apart
 from .pycall import PythonCall, python_call
+from .visible import first_visible
 
 Watch = Callable[[Plan, Any, Mapping[int, torch.Tensor], Mapping[str, int], Callable[[], None]], None]
 """``watch(plan, step, slots, sizes, run)`` is called for each step: it looks at the tensors in the slots, has to call ``run()``, and may
@@ -64,6 +65,7 @@ class ReferenceExecutable:
         self.held = list(held)
         self.kernels = list(entries)
         self.constants = {item.slot: load_constant(item) for item in plan.constants}
+        self.visible = first_visible(plan)
         self.calls: dict[int, PythonCall] = {i: python_call(s, bodies) for i, s in enumerate(plan.steps) if type(s) is Call}
 
     def __call__(self, *inputs: Any) -> tuple[Any, ...]:
@@ -119,14 +121,20 @@ class _Run:
                     raise PlanInputError("RC057", what=f"an input that the plan writes shares memory with input {item.name or item.slot!r}")
 
     def result(self) -> tuple[Any, ...]:
-        head, watch = leading_definitions(self.plan), self.executable.watch
-        for number, step in enumerate(self.plan.steps):
-            if number == head:
-                self._make_arena()
-            if watch is None:
-                _STEPS[type(step)](self, step, number)
-            else:
-                watch(self.plan, step, self.slots, self.values, partial(_STEPS[type(step)], self, step, number))
+        head, watch, visible, number = leading_definitions(self.plan), self.executable.watch, self.executable.visible, 0
+        try:
+            for number, step in enumerate(self.plan.steps):
+                if number == head:
+                    self._make_arena()
+                if watch is None:
+                    _STEPS[type(step)](self, step, number)
+                else:
+                    watch(self.plan, step, self.slots, self.values, partial(_STEPS[type(step)], self, step, number))
+        except Exception as error:
+            begun = number > visible or (number == visible and type(self.plan.steps[number]) is Call)
+            if not begun or hasattr(error, "begun"):
+                error.begun = begun  # type: ignore[attr-defined]
+            raise
         return tuple(self._output(output) for output in self.plan.outputs)
 
     def _make_arena(self) -> None:
@@ -187,7 +195,7 @@ class _Run:
             _apart(contract, tensors, symbols)
         addresses, values = [t.data_ptr() for t in tensors], self.sizes(step.sizes)
         failed = kernel.run(tensors[0].device.index if tensors else None, addresses, values)
-        for position in step.writes:
+        for position in step.writes if not failed else ():
             torch.autograd.graph.increment_version(self.slots[step.slots[position]])
         if failed:
             name, message = step.checks[failed - 1] if 0 < failed <= len(step.checks) else ("RuntimeError", f"kernel returned {failed}")

@@ -292,7 +292,8 @@ enum {
   out_of_memory = 15,
   releases = 16,
   describe = 17,
-  fields_ = 18,
+  visible = 18,
+  fields_ = 19,
 };
 }  // namespace program_row
 

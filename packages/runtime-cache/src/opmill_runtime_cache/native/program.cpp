@@ -315,6 +315,7 @@ bool read_program(PyObject* tuple, Program* program) {
   each(part(row::releases),
        [&](PyObject* item) { program->releases.emplace_back(number(item, release_row::step), numbers(at(item, release_row::slots))); });
   program->describe = part(row::describe);
+  program->visible = static_cast<size_t>(number(tuple, row::visible));
   for (Step& step : program->steps)  // until here the number of the launch's first check
     if (step.kind == StepKind::launch_cuda) step.c = static_cast<int>(program->alarms.size()) - step.c;
   for (const SlotInfo& slot : program->slots)

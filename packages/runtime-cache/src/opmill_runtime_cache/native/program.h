@@ -112,6 +112,7 @@ struct Program {
   std::vector<std::pair<int, std::vector<int>>>
       releases;  // steps in order, with slots of inputs (and views of them) that none after them uses
   PyObject* describe = nullptr;  // borrowed: () -> what a profiler is told, see `regions.cpp`
+  size_t visible = 0;  // the first step that outsiders see; a run that fails behind it is not to be made again
   std::shared_ptr<Regions> regions;  // once a profiler has watched a call; with the GIL
 };
 

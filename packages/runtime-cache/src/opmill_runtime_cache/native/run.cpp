@@ -345,6 +345,7 @@ bool Run::each_step([[maybe_unused]] Watch* watch) {
   for (size_t i = 0; i < program_.steps.size() && done; i++) {
     if constexpr (kWatched) watch->before(static_cast<int>(i), slots_);
     done = step(program_.steps[i]);
+    if (!done) begun = i > program_.visible || (i == program_.visible && program_.steps[i].kind == StepKind::call);
     for (; taken_ && release < program_.releases.size() && program_.releases[release].first <= static_cast<int>(i); release++)
       for (int slot : program_.releases[release].second) drop(slot);
     if constexpr (kWatched) watch->after(static_cast<int>(i));
@@ -415,6 +416,18 @@ PyObject* raise(const Failure& failure, PyObject* numbered) {
   return nullptr;
 }
 
+// Says with the exception whether something was written before that outsiders see (``begun``). Those that say nothing were not asked.
+PyObject* raise_from_step(const Failure& failure, PyObject* numbered, bool begun) {
+  raise(failure, numbered);
+  PyObject *type = nullptr, *value = nullptr, *trace = nullptr;
+  PyErr_Fetch(&type, &value, &trace);
+  PyErr_NormalizeException(&type, &value, &trace);
+  const bool told = !begun || (value && PyObject_HasAttrString(value, "begun"));
+  if (value && told && PyObject_SetAttrString(value, "begun", begun ? Py_True : Py_False) < 0) PyErr_Clear();
+  PyErr_Restore(type, value, trace);
+  return nullptr;
+}
+
 bool read_key(const Program& program, PyObject* const* arguments, std::vector<int64_t>* key) {
   for (const KeyPart& part : program.key) {
     int64_t value = 0;
@@ -468,6 +481,7 @@ PyObject* run_program(Program& program, Pool& pool, CudaAlarm& alarm, PyObject* 
   if (!instance && !(instance = make_instance(program, key, &failure))) return raise(failure, numbered);
   const Regions* regions = is_profiled() ? regions_of(program) : nullptr;
   PyObject* result = nullptr;
+  bool begun = false, ran = false;
   if (pool.provide(program, *instance, &failure) && settle(program, *instance, &failure)) {
     NoGrad no_grad;
     Run run(program, *instance, alarm, no_grad.was);
@@ -477,9 +491,11 @@ PyObject* run_program(Program& program, Pool& pool, CudaAlarm& alarm, PyObject* 
     if (accepted && taken) run.take(taken);
     if (accepted && run.steps(release, regions)) result = run.outputs();
     failure = run.failure;
+    begun = run.begun;
+    ran = accepted;
   }
   pool.give(std::move(instance));
-  if (!result) return raise(failure, numbered);
+  if (!result) return ran ? raise_from_step(failure, numbered, begun) : raise(failure, numbered);
   return result;
 }
 

@@ -35,6 +35,7 @@ class Run {
   bool steps(bool without_gil, const Regions* regions);
   PyObject* outputs();
   Failure failure;
+  bool begun = false;  // a step that failed comes behind what outsiders see
 
  private:
   bool fail(PyObject* type, const char* code, std::string message) {

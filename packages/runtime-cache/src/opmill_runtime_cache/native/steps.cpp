@@ -23,9 +23,11 @@ bool Run::launch(const Step& step) {
   for (size_t i = 0; i < step.slots.size(); i++) pointers[i] = slots_[step.slots[i]].data;
   for (size_t i = 0; i < step.values.size(); i++) sizes[i] = instance_.values[step.values[i]];
   const int64_t failed = step.kernel(pointers, sizes);
-  for (int slot : step.bumps)
-    if (!counted(slot)) return false;
-  if (failed == 0) return true;
+  if (failed == 0) {
+    for (int slot : step.bumps)
+      if (!counted(slot)) return false;
+    return true;
+  }
   if (failed > 0 && failed <= static_cast<int64_t>(step.failures.size()))
     return fail(step.failures[failed - 1].type, "", step.failures[failed - 1].message);
   return fail(PyExc_RuntimeError, "", "kernel returned " + std::to_string(failed));
