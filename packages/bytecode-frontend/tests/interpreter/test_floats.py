@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import types
 from typing import Any
 
 import pytest
@@ -35,7 +36,7 @@ def arithmetic(x: Any, f: float) -> Any:
     return x * f + (1 - f) / 2, x / (f + 3), f - x, x > f, x == f, f * f, -f, abs(f) // 0.4, f % 0.3, f**2
 
 
-def types(x: Any, f: float) -> Any:
+def dtypes(x: Any, f: float) -> Any:
     bare = x.sum()
     return x.long() * f, bare * f, f - bare.double(), x.bfloat16() + f, (x > 0) + f, x.double() * f, x.long().sum() - f, (x > 0) < f
 
@@ -58,7 +59,7 @@ def methods(x: Any, f: float) -> Any:
     return x.mul(f).add(f), torch.sub(f * x, f), x.lt(f), f.real + x
 
 
-@pytest.mark.parametrize("fn", [arithmetic, types, in_place, objects, methods], ids=lambda fn: fn.__name__)
+@pytest.mark.parametrize("fn", [arithmetic, dtypes, in_place, objects, methods], ids=lambda fn: fn.__name__)
 def test_two_captures_serve_all_values(fn: Any) -> None:
     translations: list[Any] = []
     compiled = capture(fn, "eager", fullgraph=True, on_translation=translations.append)
@@ -98,10 +99,45 @@ def test_attributes_and_items_change_as_well() -> None:
 
 
 @pytest.mark.parametrize("value", [0.0, math.nan, math.inf, -math.inf, 1e200, 5e-324])
-@pytest.mark.parametrize("fn", [arithmetic, types, in_place, lambda x, f: (x.sum(), 1 / f), lambda x, f: x * f**3])
+@pytest.mark.parametrize("fn", [arithmetic, dtypes, in_place, lambda x, f: (x.sum(), 1 / f), lambda x, f: x * f**3])
 def test_values_at_the_edge(fn: Any, value: float) -> None:
     compiled = capture(fn, "eager")
     for each in (0.3, 0.7, value, 0.2):
+        assert same(outcome(compiled, X, each), outcome(fn, X, each))
+
+
+ROUNDED = (2.5, 3.7, 4.1, 5.5, 5.6, 7.0, 6.999, 12.25)
+INTS = {
+    "a factor": lambda x, f: x * int(f),
+    "a size": lambda x, f: x.repeat(3)[: int(f)] + 1,
+    "rounded": lambda x, f: (x + round(f), x + math.floor(f), x * math.ceil(f), x - math.trunc(f), round(f, 1) + x),
+    "computed from": lambda x, f: (x + max(1, int(f * 2 + 1)), x.sum(), int(f) + 1, [int(f) * 2 - 1]),
+    "of a size, too": lambda x, f: x.new_zeros(int(x.shape[0] * f)),
+    "arithmetic": lambda x, f: (divmod(f, 2)[1] + x, x * divmod(f, 2)[0]),
+    "asked for": lambda x, f: x * f if math.isfinite(f) and not math.isnan(f) and not math.isinf(f) else x,
+    "an attribute": lambda x, f: x * types.SimpleNamespace(k=int(f)).k,
+}
+
+
+@pytest.mark.parametrize("case", INTS)
+def test_ints_that_python_makes_of_them_are_not_assumed_either(case: str) -> None:
+    translations: list[Any] = []
+    compiled = capture(INTS[case], "eager", fullgraph=True, on_translation=translations.append)
+    for value in ROUNDED:
+        assert same(compiled(X, value), INTS[case](X, value)), value
+    assert len(translations) == 2
+    for value in (1.5, 0.3, -0.7, -2.5, 3.25):  # small and negative ones are captures of their own
+        assert same(outcome(compiled, X[:1], value), outcome(INTS[case], X[:1], value)), value
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, -0.0, 1e300])
+@pytest.mark.parametrize("function", [int, round, math.floor, math.ceil, math.trunc])
+def test_what_has_no_int(function: Any, value: float) -> None:
+    def fn(x: Any, f: float) -> Any:
+        return x, function(f)
+
+    compiled = capture(fn, "eager")
+    for each in (2.5, 3.75, value, 5.25, value):
         assert same(outcome(compiled, X, each), outcome(fn, X, each))
 
 

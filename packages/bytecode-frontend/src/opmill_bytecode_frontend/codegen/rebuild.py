@@ -24,7 +24,7 @@ from ..values.constant import BuiltinConstantMethod, ConstantValue
 from ..values.data_dependent import LateFloat, LateTruth
 from ..values.deques import DequeValue
 from ..values.exceptions import LINKS, ExceptionObject, Passage, TracebackValue
-from ..values.floating import FloatNumber
+from ..values.floating import FloatNumber, written
 from ..values.functions import BuiltinValue, CellValue, FunctionValue, MethodValue, PartialValue, WeakReference
 from ..values.iterators import ExternalIterator
 from ..values.launcher import KernelLauncher
@@ -105,6 +105,8 @@ class Rebuilder:
             return f"{self.constants.name(torch.Tensor.as_subclass)}({self.source(value.source)}, {self.constants.name(torch.Tensor)})"
         if getattr(value, "of_array", False):
             return f"{self.constants.name(torch.from_numpy)}({self.source(value.source)})"
+        if getattr(value, "computed", None) is not None:
+            return self.computed(*value.computed[1:])
         number: Any = getattr(value, "scalar", None)
         if hasattr(getattr(number, "cls", None), "__array__"):  # one of NumPy's
             return f"{self.constants.name(torch.from_numpy)}({self.expr(number)}{'' if hasattr(number.cls, '__setitem__') else '[...]'})"
@@ -113,6 +115,10 @@ class Rebuilder:
             if number is None
             else f"{self.constants.name(torch.scalar_tensor)}({self.expr(number)}, dtype={self.constants.name(value.obj.dtype)})"
         )
+
+    def computed(self, text: str, sources: Any) -> str:
+        """Python that computes a number before the graph."""
+        return f"({written(text, [self.source(source) for source in sources], self.constants.name)})"
 
     def draw(self) -> None:
         """Statements that draw random numbers, in the program's order, before all else but the calls that are asked."""
@@ -427,10 +433,15 @@ def super_(r: Rebuilder, value: SuperValue) -> str:
 
 @rebuilds(SymbolicNumber, UndecidedTruth)
 def number(r: Rebuilder, value: SymbolicNumber | UndecidedTruth) -> str:
+    return r.vm.recorder.numbers.text(value.number, lambda name: symbol(r, name), r.constants.name)
+
+
+def symbol(r: Rebuilder, name: str) -> str:
+    """Python that reads a symbol of sizes."""
     numbers = r.vm.recorder.numbers
-    return numbers.text(
-        value.number, lambda name: r.source(numbers.sources[name]) if name in numbers.sources else late_number(r, name), r.constants.name
-    )
+    if name in numbers.sources:
+        return r.source(numbers.sources[name])
+    return r.computed(*numbers.computed[name]) if name in numbers.computed else late_number(r, name)
 
 
 @rebuilds(RaggedSize)
@@ -461,7 +472,7 @@ def late_number(r: Rebuilder, name: str) -> str:
 
 @rebuilds(FloatNumber)
 def float_number(r: Rebuilder, value: FloatNumber) -> str:
-    return f"({value.written([r.source(source) for source in value.sources], r.constants.name)})"
+    return r.computed(value.text, value.sources)
 
 
 @rebuilds(LateFloat, LateTruth)

@@ -12,7 +12,7 @@ import torch
 
 from opmill_fake_tensors import DataDependent
 from opmill_fake_tensors.jagged import is_ragged
-from opmill_fake_tensors.symbols import FloorDiv, Index, Relation, Sizes, index, index_of
+from opmill_fake_tensors.symbols import FloorDiv, Index, Relation, Sizes, index, index_of, sym_int
 from opmill_fake_tensors.symbols.real import FUNCTIONS, Real
 from opmill_guards.guard import SizeRelation
 from opmill_guards.source import Source, TensorProperty
@@ -46,6 +46,8 @@ class Numbers:
         self.graph, self.spans = graph, spans
         self.sizes = Sizes(where)
         self.sources: dict[str, Source] = {}
+        self.computed: dict[str, tuple[str, dict[Source, Any]]] = {}
+        """Symbols that have no source but an expression over others, which are no ints, and the values of these."""
         self.owners: dict[str, Any] = {}
         """Symbol -> the tensor whose size it is, or the number argument itself."""
         self.read: dict[str, Any] = {}
@@ -53,12 +55,25 @@ class Numbers:
         self.inside: dict[str, str] = {}
         """Symbol -> the attribute of its owner that has the size."""
         self.by_source: dict[Source, SymbolicNumber] = {}
+        self.by_text: dict[Any, SymbolicNumber] = {}
         self.strides: list[SizeRelation] = []
         self.asked: list[Index] = []
         """Symbols of dimensions that the program itself marked as changing."""
         self.late: dict[str, torch.fx.Node] = {}
         """Symbols that only data tell, and the node that reads each: an item, a size of what an operator gave."""
         self._nodes: dict[Any, Any] = {}
+
+    def computed_number(self, value: int, text: str, sources: dict[Source, Any]) -> SymbolicNumber:
+        """The number for an expression over sources, which is an input."""
+        key = (text, *sources)
+        found = self.by_text.get(key)
+        if found is None:
+            symbol = self.sizes.new(value, origin=text.format(*map(str, sources)))
+            found = self.by_text[key] = SymbolicNumber(sym_int(self.sizes, symbol), None, value)
+            found.computed = value, text, sources
+            self.computed.update(dict.fromkeys(symbol.symbols, (text, dict(sources))))
+            self.owners.update(dict.fromkeys(symbol.symbols, found))
+        return found
 
     # ---- sizes that only data tell ---------------------------------------------------------------------------------
 
@@ -134,7 +149,7 @@ class Numbers:
 
     def _symbol(self, name: str, node_of: Any) -> Any:
         known = self.late.get(name) or self._nodes.get(name)
-        if known is None and name not in self.sources:
+        if known is None and not self.is_given(name):
             raise DataDependent("size", f"{name} is {self.sizes.symbols[name].origin}, which no result shows")
         if known is None:
             known = node_of(self.owners[name])
@@ -221,15 +236,19 @@ class Numbers:
             return None
         return value.evaluate({name: s.hint for name, s in self.sizes.symbols.items() if s.hint is not None}), text, sources
 
+    def is_given(self, name: str) -> bool:
+        """Whether a symbol is known when the function is called."""
+        return name in self.sources or name in self.computed
+
     # ---- guards ----------------------------------------------------------------------------------------------------
 
     def guards(self) -> list[SizeRelation]:
         """What was assumed of the sizes, by the capture and by the backend."""
-        out = [self._guard(f"{name} >= {symbol.low}") for name, symbol in self.sizes.symbols.items() if name in self.sources]
+        out = [self._guard(f"{name} >= {symbol.low}") for name, symbol in self.sizes.symbols.items() if self.is_given(name)]
         out += [
             self._guard(f"{name} <= {symbol.high}")
             for name, symbol in self.sizes.symbols.items()
-            if symbol.high is not None and name in self.sources
+            if symbol.high is not None and self.is_given(name)
         ]
         decided = [self._guard(str(d.relation), " at ".join(part for part in (d.operator, d.where) if part)) for d in self.sizes.decisions]
         return [*out, *decided, *self.strides]
@@ -242,7 +261,7 @@ class Numbers:
             if self.sizes.simplify(symbol).constant is not None:
                 reason = next(d for d in self.sizes.decisions if d.relation.kind == "==" and symbol.symbols <= d.relation.expr.symbols)
                 [name] = symbol.symbols
-                out.append((f"{self.sources[name]} is assumed: {reason}", self._shown(reason.where)))
+                out.append((f"{self.sources.get(name, name)} is assumed: {reason}", self._shown(reason.where)))
         return out
 
     def _shown(self, where: str) -> list[str]:
@@ -259,11 +278,17 @@ class Numbers:
         names: dict[str, str] = {}
         sources: list[Source] = []
 
+        def number(source: Source) -> str:
+            sources.append(source)
+            return f"s{len(sources) - 1}"
+
         def rename(found: re.Match[str]) -> str:
             name = found.group()
-            if name not in names:
-                names[name] = f"s{len(sources)}"
-                sources.append(others[name] if name in others else self.sources[name])
+            if name not in names and name in self.computed:
+                made, theirs = self.computed[name]
+                names[name] = made.format(*map(number, theirs))
+            elif name not in names:
+                names[name] = number(others[name] if name in others else self.sources[name])
             return names[name]
 
         return SizeRelation(re.sub(r"\b(?:[su]\d+|stride)\b", rename, text), tuple(sources), reason)

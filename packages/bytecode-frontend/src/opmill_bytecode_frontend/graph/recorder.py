@@ -18,9 +18,10 @@ from opmill_fake_tensors.remembered import Remembered
 from opmill_fake_tensors.symbols import Index, Relation, index, index_of, is_symbolic, sym_int
 from opmill_fake_tensors.symbols.asking import check
 from opmill_fake_tensors.wrappers import takes_operators
-from opmill_guards.source import Pinned, TensorProperty
+from opmill_guards.source import Pinned, Source, TensorProperty
 
 from ..effects.labels import Labels
+from ..entry.varying import SMALLEST
 from ..errors import Unsupported
 from ..interpretation.owners import began
 from ..messages.excerpt import Span
@@ -31,7 +32,7 @@ from ..values.floating import FloatNumber
 from ..values.immutable import SettledValue
 from ..values.mapping import DictValue
 from ..values.modules import running_module
-from ..values.number import SymbolicNumber
+from ..values.number import SymbolicNumber, assumed_outcome
 from ..values.opaque import RandomNumber
 from ..values.ragged import RaggedSize
 from ..values.sequence import ListValue, SequenceValue, SliceValue, TupleValue
@@ -222,6 +223,15 @@ class Recorder:
             self.numbers.owners.update(dict.fromkeys(symbol.symbols, found))
         return found
 
+    def computed_input(self, value: int, text: str, sources: dict[Source, Any]) -> SymbolicNumber | ConstantValue:
+        """An int that Python computes before the graph (``text``, over ``{0}``, ... for the sources). One as small as sizes that are always
+        assumed is assumed, and its sources are not."""
+        if value < SMALLEST:
+            assumed_outcome(self.vm, "__eq__", (value, text, sources), (value, f"({value})", {}))
+            return ConstantValue(value)
+        self.context.sizes = self.numbers.sizes
+        return self.numbers.computed_number(value, text, sources)
+
     def complete_inputs(self) -> None:
         """Makes an input of whatever the sizes of an input are computed from, where the program tied the two together."""
         if self.context.sizes is None:
@@ -250,7 +260,7 @@ class Recorder:
     def examples(self) -> list[Any]:
         """What stands for the inputs when the backend compiles: the tensors themselves; fakes and symbolic ints where sizes are
         symbolic."""
-        if self.context.sizes is None or not self.numbers.sources:
+        if self.context.sizes is None or not (self.numbers.sources or self.numbers.computed):
             return [v.obj for v in self.inputs]
         out = [v.fake if isinstance(v, TensorValue) else v.number for v in self.inputs]
         for value, example in zip(self.inputs, out):

@@ -7,12 +7,13 @@ import operator
 import re
 from typing import Any, Callable
 
-from opmill_guards.guard import Equals
+from opmill_guards.guard import Equals, SizeRelation
 from opmill_guards.source import Source, TensorProperty
 
 from .base import COMPARISONS, MISSING, Machine, Value
 from .constant import ConstantValue
 from .number import Sourced, SymbolicNumber, assumed_outcome
+from .sequence import TupleValue
 
 ARITHMETIC: dict[str, tuple[str, Callable[[Any, Any], Any]]] = {
     "__add__": ("+", operator.add), "__sub__": ("-", operator.sub), "__mul__": ("*", operator.mul), "__truediv__": ("/", operator.truediv),
@@ -21,11 +22,22 @@ ARITHMETIC: dict[str, tuple[str, Callable[[Any, Any], Any]]] = {
 REFLECTED = {f"__r{name[2:]}": name for name in ARITHMETIC}
 UNARY: dict[str, tuple[str, Callable[[Any], Any]]] = {"__neg__": ("-", operator.neg), "__abs__": ("abs", abs)}
 ITSELF = ("__pos__", "__float__")
+WHOLE: dict[str, tuple[str, Callable[[float], int]]] = {
+    "__int__": ("math.trunc", math.trunc), "__trunc__": ("math.trunc", math.trunc), "__floor__": ("math.floor", math.floor),
+    "__ceil__": ("math.ceil", math.ceil), "__round__": ("round", round),
+}  # fmt: skip
+"""What gives an int: one that is not assumed either."""
 OF_DATA: Any = "of data"
 """What ``symbolic`` is of numbers that only data tell."""
 OF_MATH = re.compile(r"math\.(\w+)\(")
 LARGEST = 64
 """Operations in one expression; of longer ones (a sum over a loop) the values are assumed."""
+
+
+def written(text: str, names: list[str], named: Callable[[Any], str] | None = None) -> str:
+    """An expression, where its sources have these names; ``named`` names functions of ``math``."""
+    text = text if named is None else OF_MATH.sub(lambda found: f"{named(getattr(math, found[1]))}(", text)
+    return text.format(*names)
 
 
 class FloatNumber(Value):
@@ -42,12 +54,7 @@ class FloatNumber(Value):
         self.operations = operations
 
     def __repr__(self) -> str:
-        return f"Float({self.written([str(source) for source in self.sources])})"
-
-    def written(self, names: list[str], named: Callable[[Any], str] | None = None) -> str:
-        """The expression, where the sources have these names; ``named`` names functions of ``math``."""
-        text = self.text if named is None else OF_MATH.sub(lambda found: f"{named(getattr(math, found[1]))}(", self.text)
-        return text.format(*names)
+        return f"Float({written(self.text, [str(source) for source in self.sources])})"
 
     def python_type(self) -> type:
         return float
@@ -104,6 +111,24 @@ class FloatNumber(Value):
         """A function of ``math`` of it that is known to give a float."""
         return FloatNumber(self.vm, function(self.value), f"math.{function.__name__}({self.text})", self.sources, self.operations + 1)
 
+    def whole(self, name: str, function: Callable[[float], int]) -> Value:
+        """A function of it that gives an int."""
+        try:
+            value = function(self.value)
+        except (ArithmeticError, ValueError) as exc:
+            self.constant()
+            self.vm.throw_real(exc)
+        if self.operations >= LARGEST:
+            return ConstantValue(function(self.constant()))
+        return self.vm.recorder.computed_input(value, f"{name}({self.text})", self.sources)
+
+    def says(self, function: Callable[[float], bool]) -> bool:
+        """What a function of ``math`` says of it, which is assumed from here on."""
+        outcome = function(self.value)
+        relation = f"math.{function.__name__}({self.text})".format(*(f"s{i}" for i in range(len(self.sources))))
+        self.vm.relations.append(SizeRelation(relation if outcome else f"not {relation}", tuple(self.sources)))
+        return outcome
+
     def all_assumed(self, other: Any) -> None:
         self.constant()
         if isinstance(other, FloatNumber):
@@ -124,6 +149,13 @@ class FloatNumber(Value):
             if other is None:
                 return ConstantValue(NotImplemented)
             return ConstantValue(self.decide(name, other)) if name in COMPARISONS else self.arithmetic(name, other)
+        if name in WHOLE and not args:
+            return self.whole(*WHOLE[name])
+        if name == "__round__" and type(args[0]) is ConstantValue and type(args[0].value) is int and self.operations < LARGEST:
+            places = args[0].value
+            return FloatNumber(vm, round(self.value, places), f"round({self.text}, {places})", self.sources, self.operations + 1)
+        if name == "__divmod__" and (other := operand(vm, args[0])) is not None:
+            return TupleValue([self.arithmetic("__floordiv__", other), self.arithmetic("__mod__", other)])
         if name == "__pow__" and (power := operand(vm, args[0])) in (2, 3) and type(power) is int and abs(self.value) < 1e100:
             self.decide("__lt__", 1e100)
             self.decide("__gt__", -1e100)
@@ -153,7 +185,15 @@ class FloatNumber(Value):
     def method(self, vm: Machine, name: str, args: list[Value], kwargs: dict[str, Value]) -> Value:
         if name == "conjugate":
             return self
-        if name in UNARY or name in ITSELF or name in COMPARISONS or name in ARITHMETIC or name in REFLECTED:
+        if (
+            name in WHOLE
+            or name == "__divmod__"
+            or name in UNARY
+            or name in ITSELF
+            or name in COMPARISONS
+            or name in ARITHMETIC
+            or name in REFLECTED
+        ):
             result = self.special(vm, name, args)
             assert result is not None
             return result

@@ -57,6 +57,8 @@ class SymbolicNumber(Value):
         self.source = source
         self.obj = obj
         self.node: Any = None
+        self.computed: Sourced | None = None
+        """What it is, where it is computed before the graph, from numbers that are no ints."""
 
     def __repr__(self) -> str:
         return f"Number({self.number})"

@@ -18,6 +18,7 @@ _NAMES = {
     "max": max,
     "min": min,
     "abs": abs,
+    "round": round,
     "math": math,
     "floor": math.floor,
     "ceiling": math.ceil,

@@ -21,6 +21,7 @@ from ...interpretation.owners import exempt
 from ...values.base import COMPARISONS, MISSING, Lazy, Machine, NotConstant, ProgramKey, Value, content, is_callable
 from ...values.classes import ClassValue
 from ...values.constant import ConstantValue
+from ...values.floating import FloatNumber
 from ...values.functions import BuiltinValue, Closure
 from ...values.iterators import STOP, PythonIterator
 from ...values.mapping import DictValue, SetValue
@@ -273,7 +274,7 @@ def round_(vm: Interpreter, value: Value, *digits: Value) -> Value:
         vm.throw(TypeError, f"type {cls.__name__} doesn't define __round__ method")
     if value.symbolic and value.python_type() is int and not digits:
         return value
-    if isinstance(value, ObjectValue):
+    if isinstance(value, (ObjectValue, FloatNumber)):
         return value.dunder(vm, "__round__", [d for d in digits if d.python_type() is not type(None)])
     return fold(vm, round, [value, *digits], {})
 

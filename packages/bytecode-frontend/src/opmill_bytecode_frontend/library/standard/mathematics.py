@@ -7,6 +7,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from ...values.base import Value
+from ...values.constant import ConstantValue
 from ...values.floating import FloatNumber, operand
 from ...values.number import SymbolicNumber
 from ..dispatch import fold
@@ -38,5 +39,16 @@ def function_of_float(vm: Interpreter, *args: Value, function: Any) -> Value:
 for _function in DEFINED:
     if _function is not math.sqrt:  # of sizes it is torch's
         handles(_function)(functools.partial(function_of_float, function=_function))
+
+
+def decided(vm: Interpreter, value: Value, function: Any) -> Value:
+    """What a function of ``math`` says of a number, which is assumed, and nothing else of it."""
+    if type(value) is not FloatNumber:
+        return fold(vm, function, [value], {})
+    return ConstantValue(value.says(function))
+
+
+for _function in (math.isnan, math.isinf, math.isfinite):
+    handles(_function)(functools.partial(decided, function=_function))
 
 __all__ = ["DEFINED", "function_of_float"]
