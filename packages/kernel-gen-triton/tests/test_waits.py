@@ -18,6 +18,7 @@ from opmill_runtime_cache.plan.sealed import unseal
 from opmill_runtime_cache.store import Store
 
 CASES = {c.name: c.kernel for c in cases()}
+WAIT = "if ARCH >= 90:\n    gdc_wait()\n    gdc_launch_dependents()"
 SAMPLE = "gather softmax_5x33 layernorm_64x700 large_sum_full scatter_add transposed_33x70 two_nests scan_affine_column_float32".split()
 
 
@@ -25,7 +26,7 @@ SAMPLE = "gather softmax_5x33 layernorm_64x700 large_sum_full scatter_add transp
 def test_functions_begin_with_it(name: str) -> None:
     for function in (f for forms in kernel_text(CASES[name]).functions for f in forms):
         body = next(n for n in ast.parse(function.text).body if isinstance(n, ast.FunctionDef) and n.name == function.name).body
-        assert ast.unparse(body[0]) == "if ARCH >= 90:\n    gdc_wait()"
+        assert ast.unparse(body[0]) == WAIT
 
 
 @pytest.mark.triton

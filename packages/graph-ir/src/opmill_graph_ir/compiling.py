@@ -48,6 +48,7 @@ from .planning.operators import lower_to_operators
 from .planning.products import choose, clock_of
 from .repeats.program import cuts, put_back
 from .report import Report
+from .schedule.early import read_early
 from .schedule.joint_memory import plan_together
 from .schedule.memory import Memory, plan_memory
 from .schedule.steps import ExternStep, Schedule, Scheduling
@@ -233,6 +234,15 @@ def overlap(state: Compilation) -> Steps:
     for draft in state.drafts:
         if draft.open and draft.program is not None and state.options.fusion:
             draft.program = overlapped(draft.program)
+            made.append((draft.part, draft.program))
+    return made
+
+
+def read_ahead(state: Compilation) -> Steps:
+    made = []
+    for draft in state.drafts:
+        if draft.open and draft.program is not None and state.options.fusion:
+            draft.program = read_early(draft.program)
             made.append((draft.part, draft.program))
     return made
 

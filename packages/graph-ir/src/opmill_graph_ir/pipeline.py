@@ -129,6 +129,7 @@ PLANNING: tuple[Step | Until, ...] = (
             Step(
                 "overlap", "schedule", "schedule", "exchanges with other processes start early and are waited for late", "compiling:overlap"
             ),
+            Step("early", "schedule", "schedule", "kernels are told which inputs they may read before they wait", "compiling:read_ahead"),
             Step("generate", "schedule", "kernel texts", "kernels, by the first generator that claims them", "compiling:generated"),
         ),
     ),

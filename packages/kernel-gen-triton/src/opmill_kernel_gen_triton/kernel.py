@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from opmill_graph_ir.loops.index import Index
@@ -40,7 +40,8 @@ def kernel_text(kernel: LoopKernel, budget: Budget = DEFAULT, precise: bool = Fa
     for n, part in enumerate(parts):
         nest, own, members = (part.kernel.nests[0], part.kernel.buffers, part.members) if isinstance(part, Pack) else (part, frame, ())
         tiling = choose(nest, kernel.symbols, budget)
-        base = Frame(own, kernel.symbols, checks, precise, not precise and rounds(nest))
+        early = _early(own, members, kernel)
+        base = Frame(own, kernel.symbols, checks, precise, not precise and rounds(nest), early)
         name = f"{kernel.name}_{n}" if len(parts) > 1 else kernel.name
         functions.append(tuple(NestWriter(base, nest, f"k_{name}", tiling, wide, members).write() for wide in forms))
         checks += sum(len(p.checks) for p in nest.phases)
@@ -55,6 +56,13 @@ def _split_all(kernel: LoopKernel, budget: Budget) -> tuple[list[Nest], tuple[Bu
         nests += parts
         scratch += buffers
     return nests, tuple(scratch)
+
+
+def _early(own: Sequence[Buffer], members: Sequence[Sequence[str]], kernel: LoopKernel) -> frozenset[str]:
+    """Of a part's own buffers those that stand for early ones of the kernel alone."""
+    known = {b.name for b in kernel.buffers if b.early}
+    names = [[m[k] for m in members] or [b.name] for k, b in enumerate(own)]
+    return frozenset(b.name for b, stands in zip(own, names, strict=True) if known.issuperset(stands))
 
 
 def _sizes(kernel: LoopKernel) -> Iterator[Index]:

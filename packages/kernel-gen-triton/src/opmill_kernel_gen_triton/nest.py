@@ -18,8 +18,12 @@ from .tiling import Tiling
 
 _AHEAD = 6
 """Loads that are made before they are needed."""
-HEADER = "import triton\nimport triton.language as tl\nfrom triton.language.extra.cuda import gdc_wait, libdevice\n\n\n"
-_WAIT = f"    if {ARCH} >= {PROGRAMMATIC}:\n        gdc_wait()\n"
+HEADER = (
+    "import triton\nimport triton.language as tl\nfrom triton.language.extra.cuda import gdc_launch_dependents, gdc_wait, libdevice\n\n\n"
+)
+_WAIT = (f"if {ARCH} >= {PROGRAMMATIC}:", "    gdc_wait()", "    gdc_launch_dependents()")
+"""The next kernel may be started once every program of this one has begun, but not before what precedes this one is done: what a kernel
+reads before it waits (``Frame.early``) must have been written by then."""
 
 
 @dataclass(frozen=True)
@@ -51,13 +55,15 @@ class Function:
 @dataclass(frozen=True)
 class Frame:
     """What a nest shares with its kernel: all ``buffers``, the size ``symbols``, the number of checks before it. ``precise``: values are
-    rounded wherever eager rounds them; ``quick``: functions need be right only to what half precision shows."""
+    rounded wherever eager rounds them; ``quick``: functions need be right only to what half precision shows. ``early``: buffers that may be
+    read before the kernel waits for the one before it."""
 
     buffers: tuple[Buffer, ...]
     symbols: tuple[str, ...]
     first_check: int = 0
     precise: bool = False
     quick: bool = False
+    early: frozenset[str] = frozenset()
 
 
 class NestWriter:
@@ -75,12 +81,16 @@ class NestWriter:
         self.body.numels = {b.name: b.numel for b in frame.buffers}
         self.programs = 0
         self.row: tuple[Axis, ...] | None = None
+        self.waited = True
         self.carried: list[scans.Carried] = []
         self.overwritten: frozenset[Store] = frozenset()
 
     def write(self) -> Function:
         checked = any(p.checks for p in self.nest.phases)
         guarded = checked or walk.indirect(self.nest)
+        self.waited = guarded or not self._reads_early()
+        if self.waited:
+            self._wait()
         if guarded:
             self.lines.lines += [
                 "    if tl.load(error_ptr) != 0:  # a check has failed: what it protects must not be touched",
@@ -88,6 +98,18 @@ class NestWriter:
             ]
         self._choose_member()
         self._outer()
+        if self.tiling.turns > 1:
+            self._take_turns()
+        else:
+            self._phases()
+        params = self._params(guarded, checked)
+        constants = (*((f"{n.upper()}BLOCK", size) for n, size in self.tiling.blocks), (ARCH, 0))
+        signature = ", ".join([*(p.name for p in params), *(f"{n}: tl.constexpr" for n, _ in constants)])
+        code = "\n".join(self.lines.lines) or "    pass"
+        text = f"{HEADER}{helpers.texts(self.body.needs)}@triton.jit\ndef {self.name}({signature}):\n{self._comments()}{code}\n"
+        return Function(self.name, text, params, constants, self._grid(), self.tiling.warps, self.wide, self.tiling.stages)
+
+    def _phases(self) -> None:
         for k, phase in enumerate(self.nest.phases):
             if k == 0 and self.tiling.dot is not None:
                 self._product()
@@ -96,12 +118,36 @@ class NestWriter:
             whole = not self.tiling.looped and len({p.axes for p in self.nest.phases if p.axes}) == 1
             self.overwritten = _overwritten(self.nest, k) if whole else frozenset()
             self._phase(phase)
-        params = self._params(guarded, checked)
-        constants = (*((f"{n.upper()}BLOCK", size) for n, size in self.tiling.blocks), (ARCH, 0))
-        signature = ", ".join([*(p.name for p in params), *(f"{n}: tl.constexpr" for n, _ in constants)])
-        code = "\n".join(self.lines.lines) or "    pass"
-        text = f"{HEADER}{helpers.texts(self.body.needs)}@triton.jit\ndef {self.name}({signature}):\n{self._comments()}{_WAIT}{code}\n"
-        return Function(self.name, text, params, constants, self._grid(), self.tiling.warps, self.wide, self.tiling.stages)
+
+    def _take_turns(self) -> None:
+        """Tiles one after the other. Rows that belong to one of them are read before the first is summed."""
+        body, first, groups, read = self.body, self.nest.phases[0], list(self.body.groups), []
+        row = self._row_group(first)
+        self._row_index(row, self.lines, None)
+        own = [e for e in dict.fromkeys(walk.loads(first)) if e.index.symbols & {a.name for a in self.nest.axes}]
+        self.row, body.groups = first.axes, [*groups, row]
+        for turn in range(self.tiling.turns):
+            self._begin_turn(turn)
+            read.append({e: body.value(e) for e in own})
+        if not self.waited:
+            self._wait()
+        beside = [e for p in self.nest.phases[1:] for e in dict.fromkeys(walk.loads(p)) if e.mask is None and body.settled(e)]
+        for turn, values in enumerate(read):
+            self._begin_turn(turn)
+            values.update((e, body.value(e)) for e in beside)
+        for turn, values in enumerate(read):
+            self._begin_turn(turn)
+            body.memo.update(values)
+            body.groups = [*groups, row]
+            self._phases()
+
+    def _begin_turn(self, turn: int) -> None:
+        """Another tile is other places, also where its text is the same."""
+        [group] = [g for g in self.body.groups if g.name == "x"]
+        group.start = f"({self._program()} * {self.tiling.turns} + {turn}) * XBLOCK"
+        self.body.memo = {e: v for e, v in self.body.memo.items() if "x" not in v.dims}
+        self.lines.same = {text: v for text, v in self.lines.same.items() if "x" not in v.dims}
+        self.lines.add(f"xindex = {group.start} + tl.arange(0, XBLOCK)[:, None]")
 
     # ---- what stands around the phases ---------------------------------------------------------------------------------
 
@@ -132,7 +178,7 @@ class NestWriter:
     def _grid(self) -> Index:
         total = index(1) if self.tiling.dot is None else product(self.tiling.dot.batch)
         for axes, (_, block) in zip(self.tiling.outer, self.tiling.blocks, strict=False):
-            total = total * tiles(product(axes), block)
+            total = total * tiles(product(axes), block * self.tiling.turns)
         return total * max(len(self.members), 1)
 
     def _pointers(self, number: int) -> list[tuple[str, str]]:
@@ -162,8 +208,7 @@ class NestWriter:
             masked = extent.constant is None or extent.constant % block != 0
             groups.append(Group(name, axes, block, masked, self.body.define))
         self.body.groups = groups
-        pid = f"(tl.program_id(0) % {self.programs})" if self.members else "tl.program_id(0)"
-        pid = f"{pid}.to(tl.int64)" if self.wide else pid
+        pid = self._program()
         if self.tiling.dot is not None:
             places = place_tiles(self.body, self.lines, self.tiling.dot, dict(self.tiling.blocks), pid)
         elif len(groups) == 2:
@@ -176,9 +221,15 @@ class NestWriter:
                 continue
             group.along = "" if self.rank == 1 else "[None, :]" if k == 1 else "[:, None]"
             group.start = f"{place} * {group.name.upper()}BLOCK"
-            self.lines.add(f"{group.variable} = {group.start} + tl.arange(0, {group.name.upper()}BLOCK){group.along}")
+            if self.tiling.turns == 1:
+                self.lines.add(f"{group.variable} = {group.start} + tl.arange(0, {group.name.upper()}BLOCK){group.along}")
             if group.masked:
                 self.lines.add(f"{group.name}mask = {group.variable} < {self.body.space.scalar(group.extent)}")
+
+    def _program(self) -> str:
+        """The program's number, among those of its member."""
+        pid = f"(tl.program_id(0) % {self.programs})" if self.members else "tl.program_id(0)"
+        return f"{pid}.to(tl.int64)" if self.wide else pid
 
     def _barrier(self, number: int) -> None:
         """Threads of a program see each other's stores of earlier phases, and do not overwrite what others have yet to read."""
@@ -216,6 +267,8 @@ class NestWriter:
             if self.row != phase.axes:
                 self._drop_row_values()
                 self._row_index(group, self.lines, None)
+                if not self.waited:
+                    self._early(phase)
                 if self.row is None:
                     self._ahead(phase)
             self.row = phase.axes
@@ -228,6 +281,28 @@ class NestWriter:
         assert dot is not None
         found = write_loop(self.body, self.lines, dot, self.body.groups, self.tiling.block("r"), self.tiling.stages, self.wide)
         self.body.names[dot.result] = found
+
+    def _wait(self) -> None:
+        for line in _WAIT:
+            self.lines.add(line)
+
+    def _reads_early(self) -> bool:
+        """Whether the nest begins with a row that is kept whole, and reads some of it early."""
+        first = self.nest.phases[0]
+        return self.tiling.dot is None and not self.tiling.looped and any(self._comes_early(e, first) for e in walk.loads(first))
+
+    def _comes_early(self, e: Load, phase: Phase) -> bool:
+        """Places follow from the program's number alone. Rows that all programs read come from the cache as quickly afterwards."""
+        outer, inner = {a.name for a in self.nest.axes}, {a.name for a in phase.axes}
+        plain = e.mask is None and e.index.symbols <= outer | inner | set(self.frame.symbols)
+        return plain and e.buffer in self.frame.early and bool(e.index.symbols & outer) and bool(e.index.symbols & inner)
+
+    def _early(self, first: Phase) -> None:
+        """Reads what may be read before the kernel waits, and waits."""
+        for e in [e for e in dict.fromkeys(walk.loads(first)) if self._comes_early(e, first)][:_AHEAD]:
+            self.body.value(e)
+        self._wait()
+        self.waited = True
 
     def _ahead(self, first: Phase) -> None:
         """Reads what later phases need before the first reduction: threads wait for each other there, and loads do not pass that. Only what

@@ -45,13 +45,27 @@ _SECTOR = 32
 _WINDOW = 32
 """Elements of a row that is short beside the rows, as those of pooling are."""
 
+_TURNS = 2
+"""Rows that a program multiplies by a vector: the second is read while the first is summed."""
+_WAVES = 8
+"""Rows for each multiprocessor, from which on that leaves enough programs."""
+_LONG_DEPTH = 1024
+"""Elements of such rows, at least."""
+
+_SHORT_ROWS = 256
+"""Elements of rows of which a program takes more where nothing but their sums is stored: a device begins some 800 programs a microsecond,
+and one with 2 KiB to read is done before the next."""
+_WEIGHTED = 16
+"""Neighbours that are summed with weights of their own row: half precision in whole sectors."""
+
 
 @dataclass(frozen=True)
 class Tiling:
     """``outer``: the axes behind each outer dimension, slowest first (one group: ``x``; two: ``y``, ``x``; none where the nest is one
     point). ``blocks`` by dimension. ``looped``: the row is walked in steps of ``blocks["r"]``, else it fits. ``programs``: an estimate.
     ``ahead``: as in ``Budget``. ``apart``: rows that are few may be split over several programs. ``dot``: the product that the nest begins
-    with, whose depth is walked with loads ``stages`` steps ahead."""
+    with, whose depth is walked with loads ``stages`` steps ahead. ``turns``: so many tiles a program, one after the other; what only one of
+    them reads is read for all of them first."""
 
     outer: tuple[tuple[Axis, ...], ...]
     blocks: tuple[tuple[str, int], ...]
@@ -62,6 +76,7 @@ class Tiling:
     apart: bool = True
     dot: Dot | None = None
     stages: int = 1
+    turns: int = 1
 
     def block(self, name: str) -> int:
         return dict(self.blocks)[name]
@@ -178,12 +193,24 @@ def _rows(nest: Nest, inner: list[Phase], sizes: dict[str, int], budget: Budget)
     live = 2 + len({e for p in inner for e in walk.loads(p) if e.index.symbols & {a.name for a in p.axes}})
     if walk.sorts(nest):
         return _whole(nest, inner, rows, whole, budget)
+    if (
+        _is_vector_product(nest)
+        and whole <= min(budget.longest, budget.values // 4)
+        and rows % _TURNS == 0
+        and rows >= _WAVES * budget.processors
+    ):
+        blocks = (("x", 1), ("r", whole))
+        return Tiling((nest.axes,), blocks, False, min(max(whole // 512, 1), 8), rows // _TURNS, turns=_TURNS)
     if _along_rows(nest, inner):
         values = budget.values if live <= _MANY else budget.values // 2  # much else is read again then, from the cache as the row itself
         looped = not known or whole * live > values or whole > budget.longest
         r = budget.tile if looped else whole
         x = max(1, min(budget.tile // 2 // r, power_below(rows // (2 * budget.processors)))) if not looped else 1
         x = min(x, power_above(rows))
+        while not looped and r <= _SHORT_ROWS and 2 * x * r <= 4 * budget.tile and rows >= 2 * x * 16 * budget.processors:
+            if any(p.stores for p in inner):
+                break
+            x *= 2
         lane = budget.lane if live <= 4 else budget.lane // 2
         many = rows >= 32 * budget.processors and x * r >= 2048
         warps = x * r * _widest(nest) // (32 * lane) if many else _warps(x * r, nest)
@@ -201,6 +228,8 @@ def _rows(nest: Nest, inner: list[Phase], sizes: dict[str, int], budget: Budget)
     else:
         looped = not known or whole > 32
         half = _widest(nest) <= 2
+        if known and _is_weighted(nest, inner) and 32 <= length <= 2 * budget.tile // _WEIGHTED and even(rows) >= _WEIGHTED:
+            return Tiling((nest.axes,), (("x", _WEIGHTED), ("r", whole)), False, 8, rows // _WEIGHTED)
         stored = any(p.stores for p in inner)
         if stored and half and known and looped:  # whole sectors are written, and what is computed for each point takes registers
             x = min(COLUMNS, power_above(rows))
@@ -222,6 +251,37 @@ def _rows(nest: Nest, inner: list[Phase], sizes: dict[str, int], budget: Budget)
         looped = looped and (not known or r < length)
         warps = min(max(1, x * r // (32 * (2 * lane if half else lane))), 8)
     return Tiling((nest.axes,), (("x", x), ("r", max(r, 1))), looped, max(warps, 1), _tiles(rows, x))
+
+
+def _is_vector_product(nest: Nest) -> bool:
+    """Whether rows of half precision that lie along memory are multiplied by one that all share, and summed: reading the matrix is all there
+    is to it. One H200, microseconds with one row a program, and with two in turn: 2,048 rows of 2,048 3.9 and 2.9, 2,048 of 8,192 9.7 and 8.9,
+    32,000 of 2,048 40.6 and 30.7 (the memory's limit is 30.5)."""
+    first, *others = nest.phases
+    if len(nest.axes) != 1 or len(first.axes) != 1 or any(p.axes or p.checks for p in others) or first.checks or first.scans:
+        return False
+    axis, inner = nest.axes[0], first.axes[0]
+    if [r.op for r in first.reductions] != ["sum"] or (inner.extent.constant or 0) < _LONG_DEPTH or axis.extent.constant is None:
+        return False
+    loads = list(dict.fromkeys(walk.loads(first)))
+    matrices = [e for e in loads if axis.name in e.index.symbols]
+    plain = all(e.mask is None and e.index.symbols <= {axis.name, inner.name} for e in loads)
+    return plain and len(matrices) == 1 and len(loads) > 1 and all(_unit(e.index, inner.name) and TYPES[e.dtype].size == 2 for e in loads)
+
+
+def _is_weighted(nest: Nest, inner: list[Phase]) -> bool:
+    """Whether rows are summed with weights, as attention sums values: a program keeps so many rows as are summed at once, and waits for
+    memory once."""
+    axes = {a.name for a in nest.axes}
+    if len(inner) != 1 or [r.op for r in inner[0].reductions] != ["sum"] or len(nest.axes) < 2 or inner[0].checks:
+        return False
+    loads = list(dict.fromkeys(walk.loads(inner[0])))
+    last = nest.axes[-1].name
+    return (
+        len(loads) == 2
+        and all(e.mask is None and e.index.symbols & axes for e in loads)
+        and any(last not in e.index.symbols for e in loads)
+    )
 
 
 def _few_at_once(inner: list[Phase], length: int, budget: Budget) -> int:

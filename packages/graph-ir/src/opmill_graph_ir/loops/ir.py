@@ -231,13 +231,15 @@ class Buffer:
     """A kernel parameter: a pointer to elements of ``dtype``. ``numel`` bounds what the kernel touches (elements).
 
     Roles: ``in`` read only, ``out`` written before it is read, ``inout`` both. Two parameters may be the same memory only when one
-    is read and the other written at equal indices at each point (in-place); pointers are element-aligned, no more."""
+    is read and the other written at equal indices at each point (in-place); pointers are element-aligned, no more. ``early``: the kernel
+    launched before does not write it, so that a device may read it while that one still runs."""
 
     name: str
     dtype: str
     role: Role
     numel: Index
     origin: str = ""
+    early: bool = False
 
 
 @dataclass(frozen=True)

@@ -61,6 +61,8 @@ def complaints(kernel: LoopKernel) -> Iterator[str]:
     for buffer in kernel.buffers:
         if (buffer.name in used) != (buffer.role != "in"):
             yield f"buffer {buffer.name} has role {buffer.role} and is {'' if buffer.name in used else 'not '}written"
+        if buffer.early and buffer.role != "in":
+            yield f"buffer {buffer.name} is read early and written"
 
 
 def verify_kernel(kernel: LoopKernel) -> None:

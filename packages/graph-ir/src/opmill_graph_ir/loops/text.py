@@ -44,7 +44,7 @@ from .primitives import PRIMITIVES
 def show(kernel: LoopKernel) -> str:
     """The kernel as text."""
     lines = [f"kernel {kernel.name}({', '.join(kernel.symbols)})"]
-    lines += [f"  {b.role} {b.name}: {b.dtype}[{show_index(b.numel)}]{_comment(b.origin)}" for b in kernel.buffers]
+    lines += [f"  {b.role} {b.name}: {b.dtype}[{show_index(b.numel)}]{' early' * b.early}{_comment(b.origin)}" for b in kernel.buffers]
     for nest in kernel.nests:
         lines.append(f"nest{_axes(nest.axes)}{_comment(nest.origin)}")
         for phase in nest.phases:
@@ -269,8 +269,9 @@ class _Parser(ExpressionParser):
         rest, _, origin = rest.partition("   # ")
         name, _, kind = rest.partition(": ")
         dtype, _, numel = kind.partition("[")
+        numel, _, early = numel.rpartition("]")
         self.dtypes[name] = dtype
-        self.buffers.append(Buffer(name, dtype, _ROLES[role], self.index(numel.rstrip("]")), origin))
+        self.buffers.append(Buffer(name, dtype, _ROLES[role], self.index(numel), origin, bool(early)))
 
     def statement(self, head: str, rest: str) -> None:
         phase = self.nests[-1][1][-1]

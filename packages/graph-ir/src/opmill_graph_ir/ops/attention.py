@@ -13,6 +13,7 @@ from ..lowered import Extern
 from .arguments import plan_argument
 from .context import Context, View
 from .half_products import in_float, is_slow
+from .one_query import attend, takes
 from .records import Rows
 
 ROWS = Rows()
@@ -38,6 +39,8 @@ def _cudnn(
     *,
     scale: float | None = None,
 ) -> Any:
+    if takes(ctx, node, query, key, value, dropout=dropout, causal=causal):
+        return attend(ctx, node, query, key, value, bias, scale)
     if (
         ctx.exact
         or bias is not None
@@ -73,6 +76,41 @@ def _cudnn(
         Extern("aten::_scaled_dot_product_flash_attention", args, {"scale": plan_argument(ctx, scale)}, names, None, (), ctx.origin)
     )
     return [view, *(None,) * (len(node.results) - 1)]
+
+
+@ROWS.lowers("_scaled_dot_product_efficient_attention")
+def _efficient(
+    ctx: Context,
+    node: Node,
+    query: View,
+    key: View,
+    value: View,
+    bias: Any,
+    sums: bool,
+    dropout: float = 0.0,
+    causal: bool = False,
+    *,
+    scale: float | None = None,
+) -> Any:
+    known = takes(ctx, node, query, key, value, dropout=dropout, causal=causal)
+    return attend(ctx, node, query, key, value, bias, scale) if known else NotImplemented
+
+
+@ROWS.lowers("_scaled_dot_product_flash_attention")
+def _flash(
+    ctx: Context,
+    node: Node,
+    query: View,
+    key: View,
+    value: View,
+    dropout: float = 0.0,
+    causal: bool = False,
+    mask: bool = False,
+    *,
+    scale: float | None = None,
+) -> Any:
+    known = takes(ctx, node, query, key, value, dropout=dropout, causal=causal)
+    return attend(ctx, node, query, key, value, None, scale) if known else NotImplemented
 
 
 @ROWS.lowers("_scaled_dot_product_flash_attention_for_cpu _scaled_dot_product_flash_attention_for_cpu_backward")

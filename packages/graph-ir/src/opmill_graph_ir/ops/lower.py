@@ -132,7 +132,8 @@ def _supported(ctx: Context, node: Node, record: OperatorRecord) -> bool:
     if node.results and (first := node.results[0]) is not None and overflows(node, ctx.metas[first]):
         return False
     types = MOVABLE if record.moves else SUPPORTED
-    return all(ctx.metas[n].dtype in types for n in (*(r for r in node.results if r), *_names((node.args, node.kwargs))))
+    read = [r for k, r in enumerate(node.results) if r and (k == 0 or r in ctx.used)]
+    return all(ctx.metas[n].dtype in types for n in (*read, *_names((node.args, node.kwargs))))
 
 
 def _names(arg: Any) -> list[str]:

@@ -14,13 +14,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from opmill_fake_tensors.optional import all_known
+from opmill_runtime_cache.devices.registry import traits_of
 
 from ..loops.index import Index, index
 from ..loops.ir import LONGEST_SORT, Axis
 from .effects import in_order, may_raise
 from .late import bound_by, needed_by
 from .loop import Loop, Program, Statement, loops_of, reads_of, writes_of
-from .product import is_product
+from .product import is_product, reads_again
 from .rewrite import Rewriter
 
 _MIN_PARALLEL = 8
@@ -82,6 +83,7 @@ class _Fuser:
         needs = self._predecessors(statement)
         target = None
         if type(statement) is Loop and not self._mutates(statement):
+            self._join_vector_products(statement)
             for number in sorted(self._candidates(statement), reverse=True):
                 if self._join(self.groups[number], statement, needs, position):
                     target = number
@@ -134,6 +136,34 @@ class _Fuser:
         found = {self.last_write[b] for b in loop.read_buffers() if b in self.last_write}
         return {n for n in found if self.groups[n].axes is not None and not self._is_closed(self.groups[n])}
 
+    def _join_vector_products(self, loop: Loop) -> None:
+        """What ``loop`` reads of several matrices times the same vector is computed beside each other, where a kernel is a grid of programs:
+        each of these products waits for the vector, and none fills the device while it begins and ends."""
+        found = sorted(n for n in self._candidates(loop) if self.alive[n])
+        for first, second in itertools.pairwise(found):
+            if not loop.inner and self._vectors(first) & self._vectors(second):
+                self._merge(self.groups[first], self.groups[second], related=True)
+                for gone, into in ((first, second), (second, first)):
+                    if not self.alive[gone]:
+                        self._stands_for(into, gone)
+                        return
+
+    def _stands_for(self, into: int, gone: int) -> None:
+        """What comes later and waits for the group ``gone`` waits for the one that has its members."""
+        group = self.groups[gone]
+        self.last_write.update((b, into) for b in group.writes if self.last_write[b] == gone)
+        for b in group.reads | group.writes:
+            self.readers[b] = {into if n == gone else n for n in self.readers[b]}
+        self.bound.update((name, into) for name, n in self.bound.items() if n == gone)
+        self.last_in_order = into if self.last_in_order == gone else self.last_in_order
+
+    def _vectors(self, number: int) -> set[str]:
+        """What a group of nothing but products with a vector on a device with a grid takes as that."""
+        members = [m for m in self.groups[number].members if isinstance(m, Loop)]
+        on_grid = all(traits_of(self.program.buffers[w.buffer].device).grid for m in members for w in m.writes)
+        found = [{b for b in m.read_buffers() if reads_again(m, b)} for m in members if m.reductions]
+        return set.intersection(*found) if on_grid and found else set()
+
     def _is_closed(self, group: Group) -> bool:
         return any(
             w.mode != "set" or self.program.buffers[w.buffer].role != "temporary" or not _plain(w.indices)
@@ -175,19 +205,20 @@ class _Fuser:
                 if self.alive[first] and self.alive[second] and first != second:
                     self._merge(self.groups[first], self.groups[second])
 
-    def _merge(self, first: Group, second: Group) -> None:
+    def _merge(self, first: Group, second: Group, *, related: bool = False) -> None:
+        """``related``: it is known that they belong together."""
         if first.before >> second.number & 1 or second.before >> first.number & 1 or _has_product(first) or _has_product(second):
             return
         symbols = _same_domain(first, second) or _outer_domain(first, second)
         if symbols is None:
             if _outer_domain(second, first) is not None:
-                self._merge(second, first)
+                self._merge(second, first, related=related)
             return
         work = max(first.work(self.program), second.work(self.program))
         if work > _SMALL and self.program.size(first.axes or ()) < _MIN_PARALLEL:
             return
         moved = [_renamed(m, symbols, first.axes or (), self.program) for m in second.loops]
-        if not _share_a_read(first, moved, self.program) or not _can_sort(first.axes or (), [*first.members, *moved]):
+        if not (related or _share_a_read(first, moved, self.program)) or not _can_sort(first.axes or (), [*first.members, *moved]):
             return
         for m in moved:
             first.add(m, second.position)

@@ -6,10 +6,15 @@ and that whatever follows is done point by point."""
 
 from __future__ import annotations
 
+import math
+
 from ..loops.ir import HALF, Expr, Op
 from ..lowered import Read
 from .loop import Loop
 from .rewrite import reads
+
+_OFTEN = 1024
+"""Points at which an element of one of several vectors is used, from which on it is not computed at each."""
 
 
 def is_product(loop: Loop) -> bool:
@@ -28,8 +33,8 @@ def is_product(loop: Loop) -> bool:
 
 
 def reads_again(loop: Loop, buffer: str) -> bool:
-    """Whether the loop is a matrix times a vector, and ``buffer`` the vector: each of its elements is used at every point, and is better
-    read than computed there."""
+    """Whether the loop is a matrix times a vector, and ``buffer`` the vector: each of its elements is used at every point, or at a thousand
+    of them where there are several vectors, and is better read than computed there."""
     if len(loop.reductions) != 1 or loop.reductions[0].op != "sum" or not loop.axes:
         return False
     value = loop.reductions[0].value
@@ -37,8 +42,13 @@ def reads_again(loop: Loop, buffer: str) -> bool:
         return False
     outer = {a.name for a in loop.axes}
     operands = [{s for read in reads(a) for i in read.indices for s in i.symbols} for a in value.args]
+    extents = {a.name: a.extent.constant or 0 for a in loop.axes}
+
+    def recurs(found: set[str]) -> bool:
+        return not found & outer or math.prod(extents[name] for name in outer - found) >= _OFTEN
+
     return any(
-        not found & outer and others >= outer and any(r.buffer == buffer for r in reads(a))
+        recurs(found) and others >= outer and any(r.buffer == buffer for r in reads(a))
         for a, found, others in zip(value.args, operands, operands[::-1], strict=True)
     )
 
