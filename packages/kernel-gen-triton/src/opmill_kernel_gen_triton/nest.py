@@ -121,7 +121,8 @@ class NestWriter:
 
     def _take_turns(self) -> None:
         """Tiles one after the other. Rows that belong to one of them are read before the first is summed."""
-        body, first, groups, read = self.body, self.nest.phases[0], list(self.body.groups), []
+        body, first, groups = self.body, self.nest.phases[0], list(self.body.groups)
+        read: list[dict[Expr, Text]] = []
         row = self._row_group(first)
         self._row_index(row, self.lines, None)
         own = [e for e in dict.fromkeys(walk.loads(first)) if e.index.symbols & {a.name for a in self.nest.axes}]

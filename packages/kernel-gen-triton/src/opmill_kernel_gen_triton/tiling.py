@@ -55,8 +55,6 @@ _LONG_DEPTH = 1024
 _SHORT_ROWS = 256
 """Elements of rows of which a program takes more where nothing but their sums is stored: a device begins some 800 programs a microsecond,
 and one with 2 KiB to read is done before the next."""
-_WEIGHTED = 16
-"""Neighbours that are summed with weights of their own row: half precision in whole sectors."""
 
 
 @dataclass(frozen=True)
@@ -193,12 +191,8 @@ def _rows(nest: Nest, inner: list[Phase], sizes: dict[str, int], budget: Budget)
     live = 2 + len({e for p in inner for e in walk.loads(p) if e.index.symbols & {a.name for a in p.axes}})
     if walk.sorts(nest):
         return _whole(nest, inner, rows, whole, budget)
-    if (
-        _is_vector_product(nest)
-        and whole <= min(budget.longest, budget.values // 4)
-        and rows % _TURNS == 0
-        and rows >= _WAVES * budget.processors
-    ):
+    enough = rows % _TURNS == 0 and rows >= _WAVES * budget.processors
+    if enough and whole <= min(budget.longest, budget.values // 4) and _is_vector_product(nest):
         blocks = (("x", 1), ("r", whole))
         return Tiling((nest.axes,), blocks, False, min(max(whole // 512, 1), 8), rows // _TURNS, turns=_TURNS)
     if _along_rows(nest, inner):
@@ -228,8 +222,8 @@ def _rows(nest: Nest, inner: list[Phase], sizes: dict[str, int], budget: Budget)
     else:
         looped = not known or whole > 32
         half = _widest(nest) <= 2
-        if known and _is_weighted(nest, inner) and 32 <= length <= 2 * budget.tile // _WEIGHTED and even(rows) >= _WEIGHTED:
-            return Tiling((nest.axes,), (("x", _WEIGHTED), ("r", whole)), False, 8, rows // _WEIGHTED)
+        if known and _is_weighted(nest, inner) and 32 <= length <= 2 * budget.tile // 16 and (x := _beside(nest, budget)):
+            return Tiling((nest.axes,), (("x", x), ("r", whole)), False, 8, rows // x)
         stored = any(p.stores for p in inner)
         if stored and half and known and looped:  # whole sectors are written, and what is computed for each point takes registers
             x = min(COLUMNS, power_above(rows))
@@ -254,9 +248,9 @@ def _rows(nest: Nest, inner: list[Phase], sizes: dict[str, int], budget: Budget)
 
 
 def _is_vector_product(nest: Nest) -> bool:
-    """Whether rows of half precision that lie along memory are multiplied by one that all share, and summed: reading the matrix is all there
-    is to it. One H200, microseconds with one row a program, and with two in turn: 2,048 rows of 2,048 3.9 and 2.9, 2,048 of 8,192 9.7 and 8.9,
-    32,000 of 2,048 40.6 and 30.7 (the memory's limit is 30.5)."""
+    """Whether rows of half precision that lie along memory are multiplied by one that all share, and summed: reading the matrix is all
+    there is to it. One H200, microseconds with one row a program, and with two in turn: 2,048 rows of 2,048 3.9 and 2.9, 2,048 of 8,192
+    9.7 and 8.9, 32,000 of 2,048 40.6 and 30.7 (the memory's limit is 30.5)."""
     first, *others = nest.phases
     if len(nest.axes) != 1 or len(first.axes) != 1 or any(p.axes or p.checks for p in others) or first.checks or first.scans:
         return False
@@ -269,6 +263,14 @@ def _is_vector_product(nest: Nest) -> bool:
     return plain and len(matrices) == 1 and len(loads) > 1 and all(_unit(e.index, inner.name) and TYPES[e.dtype].size == 2 for e in loads)
 
 
+def _beside(nest: Nest, budget: Budget) -> int:
+    """How many neighbours a program sums with the weights that they share: whole sectors of half precision, and as many as leave every
+    second multiprocessor a program; 0 where rows are none of these."""
+    rows, length = walk.points(nest.axes, {}), nest.axes[-1].extent.constant or 1
+    found = [x for x in (64, 32, 16) if length % x == 0 and (2 * rows >= x * budget.processors or x == 16)]
+    return found[0] if found else 0
+
+
 def _is_weighted(nest: Nest, inner: list[Phase]) -> bool:
     """Whether rows are summed with weights, as attention sums values: a program keeps so many rows as are summed at once, and waits for
     memory once."""
@@ -276,12 +278,8 @@ def _is_weighted(nest: Nest, inner: list[Phase]) -> bool:
     if len(inner) != 1 or [r.op for r in inner[0].reductions] != ["sum"] or len(nest.axes) < 2 or inner[0].checks:
         return False
     loads = list(dict.fromkeys(walk.loads(inner[0])))
-    last = nest.axes[-1].name
-    return (
-        len(loads) == 2
-        and all(e.mask is None and e.index.symbols & axes for e in loads)
-        and any(last not in e.index.symbols for e in loads)
-    )
+    plain = all(e.mask is None and e.index.symbols & axes for e in loads)
+    return len(loads) == 2 and plain and any(nest.axes[-1].name not in e.index.symbols for e in loads)
 
 
 def _few_at_once(inner: list[Phase], length: int, budget: Budget) -> int:

@@ -137,8 +137,8 @@ class _Fuser:
         return {n for n in found if self.groups[n].axes is not None and not self._is_closed(self.groups[n])}
 
     def _join_vector_products(self, loop: Loop) -> None:
-        """What ``loop`` reads of several matrices times the same vector is computed beside each other, where a kernel is a grid of programs:
-        each of these products waits for the vector, and none fills the device while it begins and ends."""
+        """What ``loop`` reads of several matrices times the same vector is computed beside each other, where a kernel is a grid of
+        programs: each of these products waits for the vector, and none fills the device while it begins and ends."""
         found = sorted(n for n in self._candidates(loop) if self.alive[n])
         for first, second in itertools.pairwise(found):
             if not loop.inner and self._vectors(first) & self._vectors(second):
