@@ -159,7 +159,7 @@ class _Fuser:
 
     def _vectors(self, number: int) -> set[str]:
         """What a group of nothing but products with a vector on a device with a grid takes as that."""
-        members = [m for m in self.groups[number].members if isinstance(m, Loop)]
+        members = self.groups[number].loops
         on_grid = all(traits_of(self.program.buffers[w.buffer].device).grid for m in members for w in m.writes)
         found = [{b for b in m.read_buffers() if reads_again(m, b)} for m in members if m.reductions]
         return set.intersection(*found) if on_grid and found else set()
